@@ -1,0 +1,12 @@
+"""Lie groups of rigid-body motion: SO(3) and SE(3).
+
+Twists and wrenches are linear first, `V = [v, ω]` and `W = [f, τ]`; quaternions are `w x y z`.
+Every function treats one element; use `jax.vmap` for many. All are smooth at zero rotation, in
+value and in every derivative.
+"""
+
+from . import se3 as se3
+from . import so3 as so3
+from .se3 import Pose as Pose
+
+__all__ = ["Pose", "se3", "so3"]

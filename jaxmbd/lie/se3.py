@@ -1,0 +1,105 @@
+"""Rigid motions: poses, twists, wrenches and the maps between their frames.
+
+`Pose(p, R)` is X_AB: position `p` of B's origin in A and rotation `R` whose columns are B's axes
+in A. Twists are `V = [v, ω]` and wrenches `W = [f, τ]`, linear part first.
+"""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from . import series, so3
+
+Twist = Float[Array, "6"]
+Wrench = Float[Array, "6"]
+
+
+class Pose(eqx.Module):
+    """Position `p` [m], shape `(..., 3)`, and rotation matrix `R`, shape `(..., 3, 3)`.
+
+    The methods treat one pose; use `jax.vmap` for many.
+    """
+
+    p: Float[Array, "*batch 3"]
+    R: Float[Array, "*batch 3 3"]
+
+    @staticmethod
+    def identity() -> "Pose":
+        """The pose of a frame in itself."""
+        return Pose(jnp.zeros(3), jnp.eye(3))
+
+    def __matmul__(self, other: "Pose") -> "Pose":
+        """X_AC = X_AB @ X_BC."""
+        return Pose(self.p + self.R @ other.p, self.R @ other.R)
+
+    def inverse(self) -> "Pose":
+        """X_BA of X_AB."""
+        return Pose(-(self.R.T @ self.p), self.R.T)
+
+    def apply(self, point: Float[Array, "3"]) -> Float[Array, "3"]:
+        """Coordinates in A of a point given in B."""
+        return self.p + self.R @ point
+
+
+def between(X_WA: Pose, X_WB: Pose) -> Pose:
+    """X_AB from two poses in one frame."""
+    return Pose(X_WA.R.T @ (X_WB.p - X_WA.p), X_WA.R.T @ X_WB.R)
+
+
+def transform_twist(X_AB: Pose, V: Twist) -> Twist:
+    """Ad(X_AB): the twist `V`, expressed and taken at B, expressed and taken at A."""
+    omega = X_AB.R @ V[3:]
+    return jnp.concatenate([X_AB.R @ V[:3] + jnp.cross(X_AB.p, omega), omega])
+
+
+def transform_twist_back(X_AB: Pose, V: Twist) -> Twist:
+    """Ad(X_AB)⁻¹: the twist `V`, expressed and taken at A, expressed and taken at B."""
+    return jnp.concatenate([X_AB.R.T @ (V[:3] - jnp.cross(X_AB.p, V[3:])), X_AB.R.T @ V[3:]])
+
+
+def transform_wrench(X_AB: Pose, W: Wrench) -> Wrench:
+    """Ad(X_AB)⁻ᵀ: the wrench `W`, expressed and taken at B, expressed and taken at A."""
+    force = X_AB.R @ W[:3]
+    return jnp.concatenate([force, X_AB.R @ W[3:] + jnp.cross(X_AB.p, force)])
+
+
+def adjoint(X: Pose) -> Float[Array, "6 6"]:
+    """Matrix of `transform_twist`."""
+    pR = so3.hat(X.p) @ X.R
+    return jnp.block([[X.R, pR], [jnp.zeros_like(pR), X.R]])
+
+
+def cross_twist(V: Twist, U: Twist) -> Twist:
+    """ad(V) U: rate of a twist `U` that is carried along with the twist `V`."""
+    v, w = V[:3], V[3:]
+    return jnp.concatenate([jnp.cross(w, U[:3]) + jnp.cross(v, U[3:]), jnp.cross(w, U[3:])])
+
+
+def cross_wrench(V: Twist, W: Wrench) -> Wrench:
+    """-ad(V)ᵀ W: rate of a wrench (or momentum) `W` that is carried along with the twist `V`."""
+    v, w = V[:3], V[3:]
+    return jnp.concatenate([jnp.cross(w, W[:3]), jnp.cross(w, W[3:]) + jnp.cross(v, W[:3])])
+
+
+def exp(V: Twist) -> Pose:
+    """Pose reached after unit time at the constant body twist `V`."""
+    rho, phi = V[:3], V[3:]
+    x = phi @ phi
+    W = so3.hat(phi)
+    carry = jnp.eye(3, dtype=V.dtype) + series.versine(x) * W + series.cubic(x) * (W @ W)
+    return Pose(carry @ rho, so3.exp_matrix(phi))
+
+
+def retract(X: Pose, delta: Twist) -> Pose:
+    """X exp(δ): the pose displaced by the body twist increment `delta`."""
+    return X @ exp(delta)
+
+
+def rate(X: Pose, V: Twist) -> Pose:
+    """Ẋ of a pose that moves with the body twist `V`; a tangent, not a pose."""
+    return Pose(X.R @ V[:3], X.R @ so3.hat(V[3:]))
+
+
+def velocity(X: Pose, X_dot: Pose) -> Twist:
+    """Body twist of a moving pose: `V̂ = X⁻¹ Ẋ`."""
+    return jnp.concatenate([X.R.T @ X_dot.p, so3.vee(X.R.T @ X_dot.R)])

@@ -1,0 +1,140 @@
+"""Rotations: unit quaternions (w x y z), rotation matrices and rotation vectors.
+
+A quaternion of any non-zero length stands for the rotation of its normalized self: every function
+here is homogeneous of degree zero in it. Integration may therefore let the length drift without
+touching the motion.
+
+Source of the formulas: Solà, Deray & Atchuthan (2018), "A micro Lie theory for state estimation in
+robotics", appendices A and B.
+"""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from . import series
+
+Vector = Float[Array, "3"]
+Matrix = Float[Array, "3 3"]
+Quaternion = Float[Array, "4"]
+
+
+def identity() -> Quaternion:
+    """The quaternion of no rotation."""
+    return jnp.array([1.0, 0.0, 0.0, 0.0])
+
+
+def hat(w: Vector) -> Matrix:
+    """The skew matrix of `w`: `hat(w) @ x == cross(w, x)`."""
+    zero = jnp.zeros_like(w[0])
+    return jnp.stack(
+        [
+            jnp.stack([zero, -w[2], w[1]]),
+            jnp.stack([w[2], zero, -w[0]]),
+            jnp.stack([-w[1], w[0], zero]),
+        ]
+    )
+
+
+def vee(W: Matrix) -> Vector:
+    """The vector of the skew part of `W`; inverse of `hat`."""
+    return 0.5 * jnp.stack([W[2, 1] - W[1, 2], W[0, 2] - W[2, 0], W[1, 0] - W[0, 1]])
+
+
+def multiply(a: Quaternion, b: Quaternion) -> Quaternion:
+    """Hamilton product `a ⊗ b`: first rotate by `b`, then by `a`."""
+    vector = a[0] * b[1:] + b[0] * a[1:] + jnp.cross(a[1:], b[1:])
+    return jnp.concatenate([(a[0] * b[0] - a[1:] @ b[1:])[None], vector])
+
+
+def conjugate(q: Quaternion) -> Quaternion:
+    """The inverse rotation of a unit quaternion."""
+    return jnp.concatenate([q[:1], -q[1:]])
+
+
+def normalize(q: Quaternion) -> Quaternion:
+    """`q` scaled to length one."""
+    return q / jnp.sqrt(q @ q)
+
+
+def to_matrix(q: Quaternion) -> Matrix:
+    """Rotation matrix of the direction of `q` (its length does not matter)."""
+    s = 2.0 / (q @ q)
+    w, u = q[0], q[1:]
+    return (1.0 - s * (u @ u)) * jnp.eye(3, dtype=q.dtype) + s * (jnp.outer(u, u) + w * hat(u))
+
+
+def from_matrix(R: Matrix) -> Quaternion:
+    """Unit quaternion of a rotation matrix, with `w ≥ 0` up to round-off.
+
+    Of the four candidate columns of `4 q qᵀ` the longest one is taken (Shepperd 1978), which keeps
+    value and gradient accurate for every rotation.
+    """
+    trace = R[0, 0] + R[1, 1] + R[2, 2]
+    antisymmetric = 2.0 * vee(R)
+    symmetric = R + R.T
+    vector_block = symmetric + (1.0 - trace) * jnp.eye(3, dtype=R.dtype)
+    scalar_row = jnp.concatenate([(1.0 + trace)[None], antisymmetric])
+    outer = jnp.concatenate(
+        [scalar_row[None], jnp.concatenate([antisymmetric[:, None], vector_block], axis=1)]
+    )
+    column = outer[:, jnp.argmax(jnp.diagonal(outer))]
+    q = normalize(column)
+    return jnp.where(q[0] < 0, -q, q)
+
+
+def exp(phi: Vector) -> Quaternion:
+    """Unit quaternion of the rotation vector `phi` [rad]."""
+    x = phi @ phi / 4.0
+    return jnp.concatenate([series.cos_theta(x)[None], 0.5 * series.sinc(x) * phi])
+
+
+def log(q: Quaternion) -> Vector:
+    """Rotation vector [rad] of length at most π; inverse of `exp`."""
+    q = jnp.where(q[0] < 0, -q, q)
+    w, u = q[0], q[1:]
+    n2 = u @ u
+    small = n2 < 1e-6 * w * w
+    n = jnp.sqrt(jnp.where(small, 1.0, n2))
+    ratio2 = jnp.where(small, n2, 0.0) / jnp.where(small, w * w, 1.0)
+    near = 2.0 * (1.0 - ratio2 / 3.0 + ratio2 * ratio2 / 5.0) / jnp.where(small, w, 1.0)
+    return jnp.where(small, near, 2.0 * jnp.arctan2(n, w) / n) * u
+
+
+def rate(q: Quaternion, omega: Vector) -> Quaternion:
+    """Time derivative `q̇ = ½ q ⊗ ω` for the body angular velocity `omega` [rad/s]."""
+    return 0.5 * multiply(q, jnp.concatenate([jnp.zeros_like(omega[:1]), omega]))
+
+
+def exp_matrix(phi: Vector) -> Matrix:
+    """Rotation matrix of the rotation vector `phi` (Rodrigues' formula)."""
+    x = phi @ phi
+    W = hat(phi)
+    return jnp.eye(3, dtype=phi.dtype) + series.sinc(x) * W + series.versine(x) * (W @ W)
+
+
+def about(axis: Vector, angle: Float[Array, ""]) -> Matrix:
+    """Rotation matrix of `angle` [rad] about the unit vector `axis`."""
+    W = hat(axis)
+    return jnp.eye(3, dtype=axis.dtype) + jnp.sin(angle) * W + (1.0 - jnp.cos(angle)) * (W @ W)
+
+
+def dexp(phi: Vector) -> Matrix:
+    """Right (body) tangent: body angular velocity `ω = dexp(φ) φ̇` of `R = exp(φ)`."""
+    x = phi @ phi
+    W = hat(phi)
+    return jnp.eye(3, dtype=phi.dtype) - series.versine(x) * W + series.cubic(x) * (W @ W)
+
+
+def basis(axis: Vector) -> Matrix:
+    """A right-handed orthonormal basis, as columns, whose third vector points along `axis`.
+
+    Duff et al. (2017), "Building an orthonormal basis, revisited". The identity for the z axis;
+    smooth in `axis` but for a jump of the first two vectors where its z component changes sign.
+    """
+    n = axis / jnp.sqrt(axis @ axis)
+    sign = jnp.where(n[2] >= 0, 1.0, -1.0).astype(axis.dtype)
+    a = -1.0 / (sign + n[2])
+    b = n[0] * n[1] * a
+    first = jnp.stack([1.0 + sign * n[0] * n[0] * a, sign * b, -sign * n[0]])
+    second = jnp.stack([b, sign + n[1] * n[1] * a, -n[1]])
+    return jnp.stack([first, second, n], axis=1)
