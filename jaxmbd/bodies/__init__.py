@@ -1,0 +1,5 @@
+"""Bodies, one kind a file."""
+
+from .rigid import RigidBody as RigidBody
+
+__all__ = ["RigidBody"]

@@ -1,0 +1,78 @@
+"""A rigid body: mass, centre of mass and inertia, in its own frame."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from ..model.values import as_leaf, is_concrete
+
+
+class RigidBody(eqx.Module):
+    """Mass properties of a rigid body.
+
+    **Arguments:**
+
+    - `mass`: [kg], positive.
+    - `inertia`: about the centre of mass, along the axes of the body frame [kg m²]; a symmetric
+      matrix of shape `(3, 3)`, or the three principal moments, shape `(3,)`.
+    - `com`: centre of mass in the body frame, shape `(3,)` [m].
+
+    Builders for common shapes are in `jaxmbd.inertia`.
+
+    **Raises** `ModelError` for wrong shapes. `Model` raises it, with the body's name, for non-finite
+    values, a mass that is not positive, and an inertia that no distribution of mass has: not
+    symmetric, not positive definite, or against the triangle inequality of the principal moments.
+    """
+
+    mass: Float[Array, ""]
+    com: Float[Array, "3"]
+    inertia: Float[Array, "3 3"]
+
+    def __init__(self, mass: Any, inertia: Any, com: Any = (0.0, 0.0, 0.0)):
+        self.mass = as_leaf(mass, (), "mass")
+        self.com = as_leaf(com, (3,), "com")
+        if jnp.ndim(inertia) == 1:
+            self.inertia = jnp.diag(as_leaf(inertia, (3,), "inertia"))
+        else:
+            self.inertia = as_leaf(inertia, (3, 3), "inertia")
+
+    def is_concrete(self) -> bool:
+        """Whether its values can be looked at now (they are not being traced)."""
+        return is_concrete(self.mass) and is_concrete(self.com) and is_concrete(self.inertia)
+
+    def is_possible(self) -> Bool[Array, ""]:
+        """Whether some distribution of mass has these properties; traceable, False for NaN."""
+        moments = jnp.linalg.eigvalsh(jax.lax.stop_gradient(self.symmetric_inertia()))
+        triangle = moments[2] <= (moments[0] + moments[1]) * (1 + 1e-6)
+        return (self.mass > 0) & (moments[0] > 0) & triangle & jnp.all(jnp.isfinite(self.com))
+
+    def problem(self) -> str | None:
+        """Why no body has these mass properties, or None; traced values are not judged."""
+        if not self.is_concrete():
+            return None
+        mass, inertia = np.asarray(self.mass), np.asarray(self.inertia)
+        if mass <= 0:
+            return f"mass must be positive, got {mass}"
+        scale = np.abs(inertia).max()
+        if np.abs(inertia - inertia.T).max() > 1e-6 * scale:
+            return f"inertia must be symmetric, got {inertia.tolist()}"
+        moments = np.linalg.eigvalsh(0.5 * (inertia + inertia.T))
+        if moments[0] <= 0:
+            return f"inertia must be positive definite, its principal moments are {moments}"
+        if moments[2] > (moments[0] + moments[1]) * (1 + 1e-6):
+            return (
+                f"inertia violates the triangle inequality: the largest principal moment of "
+                f"{moments} exceeds the sum of the others, which no distribution of mass does"
+            )
+        return None
+
+    def symmetric_inertia(self) -> Float[Array, "3 3"]:
+        """The inertia that enters the equations: the symmetric part of the leaf."""
+        return 0.5 * (self.inertia + self.inertia.T)
+
+
+__all__ = ["RigidBody"]

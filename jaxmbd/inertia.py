@@ -1,0 +1,138 @@
+"""Rigid bodies from shapes, and the mass properties that fitting may vary freely.
+
+Each builder returns a `RigidBody` whose frame is at the centre of mass along the principal axes;
+`shifted` and `rotated` put that frame elsewhere.
+"""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from .bodies import RigidBody
+from .errors import ModelError
+from .model.values import as_direction, as_leaf, is_concrete
+
+
+def _positive(value: Any, shape: tuple[int, ...], name: str) -> Array:
+    leaf = as_leaf(value, shape, name)
+    if is_concrete(leaf) and not np.all(np.asarray(leaf) > 0):
+        raise ModelError(f"{name} must be positive, got {np.asarray(leaf).tolist()}")
+    return leaf
+
+
+def _axial(mass: Any, axis: Any, along: Array, across: Array) -> RigidBody:
+    """A body of revolution: moment `along` about the unit vector `axis`, `across` about others."""
+    n = as_direction(axis, "axis")
+    inertia = across * jnp.eye(3, dtype=n.dtype) + (along - across) * jnp.outer(n, n)
+    return RigidBody(mass, inertia)
+
+
+def rod(mass: Any, length: Any, axis: Any = (1.0, 0.0, 0.0), radius: Any = None) -> RigidBody:
+    """A slender uniform rod of `mass` [kg] and `length` [m] along `axis`.
+
+    The moment across it is m L²/12, whatever the `radius` [m], which only gives the moment m r²/2
+    about its own axis; one hundredth of the length where it is left out. Use `cylinder` where the
+    radius matters.
+    """
+    m, length = _positive(mass, (), "rod: mass"), _positive(length, (), "rod: length")
+    r = 0.01 * length if radius is None else _positive(radius, (), "rod: radius")
+    return _axial(m, axis, m * r**2 / 2, m * length**2 / 12)
+
+
+def cylinder(mass: Any, radius: Any, length: Any, axis: Any = (0.0, 0.0, 1.0)) -> RigidBody:
+    """A solid uniform cylinder of `mass` [kg], `radius` and `length` [m] along `axis`."""
+    m, r = _positive(mass, (), "cylinder: mass"), _positive(radius, (), "cylinder: radius")
+    length = _positive(length, (), "cylinder: length")
+    return _axial(m, axis, m * r**2 / 2, m * (length**2 / 12 + r**2 / 4))
+
+
+def box(mass: Any, size: Any) -> RigidBody:
+    """A solid uniform box of `mass` [kg] and edge lengths `size` along x, y, z, shape `(3,)` [m]."""
+    m, size = _positive(mass, (), "box: mass"), _positive(size, (3,), "box: size")
+    squares = size**2
+    return RigidBody(m, m / 12 * (jnp.sum(squares) - squares))
+
+
+def sphere(mass: Any, radius: Any) -> RigidBody:
+    """A solid uniform ball of `mass` [kg] and `radius` [m]."""
+    m, r = _positive(mass, (), "sphere: mass"), _positive(radius, (), "sphere: radius")
+    return RigidBody(m, 0.4 * m * r**2 * jnp.ones(3, dtype=m.dtype))
+
+
+def principal(mass: Any, moments: Any, R: Any = None, com: Any = (0.0, 0.0, 0.0)) -> RigidBody:
+    """A body from its principal `moments` about the centre of mass, shape `(3,)` [kg m²].
+
+    The columns of `R` are the principal axes in the body frame; `com` is where they meet.
+    """
+    moments = _positive(moments, (3,), "principal: moments")
+    if R is None:
+        return RigidBody(mass, moments, com)
+    R = as_leaf(R, (3, 3), "principal: R")
+    return RigidBody(mass, R @ jnp.diag(moments) @ R.T, com)
+
+
+def shifted(body: RigidBody, by: Any) -> RigidBody:
+    """The same body, its material displaced by `by` [m] in the body frame, shape `(3,)`."""
+    return RigidBody(body.mass, body.inertia, body.com + as_leaf(by, (3,), "shifted: by"))
+
+
+def rotated(body: RigidBody, R: Any) -> RigidBody:
+    """The same body, its material rotated about the body frame's origin by the matrix `R`."""
+    R = as_leaf(R, (3, 3), "rotated: R")
+    return RigidBody(body.mass, R @ body.inertia @ R.T, R @ body.com)
+
+
+def to_log_cholesky(body: RigidBody) -> Float[Array, "10"]:
+    """Ten unconstrained numbers of a physically consistent body.
+
+    They are the factor of the pseudo-inertia `P = [[Σ, h], [hᵀ, m]]`, Σ = ∫ρ s sᵀ, written as
+    `P = e^{2α} U Uᵀ` with unit-last-entry upper triangular U: Rucker & Wensing (2022), "Smooth
+    parameterization of rigid-body inertia", eqs 6 to 10. Order: α, d1, d2, d3, s12, s23, s13, t1,
+    t2, t3.
+    """
+    J = body.symmetric_inertia()
+    h = body.mass * body.com
+    second = 0.5 * jnp.trace(J) * jnp.eye(3, dtype=J.dtype) - J
+    second = second + jnp.outer(h, h) / body.mass
+    P = jnp.block([[second, h[:, None]], [h[None, :], body.mass[None, None]]])
+    # An upper factor U Uᵀ is a lower Cholesky factor in reversed order.
+    U = jnp.linalg.cholesky(P[::-1, ::-1])[::-1, ::-1]
+    scale = U[3, 3]
+    u = U / scale
+    logs = jnp.log(jnp.diagonal(u)[:3])
+    rest = jnp.stack([u[0, 1], u[1, 2], u[0, 2], u[0, 3], u[1, 3], u[2, 3]])
+    return jnp.concatenate([jnp.log(scale)[None], logs, rest])
+
+
+def from_log_cholesky(theta: Float[Array, "10"]) -> RigidBody:
+    """The body of ten unconstrained numbers; inverse of `to_log_cholesky`."""
+    alpha, d1, d2, d3, s12, s23, s13, t1, t2, t3 = theta
+    zero, one = jnp.zeros_like(alpha), jnp.ones_like(alpha)
+    U = jnp.exp(alpha) * jnp.stack(
+        [
+            jnp.stack([jnp.exp(d1), s12, s13, t1]),
+            jnp.stack([zero, jnp.exp(d2), s23, t2]),
+            jnp.stack([zero, zero, jnp.exp(d3), t3]),
+            jnp.stack([zero, zero, zero, one]),
+        ]
+    )
+    P = U @ U.T
+    mass, h = P[3, 3], P[:3, 3]
+    second = P[:3, :3] - jnp.outer(h, h) / mass
+    inertia = jnp.trace(second) * jnp.eye(3, dtype=P.dtype) - second
+    return RigidBody(mass, inertia, h / mass)
+
+
+__all__ = [
+    "box",
+    "cylinder",
+    "from_log_cholesky",
+    "principal",
+    "rod",
+    "rotated",
+    "shifted",
+    "sphere",
+    "to_log_cholesky",
+]

@@ -1,0 +1,9 @@
+"""What exists: named bodies, joints, forces and marker frames. No coordinates, no numerics."""
+
+from .frame import Frame as Frame
+from .frame import JointReference as JointReference
+from .frame import Reference as Reference
+from .frame import ground as ground
+from .model import Model as Model
+
+__all__ = ["Frame", "JointReference", "Model", "Reference", "ground"]

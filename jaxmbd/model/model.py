@@ -1,0 +1,126 @@
+"""The model: what exists, by name."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from ..errors import ModelError
+from .frame import GROUND, Frame, JointReference, as_frame, is_reference
+from .values import is_concrete
+
+if TYPE_CHECKING:
+    from ..bodies import RigidBody
+    from ..forces import AbstractForce
+    from ..joints import AbstractJoint
+
+
+class Model(eqx.Module):
+    """Named bodies, joints, forces and marker frames.
+
+    Every float in it is a leaf, so that gradients, batches and replacements address the parts by
+    name: `eqx.filter_grad(loss)(model).bodies["rod"].mass`.
+
+    **Arguments:**
+
+    - `bodies`: `{name: RigidBody}`.
+    - `joints`: `{name: joint}`, see `jaxmbd.joints`. A body that no chain of joints connects to
+      the ground floats freely.
+    - `forces`: `{name: force}`, see `jaxmbd.forces`.
+    - `frames`: `{name: Frame}`, further frames to be reported beside those of the bodies.
+
+    **Raises** `ModelError`, naming the component, where a body or a joint that is referred to does
+    not exist, a joint connects a body to itself, a name is used twice, or values make no sense.
+    """
+
+    bodies: dict[str, "RigidBody"]
+    joints: dict[str, "AbstractJoint"]
+    forces: dict[str, "AbstractForce"]
+    frames: dict[str, Frame]
+
+    def __init__(
+        self,
+        bodies: Mapping[str, "RigidBody"],
+        joints: Mapping[str, "AbstractJoint"] | None = None,
+        forces: Mapping[str, "AbstractForce"] | None = None,
+        frames: Mapping[str, Any] | None = None,
+    ):
+        self.bodies = dict(bodies)
+        self.joints = dict(joints or {})
+        self.forces = dict(forces or {})
+        self.frames = {
+            name: as_frame(frame, f"frame {name!r}") for name, frame in (frames or {}).items()
+        }
+
+    def __check_init__(self):
+        if not self.bodies:
+            raise ModelError("a model needs at least one body")
+        for name in (*self.bodies, *self.frames):
+            if not isinstance(name, str) or name in ("", GROUND):
+                raise ModelError(f"{name!r} cannot be the name of a body or a frame")
+        for name in self.frames:
+            if name in self.bodies:
+                raise ModelError(f"frame {name!r} has the name of a body; give it another one")
+        for kind in ("joint", "force", "frame"):
+            for name, component in getattr(self, f"{kind}s").items():
+                self._check_references(f"{kind} {name!r}", component)
+        for name, joint in self.joints.items():
+            if joint.predecessor.body == joint.successor.body:
+                raise ModelError(
+                    f"joint {name!r} connects {joint.predecessor.body!r} to itself; "
+                    "its two frames must be on different bodies"
+                )
+
+        self.check_values()
+
+    def check_values(self) -> None:
+        """Look at every number that is known now; traced ones are not judged.
+
+        **Raises** `ModelError`, naming the component and the leaf, where a number is not finite or
+        a component's values make no sense together.
+        """
+        for kind, components in (
+            ("body", self.bodies),
+            ("joint", self.joints),
+            ("force", self.forces),
+            ("frame", self.frames),
+        ):
+            for name, component in components.items():
+                for path, leaf in jax.tree_util.tree_leaves_with_path(component):
+                    if is_concrete(leaf) and not np.all(np.isfinite(np.asarray(leaf))):
+                        raise ModelError(
+                            f"{kind} {name!r}: {jax.tree_util.keystr(path).lstrip('.')} must be "
+                            f"finite, got {np.asarray(leaf).tolist()}"
+                        )
+                problem = None if kind == "frame" else component.problem()
+                if problem is not None:
+                    raise ModelError(f"{kind} {name!r}: {problem}")
+
+    def _check_references(self, who: str, component: Any) -> None:
+        for reference in references(component):
+            if isinstance(reference, Frame):
+                if reference.body != GROUND and reference.body not in self.bodies:
+                    raise ModelError(unknown(f"{who}: unknown body", reference.body, self.bodies))
+            elif isinstance(reference, JointReference) and reference.name not in self.joints:
+                raise ModelError(unknown(f"{who}: unknown joint", reference.name, self.joints))
+
+
+def unknown(what: str, name: str, known: Mapping[str, Any]) -> str:
+    """A message about a name that does not exist, with those that do."""
+    names = sorted(known)
+    listed = ", ".join(map(repr, names[:12])) + (", …" if len(names) > 12 else "")
+    return f"{what} {name!r}; known are {listed or 'none'}"
+
+
+def references(component: Any) -> list[Any]:
+    """Every `Frame` and `JointReference` within a component, in the order of its fields."""
+    return [x for x in jax.tree.leaves(component, is_leaf=is_reference) if is_reference(x)]
+
+
+def anonymous(component: Any) -> Any:
+    """The component with the names in its references taken out."""
+    return jax.tree.map(
+        lambda x: x.anonymous() if is_reference(x) else x, component, is_leaf=is_reference
+    )

@@ -1,0 +1,140 @@
+"""Functions of time whose parameters are leaves: inputs and prescribed quantities of a model.
+
+Anything that is callable with the time and returns an array is a signal; an `equinox.Module` with
+a `__call__` makes its own leaves differentiable. Numbers become `Constant`.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from .errors import ModelError
+from .model.values import as_leaf, is_concrete
+
+Time = Float[Array, ""]
+
+
+class AbstractSignal(eqx.Module):
+    """A quantity that depends on time only."""
+
+    @abstractmethod
+    def __call__(self, t: Time) -> Float[Array, "..."]:
+        """Value at time `t` [s]."""
+
+
+class Constant(AbstractSignal):
+    """`value` at all times."""
+
+    value: Float[Array, "..."]
+
+    def __init__(self, value: Any):
+        self.value = as_leaf(value, jnp.shape(value), "Constant: value")
+
+    def __call__(self, t: Time) -> Float[Array, "..."]:
+        return self.value
+
+
+class Sine(AbstractSignal):
+    """`offset + amplitude * sin(2π frequency t + phase)`.
+
+    **Arguments:** `amplitude` and `offset` of one shape (an offset of zero is added where it is
+    left out), `frequency` [Hz] and `phase` [rad], numbers.
+    """
+
+    amplitude: Float[Array, "..."]
+    frequency: Float[Array, ""]
+    phase: Float[Array, ""]
+    offset: Float[Array, "..."]
+
+    def __init__(self, amplitude: Any, frequency: Any, phase: Any = 0.0, offset: Any = None):
+        shape = jnp.shape(amplitude)
+        self.amplitude = as_leaf(amplitude, shape, "Sine: amplitude")
+        self.frequency = as_leaf(frequency, (), "Sine: frequency")
+        self.phase = as_leaf(phase, (), "Sine: phase")
+        self.offset = as_leaf(np.zeros(shape) if offset is None else offset, shape, "Sine: offset")
+
+    def __call__(self, t: Time) -> Float[Array, "..."]:
+        angle = 2 * jnp.pi * self.frequency * t + self.phase
+        return self.offset + self.amplitude * jnp.sin(angle)
+
+
+class Polynomial(AbstractSignal):
+    """`c₀ + c₁ t + c₂ t² + …` with `coefficients` along the first axis."""
+
+    coefficients: Float[Array, "n *shape"]
+
+    def __init__(self, coefficients: Any):
+        shape = jnp.shape(coefficients)
+        if len(shape) == 0 or shape[0] == 0:
+            raise ModelError("Polynomial: coefficients need a first axis of length one or more")
+        self.coefficients = as_leaf(coefficients, shape, "Polynomial: coefficients")
+
+    def __call__(self, t: Time) -> Float[Array, "*shape"]:
+        return jnp.polyval(self.coefficients[::-1], t)
+
+
+class Samples(AbstractSignal):
+    """Straight lines between samples; the first and last value outside of them.
+
+    **Arguments:** `ts`, increasing times, shape `(n,)` [s], and `values`, shape `(n, ...)`.
+
+    **Raises** `ModelError` for fewer than two samples, unequal lengths or times that do not
+    increase.
+    """
+
+    ts: Float[Array, "n"]
+    values: Float[Array, "n *shape"]
+
+    def __init__(self, ts: Any, values: Any):
+        self.ts = as_leaf(ts, jnp.shape(ts), "Samples: ts")
+        self.values = as_leaf(values, jnp.shape(values), "Samples: values")
+        if self.ts.ndim != 1 or self.ts.shape[0] < 2:
+            raise ModelError(f"Samples: ts needs two or more times, got shape {self.ts.shape}")
+        if self.values.ndim == 0 or self.values.shape[0] != self.ts.shape[0]:
+            raise ModelError(
+                f"Samples: {self.ts.shape[0]} times but values of shape {self.values.shape}"
+            )
+        if is_concrete(self.ts) and not np.all(np.diff(np.asarray(self.ts)) > 0):
+            raise ModelError("Samples: ts must increase from sample to sample")
+
+    def __call__(self, t: Time) -> Float[Array, "*shape"]:
+        columns = self.values.reshape(self.values.shape[0], -1)
+        value = jax.vmap(lambda column: jnp.interp(t, self.ts, column), in_axes=1)(columns)
+        return value.reshape(self.values.shape[1:])
+
+
+def as_signal(
+    value: Any, name: str, shape: tuple[int, ...] | None = None
+) -> Callable[[Time], Array]:
+    """`value` itself if it is callable, otherwise a `Constant`; of the given shape, if one is.
+
+    **Raises** `ModelError`, naming `name`, if the signal does not return that shape.
+    """
+    if not callable(value):
+        return Constant(as_leaf(value, jnp.shape(value) if shape is None else shape, name))
+    got = signal_shape(value)
+    if shape is not None and got != shape:
+        raise ModelError(f"{name}: the signal returns shape {got}, wanted {shape}")
+    return value
+
+
+def signal_shape(signal: Callable[[Time], Array]) -> tuple[int, ...]:
+    """Shape that a signal returns, without evaluating it."""
+    return jax.eval_shape(signal, jax.ShapeDtypeStruct((), jnp.result_type(float))).shape
+
+
+__all__ = [
+    "AbstractSignal",
+    "Constant",
+    "Polynomial",
+    "Samples",
+    "Sine",
+    "as_signal",
+    "signal_shape",
+]
