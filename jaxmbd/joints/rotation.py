@@ -1,0 +1,177 @@
+"""The four ways in which a joint can leave rotation free, in the basis of the joint.
+
+Each says, for a joint whose basis has the columns E = (e1, e2, e3): the rotation R_FM of its
+coordinates, the angular velocity that its velocities give, the residual of what stays fixed, and
+the coordinates of a rotation that satisfies it. Angular velocities are those of M in F, along the
+axes of M.
+"""
+
+from abc import abstractmethod
+from typing import ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..lie import so3
+
+Basis = Float[Array, "3 3"]
+Matrix = Float[Array, "3 3"]
+
+
+class AbstractRotation(eqx.Module):
+    """The rotational half of a joint kernel."""
+
+    nq: eqx.AbstractClassVar[int]
+    nv: eqx.AbstractClassVar[int]
+    n_fixed: eqx.AbstractClassVar[int]
+
+    @abstractmethod
+    def zero(self) -> Float[Array, "nq"]:
+        """Coordinates of no rotation."""
+
+    @abstractmethod
+    def matrix(self, E: Basis, q: Float[Array, "nq"]) -> Matrix:
+        """R_FM."""
+
+    @abstractmethod
+    def motion(self, E: Basis, q: Float[Array, "nq"]) -> Float[Array, "3 nv"]:
+        """Angular velocity of M in F, along M's axes, for each unit velocity."""
+
+    @abstractmethod
+    def rates(self, q: Float[Array, "nq"], v: Float[Array, "nv"]) -> Float[Array, "nq"]:
+        """q̇ of the velocities."""
+
+    @abstractmethod
+    def retract(self, q: Float[Array, "nq"], dv: Float[Array, "nv"]) -> Float[Array, "nq"]:
+        """Coordinates displaced by an increment like the velocities."""
+
+    @abstractmethod
+    def residual(self, E: Basis, R: Matrix) -> Float[Array, "n_fixed"]:
+        """Zero where the fixed rotations are kept."""
+
+    @abstractmethod
+    def coordinates(self, E: Basis, R: Matrix) -> Float[Array, "nq"]:
+        """Coordinates of a rotation that keeps the fixed ones; angles within (-π, π]."""
+
+
+class NoRotation(AbstractRotation):
+    """All rotation is fixed."""
+
+    nq: ClassVar[int] = 0
+    nv: ClassVar[int] = 0
+    n_fixed: ClassVar[int] = 3
+
+    def zero(self):
+        return jnp.zeros(0)
+
+    def matrix(self, E, q):
+        return jnp.eye(3, dtype=E.dtype)
+
+    def motion(self, E, q):
+        return jnp.zeros((3, 0), dtype=E.dtype)
+
+    def rates(self, q, v):
+        return v
+
+    def retract(self, q, dv):
+        return q
+
+    def residual(self, E, R):
+        return so3.vee(R)
+
+    def coordinates(self, E, R):
+        return jnp.zeros(0, dtype=R.dtype)
+
+
+class AxisRotation(AbstractRotation):
+    """Rotation about e3."""
+
+    nq: ClassVar[int] = 1
+    nv: ClassVar[int] = 1
+    n_fixed: ClassVar[int] = 2
+
+    def zero(self):
+        return jnp.zeros(1)
+
+    def matrix(self, E, q):
+        return so3.about(E[:, 2], q[0])
+
+    def motion(self, E, q):
+        return E[:, 2:]
+
+    def rates(self, q, v):
+        return v
+
+    def retract(self, q, dv):
+        return q + dv
+
+    def residual(self, E, R):
+        return E[:, :2].T @ (R @ E[:, 2])
+
+    def coordinates(self, E, R):
+        turned = E.T @ R @ E
+        sine, cosine = turned[1, 0] - turned[0, 1], turned[0, 0] + turned[1, 1]
+        return jnp.arctan2(sine, cosine)[None]
+
+
+class TwoAxisRotation(AbstractRotation):
+    """Rotation about e1, which is fixed in F, then about e2, which is fixed in M (Hooke)."""
+
+    nq: ClassVar[int] = 2
+    nv: ClassVar[int] = 2
+    n_fixed: ClassVar[int] = 1
+
+    def zero(self):
+        return jnp.zeros(2)
+
+    def matrix(self, E, q):
+        return so3.about(E[:, 0], q[0]) @ so3.about(E[:, 1], q[1])
+
+    def motion(self, E, q):
+        first = so3.about(E[:, 1], q[1]).T @ E[:, 0]
+        return jnp.stack([first, E[:, 1]], axis=1)
+
+    def rates(self, q, v):
+        return v
+
+    def retract(self, q, dv):
+        return q + dv
+
+    def residual(self, E, R):
+        return (E[:, 0] @ R @ E[:, 1])[None]
+
+    def coordinates(self, E, R):
+        turned = E.T @ R @ E
+        return jnp.stack(
+            [jnp.arctan2(turned[2, 1], turned[1, 1]), jnp.arctan2(turned[0, 2], turned[0, 0])]
+        )
+
+
+class FreeRotation(AbstractRotation):
+    """Any rotation, as a quaternion; the velocity is the angular velocity along M's axes."""
+
+    nq: ClassVar[int] = 4
+    nv: ClassVar[int] = 3
+    n_fixed: ClassVar[int] = 0
+
+    def zero(self):
+        return so3.identity()
+
+    def matrix(self, E, q):
+        return so3.to_matrix(q)
+
+    def motion(self, E, q):
+        return jnp.eye(3, dtype=E.dtype)
+
+    def rates(self, q, v):
+        return so3.rate(q, v)
+
+    def retract(self, q, dv):
+        return so3.multiply(q, so3.exp(dv))
+
+    def residual(self, E, R):
+        return jnp.zeros(0, dtype=R.dtype)
+
+    def coordinates(self, E, R):
+        return so3.from_matrix(R)
