@@ -1,0 +1,31 @@
+"""Forces, one kind a file: fields, forces between frames, forces on joint coordinates, rotors."""
+
+from .abstract import AbstractField as AbstractField
+from .abstract import AbstractForce as AbstractForce
+from .abstract import AbstractFrameForce as AbstractFrameForce
+from .abstract import AbstractJointForce as AbstractJointForce
+from .applied import AppliedForce as AppliedForce
+from .applied import AppliedTorque as AppliedTorque
+from .armature import Armature as Armature
+from .friction import CoulombFriction as CoulombFriction
+from .friction import ViscousFriction as ViscousFriction
+from .gravity import Gravity as Gravity
+from .joint_torque import JointTorque as JointTorque
+from .spring_damper import SpringDamper as SpringDamper
+from .torsional_spring_damper import TorsionalSpringDamper as TorsionalSpringDamper
+
+__all__ = [
+    "AbstractField",
+    "AbstractForce",
+    "AbstractFrameForce",
+    "AbstractJointForce",
+    "AppliedForce",
+    "AppliedTorque",
+    "Armature",
+    "CoulombFriction",
+    "Gravity",
+    "JointTorque",
+    "SpringDamper",
+    "TorsionalSpringDamper",
+    "ViscousFriction",
+]

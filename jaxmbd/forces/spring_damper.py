@@ -1,0 +1,65 @@
+"""A spring and damper along the line between two frames."""
+
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..lie import Pose, vector
+from ..model.frame import Frame, as_frame
+from ..model.values import as_leaf
+from .abstract import AbstractFrameForce, Time
+
+
+class SpringDamper(AbstractFrameForce):
+    """Tension `k (L - L0) + c dL/dt` along the line between the origins of two frames.
+
+    Where the origins coincide the line has no direction: the force of a spring of non-zero rest
+    length is taken as zero there, that of rest length zero vanishes anyway.
+
+    **Arguments:**
+
+    - `frame_a`, `frame_b`: a `Frame` each, or the name of a body for its own frame.
+    - `stiffness`: k [N/m]; `damping`: c [N s/m]; `rest_length`: L0 [m].
+    """
+
+    frame_a: Frame
+    frame_b: Frame
+    stiffness: Float[Array, ""]
+    damping: Float[Array, ""]
+    rest_length: Float[Array, ""]
+
+    def __init__(
+        self,
+        frame_a: Any,
+        frame_b: Any,
+        stiffness: Any,
+        damping: Any = 0.0,
+        rest_length: Any = 0.0,
+    ):
+        self.frame_a = as_frame(frame_a, "SpringDamper: frame_a")
+        self.frame_b = as_frame(frame_b, "SpringDamper: frame_b")
+        self.stiffness = as_leaf(stiffness, (), "SpringDamper: stiffness")
+        self.damping = as_leaf(damping, (), "SpringDamper: damping")
+        self.rest_length = as_leaf(rest_length, (), "SpringDamper: rest_length")
+
+    def wrenches(self, t: Time, X: Pose, V: Float[Array, "2 6"]) -> Float[Array, "2 6"]:
+        d = X.p[1] - X.p[0]
+        u = vector.direction(d)
+        lengthening = u @ (X.R[1] @ V[1, :3] - X.R[0] @ V[0, :3])
+        # k (L - L0) u, written so that it is smooth at L = 0 where L0 = 0.
+        pull = self.stiffness * (d - self.rest_length * u) + self.damping * lengthening * u
+        none = jnp.zeros_like(pull)
+        return jnp.stack(
+            [
+                jnp.concatenate([X.R[0].T @ pull, none]),
+                jnp.concatenate([-(X.R[1].T @ pull), none]),
+            ]
+        )
+
+    def potential(self, t: Time, X: Pose) -> Float[Array, ""]:
+        stretch = vector.length(X.p[1] - X.p[0]) - self.rest_length
+        return 0.5 * self.stiffness * stretch**2
+
+
+__all__ = ["SpringDamper"]
