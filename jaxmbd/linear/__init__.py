@@ -1,0 +1,5 @@
+"""Structured linear solves."""
+
+from .spd import solve_spd as solve_spd
+
+__all__ = ["solve_spd"]

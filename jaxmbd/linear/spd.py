@@ -1,0 +1,43 @@
+"""Symmetric positive definite systems of the sizes that mechanisms have."""
+
+import jax.numpy as jnp
+import jax.scipy.linalg as jsl
+from jaxtyping import Array, Float
+
+# Up to this size an unrolled factorization of scalars fuses into its surroundings; above it the
+# library call, which costs about a microsecond of overhead, wins.
+UNROLLED_SIZE = 8
+
+
+def solve_spd(A: Float[Array, "n n"], b: Float[Array, "n *k"]) -> Float[Array, "n *k"]:
+    """x of A x = b; NaN where `A` is not positive definite. Only the lower triangle is read."""
+    if A.shape[0] > UNROLLED_SIZE:
+        return jsl.cho_solve(jsl.cho_factor(A, lower=True), b)
+    return _solve_unrolled(A, b)
+
+
+def _solve_unrolled(A: Float[Array, "n n"], b: Float[Array, "n *k"]) -> Float[Array, "n *k"]:
+    """Cholesky factorization and two substitutions, entry by entry."""
+    n = A.shape[0]
+    if n == 0:
+        return b
+    lower = [[A[i, j] for j in range(i + 1)] for i in range(n)]
+    inverse_diagonal = []
+    for j in range(n):
+        for k in range(j):
+            for i in range(j, n):
+                lower[i][j] = lower[i][j] - lower[i][k] * lower[j][k]
+        scale = 1.0 / jnp.sqrt(lower[j][j])
+        inverse_diagonal.append(scale)
+        for i in range(j + 1, n):
+            lower[i][j] = lower[i][j] * scale
+    x = [b[i] for i in range(n)]
+    for i in range(n):
+        for k in range(i):
+            x[i] = x[i] - lower[i][k] * x[k]
+        x[i] = x[i] * inverse_diagonal[i]
+    for i in reversed(range(n)):
+        for k in range(i + 1, n):
+            x[i] = x[i] - lower[k][i] * x[k]
+        x[i] = x[i] * inverse_diagonal[i]
+    return jnp.stack(x)

@@ -1,0 +1,1 @@
+"""The seam between formulations and everything that uses them."""

@@ -1,0 +1,206 @@
+"""The seam: what a formulation provides and integrators and analyses see."""
+
+from abc import abstractmethod
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..lie import Pose
+from ..model.model import unknown
+from .mechanism import Mechanism
+
+Time = Float[Array, ""]
+Coordinates = Float[Array, "nq"]
+Velocities = Float[Array, "nv"]
+
+
+class State(eqx.Module):
+    """Coordinates `q`, shape `(nq,)`, and velocities `v`, shape `(nv,)`, of a system.
+
+    What the entries mean is the formulation's affair; `jaxmbd.assemble` makes a state from values
+    of named joints, and `joint_states` reads them back.
+    """
+
+    q: Float[Array, "*batch nq"]
+    v: Float[Array, "*batch nv"]
+
+
+class NamedPoses(eqx.Module):
+    """Poses of named frames: `poses["rod"].p`, shape `(..., 3)`, and `.R`, shape `(..., 3, 3)`."""
+
+    pose: Pose
+    names: tuple[str | None, ...] = eqx.field(static=True)
+
+    def __getitem__(self, name: str) -> Pose:
+        row = _row(self.names, name)
+        return Pose(self.pose.p[..., row, :], self.pose.R[..., row, :, :])
+
+    def keys(self) -> list[str]:
+        """Names of bodies, of marker frames and of the two frames of every joint."""
+        return [name for name in self.names if name is not None]
+
+
+class NamedTwists(eqx.Module):
+    """Twists `[v, ω]` of named frames along their own axes: `twists["rod"]`, shape `(..., 6)`."""
+
+    twist: Float[Array, "*batch n 6"]
+    names: tuple[str | None, ...] = eqx.field(static=True)
+
+    def __getitem__(self, name: str) -> Float[Array, "*batch 6"]:
+        return self.twist[..., _row(self.names, name), :]
+
+    def keys(self) -> list[str]:
+        """Names of bodies, of marker frames and of the two frames of every joint."""
+        return [name for name in self.names if name is not None]
+
+
+def _row(names: tuple[str | None, ...], name: str) -> int:
+    if name not in names:
+        raise KeyError(unknown("unknown frame", name, {n: None for n in names if n is not None}))
+    return names.index(name)
+
+
+class AbstractKinematics(eqx.Module):
+    """What a configuration fixes: the poses of all ports and the linear maps from velocities.
+
+    Generalized forces are the transposes of these maps.
+    """
+
+    ports: eqx.AbstractVar[Pose]
+
+    @abstractmethod
+    def twists(self, v: Velocities) -> Float[Array, "n_ports 6"]:
+        """Twist of every port along its own axes; linear in `v`."""
+
+    @abstractmethod
+    def joint_coordinates(self) -> tuple[Float[Array, "n nq"], ...]:
+        """Coordinates of every joint, by group."""
+
+    @abstractmethod
+    def joint_rates(self, v: Velocities) -> tuple[Float[Array, "n nv"], ...]:
+        """Velocities of every joint, by group; linear in `v`."""
+
+
+class AbstractSystem(eqx.Module):
+    """Equations of motion, ready to evaluate:
+
+        q̇ = N(q) v,   M(q) v̇ + b(q, v) = f(t, q, v) + G(t, q)ᵀ λ,   0 = g(t, q)
+
+    Class-level traits say what kind of equations they are; integrators state which they need.
+    """
+
+    mechanism: eqx.AbstractVar[Mechanism]
+
+    constant_mass: eqx.AbstractClassVar[bool]
+    euclidean: eqx.AbstractClassVar[bool]
+
+    @property
+    @abstractmethod
+    def nq(self) -> int:
+        """Number of coordinates."""
+
+    @property
+    @abstractmethod
+    def nv(self) -> int:
+        """Number of velocities."""
+
+    @property
+    @abstractmethod
+    def constrained(self) -> tuple[int, ...]:
+        """Groups of joints whose fixed relative motions are constraints, not built in."""
+
+    @abstractmethod
+    def retract(self, q: Coordinates, dv: Velocities) -> Coordinates:
+        """q ⊞ δ: coordinates displaced by an increment like the velocities."""
+
+    @abstractmethod
+    def rates(self, q: Coordinates, v: Velocities) -> Coordinates:
+        """q̇ = N(q) v."""
+
+    @abstractmethod
+    def kinematics(self, t: Time, q: Coordinates) -> AbstractKinematics:
+        """Poses of all ports and the maps from velocities at one configuration."""
+
+    @abstractmethod
+    def mass(self, q: Coordinates) -> Float[Array, "nv nv"]:
+        """Mass matrix M(q) [kg, kg m, kg m²]."""
+
+    @abstractmethod
+    def solve_mass(self, q: Coordinates, f: Float[Array, "nv *k"]) -> Float[Array, "nv *k"]:
+        """M(q)⁻¹ f."""
+
+    @abstractmethod
+    def bias(self, q: Coordinates, v: Velocities) -> Velocities:
+        """b(q, v): centrifugal, Coriolis and gyroscopic terms; gravity is an applied force."""
+
+    @abstractmethod
+    def internal_potential(self, q: Coordinates) -> Float[Array, ""]:
+        """Energy [J] of forces that the formulation itself adds."""
+
+    @abstractmethod
+    def intrinsic_constraint(self, q: Coordinates) -> Float[Array, "n_intrinsic"]:
+        """Constraints that the coordinates impose on themselves, zero where they hold."""
+
+    @abstractmethod
+    def intrinsic_names(self) -> list[str]:
+        """For each intrinsic constraint the component it belongs to."""
+
+    @abstractmethod
+    def from_tree(self, values: tuple[Float[Array, "n nq"], ...]) -> Coordinates:
+        """Coordinates of given coordinates of the spanning tree's joints, by group.
+
+        Groups outside the tree have an entry too, which is not looked at.
+        """
+
+    @abstractmethod
+    def from_tree_rates(
+        self,
+        values: tuple[Float[Array, "n nq"], ...],
+        rates: tuple[Float[Array, "n nv"], ...],
+    ) -> Velocities:
+        """Velocities of given velocities of the spanning tree's joints, by group."""
+
+    def frames(self, t: float | Time, q: Coordinates) -> NamedPoses:
+        """Poses in the world of bodies, marker frames and joint frames, by name."""
+        return _frames(self, as_time(t, self), q)
+
+    def twists(self, t: float | Time, q: Coordinates, v: Velocities) -> NamedTwists:
+        """Twists of bodies, marker frames and joint frames along their own axes, by name."""
+        return _twists(self, as_time(t, self), q, v)
+
+
+@eqx.filter_jit
+def _frames(system: AbstractSystem, t: Time, q: Coordinates) -> NamedPoses:
+    return NamedPoses(system.kinematics(t, q).ports, system.mechanism.port_names)
+
+
+@eqx.filter_jit
+def _twists(system: AbstractSystem, t: Time, q: Coordinates, v: Velocities) -> NamedTwists:
+    return NamedTwists(system.kinematics(t, q).twists(v), system.mechanism.port_names)
+
+
+def reference_values(mechanism: Mechanism) -> tuple[Float[Array, "n nq"], ...]:
+    """Zero coordinates of every joint, by group."""
+    return tuple(
+        jax.vmap(lambda joint: joint.zero())(group.joint).astype(mechanism.dtype)
+        for group in mechanism.joints
+    )
+
+
+def as_time(t: Any, system: AbstractSystem) -> Time:
+    """`t` as a strongly typed scalar of the system's float type."""
+    return jnp.asarray(t, dtype=system.mechanism.dtype)
+
+
+__all__ = [
+    "AbstractKinematics",
+    "AbstractSystem",
+    "NamedPoses",
+    "NamedTwists",
+    "State",
+    "as_time",
+    "reference_values",
+]

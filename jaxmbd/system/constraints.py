@@ -1,0 +1,169 @@
+"""Constraints g = 0 of the joints that a formulation does not build in: residual, rate, Jacobian.
+
+Rows are ordered by group, then by joint, then by fixed motion; intrinsic constraints of the
+coordinates follow. Everything is local to a joint: the residual of its relative pose, one
+directional derivative of it, and a second one.
+"""
+
+from functools import singledispatch
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..joints.abstract import AbstractJoint, sizes
+from ..lie import Pose, se3
+from .abstract import AbstractKinematics, AbstractSystem, Coordinates, Time, Velocities
+from .duality import twist_rates
+from .groups import JointGroup
+from .joint_motion import relative_poses, relative_twists
+from .loads import Wrenches, generalized
+
+
+def constrained_groups(system: AbstractSystem) -> list[JointGroup]:
+    """Groups that contribute constraint rows."""
+    groups = [system.mechanism.joints[g] for g in system.constrained]
+    return [group for group in groups if sizes(group.joint)[2] > 0]
+
+
+def row_names(system: AbstractSystem) -> list[str]:
+    """For each constraint row the joint (or rotor) it belongs to."""
+    names = []
+    for group in constrained_groups(system):
+        for name in group.names:
+            names += [name] * sizes(group.joint)[2]
+    names += system.intrinsic_names()
+    return names
+
+
+def n_constraints(system: AbstractSystem) -> int:
+    """Number of constraint rows."""
+    return len(row_names(system))
+
+
+def residual(
+    system: AbstractSystem, kinematics: AbstractKinematics, q: Coordinates
+) -> Float[Array, "ng"]:
+    """g(t, q): how far the joints are from being closed [m, then dimensionless]."""
+    parts = [
+        jax.vmap(lambda joint, X: joint.residual(X))(
+            group.joint, relative_poses(group, kinematics.ports)
+        ).ravel()
+        for group in constrained_groups(system)
+    ]
+    return jnp.concatenate([*parts, system.intrinsic_constraint(q)])
+
+
+def _residual_rate(joint: AbstractJoint, X: Pose, V: Array) -> Array:
+    return jax.jvp(joint.residual, (X,), (se3.rate(X, V),))[1]
+
+
+def rate(
+    system: AbstractSystem, kinematics: AbstractKinematics, q: Coordinates, v: Velocities
+) -> Float[Array, "ng"]:
+    """ġ = G v [m/s, then 1/s]."""
+    twists, parts = kinematics.twists(v), []
+    for group in constrained_groups(system):
+        X = relative_poses(group, kinematics.ports)
+        V = relative_twists(group, X, twists)
+        parts.append(jax.vmap(_residual_rate)(group.joint, X, V).ravel())
+    intrinsic = jax.jvp(system.intrinsic_constraint, (q,), (system.rates(q, v),))[1]
+    return jnp.concatenate([*parts, intrinsic])
+
+
+def quadratic(
+    system: AbstractSystem,
+    t: Time,
+    kinematics: AbstractKinematics,
+    q: Coordinates,
+    v: Velocities,
+) -> Float[Array, "ng"]:
+    """γ of g̈ = G v̇ + γ: what the constraints accelerate by at v̇ = 0."""
+    parts, groups = [], constrained_groups(system)
+    if groups:
+        twists = kinematics.twists(v)
+        accelerations = port_accelerations(system, t, q, v)
+    for group in groups:
+        X = relative_poses(group, kinematics.ports)
+        V = relative_twists(group, X, twists)
+        A = relative_twists(group, X, accelerations)
+        carried = jax.vmap(se3.transform_twist_back)(X, group.first.take(twists))
+        # d/dt of -Ad(X_MF) V_F adds ad(V_FM) Ad(X_MF) V_F to the difference of the rates.
+        A = A + jax.vmap(se3.cross_twist)(V, carried)
+
+        def second_derivative(joint: AbstractJoint, X: Pose, V: Array, A: Array) -> Array:
+            return jax.jvp(lambda X, V: _residual_rate(joint, X, V), (X, V), (se3.rate(X, V), A))[1]
+
+        parts.append(jax.vmap(second_derivative)(group.joint, X, V, A).ravel())
+
+    def intrinsic_rate(q: Coordinates) -> Array:
+        return jax.jvp(system.intrinsic_constraint, (q,), (system.rates(q, v),))[1]
+
+    intrinsic = jax.jvp(intrinsic_rate, (q,), (system.rates(q, v),))[1]
+    return jnp.concatenate([*parts, intrinsic])
+
+
+@singledispatch
+def port_accelerations(
+    system: AbstractSystem, t: Time, q: Coordinates, v: Velocities
+) -> Float[Array, "n_ports 6"]:
+    """Rates of the port twists at v̇ = 0. Formulations may register a faster way."""
+    return twist_rates(system, t, q, v, jnp.zeros_like(v))
+
+
+def local_jacobians(group: JointGroup, ports: Pose) -> Float[Array, "n m 6"]:
+    """Derivative of each joint's residual with respect to the twist of M in F."""
+
+    def jacobian(joint: AbstractJoint, X: Pose) -> Array:
+        units = jnp.eye(6, dtype=X.p.dtype)
+        return jax.vmap(lambda V: _residual_rate(joint, X, V), out_axes=1)(units)
+
+    return jax.vmap(jacobian)(group.joint, relative_poses(group, ports))
+
+
+def constraint_wrenches(
+    system: AbstractSystem, kinematics: AbstractKinematics, lam: Float[Array, "ng"]
+) -> Wrenches:
+    """Wrenches of the joints' multipliers on all ports, along the ports' own axes."""
+    wrenches = jnp.zeros((system.mechanism.n_ports, 6), dtype=lam.dtype)
+    start = 0
+    for group in constrained_groups(system):
+        D = local_jacobians(group, kinematics.ports)
+        stop = start + D.shape[0] * D.shape[1]
+        W_M = jnp.einsum("nmi,nm->ni", D, lam[start:stop].reshape(D.shape[:2]))
+        start = stop
+        X = relative_poses(group, kinematics.ports)
+        wrenches = group.second.add_to(wrenches, W_M)
+        wrenches = group.first.add_to(wrenches, -jax.vmap(se3.transform_wrench)(X, W_M))
+    return wrenches
+
+
+@singledispatch
+def jacobian(
+    system: AbstractSystem, kinematics: AbstractKinematics, q: Coordinates
+) -> Float[Array, "ng nv"]:
+    """G(t, q), row by row as the transpose of the velocity maps.
+
+    Formulations may register a faster way.
+    """
+    ng = n_constraints(system)
+    joint_rows = ng - len(system.intrinsic_names())
+    v = jnp.zeros(system.nv, dtype=q.dtype)
+
+    def row(lam: Array) -> Velocities:
+        return generalized(kinematics, v, constraint_wrenches(system, kinematics, lam), {})
+
+    rows = jax.vmap(row)(jnp.eye(joint_rows, ng, dtype=q.dtype))
+    return jnp.concatenate([rows, intrinsic_jacobian(system, q)])
+
+
+def intrinsic_jacobian(system: AbstractSystem, q: Coordinates) -> Float[Array, "n_intrinsic nv"]:
+    """The rows of G that belong to the coordinates' own constraints."""
+    if not system.intrinsic_names():
+        return jnp.zeros((0, system.nv), dtype=q.dtype)
+    units = jnp.eye(system.nv, dtype=q.dtype)
+
+    def column(v: Velocities) -> Array:
+        return jax.jvp(system.intrinsic_constraint, (q,), (system.rates(q, v),))[1]
+
+    return jax.vmap(column, out_axes=1)(units)

@@ -1,0 +1,68 @@
+"""Energy and momentum of a state."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..bodies import RigidBody
+from ..lie import Pose, se3
+from .abstract import AbstractSystem, State, Time, as_time
+from .duality import momentum_of
+from .loads import potential
+
+
+class Energy(eqx.Module):
+    """Kinetic and potential energy [J]; `total` is their sum."""
+
+    kinetic: Float[Array, "*batch"]
+    potential: Float[Array, "*batch"]
+
+    @property
+    def total(self) -> Float[Array, "*batch"]:
+        """Kinetic and potential energy together [J]."""
+        return self.kinetic + self.potential
+
+
+class Momentum(eqx.Module):
+    """Linear [N s] and angular [N m s] momentum, the latter about the world's origin."""
+
+    linear: Float[Array, "*batch 3"]
+    angular: Float[Array, "*batch 3"]
+
+
+def energy(system: AbstractSystem, t: float | Time, state: State) -> Energy:
+    """Kinetic and potential energy of a state [J]; friction and drives have no potential."""
+    return _energy(system, as_time(t, system), state)
+
+
+def momentum(system: AbstractSystem, t: float | Time, state: State) -> Momentum:
+    """Momentum of all bodies about the world's origin; that of geared rotors is not in it."""
+    return _momentum(system, as_time(t, system), state)
+
+
+@eqx.filter_jit
+def _energy(system: AbstractSystem, t: Time, state: State) -> Energy:
+    mechanism, kinematics = system.mechanism, system.kinematics(t, state.q)
+    V = kinematics.twists(state.v)[1 : mechanism.n_bodies + 1]
+    P = jax.vmap(momentum_of)(mechanism.bodies, V)
+    kinetic = 0.5 * jnp.sum(V * P)
+    rates = kinematics.joint_rates(state.v) if mechanism.rotors else ()
+    for group in mechanism.rotors:
+        reflected = jax.vmap(lambda rotor: rotor.reflected_inertia())(group.force)
+        kinetic += 0.5 * jnp.sum(reflected * group.rows.take(rates[group.group])[:, 0] ** 2)
+    return Energy(kinetic, potential(system, t, state.q))
+
+
+@eqx.filter_jit
+def _momentum(system: AbstractSystem, t: Time, state: State) -> Momentum:
+    mechanism, kinematics = system.mechanism, system.kinematics(t, state.q)
+    bodies = slice(1, mechanism.n_bodies + 1)
+    V = kinematics.twists(state.v)[bodies]
+    X = Pose(kinematics.ports.p[bodies], kinematics.ports.R[bodies])
+
+    def in_world(body: RigidBody, X: Pose, V: Array) -> Array:
+        return se3.transform_wrench(X, momentum_of(body, V))
+
+    total = jnp.sum(jax.vmap(in_world)(mechanism.bodies, X, V), axis=0)
+    return Momentum(total[:3], total[3:])

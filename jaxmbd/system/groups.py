@@ -1,0 +1,76 @@
+"""Stacking like components, so that everything below `formulate` loops over kinds only."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..joints import AbstractJoint
+from ..model.model import anonymous
+from ..model.values import is_concrete
+from .rows import Rows
+
+
+class JointGroup(eqx.Module):
+    """Joints of one kind, stacked along a leading axis.
+
+    - `first`, `second`: port rows of their frames F (predecessor) and M (successor).
+    - `in_tree`: whether they are edges of the spanning tree; if so, `children` are the rows, less
+      one, of the bodies they reach, and `reversed` says that M is on the parent.
+    """
+
+    joint: AbstractJoint
+    names: tuple[str, ...] = eqx.field(static=True)
+    first: Rows = eqx.field(static=True)
+    second: Rows = eqx.field(static=True)
+    in_tree: bool = eqx.field(static=True)
+    reversed: bool = eqx.field(static=True)
+    children: Rows = eqx.field(static=True)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+class ForceGroup(eqx.Module):
+    """Forces of one kind between frames; `ports[k]` are the port rows of their k-th frames."""
+
+    force: Any
+    names: tuple[str, ...] = eqx.field(static=True)
+    ports: tuple[Rows, ...] = eqx.field(static=True)
+
+
+class JointForceGroup(eqx.Module):
+    """Forces (or rotors) of one kind on joints of one group; `rows` are the joints' rows in it."""
+
+    force: Any
+    names: tuple[str, ...] = eqx.field(static=True)
+    group: int = eqx.field(static=True)
+    rows: Rows = eqx.field(static=True)
+
+
+def kind_of(component: Any) -> tuple[Any, ...]:
+    """What components must share in order to be stacked: structure, shapes and dtypes."""
+    leaves, structure = jax.tree.flatten(anonymous(component))
+    return (structure, tuple((jnp.shape(x), jnp.result_type(x)) for x in leaves))
+
+
+def stack(components: Sequence[Any]) -> Any:
+    """Like components as one, every leaf with a leading axis."""
+
+    def stack_leaves(*leaves: Any) -> Any:
+        if all(is_concrete(x) for x in leaves):
+            return jnp.asarray(np.stack([np.asarray(x) for x in leaves]))
+        return jnp.stack(leaves)
+
+    return jax.tree.map(stack_leaves, *[anonymous(x) for x in components])
+
+
+def group_by(items: Iterable[Any], key: Callable[[Any], Any]) -> list[list[Any]]:
+    """Items of equal key together, in the order in which the keys first appear."""
+    groups: dict[Any, list[Any]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return list(groups.values())

@@ -1,0 +1,37 @@
+"""Relative pose, twist and coordinates of joints from the motion of their two frames."""
+
+import jax
+from jaxtyping import Array, Float
+
+from ..lie import Pose, se3
+from .groups import JointGroup
+
+
+def relative_poses(group: JointGroup, ports: Pose) -> Pose:
+    """X_FM of every joint of a group."""
+    return jax.vmap(se3.between)(group.first.take_tree(ports), group.second.take_tree(ports))
+
+
+def relative_twists(
+    group: JointGroup, X_FM: Pose, twists: Float[Array, "n_ports 6"]
+) -> Float[Array, "n 6"]:
+    """Twist of M in F, expressed and taken at M, of every joint of a group."""
+
+    def relative(X: Pose, V_F: Array, V_M: Array) -> Array:
+        return V_M - se3.transform_twist_back(X, V_F)
+
+    return jax.vmap(relative)(X_FM, group.first.take(twists), group.second.take(twists))
+
+
+def coordinates(group: JointGroup, ports: Pose) -> Float[Array, "n nq"]:
+    """Joint coordinates from the poses of the ports; angles within (-π, π]."""
+    X_FM = relative_poses(group, ports)
+    return jax.vmap(lambda joint, X: joint.coordinates(X))(group.joint, X_FM)
+
+
+def rates(
+    group: JointGroup, ports: Pose, q: Float[Array, "n nq"], twists: Float[Array, "n_ports 6"]
+) -> Float[Array, "n nv"]:
+    """Joint velocities v = Sᵀ V_FM from the twists of the ports, SᵀS = 1."""
+    V_FM = relative_twists(group, relative_poses(group, ports), twists)
+    return jax.vmap(lambda joint, q, V: joint.motion(q).T @ V)(group.joint, q, V_FM)

@@ -1,0 +1,110 @@
+"""Applied forces, and their generalized forces by duality."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..lie import Pose
+from .abstract import AbstractKinematics, AbstractSystem, Coordinates, Time, Velocities
+from .groups import ForceGroup
+from .mechanism import Mechanism
+
+Wrenches = Float[Array, "n_ports 6"]
+JointForces = dict[int, Float[Array, "n nv"]]  # Only groups with a force have an entry.
+
+
+def applied(system: AbstractSystem, t: Time, q: Coordinates, v: Velocities) -> Velocities:
+    """f(t, q, v): generalized force of everything in `Model.forces`."""
+    kinematics = system.kinematics(t, q)
+    return generalized(kinematics, v, *loads(system.mechanism, t, kinematics, v))
+
+
+def loads(
+    mechanism: Mechanism, t: Time, kinematics: AbstractKinematics, v: Velocities
+) -> tuple[Wrenches, JointForces]:
+    """Wrench on every port, along its own axes, and force on every joint velocity, by group."""
+    ports, twists = kinematics.ports, kinematics.twists(v)
+    wrenches = jnp.zeros_like(twists)
+    for group in mechanism.frame_forces:
+        X = _at_frames(group, ports)
+        V = _at_frames(group, twists)
+        W = jax.vmap(lambda force, X, V: force.wrenches(t, X, V))(group.force, X, V)
+        for k, rows in enumerate(group.ports):
+            wrenches = rows.add_to(wrenches, W[:, k])
+    wrenches = wrenches.at[1 : mechanism.n_bodies + 1].add(
+        _field_wrenches(mechanism, t, ports, twists)
+    )
+    return wrenches, _joint_forces(mechanism, t, kinematics, v)
+
+
+def _at_frames(group: ForceGroup, x: Any) -> Any:
+    """Rows of port data for every force of a group and each of its frames, `(n, n_frames, …)`."""
+    taken = [rows.take_tree(x) for rows in group.ports]
+    return jax.tree.map(lambda *frames: jnp.stack(frames, axis=1), *taken)
+
+
+def _field_wrenches(
+    mechanism: Mechanism, t: Time, ports: Pose, twists: Wrenches
+) -> Float[Array, "n_bodies 6"]:
+    bodies = slice(1, mechanism.n_bodies + 1)
+    X, V = Pose(ports.p[bodies], ports.R[bodies]), twists[bodies]
+    total = jnp.zeros_like(V)
+    for group in mechanism.fields:
+
+        def wrenches(field):
+            return jax.vmap(lambda body, X, V: field.wrench(t, body, X, V))(mechanism.bodies, X, V)
+
+        total = total + jnp.sum(jax.vmap(wrenches)(group.force), axis=0)
+    return total
+
+
+def _joint_forces(
+    mechanism: Mechanism, t: Time, kinematics: AbstractKinematics, v: Velocities
+) -> JointForces:
+    if not mechanism.joint_forces:
+        return {}
+    coordinates, rates = kinematics.joint_coordinates(), kinematics.joint_rates(v)
+    forces: JointForces = {}
+    for group in mechanism.joint_forces:
+        q, nu = group.rows.take(coordinates[group.group]), group.rows.take(rates[group.group])
+        force = jax.vmap(lambda force, q, v: force.force(t, q, v))(group.force, q, nu)
+        total = forces.get(group.group, jnp.zeros_like(rates[group.group]))
+        forces[group.group] = group.rows.add_to(total, force)
+    return forces
+
+
+def generalized(
+    kinematics: AbstractKinematics, v: Velocities, wrenches: Wrenches, joint_forces: JointForces
+) -> Velocities:
+    """Generalized force of port wrenches and joint forces: the transpose of the velocity maps."""
+
+    def velocities(v: Velocities) -> tuple[Array, dict[int, Array]]:
+        rates = kinematics.joint_rates(v) if joint_forces else ()
+        return kinematics.twists(v), {g: rates[g] for g in joint_forces}
+
+    return jax.linear_transpose(velocities, v)((wrenches, joint_forces))[0]
+
+
+def potential(system: AbstractSystem, t: Time, q: Coordinates) -> Float[Array, ""]:
+    """Potential energy [J] of all conservative forces."""
+    mechanism, kinematics = system.mechanism, system.kinematics(t, q)
+    ports = kinematics.ports
+    total = system.internal_potential(q)
+    for group in mechanism.frame_forces:
+        X = _at_frames(group, ports)
+        total = total + jnp.sum(jax.vmap(lambda f, X: f.potential(t, X))(group.force, X))
+    bodies = slice(1, mechanism.n_bodies + 1)
+    X = Pose(ports.p[bodies], ports.R[bodies])
+    for group in mechanism.fields:
+
+        def energies(field):
+            return jax.vmap(lambda body, X: field.potential(t, body, X))(mechanism.bodies, X)
+
+        total = total + jnp.sum(jax.vmap(energies)(group.force))
+    coordinates = kinematics.joint_coordinates() if mechanism.joint_forces else ()
+    for group in mechanism.joint_forces:
+        q_joint = group.rows.take(coordinates[group.group])
+        total = total + jnp.sum(jax.vmap(lambda f, q: f.potential(t, q))(group.force, q_joint))
+    return total

@@ -1,0 +1,126 @@
+"""The joint graph: body rows, spanning tree and loops, found once on the host."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ..errors import ModelError
+from ..joints import AbstractJoint
+from ..model.frame import GROUND
+
+
+@dataclass(frozen=True)
+class TreeEdge:
+    """How the tree reaches a body: through which joint, and against its direction or along it."""
+
+    joint: str
+    parent: int
+    reversed: bool
+
+
+@dataclass(frozen=True)
+class Topology:
+    """Rows of the bodies and the spanning tree, static and hashable.
+
+    Row 0 is the ground; the bodies follow in depth-first order, so that a parent comes before its
+    children and a subtree is a run of consecutive rows.
+
+    - `bodies`: names by row, `bodies[0] == "ground"`.
+    - `edges`: for rows 1, 2, …: the tree edge that reaches the body.
+    - `loops`: names of the joints that are no edge of the tree.
+    - `floating`: names of the bodies that a free joint had to be added for, that joint having the
+      name of the body.
+    """
+
+    bodies: tuple[str, ...]
+    edges: tuple[TreeEdge, ...]
+    loops: tuple[str, ...]
+    floating: tuple[str, ...]
+
+    @property
+    def n_bodies(self) -> int:
+        """Number of bodies, the ground not counted."""
+        return len(self.edges)
+
+    @cached_property
+    def row(self) -> dict[str, int]:
+        """Row of each body."""
+        return {name: i for i, name in enumerate(self.bodies)}
+
+    @cached_property
+    def parents(self) -> np.ndarray:
+        """Parent row of rows 1, 2, …, shape `(n_bodies,)`."""
+        return np.asarray([edge.parent for edge in self.edges], dtype=np.int32)
+
+    @cached_property
+    def depths(self) -> np.ndarray:
+        """Number of joints between the ground and each row, shape `(n_bodies + 1,)`."""
+        depth = np.zeros(self.n_bodies + 1, dtype=np.int32)
+        for i, parent in enumerate(self.parents, start=1):
+            depth[i] = depth[parent] + 1
+        return depth
+
+    @cached_property
+    def subtree_ends(self) -> np.ndarray:
+        """Row after the last descendant of rows 1, 2, …, shape `(n_bodies,)`."""
+        end = np.arange(1, self.n_bodies + 2, dtype=np.int32)
+        for i in range(self.n_bodies, 0, -1):
+            parent = self.parents[i - 1]
+            end[parent] = max(end[parent], end[i])
+        return end[1:]
+
+
+def find_topology(bodies: Mapping[str, object], joints: Mapping[str, AbstractJoint]) -> Topology:
+    """Spanning tree of shortest paths from the ground, visited in sorted order of joint names.
+
+    A part of the mechanism that no joint connects to the ground floats: one of its bodies, by
+    preference one that is no joint's successor, then by name, gets a free joint of its own.
+
+    **Raises** `ModelError` where that joint would have the name of another one.
+    """
+    neighbours: dict[str, list[tuple[str, str, bool]]] = {name: [] for name in (GROUND, *bodies)}
+    for name in sorted(joints):
+        first, second = joints[name].predecessor.body, joints[name].successor.body
+        neighbours[first].append((name, second, False))
+        neighbours[second].append((name, first, True))
+
+    children: dict[str, list[tuple[str, str, bool]]] = {name: [] for name in neighbours}
+    reached, used = {GROUND}, set()
+
+    def grow(queue: list[str]) -> None:
+        while queue:
+            body = queue.pop(0)
+            for joint, other, is_reversed in neighbours[body]:
+                if other not in reached:
+                    reached.add(other)
+                    used.add(joint)
+                    children[body].append((joint, other, is_reversed))
+                    queue.append(other)
+
+    grow([GROUND])
+    floating = []
+    carried = {joint.successor.body for joint in joints.values()}
+    for name in sorted(bodies, key=lambda name: (name in carried, name)):
+        if name not in reached:
+            if name in joints:
+                raise ModelError(
+                    f"body {name!r} floats, and its free joint would have the name of the joint "
+                    f"{name!r}; rename one, or add a Free joint between the ground and the body"
+                )
+            reached.add(name)
+            floating.append(name)
+            children[GROUND].append((name, name, False))
+            grow([name])
+
+    order, edges = [GROUND], []
+    stack = [(0, child) for child in reversed(children[GROUND])]
+    while stack:
+        parent, (joint, body, is_reversed) = stack.pop()
+        row = len(order)
+        order.append(body)
+        edges.append(TreeEdge(joint, parent, is_reversed))
+        stack.extend((row, child) for child in reversed(children[body]))
+    loops = tuple(name for name in sorted(joints) if name not in used)
+    return Topology(tuple(order), tuple(edges), loops, tuple(floating))

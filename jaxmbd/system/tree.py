@@ -1,0 +1,83 @@
+"""Poses of bodies from the coordinates of the spanning tree's joints."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..lie import Pose
+from .groups import JointGroup
+from .mechanism import Mechanism
+from .rows import Rows, inverse
+
+
+def tree_poses(mechanism: Mechanism, values: tuple[Float[Array, "n nq"], ...]) -> Pose:
+    """Poses of the ground and of all bodies, rows 0 … n_bodies, in the world.
+
+    The bodies are visited level by level, all of one level at once, in a scan: one step of the
+    program whatever the number of bodies.
+    """
+    groups = [(g, x) for g, x in zip(mechanism.joints, values, strict=True) if g.in_tree]
+    blocks = [_relative_poses(mechanism, group, x) for group, x in groups]
+    order = inverse([group.children for group, _ in groups], mechanism.n_bodies)
+    relative = jax.tree.map(lambda *parts: order.take(jnp.concatenate(parts)), *blocks)
+    world = Pose(jnp.zeros((1, 3), dtype=mechanism.dtype), jnp.eye(3, dtype=mechanism.dtype)[None])
+    moved = _compose(mechanism, relative)
+    return jax.tree.map(lambda a, b: jnp.concatenate([a, b]), world, moved)
+
+
+def _relative_poses(mechanism: Mechanism, group: JointGroup, q: Float[Array, "n nq"]) -> Pose:
+    """Pose of each child body in its parent body, for one group of tree joints."""
+    skip = 1 + mechanism.n_bodies
+    offsets = [
+        jax.vmap(lambda frame: frame.pose)(rows.shifted(-skip).take_tree(mechanism.offsets))
+        for rows in (group.first, group.second)
+    ]
+    X_FM = jax.vmap(lambda joint, q: joint.pose(q))(group.joint, q)
+    if group.reversed:
+        X_FM = jax.vmap(Pose.inverse)(X_FM)
+        offsets.reverse()
+    on_parent, on_child = offsets
+    compose = jax.vmap(Pose.__matmul__)
+    return compose(compose(on_parent, X_FM), jax.vmap(Pose.inverse)(on_child))
+
+
+def _compose(mechanism: Mechanism, relative: Pose) -> Pose:
+    """World poses of bodies 1 … n_bodies from their poses in their parents."""
+    depths = mechanism.topology.depths[1:]
+    parents = mechanism.topology.parents
+    n_levels = int(depths.max())
+    members = [np.flatnonzero(depths == level + 1) for level in range(n_levels)]
+    width = max(len(bodies) for bodies in members)
+    # A grid of levels by slots; empty slots repeat body 0 and are never read.
+    grid = np.zeros((n_levels, width), dtype=np.int32)
+    slot = np.zeros(mechanism.n_bodies + 1, dtype=np.int32)
+    parent_slot = np.zeros((n_levels, width), dtype=np.int32)
+    place = np.zeros(mechanism.n_bodies, dtype=np.int32)
+    for level, bodies in enumerate(members):
+        grid[level, : len(bodies)] = bodies
+        slot[bodies + 1] = np.arange(len(bodies))
+        parent_slot[level, : len(bodies)] = slot[parents[bodies]]
+        place[bodies] = level * width + np.arange(len(bodies))
+
+    def gather(x: Array) -> Array:
+        return Rows.of(grid.ravel()).take(x).reshape(n_levels, width, *x.shape[1:])
+
+    levels = jax.tree.map(gather, relative)
+    if n_levels == 1:
+        composed = relative
+        return Rows.of(place).take_tree(composed)
+
+    def descend(above: Pose, level: tuple[Pose, Array | None]) -> tuple[Pose, Pose]:
+        X, slots = level
+        carrier = above if slots is None else jax.tree.map(lambda x: x[slots], above)
+        here = jax.vmap(Pose.__matmul__)(carrier, X)
+        return here, here
+
+    start = Pose(
+        jnp.zeros((width, 3), dtype=mechanism.dtype),
+        jnp.tile(jnp.eye(3, dtype=mechanism.dtype), (width, 1, 1)),
+    )
+    slots = None if width == 1 else jnp.asarray(parent_slot)
+    _, world = jax.lax.scan(descend, start, (levels, slots))
+    return Rows.of(place).take_tree(jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), world))
