@@ -1,0 +1,7 @@
+"""Choices of coordinates, and the system that each makes of a model."""
+
+from .formulate import formulate as formulate
+from .joint import JointCoordinates as JointCoordinates
+from .maximal import MaximalCoordinates as MaximalCoordinates
+
+__all__ = ["JointCoordinates", "MaximalCoordinates", "formulate"]

@@ -1,0 +1,147 @@
+"""Velocities and accelerations in joint coordinates, in the world frame.
+
+Omar (2014), "Static analysis of large-scale multibody system using joint coordinates and spatial
+algebra operator", writes the spatial velocities of all bodies as T V = H q̇, with T lower
+triangular and the joints' transforms below its diagonal. Taken at the world's origin and along
+the world's axes, every transform is the identity, and T⁻¹ is the 0/1 matrix of ancestors.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from ...joints.abstract import AbstractJoint
+from ...lie import Pose, se3
+from ...system import joint_motion
+from ...system.abstract import AbstractKinematics
+from ...system.mechanism import Mechanism
+from ...system.rows import Rows, inverse
+from .layout import Layout
+
+
+class JointKinematics(AbstractKinematics):
+    """One configuration: `H`, shape `(nv, 6)`, holds the world twist of each unit velocity."""
+
+    ports: Pose
+    values: tuple[Float[Array, "n nq"], ...]
+    H: Float[Array, "nv 6"]
+    mechanism: Mechanism
+    layout: Layout = eqx.field(static=True)
+
+    def world_twists(self, v: Float[Array, "nv"]) -> Float[Array, "n_bodies 6"]:
+        """Twist of every body, taken at the world's origin along the world's axes: T⁻¹ H v."""
+        return descend(self.mechanism, self.layout, self.H * v[:, None])
+
+    def twists(self, v: Float[Array, "nv"]) -> Float[Array, "n_ports 6"]:
+        return self.at_ports(self.world_twists(v))
+
+    def at_ports(self, world: Float[Array, "n_bodies 6"]) -> Float[Array, "n_ports 6"]:
+        """World twists of the bodies as seen from every port, along its own axes."""
+        bodies = jnp.concatenate([jnp.zeros((1, 6), dtype=world.dtype), world])
+        carried = jnp.concatenate([bodies, self.mechanism.port_bodies.take(bodies)])
+        return jax.vmap(se3.transform_twist_back)(self.ports, carried)
+
+    def joint_coordinates(self) -> tuple[Float[Array, "n nq"], ...]:
+        return tuple(
+            value if group.in_tree else joint_motion.coordinates(group, self.ports)
+            for group, value in zip(self.mechanism.joints, self.values, strict=True)
+        )
+
+    def joint_rates(self, v: Float[Array, "nv"]) -> tuple[Float[Array, "n nv"], ...]:
+        own = split(self.mechanism, self.layout, v)
+        if all(group.in_tree for group in self.mechanism.joints):
+            return own
+        twists = self.twists(v)
+        return tuple(
+            value if group.in_tree else joint_motion.rates(group, self.ports, q, twists)
+            for group, value, q in zip(
+                self.mechanism.joints, own, self.joint_coordinates(), strict=True
+            )
+        )
+
+
+def split(mechanism: Mechanism, layout: Layout, v: Float[Array, "nv"]) -> tuple[Array, ...]:
+    """Velocities by joint group; empty rows for joints outside the tree."""
+    parts = dict(zip(layout.groups, layout.velocities, strict=True))
+    return tuple(
+        parts[g].take(v).reshape(len(group), -1)
+        if g in parts
+        else jnp.zeros((len(group), group.joint.rotation.nv), dtype=v.dtype)
+        for g, group in enumerate(mechanism.joints)
+    )
+
+
+def join(layout: Layout, values: list[Float[Array, "n k"]], rows: tuple[Rows, ...], size: int):
+    """One vector from the entries of the tree joints' groups; inverse of `split`."""
+    return inverse(rows, size).take(jnp.concatenate([x.reshape(-1, *x.shape[2:]) for x in values]))
+
+
+def motion_columns(
+    mechanism: Mechanism, layout: Layout, values: tuple[Array, ...], ports: Pose
+) -> Float[Array, "nv 6"]:
+    """H: world twist of the bodies beyond a joint for each of its unit velocities."""
+    parts = []
+    for g in layout.groups:
+        group = mechanism.joints[g]
+        X_WM = group.second.take_tree(ports)
+
+        def columns(joint: AbstractJoint, q: Array, X: Pose) -> Float[Array, "k 6"]:
+            return jax.vmap(lambda S: se3.transform_twist(X, S), in_axes=1)(joint.motion(q))
+
+        H = jax.vmap(columns)(group.joint, values[g], X_WM)
+        parts.append(-H if group.reversed else H)
+    return join(layout, parts, layout.velocities, layout.nv)
+
+
+def ancestors(mechanism: Mechanism) -> Bool[Array, "n_bodies n_bodies"]:
+    """T⁻¹: whether body j (column) is body i (row) or carries it.
+
+    Rows are in depth-first order, so that the subtree of j is a run of rows.
+    """
+    n = mechanism.n_bodies
+    i = jnp.arange(n, dtype=jnp.int32)[:, None]
+    j = jnp.arange(n, dtype=jnp.int32)[None, :]
+    end = Rows.of(mechanism.topology.subtree_ends - 1)
+    after = jnp.full(n, n, dtype=jnp.int32) if set(end.index) == {n} else end.traced()
+    return (i >= j) & (i < after[None, :])
+
+
+def descend(
+    mechanism: Mechanism, layout: Layout, x: Float[Array, "nv k"]
+) -> Float[Array, "n_bodies k"]:
+    """For every body the sum of `x` over the joints between it and the ground: T⁻¹ x."""
+    per_body = layout.bodies.add_to(jnp.zeros((mechanism.n_bodies, x.shape[1]), x.dtype), x)
+    return ancestors(mechanism).astype(x.dtype) @ per_body
+
+
+def collect(mechanism: Mechanism, x: Float[Array, "n_bodies k"]) -> Float[Array, "n_bodies k"]:
+    """For every body the sum of `x` over the bodies it carries, itself included: T⁻ᵀ x."""
+    return ancestors(mechanism).astype(x.dtype).T @ x
+
+
+def velocity_product_twists(
+    kinematics: JointKinematics, v: Float[Array, "nv"]
+) -> Float[Array, "n_bodies 6"]:
+    """Rate of every body's world twist at v̇ = 0: T⁻¹ Ḣ v."""
+    mechanism, layout = kinematics.mechanism, kinematics.layout
+    world = kinematics.world_twists(v)
+    carriers = jnp.concatenate([jnp.zeros((1, 6), dtype=v.dtype), world])
+    per_joint = []
+    for g in layout.groups:
+        group = mechanism.joints[g]
+        nu = split(mechanism, layout, v)[g]
+        X_WM = group.second.take_tree(kinematics.ports)
+        skip = 1 + mechanism.n_bodies
+        on = Rows.of(mechanism.port_bodies.array[group.second.array - skip])
+
+        def product(joint: AbstractJoint, q: Array, nu: Array, X: Pose, V: Array) -> Array:
+            S_nu, S_dot_nu = jax.jvp(lambda q: joint.motion(q) @ nu, (q,), (joint.rates(q, nu),))
+            along = se3.cross_twist(V, se3.transform_twist(X, S_nu))
+            return along + se3.transform_twist(X, S_dot_nu)
+
+        rate = jax.vmap(product)(group.joint, kinematics.values[g], nu, X_WM, on.take(carriers))
+        per_joint.append(-rate if group.reversed else rate)
+    children = [mechanism.joints[g].children for g in layout.groups]
+    by_body = inverse(children, mechanism.n_bodies).take(jnp.concatenate(per_joint))
+    return ancestors(mechanism).astype(v.dtype) @ by_body

@@ -1,0 +1,49 @@
+"""Where each joint's numbers stand in `q` and `v`."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...joints.abstract import sizes
+from ...system.mechanism import Mechanism
+from ...system.rows import Rows
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Joints in the order of the bodies they reach, each with all its entries together.
+
+    - `groups`: the groups of tree joints.
+    - `coordinates`, `velocities`: for each of them the entries of its joints in `q` and `v`.
+    - `bodies`: for each entry of `v` the row, less one, of the body its joint reaches.
+    """
+
+    nq: int
+    nv: int
+    groups: tuple[int, ...]
+    coordinates: tuple[Rows, ...]
+    velocities: tuple[Rows, ...]
+    bodies: Rows
+
+
+def lay_out(mechanism: Mechanism) -> Layout:
+    """The layout of a mechanism's tree joints."""
+    groups = tuple(g for g, group in enumerate(mechanism.joints) if group.in_tree)
+    nq = np.zeros(mechanism.n_bodies, dtype=int)
+    nv = np.zeros(mechanism.n_bodies, dtype=int)
+    for g in groups:
+        group = mechanism.joints[g]
+        nq[group.children.array], nv[group.children.array], _ = sizes(group.joint)
+
+    def entries(widths: np.ndarray, g: int, width: int) -> Rows:
+        first = np.concatenate([[0], np.cumsum(widths)])[mechanism.joints[g].children.array]
+        return Rows.of((first[:, None] + np.arange(width)).ravel())
+
+    return Layout(
+        nq=int(nq.sum()),
+        nv=int(nv.sum()),
+        groups=groups,
+        coordinates=tuple(entries(nq, g, sizes(mechanism.joints[g].joint)[0]) for g in groups),
+        velocities=tuple(entries(nv, g, sizes(mechanism.joints[g].joint)[1]) for g in groups),
+        bodies=Rows.of(np.repeat(np.arange(mechanism.n_bodies), nv)),
+    )

@@ -1,0 +1,232 @@
+"""The system in joint coordinates."""
+
+from collections.abc import Callable
+from typing import ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ...joints import AbstractJoint
+from ...lie import Pose, se3
+from ...linear import solve_spd
+from ...model import Model
+from ...system import acceleration, constraints
+from ...system.abstract import AbstractSystem, State
+from ...system.loads import generalized, loads
+from ...system.mechanism import Mechanism, lower
+from ...system.rows import Rows
+from ...system.tree import tree_poses
+from ..formulate import system_of
+from .inertia import WorldInertia, flatten, unflatten, world_inertia
+from .kinematics import (
+    JointKinematics,
+    ancestors,
+    collect,
+    descend,
+    join,
+    motion_columns,
+    split,
+    velocity_product_twists,
+)
+from .layout import Layout, lay_out
+
+
+class JointCoordinates(eqx.Module):
+    """Coordinates of the joints of a spanning tree; joints that close loops are constraints.
+
+    `q` and `v` hold the joints' coordinates and velocities in the order of the bodies they reach,
+    from the ground outwards. Bodies that no joint connects to the ground get a free joint.
+    """
+
+
+class JointSystem(AbstractSystem):
+    """Equations in joint coordinates: M = Hᵀ T⁻ᵀ 𝓜 T⁻¹ H (Omar 2014, eqs 32 to 34)."""
+
+    mechanism: Mechanism
+    layout: Layout = eqx.field(static=True)
+    constant_mass: ClassVar[bool] = False
+    euclidean: ClassVar[bool] = False
+
+    @property
+    def nq(self) -> int:
+        return self.layout.nq
+
+    @property
+    def nv(self) -> int:
+        return self.layout.nv
+
+    @property
+    def constrained(self) -> tuple[int, ...]:
+        groups = enumerate(self.mechanism.joints)
+        return tuple(g for g, group in groups if not group.in_tree)
+
+    def _values(self, q: Float[Array, "nq"]) -> tuple[Float[Array, "n nq"], ...]:
+        """Coordinates by joint group; empty rows for joints outside the tree."""
+        parts = dict(zip(self.layout.groups, self.layout.coordinates, strict=True))
+        return tuple(
+            parts[g].take(q).reshape(len(group), -1)
+            if g in parts
+            else jnp.zeros((len(group), 0), dtype=q.dtype)
+            for g, group in enumerate(self.mechanism.joints)
+        )
+
+    def _by_joint(
+        self,
+        q: Float[Array, "nq"],
+        v: Float[Array, "nv"],
+        move: Callable[[AbstractJoint, Array, Array], Array],
+    ) -> Float[Array, "nq"]:
+        values, velocities = self._values(q), split(self.mechanism, self.layout, v)
+        moved = [
+            jax.vmap(move)(self.mechanism.joints[g].joint, values[g], velocities[g])
+            for g in self.layout.groups
+        ]
+        return join(self.layout, moved, self.layout.coordinates, self.nq)
+
+    def retract(self, q: Float[Array, "nq"], dv: Float[Array, "nv"]) -> Float[Array, "nq"]:
+        return self._by_joint(q, dv, lambda joint, q, dv: joint.retract(q, dv))
+
+    def rates(self, q: Float[Array, "nq"], v: Float[Array, "nv"]) -> Float[Array, "nq"]:
+        return self._by_joint(q, v, lambda joint, q, v: joint.rates(q, v))
+
+    def kinematics(self, t: Float[Array, ""], q: Float[Array, "nq"]) -> JointKinematics:
+        values = self._values(q)
+        ports = self.mechanism.ports(tree_poses(self.mechanism, values))
+        H = motion_columns(self.mechanism, self.layout, values, ports)
+        return JointKinematics(ports, values, H, self.mechanism, self.layout)
+
+    def _inertia(self, ports: Pose) -> WorldInertia:
+        bodies = slice(1, self.mechanism.n_bodies + 1)
+        return world_inertia(self.mechanism.bodies, Pose(ports.p[bodies], ports.R[bodies]))
+
+    @eqx.filter_jit
+    def mass(self, q: Float[Array, "nq"]) -> Float[Array, "nv nv"]:
+        return self.mass_at(self.kinematics(jnp.zeros((), dtype=q.dtype), q))
+
+    def mass_at(self, kinematics: JointKinematics) -> Float[Array, "nv nv"]:
+        """M from composite inertias: what the subtree beyond each velocity weighs."""
+        composite = collect(self.mechanism, flatten(self._inertia(kinematics.ports)))
+        carried = unflatten(self.layout.bodies.take(composite))
+        momenta = jax.vmap(WorldInertia.momentum)(carried, kinematics.H)
+        products = momenta @ kinematics.H.T  # Right where the column's body carries the row's.
+        rows = self.layout.bodies
+        carries = rows.take(rows.take(ancestors(self.mechanism)).T).T
+        M = jnp.where(carries, products, jnp.where(carries.T, products.T, 0.0))
+        return M + jnp.diag(self._reflected_inertias())
+
+    def _reflected_inertias(self) -> Float[Array, "nv"]:
+        """What rotors behind gears add to the diagonal of M."""
+        total = jnp.zeros(self.nv, dtype=self.mechanism.dtype)
+        entries = dict(zip(self.layout.groups, self.layout.velocities, strict=True))
+        for rotors in self.mechanism.rotors:
+            reflected = jax.vmap(lambda rotor: rotor.reflected_inertia())(rotors.force)
+            own = Rows.of(entries[rotors.group].array[rotors.rows.array])
+            total = own.add_to(total, reflected)
+        return total
+
+    def solve_mass(self, q: Float[Array, "nq"], f: Float[Array, "nv *k"]) -> Float[Array, "nv *k"]:
+        return solve_spd(self.mass(q), f)
+
+    @eqx.filter_jit
+    def bias(self, q: Float[Array, "nq"], v: Float[Array, "nv"]) -> Float[Array, "nv"]:
+        kinematics = self.kinematics(jnp.zeros((), dtype=q.dtype), q)
+        wrenches = self.inertial_wrenches(kinematics, v, jnp.zeros_like(v))
+        return self.project(kinematics, wrenches)
+
+    def inertial_wrenches(
+        self, kinematics: JointKinematics, v: Float[Array, "nv"], vdot: Float[Array, "nv"]
+    ) -> Float[Array, "n_bodies 6"]:
+        """Rate of momentum of every body, as a wrench about the world's origin."""
+        V = kinematics.world_twists(v)
+        A = velocity_product_twists(kinematics, v)
+        A = A + descend(self.mechanism, self.layout, kinematics.H * vdot[:, None])
+
+        def wrench(inertia: WorldInertia, V: Array, A: Array) -> Array:
+            return inertia.momentum(A) + se3.cross_wrench(V, inertia.momentum(V))
+
+        return jax.vmap(wrench)(self._inertia(kinematics.ports), V, A)
+
+    def project(
+        self, kinematics: JointKinematics, wrenches: Float[Array, "n_bodies 6"]
+    ) -> Float[Array, "nv"]:
+        """Hᵀ T⁻ᵀ W: what wrenches on the bodies do to the joints."""
+        carried = self.layout.bodies.take(collect(self.mechanism, wrenches))
+        return jnp.sum(kinematics.H * carried, axis=1)
+
+    def internal_potential(self, q: Float[Array, "nq"]) -> Float[Array, ""]:
+        return jnp.zeros((), dtype=q.dtype)
+
+    def intrinsic_constraint(self, q: Float[Array, "nq"]) -> Float[Array, "0"]:
+        return jnp.zeros(0, dtype=q.dtype)
+
+    def intrinsic_names(self) -> list[str]:
+        return []
+
+    def from_tree(self, values: tuple[Float[Array, "n nq"], ...]) -> Float[Array, "nq"]:
+        parts = [values[g] for g in self.layout.groups]
+        return join(self.layout, parts, self.layout.coordinates, self.nq)
+
+    def from_tree_rates(
+        self,
+        values: tuple[Float[Array, "n nq"], ...],
+        rates: tuple[Float[Array, "n nv"], ...],
+    ) -> Float[Array, "nv"]:
+        parts = [rates[g] for g in self.layout.groups]
+        return join(self.layout, parts, self.layout.velocities, self.nv)
+
+
+@system_of.register
+def _(formulation: JointCoordinates, model: Model) -> JointSystem:
+    mechanism = lower(model)
+    return JointSystem(mechanism, lay_out(mechanism))
+
+
+@constraints.port_accelerations.register
+def _(
+    system: JointSystem, t: Float[Array, ""], q: Float[Array, "nq"], v: Float[Array, "nv"]
+) -> Float[Array, "n_ports 6"]:
+    kinematics = system.kinematics(t, q)
+    return kinematics.at_ports(velocity_product_twists(kinematics, v))
+
+
+@acceleration.free_accelerations.register
+def _(system: JointSystem, t: Float[Array, ""], state: State) -> Float[Array, "nv"]:
+    """One kinematic pass; bias and applied wrenches are projected on the joints together."""
+    q, v = state.q, state.v
+    kinematics = system.kinematics(t, q)
+    return solve_spd(
+        system.mass_at(kinematics), net_force(system, t, kinematics, v, jnp.zeros_like(v))
+    )
+
+
+def net_force(
+    system: JointSystem,
+    t: Float[Array, ""],
+    kinematics: JointKinematics,
+    v: Float[Array, "nv"],
+    vdot: Float[Array, "nv"],
+) -> Float[Array, "nv"]:
+    """f - b - M v̇, by one pass over the tree; rotors at v̇ are not in it."""
+    wrenches, joint_forces = loads(system.mechanism, t, kinematics, v)
+    world = external_wrenches(system.mechanism, kinematics.ports, wrenches)
+    force = system.project(kinematics, world - system.inertial_wrenches(kinematics, v, vdot))
+    entries = dict(zip(system.layout.groups, system.layout.velocities, strict=True))
+    on_loops = {g: value for g, value in joint_forces.items() if g not in entries}
+    for g, value in joint_forces.items():
+        if g in entries:
+            force = entries[g].add_to(force, value.ravel())
+    if on_loops:
+        force = force + generalized(kinematics, v, jnp.zeros_like(wrenches), on_loops)
+    return force
+
+
+def external_wrenches(
+    mechanism: Mechanism, ports: Pose, wrenches: Float[Array, "n_ports 6"]
+) -> Float[Array, "n_bodies 6"]:
+    """Sum of the port wrenches on every body, about the world's origin."""
+    world = jax.vmap(se3.transform_wrench)(ports, wrenches)
+    n = mechanism.n_bodies
+    total = mechanism.port_bodies.add_to(world[: n + 1], world[n + 1 :])
+    return total[1:]

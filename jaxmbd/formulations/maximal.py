@@ -1,0 +1,249 @@
+"""Absolute coordinates of every body, joints as constraints (papers: "Equations of Multi-Body
+Motion", eqs 4932 to 4943; Bauchau et al., intrinsic time integration, for the twists).
+"""
+
+from typing import ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..bodies import RigidBody
+from ..joints.abstract import sizes
+from ..lie import Pose, se3, so3
+from ..model import Model
+from ..system import constraints, joint_motion
+from ..system.abstract import AbstractKinematics, AbstractSystem
+from ..system.duality import momentum_of, spatial_inertia
+from ..system.mechanism import Mechanism, lower
+from ..system.rows import Rows
+from ..system.tree import tree_poses
+from .formulate import system_of
+
+
+class MaximalCoordinates(eqx.Module):
+    """Position and quaternion of every body; every joint is a constraint.
+
+    The mass matrix is constant and block diagonal, and loops are nothing special. The velocity of
+    a body is its twist `[v, ω]` along its own axes. A rotor behind a gear (`Armature`) is one more
+    coordinate, its angle at the joint, held to the joint's by a constraint; that keeps the mass
+    constant.
+    """
+
+
+class MaximalSystem(AbstractSystem):
+    """Equations in maximal coordinates: `q = [p, quaternion of each body, …, rotor angles]`."""
+
+    mechanism: Mechanism
+    constant_mass: ClassVar[bool] = True
+    euclidean: ClassVar[bool] = False
+
+    @property
+    def n_rotors(self) -> int:
+        """Number of rotors behind gears."""
+        return sum(len(group.names) for group in self.mechanism.rotors)
+
+    @property
+    def nq(self) -> int:
+        return 7 * self.mechanism.n_bodies + self.n_rotors
+
+    @property
+    def nv(self) -> int:
+        return 6 * self.mechanism.n_bodies + self.n_rotors
+
+    @property
+    def constrained(self) -> tuple[int, ...]:
+        return tuple(range(len(self.mechanism.joints)))
+
+    def _split(self, x: Array, width: int) -> tuple[Array, Array]:
+        """Rows of the bodies and entries of the rotors; further axes are kept."""
+        n = self.mechanism.n_bodies
+        return x[: n * width].reshape(n, width, *x.shape[1:]), x[n * width :]
+
+    def retract(self, q: Float[Array, "nq"], dv: Float[Array, "nv"]) -> Float[Array, "nq"]:
+        (bodies, rotors), (increments, turns) = self._split(q, 7), self._split(dv, 6)
+
+        def move(x: Array, delta: Array) -> Array:
+            step = se3.exp(delta)
+            turned = so3.multiply(x[3:], so3.exp(delta[3:]))
+            return jnp.concatenate([x[:3] + so3.to_matrix(x[3:]) @ step.p, turned])
+
+        return jnp.concatenate([jax.vmap(move)(bodies, increments).ravel(), rotors + turns])
+
+    def rates(self, q: Float[Array, "nq"], v: Float[Array, "nv"]) -> Float[Array, "nq"]:
+        (bodies, _), (twists, turns) = self._split(q, 7), self._split(v, 6)
+
+        def rate(x: Array, V: Array) -> Array:
+            return jnp.concatenate([so3.to_matrix(x[3:]) @ V[:3], so3.rate(x[3:], V[3:])])
+
+        return jnp.concatenate([jax.vmap(rate)(bodies, twists).ravel(), turns])
+
+    def kinematics(self, t: Float[Array, ""], q: Float[Array, "nq"]) -> "MaximalKinematics":
+        bodies, _ = self._split(q, 7)
+        poses = jax.vmap(lambda x: Pose(x[:3], so3.to_matrix(x[3:])))(bodies)
+        world = Pose(jnp.zeros((1, 3), dtype=q.dtype), jnp.eye(3, dtype=q.dtype)[None])
+        poses = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), world, poses)
+        return MaximalKinematics(self.mechanism.ports(poses), self.mechanism)
+
+    @eqx.filter_jit
+    def mass(self, q: Float[Array, "nq"]) -> Float[Array, "nv nv"]:
+        n = self.mechanism.n_bodies
+        blocks = jax.vmap(spatial_inertia)(self.mechanism.bodies)
+        spread = jnp.zeros((n, 6, n, 6), dtype=q.dtype)
+        spread = spread.at[jnp.arange(n), :, jnp.arange(n), :].set(blocks).reshape(6 * n, 6 * n)
+        rotors = self._reflected_inertias()
+        total = jnp.zeros((self.nv, self.nv), dtype=q.dtype)
+        total = total.at[: 6 * n, : 6 * n].set(spread)
+        return total.at[6 * n :, 6 * n :].set(jnp.diag(rotors))
+
+    def _reflected_inertias(self) -> Float[Array, "n_rotors"]:
+        parts = [
+            jax.vmap(lambda rotor: rotor.reflected_inertia())(group.force)
+            for group in self.mechanism.rotors
+        ]
+        return jnp.concatenate([jnp.zeros(0, dtype=self.mechanism.dtype), *parts])
+
+    def solve_mass(self, q: Float[Array, "nq"], f: Float[Array, "nv *k"]) -> Float[Array, "nv *k"]:
+        loads, torques = self._split(f, 6)
+        columns = loads.reshape(*loads.shape[:2], -1)
+
+        def solve(body: RigidBody, W: Float[Array, "6 k"]) -> Float[Array, "6 k"]:
+            to_com = so3.hat(body.com)
+            inverse = _inverse(body.symmetric_inertia())
+            turning = inverse @ (W[3:] - to_com @ W[:3])
+            return jnp.concatenate([W[:3] / body.mass + to_com @ turning, turning])
+
+        moved = jax.vmap(solve)(self.mechanism.bodies, columns).reshape(-1, *f.shape[1:])
+        scale = self._reflected_inertias().reshape(-1, *[1] * (f.ndim - 1))
+        return jnp.concatenate([moved, torques / scale])
+
+    @eqx.filter_jit
+    def bias(self, q: Float[Array, "nq"], v: Float[Array, "nv"]) -> Float[Array, "nv"]:
+        twists, turns = self._split(v, 6)
+
+        def gyroscopic(body: RigidBody, V: Array) -> Array:
+            return se3.cross_wrench(V, momentum_of(body, V))
+
+        W = jax.vmap(gyroscopic)(self.mechanism.bodies, twists)
+        return jnp.concatenate([W.ravel(), jnp.zeros_like(turns)])
+
+    def internal_potential(self, q: Float[Array, "nq"]) -> Float[Array, ""]:
+        return jnp.zeros((), dtype=q.dtype)
+
+    def intrinsic_constraint(self, q: Float[Array, "nq"]) -> Float[Array, "n_rotors"]:
+        """Rotor angle less joint angle, within (-π, π]; the rotor counts the turns."""
+        if not self.mechanism.rotors:
+            return jnp.zeros(0, dtype=q.dtype)
+        _, angles = self._split(q, 7)
+        coordinates = self.kinematics(jnp.zeros((), dtype=q.dtype), q).joint_coordinates()
+        parts, start = [], 0
+        for group in self.mechanism.rotors:
+            stop = start + len(group.names)
+            difference = angles[start:stop] - group.rows.take(coordinates[group.group])[:, 0]
+            if self.mechanism.joints[group.group].joint.rotation.nq == 1:
+                difference = jnp.arctan2(jnp.sin(difference), jnp.cos(difference))
+            parts.append(difference)
+            start = stop
+        return jnp.concatenate(parts)
+
+    def intrinsic_names(self) -> list[str]:
+        return [name for group in self.mechanism.rotors for name in group.names]
+
+    def from_tree(self, values: tuple[Float[Array, "n nq"], ...]) -> Float[Array, "nq"]:
+        poses = tree_poses(self.mechanism, values)
+        quaternions = jax.vmap(so3.from_matrix)(poses.R[1:])
+        bodies = jnp.concatenate([poses.p[1:], quaternions], axis=1).ravel()
+        rotors = [group.rows.take(values[group.group])[:, 0] for group in self.mechanism.rotors]
+        return jnp.concatenate([bodies, *rotors])
+
+    def from_tree_rates(
+        self,
+        values: tuple[Float[Array, "n nq"], ...],
+        rates: tuple[Float[Array, "n nv"], ...],
+    ) -> Float[Array, "nv"]:
+        tangents = tuple(
+            jax.vmap(lambda joint, q, v: joint.rates(q, v))(group.joint, q, v)
+            if group.in_tree
+            else jnp.zeros_like(q)
+            for group, q, v in zip(self.mechanism.joints, values, rates, strict=True)
+        )
+        poses, motion = jax.jvp(lambda x: tree_poses(self.mechanism, x), (values,), (tangents,))
+        twists = jax.vmap(se3.velocity)(poses, motion)[1:]
+        rotors = [group.rows.take(rates[group.group])[:, 0] for group in self.mechanism.rotors]
+        return jnp.concatenate([twists.ravel(), *rotors])
+
+
+class MaximalKinematics(AbstractKinematics):
+    """Bodies move independently: the twist of a port is that of its body, seen from the port."""
+
+    ports: Pose
+    mechanism: Mechanism
+
+    def twists(self, v: Float[Array, "nv"]) -> Float[Array, "n_ports 6"]:
+        mechanism = self.mechanism
+        bodies = v[: 6 * mechanism.n_bodies].reshape(-1, 6)
+        bodies = jnp.concatenate([jnp.zeros((1, 6), dtype=v.dtype), bodies])
+        if len(mechanism.port_bodies) == 0:
+            return bodies
+        attached = jax.vmap(lambda frame, V: se3.transform_twist_back(frame.pose, V))(
+            mechanism.offsets, mechanism.port_bodies.take(bodies)
+        )
+        return jnp.concatenate([bodies, attached])
+
+    def joint_coordinates(self) -> tuple[Float[Array, "n nq"], ...]:
+        return tuple(joint_motion.coordinates(g, self.ports) for g in self.mechanism.joints)
+
+    def joint_rates(self, v: Float[Array, "nv"]) -> tuple[Float[Array, "n nv"], ...]:
+        twists = self.twists(v)
+        return tuple(
+            joint_motion.rates(group, self.ports, q, twists)
+            for group, q in zip(self.mechanism.joints, self.joint_coordinates(), strict=True)
+        )
+
+
+def _inverse(J: Float[Array, "3 3"]) -> Float[Array, "3 3"]:
+    """Inverse of a symmetric 3 × 3 matrix by cofactors."""
+    columns = jnp.stack([jnp.cross(J[1], J[2]), jnp.cross(J[2], J[0]), jnp.cross(J[0], J[1])], 1)
+    return columns / (J[0] @ columns[:, 0])
+
+
+@system_of.register
+def _(formulation: MaximalCoordinates, model: Model) -> MaximalSystem:
+    return MaximalSystem(lower(model))
+
+
+@constraints.port_accelerations.register
+def _(
+    system: MaximalSystem, t: Float[Array, ""], q: Float[Array, "nq"], v: Float[Array, "nv"]
+) -> Float[Array, "n_ports 6"]:
+    """Ports are fixed in bodies: at v̇ = 0 no twist changes along its own axes."""
+    return jnp.zeros((system.mechanism.n_ports, 6), dtype=q.dtype)
+
+
+@constraints.jacobian.register
+def _(
+    system: MaximalSystem, kinematics: AbstractKinematics, q: Float[Array, "nq"]
+) -> Float[Array, "ng nv"]:
+    """Each joint's rows touch its two bodies only: two blocks of six columns."""
+    mechanism, n = system.mechanism, system.mechanism.n_bodies
+    skip, parts = 1 + n, []
+    for group in constraints.constrained_groups(system):
+        count, m = len(group), sizes(group.joint)[2]
+        D = constraints.local_jacobians(group, kinematics.ports)
+        X_FM = joint_motion.relative_poses(group, kinematics.ports)
+        rows = jnp.zeros((count, m, skip, 6), dtype=q.dtype)
+        for ports, sign in ((group.second, 1.0), (group.first, -1.0)):
+            ports = ports.shifted(-skip)
+            poses = jax.vmap(lambda frame: frame.pose)(ports.take_tree(mechanism.offsets))
+            if sign < 0:  # F moves M backwards: express M in F's body.
+                poses = jax.vmap(Pose.__matmul__)(poses, X_FM)
+            to_port = jax.vmap(lambda X: se3.adjoint(X.inverse()))(poses)
+            block = sign * jnp.einsum("nmi,nij->nmj", D, to_port)
+            bodies = Rows.of(mechanism.port_bodies.array[ports.array]).traced()
+            rows = rows.at[jnp.arange(count, dtype=jnp.int32), :, bodies, :].add(block)
+        joints = rows[:, :, 1:].reshape(count * m, 6 * n)
+        rotors = jnp.zeros((count * m, system.n_rotors), dtype=q.dtype)
+        parts.append(jnp.concatenate([joints, rotors], axis=1))
+    empty = jnp.zeros((0, system.nv), dtype=q.dtype)
+    return jnp.concatenate([empty, *parts, constraints.intrinsic_jacobian(system, q)])
