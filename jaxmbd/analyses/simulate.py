@@ -1,0 +1,193 @@
+"""Motion over time."""
+
+from typing import Any
+
+import diffrax
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..errors import ModelError, SimulationError
+from ..integrators.explicit import as_integrator
+from ..model.values import is_concrete
+from ..system.abstract import AbstractSystem, State, as_time
+from .solution import Solution
+
+DEFAULT_FRAMES = 201
+ADAPTIVE_MAX_STEPS = 100_000
+
+
+def simulate(
+    system: AbstractSystem,
+    state: State,
+    *,
+    t1: Any,
+    t0: Any = 0.0,
+    dt: Any = None,
+    controller: diffrax.AbstractStepSizeController | None = None,
+    integrator: Any = None,
+    saveat: Any = None,
+    event: diffrax.Event | None = None,
+    progress: bool = False,
+    adjoint: diffrax.AbstractAdjoint | None = None,
+    max_steps: int | None = None,
+    throw: bool = True,
+) -> Solution:
+    """Motion of a system from a state at `t0` to `t1`.
+
+    **Arguments:**
+
+    - `t0`, `t1`: [s].
+    - `dt`: fixed step [s]; together with a `controller` it is the first step tried.
+    - `controller`: step size control of diffrax. Where neither it nor `dt` is given, steps adapt to
+      tolerances of about the square root of the float type's precision.
+    - `integrator`: `ExplicitRK(...)`, or any Runge–Kutta method of diffrax; Tsitouras' of order 5
+      where it is left out.
+    - `saveat`: what to keep: an interval [s], an array of times, or a `diffrax.SaveAt`. Where it is
+      left out, every fixed step or 201 equally spaced times.
+    - `event`: a `diffrax.Event` that ends the motion; its condition gets `(t, state, system)`.
+    - `progress`: whether to show how far it is.
+    - `adjoint`: how to differentiate in reverse mode, see diffrax; recursive checkpointing where
+      it is left out. For forward mode pass `diffrax.ForwardMode()` or `diffrax.DirectAdjoint()`.
+    - `max_steps`: 100,000 adaptive steps, or what the fixed steps need, where it is left out.
+    - `throw`: whether a failure raises; otherwise read `Solution.result`.
+
+    **Raises** `ModelError` for times, steps or states that make no sense, `IncompatibleIntegrator`,
+    and `SimulationError` where the step size collapses, steps run out, or the motion is no longer
+    finite. Under a transformation the last one is an error at run time.
+    """
+    integrator = as_integrator(integrator)
+    _check_state(system, state)
+    _check_times(t0, t1, dt)
+    if controller is None:
+        controller = diffrax.ConstantStepSize() if dt is not None else _default_controller(state)
+    fixed = isinstance(controller, diffrax.ConstantStepSize)
+    if fixed and dt is None:
+        raise ModelError("simulate: a constant step size needs dt")
+    if max_steps is None:
+        max_steps = _n_steps(t0, t1, dt) + 2 if fixed else ADAPTIVE_MAX_STEPS
+    t0, t1 = as_time(t0, system), as_time(t1, system)
+    dt = None if dt is None else as_time(dt, system)
+    saveat = _as_saveat(saveat, t0, t1, dt if fixed else None)
+    sol = _solve(
+        system,
+        state,
+        t0,
+        t1,
+        dt,
+        controller,
+        integrator,
+        saveat,
+        event,
+        progress,
+        adjoint,
+        max_steps,
+    )
+    return _checked(Solution.of(system, sol), throw)
+
+
+@eqx.filter_jit
+def _solve(
+    system, state, t0, t1, dt, controller, integrator, saveat, event, progress, adjoint, max_steps
+) -> diffrax.Solution:
+    return diffrax.diffeqsolve(
+        integrator.terms(system),
+        integrator,
+        t0,
+        t1,
+        dt,
+        state,
+        args=system,
+        stepsize_controller=controller,
+        saveat=saveat,
+        event=event,
+        adjoint=diffrax.RecursiveCheckpointAdjoint() if adjoint is None else adjoint,
+        progress_meter=diffrax.TextProgressMeter() if progress else diffrax.NoProgressMeter(),
+        max_steps=max_steps,
+        throw=False,
+    )
+
+
+def _default_controller(state: State) -> diffrax.AbstractStepSizeController:
+    tolerance = float(np.sqrt(jnp.finfo(state.q.dtype).eps))
+    return diffrax.PIDController(rtol=tolerance, atol=tolerance)
+
+
+def _check_state(system: AbstractSystem, state: State) -> None:
+    for name, x, size in (("q", state.q, system.nq), ("v", state.v, system.nv)):
+        if jnp.shape(x) != (size,):
+            raise ModelError(
+                f"simulate: state.{name} has shape {jnp.shape(x)}, this system needs ({size},); "
+                "use vmap for a batch of states"
+            )
+        if is_concrete(x) and not np.all(np.isfinite(np.asarray(x))):
+            raise ModelError(f"simulate: state.{name} must be finite, got {np.asarray(x)}")
+
+
+def _check_times(t0: Any, t1: Any, dt: Any) -> None:
+    if not all(is_concrete(x) for x in (t0, t1)):
+        return
+    if not (np.isfinite(t0) and np.isfinite(t1) and t1 > t0):
+        raise ModelError(f"simulate: t1 must come after t0, got t0={t0} and t1={t1}")
+    if dt is not None and is_concrete(dt) and not (np.isfinite(dt) and dt > 0):
+        raise ModelError(f"simulate: dt must be positive, got {dt}")
+
+
+def _n_steps(t0: Any, t1: Any, dt: Any) -> int:
+    if not all(is_concrete(x) for x in (t0, t1, dt)):
+        raise ModelError("simulate: give max_steps where t0, t1 or dt are traced")
+    return int(np.ceil((float(t1) - float(t0)) / float(dt) - 1e-6))
+
+
+def _as_saveat(saveat: Any, t0: Array, t1: Array, dt: Array | None) -> diffrax.SaveAt:
+    if isinstance(saveat, diffrax.SaveAt):
+        return saveat
+    if saveat is None and dt is None:
+        return diffrax.SaveAt(ts=jnp.linspace(t0, t1, DEFAULT_FRAMES))
+    if saveat is None or jnp.ndim(saveat) == 0:
+        interval = dt if saveat is None else saveat
+        count = _n_steps(t0, t1, interval)
+        ts = t0 + jnp.arange(count + 1, dtype=t0.dtype) * jnp.asarray(interval, dtype=t0.dtype)
+        return diffrax.SaveAt(ts=jnp.minimum(ts, t1))
+    return diffrax.SaveAt(ts=jnp.asarray(saveat, dtype=t0.dtype))
+
+
+def _checked(solution: Solution, throw: bool) -> Solution:
+    if not throw:
+        return solution
+    stopped = ~diffrax.is_okay(solution.result)
+    reached = jnp.isfinite(solution.ts) if solution.ts is not None else jnp.ones(0, dtype=bool)
+    finite = _finite_rows(solution)
+    lost = jnp.any(reached & ~finite)
+    if not (is_concrete(stopped) and is_concrete(lost)):
+        message = "simulate: the motion ended early or is no longer finite; see Solution.result"
+        q = eqx.error_if(solution.states.q, stopped | lost, message)
+        return eqx.tree_at(lambda s: s.states.q, solution, q)
+    if lost:
+        raise SimulationError(
+            f"simulate: the motion is no longer finite at t = {_first(solution, reached & ~finite)}"
+            " s; constraints may repeat each other or have become singular, or the step is too "
+            "large"
+        )
+    if stopped:
+        ts = np.asarray(solution.ts)
+        last = ts[np.isfinite(ts)].max(initial=float(solution.t0))
+        raise SimulationError(
+            f"simulate: stopped after t = {last} s: {diffrax.RESULTS[solution.result]}; pass "
+            "throw=False to look at the motion so far"
+        )
+    return solution
+
+
+def _finite_rows(solution: Solution) -> Array:
+    rows = [
+        jnp.all(jnp.isfinite(x), axis=tuple(range(1, x.ndim)))
+        for x in jax.tree.leaves(solution.states)
+    ]
+    return rows[0] & rows[1]
+
+
+def _first(solution: Solution, bad: Array) -> Float[Array, ""]:
+    return solution.ts[int(np.argmax(np.asarray(bad)))]

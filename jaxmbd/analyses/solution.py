@@ -1,0 +1,127 @@
+"""A motion, with names."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import diffrax
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..model.model import unknown
+from ..system.abstract import AbstractSystem, NamedPoses, NamedTwists, State
+from ..system.energy import Energy, Momentum, energy, momentum
+from ..system.joint_states import JointState, joint_states
+
+
+class Solution(eqx.Module):
+    """What `simulate` found.
+
+    - `ts`: times [s], shape `(n,)`.
+    - `states`: `State` with a leading axis of length n.
+    - `result`: whether it went well, one of `jaxmbd.RESULTS`.
+    - `system`: the system that moved.
+    - `raw`: the `diffrax.Solution`, with statistics, dense output and event mask.
+    """
+
+    ts: Float[Array, "n"]
+    states: State
+    system: AbstractSystem
+    raw: diffrax.Solution
+
+    @staticmethod
+    def of(system: AbstractSystem, raw: diffrax.Solution) -> "Solution":
+        """From what diffrax returns."""
+        return Solution(raw.ts, raw.ys, system, raw)
+
+    @property
+    def result(self) -> diffrax.RESULTS:
+        """Whether the motion was found to its end; if not, why."""
+        return self.raw.result
+
+    @property
+    def t0(self) -> Float[Array, ""]:
+        """Start time [s]."""
+        return self.raw.t0
+
+    @property
+    def frames(self) -> NamedPoses:
+        """Poses over time: `frames["rod"].p`, shape `(n, 3)`, and `.R`, shape `(n, 3, 3)`."""
+        return _frames(self.system, self.ts, self.states)
+
+    @property
+    def twists(self) -> NamedTwists:
+        """Twists `[v, ω]` over time along the frames' own axes: `twists["rod"]`, `(n, 6)`."""
+        return _twists(self.system, self.ts, self.states)
+
+    @property
+    def joints(self) -> Mapping[str, JointState]:
+        """Joint motion over time: `joints["hinge"].q` and `.v`, shape `(n,)` or `(n, k)`."""
+        return _joints(self.system, self.ts, self.states)
+
+    @property
+    def energy(self) -> Energy:
+        """Kinetic, potential and total energy over time [J], shape `(n,)`."""
+        return _energies(self.system, self.ts, self.states)
+
+    @property
+    def momentum(self) -> Momentum:
+        """Linear and angular momentum over time, shape `(n, 3)`."""
+        return _momenta(self.system, self.ts, self.states)
+
+    def finite(self) -> "Solution":
+        """Without the rows that an event or a failure left empty (not under `jit`)."""
+        kept = np.flatnonzero(np.isfinite(np.asarray(self.ts)))
+        ts, states = jax.tree.map(lambda x: x[kept], (self.ts, self.states))
+        return Solution(ts, states, self.system, self.raw)
+
+    def joint(self, name: str) -> JointState:
+        """Motion of one joint; **raises** `KeyError` with the known names for another one."""
+        joints = self.joints
+        if name not in joints:
+            raise KeyError(unknown("unknown joint", name, joints))
+        return joints[name]
+
+    def to_xarray(self) -> Any:
+        """An `xarray.Dataset` with named dimensions and units; needs the extra `io`."""
+        from ..io.dataset import to_dataset
+
+        return to_dataset(self)
+
+    def plot(self, **options: Any) -> Any:
+        """Joint motion and energy over time, a matplotlib figure; needs the extra `viz`."""
+        from ..viz.plot import plot_solution
+
+        return plot_solution(self, **options)
+
+    def animate(self, path: Any = None, **options: Any) -> Any:
+        """The mechanism in motion, a k3d plot or an HTML file at `path`; needs `viz`."""
+        from ..viz.animate import animate_solution
+
+        return animate_solution(self, path, **options)
+
+
+@eqx.filter_jit
+def _frames(system: AbstractSystem, ts: Array, states: State) -> NamedPoses:
+    return jax.vmap(lambda t, y: system.frames(t, y.q))(ts, states)
+
+
+@eqx.filter_jit
+def _twists(system: AbstractSystem, ts: Array, states: State) -> NamedTwists:
+    return jax.vmap(lambda t, y: system.twists(t, y.q, y.v))(ts, states)
+
+
+@eqx.filter_jit
+def _joints(system: AbstractSystem, ts: Array, states: State) -> dict[str, JointState]:
+    return jax.vmap(lambda t, y: joint_states(system, t, y))(ts, states)
+
+
+@eqx.filter_jit
+def _energies(system: AbstractSystem, ts: Array, states: State) -> Energy:
+    return jax.vmap(lambda t, y: energy(system, t, y))(ts, states)
+
+
+@eqx.filter_jit
+def _momenta(system: AbstractSystem, ts: Array, states: State) -> Momentum:
+    return jax.vmap(lambda t, y: momentum(system, t, y))(ts, states)

@@ -1,0 +1,114 @@
+"""Runge–Kutta methods of diffrax on the index-1 equations."""
+
+from typing import Any
+
+import diffrax
+import equinox as eqx
+from jaxtyping import Array, Float, PyTree
+
+from ..errors import IncompatibleIntegrator
+from ..system import constraints
+from ..system.abstract import AbstractSystem, State
+from ..system.acceleration import accelerations
+from ..system.stabilization import Baumgarte
+from .abstract import AbstractIntegrator
+
+
+class ExplicitRK(AbstractIntegrator):
+    """Any Runge–Kutta method of diffrax, explicit or (diagonally) implicit.
+
+    Accelerations come from the index-1 problem; rotations are integrated as quaternions, whose
+    length no result depends on. The method keeps its order, its error estimate for adaptive
+    steps, and its dense output.
+
+    **Arguments:**
+
+    - `solver`: for example `diffrax.Tsit5()`, `diffrax.Dopri8()` or `diffrax.Kvaerno5()`.
+    - `stabilization`: keeps constraints from drifting where the formulation has some.
+    """
+
+    solver: diffrax.AbstractSolver
+    stabilization: Baumgarte | None
+
+    def __init__(
+        self,
+        solver: diffrax.AbstractSolver | None = None,
+        stabilization: Baumgarte | None = None,
+    ):
+        self.solver = diffrax.Tsit5() if solver is None else solver
+        self.stabilization = Baumgarte() if stabilization is None else stabilization
+
+    def __check_init__(self):
+        structure = self.solver.term_structure
+        if not (isinstance(structure, type) and issubclass(diffrax.ODETerm, structure)):
+            name = type(self.solver).__name__
+            raise IncompatibleIntegrator(
+                f"ExplicitRK needs a solver of one ODE term, {name} splits its equation into "
+                "several; use a Runge–Kutta method such as diffrax.Tsit5()"
+            )
+
+    @property
+    def term_structure(self):
+        return self.solver.term_structure
+
+    @property
+    def interpolation_cls(self):
+        return self.solver.interpolation_cls
+
+    def terms(self, system: AbstractSystem) -> diffrax.AbstractTerm:
+        return diffrax.ODETerm(_Field(self.stabilization))
+
+    def order(self, terms: PyTree) -> int | None:
+        return self.solver.order(terms)
+
+    def strong_order(self, terms: PyTree) -> Any:
+        return self.solver.strong_order(terms)
+
+    def error_order(self, terms: PyTree) -> Any:
+        return self.solver.error_order(terms)
+
+    def init(self, terms: PyTree, t0: Any, t1: Any, y0: State, args: AbstractSystem) -> Any:
+        return self.solver.init(terms, t0, t1, y0, args)
+
+    def step(
+        self,
+        terms: PyTree,
+        t0: Any,
+        t1: Any,
+        y0: State,
+        args: AbstractSystem,
+        solver_state: Any,
+        made_jump: Any,
+    ) -> Any:
+        return self.solver.step(terms, t0, t1, y0, args, solver_state, made_jump)
+
+    def func(self, terms: PyTree, t0: Any, y0: State, args: AbstractSystem) -> Any:
+        return self.solver.func(terms, t0, y0, args)
+
+
+class _Field(eqx.Module):
+    """Time derivative of a state, the system being the argument."""
+
+    stabilization: Baumgarte | None
+
+    def __call__(self, t: Float[Array, ""], y: State, system: AbstractSystem) -> State:
+        constrained = constraints.n_constraints(system) > 0
+        vdot, _ = accelerations(system, t, y, self.stabilization if constrained else None)
+        return State(system.rates(y.q, y.v), vdot)
+
+
+def as_integrator(integrator: Any) -> AbstractIntegrator:
+    """An integrator, or a diffrax Runge–Kutta method made into one.
+
+    **Raises** `IncompatibleIntegrator` for anything else.
+    """
+    if integrator is None:
+        return ExplicitRK()
+    if isinstance(integrator, AbstractIntegrator):
+        return integrator
+    if isinstance(integrator, diffrax.AbstractSolver):
+        return ExplicitRK(integrator)
+    raise IncompatibleIntegrator(
+        f"{integrator!r} is no integrator; use ExplicitRK() or a diffrax solver such as "
+        "diffrax.Dopri8()"
+    )
