@@ -1,0 +1,52 @@
+"""What every test runs under: float64, no silent promotion, checked shapes, warnings as errors."""
+
+import os
+
+# One BLAS thread: the solves are small, and XLA and the test workers already use every core.
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+
+import importlib.util
+from pathlib import Path
+
+import jaxtyping
+import pytest
+
+# Before jaxmbd is first imported. It stays on, for the modules that jaxmbd imports lazily.
+jaxtyping.install_import_hook("jaxmbd", "beartype.beartype")
+
+# Before anything that might start a JAX backend: jaxmbd's runtime guard acts on import.
+import jaxmbd  # noqa: F401
+
+import jax
+
+jax.config.update("jax_enable_x64", True)
+jax.config.update("jax_numpy_dtype_promotion", "strict")
+jax.config.update("jax_numpy_rank_promotion", "raise")
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+PEER_MODULES = ("pinocchio", "example_robot_data")
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
+    """Workers for a whole run; none for one narrowed down by path or keyword, or with ``-s``."""
+    whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
+    narrowed = config.option.keyword or config.option.lf or config.option.capture == "no"
+    return None if whole and not narrowed else 0
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("peers") is None:
+        return
+    missing = [name for name in PEER_MODULES if importlib.util.find_spec(name) is None]
+    if missing:
+        pytest.skip(f"{' and '.join(missing)} not installed: pip install -e '.[peers]'")
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of reference data that lies beside a checkout and is not part of it."""
+    given = os.environ.get("JAXMBD_SHARED_DATA")
+    folder = Path(given) if given else REPOSITORY.parent / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip(f"no reference data at {folder}: name their folder in JAXMBD_SHARED_DATA")
+    return folder
