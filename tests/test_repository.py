@@ -1,0 +1,165 @@
+"""Rules of the repository that no other tool holds: layers, lengths, hosts, docstrings."""
+
+import ast
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import jaxmbd
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+PACKAGE = REPOSITORY / "jaxmbd"
+
+# What each part of the package may import, itself apart. io and viz stand on top of everything,
+# and nobody imports them but inside a function: plotting and file formats load when first used.
+BOTTOM = {"errors", "_runtime_guard"}
+MATHEMATICS = BOTTOM | {"lie", "linear"}
+DESCRIPTION = {"model", "inertia", "signals", "bodies", "joints", "forces"}
+SYSTEM = MATHEMATICS | DESCRIPTION | {"system"}
+NUMERICS = SYSTEM - {"bodies", "joints"} | {"nonlinear", "integrators"}
+ANALYSES = SYSTEM | NUMERICS | {"formulations", "analyses"}
+ALLOWED = {
+    **dict.fromkeys(BOTTOM, BOTTOM),
+    **dict.fromkeys({"lie", "linear"}, MATHEMATICS),
+    **dict.fromkeys(DESCRIPTION, MATHEMATICS | DESCRIPTION),
+    "system": SYSTEM,
+    "formulations": SYSTEM | {"formulations", "nonlinear"},
+    "nonlinear": NUMERICS - {"integrators"},
+    "integrators": NUMERICS,
+    "analyses": ANALYSES,
+}
+LEAVES = {"io", "viz"}
+TOP = {"__init__", "__main__", "cli", "testing"} | LEAVES
+
+
+class Import(NamedTuple):
+    target: str  # dotted, absolute
+    line: int
+    lazy: bool  # inside a function, or for the type checker only
+
+
+def part(path: Path) -> str:
+    """The folder or module directly below jaxmbd/ that a file belongs to."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imports(path: Path) -> Iterator[Import]:
+    package = path.relative_to(REPOSITORY).parent.parts
+
+    def visit(node: ast.AST, lazy: bool) -> Iterator[Import]:
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(alias.name, node.lineno, lazy)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else ()
+            module = ".".join([*base, *filter(None, [node.module])])
+            for alias in node.names:
+                yield Import(f"{module}.{alias.name}", node.lineno, lazy)
+        function = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        typing_only = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for child in ast.iter_child_nodes(node):
+            yield from visit(child, lazy or function or typing_only)
+
+    yield from visit(ast.parse(path.read_text()), lazy=False)
+
+
+def violations(path: Path) -> Iterator[str]:
+    importer = part(path)
+    if importer not in ALLOWED and importer not in TOP:
+        yield f"{path.relative_to(REPOSITORY)}: '{importer}' has no layer yet; add it to {__file__}"
+        return
+    for target, line, lazy in imports(path):
+        names = target.split(".")
+        if names[0] != "jaxmbd":
+            continue
+        imported = names[1] if len(names) > 1 else "__init__"
+        if imported not in ALLOWED and imported not in TOP:
+            imported = "__init__"  # a name that the package itself re-exports
+        where = f"{path.relative_to(REPOSITORY)}:{line}: {importer} imports {imported}"
+        if imported == importer:
+            continue
+        if imported in LEAVES:
+            if not lazy:
+                yield f"{where} at module level"
+        elif importer in ALLOWED and imported not in ALLOWED[importer]:
+            yield where
+
+
+def test_import_layers():
+    found = [line for path in sorted(PACKAGE.rglob("*.py")) for line in violations(path)]
+    assert not found, "\n".join(found)
+
+
+def docstring_lines(tree: ast.AST) -> int:
+    kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    owners = [node for node in ast.walk(tree) if isinstance(node, kinds)]
+    docstrings = [node.body[0] for node in owners if ast.get_docstring(node) is not None]
+    return sum(node.end_lineno - node.lineno + 1 for node in docstrings)
+
+
+def too_long(path: Path) -> Iterator[str]:
+    text = path.read_text()
+    tree = ast.parse(text)
+    length = len(text.splitlines()) - docstring_lines(tree)
+    where = path.relative_to(REPOSITORY)
+    if length > 500:
+        yield f"{where}: {length} lines, 500 allowed"
+    # Tree algorithms read better in one piece.
+    limit = 100 if where.parts[:2] == ("jaxmbd", "formulations") else 60
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            length = node.end_lineno - node.lineno + 1 - docstring_lines(node)
+            if length > limit:
+                yield f"{where}:{node.lineno}: {node.name} has {length} lines, {limit} allowed"
+
+
+def repository_files() -> list[Path]:
+    """Files under version control, and those that would be if they were added now."""
+    listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    try:
+        done = subprocess.run(listing, cwd=REPOSITORY, capture_output=True, text=True)
+    except FileNotFoundError:
+        pytest.skip("git is not installed")
+    if done.returncode != 0:
+        pytest.skip("not a git checkout")
+    paths = [REPOSITORY / name for name in done.stdout.split("\0") if name]
+    return [path for path in paths if path.is_file()]
+
+
+def test_lengths():
+    """At most 500 lines a file and 60 a function (100 in formulations/), docstrings apart."""
+    sources = [path for path in repository_files() if path.suffix == ".py"]
+    found = [line for path in sources for line in too_long(path)]
+    assert not found, "\n".join(found)
+
+
+# In pieces, so that this file does not find itself.
+HOSTS = [
+    ".".join(host)
+    for host in [("pypi", "org"), ("pythonhosted", "org"), ("registry", "npmjs"), ("deb", "debian")]
+]
+MACHINE_PATH = re.compile(r"(^|[^A-Za-z0-9_.])/(work|farm)/", re.MULTILINE)
+
+
+def test_no_registry_hosts_and_no_machine_paths():
+    """Where packages come from is the installer's business, and paths are each machine's own."""
+    found = []
+    for path in repository_files():
+        text = path.read_bytes().decode("utf-8", errors="ignore")
+        found += [f"{path}: {host}" for host in HOSTS if host in text]
+        found += [f"{path}: {match.group().strip()}" for match in MACHINE_PATH.finditer(text)]
+    assert not found, "\n".join(found)
+
+
+def test_public_names_have_docstrings():
+    found = []
+    for name in jaxmbd.__all__:
+        text = getattr(jaxmbd, name).__doc__ or ""
+        # A dataclass without a docstring is given its signature as one.
+        if not text.strip() or text.startswith(f"{name}("):
+            found.append(name)
+    assert not found, f"without a docstring: {', '.join(found)}"
