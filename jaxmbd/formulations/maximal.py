@@ -150,7 +150,7 @@ class MaximalSystem(AbstractSystem):
     def intrinsic_names(self) -> list[str]:
         return [name for group in self.mechanism.rotors for name in group.names]
 
-    def from_tree(self, values: tuple[Float[Array, "n nq"], ...]) -> Float[Array, "nq"]:
+    def from_tree(self, values: tuple[Float[Array, "_n _nq"], ...]) -> Float[Array, "nq"]:
         poses = tree_poses(self.mechanism, values)
         quaternions = jax.vmap(so3.from_matrix)(poses.R[1:])
         bodies = jnp.concatenate([poses.p[1:], quaternions], axis=1).ravel()
@@ -159,8 +159,8 @@ class MaximalSystem(AbstractSystem):
 
     def from_tree_rates(
         self,
-        values: tuple[Float[Array, "n nq"], ...],
-        rates: tuple[Float[Array, "n nv"], ...],
+        values: tuple[Float[Array, "_n _nq"], ...],
+        rates: tuple[Float[Array, "_n _nv"], ...],
     ) -> Float[Array, "nv"]:
         tangents = tuple(
             jax.vmap(lambda joint, q, v: joint.rates(q, v))(group.joint, q, v)
@@ -191,10 +191,10 @@ class MaximalKinematics(AbstractKinematics):
         )
         return jnp.concatenate([bodies, attached])
 
-    def joint_coordinates(self) -> tuple[Float[Array, "n nq"], ...]:
+    def joint_coordinates(self) -> tuple[Float[Array, "_n _nq"], ...]:
         return tuple(joint_motion.coordinates(g, self.ports) for g in self.mechanism.joints)
 
-    def joint_rates(self, v: Float[Array, "nv"]) -> tuple[Float[Array, "n nv"], ...]:
+    def joint_rates(self, v: Float[Array, "nv"]) -> tuple[Float[Array, "_n _nv"], ...]:
         twists = self.twists(v)
         return tuple(
             joint_motion.rates(group, self.ports, q, twists)

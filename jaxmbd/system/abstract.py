@@ -76,11 +76,11 @@ class AbstractKinematics(eqx.Module):
         """Twist of every port along its own axes; linear in `v`."""
 
     @abstractmethod
-    def joint_coordinates(self) -> tuple[Float[Array, "n nq"], ...]:
+    def joint_coordinates(self) -> tuple[Float[Array, "_n _nq"], ...]:
         """Coordinates of every joint, by group."""
 
     @abstractmethod
-    def joint_rates(self, v: Velocities) -> tuple[Float[Array, "n nv"], ...]:
+    def joint_rates(self, v: Velocities) -> tuple[Float[Array, "_n _nv"], ...]:
         """Velocities of every joint, by group; linear in `v`."""
 
 
@@ -149,7 +149,7 @@ class AbstractSystem(eqx.Module):
         """For each intrinsic constraint the component it belongs to."""
 
     @abstractmethod
-    def from_tree(self, values: tuple[Float[Array, "n nq"], ...]) -> Coordinates:
+    def from_tree(self, values: tuple[Float[Array, "_n _nq"], ...]) -> Coordinates:
         """Coordinates of given coordinates of the spanning tree's joints, by group.
 
         Groups outside the tree have an entry too, which is not looked at.
@@ -158,8 +158,8 @@ class AbstractSystem(eqx.Module):
     @abstractmethod
     def from_tree_rates(
         self,
-        values: tuple[Float[Array, "n nq"], ...],
-        rates: tuple[Float[Array, "n nv"], ...],
+        values: tuple[Float[Array, "_n _nq"], ...],
+        rates: tuple[Float[Array, "_n _nv"], ...],
     ) -> Velocities:
         """Velocities of given velocities of the spanning tree's joints, by group."""
 
@@ -182,7 +182,7 @@ def _twists(system: AbstractSystem, t: Time, q: Coordinates, v: Velocities) -> N
     return NamedTwists(system.kinematics(t, q).twists(v), system.mechanism.port_names)
 
 
-def reference_values(mechanism: Mechanism) -> tuple[Float[Array, "n nq"], ...]:
+def reference_values(mechanism: Mechanism) -> tuple[Float[Array, "_n _nq"], ...]:
     """Zero coordinates of every joint, by group."""
     return tuple(
         jax.vmap(lambda joint: joint.zero())(group.joint).astype(mechanism.dtype)

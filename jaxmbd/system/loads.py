@@ -12,7 +12,7 @@ from .groups import ForceGroup
 from .mechanism import Mechanism
 
 Wrenches = Float[Array, "n_ports 6"]
-JointForces = dict[int, Float[Array, "n nv"]]  # Only groups with a force have an entry.
+JointForces = dict[int, Float[Array, "_n _nv"]]  # Only groups with a force have an entry.
 
 
 def applied(system: AbstractSystem, t: Time, q: Coordinates, v: Velocities) -> Velocities:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import SupportsInt
 
 import jax
 import jax.numpy as jnp
@@ -25,8 +26,8 @@ class Rows:
     index: tuple[int, ...]
 
     @staticmethod
-    def of(index: Iterable[int]) -> "Rows":
-        """Rows from any sequence of integers."""
+    def of(index: Iterable[SupportsInt]) -> "Rows":
+        """Rows from any sequence of integers, numpy's among them."""
         return Rows(tuple(int(i) for i in index))
 
     def __len__(self) -> int:

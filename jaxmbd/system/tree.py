@@ -11,7 +11,7 @@ from .mechanism import Mechanism
 from .rows import Rows, inverse
 
 
-def tree_poses(mechanism: Mechanism, values: tuple[Float[Array, "n nq"], ...]) -> Pose:
+def tree_poses(mechanism: Mechanism, values: tuple[Float[Array, "_n _nq"], ...]) -> Pose:
     """Poses of the ground and of all bodies, rows 0 … n_bodies, in the world.
 
     The bodies are visited level by level, all of one level at once, in a scan: one step of the

@@ -24,7 +24,7 @@ class JointKinematics(AbstractKinematics):
     """One configuration: `H`, shape `(nv, 6)`, holds the world twist of each unit velocity."""
 
     ports: Pose
-    values: tuple[Float[Array, "n nq"], ...]
+    values: tuple[Float[Array, "_n _nq"], ...]
     H: Float[Array, "nv 6"]
     mechanism: Mechanism
     layout: Layout = eqx.field(static=True)
@@ -42,13 +42,13 @@ class JointKinematics(AbstractKinematics):
         carried = jnp.concatenate([bodies, self.mechanism.port_bodies.take(bodies)])
         return jax.vmap(se3.transform_twist_back)(self.ports, carried)
 
-    def joint_coordinates(self) -> tuple[Float[Array, "n nq"], ...]:
+    def joint_coordinates(self) -> tuple[Float[Array, "_n _nq"], ...]:
         return tuple(
             value if group.in_tree else joint_motion.coordinates(group, self.ports)
             for group, value in zip(self.mechanism.joints, self.values, strict=True)
         )
 
-    def joint_rates(self, v: Float[Array, "nv"]) -> tuple[Float[Array, "n nv"], ...]:
+    def joint_rates(self, v: Float[Array, "nv"]) -> tuple[Float[Array, "_n _nv"], ...]:
         own = split(self.mechanism, self.layout, v)
         if all(group.in_tree for group in self.mechanism.joints):
             return own
@@ -72,7 +72,7 @@ def split(mechanism: Mechanism, layout: Layout, v: Float[Array, "nv"]) -> tuple[
     )
 
 
-def join(layout: Layout, values: list[Float[Array, "n k"]], rows: tuple[Rows, ...], size: int):
+def join(layout: Layout, values: list[Float[Array, "_n _k ..."]], rows: tuple[Rows, ...], size: int):
     """One vector from the entries of the tree joints' groups; inverse of `split`."""
     return inverse(rows, size).take(jnp.concatenate([x.reshape(-1, *x.shape[2:]) for x in values]))
 

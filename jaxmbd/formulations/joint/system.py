@@ -62,7 +62,7 @@ class JointSystem(AbstractSystem):
         groups = enumerate(self.mechanism.joints)
         return tuple(g for g, group in groups if not group.in_tree)
 
-    def _values(self, q: Float[Array, "nq"]) -> tuple[Float[Array, "n nq"], ...]:
+    def _values(self, q: Float[Array, "nq"]) -> tuple[Float[Array, "_n _nq"], ...]:
         """Coordinates by joint group; empty rows for joints outside the tree."""
         parts = dict(zip(self.layout.groups, self.layout.coordinates, strict=True))
         return tuple(
@@ -164,14 +164,14 @@ class JointSystem(AbstractSystem):
     def intrinsic_names(self) -> list[str]:
         return []
 
-    def from_tree(self, values: tuple[Float[Array, "n nq"], ...]) -> Float[Array, "nq"]:
+    def from_tree(self, values: tuple[Float[Array, "_n _nq"], ...]) -> Float[Array, "nq"]:
         parts = [values[g] for g in self.layout.groups]
         return join(self.layout, parts, self.layout.coordinates, self.nq)
 
     def from_tree_rates(
         self,
-        values: tuple[Float[Array, "n nq"], ...],
-        rates: tuple[Float[Array, "n nv"], ...],
+        values: tuple[Float[Array, "_n _nq"], ...],
+        rates: tuple[Float[Array, "_n _nv"], ...],
     ) -> Float[Array, "nv"]:
         parts = [rates[g] for g in self.layout.groups]
         return join(self.layout, parts, self.layout.velocities, self.nv)
