@@ -72,7 +72,9 @@ def split(mechanism: Mechanism, layout: Layout, v: Float[Array, "nv"]) -> tuple[
     )
 
 
-def join(layout: Layout, values: list[Float[Array, "_n _k ..."]], rows: tuple[Rows, ...], size: int):
+def join(
+    layout: Layout, values: list[Float[Array, "_n _k ..."]], rows: tuple[Rows, ...], size: int
+):
     """One vector from the entries of the tree joints' groups; inverse of `split`."""
     return inverse(rows, size).take(jnp.concatenate([x.reshape(-1, *x.shape[2:]) for x in values]))
 
