@@ -35,7 +35,9 @@ from .system.abstract import State as State
 from .system.acceleration import accelerations as accelerations
 from .system.energy import energy as energy
 from .system.energy import momentum as momentum
+from .system.inverse_dynamics import inverse_dynamics as inverse_dynamics
 from .system.joint_states import joint_states as joint_states
+from .system.reactions import reactions as reactions
 from .system.stabilization import Baumgarte as Baumgarte
 
 __all__ = [
@@ -62,10 +64,12 @@ __all__ = [
     "formulate",
     "ground",
     "inertia",
+    "inverse_dynamics",
     "joint_states",
     "joints",
     "lie",
     "momentum",
+    "reactions",
     "rollout",
     "signals",
     "simulate",

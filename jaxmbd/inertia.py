@@ -49,7 +49,7 @@ def cylinder(mass: Any, radius: Any, length: Any, axis: Any = (0.0, 0.0, 1.0)) -
 
 
 def box(mass: Any, size: Any) -> RigidBody:
-    """A solid uniform box of `mass` [kg] and edge lengths `size` along x, y, z, shape `(3,)` [m]."""
+    """A solid uniform box of `mass` [kg] and edges `size` along x, y, z, shape `(3,)` [m]."""
     m, size = _positive(mass, (), "box: mass"), _positive(size, (3,), "box: size")
     squares = size**2
     return RigidBody(m, m / 12 * (jnp.sum(squares) - squares))

@@ -23,9 +23,10 @@ class RigidBody(eqx.Module):
 
     Builders for common shapes are in `jaxmbd.inertia`.
 
-    **Raises** `ModelError` for wrong shapes. `Model` raises it, with the body's name, for non-finite
-    values, a mass that is not positive, and an inertia that no distribution of mass has: not
-    symmetric, not positive definite, or against the triangle inequality of the principal moments.
+    **Raises** `ModelError` for wrong shapes. `Model` raises it, with the body's name, for values
+    that are not finite, a mass that is not positive, and an inertia that no distribution of mass
+    has: not symmetric, not positive definite, or against the triangle inequality of the principal
+    moments.
     """
 
     mass: Float[Array, ""]

@@ -63,6 +63,12 @@ def transform_wrench(X_AB: Pose, W: Wrench) -> Wrench:
     return jnp.concatenate([force, X_AB.R @ W[3:] + jnp.cross(X_AB.p, force)])
 
 
+def transform_wrench_back(X_AB: Pose, W: Wrench) -> Wrench:
+    """Ad(X_AB)ᵀ: the wrench `W`, expressed and taken at A, expressed and taken at B."""
+    moment = W[3:] - jnp.cross(X_AB.p, W[:3])
+    return jnp.concatenate([X_AB.R.T @ W[:3], X_AB.R.T @ moment])
+
+
 def adjoint(X: Pose) -> Float[Array, "6 6"]:
     """Matrix of `transform_twist`."""
     pR = so3.hat(X.p) @ X.R

@@ -16,7 +16,7 @@ from ..lie import Pose, se3
 from .abstract import AbstractKinematics, AbstractSystem, Coordinates, Time, Velocities
 from .duality import twist_rates
 from .groups import JointGroup
-from .joint_motion import relative_poses, relative_twists
+from .joint_motion import relative_poses, relative_twists, spread
 from .loads import Wrenches, generalized
 
 
@@ -125,17 +125,26 @@ def constraint_wrenches(
     system: AbstractSystem, kinematics: AbstractKinematics, lam: Float[Array, "ng"]
 ) -> Wrenches:
     """Wrenches of the joints' multipliers on all ports, along the ports' own axes."""
-    wrenches = jnp.zeros((system.mechanism.n_ports, 6), dtype=lam.dtype)
-    start = 0
+    n_ports = system.mechanism.n_ports
+    wrenches = jnp.zeros((n_ports, 6), dtype=lam.dtype)
+    for group, W_M in zip(
+        constrained_groups(system), wrenches_at_joints(system, kinematics, lam), strict=True
+    ):
+        wrenches = wrenches + spread(group, kinematics.ports, W_M, n_ports)
+    return wrenches
+
+
+def wrenches_at_joints(
+    system: AbstractSystem, kinematics: AbstractKinematics, lam: Float[Array, "ng"]
+) -> list[Float[Array, "_n 6"]]:
+    """Wrench of the multipliers on M, along its axes, of every joint of each constrained group."""
+    found, start = [], 0
     for group in constrained_groups(system):
         D = local_jacobians(group, kinematics.ports)
         stop = start + D.shape[0] * D.shape[1]
-        W_M = jnp.einsum("nmi,nm->ni", D, lam[start:stop].reshape(D.shape[:2]))
+        found.append(jnp.einsum("nmi,nm->ni", D, lam[start:stop].reshape(D.shape[:2])))
         start = stop
-        X = relative_poses(group, kinematics.ports)
-        wrenches = group.second.add_to(wrenches, W_M)
-        wrenches = group.first.add_to(wrenches, -jax.vmap(se3.transform_wrench)(X, W_M))
-    return wrenches
+    return found
 
 
 @singledispatch

@@ -1,6 +1,7 @@
 """Relative pose, twist and coordinates of joints from the motion of their two frames."""
 
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..lie import Pose, se3
@@ -35,3 +36,12 @@ def rates(
     """Joint velocities v = Sᵀ V_FM from the twists of the ports, SᵀS = 1."""
     V_FM = relative_twists(group, relative_poses(group, ports), twists)
     return jax.vmap(lambda joint, q, V: joint.motion(q).T @ V)(group.joint, q, V_FM)
+
+
+def spread(
+    group: JointGroup, ports: Pose, W_M: Float[Array, "n 6"], n_ports: int
+) -> Float[Array, "n_ports 6"]:
+    """Wrenches on all ports of joints that press with `W_M` on M and back on F."""
+    wrenches = group.second.add_to(jnp.zeros((n_ports, 6), dtype=W_M.dtype), W_M)
+    X_FM = relative_poses(group, ports)
+    return group.first.add_to(wrenches, -jax.vmap(se3.transform_wrench)(X_FM, W_M))

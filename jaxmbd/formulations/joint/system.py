@@ -12,9 +12,8 @@ from ...joints import AbstractJoint
 from ...lie import Pose, se3
 from ...linear import solve_spd
 from ...model import Model
-from ...system import acceleration, constraints
-from ...system.abstract import AbstractSystem, State
-from ...system.loads import generalized, loads
+from ...system import constraints
+from ...system.abstract import AbstractSystem
 from ...system.mechanism import Mechanism, lower
 from ...system.rows import Rows
 from ...system.tree import tree_poses
@@ -114,9 +113,9 @@ class JointSystem(AbstractSystem):
         rows = self.layout.bodies
         carries = rows.take(rows.take(ancestors(self.mechanism)).T).T
         M = jnp.where(carries, products, jnp.where(carries.T, products.T, 0.0))
-        return M + jnp.diag(self._reflected_inertias())
+        return M + jnp.diag(self.reflected_inertias())
 
-    def _reflected_inertias(self) -> Float[Array, "nv"]:
+    def reflected_inertias(self) -> Float[Array, "nv"]:
         """What rotors behind gears add to the diagonal of M."""
         total = jnp.zeros(self.nv, dtype=self.mechanism.dtype)
         entries = dict(zip(self.layout.groups, self.layout.velocities, strict=True))
@@ -189,44 +188,3 @@ def _(
 ) -> Float[Array, "n_ports 6"]:
     kinematics = system.kinematics(t, q)
     return kinematics.at_ports(velocity_product_twists(kinematics, v))
-
-
-@acceleration.free_accelerations.register
-def _(system: JointSystem, t: Float[Array, ""], state: State) -> Float[Array, "nv"]:
-    """One kinematic pass; bias and applied wrenches are projected on the joints together."""
-    q, v = state.q, state.v
-    kinematics = system.kinematics(t, q)
-    return solve_spd(
-        system.mass_at(kinematics), net_force(system, t, kinematics, v, jnp.zeros_like(v))
-    )
-
-
-def net_force(
-    system: JointSystem,
-    t: Float[Array, ""],
-    kinematics: JointKinematics,
-    v: Float[Array, "nv"],
-    vdot: Float[Array, "nv"],
-) -> Float[Array, "nv"]:
-    """f - b - M v̇, by one pass over the tree; rotors at v̇ are not in it."""
-    wrenches, joint_forces = loads(system.mechanism, t, kinematics, v)
-    world = external_wrenches(system.mechanism, kinematics.ports, wrenches)
-    force = system.project(kinematics, world - system.inertial_wrenches(kinematics, v, vdot))
-    entries = dict(zip(system.layout.groups, system.layout.velocities, strict=True))
-    on_loops = {g: value for g, value in joint_forces.items() if g not in entries}
-    for g, value in joint_forces.items():
-        if g in entries:
-            force = entries[g].add_to(force, value.ravel())
-    if on_loops:
-        force = force + generalized(kinematics, v, jnp.zeros_like(wrenches), on_loops)
-    return force
-
-
-def external_wrenches(
-    mechanism: Mechanism, ports: Pose, wrenches: Float[Array, "n_ports 6"]
-) -> Float[Array, "n_bodies 6"]:
-    """Sum of the port wrenches on every body, about the world's origin."""
-    world = jax.vmap(se3.transform_wrench)(ports, wrenches)
-    n = mechanism.n_bodies
-    total = mechanism.port_bodies.add_to(world[: n + 1], world[n + 1 :])
-    return total[1:]

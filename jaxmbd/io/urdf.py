@@ -1,0 +1,171 @@
+"""Models from URDF files, the robot descriptions of ROS."""
+
+import os
+from collections.abc import Sequence
+from typing import Literal
+
+from ..bodies import RigidBody
+from ..errors import ModelError
+from ..forces import AbstractForce, CoulombFriction, Gravity, ViscousFriction
+from ..joints import AbstractJoint, Fixed, Free, Planar, Prismatic, Revolute
+from ..model import Frame, Model
+from ..model.frame import GROUND
+from .urdf_lumps import Assembly, hold_followers, lump_links
+from .urdf_parts import Joint, JointLimits, Mimic
+from .urdf_placement import Placement
+from .urdf_tree import Robot, read_robot
+from .urdf_xml import read_xml
+
+Source = str | os.PathLike[str]
+
+FLOATING_BASE = "floating_base"
+WITH_AXIS = {
+    "revolute": Revolute,
+    "continuous": Revolute,
+    "prismatic": Prismatic,
+    "planar": Planar,
+}
+WITHOUT_AXIS = {"fixed": Fixed, "floating": Free}
+
+
+def from_urdf(
+    source: Source,
+    *,
+    floating_base: bool = False,
+    merge_fixed: bool = True,
+    mimic: Literal["independent", "fixed"] | None = None,
+    gravity: Sequence[float] | None = (0.0, 0.0, -9.81),
+) -> Model:
+    """The model that a URDF file describes.
+
+    Bodies and joints have the names of the file's links and joints. Links that fixed joints
+    connect are one body, named after the one nearest the root; the others are marker frames of
+    the model, so that `system.frames(t, q)` has the pose of every link but the root's own where
+    the ground takes its place.
+
+    A joint's `damping` becomes a `ViscousFriction` of the name `"<joint> damping"`, its `friction`
+    a `CoulombFriction` `"<joint> friction"`. Limits are not enforced, see `urdf_limits`. What
+    describes neither mass nor motion is skipped: visual, collision, material, transmission,
+    gazebo, calibration, safety_controller.
+
+    **Arguments:**
+
+    - `source`: path of the file, or the XML text itself.
+    - `floating_base`: whether the root link moves freely, by a `Free` joint named
+      `"floating_base"`; otherwise it is part of the ground, and its mass has no effect.
+    - `merge_fixed`: whether links are merged across fixed joints. Otherwise these are `Fixed`
+      joints, whose reactions can be asked for; links without mass or without inertia are merged
+      all the same.
+    - `mimic`: what becomes of joints that follow another one, needed where there are any:
+      `"independent"` leaves them free, with a coordinate of their own, `"fixed"` holds them at
+      their offset. `urdf_mimics` says what they follow. A fixed joint follows nothing.
+    - `gravity`: acceleration of free fall [m/s²] of the force named `"gravity"`; no such force
+      where it is None.
+
+    **Raises** `ModelError`, with the file, the line and the element, where the file cannot be
+    read, is malformed, or describes no tree of joints or bodies that cannot exist.
+
+    The format is described in the ROS documentation, "urdf/XML".
+    """
+    robot = read_robot(read_xml(source))
+    if floating_base and robot.root.name == "world" and robot.root.is_light:
+        raise robot.root.element.error(
+            "it stands for the ground, so that there is no base to float; "
+            "leave floating_base out, or take this link and its joint out of the file"
+        )
+    robot = _without_mimics(robot, mimic)
+    assembly = lump_links(robot, floating_base, merge_fixed)
+    root = robot.root.name
+    carriers = {name: name if name != root or floating_base else GROUND for name in assembly.lumps}
+    bodies = {
+        name: _body(assembly, name) for name, carrier in carriers.items() if carrier != GROUND
+    }
+    if not bodies:
+        raise robot.element.error("no link moves; floating_base=True would free the root")
+    joints = {joint.name: _joint(joint, assembly, carriers) for joint in assembly.joints}
+    if floating_base:
+        if FLOATING_BASE in joints:
+            joint = robot.joints[FLOATING_BASE]
+            raise joint.element.error("the joint of a floating base has this name; rename this one")
+        joints[FLOATING_BASE] = Free(GROUND, root)
+    forces: dict[str, AbstractForce] = {} if gravity is None else {"gravity": Gravity(gravity)}
+    return Model(
+        bodies,
+        joints,
+        forces | _friction(assembly.joints),
+        {
+            link: _frame(carriers[carrier], X)
+            for link, (carrier, X) in assembly.places.items()
+            if link not in bodies and not (link == root == GROUND)
+        },
+    )
+
+
+def urdf_limits(source: Source) -> dict[str, JointLimits]:
+    """Bounds of the revolute, continuous and prismatic joints of a URDF file, by name.
+
+    No model enforces them. They are there to check a motion or a drive against.
+
+    **Raises** `ModelError` as `from_urdf`.
+    """
+    robot = read_robot(read_xml(source))
+    return {name: joint.limits for name, joint in robot.joints.items() if joint.limits is not None}
+
+
+def urdf_mimics(source: Source) -> dict[str, Mimic]:
+    """What the joints of a URDF file follow that mimic another one, by name.
+
+    **Raises** `ModelError` as `from_urdf`.
+    """
+    robot = read_robot(read_xml(source))
+    return {name: joint.mimic for name, joint in robot.joints.items() if joint.mimic is not None}
+
+
+def _without_mimics(robot: Robot, mimic: str | None) -> Robot:
+    followers = [joint for joint in robot.joints.values() if joint.mimic is not None]
+    if mimic not in (None, "independent", "fixed"):
+        raise ModelError(f"mimic must be 'independent' or 'fixed', got {mimic!r}")
+    if followers and mimic is None:
+        joint = followers[0]
+        raise joint.element.error(
+            f"it follows joint {joint.mimic.source!r}, which a Model cannot state; give "
+            "mimic='independent' to leave such joints free, or mimic='fixed' to hold them"
+        )
+    return hold_followers(robot) if mimic == "fixed" else robot
+
+
+def _body(assembly: Assembly, name: str) -> RigidBody:
+    lump = assembly.lumps[name]
+    mass, com, inertia = lump.inertia()
+    element = lump.links[0].element
+    merged = ", ".join(repr(link.name) for link in lump.links[1:])
+    merged = f", together with {merged}," if merged else ""
+    if mass == 0.0:
+        raise element.error(f"it moves{merged} and has no mass; give it an <inertial>")
+    body = RigidBody(mass, inertia, com)
+    problem = body.problem()
+    if problem is not None:
+        raise element.error(f"as a body{merged} {problem}")
+    return body
+
+
+def _frame(carrier: str, X: Placement) -> Frame:
+    return Frame(carrier, X.p, quat=X.quat)
+
+
+def _joint(joint: Joint, assembly: Assembly, carriers: dict[str, str]) -> AbstractJoint:
+    carrier, X = assembly.places[joint.parent]
+    predecessor = _frame(carriers[carrier], X @ joint.origin)
+    if joint.kind in WITHOUT_AXIS:
+        return WITHOUT_AXIS[joint.kind](predecessor, joint.child)
+    return WITH_AXIS[joint.kind](predecessor, joint.child, joint.axis)
+
+
+def _friction(joints: Sequence[Joint]) -> dict[str, AbstractForce]:
+    forces: dict[str, AbstractForce] = {}
+    for joint in joints:
+        if joint.damping > 0.0:
+            forces[f"{joint.name} damping"] = ViscousFriction(joint.name, joint.damping)
+        if joint.friction > 0.0:
+            forces[f"{joint.name} friction"] = CoulombFriction(joint.name, joint.friction)
+    return forces

@@ -1,0 +1,114 @@
+"""The tree that the links and joints of a URDF file form."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from ..model.model import unknown
+from .urdf_parts import SCALAR, Joint, Link, read_joint, read_link
+from .urdf_xml import Element
+
+Part = TypeVar("Part", Link, Joint)
+
+
+@dataclass(frozen=True)
+class Robot:
+    """Links and joints by name; the joints stand in an order in which parents come first."""
+
+    root: Link
+    links: dict[str, Link]
+    joints: dict[str, Joint]
+    element: Element
+
+
+def read_robot(document: Element) -> Robot:
+    """Links and joints of a file.
+
+    **Raises** `ModelError`, naming the element, where they are no tree or refer to what is not
+    there.
+    """
+    if document.tag != "robot":
+        raise document.error("a robot description begins with <robot>")
+    for element in document.children:
+        if element.tag.startswith("xacro:"):
+            raise element.error("this is a xacro file; expand it first, with the program 'xacro'")
+    links = _by_name(document, "link", read_link)
+    joints = _by_name(document, "joint", read_joint)
+    if not links:
+        raise document.error("there is no link")
+    above = _parents(links, joints)
+    _check_mimics(joints)
+    root = _root(document, links, above)
+    return Robot(links[root], links, _from_root(links, joints, root), document)
+
+
+def _by_name(document: Element, tag: str, read: Callable[[Element], Part]) -> dict[str, Part]:
+    parts: dict[str, Part] = {}
+    for element in document.all(tag):
+        part = read(element)
+        if part.name in parts:
+            raise element.error(f"another {tag} has this name")
+        parts[part.name] = part
+    return parts
+
+
+def _parents(links: dict[str, Link], joints: dict[str, Joint]) -> dict[str, Joint]:
+    """The joint that carries each link."""
+    above: dict[str, Joint] = {}
+    for joint in joints.values():
+        for role, link in (("parent", joint.parent), ("child", joint.child)):
+            if link not in links:
+                raise joint.element.error(unknown(f"unknown {role} link", link, links))
+        if joint.parent == joint.child:
+            raise joint.element.error(f"it connects link {joint.child!r} to itself")
+        if joint.child in above:
+            raise joint.element.error(
+                f"link {joint.child!r} already is the child of joint {above[joint.child].name!r}; "
+                "a URDF describes trees, close the loop in the Model with a joint of jaxmbd"
+            )
+        above[joint.child] = joint
+    return above
+
+
+def _root(document: Element, links: dict[str, Link], above: dict[str, Joint]) -> str:
+    roots = [name for name in links if name not in above]
+    if len(roots) > 1:
+        listed = ", ".join(map(repr, roots))
+        raise document.error(f"several links are no joint's child: {listed}; one root is allowed")
+    if not roots:
+        raise document.error("the joints close a loop: every link is the child of a joint")
+    return roots[0]
+
+
+def _from_root(links: dict[str, Link], joints: dict[str, Joint], root: str) -> dict[str, Joint]:
+    below: dict[str, list[Joint]] = {name: [] for name in links}
+    for joint in joints.values():
+        below[joint.parent].append(joint)
+    ordered: dict[str, Joint] = {}
+    queue = [root]
+    while queue:
+        for joint in below[queue.pop()]:
+            ordered[joint.name] = joint
+            queue.append(joint.child)
+    for joint in joints.values():
+        if joint.name not in ordered:
+            raise joint.element.error(f"it is part of a loop that hangs on no root like {root!r}")
+    return ordered
+
+
+def _check_mimics(joints: dict[str, Joint]) -> None:
+    for joint in joints.values():
+        seen, leader = {joint.name}, joint
+        while leader.mimic is not None:
+            source = leader.mimic.source
+            if source not in joints:
+                raise leader.element.error(unknown("it mimics the unknown joint", source, joints))
+            if joints[source].kind not in SCALAR:
+                raise leader.element.error(
+                    f"it mimics joint {source!r}, a {joints[source].kind} joint; that joint must "
+                    f"be one of {', '.join(SCALAR)}"
+                )
+            if source in seen:
+                raise joint.element.error(f"it mimics itself, through joint {source!r}")
+            seen.add(source)
+            leader = joints[source]

@@ -1,0 +1,127 @@
+"""XML elements that know their line, so that every mistake in a file is one that can be found."""
+
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from xml.parsers import expat
+
+import numpy as np
+
+from ..errors import ModelError
+
+
+class Element:
+    """An element of a robot description: its attributes, its children, and where it stands.
+
+    What it is called in messages is the chain of elements around it, without the robot.
+    """
+
+    def __init__(self, tag: str, attributes: dict[str, str], where: str, label: str):
+        self.tag = tag
+        self.attributes = attributes
+        self.where = where
+        self.label = label
+        self.children: list[Element] = []
+
+    def error(self, problem: str) -> ModelError:
+        """The exception that says where the problem is, which element has it, and what it is."""
+        return ModelError(f"{self.where}: {self.label}: {problem}")
+
+    def all(self, tag: str) -> list["Element"]:
+        """Children of one tag."""
+        return [child for child in self.children if child.tag == tag]
+
+    def child(self, tag: str) -> "Element | None":
+        """The only child of one tag, or None; **raises** `ModelError` where there are more."""
+        found = self.all(tag)
+        if len(found) > 1:
+            raise found[1].error(f"a second <{tag}>; one is allowed")
+        return found[0] if found else None
+
+    def required(self, tag: str) -> "Element":
+        """The only child of one tag; **raises** `ModelError` where there is none."""
+        found = self.child(tag)
+        if found is None:
+            raise self.error(f"<{tag}> is missing")
+        return found
+
+    def text(self, attribute: str) -> str:
+        """A required attribute; **raises** `ModelError` where it is missing or empty."""
+        value = self.attributes.get(attribute, "").strip()
+        if not value:
+            raise self.error(f"attribute {attribute!r} is missing or empty")
+        return value
+
+    def number(self, attribute: str, default: float | None = None) -> float:
+        """A finite number; a required one where no default is given."""
+        value = self.limit(attribute, default)
+        if not math.isfinite(value):
+            raise self.error(f"{attribute} must be finite, got {value}")
+        return value
+
+    def limit(self, attribute: str, default: float | None = None) -> float:
+        """A number that may be infinite."""
+        if default is not None and attribute not in self.attributes:
+            return default
+        return self._numbers(attribute, self.text(attribute), 1)[0]
+
+    def vector(self, attribute: str, default: Sequence[float]) -> np.ndarray:
+        """Three finite numbers."""
+        if attribute not in self.attributes:
+            return np.array(default, dtype=float)
+        values = self._numbers(attribute, self.attributes[attribute], 3)
+        if not all(map(math.isfinite, values)):
+            raise self.error(f"{attribute} must be finite, got {self.attributes[attribute]!r}")
+        return np.array(values)
+
+    def _numbers(self, attribute: str, text: str, count: int) -> list[float]:
+        wanted = "one number" if count == 1 else f"{count} numbers"
+        try:
+            values = [float(word) for word in text.split()]
+        except ValueError:
+            raise self.error(f"{attribute} must be {wanted}, got {text!r}") from None
+        if len(values) != count or any(map(math.isnan, values)):
+            raise self.error(f"{attribute} must be {wanted}, got {text!r}")
+        return values
+
+
+def read_xml(source: str | os.PathLike[str]) -> Element:
+    """The root element of a file, or of the XML text itself where `source` begins with `<`.
+
+    **Raises** `ModelError` where the file cannot be read or is not XML.
+    """
+    if isinstance(source, str) and source.lstrip().startswith("<"):
+        return _parse(source.lstrip().encode(), "URDF")
+    try:
+        path = Path(source)
+        return _parse(path.read_bytes(), path.name)
+    except (OSError, TypeError, ValueError) as error:
+        if isinstance(error, ModelError):
+            raise
+        raise ModelError(f"cannot read the URDF file {source!r}: {error}") from error
+
+
+def _parse(content: bytes, file: str) -> Element:
+    parser = expat.ParserCreate()
+    top = Element("", {}, file, "")
+    open_elements = [top]
+
+    def start(tag: str, attributes: dict[str, str]) -> None:
+        own = f"{tag} {attributes['name']!r}" if "name" in attributes else tag
+        outer = "" if len(open_elements) <= 2 else f"{open_elements[-1].label}: "
+        where = f"{file}:{parser.CurrentLineNumber}"
+        element = Element(tag, attributes, where, outer + own)
+        open_elements[-1].children.append(element)
+        open_elements.append(element)
+
+    def end(tag: str) -> None:
+        open_elements.pop()
+
+    parser.StartElementHandler, parser.EndElementHandler = start, end
+    try:
+        parser.Parse(content, True)
+    except expat.ExpatError as error:
+        reason = expat.ErrorString(error.code)
+        raise ModelError(f"{file}:{error.lineno}: not an XML document: {reason}") from error
+    return top.children[0]
