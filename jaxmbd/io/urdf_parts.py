@@ -94,7 +94,7 @@ def read_joint(element: Element) -> Joint:
         parent=element.required("parent").text("link"),
         child=element.required("child").text("link"),
         origin=read_origin(element),
-        axis=_read_axis(element),
+        axis=_read_axis(element, kind),
         limits=_read_limits(element, kind),
         mimic=_read_mimic(element, kind),
         damping=damping,
@@ -111,11 +111,13 @@ def read_origin(element: Element) -> Placement:
     return Placement.from_rpy(origin.vector("xyz", (0, 0, 0)), origin.vector("rpy", (0, 0, 0)))
 
 
-def _read_axis(element: Element) -> np.ndarray:
+def _read_axis(element: Element, kind: str) -> np.ndarray:
     axis = element.child("axis")
-    direction = np.array([1.0, 0.0, 0.0]) if axis is None else axis.vector("xyz", (1, 0, 0))
+    if axis is None or kind in ("fixed", "floating"):
+        return np.array([1.0, 0.0, 0.0])  # Exporters write zeros where the axis has no meaning.
+    direction = axis.vector("xyz", (1, 0, 0))
     length = np.linalg.norm(direction)
-    if axis is not None and length == 0.0:
+    if length == 0.0:
         raise axis.error("xyz must not be the zero vector")
     return direction / length
 
