@@ -34,7 +34,7 @@ class Constant(AbstractSignal):
     value: Float[Array, "..."]
 
     def __init__(self, value: Any):
-        self.value = as_leaf(value, jnp.shape(value), "Constant: value")
+        self.value = as_leaf(value, None, "Constant: value")
 
     def __call__(self, t: Time) -> Float[Array, "..."]:
         return self.value
@@ -53,8 +53,8 @@ class Sine(AbstractSignal):
     offset: Float[Array, "..."]
 
     def __init__(self, amplitude: Any, frequency: Any, phase: Any = 0.0, offset: Any = None):
-        shape = jnp.shape(amplitude)
-        self.amplitude = as_leaf(amplitude, shape, "Sine: amplitude")
+        self.amplitude = as_leaf(amplitude, None, "Sine: amplitude")
+        shape = self.amplitude.shape
         self.frequency = as_leaf(frequency, (), "Sine: frequency")
         self.phase = as_leaf(phase, (), "Sine: phase")
         self.offset = as_leaf(np.zeros(shape) if offset is None else offset, shape, "Sine: offset")
@@ -70,10 +70,9 @@ class Polynomial(AbstractSignal):
     coefficients: Float[Array, "n *shape"]
 
     def __init__(self, coefficients: Any):
-        shape = jnp.shape(coefficients)
-        if len(shape) == 0 or shape[0] == 0:
+        self.coefficients = as_leaf(coefficients, None, "Polynomial: coefficients")
+        if self.coefficients.ndim == 0 or len(self.coefficients) == 0:
             raise ModelError("Polynomial: coefficients need a first axis of length one or more")
-        self.coefficients = as_leaf(coefficients, shape, "Polynomial: coefficients")
 
     def __call__(self, t: Time) -> Float[Array, "*shape"]:
         return jnp.polyval(self.coefficients[::-1], t)
@@ -92,8 +91,8 @@ class Samples(AbstractSignal):
     values: Float[Array, "n *shape"]
 
     def __init__(self, ts: Any, values: Any):
-        self.ts = as_leaf(ts, jnp.shape(ts), "Samples: ts")
-        self.values = as_leaf(values, jnp.shape(values), "Samples: values")
+        self.ts = as_leaf(ts, None, "Samples: ts")
+        self.values = as_leaf(values, None, "Samples: values")
         if self.ts.ndim != 1 or self.ts.shape[0] < 2:
             raise ModelError(f"Samples: ts needs two or more times, got shape {self.ts.shape}")
         if self.values.ndim == 0 or self.values.shape[0] != self.ts.shape[0]:
@@ -117,7 +116,7 @@ def as_signal(
     **Raises** `ModelError`, naming `name`, if the signal does not return that shape.
     """
     if not callable(value):
-        return Constant(as_leaf(value, jnp.shape(value) if shape is None else shape, name))
+        return Constant(as_leaf(value, shape, name))
     got = signal_shape(value)
     if shape is not None and got != shape:
         raise ModelError(f"{name}: the signal returns shape {got}, wanted {shape}")

@@ -59,8 +59,9 @@ def assemble(
     for name, value in (rates or {}).items():
         g, row = _find(system, name, "rates")
         nv = sizes(mechanism.joint(name))[1]
-        shape = () if nv == 1 and jnp.ndim(value) == 0 else (nv,)
-        v = _finite(as_leaf(value, shape, f"rates: joint {name!r}"), f"rates: joint {name!r}")
+        who = f"rates: joint {name!r}"
+        v = _finite(as_leaf(value, None, who), who)
+        v = as_leaf(v, () if nv == 1 and v.ndim == 0 else (nv,), who)
         speeds[g] = speeds[g].at[row].set(v.astype(mechanism.dtype).reshape(nv))
     q, v = _place(system, tuple(values), tuple(speeds))
     if not mechanism.topology.loops:
@@ -105,11 +106,10 @@ def _coordinates(joint: AbstractJoint, value: Any, name: str) -> Float[Array, "n
             raise ModelError(f"{who} takes {nq} coordinates, not a Pose")
         return jnp.concatenate([value.p, so3.from_matrix(value.R)])
     free = isinstance(joint.rotation, FreeRotation)
-    if free and jnp.shape(value) == (k + 3,):
-        vector = _finite(as_leaf(value, (k + 3,), who), who)
-        return jnp.concatenate([vector[:k], so3.exp(vector[k:])])
-    shape = () if nq == 1 and jnp.ndim(value) == 0 else (nq,)
-    q = _finite(as_leaf(value, shape, who), who).reshape(nq)
+    leaf = _finite(as_leaf(value, None, who), who)
+    if free and leaf.shape == (k + 3,):
+        return jnp.concatenate([leaf[:k], so3.exp(leaf[k:])])
+    q = as_leaf(leaf, () if nq == 1 and leaf.ndim == 0 else (nq,), who).reshape(nq)
     if free and is_concrete(q) and not np.any(np.asarray(q)[k:]):
         raise ModelError(f"{who}: the quaternion must not be zero")
     return q

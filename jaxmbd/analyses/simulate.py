@@ -146,7 +146,7 @@ def _as_saveat(saveat: Any, t0: Array, t1: Array, dt: Array | None) -> diffrax.S
         return saveat
     if saveat is None and dt is None:
         return diffrax.SaveAt(ts=jnp.linspace(t0, t1, DEFAULT_FRAMES))
-    if saveat is None or jnp.ndim(saveat) == 0:
+    if saveat is None or np.ndim(saveat) == 0:
         interval = dt if saveat is None else saveat
         count = _n_steps(t0, t1, interval)
         ts = t0 + jnp.arange(count + 1, dtype=t0.dtype) * jnp.asarray(interval, dtype=t0.dtype)

@@ -36,10 +36,8 @@ class RigidBody(eqx.Module):
     def __init__(self, mass: Any, inertia: Any, com: Any = (0.0, 0.0, 0.0)):
         self.mass = as_leaf(mass, (), "mass")
         self.com = as_leaf(com, (3,), "com")
-        if jnp.ndim(inertia) == 1:
-            self.inertia = jnp.diag(as_leaf(inertia, (3,), "inertia"))
-        else:
-            self.inertia = as_leaf(inertia, (3, 3), "inertia")
+        leaf = as_leaf(inertia, None, "inertia")
+        self.inertia = jnp.diag(leaf) if leaf.shape == (3,) else as_leaf(leaf, (3, 3), "inertia")
 
     def is_concrete(self) -> bool:
         """Whether its values can be looked at now (they are not being traced)."""

@@ -26,7 +26,7 @@ class ViscousFriction(AbstractJointForce):
     def __init__(self, joint: Any, coefficient: Any):
         self.joint = as_joint_reference(joint)
         name = "ViscousFriction: coefficient"
-        self.coefficient = as_leaf(coefficient, jnp.shape(coefficient), name)
+        self.coefficient = as_leaf(coefficient, None, name)
 
     def force(self, t: Time, q: Float[Array, "nq"], v: Float[Array, "nv"]) -> Float[Array, "nv"]:
         return -self.coefficient * v
@@ -56,7 +56,7 @@ class CoulombFriction(AbstractJointForce):
         profile: Callable = jnp.tanh,
     ):
         self.joint = as_joint_reference(joint)
-        self.torque = as_leaf(torque, jnp.shape(torque), "CoulombFriction: torque")
+        self.torque = as_leaf(torque, None, "CoulombFriction: torque")
         name = "CoulombFriction: transition_velocity"
         self.transition_velocity = as_leaf(transition_velocity, (), name)
         self.profile = profile

@@ -31,9 +31,9 @@ class TorsionalSpringDamper(AbstractJointForce):
     def __init__(self, joint: Any, stiffness: Any, damping: Any = 0.0, rest: Any = 0.0):
         self.joint = as_joint_reference(joint)
         name = "TorsionalSpringDamper:"
-        self.stiffness = as_leaf(stiffness, jnp.shape(stiffness), f"{name} stiffness")
-        self.damping = as_leaf(damping, jnp.shape(damping), f"{name} damping")
-        self.rest = as_leaf(rest, jnp.shape(rest), f"{name} rest")
+        self.stiffness = as_leaf(stiffness, None, f"{name} stiffness")
+        self.damping = as_leaf(damping, None, f"{name} damping")
+        self.rest = as_leaf(rest, None, f"{name} rest")
 
     def force(self, t: Time, q: Float[Array, "nq"], v: Float[Array, "nv"]) -> Float[Array, "nv"]:
         return -self.stiffness * (q - self.rest) - self.damping * v

@@ -15,8 +15,8 @@ def is_concrete(x: Any) -> bool:
     return not isinstance(x, jax.core.Tracer)
 
 
-def as_leaf(value: Any, shape: tuple[int, ...], name: str) -> Float[Array, "..."]:
-    """`value` as a float array of the given shape.
+def as_leaf(value: Any, shape: tuple[int, ...] | None, name: str) -> Float[Array, "..."]:
+    """`value` as a float array of the given shape; of any where it is None.
 
     **Raises** `ModelError` for another shape and for something that is no number; `name` says in
     the message which argument it was. Whether the numbers make sense is for `Model` to judge,
@@ -30,7 +30,7 @@ def as_leaf(value: Any, shape: tuple[int, ...], name: str) -> Float[Array, "..."
             leaf = jnp.asarray(leaf, dtype=jnp.result_type(float))
     except (TypeError, ValueError) as error:
         raise ModelError(f"{name} must be numeric, got {value!r}") from error
-    if leaf.shape != shape:
+    if shape is not None and leaf.shape != shape:
         wanted = "a number" if shape == () else f"an array of shape {shape}"
         raise ModelError(f"{name} must be {wanted}, got shape {leaf.shape}")
     return leaf
