@@ -168,7 +168,9 @@ def chain(
     tips = [mbd.ground, *[Frame(name, (0.5, 0.0, 0.0)) for name in names]]
     return mbd.Model(
         bodies=dict.fromkeys(names, rod),
-        joints={f"j{name}": kind(tip, name, **options) for tip, name in zip(tips, names, strict=False)},
+        joints={
+            f"j{name}": kind(tip, name, **options) for tip, name in zip(tips, names, strict=False)
+        },
         forces={"gravity": forces.Gravity(gravity)},
     )
 
@@ -221,5 +223,3 @@ class Traces:
     def __call__(self, *args):
         self.count += 1
         return self.function(*args)
-
-
