@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any
 
 from ..bodies import RigidBody
 from ..errors import ModelError
@@ -10,7 +10,7 @@ from ..forces import AbstractForce, CoulombFriction, Gravity, ViscousFriction
 from ..joints import AbstractJoint, Fixed, Free, Planar, Prismatic, Revolute
 from ..model import Frame, Model
 from ..model.frame import GROUND
-from .urdf_lumps import Assembly, hold_followers, lump_links
+from .urdf_lumps import Assembly, Lump, hold_followers, lump_links
 from .urdf_parts import Joint, JointLimits, Mimic
 from .urdf_placement import Placement
 from .urdf_tree import Robot, read_robot
@@ -33,8 +33,8 @@ def from_urdf(
     *,
     floating_base: bool = False,
     merge_fixed: bool = True,
-    mimic: Literal["independent", "fixed"] | None = None,
-    gravity: Sequence[float] | None = (0.0, 0.0, -9.81),
+    mimic: str | None = None,
+    gravity: Any = (0.0, 0.0, -9.81),
 ) -> Model:
     """The model that a URDF file describes.
 
@@ -59,8 +59,8 @@ def from_urdf(
     - `mimic`: what becomes of joints that follow another one, needed where there are any:
       `"independent"` leaves them free, with a coordinate of their own, `"fixed"` holds them at
       their offset. `urdf_mimics` says what they follow. A fixed joint follows nothing.
-    - `gravity`: acceleration of free fall [m/s²] of the force named `"gravity"`; no such force
-      where it is None.
+    - `gravity`: acceleration of free fall, shape `(3,)` [m/s²], of the force named `"gravity"`;
+      no such force where it is None.
 
     **Raises** `ModelError`, with the file, the line and the element, where the file cannot be
     read, is malformed, or describes no tree of joints or bodies that cannot exist.
@@ -75,30 +75,23 @@ def from_urdf(
         )
     robot = _without_mimics(robot, mimic)
     assembly = lump_links(robot, floating_base, merge_fixed)
-    root = robot.root.name
-    carriers = {name: name if name != root or floating_base else GROUND for name in assembly.lumps}
-    bodies = {
-        name: _body(assembly, name) for name, carrier in carriers.items() if carrier != GROUND
-    }
+    bodies = {name: _body(lump) for name, lump in assembly.lumps.items()}
     if not bodies:
         raise robot.element.error("no link moves; floating_base=True would free the root")
-    joints = {joint.name: _joint(joint, assembly, carriers) for joint in assembly.joints}
+    joints = {joint.name: _joint(joint, assembly) for joint in assembly.joints}
     if floating_base:
         if FLOATING_BASE in joints:
             joint = robot.joints[FLOATING_BASE]
             raise joint.element.error("the joint of a floating base has this name; rename this one")
-        joints[FLOATING_BASE] = Free(GROUND, root)
+        joints[FLOATING_BASE] = Free(GROUND, robot.root.name)
     forces: dict[str, AbstractForce] = {} if gravity is None else {"gravity": Gravity(gravity)}
-    return Model(
-        bodies,
-        joints,
-        forces | _friction(assembly.joints),
-        {
-            link: _frame(carriers[carrier], X)
-            for link, (carrier, X) in assembly.places.items()
-            if link not in bodies and not (link == root == GROUND)
-        },
-    )
+    forces |= _friction(assembly.joints)
+    markers = {
+        link: _frame(body, X)
+        for link, (body, X) in assembly.places.items()
+        if link not in bodies and link != GROUND
+    }
+    return Model(bodies, joints, forces, markers)
 
 
 def urdf_limits(source: Source) -> dict[str, JointLimits]:
@@ -134,8 +127,7 @@ def _without_mimics(robot: Robot, mimic: str | None) -> Robot:
     return hold_followers(robot) if mimic == "fixed" else robot
 
 
-def _body(assembly: Assembly, name: str) -> RigidBody:
-    lump = assembly.lumps[name]
+def _body(lump: Lump) -> RigidBody:
     mass, com, inertia = lump.inertia()
     element = lump.links[0].element
     merged = ", ".join(repr(link.name) for link in lump.links[1:])
@@ -149,13 +141,13 @@ def _body(assembly: Assembly, name: str) -> RigidBody:
     return body
 
 
-def _frame(carrier: str, X: Placement) -> Frame:
-    return Frame(carrier, X.p, quat=X.quat)
+def _frame(body: str, X: Placement) -> Frame:
+    return Frame(body, X.p, quat=X.quat)
 
 
-def _joint(joint: Joint, assembly: Assembly, carriers: dict[str, str]) -> AbstractJoint:
-    carrier, X = assembly.places[joint.parent]
-    predecessor = _frame(carriers[carrier], X @ joint.origin)
+def _joint(joint: Joint, assembly: Assembly) -> AbstractJoint:
+    body, X = assembly.places[joint.parent]
+    predecessor = _frame(body, X @ joint.origin)
     if joint.kind in WITHOUT_AXIS:
         return WITHOUT_AXIS[joint.kind](predecessor, joint.child)
     return WITH_AXIS[joint.kind](predecessor, joint.child, joint.axis)

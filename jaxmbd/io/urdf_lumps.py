@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ..model.frame import GROUND
 from .urdf_parts import Joint, Link
 from .urdf_placement import Placement
 from .urdf_tree import Robot
@@ -37,7 +38,8 @@ class Lump:
 
 @dataclass(frozen=True)
 class Assembly:
-    """Lumps by the name of their first link, the joints between them, and where each link is."""
+    """What moves: lumps by the name of their first link, the joints that carry them, and for every
+    link the lump (or the ground) it belongs to and its placement there."""
 
     lumps: dict[str, Lump]
     joints: list[Joint]
@@ -45,20 +47,25 @@ class Assembly:
 
 
 def lump_links(robot: Robot, floating_base: bool, merge_fixed: bool) -> Assembly:
-    """Links that fixed joints connect become one lump.
+    """Links that fixed joints connect become one lump, or part of the ground.
 
-    Without `merge_fixed` only those do that could not move by themselves. The first lump is that
-    of the root; it has no joint above it, and does not move but with `floating_base`.
+    Without `merge_fixed` only those do that could not move by themselves. With `floating_base` the
+    root's lump moves, though no joint carries it.
     """
-    lumps = {robot.root.name: Lump([robot.root], [Placement()])}
-    places = {robot.root.name: (robot.root.name, Placement())}
+    root = robot.root.name
+    if GROUND in robot.links and (floating_base or root != GROUND):
+        raise robot.links[GROUND].element.error(
+            "this name means the world's own frame in a Model; rename the link"
+        )
+    base = root if floating_base else GROUND
+    lumps = {base: Lump([robot.root], [Placement()])}
+    places = {root: (base, Placement())}
     joints = []
     for joint in robot.joints.values():
         child = robot.links[joint.child]
         carrier, X = places[joint.parent]
         lump = lumps[carrier]
-        moves = floating_base or carrier != robot.root.name
-        merge = merge_fixed or child.is_light or (lump.is_light and moves)
+        merge = merge_fixed or child.is_light or (lump.is_light and carrier != GROUND)
         if joint.kind == "fixed" and merge:
             X = X @ joint.origin
             lump.links.append(child)
@@ -68,6 +75,7 @@ def lump_links(robot: Robot, floating_base: bool, merge_fixed: bool) -> Assembly
             lumps[child.name] = Lump([child], [Placement()])
             places[child.name] = (child.name, Placement())
             joints.append(joint)
+    lumps.pop(GROUND, None)
     return Assembly(lumps, joints, places)
 
 

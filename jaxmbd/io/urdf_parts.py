@@ -108,14 +108,14 @@ def read_origin(element: Element) -> Placement:
     origin = element.child("origin")
     if origin is None:
         return Placement()
-    return Placement.from_rpy(origin.vector("xyz", (0, 0, 0)), origin.vector("rpy", (0, 0, 0)))
+    return Placement.from_rpy(origin.vector("xyz"), origin.vector("rpy"))
 
 
 def _read_axis(element: Element, kind: str) -> np.ndarray:
     axis = element.child("axis")
     if axis is None or kind in ("fixed", "floating"):
         return np.array([1.0, 0.0, 0.0])  # Exporters write zeros where the axis has no meaning.
-    direction = axis.vector("xyz", (1, 0, 0))
+    direction = axis.vector("xyz")
     length = np.linalg.norm(direction)
     if length == 0.0:
         raise axis.error("xyz must not be the zero vector")

@@ -2,7 +2,6 @@
 
 import math
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from xml.parsers import expat
 
@@ -66,10 +65,10 @@ class Element:
             return default
         return self._numbers(attribute, self.text(attribute), 1)[0]
 
-    def vector(self, attribute: str, default: Sequence[float]) -> np.ndarray:
-        """Three finite numbers."""
+    def vector(self, attribute: str) -> np.ndarray:
+        """Three finite numbers; zeros where there is no such attribute."""
         if attribute not in self.attributes:
-            return np.array(default, dtype=float)
+            return np.zeros(3)
         values = self._numbers(attribute, self.attributes[attribute], 3)
         if not all(map(math.isfinite, values)):
             raise self.error(f"{attribute} must be finite, got {self.attributes[attribute]!r}")
@@ -92,18 +91,17 @@ def read_xml(source: str | os.PathLike[str]) -> Element:
     **Raises** `ModelError` where the file cannot be read or is not XML.
     """
     if isinstance(source, str) and source.lstrip().startswith("<"):
-        return _parse(source.lstrip().encode(), "URDF")
+        return _parse(source.encode(), "URDF", "utf-8")
     try:
         path = Path(source)
-        return _parse(path.read_bytes(), path.name)
+        content = path.read_bytes()
     except (OSError, TypeError, ValueError) as error:
-        if isinstance(error, ModelError):
-            raise
-        raise ModelError(f"cannot read the URDF file {source!r}: {error}") from error
+        raise ModelError(f"cannot read the URDF file {str(source)!r}: {error}") from error
+    return _parse(content, path.name)
 
 
-def _parse(content: bytes, file: str) -> Element:
-    parser = expat.ParserCreate()
+def _parse(content: bytes, file: str, encoding: str | None = None) -> Element:
+    parser = expat.ParserCreate(encoding)
     top = Element("", {}, file, "")
     open_elements = [top]
 

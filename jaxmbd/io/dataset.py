@@ -1,0 +1,142 @@
+"""A motion as an `xarray.Dataset`, with named dimensions and units."""
+
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import ModelError
+from ..joints import AbstractJoint
+from ..system.joint_states import JointState
+
+try:
+    import xarray as xr
+except ImportError as error:
+    raise ImportError('to_xarray needs xarray: pip install "jaxmbd[io]"') from error
+
+if TYPE_CHECKING:
+    from ..analyses.solution import Solution
+
+XYZ = ("x", "y", "z")
+Variable = tuple[tuple[str, ...], np.ndarray, dict[str, str]]
+
+
+def to_dataset(solution: "Solution") -> xr.Dataset:
+    """A motion as a dataset, without the rows that an event left empty.
+
+    **Variables**, all over `time` [s]:
+
+    - `position(time, frame, xyz)` [m] and `rotation(time, frame, row, column)`: poses in the world
+      of bodies, marker frames and joint frames.
+    - `velocity` and `angular_velocity(time, frame, xyz)` [m/s, rad/s]: their twists, along the
+      frames' own axes.
+    - `q_<joint>` and `v_<joint>(time)`: coordinates and velocities of each joint [rad or m, and per
+      second]. Joints with several of them have one more dimension, such as `universal_coordinate`
+      and `universal_velocity`, labelled by what they are; `units` then lists one unit for each. A
+      slash in the name of a joint, which netCDF does not allow, becomes a dot.
+    - `kinetic_energy`, `potential_energy`, `total_energy(time)` [J]; `linear_momentum` and
+      `angular_momentum(time, xyz)` [N s, N m s], of all bodies about the world's origin.
+
+    Everything in it can be written with `dataset.to_netcdf(path, engine="h5netcdf")`.
+
+    **Raises** `ModelError` for a batch of motions and for names that differ only by slash and dot.
+    """
+    if np.ndim(solution.ts) != 1:
+        raise ModelError(
+            f"to_xarray: times of shape {np.shape(solution.ts)} are a batch of motions; take one of"
+            " them: jax.tree.map(lambda x: x[0], solution)"
+        )
+    solution = solution.finite()
+    coords: dict[str, Any] = {
+        "time": ("time", np.asarray(solution.ts), {"units": "s", "long_name": "time"}),
+        "frame": list(solution.frames.keys()),
+        "xyz": list(XYZ),
+        "row": list(XYZ),
+        "column": list(XYZ),
+    }
+    variables = {**_frame_variables(solution), **_energy_variables(solution)}
+    for name, motion in solution.joints.items():
+        for variable, values in _joint_variables(name, motion, solution, coords).items():
+            if variable in variables:
+                raise ModelError(f"to_xarray: two joints would both be {variable!r}; rename one")
+            variables[variable] = values
+    attributes = {
+        "title": "motion of a multibody system",
+        "formulation": type(solution.system).__name__,
+        "jaxmbd_version": _version(),
+    }
+    return xr.Dataset(variables, coords, attributes)
+
+
+def _frame_variables(solution: "Solution") -> dict[str, Variable]:
+    frames, twists = solution.frames, solution.twists
+    rows = [i for i, name in enumerate(frames.names) if name is not None]
+    p, R, V = (np.asarray(x)[:, rows] for x in (frames.pose.p, frames.pose.R, twists.twist))
+    vectors, matrices = ("time", "frame", "xyz"), ("time", "frame", "row", "column")
+    own_axes = "along the axes of the frame"
+    return {
+        "position": (vectors, p, _attributes("m", "position of the frame in the world")),
+        "rotation": (
+            matrices,
+            R,
+            _attributes("1", "rotation matrix, its columns the frame's axes in the world"),
+        ),
+        "velocity": (vectors, V[..., :3], _attributes("m/s", f"velocity, {own_axes}")),
+        "angular_velocity": (
+            vectors,
+            V[..., 3:],
+            _attributes("rad/s", f"angular velocity, {own_axes}"),
+        ),
+    }
+
+
+def _energy_variables(solution: "Solution") -> dict[str, Variable]:
+    energy, momentum = solution.energy, solution.momentum
+    variables = {}
+    for kind in ("kinetic", "potential", "total"):
+        values = np.asarray(getattr(energy, kind))
+        variables[f"{kind}_energy"] = (("time",), values, _attributes("J", f"{kind} energy"))
+    for kind, units in (("linear", "N s"), ("angular", "N m s")):
+        values = np.asarray(getattr(momentum, kind))
+        attributes = _attributes(units, f"{kind} momentum of all bodies, in the world")
+        variables[f"{kind}_momentum"] = (("time", "xyz"), values, attributes)
+    return variables
+
+
+def _joint_variables(
+    name: str, motion: JointState, solution: "Solution", coords: dict[str, Any]
+) -> dict[str, Variable]:
+    """Variables of one joint; labels of their components are added to `coords`."""
+    from ..viz.components import coordinate_components, velocity_components
+
+    joint: AbstractJoint = solution.system.mechanism.joint(name)
+    kind = type(joint).__name__.lower()
+    found = {}
+    for letter, what, values, components in (
+        ("q", "coordinate", motion.q, coordinate_components(joint)),
+        ("v", "velocity", motion.v, velocity_components(joint)),
+    ):
+        dims, values = ("time",), np.asarray(values)
+        if values.ndim == 2 and values.shape[1] == 0:
+            continue  # A fixed joint has neither.
+        if values.ndim == 2:
+            dims = ("time", f"{kind}_{what}")
+            coords[dims[1]] = [component.name for component in components]
+        units = ", ".join(component.unit for component in components)
+        attributes = {**_attributes(units, f"{what} of {kind} joint {name}"), "joint": name}
+        found[f"{letter}_{name.replace('/', '.')}"] = (dims, values, attributes)
+    return found
+
+
+def _attributes(units: str, long_name: str) -> dict[str, str]:
+    return {"units": units, "long_name": long_name}
+
+
+def _version() -> str:
+    try:
+        return metadata.version("jaxmbd")
+    except metadata.PackageNotFoundError:
+        return "unknown"
+
+
+__all__ = ["to_dataset"]
