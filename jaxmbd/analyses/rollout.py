@@ -5,7 +5,9 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array
 
+from ..integrators.abstract import AbstractIntegrator
 from ..integrators.explicit import as_integrator
 from ..system.abstract import AbstractSystem, State, as_time
 
@@ -20,8 +22,8 @@ def rollout(
 ) -> State:
     """States at `t0 + dt`, `t0 + 2 dt`, …, stacked along a leading axis of length `n_steps`.
 
-    No adaptive steps, events or checks: a `lax.scan` over the integrator's step, which transforms
-    and batches well. `simulate` does the rest.
+    No adaptive steps, events or checks: a `lax.scan` over the integrator's step, which batches
+    well and can be differentiated forward and in reverse. `simulate` does the rest.
 
     **Arguments:** `dt` [s]; `integrator`, an integrator of this package or a diffrax Runge–Kutta
     method, Tsitouras' of order 5 where it is left out.
@@ -33,23 +35,21 @@ def rollout(
 
 
 @eqx.filter_jit
-def _rollout(system, state, dt, n_steps, integrator, t0):
+def _rollout(
+    system: AbstractSystem,
+    state: State,
+    dt: Array,
+    n_steps: int,
+    integrator: AbstractIntegrator,
+    t0: Array,
+) -> State:
     terms = integrator.terms(system)
-    memory = _as_arrays(integrator.init(terms, t0, t0 + dt, state, system))
-    arrays, static = eqx.partition(memory, eqx.is_array)
 
-    def step(carry, n):
-        y, arrays = carry
-        memory = eqx.combine(arrays, static)
+    def step(y: State, n: Array) -> tuple[State, State]:
         t = t0 + n * dt
-        y, _, _, memory, _ = integrator.step(terms, t, t + dt, y, system, memory, made_jump=False)
-        return (y, eqx.filter(_as_arrays(memory), eqx.is_array)), y
+        y = integrator.advance(terms, t, t + dt, y, system)
+        return y, y
 
     counts = jnp.arange(n_steps, dtype=dt.dtype)
-    _, states = jax.lax.scan(step, (state, arrays), counts)
+    _, states = jax.lax.scan(step, state, counts)
     return states
-
-
-def _as_arrays(memory: Any) -> Any:
-    """Solvers keep plain Python flags among their arrays; a scan carries arrays only."""
-    return jax.tree.map(lambda x: jnp.asarray(x) if eqx.is_array_like(x) else x, memory)

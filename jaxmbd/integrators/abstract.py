@@ -3,8 +3,9 @@
 from abc import abstractmethod
 
 import diffrax
+from jaxtyping import Array, Float
 
-from ..system.abstract import AbstractSystem
+from ..system.abstract import AbstractSystem, State
 
 
 class AbstractIntegrator(diffrax.AbstractSolver):
@@ -16,3 +17,14 @@ class AbstractIntegrator(diffrax.AbstractSolver):
 
         **Raises** `IncompatibleIntegrator` where the integrator cannot move it.
         """
+
+    @abstractmethod
+    def advance(
+        self,
+        terms: diffrax.AbstractTerm,
+        t0: Float[Array, ""],
+        t1: Float[Array, ""],
+        state: State,
+        system: AbstractSystem,
+    ) -> State:
+        """The state at `t1`, by one step that needs no memory of the one before."""

@@ -12,6 +12,7 @@ from ..system.abstract import AbstractSystem, State
 from ..system.acceleration import accelerations
 from ..system.stabilization import Baumgarte
 from .abstract import AbstractIntegrator
+from .runge_kutta import explicit_step
 
 
 class ExplicitRK(AbstractIntegrator):
@@ -57,6 +58,19 @@ class ExplicitRK(AbstractIntegrator):
 
     def terms(self, system: AbstractSystem) -> diffrax.AbstractTerm:
         return diffrax.ODETerm(_Field(self.stabilization))
+
+    def advance(
+        self,
+        terms: diffrax.AbstractTerm,
+        t0: Float[Array, ""],
+        t1: Float[Array, ""],
+        state: State,
+        system: AbstractSystem,
+    ) -> State:
+        if isinstance(self.solver, diffrax.AbstractERK):
+            return explicit_step(self.solver.tableau, terms, t0, t1, state, system)
+        memory = self.solver.init(terms, t0, t1, state, system)
+        return self.solver.step(terms, t0, t1, state, system, memory, made_jump=False)[0]
 
     def order(self, terms: PyTree) -> int | None:
         return self.solver.order(terms)

@@ -1,0 +1,138 @@
+"""A measured record: times, readings, inputs and where it started."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ...errors import DataError
+from ...forces import AbstractForce
+from ...model.values import is_concrete
+
+# A pause longer than this many median intervals is taken for a gap in the record.
+LARGEST_GAP = 10.0
+
+
+class Experiment(eqx.Module):
+    """One record to fit to, or to predict.
+
+    **Arguments:**
+
+    - `ts`: increasing times, shape `(n,)` [s]; they need not be equally spaced. The motion starts
+      at `ts[0]`.
+    - `measurements`: `{sensor: readings}`, each of shape `(n,)` or `(n, k)`. A sensor is the name
+      of a joint, for its coordinates, or one of the sensors given to `identify`.
+    - `guess`, `rates`: joint coordinates and velocities at `ts[0]`, as for `assemble`.
+    - `forces`: forces of this record, `{name: force}`; they replace those of the same name in the
+      model, or come in addition.
+    - `name`: for messages.
+
+    **Raises** `DataError`, naming the record, the column and the row, for fewer than two samples,
+    lengths that differ, times that do not increase, a gap in them, and readings that are not
+    finite.
+    """
+
+    ts: Float[Array, "n"]
+    measurements: dict[str, Float[Array, "n *k"]]
+    guess: dict[str, Any]
+    rates: dict[str, Any]
+    forces: dict[str, AbstractForce]
+
+    def __init__(
+        self,
+        ts: Any,
+        measurements: Mapping[str, Any],
+        guess: Mapping[str, Any] | None = None,
+        rates: Mapping[str, Any] | None = None,
+        forces: Mapping[str, AbstractForce] | None = None,
+        name: str = "record",
+    ):
+        self.ts = _floats(ts, f"{name}: ts")
+        self.measurements = {k: _floats(v, f"{name}: {k!r}") for k, v in measurements.items()}
+        self.guess = {k: jnp.asarray(v) for k, v in (guess or {}).items()}
+        self.rates = {k: jnp.asarray(v) for k, v in (rates or {}).items()}
+        self.forces = dict(forces or {})
+        _check_times(self.ts, name)
+        if not self.measurements:
+            raise DataError(f"{name}: there are no measurements")
+        for key, values in self.measurements.items():
+            if values.ndim == 0 or values.shape[0] != self.ts.shape[0]:
+                raise DataError(
+                    f"{name}: {key!r} has shape {values.shape}, but there are "
+                    f"{self.ts.shape[0]} times"
+                )
+            _check_finite(values, f"{name}: {key!r}")
+
+    def part(self, start: int, stop: int, guess: Any = None, rates: Any = None) -> "Experiment":
+        """Rows `start` to `stop` as a record of its own, with a start of its own.
+
+        Input signals refer to the same clock, so the times stay what they were.
+        """
+        return Experiment(
+            self.ts[start:stop],
+            {k: v[start:stop] for k, v in self.measurements.items()},
+            guess,
+            rates,
+            self.forces,
+            name=f"rows {start} to {stop}",
+        )
+
+    def windows(
+        self, length: int, stride: int, guesses: Mapping[str, Any], rates: Mapping[str, Any]
+    ) -> list["Experiment"]:
+        """Overlapping or adjacent parts of `length` intervals, one every `stride` rows.
+
+        Short parts keep a fit well conditioned where a long motion is chaotic. `guesses` and
+        `rates` hold joint coordinates and velocities for every row; each part starts at its own.
+        """
+        n = self.ts.shape[0]
+        if not 1 <= length < n or stride < 1:
+            raise DataError(
+                f"windows: length {length} and stride {stride} do not fit a record of {n} rows"
+            )
+        return [
+            self.part(
+                first,
+                first + length + 1,
+                {k: v[first] for k, v in guesses.items()},
+                {k: v[first] for k, v in rates.items()},
+            )
+            for first in range(0, n - length, stride)
+        ]
+
+
+def _floats(value: Any, name: str) -> Array:
+    try:
+        array = jnp.asarray(value)
+        return array if jnp.issubdtype(array.dtype, jnp.floating) else array.astype(float)
+    except (TypeError, ValueError) as error:
+        raise DataError(f"{name} is not numeric") from error
+
+
+def _check_finite(values: Array, name: str) -> None:
+    if not is_concrete(values):
+        return
+    bad = ~np.isfinite(np.asarray(values)).reshape(values.shape[0], -1).all(axis=1)
+    if bad.any():
+        raise DataError(f"{name} is not finite in row {int(np.argmax(bad))}")
+
+
+def _check_times(ts: Array, name: str) -> None:
+    if ts.ndim != 1 or ts.shape[0] < 2:
+        raise DataError(f"{name}: a record needs two or more times, got shape {ts.shape}")
+    _check_finite(ts, f"{name}: ts")
+    if not is_concrete(ts):
+        return
+    steps = np.diff(np.asarray(ts))
+    if np.any(steps <= 0):
+        raise DataError(f"{name}: ts must increase, it does not in row {np.argmax(steps <= 0) + 1}")
+    gap = steps > LARGEST_GAP * np.median(steps)
+    if gap.any():
+        row = int(np.argmax(gap))
+        raise DataError(
+            f"{name}: there is a gap of {steps[row]:.3g} s after row {row}, where samples are "
+            f"{np.median(steps):.3g} s apart; split the record there with `part`"
+        )

@@ -1,0 +1,170 @@
+"""Residuals of records, and their Jacobian by blocks.
+
+The initial state of a record moves that record only. With W records the Jacobian with respect to
+the shared parameters and all initial states therefore needs as many directional derivatives as
+there are parameters and entries of one initial state, not W times the latter; a custom rule
+computes these blocks once and applies them to whatever directions a solver asks for.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Bool, Float
+
+from ...errors import DataError
+from ...model import Model
+from ...system import constraints
+from ...system.abstract import State
+from ...system.groups import group_by
+from .experiment import Experiment
+from .parameters import Selected
+from .prediction import Simulator
+
+Theta = dict[str, Float[Array, "n"]]
+
+
+class Batch(eqx.Module):
+    """Records of one kind, stacked along a leading axis; `rows` are their numbers.
+
+    Shorter records repeat their last time, where the motion stands still, and `kept` says which
+    readings count: one program then serves all lengths.
+    """
+
+    experiments: Experiment
+    kept: Bool[Array, "w n"]
+    rows: tuple[int, ...] = eqx.field(static=True)
+
+
+def batch_experiments(experiments: Sequence[Experiment]) -> tuple[Batch, ...]:
+    """Records grouped so that each group is simulated together."""
+    length = max(e.ts.shape[0] for e in experiments)
+    padded = [(i, *_pad(e, length)) for i, e in enumerate(experiments)]
+
+    def kind(entry: tuple[int, Experiment, Array]) -> Any:
+        leaves, structure = jax.tree.flatten(entry[1])
+        return structure, tuple(jnp.shape(x) for x in leaves)
+
+    return tuple(
+        Batch(
+            jax.tree.map(lambda *x: jnp.stack(x), *[e for _, e, _ in members]),
+            jnp.stack([kept for _, _, kept in members]),
+            tuple(i for i, _, _ in members),
+        )
+        for members in group_by(padded, key=kind)
+    )
+
+
+def _pad(experiment: Experiment, length: int) -> tuple[Experiment, Bool[Array, "n"]]:
+    n = experiment.ts.shape[0]
+
+    def extend(x: Array) -> Array:
+        return jnp.pad(x, [(0, length - n), *[(0, 0)] * (x.ndim - 1)], mode="edge")
+
+    longer = eqx.tree_at(
+        lambda e: (e.ts, e.measurements),
+        experiment,
+        jax.tree.map(extend, (experiment.ts, experiment.measurements)),
+    )
+    return longer, jnp.arange(length) < n
+
+
+class Residuals(eqx.Module):
+    """Weighted differences between what sensors would read and what they read."""
+
+    selected: Selected
+    simulator: Simulator
+    batches: tuple[Batch, ...]
+    noise: dict[str, Float[Array, ""]]
+    fit_starts: bool = eqx.field(static=True)
+    reverse: bool = eqx.field(static=True)
+
+    def unknowns(self) -> tuple[Theta, list[Float[Array, "w k"]]]:
+        """Free numbers to begin with: of the parameters, and of each record's initial state."""
+        starts = []
+        for batch in self.batches:
+            count = len(batch.rows)
+            starts.append(
+                jnp.zeros((count, self._n_start(batch)), dtype=batch.experiments.ts.dtype)
+            )
+        return self.selected.free(), starts
+
+    def _n_start(self, batch: Batch) -> int:
+        if not self.fit_starts:
+            return 0
+        first = jax.tree.map(lambda x: x[0], batch.experiments)
+        system, _ = self.simulator.start(self.selected.model, first)
+        if constraints.n_constraints(system):
+            raise DataError(
+                "identify: initial states can be fitted in coordinates without constraints only; "
+                "use JointCoordinates on an open tree"
+            )
+        return 2 * system.nv
+
+    def of_one(
+        self, theta: Theta, start: Float[Array, "k"], experiment: Experiment, kept: Bool[Array, "n"]
+    ) -> Float[Array, "r"]:
+        """Residuals of one record, flat, sensor by sensor; zero where nothing was read."""
+        readings = self.readings_of_one(theta, start, experiment)
+        parts = []
+        for name, measured in sorted(experiment.measurements.items()):
+            difference = (readings[name] - measured) / self.noise[name]
+            counts = kept.reshape(-1, *[1] * (difference.ndim - 1))
+            parts.append(jnp.where(counts, difference, 0.0).ravel())
+        return jnp.concatenate(parts)
+
+    def readings_of_one(
+        self, theta: Theta, start: Float[Array, "k"], experiment: Experiment
+    ) -> Mapping[str, Array]:
+        """What the sensors of one record would read."""
+        model: Model = self.selected.apply(theta)
+        system, state = self.simulator.start(model, experiment)
+        if self.fit_starts:
+            dq, dv = jnp.split(start, 2)
+            state = State(system.retract(state.q, dq), state.v + dv)
+        return self.simulator.readings(system, state, experiment)
+
+    def by_record(self, theta: Theta, starts: list[Array]) -> list[Float[Array, "w r"]]:
+        """Residuals of every batch, a row a record."""
+        return [
+            jax.vmap(self.of_one, in_axes=(None, 0, 0, 0))(
+                theta, start, batch.experiments, batch.kept
+            )
+            for batch, start in zip(self.batches, starts, strict=True)
+        ]
+
+    def blocks(self, theta: Theta, starts: list[Array]) -> list[tuple[Array, Array]]:
+        """Jacobian blocks of every batch: `(w, r, p)` for parameters, `(w, r, k)` for starts."""
+        flat, unravel = ravel_pytree(theta)
+        differentiate = jax.jacrev if self.reverse else jax.jacfwd
+
+        def one(flat: Array, start: Array, experiment: Experiment, kept: Array) -> Array:
+            return self.of_one(unravel(flat), start, experiment, kept)
+
+        jacobian = jax.vmap(differentiate(one, argnums=(0, 1)), in_axes=(None, 0, 0, 0))
+        return [
+            jacobian(flat, start, batch.experiments, batch.kept)
+            for batch, start in zip(self.batches, starts, strict=True)
+        ]
+
+    def flat(self, unknowns: tuple[Theta, list[Array]]) -> Float[Array, "r"]:
+        """All residuals as one vector, with derivatives by blocks."""
+
+        @jax.custom_jvp
+        def evaluate(theta: Theta, starts: list[Array]) -> Array:
+            return jnp.concatenate([x.ravel() for x in self.by_record(theta, starts)])
+
+        @evaluate.defjvp
+        def _(primals: Any, tangents: Any) -> tuple[Array, Array]:
+            (theta, starts), (d_theta, d_starts) = primals, tangents
+            direction, _ = ravel_pytree(d_theta)
+            changes = [
+                (J @ direction + jnp.einsum("wrk,wk->wr", J_start, d_start)).ravel()
+                for (J, J_start), d_start in zip(self.blocks(theta, starts), d_starts, strict=True)
+            ]
+            return evaluate(theta, starts), jnp.concatenate(changes)
+
+        return evaluate(*unknowns)
