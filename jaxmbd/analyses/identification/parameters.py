@@ -41,33 +41,38 @@ class Parameter(eqx.Module):
         return follow(model, self.where)
 
 
+Free = tuple[Float[Array, "n"], ...]
 Selection = Mapping[str, "Parameter | str | Callable"] | Sequence["Parameter | str"]
 
 
 class Selected(eqx.Module):
-    """The parameters of a fit, bound to the model that it starts from."""
+    """The parameters of a fit, bound to the model that it starts from.
 
-    parameters: dict[str, Parameter]
+    They are kept in the user's order; a dict would come back sorted from `jit`.
+    """
+
+    names: tuple[str, ...] = eqx.field(static=True)
+    parameters: tuple[Parameter, ...]
     model: Model
 
-    def free(self) -> dict[str, Float[Array, "n"]]:
+    def free(self) -> Free:
         """Free numbers of the starting values."""
-        return {name: p.transform.to_free(p.get(self.model)) for name, p in self.parameters.items()}
+        return tuple(p.transform.to_free(p.get(self.model)) for p in self.parameters)
 
-    def apply(self, free: dict[str, Float[Array, "n"]]) -> Model:
+    def apply(self, free: Free) -> Model:
         """The model at free numbers."""
         model = self.model
-        for name, p in self.parameters.items():
-            value = p.transform.to_value(free[name], p.get(self.model))
+        for p, x in zip(self.parameters, free, strict=True):
+            value = p.transform.to_value(x, p.get(self.model))
             model = eqx.tree_at(p.get, model, value)
         return model
 
-    def report(self, free: dict[str, Float[Array, "n"]]) -> Float[Array, "k"]:
+    def report(self, free: Free) -> Float[Array, "k"]:
         """The numbers that a table shows, in the order of `labels`."""
         parts = []
-        for name, p in self.parameters.items():
+        for p, x in zip(self.parameters, free, strict=True):
             reference = p.get(self.model)
-            value = p.transform.to_value(free[name], reference)
+            value = p.transform.to_value(x, reference)
             parts.append(p.transform.report(value, reference))
         return jnp.concatenate(parts)
 
@@ -75,14 +80,14 @@ class Selected(eqx.Module):
         """A label for each number of the table."""
         return [
             label
-            for name, p in self.parameters.items()
+            for name, p in zip(self.names, self.parameters, strict=True)
             for label in p.transform.labels(name, p.get(self.model))
         ]
 
     def free_labels(self) -> list[str]:
         """For each free number the name of the parameter, numbered where it has several."""
         labels = []
-        for name, x in self.free().items():
+        for name, x in zip(self.names, self.free(), strict=True):
             labels += [name] if x.size == 1 else [f"{name} #{i + 1}" for i in range(x.size)]
         return labels
 
@@ -116,7 +121,7 @@ def select_parameters(model: Model, select: Selection) -> Selected:
                 f"identify: parameter {name!r}: {type(p.transform).__name__} does not admit its "
                 f"starting value {value}"
             )
-    return Selected(chosen, model)
+    return Selected(tuple(chosen), tuple(chosen.values()), model)
 
 
 def _as_parameter(p: "Parameter | str | Callable") -> Parameter:

@@ -21,10 +21,8 @@ from ...system import constraints
 from ...system.abstract import State
 from ...system.groups import group_by
 from .experiment import Experiment
-from .parameters import Selected
+from .parameters import Free, Selected
 from .prediction import Simulator
-
-Theta = dict[str, Float[Array, "n"]]
 
 
 class Batch(eqx.Module):
@@ -82,7 +80,7 @@ class Residuals(eqx.Module):
     fit_starts: bool = eqx.field(static=True)
     reverse: bool = eqx.field(static=True)
 
-    def unknowns(self) -> tuple[Theta, list[Float[Array, "w k"]]]:
+    def unknowns(self) -> tuple[Free, list[Float[Array, "w k"]]]:
         """Free numbers to begin with: of the parameters, and of each record's initial state."""
         starts = []
         for batch in self.batches:
@@ -105,7 +103,7 @@ class Residuals(eqx.Module):
         return 2 * system.nv
 
     def of_one(
-        self, theta: Theta, start: Float[Array, "k"], experiment: Experiment, kept: Bool[Array, "n"]
+        self, theta: Free, start: Float[Array, "k"], experiment: Experiment, kept: Bool[Array, "n"]
     ) -> Float[Array, "r"]:
         """Residuals of one record, flat, sensor by sensor; zero where nothing was read."""
         readings = self.readings_of_one(theta, start, experiment)
@@ -117,7 +115,7 @@ class Residuals(eqx.Module):
         return jnp.concatenate(parts)
 
     def readings_of_one(
-        self, theta: Theta, start: Float[Array, "k"], experiment: Experiment
+        self, theta: Free, start: Float[Array, "k"], experiment: Experiment
     ) -> Mapping[str, Array]:
         """What the sensors of one record would read."""
         model: Model = self.selected.apply(theta)
@@ -127,7 +125,7 @@ class Residuals(eqx.Module):
             state = State(system.retract(state.q, dq), state.v + dv)
         return self.simulator.readings(system, state, experiment)
 
-    def by_record(self, theta: Theta, starts: list[Array]) -> list[Float[Array, "w r"]]:
+    def by_record(self, theta: Free, starts: list[Array]) -> list[Float[Array, "w r"]]:
         """Residuals of every batch, a row a record."""
         return [
             jax.vmap(self.of_one, in_axes=(None, 0, 0, 0))(
@@ -136,7 +134,7 @@ class Residuals(eqx.Module):
             for batch, start in zip(self.batches, starts, strict=True)
         ]
 
-    def blocks(self, theta: Theta, starts: list[Array]) -> list[tuple[Array, Array]]:
+    def blocks(self, theta: Free, starts: list[Array]) -> list[tuple[Array, Array]]:
         """Jacobian blocks of every batch: `(w, r, p)` for parameters, `(w, r, k)` for starts."""
         flat, unravel = ravel_pytree(theta)
         differentiate = jax.jacrev if self.reverse else jax.jacfwd
@@ -150,11 +148,11 @@ class Residuals(eqx.Module):
             for batch, start in zip(self.batches, starts, strict=True)
         ]
 
-    def flat(self, unknowns: tuple[Theta, list[Array]]) -> Float[Array, "r"]:
+    def flat(self, unknowns: tuple[Free, list[Array]]) -> Float[Array, "r"]:
         """All residuals as one vector, with derivatives by blocks."""
 
         @jax.custom_jvp
-        def evaluate(theta: Theta, starts: list[Array]) -> Array:
+        def evaluate(theta: Free, starts: list[Array]) -> Array:
             return jnp.concatenate([x.ravel() for x in self.by_record(theta, starts)])
 
         @evaluate.defjvp
