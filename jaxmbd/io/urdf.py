@@ -39,9 +39,9 @@ def from_urdf(
     """The model that a URDF file describes.
 
     Bodies and joints have the names of the file's links and joints. Links that fixed joints
-    connect are one body, named after the one nearest the root; the others are marker frames of
-    the model, so that `system.frames(t, q)` has the pose of every link but the root's own where
-    the ground takes its place.
+    connect are one body, named after the one nearest the root; the others, and all that the
+    ground carries, are marker frames of the model, so that `system.frames(t, q)` has the pose of
+    every link.
 
     A joint's `damping` becomes a `ViscousFriction` of the name `"<joint> damping"`, its `friction`
     a `CoulombFriction` `"<joint> friction"`. Limits are not enforced, see `urdf_limits`. What
@@ -115,15 +115,14 @@ def urdf_mimics(source: Source) -> dict[str, Mimic]:
 
 
 def _without_mimics(robot: Robot, mimic: str | None) -> Robot:
-    followers = [joint for joint in robot.joints.values() if joint.mimic is not None]
     if mimic not in (None, "independent", "fixed"):
         raise ModelError(f"mimic must be 'independent' or 'fixed', got {mimic!r}")
-    if followers and mimic is None:
-        joint = followers[0]
-        raise joint.element.error(
-            f"it follows joint {joint.mimic.source!r}, which a Model cannot state; give "
-            "mimic='independent' to leave such joints free, or mimic='fixed' to hold them"
-        )
+    for joint in robot.joints.values():
+        if joint.mimic is not None and mimic is None:
+            raise joint.element.error(
+                f"it follows joint {joint.mimic.source!r}, which a Model cannot state; give "
+                "mimic='independent' to leave such joints free, or mimic='fixed' to hold them"
+            )
     return hold_followers(robot) if mimic == "fixed" else robot
 
 

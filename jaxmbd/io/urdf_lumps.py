@@ -24,10 +24,10 @@ class Lump:
 
     def inertia(self) -> tuple[float, np.ndarray, np.ndarray]:
         """Mass, centre of mass, and inertia about it, along the axes of the first link's frame."""
-        mass = sum(link.mass for link in self.links)
+        mass = sum((link.mass for link in self.links), start=0.0)
         centres = [X.apply(k.com) for k, X in zip(self.links, self.placements, strict=True)]
-        moment = sum(k.mass * c for k, c in zip(self.links, centres, strict=True))
-        com = moment / mass if mass > 0.0 else np.zeros(3)
+        moments = [k.mass * c for k, c in zip(self.links, centres, strict=True)]
+        com = np.sum(moments, axis=0) / mass if mass > 0.0 else np.zeros(3)
         inertia = np.zeros((3, 3))
         for link, X, centre in zip(self.links, self.placements, centres, strict=True):
             d = centre - com

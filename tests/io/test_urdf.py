@@ -1,6 +1,7 @@
 import math
 from pathlib import Path
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -82,28 +83,32 @@ def moving(system):
     )
 
 
+@eqx.filter_jit
+def evaluate(system, state):
+    """Equations of motion and energies by name, and the poses of the frames."""
+    values = {
+        "mass": system.mass(state.q),
+        "bias": system.bias(state.q, state.v),
+        "accelerations": mbd.accelerations(system, 0.0, state)[0],
+        "energy": mbd.energy(system, 0.0, state),
+    }
+    return values, system.frames(0.0, state.q)
+
+
 def assert_same_motion(model, expected):
-    """Equal equations of motion, energies, and poses of all the frames that both know."""
-    formulation = mbd.JointCoordinates()
-    system, other = mbd.formulate(model, formulation), mbd.formulate(expected, formulation)
-    state, reference = moving(system), moving(other)
-    np.testing.assert_array_equal(state.q, reference.q)
-    np.testing.assert_allclose(system.mass(state.q), other.mass(reference.q), rtol=1e-12)
-    np.testing.assert_allclose(
-        system.bias(state.q, state.v), other.bias(reference.q, reference.v), atol=1e-12
-    )
-    np.testing.assert_allclose(
-        mbd.accelerations(system, 0.0, state)[0],
-        mbd.accelerations(other, 0.0, reference)[0],
-        rtol=1e-11,
-    )
-    energy, expected_energy = mbd.energy(system, 0.0, state), mbd.energy(other, 0.0, reference)
-    np.testing.assert_allclose(energy.kinetic, expected_energy.kinetic, rtol=1e-13)
-    np.testing.assert_allclose(energy.potential, expected_energy.potential, rtol=1e-13)
-    poses, expected_poses = system.frames(0.0, state.q), other.frames(0.0, reference.q)
-    links = {*expected.bodies, *expected.frames}
-    assert links <= {*poses.keys()}
-    for name in links:
+    """Equal equations of motion, energies, and poses of all links."""
+    systems = [mbd.formulate(m, mbd.JointCoordinates()) for m in (model, expected)]
+    states = [moving(system) for system in systems]
+    np.testing.assert_array_equal(states[0].q, states[1].q)
+    results = [evaluate(*pair) for pair in zip(systems, states, strict=True)]
+    (values, poses), (expected_values, expected_poses) = results
+    for name in values:
+        jax.tree.map(
+            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-12),
+            values[name],
+            expected_values[name],
+        )
+    for name in (*expected.bodies, *expected.frames):
         np.testing.assert_allclose(poses[name].p, expected_poses[name].p, atol=1e-14)
         np.testing.assert_allclose(poses[name].R, expected_poses[name].R, atol=1e-14)
 
