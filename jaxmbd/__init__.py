@@ -1,10 +1,17 @@
-"""Differentiable multibody dynamics on JAX."""
+"""Differentiable multibody dynamics on JAX.
+
+A `Model` says what exists; `formulate` turns it into the equations of a formulation; `assemble`
+finds a state; `simulate`, `identify` and the other analyses use them.
+"""
 
 # ruff: noqa: E402
 
 from ._runtime_guard import prevent_deadlock
 
 prevent_deadlock()  # Before anything of JAX starts.
+
+import importlib
+from types import ModuleType
 
 from diffrax import RESULTS as RESULTS
 
@@ -14,6 +21,14 @@ from . import joints as joints
 from . import lie as lie
 from . import signals as signals
 from .analyses.assemble import assemble as assemble
+from .analyses.identification import Experiment as Experiment
+from .analyses.identification import Fit as Fit
+from .analyses.identification import Parameter as Parameter
+from .analyses.identification import identify as identify
+from .analyses.identification import methods as methods
+from .analyses.identification import predict as predict
+from .analyses.identification import sensors as sensors
+from .analyses.identification import transforms as transforms
 from .analyses.rollout import rollout as rollout
 from .analyses.simulate import simulate as simulate
 from .analyses.solution import Solution as Solution
@@ -45,13 +60,16 @@ __all__ = [
     "AssemblyError",
     "Baumgarte",
     "DataError",
+    "Experiment",
     "ExplicitRK",
+    "Fit",
     "Frame",
     "IncompatibleIntegrator",
     "JointCoordinates",
     "MaximalCoordinates",
     "Model",
     "ModelError",
+    "Parameter",
     "Pose",
     "RigidBody",
     "SimulationError",
@@ -63,14 +81,30 @@ __all__ = [
     "forces",
     "formulate",
     "ground",
+    "identify",
     "inertia",
     "inverse_dynamics",
+    "io",
     "joint_states",
     "joints",
     "lie",
+    "methods",
     "momentum",
+    "predict",
     "reactions",
     "rollout",
+    "sensors",
     "signals",
     "simulate",
+    "transforms",
+    "viz",
 ]
+
+# Parts that not every user needs, and whose dependencies are extras.
+_ON_DEMAND = ("io", "viz")
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name in _ON_DEMAND:
+        return importlib.import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -33,7 +33,7 @@ ALLOWED = {
     "analyses": ANALYSES,
 }
 LEAVES = {"io", "viz"}
-TOP = {"__init__", "__main__", "cli", "testing"} | LEAVES
+TOP = {"__init__", "cli", "demo", "testing"} | LEAVES
 
 
 class Import(NamedTuple):

@@ -1,9 +1,10 @@
-"""Reading and writing: robot description files."""
+"""Reading and writing: robot descriptions, measured records, labelled arrays."""
 
+from .records import read_record as read_record
 from .urdf import from_urdf as from_urdf
 from .urdf import urdf_limits as urdf_limits
 from .urdf import urdf_mimics as urdf_mimics
 from .urdf_parts import JointLimits as JointLimits
 from .urdf_parts import Mimic as Mimic
 
-__all__ = ["JointLimits", "Mimic", "from_urdf", "urdf_limits", "urdf_mimics"]
+__all__ = ["JointLimits", "Mimic", "from_urdf", "read_record", "urdf_limits", "urdf_mimics"]

@@ -33,11 +33,12 @@ class LevenbergMarquardt(AbstractMethod):
     """Damped Gauss–Newton steps with exact Jacobians (optimistix).
 
     Unknowns are scaled by their influence at the start, so that damping treats a mass in kilograms
-    and an inertia in kg m² alike.
+    and an inertia in kg m² alike. The tolerances are those of the scaled unknowns: a step of one
+    changes the residuals, as a vector, by about one.
     """
 
-    rtol: float = 1e-8
-    atol: float = 1e-8
+    rtol: float = 1e-6
+    atol: float = 1e-6
     max_steps: int = eqx.field(default=200, static=True)
 
     def minimize(

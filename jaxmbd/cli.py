@@ -1,0 +1,40 @@
+"""The command line: `jaxmbd demo`."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="jaxmbd", description="Differentiable multibody dynamics on JAX."
+    )
+    parser.add_argument("--version", action="version", version=f"jaxmbd {version('jaxmbd')}")
+    commands = parser.add_subparsers(dest="command", required=True)
+    demo = commands.add_parser(
+        "demo",
+        help="identify a double pendulum from a noisy recording",
+        description="Record a double pendulum with noise, identify its parameters, and save a plot "
+        "and an animation.",
+    )
+    demo.add_argument(
+        "--out", type=Path, default=Path("jaxmbd-demo"), help="folder for the results [%(default)s]"
+    )
+    demo.add_argument("--seed", type=int, default=0, help="seed of the noise [%(default)s]")
+    chosen = parser.parse_args(arguments)
+
+    import jax
+
+    jax.config.update("jax_enable_x64", True)  # The command line is a program, not the library.
+    from .demo import run_demo
+    from .errors import DataError, ModelError
+
+    try:
+        run_demo(chosen.out, chosen.seed)
+    except (DataError, ModelError, OSError) as error:
+        print(f"jaxmbd: {error}", file=sys.stderr)
+        return 1
+    return 0
