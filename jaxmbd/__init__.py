@@ -24,6 +24,7 @@ from .analyses.assemble import assemble as assemble
 from .analyses.identification import Experiment as Experiment
 from .analyses.identification import Fit as Fit
 from .analyses.identification import Parameter as Parameter
+from .analyses.identification import RankWarning as RankWarning
 from .analyses.identification import identify as identify
 from .analyses.identification import methods as methods
 from .analyses.identification import predict as predict
@@ -71,6 +72,7 @@ __all__ = [
     "ModelError",
     "Parameter",
     "Pose",
+    "RankWarning",
     "RigidBody",
     "SimulationError",
     "Solution",

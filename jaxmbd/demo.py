@@ -15,7 +15,7 @@ from .analyses.simulate import simulate
 from .formulations import JointCoordinates, formulate
 from .model import Frame, Model, ground
 
-NOISE = 2e-3  # Standard deviation of an angle reading [rad].
+NOISE = 1e-2  # Standard deviation of an angle reading [rad].
 STARTS = ({"shoulder": 0.6, "elbow": -0.4}, {"shoulder": -1.0, "elbow": 1.2})
 SELECTED = {
     "mass of lower link [kg]": Parameter("bodies.lower.mass", Positive()),
@@ -92,7 +92,7 @@ def print_table(fit: Fit) -> None:
     print(f"{'':<{width}}  {'start':>9}  {'true':>9}  {'estimate':>9}  {'std. error':>10}")
     rows = zip(fit.labels, START, TRUTH, fit.values, fit.standard_errors, strict=True)
     for label, start, true, estimate, error in rows:
-        print(f"{label:<{width}}  {start:9.4f}  {true:9.4f}  {estimate:9.4f}  {error:10.4f}")
+        print(f"{label:<{width}}  {start:9.4f}  {true:9.4f}  {estimate:9.4f}  {error:10.1e}")
     residuals = ", ".join(f"{name} {value:.2e} rad" for name, value in fit.rms.items())
     print(f"{fit.n_steps} Levenberg–Marquardt steps; rms residuals: {residuals}")
 

@@ -2,6 +2,7 @@
 
 from .experiment import Experiment as Experiment
 from .identify import Fit as Fit
+from .identify import RankWarning as RankWarning
 from .identify import identify as identify
 from .methods import FirstOrder as FirstOrder
 from .methods import LevenbergMarquardt as LevenbergMarquardt
@@ -30,6 +31,7 @@ __all__ = [
     "Parameter",
     "PhysicalBody",
     "Positive",
+    "RankWarning",
     "Scaled",
     "Unbounded",
     "identify",

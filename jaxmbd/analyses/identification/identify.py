@@ -14,11 +14,12 @@ from jaxtyping import Array, Float
 
 from ...errors import DataError, SimulationError
 from ...model import Model
+from .batches import Batch, batch_experiments
 from .experiment import Experiment
 from .methods import AbstractMethod, LevenbergMarquardt
 from .parameters import Selection, select_parameters
 from .prediction import Sensors, check_sensors, make_simulator
-from .residuals import Batch, Residuals, batch_experiments
+from .residuals import Residuals
 from .statistics import Statistics, correlation_of, statistics
 
 
@@ -126,12 +127,12 @@ def identify(
         raise DataError(f"identify: jacobian is 'forward' or 'reverse', got {jacobian!r}")
     selected = select_parameters(model, select)
     simulator = make_simulator(formulation, sensors, integrator, substeps)
-    for i, experiment in enumerate(experiments):
-        check_sensors(simulator, model, experiment, f"experiment {i}")
+    batches = batch_experiments(experiments)
+    check_sensors(simulator, model, batches)
     residuals = Residuals(
         selected,
         simulator,
-        batch_experiments(experiments),
+        batches,
         _noise(noise or {}, experiments),
         fit_initial_states,
         jacobian == "reverse",

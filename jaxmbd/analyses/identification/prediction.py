@@ -1,6 +1,6 @@
 """What a model says a record's sensors read."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -15,6 +15,7 @@ from ...integrators.explicit import as_integrator
 from ...model import Model
 from ...system.abstract import AbstractSystem, State
 from ..assemble import assemble
+from .batches import Batch, batch_experiments
 from .experiment import Experiment
 from .sensors import JointPosition
 
@@ -77,42 +78,61 @@ def make_simulator(
     return Simulator(formulation, dict(sensors or {}), as_integrator(integrator), substeps)
 
 
-def check_sensors(simulator: Simulator, model: Model, experiment: Experiment, name: str) -> None:
+def check_sensors(simulator: Simulator, model: Model, batches: Sequence[Batch]) -> None:
     """**Raises** `DataError` for a measurement without sensor or of another shape than it reads."""
-    for key in experiment.measurements:
-        if key not in simulator.sensors and key not in model.joints:
-            raise DataError(
-                f"{name}: no sensor {key!r}; measurements are named after a joint, or after one of "
-                f"`sensors`: {', '.join(sorted([*simulator.sensors, *model.joints]))}"
-            )
-    system, state = jax.eval_shape(lambda: simulator.start(model, experiment))
-    shapes = jax.eval_shape(simulator.readings, system, state, experiment)
-    for key, values in experiment.measurements.items():
-        if shapes[key].shape != values.shape:
-            raise DataError(
-                f"{name}: {key!r} has shape {values.shape}, the sensor reads {shapes[key].shape}"
-            )
+    for batch in batches:
+        name, first = f"experiment {batch.rows[0]}", batch.record(0)
+        for key in first.measurements:
+            if key not in simulator.sensors and key not in model.joints:
+                known = ", ".join(sorted([*simulator.sensors, *model.joints]))
+                raise DataError(
+                    f"{name}: no sensor {key!r}; measurements are named after a joint, or after "
+                    f"one of `sensors`: {known}"
+                )
+        shapes = jax.eval_shape(lambda e: simulator.readings(*simulator.start(model, e), e), first)
+        for key, values in first.measurements.items():
+            if shapes[key].shape != values.shape:
+                raise DataError(
+                    f"{name}: {key!r} has shape {values.shape}, the sensor reads "
+                    f"{shapes[key].shape}"
+                )
 
 
 def predict(
     model: Model,
-    experiment: Experiment,
+    experiments: Experiment | Sequence[Experiment],
     *,
     formulation: Any = None,
     sensors: Sensors | None = None,
     integrator: Any = None,
     substeps: int = 1,
-) -> dict[str, Float[Array, "n *k"]]:
-    """What the record's sensors would read, `{sensor: readings}`, from its start and inputs.
+) -> Any:
+    """What the records' sensors would read, from their starts and inputs.
 
     **Arguments:** as for `identify`.
+
+    **Returns** `{sensor: readings}`, readings of shape `(n,)` or `(n, k)`, for one experiment; a
+    list of these for a sequence of experiments.
     """
+    several = not isinstance(experiments, Experiment)
+    records = list(experiments) if several else [experiments]
+    if not records:
+        raise DataError("predict: there are no experiments")
     simulator = make_simulator(formulation, sensors, integrator, substeps)
-    check_sensors(simulator, model, experiment, "predict")
-    return _predict(simulator, model, experiment)
+    batches = batch_experiments(records)
+    check_sensors(simulator, model, batches)
+    found: list[dict[str, Array]] = [{} for _ in records]
+    for batch in batches:
+        readings = _predict(simulator, model, batch)
+        for i, row in enumerate(batch.rows):
+            n = records[row].ts.shape[0]
+            found[row] = {name: x[i, :n] for name, x in readings.items()}
+    return found if several else found[0]
 
 
 @eqx.filter_jit
-def _predict(simulator: Simulator, model: Model, experiment: Experiment) -> dict[str, Array]:
-    system, state = simulator.start(model, experiment)
-    return simulator.readings(system, state, experiment)
+def _predict(simulator: Simulator, model: Model, batch: Batch) -> dict[str, Array]:
+    def one(experiment: Experiment) -> dict[str, Array]:
+        return simulator.readings(*simulator.start(model, experiment), experiment)
+
+    return jax.vmap(one)(batch.experiments)

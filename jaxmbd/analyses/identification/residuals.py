@@ -6,7 +6,7 @@ there are parameters and entries of one initial state, not W times the latter; a
 computes these blocks once and applies them to whatever directions a solver asks for.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
@@ -19,55 +19,10 @@ from ...errors import DataError
 from ...model import Model
 from ...system import constraints
 from ...system.abstract import State
-from ...system.groups import group_by
+from .batches import Batch
 from .experiment import Experiment
 from .parameters import Free, Selected
 from .prediction import Simulator
-
-
-class Batch(eqx.Module):
-    """Records of one kind, stacked along a leading axis; `rows` are their numbers.
-
-    Shorter records repeat their last time, where the motion stands still, and `kept` says which
-    readings count: one program then serves all lengths.
-    """
-
-    experiments: Experiment
-    kept: Bool[Array, "w n"]
-    rows: tuple[int, ...] = eqx.field(static=True)
-
-
-def batch_experiments(experiments: Sequence[Experiment]) -> tuple[Batch, ...]:
-    """Records grouped so that each group is simulated together."""
-    length = max(e.ts.shape[0] for e in experiments)
-    padded = [(i, *_pad(e, length)) for i, e in enumerate(experiments)]
-
-    def kind(entry: tuple[int, Experiment, Array]) -> Any:
-        leaves, structure = jax.tree.flatten(entry[1])
-        return structure, tuple(jnp.shape(x) for x in leaves)
-
-    return tuple(
-        Batch(
-            jax.tree.map(lambda *x: jnp.stack(x), *[e for _, e, _ in members]),
-            jnp.stack([kept for _, _, kept in members]),
-            tuple(i for i, _, _ in members),
-        )
-        for members in group_by(padded, key=kind)
-    )
-
-
-def _pad(experiment: Experiment, length: int) -> tuple[Experiment, Bool[Array, "n"]]:
-    n = experiment.ts.shape[0]
-
-    def extend(x: Array) -> Array:
-        return jnp.pad(x, [(0, length - n), *[(0, 0)] * (x.ndim - 1)], mode="edge")
-
-    longer = eqx.tree_at(
-        lambda e: (e.ts, e.measurements),
-        experiment,
-        jax.tree.map(extend, (experiment.ts, experiment.measurements)),
-    )
-    return longer, jnp.arange(length) < n
 
 
 class Residuals(eqx.Module):
@@ -93,8 +48,7 @@ class Residuals(eqx.Module):
     def _n_start(self, batch: Batch) -> int:
         if not self.fit_starts:
             return 0
-        first = jax.tree.map(lambda x: x[0], batch.experiments)
-        system, _ = self.simulator.start(self.selected.model, first)
+        system, _ = self.simulator.start(self.selected.model, batch.record(0))
         if constraints.n_constraints(system):
             raise DataError(
                 "identify: initial states can be fitted in coordinates without constraints only; "

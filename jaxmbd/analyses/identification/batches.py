@@ -1,0 +1,61 @@
+"""Records stacked, so that like ones are simulated together."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool
+
+from ...system.groups import group_by
+from .experiment import Experiment
+
+
+class Batch(eqx.Module):
+    """Records of one kind, stacked along a leading axis; `rows` are their numbers.
+
+    Shorter records repeat their last time, where the motion stands still, and `kept` says which
+    readings count: one program then serves all lengths.
+    """
+
+    experiments: Experiment
+    kept: Bool[Array, "w n"]
+    rows: tuple[int, ...] = eqx.field(static=True)
+
+    def record(self, i: int) -> Experiment:
+        """One of the records, padded."""
+        return jax.tree.map(lambda x: x[i], self.experiments)
+
+
+def batch_experiments(experiments: Sequence[Experiment]) -> tuple[Batch, ...]:
+    """Records grouped so that each group is simulated together."""
+    length = max(e.ts.shape[0] for e in experiments)
+    padded = [(i, *_pad(e, length)) for i, e in enumerate(experiments)]
+
+    def kind(entry: tuple[int, Experiment, Array]) -> Any:
+        leaves, structure = jax.tree.flatten(entry[1])
+        return structure, tuple(jnp.shape(x) for x in leaves)
+
+    return tuple(
+        Batch(
+            jax.tree.map(lambda *x: jnp.stack(x), *[e for _, e, _ in members]),
+            jnp.stack([kept for _, _, kept in members]),
+            tuple(i for i, _, _ in members),
+        )
+        for members in group_by(padded, key=kind)
+    )
+
+
+def _pad(experiment: Experiment, length: int) -> tuple[Experiment, Bool[Array, "n"]]:
+    n = experiment.ts.shape[0]
+
+    def extend(x: Array) -> Array:
+        return jnp.pad(x, [(0, length - n), *[(0, 0)] * (x.ndim - 1)], mode="edge")
+
+    longer = eqx.tree_at(
+        lambda e: (e.ts, e.measurements),
+        experiment,
+        jax.tree.map(extend, (experiment.ts, experiment.measurements)),
+    )
+    return longer, jnp.arange(length) < n
