@@ -63,12 +63,32 @@ def assemble(
         v = _finite(as_leaf(value, None, who), who)
         v = as_leaf(v, () if nv == 1 and v.ndim == 0 else (nv,), who)
         speeds[g] = speeds[g].at[row].set(v.astype(mechanism.dtype).reshape(nv))
+    _follow(system, values, speeds, {*(guess or {}), *(rates or {})})
     q, v = _place(system, tuple(values), tuple(speeds))
-    if not mechanism.topology.loops:
+    if not mechanism.topology.loops and not mechanism.couplings:
         return State(q, v)  # A tree's joints hold by construction.
     time = as_time(t, system)
     q = _close(system, time, q)
     return State(q, _consistent(system, time, q, v))
+
+
+def _follow(
+    system: AbstractSystem, values: list[Array], speeds: list[Array], given: set[str]
+) -> None:
+    """Start coupled joints whose value is not given where their sources put them."""
+    couplings = system.mechanism.couplings
+    for _ in range(sum(len(group.names) for group in couplings)):  # As long as the longest chain.
+        for group in couplings:
+            for i, (row, source) in enumerate(
+                zip(group.rows.index, group.source_rows.index, strict=True)
+            ):
+                if system.mechanism.joints[group.group].names[row] in given:
+                    continue
+                ratio, offset = group.coupling.ratio[i], group.coupling.offset[i]
+                q = ratio * values[group.source_group][source, 0] + offset
+                v = ratio * speeds[group.source_group][source, 0]
+                values[group.group] = values[group.group].at[row, 0].set(q)
+                speeds[group.group] = speeds[group.group].at[row, 0].set(v)
 
 
 @eqx.filter_jit

@@ -246,4 +246,4 @@ def _(
         rotors = jnp.zeros((count * m, system.n_rotors), dtype=q.dtype)
         parts.append(jnp.concatenate([joints, rotors], axis=1))
     empty = jnp.zeros((0, system.nv), dtype=q.dtype)
-    return jnp.concatenate([empty, *parts, constraints.intrinsic_jacobian(system, q)])
+    return jnp.concatenate([empty, *parts, constraints.coordinate_jacobian(system, q)])

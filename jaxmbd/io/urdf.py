@@ -7,13 +7,13 @@ from typing import Any
 from ..bodies import RigidBody
 from ..errors import ModelError
 from ..forces import AbstractForce, CoulombFriction, Gravity, ViscousFriction
-from ..joints import AbstractJoint, Fixed, Free, Planar, Prismatic, Revolute
+from ..joints import AbstractJoint, Coupling, Fixed, Free, Planar, Prismatic, Revolute
 from ..model import Frame, Model
 from ..model.frame import GROUND
 from .urdf_lumps import Assembly, Lump, hold_followers, lump_links
 from .urdf_parts import Joint, JointLimits, Mimic
 from .urdf_placement import Placement
-from .urdf_tree import Robot, read_robot
+from .urdf_tree import read_robot
 from .urdf_xml import read_xml
 
 Source = str | os.PathLike[str]
@@ -33,7 +33,7 @@ def from_urdf(
     *,
     floating_base: bool = False,
     merge_fixed: bool = True,
-    mimic: str | None = None,
+    mimic: str = "couple",
     gravity: Any = (0.0, 0.0, -9.81),
 ) -> Model:
     """The model that a URDF file describes.
@@ -56,8 +56,8 @@ def from_urdf(
     - `merge_fixed`: whether links are merged across fixed joints. Otherwise these are `Fixed`
       joints, whose reactions can be asked for; links without mass or without inertia are merged
       all the same.
-    - `mimic`: what becomes of joints that follow another one, needed where there are any:
-      `"independent"` leaves them free, with a coordinate of their own, `"fixed"` holds them at
+    - `mimic`: what becomes of joints that follow another one: `"couple"` makes them follow, by a
+      `Coupling` of the joint's name, `"independent"` leaves them free, `"fixed"` holds them at
       their offset. `urdf_mimics` says what they follow. A fixed joint follows nothing.
     - `gravity`: acceleration of free fall, shape `(3,)` [m/s²], of the force named `"gravity"`;
       no such force where it is None.
@@ -73,7 +73,10 @@ def from_urdf(
             "it stands for the ground, so that there is no base to float; "
             "leave floating_base out, or take this link and its joint out of the file"
         )
-    robot = _without_mimics(robot, mimic)
+    if mimic not in ("couple", "independent", "fixed"):
+        raise ModelError(f"mimic must be 'couple', 'independent' or 'fixed', got {mimic!r}")
+    if mimic == "fixed":
+        robot = hold_followers(robot)
     assembly = lump_links(robot, floating_base, merge_fixed)
     bodies = {name: _body(lump) for name, lump in assembly.lumps.items()}
     if not bodies:
@@ -91,7 +94,12 @@ def from_urdf(
         for link, (body, X) in assembly.places.items()
         if link not in bodies and link != GROUND
     }
-    return Model(bodies, joints, forces, markers)
+    couplings = {
+        joint.name: Coupling(joint.name, *joint.mimic)
+        for joint in assembly.joints
+        if joint.mimic is not None and mimic == "couple"
+    }
+    return Model(bodies, joints, forces, markers, couplings)
 
 
 def urdf_limits(source: Source) -> dict[str, JointLimits]:
@@ -112,18 +120,6 @@ def urdf_mimics(source: Source) -> dict[str, Mimic]:
     """
     robot = read_robot(read_xml(source))
     return {name: joint.mimic for name, joint in robot.joints.items() if joint.mimic is not None}
-
-
-def _without_mimics(robot: Robot, mimic: str | None) -> Robot:
-    if mimic not in (None, "independent", "fixed"):
-        raise ModelError(f"mimic must be 'independent' or 'fixed', got {mimic!r}")
-    for joint in robot.joints.values():
-        if joint.mimic is not None and mimic is None:
-            raise joint.element.error(
-                f"it follows joint {joint.mimic.source!r}, which a Model cannot state; give "
-                "mimic='independent' to leave such joints free, or mimic='fixed' to hold them"
-            )
-    return hold_followers(robot) if mimic == "fixed" else robot
 
 
 def _body(lump: Lump) -> RigidBody:

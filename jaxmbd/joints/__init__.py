@@ -1,6 +1,7 @@
 """Joints, one kind a file: which of the six relative motions of two frames are free."""
 
 from .abstract import AbstractJoint as AbstractJoint
+from .coupling import Coupling as Coupling
 from .cylindrical import Cylindrical as Cylindrical
 from .fixed import Fixed as Fixed
 from .free import Free as Free
@@ -12,6 +13,7 @@ from .universal import Universal as Universal
 
 __all__ = [
     "AbstractJoint",
+    "Coupling",
     "Cylindrical",
     "Fixed",
     "Free",

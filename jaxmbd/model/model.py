@@ -14,7 +14,7 @@ from .values import is_concrete
 if TYPE_CHECKING:
     from ..bodies import RigidBody
     from ..forces import AbstractForce
-    from ..joints import AbstractJoint
+    from ..joints import AbstractJoint, Coupling
 
 
 class Model(eqx.Module):
@@ -30,6 +30,7 @@ class Model(eqx.Module):
       the ground floats freely.
     - `forces`: `{name: force}`, see `jaxmbd.forces`.
     - `frames`: `{name: Frame}`, further frames to be reported beside those of the bodies.
+    - `couplings`: `{name: Coupling}`, joints that move in proportion, see `jaxmbd.joints`.
 
     **Raises** `ModelError`, naming the component, where a body or a joint that is referred to does
     not exist, a joint connects a body to itself, a name is used twice, or values make no sense.
@@ -39,6 +40,7 @@ class Model(eqx.Module):
     joints: dict[str, "AbstractJoint"]
     forces: dict[str, "AbstractForce"]
     frames: dict[str, Frame]
+    couplings: dict[str, "Coupling"]
 
     def __init__(
         self,
@@ -46,6 +48,7 @@ class Model(eqx.Module):
         joints: Mapping[str, "AbstractJoint"] | None = None,
         forces: Mapping[str, "AbstractForce"] | None = None,
         frames: Mapping[str, Any] | None = None,
+        couplings: Mapping[str, "Coupling"] | None = None,
     ):
         self.bodies = dict(bodies)
         self.joints = dict(joints or {})
@@ -53,6 +56,7 @@ class Model(eqx.Module):
         self.frames = {
             name: as_frame(frame, f"frame {name!r}") for name, frame in (frames or {}).items()
         }
+        self.couplings = dict(couplings or {})
 
     def __check_init__(self):
         if not self.bodies:
@@ -63,7 +67,7 @@ class Model(eqx.Module):
         for name in self.frames:
             if name in self.bodies:
                 raise ModelError(f"frame {name!r} has the name of a body; give it another one")
-        for kind in ("joint", "force", "frame"):
+        for kind in ("joint", "force", "frame", "coupling"):
             for name, component in getattr(self, f"{kind}s").items():
                 self._check_references(f"{kind} {name!r}", component)
         for name, joint in self.joints.items():
@@ -86,6 +90,7 @@ class Model(eqx.Module):
             ("joint", self.joints),
             ("force", self.forces),
             ("frame", self.frames),
+            ("coupling", self.couplings),
         ):
             for name, component in components.items():
                 for path, leaf in jax.tree_util.tree_leaves_with_path(component):

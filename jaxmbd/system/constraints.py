@@ -1,8 +1,8 @@
 """Constraints g = 0 of the joints that a formulation does not build in: residual, rate, Jacobian.
 
-Rows are ordered by group, then by joint, then by fixed motion; intrinsic constraints of the
-coordinates follow. Everything is local to a joint: the residual of its relative pose, one
-directional derivative of it, and a second one.
+Rows are ordered by group, then by joint, then by fixed motion; couplings of joints and intrinsic
+constraints of the coordinates follow. All but these two is local to a joint: the residual of its
+relative pose, one directional derivative of it, and a second one.
 """
 
 from functools import singledispatch
@@ -32,8 +32,23 @@ def row_names(system: AbstractSystem) -> list[str]:
     for group in constrained_groups(system):
         for name in group.names:
             names += [name] * sizes(group.joint)[2]
-    names += system.intrinsic_names()
-    return names
+    return names + coordinate_names(system)
+
+
+def coordinate_names(system: AbstractSystem) -> list[str]:
+    """For each constraint on coordinates the coupling (or rotor) it belongs to."""
+    couplings = [name for group in system.mechanism.couplings for name in group.names]
+    return couplings + system.intrinsic_names()
+
+
+def coordinate_constraint(system: AbstractSystem, q: Coordinates) -> Float[Array, "n_coordinate"]:
+    """Constraints that are functions of the coordinates: couplings, then intrinsic ones."""
+    couplings = system.mechanism.couplings
+    if not couplings:
+        return system.intrinsic_constraint(q)
+    coordinates = system.kinematics(jnp.zeros((), dtype=q.dtype), q).joint_coordinates()
+    gaps = [group.gaps(coordinates) for group in couplings]
+    return jnp.concatenate([*gaps, system.intrinsic_constraint(q)])
 
 
 def n_constraints(system: AbstractSystem) -> int:
@@ -51,7 +66,7 @@ def residual(
         ).ravel()
         for group in constrained_groups(system)
     ]
-    return jnp.concatenate([*parts, system.intrinsic_constraint(q)])
+    return jnp.concatenate([*parts, coordinate_constraint(system, q)])
 
 
 def _residual_rate(joint: AbstractJoint, X: Pose, V: Array) -> Array:
@@ -67,8 +82,12 @@ def rate(
         X = relative_poses(group, kinematics.ports)
         V = relative_twists(group, X, twists)
         parts.append(jax.vmap(_residual_rate)(group.joint, X, V).ravel())
-    intrinsic = jax.jvp(system.intrinsic_constraint, (q,), (system.rates(q, v),))[1]
-    return jnp.concatenate([*parts, intrinsic])
+    return jnp.concatenate([*parts, _coordinate_rate(system, q, v)])
+
+
+def _coordinate_rate(system: AbstractSystem, q: Coordinates, v: Velocities) -> Array:
+    tangent = system.rates(q, v)
+    return jax.jvp(lambda q: coordinate_constraint(system, q), (q,), (tangent,))[1]
 
 
 def quadratic(
@@ -96,11 +115,8 @@ def quadratic(
 
         parts.append(jax.vmap(second_derivative)(group.joint, X, V, A).ravel())
 
-    def intrinsic_rate(q: Coordinates) -> Array:
-        return jax.jvp(system.intrinsic_constraint, (q,), (system.rates(q, v),))[1]
-
-    intrinsic = jax.jvp(intrinsic_rate, (q,), (system.rates(q, v),))[1]
-    return jnp.concatenate([*parts, intrinsic])
+    own = jax.jvp(lambda q: _coordinate_rate(system, q, v), (q,), (system.rates(q, v),))[1]
+    return jnp.concatenate([*parts, own])
 
 
 @singledispatch
@@ -156,23 +172,20 @@ def jacobian(
     Formulations may register a faster way.
     """
     ng = n_constraints(system)
-    joint_rows = ng - len(system.intrinsic_names())
+    joint_rows = ng - len(coordinate_names(system))
     v = jnp.zeros(system.nv, dtype=q.dtype)
 
     def row(lam: Array) -> Velocities:
         return generalized(kinematics, v, constraint_wrenches(system, kinematics, lam), {})
 
     rows = jax.vmap(row)(jnp.eye(joint_rows, ng, dtype=q.dtype))
-    return jnp.concatenate([rows, intrinsic_jacobian(system, q)])
+    return jnp.concatenate([rows, coordinate_jacobian(system, q)])
 
 
-def intrinsic_jacobian(system: AbstractSystem, q: Coordinates) -> Float[Array, "n_intrinsic nv"]:
-    """The rows of G that belong to the coordinates' own constraints."""
-    if not system.intrinsic_names():
+def coordinate_jacobian(system: AbstractSystem, q: Coordinates) -> Float[Array, "n_coordinate nv"]:
+    """The rows of G that belong to constraints on coordinates."""
+    if not coordinate_names(system):
         return jnp.zeros((0, system.nv), dtype=q.dtype)
     units = jnp.eye(system.nv, dtype=q.dtype)
 
-    def column(v: Velocities) -> Array:
-        return jax.jvp(system.intrinsic_constraint, (q,), (system.rates(q, v),))[1]
-
-    return jax.vmap(column, out_axes=1)(units)
+    return jax.vmap(lambda v: _coordinate_rate(system, q, v), out_axes=1)(units)

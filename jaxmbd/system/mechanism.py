@@ -21,6 +21,7 @@ from ..joints.abstract import sizes
 from ..lie import Pose
 from ..model import Frame, Model, ground
 from ..model.model import references
+from .couplings import CouplingGroup, lower_couplings
 from .groups import ForceGroup, JointForceGroup, JointGroup, group_by, kind_of, stack
 from .rows import Rows
 from .topology import Topology, find_topology
@@ -40,6 +41,7 @@ class Mechanism(eqx.Module):
     joint_forces: tuple[JointForceGroup, ...]
     rotors: tuple[JointForceGroup, ...]
     fields: tuple[ForceGroup, ...]
+    couplings: tuple[CouplingGroup, ...]
     offsets: Frame
     port_bodies: Rows = eqx.field(static=True)
     port_names: tuple[str | None, ...] = eqx.field(static=True)
@@ -122,6 +124,7 @@ def lower(model: Model) -> Mechanism:
         joint_forces=_lower_joint_forces(forces, AbstractJointForce, place),
         rotors=_lower_joint_forces(forces, Armature, place),
         fields=_lower_fields(forces),
+        couplings=lower_couplings(model.couplings, joints, place),
         offsets=offsets,
         port_bodies=Rows.of(topology.row[frame.body] for frame in ports.frames),
         port_names=tuple(ports.names),

@@ -194,11 +194,23 @@ def test_planar_and_floating_joints():
     np.testing.assert_allclose(poses["kite"].R[:, 2], [1, 0, 0], atol=1e-14)
 
 
-def test_a_joint_that_mimics_needs_a_decision():
-    with pytest.raises(mbd.ModelError, match=r"'right': it follows joint 'left'.*mimic='indep"):
-        from_urdf(GRIPPER)
+def test_unknown_treatment_of_mimics():
     with pytest.raises(mbd.ModelError, match=r"mimic must be .* got 'follow'"):
         from_urdf(CRANE, mimic="follow")
+
+
+def test_followers_are_coupled():
+    model = from_urdf(GRIPPER)
+    assert set(model.couplings) == {"right", "roll"}
+    system = mbd.formulate(model, mbd.JointCoordinates())
+    state = mbd.assemble(system, {"left": 0.01}, {"left": 0.2})
+    joint_states = mbd.joint_states(system, 0.0, state)
+    np.testing.assert_allclose(joint_states["right"].q, 0.013, atol=1e-15)
+    np.testing.assert_allclose(joint_states["roll"].q, 0.1, atol=1e-15)
+    np.testing.assert_allclose(joint_states["roll"].v, -4.0, atol=1e-13)
+    vdot, _ = mbd.accelerations(system, 0.0, state)
+    after = mbd.joint_states(system, 0.0, mbd.State(state.q, vdot))
+    np.testing.assert_allclose(after["roll"].v, -20.0 * after["left"].v, rtol=1e-12)
 
 
 def test_independent_followers_have_their_own_coordinates():

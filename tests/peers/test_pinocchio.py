@@ -136,3 +136,26 @@ def test_limits(robot):
         assert limits[name][:2] == bounds
         assert limits[name].effort == peer.effortLimit[joint.idx_v]
         assert limits[name].velocity == peer.velocityLimit[joint.idx_v]
+
+
+def test_coupled_fingers():
+    """Pinocchio takes the follower's coordinate out, jaxmbd keeps it and holds it to the other."""
+    subpath = ROBOTS["Panda"][0]
+    path = f"{example_robot_data.getModelPath(subpath)}/{subpath}"
+    peer = pin.buildModelFromUrdf(path, True)
+    model = from_urdf(path)
+    model = eqx.tree_at(lambda m: m.forces, model, {"gravity": model.forces["gravity"]})
+    system = mbd.formulate(model, mbd.JointCoordinates())
+    rng = np.random.default_rng(0)
+    q, v = rng.uniform(-1.0, 1.0, (2, peer.nq))
+    index = {name: peer.joints[peer.getJointId(name)].idx_v for name in peer.names[1:]}
+    free = [name for name in index if name not in model.couplings]
+    state = mbd.assemble(system, {n: q[index[n]] for n in free}, {n: v[index[n]] for n in free})
+    vdot, _ = mbd.accelerations(system, 0.0, state)
+    found = mbd.joint_states(system, 0.0, mbd.State(state.q, vdot))
+    data = peer.createData()
+    M = np.triu(pin.crba(peer, data, q))
+    M = M + np.triu(M, 1).T
+    expected = np.linalg.solve(M, -pin.nonLinearEffects(peer, data, q, v))
+    for name in free:
+        assert abs(found[name].v - expected[index[name]]) < TOLERANCE * np.abs(expected).max()

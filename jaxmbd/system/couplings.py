@@ -1,0 +1,66 @@
+"""Couplings: constraints between the coordinates of two joints, whatever the formulation."""
+
+from collections.abc import Mapping
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..errors import ModelError
+from ..joints import Coupling
+from ..joints.abstract import sizes
+from .groups import JointGroup, group_by, stack
+from .rows import Rows
+
+
+class CouplingGroup(eqx.Module):
+    """Couplings from joints of one group to joints of one other, with their rows in these."""
+
+    coupling: Coupling
+    names: tuple[str, ...] = eqx.field(static=True)
+    group: int = eqx.field(static=True)
+    rows: Rows = eqx.field(static=True)
+    source_group: int = eqx.field(static=True)
+    source_rows: Rows = eqx.field(static=True)
+    is_angle: bool = eqx.field(static=True)
+
+    def gaps(self, coordinates: tuple[Float[Array, "_n _nq"], ...]) -> Float[Array, "n"]:
+        """How far each joint is from where its source puts it; an angle within (-π, π]."""
+        own = self.rows.take(coordinates[self.group])[:, 0]
+        source = self.source_rows.take(coordinates[self.source_group])[:, 0]
+        gap = own - self.coupling.ratio * source - self.coupling.offset
+        return jnp.arctan2(jnp.sin(gap), jnp.cos(gap)) if self.is_angle else gap
+
+
+def lower_couplings(
+    couplings: Mapping[str, Coupling],
+    joints: tuple[JointGroup, ...],
+    place: Mapping[str, tuple[int, int]],
+) -> tuple[CouplingGroup, ...]:
+    """Couplings by the groups of their joints.
+
+    **Raises** `ModelError` where a joint has not one coordinate.
+    """
+    entries = []
+    for name in sorted(couplings):
+        coupling = couplings[name]
+        for role in (coupling.joint.name, coupling.source.name):
+            nq = sizes(joints[place[role][0]].joint)[0]
+            if nq != 1:
+                raise ModelError(
+                    f"coupling {name!r}: joint {role!r} has {nq} coordinates; a coupling needs "
+                    "joints with one"
+                )
+        entries.append((name, coupling, *place[coupling.joint.name], *place[coupling.source.name]))
+    return tuple(
+        CouplingGroup(
+            coupling=stack([entry[1] for entry in members]),
+            names=tuple(entry[0] for entry in members),
+            group=members[0][2],
+            rows=Rows.of(entry[3] for entry in members),
+            source_group=members[0][4],
+            source_rows=Rows.of(entry[5] for entry in members),
+            is_angle=joints[members[0][2]].joint.rotation.nq == 1,
+        )
+        for members in group_by(entries, key=lambda entry: (entry[2], entry[4]))
+    )
