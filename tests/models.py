@@ -7,7 +7,7 @@ import numpy as np
 
 import jaxmbd as mbd
 from jaxmbd import Frame, forces, joints, signals
-from jaxmbd.joints.abstract import sizes
+from jaxmbd.joints.abstract import has_scalar_coordinates, sizes
 
 JOINT_KINDS = (
     joints.Fixed,
@@ -65,9 +65,10 @@ def random_tree(
     seed: int,
     values: int = 0,
     kinds: Sequence[type[joints.AbstractJoint]] = JOINT_KINDS,
+    against: float = 0.4,
     floating: int = 1,
 ) -> mbd.Model:
-    """An open tree with one joint of each of the kinds, some against the tree's direction.
+    """An open tree with one joint of each of the kinds, a part of them `against` its direction.
 
     `seed` settles the structure and `values` the numbers, so that models of one seed share what
     has been compiled. `floating` more bodies hang on no joint.
@@ -80,9 +81,9 @@ def random_tree(
         # Near bodies more often than far ones, so that trees are deep and branch.
         parents = ["ground", *names[:k]][-3:]
         ends = [parents[structure.integers(len(parents))], names[k]]
-        if structure.random() < 0.4:
+        if structure.random() < against:
             ends.reverse()
-        links[kind.__name__.lower()] = random_joint(rng, kind, *ends)
+        links[f"{kind.__name__.lower()}{k}"] = random_joint(rng, kind, *ends)
     bodies = {name: random_body(rng) for name in names}
     return mbd.Model(
         bodies=bodies,
@@ -98,7 +99,7 @@ def _random_forces(
     names: list[str],
     links: dict[str, joints.AbstractJoint],
 ) -> dict[str, forces.AbstractForce]:
-    """One of every kind, and of every kind of joint force one on each kind of joint."""
+    """One of every kind; the kinds of joint force take turns on the kinds of joints."""
 
     def anywhere() -> Frame:
         return random_frame(rng, names[structure.integers(len(names))])
@@ -117,18 +118,23 @@ def _random_forces(
             anywhere(), signals.Samples(grid, rng.normal(size=(7, 3))), follower=True
         ),
     }
-    for name, joint in links.items():
-        nq, nv, _ = sizes(joint)
-        if nv == 0:
-            continue
-        found[f"drive {name}"] = forces.JointTorque(name, rng.normal(size=nv))
-        found[f"oil {name}"] = forces.ViscousFriction(name, rng.uniform(0.1, 0.5, nv))
-        found[f"rub {name}"] = forces.CoulombFriction(name, rng.uniform(0.1, 0.5), 0.5)
-        if nq == nv:
-            found[f"coil {name}"] = forces.TorsionalSpringDamper(
-                name, rng.uniform(1, 5, nq), rng.uniform(0.1, 0.3, nq), rng.uniform(-0.5, 0.5, nq)
-            )
-        if nq == 1:
+    moving = [name for name, joint in links.items() if sizes(joint)[1] > 0]
+    scalar = [name for name in moving if has_scalar_coordinates(links[name])]
+    for k, name in enumerate(moving):
+        nv = sizes(links[name])[1]
+        if k % 3 == 0:
+            found[f"drive {name}"] = forces.JointTorque(name, rng.normal(size=nv))
+        elif k % 3 == 1:
+            found[f"oil {name}"] = forces.ViscousFriction(name, rng.uniform(0.1, 0.5, nv))
+        else:
+            found[f"rub {name}"] = forces.CoulombFriction(name, rng.uniform(0.1, 0.5), 0.5)
+    for name in scalar[:2]:
+        n = sizes(links[name])[0]
+        found[f"coil {name}"] = forces.TorsionalSpringDamper(
+            name, rng.uniform(1, 5, n), rng.uniform(0.1, 0.3, n), rng.uniform(-0.5, 0.5, n)
+        )
+    for name in scalar:
+        if sizes(links[name])[0] == 1:
             found[f"rotor {name}"] = forces.Armature(name, rng.uniform(0.01, 0.1), 3.0)
     return found
 

@@ -1,0 +1,206 @@
+"""Random trees of all joint kinds: formulations against each other, fast paths against slow ones.
+
+Everything that is looked at in one tree and formulation comes from one compiled function.
+"""
+
+import functools
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmbd as mbd
+from jaxmbd import joints
+from jaxmbd.system import acceleration, constraints, duality, loads
+from tests import models
+
+T = jnp.asarray(0.37)
+OTHERS = [joints.Universal, joints.Planar, joints.Spherical, joints.Free]
+TREES = {  # Together they have what `test_trees_have_everything` lists.
+    "all kinds": functools.partial(models.random_tree, 37),
+    "against": functools.partial(models.random_tree, 4, kinds=OTHERS, against=1.0, floating=0),
+}
+DRAWS = 3
+
+each_formulation = pytest.mark.parametrize("formulation", models.FORMULATIONS, ids=models.name_of)
+each_tree = pytest.mark.parametrize("tree", TREES)
+
+
+@eqx.filter_jit
+def look(system, state):
+    """Motion of a state, and what its accelerations leave of the equation of motion."""
+    q, v = state.q, state.v
+    vdot, lam = mbd.accelerations(system, T, state)
+    G = constraints.jacobian(system, system.kinematics(T, q), q)
+    motion = {
+        "frames": system.frames(T, q).pose,
+        "twists": system.twists(T, q, v).twist,
+        "accelerations": duality.twist_rates(system, T, q, v, vdot),
+        "energy": mbd.energy(system, T, state),
+        "momentum": mbd.momentum(system, T, state),
+        "joint velocities": {n: j.v for n, j in mbd.joint_states(system, T, state).items()},
+        "reactions": mbd.reactions(system, T, state),
+    }
+    force = loads.applied(system, T, q, v) + G.T @ lam
+    return motion, system.mass(q) @ vdot + system.bias(q, v) - force
+
+
+@functools.cache
+def motions(tree, formulation):
+    """What `look` saw in every draw."""
+    seen = []
+    for draw in range(DRAWS):
+        system = mbd.formulate(TREES[tree](draw), formulation)
+        seen.append(look(system, models.random_state(system, seed=draw)))
+    return seen
+
+
+@eqx.filter_jit
+def compare(system, q, v):
+    """Fast paths beside generic ones, anywhere: on the constraints or off them."""
+    kinematics = system.kinematics(T, q)
+    rates = system.rates(q, v)
+
+    def gap(q):
+        return constraints.residual(system, system.kinematics(T, q), q)
+
+    def gap_rate(q):
+        return jax.jvp(gap, (q,), (system.rates(q, v),))[1]
+
+    def poses(q):
+        return system.kinematics(T, q).ports
+
+    generic_ports = constraints.port_accelerations.dispatch(object)
+    generic_jacobian = constraints.jacobian.dispatch(object)
+    G = constraints.jacobian(system, kinematics, q)
+    mass = system.mass(q)
+    return {
+        "mass": (mass, duality.mass_by_duality(system, T, q)),
+        "inverse": (mass @ system.solve_mass(q, jnp.eye(system.nv)), jnp.eye(system.nv)),
+        "bias": (system.bias(q, v), duality.bias_by_duality(system, T, q, v)),
+        "ports": (
+            constraints.port_accelerations(system, T, q, v),
+            generic_ports(system, T, q, v),
+        ),
+        "twists": (
+            kinematics.twists(v),
+            jax.vmap(mbd.lie.se3.velocity)(*jax.jvp(poses, (q,), (rates,))),
+        ),
+        "jacobian": (G, generic_jacobian(system, kinematics, q)),
+        "rate": (constraints.rate(system, kinematics, q, v), gap_rate(q), G @ v),
+        "quadratic": (
+            constraints.quadratic(system, T, kinematics, q, v),
+            jax.jvp(gap_rate, (q,), (rates,))[1],
+        ),
+    }
+
+
+@functools.cache
+def comparisons(formulation):
+    """What `compare` saw in every draw of a tree without forces, its rotors apart."""
+    seen = []
+    for draw in range(DRAWS):
+        model = TREES["all kinds"](draw)
+        rotors = {n: f for n, f in model.forces.items() if isinstance(f, mbd.forces.Armature)}
+        model = mbd.Model(model.bodies, model.joints, rotors)
+        system = mbd.formulate(model, formulation)
+        rng = np.random.default_rng(draw)
+        q = models.random_state(system, seed=draw).q
+        q = system.retract(q, jnp.asarray(0.3 * rng.normal(size=system.nv)))
+        seen.append(compare(system, q, jnp.asarray(rng.normal(size=system.nv))))
+    return seen
+
+
+def test_trees_have_everything():
+    """Joints of every kind along and against the tree, branches, depth, floating bodies."""
+    along, against, depths, branches, floating, kinds = set(), set(), [], 0, set(), set()
+    for tree in TREES:
+        model = TREES[tree](0)
+        mechanism = mbd.formulate(model, mbd.JointCoordinates()).mechanism
+        assert mechanism.topology.loops == ()
+        floating |= set(mechanism.topology.floating)
+        along |= {type(group.joint) for group in mechanism.joints if not group.reversed}
+        against |= {type(group.joint) for group in mechanism.joints if group.reversed}
+        depths.append(mechanism.topology.depths.max())
+        branches += np.sum(np.bincount(mechanism.topology.parents) > 1)
+        kinds |= {type(force).__name__ for force in model.forces.values()}
+    assert against == set(models.JOINT_KINDS)
+    assert len(along) >= 4
+    assert kinds == {name for name in mbd.forces.__all__ if not name.startswith("Abstract")}
+    assert floating
+    assert max(depths) >= 4
+    assert branches >= 2
+
+
+@pytest.mark.parametrize(
+    "quantity",
+    [
+        "frames",
+        "twists",
+        "accelerations",
+        "energy",
+        "momentum",
+        "joint velocities",
+        "reactions",
+    ],
+)
+@each_tree
+def test_formulations_agree(tree, quantity):
+    """To 1e-10 of the largest number."""
+    pairs = zip(*(motions(tree, formulation) for formulation in models.FORMULATIONS), strict=True)
+    for (joint, _), (maximal, _) in pairs:
+        models.near(joint[quantity], maximal[quantity], 1e-10)
+        assert np.abs(joint["accelerations"]).max() > 10
+
+
+@each_formulation
+@each_tree
+def test_accelerations_solve_the_equation_of_motion(tree, formulation):
+    """M v̇ + b = f + Gᵀ λ."""
+    for _, error in motions(tree, formulation):
+        np.testing.assert_allclose(error, 0.0, atol=1e-9)
+
+
+@each_formulation
+@pytest.mark.parametrize(
+    "quantity", ["inverse", "bias", "ports", "twists", "jacobian", "rate", "quadratic"]
+)
+def test_fast_path_is_the_generic_one(formulation, quantity):
+    """And both are what differentiating positions gives."""
+    for seen in comparisons(formulation):
+        first, *others = seen[quantity]
+        for other in others:
+            models.near(first, other, 1e-11)
+
+
+@each_formulation
+def test_mass_is_the_generic_one(formulation):
+    """In maximal coordinates rotors are coordinates of their own, not spread over the bodies."""
+    for draw, seen in enumerate(comparisons(formulation)):
+        mass, generic = (np.asarray(matrix) for matrix in seen["mass"])
+        np.testing.assert_allclose(mass, mass.T, atol=1e-13)
+        assert np.linalg.eigvalsh(mass).min() > 0
+        if isinstance(formulation, mbd.MaximalCoordinates):
+            forces = TREES["all kinds"](draw).forces
+            rotors = [f for f in forces.values() if isinstance(f, mbd.forces.Armature)]
+            n = len(mass) - len(rotors)
+            reflected = sorted(float(rotor.reflected_inertia()) for rotor in rotors)
+            np.testing.assert_allclose(np.sort(np.diag(mass)[n:]), reflected, rtol=1e-14)
+            # The generic matrix has the rotors where the joints' velocities are.
+            assert np.linalg.matrix_rank(generic[:n, :n] - mass[:n, :n], tol=1e-9) == len(rotors)
+        else:
+            models.near(mass, generic, 1e-11)
+
+
+@each_formulation
+def test_generic_paths_are_not_the_fast_ones(formulation):
+    """Else the comparisons above would compare functions with themselves."""
+    system = mbd.formulate(models.chain(1), formulation)
+    registered = {
+        mbd.MaximalCoordinates: (constraints.port_accelerations, constraints.jacobian),
+        mbd.JointCoordinates: (constraints.port_accelerations, acceleration.free_accelerations),
+    }
+    for function in registered[type(formulation)]:
+        assert function.dispatch(type(system)) is not function.dispatch(object)
