@@ -1,10 +1,11 @@
 """A motion as an `xarray.Dataset`, with named dimensions and units."""
 
 from importlib import metadata
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from ..analyses.solution import Solution
 from ..errors import ModelError
 from ..joints import AbstractJoint
 from ..system.joint_states import JointState
@@ -14,14 +15,11 @@ try:
 except ImportError as error:
     raise ImportError('to_xarray needs xarray: pip install "jaxmbd[io]"') from error
 
-if TYPE_CHECKING:
-    from ..analyses.solution import Solution
-
 XYZ = ("x", "y", "z")
 Variable = tuple[tuple[str, ...], np.ndarray, dict[str, str]]
 
 
-def to_dataset(solution: "Solution") -> xr.Dataset:
+def to_dataset(solution: Solution) -> xr.Dataset:
     """A motion as a dataset, without the rows that an event left empty.
 
     **Variables**, all over `time` [s]:
@@ -41,11 +39,9 @@ def to_dataset(solution: "Solution") -> xr.Dataset:
 
     **Raises** `ModelError` for a batch of motions and for names that differ only by slash and dot.
     """
-    if np.ndim(solution.ts) != 1:
-        raise ModelError(
-            f"to_xarray: times of shape {np.shape(solution.ts)} are a batch of motions; take one of"
-            " them: jax.tree.map(lambda x: x[0], solution)"
-        )
+    from ..viz.motion import check_single
+
+    check_single(solution, "to_xarray")
     solution = solution.finite()
     coords: dict[str, Any] = {
         "time": ("time", np.asarray(solution.ts), {"units": "s", "long_name": "time"}),
@@ -68,7 +64,7 @@ def to_dataset(solution: "Solution") -> xr.Dataset:
     return xr.Dataset(variables, coords, attributes)
 
 
-def _frame_variables(solution: "Solution") -> dict[str, Variable]:
+def _frame_variables(solution: Solution) -> dict[str, Variable]:
     frames, twists = solution.frames, solution.twists
     rows = [i for i, name in enumerate(frames.names) if name is not None]
     p, R, V = (np.asarray(x)[:, rows] for x in (frames.pose.p, frames.pose.R, twists.twist))
@@ -90,7 +86,7 @@ def _frame_variables(solution: "Solution") -> dict[str, Variable]:
     }
 
 
-def _energy_variables(solution: "Solution") -> dict[str, Variable]:
+def _energy_variables(solution: Solution) -> dict[str, Variable]:
     energy, momentum = solution.energy, solution.momentum
     variables = {}
     for kind in ("kinetic", "potential", "total"):
@@ -104,7 +100,7 @@ def _energy_variables(solution: "Solution") -> dict[str, Variable]:
 
 
 def _joint_variables(
-    name: str, motion: JointState, solution: "Solution", coords: dict[str, Any]
+    name: str, motion: JointState, solution: Solution, coords: dict[str, Any]
 ) -> dict[str, Variable]:
     """Variables of one joint; labels of their components are added to `coords`."""
     from ..viz.components import coordinate_components, velocity_components

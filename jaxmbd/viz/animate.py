@@ -1,0 +1,219 @@
+"""A mechanism in motion: a k3d plot, or a page that plays it without a network."""
+
+import html
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..analyses.solution import Solution
+from ..errors import ModelError
+from ..model.model import unknown
+from ..system.mechanism import Mechanism
+from . import player
+from .motion import keyframes
+from .scene import (
+    STEEL,
+    Drawing,
+    body_drawings,
+    ground_drawings,
+    joint_drawings,
+    spring_drawings,
+)
+from .stage import Stage, set_stage, world_points
+from .view import FIELD_OF_VIEW, bounds, camera
+
+try:
+    import k3d
+except ImportError as error:
+    raise ImportError('animate needs k3d: pip install "jaxmbd[viz]"') from error
+
+# Okabe & Ito's colours, which differ for colour-blind eyes too.
+PALETTE = (0x0072B2, 0xE69F00, 0x009E73, 0xCC79A7, 0x56B4E9, 0xD55E00, 0x8C6BB1, 0x999933)
+MAX_LABELS = 8
+FINER = 8  # Points of a path for each keyframe.
+
+
+def animate_solution(
+    solution: Solution,
+    path: str | Path | None = None,
+    *,
+    fps: float | int = 30,
+    speed: float | int = 1,
+    scale: float | int = 1,
+    trace: Sequence[str] | str = (),
+    colors: Mapping[str, int | str] | None = None,
+    labels: bool | None = None,
+    view: Sequence[float | int] | None = None,
+    height: int = 600,
+) -> k3d.Plot:
+    """The mechanism in motion.
+
+    A body is drawn as rods from its centre of mass to everything that touches it, with its axes
+    and, translucent, the uniform box that has its mass and inertia. Joints are dark: a pin along
+    each axis of rotation, a ball, a block where nothing turns; what slides has a rail. Springs are
+    coils. Blocks mark where something is fastened to the ground.
+
+    **Arguments:**
+
+    - `path`: where to write a page (`.html`) that plays the motion in any browser, without a
+      network. Space and the bar at its bottom start and stop it.
+    - `fps`: keyframes for each second that it plays, at most 1800 in all.
+    - `speed`: seconds of motion for each second that it plays: 0.1 is slow motion.
+    - `scale`: how thick to draw, relative to what fits the mechanism.
+    - `trace`: names of frames whose paths to draw.
+    - `colors`: `{body: 0xrrggbb or "#rrggbb"}`; the others have colours of their own.
+    - `labels`: whether to write the names of the bodies beside them; where it is left out, up to
+      eight bodies.
+    - `view`: direction from the mechanism to the camera, in the world, shape `(3,)`; where it is
+      left out, roughly across the plane in which it moves.
+    - `height`: of the plot in a notebook [pixels].
+
+    **Returns** the `k3d.Plot`. A notebook shows it where it is the last line of a cell; there, the
+    slider of time is in its panel under Controls, Animation.
+
+    **Raises** `KeyError`, with the known names, for an unknown frame or body, and `ModelError` for
+    a batch of motions, a motion without a finite time, and options that make no sense.
+    """
+    _check_positive(fps=fps, speed=speed, scale=scale)
+    if path is not None and Path(path).suffix.lower() not in (".html", ".htm"):
+        raise ModelError(f"animate writes a page: the path must end in .html, got {str(path)!r}")
+    mechanism = solution.system.mechanism
+    names = list(mechanism.topology.bodies[1:])
+    palette = _colors(names, colors)
+    motion = keyframes(solution, speed / fps)
+    stage = set_stage(mechanism, motion, scale)
+    paths = _paths(solution, trace, speed / fps)
+    played = (motion.ts - motion.ts[0]) / speed
+    points = np.concatenate([world_points(stage), *paths.values()])
+    plot = k3d.plot(
+        **_framing(points, 10 * stage.unit, view),
+        height=height,
+        fps=fps,
+        name="motion" if path is None else Path(path).stem,
+        additional_js_code=player.script(float(motion.ts[0]), float(played[-1]), speed),
+    )
+    for drawings in (
+        ground_drawings(stage),
+        body_drawings(stage, palette),
+        joint_drawings(stage),
+        spring_drawings(stage),
+    ):
+        for drawing in drawings:
+            plot += _mesh(drawing, played)
+    for name, positions in paths.items():
+        color = palette.get(_carrier(mechanism, name), STEEL)
+        plot += _path(name, positions, color, 0.6 * stage.unit)
+    if len(names) <= MAX_LABELS if labels is None else labels:
+        plot += _labels(stage, played, palette)
+    if path is not None:
+        page = player.titled(plot.get_snapshot(), plot.name)
+        Path(path).write_text(page, encoding="utf-8")
+    return plot
+
+
+def _framing(
+    points: np.ndarray, margin: float, view: Sequence[float | int] | None
+) -> dict[str, Any]:
+    """Grid and camera for all points; k3d would fit those of the first keyframe."""
+    low, high = bounds(points, margin)
+    return {
+        "camera_auto_fit": False,
+        "grid_auto_fit": False,
+        "grid": [*low, *high],
+        "camera": camera(low, high, view),
+        "camera_fov": FIELD_OF_VIEW,
+        "camera_up_axis": "z",
+        "axes_helper": 0.0,
+        "axes": [rf"{axis}\ \mathrm{{[m]}}" for axis in "xyz"],
+    }
+
+
+def _check_positive(**options: float | int) -> None:
+    for name, value in options.items():
+        if not (np.isfinite(value) and value > 0):
+            raise ModelError(f"animate: {name} must be positive, got {value}")
+
+
+def _colors(names: list[str], given: Mapping[str, int | str] | None) -> dict[str, int]:
+    palette = {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(names)}
+    for name, color in (given or {}).items():
+        if name not in palette:
+            raise KeyError(unknown("animate: colors: unknown body", name, palette))
+        try:
+            value = int(color.removeprefix("#"), 16) if isinstance(color, str) else int(color)
+        except ValueError:
+            value = -1
+        if not 0 <= value <= 0xFFFFFF:
+            raise ModelError(f"animate: the colour of {name!r} must be #rrggbb, got {color!r}")
+        palette[name] = value
+    return palette
+
+
+def _paths(
+    solution: Solution, trace: Sequence[str] | str, interval: float
+) -> dict[str, np.ndarray]:
+    """Positions over time of the named frames, shape `(k, 3)`, finer than the keyframes."""
+    wanted = [trace] if isinstance(trace, str) else list(trace)
+    names = solution.system.mechanism.port_names
+    known = {name: names.index(name) for name in names if name is not None}
+    for name in wanted:
+        if name not in known:
+            raise KeyError(unknown("animate: trace: unknown frame", name, known))
+    if not wanted:
+        return {}
+    p = keyframes(solution, interval / FINER).p
+    return {name: p[:, known[name]] for name in wanted}
+
+
+def _carrier(mechanism: Mechanism, frame: str) -> str:
+    """The body (or ground) on which a named frame is."""
+    row, first = mechanism.port_names.index(frame), 1 + mechanism.n_bodies
+    return mechanism.topology.bodies[
+        row if row < first else mechanism.port_bodies.index[row - first]
+    ]
+
+
+def _mesh(drawing: Drawing, played: np.ndarray) -> Any:
+    mesh = k3d.mesh(
+        drawing.mesh.vertices.astype(np.float32),
+        drawing.mesh.triangles.astype(np.uint32),
+        colors=drawing.mesh.colors,
+        flat_shading=False,
+        opacity=drawing.opacity,
+        name=drawing.name,
+        group=drawing.group,
+    )
+    moving = len(drawing.poses) > 1
+    poses = drawing.poses.astype(np.float32)
+    mesh.model_matrix = _series(played, poses) if moving else poses[0]
+    return mesh
+
+
+def _path(name: str, positions: np.ndarray, color: int, width: float) -> Any:
+    vertices = positions.astype(np.float32)
+    return k3d.line(vertices, color=color, width=width, name=f"path of {name}", group="paths")
+
+
+def _labels(stage: Stage, played: np.ndarray, palette: Mapping[str, int]) -> Any:
+    """The names of all bodies at their centres of mass, as one object."""
+    rows = range(1, 1 + stage.mechanism.n_bodies)
+    com = np.asarray(stage.mechanism.bodies.com)
+    p, R = stage.motion.p[:, rows], stage.motion.R[:, rows]
+    positions = (p + np.einsum("nbij,bj->nbi", R, com)).reshape(len(p), -1).astype(np.float32)
+    style = "text-shadow: 0 0 3px #fff, 0 0 3px #fff; margin-left: 0.8em"
+    texts = [
+        f'<span style="color: #{color:06x}; {style}">{html.escape(name)}</span>'
+        for name, color in palette.items()
+    ]
+    labels = k3d.text(texts, is_html=True, label_box=False, size=0.9, name="names", group="labels")
+    labels.position = _series(played, positions) if len(played) > 1 else positions[0]
+    return labels
+
+
+def _series(played: np.ndarray, values: np.ndarray) -> dict[str, np.ndarray]:
+    return {f"{t:.6f}": value for t, value in zip(played, values, strict=True)}
+
+
+__all__ = ["animate_solution"]

@@ -1,0 +1,54 @@
+"""Names and units of the coordinates and velocities of a joint, read off its kernel."""
+
+from typing import NamedTuple
+
+from ..joints import AbstractJoint, Free
+from ..joints.rotation import AbstractRotation, FreeRotation
+
+XYZ = ("x", "y", "z")
+
+
+class Component(NamedTuple):
+    """One coordinate or velocity of a joint: `name`, empty where the joint has only one; `unit`."""
+
+    name: str
+    unit: str
+
+
+def coordinate_components(joint: AbstractJoint) -> list[Component]:
+    """Names and units of `q` of a joint [m, rad; "1" for quaternions], in its order."""
+    moved = [Component(name, "m") for name in _along(joint)]
+    if isinstance(joint.rotation, FreeRotation):
+        turned = [Component(name, "1") for name in ("qw", "qx", "qy", "qz")]
+    else:
+        turned = [Component(name, "rad") for name in _about(joint.rotation.nq)]
+    return _bare_if_single(moved + turned)
+
+
+def velocity_components(joint: AbstractJoint) -> list[Component]:
+    """Names and units of `v` of a joint [m/s, rad/s], in its order."""
+    linear = [Component(name, "m/s") for name in _along(joint)]
+    if isinstance(joint, Free):
+        linear = [Component(f"v{name}", "m/s") for name in XYZ]
+    angular = [Component(name, "rad/s") for name in _turning(joint.rotation)]
+    return _bare_if_single(linear + angular)
+
+
+def _along(joint: AbstractJoint) -> tuple[str, ...]:
+    if len(joint.translation) == 1:
+        return ("displacement",)
+    return XYZ[: len(joint.translation)]
+
+
+def _about(n: int) -> tuple[str, ...]:
+    return ("angle",) if n == 1 else tuple(f"angle{i + 1}" for i in range(n))
+
+
+def _turning(rotation: AbstractRotation) -> tuple[str, ...]:
+    if isinstance(rotation, FreeRotation):
+        return tuple(f"w{name}" for name in XYZ)
+    return _about(rotation.nv)
+
+
+def _bare_if_single(components: list[Component]) -> list[Component]:
+    return [Component("", components[0].unit)] if len(components) == 1 else components

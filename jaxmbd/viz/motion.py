@@ -1,0 +1,127 @@
+"""Poses at the keyframes of an animation, whatever the times at which a motion was saved."""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..analyses.solution import Solution
+from ..errors import ModelError
+from ..lie import Pose, so3
+from ..system.mechanism import Mechanism
+
+# A longer motion gets fewer keyframes a second: each is a pose of every body in the page.
+MAX_KEYFRAMES = 1800
+PADDING = 256
+# Above this angle [rad] from one saved time to the next, a body's turns are anybody's guess.
+MAX_TURN = 2.0
+
+
+class Motion(NamedTuple):
+    """Poses of all ports of a mechanism over time, as numpy.
+
+    - `ts`: times [s], shape `(n,)`.
+    - `p`: positions [m], shape `(n, n_ports, 3)`; `R`: rotations, shape `(n, n_ports, 3, 3)`.
+    """
+
+    ts: np.ndarray
+    p: np.ndarray
+    R: np.ndarray
+
+
+def check_single(solution: Solution, who: str) -> None:
+    """**Raises** `ModelError` for a batch of motions."""
+    if np.ndim(solution.ts) != 1:
+        raise ModelError(
+            f"{who}: times of shape {np.shape(solution.ts)} are a batch of motions; take one of "
+            "them: jax.tree.map(lambda x: x[0] if eqx.is_array(x) else x, solution)"
+        )
+
+
+def keyframes(solution: Solution, interval: float | int) -> Motion:
+    """Poses about every `interval` [s], from the start to the end of a motion.
+
+    Between two saved times they follow the cubic that has the poses and twists of both. Rows that
+    are not finite are left out.
+
+    **Raises** `ModelError` for a batch of motions and where no row is finite.
+    """
+    check_single(solution, "animate")
+    known = [np.asarray(solution.ts), np.asarray(solution.states.q), np.asarray(solution.states.v)]
+    finite = np.all([np.isfinite(x).reshape(len(x), -1).all(axis=1) for x in known], axis=0)
+    saved, rows = np.unique(known[0], return_index=True)
+    saved, rows = saved[finite[rows]], rows[finite[rows]]
+    if len(saved) == 0:
+        raise ModelError("animate: no time of this motion is finite; see Solution.result")
+    n = int(np.clip(round((saved[-1] - saved[0]) / interval), 1, MAX_KEYFRAMES - 1)) + 1
+    ts = np.linspace(saved[0], saved[-1], n, dtype=saved.dtype) if len(saved) > 1 else saved
+    before = np.clip(np.searchsorted(saved, ts, side="right") - 1, 0, max(len(saved) - 2, 0))
+    after = np.minimum(before + 1, len(saved) - 1)
+    if len(saved) > 2 * MAX_KEYFRAMES:
+        needed = np.unique([before, after])
+        solution = Solution(
+            solution.ts[rows[needed]],
+            jax.tree.map(lambda x: x[rows[needed]], solution.states),
+            solution.system,
+            solution.raw,
+        )
+        before, after = np.searchsorted(needed, before), np.searchsorted(needed, after)
+        rows = np.arange(len(needed))
+    # Rounded up, so that another number of keyframes seldom means to compile anew.
+    steps = np.pad(np.stack([rows[before], rows[after]]), ((0, 0), (0, -len(ts) % PADDING)))
+    found = _interpolated(solution, jnp.asarray(steps), jnp.asarray(np.resize(ts, steps.shape[1])))
+    return Motion(ts, np.asarray(found.p)[: len(ts)], np.asarray(found.R)[: len(ts)])
+
+
+def _interpolated(solution: Solution, steps: Array, ts: Array) -> Pose:
+    """Poses of all ports at `ts`, between the rows `steps` of a motion, shape `(2, n)`."""
+    X, V = solution.frames.pose, solution.twists.twist
+    return _between_rows(solution.system.mechanism, solution.ts, X, V, steps, ts)
+
+
+@eqx.filter_jit
+def _between_rows(
+    mechanism: Mechanism, saved: Array, X: Pose, V: Array, steps: Array, ts: Array
+) -> Pose:
+    bodies = slice(0, 1 + mechanism.n_bodies)
+    moving = (X.p[:, bodies], X.R[:, bodies], V[:, bodies])
+    (p0, R0, V0), (p1, R1, V1) = (jax.tree.map(lambda x, s=s: x[s], moving) for s in steps)
+    h = saved[steps[1]] - saved[steps[0]]
+    s = (ts - saved[steps[0]]) / jnp.where(h > 0, h, 1.0)
+    of_bodies = jax.vmap(_between, in_axes=(0, 0, 0, 0, None, None))
+    found = jax.vmap(of_bodies)(Pose(p0, R0), V0, Pose(p1, R1), V1, h, s)
+    return jax.vmap(mechanism.ports)(found)
+
+
+def _between(
+    X0: Pose,
+    V0: Float[Array, "6"],
+    X1: Pose,
+    V1: Float[Array, "6"],
+    h: Float[Array, ""],
+    s: Float[Array, ""],
+) -> Pose:
+    """Pose at the fraction `s` of a step `h` [s], between two poses with their twists."""
+    p = _cubic(X1.p - X0.p, h * (X0.R @ V0[:3]), h * (X1.R @ V1[:3]), s)
+    phi = so3.log(so3.from_matrix(X0.R.T @ X1.R))
+    # Where a body turns too far in one step its angular velocity does not fit to phi.
+    turn = h * jnp.maximum(jnp.max(jnp.abs(V0[3:])), jnp.max(jnp.abs(V1[3:])))
+    followed = turn < MAX_TURN
+    start = jnp.where(followed, h * V0[3:], phi)
+    end = jnp.where(followed, h * jnp.linalg.solve(so3.dexp(phi), V1[3:]), phi)
+    return Pose(X0.p + p, X0.R @ so3.exp_matrix(_cubic(phi, start, end, s)))
+
+
+def _cubic(
+    step: Float[Array, "3"], start: Float[Array, "3"], end: Float[Array, "3"], s: Float[Array, ""]
+) -> Float[Array, "3"]:
+    """Hermite cubic from 0 to `step` with the slopes `start` and `end`, at s in [0, 1]."""
+    return (
+        (s * s * (3.0 - 2.0 * s)) * step + (s * (1.0 - s) ** 2) * start - (s * s * (1.0 - s)) * end
+    )
+
+
+__all__ = ["Motion", "check_single", "keyframes"]

@@ -1,0 +1,193 @@
+"""Joint motion and energy over time."""
+
+import io
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ..analyses.solution import Solution
+from ..errors import ModelError
+from ..model.model import unknown
+from .components import Component, coordinate_components, velocity_components
+from .motion import check_single
+
+try:
+    import matplotlib as mpl
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+except ImportError as error:
+    raise ImportError('plot needs matplotlib: pip install "jaxmbd[viz]"') from error
+
+# Rows of the figure, by the unit of the coordinates: what they and their velocities are.
+ROWS = {
+    "rad": ("angle [rad]", "angular velocity [rad/s]"),
+    "m": ("displacement [m]", "velocity [m/s]"),
+    "1": ("quaternion", "angular velocity [rad/s]"),
+}
+LEGEND_ROWS = 10
+WIDTH, ROW_HEIGHT = 10.0, 2.5  # [inch]
+
+
+class MotionFigure(Figure):
+    """A figure that pyplot does not know, and that notebooks show nevertheless, once."""
+
+    def _repr_png_(self) -> bytes:
+        buffer = io.BytesIO()
+        self.savefig(buffer, format="png")
+        return buffer.getvalue()
+
+
+class Curve(NamedTuple):
+    """One component of one joint over time, shape `(n,)`."""
+
+    label: str
+    values: np.ndarray
+
+
+def plot_solution(
+    solution: Solution, joints: Sequence[str] | str | None = None, energy: bool = True
+) -> Figure:
+    """Coordinates and velocities of joints, and the energy, over time.
+
+    One row of axes for each kind of coordinate: angles, displacements, quaternions; coordinates on
+    the left, velocities on the right. The last row has the kinetic, potential and total energy,
+    and beside it how far the total one has moved, relative to the largest kinetic energy: in a
+    mechanism without damping and drives that is the error of the integration.
+
+    Quaternions keep their sign from one time to the next, and angles that a formulation knows
+    within (-π, π] only are not connected across the jump.
+
+    **Arguments:**
+
+    - `joints`: names of the joints to show, all of them where it is left out.
+    - `energy`: whether to show the energy.
+
+    **Returns** a `matplotlib.figure.Figure`. It is none of pyplot's: save it with
+    `figure.savefig(path)`, or let a notebook show it.
+
+    **Raises** `KeyError`, with the known names, for an unknown joint; `ModelError` for a batch of
+    motions and where nothing is left to show.
+    """
+    check_single(solution, "plot")
+    solution = solution.finite()
+    ts = np.asarray(solution.ts)
+    rows = _curves(solution, joints)
+    if not rows and not energy:
+        raise ModelError(
+            "plot: these joints have no coordinates, and energy=False; nothing to show"
+        )
+    n_rows = len(rows) + bool(energy)
+    figure = MotionFigure(figsize=(WIDTH, ROW_HEIGHT * n_rows), layout="constrained")
+    axes = figure.subplots(n_rows, 2, sharex=True, squeeze=False)
+    for (left, right), unit in zip(axes, rows, strict=False):
+        _draw(left, right, ts, unit, *rows[unit])
+    if energy:
+        _draw_energy(*axes[-1], ts, solution)
+    for axis in axes[-1]:
+        axis.set_xlabel("time [s]")
+    return figure
+
+
+def _curves(
+    solution: Solution, joints: Sequence[str] | str | None
+) -> dict[str, tuple[list[Curve], list[Curve]]]:
+    """Curves of the coordinates and of the velocities, by the row of the figure."""
+    motions, mechanism = solution.joints, solution.system.mechanism
+    names = [joints] if isinstance(joints, str) else list(motions if joints is None else joints)
+    found: dict[str, tuple[list[Curve], list[Curve]]] = {unit: ([], []) for unit in ROWS}
+    for name in names:
+        if name not in motions:
+            raise KeyError(unknown("plot: unknown joint", name, motions))
+        joint = mechanism.joint(name)
+        positions = coordinate_components(joint)
+        turning = "1" if any(component.unit == "1" for component in positions) else "rad"
+        row = {"m": "m", "m/s": "m", "rad": "rad", "1": "1", "rad/s": turning}
+        for side, values, components in (
+            (0, motions[name].q, positions),
+            (1, motions[name].v, velocity_components(joint)),
+        ):
+            table = np.reshape(np.asarray(values), (len(solution.ts), len(components)))
+            for component, column in zip(components, _connected(table, components), strict=True):
+                label = f"{name} {component.name}".rstrip()
+                found[row[component.unit]][side].append(Curve(label, column))
+    return {unit: sides for unit, sides in found.items() if sides[0]}
+
+
+def _connected(values: np.ndarray, components: list[Component]) -> np.ndarray:
+    """Columns as rows, without the jumps that mean nothing: a quaternion's change of sign, and the
+    step from π to -π, at which the line is cut."""
+    columns = np.array(values.T)
+    quaternion = [i for i, component in enumerate(components) if component.unit == "1"]
+    if quaternion:
+        q = columns[quaternion]
+        turned_over = np.sum(q[:, 1:] * q[:, :-1], axis=0) < 0
+        columns[quaternion, 1:] = q[:, 1:] * np.where(np.cumsum(turned_over) % 2, -1.0, 1.0)
+    for component, column in zip(components, columns, strict=True):
+        if component.unit == "rad" and np.all(np.abs(column) <= np.pi + 1e-6):
+            column[:-1][np.abs(np.diff(column)) > np.pi] = np.nan
+    return columns
+
+
+def _draw(
+    left: Axes, right: Axes, ts: np.ndarray, unit: str, q: list[Curve], v: list[Curve]
+) -> None:
+    """One row: a colour for each curve, the same on both sides where they correspond."""
+    colours = _colours(max(len(q), len(v)))
+    for axis, curves, label in zip((left, right), (q, v), ROWS[unit], strict=True):
+        for curve, colour in zip(curves, colours, strict=False):
+            axis.plot(ts, curve.values, color=colour, label=curve.label, linewidth=1.2)
+        axis.set_ylabel(label)
+        axis.grid(alpha=0.3)
+    alike = [curve.label for curve in q] == [curve.label for curve in v]
+    for axis in (right,) if alike else (left, right):
+        _legend(axis)
+
+
+def _colours(n: int) -> list:
+    if n <= 10:
+        return [mpl.colormaps["tab10"](i) for i in range(n)]
+    # Neighbours of a long chain get neighbouring colours.
+    return list(mpl.colormaps["turbo"](np.linspace(0.05, 0.95, n)))
+
+
+def _legend(axis: Axes) -> None:
+    n = len(axis.get_lines())
+    columns = -(-n // LEGEND_ROWS)
+    axis.legend(
+        loc="upper left",
+        bbox_to_anchor=(1.0, 1.0),
+        ncols=columns,
+        fontsize="small" if columns == 1 else "x-small",
+        frameon=False,
+        handlelength=1.2,
+    )
+
+
+def _draw_energy(left: Axes, right: Axes, ts: np.ndarray, solution: Solution) -> None:
+    energy = solution.energy
+    kinetic, potential, total = (
+        np.asarray(x) for x in (energy.kinetic, energy.potential, energy.total)
+    )
+    for name, values, style in (
+        ("total", total, {"color": "black", "linewidth": 2.4}),
+        ("kinetic", kinetic, {"color": "tab:red"}),
+        ("potential", potential, {"color": "tab:blue"}),
+    ):
+        left.plot(ts, values, label=name, **{"linewidth": 1.2, **style})
+    left.set_ylabel("energy [J]")
+    left.legend(
+        fontsize="small", frameon=False, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0)
+    )
+    largest = kinetic.max(initial=0.0)
+    moved = (total - total[:1]) / (largest if largest > 0 else 1.0)
+    right.plot(ts, moved, color="black", linewidth=1.2)
+    right.set_ylabel("(E - E₀) / max T")
+    right.set_title(
+        f"total energy changes by up to {np.abs(moved).max(initial=0.0):.1e}", fontsize="small"
+    )
+    for axis in (left, right):
+        axis.grid(alpha=0.3)
+
+
+__all__ = ["plot_solution"]

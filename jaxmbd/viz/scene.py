@@ -1,0 +1,137 @@
+"""What an animation shows of a mechanism: the ground, bodies, joints and springs, as meshes."""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from ..forces import SpringDamper
+from ..joints.rotation import AxisRotation, FreeRotation, TwoAxisRotation
+from ..system.groups import JointGroup
+from . import shapes
+from .motion import Motion
+from .shapes import Mesh
+from .stage import Stage, equivalent_boxes, is_free
+
+IRON, STEEL, GROUND = 0x3A3A3A, 0x8C8C8C, 0xA8A29A
+
+
+class Drawing(NamedTuple):
+    """One mesh and its poses at the keyframes as homogeneous matrices, shape `(n, 4, 4)`; n = 1
+    where it does not move."""
+
+    name: str
+    group: str
+    mesh: Mesh
+    poses: np.ndarray
+    opacity: float = 1.0
+
+
+def body_drawings(stage: Stage, colors: Mapping[str, int]) -> Iterator[Drawing]:
+    """Of each body: rods from its centre of mass to its anchors, its axes, and its box."""
+    mechanism, unit = stage.mechanism, stage.unit
+    sizes, axes, coms = equivalent_boxes(mechanism)
+    names = mechanism.topology.bodies[1:]
+    for row, name in enumerate(names, 1):
+        com, color = coms[row - 1], colors[name]
+        parts = [shapes.sphere(com, 1.6 * unit, color), shapes.triad(8 * unit, 0.35 * unit)]
+        for point in stage.anchors[row]:
+            if np.linalg.norm(point - com) > 0.1 * unit:
+                parts.append(shapes.cylinder(com, point, unit, color))
+        poses = _poses(stage.motion, row)
+        yield Drawing(name, "bodies", shapes.merged(parts), poses)
+        size = np.maximum(sizes[row - 1], 2.4 * unit)
+        box = shapes.box(size, com, axes[row - 1], color)
+        yield Drawing(f"{name} box", "equivalent boxes", box, poses, opacity=0.35)
+
+
+def ground_drawings(stage: Stage) -> Iterator[Drawing]:
+    """The axes of the world, and a block at each point where something is fastened to it."""
+    unit = stage.unit
+    still = np.eye(4)[None]
+    yield Drawing("world", "ground", shapes.triad(16 * unit, 0.5 * unit), still)
+    blocks = [
+        shapes.box(np.full(3, 5 * unit), point, np.eye(3), GROUND) for point in stage.anchors[0]
+    ]
+    if blocks:
+        yield Drawing("ground", "ground", shapes.merged(blocks), still, opacity=0.6)
+
+
+def joint_drawings(stage: Stage) -> Iterator[Drawing]:
+    """Of each joint a symbol on its successor, and a rail on its predecessor where it slides."""
+    for group in stage.mechanism.joints:
+        if is_free(group):
+            continue
+        bases = np.asarray(jax.vmap(lambda joint: joint.basis())(group.joint))
+        rows = zip(group.names, bases, group.first.index, group.second.index, strict=True)
+        for name, E, first, second in rows:
+            symbol = _joint_symbol(group, E, stage.unit)
+            yield Drawing(name, "joints", symbol, _poses(stage.motion, second))
+            for i in group.joint.translation:
+                rail = _rail(stage, E[:, i], first, second)
+                yield Drawing(f"{name} rail", "joints", rail, _poses(stage.motion, first))
+
+
+def _joint_symbol(group: JointGroup, E: np.ndarray, unit: float) -> Mesh:
+    """A pin for each free axis, a ball for free rotation, a block for none; in the frame M."""
+    rotation, half = group.joint.rotation, 4.0 * unit
+    if isinstance(rotation, FreeRotation):
+        return shapes.sphere(np.zeros(3), 2.8 * unit, IRON)
+    if isinstance(rotation, AxisRotation):
+        return shapes.cylinder(-half * E[:, 2], half * E[:, 2], 2.0 * unit, IRON)
+    if isinstance(rotation, TwoAxisRotation):
+        pins = (shapes.cylinder(-half * e, half * e, 1.4 * unit, IRON) for e in E[:, :2].T)
+        return shapes.merged(pins)
+    return shapes.box(np.full(3, 4.0 * unit), np.zeros(3), E, IRON)
+
+
+def _rail(stage: Stage, axis: np.ndarray, first: int, second: int) -> Mesh:
+    """A rod along `axis`, in the frame F, as long as the joint moves along it."""
+    p, R = stage.motion.p, stage.motion.R
+    relative = np.einsum("nji,nj->ni", R[:, first], p[:, second] - p[:, first])
+    moved = relative @ axis
+    start, end = min(moved.min(), 0.0) - 6 * stage.unit, max(moved.max(), 0.0) + 6 * stage.unit
+    return shapes.cylinder(start * axis, end * axis, 0.7 * stage.unit, STEEL)
+
+
+def spring_drawings(stage: Stage) -> Iterator[Drawing]:
+    """A coil for each spring, a line for every other force between two frames."""
+    for group in stage.mechanism.frame_forces:
+        if len(group.ports) != 2:
+            continue
+        pairs = zip(group.names, *(rows.index for rows in group.ports), strict=True)
+        for name, first, second in pairs:
+            poses = _stretched(stage.motion.p[:, first], stage.motion.p[:, second], stage.unit)
+            length = float(np.median(np.linalg.norm(poses[:, :3, 2], axis=1)))
+            if isinstance(group.force, SpringDamper):
+                mesh = shapes.coil(2.6 * stage.unit, 0.45 * stage.unit, length, STEEL)
+            else:
+                mesh = shapes.cylinder(np.zeros(3), np.eye(3)[2], 0.45 * stage.unit, STEEL)
+            yield Drawing(name, "springs", mesh, poses)
+
+
+def _stretched(start: np.ndarray, end: np.ndarray, unit: float) -> np.ndarray:
+    """Matrices that lay the unit z axis from `start` to `end`, without spinning about it."""
+    step = end - start
+    length = np.linalg.norm(step, axis=1)
+    poses = np.tile(np.eye(4), (len(start), 1, 1))
+    direction, side = np.array([0.0, 0.0, 1.0]), np.array([1.0, 0.0, 0.0])
+    for pose, a, d, L in zip(poses, start, step, length, strict=True):
+        direction = d / L if 1e-3 * unit < L else direction
+        across = side - (side @ direction) * direction
+        if np.linalg.norm(across) < 1e-6:
+            across = shapes.basis(direction)[:, 0]
+        side = across / np.linalg.norm(across)
+        pose[:3, 0], pose[:3, 1] = side, np.cross(direction, side)
+        pose[:3, 2], pose[:3, 3] = max(L, 0.1 * unit) * direction, a
+    return poses
+
+
+def _poses(motion: Motion, port: int) -> np.ndarray:
+    poses = np.tile(np.eye(4), (len(motion.ts), 1, 1))
+    poses[:, :3, :3], poses[:, :3, 3] = motion.R[:, port], motion.p[:, port]
+    return poses
+
+
+__all__ = ["Drawing", "body_drawings", "ground_drawings", "joint_drawings", "spring_drawings"]

@@ -1,0 +1,96 @@
+"""A mechanism in motion: where its bodies are touched, how large they are, how large to draw."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..joints.rotation import FreeRotation
+from ..system.groups import JointGroup
+from ..system.mechanism import Mechanism
+from .motion import Motion
+
+
+class Stage(NamedTuple):
+    """A mechanism in motion, with what all drawings of it need.
+
+    - `anchors`: for each row of bodies the points [m], in its frame, where joints, forces and
+      marker frames touch it, shape `(k, 3)`.
+    - `corners`: of the boxes equivalent to the bodies, in their frames, shape `(n_bodies, 8, 3)`.
+    - `unit`: the thickness of a link [m]; everything else is drawn in proportion.
+    """
+
+    mechanism: Mechanism
+    motion: Motion
+    anchors: list[np.ndarray]
+    corners: np.ndarray
+    unit: float
+
+
+def set_stage(mechanism: Mechanism, motion: Motion, scale: float | int) -> Stage:
+    """Find the points that matter and how large to draw; `scale` multiplies the symbols."""
+    anchors = _anchors(mechanism)
+    sizes, axes, coms = equivalent_boxes(mechanism)
+    signs = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)]) / 2
+    corners = coms[:, None] + np.einsum("nij,nkj->nki", axes, signs * sizes[:, None])
+    stage = Stage(mechanism, motion, anchors, corners, 1.0)
+    extents = [
+        _diagonal(np.concatenate([box, points]))
+        for box, points in zip(corners, anchors[1:], strict=True)
+    ]
+    first = Motion(motion.ts[:1], motion.p[:1], motion.R[:1])
+    smallest = 0.0015 * _diagonal(world_points(stage))
+    largest = max(0.01 * _diagonal(world_points(stage._replace(motion=first))), smallest)
+    unit = np.clip(0.025 * float(np.median(extents)), smallest, largest)
+    return stage._replace(unit=scale * float(unit))
+
+
+def world_points(stage: Stage) -> np.ndarray:
+    """Every corner and anchor at every keyframe, and the ground's anchors, shape `(k, 3)`."""
+    p, R = stage.motion.p, stage.motion.R
+    found = [stage.anchors[0]]
+    for row, (box, points) in enumerate(zip(stage.corners, stage.anchors[1:], strict=True), 1):
+        local = np.concatenate([box, points])
+        found.append((p[:, row, None] + local @ np.swapaxes(R[:, row], 1, 2)).reshape(-1, 3))
+    return np.concatenate(found)
+
+
+def equivalent_boxes(mechanism: Mechanism) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Uniform boxes with the mass and inertia of the bodies: edge lengths `(n, 3)` [m], principal
+    axes as columns `(n, 3, 3)` and centres `(n, 3)` [m], in the body frames."""
+    bodies = mechanism.bodies
+    mass, inertia = np.asarray(bodies.mass), np.asarray(bodies.inertia)
+    moments, axes = np.linalg.eigh(0.5 * (inertia + np.swapaxes(inertia, 1, 2)))
+    axes[np.linalg.det(axes) < 0, :, 0] *= -1
+    squares = 6.0 * (moments.sum(axis=1, keepdims=True) - 2.0 * moments) / mass[:, None]
+    return np.sqrt(np.maximum(squares, 0.0)), axes, np.asarray(bodies.com)
+
+
+def is_free(group: JointGroup) -> bool:
+    """Whether the joints of a group hold nothing and are only coordinates."""
+    return len(group.joint.translation) == 3 and isinstance(group.joint.rotation, FreeRotation)
+
+
+def _anchors(mechanism: Mechanism) -> list[np.ndarray]:
+    free = {
+        row
+        for group in mechanism.joints
+        if is_free(group)
+        for row in (*group.first.index, *group.second.index)
+    }
+    points = np.reshape(np.asarray(mechanism.offsets.p), (-1, 3))
+    first = 1 + mechanism.n_bodies
+    found: list[list[np.ndarray]] = [[] for _ in range(first)]
+    # Without any ports there is still one offset, and no body to which it belongs.
+    for port, (body, point) in enumerate(
+        zip(mechanism.port_bodies.index, points, strict=False), first
+    ):
+        if port not in free:
+            found[body].append(point)
+    return [np.reshape(anchors, (-1, 3)) for anchors in found]
+
+
+def _diagonal(points: np.ndarray) -> float:
+    return float(np.linalg.norm(np.ptp(points, axis=0)))
+
+
+__all__ = ["Stage", "equivalent_boxes", "is_free", "set_stage", "world_points"]

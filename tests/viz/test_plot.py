@@ -1,0 +1,135 @@
+import importlib
+import sys
+
+import jax
+import matplotlib as mpl
+import numpy as np
+import pytest
+
+import jaxmbd as mbd
+from jaxmbd import inertia, joints
+from jaxmbd.joints.abstract import sizes
+from jaxmbd.viz.components import coordinate_components, velocity_components
+from jaxmbd.viz.plot import _connected
+from tests import models
+from tests.viz import motions
+
+TS = np.linspace(0.0, 1.0, 6)
+
+
+@pytest.fixture(scope="module")
+def swing() -> mbd.Solution:
+    return motions.motion(motions.crane(), TS, motions.swinging)
+
+
+def labels(figure) -> list[str]:
+    return [axes.get_ylabel() for axes in figure.axes]
+
+
+def curves(axes) -> list[str]:
+    return [text.get_text() for text in axes.get_legend().get_texts()]
+
+
+def test_rows_by_unit_and_energy(swing):
+    figure = swing.plot()
+    assert labels(figure) == [
+        "angle [rad]",
+        "angular velocity [rad/s]",
+        "displacement [m]",
+        "velocity [m/s]",
+        "energy [J]",
+        "(E - E₀) / max T",
+    ]
+    np.testing.assert_array_equal(
+        figure.axes[0].get_lines()[0].get_ydata(), swing.joints["hinge"].q
+    )
+    assert curves(figure.axes[3]) == ["rail"]
+    assert curves(figure.axes[4]) == ["total", "kinetic", "potential"]
+
+
+def test_chosen_joints_without_energy(swing):
+    assert labels(swing.plot(joints="rail", energy=False)) == ["displacement [m]", "velocity [m/s]"]
+    assert len(swing.plot(joints=["hinge", "rail"], energy=False).axes) == 4
+
+
+def test_a_notebook_shows_it_and_pyplot_does_not_know_it(swing):
+    figure = swing.plot(energy=False)
+    assert figure._repr_png_().startswith(b"\x89PNG")
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    assert pyplot is None or not pyplot.get_fignums()
+
+
+def test_errors(swing):
+    with pytest.raises(KeyError, match="unknown joint 'elbow'; known are 'hinge', 'rail'"):
+        swing.plot(joints=["elbow"])
+    with pytest.raises(mbd.ModelError, match="nothing to show"):
+        swing.plot(joints=[], energy=False)
+    batch = jax.tree.map(lambda x: x[None], swing)
+    with pytest.raises(mbd.ModelError, match="batch of motions"):
+        batch.plot()
+
+
+def test_many_joints_keep_a_readable_legend():
+    names = [f"b{k:02d}" for k in range(12)]
+    model = mbd.Model(
+        bodies=dict.fromkeys(names, inertia.sphere(1.0, 0.1)),
+        joints={f"j{name}": joints.Revolute(mbd.ground, name) for name in names},
+    )
+    figure = motions.motion(model, TS).plot()
+    axes = figure.axes[1]
+    assert len(curves(axes)) == 12
+    assert axes.get_legend()._ncols == 2
+    colours = {mpl.colors.to_hex(line.get_color()) for line in axes.get_lines()}
+    assert len(colours) == 12
+    figure.draw_without_rendering()
+    right = axes.get_legend().get_window_extent().x1
+    assert right <= figure.bbox.x1 + 1
+    for above, below in zip(axes.get_lines()[:-1], axes.get_lines()[1:], strict=True):
+        assert above.get_label() < below.get_label()
+
+
+def test_joints_with_several_coordinates():
+    model = mbd.Model(
+        bodies={"ball": inertia.sphere(1.0, 0.1), "drone": inertia.sphere(1.0, 0.1)},
+        joints={"socket": joints.Spherical(mbd.ground, "ball")},
+    )
+    figure = motions.motion(model, TS).plot(energy=False)
+    assert labels(figure)[::2] == ["displacement [m]", "quaternion"]
+    names = [curves(axes) for axes in figure.axes]
+    assert names[0] == ["drone x", "drone y", "drone z"]
+    assert names[1] == ["drone vx", "drone vy", "drone vz"]
+    assert names[2][-4:] == ["socket qw", "socket qx", "socket qy", "socket qz"]
+    assert names[3][-3:] == ["socket wx", "socket wy", "socket wz"]
+
+
+def test_lines_skip_jumps_that_mean_nothing():
+    angle = np.array([[3.0], [3.1], [-3.1], [-3.0]])
+    components = coordinate_components(joints.Revolute(mbd.ground, "a"))
+    np.testing.assert_array_equal(_connected(angle, components), [[3.0, np.nan, -3.1, -3.0]])
+    turns = np.array([[3.0], [7.0]])  # Counted turns, not wrapped ones.
+    np.testing.assert_array_equal(_connected(turns, components), turns.T)
+    quaternion = np.array([[0.1, 1, 0, 0], [0, -1, 0, 0], [0.1, -1, 0, 0], [0.2, 1, 0, 0]])
+    components = coordinate_components(joints.Spherical(mbd.ground, "a"))
+    np.testing.assert_array_equal(_connected(quaternion, components)[1], [1, 1, 1, 1])
+
+
+def test_rest_is_no_division_by_zero():
+    model = mbd.Model({"stone": inertia.sphere(1.0, 0.1)})
+    axes = motions.motion(model, TS).plot().axes[-1]
+    np.testing.assert_array_equal(axes.get_lines()[0].get_ydata(), 0.0)
+
+
+@pytest.mark.parametrize("kind", models.JOINT_KINDS, ids=lambda kind: kind.__name__)
+def test_every_coordinate_has_a_name_and_a_unit(kind):
+    joint = models.random_joint(np.random.default_rng(0), kind, "ground", "a")
+    nq, nv, _ = sizes(joint)
+    assert len({c.name for c in coordinate_components(joint)}) == nq
+    assert len({c.name for c in velocity_components(joint)}) == nv
+    assert {c.unit for c in velocity_components(joint)} <= {"m/s", "rad/s"}
+
+
+def test_missing_matplotlib_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.delitem(sys.modules, "jaxmbd.viz.plot", raising=False)
+    with pytest.raises(ImportError, match=r'pip install "jaxmbd\[viz\]"'):
+        importlib.import_module("jaxmbd.viz.plot")
