@@ -136,9 +136,20 @@ def _coordinates(joint: AbstractJoint, value: Any, name: str) -> Float[Array, "n
 
 
 def _close(system: AbstractSystem, t: Array, start: Float[Array, "nq"]) -> Float[Array, "nq"]:
-    """Newton on the multipliers μ of q = start ⊞ M⁻¹ Gᵀ μ: as many unknowns as constraints."""
-    G = constraints.jacobian(system, system.kinematics(t, start), start)
+    G, q, gaps = _newton(system, t, start)
     _check_rank(system, G)
+    return _checked_gaps(system, q, gaps)
+
+
+@eqx.filter_jit
+def _newton(
+    system: AbstractSystem, t: Array, start: Float[Array, "nq"]
+) -> tuple[Float[Array, "ng nv"], Float[Array, "nq"], Float[Array, "ng"]]:
+    """Newton on the multipliers μ of q = start ⊞ M⁻¹ Gᵀ μ: as many unknowns as constraints.
+
+    Returns G at the start, the coordinates found, and what is left of the constraints there.
+    """
+    G = constraints.jacobian(system, system.kinematics(t, start), start)
     directions = system.solve_mass(start, G.T)
 
     def gap(mu: Array, _: None) -> Array:
@@ -150,12 +161,12 @@ def _close(system: AbstractSystem, t: Array, start: Float[Array, "nq"]) -> Float
     found = optx.root_find(
         gap, solver, jnp.zeros(G.shape[0], dtype=start.dtype), max_steps=50, throw=False
     )
-    q = system.retract(start, directions @ found.value)
-    return _checked_gaps(system, t, q)
+    return G, system.retract(start, directions @ found.value), gap(found.value, None)
 
 
-def _checked_gaps(system: AbstractSystem, t: Array, q: Float[Array, "nq"]) -> Float[Array, "nq"]:
-    gaps = constraints.residual(system, system.kinematics(t, q), q)
+def _checked_gaps(
+    system: AbstractSystem, q: Float[Array, "nq"], gaps: Float[Array, "ng"]
+) -> Float[Array, "nq"]:
     limit = float(jnp.sqrt(jnp.finfo(q.dtype).eps))
     is_open = ~(jnp.max(jnp.abs(gaps)) < limit)
     if not is_concrete(is_open):
@@ -190,6 +201,7 @@ def _check_rank(system: AbstractSystem, G: Float[Array, "ng nv"]) -> None:
         )
 
 
+@eqx.filter_jit
 def _consistent(
     system: AbstractSystem, t: Array, q: Float[Array, "nq"], v: Float[Array, "nv"]
 ) -> Float[Array, "nv"]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -106,10 +107,10 @@ class Experiment(eqx.Module):
 
 def _floats(value: Any, name: str) -> Array:
     try:
-        array = jnp.asarray(value)
-        return array if jnp.issubdtype(array.dtype, jnp.floating) else array.astype(float)
+        array = value if isinstance(value, jax.Array) else np.asarray(value, dtype=float)
     except (TypeError, ValueError) as error:
         raise DataError(f"{name} is not numeric") from error
+    return jnp.asarray(array, dtype=jnp.result_type(float))
 
 
 def _check_finite(values: Array, name: str) -> None:

@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optimistix as optx
+from diffrax import RESULTS
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
@@ -46,7 +46,7 @@ class Fit(eqx.Module):
     initial_states: list[np.ndarray]
     unseen: list[list[str]]
     n_steps: int
-    result: optx.RESULTS
+    result: RESULTS
     started_from: np.ndarray
 
     def __getitem__(self, label: str) -> float:
@@ -72,8 +72,8 @@ class Fit(eqx.Module):
         return "\n".join(lines)
 
 
-def _said(result: optx.RESULTS) -> str:
-    return "converged" if result == optx.RESULTS.successful else optx.RESULTS[result]
+def _said(result: RESULTS) -> str:
+    return "converged" if result == RESULTS.successful else RESULTS[result]
 
 
 class RankWarning(UserWarning):
@@ -143,9 +143,10 @@ def identify(
     method = LevenbergMarquardt() if method is None else method
     influence = jnp.linalg.norm(J, axis=0)
     unknowns, n_steps, result = _minimize(method, residuals, influence, progress)
-    if throw and result != optx.RESULTS.successful:
+    result = RESULTS.promote(result)
+    if throw and result != RESULTS.successful:
         raise SimulationError(
-            f"identify: stopped after {int(n_steps)} steps: {optx.RESULTS[result]}; pass "
+            f"identify: stopped after {int(n_steps)} steps: {RESULTS[result]}; pass "
             "throw=False to look at the fit so far"
         )
     return _fit(residuals, unknowns, int(n_steps), result)
@@ -199,7 +200,7 @@ def _linearize(residuals: Residuals, unknowns: Any) -> tuple[Array, Array, Array
     return residuals.flat(unknowns), J, D
 
 
-def _fit(residuals: Residuals, unknowns: Any, n_steps: int, result: optx.RESULTS) -> Fit:
+def _fit(residuals: Residuals, unknowns: Any, n_steps: int, result: RESULTS) -> Fit:
     selected, (theta, starts) = residuals.selected, unknowns
     r, J, D = (np.asarray(x) for x in _linearize(residuals, unknowns))
     labels = selected.free_labels()

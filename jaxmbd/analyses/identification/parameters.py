@@ -41,8 +41,8 @@ class Parameter(eqx.Module):
         return follow(model, self.where)
 
 
-Free = tuple[Float[Array, "n"], ...]
-Selection = Mapping[str, "Parameter | str | Callable"] | Sequence["Parameter | str"]
+Free = tuple[Float[Array, "_n"], ...]
+Selection = Mapping[str, "Parameter | str | Callable"] | Sequence["Parameter | str | Callable"]
 
 
 class Selected(eqx.Module):

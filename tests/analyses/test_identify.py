@@ -1,0 +1,256 @@
+"""Fits of a pendulum whose truth is known, and of records that cannot be fitted."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from jax.flatten_util import ravel_pytree
+
+import jaxmbd as mbd
+from jaxmbd.analyses.identification import (
+    Bounded,
+    Entries,
+    PhysicalBody,
+    Positive,
+    Scaled,
+    Unbounded,
+)
+from jaxmbd.analyses.identification.batches import batch_experiments
+from jaxmbd.analyses.identification.parameters import select_parameters
+from jaxmbd.analyses.identification.prediction import make_simulator
+from jaxmbd.analyses.identification.residuals import Residuals
+
+NOISE = 2e-3
+
+
+def pendulum(mass=0.8, friction=0.1, stiffness=2.0):
+    rod = mbd.inertia.principal(mass, [0.02, 0.03, 0.02], com=[0.0, 0.0, -0.3])
+    return mbd.Model(
+        bodies={"rod": rod},
+        joints={"hinge": mbd.joints.Revolute(mbd.ground, "rod", axis=[0, 1, 0])},
+        forces={
+            "gravity": mbd.forces.Gravity(),
+            "bearing": mbd.forces.ViscousFriction("hinge", friction),
+            "spring": mbd.forces.TorsionalSpringDamper("hinge", stiffness),
+        },
+    )
+
+
+def records(model, starts=((0.5, 0.0), (-0.8, 2.0)), lengths=(120, 80), seed=0):
+    rng, made = np.random.default_rng(seed), []
+    for (angle, speed), n in zip(starts, lengths, strict=True):
+        ts = 0.01 * np.arange(n)
+        start = {"guess": {"hinge": angle}, "rates": {"hinge": speed}}
+        blank = mbd.Experiment(ts, {"hinge": np.zeros(n)}, **start)
+        readings = np.asarray(mbd.predict(model, blank)["hinge"]) + NOISE * rng.normal(size=n)
+        made.append(mbd.Experiment(ts, {"hinge": readings}, **start))
+    return made
+
+
+@pytest.fixture(scope="module")
+def measured():
+    return records(pendulum())
+
+
+SELECT = {  # In an order that is not the alphabet's.
+    "stiffness": mbd.Parameter("forces.spring.stiffness", Positive()),
+    "friction": mbd.Parameter("forces.bearing.coefficient", Bounded(0.0, 1.0)),
+    "inertia": mbd.Parameter("bodies.rod.inertia", Entries((1, 1), inner=Positive())),
+}
+TRUTH = {"stiffness": 2.0, "friction": 0.1, "inertia": 0.03}
+
+
+@pytest.fixture(scope="module")
+def fitted(measured):
+    start = eqx.tree_at(
+        lambda m: m.bodies["rod"].inertia, pendulum(0.8, 0.3, 1.0), jnp.diag(jnp.full(3, 0.04))
+    )
+    return mbd.identify(start, measured, SELECT, noise={"hinge": NOISE}, fit_initial_states=True)
+
+
+@pytest.mark.smoke
+def test_truth_lies_within_the_standard_errors(fitted):
+    assert fitted.labels == list(SELECT)
+    for name, true in TRUTH.items():
+        assert abs(fitted[name] - true) < 4 * fitted.standard_error(name)
+        assert 0 < fitted.standard_error(name) < 0.2 * true
+    assert fitted.rms["hinge"] == pytest.approx(NOISE, rel=0.15)
+    assert fitted.model.forces["spring"].stiffness == pytest.approx(fitted["stiffness"])
+    assert "friction" in str(fitted)
+
+
+def test_standard_errors_match_the_scatter_of_repeats():
+    """With 24 repeats the scatter is known to a seventh of itself."""
+    start, select = pendulum(0.8, 0.1, 1.9), {"k": "forces.spring.stiffness"}
+    estimates, errors = [], []
+    for seed in range(24):
+        fit = mbd.identify(start, records(pendulum(), seed=seed), select)
+        estimates.append(fit["k"])
+        errors.append(fit.standard_error("k"))
+    assert np.std(estimates, ddof=1) == pytest.approx(np.mean(errors), rel=0.45)
+    assert abs(np.mean(estimates) - 2.0) < 4 * np.mean(errors) / np.sqrt(24)
+
+
+def test_initial_states_are_found(measured, fitted):
+    shifted = [
+        mbd.Experiment(
+            e.ts,
+            e.measurements,
+            guess={"hinge": e.guess["hinge"] + 0.05},
+            rates={"hinge": e.rates["hinge"] - 0.2},
+        )
+        for e in measured
+    ]
+    fit = mbd.identify(
+        fitted.model, shifted, {"k": "forces.spring.stiffness"}, fit_initial_states=True
+    )
+    for correction in fit.initial_states:
+        np.testing.assert_allclose(correction, [-0.05, 0.2], atol=0.02)
+
+
+def test_what_the_data_cannot_tell_apart_is_named(measured):
+    """Mass and centre enter as products; the friction is seen all the same."""
+    select = {
+        "mass": "bodies.rod.mass",
+        "centre": mbd.Parameter("bodies.rod.com", Entries(2)),
+        "inertia": mbd.Parameter("bodies.rod.inertia", Entries((1, 1))),
+        "friction": "forces.bearing.coefficient",
+    }
+    with pytest.warns(mbd.RankWarning, match=r"tell apart: mass, centre, inertia\."):
+        fit = mbd.identify(pendulum(0.9), measured, select)
+    assert fit.unseen == [["mass", "centre", "inertia"]]
+    assert np.isinf([fit.standard_error(n) for n in ("mass", "centre", "inertia")]).all()
+    assert np.isfinite(fit.standard_error("friction"))
+    assert fit["mass"] * fit["centre"] == pytest.approx(-0.8 * 0.3, rel=0.02)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_blocks_are_the_jacobian(measured, reverse):
+    """Against finite differences; one record's start does not move the other record."""
+    model = pendulum()
+    residuals = Residuals(
+        select_parameters(model, SELECT),
+        make_simulator(None, None, None, 1),
+        batch_experiments(measured),
+        {"hinge": jnp.asarray(NOISE)},
+        fit_starts=True,
+        reverse=reverse,
+    )
+    x, unravel = ravel_pytree(residuals.unknowns())
+    J = jax.jit(jax.jacfwd(lambda x: residuals.flat(unravel(x))))(x)
+    evaluate = jax.jit(lambda x: residuals.flat(unravel(x)))
+    h = 1e-5
+    for column in range(x.size):
+        step = jnp.zeros(x.size).at[column].set(h)
+        difference = (evaluate(x + step) - evaluate(x - step)) / (2 * h)
+        scale = float(jnp.max(jnp.abs(difference)))
+        np.testing.assert_allclose(J[:, column], difference, atol=1e-6 * scale)
+    assert not J[120:, 3:5].any()
+    assert not J[:120, 5:7].any()
+
+
+def test_first_order_method_goes_downhill(measured):
+    start = pendulum(0.8, 0.1, 1.5)
+    select = {"k": mbd.Parameter("forces.spring.stiffness", Positive())}
+    method = mbd.methods.FirstOrder(optax.adam(3e-2), steps=60)
+    fit = mbd.identify(start, measured, select, method=method)
+    assert fit["k"] == pytest.approx(2.0, rel=0.02)
+
+
+def test_records_are_predicted_together_as_apart(measured):
+    together = mbd.predict(pendulum(), measured)
+    for record, prediction in zip(measured, together, strict=True):
+        alone = mbd.predict(pendulum(), record)["hinge"]
+        np.testing.assert_allclose(prediction["hinge"], alone, atol=1e-14)
+
+
+def test_sensors_and_inputs_of_a_record(measured):
+    ts = np.asarray(measured[0].ts)
+    drive = mbd.forces.JointTorque("hinge", mbd.signals.Samples(ts, np.sin(ts)))
+    sensors = {"rate": mbd.sensors.JointVelocity("hinge"), "tip": mbd.sensors.FramePosition("rod")}
+    blank = {"rate": np.zeros(120), "tip": np.zeros((120, 3))}
+    driven = mbd.Experiment(ts, blank, forces={"drive": drive})
+    readings = mbd.predict(pendulum(), driven, sensors=sensors)
+    assert readings["tip"].shape == (120, 3)
+    assert jnp.max(jnp.abs(readings["rate"])) > 0.01  # At rest but for the drive.
+
+
+@pytest.mark.parametrize(
+    ("transform", "value"),
+    [
+        (Unbounded(), jnp.array([3.0, 0.0, -2.0])),
+        (Positive(), jnp.asarray(0.3)),
+        (Bounded(-1.0, 2.0), jnp.asarray(0.4)),
+        (Entries(1, inner=Positive()), jnp.array([1.0, 2.0, 3.0])),
+        (Scaled(), jnp.diag(jnp.array([1.0, 2.0, 2.5]))),
+        (PhysicalBody(), mbd.RigidBody(2.0, [1.0, 1.5, 2.0], [0.1, -0.2, 0.3])),
+    ],
+    ids=lambda x: type(x).__name__,
+)
+def test_transforms_give_the_reference_back(transform, value):
+    back = transform.to_value(transform.to_free(value), value)
+    for a, b in zip(jax.tree.leaves(back), jax.tree.leaves(value), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-14)
+    assert len(transform.labels("x", value)) == transform.report(value, value).size
+
+
+def test_windows_start_where_the_record_was(measured):
+    record = measured[0]
+    angles = {"hinge": np.asarray(record.measurements["hinge"])}
+    parts = record.windows(30, 40, angles, {"hinge": np.zeros(120)})
+    assert [len(p.ts) for p in parts] == [31, 31, 31]
+    assert parts[1].guess["hinge"] == angles["hinge"][40]
+    assert parts[1].ts[0] == record.ts[40]
+
+
+TS = 0.01 * np.arange(5)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: mbd.Experiment([0.0], {"hinge": [0.0]}), "two or more times"),
+        (lambda: mbd.Experiment([0, 0.01, 0.01], {"hinge": [0.0] * 3}), "increase.*row 2"),
+        (lambda: mbd.Experiment([0, 0.01, 0.02, 0.9], {"hinge": [0.0] * 4}), "gap of 0.88 s"),
+        (lambda: mbd.Experiment(TS, {"hinge": [0.0] * 4}, name="run 7"), "run 7: 'hinge'.*5 times"),
+        (lambda: mbd.Experiment(TS, {"hinge": [0, 0, np.nan, 0, 0]}), "'hinge'.*row 2"),
+        (lambda: mbd.Experiment(TS, {}), "no measurements"),
+        (lambda: mbd.Experiment(TS, {"hinge": ["a"] * 5}), "not numeric"),
+        (lambda: mbd.Experiment(TS, {"hinge": [0.0] * 5}).windows(9, 1, {}, {}), "do not fit"),
+        (lambda: mbd.predict(pendulum(), mbd.Experiment(TS, {"x": [0.0] * 5})), "no sensor 'x'"),
+        (
+            lambda: mbd.predict(pendulum(), mbd.Experiment(TS, {"hinge": np.zeros((5, 2))})),
+            "'hinge' has shape",
+        ),
+    ],
+)
+def test_records_that_cannot_be_used(make, message):
+    with pytest.raises(mbd.DataError, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("select", "message"),
+    [
+        ({}, "at least one parameter"),
+        (["bodies.bar.mass"], "no 'bar'; known are 'rod'"),
+        (["bodies.rod.weight"], "no 'weight'"),
+        ({"k": mbd.Parameter("forces.spring.rest", Positive())}, "'k': Positive does not admit"),
+        ({"joint": "joints.hinge.predecessor.body"}, "'joint' is no array of floats"),
+        ([lambda m: m.bodies["rod"].mass], "need a name"),
+    ],
+)
+def test_selections_that_make_no_sense(measured, select, message):
+    with pytest.raises(mbd.ModelError, match=message):
+        mbd.identify(pendulum(), measured, select)
+
+
+def test_a_fit_that_does_not_converge_says_so(measured):
+    method = mbd.methods.LevenbergMarquardt(max_steps=2)
+    start, select = pendulum(0.8, 0.5, 0.5), {"k": "forces.spring.stiffness"}
+    with pytest.raises(mbd.SimulationError, match="stopped after 2 steps"):
+        mbd.identify(start, measured, select, method=method)
+    fit = mbd.identify(start, measured, select, method=method, throw=False)
+    assert fit.result != mbd.RESULTS.successful
