@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 import jaxmbd as mbd
@@ -229,3 +231,33 @@ class Traces:
     def __call__(self, *args):
         self.count += 1
         return self.function(*args)
+
+
+def conservative(model: mbd.Model) -> mbd.Model:
+    """The model with weight and undamped springs only."""
+    kept = {}
+    for name, force in model.forces.items():
+        if isinstance(force, forces.SpringDamper | forces.TorsionalSpringDamper):
+            kept[name] = eqx.tree_at(lambda f: f.damping, force, replace_fn=jnp.zeros_like)
+        elif isinstance(force, forces.Gravity | forces.Armature):
+            kept[name] = force
+    return mbd.Model(model.bodies, model.joints, kept)
+
+
+def floating_tree(seed: int = 0) -> mbd.Model:
+    """Four bodies joined to each other and to nothing else, with forces among themselves."""
+    rng = np.random.default_rng(seed)
+    kinds = {"hinge": joints.Revolute, "ball": joints.Spherical, "slider": joints.Prismatic}
+    ends = {"hinge": ("b", "a"), "ball": ("b", "c"), "slider": ("c", "d")}
+    return mbd.Model(
+        bodies={name: random_body(rng) for name in "abcd"},
+        joints={name: random_joint(rng, kind, *ends[name]) for name, kind in kinds.items()},
+        forces={
+            "spring": forces.SpringDamper(
+                random_frame(rng, "a"), random_frame(rng, "d"), 30.0, 2.0, 0.3
+            ),
+            "coil": forces.TorsionalSpringDamper("hinge", 5.0, 0.5, 0.2),
+            "drive": forces.JointTorque("slider", signals.Sine(4.0, 1.0)),
+            "rub": forces.CoulombFriction("ball", 0.5, 0.1),
+        },
+    )
