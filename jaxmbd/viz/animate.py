@@ -86,12 +86,13 @@ def animate_solution(
     stage = set_stage(mechanism, motion, scale)
     paths = _paths(solution, trace, speed / fps)
     played = (motion.ts - motion.ts[0]) / speed
+    title = "motion" if path is None else Path(path).stem
     points = np.concatenate([world_points(stage), *paths.values()])
-    plot = k3d.plot(
+    plot = k3d.Plot(
         **_framing(points, 10 * stage.unit, view),
         height=height,
         fps=fps,
-        name="motion" if path is None else Path(path).stem,
+        name=title,
         additional_js_code=player.script(float(motion.ts[0]), float(played[-1]), speed),
     )
     for drawings in (
@@ -108,7 +109,7 @@ def animate_solution(
     if len(names) <= MAX_LABELS if labels is None else labels:
         plot += _labels(stage, played, palette)
     if path is not None:
-        page = player.titled(plot.get_snapshot(), plot.name)
+        page = player.titled(plot.get_snapshot(), title)
         Path(path).write_text(page, encoding="utf-8")
     return plot
 
@@ -179,7 +180,7 @@ def _mesh(drawing: Drawing, played: np.ndarray) -> Any:
     mesh = k3d.mesh(
         drawing.mesh.vertices.astype(np.float32),
         drawing.mesh.triangles.astype(np.uint32),
-        colors=drawing.mesh.colors,
+        colors=drawing.mesh.colors.tolist(),
         flat_shading=False,
         opacity=drawing.opacity,
         name=drawing.name,
@@ -203,7 +204,7 @@ def _labels(stage: Stage, played: np.ndarray, palette: Mapping[str, int]) -> Any
     p, R = stage.motion.p[:, rows], stage.motion.R[:, rows]
     positions = (p + np.einsum("nbij,bj->nbi", R, com)).reshape(len(p), -1).astype(np.float32)
     style = "text-shadow: 0 0 3px #fff, 0 0 3px #fff; margin-left: 0.8em"
-    texts = [
+    texts: Any = [
         f'<span style="color: #{color:06x}; {style}">{html.escape(name)}</span>'
         for name, color in palette.items()
     ]

@@ -83,7 +83,7 @@ def plot_solution(
     for (left, right), unit in zip(axes, rows, strict=False):
         _draw(left, right, ts, unit, *rows[unit])
     if energy:
-        _draw_energy(*axes[-1], ts, solution)
+        _draw_energy(axes[-1, 0], axes[-1, 1], ts, solution)
     for axis in axes[-1]:
         axis.set_xlabel("time [s]")
     return figure
