@@ -12,6 +12,7 @@ prevent_deadlock()  # Before anything of JAX starts.
 
 import importlib
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from diffrax import RESULTS as RESULTS
 
@@ -98,12 +99,18 @@ __all__ = [
     "sensors",
     "signals",
     "simulate",
+    "testing",
     "transforms",
     "viz",
 ]
 
+if TYPE_CHECKING:
+    from . import io as io
+    from . import testing as testing
+    from . import viz as viz
+
 # Parts that not every user needs, and whose dependencies are extras.
-_ON_DEMAND = ("io", "viz")
+_ON_DEMAND = ("io", "testing", "viz")
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -117,10 +117,11 @@ def as_signal(
     """
     if not callable(value):
         return Constant(as_leaf(value, shape, name))
-    got = signal_shape(value)
+    signal: Callable[..., Any] = value
+    got = signal_shape(signal)
     if shape is not None and got != shape:
         raise ModelError(f"{name}: the signal returns shape {got}, wanted {shape}")
-    return value
+    return signal
 
 
 def signal_shape(signal: Callable[[Time], Array]) -> tuple[int, ...]:

@@ -1,11 +1,12 @@
 """A motion, with names."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import diffrax
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -33,7 +34,8 @@ class Solution(eqx.Module):
     @staticmethod
     def of(system: AbstractSystem, raw: diffrax.Solution) -> "Solution":
         """From what diffrax returns."""
-        return Solution(raw.ts, raw.ys, system, raw)
+        ts, states = cast(tuple[Array, State], (raw.ts, raw.ys))
+        return Solution(ts, states, system, raw)
 
     @property
     def result(self) -> diffrax.RESULTS:
@@ -43,7 +45,7 @@ class Solution(eqx.Module):
     @property
     def t0(self) -> Float[Array, ""]:
         """Start time [s]."""
-        return self.raw.t0
+        return jnp.asarray(self.raw.t0)
 
     @property
     def frames(self) -> NamedPoses:

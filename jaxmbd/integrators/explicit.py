@@ -1,6 +1,6 @@
 """Runge–Kutta methods of diffrax on the index-1 equations."""
 
-from typing import Any
+from typing import Any, cast
 
 import diffrax
 import equinox as eqx
@@ -53,7 +53,7 @@ class ExplicitRK(AbstractIntegrator):
         return self.solver.term_structure
 
     @property
-    def interpolation_cls(self):
+    def interpolation_cls(self):  # pyright: ignore[reportIncompatibleMethodOverride]
         return self.solver.interpolation_cls
 
     def terms(self, system: AbstractSystem) -> diffrax.AbstractTerm:
@@ -68,7 +68,8 @@ class ExplicitRK(AbstractIntegrator):
         system: AbstractSystem,
     ) -> State:
         if isinstance(self.solver, diffrax.AbstractERK):
-            return explicit_step(self.solver.tableau, terms, t0, t1, state, system)
+            tableau = cast(diffrax.ButcherTableau, self.solver.tableau)
+            return explicit_step(tableau, terms, t0, t1, state, system)
         memory = self.solver.init(terms, t0, t1, state, system)
         return self.solver.step(terms, t0, t1, state, system, memory, made_jump=False)[0]
 
@@ -105,7 +106,7 @@ class _Field(eqx.Module):
 
     stabilization: Baumgarte | None
 
-    def __call__(self, t: Float[Array, ""], y: State, system: AbstractSystem) -> State:
+    def __call__(self, t: Any, y: State, system: AbstractSystem) -> State:
         constrained = constraints.n_constraints(system) > 0
         vdot, _ = accelerations(system, t, y, self.stabilization if constrained else None)
         return State(system.rates(y.q, y.v), vdot)

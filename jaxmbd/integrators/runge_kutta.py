@@ -31,7 +31,7 @@ def explicit_step(
         slope = term.vf(t0 + c_i * h, unravel(flat + h * (a_i @ k)), args)
         return k.at[i].set(ravel_pytree(slope)[0]), None
 
-    rows = (A.astype(flat.dtype), c.astype(flat.dtype), jnp.arange(len(c)))
+    rows = (jnp.asarray(A, flat.dtype), jnp.asarray(c, flat.dtype), jnp.arange(len(c)))
     k, _ = jax.lax.scan(stage, jnp.zeros((len(c), flat.size), dtype=flat.dtype), rows)
     return unravel(flat + h * (b.astype(flat.dtype) @ k))
 

@@ -25,6 +25,10 @@ class Reference(eqx.Module):
     def anonymous(self) -> "Reference":
         """The same reference without its name."""
 
+    def problem(self) -> str | None:
+        """Why the values make no sense, or None; traced values are not judged."""
+        return None
+
 
 class Frame(Reference):
     """A frame fixed in a body (or in the ground), given by its pose in the body's own frame.

@@ -69,7 +69,7 @@ class Model(eqx.Module):
                 raise ModelError(f"frame {name!r} has the name of a body; give it another one")
         for kind in ("joint", "force", "frame", "coupling"):
             for name, component in getattr(self, f"{kind}s").items():
-                self._check_references(f"{kind} {name!r}", component)
+                _check_references(f"{kind} {name!r}", component, self.bodies, self.joints)
         for name, joint in self.joints.items():
             if joint.predecessor.body == joint.successor.body:
                 raise ModelError(
@@ -99,17 +99,22 @@ class Model(eqx.Module):
                             f"{kind} {name!r}: {jax.tree_util.keystr(path).lstrip('.')} must be "
                             f"finite, got {np.asarray(leaf).tolist()}"
                         )
-                problem = None if kind == "frame" else component.problem()
+                problem = component.problem()
                 if problem is not None:
                     raise ModelError(f"{kind} {name!r}: {problem}")
 
-    def _check_references(self, who: str, component: Any) -> None:
-        for reference in references(component):
-            if isinstance(reference, Frame):
-                if reference.body != GROUND and reference.body not in self.bodies:
-                    raise ModelError(unknown(f"{who}: unknown body", reference.body, self.bodies))
-            elif isinstance(reference, JointReference) and reference.name not in self.joints:
-                raise ModelError(unknown(f"{who}: unknown joint", reference.name, self.joints))
+
+def _check_references(
+    who: str, component: Any, bodies: Mapping[str, Any], joints: Mapping[str, Any]
+) -> None:
+    # A function: a method of a module is wrapped anew on each access, at a cost that grows with
+    # the module.
+    for reference in references(component):
+        if isinstance(reference, Frame):
+            if reference.body != GROUND and reference.body not in bodies:
+                raise ModelError(unknown(f"{who}: unknown body", reference.body, bodies))
+        elif isinstance(reference, JointReference) and reference.name not in joints:
+            raise ModelError(unknown(f"{who}: unknown joint", reference.name, joints))
 
 
 def unknown(what: str, name: str, known: Mapping[str, Any]) -> str:

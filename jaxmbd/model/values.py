@@ -2,9 +2,9 @@
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Float
 
 from ..errors import ModelError
@@ -12,7 +12,7 @@ from ..errors import ModelError
 
 def is_concrete(x: Any) -> bool:
     """Whether the numbers of `x` can be looked at now (they are not being traced)."""
-    return not isinstance(x, jax.core.Tracer)
+    return not isinstance(x, Tracer)
 
 
 def as_leaf(value: Any, shape: tuple[int, ...] | None, name: str) -> Float[Array, "..."]:

@@ -99,9 +99,8 @@ def quadratic(
 ) -> Float[Array, "ng"]:
     """γ of g̈ = G v̇ + γ: what the constraints accelerate by at v̇ = 0."""
     parts, groups = [], constrained_groups(system)
-    if groups:
-        twists = kinematics.twists(v)
-        accelerations = port_accelerations(system, t, q, v)
+    twists = kinematics.twists(v)
+    accelerations = port_accelerations(system, t, q, v)
     for group in groups:
         X = relative_poses(group, kinematics.ports)
         V = relative_twists(group, X, twists)

@@ -183,7 +183,9 @@ def _lower_frame_forces(forces: dict[str, AbstractForce], ports: _Ports) -> tupl
 
 
 def _lower_joint_forces(
-    forces: dict[str, AbstractForce], kind: type, place: dict[str, tuple[int, int]]
+    forces: dict[str, AbstractForce],
+    kind: type[AbstractJointForce] | type[Armature],
+    place: dict[str, tuple[int, int]],
 ) -> tuple[JointForceGroup, ...]:
     entries = [(n, f, *place[f.joint.name]) for n, f in forces.items() if isinstance(f, kind)]
     groups = []

@@ -3,12 +3,14 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import SupportsInt
+from typing import SupportsInt, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
+
+Tree = TypeVar("Tree")
 
 # More runs than this are gathered.
 MAX_SLICES = 4
@@ -81,7 +83,7 @@ class Rows:
             return spread.reshape(-1, *x.shape[1:])
         return x.at[self.array].get(mode="promise_in_bounds")
 
-    def take_tree(self, tree: object) -> object:
+    def take_tree(self, tree: Tree) -> Tree:
         """`take` on every leaf."""
         return jax.tree.map(self.take, tree)
 

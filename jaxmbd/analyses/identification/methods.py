@@ -76,7 +76,7 @@ class FirstOrder(AbstractMethod):
         self, residuals: Residuals, influence: Float[Array, "n"], verbose: bool
     ) -> tuple[Any, Array, optx.RESULTS]:
         def loss(unknowns: Any) -> Float[Array, ""]:
-            return sum(jnp.sum(x**2) for x in residuals.by_record(*unknowns))
+            return jnp.sum(jnp.stack([jnp.sum(x**2) for x in residuals.by_record(*unknowns)]))
 
         def step(carry: Any, n: Array) -> tuple[Any, Array]:
             unknowns, memory = carry
