@@ -1,7 +1,7 @@
 """Functions of time whose parameters are leaves: inputs and prescribed quantities of a model.
 
-Anything that is callable with the time and returns an array is a signal; an `equinox.Module` with
-a `__call__` makes its own leaves differentiable. Numbers become `Constant`.
+An `equinox.Module` that is callable with the time and returns an array is a signal, and its own
+leaves are differentiable. Numbers become `Constant`, plain functions `Function`.
 """
 
 from abc import abstractmethod
@@ -108,16 +108,25 @@ class Samples(AbstractSignal):
         return value.reshape(self.values.shape[1:])
 
 
+class Function(AbstractSignal):
+    """A plain function of time. It is static: another function, even a like one, recompiles."""
+
+    function: Callable[[Time], Array] = eqx.field(static=True)
+
+    def __call__(self, t: Time) -> Float[Array, "..."]:
+        return jnp.asarray(self.function(t))
+
+
 def as_signal(
     value: Any, name: str, shape: tuple[int, ...] | None = None
 ) -> Callable[[Time], Array]:
-    """`value` itself if it is callable, otherwise a `Constant`; of the given shape, if one is.
+    """`value` itself if it is a module, otherwise a `Function` or `Constant` of it.
 
     **Raises** `ModelError`, naming `name`, if the signal does not return that shape.
     """
     if not callable(value):
         return Constant(as_leaf(value, shape, name))
-    signal: Callable[..., Any] = value
+    signal: Callable[..., Any] = value if isinstance(value, eqx.Module) else Function(value)
     got = signal_shape(signal)
     if shape is not None and got != shape:
         raise ModelError(f"{name}: the signal returns shape {got}, wanted {shape}")
@@ -132,6 +141,7 @@ def signal_shape(signal: Callable[[Time], Array]) -> tuple[int, ...]:
 __all__ = [
     "AbstractSignal",
     "Constant",
+    "Function",
     "Polynomial",
     "Samples",
     "Sine",

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ..errors import ModelError
 from ..model.model import unknown
 from ..system.abstract import AbstractSystem, NamedPoses, NamedTwists, State
 from ..system.energy import Energy, Momentum, energy, momentum
@@ -73,10 +74,22 @@ class Solution(eqx.Module):
         return _momenta(self.system, self.ts, self.states)
 
     def finite(self) -> "Solution":
-        """Without the rows that an event or a failure left empty (not under `jit`)."""
+        """Without the rows that an event or a failure left empty (not under `jit`).
+
+        **Raises** `ModelError` for a batch, whose motions may end at different rows.
+        """
+        if self.ts.ndim != 1:
+            raise ModelError(
+                "Solution.finite is for one motion, not for a batch of shape "
+                f"{self.ts.shape[:-1]}; choose one with `motion`"
+            )
         kept = np.flatnonzero(np.isfinite(np.asarray(self.ts)))
         ts, states = jax.tree.map(lambda x: x[kept], (self.ts, self.states))
         return Solution(ts, states, self.system, self.raw)
+
+    def motion(self, index: int | tuple[int, ...]) -> "Solution":
+        """One motion of a batch that `jax.vmap` made."""
+        return jax.tree.map(lambda x: x[index] if eqx.is_array(x) else x, self)
 
     def joint(self, name: str) -> JointState:
         """Motion of one joint; **raises** `KeyError` with the known names for another one."""
@@ -86,19 +99,36 @@ class Solution(eqx.Module):
         return joints[name]
 
     def to_xarray(self) -> Any:
-        """An `xarray.Dataset` with named dimensions and units; needs the extra `io`."""
+        """An `xarray.Dataset`: frames, joints (`q_<joint>`, `v_<joint>`), energy and momentum over
+        time, with units; write it with `.to_netcdf(path, engine="h5netcdf")`. Needs the extra
+        `io`.
+        """
         from ..io.dataset import to_dataset
 
         return to_dataset(self)
 
-    def plot(self, **options: Any) -> Any:
-        """Joint motion and energy over time, a matplotlib figure; needs the extra `viz`."""
+    def plot(self, joints: Any = None, energy: bool = True) -> Any:
+        """Coordinates and velocities of joints, and the energy, over time; needs the extra `viz`.
+
+        **Arguments:** `joints`: names of those to show, all where left out; `energy`: whether to
+        show it.
+
+        **Returns** a `matplotlib.figure.Figure`, which pyplot does not know:
+        `figure.savefig(path)`.
+        """
         from ..viz.plot import plot_solution
 
-        return plot_solution(self, **options)
+        return plot_solution(self, joints, energy)
 
     def animate(self, path: Any = None, **options: Any) -> Any:
-        """The mechanism in motion, a k3d plot or an HTML file at `path`; needs `viz`."""
+        """The mechanism in motion; needs the extra `viz`.
+
+        **Arguments:** `path`: where to write a page (`.html`) that plays it without a network;
+        `fps`, `speed` (0.1 is slow motion), `scale`, `trace` (frames whose paths to draw),
+        `colors`, `labels`, `view`, `height`: see `jaxmbd.viz.animate.animate_solution`.
+
+        **Returns** a `k3d.Plot`, shown by a notebook.
+        """
         from ..viz.animate import animate_solution
 
         return animate_solution(self, path, **options)

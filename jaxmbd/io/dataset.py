@@ -8,6 +8,7 @@ import numpy as np
 from ..analyses.solution import Solution
 from ..errors import ModelError
 from ..joints import AbstractJoint
+from ..joints.components import coordinate_components, velocity_components
 from ..system.joint_states import JointState
 
 try:
@@ -103,8 +104,6 @@ def _joint_variables(
     name: str, motion: JointState, solution: Solution, coords: dict[str, Any]
 ) -> dict[str, Variable]:
     """Variables of one joint; labels of their components are added to `coords`."""
-    from ..viz.components import coordinate_components, velocity_components
-
     joint: AbstractJoint = solution.system.mechanism.joint(name)
     kind = type(joint).__name__.lower()
     found = {}

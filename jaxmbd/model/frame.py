@@ -4,6 +4,7 @@ from abc import abstractmethod
 from typing import Any
 
 import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -68,18 +69,18 @@ class Frame(Reference):
     @property
     def R(self) -> Float[Array, "3 3"]:
         """Rotation matrix of the frame in the body."""
-        return so3.to_matrix(self.quat)
+        return so3.to_matrix(jnp.asarray(self.quat))
 
     @property
     def pose(self) -> Pose:
         """Pose of the frame in the body."""
-        return Pose(self.p, self.R)
+        return Pose(jnp.asarray(self.p), self.R)
 
     def at(self, p: Any = (0.0, 0.0, 0.0), R: Any = None, quat: Any = None) -> "Frame":
         """A frame on the same body, displaced by `p` and rotated by `R` relative to this one."""
         offset = Frame(self.body, p, R, quat)
         displaced = self.pose @ offset.pose
-        return Frame(self.body, displaced.p, quat=so3.multiply(self.quat, offset.quat))
+        return Frame(self.body, displaced.p, quat=so3.multiply(jnp.asarray(self.quat), offset.quat))
 
     def anonymous(self) -> "Frame":
         return eqx.tree_at(

@@ -67,6 +67,10 @@ class Model(eqx.Module):
         for name in self.frames:
             if name in self.bodies:
                 raise ModelError(f"frame {name!r} has the name of a body; give it another one")
+        for joint in self.joints:
+            for end in ("predecessor", "successor"):
+                if f"{joint}.{end}" in self.bodies or f"{joint}.{end}" in self.frames:
+                    raise ModelError(f"{joint}.{end} is the name of a frame of joint {joint!r}")
         for kind in ("joint", "force", "frame", "coupling"):
             for name, component in getattr(self, f"{kind}s").items():
                 _check_references(f"{kind} {name!r}", component, self.bodies, self.joints)

@@ -8,8 +8,8 @@ import numpy as np
 
 from ..analyses.solution import Solution
 from ..errors import ModelError
+from ..joints.components import Component, coordinate_components, velocity_components
 from ..model.model import unknown
-from .components import Component, coordinate_components, velocity_components
 from .motion import check_single
 
 try:

@@ -9,7 +9,7 @@ import pytest
 import jaxmbd as mbd
 from jaxmbd import inertia, joints
 from jaxmbd.joints.abstract import sizes
-from jaxmbd.viz.components import coordinate_components, velocity_components
+from jaxmbd.joints.components import coordinate_components, velocity_components
 from jaxmbd.viz.plot import _connected
 from tests import models
 from tests.viz import motions

@@ -2,8 +2,9 @@
 
 from typing import NamedTuple
 
-from ..joints import AbstractJoint, Free
-from ..joints.rotation import AbstractRotation, FreeRotation
+from .abstract import AbstractJoint
+from .free import Free
+from .rotation import AbstractRotation, FreeRotation
 
 XYZ = ("x", "y", "z")
 
