@@ -1,0 +1,258 @@
+"""The contracts of forces."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from .. import inertia
+from ..bodies import RigidBody
+from ..forces import AbstractField, AbstractFrameForce, AbstractJointForce
+from ..joints import AbstractJoint
+from ..joints.abstract import sizes
+from ..lie import Pose, se3, so3
+from ..model import Frame
+from ..model.model import references
+from .verdict import (
+    DRAWS,
+    REACH,
+    Findings,
+    both_modes,
+    check_shapes,
+    direction,
+    floats_of,
+    generator,
+    judge,
+    round_off,
+)
+
+SLOPE = "at rest the force is minus the slope of the potential"
+BALANCE = "the wrenches balance"
+OBJECTIVE = "a common rigid motion changes nothing"
+MODES = "derivatives exist, forward and reverse alike"
+AT_REST = "derivatives exist where all coincides and rests"
+
+
+class _Motion(eqx.Module):
+    """Poses and twists of frames, a time, and a motion that all of them may have in common."""
+
+    X: Pose
+    V: Float[Array, "*k n 6"]
+    t: Float[Array, "*k"]
+    X_common: Pose
+    V_common: Float[Array, "*k 6"]
+
+
+def _draw(n: int, rng: np.random.Generator) -> _Motion:
+    """Random motions of n frames, along a leading axis."""
+
+    def array(*shape: int) -> Array:
+        return jnp.asarray(rng.normal(size=(DRAWS, *shape)))
+
+    def poses(*shape: int) -> Pose:
+        quats = array(*shape, 4)
+        return Pose(array(*shape, 3), jnp.vectorize(so3.to_matrix, signature="(n)->(m,m)")(quats))
+
+    t = jnp.asarray(rng.uniform(0.0, 1.0, DRAWS))
+    return _Motion(poses(n), array(n, 6), t, poses(), array(6))
+
+
+def check_frame_force(
+    force: AbstractFrameForce,
+    key: PRNGKeyArray,
+    *,
+    internal: bool | None = None,
+    passive: bool = False,
+) -> None:
+    """Check a force law between frames.
+
+    It gives one wrench for each frame. Where it has a potential, the wrenches at rest are minus its
+    slope. Derivatives exist, in both modes, also where all frames coincide and rest.
+
+    **Arguments:**
+
+    - `key`: a key of `jax.random`.
+    - `internal`: whether the force only knows the frames relative to each other. Its wrenches then
+      balance, and a common rigid motion of all frames changes nothing. Where it is left out,
+      expected of forces with more than one frame.
+    - `passive`: whether to expect that it never adds energy beyond what its potential gives.
+
+    **Raises** `AssertionError`, naming what fails and by how much.
+    """
+    who = f"check_frame_force: {type(force).__name__}"
+    n = len([x for x in references(force) if isinstance(x, Frame)])
+    if n == 0:
+        raise AssertionError(f"{who}: it has no Frame among its fields")
+    motions = _draw(n, generator(key))
+    one = jax.tree.map(lambda x: x[0], motions)
+    check_shapes(
+        who,
+        {
+            "wrenches": (jax.eval_shape(force.wrenches, one.t, one.X, one.V), (n, 6)),
+            "potential": (jax.eval_shape(force.potential, one.t, one.X), ()),
+        },
+    )
+    found = _look(force, motions, key)
+    if not (n > 1 if internal is None else internal):
+        del found[BALANCE], found[OBJECTIVE]
+    _judge(who, found, passive)
+
+
+def _look(force: AbstractFrameForce, motions: _Motion, key: PRNGKeyArray) -> Findings:
+    one = jax.tree.map(lambda x: x[0], motions)
+    rng = generator(key)
+    u = direction(floats_of((force, one.X, one.V)), rng)
+    w = direction(jax.eval_shape(_frame_law, force, one.X, one.V, one.t), rng)
+    return _look_at_frame_force(force, motions, u, w)
+
+
+def _frame_law(force: AbstractFrameForce, X: Pose, V: Float[Array, "n 6"], t: Array) -> Any:
+    return force.wrenches(t, X, V), force.potential(t, X)
+
+
+@eqx.filter_jit
+def _look_at_frame_force(force: AbstractFrameForce, motions: _Motion, u: Any, w: Any) -> Findings:
+    def look(m: _Motion) -> Findings:
+        X, V, t = m.X, m.V, m.t
+        W = force.wrenches(t, X, V)
+        still = jnp.zeros_like(V)
+        # How the potential changes with the poses, and these with twists along the frames' axes.
+        by_pose = jax.grad(lambda X: force.potential(t, X))(X)
+        (slope,) = jax.vjp(lambda V: jax.vmap(se3.rate)(X, V), still)[1](by_pose)
+        states_one = jnp.any(slope != 0)
+        moved = jax.vmap(lambda X: m.X_common @ X)(X)
+        carried = V + jax.vmap(lambda X: se3.transform_twist_back(X, m.V_common))(X)
+        together = jax.tree.map(lambda x: jnp.broadcast_to(x[:1], x.shape), X)
+
+        def law(force: AbstractFrameForce, X: Pose, V: Array) -> Any:
+            return _frame_law(force, X, V, t)
+
+        return {
+            SLOPE: (
+                jnp.where(states_one, force.wrenches(t, X, still), 0.0),
+                jnp.where(states_one, -slope, 0.0),
+            ),
+            BALANCE: (jnp.sum(jax.vmap(se3.transform_wrench)(X, W), axis=0), jnp.zeros(6)),
+            OBJECTIVE: (
+                (force.wrenches(t, moved, carried), force.potential(t, moved)),
+                (W, force.potential(t, X)),
+            ),
+            MODES: both_modes(law, (force, X, V), (u, w)),
+            AT_REST: both_modes(law, (force, together, still), (u, w)),
+            "gain": (jnp.sum((W + slope) * V), jnp.zeros(())),
+        }
+
+    return jax.vmap(look)(motions)
+
+
+def check_joint_force(
+    force: AbstractJointForce, joint: AbstractJoint, key: PRNGKeyArray, *, passive: bool = False
+) -> None:
+    """Check a force law on the coordinates of a joint.
+
+    It gives one force for each velocity. Where it has a potential, the force at rest is minus its
+    slope. Derivatives exist, in both modes, also at zero and at rest.
+
+    **Arguments:**
+
+    - `joint`: a joint of a kind that it may act on; its frames do not matter.
+    - `key`: a key of `jax.random`.
+    - `passive`: whether to expect that it never adds energy beyond what its potential gives.
+
+    **Raises** `AssertionError`, naming what fails and by how much.
+    """
+    who = f"check_joint_force: {type(force).__name__} on {type(joint).__name__}"
+    (_, nv, _), q, rng = sizes(joint), joint.zero(), generator(key)
+    dv = jnp.asarray(rng.uniform(-REACH, REACH, (DRAWS, nv)), q.dtype)
+    v = jnp.asarray(rng.normal(size=(DRAWS, nv)), q.dtype)
+    t = jnp.asarray(rng.uniform(0.0, 1.0, DRAWS), q.dtype)
+    law = jax.eval_shape(_joint_law, force, q, v[0], t[0])
+    check_shapes(who, {"force": (law[0], (nv,)), "potential": (law[1], ())})
+    u, w = direction(floats_of((force, q, v[0])), rng), direction(law, rng)
+    _judge(who, _look_at_joint_force(force, joint, (dv, v, t), u, w), passive)
+
+
+def _joint_law(
+    force: AbstractJointForce, q: Float[Array, "nq"], v: Float[Array, "nv"], t: Array
+) -> Any:
+    return force.force(t, q, v), force.potential(t, q)
+
+
+@eqx.filter_jit
+def _look_at_joint_force(
+    force: AbstractJointForce, joint: AbstractJoint, places: Any, u: Any, w: Any
+) -> Findings:
+    def look(dv: Array, v: Array, t: Array) -> Findings:
+        q, still = joint.retract(joint.zero(), dv), jnp.zeros_like(v)
+        slope = jax.grad(lambda dv: force.potential(t, joint.retract(q, dv)))(still)
+        states_one = jnp.any(slope != 0)
+
+        def law(force: AbstractJointForce, q: Array, v: Array) -> Any:
+            return _joint_law(force, q, v, t)
+
+        return {
+            SLOPE: (
+                jnp.where(states_one, force.force(t, q, still), 0.0),
+                jnp.where(states_one, -slope, 0.0),
+            ),
+            MODES: both_modes(law, (force, q, v), (u, w)),
+            AT_REST: both_modes(law, (force, joint.zero(), still), (u, w)),
+            "gain": (jnp.sum((force.force(t, q, v) + slope) * v), jnp.zeros(())),
+        }
+
+    return jax.vmap(look)(*places)
+
+
+def check_field(field: AbstractField, key: PRNGKeyArray, *, passive: bool = False) -> None:
+    """Check a force law that acts on every body.
+
+    Where it has a potential, the wrench on a body at rest is minus its slope. Derivatives exist, in
+    both modes.
+
+    **Arguments:** as for `check_frame_force`.
+
+    **Raises** `AssertionError`, naming what fails and by how much.
+    """
+    who = f"check_field: {type(field).__name__}"
+    body = inertia.shifted(inertia.box(2.0, [0.3, 0.2, 0.1]), [0.1, -0.2, 0.3])
+    motions = _draw(1, generator(key))
+    X, V, t = jax.tree.map(lambda x: x[0], (motions.X, motions.V, motions.t))
+    X, V = jax.tree.map(lambda x: x[0], (X, V))
+    check_shapes(
+        who,
+        {
+            "wrench": (jax.eval_shape(field.wrench, t, body, X, V), (6,)),
+            "potential": (jax.eval_shape(field.potential, t, body, X), ()),
+        },
+    )
+    found = _look(_FieldOnBody(Frame("body"), field, body), motions, key)
+    del found[BALANCE], found[OBJECTIVE], found[AT_REST]  # Nothing to balance or coincide with.
+    _judge(who, found, passive)
+
+
+class _FieldOnBody(AbstractFrameForce):
+    """A field seen as a force on the frame of one body."""
+
+    frame: Frame
+    field: AbstractField
+    body: RigidBody
+
+    def wrenches(self, t: Array, X: Pose, V: Float[Array, "1 6"]) -> Float[Array, "1 6"]:
+        return self.field.wrench(t, self.body, Pose(X.p[0], X.R[0]), V[0])[None]
+
+    def potential(self, t: Array, X: Pose) -> Float[Array, ""]:
+        return self.field.potential(t, self.body, Pose(X.p[0], X.R[0]))
+
+
+def _judge(who: str, found: Findings, passive: bool) -> None:
+    gain, _ = found.pop("gain")
+    judge(who, found)
+    largest = float(jnp.max(gain))
+    if passive and not largest <= round_off(gain.dtype):
+        raise AssertionError(f"{who}: it adds energy, at up to {largest:.1e} W")
+
+
+__all__ = ["check_field", "check_frame_force", "check_joint_force"]

@@ -1,0 +1,127 @@
+"""The order of an integrator, measured against motions that are known exactly."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from .. import forces, inertia, joints, signals
+from ..analyses.assemble import assemble
+from ..analyses.rollout import rollout
+from ..bodies import RigidBody
+from ..errors import ModelError
+from ..formulations import JointCoordinates, formulate
+from ..lie import so3
+from ..model import Frame, Model, ground
+from ..system.abstract import AbstractSystem, State
+
+STEPS = (8, 16, 32, 64)  # Within the second for which the order is measured.
+
+
+def check_integrator_order(integrator: Any, expected: int, formulation: Any = None) -> None:
+    """Check the order of an integrator against motions that are known exactly.
+
+    A symmetric top without load on a ball joint turns at a rate and precesses; a wheel is driven by
+    a torque that varies with time. The largest error within a second, with 8 to 64 fixed steps,
+    falls like `dt ** expected`. Needs float64.
+
+    **Arguments:**
+
+    - `integrator`: as for `rollout`.
+    - `expected`: the order.
+    - `formulation`: whose equations to integrate, `JointCoordinates()` where it is left out.
+
+    **Raises** `AssertionError` with the errors and the order that was found; `ModelError` in
+    float32.
+    """
+    who = f"check_integrator_order: {type(integrator).__name__}"
+    system = formulate(_top_and_wheel(), JointCoordinates() if formulation is None else formulation)
+    if system.mechanism.dtype != np.float64:
+        raise ModelError(f'{who}: needs float64: jax.config.update("jax_enable_x64", True)')
+    rates = {"ball": _SPIN, "axle": _START}
+    state = assemble(system, rates=rates)
+    errors = np.asarray(_errors(system, state, integrator))  # A row for each number of steps.
+    slopes = [_slope(column) for column in errors.T]
+    known = [slope for slope in slopes if slope is not None]
+    said = "; ".join(
+        f"{name}: {', '.join(f'{x:.1e}' for x in column)}"
+        for name, column in zip(("top", "wheel"), errors.T, strict=True)
+    )
+    if not np.all(np.isfinite(errors)) or not known:
+        raise AssertionError(f"{who}: no order can be seen in the errors, {said}")
+    # Above the order, because coarse steps of high order methods fall a little faster.
+    if not -0.3 < min(known) - expected < 0.7:
+        raise AssertionError(
+            f"{who}: the order is {min(known):.2f}, not {expected}; errors with "
+            f"{', '.join(map(str, STEPS))} steps: {said}"
+        )
+
+
+_INERTIA, _COM = (0.5, 0.5, 0.8), (0.2, -0.1, 0.3)  # [kg m²], [m]
+_SPIN, _START = (1.5, -0.8, 4.0), 0.7  # [rad/s]
+_TORQUE, _FREQUENCY, _WHEEL = 9.0, 1.3, 0.4  # [N m], [Hz], [kg m²]
+
+
+def _top_and_wheel() -> Model:
+    """Both turn about their centres of mass, which are not where their frames are."""
+    drive = signals.Sine(_TORQUE, _FREQUENCY)
+    return Model(
+        bodies={
+            "top": inertia.principal(1.0, _INERTIA, com=_COM),
+            "wheel": RigidBody(1.0, [_WHEEL] * 3, _COM),
+        },
+        joints={
+            "ball": joints.Spherical(ground, Frame("top", _COM)),
+            "axle": joints.Revolute(ground, Frame("wheel", _COM)),
+        },
+        forces={"drive": forces.JointTorque("axle", drive)},
+    )
+
+
+@eqx.filter_jit
+def _errors(system: AbstractSystem, state: State, integrator: Any) -> Float[Array, "n 2"]:
+    """Largest error of a rotation matrix, of the top and of the wheel, by number of steps."""
+    n = min(STEPS)
+    exact = jax.vmap(_exact)(jnp.arange(1.0, n + 1) / n)
+
+    def run(steps: Array) -> Array:
+        # All runs take the same number of steps, the coarser ones go on beyond what is compared.
+        states = rollout(system, state, 1.0 / steps.astype(float), max(STEPS), integrator)
+        common = states.q[jnp.arange(1, n + 1) * (steps // n) - 1]
+        frames = jax.vmap(lambda q: system.frames(0.0, q))(common)
+        return jnp.stack([jnp.max(jnp.abs(frames[name].R - R)) for name, R in exact.items()])
+
+    return jax.vmap(run)(jnp.asarray(STEPS))
+
+
+def _exact(t: Float[Array, ""]) -> dict[str, Float[Array, "3 3"]]:
+    """Rotations at a time.
+
+    R = exp(t L / I₁) exp(t κ e₃) of the top, whose angular momentum L, and its part along the
+    body's e₃, stay what they are.
+    """
+    moments, spin, e3 = jnp.asarray(_INERTIA), jnp.asarray(_SPIN), jnp.array([0.0, 0.0, 1.0])
+    momentum = moments * spin
+    kappa = (1 / moments[2] - 1 / moments[0]) * momentum[2]
+    w = 2 * jnp.pi * _FREQUENCY
+    gain = _TORQUE / _WHEEL / w
+    angle = (_START + gain) * t - gain / w * jnp.sin(w * t)
+    return {
+        "top": so3.exp_matrix(momentum / moments[0] * t) @ so3.exp_matrix(kappa * t * e3),
+        "wheel": so3.exp_matrix(angle * e3),
+    }
+
+
+def _slope(errors: Float[np.ndarray, "n"]) -> float | None:
+    """Order between the two finest steps whose errors are well above round-off."""
+    clear = np.flatnonzero(errors > 1e-13)
+    if len(clear) < 2:
+        return None
+    coarse, fine = clear[-2:]
+    return float(np.log(errors[coarse] / errors[fine]) / np.log(STEPS[fine] / STEPS[coarse]))
+
+
+__all__ = ["check_integrator_order"]

@@ -1,0 +1,138 @@
+"""The contract of a joint."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from ..joints import AbstractJoint
+from ..joints.abstract import sizes
+from ..lie import Pose, se3
+from .verdict import (
+    DRAWS,
+    REACH,
+    Findings,
+    both_modes,
+    check_shapes,
+    direction,
+    floats_of,
+    generator,
+    judge,
+)
+
+
+def check_joint(joint: AbstractJoint, key: PRNGKeyArray) -> None:
+    """Check that the statements of a joint about pose, velocity and constraint fit together.
+
+    At zero the frames coincide; the pose moves with `motion(q) @ v` if q moves with `rates(q, v)`
+    or by `retract`; unit velocities are orthonormal; `coordinates` inverts `pose`; the residual is
+    zero at the joint's poses, changes with what is fixed and with nothing else; derivatives exist
+    at zero, with respect to the joint's own leaves too.
+
+    **Arguments:** `joint`, with any leaves, and `key`, a key of `jax.random`.
+
+    **Raises** `AssertionError`, naming what fails and by how much.
+    """
+    who = f"check_joint: {type(joint).__name__}"
+    problem = joint.problem()
+    if problem is not None:
+        raise AssertionError(f"{who}: {problem}")
+    nq, nv, n_fixed = sizes(joint)
+    q = jax.eval_shape(joint.zero)
+    v, twist = jax.ShapeDtypeStruct((nv,), q.dtype), jax.ShapeDtypeStruct((6,), q.dtype)
+    X = jax.eval_shape(se3.exp, twist)
+    check_shapes(
+        who,
+        {
+            "zero()": (q, (nq,)),
+            "motion(q)": (jax.eval_shape(joint.motion, q), (6, nv)),
+            "rates(q, v)": (jax.eval_shape(joint.rates, q, v), (nq,)),
+            "retract(q, dv)": (jax.eval_shape(joint.retract, q, v), (nq,)),
+            "residual(X)": (jax.eval_shape(joint.residual, X), (n_fixed,)),
+            "coordinates(X)": (jax.eval_shape(joint.coordinates, X), (nq,)),
+        },
+    )
+    if nv + n_fixed != 6:
+        raise AssertionError(f"{who}: {nv} free and {n_fixed} fixed motions, together not six")
+    rng, dtype = generator(key), q.dtype
+    dv = jnp.asarray(rng.uniform(-REACH, REACH, (DRAWS, nv)), dtype)
+    v = jnp.asarray(rng.normal(size=(DRAWS, nv)), dtype)
+    zero = joint.zero().astype(dtype)
+    u = direction(floats_of((joint, zero)), rng)
+    w = direction(jax.eval_shape(_statements, joint, zero), rng)
+    found, weakest = _look_at_joint(joint, zero, dv, v, (u, w))
+    if n_fixed and not weakest > 1e-6:
+        raise AssertionError(
+            f"{who}: the residual does not feel all {n_fixed} fixed motions, its derivative has a "
+            f"singular value of {float(weakest):.1e}"
+        )
+    judge(who, found)
+
+
+def _statements(joint: AbstractJoint, q: Float[Array, "nq"]) -> Any:
+    X = joint.pose(q)
+    return X, joint.motion(q), joint.residual(X), joint.coordinates(X)
+
+
+@eqx.filter_jit
+def _look_at_joint(
+    joint: AbstractJoint,
+    zero: Float[Array, "nq"],
+    dv: Float[Array, "k nv"],
+    v: Float[Array, "k nv"],
+    directions: tuple[Any, Any],
+) -> tuple[Findings, Array]:
+    """Findings at zero and at places `dv` from there, and the smallest singular value there."""
+    _, nv, n_fixed = sizes(joint)
+    one, E = jnp.ones((), dtype=zero.dtype), joint.basis()
+
+    def look(dv: Array, v: Array) -> tuple[Findings, Array]:
+        q = joint.retract(zero, dv)
+        X, S = joint.pose(q), joint.motion(q)
+        q_back, q_dot = jax.jvp(lambda s: joint.retract(q, s * v), (0 * one,), (one,))
+
+        def residual_rate(V: Array) -> Array:
+            return jax.jvp(joint.residual, (X,), (se3.rate(X, V),))[1]
+
+        D = jax.vmap(residual_rate, out_axes=1)(jnp.eye(6, dtype=zero.dtype))
+        found = {
+            "unit velocities are orthonormal, SᵀS = 1": (S.T @ S, jnp.eye(nv)),
+            "pose(q) moves with motion(q) @ v as q with rates(q, v)": (
+                _twist_of(joint.pose, q, joint.rates(q, v)),
+                S @ v,
+            ),
+            "retract(q, 0) is q": (q_back, q),
+            "pose(q) moves with motion(q) @ v as q by retract": (
+                _twist_of(joint.pose, q, q_dot),
+                S @ v,
+            ),
+            "coordinates(pose(q)) is the same place": (joint.pose(joint.coordinates(X)), X),
+            "residual(pose(q)) is zero": (joint.residual(X), jnp.zeros(n_fixed)),
+            "residual does not change along motion(q)": (D @ S, jnp.zeros((n_fixed, nv))),
+        }
+        sigma = jnp.linalg.svd(D, compute_uv=False) if n_fixed else jnp.ones(1)
+        return found, jnp.min(sigma)
+
+    drawn, weakest = jax.vmap(look)(dv, v)
+    at_zero = {
+        "basis() is a rotation": (E.T @ E, jnp.eye(3)),
+        "basis() is right-handed": (jnp.linalg.det(E), one),
+        "frames coincide at zero()": (joint.pose(zero), Pose.identity()),
+        "derivatives at zero exist, forward and reverse alike": both_modes(
+            _statements, (joint, zero), directions
+        ),
+    }
+    return at_zero | drawn, jnp.min(weakest)
+
+
+def _twist_of(
+    pose: Callable[[Array], Pose], q: Float[Array, "nq"], q_dot: Float[Array, "nq"]
+) -> Float[Array, "6"]:
+    """Body twist of a pose whose coordinates move."""
+    return se3.velocity(*jax.jvp(pose, (q,), (q_dot,)))
+
+
+__all__ = ["check_joint"]

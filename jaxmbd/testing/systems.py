@@ -1,0 +1,199 @@
+"""The contract of a formulation: what a system of it says, against the generic path."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..errors import ModelError
+from ..lie import se3
+from ..system import constraints, duality, loads
+from ..system.abstract import AbstractSystem, State, as_time
+from ..system.acceleration import accelerations, free_accelerations
+from ..system.energy import energy
+from ..system.inverse_dynamics import inverse_dynamics_of
+from .verdict import Findings, check_shapes, direction, dot, judge
+
+
+def check_system(system: AbstractSystem, state: State, t: float = 0.0) -> None:
+    """Check a system, that is, a formulation, at one state of one model.
+
+    `retract`, `rates` and the velocity maps follow from one another; every fast path gives what
+    the generic one of `jaxmbd.system` gives: mass, bias, constraint Jacobian, accelerations,
+    inverse dynamics; constraint rates are derivatives of the constraints; the kinetic energy grows
+    by the power of the forces; the gradient of the accelerations, with respect to every leaf, is
+    what a finite difference says. Use models with every kind of joint and force, branches, floating
+    bodies and loops.
+
+    **Arguments:** `state`, away from the reference position and in motion, from `assemble`.
+
+    **Raises** `AssertionError`, naming what fails and by how much; `ModelError` for a state that
+    does not satisfy the constraints.
+    """
+    who = f"check_system: {type(system).__name__}"
+    check_shapes(who, {"q": (state.q, (system.nq,)), "v": (state.v, (system.nv,))})
+    time = as_time(t, system)
+    gap = _violation(system, time, state)
+    if not gap < float(jnp.sqrt(jnp.finfo(state.q.dtype).eps)):
+        raise ModelError(f"{who}: the state violates the constraints by {float(gap):.1e}")
+    lowest = jnp.linalg.eigvalsh(system.mass(state.q))[0]
+    if not lowest > 0:
+        raise AssertionError(f"{who}: the mass matrix has the eigenvalue {float(lowest):.1e}")
+    looks = (_look_at_maps, _look_at_masses, _look_at_forces)
+    judge(who, {k: pair for look in looks for k, pair in look(system, time, state).items()})
+    tolerance = 1e4 * float(jnp.finfo(state.q.dtype).eps) ** (2 / 3)
+    judge(f"{who}: gradient", _look_at_gradient(system, time, state), tolerance)
+
+
+@eqx.filter_jit
+def _violation(system: AbstractSystem, t: Array, state: State) -> Float[Array, ""]:
+    kinematics = system.kinematics(t, state.q)
+    gaps = constraints.residual(system, kinematics, state.q)
+    rates = constraints.rate(system, kinematics, state.q, state.v)
+    return jnp.max(jnp.abs(jnp.concatenate([gaps, rates])), initial=0.0)
+
+
+@eqx.filter_jit
+def _look_at_maps(system: AbstractSystem, t: Array, state: State) -> Findings:
+    """What concerns coordinates, poses, velocities and constraints."""
+    q, v = state.q, state.v
+    kinematics, q_dot = system.kinematics(t, q), system.rates(q, v)
+    one = jnp.ones((), dtype=q.dtype)
+    q_back, q_moved = jax.jvp(lambda s: system.retract(q, s * v), (0 * one,), (one,))
+    G = constraints.jacobian(system, kinematics, q)
+    coordinates, rates = kinematics.joint_coordinates(), kinematics.joint_rates(v)
+    by_rates = tuple(
+        jax.vmap(lambda joint, q, v: joint.rates(q, v))(group.joint, x, x_dot)
+        for group, x, x_dot in zip(system.mechanism.joints, coordinates, rates, strict=True)
+    )
+
+    def at(function: Callable[[Any], Any]) -> Any:
+        return jax.jvp(lambda q: function(system.kinematics(t, q)), (q,), (q_dot,))[1]
+
+    def gap_rate(q: Array) -> Array:
+        def gap(q: Array) -> Array:
+            return constraints.residual(system, system.kinematics(t, q), q)
+
+        return jax.jvp(gap, (q,), (system.rates(q, v),))[1]
+
+    rebuilt = system.from_tree(coordinates)
+    rebuilt_v = system.from_tree_rates(coordinates, rates)
+    again = system.kinematics(t, rebuilt)
+    generic_ports = constraints.port_accelerations.dispatch(object)
+    generic_jacobian = constraints.jacobian.dispatch(object)
+    return {
+        "retract(q, 0) is q": (q_back, q),
+        "retract(q, dv) starts out with rates(q, dv)": (q_moved, q_dot),
+        "twists(v) are the velocities of the ports": (
+            kinematics.twists(v),
+            jax.vmap(se3.velocity)(kinematics.ports, at(lambda k: k.ports)),
+        ),
+        "joint_rates(v) are the velocities of the joints": (
+            by_rates,
+            at(lambda k: k.joint_coordinates()),
+        ),
+        "from_tree(joint_coordinates) is the same place": (again.ports, kinematics.ports),
+        "from_tree_rates(joint_rates) is the same motion": (
+            again.twists(rebuilt_v),
+            kinematics.twists(v),
+        ),
+        "port_accelerations is the generic one": (
+            constraints.port_accelerations(system, t, q, v),
+            generic_ports(system, t, q, v),
+        ),
+        "constraint jacobian is the generic one": (G, generic_jacobian(system, kinematics, q)),
+        "constraint rate is the derivative of the residual": (G @ v, gap_rate(q)),
+        "constraint acceleration is the second derivative of the residual": (
+            constraints.quadratic(system, t, kinematics, q, v),
+            jax.jvp(gap_rate, (q,), (q_dot,))[1],
+        ),
+    }
+
+
+@eqx.filter_jit
+def _look_at_masses(system: AbstractSystem, t: Array, state: State) -> Findings:
+    """What concerns mass, bias and kinetic energy."""
+    q, v = state.q, state.v
+    mass, bias = system.mass(q), system.bias(q, v)
+    found = {
+        "the mass matrix is symmetric": (mass, mass.T),
+        "solve_mass(q, mass(q)) is the identity": (system.solve_mass(q, mass), jnp.eye(system.nv)),
+        "bias(q, v) is the generic one": (bias, duality.bias_by_duality(system, t, q, v)),
+        "½ vᵀ M v is the kinetic energy": (0.5 * v @ mass @ v, energy(system, t, state).kinetic),
+        # Otherwise the kinetic energy would not change by the power of the forces alone.
+        "bias(q, v) does the power ½ vᵀ Ṁ v": (
+            v @ bias,
+            0.5 * v @ jax.jvp(system.mass, (q,), (system.rates(q, v),))[1] @ v,
+        ),
+    }
+    generic = duality.mass_by_duality(system, t, q)
+    if system.intrinsic_names():
+        # Coordinates that are tied to others, such as rotor angles, have their mass there in the
+        # generic matrix: the two agree for velocities that keep the coordinates' own constraints.
+        own = constraints.coordinate_jacobian(system, q)[-len(system.intrinsic_names()) :]
+        tied = jnp.eye(system.nv, dtype=q.dtype) - jnp.linalg.pinv(own) @ own
+        mass, generic = tied @ mass @ tied, tied @ generic @ tied
+    return found | {"mass(q) is the generic one": (mass, generic)}
+
+
+@eqx.filter_jit
+def _look_at_forces(system: AbstractSystem, t: Array, state: State) -> Findings:
+    """What concerns forces and accelerations."""
+    q, v = state.q, state.v
+    vdot, lam = accelerations(system, t, state)
+    G = constraints.jacobian(system, system.kinematics(t, q), q)
+    force = loads.applied(system, t, q, v) + G.T @ lam
+    generic_inverse_dynamics = inverse_dynamics_of.dispatch(object)
+    return {
+        "accelerations solve the equation of motion": (
+            system.mass(q) @ vdot + system.bias(q, v),
+            force,
+        ),
+        "free_accelerations is the generic one": (
+            free_accelerations(system, t, state),
+            free_accelerations.dispatch(object)(system, t, state),
+        ),
+        "inverse_dynamics is the generic one": (
+            inverse_dynamics_of(system, t, state, vdot),
+            generic_inverse_dynamics(system, t, state, vdot),
+        ),
+    }
+
+
+def _look_at_gradient(system: AbstractSystem, t: Array, state: State) -> Findings:
+    """⟨w, J u⟩ of the accelerations in reverse mode, and by a central difference."""
+    floats, rest = eqx.partition((system, state), eqx.is_inexact_array)
+    rng = np.random.default_rng(0)
+    # Each leaf changes in proportion to itself, however small it is.
+    u = jax.tree.map(lambda x, dx: _size(x) * dx, floats, direction(floats, rng))
+    w = direction(state.v, rng)
+    h = float(jnp.finfo(state.q.dtype).eps) ** (1 / 3)
+
+    def at(s: float) -> Array:
+        moved = jax.tree.map(lambda x, dx: x + s * dx, floats, u)
+        system, state = eqx.combine(moved, rest)
+        return accelerations(system, t, state)[0]
+
+    pulled = _pulled_back(floats, rest, t, w)
+    difference = (at(h) - at(-h)) / (2 * h)
+    return {"reverse mode is the central difference": (dot(pulled, u), dot(w, difference))}
+
+
+def _size(x: Array) -> float:
+    return float(jnp.max(jnp.abs(x), initial=0.0)) or 1.0
+
+
+@eqx.filter_jit
+def _pulled_back(floats: Any, rest: Any, t: Array, w: Array) -> Any:
+    def motion(floats: Any) -> Array:
+        system, state = eqx.combine(floats, rest)
+        return accelerations(system, t, state)[0]
+
+    return jax.vjp(motion, floats)[1](w)[0]
+
+
+__all__ = ["check_system"]

@@ -1,0 +1,90 @@
+"""What all checks share: draws, derivatives in both modes, comparison and message."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+DRAWS = 16
+REACH = 1.2  # Largest angle and displacement that is drawn [rad or m].
+
+Findings = dict[str, tuple[Any, Any]]
+
+
+def round_off(dtype: Any) -> float:
+    """By how much numbers may differ, relative to the largest one or to 1."""
+    return 1e5 * float(np.finfo(dtype).eps)
+
+
+def judge(who: str, found: Findings, tolerance: float | None = None) -> None:
+    """Compare each pair of trees of arrays, to round-off where no tolerance is given.
+
+    **Raises** `AssertionError` with every statement whose pair differs, and by how much.
+    """
+    failed = []
+    for statement, (got, wanted) in found.items():
+        worst, limit = 0.0, 1.0
+        for x, y in zip(jax.tree.leaves(got), jax.tree.leaves(wanted), strict=True):
+            x, y = np.broadcast_arrays(np.asarray(x), np.asarray(y))
+            scale = float(np.max(np.abs(y), initial=1.0))
+            bound = scale * (round_off(x.dtype) if tolerance is None else tolerance)
+            error = float(np.max(np.abs(x - y), initial=0.0))
+            if np.isnan(error) or error / bound > worst / limit:
+                worst, limit = error, bound
+            if np.isnan(error):
+                break
+        if not worst <= limit:
+            failed.append(f"{statement}: off by {worst:.2g}, where {limit:.1g} is allowed")
+    if failed:
+        raise AssertionError("\n    ".join([f"{who} breaks its contract:", *failed]))
+
+
+def check_shapes(who: str, found: dict[str, tuple[Any, tuple[int, ...]]]) -> None:
+    """**Raises** `AssertionError` where something has another shape than it should have."""
+    wrong = [
+        f"{name} has shape {x.shape}, wanted {shape}"
+        for name, (x, shape) in found.items()
+        if x.shape != shape
+    ]
+    if wrong:
+        raise AssertionError(f"{who}: {'; '.join(wrong)}")
+
+
+def generator(key: PRNGKeyArray) -> np.random.Generator:
+    """Random numbers from outside of compiled functions, where drawing them is slow to compile."""
+    return np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
+
+
+def direction(tree: Any, rng: np.random.Generator) -> Any:
+    """A random tangent of a tree of float arrays (or their shapes)."""
+    return jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape), x.dtype), tree)
+
+
+def dot(a: Any, b: Any) -> Float[Array, ""]:
+    """Sum of the products of all entries of two like trees."""
+    products = jax.tree.map(lambda x, y: jnp.sum(x * y), a, b)
+    return sum(jax.tree.leaves(products), start=jnp.zeros(()))
+
+
+def floats_of(tree: Any) -> Any:
+    """The float leaves of a tree, None in place of the others."""
+    return eqx.filter(tree, eqx.is_inexact_array)
+
+
+def both_modes(
+    function: Callable[..., Any], args: Any, directions: tuple[Any, Any]
+) -> tuple[Array, Array]:
+    """⟨w, J u⟩ by forward and by reverse mode, for directions u (of the floats in args) and w."""
+    floats, rest = eqx.partition(args, eqx.is_inexact_array)
+    u, w = directions
+
+    def evaluate(floats: Any) -> Any:
+        return function(*eqx.combine(floats, rest))
+
+    change = jax.jvp(evaluate, (floats,), (u,))[1]
+    (pulled,) = jax.vjp(evaluate, floats)[1](w)
+    return dot(w, change), dot(pulled, u)

@@ -1,0 +1,236 @@
+"""Each contract check passes for what jaxmbd brings, and fails for something that is wrong."""
+
+import dataclasses
+from typing import ClassVar
+
+import diffrax
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmbd as mbd
+from jaxmbd import forces, joints, testing
+from jaxmbd.formulations.joint import JointSystem
+from tests import models
+
+KEY = jax.random.key(3)
+
+
+def joint_of(kind):
+    return models.random_joint(np.random.default_rng(4), kind, "a", "b")
+
+
+@pytest.mark.parametrize("kind", [joints.Universal, joints.Free], ids=lambda kind: kind.__name__)
+def test_joints_keep_their_contract(kind):
+    testing.check_joint(joint_of(kind), KEY)
+
+
+class SkewedHinge(joints.Revolute):
+    """Turns about its axis, but says that it turns half as fast."""
+
+    def motion(self, q):
+        return 0.5 * super().motion(q)
+
+
+def test_joint_whose_velocity_is_not_that_of_its_pose():
+    with pytest.raises(AssertionError, match=r"moves with motion\(q\) @ v.*off by 1\.") as caught:
+        testing.check_joint(joint_of(SkewedHinge), KEY)
+    assert "SᵀS = 1: off by 0.75" in str(caught.value)
+    assert "residual" not in str(caught.value)
+
+
+class LooseHinge(joints.Revolute):
+    """Forgets one of the motions that it fixes."""
+
+    def residual(self, X_FM):
+        return super().residual(X_FM).at[0].set(0.0)
+
+
+def test_joint_that_does_not_hold_what_it_fixes():
+    with pytest.raises(AssertionError, match="does not feel all 5 fixed motions"):
+        testing.check_joint(joint_of(LooseHinge), KEY)
+
+
+class WordyHinge(joints.Revolute):
+    """Has a residual too many."""
+
+    def residual(self, X_FM):
+        return jnp.concatenate([super().residual(X_FM), X_FM.p])
+
+
+def test_joint_of_wrong_shape():
+    with pytest.raises(AssertionError, match=r"residual\(X\) has shape \(8,\), wanted \(5,\)"):
+        testing.check_joint(joint_of(WordyHinge), KEY)
+
+
+def test_joint_whose_values_make_no_sense():
+    with pytest.raises(AssertionError, match="must be perpendicular"):
+        testing.check_joint(joints.Universal("a", "b", axis1=(0, 0, 1), axis2=(0, 1, 1)), KEY)
+
+
+SPRING = forces.SpringDamper("a", "b", stiffness=30.0, damping=2.0, rest_length=0.4)
+
+
+def test_frame_forces_keep_their_contract():
+    testing.check_frame_force(SPRING, KEY, passive=True)
+    testing.check_frame_force(forces.AppliedForce("a", mbd.signals.Sine([1.0, 2.0, 3.0], 0.3)), KEY)
+
+
+class DoubledSpring(forces.SpringDamper):
+    """Stores twice the energy that it gives back."""
+
+    def potential(self, t, X):
+        return 2.0 * super().potential(t, X)
+
+
+class OneSidedSpring(forces.SpringDamper):
+    """Pulls one of its frames only."""
+
+    def wrenches(self, t, X, V):
+        return super().wrenches(t, X, V).at[0].set(0.0)
+
+
+class SharpSpring(forces.SpringDamper):
+    """Has no derivative at zero length."""
+
+    def potential(self, t, X):
+        d = X.p[1] - X.p[0]
+        return 0.5 * self.stiffness * (jnp.sqrt(d @ d) - self.rest_length) ** 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        (DoubledSpring, "minus the slope of the potential: off by"),
+        (OneSidedSpring, "the wrenches balance: off by"),
+        (SharpSpring, "where all coincides and rests: off by nan"),
+    ],
+)
+def test_wrong_frame_forces(kind, message):
+    with pytest.raises(AssertionError, match=message):
+        testing.check_frame_force(kind("a", "b", 30.0, 2.0, 0.4), KEY)
+
+
+def test_damper_that_drives():
+    with pytest.raises(AssertionError, match="it adds energy, at up to"):
+        testing.check_frame_force(forces.SpringDamper("a", "b", 3.0, -2.0), KEY, passive=True)
+
+
+def test_joint_forces_keep_their_contract():
+    spring = forces.TorsionalSpringDamper("j", stiffness=[3.0, 2.0], damping=0.1, rest=0.2)
+    testing.check_joint_force(spring, joint_of(joints.Universal), KEY, passive=True)
+
+
+class ForgetfulSpring(forces.TorsionalSpringDamper):
+    """Leaves its rest position out of the potential."""
+
+    def potential(self, t, q):
+        return 0.5 * jnp.sum(self.stiffness * q**2)
+
+
+class WordyForce(forces.ViscousFriction):
+    """Acts on one velocity more than there are."""
+
+    def force(self, t, q, v):
+        return jnp.zeros(v.shape[0] + 1)
+
+
+def test_wrong_joint_forces():
+    hinge = joint_of(joints.Revolute)
+    with pytest.raises(AssertionError, match=r"slope of the potential: off by 0\.6"):
+        testing.check_joint_force(ForgetfulSpring("j", 3.0, rest=0.2), hinge, KEY)
+    with pytest.raises(AssertionError, match=r"force has shape \(2,\), wanted \(1,\)"):
+        testing.check_joint_force(WordyForce("j", 1.0), hinge, KEY)
+
+
+class LateralWeight(forces.Gravity):
+    """Pulls at the body's frame, not at its centre of mass."""
+
+    def wrench(self, t, body, X_WB, V):
+        return super().wrench(t, body, X_WB, V).at[3:].set(0.0)
+
+
+def test_fields():
+    testing.check_field(forces.Gravity(), KEY)
+    with pytest.raises(AssertionError, match="minus the slope of the potential: off by"):
+        testing.check_field(LateralWeight(), KEY)
+
+
+def moving(formulation):
+    """A small mechanism against the direction of its joints, with a rotor, and a state of it."""
+    rng = np.random.default_rng(6)
+    model = mbd.Model(
+        bodies={name: models.random_body(rng) for name in ("b0", "b1")},
+        joints={
+            "hinge": models.random_joint(rng, joints.Revolute, "b0", "ground"),
+            "ball": models.random_joint(rng, joints.Spherical, "b0", "b1"),
+        },
+        forces={
+            "gravity": forces.Gravity(),
+            "rotor": forces.Armature("hinge", 0.05, gear_ratio=3.0),
+            "rope": forces.SpringDamper("b1", models.random_frame(rng, "ground"), 30.0, 2.0, 0.3),
+        },
+    )
+    system = mbd.formulate(model, formulation)
+    return system, models.random_state(system, seed=1)
+
+
+@pytest.mark.parametrize("formulation", models.FORMULATIONS, ids=models.name_of)
+def test_systems_keep_their_contract(formulation):
+    testing.check_system(*moving(formulation), t=0.3)
+
+
+class CarelessSystem(JointSystem):
+    """Forgets the gyroscopic terms."""
+
+    def bias(self, q, v):
+        return jnp.zeros_like(v)
+
+
+def test_system_without_bias():
+    rng = np.random.default_rng(7)
+    ball = models.random_joint(rng, joints.Spherical, "ground", "top")
+    model = mbd.Model({"top": models.random_body(rng)}, {"ball": ball})
+    system = mbd.formulate(model, mbd.JointCoordinates())
+    state = models.random_state(system, seed=1)
+    fields = {f.name: getattr(system, f.name) for f in dataclasses.fields(system)}
+    with pytest.raises(AssertionError) as caught:
+        testing.check_system(CarelessSystem(**fields), state)
+    said = str(caught.value)
+    assert "bias(q, v) is the generic one: off by" in said
+    assert "accelerations solve the equation of motion: off by" in said
+    assert "mass" not in said
+
+
+def test_state_off_the_constraints():
+    system, state = moving(mbd.MaximalCoordinates())
+    off = eqx.tree_at(lambda s: s.q, state, state.q.at[0].add(0.1))
+    with pytest.raises(mbd.ModelError, match="violates the constraints by"):
+        testing.check_system(system, off)
+
+
+@pytest.mark.parametrize("formulation", models.FORMULATIONS, ids=models.name_of)
+@pytest.mark.parametrize(
+    ("solver", "order"), [(diffrax.Euler(), 1), (diffrax.Dopri8(), 8)], ids=["Euler", "Dopri8"]
+)
+def test_orders(solver, order, formulation):
+    testing.check_integrator_order(mbd.ExplicitRK(solver), order, formulation)
+
+
+class Untimely(mbd.ExplicitRK):
+    """Evaluates its stages at half the right times."""
+
+    slow: ClassVar[float] = 0.5
+
+    def advance(self, terms, t0, t1, state, system):
+        h = t1 - t0
+        return super().advance(terms, self.slow * t0, self.slow * t0 + h, state, system)
+
+
+def test_wrong_orders():
+    with pytest.raises(AssertionError, match=r"the order is 2\.\d\d, not 3; errors with 8, 16"):
+        testing.check_integrator_order(diffrax.Heun(), 3)
+    with pytest.raises(AssertionError, match=r"the order is -?0\.\d\d, not 2"):
+        testing.check_integrator_order(Untimely(diffrax.Heun()), 2)
