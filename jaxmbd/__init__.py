@@ -99,16 +99,18 @@ __all__ = [
     "sensors",
     "signals",
     "simulate",
+    "testing",
     "transforms",
     "viz",
 ]
 
 if TYPE_CHECKING:
     from . import io as io
+    from . import testing as testing
     from . import viz as viz
 
 # Parts that not every user needs, and whose dependencies are extras.
-_ON_DEMAND = ("io", "viz")
+_ON_DEMAND = ("io", "testing", "viz")
 
 
 def __getattr__(name: str) -> ModuleType:
