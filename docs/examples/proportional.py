@@ -1,0 +1,134 @@
+"""Coordinates of a mechanism whose joints move in fixed proportions."""
+
+from typing import ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+import jaxmbd as mbd
+from jaxmbd.formulations.formulate import system_of
+from jaxmbd.linear import solve_spd
+from jaxmbd.system.abstract import AbstractKinematics, AbstractSystem
+
+
+class ProportionalCoordinates(eqx.Module):
+    """q = B y in the joint coordinates q of an open tree, with `ratios` B of shape `(nq, k)`."""
+
+    ratios: Float[Array, "nq k"] = eqx.field(converter=jnp.asarray)
+
+
+class ProportionalSystem(AbstractSystem):
+    """The equations of `JointCoordinates`, projected: M_y = Bᵀ M B, b_y = Bᵀ b."""
+
+    joints: AbstractSystem
+    B: Float[Array, "nq k"]
+    constant_mass: ClassVar[bool] = False
+    euclidean: ClassVar[bool] = True
+
+    @property
+    def mechanism(self):
+        return self.joints.mechanism
+
+    @property
+    def nq(self):
+        return self.B.shape[1]
+
+    @property
+    def nv(self):
+        return self.B.shape[1]
+
+    @property
+    def constrained(self):
+        return ()
+
+    def retract(self, q, dv):
+        return q + dv
+
+    def rates(self, q, v):
+        return v
+
+    def kinematics(self, t, q):
+        return ProportionalKinematics(self.joints.kinematics(t, self.B @ q), self.B)
+
+    def mass(self, q):
+        return self.B.T @ self.joints.mass(self.B @ q) @ self.B
+
+    def solve_mass(self, q, f):
+        return solve_spd(self.mass(q), f)
+
+    def bias(self, q, v):
+        return self.B.T @ self.joints.bias(self.B @ q, self.B @ v)
+
+    def internal_potential(self, q):
+        return jnp.zeros((), dtype=q.dtype)
+
+    def intrinsic_constraint(self, q):
+        return jnp.zeros(0, dtype=q.dtype)
+
+    def intrinsic_names(self):
+        return []
+
+    def _nearest(self, x):
+        return solve_spd(self.B.T @ self.B, self.B.T @ x)
+
+    def from_tree(self, values):
+        return self._nearest(self.joints.from_tree(values))
+
+    def from_tree_rates(self, values, rates):
+        return self._nearest(self.joints.from_tree_rates(values, rates))
+
+
+class ProportionalKinematics(AbstractKinematics):
+    """Those of the joints, seen through B."""
+
+    joints: AbstractKinematics
+    B: Float[Array, "nq k"]
+
+    @property
+    def ports(self):
+        return self.joints.ports
+
+    def twists(self, v):
+        return self.joints.twists(self.B @ v)
+
+    def joint_coordinates(self):
+        return self.joints.joint_coordinates()
+
+    def joint_rates(self, v):
+        return self.joints.joint_rates(self.B @ v)
+
+
+@system_of.register
+def _(formulation: ProportionalCoordinates, model: mbd.Model) -> ProportionalSystem:
+    system, B = mbd.formulate(model, mbd.JointCoordinates()), formulation.ratios
+    if system.nq != system.nv or system.constrained or model.couplings:
+        raise mbd.ModelError("ProportionalCoordinates needs an open tree without couplings")
+    if B.shape[0] != system.nq:
+        raise mbd.ModelError(f"the ratios have {B.shape[0]} rows, the joints {system.nq} entries")
+    return ProportionalSystem(system, B)
+
+
+def checks():
+    """A finger whose second joint turns 0.7 times as far as the first."""
+    rod = mbd.inertia.shifted(mbd.inertia.rod(0.1, 0.05), [0.025, 0, 0])
+    model = mbd.Model(
+        bodies={"near": rod, "far": rod},
+        joints={
+            "knuckle": mbd.joints.Revolute(mbd.ground, "near", [0, 1, 0]),
+            "tip": mbd.joints.Revolute(mbd.Frame("near", [0.05, 0, 0]), "far", [0, 1, 0]),
+        },
+        forces={"gravity": mbd.forces.Gravity()},
+    )
+    system = mbd.formulate(model, ProportionalCoordinates([[1.0], [0.7]]))
+    state = mbd.assemble(system, {"knuckle": 0.5, "tip": 0.35}, {"knuckle": 2.0, "tip": 1.4})
+    mbd.testing.check_system(system, state)
+
+    # A constraint does the same in joint coordinates.
+    coupling = mbd.joints.Coupling("tip", "knuckle", 0.7)
+    coupled = mbd.Model(model.bodies, model.joints, model.forces, couplings={"belt": coupling})
+    other = mbd.formulate(coupled, mbd.JointCoordinates())
+    there = mbd.assemble(other, {"knuckle": 0.5}, {"knuckle": 2.0})
+    ours, _ = mbd.accelerations(system, 0.0, state)
+    theirs, _ = mbd.accelerations(other, 0.0, there)
+    assert jnp.allclose(jnp.asarray([1.0, 0.7]) * ours, theirs, rtol=1e-9)
