@@ -6,7 +6,7 @@ leaves are differentiable. Numbers become `Constant`, plain functions `Function`
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import equinox as eqx
 import jax
@@ -126,7 +126,8 @@ def as_signal(
     """
     if not callable(value):
         return Constant(as_leaf(value, shape, name))
-    signal: Callable[..., Any] = value if isinstance(value, eqx.Module) else Function(value)
+    given = cast(Callable[[Time], Array], value)
+    signal = given if isinstance(value, eqx.Module) else Function(given)
     got = signal_shape(signal)
     if shape is not None and got != shape:
         raise ModelError(f"{name}: the signal returns shape {got}, wanted {shape}")
