@@ -47,7 +47,8 @@ def simulate(
       where it is left out.
     - `saveat`: what to keep: an interval [s], an array of times, or a `diffrax.SaveAt`. Where it is
       left out, every fixed step or 201 equally spaced times.
-    - `event`: a `diffrax.Event` that ends the motion; its condition gets `(t, state, system)`.
+    - `event`: a `diffrax.Event` that ends the motion; its condition is `f(t, y, args, **kwargs)`,
+      `y` the state and `args` the system.
     - `progress`: whether to show how far it is.
     - `adjoint`: how to differentiate in reverse mode, see diffrax; recursive checkpointing where
       it is left out. For forward mode pass `diffrax.ForwardMode()` or `diffrax.DirectAdjoint()`.

@@ -1,0 +1,129 @@
+"""Motion over time: order, drift, agreement, what is kept, and how it ends."""
+
+import diffrax
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optimistix as optx
+import pytest
+
+import jaxmbd as mbd
+from jaxmbd.system import constraints
+from tests.models import FORMULATIONS, chain, four_bar, name_of
+
+START = ({"jlink0000": 0.7, "jlink0001": -0.3}, {"jlink0000": 0.5})
+
+
+@pytest.fixture(scope="module", params=FORMULATIONS, ids=name_of)
+def pendulum(request):
+    system = mbd.formulate(chain(2), request.param)
+    return system, mbd.assemble(system, *START)
+
+
+@pytest.mark.parametrize(
+    ("solver", "order", "dt"),
+    [(diffrax.Heun(), 2, 0.01), (diffrax.Bosh3(), 3, 0.02), (diffrax.Tsit5(), 5, 0.05)],
+    ids=["Heun", "Bosh3", "Tsit5"],
+)
+def test_energy_drift_falls_with_the_order(pendulum, solver, order, dt):
+    system, state = pendulum
+    gentle = mbd.ExplicitRK(solver, mbd.Baumgarte(1.0, 1.0))
+
+    def drift(h):
+        end = mbd.rollout(system, state, h, round(1.0 / h), gentle)
+        last = jax.tree.map(lambda x: x[-1], end)
+        energies = [mbd.energy(system, 0.0, s).total for s in (state, last)]
+        return abs(float(energies[1] - energies[0]))
+
+    observed = np.log2(drift(dt) / drift(dt / 2))
+    assert observed > order - 0.9
+
+
+def test_formulations_move_alike():
+    ends = []
+    for formulation in FORMULATIONS:
+        system = mbd.formulate(chain(2), formulation)
+        motion = mbd.simulate(
+            system, mbd.assemble(system, *START), t1=2.0, dt=0.005, integrator=diffrax.Dopri8()
+        )
+        ends.append(motion.frames["link0001"].p)
+    assert ends[0].shape == (401, 3)
+    assert jnp.max(jnp.abs(ends[0] - ends[1])) < 1e-9
+
+
+def test_constraints_stay_closed_for_a_hundred_seconds():
+    """Measured: |g| under 3e-5 with Tsitouras' method at 10 ms."""
+    system = mbd.formulate(chain(2), mbd.MaximalCoordinates())
+    motion = mbd.simulate(system, mbd.assemble(system, *START), t1=100.0, dt=0.01, saveat=1.0)
+
+    @jax.jit
+    @jax.vmap
+    def gap(q):
+        kinematics = system.kinematics(jnp.zeros(()), q)
+        return jnp.max(jnp.abs(constraints.residual(system, kinematics, q)))
+
+    gaps = gap(motion.states.q)
+    assert jnp.max(gaps) < 1e-4
+    assert jnp.max(gaps[50:]) < 10 * jnp.max(gaps[1:50])  # It does not grow.
+
+
+@pytest.mark.smoke
+def test_what_is_kept(pendulum):
+    system, state = pendulum
+    default = mbd.simulate(system, state, t1=0.5)
+    assert default.ts.shape == (201,)
+    every = mbd.simulate(system, state, t1=0.5, saveat=0.1)
+    np.testing.assert_allclose(every.ts, np.linspace(0, 0.5, 6))
+    chosen = mbd.simulate(system, state, t1=0.5, saveat=np.array([0.1, 0.25]))
+    own = mbd.simulate(system, state, t1=0.5, saveat=diffrax.SaveAt(t1=True, dense=True))
+    dense = own.raw.evaluate(jnp.asarray(0.25)).q
+    assert jnp.max(jnp.abs(dense - chosen.states.q[1])) < 1e-7
+    assert jnp.max(jnp.abs(own.states.q[0] - every.states.q[-1])) < 1e-7
+
+
+def test_an_event_ends_the_motion(pendulum):
+    system, state = pendulum
+
+    def falls_below(t, y, args, **_):
+        return args.frames(t, y.q)["link0001"].p[2] + 0.45
+
+    event = diffrax.Event(falls_below, optx.Newton(1e-10, 1e-10))
+    motion = mbd.simulate(system, state, t1=5.0, event=event, saveat=0.01).finite()
+    assert motion.result == mbd.RESULTS.event_occurred
+    assert 0 < motion.ts[-1] < 5.0
+    assert abs(motion.raw.ts[jnp.isfinite(motion.raw.ts)][-1] - motion.ts[-1]) < 1e-12
+    heights = motion.frames["link0001"].p[:, 2]
+    assert (heights > -0.451).all()
+
+
+def test_progress_is_shown(pendulum, capsys):
+    mbd.simulate(*pendulum, t1=0.1, dt=0.01, progress=True)
+    jax.effects_barrier()
+    assert "100.00%" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("formulation", FORMULATIONS, ids=name_of)
+def test_loops_stay_closed(formulation):
+    system = mbd.formulate(four_bar(), formulation)
+    state = mbd.assemble(system, {"left": -1.0, "crank pin": [0.43, 0.0], "right": -1.6})
+    motion = mbd.simulate(system, state, t1=0.5, dt=0.005)
+    frames = motion.frames
+    gap = frames["rocker pin.predecessor"].p - frames["rocker pin.successor"].p
+    assert jnp.max(jnp.abs(gap)) < 1e-6
+    energy = motion.energy.total
+    assert jnp.max(jnp.abs(energy - energy[0])) < 1e-5
+
+
+def test_signals_see_the_time_of_the_step():
+    """A torque c t on a free hinge of inertia J turns it by c t³ / 6 J."""
+    body = mbd.RigidBody(1.0, [0.5, 0.5, 0.5])
+    model = mbd.Model(
+        {"disc": body},
+        {"hinge": mbd.joints.Revolute(mbd.ground, "disc")},
+        {"drive": mbd.forces.JointTorque("hinge", mbd.signals.Polynomial([0.0, 3.0]))},
+    )
+    system = mbd.formulate(model, mbd.JointCoordinates())
+    motion = mbd.simulate(system, mbd.assemble(system), t0=0.0, t1=2.0, dt=0.1)
+    np.testing.assert_allclose(motion.joints["hinge"].q, motion.ts**3, atol=1e-12)
+    rolled = mbd.rollout(system, mbd.assemble(system), 0.1, 20)
+    np.testing.assert_allclose(rolled.q[-1], [8.0], atol=1e-12)
