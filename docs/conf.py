@@ -1,55 +1,49 @@
 """Sphinx configuration."""
 
 import os
+import re
+import shutil
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+DOCS = Path(__file__).resolve().parent
+sys.path[:0] = [str(DOCS.parent), str(DOCS)]
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-import jaxmbd as mbd  # noqa: E402
+import tables  # noqa: E402
 
 project = "jaxmbd"
 author = "The jaxmbd developers"
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "generated", "pages/chains_table.md"]
 html_theme = "furo"
+html_title = "jaxmbd"
+html_static_path = ["static"]
+html_css_files = ["wide.css"]
 nb_execution_mode = "off"  # The tests execute the notebooks.
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 3
-autodoc_default_options = {"members": True}
-autodoc_typehints = "none"
+default_role = "code"  # Docstrings are written with `single` backticks.
+autodoc_typehints = "none"  # Docstrings give shapes and units.
 autodoc_member_order = "bysource"
+autodoc_inherit_docstrings = False
+maximum_signature_line_length = 88
+
+# Both are ignored by git.
+tables.write_all(DOCS / "generated")
+copies = DOCS / "generated_notebooks"
+copies.mkdir(exist_ok=True)
+for notebook in (DOCS.parent / "notebooks").glob("*.ipynb"):
+    shutil.copyfile(notebook, copies / notebook.name)
 
 
-def compatibility_table() -> str:
-    """Formulations by integrators, from the traits of the systems."""
-    from jaxmbd.formulations.joint import JointSystem
-    from jaxmbd.formulations.maximal import MaximalSystem
-
-    lines = [
-        "| formulation | mass matrix | coordinates | constraints | `ExplicitRK` |",
-        "|---|---|---|---|---|",
-    ]
-    for formulation, system, constraints in (
-        (mbd.JointCoordinates, JointSystem, "joints that close loops"),
-        (mbd.MaximalCoordinates, MaximalSystem, "every joint"),
-    ):
-        mass = "constant" if system.constant_mass else "depends on q"
-        space = "a vector space" if system.euclidean else "a manifold, stored as numbers"
-        lines.append(f"| `{formulation.__name__}` | {mass} | {space} | {constraints} | yes |")
-    return "\n".join(lines) + "\n"
-
-
-(Path(__file__).parent / "generated").mkdir(exist_ok=True)
-(Path(__file__).parent / "generated" / "compatibility.md").write_text(compatibility_table())
-exclude_patterns.append("generated")
+def keep_equations(app, what, name, obj, options, lines):
+    """Indented blocks after a colon are equations or code: keep their lines apart."""
+    for i in range(len(lines) - 2):
+        follows = lines[i + 1] == "" and re.match(r" {2,}[^-* ]", lines[i + 2])
+        if follows and lines[i].endswith(":") and not lines[i].endswith("::"):
+            lines[i] += ":"
 
 
 def setup(app):
-    """Copy the notebooks in, so that they are pages like the others."""
-    target = Path(__file__).parent / "generated_notebooks"
-    target.mkdir(exist_ok=True)
-    for notebook in (ROOT / "notebooks").glob("*.ipynb"):
-        (target / notebook.name).write_text(notebook.read_text())
+    app.connect("autodoc-process-docstring", keep_equations)

@@ -1,0 +1,135 @@
+"""Tables of the documentation, made from what the classes say about themselves."""
+
+import inspect
+from collections.abc import Iterable
+
+import diffrax
+
+import jaxmbd as mbd
+from jaxmbd import integrators
+from jaxmbd.formulations.formulate import system_of
+from jaxmbd.system.constraints import n_constraints
+
+
+def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """Markdown."""
+    lines = [list(header), ["---"] * len(list(header)), *map(list, rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def rod(length: float) -> mbd.RigidBody:
+    """Its frame at one end."""
+    return mbd.inertia.shifted(mbd.inertia.rod(1.0, length), [length / 2, 0, 0])
+
+
+def double_pendulum() -> mbd.Model:
+    """Two hinges in a row."""
+    return mbd.Model(
+        bodies={"upper": rod(1.0), "lower": rod(1.0)},
+        joints={
+            "shoulder": mbd.joints.Revolute(mbd.ground, "upper"),
+            "elbow": mbd.joints.Revolute(mbd.Frame("upper", [1, 0, 0]), "lower"),
+        },
+    )
+
+
+def four_bar() -> mbd.Model:
+    """Two hinges to the ground, a ball and a cross joint: one loop, without redundant rows."""
+    return mbd.Model(
+        bodies={"crank": rod(0.5), "coupler": rod(2.0), "rocker": rod(1.5)},
+        joints={
+            "a": mbd.joints.Revolute(mbd.ground, "crank"),
+            "b": mbd.joints.Universal(mbd.Frame("crank", [0.5, 0, 0]), "coupler"),
+            "c": mbd.joints.Spherical(mbd.Frame("coupler", [2, 0, 0]), mbd.Frame("rocker")),
+            "d": mbd.joints.Revolute(mbd.Frame("ground", [2, 0, 0]), "rocker"),
+        },
+    )
+
+
+def formulations() -> list[type]:
+    """Every formulation that `formulate` knows."""
+    return [kind for kind in system_of.registry if kind is not object]
+
+
+def traits() -> str:
+    """What the systems of each formulation are, with the sizes of two small mechanisms."""
+    rows = []
+    for kind in formulations():
+        small, closed = (mbd.formulate(model(), kind()) for model in (double_pendulum, four_bar))
+        sizes = [f"{system.nq}, {system.nv}, {n_constraints(system)}" for system in (small, closed)]
+        rows.append(
+            [
+                f"`{kind.__name__}`",
+                "constant" if small.constant_mass else "M(q)",
+                "vectors" if small.euclidean else "with rotations",
+                *sizes,
+            ]
+        )
+    header = ["formulation", "mass matrix", "coordinates", "double pendulum", "four-bar linkage"]
+    header[-2:] = [f"{name}: entries of q, v, g" for name in header[-2:]]
+    return table(header, rows)
+
+
+def compatibility() -> str:
+    """Which integrator moves which system: asked of the integrators themselves."""
+    kinds = [getattr(integrators, name) for name in integrators.__all__]
+    kinds = [kind for kind in kinds if not inspect.isabstract(kind)]
+    rows = []
+    for formulation in formulations():
+        row = [f"`{formulation.__name__}`"]
+        for kind in kinds:
+            try:
+                for model in (double_pendulum, four_bar):
+                    kind().terms(mbd.formulate(model(), formulation()))
+            except mbd.IncompatibleIntegrator:
+                row.append("no")
+            else:
+                row.append("yes")
+        rows.append(row)
+    return table(["", *(f"`{kind.__name__}`" for kind in kinds)], rows)
+
+
+def solvers() -> tuple[list[diffrax.AbstractSolver], list[str]]:
+    """diffrax's solvers that `ExplicitRK` takes, and the names of those that it refuses."""
+    taken, refused = [], []
+    for name, kind in sorted(vars(diffrax).items()):
+        is_solver = inspect.isclass(kind) and issubclass(kind, diffrax.AbstractSolver)
+        if not is_solver or inspect.isabstract(kind) or name.startswith("Abstract"):
+            continue
+        if kind is diffrax.HalfSolver:  # A wrapper around another one.
+            continue
+        try:
+            taken.append(mbd.ExplicitRK(kind()).solver)
+        except mbd.IncompatibleIntegrator:
+            refused.append(f"`{name}`")
+    return taken, refused
+
+
+def methods() -> str:
+    """The methods of diffrax that move a system, and those that do not."""
+    taken, refused = solvers()
+    term = diffrax.ODETerm(lambda t, y, args: y)
+    rows = []
+    for solver in sorted(taken, key=lambda s: isinstance(s, diffrax.AbstractImplicitSolver)):
+        implicit = isinstance(solver, diffrax.AbstractImplicitSolver)
+        adaptive = isinstance(solver, diffrax.AbstractAdaptiveSolver)
+        rows.append(
+            [
+                f"`diffrax.{type(solver).__name__}`",
+                str(solver.order(term)),
+                "implicit" if implicit else "explicit",
+                "yes" if adaptive else "no, fixed steps",
+            ]
+        )
+    header = ["method", "order", "kind", "error estimate"]
+    return (
+        f"{table(header, rows)}\nRefused, because they split an equation or are for stochastic "
+        f"ones: {', '.join(refused)}.\n"
+    )
+
+
+def write_all(folder) -> None:
+    """Write every table as a file to include."""
+    folder.mkdir(exist_ok=True)
+    for make in (traits, compatibility, methods):
+        (folder / f"{make.__name__}.md").write_text(make(), encoding="utf-8")
