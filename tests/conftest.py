@@ -23,6 +23,10 @@ jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
+# A process may hold so many memory maps on Linux (65,530 by default). Each compiled program takes
+# some, and jaxlib crashes where no more are to be had.
+MAPS_BEFORE_CLEARING = 30_000
+
 REPOSITORY = Path(__file__).resolve().parents[1]
 PEER_MODULES = ("pinocchio", "example_robot_data")
 
@@ -50,3 +54,12 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no reference data at {folder}: name their folder in JAXMBD_SHARED_DATA")
     return folder
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _room_for_programs():
+    """Forget what was compiled, between modules, before the process runs out of memory maps."""
+    yield
+    maps = Path("/proc/self/maps")
+    if maps.exists() and maps.read_bytes().count(b"\n") > MAPS_BEFORE_CLEARING:
+        jax.clear_caches()
