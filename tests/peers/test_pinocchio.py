@@ -109,7 +109,7 @@ def test_equations_of_motion(robot, record_property):
         expected = M[np.ix_(rows, rows)], bias[rows], vdot[rows]
         worst = np.maximum(worst, [difference(*pair) for pair in zip(found, expected, strict=True)])
     for name, value in zip(("mass", "bias", "accelerations"), worst, strict=True):
-        record_property(name, value)
+        record_property(name, float(value))
         assert value < TOLERANCE, f"{name} differs by {value}"
 
 
