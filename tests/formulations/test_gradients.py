@@ -22,7 +22,7 @@ STARTS = {
         {"hinge": 0.0, "cross": [0.0, 0.0], "ball": [0.0, 0.0, 0.0]},
     ),
 }
-FORMULATIONS = {"joint": mbd.JointCoordinates()}
+FORMULATIONS = {"joint": mbd.JointCoordinates(), "maximal": mbd.MaximalCoordinates()}
 
 
 def mechanism():
@@ -118,3 +118,14 @@ def test_every_leaf_against_finite_differences(compiled, inputs, name):
         assert error < 1e-6 * max(abs(slope), 1e-2 * largest), f"{leaf}: off by {error}"
         forward = float(along(inputs, direction))
         assert abs(forward - inner(g, direction)) < 1e-9 * largest, f"{leaf}: forward"
+
+
+def test_formulations_agree(compiled, inputs):
+    """To what ten Runge–Kutta steps of order 5 leave between them."""
+    joint, maximal = (compiled[name][1](inputs) for name in FORMULATIONS)
+    largest = max(float(jnp.max(jnp.abs(x))) for x in jax.tree.leaves(joint))
+    for (path, a), b in zip(
+        jax.tree_util.tree_leaves_with_path(joint), jax.tree.leaves(maximal), strict=True
+    ):
+        error = float(jnp.max(jnp.abs(a - b), initial=0.0))
+        assert error < 1e-6 * largest, f"{jax.tree_util.keystr(path)}: differs by {error}"
