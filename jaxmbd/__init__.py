@@ -44,6 +44,7 @@ from .formulations import JointCoordinates as JointCoordinates
 from .formulations import MaximalCoordinates as MaximalCoordinates
 from .formulations import formulate as formulate
 from .integrators import ExplicitRK as ExplicitRK
+from .integrators import GeneralizedAlpha as GeneralizedAlpha
 from .lie import Pose as Pose
 from .model import Frame as Frame
 from .model import Model as Model
@@ -66,6 +67,7 @@ __all__ = [
     "ExplicitRK",
     "Fit",
     "Frame",
+    "GeneralizedAlpha",
     "IncompatibleIntegrator",
     "JointCoordinates",
     "MaximalCoordinates",

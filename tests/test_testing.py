@@ -227,9 +227,10 @@ class Untimely(mbd.ExplicitRK):
 
     slow: ClassVar[float] = 0.5
 
-    def advance(self, terms, t0, t1, state, system):
+    def advance(self, terms, t0, t1, state, memory, system):
         h = t1 - t0
-        return super().advance(terms, self.slow * t0, self.slow * t0 + h, state, system)
+        t0 = self.slow * t0
+        return super().advance(terms, t0, t0 + h, state, memory, system)
 
 
 def test_wrong_orders():

@@ -26,10 +26,10 @@ class SymplecticEuler(AbstractIntegrator):
             )
         return diffrax.ODETerm(_field)
 
-    def advance(self, terms, t0, t1, state, system):
+    def advance(self, terms, t0, t1, state, memory, system):
         h, slope = t1 - t0, terms.vf(t0, state, system)
         v = state.v + h * slope.v
-        return mbd.State(system.retract(state.q, h * v), v)
+        return mbd.State(system.retract(state.q, h * v), v), memory
 
     # What diffrax asks for: order, memory between steps (none), a step, and a slope.
 
@@ -40,7 +40,7 @@ class SymplecticEuler(AbstractIntegrator):
         return None
 
     def step(self, terms, t0, t1, y0, args, solver_state, made_jump):
-        y1 = self.advance(terms, t0, t1, y0, args)
+        y1, _ = self.advance(terms, t0, t1, y0, None, args)
         return y1, None, {"y0": y0, "y1": y1}, None, mbd.RESULTS.successful
 
     def func(self, terms, t0, y0, args):

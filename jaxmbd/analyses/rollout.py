@@ -5,7 +5,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
+from jaxtyping import Array, PyTree
 
 from ..integrators.abstract import AbstractIntegrator
 from ..integrators.explicit import as_integrator
@@ -44,12 +44,13 @@ def _rollout(
     t0: Array,
 ) -> State:
     terms = integrator.terms(system)
+    memory = integrator.start(terms, t0, dt, state, system)
 
-    def step(y: State, n: Array) -> tuple[State, State]:
+    def step(carry: tuple[State, PyTree], n: Array) -> tuple[tuple[State, PyTree], State]:
         t = t0 + n * dt
-        y = integrator.advance(terms, t, t + dt, y, system)
-        return y, y
+        y, memory = integrator.advance(terms, t, t + dt, *carry, system)
+        return (y, memory), y
 
     counts = jnp.arange(n_steps, dtype=dt.dtype)
-    _, states = jax.lax.scan(step, state, counts)
+    _, states = jax.lax.scan(step, (state, memory), counts)
     return states

@@ -1,6 +1,7 @@
 """Motion over time."""
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import diffrax
 import equinox as eqx
@@ -11,6 +12,7 @@ from jaxtyping import Array, Float
 
 from ..errors import ModelError, SimulationError
 from ..integrators.explicit import as_integrator
+from ..integrators.implicit import AbstractImplicit, Memory
 from ..model.values import is_concrete
 from ..system.abstract import AbstractSystem, State, as_time
 from .solution import Solution
@@ -93,7 +95,10 @@ def simulate(
 def _solve(
     system, state, t0, t1, dt, controller, integrator, saveat, event, progress, adjoint, max_steps
 ) -> diffrax.Solution:
-    return diffrax.diffeqsolve(
+    implicit = isinstance(integrator, AbstractImplicit)
+    if implicit:  # Its memory says where a step failed.
+        saveat = replace(saveat, solver_state=True)
+    sol = diffrax.diffeqsolve(
         integrator.terms(system),
         integrator,
         t0,
@@ -109,6 +114,20 @@ def _solve(
         max_steps=max_steps,
         throw=False,
     )
+    return _without_failed_step(sol) if implicit else sol
+
+
+def _without_failed_step(sol: diffrax.Solution) -> diffrax.Solution:
+    """Rows that a step without solution would have filled hold infinities, like those after it."""
+    if sol.ts is None:
+        return sol
+    memory = cast(Memory, sol.solver_state)
+    failed = (sol.result == diffrax.RESULTS.nonlinear_divergence) & (sol.ts > memory.t)
+
+    def blank(x: Array) -> Array:
+        return jnp.where(failed.reshape(-1, *[1] * (x.ndim - 1)), jnp.inf, x)
+
+    return eqx.tree_at(lambda s: (s.ts, s.ys), sol, jax.tree.map(blank, (sol.ts, sol.ys)))
 
 
 def _default_controller(state: State) -> diffrax.AbstractStepSizeController:
@@ -171,6 +190,14 @@ def _checked(solution: Solution, throw: bool) -> Solution:
             f"simulate: the motion is no longer finite at t = {_first(solution, reached & ~finite)}"
             " s; constraints may repeat each other or have become singular, or the step is too "
             "large"
+        )
+    memory = solution.raw.solver_state
+    if isinstance(memory, Memory) and solution.result == diffrax.RESULTS.nonlinear_divergence:
+        where = f"the step of {float(memory.h)} s from t = {float(memory.t)} s"
+        raise SimulationError(
+            f"simulate: Newton's method found no solution of {where}; the step may be too large, "
+            "or the constraints repeat each other or have become singular there; pass "
+            "throw=False to look at the motion so far"
         )
     if stopped:
         ts = np.asarray(solution.ts)

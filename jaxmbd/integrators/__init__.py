@@ -2,5 +2,6 @@
 
 from .abstract import AbstractIntegrator as AbstractIntegrator
 from .explicit import ExplicitRK as ExplicitRK
+from .generalized_alpha import GeneralizedAlpha as GeneralizedAlpha
 
-__all__ = ["AbstractIntegrator", "ExplicitRK"]
+__all__ = ["AbstractIntegrator", "ExplicitRK", "GeneralizedAlpha"]

@@ -3,7 +3,7 @@
 from abc import abstractmethod
 
 import diffrax
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from ..system.abstract import AbstractSystem, State
 
@@ -18,6 +18,17 @@ class AbstractIntegrator(diffrax.AbstractSolver):
         **Raises** `IncompatibleIntegrator` where the integrator cannot move it.
         """
 
+    def start(
+        self,
+        terms: diffrax.AbstractTerm,
+        t0: Float[Array, ""],
+        dt: Float[Array, ""],
+        state: State,
+        system: AbstractSystem,
+    ) -> PyTree:
+        """The first `memory` of `advance`: what steps hand on beside the state, here nothing."""
+        return None
+
     @abstractmethod
     def advance(
         self,
@@ -25,6 +36,7 @@ class AbstractIntegrator(diffrax.AbstractSolver):
         t0: Float[Array, ""],
         t1: Float[Array, ""],
         state: State,
+        memory: PyTree,
         system: AbstractSystem,
-    ) -> State:
-        """The state at `t1`, by one step that needs no memory of the one before."""
+    ) -> tuple[State, PyTree]:
+        """The state at `t1`, NaN where the step could not be made, and the next memory."""

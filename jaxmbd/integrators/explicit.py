@@ -59,19 +59,32 @@ class ExplicitRK(AbstractIntegrator):
     def terms(self, system: AbstractSystem) -> diffrax.AbstractTerm:
         return diffrax.ODETerm(_Field(self.stabilization))
 
+    def start(
+        self,
+        terms: diffrax.AbstractTerm,
+        t0: Float[Array, ""],
+        dt: Float[Array, ""],
+        state: State,
+        system: AbstractSystem,
+    ) -> PyTree:
+        if isinstance(self.solver, diffrax.AbstractERK):
+            return None
+        return self.solver.init(terms, t0, t0 + dt, state, system)
+
     def advance(
         self,
         terms: diffrax.AbstractTerm,
         t0: Float[Array, ""],
         t1: Float[Array, ""],
         state: State,
+        memory: PyTree,
         system: AbstractSystem,
-    ) -> State:
+    ) -> tuple[State, PyTree]:
         if isinstance(self.solver, diffrax.AbstractERK):
             tableau = cast(diffrax.ButcherTableau, self.solver.tableau)
-            return explicit_step(tableau, terms, t0, t1, state, system)
-        memory = self.solver.init(terms, t0, t1, state, system)
-        return self.solver.step(terms, t0, t1, state, system, memory, made_jump=False)[0]
+            return explicit_step(tableau, terms, t0, t1, state, system), None
+        moved = self.solver.step(terms, t0, t1, state, system, memory, made_jump=False)
+        return moved[0], moved[3]
 
     def order(self, terms: PyTree) -> int | None:
         return self.solver.order(terms)

@@ -6,7 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from ...errors import DataError
 from ...formulations import JointCoordinates, formulate
@@ -51,17 +51,20 @@ class Simulator(eqx.Module):
         return {name: read(name) for name in experiment.measurements}
 
     def _states(self, system: AbstractSystem, state: State, ts: Float[Array, "n"]) -> State:
-        terms = self.integrator.terms(system)
+        terms, advance = self.integrator.terms(system), self.integrator.advance
+        memory = self.integrator.start(terms, ts[0], (ts[1] - ts[0]) / self.substeps, state, system)
 
-        def step(y: State, interval: tuple[Array, Array]) -> tuple[State, State]:
+        def step(
+            carry: tuple[State, PyTree], interval: tuple[Array, Array]
+        ) -> tuple[tuple[State, PyTree], State]:
             start, stop = interval
             h = (stop - start) / self.substeps
 
             for n in range(self.substeps):
-                y = self.integrator.advance(terms, start + n * h, start + (n + 1) * h, y, system)
-            return y, y
+                carry = advance(terms, start + n * h, start + (n + 1) * h, *carry, system)
+            return carry, carry[0]
 
-        _, later = jax.lax.scan(step, state, (ts[:-1], ts[1:]))
+        _, later = jax.lax.scan(step, (state, memory), (ts[:-1], ts[1:]))
         return jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), state, later)
 
 

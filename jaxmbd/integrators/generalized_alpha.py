@@ -1,0 +1,212 @@
+"""The generalized-α method on Lie groups (Arnold and Brüls 2007; Brüls, Cardona and Arnold 2012).
+
+With the algorithmic accelerations a, for a step of length h:
+
+    (1 - αm) a₁ + αm a₀ = (1 - αf) v̇₁ + αf v̇₀
+    q₁ = q₀ ⊞ (h v₀ + h² ((½ - β) a₀ + β a₁))
+    v₁ = v₀ + h ((1 - γ) a₀ + γ a₁)
+    M(q₁) v̇₁ + b(q₁, v₁) = f(t₁, q₁, v₁) + G(q₁)ᵀ λ₁,   g(q₁) = 0
+
+Unknowns are the correction δ of the increment of q, and h² λ₁.
+"""
+
+from typing import Any, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..errors import ModelError
+from ..nonlinear import Blocks, Newton
+from ..system import balance
+from ..system.abstract import AbstractSystem, State, Time, Velocities, as_time
+from ..system.acceleration import accelerations
+from ..system.constraints import n_constraints
+from ..system.projection import project_velocities, spread_of
+from .implicit import AbstractImplicit, Attempt, typical_sizes
+
+
+class AlphaMemory(eqx.Module):
+    """Accelerations at the end of the last step.
+
+    - `vdot`, `lam`: v̇, shape `(nv,)`, and λ, shape `(ng,)`.
+    - `lead`: (a - v̇) / h, kept instead of a so that the step may change.
+    - `jerk`: difference quotient of v̇.
+    """
+
+    vdot: Float[Array, "nv"]
+    lam: Float[Array, "ng"]
+    lead: Float[Array, "nv"]
+    jerk: Float[Array, "nv"]
+
+
+class GeneralizedAlpha(AbstractImplicit):
+    """Generalized-α on the configuration manifold, of order 2, for stiff and constrained systems.
+
+    Moves systems of every formulation. Constraints hold at the end of each step (index 3).
+
+    **Arguments:**
+
+    - `rho_inf`: spectral radius at infinite frequency, from 0 (kills fast vibration in one step)
+      to 1 (keeps it).
+    - `index`: 3 enforces g = 0; 2 enforces G v = 0 as well, by a further multiplier on the
+      positions (Gear, Gupta and Leimkuhler 1985).
+    - `project`: whether to project the velocities on G v = 0 after each step (index 3).
+    - `newton`: how the equations of a step are solved.
+    - `coefficients`: `(αm, αf, β, γ)`, in place of those that follow from `rho_inf`.
+
+    With constraints and adaptive steps choose index 2: at index 3 the accelerations ring after
+    every change of the step, and only the positions are controlled.
+
+    `newmark`, `hht` and `trapezoidal` make its special cases.
+
+    **Raises** `ModelError` for a `rho_inf` outside [0, 1].
+    """
+
+    alpha_m: float
+    alpha_f: float
+    beta: float
+    gamma: float
+    index: int
+    project: bool
+    newton: Newton
+
+    def __init__(
+        self,
+        rho_inf: float = 0.9,
+        *,
+        index: Literal[2, 3] = 3,
+        project: bool = False,
+        newton: Newton | None = None,
+        coefficients: tuple[float, float, float, float] | None = None,
+    ):
+        if not 0.0 <= rho_inf <= 1.0:
+            raise ModelError(f"GeneralizedAlpha: rho_inf must be within [0, 1], got {rho_inf}")
+        if index not in (2, 3):
+            raise ModelError(f"GeneralizedAlpha: index must be 2 or 3, got {index}")
+        if coefficients is None:
+            alpha_m, alpha_f = (2.0 * rho_inf - 1.0) / (rho_inf + 1.0), rho_inf / (rho_inf + 1.0)
+            gamma = 0.5 + alpha_f - alpha_m
+            coefficients = (alpha_m, alpha_f, 0.25 * (gamma + 0.5) ** 2, gamma)
+        self.alpha_m, self.alpha_f, self.beta, self.gamma = map(float, coefficients)
+        self.index, self.project = index, project
+        self.newton = Newton() if newton is None else newton
+
+    @classmethod
+    def newmark(cls, beta: float = 0.25, gamma: float = 0.5, **options: Any) -> "GeneralizedAlpha":
+        """Newmark's method, a = v̇; of order 2 where γ = ½."""
+        return cls(coefficients=(0.0, 0.0, beta, gamma), **options)
+
+    @classmethod
+    def hht(cls, alpha: float = 0.1, **options: Any) -> "GeneralizedAlpha":
+        """The method of Hilber, Hughes and Taylor (1977), α from 0 to 1/3."""
+        if not 0.0 <= alpha <= 1.0 / 3.0:
+            raise ModelError(f"GeneralizedAlpha.hht: alpha must be within [0, 1/3], got {alpha}")
+        return cls(coefficients=(0.0, alpha, 0.25 * (1.0 + alpha) ** 2, 0.5 + alpha), **options)
+
+    @classmethod
+    def trapezoidal(cls, **options: Any) -> "GeneralizedAlpha":
+        """The trapezoidal rule: Newmark's method with β = ¼ and γ = ½."""
+        return cls.newmark(**options)
+
+    def check(self, system: AbstractSystem) -> None:
+        """Every system of the seam will do."""
+
+    def begin(self, system: AbstractSystem, t: Time, h: Time, state: State) -> AlphaMemory:
+        t = as_time(t, system)
+
+        def rate(t: Time, q: Array, v: Array) -> tuple[Velocities, Array]:
+            return accelerations(system, t, State(q, v))
+
+        q, v = state.q, state.v
+        vdot, lam = rate(t, q, v)
+        motion = (jnp.ones_like(t), system.rates(q, v), vdot)
+        jerk = jax.jvp(lambda *x: rate(*x)[0], (t, q, v), motion)[1]
+        # a is v̇ at another time: a(t) = v̇(t + (αm - αf) h) + O(h²).
+        return AlphaMemory(vdot, lam, (self.alpha_m - self.alpha_f) * jerk, jerk)
+
+    def attempt(
+        self, system: AbstractSystem, t: Time, h: Time, state: State, own: AlphaMemory
+    ) -> Attempt:
+        nv, ng = system.nv, n_constraints(system)
+        a = own.vdot + h * own.lead
+        step = _Step(system, t, h, state, own.vdot, a, self._spread(system, t, state))
+        small, heavy = typical_sizes(system, t, h, state, own.vdot)
+        counts, sizes, guess = (nv,), (small,), [jnp.zeros(nv, dtype=state.q.dtype)]
+        if ng:
+            counts, sizes = (*counts, ng), (*sizes, heavy)
+            guess.append(h * h * own.lam)
+        if ng and self.index == 2:
+            counts, sizes = (*counts, ng), (*sizes, heavy)
+            guess.append(jnp.zeros(ng, dtype=state.q.dtype))
+        root = self.newton(self._equations, jnp.concatenate(guess), step, Blocks(counts, sizes))
+        end, vdot, lam, _ = self._end(root.x, step)
+        if self.project:
+            end = State(end.q, project_velocities(system, t + h, end))
+        a1 = self._algorithmic(root.x[:nv], step)
+        jerk = (vdot - own.vdot) / h
+        error = (
+            h * h * (self.beta - 1.0 / 6.0) * (vdot - own.vdot),
+            h * h / 12.0 * (jerk - own.jerk),
+        )
+        if ng and self.index == 3:
+            # Accelerations of the index-3 equations ring after every change of the step.
+            error = error[0], jnp.zeros_like(error[1])
+        memory = AlphaMemory(vdot, lam, (a1 - vdot) / h, jerk)
+        return Attempt(end, memory, error, (own.vdot, vdot), root.converged)
+
+    def _spread(self, system: AbstractSystem, t: Time, state: State) -> Array | None:
+        if self.index == 3 or n_constraints(system) == 0:
+            return None
+        return spread_of(system, t, state.q)
+
+    def _algorithmic(self, delta: Velocities, step: "_Step") -> Velocities:
+        """a₁ of a correction of the increment; v̇₁ = v̇₀ where there is none."""
+        known = step.vdot - self.alpha_m * step.a
+        return known / (1.0 - self.alpha_m) + delta / (self.beta * step.h**2)
+
+    def _end(self, x: Float[Array, "n"], step: "_Step") -> tuple[State, Array, Array, Array]:
+        """State, v̇, λ and μ at the end of the step."""
+        system, h, a = step.system, step.h, step.a
+        nv, ng = system.nv, n_constraints(system)
+        delta, lam, mu = x[:nv], x[nv : nv + ng] / (h * h), x[nv + ng :]
+        a1 = self._algorithmic(delta, step)
+        increment = h * step.state.v + h * h * ((0.5 - self.beta) * a + self.beta * a1)
+        if step.spread is not None:
+            increment = increment - step.spread @ mu
+        q = system.retract(step.state.q, increment)
+        v = step.state.v + h * ((1.0 - self.gamma) * a + self.gamma * a1)
+        vdot = step.vdot + (1.0 - self.alpha_m) / (1.0 - self.alpha_f) * delta / (self.beta * h * h)
+        return State(q, v), vdot, lam, mu
+
+    def _equations(self, x: Float[Array, "n"], step: "_Step") -> Float[Array, "n"]:
+        end, vdot, lam, _ = self._end(x, step)
+        system, h, t = step.system, step.h, step.t + step.h
+        rows = [h * h * balance.force_balance(system, t, end, vdot, lam)]
+        if lam.size:
+            rows.append(balance.gaps(system, t, end.q))
+        if step.spread is not None:
+            rows.append(h * balance.gap_rates(system, t, end))
+        return jnp.concatenate(rows)
+
+    def order(self, terms: Any) -> int:
+        return 2
+
+    def error_order(self, terms: Any) -> int:
+        return 3
+
+
+class _Step(eqx.Module):
+    """What the equations of a step depend on."""
+
+    system: AbstractSystem
+    t: Float[Array, ""]
+    h: Float[Array, ""]
+    state: State
+    vdot: Float[Array, "nv"]
+    a: Float[Array, "nv"]
+    spread: Float[Array, "nv ng"] | None
+
+
+__all__ = ["AlphaMemory", "GeneralizedAlpha"]
