@@ -5,8 +5,24 @@ Every function treats one element; use `jax.vmap` for many. All are smooth at ze
 value and in every derivative.
 """
 
+from . import parameterization as parameterization
 from . import se3 as se3
 from . import so3 as so3
+from .parameterization import Cayley as Cayley
+from .parameterization import CayleyGibbsRodrigues as CayleyGibbsRodrigues
+from .parameterization import EulerRodrigues as EulerRodrigues
+from .parameterization import Exponential as Exponential
+from .parameterization import WienerMilenkovic as WienerMilenkovic
 from .se3 import Pose as Pose
 
-__all__ = ["Pose", "se3", "so3"]
+__all__ = [
+    "Cayley",
+    "CayleyGibbsRodrigues",
+    "EulerRodrigues",
+    "Exponential",
+    "Pose",
+    "WienerMilenkovic",
+    "parameterization",
+    "se3",
+    "so3",
+]
