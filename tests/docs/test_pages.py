@@ -15,7 +15,29 @@ import jaxmbd as mbd
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "pages"
-BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+RUN = ("install", "model", "urdf", "choosing", "simulation", "gradients", "identification")
+PAGES_WITH_CODE = [ROOT / "README.md", *(PAGES / f"{name}.md" for name in RUN)]
+ROBOT = """<robot name="arm">
+  <link name="base">
+    <inertial>
+      <mass value="2.0"/>
+      <inertia ixx="0.1" ixy="0" ixz="0" iyy="0.1" iyz="0" izz="0.1"/>
+    </inertial>
+  </link>
+  <link name="arm">
+    <inertial>
+      <mass value="1.0"/>
+      <inertia ixx="0.1" ixy="0" ixz="0" iyy="0.1" iyz="0" izz="0.1"/>
+    </inertial>
+  </link>
+  <joint name="shoulder" type="revolute">
+    <parent link="base"/>
+    <child link="arm"/>
+    <limit lower="-1" upper="1" effort="10" velocity="2"/>
+  </joint>
+</robot>
+"""
 
 
 def names():
@@ -31,22 +53,48 @@ def names():
     )
     ts = np.linspace(0.0, 0.5, 26)
     angles = 0.3 + 7.0 * ts**2 + 1e-3 * np.sin(1e3 * ts)
+    system = mbd.formulate(model, mbd.JointCoordinates())
     known = {"mbd": mbd, "eqx": eqx, "jax": jax, "jnp": jnp, "diffrax": diffrax}
-    return known | {"optimistix": optimistix, "model": model, "ts": ts, "angles": angles}
+    known |= {"optimistix": optimistix, "model": model, "ts": ts, "angles": angles}
+    return known | {"system": system, "state": mbd.assemble(system, {"hinge": 0.3})}
 
 
-@pytest.mark.parametrize("page", ["model", "simulation", "gradients", "identification"])
-def test_code_of_a_page_runs(page):
-    blocks = BLOCK.findall((PAGES / f"{page}.md").read_text())
-    assert blocks
+def blocks(page, language):
+    """Fenced blocks of a page."""
+    return [text for kind, text in BLOCK.findall(page.read_text()) if kind == language]
+
+
+def test_every_page_with_code_is_run():
+    with_code = {page for page in PAGES.glob("*.md") if blocks(page, "python")}
+    assert with_code == {*PAGES_WITH_CODE[1:], PAGES / "extending.md"}
+
+
+@pytest.mark.parametrize("page", PAGES_WITH_CODE, ids=lambda page: page.stem)
+def test_code_of_a_page_runs(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("robot.urdf").write_text(ROBOT)
     known = names()
-    for block in blocks:
-        exec(compile(block, f"{page}.md", "exec"), known)
-    if page == "simulation":
+    for block in blocks(page, "python"):
+        exec(compile(block, page.name, "exec"), known)
+    if page.stem == "README":
+        assert known["motion"].frames["tip"].p.shape == (201, 3)
+        assert known["motion"].energy.total.shape == (201,)
+        assert Path("rod.html").is_file()
+        assert known["gradient"].bodies["rod"].mass != 0
+    if page.stem == "simulation":
         tip = known["motion"].frames["tip"].p
         np.testing.assert_allclose(tip[-1, 2], -0.9, atol=1e-6)
-    if page == "gradients":
+    if page.stem == "gradients":
         assert known["ends"].shape == (1024, 3)
+        assert known["slope"].shape == (1,)
+
+
+def test_a_check_fails_as_the_page_says():
+    page = PAGES / "extending.md"
+    (code,), (said,) = blocks(page, "python"), blocks(page, "text")
+    with pytest.raises(AssertionError) as caught:
+        exec(compile(code, page.name, "exec"), names())
+    assert f"AssertionError: {caught.value}" == said.rstrip()
 
 
 @pytest.mark.parametrize("page", sorted(PAGES.glob("*.md")), ids=lambda page: page.stem)
@@ -55,6 +103,18 @@ def test_files_that_a_page_names_exist(page):
     homes = (ROOT, ROOT / "jaxmbd", ROOT / "tests")
     missing = [path for path in named if not any((home / path).is_file() for home in homes)]
     assert not missing
+
+
+def test_what_the_examples_import_is_in_the_reference():
+    text = (PAGES / "api.md").read_text()
+    for path in sorted((ROOT / "docs" / "examples").glob("*.py")):
+        for module, imported in re.findall(
+            r"^from (jaxmbd\S*) import (.+)$", path.read_text(), re.M
+        ):
+            for name in imported.split(", "):
+                whole = rf"^\.\. .*:: {re.escape(module)}(\.\w+)*\.{name}(\(.*\))?$"
+                members = rf"^\.\. automodule:: {re.escape(module)}$"
+                assert re.search(f"{whole}|{members}", text, re.M), f"{path.name}: {name}"
 
 
 def test_public_names_are_in_the_reference():
