@@ -48,6 +48,9 @@ class ProportionalSystem(AbstractSystem):
     def rates(self, q, v):
         return v
 
+    def velocities(self, q, q_dot):
+        return q_dot
+
     def kinematics(self, t, q):
         return ProportionalKinematics(self.joints.kinematics(t, self.B @ q), self.B)
 

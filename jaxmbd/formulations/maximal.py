@@ -79,6 +79,15 @@ class MaximalSystem(AbstractSystem):
 
         return jnp.concatenate([jax.vmap(rate)(bodies, twists).ravel(), turns])
 
+    def velocities(self, q: Float[Array, "nq"], q_dot: Float[Array, "nq"]) -> Float[Array, "nv"]:
+        (bodies, _), (tangents, turns) = self._split(q, 7), self._split(q_dot, 7)
+
+        def velocity(x: Array, x_dot: Array) -> Array:
+            linear = so3.to_matrix(x[3:]).T @ x_dot[:3]
+            return jnp.concatenate([linear, so3.velocity(x[3:], x_dot[3:])])
+
+        return jnp.concatenate([jax.vmap(velocity)(bodies, tangents).ravel(), turns])
+
     def kinematics(self, t: Float[Array, ""], q: Float[Array, "nq"]) -> "MaximalKinematics":
         bodies, _ = self._split(q, 7)
         poses = jax.vmap(lambda x: Pose(x[:3], so3.to_matrix(x[3:])))(bodies)

@@ -63,6 +63,11 @@ class AbstractJoint(eqx.Module):
         k = len(self.translation)
         return jnp.concatenate([v[:k], self.rotation.rates(q[k:], v[k:])])
 
+    def velocities(self, q: Float[Array, "nq"], q_dot: Float[Array, "nq"]) -> Float[Array, "nv"]:
+        """Velocities of q̇, the inverse of `rates`."""
+        k = len(self.translation)
+        return jnp.concatenate([q_dot[:k], self.rotation.velocities(q[k:], q_dot[k:])])
+
     def retract(self, q: Float[Array, "nq"], dv: Float[Array, "nv"]) -> Float[Array, "nq"]:
         """Coordinates displaced by an increment like the velocities."""
         k = len(self.translation)

@@ -39,6 +39,10 @@ class Free(AbstractJoint):
     def rates(self, q: Float[Array, "7"], v: Float[Array, "6"]) -> Float[Array, "7"]:
         return jnp.concatenate([so3.to_matrix(q[3:]) @ v[:3], so3.rate(q[3:], v[3:])])
 
+    def velocities(self, q: Float[Array, "7"], q_dot: Float[Array, "7"]) -> Float[Array, "6"]:
+        linear = so3.to_matrix(q[3:]).T @ q_dot[:3]
+        return jnp.concatenate([linear, so3.velocity(q[3:], q_dot[3:])])
+
     def retract(self, q: Float[Array, "7"], dv: Float[Array, "6"]) -> Float[Array, "7"]:
         moved = q[:3] + so3.to_matrix(q[3:]) @ dv[:3]
         return jnp.concatenate([moved, so3.multiply(q[3:], so3.exp(dv[3:]))])

@@ -43,6 +43,10 @@ class AbstractRotation(eqx.Module):
         """q̇ of the velocities."""
 
     @abstractmethod
+    def velocities(self, q: Float[Array, "nq"], q_dot: Float[Array, "nq"]) -> Float[Array, "nv"]:
+        """Velocities of q̇, the inverse of `rates`."""
+
+    @abstractmethod
     def retract(self, q: Float[Array, "nq"], dv: Float[Array, "nv"]) -> Float[Array, "nq"]:
         """Coordinates displaced by an increment like the velocities."""
 
@@ -74,6 +78,9 @@ class NoRotation(AbstractRotation):
     def rates(self, q, v):
         return v
 
+    def velocities(self, q, q_dot):
+        return q_dot
+
     def retract(self, q, dv):
         return q
 
@@ -102,6 +109,9 @@ class AxisRotation(AbstractRotation):
 
     def rates(self, q, v):
         return v
+
+    def velocities(self, q, q_dot):
+        return q_dot
 
     def retract(self, q, dv):
         return q + dv
@@ -135,6 +145,9 @@ class TwoAxisRotation(AbstractRotation):
     def rates(self, q, v):
         return v
 
+    def velocities(self, q, q_dot):
+        return q_dot
+
     def retract(self, q, dv):
         return q + dv
 
@@ -166,6 +179,9 @@ class FreeRotation(AbstractRotation):
 
     def rates(self, q, v):
         return so3.rate(q, v)
+
+    def velocities(self, q, q_dot):
+        return so3.velocity(q, q_dot)
 
     def retract(self, q, dv):
         return so3.multiply(q, so3.exp(dv))

@@ -105,6 +105,14 @@ def rate(q: Quaternion, omega: Vector) -> Quaternion:
     return 0.5 * multiply(q, jnp.concatenate([jnp.zeros_like(omega[:1]), omega]))
 
 
+def velocity(q: Quaternion, q_dot: Quaternion) -> Vector:
+    """Body angular velocity `ω = 2 (q⁻¹ ⊗ q̇)` [rad/s]; inverse of `rate`.
+
+    What `q_dot` does to the length of `q` is left out.
+    """
+    return 2.0 * multiply(conjugate(q), q_dot)[1:] / (q @ q)
+
+
 def exp_matrix(phi: Vector) -> Matrix:
     """Rotation matrix of the rotation vector `phi` (Rodrigues' formula)."""
     x = phi @ phi

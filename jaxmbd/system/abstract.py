@@ -121,6 +121,13 @@ class AbstractSystem(eqx.Module):
         """q̇ = N(q) v."""
 
     @abstractmethod
+    def velocities(self, q: Coordinates, q_dot: Coordinates) -> Velocities:
+        """v of q̇ = N(q) v, the inverse of `rates`; of the nearest such q̇ where there is none.
+
+        Linear in `q_dot`.
+        """
+
+    @abstractmethod
     def kinematics(self, t: Time, q: Coordinates) -> AbstractKinematics:
         """Poses of all ports and the maps from velocities at one configuration."""
 

@@ -88,6 +88,7 @@ def _look_at_maps(system: AbstractSystem, t: Array, state: State) -> Findings:
     return {
         "retract(q, 0) is q": (q_back, q),
         "retract(q, dv) starts out with rates(q, dv)": (q_moved, q_dot),
+        "velocities(q, rates(q, v)) is v": (system.velocities(q, q_dot), v),
         "twists(v) are the velocities of the ports": (
             kinematics.twists(v),
             jax.vmap(se3.velocity)(kinematics.ports, at(lambda k: k.ports)),

@@ -90,6 +90,16 @@ class JointSystem(AbstractSystem):
     def rates(self, q: Float[Array, "nq"], v: Float[Array, "nv"]) -> Float[Array, "nq"]:
         return self._by_joint(q, v, lambda joint, q, v: joint.rates(q, v))
 
+    def velocities(self, q: Float[Array, "nq"], q_dot: Float[Array, "nq"]) -> Float[Array, "nv"]:
+        values, tangents = self._values(q), self._values(q_dot)
+        found = [
+            jax.vmap(lambda joint, x, x_dot: joint.velocities(x, x_dot))(
+                self.mechanism.joints[g].joint, values[g], tangents[g]
+            )
+            for g in self.layout.groups
+        ]
+        return join(self.layout, found, self.layout.velocities, self.nv)
+
     def kinematics(self, t: Float[Array, ""], q: Float[Array, "nq"]) -> JointKinematics:
         values = self._values(q)
         ports = self.mechanism.ports(tree_poses(self.mechanism, values))
