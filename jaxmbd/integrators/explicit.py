@@ -4,6 +4,8 @@ from typing import Any, cast
 
 import diffrax
 import equinox as eqx
+import jax.numpy as jnp
+import optimistix
 from jaxtyping import Array, Float, PyTree
 
 from ..errors import IncompatibleIntegrator
@@ -59,6 +61,36 @@ class ExplicitRK(AbstractIntegrator):
     def terms(self, system: AbstractSystem) -> diffrax.AbstractTerm:
         return diffrax.ODETerm(_Field(self.stabilization))
 
+    def differentiated_by(self, adjoint: diffrax.AbstractAdjoint | None) -> "ExplicitRK":
+        """With its stages in the kind of loop that the mode of differentiation needs.
+
+        diffrax chooses it for solvers that it is handed bare.
+        """
+        loops = {diffrax.ForwardMode: "lax", diffrax.DirectAdjoint: "bounded"}
+        kind = loops.get(type(adjoint))
+        solver = self.solver
+        if kind is None or not isinstance(solver, diffrax.AbstractRungeKutta) or solver.scan_kind:
+            return self
+        solver = eqx.tree_at(lambda s: s.scan_kind, solver, kind, is_leaf=lambda x: x is None)
+        return ExplicitRK(solver, self.stabilization)
+
+    def _ready(self, y0: State) -> diffrax.AbstractSolver:
+        """The solver; root finding without tolerances of its own gets those of the float type.
+
+        diffrax would take those of the step size controller, for solvers that it is handed bare.
+        """
+        solver = self.solver
+        if not isinstance(solver, diffrax.AbstractImplicitSolver):
+            return solver
+        finder: Any = solver.root_finder
+        if isinstance(finder.rtol, int | float | Array):
+            return solver
+        tolerance = float(jnp.finfo(y0.q.dtype).eps) ** 0.7
+        ready = eqx.tree_at(
+            lambda f: (f.rtol, f.atol, f.norm), finder, (tolerance, tolerance, optimistix.max_norm)
+        )
+        return eqx.tree_at(lambda s: s.root_finder, solver, ready)
+
     def start(
         self,
         terms: diffrax.AbstractTerm,
@@ -69,7 +101,7 @@ class ExplicitRK(AbstractIntegrator):
     ) -> PyTree:
         if isinstance(self.solver, diffrax.AbstractERK):
             return None
-        return self.solver.init(terms, t0, t0 + dt, state, system)
+        return self._ready(state).init(terms, t0, t0 + dt, state, system)
 
     def advance(
         self,
@@ -83,7 +115,8 @@ class ExplicitRK(AbstractIntegrator):
         if isinstance(self.solver, diffrax.AbstractERK):
             tableau = cast(diffrax.ButcherTableau, self.solver.tableau)
             return explicit_step(tableau, terms, t0, t1, state, system), None
-        moved = self.solver.step(terms, t0, t1, state, system, memory, made_jump=False)
+        solver = self._ready(state)
+        moved = solver.step(terms, t0, t1, state, system, memory, made_jump=False)
         return moved[0], moved[3]
 
     def order(self, terms: PyTree) -> int | None:
@@ -96,7 +129,7 @@ class ExplicitRK(AbstractIntegrator):
         return self.solver.error_order(terms)
 
     def init(self, terms: PyTree, t0: Any, t1: Any, y0: State, args: AbstractSystem) -> Any:
-        return self.solver.init(terms, t0, t1, y0, args)
+        return self._ready(y0).init(terms, t0, t1, y0, args)
 
     def step(
         self,
@@ -108,7 +141,7 @@ class ExplicitRK(AbstractIntegrator):
         solver_state: Any,
         made_jump: Any,
     ) -> Any:
-        return self.solver.step(terms, t0, t1, y0, args, solver_state, made_jump)
+        return self._ready(y0).step(terms, t0, t1, y0, args, solver_state, made_jump)
 
     def func(self, terms: PyTree, t0: Any, y0: State, args: AbstractSystem) -> Any:
         return self.solver.func(terms, t0, y0, args)

@@ -127,3 +127,33 @@ def test_signals_see_the_time_of_the_step():
     np.testing.assert_allclose(motion.joints["hinge"].q, motion.ts**3, atol=1e-12)
     rolled = mbd.rollout(system, mbd.assemble(system), 0.1, 20)
     np.testing.assert_allclose(rolled.q[-1], [8.0], atol=1e-12)
+
+
+@pytest.fixture(scope="module")
+def double():
+    system = mbd.formulate(chain(2), mbd.JointCoordinates())
+    return system, mbd.assemble(system, *START)
+
+
+@pytest.mark.parametrize("solver", [diffrax.Kvaerno3(), diffrax.ImplicitEuler()])
+def test_implicit_methods_of_diffrax_need_no_tolerances(double, solver):
+    system, state = double
+    exact = mbd.simulate(system, state, t1=0.2, dt=1e-3).states.q[-1]
+    fixed = mbd.simulate(system, state, t1=0.2, dt=1e-3, integrator=solver).states.q[-1]
+    rolled = mbd.rollout(system, state, 1e-3, 200, solver).q[-1]
+    bound = 1e-8 if isinstance(solver, diffrax.Kvaerno3) else 1e-2
+    assert jnp.max(jnp.abs(fixed - exact)) < bound
+    assert jnp.max(jnp.abs(rolled - fixed)) < 1e-12
+
+
+@pytest.mark.parametrize("adjoint", [diffrax.ForwardMode(), diffrax.DirectAdjoint()])
+def test_forward_mode(double, adjoint):
+    system, state = double
+
+    def end(v, adjoint):
+        moved = mbd.simulate(system, mbd.State(state.q, v), t1=0.2, dt=0.01, adjoint=adjoint)
+        return moved.states.q[-1]
+
+    forward = jax.jacfwd(lambda v: end(v, adjoint))(state.v)
+    reverse = jax.jacrev(lambda v: end(v, None))(state.v)
+    assert jnp.max(jnp.abs(forward - reverse)) < 1e-12
