@@ -81,7 +81,7 @@ class Newton(eqx.Module):
         if guess.size == 0:
             return Root(guess, jnp.array(True), jnp.zeros((), jnp.int32))
         guess, blocks = jax.lax.stop_gradient((guess, blocks))
-        return _root(args, fn=fn, guess=guess, blocks=blocks, newton=self)
+        return Root(*_root(args, fn=fn, guess=guess, blocks=blocks, newton=self))
 
 
 class _Iterate(eqx.Module):
@@ -141,7 +141,8 @@ def _find(fn, guess, args, blocks, newton: Newton) -> tuple[Root, Any]:
 
 @eqx.filter_custom_jvp
 def _root(args, *, fn, guess, blocks, newton):
-    return _find(fn, guess, args, blocks, newton)[0]
+    root, _ = _find(fn, guess, args, blocks, newton)
+    return root.x, root.converged, root.steps
 
 
 @_root.def_jvp
@@ -163,7 +164,7 @@ def _(primals, tangents, *, fn, guess, blocks, newton):
             product, lambda r: way.solve_transposed(factors, r), b
         ),
     )
-    return root, Root(d_x, None, None)  # pyright: ignore[reportArgumentType]
+    return (root.x, root.converged, root.steps), (d_x, None, None)
 
 
 def _refined(

@@ -1,0 +1,95 @@
+"""Newton's method: roots, failure, and derivatives of the implicit function."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxmbd.nonlinear import Blocks, Newton
+
+GUESS = jnp.array([1.0, 0.0])
+ARGS = jnp.array([0.5, 2.0])
+BLOCKS = Blocks((2,), (jnp.array(1.0),))
+
+
+def curves(x, a):
+    return jnp.stack([x[0] ** 3 + a[0] * x[1] - 1.0, a[1] * jnp.sin(x[1]) + x[0] * x[1] - 0.3])
+
+
+@eqx.filter_jit
+def solve(newton, args):
+    return newton(curves, GUESS, args, BLOCKS)
+
+
+@pytest.fixture(params=[False, True], ids=["newton", "chord"])
+def newton(request):
+    return Newton(chord=request.param)
+
+
+@pytest.mark.smoke
+def test_root(newton):
+    root = solve(newton, ARGS)
+    assert root.converged
+    np.testing.assert_allclose(curves(root.x, ARGS), 0.0, atol=2e-14)
+
+
+def test_gradients_of_both_modes_are_those_of_the_implicit_function(newton):
+    root = solve(newton, ARGS).x
+    by_x, by_a = (jax.jacfwd(curves, k)(root, ARGS) for k in (0, 1))
+    expected = -jnp.linalg.solve(by_x, by_a)
+    for jacobian in (jax.jacfwd, jax.jacrev):
+        found = jacobian(lambda a: solve(newton, a).x)(ARGS)
+        np.testing.assert_allclose(found, expected, rtol=1e-11)
+
+
+def test_second_derivative(newton):
+    hessian = jax.jacfwd(jax.jacrev(lambda a: solve(newton, a).x[0]))(ARGS)
+    gradient = jax.jacrev(lambda a: solve(newton, a).x[0])
+    h = 1e-5
+    steps = jnp.eye(2) * h
+    differences = [(gradient(ARGS + e) - gradient(ARGS - e)) / (2 * h) for e in steps]
+    np.testing.assert_allclose(hessian, jnp.stack(differences), atol=1e-9)
+
+
+def test_each_lane_of_a_batch_ends_by_itself(newton):
+    """x² + a = 0 has no root for a > 0; the lane beside it finds its own."""
+
+    def parabola(x, a):
+        return x * x + a
+
+    block = Blocks((1,), (jnp.array(1.0),))
+    batch = jax.vmap(lambda a: newton(parabola, jnp.array([1.0]), a, block))
+    root = eqx.filter_jit(batch)(jnp.array([[1.0], [-4.0], [jnp.nan]]))
+    np.testing.assert_array_equal(root.converged, [False, True, False])
+    np.testing.assert_allclose(root.x[1], 2.0, rtol=1e-14)
+
+
+def test_chord_falls_back_on_newton():
+    """A start so far off that the first Jacobian does not contract."""
+    root = Newton(chord=True)(
+        lambda x, a: jnp.arctan(x) - a, jnp.array([-1.2]), jnp.array([0.9]), BLOCKS_OF_ONE
+    )
+    assert root.converged
+    np.testing.assert_allclose(root.x, np.tan(0.9), rtol=1e-14)
+
+
+def test_kinds_converge_relative_to_their_own_size():
+    """A multiplier of 1e-9 is found as exactly as a length of one."""
+
+    def apart(x, a):
+        return jnp.stack([x[0] ** 2 - a[0], (1e9 * x[1]) ** 3 - a[1]])
+
+    blocks = Blocks((1, 1), (jnp.array(1.0), jnp.array(0.0)))
+    root = Newton()(apart, jnp.array([1.0, 1e-9]), jnp.array([2.0, 5.0]), blocks)
+    assert root.converged
+    np.testing.assert_allclose(root.x, [2.0**0.5, 1e-9 * 5.0 ** (1 / 3)], rtol=1e-14)
+
+
+def test_no_unknowns():
+    root = Newton()(lambda x, a: x, jnp.zeros(0), ARGS, Blocks((0,), (jnp.array(1.0),)))
+    assert root.converged
+    assert root.x.size == 0
+
+
+BLOCKS_OF_ONE = Blocks((1,), (jnp.array(1.0),))
