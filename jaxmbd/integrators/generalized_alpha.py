@@ -10,7 +10,7 @@ With the algorithmic accelerations a, for a step of length h:
 Unknowns are the correction δ of the increment of q, and h² λ₁.
 """
 
-from typing import Any, Literal
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -76,7 +76,7 @@ class GeneralizedAlpha(AbstractImplicit):
         self,
         rho_inf: float = 0.9,
         *,
-        index: Literal[2, 3] = 3,
+        index: int = 3,
         project: bool = False,
         newton: Newton | None = None,
         coefficients: tuple[float, float, float, float] | None = None,
