@@ -1,7 +1,7 @@
 """Rigid bodies from shapes, and the mass properties that fitting may vary freely.
 
-Each builder returns a `RigidBody` whose frame is at the centre of mass along the principal axes;
-`shifted` and `rotated` put that frame elsewhere.
+The shapes return a `RigidBody` whose frame is at the centre of mass along the principal axes, and
+so does `principal` unless told otherwise; `shifted` and `rotated` put that frame elsewhere.
 """
 
 from typing import Any

@@ -59,7 +59,7 @@ def to_dataset(solution: Solution) -> xr.Dataset:
             variables[variable] = values
     attributes = {
         "title": "motion of a multibody system",
-        "formulation": type(solution.system).__name__,
+        "system": type(solution.system).__name__,
         "jaxmbd_version": _version(),
     }
     return xr.Dataset(variables, coords, attributes)

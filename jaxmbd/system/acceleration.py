@@ -3,8 +3,8 @@
     M v̇ = f - b + Gᵀ λ,   G v̇ + γ = -2α ġ - β² g
 
 With A = G M⁻¹ Gᵀ this is A λ = -γ - 2α ġ - β² g - G M⁻¹ (f - b): eqs (4939) to (4943) of
-"Equations of Multi-Body Motion", whose J is G here, whose Q is -γ, and whose sign of b is
-corrected (its eq. 4941 has + for the applied force).
+"Equations of Multi-Body Motion", whose J is G here and whose Q is -γ. (In the text at hand eq. 4941
+has no minus before the applied force.)
 """
 
 from functools import singledispatch

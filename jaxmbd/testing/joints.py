@@ -28,9 +28,10 @@ def check_joint(joint: AbstractJoint, key: PRNGKeyArray) -> None:
     """Check that the statements of a joint about pose, velocity and constraint fit together.
 
     At zero the frames coincide; the pose moves with `motion(q) @ v` if q moves with `rates(q, v)`
-    or by `retract`; unit velocities are orthonormal; `coordinates` inverts `pose`; the residual is
-    zero at the joint's poses, changes with what is fixed and with nothing else; derivatives exist
-    at zero, with respect to the joint's own leaves too.
+    or by `retract`, and `velocities` inverts `rates`; unit velocities are orthonormal;
+    `coordinates` inverts `pose`; the residual is zero at the joint's poses, changes with what is
+    fixed and with nothing else; derivatives exist at zero, with respect to the joint's own leaves
+    too.
 
     **Arguments:** `joint`, with any leaves, and `key`, a key of `jax.random`.
 
@@ -104,6 +105,7 @@ def _look_at_joint(
                 _twist_of(joint.pose, q, joint.rates(q, v)),
                 S @ v,
             ),
+            "velocities(q, rates(q, v)) is v": (joint.velocities(q, joint.rates(q, v)), v),
             "retract(q, 0) is q": (q_back, q),
             "pose(q) moves with motion(q) @ v as q by retract": (
                 _twist_of(joint.pose, q, q_dot),

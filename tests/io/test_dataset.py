@@ -110,7 +110,7 @@ def test_energy_momentum_and_provenance(fall, dataset):
     parts = dataset.kinetic_energy + dataset.potential_energy
     np.testing.assert_allclose(parts, dataset.total_energy)
     np.testing.assert_array_equal(dataset.linear_momentum, ended.momentum.linear)
-    assert dataset.attrs["formulation"] == type(fall.system).__name__
+    assert dataset.attrs["system"] == type(fall.system).__name__
     assert dataset.attrs["jaxmbd_version"]
 
 
