@@ -43,6 +43,8 @@ from .errors import SimulationError as SimulationError
 from .formulations import JointCoordinates as JointCoordinates
 from .formulations import MaximalCoordinates as MaximalCoordinates
 from .formulations import formulate as formulate
+from .integrators import EnergyDecaying as EnergyDecaying
+from .integrators import EnergyMomentum as EnergyMomentum
 from .integrators import ExplicitRK as ExplicitRK
 from .integrators import GeneralizedAlpha as GeneralizedAlpha
 from .lie import Pose as Pose
@@ -51,6 +53,8 @@ from .model import Model as Model
 from .model import ground as ground
 from .system.abstract import State as State
 from .system.acceleration import accelerations as accelerations
+from .system.body_increments import MotionIncrements as MotionIncrements
+from .system.body_increments import RotationIncrements as RotationIncrements
 from .system.energy import energy as energy
 from .system.energy import momentum as momentum
 from .system.inverse_dynamics import inverse_dynamics as inverse_dynamics
@@ -63,6 +67,8 @@ __all__ = [
     "AssemblyError",
     "Baumgarte",
     "DataError",
+    "EnergyDecaying",
+    "EnergyMomentum",
     "Experiment",
     "ExplicitRK",
     "Fit",
@@ -73,10 +79,12 @@ __all__ = [
     "MaximalCoordinates",
     "Model",
     "ModelError",
+    "MotionIncrements",
     "Parameter",
     "Pose",
     "RankWarning",
     "RigidBody",
+    "RotationIncrements",
     "SimulationError",
     "Solution",
     "State",

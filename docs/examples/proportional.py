@@ -25,6 +25,7 @@ class ProportionalSystem(AbstractSystem):
     B: Float[Array, "nq k"]
     constant_mass: ClassVar[bool] = False
     euclidean: ClassVar[bool] = True
+    absolute: ClassVar[bool] = False
 
     @property
     def mechanism(self):

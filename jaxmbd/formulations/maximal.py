@@ -38,6 +38,7 @@ class MaximalSystem(AbstractSystem):
     mechanism: Mechanism
     constant_mass: ClassVar[bool] = True
     euclidean: ClassVar[bool] = False
+    absolute: ClassVar[bool] = True
 
     @property
     def n_rotors(self) -> int:

@@ -1,7 +1,15 @@
 """One step from state to state: integrators as diffrax solvers."""
 
 from .abstract import AbstractIntegrator as AbstractIntegrator
+from .energy_decaying import EnergyDecaying as EnergyDecaying
+from .energy_momentum import EnergyMomentum as EnergyMomentum
 from .explicit import ExplicitRK as ExplicitRK
 from .generalized_alpha import GeneralizedAlpha as GeneralizedAlpha
 
-__all__ = ["AbstractIntegrator", "ExplicitRK", "GeneralizedAlpha"]
+__all__ = [
+    "AbstractIntegrator",
+    "EnergyDecaying",
+    "EnergyMomentum",
+    "ExplicitRK",
+    "GeneralizedAlpha",
+]

@@ -7,7 +7,9 @@ With the algorithmic accelerations a, for a step of length h:
     v₁ = v₀ + h ((1 - γ) a₀ + γ a₁)
     M(q₁) v̇₁ + b(q₁, v₁) = f(t₁, q₁, v₁) + G(q₁)ᵀ λ₁,   g(q₁) = 0
 
-Unknowns are the correction δ of the increment of q, and h² λ₁.
+Unknowns are the correction δ of the increment of q, and h² λ₁. With `increments`, v stands for the
+components along axes at rest, and ⊞ for their parameterization (Bauchau et al. 2013, eqs 12, 13,
+25 and 26).
 """
 
 from typing import Any
@@ -22,9 +24,12 @@ from ..nonlinear import Blocks, Newton
 from ..system import balance
 from ..system.abstract import AbstractSystem, State, Time, Velocities, as_time
 from ..system.acceleration import accelerations
+from ..system.body_increments import AbstractIncrements
 from ..system.constraints import n_constraints
 from ..system.projection import project_velocities, spread_of
+from .components import AbstractComponents, Moving, Resting
 from .implicit import AbstractImplicit, Attempt, typical_sizes
+from .intrinsic import check_bodies
 
 
 class AlphaMemory(eqx.Module):
@@ -54,6 +59,9 @@ class GeneralizedAlpha(AbstractImplicit):
       positions (Gear, Gupta and Leimkuhler 1985).
     - `project`: whether to project the velocities on G v = 0 after each step (index 3).
     - `newton`: how the equations of a step are solved.
+    - `increments`: the intrinsic form of the method, with velocities along axes at rest:
+      `RotationIncrements` or `MotionIncrements`, for systems in `MaximalCoordinates`. Where it is
+      left out, v are the system's own velocities.
     - `coefficients`: `(αm, αf, β, γ)`, in place of those that follow from `rho_inf`.
 
     With constraints and adaptive steps choose index 2: at index 3 the accelerations ring after
@@ -71,6 +79,7 @@ class GeneralizedAlpha(AbstractImplicit):
     index: int
     project: bool
     newton: Newton
+    components: AbstractComponents
 
     def __init__(
         self,
@@ -79,6 +88,7 @@ class GeneralizedAlpha(AbstractImplicit):
         index: int = 3,
         project: bool = False,
         newton: Newton | None = None,
+        increments: AbstractIncrements | None = None,
         coefficients: tuple[float, float, float, float] | None = None,
     ):
         if not 0.0 <= rho_inf <= 1.0:
@@ -92,6 +102,7 @@ class GeneralizedAlpha(AbstractImplicit):
         self.alpha_m, self.alpha_f, self.beta, self.gamma = map(float, coefficients)
         self.index, self.project = index, project
         self.newton = Newton() if newton is None else newton
+        self.components = Moving() if increments is None else Resting(increments)
 
     @classmethod
     def newmark(cls, beta: float = 0.25, gamma: float = 0.5, **options: Any) -> "GeneralizedAlpha":
@@ -111,7 +122,8 @@ class GeneralizedAlpha(AbstractImplicit):
         return cls.newmark(**options)
 
     def check(self, system: AbstractSystem) -> None:
-        """Every system of the seam will do."""
+        if isinstance(self.components, Resting):
+            check_bodies("GeneralizedAlpha with increments", system)
 
     def begin(self, system: AbstractSystem, t: Time, h: Time, state: State) -> AlphaMemory:
         t = as_time(t, system)
@@ -123,15 +135,17 @@ class GeneralizedAlpha(AbstractImplicit):
         vdot, lam = rate(t, q, v)
         motion = (jnp.ones_like(t), system.rates(q, v), vdot)
         jerk = jax.jvp(lambda *x: rate(*x)[0], (t, q, v), motion)[1]
-        # a is v̇ at another time: a(t) = v̇(t + (αm - αf) h) + O(h²).
-        return AlphaMemory(vdot, lam, (self.alpha_m - self.alpha_f) * jerk, jerk)
+        # a is ẇ at another time: a(t) = ẇ(t + (αm - αf) h) + O(h²).
+        lead = self.components.change(system, state.v, vdot, jerk)
+        return AlphaMemory(vdot, lam, (self.alpha_m - self.alpha_f) * lead, jerk)
 
     def attempt(
         self, system: AbstractSystem, t: Time, h: Time, state: State, own: AlphaMemory
     ) -> Attempt:
         nv, ng = system.nv, n_constraints(system)
-        a = own.vdot + h * own.lead
-        step = _Step(system, t, h, state, own.vdot, a, self._spread(system, t, state))
+        _, a = self.components.of(system, state.v, own.vdot + h * own.lead)
+        w, wdot = self.components.of(system, state.v, own.vdot)
+        step = _Step(system, t, h, state, w, wdot, a, self._spread(system, t, state))
         small, heavy = typical_sizes(system, t, h, state, own.vdot)
         counts, sizes, guess = (nv,), (small,), [jnp.zeros(nv, dtype=state.q.dtype)]
         if ng:
@@ -141,10 +155,10 @@ class GeneralizedAlpha(AbstractImplicit):
             counts, sizes = (*counts, ng), (*sizes, heavy)
             guess.append(jnp.zeros(ng, dtype=state.q.dtype))
         root = self.newton(self._equations, jnp.concatenate(guess), step, Blocks(counts, sizes))
-        end, vdot, lam, _ = self._end(root.x, step)
+        end, vdot, lam = self._end(root.x, step)
         if self.project:
             end = State(end.q, project_velocities(system, t + h, end))
-        a1 = self._algorithmic(root.x[:nv], step)
+        a1 = self._end(root.x, step, algorithmic=True)[1]
         jerk = (vdot - own.vdot) / h
         error = (
             h * h * (self.beta - 1.0 / 6.0) * (vdot - own.vdot),
@@ -162,26 +176,30 @@ class GeneralizedAlpha(AbstractImplicit):
         return spread_of(system, t, state.q)
 
     def _algorithmic(self, delta: Velocities, step: "_Step") -> Velocities:
-        """a₁ of a correction of the increment; v̇₁ = v̇₀ where there is none."""
-        known = step.vdot - self.alpha_m * step.a
+        """a₁ of a correction of the increment; ẇ₁ = ẇ₀ where there is none."""
+        known = step.wdot - self.alpha_m * step.a
         return known / (1.0 - self.alpha_m) + delta / (self.beta * step.h**2)
 
-    def _end(self, x: Float[Array, "n"], step: "_Step") -> tuple[State, Array, Array, Array]:
-        """State, v̇, λ and μ at the end of the step."""
+    def _end(
+        self, x: Float[Array, "n"], step: "_Step", algorithmic: bool = False
+    ) -> tuple[State, Array, Array]:
+        """State, v̇ (or the algorithmic acceleration) and λ at the end of the step."""
         system, h, a = step.system, step.h, step.a
         nv, ng = system.nv, n_constraints(system)
         delta, lam, mu = x[:nv], x[nv : nv + ng] / (h * h), x[nv + ng :]
         a1 = self._algorithmic(delta, step)
-        increment = h * step.state.v + h * h * ((0.5 - self.beta) * a + self.beta * a1)
+        increment = h * step.w + h * h * ((0.5 - self.beta) * a + self.beta * a1)
         if step.spread is not None:
-            increment = increment - step.spread @ mu
-        q = system.retract(step.state.q, increment)
-        v = step.state.v + h * ((1.0 - self.gamma) * a + self.gamma * a1)
-        vdot = step.vdot + (1.0 - self.alpha_m) / (1.0 - self.alpha_f) * delta / (self.beta * h * h)
-        return State(q, v), vdot, lam, mu
+            shift = step.spread @ mu
+            increment = increment - self.components.of(system, shift, shift)[0]
+        w = step.w + h * ((1.0 - self.gamma) * a + self.gamma * a1)
+        ratio = (1.0 - self.alpha_m) / (1.0 - self.alpha_f)
+        wdot = a1 if algorithmic else step.wdot + ratio * delta / (self.beta * h * h)
+        state, vdot = self.components.reached(system, step.state, increment, w, wdot)
+        return state, vdot, lam
 
     def _equations(self, x: Float[Array, "n"], step: "_Step") -> Float[Array, "n"]:
-        end, vdot, lam, _ = self._end(x, step)
+        end, vdot, lam = self._end(x, step)
         system, h, t = step.system, step.h, step.t + step.h
         rows = [h * h * balance.force_balance(system, t, end, vdot, lam)]
         if lam.size:
@@ -204,7 +222,8 @@ class _Step(eqx.Module):
     t: Float[Array, ""]
     h: Float[Array, ""]
     state: State
-    vdot: Float[Array, "nv"]
+    w: Float[Array, "nv"]
+    wdot: Float[Array, "nv"]
     a: Float[Array, "nv"]
     spread: Float[Array, "nv ng"] | None
 

@@ -141,11 +141,13 @@ def typical_sizes(
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Sizes of an increment of q and of an impulse times h, below which nothing matters.
 
-    A hundredth of the coordinates themselves keeps rounding below what Newton tolerates where
-    nothing moves.
+    A small part of the coordinates themselves keeps their rounding below what Newton tolerates
+    where nothing moves. It is as small as that allows, as velocities come from increments by
+    division by h.
     """
     moved = jnp.max(jnp.abs(h * state.v + 0.5 * h * h * vdot), initial=0.0)
-    small = moved + 1e-2 * jnp.max(jnp.abs(state.q), initial=0.0)
+    part = float(jnp.finfo(state.q.dtype).eps) ** 0.25
+    small = moved + part * jnp.max(jnp.abs(state.q), initial=0.0)
 
     def needed(vdot: Velocities) -> Velocities:
         return inverse_dynamics_of(system, t, state, vdot)

@@ -17,8 +17,8 @@ class AbstractLinearization(eqx.Module):
     """Factors the Jacobian of a residual at a point, and solves with the factors."""
 
     @abstractmethod
-    def factor(self, fn: Residual, x: Float[Array, "n"]) -> Any:
-        """Factors of ∂fn/∂x at x."""
+    def factor(self, fn: Residual, x: Float[Array, "n"]) -> tuple[Float[Array, "n"], Any]:
+        """fn(x), and factors of ∂fn/∂x there."""
 
     @abstractmethod
     def solve(self, factors: Any, b: Float[Array, "n"]) -> Float[Array, "n"]:
@@ -38,12 +38,12 @@ class Dense(AbstractLinearization):
 
     solver: lx.AbstractLinearSolver = lx.LU()
 
-    def factor(self, fn: Residual, x: Float[Array, "n"]) -> Any:
-        J = jax.jacfwd(fn)(x)
+    def factor(self, fn: Residual, x: Float[Array, "n"]) -> tuple[Float[Array, "n"], Any]:
+        J, value = jax.jacfwd(lambda x: 2 * (fn(x),), has_aux=True)(x)
         largest = jnp.max(jnp.abs(J), axis=1)
         scale = 1.0 / jnp.where(largest > 0, largest, 1.0)
         operator = lx.MatrixLinearOperator(J * scale[:, None])
-        return scale, self.solver.init(operator, {})
+        return value, (scale, self.solver.init(operator, {}))
 
     def solve(self, factors: Any, b: Float[Array, "n"]) -> Float[Array, "n"]:
         scale, state = factors

@@ -99,8 +99,8 @@ def _find(fn, guess, args, blocks, newton: Newton) -> tuple[Root, Any]:
     tolerance = 20 * eps if newton.tolerance is None else newton.tolerance
     stalled = max(tolerance, eps**0.6)
 
-    def advance(now: _Iterate, factors: Any, order: int) -> _Iterate:
-        change = way.solve(factors, -residual(now.x))
+    def advance(now: _Iterate, value: Array, factors: Any, order: int) -> _Iterate:
+        change = way.solve(factors, -value)
         x = now.x + change
         size = blocks.size(change, x)
         rate = size / now.size  # Infinite before the first step, so that its rate is zero.
@@ -118,8 +118,10 @@ def _find(fn, guess, args, blocks, newton: Newton) -> tuple[Root, Any]:
     start = _Iterate(guess, jnp.array(jnp.inf, guess.dtype), jnp.array(False), none)
     steps = start.steps
     if newton.chord:
-        factors = way.factor(residual, guess)
-        end = jax.lax.while_loop(unfinished, lambda now: advance(now, factors, 1), start)
+        _, factors = way.factor(residual, guess)
+        end = jax.lax.while_loop(
+            unfinished, lambda now: advance(now, residual(now.x), factors, 1), start
+        )
         steps = end.steps
         # Newton's method starts over where the chord did not get there, and rests where it did.
         size = jnp.where(end.done, end.size, jnp.inf)
@@ -127,13 +129,13 @@ def _find(fn, guess, args, blocks, newton: Newton) -> tuple[Root, Any]:
     else:
         factors = jax.tree.map(
             lambda s: jnp.zeros(s.shape, s.dtype),
-            eqx.filter_eval_shape(way.factor, residual, guess),
+            eqx.filter_eval_shape(way.factor, residual, guess)[1],
         )
 
     def body(carry: tuple[_Iterate, Any]) -> tuple[_Iterate, Any]:
         now, _ = carry
-        factors = way.factor(residual, now.x)
-        return advance(now, factors, 2), factors
+        value, factors = way.factor(residual, now.x)
+        return advance(now, value, factors, 2), factors
 
     end, factors = jax.lax.while_loop(lambda c: unfinished(c[0]), body, (start, factors))
     return Root(end.x, end.done & jnp.isfinite(end.size), steps + end.steps), factors

@@ -90,12 +90,17 @@ class AbstractSystem(eqx.Module):
         q̇ = N(q) v,   M(q) v̇ + b(q, v) = f(t, q, v) + G(t, q)ᵀ λ,   0 = g(t, q)
 
     Class-level traits say what kind of equations they are; integrators state which they need.
+
+    - `constant_mass`: M does not depend on q.
+    - `euclidean`: q is a vector, q̇ = v.
+    - `absolute`: q starts with position and quaternion of every body, v with their twists.
     """
 
     mechanism: eqx.AbstractVar[Mechanism]
 
     constant_mass: eqx.AbstractClassVar[bool]
     euclidean: eqx.AbstractClassVar[bool]
+    absolute: eqx.AbstractClassVar[bool]
 
     @property
     @abstractmethod

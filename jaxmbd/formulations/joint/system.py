@@ -47,6 +47,7 @@ class JointSystem(AbstractSystem):
     layout: Layout = eqx.field(static=True)
     constant_mass: ClassVar[bool] = False
     euclidean: ClassVar[bool] = False
+    absolute: ClassVar[bool] = False
 
     @property
     def nq(self) -> int:

@@ -1,0 +1,97 @@
+"""The scheme of Bauchau et al. (2013) that keeps momentum and loses energy, eqs (10) and (23).
+
+Two stages, j just after the start of the step and f at its end:
+
+    δ_f = h (u_f + u_j) / 2,        (P_f - P_i) / h =  (A_f + A_j) / 2
+    δ_j = -h (u_f - u_j) / 6,       (P_j - P_i) / h = -(A_f - A_j) / 6
+    A = f(t, q, v) + G(q)ᵀ λ,       g(q_f) = 0,  G(q_f) v_f = 0
+
+The paper writes loads of the start where A_j stands here; with A_j, as in its kinematics, linear
+systems see the (1, 2) Padé approximation, which kills infinitely fast vibration in one step. Stage
+j is no state of the motion but h²/6 v̇ off, so that joints cannot be asked to be closed there.
+Unknowns are δ and h² λ of both stages.
+"""
+
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..lie import Cayley
+from ..nonlinear import Blocks, Newton
+from ..system import balance, loads
+from ..system.abstract import AbstractSystem, State, Time
+from ..system.body_increments import AbstractIncrements, MotionIncrements
+from ..system.constraints import n_constraints
+from .implicit import Attempt, typical_sizes
+from .intrinsic import AbstractIntrinsic, IntrinsicMemory, Start
+
+
+class EnergyDecaying(AbstractIntrinsic):
+    """Of order 2, with momentum as it is in nature, and damping of fast vibration.
+
+    The kinetic energy of free bodies never grows: K₁ = K₀ - ½ |u_j - u₀|² in the metric of their
+    mass. Momentum is kept without forces, and with forces and joints between bodies where
+    `increments` are `MotionIncrements`. g = 0 and G v = 0 hold at the end of each step.
+
+    Moves models in `MaximalCoordinates` without armatures and couplings.
+
+    **Arguments:**
+
+    - `increments`: how poses change in a step, `MotionIncrements(Cayley())` where left out.
+    - `newton`: how the equations of a step are solved.
+    """
+
+    increments: AbstractIncrements
+    newton: Newton
+
+    def __init__(self, increments: AbstractIncrements | None = None, newton: Newton | None = None):
+        default = MotionIncrements(Cayley())
+        self.increments = default if increments is None else increments
+        self.newton = Newton() if newton is None else newton
+
+    def attempt(
+        self, system: AbstractSystem, t: Time, h: Time, state: State, own: IntrinsicMemory
+    ) -> Attempt:
+        start = Start(self.increments, system, t, h, state)
+        nv, ng = system.nv, n_constraints(system)
+        small, heavy = typical_sizes(system, t, h, state, own.trend.vdot)
+        whole = start.predicted(own.trend)
+        jump = (start.predicted(own.trend, 0.0) - whole) / 3.0  # As if v̇ stayed what it is.
+        push = h * h * own.lam
+        guess = jnp.concatenate([whole.ravel(), jump.ravel(), push, push])
+        root = self.newton(_equations, guess, start, Blocks((2 * nv, 2 * ng), (small, heavy)))
+        (delta, u, impulse), _ = _stages(root.x, start)
+        end = start.reached(delta, u)
+        trend = own.trend.after(state.v, end.v, h)
+        memory = IntrinsicMemory(impulse / (h * h), trend)
+        error = trend.error(own.trend, h)
+        return Attempt(end, memory, error, trend.slopes(h), root.converged)
+
+
+def _stages(x: Float[Array, "n"], start: Start) -> Any:
+    """Increments, velocities and h² λ at the end (f) and just after the start (j)."""
+    nv, ng, h = start.system.nv, n_constraints(start.system), start.h
+    whole, jump = x[:nv].reshape(-1, 6), x[nv : 2 * nv].reshape(-1, 6)
+    ends = x[2 * nv : 2 * nv + ng], x[2 * nv + ng :]
+    return (whole, (whole - 3.0 * jump) / h, ends[0]), (jump, (whole + 3.0 * jump) / h, ends[1])
+
+
+def _equations(x: Float[Array, "n"], start: Start) -> Float[Array, "n"]:
+    system, t, h = start.system, start.t, start.h
+    found = []
+    for time, (delta, u, impulse) in zip((t + h, t), _stages(x, start), strict=True):
+        state = start.reached(delta, u)
+        force = h * h * loads.applied(system, time, state.q, state.v)
+        if impulse.size:
+            kinematics = system.kinematics(time, state.q)
+            force = force + balance.constraint_force(system, kinematics, state.q, impulse)
+        found.append((state, h * start.gained(delta, u), start.load(delta, force)))
+    (end, P_f, A_f), (_, P_j, A_j) = found
+    whole, jump = P_f - (A_f + A_j) / 2.0, P_j + (A_f - A_j) / 6.0
+    rows = [0.5 * whole.ravel(), 0.5 * jump.ravel()]
+    rows += [balance.gaps(system, t + h, end.q), h * balance.gap_rates(system, t + h, end)]
+    return jnp.concatenate(rows)
+
+
+__all__ = ["EnergyDecaying"]

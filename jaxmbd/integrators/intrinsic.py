@@ -1,0 +1,121 @@
+"""What the intrinsic schemes of Bauchau et al. (2013) have in common."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..errors import IncompatibleIntegrator
+from ..nonlinear import Newton
+from ..system.abstract import AbstractSystem, State, Time, as_time
+from ..system.acceleration import accelerations
+from ..system.body_increments import AbstractIncrements
+from .implicit import AbstractImplicit
+from .trend import Trend
+
+Rows = Float[Array, "n_bodies 6"]
+
+
+class IntrinsicMemory(eqx.Module):
+    """Multipliers λ, shape `(ng,)`, and the trend of the velocities in the last step."""
+
+    lam: Float[Array, "ng"]
+    trend: Trend
+
+
+class AbstractIntrinsic(AbstractImplicit):
+    """A step in increments of the poses of all bodies."""
+
+    increments: eqx.AbstractVar[AbstractIncrements]
+    newton: eqx.AbstractVar[Newton]
+
+    def check(self, system: AbstractSystem) -> None:
+        check_bodies(type(self).__name__, system)
+        names = [name for group in system.mechanism.couplings for name in group.names]
+        if names:
+            raise IncompatibleIntegrator(
+                f"{type(self).__name__} has no two-point form of couplings such as {names[0]!r}; "
+                "use GeneralizedAlpha(), or leave it out"
+            )
+
+    def begin(self, system: AbstractSystem, t: Time, h: Time, state: State) -> IntrinsicMemory:
+        vdot, lam = accelerations(system, as_time(t, system), state)
+        return IntrinsicMemory(lam, Trend.at_start(vdot))
+
+    def order(self, terms: Any) -> int:
+        return 2
+
+    def error_order(self, terms: Any) -> int:
+        return 3
+
+
+def check_bodies(who: str, system: AbstractSystem) -> None:
+    """**Raises** `IncompatibleIntegrator` where coordinates are more than poses of bodies."""
+    if not system.absolute:
+        raise IncompatibleIntegrator(
+            f"{who} needs the poses of all bodies for coordinates, {type(system).__name__} has "
+            "others; use MaximalCoordinates(), or GeneralizedAlpha()"
+        )
+    names = system.intrinsic_names()
+    if names:
+        raise IncompatibleIntegrator(
+            f"{who} moves bodies only, and the armature {names[0]!r} has an angle of its own; use "
+            "GeneralizedAlpha(), or leave it out"
+        )
+
+
+class Start(eqx.Module):
+    """The start of a step: what its equations depend on."""
+
+    increments: AbstractIncrements
+    system: AbstractSystem
+    t: Float[Array, ""]
+    h: Float[Array, ""]
+    state: State
+
+    def each(self, fn: Callable, *rows: Float[Array, "n_bodies _"]) -> Any:
+        """`fn(increments, body, …)` of every body."""
+        bodies = self.system.mechanism.bodies
+        return jax.vmap(lambda body, *own: fn(self.increments, body, *own))(bodies, *rows)
+
+    @property
+    def poses(self) -> Float[Array, "n_bodies 7"]:
+        """Positions and quaternions."""
+        return self.state.q.reshape(-1, 7)
+
+    @property
+    def u(self) -> Rows:
+        """Velocities at the start."""
+        return self.each(lambda inc, body, V: inc.components(body, V), self.state.v.reshape(-1, 6))
+
+    def reached(self, delta: Rows, u: Rows) -> State:
+        """The state after increments, with velocities u there."""
+        q = self.each(lambda inc, body, x, d: inc.moved(body, x, d), self.poses, delta)
+        V = self.each(lambda inc, body, d, u: inc.twist(body, d, u), delta, u)
+        return State(q.ravel(), V.ravel())
+
+    def gained(self, delta: Rows, u: Rows) -> Rows:
+        """Momentum after increments, less that at the start."""
+        momentum = lambda inc, body, d, u: inc.momentum(body, d, u)  # noqa: E731
+        return self.each(momentum, delta, u) - self.each(momentum, jnp.zeros_like(delta), self.u)
+
+    def load(self, delta: Rows, force: Float[Array, "nv"]) -> Rows:
+        """A generalized force after increments."""
+        W = force.reshape(-1, 6)
+        return self.each(lambda inc, body, d, W: inc.load(body, d, W), delta, W)
+
+    def mean_load(self, delta: Rows, wrenches: Rows) -> Rows:
+        """Two-point wrenches of a step of these increments."""
+        load = lambda inc, body, x, d, W: inc.mean_load(body, x, d, W)  # noqa: E731
+        return self.each(load, self.poses, delta, wrenches)
+
+    def predicted(self, trend: Trend, share: float = 0.5) -> Rows:
+        """Increments of a whole step, at the velocity a share of the step from now."""
+        V = self.state.v + share * self.h * trend.vdot
+        return self.h * self.each(lambda inc, body, V: inc.components(body, V), V.reshape(-1, 6))
+
+
+__all__ = ["AbstractIntrinsic", "IntrinsicMemory", "Start", "check_bodies"]

@@ -1,0 +1,155 @@
+"""How a rigid body gets from one end of a step to the other in the intrinsic schemes.
+
+Bauchau et al. (2013) treat the motion of a body as one element of SE(3) (their section 4), or its
+rotation alone (section 3), to which the motion of the centre of mass adds itself as a vector. Both
+say the same five things of one body, whose configuration x is position and quaternion, shape
+`(7,)`, and whose increment δ has shape `(6,)`.
+"""
+
+from abc import abstractmethod
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..bodies import RigidBody
+from ..lie import Pose, se3, so3
+from ..lie.parameterization import AbstractParameterization
+from .duality import momentum_of
+
+Configuration = Float[Array, "7"]
+Increment = Float[Array, "6"]
+
+
+class AbstractIncrements(eqx.Module):
+    """Velocities u, momenta and loads are components with respect to the start of the step."""
+
+    parameterization: eqx.AbstractVar[AbstractParameterization]
+
+    @abstractmethod
+    def components(self, body: RigidBody, V: Float[Array, "6"]) -> Float[Array, "6"]:
+        """u at the start, of the body's twist."""
+
+    @abstractmethod
+    def twist(self, body: RigidBody, delta: Increment, u: Float[Array, "6"]) -> Float[Array, "6"]:
+        """The body's twist after an increment, of u there."""
+
+    @abstractmethod
+    def moved(self, body: RigidBody, x: Configuration, delta: Increment) -> Configuration:
+        """Configuration after an increment."""
+
+    @abstractmethod
+    def fixed(
+        self, body: RigidBody, V: Float[Array, "6"], Vdot: Float[Array, "6"]
+    ) -> tuple[Float[Array, "6"], Float[Array, "6"]]:
+        """w and ẇ along axes that stand still as the body's do at the start, of its twist."""
+
+    @abstractmethod
+    def carried(
+        self, body: RigidBody, delta: Increment, w: Float[Array, "6"], wdot: Float[Array, "6"]
+    ) -> tuple[Float[Array, "6"], Float[Array, "6"]]:
+        """The body's twist and its rate after an increment, of w and ẇ there."""
+
+    @abstractmethod
+    def momentum(
+        self, body: RigidBody, delta: Increment, u: Float[Array, "6"]
+    ) -> Float[Array, "6"]:
+        """Momentum after an increment."""
+
+    @abstractmethod
+    def load(self, body: RigidBody, delta: Increment, W: Float[Array, "6"]) -> Float[Array, "6"]:
+        """A wrench along the body's axes, taken at its frame after an increment."""
+
+    @abstractmethod
+    def mean_load(
+        self, body: RigidBody, x: Configuration, delta: Increment, W: Float[Array, "6"]
+    ) -> Float[Array, "6"]:
+        """A two-point wrench about the world's origin, as what works on δ."""
+
+
+class MotionIncrements(AbstractIncrements):
+    """X₁ = X₀ C*(δ) and u = V*: eqs (20) and (22) of Bauchau et al. (2013)."""
+
+    parameterization: AbstractParameterization
+
+    def components(self, body, V):
+        return V
+
+    def twist(self, body, delta, u):
+        return u
+
+    def moved(self, body, x, delta):
+        step = self.parameterization.motion(delta)
+        turned = so3.multiply(x[3:], self.parameterization.rotation(delta[3:]))
+        return jnp.concatenate([x[:3] + so3.to_matrix(x[3:]) @ step.p, turned])
+
+    def fixed(self, body, V, Vdot):
+        return V, Vdot
+
+    def carried(self, body, delta, w, wdot):
+        step = self.parameterization.motion(delta)
+        return se3.transform_twist_back(step, w), se3.transform_twist_back(step, wdot)
+
+    def momentum(self, body, delta, u):
+        return se3.transform_wrench(self.parameterization.motion(delta), momentum_of(body, u))
+
+    def load(self, body, delta, W):
+        return se3.transform_wrench(self.parameterization.motion(delta), W)
+
+    def mean_load(self, body, x, delta, W):
+        r, s = self.parameterization.cayley_ratio(delta)
+        W = jnp.concatenate([r * W[:3], s * W[:3] + r * W[3:]])
+        return se3.transform_wrench_back(Pose(x[:3], so3.to_matrix(x[3:])), W)
+
+
+class RotationIncrements(AbstractIncrements):
+    """R₁ = R₀ R*(ψ) and c₁ = c₀ + R₀ d, δ = [d, ψ] and u = [R₀ᵀ ċ, ω*], c the centre of mass.
+
+    Eqs (5) and (9) of Bauchau et al. (2013) about the centre of mass.
+    """
+
+    parameterization: AbstractParameterization
+
+    def components(self, body, V):
+        return jnp.concatenate([V[:3] + jnp.cross(V[3:], body.com), V[3:]])
+
+    def twist(self, body, delta, u):
+        back = so3.to_matrix(self.parameterization.quaternion(delta[3:])).T
+        return jnp.concatenate([back @ u[:3] - jnp.cross(u[3:], body.com), u[3:]])
+
+    def moved(self, body, x, delta):
+        turn = self.parameterization.rotation(delta[3:])
+        shift = delta[:3] + body.com - so3.to_matrix(turn) @ body.com
+        start = so3.to_matrix(x[3:])
+        return jnp.concatenate([x[:3] + start @ shift, so3.multiply(x[3:], turn)])
+
+    def fixed(self, body, V, Vdot):
+        spin, w = V[3:], self.components(body, V)
+        linear = self.components(body, Vdot)[:3] + jnp.cross(spin, w[:3])
+        return w, jnp.concatenate([linear, Vdot[3:]])
+
+    def carried(self, body, delta, w, wdot):
+        back = so3.to_matrix(self.parameterization.quaternion(delta[3:])).T
+        c, v, spin, spin_rate = back @ w[:3], back @ wdot[:3], back @ w[3:], back @ wdot[3:]
+        V = jnp.concatenate([c - jnp.cross(spin, body.com), spin])
+        linear = v - jnp.cross(spin, c) - jnp.cross(spin_rate, body.com)
+        return V, jnp.concatenate([linear, spin_rate])
+
+    def momentum(self, body, delta, u):
+        turn = so3.to_matrix(self.parameterization.quaternion(delta[3:]))
+        return jnp.concatenate([body.mass * u[:3], turn @ (body.symmetric_inertia() @ u[3:])])
+
+    def load(self, body, delta, W):
+        turn = so3.to_matrix(self.parameterization.quaternion(delta[3:]))
+        moment = W[3:] - jnp.cross(body.com, W[:3])
+        return jnp.concatenate([turn @ W[:3], turn @ moment])
+
+    def mean_load(self, body, x, delta, W):
+        r, _ = self.parameterization.cayley_ratio(delta)
+        R = so3.to_matrix(x[3:])
+        centre = x[:3] + R @ (body.com + 0.5 * delta[:3])
+        moment = r * (W[3:] - jnp.cross(centre, W[:3]))
+        return jnp.concatenate([R.T @ W[:3], R.T @ moment])
+
+
+__all__ = ["AbstractIncrements", "MotionIncrements", "RotationIncrements"]

@@ -1,0 +1,84 @@
+"""Applied forces less those that follow from potentials.
+
+Force by force, at the frames and joints they act on: a difference of generalized forces would keep
+a rest where constraints are not closed.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..forces import AbstractField, AbstractFrameForce, AbstractJointForce
+from ..joints.abstract import AbstractJoint, sizes
+from ..lie import Pose, se3
+from .abstract import AbstractSystem, Coordinates, Time, Velocities
+from .loads import JointForces, generalized, loads
+from .mechanism import Mechanism
+
+
+def nonconservative(system: AbstractSystem, t: Time, q: Coordinates, v: Velocities) -> Velocities:
+    """Generalized force of dampers, friction, drives and whatever else has no potential."""
+    mechanism, kinematics = system.mechanism, system.kinematics(t, q)
+    wrenches, joint_forces = loads(mechanism, t, kinematics, v)
+    wrenches = wrenches - _conservative_wrenches(mechanism, t, kinematics.ports)
+    if joint_forces:
+        pull = _conservative_joint_forces(mechanism, t, kinematics.joint_coordinates())
+        joint_forces = {g: force - pull.get(g, 0.0) for g, force in joint_forces.items()}
+    return generalized(kinematics, v, wrenches, joint_forces)
+
+
+def _conservative_wrenches(mechanism: Mechanism, t: Time, ports: Pose) -> Float[Array, "n_ports 6"]:
+    total = jnp.zeros((mechanism.n_ports, 6), dtype=ports.p.dtype)
+    for group in mechanism.frame_forces:
+        if type(group.force).potential is AbstractFrameForce.potential:
+            continue
+        taken = [rows.take_tree(ports) for rows in group.ports]
+        X = jax.tree.map(lambda *x: jnp.stack(x, axis=1), *taken)
+        slope = jax.vmap(jax.grad(lambda X, force: force.potential(t, X)))(X, group.force)
+        W = jax.vmap(jax.vmap(_wrench))(X, slope)
+        for k, rows in enumerate(group.ports):
+            total = rows.add_to(total, W[:, k])
+    own = slice(1, mechanism.n_bodies + 1)
+    X = Pose(ports.p[own], ports.R[own])
+    for group in mechanism.fields:
+        if type(group.force).potential is AbstractField.potential:
+            continue
+
+        def energy(X: Pose, body: Any, fields: Any) -> Float[Array, ""]:
+            return jnp.sum(jax.vmap(lambda field: field.potential(t, body, X))(fields))
+
+        slope = jax.vmap(jax.grad(energy), in_axes=(0, 0, None))(X, mechanism.bodies, group.force)
+        total = total.at[own].add(jax.vmap(_wrench)(X, slope))
+    return total
+
+
+def _wrench(X: Pose, slope: Pose) -> Float[Array, "6"]:
+    """Wrench along a frame's own axes, of the derivative of a potential by the frame's pose."""
+    still = jnp.zeros(6, dtype=X.p.dtype)
+    return -jax.linear_transpose(lambda V: se3.rate(X, V), still)(slope)[0]
+
+
+def _conservative_joint_forces(
+    mechanism: Mechanism, t: Time, coordinates: tuple[Float[Array, "_n _nq"], ...]
+) -> JointForces:
+    forces: JointForces = {}
+    for group in mechanism.joint_forces:
+        if type(group.force).potential is AbstractJointForce.potential:
+            continue
+        joints = mechanism.joints[group.group]
+        joint, q = group.rows.take_tree(joints.joint), group.rows.take(coordinates[group.group])
+
+        def pull(force: Any, joint: AbstractJoint, q: Array) -> Array:
+            slope = jax.grad(lambda q: force.potential(t, q))(q)
+            still = jnp.zeros(sizes(joint)[1], dtype=q.dtype)
+            return -jax.linear_transpose(lambda v: joint.rates(q, v), still)(slope)[0]
+
+        each = jax.vmap(pull)(group.force, joint, q)
+        total = forces.get(group.group, jnp.zeros((len(joints), each.shape[1]), dtype=each.dtype))
+        forces[group.group] = group.rows.add_to(total, each)
+    return forces
+
+
+__all__ = ["nonconservative"]
