@@ -43,6 +43,7 @@ from .errors import SimulationError as SimulationError
 from .formulations import JointCoordinates as JointCoordinates
 from .formulations import MaximalCoordinates as MaximalCoordinates
 from .formulations import formulate as formulate
+from .integrators import BDF as BDF
 from .integrators import EnergyDecaying as EnergyDecaying
 from .integrators import EnergyMomentum as EnergyMomentum
 from .integrators import ExplicitRK as ExplicitRK
@@ -63,6 +64,7 @@ from .system.reactions import reactions as reactions
 from .system.stabilization import Baumgarte as Baumgarte
 
 __all__ = [
+    "BDF",
     "RESULTS",
     "AssemblyError",
     "Baumgarte",

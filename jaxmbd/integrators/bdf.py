@@ -1,0 +1,284 @@
+"""Backward differentiation formulas of orders 1 to 5 (Gear 1971) on the configuration manifold.
+
+With D the derivative at t₁ of the polynomial through the last k values and the new one:
+
+    v₁ = N(q₁)⁺ (D q)₁ + M⁻¹ Gᵀ μ,   v̇₁ = (D v)₁
+    M(q₁) v̇₁ + b(q₁, v₁) = f(t₁, q₁, v₁) + G(q₁)ᵀ λ₁,   g(q₁) = 0,   G(q₁) v₁ = 0
+
+Differences are taken of the coordinates themselves, quaternions included: all configurations of a
+run are displacements q₀ ⊞ d of one another, so that quaternions keep their length, and N⁺ leaves
+out what is normal to the motion. Unknowns are the increment d, h² λ₁ and h μ.
+
+The first k steps, and those after a jump, are Radau's: the same equations at the nodes of Radau's
+right quadrature, D being the derivative of the polynomial through them and the start (Hairer and
+Wanner 1996, IV.5 and VII.4).
+"""
+
+from typing import Any
+
+import equinox as eqx
+import equinox.internal as eqxi
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from ..errors import ModelError
+from ..nonlinear import Blocks, Newton
+from ..system import balance, constraints
+from ..system.abstract import AbstractSystem, State, Time, Velocities, as_time
+from ..system.acceleration import accelerations
+from ..system.projection import spread_of
+from ..system.stabilization import Baumgarte
+from .difference import RADAU, backward_weights, collocation_weights, extrapolation_weights
+from .implicit import AbstractImplicit, Attempt, typical_sizes
+
+
+class History(eqx.Module):
+    """What came before the state, newest first, and accelerations at the state.
+
+    - `q`, `v`: shapes `(k, nq)` and `(k, nv)`; `ages`: how long ago each was [s].
+    - `count`: how many of them there are yet.
+    - `vdot`, `lam`: v̇, shape `(nv,)`, and λ, shape `(ng,)`.
+    """
+
+    q: Float[Array, "k nq"]
+    v: Float[Array, "k nv"]
+    ages: Float[Array, "k"]
+    count: Int[Array, ""]
+    vdot: Float[Array, "nv"]
+    lam: Float[Array, "ng"]
+
+    def after(self, state: State, h: Time, vdot: Velocities, lam: Float[Array, "ng"]) -> "History":
+        """The history a step of length `h` later that started from `state`."""
+
+        def shifted(new: Array, old: Array) -> Array:
+            return jnp.concatenate([new[None], old[:-1]])
+
+        q, v = shifted(state.q, self.q), shifted(state.v, self.v)
+        ages = shifted(h, self.ages + h)
+        count = jnp.minimum(self.count + 1, self.ages.size)
+        return History(q, v, ages, count, vdot, lam)
+
+
+class BDF(AbstractImplicit):
+    """Gear's backward differentiation formulas, for stiff and constrained systems.
+
+    Moves systems of every formulation. Steps may vary; the error is estimated by the difference
+    from the polynomial through the values before, and a run restarts after every jump.
+
+    **Arguments:**
+
+    - `order`: 1 to 5. Orders 1 and 2 damp every vibration. Orders 3, 4 and 5 amplify undamped
+      vibration where ω h is roughly 0.1 to 2, 0.2 to 5 and 0.5 to 5; use them where motion is
+      damped, or with steps that adapt.
+    - `index`: 2 enforces g = 0 and G v = 0 (Gear, Gupta and Leimkuhler 1985); 3 enforces g = 0
+      alone; 1 enforces g̈ = 0 with Baumgarte's terms. Without constraints they are the same.
+    - `stabilization`: Baumgarte's terms, for index 1.
+    - `newton`: how the equations of a step are solved.
+
+    At index 3 the error of velocities is not controlled. Velocities are differences of
+    coordinates, so that rounding counts in them 1/h times: take float64 for small steps.
+
+    **Raises** `ModelError` for another order or index, or for a stabilization that is not used.
+    """
+
+    k: int
+    index: int
+    stabilization: Baumgarte
+    newton: Newton
+
+    def __init__(
+        self,
+        order: int = 2,
+        *,
+        index: int = 2,
+        stabilization: Baumgarte | None = None,
+        newton: Newton | None = None,
+    ):
+        if order not in (1, 2, 3, 4, 5):
+            raise ModelError(f"BDF: order must be 1, 2, 3, 4 or 5, got {order}")
+        if index not in (1, 2, 3):
+            raise ModelError(f"BDF: index must be 1, 2 or 3, got {index}")
+        if stabilization is not None and index != 1:
+            raise ModelError(f"BDF: index {index} uses no stabilization, only index 1 does")
+        self.k, self.index = order, index
+        self.stabilization = Baumgarte() if stabilization is None else stabilization
+        self.newton = Newton() if newton is None else newton
+
+    def check(self, system: AbstractSystem) -> None:
+        """Every system of the seam will do."""
+
+    def begin(self, system: AbstractSystem, t: Time, h: Time, state: State) -> History:
+        vdot, lam = accelerations(system, as_time(t, system), state)
+        # Rest at the state stands in for what is not there yet.
+        q, v = (jnp.tile(x, (self.k, 1)) for x in (state.q, state.v))
+        ages = h * jnp.arange(1, self.k + 1, dtype=state.q.dtype)
+        return History(q, v, ages, jnp.zeros((), dtype=jnp.int32), vdot, lam)
+
+    def attempt(
+        self, system: AbstractSystem, t: Time, h: Time, state: State, own: History
+    ) -> Attempt:
+        starts, none = own.count < self.k, jnp.zeros_like(state.v)
+        blank = Attempt(state, own, (none, none), (none, none), jnp.array(False))
+        given = system, t, h, state, own
+        # In a batch each of the two is computed only while some member of it needs it.
+        one = jax.lax.cond(eqxi.unvmap_any(starts), lambda: self._one_step(*given), lambda: blank)
+        many = jax.lax.cond(
+            eqxi.unvmap_any(~starts), lambda: self._many_steps(*given), lambda: blank
+        )
+        return jax.tree.map(lambda a, b: jnp.where(starts, a, b), one, many)
+
+    def _one_step(
+        self, system: AbstractSystem, t: Time, h: Time, state: State, own: History
+    ) -> Attempt:
+        nodes = RADAU[(self.k + 1) // 2]  # Of order k - 1 at least, so that order k is not lost.
+        weights = jnp.asarray(collocation_weights(nodes), dtype=state.q.dtype) / h
+        c = jnp.asarray(nodes, dtype=state.q.dtype)
+        step = _Step(
+            *(system, t + c * h, h, state, own.q[:0], own.v[:0]),
+            *(weights[1:, 1:], weights[1:, 1:1], self._spread(system, t, state)),
+        )
+        # Without v̇, which may be huge where the system is stiff.
+        root, ends, vdot, lam = self._solve(step, t, own, jnp.outer(c * h, state.v))
+        # How far the polynomial leaves the start in another direction than the motion does.
+        q_dot = weights[0, 1:] @ (ends.q - state.q[None])
+        slope = weights[0, 1:] @ (ends.v - state.v[None])
+        scale = h / (nodes.size + 1)
+        error = (
+            scale * (system.velocities(state.q, q_dot) - state.v),
+            scale * (slope - own.vdot),
+        )
+        return self._finished(step, ends, vdot, lam, own, error, root.converged)
+
+    def _many_steps(
+        self, system: AbstractSystem, t: Time, h: Time, state: State, own: History
+    ) -> Attempt:
+        ages = jnp.concatenate([h[None], own.ages + h])
+        q, v = (
+            jnp.concatenate([x[None], past]) for x, past in ((state.q, own.q), (state.v, own.v))
+        )
+        ahead = extrapolation_weights(ages)
+        expected = State(
+            state.q + ahead @ (q - state.q[None]), state.v + ahead @ (v - state.v[None])
+        )
+        weights = backward_weights(ages[:-1])
+        lead = -jnp.sum(weights)
+        step = _Step(
+            *(system, (t + h)[None], h, state, own.q[:-1], own.v[:-1]),
+            *(lead[None, None], weights[None, 1:], self._spread(system, t, state)),
+        )
+        half = 0.5 * (state.q + expected.q)
+        guess = system.velocities(half, expected.q - state.q)
+        root, ends, vdot, lam = self._solve(step, t, own, guess[None])
+        q1, v1 = ends.q[-1], ends.v[-1]
+        # The next derivative from the difference to the prediction (Milne's device).
+        scale = 1.0 / (lead * ages[-1])
+        error = scale * system.velocities(q1, q1 - expected.q), scale * (v1 - expected.v)
+        return self._finished(step, ends, vdot, lam, own, error, root.converged)
+
+    def _finished(
+        self,
+        step: "_Step",
+        ends: State,
+        vdot: Float[Array, "s nv"],
+        lam: Float[Array, "s ng"],
+        own: History,
+        error: tuple[Velocities, Velocities],
+        converged: Array,
+    ) -> Attempt:
+        if lam.size and self.index == 3:
+            # Velocities of the index-3 equations ring after every change of the step.
+            error = error[0], jnp.zeros_like(error[1])
+        end = State(ends.q[-1], ends.v[-1])
+        memory = own.after(step.state, step.h, vdot[-1], lam[-1])
+        return Attempt(end, memory, error, (own.vdot, vdot[-1]), converged)
+
+    def _spread(self, system: AbstractSystem, t: Time, state: State) -> Array | None:
+        if self.index != 2 or constraints.n_constraints(system) == 0:
+            return None
+        return spread_of(system, t, state.q)
+
+    def _solve(
+        self, step: "_Step", t: Time, own: History, increments: Float[Array, "s nv"]
+    ) -> tuple[Any, State, Array, Array]:
+        """Newton's root, and states, v̇ and λ at all nodes of the step."""
+        s, h, dtype = len(increments), step.h, increments.dtype
+        ng = own.lam.size
+        small, heavy = typical_sizes(step.system, t, h, step.state, own.vdot)
+        counts, sizes, guess = (increments.size,), (small,), [increments.ravel()]
+        if ng:
+            counts, sizes = (*counts, s * ng), (*sizes, heavy)
+            guess.append(jnp.tile(h * h * own.lam, s))
+        if step.spread is not None:
+            counts, sizes = (*counts, s * ng), (*sizes, heavy)
+            guess.append(jnp.zeros(s * ng, dtype=dtype))
+        root = self.newton(_residual, jnp.concatenate(guess), (step, self), Blocks(counts, sizes))
+        return root, *step.ends(root.x)
+
+    def rows(
+        self, step: "_Step", t: Time, end: State, vdot: Velocities, lam: Float[Array, "ng"]
+    ) -> Float[Array, "n"]:
+        """What is zero at each node of a step."""
+        system, h = step.system, step.h
+        rows = [h * h * balance.force_balance(system, t, end, vdot, lam)]
+        if lam.size and self.index == 1:
+            kinematics = system.kinematics(t, end.q)
+            g = constraints.residual(system, kinematics, end.q)
+            g_dot = constraints.rate(system, kinematics, end.q, end.v)
+            g_ddot = constraints.rate(system, kinematics, end.q, vdot)
+            g_ddot = g_ddot + constraints.quadratic(system, t, kinematics, end.q, end.v)
+            rows.append(h * h * (g_ddot - self.stabilization.correction(g, g_dot)))
+        elif lam.size:
+            rows.append(balance.gaps(system, t, end.q))
+        if step.spread is not None:
+            rows.append(h * balance.gap_rates(system, t, end))
+        return jnp.concatenate(rows)
+
+    def order(self, terms: Any) -> int:
+        return self.k
+
+    def error_order(self, terms: Any) -> int:
+        return self.k + 1
+
+
+class _Step(eqx.Module):
+    """What the equations of a step depend on.
+
+    A derivative at a node is `within @ (y - y₀) + before @ (past - y₀)`, y the values at the nodes.
+    """
+
+    system: AbstractSystem
+    ts: Float[Array, "s"]
+    h: Float[Array, ""]
+    state: State
+    q: Float[Array, "m nq"]
+    v: Float[Array, "m nv"]
+    within: Float[Array, "s s"]
+    before: Float[Array, "s m"]
+    spread: Float[Array, "nv ng"] | None
+
+    def ends(self, x: Float[Array, "n"]) -> tuple[State, Array, Array]:
+        """States, v̇ and λ at the nodes, of the unknowns."""
+        system, s, nv = self.system, self.ts.size, self.system.nv
+        increments, rest = x[: s * nv].reshape(s, nv), x[s * nv :]
+        ng = constraints.n_constraints(system)
+        lam = rest[: s * ng].reshape(s, ng) / (self.h * self.h)
+        q = jax.vmap(lambda d: system.retract(self.state.q, d))(increments)
+        v = jax.vmap(system.velocities)(q, self._derivative(q, self.q, self.state.q))
+        if self.spread is not None:
+            v = v + rest[s * ng :].reshape(s, ng) @ self.spread.T / self.h
+        return State(q, v), self._derivative(v, self.v, self.state.v), lam
+
+    def _derivative(
+        self, y: Float[Array, "s n"], past: Float[Array, "m n"], y0: Float[Array, "n"]
+    ) -> Float[Array, "s n"]:
+        return self.within @ (y - y0[None]) + self.before @ (past - y0[None])
+
+
+def _residual(x: Float[Array, "n"], args: tuple[_Step, BDF]) -> Float[Array, "n"]:
+    step, bdf = args
+    rows = jax.vmap(lambda *node: bdf.rows(step, *node))(step.ts, *step.ends(x))
+    return rows.ravel()
+
+
+__all__ = ["BDF", "History"]

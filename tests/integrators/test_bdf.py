@@ -1,0 +1,169 @@
+"""BDF: observed orders, the three forms of constraints, adaptive steps, jumps, gradients."""
+
+import diffrax
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmbd as mbd
+from jaxmbd.integrators.difference import (
+    backward_weights,
+    collocation_weights,
+    extrapolation_weights,
+)
+from tests.models import chain
+
+START = ({"jlink0000": 0.3}, {"jlink0000": 1.0})
+
+
+@pytest.fixture(scope="module")
+def pendulum():
+    """A swinging rod in both coordinates, and its angle and rate at 64 times within a second."""
+    systems = {
+        "joint": mbd.formulate(chain(1), mbd.JointCoordinates()),
+        "maximal": mbd.formulate(chain(1), mbd.MaximalCoordinates()),
+    }
+    starts = {name: mbd.assemble(system, *START) for name, system in systems.items()}
+    fine = mbd.rollout(
+        systems["joint"], starts["joint"], dt=1 / 256, n_steps=256, integrator=diffrax.Dopri8()
+    )
+    return systems, starts, jnp.stack([fine.q[3::4, 0], fine.v[3::4, 0]])
+
+
+def seen(states):
+    """Angle and rate, from either coordinates."""
+    if states.q.shape[-1] == 1:
+        return jnp.stack([states.q[..., 0], states.v[..., 0]])
+    return jnp.stack([2.0 * jnp.arctan2(states.q[..., 5], states.q[..., 3]), states.v[..., 4]])
+
+
+@eqx.filter_jit
+def errors(system, start, exact, method):
+    """Largest errors of angle and rate with 64, 128 and 256 steps."""
+
+    def run(n):
+        states = mbd.rollout(system, start, dt=1.0 / n, n_steps=256, integrator=method)
+        common = jnp.arange(1, 65) * (n.astype(int) // 64) - 1
+        return jnp.max(jnp.abs(seen(states)[:, common] - exact), axis=1)
+
+    return jax.vmap(run)(jnp.array([64.0, 128.0, 256.0]))
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, 4, 5])
+def test_order(pendulum, order):
+    systems, starts, exact = pendulum
+    found = errors(systems["joint"], starts["joint"], exact, mbd.BDF(order))
+    np.testing.assert_allclose(np.log2(found[1] / found[2]), order, atol=0.25)
+
+
+@pytest.mark.parametrize("index", [1, 2, 3])
+def test_order_with_constraints(pendulum, index):
+    systems, starts, exact = pendulum
+    found = errors(systems["maximal"], starts["maximal"], exact, mbd.BDF(2, index=index))
+    np.testing.assert_allclose(np.log2(found[1] / found[2]), 2.0, atol=0.25)
+
+
+def test_adaptive_steps(pendulum):
+    """The error per step is controlled: that of the motion falls like the tolerance to the 3/4."""
+    systems, starts, exact = pendulum
+
+    @jax.jit
+    def far(tolerance):
+        solution = mbd.simulate(
+            systems["maximal"],
+            starts["maximal"],
+            t1=1.0,
+            controller=diffrax.PIDController(rtol=tolerance, atol=tolerance),
+            integrator=mbd.BDF(3),
+            saveat=diffrax.SaveAt(t1=True),
+            max_steps=1000,
+        )
+        return jnp.abs(seen(solution.states)[:, -1] - exact[:, -1]), solution.raw.stats["num_steps"]
+
+    (coarse, few), (fine, many) = far(1e-5), far(1e-8)
+    assert 1e-3 < np.max(coarse) < 3e-2
+    np.testing.assert_array_less(50.0, coarse / fine)
+    assert few < 100 < many < 400
+
+
+class Kick(eqx.Module):
+    """A torque that starts at once."""
+
+    t: float
+
+    def __call__(self, t):
+        return jnp.where(t < self.t, 0.0, 3.0)[None]
+
+
+def test_a_jump_in_the_loads_costs_no_order():
+    plain = chain(1)
+    drive = {"kick": mbd.forces.JointTorque("jlink0000", Kick(0.5))}
+    model = mbd.Model(plain.bodies, plain.joints, {**plain.forces, **drive})
+    system = mbd.formulate(model, mbd.JointCoordinates())
+    start = mbd.assemble(system, *START)
+
+    def end(integrator, tolerance):
+        controller = diffrax.ClipStepSizeController(
+            diffrax.PIDController(rtol=tolerance, atol=tolerance), jump_ts=[0.5]
+        )
+        solution = mbd.simulate(
+            system,
+            start,
+            t1=1.0,
+            controller=controller,
+            integrator=integrator,
+            saveat=diffrax.SaveAt(t1=True),
+        )
+        return solution.states.q[-1, 0], solution.raw.stats["num_steps"]
+
+    exact, _ = end(diffrax.Dopri8(), 1e-12)
+    found, steps = end(mbd.BDF(4), 1e-8)
+    assert abs(found - exact) < 1e-6
+    assert steps < 400
+
+
+def test_gradient(pendulum):
+    """Through the start, which is another method, and the steps after it."""
+    systems, starts, _ = pendulum
+
+    @eqx.filter_jit
+    def end(rate):
+        start = mbd.State(starts["joint"].q, starts["joint"].v * rate)
+        states = mbd.rollout(systems["joint"], start, dt=0.02, n_steps=12, integrator=mbd.BDF(2))
+        return states.q[-1, 0]
+
+    look = eqx.filter_jit(jax.value_and_grad(end))
+    value, h = jnp.asarray(1.2), 1e-4
+    near = [look(value + k * h)[0] for k in (-2, -1, 1, 2)]
+    slope = (8 * (near[2] - near[1]) - (near[3] - near[0])) / (12 * h)
+    assert slope == pytest.approx(float(look(value)[1]), rel=1e-8)
+
+
+def test_weights_are_exact_for_polynomials():
+    ages = jnp.array([0.1, 0.25, 0.31, 0.5])
+
+    def y(t):
+        return 1.0 + t * (2.0 + t * (-3.0 + t * (0.5 + t * 0.7)))
+
+    slope = backward_weights(ages) @ (y(-ages) - y(0.0))
+    assert slope == pytest.approx(2.0, rel=1e-12)
+    ahead = extrapolation_weights(ages) @ (y(-ages) - 0.7 * ages**4)
+    assert ahead == pytest.approx(1.0, rel=1e-12)
+    nodes = np.array([0.3, 1.0])
+    points = np.array([0.0, *nodes])
+    np.testing.assert_allclose(collocation_weights(nodes) @ points**2, 2 * points, atol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: mbd.BDF(6), "order must be 1, 2, 3, 4 or 5, got 6"),
+        (lambda: mbd.BDF(2, index=4), "index must be 1, 2 or 3, got 4"),
+        (lambda: mbd.BDF(2, stabilization=mbd.Baumgarte()), "index 2 uses no stabilization"),
+    ],
+)
+def test_impossible_options(make, message):
+    with pytest.raises(mbd.ModelError, match=message):
+        make()
