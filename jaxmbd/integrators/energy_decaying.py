@@ -9,7 +9,11 @@ Two stages, j just after the start of the step and f at its end:
 The paper writes loads of the start where A_j stands here; with A_j, as in its kinematics, linear
 systems see the (1, 2) Padé approximation, which kills infinitely fast vibration in one step. Stage
 j is no state of the motion but h²/6 v̇ off, so that joints cannot be asked to be closed there.
-Unknowns are δ and h² λ of both stages.
+Forces that follow from potentials have in place of (A_f + A_j) / 2 the two-point force f̄(q_j, q_f),
+whose work is what the potential loses from j to f, and -(f̄ - A_j) / 3 in place of
+-(A_f - A_j) / 6, which is the same where they are linear. With A_j · δ_j no more than the loss
+from i to j, as in springs, the sum of kinetic and potential energy falls. Unknowns are δ and h² λ
+of both stages.
 """
 
 from typing import Any
@@ -23,16 +27,20 @@ from ..system import balance, loads
 from ..system.abstract import AbstractSystem, State, Time
 from ..system.body_increments import AbstractIncrements, MotionIncrements
 from ..system.constraints import n_constraints
+from ..system.nonconservative import conservative
+from ..system.two_point import conservative_wrenches, on_bodies
 from .implicit import Attempt, typical_sizes
 from .intrinsic import AbstractIntrinsic, IntrinsicMemory, Start
 
 
 class EnergyDecaying(AbstractIntrinsic):
-    """Of order 2, with momentum as it is in nature, and damping of fast vibration.
+    """Of order 2, with energy that falls: damps vibration, the faster the more.
 
     The kinetic energy of free bodies never grows: K₁ = K₀ - ½ |u_j - u₀|² in the metric of their
-    mass. Momentum is kept without forces, and with forces and joints between bodies where
-    `increments` are `MotionIncrements`. g = 0 and G v = 0 hold at the end of each step.
+    mass; with springs the total energy falls, however stiff they are. Momentum is kept without
+    forces, and with forces and joints between bodies where `increments` are `MotionIncrements`;
+    `RotationIncrements` are more accurate where stiff springs force bodies on curves. g = 0 and
+    G v = 0 hold at the end of each step.
 
     Moves models in `MaximalCoordinates` without armatures and couplings.
 
@@ -86,9 +94,18 @@ def _equations(x: Float[Array, "n"], start: Start) -> Float[Array, "n"]:
         if impulse.size:
             kinematics = system.kinematics(time, state.q)
             force = force + balance.constraint_force(system, kinematics, state.q, impulse)
-        found.append((state, h * start.gained(delta, u), start.load(delta, force)))
-    (end, P_f, A_f), (_, P_j, A_j) = found
-    whole, jump = P_f - (A_f + A_j) / 2.0, P_j + (A_f - A_j) / 6.0
+        potential = start.load(delta, conservative(system, time, state.q))
+        found.append((state, h * start.gained(delta, u), start.load(delta, force), potential))
+    (end, P_f, A_f, C_f), (jumped, P_j, A_j, C_j) = found
+    X_j, X_f = (
+        system.kinematics(time, state.q).ports for time, state in ((t, jumped), (t + h, end))
+    )
+    pull = on_bodies(
+        system.mechanism, conservative_wrenches(system.mechanism, t + 0.5 * h, X_j, X_f)
+    )
+    ends = [delta for delta, _, _ in _stages(x, start)]
+    D = h * h * (start.load_between(ends[1], ends[0], pull) - (C_f + C_j) / 2.0)
+    whole, jump = P_f - (A_f + A_j) / 2.0 - D, P_j + (A_f - A_j) / 6.0 + D / 3.0
     rows = [0.5 * whole.ravel(), 0.5 * jump.ravel()]
     rows += [balance.gaps(system, t + h, end.q), h * balance.gap_rates(system, t + h, end)]
     return jnp.concatenate(rows)

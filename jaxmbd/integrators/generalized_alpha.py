@@ -28,7 +28,7 @@ from ..system.body_increments import AbstractIncrements
 from ..system.constraints import n_constraints
 from ..system.projection import project_velocities, spread_of
 from .components import AbstractComponents, Moving, Resting
-from .implicit import AbstractImplicit, Attempt, typical_sizes
+from .implicit import AbstractImplicit, Attempt, is_smooth, typical_sizes
 from .intrinsic import check_bodies
 
 
@@ -147,7 +147,10 @@ class GeneralizedAlpha(AbstractImplicit):
         w, wdot = self.components.of(system, state.v, own.vdot)
         step = _Step(system, t, h, state, w, wdot, a, self._spread(system, t, state))
         small, heavy = typical_sizes(system, t, h, state, own.vdot)
-        counts, sizes, guess = (nv,), (small,), [jnp.zeros(nv, dtype=state.q.dtype)]
+        steady = -self.beta * h * h * self._algorithmic(jnp.zeros_like(w), step)
+        steady = steady - (0.5 - self.beta) * h * h * a
+        smooth = is_smooth(h, state.v, own.vdot)
+        counts, sizes, guess = (nv,), (small,), [jnp.where(smooth, jnp.zeros_like(w), steady)]
         if ng:
             counts, sizes = (*counts, ng), (*sizes, heavy)
             guess.append(h * h * own.lam)

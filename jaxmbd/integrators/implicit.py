@@ -136,6 +136,14 @@ def _field(t: Any, y: State, system: AbstractSystem) -> State:
     return State(system.rates(y.q, y.v), vdot)
 
 
+def is_smooth(h: Time, v: Velocities, vdot: Velocities) -> Bool[Array, ""]:
+    """Whether accelerations change velocities in a step by less than themselves.
+
+    Predictors leave out the others: where springs are stiff, they lead to other solutions.
+    """
+    return h * jnp.max(jnp.abs(vdot), initial=0.0) <= jnp.max(jnp.abs(v), initial=0.0)
+
+
 def typical_sizes(
     system: AbstractSystem, t: Time, h: Time, state: State, vdot: Velocities
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
@@ -156,4 +164,4 @@ def typical_sizes(
     return small, small * inertia
 
 
-__all__ = ["AbstractImplicit", "Attempt", "Memory", "typical_sizes"]
+__all__ = ["AbstractImplicit", "Attempt", "Memory", "is_smooth", "typical_sizes"]

@@ -13,7 +13,7 @@ from ..nonlinear import Newton
 from ..system.abstract import AbstractSystem, State, Time, as_time
 from ..system.acceleration import accelerations
 from ..system.body_increments import AbstractIncrements
-from .implicit import AbstractImplicit
+from .implicit import AbstractImplicit, is_smooth
 from .trend import Trend
 
 Rows = Float[Array, "n_bodies 6"]
@@ -112,10 +112,16 @@ class Start(eqx.Module):
         load = lambda inc, body, x, d, W: inc.mean_load(body, x, d, W)  # noqa: E731
         return self.each(load, self.poses, delta, wrenches)
 
+    def load_between(self, first: Rows, last: Rows, wrenches: Rows) -> Rows:
+        """Two-point wrenches between two increments, as what works on their difference."""
+        load = lambda inc, body, x, d, e, W: inc.load_between(body, x, d, e, W)  # noqa: E731
+        return self.each(load, self.poses, first, last, wrenches)
+
     def predicted(self, trend: Trend, share: float = 0.5) -> Rows:
         """Increments of a whole step, at the velocity a share of the step from now."""
-        V = self.state.v + share * self.h * trend.vdot
-        return self.h * self.each(lambda inc, body, V: inc.components(body, V), V.reshape(-1, 6))
+        v, h = self.state.v, self.h
+        V = v + jnp.where(is_smooth(h, v, trend.vdot), share * h * trend.vdot, 0.0)
+        return h * self.each(lambda inc, body, V: inc.components(body, V), V.reshape(-1, 6))
 
 
 __all__ = ["AbstractIntrinsic", "IntrinsicMemory", "Start", "check_bodies"]

@@ -66,6 +66,21 @@ class AbstractIncrements(eqx.Module):
     ) -> Float[Array, "6"]:
         """A two-point wrench about the world's origin, as what works on δ."""
 
+    @abstractmethod
+    def load_between(
+        self,
+        body: RigidBody,
+        x: Configuration,
+        first: Increment,
+        last: Increment,
+        W: Float[Array, "6"],
+    ) -> Float[Array, "6"]:
+        """A two-point wrench between two increments, as what works on their difference.
+
+        Exact in translation; rotations are taken to follow one another, which they do but for
+        their commutator.
+        """
+
 
 class MotionIncrements(AbstractIncrements):
     """X₁ = X₀ C*(δ) and u = V*: eqs (20) and (22) of Bauchau et al. (2013)."""
@@ -99,6 +114,9 @@ class MotionIncrements(AbstractIncrements):
     def mean_load(self, body, x, delta, W):
         r, s = self.parameterization.cayley_ratio(delta)
         W = jnp.concatenate([r * W[:3], s * W[:3] + r * W[3:]])
+        return se3.transform_wrench_back(Pose(x[:3], so3.to_matrix(x[3:])), W)
+
+    def load_between(self, body, x, first, last, W):
         return se3.transform_wrench_back(Pose(x[:3], so3.to_matrix(x[3:])), W)
 
 
@@ -146,10 +164,17 @@ class RotationIncrements(AbstractIncrements):
 
     def mean_load(self, body, x, delta, W):
         r, _ = self.parameterization.cayley_ratio(delta)
+        f, moment = self._about_centre(body, x, 0.5 * delta, W)
+        return jnp.concatenate([f, r * moment])
+
+    def load_between(self, body, x, first, last, W):
+        return jnp.concatenate(self._about_centre(body, x, 0.5 * (first + last), W))
+
+    def _about_centre(self, body, x, delta, W):
+        """Force and moment along the axes of the start, about the centre of mass moved by δ."""
         R = so3.to_matrix(x[3:])
-        centre = x[:3] + R @ (body.com + 0.5 * delta[:3])
-        moment = r * (W[3:] - jnp.cross(centre, W[:3]))
-        return jnp.concatenate([R.T @ W[:3], R.T @ moment])
+        centre = x[:3] + R @ (body.com + delta[:3])
+        return R.T @ W[:3], R.T @ (W[3:] - jnp.cross(centre, W[:3]))
 
 
 __all__ = ["AbstractIncrements", "MotionIncrements", "RotationIncrements"]

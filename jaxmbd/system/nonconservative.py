@@ -29,6 +29,17 @@ def nonconservative(system: AbstractSystem, t: Time, q: Coordinates, v: Velociti
     return generalized(kinematics, v, wrenches, joint_forces)
 
 
+def conservative(system: AbstractSystem, t: Time, q: Coordinates) -> Velocities:
+    """Generalized force of what follows from potentials, the rest of the applied forces."""
+    mechanism, kinematics = system.mechanism, system.kinematics(t, q)
+    wrenches = _conservative_wrenches(mechanism, t, kinematics.ports)
+    joint_forces: JointForces = {}
+    if mechanism.joint_forces:
+        coordinates = kinematics.joint_coordinates()
+        joint_forces = _conservative_joint_forces(mechanism, t, coordinates)
+    return generalized(kinematics, jnp.zeros(system.nv, q.dtype), wrenches, joint_forces)
+
+
 def _conservative_wrenches(mechanism: Mechanism, t: Time, ports: Pose) -> Float[Array, "n_ports 6"]:
     total = jnp.zeros((mechanism.n_ports, 6), dtype=ports.p.dtype)
     for group in mechanism.frame_forces:
@@ -81,4 +92,4 @@ def _conservative_joint_forces(
     return forces
 
 
-__all__ = ["nonconservative"]
+__all__ = ["conservative", "nonconservative"]
