@@ -3,14 +3,16 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 import jaxmbd as mbd
 from jaxmbd.forces import AbstractFrameForce
 from jaxmbd.lie import Pose, se3, so3
 
-MASS, COM = 6.0, jnp.array([0.25, -0.03, 0.12])  # [kg], [m] from the reference point
-ABOUT_POINT = jnp.array([[1.25, 0.57, -0.23], [0.57, 1.56, 0.34], [-0.23, 0.34, 2.54]])  # [kg m²]
+# Of numpy, so that they are made in float64 whatever JAX is set to on import.
+MASS, COM = 6.0, np.array([0.25, -0.03, 0.12])  # [kg], [m] from the reference point
+ABOUT_POINT = np.array([[1.25, 0.57, -0.23], [0.57, 1.56, 0.34], [-0.23, 0.34, 2.54]])  # [kg m²]
 OMEGA = 2.0  # [rad/s]
 
 

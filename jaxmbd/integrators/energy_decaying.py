@@ -36,8 +36,8 @@ from .intrinsic import AbstractIntrinsic, IntrinsicMemory, Start
 class EnergyDecaying(AbstractIntrinsic):
     """Of order 2, with energy that falls: damps vibration, the faster the more.
 
-    The kinetic energy of free bodies never grows: K₁ = K₀ - ½ |u_j - u₀|² in the metric of their
-    mass; with springs the total energy falls, however stiff they are. Momentum is kept without
+    The kinetic energy of free bodies never grows: K₁ = K₀ - ½ (u_j - u₀)ᵀ M (u_j - u₀). With
+    springs the total energy falls, however stiff they are. Momentum is kept without
     forces, and with forces and joints between bodies where `increments` are `MotionIncrements`;
     `RotationIncrements` are more accurate where stiff springs force bodies on curves. g = 0 and
     G v = 0 hold at the end of each step.

@@ -39,7 +39,8 @@ class EnergyMomentum(AbstractIntrinsic):
 
     - `increments`: how poses change in a step, `RotationIncrements(CayleyGibbsRodrigues())` where
       left out.
-    - `newton`: how the equations of a step are solved.
+    - `newton`: how the equations of a step are solved. By default a part of 1e-15 of the energy
+      may go in every step; `Newton(tolerance=0.0)` iterates until rounding stops it.
     """
 
     increments: AbstractIncrements

@@ -1,0 +1,43 @@
+"""Every integrator on every formulation: it moves the system, or says before why it cannot."""
+
+import inspect
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import jaxmbd as mbd
+from jaxmbd import integrators
+from tests.models import FORMULATIONS, chain, name_of
+
+KINDS = [
+    kind
+    for kind in (getattr(integrators, name) for name in integrators.__all__)
+    if not inspect.isabstract(kind)
+]
+
+
+def fits(kind, formulation):
+    """As the traits say: the intrinsic schemes need the poses of all bodies."""
+    return (
+        kind not in (mbd.EnergyMomentum, mbd.EnergyDecaying)
+        or mbd.formulate(chain(1), formulation).absolute
+    )
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("formulation", FORMULATIONS, ids=name_of)
+def test_integrator_on_formulation(formulation, kind):
+    system = mbd.formulate(chain(1), formulation)
+    start = mbd.assemble(system, {"jlink0000": 0.3}, {"jlink0000": 1.0})
+    if not fits(kind, formulation):
+        who = f"{kind.__name__} needs the poses .*{type(system).__name__}.*use MaximalCoordinates"
+        with pytest.raises(mbd.IncompatibleIntegrator, match=who):
+            mbd.rollout(system, start, dt=0.01, n_steps=20, integrator=kind())
+        return
+    states = mbd.rollout(system, start, dt=0.01, n_steps=20, integrator=kind())
+    end = jax.tree.map(lambda x: x[-1], states)
+    tip = system.frames(0.0, end.q)["link0000"].R[:, 0]
+    # The angle after 0.2 s, to the accuracy of an order of 2.
+    assert jnp.arctan2(-tip[2], tip[0]) == pytest.approx(1.0222, abs=2e-3)
