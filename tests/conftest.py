@@ -22,6 +22,8 @@ import jax
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
+# Tests mostly compile, and small models run fast enough: this halves the time to compile.
+jax.config.update("jax_disable_most_optimizations", True)
 
 # A process may hold so many memory maps on Linux (65,530 by default). Each compiled program takes
 # some, and jaxlib crashes where no more are to be had.

@@ -76,10 +76,9 @@ class Start(eqx.Module):
     h: Float[Array, ""]
     state: State
 
-    def each(self, fn: Callable, *rows: Float[Array, "n_bodies _"]) -> Any:
-        """`fn(increments, body, …)` of every body."""
-        bodies = self.system.mechanism.bodies
-        return jax.vmap(lambda body, *own: fn(self.increments, body, *own))(bodies, *rows)
+    def each(self, method: Callable, *rows: Float[Array, "n_bodies _"]) -> Any:
+        """A method of the increments, of every body."""
+        return jax.vmap(method)(self.system.mechanism.bodies, *rows)
 
     @property
     def poses(self) -> Float[Array, "n_bodies 7"]:
@@ -89,39 +88,36 @@ class Start(eqx.Module):
     @property
     def u(self) -> Rows:
         """Velocities at the start."""
-        return self.each(lambda inc, body, V: inc.components(body, V), self.state.v.reshape(-1, 6))
+        return self.each(self.increments.components, self.state.v.reshape(-1, 6))
 
     def reached(self, delta: Rows, u: Rows) -> State:
         """The state after increments, with velocities u there."""
-        q = self.each(lambda inc, body, x, d: inc.moved(body, x, d), self.poses, delta)
-        V = self.each(lambda inc, body, d, u: inc.twist(body, d, u), delta, u)
+        q = self.each(self.increments.moved, self.poses, delta)
+        V = self.each(self.increments.twist, delta, u)
         return State(q.ravel(), V.ravel())
 
     def gained(self, delta: Rows, u: Rows) -> Rows:
         """Momentum after increments, less that at the start."""
-        momentum = lambda inc, body, d, u: inc.momentum(body, d, u)  # noqa: E731
+        momentum = self.increments.momentum
         return self.each(momentum, delta, u) - self.each(momentum, jnp.zeros_like(delta), self.u)
 
     def load(self, delta: Rows, force: Float[Array, "nv"]) -> Rows:
         """A generalized force after increments."""
-        W = force.reshape(-1, 6)
-        return self.each(lambda inc, body, d, W: inc.load(body, d, W), delta, W)
+        return self.each(self.increments.load, delta, force.reshape(-1, 6))
 
     def mean_load(self, delta: Rows, wrenches: Rows) -> Rows:
         """Two-point wrenches of a step of these increments."""
-        load = lambda inc, body, x, d, W: inc.mean_load(body, x, d, W)  # noqa: E731
-        return self.each(load, self.poses, delta, wrenches)
+        return self.each(self.increments.mean_load, self.poses, delta, wrenches)
 
     def load_between(self, first: Rows, last: Rows, wrenches: Rows) -> Rows:
         """Two-point wrenches between two increments, as what works on their difference."""
-        load = lambda inc, body, x, d, e, W: inc.load_between(body, x, d, e, W)  # noqa: E731
-        return self.each(load, self.poses, first, last, wrenches)
+        return self.each(self.increments.load_between, self.poses, first, last, wrenches)
 
     def predicted(self, trend: Trend, share: float = 0.5) -> Rows:
         """Increments of a whole step, at the velocity a share of the step from now."""
         v, h = self.state.v, self.h
         V = v + jnp.where(is_smooth(h, v, trend.vdot), share * h * trend.vdot, 0.0)
-        return h * self.each(lambda inc, body, V: inc.components(body, V), V.reshape(-1, 6))
+        return h * self.each(self.increments.components, V.reshape(-1, 6))
 
 
 __all__ = ["AbstractIntrinsic", "IntrinsicMemory", "Start", "check_bodies"]
