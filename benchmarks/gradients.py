@@ -3,8 +3,8 @@
     python -m benchmarks.gradients [--repeats N]
 
 A chain of three hinges, moved by the generalized-α method in joint and in maximal coordinates: by
-`rollout`, and by `simulate` with recursive checkpoints. Prints Markdown; compile times are cold,
-without a compilation cache. Takes ten minutes, most of them to compile.
+`rollout`, without and with checkpoints, and by `simulate` with recursive ones. Prints Markdown;
+compile times are cold, without a compilation cache. Takes ten minutes, most of them to compile.
 """
 
 import argparse
@@ -69,7 +69,13 @@ def by_simulate(system: Any, start: mbd.State, n: int) -> mbd.State:
     return jax.tree.map(lambda x: x[-1], solution.states)
 
 
-WAYS = {"rollout": by_rollout, "simulate": by_simulate}
+def by_blocks(system: Any, start: mbd.State, n: int) -> mbd.State:
+    """The end of `n` steps, by `rollout` with checkpoints."""
+    states = mbd.rollout(system, start, dt=DT, n_steps=n, integrator=METHOD, checkpoint=True)
+    return jax.tree.map(lambda x: x[-1], states)
+
+
+WAYS = {"rollout": by_rollout, "rollout, checkpoint": by_blocks, "simulate": by_simulate}
 
 
 def loss(coordinates: str, way: str, n: int) -> Loss:
@@ -133,11 +139,13 @@ def rows(coordinates: str, repeats: int) -> tuple[list[str], list[str]]:
         cells = [coordinates, way, seconds[0], f"{1e3 * run:.1f}", seconds[1], f"{1e3 * back:.1f}"]
         cost.append(f"| {' | '.join(cells)} | {back / run:.2f} |")
     inputs = jnp.array(INPUTS)
-    plain, checkpointed = (np.array(functions[f"{way} reverse"](inputs)[1]) for way in WAYS)
+    plain, blocks, checkpointed = (np.array(functions[f"{way} reverse"](inputs)[1]) for way in WAYS)
     forward = np.array(compiled(jax.jacfwd(losses["rollout"]))[0](inputs))
     slopes = differences(functions["rollout forward"])
     largest = np.abs(plain).max()
-    off = [np.abs(other - plain).max() / largest for other in (forward, checkpointed, slopes)]
+    off = [
+        np.abs(other - plain).max() / largest for other in (forward, blocks, checkpointed, slopes)
+    ]
     gradient = ", ".join(f"{g:.6f}" for g in plain)
     return cost, [f"| {coordinates} | {gradient} | {' | '.join(f'{x:.1e}' for x in off)} |"]
 
@@ -172,8 +180,8 @@ def main() -> None:
     print(*itertools.chain(*cost), sep="\n")
     print("\nLargest difference from the gradient of `rollout` in reverse mode, relative to its")
     print("largest entry; inputs are a mass, an angle and a rate.\n")
-    print("| coordinates | gradient | forward mode | checkpointed | differences |")
-    print("|---|---|---|---|---|")
+    print("| coordinates | gradient | forward mode | checkpoint | simulate | differences |")
+    print("|---|---|---|---|---|---|")
     print(*itertools.chain(*agreement), sep="\n")
     print(
         "\nTemporary memory of value and gradient [kB], and p of the curve a + b nᵖ through it.\n"

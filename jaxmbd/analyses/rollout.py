@@ -1,5 +1,6 @@
 """The fast path: a fixed number of fixed steps in a plain scan."""
 
+import math
 from typing import Any
 
 import equinox as eqx
@@ -19,19 +20,26 @@ def rollout(
     n_steps: int,
     integrator: Any = None,
     t0: Any = 0.0,
+    checkpoint: bool = False,
 ) -> State:
     """States at `t0 + dt`, `t0 + 2 dt`, …, stacked along a leading axis of length `n_steps`.
 
     No adaptive steps, events or checks: a `lax.scan` over the integrator's step, which batches
     well and can be differentiated forward and in reverse. `simulate` does the rest.
 
-    **Arguments:** `dt` [s]; `integrator`, an integrator of this package or a diffrax Runge–Kutta
-    method, Tsitouras' of order 5 where it is left out.
+    **Arguments:**
+
+    - `dt`: [s].
+    - `integrator`: an integrator of this package or a diffrax Runge–Kutta method, Tsitouras' of
+      order 5 where it is left out.
+    - `checkpoint`: whether reverse mode keeps what about 2 √n_steps steps need, not all of them,
+      and makes every step once more.
 
     **Raises** `IncompatibleIntegrator` where the integrator cannot move the system.
     """
     integrator = as_integrator(integrator)
-    return _rollout(system, state, as_time(dt, system), n_steps, integrator, as_time(t0, system))
+    dt, t0 = as_time(dt, system), as_time(t0, system)
+    return _rollout(system, state, dt, n_steps, integrator, t0, checkpoint)
 
 
 @eqx.filter_jit
@@ -42,6 +50,7 @@ def _rollout(
     n_steps: int,
     integrator: AbstractIntegrator,
     t0: Array,
+    checkpoint: bool,
 ) -> State:
     terms = integrator.terms(system)
     memory = integrator.start(terms, t0, dt, state, system)
@@ -52,5 +61,15 @@ def _rollout(
         return (y, memory), y
 
     counts = jnp.arange(n_steps, dtype=dt.dtype)
-    _, states = jax.lax.scan(step, (state, memory), counts)
-    return states
+    if not checkpoint:
+        return jax.lax.scan(step, (state, memory), counts)[1]
+
+    @jax.checkpoint
+    def block(carry: tuple[State, PyTree], counts: Array) -> tuple[tuple[State, PyTree], State]:
+        return jax.lax.scan(step, carry, counts)
+
+    length = max(1, math.isqrt(n_steps))
+    n = n_steps - n_steps % length
+    carry, blocks = jax.lax.scan(block, (state, memory), counts[:n].reshape(-1, length))
+    _, rest = jax.lax.scan(step, carry, counts[n:])
+    return jax.tree.map(lambda a, b: jnp.concatenate([a.reshape(n, *a.shape[2:]), b]), blocks, rest)

@@ -1,5 +1,7 @@
 """Motion over time: order, drift, agreement, what is kept, and how it ends."""
 
+from functools import partial
+
 import diffrax
 import jax
 import jax.numpy as jnp
@@ -133,6 +135,24 @@ def test_signals_see_the_time_of_the_step():
 def double():
     system = mbd.formulate(chain(2), mbd.JointCoordinates())
     return system, mbd.assemble(system, *START)
+
+
+def test_checkpoints_change_neither_the_states_nor_the_gradient(double):
+    """23 steps: five blocks of four, and three more."""
+    system, state = double
+
+    @partial(jax.jit, static_argnums=1)
+    def look(v, checkpoint):
+        def end(v):
+            start = mbd.State(state.q, v)
+            q = mbd.rollout(system, start, dt=0.01, n_steps=23, checkpoint=checkpoint).q
+            return jnp.sum(q[-1]) + jnp.sum(q[7]), q
+
+        (_, q), slope = jax.value_and_grad(end, has_aux=True)(v)
+        return q, slope
+
+    for plain, checkpointed in zip(look(state.v, False), look(state.v, True), strict=True):
+        np.testing.assert_allclose(checkpointed, plain, rtol=1e-13)
 
 
 @pytest.mark.parametrize("solver", [diffrax.Kvaerno3(), diffrax.ImplicitEuler()])
