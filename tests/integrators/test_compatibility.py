@@ -25,7 +25,6 @@ def fits(kind, formulation):
     )
 
 
-@pytest.mark.smoke
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("formulation", FORMULATIONS, ids=name_of)
 def test_integrator_on_formulation(formulation, kind):
