@@ -7,7 +7,6 @@ Prints Markdown: a free body, then a chain of hinges and a heavy top without dam
 
 import argparse
 import os
-import platform
 import sys
 import time
 from typing import Any
@@ -21,6 +20,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 import jaxmbd as mbd
+from benchmarks.machine import machine
 from jaxmbd.integrators.abstract import AbstractIntegrator
 from jaxmbd.lie import Cayley, CayleyGibbsRodrigues, Exponential
 from jaxmbd.system import balance
@@ -164,11 +164,7 @@ def main() -> None:
     if options.free_steps % CHUNK or options.steps % CHUNK:
         parser.error(f"numbers of steps must be multiples of {CHUNK}")
     jax.config.update("jax_enable_x64", True)
-    print(
-        f"{time.strftime('%Y-%m-%d')}, {platform.machine()}, {os.cpu_count()} cores, "
-        f"{jax.default_backend()}, Python {platform.python_version()}, jax {jax.__version__}, "
-        "float64.\n"
-    )
+    print(f"{machine()}\n")
     print("A free body. Drifts are the largest of all steps, relative to the start; so is the")
     print("largest change of energy in one step, which is negative where energy only falls.\n")
     print(

@@ -10,7 +10,6 @@ compile times are cold, without a compilation cache. Takes ten minutes, most of 
 import argparse
 import itertools
 import os
-import platform
 import statistics
 import time
 from collections.abc import Callable
@@ -26,6 +25,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 import jaxmbd as mbd
+from benchmarks.machine import machine
 
 DT = 1e-3  # [s]
 STEPS = 1000
@@ -168,11 +168,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=7, help="of each timed run")
     repeats = parser.parse_args().repeats
     jax.config.update("jax_enable_x64", True)
-    print(
-        f"{time.strftime('%Y-%m-%d')}, {platform.machine()}, {os.cpu_count()} cores, "
-        f"{jax.default_backend()}, Python {platform.python_version()}, jax {jax.__version__}, "
-        "float64.\n"
-    )
+    print(f"{machine()}\n")
     cost, agreement = zip(*(rows(name, repeats) for name in FORMULATIONS), strict=True)
     print(f"{STEPS} steps of {1e3 * DT:g} ms. Compile times include tracing.\n")
     print("| coordinates | by | forward: compile [s] | run [ms] | value and gradient: ", end="")

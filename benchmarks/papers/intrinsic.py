@@ -9,8 +9,6 @@ Markdown and draws one figure. Takes some minutes.
 
 import argparse
 import os
-import platform
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,6 +24,7 @@ from jaxtyping import Array, Float
 from matplotlib.figure import Figure
 
 import jaxmbd as mbd
+from benchmarks.machine import machine
 from benchmarks.papers import forced_body
 from jaxmbd.lie import (
     CayleyGibbsRodrigues,
@@ -197,11 +196,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("docs/static"), help="of the figure")
     out = parser.parse_args().out
-    print(
-        f"{time.strftime('%Y-%m-%d')}, {platform.machine()}, {os.cpu_count()} cores, "
-        f"{jax.default_backend()}, Python {platform.python_version()}, jax {jax.__version__}, "
-        "float64.\n"
-    )
+    print(f"{machine()}\n")
     print("| scheme | parameters | e_D, 1 ms | e_D, 0.0625 ms | orders of e_D | e_R, 1 ms ", end="")
     print("| e_R, 0.0625 ms | orders of e_R |\n|---|---|---|---|---|---|---|---|")
     found = {}

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..errors import ModelError, SimulationError
-from ..integrators.explicit import ExplicitRK, as_integrator
+from ..integrators.explicit import as_integrator
 from ..integrators.implicit import AbstractImplicit, Memory
 from ..model.values import is_concrete
 from ..system.abstract import AbstractSystem, State, as_time
@@ -61,9 +61,7 @@ def simulate(
     and `SimulationError` where the step size collapses, steps run out, or the motion is no longer
     finite. Under a transformation the last one is an error at run time.
     """
-    integrator = as_integrator(integrator)
-    if isinstance(integrator, ExplicitRK):
-        integrator = integrator.differentiated_by(adjoint)
+    integrator = as_integrator(integrator).differentiated_by(adjoint)
     _check_state(system, state)
     _check_times(t0, t1, dt)
     if controller is None:

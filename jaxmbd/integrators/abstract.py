@@ -18,6 +18,10 @@ class AbstractIntegrator(diffrax.AbstractSolver):
         **Raises** `IncompatibleIntegrator` where the integrator cannot move it.
         """
 
+    def differentiated_by(self, adjoint: diffrax.AbstractAdjoint | None) -> "AbstractIntegrator":
+        """The same method, ready for a mode of differentiation; here it is for all of them."""
+        return self
+
     def start(
         self,
         terms: diffrax.AbstractTerm,

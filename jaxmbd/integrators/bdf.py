@@ -27,10 +27,15 @@ from ..nonlinear import Blocks, Newton
 from ..system import balance, constraints
 from ..system.abstract import AbstractSystem, State, Time, Velocities, as_time
 from ..system.acceleration import accelerations
-from ..system.projection import spread_of
 from ..system.stabilization import Baumgarte
 from .difference import RADAU, backward_weights, collocation_weights, extrapolation_weights
-from .implicit import AbstractImplicit, Attempt, typical_sizes
+from .implicit import (
+    AbstractImplicit,
+    Attempt,
+    position_shift,
+    typical_sizes,
+    without_ringing,
+)
 
 
 class History(eqx.Module):
@@ -105,9 +110,6 @@ class BDF(AbstractImplicit):
         self.stabilization = Baumgarte() if stabilization is None else stabilization
         self.newton = Newton() if newton is None else newton
 
-    def check(self, system: AbstractSystem) -> None:
-        """Every system of the seam will do."""
-
     def begin(self, system: AbstractSystem, t: Time, h: Time, state: State) -> History:
         vdot, lam = accelerations(system, as_time(t, system), state)
         # Rest at the state stands in for what is not there yet.
@@ -136,7 +138,7 @@ class BDF(AbstractImplicit):
         c = jnp.asarray(nodes, dtype=state.q.dtype)
         step = _Step(
             *(system, t + c * h, h, state, own.q[:0], own.v[:0]),
-            *(weights[1:, 1:], weights[1:, 1:1], self._spread(system, t, state)),
+            *(weights[1:, 1:], weights[1:, 1:1], position_shift(system, t, state, self.index)),
         )
         # Without v̇, which may be huge where the system is stiff.
         root, ends, vdot, lam = self._solve(step, t, own, jnp.outer(c * h, state.v))
@@ -165,7 +167,7 @@ class BDF(AbstractImplicit):
         lead = -jnp.sum(weights)
         step = _Step(
             *(system, (t + h)[None], h, state, own.q[:-1], own.v[:-1]),
-            *(lead[None, None], weights[None, 1:], self._spread(system, t, state)),
+            *(lead[None, None], weights[None, 1:], position_shift(system, t, state, self.index)),
         )
         half = 0.5 * (state.q + expected.q)
         guess = system.velocities(half, expected.q - state.q)
@@ -187,32 +189,23 @@ class BDF(AbstractImplicit):
         converged: Array,
     ) -> Attempt:
         if lam.size and self.index == 3:
-            # Velocities of the index-3 equations ring after every change of the step.
-            error = error[0], jnp.zeros_like(error[1])
+            error = without_ringing(error)
         end = State(ends.q[-1], ends.v[-1])
         memory = own.after(step.state, step.h, vdot[-1], lam[-1])
         return Attempt(end, memory, error, (own.vdot, vdot[-1]), converged)
-
-    def _spread(self, system: AbstractSystem, t: Time, state: State) -> Array | None:
-        if self.index != 2 or constraints.n_constraints(system) == 0:
-            return None
-        return spread_of(system, t, state.q)
 
     def _solve(
         self, step: "_Step", t: Time, own: History, increments: Float[Array, "s nv"]
     ) -> tuple[Any, State, Array, Array]:
         """Newton's root, and states, v̇ and λ at all nodes of the step."""
-        s, h, dtype = len(increments), step.h, increments.dtype
-        ng = own.lam.size
+        s, h = len(increments), step.h
+        n = s * own.lam.size
+        n_shift = 0 if step.spread is None else n
         small, heavy = typical_sizes(step.system, t, h, step.state, own.vdot)
-        counts, sizes, guess = (increments.size,), (small,), [increments.ravel()]
-        if ng:
-            counts, sizes = (*counts, s * ng), (*sizes, heavy)
-            guess.append(jnp.tile(h * h * own.lam, s))
-        if step.spread is not None:
-            counts, sizes = (*counts, s * ng), (*sizes, heavy)
-            guess.append(jnp.zeros(s * ng, dtype=dtype))
-        root = self.newton(_residual, jnp.concatenate(guess), (step, self), Blocks(counts, sizes))
+        push, none = jnp.tile(h * h * own.lam, s), jnp.zeros_like(increments, shape=n_shift)
+        guess = jnp.concatenate([increments.ravel(), push, none])
+        blocks = Blocks((increments.size, n, n_shift), (small, heavy, heavy))
+        root = self.newton(_residual, guess, (step, self), blocks)
         return root, *step.ends(root.x)
 
     def rows(

@@ -71,10 +71,7 @@ class EnergyDecaying(AbstractIntrinsic):
         root = self.newton(_equations, guess, start, Blocks((2 * nv, 2 * ng), (small, heavy)))
         (delta, u, impulse), _ = _stages(root.x, start)
         end = start.reached(delta, u)
-        trend = own.trend.after(state.v, end.v, h)
-        memory = IntrinsicMemory(impulse / (h * h), trend)
-        error = trend.error(own.trend, h)
-        return Attempt(end, memory, error, trend.slopes(h), root.converged)
+        return self.finished(start, own, end, impulse, root.converged)
 
 
 def _stages(x: Float[Array, "n"], start: Start) -> Any:
@@ -87,8 +84,8 @@ def _stages(x: Float[Array, "n"], start: Start) -> Any:
 
 def _equations(x: Float[Array, "n"], start: Start) -> Float[Array, "n"]:
     system, t, h = start.system, start.t, start.h
-    found = []
-    for time, (delta, u, impulse) in zip((t + h, t), _stages(x, start), strict=True):
+    stages, found = _stages(x, start), []
+    for time, (delta, u, impulse) in zip((t + h, t), stages, strict=True):
         state = start.reached(delta, u)
         force = h * h * loads.applied(system, time, state.q, state.v)
         if impulse.size:
@@ -103,8 +100,8 @@ def _equations(x: Float[Array, "n"], start: Start) -> Float[Array, "n"]:
     pull = on_bodies(
         system.mechanism, conservative_wrenches(system.mechanism, t + 0.5 * h, X_j, X_f)
     )
-    ends = [delta for delta, _, _ in _stages(x, start)]
-    D = h * h * (start.load_between(ends[1], ends[0], pull) - (C_f + C_j) / 2.0)
+    mean = start.load_between(stages[1][0], stages[0][0], pull)
+    D = h * h * (mean - (C_f + C_j) / 2.0)
     whole, jump = P_f - (A_f + A_j) / 2.0 - D, P_j + (A_f - A_j) / 6.0 + D / 3.0
     rows = [0.5 * whole.ravel(), 0.5 * jump.ravel()]
     rows += [balance.gaps(system, t + h, end.q), h * balance.gap_rates(system, t + h, end)]

@@ -62,13 +62,7 @@ class EnergyMomentum(AbstractIntrinsic):
         root = self.newton(_equations, guess, start, blocks)
         delta, impulse = _split(root.x, start)
         end = start.reached(delta, 2.0 * delta / h - start.u)
-        trend = own.trend.after(state.v, end.v, h)
-        error = trend.error(own.trend, h)
-        if ng:
-            # Velocities of the index-3 equations ring after every change of the step.
-            error = error[0], jnp.zeros_like(error[1])
-        memory = IntrinsicMemory(impulse / (h * h), trend)
-        return Attempt(end, memory, error, trend.slopes(h), root.converged)
+        return self.finished(start, own, end, impulse, root.converged, rings=ng > 0)
 
 
 def _split(x: Float[Array, "n"], start: Start) -> tuple[Array, Array]:

@@ -26,9 +26,16 @@ from ..system.abstract import AbstractSystem, State, Time, Velocities, as_time
 from ..system.acceleration import accelerations
 from ..system.body_increments import AbstractIncrements
 from ..system.constraints import n_constraints
-from ..system.projection import project_velocities, spread_of
+from ..system.projection import project_velocities
 from .components import AbstractComponents, Moving, Resting
-from .implicit import AbstractImplicit, Attempt, is_smooth, typical_sizes
+from .implicit import (
+    AbstractImplicit,
+    Attempt,
+    is_smooth,
+    position_shift,
+    typical_sizes,
+    without_ringing,
+)
 from .intrinsic import check_bodies
 
 
@@ -142,22 +149,19 @@ class GeneralizedAlpha(AbstractImplicit):
     def attempt(
         self, system: AbstractSystem, t: Time, h: Time, state: State, own: AlphaMemory
     ) -> Attempt:
-        nv, ng = system.nv, n_constraints(system)
+        ng = n_constraints(system)
         _, a = self.components.of(system, state.v, own.vdot + h * own.lead)
         w, wdot = self.components.of(system, state.v, own.vdot)
-        step = _Step(system, t, h, state, w, wdot, a, self._spread(system, t, state))
+        step = _Step(system, t, h, state, w, wdot, a, position_shift(system, t, state, self.index))
         small, heavy = typical_sizes(system, t, h, state, own.vdot)
         steady = -self.beta * h * h * self._algorithmic(jnp.zeros_like(w), step)
         steady = steady - (0.5 - self.beta) * h * h * a
         smooth = is_smooth(h, state.v, own.vdot)
-        counts, sizes, guess = (nv,), (small,), [jnp.where(smooth, jnp.zeros_like(w), steady)]
-        if ng:
-            counts, sizes = (*counts, ng), (*sizes, heavy)
-            guess.append(h * h * own.lam)
-        if ng and self.index == 2:
-            counts, sizes = (*counts, ng), (*sizes, heavy)
-            guess.append(jnp.zeros(ng, dtype=state.q.dtype))
-        root = self.newton(self._equations, jnp.concatenate(guess), step, Blocks(counts, sizes))
+        n_shift = 0 if step.spread is None else ng
+        first = jnp.where(smooth, jnp.zeros_like(w), steady)
+        guess = jnp.concatenate([first, h * h * own.lam, jnp.zeros_like(w, shape=n_shift)])
+        blocks = Blocks((system.nv, ng, n_shift), (small, heavy, heavy))
+        root = self.newton(self._equations, guess, step, blocks)
         end, vdot, lam = self._end(root.x, step)
         if self.project:
             end = State(end.q, project_velocities(system, t + h, end))
@@ -168,15 +172,9 @@ class GeneralizedAlpha(AbstractImplicit):
             h * h / 12.0 * (jerk - own.jerk),
         )
         if ng and self.index == 3:
-            # Accelerations of the index-3 equations ring after every change of the step.
-            error = error[0], jnp.zeros_like(error[1])
+            error = without_ringing(error)
         memory = AlphaMemory(vdot, lam, (a1 - vdot) / h, jerk)
         return Attempt(end, memory, error, (own.vdot, vdot), root.converged)
-
-    def _spread(self, system: AbstractSystem, t: Time, state: State) -> Array | None:
-        if self.index == 3 or n_constraints(system) == 0:
-            return None
-        return spread_of(system, t, state.q)
 
     def _algorithmic(self, delta: Velocities, step: "_Step") -> Velocities:
         """a₁ of a correction of the increment; ẇ₁ = ẇ₀ where there is none."""

@@ -13,7 +13,9 @@ from jaxtyping import Array, Bool, Float, PyTree
 from ..nonlinear import Newton
 from ..system.abstract import AbstractSystem, State, Time, Velocities
 from ..system.acceleration import accelerations
+from ..system.constraints import n_constraints
 from ..system.inverse_dynamics import inverse_dynamics_of
+from ..system.projection import spread_of
 from .abstract import AbstractIntegrator
 
 
@@ -61,9 +63,11 @@ class AbstractImplicit(AbstractIntegrator):
     ) -> Attempt:
         """One step of length `h` [s] from time `t`."""
 
-    @abstractmethod
     def check(self, system: AbstractSystem) -> None:
-        """**Raises** `IncompatibleIntegrator` where the integrator cannot move the system."""
+        """**Raises** `IncompatibleIntegrator` where the integrator cannot move the system.
+
+        Every system of the seam will do where this is left as it is.
+        """
 
     def terms(self, system: AbstractSystem) -> diffrax.AbstractTerm:
         self.check(system)
@@ -136,6 +140,23 @@ def _field(t: Any, y: State, system: AbstractSystem) -> State:
     return State(system.rates(y.q, y.v), vdot)
 
 
+def position_shift(
+    system: AbstractSystem, t: Time, state: State, index: int
+) -> Float[Array, "nv ng"] | None:
+    """M⁻¹ Gᵀ, along which multipliers of index 2 move positions or velocities; otherwise None."""
+    if index != 2 or n_constraints(system) == 0:
+        return None
+    return spread_of(system, t, state.q)
+
+
+def without_ringing(error: tuple[Velocities, Velocities]) -> tuple[Velocities, Velocities]:
+    """The error of positions alone.
+
+    Velocities and accelerations of index-3 equations ring after every change of the step.
+    """
+    return error[0], jnp.zeros_like(error[1])
+
+
 def is_smooth(h: Time, v: Velocities, vdot: Velocities) -> Bool[Array, ""]:
     """Whether accelerations change velocities in a step by less than themselves.
 
@@ -164,4 +185,12 @@ def typical_sizes(
     return small, small * inertia
 
 
-__all__ = ["AbstractImplicit", "Attempt", "Memory", "is_smooth", "typical_sizes"]
+__all__ = [
+    "AbstractImplicit",
+    "Attempt",
+    "Memory",
+    "is_smooth",
+    "position_shift",
+    "typical_sizes",
+    "without_ringing",
+]

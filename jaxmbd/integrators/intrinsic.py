@@ -6,14 +6,14 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from ..errors import IncompatibleIntegrator
 from ..nonlinear import Newton
 from ..system.abstract import AbstractSystem, State, Time, as_time
 from ..system.acceleration import accelerations
 from ..system.body_increments import AbstractIncrements
-from .implicit import AbstractImplicit, is_smooth
+from .implicit import AbstractImplicit, Attempt, is_smooth, without_ringing
 from .trend import Trend
 
 Rows = Float[Array, "n_bodies 6"]
@@ -44,6 +44,26 @@ class AbstractIntrinsic(AbstractImplicit):
     def begin(self, system: AbstractSystem, t: Time, h: Time, state: State) -> IntrinsicMemory:
         vdot, lam = accelerations(system, as_time(t, system), state)
         return IntrinsicMemory(lam, Trend.at_start(vdot))
+
+    def finished(
+        self,
+        start: "Start",
+        own: IntrinsicMemory,
+        end: State,
+        impulse: Float[Array, "ng"],
+        converged: Bool[Array, ""],
+        rings: bool = False,
+    ) -> Attempt:
+        """What a step came to that ended in a state, with h² λ of it.
+
+        `rings`: whether velocities do, so that their error says nothing.
+        """
+        h, trend = start.h, own.trend.after(start.state.v, end.v, start.h)
+        memory = IntrinsicMemory(impulse / (h * h), trend)
+        error = trend.error(own.trend, h)
+        if rings:
+            error = without_ringing(error)
+        return Attempt(end, memory, error, trend.slopes(h), converged)
 
     def order(self, terms: Any) -> int:
         return 2

@@ -2,7 +2,7 @@
 
 Bauchau et al. (2013) treat the motion of a body as one element of SE(3) (their section 4), or its
 rotation alone (section 3), to which the motion of the centre of mass adds itself as a vector. Both
-say the same five things of one body, whose configuration x is position and quaternion, shape
+say the same things of one body, whose configuration x is position and quaternion, shape
 `(7,)`, and whose increment δ has shape `(6,)`.
 """
 
@@ -132,7 +132,7 @@ class RotationIncrements(AbstractIncrements):
         return jnp.concatenate([V[:3] + jnp.cross(V[3:], body.com), V[3:]])
 
     def twist(self, body, delta, u):
-        back = so3.to_matrix(self.parameterization.quaternion(delta[3:])).T
+        back = self._turn(delta).T
         return jnp.concatenate([back @ u[:3] - jnp.cross(u[3:], body.com), u[3:]])
 
     def moved(self, body, x, delta):
@@ -147,18 +147,18 @@ class RotationIncrements(AbstractIncrements):
         return w, jnp.concatenate([linear, Vdot[3:]])
 
     def carried(self, body, delta, w, wdot):
-        back = so3.to_matrix(self.parameterization.quaternion(delta[3:])).T
+        back = self._turn(delta).T
         c, v, spin, spin_rate = back @ w[:3], back @ wdot[:3], back @ w[3:], back @ wdot[3:]
         V = jnp.concatenate([c - jnp.cross(spin, body.com), spin])
         linear = v - jnp.cross(spin, c) - jnp.cross(spin_rate, body.com)
         return V, jnp.concatenate([linear, spin_rate])
 
     def momentum(self, body, delta, u):
-        turn = so3.to_matrix(self.parameterization.quaternion(delta[3:]))
+        turn = self._turn(delta)
         return jnp.concatenate([body.mass * u[:3], turn @ (body.symmetric_inertia() @ u[3:])])
 
     def load(self, body, delta, W):
-        turn = so3.to_matrix(self.parameterization.quaternion(delta[3:]))
+        turn = self._turn(delta)
         moment = W[3:] - jnp.cross(body.com, W[:3])
         return jnp.concatenate([turn @ W[:3], turn @ moment])
 
@@ -169,6 +169,10 @@ class RotationIncrements(AbstractIncrements):
 
     def load_between(self, body, x, first, last, W):
         return jnp.concatenate(self._about_centre(body, x, 0.5 * (first + last), W))
+
+    def _turn(self, delta):
+        """R*(ψ)."""
+        return so3.to_matrix(self.parameterization.quaternion(delta[3:]))
 
     def _about_centre(self, body, x, delta, W):
         """Force and moment along the axes of the start, about the centre of mass moved by δ."""

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ..forces import AbstractField, AbstractFrameForce, AbstractJointForce
 from ..lie import Pose
 from .abstract import AbstractKinematics, AbstractSystem, Coordinates, Time, Velocities
 from .groups import ForceGroup
@@ -28,8 +29,8 @@ def loads(
     ports, twists = kinematics.ports, kinematics.twists(v)
     wrenches = jnp.zeros_like(twists)
     for group in mechanism.frame_forces:
-        X = _at_frames(group, ports)
-        V = _at_frames(group, twists)
+        X = at_frames(group, ports)
+        V = at_frames(group, twists)
         W = jax.vmap(lambda force, X, V: force.wrenches(t, X, V))(group.force, X, V)
         for k, rows in enumerate(group.ports):
             wrenches = rows.add_to(wrenches, W[:, k])
@@ -39,7 +40,13 @@ def loads(
     return wrenches, _joint_forces(mechanism, t, kinematics, v)
 
 
-def _at_frames(group: ForceGroup, x: Any) -> Any:
+def has_potential(force: AbstractFrameForce | AbstractJointForce | AbstractField) -> bool:
+    """Whether a kind of force states a potential of its own."""
+    none = AbstractFrameForce.potential, AbstractJointForce.potential, AbstractField.potential
+    return type(force).potential not in none
+
+
+def at_frames(group: ForceGroup, x: Any) -> Any:
     """Rows of port data for every force of a group and each of its frames, `(n, n_frames, …)`."""
     taken = [rows.take_tree(x) for rows in group.ports]
     return jax.tree.map(lambda *frames: jnp.stack(frames, axis=1), *taken)
@@ -93,7 +100,7 @@ def potential(system: AbstractSystem, t: Time, q: Coordinates) -> Float[Array, "
     ports = kinematics.ports
     total = system.internal_potential(q)
     for group in mechanism.frame_forces:
-        X = _at_frames(group, ports)
+        X = at_frames(group, ports)
         total = total + jnp.sum(jax.vmap(lambda f, X: f.potential(t, X))(group.force, X))
     bodies = slice(1, mechanism.n_bodies + 1)
     X = Pose(ports.p[bodies], ports.R[bodies])

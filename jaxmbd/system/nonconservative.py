@@ -10,11 +10,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..forces import AbstractField, AbstractFrameForce, AbstractJointForce
 from ..joints.abstract import AbstractJoint, sizes
 from ..lie import Pose, se3
-from .abstract import AbstractSystem, Coordinates, Time, Velocities
-from .loads import JointForces, generalized, loads
+from .abstract import AbstractKinematics, AbstractSystem, Coordinates, Time, Velocities
+from .loads import JointForces, Wrenches, at_frames, generalized, has_potential, loads
 from .mechanism import Mechanism
 
 
@@ -22,31 +21,35 @@ def nonconservative(system: AbstractSystem, t: Time, q: Coordinates, v: Velociti
     """Generalized force of dampers, friction, drives and whatever else has no potential."""
     mechanism, kinematics = system.mechanism, system.kinematics(t, q)
     wrenches, joint_forces = loads(mechanism, t, kinematics, v)
-    wrenches = wrenches - _conservative_wrenches(mechanism, t, kinematics.ports)
-    if joint_forces:
-        pull = _conservative_joint_forces(mechanism, t, kinematics.joint_coordinates())
-        joint_forces = {g: force - pull.get(g, 0.0) for g, force in joint_forces.items()}
-    return generalized(kinematics, v, wrenches, joint_forces)
+    W, pull = _conservative(mechanism, t, kinematics)
+    joint_forces = {g: force - pull.get(g, 0.0) for g, force in joint_forces.items()}
+    return generalized(kinematics, v, wrenches - W, joint_forces)
 
 
 def conservative(system: AbstractSystem, t: Time, q: Coordinates) -> Velocities:
     """Generalized force of what follows from potentials, the rest of the applied forces."""
-    mechanism, kinematics = system.mechanism, system.kinematics(t, q)
+    kinematics = system.kinematics(t, q)
+    still = jnp.zeros(system.nv, q.dtype)
+    return generalized(kinematics, still, *_conservative(system.mechanism, t, kinematics))
+
+
+def _conservative(
+    mechanism: Mechanism, t: Time, kinematics: AbstractKinematics
+) -> tuple[Wrenches, JointForces]:
+    """What of `loads` follows from potentials."""
     wrenches = _conservative_wrenches(mechanism, t, kinematics.ports)
-    joint_forces: JointForces = {}
-    if mechanism.joint_forces:
-        coordinates = kinematics.joint_coordinates()
-        joint_forces = _conservative_joint_forces(mechanism, t, coordinates)
-    return generalized(kinematics, jnp.zeros(system.nv, q.dtype), wrenches, joint_forces)
+    if not mechanism.joint_forces:
+        return wrenches, {}
+    coordinates = kinematics.joint_coordinates()
+    return wrenches, _conservative_joint_forces(mechanism, t, coordinates)
 
 
-def _conservative_wrenches(mechanism: Mechanism, t: Time, ports: Pose) -> Float[Array, "n_ports 6"]:
+def _conservative_wrenches(mechanism: Mechanism, t: Time, ports: Pose) -> Wrenches:
     total = jnp.zeros((mechanism.n_ports, 6), dtype=ports.p.dtype)
     for group in mechanism.frame_forces:
-        if type(group.force).potential is AbstractFrameForce.potential:
+        if not has_potential(group.force):
             continue
-        taken = [rows.take_tree(ports) for rows in group.ports]
-        X = jax.tree.map(lambda *x: jnp.stack(x, axis=1), *taken)
+        X = at_frames(group, ports)
         slope = jax.vmap(jax.grad(lambda X, force: force.potential(t, X)))(X, group.force)
         W = jax.vmap(jax.vmap(_wrench))(X, slope)
         for k, rows in enumerate(group.ports):
@@ -54,7 +57,7 @@ def _conservative_wrenches(mechanism: Mechanism, t: Time, ports: Pose) -> Float[
     own = slice(1, mechanism.n_bodies + 1)
     X = Pose(ports.p[own], ports.R[own])
     for group in mechanism.fields:
-        if type(group.force).potential is AbstractField.potential:
+        if not has_potential(group.force):
             continue
 
         def energy(X: Pose, body: Any, fields: Any) -> Float[Array, ""]:
@@ -76,7 +79,7 @@ def _conservative_joint_forces(
 ) -> JointForces:
     forces: JointForces = {}
     for group in mechanism.joint_forces:
-        if type(group.force).potential is AbstractJointForce.potential:
+        if not has_potential(group.force):
             continue
         joints = mechanism.joints[group.group]
         joint, q = group.rows.take_tree(joints.joint), group.rows.take(coordinates[group.group])

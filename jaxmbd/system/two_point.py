@@ -19,13 +19,12 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from ..forces import AbstractField, AbstractFrameForce, AbstractJointForce, SpringDamper
-from ..joints import AbstractJoint
+from ..joints.abstract import AbstractJoint, sizes
 from ..lie import Pose, se3, so3, vector
 from . import constraints
 from .abstract import AbstractSystem, Time
+from .loads import Wrenches, at_frames, has_potential
 from .mechanism import Mechanism
-
-Wrenches = Float[Array, "n_ports 6"]
 
 
 def on_bodies(mechanism: Mechanism, ports: Wrenches) -> Float[Array, "n_bodies 6"]:
@@ -38,15 +37,15 @@ def conservative_wrenches(mechanism: Mechanism, t: Time, X0: Pose, X1: Pose) -> 
     """Wrenches of all potentials on all ports, between poses of the ports."""
     total = jnp.zeros((mechanism.n_ports, 6), dtype=X0.p.dtype)
     for group in mechanism.frame_forces:
-        if type(group.force).potential is AbstractFrameForce.potential:
+        if not has_potential(group.force):
             continue
-        ends = [_stacked([rows.take_tree(X) for rows in group.ports]) for X in (X0, X1)]
-        W = jax.vmap(lambda force, A, B: frame_wrenches(force, t, A, B))(group.force, *ends)
+        A, B = at_frames(group, X0), at_frames(group, X1)
+        W = jax.vmap(lambda force, A, B: frame_wrenches(force, t, A, B))(group.force, A, B)
         for k, rows in enumerate(group.ports):
             total = rows.add_to(total, W[:, k])
     total = total.at[1 : mechanism.n_bodies + 1].add(_field_wrenches(mechanism, t, X0, X1))
     for forces in mechanism.joint_forces:
-        if type(forces.force).potential is AbstractJointForce.potential:
+        if not has_potential(forces.force):
             continue
         joints = mechanism.joints[forces.group]
         joint = forces.rows.take_tree(joints.joint)
@@ -84,7 +83,7 @@ def constraint_wrenches(
     """
     total, start = jnp.zeros((system.mechanism.n_ports, 6), dtype=lam.dtype), 0
     for group in constraints.constrained_groups(system):
-        n, per_joint = len(group), constraints.sizes(group.joint)[2]
+        n, per_joint = len(group), sizes(group.joint)[2]
         own = lam[start : start + n * per_joint].reshape(n, per_joint)
         start += n * per_joint
         F, M = (
@@ -122,7 +121,7 @@ def frame_wrenches(
         world = _identity(X0.p.dtype)
 
         def potential(X: Pose) -> Float[Array, ""]:
-            return force.potential(t, _stacked([X], axis=0))
+            return force.potential(t, _stacked([X]))
 
         return _pair(potential, world, world, frames0[0], frames1[0])[1][None]
     if n > 2:
@@ -132,7 +131,7 @@ def frame_wrenches(
         )
 
     def potential_between(X: Pose) -> Float[Array, ""]:
-        return force.potential(t, _stacked([_identity(X.p.dtype), X], axis=0))
+        return force.potential(t, _stacked([_identity(X.p.dtype), X]))
 
     (A0, B0), (A1, B1) = frames0, frames1
     return jnp.stack(_pair(potential_between, A0, A1, B0, B1))
@@ -164,7 +163,7 @@ def _field_wrenches(
 
     total = jnp.zeros((mechanism.n_bodies, 6), dtype=X0.p.dtype)
     for group in mechanism.fields:
-        if type(group.force).potential is AbstractField.potential:
+        if not has_potential(group.force):
             continue
         on_each = jax.vmap(wrench, in_axes=(None, 0, 0, 0))
         W = jax.vmap(on_each, in_axes=(0, None, None, None))(group.force, mechanism.bodies, A, B)
@@ -220,8 +219,8 @@ def _identity(dtype: Any) -> Pose:
     return Pose(jnp.zeros(3, dtype=dtype), jnp.eye(3, dtype=dtype))
 
 
-def _stacked(poses: list[Pose], axis: int = 1) -> Pose:
-    return jax.tree.map(lambda *x: jnp.stack(x, axis=axis), *poses)
+def _stacked(poses: list[Pose]) -> Pose:
+    return jax.tree.map(lambda *x: jnp.stack(x), *poses)
 
 
 __all__ = [

@@ -8,6 +8,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import forces, joints, signals
+from tests.derivatives import difference
 from tests.models import random_body, random_frame, random_joint
 
 KINDS = {"hinge": joints.Revolute, "cross": joints.Universal, "ball": joints.Spherical}
@@ -95,15 +96,6 @@ def directions(inputs):
 
 def inner(a, b):
     return sum(float(jnp.sum(x * y)) for x, y in zip(*map(jax.tree.leaves, (a, b)), strict=True))
-
-
-def difference(value, inputs, direction, h=2e-5):
-    """Central difference of fourth order along a direction."""
-
-    def at(s):
-        return float(value(jax.tree.map(lambda x, d: x + s * d, inputs, direction)))
-
-    return (8 * (at(h) - at(-h)) - (at(2 * h) - at(-2 * h))) / (12 * h)
 
 
 @pytest.mark.parametrize("name", FORMULATIONS)

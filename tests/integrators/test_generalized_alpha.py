@@ -1,13 +1,13 @@
 """Generalized-α: order, constraints, damping, adaptive steps, gradients, failures."""
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import jaxmbd as mbd
 from jaxmbd import testing
+from tests.derivatives import check_gradient
 from tests.models import chain
 
 METHODS = {
@@ -44,15 +44,7 @@ def test_gradients():
         states = mbd.rollout(system, state, dt=0.01, n_steps=20, integrator=method)
         return states.q[-1] @ jnp.linspace(-1.0, 1.0, 7)
 
-    inputs, along = jnp.array([1.1, 0.4, 0.8]), jnp.array([0.5, -0.7, 1.3])
-    look = eqx.filter_jit(lambda x: jax.jvp(end, (x,), (along,)))
-    _, forward = look(inputs)
-    h = 1e-4
-    near = [look(inputs + k * h * along)[0] for k in (-2, -1, 1, 2)]
-    slope = (8 * (near[2] - near[1]) - (near[3] - near[0])) / (12 * h)
-    assert slope == pytest.approx(float(forward), rel=1e-7)
-    reverse = eqx.filter_jit(jax.grad(end))(inputs)
-    assert reverse @ along == pytest.approx(float(forward), rel=1e-10)
+    check_gradient(end)
 
 
 @pytest.fixture(scope="module")
