@@ -42,12 +42,14 @@ from .errors import ModelError as ModelError
 from .errors import SimulationError as SimulationError
 from .formulations import JointCoordinates as JointCoordinates
 from .formulations import MaximalCoordinates as MaximalCoordinates
+from .formulations import NaturalCoordinates as NaturalCoordinates
 from .formulations import formulate as formulate
 from .integrators import BDF as BDF
 from .integrators import EnergyDecaying as EnergyDecaying
 from .integrators import EnergyMomentum as EnergyMomentum
 from .integrators import ExplicitRK as ExplicitRK
 from .integrators import GeneralizedAlpha as GeneralizedAlpha
+from .integrators import SimoGonzalez as SimoGonzalez
 from .lie import Pose as Pose
 from .model import Frame as Frame
 from .model import Model as Model
@@ -82,11 +84,13 @@ __all__ = [
     "Model",
     "ModelError",
     "MotionIncrements",
+    "NaturalCoordinates",
     "Parameter",
     "Pose",
     "RankWarning",
     "RigidBody",
     "RotationIncrements",
+    "SimoGonzalez",
     "SimulationError",
     "Solution",
     "State",

@@ -67,7 +67,7 @@ def assemble(
     q, v = _place(system, tuple(values), tuple(speeds))
     if not mechanism.topology.loops and not mechanism.couplings:
         return State(q, v)  # A tree's joints hold by construction.
-    time = as_time(t, system)
+    time, system = as_time(t, system), system.rigid()
     q = _close(system, time, q)
     return State(q, _consistent(system, time, q, v))
 

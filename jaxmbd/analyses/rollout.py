@@ -52,6 +52,7 @@ def _rollout(
     t0: Array,
     checkpoint: bool,
 ) -> State:
+    system = system.prepared()
     terms = integrator.terms(system)
     memory = integrator.start(terms, t0, dt, state, system)
 

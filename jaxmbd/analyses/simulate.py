@@ -98,6 +98,7 @@ def _solve(
     implicit = isinstance(integrator, AbstractImplicit)
     if implicit:  # Its memory says where a step failed.
         saveat = replace(saveat, solver_state=True)
+    system = system.prepared()
     sol = diffrax.diffeqsolve(
         integrator.terms(system),
         integrator,

@@ -1,7 +1,8 @@
 """Choices of coordinates, and the system that each makes of a model."""
 
+from .elements import NaturalCoordinates as NaturalCoordinates
 from .formulate import formulate as formulate
 from .joint import JointCoordinates as JointCoordinates
 from .maximal import MaximalCoordinates as MaximalCoordinates
 
-__all__ = ["JointCoordinates", "MaximalCoordinates", "formulate"]
+__all__ = ["JointCoordinates", "MaximalCoordinates", "NaturalCoordinates", "formulate"]

@@ -6,6 +6,7 @@ from .energy_decaying import EnergyDecaying as EnergyDecaying
 from .energy_momentum import EnergyMomentum as EnergyMomentum
 from .explicit import ExplicitRK as ExplicitRK
 from .generalized_alpha import GeneralizedAlpha as GeneralizedAlpha
+from .simo_gonzalez import SimoGonzalez as SimoGonzalez
 
 __all__ = [
     "BDF",
@@ -14,4 +15,5 @@ __all__ = [
     "EnergyMomentum",
     "ExplicitRK",
     "GeneralizedAlpha",
+    "SimoGonzalez",
 ]

@@ -34,12 +34,7 @@ class AbstractIntrinsic(AbstractImplicit):
 
     def check(self, system: AbstractSystem) -> None:
         check_bodies(type(self).__name__, system)
-        names = [name for group in system.mechanism.couplings for name in group.names]
-        if names:
-            raise IncompatibleIntegrator(
-                f"{type(self).__name__} has no two-point form of couplings such as {names[0]!r}; "
-                "use GeneralizedAlpha(), or leave it out"
-            )
+        check_couplings(type(self).__name__, system)
 
     def begin(self, system: AbstractSystem, t: Time, h: Time, state: State) -> IntrinsicMemory:
         vdot, lam = accelerations(system, as_time(t, system), state)
@@ -83,6 +78,16 @@ def check_bodies(who: str, system: AbstractSystem) -> None:
     if names:
         raise IncompatibleIntegrator(
             f"{who} moves bodies only, and the armature {names[0]!r} has an angle of its own; use "
+            "GeneralizedAlpha(), or leave it out"
+        )
+
+
+def check_couplings(who: str, system: AbstractSystem) -> None:
+    """**Raises** `IncompatibleIntegrator`, naming one, where joints are coupled."""
+    names = [name for group in system.mechanism.couplings for name in group.names]
+    if names:
+        raise IncompatibleIntegrator(
+            f"{who} has no two-point form of couplings such as {names[0]!r}; use "
             "GeneralizedAlpha(), or leave it out"
         )
 
@@ -140,4 +145,4 @@ class Start(eqx.Module):
         return h * self.each(self.increments.components, V.reshape(-1, 6))
 
 
-__all__ = ["AbstractIntrinsic", "IntrinsicMemory", "Start", "check_bodies"]
+__all__ = ["AbstractIntrinsic", "IntrinsicMemory", "Start", "check_bodies", "check_couplings"]

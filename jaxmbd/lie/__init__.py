@@ -5,6 +5,7 @@ Every function treats one element; use `jax.vmap` for many. All are smooth at ze
 value and in every derivative.
 """
 
+from . import gram_schmidt as gram_schmidt
 from . import parameterization as parameterization
 from . import se3 as se3
 from . import so3 as so3
@@ -22,6 +23,7 @@ __all__ = [
     "Exponential",
     "Pose",
     "WienerMilenkovic",
+    "gram_schmidt",
     "parameterization",
     "se3",
     "so3",

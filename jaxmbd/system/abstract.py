@@ -146,7 +146,8 @@ class AbstractSystem(eqx.Module):
 
     @abstractmethod
     def bias(self, q: Coordinates, v: Velocities) -> Velocities:
-        """b(q, v): centrifugal, Coriolis and gyroscopic terms; gravity is an applied force."""
+        """b(q, v): centrifugal, Coriolis and gyroscopic terms, and the slope of
+        `internal_potential`; gravity is an applied force."""
 
     @abstractmethod
     def internal_potential(self, q: Coordinates) -> Float[Array, ""]:
@@ -174,6 +175,20 @@ class AbstractSystem(eqx.Module):
         rates: tuple[Float[Array, "_n _nv"], ...],
     ) -> Velocities:
         """Velocities of given velocities of the spanning tree's joints, by group."""
+
+    def prepared(self) -> "AbstractSystem":
+        """The same system with what no state changes worked out, once before many evaluations.
+
+        Here there is nothing of the kind. Its leaves must not be replaced afterwards.
+        """
+        return self
+
+    def rigid(self) -> "AbstractSystem":
+        """The system in the same coordinates without springs in the place of rigidity.
+
+        It is what `assemble` closes; here the system itself.
+        """
+        return self
 
     def frames(self, t: float | Time, q: Coordinates) -> NamedPoses:
         """Poses in the world of bodies, marker frames and joint frames, by name."""

@@ -42,6 +42,7 @@ def accelerations(
 def _accelerations(
     system: AbstractSystem, t: Time, state: State, stabilization: Baumgarte | None
 ) -> tuple[Velocities, Float[Array, "ng"]]:
+    system = system.prepared()
     if constraints.n_constraints(system) == 0:
         return free_accelerations(system, t, state), jnp.zeros(0, dtype=state.q.dtype)
     return _constrained(system, t, state, stabilization)

@@ -1,5 +1,7 @@
 """Energy and momentum of a state."""
 
+from functools import singledispatch
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -9,14 +11,28 @@ from ..bodies import RigidBody
 from ..lie import Pose, se3
 from .abstract import AbstractSystem, State, Time, as_time
 from .duality import momentum_of
-from .loads import potential
+from .loads import potentials
 
 
 class Energy(eqx.Module):
-    """Kinetic and potential energy [J]; `total` is their sum."""
+    """Energies of a state [J], by what holds them.
+
+    - `kinetic`: of the bodies, and of rotors behind gears.
+    - `field`: potential energy of fields such as gravity.
+    - `elastic`: that of all other forces in the model with a potential, such as springs.
+    - `artificial`: that of springs which a formulation itself puts in the place of rigidity. Where
+      it is no small part of the others, the motion is not that of rigid bodies.
+    """
 
     kinetic: Float[Array, "*batch"]
-    potential: Float[Array, "*batch"]
+    field: Float[Array, "*batch"]
+    elastic: Float[Array, "*batch"]
+    artificial: Float[Array, "*batch"]
+
+    @property
+    def potential(self) -> Float[Array, "*batch"]:
+        """All energy that is not kinetic [J]."""
+        return self.field + self.elastic + self.artificial
 
     @property
     def total(self) -> Float[Array, "*batch"]:
@@ -32,7 +48,7 @@ class Momentum(eqx.Module):
 
 
 def energy(system: AbstractSystem, t: float | Time, state: State) -> Energy:
-    """Kinetic and potential energy of a state [J]; friction and drives have no potential."""
+    """Energies of a state [J] by what holds them; friction and drives have no potential."""
     return _energy(system, as_time(t, system), state)
 
 
@@ -43,6 +59,14 @@ def momentum(system: AbstractSystem, t: float | Time, state: State) -> Momentum:
 
 @eqx.filter_jit
 def _energy(system: AbstractSystem, t: Time, state: State) -> Energy:
+    field, elastic = potentials(system, t, state.q)
+    artificial = system.internal_potential(state.q)
+    return Energy(kinetic_energy(system, t, state), field, elastic, artificial)
+
+
+@singledispatch
+def kinetic_energy(system: AbstractSystem, t: Time, state: State) -> Float[Array, ""]:
+    """From the twists of bodies. Formulations whose bodies can do more register their own way."""
     mechanism, kinematics = system.mechanism, system.kinematics(t, state.q)
     V = kinematics.twists(state.v)[1 : mechanism.n_bodies + 1]
     P = jax.vmap(momentum_of)(mechanism.bodies, V)
@@ -51,11 +75,17 @@ def _energy(system: AbstractSystem, t: Time, state: State) -> Energy:
     for group in mechanism.rotors:
         reflected = jax.vmap(lambda rotor: rotor.reflected_inertia())(group.force)
         kinetic += 0.5 * jnp.sum(reflected * group.rows.take(rates[group.group])[:, 0] ** 2)
-    return Energy(kinetic, potential(system, t, state.q))
+    return kinetic
 
 
 @eqx.filter_jit
 def _momentum(system: AbstractSystem, t: Time, state: State) -> Momentum:
+    return momentum_at(system, t, state)
+
+
+@singledispatch
+def momentum_at(system: AbstractSystem, t: Time, state: State) -> Momentum:
+    """From the twists of bodies. Formulations whose bodies can do more register their own way."""
     mechanism, kinematics = system.mechanism, system.kinematics(t, state.q)
     bodies = slice(1, mechanism.n_bodies + 1)
     V = kinematics.twists(state.v)[bodies]

@@ -95,13 +95,17 @@ def generalized(
 
 
 def potential(system: AbstractSystem, t: Time, q: Coordinates) -> Float[Array, ""]:
-    """Potential energy [J] of all conservative forces."""
+    """Potential energy [J] of all conservative forces, those of the formulation included."""
+    return sum(potentials(system, t, q), system.internal_potential(q))
+
+
+def potentials(
+    system: AbstractSystem, t: Time, q: Coordinates
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Potential energies [J] of the fields and of the other forces in the model."""
     mechanism, kinematics = system.mechanism, system.kinematics(t, q)
     ports = kinematics.ports
-    total = system.internal_potential(q)
-    for group in mechanism.frame_forces:
-        X = at_frames(group, ports)
-        total = total + jnp.sum(jax.vmap(lambda f, X: f.potential(t, X))(group.force, X))
+    in_fields = elastic = jnp.zeros((), dtype=q.dtype)
     bodies = slice(1, mechanism.n_bodies + 1)
     X = Pose(ports.p[bodies], ports.R[bodies])
     for group in mechanism.fields:
@@ -109,9 +113,13 @@ def potential(system: AbstractSystem, t: Time, q: Coordinates) -> Float[Array, "
         def energies(field):
             return jax.vmap(lambda body, X: field.potential(t, body, X))(mechanism.bodies, X)
 
-        total = total + jnp.sum(jax.vmap(energies)(group.force))
+        in_fields = in_fields + jnp.sum(jax.vmap(energies)(group.force))
+    for group in mechanism.frame_forces:
+        X = at_frames(group, ports)
+        elastic = elastic + jnp.sum(jax.vmap(lambda f, X: f.potential(t, X))(group.force, X))
     coordinates = kinematics.joint_coordinates() if mechanism.joint_forces else ()
     for group in mechanism.joint_forces:
         q_joint = group.rows.take(coordinates[group.group])
-        total = total + jnp.sum(jax.vmap(lambda f, q: f.potential(t, q))(group.force, q_joint))
-    return total
+        each = jax.vmap(lambda f, q: f.potential(t, q))(group.force, q_joint)
+        elastic = elastic + jnp.sum(each)
+    return in_fields, elastic

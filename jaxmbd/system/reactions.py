@@ -3,13 +3,17 @@
 from functools import singledispatch
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..joints.abstract import sizes
-from . import constraints
+from ..lie import se3
+from . import constraints, joint_motion
 from .abstract import AbstractKinematics, AbstractSystem, State, Time, as_time
 from .acceleration import accelerations
+from .duality import momentum_of, twist_rates
+from .loads import Wrenches, loads
 
 
 def reactions(
@@ -54,3 +58,59 @@ def constraint_reactions(
         if sizes(group.joint)[2] == 0:
             found |= {name: jnp.zeros(6, dtype=lam.dtype) for name in group.names}
     return found
+
+
+def reactions_of_motion(
+    system: AbstractSystem, t: Time, state: State
+) -> dict[str, Float[Array, "6"]]:
+    """Reactions that give every body its acceleration, the smallest ones where several do.
+
+    For formulations in which joints have no multipliers: each body needs a wrench from its joints,
+    and each joint can give some. Bodies of springs are taken for rigid ones that move alike.
+    """
+    mechanism, kinematics = system.mechanism, system.kinematics(t, state.q)
+    ports, n = kinematics.ports, mechanism.n_bodies
+    vdot, _ = accelerations(system, t, state)
+    V = kinematics.twists(state.v)[1 : n + 1]
+    A = twist_rates(system, t, state.q, state.v, vdot)[1 : n + 1]
+
+    def inertial(body, V: Array, A: Array) -> Array:
+        return momentum_of(body, A) + se3.cross_wrench(V, momentum_of(body, V))
+
+    def on_bodies(wrenches: Wrenches) -> Float[Array, "n_bodies 6"]:
+        world = jax.vmap(se3.transform_wrench)(ports, wrenches)
+        total = mechanism.port_bodies.add_to(world[: n + 1], world[n + 1 :])
+        own = jax.tree.map(lambda x: x[1 : n + 1], ports)
+        return jax.vmap(se3.transform_wrench_back)(own, total[1:])
+
+    wrenches, joint_forces = loads(mechanism, t, kinematics, state.v)
+    coordinates = kinematics.joint_coordinates() if joint_forces else ()
+    for g, value in joint_forces.items():
+        group = mechanism.joints[g]
+        W_M = jax.vmap(lambda joint, q, tau: joint.motion(q) @ tau)(
+            group.joint, coordinates[g], value
+        )
+        wrenches = wrenches + joint_motion.spread(group, ports, W_M, mechanism.n_ports)
+    needed = jax.vmap(inertial)(mechanism.bodies, V, A) - on_bodies(wrenches)
+    parts = [constraints.local_jacobians(group, ports) for group in mechanism.joints]
+
+    def held(lam: Float[Array, "m"]) -> tuple[Array, list[Array]]:
+        total, found, start = jnp.zeros_like(wrenches), [], 0
+        for group, D in zip(mechanism.joints, parts, strict=True):
+            stop = start + D.shape[0] * D.shape[1]
+            W_M = jnp.einsum("nmi,nm->ni", D, lam[start:stop].reshape(D.shape[:2]))
+            total = total + joint_motion.spread(group, ports, W_M, mechanism.n_ports)
+            found.append(W_M)
+            start = stop
+        return on_bodies(total).ravel(), found
+
+    units = jnp.eye(sum(D.shape[0] * D.shape[1] for D in parts), dtype=state.q.dtype)
+    columns = jax.vmap(lambda lam: held(lam)[0], out_axes=1)(units)
+    # Rotation rows have other units than translation rows, which only matters where joints repeat
+    # one another.
+    lam = jnp.linalg.pinv(columns) @ needed.ravel()
+    return {
+        name: wrench
+        for group, W_M in zip(mechanism.joints, held(lam)[1], strict=True)
+        for name, wrench in zip(group.names, W_M, strict=True)
+    }

@@ -1,5 +1,8 @@
 """Poses of bodies from the coordinates of the spanning tree's joints."""
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,6 +12,9 @@ from ..lie import Pose
 from .groups import JointGroup
 from .mechanism import Mechanism
 from .rows import Rows, inverse
+
+Above = TypeVar("Above")
+Own = TypeVar("Own")
 
 
 def tree_poses(mechanism: Mechanism, values: tuple[Float[Array, "_n _nq"], ...]) -> Pose:
@@ -44,6 +50,17 @@ def _relative_poses(mechanism: Mechanism, group: JointGroup, q: Float[Array, "n 
 
 def _compose(mechanism: Mechanism, relative: Pose) -> Pose:
     """World poses of bodies 1 … n_bodies from their poses in their parents."""
+    world = Pose(jnp.zeros(3, dtype=mechanism.dtype), jnp.eye(3, dtype=mechanism.dtype))
+    return descend(mechanism, Pose.__matmul__, world, relative)
+
+
+def descend(
+    mechanism: Mechanism, step: Callable[[Above, Own], Above], root: Above, own: Own
+) -> Above:
+    """Values of bodies 1 … n_bodies, each `step` of its parent's and of its own row of `own`.
+
+    `root` is the ground's. The bodies are visited level by level in a scan.
+    """
     depths = mechanism.topology.depths[1:]
     parents = mechanism.topology.parents
     n_levels = int(depths.max())
@@ -63,21 +80,16 @@ def _compose(mechanism: Mechanism, relative: Pose) -> Pose:
     def gather(x: Array) -> Array:
         return Rows.of(grid.ravel()).take(x).reshape(n_levels, width, *x.shape[1:])
 
-    levels = jax.tree.map(gather, relative)
+    start = jax.tree.map(lambda x: jnp.broadcast_to(x, (width, *x.shape)), root)
     if n_levels == 1:
-        composed = relative
-        return Rows.of(place).take_tree(composed)
+        return jax.vmap(step)(start, own)
+    slots = None if width == 1 else jnp.asarray(parent_slot)
 
-    def descend(above: Pose, level: tuple[Pose, Array | None]) -> tuple[Pose, Pose]:
-        X, slots = level
+    def go(above: Above, level: tuple[Own, Array | None]) -> tuple[Above, Above]:
+        own, slots = level
         carrier = above if slots is None else jax.tree.map(lambda x: x[slots], above)
-        here = jax.vmap(Pose.__matmul__)(carrier, X)
+        here = jax.vmap(step)(carrier, own)
         return here, here
 
-    start = Pose(
-        jnp.zeros((width, 3), dtype=mechanism.dtype),
-        jnp.tile(jnp.eye(3, dtype=mechanism.dtype), (width, 1, 1)),
-    )
-    slots = None if width == 1 else jnp.asarray(parent_slot)
-    _, world = jax.lax.scan(descend, start, (levels, slots))
-    return Rows.of(place).take_tree(jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), world))
+    _, found = jax.lax.scan(go, start, (jax.tree.map(gather, own), slots))
+    return Rows.of(place).take_tree(jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), found))

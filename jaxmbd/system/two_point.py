@@ -11,8 +11,9 @@ Wrenches here are `[f, τ]` along the world's axes, about the world's origin.
 
 from collections.abc import Callable
 from functools import singledispatch
-from typing import Any
+from typing import Any, TypeVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
@@ -25,6 +26,9 @@ from . import constraints
 from .abstract import AbstractSystem, Time
 from .loads import Wrenches, at_frames, has_potential
 from .mechanism import Mechanism
+from .rows import Rows
+
+Frames = TypeVar("Frames", bound=Any)
 
 
 def on_bodies(mechanism: Mechanism, ports: Wrenches) -> Float[Array, "n_bodies 6"]:
@@ -35,15 +39,39 @@ def on_bodies(mechanism: Mechanism, ports: Wrenches) -> Float[Array, "n_bodies 6
 
 def conservative_wrenches(mechanism: Mechanism, t: Time, X0: Pose, X1: Pose) -> Wrenches:
     """Wrenches of all potentials on all ports, between poses of the ports."""
-    total = jnp.zeros((mechanism.n_ports, 6), dtype=X0.p.dtype)
+    slopes = conservative_slopes(mechanism, t, X0, X1)
+    return jax.vmap(_pull)(mean(X0, X1), slopes)
+
+
+def _pull(X: Pose, slope: Pose) -> Float[Array, "6"]:
+    """Wrench of a potential of a frame with the slope of it by the frame's entries."""
+    still = jnp.zeros(6, dtype=X.p.dtype)
+    return -jax.linear_transpose(lambda V: _carried(X, V), still)(slope)[0]
+
+
+def conservative_slopes(mechanism: Mechanism, t: Time, X0: Frames, X1: Frames) -> Frames:
+    """Slopes of all potentials by the entries of all ports, between two sets of them.
+
+    The ports may be poses, or any other frames that `invariants` knows.
+    """
+    total = jax.tree.map(jnp.zeros_like, X0)
+
+    def add(rows: Rows, slopes: Any) -> None:
+        nonlocal total
+        total = jax.tree.map(rows.add_to, total, slopes)
+
     for group in mechanism.frame_forces:
         if not has_potential(group.force):
             continue
         A, B = at_frames(group, X0), at_frames(group, X1)
-        W = jax.vmap(lambda force, A, B: frame_wrenches(force, t, A, B))(group.force, A, B)
+        slopes = jax.vmap(lambda force, A, B: frame_slopes(force, t, A, B))(group.force, A, B)
         for k, rows in enumerate(group.ports):
-            total = rows.add_to(total, W[:, k])
-    total = total.at[1 : mechanism.n_bodies + 1].add(_field_wrenches(mechanism, t, X0, X1))
+            add(rows, jax.tree.map(lambda x, k=k: x[:, k], slopes))
+    bodies = Rows.of(range(1, mechanism.n_bodies + 1))
+    for group in mechanism.fields:
+        if has_potential(group.force):
+            A, B = bodies.take_tree(X0), bodies.take_tree(X1)
+            add(bodies, _field_slopes(mechanism, group.force, t, A, B))
     for forces in mechanism.joint_forces:
         if not has_potential(forces.force):
             continue
@@ -54,24 +82,41 @@ def conservative_wrenches(mechanism: Mechanism, t: Time, X0: Pose, X1: Pose) -> 
             for rows in (joints.first, joints.second)
             for X in (X0, X1)
         ]
-        wrenches = jax.vmap(lambda force, joint, *ends: _joint_wrenches(force, joint, t, *ends))
-        for rows, W in zip(
-            (joints.first, joints.second), wrenches(forces.force, joint, *ends), strict=True
+        slopes = jax.vmap(lambda force, joint, *ends: _joint_slopes(force, joint, t, *ends))
+        for rows, slope in zip(
+            (joints.first, joints.second), slopes(forces.force, joint, *ends), strict=True
         ):
-            whole = forces.rows.add_to(jnp.zeros((len(joints), 6), dtype=W.dtype), W)
-            total = rows.add_to(total, whole)
+            add(Rows.of(rows.array[forces.rows.array]), slope)
     return total
 
 
-def _joint_wrenches(
-    force: AbstractJointForce, joint: AbstractJoint, t: Time, F0: Pose, F1: Pose, M0: Pose, M1: Pose
-) -> tuple[Float[Array, "6"], Float[Array, "6"]]:
-    """Wrenches on the two frames of a joint."""
+def _joint_slopes(
+    force: AbstractJointForce,
+    joint: AbstractJoint,
+    t: Time,
+    F0: Frames,
+    F1: Frames,
+    M0: Frames,
+    M1: Frames,
+) -> tuple[Frames, Frames]:
+    """Slopes by the two frames of a joint."""
 
     def potential(X_FM: Pose) -> Float[Array, ""]:
         return force.potential(t, joint.coordinates(X_FM))
 
     return _pair(potential, F0, F1, M0, M1)
+
+
+def _field_slopes(mechanism: Mechanism, fields: Any, t: Time, A: Frames, B: Frames) -> Frames:
+    """Slopes by the frames of the bodies of all fields of one kind together."""
+
+    def slope(field: AbstractField, body: Any, A: Any, B: Any) -> Any:
+        world = at_origin(A)
+        return _pair(lambda X: field.potential(t, body, X), world, world, A, B)[1]
+
+    on_each = jax.vmap(slope, in_axes=(None, 0, 0, 0))
+    each = jax.vmap(on_each, in_axes=(0, None, None, None))(fields, mechanism.bodies, A, B)
+    return jax.tree.map(lambda x: jnp.sum(x, axis=0), each)
 
 
 def constraint_wrenches(
@@ -101,16 +146,36 @@ def _held(
     return _transposed(lambda F, M: joint.residual(se3.between(F, M)), (F, M), lam)
 
 
-def mean(A: Pose, B: Pose) -> Pose:
-    """Entry by entry; no pose."""
+def mean(A: Frames, B: Frames) -> Frames:
+    """Entry by entry; of poses it is no pose."""
     return jax.tree.map(lambda a, b: 0.5 * (a + b), A, B)
 
 
 @singledispatch
-def frame_wrenches(
-    force: AbstractFrameForce, t: Time, X0: Pose, X1: Pose
-) -> Float[Array, "n_frames 6"]:
-    """Wrenches on the frames of one force, `X0.p` and `X1.p` of shape `(n_frames, 3)`.
+def invariants(A: Any, B: Any) -> Any:
+    """What all observers agree on of two frames, bilinear in their entries."""
+    raise NotImplementedError(f"{type(A).__name__} is no kind of frame")
+
+
+@singledispatch
+def relative_pose(found: Any) -> Pose:
+    """The pose of the second frame in the first one, from their `invariants`."""
+    raise NotImplementedError(f"{type(found).__name__} are no invariants")
+
+
+@invariants.register
+def _(A: Pose, B: Pose) -> Pose:
+    return se3.between(A, B)
+
+
+@relative_pose.register
+def _(found: Pose) -> Pose:
+    return found
+
+
+@singledispatch
+def frame_slopes(force: AbstractFrameForce, t: Time, X0: Frames, X1: Frames) -> Frames:
+    """Slopes of the potential of one force by its frames, `X0.p` and `X1.p` of `(n_frames, 3)`.
 
     The potential of a force between several frames must not change when all of them are moved
     together. Kinds of force may register a closed form, like `SpringDamper` (its squared length).
@@ -118,15 +183,15 @@ def frame_wrenches(
     n = X0.p.shape[0]
     frames0, frames1 = ([jax.tree.map(lambda x, k=k: x[k], X) for k in range(n)] for X in (X0, X1))
     if n == 1:
-        world = _identity(X0.p.dtype)
+        world = at_origin(frames0[0])
 
         def potential(X: Pose) -> Float[Array, ""]:
             return force.potential(t, _stacked([X]))
 
-        return _pair(potential, world, world, frames0[0], frames1[0])[1][None]
+        return _stacked([_pair(potential, world, world, frames0[0], frames1[0])[1]])
     if n > 2:
         raise NotImplementedError(
-            f"{type(force).__name__}: register `frame_wrenches` of jaxmbd.system.two_point for "
+            f"{type(force).__name__}: register `frame_slopes` of jaxmbd.system.two_point for "
             f"forces between {n} frames"
         )
 
@@ -134,50 +199,40 @@ def frame_wrenches(
         return force.potential(t, _stacked([_identity(X.p.dtype), X]))
 
     (A0, B0), (A1, B1) = frames0, frames1
-    return jnp.stack(_pair(potential_between, A0, A1, B0, B1))
+    return _stacked(list(_pair(potential_between, A0, A1, B0, B1)))
 
 
-@frame_wrenches.register
-def _(force: SpringDamper, t: Time, X0: Pose, X1: Pose) -> Float[Array, "2 6"]:
-    """The mean tension per length, 2 ΔV / Δ(L²) = k (1 - 2 L₀ / (L + L')), along the mean line."""
+@frame_slopes.register
+def _(force: SpringDamper, t: Time, X0: Any, X1: Any) -> Any:
+    """The mean tension per length, 2 ΔV / Δ(L²), along the mean line: Simo and Gonzalez' S, eqs
+    [17] and [19] of "A three dimensional rigid body dynamic model" in natural coordinates.
+    """
     d0, d1 = X0.p[1] - X0.p[0], X1.p[1] - X1.p[0]
+    pull = secant_stiffness(force.stiffness, force.rest_length, d0, d1) * 0.5 * (d0 + d1)
+    flat = jax.tree.map(jnp.zeros_like, X0)
+    return eqx.tree_at(lambda X: X.p, flat, jnp.stack([-pull, pull]))
+
+
+def secant_stiffness(
+    stiffness: Float[Array, ""],
+    rest_length: Float[Array, ""],
+    d0: Float[Array, "3"],
+    d1: Float[Array, "3"],
+) -> Float[Array, ""]:
+    """k (1 - 2 L₀ / (L + L')) of a spring along d₀ at the start and d₁ at the end."""
     total = vector.length(d0) + vector.length(d1)
-    safe = jnp.where(total > 0, total, 1.0)
-    slack = jnp.where(total > 0, 2.0 * force.rest_length / safe, 0.0)
-    pull = force.stiffness * (1.0 - slack) * 0.5 * (d0 + d1)
-    points = 0.5 * (X0.p + X1.p)
-    on_a = jnp.concatenate([pull, jnp.cross(points[0], pull)])
-    on_b = jnp.concatenate([pull, jnp.cross(points[1], pull)])
-    return jnp.stack([on_a, -on_b])
-
-
-def _field_wrenches(
-    mechanism: Mechanism, t: Time, X0: Pose, X1: Pose
-) -> Float[Array, "n_bodies 6"]:
-    own = slice(1, mechanism.n_bodies + 1)
-    A, B = (Pose(X.p[own], X.R[own]) for X in (X0, X1))
-    world = _identity(X0.p.dtype)
-
-    def wrench(field: AbstractField, body: Any, A: Pose, B: Pose) -> Float[Array, "6"]:
-        return _pair(lambda X: field.potential(t, body, X), world, world, A, B)[1]
-
-    total = jnp.zeros((mechanism.n_bodies, 6), dtype=X0.p.dtype)
-    for group in mechanism.fields:
-        if not has_potential(group.force):
-            continue
-        on_each = jax.vmap(wrench, in_axes=(None, 0, 0, 0))
-        W = jax.vmap(on_each, in_axes=(0, None, None, None))(group.force, mechanism.bodies, A, B)
-        total = total + jnp.sum(W, axis=0)
-    return total
+    slack = jnp.where(total > 0, 2.0 * rest_length / jnp.where(total > 0, total, 1.0), 0.0)
+    return stiffness * (1.0 - slack)
 
 
 def _pair(
-    potential: Callable[[Pose], Float[Array, ""]], A0: Pose, A1: Pose, B0: Pose, B1: Pose
-) -> tuple[Float[Array, "6"], Float[Array, "6"]]:
-    """Wrenches on two frames of a potential of the pose of the second in the first."""
-    start, end = se3.between(A0, B0), se3.between(A1, B1)
-    slope = discrete_gradient(potential, start, end)
-    return _transposed(se3.between, (mean(A0, A1), mean(B0, B1)), jax.tree.map(jnp.negative, slope))
+    potential: Callable[[Pose], Float[Array, ""]], A0: Frames, A1: Frames, B0: Frames, B1: Frames
+) -> tuple[Frames, Frames]:
+    """Slopes by two frames of a potential of the pose of the second in the first."""
+    slope = discrete_gradient(
+        lambda found: potential(relative_pose(found)), invariants(A0, B0), invariants(A1, B1)
+    )
+    return jax.vjp(invariants, mean(A0, A1), mean(B0, B1))[1](slope)
 
 
 def discrete_gradient(fn: Callable[[Any], Float[Array, ""]], start: Any, end: Any) -> Any:
@@ -215,19 +270,31 @@ def _carried(X: Pose, V: Float[Array, "6"]) -> Pose:
     return Pose(V[:3] + jnp.cross(V[3:], X.p), so3.hat(V[3:]) @ X.R)
 
 
+def at_origin(X: Frames) -> Frames:
+    """A frame of the same kind that coincides with the world's."""
+    parts = [
+        jnp.zeros_like(x) if x.ndim == 1 else jnp.eye(3, dtype=x.dtype) for x in jax.tree.leaves(X)
+    ]
+    return jax.tree.unflatten(jax.tree.structure(X), parts)
+
+
 def _identity(dtype: Any) -> Pose:
     return Pose(jnp.zeros(3, dtype=dtype), jnp.eye(3, dtype=dtype))
 
 
-def _stacked(poses: list[Pose]) -> Pose:
-    return jax.tree.map(lambda *x: jnp.stack(x), *poses)
+def _stacked(frames: list[Any]) -> Any:
+    return jax.tree.map(lambda *x: jnp.stack(x), *frames)
 
 
 __all__ = [
+    "conservative_slopes",
     "conservative_wrenches",
     "constraint_wrenches",
     "discrete_gradient",
-    "frame_wrenches",
+    "frame_slopes",
+    "invariants",
     "mean",
     "on_bodies",
+    "relative_pose",
+    "secant_stiffness",
 ]

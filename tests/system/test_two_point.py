@@ -117,8 +117,8 @@ def test_a_law_between_three_frames_needs_a_form_of_its_own():
             return jnp.sum(X.p**2)
 
     X = jax.tree.map(lambda x: jnp.stack([x] * 3), mbd.Pose.identity())
-    with pytest.raises(NotImplementedError, match="Pull: register `frame_wrenches`"):
-        two_point.frame_wrenches(Pull(), T, X, X)
+    with pytest.raises(NotImplementedError, match="Pull: register `frame_slopes`"):
+        two_point.frame_slopes(Pull(), T, X, X)
 
 
 @pytest.mark.parametrize("distance", [0.0, 1e-9, 1e-3, 1.0])

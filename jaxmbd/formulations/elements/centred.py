@@ -1,0 +1,35 @@
+"""Body frames at the centres of mass."""
+
+from dataclasses import replace
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from ...model import Frame
+from ...system.mechanism import Mechanism
+from ...system.rows import Rows
+
+
+def centred(mechanism: Mechanism) -> Mechanism:
+    """The same mechanism with the frame of every body moved to its centre of mass.
+
+    Elements have a node there, and weight then acts at a point of theirs. The bodies' own frames
+    stay known by their names, as further ports.
+    """
+    n, bodies = mechanism.n_bodies, mechanism.bodies
+    at_com = jnp.concatenate([jnp.zeros((1, 3), dtype=bodies.com.dtype), bodies.com])
+    own = jax.vmap(lambda com: Frame("", -com))(bodies.com)
+    offsets = own
+    if len(mechanism.port_bodies) > 0:
+        moved = mechanism.offsets.p - mechanism.port_bodies.take(at_com)
+        others = eqx.tree_at(lambda frame: frame.p, mechanism.offsets, moved)
+        offsets = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), others, own)
+    names = mechanism.port_names
+    return replace(
+        mechanism,
+        bodies=eqx.tree_at(lambda body: body.com, bodies, jnp.zeros_like(bodies.com)),
+        offsets=offsets,
+        port_bodies=Rows.of([*mechanism.port_bodies.index, *range(1, n + 1)]),
+        port_names=(names[0], *[None] * n, *names[n + 1 :], *names[1 : n + 1]),
+    )

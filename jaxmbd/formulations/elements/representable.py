@@ -1,0 +1,37 @@
+"""What points and vectors cannot represent."""
+
+import jax
+import numpy as np
+
+from ...errors import ModelError
+from ...model.values import is_concrete
+from ...system.mechanism import Mechanism
+from .system import second_moments
+
+
+def check_rotors(who: str, mechanism: Mechanism) -> None:
+    """**Raises** `ModelError`, naming it, for a rotor: its angle is no point of a body."""
+    names = [name for group in mechanism.rotors for name in group.names]
+    if names:
+        raise ModelError(
+            f"force {names[0]!r}: {who} has no coordinate for the angle of a rotor; use "
+            "JointCoordinates() or MaximalCoordinates(), or leave the armature out"
+        )
+
+
+def check_inertias(who: str, mechanism: Mechanism) -> None:
+    """**Raises** `ModelError`, naming it, for a body without extent in some direction."""
+    inertia = mechanism.bodies.inertia
+    if not is_concrete(inertia):
+        return
+    symmetric = jax.vmap(lambda body: body.symmetric_inertia())(mechanism.bodies)
+    moments = np.linalg.eigvalsh(np.asarray(jax.vmap(second_moments)(symmetric)))
+    for name, own in zip(mechanism.topology.bodies[1:], moments, strict=True):
+        if own[0] <= 1e-9 * own[2]:
+            raise ModelError(
+                f"body {name!r} is flat: {who} would have a vector without mass (∫ρ s sᵀ has the "
+                f"principal values {own}); give it some thickness, or use other coordinates"
+            )
+
+
+__all__ = ["check_inertias", "check_rotors"]

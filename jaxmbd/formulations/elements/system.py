@@ -1,0 +1,226 @@
+"""What formulations in points and vectors have in common.
+
+The coordinates are nodes, points and vectors, that elements share; from them follow the centre of
+mass and the vectors of every body, linearly. Neither the mass matrix nor anything else has a
+rotation in it.
+"""
+
+from abc import abstractmethod
+from dataclasses import replace
+from typing import TypeVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.scipy.linalg as jsl
+from jaxtyping import Array, Float
+
+from ...lie import Pose, gram_schmidt
+from ...linear import UNROLLED_SIZE, solve_spd
+from ...system.abstract import State, Time
+from ...system.elements import AbstractElementSystem, ElementFrame
+from ...system.energy import Momentum, kinetic_energy, momentum_at
+from ...system.inverse_dynamics import inverse_dynamics_of
+from ...system.loads import applied
+from ...system.mechanism import Mechanism
+from ...system.reactions import reactions_of, reactions_of_motion
+from ...system.tree import tree_poses
+from ..port_kinematics import PortKinematics
+
+Self = TypeVar("Self", bound="ElementSystem")
+
+
+class Elements(eqx.Module):
+    """Centres of mass `c`, shape `(n, 3)`, and vectors `B`, the columns of `(n, 3, 3)`."""
+
+    c: Float[Array, "n 3"]
+    B: Float[Array, "n 3 3"]
+
+
+class Assembly(eqx.Module):
+    """The mass matrix of the nodes, shape `(n_nodes, n_nodes)`, and its Cholesky factor."""
+
+    mass: Float[Array, "n n"]
+    factor: Float[Array, "n n"]
+
+
+class ElementSystem(AbstractElementSystem):
+    """Equations in nodes: `q = [node 1, node 2, …]`, each of `width` coordinates.
+
+    The mass matrix is that of the nodes, for each of the coordinates alike.
+    """
+
+    mechanism: eqx.AbstractVar[Mechanism]
+    assembly: eqx.AbstractVar[Assembly | None]
+    width: eqx.AbstractClassVar[int]
+
+    @property
+    @abstractmethod
+    def n_nodes(self) -> int:
+        """Number of nodes that are coordinates."""
+
+    @abstractmethod
+    def elements(self, nodes: Float[Array, "n_nodes width"]) -> Elements:
+        """Elements from nodes, linear in them."""
+
+    @abstractmethod
+    def nodes_of(self, bodies: Pose) -> Float[Array, "n_nodes width"]:
+        """Nodes of rigid bodies, `bodies.p` being the centres of mass, shape `(n, 3)`."""
+
+    @abstractmethod
+    def node_mass(self) -> Float[Array, "n_nodes n_nodes"]:
+        """M of the nodes."""
+
+    @property
+    def nq(self) -> int:
+        return self.n_nodes * self.width
+
+    @property
+    def nv(self) -> int:
+        return self.nq
+
+    @property
+    def constrained(self) -> tuple[int, ...]:
+        return ()  # What no shared node keeps of joints are constraints of the coordinates.
+
+    def prepared(self: Self) -> Self:
+        if self.assembly is not None:
+            return self
+        mass = self.node_mass()
+        return replace(self, assembly=Assembly(mass, jnp.linalg.cholesky(mass)))
+
+    def retract(self, q: Float[Array, "nq"], dv: Float[Array, "nv"]) -> Float[Array, "nq"]:
+        return q + dv
+
+    def rates(self, q: Float[Array, "nq"], v: Float[Array, "nv"]) -> Float[Array, "nq"]:
+        return v
+
+    def velocities(self, q: Float[Array, "nq"], q_dot: Float[Array, "nq"]) -> Float[Array, "nv"]:
+        return q_dot
+
+    def elements_at(self, q: Float[Array, "nq"]) -> Elements:
+        """Elements of coordinates."""
+        return self.elements(q.reshape(self.n_nodes, self.width))
+
+    def element_frames(self, q: Float[Array, "nq"]) -> ElementFrame:
+        mechanism, found = self.mechanism, self.elements_at(q)
+        world = jnp.eye(3, dtype=q.dtype)[None]
+        c = jnp.concatenate([jnp.zeros((1, 3), dtype=q.dtype), found.c])
+        B = jnp.concatenate([world, found.B])
+        offsets = jax.vmap(lambda frame: frame.pose)(mechanism.offsets)
+        carriers = mechanism.port_bodies.take(B)
+        attached = mechanism.port_bodies.take(c) + jnp.einsum("nij,nj->ni", carriers, offsets.p)
+        own = jnp.broadcast_to(world, B.shape)
+        return ElementFrame(
+            jnp.concatenate([c, attached]),
+            jnp.concatenate([B, carriers]),
+            jnp.concatenate([own, offsets.R]),
+        )
+
+    def kinematics(self, t: Float[Array, ""], q: Float[Array, "nq"]) -> "ElementKinematics":
+        frames = self.element_frames(q)
+        n = 1 + self.mechanism.n_bodies
+        bodies = jax.vmap(gram_schmidt.orthonormal)(frames.B[:n])
+        turned = jnp.concatenate([bodies, self.mechanism.port_bodies.take(bodies)])
+        return ElementKinematics(Pose(frames.p, turned @ frames.offset), frames, q, self)
+
+    @eqx.filter_jit
+    def mass(self, q: Float[Array, "nq"]) -> Float[Array, "nv nv"]:
+        return jnp.kron(self._mass, jnp.eye(self.width, dtype=q.dtype))
+
+    @property
+    def _mass(self) -> Float[Array, "n_nodes n_nodes"]:
+        return self.node_mass() if self.assembly is None else self.assembly.mass
+
+    def momentum_of(self, v: Float[Array, "nv"]) -> Float[Array, "nv"]:
+        """M v, also of accelerations."""
+        return (self._mass @ v.reshape(self.n_nodes, self.width)).ravel()
+
+    def solve_mass(self, q: Float[Array, "nq"], f: Float[Array, "nv *k"]) -> Float[Array, "nv *k"]:
+        columns = f.reshape(self.n_nodes, -1)
+        if self.n_nodes <= UNROLLED_SIZE or self.assembly is None:
+            return solve_spd(self._mass, columns).reshape(f.shape)
+        return jsl.cho_solve((self.assembly.factor, True), columns).reshape(f.shape)
+
+    @eqx.filter_jit
+    def bias(self, q: Float[Array, "nq"], v: Float[Array, "nv"]) -> Float[Array, "nv"]:
+        return jax.grad(self.internal_potential)(q)
+
+    def from_tree(self, values: tuple[Float[Array, "_n _nq"], ...]) -> Float[Array, "nq"]:
+        poses = tree_poses(self.mechanism, values)
+        return self.nodes_of(Pose(poses.p[1:], poses.R[1:])).ravel()
+
+    def from_tree_rates(
+        self,
+        values: tuple[Float[Array, "_n _nq"], ...],
+        rates: tuple[Float[Array, "_n _nv"], ...],
+    ) -> Float[Array, "nv"]:
+        tangents = tuple(
+            jax.vmap(lambda joint, q, v: joint.rates(q, v))(group.joint, q, v)
+            if group.in_tree
+            else jnp.zeros_like(q)
+            for group, q, v in zip(self.mechanism.joints, values, rates, strict=True)
+        )
+        return jax.jvp(self.from_tree, (values,), (tangents,))[1]
+
+
+class ElementKinematics(PortKinematics):
+    """Frames keep their places in the elements; their axes follow the elements' vectors."""
+
+    ports: Pose
+    frames: ElementFrame
+    q: Float[Array, "nq"]
+    system: ElementSystem
+
+    @property
+    def mechanism(self) -> Mechanism:
+        return self.system.mechanism
+
+    def twists(self, v: Float[Array, "nv"]) -> Float[Array, "n_ports 6"]:
+        rates = jax.jvp(self.system.element_frames, (self.q,), (v,))[1]
+        n = 1 + self.mechanism.n_bodies
+        spin = jax.vmap(gram_schmidt.angular_velocity)(self.frames.B[:n], rates.B[:n])
+        spin = jnp.concatenate([spin, self.mechanism.port_bodies.take(spin)])
+        linear = jnp.einsum("nij,ni->nj", self.ports.R, rates.p)
+        angular = jnp.einsum("nij,ni->nj", self.frames.offset, spin)
+        return jnp.concatenate([linear, angular], axis=1)
+
+
+def second_moments(inertia: Float[Array, "3 3"]) -> Float[Array, "3 3"]:
+    """A = ∫ ρ s sᵀ about the centre of mass, of the inertia J = tr(A) 1 - A [kg m²]."""
+    return 0.5 * jnp.trace(inertia) * jnp.eye(3, dtype=inertia.dtype) - inertia
+
+
+@kinetic_energy.register
+def _(system: ElementSystem, t: Time, state: State) -> Float[Array, ""]:
+    return 0.5 * state.v @ system.momentum_of(state.v)
+
+
+@momentum_at.register
+def _(system: ElementSystem, t: Time, state: State) -> Momentum:
+    """P = Σ m ċ,  L = Σ c × m ċ + Σ A_kl b_k × ḃ_l."""
+    bodies = system.mechanism.bodies
+    now, rates = jax.jvp(system.elements_at, (state.q,), (state.v,))
+    linear = bodies.mass[:, None] * rates.c
+    A = jax.vmap(lambda body: second_moments(body.symmetric_inertia()))(bodies)
+    turning = jax.vmap(lambda B, A, B_dot: 2.0 * _axial(B @ A @ B_dot.T))(now.B, A, rates.B)
+    return Momentum(jnp.sum(linear, axis=0), jnp.sum(jnp.cross(now.c, linear) + turning, axis=0))
+
+
+def _axial(T: Float[Array, "3 3"]) -> Float[Array, "3"]:
+    """½ Σ a × b of T = Σ a bᵀ."""
+    return 0.5 * jnp.stack([T[1, 2] - T[2, 1], T[2, 0] - T[0, 2], T[0, 1] - T[1, 0]])
+
+
+@inverse_dynamics_of.register
+def _(system: ElementSystem, t: Time, state: State, vdot: Float[Array, "nv"]) -> Float[Array, "nv"]:
+    q, v = state.q, state.v
+    return system.momentum_of(vdot) + system.bias(q, v) - applied(system, t, q, v)
+
+
+@reactions_of.register
+def _(system: ElementSystem, t: Time, state: State) -> dict[str, Float[Array, "6"]]:
+    return reactions_of_motion(system, t, state)
+
+
+__all__ = ["Assembly", "ElementSystem", "Elements", "second_moments"]

@@ -1,0 +1,40 @@
+"""The rotation nearest by to three vectors that are orthonormal but for small errors.
+
+Gram and Schmidt's: the first vector keeps its direction, the second one its plane with the first.
+R = B U⁻¹ with the upper triangular U of BᵀB = Uᵀ U, so that R depends on B by its scalar products
+alone but for a rotation of the whole.
+"""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+Matrix = Float[Array, "3 3"]
+
+
+def triangle(gram: Matrix) -> Matrix:
+    """U⁻¹ of the scalar products BᵀB; NaN where the columns of B depend on one another."""
+    u11 = jnp.sqrt(gram[0, 0])
+    u12, u13 = gram[0, 1] / u11, gram[0, 2] / u11
+    u22 = jnp.sqrt(gram[1, 1] - u12 * u12)
+    u23 = (gram[1, 2] - u12 * u13) / u22
+    u33 = jnp.sqrt(gram[2, 2] - u13 * u13 - u23 * u23)
+    zero = jnp.zeros_like(u11)
+    t12, t23 = -u12 / (u11 * u22), -u23 / (u22 * u33)
+    t13 = (u12 * u23 - u13 * u22) / (u11 * u22 * u33)
+    rows = [[1.0 / u11, t12, t13], [zero, 1.0 / u22, t23], [zero, zero, 1.0 / u33]]
+    return jnp.stack([jnp.stack(row) for row in rows])
+
+
+def orthonormal(B: Matrix) -> Matrix:
+    """R of the columns of B."""
+    return B @ triangle(B.T @ B)
+
+
+def angular_velocity(B: Matrix, B_dot: Matrix) -> Float[Array, "3"]:
+    """Of `orthonormal(B)` along its own axes [rad/s]; linear in `B_dot`.
+
+    Rᵀ Ḃ U⁻¹ is the skew matrix of it plus an upper triangular one.
+    """
+    T = triangle(B.T @ B)
+    K = (B @ T).T @ B_dot @ T
+    return jnp.stack([K[2, 1], -K[2, 0], K[1, 0]])
