@@ -43,6 +43,7 @@ from .errors import SimulationError as SimulationError
 from .formulations import JointCoordinates as JointCoordinates
 from .formulations import MaximalCoordinates as MaximalCoordinates
 from .formulations import NaturalCoordinates as NaturalCoordinates
+from .formulations import PointCoordinates as PointCoordinates
 from .formulations import formulate as formulate
 from .integrators import BDF as BDF
 from .integrators import EnergyDecaying as EnergyDecaying
@@ -86,6 +87,7 @@ __all__ = [
     "MotionIncrements",
     "NaturalCoordinates",
     "Parameter",
+    "PointCoordinates",
     "Pose",
     "RankWarning",
     "RigidBody",

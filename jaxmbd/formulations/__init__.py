@@ -1,8 +1,15 @@
 """Choices of coordinates, and the system that each makes of a model."""
 
 from .elements import NaturalCoordinates as NaturalCoordinates
+from .elements import PointCoordinates as PointCoordinates
 from .formulate import formulate as formulate
 from .joint import JointCoordinates as JointCoordinates
 from .maximal import MaximalCoordinates as MaximalCoordinates
 
-__all__ = ["JointCoordinates", "MaximalCoordinates", "NaturalCoordinates", "formulate"]
+__all__ = [
+    "JointCoordinates",
+    "MaximalCoordinates",
+    "NaturalCoordinates",
+    "PointCoordinates",
+    "formulate",
+]

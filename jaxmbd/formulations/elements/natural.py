@@ -144,7 +144,7 @@ class NaturalSystem(ElementSystem):
         n = self.mechanism.n_bodies
         slots = jnp.zeros((4 * n, nodes.shape[1]), dtype=nodes.dtype)
         slots = self.sharing.own.add_to(slots, nodes).reshape(n, 4, -1)
-        from_parent, to_element = self._transfers()
+        from_parent, to_element = self.geometry
         shared = 1.0 - self._own_mask()
         A = to_element @ (shared[:, :, None] * from_parent)
         return descend(
@@ -159,7 +159,7 @@ class NaturalSystem(ElementSystem):
         mask[self.sharing.own.array] = 1.0
         return jnp.asarray(mask.reshape(-1, 4), dtype=self.mechanism.dtype)
 
-    def _transfers(self) -> tuple[Float[Array, "n 4 4"], Float[Array, "n 4 4"]]:
+    def work_out(self) -> tuple[Float[Array, "n 4 4"], Float[Array, "n 4 4"]]:
         """Slots from the parent's element, and the element from slots, of every body."""
         mechanism = self.mechanism
         skip, parts = 1 + mechanism.n_bodies, []
@@ -184,7 +184,7 @@ class NaturalSystem(ElementSystem):
 
     def _slots(self, found: Elements) -> Float[Array, "n 4 3"]:
         """Slots of elements: the inverse of `to_element`."""
-        _, to_element = self._transfers()
+        _, to_element = self.geometry
         W = to_element[:, 1:, 1:]  # Orthonormal.
         vectors = jnp.einsum("nka,nik->nai", W, found.B)
         point = found.c - jnp.einsum("na,nai->ni", to_element[:, 0, 1:], vectors)

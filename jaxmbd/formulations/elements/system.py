@@ -7,7 +7,7 @@ rotation in it.
 
 from abc import abstractmethod
 from dataclasses import replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -38,8 +38,13 @@ class Elements(eqx.Module):
 
 
 class Assembly(eqx.Module):
-    """The mass matrix of the nodes, shape `(n_nodes, n_nodes)`, and its Cholesky factor."""
+    """What no state changes.
 
+    - `geometry`: what `work_out` makes of lengths.
+    - `mass`, `factor`: mass matrix of the nodes, `(n_nodes, n_nodes)`, and its Cholesky factor.
+    """
+
+    geometry: Any
     mass: Float[Array, "n n"]
     factor: Float[Array, "n n"]
 
@@ -58,6 +63,10 @@ class ElementSystem(AbstractElementSystem):
     @abstractmethod
     def n_nodes(self) -> int:
         """Number of nodes that are coordinates."""
+
+    @abstractmethod
+    def work_out(self) -> Any:
+        """What follows from lengths alone."""
 
     @abstractmethod
     def elements(self, nodes: Float[Array, "n_nodes width"]) -> Elements:
@@ -87,7 +96,13 @@ class ElementSystem(AbstractElementSystem):
         if self.assembly is not None:
             return self
         mass = self.node_mass()
-        return replace(self, assembly=Assembly(mass, jnp.linalg.cholesky(mass)))
+        assembly = Assembly(self.geometry, mass, jnp.linalg.cholesky(mass))
+        return replace(self, assembly=assembly)
+
+    @property
+    def geometry(self) -> Any:
+        """What follows from lengths alone."""
+        return self.work_out() if self.assembly is None else self.assembly.geometry
 
     def retract(self, q: Float[Array, "nq"], dv: Float[Array, "nv"]) -> Float[Array, "nq"]:
         return q + dv

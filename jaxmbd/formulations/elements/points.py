@@ -1,0 +1,278 @@
+"""Point coordinates: bodies as particles that joints share (Attia, "Dynamic analysis of generalised
+planar linkages by equivalent particles"; equations in parentheses are its own).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ...errors import ModelError
+from ...lie import Pose, so3
+from ...model import Model
+from ...model.values import is_concrete
+from ...system.elements import ElementFrame
+from ...system.groups import JointGroup
+from ...system.mechanism import Mechanism, lower
+from ...system.rows import Rows, inverse
+from ..formulate import system_of
+from . import leftover, particles
+from .centred import centred
+from .placement import Family, Placement, check_particles, place
+from .representable import check_inertias, check_rotors
+from .system import Assembly, Elements, ElementSystem, second_moments
+
+
+class PointCoordinates(eqx.Module):
+    """Particles in the place of bodies, at distances that do not change.
+
+    A spatial body has four particles and six masses halfway between them, a planar one three and
+    one halfway, a rod in a plane two and one halfway. Masses follow from mass, centre and inertia,
+    exactly; some may be negative. Particles are at joints by default, where two bodies then share
+    one and the joint's point costs no constraint: revolute joints in a plane are gone altogether.
+    Distances, and what joints keep beyond points, are quadratic constraints.
+
+    **Arguments:**
+
+    - `plane`: `"xy"`, `"yz"` or `"zx"` for mechanisms that move in that plane of the world, with
+      two coordinates a particle. Gravity and forces across it are carried by the plane.
+    - `particles`: `{body: places}` for bodies whose particles are not to be chosen: names of joints
+      of the body, or points in its frame, shape `(3,)` [m]. Four of them, three in a plane; two in
+      a plane make the body a rod, whose centre of mass must lie on their line.
+
+    `formulate` **raises** `ModelError`, naming the component, for particles of one body that lie in
+    one plane (or on one line), joints that leave the plane, bodies that are flat, and armatures.
+    """
+
+    particles: dict[str, tuple[Any, ...]]
+    plane: str | None = eqx.field(static=True)
+
+    def __init__(
+        self, plane: str | None = None, particles: Mapping[str, Sequence[Any]] | None = None
+    ):
+        if plane is not None and plane not in PLANES:
+            listed = ", ".join(map(repr, PLANES))
+            raise ModelError(f"PointCoordinates: plane must be one of {listed}, not {plane!r}")
+        self.plane = plane
+        self.particles = {name: tuple(places) for name, places in (particles or {}).items()}
+
+
+# Normal of each plane and the axes within it, by the axes of the world.
+PLANES = {"xy": (2, (0, 1)), "yz": (0, (1, 2)), "zx": (1, (2, 0))}
+
+
+class Geometry(eqx.Module):
+    """What follows from lengths alone.
+
+    - `points`: of the particles of each family about their centres of mass, `(n, k, width)` [m].
+    - `inverses`: of the matrices `[1, points]` of families whose bodies are no rods.
+    - `fixed`: positions of the nodes that do not move, `(n_fixed, width)` [m].
+    """
+
+    points: tuple[Float[Array, "_n _k _width"], ...]
+    inverses: tuple[Float[Array, "_n _k _k"] | None, ...]
+    fixed: Float[Array, "n_fixed width"]
+
+
+class PointSystem(ElementSystem):
+    """Equations in particles of space: `q = [r₁, r₂, …]`."""
+
+    mechanism: Mechanism
+    by_hand: Float[Array, "n_by_hand 3"]
+    placement: Placement = eqx.field(static=True)
+    assembly: Assembly | None = None
+    width: ClassVar[int] = 3
+
+    @property
+    def n_nodes(self) -> int:
+        return self.placement.n_nodes
+
+    def work_out(self) -> Geometry:
+        fixed = self.placement.fixed.shifted(-1 - self.mechanism.n_bodies)
+        points = tuple(self._complete(family, given) for family, given in self._given())
+        return Geometry(points, tuple(map(_inverse, points)), fixed.take(self._table()))
+
+    def _table(self) -> Float[Array, "n 3"]:
+        return jnp.concatenate([self.mechanism.offsets.p, self.by_hand])
+
+    def _given(self) -> list[tuple[Family, Float[Array, "_n _g 3"]]]:
+        table = self._table()
+        return [
+            (family, family.given.take(table).reshape(len(family.bodies), family.n_given, 3))
+            for family in self.placement.families
+        ]
+
+    def _complete(self, family: Family, given: Float[Array, "n g 3"]) -> Float[Array, "n 4 3"]:
+        """Points beside those given, off their line or plane by the radius of gyration."""
+        bodies = family.bodies.take_tree(self.mechanism.bodies)
+
+        def complete(body, p: Float[Array, "g 3"]) -> Float[Array, "4 3"]:
+            radius = jnp.sqrt(0.5 * jnp.trace(body.symmetric_inertia()) / body.mass)
+            if family.n_given == 0:
+                p, others = jnp.zeros((1, 3), p.dtype), jnp.eye(3, dtype=p.dtype)
+            elif family.n_given == 1:
+                others = jnp.eye(3, dtype=p.dtype)
+            elif family.n_given == 2:
+                others = so3.basis(p[1] - p[0])[:, :2].T
+            elif family.n_given == 3:
+                normal = jnp.cross(p[1] - p[0], p[2] - p[0])
+                others = normal[None] / jnp.sqrt(normal @ normal)
+            else:
+                return p
+            return jnp.concatenate([p, p[0] + radius * others])
+
+        return jax.vmap(complete)(bodies, given)
+
+    def _with_fixed(self, nodes: Float[Array, "n_nodes width"]) -> Float[Array, "n_all width"]:
+        return jnp.concatenate([nodes, self.geometry.fixed])
+
+    def _by_family(self, nodes: Float[Array, "n_nodes width"]) -> list[Float[Array, "_n _k _w"]]:
+        table = self._with_fixed(nodes)
+        return [
+            family.nodes.take(table).reshape(len(family.bodies), family.n_particles, -1)
+            for family in self.placement.families
+        ]
+
+    def _in_order(self, parts: list[Any]) -> Any:
+        """Values of bodies in their order, from those of the families."""
+        order = inverse(
+            [family.bodies for family in self.placement.families], self.mechanism.n_bodies
+        )
+        return jax.tree.map(lambda *x: order.take(jnp.concatenate(x)), *parts)
+
+    def elements(self, nodes: Float[Array, "n_nodes 3"]) -> Elements:
+        parts = []
+        for inverse, r in zip(self.geometry.inverses, self._by_family(nodes), strict=True):
+            found = inverse @ r  # Centre and vectors, as rows.
+            parts.append(Elements(found[:, 0], jnp.swapaxes(found[:, 1:], 1, 2)))
+        return self._in_order(parts)
+
+    def nodes_of(self, bodies: Pose) -> Float[Array, "n_nodes 3"]:
+        parts = []
+        for family, points in zip(self.placement.families, self.geometry.points, strict=True):
+            X = family.bodies.take_tree(bodies)
+            turned = jnp.einsum("nij,nkj->nki", X.R, points)
+            parts.append((X.p[:, None] + turned).reshape(-1, 3))
+        return self.placement.owners.take(jnp.concatenate(parts))
+
+    def node_mass(self) -> Float[Array, "n_nodes n_nodes"]:
+        n = self.n_nodes + len(self.placement.fixed)
+        total = jnp.zeros((n, n), dtype=self.mechanism.dtype)
+        for family, points in zip(self.placement.families, self.geometry.points, strict=True):
+            blocks = self._family_mass(family, points)
+            at = family.nodes.array.reshape(-1, family.n_particles)
+            total = total.at[at[:, :, None], at[:, None, :]].add(blocks)
+        return total[: self.n_nodes, : self.n_nodes]
+
+    def _family_mass(
+        self, family: Family, points: Float[Array, "n k width"]
+    ) -> Float[Array, "n k k"]:
+        bodies = family.bodies.take_tree(self.mechanism.bodies)
+
+        def mass(body, points: Array) -> Array:
+            A = second_moments(body.symmetric_inertia())
+            found = particles.spatial_masses(points, body.mass, A)
+            return particles.node_mass(particles.SPATIAL, found)
+
+        return jax.vmap(mass)(bodies, points)
+
+    def internal_potential(self, q: Float[Array, "nq"]) -> Float[Array, ""]:
+        return jnp.zeros((), dtype=q.dtype)
+
+    def internal_force_between(
+        self, q0: Float[Array, "nq"], q1: Float[Array, "nq"]
+    ) -> Float[Array, "nv"]:
+        return jnp.zeros_like(q0)
+
+    def intrinsic_constraint(self, q: Float[Array, "nq"]) -> Float[Array, "n_intrinsic"]:
+        """(r_i - r_j)² - d_ij², eq. (4.2), and what joints keep beyond points."""
+        nodes = self._by_family(q.reshape(self.n_nodes, self.width))
+        parts = [
+            _squares(r) - _squares(points)
+            for points, r in zip(self.geometry.points, nodes, strict=True)
+        ]
+        return leftover.joined([*parts, *self._joint_gaps(q)], q.dtype)
+
+    def _joint_gaps(self, q: Float[Array, "nq"]) -> list[Float[Array, "_n"]]:
+        frames, found = self.element_frames(q), []
+        for group in self.mechanism.joints:
+            kept = self._kept(group)
+            if len(kept) > 0:
+                found.append(kept.take(self._residuals(group, frames).ravel()))
+        return found
+
+    def _kept(self, group: JointGroup) -> Rows:
+        """Rows of a group's residuals that no shared particle keeps."""
+        of_point, n = self._n_rows(group)
+        return Rows.of(
+            n * i + row
+            for i, name in enumerate(group.names)
+            for row in range(of_point if name in self.placement.merged else 0, n)
+        )
+
+    def _residuals(self, group: JointGroup, frames: ElementFrame) -> Float[Array, "n rows"]:
+        """What joints keep, the point first."""
+        return leftover.gaps(group, frames, lambda joint, X: joint.residual(X))
+
+    def _n_rows(self, group: JointGroup) -> tuple[int, int]:
+        """How many rows of the residual of a joint are of its point, and how many there are."""
+        n_along = 3 - len(group.joint.translation)
+        return n_along, n_along + group.joint.rotation.n_fixed
+
+    def intrinsic_names(self) -> list[str]:
+        bodies, names = self.mechanism.topology.bodies[1:], []
+        for family in self.placement.families:
+            k = family.n_particles
+            names += [bodies[row] for row in family.bodies.index for _ in range(k * (k - 1) // 2)]
+        for group in self.mechanism.joints:
+            n = self._n_rows(group)[1]
+            names += [group.names[row // n] for row in self._kept(group).index]
+        return names
+
+
+def _inverse(points: Float[Array, "n k width"]) -> Float[Array, "n k k"]:
+    return jnp.linalg.inv(jnp.concatenate([jnp.ones_like(points[..., :1]), points], axis=-1))
+
+
+def _squares(r: Float[Array, "n k width"]) -> Float[Array, "n pairs"]:
+    """Squared distances between every two particles of a body."""
+    i, j = np.triu_indices(r.shape[1], 1)
+    d = r[:, i] - r[:, j]
+    return jnp.sum(d * d, axis=-1)
+
+
+@system_of.register
+def _(formulation: PointCoordinates, model: Model) -> PointSystem:
+    if formulation.plane is not None:
+        from .planar import planar_system  # It extends the system in space.
+
+        return planar_system(formulation, model)
+    mechanism = centred(lower(model))
+    check_rotors("PointCoordinates", mechanism)
+    check_inertias("PointCoordinates", mechanism)
+    by_hand = check_particles(model, formulation.particles, (4,))
+    placement, points = place(model, mechanism, by_hand, 4)
+    table = jnp.stack(points) if points else jnp.zeros((0, 3))
+    system = PointSystem(mechanism, table.astype(mechanism.dtype), placement)
+    return check_spread(system)
+
+
+def check_spread(system: Any) -> Any:
+    """**Raises** `ModelError`, naming the body, where its particles lie in one plane or line."""
+    for family, points in zip(system.placement.families, system.geometry.points, strict=True):
+        names = [system.mechanism.topology.bodies[1 + row] for row in family.bodies.index]
+        if not is_concrete(points):
+            continue  # Its mass is not finite then, which the motion shows.
+        for name, own in zip(names, np.asarray(points), strict=True):
+            extent = np.linalg.svd(own[1:] - own[0], compute_uv=False)
+            if not extent.min() > 1e-6 * extent.max():
+                raise ModelError(
+                    f"body {name!r}: its particles lie in one plane, or on one line or point; place "
+                    f"them by hand, particles={{{name!r}: [...]}} of PointCoordinates, with joints "
+                    "or points off it"
+                )
+    return system
