@@ -44,6 +44,7 @@ from .formulations import JointCoordinates as JointCoordinates
 from .formulations import MaximalCoordinates as MaximalCoordinates
 from .formulations import NaturalCoordinates as NaturalCoordinates
 from .formulations import PointCoordinates as PointCoordinates
+from .formulations import VelocityTransformation as VelocityTransformation
 from .formulations import formulate as formulate
 from .integrators import BDF as BDF
 from .integrators import EnergyDecaying as EnergyDecaying
@@ -96,6 +97,7 @@ __all__ = [
     "SimulationError",
     "Solution",
     "State",
+    "VelocityTransformation",
     "accelerations",
     "assemble",
     "energy",

@@ -5,11 +5,13 @@ from .elements import PointCoordinates as PointCoordinates
 from .formulate import formulate as formulate
 from .joint import JointCoordinates as JointCoordinates
 from .maximal import MaximalCoordinates as MaximalCoordinates
+from .velocity_transformation import VelocityTransformation as VelocityTransformation
 
 __all__ = [
     "JointCoordinates",
     "MaximalCoordinates",
     "NaturalCoordinates",
     "PointCoordinates",
+    "VelocityTransformation",
     "formulate",
 ]

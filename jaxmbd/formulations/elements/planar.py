@@ -104,13 +104,13 @@ class PlanarPointSystem(PointSystem):
 
     def elements(self, nodes: Float[Array, "n_nodes 2"]) -> Elements:
         geometry, parts = self.geometry, []
-        for points, inverse, r in zip(
+        for points, to_element, r in zip(
             geometry.points, geometry.inverses, self._by_family(nodes), strict=True
         ):
-            if inverse is None:
+            if to_element is None:
                 parts.append(jax.vmap(_rod)(points, r))
             else:
-                found = inverse @ r
+                found = to_element @ r
                 parts.append(Elements(found[:, 0], jnp.swapaxes(found[:, 1:], 1, 2)))
         flat, E, n = self._in_order(parts), self._axes, self._normal
         turned = jnp.einsum("ia,nab,jb->nij", E, flat.B, E) + jnp.outer(n, n)
@@ -154,12 +154,16 @@ class PlanarPointSystem(PointSystem):
         return self.mechanism.topology.bodies[1:]
 
     def _family_mass(self, family: Family, points: Float[Array, "n k 2"]) -> Float[Array, "n k k"]:
-        rod = family.n_particles == 2
-        solve = particles.rod_masses if rod else particles.planar_masses
-        shape = particles.ROD if rod else particles.PLANAR
+        def mass(points: Array, mass: Array, moment: Array) -> Array:
+            if family.n_particles == 2:
+                d = points[1] - points[0]
+                along = points @ d / jnp.sqrt(d @ d)
+                return particles.primary_mass(along[:, None], mass, moment[None, None])
+            equal = 0.5 * moment * jnp.eye(2, dtype=points.dtype)
+            return particles.primary_mass(points, mass, equal)
+
         moments = self._moments(family, self.geometry.R0)
-        masses = jax.vmap(solve)(points, family.bodies.take(self.mechanism.bodies.mass), moments)
-        return jax.vmap(lambda m: particles.node_mass(shape, m))(masses)
+        return jax.vmap(mass)(points, family.bodies.take(self.mechanism.bodies.mass), moments)
 
     def _residuals(self, group: JointGroup, frames: ElementFrame) -> Float[Array, "n rows"]:
         return leftover.gaps(group, frames, _kept, self._normals(group))

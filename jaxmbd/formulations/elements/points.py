@@ -30,9 +30,9 @@ from .system import Assembly, Elements, ElementSystem, second_moments
 class PointCoordinates(eqx.Module):
     """Particles in the place of bodies, at distances that do not change.
 
-    A spatial body has four particles and six masses halfway between them, a planar one three and
-    one halfway, a rod in a plane two and one halfway. Masses follow from mass, centre and inertia,
-    exactly; some may be negative. Particles are at joints by default, where two bodies then share
+    A spatial body has four particles, a planar one three, a rod in a plane two, and there are
+    masses halfway between every two of them. They follow from mass, centre and inertia, exactly;
+    some may be negative. Particles are at joints by default, where two bodies then share
     one and the joint's point costs no constraint: revolute joints in a plane are gone altogether.
     Distances, and what joints keep beyond points, are quadratic constraints.
 
@@ -146,8 +146,8 @@ class PointSystem(ElementSystem):
 
     def elements(self, nodes: Float[Array, "n_nodes 3"]) -> Elements:
         parts = []
-        for inverse, r in zip(self.geometry.inverses, self._by_family(nodes), strict=True):
-            found = inverse @ r  # Centre and vectors, as rows.
+        for to_element, r in zip(self.geometry.inverses, self._by_family(nodes), strict=True):
+            found = to_element @ r  # Centre and vectors, as rows.
             parts.append(Elements(found[:, 0], jnp.swapaxes(found[:, 1:], 1, 2)))
         return self._in_order(parts)
 
@@ -175,8 +175,7 @@ class PointSystem(ElementSystem):
 
         def mass(body, points: Array) -> Array:
             A = second_moments(body.symmetric_inertia())
-            found = particles.spatial_masses(points, body.mass, A)
-            return particles.node_mass(particles.SPATIAL, found)
+            return particles.primary_mass(points, body.mass, A)
 
         return jax.vmap(mass)(bodies, points)
 
@@ -271,8 +270,8 @@ def check_spread(system: Any) -> Any:
             extent = np.linalg.svd(own[1:] - own[0], compute_uv=False)
             if not extent.min() > 1e-6 * extent.max():
                 raise ModelError(
-                    f"body {name!r}: its particles lie in one plane, or on one line or point; place "
-                    f"them by hand, particles={{{name!r}: [...]}} of PointCoordinates, with joints "
-                    "or points off it"
+                    f"body {name!r}: its particles lie in one plane, or on one line or point; "
+                    f"place them by hand, PointCoordinates(particles={{{name!r}: [...]}}), with "
+                    "joints or points off it"
                 )
     return system

@@ -62,7 +62,7 @@ class JointSystem(AbstractSystem):
         groups = enumerate(self.mechanism.joints)
         return tuple(g for g, group in groups if not group.in_tree)
 
-    def _values(self, q: Float[Array, "nq"]) -> tuple[Float[Array, "_n _nq"], ...]:
+    def values(self, q: Float[Array, "nq"]) -> tuple[Float[Array, "_n _nq"], ...]:
         """Coordinates by joint group; empty rows for joints outside the tree."""
         parts = dict(zip(self.layout.groups, self.layout.coordinates, strict=True))
         return tuple(
@@ -78,7 +78,7 @@ class JointSystem(AbstractSystem):
         v: Float[Array, "nv"],
         move: Callable[[AbstractJoint, Array, Array], Array],
     ) -> Float[Array, "nq"]:
-        values, velocities = self._values(q), split(self.mechanism, self.layout, v)
+        values, velocities = self.values(q), split(self.mechanism, self.layout, v)
         moved = [
             jax.vmap(move)(self.mechanism.joints[g].joint, values[g], velocities[g])
             for g in self.layout.groups
@@ -92,7 +92,7 @@ class JointSystem(AbstractSystem):
         return self._by_joint(q, v, lambda joint, q, v: joint.rates(q, v))
 
     def velocities(self, q: Float[Array, "nq"], q_dot: Float[Array, "nq"]) -> Float[Array, "nv"]:
-        values, tangents = self._values(q), self._values(q_dot)
+        values, tangents = self.values(q), self.values(q_dot)
         found = [
             jax.vmap(lambda joint, x, x_dot: joint.velocities(x, x_dot))(
                 self.mechanism.joints[g].joint, values[g], tangents[g]
@@ -102,7 +102,7 @@ class JointSystem(AbstractSystem):
         return join(self.layout, found, self.layout.velocities, self.nv)
 
     def kinematics(self, t: Float[Array, ""], q: Float[Array, "nq"]) -> JointKinematics:
-        values = self._values(q)
+        values = self.values(q)
         ports = self.mechanism.ports(tree_poses(self.mechanism, values))
         H = motion_columns(self.mechanism, self.layout, values, ports)
         return JointKinematics(ports, values, H, self.mechanism, self.layout)

@@ -1,0 +1,155 @@
+"""Joint coordinates by a velocity transformation of another formulation (Attia, "equivalent
+particles", section 6; equations in parentheses are its own).
+"""
+
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..errors import ModelError
+from ..forces import Armature
+from ..linear import solve_spd
+from ..model import Model
+from ..system.abstract import AbstractSystem, State
+from ..system.mechanism import Mechanism
+from ..system.reactions import reactions_of, reactions_of_motion
+from .formulate import system_of
+from .joint import JointCoordinates
+from .joint.kinematics import JointKinematics, split
+from .joint.system import JointSystem
+
+
+class VelocityTransformation(eqx.Module):
+    """Joint coordinates whose equations come from those of another formulation.
+
+    With its velocities u = B(θ) θ̇, mass matrix M and bias b: M̄ = Bᵀ M B, b̄ = Bᵀ (b + M Ḃ θ̇), eq.
+    (6.4). Joints that close loops are cut and become constraints, eq. (6.8). `JointCoordinates`
+    has the same coordinates and equations, and finds them much faster; this one shows that it does,
+    and that the other formulation says the same.
+
+    **Arguments:** `formulation`: one with a constant mass matrix, such as `PointCoordinates()`.
+
+    `formulate` **raises** `ModelError` for a formulation whose mass matrix changes, and whatever
+    that formulation raises of the mechanism with its loops cut.
+    """
+
+    formulation: Any
+
+
+class ReducedSystem(AbstractSystem):
+    """Equations in the coordinates of `joint`, by way of those of `full`."""
+
+    joint: JointSystem
+    full: AbstractSystem
+    constant_mass: ClassVar[bool] = False
+    euclidean: ClassVar[bool] = False
+    absolute: ClassVar[bool] = False
+
+    @property
+    def mechanism(self) -> Mechanism:
+        return self.joint.mechanism
+
+    @property
+    def nq(self) -> int:
+        return self.joint.nq
+
+    @property
+    def nv(self) -> int:
+        return self.joint.nv
+
+    @property
+    def constrained(self) -> tuple[int, ...]:
+        return self.joint.constrained
+
+    def prepared(self) -> "ReducedSystem":
+        return replace(self, full=self.full.prepared())
+
+    def retract(self, q: Float[Array, "nq"], dv: Float[Array, "nv"]) -> Float[Array, "nq"]:
+        return self.joint.retract(q, dv)
+
+    def rates(self, q: Float[Array, "nq"], v: Float[Array, "nv"]) -> Float[Array, "nq"]:
+        return self.joint.rates(q, v)
+
+    def velocities(self, q: Float[Array, "nq"], q_dot: Float[Array, "nq"]) -> Float[Array, "nv"]:
+        return self.joint.velocities(q, q_dot)
+
+    def kinematics(self, t: Float[Array, ""], q: Float[Array, "nq"]) -> JointKinematics:
+        return self.joint.kinematics(t, q)
+
+    def from_tree(self, values: tuple[Float[Array, "_n _nq"], ...]) -> Float[Array, "nq"]:
+        return self.joint.from_tree(values)
+
+    def from_tree_rates(
+        self,
+        values: tuple[Float[Array, "_n _nq"], ...],
+        rates: tuple[Float[Array, "_n _nv"], ...],
+    ) -> Float[Array, "nv"]:
+        return self.joint.from_tree_rates(values, rates)
+
+    def internal_potential(self, q: Float[Array, "nq"]) -> Float[Array, ""]:
+        return jnp.zeros((), dtype=q.dtype)
+
+    def intrinsic_constraint(self, q: Float[Array, "nq"]) -> Float[Array, "0"]:
+        return jnp.zeros(0, dtype=q.dtype)
+
+    def intrinsic_names(self) -> list[str]:
+        return []
+
+    def position(self, q: Float[Array, "nq"]) -> Float[Array, "_nq_full"]:
+        """The coordinates of `full`, loops cut."""
+        return self.full.from_tree(self._of_tree(self.joint.values(q)))
+
+    def transformed(self, q: Float[Array, "nq"], v: Float[Array, "nv"]) -> Float[Array, "_nv_full"]:
+        """u = B(q) v, eq. (6.1)."""
+        rates = split(self.mechanism, self.joint.layout, v)
+        return self.full.from_tree_rates(self._of_tree(self.joint.values(q)), self._of_tree(rates))
+
+    def _of_tree(self, values: tuple[Array, ...]) -> tuple[Array, ...]:
+        groups = self.mechanism.joints
+        return tuple(x for group, x in zip(groups, values, strict=True) if group.in_tree)
+
+    def _transformation(self, q: Float[Array, "nq"]) -> Float[Array, "_nv_full nv"]:
+        units = jnp.eye(self.nv, dtype=q.dtype)
+        return jax.vmap(lambda v: self.transformed(q, v), out_axes=1)(units)
+
+    @eqx.filter_jit
+    def mass(self, q: Float[Array, "nq"]) -> Float[Array, "nv nv"]:
+        B = self._transformation(q)
+        return B.T @ self.full.mass(self.position(q)) @ B
+
+    def solve_mass(self, q: Float[Array, "nq"], f: Float[Array, "nv *k"]) -> Float[Array, "nv *k"]:
+        return solve_spd(self.mass(q), f)
+
+    @eqx.filter_jit
+    def bias(self, q: Float[Array, "nq"], v: Float[Array, "nv"]) -> Float[Array, "nv"]:
+        x = self.position(q)
+        u, u_dot = jax.jvp(lambda q: self.transformed(q, v), (q,), (self.rates(q, v),))
+        full = self.full.mass(x) @ u_dot + self.full.bias(x, u)
+        return jax.linear_transpose(lambda v: self.transformed(q, v), v)(full)[0]
+
+
+@system_of.register
+def _(formulation: VelocityTransformation, model: Model) -> ReducedSystem:
+    joint = system_of(JointCoordinates(), model)
+    loops = joint.mechanism.topology.loops
+    cut = Model(
+        bodies=model.bodies,
+        joints={name: joint for name, joint in model.joints.items() if name not in loops},
+        forces={n: force for n, force in model.forces.items() if isinstance(force, Armature)},
+    )
+    full = system_of(formulation.formulation, cut)
+    if not full.constant_mass:
+        raise ModelError(
+            f"VelocityTransformation needs a formulation with a constant mass matrix, not "
+            f"{type(formulation.formulation).__name__}"
+        )
+    return ReducedSystem(joint, full)
+
+
+@reactions_of.register
+def _(system: ReducedSystem, t: Float[Array, ""], state: State) -> dict[str, Float[Array, "6"]]:
+    return reactions_of_motion(system, t, state)
