@@ -35,6 +35,7 @@ from .analyses.rollout import rollout as rollout
 from .analyses.simulate import simulate as simulate
 from .analyses.solution import Solution as Solution
 from .bodies import RigidBody as RigidBody
+from .errors import ArtificialEnergyWarning as ArtificialEnergyWarning
 from .errors import AssemblyError as AssemblyError
 from .errors import DataError as DataError
 from .errors import IncompatibleIntegrator as IncompatibleIntegrator
@@ -70,6 +71,7 @@ from .system.stabilization import Baumgarte as Baumgarte
 __all__ = [
     "BDF",
     "RESULTS",
+    "ArtificialEnergyWarning",
     "AssemblyError",
     "Baumgarte",
     "DataError",

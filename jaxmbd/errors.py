@@ -20,3 +20,7 @@ class SimulationError(RuntimeError):
 
 class DataError(ValueError):
     """A measured record cannot be used as it is; names the record, the column and the row."""
+
+
+class ArtificialEnergyWarning(UserWarning):
+    """Springs that stand in for rigidity hold much energy; says how much and what to change."""

@@ -1,5 +1,6 @@
 """Motion over time."""
 
+import warnings
 from dataclasses import replace
 from typing import Any, cast
 
@@ -10,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..errors import ModelError, SimulationError
+from ..errors import ArtificialEnergyWarning, ModelError, SimulationError
+from ..formulations.elements.natural import NaturalSystem
 from ..integrators.explicit import as_integrator
 from ..integrators.implicit import AbstractImplicit, Memory
 from ..model.values import is_concrete
@@ -60,6 +62,9 @@ def simulate(
     **Raises** `ModelError` for times, steps or states that make no sense, `IncompatibleIntegrator`,
     and `SimulationError` where the step size collapses, steps run out, or the motion is no longer
     finite. Under a transformation the last one is an error at run time.
+
+    **Warns**, outside of transformations, by `ArtificialEnergyWarning` where springs in the place
+    of rigidity hold much of the energy.
     """
     integrator = as_integrator(integrator).differentiated_by(adjoint)
     _check_state(system, state)
@@ -88,7 +93,10 @@ def simulate(
         adjoint,
         max_steps,
     )
-    return _checked(Solution.of(system, sol), throw)
+    solution = _checked(Solution.of(system, sol), throw)
+    if isinstance(system, NaturalSystem):
+        _warn_of_springs(system, solution)
+    return solution
 
 
 @eqx.filter_jit
@@ -208,6 +216,30 @@ def _checked(solution: Solution, throw: bool) -> Solution:
             "throw=False to look at the motion so far"
         )
     return solution
+
+
+def _warn_of_springs(system: NaturalSystem, solution: Solution) -> None:
+    if (system.stiffness is None and system.penalty is None) or not is_concrete(solution.ts):
+        return
+    share = float(_spring_share(system, solution.states))
+    if share > system.tolerance:
+        warnings.warn(
+            f"simulate: the springs that stand in for rigidity hold up to {100 * share:.2g} % of "
+            f"the largest kinetic energy (tolerance {100 * system.tolerance:.2g} %), so that this "
+            "is not the motion of rigid bodies; raise the stiffness of NaturalCoordinates, or use "
+            "NaturalCoordinates(rigid=True)",
+            ArtificialEnergyWarning,
+            stacklevel=3,
+        )
+
+
+@eqx.filter_jit
+def _spring_share(system: NaturalSystem, states: State) -> Float[Array, ""]:
+    """Largest energy of the springs by the largest kinetic one, rows without a state left out."""
+    held = jax.vmap(system.internal_potential)(states.q)
+    kinetic = jax.vmap(lambda v: 0.5 * v @ system.momentum_of(v))(states.v)
+    most, largest = (jnp.max(jnp.where(jnp.isfinite(x), x, 0.0)) for x in (held, kinetic))
+    return jnp.where(largest > 0, most / jnp.where(largest > 0, largest, 1.0), 0.0)
 
 
 def _finite_rows(solution: Solution) -> Array:

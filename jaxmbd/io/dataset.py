@@ -33,7 +33,8 @@ def to_dataset(solution: Solution) -> xr.Dataset:
       second]. Joints with several of them have one more dimension, such as `universal_coordinate`
       and `universal_velocity`, labelled by what they are; `units` then lists one unit for each. A
       slash in the name of a joint, which netCDF does not allow, becomes a dot.
-    - `kinetic_energy`, `potential_energy`, `total_energy(time)` [J]; `linear_momentum` and
+    - `kinetic_energy`, `potential_energy`, `total_energy(time)` [J], and what holds the potential
+      one: `field_energy`, `elastic_energy`, `artificial_energy`; `linear_momentum` and
       `angular_momentum(time, xyz)` [N s, N m s], of all bodies about the world's origin.
 
     Everything in it can be written with `dataset.to_netcdf(path, engine="h5netcdf")`.
@@ -90,7 +91,7 @@ def _frame_variables(solution: Solution) -> dict[str, Variable]:
 def _energy_variables(solution: Solution) -> dict[str, Variable]:
     energy, momentum = solution.energy, solution.momentum
     variables = {}
-    for kind in ("kinetic", "potential", "total"):
+    for kind in ("kinetic", "potential", "total", "field", "elastic", "artificial"):
         values = np.asarray(getattr(energy, kind))
         variables[f"{kind}_energy"] = (("time",), values, _attributes("J", f"{kind} energy"))
     for kind, units in (("linear", "N s"), ("angular", "N m s")):

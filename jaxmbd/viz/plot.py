@@ -10,6 +10,7 @@ from ..analyses.solution import Solution
 from ..errors import ModelError
 from ..joints.components import Component, coordinate_components, velocity_components
 from ..model.model import unknown
+from ..system.energy import Energy
 from .motion import check_single
 
 try:
@@ -51,9 +52,10 @@ def plot_solution(
     """Coordinates and velocities of joints, and the energy, over time.
 
     One row of axes for each kind of coordinate: angles, displacements, quaternions; coordinates on
-    the left, velocities on the right. The last row has the kinetic, potential and total energy,
-    and beside it how far the total one has moved, relative to the largest kinetic energy: in a
-    mechanism without damping and drives that is the error of the integration.
+    the left, velocities on the right. The last row has the kinetic, potential and total energy, the
+    potential one by what holds it where several things do. Beside it is how far the total one has
+    moved, relative to the largest kinetic energy: in a mechanism without damping and drives that is
+    the error of the integration.
 
     Quaternions keep their sign from one time to the next, and angles that a formulation knows
     within (-π, π] only are not connected across the jump.
@@ -164,20 +166,36 @@ def _legend(axis: Axes) -> None:
     )
 
 
+def _potential_curves(energy: Energy) -> dict[str, tuple[np.ndarray, dict[str, str]]]:
+    """The potential energy, or its parts where it has several or springs of the formulation."""
+    parts = {
+        "field": (np.asarray(energy.field), {"color": "tab:blue"}),
+        "springs": (np.asarray(energy.elastic), {"color": "tab:green"}),
+        "artificial springs": (np.asarray(energy.artificial), {"color": "tab:orange"}),
+    }
+    there = {name: part for name, part in parts.items() if np.any(part[0] != 0)}
+    if len(there) > 1 or "artificial springs" in there:
+        return there
+    return {"potential": (np.asarray(energy.potential), {"color": "tab:blue"})}
+
+
 def _draw_energy(left: Axes, right: Axes, ts: np.ndarray, solution: Solution) -> None:
     energy = solution.energy
-    kinetic, potential, total = (
-        np.asarray(x) for x in (energy.kinetic, energy.potential, energy.total)
-    )
-    for name, values, style in (
-        ("total", total, {"color": "black", "linewidth": 2.4}),
-        ("kinetic", kinetic, {"color": "tab:red"}),
-        ("potential", potential, {"color": "tab:blue"}),
-    ):
+    kinetic, total = np.asarray(energy.kinetic), np.asarray(energy.total)
+    curves = {
+        "total": (total, {"color": "black", "linewidth": 2.4}),
+        "kinetic": (kinetic, {"color": "tab:red"}),
+        **_potential_curves(energy),
+    }
+    for name, (values, style) in curves.items():
         left.plot(ts, values, label=name, **{"linewidth": 1.2, **style})
     left.set_ylabel("energy [J]")
     left.legend(
-        fontsize="small", frameon=False, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0)
+        fontsize="small",
+        frameon=False,
+        ncols=min(len(curves), 3),
+        loc="lower center",
+        bbox_to_anchor=(0.5, 1.0),
     )
     largest = kinetic.max(initial=0.0)
     moved = (total - total[:1]) / (largest if largest > 0 else 1.0)

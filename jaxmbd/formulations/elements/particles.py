@@ -5,10 +5,10 @@ second moments together with the points halfway between every two of them; some 
 negative. After Attia, "equivalent particles", eq. (2.1) and the remark on spatial bodies.
 
 In a plane he takes one point halfway, between the first and the third particle, and asks for the
-moment of inertia alone. That has one solution too, but its masses need not make kinetic energy
-positive: a uniform rod hinged at its ends has no such one. Here two more points, and with them two
-more conditions, leave the moment equal in both directions. How it is divided between them does not
-matter: where |b₁| = |b₂| = 1 and b₁ · b₂ = 0, as in every rigid motion, |ḃ₁| = |ḃ₂| and ḃ₁ · ḃ₂ = 0.
+moment of inertia alone. That has one solution too, but its mass matrix need not be positive: for a
+uniform rod hinged at its ends it never is. Here two more points, and with them two more conditions,
+leave the second moments equal in both directions. How they are divided does not matter: in a rigid
+motion |ḃ₁| = |ḃ₂| and ḃ₁ · ḃ₂ = 0.
 """
 
 import jax.numpy as jnp

@@ -222,8 +222,8 @@ def _check_kinds(mechanism: Mechanism, plane: str) -> None:
     for group in mechanism.joints:
         if type(group.joint) not in ROWS:
             raise ModelError(
-                f"joint {group.names[0]!r}: a {type(group.joint).__name__} joint leaves the {plane} "
-                "plane; use a Revolute, Prismatic or Planar one, or leave `plane` out"
+                f"joint {group.names[0]!r}: a {type(group.joint).__name__} joint leaves the "
+                f"{plane} plane; use a Revolute, Prismatic or Planar one, or leave `plane` out"
             )
 
 

@@ -262,7 +262,7 @@ def _(formulation: PointCoordinates, model: Model) -> PointSystem:
 
 def check_spread(system: Any) -> Any:
     """**Raises** `ModelError`, naming the body, where its particles lie in one plane or line."""
-    for family, points in zip(system.placement.families, system.geometry.points, strict=True):
+    for family, points in zip(system.placement.families, _points(system), strict=True):
         names = [system.mechanism.topology.bodies[1 + row] for row in family.bodies.index]
         if not is_concrete(points):
             continue  # Its mass is not finite then, which the motion shows.
@@ -275,3 +275,8 @@ def check_spread(system: Any) -> Any:
                     "joints or points off it"
                 )
     return system
+
+
+@eqx.filter_jit
+def _points(system: PointSystem) -> tuple[Array, ...]:
+    return system.geometry.points
