@@ -45,9 +45,10 @@ class Rows:
         return Rows(tuple(i + by for i in self.index))
 
     def traced(self) -> Array:
-        """The rows as a traced array; no table in the program where they are consecutive."""
-        if self.consecutive:
-            return jnp.arange(self.index[0], self.index[0] + len(self.index), dtype=jnp.int32)
+        """The rows as a traced array; no table in the program where they are a few runs."""
+        if 0 < len(self.runs) <= MAX_SLICES:
+            parts = [jnp.arange(first, first + n, dtype=jnp.int32) for first, n in self.runs]
+            return parts[0] if len(parts) == 1 else jnp.concatenate(parts)
         return jnp.asarray(self.array)
 
     @property

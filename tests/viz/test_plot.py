@@ -44,7 +44,7 @@ def test_rows_by_unit_and_energy(swing):
         figure.axes[0].get_lines()[0].get_ydata(), swing.joints["hinge"].q
     )
     assert curves(figure.axes[3]) == ["rail"]
-    assert curves(figure.axes[4]) == ["total", "kinetic", "potential"]
+    assert curves(figure.axes[4]) == ["total", "kinetic", "field", "springs"]
 
 
 def test_chosen_joints_without_energy(swing):

@@ -4,7 +4,7 @@ methodology", after García de Jalón and Bayo; equations in square brackets are
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -17,12 +17,12 @@ from ...errors import ModelError
 from ...joints import AbstractJoint
 from ...joints.rotation import AxisRotation, NoRotation, TwoAxisRotation
 from ...lie import Pose, vector
-from ...model import Model
+from ...model import Frame, Model
 from ...model.model import unknown
 from ...model.values import as_leaf, is_concrete
 from ...system.groups import JointGroup
 from ...system.mechanism import Mechanism, lower
-from ...system.rows import Rows, inverse
+from ...system.rows import inverse
 from ...system.tree import descend
 from ...system.two_point import secant_stiffness
 from ..formulate import system_of
@@ -34,9 +34,8 @@ from .system import Assembly, Elements, ElementSystem, second_moments
 # The edges of the tetrahedron of the centre of mass and the tips of the three vectors.
 EDGES = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, -1, 0], [1, 0, -1], [0, 1, -1]])
 LENGTHS = np.sqrt(np.sum(EDGES**2, axis=1))
-# Scalar products of three vectors that are orthonormal: which of them, and what they come to.
+# Scalar products of three orthonormal vectors, that of the third with itself last.
 PAIRS = ((0, 0), (1, 1), (0, 1), (0, 2), (1, 2), (2, 2))
-PRODUCTS = np.array([1.0, 1.0, 0.0, 0.0, 0.0, 1.0])
 
 
 class NaturalCoordinates(eqx.Module):
@@ -83,38 +82,22 @@ class NaturalCoordinates(eqx.Module):
         self.tolerance = tolerance
 
 
-@dataclass(frozen=True)
-class Sharing:
-    """Which nodes are coordinates.
+def _own(group: JointGroup) -> tuple[int, int]:
+    """How many points, and how many vectors, a body reached by such a joint has of its own.
 
     A body has four slots: the point of the tree joint that reaches it, and the three vectors of
-    that joint's basis.
-
-    - `own`: entries (4 body + slot) of the slots that are its own, the others being its parent's.
-    - `rigid`: entries (6 body + product) of the scalar products that rigidity keeps and no shared
-      vector does already.
+    that joint's basis. The others it shares with its parent.
     """
+    n_points = 1 if len(group.joint.translation) > 0 else 0
+    if isinstance(group.joint.rotation, NoRotation):
+        return n_points, 0
+    return n_points, 2 if isinstance(group.joint.rotation, AxisRotation) else 3
 
-    own: Rows
-    rigid: Rows
 
-
-def share(mechanism: Mechanism) -> Sharing:
-    """Slots by the kinds of the tree's joints."""
-    own = np.zeros((mechanism.n_bodies, 4), dtype=bool)
-    products = np.zeros((mechanism.n_bodies, 6), dtype=bool)
-    for group in mechanism.joints:
-        if not group.in_tree:
-            continue
-        own[group.children.array, 0] = len(group.joint.translation) > 0
-        n_vectors, n_products = 3, 6
-        if isinstance(group.joint.rotation, AxisRotation):
-            n_vectors, n_products = 2, 5  # The length of the axis is its own in the parent.
-        elif isinstance(group.joint.rotation, NoRotation):
-            n_vectors, n_products = 0, 0
-        own[group.children.array, 1 : 1 + n_vectors] = True
-        products[group.children.array, :n_products] = True
-    return Sharing(*(Rows.of(np.flatnonzero(which)) for which in (own, products)))
+def _n_products(group: JointGroup) -> int:
+    """How many scalar products rigidity keeps that shared vectors do not."""
+    n_vectors = _own(group)[1]
+    return len(PAIRS) - 1 if n_vectors == 2 else 2 * n_vectors  # All but that of a shared axis.
 
 
 class NaturalSystem(ElementSystem):
@@ -124,13 +107,21 @@ class NaturalSystem(ElementSystem):
     stiffness: Float[Array, "n"] | None
     penalty: Float[Array, ""] | None
     tolerance: float = eqx.field(static=True)
-    sharing: Sharing = eqx.field(static=True)
     assembly: Assembly | None = None
     width: ClassVar[int] = 3
 
     @property
     def n_nodes(self) -> int:
-        return len(self.sharing.own)
+        return sum(len(group) * sum(_own(group)) for group in self._tree)
+
+    @property
+    def _tree(self) -> list[JointGroup]:
+        return [group for group in self.mechanism.joints if group.in_tree]
+
+    def _in_order(self, parts: list[Any]) -> Any:
+        """Values of bodies in their order, from those of the groups of tree joints."""
+        order = inverse([group.children for group in self._tree], self.mechanism.n_bodies)
+        return jax.tree.map(lambda *x: order.take(jnp.concatenate(x)), *parts)
 
     def rigid(self) -> "NaturalSystem":
         return replace(self, stiffness=None, penalty=None)
@@ -141,11 +132,21 @@ class NaturalSystem(ElementSystem):
 
     def _spread(self, nodes: Array, ground: Array) -> Float[Array, "n 4 k"]:
         """Local = P u + p₀: centre of mass and vectors, as rows, from nodes and the ground's."""
-        n = self.mechanism.n_bodies
-        slots = jnp.zeros((4 * n, nodes.shape[1]), dtype=nodes.dtype)
-        slots = self.sharing.own.add_to(slots, nodes).reshape(n, 4, -1)
+        parts, start = [], 0
+        for group in self._tree:
+            n, (n_points, n_vectors) = len(group), _own(group)
+            stop = start + n * (n_points + n_vectors)
+            own = nodes[start:stop].reshape(n, n_points + n_vectors, nodes.shape[1])
+            start = stop
+
+            def none(k: int, n: int = n) -> Array:
+                return jnp.zeros((n, k, nodes.shape[1]), dtype=nodes.dtype)
+
+            slots = jnp.concatenate([none(1 - n_points), own, none(3 - n_vectors)], axis=1)
+            shared = [1.0 - n_points, *[0.0] * n_vectors, *[1.0] * (3 - n_vectors)]
+            parts.append((slots, jnp.tile(jnp.asarray(shared, dtype=nodes.dtype), (n, 1))))
+        slots, shared = self._in_order(parts)
         from_parent, to_element = self.geometry
-        shared = 1.0 - self._own_mask()
         A = to_element @ (shared[:, :, None] * from_parent)
         return descend(
             self.mechanism,
@@ -154,33 +155,24 @@ class NaturalSystem(ElementSystem):
             (A, to_element @ slots),
         )
 
-    def _own_mask(self) -> Float[Array, "n 4"]:
-        mask = np.zeros(4 * self.mechanism.n_bodies)
-        mask[self.sharing.own.array] = 1.0
-        return jnp.asarray(mask.reshape(-1, 4), dtype=self.mechanism.dtype)
-
     def work_out(self) -> tuple[Float[Array, "n 4 4"], Float[Array, "n 4 4"]]:
         """Slots from the parent's element, and the element from slots, of every body."""
         mechanism = self.mechanism
         skip, parts = 1 + mechanism.n_bodies, []
-        groups = [group for group in mechanism.joints if group.in_tree]
-        for group in groups:
+
+        def transfers(joint: AbstractJoint, parent: Frame, child: Frame) -> tuple[Array, Array]:
+            E = joint.basis()
+            V, W = parent.R @ E, child.R @ E
+            one, none = jnp.ones((1, 1), E.dtype), jnp.zeros((3, 1), E.dtype)
+            take = jnp.block([[one, parent.p[None]], [none, V.T]])
+            give = jnp.block([[one, -(child.p @ W)[None]], [none, W]])
+            return take, give
+
+        for group in self._tree:
             ends = (group.second, group.first) if group.reversed else (group.first, group.second)
-            on_parent, on_child = (
-                rows.shifted(-skip).take_tree(mechanism.offsets) for rows in ends
-            )
-
-            def transfers(joint: AbstractJoint, parent, child) -> tuple[Array, Array]:
-                E = joint.basis()
-                V, W = parent.R @ E, child.R @ E
-                one, none = jnp.ones((1, 1), E.dtype), jnp.zeros((3, 1), E.dtype)
-                take = jnp.block([[one, parent.p[None]], [none, V.T]])
-                give = jnp.block([[one, -(child.p @ W)[None]], [none, W]])
-                return take, give
-
-            parts.append(jax.vmap(transfers)(group.joint, on_parent, on_child))
-        order = inverse([group.children for group in groups], mechanism.n_bodies)
-        return jax.tree.map(lambda *x: order.take(jnp.concatenate(x)), *parts)
+            frames = (rows.shifted(-skip).take_tree(mechanism.offsets) for rows in ends)
+            parts.append(jax.vmap(transfers)(group.joint, *frames))
+        return self._in_order(parts)
 
     def _slots(self, found: Elements) -> Float[Array, "n 4 3"]:
         """Slots of elements: the inverse of `to_element`."""
@@ -191,7 +183,12 @@ class NaturalSystem(ElementSystem):
         return jnp.concatenate([point[:, None], vectors], axis=1)
 
     def nodes_of(self, bodies: Pose) -> Float[Array, "n_nodes 3"]:
-        return self.sharing.own.take(self._slots(Elements(bodies.p, bodies.R)).reshape(-1, 3))
+        slots, parts = self._slots(Elements(bodies.p, bodies.R)), []
+        for group in self._tree:
+            n_points, n_vectors = _own(group)
+            own = group.children.take(slots)[:, 1 - n_points : 1 + n_vectors]
+            parts.append(own.reshape(-1, 3))
+        return jnp.concatenate(parts)
 
     def node_mass(self) -> Float[Array, "n_nodes n_nodes"]:
         """M* = Pᵀ diag(m, A) P, eq. [10], without the ⊗ 1₃ that all of it has."""
@@ -243,9 +240,9 @@ class NaturalSystem(ElementSystem):
         if self.stiffness is None:
             vectors = self._slots(self.elements_at(q))[:, 1:]
             gram = jnp.einsum("nai,nbi->nab", vectors, vectors)
-            i, j = np.transpose(PAIRS)
-            products = gram[:, i, j] - jnp.asarray(PRODUCTS, dtype=q.dtype)
-            parts.append(self.sharing.rigid.take(products.ravel()))
+            products = jnp.stack([gram[:, i, j] - float(i == j) for i, j in PAIRS], axis=1)
+            for group in self._tree:
+                parts.append(group.children.take(products)[:, : _n_products(group)])
         if self.penalty is None:
             parts.append(self._joint_gaps(q))
         return leftover.joined(parts, q.dtype)
@@ -253,7 +250,10 @@ class NaturalSystem(ElementSystem):
     def intrinsic_names(self) -> list[str]:
         bodies, names = self.mechanism.topology.bodies[1:], []
         if self.stiffness is None:
-            names += [bodies[entry // 6] for entry in self.sharing.rigid.index]
+            for group in self._tree:
+                names += [
+                    bodies[row] for row in group.children.index for _ in range(_n_products(group))
+                ]
         if self.penalty is None:
             for group in self.mechanism.joints:
                 names += [name for name in group.names for _ in range(_n_kept(group))]
@@ -330,5 +330,4 @@ def _(formulation: NaturalCoordinates, model: Model) -> NaturalSystem:
         stiffness=None if formulation.rigid else _stiffnesses(formulation, mechanism),
         penalty=None if penalty is None else _positive(penalty, "penalty").astype(mechanism.dtype),
         tolerance=formulation.tolerance,
-        sharing=share(mechanism),
     )

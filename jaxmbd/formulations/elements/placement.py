@@ -22,24 +22,38 @@ class Family:
     """Bodies with the same number of particles, as many of them at joints or placed by hand.
 
     - `bodies`: their rows, less one.
-    - `given`: for each of them the rows of its given points in the table of points, the offsets of
-      all ports followed by points placed by hand.
-    - `nodes`: for each of them the nodes of its particles, fixed ones behind those that move.
+    - `given`: for each given point of a body, and each body, its row in the table of points, the
+      offsets of all ports followed by points placed by hand.
+    - `nodes`: for each particle of a body, and each body, its node, fixed ones behind those that
+      move.
     """
 
-    n_given: int
-    n_particles: int
     bodies: Rows
-    given: Rows
-    nodes: Rows
+    given: tuple[Rows, ...]
+    nodes: tuple[Rows, ...]
+
+    @property
+    def n_given(self) -> int:
+        """Number of particles at joints or placed by hand."""
+        return len(self.given)
+
+    @property
+    def n_particles(self) -> int:
+        """Number of primary particles."""
+        return len(self.nodes)
+
+    def points(self, table: Float[Array, "n width"]) -> Float[Array, "n g width"]:
+        """Given points of every body."""
+        found = [rows.take(table) for rows in self.given]
+        return jnp.stack(found, axis=1) if found else jnp.zeros((len(self.bodies), 0, 3))
 
 
 @dataclass(frozen=True)
 class Placement:
     """Nodes of all particles.
 
-    - `owners`: for each node that moves, where it stands among the particles of the families, one
-      after the other.
+    - `owners`: for each node that moves, where it stands among the particles, by family, then by
+      particle, then by body.
     - `fixed`: ports of the ground at which the nodes that do not move are.
     - `merged`: names of the joints whose two ends are one node.
     """
@@ -129,35 +143,41 @@ def place(
         ends = joint.predecessor.body, joint.successor.body
         if holds_point(joint) and all(end == GROUND or name in slots[end] for end in ends):
             merged.add(name)
-    nodes, owners, fixed = _number(model, slots, merged, ports)
-    families = {}
+    families: dict[tuple[int, int], list[tuple[int, str]]] = {}
     for row, body in enumerate(topology.bodies[1:]):
         own = slots[body]
         key = (sum(slot is not None for slot in own), len(own))
         families.setdefault(key, []).append((row, body))
-    made, where = [], {}
     skip = 1 + mechanism.n_bodies
+    made = []
+    numbers = _Numbers(model, merged)
     for (n_given, n_particles), members in families.items():
-        given = [
-            slot if isinstance(slot, int) else ports[_port(model, slot, body)] - skip
-            for _, body in members
-            for slot in slots[body]
-            if slot is not None
+        nodes = [
+            [numbers.of(body, k, slots[body][k]) for _, body in members] for k in range(n_particles)
         ]
-        for _, body in members:
-            for k in range(n_particles):
-                where[body, k] = len(where)
-        made.append(
-            Family(
-                n_given,
-                n_particles,
-                Rows.of(row for row, _ in members),
-                Rows.of(given),
-                Rows.of(nodes[body, k] for _, body in members for k in range(n_particles)),
+        given = [
+            Rows.of(
+                slot if isinstance(slot, int) else ports[_port(model, slot, body)] - skip
+                for body, slot in ((body, slots[body][k]) for _, body in members)
+                if slot is not None
             )
+            for k in range(n_given)
+        ]
+        made.append((Rows.of(row for row, _ in members), tuple(given), nodes))
+    n_moving = len(numbers.owners)
+    found = tuple(
+        Family(
+            bodies,
+            given,
+            tuple(
+                Rows.of(n_moving + node.still if isinstance(node, _Still) else node for node in row)
+                for row in nodes
+            ),
         )
-    owned = Rows.of(where[owner] for owner in owners)
-    return Placement(tuple(made), owned, Rows.of(fixed), frozenset(merged)), points
+        for bodies, given, nodes in made
+    )
+    fixed = Rows.of(ports[_port(model, name, GROUND)] for name in numbers.still)
+    return Placement(found, Rows.of(numbers.owners), fixed, frozenset(merged)), points
 
 
 def mechanism_com(model: Model, body: str) -> Float[Array, "3"]:
@@ -170,33 +190,35 @@ def _port(model: Model, joint: str, body: str) -> str:
     return f"{joint}.{'predecessor' if first else 'successor'}"
 
 
-def _number(
-    model: Model,
-    slots: Mapping[str, Sequence[str | int | None]],
-    merged: set[str],
-    ports: Mapping[str, int],
-) -> tuple[dict[tuple[str, int], int], list[tuple[str, int]], list[int]]:
-    """Nodes of the particles, the first particle of each moving node, and ports of the others."""
-    moving: dict[Any, int] = {}
-    owners, still, nodes = [], {}, {}
-    for body, own in slots.items():
-        for k, slot in enumerate(own):
-            shared = isinstance(slot, str) and slot in merged
-            joint = model.joints[slot] if shared else None
-            if joint is not None and GROUND in (joint.predecessor.body, joint.successor.body):
-                still.setdefault(slot, len(still))
-                nodes[body, k] = ("fixed", slot)
-                continue
-            key = slot if shared else (body, k)
-            if key not in moving:
-                moving[key] = len(moving)
-                owners.append((body, k))
-            nodes[body, k] = moving[key]
-    numbered = {
-        place: len(moving) + still[node[1]] if isinstance(node, tuple) else node
-        for place, node in nodes.items()
-    }
-    return numbered, owners, [ports[_port(model, name, GROUND)] for name in still]
+@dataclass(frozen=True)
+class _Still:
+    """A node on the ground, by its number among these."""
+
+    still: int
+
+
+class _Numbers:
+    """Nodes of particles, numbered as they come; like bodies get consecutive ones."""
+
+    def __init__(self, model: Model, merged: set[str]):
+        self.model, self.merged = model, merged
+        self.moving: dict[Any, int] = {}
+        self.still: dict[str, int] = {}
+        self.owners: list[int] = []
+        self.count = 0
+
+    def of(self, body: str, k: int, slot: str | int | None) -> int | _Still:
+        """The node of the k-th particle of a body."""
+        self.count += 1
+        key: Any = (body, k)
+        if isinstance(slot, str) and slot in self.merged:
+            joint, key = self.model.joints[slot], slot
+            if GROUND in (joint.predecessor.body, joint.successor.body):
+                return _Still(self.still.setdefault(slot, len(self.still)))
+        if key not in self.moving:
+            self.moving[key] = len(self.moving)
+            self.owners.append(self.count - 1)
+        return self.moving[key]
 
 
 __all__ = ["Family", "Placement", "check_particles", "holds_point", "place"]

@@ -21,7 +21,7 @@ from ...system.tree import tree_poses
 from . import leftover, particles
 from .centred import centred
 from .placement import Family, check_particles, place
-from .points import PLANES, PointCoordinates, PointSystem, _inverse, check_spread
+from .points import PLANES, PointCoordinates, PointSystem, _by_particle, _inverse, check_spread
 from .representable import check_rotors
 from .system import Elements
 
@@ -123,7 +123,7 @@ class PlanarPointSystem(PointSystem):
         parts = []
         for family, points in zip(self.placement.families, geometry.points, strict=True):
             B, c = family.bodies.take(turned), family.bodies.take(bodies.p) @ E
-            parts.append((c[:, None] + jnp.einsum("nab,nkb->nka", B, points)).reshape(-1, 2))
+            parts.append(_by_particle(c[:, None] + jnp.einsum("nab,nkb->nka", B, points)))
         return self.placement.owners.take(jnp.concatenate(parts))
 
     def _in_plane(self, bodies: Pose) -> Pose:

@@ -101,10 +101,7 @@ class PointSystem(ElementSystem):
 
     def _given(self) -> list[tuple[Family, Float[Array, "_n _g 3"]]]:
         table = self._table()
-        return [
-            (family, family.given.take(table).reshape(len(family.bodies), family.n_given, 3))
-            for family in self.placement.families
-        ]
+        return [(family, family.points(table)) for family in self.placement.families]
 
     def _complete(self, family: Family, given: Float[Array, "n g 3"]) -> Float[Array, "n 4 3"]:
         """Points beside those given, off their line or plane by the radius of gyration."""
@@ -133,7 +130,7 @@ class PointSystem(ElementSystem):
     def _by_family(self, nodes: Float[Array, "n_nodes width"]) -> list[Float[Array, "_n _k _w"]]:
         table = self._with_fixed(nodes)
         return [
-            family.nodes.take(table).reshape(len(family.bodies), family.n_particles, -1)
+            jnp.stack([rows.take(table) for rows in family.nodes], axis=1)
             for family in self.placement.families
         ]
 
@@ -156,7 +153,7 @@ class PointSystem(ElementSystem):
         for family, points in zip(self.placement.families, self.geometry.points, strict=True):
             X = family.bodies.take_tree(bodies)
             turned = jnp.einsum("nij,nkj->nki", X.R, points)
-            parts.append((X.p[:, None] + turned).reshape(-1, 3))
+            parts.append(_by_particle(X.p[:, None] + turned))
         return self.placement.owners.take(jnp.concatenate(parts))
 
     def node_mass(self) -> Float[Array, "n_nodes n_nodes"]:
@@ -164,8 +161,10 @@ class PointSystem(ElementSystem):
         total = jnp.zeros((n, n), dtype=self.mechanism.dtype)
         for family, points in zip(self.placement.families, self.geometry.points, strict=True):
             blocks = self._family_mass(family, points)
-            at = family.nodes.array.reshape(-1, family.n_particles)
-            total = total.at[at[:, :, None], at[:, None, :]].add(blocks)
+            at = [rows.traced() for rows in family.nodes]
+            for i, row in enumerate(at):
+                for j, column in enumerate(at):
+                    total = total.at[row, column].add(blocks[:, i, j])
         return total[: self.n_nodes, : self.n_nodes]
 
     def _family_mass(
@@ -196,22 +195,23 @@ class PointSystem(ElementSystem):
         ]
         return leftover.joined([*parts, *self._joint_gaps(q)], q.dtype)
 
-    def _joint_gaps(self, q: Float[Array, "nq"]) -> list[Float[Array, "_n"]]:
+    def _joint_gaps(self, q: Float[Array, "nq"]) -> list[Float[Array, "_n _m"]]:
         frames, found = self.element_frames(q), []
         for group in self.mechanism.joints:
-            kept = self._kept(group)
-            if len(kept) > 0:
-                found.append(kept.take(self._residuals(group, frames).ravel()))
+            parts = self._kept(group)
+            if parts:
+                residuals = self._residuals(group, frames)
+                found += [rows.take(residuals)[:, first:] for rows, first in parts]
         return found
 
-    def _kept(self, group: JointGroup) -> Rows:
-        """Rows of a group's residuals that no shared particle keeps."""
+    def _kept(self, group: JointGroup) -> list[tuple[Rows, int]]:
+        """Joints of a group, and from which row on no shared particle keeps their residual."""
         of_point, n = self._n_rows(group)
-        return Rows.of(
-            n * i + row
-            for i, name in enumerate(group.names)
-            for row in range(of_point if name in self.placement.merged else 0, n)
-        )
+        sides: tuple[list[int], list[int]] = ([], [])
+        for row, name in enumerate(group.names):
+            sides[name in self.placement.merged].append(row)
+        each = zip(sides, (0, of_point), strict=True)
+        return [(Rows.of(rows), first) for rows, first in each if rows and first < n]
 
     def _residuals(self, group: JointGroup, frames: ElementFrame) -> Float[Array, "n rows"]:
         """What joints keep, the point first."""
@@ -229,12 +229,18 @@ class PointSystem(ElementSystem):
             names += [bodies[row] for row in family.bodies.index for _ in range(k * (k - 1) // 2)]
         for group in self.mechanism.joints:
             n = self._n_rows(group)[1]
-            names += [group.names[row // n] for row in self._kept(group).index]
+            for rows, first in self._kept(group):
+                names += [group.names[row] for row in rows.index for _ in range(first, n)]
         return names
 
 
 def _inverse(points: Float[Array, "n k width"]) -> Float[Array, "n k k"]:
     return jnp.linalg.inv(jnp.concatenate([jnp.ones_like(points[..., :1]), points], axis=-1))
+
+
+def _by_particle(points: Float[Array, "n k width"]) -> Float[Array, "nk width"]:
+    """One after the other, those of one particle of every body together."""
+    return jnp.swapaxes(points, 0, 1).reshape(-1, points.shape[2])
 
 
 def _squares(r: Float[Array, "n k width"]) -> Float[Array, "n pairs"]:
