@@ -64,7 +64,8 @@ def end(formulation, inputs):
 
 @pytest.fixture(scope="module", params=STARTS)
 def inputs(request):
-    starts = [{n: jnp.asarray(x) for n, x in part.items()} for part in STARTS[request.param]]
+    # Of one type: what a Python number becomes would have programs of its own.
+    starts = [{n: jnp.asarray(x, float) for n, x in part.items()} for part in STARTS[request.param]]
     return (mechanism(), *starts)
 
 
