@@ -1,5 +1,7 @@
 """BDF: observed orders, the three forms of constraints, adaptive steps, jumps, gradients."""
 
+import functools
+
 import diffrax
 import equinox as eqx
 import jax
@@ -41,21 +43,25 @@ def seen(states):
 
 
 @eqx.filter_jit
-def errors(system, start, exact, method):
-    """Largest errors of angle and rate with 64, 128 and 256 steps."""
+def errors(system, start, exact, method, batched=False):
+    """Largest errors of angle and rate with 64, 128 and 256 steps.
+
+    One run after the other, or all as a batch, which takes several times as long to trace.
+    """
 
     def run(n):
         states = mbd.rollout(system, start, dt=1.0 / n, n_steps=256, integrator=method)
         common = jnp.arange(1, 65) * (n.astype(int) // 64) - 1
         return jnp.max(jnp.abs(seen(states)[:, common] - exact), axis=1)
 
-    return jax.vmap(run)(jnp.array([64.0, 128.0, 256.0]))
+    each = jax.vmap(run) if batched else functools.partial(jax.lax.map, run)
+    return each(jnp.array([64.0, 128.0, 256.0]))
 
 
 @pytest.mark.parametrize("order", [1, 2, 3, 4, 5])
 def test_order(pendulum, order):
     systems, starts, exact = pendulum
-    found = errors(systems["joint"], starts["joint"], exact, mbd.BDF(order))
+    found = errors(systems["joint"], starts["joint"], exact, mbd.BDF(order), order == 3)
     np.testing.assert_allclose(np.log2(found[1] / found[2]), order, atol=0.25)
 
 
