@@ -10,6 +10,8 @@ import optimistix as optx
 from jaxtyping import Array, Float
 
 from ..errors import AssemblyError, ModelError
+from ..formulations.joint.kinematics import split
+from ..formulations.joint.system import JointSystem
 from ..joints import AbstractJoint
 from ..joints.abstract import sizes
 from ..joints.rotation import FreeRotation
@@ -67,9 +69,14 @@ def assemble(
     q, v = _place(system, tuple(values), tuple(speeds))
     if not mechanism.topology.loops and not mechanism.couplings:
         return State(q, v)  # A tree's joints hold by construction.
-    time, system = as_time(t, system), system.rigid()
-    q = _close(system, time, q)
-    return State(q, _consistent(system, time, q, v))
+    time, closing = as_time(t, system), system.closing()
+    if closing is system:
+        q = _close(system, time, q)
+        return State(q, _consistent(system, time, q, v))
+    q, v = _place(closing, tuple(values), tuple(speeds))
+    q = _close(closing, time, q)
+    v = _consistent(closing, time, q, v)
+    return State(*_place(system, *_of_joints(closing, q, v)))
 
 
 def _follow(
@@ -89,6 +96,22 @@ def _follow(
                 v = ratio * speeds[group.source_group][source, 0]
                 values[group.group] = values[group.group].at[row, 0].set(q)
                 speeds[group.group] = speeds[group.group].at[row, 0].set(v)
+
+
+def _of_joints(
+    system: JointSystem, q: Float[Array, "nq"], v: Float[Array, "nv"]
+) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+    """Coordinates and velocities of the tree's joints by group, zero for the others."""
+    values = [
+        x if group.in_tree else zero
+        for group, x, zero in zip(
+            system.mechanism.joints,
+            system.values(q),
+            reference_values(system.mechanism),
+            strict=True,
+        )
+    ]
+    return tuple(values), split(system.mechanism, system.layout, v)
 
 
 @eqx.filter_jit
@@ -167,7 +190,7 @@ def _newton(
 def _checked_gaps(
     system: AbstractSystem, q: Float[Array, "nq"], gaps: Float[Array, "ng"]
 ) -> Float[Array, "nq"]:
-    limit = float(jnp.sqrt(jnp.finfo(q.dtype).eps))
+    limit = float(jnp.finfo(q.dtype).eps) ** 0.5
     is_open = ~(jnp.max(jnp.abs(gaps)) < limit)
     if not is_concrete(is_open):
         return eqx.error_if(q, is_open, "assemble: the joints do not close from this guess")

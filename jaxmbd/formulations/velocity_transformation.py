@@ -15,11 +15,13 @@ from ..forces import Armature
 from ..linear import solve_spd
 from ..model import Model
 from ..system.abstract import AbstractSystem, State
-from ..system.mechanism import Mechanism
+from ..system.mechanism import Mechanism, lower
 from ..system.reactions import reactions_of, reactions_of_motion
+from .elements.planar import PlanarPointSystem
+from .elements.plane import PlanarJointSystem, check_plane
 from .formulate import system_of
-from .joint import JointCoordinates
 from .joint.kinematics import JointKinematics, split
+from .joint.layout import lay_out
 from .joint.system import JointSystem
 
 
@@ -93,11 +95,11 @@ class ReducedSystem(AbstractSystem):
     def internal_potential(self, q: Float[Array, "nq"]) -> Float[Array, ""]:
         return jnp.zeros((), dtype=q.dtype)
 
-    def intrinsic_constraint(self, q: Float[Array, "nq"]) -> Float[Array, "0"]:
-        return jnp.zeros(0, dtype=q.dtype)
+    def intrinsic_constraint(self, q: Float[Array, "nq"]) -> Float[Array, "n_intrinsic"]:
+        return self.joint.intrinsic_constraint(q)
 
     def intrinsic_names(self) -> list[str]:
-        return []
+        return self.joint.intrinsic_names()
 
     def position(self, q: Float[Array, "nq"]) -> Float[Array, "_nq_full"]:
         """The coordinates of `full`, loops cut."""
@@ -134,8 +136,8 @@ class ReducedSystem(AbstractSystem):
 
 @system_of.register
 def _(formulation: VelocityTransformation, model: Model) -> ReducedSystem:
-    joint = system_of(JointCoordinates(), model)
-    loops = joint.mechanism.topology.loops
+    mechanism = lower(model)
+    loops = mechanism.topology.loops
     cut = Model(
         bodies=model.bodies,
         joints={name: joint for name, joint in model.joints.items() if name not in loops},
@@ -147,7 +149,10 @@ def _(formulation: VelocityTransformation, model: Model) -> ReducedSystem:
             f"VelocityTransformation needs a formulation with a constant mass matrix, not "
             f"{type(formulation.formulation).__name__}"
         )
-    return ReducedSystem(joint, full)
+    if isinstance(full, PlanarPointSystem):
+        mechanism = check_plane(mechanism, full.plane)
+        return ReducedSystem(PlanarJointSystem(mechanism, lay_out(mechanism), full.plane), full)
+    return ReducedSystem(JointSystem(mechanism, lay_out(mechanism)), full)
 
 
 @reactions_of.register

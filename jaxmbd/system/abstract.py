@@ -183,10 +183,10 @@ class AbstractSystem(eqx.Module):
         """
         return self
 
-    def rigid(self) -> "AbstractSystem":
-        """The system in the same coordinates without springs in the place of rigidity.
+    def closing(self) -> "AbstractSystem":
+        """The system in whose coordinates `assemble` closes loops; here this one.
 
-        It is what `assemble` closes; here the system itself.
+        Another one has the coordinates of the tree's joints, and the same mechanism.
         """
         return self
 

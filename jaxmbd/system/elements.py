@@ -44,6 +44,10 @@ class AbstractElementSystem(AbstractSystem):
     euclidean: ClassVar[bool] = True
     absolute: ClassVar[bool] = False
 
+    def rigid(self) -> "AbstractElementSystem":
+        """The same without springs in the place of rigidity."""
+        return self
+
     @abstractmethod
     def element_frames(self, q: Coordinates) -> ElementFrame:
         """Every port, `p` and `B` linear in q."""

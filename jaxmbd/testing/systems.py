@@ -14,6 +14,7 @@ from ..lie import se3
 from ..system import constraints, duality, loads
 from ..system.abstract import AbstractSystem, State, as_time
 from ..system.acceleration import accelerations, free_accelerations
+from ..system.elements import AbstractElementSystem
 from ..system.energy import energy
 from ..system.inverse_dynamics import inverse_dynamics_of
 from .verdict import Findings, check_shapes, direction, dot, judge
@@ -38,13 +39,14 @@ def check_system(system: AbstractSystem, state: State, t: float = 0.0) -> None:
     check_shapes(who, {"q": (state.q, (system.nq,)), "v": (state.v, (system.nv,))})
     time = as_time(t, system)
     gap = _violation(system, time, state)
-    if not gap < float(jnp.sqrt(jnp.finfo(state.q.dtype).eps)):
+    if not gap < float(jnp.finfo(state.q.dtype).eps) ** 0.5:
         raise ModelError(f"{who}: the state violates the constraints by {float(gap):.1e}")
     lowest = jnp.linalg.eigvalsh(system.mass(state.q))[0]
     if not lowest > 0:
         raise AssertionError(f"{who}: the mass matrix has the eigenvalue {float(lowest):.1e}")
     # Bodies of springs have more ways to move than twists tell; made rigid they have not.
-    found = _look_at_maps(system, time, state) | _look_at_masses(system.rigid(), time, state)
+    rigid = system.rigid() if isinstance(system, AbstractElementSystem) else system
+    found = _look_at_maps(system, time, state) | _look_at_masses(rigid, time, state)
     judge(who, found | _look_at_forces(system, time, state))
     tolerance = 1e4 * float(jnp.finfo(state.q.dtype).eps) ** (2 / 3)
     judge(f"{who}: gradient", _look_at_gradient(system, time, state), tolerance)

@@ -210,7 +210,7 @@ class NaturalSystem(ElementSystem):
         total = jnp.zeros((), dtype=q.dtype)
         if self.stiffness is not None:
             lengths = jax.vmap(jax.vmap(vector.length))(self._springs(q))
-            stretch = lengths - jnp.asarray(LENGTHS, dtype=q.dtype)
+            stretch = lengths - jnp.asarray(LENGTHS, dtype=q.dtype)[None]
             total = total + 0.5 * jnp.sum(self.stiffness[:, None] * stretch**2)
         if self.penalty is not None:
             total = total + 0.5 * self.penalty * jnp.sum(self._joint_gaps(q) ** 2)

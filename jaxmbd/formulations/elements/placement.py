@@ -42,10 +42,12 @@ class Family:
         """Number of primary particles."""
         return len(self.nodes)
 
-    def points(self, table: Float[Array, "n width"]) -> Float[Array, "n g width"]:
+    def points(self, table: Float[Array, "_n 3"]) -> Float[Array, "_n_bodies g 3"]:
         """Given points of every body."""
         found = [rows.take(table) for rows in self.given]
-        return jnp.stack(found, axis=1) if found else jnp.zeros((len(self.bodies), 0, 3))
+        return (
+            jnp.stack(found, axis=1) if found else jnp.zeros((len(self.bodies), 0, 3), table.dtype)
+        )
 
 
 @dataclass(frozen=True)

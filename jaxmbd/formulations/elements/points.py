@@ -23,6 +23,7 @@ from ..formulate import system_of
 from . import leftover, particles
 from .centred import centred
 from .placement import Family, Placement, check_particles, place
+from .plane import PLANES
 from .representable import check_inertias, check_rotors
 from .system import Assembly, Elements, ElementSystem, second_moments
 
@@ -59,10 +60,6 @@ class PointCoordinates(eqx.Module):
             raise ModelError(f"PointCoordinates: plane must be one of {listed}, not {plane!r}")
         self.plane = plane
         self.particles = {name: tuple(places) for name, places in (particles or {}).items()}
-
-
-# Normal of each plane and the axes within it, by the axes of the world.
-PLANES = {"xy": (2, (0, 1)), "yz": (0, (1, 2)), "zx": (1, (2, 0))}
 
 
 class Geometry(eqx.Module):
@@ -120,7 +117,7 @@ class PointSystem(ElementSystem):
                 others = normal[None] / jnp.sqrt(normal @ normal)
             else:
                 return p
-            return jnp.concatenate([p, p[0] + radius * others])
+            return jnp.concatenate([p, p[:1] + radius * others])
 
         return jax.vmap(complete)(bodies, given)
 

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 
 from ...lie import Pose, gram_schmidt
 from ...linear import UNROLLED_SIZE, solve_spd
-from ...system.abstract import State, Time
+from ...system.abstract import AbstractSystem, State, Time
 from ...system.elements import AbstractElementSystem, ElementFrame
 from ...system.energy import Momentum, kinetic_energy, momentum_at
 from ...system.inverse_dynamics import inverse_dynamics_of
@@ -25,6 +25,8 @@ from ...system.loads import applied
 from ...system.mechanism import Mechanism
 from ...system.reactions import reactions_of, reactions_of_motion
 from ...system.tree import tree_poses
+from ..joint.layout import lay_out
+from ..joint.system import JointSystem
 from ..port_kinematics import PortKinematics
 
 Self = TypeVar("Self", bound="ElementSystem")
@@ -103,6 +105,10 @@ class ElementSystem(AbstractElementSystem):
     def geometry(self) -> Any:
         """What follows from lengths alone."""
         return self.work_out() if self.assembly is None else self.assembly.geometry
+
+    def closing(self) -> AbstractSystem:
+        """In coordinates of joints: bodies stay rigid there, and nodes are not looked at."""
+        return JointSystem(self.mechanism, lay_out(self.mechanism))
 
     def retract(self, q: Float[Array, "nq"], dv: Float[Array, "nv"]) -> Float[Array, "nq"]:
         return q + dv

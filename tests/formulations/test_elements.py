@@ -1,0 +1,279 @@
+"""Points and vectors against joint coordinates: motions, gradients, and what springs leave out."""
+
+import functools
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmbd as mbd
+from jaxmbd import forces, joints, testing
+from jaxmbd.system import constraints, duality
+from tests import models
+from tests.formulations import mechanisms
+
+T = jnp.asarray(0.37)
+RIGID = {
+    "natural": mbd.NaturalCoordinates(rigid=True),
+    "points": mbd.PointCoordinates(),
+    "transformed": mbd.VelocityTransformation(mbd.PointCoordinates()),
+}
+
+
+def without_rotors(model):
+    """The model without what points and vectors cannot represent."""
+    kept = {n: f for n, f in model.forces.items() if not isinstance(f, forces.Armature)}
+    return mbd.Model(model.bodies, model.joints, kept, model.frames)
+
+
+def by_name(found):
+    names = found.keys()
+    return {name: found[name] for name in names}
+
+
+@eqx.filter_jit
+def look(system, state):
+    """Motion of a state, by the names of frames and joints."""
+    q, v = state.q, state.v
+    vdot, _ = mbd.accelerations(system, T, state)
+    frames, twists = system.frames(T, q), system.twists(T, q, v)
+    rates = duality.twist_rates(system, T, q, v, vdot)
+    rates = eqx.tree_at(lambda named: named.twist, twists, rates)
+    return {
+        "frames": by_name(frames),
+        "twists": by_name(twists),
+        "accelerations": by_name(rates),
+        "energy": mbd.energy(system, T, state),
+        "momentum": mbd.momentum(system, T, state),
+        "joint velocities": {n: j.v for n, j in mbd.joint_states(system, T, state).items()},
+        "reactions": mbd.reactions(system, T, state),
+    }
+
+
+@functools.cache
+def motions(name):
+    """What `look` saw of a tree of all joint kinds, forces of all kinds, and a floating body."""
+    formulation = RIGID.get(name, mbd.JointCoordinates())
+    seen = []
+    for draw in range(2):
+        system = mbd.formulate(without_rotors(models.random_tree(3, draw)), formulation)
+        seen.append(look(system, models.random_state(system, seed=draw)))
+    return seen
+
+
+@pytest.mark.parametrize("name", RIGID)
+def test_motions_of_trees_agree(name):
+    for seen, wanted in zip(motions(name), motions("joint"), strict=True):
+        for quantity in wanted:
+            models.near(seen[quantity], wanted[quantity], 1e-9)
+
+
+def small_tree():
+    """Joints that share a point, a point and an axis, axes alone, and nothing."""
+    kinds = joints.Revolute, joints.Universal, joints.Prismatic
+    return without_rotors(models.random_tree(1, 0, kinds))
+
+
+def number(formulation, inputs):
+    """Accelerations of a marker, as one number."""
+    model, guess, rates = inputs
+    system = mbd.formulate(model, formulation)
+    state = mbd.assemble(system, guess, rates)
+    vdot, _ = mbd.accelerations(system, T, state)
+    moved = duality.twist_rates(system, T, state.q, state.v, vdot)
+    row = system.mechanism.port_names.index("marker")
+    return moved[row] @ jnp.array([1.0, -0.7, 0.4, 0.3, -0.5, 0.8])
+
+
+def gradients_agree(found, wanted, tolerance):
+    leaves = jax.tree_util.tree_leaves_with_path(wanted)
+    largest = max(float(jnp.max(jnp.abs(x), initial=0.0)) for _, x in leaves)
+    assert largest > 1
+    for (path, a), b in zip(leaves, jax.tree.leaves(found), strict=True):
+        error = float(jnp.max(jnp.abs(a - b), initial=0.0))
+        assert error < tolerance * largest, f"{jax.tree_util.keystr(path)}: off by {error}"
+
+
+@functools.cache
+def gradient(name):
+    """By masses, inertias, geometry, forces and the state, in reverse mode."""
+    formulation = RIGID.get(name, mbd.JointCoordinates())
+    model = small_tree()
+    values = models.random_values(mbd.formulate(model, mbd.JointCoordinates()), 5)
+    inputs = model, *jax.tree.map(jnp.asarray, values)
+    return eqx.filter_jit(jax.grad(lambda inputs: number(formulation, inputs)))(inputs)
+
+
+@pytest.mark.parametrize("name", RIGID)
+def test_gradients_of_trees_agree(name):
+    gradients_agree(gradient(name), gradient("joint"), 1e-9)
+
+
+@pytest.mark.parametrize(
+    "formulation",
+    [mbd.NaturalCoordinates({"b0": 1e3, "b1": 3e4}), mbd.PointCoordinates()],
+    ids=models.name_of,
+)
+def test_contract(formulation):
+    """Among others: the gradient by every leaf of the system is what a difference says."""
+    kinds = joints.Cylindrical, joints.Revolute
+    model = without_rotors(models.random_tree(2, 1, kinds, floating=0))
+    system = mbd.formulate(model, formulation)
+    testing.check_system(system, models.random_state(system, seed=2))
+
+
+@eqx.filter_jit
+def loaded(system, rigid, state, stiffness):
+    """Accelerations of bodies whose springs hold what the constraints of rigid ones do."""
+    _, lam = mbd.accelerations(rigid, T, state)
+    G = constraints.jacobian(rigid, rigid.kinematics(T, state.q), state.q)
+    slope = jax.hessian(system.internal_potential)(state.q)
+    stretched = state.q + jnp.linalg.pinv(-slope, rtol=1e-9) @ (G.T @ lam)
+    vdot, _ = mbd.accelerations(system, T, mbd.State(stretched, state.v))
+    return vdot
+
+
+def test_accelerations_of_springs_approach_the_rigid_ones():
+    """By 1 / k; joints that share no node by a penalty here."""
+    model, _ = mechanisms.three_link()
+    crank = joints.Universal(model.joints["ball2"].predecessor, model.joints["ball2"].successor)
+    model = mbd.Model(model.bodies, {**model.joints, "ball2": crank}, model.forces)
+    rigid = mbd.formulate(model, mbd.NaturalCoordinates(rigid=True))
+    state = models.random_state(rigid, seed=3)
+    wanted, _ = mbd.accelerations(rigid, T, state)
+    errors = []
+    for k in (1e5, 1e6, 1e7):
+        system = mbd.formulate(model, mbd.NaturalCoordinates(k, penalty=k))
+        assert constraints.n_constraints(system) == 0
+        errors.append(float(jnp.max(jnp.abs(loaded(system, rigid, state, k) - wanted))))
+    rates = np.log10(np.divide(errors[:-1], errors[1:]))
+    np.testing.assert_allclose(rates, 1.0, atol=0.05)
+    assert errors[-1] < 1e-3 * float(jnp.max(jnp.abs(wanted)))
+
+
+@pytest.mark.parametrize("name", ["natural", "points"])
+def test_prepared_systems_are_the_same(name):
+    """Prepared, the mass matrix is not worked out again."""
+    system = mbd.formulate(small_tree(), RIGID[name])
+    state = models.random_state(system, seed=2)
+
+    @eqx.filter_jit
+    def both(system, state):
+        ready = system.prepared()
+        assert ready.prepared() is ready
+        f = jnp.arange(2.0 * system.nv).reshape(system.nv, 2)
+        return [
+            (s.mass(state.q), s.solve_mass(state.q, f), s.kinematics(T, state.q).ports)
+            for s in (system, ready)
+        ]
+
+    models.near(*both(system, state), 1e-12)
+
+
+@pytest.mark.parametrize("name", ["natural", "points"])
+def test_programs_do_not_grow_with_the_chain(name):
+    sizes = []
+    for n in (10, 300):
+        system = mbd.formulate(models.chain(n), RIGID[name])
+        function = eqx.filter_jit(lambda system, state: mbd.accelerations(system, 0.0, state))
+        sizes.append(len(function.lower(system, mbd.assemble(system)).as_text()))
+    assert abs(sizes[1] - sizes[0]) < 0.1 * sizes[0]
+
+
+def test_loops_of_balls_and_hinges_close():
+    """A four-bar: in points its joints are gone, in natural coordinates one is a constraint."""
+    model = models.four_bar()
+    values = {"left": 0.9}
+    wanted = None
+    for formulation in (mbd.MaximalCoordinates(), *list(RIGID.values())[:2]):
+        system = mbd.formulate(model, formulation)
+        state = mbd.assemble(system, values, {"left": 2.0})
+        seen = look(system, state)
+        wanted = seen if wanted is None else wanted
+        for quantity in ("frames", "twists", "accelerations", "energy"):
+            models.near(seen[quantity], wanted[quantity], 1e-8)
+
+
+def test_springs_close_loops_as_if_they_were_rigid():
+    """`assemble` strains no spring, whether joints are constraints or penalties."""
+    for penalty in (None, 1e6):
+        formulation = mbd.NaturalCoordinates(1e5, penalty=penalty)
+        system = mbd.formulate(models.four_bar(), formulation)
+        state = mbd.assemble(system, {"left": 0.9})
+        assert mbd.energy(system, 0.0, state).artificial < 1e-18
+
+
+def test_energies_by_what_holds_them():
+    model, guess = mechanisms.three_link()
+    spring = forces.SpringDamper("ground", "link3", 7.0)
+    model = mbd.Model(model.bodies, model.joints, {**model.forces, "spring": spring})
+    system = mbd.formulate(model, mbd.NaturalCoordinates(2e4))
+    state = mbd.assemble(system, guess)
+    energy = mbd.energy(system, 0.0, mbd.State(1.01 * state.q, state.v))
+    height = 12.0 * (0.0 + 0.5 + 1.0) * 1.01
+    assert energy.field == pytest.approx(height, rel=1e-12)
+    assert energy.elastic == pytest.approx(0.5 * 7.0 * 1.01**2 * (1 + 0.25 + 1), rel=1e-12)
+    # Three springs of length one and three of √2, all 1 % longer, on each body.
+    assert energy.artificial == pytest.approx(3 * 0.5 * 2e4 * 1e-4 * (3 + 3 * 2), rel=1e-9)
+    assert energy.total == energy.kinetic + energy.field + energy.elastic + energy.artificial
+
+
+def test_soft_springs_are_warned_of():
+    model, guess = mechanisms.three_link()
+    for stiffness, tolerance, expected in ((3e2, 0.01, True), (3e2, 0.9, False)):
+        system = mbd.formulate(model, mbd.NaturalCoordinates(stiffness, tolerance=tolerance))
+        state = mbd.assemble(system, guess)
+
+        def run(system=system, state=state):
+            mbd.simulate(system, state, t1=1.0, dt=0.02, integrator=mbd.SimoGonzalez())
+
+        if expected:
+            with pytest.warns(mbd.ArtificialEnergyWarning, match=r"springs .* hold up to \d"):
+                run()
+        else:
+            run()
+
+
+BAD = {
+    "stiffness of one": (mbd.NaturalCoordinates({"link1": 1e5}), "body 'link2' has none"),
+    "stiffness of none": (mbd.NaturalCoordinates({"arm": 1e5}), "unknown body 'arm'; known"),
+    "negative": (mbd.NaturalCoordinates(-1.0), "stiffness of body 'link1' must be positive"),
+    "penalty": (mbd.NaturalCoordinates(penalty=0.0), "penalty must be positive"),
+    "three points": (
+        mbd.PointCoordinates(particles={"link1": ["ball1", "ball2", (0, 1, 0)]}),
+        "'link1': there must be 4 of them, got 3",
+    ),
+    "flat": (
+        mbd.PointCoordinates(particles={"link1": ["ball1", "ball2", (0, 1, 0), (0, 2, 0)]}),
+        "body 'link1': its particles lie in one plane",
+    ),
+    "stranger": (
+        mbd.PointCoordinates(particles={"link1": ["ball3", "ball2", (0, 1, 0), (0, 2, 0)]}),
+        "'ball3' is no joint of it",
+    ),
+    "nobody": (mbd.PointCoordinates(particles={"arm": []}), "unknown body 'arm'"),
+    "changing mass": (
+        mbd.VelocityTransformation(mbd.JointCoordinates()),
+        "needs a formulation with a constant mass matrix, not JointCoordinates",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_formulations_are_refused(case):
+    formulation, message = BAD[case]
+    with pytest.raises(mbd.ModelError, match=message):
+        mbd.formulate(mechanisms.three_link()[0], formulation)
+
+
+@pytest.mark.parametrize("formulation", [mbd.NaturalCoordinates(), mbd.PointCoordinates()])
+def test_what_cannot_be_represented_is_refused(formulation):
+    model = models.chain(1)
+    rotor = {"rotor": forces.Armature("jlink0000", 0.1)}
+    with pytest.raises(mbd.ModelError, match=r"force 'rotor': .* no coordinate for the angle"):
+        mbd.formulate(mbd.Model(model.bodies, model.joints, rotor), formulation)
+    plate = {"link0000": mbd.RigidBody(1.0, [1.0, 1.0, 2.0])}
+    with pytest.raises(mbd.ModelError, match="body 'link0000' is flat"):
+        mbd.formulate(mbd.Model(plate, model.joints), formulation)
