@@ -70,7 +70,7 @@ def assemble(
     if not mechanism.topology.loops and not mechanism.couplings:
         return State(q, v)  # A tree's joints hold by construction.
     time, closing = as_time(t, system), system.closing()
-    if closing is system:
+    if not isinstance(closing, JointSystem) or closing is system:
         q = _close(system, time, q)
         return State(q, _consistent(system, time, q, v))
     q, v = _place(closing, tuple(values), tuple(speeds))

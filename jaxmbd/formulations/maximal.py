@@ -20,6 +20,7 @@ from ..system.mechanism import Mechanism, lower
 from ..system.rows import Rows
 from ..system.tree import tree_poses
 from .formulate import system_of
+from .port_kinematics import PortKinematics
 
 
 class MaximalCoordinates(eqx.Module):
@@ -184,7 +185,7 @@ class MaximalSystem(AbstractSystem):
         return jnp.concatenate([twists.ravel(), *rotors])
 
 
-class MaximalKinematics(AbstractKinematics):
+class MaximalKinematics(PortKinematics):
     """Bodies move independently: the twist of a port is that of its body, seen from the port."""
 
     ports: Pose
@@ -200,16 +201,6 @@ class MaximalKinematics(AbstractKinematics):
             mechanism.offsets, mechanism.port_bodies.take(bodies)
         )
         return jnp.concatenate([bodies, attached])
-
-    def joint_coordinates(self) -> tuple[Float[Array, "_n _nq"], ...]:
-        return tuple(joint_motion.coordinates(g, self.ports) for g in self.mechanism.joints)
-
-    def joint_rates(self, v: Float[Array, "nv"]) -> tuple[Float[Array, "_n _nv"], ...]:
-        twists = self.twists(v)
-        return tuple(
-            joint_motion.rates(group, self.ports, q, twists)
-            for group, q in zip(self.mechanism.joints, self.joint_coordinates(), strict=True)
-        )
 
 
 def _inverse(J: Float[Array, "3 3"]) -> Float[Array, "3 3"]:

@@ -21,7 +21,7 @@ from .elements.planar import PlanarPointSystem
 from .elements.plane import PlanarJointSystem, check_plane
 from .formulate import system_of
 from .joint.kinematics import JointKinematics, split
-from .joint.layout import lay_out
+from .joint.layout import Layout, lay_out
 from .joint.system import JointSystem
 
 
@@ -43,17 +43,25 @@ class VelocityTransformation(eqx.Module):
 
 
 class ReducedSystem(AbstractSystem):
-    """Equations in the coordinates of `joint`, by way of those of `full`."""
+    """Equations in coordinates of joints, by way of those of `full`, whose loops are cut.
 
-    joint: JointSystem
+    `plane` is that of the particles, if any.
+    """
+
+    mechanism: Mechanism
     full: AbstractSystem
+    layout: Layout = eqx.field(static=True)
+    plane: str | None = eqx.field(static=True)
     constant_mass: ClassVar[bool] = False
     euclidean: ClassVar[bool] = False
     absolute: ClassVar[bool] = False
 
     @property
-    def mechanism(self) -> Mechanism:
-        return self.joint.mechanism
+    def joint(self) -> JointSystem:
+        """The same coordinates, and constraints, by the recursive way."""
+        if self.plane is not None:
+            return PlanarJointSystem(self.mechanism, self.layout, self.plane)
+        return JointSystem(self.mechanism, self.layout)
 
     @property
     def nq(self) -> int:
@@ -107,7 +115,7 @@ class ReducedSystem(AbstractSystem):
 
     def transformed(self, q: Float[Array, "nq"], v: Float[Array, "nv"]) -> Float[Array, "_nv_full"]:
         """u = B(q) v, eq. (6.1)."""
-        rates = split(self.mechanism, self.joint.layout, v)
+        rates = split(self.mechanism, self.layout, v)
         return self.full.from_tree_rates(self._of_tree(self.joint.values(q)), self._of_tree(rates))
 
     def _of_tree(self, values: tuple[Array, ...]) -> tuple[Array, ...]:
@@ -149,10 +157,10 @@ def _(formulation: VelocityTransformation, model: Model) -> ReducedSystem:
             f"VelocityTransformation needs a formulation with a constant mass matrix, not "
             f"{type(formulation.formulation).__name__}"
         )
-    if isinstance(full, PlanarPointSystem):
-        mechanism = check_plane(mechanism, full.plane)
-        return ReducedSystem(PlanarJointSystem(mechanism, lay_out(mechanism), full.plane), full)
-    return ReducedSystem(JointSystem(mechanism, lay_out(mechanism)), full)
+    plane = full.plane if isinstance(full, PlanarPointSystem) else None
+    if plane is not None:
+        mechanism = check_plane(mechanism, plane)
+    return ReducedSystem(mechanism, full, lay_out(mechanism), plane)
 
 
 @reactions_of.register

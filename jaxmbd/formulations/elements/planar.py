@@ -181,16 +181,20 @@ def _rod(
     return r[0] - B @ points[0], B
 
 
-def planar_system(formulation: PointCoordinates, model: Model) -> PlanarPointSystem:
+def planar_system(formulation: PointCoordinates, plane: str, model: Model) -> PlanarPointSystem:
     """The system of a formulation with a plane."""
-    plane = formulation.plane
     mechanism = check_plane(centred(lower(model)), plane)
     check_rotors("PointCoordinates", mechanism)
-    by_hand = check_particles(model, formulation.particles, (2, 3))
-    placement, points = place(model, mechanism, by_hand, 3)
+    chosen = check_particles(model, formulation.particles, (2, 3))
+    placement, points = place(model, mechanism, chosen, 3)
     table = jnp.stack(points) if points else jnp.zeros((0, 3))
-    table = table.astype(mechanism.dtype)
-    return _check_rods(check_spread(PlanarPointSystem(mechanism, table, placement, plane=plane)))
+    system = PlanarPointSystem(
+        mechanism=mechanism,
+        by_hand=table.astype(mechanism.dtype),
+        placement=placement,
+        plane=plane,
+    )
+    return _check_rods(check_spread(system))
 
 
 def _check_rods(system: PlanarPointSystem) -> PlanarPointSystem:

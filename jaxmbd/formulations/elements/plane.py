@@ -162,6 +162,7 @@ def refuse(mechanism: Mechanism, gaps: Float[Array, "_n"], messages: Sequence[st
         mass = mechanism.bodies.mass
         mass = eqx.branched_error_if(mass, jnp.any(bad), jnp.argmax(bad), messages)
         return eqx.tree_at(lambda m: m.bodies.mass, mechanism, mass)
-    for row in np.flatnonzero(np.asarray(bad)):
-        raise ModelError(messages[row])
+    for is_bad, message in zip(np.asarray(bad), messages, strict=True):
+        if is_bad:
+            raise ModelError(message)
     return mechanism

@@ -88,7 +88,7 @@ class PointSystem(ElementSystem):
     def n_nodes(self) -> int:
         return self.placement.n_nodes
 
-    def work_out(self) -> Geometry:
+    def work_out(self) -> Any:
         fixed = self.placement.fixed.shifted(-1 - self.mechanism.n_bodies)
         points = tuple(self._complete(family, given) for family, given in self._given())
         return Geometry(points, tuple(map(_inverse, points)), fixed.take(self._table()))
@@ -252,15 +252,15 @@ def _(formulation: PointCoordinates, model: Model) -> PointSystem:
     if formulation.plane is not None:
         from .planar import planar_system  # It extends the system in space.
 
-        return planar_system(formulation, model)
+        return planar_system(formulation, formulation.plane, model)
     mechanism = centred(lower(model))
     check_rotors("PointCoordinates", mechanism)
     check_inertias("PointCoordinates", mechanism)
-    by_hand = check_particles(model, formulation.particles, (4,))
-    placement, points = place(model, mechanism, by_hand, 4)
+    chosen = check_particles(model, formulation.particles, (4,))
+    placement, points = place(model, mechanism, chosen, 4)
     table = jnp.stack(points) if points else jnp.zeros((0, 3))
-    system = PointSystem(mechanism, table.astype(mechanism.dtype), placement)
-    return check_spread(system)
+    by_hand = table.astype(mechanism.dtype)
+    return check_spread(PointSystem(mechanism=mechanism, by_hand=by_hand, placement=placement))
 
 
 def check_spread(system: Any) -> Any:

@@ -143,7 +143,8 @@ class ElementSystem(AbstractElementSystem):
         n = 1 + self.mechanism.n_bodies
         bodies = jax.vmap(gram_schmidt.orthonormal)(frames.B[:n])
         turned = jnp.concatenate([bodies, self.mechanism.port_bodies.take(bodies)])
-        return ElementKinematics(Pose(frames.p, turned @ frames.offset), frames, q, self)
+        ports = Pose(frames.p, turned @ frames.offset)
+        return ElementKinematics(ports, self.mechanism, frames, q, self)
 
     @eqx.filter_jit
     def mass(self, q: Float[Array, "nq"]) -> Float[Array, "nv nv"]:
@@ -189,13 +190,10 @@ class ElementKinematics(PortKinematics):
     """Frames keep their places in the elements; their axes follow the elements' vectors."""
 
     ports: Pose
+    mechanism: Mechanism
     frames: ElementFrame
     q: Float[Array, "nq"]
     system: ElementSystem
-
-    @property
-    def mechanism(self) -> Mechanism:
-        return self.system.mechanism
 
     def twists(self, v: Float[Array, "nv"]) -> Float[Array, "n_ports 6"]:
         rates = jax.jvp(self.system.element_frames, (self.q,), (v,))[1]
