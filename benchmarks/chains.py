@@ -2,10 +2,11 @@
 
     python benchmarks/chains.py [--out FILE.md]
 
-For each length and formulation: time to build the equations, size of the lowered program, time to
-compile, and median time of one evaluation of the accelerations, on one machine in one run. For a
-short chain also a rollout and its gradients. Results are Markdown; compile times are cold, without
-a compilation cache.
+For each length and formulation: numbers of velocities and constraints, time to build the equations,
+size of the lowered program, and of the accelerations and of an implicit step the time to compile
+and the median time to run, on one machine in one run. For a short chain also a rollout and its
+gradients. Results are Markdown; compile times are cold, without a compilation cache. Takes about
+half an hour, most of it in the dense steps of the longest chains.
 """
 
 import argparse
@@ -22,10 +23,30 @@ import jax
 import jax.numpy as jnp
 
 import jaxmbd as mbd
+from jaxmbd.system.constraints import n_constraints
 
-LENGTHS = (10, 50, 500, 1000)
-FORMULATIONS = {"joint": mbd.JointCoordinates(), "maximal": mbd.MaximalCoordinates()}
-LONGEST_RUN = 500  # Dense multipliers of longer chains in maximal coordinates take seconds.
+LENGTHS = (3, 10, 50, 200, 1000)
+LONGEST = 200  # For all but joint coordinates, whose accelerations need no dense solves.
+LONGEST_STEP = 200  # Implicit steps have dense Jacobians so far.
+EXPLICIT = {"joint": mbd.JointCoordinates(), "maximal": mbd.MaximalCoordinates()}
+
+
+def rods(n):
+    """Each link's particles are at its two ends."""
+    ends = [f"hinge{i}" for i in range(n)]
+    return {f"link{i}": (ends[i], ends[i + 1] if i + 1 < n else [1.0, 0, 0]) for i in range(n)}
+
+
+FORMULATIONS = {
+    "joint": lambda n: mbd.JointCoordinates(),
+    "joint, from particles": lambda n: mbd.VelocityTransformation(mbd.PointCoordinates("zx")),
+    "maximal": lambda n: mbd.MaximalCoordinates(),
+    "natural, springs": lambda n: mbd.NaturalCoordinates(1e6),
+    "natural, rigid": lambda n: mbd.NaturalCoordinates(rigid=True),
+    "particles": lambda n: mbd.PointCoordinates(),
+    "particles of a plane": lambda n: mbd.PointCoordinates("zx"),
+    "rods of a plane": lambda n: mbd.PointCoordinates("zx", rods(n)),
+}
 
 
 def chain(n):
@@ -42,41 +63,56 @@ def chain(n):
     )
 
 
-def median_time(function, *args, repeats=15):
+def median_time(function, *args, repeats=15, enough=5.0):
     """Median seconds of a compiled function, after one call that is not counted."""
     jax.block_until_ready(function(*args))
     times = []
-    for _ in range(repeats):
+    while len(times) < repeats and sum(times) < enough:
         began = time.perf_counter()
         jax.block_until_ready(function(*args))
         times.append(time.perf_counter() - began)
     return statistics.median(times)
 
 
-def accelerations_row(n, name):
+def compiled(function, *args):
+    """A function compiled for its arguments, size of its program, and seconds to compile it."""
+    lowered = eqx.filter_jit(function).lower(*args)
+    size = len(lowered.as_text())
+    began = time.perf_counter()
+    return lowered.compile(), size, time.perf_counter() - began
+
+
+def chain_row(n, name):
     """One line of the first table."""
     began = time.perf_counter()
-    system = mbd.formulate(chain(n), FORMULATIONS[name])
-    state = mbd.assemble(system)
+    system = mbd.formulate(chain(n), FORMULATIONS[name](n))
+    state = mbd.assemble(system, {"hinge0": 0.3})
     built = time.perf_counter() - began
 
     def evaluate(system, state):
         return mbd.accelerations(system, 0.0, state)[0]
 
-    lowered = eqx.filter_jit(evaluate).lower(system, state)
-    size = len(lowered.as_text())
-    began = time.perf_counter()
-    compiled = lowered.compile()
-    took = time.perf_counter() - began
-    run = "-"
-    if name == "joint" or n <= LONGEST_RUN:
-        run = f"{1e3 * median_time(compiled, system, state):.3g}"
-    return f"| {n} | {name} | {built:.2f} | {size / 1e3:.0f} | {took:.2f} | {run} |"
+    integrator = mbd.GeneralizedAlpha(0.9)
+    if name == "natural, springs":
+        integrator = mbd.SimoGonzalez()
+
+    def step(system, state):
+        return mbd.rollout(system, state, 1e-3, 1, integrator)
+
+    function, size, took = compiled(evaluate, system, state)
+    run = f"{1e3 * median_time(function, system, state):.3g}"
+    of_step = "- | -"
+    if n <= LONGEST_STEP:
+        function, _, by = compiled(step, system, state)
+        of_step = f"{by:.1f} | {1e3 * median_time(function, system, state):.3g}"
+    unknowns = f"{system.nv} | {n_constraints(system)}"
+    cells = f"{unknowns} | {built:.2f} | {size / 1e3:.0f} | {took:.2f} | {run} | {of_step}"
+    return f"| {n} | {name} | {cells} |"
 
 
 def gradient_row(name, n=2, steps=1000):
     """One line of the second table: a rollout, and its gradients by all velocities."""
-    system = mbd.formulate(chain(n), FORMULATIONS[name])
+    system = mbd.formulate(chain(n), EXPLICIT[name])
     state = mbd.assemble(system, {"hinge0": 0.3})
 
     def end(v):
@@ -98,14 +134,20 @@ def main():
     parser.add_argument("--out", type=Path)
     out = parser.parse_args().out
     jax.config.update("jax_enable_x64", True)
+    rows = []
+    for n in LENGTHS:
+        for name in FORMULATIONS if n <= LONGEST else ("joint",):
+            rows.append(chain_row(n, name))
+            print(rows[-1], flush=True)
     lines = [
         f"{time.strftime('%Y-%m-%d')}, {platform.machine()}, {os.cpu_count()} cores, "
         f"{jax.default_backend()}, Python {platform.python_version()}, jax {jax.__version__}, "
         "float64.",
         "",
-        "| links | coordinates | build [s] | program [kB] | compile [s] | accelerations [ms] |",
-        "|---|---|---|---|---|---|",
-        *(accelerations_row(n, name) for n in LENGTHS for name in FORMULATIONS),
+        "| links | coordinates | nv | constraints | build [s] | program [kB] "
+        "| accelerations: compile [s] | run [ms] | step: compile [s] | run [ms] |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+        *rows,
         "",
         "A rollout of 1000 Runge–Kutta steps of order 5, its gradient in reverse mode, and in "
         "forward mode with respect to all initial velocities:",
@@ -113,7 +155,7 @@ def main():
         "| links | coordinates | compile [s] | run [ms] | reverse: compile [s] | run [ms] "
         "| forward: compile [s] | run [ms] |",
         "|---|---|---|---|---|---|---|---|",
-        *map(gradient_row, FORMULATIONS),
+        *map(gradient_row, EXPLICIT),
     ]
     text = "\n".join(lines) + "\n"
     if out is None:

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Iterable
+from typing import Any
 
 import diffrax
 
@@ -40,26 +41,32 @@ def four_bar() -> mbd.Model:
         joints={
             "a": mbd.joints.Revolute(mbd.ground, "crank"),
             "b": mbd.joints.Universal(mbd.Frame("crank", [0.5, 0, 0]), "coupler"),
-            "c": mbd.joints.Spherical(mbd.Frame("coupler", [2, 0, 0]), mbd.Frame("rocker")),
+            "c": mbd.joints.Spherical(
+                mbd.Frame("coupler", [2, 0, 0]), mbd.Frame("rocker", [1.5, 0, 0])
+            ),
             "d": mbd.joints.Revolute(mbd.Frame("ground", [2, 0, 0]), "rocker"),
         },
     )
 
 
-def formulations() -> list[type]:
-    """Every formulation that `formulate` knows."""
-    return [kind for kind in system_of.registry if kind is not object]
+def formulations() -> dict[str, Any]:
+    """One of every kind that `formulate` knows."""
+    kinds = [kind for kind in system_of.registry if kind is not object]
+    given = {mbd.VelocityTransformation: (mbd.MaximalCoordinates(),)}
+    return {kind.__name__: kind(*given.get(kind, ())) for kind in kinds}
 
 
 def traits() -> str:
     """What the systems of each formulation are, with the sizes of two small mechanisms."""
     rows = []
-    for kind in formulations():
-        small, closed = (mbd.formulate(model(), kind()) for model in (double_pendulum, four_bar))
+    for name, formulation in formulations().items():
+        small, closed = (
+            mbd.formulate(model(), formulation) for model in (double_pendulum, four_bar)
+        )
         sizes = [f"{system.nq}, {system.nv}, {n_constraints(system)}" for system in (small, closed)]
         rows.append(
             [
-                f"`{kind.__name__}`",
+                f"`{name}`",
                 "constant" if small.constant_mass else "M(q)",
                 "vectors" if small.euclidean else "with rotations",
                 "yes" if small.absolute else "no",
@@ -77,12 +84,12 @@ def compatibility() -> str:
     kinds = [getattr(integrators, name) for name in integrators.__all__]
     kinds = [kind for kind in kinds if not inspect.isabstract(kind)]
     rows = []
-    for formulation in formulations():
-        row = [f"`{formulation.__name__}`"]
+    for name, formulation in formulations().items():
+        row = [f"`{name}`"]
         for kind in kinds:
             try:
                 for model in (double_pendulum, four_bar):
-                    kind().terms(mbd.formulate(model(), formulation()))
+                    kind().terms(mbd.formulate(model(), formulation))
             except mbd.IncompatibleIntegrator:
                 row.append("no")
             else:

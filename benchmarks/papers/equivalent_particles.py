@@ -116,7 +116,7 @@ CASES = {
     'PointCoordinates("xy"), rods of two': Case(False, mbd.PointCoordinates("xy", RODS)),
     'PointCoordinates("xy")': Case(False, mbd.PointCoordinates("xy")),
     'VelocityTransformation(PointCoordinates("xy"))': Case(
-        True, mbd.VelocityTransformation(mbd.PointCoordinates("xy"))
+        False, mbd.VelocityTransformation(mbd.PointCoordinates("xy"))
     ),
     "MaximalCoordinates()": Case(True, mbd.MaximalCoordinates()),
     "JointCoordinates()": Case(True, mbd.JointCoordinates()),

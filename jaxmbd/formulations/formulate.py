@@ -14,7 +14,8 @@ def formulate(model: Model, formulation: Any) -> AbstractSystem:
     A pure function of the model's leaves: call it once outside `jit` to simulate, or inside the
     function that is differentiated or batched with respect to them.
 
-    **Arguments:** `formulation`: `JointCoordinates()` or `MaximalCoordinates()`.
+    **Arguments:** `formulation`: `JointCoordinates()`, `MaximalCoordinates()`,
+    `NaturalCoordinates()`, `PointCoordinates()`, or a `VelocityTransformation` of one of them.
 
     **Raises** `ModelError`, naming the component, for values that make no sense and for what the
     formulation cannot represent.

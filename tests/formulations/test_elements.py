@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import jaxmbd as mbd
-from jaxmbd import forces, joints, testing
+from jaxmbd import Frame, forces, joints, testing
 from jaxmbd.system import constraints, duality
 from tests import models
 from tests.formulations import mechanisms
@@ -251,6 +251,10 @@ BAD = {
         mbd.PointCoordinates(particles={"link1": ["ball1", "ball2", (0, 1, 0), (0, 2, 0)]}),
         "body 'link1': its particles lie in one plane",
     ),
+    "one place": (
+        mbd.PointCoordinates(particles={"link1": ["ball1", (-0.5, 0, 0), (0, 1, 0), (0, 0, 1)]}),
+        "body 'link1': its particles lie in one plane",
+    ),
     "stranger": (
         mbd.PointCoordinates(particles={"link1": ["ball3", "ball2", (0, 1, 0), (0, 2, 0)]}),
         "'ball3' is no joint of it",
@@ -279,3 +283,18 @@ def test_what_cannot_be_represented_is_refused(formulation):
     plate = {"link0000": mbd.RigidBody(1.0, [1.0, 1.0, 2.0])}
     with pytest.raises(mbd.ModelError, match="body 'link0000' is flat"):
         mbd.formulate(mbd.Model(plate, model.joints), formulation)
+
+
+def test_joints_at_one_place_ask_for_particles():
+    """Two joints in the same point of a body, by which its other points cannot be chosen."""
+    rod = mbd.inertia.rod(1.0, 1.0)
+    links = {
+        "first": joints.Spherical("ground", "middle"),
+        "second": joints.Spherical("middle", Frame("last", [0.5, 0, 0])),
+    }
+    model = mbd.Model({"middle": rod, "last": rod}, links)
+    with pytest.raises(mbd.ModelError, match=r"body 'middle': .*particles=\{'middle': \[...\]\}"):
+        mbd.formulate(model, mbd.PointCoordinates())
+    by_hand = {"middle": ["first", [1, 0, 0], [0, 1, 0], [0, 0, 1]]}
+    system = mbd.formulate(model, mbd.PointCoordinates(particles=by_hand))
+    assert system.nq == 3 * (3 + 4)

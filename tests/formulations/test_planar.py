@@ -211,6 +211,7 @@ def moving(system, state):
     )
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("plane", ["xy", "yz", "zx"])
 def test_planes_are_alike(plane):
     """The same chain in each of them swings the same way."""

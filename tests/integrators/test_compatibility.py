@@ -8,6 +8,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import integrators
+from jaxmbd.system.elements import AbstractElementSystem
 from tests.models import FORMULATIONS, chain, name_of
 
 KINDS = [
@@ -17,21 +18,27 @@ KINDS = [
 ]
 
 
-def fits(kind, formulation):
-    """As the traits say: the intrinsic schemes need the poses of all bodies."""
-    return (
-        kind not in (mbd.EnergyMomentum, mbd.EnergyDecaying)
-        or mbd.formulate(chain(1), formulation).absolute
-    )
+ALL = (*FORMULATIONS, mbd.NaturalCoordinates(rigid=True), mbd.PointCoordinates("zx"))
+
+
+def needs(kind, system):
+    """What the system has not and the integrator needs, as the traits say; None where it fits."""
+    if kind in (mbd.EnergyMomentum, mbd.EnergyDecaying) and not system.absolute:
+        return "the poses", "MaximalCoordinates"
+    if kind is mbd.SimoGonzalez and not isinstance(system, AbstractElementSystem):
+        return "points and vectors", "NaturalCoordinates"
+    return None
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-@pytest.mark.parametrize("formulation", FORMULATIONS, ids=name_of)
+@pytest.mark.parametrize("formulation", ALL, ids=name_of)
 def test_integrator_on_formulation(formulation, kind):
     system = mbd.formulate(chain(1), formulation)
     start = mbd.assemble(system, {"jlink0000": 0.3}, {"jlink0000": 1.0})
-    if not fits(kind, formulation):
-        who = f"{kind.__name__} needs the poses .*{type(system).__name__}.*use MaximalCoordinates"
+    missing = needs(kind, system)
+    if missing is not None:
+        what, instead = missing
+        who = f"{kind.__name__} needs {what} .*{type(system).__name__}.*use {instead}"
         with pytest.raises(mbd.IncompatibleIntegrator, match=who):
             mbd.rollout(system, start, dt=0.01, n_steps=20, integrator=kind())
         return

@@ -270,8 +270,9 @@ def check_spread(system: Any) -> Any:
         if not is_concrete(points):
             continue  # Its mass is not finite then, which the motion shows.
         for name, own in zip(names, np.asarray(points), strict=True):
-            extent = np.linalg.svd(own[1:] - own[0], compute_uv=False)
-            if not extent.min() > 1e-6 * extent.max():
+            # Where given points coincide, those beside them are not finite.
+            apart = np.linalg.svd(np.nan_to_num(own[1:] - own[0]), compute_uv=False)
+            if not (np.all(np.isfinite(own)) and apart.min() > 1e-6 * apart.max()):
                 raise ModelError(
                     f"body {name!r}: its particles lie in one plane, or on one line or point; "
                     f"place them by hand, PointCoordinates(particles={{{name!r}: [...]}}), with "
