@@ -70,6 +70,8 @@ def assemble(
     if not mechanism.topology.loops and not mechanism.couplings:
         return State(q, v)  # A tree's joints hold by construction.
     time, closing = as_time(t, system), system.closing()
+    if constraints.n_constraints(closing) == 0:
+        return State(q, v)
     if not isinstance(closing, JointSystem) or closing is system:
         q = _close(system, time, q)
         return State(q, _consistent(system, time, q, v))

@@ -219,26 +219,31 @@ def _checked(solution: Solution, throw: bool) -> Solution:
 
 
 def _warn_of_springs(system: NaturalSystem, solution: Solution) -> None:
-    if (system.stiffness is None and system.penalty is None) or not is_concrete(solution.ts):
+    if solution.states is None or (system.stiffness is None and system.penalty is None):
         return
-    share = float(_spring_share(system, solution.states))
-    if share > system.tolerance:
-        warnings.warn(
-            f"simulate: the springs that stand in for rigidity hold up to {100 * share:.2g} % of "
-            f"the largest kinetic energy (tolerance {100 * system.tolerance:.2g} %), so that this "
-            "is not the motion of rigid bodies; raise the stiffness of NaturalCoordinates, or use "
-            "NaturalCoordinates(rigid=True)",
-            ArtificialEnergyWarning,
-            stacklevel=3,
-        )
+    share = _spring_share(system, solution.states)
+    if not is_concrete(share) or not share > system.tolerance:
+        return
+    instead = "raise the stiffness of NaturalCoordinates, or use NaturalCoordinates(rigid=True)"
+    if system.stiffness is None:
+        instead = "raise the penalty of NaturalCoordinates, or leave it out"
+    warnings.warn(
+        f"simulate: the springs that stand in for rigidity hold up to {100 * float(share):.2g} % "
+        f"of the largest kinetic energy (tolerance {100 * system.tolerance:.2g} %), so that this "
+        f"is not the motion of rigid bodies; {instead}",
+        ArtificialEnergyWarning,
+        stacklevel=3,
+    )
 
 
 @eqx.filter_jit
 def _spring_share(system: NaturalSystem, states: State) -> Float[Array, ""]:
     """Largest energy of the springs by the largest kinetic one, rows without a state left out."""
-    held = jax.vmap(system.internal_potential)(states.q)
-    kinetic = jax.vmap(lambda v: 0.5 * v @ system.momentum_of(v))(states.v)
-    most, largest = (jnp.max(jnp.where(jnp.isfinite(x), x, 0.0)) for x in (held, kinetic))
+    there = jnp.all(jnp.isfinite(states.q) & jnp.isfinite(states.v), axis=1)
+    q, v = (jnp.where(there[:, None], x, 0.0) for x in (states.q, states.v))
+    held = jnp.where(there, jax.vmap(system.internal_potential)(q), 0.0)
+    kinetic = jax.vmap(lambda v: 0.5 * v @ system.momentum_of(v))(v)
+    most, largest = jnp.max(held, initial=0.0), jnp.max(kinetic, initial=0.0)
     return jnp.where(largest > 0, most / jnp.where(largest > 0, largest, 1.0), 0.0)
 
 

@@ -18,7 +18,7 @@ from ..system.abstract import AbstractKinematics, AbstractSystem
 from ..system.duality import momentum_of, spatial_inertia
 from ..system.mechanism import Mechanism, lower
 from ..system.rows import Rows
-from ..system.tree import tree_poses
+from ..system.tree import tree_poses, tree_tangents
 from .formulate import system_of
 from .port_kinematics import PortKinematics
 
@@ -173,12 +173,7 @@ class MaximalSystem(AbstractSystem):
         values: tuple[Float[Array, "_n _nq"], ...],
         rates: tuple[Float[Array, "_n _nv"], ...],
     ) -> Float[Array, "nv"]:
-        tangents = tuple(
-            jax.vmap(lambda joint, q, v: joint.rates(q, v))(group.joint, q, v)
-            if group.in_tree
-            else jnp.zeros_like(q)
-            for group, q, v in zip(self.mechanism.joints, values, rates, strict=True)
-        )
+        tangents = tree_tangents(self.mechanism, values, rates)
         poses, motion = jax.jvp(lambda x: tree_poses(self.mechanism, x), (values,), (tangents,))
         twists = jax.vmap(se3.velocity)(poses, motion)[1:]
         rotors = [group.rows.take(rates[group.group])[:, 0] for group in self.mechanism.rotors]

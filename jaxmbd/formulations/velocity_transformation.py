@@ -12,13 +12,14 @@ from jaxtyping import Array, Float
 
 from ..errors import ModelError
 from ..forces import Armature
+from ..joints import Free
 from ..linear import solve_spd
 from ..model import Model
 from ..system.abstract import AbstractSystem, State
 from ..system.mechanism import Mechanism, lower
 from ..system.reactions import reactions_of, reactions_of_motion
 from .elements.planar import PlanarPointSystem
-from .elements.plane import PlanarJointSystem, check_plane
+from .elements.plane import PlanarJointSystem, check_plane, normal_of
 from .formulate import system_of
 from .joint.kinematics import JointKinematics, split
 from .joint.layout import Layout, lay_out
@@ -35,8 +36,8 @@ class VelocityTransformation(eqx.Module):
 
     **Arguments:** `formulation`: one with a constant mass matrix, such as `PointCoordinates()`.
 
-    `formulate` **raises** `ModelError` for a formulation whose mass matrix changes, and whatever
-    that formulation raises of the mechanism with its loops cut.
+    `formulate` **raises** `ModelError` for a formulation whose mass matrix changes, for free joints
+    where that formulation has a plane, and whatever it raises of the mechanism with its loops cut.
     """
 
     formulation: Any
@@ -139,7 +140,7 @@ class ReducedSystem(AbstractSystem):
         x = self.position(q)
         u, u_dot = jax.jvp(lambda q: self.transformed(q, v), (q,), (self.rates(q, v),))
         full = self.full.mass(x) @ u_dot + self.full.bias(x, u)
-        return jax.linear_transpose(lambda v: self.transformed(q, v), v)(full)[0]
+        return self._transformation(q).T @ full
 
 
 @system_of.register
@@ -160,9 +161,16 @@ def _(formulation: VelocityTransformation, model: Model) -> ReducedSystem:
     plane = full.plane if isinstance(full, PlanarPointSystem) else None
     if plane is not None:
         mechanism = check_plane(mechanism, plane)
+        for group in mechanism.joints:
+            if isinstance(group.joint, Free):
+                raise ModelError(
+                    f"joint {group.names[0]!r} is free: its six coordinates leave the {plane} "
+                    "plane; use a Planar joint in its place, or PointCoordinates alone"
+                )
     return ReducedSystem(mechanism, full, lay_out(mechanism), plane)
 
 
 @reactions_of.register
 def _(system: ReducedSystem, t: Float[Array, ""], state: State) -> dict[str, Float[Array, "6"]]:
-    return reactions_of_motion(system, t, state)
+    plane = None if system.plane is None else normal_of(system.plane, system.mechanism.dtype)
+    return reactions_of_motion(system, t, state, plane)

@@ -7,13 +7,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ..bodies import RigidBody
 from ..joints.abstract import sizes
-from ..lie import se3
+from ..lie import Pose, se3, so3
 from . import constraints, joint_motion
 from .abstract import AbstractKinematics, AbstractSystem, State, Time, as_time
 from .acceleration import accelerations
 from .duality import momentum_of, twist_rates
-from .loads import Wrenches, loads
+from .loads import JointForces, Wrenches, loads
 
 
 def reactions(
@@ -61,31 +62,33 @@ def constraint_reactions(
 
 
 def reactions_of_motion(
-    system: AbstractSystem, t: Time, state: State
+    system: AbstractSystem, t: Time, state: State, plane: Float[Array, "3"] | None = None
 ) -> dict[str, Float[Array, "6"]]:
     """Reactions that give every body its acceleration, the smallest ones where several do.
 
     For formulations in which joints have no multipliers: each body needs a wrench from its joints,
-    and each joint can give some. Bodies of springs are taken for rigid ones that move alike.
+    and each joint can give some. Bodies of springs are taken for rigid ones that move alike. With
+    the normal of a `plane`, that holds bodies too, across itself.
     """
     mechanism, kinematics = system.mechanism, system.kinematics(t, state.q)
     ports, n = kinematics.ports, mechanism.n_bodies
-    vdot, _ = accelerations(system, t, state)
+    vdot, lam = accelerations(system, t, state)
     V = kinematics.twists(state.v)[1 : n + 1]
     A = twist_rates(system, t, state.q, state.v, vdot)[1 : n + 1]
+    own = jax.tree.map(lambda x: x[1 : n + 1], ports)
 
-    def inertial(body, V: Array, A: Array) -> Array:
+    def inertial(body: RigidBody, V: Array, A: Array) -> Array:
         return momentum_of(body, A) + se3.cross_wrench(V, momentum_of(body, V))
 
     def on_bodies(wrenches: Wrenches) -> Float[Array, "n_bodies 6"]:
         world = jax.vmap(se3.transform_wrench)(ports, wrenches)
         total = mechanism.port_bodies.add_to(world[: n + 1], world[n + 1 :])
-        own = jax.tree.map(lambda x: x[1 : n + 1], ports)
         return jax.vmap(se3.transform_wrench_back)(own, total[1:])
 
     wrenches, joint_forces = loads(mechanism, t, kinematics, state.v)
-    coordinates = kinematics.joint_coordinates() if joint_forces else ()
-    for g, value in joint_forces.items():
+    forces = _with_couplings(system, kinematics, joint_forces, lam)
+    coordinates = kinematics.joint_coordinates() if forces else ()
+    for g, value in forces.items():
         group = mechanism.joints[g]
         W_M = jax.vmap(lambda joint, q, tau: joint.motion(q) @ tau)(
             group.joint, coordinates[g], value
@@ -106,11 +109,44 @@ def reactions_of_motion(
 
     units = jnp.eye(sum(D.shape[0] * D.shape[1] for D in parts), dtype=state.q.dtype)
     columns = jax.vmap(lambda lam: held(lam)[0], out_axes=1)(units)
+    given = columns if plane is None else jnp.concatenate([columns, _by_plane(plane, own)], axis=1)
     # Rotation rows have other units than translation rows, which only matters where joints repeat
     # one another.
-    lam = jnp.linalg.pinv(columns) @ needed.ravel()
+    lam = (jnp.linalg.pinv(given) @ needed.ravel())[: units.shape[0]]
     return {
         name: wrench
         for group, W_M in zip(mechanism.joints, held(lam)[1], strict=True)
         for name, wrench in zip(group.names, W_M, strict=True)
     }
+
+
+def _with_couplings(
+    system: AbstractSystem,
+    kinematics: AbstractKinematics,
+    forces: JointForces,
+    lam: Float[Array, "ng"],
+) -> JointForces:
+    """Forces on joints together with what couplings do to theirs."""
+    forces, groups = dict(forces), system.mechanism.couplings
+    start = lam.size - len(constraints.coordinate_names(system))
+    rates = kinematics.joint_rates(jnp.zeros(system.nv, lam.dtype)) if groups else ()
+    for group in groups:
+        own = lam[start : start + len(group.names), None]
+        start += len(group.names)
+        for g, rows, force in (
+            (group.group, group.rows, own),
+            (group.source_group, group.source_rows, -group.coupling.ratio[:, None] * own),
+        ):
+            forces[g] = rows.add_to(forces.get(g, jnp.zeros_like(rates[g])), force)
+    return forces
+
+
+def _by_plane(normal: Float[Array, "3"], bodies: Pose) -> Float[Array, "m k"]:
+    """Unit wrenches by which a plane holds each body: a force along the normal, moments across."""
+    n = bodies.p.shape[0]
+    E = so3.basis(normal)
+    still = jnp.zeros((3, 1), dtype=normal.dtype)
+    world = jnp.block([[normal[:, None], still, still], [still, E[:, :1], E[:, 1:2]]])
+    turned = jnp.einsum("nji,ajk->naik", bodies.R, world.reshape(2, 3, 3)).reshape(n, 6, 3)
+    spread = jnp.zeros((n, 6, n, 3), dtype=normal.dtype)
+    return spread.at[jnp.arange(n), :, jnp.arange(n), :].set(turned).reshape(6 * n, 3 * n)

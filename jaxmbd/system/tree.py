@@ -32,6 +32,20 @@ def tree_poses(mechanism: Mechanism, values: tuple[Float[Array, "_n _nq"], ...])
     return jax.tree.map(lambda a, b: jnp.concatenate([a, b]), world, moved)
 
 
+def tree_tangents(
+    mechanism: Mechanism,
+    values: tuple[Float[Array, "_n _nq"], ...],
+    rates: tuple[Float[Array, "_n _nv"], ...],
+) -> tuple[Float[Array, "_n _nq"], ...]:
+    """q̇ of the velocities of the tree's joints, by group; zero for joints outside the tree."""
+    return tuple(
+        jax.vmap(lambda joint, q, v: joint.rates(q, v))(group.joint, q, v)
+        if group.in_tree
+        else jnp.zeros_like(q)
+        for group, q, v in zip(mechanism.joints, values, rates, strict=True)
+    )
+
+
 def _relative_poses(mechanism: Mechanism, group: JointGroup, q: Float[Array, "n nq"]) -> Pose:
     """Pose of each child body in its parent body, for one group of tree joints."""
     skip = 1 + mechanism.n_bodies

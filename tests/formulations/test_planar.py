@@ -305,3 +305,53 @@ def test_a_floating_body_must_start_in_the_plane():
     for pose in ([0.0, 0.0, 0.1, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.1, 0.0, 0.0]):
         with pytest.raises(Exception, match="body 'stone' is not in the xy plane"):
             mbd.assemble(system, {"stone": pose})
+        with pytest.raises(Exception, match="body 'stone' does not move in the xy plane"):
+            mbd.assemble(system, {}, {"stone": pose})
+    with pytest.raises(mbd.ModelError, match="joint 'stone' is free"):
+        mbd.formulate(stone, mbd.VelocityTransformation(mbd.PointCoordinates("xy")))
+
+
+def ring(heights):
+    """Four bodies in a loop of hinges that floats, their centres at heights above the plane."""
+    bodies = {
+        name: mbd.RigidBody(1.0, [1.0, 1.2, 1.5], com=(0.5, 0.1, height))
+        for name, height in zip("abcd", heights, strict=True)
+    }
+    links = {
+        name: joints.Revolute(Frame(name[0], (1.0, 0, 0)), Frame(name[1], (0.0, 0, 0)))
+        for name in ("ab", "bc", "cd", "da")
+    }
+    push = {"push": forces.AppliedForce("a", [3.0, 1.0, 0.0])}
+    return mbd.Model(bodies, links, push)
+
+
+def test_loops_that_float_in_a_plane():
+    """Heights matter neither for closing nor for what joints transmit in the plane."""
+    guess = {"ab": 1.4, "bc": 1.6, "da": 1.5, "a": [0.1, 0.2, 0.0, 0.0, 0.0, 0.5]}
+    seen = []
+    for heights in ((0.0,) * 4, (0.0, 0.2, -0.1, 0.3)):
+        system = mbd.formulate(ring(heights), mbd.PointCoordinates("xy"))
+        state = mbd.assemble(system, guess)
+        assert jnp.max(jnp.abs(balance.gaps(system, T, state.q))) < 1e-12
+        vdot, _ = mbd.accelerations(system, T, state)
+        found = mbd.reactions(system, T, state)
+        seen.append((vdot, {name: wrench[:2] for name, wrench in found.items()}))
+    models.near(*seen, 1e-9)
+    assert jnp.abs(seen[0][1]["ab"]).max() > 0.1
+
+
+def test_a_loop_joint_that_keeps_nothing():
+    body = mbd.RigidBody(1.0, [1.0, 1.2, 1.5], com=(0.5, 0.1, 0.0))
+    links = {
+        "a": joints.Revolute("ground", "a"),
+        "b": joints.Revolute(Frame("ground", (1, 0, 0)), "b"),
+        "table": joints.Planar("a", "b"),
+    }
+    system = mbd.formulate(mbd.Model({"a": body, "b": body}, links), PLANAR["bodies"])
+    state = mbd.assemble(system, {"a": 0.3}, {"b": 2.0})
+    assert mbd.joint_states(system, T, state)["b"].v == pytest.approx(2.0)
+
+
+def test_planes_are_named():
+    with pytest.raises(mbd.ModelError, match="plane must be one of"):
+        mbd.PointCoordinates({"link": ["hinge"]})

@@ -20,11 +20,9 @@ def centred(mechanism: Mechanism) -> Mechanism:
     n, bodies = mechanism.n_bodies, mechanism.bodies
     at_com = jnp.concatenate([jnp.zeros((1, 3), dtype=bodies.com.dtype), bodies.com])
     own = jax.vmap(lambda com: Frame("", -com))(bodies.com)
-    offsets = own
-    if len(mechanism.port_bodies) > 0:
-        moved = mechanism.offsets.p - mechanism.port_bodies.take(at_com)
-        others = eqx.tree_at(lambda frame: frame.p, mechanism.offsets, moved)
-        offsets = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), others, own)
+    moved = mechanism.offsets.p - mechanism.port_bodies.take(at_com)
+    others = eqx.tree_at(lambda frame: frame.p, mechanism.offsets, moved)
+    offsets = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), others, own)
     names = mechanism.port_names
     return replace(
         mechanism,

@@ -58,7 +58,7 @@ class NaturalCoordinates(eqx.Module):
     - `penalty`: stiffness [N/m, N m] of springs in place of the constraints of joints; constraints
       where left out.
     - `tolerance`: `simulate` warns where the springs hold more than this part of the largest
-      kinetic energy.
+      kinetic energy among the states that it returns.
 
     `formulate` **raises** `ModelError`, naming the component, for a stiffness that is not positive,
     bodies that are flat (a vector would have no mass), and armatures.
@@ -76,6 +76,8 @@ class NaturalCoordinates(eqx.Module):
         penalty: Any = None,
         tolerance: float = 0.01,
     ):
+        if not tolerance > 0:
+            raise ModelError(f"NaturalCoordinates: tolerance must be positive, got {tolerance}")
         self.stiffness = dict(stiffness) if isinstance(stiffness, Mapping) else stiffness
         self.rigid = rigid
         self.penalty = penalty
@@ -198,8 +200,8 @@ class NaturalSystem(ElementSystem):
         A = jax.vmap(lambda body: second_moments(body.symmetric_inertia()))(bodies)
         heavy = bodies.mass[:, None] * P[:, 0]
         turned = jnp.concatenate([heavy[:, None], A @ P[:, 1:]], axis=1)
-        rows = P.reshape(-1, self.n_nodes)
-        return rows.T @ turned.reshape(-1, self.n_nodes)
+        rows = 4 * self.mechanism.n_bodies
+        return P.reshape(rows, self.n_nodes).T @ turned.reshape(rows, self.n_nodes)
 
     def _springs(self, q: Float[Array, "nq"]) -> Float[Array, "n 6 3"]:
         B = self.elements_at(q).B

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from ...errors import ModelError
@@ -12,7 +13,7 @@ from ...joints import AbstractJoint
 from ...model import Model
 from ...model.frame import GROUND
 from ...model.model import unknown
-from ...model.values import as_leaf
+from ...model.values import as_leaf, is_concrete
 from ...system.mechanism import Mechanism
 from ...system.rows import Rows
 
@@ -94,10 +95,20 @@ def check_particles(
         for entry in entries:
             if isinstance(entry, str) and entry not in _joints_of(model, body):
                 raise ModelError(f"{who}: {entry!r} is no joint of it that holds a point")
+        names = [entry for entry in entries if isinstance(entry, str)]
+        if len(set(names)) < len(names):
+            raise ModelError(f"{who}: a joint is named twice in {names}")
         found[body] = tuple(
-            entry if isinstance(entry, str) else as_leaf(entry, (3,), who) for entry in entries
+            entry if isinstance(entry, str) else _finite(as_leaf(entry, (3,), who), who)
+            for entry in entries
         )
     return found
+
+
+def _finite(point: Float[Array, "3"], who: str) -> Float[Array, "3"]:
+    if is_concrete(point) and not np.all(np.isfinite(np.asarray(point))):
+        raise ModelError(f"{who}: points must be finite, got {np.asarray(point).tolist()}")
+    return point
 
 
 def holds_point(joint: AbstractJoint) -> bool:
@@ -137,7 +148,7 @@ def place(
                 own.append(entry)
             else:
                 own.append(first_by_hand + len(points))
-                points.append(entry - mechanism_com(model, body))
+                points.append(entry - model.bodies[body].com)
         missing = 0 if body in by_hand else count - len(own)
         slots[body] = own + [None] * missing
     merged = set()
@@ -180,11 +191,6 @@ def place(
     )
     fixed = Rows.of(ports[_port(model, name, GROUND)] for name in numbers.still)
     return Placement(found, Rows.of(numbers.owners), fixed, frozenset(merged)), points
-
-
-def mechanism_com(model: Model, body: str) -> Float[Array, "3"]:
-    """Centre of mass of a body, which its element's coordinates start from."""
-    return jnp.asarray(model.bodies[body].com)
 
 
 def _port(model: Model, joint: str, body: str) -> str:

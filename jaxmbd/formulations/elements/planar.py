@@ -9,9 +9,12 @@ from jaxtyping import Array, Float
 
 from ...lie import Pose
 from ...model import Model
+from ...system.abstract import State
 from ...system.elements import ElementFrame
 from ...system.groups import JointGroup
 from ...system.mechanism import lower
+from ...system.reactions import reactions_of, reactions_of_motion
+from ...system.tree import tree_poses, tree_tangents
 from ..joint.layout import lay_out
 from . import leftover, particles
 from .centred import centred
@@ -128,17 +131,35 @@ class PlanarPointSystem(PointSystem):
             parts.append(_by_particle(c[:, None] + jnp.einsum("nab,nkb->nka", B, points)))
         return self.placement.owners.take(jnp.concatenate(parts))
 
+    def from_tree_rates(
+        self,
+        values: tuple[Float[Array, "_n _nq"], ...],
+        rates: tuple[Float[Array, "_n _nv"], ...],
+    ) -> Float[Array, "nv"]:
+        def off(values: tuple[Array, ...]) -> Float[Array, "n 4"]:
+            poses = tree_poses(self.mechanism, values)
+            return self._off_plane(Pose(poses.p[1:], poses.R[1:]))
+
+        tangents = tree_tangents(self.mechanism, values, rates)
+        leaving = jax.jvp(off, (values,), (tangents,))[1]
+        return self._held(super().from_tree_rates(values, rates), leaving, "does not move in")
+
     def _in_plane(self, bodies: Pose) -> Pose:
         """The same poses, unless one has left the plane, which free joints can make it do."""
+        return Pose(self._held(bodies.p, self._off_plane(bodies), "is not in"), bodies.R)
+
+    def _off_plane(self, bodies: Pose) -> Float[Array, "n 4"]:
+        """Height of every body above where it belongs, and change of its normal."""
         geometry, n = self.geometry, self._normal
         tilt = jnp.einsum("nij,nkj,k->ni", bodies.R, geometry.R0, n) - n[None]
-        gap = jnp.abs((bodies.p - geometry.reference.p[1:]) @ n) + jnp.sum(jnp.abs(tilt), axis=1)
-        limit = float(jnp.finfo(gap.dtype).eps) ** 0.5 * 10
-        messages = [
-            f"body {name!r} is not in the {self.plane} plane" for name in self._body_names()
-        ]
-        p = eqx.branched_error_if(bodies.p, jnp.any(gap > limit), jnp.argmax(gap), messages)
-        return Pose(p, bodies.R)
+        return jnp.concatenate([((bodies.p - geometry.reference.p[1:]) @ n)[:, None], tilt], axis=1)
+
+    def _held(self, x: Array, off: Float[Array, "n 4"], what: str) -> Array:
+        """`x`, an error at run time where a body is off the plane."""
+        gap = jnp.max(jnp.abs(off), axis=1)
+        limit = 10 * float(jnp.finfo(gap.dtype).eps) ** 0.5
+        messages = [f"body {name!r} {what} the {self.plane} plane" for name in self._body_names()]
+        return eqx.branched_error_if(x, jnp.any(gap > limit), jnp.argmax(gap), messages)
 
     def _body_names(self) -> tuple[str, ...]:
         return self.mechanism.topology.bodies[1:]
@@ -165,6 +186,11 @@ class PlanarPointSystem(PointSystem):
     def _n_rows(self, group: JointGroup) -> tuple[int, int]:
         of_point, of_rotation = ROWS[type(group.joint)]
         return of_point, of_point + of_rotation
+
+
+@reactions_of.register
+def _(system: PlanarPointSystem, t: Float[Array, ""], state: State) -> dict[str, Float[Array, "6"]]:
+    return reactions_of_motion(system, t, state, normal_of(system.plane, system.mechanism.dtype))
 
 
 def _across(d: Float[Array, "2"]) -> Float[Array, "2"]:

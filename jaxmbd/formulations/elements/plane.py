@@ -75,10 +75,15 @@ def residual(joint: AbstractJoint, X_FM: Pose, n: Float[Array, "3"]) -> Float[Ar
     return jnp.concatenate([along, turned]) if isinstance(joint, Fixed) else along
 
 
+def leaving(joint: AbstractJoint, X_FM: Pose, n: Float[Array, "3"]) -> Float[Array, "3"]:
+    """Height and tilts of M above and against the plane of normal n, in F."""
+    return jnp.concatenate([(n @ X_FM.p)[None], so3.basis(n)[:, :2].T @ (X_FM.R @ n)])
+
+
 class PlanarJointSystem(JointSystem):
     """Joint coordinates of a mechanism of a plane: loops keep what they keep in the plane only.
 
-    As joints of space, they would keep the plane several times.
+    As joints of space, they would keep the plane several times. Free joints are held in it.
     """
 
     plane: str = eqx.field(static=True)
@@ -91,25 +96,28 @@ class PlanarJointSystem(JointSystem):
         mechanism, parts = self.mechanism, []
         reference = reference_poses(mechanism)
         ports = self.kinematics(jnp.zeros((), dtype=q.dtype), q).ports
-        for group in self._loops():
+        for group in self._keeping():
             n_F = normals(mechanism, reference, self.plane, group)
             X_FM = joint_motion.relative_poses(group, ports)
-            parts.append(jax.vmap(residual)(group.joint, X_FM, n_F))
+            keeps = leaving if group.in_tree else residual
+            parts.append(jax.vmap(keeps)(group.joint, X_FM, n_F))
         return leftover.joined(parts, q.dtype)
 
     def intrinsic_names(self) -> list[str]:
         return [
             name
-            for group in self._loops()
+            for group in self._keeping()
             for name in group.names
-            for _ in range(sum(ROWS[type(group.joint)]))
+            for _ in range(3 if group.in_tree else sum(ROWS[type(group.joint)]))
         ]
 
-    def _loops(self) -> list[JointGroup]:
+    def _keeping(self) -> list[JointGroup]:
+        """Joints that close loops, and free ones of the tree, which have to stay in the plane."""
         return [
             group
             for group in self.mechanism.joints
-            if not group.in_tree and sum(ROWS[type(group.joint)]) > 0
+            if (group.in_tree and isinstance(group.joint, Free))
+            or (not group.in_tree and sum(ROWS[type(group.joint)]) > 0)
         ]
 
 

@@ -52,14 +52,15 @@ class PointCoordinates(eqx.Module):
     particles: dict[str, tuple[Any, ...]]
     plane: str | None = eqx.field(static=True)
 
-    def __init__(
-        self, plane: str | None = None, particles: Mapping[str, Sequence[Any]] | None = None
-    ):
-        if plane is not None and plane not in PLANES:
+    def __init__(self, plane: Any = None, particles: Mapping[str, Sequence[Any]] | None = None):
+        if plane is not None and (not isinstance(plane, str) or plane not in PLANES):
             listed = ", ".join(map(repr, PLANES))
             raise ModelError(f"PointCoordinates: plane must be one of {listed}, not {plane!r}")
         self.plane = plane
-        self.particles = {name: tuple(places) for name, places in (particles or {}).items()}
+        self.particles = {
+            name: (places,) if isinstance(places, str) else tuple(places)
+            for name, places in (particles or {}).items()
+        }
 
 
 class Geometry(eqx.Module):

@@ -27,10 +27,10 @@ def check_inertias(who: str, mechanism: Mechanism) -> None:
     symmetric = jax.vmap(lambda body: body.symmetric_inertia())(mechanism.bodies)
     moments = np.linalg.eigvalsh(np.asarray(jax.vmap(second_moments)(symmetric)))
     for name, own in zip(mechanism.topology.bodies[1:], moments, strict=True):
-        if own[0] <= 1e-9 * own[2]:
+        if own[0] <= 10 * float(np.finfo(own.dtype).eps) ** 0.9 * own[2]:
             raise ModelError(
-                f"body {name!r} is flat: {who} would have a vector without mass (∫ρ s sᵀ has the "
-                f"principal values {own}); give it some thickness, or use other coordinates"
+                f"body {name!r} is flat: the mass matrix of {who} would be singular (∫ρ s sᵀ has "
+                f"the principal values {own}); give it some thickness, or use other coordinates"
             )
 
 

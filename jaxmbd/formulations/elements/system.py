@@ -24,7 +24,7 @@ from ...system.inverse_dynamics import inverse_dynamics_of
 from ...system.loads import applied
 from ...system.mechanism import Mechanism
 from ...system.reactions import reactions_of, reactions_of_motion
-from ...system.tree import tree_poses
+from ...system.tree import tree_poses, tree_tangents
 from ..joint.layout import lay_out
 from ..joint.system import JointSystem
 from ..port_kinematics import PortKinematics
@@ -98,7 +98,8 @@ class ElementSystem(AbstractElementSystem):
         if self.assembly is not None:
             return self
         mass = self.node_mass()
-        assembly = Assembly(self.geometry, mass, jnp.linalg.cholesky(mass))
+        factor = jnp.linalg.cholesky(mass) if self.n_nodes > 0 else mass
+        assembly = Assembly(self.geometry, mass, factor)
         return replace(self, assembly=assembly)
 
     @property
@@ -159,6 +160,8 @@ class ElementSystem(AbstractElementSystem):
         return (self._mass @ v.reshape(self.n_nodes, self.width)).ravel()
 
     def solve_mass(self, q: Float[Array, "nq"], f: Float[Array, "nv *k"]) -> Float[Array, "nv *k"]:
+        if self.n_nodes == 0:
+            return f
         columns = f.reshape(self.n_nodes, -1)
         if self.n_nodes <= UNROLLED_SIZE or self.assembly is None:
             return solve_spd(self._mass, columns).reshape(f.shape)
@@ -177,12 +180,7 @@ class ElementSystem(AbstractElementSystem):
         values: tuple[Float[Array, "_n _nq"], ...],
         rates: tuple[Float[Array, "_n _nv"], ...],
     ) -> Float[Array, "nv"]:
-        tangents = tuple(
-            jax.vmap(lambda joint, q, v: joint.rates(q, v))(group.joint, q, v)
-            if group.in_tree
-            else jnp.zeros_like(q)
-            for group, q, v in zip(self.mechanism.joints, values, rates, strict=True)
-        )
+        tangents = tree_tangents(self.mechanism, values, rates)
         return jax.jvp(self.from_tree, (values,), (tangents,))[1]
 
 
