@@ -30,7 +30,8 @@ from ..system.constraints import n_constraints
 from ..system.nonconservative import conservative
 from ..system.two_point import conservative_wrenches, on_bodies
 from .implicit import Attempt, typical_sizes
-from .intrinsic import AbstractIntrinsic, IntrinsicMemory, Start
+from .intrinsic import AbstractIntrinsic, Start
+from .second_order import StepMemory
 
 
 class EnergyDecaying(AbstractIntrinsic):
@@ -59,7 +60,7 @@ class EnergyDecaying(AbstractIntrinsic):
         self.newton = Newton() if newton is None else newton
 
     def attempt(
-        self, system: AbstractSystem, t: Time, h: Time, state: State, own: IntrinsicMemory
+        self, system: AbstractSystem, t: Time, h: Time, state: State, own: StepMemory
     ) -> Attempt:
         start = Start(self.increments, system, t, h, state)
         nv, ng = system.nv, n_constraints(system)
@@ -71,7 +72,7 @@ class EnergyDecaying(AbstractIntrinsic):
         root = self.newton(_equations, guess, start, Blocks((2 * nv, 2 * ng), (small, heavy)))
         (delta, u, impulse), _ = _stages(root.x, start)
         end = start.reached(delta, u)
-        return self.finished(start, own, end, impulse, root.converged)
+        return self.finished(h, state, own, end, impulse, root.converged)
 
 
 def _stages(x: Float[Array, "n"], start: Start) -> Any:

@@ -21,7 +21,8 @@ from ..system.constraints import n_constraints
 from ..system.nonconservative import nonconservative
 from ..system.two_point import conservative_wrenches, constraint_wrenches, on_bodies
 from .implicit import Attempt, typical_sizes
-from .intrinsic import AbstractIntrinsic, IntrinsicMemory, Start
+from .intrinsic import AbstractIntrinsic, Start
+from .second_order import StepMemory
 
 
 class EnergyMomentum(AbstractIntrinsic):
@@ -52,7 +53,7 @@ class EnergyMomentum(AbstractIntrinsic):
         self.newton = Newton() if newton is None else newton
 
     def attempt(
-        self, system: AbstractSystem, t: Time, h: Time, state: State, own: IntrinsicMemory
+        self, system: AbstractSystem, t: Time, h: Time, state: State, own: StepMemory
     ) -> Attempt:
         start = Start(self.increments, system, t, h, state)
         ng = n_constraints(system)
@@ -62,7 +63,7 @@ class EnergyMomentum(AbstractIntrinsic):
         root = self.newton(_equations, guess, start, blocks)
         delta, impulse = _split(root.x, start)
         end = start.reached(delta, 2.0 * delta / h - start.u)
-        return self.finished(start, own, end, impulse, root.converged, rings=ng > 0)
+        return self.finished(h, state, own, end, impulse, root.converged, rings=ng > 0)
 
 
 def _split(x: Float[Array, "n"], start: Start) -> tuple[Array, Array]:

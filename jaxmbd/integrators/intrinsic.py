@@ -6,27 +6,20 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from ..errors import IncompatibleIntegrator
 from ..nonlinear import Newton
-from ..system.abstract import AbstractSystem, State, Time, as_time
-from ..system.acceleration import accelerations
+from ..system.abstract import AbstractSystem, State
 from ..system.body_increments import AbstractIncrements
-from .implicit import AbstractImplicit, Attempt, is_smooth, without_ringing
+from .implicit import is_smooth
+from .second_order import AbstractSecondOrder, check_couplings
 from .trend import Trend
 
 Rows = Float[Array, "n_bodies 6"]
 
 
-class IntrinsicMemory(eqx.Module):
-    """Multipliers λ, shape `(ng,)`, and the trend of the velocities in the last step."""
-
-    lam: Float[Array, "ng"]
-    trend: Trend
-
-
-class AbstractIntrinsic(AbstractImplicit):
+class AbstractIntrinsic(AbstractSecondOrder):
     """A step in increments of the poses of all bodies."""
 
     increments: eqx.AbstractVar[AbstractIncrements]
@@ -35,36 +28,6 @@ class AbstractIntrinsic(AbstractImplicit):
     def check(self, system: AbstractSystem) -> None:
         check_bodies(type(self).__name__, system)
         check_couplings(type(self).__name__, system)
-
-    def begin(self, system: AbstractSystem, t: Time, h: Time, state: State) -> IntrinsicMemory:
-        vdot, lam = accelerations(system, as_time(t, system), state)
-        return IntrinsicMemory(lam, Trend.at_start(vdot))
-
-    def finished(
-        self,
-        start: "Start",
-        own: IntrinsicMemory,
-        end: State,
-        impulse: Float[Array, "ng"],
-        converged: Bool[Array, ""],
-        rings: bool = False,
-    ) -> Attempt:
-        """What a step came to that ended in a state, with h² λ of it.
-
-        `rings`: whether velocities do, so that their error says nothing.
-        """
-        h, trend = start.h, own.trend.after(start.state.v, end.v, start.h)
-        memory = IntrinsicMemory(impulse / (h * h), trend)
-        error = trend.error(own.trend, h)
-        if rings:
-            error = without_ringing(error)
-        return Attempt(end, memory, error, trend.slopes(h), converged)
-
-    def order(self, terms: Any) -> int:
-        return 2
-
-    def error_order(self, terms: Any) -> int:
-        return 3
 
 
 def check_bodies(who: str, system: AbstractSystem) -> None:
@@ -78,16 +41,6 @@ def check_bodies(who: str, system: AbstractSystem) -> None:
     if names:
         raise IncompatibleIntegrator(
             f"{who} moves bodies only, and the armature {names[0]!r} has an angle of its own; use "
-            "GeneralizedAlpha(), or leave it out"
-        )
-
-
-def check_couplings(who: str, system: AbstractSystem) -> None:
-    """**Raises** `IncompatibleIntegrator`, naming one, where joints are coupled."""
-    names = [name for group in system.mechanism.couplings for name in group.names]
-    if names:
-        raise IncompatibleIntegrator(
-            f"{who} has no two-point form of couplings such as {names[0]!r}; use "
             "GeneralizedAlpha(), or leave it out"
         )
 
@@ -145,4 +98,4 @@ class Start(eqx.Module):
         return h * self.each(self.increments.components, V.reshape(-1, 6))
 
 
-__all__ = ["AbstractIntrinsic", "IntrinsicMemory", "Start", "check_bodies", "check_couplings"]
+__all__ = ["AbstractIntrinsic", "Start", "check_bodies"]

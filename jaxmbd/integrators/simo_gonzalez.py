@@ -9,25 +9,21 @@ the rest of the applied forces, which the paper takes at the start of the step. 
 constraints, which the paper has none of, change by G(q½)(q₁ - q₀), so that λ does no work.
 """
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..errors import IncompatibleIntegrator
 from ..nonlinear import Blocks, Newton
-from ..system.abstract import AbstractSystem, State, Time, as_time
-from ..system.acceleration import accelerations
+from ..system.abstract import AbstractSystem, State, Time
 from ..system.constraints import n_constraints
 from ..system.elements import AbstractElementSystem, conservative_force_between
 from ..system.nonconservative import nonconservative
-from .implicit import AbstractImplicit, Attempt, is_smooth, typical_sizes, without_ringing
-from .intrinsic import IntrinsicMemory, check_couplings
-from .trend import Trend
+from .implicit import Attempt, is_smooth, typical_sizes
+from .second_order import AbstractSecondOrder, StepMemory, check_couplings
 
 
-class SimoGonzalez(AbstractImplicit):
+class SimoGonzalez(AbstractSecondOrder):
     """Of order 2, with energy and both momenta as they are in nature, to rounding.
 
     It keeps the energy that springs of the formulation hold as well, however stiff, and damps no
@@ -52,12 +48,8 @@ class SimoGonzalez(AbstractImplicit):
             )
         check_couplings("SimoGonzalez", system)
 
-    def begin(self, system: AbstractSystem, t: Time, h: Time, state: State) -> IntrinsicMemory:
-        vdot, lam = accelerations(system, as_time(t, system), state)
-        return IntrinsicMemory(lam, Trend.at_start(vdot))
-
     def attempt(
-        self, system: AbstractSystem, t: Time, h: Time, state: State, own: IntrinsicMemory
+        self, system: AbstractSystem, t: Time, h: Time, state: State, own: StepMemory
     ) -> Attempt:
         ng, nv = n_constraints(system), system.nv
         small, heavy = typical_sizes(system, t, h, state, own.trend.vdot)
@@ -69,18 +61,7 @@ class SimoGonzalez(AbstractImplicit):
         )
         step, impulse = root.x[:nv], root.x[nv:]
         end = State(state.q + step, 2.0 * step / h - state.v)
-        trend = own.trend.after(state.v, end.v, h)
-        error = trend.error(own.trend, h)
-        memory = IntrinsicMemory(impulse / (h * h), trend)
-        if ng > 0:
-            error = without_ringing(error)
-        return Attempt(end, memory, error, trend.slopes(h), root.converged)
-
-    def order(self, terms: Any) -> int:
-        return 2
-
-    def error_order(self, terms: Any) -> int:
-        return 3
+        return self.finished(h, state, own, end, impulse, root.converged, rings=ng > 0)
 
 
 def _equations(

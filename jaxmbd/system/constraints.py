@@ -5,6 +5,7 @@ constraints of the coordinates follow. All but these two is local to a joint: th
 relative pose, one directional derivative of it, and a second one.
 """
 
+from collections.abc import Sequence
 from functools import singledispatch
 
 import jax
@@ -153,8 +154,15 @@ def wrenches_at_joints(
     system: AbstractSystem, kinematics: AbstractKinematics, lam: Float[Array, "ng"]
 ) -> list[Float[Array, "_n 6"]]:
     """Wrench of the multipliers on M, along its axes, of every joint of each constrained group."""
+    return wrenches_of(constrained_groups(system), kinematics, lam)
+
+
+def wrenches_of(
+    groups: Sequence[JointGroup], kinematics: AbstractKinematics, lam: Float[Array, "m"]
+) -> list[Float[Array, "_n 6"]]:
+    """The same of joints of any groups, by a multiplier for each row of their residuals."""
     found, start = [], 0
-    for group in constrained_groups(system):
+    for group in groups:
         D = local_jacobians(group, kinematics.ports)
         stop = start + D.shape[0] * D.shape[1]
         found.append(jnp.einsum("nmi,nm->ni", D, lam[start:stop].reshape(D.shape[:2])))

@@ -28,6 +28,13 @@ def momentum_of(body: RigidBody, V: Float[Array, "6"]) -> Float[Array, "6"]:
     return jnp.concatenate([linear, angular])
 
 
+def inertial_wrench(
+    body: RigidBody, V: Float[Array, "6"], A: Float[Array, "6"]
+) -> Float[Array, "6"]:
+    """I A + V ×* I V: what a body needs for the twist V to change by A along its own axes."""
+    return momentum_of(body, A) + se3.cross_wrench(V, momentum_of(body, V))
+
+
 def twist_rates(
     system: AbstractSystem, t: Time, q: Coordinates, v: Velocities, vdot: Velocities
 ) -> Float[Array, "n_ports 6"]:
@@ -62,16 +69,13 @@ def bias_by_duality(system: AbstractSystem, t: Time, q: Coordinates, v: Velociti
     bodies = slice(1, mechanism.n_bodies + 1)
     V = kinematics.twists(v)[bodies]
     A = twist_rates(system, t, q, v, jnp.zeros_like(v))[bodies]
-
-    def wrench(body: RigidBody, V: Array, A: Array) -> Array:
-        return momentum_of(body, A) + se3.cross_wrench(V, momentum_of(body, V))
-
-    W = jax.vmap(wrench)(mechanism.bodies, V, A)
+    W = jax.vmap(inertial_wrench)(mechanism.bodies, V, A)
     return jax.linear_transpose(lambda v: kinematics.twists(v)[bodies], v)(W)[0]
 
 
 __all__ = [
     "bias_by_duality",
+    "inertial_wrench",
     "mass_by_duality",
     "momentum_of",
     "spatial_inertia",

@@ -45,3 +45,15 @@ def spread(
     wrenches = group.second.add_to(jnp.zeros((n_ports, 6), dtype=W_M.dtype), W_M)
     X_FM = relative_poses(group, ports)
     return group.first.add_to(wrenches, -jax.vmap(se3.transform_wrench)(X_FM, W_M))
+
+
+def drive(
+    group: JointGroup,
+    ports: Pose,
+    q: Float[Array, "n nq"],
+    force: Float[Array, "n nv"],
+    n_ports: int,
+) -> Float[Array, "n_ports 6"]:
+    """Wrenches on all ports of generalized forces on the joints' velocities."""
+    W_M = jax.vmap(lambda joint, q, force: joint.motion(q) @ force)(group.joint, q, force)
+    return spread(group, ports, W_M, n_ports)

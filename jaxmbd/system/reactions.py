@@ -7,14 +7,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..bodies import RigidBody
 from ..joints.abstract import sizes
 from ..lie import Pose, se3, so3
 from . import constraints, joint_motion
 from .abstract import AbstractKinematics, AbstractSystem, State, Time, as_time
 from .acceleration import accelerations
-from .duality import momentum_of, twist_rates
+from .duality import inertial_wrench, twist_rates
 from .loads import JointForces, Wrenches, loads
+from .two_point import on_bodies
 
 
 def reactions(
@@ -77,45 +77,39 @@ def reactions_of_motion(
     A = twist_rates(system, t, state.q, state.v, vdot)[1 : n + 1]
     own = jax.tree.map(lambda x: x[1 : n + 1], ports)
 
-    def inertial(body: RigidBody, V: Array, A: Array) -> Array:
-        return momentum_of(body, A) + se3.cross_wrench(V, momentum_of(body, V))
-
-    def on_bodies(wrenches: Wrenches) -> Float[Array, "n_bodies 6"]:
-        world = jax.vmap(se3.transform_wrench)(ports, wrenches)
-        total = mechanism.port_bodies.add_to(world[: n + 1], world[n + 1 :])
-        return jax.vmap(se3.transform_wrench_back)(own, total[1:])
+    def along_bodies(wrenches: Wrenches) -> Float[Array, "n_bodies 6"]:
+        total = on_bodies(mechanism, jax.vmap(se3.transform_wrench)(ports, wrenches))
+        return jax.vmap(se3.transform_wrench_back)(own, total)
 
     wrenches, joint_forces = loads(mechanism, t, kinematics, state.v)
     forces = _with_couplings(system, kinematics, joint_forces, lam)
     coordinates = kinematics.joint_coordinates() if forces else ()
     for g, value in forces.items():
         group = mechanism.joints[g]
-        W_M = jax.vmap(lambda joint, q, tau: joint.motion(q) @ tau)(
-            group.joint, coordinates[g], value
+        wrenches = wrenches + joint_motion.drive(
+            group, ports, coordinates[g], value, mechanism.n_ports
         )
-        wrenches = wrenches + joint_motion.spread(group, ports, W_M, mechanism.n_ports)
-    needed = jax.vmap(inertial)(mechanism.bodies, V, A) - on_bodies(wrenches)
-    parts = [constraints.local_jacobians(group, ports) for group in mechanism.joints]
+    needed = jax.vmap(inertial_wrench)(mechanism.bodies, V, A) - along_bodies(wrenches)
 
-    def held(lam: Float[Array, "m"]) -> tuple[Array, list[Array]]:
-        total, found, start = jnp.zeros_like(wrenches), [], 0
-        for group, D in zip(mechanism.joints, parts, strict=True):
-            stop = start + D.shape[0] * D.shape[1]
-            W_M = jnp.einsum("nmi,nm->ni", D, lam[start:stop].reshape(D.shape[:2]))
+    def held(lam: Float[Array, "m"]) -> list[Float[Array, "_n 6"]]:
+        return constraints.wrenches_of(mechanism.joints, kinematics, lam)
+
+    def column(lam: Float[Array, "m"]) -> Array:
+        total = jnp.zeros_like(wrenches)
+        for group, W_M in zip(mechanism.joints, held(lam), strict=True):
             total = total + joint_motion.spread(group, ports, W_M, mechanism.n_ports)
-            found.append(W_M)
-            start = stop
-        return on_bodies(total).ravel(), found
+        return along_bodies(total).ravel()
 
-    units = jnp.eye(sum(D.shape[0] * D.shape[1] for D in parts), dtype=state.q.dtype)
-    columns = jax.vmap(lambda lam: held(lam)[0], out_axes=1)(units)
+    n_rows = sum(len(group) * sizes(group.joint)[2] for group in mechanism.joints)
+    units = jnp.eye(n_rows, dtype=state.q.dtype)
+    columns = jax.vmap(column, out_axes=1)(units)
     given = columns if plane is None else jnp.concatenate([columns, _by_plane(plane, own)], axis=1)
     # Rotation rows have other units than translation rows, which only matters where joints repeat
     # one another.
     lam = (jnp.linalg.pinv(given) @ needed.ravel())[: units.shape[0]]
     return {
         name: wrench
-        for group, W_M in zip(mechanism.joints, held(lam)[1], strict=True)
+        for group, W_M in zip(mechanism.joints, held(lam), strict=True)
         for name, wrench in zip(group.names, W_M, strict=True)
     }
 

@@ -1,6 +1,6 @@
 """Static index plans: which rows of an array, known before tracing."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import SupportsInt, TypeVar
@@ -113,3 +113,9 @@ def inverse(parts: Iterable[Rows], size: int) -> Rows:
         start += len(rows)
     assert np.all(position >= 0), "every row must be in one of the parts"
     return Rows.of(position)
+
+
+def in_order(parts: Sequence[Rows], size: int, values: Sequence[Tree]) -> Tree:
+    """Values of `size` rows in their order, from those of the parts that they are divided into."""
+    order = inverse(parts, size)
+    return jax.tree.map(lambda *x: order.take(jnp.concatenate(x)), *values)

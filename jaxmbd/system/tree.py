@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 from ..lie import Pose
 from .groups import JointGroup
 from .mechanism import Mechanism
-from .rows import Rows, inverse
+from .rows import Rows, in_order
 
 Above = TypeVar("Above")
 Own = TypeVar("Own")
@@ -25,8 +25,7 @@ def tree_poses(mechanism: Mechanism, values: tuple[Float[Array, "_n _nq"], ...])
     """
     groups = [(g, x) for g, x in zip(mechanism.joints, values, strict=True) if g.in_tree]
     blocks = [_relative_poses(mechanism, group, x) for group, x in groups]
-    order = inverse([group.children for group, _ in groups], mechanism.n_bodies)
-    relative = jax.tree.map(lambda *parts: order.take(jnp.concatenate(parts)), *blocks)
+    relative = in_order([group.children for group, _ in groups], mechanism.n_bodies, blocks)
     world = Pose(jnp.zeros((1, 3), dtype=mechanism.dtype), jnp.eye(3, dtype=mechanism.dtype)[None])
     moved = _compose(mechanism, relative)
     return jax.tree.map(lambda a, b: jnp.concatenate([a, b]), world, moved)

@@ -111,8 +111,7 @@ def _field_slopes(mechanism: Mechanism, fields: Any, t: Time, A: Frames, B: Fram
     """Slopes by the frames of the bodies of all fields of one kind together."""
 
     def slope(field: AbstractField, body: Any, A: Any, B: Any) -> Any:
-        world = at_origin(A)
-        return _pair(lambda X: field.potential(t, body, X), world, world, A, B)[1]
+        return _alone(lambda X: field.potential(t, body, X), A, B)
 
     on_each = jax.vmap(slope, in_axes=(None, 0, 0, 0))
     each = jax.vmap(on_each, in_axes=(0, None, None, None))(fields, mechanism.bodies, A, B)
@@ -183,12 +182,11 @@ def frame_slopes(force: AbstractFrameForce, t: Time, X0: Frames, X1: Frames) -> 
     n = X0.p.shape[0]
     frames0, frames1 = ([jax.tree.map(lambda x, k=k: x[k], X) for k in range(n)] for X in (X0, X1))
     if n == 1:
-        world = at_origin(frames0[0])
 
         def potential(X: Pose) -> Float[Array, ""]:
             return force.potential(t, _stacked([X]))
 
-        return _stacked([_pair(potential, world, world, frames0[0], frames1[0])[1]])
+        return _stacked([_alone(potential, frames0[0], frames1[0])])
     if n > 2:
         raise NotImplementedError(
             f"{type(force).__name__}: register `frame_slopes` of jaxmbd.system.two_point for "
@@ -196,7 +194,7 @@ def frame_slopes(force: AbstractFrameForce, t: Time, X0: Frames, X1: Frames) -> 
         )
 
     def potential_between(X: Pose) -> Float[Array, ""]:
-        return force.potential(t, _stacked([_identity(X.p.dtype), X]))
+        return force.potential(t, _stacked([at_origin(X), X]))
 
     (A0, B0), (A1, B1) = frames0, frames1
     return _stacked(list(_pair(potential_between, A0, A1, B0, B1)))
@@ -233,6 +231,12 @@ def _pair(
         lambda found: potential(relative_pose(found)), invariants(A0, B0), invariants(A1, B1)
     )
     return jax.vjp(invariants, mean(A0, A1), mean(B0, B1))[1](slope)
+
+
+def _alone(potential: Callable[[Pose], Float[Array, ""]], X0: Frames, X1: Frames) -> Frames:
+    """Slopes by one frame of a potential of its pose in the world."""
+    world = at_origin(X0)
+    return _pair(potential, world, world, X0, X1)[1]
 
 
 def discrete_gradient(fn: Callable[[Any], Float[Array, ""]], start: Any, end: Any) -> Any:
@@ -276,10 +280,6 @@ def at_origin(X: Frames) -> Frames:
         jnp.zeros_like(x) if x.ndim == 1 else jnp.eye(3, dtype=x.dtype) for x in jax.tree.leaves(X)
     ]
     return jax.tree.unflatten(jax.tree.structure(X), parts)
-
-
-def _identity(dtype: Any) -> Pose:
-    return Pose(jnp.zeros(3, dtype=dtype), jnp.eye(3, dtype=dtype))
 
 
 def _stacked(frames: list[Any]) -> Any:

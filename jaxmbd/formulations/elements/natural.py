@@ -22,7 +22,7 @@ from ...model.model import unknown
 from ...model.values import as_leaf, is_concrete
 from ...system.groups import JointGroup
 from ...system.mechanism import Mechanism, lower
-from ...system.rows import inverse
+from ...system.rows import in_order
 from ...system.tree import descend
 from ...system.two_point import secant_stiffness
 from ..formulate import system_of
@@ -122,8 +122,7 @@ class NaturalSystem(ElementSystem):
 
     def _in_order(self, parts: list[Any]) -> Any:
         """Values of bodies in their order, from those of the groups of tree joints."""
-        order = inverse([group.children for group in self._tree], self.mechanism.n_bodies)
-        return jax.tree.map(lambda *x: order.take(jnp.concatenate(x)), *parts)
+        return in_order([group.children for group in self._tree], self.mechanism.n_bodies, parts)
 
     def rigid(self) -> "NaturalSystem":
         return replace(self, stiffness=None, penalty=None)

@@ -127,10 +127,10 @@ def _joints_of(model: Model, body: str) -> list[str]:
 
 def place(
     model: Model, mechanism: Mechanism, by_hand: Mapping[str, tuple[Entry, ...]], count: int
-) -> tuple[Placement, list[Float[Array, "3"]]]:
+) -> tuple[Placement, Float[Array, "n_by_hand 3"]]:
     """Particles at joint centres, that of the tree joint first, then by name; or by hand.
 
-    Returns the points placed by hand beside it.
+    Returns the points placed by hand beside it, about the centres of mass [m].
     """
     topology = mechanism.topology
     ports = {name: row for row, name in enumerate(mechanism.port_names) if name is not None}
@@ -190,7 +190,9 @@ def place(
         for bodies, given, nodes in made
     )
     fixed = Rows.of(ports[_port(model, name, GROUND)] for name in numbers.still)
-    return Placement(found, Rows.of(numbers.owners), fixed, frozenset(merged)), points
+    by_hand_points = jnp.stack(points) if points else jnp.zeros((0, 3))
+    placement = Placement(found, Rows.of(numbers.owners), fixed, frozenset(merged))
+    return placement, by_hand_points.astype(mechanism.dtype)
 
 
 def _port(model: Model, joint: str, body: str) -> str:

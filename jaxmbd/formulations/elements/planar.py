@@ -30,7 +30,7 @@ from .plane import (
     refuse,
     residual,
 )
-from .points import PointCoordinates, PointSystem, _by_particle, _inverse, check_spread
+from .points import PointCoordinates, PointSystem, by_particle, check_spread, to_elements
 from .representable import check_rotors
 from .system import Elements
 
@@ -65,7 +65,7 @@ class PlanarPointSystem(PointSystem):
         for family, given in self._given():
             inside = jnp.einsum("nij,nkj->nki", family.bodies.take(reference.R[1:]), given) @ E
             points.append(self._completed(family, inside, reference))
-        inverses = tuple(None if p.shape[1] == 2 else _inverse(p) for p in points)
+        inverses = tuple(None if p.shape[1] == 2 else to_elements(p) for p in points)
         fixed = self.placement.fixed.shifted(-1 - self.mechanism.n_bodies).take(self._table()) @ E
         return PlanarGeometry(tuple(points), inverses, fixed, reference)
 
@@ -128,7 +128,7 @@ class PlanarPointSystem(PointSystem):
         parts = []
         for family, points in zip(self.placement.families, geometry.points, strict=True):
             B, c = family.bodies.take(turned), family.bodies.take(bodies.p) @ E
-            parts.append(_by_particle(c[:, None] + jnp.einsum("nab,nkb->nka", B, points)))
+            parts.append(by_particle(c[:, None] + jnp.einsum("nab,nkb->nka", B, points)))
         return self.placement.owners.take(jnp.concatenate(parts))
 
     def from_tree_rates(
@@ -212,13 +212,9 @@ def planar_system(formulation: PointCoordinates, plane: str, model: Model) -> Pl
     mechanism = check_plane(centred(lower(model)), plane)
     check_rotors("PointCoordinates", mechanism)
     chosen = check_particles(model, formulation.particles, (2, 3))
-    placement, points = place(model, mechanism, chosen, 3)
-    table = jnp.stack(points) if points else jnp.zeros((0, 3))
+    placement, by_hand = place(model, mechanism, chosen, 3)
     system = PlanarPointSystem(
-        mechanism=mechanism,
-        by_hand=table.astype(mechanism.dtype),
-        placement=placement,
-        plane=plane,
+        mechanism=mechanism, by_hand=by_hand, placement=placement, plane=plane
     )
     return _check_rods(check_spread(system))
 

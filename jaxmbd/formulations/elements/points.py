@@ -18,7 +18,7 @@ from ...model.values import is_concrete
 from ...system.elements import ElementFrame
 from ...system.groups import JointGroup
 from ...system.mechanism import Mechanism, lower
-from ...system.rows import Rows, inverse
+from ...system.rows import Rows, in_order
 from ..formulate import system_of
 from . import leftover, particles
 from .centred import centred
@@ -92,7 +92,7 @@ class PointSystem(ElementSystem):
     def work_out(self) -> Any:
         fixed = self.placement.fixed.shifted(-1 - self.mechanism.n_bodies)
         points = tuple(self._complete(family, given) for family, given in self._given())
-        return Geometry(points, tuple(map(_inverse, points)), fixed.take(self._table()))
+        return Geometry(points, tuple(map(to_elements, points)), fixed.take(self._table()))
 
     def _table(self) -> Float[Array, "n 3"]:
         return jnp.concatenate([self.mechanism.offsets.p, self.by_hand])
@@ -122,11 +122,8 @@ class PointSystem(ElementSystem):
 
         return jax.vmap(complete)(bodies, given)
 
-    def _with_fixed(self, nodes: Float[Array, "n_nodes width"]) -> Float[Array, "n_all width"]:
-        return jnp.concatenate([nodes, self.geometry.fixed])
-
     def _by_family(self, nodes: Float[Array, "n_nodes width"]) -> list[Float[Array, "_n _k _w"]]:
-        table = self._with_fixed(nodes)
+        table = jnp.concatenate([nodes, self.geometry.fixed])
         return [
             jnp.stack([rows.take(table) for rows in family.nodes], axis=1)
             for family in self.placement.families
@@ -134,10 +131,8 @@ class PointSystem(ElementSystem):
 
     def _in_order(self, parts: list[Any]) -> Any:
         """Values of bodies in their order, from those of the families."""
-        order = inverse(
-            [family.bodies for family in self.placement.families], self.mechanism.n_bodies
-        )
-        return jax.tree.map(lambda *x: order.take(jnp.concatenate(x)), *parts)
+        bodies = [family.bodies for family in self.placement.families]
+        return in_order(bodies, self.mechanism.n_bodies, parts)
 
     def elements(self, nodes: Float[Array, "n_nodes 3"]) -> Elements:
         parts = []
@@ -151,7 +146,7 @@ class PointSystem(ElementSystem):
         for family, points in zip(self.placement.families, self.geometry.points, strict=True):
             X = family.bodies.take_tree(bodies)
             turned = jnp.einsum("nij,nkj->nki", X.R, points)
-            parts.append(_by_particle(X.p[:, None] + turned))
+            parts.append(by_particle(X.p[:, None] + turned))
         return self.placement.owners.take(jnp.concatenate(parts))
 
     def node_mass(self) -> Float[Array, "n_nodes n_nodes"]:
@@ -232,11 +227,12 @@ class PointSystem(ElementSystem):
         return names
 
 
-def _inverse(points: Float[Array, "n k width"]) -> Float[Array, "n k k"]:
+def to_elements(points: Float[Array, "n k width"]) -> Float[Array, "n k k"]:
+    """Centre and vectors, as rows, by the particles of every body: the inverse of [1, points]."""
     return jnp.linalg.inv(jnp.concatenate([jnp.ones_like(points[..., :1]), points], axis=-1))
 
 
-def _by_particle(points: Float[Array, "n k width"]) -> Float[Array, "nk width"]:
+def by_particle(points: Float[Array, "n k width"]) -> Float[Array, "nk width"]:
     """One after the other, those of one particle of every body together."""
     return jnp.swapaxes(points, 0, 1).reshape(-1, points.shape[2])
 
@@ -258,9 +254,7 @@ def _(formulation: PointCoordinates, model: Model) -> PointSystem:
     check_rotors("PointCoordinates", mechanism)
     check_inertias("PointCoordinates", mechanism)
     chosen = check_particles(model, formulation.particles, (4,))
-    placement, points = place(model, mechanism, chosen, 4)
-    table = jnp.stack(points) if points else jnp.zeros((0, 3))
-    by_hand = table.astype(mechanism.dtype)
+    placement, by_hand = place(model, mechanism, chosen, 4)
     return check_spread(PointSystem(mechanism=mechanism, by_hand=by_hand, placement=placement))
 
 

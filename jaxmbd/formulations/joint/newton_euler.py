@@ -13,6 +13,7 @@ from ...system.inverse_dynamics import inverse_dynamics_of
 from ...system.loads import JointForces, loads
 from ...system.mechanism import Mechanism
 from ...system.reactions import constraint_reactions, reactions_of
+from ...system.two_point import on_bodies
 from .kinematics import JointKinematics, collect
 from .system import JointSystem
 
@@ -88,8 +89,7 @@ def loop_joint_wrenches(
         group = mechanism.joints[g]
         if not group.in_tree:
             q, ports = kinematics.joint_coordinates()[g], kinematics.ports
-            W_M = jax.vmap(lambda joint, q, tau: joint.motion(q) @ tau)(group.joint, q, value)
-            total = total + joint_motion.spread(group, ports, W_M, mechanism.n_ports)
+            total = total + joint_motion.drive(group, ports, q, value, mechanism.n_ports)
     return total
 
 
@@ -98,6 +98,4 @@ def external_wrenches(
 ) -> Float[Array, "n_bodies 6"]:
     """Sum of the port wrenches on every body, about the world's origin."""
     world = jax.vmap(se3.transform_wrench)(ports, wrenches)
-    n = mechanism.n_bodies
-    total = mechanism.port_bodies.add_to(world[: n + 1], world[n + 1 :])
-    return total[1:]
+    return on_bodies(mechanism, world)

@@ -1,0 +1,66 @@
+"""What schemes of order 2 have in common that solve for the end of a step by itself."""
+
+from typing import Any
+
+import equinox as eqx
+from jaxtyping import Array, Bool, Float
+
+from ..errors import IncompatibleIntegrator
+from ..system.abstract import AbstractSystem, State, Time, as_time
+from ..system.acceleration import accelerations
+from .implicit import AbstractImplicit, Attempt, without_ringing
+from .trend import Trend
+
+
+class StepMemory(eqx.Module):
+    """Multipliers λ, shape `(ng,)`, and the trend of the velocities in the last step."""
+
+    lam: Float[Array, "ng"]
+    trend: Trend
+
+
+class AbstractSecondOrder(AbstractImplicit):
+    """A step that hands on its multipliers, and the trend by which the next one is predicted."""
+
+    def begin(self, system: AbstractSystem, t: Time, h: Time, state: State) -> StepMemory:
+        vdot, lam = accelerations(system, as_time(t, system), state)
+        return StepMemory(lam, Trend.at_start(vdot))
+
+    def finished(
+        self,
+        h: Time,
+        state: State,
+        own: StepMemory,
+        end: State,
+        impulse: Float[Array, "ng"],
+        converged: Bool[Array, ""],
+        rings: bool = False,
+    ) -> Attempt:
+        """What a step of length h from `state` came to that ended in `end`, with h² λ of it.
+
+        `rings`: whether velocities do, so that their error says nothing.
+        """
+        trend = own.trend.after(state.v, end.v, h)
+        error = trend.error(own.trend, h)
+        if rings:
+            error = without_ringing(error)
+        return Attempt(end, StepMemory(impulse / (h * h), trend), error, trend.slopes(h), converged)
+
+    def order(self, terms: Any) -> int:
+        return 2
+
+    def error_order(self, terms: Any) -> int:
+        return 3
+
+
+def check_couplings(who: str, system: AbstractSystem) -> None:
+    """**Raises** `IncompatibleIntegrator`, naming one, where joints are coupled."""
+    names = [name for group in system.mechanism.couplings for name in group.names]
+    if names:
+        raise IncompatibleIntegrator(
+            f"{who} has no two-point form of couplings such as {names[0]!r}; use "
+            "GeneralizedAlpha(), or leave it out"
+        )
+
+
+__all__ = ["AbstractSecondOrder", "StepMemory", "check_couplings"]
