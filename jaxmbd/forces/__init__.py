@@ -10,6 +10,7 @@ from .armature import Armature as Armature
 from .friction import CoulombFriction as CoulombFriction
 from .friction import ViscousFriction as ViscousFriction
 from .gravity import Gravity as Gravity
+from .joint_stop import JointStop as JointStop
 from .joint_torque import JointTorque as JointTorque
 from .spring_damper import SpringDamper as SpringDamper
 from .torsional_spring_damper import TorsionalSpringDamper as TorsionalSpringDamper
@@ -24,6 +25,7 @@ __all__ = [
     "Armature",
     "CoulombFriction",
     "Gravity",
+    "JointStop",
     "JointTorque",
     "SpringDamper",
     "TorsionalSpringDamper",

@@ -1,0 +1,125 @@
+"""End stops of a joint: springs that push on one side only."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..model.frame import JointReference, as_joint_reference
+from ..model.values import as_leaf, is_concrete
+from .abstract import AbstractJointForce, Time
+
+
+class JointStop(AbstractJointForce):
+    """Springs that hold the coordinate of a joint back where it leaves its limits.
+
+    Between the limits there is no force. At a depth δ beyond one of them the stop pushes back with
+
+        F = k w e(δ/w) φ(y),   y = c r(δ/w) δ̇ / (k w e(δ/w))
+        e(x) = x²/2, from x = 1 on x - 1/2;   r(x) = x² (3 - 2x), from x = 1 on 1
+        φ(y) = 1 + y where y ≥ 0,   1 / (1 - y) where y < 0
+
+    so that the spring's slope rises from zero to k over the transition w and stays there, and the
+    damper comes in over the same depth. While the joint runs into the stop, F = k w e + c r δ̇.
+    That sum would turn negative where the joint leaves the stop fast: a damper alone would hold it
+    back. A stop has nothing to hold with, so that the damper may only take from the push of the
+    spring, and never more than all of it: that is φ, positive and of slope 1 at rest. F is then
+    between 0 and k w e wherever the depth decreases. Its derivatives by the coordinate and by the
+    velocity are continuous, the limits included, and damping only takes energy.
+
+    Formulations in absolute coordinates know an angle within (-π, π] only: for them limits outside
+    of that are never reached, and a joint must not be pushed through a stop and past half a turn.
+
+    **Arguments:**
+
+    - `joint`: name of a joint with one coordinate.
+    - `lower`, `upper`: limits of the coordinate [rad or m]; a side left out has no stop.
+    - `stiffness`: k [N m/rad or N/m].
+    - `transition`: w, the depth over which the stop comes in [rad or m]. Steps should be so short
+      that a joint takes several of them to pass it.
+    - `damping`: c [N m s/rad or N s/m].
+    """
+
+    joint: JointReference
+    lower: Float[Array, ""] | None
+    upper: Float[Array, ""] | None
+    stiffness: Float[Array, ""]
+    damping: Float[Array, ""]
+    transition: Float[Array, ""]
+
+    def __init__(
+        self,
+        joint: Any,
+        lower: Any = None,
+        upper: Any = None,
+        *,
+        stiffness: Any,
+        transition: Any,
+        damping: Any = 0.0,
+    ):
+        self.joint = as_joint_reference(joint)
+        self.lower = None if lower is None else as_leaf(lower, (), "JointStop: lower")
+        self.upper = None if upper is None else as_leaf(upper, (), "JointStop: upper")
+        self.stiffness = as_leaf(stiffness, (), "JointStop: stiffness")
+        self.damping = as_leaf(damping, (), "JointStop: damping")
+        self.transition = as_leaf(transition, (), "JointStop: transition")
+
+    def problem(self) -> str | None:
+        if self.lower is None and self.upper is None:
+            return "a stop needs lower, upper or both"
+        for name in ("stiffness", "transition"):
+            value = getattr(self, name)
+            if is_concrete(value) and not np.asarray(value) > 0:
+                return f"{name} must be positive, got {value}"
+        if is_concrete(self.damping) and not np.asarray(self.damping) >= 0:
+            return f"damping must not be negative, got {self.damping}"
+        if self.lower is None or self.upper is None:
+            return None
+        known = is_concrete(self.lower) and is_concrete(self.upper)
+        if known and not np.asarray(self.lower) < np.asarray(self.upper):
+            return f"lower must be below upper, got {self.lower} and {self.upper}"
+        return None
+
+    def force(self, t: Time, q: Float[Array, "nq"], v: Float[Array, "nv"]) -> Float[Array, "nv"]:
+        if q.shape != (1,):
+            raise ValueError(f"a stop needs a joint with one coordinate, not {q.shape[0]}")
+        total = jnp.zeros_like(v)
+        if self.lower is not None:
+            total = total + self._push(self.lower - q, -v)
+        if self.upper is not None:
+            total = total - self._push(q - self.upper, v)
+        return total
+
+    def potential(self, t: Time, q: Float[Array, "nq"]) -> Float[Array, ""]:
+        total = jnp.zeros_like(q)
+        if self.lower is not None:
+            total = total + self._energy(self.lower - q)
+        if self.upper is not None:
+            total = total + self._energy(q - self.upper)
+        return jnp.sum(total)
+
+    def _push(self, depth: Float[Array, "1"], rate: Float[Array, "1"]) -> Float[Array, "1"]:
+        """F of a stop that is `depth` deep and deepens at `rate`."""
+        within, beyond = _parts(depth / self.transition)
+        full = self.stiffness * self.transition
+        # r/e, without the zero that both have where the contact begins.
+        y = self.damping * rate * (3.0 - 2.0 * within) / ((0.5 + beyond) * full)
+        leaving = jnp.where(y < 0, y, 0.0)
+        phi = jnp.where(y < 0, 1.0 / (1.0 - leaving), 1.0 + y)
+        return full * (0.5 * within**2 + beyond) * phi
+
+    def _energy(self, depth: Float[Array, "1"]) -> Float[Array, "1"]:
+        """The integral of k w e over the depth."""
+        within, beyond = _parts(depth / self.transition)
+        shape = within**3 / 6.0 + 0.5 * beyond * (1.0 + beyond)
+        return self.stiffness * self.transition**2 * shape
+
+
+def _parts(x: Float[Array, "1"]) -> tuple[Float[Array, "1"], Float[Array, "1"]]:
+    """How much of x lies in [0, 1], and how much above."""
+    within = jnp.where(x < 1, jnp.where(x > 0, x, 0.0), 1.0)
+    return within, jnp.where(x < 1, 0.0, x - 1.0)
+
+
+__all__ = ["JointStop"]

@@ -1,0 +1,52 @@
+"""Straight lines between samples."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..errors import ModelError
+from ..model.values import as_leaf, is_concrete
+from .abstract import AbstractSignal, Time
+
+
+class Samples(AbstractSignal):
+    """Straight lines between samples; the first and last value outside of them.
+
+    **Arguments:** `ts`, increasing times, shape `(n,)` [s], and `values`, shape `(n, ...)`.
+
+    **Raises** `ModelError` for fewer than two samples, unequal lengths or times that do not
+    increase.
+    """
+
+    ts: Float[Array, "n"]
+    values: Float[Array, "n *shape"]
+
+    def __init__(self, ts: Any, values: Any):
+        self.ts, self.values = as_samples(ts, values, "Samples")
+
+    def __call__(self, t: Time) -> Float[Array, "*shape"]:
+        columns = self.values.reshape(self.values.shape[0], -1)
+        value = jax.vmap(lambda column: jnp.interp(t, self.ts, column), in_axes=1)(columns)
+        return value.reshape(self.values.shape[1:])
+
+
+def as_samples(ts: Any, values: Any, name: str) -> tuple[Array, Array]:
+    """Times, shape `(n,)` [s], and values, shape `(n, ...)`, of the signal called `name`.
+
+    **Raises** `ModelError` for fewer than two samples, unequal lengths or times that do not
+    increase.
+    """
+    times, leaf = as_leaf(ts, None, f"{name}: ts"), as_leaf(values, None, f"{name}: values")
+    if times.ndim != 1 or times.shape[0] < 2:
+        raise ModelError(f"{name}: ts needs two or more times, got shape {times.shape}")
+    if leaf.ndim == 0 or leaf.shape[0] != times.shape[0]:
+        raise ModelError(f"{name}: {times.shape[0]} times but values of shape {leaf.shape}")
+    if is_concrete(times) and not np.all(np.diff(np.asarray(times)) > 0):
+        raise ModelError(f"{name}: ts must increase from sample to sample")
+    return times, leaf
+
+
+__all__ = ["Samples", "as_samples"]

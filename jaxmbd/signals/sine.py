@@ -1,0 +1,37 @@
+"""A sine wave."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..model.values import as_leaf
+from .abstract import AbstractSignal, Time
+
+
+class Sine(AbstractSignal):
+    """`offset + amplitude * sin(2π frequency t + phase)`.
+
+    **Arguments:** `amplitude` and `offset` of one shape (an offset of zero is added where it is
+    left out), `frequency` [Hz] and `phase` [rad], numbers.
+    """
+
+    amplitude: Float[Array, "..."]
+    frequency: Float[Array, ""]
+    phase: Float[Array, ""]
+    offset: Float[Array, "..."]
+
+    def __init__(self, amplitude: Any, frequency: Any, phase: Any = 0.0, offset: Any = None):
+        self.amplitude = as_leaf(amplitude, None, "Sine: amplitude")
+        shape = self.amplitude.shape
+        self.frequency = as_leaf(frequency, (), "Sine: frequency")
+        self.phase = as_leaf(phase, (), "Sine: phase")
+        self.offset = as_leaf(np.zeros(shape) if offset is None else offset, shape, "Sine: offset")
+
+    def __call__(self, t: Time) -> Float[Array, "..."]:
+        angle = 2 * jnp.pi * self.frequency * t + self.phase
+        return self.offset + self.amplitude * jnp.sin(angle)
+
+
+__all__ = ["Sine"]
