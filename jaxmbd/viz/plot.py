@@ -1,6 +1,5 @@
 """Joint motion and energy over time."""
 
-import io
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -17,6 +16,8 @@ try:
     import matplotlib as mpl
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from .figure import NotebookFigure
 except ImportError as error:
     raise ImportError('plot needs matplotlib: pip install "jaxmbd[viz]"') from error
 
@@ -28,15 +29,6 @@ ROWS = {
 }
 LEGEND_ROWS = 10
 WIDTH, ROW_HEIGHT = 10.0, 2.5  # [inch]
-
-
-class MotionFigure(Figure):
-    """A figure that pyplot does not know, and that notebooks show nevertheless, once."""
-
-    def _repr_png_(self) -> bytes:
-        buffer = io.BytesIO()
-        self.savefig(buffer, format="png")
-        return buffer.getvalue()
 
 
 class Curve(NamedTuple):
@@ -80,7 +72,7 @@ def plot_solution(
             "plot: these joints have no coordinates, and energy=False; nothing to show"
         )
     n_rows = len(rows) + bool(energy)
-    figure = MotionFigure(figsize=(WIDTH, ROW_HEIGHT * n_rows), layout="constrained")
+    figure = NotebookFigure(figsize=(WIDTH, ROW_HEIGHT * n_rows), layout="constrained")
     axes = figure.subplots(n_rows, 2, sharex=True, squeeze=False)
     for (left, right), unit in zip(axes, rows, strict=False):
         _draw(left, right, ts, unit, *rows[unit])

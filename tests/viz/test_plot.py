@@ -8,7 +8,6 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import inertia, joints
-from jaxmbd.joints.abstract import sizes
 from jaxmbd.joints.components import coordinate_components, velocity_components
 from jaxmbd.viz.plot import _connected
 from tests import models
@@ -122,7 +121,7 @@ def test_rest_is_no_division_by_zero():
 @pytest.mark.parametrize("kind", models.JOINT_KINDS, ids=lambda kind: kind.__name__)
 def test_every_coordinate_has_a_name_and_a_unit(kind):
     joint = models.random_joint(np.random.default_rng(0), kind, "ground", "a")
-    nq, nv, _ = sizes(joint)
+    nq, nv, _ = joint.sizes()
     assert len({c.name for c in coordinate_components(joint)}) == nq
     assert len({c.name for c in velocity_components(joint)}) == nv
     assert {c.unit for c in velocity_components(joint)} <= {"m/s", "rad/s"}
