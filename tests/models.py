@@ -9,9 +9,9 @@ import numpy as np
 
 import jaxmbd as mbd
 from jaxmbd import Frame, forces, joints, signals
-from jaxmbd.joints.abstract import has_scalar_coordinates, sizes
+from jaxmbd.joints.abstract import has_scalar_coordinates
 
-JOINT_KINDS = (
+TREE_KINDS = (
     joints.Fixed,
     joints.Revolute,
     joints.Prismatic,
@@ -21,7 +21,14 @@ JOINT_KINDS = (
     joints.Spherical,
     joints.Free,
 )
-SCALAR_KINDS = tuple(kind for kind in JOINT_KINDS if kind.rotation.nq == kind.rotation.nv)
+FURTHER_KINDS = (
+    joints.Screw,
+    joints.ConstantVelocity,
+    joints.PointOnLine,
+    joints.PointOnPlane,
+)
+JOINT_KINDS = TREE_KINDS + FURTHER_KINDS
+SCALAR_KINDS = tuple(kind for kind in TREE_KINDS if kind.rotation.nq == kind.rotation.nv)
 FORMULATIONS = (mbd.JointCoordinates(), mbd.MaximalCoordinates())
 
 
@@ -60,13 +67,15 @@ def random_joint(
         return kind(*frames, axis1=axis, axis2=np.cross(axis, other))
     if kind in (joints.Fixed, joints.Spherical, joints.Free):
         return kind(*frames)
+    if kind is joints.Screw:
+        return kind(*frames, pitch=rng.uniform(0.5, 2.0), axis=axis)
     return kind(*frames, axis=axis)
 
 
 def random_tree(
     seed: int,
     values: int = 0,
-    kinds: Sequence[type[joints.AbstractJoint]] = JOINT_KINDS,
+    kinds: Sequence[type[joints.AbstractJoint]] = TREE_KINDS,
     against: float = 0.4,
     floating: int = 1,
 ) -> mbd.Model:
@@ -120,10 +129,10 @@ def _random_forces(
             anywhere(), signals.Samples(grid, rng.normal(size=(7, 3))), follower=True
         ),
     }
-    moving = [name for name, joint in links.items() if sizes(joint)[1] > 0]
+    moving = [name for name, joint in links.items() if joint.sizes()[1] > 0]
     scalar = [name for name in moving if has_scalar_coordinates(links[name])]
     for k, name in enumerate(moving):
-        nv = sizes(links[name])[1]
+        nv = links[name].sizes()[1]
         if k % 3 == 0:
             found[f"drive {name}"] = forces.JointTorque(name, rng.normal(size=nv))
         elif k % 3 == 1:
@@ -131,12 +140,12 @@ def _random_forces(
         else:
             found[f"rub {name}"] = forces.CoulombFriction(name, rng.uniform(0.1, 0.5), 0.5)
     for name in scalar[:2]:
-        n = sizes(links[name])[0]
+        n = links[name].sizes()[0]
         found[f"coil {name}"] = forces.TorsionalSpringDamper(
             name, rng.uniform(1, 5, n), rng.uniform(0.1, 0.3, n), rng.uniform(-0.5, 0.5, n)
         )
     for name in scalar:
-        if sizes(links[name])[0] == 1:
+        if links[name].sizes()[0] == 1:
             found[f"rotor {name}"] = forces.Armature(name, rng.uniform(0.01, 0.1), 3.0)
     return found
 
@@ -148,7 +157,7 @@ def random_values(
     rng, mechanism = np.random.default_rng(seed), system.mechanism
     guess, rates = {}, {}
     for group in mechanism.joints:
-        _, nv, _ = sizes(group.joint)
+        _, nv, _ = group.joint.sizes()
         for name in group.names:
             if name in mechanism.topology.loops or nv == 0:
                 continue

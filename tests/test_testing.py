@@ -38,7 +38,7 @@ class SkewedHinge(joints.Revolute):
 def test_joint_whose_velocity_is_not_that_of_its_pose():
     with pytest.raises(AssertionError, match=r"moves with motion\(q\) @ v.*off by 1\.") as caught:
         testing.check_joint(joint_of(SkewedHinge), KEY)
-    assert "SᵀS = 1: off by 0.75" in str(caught.value)
+    assert "TᵀS = 1: off by 0.75" in str(caught.value)
     assert "residual" not in str(caught.value)
 
 

@@ -6,14 +6,15 @@ frames coincide.
 """
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..lie import Pose
+from ..lie import Pose, se3
 from ..model.frame import Frame
-from .rotation import AbstractRotation
+from .rotation import AbstractRotation, FreeRotation
 
 
 class AbstractJoint(eqx.Module):
@@ -22,12 +23,26 @@ class AbstractJoint(eqx.Module):
     `translation` lists which of the basis vectors e1, e2, e3 (0, 1, 2) the origin of M may move
     along, relative to F and fixed in F; `rotation` says which rotation is free. Both refer to the
     columns of `basis()`.
+
+    - `carries`: whether the joint can be an edge of the spanning tree, its coordinates saying
+      where the successor is.
+    - `bilinear`: whether the residual is linear in the entries of the relative pose (or `gap`
+      quadratic in those of the two frames), as schemes that keep energy need it.
+    - `n_slip`: number of velocities that stay zero beside those of the fixed motions.
     """
 
     predecessor: eqx.AbstractVar[Frame]
     successor: eqx.AbstractVar[Frame]
-    translation: eqx.AbstractClassVar[tuple[int, ...]]
-    rotation: eqx.AbstractClassVar[AbstractRotation]
+    translation: eqx.AbstractVar[tuple[int, ...]]
+    rotation: eqx.AbstractVar[AbstractRotation]
+    carries: ClassVar[bool] = True
+    bilinear: ClassVar[bool] = True
+    n_slip: ClassVar[int] = 0
+
+    def sizes(self) -> tuple[int, int, int]:
+        """Number of coordinates, of velocities and of fixed motions."""
+        k, rotation = len(self.translation), self.rotation
+        return k + rotation.nq, k + rotation.nv, 3 - k + rotation.n_fixed
 
     def problem(self) -> str | None:
         """Why the values make no sense, or None; traced values are not judged."""
@@ -47,16 +62,21 @@ class AbstractJoint(eqx.Module):
         return Pose(_columns(E, self.translation) @ q[:k], self.rotation.matrix(E, q[k:]))
 
     def motion(self, q: Float[Array, "nq"]) -> Float[Array, "6 nv"]:
-        """S(q): twist of M in F, expressed and taken at M, for each unit velocity. SᵀS = 1."""
+        """S(q): twist of M in F, expressed and taken at M, for each unit velocity."""
         E, k = self.basis(), len(self.translation)
         linear = self.rotation.matrix(E, q[k:]).T @ _columns(E, self.translation)
         angular = self.rotation.motion(E, q[k:])
         return jnp.block(
-            [
-                [linear, jnp.zeros_like(angular)],
-                [jnp.zeros_like(linear), angular],
-            ]
+            [[linear, jnp.zeros_like(angular)], [jnp.zeros_like(linear), angular]],
         )
+
+    def drive(self, q: Float[Array, "nq"]) -> Float[Array, "6 nv"]:
+        """T(q): wrench on M, along its axes, for each unit generalized force. TᵀS = 1.
+
+        Tᵀ V is how fast a twist V changes the coordinates, also one that the joint does not allow.
+        Right as it is where SᵀS = 1.
+        """
+        return self.motion(q)
 
     def rates(self, q: Float[Array, "nq"], v: Float[Array, "nv"]) -> Float[Array, "nq"]:
         """q̇ of the velocities."""
@@ -79,6 +99,14 @@ class AbstractJoint(eqx.Module):
         kept = [i for i in range(3) if i not in self.translation]
         return jnp.concatenate([_columns(E, kept).T @ X_FM.p, self.rotation.residual(E, X_FM.R)])
 
+    def gap(self, F: Pose, M: Pose) -> Float[Array, "n_fixed"]:
+        """The residual, of the poses of the two frames."""
+        return self.residual(se3.between(F, M))
+
+    def slip(self, X_FM: Pose, V_FM: Float[Array, "6"]) -> Float[Array, "n_slip"]:
+        """Zero where the velocities of `n_slip` are kept; linear in the twist of M in F."""
+        return jnp.zeros(0, dtype=V_FM.dtype)
+
     def coordinates(self, X_FM: Pose) -> Float[Array, "nq"]:
         """Coordinates of a pose that keeps the fixed motions; angles within (-π, π]."""
         E = self.basis()
@@ -93,10 +121,9 @@ def _columns(E: Float[Array, "3 3"], which: Sequence[int]) -> Float[Array, "3 k"
     return jnp.stack([E[:, i] for i in which], axis=1)
 
 
-def sizes(joint: AbstractJoint | type[AbstractJoint]) -> tuple[int, int, int]:
-    """Number of coordinates, of velocities and of fixed motions of a joint."""
-    k, rotation = len(joint.translation), joint.rotation
-    return k + rotation.nq, k + rotation.nv, 3 - k + rotation.n_fixed
+def n_rows(joint: AbstractJoint) -> int:
+    """Number of constraints on velocities: fixed motions and further ones."""
+    return joint.sizes()[2] + joint.n_slip
 
 
 def has_scalar_coordinates(joint: AbstractJoint) -> bool:
@@ -104,4 +131,32 @@ def has_scalar_coordinates(joint: AbstractJoint) -> bool:
     return joint.rotation.nq == joint.rotation.nv
 
 
-__all__ = ["AbstractJoint", "has_scalar_coordinates", "sizes"]
+class AbstractClosure(AbstractJoint):
+    """A constraint between two frames that has no coordinates.
+
+    It never carries a body: what is connected by nothing else floats. `n_fixed` is the number of
+    rows of its residual.
+    """
+
+    n_fixed: eqx.AbstractClassVar[int]
+    translation: ClassVar[tuple[int, ...]] = (0, 1, 2)
+    rotation: ClassVar[AbstractRotation] = FreeRotation()
+    carries: ClassVar[bool] = False
+
+    def sizes(self) -> tuple[int, int, int]:
+        return 0, 0, self.n_fixed
+
+    def zero(self) -> Float[Array, "0"]:
+        return jnp.zeros(0)
+
+    def motion(self, q: Float[Array, "0"]) -> Float[Array, "6 0"]:
+        return jnp.zeros((6, 0), dtype=q.dtype)
+
+    def drive(self, q: Float[Array, "0"]) -> Float[Array, "6 0"]:
+        return jnp.zeros((6, 0), dtype=q.dtype)
+
+    def coordinates(self, X_FM: Pose) -> Float[Array, "0"]:
+        return jnp.zeros(0, dtype=X_FM.p.dtype)
+
+
+__all__ = ["AbstractClosure", "AbstractJoint", "has_scalar_coordinates", "n_rows"]

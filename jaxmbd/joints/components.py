@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from .abstract import AbstractJoint
 from .free import Free
+from .generic import Generic
 from .rotation import AbstractRotation, FreeRotation
 
 XYZ = ("x", "y", "z")
@@ -18,24 +19,37 @@ class Component(NamedTuple):
 
 def coordinate_components(joint: AbstractJoint) -> list[Component]:
     """Names and units of `q` of a joint [m, rad; "1" for quaternions], in its order."""
+    if joint.sizes()[0] <= 1:
+        return [Component("", unit) for unit in _units(joint)]
     moved = [Component(name, "m") for name in _along(joint)]
     if isinstance(joint.rotation, FreeRotation):
         turned = [Component(name, "1") for name in ("qw", "qx", "qy", "qz")]
     else:
         turned = [Component(name, "rad") for name in _about(joint.rotation.nq)]
-    return _bare_if_single(moved + turned)
+    return moved + turned
 
 
 def velocity_components(joint: AbstractJoint) -> list[Component]:
     """Names and units of `v` of a joint [m/s, rad/s], in its order."""
+    if joint.sizes()[1] <= 1:
+        return [Component("", f"{unit}/s") for unit in _units(joint)]
     linear = [Component(name, "m/s") for name in _along(joint)]
     if isinstance(joint, Free):
         linear = [Component(f"v{name}", "m/s") for name in XYZ]
     angular = [Component(name, "rad/s") for name in _turning(joint.rotation)]
-    return _bare_if_single(linear + angular)
+    return linear + angular
+
+
+def _units(joint: AbstractJoint) -> list[str]:
+    """Units of a joint with one coordinate or none."""
+    if joint.sizes()[0] == 0:
+        return []
+    return ["rad" if joint.rotation.nq == 1 else "m"]
 
 
 def _along(joint: AbstractJoint) -> tuple[str, ...]:
+    if isinstance(joint, Generic):
+        return tuple(name for name in joint.free if name in XYZ)
     if len(joint.translation) == 1:
         return ("displacement",)
     return XYZ[: len(joint.translation)]
@@ -49,7 +63,3 @@ def _turning(rotation: AbstractRotation) -> tuple[str, ...]:
     if isinstance(rotation, FreeRotation):
         return tuple(f"w{name}" for name in XYZ)
     return _about(rotation.nv)
-
-
-def _bare_if_single(components: list[Component]) -> list[Component]:
-    return [Component("", components[0].unit)] if len(components) == 1 else components

@@ -1,4 +1,4 @@
-"""The four ways in which a joint can leave rotation free, in the basis of the joint.
+"""The ways in which a joint can leave rotation free, in the basis of the joint.
 
 Each says, for a joint whose basis has the columns E = (e1, e2, e3): the rotation R_FM of its
 coordinates, the angular velocity that its velocities give, the residual of what stays fixed, and
@@ -159,6 +159,46 @@ class TwoAxisRotation(AbstractRotation):
         return jnp.stack(
             [jnp.arctan2(turned[2, 1], turned[1, 1]), jnp.arctan2(turned[0, 2], turned[0, 0])]
         )
+
+
+class BendingRotation(AbstractRotation):
+    """Rotation about any axis across e3, by its rotation vector: e3 bends, and nothing twists."""
+
+    nq: ClassVar[int] = 2
+    nv: ClassVar[int] = 2
+    n_fixed: ClassVar[int] = 1
+
+    def zero(self):
+        return jnp.zeros(2)
+
+    def matrix(self, E, q):
+        return so3.exp_matrix(E[:, :2] @ q)
+
+    def motion(self, E, q):
+        return so3.dexp(E[:, :2] @ q) @ E[:, :2]
+
+    def drive(self, E: Basis, q: Float[Array, "2"]) -> Float[Array, "3 2"]:
+        """Moment on M, along its axes, for each unit generalized force."""
+        # What changes the rotation vector, whatever else moves: the inverse of the tangent.
+        T = so3.dexp(E[:, :2] @ q)
+        a, b, c = T[:, 0], T[:, 1], T[:, 2]
+        cofactors = jnp.stack([jnp.cross(b, c), jnp.cross(c, a), jnp.cross(a, b)], axis=1)
+        return (cofactors @ E[:, :2]) / (a @ cofactors[:, 0])
+
+    def rates(self, q, v):
+        return v
+
+    def velocities(self, q, q_dot):
+        return q_dot
+
+    def retract(self, q, dv):
+        return q + dv
+
+    def residual(self, E, R):
+        return (E[:, 2] @ so3.vee(R))[None]
+
+    def coordinates(self, E, R):
+        return E[:, :2].T @ so3.log(so3.from_matrix(R))
 
 
 class FreeRotation(AbstractRotation):

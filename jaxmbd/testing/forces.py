@@ -12,7 +12,6 @@ from .. import inertia
 from ..bodies import RigidBody
 from ..forces import AbstractField, AbstractFrameForce, AbstractJointForce
 from ..joints import AbstractJoint
-from ..joints.abstract import sizes
 from ..lie import Pose, se3, so3
 from ..model import Frame
 from ..model.model import references
@@ -165,7 +164,7 @@ def check_joint_force(
     **Raises** `AssertionError`, naming what fails and by how much.
     """
     who = f"check_joint_force: {type(force).__name__} on {type(joint).__name__}"
-    (_, nv, _), q, rng = sizes(joint), joint.zero(), generator(key)
+    (_, nv, _), q, rng = joint.sizes(), joint.zero(), generator(key)
     dv = jnp.asarray(rng.uniform(-REACH, REACH, (DRAWS, nv)), q.dtype)
     v = jnp.asarray(rng.normal(size=(DRAWS, nv)), q.dtype)
     t = jnp.asarray(rng.uniform(0.0, 1.0, DRAWS), q.dtype)

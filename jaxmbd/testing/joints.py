@@ -9,7 +9,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..joints import AbstractJoint
-from ..joints.abstract import sizes
 from ..lie import Pose, se3
 from .verdict import (
     DRAWS,
@@ -28,10 +27,11 @@ def check_joint(joint: AbstractJoint, key: PRNGKeyArray) -> None:
     """Check that the statements of a joint about pose, velocity and constraint fit together.
 
     At zero the frames coincide; the pose moves with `motion(q) @ v` if q moves with `rates(q, v)`
-    or by `retract`, and `velocities` inverts `rates`; unit velocities are orthonormal;
+    or by `retract`, and `velocities` inverts `rates`; `drive` does unit work on unit velocities;
     `coordinates` inverts `pose`; the residual is zero at the joint's poses, changes with what is
     fixed and with nothing else; derivatives exist at zero, with respect to the joint's own leaves
-    too.
+    too. Of a joint without coordinates (`AbstractClosure`): that its velocities are linear, that
+    what it keeps is independent, and that derivatives exist.
 
     **Arguments:** `joint`, with any leaves, and `key`, a key of `jax.random`.
 
@@ -41,7 +41,10 @@ def check_joint(joint: AbstractJoint, key: PRNGKeyArray) -> None:
     problem = joint.problem()
     if problem is not None:
         raise AssertionError(f"{who}: {problem}")
-    nq, nv, n_fixed = sizes(joint)
+    if not joint.carries:
+        _check_closure(who, joint, key)
+        return
+    nq, nv, n_fixed = joint.sizes()
     q = jax.eval_shape(joint.zero)
     v, twist = jax.ShapeDtypeStruct((nv,), q.dtype), jax.ShapeDtypeStruct((6,), q.dtype)
     X = jax.eval_shape(se3.exp, twist)
@@ -50,6 +53,7 @@ def check_joint(joint: AbstractJoint, key: PRNGKeyArray) -> None:
         {
             "zero()": (q, (nq,)),
             "motion(q)": (jax.eval_shape(joint.motion, q), (6, nv)),
+            "drive(q)": (jax.eval_shape(joint.drive, q), (6, nv)),
             "rates(q, v)": (jax.eval_shape(joint.rates, q, v), (nq,)),
             "retract(q, dv)": (jax.eval_shape(joint.retract, q, v), (nq,)),
             "residual(X)": (jax.eval_shape(joint.residual, X), (n_fixed,)),
@@ -73,9 +77,56 @@ def check_joint(joint: AbstractJoint, key: PRNGKeyArray) -> None:
     judge(who, found)
 
 
+def _check_closure(who: str, joint: AbstractJoint, key: PRNGKeyArray) -> None:
+    rng, dtype = generator(key), joint.predecessor.p.dtype
+    n_fixed, n_slip = joint.sizes()[2], joint.n_slip
+    twist = jax.ShapeDtypeStruct((6,), dtype)
+    X = jax.eval_shape(se3.exp, twist)
+    check_shapes(
+        who,
+        {
+            "residual(X)": (jax.eval_shape(joint.residual, X), (n_fixed,)),
+            "slip(X, V)": (jax.eval_shape(joint.slip, X, twist), (n_slip,)),
+        },
+    )
+    places = jnp.asarray(rng.uniform(-REACH, REACH, (DRAWS, 6)), dtype)
+    V, U = jnp.asarray(rng.normal(size=(2, DRAWS, 6)), dtype)
+    out = jax.eval_shape(lambda X, V: _kept(joint, X, V), X, twist)
+    u, w = direction(floats_of(joint), rng), direction(out, rng)
+
+    @eqx.filter_jit
+    def look(joint: AbstractJoint, place: Array, V: Array, U: Array) -> tuple[Findings, Array]:
+        X = se3.exp(place)
+        D = jax.vmap(lambda V: _kept(joint, X, V)[1], out_axes=1)(jnp.eye(6, dtype=dtype))
+        found = {
+            "slip(X, V) is linear in V": (
+                joint.slip(X, 2.0 * V + U),
+                2.0 * joint.slip(X, V) + joint.slip(X, U),
+            ),
+            "derivatives exist, forward and reverse alike": both_modes(
+                lambda joint: _kept(joint, X, V), (joint,), ((u,), w)
+            ),
+        }
+        return found, jnp.min(jnp.linalg.svd(D, compute_uv=False))
+
+    found, weakest = jax.vmap(lambda *x: look(joint, *x))(places, V, U)
+    if not jnp.min(weakest) > 1e-6:
+        raise AssertionError(
+            f"{who}: what it keeps is not independent, the derivative of its "
+            f"{n_fixed + n_slip} rows has a singular value of {float(jnp.min(weakest)):.1e}"
+        )
+    judge(who, found)
+
+
+def _kept(joint: AbstractJoint, X: Pose, V: Float[Array, "6"]) -> tuple[Array, Array]:
+    """Residual, and rate of all that the joint keeps."""
+    g, g_dot = jax.jvp(joint.residual, (X,), (se3.rate(X, V),))
+    return g, jnp.concatenate([g_dot, joint.slip(X, V)])
+
+
 def _statements(joint: AbstractJoint, q: Float[Array, "nq"]) -> Any:
     X = joint.pose(q)
-    return X, joint.motion(q), joint.residual(X), joint.coordinates(X)
+    return X, joint.motion(q), joint.drive(q), joint.residual(X), joint.coordinates(X)
 
 
 @eqx.filter_jit
@@ -87,7 +138,7 @@ def _look_at_joint(
     directions: tuple[Any, Any],
 ) -> tuple[Findings, Array]:
     """Findings at zero and at places `dv` from there, and the smallest singular value there."""
-    _, nv, n_fixed = sizes(joint)
+    _, nv, n_fixed = joint.sizes()
     one, E = jnp.ones((), dtype=zero.dtype), joint.basis()
 
     def look(dv: Array, v: Array) -> tuple[Findings, Array]:
@@ -100,7 +151,7 @@ def _look_at_joint(
 
         D = jax.vmap(residual_rate, out_axes=1)(jnp.eye(6, dtype=zero.dtype))
         found = {
-            "unit velocities are orthonormal, SᵀS = 1": (S.T @ S, jnp.eye(nv)),
+            "drive(q) does unit work, TᵀS = 1": (joint.drive(q).T @ S, jnp.eye(nv)),
             "pose(q) moves with motion(q) @ v as q with rates(q, v)": (
                 _twist_of(joint.pose, q, joint.rates(q, v)),
                 S @ v,

@@ -55,8 +55,9 @@ def check_system(system: AbstractSystem, state: State, t: float = 0.0) -> None:
 @eqx.filter_jit
 def _violation(system: AbstractSystem, t: Array, state: State) -> Float[Array, ""]:
     kinematics = system.kinematics(t, state.q)
-    gaps = constraints.residual(system, kinematics, state.q)
+    gaps = constraints.residual(system, t, kinematics, state.q)
     rates = constraints.rate(system, kinematics, state.q, state.v)
+    rates = rates + constraints.drift(system, t, state.q)
     return jnp.max(jnp.abs(jnp.concatenate([gaps, rates])), initial=0.0)
 
 
@@ -77,11 +78,13 @@ def _look_at_maps(system: AbstractSystem, t: Array, state: State) -> Findings:
     def at(function: Callable[[Any], Any]) -> Any:
         return jax.jvp(lambda q: function(system.kinematics(t, q)), (q,), (q_dot,))[1]
 
-    def gap_rate(q: Array) -> Array:
-        def gap(q: Array) -> Array:
-            return constraints.residual(system, system.kinematics(t, q), q)
+    rows = jnp.asarray(constraints.is_holonomic(system))
 
-        return jax.jvp(gap, (q,), (system.rates(q, v),))[1]
+    def gap_rate(t: Array, q: Array) -> Array:
+        def gap(t: Array, q: Array) -> Array:
+            return constraints.residual(system, t, system.kinematics(t, q), q)
+
+        return jax.jvp(gap, (t, q), (jnp.ones_like(t), system.rates(q, v)))[1]
 
     rebuilt = system.from_tree(coordinates)
     rebuilt_v = system.from_tree_rates(coordinates, rates)
@@ -110,10 +113,13 @@ def _look_at_maps(system: AbstractSystem, t: Array, state: State) -> Findings:
             generic_ports(system, t, q, v),
         ),
         "constraint jacobian is the generic one": (G, generic_jacobian(system, kinematics, q)),
-        "constraint rate is the derivative of the residual": (G @ v, gap_rate(q)),
+        "constraint rate is the derivative of the residual": (
+            jnp.where(rows, G @ v + constraints.drift(system, t, q), 0.0),
+            gap_rate(t, q),
+        ),
         "constraint acceleration is the second derivative of the residual": (
-            constraints.quadratic(system, t, kinematics, q, v),
-            jax.jvp(gap_rate, (q,), (q_dot,))[1],
+            jnp.where(rows, constraints.quadratic(system, t, kinematics, q, v), 0.0),
+            jax.jvp(gap_rate, (t, q), (jnp.ones_like(t), q_dot))[1],
         ),
     }
 

@@ -20,6 +20,7 @@ T = jnp.asarray(0.37)
 OTHERS = [joints.Universal, joints.Planar, joints.Spherical, joints.Free]
 TREES = {  # Together they have what `test_trees_have_everything` lists.
     "all kinds": functools.partial(models.random_tree, 37),
+    "further kinds": functools.partial(models.random_tree, 8, kinds=models.FURTHER_KINDS),
     "against": functools.partial(models.random_tree, 4, kinds=OTHERS, against=1.0, floating=0),
 }
 DRAWS = 3
@@ -64,7 +65,7 @@ def compare(system, q, v):
     rates = system.rates(q, v)
 
     def gap(q):
-        return constraints.residual(system, system.kinematics(T, q), q)
+        return constraints.residual(system, T, system.kinematics(T, q), q)
 
     def gap_rate(q):
         return jax.jvp(gap, (q,), (system.rates(q, v),))[1]

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from jaxmbd import joints
-from jaxmbd.joints.abstract import sizes
 from jaxmbd.lie import Pose, se3, so3
 from tests import models
 
@@ -26,6 +25,10 @@ def random_joints(kind):
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *drawn)
 
 
+def sizes(kind):
+    return random_joints(kind).sizes()
+
+
 @functools.cache
 def random_motion(kind):
     """Coordinates and velocities; angles within ±3, quaternions of any length."""
@@ -35,6 +38,8 @@ def random_motion(kind):
     if kind.rotation.nq == 4:
         quats = np.stack([1.3 * models.random_quat(rng) for _ in range(DRAWS)])
         q = np.concatenate([q[:, :k], quats], axis=1)
+    if kind is joints.ConstantVelocity:
+        q = 0.7 * q  # Rotation vectors within half a turn.
     return jnp.asarray(q), jnp.asarray(rng.normal(size=(DRAWS, nv)))
 
 
@@ -63,7 +68,7 @@ def findings(kind):
         off = X @ se3.exp(jnp.array([0.1, -0.2, 0.3, 0.2, -0.1, 0.15]))
         return {
             "twist": velocity_of(joint, q, joint.rates(q, v)) - S @ v,
-            "unit": S.T @ S - jnp.eye(S.shape[1]),
+            "unit": joint.drive(q).T @ S - jnp.eye(S.shape[1]),
             "basis": joint.basis().T @ joint.basis() - jnp.eye(3),
             "turn": jnp.linalg.det(joint.basis()) - 1.0,
             "home": (joint.pose(joint.zero()).p, joint.pose(joint.zero()).R - jnp.eye(3)),
@@ -91,7 +96,7 @@ def test_velocity_of_the_pose_is_the_motion_times_the_velocities(kind):
 
 
 @every_kind
-def test_unit_velocities_are_orthonormal(kind):
+def test_unit_forces_work_on_unit_velocities(kind):
     found = findings(kind)
     zero((found["unit"], found["basis"], found["turn"]))
 
@@ -126,7 +131,7 @@ def test_constraint_and_motion_are_complementary(kind):
     assert n_fixed == 6 - nv
     zero(found["allowed"])
     assert found["rank"].shape == (DRAWS, 6 - nv)
-    assert n_fixed == 0 or found["rank"].min() > 0.1
+    assert n_fixed == 0 or found["rank"].min() > 0.02
 
 
 @every_kind

@@ -1,0 +1,51 @@
+"""A rod without mass, between two balls."""
+
+from typing import Any, ClassVar
+
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..lie import Pose
+from ..model.frame import Frame, as_frame
+from ..model.values import as_leaf, is_concrete
+from .abstract import AbstractClosure
+
+
+class Distance(AbstractClosure):
+    """The origins of F and M stay at one distance.
+
+    It has no coordinates: bodies that nothing else connects float. The residual is
+    (p·p - L²) / 2 L [m], near the difference of the lengths.
+
+    **Arguments:**
+
+    - `predecessor`, `successor`: a `Frame` each, or the name of a body for its own frame.
+    - `length`: L [m], positive.
+    """
+
+    predecessor: Frame
+    successor: Frame
+    length: Float[Array, ""]
+    n_fixed: ClassVar[int] = 1
+
+    def __init__(self, predecessor: Any, successor: Any, length: Any):
+        self.predecessor = as_frame(predecessor, "Distance: predecessor")
+        self.successor = as_frame(successor, "Distance: successor")
+        self.length = as_leaf(length, (), "Distance: length")
+
+    def problem(self) -> str | None:
+        if is_concrete(self.length) and not np.asarray(self.length) > 0:
+            return f"length must be positive, got {self.length}; use a Spherical joint for zero"
+        return None
+
+    def residual(self, X_FM: Pose) -> Float[Array, "1"]:
+        return self._of(X_FM.p)
+
+    def gap(self, F: Pose, M: Pose) -> Float[Array, "1"]:
+        return self._of(M.p - F.p)  # Quadratic in the points; axes have nothing to do with it.
+
+    def _of(self, d: Float[Array, "3"]) -> Float[Array, "1"]:
+        return ((d @ d - self.length**2) / (2.0 * self.length))[None]
+
+
+__all__ = ["Distance"]

@@ -1,0 +1,81 @@
+"""A disc, or a thin wheel, that rolls on a plane."""
+
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..lie import Pose, so3
+from ..model.frame import Frame, as_frame
+from ..model.values import as_direction, as_leaf, is_concrete
+from .abstract import AbstractClosure
+
+
+class RollingDisc(AbstractClosure):
+    """The rim of a disc of M touches a plane of F and does not slip on it.
+
+    The lowest point of the rim stays in the plane, and where it touches M has no velocity along
+    it (two nonholonomic constraints). The plane pulls as well as it pushes. A wheel that something
+    else holds upright keeps the plane twice, which does no harm.
+
+    **Arguments:**
+
+    - `predecessor`: the frame of the plane, through its origin; `successor`: the frame of the
+      disc, its origin being the centre. Either may be the name of a body for its own frame.
+    - `radius`: [m], positive.
+    - `normal`: of the plane, towards the disc, in the axes of F; any length but zero.
+    - `axis`: of the disc, in the axes of M; any length but zero.
+
+    There is no lowest point where the disc lies flat.
+    """
+
+    predecessor: Frame
+    successor: Frame
+    radius: Float[Array, ""]
+    normal: Float[Array, "3"]
+    axis: Float[Array, "3"]
+    n_fixed: ClassVar[int] = 1
+    n_slip: ClassVar[int] = 2
+    bilinear: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        predecessor: Any,
+        successor: Any,
+        radius: Any,
+        normal: Any = (0.0, 0.0, 1.0),
+        axis: Any = (0.0, 1.0, 0.0),
+    ):
+        self.predecessor = as_frame(predecessor, "RollingDisc: predecessor")
+        self.successor = as_frame(successor, "RollingDisc: successor")
+        self.radius = as_leaf(radius, (), "RollingDisc: radius")
+        self.normal = as_direction(normal, "RollingDisc: normal")
+        self.axis = as_direction(axis, "RollingDisc: axis")
+
+    def problem(self) -> str | None:
+        if is_concrete(self.radius) and not np.asarray(self.radius) > 0:
+            return f"radius must be positive, got {self.radius}"
+        return None
+
+    def lowest(self, R_FM: Float[Array, "3 3"]) -> Float[Array, "3"]:
+        """From the centre of the disc to the point that touches, in F [m]."""
+        n, a = _unit(self.normal), R_FM @ _unit(self.axis)
+        down = (n @ a) * a - n
+        square = down @ down  # The squared sine of the disc's inclination.
+        upright = square > 0
+        return jnp.where(upright, self.radius / jnp.sqrt(jnp.where(upright, square, 1.0)), 0) * down
+
+    def residual(self, X_FM: Pose) -> Float[Array, "1"]:
+        return (_unit(self.normal) @ (X_FM.p + self.lowest(X_FM.R)))[None]
+
+    def slip(self, X_FM: Pose, V_FM: Float[Array, "6"]) -> Float[Array, "2"]:
+        v, w = X_FM.R @ V_FM[:3], X_FM.R @ V_FM[3:]
+        return so3.basis(self.normal)[:, :2].T @ (v + jnp.cross(w, self.lowest(X_FM.R)))
+
+
+def _unit(axis: Float[Array, "3"]) -> Float[Array, "3"]:
+    return axis / jnp.sqrt(axis @ axis)
+
+
+__all__ = ["RollingDisc"]

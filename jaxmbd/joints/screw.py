@@ -1,0 +1,100 @@
+"""A nut on a spindle."""
+
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..lie import Pose, so3
+from ..model.frame import Frame, as_frame
+from ..model.values import as_direction, as_leaf, is_concrete
+from .abstract import AbstractJoint
+from .rotation import AbstractRotation, AxisRotation
+
+
+class Screw(AbstractJoint):
+    """Rotation about an axis, and translation along it in proportion; the coordinate is the angle.
+
+    It counts its turns [rad], in every formulation.
+
+    **Arguments:**
+
+    - `predecessor`, `successor`: a `Frame` each, or the name of a body for its own frame.
+    - `pitch`: how far M moves along the axis in a turn [m], negative for a left-handed thread.
+    - `axis`: direction of the axis in the axes of F (and of M at zero); any length but zero.
+    """
+
+    predecessor: Frame
+    successor: Frame
+    pitch: Float[Array, ""]
+    axis: Float[Array, "3"]
+    translation: ClassVar[tuple[int, ...]] = (2,)
+    rotation: ClassVar[AbstractRotation] = AxisRotation()
+    bilinear: ClassVar[bool] = False
+
+    def __init__(self, predecessor: Any, successor: Any, pitch: Any, axis: Any = (0.0, 0.0, 1.0)):
+        self.predecessor = as_frame(predecessor, "Screw: predecessor")
+        self.successor = as_frame(successor, "Screw: successor")
+        self.pitch = as_leaf(pitch, (), "Screw: pitch")
+        self.axis = as_direction(axis, "Screw: axis")
+
+    def problem(self) -> str | None:
+        if is_concrete(self.pitch) and np.asarray(self.pitch) == 0:
+            return "pitch must not be zero; use a Revolute joint"
+        return None
+
+    # The kernel makes a cylindrical joint of the two motions; one row and one coordinate less.
+
+    def sizes(self) -> tuple[int, int, int]:
+        return 1, 1, 5
+
+    def basis(self) -> Float[Array, "3 3"]:
+        return so3.basis(self.axis)
+
+    @property
+    def lead(self) -> Float[Array, ""]:
+        """Displacement by angle [m/rad]."""
+        return self.pitch / (2.0 * jnp.pi)
+
+    def zero(self) -> Float[Array, "1"]:
+        return jnp.zeros(1)
+
+    def pose(self, q: Float[Array, "1"]) -> Pose:
+        return super().pose(self._both(q))
+
+    def motion(self, q: Float[Array, "1"]) -> Float[Array, "6 1"]:
+        S = super().motion(self._both(q))
+        return self.lead * S[:, :1] + S[:, 1:]
+
+    def drive(self, q: Float[Array, "1"]) -> Float[Array, "6 1"]:
+        return super().motion(self._both(q))[:, 1:]  # A torque about the axis.
+
+    def _both(self, q: Float[Array, "1"]) -> Float[Array, "2"]:
+        return jnp.concatenate([self.lead * q, q])
+
+    def rates(self, q: Float[Array, "1"], v: Float[Array, "1"]) -> Float[Array, "1"]:
+        return v
+
+    def velocities(self, q: Float[Array, "1"], q_dot: Float[Array, "1"]) -> Float[Array, "1"]:
+        return q_dot
+
+    def retract(self, q: Float[Array, "1"], dv: Float[Array, "1"]) -> Float[Array, "1"]:
+        return q + dv
+
+    def residual(self, X_FM: Pose) -> Float[Array, "5"]:
+        _displacement, excess = self._excess(X_FM)
+        return jnp.concatenate([super().residual(X_FM), -self.lead * excess])
+
+    def coordinates(self, X_FM: Pose) -> Float[Array, "1"]:
+        displacement, excess = self._excess(X_FM)
+        return displacement / self.lead + excess
+
+    def _excess(self, X_FM: Pose) -> tuple[Float[Array, "1"], Float[Array, "1"]]:
+        """Displacement, and the angle beyond what it stands for, within (-π, π]."""
+        displacement, angle = jnp.split(super().coordinates(X_FM), 2)
+        excess = angle - displacement / self.lead
+        return displacement, jnp.arctan2(jnp.sin(excess), jnp.cos(excess))
+
+
+__all__ = ["Screw"]
