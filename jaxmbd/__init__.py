@@ -31,6 +31,9 @@ from .analyses.identification import methods as methods
 from .analyses.identification import predict as predict
 from .analyses.identification import sensors as sensors
 from .analyses.identification import transforms as transforms
+from .analyses.inspect import inspect as inspect
+from .analyses.kinematics import DrivenMotion as DrivenMotion
+from .analyses.kinematics import kinematics as kinematics
 from .analyses.rollout import rollout as rollout
 from .analyses.simulate import simulate as simulate
 from .analyses.solution import Solution as Solution
@@ -61,10 +64,13 @@ from .system.abstract import State as State
 from .system.acceleration import accelerations as accelerations
 from .system.body_increments import MotionIncrements as MotionIncrements
 from .system.body_increments import RotationIncrements as RotationIncrements
+from .system.driving_forces import driving_forces as driving_forces
 from .system.energy import energy as energy
 from .system.energy import momentum as momentum
 from .system.inverse_dynamics import inverse_dynamics as inverse_dynamics
 from .system.joint_states import joint_states as joint_states
+from .system.partitioning import CoordinatePartitioning as CoordinatePartitioning
+from .system.projection import Projection as Projection
 from .system.reactions import reactions as reactions
 from .system.stabilization import Baumgarte as Baumgarte
 
@@ -74,7 +80,9 @@ __all__ = [
     "ArtificialEnergyWarning",
     "AssemblyError",
     "Baumgarte",
+    "CoordinatePartitioning",
     "DataError",
+    "DrivenMotion",
     "EnergyDecaying",
     "EnergyMomentum",
     "Experiment",
@@ -92,6 +100,7 @@ __all__ = [
     "Parameter",
     "PointCoordinates",
     "Pose",
+    "Projection",
     "RankWarning",
     "RigidBody",
     "RotationIncrements",
@@ -102,16 +111,19 @@ __all__ = [
     "VelocityTransformation",
     "accelerations",
     "assemble",
+    "driving_forces",
     "energy",
     "forces",
     "formulate",
     "ground",
     "identify",
     "inertia",
+    "inspect",
     "inverse_dynamics",
     "io",
     "joint_states",
     "joints",
+    "kinematics",
     "lie",
     "methods",
     "momentum",

@@ -219,15 +219,9 @@ def four_bar(coupler, last):
 
 
 @pytest.mark.parametrize("formulation", [mbd.JointCoordinates(), mbd.MaximalCoordinates()])
-def test_loops_that_cannot_close_or_close_twice(formulation):
-    def hinge(F, M):  # Keeps the plane of motion, which the other three keep already.
-        return joints.Revolute(F, M, [0, 1, 0])
-
-    twice = mbd.formulate(four_bar(2.0, hinge), formulation)
-    with pytest.raises(mbd.ModelError, match="repeat others, in joints"):
-        mbd.assemble(twice, {"a": -1.0, "b": 1.0, "d": -1.0})
+def test_loops_that_cannot_close(formulation):
     inline = mbd.formulate(four_bar(9.0, PinInSlot), formulation)
-    with pytest.raises(mbd.AssemblyError, match=r"stay open: .* by .*geometry of the loop"):
+    with pytest.raises(mbd.AssemblyError, match=r"stay open: 'c' by .*geometry of the loop"):
         mbd.assemble(inline, {"a": -1.0, "b": 1.0, "d": -1.0})
 
 

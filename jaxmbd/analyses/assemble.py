@@ -1,26 +1,25 @@
 """Consistent positions and velocities from values of some joints."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
-import optimistix as optx
 from jaxtyping import Array, Float
 
 from ..errors import AssemblyError, ModelError
 from ..formulations.joint.kinematics import split
 from ..formulations.joint.system import JointSystem
 from ..joints import AbstractJoint
-from ..joints.abstract import sizes
 from ..joints.rotation import FreeRotation
 from ..lie import Pose, so3
-from ..linear import solve_spd
 from ..model.model import unknown
 from ..model.values import as_leaf, is_concrete
 from ..system import constraints
 from ..system.abstract import AbstractSystem, State, as_time, reference_values
+from .closing import Targets, Wanted, closed, consistent
 
 
 def assemble(
@@ -28,64 +27,120 @@ def assemble(
     guess: Mapping[str, Any] | None = None,
     rates: Mapping[str, Any] | None = None,
     t: float = 0.0,
+    hold: Sequence[str] = (),
 ) -> State:
-    """A state that satisfies every joint, near the given joint values.
+    """A state that satisfies every joint, coupling and driver, near the given joint values.
 
     Joints that are left out are at their reference position (zero) and at rest. In an open tree
     the values are taken as they are; where joints close loops they are the start of a Newton
-    iteration that closes them, moving the bodies as little as their mass allows.
+    iteration that closes them, moving the bodies as little as their mass allows; velocities
+    follow likewise. Accelerations, multipliers and reactions of the state found are those of
+    `accelerations` and `reactions`.
 
     **Arguments:**
 
     - `guess`: `{joint: coordinates}`: a number [rad or m] where the joint has one coordinate; a
       rotation vector, shape `(3,)` [rad], or a quaternion, shape `(4,)`, for a spherical joint; a
       `Pose`, or `[p, quaternion]`, shape `(7,)`, for a free one; otherwise all its coordinates. A
-      body that floats without a joint is addressed by its own name.
+      body that floats without a joint is addressed by its own name. Values of joints that close
+      loops are approached as far as the others leave a choice.
     - `rates`: `{joint: velocities}` [rad/s or m/s], shaped like the joint's velocities.
     - `t`: time at which to assemble [s].
+    - `hold`: names of joints whose values in `guess`, and velocities in `rates` (zero where left
+      out), are to be met exactly, also by joints that close loops. Names in `rates` alone hold the
+      velocity alone.
 
-    **Raises** `ModelError` for an unknown joint, a value of the wrong shape or not finite, and for
-    joints that constrain a motion twice. `AssemblyError`, naming the joints and their gaps, where
-    a loop cannot be closed.
+    Under a transformation (`jit`, `grad`) the guess must be near enough for Newton's method;
+    otherwise a search from afar comes first where that fails.
+
+    **Raises** `ModelError` for an unknown joint, and a value of the wrong shape or not finite.
+    `AssemblyError`, naming the joints and their gaps at the nearest place found, where they cannot
+    be closed, or where velocities contradict each other.
     """
-    mechanism = system.mechanism
+    mechanism, dtype = system.mechanism, system.mechanism.dtype
+    guess, rates = dict(guess or {}), dict(rates or {})
+    hold = (hold,) if isinstance(hold, str) else tuple(hold)
+    _check_hold(hold, guess, rates)
     values = list(reference_values(mechanism))
-    for name, value in (guess or {}).items():
+    for name, value in guess.items():
         g, row = _find(system, name, "guess")
-        q = _coordinates(mechanism.joint(name), value, name).astype(mechanism.dtype)
+        q = _coordinates(mechanism.joint(name), value, name).astype(dtype)
         values[g] = values[g].at[row].set(q)
-    speeds = [
-        jnp.zeros((len(group), sizes(group.joint)[1]), dtype=mechanism.dtype)
-        for group in mechanism.joints
-    ]
-    for name, value in (rates or {}).items():
+    speeds = [jnp.zeros((len(group), group.joint.sizes()[1]), dtype) for group in mechanism.joints]
+    for name, value in rates.items():
         g, row = _find(system, name, "rates")
-        nv = sizes(mechanism.joint(name))[1]
+        nv = mechanism.joint(name).sizes()[1]
         who = f"rates: joint {name!r}"
         v = _finite(as_leaf(value, None, who), who)
         v = as_leaf(v, () if nv == 1 and v.ndim == 0 else (nv,), who)
-        speeds[g] = speeds[g].at[row].set(v.astype(mechanism.dtype).reshape(nv))
-    _follow(system, values, speeds, {*(guess or {}), *(rates or {})})
-    q, v = _place(system, tuple(values), tuple(speeds))
-    if not mechanism.topology.loops and not mechanism.couplings:
-        return State(q, v)  # A tree's joints hold by construction.
-    time, closing = as_time(t, system), system.closing()
-    if constraints.n_constraints(closing) == 0:
-        return State(q, v)
-    if not isinstance(closing, JointSystem) or closing is system:
-        q = _close(system, time, q)
-        return State(q, _consistent(system, time, q, v))
+        speeds[g] = speeds[g].at[row].set(v.astype(dtype).reshape(nv))
+    time = as_time(t, system)
+    _follow(system, time, values, speeds, {*guess, *rates})
+    if not constraints.may_repeat(system):
+        return State(*_place(system, tuple(values), tuple(speeds)))  # Trees hold by construction.
+
+    def wanted(names: Iterable[str]) -> Targets:
+        places = [(name, *mechanism.find_joint(name)) for name in names]
+        return tuple(Wanted(values[g][i], speeds[g][i], name, g, i) for name, g, i in places)
+
+    held = wanted(name for name in hold if name in guess)
+    kept = wanted(hold)
+    loops = mechanism.topology.loops
+    sought = wanted(name for name in guess if name in loops and name not in hold)
+    closing = system.closing()
     q, v = _place(closing, tuple(values), tuple(speeds))
-    q = _close(closing, time, q)
-    v = _consistent(closing, time, q, v)
+    if constraints.n_constraints(closing) > 0 or held or kept:
+        q = closed(closing, time, q, held, sought)
+        v = _keep(closing, time, q, v, kept)
+    if not isinstance(closing, JointSystem) or closing is system:
+        return State(q, v)
     return State(*_place(system, *_of_joints(closing, q, v)))
 
 
+def _check_hold(hold: tuple[str, ...], guess: dict[str, Any], rates: dict[str, Any]) -> None:
+    for name in hold:
+        if name not in guess and name not in rates:
+            raise ModelError(f"hold: joint {name!r} has no value in guess, nor in rates, to hold")
+
+
+def _keep(system: AbstractSystem, t: Array, q: Array, v: Array, held: Targets) -> Array:
+    """Velocities that keep the joints closed; **raises** `AssemblyError` where there are none."""
+    v, left = consistent(system, t, q, v, held)
+    scale = 1.0 + jnp.max(jnp.abs(v), initial=0.0)
+    worst = jnp.max(jnp.abs(left), initial=0.0)
+    bad = ~(worst < 10 * float(jnp.finfo(q.dtype).eps) ** 0.5 * scale)
+    if not is_concrete(bad):
+        return eqx.error_if(v, bad, "assemble: drivers or held velocities contradict the joints")
+    if bad:
+        names = constraints.row_names(system)
+        names += [want.name for want in held for _ in range(want.rate.size)]
+        limit = 1e-3 * float(worst)
+        miss = {name: float(x) for name, x in zip(names, left, strict=True) if abs(x) > limit}
+        listed = ", ".join(f"{name!r} by {x:.3g}" for name, x in miss.items())
+        raise AssemblyError(
+            f"assemble: no velocities keep all joints closed and meet the drivers and held rates; "
+            f"these miss theirs: {listed} (m/s or rad/s); the mechanism may be locked, or in a "
+            "singular position"
+        )
+    return v
+
+
 def _follow(
-    system: AbstractSystem, values: list[Array], speeds: list[Array], given: set[str]
+    system: AbstractSystem, t: Array, values: list[Array], speeds: list[Array], given: set[str]
 ) -> None:
-    """Start coupled joints whose value is not given where their sources put them."""
-    couplings = system.mechanism.couplings
+    """Start driven joints where their drivers put them, and coupled ones where their sources do.
+
+    Values that are given stay.
+    """
+    mechanism = system.mechanism
+    for group in mechanism.drivers:
+        wanted, speed = jax.jvp(group.wanted, (t,), (jnp.ones_like(t),))
+        for i, row in enumerate(group.rows.index):
+            if mechanism.joints[group.group].names[row] not in given:
+                at = row, group.component
+                values[group.group] = values[group.group].at[at].set(wanted[i])
+                speeds[group.group] = speeds[group.group].at[at].set(speed[i])
+    couplings = mechanism.couplings
     for _ in range(sum(len(group.names) for group in couplings)):  # As long as the longest chain.
         for group in couplings:
             for i, (row, source) in enumerate(
@@ -128,12 +183,10 @@ def _find(system: AbstractSystem, name: str, argument: str) -> tuple[int, int]:
     known = {n: None for group in mechanism.joints for n in group.names}
     if name not in known:
         raise ModelError(unknown(f"{argument}: unknown joint", name, known))
-    if name in mechanism.topology.loops:
-        raise ModelError(
-            f"{argument}: joint {name!r} closes a loop, its value follows from the others; "
-            "give values of joints along the loop instead"
-        )
-    return mechanism.find_joint(name)
+    found = mechanism.find_joint(name)
+    if mechanism.joints[found[0]].joint.sizes()[1] == 0:
+        raise ModelError(f"{argument}: joint {name!r} has no coordinates")
+    return found
 
 
 def _finite(value: Array, name: str) -> Array:
@@ -144,7 +197,7 @@ def _finite(value: Array, name: str) -> Array:
 
 def _coordinates(joint: AbstractJoint, value: Any, name: str) -> Float[Array, "nq"]:
     """Coordinates of one joint from any of the forms that `guess` takes."""
-    nq, k = sizes(joint)[0], len(joint.translation)
+    nq, k = joint.sizes()[0], len(joint.translation)
     who = f"guess: joint {name!r}"
     if isinstance(value, Pose):
         if nq != 7:
@@ -158,79 +211,3 @@ def _coordinates(joint: AbstractJoint, value: Any, name: str) -> Float[Array, "n
     if free and is_concrete(q) and not np.any(np.asarray(q)[k:]):
         raise ModelError(f"{who}: the quaternion must not be zero")
     return q
-
-
-def _close(system: AbstractSystem, t: Array, start: Float[Array, "nq"]) -> Float[Array, "nq"]:
-    G, q, gaps = _newton(system, t, start)
-    _check_rank(system, G)
-    return _checked_gaps(system, q, gaps)
-
-
-@eqx.filter_jit
-def _newton(
-    system: AbstractSystem, t: Array, start: Float[Array, "nq"]
-) -> tuple[Float[Array, "ng nv"], Float[Array, "nq"], Float[Array, "ng"]]:
-    """Newton on the multipliers μ of q = start ⊞ M⁻¹ Gᵀ μ: as many unknowns as constraints.
-
-    Returns G at the start, the coordinates found, and what is left of the constraints there.
-    """
-    G = constraints.jacobian(system, system.kinematics(t, start), start)
-    directions = system.solve_mass(start, G.T)
-
-    def gap(mu: Array, _: None) -> Array:
-        q = system.retract(start, directions @ mu)
-        return constraints.residual(system, system.kinematics(t, q), q)
-
-    tolerance = 100 * float(jnp.finfo(start.dtype).eps)
-    solver = optx.Newton(rtol=tolerance, atol=tolerance)
-    found = optx.root_find(
-        gap, solver, jnp.zeros(G.shape[0], dtype=start.dtype), max_steps=50, throw=False
-    )
-    return G, system.retract(start, directions @ found.value), gap(found.value, None)
-
-
-def _checked_gaps(
-    system: AbstractSystem, q: Float[Array, "nq"], gaps: Float[Array, "ng"]
-) -> Float[Array, "nq"]:
-    limit = float(jnp.finfo(q.dtype).eps) ** 0.5
-    is_open = ~(jnp.max(jnp.abs(gaps)) < limit)
-    if not is_concrete(is_open):
-        return eqx.error_if(q, is_open, "assemble: the joints do not close from this guess")
-    if is_open:
-        worst: dict[str, float] = {}
-        rows = zip(constraints.row_names(system), np.asarray(gaps), strict=True)
-        for name, gap in rows:
-            worst[name] = max(worst.get(name, 0.0), abs(float(gap)))
-        listed = ", ".join(f"{n!r} by {g:.3g}" for n, g in worst.items() if not g < limit)
-        raise AssemblyError(
-            f"assemble: these joints stay open: {listed} (m, or sine of an angle); "
-            "check the geometry of the loop, or start from a better guess"
-        )
-    return q
-
-
-def _check_rank(system: AbstractSystem, G: Float[Array, "ng nv"]) -> None:
-    """Redundant rows make the multipliers undetermined; say which joints they belong to."""
-    if not is_concrete(G):
-        return
-    U, sigma, _ = np.linalg.svd(np.asarray(G), full_matrices=True)
-    rank = int(np.sum(sigma > 1e-9 * sigma.max()))
-    if rank < G.shape[0]:
-        weights = np.abs(U[:, rank:]).max(axis=1)
-        names = constraints.row_names(system)
-        involved = sorted({n for n, w in zip(names, weights, strict=True) if w > 1e-6})
-        raise ModelError(
-            f"{G.shape[0] - rank} of {G.shape[0]} constraints repeat others, in joints "
-            f"{', '.join(map(repr, involved))}; free those motions, for example with a spherical "
-            "or cylindrical joint in place of a revolute one"
-        )
-
-
-@eqx.filter_jit
-def _consistent(
-    system: AbstractSystem, t: Array, q: Float[Array, "nq"], v: Float[Array, "nv"]
-) -> Float[Array, "nv"]:
-    """The velocity nearest to `v`, in the metric of the mass, that keeps the joints closed."""
-    G = constraints.jacobian(system, system.kinematics(t, q), q)
-    spread = system.solve_mass(q, G.T)
-    return v - spread @ solve_spd(G @ spread, G @ v)

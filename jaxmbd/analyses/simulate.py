@@ -123,7 +123,11 @@ def _solve(
         max_steps=max_steps,
         throw=False,
     )
-    return _without_failed_step(sol) if implicit else sol
+    if implicit:
+        return _without_failed_step(sol)
+    if sol.ts is None or sol.ys is None:
+        return sol
+    return eqx.tree_at(lambda s: s.ys, sol, integrator.saved(system, sol.ts, sol.ys))
 
 
 def _without_failed_step(sol: diffrax.Solution) -> diffrax.Solution:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..bodies import RigidBody
-from ..joints.abstract import sizes
+from ..joints.abstract import n_rows
 from ..lie import Pose, se3, so3
 from ..model import Model
 from ..system import constraints, joint_motion
@@ -20,6 +20,8 @@ from ..system.mechanism import Mechanism, lower
 from ..system.rows import Rows
 from ..system.tree import tree_poses, tree_tangents
 from .formulate import system_of
+from .joint.layout import lay_out
+from .joint.system import JointSystem
 from .port_kinematics import PortKinematics
 
 
@@ -62,6 +64,10 @@ class MaximalSystem(AbstractSystem):
         """Rows of the bodies and entries of the rotors; further axes are kept."""
         n = self.mechanism.n_bodies
         return x[: n * width].reshape(n, width, *x.shape[1:]), x[n * width :]
+
+    def closing(self) -> AbstractSystem:
+        """In coordinates of joints, where loops have fewer unknowns."""
+        return JointSystem(self.mechanism, lay_out(self.mechanism))
 
     def retract(self, q: Float[Array, "nq"], dv: Float[Array, "nv"]) -> Float[Array, "nq"]:
         (bodies, rotors), (increments, turns) = self._split(q, 7), self._split(dv, 6)
@@ -152,7 +158,7 @@ class MaximalSystem(AbstractSystem):
         for group in self.mechanism.rotors:
             stop = start + len(group.names)
             difference = angles[start:stop] - group.rows.take(coordinates[group.group])[:, 0]
-            if self.mechanism.joints[group.group].joint.rotation.nq == 1:
+            if self.mechanism.joints[group.group].counts_no_turns:
                 difference = jnp.arctan2(jnp.sin(difference), jnp.cos(difference))
             parts.append(difference)
             start = stop
@@ -225,7 +231,7 @@ def _(
     mechanism, n = system.mechanism, system.mechanism.n_bodies
     skip, parts = 1 + n, []
     for group in constraints.constrained_groups(system):
-        count, m = len(group), sizes(group.joint)[2]
+        count, m = len(group), n_rows(group.joint)
         D = constraints.local_jacobians(group, kinematics.ports)
         X_FM = joint_motion.relative_poses(group, kinematics.ports)
         rows = jnp.zeros((count, m, skip, 6), dtype=q.dtype)

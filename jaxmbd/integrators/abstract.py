@@ -33,6 +33,13 @@ class AbstractIntegrator(diffrax.AbstractSolver):
         """The first `memory` of `advance`: what steps hand on beside the state, here nothing."""
         return None
 
+    def saved(self, system: AbstractSystem, ts: Float[Array, "n"], states: State) -> State:
+        """States at times between steps, or at their ends, as they are to be returned.
+
+        Here as dense output has them.
+        """
+        return states
+
     @abstractmethod
     def advance(
         self,

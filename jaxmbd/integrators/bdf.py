@@ -32,6 +32,7 @@ from .difference import RADAU, backward_weights, collocation_weights, extrapolat
 from .implicit import (
     AbstractImplicit,
     Attempt,
+    hidden_rows,
     position_shift,
     typical_sizes,
     without_ringing,
@@ -204,28 +205,36 @@ class BDF(AbstractImplicit):
         small, heavy = typical_sizes(step.system, t, h, step.state, own.vdot)
         push, none = jnp.tile(h * h * own.lam, s), jnp.zeros_like(increments, shape=n_shift)
         guess = jnp.concatenate([increments.ravel(), push, none])
-        blocks = Blocks((increments.size, n, n_shift), (small, heavy, heavy))
+        repeats = constraints.may_repeat(step.system)
+        blocks = Blocks((increments.size, n, n_shift), (small, heavy, heavy), repeats)
         root = self.newton(_residual, guess, (step, self), blocks)
-        return root, *step.ends(root.x)
+        ends, vdot, lam, _ = step.ends(root.x)
+        return root, ends, vdot, lam
 
     def rows(
-        self, step: "_Step", t: Time, end: State, vdot: Velocities, lam: Float[Array, "ng"]
-    ) -> Float[Array, "n"]:
+        self,
+        step: "_Step",
+        t: Time,
+        end: State,
+        vdot: Velocities,
+        lam: Float[Array, "ng"],
+        shift: Float[Array, "n_shift"],
+    ) -> list[Float[Array, "_n"]]:
         """What is zero at each node of a step."""
         system, h = step.system, step.h
         rows = [h * h * balance.force_balance(system, t, end, vdot, lam)]
         if lam.size and self.index == 1:
             kinematics = system.kinematics(t, end.q)
-            g = constraints.residual(system, kinematics, end.q)
-            g_dot = constraints.rate(system, kinematics, end.q, end.v)
+            g = constraints.residual(system, t, kinematics, end.q)
+            g_dot = balance.gap_rates(system, t, end)
             g_ddot = constraints.rate(system, kinematics, end.q, vdot)
             g_ddot = g_ddot + constraints.quadratic(system, t, kinematics, end.q, end.v)
             rows.append(h * h * (g_ddot - self.stabilization.correction(g, g_dot)))
         elif lam.size:
-            rows.append(balance.gaps(system, t, end.q))
+            rows.append(balance.closures(system, t, h, end))
         if step.spread is not None:
-            rows.append(h * balance.gap_rates(system, t, end))
-        return jnp.concatenate(rows)
+            rows.append(hidden_rows(system, t, h, end, shift))
+        return rows
 
     def order(self, terms: Any) -> int:
         return self.k
@@ -250,17 +259,18 @@ class _Step(eqx.Module):
     before: Float[Array, "s m"]
     spread: Float[Array, "nv ng"] | None
 
-    def ends(self, x: Float[Array, "n"]) -> tuple[State, Array, Array]:
-        """States, v̇ and λ at the nodes, of the unknowns."""
+    def ends(self, x: Float[Array, "n"]) -> tuple[State, Array, Array, Array]:
+        """States, v̇, λ and shifts at the nodes, of the unknowns."""
         system, s, nv = self.system, self.ts.size, self.system.nv
         increments, rest = x[: s * nv].reshape(s, nv), x[s * nv :]
         ng = constraints.n_constraints(system)
         lam = rest[: s * ng].reshape(s, ng) / (self.h * self.h)
         q = jax.vmap(lambda d: system.retract(self.state.q, d))(increments)
         v = jax.vmap(system.velocities)(q, self._derivative(q, self.q, self.state.q))
+        shift = rest[s * ng :].reshape(s, -1)
         if self.spread is not None:
-            v = v + rest[s * ng :].reshape(s, ng) @ self.spread.T / self.h
-        return State(q, v), self._derivative(v, self.v, self.state.v), lam
+            v = v + shift @ self.spread.T / self.h
+        return State(q, v), self._derivative(v, self.v, self.state.v), lam, shift
 
     def _derivative(
         self, y: Float[Array, "s n"], past: Float[Array, "m n"], y0: Float[Array, "n"]
@@ -271,7 +281,7 @@ class _Step(eqx.Module):
 def _residual(x: Float[Array, "n"], args: tuple[_Step, BDF]) -> Float[Array, "n"]:
     step, bdf = args
     rows = jax.vmap(lambda *node: bdf.rows(step, *node))(step.ts, *step.ends(x))
-    return rows.ravel()
+    return jnp.concatenate([kind.ravel() for kind in rows])  # Of one kind together, like unknowns.
 
 
 __all__ = ["BDF", "History"]

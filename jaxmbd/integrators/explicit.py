@@ -4,6 +4,7 @@ from typing import Any, cast
 
 import diffrax
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import optimistix
 from jaxtyping import Array, Float, PyTree
@@ -12,7 +13,7 @@ from ..errors import IncompatibleIntegrator
 from ..system import constraints
 from ..system.abstract import AbstractSystem, State
 from ..system.acceleration import accelerations
-from ..system.stabilization import Baumgarte
+from ..system.stabilization import AbstractStabilization, Baumgarte, Choice
 from .abstract import AbstractIntegrator
 from .runge_kutta import explicit_step
 
@@ -27,16 +28,18 @@ class ExplicitRK(AbstractIntegrator):
     **Arguments:**
 
     - `solver`: for example `diffrax.Tsit5()`, `diffrax.Dopri8()` or `diffrax.Kvaerno5()`.
-    - `stabilization`: keeps constraints from drifting where the formulation has some.
+    - `stabilization`: keeps constraints from drifting where the formulation has some:
+      `Baumgarte(...)`, `Projection()` or `CoordinatePartitioning()`. With the last two the states
+      that `simulate` returns satisfy the constraints as well.
     """
 
     solver: diffrax.AbstractSolver
-    stabilization: Baumgarte | None
+    stabilization: AbstractStabilization
 
     def __init__(
         self,
         solver: diffrax.AbstractSolver | None = None,
-        stabilization: Baumgarte | None = None,
+        stabilization: AbstractStabilization | None = None,
     ):
         self.solver = diffrax.Tsit5() if solver is None else solver
         self.stabilization = Baumgarte() if stabilization is None else stabilization
@@ -114,10 +117,39 @@ class ExplicitRK(AbstractIntegrator):
     ) -> tuple[State, PyTree]:
         if isinstance(self.solver, diffrax.AbstractERK):
             tableau = cast(diffrax.ButcherTableau, self.solver.tableau)
-            return explicit_step(tableau, terms, t0, t1, state, system), None
-        solver = self._ready(state)
-        moved = solver.step(terms, t0, t1, state, system, memory, made_jump=False)
+            choice, args = self._chosen(system, t0, state)
+            end = explicit_step(tableau, terms, t0, t1, state, args)
+            return self._corrected(system, t1, end, choice), None
+        moved = self.step(terms, t0, t1, state, system, memory, made_jump=False)
         return moved[0], moved[3]
+
+    def _chosen(self, system: AbstractSystem, t: Any, state: State) -> tuple[Choice, Any]:
+        """What a step goes by, and the arguments of its vector field."""
+        if not self._corrects(system):
+            return None, system
+        choice = self.stabilization.choose(system, t, state)
+        return choice, (system, choice)
+
+    def _corrected(self, system: AbstractSystem, t: Any, state: State, choice: Choice) -> State:
+        if not self._corrects(system):
+            return state
+        return self.stabilization.corrected(system, t, state, choice)
+
+    def _corrects(self, system: AbstractSystem) -> bool:
+        return self.stabilization.corrects and constraints.n_constraints(system) > 0
+
+    def saved(self, system: AbstractSystem, ts: Float[Array, "n"], states: State) -> State:
+        if not self._corrects(system):
+            return states
+
+        def one(t: Array, state: State) -> State:
+            there = jnp.isfinite(t) & jnp.all(jnp.isfinite(state.q))
+            time, safe = jax.tree.map(lambda x: jnp.where(there, x, 0.0), (t, state))
+            choice = self.stabilization.choose(system, time, safe)
+            moved = self.stabilization.corrected(system, time, safe, choice)
+            return jax.tree.map(lambda a, b: jnp.where(there, a, b), moved, state)
+
+        return jax.vmap(one)(ts, states)
 
     def order(self, terms: PyTree) -> int | None:
         return self.solver.order(terms)
@@ -141,18 +173,25 @@ class ExplicitRK(AbstractIntegrator):
         solver_state: Any,
         made_jump: Any,
     ) -> Any:
-        return self._ready(y0).step(terms, t0, t1, y0, args, solver_state, made_jump)
+        choice, with_choice = self._chosen(args, t0, y0)
+        solver = self._ready(y0)
+        y1, *rest = solver.step(terms, t0, t1, y0, with_choice, solver_state, made_jump)
+        return self._corrected(args, t1, y1, choice), *rest
 
     def func(self, terms: PyTree, t0: Any, y0: State, args: AbstractSystem) -> Any:
         return self.solver.func(terms, t0, y0, args)
 
 
 class _Field(eqx.Module):
-    """Time derivative of a state, the system being the argument."""
+    """Time derivative of a state, the system being the argument, or it and a step's choice."""
 
-    stabilization: Baumgarte | None
+    stabilization: AbstractStabilization
 
-    def __call__(self, t: Any, y: State, system: AbstractSystem) -> State:
+    def __call__(self, t: Any, y: State, args: Any) -> State:
+        system = args
+        if isinstance(args, tuple):
+            system, choice = args
+            y = self.stabilization.stage(system, t, y, choice)
         constrained = constraints.n_constraints(system) > 0
         vdot, _ = accelerations(system, t, y, self.stabilization if constrained else None)
         return State(system.rates(y.q, y.v), vdot)

@@ -25,12 +25,13 @@ from ..system import balance
 from ..system.abstract import AbstractSystem, State, Time, Velocities, as_time
 from ..system.acceleration import accelerations
 from ..system.body_increments import AbstractIncrements
-from ..system.constraints import n_constraints
+from ..system.constraints import may_repeat, n_constraints
 from ..system.projection import project_velocities
 from .components import AbstractComponents, Moving, Resting
 from .implicit import (
     AbstractImplicit,
     Attempt,
+    hidden_rows,
     is_smooth,
     position_shift,
     typical_sizes,
@@ -160,7 +161,8 @@ class GeneralizedAlpha(AbstractImplicit):
         n_shift = 0 if step.spread is None else ng
         first = jnp.where(smooth, jnp.zeros_like(w), steady)
         guess = jnp.concatenate([first, h * h * own.lam, jnp.zeros_like(w, shape=n_shift)])
-        blocks = Blocks((system.nv, ng, n_shift), (small, heavy, heavy))
+        counts = system.nv, ng, n_shift
+        blocks = Blocks(counts, (small, heavy, heavy), may_repeat(system))
         root = self.newton(self._equations, guess, step, blocks)
         end, vdot, lam = self._end(root.x, step)
         if self.project:
@@ -204,9 +206,9 @@ class GeneralizedAlpha(AbstractImplicit):
         system, h, t = step.system, step.h, step.t + step.h
         rows = [h * h * balance.force_balance(system, t, end, vdot, lam)]
         if lam.size:
-            rows.append(balance.gaps(system, t, end.q))
+            rows.append(balance.closures(system, t, h, end))
         if step.spread is not None:
-            rows.append(h * balance.gap_rates(system, t, end))
+            rows.append(hidden_rows(system, t, h, end, x[-lam.size :]))
         return jnp.concatenate(rows)
 
     def order(self, terms: Any) -> int:

@@ -11,9 +11,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree
 
 from ..nonlinear import Newton
+from ..system import balance
 from ..system.abstract import AbstractSystem, State, Time, Velocities
 from ..system.acceleration import accelerations
-from ..system.constraints import n_constraints
+from ..system.constraints import is_holonomic, n_constraints
 from ..system.inverse_dynamics import inverse_dynamics_of
 from ..system.projection import spread_of
 from .abstract import AbstractIntegrator
@@ -149,6 +150,14 @@ def position_shift(
     return spread_of(system, t, state.q)
 
 
+def hidden_rows(
+    system: AbstractSystem, t: Time, h: Time, state: State, shift: Float[Array, "ng"]
+) -> Float[Array, "ng"]:
+    """h ġ, which index 2 makes zero beside g; no shift along what is of velocities alone."""
+    rates, holonomic = h * balance.gap_rates(system, t, state), is_holonomic(system)
+    return rates if holonomic.all() else jnp.where(jnp.asarray(holonomic), rates, shift)
+
+
 def without_ringing(error: tuple[Velocities, Velocities]) -> tuple[Velocities, Velocities]:
     """The error of positions alone.
 
@@ -189,6 +198,7 @@ __all__ = [
     "AbstractImplicit",
     "Attempt",
     "Memory",
+    "hidden_rows",
     "is_smooth",
     "position_shift",
     "typical_sizes",

@@ -13,7 +13,7 @@ from ..nonlinear import Newton
 from ..system.abstract import AbstractSystem, State
 from ..system.body_increments import AbstractIncrements
 from .implicit import is_smooth
-from .second_order import AbstractSecondOrder, check_couplings
+from .second_order import AbstractSecondOrder, check_two_point
 from .trend import Trend
 
 Rows = Float[Array, "n_bodies 6"]
@@ -27,7 +27,7 @@ class AbstractIntrinsic(AbstractSecondOrder):
 
     def check(self, system: AbstractSystem) -> None:
         check_bodies(type(self).__name__, system)
-        check_couplings(type(self).__name__, system)
+        check_two_point(type(self).__name__, system)
 
 
 def check_bodies(who: str, system: AbstractSystem) -> None:

@@ -53,14 +53,24 @@ class AbstractSecondOrder(AbstractImplicit):
         return 3
 
 
-def check_couplings(who: str, system: AbstractSystem) -> None:
-    """**Raises** `IncompatibleIntegrator`, naming one, where joints are coupled."""
-    names = [name for group in system.mechanism.couplings for name in group.names]
-    if names:
-        raise IncompatibleIntegrator(
-            f"{who} has no two-point form of couplings such as {names[0]!r}; use "
-            "GeneralizedAlpha(), or leave it out"
-        )
+def check_two_point(who: str, system: AbstractSystem) -> None:
+    """**Raises** `IncompatibleIntegrator`, naming one, for constraints without a two-point form.
+
+    These are couplings, drivers, and joints whose residuals are not quadratic in frames.
+    """
+    mechanism = system.mechanism
+    for what, groups in (("couplings", mechanism.couplings), ("drivers", mechanism.drivers)):
+        for group in groups:
+            raise IncompatibleIntegrator(
+                f"{who} has no two-point form of {what} such as {group.names[0]!r}; use "
+                "GeneralizedAlpha(), or leave it out"
+            )
+    for group in mechanism.joints:
+        if not group.joint.bilinear or group.joint.n_slip > 0:
+            raise IncompatibleIntegrator(
+                f"{who} has no two-point form of the {type(group.joint).__name__} joint "
+                f"{group.names[0]!r}; use GeneralizedAlpha()"
+            )
 
 
-__all__ = ["AbstractSecondOrder", "StepMemory", "check_couplings"]
+__all__ = ["AbstractSecondOrder", "StepMemory", "check_two_point"]

@@ -16,11 +16,11 @@ from jaxtyping import Array, Float
 from ..errors import IncompatibleIntegrator
 from ..nonlinear import Blocks, Newton
 from ..system.abstract import AbstractSystem, State, Time
-from ..system.constraints import n_constraints
+from ..system.constraints import may_repeat, n_constraints
 from ..system.elements import AbstractElementSystem, conservative_force_between
 from ..system.nonconservative import nonconservative
 from .implicit import Attempt, is_smooth, typical_sizes
-from .second_order import AbstractSecondOrder, StepMemory, check_couplings
+from .second_order import AbstractSecondOrder, StepMemory, check_two_point
 
 
 class SimoGonzalez(AbstractSecondOrder):
@@ -46,7 +46,7 @@ class SimoGonzalez(AbstractSecondOrder):
                 f"SimoGonzalez needs points and vectors for coordinates, {type(system).__name__} "
                 "has others; use NaturalCoordinates() or PointCoordinates(), or GeneralizedAlpha()"
             )
-        check_couplings("SimoGonzalez", system)
+        check_two_point("SimoGonzalez", system)
 
     def attempt(
         self, system: AbstractSystem, t: Time, h: Time, state: State, own: StepMemory
@@ -56,9 +56,8 @@ class SimoGonzalez(AbstractSecondOrder):
         smooth = is_smooth(h, state.v, own.trend.vdot)
         speed = state.v + jnp.where(smooth, 0.5 * h * own.trend.vdot, 0.0)
         guess = jnp.concatenate([h * speed, h * h * own.lam])
-        root = self.newton(
-            _equations, guess, (system, t, h, state), Blocks((nv, ng), (small, heavy))
-        )
+        blocks = Blocks((nv, ng), (small, heavy), may_repeat(system))
+        root = self.newton(_equations, guess, (system, t, h, state), blocks)
         step, impulse = root.x[:nv], root.x[nv:]
         end = State(state.q + step, 2.0 * step / h - state.v)
         return self.finished(h, state, own, end, impulse, root.converged, rings=ng > 0)

@@ -14,7 +14,7 @@ from .values import is_concrete
 if TYPE_CHECKING:
     from ..bodies import RigidBody
     from ..forces import AbstractForce
-    from ..joints import AbstractJoint, Coupling
+    from ..joints import AbstractJoint, Coupling, Driver
 
 
 class Model(eqx.Module):
@@ -31,6 +31,7 @@ class Model(eqx.Module):
     - `forces`: `{name: force}`, see `jaxmbd.forces`.
     - `frames`: `{name: Frame}`, further frames to be reported beside those of the bodies.
     - `couplings`: `{name: Coupling}`, joints that move in proportion, see `jaxmbd.joints`.
+    - `drivers`: `{name: Driver}`, coordinates of joints prescribed as functions of time.
 
     **Raises** `ModelError`, naming the component, where a body or a joint that is referred to does
     not exist, a joint connects a body to itself, a name is used twice, or values make no sense.
@@ -41,6 +42,7 @@ class Model(eqx.Module):
     forces: dict[str, "AbstractForce"]
     frames: dict[str, Frame]
     couplings: dict[str, "Coupling"]
+    drivers: dict[str, "Driver"]
 
     def __init__(
         self,
@@ -49,6 +51,7 @@ class Model(eqx.Module):
         forces: Mapping[str, "AbstractForce"] | None = None,
         frames: Mapping[str, Any] | None = None,
         couplings: Mapping[str, "Coupling"] | None = None,
+        drivers: Mapping[str, "Driver"] | None = None,
     ):
         self.bodies = dict(bodies)
         self.joints = dict(joints or {})
@@ -57,6 +60,7 @@ class Model(eqx.Module):
             name: as_frame(frame, f"frame {name!r}") for name, frame in (frames or {}).items()
         }
         self.couplings = dict(couplings or {})
+        self.drivers = dict(drivers or {})
 
     def __check_init__(self):
         if not self.bodies:
@@ -71,7 +75,7 @@ class Model(eqx.Module):
             for end in ("predecessor", "successor"):
                 if f"{joint}.{end}" in self.bodies or f"{joint}.{end}" in self.frames:
                     raise ModelError(f"{joint}.{end} is the name of a frame of joint {joint!r}")
-        for kind in ("joint", "force", "frame", "coupling"):
+        for kind in ("joint", "force", "frame", "coupling", "driver"):
             for name, component in getattr(self, f"{kind}s").items():
                 _check_references(f"{kind} {name!r}", component, self.bodies, self.joints)
         for name, joint in self.joints.items():
@@ -95,6 +99,7 @@ class Model(eqx.Module):
             ("force", self.forces),
             ("frame", self.frames),
             ("coupling", self.couplings),
+            ("driver", self.drivers),
         ):
             for name, component in components.items():
                 for path, leaf in jax.tree_util.tree_leaves_with_path(component):

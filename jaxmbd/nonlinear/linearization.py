@@ -17,8 +17,15 @@ class AbstractLinearization(eqx.Module):
     """Factors the Jacobian of a residual at a point, and solves with the factors."""
 
     @abstractmethod
-    def factor(self, fn: Residual, x: Float[Array, "n"]) -> tuple[Float[Array, "n"], Any]:
-        """fn(x), and factors of ∂fn/∂x there."""
+    def factor(
+        self, fn: Residual, x: Float[Array, "n"], first: int | None = None
+    ) -> tuple[Float[Array, "n"], Any]:
+        """fn(x), and factors of ∂fn/∂x there.
+
+        From row and column `first` on, if given, equations are constraints and unknowns their
+        multipliers, either of which may depend on one another; the factors are then those of a
+        regular matrix that is nearly the same.
+        """
 
     @abstractmethod
     def solve(self, factors: Any, b: Float[Array, "n"]) -> Float[Array, "n"]:
@@ -34,12 +41,19 @@ class Dense(AbstractLinearization):
 
     Each row is scaled by its largest entry first: rows are forces, lengths and angles, and the
     pivots should not depend on their units.
+
+    Dependent constraints get a small compliance: their rows a diagonal of about the square root of
+    the float type's precision, relative to what they would have after eliminating everything else.
     """
 
     solver: lx.AbstractLinearSolver = lx.LU()
 
-    def factor(self, fn: Residual, x: Float[Array, "n"]) -> tuple[Float[Array, "n"], Any]:
+    def factor(
+        self, fn: Residual, x: Float[Array, "n"], first: int | None = None
+    ) -> tuple[Float[Array, "n"], Any]:
         J, value = jax.jacfwd(lambda x: 2 * (fn(x),), has_aux=True)(x)
+        if first is not None:
+            J = _compliant(J, first)
         largest = jnp.max(jnp.abs(J), axis=1)
         scale = 1.0 / jnp.where(largest > 0, largest, 1.0)
         operator = lx.MatrixLinearOperator(J * scale[:, None])
@@ -53,6 +67,17 @@ class Dense(AbstractLinearization):
         scale, state = factors
         transposed, options = self.solver.transpose(state, {})
         return scale * self.solver.compute(transposed, b, options)[0]
+
+
+def _compliant(J: Float[Array, "n n"], first: int) -> Float[Array, "n n"]:
+    diagonal = jnp.diagonal(J)[:first]
+    safe = jnp.where(diagonal == 0, 1.0, diagonal)
+    # -(G H⁻¹ B) of [[H, B], [G, 0]], as if H were diagonal.
+    schur = -jnp.sum(J[first:, :first] / safe[None] * J[:first, first:].T, axis=1)
+    typical = jnp.max(jnp.abs(schur), initial=0.0)
+    size = jnp.where(schur == 0, jnp.where(typical > 0, typical, 1.0), schur)
+    at = jnp.arange(first, J.shape[0])
+    return J.at[at, at].add(float(jnp.finfo(J.dtype).eps) ** 0.5 * size)
 
 
 __all__ = ["AbstractLinearization", "Dense"]

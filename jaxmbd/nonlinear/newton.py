@@ -18,15 +18,24 @@ class Blocks(eqx.Module):
 
     - `counts`: how many unknowns of each kind, one kind after the other.
     - `typical`: a size [unit of the kind] below which changes do not matter relatively.
+    - `dependent`: whether all kinds but the first are multipliers of constraints that may depend
+      on one another. They are then not unique, and only the first kind is looked at.
     """
 
     counts: tuple[int, ...] = eqx.field(static=True)
     typical: tuple[Float[Array, ""], ...]
+    dependent: bool = eqx.field(static=True, default=False)
+
+    @property
+    def first(self) -> int | None:
+        """Where unknowns begin that may depend on one another, if there are any."""
+        return self.counts[0] if self.dependent and sum(self.counts[1:]) > 0 else None
 
     def size(self, change: Float[Array, "n"], x: Float[Array, "n"]) -> Float[Array, ""]:
         """Largest change of any unknown, relative to the largest of its kind."""
         found, start = jnp.zeros((), dtype=x.dtype), 0
-        for count, typical in zip(self.counts, self.typical, strict=True):
+        kinds = list(zip(self.counts, self.typical, strict=True))
+        for count, typical in kinds[: 1 if self.dependent else None]:
             if count > 0:
                 own = slice(start, start + count)
                 reference = jnp.maximum(jnp.max(jnp.abs(x[own])), typical)
@@ -118,7 +127,7 @@ def _find(fn, guess, args, blocks, newton: Newton) -> tuple[Root, Any]:
     start = _Iterate(guess, jnp.array(jnp.inf, guess.dtype), jnp.array(False), none)
     steps = start.steps
     if newton.chord:
-        _, factors = way.factor(residual, guess)
+        _, factors = way.factor(residual, guess, blocks.first)
         end = jax.lax.while_loop(
             unfinished, lambda now: advance(now, residual(now.x), factors, 1), start
         )
@@ -129,12 +138,12 @@ def _find(fn, guess, args, blocks, newton: Newton) -> tuple[Root, Any]:
     else:
         factors = jax.tree.map(
             lambda s: jnp.zeros(s.shape, s.dtype),
-            eqx.filter_eval_shape(way.factor, residual, guess)[1],
+            eqx.filter_eval_shape(way.factor, residual, guess, blocks.first)[1],
         )
 
     def body(carry: tuple[_Iterate, Any]) -> tuple[_Iterate, Any]:
         now, _ = carry
-        value, factors = way.factor(residual, now.x)
+        value, factors = way.factor(residual, now.x, blocks.first)
         return advance(now, value, factors, 2), factors
 
     end, factors = jax.lax.while_loop(lambda c: unfinished(c[0]), body, (start, factors))

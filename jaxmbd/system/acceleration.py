@@ -4,7 +4,8 @@
 
 With A = G M⁻¹ Gᵀ this is A λ = -γ - 2α ġ - β² g - G M⁻¹ (f - b): eqs (4939) to (4943) of
 "Equations of Multi-Body Motion", whose J is G here and whose Q is -γ. (In the text at hand eq. 4941
-has no minus before the applied force.)
+has no minus before the applied force.) Where constraints repeat one another, A is singular, the
+accelerations are unique nevertheless, and the multipliers reported are the smallest ones.
 """
 
 from functools import singledispatch
@@ -13,18 +14,18 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..linear import solve_spd
+from ..linear import solve_semidefinite, solve_spd
 from . import constraints
 from .abstract import AbstractSystem, State, Time, Velocities, as_time
 from .loads import applied
-from .stabilization import Baumgarte
+from .stabilization import AbstractStabilization
 
 
 def accelerations(
     system: AbstractSystem,
     t: float | Time,
     state: State,
-    stabilization: Baumgarte | None = None,
+    stabilization: AbstractStabilization | None = None,
 ) -> tuple[Velocities, Float[Array, "ng"]]:
     """v̇, shape `(nv,)`, and multipliers λ, shape `(ng,)`, of a state.
 
@@ -32,15 +33,17 @@ def accelerations(
 
     - `stabilization`: adds terms that pull a violated constraint back; none where it is left out.
 
-    Both are NaN where the constraints depend on one another (redundant joints, or a singular
-    position): G M⁻¹ Gᵀ is then no longer positive definite.
+    Where constraints repeat one another (redundant joints, or a singular position), λ is the
+    smallest of those that do, by the sum of squares, forces in N and moments in N m. What it does
+    to a body altogether is unique. In a singular position the constraints do not determine all of
+    v̇ that they determine elsewhere; it is then what inertia and forces say.
     """
     return _accelerations(system, as_time(t, system), state, stabilization)
 
 
 @eqx.filter_jit
 def _accelerations(
-    system: AbstractSystem, t: Time, state: State, stabilization: Baumgarte | None
+    system: AbstractSystem, t: Time, state: State, stabilization: AbstractStabilization | None
 ) -> tuple[Velocities, Float[Array, "ng"]]:
     system = system.prepared()
     if constraints.n_constraints(system) == 0:
@@ -56,16 +59,45 @@ def free_accelerations(system: AbstractSystem, t: Time, state: State) -> Velocit
 
 
 def _constrained(
-    system: AbstractSystem, t: Time, state: State, stabilization: Baumgarte | None
+    system: AbstractSystem, t: Time, state: State, stabilization: AbstractStabilization | None
 ) -> tuple[Velocities, Float[Array, "ng"]]:
     q, v = state.q, state.v
     kinematics = system.kinematics(t, q)
     G = constraints.jacobian(system, kinematics, q)
     target = -constraints.quadratic(system, t, kinematics, q, v)
     if stabilization is not None:
-        g = constraints.residual(system, kinematics, q)
-        target = target + stabilization.correction(g, G @ v)
+        g = constraints.residual(system, t, kinematics, q)
+        g_dot = G @ v + constraints.drift(system, t, q)
+        target = target + stabilization.correction(g, g_dot)
     free = free_accelerations(system, t, state)
     spread = system.solve_mass(q, G.T)
-    lam = solve_spd(G @ spread, target - G @ free)
-    return free + spread @ lam, lam
+    lam = solve_constraints(system, G @ spread, target - G @ free)
+    return free + spread @ lam, smallest(system, G, lam)
+
+
+def solve_constraints(
+    system: AbstractSystem, A: Float[Array, "ng ng"], b: Float[Array, "ng *k"]
+) -> Float[Array, "ng *k"]:
+    """λ of A λ = b, A = G M⁻¹ Gᵀ, where constraints may depend on one another.
+
+    Rows are scaled to the same inertia first: which ones repeat others must not depend on how
+    heavy the bodies are.
+    """
+    if not constraints.may_repeat(system):
+        return solve_spd(A, b)
+    diagonal = jnp.diagonal(A)
+    scale = jnp.where(diagonal > 0, diagonal, 1.0) ** -0.5
+    rows = scale.reshape(-1, *[1] * (b.ndim - 1))
+    return rows * solve_semidefinite(scale[:, None] * A * scale[None, :], rows * b)
+
+
+def smallest(
+    system: AbstractSystem, G: Float[Array, "ng nv"], lam: Float[Array, "ng"]
+) -> Float[Array, "ng"]:
+    """The smallest multipliers that do the same as `lam`: (Gᵀ)⁺ Gᵀ λ."""
+    if not constraints.may_repeat(system):
+        return lam
+    return solve_semidefinite(G @ G.T, G @ (G.T @ lam))
+
+
+__all__ = ["accelerations", "free_accelerations", "smallest", "solve_constraints"]

@@ -1,6 +1,7 @@
 """What implicit integrators make zero: the balance of forces and the constraints at one time."""
 
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from . import constraints
@@ -35,12 +36,21 @@ def constraint_force(
 
 def gaps(system: AbstractSystem, t: Time, q: Coordinates) -> Float[Array, "ng"]:
     """g(t, q)."""
-    return constraints.residual(system, system.kinematics(t, q), q)
+    return constraints.residual(system, t, system.kinematics(t, q), q)
 
 
 def gap_rates(system: AbstractSystem, t: Time, state: State) -> Float[Array, "ng"]:
-    """ġ = G v."""
-    return constraints.rate(system, system.kinematics(t, state.q), state.q, state.v)
+    """ġ = G v + g_t."""
+    rate = constraints.rate(system, system.kinematics(t, state.q), state.q, state.v)
+    return rate + constraints.drift(system, t, state.q)
 
 
-__all__ = ["constraint_force", "force_balance", "gap_rates", "gaps"]
+def closures(system: AbstractSystem, t: Time, h: Time, state: State) -> Float[Array, "ng"]:
+    """What a step of length h makes zero: g, and h ġ of the constraints of velocities alone."""
+    g, holonomic = gaps(system, t, state.q), constraints.is_holonomic(system)
+    if holonomic.all():
+        return g
+    return jnp.where(jnp.asarray(holonomic), g, h * gap_rates(system, t, state))
+
+
+__all__ = ["closures", "constraint_force", "force_balance", "gap_rates", "gaps"]

@@ -1,8 +1,12 @@
-"""Constraints g = 0 of the joints that a formulation does not build in: residual, rate, Jacobian.
+"""Constraints that a formulation does not build in: residual g(t, q), rate, Jacobian.
 
-Rows are ordered by group, then by joint, then by fixed motion; couplings of joints and intrinsic
-constraints of the coordinates follow. All but these two is local to a joint: the residual of its
-relative pose, one directional derivative of it, and a second one.
+    ġ = G v + g_t,   g̈ = G v̇ + γ
+
+Rows are ordered by group, then by joint, then by what it fixes, velocities that it keeps beside
+that last; couplings of joints, drivers and intrinsic constraints of the coordinates follow. Rows of
+velocities (nonholonomic ones) have no residual, it is zero; their rate is what they keep at zero.
+All but the rows on coordinates is local to a joint: the residual of its relative pose, one
+directional derivative of it, and a second one.
 """
 
 from collections.abc import Sequence
@@ -10,9 +14,10 @@ from functools import singledispatch
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+import numpy as np
+from jaxtyping import Array, Bool, Float
 
-from ..joints.abstract import AbstractJoint, sizes
+from ..joints.abstract import AbstractJoint, n_rows
 from ..lie import Pose, se3
 from .abstract import AbstractKinematics, AbstractSystem, Coordinates, Time, Velocities
 from .duality import twist_rates
@@ -24,31 +29,44 @@ from .loads import Wrenches, generalized
 def constrained_groups(system: AbstractSystem) -> list[JointGroup]:
     """Groups that contribute constraint rows."""
     groups = [system.mechanism.joints[g] for g in system.constrained]
-    return [group for group in groups if sizes(group.joint)[2] > 0]
+    return [group for group in groups if n_rows(group.joint) > 0]
 
 
 def row_names(system: AbstractSystem) -> list[str]:
-    """For each constraint row the joint (or rotor) it belongs to."""
+    """For each constraint row the joint (or coupling, driver, rotor) it belongs to."""
     names = []
     for group in constrained_groups(system):
         for name in group.names:
-            names += [name] * sizes(group.joint)[2]
+            names += [name] * n_rows(group.joint)
     return names + coordinate_names(system)
 
 
 def coordinate_names(system: AbstractSystem) -> list[str]:
-    """For each constraint on coordinates the coupling (or rotor) it belongs to."""
-    couplings = [name for group in system.mechanism.couplings for name in group.names]
-    return couplings + system.intrinsic_names()
+    """For each constraint on coordinates the coupling, driver or rotor it belongs to."""
+    mechanism = system.mechanism
+    names = [name for group in (*mechanism.couplings, *mechanism.drivers) for name in group.names]
+    return names + system.intrinsic_names()
 
 
-def coordinate_constraint(system: AbstractSystem, q: Coordinates) -> Float[Array, "n_coordinate"]:
-    """Constraints that are functions of the coordinates: couplings, then intrinsic ones."""
-    couplings = system.mechanism.couplings
-    if not couplings:
+def is_holonomic(system: AbstractSystem) -> Bool[np.ndarray, "ng"]:
+    """For each constraint row whether it is one of positions; otherwise one of velocities alone."""
+    rows: list[bool] = []
+    for group in constrained_groups(system):
+        n_fixed = group.joint.sizes()[2]
+        rows += len(group) * ([True] * n_fixed + [False] * group.joint.n_slip)
+    return np.asarray(rows + [True] * len(coordinate_names(system)), dtype=bool)
+
+
+def coordinate_constraint(
+    system: AbstractSystem, t: Time, q: Coordinates
+) -> Float[Array, "n_coordinate"]:
+    """Constraints that are functions of coordinates: couplings, drivers, then intrinsic ones."""
+    mechanism = system.mechanism
+    if not mechanism.couplings and not mechanism.drivers:
         return system.intrinsic_constraint(q)
-    coordinates = system.kinematics(jnp.zeros((), dtype=q.dtype), q).joint_coordinates()
-    gaps = [group.gaps(coordinates) for group in couplings]
+    coordinates = system.kinematics(t, q).joint_coordinates()
+    gaps = [group.gaps(coordinates) for group in mechanism.couplings]
+    gaps += [group.gaps(t, coordinates) for group in mechanism.drivers]
     return jnp.concatenate([*gaps, system.intrinsic_constraint(q)])
 
 
@@ -57,38 +75,67 @@ def n_constraints(system: AbstractSystem) -> int:
     return len(row_names(system))
 
 
+def may_repeat(system: AbstractSystem) -> bool:
+    """Whether constraints may depend on one another; in a tree without drives they never do."""
+    mechanism = system.mechanism
+    return bool(mechanism.topology.loops or mechanism.couplings or mechanism.drivers)
+
+
 def residual(
-    system: AbstractSystem, kinematics: AbstractKinematics, q: Coordinates
+    system: AbstractSystem, t: Time, kinematics: AbstractKinematics, q: Coordinates
 ) -> Float[Array, "ng"]:
     """g(t, q): how far the joints are from being closed [m, then dimensionless]."""
+
+    def of_joint(joint: AbstractJoint, X: Pose) -> Array:
+        return jnp.concatenate([joint.residual(X), jnp.zeros(joint.n_slip, dtype=X.p.dtype)])
+
     parts = [
-        jax.vmap(lambda joint, X: joint.residual(X))(
-            group.joint, relative_poses(group, kinematics.ports)
-        ).ravel()
+        jax.vmap(of_joint)(group.joint, relative_poses(group, kinematics.ports)).ravel()
         for group in constrained_groups(system)
     ]
-    return jnp.concatenate([*parts, coordinate_constraint(system, q)])
+    return jnp.concatenate([*parts, coordinate_constraint(system, t, q)])
 
 
-def _residual_rate(joint: AbstractJoint, X: Pose, V: Array) -> Array:
-    return jax.jvp(joint.residual, (X,), (se3.rate(X, V),))[1]
+def _joint_rate(joint: AbstractJoint, X: Pose, V: Array) -> Array:
+    fixed = jax.jvp(joint.residual, (X,), (se3.rate(X, V),))[1]
+    return jnp.concatenate([fixed, joint.slip(X, V)])
 
 
 def rate(
     system: AbstractSystem, kinematics: AbstractKinematics, q: Coordinates, v: Velocities
 ) -> Float[Array, "ng"]:
-    """ġ = G v [m/s, then 1/s]."""
+    """G v [m/s, then 1/s], linear in `v`: ġ of constraints that do not change with time."""
     twists, parts = kinematics.twists(v), []
     for group in constrained_groups(system):
         X = relative_poses(group, kinematics.ports)
         V = relative_twists(group, X, twists)
-        parts.append(jax.vmap(_residual_rate)(group.joint, X, V).ravel())
-    return jnp.concatenate([*parts, _coordinate_rate(system, q, v)])
+        parts.append(jax.vmap(_joint_rate)(group.joint, X, V).ravel())
+    still = jnp.zeros(
+        (), dtype=q.dtype
+    )  # What drivers want moves, how they see the joint does not.
+    return jnp.concatenate([*parts, _coordinate_rate(system, still, q, v, 0.0)])
 
 
-def _coordinate_rate(system: AbstractSystem, q: Coordinates, v: Velocities) -> Array:
-    tangent = system.rates(q, v)
-    return jax.jvp(lambda q: coordinate_constraint(system, q), (q,), (tangent,))[1]
+def drift(system: AbstractSystem, t: Time, q: Coordinates) -> Float[Array, "ng"]:
+    """g_t [m/s, then 1/s]: what drivers prescribe, negative."""
+    others = n_constraints(system) - len(coordinate_names(system))
+    still = jnp.zeros(others, dtype=q.dtype)
+    if not system.mechanism.drivers:
+        return jnp.zeros(n_constraints(system), dtype=q.dtype)
+    v = jnp.zeros(system.nv, dtype=q.dtype)
+    return jnp.concatenate([still, _coordinate_rate(system, t, q, v, 1.0)])
+
+
+def _coordinate_rate(
+    system: AbstractSystem, t: Time, q: Coordinates, v: Velocities, speed: float
+) -> Array:
+    """Rate of the constraints on coordinates, time going at a `speed` (1, or 0)."""
+    passing = jnp.full_like(t, speed)
+
+    def gaps(t: Time, q: Coordinates) -> Array:
+        return coordinate_constraint(system, t, q)
+
+    return jax.jvp(gaps, (t, q), (passing, system.rates(q, v)))[1]
 
 
 def quadratic(
@@ -111,11 +158,14 @@ def quadratic(
         A = A + jax.vmap(se3.cross_twist)(V, carried)
 
         def second_derivative(joint: AbstractJoint, X: Pose, V: Array, A: Array) -> Array:
-            return jax.jvp(lambda X, V: _residual_rate(joint, X, V), (X, V), (se3.rate(X, V), A))[1]
+            return jax.jvp(lambda X, V: _joint_rate(joint, X, V), (X, V), (se3.rate(X, V), A))[1]
 
         parts.append(jax.vmap(second_derivative)(group.joint, X, V, A).ravel())
 
-    own = jax.jvp(lambda q: _coordinate_rate(system, q, v), (q,), (system.rates(q, v),))[1]
+    def rates(t: Time, q: Coordinates) -> Array:
+        return _coordinate_rate(system, t, q, v, 1.0)
+
+    own = jax.jvp(rates, (t, q), (jnp.ones_like(t), system.rates(q, v)))[1]
     return jnp.concatenate([*parts, own])
 
 
@@ -128,11 +178,11 @@ def port_accelerations(
 
 
 def local_jacobians(group: JointGroup, ports: Pose) -> Float[Array, "n m 6"]:
-    """Derivative of each joint's residual with respect to the twist of M in F."""
+    """Derivative of each joint's rows with respect to the twist of M in F."""
 
     def jacobian(joint: AbstractJoint, X: Pose) -> Array:
         units = jnp.eye(6, dtype=X.p.dtype)
-        return jax.vmap(lambda V: _residual_rate(joint, X, V), out_axes=1)(units)
+        return jax.vmap(lambda V: _joint_rate(joint, X, V), out_axes=1)(units)
 
     return jax.vmap(jacobian)(group.joint, relative_poses(group, ports))
 
@@ -193,6 +243,9 @@ def coordinate_jacobian(system: AbstractSystem, q: Coordinates) -> Float[Array, 
     """The rows of G that belong to constraints on coordinates."""
     if not coordinate_names(system):
         return jnp.zeros((0, system.nv), dtype=q.dtype)
-    units = jnp.eye(system.nv, dtype=q.dtype)
+    units, still = jnp.eye(system.nv, dtype=q.dtype), jnp.zeros((), dtype=q.dtype)
 
-    return jax.vmap(lambda v: _coordinate_rate(system, q, v), out_axes=1)(units)
+    def column(v: Velocities) -> Array:
+        return _coordinate_rate(system, still, q, v, 0.0)
+
+    return jax.vmap(column, out_axes=1)(units)

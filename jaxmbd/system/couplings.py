@@ -3,37 +3,39 @@
 from collections.abc import Mapping
 
 import equinox as eqx
-import jax.numpy as jnp
+import jax
 from jaxtyping import Array, Float
 
 from ..errors import ModelError
-from ..joints import Coupling
-from ..joints.abstract import sizes
-from .groups import JointGroup, group_by, stack
+from ..joints.coupling import AbstractCoupling
+from .groups import JointGroup, group_by, kind_of, stack
 from .rows import Rows
 
 
 class CouplingGroup(eqx.Module):
     """Couplings from joints of one group to joints of one other, with their rows in these."""
 
-    coupling: Coupling
+    coupling: AbstractCoupling
     names: tuple[str, ...] = eqx.field(static=True)
     group: int = eqx.field(static=True)
     rows: Rows = eqx.field(static=True)
     source_group: int = eqx.field(static=True)
     source_rows: Rows = eqx.field(static=True)
-    is_angle: bool = eqx.field(static=True)
+    is_angle: tuple[bool, bool] = eqx.field(static=True)
 
     def gaps(self, coordinates: tuple[Float[Array, "_n _nq"], ...]) -> Float[Array, "n"]:
         """How far each joint is from where its source puts it; an angle within (-π, π]."""
         own = self.rows.take(coordinates[self.group])[:, 0]
         source = self.source_rows.take(coordinates[self.source_group])[:, 0]
-        gap = own - self.coupling.ratio * source - self.coupling.offset
-        return jnp.arctan2(jnp.sin(gap), jnp.cos(gap)) if self.is_angle else gap
+
+        def gap(coupling: AbstractCoupling, own: Array, source: Array) -> Array:
+            return coupling.gap(own, source, self.is_angle)
+
+        return jax.vmap(gap)(self.coupling, own, source)
 
 
 def lower_couplings(
-    couplings: Mapping[str, Coupling],
+    couplings: Mapping[str, AbstractCoupling],
     joints: tuple[JointGroup, ...],
     place: Mapping[str, tuple[int, int]],
 ) -> tuple[CouplingGroup, ...]:
@@ -45,7 +47,7 @@ def lower_couplings(
     for name in sorted(couplings):
         coupling = couplings[name]
         for role in (coupling.joint.name, coupling.source.name):
-            nq = sizes(joints[place[role][0]].joint)[0]
+            nq = joints[place[role][0]].joint.sizes()[0]
             if nq != 1:
                 raise ModelError(
                     f"coupling {name!r}: joint {role!r} has {nq} coordinates; a coupling needs "
@@ -60,7 +62,7 @@ def lower_couplings(
             rows=Rows.of(entry[3] for entry in members),
             source_group=members[0][4],
             source_rows=Rows.of(entry[5] for entry in members),
-            is_angle=joints[members[0][2]].joint.rotation.nq == 1,
+            is_angle=(joints[members[0][2]].counts_no_turns, joints[members[0][4]].counts_no_turns),
         )
-        for members in group_by(entries, key=lambda entry: (entry[2], entry[4]))
+        for members in group_by(entries, key=lambda entry: (kind_of(entry[1]), entry[2], entry[4]))
     )

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..joints import AbstractJoint
+from ..joints import AbstractJoint, Screw
 from ..model.model import anonymous
 from ..model.values import is_concrete
 from .rows import Rows
@@ -32,6 +32,11 @@ class JointGroup(eqx.Module):
 
     def __len__(self) -> int:
         return len(self.names)
+
+    @property
+    def counts_no_turns(self) -> bool:
+        """Whether the coordinate is an angle that may be read off a pose, so within (-π, π]."""
+        return self.joint.rotation.nq == 1 and not isinstance(self.joint, Screw)
 
 
 class ForceGroup(eqx.Module):

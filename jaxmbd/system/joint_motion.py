@@ -33,9 +33,9 @@ def coordinates(group: JointGroup, ports: Pose) -> Float[Array, "n nq"]:
 def rates(
     group: JointGroup, ports: Pose, q: Float[Array, "n nq"], twists: Float[Array, "n_ports 6"]
 ) -> Float[Array, "n nv"]:
-    """Joint velocities v = Sᵀ V_FM from the twists of the ports, SᵀS = 1."""
+    """Joint velocities v = Tᵀ V_FM from the twists of the ports, TᵀS = 1."""
     V_FM = relative_twists(group, relative_poses(group, ports), twists)
-    return jax.vmap(lambda joint, q, V: joint.motion(q).T @ V)(group.joint, q, V_FM)
+    return jax.vmap(lambda joint, q, V: joint.drive(q).T @ V)(group.joint, q, V_FM)
 
 
 def spread(
@@ -55,5 +55,5 @@ def drive(
     n_ports: int,
 ) -> Float[Array, "n_ports 6"]:
     """Wrenches on all ports of generalized forces on the joints' velocities."""
-    W_M = jax.vmap(lambda joint, q, force: joint.motion(q) @ force)(group.joint, q, force)
+    W_M = jax.vmap(lambda joint, q, force: joint.drive(q) @ force)(group.joint, q, force)
     return spread(group, ports, W_M, n_ports)

@@ -17,11 +17,11 @@ from ..forces import (
     Armature,
 )
 from ..joints import AbstractJoint, Free
-from ..joints.abstract import sizes
 from ..lie import Pose
 from ..model import Frame, Model, ground
 from ..model.model import references
 from .couplings import CouplingGroup, lower_couplings
+from .drivers import DriverGroup, lower_drivers
 from .groups import ForceGroup, JointForceGroup, JointGroup, group_by, kind_of, stack
 from .rows import Rows
 from .topology import Topology, find_topology
@@ -42,6 +42,7 @@ class Mechanism(eqx.Module):
     rotors: tuple[JointForceGroup, ...]
     fields: tuple[ForceGroup, ...]
     couplings: tuple[CouplingGroup, ...]
+    drivers: tuple[DriverGroup, ...]
     offsets: Frame
     port_bodies: Rows = eqx.field(static=True)
     port_names: tuple[str | None, ...] = eqx.field(static=True)
@@ -98,16 +99,17 @@ class _Ports:
         return Rows.of(range(first, len(self.names)))
 
 
-def lower(model: Model) -> Mechanism:
+def lower(model: Model, cut: Sequence[str] = ()) -> Mechanism:
     """Group the components of a model by kind and lay out its ports.
 
-    A pure function of the leaves: under a transformation the result follows them.
+    A pure function of the leaves: under a transformation the result follows them. Joints named in
+    `cut` close loops.
 
     **Raises** `ModelError`, naming the component, for values that make no sense and for forces
-    that do not fit their joint.
+    that do not fit their joint, and for names in `cut` of joints that close no loop.
     """
     model.check_values()
-    topology = find_topology(model.bodies, model.joints)
+    topology = find_topology(model.bodies, model.joints, cut)
     ports = _Ports(topology)
     ports.add([model.frames[name] for name in sorted(model.frames)], sorted(model.frames))
     joints = _lower_joints(model, topology, ports)
@@ -125,6 +127,7 @@ def lower(model: Model) -> Mechanism:
         rotors=_lower_joint_forces(forces, Armature, place),
         fields=_lower_fields(forces),
         couplings=lower_couplings(model.couplings, joints, place),
+        drivers=lower_drivers(model.drivers, joints, place),
         offsets=offsets,
         port_bodies=Rows.of(topology.row[frame.body] for frame in ports.frames),
         port_names=tuple(ports.names),
@@ -224,7 +227,7 @@ def _check_joint_forces(
                 "from AbstractFrameForce, AbstractJointForce or AbstractField"
             )
         joint = joints[place[force.joint.name][0]].joint
-        nq, nv, _ = sizes(joint)
+        nq, nv, _ = joint.sizes()
         who = f"force {name!r} on the {type(joint).__name__} joint {force.joint.name!r}"
         if isinstance(force, Armature):
             if nq != 1:

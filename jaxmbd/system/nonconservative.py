@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..joints.abstract import AbstractJoint, sizes
+from ..joints.abstract import AbstractJoint
 from ..lie import Pose, se3
 from .abstract import AbstractKinematics, AbstractSystem, Coordinates, Time, Velocities
 from .loads import JointForces, Wrenches, at_frames, generalized, has_potential, loads
@@ -86,7 +86,7 @@ def _conservative_joint_forces(
 
         def pull(force: Any, joint: AbstractJoint, q: Array) -> Array:
             slope = jax.grad(lambda q: force.potential(t, q))(q)
-            still = jnp.zeros(sizes(joint)[1], dtype=q.dtype)
+            still = jnp.zeros(joint.sizes()[1], dtype=q.dtype)
             return -jax.linear_transpose(lambda v: joint.rates(q, v), still)(slope)[0]
 
         each = jax.vmap(pull)(group.force, joint, q)

@@ -1,23 +1,111 @@
-"""Velocities that the constraints allow."""
+"""Positions and velocities that the constraints allow, nearest to given ones."""
 
+from typing import Any
+
+import equinox as eqx
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
-from ..linear import solve_spd
 from . import constraints
-from .abstract import AbstractSystem, State, Time, Velocities
+from .abstract import AbstractSystem, Coordinates, State, Time, Velocities
+from .acceleration import solve_constraints
+from .stabilization import AbstractCorrection, Choice
+
+MAX_STEPS = 10
 
 
-def project_velocities(system: AbstractSystem, t: Time, state: State) -> Velocities:
-    """The velocities nearest to `v`, in the kinetic metric, that satisfy G v = 0.
+class Projection(AbstractCorrection):
+    """After each step the state is moved to the nearest one with g = 0 and G v + g_t = 0.
 
-    v - M⁻¹ Gᵀ (G M⁻¹ Gᵀ)⁻¹ G v; NaN where constraints depend on one another.
+    Nearest in the kinetic metric: bodies move as if the constraints had struck them. The order of
+    the method stays, and so does the motion but for the error of a step.
+    """
+
+    def corrected(self, system: AbstractSystem, t: Time, state: State, choice: Choice) -> State:
+        return projected(system, t, state)
+
+
+def projected(
+    system: AbstractSystem, t: Time, state: State, movable: Bool[Array, "nv"] | None = None
+) -> State:
+    """The state on the constraints near another one, positions first."""
+    q = project_positions(system, t, state.q, movable)
+    return State(q, project_velocities(system, t, State(q, state.v), movable))
+
+
+def project_velocities(
+    system: AbstractSystem, t: Time, state: State, movable: Bool[Array, "nv"] | None = None
+) -> Velocities:
+    """The velocities nearest to `v` that satisfy G v + g_t = 0.
+
+    v - M⁻¹ Gᵀ (G M⁻¹ Gᵀ)⁺ (G v + g_t), in the kinetic metric; where only some are `movable`, those
+    that change least.
     """
     if constraints.n_constraints(system) == 0:
         return state.v
     G = constraints.jacobian(system, system.kinematics(t, state.q), state.q)
-    spread = system.solve_mass(state.q, G.T)
-    return state.v - spread @ solve_spd(G @ spread, G @ state.v)
+    rates = G @ state.v + constraints.drift(system, t, state.q)
+    return state.v - _moved_by(system, state.q, G, rates, movable)
+
+
+def project_positions(
+    system: AbstractSystem, t: Time, q: Coordinates, movable: Bool[Array, "nv"] | None = None
+) -> Coordinates:
+    """Coordinates near `q` that satisfy g(t, q) = 0.
+
+    Gauss-Newton steps q ⊞ -M⁻¹ Gᵀ (G M⁻¹ Gᵀ)⁺ g, until g no longer shrinks. The derivative is that
+    of one more such step, which is exact where g = 0.
+    """
+    if constraints.n_constraints(system) == 0:
+        return q
+    floats, rest = eqx.partition((system, t, q), eqx.is_inexact_array)
+    frozen = eqx.combine(jax.lax.stop_gradient(floats), rest)
+    still, time, start = frozen
+    moved = _closed(still, time, start, movable) - start
+    return _correct(system, t, q + moved, movable)[0]
+
+
+def _closed(
+    system: AbstractSystem, t: Time, q: Coordinates, movable: Bool[Array, "nv"] | None
+) -> Coordinates:
+    enough = 10 * float(jnp.finfo(q.dtype).eps)
+
+    def unfinished(now: tuple[Any, ...]) -> Bool[Array, ""]:
+        _, gap, before, n = now  # The gap is that before the last correction.
+        return (gap > enough) & (gap < 0.5 * before) & (n < MAX_STEPS)
+
+    def step(now: tuple[Any, ...]) -> tuple[Any, ...]:
+        q, before, _, n = now
+        q, gap = _correct(system, t, q, movable)
+        return q, gap, before, n + 1
+
+    most = jnp.array(jnp.finfo(q.dtype).max, q.dtype)
+    start = (q, most, jnp.array(jnp.inf, q.dtype), jnp.zeros((), jnp.int32))
+    return jax.lax.while_loop(unfinished, step, start)[0]
+
+
+def _correct(
+    system: AbstractSystem, t: Time, q: Coordinates, movable: Bool[Array, "nv"] | None
+) -> tuple[Coordinates, Float[Array, ""]]:
+    """Coordinates after one step, and the largest gap before it."""
+    kinematics = system.kinematics(t, q)
+    holonomic = jnp.asarray(constraints.is_holonomic(system))
+    G = constraints.jacobian(system, kinematics, q) * holonomic[:, None]
+    g = constraints.residual(system, t, kinematics, q)
+    return system.retract(q, -_moved_by(system, q, G, g, movable)), jnp.max(jnp.abs(g))
+
+
+def _moved_by(
+    system: AbstractSystem,
+    q: Coordinates,
+    G: Float[Array, "ng nv"],
+    gap: Float[Array, "ng"],
+    movable: Bool[Array, "nv"] | None,
+) -> Velocities:
+    """The smallest increment δ of G δ = gap."""
+    spread = system.solve_mass(q, G.T) if movable is None else movable[:, None] * G.T
+    return spread @ solve_constraints(system, G @ spread, gap)
 
 
 def spread_of(system: AbstractSystem, t: Time, q: Array) -> Float[Array, "nv ng"]:
@@ -26,4 +114,4 @@ def spread_of(system: AbstractSystem, t: Time, q: Array) -> Float[Array, "nv ng"
     return jnp.asarray(system.solve_mass(q, G.T))
 
 
-__all__ = ["project_velocities", "spread_of"]
+__all__ = ["Projection", "project_positions", "project_velocities", "projected", "spread_of"]

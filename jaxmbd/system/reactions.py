@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..joints.abstract import sizes
+from ..joints.abstract import n_rows
 from ..lie import Pose, se3, so3
 from . import constraints, joint_motion
 from .abstract import AbstractKinematics, AbstractSystem, State, Time, as_time
@@ -56,7 +56,7 @@ def constraint_reactions(
     }
     for g in system.constrained:
         group = system.mechanism.joints[g]
-        if sizes(group.joint)[2] == 0:
+        if n_rows(group.joint) == 0:
             found |= {name: jnp.zeros(6, dtype=lam.dtype) for name in group.names}
     return found
 
@@ -100,8 +100,9 @@ def reactions_of_motion(
             total = total + joint_motion.spread(group, ports, W_M, mechanism.n_ports)
         return along_bodies(total).ravel()
 
-    n_rows = sum(len(group) * sizes(group.joint)[2] for group in mechanism.joints)
-    units = jnp.eye(n_rows, dtype=state.q.dtype)
+    units = jnp.eye(
+        sum(len(group) * n_rows(group.joint) for group in mechanism.joints), dtype=state.q.dtype
+    )
     columns = jax.vmap(column, out_axes=1)(units)
     given = columns if plane is None else jnp.concatenate([columns, _by_plane(plane, own)], axis=1)
     # Rotation rows have other units than translation rows, which only matters where joints repeat
@@ -120,11 +121,12 @@ def _with_couplings(
     forces: JointForces,
     lam: Float[Array, "ng"],
 ) -> JointForces:
-    """Forces on joints together with what couplings do to theirs."""
-    forces, groups = dict(forces), system.mechanism.couplings
+    """Forces on joints together with what couplings and drivers do to theirs."""
+    forces, mechanism = dict(forces), system.mechanism
     start = lam.size - len(constraints.coordinate_names(system))
-    rates = kinematics.joint_rates(jnp.zeros(system.nv, lam.dtype)) if groups else ()
-    for group in groups:
+    driven = mechanism.couplings or mechanism.drivers
+    rates = kinematics.joint_rates(jnp.zeros(system.nv, lam.dtype)) if driven else ()
+    for group in mechanism.couplings:
         own = lam[start : start + len(group.names), None]
         start += len(group.names)
         for g, rows, force in (
@@ -132,6 +134,13 @@ def _with_couplings(
             (group.source_group, group.source_rows, -group.coupling.ratio[:, None] * own),
         ):
             forces[g] = rows.add_to(forces.get(g, jnp.zeros_like(rates[g])), force)
+    for group in mechanism.drivers:
+        own = lam[start : start + len(group.names)]
+        start += len(group.names)
+        g = group.group
+        force = jnp.zeros((len(group.names), rates[g].shape[1]), lam.dtype)
+        force = force.at[:, group.component].set(own)
+        forces[g] = group.rows.add_to(forces.get(g, jnp.zeros_like(rates[g])), force)
     return forces
 
 

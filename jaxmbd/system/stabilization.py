@@ -1,14 +1,49 @@
 """What keeps an index-1 integration near its constraints."""
 
-from typing import Any
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..model.values import as_leaf
 
+if TYPE_CHECKING:
+    from .abstract import AbstractSystem, State, Time
 
-class Baumgarte(eqx.Module):
+# What a step goes by, chosen at its start, such as a set of coordinates; None where there is none.
+Choice = Any
+
+
+class AbstractStabilization(eqx.Module):
+    """A term in the accelerations, or corrections of states.
+
+    `corrects` says whether `stage` and `corrected` do anything.
+    """
+
+    corrects: eqx.AbstractClassVar[bool]
+
+    @abstractmethod
+    def correction(self, g: Float[Array, "ng"], g_dot: Float[Array, "ng"]) -> Float[Array, "ng"]:
+        """What g̈ is set to."""
+
+    def choose(self, system: "AbstractSystem", t: "Time", state: "State") -> Choice:
+        """What a step from a state goes by."""
+        return None
+
+    def stage(self, system: "AbstractSystem", t: "Time", state: "State", choice: Choice) -> "State":
+        """The state at which accelerations are evaluated, in place of a stage's own."""
+        return state
+
+    def corrected(
+        self, system: "AbstractSystem", t: "Time", state: "State", choice: Choice
+    ) -> "State":
+        """The state that a step ends in."""
+        return state
+
+
+class Baumgarte(AbstractStabilization):
     """`g̈ + 2α ġ + β² g = 0` in place of `g̈ = 0` (Baumgarte 1972).
 
     Violations decay like a damped oscillator instead of growing with time; α = β damps it
@@ -19,11 +54,23 @@ class Baumgarte(eqx.Module):
 
     alpha: Float[Array, ""]
     beta: Float[Array, ""]
+    corrects = False
 
     def __init__(self, alpha: Any = 10.0, beta: Any = 10.0):
         self.alpha = as_leaf(alpha, (), "Baumgarte: alpha")
         self.beta = as_leaf(beta, (), "Baumgarte: beta")
 
     def correction(self, g: Float[Array, "ng"], g_dot: Float[Array, "ng"]) -> Float[Array, "ng"]:
-        """What g̈ is set to."""
         return -2.0 * self.alpha * g_dot - self.beta**2 * g
+
+
+class AbstractCorrection(AbstractStabilization):
+    """Accelerations as they are; states are moved onto the constraints."""
+
+    corrects = True
+
+    def correction(self, g: Float[Array, "ng"], g_dot: Float[Array, "ng"]) -> Float[Array, "ng"]:
+        return jnp.zeros_like(g)
+
+
+__all__ = ["AbstractCorrection", "AbstractStabilization", "Baumgarte", "Choice"]

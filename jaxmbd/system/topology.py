@@ -1,6 +1,7 @@
 """The joint graph: body rows, spanning tree and loops, found once on the host."""
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -9,6 +10,7 @@ import numpy as np
 from ..errors import ModelError
 from ..joints import AbstractJoint
 from ..model.frame import GROUND
+from ..model.model import unknown
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class Topology:
 
     - `bodies`: names by row, `bodies[0] == "ground"`.
     - `edges`: for rows 1, 2, …: the tree edge that reaches the body.
-    - `loops`: names of the joints that are no edge of the tree.
+    - `loops`: names of the joints that are no edge of the tree, in sorted order.
     - `floating`: names of the bodies that a free joint had to be added for, that joint having the
       name of the body.
     """
@@ -72,47 +74,58 @@ class Topology:
         return end[1:]
 
 
-def find_topology(bodies: Mapping[str, object], joints: Mapping[str, AbstractJoint]) -> Topology:
+def find_topology(
+    bodies: Mapping[str, object], joints: Mapping[str, AbstractJoint], cut: Sequence[str] = ()
+) -> Topology:
     """Spanning tree of shortest paths from the ground, visited in sorted order of joint names.
 
-    A part of the mechanism that no joint connects to the ground floats: one of its bodies, by
-    preference one that is no joint's successor, then by name, gets a free joint of its own.
+    Joints named in `cut`, and kinds that carry no body, are no edges of it. A part of the mechanism
+    that no other joint connects to the ground floats: one of its bodies, by preference one that is
+    no joint's successor, then by name, gets a free joint of its own.
 
-    **Raises** `ModelError` where that joint would have the name of another one.
+    **Raises** `ModelError` where that joint would have the name of another one, and for names in
+    `cut` of no joint, or of one that closes no loop.
     """
+    for name in cut:
+        if name not in joints:
+            raise ModelError(unknown("cut: unknown joint", name, joints))
+    usable = [n for n in sorted(joints) if joints[n].carries and n not in cut]
     neighbours: dict[str, list[tuple[str, str, bool]]] = {name: [] for name in (GROUND, *bodies)}
-    for name in sorted(joints):
+    for name in usable:
         first, second = joints[name].predecessor.body, joints[name].successor.body
         neighbours[first].append((name, second, False))
         neighbours[second].append((name, first, True))
 
     children: dict[str, list[tuple[str, str, bool]]] = {name: [] for name in neighbours}
-    reached, used = {GROUND}, set()
+    root, used = {GROUND: GROUND}, set()  # Of the part of the mechanism that a body belongs to.
 
-    def grow(queue: list[str]) -> None:
+    def grow(start: str) -> None:
+        queue = deque([start])
         while queue:
-            body = queue.pop(0)
+            body = queue.popleft()
             for joint, other, is_reversed in neighbours[body]:
-                if other not in reached:
-                    reached.add(other)
+                if other not in root:
+                    root[other] = start
                     used.add(joint)
                     children[body].append((joint, other, is_reversed))
                     queue.append(other)
 
-    grow([GROUND])
+    grow(GROUND)
     floating = []
-    carried = {joint.successor.body for joint in joints.values()}
+    carried = {joints[name].successor.body for name in usable}
     for name in sorted(bodies, key=lambda name: (name in carried, name)):
-        if name not in reached:
-            if name in joints:
-                raise ModelError(
-                    f"body {name!r} floats, and its free joint would have the name of the joint "
-                    f"{name!r}; rename one, or add a Free joint between the ground and the body"
-                )
-            reached.add(name)
+        if name not in root:
+            root[name] = name
             floating.append(name)
             children[GROUND].append((name, name, False))
-            grow([name])
+            grow(name)
+    _check_cuts(joints, cut, root)
+    for name in floating:
+        if name in joints:
+            raise ModelError(
+                f"body {name!r} floats, and its free joint would have the name of the joint "
+                f"{name!r}; rename one, or add a Free joint between the ground and the body"
+            )
 
     order, edges = [GROUND], []
     stack = [(0, child) for child in reversed(children[GROUND])]
@@ -124,3 +137,18 @@ def find_topology(bodies: Mapping[str, object], joints: Mapping[str, AbstractJoi
         stack.extend((row, child) for child in reversed(children[body]))
     loops = tuple(name for name in sorted(joints) if name not in used)
     return Topology(tuple(order), tuple(edges), loops, tuple(floating))
+
+
+def _check_cuts(
+    joints: Mapping[str, AbstractJoint], cut: Sequence[str], root: Mapping[str, str]
+) -> None:
+    """Each joint that is cut closes a loop where its two bodies hang together without it."""
+    for name in cut:
+        ends = joints[name].predecessor.body, joints[name].successor.body
+        roots = [root[body] for body in ends]
+        if joints[name].carries and roots[0] != roots[1]:
+            loose = ends[1] if roots[1] != GROUND else ends[0]
+            raise ModelError(
+                f"cut: joint {name!r} closes no loop: without it, and whatever else is cut, body "
+                f"{loose!r} would float; cut one joint of each loop, and no others"
+            )

@@ -20,7 +20,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from ..forces import AbstractField, AbstractFrameForce, AbstractJointForce, SpringDamper
-from ..joints.abstract import AbstractJoint, sizes
+from ..joints.abstract import AbstractJoint
 from ..lie import Pose, se3, so3, vector
 from . import constraints
 from .abstract import AbstractSystem, Time
@@ -127,7 +127,7 @@ def constraint_wrenches(
     """
     total, start = jnp.zeros((system.mechanism.n_ports, 6), dtype=lam.dtype), 0
     for group in constraints.constrained_groups(system):
-        n, per_joint = len(group), sizes(group.joint)[2]
+        n, per_joint = len(group), group.joint.sizes()[2]
         own = lam[start : start + n * per_joint].reshape(n, per_joint)
         start += n * per_joint
         F, M = (
@@ -142,7 +142,7 @@ def _held(
     joint: AbstractJoint, lam: Float[Array, "m"], F: Pose, M: Pose
 ) -> tuple[Float[Array, "6"], Float[Array, "6"]]:
     """Wrenches on the two frames of a joint that its multipliers cause."""
-    return _transposed(lambda F, M: joint.residual(se3.between(F, M)), (F, M), lam)
+    return _transposed(lambda F, M: joint.gap(F, M), (F, M), lam)
 
 
 def mean(A: Frames, B: Frames) -> Frames:

@@ -33,7 +33,8 @@ class Simulator(eqx.Module):
     def start(self, model: Model, experiment: Experiment) -> tuple[AbstractSystem, State]:
         """The system of a record, with its own forces, and its initial state."""
         forces = {**model.forces, **experiment.forces}
-        own = Model(model.bodies, model.joints, forces, model.frames, model.couplings)
+        parts = model.frames, model.couplings, model.drivers
+        own = Model(model.bodies, model.joints, forces, *parts)
         system = formulate(own, self.formulation)
         return system, assemble(system, experiment.guess, experiment.rates)
 

@@ -11,16 +11,14 @@ from ...system.groups import JointGroup
 
 
 def gaps(group: JointGroup, frames: ElementFrame, residual, *own: Array) -> Float[Array, "n m"]:
-    """`residual(joint, X_FM, *own)` of every joint of a group, with axes as the vectors are.
+    """`residual(joint, F, M, *own)` of every joint of a group, with axes as the vectors are.
 
-    Residuals of joints are linear in the entries of X_FM, which are products of two entries of
-    the frames; so they are quadratic in the coordinates.
+    Gaps of joints are quadratic in the entries of their two frames, and so in the coordinates.
     """
     F, M = (rows.take_tree(frames) for rows in (group.first, group.second))
 
     def gap(joint: AbstractJoint, F: ElementFrame, M: ElementFrame, *own: Array) -> Array:
-        X_FM = Pose(F.axes.T @ (M.p - F.p), F.axes.T @ M.axes)
-        return residual(joint, X_FM, *own)
+        return residual(joint, Pose(F.p, F.axes), Pose(M.p, M.axes), *own)
 
     return jax.vmap(gap)(group.joint, F, M, *own)
 

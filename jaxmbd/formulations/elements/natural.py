@@ -15,14 +15,14 @@ from jaxtyping import Array, Float
 
 from ...errors import ModelError
 from ...joints import AbstractJoint
-from ...joints.rotation import AxisRotation, NoRotation, TwoAxisRotation
+from ...joints.rotation import AxisRotation, NoRotation
 from ...lie import Pose, vector
 from ...model import Frame, Model
 from ...model.model import unknown
 from ...model.values import as_leaf, is_concrete
 from ...system.groups import JointGroup
 from ...system.mechanism import Mechanism, lower
-from ...system.rows import in_order
+from ...system.rows import Rows, in_order
 from ...system.tree import descend
 from ...system.two_point import secant_stiffness
 from ..formulate import system_of
@@ -264,7 +264,7 @@ class NaturalSystem(ElementSystem):
         frames = self.element_frames(q)
         return leftover.joined(
             [
-                leftover.gaps(group, frames, lambda joint, X, group=group: _kept(group, joint, X))
+                leftover.gaps(group, frames, lambda joint, *X, group=group: _kept(group, joint, *X))
                 for group in self.mechanism.joints
                 if _n_kept(group) > 0
             ],
@@ -272,25 +272,23 @@ class NaturalSystem(ElementSystem):
         )
 
 
+def _kept_rows(group: JointGroup) -> list[int]:
+    """Which rows of a joint's residual no shared node keeps."""
+    joint = group.joint
+    k, n_turning, n = len(joint.translation), joint.rotation.n_fixed, joint.sizes()[2]
+    if not group.in_tree:
+        return list(range(n))
+    along = range(3 - k) if k > 0 else range(0)
+    turning = range(3 - k, 3 - k + n_turning) if n_turning == 1 else range(0)
+    return [*along, *turning, *range(3 - k + n_turning, n)]  # The last relate the two.
+
+
 def _n_kept(group: JointGroup) -> int:
-    """How many motions a joint keeps that no shared node does."""
-    k, rotation = len(group.joint.translation), group.joint.rotation
-    if not group.in_tree:
-        return 3 - k + rotation.n_fixed
-    along = 3 - k if k > 0 else 0
-    return along + (1 if isinstance(rotation, TwoAxisRotation) else 0)
+    return len(_kept_rows(group))
 
 
-def _kept(group: JointGroup, joint: AbstractJoint, X_FM: Pose) -> Float[Array, "m"]:
-    """Those rows of the joint's residual."""
-    rows = joint.residual(X_FM)
-    if not group.in_tree:
-        return rows
-    k, rotation = len(joint.translation), joint.rotation
-    parts = [rows[: 3 - k]] if k > 0 else []
-    if isinstance(rotation, TwoAxisRotation):
-        parts.append(rows[3 - k :])
-    return jnp.concatenate(parts)
+def _kept(group: JointGroup, joint: AbstractJoint, F: Pose, M: Pose) -> Float[Array, "m"]:
+    return Rows.of(_kept_rows(group)).take(joint.gap(F, M))
 
 
 def _stiffnesses(formulation: NaturalCoordinates, mechanism: Mechanism) -> Float[Array, "n"]:

@@ -26,9 +26,9 @@ from .plane import (
     check_plane,
     normal_of,
     normals,
+    planar_gap,
     reference_poses,
     refuse,
-    residual,
 )
 from .points import PointCoordinates, PointSystem, by_particle, check_spread, to_elements
 from .representable import check_rotors
@@ -178,7 +178,7 @@ class PlanarPointSystem(PointSystem):
 
     def _residuals(self, group: JointGroup, frames: ElementFrame) -> Float[Array, "n rows"]:
         n_F = normals(self.mechanism, self.geometry.reference, self.plane, group)
-        return leftover.gaps(group, frames, residual, n_F)
+        return leftover.gaps(group, frames, planar_gap, n_F)
 
     def closing(self) -> PlanarJointSystem:
         return PlanarJointSystem(self.mechanism, lay_out(self.mechanism), self.plane)

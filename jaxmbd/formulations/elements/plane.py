@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 from ...errors import ModelError
 from ...joints import AbstractJoint, Fixed, Free, Planar, Prismatic, Revolute
-from ...lie import Pose, so3
+from ...lie import Pose, se3, so3
 from ...model.values import is_concrete
 from ...system import joint_motion
 from ...system.abstract import reference_values
@@ -73,6 +73,11 @@ def residual(joint: AbstractJoint, X_FM: Pose, n: Float[Array, "3"]) -> Float[Ar
         return jnp.concatenate([along, turned])
     along = so3.basis(n)[:, :2].T @ X_FM.p
     return jnp.concatenate([along, turned]) if isinstance(joint, Fixed) else along
+
+
+def planar_gap(joint: AbstractJoint, F: Pose, M: Pose, n: Float[Array, "3"]) -> Array:
+    """The residual in the plane, of the poses of the two frames."""
+    return residual(joint, se3.between(F, M), n)
 
 
 def leaving(joint: AbstractJoint, X_FM: Pose, n: Float[Array, "3"]) -> Float[Array, "3"]:

@@ -208,12 +208,11 @@ class PointSystem(ElementSystem):
 
     def _residuals(self, group: JointGroup, frames: ElementFrame) -> Float[Array, "n rows"]:
         """What joints keep, the point first."""
-        return leftover.gaps(group, frames, lambda joint, X: joint.residual(X))
+        return leftover.gaps(group, frames, lambda joint, F, M: joint.gap(F, M))
 
     def _n_rows(self, group: JointGroup) -> tuple[int, int]:
         """How many rows of the residual of a joint are of its point, and how many there are."""
-        n_along = 3 - len(group.joint.translation)
-        return n_along, n_along + group.joint.rotation.n_fixed
+        return 3 - len(group.joint.translation), group.joint.sizes()[2]
 
     def intrinsic_names(self) -> list[str]:
         bodies, names = self.mechanism.topology.bodies[1:], []

@@ -67,7 +67,7 @@ def split(mechanism: Mechanism, layout: Layout, v: Float[Array, "nv"]) -> tuple[
     return tuple(
         parts[g].take(v).reshape(len(group), -1)
         if g in parts
-        else jnp.zeros((len(group), group.joint.rotation.nv), dtype=v.dtype)
+        else jnp.zeros((len(group), group.joint.sizes()[1]), dtype=v.dtype)
         for g, group in enumerate(mechanism.joints)
     )
 

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...joints.abstract import sizes
 from ...system.mechanism import Mechanism
 from ...system.rows import Rows
 
@@ -33,7 +32,7 @@ def lay_out(mechanism: Mechanism) -> Layout:
     nv = np.zeros(mechanism.n_bodies, dtype=int)
     for g in groups:
         group = mechanism.joints[g]
-        nq[group.children.array], nv[group.children.array], _ = sizes(group.joint)
+        nq[group.children.array], nv[group.children.array], _ = group.joint.sizes()
 
     def entries(widths: np.ndarray, g: int, width: int) -> Rows:
         first = np.concatenate([[0], np.cumsum(widths)])[mechanism.joints[g].children.array]
@@ -43,7 +42,7 @@ def lay_out(mechanism: Mechanism) -> Layout:
         nq=int(nq.sum()),
         nv=int(nv.sum()),
         groups=groups,
-        coordinates=tuple(entries(nq, g, sizes(mechanism.joints[g].joint)[0]) for g in groups),
-        velocities=tuple(entries(nv, g, sizes(mechanism.joints[g].joint)[1]) for g in groups),
+        coordinates=tuple(entries(nq, g, mechanism.joints[g].joint.sizes()[0]) for g in groups),
+        velocities=tuple(entries(nv, g, mechanism.joints[g].joint.sizes()[1]) for g in groups),
         bodies=Rows.of(np.repeat(np.arange(mechanism.n_bodies), nv)),
     )

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ...joints import AbstractJoint
 from ...lie import Pose, se3
 from ...linear import solve_spd
 from ...system import constraints, joint_motion
@@ -53,8 +54,11 @@ def _(system: JointSystem, t: Float[Array, ""], state: State) -> dict[str, Float
         group = mechanism.joints[g]
         X_WM = group.second.take_tree(kinematics.ports)
         W = jax.vmap(se3.transform_wrench_back)(X_WM, group.children.take(carried))
-        S = jax.vmap(lambda joint, q: joint.motion(q))(group.joint, kinematics.values[g])
-        W = W - jnp.einsum("nik,njk,nj->ni", S, S, W)  # What is along S drives the joint.
+
+        def held(joint: AbstractJoint, q: Array, W: Array) -> Array:
+            return W - joint.drive(q) @ (joint.motion(q).T @ W)  # The rest drives the joint.
+
+        W = jax.vmap(held)(group.joint, kinematics.values[g], W)
         sign = -1.0 if group.reversed else 1.0
         found |= {name: sign * W[row] for row, name in enumerate(group.names)}
     return found

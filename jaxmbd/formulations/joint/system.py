@@ -1,6 +1,6 @@
 """The system in joint coordinates."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import equinox as eqx
@@ -37,7 +37,20 @@ class JointCoordinates(eqx.Module):
 
     `q` and `v` hold the joints' coordinates and velocities in the order of the bodies they reach,
     from the ground outwards. Bodies that no joint connects to the ground get a free joint.
+
+    **Arguments:** `cut`: name of a joint, or several names, that the spanning tree shall not use,
+    one of each loop where it matters; the tree takes the shortest paths otherwise. The motion is
+    the same wherever a loop is cut; where the joint leaves most motions free, such as a ball, there
+    are the fewest coordinates and constraints. Only joints of the tree count their turns.
+
+    `formulate` **raises** `ModelError`, naming it, for a joint in `cut` that does not exist or
+    closes no loop.
     """
+
+    cut: tuple[str, ...] = eqx.field(static=True)
+
+    def __init__(self, cut: str | Sequence[str] = ()):
+        self.cut = (cut,) if isinstance(cut, str) else tuple(cut)
 
 
 class JointSystem(AbstractSystem):
@@ -189,7 +202,7 @@ class JointSystem(AbstractSystem):
 
 @system_of.register
 def _(formulation: JointCoordinates, model: Model) -> JointSystem:
-    mechanism = lower(model)
+    mechanism = lower(model, formulation.cut)
     return JointSystem(mechanism, lay_out(mechanism))
 
 

@@ -1,0 +1,227 @@
+"""Closing the joints of a mechanism: positions from a start, then velocities."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import lineax as lx
+import numpy as np
+import optimistix as optx
+from jaxtyping import Array, Float
+
+from ..errors import AssemblyError
+from ..joints import AbstractJoint
+from ..joints.rotation import FreeRotation
+from ..lie import so3
+from ..linear import solve_semidefinite
+from ..model.values import is_concrete
+from ..system import constraints
+from ..system.abstract import AbstractSystem, Coordinates, Time, Velocities
+from ..system.acceleration import solve_constraints
+
+MAX_STEPS = 50
+FAR_STEPS = 500
+
+
+class Wanted(eqx.Module):
+    """Values that joints of one group shall have, `row` being that of the joint in it."""
+
+    value: Float[Array, "nq"]
+    rate: Float[Array, "nv"]
+    name: str = eqx.field(static=True)
+    group: int = eqx.field(static=True)
+    row: int = eqx.field(static=True)
+
+
+Targets = tuple[Wanted, ...]
+
+
+def closed(
+    system: AbstractSystem, t: Time, start: Coordinates, held: Targets, sought: Targets
+) -> Coordinates:
+    """Coordinates near `start` at which all joints are closed and those held have their values.
+
+    Those sought have about theirs, as far as that is possible.
+
+    **Raises** `AssemblyError`, naming the joints and their gaps, where there are none.
+    """
+    if sought:
+        start = _approach(system, t, start, held, sought)
+    q, gaps = _newton(system, t, start, held)
+    is_open = ~(jnp.max(jnp.abs(gaps), initial=0.0) < _limit(q))
+    if not is_concrete(is_open):
+        message = "assemble: the joints do not close from this guess"
+        return eqx.error_if(q, is_open, message)
+    if is_open:
+        near = _approach(system, t, start, held, ())
+        q, gaps = _newton(system, t, near, held)
+        if not jnp.max(jnp.abs(gaps), initial=0.0) < _limit(q):
+            _complain(system, held, np.asarray(_gaps(system, t, near, held)))
+    return q
+
+
+def _limit(q: Coordinates) -> float:
+    return float(jnp.finfo(q.dtype).eps) ** 0.5
+
+
+def _complain(system: AbstractSystem, held: Targets, gaps: np.ndarray) -> None:
+    """**Raises** `AssemblyError` with what is left at the place where least is left."""
+    holonomic = constraints.is_holonomic(system)
+    names = [
+        n for n, is_row in zip(constraints.row_names(system), holonomic, strict=True) if is_row
+    ]
+    names += [want.name for want in held for _ in range(_n_rows(system, want))]
+    worst: dict[str, float] = {}
+    for name, gap in zip(names, np.abs(gaps), strict=True):
+        worst[name] = max(worst.get(name, 0.0), float(gap) if np.isfinite(gap) else np.inf)
+    limit = 1e-6 * max(worst.values())
+    listed = ", ".join(
+        f"{name!r} by {gap:.3g}"
+        for name, gap in sorted(worst.items(), key=lambda item: -item[1])
+        if gap > limit
+    )
+    also = f" while {', '.join(repr(want.name) for want in held)} keep their values" if held else ""
+    raise AssemblyError(
+        f"assemble: these joints stay open{also}: {listed} (m, or sine of an angle; the nearest "
+        "place found); check the geometry of the loop, what drivers and held joints want, or start "
+        "from a better guess"
+    )
+
+
+def _gaps(system: AbstractSystem, t: Time, q: Coordinates, held: Targets) -> Float[Array, "n"]:
+    """What is to be zero: the constraints of positions, and held joints less their values."""
+    rows = constraints.residual(system, t, system.kinematics(t, q), q)
+    rows = rows[np.flatnonzero(constraints.is_holonomic(system))]
+    return jnp.concatenate([rows, _misses(system, t, q, held)])
+
+
+def _n_rows(system: AbstractSystem, want: Wanted) -> int:
+    return system.mechanism.joints[want.group].joint.sizes()[1]
+
+
+def _misses(system: AbstractSystem, t: Time, q: Coordinates, targets: Targets) -> Float[Array, "n"]:
+    """How far joints are from wanted values, as increments of their coordinates."""
+    if not targets:
+        return jnp.zeros(0, dtype=q.dtype)
+    coordinates = system.kinematics(t, q).joint_coordinates()
+    mechanism = system.mechanism
+    return jnp.concatenate(
+        [
+            _difference(mechanism.joint(want.name), want.value, coordinates[want.group][want.row])
+            for want in targets
+        ]
+    )
+
+
+def _difference(joint: AbstractJoint, wanted: Array, found: Array) -> Float[Array, "nv"]:
+    if isinstance(joint.rotation, FreeRotation):
+        k = len(joint.translation)
+        turned = so3.log(so3.multiply(so3.conjugate(so3.normalize(wanted[k:])), found[k:]))
+        return jnp.concatenate([found[:k] - wanted[:k], turned])
+    gap, k = found - wanted, joint.sizes()[1] - joint.rotation.nv
+    return jnp.concatenate([gap[:k], jnp.arctan2(jnp.sin(gap[k:]), jnp.cos(gap[k:]))])
+
+
+@eqx.filter_jit
+def _newton(
+    system: AbstractSystem, t: Time, start: Coordinates, held: Targets
+) -> tuple[Coordinates, Float[Array, "n"]]:
+    """Newton on the multipliers μ of q = start ⊞ M⁻¹ Gᵀ μ: as many unknowns as constraints.
+
+    The bodies move as little as their mass allows. Where constraints repeat one another the
+    smallest μ is taken. Returns the coordinates found, and what is left of the constraints there.
+    """
+    J = _jacobian(system, t, start, held)
+    directions = system.solve_mass(start, J.T)
+
+    def gap(mu: Array, _: None) -> Array:
+        return _gaps(system, t, system.retract(start, directions @ mu), held)
+
+    eps = float(jnp.finfo(start.dtype).eps)
+    solver = lx.SVD(rcond=eps**0.5) if constraints.may_repeat(system) else lx.LU()
+    found = optx.root_find(
+        gap,
+        optx.Newton(rtol=100 * eps, atol=100 * eps, linear_solver=solver),
+        jnp.zeros(J.shape[0], dtype=start.dtype),
+        adjoint=optx.ImplicitAdjoint(linear_solver=solver),
+        max_steps=MAX_STEPS,
+        throw=False,
+    )
+    return system.retract(start, directions @ found.value), gap(found.value, None)
+
+
+def _jacobian(
+    system: AbstractSystem, t: Time, q: Coordinates, held: Targets
+) -> Float[Array, "n nv"]:
+    """Derivative of `_gaps` by increments of the coordinates."""
+    G = constraints.jacobian(system, system.kinematics(t, q), q)
+    G = G[np.flatnonzero(constraints.is_holonomic(system))]
+    return jnp.concatenate([G, _joint_rows(system, t, q, held)])
+
+
+def _joint_rows(
+    system: AbstractSystem, t: Time, q: Coordinates, targets: Targets
+) -> Float[Array, "n nv"]:
+    """Velocities of joints, as linear maps of v."""
+    if not targets:
+        return jnp.zeros((0, system.nv), dtype=q.dtype)
+    kinematics = system.kinematics(t, q)
+
+    def rates(v: Velocities) -> Array:
+        by_group = kinematics.joint_rates(v)
+        return jnp.concatenate([by_group[want.group][want.row] for want in targets])
+
+    return jax.vmap(rates, out_axes=1)(jnp.eye(system.nv, dtype=q.dtype))
+
+
+@eqx.filter_jit
+def _approach(
+    system: AbstractSystem, t: Time, start: Coordinates, held: Targets, sought: Targets
+) -> Coordinates:
+    """Where least is left open, by Levenberg and Marquardt's method, from nearly `start`.
+
+    It does not follow the derivative: it is only where to start.
+    """
+    floats, rest = eqx.partition((system, t, start, held, sought), eqx.is_inexact_array)
+    system, t, start, held, sought = eqx.combine(jax.lax.stop_gradient(floats), rest)
+    # Off the start by a little: stretched mechanisms do not know which way to bend.
+    nudge = 1e-3 * jnp.cos(1.0 + jnp.arange(system.nv, dtype=start.dtype))
+    weak = 1e-3  # What is sought matters where the joints leave a choice.
+
+    def gap(delta: Array, _: None) -> Array:
+        q = system.retract(start, delta)
+        return jnp.concatenate([_gaps(system, t, q, held), weak * _misses(system, t, q, sought)])
+
+    tolerance = float(jnp.finfo(start.dtype).eps) ** 0.6
+    solver = optx.LevenbergMarquardt(rtol=tolerance, atol=tolerance)
+    found: Any = optx.least_squares(gap, solver, nudge, max_steps=FAR_STEPS, throw=False)
+    return system.retract(start, found.value)
+
+
+@eqx.filter_jit
+def consistent(
+    system: AbstractSystem, t: Time, q: Coordinates, v: Velocities, held: Targets
+) -> tuple[Velocities, Float[Array, "n"]]:
+    """The velocity nearest to `v`, in the metric of the mass, that keeps the joints closed.
+
+    Also what is left of ġ and of held rates, which is not zero where these contradict each other.
+    """
+    G = constraints.jacobian(system, system.kinematics(t, q), q)
+    rows = jnp.concatenate([G, _joint_rows(system, t, q, held)])
+    none = jnp.zeros(0, dtype=q.dtype)
+    wanted = jnp.concatenate(
+        [-constraints.drift(system, t, q), *[want.rate for want in held], none]
+    )
+    spread = system.solve_mass(q, rows.T)
+
+    def miss(v: Velocities) -> Array:
+        return rows @ v - wanted
+
+    A = rows @ spread
+    solve = solve_semidefinite if held else lambda A, b: solve_constraints(system, A, b)
+    v = v - spread @ solve(A, miss(v))
+    return v, miss(v)
+
+
+__all__ = ["Targets", "Wanted", "closed", "consistent"]

@@ -1,0 +1,320 @@
+"""What a mechanism is, in words and numbers: tree, loops, coordinates, constraints, freedoms."""
+
+import sys
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import singledispatch
+from typing import TypeGuard
+
+import jax
+import numpy as np
+
+from ..errors import AssemblyError, ModelError
+from ..formulations.elements.natural import NaturalSystem
+from ..formulations.elements.points import PointSystem
+from ..formulations.joint.system import JointSystem
+from ..formulations.maximal import MaximalSystem
+from ..formulations.velocity_transformation import ReducedSystem
+from ..joints.abstract import AbstractJoint, n_rows
+from ..joints.components import coordinate_components
+from ..model.values import is_concrete
+from ..system import constraints
+from ..system.abstract import AbstractSystem, State
+from ..system.elements import AbstractElementSystem
+from ..system.loops import Block, blocks
+from ..system.mechanism import Mechanism
+from ..system.rank import ConstraintRank, constraint_rank
+from .assemble import assemble
+
+WIDTH = 100
+# Longer lists are cut short; deeper branches have their depth as a number in place of an indent.
+MAX_LINES, MAX_NAMES, MAX_DEPTH = 40, 12, 16
+
+
+@dataclass(frozen=True, repr=False)
+class Inspection:
+    """What `inspect` found; `report` is what it printed.
+
+    - `bodies`: names; `joints`: kind by name, free joints of floating bodies included; `tree`: for
+      each joint of the spanning tree the body that it carries; `blocks`: loops and couplings, those
+      together that share joints (`joints`, `closures`, `couplings`); `drivers`: names.
+    - `nq`, `nv`: numbers of coordinates and velocities; `n_constraints`: number of constraints;
+      `rank`: how many of them are independent at the state.
+    - `dof`: number of independent velocities at the state, of rigid bodies: springs that stand in
+      for rigidity do not count.
+    - `redundant`: by joint how many of its constraints depend on others in all positions.
+    - `singular`: whether constraints depend on one another only in this position.
+    - `problem`: why there is no rank, where `rank`, `dof`, `redundant` and `singular` are None.
+    """
+
+    bodies: tuple[str, ...]
+    joints: dict[str, str]
+    tree: dict[str, str]
+    blocks: tuple[Block, ...]
+    drivers: tuple[str, ...]
+    nq: int
+    nv: int
+    n_constraints: int
+    rank: int | None
+    dof: int | None
+    redundant: dict[str, int] | None
+    singular: bool | None
+    problem: str | None
+    report: str = field(compare=False)
+
+    def __str__(self) -> str:
+        return self.report
+
+    def __repr__(self) -> str:
+        parts = [
+            _count(len(self.bodies), "body", "bodies"),
+            _count(len(self.joints), "joint"),
+            f"nq={self.nq}",
+            f"nv={self.nv}",
+            _count(self.n_constraints, "constraint"),
+        ]
+        if self.problem is None:
+            parts += [f"rank={self.rank}", f"dof={self.dof}"]
+            parts += ["redundant"] if self.redundant else []
+            parts += ["singular"] if self.singular else []
+        return f"Inspection({', '.join(parts)})"
+
+
+def inspect(system: AbstractSystem, state: State | None = None, t: float = 0.0) -> Inspection:
+    """Print what a mechanism consists of, what its loops are, and how freely it moves.
+
+    That is: bodies, joint tree, loops and the joints that close them, couplings, drivers, the
+    meaning of the coordinates, number and rank of the constraints, degrees of freedom, constraints
+    that repeat others, and whether the position is singular.
+
+    **Arguments:**
+
+    - `state`: where to look at the constraints; what `assemble` finds where it is left out.
+    - `t`: time [s].
+
+    Returns an `Inspection` with the numbers, whose text is the `report`. Where no state can be
+    assembled it says why, and has no rank.
+
+    **Raises** `ModelError` under a transformation: it needs concrete numbers.
+    """
+    if not all(is_concrete(x) for x in jax.tree.leaves((system, state))):
+        raise ModelError("inspect needs concrete numbers; call it outside jit")
+    mechanism = system.mechanism
+    own = rigid = problem = None
+    try:
+        state = assemble(system, t=t) if state is None else state
+        own = constraint_rank(system, t, state.q)
+        rigid = constraint_rank(system.rigid(), t, state.q) if _has_springs(system) else own
+    except (AssemblyError, ModelError) as error:
+        problem = str(error)
+    report = _report(system, own, rigid, problem)
+    sys.stdout.write(report)
+    edges = zip(mechanism.topology.edges, mechanism.topology.bodies[1:], strict=True)
+    return Inspection(
+        bodies=mechanism.topology.bodies[1:],
+        joints={name: type(joint).__name__ for name, joint in _joints(mechanism).items()},
+        tree={edge.joint: body for edge, body in edges},
+        blocks=blocks(mechanism),
+        drivers=tuple(name for group in mechanism.drivers for name in group.names),
+        nq=system.nq,
+        nv=system.nv,
+        n_constraints=constraints.n_constraints(system),
+        rank=None if own is None else own.rank,
+        dof=None if rigid is None else rigid.dof,
+        redundant=None if own is None else own.redundant,
+        singular=None if own is None else own.singular,
+        problem=problem,
+        report=report,
+    )
+
+
+def _has_springs(system: AbstractSystem) -> TypeGuard[AbstractElementSystem]:
+    """Whether springs stand in for some constraints."""
+    if not isinstance(system, AbstractElementSystem):
+        return False
+    return constraints.n_constraints(system) < constraints.n_constraints(system.rigid())
+
+
+def _joints(mechanism: Mechanism) -> dict[str, AbstractJoint]:
+    """Each joint by name; its leaves are those of all joints of its group."""
+    return {name: group.joint for group in mechanism.joints for name in group.names}
+
+
+def _report(
+    system: AbstractSystem,
+    own: ConstraintRank | None,
+    rigid: ConstraintRank | None,
+    problem: str | None,
+) -> str:
+    mechanism = system.mechanism
+    masses = np.asarray(mechanism.bodies.mass)
+    bodies = [
+        f"{name}: {mass:.4g} kg"
+        for name, mass in zip(mechanism.topology.bodies[1:], masses, strict=True)
+    ]
+    sections = [
+        (_count(len(bodies), "body", "bodies"), bodies),
+        ("joint tree", _tree(mechanism)),
+        ("loops and couplings" if mechanism.couplings else "loops", _loops(mechanism)),
+        ("drivers", _drivers(mechanism)),
+        (f"coordinates: {system.nq}, velocities: {system.nv}", meaning(system)),
+        (
+            _count(constraints.n_constraints(system), "constraint"),
+            [f"not looked at: {problem}"] if own is None or rigid is None else _rank(own, rigid),
+        ),
+    ]
+    lines = []
+    for title, entries in sections:
+        if entries:
+            lines += [title, *_shortened(entries)]
+    return "\n".join(lines) + "\n"
+
+
+def _tree(mechanism: Mechanism) -> list[str]:
+    topology, joints, lines = mechanism.topology, _joints(mechanism), ["ground"]
+    for row, edge in enumerate(topology.edges, start=1):
+        joint, body = joints[edge.joint], topology.bodies[row]
+        floats = ", which floats" if body in topology.floating else ""
+        depth = int(topology.depths[row])
+        indent = "  " * min(depth, MAX_DEPTH) + (f"[{depth}] " if depth > MAX_DEPTH else "")
+        freedoms = f"{joint.sizes()[1]} dof"
+        lines.append(
+            f"{indent}{edge.joint}: {type(joint).__name__}, {freedoms}, carries {body}{floats}"
+        )
+    return lines
+
+
+def _loops(mechanism: Mechanism) -> list[str]:
+    joints, lines = _joints(mechanism), []
+    for block in blocks(mechanism):
+        closing = [
+            f"{name} ({type(joints[name]).__name__}, {_count(n_rows(joints[name]), 'constraint')})"
+            for name in block.closures
+        ]
+        by = [f"closed by {_names(closing)}"] if closing else []
+        by += [f"coupled by {_names(block.couplings)}"] if block.couplings else []
+        lines.append(f"{_names(block.joints) or 'no joint that moves'}: {'; '.join(by)}")
+    return lines
+
+
+def _drivers(mechanism: Mechanism) -> list[str]:
+    return [
+        f"{name} prescribes {mechanism.joints[group.group].names[row]}"
+        for group in mechanism.drivers
+        for name, row in zip(group.names, group.rows.index, strict=True)
+    ]
+
+
+@singledispatch
+def meaning(system: AbstractSystem) -> list[str]:
+    """What coordinates and velocities are, line by line; formulations may register their own."""
+    return [f"those of {type(system).__name__}"]
+
+
+@meaning.register
+def _(system: JointSystem) -> list[str]:
+    layout, found = system.layout, {}
+    for k, g in enumerate(layout.groups):
+        group = system.mechanism.joints[g]
+        components = [f"{name} [{unit}]" for name, unit in coordinate_components(group.joint)]
+        if not components:
+            continue
+        q, v = (
+            rows[k].array.reshape(len(group), -1)
+            for rows in (layout.coordinates, layout.velocities)
+        )
+        for row, name in enumerate(group.names):
+            what = ", ".join(components).strip()
+            found[name] = f"{name}: {_slice('q', q[row])}, {_slice('v', v[row])}: {what}"
+    ordered = [edge.joint for edge in system.mechanism.topology.edges]
+    lines = ["q and v: of each joint of the tree, in the order of the bodies that they reach"]
+    return lines + [found[name] for name in ordered if name in found]
+
+
+@meaning.register
+def _(system: ReducedSystem) -> list[str]:
+    return meaning(system.joint)
+
+
+@meaning.register
+def _(system: MaximalSystem) -> list[str]:
+    bodies = system.mechanism.topology.bodies[1:]
+    lines = ["q: position and quaternion of each body; v: its twist [v, ω] along its own axes"]
+    lines += [
+        f"{name}: q[{7 * i}:{7 * i + 7}], v[{6 * i}:{6 * i + 6}]" for i, name in enumerate(bodies)
+    ]
+    n, rotors = len(bodies), system.intrinsic_names()
+    return lines + [
+        f"rotor {name}: q[{7 * n + k}], v[{6 * n + k}]: its angle" for k, name in enumerate(rotors)
+    ]
+
+
+@meaning.register
+def _(system: NaturalSystem) -> list[str]:
+    kind = "points and vectors of the bodies, shared where joints keep them together"
+    return [f"q: {system.n_nodes} {kind}, 3 coordinates each; v: their rates"]
+
+
+@meaning.register
+def _(system: PointSystem) -> list[str]:
+    kind = "particles in the place of the bodies, shared where joints keep them together"
+    return [f"q: {system.n_nodes} {kind}, {system.width} coordinates each; v: their rates"]
+
+
+def _slice(name: str, entries: np.ndarray) -> str:
+    first, n = int(entries[0]), len(entries)
+    return f"{name}[{first}]" if n == 1 else f"{name}[{first}:{first + n}]"
+
+
+def _rank(own: ConstraintRank, rigid: ConstraintRank) -> list[str]:
+    """Rank, freedoms, redundancy and singularity, in words."""
+    lines = [f"rank: {own.rank}"] if own.n_rows else []
+    freedoms = f"degrees of freedom: {rigid.dof}"
+    if rigid.position_dof != rigid.dof:
+        freedoms += f" of velocities, {rigid.position_dof} of positions"
+    if rigid.undriven_dof != rigid.dof:
+        freedoms += f"; {rigid.undriven_dof} without the drivers"
+    if own is not rigid:
+        freedoms += f"; {own.dof} where springs stand in for rigidity"
+    lines.append(freedoms)
+    if own.n_redundant:
+        lines.append(
+            f"{own.n_redundant} of {own.n_rows} constraints repeat others (in "
+            f"{_names(list(own.redundant))}): the reactions there are the smallest that balance"
+        )
+    if not own.closes:
+        lines.append("the joints are open: the rank is that of the state as it is")
+    if own.singular:
+        lines.append(
+            f"singular position: the rank is {own.generic_rank} nearby; "
+            f"{own.generic_rank - own.rank} of the motions that seem free here may be none"
+        )
+    elif own.n_redundant and own.undriven_dof and not own.n_nearby:
+        lines.append("no position nearby closes: nothing can move, or this position is singular")
+    return lines
+
+
+def _count(n: int, one: str, many: str | None = None) -> str:
+    return f"{n} {one if n == 1 else many or f'{one}s'}"
+
+
+def _names(names: Sequence[str]) -> str:
+    more = len(names) - MAX_NAMES
+    return ", ".join(names[:MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+def _shortened(lines: list[str]) -> list[str]:
+    """Lines of a section, indented and at most `WIDTH` wide."""
+    more = len(lines) - MAX_LINES
+    shown = lines if more <= 0 else [*lines[:MAX_LINES], f"and {more} more"]
+    found = []
+    for line in shown:
+        indent = " " * (2 + len(line) - len(line.lstrip()))
+        found += textwrap.wrap(
+            line.lstrip(), WIDTH, initial_indent=indent, subsequent_indent=f"{indent}    "
+        )
+    return found
+
+
+__all__ = ["Inspection", "inspect", "meaning"]

@@ -1,0 +1,178 @@
+"""Motion of driven mechanisms without dynamics: positions, velocities and accelerations."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..errors import AssemblyError, ModelError
+from ..linear import solve_semidefinite
+from ..model.values import as_leaf, is_concrete
+from ..system import constraints
+from ..system.abstract import AbstractSystem, NamedPoses, NamedTwists, State, Time, Velocities
+from ..system.joint_states import JointState, joint_states
+from ..system.projection import projected
+from .assemble import assemble
+
+
+class DrivenMotion(eqx.Module):
+    """What `kinematics` found.
+
+    - `ts`: times [s], shape `(n,)`.
+    - `states`: `State` with a leading axis of length n.
+    - `vdot`: accelerations, shape `(n, nv)`.
+    - `system`: the system that moved.
+    """
+
+    ts: Float[Array, "n"]
+    states: State
+    vdot: Float[Array, "n nv"]
+    system: AbstractSystem
+
+    @property
+    def frames(self) -> NamedPoses:
+        """Poses over time: `frames["rod"].p`, shape `(n, 3)`, and `.R`, shape `(n, 3, 3)`."""
+        return _frames(self)
+
+    @property
+    def twists(self) -> NamedTwists:
+        """Twists `[v, ω]` over time along the frames' own axes: `twists["rod"]`, `(n, 6)`."""
+        return _twists(self)
+
+    @property
+    def joints(self) -> Mapping[str, JointState]:
+        """Joint motion over time: `joints["hinge"].q` and `.v`, shape `(n,)` or `(n, k)`."""
+        return _joints(self)
+
+
+@eqx.filter_jit
+def _frames(motion: DrivenMotion) -> NamedPoses:
+    return jax.vmap(lambda t, y: motion.system.frames(t, y.q))(motion.ts, motion.states)
+
+
+@eqx.filter_jit
+def _twists(motion: DrivenMotion) -> NamedTwists:
+    return jax.vmap(lambda t, y: motion.system.twists(t, y.q, y.v))(motion.ts, motion.states)
+
+
+@eqx.filter_jit
+def _joints(motion: DrivenMotion) -> dict[str, JointState]:
+    return jax.vmap(lambda t, y: joint_states(motion.system, t, y))(motion.ts, motion.states)
+
+
+def kinematics(
+    system: AbstractSystem,
+    ts: Any,
+    guess: Mapping[str, Any] | State | None = None,
+) -> DrivenMotion:
+    """The motion that drivers and joints prescribe, without regard to forces.
+
+    Positions from g(t, q) = 0 by Newton's method, each from the one before; velocities from
+    G v + g_t = 0; accelerations from G v̇ + γ = 0. Masses do not matter. What drives have to give
+    for it say `driving_forces`, `reactions` what joints carry.
+
+    **Arguments:**
+
+    - `ts`: times [s], shape `(n,)`, close enough for Newton's method to get from one to the next.
+    - `guess`: what `assemble` takes, or a state, at the first time.
+
+    **Raises** `ModelError` where drivers and joints leave a degree of freedom, and for times that
+    do not increase; `AssemblyError`, naming the joints, their gaps and the time, where there is no
+    position or no velocity, such as where a driver works against a locked joint. Under a
+    transformation these are errors at run time.
+    """
+    ts = as_leaf(ts, None, "kinematics: ts").astype(system.mechanism.dtype)
+    if ts.ndim != 1 or ts.shape[0] == 0:
+        raise ModelError(f"kinematics: ts must be times, shape (n,), got shape {ts.shape}")
+    if is_concrete(ts) and not np.all(np.asarray(ts)[1:] > np.asarray(ts)[:-1]):
+        raise ModelError("kinematics: ts must increase from one time to the next")
+    start = guess if isinstance(guess, State) else assemble(system, guess, t=ts[0])
+    states, vdot, gaps, free = _march(system, ts, start)
+    _check(system, ts, gaps, free)
+    return DrivenMotion(ts, states, vdot, system)
+
+
+@eqx.filter_jit
+def _march(
+    system: AbstractSystem, ts: Float[Array, "n"], start: State
+) -> tuple[State, Float[Array, "n nv"], Float[Array, "n ng"], Float[Array, "n"]]:
+    system = system.prepared()
+
+    def step(carry: tuple[State, Velocities, Time], t: Time) -> tuple[Any, Any]:
+        state, vdot, before = carry
+        h = t - before
+        ahead = system.retract(state.q, h * state.v + 0.5 * h * h * vdot)
+        now = projected(system, t, State(ahead, state.v + h * vdot))
+        vdot, gaps, free = _accelerations(system, t, now)
+        return (now, vdot, t), (now, vdot, gaps, free)
+
+    start = projected(system, ts[0], start)
+    first = _accelerations(system, ts[0], start)[0]
+    return jax.lax.scan(step, (start, first, ts[0]), ts)[1]
+
+
+def _accelerations(
+    system: AbstractSystem, t: Time, state: State
+) -> tuple[Velocities, Float[Array, "ng"], Float[Array, ""]]:
+    """v̇ of the constraints alone; what is left of g and ġ; and how free the mechanism is.
+
+    The last is the largest part of any one velocity that no constraint sees.
+    """
+    q, v = state.q, state.v
+    kinematics = system.kinematics(t, q)
+    G = constraints.jacobian(system, kinematics, q)
+    # Lengths and angles compare by the inertia of their velocities.
+    scale = 1.0 / jnp.sqrt(jnp.diagonal(system.mass(q)))
+    J = G * scale[None, :]
+    norms = jnp.sqrt(jnp.sum(J * J, axis=1))
+    J = J / jnp.where(norms > 0, norms, 1.0)[:, None]
+    square = J @ J.T
+
+    def least(b: Float[Array, "ng *k"]) -> Float[Array, "nv *k"]:
+        rows = jnp.where(norms > 0, norms, 1.0).reshape(-1, *[1] * (b.ndim - 1))
+        return J.T @ solve_semidefinite(square, b / rows)
+
+    vdot = scale * least(-constraints.quadratic(system, t, kinematics, q, v))
+    unseen = 1.0 - jnp.diagonal(least(G * scale[None, :]))
+    gaps = constraints.residual(system, t, kinematics, q)
+    rates = G @ v + constraints.drift(system, t, q)
+    size = 1.0 + jnp.max(jnp.abs(v), initial=0.0)
+    return vdot, jnp.maximum(jnp.abs(gaps), jnp.abs(rates) / size), jnp.max(unseen)
+
+
+def _check(
+    system: AbstractSystem, ts: Float[Array, "n"], gaps: Float[Array, "n ng"], free: Array
+) -> None:
+    limit = float(jnp.finfo(ts.dtype).eps) ** 0.5
+    if not is_concrete(gaps):
+        return
+    found, left = np.asarray(gaps), np.asarray(free)
+    worst = found.max(axis=1, initial=0.0)
+    bad = ~(worst < limit)
+    if bad.any():
+        k = int(np.argmax(bad))
+        names = constraints.row_names(system)
+        by_name: dict[str, float] = {}
+        for name, gap in zip(names, found[k], strict=True):
+            if not gap < 1e-3 * worst[k]:
+                by_name[name] = max(by_name.get(name, 0.0), float(gap))
+        listed = ", ".join(f"{name!r} by {gap:.3g}" for name, gap in by_name.items())
+        raise AssemblyError(
+            f"kinematics: at t = {ts[k]:.6g} s these stay open, in position or velocity: {listed} "
+            "(m, rad, or these per s relative to the motion); the drivers want what the joints do "
+            "not allow, or the mechanism passes a singular position there"
+        )
+    if (left > 1e-3).any():
+        k = int(np.argmax(left > 1e-3))
+        where = "" if k == 0 else f" at t = {ts[k]:.6g} s, where the position may be singular"
+        raise ModelError(
+            f"kinematics: the drivers leave the mechanism free to move{where}; prescribe a joint "
+            "for each degree of freedom (inspect counts them), or use simulate"
+        )
+
+
+__all__ = ["DrivenMotion", "kinematics"]

@@ -1,0 +1,120 @@
+"""What drives have to give: forces and torques on joints."""
+
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..errors import ModelError
+from ..linear import solve_semidefinite
+from ..model.model import unknown
+from . import constraints
+from .abstract import AbstractSystem, State, Time, Velocities, as_time
+from .acceleration import accelerations
+from .inverse_dynamics import inverse_dynamics_of
+
+
+def driving_forces(
+    system: AbstractSystem,
+    t: float | Time,
+    state: State,
+    vdot: Velocities | None = None,
+    joints: Sequence[str] | None = None,
+) -> dict[str, Float[Array, "..."]]:
+    """Forces and torques that hold a motion, by name [N along lengths, N m about angles].
+
+    Without further arguments those of the model's drivers, `{driver: force}`, in the motion that
+    follows from forces and drivers. With `joints` (inverse dynamics, also through loops) those that
+    have to act on these joints, `{joint: force}`, for the mechanism to have the accelerations
+    `vdot`: applied as `JointTorque`, they reproduce the motion. A joint with several velocities
+    gets as many forces, shape `(nv,)`.
+
+    They act on the successor, in the direction of the coordinate, and back on the predecessor.
+    Where joints can drive one another's motion (more drives than degrees of freedom) the smallest
+    forces are given.
+
+    **Arguments:**
+
+    - `vdot`: shape `(nv,)`, for example of `accelerations`, or of `kinematics`; the accelerations
+      of the motion that follows where it is left out.
+    - `joints`: names; if the model has drivers too, these do nothing then.
+
+    **Raises** `ModelError` for an unknown joint, and for one without coordinates.
+    """
+    time = as_time(t, system)
+    if joints is None:
+        if vdot is not None:
+            raise ModelError("driving_forces: vdot needs the names of the joints that drive")
+        return _of_drivers(system, time, state)
+    names = (joints,) if isinstance(joints, str) else tuple(joints)
+    for name in names:
+        known = {n: None for group in system.mechanism.joints for n in group.names}
+        if name not in known:
+            raise ModelError(unknown("driving_forces: unknown joint", name, known))
+        if system.mechanism.joint(name).sizes()[1] == 0:
+            raise ModelError(f"driving_forces: joint {name!r} has no coordinates to drive")
+    return _of_joints(system, time, state, vdot, names)
+
+
+@eqx.filter_jit
+def _of_drivers(system: AbstractSystem, t: Time, state: State) -> dict[str, Array]:
+    _, lam = accelerations(system, t, state)
+    names = constraints.coordinate_names(system)
+    own = lam[lam.size - len(names) :]
+    skip = sum(len(group.names) for group in system.mechanism.couplings)
+    drivers = [name for group in system.mechanism.drivers for name in group.names]
+    return {name: own[skip + i] for i, name in enumerate(drivers)}
+
+
+@eqx.filter_jit
+def _of_joints(
+    system: AbstractSystem,
+    t: Time,
+    state: State,
+    vdot: Velocities | None,
+    names: tuple[str, ...],
+) -> dict[str, Array]:
+    """f of M v̇ + b - f₀ = Gᵀ λ + Bᵀ f, B the velocities of the joints and G without drivers.
+
+    What constraints can hold is taken out first: with P = 1 - Gᵀ (G M⁻¹ Gᵀ)⁺ G M⁻¹, f solves
+    P Bᵀ f = P (M v̇ + b - f₀).
+    """
+    if vdot is None:
+        vdot, _ = accelerations(system, t, state)
+    kinematics = system.kinematics(t, state.q)
+    mechanism = system.mechanism
+    G = constraints.jacobian(system, kinematics, state.q)
+    driven = {name for group in mechanism.drivers for name in group.names}
+    kept = [i for i, name in enumerate(constraints.row_names(system)) if name not in driven]
+    G = G[jnp.asarray(kept, dtype=jnp.int32)]
+
+    def rates(v: Velocities) -> list[Array]:
+        by_group = kinematics.joint_rates(v)
+        places = [mechanism.find_joint(name) for name in names]
+        return [by_group[g][row] for g, row in places]
+
+    units = jnp.eye(system.nv, dtype=state.q.dtype)
+    sizes = [mechanism.joint(name).sizes()[1] for name in names]
+    B = jax.vmap(lambda v: jnp.concatenate(rates(v)), out_axes=1)(units)
+    needed = inverse_dynamics_of(system, t, state, vdot)
+    columns = jnp.concatenate([B.T, needed[:, None]], axis=1)
+    moved = system.solve_mass(state.q, columns)  # Accelerations that they cause alone.
+    if G.shape[0]:
+        spread = system.solve_mass(state.q, G.T)
+        A = G @ spread
+        scale = jnp.where(jnp.diagonal(A) > 0, jnp.diagonal(A), 1.0) ** -0.5
+        held = solve_semidefinite(scale[:, None] * A * scale[None, :], scale[:, None] * (G @ moved))
+        moved = moved - spread @ (scale[:, None] * held)
+    # In the metric of the mass: the projected columns are seen by what the drives can move.
+    seen = B @ moved
+    force = solve_semidefinite(seen[:, :-1], seen[:, -1])
+    parts = jnp.split(force, [sum(sizes[: i + 1]) for i in range(len(sizes) - 1)])
+    return {
+        name: part[0] if size == 1 else part
+        for name, part, size in zip(names, parts, sizes, strict=True)
+    }
+
+
+__all__ = ["driving_forces"]

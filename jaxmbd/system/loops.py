@@ -1,0 +1,117 @@
+"""Loops of the joint graph, and which of them move independently of one another."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .mechanism import Mechanism
+
+
+@dataclass(frozen=True)
+class Block:
+    """Loops that share coordinates of joints: a "superelement" of Omar (2014), section 4.
+
+    What closes the loops of one block does not restrict the joints of any other.
+
+    - `joints`: joints of the spanning tree that can move, in the order of the bodies they reach.
+    - `closures`: joints that close its loops; `couplings`: what else relates its joints.
+    """
+
+    joints: tuple[str, ...]
+    closures: tuple[str, ...]
+    couplings: tuple[str, ...]
+
+
+def cycles(mechanism: Mechanism) -> dict[str, tuple[str, ...]]:
+    """For each joint that closes a loop the joints of the tree that it closes.
+
+    They are in order along the loop, from the predecessor of the joint to its successor.
+    """
+    edges, found = mechanism.topology.edges, {}
+    for name, (first, second) in _ends(mechanism).items():
+        from_first, from_second = [], []
+        while first != second:
+            # Parents stand before their children: the later of two rows carries not the other.
+            if first > second:
+                from_first.append(edges[first - 1].joint)
+                first = edges[first - 1].parent
+            else:
+                from_second.append(edges[second - 1].joint)
+                second = edges[second - 1].parent
+        found[name] = (*from_first, *reversed(from_second))
+    return {name: found[name] for name in mechanism.topology.loops}
+
+
+def _ends(mechanism: Mechanism) -> dict[str, tuple[int, int]]:
+    """Rows of the two bodies of every joint that closes a loop."""
+    skip, bodies, found = 1 + mechanism.n_bodies, mechanism.port_bodies.index, {}
+    for group in mechanism.joints:
+        if not group.in_tree:
+            for name, *ports in zip(
+                group.names, group.first.index, group.second.index, strict=True
+            ):
+                first, second = (bodies[port - skip] for port in ports)
+                found[name] = (first, second)
+    return found
+
+
+def blocks(mechanism: Mechanism) -> tuple[Block, ...]:
+    """Loops and couplings, those together that share a joint of the tree.
+
+    A joint that cannot move has no coordinates to share. Blocks are in the order of their first
+    joints.
+    """
+    moving = {
+        name
+        for group in mechanism.joints
+        if group.in_tree and group.joint.sizes()[1] > 0
+        for name in group.names
+    }
+    joints = [edge.joint for edge in mechanism.topology.edges if edge.joint in moving]
+    loops, couplings = cycles(mechanism), _coupled(mechanism)
+    number = {name: i for i, name in enumerate([*joints, *loops])}
+    related = [[number[j] for j in (name, *loop) if j in number] for name, loop in loops.items()]
+    related += [
+        [len(number) + k, *map(number.__getitem__, js)] for k, js in enumerate(couplings.values())
+    ]
+    names, n, m = [*number, *couplings], len(joints), len(number)
+    return tuple(
+        Block(
+            joints=tuple(names[i] for i in block if i < n),
+            closures=tuple(names[i] for i in block if n <= i < m),
+            couplings=tuple(names[i] for i in block if i >= m),
+        )
+        for block in _connected(len(names), related)
+        if block[-1] >= n  # Joints that nothing relates to others are no block.
+    )
+
+
+def _coupled(mechanism: Mechanism) -> dict[str, tuple[str, str]]:
+    """The two joints that each coupling relates."""
+    joints = mechanism.joints
+    return {
+        name: (joints[group.group].names[row], joints[group.source_group].names[source])
+        for group in mechanism.couplings
+        for name, row, source in zip(
+            group.names, group.rows.index, group.source_rows.index, strict=True
+        )
+    }
+
+
+def _connected(n: int, related: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Members of 0 … n - 1 that are connected by being in the same lists, each in order."""
+    above = list(range(n))
+
+    def root(i: int) -> int:
+        while above[i] != i:
+            above[i] = above[above[i]]
+            i = above[i]
+        return i
+
+    for first, *others in related:
+        for other in others:
+            low, high = sorted((root(first), root(other)))
+            above[high] = low
+    found: dict[int, list[int]] = {}
+    for i in range(n):
+        found.setdefault(root(i), []).append(i)
+    return list(found.values())

@@ -1,0 +1,69 @@
+"""Independent and dependent coordinates (Wehage and Haug 1982), by complete pivoting."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from . import constraints
+from .abstract import AbstractSystem, State, Time
+from .projection import projected
+from .stabilization import AbstractCorrection, Choice
+
+
+class CoordinatePartitioning(AbstractCorrection):
+    """Only as many coordinates are integrated as there are degrees of freedom.
+
+    In every stage the others follow from them: positions by Newton's method on g = 0, velocities
+    from G v + g_t = 0. Which ones depend is chosen anew for each step, by complete pivoting of G,
+    so that its pivots never degrade. Loops that share no joint are blocks of G that pivoting keeps
+    apart. Constraints that repeat others are left out by it.
+    """
+
+    def choose(self, system: AbstractSystem, t: Time, state: State) -> Choice:
+        return dependent(system, t, state.q)
+
+    def stage(self, system: AbstractSystem, t: Time, state: State, choice: Choice) -> State:
+        return projected(system, t, state, choice)
+
+    def corrected(self, system: AbstractSystem, t: Time, state: State, choice: Choice) -> State:
+        return projected(system, t, state, choice)
+
+
+def dependent(system: AbstractSystem, t: Time, q: Float[Array, "nq"]) -> Bool[Array, "nv"]:
+    """Which velocities follow from the others: one for each independent constraint.
+
+    Columns of G are scaled by the inertia of their velocities first, as lengths and angles do not
+    compare.
+    """
+    G = constraints.jacobian(system, system.kinematics(t, q), q)
+    inertia = jnp.diagonal(system.mass(q))
+    return pivot_columns(jax.lax.stop_gradient(G / jnp.sqrt(inertia)[None]))
+
+
+def pivot_columns(A: Float[Array, "m n"]) -> Bool[Array, "n"]:
+    """Columns of the pivots of Gaussian elimination with complete pivoting, as many as the rank.
+
+    Pivots below about the square root of the float type's precision, relative to the first, count
+    as zero.
+    """
+    m, n = A.shape
+    if m == 0:
+        return jnp.zeros(n, dtype=bool)
+    enough = float(jnp.finfo(A.dtype).eps) ** 0.5 * jnp.max(jnp.abs(A))
+
+    def eliminate(_: Any, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        A, chosen = carry
+        place = jnp.argmax(jnp.abs(A))
+        i, j = place // n, place % n
+        pivot = A[i, j]
+        goes_on = jnp.abs(pivot) > enough
+        left = A - jnp.outer(A[:, j], A[i] / jnp.where(goes_on, pivot, 1.0))
+        left = left.at[i].set(0.0).at[:, j].set(0.0)
+        return jnp.where(goes_on, left, A), chosen.at[j].set(chosen[j] | goes_on)
+
+    return jax.lax.fori_loop(0, min(m, n), eliminate, (A, jnp.zeros(n, dtype=bool)))[1]
+
+
+__all__ = ["CoordinatePartitioning", "dependent", "pivot_columns"]
