@@ -18,7 +18,7 @@ from ..lie import Pose, so3
 from ..model.model import unknown
 from ..model.values import as_leaf, is_concrete
 from ..system import constraints
-from ..system.abstract import AbstractSystem, State, as_time, reference_values
+from ..system.abstract import AbstractSystem, State, Time, as_time, reference_values
 from .closing import Targets, Wanted, closed, consistent
 
 
@@ -26,7 +26,7 @@ def assemble(
     system: AbstractSystem,
     guess: Mapping[str, Any] | None = None,
     rates: Mapping[str, Any] | None = None,
-    t: float = 0.0,
+    t: float | Time = 0.0,
     hold: Sequence[str] = (),
 ) -> State:
     """A state that satisfies every joint, coupling and driver, near the given joint values.

@@ -14,7 +14,7 @@ from ..errors import AssemblyError
 from ..joints import AbstractJoint
 from ..joints.rotation import FreeRotation
 from ..lie import so3
-from ..linear import solve_semidefinite
+from ..linear import solve_scaled
 from ..model.values import is_concrete
 from ..system import constraints
 from ..system.abstract import AbstractSystem, Coordinates, Time, Velocities
@@ -219,8 +219,7 @@ def consistent(
         return rows @ v - wanted
 
     A = rows @ spread
-    solve = solve_semidefinite if held else lambda A, b: solve_constraints(system, A, b)
-    v = v - spread @ solve(A, miss(v))
+    v = v - spread @ (solve_scaled(A, miss(v)) if held else solve_constraints(system, A, miss(v)))
     return v, miss(v)
 
 

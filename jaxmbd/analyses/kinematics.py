@@ -10,13 +10,15 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..errors import AssemblyError, ModelError
-from ..linear import solve_semidefinite
+from ..linear import solve_scaled
 from ..model.values import as_leaf, is_concrete
 from ..system import constraints
 from ..system.abstract import AbstractSystem, NamedPoses, NamedTwists, State, Time, Velocities
 from ..system.joint_states import JointState, joint_states
 from ..system.projection import projected
 from .assemble import assemble
+
+FREE = 1e-3  # A part of a velocity that no constraint sees, from which on it is free.
 
 
 class DrivenMotion(eqx.Module):
@@ -92,7 +94,12 @@ def kinematics(
         raise ModelError("kinematics: ts must increase from one time to the next")
     start = guess if isinstance(guess, State) else assemble(system, guess, t=ts[0])
     states, vdot, gaps, free = _march(system, ts, start)
-    _check(system, ts, gaps, free)
+    if is_concrete(gaps):
+        _check(system, ts, states, gaps, free)
+    else:
+        bad = ~(jnp.max(gaps, initial=0.0) < _limit(ts)) | (jnp.max(free) > FREE)
+        message = "kinematics: the joints do not close, or the drivers leave a freedom"
+        states = eqx.tree_at(lambda y: y.q, states, eqx.error_if(states.q, bad, message))
     return DrivenMotion(ts, states, vdot, system)
 
 
@@ -110,9 +117,8 @@ def _march(
         vdot, gaps, free = _accelerations(system, t, now)
         return (now, vdot, t), (now, vdot, gaps, free)
 
-    start = projected(system, ts[0], start)
-    first = _accelerations(system, ts[0], start)[0]
-    return jax.lax.scan(step, (start, first, ts[0]), ts)[1]
+    # The first step goes nowhere, so that what it would follow does not matter.
+    return jax.lax.scan(step, (start, jnp.zeros_like(start.v), ts[0]), ts)[1]
 
 
 def _accelerations(
@@ -128,31 +134,32 @@ def _accelerations(
     # Lengths and angles compare by the inertia of their velocities.
     scale = 1.0 / jnp.sqrt(jnp.diagonal(system.mass(q)))
     J = G * scale[None, :]
-    norms = jnp.sqrt(jnp.sum(J * J, axis=1))
-    J = J / jnp.where(norms > 0, norms, 1.0)[:, None]
-    square = J @ J.T
 
     def least(b: Float[Array, "ng *k"]) -> Float[Array, "nv *k"]:
-        rows = jnp.where(norms > 0, norms, 1.0).reshape(-1, *[1] * (b.ndim - 1))
-        return J.T @ solve_semidefinite(square, b / rows)
+        return J.T @ solve_scaled(J @ J.T, b)
 
     vdot = scale * least(-constraints.quadratic(system, t, kinematics, q, v))
-    unseen = 1.0 - jnp.diagonal(least(G * scale[None, :]))
+    unseen = 1.0 - jnp.diagonal(least(J))
     gaps = constraints.residual(system, t, kinematics, q)
     rates = G @ v + constraints.drift(system, t, q)
     size = 1.0 + jnp.max(jnp.abs(v), initial=0.0)
     return vdot, jnp.maximum(jnp.abs(gaps), jnp.abs(rates) / size), jnp.max(unseen)
 
 
+def _limit(ts: Float[Array, "n"]) -> float:
+    return float(jnp.finfo(ts.dtype).eps) ** 0.5
+
+
 def _check(
-    system: AbstractSystem, ts: Float[Array, "n"], gaps: Float[Array, "n ng"], free: Array
+    system: AbstractSystem,
+    ts: Float[Array, "n"],
+    states: State,
+    gaps: Float[Array, "n ng"],
+    free: Float[Array, "n"],
 ) -> None:
-    limit = float(jnp.finfo(ts.dtype).eps) ** 0.5
-    if not is_concrete(gaps):
-        return
     found, left = np.asarray(gaps), np.asarray(free)
     worst = found.max(axis=1, initial=0.0)
-    bad = ~(worst < limit)
+    bad = ~(worst < _limit(ts))
     if bad.any():
         k = int(np.argmax(bad))
         names = constraints.row_names(system)
@@ -166,13 +173,26 @@ def _check(
             "(m, rad, or these per s relative to the motion); the drivers want what the joints do "
             "not allow, or the mechanism passes a singular position there"
         )
-    if (left > 1e-3).any():
-        k = int(np.argmax(left > 1e-3))
+    if (left > FREE).any():
+        k = int(np.argmax(left > FREE))
         where = "" if k == 0 else f" at t = {ts[k]:.6g} s, where the position may be singular"
+        names = ", ".join(map(repr, _moving(system, ts[k], jax.tree.map(lambda x: x[k], states))))
         raise ModelError(
-            f"kinematics: the drivers leave the mechanism free to move{where}; prescribe a joint "
-            "for each degree of freedom (inspect counts them), or use simulate"
+            f"kinematics: the drivers leave the mechanism free to move{where}: bodies {names}; "
+            "prescribe a joint for each degree of freedom (inspect counts them), or use simulate"
         )
+
+
+def _moving(system: AbstractSystem, t: Time, state: State) -> list[str]:
+    """Names of the bodies that move where constraints leave a choice."""
+    kinematics = system.kinematics(t, state.q)
+    G = np.asarray(constraints.jacobian(system, kinematics, state.q))
+    _, sigma, V = np.linalg.svd(G)
+    rank = int(np.sum(sigma > 1e-6 * sigma.max(initial=0.0)))
+    bodies = system.mechanism.topology.bodies
+    twists = jax.vmap(kinematics.twists)(jnp.asarray(V[rank:]))[:, : len(bodies)]
+    size = np.abs(np.asarray(twists)).max(axis=(0, 2), initial=0.0)
+    return [name for name, moved in zip(bodies, size, strict=True) if moved > 1e-6]
 
 
 __all__ = ["DrivenMotion", "kinematics"]

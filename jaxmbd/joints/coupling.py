@@ -107,8 +107,8 @@ class Gear(AbstractCoupling):
         self.offset = as_leaf(offset, (), "Gear: offset")
 
     @property
-    def ratio(self) -> Float[Array, ""]:
-        """Speed of the joint by that of its source."""
+    def ratio(self) -> Float[Array, "..."]:
+        """Speed of the joint by that of its source, also of couplings in one stack."""
         n = self.teeth.astype(self.offset.dtype)
         return (1.0 if self.internal else -1.0) * n[..., 1] / n[..., 0]
 
@@ -167,8 +167,8 @@ class Belt(AbstractCoupling):
         return super().problem()
 
     @property
-    def ratio(self) -> Float[Array, ""]:
-        """Speed of the joint by that of its source."""
+    def ratio(self) -> Float[Array, "..."]:
+        """Speed of the joint by that of its source, also of couplings in one stack."""
         return (-1.0 if self.crossed else 1.0) * self.source_radius / self.radius
 
 
@@ -199,8 +199,8 @@ class RackAndPinion(AbstractCoupling):
         return super().problem()
 
     @property
-    def ratio(self) -> Float[Array, ""]:
-        """Speed of the rack by that of the pinion [m/rad]."""
+    def ratio(self) -> Float[Array, "..."]:
+        """Speed of the rack by that of the pinion [m/rad], also of couplings in one stack."""
         return self.radius
 
 

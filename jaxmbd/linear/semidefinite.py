@@ -26,6 +26,30 @@ def solve_semidefinite(A: Float[Array, "n n"], b: Float[Array, "n *k"]) -> Float
     return _solve(A, b)
 
 
+def solve_scaled(A: Float[Array, "n n"], b: Float[Array, "n *k"]) -> Float[Array, "n *k"]:
+    """A least-squares solution x of A x = b, its rows scaled so that the diagonal of A is one.
+
+    What counts as zero then does not depend on units.
+    """
+    if A.shape[0] == 0:
+        return b
+    scale = unit_scale(jnp.diagonal(A))
+    rows = scale.reshape(-1, *[1] * (b.ndim - 1))
+    return rows * solve_semidefinite(scale[:, None] * A * scale[None, :], rows * b)
+
+
+def unit_scale(diagonal: Float[Array, "n"]) -> Float[Array, "n"]:
+    """What rows and columns of A are multiplied by so that its `diagonal` becomes one.
+
+    Rows whose diagonal is that of rounding, relative to the largest one, are left as small as they
+    are.
+    """
+    largest = jnp.max(diagonal)
+    is_row = diagonal > largest * float(jnp.finfo(diagonal.dtype).eps) ** 0.9
+    typical = jnp.where(largest > 0, largest, 1.0)
+    return jnp.where(is_row, diagonal, typical) ** -0.5
+
+
 @jax.custom_jvp
 def _solve(A: Float[Array, "n n"], b: Float[Array, "n *k"]) -> Float[Array, "n *k"]:
     n = A.shape[0]
@@ -58,4 +82,4 @@ def _(primals, tangents):
     return x, _solve(A, db - dA @ x) + turned - _solve(A, A @ turned)
 
 
-__all__ = ["solve_semidefinite"]
+__all__ = ["solve_scaled", "solve_semidefinite", "unit_scale"]

@@ -75,9 +75,11 @@ def _compliant(J: Float[Array, "n n"], first: int) -> Float[Array, "n n"]:
     # -(G H⁻¹ B) of [[H, B], [G, 0]], as if H were diagonal.
     schur = -jnp.sum(J[first:, :first] / safe[None] * J[:first, first:].T, axis=1)
     typical = jnp.max(jnp.abs(schur), initial=0.0)
-    size = jnp.where(schur == 0, jnp.where(typical > 0, typical, 1.0), schur)
+    eps = float(jnp.finfo(J.dtype).eps)
+    is_row = jnp.abs(schur) > typical * eps**0.9  # Others hold nothing but rounding.
+    size = jnp.where(is_row, schur, jnp.where(typical > 0, typical, 1.0))
     at = jnp.arange(first, J.shape[0])
-    return J.at[at, at].add(float(jnp.finfo(J.dtype).eps) ** 0.5 * size)
+    return J.at[at, at].add(eps**0.5 * size)
 
 
 __all__ = ["AbstractLinearization", "Dense"]

@@ -14,7 +14,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..linear import solve_semidefinite, solve_spd
+from ..linear import solve_scaled, solve_semidefinite, solve_spd, unit_scale
 from . import constraints
 from .abstract import AbstractSystem, State, Time, Velocities, as_time
 from .loads import applied
@@ -83,21 +83,27 @@ def solve_constraints(
     Rows are scaled to the same inertia first: which ones repeat others must not depend on how
     heavy the bodies are.
     """
-    if not constraints.may_repeat(system):
-        return solve_spd(A, b)
-    diagonal = jnp.diagonal(A)
-    scale = jnp.where(diagonal > 0, diagonal, 1.0) ** -0.5
-    rows = scale.reshape(-1, *[1] * (b.ndim - 1))
-    return rows * solve_semidefinite(scale[:, None] * A * scale[None, :], rows * b)
+    return solve_scaled(A, b) if constraints.may_repeat(system) else solve_spd(A, b)
 
 
 def smallest(
     system: AbstractSystem, G: Float[Array, "ng nv"], lam: Float[Array, "ng"]
 ) -> Float[Array, "ng"]:
-    """The smallest multipliers that do the same as `lam`: (Gᵀ)⁺ Gᵀ λ."""
+    """The smallest multipliers that do the same as `lam`: without what Gᵀ does not see.
+
+    Which that is must not depend on units, so that rows have length one where it is decided.
+    """
     if not constraints.may_repeat(system):
         return lam
-    return solve_semidefinite(G @ G.T, G @ (G.T @ lam))
+    scale = unit_scale(jnp.sum(G * G, axis=1))
+    J = scale[:, None] * G
+    unit = jnp.eye(lam.size, dtype=lam.dtype)
+    A = J @ J.T
+    unseen = unit - solve_semidefinite(A, A)
+    idle = scale[:, None] * unseen  # Multipliers that do nothing, as columns.
+    # The second term only completes a matrix that otherwise is zero where nothing is idle.
+    square = idle.T @ idle + (unit - unseen)
+    return lam - idle @ solve_spd(square, idle.T @ lam)
 
 
 __all__ = ["accelerations", "free_accelerations", "smallest", "solve_constraints"]

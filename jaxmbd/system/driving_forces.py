@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..errors import ModelError
-from ..linear import solve_semidefinite
+from ..linear import solve_scaled
 from ..model.model import unknown
 from . import constraints
 from .abstract import AbstractSystem, State, Time, Velocities, as_time
@@ -103,13 +103,9 @@ def _of_joints(
     moved = system.solve_mass(state.q, columns)  # Accelerations that they cause alone.
     if G.shape[0]:
         spread = system.solve_mass(state.q, G.T)
-        A = G @ spread
-        scale = jnp.where(jnp.diagonal(A) > 0, jnp.diagonal(A), 1.0) ** -0.5
-        held = solve_semidefinite(scale[:, None] * A * scale[None, :], scale[:, None] * (G @ moved))
-        moved = moved - spread @ (scale[:, None] * held)
-    # In the metric of the mass: the projected columns are seen by what the drives can move.
-    seen = B @ moved
-    force = solve_semidefinite(seen[:, :-1], seen[:, -1])
+        moved = moved - spread @ solve_scaled(G @ spread, G @ moved)
+    seen = B @ moved  # As velocities of the drives themselves, which are symmetric in them.
+    force = solve_scaled(seen[:, :-1], seen[:, -1])
     parts = jnp.split(force, [sum(sizes[: i + 1]) for i in range(len(sizes) - 1)])
     return {
         name: part[0] if size == 1 else part

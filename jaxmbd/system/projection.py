@@ -91,7 +91,7 @@ def _correct(
     """Coordinates after one step, and the largest gap before it."""
     kinematics = system.kinematics(t, q)
     holonomic = jnp.asarray(constraints.is_holonomic(system))
-    G = constraints.jacobian(system, kinematics, q) * holonomic[:, None]
+    G = jnp.where(holonomic[:, None], constraints.jacobian(system, kinematics, q), 0.0)
     g = constraints.residual(system, t, kinematics, q)
     return system.retract(q, -_moved_by(system, q, G, g, movable)), jnp.max(jnp.abs(g))
 
@@ -104,7 +104,7 @@ def _moved_by(
     movable: Bool[Array, "nv"] | None,
 ) -> Velocities:
     """The smallest increment δ of G δ = gap."""
-    spread = system.solve_mass(q, G.T) if movable is None else movable[:, None] * G.T
+    spread = system.solve_mass(q, G.T) if movable is None else jnp.where(movable[:, None], G.T, 0.0)
     return spread @ solve_constraints(system, G @ spread, gap)
 
 

@@ -14,7 +14,6 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..errors import ModelError
-from ..lie import Pose
 from ..model.values import is_concrete
 from . import constraints
 from .abstract import AbstractSystem, Coordinates, Time, Velocities, as_time
@@ -111,11 +110,11 @@ def constraint_rank(system: AbstractSystem, t: float | Time, q: Coordinates) -> 
 
 
 class _Place:
-    """One configuration."""
+    """One configuration: G, its rows scaled to unit length in the metric of the mass, and g."""
 
     def __init__(self, system: AbstractSystem, t: Time, q: Coordinates):
         self.system, self.t, self.q = system, t, q
-        (G, A, self.gaps), self.ports = jax.device_get(_evaluate(system, t, q))
+        G, A, self.gaps, self.origins = jax.device_get(_evaluate(system, t, q))
         self.G, self.A = G.astype(float), A.astype(float)
         self.eps = float(jnp.finfo(q.dtype).eps)
         self.held = constraints.is_holonomic(system) & ~_is_driven(system)
@@ -196,7 +195,7 @@ class _Place:
     @property
     def size(self) -> float:
         """Largest extent of the mechanism [m], or 1 if it has none."""
-        return float(np.ptp(self.ports.p, axis=0).max()) or 1.0
+        return float(np.ptp(self.origins, axis=0).max()) or 1.0
 
     def moved(self, step: np.ndarray) -> "_Place":
         """The configuration after a step, measured by the mass."""
@@ -207,12 +206,6 @@ class _Place:
         twists = np.asarray(_twists(self.system, self.t, self.q, self._velocities(step)))
         linear, angular = (np.linalg.norm(x, axis=1).max() for x in np.split(twists, 2, axis=1))
         return float(max(linear / self.size, angular))
-
-    def distance(self, other: "_Place") -> float:
-        """How far frames are from where they are at another place, like `reach`."""
-        apart = jax.tree.map(lambda a, b: a - b, self.ports, other.ports)
-        turned = np.linalg.norm(apart.R, axis=(1, 2)).max() / np.sqrt(2.0)
-        return float(max(np.linalg.norm(apart.p, axis=1).max() / self.size, turned))
 
     def closed(self, across: np.ndarray | None = None) -> "_Place | None":
         """The place nearby where the joints are closed, drivers let go, if there is one.
@@ -226,9 +219,10 @@ class _Place:
                 rows = np.concatenate([rows, across[None] / np.linalg.norm(across)])
                 gaps = np.append(gaps, 0.0)
             step = -np.linalg.pinv(rows, CUTOFF) @ gaps
-            if place.reach(step) <= self.eps**0.75:
+            reach = place.reach(step)
+            if reach <= self.eps**0.75:
                 return place if place.is_closed else None
-            place = place.moved(step)
+            place = place.moved(step / max(reach, 1.0))
         return None
 
     def _velocities(self, step: np.ndarray) -> Velocities:
@@ -242,9 +236,11 @@ def _neighbours(here: _Place) -> list[_Place]:
         return found
     for _ in range(N_ATTEMPTS):
         step = here.free @ rng.normal(size=here.free.shape[1])
-        # Branches that meet here would lead back to where they meet, but for steps across only.
-        there = here.moved(step * (DISTANCE / here.reach(step))).closed(across=step)
-        if there is not None and there.distance(here) > 0.3 * DISTANCE:
+        # Steps across the direction, for others may lead back: to where branches of motion meet, or
+        # where the first order promises a motion that there is not.
+        first = here.moved(step * (DISTANCE / (here.reach(step) or 1.0)))
+        there = first.closed(across=step)
+        if there is not None:
             found.append(there)
         if len(found) == N_NEARBY:
             break
@@ -262,13 +258,13 @@ def _is_driven(system: AbstractSystem) -> np.ndarray:
 
 
 @eqx.filter_jit
-def _evaluate(system: AbstractSystem, t: Time, q: Coordinates) -> tuple[tuple[Array, ...], Pose]:
-    """G, G M⁻¹ Gᵀ and g, and the poses of the ports."""
+def _evaluate(system: AbstractSystem, t: Time, q: Coordinates) -> tuple[Array, ...]:
+    """G, G M⁻¹ Gᵀ, g, and the origins of all frames."""
     system = system.prepared()
     kinematics = system.kinematics(t, q)
     G = constraints.jacobian(system, kinematics, q)
     g = constraints.residual(system, t, kinematics, q)
-    return (G, G @ system.solve_mass(q, G.T), g), kinematics.ports
+    return G, G @ system.solve_mass(q, G.T), g, kinematics.ports.p
 
 
 @eqx.filter_jit

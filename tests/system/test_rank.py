@@ -8,6 +8,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import Frame, joints
+from jaxmbd.lie import so3
 from jaxmbd.system.abstract import reference_values
 from jaxmbd.system.rank import constraint_rank
 from tests import models
@@ -107,7 +108,20 @@ def test_trees_have_the_freedoms_of_their_joints(formulation):
     assert found.redundant == {}
 
 
-@pytest.mark.parametrize(("size", "mass"), [(1e-5, 1.0), (1e4, 1e-6), (1.0, 1e8)])
+@pytest.mark.parametrize("name", ["joint", "maximal"])
+def test_planes_may_lie_anyhow(name):
+    """Rows across the plane are rounding then, and not zero, in coordinates of joints."""
+    R = so3.exp_matrix(jnp.array([0.4, -0.9, 0.7]))
+    links = dict(FOUR_BAR.joints)
+    for hinge in ("left", "right"):
+        foot = Frame("ground", R @ links[hinge].predecessor.p + jnp.array([30.0, 7.0, -9.0]), R)
+        links[hinge] = joints.Revolute(foot, links[hinge].successor, (0, 1, 0))
+    found = rank_of(mbd.Model(FOUR_BAR.bodies, links), FORMULATIONS[name])
+    assert (found.dof, found.n_redundant, found.singular) == (1, 3, False)
+    assert found.n_nearby > 0
+
+
+@pytest.mark.parametrize(("size", "mass"), [(1e-5, 1.0), (1e4, 1e-6), (1.0, 1e12)])
 def test_units_do_not_matter(size, mass):
     parts = linkages.four_bar(size=size)
     pins = {name: (joints.Revolute, *pin) for name, pin in parts["pins"].items()}

@@ -28,7 +28,7 @@ from ...system.two_point import secant_stiffness
 from ..formulate import system_of
 from . import leftover
 from .centred import centred
-from .representable import check_inertias, check_rotors
+from .representable import check_inertias, check_joints, check_rotors
 from .system import Assembly, Elements, ElementSystem, second_moments
 
 # The edges of the tetrahedron of the centre of mass and the tips of the three vectors.
@@ -61,7 +61,7 @@ class NaturalCoordinates(eqx.Module):
       kinetic energy among the states that it returns.
 
     `formulate` **raises** `ModelError`, naming the component, for a stiffness that is not positive,
-    bodies that are flat (a vector would have no mass), and armatures.
+    bodies that are flat (a vector would have no mass), armatures, and nonholonomic joints.
     """
 
     stiffness: Any
@@ -322,6 +322,7 @@ def _positive(value: Any, what: str) -> Float[Array, ""]:
 def _(formulation: NaturalCoordinates, model: Model) -> NaturalSystem:
     mechanism = centred(lower(model))
     check_rotors("NaturalCoordinates", mechanism)
+    check_joints("NaturalCoordinates", mechanism)
     check_inertias("NaturalCoordinates", mechanism)
     penalty = formulation.penalty
     return NaturalSystem(

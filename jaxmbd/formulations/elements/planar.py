@@ -31,7 +31,7 @@ from .plane import (
     refuse,
 )
 from .points import PointCoordinates, PointSystem, by_particle, check_spread, to_elements
-from .representable import check_rotors
+from .representable import check_joints, check_rotors
 from .system import Elements
 
 
@@ -209,7 +209,9 @@ def _rod(
 
 def planar_system(formulation: PointCoordinates, plane: str, model: Model) -> PlanarPointSystem:
     """The system of a formulation with a plane."""
-    mechanism = check_plane(centred(lower(model)), plane)
+    mechanism = centred(lower(model))
+    check_joints("PointCoordinates", mechanism)
+    mechanism = check_plane(mechanism, plane)
     check_rotors("PointCoordinates", mechanism)
     chosen = check_particles(model, formulation.particles, (2, 3))
     placement, by_hand = place(model, mechanism, chosen, 3)

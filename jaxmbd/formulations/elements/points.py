@@ -24,7 +24,7 @@ from . import leftover, particles
 from .centred import centred
 from .placement import Family, Placement, check_particles, place
 from .plane import PLANES
-from .representable import check_inertias, check_rotors
+from .representable import check_inertias, check_joints, check_rotors
 from .system import Assembly, Elements, ElementSystem, second_moments
 
 
@@ -46,7 +46,8 @@ class PointCoordinates(eqx.Module):
       a plane make the body a rod, whose centre of mass must lie on their line.
 
     `formulate` **raises** `ModelError`, naming the component, for particles of one body that lie in
-    one plane (or on one line), joints that leave the plane, bodies that are flat, and armatures.
+    one plane (or on one line), joints that leave the plane, bodies that are flat, armatures, and
+    nonholonomic joints.
     """
 
     particles: dict[str, tuple[Any, ...]]
@@ -251,6 +252,7 @@ def _(formulation: PointCoordinates, model: Model) -> PointSystem:
         return planar_system(formulation, formulation.plane, model)
     mechanism = centred(lower(model))
     check_rotors("PointCoordinates", mechanism)
+    check_joints("PointCoordinates", mechanism)
     check_inertias("PointCoordinates", mechanism)
     chosen = check_particles(model, formulation.particles, (4,))
     placement, by_hand = place(model, mechanism, chosen, 4)

@@ -19,6 +19,17 @@ def check_rotors(who: str, mechanism: Mechanism) -> None:
         )
 
 
+def check_joints(who: str, mechanism: Mechanism) -> None:
+    """**Raises** `ModelError`, naming it, for a joint that keeps velocities and no position."""
+    for group in mechanism.joints:
+        if group.joint.n_slip > 0:
+            raise ModelError(
+                f"joint {group.names[0]!r}: {who} has no rows for the velocities that a "
+                f"{type(group.joint).__name__} joint keeps at zero (nonholonomic constraints); use "
+                "JointCoordinates() or MaximalCoordinates()"
+            )
+
+
 def check_inertias(who: str, mechanism: Mechanism) -> None:
     """**Raises** `ModelError`, naming it, for a body without extent in some direction."""
     inertia = mechanism.bodies.inertia
@@ -34,4 +45,4 @@ def check_inertias(who: str, mechanism: Mechanism) -> None:
             )
 
 
-__all__ = ["check_inertias", "check_rotors"]
+__all__ = ["check_inertias", "check_joints", "check_rotors"]

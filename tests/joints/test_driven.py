@@ -1,0 +1,247 @@
+"""Drivers and couplings: prescribed motion, the forces it takes, and gears that turn many times."""
+
+import functools
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmbd as mbd
+from jaxmbd import Frame, forces, joints, signals
+from jaxmbd.system import balance
+from tests.formulations.test_redundant import GUESS, four_bar
+from tests.models import name_of
+
+FORMULATIONS = (mbd.JointCoordinates(), mbd.MaximalCoordinates())
+each_formulation = pytest.mark.parametrize("formulation", FORMULATIONS, ids=name_of)
+
+
+def with_driver(motion, model=None, joint="A"):
+    model = four_bar() if model is None else model
+    return mbd.Model(
+        model.bodies,
+        model.joints,
+        model.forces,
+        model.frames,
+        drivers={"motor": joints.Driver(joint, motion)},
+    )
+
+
+TURNING = signals.Polynomial([1.0, 9.0, 0.7])
+
+
+@functools.cache
+def turned(k):
+    """The crank driven through more than a turn, and what its motor and its bearings give."""
+    system = mbd.formulate(with_driver(TURNING), FORMULATIONS[k])
+    motion = mbd.kinematics(system, jnp.linspace(0.0, 1.0, 51), GUESS)
+    t, state = motion.ts[40], jax.tree.map(lambda x: x[40], motion.states)
+    return system, motion, t, state
+
+
+@pytest.mark.parametrize("k", range(len(FORMULATIONS)), ids=map(name_of, FORMULATIONS))
+def test_driven_linkage(k):
+    system, motion, t, state = turned(k)
+    wanted, speed, acceleration = (
+        np.asarray(x) for x in (1 + 9 * motion.ts + 0.7 * motion.ts**2, 9 + 1.4 * motion.ts, 1.4)
+    )
+    crank = motion.joints["A"]
+    np.testing.assert_allclose(np.cos(crank.q - wanted), 1.0, atol=1e-12)
+    np.testing.assert_allclose(crank.v, speed, atol=1e-10)
+    vdot, _ = mbd.accelerations(system, t, state)
+    np.testing.assert_allclose(vdot, motion.vdot[40], atol=1e-8)  # Forces do not matter.
+    # The torque of the driver is that of inverse dynamics, and the first formulation's.
+    torque = mbd.driving_forces(system, t, state)["motor"]
+    again = mbd.driving_forces(system, t, state, vdot, ["A"])["A"]
+    first = mbd.driving_forces(*(turned(0)[i] for i in (0, 2, 3)))["motor"]
+    assert float(torque) == pytest.approx(float(again), rel=1e-10)
+    assert float(torque) == pytest.approx(float(first), rel=1e-9)
+    # Applied as a torque, it reproduces the acceleration.
+    model = four_bar()
+    push = {"push": forces.JointTorque("A", torque)}
+    free = mbd.formulate(
+        mbd.Model(model.bodies, model.joints, model.forces | push), FORMULATIONS[k]
+    )
+    freely, _ = mbd.accelerations(free, t, state)
+    np.testing.assert_allclose(freely, vdot, atol=1e-8)
+    assert acceleration == 1.4
+
+
+def test_reactions_of_a_driven_linkage_agree():
+    bearings = [mbd.reactions(*(turned(k)[i] for i in (0, 2, 3))) for k in range(2)]
+    for name, wrench in bearings[0].items():
+        np.testing.assert_allclose(wrench[:2], bearings[1][name][:2], atol=1e-8)
+
+
+@each_formulation
+def test_integrators_follow_a_driver(formulation):
+    system = mbd.formulate(with_driver(TURNING), formulation)
+    start = mbd.assemble(system, GUESS)
+    for method in (mbd.ExplicitRK(stabilization=mbd.Projection()), mbd.GeneralizedAlpha(0.8)):
+        end = jax.tree.map(lambda x: x[-1], mbd.rollout(system, start, 5e-3, 20, method))
+        gaps = eqx.filter_jit(balance.gaps)(system, jnp.asarray(0.1), end.q)
+        np.testing.assert_allclose(gaps, 0.0, atol=1e-11)
+        assert float(mbd.joint_states(system, 0.1, end)["A"].q) == pytest.approx(1.907, abs=1e-10)
+
+
+def shaft(inertia, mass=1.0):
+    return mbd.RigidBody(mass, jnp.diag(jnp.array([0.02, 0.02, inertia])))
+
+
+def wheels(coupling, second=joints.Revolute):
+    """Two wheels, or a wheel and a slide, on parallel axes; a torque on the first."""
+    return mbd.Model(
+        {"first": shaft(0.03), "second": shaft(0.02, 2.0)},
+        {
+            "a": joints.Revolute("ground", "first"),
+            "b": second(Frame("ground", [0.5, 0, 0]), "second"),
+        },
+        {"torque": forces.JointTorque("a", 0.9)},
+        couplings={"mesh": coupling},
+    )
+
+
+CLOSED = {  # Reflected inertia of the second at the first: J r², or m r².
+    "gear": (joints.Gear("b", "a", (21, 14)), joints.Revolute, 0.02, -14 / 21),
+    "internal gear": (joints.Gear("b", "a", (21, 14), True), joints.Revolute, 0.02, 14 / 21),
+    "belt": (joints.Belt("b", "a", 0.3, 0.1), joints.Revolute, 0.02, 1 / 3),
+    "crossed belt": (joints.Belt("b", "a", 0.3, 0.1, True), joints.Revolute, 0.02, -1 / 3),
+    "rack": (joints.RackAndPinion("b", "a", 0.07), joints.Prismatic, 2.0, 0.07),
+}
+
+
+@each_formulation
+@pytest.mark.parametrize("kind", CLOSED)
+def test_couplings_reflect_inertia(kind, formulation):
+    coupling, second, inertia, ratio = CLOSED[kind]
+    system = mbd.formulate(wheels(coupling, second), formulation)
+    state = mbd.assemble(system, {"a": 0.4}, {"a": 1.5})
+    found = mbd.joint_states(system, 0.0, state)
+    assert float(found["b"].q) == pytest.approx(0.4 * ratio, abs=1e-12)
+    assert float(found["b"].v) == pytest.approx(1.5 * ratio, abs=1e-12)
+    vdot, _ = mbd.accelerations(system, 0.0, state)
+    rates = system.kinematics(jnp.zeros(()), state.q).joint_rates(vdot)
+    g, row = system.mechanism.find_joint("a")
+    expected = 0.9 / (0.03 + inertia * ratio**2)
+    assert float(rates[g][row, 0]) == pytest.approx(expected, rel=1e-10)
+
+
+@pytest.mark.parametrize("kind", ["gear", "rack"])
+def test_gears_and_racks_turn_many_times_in_absolute_coordinates(kind):
+    coupling, second, inertia, ratio = CLOSED[kind]
+    system = mbd.formulate(wheels(coupling, second), mbd.MaximalCoordinates())
+    state = mbd.assemble(system, rates={"a": 30.0})
+    method = mbd.ExplicitRK(stabilization=mbd.Projection())
+    end = jax.tree.map(lambda x: x[-1], mbd.rollout(system, state, 0.01, 200, method))
+    angle = 30.0 * 2.0 + 0.5 * 4.0 * 0.9 / (0.03 + inertia * ratio**2)
+    assert angle > 6 * np.pi
+    found = mbd.joint_states(system, 2.0, end)
+    assert np.cos(float(found["a"].q) - angle) == pytest.approx(1.0, abs=1e-9)
+    other = float(found["b"].q) - ratio * angle
+    assert (np.cos(other) if kind == "gear" else 1 + other) == pytest.approx(1.0, abs=1e-7)
+
+
+@each_formulation
+def test_nut_on_a_spindle_falls_by_its_lead(formulation):
+    """m g h = (J + m h²) θ̈, and the angle counts its turns."""
+    pitch = 0.5
+    model = mbd.Model(
+        {"nut": shaft(0.03)},
+        {"thread": joints.Screw("ground", "nut", pitch)},
+        {"gravity": forces.Gravity()},
+    )
+    system = mbd.formulate(model, formulation)
+    state = mbd.assemble(system, {"thread": 9.0})
+    h = pitch / (2 * np.pi)
+    assert system.frames(0.0, state.q)["nut"].p[2] == pytest.approx(9.0 * h, abs=1e-12)
+    assert float(mbd.joint_states(system, 0.0, state)["thread"].q) == pytest.approx(9.0, abs=1e-12)
+    vdot, _ = mbd.accelerations(system, 0.0, state)
+    rate = system.kinematics(jnp.zeros(()), state.q).joint_rates(vdot)[0][0, 0]
+    assert float(rate) == pytest.approx(-9.80665 * h / (0.03 + h * h), rel=1e-6)
+
+
+ON_A_ROD = (
+    mbd.JointCoordinates(),
+    mbd.MaximalCoordinates(),
+    mbd.NaturalCoordinates(rigid=True),
+    mbd.PointCoordinates(),
+)
+
+
+@pytest.mark.parametrize("formulation", ON_A_ROD, ids=name_of)
+def test_ball_on_a_rod_without_mass(formulation):
+    """The tension of a spherical pendulum is m (v²/L - g·n), wherever the ball turns to."""
+    model = mbd.Model(
+        {"ball": mbd.RigidBody(2.0, [0.1, 0.2, 0.25])},
+        {"rod": joints.Distance("ground", "ball", 1.5)},
+        {"gravity": forces.Gravity([0, 0, -9.81])},
+    )
+    system = mbd.formulate(model, formulation)
+    n = np.array([0.6, 0.0, -0.8])
+    pose = mbd.Pose(jnp.asarray(1.5 * n), mbd.lie.so3.exp_matrix(jnp.array([0.3, 0.2, -0.4])))
+    state = mbd.assemble(system, {"ball": pose}, {"ball": [0.0, 2.0, 0.0, 1.0, 2.0, 3.0]})
+    reaction = np.asarray(mbd.reactions(system, 0.0, state)["rod"])
+    world = np.asarray(system.frames(0.0, state.q)["ball"].R) @ reaction[:3]
+    v = (
+        np.asarray(system.frames(0.0, state.q)["ball"].R)
+        @ system.twists(0.0, state.q, state.v)["ball"][:3]
+    )
+    tension = 2.0 * (v @ v / 1.5 + 9.81 * 0.8)
+    np.testing.assert_allclose(world, -tension * n, atol=1e-9)
+    np.testing.assert_allclose(reaction[3:], 0.0, atol=1e-9)
+
+
+def test_what_cannot_be_driven():
+    model = four_bar()
+    ball = mbd.Model({"b": shaft(0.1)}, {"s": joints.Spherical("ground", "b")})
+    samples = signals.Samples([0.0, 1.0], [0.0, 1.0])
+    with pytest.raises(mbd.ModelError, match=r"Samples has kinks.*Spline"):
+        joints.Driver("A", samples)
+    with pytest.raises(mbd.ModelError, match="driver 'motor': unknown joint 'X'"):
+        with_driver(0.0, joint="X")
+    with pytest.raises(mbd.ModelError, match=r"driver 'motor'.*'s' .*part of a quaternion"):
+        mbd.formulate(with_driver(0.0, ball, "s"), mbd.JointCoordinates())
+    twice = mbd.Model(
+        model.bodies,
+        model.joints,
+        drivers={"one": joints.Driver("A", 0.0), "two": joints.Driver("A", 1.0)},
+    )
+    with pytest.raises(mbd.ModelError, match="driver 'two' prescribes what driver 'one' does"):
+        mbd.formulate(twice, mbd.JointCoordinates())
+    drivers = {"o": joints.Driver("A", 0.0, 1)}
+    other = mbd.Model(model.bodies, model.joints, drivers=drivers)
+    with pytest.raises(mbd.ModelError, match=r"driver 'o'.*has 1 coordinates, none of number 1"):
+        mbd.formulate(other, mbd.JointCoordinates())
+    system = mbd.formulate(with_driver(TURNING), mbd.MaximalCoordinates())
+    with pytest.raises(mbd.IncompatibleIntegrator, match="no two-point form of drivers such as"):
+        mbd.rollout(system, mbd.State(jnp.zeros(21), jnp.zeros(18)), 0.1, 1, mbd.EnergyMomentum())
+
+
+def test_driver_against_the_joints():
+    """A crank that cannot turn further: the error names the loop, the driver and the time."""
+    short = four_bar((0.2, 0.2, 0.45, 0.7))
+    system = mbd.formulate(with_driver(signals.Step(0.0, 1.0, 0.5, 3.0), short), FORMULATIONS[0])
+    with pytest.raises(
+        mbd.AssemblyError, match=r"kinematics: at t = 0\.\d+ s these stay open.*'C'"
+    ):
+        mbd.kinematics(system, jnp.linspace(0, 1, 51), {"A": 0.5, "B": -0.5, "D": 2.5})
+    locked = mbd.Model(
+        {"b": shaft(0.1)},
+        {"s": joints.Revolute("ground", "b"), "weld": joints.Fixed("ground", "b")},
+        drivers={"motor": joints.Driver("s", signals.Polynomial([0.0, 1.0]))},
+    )
+    fixed = mbd.formulate(locked, mbd.JointCoordinates(cut="weld"))
+    with pytest.raises(mbd.AssemblyError, match=r"no velocities keep all joints.*'motor' by"):
+        mbd.assemble(fixed)
+    with pytest.raises(mbd.AssemblyError, match=r"stay open: .*'motor' by"):
+        mbd.assemble(fixed, t=0.5)
+
+
+def test_kinematics_needs_a_driver_for_each_freedom():
+    bodies = {"hand": shaft(0.1), "loose": shaft(0.2)}
+    model = mbd.Model(bodies, {"s": joints.Revolute("ground", "hand")})
+    system = mbd.formulate(with_driver(TURNING, model, "s"), mbd.JointCoordinates())
+    with pytest.raises(mbd.ModelError, match=r"free to move: bodies 'loose'; prescribe"):
+        mbd.kinematics(system, jnp.linspace(0, 1, 3))
