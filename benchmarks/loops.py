@@ -116,6 +116,7 @@ def row(lengths: tuple[float, ...], formulation: object, integrator: object, n: 
 
 
 def main() -> None:
+    """Run every method on every linkage."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=100_000)
     n = parser.parse_args().steps

@@ -19,7 +19,7 @@ import argparse
 import os
 import time
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # Before BLAS loads: threads fight over cores.
 os.environ.setdefault("JAX_ENABLE_X64", "1")  # Before modules make arrays.
@@ -36,8 +36,7 @@ import jaxmbd as mbd
 from benchmarks.machine import machine
 from jaxmbd import Frame
 from jaxmbd.forces import AppliedForce, Gravity
-from jaxmbd.joints import AbstractJoint, Revolute
-from jaxmbd.joints.rotation import AbstractRotation, FreeRotation
+from jaxmbd.joints import PointOnLine, Revolute
 from jaxmbd.system import constraints
 from jaxmbd.system.abstract import AbstractSystem
 
@@ -57,19 +56,6 @@ RODS = {
 }
 
 
-class PointOnLine(AbstractJoint):
-    """A point stays on the z axis of F: what a revolute joint holds within the plane, and no more.
-
-    The joints of the open legs hold the plane. Revolute joints that close the loops would hold it
-    again, and forces across it would be undetermined.
-    """
-
-    predecessor: Frame
-    successor: Frame
-    translation: ClassVar[tuple[int, ...]] = (2,)
-    rotation: ClassVar[AbstractRotation] = FreeRotation()
-
-
 def platform(spatial: bool = False) -> tuple[mbd.Model, dict[str, Any]]:
     """The mechanism and the joint coordinates of its start.
 
@@ -82,6 +68,7 @@ def platform(spatial: bool = False) -> tuple[mbd.Model, dict[str, Any]]:
     for leg, (base, corner) in enumerate(zip(BASE, CORNERS, strict=True), 1):
         lower, upper = f"lower{leg}", f"upper{leg}"
         bodies |= dict.fromkeys((lower, upper), mbd.inertia.rod(1.0, LENGTH))
+        # Revolute joints that close the loops would hold the plane again, which open legs hold.
         ankle = PointOnLine if spatial and f"ankle{leg}" in CUT else Revolute
         tail, head = [-LENGTH / 2, 0, 0], [LENGTH / 2, 0, 0]
         joints |= {

@@ -134,13 +134,13 @@ def test_gears_and_racks_turn_many_times_in_absolute_coordinates(kind):
     system = mbd.formulate(wheels(coupling, second), mbd.MaximalCoordinates())
     state = mbd.assemble(system, rates={"a": 30.0})
     method = mbd.ExplicitRK(stabilization=mbd.Projection())
-    end = jax.tree.map(lambda x: x[-1], mbd.rollout(system, state, 0.01, 200, method))
+    end = jax.tree.map(lambda x: x[-1], mbd.rollout(system, state, 0.005, 400, method))
     angle = 30.0 * 2.0 + 0.5 * 4.0 * 0.9 / (0.03 + inertia * ratio**2)
     assert angle > 6 * np.pi
     found = mbd.joint_states(system, 2.0, end)
     assert np.cos(float(found["a"].q) - angle) == pytest.approx(1.0, abs=1e-9)
     other = float(found["b"].q) - ratio * angle
-    assert (np.cos(other) if kind == "gear" else 1 + other) == pytest.approx(1.0, abs=1e-7)
+    assert (np.sin(other) if kind == "gear" else other) == pytest.approx(0.0, abs=1e-5)
 
 
 @each_formulation
@@ -159,7 +159,7 @@ def test_nut_on_a_spindle_falls_by_its_lead(formulation):
     assert float(mbd.joint_states(system, 0.0, state)["thread"].q) == pytest.approx(9.0, abs=1e-12)
     vdot, _ = mbd.accelerations(system, 0.0, state)
     rate = system.kinematics(jnp.zeros(()), state.q).joint_rates(vdot)[0][0, 0]
-    assert float(rate) == pytest.approx(-9.80665 * h / (0.03 + h * h), rel=1e-6)
+    assert float(rate) == pytest.approx(-9.81 * h / (0.03 + h * h), rel=1e-6)
 
 
 ON_A_ROD = (
@@ -195,7 +195,7 @@ def test_ball_on_a_rod_without_mass(formulation):
 
 def test_what_cannot_be_driven():
     model = four_bar()
-    ball = mbd.Model({"b": shaft(0.1)}, {"s": joints.Spherical("ground", "b")})
+    ball = mbd.Model({"b": shaft(0.01)}, {"s": joints.Spherical("ground", "b")})
     samples = signals.Samples([0.0, 1.0], [0.0, 1.0])
     with pytest.raises(mbd.ModelError, match=r"Samples has kinks.*Spline"):
         joints.Driver("A", samples)
@@ -228,7 +228,7 @@ def test_driver_against_the_joints():
     ):
         mbd.kinematics(system, jnp.linspace(0, 1, 51), {"A": 0.5, "B": -0.5, "D": 2.5})
     locked = mbd.Model(
-        {"b": shaft(0.1)},
+        {"b": shaft(0.01)},
         {"s": joints.Revolute("ground", "b"), "weld": joints.Fixed("ground", "b")},
         drivers={"motor": joints.Driver("s", signals.Polynomial([0.0, 1.0]))},
     )
@@ -240,7 +240,7 @@ def test_driver_against_the_joints():
 
 
 def test_kinematics_needs_a_driver_for_each_freedom():
-    bodies = {"hand": shaft(0.1), "loose": shaft(0.2)}
+    bodies = {"hand": shaft(0.01), "loose": shaft(0.02)}
     model = mbd.Model(bodies, {"s": joints.Revolute("ground", "hand")})
     system = mbd.formulate(with_driver(TURNING, model, "s"), mbd.JointCoordinates())
     with pytest.raises(mbd.ModelError, match=r"free to move: bodies 'loose'; prescribe"):
