@@ -16,7 +16,7 @@ import jaxmbd as mbd
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "pages"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-RUN = ("install", "model", "urdf", "choosing", "simulation", "gradients", "identification")
+RUN = ("install", "model", "urdf", "choosing", "loops", "simulation", "gradients", "identification")
 PAGES_WITH_CODE = [ROOT / "README.md", *(PAGES / f"{name}.md" for name in RUN)]
 ROBOT = """<robot name="arm">
   <link name="base">
