@@ -108,6 +108,9 @@ def row(lengths: tuple[float, ...], formulation: object, integrator: object, n: 
         found.append(jax.tree.map(np.asarray, seen))
     micros = (time.perf_counter() - began) / (n - CHUNK) * 1e6
     gap, rate, energy = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    if not np.isfinite(energy).all():
+        lost = int(np.argmax(~np.isfinite(energy)))
+        return f"not finite after {lost} steps | | | | {micros:.0f}"
     change = energy / start - 1.0
     return (
         f"{gap.max():.1e} | {rate.max():.1e} | {change.min():+.1e} … {change.max():+.1e} | "
