@@ -14,7 +14,7 @@ from .values import is_concrete
 if TYPE_CHECKING:
     from ..bodies import RigidBody
     from ..forces import AbstractForce
-    from ..joints import AbstractJoint, Coupling, Driver
+    from ..joints import AbstractCoupling, AbstractJoint, Driver
 
 
 class Model(eqx.Module):
@@ -30,7 +30,7 @@ class Model(eqx.Module):
       the ground floats freely.
     - `forces`: `{name: force}`, see `jaxmbd.forces`.
     - `frames`: `{name: Frame}`, further frames to be reported beside those of the bodies.
-    - `couplings`: `{name: Coupling}`, joints that move in proportion, see `jaxmbd.joints`.
+    - `couplings`: `{name: coupling}`, joints that move in proportion, see `jaxmbd.joints`.
     - `drivers`: `{name: Driver}`, coordinates of joints prescribed as functions of time.
 
     **Raises** `ModelError`, naming the component, where a body or a joint that is referred to does
@@ -41,7 +41,7 @@ class Model(eqx.Module):
     joints: dict[str, "AbstractJoint"]
     forces: dict[str, "AbstractForce"]
     frames: dict[str, Frame]
-    couplings: dict[str, "Coupling"]
+    couplings: dict[str, "AbstractCoupling"]
     drivers: dict[str, "Driver"]
 
     def __init__(
@@ -50,7 +50,7 @@ class Model(eqx.Module):
         joints: Mapping[str, "AbstractJoint"] | None = None,
         forces: Mapping[str, "AbstractForce"] | None = None,
         frames: Mapping[str, Any] | None = None,
-        couplings: Mapping[str, "Coupling"] | None = None,
+        couplings: Mapping[str, "AbstractCoupling"] | None = None,
         drivers: Mapping[str, "Driver"] | None = None,
     ):
         self.bodies = dict(bodies)

@@ -82,7 +82,7 @@ def reactions_of_motion(
         return jax.vmap(se3.transform_wrench_back)(own, total)
 
     wrenches, joint_forces = loads(mechanism, t, kinematics, state.v)
-    forces = _with_couplings(system, kinematics, joint_forces, lam)
+    forces = with_couplings(system, kinematics, joint_forces, lam)
     coordinates = kinematics.joint_coordinates() if forces else ()
     for g, value in forces.items():
         group = mechanism.joints[g]
@@ -115,7 +115,7 @@ def reactions_of_motion(
     }
 
 
-def _with_couplings(
+def with_couplings(
     system: AbstractSystem,
     kinematics: AbstractKinematics,
     forces: JointForces,

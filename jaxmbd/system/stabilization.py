@@ -1,7 +1,7 @@
 """What keeps an index-1 integration near its constraints."""
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -54,7 +54,7 @@ class Baumgarte(AbstractStabilization):
 
     alpha: Float[Array, ""]
     beta: Float[Array, ""]
-    corrects = False
+    corrects: ClassVar[bool] = False
 
     def __init__(self, alpha: Any = 10.0, beta: Any = 10.0):
         self.alpha = as_leaf(alpha, (), "Baumgarte: alpha")
@@ -67,7 +67,7 @@ class Baumgarte(AbstractStabilization):
 class AbstractCorrection(AbstractStabilization):
     """Accelerations as they are; states are moved onto the constraints."""
 
-    corrects = True
+    corrects: ClassVar[bool] = True
 
     def correction(self, g: Float[Array, "ng"], g_dot: Float[Array, "ng"]) -> Float[Array, "ng"]:
         return jnp.zeros_like(g)

@@ -13,7 +13,7 @@ from ...system.acceleration import accelerations, free_accelerations
 from ...system.inverse_dynamics import inverse_dynamics_of
 from ...system.loads import JointForces, loads
 from ...system.mechanism import Mechanism
-from ...system.reactions import constraint_reactions, reactions_of
+from ...system.reactions import constraint_reactions, reactions_of, with_couplings
 from ...system.two_point import on_bodies
 from .kinematics import JointKinematics, collect
 from .system import JointSystem
@@ -45,6 +45,7 @@ def _(system: JointSystem, t: Float[Array, ""], state: State) -> dict[str, Float
     kinematics = system.kinematics(t, state.q)
     wrenches, joint_forces = loads(mechanism, t, kinematics, state.v)
     wrenches = wrenches + constraints.constraint_wrenches(system, kinematics, lam)
+    joint_forces = with_couplings(system, kinematics, joint_forces, lam)
     wrenches = wrenches + loop_joint_wrenches(mechanism, kinematics, joint_forces)
     given = external_wrenches(mechanism, kinematics.ports, wrenches)
     needed = system.inertial_wrenches(kinematics, state.v, vdot)
