@@ -1,0 +1,124 @@
+"""The wheel loader: three loops made of redundant joints, in every formulation."""
+
+import contextlib
+import functools
+import io
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmbd as mbd
+from tests import models
+from tests.examples import comparing
+
+EXAMPLE = comparing.example("wheel_loader")
+MODEL, TIMES = EXAMPLE["model"], EXAMPLE["TIMES"]
+SEEN = (48, 200, 312)  # In the heap, on the way up, on the way down.
+ELSEWHERE = {
+    "maximal": mbd.MaximalCoordinates(),
+    "natural": mbd.NaturalCoordinates(rigid=True),
+    # Pins of one body lie in one plane.
+    "points": mbd.PointCoordinates(
+        particles={
+            "frame": ["boom pin", "lift foot", "tilt foot", [0.0, 0.5, 1.0]],
+            "boom": ["boom pin", "bucket pin", "lever pin", [1.0, 0.5, 1.0]],
+        }
+    ),
+    "plane": mbd.PointCoordinates("zx"),
+}
+
+
+@functools.cache
+def script():
+    """The motion, that of the cylinders' forces alone, what was said, and the picture."""
+    said, picture = io.StringIO(), io.BytesIO()
+    with contextlib.redirect_stdout(said):
+        motion, free = EXAMPLE["main"](png=picture)
+    return motion, free, said.getvalue(), picture.getvalue()
+
+
+@functools.cache
+def wanted():
+    motion = script()[0]
+    states = [jax.tree.map(lambda x, k=k: x[k], motion.states) for k in SEEN]
+    looks = [comparing.look(motion.system, motion.ts[k], s) for k, s in zip(SEEN, states)]
+    return states, looks
+
+
+def test_energies_and_forces_balance():
+    """Of the whole: cylinders and loads do the work, and the mount carries all weights."""
+    motion, _, said, picture = script()
+    assert len(picture) > 10_000
+    found = re.search(r"cylinders (\S+) kJ.*loads (\S+) kJ.*gained (\S+) kJ: off by (\S+) J", said)
+    assert found
+    work, load, gained, off = map(float, found.groups())
+    assert work + load == pytest.approx(gained, abs=2e-3)
+    assert off < 1e-6 * 1e3 * work
+    states, looks = wanted()
+    weights = 9.81 * sum(EXAMPLE["MASSES"].values())
+    for k, state, seen in zip(SEEN, states, looks, strict=True):
+        t = motion.ts[k]
+        bodies = MODEL().bodies
+        frames, pull = (
+            motion.system.frames(t, state.q),
+            sum(f(t) for f in EXAMPLE["loads"]().values()),
+        )
+        total = np.zeros(3)
+        for name, body in bodies.items():
+            R, com = np.asarray(frames[name].R), np.asarray(body.com)
+            v, w = np.split(np.asarray(motion.system.twists(t, state.q, state.v)[name]), 2)
+            a, change = np.split(np.asarray(seen["accelerations"][name]), 2)
+            own = a + np.cross(w, v) + np.cross(change, com) + np.cross(w, np.cross(w, com))
+            total += float(body.mass) * R @ own
+        carried = seen["reactions"]["mount"][:3]
+        np.testing.assert_allclose(carried, total + [0, 0, weights] - pull, atol=1e-9 * weights)
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_every_formulation_finds_the_same(name):
+    """Reactions too: redundant ones are the smallest, none of which leaves the plane."""
+    motion, other = script()[0], mbd.formulate(MODEL(), ELSEWHERE[name])
+    for k, state, expected in zip(SEEN, *wanted(), strict=True):
+        there = comparing.carried_over(state, motion.system, other)
+        seen = comparing.look(other, motion.ts[k], there)
+        for gaps in (seen.pop("gaps"), expected["gaps"]):
+            np.testing.assert_allclose(jnp.concatenate(gaps), 0.0, atol=1e-10)
+        models.near(seen, {quantity: expected[quantity] for quantity in seen}, 1e-9)
+
+
+def test_forces_of_the_cylinders_move_it_alike():
+    """To the accuracy of splines, and of what an unstable motion makes of it."""
+    motion, free, *_ = script()
+    lip = motion.frames["lip"].p[120:201]
+    assert jnp.max(jnp.abs(free.frames["lip"].p - lip)) < 1e-4
+    accelerate = jax.jit(lambda t, state: mbd.accelerations(free.system, t, state)[0])
+    for k, state in zip(SEEN, wanted()[0], strict=True):
+        vdot = accelerate(motion.ts[k], state)
+        np.testing.assert_allclose(vdot, motion.vdot[k], atol=1e-9)
+    for k in (0, 40, 80):
+        state = jax.tree.map(lambda x, k=k: x[k], free.states)
+        gaps = comparing.look(free.system, free.ts[k], state)["gaps"]
+        np.testing.assert_allclose(jnp.concatenate(gaps), 0.0, atol=1e-10)
+
+
+def test_slopes_through_redundant_loops():
+    """Of the lip's height and the force that lifts it, by pins, a mass and the machine's axes."""
+    motion, t = script()[0], jnp.asarray(TIMES[SEEN[1]])
+    guess = {name: joint.q[SEEN[1]] for name, joint in motion.joints.items() if joint.q.size}
+    inputs = {"lever pin": [1.32, 1.14], "lift foot": [-0.1, 0.8], "slope": [0.05, 0.1, 0.02]}
+    inputs = {name: jnp.asarray(value) for name, value in inputs.items()}
+    inputs["bucket"] = jnp.asarray(1200.0)
+
+    def outputs(inputs):
+        pins = {name: inputs[name] for name in ("lever pin", "lift foot")}
+        model = MODEL(pins, {"bucket": inputs["bucket"]}, inputs["slope"])
+        system = mbd.formulate(model, mbd.JointCoordinates())
+        state = mbd.assemble(system, guess, t=t)
+        height = system.frames(t, state.q)["lip"].p[2]
+        return jnp.stack([height, 1e-5 * mbd.driving_forces(system, t, state)["lift cylinder"]])
+
+    slopes = comparing.check_slopes(outputs, inputs)
+    assert min(abs(slopes[name][1]) for name in inputs) > 1e-3
