@@ -94,7 +94,7 @@ def plot(motion):
     for values, label in ((p[:, 0], "x [m]"), (p[:, 1], "y [m]"), (angle, "angle [rad]")):
         right.plot(motion.ts, values, label=label)
     right.set_xlabel("time [s]")
-    right.legend(frameon=False)
+    right.legend(frameon=False, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1))
     for axis in (left, right):
         axis.grid(alpha=0.3)
     return figure

@@ -36,9 +36,17 @@ def test_the_platform_goes_where_it_is_wanted():
     np.testing.assert_allclose(found.frames["platform"].R, goal.R, atol=1e-12)
 
 
+# The heads of the legs lie in one plane: a particle of the platform is placed above them.
+RAISED = {"platform": ("head1", "head3", "head5", (0.0, 0.0, 0.3))}
+
+
 @pytest.mark.parametrize(
     "formulation",
-    [mbd.MaximalCoordinates(), mbd.NaturalCoordinates(rigid=True)],
+    [
+        mbd.MaximalCoordinates(),
+        mbd.NaturalCoordinates(rigid=True),
+        mbd.PointCoordinates(particles=RAISED),
+    ],
     ids=models.name_of,
 )
 def test_formulations_agree(formulation):
@@ -51,6 +59,11 @@ def test_formulations_agree(formulation):
         for gaps in (seen.pop("gaps"), expected["gaps"]):
             np.testing.assert_allclose(jnp.concatenate(gaps), 0.0, atol=1e-10)
         models.near(seen, {name: expected[name] for name in seen}, 1e-9)
+
+
+def test_particles_of_a_flat_platform_are_placed_by_hand():
+    with pytest.raises(mbd.ModelError, match="'platform': its particles lie in one plane"):
+        mbd.formulate(MODEL(), mbd.PointCoordinates())
 
 
 def test_the_drives_give_what_the_motion_takes():
