@@ -126,12 +126,14 @@ def main(folder, fitted="20230629-143601.csv"):
     published = rig(PUBLISHED, transition=0.01)
     print(f"\n{'error [rad] after':<24}{'one sample':>24}{'0.5 s':>24}")
     print(f"{'record':<24}" + f"{'fit':>12}{'published':>12}" * 2)
+    errors = {}
     for path in records:
         ours, theirs = (prediction_errors(model, path) for model in (found.model, published))
+        errors[path.name] = ours, theirs
         name = path.stem + (" (fitted)" if path.name == fitted else "")
         columns = (ours[0], theirs[0], ours[1], theirs[1])
         print(f"{name:<24}" + "".join(f"{x:12.3g}" for x in columns))
-    return found
+    return found, errors
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ has to give for it, and how hard the piston leans on the cylinder.
 
 import argparse
 
-import diffrax
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -29,7 +28,6 @@ SPEED = 1500 * 2 * np.pi / 60  # Of the crank [rad/s].
 CRANK, ROD, OFFSET, BORE = 0.03, 0.12, 0.004, 0.08  # Lengths [m].
 PRESSURE, EXPONENT = 1.0e5, 1.3  # Of the air outside [Pa]; of polytropic compression.
 FRICTION = 30.0  # Of the piston [N s/m].
-METHOD = mbd.ExplicitRK(diffrax.Tsit5(), mbd.Projection())
 
 
 class Air(forces.AbstractJointForce):
@@ -137,9 +135,7 @@ def main(html=None, png=None):
         air = compressor.forces["air"].force(motion.ts, piston.q, piston.v)
         plot(ts, torque, air, push).savefig(png, dpi=120)
     if html is not None:
-        start = mbd.assemble(system, {"guide": height(0.0)})
-        played = mbd.simulate(system, start, t1=2 * ts[-1], dt=ts[1], integrator=METHOD)
-        played.animate(html, speed=0.02, trace="crank pin.successor", view=(0.4, -1.0, 0.3))
+        motion.animate(html, speed=0.02, trace="crank pin.successor", view=(0.4, -1.0, 0.3))
     return motion
 
 

@@ -133,15 +133,7 @@ def main(html=None, png=None):
     if png is not None:
         plot(ts, pull).savefig(png, dpi=120)
     if html is not None:
-        start = mbd.assemble(system)
-        played = mbd.simulate(
-            system,
-            start,
-            t1=PERIOD,
-            dt=0.01,
-            integrator=mbd.ExplicitRK(stabilization=mbd.Projection()),
-        )
-        played.animate(html, trace="platform")
+        motion.animate(html, trace="platform")
     return motion
 
 

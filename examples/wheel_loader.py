@@ -262,9 +262,7 @@ def main(html=None, png=None, ts=TIMES):
     if png is not None:
         plot(motion, pushes, reactions).savefig(png, dpi=120)
     if html is not None:
-        start = jax.tree.map(lambda x: x[0], motion.states)
-        played = mbd.simulate(system, start, t1=ts[-1], dt=ts[1], integrator=METHOD)
-        played.animate(html, trace="lip", labels=False, view=(0.3, -1.0, 0.2))
+        motion.animate(html, trace="lip", labels=False, view=(0.3, -1.0, 0.2))
     return motion, free
 
 

@@ -12,11 +12,13 @@ from pathlib import Path
 from jaxlib.version import __version__ as jaxlib_version
 
 # XLA's newer compiler of fused operations takes more than half of the time to compile; the one
-# before does without. Its switch is known to be there in jaxlib 0.10, and XLA ends the process on
-# a flag that it does not know. What tests run in processes of their own inherits it.
+# before does without. To divide programs for a pool of threads takes a sixth of the rest, and the
+# test workers use all cores. The switches are known to be there in jaxlib 0.10, and XLA ends the
+# process on a flag that it does not know. What tests run in processes of their own inherits them.
 given = os.environ.get("XLA_FLAGS", "")
 if jaxlib_version.startswith("0.10.") and (not given or given.startswith("-")):
-    os.environ["XLA_FLAGS"] = f"--xla_cpu_use_fusion_emitters=false {given}".rstrip()
+    quick = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+    os.environ["XLA_FLAGS"] = f"{quick} {given}".rstrip()
 
 import jaxtyping
 import pytest

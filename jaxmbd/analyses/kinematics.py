@@ -13,15 +13,15 @@ from ..errors import AssemblyError, ModelError
 from ..linear import solve_scaled
 from ..model.values import as_leaf, is_concrete
 from ..system import constraints
-from ..system.abstract import AbstractSystem, NamedPoses, NamedTwists, State, Time, Velocities
-from ..system.joint_states import JointState, joint_states
+from ..system.abstract import AbstractSystem, State, Time, Velocities
 from ..system.projection import projected
 from .assemble import assemble
+from .motion import AbstractMotion
 
 FREE = 1e-3  # A part of a velocity that no constraint sees, from which on it is free.
 
 
-class DrivenMotion(eqx.Module):
+class DrivenMotion(AbstractMotion):
     """What `kinematics` found.
 
     - `ts`: times [s], shape `(n,)`.
@@ -35,35 +35,10 @@ class DrivenMotion(eqx.Module):
     vdot: Float[Array, "n nv"]
     system: AbstractSystem
 
-    @property
-    def frames(self) -> NamedPoses:
-        """Poses over time: `frames["rod"].p`, shape `(n, 3)`, and `.R`, shape `(n, 3, 3)`."""
-        return _frames(self)
-
-    @property
-    def twists(self) -> NamedTwists:
-        """Twists `[v, ω]` over time along the frames' own axes: `twists["rod"]`, `(n, 6)`."""
-        return _twists(self)
-
-    @property
-    def joints(self) -> Mapping[str, JointState]:
-        """Joint motion over time: `joints["hinge"].q` and `.v`, shape `(n,)` or `(n, k)`."""
-        return _joints(self)
-
-
-@eqx.filter_jit
-def _frames(motion: DrivenMotion) -> NamedPoses:
-    return jax.vmap(lambda t, y: motion.system.frames(t, y.q))(motion.ts, motion.states)
-
-
-@eqx.filter_jit
-def _twists(motion: DrivenMotion) -> NamedTwists:
-    return jax.vmap(lambda t, y: motion.system.twists(t, y.q, y.v))(motion.ts, motion.states)
-
-
-@eqx.filter_jit
-def _joints(motion: DrivenMotion) -> dict[str, JointState]:
-    return jax.vmap(lambda t, y: joint_states(motion.system, t, y))(motion.ts, motion.states)
+    def rows(self, index: np.ndarray) -> "DrivenMotion":
+        """The same motion at some of its times alone."""
+        ts, states, vdot = jax.tree.map(lambda x: x[index], (self.ts, self.states, self.vdot))
+        return DrivenMotion(ts, states, vdot, self.system)
 
 
 def kinematics(

@@ -1,23 +1,18 @@
-"""A motion, with names."""
+"""A motion, as `simulate` finds it."""
 
-from collections.abc import Mapping
-from typing import Any, cast
+from typing import cast
 
 import diffrax
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..errors import ModelError
-from ..model.model import unknown
-from ..system.abstract import AbstractSystem, NamedPoses, NamedTwists, State
-from ..system.energy import Energy, Momentum, energy, momentum
-from ..system.joint_states import JointState, joint_states
+from ..system.abstract import AbstractSystem, State
+from .motion import AbstractMotion
 
 
-class Solution(eqx.Module):
+class Solution(AbstractMotion):
     """What `simulate` found.
 
     - `ts`: times [s], shape `(n,)`.
@@ -48,112 +43,10 @@ class Solution(eqx.Module):
         """Start time [s]."""
         return jnp.asarray(self.raw.t0)
 
-    @property
-    def frames(self) -> NamedPoses:
-        """Poses over time: `frames["rod"].p`, shape `(n, 3)`, and `.R`, shape `(n, 3, 3)`."""
-        return _frames(self.system, self.ts, self.states)
-
-    @property
-    def twists(self) -> NamedTwists:
-        """Twists `[v, ω]` over time along the frames' own axes: `twists["rod"]`, `(n, 6)`."""
-        return _twists(self.system, self.ts, self.states)
-
-    @property
-    def joints(self) -> Mapping[str, JointState]:
-        """Joint motion over time: `joints["hinge"].q` and `.v`, shape `(n,)` or `(n, k)`."""
-        return _joints(self.system, self.ts, self.states)
-
-    @property
-    def energy(self) -> Energy:
-        """Kinetic, potential and total energy over time [J], shape `(n,)`."""
-        return _energies(self.system, self.ts, self.states)
-
-    @property
-    def momentum(self) -> Momentum:
-        """Linear and angular momentum over time, shape `(n, 3)`."""
-        return _momenta(self.system, self.ts, self.states)
-
-    def finite(self) -> "Solution":
-        """Without the rows that an event or a failure left empty (not under `jit`).
-
-        **Raises** `ModelError` for a batch, whose motions may end at different rows.
-        """
-        if self.ts.ndim != 1:
-            raise ModelError(
-                "Solution.finite is for one motion, not for a batch of shape "
-                f"{self.ts.shape[:-1]}; choose one with `motion`"
-            )
-        kept = np.flatnonzero(np.isfinite(np.asarray(self.ts)))
-        ts, states = jax.tree.map(lambda x: x[kept], (self.ts, self.states))
+    def rows(self, index: np.ndarray) -> "Solution":
+        """The same motion at some of its times alone, without the others' states."""
+        ts, states = jax.tree.map(lambda x: x[index], (self.ts, self.states))
         return Solution(ts, states, self.system, self.raw)
 
-    def motion(self, index: int | tuple[int, ...]) -> "Solution":
-        """One motion of a batch that `jax.vmap` made."""
-        return jax.tree.map(lambda x: x[index] if eqx.is_array(x) else x, self)
 
-    def joint(self, name: str) -> JointState:
-        """Motion of one joint; **raises** `KeyError` with the known names for another one."""
-        joints = self.joints
-        if name not in joints:
-            raise KeyError(unknown("unknown joint", name, joints))
-        return joints[name]
-
-    def to_xarray(self) -> Any:
-        """An `xarray.Dataset`: frames, joints (`q_<joint>`, `v_<joint>`), energy and momentum over
-        time, with units; write it with `.to_netcdf(path, engine="h5netcdf")`. Needs the extra
-        `io`.
-        """
-        from ..io.dataset import to_dataset
-
-        return to_dataset(self)
-
-    def plot(self, joints: Any = None, energy: bool = True) -> Any:
-        """Coordinates and velocities of joints, and the energy, over time; needs the extra `viz`.
-
-        **Arguments:** `joints`: names of those to show, all where left out; `energy`: whether to
-        show it.
-
-        **Returns** a `matplotlib.figure.Figure`, which pyplot does not know:
-        `figure.savefig(path)`.
-        """
-        from ..viz.plot import plot_solution
-
-        return plot_solution(self, joints, energy)
-
-    def animate(self, path: Any = None, **options: Any) -> Any:
-        """The mechanism in motion; needs the extra `viz`.
-
-        **Arguments:** `path`: where to write a page (`.html`) that plays it without a network;
-        `fps`, `speed` (0.1 is slow motion), `scale`, `trace` (frames whose paths to draw),
-        `colors`, `labels`, `view`, `height`: see `jaxmbd.viz.animate.animate_solution`.
-
-        **Returns** a `k3d.Plot`, shown by a notebook.
-        """
-        from ..viz.animate import animate_solution
-
-        return animate_solution(self, path, **options)
-
-
-@eqx.filter_jit
-def _frames(system: AbstractSystem, ts: Array, states: State) -> NamedPoses:
-    return jax.vmap(lambda t, y: system.frames(t, y.q))(ts, states)
-
-
-@eqx.filter_jit
-def _twists(system: AbstractSystem, ts: Array, states: State) -> NamedTwists:
-    return jax.vmap(lambda t, y: system.twists(t, y.q, y.v))(ts, states)
-
-
-@eqx.filter_jit
-def _joints(system: AbstractSystem, ts: Array, states: State) -> dict[str, JointState]:
-    return jax.vmap(lambda t, y: joint_states(system, t, y))(ts, states)
-
-
-@eqx.filter_jit
-def _energies(system: AbstractSystem, ts: Array, states: State) -> Energy:
-    return jax.vmap(lambda t, y: energy(system, t, y))(ts, states)
-
-
-@eqx.filter_jit
-def _momenta(system: AbstractSystem, ts: Array, states: State) -> Momentum:
-    return jax.vmap(lambda t, y: momentum(system, t, y))(ts, states)
+__all__ = ["Solution"]

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ..analyses.solution import Solution
+from ..analyses.motion import AbstractMotion
 from ..errors import ModelError
 from ..joints import AbstractJoint
 from ..joints.components import coordinate_components, velocity_components
@@ -20,7 +20,7 @@ XYZ = ("x", "y", "z")
 Variable = tuple[tuple[str, ...], np.ndarray, dict[str, str]]
 
 
-def to_dataset(solution: Solution) -> xr.Dataset:
+def to_dataset(solution: AbstractMotion) -> xr.Dataset:
     """A motion as a dataset, without the rows that an event left empty.
 
     **Variables**, all over `time` [s]:
@@ -66,7 +66,7 @@ def to_dataset(solution: Solution) -> xr.Dataset:
     return xr.Dataset(variables, coords, attributes)
 
 
-def _frame_variables(solution: Solution) -> dict[str, Variable]:
+def _frame_variables(solution: AbstractMotion) -> dict[str, Variable]:
     frames, twists = solution.frames, solution.twists
     rows = [i for i, name in enumerate(frames.names) if name is not None]
     p, R, V = (np.asarray(x)[:, rows] for x in (frames.pose.p, frames.pose.R, twists.twist))
@@ -88,7 +88,7 @@ def _frame_variables(solution: Solution) -> dict[str, Variable]:
     }
 
 
-def _energy_variables(solution: Solution) -> dict[str, Variable]:
+def _energy_variables(solution: AbstractMotion) -> dict[str, Variable]:
     energy, momentum = solution.energy, solution.momentum
     variables = {}
     for kind in ("kinetic", "potential", "total", "field", "elastic", "artificial"):
@@ -102,7 +102,7 @@ def _energy_variables(solution: Solution) -> dict[str, Variable]:
 
 
 def _joint_variables(
-    name: str, motion: JointState, solution: Solution, coords: dict[str, Any]
+    name: str, motion: JointState, solution: AbstractMotion, coords: dict[str, Any]
 ) -> dict[str, Variable]:
     """Variables of one joint; labels of their components are added to `coords`."""
     joint: AbstractJoint = solution.system.mechanism.joint(name)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..analyses.solution import Solution
+from ..analyses.motion import AbstractMotion
 from ..errors import ModelError
 from ..model.model import unknown
 from ..system.mechanism import Mechanism
@@ -36,7 +36,7 @@ FINER = 8  # Points of a path for each keyframe.
 
 
 def animate_solution(
-    solution: Solution,
+    solution: AbstractMotion,
     path: str | Path | None = None,
     *,
     fps: float | int = 30,
@@ -153,7 +153,7 @@ def _colors(names: list[str], given: Mapping[str, int | str] | None) -> dict[str
 
 
 def _paths(
-    solution: Solution, trace: Sequence[str] | str, interval: float
+    solution: AbstractMotion, trace: Sequence[str] | str, interval: float
 ) -> dict[str, np.ndarray]:
     """Positions over time of the named frames, shape `(k, 3)`, finer than the keyframes."""
     wanted = [trace] if isinstance(trace, str) else list(trace)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..analyses.solution import Solution
+from ..analyses.motion import AbstractMotion
 from ..errors import ModelError
 from ..lie import Pose, so3
 from ..system.mechanism import Mechanism
@@ -32,16 +32,16 @@ class Motion(NamedTuple):
     R: np.ndarray
 
 
-def check_single(solution: Solution, who: str) -> None:
+def check_single(solution: AbstractMotion, who: str) -> None:
     """**Raises** `ModelError` for a batch of motions."""
     if np.ndim(solution.ts) != 1:
         raise ModelError(
             f"{who}: times of shape {np.shape(solution.ts)} are a batch of motions; take one of "
-            "them: jax.tree.map(lambda x: x[0] if eqx.is_array(x) else x, solution)"
+            "them with `motion`"
         )
 
 
-def keyframes(solution: Solution, interval: float | int) -> Motion:
+def keyframes(solution: AbstractMotion, interval: float | int) -> Motion:
     """Poses about every `interval` [s], from the start to the end of a motion.
 
     Between two saved times they follow the cubic that has the poses and twists of both. Rows that
@@ -62,12 +62,7 @@ def keyframes(solution: Solution, interval: float | int) -> Motion:
     after = np.minimum(before + 1, len(saved) - 1)
     if len(saved) > 2 * MAX_KEYFRAMES:
         needed = np.unique([before, after])
-        solution = Solution(
-            solution.ts[rows[needed]],
-            jax.tree.map(lambda x: x[rows[needed]], solution.states),
-            solution.system,
-            solution.raw,
-        )
+        solution = solution.rows(rows[needed])
         before, after = np.searchsorted(needed, before), np.searchsorted(needed, after)
         rows = np.arange(len(needed))
     # Rounded up, so that another number of keyframes seldom means to compile anew.
@@ -76,7 +71,7 @@ def keyframes(solution: Solution, interval: float | int) -> Motion:
     return Motion(ts, np.asarray(found.p)[: len(ts)], np.asarray(found.R)[: len(ts)])
 
 
-def _interpolated(solution: Solution, steps: Array, ts: Array) -> Pose:
+def _interpolated(solution: AbstractMotion, steps: Array, ts: Array) -> Pose:
     """Poses of all ports at `ts`, between the rows `steps` of a motion, shape `(2, n)`."""
     X, V = solution.frames.pose, solution.twists.twist
     return _between_rows(solution.system.mechanism, solution.ts, X, V, steps, ts)

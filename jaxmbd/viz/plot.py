@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..analyses.solution import Solution
+from ..analyses.motion import AbstractMotion
 from ..errors import ModelError
 from ..joints.components import Component, coordinate_components, velocity_components
 from ..model.model import unknown
@@ -39,7 +39,7 @@ class Curve(NamedTuple):
 
 
 def plot_solution(
-    solution: Solution, joints: Sequence[str] | str | None = None, energy: bool = True
+    solution: AbstractMotion, joints: Sequence[str] | str | None = None, energy: bool = True
 ) -> Figure:
     """Coordinates and velocities of joints, and the energy, over time.
 
@@ -84,7 +84,7 @@ def plot_solution(
 
 
 def _curves(
-    solution: Solution, joints: Sequence[str] | str | None
+    solution: AbstractMotion, joints: Sequence[str] | str | None
 ) -> dict[str, tuple[list[Curve], list[Curve]]]:
     """Curves of the coordinates and of the velocities, by the row of the figure."""
     motions, mechanism = solution.joints, solution.system.mechanism
@@ -171,7 +171,7 @@ def _potential_curves(energy: Energy) -> dict[str, tuple[np.ndarray, dict[str, s
     return {"potential": (np.asarray(energy.potential), {"color": "tab:blue"})}
 
 
-def _draw_energy(left: Axes, right: Axes, ts: np.ndarray, solution: Solution) -> None:
+def _draw_energy(left: Axes, right: Axes, ts: np.ndarray, solution: AbstractMotion) -> None:
     energy = solution.energy
     kinetic, total = np.asarray(energy.kinetic), np.asarray(energy.total)
     curves = {

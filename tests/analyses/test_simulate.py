@@ -62,7 +62,7 @@ def test_constraints_stay_closed_for_a_hundred_seconds():
     @jax.vmap
     def gap(q):
         kinematics = system.kinematics(jnp.zeros(()), q)
-        return jnp.max(jnp.abs(constraints.residual(system, kinematics, q)))
+        return jnp.max(jnp.abs(constraints.residual(system, jnp.zeros(()), kinematics, q)))
 
     gaps = gap(motion.states.q)
     assert jnp.max(gaps) < 1e-4

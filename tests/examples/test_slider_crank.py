@@ -105,6 +105,7 @@ def test_the_torque_turns_the_crank_without_a_motor():
     np.testing.assert_allclose(vdot, driven, atol=1e-9 * np.abs(driven).max())
 
 
+@pytest.mark.thorough
 def test_slopes_of_motion_and_torque():
     """By a length, an anchor, an axis and a mass; the piston's also have a closed form."""
     t = TIMES[1]
@@ -125,9 +126,10 @@ def test_slopes_of_motion_and_torque():
 
 
 def test_the_script_says_what_it_found(capsys, tmp_path):
-    motion = EXAMPLE["main"](png=tmp_path / "plot.png")
+    motion = EXAMPLE["main"](html=tmp_path / "page.html", png=tmp_path / "plot.png")
     said = capsys.readouterr().out
     assert (tmp_path / "plot.png").stat().st_size > 10_000
+    assert (tmp_path / "page.html").stat().st_size > 100_000
     assert motion.states.q.shape[0] == 181
     off = re.search(r"off its closed form by (\S+) m and (\S+) m/s", said)
     assert off

@@ -88,6 +88,7 @@ def test_every_formulation_finds_the_same(name):
         models.near(seen, {quantity: expected[quantity] for quantity in seen}, tolerance)
 
 
+@pytest.mark.thorough
 def test_cylinders_push_alike_in_the_plane():
     motion, other = script()[0], mbd.formulate(MODEL(), mbd.PointCoordinates("zx"))
     carry = eqx.filter_jit(comparing.carried_over)
@@ -112,6 +113,7 @@ def test_forces_of_the_cylinders_move_it_alike():
         np.testing.assert_allclose(jnp.concatenate(gaps), 0.0, atol=1e-10)
 
 
+@pytest.mark.thorough
 def test_slopes_through_redundant_loops():
     """Of the energy of the machine on a slope, by pins, a mass and the direction of all axes."""
     motion, t = script()[0], jnp.asarray(TIMES[SEEN[1]])

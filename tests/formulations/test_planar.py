@@ -113,7 +113,10 @@ def gradient(name):
     return eqx.filter_jit(jax.grad(number))(inputs)
 
 
-@pytest.mark.parametrize("name", ["bodies", "rods", "natural"])
+@pytest.mark.parametrize(
+    "name",
+    ["rods", *(pytest.param(name, marks=pytest.mark.thorough) for name in ("bodies", "natural"))],
+)
 def test_gradients_of_the_platform_agree(name):
     found, wanted = gradient(name), gradient("joint")
     largest = max(float(jnp.abs(x).max()) for x in jax.tree.leaves(wanted))

@@ -65,7 +65,7 @@ def test_order(pendulum, order):
     np.testing.assert_allclose(np.log2(found[1] / found[2]), order, atol=0.25)
 
 
-@pytest.mark.parametrize("index", [1, 2, 3])
+@pytest.mark.parametrize("index", [pytest.param(1, marks=pytest.mark.thorough), 2, 3])
 def test_order_with_constraints(pendulum, index):
     systems, starts, exact = pendulum
     found = errors(systems["maximal"], starts["maximal"], exact, mbd.BDF(2, index=index))

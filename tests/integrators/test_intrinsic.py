@@ -230,7 +230,11 @@ def test_drives_and_dampers(method):
     assert 3.0 < errors[0] / errors[1] < 5.0
 
 
-@pytest.mark.parametrize("method", [mbd.EnergyMomentum(), mbd.EnergyDecaying()])
+@pytest.mark.parametrize(
+    "method",
+    [pytest.param(mbd.EnergyMomentum(), marks=pytest.mark.thorough), mbd.EnergyDecaying()],
+    ids=models.name_of,
+)
 def test_gradients(method):
     """By mass, spin and gravity at once; backwards for one scheme only, which compiles slowly."""
     model, guess, rates = top()

@@ -121,7 +121,7 @@ def test_float32_keeps_energy_to_its_precision():
     assert drift(energy.total) < 1e-4 * float(jnp.max(energy.kinetic))
 
 
-@pytest.mark.parametrize("kind", ["springs", "particles"])
+@pytest.mark.parametrize("kind", [pytest.param("springs", marks=pytest.mark.thorough), "particles"])
 def test_gradient(kind):
     def end(x):
         stiffness, speed, weight = x
