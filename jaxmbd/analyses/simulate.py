@@ -201,16 +201,16 @@ def _checked(solution: Solution, throw: bool) -> Solution:
     if lost:
         raise SimulationError(
             f"simulate: the motion is no longer finite at t = {_first(solution, reached & ~finite)}"
-            " s; constraints may repeat each other or have become singular, or the step is too "
-            "large"
+            " s; the step may be too large, or the mechanism may pass a singular position (see "
+            "`inspect`), through which EnergyMomentum gets"
         )
     memory = solution.raw.solver_state
     if isinstance(memory, Memory) and solution.result == diffrax.RESULTS.nonlinear_divergence:
         where = f"the step of {float(memory.h)} s from t = {float(memory.t)} s"
         raise SimulationError(
             f"simulate: Newton's method found no solution of {where}; the step may be too large, "
-            "or the constraints repeat each other or have become singular there; pass "
-            "throw=False to look at the motion so far"
+            "or the mechanism may pass a singular position (see `inspect`); pass throw=False to "
+            "look at the motion so far"
         )
     if stopped:
         ts = np.asarray(solution.ts)

@@ -145,8 +145,7 @@ class ExplicitRK(AbstractIntegrator):
         def one(t: Array, state: State) -> State:
             there = jnp.isfinite(t) & jnp.all(jnp.isfinite(state.q))
             time, safe = jax.tree.map(lambda x: jnp.where(there, x, 0.0), (t, state))
-            choice = self.stabilization.choose(system, time, safe)
-            moved = self.stabilization.corrected(system, time, safe, choice)
+            moved = self.stabilization.placed(system, time, safe)
             return jax.tree.map(lambda a, b: jnp.where(there, a, b), moved, state)
 
         return jax.vmap(one)(ts, states)

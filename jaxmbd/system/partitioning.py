@@ -8,7 +8,7 @@ from jaxtyping import Array, Bool, Float
 
 from . import constraints
 from .abstract import AbstractSystem, State, Time
-from .projection import projected
+from .projection import projected, small_correction
 from .stabilization import AbstractCorrection, Choice
 
 
@@ -18,17 +18,22 @@ class CoordinatePartitioning(AbstractCorrection):
     In every stage the others follow from them: positions by Newton's method on g = 0, velocities
     from G v + g_t = 0. Which ones depend is chosen anew for each step, by complete pivoting of G,
     so that its pivots never degrade. Loops that share no joint are blocks of G that pivoting keeps
-    apart. Constraints that repeat others are left out by it.
+    apart. Constraints that repeat others are left out by it. A step whose correction is not small
+    is lost, as with `Projection`.
     """
 
     def choose(self, system: AbstractSystem, t: Time, state: State) -> Choice:
-        return dependent(system, t, state.q)
+        return dependent(system, t, state.q), state.v
 
     def stage(self, system: AbstractSystem, t: Time, state: State, choice: Choice) -> State:
-        return projected(system, t, state, choice)
+        return projected(system, t, state, choice[0])
 
     def corrected(self, system: AbstractSystem, t: Time, state: State, choice: Choice) -> State:
-        return projected(system, t, state, choice)
+        movable, before = choice
+        return small_correction(system, before, state, projected(system, t, state, movable))
+
+    def placed(self, system: AbstractSystem, t: Time, state: State) -> State:
+        return projected(system, t, state, dependent(system, t, state.q))
 
 
 def dependent(system: AbstractSystem, t: Time, q: Float[Array, "nq"]) -> Bool[Array, "nv"]:

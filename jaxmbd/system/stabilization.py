@@ -42,6 +42,10 @@ class AbstractStabilization(eqx.Module):
         """The state that a step ends in."""
         return state
 
+    def placed(self, system: "AbstractSystem", t: "Time", state: "State") -> "State":
+        """The state on the constraints that stands for an interpolated one."""
+        return state
+
 
 class Baumgarte(AbstractStabilization):
     """`g̈ + 2α ġ + β² g = 0` in place of `g̈ = 0` (Baumgarte 1972).

@@ -134,6 +134,17 @@ def test_projected_motion_stays_closed_and_keeps_its_energy():
     np.testing.assert_allclose(*ends, atol=1e-10)
 
 
+def test_a_passage_that_would_add_energy_is_an_error():
+    """A parallelogram folds into its line after 0.107 s; energy would grow by 15 % there."""
+    lengths, fast = (0.2, 0.5, 0.2, 0.5), {"A": 20.0}
+    plain = four_bar(lengths)
+    system = mbd.formulate(mbd.Model(plain.bodies, plain.joints), mbd.MaximalCoordinates())
+    state = mbd.assemble(system, {"A": 1.0, "B": -1.0, "D": 1.0}, fast, hold=["A"])
+    method = mbd.ExplicitRK(diffrax.Dopri8(), mbd.Projection())
+    with pytest.raises(mbd.SimulationError, match=r"at t = 0\.10\d* s; .*singular position"):
+        mbd.simulate(system, state, t1=0.12, dt=1e-3, integrator=method)
+
+
 @pytest.mark.parametrize(
     ("k", "method"),
     [
