@@ -38,7 +38,7 @@ class DrivenMotion(AbstractMotion):
     def rows(self, index: np.ndarray) -> "DrivenMotion":
         """The same motion at some of its times alone."""
         ts, states, vdot = jax.tree.map(lambda x: x[index], (self.ts, self.states, self.vdot))
-        return DrivenMotion(ts, states, vdot, self.system)
+        return DrivenMotion(ts=ts, states=states, vdot=vdot, system=self.system)
 
 
 def kinematics(
@@ -75,7 +75,7 @@ def kinematics(
         bad = ~(jnp.max(gaps, initial=0.0) < _limit(ts)) | (jnp.max(free) > FREE)
         message = "kinematics: the joints do not close, or the drivers leave a freedom"
         states = eqx.tree_at(lambda y: y.q, states, eqx.error_if(states.q, bad, message))
-    return DrivenMotion(ts, states, vdot, system)
+    return DrivenMotion(ts=ts, states=states, vdot=vdot, system=system)
 
 
 @eqx.filter_jit

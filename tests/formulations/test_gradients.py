@@ -99,7 +99,7 @@ def inner(a, b):
     return sum(float(jnp.sum(x * y)) for x, y in zip(*map(jax.tree.leaves, (a, b)), strict=True))
 
 
-@pytest.mark.parametrize("name", FORMULATIONS)
+@pytest.mark.parametrize("name", ["joint", pytest.param("maximal", marks=pytest.mark.thorough)])
 def test_every_leaf_against_finite_differences(compiled, inputs, name):
     value, gradient, along = compiled[name]
     g = gradient(inputs)
@@ -113,6 +113,7 @@ def test_every_leaf_against_finite_differences(compiled, inputs, name):
         assert abs(forward - inner(g, direction)) < 1e-9 * largest, f"{leaf}: forward"
 
 
+@pytest.mark.thorough
 def test_formulations_agree(compiled, inputs):
     """To what ten Runge–Kutta steps of order 5 leave between them."""
     joint, maximal = (compiled[name][1](inputs) for name in FORMULATIONS)

@@ -328,6 +328,7 @@ def ring(heights):
     return mbd.Model(bodies, links, push)
 
 
+@pytest.mark.thorough
 def test_loops_that_float_in_a_plane():
     """Heights matter neither for closing nor for what joints transmit in the plane."""
     guess = {"ab": 1.4, "bc": 1.6, "da": 1.5, "a": [0.1, 0.2, 0.0, 0.0, 0.0, 0.5]}

@@ -19,7 +19,9 @@ METHODS = {
 }
 
 
-@pytest.mark.parametrize("name", ["rho 0.8", "index 2", "projected"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("rho 0.8", marks=pytest.mark.thorough), "index 2", "projected"]
+)
 def test_order_with_constraints(name):
     testing.check_integrator_order(METHODS[name], 2, mbd.MaximalCoordinates())
 

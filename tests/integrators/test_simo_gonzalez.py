@@ -19,7 +19,9 @@ KINDS = {
     "rigid": mbd.NaturalCoordinates(rigid=True),
     "particles": mbd.PointCoordinates(),
 }
-each_kind = pytest.mark.parametrize("kind", KINDS)
+each_kind = pytest.mark.parametrize(
+    "kind", ["springs", pytest.param("rigid", marks=pytest.mark.thorough), "particles"]
+)
 
 
 @eqx.filter_jit

@@ -199,6 +199,24 @@ def test_ball_on_a_rod_without_mass(formulation):
     np.testing.assert_allclose(reaction[3:], 0.0, atol=1e-9)
 
 
+def test_slope_of_the_drive_by_its_amplitude():
+    """Through the redundant loop, forwards and in reverse."""
+    state = turned(0)[3]
+
+    def torque(amplitude):
+        wave = signals.Sine(amplitude, 2.0, 0.3, offset=1.0)
+        system = mbd.formulate(with_driver(wave), mbd.JointCoordinates())
+        return mbd.driving_forces(system, 0.1, state)["motor"]
+
+    h, at = 1e-3, jnp.asarray(0.2)
+    value = jax.jit(jax.value_and_grad(torque))
+    (high, _), (low, _), (_, slope) = value(at + h), value(at - h), value(at)
+    assert abs(slope) > 1
+    assert (high - low) / (2 * h) == pytest.approx(float(slope), rel=1e-9)
+    forward = jax.jit(lambda x: jax.jvp(torque, (x,), (jnp.ones_like(x),))[1])(at)
+    assert float(forward) == pytest.approx(float(slope), rel=1e-12)
+
+
 def test_what_cannot_be_driven():
     model = four_bar()
     ball = mbd.Model({"b": shaft(0.01)}, {"s": joints.Spherical("ground", "b")})
