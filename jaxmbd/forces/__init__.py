@@ -7,11 +7,15 @@ from .abstract import AbstractJointForce as AbstractJointForce
 from .applied import AppliedForce as AppliedForce
 from .applied import AppliedTorque as AppliedTorque
 from .armature import Armature as Armature
+from .cable import Cable as Cable
+from .friction import AsymmetricFriction as AsymmetricFriction
 from .friction import CoulombFriction as CoulombFriction
+from .friction import StribeckFriction as StribeckFriction
 from .friction import ViscousFriction as ViscousFriction
 from .gravity import Gravity as Gravity
 from .joint_stop import JointStop as JointStop
 from .joint_torque import JointTorque as JointTorque
+from .motor import DCMotor as DCMotor
 from .spring_damper import SpringDamper as SpringDamper
 from .torsional_spring_damper import TorsionalSpringDamper as TorsionalSpringDamper
 
@@ -23,11 +27,15 @@ __all__ = [
     "AppliedForce",
     "AppliedTorque",
     "Armature",
+    "AsymmetricFriction",
+    "Cable",
     "CoulombFriction",
+    "DCMotor",
     "Gravity",
     "JointStop",
     "JointTorque",
     "SpringDamper",
+    "StribeckFriction",
     "TorsionalSpringDamper",
     "ViscousFriction",
 ]

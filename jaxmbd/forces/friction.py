@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ..errors import ModelError
 from ..model.frame import JointReference, as_joint_reference
 from ..model.values import as_leaf, is_concrete
 from .abstract import AbstractJointForce, Time
@@ -70,4 +71,140 @@ class CoulombFriction(AbstractJointForce):
         return -self.torque * self.profile(v / self.transition_velocity)
 
 
-__all__ = ["CoulombFriction", "ViscousFriction"]
+class StribeckFriction(AbstractJointForce):
+    """Dry and viscous friction that is largest where sliding begins,
+
+        -(c + (s - c) exp(-|v / v_s|^α)) tanh(v / v_t) - b v
+
+    on every velocity of a joint: the law in Armstrong-Hélouvry, Dupont and Canudas de Wit, "A
+    survey of models, analysis tools and compensation methods for the control of machines with
+    friction" (1994), with the sign of the velocity smoothed. It never adds energy. Where v_t is far
+    below v_s the force rises to nearly s, falls to c as the speed passes v_s, and grows from there
+    with b.
+
+    The joint never sticks: under a load f below s it creeps, at about v_t artanh(f/s). At rest the
+    slope of the force is -(s/v_t + b), which an explicit method resolves with steps far below
+    J v_t / s.
+
+    **Arguments:**
+
+    - `joint`: its name.
+    - `coulomb`: c, and `static`: s [N m or N], a number each, or one for each velocity of the
+      joint. An s below c is not refused: a fit may find no Stribeck effect.
+    - `stribeck_velocity`: v_s [rad/s or m/s], positive, a number or one for each velocity.
+    - `viscous`: b [N m s/rad or N s/m], a number or one for each velocity.
+    - `transition_velocity`: v_t [rad/s or m/s], positive; below it the force falls to zero.
+    - `exponent`: α, positive; derivatives by the velocity are continuous in any case, and all of
+      them for even numbers.
+    """
+
+    joint: JointReference
+    coulomb: Float[Array, "..."]
+    static: Float[Array, "..."]
+    stribeck_velocity: Float[Array, "..."]
+    viscous: Float[Array, "..."]
+    transition_velocity: Float[Array, ""]
+    exponent: Float[Array, ""]
+
+    def __init__(
+        self,
+        joint: Any,
+        coulomb: Any,
+        static: Any,
+        stribeck_velocity: Any,
+        viscous: Any = 0.0,
+        transition_velocity: Any = 0.01,
+        exponent: Any = 2.0,
+    ):
+        self.joint = as_joint_reference(joint)
+        name = "StribeckFriction:"
+        self.coulomb = as_leaf(coulomb, None, f"{name} coulomb")
+        self.static = as_leaf(static, None, f"{name} static")
+        self.stribeck_velocity = as_leaf(stribeck_velocity, None, f"{name} stribeck_velocity")
+        self.viscous = as_leaf(viscous, None, f"{name} viscous")
+        self.transition_velocity = as_leaf(transition_velocity, (), f"{name} transition_velocity")
+        self.exponent = as_leaf(exponent, (), f"{name} exponent")
+
+    def problem(self) -> str | None:
+        for name in ("stribeck_velocity", "transition_velocity", "exponent"):
+            value = getattr(self, name)
+            if is_concrete(value) and not np.all(np.asarray(value) > 0):
+                return f"{name} must be positive, got {value}"
+        for name in ("coulomb", "static", "viscous"):
+            value = getattr(self, name)
+            if is_concrete(value) and not np.all(np.asarray(value) >= 0):
+                return f"{name} must not be negative, got {value}"
+        return None
+
+    def force(self, t: Time, q: Float[Array, "nq"], v: Float[Array, "nv"]) -> Float[Array, "nv"]:
+        squared = (v / self.stribeck_velocity) ** 2
+        # A power of zero has no derivative by the exponent, nor by the base where that is small.
+        moving = squared > 0
+        power = jnp.where(moving, squared, 1.0) ** (0.5 * self.exponent)
+        excess = (self.static - self.coulomb) * jnp.exp(-jnp.where(moving, power, 0.0))
+        dry = (self.coulomb + excess) * jnp.tanh(v / self.transition_velocity)
+        return -dry - self.viscous * v
+
+
+class AsymmetricFriction(AbstractJointForce):
+    """One law of friction for either direction of motion:
+
+        w F₊(v) + (1 - w) F₋(v),   w = (1 + tanh(v / v_t)) / 2
+
+    for every velocity v of a joint. Both laws oppose the velocity, and therefore so does any such
+    mixture of them. In `identify` their numbers are `"forces.<name>.forward.coulomb"` and so on.
+
+    Pairs of numbers within each law would read like its numbers for each velocity of a joint.
+
+    **Arguments:**
+
+    - `forward`, `backward`: F₊ and F₋, friction of any kind on the same joint, like
+      `StribeckFriction`; v > 0 is forward.
+    - `transition_velocity`: v_t [rad/s or m/s], positive, at best that of the laws; beyond a few of
+      it either law holds alone.
+
+    **Raises** `ModelError` for what is not friction: no force on a joint, or one with a potential.
+    """
+
+    joint: JointReference
+    forward: AbstractJointForce
+    backward: AbstractJointForce
+    transition_velocity: Float[Array, ""]
+
+    def __init__(self, forward: Any, backward: Any, transition_velocity: Any = 0.01):
+        for side, law in (("forward", forward), ("backward", backward)):
+            _check_friction(law, f"AsymmetricFriction: {side}")
+        self.joint = forward.joint
+        self.forward = forward
+        self.backward = backward
+        name = "AsymmetricFriction: transition_velocity"
+        self.transition_velocity = as_leaf(transition_velocity, (), name)
+
+    def problem(self) -> str | None:
+        if self.forward.joint.name != self.backward.joint.name:
+            return (
+                f"forward is on joint {self.forward.joint.name!r}, backward on "
+                f"{self.backward.joint.name!r}; both must be on one joint"
+            )
+        if is_concrete(self.transition_velocity) and not np.asarray(self.transition_velocity) > 0:
+            return f"transition_velocity must be positive, got {self.transition_velocity}"
+        for side, law in (("forward", self.forward), ("backward", self.backward)):
+            problem = law.problem()
+            if problem is not None:
+                return f"{side}: {problem}"
+        return None
+
+    def force(self, t: Time, q: Float[Array, "nq"], v: Float[Array, "nv"]) -> Float[Array, "nv"]:
+        share = 0.5 * (1.0 + jnp.tanh(v / self.transition_velocity))
+        ahead, back = (law.force(t, q, v) for law in (self.forward, self.backward))
+        return back + share * (ahead - back)
+
+
+def _check_friction(law: Any, who: str) -> None:
+    if not isinstance(law, AbstractJointForce):
+        raise ModelError(f"{who} must be friction on a joint, got {law!r}")
+    if type(law).potential is not AbstractJointForce.potential:
+        raise ModelError(f"{who} must be friction, but {type(law).__name__} has a potential")
+
+
+__all__ = ["AsymmetricFriction", "CoulombFriction", "StribeckFriction", "ViscousFriction"]

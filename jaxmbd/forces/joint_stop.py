@@ -9,6 +9,7 @@ from jaxtyping import Array, Float
 from ..model.frame import JointReference, as_joint_reference
 from ..model.values import as_leaf, is_concrete
 from .abstract import AbstractJointForce, Time
+from .one_sided import one_sided_energy, one_sided_force
 
 
 class JointStop(AbstractJointForce):
@@ -101,25 +102,11 @@ class JointStop(AbstractJointForce):
 
     def _push(self, depth: Float[Array, "1"], rate: Float[Array, "1"]) -> Float[Array, "1"]:
         """F of a stop that is `depth` deep and deepens at `rate`."""
-        within, beyond = _parts(depth / self.transition)
-        full = self.stiffness * self.transition
-        # r/e, without the zero that both have where the contact begins.
-        y = self.damping * rate * (3.0 - 2.0 * within) / ((0.5 + beyond) * full)
-        leaving = jnp.where(y < 0, y, 0.0)
-        phi = jnp.where(y < 0, 1.0 / (1.0 - leaving), 1.0 + y)
-        return full * (0.5 * within**2 + beyond) * phi
+        return one_sided_force(depth, rate, self.stiffness, self.damping, self.transition)
 
     def _energy(self, depth: Float[Array, "1"]) -> Float[Array, "1"]:
         """The integral of k w e over the depth."""
-        within, beyond = _parts(depth / self.transition)
-        shape = within**3 / 6.0 + 0.5 * beyond * (1.0 + beyond)
-        return self.stiffness * self.transition**2 * shape
-
-
-def _parts(x: Float[Array, "1"]) -> tuple[Float[Array, "1"], Float[Array, "1"]]:
-    """How much of x lies in [0, 1], and how much above."""
-    within = jnp.where(x < 1, jnp.where(x > 0, x, 0.0), 1.0)
-    return within, jnp.where(x < 1, 0.0, x - 1.0)
+        return one_sided_energy(depth, self.stiffness, self.transition)
 
 
 __all__ = ["JointStop"]

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from ..forces import AbstractField, AbstractFrameForce, AbstractJointForce, SpringDamper
+from ..forces import AbstractField, AbstractFrameForce, AbstractJointForce, Cable, SpringDamper
 from ..joints.abstract import AbstractJoint
 from ..lie import Pose, se3, so3, vector
 from . import constraints
@@ -207,6 +207,22 @@ def _(force: SpringDamper, t: Time, X0: Any, X1: Any) -> Any:
     """
     d0, d1 = X0.p[1] - X0.p[0], X1.p[1] - X1.p[0]
     pull = secant_stiffness(force.stiffness, force.rest_length, d0, d1) * 0.5 * (d0 + d1)
+    flat = jax.tree.map(jnp.zeros_like, X0)
+    return eqx.tree_at(lambda X: X.p, flat, jnp.stack([-pull, pull]))
+
+
+@frame_slopes.register
+def _(force: Cable, t: Time, X0: Any, X1: Any) -> Any:
+    """The mean tension ΔV / ΔL, along the mean line and per mean length.
+
+    Of the lengths at the ends: entries of the relative pose would be too short at the mean where
+    the frames turn, and a stiff cable slack.
+    """
+    d0, d1 = X0.p[1] - X0.p[0], X1.p[1] - X1.p[0]
+    start, end = vector.length(d0), vector.length(d1)
+    total = start + end
+    direction = jnp.where(total > 0, (d0 + d1) / jnp.where(total > 0, total, 1.0), 0.0)
+    pull = discrete_gradient(force.stored, start, end) * direction
     flat = jax.tree.map(jnp.zeros_like, X0)
     return eqx.tree_at(lambda X: X.p, flat, jnp.stack([-pull, pull]))
 

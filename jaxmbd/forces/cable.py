@@ -1,0 +1,109 @@
+"""A cable between two frames: it pulls, and never pushes."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..lie import Pose, vector
+from ..model.frame import Frame, as_frame
+from ..model.values import as_leaf, is_concrete
+from .abstract import AbstractFrameForce, Time
+from .one_sided import one_sided_energy, one_sided_force
+
+
+class Cable(AbstractFrameForce):
+    """Tension along the line between the origins of two frames, none where the cable is slack.
+
+    With the stretch δ = L - L0 and k = EA / L0 the tension is
+
+        T = 0 where δ ≤ -w/2,   k δ + c dδ/dt where δ ≥ w/2 and the cable gets longer
+
+    and in between it comes in smoothly: k (δ + w/2)² / (2w), and a damper that grows alike. Where
+    the cable gets shorter the damper may only take from the pull of the spring, and never more than
+    all of it, as in `JointStop`. T is never negative, its derivatives by the length and by its rate
+    are continuous, and damping only takes energy. The cable has no mass.
+
+    **Arguments:**
+
+    - `frame_a`, `frame_b`: a `Frame` each, or the name of a body for its own frame.
+    - `axial_stiffness`: EA [N], Young's modulus times the area of the cross-section; k L0 where
+      the stiffness k [N/m] is what is known.
+    - `rest_length`: L0 [m].
+    - `transition`: w [m], the range of lengths over which the pull comes in, less than 2 L0. Steps
+      should be so short that the cable takes several of them to pass it.
+    - `damping`: c [N s/m].
+    """
+
+    frame_a: Frame
+    frame_b: Frame
+    axial_stiffness: Float[Array, ""]
+    rest_length: Float[Array, ""]
+    transition: Float[Array, ""]
+    damping: Float[Array, ""]
+
+    def __init__(
+        self,
+        frame_a: Any,
+        frame_b: Any,
+        axial_stiffness: Any,
+        rest_length: Any,
+        *,
+        transition: Any,
+        damping: Any = 0.0,
+    ):
+        self.frame_a = as_frame(frame_a, "Cable: frame_a")
+        self.frame_b = as_frame(frame_b, "Cable: frame_b")
+        self.axial_stiffness = as_leaf(axial_stiffness, (), "Cable: axial_stiffness")
+        self.rest_length = as_leaf(rest_length, (), "Cable: rest_length")
+        self.transition = as_leaf(transition, (), "Cable: transition")
+        self.damping = as_leaf(damping, (), "Cable: damping")
+
+    def problem(self) -> str | None:
+        for name in ("axial_stiffness", "rest_length", "transition"):
+            value = getattr(self, name)
+            if is_concrete(value) and not np.asarray(value) > 0:
+                return f"{name} must be positive, got {value}"
+        if is_concrete(self.damping) and not np.asarray(self.damping) >= 0:
+            return f"damping must not be negative, got {self.damping}"
+        known = is_concrete(self.transition) and is_concrete(self.rest_length)
+        if known and not np.asarray(self.transition) < 2.0 * np.asarray(self.rest_length):
+            return (
+                f"transition must be less than twice the rest length, got {self.transition} and "
+                f"{self.rest_length}: a cable without length has no direction to pull in"
+            )
+        return None
+
+    def tension(self, length: Float[Array, ""], rate: Float[Array, ""]) -> Float[Array, ""]:
+        """T [N] at a length [m] that grows at `rate` [m/s]."""
+        depth, stiffness = self._pulling(length)
+        return one_sided_force(depth, rate, stiffness, self.damping, self.transition)
+
+    def stored(self, length: Float[Array, ""]) -> Float[Array, ""]:
+        """Elastic energy [J] at a length [m]."""
+        return one_sided_energy(*self._pulling(length), self.transition)
+
+    def wrenches(self, t: Time, X: Pose, V: Float[Array, "2 6"]) -> Float[Array, "2 6"]:
+        d = X.p[1] - X.p[0]
+        u = vector.direction(d)
+        lengthening = u @ (X.R[1] @ V[1, :3] - X.R[0] @ V[0, :3])
+        pull = self.tension(vector.length(d), lengthening) * u
+        none = jnp.zeros_like(pull)
+        return jnp.stack(
+            [
+                jnp.concatenate([X.R[0].T @ pull, none]),
+                jnp.concatenate([-(X.R[1].T @ pull), none]),
+            ]
+        )
+
+    def potential(self, t: Time, X: Pose) -> Float[Array, ""]:
+        return self.stored(vector.length(X.p[1] - X.p[0]))
+
+    def _pulling(self, length: Float[Array, ""]) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """How far the length is beyond the end of slackness, and the stiffness k."""
+        depth = length - self.rest_length + 0.5 * self.transition
+        return depth, self.axial_stiffness / self.rest_length
+
+
+__all__ = ["Cable"]

@@ -1,0 +1,96 @@
+"""Electric motors: their torque, with the current in the winding as an algebraic equation."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..errors import ModelError
+from ..model.frame import JointReference, as_joint_reference
+from ..model.values import as_leaf, is_concrete
+from ..signals import as_signal
+from .abstract import AbstractJointForce, Time
+
+
+class DCMotor(AbstractJointForce):
+    """`n k i`: what a direct-current motor gives to a joint with one coordinate through a gear.
+
+    The current i is prescribed, or follows from the voltage u at the terminals:
+
+        i = (u - k n v) / R
+
+    where k n v is the back-emf of the rotor, which turns at n v. Inductance is neglected, as is
+    usual where L/R is far below the time constant J R / (k n)² of a joint with the inertia J. The
+    gear has no play and no losses; friction is a component of its own, such as `StribeckFriction`.
+
+    The motor has no inertia either. That of the rotor is an `Armature` with the same gear ratio,
+    which adds n² times the rotor's inertia to the joint, here 0.0075 kg m²:
+
+        forces = {
+            "motor": DCMotor("hinge", 0.05, gear_ratio=50.0, voltage=12.0, resistance=1.2),
+            "rotor": Armature("hinge", 3e-6, gear_ratio=50.0),
+        }
+
+    The law knows k and n by their product only: identify one of them and keep the other.
+
+    **Arguments:**
+
+    - `joint`: name of a joint with one coordinate.
+    - `torque_constant`: k [N m/A], which is the back-emf constant in V s/rad.
+    - `gear_ratio`: n, rotor speed over joint speed; in rad/m where the joint slides.
+    - `current`: i, a number or a signal [A]; or instead
+    - `voltage`: u, a number or a signal [V], together with `resistance`: R of the winding [Ω].
+
+    **Raises** `ModelError` unless either `current`, or `voltage` and `resistance`, are given.
+    """
+
+    joint: JointReference
+    torque_constant: Float[Array, ""]
+    gear_ratio: Float[Array, ""]
+    current: Callable | None
+    voltage: Callable | None
+    resistance: Float[Array, ""] | None
+
+    def __init__(
+        self,
+        joint: Any,
+        torque_constant: Any,
+        gear_ratio: Any = 1.0,
+        *,
+        current: Any = None,
+        voltage: Any = None,
+        resistance: Any = None,
+    ):
+        if (current is None) == (voltage is None) or (voltage is None) != (resistance is None):
+            raise ModelError("DCMotor: give either current, or voltage and resistance")
+        self.joint = as_joint_reference(joint)
+        self.torque_constant = as_leaf(torque_constant, (), "DCMotor: torque_constant")
+        self.gear_ratio = as_leaf(gear_ratio, (), "DCMotor: gear_ratio")
+        self.current = None if current is None else as_signal(current, "DCMotor: current", ())
+        self.voltage = None if voltage is None else as_signal(voltage, "DCMotor: voltage", ())
+        self.resistance = (
+            None if resistance is None else as_leaf(resistance, (), "DCMotor: resistance")
+        )
+
+    def problem(self) -> str | None:
+        resistance = self.resistance
+        if resistance is not None and is_concrete(resistance) and not np.asarray(resistance) > 0:
+            return f"resistance must be positive, got {resistance}"
+        return None
+
+    def winding_current(self, t: Time, v: Float[Array, ""]) -> Float[Array, ""]:
+        """i [A] at the time t, where the joint moves at v."""
+        if self.current is not None:
+            return self.current(t)
+        assert self.voltage is not None  # See `__init__`.
+        return (self.voltage(t) - self.torque_constant * self.gear_ratio * v) / self.resistance
+
+    def force(self, t: Time, q: Float[Array, "nq"], v: Float[Array, "nv"]) -> Float[Array, "nv"]:
+        if q.shape != (1,):
+            raise ValueError(f"a motor needs a joint with one coordinate, not {q.shape[0]}")
+        current = self.winding_current(t, v[0])
+        return (self.gear_ratio * self.torque_constant * current)[None]
+
+
+__all__ = ["DCMotor"]

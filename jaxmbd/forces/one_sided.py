@@ -1,0 +1,48 @@
+"""A spring and damper that act on one side only, smooth where they come in.
+
+At a depth δ beyond that point, and none before it, the force is
+
+    F = k w e(δ/w) φ(y),   y = c r(δ/w) δ̇ / (k w e(δ/w))
+    e(x) = x²/2, from x = 1 on x - 1/2;   r(x) = x² (3 - 2x), from x = 1 on 1
+    φ(y) = 1 + y where y ≥ 0,   1 / (1 - y) where y < 0
+
+with the stiffness k, the damping c and the transition w. Its derivatives by the depth and by the
+rate are continuous, it is never negative, and what φ takes or adds only takes energy.
+"""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+
+def one_sided_force(
+    depth: Float[Array, "*n"],
+    rate: Float[Array, "*n"],
+    stiffness: Float[Array, ""],
+    damping: Float[Array, ""],
+    transition: Float[Array, ""],
+) -> Float[Array, "*n"]:
+    """F at a `depth` that grows at `rate`."""
+    within, beyond = _parts(depth / transition)
+    full = stiffness * transition
+    # r/e, without the zero that both have where the force comes in.
+    y = damping * rate * (3.0 - 2.0 * within) / ((0.5 + beyond) * full)
+    leaving = jnp.where(y < 0, y, 0.0)
+    phi = jnp.where(y < 0, 1.0 / (1.0 - leaving), 1.0 + y)
+    return full * (0.5 * within**2 + beyond) * phi
+
+
+def one_sided_energy(
+    depth: Float[Array, "*n"], stiffness: Float[Array, ""], transition: Float[Array, ""]
+) -> Float[Array, "*n"]:
+    """The integral of k w e over the depth."""
+    within, beyond = _parts(depth / transition)
+    return stiffness * transition**2 * (within**3 / 6.0 + 0.5 * beyond * (1.0 + beyond))
+
+
+def _parts(x: Float[Array, "*n"]) -> tuple[Float[Array, "*n"], Float[Array, "*n"]]:
+    """How much of x lies in [0, 1], and how much above."""
+    within = jnp.where(x < 1, jnp.where(x > 0, x, 0.0), 1.0)
+    return within, jnp.where(x < 1, 0.0, x - 1.0)
+
+
+__all__ = ["one_sided_energy", "one_sided_force"]
