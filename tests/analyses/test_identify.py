@@ -1,6 +1,7 @@
 """Fits of a pendulum whose truth is known, and of records that cannot be fitted."""
 
 import functools
+import re
 
 import equinox as eqx
 import jax
@@ -20,7 +21,8 @@ from jaxmbd.analyses.identification import (
     Unbounded,
 )
 from jaxmbd.analyses.identification.batches import batch_experiments
-from jaxmbd.analyses.identification.parameters import select_parameters
+from jaxmbd.analyses.identification.losses import Squares
+from jaxmbd.analyses.identification.parameters import Subject, select_parameters
 from jaxmbd.analyses.identification.prediction import make_simulator
 from jaxmbd.analyses.identification.residuals import Residuals
 
@@ -91,6 +93,39 @@ def test_truth_lies_within_the_standard_errors(fitted):
     assert "friction" in str(fitted)
 
 
+def test_intervals_are_student_s(fitted):
+    lower, upper = fitted.interval("friction")
+    assert lower < 0.1 < upper
+    # 200 readings, 3 parameters, 2 initial states of 2 numbers.
+    assert fitted.degrees_of_freedom == 193
+    reach = 1.97233 * fitted.standard_error("friction")
+    assert 0.5 * (upper - lower) == pytest.approx(reach, rel=1e-5)
+    with pytest.raises(mbd.DataError, match="level must be between 0 and 1"):
+        fitted.intervals(95.0)
+
+
+def test_a_report_needs_no_network(fitted, tmp_path):
+    unseen = records(starts=((0.9, 1.0),), lengths=(100,), seed=7)
+    errors = fitted.validate(unseen)
+    assert errors["hinge"] == pytest.approx(NOISE, rel=0.4)
+    fitted.report(tmp_path / "fit.html", unseen, title="Rod & spring")
+    page = (tmp_path / "fit.html").read_text()
+    assert "<h1>Rod &amp; spring</h1>" in page
+    assert page.count("<svg") == 5  # Fits, autocorrelation, correlation, convergence, validation.
+    assert not re.search(r"(src|href)=.http", page)
+    for label, value in zip(fitted.labels, fitted.values, strict=True):
+        assert label in page
+        assert f"{value:.6g}" in page
+    assert f"{errors['hinge']:.4g}" in page
+
+
+def test_convergence_is_kept(fitted):
+    (costs,) = fitted.costs
+    assert len(costs) == fitted.n_steps
+    assert (np.diff(costs) <= 0).all()
+    assert costs[-1] < 0.1 * costs[0]
+
+
 def test_standard_errors_match_the_scatter_of_repeats():
     """With 24 repeats the scatter is known to a seventh of itself."""
     start, select = pendulum(0.8, 0.1, 1.9), {"k": "forces.spring.stiffness"}
@@ -141,10 +176,11 @@ def test_blocks_are_the_jacobian(measured, reverse):
     """Against finite differences; one record's start does not move the other record."""
     model = pendulum()
     residuals = Residuals(
-        select_parameters(model, SELECT),
+        select_parameters(Subject(model, {}), SELECT),
         make_simulator(None, None, None, 1),
         batch_experiments(measured),
         {"hinge": jnp.asarray(NOISE)},
+        Squares(),
         fit_starts=True,
         reverse=reverse,
     )

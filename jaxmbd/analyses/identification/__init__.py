@@ -1,15 +1,25 @@
 """Fitting the parameters of a model to measured motion."""
 
 from .experiment import Experiment as Experiment
-from .identify import Fit as Fit
+from .fit import Fit as Fit
 from .identify import RankWarning as RankWarning
 from .identify import identify as identify
+from .losses import Cauchy as Cauchy
+from .losses import PseudoHuber as PseudoHuber
 from .methods import FirstOrder as FirstOrder
 from .methods import LevenbergMarquardt as LevenbergMarquardt
 from .parameters import Parameter as Parameter
+from .posterior import LogPosterior as LogPosterior
+from .posterior import log_posterior as log_posterior
 from .prediction import predict as predict
+from .priors import Normal as Normal
+from .sensors import Accelerometer as Accelerometer
+from .sensors import AngularVelocity as AngularVelocity
+from .sensors import Calibrated as Calibrated
+from .sensors import DriverForce as DriverForce
 from .sensors import FramePosition as FramePosition
 from .sensors import JointPosition as JointPosition
+from .sensors import JointReaction as JointReaction
 from .sensors import JointVelocity as JointVelocity
 from .transforms import Bounded as Bounded
 from .transforms import Entries as Entries
@@ -19,21 +29,31 @@ from .transforms import Scaled as Scaled
 from .transforms import Unbounded as Unbounded
 
 __all__ = [
+    "Accelerometer",
+    "AngularVelocity",
     "Bounded",
+    "Calibrated",
+    "Cauchy",
+    "DriverForce",
     "Entries",
     "Experiment",
     "FirstOrder",
     "Fit",
     "FramePosition",
     "JointPosition",
+    "JointReaction",
     "JointVelocity",
     "LevenbergMarquardt",
+    "LogPosterior",
+    "Normal",
     "Parameter",
     "PhysicalBody",
     "Positive",
+    "PseudoHuber",
     "RankWarning",
     "Scaled",
     "Unbounded",
     "identify",
+    "log_posterior",
     "predict",
 ]

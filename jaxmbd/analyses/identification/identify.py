@@ -14,66 +14,16 @@ from jaxtyping import Array, Float
 
 from ...errors import DataError, SimulationError
 from ...model import Model
+from . import convergence
 from .batches import Batch, batch_experiments
 from .experiment import Experiment
+from .fit import Fit, Overlay
+from .losses import AbstractLoss, Squares
 from .methods import AbstractMethod, LevenbergMarquardt
-from .parameters import Selection, select_parameters
+from .parameters import Selection, Subject, select_parameters
 from .prediction import Sensors, check_sensors, make_simulator
 from .residuals import Residuals
 from .statistics import Statistics, correlation_of, statistics
-
-
-class Fit(eqx.Module):
-    """What `identify` found; `print` it for a table.
-
-    - `model`: the fitted model.
-    - `labels`, `values`, `standard_errors`: of the reported numbers, shape `(k,)`; a standard error
-      is infinite where the data cannot tell the number from others.
-    - `correlation`: of the reported numbers, shape `(k, k)`.
-    - `rms`: root mean square residual of every sensor, in its own unit.
-    - `initial_states`: corrections to every record's initial state, shape `(2 nv,)` each, where
-      they were fitted.
-    - `unseen`: groups of names that the data cannot tell apart.
-    - `n_steps`, `result`: of the optimizer.
-    """
-
-    model: Model
-    labels: list[str]
-    values: np.ndarray
-    standard_errors: np.ndarray
-    correlation: np.ndarray
-    rms: dict[str, float]
-    initial_states: list[np.ndarray]
-    unseen: list[list[str]]
-    n_steps: int
-    result: RESULTS
-    started_from: np.ndarray
-
-    def __getitem__(self, label: str) -> float:
-        return float(self.values[self._row(label)])
-
-    def standard_error(self, label: str) -> float:
-        """Standard error of one reported number."""
-        return float(self.standard_errors[self._row(label)])
-
-    def _row(self, label: str) -> int:
-        if label not in self.labels:
-            raise KeyError(f"no parameter {label!r}; there are {', '.join(self.labels)}")
-        return self.labels.index(label)
-
-    def __str__(self) -> str:
-        width = max(len(label) for label in self.labels)
-        lines = [f"{'parameter':<{width}}  {'start':>12}  {'estimate':>12}  {'std. error':>12}"]
-        rows = zip(self.labels, self.started_from, self.values, self.standard_errors, strict=True)
-        lines += [f"{n:<{width}}  {s:12.6g}  {x:12.6g}  {e:12.2g}" for n, s, x, e in rows]
-        lines += [f"rms residual of {name}: {value:.4g}" for name, value in self.rms.items()]
-        lines += [f"not told apart by the data: {', '.join(names)}" for names in self.unseen]
-        lines.append(f"{self.n_steps} steps: {_said(self.result)}")
-        return "\n".join(lines)
-
-
-def _said(result: RESULTS) -> str:
-    return "converged" if result == RESULTS.successful else RESULTS[result]
 
 
 class RankWarning(UserWarning):
@@ -87,12 +37,16 @@ def identify(
     *,
     sensors: Sensors | None = None,
     noise: Mapping[str, float] | None = None,
+    loss: AbstractLoss | None = None,
     fit_initial_states: bool = False,
     formulation: Any = None,
     integrator: Any = None,
     substeps: int = 1,
     method: AbstractMethod | None = None,
     jacobian: str = "forward",
+    starts: int = 1,
+    spread: float = 0.3,
+    seed: int = 0,
     progress: bool = False,
     throw: bool = True,
 ) -> Fit:
@@ -103,16 +57,22 @@ def identify(
     - `experiments`: one `Experiment` or several, of any lengths. Those of one length are simulated
       together.
     - `select`: which leaves vary: `{name: parameter}`, or a list of paths. A parameter is a
-      `Parameter(where, transform)`, a path such as `"bodies.rod.mass"`, or a function of the model.
-    - `sensors`: `{name: f(system, t, state)}` for measurements that are not named after a joint.
+      `Parameter(where, transform, prior)`, a path such as `"bodies.rod.mass"`, or a function of the
+      model. Paths into sensors start with `sensors.`.
+    - `sensors`: `{name: f(system, t, state)}` for measurements that are not named after a joint,
+      or that do not read it exactly.
     - `noise`: `{sensor: standard deviation}` by which residuals are divided; 1 where left out. With
       all of them given and right, a residual has variance one; standard errors take the variance
       from the residuals in any case.
+    - `loss`: of the weighted residuals, where some are outliers: `PseudoHuber()` or `Cauchy()`.
     - `fit_initial_states`: whether every record's initial state is fitted too, from its `guess`.
     - `formulation`: `JointCoordinates()` where it is left out.
     - `integrator`, `substeps`: steps of the integrator between samples.
     - `method`: `LevenbergMarquardt()` where it is left out, or `FirstOrder(optax.adam(1e-2))`.
     - `jacobian`: `"forward"`, or `"reverse"` where there are more parameters than residuals.
+    - `starts`: how many starting points to minimize from, together; the best end is the fit. The
+      first is the model, others differ from it in their free numbers (logarithms of positive ones)
+      by a normal deviation of `spread`, drawn with `seed`.
     - `progress`: whether to print every step.
     - `throw`: whether a fit that did not converge raises; otherwise read `Fit.result`.
 
@@ -120,36 +80,92 @@ def identify(
     `SimulationError` where the motion of the starting model is not finite or the fit fails. Warns
     `RankWarning`, with names, where the data cannot tell parameters apart.
     """
+    if starts < 1:
+        raise DataError(f"identify: starts must be one or more, got {starts}")
     experiments = [experiments] if isinstance(experiments, Experiment) else list(experiments)
-    if not experiments:
-        raise DataError("identify: there are no experiments")
-    if jacobian not in ("forward", "reverse"):
-        raise DataError(f"identify: jacobian is 'forward' or 'reverse', got {jacobian!r}")
-    selected = select_parameters(model, select)
-    simulator = make_simulator(formulation, sensors, integrator, substeps)
-    batches = batch_experiments(experiments)
-    check_sensors(simulator, model, batches)
-    residuals = Residuals(
-        selected,
-        simulator,
-        batches,
-        _noise(noise or {}, experiments),
-        fit_initial_states,
-        jacobian == "reverse",
+    residuals = residuals_of(
+        model,
+        experiments,
+        select,
+        sensors=sensors,
+        noise=noise,
+        loss=loss,
+        fit_initial_states=fit_initial_states,
+        formulation=formulation,
+        integrator=integrator,
+        substeps=substeps,
+        jacobian=jacobian,
     )
     start = residuals.unknowns()
     r, J, _ = _linearize(residuals, start)
     _check_start(residuals, np.asarray(r))
     method = LevenbergMarquardt() if method is None else method
     influence = jnp.linalg.norm(J, axis=0)
-    unknowns, n_steps, result = _minimize(method, residuals, influence, progress)
-    result = RESULTS.promote(result)
+    keys = convergence.listen(starts)
+    firsts = _scattered(start, starts, spread, seed)
+    found = _minimize(method, residuals, firsts, influence, jnp.asarray(keys), progress)
+    costs = convergence.heard(keys)
+    unknowns, n_steps, result = _best(*found)
     if throw and result != RESULTS.successful:
         raise SimulationError(
-            f"identify: stopped after {int(n_steps)} steps: {RESULTS[result]}; pass "
-            "throw=False to look at the fit so far"
+            f"identify: stopped after {n_steps} steps: {RESULTS[result]}; pass throw=False to look "
+            "at the fit so far"
         )
-    return _fit(residuals, unknowns, int(n_steps), result)
+    return _fit(residuals, experiments, unknowns, n_steps, result, costs)
+
+
+def residuals_of(
+    model: Model,
+    experiments: Sequence[Experiment],
+    select: Selection,
+    *,
+    sensors: Sensors | None,
+    noise: Mapping[str, float] | None,
+    loss: AbstractLoss | None,
+    fit_initial_states: bool,
+    formulation: Any,
+    integrator: Any,
+    substeps: int,
+    jacobian: str = "forward",
+) -> Residuals:
+    """Residuals by the arguments of `identify`, which are checked."""
+    if not experiments:
+        raise DataError("identify: there are no experiments")
+    if jacobian not in ("forward", "reverse"):
+        raise DataError(f"identify: jacobian is 'forward' or 'reverse', got {jacobian!r}")
+    simulator = make_simulator(formulation, sensors, integrator, substeps)
+    selected = select_parameters(Subject(model, simulator.sensors), select)
+    batches = batch_experiments(experiments)
+    check_sensors(simulator, model, batches)
+    return Residuals(
+        selected,
+        simulator,
+        batches,
+        _noise(noise or {}, experiments),
+        Squares() if loss is None else loss,
+        fit_initial_states,
+        jacobian == "reverse",
+    )
+
+
+def _scattered(start: Any, n: int, spread: float, seed: int) -> Any:
+    """Starting points along a leading axis: the first as it is, the parameters of others moved."""
+    rng = np.random.default_rng(seed)
+    theta, corrections = jax.tree.map(lambda x: jnp.broadcast_to(x, (n, *x.shape)), start)
+
+    def moved(x: Array) -> Array:
+        away = spread * rng.normal(size=x.shape)
+        away[0] = 0.0
+        return x + jnp.asarray(away, dtype=x.dtype)
+
+    return tuple(map(moved, theta)), corrections
+
+
+def _best(unknowns: Any, n_steps: Array, result: Any, costs: Array) -> tuple[Any, int, RESULTS]:
+    """Of several ends the one of least cost."""
+    best = int(np.argmin(np.where(np.isfinite(costs), costs, np.inf)))
+    unknowns, result = jax.tree.map(lambda x: x[best], (unknowns, result))
+    return unknowns, int(n_steps[best]), RESULTS.promote(result)
 
 
 def _noise(given: Mapping[str, float], experiments: Sequence[Experiment]) -> dict[str, Array]:
@@ -166,7 +182,7 @@ def _noise(given: Mapping[str, float], experiments: Sequence[Experiment]) -> dic
 def _by_record(residuals: Residuals, r: np.ndarray) -> list[np.ndarray]:
     """The flat residuals by batch, a row a record."""
     widths = [_width(batch) * len(batch.rows) for batch in residuals.batches]
-    parts = np.split(r, np.cumsum(widths)[:-1])
+    parts = np.split(r, np.cumsum(widths))[:-1]  # Priors come last.
     return [x.reshape(len(b.rows), -1) for x, b in zip(parts, residuals.batches, strict=True)]
 
 
@@ -186,8 +202,24 @@ def _check_start(residuals: Residuals, r: np.ndarray) -> None:
 
 
 @eqx.filter_jit
-def _minimize(method: AbstractMethod, residuals: Residuals, influence: Array, verbose: bool) -> Any:
-    return method.minimize(residuals, influence, verbose)
+def _minimize(
+    method: AbstractMethod,
+    residuals: Residuals,
+    starts: Any,
+    influence: Array,
+    keys: Array,
+    verbose: bool,
+) -> Any:
+    """Unknowns, numbers of steps, results and costs, a row a start."""
+
+    def one(start: Any, key: Array) -> Any:
+        unknowns, n, result = method.minimize(residuals, start, influence, key, verbose)
+        return unknowns, n, result, residuals.cost(unknowns)
+
+    if keys.shape[0] > 1:
+        return eqx.filter_vmap(one)(starts, keys)
+    found = one(*jax.tree.map(lambda x: x[0], (starts, keys)))
+    return jax.tree.map(lambda x: x[None], found)
 
 
 @eqx.filter_jit
@@ -200,13 +232,24 @@ def _linearize(residuals: Residuals, unknowns: Any) -> tuple[Array, Array, Array
     return residuals.flat(unknowns), J, D
 
 
-def _fit(residuals: Residuals, unknowns: Any, n_steps: int, result: RESULTS) -> Fit:
+def _fit(
+    residuals: Residuals,
+    experiments: Sequence[Experiment],
+    unknowns: Any,
+    n_steps: int,
+    result: RESULTS,
+    costs: list[np.ndarray],
+) -> Fit:
     selected, (theta, starts) = residuals.selected, unknowns
     r, J, D = (np.asarray(x) for x in _linearize(residuals, unknowns))
     labels = selected.free_labels()
     labels += ["an initial state"] * (J.shape[1] - len(labels))
     degrees = max(_n_readings(residuals) - J.shape[1], 1)
-    found = statistics(J, labels, float(r @ r) / degrees)
+    n = sum(x.size for x in _by_record(residuals, r))
+    # The variance of readings is what they show; that of priors is one.
+    deviation = np.ones(len(r))
+    deviation[:n] = np.sqrt(r[:n] @ r[:n] / degrees)
+    found = statistics(J / np.maximum(deviation, np.finfo(float).tiny)[:, None], labels, 1.0)
     errors, correlation = _reported(found, D)
     if found.unseen:
         groups = "; ".join(", ".join(names) for names in found.unseen)
@@ -216,18 +259,26 @@ def _fit(residuals: Residuals, unknowns: Any, n_steps: int, result: RESULTS) -> 
             RankWarning,
             stacklevel=3,
         )
+    subject = selected.apply(theta)
+    overlays = _overlays(residuals, experiments, unknowns)
     return Fit(
-        model=selected.apply(theta),
+        model=subject.model,
+        sensors=subject.sensors,
         labels=selected.labels(),
         values=np.asarray(selected.report(theta)),
         standard_errors=errors,
         correlation=correlation,
-        rms=_rms(residuals, r),
+        degrees_of_freedom=degrees,
+        rms=_rms(overlays),
         initial_states=_in_order(residuals, starts),
         unseen=found.unseen,
+        singular_values=found.singular_values,
+        overlays=overlays,
+        costs=costs,
         n_steps=n_steps,
         result=result,
         started_from=np.asarray(selected.report(selected.free())),
+        simulator=eqx.tree_at(lambda s: s.sensors, residuals.simulator, subject.sensors),
     )
 
 
@@ -251,18 +302,36 @@ def _n_readings(residuals: Residuals) -> int:
     )
 
 
-def _rms(residuals: Residuals, r: np.ndarray) -> dict[str, float]:
-    squares: dict[str, float] = {}
-    counts: dict[str, int] = {}
-    for batch, rows in zip(residuals.batches, _by_record(residuals, r), strict=True):
-        measured = sorted(batch.experiments.measurements.items())
-        ends = np.cumsum([int(np.prod(x.shape[1:])) for _, x in measured])
-        for (name, x), part in zip(measured, np.split(rows, ends[:-1], axis=1), strict=True):
-            scale = float(residuals.noise[name])
-            squares[name] = squares.get(name, 0.0) + float(np.sum((part * scale) ** 2))
-            width = int(np.prod(x.shape[2:]))
-            counts[name] = counts.get(name, 0) + int(batch.kept.sum()) * width
-    return {name: float(np.sqrt(squares[name] / counts[name])) for name in sorted(squares)}
+def _overlays(
+    residuals: Residuals, experiments: Sequence[Experiment], unknowns: Any
+) -> list[dict[str, Overlay]]:
+    found: dict[int, dict[str, Overlay]] = {}
+    for batch, readings in zip(residuals.batches, _readings(residuals, unknowns), strict=True):
+        for i, row in enumerate(batch.rows):
+            ts, measured = experiments[row].ts, experiments[row].measurements
+            found[row] = {
+                name: Overlay(*map(np.asarray, (ts, x, readings[name][i, : len(ts)])))
+                for name, x in sorted(measured.items())
+            }
+    return [found[row] for row in sorted(found)]
+
+
+@eqx.filter_jit
+def _readings(residuals: Residuals, unknowns: Any) -> list[Mapping[str, Array]]:
+    theta, starts = unknowns
+    each = jax.vmap(residuals.readings_of_one, in_axes=(None, 0, 0))
+    return [
+        each(theta, start, batch.experiments)
+        for batch, start in zip(residuals.batches, starts, strict=True)
+    ]
+
+
+def _rms(overlays: Sequence[Mapping[str, Overlay]]) -> dict[str, float]:
+    errors: dict[str, list[np.ndarray]] = {}
+    for record in overlays:
+        for name, (_, measured, read) in record.items():
+            errors.setdefault(name, []).append(np.ravel(read - measured))
+    return {n: float(np.sqrt(np.mean(np.concatenate(x) ** 2))) for n, x in sorted(errors.items())}
 
 
 def _in_order(residuals: Residuals, starts: list[Array]) -> list[np.ndarray]:
@@ -274,4 +343,4 @@ def _in_order(residuals: Residuals, starts: list[Array]) -> list[np.ndarray]:
     return [found[row] for row in sorted(found)]
 
 
-__all__ = ["Fit", "RankWarning", "identify"]
+__all__ = ["RankWarning", "identify", "residuals_of"]

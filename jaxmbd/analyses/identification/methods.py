@@ -10,8 +10,9 @@ import lineax as lx
 import optax
 import optimistix as optx
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
+from . import convergence
 from .residuals import Residuals
 
 
@@ -20,12 +21,18 @@ class AbstractMethod(eqx.Module):
 
     @abstractmethod
     def minimize(
-        self, residuals: Residuals, influence: Float[Array, "n"], verbose: bool
+        self,
+        residuals: Residuals,
+        start: Any,
+        influence: Float[Array, "n"],
+        key: Int[Array, ""],
+        verbose: bool,
     ) -> tuple[Any, Array, optx.RESULTS]:
         """Unknowns, number of steps, and whether it went well.
 
-        `influence` is how much the residuals change with each unknown at the start: the length of
-        its column of the Jacobian.
+        **Arguments:** `start`, the unknowns to begin with; `influence`, how much the residuals
+        change with each unknown there: the length of its column of the Jacobian; `key`, under which
+        to `note` half the sum of squares in every step.
         """
 
 
@@ -42,21 +49,35 @@ class LevenbergMarquardt(AbstractMethod):
     max_steps: int = eqx.field(default=200, static=True)
 
     def minimize(
-        self, residuals: Residuals, influence: Float[Array, "n"], verbose: bool
+        self,
+        residuals: Residuals,
+        start: Any,
+        influence: Float[Array, "n"],
+        key: Int[Array, ""],
+        verbose: bool,
     ) -> tuple[Any, Array, optx.RESULTS]:
-        start, unravel = ravel_pytree(residuals.unknowns())
+        first, unravel = ravel_pytree(start)
 
         def evaluate(x: Array) -> Array:
             return residuals.flat(unravel(x))
 
+        def watch(**said: tuple[str, Any]) -> None:
+            n, last, now = (
+                said[name][1] for name in ("num_steps", "loss_last_accepted_step", "loss_this_step")
+            )
+            cost = jnp.where(n == 0, now, last)  # Nothing was accepted before the first step.
+            convergence.note(key, cost)
+            if verbose:
+                _print(n, cost)
+
         scale = jnp.where(influence > 0, influence, 1.0)
         solver = optx.LevenbergMarquardt(
-            rtol=self.rtol, atol=self.atol, linear_solver=lx.QR(), verbose=verbose
+            rtol=self.rtol, atol=self.atol, linear_solver=lx.QR(), verbose=watch
         )
         found = optx.least_squares(
             lambda y, _: evaluate(y / scale),
             solver,
-            start * scale,
+            first * scale,
             max_steps=self.max_steps,
             throw=False,
         )
@@ -73,21 +94,23 @@ class FirstOrder(AbstractMethod):
     steps: int = eqx.field(default=500, static=True)
 
     def minimize(
-        self, residuals: Residuals, influence: Float[Array, "n"], verbose: bool
+        self,
+        residuals: Residuals,
+        start: Any,
+        influence: Float[Array, "n"],
+        key: Int[Array, ""],
+        verbose: bool,
     ) -> tuple[Any, Array, optx.RESULTS]:
-        def loss(unknowns: Any) -> Float[Array, ""]:
-            return jnp.sum(jnp.stack([jnp.sum(x**2) for x in residuals.by_record(*unknowns)]))
-
         def step(carry: Any, n: Array) -> tuple[Any, Array]:
             unknowns, memory = carry
-            value, gradient = jax.value_and_grad(loss)(unknowns)
+            value, gradient = jax.value_and_grad(residuals.cost)(unknowns)
             with jax.numpy_dtype_promotion("standard"):  # optax mixes its own types.
                 updates, memory = self.optimizer.update(gradient, memory, unknowns)
+            convergence.note(key, value)
             if verbose:
-                jax.debug.print("step {n}: sum of squares {value}", n=n, value=value)
+                _print(n, value)
             return (optax.apply_updates(unknowns, updates), memory), value
 
-        start = residuals.unknowns()
         (unknowns, _), losses = jax.lax.scan(
             step, (start, self.optimizer.init(start)), jnp.arange(self.steps)
         )
@@ -96,3 +119,7 @@ class FirstOrder(AbstractMethod):
             finite, optx.RESULTS.successful, optx.RESULTS.nonlinear_divergence
         )
         return unknowns, jnp.asarray(self.steps), result
+
+
+def _print(n: Array, cost: Array) -> None:
+    jax.debug.print("step {n}: half the sum of squares {cost}", n=n, cost=cost)

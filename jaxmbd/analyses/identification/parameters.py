@@ -1,4 +1,4 @@
-"""Which leaves of a model a fit varies, and how."""
+"""Which leaves of a model, and of what watches it, a fit varies, and how."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -12,33 +12,48 @@ from jaxtyping import Array, Float
 from ...errors import ModelError
 from ...model import Model
 from ...model.model import unknown
+from .priors import Normal
 from .transforms import AbstractTransform, Unbounded
 
 
+class Subject(eqx.Module):
+    """What a fit may vary: a model, and the sensors that watch it."""
+
+    model: Model
+    sensors: dict[str, Callable[..., Array]]
+
+
 class Parameter(eqx.Module):
-    """One leaf (or body) of a model that a fit varies.
+    """One leaf (or body) of a model, or leaf of a sensor, that a fit varies.
 
     **Arguments:**
 
-    - `where`: a path such as `"bodies.rod.mass"`, or a function of the model that returns the
-      leaf, as for `equinox.tree_at`.
+    - `where`: a path such as `"bodies.rod.mass"` or `"sensors.gyro.bias"`, or a function of the
+      model that returns the leaf, as for `equinox.tree_at`.
     - `transform`: keeps the value in its range; `Unbounded()` where it is left out.
+    - `prior`: what is known of the reported numbers beforehand, such as `Normal(2.0, 0.1)`.
     """
 
     where: str | Callable[[Model], Any] = eqx.field(static=True)
     transform: AbstractTransform
+    prior: Normal | None
 
     def __init__(
-        self, where: str | Callable[[Model], Any], transform: AbstractTransform | None = None
+        self,
+        where: str | Callable[[Model], Any],
+        transform: AbstractTransform | None = None,
+        prior: Normal | None = None,
     ):
         self.where = where
         self.transform = Unbounded() if transform is None else transform
+        self.prior = prior
 
-    def get(self, model: Model) -> Any:
-        """The value in a model."""
+    def get(self, subject: Subject) -> Any:
+        """The value in a model or a sensor."""
         if callable(self.where):
-            return self.where(model)
-        return follow(model, self.where)
+            return self.where(subject.model)
+        of_sensor = self.where.startswith("sensors.")
+        return follow(subject if of_sensor else subject.model, self.where)
 
 
 Free = tuple[Float[Array, "_n"], ...]
@@ -53,35 +68,44 @@ class Selected(eqx.Module):
 
     names: tuple[str, ...] = eqx.field(static=True)
     parameters: tuple[Parameter, ...]
-    model: Model
+    subject: Subject
 
     def free(self) -> Free:
         """Free numbers of the starting values."""
-        return tuple(p.transform.to_free(p.get(self.model)) for p in self.parameters)
+        return tuple(p.transform.to_free(p.get(self.subject)) for p in self.parameters)
 
-    def apply(self, free: Free) -> Model:
-        """The model at free numbers."""
-        model = self.model
+    def apply(self, free: Free) -> Subject:
+        """Model and sensors at free numbers."""
+        subject = self.subject
         for p, x in zip(self.parameters, free, strict=True):
-            value = p.transform.to_value(x, p.get(self.model))
-            model = eqx.tree_at(p.get, model, value)
-        return model
+            value = p.transform.to_value(x, p.get(self.subject))
+            subject = eqx.tree_at(p.get, subject, value)
+        return subject
 
     def report(self, free: Free) -> Float[Array, "k"]:
         """The numbers that a table shows, in the order of `labels`."""
+        return jnp.concatenate(self._reported(free))
+
+    def _reported(self, free: Free) -> list[Array]:
         parts = []
         for p, x in zip(self.parameters, free, strict=True):
-            reference = p.get(self.model)
+            reference = p.get(self.subject)
             value = p.transform.to_value(x, reference)
             parts.append(p.transform.report(value, reference))
-        return jnp.concatenate(parts)
+        return parts
+
+    def priors(self, free: Free) -> Float[Array, "m"]:
+        """How far off their priors the reported numbers are, in deviations."""
+        reported = zip(self.parameters, self._reported(free), strict=True)
+        parts = [p.prior.residuals(x) for p, x in reported if p.prior is not None]
+        return jnp.concatenate([free[0][:0], *parts])
 
     def labels(self) -> list[str]:
         """A label for each number of the table."""
         return [
             label
             for name, p in zip(self.names, self.parameters, strict=True)
-            for label in p.transform.labels(name, p.get(self.model))
+            for label in p.transform.labels(name, p.get(self.subject))
         ]
 
     def free_labels(self) -> list[str]:
@@ -92,11 +116,12 @@ class Selected(eqx.Module):
         return labels
 
 
-def select_parameters(model: Model, select: Selection) -> Selected:
-    """Bind a selection to a model.
+def select_parameters(subject: Subject, select: Selection) -> Selected:
+    """Bind a selection to a model and its sensors.
 
     **Raises** `ModelError` for an empty selection, a path that leads nowhere, something that is
-    no array of floats, and a starting value that its transform does not admit.
+    no array of floats, a starting value that its transform does not admit, and a prior of another
+    shape than what is reported.
     """
     if isinstance(select, Mapping):
         chosen = {str(name): _as_parameter(p) for name, p in select.items()}
@@ -109,7 +134,7 @@ def select_parameters(model: Model, select: Selection) -> Selected:
     if not chosen:
         raise ModelError("identify: select at least one parameter")
     for name, p in chosen.items():
-        value = p.get(model)
+        value = p.get(subject)
         if not jax.tree.leaves(value) or not all(map(eqx.is_inexact_array, jax.tree.leaves(value))):
             raise ModelError(f"identify: parameter {name!r} is no array of floats: {value!r}")
         try:
@@ -121,7 +146,17 @@ def select_parameters(model: Model, select: Selection) -> Selected:
                 f"identify: parameter {name!r}: {type(p.transform).__name__} does not admit its "
                 f"starting value {value}"
             )
-    return Selected(tuple(chosen), tuple(chosen.values()), model)
+        _check_prior(name, p, value)
+    return Selected(tuple(chosen), tuple(chosen.values()), subject)
+
+
+def _check_prior(name: str, p: Parameter, value: Any) -> None:
+    n = len(p.transform.labels(name, value))
+    for x in () if p.prior is None else (p.prior.mean, p.prior.deviation):
+        if x.shape not in ((), (n,)):
+            raise ModelError(
+                f"identify: the prior of {name!r} has shape {x.shape}, its reported numbers ({n},)"
+            )
 
 
 def _as_parameter(p: "Parameter | str | Callable") -> Parameter:

@@ -118,11 +118,18 @@ def predict(
     **Returns** `{sensor: readings}`, readings of shape `(n,)` or `(n, k)`, for one experiment; a
     list of these for a sequence of experiments.
     """
+    simulator = make_simulator(formulation, sensors, integrator, substeps)
+    return predicted(simulator, model, experiments)
+
+
+def predicted(
+    simulator: Simulator, model: Model, experiments: Experiment | Sequence[Experiment]
+) -> Any:
+    """What `predict` returns, by a simulator."""
     several = not isinstance(experiments, Experiment)
     records = list(experiments) if several else [experiments]
     if not records:
         raise DataError("predict: there are no experiments")
-    simulator = make_simulator(formulation, sensors, integrator, substeps)
     batches = batch_experiments(records)
     check_sensors(simulator, model, batches)
     found: list[dict[str, Array]] = [{} for _ in records]

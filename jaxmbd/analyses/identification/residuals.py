@@ -16,22 +16,23 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float
 
 from ...errors import DataError
-from ...model import Model
 from ...system import constraints
 from ...system.abstract import State
 from .batches import Batch
 from .experiment import Experiment
+from .losses import AbstractLoss
 from .parameters import Free, Selected
 from .prediction import Simulator
 
 
 class Residuals(eqx.Module):
-    """Weighted differences between what sensors would read and what they read."""
+    """Weighted differences between what sensors would read and what they read, and priors."""
 
     selected: Selected
     simulator: Simulator
     batches: tuple[Batch, ...]
     noise: dict[str, Float[Array, ""]]
+    loss: AbstractLoss
     fit_starts: bool = eqx.field(static=True)
     reverse: bool = eqx.field(static=True)
 
@@ -48,7 +49,7 @@ class Residuals(eqx.Module):
     def _n_start(self, batch: Batch) -> int:
         if not self.fit_starts:
             return 0
-        system, _ = self.simulator.start(self.selected.model, batch.record(0))
+        system, _ = self.simulator.start(self.selected.subject.model, batch.record(0))
         if constraints.n_constraints(system):
             raise DataError(
                 "identify: initial states can be fitted in coordinates without constraints only; "
@@ -65,19 +66,20 @@ class Residuals(eqx.Module):
         for name, measured in sorted(experiment.measurements.items()):
             difference = (readings[name] - measured) / self.noise[name]
             counts = kept.reshape(-1, *[1] * (difference.ndim - 1))
-            parts.append(jnp.where(counts, difference, 0.0).ravel())
+            parts.append(self.loss(jnp.where(counts, difference, 0.0)).ravel())
         return jnp.concatenate(parts)
 
     def readings_of_one(
         self, theta: Free, start: Float[Array, "k"], experiment: Experiment
     ) -> Mapping[str, Array]:
         """What the sensors of one record would read."""
-        model: Model = self.selected.apply(theta)
-        system, state = self.simulator.start(model, experiment)
+        subject = self.selected.apply(theta)
+        simulator = eqx.tree_at(lambda s: s.sensors, self.simulator, subject.sensors)
+        system, state = simulator.start(subject.model, experiment)
         if self.fit_starts:
             dq, dv = jnp.split(start, 2)
             state = State(system.retract(state.q, dq), state.v + dv)
-        return self.simulator.readings(system, state, experiment)
+        return simulator.readings(system, state, experiment)
 
     def by_record(self, theta: Free, starts: list[Array]) -> list[Float[Array, "w r"]]:
         """Residuals of every batch, a row a record."""
@@ -103,7 +105,7 @@ class Residuals(eqx.Module):
         ]
 
     def flat(self, unknowns: tuple[Free, list[Array]]) -> Float[Array, "r"]:
-        """All residuals as one vector, with derivatives by blocks."""
+        """All residuals as one vector, with derivatives by blocks; those of priors last."""
 
         @jax.custom_jvp
         def evaluate(theta: Free, starts: list[Array]) -> Array:
@@ -119,4 +121,9 @@ class Residuals(eqx.Module):
             ]
             return evaluate(theta, starts), jnp.concatenate(changes)
 
-        return evaluate(*unknowns)
+        return jnp.concatenate([evaluate(*unknowns), self.selected.priors(unknowns[0])])
+
+    def cost(self, unknowns: tuple[Free, list[Array]]) -> Float[Array, ""]:
+        """Half the sum of their squares, without the blocks: what gradients are cheaper of."""
+        squares = [jnp.sum(x**2) for x in self.by_record(*unknowns)]
+        return 0.5 * sum(squares, jnp.sum(self.selected.priors(unknowns[0]) ** 2))

@@ -17,12 +17,14 @@ class Statistics:
     - `rank`: number of directions, among the parameters and initial states, that the data see.
     - `covariance`: of the free numbers; infinite variance where the data do not see them.
     - `unseen`: for each direction without effect, the labels of what moves along it.
+    - `singular_values`: of J with columns of length one, largest first.
     """
 
     rank: int
     n_unknowns: int
     covariance: np.ndarray
     unseen: list[list[str]]
+    singular_values: np.ndarray
 
 
 def statistics(J: np.ndarray, labels: list[str], variance: float) -> Statistics:
@@ -45,7 +47,7 @@ def statistics(J: np.ndarray, labels: list[str], variance: float) -> Statistics:
         [label for label, share in zip(labels, direction, strict=True) if abs(share) > NAMED_SHARE]
         for direction in V[:, ~seen].T
     ]
-    return Statistics(int(seen.sum()), J.shape[1], covariance, unseen)
+    return Statistics(int(seen.sum()), J.shape[1], covariance, unseen, sigma)
 
 
 def correlation_of(covariance: np.ndarray) -> np.ndarray:

@@ -1,0 +1,136 @@
+"""What a fit found, to read, to predict with, and to report."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import numpy as np
+from diffrax import RESULTS
+from scipy import stats
+
+from ...errors import DataError
+from ...model import Model
+from .experiment import Experiment
+from .prediction import Sensors, Simulator, predicted
+
+
+class Overlay(NamedTuple):
+    """Readings of one sensor in one record, and what the fitted model makes of them.
+
+    - `ts`: times [s], shape `(n,)`; `measured` and `predicted`: shape `(n,)` or `(n, k)`.
+    """
+
+    ts: np.ndarray
+    measured: np.ndarray
+    predicted: np.ndarray
+
+
+class Fit(eqx.Module):
+    """What `identify` found; `print` it for a table, `report` it as a page.
+
+    - `model`, `sensors`: the fitted ones.
+    - `labels`, `values`, `standard_errors`: of the reported numbers, shape `(k,)`; a standard error
+      is infinite where the data cannot tell the number from others.
+    - `correlation`: of the reported numbers, shape `(k, k)`.
+    - `degrees_of_freedom`: number of readings beyond that of unknowns.
+    - `rms`: root mean square residual of every sensor, in its own unit.
+    - `initial_states`: corrections to every record's initial state, shape `(2 nv,)` each, where
+      they were fitted.
+    - `unseen`: groups of names that the data cannot tell apart.
+    - `singular_values`: of the Jacobian with columns of length one, largest first.
+    - `overlays`: `{sensor: Overlay}` of every record.
+    - `costs`: half the sum of squares in every step, from every start.
+    - `n_steps`, `result`: of the optimizer.
+    """
+
+    model: Model
+    sensors: Sensors
+    labels: list[str]
+    values: np.ndarray
+    standard_errors: np.ndarray
+    correlation: np.ndarray
+    degrees_of_freedom: int
+    rms: dict[str, float]
+    initial_states: list[np.ndarray]
+    unseen: list[list[str]]
+    singular_values: np.ndarray
+    overlays: list[dict[str, Overlay]]
+    costs: list[np.ndarray]
+    n_steps: int
+    result: RESULTS
+    started_from: np.ndarray
+    simulator: Simulator
+
+    def __getitem__(self, label: str) -> float:
+        return float(self.values[self._row(label)])
+
+    def standard_error(self, label: str) -> float:
+        """Standard error of one reported number."""
+        return float(self.standard_errors[self._row(label)])
+
+    def intervals(self, level: float = 0.95) -> np.ndarray:
+        """Confidence intervals of the reported numbers, shape `(k, 2)`, by Student's t.
+
+        As right as the standard errors are: see `standard_errors`.
+        """
+        if not 0 < level < 1:
+            raise DataError(f"intervals: level must be between 0 and 1, got {level}")
+        reach = stats.t.ppf(0.5 + 0.5 * level, self.degrees_of_freedom) * self.standard_errors
+        return np.stack([self.values - reach, self.values + reach], axis=1)
+
+    def interval(self, label: str, level: float = 0.95) -> tuple[float, float]:
+        """Confidence interval of one reported number."""
+        lower, upper = self.intervals(level)[self._row(label)]
+        return float(lower), float(upper)
+
+    def predict(self, experiments: Experiment | Sequence[Experiment]) -> Any:
+        """What `jaxmbd.predict` returns, of the fitted model and sensors, simulated alike."""
+        return predicted(self.simulator, self.model, experiments)
+
+    def validate(self, experiments: Experiment | Sequence[Experiment]) -> dict[str, float]:
+        """Root mean square error of every sensor in records that the fit has not seen."""
+        records = [experiments] if isinstance(experiments, Experiment) else list(experiments)
+        errors: dict[str, list[np.ndarray]] = {}
+        for record, read in zip(records, self.predict(records), strict=True):
+            for name, measured in record.measurements.items():
+                errors.setdefault(name, []).append(np.ravel(read[name] - measured))
+        return {
+            name: float(np.sqrt(np.mean(np.concatenate(parts) ** 2)))
+            for name, parts in sorted(errors.items())
+        }
+
+    def report(self, path: Any, validation: Sequence[Experiment] = (), title: str = "Fit") -> None:
+        """Write one page (`.html`) that needs no network; needs the extra `viz`.
+
+        Parameters with 95 % intervals, what the data cannot tell apart, measured and predicted
+        readings of every record, autocorrelation of the residuals, correlation of the parameters
+        and convergence.
+
+        **Arguments:** `path`; `validation`, records that the fit has not seen; `title`.
+        """
+        from ...viz.fit_report import write_report
+
+        write_report(self, path, validation, title)
+
+    def _row(self, label: str) -> int:
+        if label not in self.labels:
+            raise KeyError(f"no parameter {label!r}; there are {', '.join(self.labels)}")
+        return self.labels.index(label)
+
+    def __str__(self) -> str:
+        width = max(len(label) for label in self.labels)
+        lines = [f"{'parameter':<{width}}  {'start':>12}  {'estimate':>12}  {'std. error':>12}"]
+        rows = zip(self.labels, self.started_from, self.values, self.standard_errors, strict=True)
+        lines += [f"{n:<{width}}  {s:12.6g}  {x:12.6g}  {e:12.2g}" for n, s, x, e in rows]
+        lines += [f"rms residual of {name}: {value:.4g}" for name, value in self.rms.items()]
+        lines += [f"not told apart by the data: {', '.join(names)}" for names in self.unseen]
+        lines.append(f"{self.n_steps} steps: {said(self.result)}")
+        return "\n".join(lines)
+
+
+def said(result: RESULTS) -> str:
+    """What became of the minimization."""
+    return "converged" if result == RESULTS.successful else RESULTS[result]
+
+
+__all__ = ["Fit", "Overlay", "said"]

@@ -1,0 +1,206 @@
+"""A fit as one page: estimates, what the data say of them, and how well the model follows."""
+
+import html
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..analyses.identification.experiment import Experiment
+from ..analyses.identification.fit import Fit, Overlay, said
+
+try:
+    from matplotlib.figure import Figure
+except ImportError as error:
+    raise ImportError('a report needs matplotlib: pip install "jaxmbd[viz]"') from error
+
+MAX_OVERLAYS = 12  # Records that are drawn; the worst ones where there are more.
+MAX_LAG = 40
+STYLE = """
+body { font: 15px/1.45 sans-serif; color: #222; max-width: 62rem; margin: 2rem auto }
+table { border-collapse: collapse; margin: 1rem 0 }
+th, td { padding: 0.2rem 0.8rem; text-align: right; border-bottom: 1px solid #ddd }
+th:first-child, td:first-child { text-align: left }
+svg { max-width: 100%; height: auto }
+.bad { color: #b00 }
+"""
+PAGE = """<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><title>{title}</title><style>{style}</style></head>
+<body>
+{body}
+</body>
+</html>
+"""
+
+
+def write_report(fit: Fit, path: Any, validation: Sequence[Experiment], title: str) -> None:
+    """Write the page; see `Fit.report`."""
+    parts = [f"<h1>{html.escape(title)}</h1>", *_summary(fit), *_estimates(fit)]
+    parts += [*_fits(fit), *_residuals(fit), *_correlation(fit), *_convergence(fit)]
+    if len(validation):
+        parts += _validation(fit, validation)
+    page = PAGE.format(title=html.escape(title), style=STYLE, body="\n".join(parts))
+    Path(path).write_text(page, encoding="utf-8")
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    def line(cells: Sequence[str], tag: str) -> str:
+        return "<tr>" + "".join(f"<{tag}>{html.escape(x)}</{tag}>" for x in cells) + "</tr>"
+
+    return f"<table>{line(head, 'th')}{''.join(line(row, 'td') for row in rows)}</table>"
+
+
+def _svg(figure: Figure) -> str:
+    text = io.StringIO()
+    figure.savefig(text, format="svg", metadata={"Date": None})
+    return text.getvalue()[text.getvalue().index("<svg") :]
+
+
+def _axes(n: int, height: float = 2.4) -> tuple[Figure, list[Any]]:
+    """A figure of n axes, two in a row."""
+    rows = (n + 1) // 2
+    figure = Figure(figsize=(10, height * rows), layout="constrained")
+    grid = figure.subplots(rows, 2, squeeze=False).ravel()
+    for unused in grid[n:]:
+        unused.set_axis_off()
+    return figure, list(grid[:n])
+
+
+def _summary(fit: Fit) -> Iterator[str]:
+    state = "" if said(fit.result) == "converged" else ' class="bad"'
+    yield (
+        f"<p{state}>{fit.n_steps} steps: {html.escape(said(fit.result))}. {len(fit.overlays)} "
+        f"records, {fit.degrees_of_freedom} degrees of freedom.</p>"
+    )
+    yield _table(["sensor", "rms residual"], [[n, f"{x:.4g}"] for n, x in fit.rms.items()])
+
+
+def _estimates(fit: Fit) -> Iterator[str]:
+    yield "<h2>Parameters</h2>"
+    rows = [
+        [label, f"{start:.6g}", f"{value:.6g}", f"{error:.2g}", f"{low:.6g}", f"{high:.6g}"]
+        for label, start, value, error, (low, high) in zip(
+            fit.labels,
+            fit.started_from,
+            fit.values,
+            fit.standard_errors,
+            fit.intervals(),
+            strict=True,
+        )
+    ]
+    yield _table(["", "start", "estimate", "std. error", "95 % from", "to"], rows)
+    for names in fit.unseen:
+        yield f'<p class="bad">Not told apart by the data: {html.escape(", ".join(names))}.</p>'
+    largest, least = fit.singular_values[0], fit.singular_values[-1]
+    condition = "infinite" if least == 0 else f"{largest / least:.3g}"
+    yield (
+        f"<p>Condition of the Jacobian with columns of length one: {condition}. Large values mean "
+        "that combinations of parameters are known much worse than each alone seems to be.</p>"
+    )
+
+
+def _error(overlay: Overlay) -> float:
+    return float(np.sqrt(np.mean((overlay.predicted - overlay.measured) ** 2)))
+
+
+def _curves(axes: Any, overlay: Overlay, label: str) -> None:
+    flat = [np.reshape(x, (len(overlay.ts), -1)) for x in overlay[1:]]
+    for k, (measured, predicted) in enumerate(zip(*(x.T for x in flat), strict=True)):
+        axes.plot(overlay.ts, measured, ".", color=f"C{k}", ms=3, alpha=0.5)
+        axes.plot(overlay.ts, predicted, "-", color=f"C{k}", lw=1.2)
+    axes.set(xlabel="time [s]", title=f"{label}: rms {_error(overlay):.3g}")
+
+
+def _drawn(records: Sequence[Mapping[str, Overlay]], kind: str) -> Iterator[str]:
+    shown = [(i, name, x) for i, record in enumerate(records) for name, x in record.items()]
+    worst = sorted(shown, key=lambda entry: -_error(entry[2]))[:MAX_OVERLAYS]
+    if len(worst) < len(shown):
+        yield f"<p>The {len(worst)} of {len(shown)} that are off most.</p>"
+    figure, grid = _axes(len(worst))
+    for axes, (i, name, overlay) in zip(grid, worst, strict=True):
+        _curves(axes, overlay, f"{kind} {i}, {name}")
+    yield _svg(figure)
+
+
+def _fits(fit: Fit) -> Iterator[str]:
+    yield "<h2>Measured and predicted</h2><p>Dots are readings, lines the fitted model.</p>"
+    yield from _drawn(fit.overlays, "record")
+
+
+def autocorrelation(residuals: Sequence[np.ndarray], n_lags: int) -> np.ndarray:
+    """Of several series of one sensor, shape `(n_lags + 1,)`, one at lag zero."""
+    mean = np.mean(np.concatenate(residuals))
+    products = np.zeros(n_lags + 1)
+    for series in residuals:
+        x = series - mean
+        for lag in range(min(n_lags + 1, len(x))):
+            products[lag] += x[: len(x) - lag] @ x[lag:]
+    return products / products[0] if products[0] > 0 else products
+
+
+def _residuals(fit: Fit) -> Iterator[str]:
+    yield (
+        "<h2>Residuals from sample to sample</h2><p>Within the dashed lines noise is white, as "
+        "standard errors take it to be. Outside, the model misses something, and the errors are "
+        "larger than they seem.</p>"
+    )
+    series: dict[str, list[np.ndarray]] = {}
+    for record in fit.overlays:
+        for name, (_, measured, predicted) in record.items():
+            flat = np.reshape(predicted - measured, (len(measured), -1))
+            for k, column in enumerate(flat.T):
+                series.setdefault(name if flat.shape[1] == 1 else f"{name}[{k}]", []).append(column)
+    figure, grid = _axes(len(series))
+    for axes, (name, parts) in zip(grid, series.items(), strict=True):
+        n = min(MAX_LAG, max(map(len, parts)) - 1)
+        axes.bar(range(n + 1), autocorrelation(parts, n), width=0.6)
+        band = 1.96 / np.sqrt(sum(map(len, parts)))
+        for level in (-band, band):
+            axes.axhline(level, color="k", lw=0.8, ls="--")
+        axes.set(xlabel="lag [samples]", ylabel="autocorrelation", title=name)
+    yield _svg(figure)
+
+
+def _correlation(fit: Fit) -> Iterator[str]:
+    yield "<h2>Correlation of the parameters</h2>"
+    size = 2.5 + 0.3 * len(fit.labels)
+    figure = Figure(figsize=(size + 2, size), layout="constrained")
+    axes = figure.subplots()
+    image = axes.imshow(fit.correlation, vmin=-1, vmax=1, cmap="RdBu_r")
+    ticks = range(len(fit.labels))
+    axes.set_xticks(ticks, fit.labels, rotation=90)
+    axes.set_yticks(ticks, fit.labels)
+    figure.colorbar(image)
+    yield _svg(figure)
+
+
+def _convergence(fit: Fit) -> Iterator[str]:
+    yield "<h2>Convergence</h2>"
+    figure = Figure(figsize=(7, 2.8), layout="constrained")
+    axes = figure.subplots()
+    for costs in fit.costs:
+        axes.semilogy(np.where(np.isfinite(costs) & (costs > 0), costs, np.nan), ".-", lw=1)
+    axes.set(xlabel="step", ylabel="half the sum of squares")
+    yield _svg(figure)
+
+
+def _validation(fit: Fit, records: Sequence[Experiment]) -> Iterator[str]:
+    yield "<h2>Records that the fit has not seen</h2>"
+    read = fit.predict(records)
+    overlays = [
+        {
+            name: Overlay(*map(np.asarray, (record.ts, measured, found[name])))
+            for name, measured in sorted(record.measurements.items())
+        }
+        for record, found in zip(records, read, strict=True)
+    ]
+    seen, unseen = fit.rms, fit.validate(records)
+    rows = [[n, f"{x:.4g}", f"{seen[n]:.4g}" if n in seen else ""] for n, x in unseen.items()]
+    yield _table(["sensor", "rms error", "in the fit"], rows)
+    yield from _drawn(overlays, "unseen record")
+
+
+__all__ = ["autocorrelation", "write_report"]

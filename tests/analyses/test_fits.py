@@ -1,0 +1,142 @@
+"""Fits with outliers, priors, sensors of their own, and from several starts."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmbd as mbd
+from jaxmbd.analyses.identification import Cauchy, Entries, Normal, Positive, PseudoHuber
+from jaxmbd.analyses.identification.losses import Squares
+from tests.analyses.test_identify import NOISE, experiment, pendulum, records, true_angles
+
+STIFFNESS = {"k": mbd.Parameter("forces.spring.stiffness", Positive())}
+T = jnp.zeros(())
+
+
+@pytest.mark.parametrize("loss", [Squares(), PseudoHuber(1.5), Cauchy(1.5)], ids=type)
+def test_losses_are_squares_near_zero_and_smooth(loss):
+    """r̃²/2 = ρ(r), by closed forms, and its second derivative at zero is one."""
+    r = jnp.array([-40.0, -1.0, -1e-4, 0.0, 1e-4, 1.0, 40.0])
+    x2 = (r / 1.5) ** 2
+    wanted = {
+        "Squares": 0.5 * r**2,
+        "PseudoHuber": 1.5**2 * (jnp.sqrt(1 + x2) - 1),
+        "Cauchy": 0.5 * 1.5**2 * jnp.log1p(x2),
+    }[type(loss).__name__]
+    np.testing.assert_allclose(0.5 * loss(r) ** 2, wanted, rtol=1e-7, atol=1e-15)
+    assert (jnp.sign(loss(r)) == jnp.sign(r)).all()
+    slopes = jax.vmap(jax.grad(loss))(r)
+    assert slopes[3] == pytest.approx(1.0)
+    assert (slopes > 0).all()
+
+
+def test_outliers_hardly_count_with_a_loss():
+    (record,) = records(starts=((0.5, 0.0),), lengths=(120,))
+    readings = np.array(record.measurements["hinge"])
+    readings[::10] += 0.3
+    spoiled = experiment(0.5, 0.0, readings)
+    options = {"noise": {"hinge": NOISE}}
+    fit = mbd.identify(pendulum(0.8, 0.1, 1.8), spoiled, STIFFNESS, loss=Cauchy(), **options)
+    squares = mbd.identify(pendulum(0.8, 0.1, 1.8), spoiled, STIFFNESS, **options)
+    assert abs(fit["k"] - 2.0) < 2e-3
+    assert abs(squares["k"] - 2.0) > 2e-2
+
+
+def test_priors_tell_apart_what_the_data_do_not():
+    """Mass and centre enter as a product: a prior of the one gives both."""
+    select = {
+        "mass": mbd.Parameter("bodies.rod.mass", prior=Normal(0.7, 0.02)),
+        "centre": mbd.Parameter("bodies.rod.com", Entries(2)),
+        "inertia": mbd.Parameter("bodies.rod.inertia", Entries((1, 1))),
+    }
+    fit = mbd.identify(pendulum(0.9), records(), select, noise={"hinge": NOISE})
+    assert fit["mass"] == pytest.approx(0.7, abs=1e-3)
+    assert fit["mass"] * fit["centre"] == pytest.approx(-0.8 * 0.3, rel=0.02)
+    assert fit.standard_error("mass") == pytest.approx(0.02, rel=1e-2)
+    assert fit.unseen == []
+    bad = {"mass": mbd.Parameter("bodies.rod.mass", prior=Normal([1.0, 2.0, 3.0], 1.0))}
+    with pytest.raises(mbd.ModelError, match=r"prior of 'mass' has shape \(3,\)"):
+        mbd.identify(pendulum(), records(), bad)
+    with pytest.raises(mbd.ModelError, match="deviation must be positive"):
+        Normal(1.0, 0.0)
+
+
+def test_bias_scale_and_delay_of_a_sensor():
+    """Of a second reading of one angle; the first gives the motion."""
+    late = np.interp(0.01 * np.arange(120) - 0.004, 0.001 * np.arange(1200), fine())
+    truth = true_angles(0.5, 0.0, 120)
+    record = mbd.Experiment(
+        0.01 * np.arange(10, 120),
+        {"hinge": truth[10:], "late": 1.1 * late[10:] + 0.05},
+        guess={"hinge": truth[10]},
+        rates={"hinge": (truth[11] - truth[9]) / 0.02},
+    )
+    sensor = mbd.sensors.Calibrated(mbd.sensors.JointPosition("hinge"), 0.0, 1.0, 0.0)
+    select = {name: f"sensors.late.{name}" for name in ("bias", "scale", "delay")}
+    fit = mbd.identify(
+        pendulum(), record, select, sensors={"late": sensor}, fit_initial_states=True
+    )
+    np.testing.assert_allclose(fit.values, [0.05, 1.1, 0.004], atol=2e-5)
+    assert fit.sensors["late"].delay == pytest.approx(fit["delay"])
+
+
+def fine():
+    """The angle at every millisecond."""
+    start = {"guess": {"hinge": 0.5}, "rates": {"hinge": 0.0}}
+    record = mbd.Experiment(0.001 * np.arange(1200), {"hinge": np.zeros(1200)}, **start)
+    return np.asarray(mbd.predict(pendulum(), record)["hinge"])
+
+
+def test_several_starts_find_the_least_of_several_minima():
+    """A spring that is too stiff fits another number of swings; others get away from there."""
+    truth = [experiment(0.5, 0.0, true_angles(0.5, 0.0, 200))]
+    fit = mbd.identify(
+        pendulum(0.8, 0.1, 8.0),
+        truth,
+        STIFFNESS,
+        noise={"hinge": NOISE},
+        method=mbd.methods.LevenbergMarquardt(max_steps=40),
+        starts=5,
+        spread=1.5,
+    )
+    assert fit["k"] == pytest.approx(2.0, rel=1e-6)
+    ends = [costs[-1] for costs in fit.costs]
+    assert len(ends) == 5
+    assert ends[0] > 1e6  # The first start is the model's own.
+    assert min(ends) < 1e-6
+    assert fit.started_from[0] == pytest.approx(8.0)
+    with pytest.raises(mbd.DataError, match="starts must be one or more"):
+        mbd.identify(pendulum(), truth, STIFFNESS, starts=0)
+
+
+def test_instruments_on_a_pendulum():
+    """Of a rod that turns about y with its centre 0.3 m below: closed forms."""
+    model = pendulum()
+    system = mbd.formulate(
+        mbd.Model(
+            model.bodies,
+            model.joints,
+            {"gravity": model.forces["gravity"]},
+            frames={"imu": mbd.Frame("rod", [0.0, 0.0, -0.3])},
+        ),
+        mbd.JointCoordinates(),
+    )
+    angle, speed = 0.7, 1.3
+    state = mbd.assemble(system, {"hinge": angle}, {"hinge": speed})
+    np.testing.assert_allclose(
+        mbd.sensors.AngularVelocity("imu")(system, T, state), [0.0, speed, 0.0], atol=1e-14
+    )
+    m, a = 0.8, 0.3
+    turning = -m * 9.81 * a * np.sin(angle) / (0.03 + m * a**2)
+    # Along the rod's axes: x with increasing angle, z towards the hinge.
+    wanted = [-a * turning - 9.81 * np.sin(angle), 0.0, a * speed**2 + 9.81 * np.cos(angle)]
+    felt = mbd.sensors.Accelerometer("imu")(system, T, state)
+    np.testing.assert_allclose(felt, wanted, atol=1e-12)
+    # The hinge carries what the centre of mass feels, along the same axes.
+    reaction = mbd.sensors.JointReaction("hinge")(system, T, state)
+    np.testing.assert_allclose(reaction[:3], m * np.asarray(felt), atol=1e-12)
+    with pytest.raises(mbd.ModelError, match="unknown joint 'x'"):
+        mbd.sensors.JointReaction("x")(system, T, state)
+    with pytest.raises(mbd.ModelError, match="unknown driver 'motor'"):
+        mbd.sensors.DriverForce("motor")(system, T, state)
