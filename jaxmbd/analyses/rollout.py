@@ -1,16 +1,17 @@
 """The fast path: a fixed number of fixed steps in a plain scan."""
 
-import math
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
+from ..errors import ModelError
 from ..integrators.abstract import AbstractIntegrator
 from ..integrators.explicit import as_integrator
 from ..system.abstract import AbstractSystem, State, as_time
+from .checkpoints import MemoryBudget, halved, n_bytes, nested_scan, residual_bytes
 
 
 def rollout(
@@ -20,7 +21,7 @@ def rollout(
     n_steps: int,
     integrator: Any = None,
     t0: Any = 0.0,
-    checkpoint: bool = False,
+    checkpoint: bool | MemoryBudget = False,
 ) -> State:
     """States at `t0 + dt`, `t0 + 2 dt`, …, stacked along a leading axis of length `n_steps`.
 
@@ -33,10 +34,14 @@ def rollout(
     - `integrator`: an integrator of this package or a diffrax Runge–Kutta method, Tsitouras' of
       order 5 where it is left out.
     - `checkpoint`: whether reverse mode keeps what about 2 √n_steps steps need, not all of them,
-      and makes every step once more.
+      and makes every step once more; or a `MemoryBudget`, of which follows how many times steps are
+      made again.
 
-    **Raises** `IncompatibleIntegrator` where the integrator cannot move the system.
+    **Raises** `IncompatibleIntegrator` where the integrator cannot move the system, and
+    `ModelError` where reverse mode does not fit in the budget, or `checkpoint` is something else.
     """
+    if not isinstance(checkpoint, bool | MemoryBudget):  # A number would do as True.
+        raise ModelError(f"rollout: checkpoint is a bool or a MemoryBudget, got {checkpoint!r}")
     integrator = as_integrator(integrator)
     dt, t0 = as_time(dt, system), as_time(t0, system)
     return _rollout(system, state, dt, n_steps, integrator, t0, checkpoint)
@@ -50,27 +55,39 @@ def _rollout(
     n_steps: int,
     integrator: AbstractIntegrator,
     t0: Array,
-    checkpoint: bool,
+    checkpoint: bool | MemoryBudget,
 ) -> State:
     system = system.prepared()
     terms = integrator.terms(system)
     memory = integrator.start(terms, t0, dt, state, system)
+    floats, rest = eqx.partition((system, t0, dt), eqx.is_inexact_array)
 
-    def step(carry: tuple[State, PyTree], n: Array) -> tuple[tuple[State, PyTree], State]:
+    def step(carry: tuple[State, PyTree], n: Array, floats: PyTree) -> tuple[Any, State]:
+        system, t0, dt = eqx.combine(floats, rest)
         t = t0 + n * dt
         y, memory = integrator.advance(terms, t, t + dt, *carry, system)
         return (y, memory), y
 
+    if isinstance(checkpoint, MemoryBudget):
+        lengths = _lengths(checkpoint, step, (state, memory), n_steps, floats)
+    else:
+        lengths = halved(n_steps) if checkpoint else (n_steps,)
     counts = jnp.arange(n_steps, dtype=dt.dtype)
-    if not checkpoint:
-        return jax.lax.scan(step, (state, memory), counts)[1]
+    return nested_scan(lambda c, n: step(c, n, floats), (state, memory), counts, lengths)[1]
 
-    @jax.checkpoint
-    def block(carry: tuple[State, PyTree], counts: Array) -> tuple[tuple[State, PyTree], State]:
-        return jax.lax.scan(step, carry, counts)
 
-    length = max(1, math.isqrt(n_steps))
-    n = n_steps - n_steps % length
-    carry, blocks = jax.lax.scan(block, (state, memory), counts[:n].reshape(-1, length))
-    _, rest = jax.lax.scan(step, carry, counts[n:])
-    return jax.tree.map(lambda a, b: jnp.concatenate([a.reshape(n, *a.shape[2:]), b]), blocks, rest)
+def _lengths(
+    budget: MemoryBudget, step: Callable, carry: PyTree, n_steps: int, stays: PyTree
+) -> tuple[int, ...]:
+    moving, still = eqx.partition((carry, jnp.zeros(())), eqx.is_inexact_array)
+
+    def one(moving: PyTree, stays: PyTree) -> PyTree:
+        return eqx.filter(step(*eqx.combine(moving, still), stays), eqx.is_inexact_array)
+
+    state, _ = carry
+    return budget.lengths(
+        n_steps,
+        step=residual_bytes(one, moving, stays),
+        start=n_bytes(carry),
+        result=n_bytes(state),
+    )
