@@ -22,13 +22,19 @@ from . import joints as joints
 from . import lie as lie
 from . import signals as signals
 from .analyses.assemble import assemble as assemble
+from .analyses.checkpoints import MemoryBudget as MemoryBudget
+from .analyses.gradients import check_gradients as check_gradients
+from .analyses.gradients import trajectory_growth as trajectory_growth
 from .analyses.identification import Experiment as Experiment
 from .analyses.identification import Fit as Fit
 from .analyses.identification import Parameter as Parameter
 from .analyses.identification import RankWarning as RankWarning
 from .analyses.identification import identify as identify
+from .analyses.identification import log_posterior as log_posterior
+from .analyses.identification import losses as losses
 from .analyses.identification import methods as methods
 from .analyses.identification import predict as predict
+from .analyses.identification import priors as priors
 from .analyses.identification import sensors as sensors
 from .analyses.identification import transforms as transforms
 from .analyses.inspect import inspect as inspect
@@ -37,6 +43,9 @@ from .analyses.kinematics import kinematics as kinematics
 from .analyses.rollout import rollout as rollout
 from .analyses.simulate import simulate as simulate
 from .analyses.solution import Solution as Solution
+from .analyses.sweep import distributions as distributions
+from .analyses.sweep import reducers as reducers
+from .analyses.sweep import sweep as sweep
 from .bodies import RigidBody as RigidBody
 from .errors import ArtificialEnergyWarning as ArtificialEnergyWarning
 from .errors import AssemblyError as AssemblyError
@@ -93,6 +102,7 @@ __all__ = [
     "IncompatibleIntegrator",
     "JointCoordinates",
     "MaximalCoordinates",
+    "MemoryBudget",
     "Model",
     "ModelError",
     "MotionIncrements",
@@ -111,6 +121,8 @@ __all__ = [
     "VelocityTransformation",
     "accelerations",
     "assemble",
+    "check_gradients",
+    "distributions",
     "driving_forces",
     "energy",
     "forces",
@@ -125,15 +137,21 @@ __all__ = [
     "joints",
     "kinematics",
     "lie",
+    "log_posterior",
+    "losses",
     "methods",
     "momentum",
     "predict",
+    "priors",
     "reactions",
+    "reducers",
     "rollout",
     "sensors",
     "signals",
     "simulate",
+    "sweep",
     "testing",
+    "trajectory_growth",
     "transforms",
     "viz",
 ]

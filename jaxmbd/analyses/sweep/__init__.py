@@ -1,0 +1,7 @@
+"""Many scenarios of one function: Monte Carlo and design studies."""
+
+from . import distributions as distributions
+from . import reducers as reducers
+from .sweep import sweep as sweep
+
+__all__ = ["distributions", "reducers", "sweep"]

@@ -1,0 +1,198 @@
+"""Laws of uncertain numbers, and ways to draw from them."""
+
+from abc import abstractmethod
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from ...errors import ModelError
+
+# Quasi-random points may lie on the border, where a normal law is infinite.
+SMALLEST = 2.0**-54
+LARGEST = 1.0 - 2.0**-53
+
+
+class AbstractDistribution(eqx.Module):
+    """A law of numbers that do not depend on each other; takes the place of an array of values."""
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """Shape of what one scenario gets."""
+
+    @abstractmethod
+    def at(self, share: Float[np.ndarray, "n *shape"]) -> Float[np.ndarray, "n *shape"]:
+        """Values below which a share, between 0 and 1, of all values lies."""
+
+
+class Uniform(AbstractDistribution):
+    """Any number between two others is as likely: numbers, or arrays of one shape."""
+
+    lower: np.ndarray
+    upper: np.ndarray
+
+    def __init__(self, lower: Any, upper: Any):
+        self.lower, self.upper = _parameters(self, lower=lower, upper=upper)
+        _require(self.lower < self.upper, "Uniform: lower must be below upper", lower, upper)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of what one scenario gets."""
+        return self.lower.shape
+
+    def at(self, share: Float[np.ndarray, "n *shape"]) -> Float[np.ndarray, "n *shape"]:
+        """Values below which a share of all values lies."""
+        return self.lower + (self.upper - self.lower) * share
+
+
+class Normal(AbstractDistribution):
+    """Gauss's law with a mean and a standard deviation: numbers, or arrays of one shape."""
+
+    mean: np.ndarray
+    deviation: np.ndarray
+
+    def __init__(self, mean: Any, deviation: Any):
+        self.mean, self.deviation = _parameters(self, mean=mean, deviation=deviation)
+        _require(self.deviation > 0, "Normal: the deviation must be positive", deviation)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of what one scenario gets."""
+        return self.mean.shape
+
+    def at(self, share: Float[np.ndarray, "n *shape"]) -> Float[np.ndarray, "n *shape"]:
+        """Values below which a share of all values lies."""
+        return self.mean + self.deviation * _normal(share)
+
+
+class LogNormal(AbstractDistribution):
+    """Positive numbers whose logarithm has Gauss's law.
+
+    **Arguments:** the `median`, and the standard deviation of the logarithm, which for a small
+    `spread` is that of the number itself relative to it. Numbers, or arrays of one shape.
+    """
+
+    median: np.ndarray
+    spread: np.ndarray
+
+    def __init__(self, median: Any, spread: Any):
+        self.median, self.spread = _parameters(self, median=median, spread=spread)
+        _require(self.median > 0, "LogNormal: the median must be positive", median)
+        _require(self.spread > 0, "LogNormal: the spread must be positive", spread)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of what one scenario gets."""
+        return self.median.shape
+
+    def at(self, share: Float[np.ndarray, "n *shape"]) -> Float[np.ndarray, "n *shape"]:
+        """Values below which a share of all values lies."""
+        return self.median * np.exp(self.spread * _normal(share))
+
+
+class AbstractSampling(eqx.Module):
+    """Where in the unit cube scenarios lie."""
+
+    @abstractmethod
+    def points(self, n: int, d: int, seed: int) -> Float[np.ndarray, "{n} {d}"]:
+        """n points of d numbers between 0 and 1, the same for the same seed."""
+
+
+class Independent(AbstractSampling):
+    """Scenarios that do not depend on each other, for which standard errors hold."""
+
+    def points(self, n: int, d: int, seed: int) -> Float[np.ndarray, "{n} {d}"]:
+        """Pseudo-random points."""
+        return np.random.default_rng(seed).random((n, d))
+
+
+class LatinHypercube(AbstractSampling):
+    """Of every number one value in each of n equally likely intervals.
+
+    Means and quantiles scatter less than those of independent scenarios, their standard errors are
+    then too large.
+    """
+
+    def points(self, n: int, d: int, seed: int) -> Float[np.ndarray, "{n} {d}"]:
+        """By `scipy.stats.qmc.LatinHypercube`."""
+        from scipy.stats import qmc  # Takes a second to load.
+
+        return qmc.LatinHypercube(d, rng=np.random.default_rng(seed)).random(n)
+
+
+class Sobol(AbstractSampling):
+    """Scrambled points of Sobol's sequence, which fill the cube evenly.
+
+    They are balanced where n is a power of two; SciPy warns of any other number.
+    """
+
+    def points(self, n: int, d: int, seed: int) -> Float[np.ndarray, "{n} {d}"]:
+        """By `scipy.stats.qmc.Sobol`."""
+        from scipy.stats import qmc
+
+        return qmc.Sobol(d, rng=np.random.default_rng(seed)).random(n)
+
+
+def sample(scenarios: Any, n: int, *, seed: int = 0, sampling: Any = None) -> Any:
+    """Draw from distributions.
+
+    **Arguments:**
+
+    - `scenarios`: a dict, or any other pytree, whose leaves are distributions; arrays whose leading
+      axis has length n stay what they are.
+    - `n`: number of scenarios.
+    - `seed`: the same scenarios for the same seed.
+    - `sampling`: `Independent()` where it is left out, `LatinHypercube()` or `Sobol()`.
+
+    **Returns** the same pytree of arrays, shape `(n, ...)`.
+
+    **Raises** `ModelError` where n is not positive.
+    """
+    if n < 1:
+        raise ModelError(f"sweep: n must be one or more, got {n}")
+    leaves, structure = jax.tree.flatten(scenarios, is_leaf=is_law)
+    sizes = [int(np.prod(x.shape)) for x in leaves if is_law(x)]
+    sampling = Independent() if sampling is None else sampling
+    if not isinstance(sampling, AbstractSampling):
+        raise ModelError(f"sweep: sampling is LatinHypercube() or the like, got {sampling!r}")
+    points = sampling.points(n, sum(sizes), seed)
+    columns = iter(np.split(points, np.cumsum(sizes)[:-1], axis=1)) if sizes else iter(())
+    drawn = [x.at(next(columns).reshape(n, *x.shape)) if is_law(x) else x for x in leaves]
+    return jax.tree.unflatten(structure, drawn)
+
+
+def is_law(x: Any) -> bool:
+    """Whether something is a distribution."""
+    return isinstance(x, AbstractDistribution)
+
+
+def _normal(share: np.ndarray) -> np.ndarray:
+    from scipy.special import ndtri
+
+    return ndtri(np.clip(share, SMALLEST, LARGEST))
+
+
+def _parameters(law: AbstractDistribution, **given: Any) -> list[np.ndarray]:
+    """The parameters as arrays of one shape."""
+    who = type(law).__name__
+    arrays = {}
+    for name, value in given.items():
+        try:
+            arrays[name] = np.asarray(value, dtype=float)
+        except (TypeError, ValueError) as error:
+            raise ModelError(f"{who}: {name} must be numeric, got {value!r}") from error
+        if not np.all(np.isfinite(arrays[name])):
+            raise ModelError(f"{who}: {name} must be finite, got {value!r}")
+    try:
+        return [x.copy() for x in np.broadcast_arrays(*arrays.values())]
+    except ValueError as error:
+        shapes = ", ".join(f"{name} {x.shape}" for name, x in arrays.items())
+        raise ModelError(f"{who}: shapes do not fit together: {shapes}") from error
+
+
+def _require(holds: Any, message: str, *values: Any) -> None:
+    if not np.all(holds):
+        raise ModelError(f"{message}, got {' and '.join(map(str, values))}")

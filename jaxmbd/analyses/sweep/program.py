@@ -1,0 +1,82 @@
+"""One function of a scenario, traced once and compiled for a whole chunk."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend import core
+from jax.sharding import Mesh, PartitionSpec
+
+from ...errors import ModelError
+from .fingerprint import Digest
+from .scenarios import name_of
+
+
+class Program:
+    """What a user's function computes, for chunks of a given size.
+
+    - `size`: scenarios in a chunk.
+    - `outputs`: `{name: jax.ShapeDtypeStruct}` of what one scenario returns.
+    - `digest`: a fingerprint of what is computed.
+    - `devices`: how many devices share a chunk.
+
+    **Raises** `ModelError` for a function that does not return arrays by name.
+    """
+
+    def __init__(self, function: Callable[[Any], Any], example: Any, size: int):
+        shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), example)
+        traced, returned = _traced(function, shapes)
+        found = jax.tree_util.tree_flatten_with_path(returned)[0]
+        self.size = size
+        self.outputs = {name_of(path): shape for path, shape in found}
+        if len(self.outputs) < len(found):
+            raise ModelError("sweep: two results have one name; a slash counts as a dot")
+        self.digest = Digest().of(traced)
+        run = core.jaxpr_as_fun(traced)
+
+        def one(scenario: Any) -> dict[str, Any]:
+            return dict(zip(self.outputs, run(*jax.tree.leaves(scenario)), strict=True))
+
+        # filter_jit turns errors at run time into EquinoxRuntimeError.
+        self._one, self._batch = eqx.filter_jit(one), eqx.filter_jit(jax.vmap(one))
+        self._chunk = self._batch
+        devices = jax.local_devices()
+        self.devices = len(devices) if size % len(devices) == 0 else 1
+        if self.devices > 1:
+            # Each device on its own: one that waits for another, which a check has ended, hangs.
+            mesh, rows = Mesh(np.array(devices), ("scenario",)), PartitionSpec("scenario")
+            options = {"mesh": mesh, "in_specs": rows, "out_specs": rows, "check_vma": False}
+            self._chunk = eqx.filter_jit(jax.shard_map(jax.vmap(one), **options))
+
+    def batch(self, scenarios: Any) -> dict[str, np.ndarray]:
+        """Results of several scenarios at once, each a row; a program for each number of them.
+
+        **Raises** `equinox.EquinoxRuntimeError` where a check at run time fails in any of them.
+        """
+        count = jax.tree.leaves(scenarios)[0].shape[0]
+        run = self._chunk if count == self.size else self._batch
+        return _as_numpy(run(jax.tree.map(jnp.asarray, scenarios)))
+
+    def alone(self, scenario: Any) -> dict[str, np.ndarray]:
+        """Results of one scenario; **raises** `equinox.EquinoxRuntimeError` as above."""
+        return _as_numpy(self._one(jax.tree.map(jnp.asarray, scenario)))
+
+
+def _traced(function: Callable[[Any], Any], shapes: Any) -> tuple[core.ClosedJaxpr, Any]:
+    def named(scenario: Any) -> Any:
+        results = function(scenario)
+        if not isinstance(results, Mapping) or not jax.tree.leaves(results):
+            raise ModelError(
+                f"sweep: the function must return a dict of named arrays, got "
+                f"{type(results).__name__}"
+            )
+        return dict(results)
+
+    return jax.make_jaxpr(named, return_shape=True)(shapes)
+
+
+def _as_numpy(results: dict[str, Any]) -> dict[str, np.ndarray]:
+    return {name: np.asarray(x) for name, x in results.items()}

@@ -1,0 +1,160 @@
+"""Many scenarios of one function, chunk by chunk."""
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, as_completed
+from importlib import metadata
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ...errors import ModelError
+from .chunks import Chunk, Task, run_chunk
+from .program import Program
+from .progress import Progress
+from .scenarios import Scenarios, as_scenarios
+
+FORMAT = 1  # Of the files of a folder.
+
+
+def sweep(
+    fn: Callable[[Any], Mapping[str, Any]],
+    scenarios: Any,
+    *,
+    n: int | None = None,
+    seed: int = 0,
+    sampling: Any = None,
+    chunk: int = 256,
+    dims: Mapping[str, Sequence[str]] | None = None,
+    folder: Any = None,
+    part: tuple[int, int] | None = None,
+    executor: Executor | None = None,
+    progress: bool = True,
+) -> Any:
+    """Results of a function for many scenarios, an `xarray.Dataset`; needs the extra `io`.
+
+    **Arguments:**
+
+    - `fn`: a pure function of one scenario that JAX can trace. It returns a dict of arrays, or of
+      pytrees of them, for example numbers or trajectories of a changed model.
+    - `scenarios`: what `fn` gets, a dict or any other pytree: arrays with a leading axis, a row for
+      each scenario, or distributions (`mbd.distributions`), from which `n` scenarios are drawn.
+    - `seed`, `sampling`: as for `mbd.distributions.sample`.
+    - `chunk`: how many scenarios are computed at once. All chunks are padded to one size, and share
+      a program. Where the devices of this process divide it, each computes its share.
+    - `dims`: `{name: dimensions}` of results and scenarios, without the first, `scenario`.
+    - `folder`: where to keep every chunk, a netCDF file each, as soon as it is there. A sweep that
+      was stopped goes on from there when it is called again, with the same numbers as if it had
+      not been stopped.
+    - `part`: `(i, k)` computes every k-th chunk from the i-th on, as one of k jobs that share a
+      folder, and returns those. Without it the last call then returns all.
+    - `executor`: any `concurrent.futures.Executor`; `fn` must be picklable if it has processes.
+    - `progress`: whether to show how far it is, on stderr.
+
+    **Returns** results and, as coordinates, scenarios over the dimension `scenario`, with `failed`
+    and `reason`. A scenario fails where a check at run time does, such as that of a loop that does
+    not close, or where a result is not finite. In the former case its results are NaN, or zero if
+    they are integers.
+
+    **Raises** `ModelError` for scenarios that make no sense, a function that returns no names, and
+    a folder that holds another sweep.
+    """
+    from .labelled import check_names, to_dataset, together
+
+    if chunk < 1:
+        raise ModelError(f"sweep: a chunk has one scenario or more, got {chunk}")
+    given, dims = as_scenarios(scenarios, n, seed, sampling), dict(dims or {})
+    size = min(chunk, len(given))
+    program = Program(fn, given.rows(slice(0, 1)), size)
+    check_names(given, program, dims)
+    manifest = _manifest(given, program, dims)
+    numbers = _numbers(-(-len(given) // size), part)
+    found: dict[int, Any] = {}
+    store = None
+    if folder is not None:
+        from .store import Store
+
+        store = Store(folder, manifest)
+        found = {k: None for k in numbers if k in store}
+    missing = [k for k in numbers if k not in found]
+    total, left = (sum(len(_rows(k, size, given)) for k in ks) for ks in (numbers, missing))
+    bar = Progress(total, total - left, progress)
+    for k, done in _results(executor, fn, program, given, missing):
+        dataset = to_dataset(done, k * size, given, dims)
+        found[k] = dataset if store is None else store.write(k, dataset)
+        bar.advance(len(done.reasons))
+    read = found.__getitem__ if store is None else store.read
+    attributes = {"title": "sweep", "jaxmbd_version": manifest["software"]["jaxmbd"]}
+    return together([read(k) for k in numbers], attributes)
+
+
+def _results(
+    executor: Executor | None,
+    fn: Callable[[Any], Any],
+    program: Program,
+    scenarios: Scenarios,
+    numbers: Sequence[int],
+) -> Iterator[tuple[int, Chunk]]:
+    """Chunks by number, in the order in which they are finished."""
+
+    def inputs(k: int) -> Any:
+        return scenarios.rows(_rows(k, program.size, scenarios))
+
+    if executor is None:
+        yield from ((k, run_chunk(program, inputs(k))) for k in numbers)
+        return
+    float64 = jnp.result_type(float) == jnp.float64
+    task = Task(fn, program.size, program.digest, float64)
+    futures = {executor.submit(task, inputs(k)): k for k in numbers}
+    try:
+        for future in as_completed(list(futures)):
+            yield futures.pop(future), future.result()
+    finally:  # One that failed ends the others.
+        for future in futures:
+            future.cancel()
+
+
+def _rows(number: int, size: int, scenarios: Scenarios) -> range:
+    """Scenarios of a chunk."""
+    return range(number * size, min((number + 1) * size, len(scenarios)))
+
+
+def _numbers(count: int, part: tuple[int, int] | None) -> Sequence[int]:
+    """Chunks to compute."""
+    first, step = (0, 1) if part is None else part
+    if not 0 <= first < step:
+        raise ModelError(f"sweep: part is (i, k) with 0 <= i < k, got {part}")
+    numbers = range(first, count, step)
+    if not numbers:
+        raise ModelError(f"sweep: part {part} of {count} chunks has none")
+    return numbers
+
+
+def _manifest(
+    scenarios: Scenarios, program: Program, dims: Mapping[str, Sequence[str]]
+) -> dict[str, Any]:
+    """What chunks have in common that may lie in one folder; strings and numbers only."""
+    return {
+        "format": FORMAT,
+        "software": {
+            "jaxmbd": _version("jaxmbd"),
+            "jax": _version("jax"),
+            "jaxlib": _version("jaxlib"),
+            "devices": f"{program.devices} {jax.default_backend()}",
+        },
+        "n": len(scenarios),
+        "chunk": program.size,
+        "scenarios": scenarios.digest(),
+        "function": hashlib.sha256(
+            (program.digest + repr(sorted(program.outputs))).encode()
+        ).hexdigest(),
+        "dims": {name: list(given) for name, given in dims.items()},
+    }
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "unknown"
