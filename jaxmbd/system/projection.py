@@ -85,7 +85,9 @@ def project_positions(
     """Coordinates near `q` that satisfy g(t, q) = 0.
 
     Gauss-Newton steps q ⊞ -M⁻¹ Gᵀ (G M⁻¹ Gᵀ)⁺ g, until g no longer shrinks. The derivative is that
-    of one more such step, which is exact where g = 0.
+    of one more such step, which is exact where `q` satisfied g = 0 already, and else off by a part
+    of about the size of the correction: that of the error of a step (7e-7 of a derivative where
+    midpoint steps of 20 ms move a four-bar).
     """
     if constraints.n_constraints(system) == 0:
         return q

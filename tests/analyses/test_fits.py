@@ -62,6 +62,7 @@ def test_priors_tell_apart_what_the_data_do_not():
         Normal(1.0, 0.0)
 
 
+@pytest.mark.thorough
 def test_bias_scale_and_delay_of_a_sensor():
     """Of a second reading of one angle; the first gives the motion."""
     late = np.interp(0.01 * np.arange(120) - 0.004, 0.001 * np.arange(1200), fine())
@@ -88,6 +89,7 @@ def fine():
     return np.asarray(mbd.predict(pendulum(), record)["hinge"])
 
 
+@pytest.mark.thorough
 def test_several_starts_find_the_least_of_several_minima():
     """A spring that is too stiff fits another number of swings; others get away from there."""
     truth = [experiment(0.5, 0.0, true_angles(0.5, 0.0, 200))]

@@ -137,6 +137,7 @@ def double():
     return system, mbd.assemble(system, *START)
 
 
+@pytest.mark.thorough
 def test_checkpoints_change_neither_the_states_nor_the_gradient(double):
     """23 steps: five blocks of four, and three more."""
     system, state = double

@@ -115,6 +115,7 @@ def test_main(capsys, tmp_path):
     np.testing.assert_allclose(split[level, 0], split[level, 1], rtol=1e-12)
 
 
+@pytest.mark.thorough
 def test_slopes():
     """By an anchor, masses and the direction of an axis, as the closed form has them.
 

@@ -8,6 +8,7 @@ import pytest
 SCRIPT = Path(__file__).parents[2] / "examples" / "identify_double_pendulum.py"
 
 
+@pytest.mark.thorough
 def test_fit_predicts_an_unseen_record(shared_data, tmp_path, capsys):
     fitted, unseen = "20230629-143601.csv", "20230629-143747.csv"
     for name in (fitted, unseen):

@@ -101,6 +101,7 @@ def test_the_script_says_what_it_found(capsys, tmp_path):
             np.testing.assert_allclose(jnp.concatenate(gaps), 0.0, atol=1e-12)
 
 
+@pytest.mark.thorough
 def test_slopes_through_the_contact():
     """By the radius, a centre of mass off the axis, the plane's normal and the mass."""
     inputs = {"radius": 0.3, "com": [0.02, 0.0, -0.03], "normal": [0.1, -0.05, 1.0], "mass": 2.0}

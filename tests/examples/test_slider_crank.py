@@ -77,6 +77,7 @@ def test_motion_and_torque_have_closed_forms():
         np.testing.assert_allclose(seen["drivers"]["motor"] * SPEED, power, rtol=1e-10)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("formulation", comparing.ELSEWHERE, ids=models.name_of)
 def test_every_formulation_finds_the_same(formulation):
     """Reactions too: nothing is constrained twice."""

@@ -40,6 +40,7 @@ def test_the_platform_goes_where_it_is_wanted():
 RAISED = {"platform": ("head1", "head3", "head5", (0.0, 0.0, 0.3))}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "formulation",
     [

@@ -15,6 +15,8 @@ import jaxmbd as mbd
 from tests import models
 from tests.examples import comparing
 
+pytestmark = pytest.mark.thorough
+
 EXAMPLE = comparing.example("wheel_loader")
 MODEL, TIMES = EXAMPLE["model"], EXAMPLE["TIMES"]
 SEEN = (48, 200, 312)  # In the heap, on the way up, on the way down.

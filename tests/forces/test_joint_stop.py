@@ -164,6 +164,7 @@ def test_a_pendulum_between_stops_keeps_its_energy(formulation):
     assert np.max(motion.energy.elastic) > 1.0
 
 
+@pytest.mark.thorough
 def test_an_energy_conserving_integrator_keeps_it_to_rounding():
     """Measured: 1e-12 J, with steps as long as the joint takes to pass the transition."""
     motion = swing(

@@ -110,12 +110,17 @@ def gradient(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["natural", "points", pytest.param("transformed", marks=pytest.mark.thorough)]
+    "name",
+    [
+        "points",
+        *(pytest.param(name, marks=pytest.mark.thorough) for name in ("natural", "transformed")),
+    ],
 )
 def test_gradients_of_trees_agree(name):
     gradients_agree(gradient(name), gradient("joint"), 1e-9)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "formulation",
     [
@@ -194,6 +199,7 @@ def test_programs_do_not_grow_with_the_chain(name):
 NEARLY_CLOSED = {"left": -1.0, "crank pin": [0.43, 0.0], "right": -1.6}
 
 
+@pytest.mark.thorough
 def test_loops_of_balls_and_hinges_close():
     """A four-bar: in points its joints are gone, in natural coordinates one is a constraint."""
     model = models.four_bar()
@@ -231,6 +237,7 @@ def test_energies_by_what_holds_them():
     assert energy.total == energy.kinetic + energy.field + energy.elastic + energy.artificial
 
 
+@pytest.mark.thorough
 def test_soft_springs_are_warned_of():
     model, guess = mechanisms.three_link()
     for stiffness, tolerance, expected in ((3e2, 0.01, True), (3e2, 0.9, False)):
@@ -250,6 +257,7 @@ def test_soft_springs_are_warned_of():
 METHOD = mbd.ExplicitRK(diffrax.Euler())
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("error")
 def test_simulations_with_springs_are_differentiated_and_end_early():
     """Neither the warning's share nor rows that an event left empty get in the way."""

@@ -113,6 +113,7 @@ def gradient(name):
     return eqx.filter_jit(jax.grad(number))(inputs)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "name",
     ["rods", *(pytest.param(name, marks=pytest.mark.thorough) for name in ("bodies", "natural"))],
@@ -126,6 +127,7 @@ def test_gradients_of_the_platform_agree(name):
         np.testing.assert_allclose(a, b, rtol=0, atol=1e-9 * largest)
 
 
+@pytest.mark.thorough
 def test_velocity_transformation_of_particles():
     """The paper's: loops are cut and closed in the plane, four rows for the platform's two."""
     formulation = mbd.VelocityTransformation(PLANAR["bodies"])
@@ -184,6 +186,7 @@ def slide():
     return mbd.Model(bodies, links, loads)
 
 
+@pytest.mark.thorough
 def test_every_joint_of_a_plane():
     """As in space, where the floating body stays in the plane by its symmetry."""
     guess = {"cart": 0.3, "hinge": 0.7, "table": [0.2, -0.4, 0.5], "rail": 0.4}

@@ -131,6 +131,7 @@ def test_a_jump_in_the_loads_costs_no_order():
     assert steps < 400
 
 
+@pytest.mark.thorough
 def test_gradient(pendulum):
     """Through the start, which is another method, and the steps after it."""
     systems, starts, _ = pendulum

@@ -31,6 +31,7 @@ def test_order_without_constraints(name):
     testing.check_integrator_order(METHODS[name], 2)
 
 
+@pytest.mark.thorough
 def test_gradients():
     """By mass, angle and rate at once, of the end of a constrained pendulum after 20 steps."""
     model, method = chain(1), mbd.GeneralizedAlpha(0.7)

@@ -196,6 +196,7 @@ def test_joints_and_potentials_keep_energy_and_momentum(make, increments):
     assert np.ptp(kept, axis=0).max() < 1e-11
 
 
+@pytest.mark.thorough
 def test_decaying_scheme_keeps_momentum_between_bodies_and_loses_energy():
     model, guess, rates = linked()
     system = mbd.formulate(model, mbd.MaximalCoordinates())
@@ -230,6 +231,7 @@ def test_drives_and_dampers(method):
     assert 3.0 < errors[0] / errors[1] < 5.0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "method",
     [pytest.param(mbd.EnergyMomentum(), marks=pytest.mark.thorough), mbd.EnergyDecaying()],

@@ -75,6 +75,7 @@ def test_reactions_of_a_driven_linkage_agree():
         np.testing.assert_allclose(wrench[:2], bearings[1][name][:2], atol=1e-8)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("formulation", "method"),
     [
