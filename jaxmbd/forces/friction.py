@@ -74,7 +74,7 @@ class CoulombFriction(AbstractJointForce):
 class StribeckFriction(AbstractJointForce):
     """Dry and viscous friction that is largest where sliding begins,
 
-        -(c + (s - c) exp(-|v / v_s|^α)) tanh(v / v_t) - b v
+        -(c + (s - c) exp(-abs(v / v_s)^α)) tanh(v / v_t) - b v
 
     on every velocity of a joint: the law in Armstrong-Hélouvry, Dupont and Canudas de Wit, "A
     survey of models, analysis tools and compensation methods for the control of machines with

@@ -38,7 +38,7 @@ class AbstractScaledLoss(AbstractLoss):
 
 
 class PseudoHuber(AbstractScaledLoss):
-    """ρ = s² (√(1 + (r/s)²) - 1): squares near zero, |r| s far away."""
+    """ρ = s² (√(1 + (r/s)²) - 1): squares near zero, s times the size of r far away."""
 
     scale: float = 2.0
 
