@@ -7,6 +7,7 @@ import jax
 import numpy as np
 
 from ..forces import SpringDamper
+from ..joints import RollingDisc
 from ..joints.rotation import AxisRotation, FreeRotation, TwoAxisRotation
 from ..system.groups import JointGroup
 from . import shapes
@@ -59,8 +60,14 @@ def ground_drawings(stage: Stage) -> Iterator[Drawing]:
 
 
 def joint_drawings(stage: Stage) -> Iterator[Drawing]:
-    """Of each joint a symbol on its successor, and a rail on its predecessor where it slides."""
+    """Of each joint a symbol on its successor, and a rail on its predecessor where it slides.
+
+    The symbol of a disc that rolls is the disc.
+    """
     for group in stage.mechanism.joints:
+        if isinstance(group.joint, RollingDisc):  # All its freedoms are coordinates.
+            yield from _wheels(stage, group)
+            continue
         if is_free(group):
             continue
         bases = np.asarray(jax.vmap(lambda joint: joint.basis())(group.joint))
@@ -71,6 +78,14 @@ def joint_drawings(stage: Stage) -> Iterator[Drawing]:
             for i in group.joint.translation:
                 rail = _rail(stage, E[:, i], first, second)
                 yield Drawing(f"{name} rail", "joints", rail, _poses(stage.motion, first))
+
+
+def _wheels(stage: Stage, group: JointGroup) -> Iterator[Drawing]:
+    axes, radii = np.asarray(group.joint.axis), np.asarray(group.joint.radius)
+    for name, axis, radius, port in zip(group.names, axes, radii, group.second.index, strict=True):
+        unit_axis = axis / np.linalg.norm(axis)
+        mesh = shapes.wheel(unit_axis, float(radius), 0.8 * stage.unit, STEEL, IRON)
+        yield Drawing(name, "joints", mesh, _poses(stage.motion, port), opacity=0.7)
 
 
 def _joint_symbol(group: JointGroup, E: np.ndarray, unit: float) -> Mesh:

@@ -51,17 +51,28 @@ def sphere(center: np.ndarray, radius: float, color: int) -> Mesh:
     return painted(center + radius * grid.reshape(-1, 3), _grid_triangles(*u.shape), color)
 
 
-def cylinder(start: np.ndarray, end: np.ndarray, radius: float, color: int) -> Mesh:
+def cylinder(
+    start: np.ndarray, end: np.ndarray, radius: float, color: int, sides: int = SIDES
+) -> Mesh:
     """A solid cylinder between two points."""
     axis = (end - start) / np.linalg.norm(end - start)
     R = basis(axis)
-    angle = np.linspace(0, 2 * np.pi, SIDES + 1)
+    angle = np.linspace(0, 2 * np.pi, sides + 1)
     ring = radius * (np.outer(np.cos(angle), R[:, 0]) + np.outer(np.sin(angle), R[:, 1]))
-    wall = painted(np.concatenate([end + ring, start + ring]), _grid_triangles(2, SIDES + 1), color)
-    fan = np.array([[0, i + 1, i + 2] for i in range(SIDES)])
+    wall = painted(np.concatenate([end + ring, start + ring]), _grid_triangles(2, sides + 1), color)
+    fan = np.array([[0, i + 1, i + 2] for i in range(sides)])
     top = painted(np.concatenate([end[None], end + ring]), fan, color)
     bottom = painted(np.concatenate([start[None], start + ring]), fan[:, ::-1], color)
     return merged([wall, top, bottom])
+
+
+def wheel(axis: np.ndarray, radius: float, thickness: float, color: int, mark: int) -> Mesh:
+    """A disc about the unit `axis` through the origin, with a bar across that shows its turning."""
+    half, (across, along) = 0.5 * thickness * axis, basis(axis)[:, :2].T
+    disc = cylinder(-half, half, radius, color, sides=64)
+    size = np.array([1.8 * radius, 0.1 * radius, 1.4 * thickness])
+    R = np.stack([across, along, axis], axis=1)
+    return merged([disc, box(size, np.zeros(3), R, mark)])
 
 
 def coil(radius: float, wire: float, length: float, color: int, turns: int = 8) -> Mesh:

@@ -114,6 +114,16 @@ def test_joints_by_kind():
         assert drawn == {x for x in found if x == name or x == f"{name} rail"}
 
 
+def test_a_disc_that_rolls_is_a_disc():
+    """Of its radius about its axis, with a bar that shows its turning."""
+    disc = mbd.inertia.cylinder(2.0, 0.3, 0.01, axis=(0, 1, 0))
+    rim = joints.RollingDisc(mbd.Frame("ground", [0.0, 0.0, -0.3]), "disc", 0.3, axis=(0, 2, 0))
+    model = mbd.Model({"disc": disc}, {"rim": rim})
+    points = np.asarray(named(motions.motion(model, [0.0]).animate(), "rim").vertices)
+    assert np.hypot(points[:, 0], points[:, 2]).max() == pytest.approx(0.3, rel=1e-6)
+    assert np.abs(points[:, 1]).max() < 0.05
+
+
 def test_an_ended_motion_stops_where_it_ended(swing):
     ts = jnp.concatenate([swing.ts[:11], jnp.full(10, jnp.inf)])
     ended = motions.solution(swing.system, ts, swing.states)
