@@ -6,22 +6,17 @@ from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 import jaxmbd as mbd
 from jaxmbd import Frame, forces, joints
 from jaxmbd.lie import so3
 
-DATA = Path(__file__).parents[3] / "shared" / "data"
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
-def recorded(name):
-    """A reference trajectory; the test is skipped where it is absent."""
-    path = DATA / f"{name}.json"
-    if not path.exists():
-        pytest.skip(f"{path} is not here")
-    return json.loads(path.read_text())
+def recorded(folder, name):
+    """A reference trajectory from the folder of the fixture `shared_data`."""
+    return json.loads((folder / f"{name}.json").read_text())
 
 
 def three_link():

@@ -139,9 +139,10 @@ def test_velocity_transformation_of_particles():
     models.near(reactions["ankle2"], cut["ankle2"], 1e-9)
 
 
-def test_platform_like_the_reference():
+@pytest.mark.thorough
+def test_platform_like_the_reference(shared_data):
     """By the midpoint step of Simo and Gonzalez, extrapolated from two steps."""
-    data = mechanisms.recorded("platform_3rrr")
+    data = mechanisms.recorded(shared_data, "platform_3rrr")
     system = mbd.formulate(mechanisms.platform(), PLANAR["rods"])
     rest = start(system, pose=jnp.zeros(3), rate=jnp.zeros(3))
     ends = []

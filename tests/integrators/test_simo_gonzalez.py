@@ -89,13 +89,15 @@ def test_order(kind):
     assert jnp.log2(rate) == pytest.approx(2.0, abs=0.1)
 
 
-@pytest.mark.parametrize("stiffness", [8e4, 1e6, None])
-def test_three_links_like_the_reference(stiffness):
+@pytest.mark.parametrize(
+    "stiffness", [None, *(pytest.param(k, marks=pytest.mark.thorough) for k in (8e4, 1e6))]
+)
+def test_three_links_like_the_reference(shared_data, stiffness):
     """The paper's step and springs, the first 4 of its 12 s; None constrains in their place.
 
     What springs add falls by 1 / k: 6.1e3 / k at its largest here.
     """
-    data = mechanisms.recorded("three_link")
+    data = mechanisms.recorded(shared_data, "three_link")
     model, guess = mechanisms.three_link()
     rigid = stiffness is None
     formulation = mbd.NaturalCoordinates(stiffness or 1.0, rigid=rigid)
@@ -123,6 +125,7 @@ def test_float32_keeps_energy_to_its_precision():
     assert drift(energy.total) < 1e-4 * float(jnp.max(energy.kinetic))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", [pytest.param("springs", marks=pytest.mark.thorough), "particles"])
 def test_gradient(kind):
     def end(x):
