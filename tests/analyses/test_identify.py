@@ -126,6 +126,7 @@ def test_convergence_is_kept(fitted):
     assert costs[-1] < 0.1 * costs[0]
 
 
+@pytest.mark.thorough
 def test_standard_errors_match_the_scatter_of_repeats():
     """With 24 repeats the scatter is known to a seventh of itself."""
     start, select = pendulum(0.8, 0.1, 1.9), {"k": "forces.spring.stiffness"}

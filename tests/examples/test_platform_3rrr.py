@@ -117,6 +117,7 @@ def test_slopes_of_the_platform():
     assert min(np.abs(slope).min() for slope in slopes.values()) > 1e-2
 
 
+@pytest.mark.thorough
 def test_the_script_says_what_it_found(capsys, tmp_path):
     """Particles and hinges come as far apart as steps of order 8 let them; loops stay closed."""
     motions = EXAMPLE["main"](png=tmp_path / "plot.png", t1=1.0)

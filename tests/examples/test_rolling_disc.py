@@ -85,6 +85,7 @@ def test_the_blade_only_goes_ahead():
         np.testing.assert_allclose(found["reactions"]["blade"], push, atol=1e-11)
 
 
+@pytest.mark.thorough
 def test_the_script_says_what_it_found(capsys, tmp_path):
     """Closed forms to rounding; constraints and energy kept along the way."""
     steady, wobbling, sledge = EXAMPLE["main"](png=tmp_path / "plot.png", rounds=1)

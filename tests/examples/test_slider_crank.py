@@ -126,6 +126,7 @@ def test_slopes_of_motion_and_torque():
         np.testing.assert_allclose(slope[:1], closed[name], rtol=1e-9)
 
 
+@pytest.mark.thorough
 def test_the_script_says_what_it_found(capsys, tmp_path):
     motion = EXAMPLE["main"](html=tmp_path / "page.html", png=tmp_path / "plot.png")
     said = capsys.readouterr().out

@@ -103,6 +103,7 @@ def test_slopes_of_forces():
     comparing.check_slopes(outputs, inputs)
 
 
+@pytest.mark.thorough
 def test_the_script_says_what_it_found(capsys, tmp_path):
     EXAMPLE["main"](png=tmp_path / "plot.png")
     said = capsys.readouterr().out

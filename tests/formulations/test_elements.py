@@ -109,13 +109,8 @@ def gradient(name):
     return eqx.filter_jit(jax.grad(lambda inputs: number(formulation, inputs)))(inputs)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "points",
-        *(pytest.param(name, marks=pytest.mark.thorough) for name in ("natural", "transformed")),
-    ],
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", ["points", "natural", "transformed"])
 def test_gradients_of_trees_agree(name):
     gradients_agree(gradient(name), gradient("joint"), 1e-9)
 

@@ -117,7 +117,14 @@ def found(formulation):
     return look(system, mbd.assemble(system, guess, rates))
 
 
-@pytest.mark.parametrize("formulation", FORMULATIONS, ids=models.name_of)
+@pytest.mark.parametrize(
+    "formulation",
+    [
+        pytest.param(x, marks=pytest.mark.thorough if x is FORMULATIONS[2] else ())
+        for x in FORMULATIONS
+    ],
+    ids=models.name_of,
+)
 def test_joints_that_close_loops_do_what_joints_of_the_tree_do(formulation):
     """To 1e-9 of the largest number: motion, accelerations, reactions and joint rates."""
     seen, wanted = found(formulation), expected()

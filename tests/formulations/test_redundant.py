@@ -186,7 +186,8 @@ def test_gradients_through_redundant_loops():
     derivatives.check_gradient(found)
 
 
-@pytest.mark.parametrize("reverse", [False, pytest.param(True, marks=pytest.mark.thorough)])
+@pytest.mark.thorough
+@pytest.mark.parametrize("reverse", [False, True])
 def test_gradients_of_projected_motion(reverse):
     def end(x):
         system, state = start(x)

@@ -28,7 +28,10 @@ TREES = {  # Together they have what `test_trees_have_everything` lists.
 DRAWS = 3
 
 each_formulation = pytest.mark.parametrize("formulation", models.FORMULATIONS, ids=models.name_of)
-each_tree = pytest.mark.parametrize("tree", TREES)
+FIRST, *OTHER_TREES = TREES
+each_tree = pytest.mark.parametrize(
+    "tree", [FIRST, *(pytest.param(name, marks=pytest.mark.thorough) for name in OTHER_TREES)]
+)
 
 
 @eqx.filter_jit
