@@ -33,6 +33,7 @@ from .analyses.identification import identify as identify
 from .analyses.identification import log_posterior as log_posterior
 from .analyses.identification import losses as losses
 from .analyses.identification import methods as methods
+from .analyses.identification import misfit as misfit
 from .analyses.identification import predict as predict
 from .analyses.identification import priors as priors
 from .analyses.identification import sensors as sensors
@@ -41,6 +42,9 @@ from .analyses.inspect import inspect as inspect
 from .analyses.kinematics import DrivenMotion as DrivenMotion
 from .analyses.kinematics import kinematics as kinematics
 from .analyses.rollout import rollout as rollout
+from .analyses.sensitivity import Sensitivities as Sensitivities
+from .analyses.sensitivity import Uncertainty as Uncertainty
+from .analyses.sensitivity import sensitivities as sensitivities
 from .analyses.simulate import simulate as simulate
 from .analyses.solution import Solution as Solution
 from .analyses.sweep import distributions as distributions
@@ -114,10 +118,12 @@ __all__ = [
     "RankWarning",
     "RigidBody",
     "RotationIncrements",
+    "Sensitivities",
     "SimoGonzalez",
     "SimulationError",
     "Solution",
     "State",
+    "Uncertainty",
     "VelocityTransformation",
     "accelerations",
     "assemble",
@@ -140,12 +146,14 @@ __all__ = [
     "log_posterior",
     "losses",
     "methods",
+    "misfit",
     "momentum",
     "predict",
     "priors",
     "reactions",
     "reducers",
     "rollout",
+    "sensitivities",
     "sensors",
     "signals",
     "simulate",

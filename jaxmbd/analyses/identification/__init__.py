@@ -8,6 +8,8 @@ from .losses import Cauchy as Cauchy
 from .losses import PseudoHuber as PseudoHuber
 from .methods import FirstOrder as FirstOrder
 from .methods import LevenbergMarquardt as LevenbergMarquardt
+from .misfit import Misfit as Misfit
+from .misfit import misfit as misfit
 from .parameters import Parameter as Parameter
 from .posterior import LogPosterior as LogPosterior
 from .posterior import log_posterior as log_posterior
@@ -45,6 +47,7 @@ __all__ = [
     "JointVelocity",
     "LevenbergMarquardt",
     "LogPosterior",
+    "Misfit",
     "Normal",
     "Parameter",
     "PhysicalBody",
@@ -55,5 +58,6 @@ __all__ = [
     "Unbounded",
     "identify",
     "log_posterior",
+    "misfit",
     "predict",
 ]

@@ -78,7 +78,8 @@ class Selected(eqx.Module):
         """Model and sensors at free numbers."""
         subject = self.subject
         for p, x in zip(self.parameters, free, strict=True):
-            value = p.transform.to_value(x, p.get(self.subject))
+            # What others have changed of the same leaf, such as entries of a matrix, stays.
+            value = p.transform.to_value(x, p.get(subject))
             subject = eqx.tree_at(p.get, subject, value)
         return subject
 
@@ -116,8 +117,8 @@ class Selected(eqx.Module):
         return labels
 
 
-def select_parameters(subject: Subject, select: Selection) -> Selected:
-    """Bind a selection to a model and its sensors.
+def select_parameters(subject: Subject, select: Selection, who: str = "identify") -> Selected:
+    """Bind a selection to a model and its sensors, for an analysis that messages name.
 
     **Raises** `ModelError` for an empty selection, a path that leads nowhere, something that is
     no array of floats, a starting value that its transform does not admit, and a prior of another
@@ -129,33 +130,33 @@ def select_parameters(subject: Subject, select: Selection) -> Selected:
         chosen = {}
         for p in map(_as_parameter, select):
             if not isinstance(p.where, str):
-                raise ModelError("identify: parameters given by a function need a name; use a dict")
+                raise ModelError(f"{who}: parameters given by a function need a name; use a dict")
             chosen[p.where] = p
     if not chosen:
-        raise ModelError("identify: select at least one parameter")
+        raise ModelError(f"{who}: select at least one parameter")
     for name, p in chosen.items():
         value = p.get(subject)
         if not jax.tree.leaves(value) or not all(map(eqx.is_inexact_array, jax.tree.leaves(value))):
-            raise ModelError(f"identify: parameter {name!r} is no array of floats: {value!r}")
+            raise ModelError(f"{who}: parameter {name!r} is no array of floats: {value!r}")
         try:
             free = p.transform.to_free(value)
         except ModelError as error:
-            raise ModelError(f"identify: parameter {name!r}: {error}") from error
+            raise ModelError(f"{who}: parameter {name!r}: {error}") from error
         if not np.all(np.isfinite(np.asarray(free))):
             raise ModelError(
-                f"identify: parameter {name!r}: {type(p.transform).__name__} does not admit its "
+                f"{who}: parameter {name!r}: {type(p.transform).__name__} does not admit its "
                 f"starting value {value}"
             )
-        _check_prior(name, p, value)
+        _check_prior(who, name, p, value)
     return Selected(tuple(chosen), tuple(chosen.values()), subject)
 
 
-def _check_prior(name: str, p: Parameter, value: Any) -> None:
+def _check_prior(who: str, name: str, p: Parameter, value: Any) -> None:
     n = len(p.transform.labels(name, value))
     for x in () if p.prior is None else (p.prior.mean, p.prior.deviation):
         if x.shape not in ((), (n,)):
             raise ModelError(
-                f"identify: the prior of {name!r} has shape {x.shape}, its reported numbers ({n},)"
+                f"{who}: the prior of {name!r} has shape {x.shape}, its reported numbers ({n},)"
             )
 
 

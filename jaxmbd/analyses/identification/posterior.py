@@ -12,11 +12,10 @@ from jaxtyping import Array, Float
 from ...errors import DataError
 from ...model import Model
 from .experiment import Experiment
-from .identify import residuals_of
 from .losses import AbstractLoss
+from .misfit import Misfit, misfit
 from .parameters import Selection
 from .prediction import Sensors
-from .residuals import Residuals
 
 REACH = 20.0  # Of free numbers: logarithms of positive ones.
 
@@ -26,44 +25,53 @@ class LogPosterior(eqx.Module):
 
     Call it with a vector like `start`, shape `(n,)`, where any number is allowed: samplers such as
     those of blackjax and numpyro need nothing else. It is -Σ ρ(r) of the weighted residuals and
-    priors, and the density of the reported numbers is carried over to the free ones: where a
-    parameter has no prior, that is flat in what `report` gives.
+    priors, the `misfit`, and the density of the reported numbers is carried over to the free ones:
+    where a parameter has no prior, that is flat in what `report` gives.
 
     It is -∞ where the motion is not finite, and more than `REACH` away from `start`, where samplers
     look while they warm up. Transforms must keep bodies possible within that.
     """
 
-    residuals: Residuals
+    misfit: Misfit
 
     @property
     def start(self) -> Float[Array, "n"]:
         """Free numbers of the model that it was made with, and zeros for initial states."""
-        return ravel_pytree(self.residuals.unknowns())[0]
+        return self.misfit.start
 
     @property
     def labels(self) -> list[str]:
         """Names of the numbers that `report` gives."""
-        return self.residuals.selected.labels()
+        return self.misfit.labels
 
     def __call__(self, x: Float[Array, "n"]) -> Float[Array, ""]:
         start = self.start
         within = jnp.all(jnp.abs(x - start) < REACH)  # False where x is NaN.
-        unknowns = self._unravel(jnp.where(within, x, start))
-        free, unravel = ravel_pytree(unknowns[0])
-        D = jax.jacfwd(lambda x: self.residuals.selected.report(unravel(x)))(free)
-        value = jnp.linalg.slogdet(D)[1] - self.residuals.cost(unknowns)
+        x = jnp.where(within, x, start)
+        value = self._stretch(x) - self._cost(x)
         return jnp.where(within & jnp.isfinite(value), value, -jnp.inf)
+
+    def _cost(self, x: Float[Array, "n"]) -> Float[Array, ""]:
+        """The misfit, whose gradient is by forward derivatives where those are asked for."""
+        problem = self.misfit.problem
+        if problem.reverse:
+            return self.misfit(x)
+        unknowns = ravel_pytree(problem.unknowns())[1](x)
+        return 0.5 * jnp.sum(problem.flat(unknowns) ** 2)
+
+    def _stretch(self, x: Float[Array, "n"]) -> Float[Array, ""]:
+        """log |det| of the derivative of the reported numbers by the free ones."""
+        n = sum(part.size for part in self.misfit.problem.selected.free())  # Parameters are first.
+        D = jax.jacfwd(lambda free: self.report(x.at[:n].set(free)))(x[:n])
+        return jnp.linalg.slogdet(D)[1]
 
     def report(self, x: Float[Array, "n"]) -> Float[Array, "k"]:
         """The numbers of a table, with units, of free ones; see `labels`."""
-        return self.residuals.selected.report(self._unravel(x)[0])
+        return self.misfit.report(x)
 
     def model(self, x: Float[Array, "n"]) -> Model:
         """The model of free numbers."""
-        return self.residuals.selected.apply(self._unravel(x)[0]).model
-
-    def _unravel(self, x: Array) -> Any:
-        return ravel_pytree(self.residuals.unknowns())[1](x)
+        return self.misfit.model(x)
 
 
 def log_posterior(
@@ -78,30 +86,34 @@ def log_posterior(
     formulation: Any = None,
     integrator: Any = None,
     substeps: int = 1,
+    jacobian: str = "forward",
 ) -> LogPosterior:
     """The posterior density of parameters, given records whose noise is known.
 
-    **Arguments:** as for `identify`; `noise` of every sensor.
+    **Arguments:** as for `identify`; `noise` of every sensor. Its gradient takes a forward
+    derivative for each parameter and each number of one initial state, or, with
+    `jacobian="reverse"`, one reverse derivative, which is better for more than about eight.
 
-    **Raises** what `identify` raises, and `DataError` for a sensor whose noise is not given.
+    **Raises** what `misfit` raises, and `DataError` for a sensor whose noise is not given.
     """
     experiments = [experiments] if isinstance(experiments, Experiment) else list(experiments)
     for name in sorted({name for e in experiments for name in e.measurements}):
         if name not in noise:
             raise DataError(f"log_posterior: give the noise of sensor {name!r}")
-    residuals = residuals_of(
+    found = misfit(
         model,
         experiments,
         select,
-        sensors=sensors,
         noise=noise,
+        sensors=sensors,
         loss=loss,
         fit_initial_states=fit_initial_states,
         formulation=formulation,
         integrator=integrator,
         substeps=substeps,
+        jacobian=jacobian,
     )
-    return LogPosterior(residuals)
+    return LogPosterior(found)
 
 
 __all__ = ["LogPosterior", "log_posterior"]

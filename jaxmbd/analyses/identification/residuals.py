@@ -104,8 +104,13 @@ class Residuals(eqx.Module):
             for batch, start in zip(self.batches, starts, strict=True)
         ]
 
+    def plain(self, unknowns: tuple[Free, list[Array]]) -> Float[Array, "r"]:
+        """All residuals as one vector, those of priors last; for products with few vectors."""
+        parts = [x.ravel() for x in self.by_record(*unknowns)]
+        return jnp.concatenate([*parts, self.selected.priors(unknowns[0])])
+
     def flat(self, unknowns: tuple[Free, list[Array]]) -> Float[Array, "r"]:
-        """All residuals as one vector, with derivatives by blocks; those of priors last."""
+        """As `plain`, with derivatives by blocks; for the whole Jacobian."""
 
         @jax.custom_jvp
         def evaluate(theta: Free, starts: list[Array]) -> Array:
@@ -125,5 +130,4 @@ class Residuals(eqx.Module):
 
     def cost(self, unknowns: tuple[Free, list[Array]]) -> Float[Array, ""]:
         """Half the sum of their squares, without the blocks: what gradients are cheaper of."""
-        squares = [jnp.sum(x**2) for x in self.by_record(*unknowns)]
-        return 0.5 * sum(squares, jnp.sum(self.selected.priors(unknowns[0]) ** 2))
+        return 0.5 * jnp.sum(self.plain(unknowns) ** 2)

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ...errors import ModelError
+from .sobol import pages
 
 # Quasi-random points may lie on the border, where a normal law is infinite.
 SMALLEST = 2.0**-54
@@ -162,6 +163,44 @@ def sample(scenarios: Any, n: int, *, seed: int = 0, sampling: Any = None) -> An
     columns = iter(np.split(points, np.cumsum(sizes)[:-1], axis=1)) if sizes else iter(())
     drawn = [x.at(next(columns).reshape(n, *x.shape)) if is_law(x) else x for x in leaves]
     return jax.tree.unflatten(structure, drawn)
+
+
+def saltelli(scenarios: Any, n: int, *, seed: int = 0) -> Any:
+    """Scenarios from which `mbd.reducers.sobol_indices` tells what results scatter with.
+
+    Two samples A and B from `Sobol()`, and for each of the d numbers A with this number of B
+    (Saltelli et al. 2010), below each other.
+
+    **Arguments:**
+
+    - `scenarios`: a dict, or any other pytree, of distributions, with two numbers or more in all.
+    - `n`: scenarios in a sample, a power of two.
+    - `seed`: the same scenarios for the same seed.
+
+    **Returns** the same pytree of arrays, shape `(n (d + 2), ...)`, for `mbd.sweep`.
+
+    **Raises** `ModelError` where n is no power of two, something is no distribution, and for fewer
+    than two numbers.
+    """
+    if n < 2 or n & (n - 1):
+        raise ModelError(f"saltelli: n must be a power of two, from 2 on, got {n}")
+    leaves, structure = jax.tree.flatten(scenarios, is_leaf=is_law)
+    if not all(map(is_law, leaves)):
+        raise ModelError("saltelli: every leaf of scenarios must be a distribution")
+    sizes = [int(np.prod(x.shape)) for x in leaves]
+    if sum(sizes) < 2:
+        raise ModelError(f"saltelli: two uncertain numbers or more are compared, got {sum(sizes)}")
+    cuts = np.cumsum(sizes)[:-1]
+
+    def drawn(points: np.ndarray) -> np.ndarray:
+        columns = zip(leaves, np.split(points, cuts, axis=1), strict=True)
+        return np.concatenate(
+            [x.at(share.reshape(n, *x.shape)).reshape(n, -1) for x, share in columns], axis=1
+        )
+
+    rows = pages(*map(drawn, np.split(Sobol().points(n, 2 * sum(sizes), seed), 2, axis=1)))
+    columns = zip(leaves, np.split(rows, cuts, axis=1), strict=True)
+    return jax.tree.unflatten(structure, [x.reshape(-1, *law.shape) for law, x in columns])
 
 
 def is_law(x: Any) -> bool:

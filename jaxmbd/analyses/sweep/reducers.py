@@ -7,6 +7,10 @@ import numpy as np
 
 from ...errors import ModelError
 from ...model.model import unknown
+from .sobol import design_of, indices, resampled
+
+# Results are taken to be right to so many units of round-off.
+ROUND_OFF = 1e3
 
 
 def mean(results: Any, name: str, weights: Any = None) -> Any:
@@ -102,6 +106,63 @@ def probability(
     low, high = ((middle + sign * width) / (1 + z**2 / n) for sign in (-1.0, 1.0))
     found = {"probability": p, "standard_error": error, "lower": low, "upper": high, "n": n}
     return type(results)(found)
+
+
+def sobol_indices(
+    results: Any, name: str, *, level: float = 0.95, resamples: int = 999, seed: int = 0
+) -> Any:
+    """Which share of a result's variance is due to each uncertain number.
+
+    For numbers that do not depend on each other. The first-order index V(E(y | p)) / V(y) is the
+    share that would go if p were known; the total index E(V(y | all but p)) / V(y) the share that
+    would stay if all but p were known. They are by `scipy.stats.sobol_indices`, after Saltelli et
+    al. (2010); where true ones are small, estimates may be below zero.
+
+    **Arguments:**
+
+    - `results`: of `mbd.sweep` for scenarios that `mbd.distributions.saltelli` made, all of them.
+    - `name`: of a result, a number or for example a trajectory, whose indices are over time.
+    - `level`, `resamples`, `seed`: of the intervals, which are percentiles of bootstrap samples.
+      Those draw scenarios as if they were independent; evenly spread ones scatter less.
+
+    **Returns** a dataset with the dimension `parameter` before those of one scenario's result:
+    `first_order` and `total`, each with `_lower` and `_upper`. NaN where the result does not vary
+    beyond round-off, such as at the start of a trajectory.
+
+    **Raises** `ModelError` where scenarios are no such design, or where one of them has failed: an
+    estimate without them would be one for other distributions.
+    """
+    values, _ = _values(results, name, None)
+    if not 0 < level < 1 or resamples < 1:
+        raise ModelError(
+            f"sobol_indices: level is between 0 and 1, resamples are one or more, got {level} and "
+            f"{resamples}"
+        )
+    design = design_of(results)
+    lost = np.asarray(results["failed"])
+    if lost.any():
+        first = int(np.argmax(lost))
+        raise ModelError(
+            f"sobol_indices: {lost.sum()} of {lost.size} scenarios failed, first scenario {first}: "
+            f"{results['reason'].values[first]}; indices need all of them, so narrow the "
+            "distributions, or let the function return something finite"
+        )
+    f = values.reshape(-1, design.n, int(np.prod(values.shape[1:]))).astype(float)
+    eps = np.finfo(values.dtype if values.dtype.kind == "f" else float).eps
+    varies = np.ptp(f, axis=(0, 1)) > ROUND_OFF * eps * np.max(np.abs(f), axis=(0, 1))
+    found = np.full((3, 2, len(design.labels), f.shape[2]), np.nan)
+    if varies.any():
+        f = f[:, :, varies]
+        found[0][..., varies] = indices(f)
+        tails = [0.5 - 0.5 * level, 0.5 + 0.5 * level]
+        ends = np.quantile(resampled(f, resamples, seed), tails, axis=2)
+        found[1:][..., varies] = ends
+    variable = _one(results, name).expand_dims(parameter=design.labels)
+    made = {}
+    for kind, key in enumerate(("first_order", "total")):
+        for estimate, end in zip(found[:, kind], ("", "_lower", "_upper"), strict=True):
+            made[key + end] = variable.copy(data=estimate.reshape(variable.shape))
+    return type(results)(made)
 
 
 def _values(results: Any, name: str, weights: Any) -> tuple[np.ndarray, np.ndarray]:

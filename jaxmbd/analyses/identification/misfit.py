@@ -1,0 +1,123 @@
+"""How far off the readings of records a model is, as a function of free numbers."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import lineax as lx
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float
+
+from ...model import Model
+from .experiment import Experiment
+from .identify import residuals_of
+from .losses import AbstractLoss
+from .parameters import Selection
+from .prediction import Sensors
+from .residuals import Residuals
+
+
+class Misfit(eqx.Module):
+    """Half the sum of squares that `identify` minimizes, as a pure function of free numbers.
+
+    Call it with a vector like `start`, shape `(n,)`: the free numbers of the parameters and, where
+    they are fitted, of the initial states. `jax.grad` of it is its gradient. What it has of second
+    derivatives are operators of lineax, whose `mv(v)` needs no matrix: time and memory of a product
+    do not grow with n.
+    """
+
+    problem: Residuals
+
+    @property
+    def start(self) -> Float[Array, "n"]:
+        """Free numbers of the model that it was made with, and zeros for initial states."""
+        return ravel_pytree(self.problem.unknowns())[0]
+
+    @property
+    def labels(self) -> list[str]:
+        """Names of the numbers that `report` gives."""
+        return self.problem.selected.labels()
+
+    def __call__(self, x: Float[Array, "n"]) -> Float[Array, ""]:
+        return self.problem.cost(self._unravel(x))
+
+    def residuals(self, x: Float[Array, "n"]) -> Float[Array, "r"]:
+        """Weighted residuals, record by record and sensor by sensor, those of priors last.
+
+        Zero where a record that is shorter than others has ended.
+        """
+        return self.problem.plain(self._unravel(x))
+
+    def gauss_newton(self, x: Float[Array, "n"]) -> lx.FunctionLinearOperator:
+        """JᵀJ with the Jacobian J of the residuals at x: the Hessian where residuals are small.
+
+        A product is one forward and one reverse derivative of the motions.
+        """
+        _, forward = jax.linearize(self.residuals, x)
+        backward = jax.linear_transpose(forward, x)
+        shape = jax.ShapeDtypeStruct(x.shape, x.dtype)
+        tag = lx.positive_semidefinite_tag
+        return lx.FunctionLinearOperator(lambda v: backward(forward(v))[0], shape, tag)
+
+    def hessian(self, x: Float[Array, "n"]) -> lx.FunctionLinearOperator:
+        """Second derivatives at x. A product is a forward derivative of the gradient."""
+
+        def product(v: Array) -> Array:
+            # To linearize the gradient once, for all products, takes twice as long to compile.
+            return jax.jvp(jax.grad(self), (x,), (v,))[1]
+
+        shape = jax.ShapeDtypeStruct(x.shape, x.dtype)
+        return lx.FunctionLinearOperator(product, shape, lx.symmetric_tag)
+
+    def report(self, x: Float[Array, "n"]) -> Float[Array, "k"]:
+        """The numbers of a table, with units, of free ones; see `labels`."""
+        return self.problem.selected.report(self._unravel(x)[0])
+
+    def model(self, x: Float[Array, "n"]) -> Model:
+        """The model of free numbers."""
+        return self.problem.selected.apply(self._unravel(x)[0]).model
+
+    def _unravel(self, x: Array) -> Any:
+        return ravel_pytree(self.problem.unknowns())[1](x)
+
+
+def misfit(
+    model: Model,
+    experiments: Experiment | Sequence[Experiment],
+    select: Selection,
+    *,
+    noise: Mapping[str, float] | None = None,
+    sensors: Sensors | None = None,
+    loss: AbstractLoss | None = None,
+    fit_initial_states: bool = False,
+    formulation: Any = None,
+    integrator: Any = None,
+    substeps: int = 1,
+    jacobian: str = "forward",
+) -> Misfit:
+    """What `identify` minimizes, for minimizers of one's own choice.
+
+    **Arguments:** as for `identify`; `jacobian` is for solvers that need all of it.
+
+    **Raises** `ModelError` and `DataError` for parameters and records that make no sense.
+    """
+    experiments = [experiments] if isinstance(experiments, Experiment) else list(experiments)
+    return Misfit(
+        residuals_of(
+            model,
+            experiments,
+            select,
+            sensors=sensors,
+            noise=noise,
+            loss=loss,
+            fit_initial_states=fit_initial_states,
+            formulation=formulation,
+            integrator=integrator,
+            substeps=substeps,
+            jacobian=jacobian,
+        )
+    )
+
+
+__all__ = ["Misfit", "misfit"]
