@@ -2,16 +2,13 @@
 
 import math
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
-from threading import Lock
 from typing import Any
 
 import equinox as eqx
 import jax
 import numpy as np
 
-from ...errors import ModelError
 from .program import Program
 
 # The message within what Equinox says about an error at run time.
@@ -104,38 +101,3 @@ def _rows(scenarios: Any, index: Any) -> Any:
 def _message(error: Exception) -> str:
     found = MESSAGE.search(str(error))
     return found.group(1).strip() if found else str(error).strip()
-
-
-@dataclass(frozen=True)
-class Task:
-    """What a worker needs to know: the function, and how the process that asked computes."""
-
-    function: Callable[[Any], Any]
-    size: int
-    digest: str
-    float64: bool
-
-    def __call__(self, scenarios: Any) -> Chunk:
-        """Results of a chunk, in any process; a process compiles once."""
-        with jax.enable_x64(self.float64):
-            with _compiling:
-                program = self._program(scenarios)
-            return run_chunk(program, scenarios)
-
-    def _program(self, scenarios: Any) -> Program:
-        key = self.digest, self.size
-        if key not in _compiled:
-            program = Program(self.function, scenarios, self.size)
-            if program.digest != self.digest:
-                raise ModelError(
-                    "sweep: a worker would compute something else; does it have the same versions, "
-                    "and does the function depend on nothing but its scenario?"
-                )
-            _compiled.clear()  # Of another sweep.
-            _compiled[key] = program
-        return _compiled[key]
-
-
-# Of this process, which gets a chunk after the other, each with a function of its own.
-_compiled: dict[tuple[str, int], Program] = {}
-_compiling = Lock()

@@ -2,18 +2,20 @@
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, as_completed
-from importlib import metadata
+from concurrent.futures import Executor
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from ...errors import ModelError
-from .chunks import Chunk, Task, run_chunk
+from .chunks import Chunk, run_chunk
 from .program import Program
 from .progress import Progress
 from .scenarios import Scenarios, as_scenarios
+from .task import Task
+from .versions import versions
+from .workers import by_workers
 
 FORMAT = 1  # Of the files of a folder.
 
@@ -105,14 +107,8 @@ def _results(
         yield from ((k, run_chunk(program, inputs(k))) for k in numbers)
         return
     float64 = jnp.result_type(float) == jnp.float64
-    task = Task(fn, program.size, program.digest, float64)
-    futures = {executor.submit(task, inputs(k)): k for k in numbers}
-    try:
-        for future in as_completed(list(futures)):
-            yield futures.pop(future), future.result()
-    finally:  # One that failed ends the others.
-        for future in futures:
-            future.cancel()
+    task = Task(fn, program.size, program.digest, float64, versions())
+    yield from by_workers(executor, task, inputs, numbers)
 
 
 def _rows(number: int, size: int, scenarios: Scenarios) -> range:
@@ -137,12 +133,7 @@ def _manifest(
     """What chunks have in common that may lie in one folder; strings and numbers only."""
     return {
         "format": FORMAT,
-        "software": {
-            "jaxmbd": _version("jaxmbd"),
-            "jax": _version("jax"),
-            "jaxlib": _version("jaxlib"),
-            "devices": f"{program.devices} {jax.default_backend()}",
-        },
+        "software": versions() | {"devices": f"{program.devices} {jax.default_backend()}"},
         "n": len(scenarios),
         "chunk": program.size,
         "scenarios": scenarios.digest(),
@@ -151,10 +142,3 @@ def _manifest(
         ).hexdigest(),
         "dims": {name: list(given) for name, given in dims.items()},
     }
-
-
-def _version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "unknown"

@@ -1,0 +1,38 @@
+"""Chunks by the workers of an executor, some of which may die."""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, Executor, Future, as_completed
+from typing import Any
+
+from .chunks import Chunk
+from .task import Task
+
+
+def by_workers(
+    executor: Executor, task: Task, inputs: Callable[[int], Any], numbers: Sequence[int]
+) -> Iterator[tuple[int, Chunk]]:
+    """Chunks by number, in the order in which they are finished.
+
+    **Raises** what one of them raises, after those that other workers are at.
+    """
+    futures: dict[Future[Chunk], int] = {}
+    try:
+        for k in numbers:
+            futures[executor.submit(task, inputs(k))] = k
+        for future in as_completed(list(futures)):
+            k, failure = futures.pop(future), future.exception()
+            if failure is not None:
+                break
+            yield k, future.result()
+        else:
+            return
+        at_work = {future: k for future, k in futures.items() if not future.cancel()}
+        for future in as_completed(at_work):
+            if not future.cancelled() and future.exception() is None:
+                yield at_work[future], future.result()
+    finally:
+        for future in futures:
+            future.cancel()
+    if isinstance(failure, BrokenExecutor):
+        failure.add_note("sweep: what was finished is in the folder, if one was given: call again")
+    raise failure
