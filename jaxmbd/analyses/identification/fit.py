@@ -1,12 +1,11 @@
 """What a fit found, to read, to predict with, and to report."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import numpy as np
 from diffrax import RESULTS
-from scipy import stats
 
 from ...errors import DataError
 from ...model import Model
@@ -75,6 +74,8 @@ class Fit(eqx.Module):
         """
         if not 0 < level < 1:
             raise DataError(f"intervals: level must be between 0 and 1, got {level}")
+        from scipy import stats  # Takes a second to load.
+
         reach = stats.t.ppf(0.5 + 0.5 * level, self.degrees_of_freedom) * self.standard_errors
         return np.stack([self.values - reach, self.values + reach], axis=1)
 
@@ -90,14 +91,7 @@ class Fit(eqx.Module):
     def validate(self, experiments: Experiment | Sequence[Experiment]) -> dict[str, float]:
         """Root mean square error of every sensor in records that the fit has not seen."""
         records = [experiments] if isinstance(experiments, Experiment) else list(experiments)
-        errors: dict[str, list[np.ndarray]] = {}
-        for record, read in zip(records, self.predict(records), strict=True):
-            for name, measured in record.measurements.items():
-                errors.setdefault(name, []).append(np.ravel(read[name] - measured))
-        return {
-            name: float(np.sqrt(np.mean(np.concatenate(parts) ** 2)))
-            for name, parts in sorted(errors.items())
-        }
+        return rms_of(overlays_of(records, self.predict(records)))
 
     def report(self, path: Any, validation: Sequence[Experiment] = (), title: str = "Fit") -> None:
         """Write one page (`.html`) that needs no network; needs the extra `viz`.
@@ -128,9 +122,31 @@ class Fit(eqx.Module):
         return "\n".join(lines)
 
 
+def overlays_of(
+    records: Sequence[Experiment], readings: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Overlay]]:
+    """What was measured in every record beside what a model reads there."""
+    return [
+        {
+            name: Overlay(*map(np.asarray, (record.ts, measured, read[name])))
+            for name, measured in sorted(record.measurements.items())
+        }
+        for record, read in zip(records, readings, strict=True)
+    ]
+
+
+def rms_of(overlays: Sequence[Mapping[str, Overlay]]) -> dict[str, float]:
+    """Root mean square error of every sensor in all records together, in its own unit."""
+    errors: dict[str, list[np.ndarray]] = {}
+    for record in overlays:
+        for name, (_, measured, read) in record.items():
+            errors.setdefault(name, []).append(np.ravel(read - measured))
+    return {n: float(np.sqrt(np.mean(np.concatenate(x) ** 2))) for n, x in sorted(errors.items())}
+
+
 def said(result: RESULTS) -> str:
     """What became of the minimization."""
     return "converged" if result == RESULTS.successful else RESULTS[result]
 
 
-__all__ = ["Fit", "Overlay", "said"]
+__all__ = ["Fit", "Overlay", "overlays_of", "rms_of", "said"]

@@ -17,7 +17,7 @@ from ...model import Model
 from . import convergence
 from .batches import Batch, batch_experiments
 from .experiment import Experiment
-from .fit import Fit, Overlay
+from .fit import Fit, Overlay, overlays_of, rms_of
 from .losses import AbstractLoss, Squares
 from .methods import AbstractMethod, LevenbergMarquardt
 from .parameters import Selection, Subject, select_parameters
@@ -269,7 +269,7 @@ def _fit(
         standard_errors=errors,
         correlation=correlation,
         degrees_of_freedom=degrees,
-        rms=_rms(overlays),
+        rms=rms_of(overlays),
         initial_states=_in_order(residuals, starts),
         unseen=found.unseen,
         singular_values=found.singular_values,
@@ -305,15 +305,12 @@ def _n_readings(residuals: Residuals) -> int:
 def _overlays(
     residuals: Residuals, experiments: Sequence[Experiment], unknowns: Any
 ) -> list[dict[str, Overlay]]:
-    found: dict[int, dict[str, Overlay]] = {}
+    found: dict[int, dict[str, Array]] = {}
     for batch, readings in zip(residuals.batches, _readings(residuals, unknowns), strict=True):
         for i, row in enumerate(batch.rows):
-            ts, measured = experiments[row].ts, experiments[row].measurements
-            found[row] = {
-                name: Overlay(*map(np.asarray, (ts, x, readings[name][i, : len(ts)])))
-                for name, x in sorted(measured.items())
-            }
-    return [found[row] for row in sorted(found)]
+            n = experiments[row].ts.shape[0]
+            found[row] = {name: x[i, :n] for name, x in readings.items()}
+    return overlays_of(experiments, [found[row] for row in sorted(found)])
 
 
 @eqx.filter_jit
@@ -324,14 +321,6 @@ def _readings(residuals: Residuals, unknowns: Any) -> list[Mapping[str, Array]]:
         each(theta, start, batch.experiments)
         for batch, start in zip(residuals.batches, starts, strict=True)
     ]
-
-
-def _rms(overlays: Sequence[Mapping[str, Overlay]]) -> dict[str, float]:
-    errors: dict[str, list[np.ndarray]] = {}
-    for record in overlays:
-        for name, (_, measured, read) in record.items():
-            errors.setdefault(name, []).append(np.ravel(read - measured))
-    return {n: float(np.sqrt(np.mean(np.concatenate(x) ** 2))) for n, x in sorted(errors.items())}
 
 
 def _in_order(residuals: Residuals, starts: list[Array]) -> list[np.ndarray]:
