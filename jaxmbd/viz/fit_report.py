@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 
 from ..analyses.identification.experiment import Experiment
-from ..analyses.identification.fit import Fit, Overlay, said
+from ..analyses.identification.fit import Fit, Overlay, overlays_of, rms_of, said
 
 try:
     from matplotlib.figure import Figure
 except ImportError as error:
     raise ImportError('a report needs matplotlib: pip install "jaxmbd[viz]"') from error
 
-MAX_OVERLAYS = 12  # Records that are drawn; the worst ones where there are more.
-MAX_LAG = 40
+MAX_PANELS = 12  # Of measured and predicted readings; the worst records where there are more.
+MAX_DOTS = 60  # Readings that are drawn in a panel: more of them merge into a line.
 STYLE = """
 body { font: 15px/1.45 sans-serif; color: #222; max-width: 62rem; margin: 2rem auto }
 table { border-collapse: collapse; margin: 1rem 0 }
@@ -103,24 +103,44 @@ def _estimates(fit: Fit) -> Iterator[str]:
 
 
 def _error(overlay: Overlay) -> float:
-    return float(np.sqrt(np.mean((overlay.predicted - overlay.measured) ** 2)))
+    return rms_of([{"": overlay}])[""]
 
 
 def _curves(axes: Any, overlay: Overlay, label: str) -> None:
     flat = [np.reshape(x, (len(overlay.ts), -1)) for x in overlay[1:]]
+    some = slice(None, None, -(-len(overlay.ts) // MAX_DOTS))
     for k, (measured, predicted) in enumerate(zip(*(x.T for x in flat), strict=True)):
-        axes.plot(overlay.ts, measured, ".", color=f"C{k}", ms=3, alpha=0.5)
-        axes.plot(overlay.ts, predicted, "-", color=f"C{k}", lw=1.2)
+        axes.plot(overlay.ts[some], measured[some], ".", color="0.45", ms=4)
+        axes.plot(overlay.ts, predicted, "-", color=f"C{k}", lw=1.4)
     axes.set(xlabel="time [s]", title=f"{label}: rms {_error(overlay):.3g}")
 
 
+def _worst(records: Sequence[Mapping[str, Overlay]]) -> list[int]:
+    """Numbers of the records to draw, in their order.
+
+    Those with the largest errors, each in units of what is usual for its sensor.
+    """
+    errors = [{name: _error(x) for name, x in record.items()} for record in records]
+    usual: dict[str, float] = {}
+    for name in {name for record in records for name in record}:
+        usual[name] = float(np.median([e[name] for e in errors if name in e])) or 1.0
+    ranks = [max(x / usual[name] for name, x in e.items()) for e in errors]
+    drawn, n = [], 0
+    for i in np.argsort(ranks)[::-1]:
+        n += len(records[i])
+        if drawn and n > MAX_PANELS:
+            break
+        drawn.append(int(i))
+    return sorted(drawn)
+
+
 def _drawn(records: Sequence[Mapping[str, Overlay]], kind: str) -> Iterator[str]:
-    shown = [(i, name, x) for i, record in enumerate(records) for name, x in record.items()]
-    worst = sorted(shown, key=lambda entry: -_error(entry[2]))[:MAX_OVERLAYS]
-    if len(worst) < len(shown):
-        yield f"<p>The {len(worst)} of {len(shown)} that are off most.</p>"
-    figure, grid = _axes(len(worst))
-    for axes, (i, name, overlay) in zip(grid, worst, strict=True):
+    worst = _worst(records)
+    if len(worst) < len(records):
+        yield f"<p>The {len(worst)} of {len(records)} records that are off most.</p>"
+    shown = [(i, name, x) for i in worst for name, x in records[i].items()]
+    figure, grid = _axes(len(shown))
+    for axes, (i, name, overlay) in zip(grid, shown, strict=True):
         _curves(axes, overlay, f"{kind} {i}, {name}")
     yield _svg(figure)
 
@@ -155,8 +175,8 @@ def _residuals(fit: Fit) -> Iterator[str]:
                 series.setdefault(name if flat.shape[1] == 1 else f"{name}[{k}]", []).append(column)
     figure, grid = _axes(len(series))
     for axes, (name, parts) in zip(grid, series.items(), strict=True):
-        n = min(MAX_LAG, max(map(len, parts)) - 1)
-        axes.bar(range(n + 1), autocorrelation(parts, n), width=0.6)
+        n = max(map(len, parts)) // 2  # Beyond, few pairs of readings are left.
+        axes.fill_between(range(n + 1), autocorrelation(parts, n), step="mid", lw=0)
         band = 1.96 / np.sqrt(sum(map(len, parts)))
         for level in (-band, band):
             axes.axhline(level, color="k", lw=0.8, ls="--")
@@ -189,15 +209,8 @@ def _convergence(fit: Fit) -> Iterator[str]:
 
 def _validation(fit: Fit, records: Sequence[Experiment]) -> Iterator[str]:
     yield "<h2>Records that the fit has not seen</h2>"
-    read = fit.predict(records)
-    overlays = [
-        {
-            name: Overlay(*map(np.asarray, (record.ts, measured, found[name])))
-            for name, measured in sorted(record.measurements.items())
-        }
-        for record, found in zip(records, read, strict=True)
-    ]
-    seen, unseen = fit.rms, fit.validate(records)
+    overlays = overlays_of(records, fit.predict(records))
+    seen, unseen = fit.rms, rms_of(overlays)
     rows = [[n, f"{x:.4g}", f"{seen[n]:.4g}" if n in seen else ""] for n, x in unseen.items()]
     yield _table(["sensor", "rms error", "in the fit"], rows)
     yield from _drawn(overlays, "unseen record")

@@ -35,7 +35,8 @@ def statistics(J: np.ndarray, labels: list[str], variance: float) -> Statistics:
     """
     norms = np.linalg.norm(J, axis=0)
     scale = np.where(norms > 0, norms, 1.0)
-    _, sigma, Vt = np.linalg.svd(J / scale, full_matrices=True)
+    # The triangular factor has the same; the left singular vectors of J would fill the memory.
+    _, sigma, Vt = np.linalg.svd(np.linalg.qr(J / scale, mode="r"), full_matrices=True)
     sigma = np.concatenate([sigma, np.zeros(Vt.shape[0] - sigma.size)])
     seen = sigma > RANK_TOLERANCE * max(sigma.max(initial=0.0), np.finfo(float).tiny)
     V = Vt.T
