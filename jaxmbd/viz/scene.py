@@ -66,7 +66,7 @@ def joint_drawings(stage: Stage) -> Iterator[Drawing]:
     """
     for group in stage.mechanism.joints:
         if isinstance(group.joint, RollingDisc):  # All its freedoms are coordinates.
-            yield from _wheels(stage, group)
+            yield from _wheels(stage, group, group.joint)
             continue
         if is_free(group):
             continue
@@ -80,8 +80,8 @@ def joint_drawings(stage: Stage) -> Iterator[Drawing]:
                 yield Drawing(f"{name} rail", "joints", rail, _poses(stage.motion, first))
 
 
-def _wheels(stage: Stage, group: JointGroup) -> Iterator[Drawing]:
-    axes, radii = np.asarray(group.joint.axis), np.asarray(group.joint.radius)
+def _wheels(stage: Stage, group: JointGroup, discs: RollingDisc) -> Iterator[Drawing]:
+    axes, radii = np.asarray(discs.axis), np.asarray(discs.radius)
     for name, axis, radius, port in zip(group.names, axes, radii, group.second.index, strict=True):
         unit_axis = axis / np.linalg.norm(axis)
         mesh = shapes.wheel(unit_axis, float(radius), 0.8 * stage.unit, STEEL, IRON)
