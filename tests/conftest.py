@@ -47,7 +47,7 @@ gc.set_threshold(100_000, 5, 1)
 MAPS_BEFORE_CLEARING = 30_000
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-PEER_MODULES = ("pinocchio", "example_robot_data")
+PEER_MODULES = ("pinocchio", "example_robot_data", "mujoco")
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:

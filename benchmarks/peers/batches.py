@@ -1,0 +1,41 @@
+"""Batches of states of one robot, moved at once."""
+
+from benchmarks.peers import robots, steps
+from benchmarks.peers.protocol import Options, Result, Target, race, ratio
+from benchmarks.peers.single import agreed
+
+TITLE = "Batches of robots"
+TIMES_MJX = {"Go2": 2.0, "UR5": 50.0, "Panda": 50.0}
+TIMES_ROLLOUT = 1.0
+
+
+def run(options: Options) -> Result:
+    """Every robot."""
+    size, n = options.sized(1024, 64), options.sized(50, 5)
+    entries, targets = [], []
+    for name in robots.FILES:
+        robot = agreed(name)
+        states = robots.random_states(robot, size)
+        found = race(
+            TITLE,
+            {"robot": name, "batch": size, "steps a call": n},
+            [
+                steps.own(robot, states, n, "float64", batched=True),
+                steps.own(robot, states, n, "float32", batched=True),
+                steps.in_rollout(robot, states, n),
+                steps.in_mjx(robot, states, n),
+            ],
+            options.repeats,
+        )
+        entries += found
+        throughput = ratio(found, "mujoco.rollout", "jaxmbd, float64")
+        targets.append(Target(f"{name}, batch, times mujoco.rollout", throughput, "≥", 1.0))
+        if name in TIMES_MJX:
+            throughput = ratio(found, "MJX", "jaxmbd, float32")
+            wanted = TIMES_MJX[name]
+            targets.append(Target(f"{name}, batch, times MJX, float32", throughput, "≥", wanted))
+    about = (
+        f"{size} states, {n} steps a call, seconds of one step of one of them; jaxmbd and MJX by "
+        "`vmap`, `mujoco.rollout` on as many threads as there are cores, keeping all its states."
+    )
+    return Result(TITLE, about, "step", entries, targets, {})

@@ -1,0 +1,229 @@
+"""Index-3 generalized-α steps of chains of hinges in maximal coordinates, beside Exudyn."""
+
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+import jaxmbd as mbd
+from benchmarks.peers.exudyn_chain import Case, Chain, move
+from benchmarks.peers.fits import exponent
+from benchmarks.peers.protocol import (
+    Contender,
+    Options,
+    Program,
+    Result,
+    Target,
+    compiled,
+    race,
+    ratio,
+    seconds,
+)
+from benchmarks.peers.steps import THREADS
+from jaxmbd import Frame
+from jaxmbd.nonlinear import Newton
+from jaxmbd.system.abstract import AbstractSystem
+
+TITLE = "Chains of hinges in maximal coordinates"
+BATCH_TITLE = "Batches of chains in maximal coordinates"
+STEP, RHO_INF, ANGLE = 1e-3, 0.9, 0.3  # [s], -, [rad]
+LENGTHS = (10, 50, 200, 1000)
+TIMES_EXUDYN = {50: 1.0, 200: 1.5, 1000: 2.0}
+EXPONENT = 1.15
+BATCH = 3.0
+AGREE = 1e-6  # Of the way of the tip; measured 5e-12 to 4e-9 with 10 links.
+PATIENCE = 0.5  # [s] of one step, beyond which longer chains are left out.
+CALL = 1.0  # [s] of a call that is timed, about.
+WAYS = {
+    "jaxmbd": Newton(),
+    "jaxmbd, modified Newton to 1e-8": Newton(tolerance=1e-8, chord=True),
+}
+PEER = "Exudyn"
+SETTINGS = {"integrator": f"generalized-α, index 3, rho_inf {RHO_INF}", "step [s]": STEP}
+ABOUT = (
+    "Steps of 1 ms of the generalized-α method at index 3 with rho_inf 0.9, from the first "
+    "accelerations on, which are not counted. Exudyn: Euler parameters, sparse solver of Eigen, "
+    "modified Newton, one thread."
+)
+
+
+def chain(n: int) -> mbd.Model:
+    """`n` rods of 1 kg and 1 m, one after the other."""
+    rod = mbd.inertia.rod(1.0, 1.0)
+    tail, head = [-0.5, 0.0, 0.0], [0.5, 0.0, 0.0]
+    carriers = [mbd.ground, *(Frame(f"rod{i}", head) for i in range(n - 1))]
+    return mbd.Model(
+        {f"rod{i}": rod for i in range(n)},
+        {
+            f"hinge{i}": mbd.joints.Revolute(carrier, Frame(f"rod{i}", tail), [0, 1, 0])
+            for i, carrier in enumerate(carriers)
+        },
+        {"gravity": mbd.forces.Gravity()},
+        frames={"tip": Frame(f"rod{n - 1}", head)},
+    )
+
+
+def peer_case(n: int, angle: float = ANGLE) -> Case:
+    """The same chain for Exudyn."""
+    x, y, z = (float(value) for value in np.diagonal(mbd.inertia.rod(1.0, 1.0).symmetric_inertia()))
+    return Case(n, angle, (x, y, z), STEP, RHO_INF)
+
+
+def first_memory(integrator: mbd.GeneralizedAlpha, system: AbstractSystem, state: mbd.State) -> Any:
+    """Accelerations at the start and what else the first step needs; not counted."""
+    terms = integrator.terms(system)
+    return integrator.start(terms, jnp.zeros(()), jnp.asarray(STEP), state, system)
+
+
+def advanced(
+    integrator: mbd.GeneralizedAlpha,
+    system: AbstractSystem,
+    state: mbd.State,
+    memory: Any,
+    n: Int[Array, ""],
+) -> mbd.State:
+    """The state after `n` steps, as many as are asked for at run time."""
+    system = system.prepared()
+    terms = integrator.terms(system)
+
+    def step(k: Array, carry: tuple[mbd.State, Any]) -> tuple[mbd.State, Any]:
+        t = k * STEP
+        return integrator.advance(terms, t, t + STEP, *carry, system)
+
+    return jax.lax.fori_loop(0, n, step, (state, memory))[0]
+
+
+class Own(NamedTuple):
+    """jaxmbd on a chain, or on several at once."""
+
+    name: str
+    program: Program
+    system: AbstractSystem
+    state: mbd.State
+    memory: Any
+    settings: dict[str, Any]
+
+    def after(self, n_steps: int) -> mbd.State:
+        """The state after some steps; **raises** `FloatingPointError` where there is none."""
+        end = self.program(self.system, self.state, self.memory, jnp.array(n_steps))
+        if not jnp.all(jnp.isfinite(end.q)):
+            raise FloatingPointError(f"{self.name}: a step of {self.state.q.shape} failed")
+        return end
+
+    def tip(self, n_steps: int) -> Float[np.ndarray, "3"]:
+        """Where the tip of one chain gets to [m]."""
+        end = self.after(n_steps)
+        return np.asarray(self.system.frames(n_steps * STEP, end.q)["tip"].p)
+
+    def contender(self, n_steps: int, chains: int = 1) -> Contender:
+        """So many steps of so many chains in a call."""
+        args = self.system, self.state, self.memory, jnp.array(n_steps)
+        work = n_steps * chains
+        return self.program.contender(self.name, *args, work=work, settings=self.settings)
+
+
+def own(name: str, n: int, angles: Float[np.ndarray, "m"] | None = None) -> Own:
+    """A chain, or several that differ in the angle of their first hinge."""
+    system = mbd.formulate(chain(n), mbd.MaximalCoordinates())
+    integrator = mbd.GeneralizedAlpha(RHO_INF, newton=WAYS[name])
+    batched = angles is not None
+    starts = jnp.array(angles) if batched else jnp.array([ANGLE])
+    states = jax.vmap(lambda angle: mbd.assemble(system, {"hinge0": angle}))(starts)
+    state = states if batched else jax.tree.map(lambda x: x[0], states)
+
+    def start(system: AbstractSystem, state: mbd.State) -> Any:
+        one = lambda state: first_memory(integrator, system, state)  # noqa: E731
+        return (jax.vmap(one) if batched else one)(state)
+
+    def steps(system: AbstractSystem, state: mbd.State, memory: Any, n: Array) -> mbd.State:
+        one = lambda state, memory: advanced(integrator, system, state, memory, n)  # noqa: E731
+        return (jax.vmap(one) if batched else one)(state, memory)
+
+    memory = jax.block_until_ready(eqx.filter_jit(start)(system, state))
+    settings = SETTINGS | {"tolerance": WAYS[name].tolerance or "20 eps"}
+    program = compiled(steps, system, state, memory, jnp.array(1))
+    return Own(name, program, system, state, memory, settings)
+
+
+def peer(n: int, n_steps: int) -> tuple[Contender, Chain]:
+    """Exudyn on one chain."""
+    other = Chain(peer_case(n))
+    settings = SETTINGS | {"tolerance": 1e-8, "dtype": "float64", "threads": 1}
+    contender = Contender(
+        PEER, other.run, n_steps, settings, prepare=lambda: other.prepare(n_steps)
+    )
+    return contender, other
+
+
+def disagreement(mine: Own, other: Chain, n_steps: int) -> float:
+    """How far the tips end from one another, relative to how far they came."""
+    start = mine.system.frames(0.0, mine.state.q)["tip"].p
+    other.prepare(n_steps)
+    other.run()
+    own_end, end = mine.tip(n_steps), other.finish()
+    return float(np.linalg.norm(own_end - end) / np.linalg.norm(own_end - np.asarray(start)))
+
+
+def run(options: Options) -> Result:
+    """Every length, until a step takes too long."""
+    entries, targets, costs = [], [], {name: {} for name in (*WAYS, PEER)}
+    going = dict(WAYS)
+    for n in LENGTHS[: 2 if options.quick else None]:
+        mine = [own(name, n) for name in going]
+        if not mine:
+            break
+        slowest = max(seconds(lambda one=one: one.after(2)) / 2.0 for one in mine)
+        n_steps = int(np.clip(CALL / slowest, 2, options.sized(100, 10)))
+        contender, other = peer(n, n_steps)
+        off = disagreement(mine[0], other, n_steps)
+        if off > AGREE:
+            raise ValueError(f"{n} links: the tip ends {off:.1e} of its way from Exudyn's")
+        case = {"links": n, "steps a call": n_steps}
+        found = race(
+            TITLE, case, [*(one.contender(n_steps) for one in mine), contender], options.repeats
+        )
+        entries += found
+        for entry in found:
+            costs[entry.name][n] = entry.median
+        if n in TIMES_EXUDYN:
+            times = ratio(found, PEER, "jaxmbd")
+            targets.append(Target(f"{n} links, times Exudyn", times, "≥", TIMES_EXUDYN[n]))
+        going = {name: way for name, way in going.items() if costs[name][n] < PATIENCE}
+    fits = {name: exponent({n: t for n, t in of.items() if n >= 50}) for name, of in costs.items()}
+    if len(costs["jaxmbd"]) > 2:
+        targets.append(Target("exponent of a step, from 50 links", fits["jaxmbd"], "≤", EXPONENT))
+    return Result(TITLE, ABOUT, "step", entries, targets, fits)
+
+
+def run_batch(options: Options) -> Result:
+    """256 chains of 10 links, Exudyn with one process a core, each built beforehand."""
+    size, n = options.sized(256, 16), 10
+    angles = np.linspace(0.1, 1.0, size)
+    mine = [own(name, n, angles) for name in WAYS]
+    slowest = max(seconds(lambda one=one: one.after(2)) / 2.0 for one in mine)
+    n_steps = int(np.clip(CALL / slowest, 2, 100))
+    cases = [peer_case(n, float(angle)) for angle in angles]
+    shares = [cases[k::THREADS] for k in range(THREADS)]
+    settings = SETTINGS | {"tolerance": 1e-8, "dtype": "float64", "threads": THREADS}
+    with ProcessPoolExecutor(THREADS, get_context("spawn")) as pool:
+        # A process keeps the chains of both shares, so that it does not matter which it is given.
+        work = lambda: list(pool.map(move, shares, [n_steps] * THREADS))  # noqa: E731
+        contender = Contender(PEER, work, n_steps * size, settings)
+        found = race(
+            BATCH_TITLE,
+            {"links": n, "batch": size, "steps a call": n_steps},
+            [*(one.contender(n_steps, size) for one in mine), contender],
+            options.repeats,
+        )
+    times = ratio(found, PEER, "jaxmbd")
+    targets = [Target(f"{size} chains of {n} links, times Exudyn", times, "≥", BATCH)]
+    about = (
+        f"{size} chains of {n} links at different angles, {n_steps} steps a call, seconds of one "
+        f"step of one chain: jaxmbd by `vmap`, Exudyn in {THREADS} processes."
+    )
+    return Result(BATCH_TITLE, about, "step", found, targets, {})
