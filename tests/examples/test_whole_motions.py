@@ -142,7 +142,8 @@ def test_projected_motions_agree(name, way):
     models.near(seen["drivers"], last["drivers"], 1e-6)
 
 
-@pytest.mark.parametrize("name", CASES)
+# Drivers prescribe the motion of the others.
+@pytest.mark.parametrize("name", ["four-bar", "platform", "differential gear", "rolling disc"])
 def test_implicit_steps_are_of_second_order(name):
     """In maximal coordinates, towards the motion in joint coordinates."""
     model, start, h, ways, _ = CASES[name]
