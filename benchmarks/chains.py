@@ -5,15 +5,18 @@
 For each length and formulation: numbers of velocities and constraints, time to build the equations,
 size of the lowered program, and of the accelerations and of an implicit step the time to compile
 and the median time to run, on one machine in one run. For a short chain also a rollout and its
-gradients. Results are Markdown; compile times are cold, without a compilation cache. Takes about
-half an hour, most of it in the dense steps of the longest chains.
+gradients, and steps of the chord method in maximal coordinates. Results are Markdown; compile times
+are cold, without a compilation cache. Takes about half an hour, most of it in the dense steps of
+the longest chains.
 """
 
 import argparse
+import math
 import os
 import platform
 import statistics
 import time
+from functools import partial
 from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # Before BLAS loads: threads fight over cores.
@@ -26,8 +29,10 @@ import jaxmbd as mbd
 from jaxmbd.system.constraints import n_constraints
 
 LENGTHS = (3, 10, 50, 200, 1000)
-LONGEST = 200  # For all but joint coordinates, whose accelerations need no dense solves.
-LONGEST_STEP = 200  # Implicit steps have dense Jacobians so far.
+LONGEST = 200  # For all that need dense solves.
+LINEAR = ("joint", "maximal")  # Accelerations of these need none,
+LONGEST_STEP = 200  # but implicit steps do, except in maximal coordinates.
+CHORD_LENGTHS, CHORD_STEPS = (10, 50, 200, 1000), 200
 EXPLICIT = {"joint": mbd.JointCoordinates(), "maximal": mbd.MaximalCoordinates()}
 
 
@@ -102,7 +107,7 @@ def chain_row(n, name):
     function, size, took = compiled(evaluate, system, state)
     run = f"{1e3 * median_time(function, system, state):.3g}"
     of_step = "- | -"
-    if n <= LONGEST_STEP:
+    if n <= LONGEST_STEP or name == "maximal":
         function, _, by = compiled(step, system, state)
         of_step = f"{by:.1f} | {1e3 * median_time(function, system, state):.3g}"
     unknowns = f"{system.nv} | {n_constraints(system)}"
@@ -128,6 +133,39 @@ def gradient_row(name, n=2, steps=1000):
     return f"| {n} | {name} | {' | '.join(cells)} |"
 
 
+def chord_row(n, tolerance):
+    """One line of the third table: many steps from rest, each with factors of one before."""
+    system = mbd.formulate(chain(n), mbd.MaximalCoordinates())
+    state = mbd.assemble(system, {"hinge0": 0.3})
+    newton = mbd.nonlinear.Newton(tolerance, chord=True)
+    integrator = mbd.GeneralizedAlpha(0.9, newton=newton)
+
+    def end(steps, system, state):
+        return mbd.rollout(system, state, 1e-3, steps, integrator).q[-1]
+
+    cells, times = [], []
+    for steps in (1, 1 + CHORD_STEPS):
+        began = time.perf_counter()
+        function = eqx.filter_jit(partial(end, steps)).lower(system, state).compile()
+        cells.append(f"{time.perf_counter() - began:.1f}")
+        times.append(median_time(function, system, state, repeats=5, enough=20.0))
+    each = (times[1] - times[0]) / CHORD_STEPS
+    return each, f"| {n} | {tolerance or 'default'} | {cells[1]} | {1e3 * each:.3g} |"
+
+
+def chord_table():
+    """Lines of the third table, and exponents of cost against links, for two tolerances."""
+    lines, exponents = [], []
+    for tolerance in (None, 1e-8):
+        each = {}
+        for n in CHORD_LENGTHS:
+            each[n], line = chord_row(n, tolerance)
+            lines.append(line)
+            print(line, flush=True)
+        exponents.append(math.log(each[1000] / each[50]) / math.log(1000 / 50))
+    return lines, exponents
+
+
 def main():
     """Run everything and print it, or write it to a file."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -136,7 +174,7 @@ def main():
     jax.config.update("jax_enable_x64", True)
     rows = []
     for n in LENGTHS:
-        for name in FORMULATIONS if n <= LONGEST else ("joint",):
+        for name in FORMULATIONS if n <= LONGEST else LINEAR:
             rows.append(chain_row(n, name))
             print(rows[-1], flush=True)
     lines = [
@@ -156,6 +194,17 @@ def main():
         "| forward: compile [s] | run [ms] |",
         "|---|---|---|---|---|---|---|---|",
         *map(gradient_row, EXPLICIT),
+    ]
+    rows, exponents = chord_table()
+    lines += [
+        "",
+        f"Maximal coordinates, `GeneralizedAlpha(0.9)` with `Newton(chord=True)`, {CHORD_STEPS} "
+        f"steps of 1 ms from rest. Exponents of cost against links, 50 to 1000: {exponents[0]:.2f} "
+        f"with the default tolerance, {exponents[1]:.2f} with 1e-8.",
+        "",
+        "| links | tolerance | compile [s] | a step [ms] |",
+        "|---|---|---|---|",
+        *rows,
     ]
     text = "\n".join(lines) + "\n"
     if out is None:

@@ -14,15 +14,20 @@ from ..joints.abstract import n_rows
 from ..lie import Pose, se3, so3
 from ..model import Model
 from ..system import constraints, joint_motion
-from ..system.abstract import AbstractKinematics, AbstractSystem
-from ..system.duality import momentum_of, spatial_inertia
+from ..system.abstract import AbstractKinematics, AbstractSystem, State
+from ..system.acceleration import constrained_accelerations
+from ..system.duality import inertial_wrench, momentum_of, spatial_inertia
+from ..system.inverse_dynamics import inverse_dynamics_of
+from ..system.loads import applied
 from ..system.mechanism import Mechanism, lower
+from ..system.pattern import Pattern, body_pattern
 from ..system.rows import Rows
 from ..system.tree import tree_poses, tree_tangents
 from .formulate import system_of
 from .joint.layout import lay_out
 from .joint.system import JointSystem
 from .port_kinematics import PortKinematics
+from .sparse_accelerations import sparse_accelerations
 
 
 class MaximalCoordinates(eqx.Module):
@@ -64,6 +69,10 @@ class MaximalSystem(AbstractSystem):
         """Rows of the bodies and entries of the rotors; further axes are kept."""
         n = self.mechanism.n_bodies
         return x[: n * width].reshape(n, width, *x.shape[1:]), x[n * width :]
+
+    def pattern(self) -> Pattern:
+        """Bodies depend on one another through joints and forces between them."""
+        return body_pattern(self)
 
     def closing(self) -> AbstractSystem:
         """In coordinates of joints, where loops have fewer unknowns."""
@@ -213,6 +222,20 @@ def _inverse(J: Float[Array, "3 3"]) -> Float[Array, "3 3"]:
 @system_of.register
 def _(formulation: MaximalCoordinates, model: Model) -> MaximalSystem:
     return MaximalSystem(lower(model))
+
+
+@inverse_dynamics_of.register
+def _(
+    system: MaximalSystem, t: Float[Array, ""], state: State, vdot: Float[Array, "nv"]
+) -> Float[Array, "nv"]:
+    """Body by body, without the mass matrix."""
+    (twists, _), (rates, turns) = system._split(state.v, 6), system._split(vdot, 6)
+    W = jax.vmap(inertial_wrench)(system.mechanism.bodies, twists, rates)
+    needed = jnp.concatenate([W.ravel(), system._reflected_inertias() * turns])
+    return needed - applied(system, t, state.q, state.v)
+
+
+constrained_accelerations.register(MaximalSystem, sparse_accelerations)
 
 
 @constraints.port_accelerations.register

@@ -206,7 +206,8 @@ class BDF(AbstractImplicit):
         push, none = jnp.tile(h * h * own.lam, s), jnp.zeros_like(increments, shape=n_shift)
         guess = jnp.concatenate([increments.ravel(), push, none])
         repeats = constraints.may_repeat(step.system)
-        blocks = Blocks((increments.size, n, n_shift), (small, heavy, heavy), repeats)
+        kinds = (increments.size, n, n_shift), (small, heavy, heavy)
+        blocks = Blocks(*kinds, repeats, step.system.pattern())
         root = self.newton(_residual, guess, (step, self), blocks)
         ends, vdot, lam, _ = step.ends(root.x)
         return root, ends, vdot, lam

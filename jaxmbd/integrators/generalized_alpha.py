@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..errors import ModelError
-from ..nonlinear import Blocks, Newton
+from ..nonlinear import Blocks, Kept, Newton
 from ..system import balance
 from ..system.abstract import AbstractSystem, State, Time, Velocities, as_time
 from ..system.acceleration import accelerations
@@ -46,12 +46,14 @@ class AlphaMemory(eqx.Module):
     - `vdot`, `lam`: v̇, shape `(nv,)`, and λ, shape `(ng,)`.
     - `lead`: (a - v̇) / h, kept instead of a so that the step may change.
     - `jerk`: difference quotient of v̇.
+    - `kept`: what Newton's method hands on, if anything.
     """
 
     vdot: Float[Array, "nv"]
     lam: Float[Array, "ng"]
     lead: Float[Array, "nv"]
     jerk: Float[Array, "nv"]
+    kept: Kept | None = None
 
 
 class GeneralizedAlpha(AbstractImplicit):
@@ -145,11 +147,17 @@ class GeneralizedAlpha(AbstractImplicit):
         jerk = jax.jvp(lambda *x: rate(*x)[0], (t, q, v), motion)[1]
         # a is ẇ at another time: a(t) = ẇ(t + (αm - αf) h) + O(h²).
         lead = self.components.change(system, state.v, vdot, jerk)
-        return AlphaMemory(vdot, lam, (self.alpha_m - self.alpha_f) * lead, jerk)
+        lead = (self.alpha_m - self.alpha_f) * lead
+        own = AlphaMemory(vdot, lam, lead, jerk)
+        kept = self.newton.nothing_kept(
+            self._equations, *self._problem(system, t, as_time(h, system), state, own)
+        )
+        return AlphaMemory(vdot, lam, lead, jerk, kept)
 
-    def attempt(
+    def _problem(
         self, system: AbstractSystem, t: Time, h: Time, state: State, own: AlphaMemory
-    ) -> Attempt:
+    ) -> tuple[Float[Array, "n"], "_Step", Blocks]:
+        """Guess, arguments and kinds of unknowns of the equations of a step."""
         ng = n_constraints(system)
         _, a = self.components.of(system, state.v, own.vdot + h * own.lead)
         w, wdot = self.components.of(system, state.v, own.vdot)
@@ -162,8 +170,15 @@ class GeneralizedAlpha(AbstractImplicit):
         first = jnp.where(smooth, jnp.zeros_like(w), steady)
         guess = jnp.concatenate([first, h * h * own.lam, jnp.zeros_like(w, shape=n_shift)])
         counts = system.nv, ng, n_shift
-        blocks = Blocks(counts, (small, heavy, heavy), may_repeat(system))
-        root = self.newton(self._equations, guess, step, blocks)
+        blocks = Blocks(counts, (small, heavy, heavy), may_repeat(system), system.pattern())
+        return guess, step, blocks
+
+    def attempt(
+        self, system: AbstractSystem, t: Time, h: Time, state: State, own: AlphaMemory
+    ) -> Attempt:
+        guess, step, blocks = self._problem(system, t, h, state, own)
+        ng = n_constraints(system)
+        root = self.newton(self._equations, guess, step, blocks, own.kept)
         end, vdot, lam = self._end(root.x, step)
         if self.project:
             end = State(end.q, project_velocities(system, t + h, end))
@@ -175,7 +190,7 @@ class GeneralizedAlpha(AbstractImplicit):
         )
         if ng and self.index == 3:
             error = without_ringing(error)
-        memory = AlphaMemory(vdot, lam, (a1 - vdot) / h, jerk)
+        memory = AlphaMemory(vdot, lam, (a1 - vdot) / h, jerk, root.kept)
         return Attempt(end, memory, error, (own.vdot, vdot), root.converged)
 
     def _algorithmic(self, delta: Velocities, step: "_Step") -> Velocities:

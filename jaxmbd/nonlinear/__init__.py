@@ -1,9 +1,21 @@
 """Implicit equations of one step: Newton's method on tangent increments and multipliers."""
 
+from .blocks import Blocks as Blocks
 from .linearization import AbstractLinearization as AbstractLinearization
 from .linearization import Dense as Dense
-from .newton import Blocks as Blocks
+from .newton import Kept as Kept
 from .newton import Newton as Newton
 from .newton import Root as Root
+from .structured import Automatic as Automatic
+from .structured import BlockSparse as BlockSparse
 
-__all__ = ["AbstractLinearization", "Blocks", "Dense", "Newton", "Root"]
+__all__ = [
+    "AbstractLinearization",
+    "Automatic",
+    "BlockSparse",
+    "Blocks",
+    "Dense",
+    "Kept",
+    "Newton",
+    "Root",
+]

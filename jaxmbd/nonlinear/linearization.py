@@ -10,21 +10,27 @@ import jax.numpy as jnp
 import lineax as lx
 from jaxtyping import Array, Float
 
+from .blocks import Blocks
+
 Residual = Callable[[Float[Array, "n"]], Float[Array, "n"]]
 
 
 class AbstractLinearization(eqx.Module):
     """Factors the Jacobian of a residual at a point, and solves with the factors."""
 
+    def chosen(self, blocks: Blocks) -> "AbstractLinearization":
+        """What is used for unknowns of these kinds; here itself, whatever they are."""
+        return self
+
     @abstractmethod
     def factor(
-        self, fn: Residual, x: Float[Array, "n"], first: int | None = None
+        self, fn: Residual, x: Float[Array, "n"], blocks: Blocks
     ) -> tuple[Float[Array, "n"], Any]:
         """fn(x), and factors of ∂fn/∂x there.
 
-        From row and column `first` on, if given, equations are constraints and unknowns their
-        multipliers, either of which may depend on one another; the factors are then those of a
-        regular matrix that is nearly the same.
+        From row and column `blocks.first` on, if there is one, equations are constraints and
+        unknowns their multipliers, either of which may depend on one another; the factors are then
+        those of a regular matrix that is nearly the same.
         """
 
     @abstractmethod
@@ -49,11 +55,11 @@ class Dense(AbstractLinearization):
     solver: lx.AbstractLinearSolver = lx.LU()
 
     def factor(
-        self, fn: Residual, x: Float[Array, "n"], first: int | None = None
+        self, fn: Residual, x: Float[Array, "n"], blocks: Blocks
     ) -> tuple[Float[Array, "n"], Any]:
         J, value = jax.jacfwd(lambda x: 2 * (fn(x),), has_aux=True)(x)
-        if first is not None:
-            J = _compliant(J, first)
+        if blocks.first is not None:
+            J = _compliant(J, blocks.first)
         largest = jnp.max(jnp.abs(J), axis=1)
         scale = 1.0 / jnp.where(largest > 0, largest, 1.0)
         operator = lx.MatrixLinearOperator(J * scale[:, None])
@@ -74,12 +80,17 @@ def _compliant(J: Float[Array, "n n"], first: int) -> Float[Array, "n n"]:
     safe = jnp.where(diagonal == 0, 1.0, diagonal)
     # -(G H⁻¹ B) of [[H, B], [G, 0]], as if H were diagonal.
     schur = -jnp.sum(J[first:, :first] / safe[None] * J[:first, first:].T, axis=1)
+    at = jnp.arange(first, J.shape[0])
+    return J.at[at, at].add(compliances(schur))
+
+
+def compliances(schur: Float[Array, "m"]) -> Float[Array, "m"]:
+    """What the diagonal of dependent constraints gets, of about what elimination leaves there."""
     typical = jnp.max(jnp.abs(schur), initial=0.0)
-    eps = float(jnp.finfo(J.dtype).eps)
+    eps = float(jnp.finfo(schur.dtype).eps)
     is_row = jnp.abs(schur) > typical * eps**0.9  # Others hold nothing but rounding.
     size = jnp.where(is_row, schur, jnp.where(typical > 0, typical, 1.0))
-    at = jnp.arange(first, J.shape[0])
-    return J.at[at, at].add(eps**0.5 * size)
+    return eps**0.5 * size
 
 
-__all__ = ["AbstractLinearization", "Dense"]
+__all__ = ["AbstractLinearization", "Dense", "compliances"]

@@ -4,76 +4,58 @@ from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
+import equinox.internal as eqxi
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from .linearization import AbstractLinearization, Dense
+from .blocks import Blocks
+from .linearization import AbstractLinearization
+from .structured import Automatic
 
 MAX_REFINEMENTS = 20
 
 
-class Blocks(eqx.Module):
-    """Unknowns by kind: each kind converges relative to its own size.
+class Kept(eqx.Module):
+    """Factors of a Jacobian that may do for the next step too, and whether they are any."""
 
-    - `counts`: how many unknowns of each kind, one kind after the other.
-    - `typical`: a size [unit of the kind] below which changes do not matter relatively.
-    - `dependent`: whether all kinds but the first are multipliers of constraints that may depend
-      on one another. They are then not unique, and only the first kind is looked at.
-    """
-
-    counts: tuple[int, ...] = eqx.field(static=True)
-    typical: tuple[Float[Array, ""], ...]
-    dependent: bool = eqx.field(static=True, default=False)
-
-    @property
-    def first(self) -> int | None:
-        """Where unknowns begin that may depend on one another, if there are any."""
-        return self.counts[0] if self.dependent and sum(self.counts[1:]) > 0 else None
-
-    def size(self, change: Float[Array, "n"], x: Float[Array, "n"]) -> Float[Array, ""]:
-        """Largest change of any unknown, relative to the largest of its kind."""
-        found, start = jnp.zeros((), dtype=x.dtype), 0
-        kinds = list(zip(self.counts, self.typical, strict=True))
-        for count, typical in kinds[: 1 if self.dependent else None]:
-            if count > 0:
-                own = slice(start, start + count)
-                reference = jnp.maximum(jnp.max(jnp.abs(x[own])), typical)
-                largest = jnp.max(jnp.abs(change[own]))
-                tiny = jnp.finfo(x.dtype).tiny
-                # A max of its own, so that NaN gets through.
-                found = jnp.where(largest <= found * reference, found, largest / (reference + tiny))
-            start += count
-        return found
+    factors: Any
+    usable: Bool[Array, ""]
 
 
 class Root(eqx.Module):
-    """What Newton found: the unknowns, whether they converged, and after how many iterations."""
+    """What Newton found: the unknowns, whether they converged, and after how many iterations.
+
+    The chord method hands on the factors that it ended with.
+    """
 
     x: Float[Array, "n"]
     converged: Bool[Array, ""]
     steps: Int[Array, ""]
+    kept: Kept | None = None
 
 
 class Newton(eqx.Module):
-    """Newton's method, or the chord method that factors the Jacobian once.
+    """Newton's method, or the chord method that keeps a factored Jacobian.
 
     An unknown counts as found where the estimated remaining error, relative to its kind, is below
-    the tolerance, or where changes below `stalled` no longer shrink, which is as far as rounding
-    lets them. The chord method falls back on Newton's where it does not get there.
+    the tolerance, or where small changes no longer shrink, which is as far as rounding lets them.
+    The chord method takes factors of an earlier step, where the integrator hands them on; where
+    these get nowhere within `max_steps`, it factors at the predictor, and at last falls back on
+    Newton's method.
 
     **Arguments:**
 
     - `tolerance`: relative; 20 times the float type's precision where left out.
-    - `max_steps`: iterations of each method before it gives up.
-    - `chord`: whether to factor once, at the predictor.
+    - `max_steps`: iterations of each of these before it gives up.
+    - `chord`: whether to keep factors as long as they lead to the root.
     - `linearization`: how the linear systems are solved.
     """
 
     tolerance: float | None = None
     max_steps: int = 12
     chord: bool = False
-    linearization: AbstractLinearization = Dense()
+    linearization: AbstractLinearization = Automatic()
 
     def __call__(
         self,
@@ -81,6 +63,7 @@ class Newton(eqx.Module):
         guess: Float[Array, "n"],
         args: Any,
         blocks: Blocks,
+        kept: Kept | None = None,
     ) -> Root:
         """x of fn(x, args) = 0, from a guess.
 
@@ -88,85 +71,159 @@ class Newton(eqx.Module):
         `args` is that of the implicit function; the guess has none.
         """
         if guess.size == 0:
-            return Root(guess, jnp.array(True), jnp.zeros((), jnp.int32))
-        guess, blocks = jax.lax.stop_gradient((guess, blocks))
-        return Root(*_root(args, fn=fn, guess=guess, blocks=blocks, newton=self))
+            return Root(guess, jnp.array(True), jnp.zeros((), jnp.int32), kept)
+        guess, blocks, kept = jax.lax.stop_gradient((guess, blocks, kept))
+        given = {"fn": fn, "guess": guess, "blocks": blocks, "kept": kept, "newton": self}
+        x, converged, steps, kept = _root(args, **given)
+        return Root(x, converged, steps, jax.lax.stop_gradient(kept))
+
+    def nothing_kept(
+        self, fn: Callable[..., Array], guess: Float[Array, "n"], args: Any, blocks: Blocks
+    ) -> Kept | None:
+        """What the chord method has before the first step; nothing where it is not used."""
+        if not self.chord or guess.size == 0:
+            return None
+        way = self.linearization.chosen(blocks)
+        shapes = eqx.filter_eval_shape(
+            lambda x, args: way.factor(lambda x: fn(x, args), x, blocks)[1], guess, args
+        )
+        zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
+        return Kept(zeros, jnp.array(False))
 
 
 class _Iterate(eqx.Module):
+    """`size`: of the last change; `best`: the least rate by which changes have shrunk."""
+
     x: Float[Array, "n"]
     size: Float[Array, ""]
+    best: Float[Array, ""]
     done: Bool[Array, ""]
     steps: Int[Array, ""]
 
 
-def _find(fn, guess, args, blocks, newton: Newton) -> tuple[Root, Any]:
-    """The root and the factors of the last Jacobian."""
-    residual = lambda x: fn(x, args)  # noqa: E731
-    way = newton.linearization
-    eps = float(jnp.finfo(guess.dtype).eps)
-    tolerance = 20 * eps if newton.tolerance is None else newton.tolerance
-    stalled = max(tolerance, eps**0.6)
+class _Search:
+    """Iterations towards the root of one step."""
 
-    def advance(now: _Iterate, value: Array, factors: Any, order: int) -> _Iterate:
-        change = way.solve(factors, -value)
+    def __init__(self, fn, guess, args, blocks, newton: Newton):
+        self.residual = lambda x: fn(x, args)
+        self.blocks, self.most = blocks, newton.max_steps
+        self.way = newton.linearization.chosen(blocks)
+        eps = float(jnp.finfo(guess.dtype).eps)
+        self.tolerance = 20 * eps if newton.tolerance is None else newton.tolerance
+        self.stalled = max(self.tolerance, eps**0.6), max(self.tolerance, eps**0.5)
+        infinite = jnp.array(jnp.inf, guess.dtype)
+        none = jnp.zeros((), jnp.int32)
+        self.start = _Iterate(guess, infinite, infinite, jnp.array(False), none)
+
+    def factor(self, x: Array) -> tuple[Array, Any]:
+        return self.way.factor(self.residual, x, self.blocks)
+
+    def no_factors(self) -> Any:
+        shapes = eqx.filter_eval_shape(self.factor, self.start.x)[1]
+        return jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
+
+    def advance(self, now: _Iterate, value: Array, factors: Any, quadratic: Any) -> _Iterate:
+        change = self.way.solve(factors, -value)
         x = now.x + change
-        size = blocks.size(change, x)
+        size = self.blocks.size(change, x)
         rate = size / now.size  # Infinite before the first step, so that its rate is zero.
         first = ~jnp.isfinite(now.size)
         # What is left after a step that shrank by `rate`: linear for the chord, quadratic else.
-        left = size * rate**order / jnp.maximum(1.0 - rate, 0.1)
-        found = jnp.where(first, size, left) <= tolerance
-        stuck = ~first & (rate > 0.3) & (size <= stalled)
-        return _Iterate(x, size, found | stuck, now.steps + 1)
+        left = size * rate * jnp.where(quadratic, rate, 1.0) / jnp.maximum(1.0 - rate, 0.1)
+        found = jnp.where(first, size, left) <= self.tolerance
+        best = jnp.where(first, now.best, jnp.minimum(rate, now.best))
+        # Changes that have shrunk fast and do so no longer are rounding, also where that is much:
+        # in chains of hundreds of bodies, whose far ends weigh on every joint.
+        rounding = jnp.where(best < 0.1, self.stalled[1], self.stalled[0])
+        stuck = ~first & (rate > 0.3) & (size <= rounding)
+        return _Iterate(x, size, best, found | stuck, now.steps + 1)
 
-    def unfinished(now: _Iterate) -> Bool[Array, ""]:
-        return ~now.done & (now.steps < newton.max_steps) & ~jnp.isnan(now.size)
+    def unfinished(self, now: _Iterate) -> Bool[Array, ""]:
+        return ~now.done & (now.steps < self.most) & ~jnp.isnan(now.size)
 
-    none = jnp.zeros((), jnp.int32)
-    start = _Iterate(guess, jnp.array(jnp.inf, guess.dtype), jnp.array(False), none)
-    steps = start.steps
-    if newton.chord:
-        _, factors = way.factor(residual, guess, blocks.first)
-        end = jax.lax.while_loop(
-            unfinished, lambda now: advance(now, residual(now.x), factors, 1), start
-        )
-        steps = end.steps
-        # Newton's method starts over where the chord did not get there, and rests where it did.
-        size = jnp.where(end.done, end.size, jnp.inf)
-        start = _Iterate(jnp.where(end.done, end.x, guess), size, end.done, start.steps)
-    else:
-        factors = jax.tree.map(
-            lambda s: jnp.zeros(s.shape, s.dtype),
-            eqx.filter_eval_shape(way.factor, residual, guess, blocks.first)[1],
-        )
+
+def _newton(search: _Search) -> tuple[_Iterate, Any]:
+    """Newton's method: the end, and the factors of the last Jacobian."""
 
     def body(carry: tuple[_Iterate, Any]) -> tuple[_Iterate, Any]:
         now, _ = carry
-        value, factors = way.factor(residual, now.x, blocks.first)
-        return advance(now, value, factors, 2), factors
+        value, factors = search.factor(now.x)
+        return search.advance(now, value, factors, True), factors
 
-    end, factors = jax.lax.while_loop(lambda c: unfinished(c[0]), body, (start, factors))
-    return Root(end.x, end.done & jnp.isfinite(end.size), steps + end.steps), factors
+    start = (search.start, search.no_factors())
+    return jax.lax.while_loop(lambda carry: search.unfinished(carry[0]), body, start)
+
+
+class _Chord(eqx.Module):
+    """`phase`: 0 with factors of an earlier step, 1 of the predictor, 2 of each iterate."""
+
+    now: _Iterate
+    factors: Any
+    phase: Int[Array, ""]
+    steps: Int[Array, ""]
+
+
+def _chord(search: _Search, kept: Kept | None) -> tuple[_Iterate, Any]:
+    """The chord method: the end, with the steps of all phases, and the factors it ended with."""
+
+    def body(carry: _Chord) -> _Chord:
+        phase, old = carry.phase, carry.factors
+
+        def renewed() -> Any:
+            new = search.factor(carry.now.x)[1]
+            return jax.tree.map(lambda a, b: jnp.where(phase > 0, a, b), new, old)
+
+        # In a batch where any member of it needs it.
+        factors = jax.lax.cond(eqxi.unvmap_any(phase > 0), renewed, lambda: old)
+        begun = carry.now.steps
+
+        def going(now: _Iterate) -> Bool[Array, ""]:
+            return search.unfinished(now) & ((phase < 2) | (now.steps == begun))
+
+        def step(now: _Iterate) -> _Iterate:
+            return search.advance(now, search.residual(now.x), factors, phase == 2)
+
+        end = jax.lax.while_loop(going, step, carry.now)
+        starts_over = ~end.done & (phase < 2)
+        now = jax.tree.map(lambda a, b: jnp.where(starts_over, a, b), search.start, end)
+        return _Chord(
+            now, factors, phase + starts_over.astype(phase.dtype), carry.steps + end.steps - begun
+        )
+
+    if kept is None:
+        kept = Kept(search.no_factors(), jnp.array(False))
+    none = search.start.steps
+    start = _Chord(search.start, kept.factors, jnp.where(kept.usable, none, none + 1), none)
+    end = jax.lax.while_loop(lambda carry: search.unfinished(carry.now), body, start)
+    return eqx.tree_at(lambda now: now.steps, end.now, end.steps), end.factors
+
+
+def _find(fn, guess, args, blocks, kept, newton: Newton) -> tuple[Root, Any]:
+    """The root, and factors near it."""
+    search = _Search(fn, guess, args, blocks, newton)
+    end, factors = _chord(search, kept) if newton.chord else _newton(search)
+    converged = end.done & jnp.isfinite(end.size)
+    handed_on = Kept(factors, converged) if kept is not None else None
+    return Root(end.x, converged, end.steps, handed_on), factors
 
 
 @eqx.filter_custom_jvp
-def _root(args, *, fn, guess, blocks, newton):
-    root, _ = _find(fn, guess, args, blocks, newton)
-    return root.x, root.converged, root.steps
+def _root(args, *, fn, guess, blocks, kept, newton):
+    root, _ = _find(fn, guess, args, blocks, kept, newton)
+    return root.x, root.converged, root.steps, root.kept
 
 
 @_root.def_jvp
-def _(primals, tangents, *, fn, guess, blocks, newton):
+def _(primals, tangents, *, fn, guess, blocks, kept, newton):
     """dx of J dx = -(∂fn/∂args) d args, J = ∂fn/∂x at the root."""
     (args,), (d_args,) = primals, tangents
-    root, factors = _find(fn, guess, args, blocks, newton)
+    root, factors = _find(fn, guess, args, blocks, kept, newton)
     factors = jax.lax.stop_gradient(factors)
     x = root.x
     _, by_args = eqx.filter_jvp(lambda args: fn(x, args), (args,), (d_args,))
     _, jacobian = jax.linearize(lambda x: fn(x, args), x)
-    way = newton.linearization
-    # The factors are those of the last iteration but one; refinement makes up for the difference.
+    way = newton.linearization.chosen(blocks)
+    # The factors are those of an earlier iterate; refinement makes up for the difference.
     d_x = jax.lax.custom_linear_solve(
         jacobian,
         -by_args,
@@ -175,7 +232,8 @@ def _(primals, tangents, *, fn, guess, blocks, newton):
             product, lambda r: way.solve_transposed(factors, r), b
         ),
     )
-    return (root.x, root.converged, root.steps), (d_x, None, None)
+    still = jax.tree.map(lambda _: None, root.kept)
+    return (root.x, root.converged, root.steps, root.kept), (d_x, None, None, still)
 
 
 def _refined(
@@ -199,4 +257,4 @@ def _refined(
     return jax.lax.while_loop(unfinished, body, start)[0]
 
 
-__all__ = ["Blocks", "Newton", "Root"]
+__all__ = ["Kept", "Newton", "Root"]

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 from ..lie import Pose
 from ..model.model import unknown
 from .mechanism import Mechanism
+from .pattern import Pattern
 
 Time = Float[Array, ""]
 Coordinates = Float[Array, "nq"]
@@ -182,6 +183,14 @@ class AbstractSystem(eqx.Module):
         Here there is nothing of the kind. Its leaves must not be replaced afterwards.
         """
         return self
+
+    def pattern(self) -> Pattern | None:
+        """Which equations depend on which velocities and multipliers; None if all may.
+
+        It says so of balances of forces and of constraints, at one time or over a step, and does
+        not depend on numbers. Newton's linear systems are then solved by blocks.
+        """
+        return None
 
     def closing(self) -> "AbstractSystem":
         """The system in whose coordinates `assemble` closes loops; here this one.

@@ -48,7 +48,7 @@ def _accelerations(
     system = system.prepared()
     if constraints.n_constraints(system) == 0:
         return free_accelerations(system, t, state), jnp.zeros(0, dtype=state.q.dtype)
-    return _constrained(system, t, state, stabilization)
+    return constrained_accelerations(system, t, state, stabilization)
 
 
 @singledispatch
@@ -58,9 +58,11 @@ def free_accelerations(system: AbstractSystem, t: Time, state: State) -> Velocit
     return system.solve_mass(q, applied(system, t, q, v) - system.bias(q, v))
 
 
-def _constrained(
+@singledispatch
+def constrained_accelerations(
     system: AbstractSystem, t: Time, state: State, stabilization: AbstractStabilization | None
 ) -> tuple[Velocities, Float[Array, "ng"]]:
+    """v̇ and λ where there are constraints. Formulations may register a faster way."""
     q, v = state.q, state.v
     kinematics = system.kinematics(t, q)
     G = constraints.jacobian(system, kinematics, q)
@@ -106,4 +108,10 @@ def smallest(
     return lam - idle @ solve_spd(square, idle.T @ lam)
 
 
-__all__ = ["accelerations", "free_accelerations", "smallest", "solve_constraints"]
+__all__ = [
+    "accelerations",
+    "constrained_accelerations",
+    "free_accelerations",
+    "smallest",
+    "solve_constraints",
+]

@@ -1,0 +1,57 @@
+"""The index-1 problem of large systems: accelerations and multipliers by blocks.
+
+    M v̇ - Gᵀ λ = f - b,   G v̇ = -γ - 2α ġ - β² g
+
+are linear equations with the pattern of an implicit step, for Newton's method to solve in one.
+"""
+
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..nonlinear import Blocks, BlockSparse, Newton
+from ..system import balance, constraints
+from ..system.abstract import AbstractSystem, State, Time, Velocities
+from ..system.acceleration import constrained_accelerations, free_accelerations
+from ..system.stabilization import AbstractStabilization
+
+# From that many unknowns on this takes less time than the dense G M⁻¹ Gᵀ.
+ENOUGH = 1000
+
+
+def sparse_accelerations(
+    system: AbstractSystem, t: Time, state: State, stabilization: AbstractStabilization | None
+) -> tuple[Velocities, Float[Array, "ng"]]:
+    """v̇ and λ; NaN where the equations are singular.
+
+    Small systems, and those whose constraints may depend on one another, are solved as others are.
+    """
+    ng = constraints.n_constraints(system)
+    if system.nv + ng < ENOUGH or constraints.may_repeat(system):
+        solve = constrained_accelerations.dispatch(object)
+        return solve(system, t, state, stabilization)
+    free = free_accelerations(system, t, state)
+    force = balance.force_balance(system, t, state, jnp.zeros_like(free), jnp.zeros(ng, free.dtype))
+    typical = tuple(jnp.max(jnp.abs(x), initial=0.0) for x in (free, force))
+    blocks = Blocks((system.nv, ng), typical, pattern=system.pattern())
+    guess = jnp.zeros(system.nv + ng, free.dtype)
+    newton = Newton(chord=True, linearization=BlockSparse())
+    root = newton(_equations, guess, (system, t, state, stabilization), blocks)
+    x = jnp.where(root.converged, root.x, jnp.nan)
+    return x[: system.nv], x[system.nv :]
+
+
+def _equations(x: Float[Array, "n"], args: tuple[Any, ...]) -> Float[Array, "n"]:
+    system, t, state, stabilization = args
+    vdot, lam = x[: system.nv], x[system.nv :]
+    kinematics, q = system.kinematics(t, state.q), state.q
+    g_ddot = constraints.rate(system, kinematics, q, vdot)
+    g_ddot = g_ddot + constraints.quadratic(system, t, kinematics, q, state.v)
+    if stabilization is not None:
+        g = constraints.residual(system, t, kinematics, q)
+        g_ddot = g_ddot - stabilization.correction(g, balance.gap_rates(system, t, state))
+    return jnp.concatenate([balance.force_balance(system, t, state, vdot, lam), g_ddot])
+
+
+__all__ = ["sparse_accelerations"]

@@ -1,0 +1,90 @@
+"""In which order to eliminate unknowns, from their pattern: on the host, once.
+
+Nodes that have to go together are pivots: a body with the multipliers of the joint that carries it,
+whose block [[H, Bᵀ], [B, 0]] is regular. Multipliers that close loops wait until the bodies of
+the loop are gone. Each stage eliminates pivots that share no equation, those with the fewest
+neighbours first (multiple minimum degree, Liu 1985): a tree is gone after as many stages as it has
+levels, a chain after the logarithm of its length. What is left at the end is one dense pivot.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ..system.pattern import Pattern
+
+# That many unknowns that are left are eliminated together.
+LAST = 40
+
+
+@dataclass(frozen=True)
+class Front:
+    """One pivot: nodes that go, and those that stay for now which their equations depend on."""
+
+    own: tuple[int, ...]
+    boundary: tuple[int, ...]
+
+
+def neighbours(pattern: Pattern) -> list[set[int]]:
+    """For each node those whose equations depend on its unknowns, itself among them."""
+    n = 1 + max((*pattern.velocities, *pattern.constraints))
+    found = [{node} for node in range(n)]
+    for element in pattern.elements:
+        for node in element:
+            found[node].update(element)
+    return found
+
+
+def eliminate(pattern: Pattern, sizes: Sequence[int]) -> list[list[Front]]:
+    """Fronts by stage; `sizes` are the numbers of unknowns of the nodes."""
+    coupled = neighbours(pattern)
+    left, waiting = _pivots(pattern)
+    where = {node: first for first, own in left.items() for node in own}
+
+    def size(nodes: Iterable[int]) -> int:
+        return sum(sizes[node] for node in nodes)
+
+    def independent() -> list[Front]:
+        candidates = []
+        for first, own in left.items():
+            if not any(node in where for node in waiting[first]):
+                boundary = set().union(*(coupled[node] for node in own)).difference(own)
+                candidates.append((size(boundary), first, boundary))
+        candidates.sort(key=lambda candidate: candidate[:2])
+        fronts, taken, least = [], set(), candidates[0][0]
+        for degree, first, boundary in candidates:
+            # What many depend on is to wait until they are gone.
+            if first not in taken and degree <= max(least, 2 * size(left[first])):
+                fronts.append(Front(left[first], tuple(sorted(boundary))))
+                taken.update(where[node] for node in boundary)
+        return fronts
+
+    stages = []
+    while where:
+        rest = tuple(sorted(where))
+        fronts = [Front(rest, ())] if size(rest) <= LAST else independent()
+        for front in fronts:
+            for node in front.boundary:
+                coupled[node].update(front.boundary)
+                coupled[node].difference_update(front.own)
+            for node in front.own:
+                left.pop(where.pop(node), None)
+        stages.append(fronts)
+    return stages
+
+
+def _pivots(
+    pattern: Pattern,
+) -> tuple[dict[int, tuple[int, ...]], dict[int, tuple[int, ...]]]:
+    """Nodes of each pivot, and nodes that have to go before it, by its first node."""
+    n = 1 + max(pattern.velocities)
+    own = {node: [node] for node in range(n)}
+    waiting: dict[int, tuple[int, ...]] = dict.fromkeys(range(n), ())
+    for node, support in enumerate(pattern.supports, start=n):
+        if len(support) == 1:
+            own[support[0]].append(node)
+        else:
+            own[node], waiting[node] = [node], support
+    return {first: tuple(nodes) for first, nodes in own.items()}, waiting
+
+
+__all__ = ["Front", "eliminate", "neighbours"]

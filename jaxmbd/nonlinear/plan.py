@@ -1,0 +1,244 @@
+"""Index tables of a multifrontal elimination: on the host, once for each pattern."""
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from ..system.pattern import Pattern
+from .compressed import directions
+from .elimination import Front, eliminate, neighbours
+
+# Most fronts of a batch, and how many of them take as long as what each batch costs by itself.
+MOST, OVERHEAD = 64, 4
+
+# By how much padding may raise the work, so that stages of different sizes become one sequence.
+PADDING = 1.5
+
+
+@dataclass(frozen=True, eq=False)
+class Sequence:
+    """Tables of batches of `w` fronts of one size, `c` batches one after the other.
+
+    -1 is for what is not there: batches and fronts are padded.
+
+    - `n_own`, `n_boundary`: unknowns that go, and that stay; `n` of them together.
+    - `at`, shape `(c, w, n)`: unknown of each row and column, those that go first.
+    - `slot`, shape `(c, w, n)`: the place of each one's node in the front; the last one is empty.
+    - `coupled`, shape `(c, w, s, s)`: which places depend on one another by the Jacobian itself.
+    - `place`, shape `(c, w, m, n)`: where m earlier fronts have each row in what they left to this
+      one; `matrices`, `vectors`, `width`, shape `(c, w, m)`: where that is, and its size.
+    - `found`, shape `(c, w, n_boundary)`: where the solution has what stays.
+    """
+
+    n_own: int
+    n_boundary: int
+    at: np.ndarray
+    slot: np.ndarray
+    coupled: np.ndarray
+    place: np.ndarray
+    matrices: np.ndarray
+    vectors: np.ndarray
+    width: np.ndarray
+    found: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """How to differentiate and to eliminate the unknowns of a pattern.
+
+    - `direction`: for each unknown the number of the derivative that it is part of.
+    - `around`: for each multiplier the unknowns of velocities in its equations, -1 for none.
+    - `order`: where each unknown is in the order of elimination.
+    """
+
+    direction: np.ndarray
+    around: np.ndarray
+    sequences: tuple[Sequence, ...]
+    order: np.ndarray
+
+
+@lru_cache(maxsize=64)
+def plan_of(pattern: Pattern, counts: tuple[int, ...]) -> Plan:
+    """The plan for `counts` unknowns of velocities and of constraints."""
+    owners = [
+        np.tile(np.asarray(nodes, dtype=np.int32), count // max(len(nodes), 1))
+        for nodes, count in zip((pattern.velocities, pattern.constraints), counts, strict=False)
+    ]
+    members = _members(np.concatenate(owners))
+    coupled = neighbours(pattern)
+    stages = eliminate(pattern, [own.size for own in members])
+    around = []
+    for node in owners[1].tolist():
+        near = np.concatenate([members[other] for other in sorted(coupled[node])])
+        around.append(near[near < counts[0]])
+    tables, order = _tables(stages, members, coupled)
+    return Plan(directions(pattern, members), _padded(around), tables, order)
+
+
+def _members(owner: np.ndarray) -> list[np.ndarray]:
+    """Unknowns of each node."""
+    order = np.argsort(owner, kind="stable").astype(np.int32)
+    ends = np.cumsum(np.bincount(owner))
+    return np.split(order, ends[:-1])
+
+
+def _padded(rows: list[np.ndarray]) -> np.ndarray:
+    width = max([0, *(len(row) for row in rows)])
+    table = np.full((len(rows), width), -1, dtype=np.int32)
+    for k, row in enumerate(rows):
+        table[k, : len(row)] = row
+    return table
+
+
+class _Shape(NamedTuple):
+    """Unknowns that go and that stay, nodes of both, and fronts that left something, at most."""
+
+    own: int
+    boundary: int
+    nodes: int
+    children: int
+
+
+@dataclass
+class _Batch:
+    """Fronts that are eliminated side by side, and their padded sizes."""
+
+    fronts: list[Front]
+    shape: _Shape
+    width: int
+
+
+class _Left(NamedTuple):
+    """What a front leaves: unknowns that stay, and where that is in the stores."""
+
+    unknowns: np.ndarray
+    matrix: int
+    vector: int
+    width: int
+
+
+def _tables(
+    stages: list[list[Front]], members: list[np.ndarray], coupled: list[set[int]]
+) -> tuple[tuple[Sequence, ...], np.ndarray]:
+    parents = _parents(stages)
+    shapes = _shapes(stages, members, parents)
+    sequences = _sequences(stages, shapes)
+    order = np.zeros(sum(own.size for own in members), dtype=np.int32)
+    waiting: dict[Front, list[_Left]] = {front: [] for fronts in stages for front in fronts}
+    matrix = vector = unknown = 0
+    for batch in (batch for batches in sequences for batch in batches):
+        b, f = batch.shape[:2]
+        for k, front in enumerate(batch.fronts):
+            own = _joined(members, front.own)
+            order[own] = unknown + k * b + np.arange(own.size)
+            if front in parents:
+                left = matrix + k * f * f, vector + k * f, f
+                stays = _joined(members, front.boundary)
+                waiting[parents[front]].append(_Left(stays, *left))
+        matrix += batch.width * f * f
+        vector += batch.width * f
+        unknown += batch.width * b
+    tables = [
+        [_table(batch, waiting, members, coupled, order) for batch in batches]
+        for batches in sequences
+    ]
+    stacked = tuple(
+        Sequence(*batches[0].shape[:2], *map(np.stack, zip(*rows, strict=True)))
+        for batches, rows in zip(sequences, tables, strict=True)
+    )
+    return stacked, order
+
+
+def _parents(stages: list[list[Front]]) -> dict[Front, Front]:
+    """What stays of a front goes to the one that is the first to eliminate any of it."""
+    ordered = [front for fronts in stages for front in fronts]
+    rank = {node: k for k, front in enumerate(ordered) for node in front.own}
+    return {f: ordered[min(rank[node] for node in f.boundary)] for f in ordered if f.boundary}
+
+
+def _shapes(
+    stages: list[list[Front]], members: list[np.ndarray], parents: dict[Front, Front]
+) -> list[_Shape]:
+    """Largest sizes in each stage."""
+    children = Counter(parents.values())
+    return [
+        _Shape(
+            max(_joined(members, front.own).size for front in fronts),
+            max(_joined(members, front.boundary).size for front in fronts),
+            max(len(front.own) + len(front.boundary) for front in fronts),
+            max(children[front] for front in fronts),
+        )
+        for fronts in stages
+    ]
+
+
+def _sequences(stages: list[list[Front]], shapes: list[_Shape]) -> list[list[_Batch]]:
+    """Stages of similar sizes together, so that the program does not grow with their number."""
+
+    def cost(count: int, shape: _Shape) -> int:
+        return count * (shape.own + shape.boundary) ** 2 * (shape.own + 2 * shape.children)
+
+    groups: list[tuple[list[list[Front]], _Shape, int]] = []
+    for fronts, shape in zip(stages, shapes, strict=True):
+        alone = cost(len(fronts), shape)
+        if groups:
+            members, other, total = groups[-1]
+            joint = _Shape(*map(max, shape, other))
+            count = len(fronts) + sum(map(len, members))
+            if cost(count, joint) <= PADDING * (total + alone):
+                groups[-1] = ([*members, fronts], joint, total + alone)
+                continue
+        groups.append(([fronts], shape, alone))
+    sequences = []
+    for members, shape, _ in groups:
+        width = _width([len(fronts) for fronts in members])
+        pieces = [fronts[k : k + width] for fronts in members for k in range(0, len(fronts), width)]
+        sequences.append([_Batch(piece, shape, width) for piece in pieces])
+    return sequences
+
+
+def _width(counts: list[int]) -> int:
+    """Fronts side by side that waste least: by padding, or by overhead of many batches."""
+    widths = [2**k for k in range(MOST.bit_length())]
+    return min(widths, key=lambda w: sum(-(-count // w) for count in counts) * (w + OVERHEAD))
+
+
+def _joined(members: list[np.ndarray], nodes: tuple[int, ...]) -> np.ndarray:
+    return np.concatenate([np.zeros(0, np.int32), *(members[node] for node in nodes)])
+
+
+def _table(
+    batch: _Batch,
+    waiting: dict[Front, list[_Left]],
+    members: list[np.ndarray],
+    coupled: list[set[int]],
+    order: np.ndarray,
+) -> tuple[np.ndarray, ...]:
+    (b, f, n_nodes, m), w = batch.shape, batch.width
+    at = np.full((w, b + f), -1, dtype=np.int32)
+    slot = np.full((w, b + f), n_nodes, dtype=np.int32)
+    near = np.zeros((w, n_nodes + 1, n_nodes + 1), dtype=bool)
+    place = np.full((w, m, b + f), -1, dtype=np.int32)
+    where = np.zeros((3, w, m), dtype=np.int32)
+    for i, front in enumerate(batch.fronts):
+        own, stays = (_joined(members, nodes) for nodes in (front.own, front.boundary))
+        at[i, : own.size], at[i, b : b + stays.size] = own, stays
+        column = {int(unknown): j for j, unknown in enumerate(at[i]) if unknown >= 0}
+        nodes = (*front.own, *front.boundary)
+        for s, node in enumerate(nodes):
+            slot[i, [column[int(unknown)] for unknown in members[node]]] = s
+            # Between nodes that both stay the Jacobian is added when one of them goes.
+            for r in range(len(nodes) if s < len(front.own) else len(front.own)):
+                near[i, s, r] = nodes[r] in coupled[node]
+        for j, left in enumerate(waiting[front]):
+            columns = [column[int(unknown)] for unknown in left.unknowns]
+            place[i, j, columns] = np.arange(left.unknowns.size)
+            where[:, i, j] = left[1:]
+    stays = at[:, b:]
+    return at, slot, near, place, *where, np.where(stays >= 0, order[stays], -1).astype(np.int32)
+
+
+__all__ = ["Plan", "Sequence", "plan_of"]

@@ -1,0 +1,203 @@
+"""Newton's linear systems by blocks, along the graph of the mechanism.
+
+Multifrontal elimination (Duff and Reid 1983) in a static order: a front is a small dense matrix
+[[D, C], [R, E]] of unknowns that go and that stay; E - R D⁻¹ C is added to the front that is the
+next to eliminate any of those that stay. Fronts of a stage are padded to one size, and a batch.
+"""
+
+from dataclasses import fields
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..errors import ModelError
+from .blocks import Blocks
+from .compressed import compressed_jacobian
+from .linearization import AbstractLinearization, Dense, Residual, compliances
+from .plan import Plan, Sequence, plan_of
+
+# From that many unknowns on blocks are faster than one dense matrix.
+ENOUGH = 100
+
+
+class Factors(eqx.Module):
+    """D⁻¹, D⁻¹ C and R D⁻¹ of the fronts of each stage, of a Jacobian whose rows are scaled."""
+
+    scale: Float[Array, "n"]
+    fronts: tuple[tuple[Array, ...], ...]
+    plan: Plan = eqx.field(static=True)
+
+
+class BlockSparse(AbstractLinearization):
+    """Only the blocks of the Jacobian that are not zero, for systems that know their pattern.
+
+    Cost and memory grow with the number of bodies, for trees and with loops that are short.
+    Dependent constraints get the same small compliance as in `Dense`.
+    """
+
+    def factor(
+        self, fn: Residual, x: Float[Array, "n"], blocks: Blocks
+    ) -> tuple[Float[Array, "n"], Factors]:
+        if not blocks.structured:
+            raise ModelError(
+                "BlockSparse: it is not known which equations depend on which unknowns"
+            )
+        assert blocks.pattern is not None
+        plan = plan_of(blocks.pattern, blocks.counts)
+        value, J = compressed_jacobian(fn, x, plan.direction)
+        if blocks.first is not None:
+            J = _compliant(J, blocks.first, plan)
+        largest = jnp.max(jnp.abs(J), axis=0)
+        scale = 1.0 / jnp.where(largest > 0, largest, 1.0)
+        return value, Factors(scale, _factored(J * scale[None], plan), plan)
+
+    def solve(self, factors: Factors, b: Float[Array, "n"]) -> Float[Array, "n"]:
+        return _solved(factors.fronts, factors.plan, factors.scale * b)
+
+    def solve_transposed(self, factors: Factors, b: Float[Array, "n"]) -> Float[Array, "n"]:
+        fronts = tuple(
+            tuple(jnp.swapaxes(x, -1, -2) for x in (inverse, left, right))
+            for inverse, right, left in factors.fronts
+        )
+        return factors.scale * _solved(fronts, factors.plan, b)
+
+
+class Automatic(AbstractLinearization):
+    """`BlockSparse` for many unknowns whose pattern is known, `Dense` for all others."""
+
+    def chosen(self, blocks: Blocks) -> AbstractLinearization:
+        large = blocks.structured and sum(blocks.counts) >= ENOUGH
+        return BlockSparse() if large else Dense()
+
+    def factor(self, fn, x, blocks):
+        return self.chosen(blocks).factor(fn, x, blocks)
+
+    def solve(self, factors, b):
+        way = BlockSparse() if isinstance(factors, Factors) else Dense()
+        return way.solve(factors, b)
+
+    def solve_transposed(self, factors, b):
+        way = BlockSparse() if isinstance(factors, Factors) else Dense()
+        return way.solve_transposed(factors, b)
+
+
+def _table(x: np.ndarray) -> Array:
+    """A table that stays one: nothing is worked out from it while compiling."""
+    return jax.lax.optimization_barrier(jnp.asarray(x))
+
+
+def _pick(x: Float[Array, "n"], index: Array, there: Array | None = None) -> Array:
+    """Entries of x, zero where they are not there (index -1, if nothing else says so)."""
+    there = index >= 0 if there is None else there
+    got = x.at[jnp.where(there, index, 0)].get(mode="promise_in_bounds")
+    return jnp.where(there, got, 0.0)
+
+
+def _compliant(J: Float[Array, "k n"], first: int, plan: Plan) -> Float[Array, "k n"]:
+    n = J.shape[1]
+    direction, around = _table(plan.direction), _table(plan.around)
+    near = jnp.maximum(around, 0)
+    flat, rows = J.ravel(), jnp.arange(first, n, dtype=jnp.int32)[:, None]
+    G = _pick(flat, direction[near] * n + rows, around >= 0)
+    B = _pick(flat, direction[first:, None] * n + near, around >= 0)
+    H = _pick(flat, direction[near] * n + near, around >= 0)
+    schur = -jnp.sum(G * B / jnp.where(H == 0, 1.0, H), axis=1)
+    added = jnp.concatenate([jnp.zeros(first, J.dtype), compliances(schur)])
+    numbers = jnp.arange(J.shape[0], dtype=jnp.int32)
+    return J + jnp.where(numbers[:, None] == direction[None], added[None], 0.0)
+
+
+def _factored(J: Float[Array, "k n"], plan: Plan) -> tuple[tuple[Array, ...], ...]:
+    direction, n = _table(plan.direction), J.shape[1]
+    flat, found = J.ravel(), []
+
+    def eliminate(carry: tuple[Array, Array], tables: dict[str, Array]) -> Any:
+        store, start = carry
+        A = _original(flat, direction, n, tables)
+        if tables["place"].size:
+            A = A + _inherited(store, tables)
+        b = A.shape[2] - tables["found"].shape[1]
+        D, C, R = A[:, :b, :b], A[:, :b, b:], A[:, b:, :b]
+        absent, unit = tables["at"][:, :b, None] < 0, jnp.eye(b, dtype=J.dtype)[None]
+        inverse = jnp.linalg.inv(jnp.where(absent, unit, D))
+        right, left = inverse @ C, R @ inverse
+        rest = (A[:, b:, b:] - left @ C).ravel()
+        store = jax.lax.dynamic_update_slice(store, rest, (start,))
+        return (store, start + rest.size), (inverse, right, left)
+
+    size = sum(s.at.shape[0] * s.at.shape[1] * s.n_boundary**2 for s in plan.sequences)
+    carry = jnp.zeros(size, J.dtype), jnp.zeros((), jnp.int32)
+    for sequence in plan.sequences:
+        carry, factors = jax.lax.scan(eliminate, carry, _tables(sequence))
+        found.append(factors)
+    return tuple(found)
+
+
+def _original(flat: Array, direction: Array, n: int, tables: dict[str, Array]) -> Array:
+    """Entries of the Jacobian in the fronts of a batch."""
+    at, slot, coupled = (tables[name] for name in ("at", "slot", "coupled"))
+    fronts = jnp.arange(at.shape[0], dtype=jnp.int32)[:, None, None]
+    there = coupled[fronts, slot[:, None, :], slot[:, :, None]]
+    safe = jnp.maximum(at, 0)
+    index = direction[safe][:, None, :] * n + safe[:, :, None]
+    return _pick(flat, index, there)
+
+
+def _inherited(store: Array, tables: dict[str, Array]) -> Array:
+    """What earlier fronts left to those of a batch, summed."""
+    rows, columns = tables["place"][:, :, :, None], tables["place"][:, :, None, :]
+    start, width = (tables[name][:, :, None, None] for name in ("matrices", "width"))
+    index = start + rows * width + columns
+    return jnp.sum(_pick(store, index, (rows >= 0) & (columns >= 0)), axis=1)
+
+
+def _solved(fronts: tuple[tuple[Array, ...], ...], plan: Plan, b: Float[Array, "n"]) -> Array:
+    """Forward and backward substitution."""
+    steps = [(_tables(s), *f) for s, f in zip(plan.sequences, fronts, strict=True)]
+    owns = []
+
+    def forward(carry: tuple[Array, Array], batch: Any) -> Any:
+        (store, start), (tables, left) = carry, batch
+        at, n_own = tables["at"], left.shape[2]
+        v = _pick(b, jnp.where(jnp.arange(at.shape[1]) < n_own, at, -1))
+        if tables["place"].size:
+            index = tables["vectors"][:, :, None] + tables["place"]
+            v = v + jnp.sum(_pick(store, index, tables["place"] >= 0), axis=1)
+        own = v[:, :n_own]
+        rest = (v[:, n_own:] - _times(left, own)).ravel()
+        store = jax.lax.dynamic_update_slice(store, rest, (start,))
+        return (store, start + rest.size), own
+
+    def backward(carry: tuple[Array, Array], batch: Any) -> Any:
+        (x, start), (found, inverse, right, own) = carry, batch
+        y = (_times(inverse, own) - _times(right, _pick(x, found))).ravel()
+        x = jax.lax.dynamic_update_slice(x, y, (start - y.size,))
+        return (x, start - y.size), None
+
+    size = sum(s.at.shape[0] * s.at.shape[1] * s.n_boundary for s in plan.sequences)
+    carry = jnp.zeros(size, b.dtype), jnp.zeros((), jnp.int32)
+    for tables, _, _, left in steps:
+        carry, own = jax.lax.scan(forward, carry, (tables, left))
+        owns.append(own)
+    size = sum(own.size for own in owns)
+    carry = jnp.zeros(size, b.dtype), jnp.asarray(size, jnp.int32)
+    for (tables, inverse, right, _), own in zip(reversed(steps), reversed(owns), strict=True):
+        batch = tables["found"], inverse, right, own
+        carry, _ = jax.lax.scan(backward, carry, batch, reverse=True)
+    return carry[0].at[_table(plan.order)].get(mode="promise_in_bounds")
+
+
+def _tables(sequence: Sequence) -> dict[str, Array]:
+    names = [f.name for f in fields(Sequence) if f.type is np.ndarray]
+    return {name: _table(getattr(sequence, name)) for name in names}
+
+
+def _times(A: Float[Array, "k m n"], x: Float[Array, "k n"]) -> Float[Array, "k m"]:
+    return jnp.sum(A * x[:, None, :], axis=2)
+
+
+__all__ = ["Automatic", "BlockSparse", "Factors"]

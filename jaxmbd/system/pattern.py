@@ -1,0 +1,123 @@
+"""Which unknowns can appear in which equations: the graph of bodies and constraints, static.
+
+Velocities and constraints come in nodes: those of a body, those of a joint. An equation of a node
+depends on unknowns of the node itself and of nodes that it shares a joint, a force, a coupling or a
+driver with, and on no others.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..joints.abstract import n_rows
+from .mechanism import Mechanism
+
+if TYPE_CHECKING:
+    from .abstract import AbstractSystem
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """Nodes of an implicit step's unknowns, and which of them depend on one another.
+
+    - `velocities`: node of each velocity. Nodes of velocities have the numbers 0, 1, ….
+    - `constraints`: node of each constraint; these nodes follow, in the order of the constraints.
+    - `elements`: nodes that meet in one joint, force, coupling or driver. Balances of forces and
+      constraints of each of them may depend on the unknowns of all of them.
+    - `supports`: for each node of constraints those of velocities that can fulfil them while all
+      others stand still.
+    """
+
+    velocities: tuple[int, ...]
+    constraints: tuple[int, ...]
+    elements: tuple[tuple[int, ...], ...]
+    supports: tuple[tuple[int, ...], ...]
+
+
+class _Bodies:
+    """Bodies as nodes; the ground is none."""
+
+    def __init__(self, mechanism: Mechanism):
+        self.topology = mechanism.topology
+        own = np.arange(mechanism.n_bodies + 1)
+        self.carriers = np.concatenate([own, mechanism.port_bodies.array]) - 1
+        self.groups = mechanism.joints
+
+    def of_ports(self, ports: Iterable[int]) -> tuple[int, ...]:
+        return tuple(sorted({int(self.carriers[port]) for port in ports} - {-1}))
+
+    def of_joint(self, group: int, row: int) -> tuple[int, ...]:
+        joints = self.groups[group]
+        return self.of_ports((joints.first.index[row], joints.second.index[row]))
+
+    def moving(self, group: int, row: int) -> tuple[int, ...]:
+        """Bodies that move in a joint while its tree's other bodies stand still.
+
+        Of a joint of the tree it is the one that it carries, of one that closes a loop those of the
+        loop.
+        """
+        joints = self.groups[group]
+        if joints.in_tree:
+            return (joints.children.index[row],)
+        depths, parents = self.topology.depths, self.topology.parents
+        first, second = (
+            int(self.carriers[rows.index[row]]) for rows in (joints.first, joints.second)
+        )
+        found = []
+        while first != second:
+            if depths[first + 1] < depths[second + 1]:
+                first, second = second, first
+            found.append(first)
+            first = int(parents[first]) - 1
+        return tuple(found)
+
+
+def body_pattern(system: "AbstractSystem") -> Pattern:
+    """Of coordinates in which each body moves by itself, velocities `[V of each body, rotors]`.
+
+    Every joint is a constraint.
+    """
+    mechanism = system.mechanism
+    bodies, n = _Bodies(mechanism), mechanism.n_bodies
+    rotors = [(group.group, row) for group in mechanism.rotors for row in group.rows.index]
+    n_nodes = n + len(rotors)
+    elements, supports, constraints = [], [], []
+
+    def constrain(nodes: tuple[int, ...], support: tuple[int, ...], count: int = 1) -> None:
+        node = n_nodes + len(supports)
+        constraints.extend([node] * count)
+        elements.append((*nodes, node))
+        supports.append(support)
+
+    for g in system.constrained:
+        count = n_rows(mechanism.joints[g].joint)
+        for row in range(len(mechanism.joints[g]) if count else 0):
+            constrain(bodies.of_joint(g, row), bodies.moving(g, row), count)
+    for coupling in mechanism.couplings:
+        rows = zip(coupling.rows.index, coupling.source_rows.index, strict=True)
+        for own, source in rows:
+            ends = (coupling.group, own), (coupling.source_group, source)
+            nodes, support = (
+                tuple(sorted({node for end in ends for node in of(*end)}))
+                for of in (bodies.of_joint, bodies.moving)
+            )
+            constrain(nodes, support)
+    for driver in mechanism.drivers:
+        for row in driver.rows.index:
+            constrain(bodies.of_joint(driver.group, row), bodies.moving(driver.group, row))
+    for k, (g, row) in enumerate(rotors):
+        constrain((*bodies.of_joint(g, row), n + k), (n + k,))
+    for force in mechanism.frame_forces:
+        for ports in zip(*(rows.index for rows in force.ports), strict=True):
+            elements.append(bodies.of_ports(ports))
+    for force in mechanism.joint_forces:
+        for row in force.rows.index:
+            elements.append(bodies.of_joint(force.group, row))
+    velocities = [*np.repeat(np.arange(n), 6).tolist(), *range(n, n_nodes)]
+    joined = tuple(sorted({element for element in elements if len(element) > 1}))
+    return Pattern(tuple(velocities), tuple(constraints), joined, tuple(supports))
+
+
+__all__ = ["Pattern", "body_pattern"]
