@@ -97,6 +97,7 @@ def test_many_turns_without_slip():
         assert abs(np.angle(turned)) < 1e-8
 
 
+@pytest.mark.thorough
 def test_main(capsys, tmp_path):
     """Torques are polynomials of time between the ends of steps, so that every step is exact."""
     solution = EXAMPLE["main"](png=tmp_path / "plot.png")

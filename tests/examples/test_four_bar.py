@@ -88,6 +88,7 @@ def test_every_formulation_finds_the_same(formulation):
         models.near(in_plane(seen["reactions"]), in_plane(expected["reactions"]), 1e-9)
 
 
+@pytest.mark.thorough
 def test_slopes_through_the_redundant_loop():
     """Of the point and of the crank's acceleration; those of the point also in closed form."""
     angle = ANGLES[1]

@@ -120,7 +120,7 @@ def found(formulation):
 @pytest.mark.parametrize(
     "formulation",
     [
-        pytest.param(x, marks=pytest.mark.thorough if x is FORMULATIONS[2] else ())
+        pytest.param(x, marks=pytest.mark.thorough if x in FORMULATIONS[2:] else ())
         for x in FORMULATIONS
     ],
     ids=models.name_of,
