@@ -2,15 +2,15 @@
 
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from ..lie import Pose, vector
 from ..model.frame import Frame, as_frame
-from ..model.values import as_leaf, is_concrete
+from ..model.values import as_leaf, is_concrete, negative, not_positive
 from .abstract import AbstractFrameForce, Time
 from .one_sided import one_sided_energy, one_sided_force
+from .pull import line_between, wrenches_of_pull
 
 
 class Cable(AbstractFrameForce):
@@ -61,12 +61,10 @@ class Cable(AbstractFrameForce):
         self.damping = as_leaf(damping, (), "Cable: damping")
 
     def problem(self) -> str | None:
-        for name in ("axial_stiffness", "rest_length", "transition"):
-            value = getattr(self, name)
-            if is_concrete(value) and not np.asarray(value) > 0:
-                return f"{name} must be positive, got {value}"
-        if is_concrete(self.damping) and not np.asarray(self.damping) >= 0:
-            return f"damping must not be negative, got {self.damping}"
+        problem = not_positive(self, "axial_stiffness", "rest_length", "transition")
+        problem = problem or negative(self, "damping")
+        if problem is not None:
+            return problem
         known = is_concrete(self.transition) and is_concrete(self.rest_length)
         if known and not np.asarray(self.transition) < 2.0 * np.asarray(self.rest_length):
             return (
@@ -85,17 +83,9 @@ class Cable(AbstractFrameForce):
         return one_sided_energy(*self._pulling(length), self.transition)
 
     def wrenches(self, t: Time, X: Pose, V: Float[Array, "2 6"]) -> Float[Array, "2 6"]:
-        d = X.p[1] - X.p[0]
-        u = vector.direction(d)
-        lengthening = u @ (X.R[1] @ V[1, :3] - X.R[0] @ V[0, :3])
-        pull = self.tension(vector.length(d), lengthening) * u
-        none = jnp.zeros_like(pull)
-        return jnp.stack(
-            [
-                jnp.concatenate([X.R[0].T @ pull, none]),
-                jnp.concatenate([-(X.R[1].T @ pull), none]),
-            ]
-        )
+        line = line_between(X, V)
+        tension = self.tension(vector.length(line.d), line.lengthening)
+        return wrenches_of_pull(X, tension * line.u)
 
     def potential(self, t: Time, X: Pose) -> Float[Array, ""]:
         return self.stored(vector.length(X.p[1] - X.p[0]))

@@ -5,12 +5,11 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
 from ..errors import ModelError
 from ..model.frame import JointReference, as_joint_reference
-from ..model.values import as_leaf, is_concrete
+from ..model.values import as_leaf, negative, not_positive
 from .abstract import AbstractJointForce, Time
 
 
@@ -63,9 +62,7 @@ class CoulombFriction(AbstractJointForce):
         self.profile = profile
 
     def problem(self) -> str | None:
-        if is_concrete(self.transition_velocity) and not np.asarray(self.transition_velocity) > 0:
-            return f"transition_velocity must be positive, got {self.transition_velocity}"
-        return None
+        return not_positive(self, "transition_velocity")
 
     def force(self, t: Time, q: Float[Array, "nq"], v: Float[Array, "nv"]) -> Float[Array, "nv"]:
         return -self.torque * self.profile(v / self.transition_velocity)
@@ -126,15 +123,8 @@ class StribeckFriction(AbstractJointForce):
         self.exponent = as_leaf(exponent, (), f"{name} exponent")
 
     def problem(self) -> str | None:
-        for name in ("stribeck_velocity", "transition_velocity", "exponent"):
-            value = getattr(self, name)
-            if is_concrete(value) and not np.all(np.asarray(value) > 0):
-                return f"{name} must be positive, got {value}"
-        for name in ("coulomb", "static", "viscous"):
-            value = getattr(self, name)
-            if is_concrete(value) and not np.all(np.asarray(value) >= 0):
-                return f"{name} must not be negative, got {value}"
-        return None
+        problem = not_positive(self, "stribeck_velocity", "transition_velocity", "exponent")
+        return problem or negative(self, "coulomb", "static", "viscous")
 
     def force(self, t: Time, q: Float[Array, "nq"], v: Float[Array, "nv"]) -> Float[Array, "nv"]:
         squared = (v / self.stribeck_velocity) ** 2
@@ -186,8 +176,9 @@ class AsymmetricFriction(AbstractJointForce):
                 f"forward is on joint {self.forward.joint.name!r}, backward on "
                 f"{self.backward.joint.name!r}; both must be on one joint"
             )
-        if is_concrete(self.transition_velocity) and not np.asarray(self.transition_velocity) > 0:
-            return f"transition_velocity must be positive, got {self.transition_velocity}"
+        problem = not_positive(self, "transition_velocity")
+        if problem is not None:
+            return problem
         for side, law in (("forward", self.forward), ("backward", self.backward)):
             problem = law.problem()
             if problem is not None:

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..model.frame import JointReference, as_joint_reference
-from ..model.values import as_leaf, is_concrete
+from ..model.values import as_leaf, is_concrete, negative, not_positive
 from .abstract import AbstractJointForce, Time
 from .one_sided import one_sided_energy, one_sided_force
 
@@ -69,14 +69,9 @@ class JointStop(AbstractJointForce):
     def problem(self) -> str | None:
         if self.lower is None and self.upper is None:
             return "a stop needs lower, upper or both"
-        for name in ("stiffness", "transition"):
-            value = getattr(self, name)
-            if is_concrete(value) and not np.asarray(value) > 0:
-                return f"{name} must be positive, got {value}"
-        if is_concrete(self.damping) and not np.asarray(self.damping) >= 0:
-            return f"damping must not be negative, got {self.damping}"
-        if self.lower is None or self.upper is None:
-            return None
+        problem = not_positive(self, "stiffness", "transition") or negative(self, "damping")
+        if problem is not None or self.lower is None or self.upper is None:
+            return problem
         known = is_concrete(self.lower) and is_concrete(self.upper)
         if known and not np.asarray(self.lower) < np.asarray(self.upper):
             return f"lower must be below upper, got {self.lower} and {self.upper}"

@@ -3,12 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from jaxtyping import Array, Float
 
 from ..errors import ModelError
 from ..model.frame import JointReference, as_joint_reference
-from ..model.values import as_leaf, is_concrete
+from ..model.values import as_leaf, not_positive
 from ..signals import as_signal
 from .abstract import AbstractJointForce, Time
 
@@ -74,10 +73,7 @@ class DCMotor(AbstractJointForce):
         )
 
     def problem(self) -> str | None:
-        resistance = self.resistance
-        if resistance is not None and is_concrete(resistance) and not np.asarray(resistance) > 0:
-            return f"resistance must be positive, got {resistance}"
-        return None
+        return None if self.resistance is None else not_positive(self, "resistance")
 
     def winding_current(self, t: Time, v: Float[Array, ""]) -> Float[Array, ""]:
         """i [A] at the time t, where the joint moves at v."""

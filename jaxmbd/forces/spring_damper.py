@@ -2,13 +2,13 @@
 
 from typing import Any
 
-import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..lie import Pose, vector
 from ..model.frame import Frame, as_frame
 from ..model.values import as_leaf
 from .abstract import AbstractFrameForce, Time
+from .pull import line_between, wrenches_of_pull
 
 
 class SpringDamper(AbstractFrameForce):
@@ -44,18 +44,10 @@ class SpringDamper(AbstractFrameForce):
         self.rest_length = as_leaf(rest_length, (), "SpringDamper: rest_length")
 
     def wrenches(self, t: Time, X: Pose, V: Float[Array, "2 6"]) -> Float[Array, "2 6"]:
-        d = X.p[1] - X.p[0]
-        u = vector.direction(d)
-        lengthening = u @ (X.R[1] @ V[1, :3] - X.R[0] @ V[0, :3])
+        line = line_between(X, V)
         # k (L - L0) u, written so that it is smooth at L = 0 where L0 = 0.
-        pull = self.stiffness * (d - self.rest_length * u) + self.damping * lengthening * u
-        none = jnp.zeros_like(pull)
-        return jnp.stack(
-            [
-                jnp.concatenate([X.R[0].T @ pull, none]),
-                jnp.concatenate([-(X.R[1].T @ pull), none]),
-            ]
-        )
+        pull = self.stiffness * (line.d - self.rest_length * line.u)
+        return wrenches_of_pull(X, pull + self.damping * line.lengthening * line.u)
 
     def potential(self, t: Time, X: Pose) -> Float[Array, ""]:
         stretch = vector.length(X.p[1] - X.p[0]) - self.rest_length

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float, Int
 
 from ..errors import ModelError
 from ..model.frame import JointReference, as_joint_reference
-from ..model.values import as_leaf, is_concrete
+from ..model.values import as_leaf, is_concrete, not_positive
 
 
 class AbstractCoupling(eqx.Module):
@@ -160,11 +160,7 @@ class Belt(AbstractCoupling):
         self.offset = as_leaf(offset, (), "Belt: offset")
 
     def problem(self) -> str | None:
-        for name in ("radius", "source_radius"):
-            radius = getattr(self, name)
-            if is_concrete(radius) and not np.asarray(radius) > 0:
-                return f"{name} must be positive, got {radius}"
-        return super().problem()
+        return not_positive(self, "radius", "source_radius") or super().problem()
 
     @property
     def ratio(self) -> Float[Array, "..."]:

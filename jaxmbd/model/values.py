@@ -1,7 +1,9 @@
 """Turning what users pass into float leaves, with an error that says what was wrong."""
 
+from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
@@ -13,6 +15,37 @@ from ..errors import ModelError
 def is_concrete(x: Any) -> bool:
     """Whether the numbers of `x` can be looked at now (they are not being traced)."""
     return not isinstance(x, Tracer)
+
+
+def all_concrete(tree: Any) -> bool:
+    """Whether `is_concrete` holds for all leaves of a tree."""
+    return all(is_concrete(x) for x in jax.tree.leaves(tree))
+
+
+def not_positive(component: Any, *names: str) -> str | None:
+    """Which of a component's fields of these names has a number that is not positive, or None.
+
+    Traced values are not judged; neither are they by `negative`.
+    """
+    return _refused(component, names, "be positive", lambda x: x > 0)
+
+
+def negative(component: Any, *names: str) -> str | None:
+    """Which of a component's fields of these names has a number below zero, or None."""
+    return _refused(component, names, "not be negative", lambda x: x >= 0)
+
+
+def _refused(
+    component: Any,
+    names: tuple[str, ...],
+    wanted: str,
+    is_fine: Callable[[np.ndarray], np.ndarray],
+) -> str | None:
+    for name in names:
+        value = getattr(component, name)
+        if is_concrete(value) and not np.all(is_fine(np.asarray(value))):
+            return f"{name} must {wanted}, got {value}"
+    return None
 
 
 def as_leaf(value: Any, shape: tuple[int, ...] | None, name: str) -> Float[Array, "..."]:

@@ -11,6 +11,7 @@ from ..lie import Pose
 from .abstract import AbstractKinematics, AbstractSystem, Coordinates, Time, Velocities
 from .groups import ForceGroup
 from .mechanism import Mechanism
+from .rows import Rows
 
 Wrenches = Float[Array, "n_ports 6"]
 JointForces = dict[int, Float[Array, "_n _nv"]]  # Only groups with a force have an entry.
@@ -27,6 +28,14 @@ def loads(
 ) -> tuple[Wrenches, JointForces]:
     """Wrench on every port, along its own axes, and force on every joint velocity, by group."""
     ports, twists = kinematics.ports, kinematics.twists(v)
+    bodies = Rows.of(range(1, mechanism.n_bodies + 1))
+    in_fields = field_wrenches(mechanism, t, bodies.take_tree(ports), bodies.take(twists))
+    wrenches = bodies.add_to(frame_wrenches(mechanism, t, ports, twists), in_fields)
+    return wrenches, joint_forces(mechanism, t, kinematics, v)
+
+
+def frame_wrenches(mechanism: Mechanism, t: Time, ports: Pose, twists: Wrenches) -> Wrenches:
+    """Wrench on every port, along its own axes, of the forces between frames."""
     wrenches = jnp.zeros_like(twists)
     for group in mechanism.frame_forces:
         X = at_frames(group, ports)
@@ -34,10 +43,7 @@ def loads(
         W = jax.vmap(lambda force, X, V: force.wrenches(t, X, V))(group.force, X, V)
         for k, rows in enumerate(group.ports):
             wrenches = rows.add_to(wrenches, W[:, k])
-    wrenches = wrenches.at[1 : mechanism.n_bodies + 1].add(
-        _field_wrenches(mechanism, t, ports, twists)
-    )
-    return wrenches, _joint_forces(mechanism, t, kinematics, v)
+    return wrenches
 
 
 def has_potential(force: AbstractFrameForce | AbstractJointForce | AbstractField) -> bool:
@@ -52,11 +58,10 @@ def at_frames(group: ForceGroup, x: Any) -> Any:
     return jax.tree.map(lambda *frames: jnp.stack(frames, axis=1), *taken)
 
 
-def _field_wrenches(
-    mechanism: Mechanism, t: Time, ports: Pose, twists: Wrenches
+def field_wrenches(
+    mechanism: Mechanism, t: Time, X: Pose, V: Float[Array, "n_bodies 6"]
 ) -> Float[Array, "n_bodies 6"]:
-    bodies = slice(1, mechanism.n_bodies + 1)
-    X, V = Pose(ports.p[bodies], ports.R[bodies]), twists[bodies]
+    """Wrench on every body, along its own axes, of the fields."""
     total = jnp.zeros_like(V)
     for group in mechanism.fields:
 
@@ -67,9 +72,10 @@ def _field_wrenches(
     return total
 
 
-def _joint_forces(
+def joint_forces(
     mechanism: Mechanism, t: Time, kinematics: AbstractKinematics, v: Velocities
 ) -> JointForces:
+    """Force on every joint velocity, by group, of the forces on joints."""
     if not mechanism.joint_forces:
         return {}
     coordinates, rates = kinematics.joint_coordinates(), kinematics.joint_rates(v)

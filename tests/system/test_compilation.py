@@ -24,8 +24,8 @@ def lowered(n, kind, formulation):
 @pytest.mark.parametrize("kind", [joints.Revolute, joints.Spherical], ids=lambda k: k.__name__)
 @pytest.mark.parametrize("formulation", FORMULATIONS, ids=name_of)
 def test_programs_do_not_grow_with_the_chain(formulation, kind):
-    """By their operations; in maximal coordinates long chains have a program of their own."""
-    apart = isinstance(formulation, mbd.MaximalCoordinates)
+    """By their operations; long chains have a program of their own in two formulations."""
+    apart = isinstance(formulation, mbd.MaximalCoordinates | mbd.JointCoordinates)
     for sizes in ((10, 50), (200, 1000)) if apart else ((10, 1000),):
         short, long = (lowered(n, kind, formulation).as_text().count("\n") for n in sizes)
         assert abs(long - short) < 0.1 * short

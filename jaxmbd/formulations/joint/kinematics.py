@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float
 
 from ...joints.abstract import AbstractJoint
 from ...lie import Pose, se3
+from ...lie.small import matvec
 from ...system import joint_motion
 from ...system.abstract import AbstractKinematics
 from ...system.mechanism import Mechanism
@@ -126,24 +127,37 @@ def velocity_product_twists(
     kinematics: JointKinematics, v: Float[Array, "nv"]
 ) -> Float[Array, "n_bodies 6"]:
     """Rate of every body's world twist at v̇ = 0: T⁻¹ Ḣ v."""
+    by_body = velocity_products(kinematics, v, kinematics.world_twists(v))
+    return ancestors(kinematics.mechanism).astype(v.dtype) @ by_body
+
+
+def velocity_products(
+    kinematics: JointKinematics, v: Float[Array, "nv"], world: Float[Array, "n_bodies 6"]
+) -> Float[Array, "n_bodies 6"]:
+    """What the joint that carries a body adds to the rate of its world twist at v̇ = 0: Ḣ v.
+
+    `world` are the world twists at `v`.
+    """
     mechanism, layout = kinematics.mechanism, kinematics.layout
-    world = kinematics.world_twists(v)
     carriers = jnp.concatenate([jnp.zeros((1, 6), dtype=v.dtype), world])
+    velocities = split(mechanism, layout, v)
     per_joint = []
     for g in layout.groups:
         group = mechanism.joints[g]
-        nu = split(mechanism, layout, v)[g]
         X_WM = group.second.take_tree(kinematics.ports)
         skip = 1 + mechanism.n_bodies
         on = Rows.of(mechanism.port_bodies.array[group.second.array - skip])
 
         def product(joint: AbstractJoint, q: Array, nu: Array, X: Pose, V: Array) -> Array:
-            S_nu, S_dot_nu = jax.jvp(lambda q: joint.motion(q) @ nu, (q,), (joint.rates(q, nu),))
+            S_nu, S_dot_nu = jax.jvp(
+                lambda q: matvec(joint.motion(q), nu), (q,), (joint.rates(q, nu),)
+            )
             along = se3.cross_twist(V, se3.transform_twist(X, S_nu))
             return along + se3.transform_twist(X, S_dot_nu)
 
-        rate = jax.vmap(product)(group.joint, kinematics.values[g], nu, X_WM, on.take(carriers))
+        rate = jax.vmap(product)(
+            group.joint, kinematics.values[g], velocities[g], X_WM, on.take(carriers)
+        )
         per_joint.append(-rate if group.reversed else rate)
     children = [mechanism.joints[g].children for g in layout.groups]
-    by_body = inverse(children, mechanism.n_bodies).take(jnp.concatenate(per_joint))
-    return ancestors(mechanism).astype(v.dtype) @ by_body
+    return inverse(children, mechanism.n_bodies).take(jnp.concatenate(per_joint))

@@ -6,6 +6,7 @@ import numpy as np
 
 from ...system.mechanism import Mechanism
 from ...system.rows import Rows
+from .walk import ROOT, Walk
 
 
 @dataclass(frozen=True)
@@ -15,6 +16,8 @@ class Layout:
     - `groups`: the groups of tree joints.
     - `coordinates`, `velocities`: for each of them the entries of its joints in `q` and `v`.
     - `bodies`: for each entry of `v` the row, less one, of the body its joint reaches.
+    - `walk`: velocities as nodes, each after the one that its joint is carried by.
+    - `movers`: for each body the last velocity that moves it; `ROOT` where none does.
     """
 
     nq: int
@@ -23,6 +26,8 @@ class Layout:
     coordinates: tuple[Rows, ...]
     velocities: tuple[Rows, ...]
     bodies: Rows
+    walk: Walk
+    movers: tuple[int, ...]
 
 
 def lay_out(mechanism: Mechanism) -> Layout:
@@ -38,6 +43,13 @@ def lay_out(mechanism: Mechanism) -> Layout:
         first = np.concatenate([[0], np.cumsum(widths)])[mechanism.joints[g].children.array]
         return Rows.of((first[:, None] + np.arange(width)).ravel())
 
+    parents, movers = [], [ROOT]
+    for parent, width in zip(mechanism.topology.parents, nv, strict=True):
+        mover = movers[parent]
+        for _ in range(width):
+            parents.append(mover)
+            mover = len(parents) - 1
+        movers.append(mover)
     return Layout(
         nq=int(nq.sum()),
         nv=int(nv.sum()),
@@ -45,4 +57,6 @@ def lay_out(mechanism: Mechanism) -> Layout:
         coordinates=tuple(entries(nq, g, mechanism.joints[g].joint.sizes()[0]) for g in groups),
         velocities=tuple(entries(nv, g, mechanism.joints[g].joint.sizes()[1]) for g in groups),
         bodies=Rows.of(np.repeat(np.arange(mechanism.n_bodies), nv)),
+        walk=Walk.of(parents),
+        movers=tuple(movers[1:]),
     )

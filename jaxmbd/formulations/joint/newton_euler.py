@@ -1,4 +1,4 @@
-"""Forces along the tree: accelerations, inverse dynamics and reactions by Newton and Euler."""
+"""Forces along the tree: inverse dynamics and reactions by Newton and Euler."""
 
 import jax
 import jax.numpy as jnp
@@ -6,10 +6,9 @@ from jaxtyping import Array, Float
 
 from ...joints import AbstractJoint
 from ...lie import Pose, se3
-from ...linear import solve_spd
 from ...system import constraints, joint_motion
 from ...system.abstract import State
-from ...system.acceleration import accelerations, free_accelerations
+from ...system.acceleration import accelerations
 from ...system.inverse_dynamics import inverse_dynamics_of
 from ...system.loads import JointForces, loads
 from ...system.mechanism import Mechanism
@@ -17,14 +16,6 @@ from ...system.reactions import constraint_reactions, reactions_of, with_couplin
 from ...system.two_point import on_bodies
 from .kinematics import JointKinematics, collect
 from .system import JointSystem
-
-
-@free_accelerations.register
-def _(system: JointSystem, t: Float[Array, ""], state: State) -> Float[Array, "nv"]:
-    """One kinematic pass; bias and applied wrenches are projected on the joints together."""
-    kinematics = system.kinematics(t, state.q)
-    force = net_force(system, t, kinematics, state.v, jnp.zeros_like(state.v))
-    return solve_spd(system.mass_at(kinematics), force)
 
 
 @inverse_dynamics_of.register
@@ -78,11 +69,18 @@ def net_force(
     wrenches = wrenches + loop_joint_wrenches(mechanism, kinematics, joint_forces)
     given = external_wrenches(mechanism, kinematics.ports, wrenches)
     force = system.project(kinematics, given - system.inertial_wrenches(kinematics, v, vdot))
+    return add_joint_forces(system, force, joint_forces)
+
+
+def add_joint_forces(
+    system: JointSystem, total: Float[Array, "nv"], joint_forces: JointForces
+) -> Float[Array, "nv"]:
+    """`total` and what acts on the joints of the tree."""
     entries = dict(zip(system.layout.groups, system.layout.velocities, strict=True))
     for g, value in joint_forces.items():
         if g in entries:
-            force = entries[g].add_to(force, value.ravel())
-    return force
+            total = entries[g].add_to(total, value.ravel())
+    return total
 
 
 def loop_joint_wrenches(

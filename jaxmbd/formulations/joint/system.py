@@ -139,6 +139,12 @@ class JointSystem(AbstractSystem):
         M = jnp.where(carries, products, jnp.where(carries.T, products.T, 0.0))
         return M + jnp.diag(self.reflected_inertias())
 
+    def momenta(self, kinematics: JointKinematics, v: Float[Array, "nv"]) -> Float[Array, "nv"]:
+        """M v, without M."""
+        V = kinematics.world_twists(v)
+        wrenches = jax.vmap(WorldInertia.momentum)(self._inertia(kinematics.ports), V)
+        return self.project(kinematics, wrenches) + self.reflected_inertias() * v
+
     def reflected_inertias(self) -> Float[Array, "nv"]:
         """What rotors behind gears add to the diagonal of M."""
         total = jnp.zeros(self.nv, dtype=self.mechanism.dtype)

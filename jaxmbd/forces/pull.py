@@ -1,0 +1,43 @@
+"""Forces along the line between the origins of two frames."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..lie import Pose, vector
+from ..lie.small import dot, matvec
+
+
+class Line(NamedTuple):
+    """The line from the first frame to the second, in the world.
+
+    - `d`: from origin to origin [m].
+    - `u`: its direction, zero where the origins coincide.
+    - `lengthening`: how fast it gets longer [m/s].
+    """
+
+    d: Float[Array, "3"]
+    u: Float[Array, "3"]
+    lengthening: Float[Array, ""]
+
+
+def line_between(X: Pose, V: Float[Array, "2 6"]) -> Line:
+    """The line between two frames with poses `X` and twists `V`, each along its own axes."""
+    d = X.p[1] - X.p[0]
+    u = vector.direction(d)
+    return Line(d, u, dot(u, matvec(X.R[1], V[1, :3]) - matvec(X.R[0], V[0, :3])))
+
+
+def wrenches_of_pull(X: Pose, pull: Float[Array, "3"]) -> Float[Array, "2 6"]:
+    """Wrenches [N, N m] on two frames of which the first is pulled, and the second pulls back."""
+    none = jnp.zeros_like(pull)
+    return jnp.stack(
+        [
+            jnp.concatenate([matvec(X.R[0].T, pull), none]),
+            jnp.concatenate([-matvec(X.R[1].T, pull), none]),
+        ]
+    )
+
+
+__all__ = ["Line", "line_between", "wrenches_of_pull"]

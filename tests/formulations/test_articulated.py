@@ -1,0 +1,109 @@
+"""Accelerations of trees by recursion, beside those by the mass matrix."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmbd as mbd
+from jaxmbd import forces, joints
+from jaxmbd.formulations.joint import free
+from jaxmbd.model.frame import JointReference, as_joint_reference
+from tests import models
+
+T = jnp.asarray(0.37)
+MARK = "xla_cpu_small_call"
+
+
+def formulated(model):
+    system = mbd.formulate(model, mbd.JointCoordinates())
+    return system, models.random_state(system, seed=3)
+
+
+def welded():
+    """Bodies that move together, one of them with the ground."""
+    tree = models.random_tree(5, kinds=[joints.Revolute, joints.Spherical, joints.Fixed])
+    assert any(isinstance(joint, joints.Fixed) for joint in tree.joints.values())
+    return tree
+
+
+MODELS = {"floating": models.floating_tree, "welded": welded, "chain": lambda: models.chain(4)}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_recursion_agrees_with_the_mass_matrix(name):
+    system, state = formulated(MODELS[name]())
+    found, expected = eqx.filter_jit(
+        lambda system, state: (
+            free._by_articulated_bodies(system, (T, state)),
+            free._by_mass_matrix(system, (T, state)),
+        )
+    )(system, state)
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9 * np.abs(expected).max())
+
+
+class Scattered(forces.AbstractJointForce):
+    """A force whose program XLA cannot put into a kernel."""
+
+    joint: JointReference
+
+    def __init__(self, joint):
+        self.joint = as_joint_reference(joint)
+
+    def force(self, t, q, v):
+        return jnp.zeros_like(v).at[jnp.array([0, 0])].add(-0.1 * jnp.stack([v[0], v[0]]))
+
+
+def moved(system, state):
+    """Velocities after steps of a loop, which is where a kernel of its own pays."""
+
+    def step(state, _):
+        v = state.v + 0.01 * mbd.accelerations(system, T, state)[0]
+        return mbd.State(system.retract(state.q, 0.01 * v), v), None
+
+    return jax.lax.scan(step, state, None, length=3)[0].v
+
+
+def in_batch(system, state):
+    """The same of two states at once, which goes by the mass matrix."""
+    twice = jax.tree.map(lambda x: jnp.stack([x, x]), state)
+    return jax.vmap(lambda state: moved(system, state))(twice)
+
+
+@pytest.fixture
+def optimized():
+    """Programs are compiled as for users; elsewhere tests do without most optimizations."""
+    name = "jax_disable_most_optimizations"
+    given = jax.config.values[name]
+    jax.config.update(name, False)
+    yield
+    jax.config.update(name, given)
+
+
+def in_batch_gradient(system, state):
+    twice = jax.tree.map(lambda x: jnp.stack([x, x]), state)
+    return jax.vmap(lambda state: gradient(system, state))(twice)
+
+
+def gradient(system, state):
+    return jax.grad(lambda v: jnp.sum(moved(system, mbd.State(state.q, v)) ** 2))(state.v)
+
+
+def test_a_kernel_is_made_where_it_can_be(optimized):
+    model = models.chain(3)
+    odd = {**model.forces, "odd": Scattered(next(iter(model.joints)))}
+    for built, marked in ((model, True), (mbd.Model(model.bodies, model.joints, odd), False)):
+        args = formulated(built)
+        alone = eqx.filter_jit(moved).lower(*args)
+        assert (MARK in alone.as_text()) == marked
+        for one in eqx.filter_jit(in_batch)(*args):
+            np.testing.assert_allclose(alone.compile()(*args), one, rtol=1e-10)
+
+
+def test_a_kernel_in_reverse_mode(optimized):
+    args = formulated(models.chain(3))
+    alone = eqx.filter_jit(gradient).lower(*args)
+    assert MARK in alone.as_text()
+    batched = eqx.filter_jit(in_batch_gradient)(*args)
+    np.testing.assert_allclose(alone.compile()(*args), batched[0], rtol=1e-9)

@@ -1,0 +1,49 @@
+"""Recursions along trees against sums over ancestors and descendants."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxmbd.formulations.joint.walk import ROOT, Walk
+
+TREES = {
+    "chain": [ROOT, 0, 1, 2],
+    "star": [ROOT, ROOT, ROOT],
+    "one": [ROOT],
+    "bush": [ROOT, 0, 1, 1, 0, 4, 4, ROOT, 7, 8, 7, 10],
+}
+each = pytest.mark.parametrize("parents", TREES.values(), ids=TREES)
+
+
+def carries(parents):
+    """Whether node j (column) is node i (row) or above it."""
+    n = len(parents)
+    above = np.eye(n, dtype=bool)
+    for i, parent in enumerate(parents):
+        if parent != ROOT:
+            above[i] |= above[parent]
+    return above
+
+
+@each
+def test_outwards(parents):
+    x = np.random.default_rng(0).normal(size=(len(parents), 2))
+    found = Walk.of(parents).outwards(jnp.add, jnp.ones(2), jnp.asarray(x))
+    np.testing.assert_allclose(found, 1.0 + carries(parents) @ x, atol=1e-14)
+
+
+@each
+def test_inwards(parents):
+    x = np.random.default_rng(1).normal(size=(len(parents), 2))
+
+    def step(carried, own):
+        total = carried["sum"] + own
+        return {"sum": total}, total
+
+    found = Walk.of(parents).inwards(step, {"sum": jnp.zeros(2)}, jnp.asarray(x))
+    np.testing.assert_allclose(found, carries(parents).T @ x, atol=1e-14)
+
+
+def test_slots_do_not_grow_with_the_length_of_a_chain():
+    sizes = {Walk.of(range(-1, n - 1))._plan.size for n in (2, 10, 1000)}
+    assert sizes == {2}
