@@ -88,6 +88,7 @@ class Experiment(eqx.Module):
 
         Short parts keep a fit well conditioned where a long motion is chaotic. `guesses` and
         `rates` hold joint coordinates and velocities for every row; each part starts at its own.
+        With a stride of their length they can be asked to meet: `continuity` of `identify`.
         """
         n = self.ts.shape[0]
         if not 1 <= length < n or stride < 1:

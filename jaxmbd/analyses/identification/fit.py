@@ -31,10 +31,12 @@ class Fit(eqx.Module):
     - `labels`, `values`, `standard_errors`: of the reported numbers, shape `(k,)`; a standard error
       is infinite where the data cannot tell the number from others.
     - `correlation`: of the reported numbers, shape `(k, k)`.
-    - `degrees_of_freedom`: number of readings beyond that of unknowns.
+    - `degrees_of_freedom`: number of readings and gaps beyond that of unknowns.
     - `rms`: root mean square residual of every sensor, in its own unit.
     - `initial_states`: corrections to every record's initial state, shape `(2 nv,)` each, where
       they were fitted.
+    - `gaps`: between windows that were asked to meet, in standard deviations, shape `(g, 2 nv)`,
+      coordinates before velocities.
     - `unseen`: groups of names that the data cannot tell apart.
     - `singular_values`: of the Jacobian with columns of length one, largest first.
     - `overlays`: `{sensor: Overlay}` of every record.
@@ -51,6 +53,7 @@ class Fit(eqx.Module):
     degrees_of_freedom: int
     rms: dict[str, float]
     initial_states: list[np.ndarray]
+    gaps: np.ndarray
     unseen: list[list[str]]
     singular_values: np.ndarray
     overlays: list[dict[str, Overlay]]
@@ -117,6 +120,10 @@ class Fit(eqx.Module):
         rows = zip(self.labels, self.started_from, self.values, self.standard_errors, strict=True)
         lines += [f"{n:<{width}}  {s:12.6g}  {x:12.6g}  {e:12.2g}" for n, s, x, e in rows]
         lines += [f"rms residual of {name}: {value:.4g}" for name, value in self.rms.items()]
+        if self.gaps.size:
+            lines.append(
+                f"rms gap between windows: {np.sqrt(np.mean(self.gaps**2)):.4g} deviations"
+            )
         lines += [f"not told apart by the data: {', '.join(names)}" for names in self.unseen]
         lines.append(f"{self.n_steps} steps: {said(self.result)}")
         return "\n".join(lines)

@@ -16,6 +16,7 @@ from ...errors import DataError, SimulationError
 from ...model import Model
 from . import convergence
 from .batches import Batch, batch_experiments
+from .continuity import join_windows
 from .experiment import Experiment
 from .fit import Fit, Overlay, overlays_of, rms_of
 from .losses import AbstractLoss, Squares
@@ -39,6 +40,7 @@ def identify(
     noise: Mapping[str, float] | None = None,
     loss: AbstractLoss | None = None,
     fit_initial_states: bool = False,
+    continuity: Sequence[float] | None = None,
     formulation: Any = None,
     integrator: Any = None,
     substeps: int = 1,
@@ -66,6 +68,9 @@ def identify(
       from the residuals in any case.
     - `loss`: of the weighted residuals, where some are outliers: `PseudoHuber()` or `Cauchy()`.
     - `fit_initial_states`: whether every record's initial state is fitted too, from its `guess`.
+    - `continuity`: standard deviations of coordinates [rad or m] and of velocities, such as
+      `(1e-3, 1e-2)`, by which the end of a window may differ from the start of the next. Gaps then
+      count like readings. Windows are next to one another in `experiments`, in the order of time.
     - `formulation`: `JointCoordinates()` where it is left out.
     - `integrator`, `substeps`: steps of the integrator between samples.
     - `method`: `LevenbergMarquardt()` where it is left out, or `FirstOrder(optax.adam(1e-2))`.
@@ -91,6 +96,7 @@ def identify(
         noise=noise,
         loss=loss,
         fit_initial_states=fit_initial_states,
+        continuity=continuity,
         formulation=formulation,
         integrator=integrator,
         substeps=substeps,
@@ -123,6 +129,7 @@ def residuals_of(
     noise: Mapping[str, float] | None,
     loss: AbstractLoss | None,
     fit_initial_states: bool,
+    continuity: Sequence[float] | None,
     formulation: Any,
     integrator: Any,
     substeps: int,
@@ -133,6 +140,8 @@ def residuals_of(
         raise DataError("identify: there are no experiments")
     if jacobian not in ("forward", "reverse"):
         raise DataError(f"identify: jacobian is 'forward' or 'reverse', got {jacobian!r}")
+    if continuity is not None and not fit_initial_states:
+        raise DataError("identify: continuity needs fit_initial_states=True")
     simulator = make_simulator(formulation, sensors, integrator, substeps)
     selected = select_parameters(Subject(model, simulator.sensors), select)
     batches = batch_experiments(experiments)
@@ -145,6 +154,7 @@ def residuals_of(
         Squares() if loss is None else loss,
         fit_initial_states,
         jacobian == "reverse",
+        None if continuity is None else join_windows(continuity, experiments, batches),
     )
 
 
@@ -182,8 +192,15 @@ def _noise(given: Mapping[str, float], experiments: Sequence[Experiment]) -> dic
 def _by_record(residuals: Residuals, r: np.ndarray) -> list[np.ndarray]:
     """The flat residuals by batch, a row a record."""
     widths = [_width(batch) * len(batch.rows) for batch in residuals.batches]
-    parts = np.split(r, np.cumsum(widths))[:-1]  # Priors come last.
+    parts = np.split(r, np.cumsum(widths))[:-1]  # Gaps and priors come last.
     return [x.reshape(len(b.rows), -1) for x, b in zip(parts, residuals.batches, strict=True)]
+
+
+def _gaps(residuals: Residuals, r: np.ndarray) -> np.ndarray:
+    """The flat residuals after those of readings, as gaps between windows, a row a gap."""
+    n = 0 if residuals.continuity is None else len(residuals.continuity.later)
+    width = residuals.unknowns()[1][0].shape[1]
+    return r[: n * width].reshape(n, width)
 
 
 def _width(batch: Batch) -> int:
@@ -244,9 +261,10 @@ def _fit(
     r, J, D = (np.asarray(x) for x in _linearize(residuals, unknowns))
     labels = selected.free_labels()
     labels += ["an initial state"] * (J.shape[1] - len(labels))
-    degrees = max(_n_readings(residuals) - J.shape[1], 1)
     n = sum(x.size for x in _by_record(residuals, r))
-    # The variance of readings is what they show; that of priors is one.
+    gaps = _gaps(residuals, r[n:])
+    degrees = max(_n_readings(residuals) + gaps.size - J.shape[1], 1)
+    # The variance of readings is what they show; that of gaps and priors is one.
     deviation = np.ones(len(r))
     deviation[:n] = np.sqrt(r[:n] @ r[:n] / degrees)
     found = statistics(J / np.maximum(deviation, np.finfo(float).tiny)[:, None], labels, 1.0)
@@ -271,6 +289,7 @@ def _fit(
         degrees_of_freedom=degrees,
         rms=rms_of(overlays),
         initial_states=_in_order(residuals, starts),
+        gaps=gaps,
         unseen=found.unseen,
         singular_values=found.singular_values,
         overlays=overlays,
@@ -316,9 +335,9 @@ def _overlays(
 @eqx.filter_jit
 def _readings(residuals: Residuals, unknowns: Any) -> list[Mapping[str, Array]]:
     theta, starts = unknowns
-    each = jax.vmap(residuals.readings_of_one, in_axes=(None, 0, 0))
+    each = jax.vmap(residuals.motion_of_one, in_axes=(None, 0, 0))
     return [
-        each(theta, start, batch.experiments)
+        each(theta, start, batch.experiments)[0]
         for batch, start in zip(residuals.batches, starts, strict=True)
     ]
 

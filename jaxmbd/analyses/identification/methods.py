@@ -6,13 +6,13 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import lineax as lx
 import optax
 import optimistix as optx
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int
 
 from . import convergence
+from .damping import Damped
 from .residuals import Residuals
 
 
@@ -39,9 +39,9 @@ class AbstractMethod(eqx.Module):
 class LevenbergMarquardt(AbstractMethod):
     """Damped Gauss–Newton steps with exact Jacobians (optimistix).
 
-    Unknowns are scaled by their influence at the start, so that damping treats a mass in kilograms
-    and an inertia in kg m² alike. The tolerances are those of the scaled unknowns: a step of one
-    changes the residuals, as a vector, by about one.
+    Damping is in units of the present influence of each unknown, so that it treats a mass in
+    kilograms and an inertia in kg m² alike. The tolerances are those of unknowns scaled by their
+    influence at the start: a step of one changes the residuals, as a vector, by about one.
     """
 
     rtol: float = 1e-6
@@ -71,9 +71,7 @@ class LevenbergMarquardt(AbstractMethod):
                 _print(n, cost)
 
         scale = jnp.where(influence > 0, influence, 1.0)
-        solver = optx.LevenbergMarquardt(
-            rtol=self.rtol, atol=self.atol, linear_solver=lx.QR(), verbose=watch
-        )
+        solver = Damped(self.rtol, self.atol, watch)
         found = optx.least_squares(
             lambda y, _: evaluate(y / scale),
             solver,

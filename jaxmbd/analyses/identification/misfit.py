@@ -43,7 +43,7 @@ class Misfit(eqx.Module):
         return self.problem.cost(self._unravel(x))
 
     def residuals(self, x: Float[Array, "n"]) -> Float[Array, "r"]:
-        """Weighted residuals, record by record and sensor by sensor, those of priors last.
+        """Weighted residuals, record by record and sensor by sensor, gaps and priors last.
 
         Zero where a record that is shorter than others has ended.
         """
@@ -91,6 +91,7 @@ def misfit(
     sensors: Sensors | None = None,
     loss: AbstractLoss | None = None,
     fit_initial_states: bool = False,
+    continuity: Sequence[float] | None = None,
     formulation: Any = None,
     integrator: Any = None,
     substeps: int = 1,
@@ -112,6 +113,7 @@ def misfit(
             noise=noise,
             loss=loss,
             fit_initial_states=fit_initial_states,
+            continuity=continuity,
             formulation=formulation,
             integrator=integrator,
             substeps=substeps,

@@ -39,11 +39,10 @@ class Simulator(eqx.Module):
         return system, assemble(system, experiment.guess, experiment.rates)
 
     def readings(
-        self, system: AbstractSystem, state: State, experiment: Experiment
+        self, system: AbstractSystem, states: State, experiment: Experiment
     ) -> dict[str, Float[Array, "n *k"]]:
-        """Readings of the record's sensors at its times, from a given initial state."""
+        """Readings of the record's sensors at its times, from the states there."""
         ts = experiment.ts.astype(system.mechanism.dtype)
-        states = self._states(system, state, ts)
 
         def read(name: str) -> Array:
             sensor = self.sensors.get(name, JointPosition(name))
@@ -51,7 +50,9 @@ class Simulator(eqx.Module):
 
         return {name: read(name) for name in experiment.measurements}
 
-    def _states(self, system: AbstractSystem, state: State, ts: Float[Array, "n"]) -> State:
+    def states(self, system: AbstractSystem, state: State, experiment: Experiment) -> State:
+        """States at the record's times, from a given initial one."""
+        ts = experiment.ts.astype(system.mechanism.dtype)
         terms, advance = self.integrator.terms(system), self.integrator.advance
         memory = self.integrator.start(terms, ts[0], (ts[1] - ts[0]) / self.substeps, state, system)
 
@@ -67,6 +68,11 @@ class Simulator(eqx.Module):
 
         _, later = jax.lax.scan(step, (state, memory), (ts[:-1], ts[1:]))
         return jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), state, later)
+
+    def predict(self, model: Model, experiment: Experiment) -> dict[str, Float[Array, "n *k"]]:
+        """Readings of the record's sensors at its times, from its own start."""
+        system, state = self.start(model, experiment)
+        return self.readings(system, self.states(system, state, experiment), experiment)
 
 
 def make_simulator(
@@ -93,7 +99,7 @@ def check_sensors(simulator: Simulator, model: Model, batches: Sequence[Batch]) 
                     f"{name}: no sensor {key!r}; measurements are named after a joint, or after "
                     f"one of `sensors`: {known}"
                 )
-        shapes = jax.eval_shape(lambda e: simulator.readings(*simulator.start(model, e), e), first)
+        shapes = jax.eval_shape(lambda e: simulator.predict(model, e), first)
         for key, values in first.measurements.items():
             if shapes[key].shape != values.shape:
                 raise DataError(
@@ -143,7 +149,4 @@ def predicted(
 
 @eqx.filter_jit
 def _predict(simulator: Simulator, model: Model, batch: Batch) -> dict[str, Array]:
-    def one(experiment: Experiment) -> dict[str, Array]:
-        return simulator.readings(*simulator.start(model, experiment), experiment)
-
-    return jax.vmap(one)(batch.experiments)
+    return jax.vmap(lambda e: simulator.predict(model, e))(batch.experiments)

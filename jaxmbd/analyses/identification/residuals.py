@@ -12,13 +12,16 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float
 
 from ...errors import DataError
+from ...formulations import formulate
 from ...system import constraints
 from ...system.abstract import State
 from .batches import Batch
+from .continuity import Continuity
 from .experiment import Experiment
 from .losses import AbstractLoss
 from .parameters import Free, Selected
@@ -26,7 +29,7 @@ from .prediction import Simulator
 
 
 class Residuals(eqx.Module):
-    """Weighted differences between what sensors would read and what they read, and priors."""
+    """Weighted differences of what sensors would read and what they read; gaps and priors."""
 
     selected: Selected
     simulator: Simulator
@@ -35,6 +38,7 @@ class Residuals(eqx.Module):
     loss: AbstractLoss
     fit_starts: bool = eqx.field(static=True)
     reverse: bool = eqx.field(static=True)
+    continuity: Continuity | None = None
 
     def unknowns(self) -> tuple[Free, list[Float[Array, "w k"]]]:
         """Free numbers to begin with: of the parameters, and of each record's initial state."""
@@ -60,29 +64,35 @@ class Residuals(eqx.Module):
     def of_one(
         self, theta: Free, start: Float[Array, "k"], experiment: Experiment, kept: Bool[Array, "n"]
     ) -> Float[Array, "r"]:
-        """Residuals of one record, flat, sensor by sensor; zero where nothing was read."""
-        readings = self.readings_of_one(theta, start, experiment)
+        """Residuals of one record, flat, sensor by sensor; zero where nothing was read.
+
+        With windows that meet, its first and last state come after them.
+        """
+        readings, states = self.motion_of_one(theta, start, experiment)
         parts = []
         for name, measured in sorted(experiment.measurements.items()):
             difference = (readings[name] - measured) / self.noise[name]
             counts = kept.reshape(-1, *[1] * (difference.ndim - 1))
             parts.append(self.loss(jnp.where(counts, difference, 0.0)).ravel())
+        if self.continuity is not None:
+            parts += [states.q[0], states.v[0], states.q[-1], states.v[-1]]
         return jnp.concatenate(parts)
 
-    def readings_of_one(
+    def motion_of_one(
         self, theta: Free, start: Float[Array, "k"], experiment: Experiment
-    ) -> Mapping[str, Array]:
-        """What the sensors of one record would read."""
+    ) -> tuple[Mapping[str, Array], State]:
+        """What the sensors of one record would read, and the states at its times."""
         subject = self.selected.apply(theta)
         simulator = eqx.tree_at(lambda s: s.sensors, self.simulator, subject.sensors)
         system, state = simulator.start(subject.model, experiment)
         if self.fit_starts:
             dq, dv = jnp.split(start, 2)
             state = State(system.retract(state.q, dq), state.v + dv)
-        return simulator.readings(system, state, experiment)
+        states = simulator.states(system, state, experiment)
+        return simulator.readings(system, states, experiment), states
 
     def by_record(self, theta: Free, starts: list[Array]) -> list[Float[Array, "w r"]]:
-        """Residuals of every batch, a row a record."""
+        """What `of_one` returns, of every batch, a row a record."""
         return [
             jax.vmap(self.of_one, in_axes=(None, 0, 0, 0))(
                 theta, start, batch.experiments, batch.kept
@@ -105,28 +115,40 @@ class Residuals(eqx.Module):
         ]
 
     def plain(self, unknowns: tuple[Free, list[Array]]) -> Float[Array, "r"]:
-        """All residuals as one vector, those of priors last; for products with few vectors."""
-        parts = [x.ravel() for x in self.by_record(*unknowns)]
-        return jnp.concatenate([*parts, self.selected.priors(unknowns[0])])
+        """All residuals as one vector, gaps and priors last; for products with few vectors."""
+        return self._joined(unknowns[0], self.by_record(*unknowns))
 
     def flat(self, unknowns: tuple[Free, list[Array]]) -> Float[Array, "r"]:
         """As `plain`, with derivatives by blocks; for the whole Jacobian."""
 
         @jax.custom_jvp
-        def evaluate(theta: Free, starts: list[Array]) -> Array:
-            return jnp.concatenate([x.ravel() for x in self.by_record(theta, starts)])
+        def evaluate(theta: Free, starts: list[Array]) -> list[Array]:
+            return self.by_record(theta, starts)
 
         @evaluate.defjvp
-        def _(primals: Any, tangents: Any) -> tuple[Array, Array]:
+        def _(primals: Any, tangents: Any) -> tuple[list[Array], list[Array]]:
             (theta, starts), (d_theta, d_starts) = primals, tangents
             direction, _ = ravel_pytree(d_theta)
             changes = [
-                (J @ direction + jnp.einsum("wrk,wk->wr", J_start, d_start)).ravel()
+                J @ direction + jnp.einsum("wrk,wk->wr", J_start, d_start)
                 for (J, J_start), d_start in zip(self.blocks(theta, starts), d_starts, strict=True)
             ]
-            return evaluate(theta, starts), jnp.concatenate(changes)
+            return evaluate(theta, starts), changes
 
-        return jnp.concatenate([evaluate(*unknowns), self.selected.priors(unknowns[0])])
+        return self._joined(unknowns[0], evaluate(*unknowns))
+
+    def _joined(self, theta: Free, rows: list[Float[Array, "_w _r"]]) -> Float[Array, "n"]:
+        """One vector of what `by_record` returns, and of gaps and priors."""
+        gaps: list[Array] = []
+        if self.continuity is not None:
+            model = self.selected.apply(theta).model
+            system = formulate(model, self.simulator.formulation)
+            sizes = [system.nq, system.nv, system.nq, system.nv]
+            edges = jnp.concatenate([x[:, -sum(sizes) :] for x in rows])
+            q0, v0, q1, v1 = jnp.split(edges, np.cumsum(sizes[:-1]), axis=1)
+            gaps = [self.continuity.residuals(system, State(q0, v0), State(q1, v1))]
+            rows = [x[:, : -sum(sizes)] for x in rows]
+        return jnp.concatenate([*(x.ravel() for x in rows), *gaps, self.selected.priors(theta)])
 
     def cost(self, unknowns: tuple[Free, list[Array]]) -> Float[Array, ""]:
         """Half the sum of their squares, without the blocks: what gradients are cheaper of."""
