@@ -14,6 +14,7 @@ from jaxtyping import Array, Float
 from ..errors import ArtificialEnergyWarning, ModelError, SimulationError
 from ..formulations.elements.natural import NaturalSystem
 from ..integrators.explicit import as_integrator
+from ..integrators.generalized_alpha import AlphaMemory
 from ..integrators.implicit import AbstractImplicit, Memory
 from ..model.values import is_concrete
 from ..system.abstract import AbstractSystem, State, as_time
@@ -208,9 +209,8 @@ def _checked(solution: Solution, throw: bool) -> Solution:
     if isinstance(memory, Memory) and solution.result == diffrax.RESULTS.nonlinear_divergence:
         where = f"the step of {float(memory.h)} s from t = {float(memory.t)} s"
         raise SimulationError(
-            f"simulate: Newton's method found no solution of {where}; the step may be too large, "
-            "or the mechanism may pass a singular position (see `inspect`); pass throw=False to "
-            "look at the motion so far"
+            f"simulate: Newton's method found no solution of {where}; {_likely(memory)}; pass "
+            "throw=False to look at the motion so far"
         )
     if stopped:
         ts = np.asarray(solution.ts)
@@ -220,6 +220,18 @@ def _checked(solution: Solution, throw: bool) -> Solution:
             "throw=False to look at the motion so far"
         )
     return solution
+
+
+def _likely(memory: Memory) -> str:
+    """Why a step may have had no solution."""
+    if isinstance(memory.own, AlphaMemory) and memory.own.rings(memory.h):
+        return (
+            "accelerations change their sign from step to step: take GeneralizedAlpha with a "
+            "smaller rho_inf, project=True or index=2, or a smaller step"
+        )
+    return (
+        "the step may be too large, or the mechanism may pass a singular position (see `inspect`)"
+    )
 
 
 def _warn_of_springs(system: NaturalSystem, solution: Solution) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from ..errors import ModelError
 from ..nonlinear import Blocks, Kept, Newton
@@ -55,6 +55,10 @@ class AlphaMemory(eqx.Module):
     jerk: Float[Array, "nv"]
     kept: Kept | None = None
 
+    def rings(self, h: Time) -> Bool[Array, ""]:
+        """Whether v̇ changed its sign in the last step, of length `h` [s]."""
+        return self.vdot @ (self.vdot - h * self.jerk) < 0
+
 
 class GeneralizedAlpha(AbstractImplicit):
     """Generalized-α on the configuration manifold, of order 2, for stiff and constrained systems.
@@ -76,6 +80,12 @@ class GeneralizedAlpha(AbstractImplicit):
 
     With constraints and adaptive steps choose index 2: at index 3 the accelerations ring after
     every change of the step, and only the positions are controlled.
+
+    At index 3 nothing keeps velocities and accelerations on the constraints: disturbances normal to
+    them change their sign in every step and decay like k² ρ^k, the more slowly the nearer ρ is to
+    1. Where links turn fast against one another they grow instead: with ρ = 0.9 where h times the
+    relative rate is about 0.2 for two links, 0.1 for three, and less in long chains. A smaller
+    `rho_inf` or a smaller step helps; `project` and index 2 do away with them.
 
     `newmark`, `hht` and `trapezoidal` make its special cases.
 

@@ -1,6 +1,7 @@
 """Implicit equations of one step: Newton's method on tangent increments and multipliers."""
 
 from .blocks import Blocks as Blocks
+from .linearization import AbstractFactorization as AbstractFactorization
 from .linearization import AbstractLinearization as AbstractLinearization
 from .linearization import Dense as Dense
 from .newton import Kept as Kept
@@ -10,6 +11,7 @@ from .structured import Automatic as Automatic
 from .structured import BlockSparse as BlockSparse
 
 __all__ = [
+    "AbstractFactorization",
     "AbstractLinearization",
     "Automatic",
     "BlockSparse",

@@ -16,10 +16,17 @@ Residual = Callable[[Float[Array, "n"]], Float[Array, "n"]]
 
 
 class AbstractLinearization(eqx.Module):
+    """How Newton's linear systems are solved, which may depend on the unknowns."""
+
+    @abstractmethod
+    def chosen(self, blocks: Blocks) -> "AbstractFactorization":
+        """What is used for unknowns of these kinds."""
+
+
+class AbstractFactorization(AbstractLinearization):
     """Factors the Jacobian of a residual at a point, and solves with the factors."""
 
-    def chosen(self, blocks: Blocks) -> "AbstractLinearization":
-        """What is used for unknowns of these kinds; here itself, whatever they are."""
+    def chosen(self, blocks: Blocks) -> "AbstractFactorization":
         return self
 
     @abstractmethod
@@ -42,7 +49,7 @@ class AbstractLinearization(eqx.Module):
         """y of Jᵀ y = b."""
 
 
-class Dense(AbstractLinearization):
+class Dense(AbstractFactorization):
     """The full Jacobian by forward-mode differentiation, factored by a solver of lineax.
 
     Each row is scaled by its largest entry first: rows are forces, lengths and angles, and the
@@ -93,4 +100,4 @@ def compliances(schur: Float[Array, "m"]) -> Float[Array, "m"]:
     return eps**0.5 * size
 
 
-__all__ = ["AbstractLinearization", "Dense", "compliances"]
+__all__ = ["AbstractFactorization", "AbstractLinearization", "Dense", "compliances"]

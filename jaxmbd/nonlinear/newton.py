@@ -13,7 +13,8 @@ from .blocks import Blocks
 from .linearization import AbstractLinearization
 from .structured import Automatic
 
-MAX_REFINEMENTS = 20
+# Enough for changes that shrink by 0.6.
+MAX_REFINEMENTS = 60
 
 
 class Kept(eqx.Module):
@@ -42,7 +43,8 @@ class Newton(eqx.Module):
     the tolerance, or where small changes no longer shrink, which is as far as rounding lets them.
     The chord method takes factors of an earlier step, where the integrator hands them on; where
     these get nowhere within `max_steps`, it factors at the predictor, and at last falls back on
-    Newton's method.
+    Newton's method. Derivatives are NaN, not wrong, where the factors that it ended with are too
+    far from the Jacobian at the root.
 
     **Arguments:**
 
@@ -227,9 +229,9 @@ def _(primals, tangents, *, fn, guess, blocks, kept, newton):
     d_x = jax.lax.custom_linear_solve(
         jacobian,
         -by_args,
-        solve=lambda product, b: _refined(product, lambda r: way.solve(factors, r), b),
+        solve=lambda product, b: _refined(product, lambda r: way.solve(factors, r), b, blocks),
         transpose_solve=lambda product, b: _refined(
-            product, lambda r: way.solve_transposed(factors, r), b
+            product, lambda r: way.solve_transposed(factors, r), b, blocks
         ),
     )
     still = jax.tree.map(lambda _: None, root.kept)
@@ -237,24 +239,40 @@ def _(primals, tangents, *, fn, guess, blocks, kept, newton):
 
 
 def _refined(
-    product: Callable[[Array], Array], solve: Callable[[Array], Array], b: Float[Array, "n"]
+    product: Callable[[Array], Array],
+    solve: Callable[[Array], Array],
+    b: Float[Array, "n"],
+    blocks: Blocks,
 ) -> Float[Array, "n"]:
-    """y of A y = b with a solver of a matrix near A, by iterative refinement."""
-    enough = 100 * float(jnp.finfo(b.dtype).eps)
+    """y of A y = b with a solver of a matrix near A, by iterative refinement.
+
+    NaN where it does not get there: factors of the chord method may be of a matrix so far from A
+    that changes do not shrink.
+    """
+    eps = float(jnp.finfo(b.dtype).eps)
+
+    def largest(y: Array) -> Array:
+        return jnp.max(jnp.abs(y[: blocks.first]))  # Beyond that y need not be unique.
+
+    def found(carry: tuple[Array, Array, Array, Array]) -> Bool[Array, ""]:
+        y, size, before, _ = carry
+        whole = largest(y)
+        # Changes that no longer shrink are rounding where they are small.
+        rounding = (size > 0.9 * before) & (size <= eps ** (1 / 3) * whole)
+        return (size <= 100 * eps * whole) | rounding
 
     def unfinished(carry: tuple[Array, Array, Array, Array]) -> Bool[Array, ""]:
-        y, change, before, n = carry
-        size, whole = jnp.max(jnp.abs(change)), jnp.max(jnp.abs(y))
-        return (n < MAX_REFINEMENTS) & (size > enough * whole) & (size < 0.5 * before)
+        return ~found(carry) & (carry[3] < MAX_REFINEMENTS) & jnp.isfinite(carry[1])
 
     def body(carry: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
-        y, change, _, n = carry
-        new = solve(b - product(y))
-        return y + new, new, jnp.max(jnp.abs(change)), n + 1
+        y, size, _, n = carry
+        change = solve(b - product(y))
+        return y + change, largest(change), size, n + 1
 
     first = solve(b)
-    start = (first, first, jnp.array(jnp.inf, b.dtype), jnp.zeros((), jnp.int32))
-    return jax.lax.while_loop(unfinished, body, start)[0]
+    start = (first, largest(first), jnp.array(jnp.inf, b.dtype), jnp.zeros((), jnp.int32))
+    end = jax.lax.while_loop(unfinished, body, start)
+    return jnp.where(found(end), end[0], jnp.nan)
 
 
 __all__ = ["Kept", "Newton", "Root"]

@@ -24,7 +24,7 @@ class Sequence:
 
     -1 is for what is not there: batches and fronts are padded.
 
-    - `n_own`, `n_boundary`: unknowns that go, and that stay; `n` of them together.
+    - `n_boundary`: unknowns that stay of each front; `n` are those together with what goes.
     - `at`, shape `(c, w, n)`: unknown of each row and column, those that go first.
     - `slot`, shape `(c, w, n)`: the place of each one's node in the front; the last one is empty.
     - `coupled`, shape `(c, w, s, s)`: which places depend on one another by the Jacobian itself.
@@ -33,7 +33,6 @@ class Sequence:
     - `found`, shape `(c, w, n_boundary)`: where the solution has what stays.
     """
 
-    n_own: int
     n_boundary: int
     at: np.ndarray
     slot: np.ndarray
@@ -146,7 +145,7 @@ def _tables(
         for batches in sequences
     ]
     stacked = tuple(
-        Sequence(*batches[0].shape[:2], *map(np.stack, zip(*rows, strict=True)))
+        Sequence(batches[0].shape.boundary, *map(np.stack, zip(*rows, strict=True)))
         for batches, rows in zip(sequences, tables, strict=True)
     )
     return stacked, order

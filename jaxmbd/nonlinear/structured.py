@@ -17,7 +17,13 @@ from jaxtyping import Array, Float
 from ..errors import ModelError
 from .blocks import Blocks
 from .compressed import compressed_jacobian
-from .linearization import AbstractLinearization, Dense, Residual, compliances
+from .linearization import (
+    AbstractFactorization,
+    AbstractLinearization,
+    Dense,
+    Residual,
+    compliances,
+)
 from .plan import Plan, Sequence, plan_of
 
 # From that many unknowns on blocks are faster than one dense matrix.
@@ -32,7 +38,7 @@ class Factors(eqx.Module):
     plan: Plan = eqx.field(static=True)
 
 
-class BlockSparse(AbstractLinearization):
+class BlockSparse(AbstractFactorization):
     """Only the blocks of the Jacobian that are not zero, for systems that know their pattern.
 
     Cost and memory grow with the number of bodies, for trees and with loops that are short.
@@ -69,20 +75,9 @@ class BlockSparse(AbstractLinearization):
 class Automatic(AbstractLinearization):
     """`BlockSparse` for many unknowns whose pattern is known, `Dense` for all others."""
 
-    def chosen(self, blocks: Blocks) -> AbstractLinearization:
+    def chosen(self, blocks: Blocks) -> AbstractFactorization:
         large = blocks.structured and sum(blocks.counts) >= ENOUGH
         return BlockSparse() if large else Dense()
-
-    def factor(self, fn, x, blocks):
-        return self.chosen(blocks).factor(fn, x, blocks)
-
-    def solve(self, factors, b):
-        way = BlockSparse() if isinstance(factors, Factors) else Dense()
-        return way.solve(factors, b)
-
-    def solve_transposed(self, factors, b):
-        way = BlockSparse() if isinstance(factors, Factors) else Dense()
-        return way.solve_transposed(factors, b)
 
 
 def _table(x: np.ndarray) -> Array:

@@ -59,7 +59,27 @@ def falling():
 def test_a_step_without_solution_is_an_error_that_names_it(falling):
     system, state = falling
     with pytest.raises(mbd.SimulationError, match=r"the step of 0\.5 s from t = 0\.0 s"):
-        mbd.simulate(system, state, t1=5.0, dt=0.5, integrator=mbd.GeneralizedAlpha(0.9))
+        mbd.simulate(system, state, t1=50.0, dt=0.5, integrator=mbd.GeneralizedAlpha(0.9))
+
+
+@pytest.fixture(scope="module")
+def spinning(falling):
+    """The outer link turns by 0.4 rad in each step of 1 ms."""
+    system, _ = falling
+    angles = {"jlink0001": 0.8, "jlink0002": -0.8}
+    return system, mbd.assemble(system, angles, {"jlink0002": 400.0})
+
+
+def test_accelerations_that_ring_are_named(spinning):
+    with pytest.raises(mbd.SimulationError, match="change their sign from step to step"):
+        mbd.simulate(*spinning, t1=0.1, dt=1e-3, integrator=mbd.GeneralizedAlpha(0.9))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", ["rho 0.8", "index 2", "projected"])
+def test_what_does_not_ring(spinning, name):
+    states = mbd.rollout(*spinning, dt=1e-3, n_steps=100, integrator=METHODS[name])
+    assert np.isfinite(states.v).all()
 
 
 def test_rollout_ends_in_nan_rather_than_in_a_wrong_trajectory(falling):

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmbd.nonlinear import Blocks, Newton
+from jaxmbd.nonlinear import Blocks, Dense, Kept, Newton
 
 GUESS = jnp.array([1.0, 0.0])
 ARGS = jnp.array([0.5, 2.0])
@@ -72,6 +72,23 @@ def test_chord_falls_back_on_newton():
     )
     assert root.converged
     np.testing.assert_allclose(root.x, np.tan(0.9), rtol=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("slope", "off", "expected"), [(2.5, 1e-10, 1.0), (0.4, 0.0, np.nan)], ids=["slow", "diverging"]
+)
+def test_derivatives_with_factors_far_from_the_jacobian(slope, off, expected):
+    """Of x = a, from so near that steps with the slope of another equation find it."""
+    factors = Dense().factor(lambda x: slope * x, jnp.ones(1), BLOCKS_OF_ONE)[1]
+    newton, kept = Newton(chord=True), Kept(factors, jnp.array(True))
+
+    def root(a):
+        return newton(lambda x, a: x - a, jnp.array([2.0 + off]), a, BLOCKS_OF_ONE, kept)
+
+    a = jnp.array([2.0])
+    assert root(a).converged
+    for derivative in (jax.jacfwd, jax.jacrev):
+        np.testing.assert_allclose(derivative(lambda a: root(a).x)(a), [[expected]], rtol=1e-12)
 
 
 def test_kinds_converge_relative_to_their_own_size():
