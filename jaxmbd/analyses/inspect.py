@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from functools import singledispatch
 from typing import TypeGuard
 
-import jax
 import numpy as np
 
 from ..errors import AssemblyError, ModelError
@@ -18,7 +17,7 @@ from ..formulations.maximal import MaximalSystem
 from ..formulations.velocity_transformation import ReducedSystem
 from ..joints.abstract import AbstractJoint, n_rows
 from ..joints.components import coordinate_components
-from ..model.values import is_concrete
+from ..model.values import all_concrete
 from ..system import constraints
 from ..system.abstract import AbstractSystem, State
 from ..system.elements import AbstractElementSystem
@@ -98,7 +97,7 @@ def inspect(system: AbstractSystem, state: State | None = None, t: float = 0.0) 
 
     **Raises** `ModelError` under a transformation: it needs concrete numbers.
     """
-    if not all(is_concrete(x) for x in jax.tree.leaves((system, state))):
+    if not all_concrete((system, state)):
         raise ModelError("inspect needs concrete numbers; call it outside jit")
     mechanism = system.mechanism
     own = rigid = problem = None

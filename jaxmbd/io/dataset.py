@@ -1,11 +1,11 @@
 """A motion as an `xarray.Dataset`, with named dimensions and units."""
 
-from importlib import metadata
 from typing import Any
 
 import numpy as np
 
 from ..analyses.motion import AbstractMotion
+from ..analyses.sweep.versions import version_of
 from ..errors import ModelError
 from ..joints import AbstractJoint
 from ..joints.components import coordinate_components, velocity_components
@@ -61,7 +61,7 @@ def to_dataset(solution: AbstractMotion) -> xr.Dataset:
     attributes = {
         "title": "motion of a multibody system",
         "system": type(solution.system).__name__,
-        "jaxmbd_version": _version(),
+        "jaxmbd_version": version_of("jaxmbd"),
     }
     return xr.Dataset(variables, coords, attributes)
 
@@ -126,13 +126,6 @@ def _joint_variables(
 
 def _attributes(units: str, long_name: str) -> dict[str, str]:
     return {"units": units, "long_name": long_name}
-
-
-def _version() -> str:
-    try:
-        return metadata.version("jaxmbd")
-    except metadata.PackageNotFoundError:
-        return "unknown"
 
 
 __all__ = ["to_dataset"]

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..errors import ModelError
-from ..model.values import is_concrete
+from ..model.values import all_concrete
 from . import constraints
 from .abstract import AbstractSystem, Coordinates, Time, Velocities, as_time
 
@@ -85,7 +85,7 @@ def constraint_rank(system: AbstractSystem, t: float | Time, q: Coordinates) -> 
 
     **Raises** `ModelError` for what is being traced, and where the mass matrix is singular.
     """
-    if not all(is_concrete(x) for x in jax.tree.leaves((system, q))):
+    if not all_concrete((system, q)):
         raise ModelError("the rank of constraints needs concrete numbers; ask for it outside jit")
     names = constraints.row_names(system)
     if not names:

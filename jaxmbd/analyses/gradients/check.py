@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from ...errors import ModelError
-from ...model.values import is_concrete
+from ...model.values import all_concrete
 
 # Values of a function are taken to be right to so many units of round-off.
 ROUND_OFF = 1e3
@@ -117,7 +117,7 @@ def check_gradients(
     **Raises** `ModelError` where there is no float in `inputs` or in the result, and under a
     transformation.
     """
-    if not all(is_concrete(x) for x in jax.tree.leaves(inputs)):
+    if not all_concrete(inputs):
         raise ModelError("check_gradients needs concrete numbers; call it outside jit")
     inputs = jax.tree.map(lambda x: jnp.asarray(x) if _is_number(x) else x, inputs)
     floats, rest = eqx.partition(inputs, _is_real_array)

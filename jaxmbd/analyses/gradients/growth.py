@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 from ...errors import ModelError
 from ...integrators.abstract import AbstractIntegrator
 from ...integrators.explicit import as_integrator
-from ...model.values import is_concrete
+from ...model.values import all_concrete
 from ...system.abstract import AbstractSystem, State, Time, as_time
 from ...system.projection import projected
 from ..rollout import rollout
@@ -97,7 +97,7 @@ def trajectory_growth(
     **Raises** `IncompatibleIntegrator` where the integrator cannot move the system, and
     `ModelError` under a transformation.
     """
-    if not all(is_concrete(x) for x in jax.tree.leaves((system, state))):
+    if not all_concrete((system, state)):
         raise ModelError("trajectory_growth needs concrete numbers; call it outside jit")
     integrator = as_integrator(integrator)
     dt, t0 = as_time(dt, system), as_time(t0, system)

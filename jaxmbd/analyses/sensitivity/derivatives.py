@@ -14,9 +14,9 @@ from jaxtyping import Array, Float
 
 from ...errors import ModelError
 from ...model import Model
-from ...model.values import is_concrete
+from ...model.values import all_concrete
 from ..identification.parameters import Selected, Selection, Subject, select_parameters
-from ..sweep.scenarios import name_of
+from ..sweep.named import traced_by_name
 from .slopes import Sensitivities
 
 # Directions that forward mode takes in the time that reverse mode needs for one number that comes
@@ -60,7 +60,7 @@ def sensitivities(
     """
     if mode not in (None, "forward", "reverse"):
         raise ModelError(f"sensitivities: mode is 'forward' or 'reverse', got {mode!r}")
-    if not all(is_concrete(x) for x in jax.tree.leaves(model)):
+    if not all_concrete(model):
         raise ModelError("sensitivities needs concrete numbers; call it outside jit")
     selected = select_parameters(Subject(model, {}), select, "sensitivities")
     values, directions = _directions(selected)
@@ -140,21 +140,7 @@ def _traced(
     function: Callable[[Array], Any], x: Float[Array, "n"]
 ) -> tuple[core.ClosedJaxpr, dict[str, Any]]:
     """The function, traced once, and shapes of what it returns, by name."""
-
-    def named(x: Float[Array, "n"]) -> Any:
-        results = function(x)
-        if not isinstance(results, Mapping) or not jax.tree.leaves(results):
-            raise ModelError(
-                "sensitivities: the function must return a dict of named arrays, got "
-                f"{type(results).__name__}"
-            )
-        return jax.tree.map(jnp.asarray, dict(results))
-
-    traced, returned = jax.make_jaxpr(named, return_shape=True)(x)
-    found = jax.tree_util.tree_flatten_with_path(returned)[0]
-    shapes = {name_of(path): shape for path, shape in found}
-    if len(shapes) < len(found):
-        raise ModelError("sensitivities: two results have one name; a slash counts as a dot")
+    traced, shapes = traced_by_name(function, x, "sensitivities")
     for name, shape in shapes.items():
         if not jnp.issubdtype(shape.dtype, jnp.floating):
             raise ModelError(f"sensitivities: result {name!r} is {shape.dtype}, not floats")

@@ -1,6 +1,6 @@
 """One function of a scenario, traced once and compiled for a whole chunk."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -10,9 +10,8 @@ import numpy as np
 from jax.extend import core
 from jax.sharding import Mesh, PartitionSpec
 
-from ...errors import ModelError
 from .fingerprint import Digest
-from .scenarios import name_of
+from .named import traced_by_name
 
 
 class Program:
@@ -28,12 +27,8 @@ class Program:
 
     def __init__(self, function: Callable[[Any], Any], example: Any, size: int):
         shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), example)
-        traced, returned = _traced(function, shapes)
-        found = jax.tree_util.tree_flatten_with_path(returned)[0]
+        traced, self.outputs = traced_by_name(function, shapes, "sweep")
         self.size = size
-        self.outputs = {name_of(path): shape for path, shape in found}
-        if len(self.outputs) < len(found):
-            raise ModelError("sweep: two results have one name; a slash counts as a dot")
         self.digest = Digest().of(traced)
         run = core.jaxpr_as_fun(traced)
 
@@ -63,19 +58,6 @@ class Program:
     def alone(self, scenario: Any) -> dict[str, np.ndarray]:
         """Results of one scenario; **raises** `equinox.EquinoxRuntimeError` as above."""
         return _as_numpy(self._one(jax.tree.map(jnp.asarray, scenario)))
-
-
-def _traced(function: Callable[[Any], Any], shapes: Any) -> tuple[core.ClosedJaxpr, Any]:
-    def named(scenario: Any) -> Any:
-        results = function(scenario)
-        if not isinstance(results, Mapping) or not jax.tree.leaves(results):
-            raise ModelError(
-                f"sweep: the function must return a dict of named arrays, got "
-                f"{type(results).__name__}"
-            )
-        return dict(results)
-
-    return jax.make_jaxpr(named, return_shape=True)(shapes)
 
 
 def _as_numpy(results: dict[str, Any]) -> dict[str, np.ndarray]:

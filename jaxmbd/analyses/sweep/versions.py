@@ -5,10 +5,11 @@ from importlib import metadata
 
 def versions() -> dict[str, str]:
     """Versions by package, in this process."""
-    return {package: _version(package) for package in ("jaxmbd", "jax", "jaxlib")}
+    return {package: version_of(package) for package in ("jaxmbd", "jax", "jaxlib")}
 
 
-def _version(package: str) -> str:
+def version_of(package: str) -> str:
+    """Its version; "unknown" where it is used without being installed."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

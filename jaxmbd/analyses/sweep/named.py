@@ -1,0 +1,38 @@
+"""Functions that return arrays by name, traced once."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+from jax.extend import core
+
+from ...errors import ModelError
+from .scenarios import name_of
+
+
+def traced_by_name(
+    function: Callable[[Any], Any], argument: Any, who: str
+) -> tuple[core.ClosedJaxpr, dict[str, jax.ShapeDtypeStruct]]:
+    """The program of a function of arrays, or of their shapes, and what it returns, by name.
+
+    **Raises** `ModelError` in the name of `who` for a function that does not return arrays by name.
+    """
+
+    def named(argument: Any) -> dict[str, Any]:
+        results = function(argument)
+        if not isinstance(results, Mapping) or not jax.tree.leaves(results):
+            raise ModelError(
+                f"{who}: the function must return a dict of named arrays, got "
+                f"{type(results).__name__}"
+            )
+        return dict(results)
+
+    traced, returned = jax.make_jaxpr(named, return_shape=True)(argument)
+    found = jax.tree_util.tree_flatten_with_path(returned)[0]
+    shapes = {name_of(path): shape for path, shape in found}
+    if len(shapes) < len(found):
+        raise ModelError(f"{who}: two results have one name; a slash counts as a dot")
+    return traced, shapes
+
+
+__all__ = ["traced_by_name"]
