@@ -58,11 +58,11 @@ class Chain:
                 self.last = body
         self.system.Assemble()
         self.solver = exu.MainSolverImplicitSecondOrder()
-        self.settings = settings(case, 1)
+        self.settings = settings(case.step, case.rho_inf, 1)
 
     def prepare(self, n_steps: int) -> None:
         """Back to the start, with its accelerations."""
-        self.settings = settings(self.case, n_steps)
+        self.settings = settings(self.case.step, self.case.rho_inf, n_steps)
         self.solver.InitializeSolver(self.system, self.settings)
 
     def run(self) -> None:
@@ -77,7 +77,7 @@ class Chain:
         return np.array(self.system.GetObjectOutputBody(self.last, position, [0.5, 0.0, 0.0]))
 
 
-def settings(case: Case, n_steps: int) -> exu.SimulationSettings:
+def settings(step: float, rho_inf: float, n_steps: int) -> exu.SimulationSettings:
     """Those of the solver that are not its defaults."""
     chosen = exu.SimulationSettings()
     chosen.linearSolverType = exu.LinearSolverType.EigenSparse
@@ -85,10 +85,10 @@ def settings(case: Case, n_steps: int) -> exu.SimulationSettings:
     chosen.parallel.numberOfThreads = 1
     integration = chosen.timeIntegration
     integration.numberOfSteps = n_steps
-    integration.endTime = n_steps * case.step
+    integration.endTime = n_steps * step
     integration.verboseMode = 0
     integration.newton.useModifiedNewton = True
-    integration.generalizedAlpha.spectralRadius = case.rho_inf
+    integration.generalizedAlpha.spectralRadius = rho_inf
     return chosen
 
 

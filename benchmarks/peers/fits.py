@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 
-def exponent(costs: Mapping[int, float]) -> float:
+def exponent(costs: Mapping[int, float] | Mapping[float, float]) -> float:
     """p of cost = a nᵖ, by least squares in logarithms; NaN for fewer than two sizes."""
     if len(costs) < 2:
         return float("nan")

@@ -12,11 +12,13 @@ COLOURS = ("tab:blue", "tab:cyan", "tab:red", "tab:green")
 
 
 def draw(entries: Iterable[Entry], path: Path) -> None:
-    """An SVG of every row that names a number of links; bars are quartiles."""
+    """An SVG of the rows that name a number of links, where there are any; bars are quartiles."""
     curves: dict[str, list[Entry]] = {}
     for entry in entries:
         if "links" in entry.case and "batch" not in entry.case:
             curves.setdefault(entry.name, []).append(entry)
+    if not curves:
+        return
     mpl.rcParams.update({"svg.hashsalt": "peers", "font.size": 9})
     figure = Figure(figsize=(6.0, 4.0), layout="constrained")
     axes = figure.subplots()

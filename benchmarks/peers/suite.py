@@ -9,7 +9,19 @@ from pathlib import Path
 import jax
 
 from benchmarks import compile as compiling
-from benchmarks.peers import batches, chains, picture, report, reverse, scaling, single
+from benchmarks.peers import (
+    analyses,
+    batches,
+    chains,
+    linkages,
+    picture,
+    report,
+    reverse,
+    scaling,
+    single,
+    work,
+    work_picture,
+)
 from benchmarks.peers.protocol import Options, Result
 
 SECTIONS: dict[str, Callable[[Options], Result]] = {
@@ -19,6 +31,9 @@ SECTIONS: dict[str, Callable[[Options], Result]] = {
     "chain-batches": chains.run_batch,
     "gradients": reverse.run,
     "scaling": scaling.run,
+    "work": work.run,
+    "loops": linkages.run,
+    "analyses": analyses.run,
     "compile": compiling.run,
 }
 
@@ -30,7 +45,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
     parser.add_argument("--repeats", type=int, help="of each timing; 15, with --quick 3")
     parser.add_argument("--json", type=Path, help="where to write every number")
-    parser.add_argument("--out", type=Path, help="of the figure, for example docs/static")
+    parser.add_argument("--out", type=Path, help="of the figures, for example docs/static")
     given = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
     options = Options(given.repeats or (3 if given.quick else 15), given.quick)
@@ -45,3 +60,4 @@ def main() -> None:
     if given.out is not None:
         rows = [entry for result in results.values() for entry in result.entries]
         picture.draw(rows, given.out / "peers.svg")
+        work_picture.draw(rows, given.out / "work.svg")
