@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "pages"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 RUN = ("install", "model", "urdf", "choosing", "loops", "simulation", "gradients", "identification")
-RUN += ("sensitivity", "sweeps")
+RUN += ("sensitivity", "sweeps", "compiling")
 PAGES_WITH_CODE = [ROOT / "README.md", *(PAGES / f"{name}.md" for name in RUN)]
 ROBOT = """<robot name="arm">
   <link name="base">
@@ -88,6 +88,8 @@ def test_code_of_a_page_runs(page, tmp_path, monkeypatch):
     if page.stem == "gradients":
         assert known["ends"].shape == (1024, 3)
         assert known["slope"].shape == (1,)
+    if page.stem == "compiling":
+        assert known["ends"][0].shape == (3, 7)
 
 
 def test_a_check_fails_as_the_page_says():
