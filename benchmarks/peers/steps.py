@@ -8,6 +8,7 @@ method's error there, and by rounding with a fixed base.
 
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stdout
 from typing import Any
 
@@ -57,6 +58,31 @@ def own(robot: Robot, state: mbd.State, n: int, dtype: Any, batched: bool = Fals
         name = f"jaxmbd, {dtype.name}"
         args = cast((robot.system, state), dtype)
         return compiled(run, *args).contender(name, *args, work=work, settings=SETTINGS)
+
+
+def own_one_by_one(robot: Robot, states: mbd.State, n: int, dtype: Any) -> Contender:
+    """jaxmbd: `lax.map` over the states, a share of them in a thread for each core."""
+
+    def run(system: AbstractSystem, states: mbd.State) -> mbd.State:
+        return jax.lax.map(lambda state: semi_implicit(system, state, n), states)
+
+    dtype = np.dtype(dtype)
+    with jax.enable_x64(dtype == np.float64):
+        system, states = cast((robot.system, states), dtype)
+        share = len(states.q) // THREADS
+        starts = range(0, share * THREADS, share)
+        parts = [jax.tree.map(lambda x, k=k: x[k : k + share], states) for k in starts]
+        program = compiled(run, system, parts[0])
+        settings = SETTINGS | {"dtype": dtype.name, "threads": THREADS}
+        pool = ThreadPoolExecutor(THREADS)
+
+        def work() -> list[mbd.State]:
+            return list(pool.map(lambda part: program(system, part), parts))
+
+        name = f"jaxmbd, {dtype.name}, one by one"
+        return Contender(
+            name, work, n * share * THREADS, settings, program.compiling, program.memory
+        )
 
 
 def in_mujoco(robot: Robot, states: mbd.State, n: int) -> Contender:

@@ -55,6 +55,7 @@ def main() -> None:
     for name in given.only:
         results[name] = SECTIONS[name](options)
         print(report.as_markdown(results[name]), flush=True)
+        jax.clear_caches()  # A process may map only so many programs.
     if given.json is not None:
         given.json.write_text(json.dumps(report.as_json(head, results), indent=1) + "\n")
     if given.out is not None:

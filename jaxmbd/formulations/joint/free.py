@@ -25,6 +25,8 @@ from .walk import ROOT
 # Up to this number of velocities one factorization takes less than recursions that XLA does not
 # make one kernel of.
 DENSE = 64
+# Up to this number a solve for derivatives takes less by the mass matrix than by recursion.
+FEW = 12
 
 
 @free_accelerations.register
@@ -56,17 +58,30 @@ def _(primals, tangents):
         return force - system.reflected_inertias() * vdot
 
     _, slope = eqx.filter_jvp(balance, primals, tangents)
-    kinematics = system.kinematics(t, state.q)
-
-    def solve(_: Any, b: Float[Array, "nv"]) -> Float[Array, "nv"]:
-        if system.nv > DENSE:
-            return articulated(system, kinematics).accelerations(b)
-        return solve_spd(system.mass_at(kinematics), b)
 
     def product(x: Float[Array, "nv"]) -> Float[Array, "nv"]:
-        return system.momenta(kinematics, x)
+        return system.momenta(system.kinematics(t, state.q), x)
+
+    def solve(_: Any, b: Float[Array, "nv"]) -> Float[Array, "nv"]:
+        if system.nv <= FEW:
+            return _solved_by_mass_matrix(system, (t, state.q, b))
+        otherwise = _solved_by_recursion if system.nv > DENSE else _solved_by_mass_matrix
+        return in_one_kernel(_solved_by_recursion, otherwise, system, (t, state.q, b))
 
     return vdot, jax.lax.custom_linear_solve(product, slope, solve, symmetric=True)
+
+
+Given = tuple[Float[Array, ""], Float[Array, "nq"], Float[Array, "nv"]]
+
+
+def _solved_by_recursion(system: JointSystem, given: Given) -> Float[Array, "nv"]:
+    t, q, b = given
+    return articulated(system, system.kinematics(t, q)).accelerations(b)
+
+
+def _solved_by_mass_matrix(system: JointSystem, given: Given) -> Float[Array, "nv"]:
+    t, q, b = given
+    return solve_spd(system.mass_at(system.kinematics(t, q)), b)
 
 
 def _by_mass_matrix(system: JointSystem, now: tuple[Float[Array, ""], State]) -> Float[Array, "nv"]:
