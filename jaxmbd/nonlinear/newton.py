@@ -75,9 +75,12 @@ class Newton(eqx.Module):
         if guess.size == 0:
             return Root(guess, jnp.array(True), jnp.zeros((), jnp.int32), kept)
         guess, blocks, kept = jax.lax.stop_gradient((guess, blocks, kept))
-        given = {"fn": fn, "guess": guess, "blocks": blocks, "kept": kept, "newton": self}
-        x, converged, steps, kept = _root(args, **given)
-        return Root(x, converged, steps, jax.lax.stop_gradient(kept))
+        moving, rest = eqx.partition(args, eqx.is_array)
+        at = eqx.combine(jax.lax.stop_gradient(moving), rest)
+        root, factors = _find(fn, guess, at, blocks, kept, self)
+        way = self.linearization.chosen(blocks)
+        x = _implicit(args, fn=fn, x=root.x, factors=factors, blocks=blocks, way=way)
+        return Root(x, root.converged, root.steps, root.kept)
 
     def nothing_kept(
         self, fn: Callable[..., Array], guess: Float[Array, "n"], args: Any, blocks: Blocks
@@ -210,21 +213,19 @@ def _find(fn, guess, args, blocks, kept, newton: Newton) -> tuple[Root, Any]:
 
 
 @eqx.filter_custom_jvp
-def _root(args, *, fn, guess, blocks, kept, newton):
-    root, _ = _find(fn, guess, args, blocks, kept, newton)
-    return root.x, root.converged, root.steps, root.kept
+def _implicit(args, *, fn, x, factors, blocks, way):
+    """x, a root of fn(x, args), as a function of `args`."""
+    return x
 
 
-@_root.def_jvp
-def _(primals, tangents, *, fn, guess, blocks, kept, newton):
+@_implicit.def_jvp
+def _(primals, tangents, *, fn, x, factors, blocks, way):
     """dx of J dx = -(∂fn/∂args) d args, J = ∂fn/∂x at the root."""
     (args,), (d_args,) = primals, tangents
-    root, factors = _find(fn, guess, args, blocks, kept, newton)
-    factors = jax.lax.stop_gradient(factors)
-    x = root.x
+    # A function of `args` here too: derivatives are differentiated, the iteration never is.
+    x = _implicit(args, fn=fn, x=x, factors=factors, blocks=blocks, way=way)
     _, by_args = eqx.filter_jvp(lambda args: fn(x, args), (args,), (d_args,))
     _, jacobian = jax.linearize(lambda x: fn(x, args), x)
-    way = newton.linearization.chosen(blocks)
     # The factors are those of an earlier iterate; refinement makes up for the difference.
     d_x = jax.lax.custom_linear_solve(
         jacobian,
@@ -234,8 +235,7 @@ def _(primals, tangents, *, fn, guess, blocks, kept, newton):
             product, lambda r: way.solve_transposed(factors, r), b, blocks
         ),
     )
-    still = jax.tree.map(lambda _: None, root.kept)
-    return (root.x, root.converged, root.steps, root.kept), (d_x, None, None, still)
+    return x, d_x
 
 
 def _refined(

@@ -110,3 +110,20 @@ def test_no_unknowns():
 
 
 BLOCKS_OF_ONE = Blocks((1,), (jnp.array(1.0),))
+
+
+@pytest.mark.parametrize("chord", [False, True])
+def test_derivatives_can_be_differentiated(chord):
+    """Of x³ = a: d²x/da² = -2/9 a^(-5/3), in all orders of the modes."""
+    newton = Newton(chord=chord)
+
+    def root(a):
+        return newton(lambda x, a: x**3 - a, jnp.ones(1), a, BLOCKS_OF_ONE).x[0]
+
+    def slope(a):
+        return jax.jvp(root, (a,), (jnp.ones(1),))[1]
+
+    a = jnp.array([2.0])
+    expected = [-2.0 / 9.0 * 2.0 ** (-5.0 / 3.0)]
+    for twice in (jax.grad(slope), jax.jacfwd(slope), jax.hessian(root)):
+        np.testing.assert_allclose(np.ravel(twice(a)), expected, rtol=1e-12)
