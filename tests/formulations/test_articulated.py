@@ -108,3 +108,18 @@ def test_a_kernel_in_reverse_mode(optimized, monkeypatch):
     assert alone.as_text().count(MARK) == 2  # Of a step, and of the solve on the way back.
     batched = eqx.filter_jit(in_batch_gradient)(*args)
     np.testing.assert_allclose(alone.compile()(*args), batched[0], rtol=1e-9)
+
+
+def test_functions_may_close_over_traced_values():
+    model = models.chain(2)
+    name = next(iter(model.joints))
+
+    def speed(gain):
+        drive = forces.JointTorque(name, lambda t: gain * jnp.cos(t))
+        driven = mbd.Model(model.bodies, model.joints, {**model.forces, "drive": drive})
+        system, state = formulated(driven)
+        return moved(system, state)[0]
+
+    gain, step = jnp.array(2.0), 1e-4
+    slope = (speed(gain + step) - speed(gain - step)) / (2 * step)
+    np.testing.assert_allclose(jax.jit(jax.grad(speed))(gain), slope, rtol=1e-6)

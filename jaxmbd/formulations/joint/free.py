@@ -18,7 +18,7 @@ from .articulated import Articulated, as_matrix
 from .inertia import WorldInertia, world_inertia
 from .kinematics import JointKinematics, velocity_products
 from .newton_euler import add_joint_forces, external_wrenches, net_force
-from .one_kernel import in_one_kernel
+from .one_kernel import Kernel, kernel_of
 from .system import JointSystem
 from .walk import ROOT
 
@@ -36,22 +36,27 @@ def _(system: JointSystem, t: Float[Array, ""], state: State) -> Float[Array, "n
     Recursions are for processors whose loops cost little; accelerators get one factorization.
     """
     alone = constraints.n_constraints(system) == 0
-    if alone and jax.default_backend() == "cpu":
-        return _recursive(system, t, state)
-    return _by_mass_matrix(system, (t, state))
+    if not (alone and jax.default_backend() == "cpu"):
+        return _by_mass_matrix(system, (t, state))
+    otherwise = _by_articulated_bodies if system.nv > DENSE else _by_mass_matrix
+    kernel = kernel_of(_by_articulated_bodies, otherwise, system, (t, state))
+    if kernel is None:
+        return otherwise(system, (t, state))
+    return _recursive(system, t, state, kernel=kernel)
 
 
 @eqx.filter_custom_jvp
-def _recursive(system: JointSystem, t: Float[Array, ""], state: State) -> Float[Array, "nv"]:
-    otherwise = _by_articulated_bodies if system.nv > DENSE else _by_mass_matrix
-    return in_one_kernel(_by_articulated_bodies, otherwise, system, (t, state))
+def _recursive(
+    system: JointSystem, t: Float[Array, ""], state: State, *, kernel: Kernel
+) -> Float[Array, "nv"]:
+    return kernel(system, (t, state))
 
 
 @_recursive.def_jvp
-def _(primals, tangents):
+def _(primals, tangents, *, kernel):
     """M dv̇ = d(f - b - M v̇) at constant v̇: the recursion is not differentiated."""
     system, t, state = primals
-    vdot = _recursive(system, t, state)
+    vdot = _recursive(system, t, state, kernel=kernel)
 
     def balance(system: JointSystem, t: Float[Array, ""], state: State) -> Float[Array, "nv"]:
         force = net_force(system, t, system.kinematics(t, state.q), state.v, vdot)
@@ -63,10 +68,11 @@ def _(primals, tangents):
         return system.momenta(system.kinematics(t, state.q), x)
 
     def solve(_: Any, b: Float[Array, "nv"]) -> Float[Array, "nv"]:
-        if system.nv <= FEW:
-            return _solved_by_mass_matrix(system, (t, state.q, b))
-        otherwise = _solved_by_recursion if system.nv > DENSE else _solved_by_mass_matrix
-        return in_one_kernel(_solved_by_recursion, otherwise, system, (t, state.q, b))
+        given = t, state.q, b
+        way = _solved_by_recursion if system.nv > DENSE else _solved_by_mass_matrix
+        if system.nv > FEW:
+            way = kernel_of(_solved_by_recursion, way, system, given) or way
+        return way(system, given)
 
     return vdot, jax.lax.custom_linear_solve(product, slope, solve, symmetric=True)
 

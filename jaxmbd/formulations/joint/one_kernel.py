@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.core import Tracer
 from jax.extend.core import ClosedJaxpr, Jaxpr, Primitive, jaxpr_as_fun
 from jax.flatten_util import ravel_pytree
 from jax.interpreters import batching, mlir
@@ -38,18 +40,32 @@ LARGE = 4000
 ATTRIBUTES = {"inlineable": "false", "xla_cpu_small_call": "true"}
 
 
-def in_one_kernel(
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """A function of arrays as a kernel of its own, and what it is in a batch."""
+
+    program: ClosedJaxpr
+    batched: ClosedJaxpr
+
+    def __call__(self, *args: Any) -> jax.Array:
+        vectors = [_ravel(x)[0] for x in args]
+        return _kernel.bind(*vectors, program=self.program, batched=self.batched)
+
+
+def kernel_of(
     fn: Callable[..., jax.Array], otherwise: Callable[..., jax.Array], *args: Any
-) -> jax.Array:
-    """fn(*args) as a kernel of its own, or `otherwise` of them, which comes to the same.
+) -> Kernel | None:
+    """fn as a kernel, for arguments like these; `otherwise` is what comes to the same in a batch.
 
     Loops call the kernel as a whole. Dispatching its operations, some hundred small ones, takes
-    longer than what they do, for one state; batches, and functions with operations that XLA does
-    not put into a kernel, go the other way. The result cannot be differentiated.
+    longer than what they do, for one state; batches go the other way. The result cannot be
+    differentiated. None where `fn` holds an operation that XLA does not put into a kernel, or
+    traced values that are not among the arguments, such as those that a user's function closes
+    over.
     """
     leaves = jax.tree.leaves(eqx.filter(args, eqx.is_array))
     if len({x.dtype for x in leaves}) != 1 or not jnp.issubdtype(leaves[0].dtype, jnp.floating):
-        return otherwise(*args)
+        return None
     # XLA stops the process where a kernel has an argument that nothing reads: one vector of each.
     vectors, unravel = zip(*map(_ravel, args), strict=True)
 
@@ -62,9 +78,11 @@ def in_one_kernel(
     for form in ("reduce", "sum"):
         with small.written_out(form):
             alone = program(fn)
+        if any(isinstance(x, Tracer) for x in alone.consts):
+            return None
         if _is_allowed(alone.jaxpr):
-            return _kernel.bind(*vectors, program=alone, batched=program(otherwise))
-    return otherwise(*args)
+            return Kernel(alone, program(otherwise))
+    return None
 
 
 def _ravel(tree: Any) -> tuple[jax.Array, Callable[[jax.Array], Any]]:
@@ -135,4 +153,4 @@ def _is_program(value: Any) -> bool:
     return isinstance(value, Jaxpr | ClosedJaxpr)
 
 
-__all__ = ["ALLOWED", "in_one_kernel"]
+__all__ = ["ALLOWED", "Kernel", "kernel_of"]
