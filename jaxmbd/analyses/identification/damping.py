@@ -21,19 +21,20 @@ class Factors(eqx.Module):
 class MarquardtDescent(optx.AbstractDescent):
     """d = -(JᵀJ + λ diag(JᵀJ))⁻¹ Jᵀ r with λ = 1 / step size (Marquardt 1963), of a vector.
 
-    Damping by the columns of the present Jacobian makes steps that do not depend on the units of
+    Damping by the columns of the Jacobians so far makes steps that do not depend on the units of
     the unknowns. A rejected step costs no factorization.
     """
 
     def init(self, y: Float[Array, "n"], f_info_struct: Any) -> Factors:
         k = min(f_info_struct.residual.size, y.size)
         sigma, Vt = jnp.zeros(k, y.dtype), jnp.zeros((k, y.size), y.dtype)
-        return Factors(jnp.ones_like(y), sigma, Vt, sigma)
+        return Factors(jnp.zeros_like(y), sigma, Vt, sigma)
 
     def query(self, y: Float[Array, "n"], f_info: Any, state: Factors) -> Factors:
         J = f_info.jac.as_matrix()
-        norms = jnp.linalg.norm(J, axis=0)
-        scale = jnp.where(norms > 0, norms, 1.0)
+        # The largest so far (Moré 1978): an influence that fades must not free its unknown.
+        scale = jnp.maximum(state.scale, jnp.linalg.norm(J, axis=0))
+        scale = jnp.where(scale > 0, scale, 1.0)
         Q, R = jnp.linalg.qr(J / scale[None])
         U, sigma, Vt = jnp.linalg.svd(R, full_matrices=False)
         return Factors(scale, sigma, Vt, U.T @ (Q.T @ f_info.residual))

@@ -39,8 +39,8 @@ class AbstractMethod(eqx.Module):
 class LevenbergMarquardt(AbstractMethod):
     """Damped Gauss–Newton steps with exact Jacobians (optimistix).
 
-    Damping is in units of the present influence of each unknown, so that it treats a mass in
-    kilograms and an inertia in kg m² alike. The tolerances are those of unknowns scaled by their
+    Damping is in units of the largest influence that each unknown has had, so that it treats a mass
+    in kilograms and an inertia in kg m² alike. The tolerances are those of unknowns scaled by their
     influence at the start: a step of one changes the residuals, as a vector, by about one.
     """
 
