@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from ..analyses.identification.experiment import Experiment
-from ..analyses.identification.fit import Fit, Overlay, overlays_of, rms_of, said
+from ..analyses.identification.fit import Fit, Overlay, far_apart, overlays_of, rms_of, said
+from ..analyses.identification.statistics import autocorrelation
 
 try:
     from matplotlib.figure import Figure
@@ -80,18 +81,24 @@ def _summary(fit: Fit) -> Iterator[str]:
 
 def _estimates(fit: Fit) -> Iterator[str]:
     yield "<h2>Parameters</h2>"
+    plain = np.column_stack([fit.standard_errors, fit.intervals()])
+    robust = np.column_stack([fit.robust_errors, fit.intervals(robust=True)])
     rows = [
-        [label, f"{start:.6g}", f"{value:.6g}", f"{error:.2g}", f"{low:.6g}", f"{high:.6g}"]
-        for label, start, value, error, (low, high) in zip(
-            fit.labels,
-            fit.started_from,
-            fit.values,
-            fit.standard_errors,
-            fit.intervals(),
-            strict=True,
+        [label, f"{start:.6g}", f"{value:.6g}"]
+        + [f"{x:.2g}" if i % 3 == 0 else f"{x:.6g}" for i, x in enumerate(numbers)]
+        for label, start, value, numbers in zip(
+            fit.labels, fit.started_from, fit.values, np.hstack([plain, robust]), strict=True
         )
     ]
-    yield _table(["", "start", "estimate", "std. error", "95 % from", "to"], rows)
+    head = ["", "start", "estimate", "std. error", "95 % from", "to"]
+    yield _table([*head, "robust error", "95 % from", "to"], rows)
+    yield (
+        "<p>Standard errors, and the intervals beside them, take every residual to be independent "
+        "of the others. Robust ones allow for residuals that are correlated over time, here for "
+        f"{fit.bandwidth:.3g} s (Newey and West).</p>"
+    )
+    if apart := far_apart(fit):
+        yield f'<p class="bad">{html.escape(apart[0].upper() + apart[1:])}.</p>'
     for names in fit.unseen:
         yield f'<p class="bad">Not told apart by the data: {html.escape(", ".join(names))}.</p>'
     largest, least = fit.singular_values[0], fit.singular_values[-1]
@@ -150,22 +157,11 @@ def _fits(fit: Fit) -> Iterator[str]:
     yield from _drawn(fit.overlays, "record")
 
 
-def autocorrelation(residuals: Sequence[np.ndarray], n_lags: int) -> np.ndarray:
-    """Of several series of one sensor, shape `(n_lags + 1,)`, one at lag zero."""
-    mean = np.mean(np.concatenate(residuals))
-    products = np.zeros(n_lags + 1)
-    for series in residuals:
-        x = series - mean
-        for lag in range(min(n_lags + 1, len(x))):
-            products[lag] += x[: len(x) - lag] @ x[lag:]
-    return products / products[0] if products[0] > 0 else products
-
-
 def _residuals(fit: Fit) -> Iterator[str]:
     yield (
         "<h2>Residuals from sample to sample</h2><p>Within the dashed lines noise is white, as "
-        "standard errors take it to be. Outside, the model misses something, and the errors are "
-        "larger than they seem.</p>"
+        "standard errors take it to be. Outside, the model misses something, and standard errors "
+        "are too small; robust ones allow for it.</p>"
     )
     series: dict[str, list[np.ndarray]] = {}
     for record in fit.overlays:
@@ -216,4 +212,4 @@ def _validation(fit: Fit, records: Sequence[Experiment]) -> Iterator[str]:
     yield from _drawn(overlays, "unseen record")
 
 
-__all__ = ["autocorrelation", "write_report"]
+__all__ = ["write_report"]

@@ -54,6 +54,8 @@ def test_priors_tell_apart_what_the_data_do_not():
     assert fit["mass"] == pytest.approx(0.7, abs=1e-3)
     assert fit["mass"] * fit["centre"] == pytest.approx(-0.8 * 0.3, rel=0.02)
     assert fit.standard_error("mass") == pytest.approx(0.02, rel=1e-2)
+    np.testing.assert_allclose(fit.robust_errors, fit.standard_errors, rtol=0.3)
+    assert fit.robust_errors[0] == pytest.approx(0.02, rel=1e-2)
     assert fit.unseen == []
     bad = {"mass": mbd.Parameter("bodies.rod.mass", prior=Normal([1.0, 2.0, 3.0], 1.0))}
     with pytest.raises(mbd.ModelError, match=r"prior of 'mass' has shape \(3,\)"):

@@ -10,6 +10,7 @@ import numpy as np
 import optax
 import pytest
 from jax.flatten_util import ravel_pytree
+from scipy import signal, stats
 
 import jaxmbd as mbd
 from benchmarks.coverage import coverage
@@ -54,11 +55,13 @@ def experiment(angle, speed, readings):
     return mbd.Experiment(0.01 * np.arange(len(readings)), {"hinge": readings}, **start)
 
 
-def records(starts=((0.5, 0.0), (-0.8, 2.0)), lengths=(120, 80), seed=0):
+def records(starts=((0.5, 0.0), (-0.8, 2.0)), lengths=(120, 80), seed=0, correlation=0.0):
+    """Noise is an autoregression of order one, white where the correlation is left out."""
     rng, made = np.random.default_rng(seed), []
     for (angle, speed), n in zip(starts, lengths, strict=True):
-        readings = true_angles(angle, speed, n) + NOISE * rng.normal(size=n)
-        made.append(experiment(angle, speed, readings))
+        kept = np.sqrt(1 - correlation**2)
+        noise = signal.lfilter([NOISE * kept], [1.0, -correlation], rng.normal(size=n))
+        made.append(experiment(angle, speed, true_angles(angle, speed, n) + noise))
     return made
 
 
@@ -75,12 +78,16 @@ SELECT = {  # In an order that is not the alphabet's.
 TRUTH = {"stiffness": 2.0, "friction": 0.1, "inertia": 0.03}
 
 
-@pytest.fixture(scope="module")
-def fitted(measured):
+def fit_of(records):
     start = eqx.tree_at(
         lambda m: m.bodies["rod"].inertia, pendulum(0.8, 0.3, 1.0), jnp.diag(jnp.full(3, 0.04))
     )
-    return mbd.identify(start, measured, SELECT, noise={"hinge": NOISE}, fit_initial_states=True)
+    return mbd.identify(start, records, SELECT, noise={"hinge": NOISE}, fit_initial_states=True)
+
+
+@pytest.fixture(scope="module")
+def fitted(measured):
+    return fit_of(measured)
 
 
 @pytest.mark.smoke
@@ -92,6 +99,33 @@ def test_truth_lies_within_the_standard_errors(fitted):
     assert fitted.rms["hinge"] == pytest.approx(NOISE, rel=0.15)
     assert fitted.model.forces["spring"].stiffness == pytest.approx(fitted["stiffness"])
     assert "friction" in str(fitted)
+
+
+def test_robust_errors_are_about_the_same_where_noise_is_white(fitted):
+    np.testing.assert_allclose(fitted.robust_errors, fitted.standard_errors, rtol=0.3)
+    assert "trust the robust errors" not in str(fitted)
+
+
+def test_robust_errors_are_larger_where_noise_is_correlated(tmp_path):
+    """By some ten readings; the table and the page say which errors to trust, and of what."""
+    fit = fit_of(records(correlation=0.9, seed=1))
+    far = fit.robust_errors > 1.5 * fit.standard_errors
+    assert far.any()
+    lower, upper = fit.intervals(robust=True).T
+    true = np.array([*TRUTH.values()])
+    assert ((lower < true) & (true < upper)).all()
+    reach = stats.t.ppf(0.975, fit.robust_degrees) * fit.robust_errors
+    np.testing.assert_allclose(upper - lower, 2 * reach)
+    assert fit.interval("friction", robust=True) == (lower[1], upper[1])
+    assert 0.05 < fit.bandwidth < 1.0
+    fit.report(tmp_path / "fit.html")
+    page = (tmp_path / "fit.html").read_text()
+    (line,) = [x for x in str(fit).splitlines() if "trust the robust errors" in x]
+    for label, is_far in zip(fit.labels, far, strict=True):
+        assert (f"{label} (" in line) == is_far
+    assert line[1:] in page
+    shown = [f"{x:.2g}" for x in fit.robust_errors] + [f"{x:.6g}" for x in (*lower, *upper)]
+    assert all(f"<td>{x}</td>" in page for x in shown)
 
 
 def test_intervals_are_student_s(fitted):
@@ -131,11 +165,21 @@ def test_convergence_is_kept(fitted):
 @pytest.mark.timeout(1200)
 def test_intervals_cover_the_truth():
     """In 200 repeats 95 % of them do, to three standard errors of that share."""
-    shares, widths = coverage(200)
-    assert len(shares) == 5
-    for name, share in shares.items():
-        assert 0.90 <= share <= 0.99, f"{name}: {share:.1%}"
-        assert 0.01 < widths[name] < 0.2
+    for found in coverage(200):
+        assert len(found.shares) == 5
+        for name, share in found.shares.items():
+            assert 0.90 <= share <= 0.99, f"{name}: {share:.1%}"
+            assert 0.01 < found.widths[name] < 0.2
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(1200)
+def test_robust_intervals_cover_the_truth_where_noise_is_correlated():
+    standard, robust = coverage(200, correlation=0.9)
+    assert min(standard.shares.values()) < 0.8
+    for name, share in robust.shares.items():
+        assert share >= 0.8, f"{name}: {share:.1%}"  # Correlated for a sixth of a record.
+        assert share > standard.shares[name]
 
 
 def test_initial_states_are_found(measured, fitted):
@@ -168,6 +212,7 @@ def test_what_the_data_cannot_tell_apart_is_named(measured):
     assert fit.unseen == [["mass", "centre", "inertia"]]
     assert np.isinf([fit.standard_error(n) for n in ("mass", "centre", "inertia")]).all()
     assert np.isfinite(fit.standard_error("friction"))
+    np.testing.assert_array_equal(np.isinf(fit.robust_errors), np.isinf(fit.standard_errors))
     assert fit["mass"] * fit["centre"] == pytest.approx(-0.8 * 0.3, rel=0.02)
 
 

@@ -12,6 +12,9 @@ from ...model import Model
 from .experiment import Experiment
 from .prediction import Sensors, Simulator, predicted
 
+# Standard and robust errors whose ratio is beyond this do not say the same.
+FAR_APART = 1.5
+
 
 class Overlay(NamedTuple):
     """Readings of one sensor in one record, and what the fitted model makes of them.
@@ -31,6 +34,9 @@ class Fit(eqx.Module):
     - `labels`, `values`, `standard_errors`: of the reported numbers, shape `(k,)`; a standard error
       is infinite where the data cannot tell the number from others.
     - `correlation`: of the reported numbers, shape `(k, k)`.
+    - `robust_errors`, `robust_degrees`: standard errors that allow for residuals that are
+      correlated over time, and their degrees of freedom, shape `(k,)`.
+    - `bandwidth`: for how long residuals are taken to be correlated for them [s].
     - `degrees_of_freedom`: number of readings and gaps beyond that of unknowns.
     - `rms`: root mean square residual of every sensor, in its own unit.
     - `initial_states`: corrections to every record's initial state, shape `(2 nv,)` each, where
@@ -50,6 +56,9 @@ class Fit(eqx.Module):
     values: np.ndarray
     standard_errors: np.ndarray
     correlation: np.ndarray
+    robust_errors: np.ndarray
+    robust_degrees: np.ndarray
+    bandwidth: float
     degrees_of_freedom: int
     rms: dict[str, float]
     initial_states: list[np.ndarray]
@@ -70,21 +79,27 @@ class Fit(eqx.Module):
         """Standard error of one reported number."""
         return float(self.standard_errors[self._row(label)])
 
-    def intervals(self, level: float = 0.95) -> np.ndarray:
+    def intervals(self, level: float = 0.95, robust: bool = False) -> np.ndarray:
         """Confidence intervals of the reported numbers, shape `(k, 2)`, by Student's t.
 
-        As right as the standard errors are: see `standard_errors`.
+        As right as the errors are that they are made of: `standard_errors`, or `robust_errors`.
+
+        **Raises** `DataError` for a level that is not between 0 and 1.
         """
         if not 0 < level < 1:
             raise DataError(f"intervals: level must be between 0 and 1, got {level}")
         from scipy import stats  # Takes a second to load.
 
-        reach = stats.t.ppf(0.5 + 0.5 * level, self.degrees_of_freedom) * self.standard_errors
+        errors = self.robust_errors if robust else self.standard_errors
+        degrees = self.robust_degrees if robust else self.degrees_of_freedom
+        reach = stats.t.ppf(0.5 + 0.5 * level, degrees) * errors
         return np.stack([self.values - reach, self.values + reach], axis=1)
 
-    def interval(self, label: str, level: float = 0.95) -> tuple[float, float]:
+    def interval(
+        self, label: str, level: float = 0.95, robust: bool = False
+    ) -> tuple[float, float]:
         """Confidence interval of one reported number."""
-        lower, upper = self.intervals(level)[self._row(label)]
+        lower, upper = self.intervals(level, robust)[self._row(label)]
         return float(lower), float(upper)
 
     def predict(self, experiments: Experiment | Sequence[Experiment]) -> Any:
@@ -99,9 +114,9 @@ class Fit(eqx.Module):
     def report(self, path: Any, validation: Sequence[Experiment] = (), title: str = "Fit") -> None:
         """Write one page (`.html`) that needs no network; needs the extra `viz`.
 
-        Parameters with 95 % intervals, what the data cannot tell apart, measured and predicted
-        readings of every record, autocorrelation of the residuals, correlation of the parameters
-        and convergence.
+        Parameters with 95 % intervals of both kinds, what the data cannot tell apart, measured and
+        predicted readings of every record, autocorrelation of the residuals, correlation of the
+        parameters and convergence.
 
         **Arguments:** `path`; `validation`, records that the fit has not seen; `title`.
         """
@@ -116,9 +131,15 @@ class Fit(eqx.Module):
 
     def __str__(self) -> str:
         width = max(len(label) for label in self.labels)
-        lines = [f"{'parameter':<{width}}  {'start':>12}  {'estimate':>12}  {'std. error':>12}"]
-        rows = zip(self.labels, self.started_from, self.values, self.standard_errors, strict=True)
-        lines += [f"{n:<{width}}  {s:12.6g}  {x:12.6g}  {e:12.2g}" for n, s, x, e in rows]
+        heads = ("start", "estimate", "std. error", "robust")
+        lines = [f"{'parameter':<{width}}  " + "  ".join(f"{head:>12}" for head in heads)]
+        errors = self.standard_errors, self.robust_errors
+        rows = zip(self.labels, self.started_from, self.values, *errors, strict=True)
+        lines += [
+            f"{n:<{width}}  {s:12.6g}  {x:12.6g}  {e:12.2g}  {robust:12.2g}"
+            for n, s, x, e, robust in rows
+        ]
+        lines += filter(None, [far_apart(self)])
         lines += [f"rms residual of {name}: {value:.4g}" for name, value in self.rms.items()]
         if self.gaps.size:
             lines.append(
@@ -151,9 +172,25 @@ def rms_of(overlays: Sequence[Mapping[str, Overlay]]) -> dict[str, float]:
     return {n: float(np.sqrt(np.mean(np.concatenate(x) ** 2))) for n, x in sorted(errors.items())}
 
 
+def far_apart(fit: Fit) -> str:
+    """Which numbers have robust errors that differ from the standard ones; empty if none do."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratios = fit.robust_errors / fit.standard_errors
+        far = np.abs(np.log(ratios)) > np.log(FAR_APART)  # False where both are zero or infinite.
+    if not far.any():
+        return ""
+    named = [
+        f"{n} ({x:.2g})" for n, x, is_far in zip(fit.labels, ratios, far, strict=True) if is_far
+    ]
+    return (
+        "residuals are correlated over time: trust the robust errors, which are more than a factor "
+        f"of {FAR_APART} off the others, of {', '.join(named)}"
+    )
+
+
 def said(result: RESULTS) -> str:
     """What became of the minimization."""
     return "converged" if result == RESULTS.successful else RESULTS[result]
 
 
-__all__ = ["Fit", "Overlay", "overlays_of", "rms_of", "said"]
+__all__ = ["Fit", "Overlay", "far_apart", "overlays_of", "rms_of", "said"]

@@ -24,6 +24,7 @@ from .methods import AbstractMethod, LevenbergMarquardt
 from .parameters import Selection, Subject, select_parameters
 from .prediction import Sensors, check_sensors, make_simulator
 from .residuals import Residuals
+from .robust import Robust, robust_of
 from .statistics import Statistics, correlation_of, statistics
 
 
@@ -189,11 +190,29 @@ def _noise(given: Mapping[str, float], experiments: Sequence[Experiment]) -> dic
     return {name: jnp.asarray(given.get(name, 1.0), dtype=dtype) for name in names}
 
 
-def _by_record(residuals: Residuals, r: np.ndarray) -> list[np.ndarray]:
-    """The flat residuals by batch, a row a record."""
+def _by_batch(residuals: Residuals, flat: np.ndarray) -> list[np.ndarray]:
+    """Rows of flat residuals, or of their Jacobian, by batch, along two axes: records, readings."""
     widths = [_width(batch) * len(batch.rows) for batch in residuals.batches]
-    parts = np.split(r, np.cumsum(widths))[:-1]  # Gaps and priors come last.
-    return [x.reshape(len(b.rows), -1) for x, b in zip(parts, residuals.batches, strict=True)]
+    parts = np.split(flat, np.cumsum(widths))[:-1]  # Gaps and priors come last.
+    return [
+        x.reshape(len(b.rows), -1, *x.shape[1:])
+        for x, b in zip(parts, residuals.batches, strict=True)
+    ]
+
+
+def _by_record(
+    residuals: Residuals, experiments: Sequence[Experiment], flat: np.ndarray
+) -> list[np.ndarray]:
+    """The same of every record, along two axes: its times, components of its sensors."""
+    found: dict[int, np.ndarray] = {}
+    for batch, rows in zip(residuals.batches, _by_batch(residuals, flat), strict=True):
+        n = batch.kept.shape[1]
+        shapes = [x.shape[2:] for _, x in sorted(batch.experiments.measurements.items())]
+        ends = np.cumsum([n * int(np.prod(shape)) for shape in shapes])[:-1]
+        for i, readings in zip(batch.rows, rows, strict=True):
+            sensors = [x.reshape(n, -1, *x.shape[1:]) for x in np.split(readings, ends)]
+            found[i] = np.concatenate(sensors, axis=1)[: experiments[i].ts.shape[0]]
+    return [found[i] for i in sorted(found)]
 
 
 def _gaps(residuals: Residuals, r: np.ndarray) -> np.ndarray:
@@ -208,7 +227,7 @@ def _width(batch: Batch) -> int:
 
 
 def _check_start(residuals: Residuals, r: np.ndarray) -> None:
-    for batch, rows in zip(residuals.batches, _by_record(residuals, r), strict=True):
+    for batch, rows in zip(residuals.batches, _by_batch(residuals, r), strict=True):
         lost = ~np.isfinite(rows).all(axis=1)
         if lost.any():
             raise SimulationError(
@@ -261,7 +280,7 @@ def _fit(
     r, J, D = (np.asarray(x) for x in _linearize(residuals, unknowns))
     labels = selected.free_labels()
     labels += ["an initial state"] * (J.shape[1] - len(labels))
-    n = sum(x.size for x in _by_record(residuals, r))
+    n = sum(x.size for x in _by_batch(residuals, r))
     gaps = _gaps(residuals, r[n:])
     degrees = max(_n_readings(residuals) + gaps.size - J.shape[1], 1)
     # The variance of readings is what they show; that of gaps and priors is one.
@@ -269,6 +288,7 @@ def _fit(
     deviation[:n] = np.sqrt(r[:n] @ r[:n] / degrees)
     found = statistics(J / np.maximum(deviation, np.finfo(float).tiny)[:, None], labels, 1.0)
     errors, correlation = _reported(found, D)
+    robust = _robust(residuals, experiments, unknowns, found, r, J, D)
     if found.unseen:
         groups = "; ".join(", ".join(names) for names in found.unseen)
         warnings.warn(
@@ -286,6 +306,9 @@ def _fit(
         values=np.asarray(selected.report(theta)),
         standard_errors=errors,
         correlation=correlation,
+        robust_errors=np.where(np.isfinite(errors), np.sqrt(robust.variances), np.inf),
+        robust_degrees=robust.degrees,
+        bandwidth=robust.bandwidth,
         degrees_of_freedom=degrees,
         rms=rms_of(overlays),
         initial_states=_in_order(residuals, starts),
@@ -310,6 +333,32 @@ def _reported(found: Statistics, D: Float[np.ndarray, "k p"]) -> tuple[np.ndarra
     hidden = np.any(D[:, blind] != 0, axis=1)
     visible[hidden, hidden] = np.inf
     return np.sqrt(np.diagonal(visible)), correlation_of(visible)
+
+
+def _robust(
+    residuals: Residuals,
+    experiments: Sequence[Experiment],
+    unknowns: Any,
+    found: Statistics,
+    r: np.ndarray,
+    J: np.ndarray,
+    D: np.ndarray,
+) -> Robust:
+    """Variances of the reported numbers that allow for correlated residuals."""
+    # Those of squares are one: no motion has to be simulated for them.
+    squares = isinstance(residuals.loss, Squares)
+    bends = np.ones_like(r) if squares else np.asarray(_bends(residuals, unknowns))
+    of_unknowns = np.concatenate([D, np.zeros((len(D), J.shape[1] - D.shape[1]))], axis=1)
+    of_r, of_J, of_loss = (_by_record(residuals, experiments, x) for x in (r, J, bends))
+    others = J[sum(x.size for x in _by_batch(residuals, r)) :]
+    return robust_of(experiments, of_r, of_J, of_loss, others, found.directions, of_unknowns)
+
+
+@eqx.filter_jit
+def _bends(residuals: Residuals, unknowns: Any) -> Array:
+    """`AbstractLoss.bends` of every residual."""
+    plain = eqx.tree_at(lambda x: x.loss, residuals, Squares()).plain(unknowns)
+    return residuals.loss.bends(plain)
 
 
 def _n_readings(residuals: Residuals) -> int:

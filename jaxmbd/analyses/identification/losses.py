@@ -3,6 +3,7 @@
 from abc import abstractmethod
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -18,6 +19,12 @@ class AbstractLoss(eqx.Module):
     @abstractmethod
     def __call__(self, r: Float[Array, "..."]) -> Float[Array, "..."]:
         """r̃, with the sign of r; about r where r is small."""
+
+    def bends(self, r: Float[Array, "n"]) -> Float[Array, "n"]:
+        """ρ″(r) in units of (dr̃/dr)², which Gauss–Newton's steps take it to be."""
+        slope = jax.grad(self)
+        second = jax.vmap(jax.grad(slope))(r)
+        return 1.0 + self(r) * second / jax.vmap(slope)(r) ** 2
 
 
 class Squares(AbstractLoss):
