@@ -448,3 +448,22 @@ def drawn():
 def test_other_designs_are_refused(call, message):
     with pytest.raises(mbd.ModelError, match=message):
         call()
+
+
+@pytest.mark.parametrize("mode", ["forward", "reverse"])
+def test_results_that_are_plain_numbers(mode):
+    """Such as a length that no parameter changes: the slope is zero."""
+
+    def fn(model):
+        return {"length": 2.5, "mass": model.bodies["cart"].mass, "none": np.ones(2)}
+
+    found = mbd.sensitivities(fn, oscillator(), {"m": "bodies.cart.mass"}, mode=mode)
+    assert {name: np.shape(y) for name, y in found.outputs.items()} == {
+        "length": (),
+        "mass": (),
+        "none": (2,),
+    }
+    assert found.outputs["length"] == 2.5
+    np.testing.assert_array_equal(found.slopes["length"], [0.0])
+    np.testing.assert_allclose(found.slopes["mass"], [1.0])
+    np.testing.assert_array_equal(found.slopes["none"], [[0.0, 0.0]])

@@ -16,7 +16,7 @@ from ...errors import ModelError
 from ...model import Model
 from ...model.values import all_concrete
 from ..identification.parameters import Selected, Selection, Subject, select_parameters
-from ..sweep.named import traced_by_name
+from ..sweep.named import runnable, traced_by_name
 from .slopes import Sensitivities
 
 # Directions that forward mode takes in the time that reverse mode needs for one number that comes
@@ -71,7 +71,7 @@ def sensitivities(
         mode = "reverse" if DIRECTIONS * n_results <= len(values) else "forward"
     find = _forward if mode == "forward" else _reverse
     try:
-        results, slopes = find(core.jaxpr_as_fun(traced), x, directions)
+        results, slopes = find(runnable(traced), x, directions)
     except (TypeError, ValueError) as error:
         if NO_FORWARD in str(error) or NO_REVERSE in str(error):
             raise ModelError(

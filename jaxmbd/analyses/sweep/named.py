@@ -4,7 +4,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax.extend import core
+from jaxtyping import Array
 
 from ...errors import ModelError
 from .scenarios import name_of
@@ -35,4 +37,20 @@ def traced_by_name(
     return traced, shapes
 
 
-__all__ = ["traced_by_name"]
+def runnable(traced: core.ClosedJaxpr) -> Callable[..., list[Array]]:
+    """A program as a function of its leaves.
+
+    Numbers that it returns whatever it is given, which are no arrays in a program, become arrays.
+    """
+    run = core.jaxpr_as_fun(traced)
+
+    def arrays(*leaves: Any) -> list[Array]:
+        return [
+            jnp.asarray(y, dtype=shape.dtype)
+            for y, shape in zip(run(*leaves), traced.out_avals, strict=True)
+        ]
+
+    return arrays
+
+
+__all__ = ["runnable", "traced_by_name"]

@@ -7,11 +7,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend import core
 from jax.sharding import Mesh, PartitionSpec
 
 from .fingerprint import Digest
-from .named import traced_by_name
+from .named import runnable, traced_by_name
 
 
 class Program:
@@ -30,7 +29,7 @@ class Program:
         traced, self.outputs = traced_by_name(function, shapes, "sweep")
         self.size = size
         self.digest = Digest().of(traced)
-        run = core.jaxpr_as_fun(traced)
+        run = runnable(traced)
 
         def one(scenario: Any) -> dict[str, Any]:
             return dict(zip(self.outputs, run(*jax.tree.leaves(scenario)), strict=True))
