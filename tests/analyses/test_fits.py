@@ -1,12 +1,20 @@
 """Fits with outliers, priors, sensors of their own, and from several starts."""
 
+import diffrax
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import jaxmbd as mbd
-from jaxmbd.analyses.identification import Cauchy, Entries, Normal, Positive, PseudoHuber
+from jaxmbd.analyses.identification import (
+    Cauchy,
+    Entries,
+    LogPosterior,
+    Normal,
+    Positive,
+    PseudoHuber,
+)
 from jaxmbd.analyses.identification.losses import Squares
 from tests.analyses.test_identify import NOISE, experiment, pendulum, records, true_angles
 
@@ -62,6 +70,25 @@ def test_priors_tell_apart_what_the_data_do_not():
         mbd.identify(pendulum(), records(), bad)
     with pytest.raises(mbd.ModelError, match="deviation must be positive"):
         Normal(1.0, 0.0)
+
+
+def test_steps_to_bodies_that_cannot_be_are_rejected():
+    """The first step from a spring that is too stiff leads to one; the fit goes on."""
+    select = {
+        "k": STIFFNESS["k"],
+        "inertia": mbd.Parameter("bodies.rod.inertia", Entries((1, 1))),
+    }
+    (record,) = records(starts=((0.5, 0.0),), lengths=(120,))
+    options = {"noise": {"hinge": NOISE}, "integrator": diffrax.Heun()}
+    fit = mbd.identify(pendulum(0.8, 0.1, 4.0), record, select, **options)
+    assert abs(fit["inertia"] - 0.03) < 4 * fit.standard_error("inertia")
+    costs = mbd.misfit(pendulum(), record, select, **options)
+    far = jnp.array([jnp.log(2.0), 1.4])  # 0.042: more than the other two principal moments.
+    value, gradient = jax.jit(lambda x: jax.value_and_grad(costs)(x))(far)
+    assert value == jnp.inf
+    assert not jnp.isnan(gradient).any()
+    density = LogPosterior(costs)
+    assert jax.jit(lambda x: density(x))(far) == -jnp.inf
 
 
 @pytest.mark.thorough

@@ -22,9 +22,9 @@ class Misfit(eqx.Module):
     """Half the sum of squares that `identify` minimizes, as a pure function of free numbers.
 
     Call it with a vector like `start`, shape `(n,)`: the free numbers of the parameters and, where
-    they are fitted, of the initial states. `jax.grad` of it is its gradient. What it has of second
-    derivatives are operators of lineax, whose `mv(v)` needs no matrix: time and memory of a product
-    do not grow with n.
+    they are fitted, of the initial states. It is infinite where a body cannot exist. `jax.grad` of
+    it is its gradient. What it has of second derivatives are operators of lineax, whose `mv(v)`
+    needs no matrix: time and memory of a product do not grow with n.
     """
 
     problem: Residuals

@@ -28,8 +28,8 @@ class LogPosterior(eqx.Module):
     priors, the `misfit`, and the density of the reported numbers is carried over to the free ones:
     where a parameter has no prior, that is flat in what `report` gives.
 
-    It is -∞ where the motion is not finite, and more than `REACH` away from `start`, where samplers
-    look while they warm up. Transforms must keep bodies possible within that.
+    It is -∞ where a body cannot exist or the motion is not finite, and more than `REACH` away from
+    `start`, where samplers look while they warm up.
     """
 
     misfit: Misfit

@@ -6,6 +6,7 @@ there are parameters and entries of one initial state, not W times the latter; a
 computes these blocks once and applies them to whatever directions a solver asks for.
 """
 
+import operator
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,7 +25,7 @@ from .batches import Batch
 from .continuity import Continuity
 from .experiment import Experiment
 from .losses import AbstractLoss
-from .parameters import Free, Selected
+from .parameters import Free, Selected, Subject
 from .prediction import Simulator
 
 
@@ -78,11 +79,32 @@ class Residuals(eqx.Module):
             parts += [states.q[0], states.v[0], states.q[-1], states.v[-1]]
         return jnp.concatenate(parts)
 
+    def possible(self, theta: Free) -> tuple[Subject, Bool[Array, ""]]:
+        """Model and sensors at free numbers, and whether its bodies can exist.
+
+        If not, they are those of the starting model: steps of a minimizer may lead anywhere, and to
+        formulate an impossible body would end the program.
+        """
+        subject, start = self.selected.apply(theta), self.selected.subject.model.bodies
+        bodies = subject.model.bodies
+        # Those that are not fitted stay what they are: constants of a program, if they are known.
+        fitted = {
+            name: body
+            for name, body in bodies.items()
+            if any(map(operator.is_not, jax.tree.leaves(body), jax.tree.leaves(start[name])))
+        }
+        fine = jnp.all(jnp.array([body.is_possible() for body in fitted.values()], dtype=bool))
+        chosen = {
+            name: jax.tree.map(lambda x, y: jnp.where(fine, x, y), body, start[name])
+            for name, body in fitted.items()
+        }
+        return eqx.tree_at(lambda s: s.model.bodies, subject, {**bodies, **chosen}), fine
+
     def motion_of_one(
         self, theta: Free, start: Float[Array, "k"], experiment: Experiment
     ) -> tuple[Mapping[str, Array], State]:
         """What the sensors of one record would read, and the states at its times."""
-        subject = self.selected.apply(theta)
+        subject, _ = self.possible(theta)
         simulator = eqx.tree_at(lambda s: s.sensors, self.simulator, subject.sensors)
         system, state = simulator.start(subject.model, experiment)
         if self.fit_starts:
@@ -115,7 +137,10 @@ class Residuals(eqx.Module):
         ]
 
     def plain(self, unknowns: tuple[Free, list[Array]]) -> Float[Array, "r"]:
-        """All residuals as one vector, gaps and priors last; for products with few vectors."""
+        """All residuals as one vector, gaps and priors last; for products with few vectors.
+
+        Infinite for bodies that cannot exist.
+        """
         return self._joined(unknowns[0], self.by_record(*unknowns))
 
     def flat(self, unknowns: tuple[Free, list[Array]]) -> Float[Array, "r"]:
@@ -139,16 +164,18 @@ class Residuals(eqx.Module):
 
     def _joined(self, theta: Free, rows: list[Float[Array, "_w _r"]]) -> Float[Array, "n"]:
         """One vector of what `by_record` returns, and of gaps and priors."""
+        subject, is_possible = self.possible(theta)
         gaps: list[Array] = []
         if self.continuity is not None:
-            model = self.selected.apply(theta).model
+            model = subject.model
             system = formulate(model, self.simulator.formulation)
             sizes = [system.nq, system.nv, system.nq, system.nv]
             edges = jnp.concatenate([x[:, -sum(sizes) :] for x in rows])
             q0, v0, q1, v1 = jnp.split(edges, np.cumsum(sizes[:-1]), axis=1)
             gaps = [self.continuity.residuals(system, State(q0, v0), State(q1, v1))]
             rows = [x[:, : -sum(sizes)] for x in rows]
-        return jnp.concatenate([*(x.ravel() for x in rows), *gaps, self.selected.priors(theta)])
+        joined = jnp.concatenate([*(x.ravel() for x in rows), *gaps, self.selected.priors(theta)])
+        return jnp.where(is_possible, joined, jnp.inf)
 
     def cost(self, unknowns: tuple[Free, list[Array]]) -> Float[Array, ""]:
         """Half the sum of their squares, without the blocks: what gradients are cheaper of."""
