@@ -199,6 +199,14 @@ class AbstractSystem(eqx.Module):
         """
         return self
 
+    def displaced(self, state: State, change: Float[Array, "n"]) -> State:
+        """A state moved by increments of its coordinates, as of `retract`, and of its velocities.
+
+        **Arguments:** `change`, the ones before the others, shape `(2 nv,)`.
+        """
+        dq, dv = jnp.split(change, 2)
+        return State(self.retract(state.q, dq), state.v + dv)
+
     def frames(self, t: float | Time, q: Coordinates) -> NamedPoses:
         """Poses in the world of bodies, marker frames and joint frames, by name."""
         return _frames(self, as_time(t, self), q)

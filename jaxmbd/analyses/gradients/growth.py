@@ -140,11 +140,6 @@ def _norms(changes: Float[np.ndarray, "m n k"]) -> Float[np.ndarray, "m"]:
     return np.where(finite, norms, np.inf)
 
 
-def _displaced(system: AbstractSystem, state: State, change: Float[Array, "n"]) -> State:
-    dq, dv = jnp.split(change, 2)
-    return State(system.retract(state.q, dq), state.v + dv)
-
-
 def _change(system: AbstractSystem, state: State, rate: State) -> Float[Array, "n"]:
     """The increments of a derivative of a state."""
     return jnp.concatenate([system.velocities(state.q, rate.q), rate.v])
@@ -157,7 +152,7 @@ def _projected(
     """The changes that are left when joints are closed again."""
 
     def closed(change: Float[Array, "n"]) -> State:
-        return projected(system, t, _displaced(system, state, change))
+        return projected(system, t, system.displaced(state, change))
 
     def follow(change: Float[Array, "n"]) -> Float[Array, "n"]:
         return _change(system, *jax.jvp(closed, (jnp.zeros_like(change),), (change,)))
@@ -178,7 +173,7 @@ def _changes(
     """Changes of the states after each of 2 `n_steps` steps, by changes of the first one."""
 
     def motion(change: Float[Array, "n"]) -> State:
-        start = _displaced(system, state, change)
+        start = system.displaced(state, change)
         return rollout(system, start, dt, 2 * n_steps, integrator, t0)
 
     def follow(change: Float[Array, "n"]) -> Float[Array, "m n"]:

@@ -108,8 +108,7 @@ class Residuals(eqx.Module):
         simulator = eqx.tree_at(lambda s: s.sensors, self.simulator, subject.sensors)
         system, state = simulator.start(subject.model, experiment)
         if self.fit_starts:
-            dq, dv = jnp.split(start, 2)
-            state = State(system.retract(state.q, dq), state.v + dv)
+            state = system.displaced(state, start)
         states = simulator.states(system, state, experiment)
         return simulator.readings(system, states, experiment), states
 
