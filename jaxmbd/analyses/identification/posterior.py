@@ -6,7 +6,6 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from ...errors import DataError
@@ -48,20 +47,12 @@ class LogPosterior(eqx.Module):
         start = self.start
         within = jnp.all(jnp.abs(x - start) < REACH)  # False where x is NaN.
         x = jnp.where(within, x, start)
-        value = self._stretch(x) - self._cost(x)
+        value = self._stretch(x) - self.misfit.by_blocks(x)
         return jnp.where(within & jnp.isfinite(value), value, -jnp.inf)
-
-    def _cost(self, x: Float[Array, "n"]) -> Float[Array, ""]:
-        """The misfit, whose gradient is by forward derivatives where those are asked for."""
-        problem = self.misfit.problem
-        if problem.reverse:
-            return self.misfit(x)
-        unknowns = ravel_pytree(problem.unknowns())[1](x)
-        return 0.5 * jnp.sum(problem.flat(unknowns) ** 2)
 
     def _stretch(self, x: Float[Array, "n"]) -> Float[Array, ""]:
         """log |det| of the derivative of the reported numbers by the free ones."""
-        n = sum(part.size for part in self.misfit.problem.selected.free())  # Parameters are first.
+        n = self.misfit.n_parameters
         D = jax.jacfwd(lambda free: self.report(x.at[:n].set(free)))(x[:n])
         return jnp.linalg.slogdet(D)[1]
 
