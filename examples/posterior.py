@@ -99,8 +99,7 @@ def sample(density, covariance, key, n_chains, n_warmup, n_draws):
 def covariance_of(fit, density):
     """Covariance of the free numbers, of that of the reported ones."""
     D = np.linalg.inv(jax.jacfwd(density.report)(density.start))
-    errors = fit.standard_errors
-    return jnp.asarray(D @ (fit.correlation * np.outer(errors, errors)) @ D.T)
+    return jnp.asarray(D @ fit.covariance @ D.T)
 
 
 def plot(draws, fit):

@@ -198,11 +198,17 @@ def a_fit(**changes):
 def test_a_fit_brings_its_covariance():
     fit = a_fit()
     uncertain = found().propagate(fit, ignore=["bias"])
-    C = (np.outer(fit.standard_errors, fit.standard_errors) * fit.correlation)[:3, :3]
+    C = fit.covariance[:3, :3]
+    wanted = [[4.0, 0.06, 0.0], [0.06, 0.0025, -0.001], [0.0, -0.001, 0.01]]
+    np.testing.assert_allclose(C, wanted, rtol=1e-12)
     np.testing.assert_allclose(uncertain.covariance, C)
     S = found().slopes["end.speed"]
     assert float(uncertain.deviations["end.speed"]) == pytest.approx(np.sqrt(S @ C @ S))
     assert uncertain.shares is None
+    unseen = a_fit(standard_errors=np.array([2.0, 0.05, 0.1, np.inf])).covariance
+    assert np.isinf(unseen[3, 3])
+    assert np.isnan(unseen[3, 2])
+    np.testing.assert_allclose(unseen[:3, :3], C)
     by_matrix = found().propagate(C)
     np.testing.assert_array_equal(by_matrix.deviations["x"], uncertain.deviations["x"])
 

@@ -75,6 +75,15 @@ class Fit(eqx.Module):
     def __getitem__(self, label: str) -> float:
         return float(self.values[self._row(label)])
 
+    @property
+    def covariance(self) -> np.ndarray:
+        """Of the reported numbers, by the standard errors, shape `(k, k)`.
+
+        Infinite variances, and NaN beside them, where the data cannot tell a number from others.
+        """
+        with np.errstate(invalid="ignore"):
+            return np.outer(self.standard_errors, self.standard_errors) * self.correlation
+
     def standard_error(self, label: str) -> float:
         """Standard error of one reported number."""
         return float(self.standard_errors[self._row(label)])

@@ -144,7 +144,7 @@ def _of_fit(
                 f"propagate: {label!r} is {ours:.6g} here and {its:.6g} in the fit; take "
                 "sensitivities at fit.model, and not by a factor (Scaled), which is one there again"
             )
-    return np.outer(deviations, deviations) * fit.correlation[np.ix_(rows, rows)]
+    return fit.covariance[np.ix_(rows, rows)]
 
 
 def _refuse(labels: Sequence[str], wrong: np.ndarray, message: str) -> None:
