@@ -15,14 +15,14 @@ from jaxtyping import Array, Float
 from ...errors import DataError, SimulationError
 from ...model import Model
 from . import convergence
-from .batches import Batch, batch_experiments
-from .continuity import join_windows
+from .batches import Batch
 from .experiment import Experiment
 from .fit import Fit, Overlay, overlays_of, rms_of
 from .losses import AbstractLoss, Squares
 from .methods import AbstractMethod, LevenbergMarquardt
-from .parameters import Selection, Subject, select_parameters
-from .prediction import Sensors, check_sensors, make_simulator
+from .parameters import Selection
+from .prediction import Sensors
+from .problem import residuals_of
 from .residuals import Residuals
 from .robust import Robust, robust_of
 from .statistics import Statistics, correlation_of, statistics
@@ -121,44 +121,6 @@ def identify(
     return _fit(residuals, experiments, unknowns, n_steps, result, costs)
 
 
-def residuals_of(
-    model: Model,
-    experiments: Sequence[Experiment],
-    select: Selection,
-    *,
-    sensors: Sensors | None,
-    noise: Mapping[str, float] | None,
-    loss: AbstractLoss | None,
-    fit_initial_states: bool,
-    continuity: Sequence[float] | None,
-    formulation: Any,
-    integrator: Any,
-    substeps: int,
-    jacobian: str = "forward",
-) -> Residuals:
-    """Residuals by the arguments of `identify`, which are checked."""
-    if not experiments:
-        raise DataError("identify: there are no experiments")
-    if jacobian not in ("forward", "reverse"):
-        raise DataError(f"identify: jacobian is 'forward' or 'reverse', got {jacobian!r}")
-    if continuity is not None and not fit_initial_states:
-        raise DataError("identify: continuity needs fit_initial_states=True")
-    simulator = make_simulator(formulation, sensors, integrator, substeps)
-    selected = select_parameters(Subject(model, simulator.sensors), select)
-    batches = batch_experiments(experiments)
-    check_sensors(simulator, model, batches)
-    return Residuals(
-        selected,
-        simulator,
-        batches,
-        _noise(noise or {}, experiments),
-        Squares() if loss is None else loss,
-        fit_initial_states,
-        jacobian == "reverse",
-        None if continuity is None else join_windows(continuity, experiments, batches),
-    )
-
-
 def _scattered(start: Any, n: int, spread: float, seed: int) -> Any:
     """Starting points along a leading axis: the first as it is, the parameters of others moved."""
     rng = np.random.default_rng(seed)
@@ -177,17 +139,6 @@ def _best(unknowns: Any, n_steps: Array, result: Any, costs: Array) -> tuple[Any
     best = int(np.argmin(np.where(np.isfinite(costs), costs, np.inf)))
     unknowns, result = jax.tree.map(lambda x: x[best], (unknowns, result))
     return unknowns, int(n_steps[best]), RESULTS.promote(result)
-
-
-def _noise(given: Mapping[str, float], experiments: Sequence[Experiment]) -> dict[str, Array]:
-    names = sorted({name for e in experiments for name in e.measurements})
-    for name, value in given.items():
-        if name not in names:
-            raise DataError(f"identify: noise of {name!r}, which no experiment measures")
-        if not value > 0:
-            raise DataError(f"identify: noise of {name!r} must be positive, got {value}")
-    dtype = experiments[0].ts.dtype
-    return {name: jnp.asarray(given.get(name, 1.0), dtype=dtype) for name in names}
 
 
 def _by_batch(residuals: Residuals, flat: np.ndarray) -> list[np.ndarray]:
@@ -400,4 +351,4 @@ def _in_order(residuals: Residuals, starts: list[Array]) -> list[np.ndarray]:
     return [found[row] for row in sorted(found)]
 
 
-__all__ = ["RankWarning", "identify", "residuals_of"]
+__all__ = ["RankWarning", "identify"]

@@ -12,10 +12,10 @@ from jaxtyping import Array, Float
 
 from ...model import Model
 from .experiment import Experiment
-from .identify import residuals_of
 from .losses import AbstractLoss
 from .parameters import Selection
 from .prediction import Sensors
+from .problem import residuals_of
 from .residuals import Residuals
 
 
