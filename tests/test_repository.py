@@ -17,14 +17,14 @@ PACKAGE = REPOSITORY / "jaxmbd"
 # What each part of the package may import, itself apart. io and viz stand on top of everything,
 # and nobody imports them but inside a function: plotting and file formats load when first used.
 BOTTOM = {"errors", "_runtime_guard"}
-MATHEMATICS = BOTTOM | {"lie", "linear"}
+MATHEMATICS = BOTTOM | {"lie", "linear", "kernel"}
 DESCRIPTION = {"model", "inertia", "signals", "bodies", "joints", "forces"}
 SYSTEM = MATHEMATICS | DESCRIPTION | {"system"}
 NUMERICS = SYSTEM - {"bodies", "joints"} | {"nonlinear", "integrators"}
 ANALYSES = SYSTEM | NUMERICS | {"formulations", "analyses"}
 ALLOWED = {
     **dict.fromkeys(BOTTOM, BOTTOM),
-    **dict.fromkeys({"lie", "linear"}, MATHEMATICS),
+    **dict.fromkeys({"lie", "linear", "kernel"}, MATHEMATICS),
     **dict.fromkeys(DESCRIPTION, MATHEMATICS | DESCRIPTION),
     "system": SYSTEM,
     "formulations": SYSTEM | {"formulations", "nonlinear"},

@@ -8,14 +8,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..lie import Pose
-from ..lie.small import matvec
 from ..model.frame import Frame, as_frame
 from ..signals import as_signal
 from .abstract import AbstractFrameForce, Time
 
 
 def _in_frame(value: Float[Array, "3"], X: Pose, follower: bool) -> Float[Array, "3"]:
-    return value if follower else matvec(X.R[0].T, value)
+    return value if follower else X.R[0].T @ value
 
 
 class AppliedForce(AbstractFrameForce):

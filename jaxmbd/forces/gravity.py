@@ -7,7 +7,6 @@ from jaxtyping import Array, Float
 
 from ..bodies import RigidBody
 from ..lie import Pose
-from ..lie.small import matvec
 from ..model.values import as_leaf
 from .abstract import AbstractField, Time
 
@@ -27,7 +26,7 @@ class Gravity(AbstractField):
     def wrench(
         self, t: Time, body: RigidBody, X_WB: Pose, V: Float[Array, "6"]
     ) -> Float[Array, "6"]:
-        weight = body.mass * matvec(X_WB.R.T, self.g)
+        weight = body.mass * (X_WB.R.T @ self.g)
         return jnp.concatenate([weight, jnp.cross(body.com, weight)])
 
     def potential(self, t: Time, body: RigidBody, X_WB: Pose) -> Float[Array, ""]:

@@ -6,7 +6,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..lie import Pose, vector
-from ..lie.small import dot, matvec
 
 
 class Line(NamedTuple):
@@ -26,7 +25,7 @@ def line_between(X: Pose, V: Float[Array, "2 6"]) -> Line:
     """The line between two frames with poses `X` and twists `V`, each along its own axes."""
     d = X.p[1] - X.p[0]
     u = vector.direction(d)
-    return Line(d, u, dot(u, matvec(X.R[1], V[1, :3]) - matvec(X.R[0], V[0, :3])))
+    return Line(d, u, u @ (X.R[1] @ V[1, :3] - X.R[0] @ V[0, :3]))
 
 
 def wrenches_of_pull(X: Pose, pull: Float[Array, "3"]) -> Float[Array, "2 6"]:
@@ -34,8 +33,8 @@ def wrenches_of_pull(X: Pose, pull: Float[Array, "3"]) -> Float[Array, "2 6"]:
     none = jnp.zeros_like(pull)
     return jnp.stack(
         [
-            jnp.concatenate([matvec(X.R[0].T, pull), none]),
-            jnp.concatenate([-matvec(X.R[1].T, pull), none]),
+            jnp.concatenate([X.R[0].T @ pull, none]),
+            jnp.concatenate([-(X.R[1].T @ pull), none]),
         ]
     )
 

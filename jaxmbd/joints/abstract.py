@@ -13,7 +13,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..lie import Pose, se3
-from ..lie.small import matmul, matvec
 from ..model.frame import Frame
 from .rotation import AbstractRotation, FreeRotation
 
@@ -60,12 +59,12 @@ class AbstractJoint(eqx.Module):
     def pose(self, q: Float[Array, "nq"]) -> Pose:
         """X_FM of the coordinates."""
         E, k = self.basis(), len(self.translation)
-        return Pose(matvec(_columns(E, self.translation), q[:k]), self.rotation.matrix(E, q[k:]))
+        return Pose(_columns(E, self.translation) @ q[:k], self.rotation.matrix(E, q[k:]))
 
     def motion(self, q: Float[Array, "nq"]) -> Float[Array, "6 nv"]:
         """S(q): twist of M in F, expressed and taken at M, for each unit velocity."""
         E, k = self.basis(), len(self.translation)
-        linear = matmul(self.rotation.matrix(E, q[k:]).T, _columns(E, self.translation))
+        linear = self.rotation.matrix(E, q[k:]).T @ _columns(E, self.translation)
         angular = self.rotation.motion(E, q[k:])
         return jnp.block(
             [[linear, jnp.zeros_like(angular)], [jnp.zeros_like(linear), angular]],

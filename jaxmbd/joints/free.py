@@ -6,7 +6,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..lie import so3
-from ..lie.small import matvec
 from ..model.frame import Frame, as_frame
 from .abstract import AbstractJoint
 from .rotation import AbstractRotation, FreeRotation
@@ -38,14 +37,14 @@ class Free(AbstractJoint):
         return jnp.eye(6, dtype=q.dtype)
 
     def rates(self, q: Float[Array, "7"], v: Float[Array, "6"]) -> Float[Array, "7"]:
-        return jnp.concatenate([matvec(so3.to_matrix(q[3:]), v[:3]), so3.rate(q[3:], v[3:])])
+        return jnp.concatenate([so3.to_matrix(q[3:]) @ v[:3], so3.rate(q[3:], v[3:])])
 
     def velocities(self, q: Float[Array, "7"], q_dot: Float[Array, "7"]) -> Float[Array, "6"]:
-        linear = matvec(so3.to_matrix(q[3:]).T, q_dot[:3])
+        linear = so3.to_matrix(q[3:]).T @ q_dot[:3]
         return jnp.concatenate([linear, so3.velocity(q[3:], q_dot[3:])])
 
     def retract(self, q: Float[Array, "7"], dv: Float[Array, "6"]) -> Float[Array, "7"]:
-        moved = q[:3] + matvec(so3.to_matrix(q[3:]), dv[:3])
+        moved = q[:3] + so3.to_matrix(q[3:]) @ dv[:3]
         return jnp.concatenate([moved, so3.multiply(q[3:], so3.exp(dv[3:]))])
 
 

@@ -14,7 +14,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..lie import so3
-from ..lie.small import dot, matmul, matvec
 
 Basis = Float[Array, "3 3"]
 Matrix = Float[Array, "3 3"]
@@ -137,10 +136,10 @@ class TwoAxisRotation(AbstractRotation):
         return jnp.zeros(2)
 
     def matrix(self, E, q):
-        return matmul(so3.about(E[:, 0], q[0]), so3.about(E[:, 1], q[1]))
+        return so3.about(E[:, 0], q[0]) @ so3.about(E[:, 1], q[1])
 
     def motion(self, E, q):
-        first = matvec(so3.about(E[:, 1], q[1]).T, E[:, 0])
+        first = so3.about(E[:, 1], q[1]).T @ E[:, 0]
         return jnp.stack([first, E[:, 1]], axis=1)
 
     def rates(self, q, v):
@@ -173,18 +172,18 @@ class BendingRotation(AbstractRotation):
         return jnp.zeros(2)
 
     def matrix(self, E, q):
-        return so3.exp_matrix(matvec(E[:, :2], q))
+        return so3.exp_matrix(E[:, :2] @ q)
 
     def motion(self, E, q):
-        return matmul(so3.dexp(matvec(E[:, :2], q)), E[:, :2])
+        return so3.dexp(E[:, :2] @ q) @ E[:, :2]
 
     def drive(self, E: Basis, q: Float[Array, "2"]) -> Float[Array, "3 2"]:
         """Moment on M, along its axes, for each unit generalized force."""
         # What changes the rotation vector, whatever else moves: the inverse of the tangent.
-        T = so3.dexp(matvec(E[:, :2], q))
+        T = so3.dexp(E[:, :2] @ q)
         a, b, c = T[:, 0], T[:, 1], T[:, 2]
         cofactors = jnp.stack([jnp.cross(b, c), jnp.cross(c, a), jnp.cross(a, b)], axis=1)
-        return matmul(cofactors, E[:, :2]) / dot(a, cofactors[:, 0])
+        return (cofactors @ E[:, :2]) / (a @ cofactors[:, 0])
 
     def rates(self, q, v):
         return v

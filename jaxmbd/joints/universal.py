@@ -6,7 +6,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..lie.small import dot
 from ..model.frame import Frame, as_frame
 from ..model.values import as_direction, is_concrete
 from .abstract import AbstractJoint
@@ -55,9 +54,9 @@ class Universal(AbstractJoint):
 
     def basis(self) -> Float[Array, "3 3"]:
         # Orthonormal again, so that a gradient step on one axis keeps SᵀS = 1.
-        e1 = self.axis1 / jnp.sqrt(dot(self.axis1, self.axis1))
-        across = self.axis2 - dot(self.axis2, e1) * e1
-        e2 = across / jnp.sqrt(dot(across, across))
+        e1 = self.axis1 / jnp.sqrt(self.axis1 @ self.axis1)
+        across = self.axis2 - (self.axis2 @ e1) * e1
+        e2 = across / jnp.sqrt(across @ across)
         return jnp.stack([e1, e2, jnp.cross(e1, e2)], axis=1)
 
 

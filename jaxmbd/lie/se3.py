@@ -9,7 +9,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from . import series, so3
-from .small import dot, matmul, matvec
 
 Twist = Float[Array, "6"]
 Wrench = Float[Array, "6"]
@@ -31,49 +30,49 @@ class Pose(eqx.Module):
 
     def __matmul__(self, other: "Pose") -> "Pose":
         """X_AC = X_AB @ X_BC."""
-        return Pose(self.p + matvec(self.R, other.p), matmul(self.R, other.R))
+        return Pose(self.p + self.R @ other.p, self.R @ other.R)
 
     def inverse(self) -> "Pose":
         """X_BA of X_AB."""
-        return Pose(-matvec(self.R.T, self.p), self.R.T)
+        return Pose(-(self.R.T @ self.p), self.R.T)
 
     def apply(self, point: Float[Array, "3"]) -> Float[Array, "3"]:
         """Coordinates in A of a point given in B."""
-        return self.p + matvec(self.R, point)
+        return self.p + self.R @ point
 
 
 def between(X_WA: Pose, X_WB: Pose) -> Pose:
     """X_AB from two poses in one frame."""
-    return Pose(matvec(X_WA.R.T, X_WB.p - X_WA.p), matmul(X_WA.R.T, X_WB.R))
+    return Pose(X_WA.R.T @ (X_WB.p - X_WA.p), X_WA.R.T @ X_WB.R)
 
 
 def transform_twist(X_AB: Pose, V: Twist) -> Twist:
     """Ad(X_AB): the twist `V`, expressed and taken at B, expressed and taken at A."""
-    omega = matvec(X_AB.R, V[3:])
-    return jnp.concatenate([matvec(X_AB.R, V[:3]) + jnp.cross(X_AB.p, omega), omega])
+    omega = X_AB.R @ V[3:]
+    return jnp.concatenate([X_AB.R @ V[:3] + jnp.cross(X_AB.p, omega), omega])
 
 
 def transform_twist_back(X_AB: Pose, V: Twist) -> Twist:
     """Ad(X_AB)⁻¹: the twist `V`, expressed and taken at A, expressed and taken at B."""
     linear = V[:3] - jnp.cross(X_AB.p, V[3:])
-    return jnp.concatenate([matvec(X_AB.R.T, linear), matvec(X_AB.R.T, V[3:])])
+    return jnp.concatenate([X_AB.R.T @ linear, X_AB.R.T @ V[3:]])
 
 
 def transform_wrench(X_AB: Pose, W: Wrench) -> Wrench:
     """Ad(X_AB)⁻ᵀ: the wrench `W`, expressed and taken at B, expressed and taken at A."""
-    force = matvec(X_AB.R, W[:3])
-    return jnp.concatenate([force, matvec(X_AB.R, W[3:]) + jnp.cross(X_AB.p, force)])
+    force = X_AB.R @ W[:3]
+    return jnp.concatenate([force, X_AB.R @ W[3:] + jnp.cross(X_AB.p, force)])
 
 
 def transform_wrench_back(X_AB: Pose, W: Wrench) -> Wrench:
     """Ad(X_AB)ᵀ: the wrench `W`, expressed and taken at A, expressed and taken at B."""
     moment = W[3:] - jnp.cross(X_AB.p, W[:3])
-    return jnp.concatenate([matvec(X_AB.R.T, W[:3]), matvec(X_AB.R.T, moment)])
+    return jnp.concatenate([X_AB.R.T @ W[:3], X_AB.R.T @ moment])
 
 
 def adjoint(X: Pose) -> Float[Array, "6 6"]:
     """Matrix of `transform_twist`."""
-    pR = matmul(so3.hat(X.p), X.R)
+    pR = so3.hat(X.p) @ X.R
     return jnp.block([[X.R, pR], [jnp.zeros_like(pR), X.R]])
 
 
@@ -92,10 +91,10 @@ def cross_wrench(V: Twist, W: Wrench) -> Wrench:
 def exp(V: Twist) -> Pose:
     """Pose reached after unit time at the constant body twist `V`."""
     rho, phi = V[:3], V[3:]
-    x = dot(phi, phi)
+    x = phi @ phi
     W = so3.hat(phi)
-    carry = jnp.eye(3, dtype=V.dtype) + series.versine(x) * W + series.cubic(x) * matmul(W, W)
-    return Pose(matvec(carry, rho), so3.exp_matrix(phi))
+    carry = jnp.eye(3, dtype=V.dtype) + series.versine(x) * W + series.cubic(x) * (W @ W)
+    return Pose(carry @ rho, so3.exp_matrix(phi))
 
 
 def retract(X: Pose, delta: Twist) -> Pose:
@@ -105,9 +104,9 @@ def retract(X: Pose, delta: Twist) -> Pose:
 
 def rate(X: Pose, V: Twist) -> Pose:
     """Ẋ of a pose that moves with the body twist `V`; a tangent, not a pose."""
-    return Pose(matvec(X.R, V[:3]), matmul(X.R, so3.hat(V[3:])))
+    return Pose(X.R @ V[:3], X.R @ so3.hat(V[3:]))
 
 
 def velocity(X: Pose, X_dot: Pose) -> Twist:
     """Body twist of a moving pose: `V̂ = X⁻¹ Ẋ`."""
-    return jnp.concatenate([matvec(X.R.T, X_dot.p), so3.vee(matmul(X.R.T, X_dot.R))])
+    return jnp.concatenate([X.R.T @ X_dot.p, so3.vee(X.R.T @ X_dot.R)])

@@ -12,7 +12,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from . import series
-from .small import dot, matmul
 
 Vector = Float[Array, "3"]
 Matrix = Float[Array, "3 3"]
@@ -44,7 +43,7 @@ def vee(W: Matrix) -> Vector:
 def multiply(a: Quaternion, b: Quaternion) -> Quaternion:
     """Hamilton product `a ⊗ b`: first rotate by `b`, then by `a`."""
     vector = a[0] * b[1:] + b[0] * a[1:] + jnp.cross(a[1:], b[1:])
-    return jnp.concatenate([(a[0] * b[0] - dot(a[1:], b[1:]))[None], vector])
+    return jnp.concatenate([(a[0] * b[0] - a[1:] @ b[1:])[None], vector])
 
 
 def conjugate(q: Quaternion) -> Quaternion:
@@ -54,14 +53,14 @@ def conjugate(q: Quaternion) -> Quaternion:
 
 def normalize(q: Quaternion) -> Quaternion:
     """`q` scaled to length one."""
-    return q / jnp.sqrt(dot(q, q))
+    return q / jnp.sqrt(q @ q)
 
 
 def to_matrix(q: Quaternion) -> Matrix:
     """Rotation matrix of the direction of `q` (its length does not matter)."""
-    s = 2.0 / dot(q, q)
+    s = 2.0 / (q @ q)
     w, u = q[0], q[1:]
-    return (1.0 - s * dot(u, u)) * jnp.eye(3, dtype=q.dtype) + s * (jnp.outer(u, u) + w * hat(u))
+    return (1.0 - s * (u @ u)) * jnp.eye(3, dtype=q.dtype) + s * (jnp.outer(u, u) + w * hat(u))
 
 
 def from_matrix(R: Matrix) -> Quaternion:
@@ -85,7 +84,7 @@ def from_matrix(R: Matrix) -> Quaternion:
 
 def exp(phi: Vector) -> Quaternion:
     """Unit quaternion of the rotation vector `phi` [rad]."""
-    x = dot(phi, phi) / 4.0
+    x = (phi @ phi) / 4.0
     return jnp.concatenate([series.cos_theta(x)[None], 0.5 * series.sinc(x) * phi])
 
 
@@ -93,7 +92,7 @@ def log(q: Quaternion) -> Vector:
     """Rotation vector [rad] of length at most π; inverse of `exp`."""
     q = jnp.where(q[0] < 0, -q, q)
     w, u = q[0], q[1:]
-    n2 = dot(u, u)
+    n2 = u @ u
     small = n2 < 1e-6 * w * w
     n = jnp.sqrt(jnp.where(small, 1.0, n2))
     ratio2 = jnp.where(small, n2, 0.0) / jnp.where(small, w * w, 1.0)
@@ -111,27 +110,27 @@ def velocity(q: Quaternion, q_dot: Quaternion) -> Vector:
 
     What `q_dot` does to the length of `q` is left out.
     """
-    return 2.0 * multiply(conjugate(q), q_dot)[1:] / dot(q, q)
+    return 2.0 * multiply(conjugate(q), q_dot)[1:] / (q @ q)
 
 
 def exp_matrix(phi: Vector) -> Matrix:
     """Rotation matrix of the rotation vector `phi` (Rodrigues' formula)."""
-    x = dot(phi, phi)
+    x = phi @ phi
     W = hat(phi)
-    return jnp.eye(3, dtype=phi.dtype) + series.sinc(x) * W + series.versine(x) * matmul(W, W)
+    return jnp.eye(3, dtype=phi.dtype) + series.sinc(x) * W + series.versine(x) * (W @ W)
 
 
 def about(axis: Vector, angle: Float[Array, ""]) -> Matrix:
     """Rotation matrix of `angle` [rad] about the unit vector `axis`."""
     W = hat(axis)
-    return jnp.eye(3, dtype=axis.dtype) + jnp.sin(angle) * W + (1.0 - jnp.cos(angle)) * matmul(W, W)
+    return jnp.eye(3, dtype=axis.dtype) + jnp.sin(angle) * W + (1.0 - jnp.cos(angle)) * (W @ W)
 
 
 def dexp(phi: Vector) -> Matrix:
     """Right (body) tangent: body angular velocity `ω = dexp(φ) φ̇` of `R = exp(φ)`."""
-    x = dot(phi, phi)
+    x = phi @ phi
     W = hat(phi)
-    return jnp.eye(3, dtype=phi.dtype) - series.versine(x) * W + series.cubic(x) * matmul(W, W)
+    return jnp.eye(3, dtype=phi.dtype) - series.versine(x) * W + series.cubic(x) * (W @ W)
 
 
 def basis(axis: Vector) -> Matrix:
@@ -140,7 +139,7 @@ def basis(axis: Vector) -> Matrix:
     Duff et al. (2017), "Building an orthonormal basis, revisited". The identity for the z axis;
     smooth in `axis` but for a jump of the first two vectors where its z component changes sign.
     """
-    n = axis / jnp.sqrt(dot(axis, axis))
+    n = axis / jnp.sqrt(axis @ axis)
     sign = jnp.where(n[2] >= 0, 1.0, -1.0).astype(axis.dtype)
     a = -1.0 / (sign + n[2])
     b = n[0] * n[1] * a

@@ -66,7 +66,7 @@ def moved(system, state):
 
 
 def in_batch(system, state):
-    """The same of two states at once, which goes by the mass matrix."""
+    """The same of two states at once."""
     twice = jax.tree.map(lambda x: jnp.stack([x, x]), state)
     return jax.vmap(lambda state: moved(system, state))(twice)
 
@@ -108,6 +108,31 @@ def test_a_kernel_in_reverse_mode(optimized, monkeypatch):
     assert alone.as_text().count(MARK) == 2  # Of a step, and of the solve on the way back.
     batched = eqx.filter_jit(in_batch_gradient)(*args)
     np.testing.assert_allclose(alone.compile()(*args), batched[0], rtol=1e-9)
+
+
+def test_several_states_are_one_kernel_too(optimized):
+    system, state = formulated(models.chain(3))
+    masses = jnp.linspace(1.0, 2.0, 11)
+
+    def with_mass(mass, state):
+        heavier = eqx.tree_at(lambda s: s.mechanism.bodies.mass, system, mass * jnp.ones(3))
+        return mbd.accelerations(heavier, T, state)[0]
+
+    states = jax.tree.map(lambda x: x[None] * masses[:, None], state)
+    many = jax.jit(jax.vmap(with_mass)).lower(masses, states)
+    assert many.as_text().count(MARK) == 1
+    expected = [
+        with_mass(mass, mbd.State(q, v))
+        for mass, q, v in zip(masses, states.q, states.v, strict=True)
+    ]
+    np.testing.assert_allclose(many.compile()(masses, states), jnp.stack(expected), rtol=1e-11)
+
+
+def test_a_loop_may_hold_the_system_as_a_constant(optimized):
+    """XLA 0.10 ended the process where some arguments of a kernel are large constants."""
+    system, state = formulated(models.chain(40))
+    end = jax.jit(lambda state: moved(system, state))(state)
+    np.testing.assert_allclose(end, eqx.filter_jit(moved)(system, state), rtol=1e-10)
 
 
 def test_functions_may_close_over_traced_values():

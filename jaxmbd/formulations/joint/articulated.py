@@ -11,7 +11,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ...lie import so3
-from ...lie.small import dot, matvec
 from .inertia import WorldInertia
 from .walk import Walk
 
@@ -52,7 +51,7 @@ class Articulated(NamedTuple):
         def outwards(above: tuple[Array, Array], own: tuple[Array, ...]) -> tuple[Array, Array]:
             S, c, U, D, u = own
             carried = above[0] + c
-            vdot = (u - dot(U, carried)) / D
+            vdot = (u - U @ carried) / D
             return carried + vdot * S, vdot
 
         root = still[0], jnp.zeros_like(force[0])
@@ -65,11 +64,11 @@ def _inwards(
     """Inertia and wrench that a velocity hands on to the one before it."""
     S, inertia, rotor, force, wrench, c = own
     A, p = carried[0] + inertia, carried[1] - wrench
-    U = matvec(A, S)
-    D = dot(S, U) + rotor
-    u = force - dot(S, p)
+    U = A @ S
+    D = S @ U + rotor
+    u = force - S @ p
     handed = A - (U / D)[:, None] * U[None, :]
-    return (handed, p + matvec(handed, c) + (u / D) * U), (U, D, u)
+    return (handed, p + handed @ c + (u / D) * U), (U, D, u)
 
 
 def as_matrix(inertia: WorldInertia) -> Float[Array, "6 6"]:

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ...kernel import Kernel, kernel_of
 from ...lie import Pose, se3
 from ...linear import solve_spd
 from ...system import constraints
@@ -18,7 +19,6 @@ from .articulated import Articulated, as_matrix
 from .inertia import WorldInertia, world_inertia
 from .kinematics import JointKinematics, velocity_products
 from .newton_euler import add_joint_forces, external_wrenches, net_force
-from .one_kernel import Kernel, kernel_of
 from .system import JointSystem
 from .walk import ROOT
 

@@ -7,7 +7,6 @@ from jaxtyping import Array, Float
 
 from ...bodies import RigidBody
 from ...lie import Pose, so3
-from ...lie.small import matmul, matvec
 
 
 class WorldInertia(eqx.Module):
@@ -23,7 +22,7 @@ class WorldInertia(eqx.Module):
     def momentum(self, V: Float[Array, "6"]) -> Float[Array, "6"]:
         """Inertia times world twist, for one body."""
         linear = self.mass * V[:3] + jnp.cross(V[3:], self.h)
-        angular = matvec(self.J, V[3:]) + jnp.cross(self.h, V[:3])
+        angular = self.J @ V[3:] + jnp.cross(self.h, V[:3])
         return jnp.concatenate([linear, angular])
 
 
@@ -32,9 +31,9 @@ def world_inertia(bodies: RigidBody, X: Pose) -> WorldInertia:
 
     def one(body: RigidBody, X: Pose) -> WorldInertia:
         c = X.apply(body.com)
-        about_com = matmul(matmul(X.R, body.symmetric_inertia()), X.R.T)
+        about_com = X.R @ body.symmetric_inertia() @ X.R.T
         C = so3.hat(c)
-        return WorldInertia(body.mass, body.mass * c, about_com - body.mass * matmul(C, C))
+        return WorldInertia(body.mass, body.mass * c, about_com - body.mass * (C @ C))
 
     return jax.vmap(one)(bodies, X)
 

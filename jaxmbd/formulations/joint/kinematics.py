@@ -13,7 +13,6 @@ from jaxtyping import Array, Bool, Float
 
 from ...joints.abstract import AbstractJoint
 from ...lie import Pose, se3
-from ...lie.small import matvec
 from ...system import joint_motion
 from ...system.abstract import AbstractKinematics
 from ...system.mechanism import Mechanism
@@ -149,9 +148,7 @@ def velocity_products(
         on = Rows.of(mechanism.port_bodies.array[group.second.array - skip])
 
         def product(joint: AbstractJoint, q: Array, nu: Array, X: Pose, V: Array) -> Array:
-            S_nu, S_dot_nu = jax.jvp(
-                lambda q: matvec(joint.motion(q), nu), (q,), (joint.rates(q, nu),)
-            )
+            S_nu, S_dot_nu = jax.jvp(lambda q: joint.motion(q) @ nu, (q,), (joint.rates(q, nu),))
             along = se3.cross_twist(V, se3.transform_twist(X, S_nu))
             return along + se3.transform_twist(X, S_dot_nu)
 

@@ -1,0 +1,158 @@
+"""Programs that XLA's CPU compiler shall make one kernel of."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.core import Tracer
+from jax.extend.core import ClosedJaxpr, Primitive, jaxpr_as_fun
+from jax.flatten_util import ravel_pytree
+from jax.interpreters import batching, mlir
+from jaxlib.mlir import ir
+
+from .allowed import LARGE, is_allowed
+from .batch_last import CannotBatch, batch_last
+from .written_out import written_out
+
+# States that a kernel moves at once in a batch.
+TILE = 8
+
+# XLA leaves calls with these together.
+ATTRIBUTES = {"inlineable": "false", "xla_cpu_small_call": "true"}
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """A function of arrays as a kernel of its own, and what it is in a batch."""
+
+    program: ClosedJaxpr
+    plain: ClosedJaxpr
+    otherwise: ClosedJaxpr
+
+    def __call__(self, *args: Any) -> jax.Array:
+        return _kernel.bind(*jax.tree.leaves(eqx.filter(args, eqx.is_array)), kernel=self)
+
+
+def kernel_of(
+    fn: Callable[..., jax.Array], otherwise: Callable[..., jax.Array], *args: Any
+) -> Kernel | None:
+    """fn as a kernel, for arguments like these; `otherwise` is what comes to the same in a batch.
+
+    Loops call the kernel as a whole. Dispatching its operations, some hundred small ones, takes
+    longer than what they do, for one state; batches go the other way. The result cannot be
+    differentiated. None where `fn` holds an operation that XLA does not put into a kernel, or
+    traced values that are not among the arguments, such as those that a user's function closes
+    over, and on accelerators, whose loops cost more.
+    """
+    if jax.default_backend() != "cpu":
+        return None
+    arrays, rest = eqx.partition(args, eqx.is_array)
+    leaves, structure = jax.tree.flatten(arrays)
+    if len({x.dtype for x in leaves}) != 1 or not jnp.issubdtype(leaves[0].dtype, jnp.floating):
+        return None
+
+    def program(fn: Callable[..., jax.Array]) -> ClosedJaxpr:
+        def of_leaves(*leaves: jax.Array) -> jax.Array:
+            return fn(*eqx.combine(jax.tree.unflatten(structure, leaves), rest))
+
+        return jax.make_jaxpr(of_leaves)(*leaves)
+
+    plain = program(fn)
+    if any(isinstance(x, Tracer) for x in plain.consts):
+        return None
+    alone = written_out(plain, LARGE)
+    if not is_allowed(alone):
+        return None
+    return Kernel(alone, plain, plain if otherwise is fn else program(otherwise))
+
+
+# Of one result. A primitive, so that no transformation looks inside and takes it apart.
+_kernel = Primitive("one_kernel")
+
+
+@_kernel.def_abstract_eval
+def _(*avals: Any, kernel: Kernel) -> Any:
+    return kernel.program.out_avals[0]
+
+
+@_kernel.def_impl
+def _plainly(*arrays: jax.Array, kernel: Kernel) -> jax.Array:
+    """As one call, of one argument and two results.
+
+    XLA 0.10 stops the process where some arguments of a kernel in a loop are constants and others
+    are not, and where it has an argument that nothing reads. It divides a single large result
+    among threads, and can then not call the kernel; hence another one, which is dropped.
+    """
+    together, back = ravel_pytree(arrays)
+
+    @jax.jit
+    def run(together: jax.Array) -> tuple[jax.Array, jax.Array]:
+        result = jaxpr_as_fun(kernel.program)(*back(together))[0]
+        return result, result.ravel()[0]
+
+    return run(together)[0]
+
+
+def _together(ctx: mlir.LoweringRuleContext, *arrays: ir.Value, kernel: Kernel) -> Any:
+    (result,) = mlir.lower_fun(_plainly, multiple_results=False)(ctx, *arrays, kernel=kernel)
+    call = result.owner
+    assert call.name == "func.call", f"a call was expected, got {call.name}"
+    marks: dict[str, ir.Attribute] = {
+        name: ir.StringAttr.get(value) for name, value in ATTRIBUTES.items()
+    }
+    call.attributes["mhlo.frontend_attributes"] = ir.DictAttr.get(marks)
+    return [result]
+
+
+def _in_batch(
+    arrays: Sequence[jax.Array],
+    axes: Sequence[int | None],
+    *,
+    kernel: Kernel,
+) -> tuple[jax.Array, int]:
+    count = next(x.shape[k] for x, k in zip(arrays, axes, strict=True) if k is not None)
+    size = min(count, TILE)
+    tiled = _tile(kernel.plain, size, tuple(k is not None for k in axes))
+    if tiled is None:
+        each = jax.vmap(
+            lambda *arrays: jaxpr_as_fun(kernel.otherwise)(*arrays)[0], in_axes=tuple(axes)
+        )
+        return each(*arrays), 0
+    n_tiles = -(-count // size)
+
+    def cut(x: jax.Array, axis: int) -> jax.Array:
+        x = jnp.moveaxis(x, axis, 0)
+        spare = jnp.broadcast_to(x[-1:], (n_tiles * size - count, *x.shape[1:]))
+        x = jnp.concatenate([x, spare]).reshape(n_tiles, size, *x.shape[1:])
+        return jnp.moveaxis(x, 1, -1)
+
+    many = [cut(x, k) for x, k in zip(arrays, axes, strict=True) if k is not None]
+
+    def one_tile(tile: list[jax.Array]) -> jax.Array:
+        parts = iter(tile)
+        args = [x if k is None else next(parts) for x, k in zip(arrays, axes, strict=True)]
+        return _kernel.bind(*args, kernel=Kernel(tiled, tiled, tiled))
+
+    found = jax.lax.map(one_tile, many)
+    found = jnp.moveaxis(found, -1, 1)
+    return found.reshape(n_tiles * size, *found.shape[2:])[:count], 0
+
+
+mlir.register_lowering(_kernel, _together)
+batching.primitive_batchers[_kernel] = _in_batch
+
+
+def _tile(plain: ClosedJaxpr, size: int, batched: tuple[bool, ...]) -> ClosedJaxpr | None:
+    """The program of several states at once, if there is one."""
+    try:
+        tile = batch_last(written_out(plain, LARGE // size), size, batched)
+    except CannotBatch:
+        return None
+    tile = written_out(tile, LARGE)
+    return tile if is_allowed(tile) else None
+
+
+__all__ = ["Kernel", "kernel_of"]
