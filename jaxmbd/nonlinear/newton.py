@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from ..kernel import kernel_of
 from .blocks import Blocks
 from .linearization import AbstractLinearization
 from .structured import Automatic
@@ -111,6 +112,9 @@ class _Search:
 
     def __init__(self, fn, guess, args, blocks, newton: Newton):
         self.residual = lambda x: fn(x, args)
+        # The chord method evaluates residuals most of the time; nothing here is differentiated.
+        kernel = kernel_of(fn, fn, guess, args) if newton.chord else None
+        self.value = self.residual if kernel is None else lambda x: kernel(x, args)
         self.blocks, self.most = blocks, newton.max_steps
         self.way = newton.linearization.chosen(blocks)
         eps = float(jnp.finfo(guess.dtype).eps)
@@ -186,7 +190,7 @@ def _chord(search: _Search, kept: Kept | None) -> tuple[_Iterate, Any]:
             return search.unfinished(now) & ((phase < 2) | (now.steps == begun))
 
         def step(now: _Iterate) -> _Iterate:
-            return search.advance(now, search.residual(now.x), factors, phase == 2)
+            return search.advance(now, search.value(now.x), factors, phase == 2)
 
         end = jax.lax.while_loop(going, step, carry.now)
         starts_over = ~end.done & (phase < 2)
