@@ -22,23 +22,23 @@ def run(options: Options) -> Result:
             [
                 steps.own(robot, states, n, "float64", batched=True),
                 steps.own(robot, states, n, "float32", batched=True),
-                steps.own_one_by_one(robot, states, n, "float64"),
-                steps.own_one_by_one(robot, states, n, "float32"),
+                steps.own_in_threads(robot, states, n, "float64"),
+                steps.own_in_threads(robot, states, n, "float32"),
                 steps.in_rollout(robot, states, n),
                 steps.in_mjx(robot, states, n),
             ],
             options.repeats,
         )
         entries += found
-        throughput = ratio(found, "mujoco.rollout", "jaxmbd, float64, one by one")
+        throughput = ratio(found, "mujoco.rollout", f"jaxmbd, float64, {steps.THREADS} threads")
         targets.append(Target(f"{name}, batch, times mujoco.rollout", throughput, "≥", 1.0))
         if name in TIMES_MJX:
-            throughput = ratio(found, "MJX", "jaxmbd, float32, one by one")
+            throughput = ratio(found, "MJX", f"jaxmbd, float32, {steps.THREADS} threads")
             wanted = TIMES_MJX[name]
             targets.append(Target(f"{name}, batch, times MJX, float32", throughput, "≥", wanted))
     about = (
         f"{size} states, {n} steps a call, seconds of one step of one of them; jaxmbd and MJX by "
-        "`vmap`, jaxmbd also one by one by `lax.map`, a share of them in a thread for each core; "
+        "`vmap`, jaxmbd also by `vmap` over a share of them in a thread for each core; "
         "`mujoco.rollout` on as many threads as there are cores, keeping all its states."
     )
     return Result(TITLE, about, "step", entries, targets, {})

@@ -60,11 +60,11 @@ def own(robot: Robot, state: mbd.State, n: int, dtype: Any, batched: bool = Fals
         return compiled(run, *args).contender(name, *args, work=work, settings=SETTINGS)
 
 
-def own_one_by_one(robot: Robot, states: mbd.State, n: int, dtype: Any) -> Contender:
-    """jaxmbd: `lax.map` over the states, a share of them in a thread for each core."""
+def own_in_threads(robot: Robot, states: mbd.State, n: int, dtype: Any) -> Contender:
+    """jaxmbd: `vmap` over a share of the states in a thread for each core."""
 
     def run(system: AbstractSystem, states: mbd.State) -> mbd.State:
-        return jax.lax.map(lambda state: semi_implicit(system, state, n), states)
+        return jax.vmap(lambda state: semi_implicit(system, state, n))(states)
 
     dtype = np.dtype(dtype)
     with jax.enable_x64(dtype == np.float64):
@@ -79,7 +79,7 @@ def own_one_by_one(robot: Robot, states: mbd.State, n: int, dtype: Any) -> Conte
         def work() -> list[mbd.State]:
             return list(pool.map(lambda part: program(system, part), parts))
 
-        name = f"jaxmbd, {dtype.name}, one by one"
+        name = f"jaxmbd, {dtype.name}, {THREADS} threads"
         return Contender(
             name, work, n * share * THREADS, settings, program.compiling, program.memory
         )
