@@ -1,8 +1,7 @@
 """Programs that XLA's CPU compiler shall make one kernel of."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -24,16 +23,20 @@ TILE = 8
 ATTRIBUTES = {"inlineable": "false", "xla_cpu_small_call": "true"}
 
 
-@dataclass(frozen=True, eq=False)
-class Kernel:
-    """A function of arrays as a kernel of its own, and what it is in a batch."""
+class Kernel(NamedTuple):
+    """A function of arrays as a kernel of its own.
+
+    - `program`: what XLA makes one kernel of.
+    - `plain`: the same as it was written, of which that of several states is made.
+    - `otherwise`: what comes to the same where there is none.
+    """
 
     program: ClosedJaxpr
     plain: ClosedJaxpr
     otherwise: ClosedJaxpr
 
     def __call__(self, *args: Any) -> jax.Array:
-        return _kernel.bind(*jax.tree.leaves(eqx.filter(args, eqx.is_array)), kernel=self)
+        return _kernel.bind(*jax.tree.leaves(eqx.filter(args, eqx.is_array)), **self._asdict())
 
 
 def kernel_of(
@@ -69,17 +72,18 @@ def kernel_of(
     return Kernel(alone, plain, plain if otherwise is fn else program(otherwise))
 
 
-# Of one result. A primitive, so that no transformation looks inside and takes it apart.
+# Of one result. A primitive, so that no transformation looks inside and takes it apart. Its
+# programs are parameters that others can read: fingerprints of sweeps do.
 _kernel = Primitive("one_kernel")
 
 
 @_kernel.def_abstract_eval
-def _(*avals: Any, kernel: Kernel) -> Any:
-    return kernel.program.out_avals[0]
+def _(*avals: Any, program: ClosedJaxpr, **others: ClosedJaxpr) -> Any:
+    return program.out_avals[0]
 
 
 @_kernel.def_impl
-def _plainly(*arrays: jax.Array, kernel: Kernel) -> jax.Array:
+def _plainly(*arrays: jax.Array, program: ClosedJaxpr, **others: ClosedJaxpr) -> jax.Array:
     """As one call, of one argument and two results.
 
     XLA 0.10 stops the process where some arguments of a kernel in a loop are constants and others
@@ -90,14 +94,14 @@ def _plainly(*arrays: jax.Array, kernel: Kernel) -> jax.Array:
 
     @jax.jit
     def run(together: jax.Array) -> tuple[jax.Array, jax.Array]:
-        result = jaxpr_as_fun(kernel.program)(*back(together))[0]
+        result = jaxpr_as_fun(program)(*back(together))[0]
         return result, result.ravel()[0]
 
     return run(together)[0]
 
 
-def _together(ctx: mlir.LoweringRuleContext, *arrays: ir.Value, kernel: Kernel) -> Any:
-    (result,) = mlir.lower_fun(_plainly, multiple_results=False)(ctx, *arrays, kernel=kernel)
+def _together(ctx: mlir.LoweringRuleContext, *arrays: ir.Value, **programs: ClosedJaxpr) -> Any:
+    (result,) = mlir.lower_fun(_plainly, multiple_results=False)(ctx, *arrays, **programs)
     call = result.owner
     assert call.name == "func.call", f"a call was expected, got {call.name}"
     marks: dict[str, ir.Attribute] = {
@@ -111,15 +115,15 @@ def _in_batch(
     arrays: Sequence[jax.Array],
     axes: Sequence[int | None],
     *,
-    kernel: Kernel,
+    program: ClosedJaxpr,
+    plain: ClosedJaxpr,
+    otherwise: ClosedJaxpr,
 ) -> tuple[jax.Array, int]:
     count = next(x.shape[k] for x, k in zip(arrays, axes, strict=True) if k is not None)
     size = min(count, TILE)
-    tiled = _tile(kernel.plain, size, tuple(k is not None for k in axes))
+    tiled = _tile(plain, size, tuple(k is not None for k in axes))
     if tiled is None:
-        each = jax.vmap(
-            lambda *arrays: jaxpr_as_fun(kernel.otherwise)(*arrays)[0], in_axes=tuple(axes)
-        )
+        each = jax.vmap(lambda *arrays: jaxpr_as_fun(otherwise)(*arrays)[0], in_axes=tuple(axes))
         return each(*arrays), 0
     n_tiles = -(-count // size)
 
@@ -134,7 +138,7 @@ def _in_batch(
     def one_tile(tile: list[jax.Array]) -> jax.Array:
         parts = iter(tile)
         args = [x if k is None else next(parts) for x, k in zip(arrays, axes, strict=True)]
-        return _kernel.bind(*args, kernel=Kernel(tiled, tiled, tiled))
+        return _kernel.bind(*args, **Kernel(tiled, tiled, tiled)._asdict())
 
     found = jax.lax.map(one_tile, many)
     found = jnp.moveaxis(found, -1, 1)

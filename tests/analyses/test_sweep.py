@@ -23,6 +23,7 @@ from jaxmbd import reducers
 from jaxmbd.analyses.sweep import store
 from jaxmbd.analyses.sweep.fingerprint import Digest
 from jaxmbd.analyses.sweep.progress import Progress
+from jaxmbd.kernel import kernel_of
 
 ROOT = Path(__file__).parents[2]
 TIMES = np.linspace(0.0, 1.0, 5)
@@ -211,6 +212,18 @@ def test_fingerprints_see_what_a_function_has_caught():
     assert digest([1.0, 2.0]) == digest([1.0, 2.0])
     assert digest([1.0, 2.0]) != digest([1.0, 2.0 + 1e-15])
     assert digest([1.0, 2.0]) != digest([1.0, 2.0], length=3)
+
+
+def test_fingerprints_see_what_a_kernel_computes():
+    def digest(power):
+        def fn(x):
+            return x**power
+
+        kernel = kernel_of(fn, fn, jnp.ones(2))
+        return Digest().of(jax.make_jaxpr(kernel)(jnp.ones(2)))
+
+    assert digest(2) == digest(2)
+    assert digest(2) != digest(3)
 
 
 def test_a_folder_that_is_not_whole_is_refused(tmp_path):
