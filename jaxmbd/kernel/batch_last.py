@@ -185,7 +185,7 @@ def _gather(values, params, size, shape):
 
 
 def _scan(values, params, size, shape):
-    n_consts, n_carry = params["num_consts"], params["num_carry"]
+    n_consts, n_carry = _counts(params)
     consts, carry, xs = (
         values[:n_consts],
         values[n_consts : n_consts + n_carry],
@@ -207,6 +207,14 @@ def _scan(values, params, size, shape):
         unroll=params["unroll"],
     )
     return [*end, *kept]
+
+
+def _counts(params: Any) -> tuple[int, int]:
+    """How many constants and carried values a loop has."""
+    if "num_carry" in params:
+        return params["num_consts"], params["num_carry"]
+    consts, carry, _ = params["ft_in"].unpack()  # From JAX 0.12 on.
+    return len(list(consts)), len(list(carry))
 
 
 RULES: dict[str, Callable[[list[_Value], Any, int, tuple[int, ...]], Any]] = {
