@@ -152,6 +152,7 @@ def test_changes_of_a_free_body_grow_with_time_and_those_of_an_oscillator_do_not
     np.testing.assert_allclose(coarse.round_off, coarse.growth * np.finfo(float).eps)
 
 
+@pytest.mark.thorough
 def test_gradients_through_a_chaotic_motion_are_lost():
     """A double pendulum that swings a little, and one let go from the side."""
     system = system_of(chain(2))

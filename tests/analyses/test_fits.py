@@ -39,6 +39,7 @@ def test_losses_are_squares_near_zero_and_smooth(loss):
     assert (slopes > 0).all()
 
 
+@pytest.mark.thorough
 def test_outliers_hardly_count_with_a_loss():
     (record,) = records(starts=((0.5, 0.0),), lengths=(120,))
     readings = np.array(record.measurements["hinge"])
@@ -51,6 +52,7 @@ def test_outliers_hardly_count_with_a_loss():
     assert abs(squares["k"] - 2.0) > 2e-2
 
 
+@pytest.mark.thorough
 def test_priors_tell_apart_what_the_data_do_not():
     """Mass and centre enter as a product: a prior of the one gives both."""
     select = {

@@ -216,7 +216,7 @@ def test_what_the_data_cannot_tell_apart_is_named(measured):
     assert fit["mass"] * fit["centre"] == pytest.approx(-0.8 * 0.3, rel=0.02)
 
 
-@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("reverse", [pytest.param(False, marks=pytest.mark.thorough), True])
 def test_blocks_are_the_jacobian(measured, reverse):
     """Against finite differences; one record's start does not move the other record."""
     model = pendulum()
@@ -242,6 +242,7 @@ def test_blocks_are_the_jacobian(measured, reverse):
     assert not J[:120, 5:7].any()
 
 
+@pytest.mark.thorough
 def test_first_order_method_goes_downhill(measured):
     start = pendulum(0.8, 0.1, 1.5)
     select = {"k": mbd.Parameter("forces.spring.stiffness", Positive())}

@@ -58,6 +58,7 @@ X = 0.03 * jnp.sin(jnp.arange(13.0))  # Away from the start: three parameters, f
 V = jnp.cos(jnp.arange(13.0))
 
 
+@pytest.mark.thorough
 def test_gaps_are_residuals():
     """Between ends and starts that a prediction gives, by deviation, record by record."""
     m, x = misfit(), misfit().start + X

@@ -156,7 +156,10 @@ def test_checkpoints_change_neither_the_states_nor_the_gradient(double):
         np.testing.assert_allclose(checkpointed, plain, rtol=1e-13)
 
 
-@pytest.mark.parametrize("solver", [diffrax.Kvaerno3(), diffrax.ImplicitEuler()])
+@pytest.mark.parametrize(
+    "solver",
+    [pytest.param(diffrax.Kvaerno3(), marks=pytest.mark.thorough), diffrax.ImplicitEuler()],
+)
 def test_implicit_methods_of_diffrax_need_no_tolerances(double, solver):
     system, state = double
     exact = mbd.simulate(system, state, t1=0.2, dt=1e-3).states.q[-1]

@@ -73,7 +73,10 @@ def test_it_moves_like_the_one_without_redundancy():
 
 @pytest.mark.parametrize(
     "formulation",
-    [*comparing.ELSEWHERE, mbd.PointCoordinates("zx")],
+    [
+        *comparing.ELSEWHERE,
+        pytest.param(mbd.PointCoordinates("zx"), marks=pytest.mark.thorough),
+    ],
     ids=["maximal", "natural", "points", "plane"],
 )
 def test_every_formulation_finds_the_same(formulation):
@@ -106,6 +109,7 @@ def test_slopes_through_the_redundant_loop():
     assert abs(slopes["mass"][2]) > 0.1
 
 
+@pytest.mark.thorough
 def test_slopes_by_the_axis_of_one_hinge():
     """With a cross and a ball joint the rocker's hinge may have any direction."""
     lowered = MODEL(hinged=False)
@@ -142,6 +146,7 @@ def test_the_torque_of_a_motor_drives_it_alike():
     assert same == pytest.approx(float(torque), rel=1e-9)
 
 
+@pytest.mark.thorough
 def test_the_script_says_what_it_found(capsys, tmp_path):
     """Its motion stays on the constraints, and keeps its energy."""
     motion = EXAMPLE["main"](png=tmp_path / "plot.png")

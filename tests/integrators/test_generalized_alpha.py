@@ -20,13 +20,17 @@ METHODS = {
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param("rho 0.8", marks=pytest.mark.thorough), "index 2", "projected"]
+    "name",
+    ["index 2", *(pytest.param(n, marks=pytest.mark.thorough) for n in ("rho 0.8", "projected"))],
 )
 def test_order_with_constraints(name):
     testing.check_integrator_order(METHODS[name], 2, mbd.MaximalCoordinates())
 
 
-@pytest.mark.parametrize("name", ["rho 0.8", "trapezoidal", "hht"])
+@pytest.mark.parametrize(
+    "name",
+    ["rho 0.8", *(pytest.param(n, marks=pytest.mark.thorough) for n in ("trapezoidal", "hht"))],
+)
 def test_order_without_constraints(name):
     testing.check_integrator_order(METHODS[name], 2)
 

@@ -113,6 +113,7 @@ def assert_same_motion(model, expected):
         np.testing.assert_allclose(poses[name].R, expected_poses[name].R, atol=1e-14)
 
 
+@pytest.mark.thorough
 @pytest.mark.smoke
 def test_moves_like_the_model_built_by_hand():
     model = from_urdf(CRANE)

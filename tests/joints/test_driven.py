@@ -41,7 +41,11 @@ def turned(k):
     return system, motion, t, state
 
 
-@pytest.mark.parametrize("k", range(len(FORMULATIONS)), ids=map(name_of, FORMULATIONS))
+@pytest.mark.parametrize(
+    "k",
+    [pytest.param(k, marks=() if k else pytest.mark.thorough) for k in range(len(FORMULATIONS))],
+    ids=map(name_of, FORMULATIONS),
+)
 def test_driven_linkage(k):
     system, motion, t, state = turned(k)
     wanted, speed, acceleration = (
@@ -200,6 +204,7 @@ def test_ball_on_a_rod_without_mass(formulation):
     np.testing.assert_allclose(reaction[3:], 0.0, atol=1e-9)
 
 
+@pytest.mark.thorough
 def test_slope_of_the_drive_by_its_amplitude():
     """Through the redundant loop, forwards and in reverse."""
     state = turned(0)[3]
@@ -244,6 +249,7 @@ def test_what_cannot_be_driven():
         mbd.rollout(system, mbd.State(jnp.zeros(21), jnp.zeros(18)), 0.1, 1, mbd.EnergyMomentum())
 
 
+@pytest.mark.thorough
 def test_driver_against_the_joints():
     """A crank that cannot turn further: the error names the loop, the driver and the time."""
     short = four_bar((0.2, 0.2, 0.45, 0.7))
@@ -264,6 +270,7 @@ def test_driver_against_the_joints():
         mbd.assemble(fixed, t=0.5)
 
 
+@pytest.mark.thorough
 def test_kinematics_needs_a_driver_for_each_freedom():
     bodies = {"hand": shaft(0.01), "loose": shaft(0.02)}
     model = mbd.Model(bodies, {"s": joints.Revolute("ground", "hand")})

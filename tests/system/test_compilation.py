@@ -21,7 +21,11 @@ def lowered(n, kind, formulation):
     return eqx.filter_jit(accelerations).lower(system, mbd.assemble(system))
 
 
-@pytest.mark.parametrize("kind", [joints.Revolute, joints.Spherical], ids=lambda k: k.__name__)
+@pytest.mark.parametrize(
+    "kind",
+    [joints.Revolute, pytest.param(joints.Spherical, marks=pytest.mark.thorough)],
+    ids=lambda k: k.__name__,
+)
 @pytest.mark.parametrize("formulation", FORMULATIONS, ids=name_of)
 def test_programs_do_not_grow_with_the_chain(formulation, kind):
     """By their operations; long chains have a program of their own in two formulations."""
