@@ -1,7 +1,8 @@
 """Programs that XLA's CPU compiler shall make one kernel of."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -9,12 +10,12 @@ import jax.numpy as jnp
 from jax.core import Tracer
 from jax.extend.core import ClosedJaxpr, Primitive, jaxpr_as_fun
 from jax.flatten_util import ravel_pytree
-from jax.interpreters import batching, mlir
+from jax.interpreters import ad, batching, mlir
 from jaxlib.mlir import ir
 
 from .allowed import LARGE, is_allowed
 from .batch_last import CannotBatch, batch_last
-from .written_out import written_out
+from .written_out import blank, written_out
 
 # States that a kernel moves at once in a batch.
 TILE = 8
@@ -23,7 +24,8 @@ TILE = 8
 ATTRIBUTES = {"inlineable": "false", "xla_cpu_small_call": "true"}
 
 
-class Kernel(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Kernel:
     """A function of arrays as a kernel of its own.
 
     - `program`: what XLA makes one kernel of.
@@ -36,7 +38,7 @@ class Kernel(NamedTuple):
     otherwise: ClosedJaxpr
 
     def __call__(self, *args: Any) -> jax.Array:
-        return _kernel.bind(*jax.tree.leaves(eqx.filter(args, eqx.is_array)), **self._asdict())
+        return _kernel.bind(*jax.tree.leaves(eqx.filter(args, eqx.is_array)), **vars(self))
 
 
 def kernel_of(
@@ -45,8 +47,8 @@ def kernel_of(
     """fn as a kernel, for arguments like these; `otherwise` is what comes to the same in a batch.
 
     Loops call the kernel as a whole. Dispatching its operations, some hundred small ones, takes
-    longer than what they do, for one state; batches go the other way. The result cannot be
-    differentiated. None where `fn` holds an operation that XLA does not put into a kernel, or
+    longer than what they do. Callers that know better derivatives than those of `otherwise` have
+    rules of their own. None where `fn` holds an operation that XLA does not put into a kernel, or
     traced values that are not among the arguments, such as those that a user's function closes
     over, and on accelerators, whose loops cost more.
     """
@@ -135,16 +137,35 @@ def _in_batch(
 
     many = [cut(x, k) for x, k in zip(arrays, axes, strict=True) if k is not None]
 
+    last = tuple(None if k is None else -1 for k in axes)
+    alike = jax.make_jaxpr(jax.vmap(jaxpr_as_fun(otherwise), in_axes=last, out_axes=-1))(
+        *map(blank, tiled.in_avals)
+    )
+
     def one_tile(tile: list[jax.Array]) -> jax.Array:
         parts = iter(tile)
         args = [x if k is None else next(parts) for x, k in zip(arrays, axes, strict=True)]
-        return _kernel.bind(*args, **Kernel(tiled, tiled, tiled)._asdict())
+        return _kernel.bind(*args, **vars(Kernel(tiled, tiled, alike)))
 
     found = jax.lax.map(one_tile, many)
     found = jnp.moveaxis(found, -1, 1)
     return found.reshape(n_tiles * size, *found.shape[2:])[:count], 0
 
 
+def _forward(
+    primals: Sequence[jax.Array],
+    tangents: Sequence[Any],
+    *,
+    program: ClosedJaxpr,
+    plain: ClosedJaxpr,
+    otherwise: ClosedJaxpr,
+) -> tuple[jax.Array, jax.Array]:
+    """Of what comes to the same: second derivatives of loops get here, past rules of callers."""
+    along = tuple(map(ad.instantiate_zeros, tangents))
+    return jax.jvp(lambda *arrays: jaxpr_as_fun(otherwise)(*arrays)[0], tuple(primals), along)
+
+
+ad.primitive_jvps[_kernel] = _forward
 mlir.register_lowering(_kernel, _together)
 batching.primitive_batchers[_kernel] = _in_batch
 

@@ -11,11 +11,9 @@ from jaxtyping import Array, Bool, Float, Int
 
 from ..kernel import kernel_of
 from .blocks import Blocks
+from .implicit import implicit
 from .linearization import AbstractLinearization
 from .structured import Automatic
-
-# Enough for changes that shrink by 0.6.
-MAX_REFINEMENTS = 60
 
 
 class Kept(eqx.Module):
@@ -80,7 +78,7 @@ class Newton(eqx.Module):
         at = eqx.combine(jax.lax.stop_gradient(moving), rest)
         root, factors = _find(fn, guess, at, blocks, kept, self)
         way = self.linearization.chosen(blocks)
-        x = _implicit(args, fn=fn, x=root.x, factors=factors, blocks=blocks, way=way)
+        x = implicit(fn, root.x, args, factors, blocks, way)
         return Root(x, root.converged, root.steps, root.kept)
 
     def nothing_kept(
@@ -214,69 +212,6 @@ def _find(fn, guess, args, blocks, kept, newton: Newton) -> tuple[Root, Any]:
     converged = end.done & jnp.isfinite(end.size)
     handed_on = Kept(factors, converged) if kept is not None else None
     return Root(end.x, converged, end.steps, handed_on), factors
-
-
-@eqx.filter_custom_jvp
-def _implicit(args, *, fn, x, factors, blocks, way):
-    """x, a root of fn(x, args), as a function of `args`."""
-    return x
-
-
-@_implicit.def_jvp
-def _(primals, tangents, *, fn, x, factors, blocks, way):
-    """dx of J dx = -(∂fn/∂args) d args, J = ∂fn/∂x at the root."""
-    (args,), (d_args,) = primals, tangents
-    # A function of `args` here too: derivatives are differentiated, the iteration never is.
-    x = _implicit(args, fn=fn, x=x, factors=factors, blocks=blocks, way=way)
-    _, by_args = eqx.filter_jvp(lambda args: fn(x, args), (args,), (d_args,))
-    _, jacobian = jax.linearize(lambda x: fn(x, args), x)
-    # The factors are those of an earlier iterate; refinement makes up for the difference.
-    d_x = jax.lax.custom_linear_solve(
-        jacobian,
-        -by_args,
-        solve=lambda product, b: _refined(product, lambda r: way.solve(factors, r), b, blocks),
-        transpose_solve=lambda product, b: _refined(
-            product, lambda r: way.solve_transposed(factors, r), b, blocks
-        ),
-    )
-    return x, d_x
-
-
-def _refined(
-    product: Callable[[Array], Array],
-    solve: Callable[[Array], Array],
-    b: Float[Array, "n"],
-    blocks: Blocks,
-) -> Float[Array, "n"]:
-    """y of A y = b with a solver of a matrix near A, by iterative refinement.
-
-    NaN where it does not get there: factors of the chord method may be of a matrix so far from A
-    that changes do not shrink.
-    """
-    eps = float(jnp.finfo(b.dtype).eps)
-
-    def largest(y: Array) -> Array:
-        return jnp.max(jnp.abs(y[: blocks.first]))  # Beyond that y need not be unique.
-
-    def found(carry: tuple[Array, Array, Array, Array]) -> Bool[Array, ""]:
-        y, size, before, _ = carry
-        whole = largest(y)
-        # Changes that no longer shrink are rounding where they are small.
-        rounding = (size > 0.9 * before) & (size <= eps ** (1 / 3) * whole)
-        return (size <= 100 * eps * whole) | rounding
-
-    def unfinished(carry: tuple[Array, Array, Array, Array]) -> Bool[Array, ""]:
-        return ~found(carry) & (carry[3] < MAX_REFINEMENTS) & jnp.isfinite(carry[1])
-
-    def body(carry: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
-        y, size, _, n = carry
-        change = solve(b - product(y))
-        return y + change, largest(change), size, n + 1
-
-    first = solve(b)
-    start = (first, largest(first), jnp.array(jnp.inf, b.dtype), jnp.zeros((), jnp.int32))
-    end = jax.lax.while_loop(unfinished, body, start)
-    return jnp.where(found(end), end[0], jnp.nan)
 
 
 __all__ = ["Kept", "Newton", "Root"]

@@ -1,0 +1,141 @@
+"""Roots as functions of what their equations depend on (the implicit function theorem)."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+from jaxtyping import Array, Bool, Float
+
+from .blocks import Blocks
+from .linearization import AbstractFactorization
+
+# Enough for changes that shrink by 0.6.
+MAX_REFINEMENTS = 60
+
+
+def implicit(
+    fn: Callable[[Array, Any], Array],
+    x: Float[Array, "n"],
+    args: Any,
+    factors: Any,
+    blocks: Blocks,
+    way: AbstractFactorization,
+) -> Float[Array, "n"]:
+    """x, a root of fn(x, args), as a function of `args`: dx of J dx = -(∂fn/∂args) d args.
+
+    J = ∂fn/∂x at the root, near which is what `way` has factored.
+    """
+    arrays, rest = eqx.partition((args, factors, blocks), eqx.is_array)
+    leaves, structure = jax.tree.flatten(arrays)
+
+    def slope(x: Array, leaves: list[Array], along: list[Array | None]) -> Array:
+        args, factors, blocks = eqx.combine(jax.tree.unflatten(structure, leaves), rest)
+        d_args = jax.tree.unflatten(structure, along)[0]
+        _, by_args = eqx.filter_jvp(lambda args: fn(x, args), (args,), (d_args,))
+        _, jacobian = jax.linearize(lambda x: fn(x, args), x)
+        # The factors are those of an earlier iterate; refinement makes up for the difference.
+        return jax.lax.custom_linear_solve(
+            jacobian,
+            -by_args,
+            solve=lambda product, b: _refined(product, lambda r: way.solve(factors, r), b, blocks),
+            transpose_solve=lambda product, b: _refined(
+                product, lambda r: way.solve_transposed(factors, r), b, blocks
+            ),
+        )
+
+    return _root.bind(x, *leaves, slope=slope)
+
+
+# A primitive and no `custom_jvp`, whose rule second derivatives of loops lose: JAX evaluates what
+# is known of a derivative without it, and x by itself depends on nothing.
+_root = Primitive("implicit_root")
+Slope = Callable[[Array, list[Array], list[Array | None]], Array]
+
+
+@_root.def_impl
+def _found(x: Array, *leaves: Array, slope: Slope) -> Array:
+    return x
+
+
+@_root.def_abstract_eval
+def _(x: Any, *leaves: Any, slope: Slope) -> Any:
+    return x
+
+
+def _forward(
+    primals: Sequence[Array], tangents: Sequence[Any], *, slope: Slope
+) -> tuple[Array, Array]:
+    x, *leaves = primals
+    x = _root.bind(x, *leaves, slope=slope)
+    along = [
+        ad.instantiate_zeros(d) if jnp.issubdtype(y.dtype, jnp.inexact) else None
+        for y, d in zip(leaves, tangents[1:], strict=True)
+    ]
+    return x, slope(x, leaves, along)
+
+
+def _in_batch(
+    arrays: Sequence[Array], axes: Sequence[int | None], *, slope: Slope
+) -> tuple[Array, int]:
+    count = next(x.shape[k] for x, k in zip(arrays, axes, strict=True) if k is not None)
+    x, *leaves = (
+        y if k is None else jnp.moveaxis(y, k, 0) for y, k in zip(arrays, axes, strict=True)
+    )
+    if axes[0] is None:
+        x = jnp.broadcast_to(x, (count, *x.shape))
+    each = [None if k is None else 0 for k in axes[1:]]
+
+    def slopes(x: Array, leaves: list[Array], along: list[Array | None]) -> Array:
+        moving = [None if d is None else k for d, k in zip(along, each, strict=True)]
+        return jax.vmap(slope, in_axes=(0, each, moving))(x, leaves, along)
+
+    return _root.bind(x, *leaves, slope=slopes), 0
+
+
+ad.primitive_jvps[_root] = _forward
+batching.primitive_batchers[_root] = _in_batch
+mlir.register_lowering(_root, mlir.lower_fun(_found, multiple_results=False))
+
+
+def _refined(
+    product: Callable[[Array], Array],
+    solve: Callable[[Array], Array],
+    b: Float[Array, "n"],
+    blocks: Blocks,
+) -> Float[Array, "n"]:
+    """y of A y = b with a solver of a matrix near A, by iterative refinement.
+
+    NaN where it does not get there: factors of the chord method may be of a matrix so far from A
+    that changes do not shrink.
+    """
+    eps = float(jnp.finfo(b.dtype).eps)
+
+    def largest(y: Array) -> Array:
+        return jnp.max(jnp.abs(y[: blocks.first]))  # Beyond that y need not be unique.
+
+    def found(carry: tuple[Array, Array, Array, Array]) -> Bool[Array, ""]:
+        y, size, before, _ = carry
+        whole = largest(y)
+        # Changes that no longer shrink are rounding where they are small.
+        rounding = (size > 0.9 * before) & (size <= eps ** (1 / 3) * whole)
+        return (size <= 100 * eps * whole) | rounding
+
+    def unfinished(carry: tuple[Array, Array, Array, Array]) -> Bool[Array, ""]:
+        return ~found(carry) & (carry[3] < MAX_REFINEMENTS) & jnp.isfinite(carry[1])
+
+    def body(carry: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
+        y, size, _, n = carry
+        change = solve(b - product(y))
+        return y + change, largest(change), size, n + 1
+
+    first = solve(b)
+    start = (first, largest(first), jnp.array(jnp.inf, b.dtype), jnp.zeros((), jnp.int32))
+    end = jax.lax.while_loop(unfinished, body, start)
+    return jnp.where(found(end), end[0], jnp.nan)
+
+
+__all__ = ["implicit"]
