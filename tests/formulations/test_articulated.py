@@ -112,6 +112,18 @@ def test_a_kernel_in_reverse_mode(optimized, monkeypatch):
     np.testing.assert_allclose(alone.compile()(*args), batched[0], rtol=1e-9)
 
 
+def test_second_derivatives_of_a_loop():
+    """JAX loses the rule of accelerations on the way, and needs one of the kernel."""
+    system, state = formulated(models.chain(2))
+
+    def slope(v):
+        return gradient(system, mbd.State(state.q, v))
+
+    ahead, behind = (jax.jit(slope)(state.v + h * state.v) for h in (1e-5, -1e-5))
+    found = jax.jit(lambda v: jax.jvp(slope, (v,), (v,))[1])(state.v)
+    np.testing.assert_allclose(found, (ahead - behind) / 2e-5, rtol=1e-6)
+
+
 @pytest.mark.smoke  # Programs of other releases of JAX look different.
 def test_several_states_are_one_kernel_too(optimized):
     system, state = formulated(models.chain(3))

@@ -52,6 +52,27 @@ def test_second_derivative(newton):
     np.testing.assert_allclose(hessian, jnp.stack(differences), atol=1e-9)
 
 
+def test_second_derivative_of_a_loop(newton):
+    """Also of a batch; JAX loses the rules of `custom_jvp` on the way."""
+
+    def end(a):
+        def step(b, _):
+            return 0.5 * b + 0.1 * newton(curves, GUESS, b, BLOCKS).x, None
+
+        return jnp.sum(jax.lax.scan(step, a, None, length=3)[0] ** 2)
+
+    def both(a):
+        return jnp.sum(jax.vmap(end)(jnp.stack([a, a])))
+
+    product = jax.jit(lambda fn, a, v: jax.jvp(jax.grad(fn), (a,), (v,))[1], static_argnums=0)
+    gradient, h = jax.jit(jax.grad(end)), 1e-5
+    for direction in jnp.eye(2):
+        ahead, behind = (gradient(ARGS + k * direction) for k in (h, -h))
+        expected = (ahead - behind) / (2 * h)
+        np.testing.assert_allclose(product(end, ARGS, direction), expected, atol=1e-8)
+        np.testing.assert_allclose(product(both, ARGS, direction), 2 * expected, atol=2e-8)
+
+
 def test_each_lane_of_a_batch_ends_by_itself(newton):
     """x² + a = 0 has no root for a > 0; the lane beside it finds its own."""
 
