@@ -16,12 +16,8 @@ ALLOWED = KNOWN | {"iota"}
 LARGE = 4000
 
 
-def is_allowed(program: ClosedJaxpr) -> bool:
+def is_allowed(jaxpr: Jaxpr) -> bool:
     """Whether it compiles as one kernel."""
-    return _is_allowed(program.jaxpr)
-
-
-def _is_allowed(jaxpr: Jaxpr) -> bool:
     for equation in jaxpr.eqns:
         name = equation.primitive.name
         if name not in ALLOWED:
@@ -33,7 +29,7 @@ def _is_allowed(jaxpr: Jaxpr) -> bool:
                 return False
         for value in jax.tree.leaves(tuple(equation.params.values()), is_leaf=_is_program):
             inner = value.jaxpr if isinstance(value, ClosedJaxpr) else value
-            if isinstance(inner, Jaxpr) and not _is_allowed(inner):
+            if isinstance(inner, Jaxpr) and not is_allowed(inner):
                 return False
     return True
 

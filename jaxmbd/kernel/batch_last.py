@@ -134,8 +134,7 @@ def _dynamic_slice(values, params, size, shape):
 
 def _dynamic_update_slice(values, params, size, shape):
     first = [v.plain() for v in values[2:]]
-    old = values[0].spread(shape, size)
-    new = values[1].spread(jnp.shape(values[1].x)[: len(shape)], size)
+    old, new = _each(values[:2], size)
     return jax.lax.dynamic_update_slice(old, new, (*first, _zero(first)))
 
 

@@ -69,7 +69,7 @@ def kernel_of(
     if any(isinstance(x, Tracer) for x in plain.consts):
         return None
     alone = written_out(plain, LARGE)
-    if not is_allowed(alone):
+    if not is_allowed(alone.jaxpr):
         return None
     return Kernel(alone, plain, plain if otherwise is fn else program(otherwise))
 
@@ -177,7 +177,7 @@ def _tile(plain: ClosedJaxpr, size: int, batched: tuple[bool, ...]) -> ClosedJax
     except CannotBatch:
         return None
     tile = written_out(tile, LARGE)
-    return tile if is_allowed(tile) else None
+    return tile if is_allowed(tile.jaxpr) else None
 
 
 __all__ = ["Kernel", "kernel_of"]

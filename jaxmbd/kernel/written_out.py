@@ -76,7 +76,7 @@ def _found(equation: Any, values: list[Any], large: int) -> Sequence[Any]:
             return [found]
     elif name == "scan":
         params = params | {"jaxpr": written_out(params["jaxpr"], large)}
-    if all(isinstance(x, np.ndarray | np.generic) for x in values) and _counts(equation):
+    if all(isinstance(x, np.ndarray | np.generic) for x in values) and _gives_integers(equation):
         with jax.ensure_compile_time_eval():  # Tables of rows.
             found = primitive.bind(*values, **params)
         return jax.tree.map(np.asarray, found if primitive.multiple_results else [found])
@@ -90,7 +90,7 @@ def _table(x: Any) -> Any:
     return np.asarray(x) if known and jnp.issubdtype(x.dtype, jnp.integer) else x
 
 
-def _counts(equation: Any) -> bool:
+def _gives_integers(equation: Any) -> bool:
     return all(jnp.issubdtype(x.aval.dtype, jnp.integer) for x in equation.outvars)
 
 
