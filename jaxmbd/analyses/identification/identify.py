@@ -239,7 +239,7 @@ def _fit(
     deviation[:n] = np.sqrt(r[:n] @ r[:n] / degrees)
     found = statistics(J / np.maximum(deviation, np.finfo(float).tiny)[:, None], labels, 1.0)
     errors, correlation = _reported(found, D)
-    robust = _robust(residuals, experiments, unknowns, found, r, J, D)
+    robust = _robust(residuals, experiments, unknowns, found, r, J, D, J[n:])
     if found.unseen:
         groups = "; ".join(", ".join(names) for names in found.unseen)
         warnings.warn(
@@ -294,14 +294,14 @@ def _robust(
     r: np.ndarray,
     J: np.ndarray,
     D: np.ndarray,
+    others: np.ndarray,
 ) -> Robust:
-    """Variances of the reported numbers that allow for correlated residuals."""
+    """Variances that allow for correlated residuals; `others` are the rows of gaps and priors."""
     # Those of squares are one: no motion has to be simulated for them.
     squares = isinstance(residuals.loss, Squares)
     bends = np.ones_like(r) if squares else np.asarray(_bends(residuals, unknowns))
     of_unknowns = np.concatenate([D, np.zeros((len(D), J.shape[1] - D.shape[1]))], axis=1)
     of_r, of_J, of_loss = (_by_record(residuals, experiments, x) for x in (r, J, bends))
-    others = J[sum(x.size for x in _by_batch(residuals, r)) :]
     return robust_of(experiments, of_r, of_J, of_loss, others, found.directions, of_unknowns)
 
 
