@@ -36,8 +36,6 @@ TIMES_EXUDYN = {50: 1.0, 200: 1.5, 1000: 2.0}
 EXPONENT = 1.15
 BATCH = 3.0
 AGREE = 1e-6  # Of the way of the tip; measured 5e-12 to 4e-9 with 10 links.
-PATIENCE = 0.5  # [s] of one step, beyond which longer chains are left out.
-CALL = 1.0  # [s] of a call that is timed, about.
 # Every method makes as many steps a call: modified Newton factors in the first one.
 STEPS = 100
 LONGEST = 200  # Links, for a method that takes many times as long.

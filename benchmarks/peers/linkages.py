@@ -11,7 +11,7 @@ from jaxtyping import Array
 
 import jaxmbd as mbd
 from benchmarks.peers import exudyn_plane
-from benchmarks.peers.chains import CALL, PATIENCE, STEP, Own, advanced, first_memory
+from benchmarks.peers.chains import STEP, Own, advanced, first_memory
 from benchmarks.peers.fits import exponent
 from benchmarks.peers.mechanisms import Mechanism, four_bar, ladder, platform
 from benchmarks.peers.protocol import (
@@ -30,6 +30,8 @@ from jaxmbd.nonlinear import Newton
 from jaxmbd.system.abstract import AbstractSystem
 
 TITLE = "Mechanisms with loops"
+PATIENCE = 0.5  # [s] of one step, beyond which longer ladders are left out.
+CALL = 1.0  # [s] of a call that is timed, about.
 RHO_INF = 0.9
 # Of the way of the last body, in maximal coordinates. Measured 8e-9 to 6e-6; with a quarter
 # of the step it is a sixteenth, as rotations are stepped in two ways.

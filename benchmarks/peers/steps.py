@@ -10,6 +10,7 @@ import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stdout
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -39,6 +40,11 @@ def semi_implicit(system: AbstractSystem, state: mbd.State, n: int) -> mbd.State
     return jax.lax.scan(step, state, None, length=n)[0]
 
 
+def semi_implicit_batch(system: AbstractSystem, states: mbd.State, n: int) -> mbd.State:
+    """The same of many states by `vmap`."""
+    return jax.vmap(lambda state: semi_implicit(system, state, n))(states)
+
+
 def cast(tree: Any, dtype: Any) -> Any:
     """The same with every floating-point number of another type."""
     return jax.tree.map(lambda x: x.astype(dtype) if eqx.is_inexact_array(x) else x, tree)
@@ -48,9 +54,7 @@ def own(robot: Robot, state: mbd.State, n: int, dtype: Any, batched: bool = Fals
     """jaxmbd: `n` steps of one state, or of a batch."""
 
     def run(system: AbstractSystem, state: mbd.State) -> mbd.State:
-        if not batched:
-            return semi_implicit(system, state, n)
-        return jax.vmap(lambda state: semi_implicit(system, state, n))(state)
+        return (semi_implicit_batch if batched else semi_implicit)(system, state, n)
 
     dtype = np.dtype(dtype)
     with jax.enable_x64(dtype == np.float64):
@@ -63,16 +67,13 @@ def own(robot: Robot, state: mbd.State, n: int, dtype: Any, batched: bool = Fals
 def own_in_threads(robot: Robot, states: mbd.State, n: int, dtype: Any) -> Contender:
     """jaxmbd: `vmap` over a share of the states in a thread for each core."""
 
-    def run(system: AbstractSystem, states: mbd.State) -> mbd.State:
-        return jax.vmap(lambda state: semi_implicit(system, state, n))(states)
-
     dtype = np.dtype(dtype)
     with jax.enable_x64(dtype == np.float64):
         system, states = cast((robot.system, states), dtype)
         share = len(states.q) // THREADS
         starts = range(0, share * THREADS, share)
         parts = [jax.tree.map(lambda x, k=k: x[k : k + share], states) for k in starts]
-        program = compiled(run, system, parts[0])
+        program = compiled(partial(semi_implicit_batch, n=n), system, parts[0])
         settings = SETTINGS | {"dtype": dtype.name, "threads": THREADS}
         pool = ThreadPoolExecutor(THREADS)
 
