@@ -44,7 +44,7 @@ gc.set_threshold(100_000, 5, 1)
 
 # A process may hold so many memory maps on Linux (65,530 by default). Each compiled program takes
 # some, and jaxlib crashes where no more are to be had.
-MAPS_BEFORE_CLEARING = 30_000
+MAPS_BEFORE_CLEARING = 50_000
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PEER_MODULES = ("pinocchio", "example_robot_data", "mujoco")

@@ -74,6 +74,7 @@ def test_priors_tell_apart_what_the_data_do_not():
         Normal(1.0, 0.0)
 
 
+@pytest.mark.thorough
 def test_steps_to_bodies_that_cannot_be_are_rejected():
     """The first step from a spring that is too stiff leads to one; the fit goes on."""
     select = {

@@ -82,6 +82,7 @@ def test_gaps_are_residuals():
     assert np.abs(r[-7:-1]).min() > 1e-3
 
 
+@pytest.mark.thorough
 def test_derivatives_of_gaps():
     """By blocks and by products, against differences."""
     x, h = misfit().start + X, 1e-5

@@ -170,6 +170,7 @@ def test_implicit_methods_of_diffrax_need_no_tolerances(double, solver):
     assert jnp.max(jnp.abs(rolled - fixed)) < 1e-12
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("adjoint", [diffrax.ForwardMode(), diffrax.DirectAdjoint()])
 def test_forward_mode(double, adjoint):
     system, state = double

@@ -12,12 +12,14 @@ import optimistix
 import pytest
 
 import jaxmbd as mbd
+from tests.marks import thorough_but
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "pages"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 RUN = ("install", "model", "urdf", "choosing", "loops", "simulation", "gradients", "identification")
 RUN += ("sensitivity", "sweeps", "compiling")
+SLOW = ("loops", "gradients", "identification")
 PAGES_WITH_CODE = [ROOT / "README.md", *(PAGES / f"{name}.md" for name in RUN)]
 ROBOT = """<robot name="arm">
   <link name="base">
@@ -70,7 +72,11 @@ def test_every_page_with_code_is_run():
     assert with_code == {*PAGES_WITH_CODE[1:], PAGES / "extending.md"}
 
 
-@pytest.mark.parametrize("page", PAGES_WITH_CODE, ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page",
+    thorough_but([page for page in PAGES_WITH_CODE if page.stem not in SLOW], PAGES_WITH_CODE),
+    ids=lambda page: page.stem,
+)
 def test_code_of_a_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("robot.urdf").write_text(ROBOT)

@@ -70,6 +70,7 @@ def test_an_implicit_integrator_rolls_without_slip():
     assert errors[0] / errors[1] == pytest.approx(4.0, rel=0.2)
 
 
+@pytest.mark.thorough
 def test_the_blade_only_goes_ahead():
     """v' = a w² and J w' = -m a v w, in both formulations, and the push across the blade."""
     v, w, a, m, J = 0.7, 1.9, 0.2, 40.0, 5.6

@@ -95,6 +95,7 @@ def test_a_plane_has_no_place_for_its_joints():
         mbd.formulate(MODEL(), mbd.PointCoordinates("zx"))
 
 
+@pytest.mark.thorough
 def test_the_torque_turns_the_crank_without_a_motor():
     system, found = states()
     model, t, state = MODEL(), TIMES[0], found[0]

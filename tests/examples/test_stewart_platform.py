@@ -67,6 +67,7 @@ def test_particles_of_a_flat_platform_are_placed_by_hand():
         mbd.formulate(MODEL(), mbd.PointCoordinates())
 
 
+@pytest.mark.thorough
 def test_the_drives_give_what_the_motion_takes():
     """Their power is the change of energy, and without the drivers they reproduce the motion."""
     system, t, state, vdot = at(TIMES[1])

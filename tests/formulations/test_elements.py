@@ -14,6 +14,7 @@ from jaxmbd import Frame, forces, joints, testing
 from jaxmbd.system import constraints, duality
 from tests import models
 from tests.formulations import mechanisms
+from tests.marks import thorough_but
 
 T = jnp.asarray(0.37)
 RIGID = {
@@ -64,9 +65,7 @@ def motions(name):
     return seen
 
 
-@pytest.mark.parametrize(
-    "name", ["natural", "points", pytest.param("transformed", marks=pytest.mark.thorough)]
-)
+@pytest.mark.parametrize("name", thorough_but(["points"], ["natural", "points", "transformed"]))
 def test_motions_of_trees_agree(name):
     for seen, wanted in zip(motions(name), motions("joint"), strict=True):
         for quantity in wanted:

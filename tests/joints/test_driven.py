@@ -12,6 +12,7 @@ import jaxmbd as mbd
 from jaxmbd import Frame, forces, joints, signals
 from jaxmbd.system import balance
 from tests.formulations.test_redundant import GUESS, four_bar
+from tests.marks import thorough_but
 from tests.models import name_of
 
 FORMULATIONS = (mbd.JointCoordinates(), mbd.MaximalCoordinates())
@@ -43,7 +44,7 @@ def turned(k):
 
 @pytest.mark.parametrize(
     "k",
-    [pytest.param(k, marks=() if k else pytest.mark.thorough) for k in range(len(FORMULATIONS))],
+    thorough_but([1], range(len(FORMULATIONS))),
     ids=map(name_of, FORMULATIONS),
 )
 def test_driven_linkage(k):

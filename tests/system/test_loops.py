@@ -117,6 +117,7 @@ def test_a_name_alone_is_a_choice_of_cuts():
         assert system.mechanism.topology.loops == ("left",)
 
 
+@pytest.mark.thorough
 def test_reactions_do_not_depend_on_the_cut():
     model = linkages.slider_crank(forces={"gravity": forces.Gravity()})
     held = []
