@@ -1,7 +1,7 @@
 """Programs with small products of matrices as sums of products, and without calls of functions.
 
-Additions to rows that are known beforehand become sums of gathered rows, as XLA makes no kernel of
-scatters.
+XLA makes no kernel of scatters: additions to a few rows that are known beforehand become sums of
+gathered rows, others a loop.
 What is written out fuses with its surroundings, and XLA can make one kernel of a whole program.
 Elsewhere the library's products take half the time.
 """
@@ -19,11 +19,13 @@ from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 # Longer sums of products stay products.
 WIDE = 32
 
-# More contributions to one row stay a scatter.
+# More contributions to one row are added in a loop.
 MANY = 16
 
-# Calls of functions, and where these stand.
+# Calls of functions, and where these stand. Kernels within a kernel are such calls.
 CALLS = {
+    "one_kernel": "program",
+    "linear_kernel": "program",
     "closed_call": "call_jaxpr",
     "custom_jvp_call": "call_jaxpr",
     "custom_vjp_call": "call_jaxpr",
@@ -71,7 +73,7 @@ def _found(equation: Any, values: list[Any], large: int) -> Sequence[Any]:
         return jaxpr_as_fun(written_out(inner, large))(*values)
     elif name == "scatter-add":
         total, rows, x = values
-        found = _gathered(total, rows, x, params["dimension_numbers"])
+        found = _scattered(total, rows, x, params["dimension_numbers"], large)
         if found is not None:
             return [found]
     elif name == "scan":
@@ -94,16 +96,39 @@ def _gives_integers(equation: Any) -> bool:
     return all(jnp.issubdtype(x.aval.dtype, jnp.integer) for x in equation.outvars)
 
 
-def _gathered(total: jax.Array, rows: Any, x: jax.Array, numbers: Any) -> jax.Array | None:
-    """`total` with x added at some rows, where these are known, and few for each."""
+def _scattered(
+    total: jax.Array, rows: Any, x: jax.Array, numbers: Any, large: int
+) -> jax.Array | None:
+    """`total` with x added at some rows; None where it is added at other places."""
     plainly = (numbers.inserted_window_dims, numbers.scatter_dims_to_operand_dims) == ((0,), (0,))
     windows = numbers.update_window_dims == tuple(range(1, x.ndim))
-    if not (plainly and windows and isinstance(rows, np.ndarray) and rows.ndim == 2):
+    if not (plainly and windows and rows.ndim == 2):
         return None
-    rows, n = rows[:, 0], total.shape[0]
-    if rows.size and not 0 <= rows.min() <= rows.max() < n:
+    if isinstance(rows, np.ndarray) and rows.size:
+        found = _gathered(total, rows[:, 0], x)
+        if found is not None:
+            return found
+
+    given = total, jnp.asarray(rows)[:, 0], x
+    return jaxpr_as_fun(written_out(jax.make_jaxpr(_one_by_one)(*given), large))(*given)[0]
+
+
+def _one_by_one(total: jax.Array, rows: jax.Array, x: jax.Array) -> jax.Array:
+    def add(total: jax.Array, given: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, None]:
+        row, part = given
+        part = jnp.where((row >= 0) & (row < total.shape[0]), part, 0)
+        new = jax.lax.dynamic_index_in_dim(total, row, 0, keepdims=False) + part
+        return jax.lax.dynamic_update_index_in_dim(total, new, row, 0), None
+
+    return jax.lax.scan(add, total, (rows, x))[0]
+
+
+def _gathered(total: jax.Array, rows: np.ndarray, x: jax.Array) -> jax.Array | None:
+    """The same where all rows are there, with few contributions to each."""
+    n = total.shape[0]
+    if not 0 <= rows.min() <= rows.max() < n:
         return None
-    table = np.full((n, np.bincount(rows, minlength=1).max()), len(rows), np.int32)
+    table = np.full((n, np.bincount(rows).max()), len(rows), np.int32)
     filled = np.zeros(n, int)
     for k, row in enumerate(rows):
         table[row, filled[row]] = k

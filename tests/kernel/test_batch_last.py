@@ -13,6 +13,7 @@ pytestmark = pytest.mark.smoke
 
 SIZE = 5
 TABLE = np.array([2, 0, 1, 1])
+MANY = np.array([1] * 20 + [0])  # More than are gathered.
 
 
 def scanned(A, x):
@@ -36,6 +37,15 @@ def placed(A, x):
     return jax.lax.scan(turn, jnp.zeros((3, 3)), jnp.arange(3))[0]
 
 
+def added(A, x):
+    """To rows that a loop brings along; those beyond the last one are dropped."""
+
+    def turn(total, rows):
+        return total.at[rows].add(A[:2] * x[0, 0]), None
+
+    return jax.lax.scan(turn, jnp.ones((3, 3)), jnp.array([[0, 1], [2, 2], [1, 7]]))[0]
+
+
 # Each of a matrix (3, 3) of every state, and of a matrix (2, 3) that all share.
 FUNCTIONS = {
     "elementwise": lambda A, x: jnp.sin(A) * x[0, 1] + jnp.clip(A, -0.5, 0.5) / (1 + x[:1] ** 2),
@@ -43,6 +53,8 @@ FUNCTIONS = {
     "many products": lambda A, x: jax.vmap(lambda a: A @ a + jnp.outer(a, x[1]) @ a)(A),
     "places": lambda A, x: jnp.stack([A[TABLE, 1:], x[TABLE % 2, :2] * A[0, 0]], axis=1),
     "additions": lambda A, x: jnp.ones((4, 3)).at[TABLE].add(A[TABLE] * x[0, 0]),
+    "many additions": lambda A, x: jnp.zeros((2, 3)).at[MANY].add(A[MANY] * x[0, 0]),
+    "additions in a loop": added,
     "shapes": lambda A, x: jnp.pad(jnp.tile(A.T[::-1], (2, 1)), 1) + jnp.repeat(x[0, :1], 5)[None],
     "sums": lambda A, x: (
         jnp.max(A, 0) + jnp.sum(A, 1) + jnp.where(jnp.argmin(A, 0) == 1, x[0], 0.0)
