@@ -113,20 +113,21 @@ def _together(ctx: mlir.LoweringRuleContext, *arrays: ir.Value, **programs: Clos
     return [result]
 
 
-def _in_batch(
+def in_tiles(
     arrays: Sequence[jax.Array],
     axes: Sequence[int | None],
-    *,
-    program: ClosedJaxpr,
-    plain: ClosedJaxpr,
-    otherwise: ClosedJaxpr,
-) -> tuple[jax.Array, int]:
+    tile_of: Callable[[int, tuple[bool, ...]], Callable[..., jax.Array] | None],
+) -> jax.Array | None:
+    """Results of a batch, a tile of states after the other.
+
+    `tile_of` is given how many states a tile has, and of which arguments there is one for each; it
+    returns a function of arguments with states along the last axis, or None where there is none.
+    """
     count = next(x.shape[k] for x, k in zip(arrays, axes, strict=True) if k is not None)
     size = min(count, TILE)
-    tiled = _tile(plain, size, tuple(k is not None for k in axes))
-    if tiled is None:
-        each = jax.vmap(lambda *arrays: jaxpr_as_fun(otherwise)(*arrays)[0], in_axes=tuple(axes))
-        return each(*arrays), 0
+    tile = tile_of(size, tuple(k is not None for k in axes))
+    if tile is None:
+        return None
     n_tiles = -(-count // size)
 
     def cut(x: jax.Array, axis: int) -> jax.Array:
@@ -135,21 +136,46 @@ def _in_batch(
         x = jnp.concatenate([x, spare]).reshape(n_tiles, size, *x.shape[1:])
         return jnp.moveaxis(x, 1, -1)
 
+    def one(parts: list[jax.Array]) -> jax.Array:
+        rest = iter(parts)
+        return tile(*(x if k is None else next(rest) for x, k in zip(arrays, axes, strict=True)))
+
     many = [cut(x, k) for x, k in zip(arrays, axes, strict=True) if k is not None]
+    found = jnp.moveaxis(jax.lax.map(one, many), -1, 1)
+    return found.reshape(n_tiles * size, *found.shape[2:])[:count]
 
-    last = tuple(None if k is None else -1 for k in axes)
-    alike = jax.make_jaxpr(jax.vmap(jaxpr_as_fun(otherwise), in_axes=last, out_axes=-1))(
-        *map(blank, tiled.in_avals)
-    )
 
-    def one_tile(tile: list[jax.Array]) -> jax.Array:
-        parts = iter(tile)
-        args = [x if k is None else next(parts) for x, k in zip(arrays, axes, strict=True)]
-        return _kernel.bind(*args, **vars(Kernel(tiled, tiled, alike)))
+def tiled(plain: ClosedJaxpr, size: int, batched: tuple[bool, ...]) -> ClosedJaxpr | None:
+    """The program of several states at once, if there is one."""
+    try:
+        tile = batch_last(written_out(plain, LARGE // size), size, batched)
+    except CannotBatch:
+        return None
+    tile = written_out(tile, LARGE)
+    return tile if is_allowed(tile.jaxpr) else None
 
-    found = jax.lax.map(one_tile, many)
-    found = jnp.moveaxis(found, -1, 1)
-    return found.reshape(n_tiles * size, *found.shape[2:])[:count], 0
+
+def _in_batch(
+    arrays: Sequence[jax.Array],
+    axes: Sequence[int | None],
+    *,
+    program: ClosedJaxpr,
+    plain: ClosedJaxpr,
+    otherwise: ClosedJaxpr,
+) -> tuple[jax.Array, int]:
+    def tile_of(size: int, batched: tuple[bool, ...]) -> Kernel | None:
+        tile = tiled(plain, size, batched)
+        if tile is None:
+            return None
+        last = tuple(-1 if has else None for has in batched)
+        each = jax.vmap(jaxpr_as_fun(otherwise), in_axes=last, out_axes=-1)
+        return Kernel(tile, tile, jax.make_jaxpr(each)(*map(blank, tile.in_avals)))
+
+    found = in_tiles(arrays, axes, tile_of)
+    if found is None:
+        each = jax.vmap(lambda *arrays: jaxpr_as_fun(otherwise)(*arrays)[0], in_axes=tuple(axes))
+        found = each(*arrays)
+    return found, 0
 
 
 def _forward(
@@ -170,14 +196,4 @@ mlir.register_lowering(_kernel, _together)
 batching.primitive_batchers[_kernel] = _in_batch
 
 
-def _tile(plain: ClosedJaxpr, size: int, batched: tuple[bool, ...]) -> ClosedJaxpr | None:
-    """The program of several states at once, if there is one."""
-    try:
-        tile = batch_last(written_out(plain, LARGE // size), size, batched)
-    except CannotBatch:
-        return None
-    tile = written_out(tile, LARGE)
-    return tile if is_allowed(tile.jaxpr) else None
-
-
-__all__ = ["Kernel", "kernel_of"]
+__all__ = ["Kernel", "in_tiles", "kernel_of", "tiled"]

@@ -1,13 +1,15 @@
 """Accelerations of a tree that no constraints act on."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from ...kernel import Kernel, kernel_of
+from ...kernel import Kernel, kernel_of, linear_kernel_of, moved
 from ...lie import Pose, se3
 from ...linear import solve_spd
 from ...system import constraints
@@ -25,8 +27,8 @@ from .walk import ROOT
 # Up to this number of velocities one factorization takes less than recursions that XLA does not
 # make one kernel of.
 DENSE = 64
-# Up to this number a solve for derivatives takes less by the mass matrix than by recursion.
-FEW = 12
+
+Primals = tuple[JointSystem, Float[Array, ""], State]
 
 
 @free_accelerations.register
@@ -38,11 +40,15 @@ def _(system: JointSystem, t: Float[Array, ""], state: State) -> Float[Array, "n
     alone = constraints.n_constraints(system) == 0
     if not (alone and jax.default_backend() == "cpu"):
         return _by_mass_matrix(system, (t, state))
-    otherwise = _by_articulated_bodies if system.nv > DENSE else _by_mass_matrix
+    otherwise = _otherwise(system)
     kernel = kernel_of(_by_articulated_bodies, otherwise, system, (t, state))
     if kernel is None:
         return otherwise(system, (t, state))
     return _recursive(system, t, state, kernel=kernel)
+
+
+def _otherwise(system: JointSystem) -> Callable[..., Float[Array, "nv"]]:
+    return _by_articulated_bodies if system.nv > DENSE else _by_mass_matrix
 
 
 @eqx.filter_custom_jvp
@@ -54,40 +60,32 @@ def _recursive(
 
 @_recursive.def_jvp
 def _(primals, tangents, *, kernel):
-    """M dv̇ = d(f - b - M v̇) at constant v̇: the recursion is not differentiated."""
-    system, t, state = primals
-    vdot = _recursive(system, t, state, kernel=kernel)
+    """M dv̇ = d(f - b - M v̇) at constant v̇, in one kernel: the recursion is not differentiated.
 
-    def balance(system: JointSystem, t: Float[Array, ""], state: State) -> Float[Array, "nv"]:
-        force = net_force(system, t, system.kinematics(t, state.q), state.v, vdot)
-        return force - system.reflected_inertias() * vdot
+    What transposes it is another one. Both keep the arguments and v̇, and nothing in between.
+    """
+    vdot = _recursive(*primals, kernel=kernel)
+    dots, unravel = ravel_pytree(tangents)
+    moving = moved(tangents)
 
-    _, slope = eqx.filter_jvp(balance, primals, tangents)
+    def there(at: tuple[Primals, Float[Array, "nv"]], dots: Float[Array, "n"]) -> Array:
+        given, vdot = at
+        balance = lambda *given: _unbalanced(given, vdot)  # noqa: E731
+        (_, bodies), (slope, _) = eqx.filter_jvp(balance, given, unravel(dots))
+        return bodies.accelerations(slope)
 
-    def product(x: Float[Array, "nv"]) -> Float[Array, "nv"]:
-        return system.momenta(system.kinematics(t, state.q), x)
+    def back(at: tuple[Primals, Float[Array, "nv"]], y: Float[Array, "nv"]) -> Array:
+        given, vdot = at
+        varied, rest = eqx.partition(given, moving)
+        balance = lambda varied: _unbalanced(eqx.combine(varied, rest), vdot)  # noqa: E731
+        _, pull, bodies = jax.vjp(balance, varied, has_aux=True)
+        return ravel_pytree(pull(bodies.accelerations(y)))[0]
 
-    def solve(_: Any, b: Float[Array, "nv"]) -> Float[Array, "nv"]:
-        given = t, state.q, b
-        way = _solved_by_recursion if system.nv > DENSE else _solved_by_mass_matrix
-        if system.nv > FEW:
-            way = kernel_of(_solved_by_recursion, way, system, given) or way
-        return way(system, given)
-
-    return vdot, jax.lax.custom_linear_solve(product, slope, solve, symmetric=True)
-
-
-Given = tuple[Float[Array, ""], Float[Array, "nq"], Float[Array, "nv"]]
-
-
-def _solved_by_recursion(system: JointSystem, given: Given) -> Float[Array, "nv"]:
-    t, q, b = given
-    return articulated(system, system.kinematics(t, q)).accelerations(b)
-
-
-def _solved_by_mass_matrix(system: JointSystem, given: Given) -> Float[Array, "nv"]:
-    t, q, b = given
-    return solve_spd(system.mass_at(system.kinematics(t, q)), b)
+    linear = linear_kernel_of(there, back, (primals, vdot), dots)
+    if linear is not None:
+        return vdot, linear((primals, vdot), dots)
+    plain = lambda system, *now: _otherwise(system)(system, now)  # noqa: E731
+    return vdot, eqx.filter_jvp(plain, primals, tangents)[1]
 
 
 def _by_mass_matrix(system: JointSystem, now: tuple[Float[Array, ""], State]) -> Float[Array, "nv"]:
@@ -102,45 +100,79 @@ def _by_articulated_bodies(
     system: JointSystem, now: tuple[Float[Array, ""], State]
 ) -> Float[Array, "nv"]:
     """The same by recursions alone."""
-    t, state = now
+    on = _loads(system, *now)
+    given = (_on_movers(system, x) for x in (on.wrenches, on.products))
+    return articulated(system, on.kinematics).accelerations(on.joints, *given)
+
+
+def _unbalanced(
+    primals: Primals, vdot: Float[Array, "nv"]
+) -> tuple[Float[Array, "nv"], Articulated]:
+    """f - b - M v̇ by recursions alone, and the bodies."""
+    system, on = primals[0], _loads(*primals)
+    walk, H, still = system.layout.walk, on.kinematics.H, jnp.zeros(6, dtype=vdot.dtype)
+    rates = _summed_outwards(system, H * vdot[:, None] + _on_movers(system, on.products))
+    needed = jax.vmap(WorldInertia.momentum)(on.inertia, rates) - on.wrenches
+
+    def inwards(beyond: Array, own: Array) -> tuple[Array, Array]:
+        return beyond + own, beyond + own
+
+    carried = walk.inwards(inwards, still, _on_movers(system, needed))
+    left = on.joints - system.reflected_inertias() * vdot - jax.vmap(jnp.vdot)(H, carried)
+    return left, articulated(system, on.kinematics)
+
+
+class _Loads(NamedTuple):
+    """What accelerations depend on, beside the mass matrix.
+
+    - `wrenches`: applied to the bodies, less their rates of momentum at constant twists.
+    - `products`: what the joint that carries a body adds to the rate of its twist at v̇ = 0.
+    - `joints`: forces on the velocities.
+    """
+
+    kinematics: JointKinematics
+    inertia: WorldInertia
+    wrenches: Float[Array, "n_bodies 6"]
+    products: Float[Array, "n_bodies 6"]
+    joints: Float[Array, "nv"]
+
+
+def _loads(system: JointSystem, t: Float[Array, ""], state: State) -> _Loads:
     mechanism, v = system.mechanism, state.v
     kinematics = system.kinematics(t, state.q)
-    world = _world_twists(system, kinematics, v)
-    rows = Rows.of(range(1, mechanism.n_bodies + 1))
-    X = rows.take_tree(kinematics.ports)
+    world = _summed_outwards(system, kinematics.H * v[:, None])
+    X = _body_poses(system, kinematics)
     local = jax.vmap(se3.transform_twist_back)(X, world)
     wrenches = jax.vmap(se3.transform_wrench)(X, field_wrenches(mechanism, t, X, local))
     if mechanism.frame_forces:
         ports = kinematics.ports
         given = frame_wrenches(mechanism, t, ports, kinematics.at_ports(world))
         wrenches = wrenches + external_wrenches(mechanism, ports, given)
-    momenta = jax.vmap(WorldInertia.momentum)(world_inertia(mechanism.bodies, X), world)
+    inertia = world_inertia(mechanism.bodies, X)
+    momenta = jax.vmap(WorldInertia.momentum)(inertia, world)
     wrenches = wrenches - jax.vmap(se3.cross_wrench)(world, momenta)
     products = velocity_products(kinematics, v, world)
     on_joints = joint_forces(mechanism, t, kinematics, v)
-    return articulated(system, kinematics).accelerations(
-        add_joint_forces(system, jnp.zeros_like(v), on_joints),
-        _on_movers(system, wrenches),
-        _on_movers(system, products),
-    )
+    joints = add_joint_forces(system, jnp.zeros_like(v), on_joints)
+    return _Loads(kinematics, inertia, wrenches, products, joints)
 
 
 def articulated(system: JointSystem, kinematics: JointKinematics) -> Articulated:
     """What the mass matrix says, in a form that is solved at the cost of a few passes."""
-    bodies = slice(1, system.mechanism.n_bodies + 1)
-    X = Pose(kinematics.ports.p[bodies], kinematics.ports.R[bodies])
-    inertia = jax.vmap(as_matrix)(world_inertia(system.mechanism.bodies, X))
-    own = _on_movers(system, inertia)
+    inertia = world_inertia(system.mechanism.bodies, _body_poses(system, kinematics))
+    own = _on_movers(system, jax.vmap(as_matrix)(inertia))
     return Articulated(system.layout.walk, kinematics.H, own, system.reflected_inertias())
 
 
-def _world_twists(
-    system: JointSystem, kinematics: JointKinematics, v: Float[Array, "nv"]
-) -> Float[Array, "n_bodies 6"]:
-    """As `JointKinematics.world_twists`, by a walk."""
-    still = jnp.zeros(6, dtype=v.dtype)
-    each = system.layout.walk.outwards(jnp.add, still, kinematics.H * v[:, None])
-    padded = jnp.concatenate([each, still[None]])
+def _body_poses(system: JointSystem, kinematics: JointKinematics) -> Pose:
+    bodies = slice(1, system.mechanism.n_bodies + 1)
+    return Pose(kinematics.ports.p[bodies], kinematics.ports.R[bodies])
+
+
+def _summed_outwards(system: JointSystem, x: Float[Array, "nv 6"]) -> Float[Array, "n_bodies 6"]:
+    """For each body the sum over the velocities that move it, by a walk."""
+    still = jnp.zeros_like(x[:1])
+    padded = jnp.concatenate([system.layout.walk.outwards(jnp.add, still[0], x), still])
     return Rows.of(_movers(system)).take(padded)
 
 

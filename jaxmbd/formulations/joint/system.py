@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ...joints import AbstractJoint
+from ...kernel import smooth_kernel
 from ...lie import Pose, se3
 from ...linear import solve_spd
 from ...model import Model
@@ -99,7 +100,9 @@ class JointSystem(AbstractSystem):
         return join(self.layout, moved, self.layout.coordinates, self.nq)
 
     def retract(self, q: Float[Array, "nq"], dv: Float[Array, "nv"]) -> Float[Array, "nq"]:
-        return self._by_joint(q, dv, lambda joint, q, dv: joint.retract(q, dv))
+        if self.nq == self.nv:  # Next to nothing, where no joint turns about more than one axis.
+            return _retracted(self, q, dv)
+        return smooth_kernel(_retracted, self, q, dv)
 
     def rates(self, q: Float[Array, "nq"], v: Float[Array, "nv"]) -> Float[Array, "nq"]:
         return self._by_joint(q, v, lambda joint, q, v: joint.rates(q, v))
@@ -204,6 +207,12 @@ class JointSystem(AbstractSystem):
     ) -> Float[Array, "nv"]:
         parts = [rates[g] for g in self.layout.groups]
         return join(self.layout, parts, self.layout.velocities, self.nv)
+
+
+def _retracted(
+    system: JointSystem, q: Float[Array, "nq"], dv: Float[Array, "nv"]
+) -> Float[Array, "nq"]:
+    return system._by_joint(q, dv, lambda joint, q, dv: joint.retract(q, dv))
 
 
 @system_of.register
