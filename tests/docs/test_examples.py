@@ -5,9 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.marks import thorough_but
+
 EXAMPLES = sorted((Path(__file__).parents[2] / "docs" / "examples").glob("*.py"))
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+FEW = [path for path in EXAMPLES if path.stem == "gyroscope"]
+
+
+@pytest.mark.parametrize("path", thorough_but(FEW, EXAMPLES), ids=lambda path: path.stem)
 def test_example(path):
     runpy.run_path(str(path))["checks"]()

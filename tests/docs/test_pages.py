@@ -19,7 +19,7 @@ PAGES = ROOT / "docs" / "pages"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 RUN = ("install", "model", "urdf", "choosing", "loops", "simulation", "gradients", "identification")
 RUN += ("sensitivity", "sweeps", "compiling")
-SLOW = ("loops", "gradients", "identification")
+SLOW = ("loops", "gradients", "identification", "sensitivity")
 PAGES_WITH_CODE = [ROOT / "README.md", *(PAGES / f"{name}.md" for name in RUN)]
 ROBOT = """<robot name="arm">
   <link name="base">

@@ -103,6 +103,7 @@ def test_torques_of_motors_at_the_hips():
     np.testing.assert_allclose(again, vdot, atol=1e-9 * np.abs(vdot).max())
 
 
+@pytest.mark.thorough
 def test_slopes_of_the_platform():
     """Of where the hips put it, by lengths and anchors, through loops that repeat each other."""
     angles = POSTURE(POSES[0], lengths=LENGTHS)

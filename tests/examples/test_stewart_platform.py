@@ -29,6 +29,7 @@ def at(t):
     return system, found.ts[k], jax.tree.map(lambda x: x[k], found.states), found.vdot[k]
 
 
+@pytest.mark.thorough
 def test_the_platform_goes_where_it_is_wanted():
     _, found = motion()
     goal = jax.vmap(WANTED)(found.ts)

@@ -152,8 +152,8 @@ def test_a_passage_that_would_add_energy_is_an_error():
     ("k", "method"),
     [
         (2, mbd.GeneralizedAlpha(0.9)),
-        (0, mbd.BDF(2)),
-        (2, mbd.EnergyMomentum()),
+        pytest.param(0, mbd.BDF(2), marks=pytest.mark.thorough),
+        pytest.param(2, mbd.EnergyMomentum(), marks=pytest.mark.thorough),
     ],
     ids=lambda x: x if isinstance(x, int) else type(x).__name__,
 )

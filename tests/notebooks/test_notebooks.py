@@ -8,8 +8,7 @@ import nbformat
 import pytest
 
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
-FIRST = "first_steps"  # The others take minutes.
-SLOW = (pytest.mark.thorough, pytest.mark.timeout(900))
+FIRST = "first_steps"
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
@@ -23,11 +22,9 @@ def test_notebook_is_kept_without_outputs(path):
         compile(cell.source, f"{path.name}: {cell.id}", "exec")
 
 
-@pytest.mark.parametrize(
-    "path",
-    [pytest.param(path, marks=() if path.stem == FIRST else SLOW) for path in NOTEBOOKS],
-    ids=lambda path: path.stem,
-)
+@pytest.mark.thorough
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 # Kernels and their sockets are closed by the garbage collector.
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
 def test_notebook_runs(path):

@@ -9,6 +9,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import joints
+from tests.marks import thorough_but
 from tests.models import FORMULATIONS, Traces, chain, name_of
 
 
@@ -45,7 +46,7 @@ def test_long_chains_compile(formulation, n):
     assert time.perf_counter() - began < 10.0
 
 
-@pytest.mark.parametrize("formulation", FORMULATIONS, ids=name_of)
+@pytest.mark.parametrize("formulation", thorough_but(FORMULATIONS[:1], FORMULATIONS), ids=name_of)
 def test_new_numbers_do_not_retrace(formulation):
     model = chain(2)
 
@@ -68,7 +69,7 @@ def test_new_numbers_do_not_retrace(formulation):
     assert traced.count == 2
 
 
-@pytest.mark.parametrize("formulation", FORMULATIONS, ids=name_of)
+@pytest.mark.parametrize("formulation", thorough_but(FORMULATIONS[:1], FORMULATIONS), ids=name_of)
 def test_a_batch_is_its_members(formulation):
     """1024 masses and starts at once; looked at one by one here and there."""
     model = chain(2)
