@@ -29,7 +29,7 @@ def identification(options: Options) -> list[Entry]:
     """Residuals, and their Jacobians by all free numbers."""
     misfit = mbd.misfit(
         coverage.pendulum(coverage.FIRST_GUESS),
-        coverage.records(0),
+        coverage.records(0, 0.0),
         coverage.SELECT,
         noise=coverage.NOISE,
         sensors=coverage.SENSORS,

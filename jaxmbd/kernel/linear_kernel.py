@@ -6,6 +6,7 @@ its derivative, each of which keeps something for the way back; these keep the a
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import equinox as eqx
@@ -16,7 +17,11 @@ from jax.flatten_util import ravel_pytree
 from jax.interpreters import ad, batching, mlir
 from jaxtyping import Array, Float
 
-from .one_kernel import Kernel, in_tiles, kernel_of, tiled
+from .one_kernel import ENOUGH, Kernel, in_tiles, in_turn, kernel_of, tiled
+from .written_out import blank
+
+# Of what transposes a function: made when it is asked for, as that takes as long as the function.
+Transposed = Callable[[], Kernel | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +29,7 @@ class LinearKernel:
     """A function of some arguments and of a vector, linear in this, and what transposes it."""
 
     there: Kernel
-    back: Kernel
+    back: Transposed
 
     def __call__(self, at: Any, x: Float[Array, "n"]) -> Float[Array, "m"]:
         return _bound(jax.tree.leaves(eqx.filter(at, eqx.is_array)), x, self.there, self.back)
@@ -36,16 +41,23 @@ def linear_kernel_of(
     at: Any,
     x: Float[Array, "n"],
 ) -> LinearKernel | None:
-    """`there`, and its transpose `back`, as kernels for arguments like these; None as `kernel_of`.
+    """`there` as a kernel for arguments like these, None as `kernel_of`; its transpose is `back`.
 
-    Each is given the arguments that it is not linear in, and a vector.
+    Each is given the arguments that it is not linear in, and a vector. Where `back` cannot be a
+    kernel, JAX transposes `there`.
     """
     ahead = kernel_of(there, there, at, x)
     if ahead is None:
         return None
+    shapes = jax.tree.map(lambda x: blank(x) if eqx.is_array(x) else x, at)
     (y,) = ahead.plain.out_avals
-    behind = kernel_of(back, back, at, jnp.zeros(y.shape, y.dtype))
-    return None if behind is None else LinearKernel(ahead, behind)
+    x64: bool = getattr(jax.config, "jax_enable_x64")  # noqa: B009
+
+    def transposed() -> Kernel | None:
+        with jax.enable_x64(x64):  # As it was where this was asked for.
+            return kernel_of(back, back, shapes, blank(y))
+
+    return LinearKernel(ahead, cache(transposed))
 
 
 def smooth_kernel(fn: Callable[..., jax.Array], *args: Any) -> jax.Array:
@@ -86,80 +98,86 @@ def moved(tangents: Any) -> Any:
 _linear = Primitive("linear_kernel")
 
 
-def _bound(at: Sequence[jax.Array], x: jax.Array, there: Kernel, back: Kernel) -> jax.Array:
-    return _linear.bind(
-        *at,
-        x,
-        program=there.program,
-        plain=there.plain,
-        transposed=back.program,
-        transposed_plain=back.plain,
-    )
-
-
-def _kernels(
-    program: ClosedJaxpr,
-    plain: ClosedJaxpr,
-    transposed: ClosedJaxpr,
-    transposed_plain: ClosedJaxpr,
-) -> tuple[Kernel, Kernel]:
-    there = Kernel(program, plain, plain)
-    return there, Kernel(transposed, transposed_plain, transposed_plain)
+def _bound(at: Sequence[jax.Array], x: jax.Array, there: Kernel, back: Transposed) -> jax.Array:
+    params = {"program": there.program, "plain": there.plain, "states": there.states}
+    return _linear.bind(*at, x, **params, transposed=back)
 
 
 @_linear.def_abstract_eval
-def _(*avals: Any, program: ClosedJaxpr, **others: ClosedJaxpr) -> Any:
+def _(*avals: Any, program: ClosedJaxpr, **others: Any) -> Any:
     return program.out_avals[0]
 
 
 @_linear.def_impl
-def _plainly(*arrays: jax.Array, **programs: ClosedJaxpr) -> jax.Array:
-    return _kernels(**programs)[0](*arrays)
+def _plainly(
+    *arrays: jax.Array, program: ClosedJaxpr, plain: ClosedJaxpr, states: int, **others: Any
+) -> jax.Array:
+    return Kernel(program, plain, plain, states)(*arrays)
 
 
 def _forward(
-    primals: Sequence[jax.Array], tangents: Sequence[Any], **programs: ClosedJaxpr
+    primals: Sequence[jax.Array], tangents: Sequence[Any], *, plain: ClosedJaxpr, **others: Any
 ) -> tuple[jax.Array, jax.Array]:
     """Of a second derivative what is linear is a kernel again; the rest is differentiated."""
-    *at, _ = primals
+    *at, x = primals
     *at_dot, x_dot = tangents
     if all(isinstance(dot, ad.Zero) for dot in at_dot):
-        return _linear.bind(*primals, **programs), _linear.bind(*at, x_dot, **programs)
+        value = _linear.bind(*at, x, plain=plain, **others)
+        return value, _linear.bind(*at, x_dot, plain=plain, **others)
     along = tuple(map(ad.instantiate_zeros, tangents))
-    plain = programs["plain"]
     return jax.jvp(lambda *arrays: jaxpr_as_fun(plain)(*arrays)[0], tuple(primals), along)
 
 
-def _transpose(cotangent: Any, *arrays: Any, **programs: ClosedJaxpr) -> list[Any]:
-    *at, _ = arrays
+def _transpose(
+    cotangent: Any,
+    *arrays: Any,
+    program: ClosedJaxpr,
+    plain: ClosedJaxpr,
+    states: int,
+    transposed: Transposed,
+) -> list[Any]:
+    *at, x = arrays
     if isinstance(cotangent, ad.Zero):
         return [None] * len(arrays)
-    there, back = _kernels(**programs)
-    return [*[None] * len(at), _bound(at, cotangent, back, there)]
+    back = transposed()
+    if back is None:
+        turned = jax.linear_transpose(lambda x: jaxpr_as_fun(plain)(*at, x)[0], blank(x.aval))
+        return [*[None] * len(at), *turned(cotangent)]
+    there = Kernel(program, plain, plain, states)
+    return [*[None] * len(at), _bound(at, cotangent, back, lambda: there)]
 
 
 def _in_batch(
-    arrays: Sequence[jax.Array], axes: Sequence[int | None], **programs: ClosedJaxpr
+    arrays: Sequence[jax.Array], axes: Sequence[int | None], **params: Any
 ) -> tuple[jax.Array, int]:
-    there, back = _kernels(**programs)
+    plain, states, transposed = (params[key] for key in ("plain", "states", "transposed"))
     *at, x = arrays
     *at_axes, x_axis = axes
     if x_axis is None:  # What is linear in one vector of all states is so in one of each.
         count = next(x.shape[k] for x, k in zip(at, at_axes, strict=True) if k is not None)
         x, x_axis = jnp.broadcast_to(x, (count, *x.shape)), 0
+    arrays, axes = [*at, x], [*at_axes, x_axis]
+    if states >= ENOUGH:
+        return in_turn(lambda *arrays: _linear.bind(*arrays, **params), arrays, axes), 0
 
     def tile_of(size: int, batched: tuple[bool, ...]) -> Callable[..., jax.Array] | None:
-        ahead, behind = (tiled(kernel.plain, size, batched) for kernel in (there, back))
-        if ahead is None or behind is None:
-            return None
-        ways = Kernel(ahead, ahead, ahead), Kernel(behind, behind, behind)
-        return lambda *arrays: _bound(arrays[:-1], arrays[-1], *ways)
+        def tile_or_none(program: ClosedJaxpr) -> Kernel | None:
+            tile = tiled(program, size, batched)
+            return None if tile is None else Kernel(tile, tile, tile, states * size)
 
-    axes = *at_axes, x_axis
-    found = in_tiles([*at, x], axes, tile_of)
+        def behind() -> Kernel | None:
+            back = transposed()
+            return None if back is None else tile_or_none(back.plain)
+
+        ahead = tile_or_none(plain)
+        if ahead is None:
+            return None
+        return lambda *arrays: _bound(arrays[:-1], arrays[-1], ahead, cache(behind))
+
+    found = in_tiles(arrays, axes, tile_of)
     if found is None:
-        each = jax.vmap(lambda *arrays: jaxpr_as_fun(there.plain)(*arrays)[0], in_axes=axes)
-        found = each(*at, x)
+        fn = jaxpr_as_fun(plain)
+        found = jax.vmap(lambda *arrays: fn(*arrays)[0], in_axes=tuple(axes))(*arrays)
     return found, 0
 
 

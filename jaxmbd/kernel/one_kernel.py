@@ -17,8 +17,9 @@ from .allowed import LARGE, is_allowed
 from .batch_last import CannotBatch, batch_last
 from .written_out import blank, written_out
 
-# States that a kernel moves at once in a batch.
-TILE = 8
+# States that a kernel moves at once in a batch, less than twice as many where that comes out even;
+# and how many are enough, so that of a batch of batches the outer one is a loop.
+TILE, ENOUGH = 8, 4
 
 # XLA leaves calls with these together.
 ATTRIBUTES = {"inlineable": "false", "xla_cpu_small_call": "true"}
@@ -31,11 +32,13 @@ class Kernel:
     - `program`: what XLA makes one kernel of.
     - `plain`: the same as it was written, of which that of several states is made.
     - `otherwise`: what comes to the same where there is none.
+    - `states`: how many it moves.
     """
 
     program: ClosedJaxpr
     plain: ClosedJaxpr
     otherwise: ClosedJaxpr
+    states: int = 1
 
     def __call__(self, *args: Any) -> jax.Array:
         return _kernel.bind(*jax.tree.leaves(eqx.filter(args, eqx.is_array)), **vars(self))
@@ -46,6 +49,8 @@ def kernel_of(
 ) -> Kernel | None:
     """fn as a kernel, for arguments like these; `otherwise` is what comes to the same in a batch.
 
+    Arguments may be arrays, or shapes and types of arrays.
+
     Loops call the kernel as a whole. Dispatching its operations, some hundred small ones, takes
     longer than what they do. Callers that know better derivatives than those of `otherwise` have
     rules of their own. None where `fn` holds an operation that XLA does not put into a kernel, or
@@ -54,7 +59,7 @@ def kernel_of(
     """
     if jax.default_backend() != "cpu":
         return None
-    arrays, rest = eqx.partition(args, eqx.is_array)
+    arrays, rest = eqx.partition(args, _is_array_like)
     leaves, structure = jax.tree.flatten(arrays)
     if len({x.dtype for x in leaves}) != 1 or not jnp.issubdtype(leaves[0].dtype, jnp.floating):
         return None
@@ -74,18 +79,22 @@ def kernel_of(
     return Kernel(alone, plain, plain if otherwise is fn else program(otherwise))
 
 
+def _is_array_like(x: Any) -> bool:
+    return eqx.is_array(x) or isinstance(x, jax.ShapeDtypeStruct)
+
+
 # Of one result. A primitive, so that no transformation looks inside and takes it apart. Its
 # programs are parameters that others can read: fingerprints of sweeps do.
 _kernel = Primitive("one_kernel")
 
 
 @_kernel.def_abstract_eval
-def _(*avals: Any, program: ClosedJaxpr, **others: ClosedJaxpr) -> Any:
+def _(*avals: Any, program: ClosedJaxpr, **others: Any) -> Any:
     return program.out_avals[0]
 
 
 @_kernel.def_impl
-def _plainly(*arrays: jax.Array, program: ClosedJaxpr, **others: ClosedJaxpr) -> jax.Array:
+def _plainly(*arrays: jax.Array, program: ClosedJaxpr, **others: Any) -> jax.Array:
     """As one call, of one argument and two results.
 
     XLA 0.10 stops the process where some arguments of a kernel in a loop are constants and others
@@ -102,8 +111,8 @@ def _plainly(*arrays: jax.Array, program: ClosedJaxpr, **others: ClosedJaxpr) ->
     return run(together)[0]
 
 
-def _together(ctx: mlir.LoweringRuleContext, *arrays: ir.Value, **programs: ClosedJaxpr) -> Any:
-    (result,) = mlir.lower_fun(_plainly, multiple_results=False)(ctx, *arrays, **programs)
+def _together(ctx: mlir.LoweringRuleContext, *arrays: ir.Value, **params: Any) -> Any:
+    (result,) = mlir.lower_fun(_plainly, multiple_results=False)(ctx, *arrays, **params)
     call = result.owner
     assert call.name == "func.call", f"a call was expected, got {call.name}"
     marks: dict[str, ir.Attribute] = {
@@ -124,25 +133,38 @@ def in_tiles(
     returns a function of arguments with states along the last axis, or None where there is none.
     """
     count = next(x.shape[k] for x, k in zip(arrays, axes, strict=True) if k is not None)
-    size = min(count, TILE)
+    n_tiles = max(1, count // TILE)
+    size = -(-count // n_tiles)
     tile = tile_of(size, tuple(k is not None for k in axes))
     if tile is None:
         return None
     n_tiles = -(-count // size)
 
-    def cut(x: jax.Array, axis: int) -> jax.Array:
+    def cut(x: jax.Array, axis: int | None) -> jax.Array:
+        if axis is None:
+            return x
         x = jnp.moveaxis(x, axis, 0)
         spare = jnp.broadcast_to(x[-1:], (n_tiles * size - count, *x.shape[1:]))
         x = jnp.concatenate([x, spare]).reshape(n_tiles, size, *x.shape[1:])
         return jnp.moveaxis(x, 1, -1)
 
+    tiles = list(map(cut, arrays, axes))
+    found = in_turn(tile, tiles, [None if k is None else 0 for k in axes])
+    found = jnp.moveaxis(found, -1, 1)
+    return found.reshape(n_tiles * size, *found.shape[2:])[:count]
+
+
+def in_turn(
+    fn: Callable[..., jax.Array], arrays: Sequence[jax.Array], axes: Sequence[int | None]
+) -> jax.Array:
+    """Results of a batch, one call after the other."""
+
     def one(parts: list[jax.Array]) -> jax.Array:
         rest = iter(parts)
-        return tile(*(x if k is None else next(rest) for x, k in zip(arrays, axes, strict=True)))
+        return fn(*(x if k is None else next(rest) for x, k in zip(arrays, axes, strict=True)))
 
-    many = [cut(x, k) for x, k in zip(arrays, axes, strict=True) if k is not None]
-    found = jnp.moveaxis(jax.lax.map(one, many), -1, 1)
-    return found.reshape(n_tiles * size, *found.shape[2:])[:count]
+    each = zip(arrays, axes, strict=True)
+    return jax.lax.map(one, [jnp.moveaxis(x, k, 0) for x, k in each if k is not None])
 
 
 def tiled(plain: ClosedJaxpr, size: int, batched: tuple[bool, ...]) -> ClosedJaxpr | None:
@@ -156,35 +178,30 @@ def tiled(plain: ClosedJaxpr, size: int, batched: tuple[bool, ...]) -> ClosedJax
 
 
 def _in_batch(
-    arrays: Sequence[jax.Array],
-    axes: Sequence[int | None],
-    *,
-    program: ClosedJaxpr,
-    plain: ClosedJaxpr,
-    otherwise: ClosedJaxpr,
+    arrays: Sequence[jax.Array], axes: Sequence[int | None], **params: Any
 ) -> tuple[jax.Array, int]:
+    kernel = Kernel(**params)
+    if kernel.states >= ENOUGH:
+        return in_turn(kernel, arrays, axes), 0
+
     def tile_of(size: int, batched: tuple[bool, ...]) -> Kernel | None:
-        tile = tiled(plain, size, batched)
+        tile = tiled(kernel.plain, size, batched)
         if tile is None:
             return None
         last = tuple(-1 if has else None for has in batched)
-        each = jax.vmap(jaxpr_as_fun(otherwise), in_axes=last, out_axes=-1)
-        return Kernel(tile, tile, jax.make_jaxpr(each)(*map(blank, tile.in_avals)))
+        each = jax.vmap(jaxpr_as_fun(kernel.otherwise), in_axes=last, out_axes=-1)
+        alike = jax.make_jaxpr(each)(*map(blank, tile.in_avals))
+        return Kernel(tile, tile, alike, kernel.states * size)
 
     found = in_tiles(arrays, axes, tile_of)
     if found is None:
-        each = jax.vmap(lambda *arrays: jaxpr_as_fun(otherwise)(*arrays)[0], in_axes=tuple(axes))
-        found = each(*arrays)
+        fn = jaxpr_as_fun(kernel.otherwise)
+        found = jax.vmap(lambda *arrays: fn(*arrays)[0], in_axes=tuple(axes))(*arrays)
     return found, 0
 
 
 def _forward(
-    primals: Sequence[jax.Array],
-    tangents: Sequence[Any],
-    *,
-    program: ClosedJaxpr,
-    plain: ClosedJaxpr,
-    otherwise: ClosedJaxpr,
+    primals: Sequence[jax.Array], tangents: Sequence[Any], *, otherwise: ClosedJaxpr, **others: Any
 ) -> tuple[jax.Array, jax.Array]:
     """Of what comes to the same: second derivatives of loops get here, past rules of callers."""
     along = tuple(map(ad.instantiate_zeros, tangents))
@@ -196,4 +213,4 @@ mlir.register_lowering(_kernel, _together)
 batching.primitive_batchers[_kernel] = _in_batch
 
 
-__all__ = ["Kernel", "in_tiles", "kernel_of", "tiled"]
+__all__ = ["ENOUGH", "Kernel", "in_tiles", "in_turn", "kernel_of", "tiled"]
