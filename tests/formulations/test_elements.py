@@ -143,6 +143,7 @@ def loaded(system, rigid, state, stiffness):
     return vdot
 
 
+@pytest.mark.thorough
 def test_accelerations_of_springs_approach_the_rigid_ones():
     """By 1 / k; joints that share no node by a penalty here."""
     model, _ = mechanisms.three_link()

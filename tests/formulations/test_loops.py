@@ -11,6 +11,7 @@ import jaxmbd as mbd
 from jaxmbd import forces, joints
 from jaxmbd.system import constraints, duality
 from tests import models
+from tests.marks import thorough_but
 
 T = jnp.asarray(0.37)
 KINDS = (
@@ -119,10 +120,7 @@ def found(formulation):
 
 @pytest.mark.parametrize(
     "formulation",
-    [
-        pytest.param(x, marks=pytest.mark.thorough if x in FORMULATIONS[2:] else ())
-        for x in FORMULATIONS
-    ],
+    thorough_but(FORMULATIONS[:1], FORMULATIONS),
     ids=models.name_of,
 )
 def test_joints_that_close_loops_do_what_joints_of_the_tree_do(formulation):

@@ -90,6 +90,7 @@ def test_particles_may_be_anywhere():
     models.near(*seen, 1e-9)
 
 
+@pytest.mark.thorough
 def test_gradient_by_where_particles_are_is_zero():
     """They are leaves, and the motion of the body does not depend on them."""
     model = models.chain(1)

@@ -57,7 +57,8 @@ def motion(name):
 
 
 @pytest.mark.parametrize(
-    ("name", "n_coordinates", "n_constraints"), [("bodies", 24, 21), ("rods", 12, 9)]
+    ("name", "n_coordinates", "n_constraints"),
+    [pytest.param("bodies", 24, 21, marks=pytest.mark.thorough), ("rods", 12, 9)],
 )
 def test_two_coordinates_a_particle_and_none_redundant(name, n_coordinates, n_constraints):
     """Nine particles of rods and platform, three of them on the ground, and three freedoms."""

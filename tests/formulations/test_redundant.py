@@ -177,6 +177,7 @@ def start(x):
     return system, mbd.assemble(system, GUESS, {"A": 3.0}, hold=["A"])
 
 
+@pytest.mark.thorough
 def test_gradients_through_redundant_loops():
     """Of a reaction and a position, by eight leaves at once, forwards and in reverse."""
 

@@ -16,6 +16,7 @@ from jaxmbd.integrators.difference import (
     extrapolation_weights,
 )
 from tests.derivatives import difference
+from tests.marks import thorough_but
 from tests.models import chain
 
 START = ({"jlink0000": 0.3}, {"jlink0000": 1.0})
@@ -58,14 +59,14 @@ def errors(system, start, exact, method, batched=False):
     return each(jnp.array([64.0, 128.0, 256.0]))
 
 
-@pytest.mark.parametrize("order", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("order", thorough_but([1, 2, 4], range(1, 6)))
 def test_order(pendulum, order):
     systems, starts, exact = pendulum
     found = errors(systems["joint"], starts["joint"], exact, mbd.BDF(order), order == 3)
     np.testing.assert_allclose(np.log2(found[1] / found[2]), order, atol=0.25)
 
 
-@pytest.mark.parametrize("index", [pytest.param(1, marks=pytest.mark.thorough), 2, 3])
+@pytest.mark.parametrize("index", thorough_but([3], [1, 2, 3]))
 def test_order_with_constraints(pendulum, index):
     systems, starts, exact = pendulum
     found = errors(systems["maximal"], starts["maximal"], exact, mbd.BDF(2, index=index))
@@ -104,6 +105,7 @@ class Kick(eqx.Module):
         return jnp.where(t < self.t, 0.0, 3.0)[None]
 
 
+@pytest.mark.thorough
 def test_a_jump_in_the_loads_costs_no_order():
     plain = chain(1)
     drive = {"kick": mbd.forces.JointTorque("jlink0000", Kick(0.5))}

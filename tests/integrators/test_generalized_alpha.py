@@ -27,10 +27,8 @@ def test_order_with_constraints(name):
     testing.check_integrator_order(METHODS[name], 2, mbd.MaximalCoordinates())
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["rho 0.8", *(pytest.param(n, marks=pytest.mark.thorough) for n in ("trapezoidal", "hht"))],
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", ["rho 0.8", "trapezoidal", "hht"])
 def test_order_without_constraints(name):
     testing.check_integrator_order(METHODS[name], 2)
 
