@@ -55,9 +55,9 @@ def main() -> None:
     for name in given.only:
         results[name] = SECTIONS[name](options)
         print(report.as_markdown(results[name]), flush=True)
+        if given.json is not None:  # After each, so that a run that is ended leaves what it found.
+            given.json.write_text(json.dumps(report.as_json(head, results), indent=1) + "\n")
         jax.clear_caches()  # A process may map only so many programs.
-    if given.json is not None:
-        given.json.write_text(json.dumps(report.as_json(head, results), indent=1) + "\n")
     if given.out is not None:
         rows = [entry for result in results.values() for entry in result.entries]
         picture.draw(rows, given.out / "peers.svg")

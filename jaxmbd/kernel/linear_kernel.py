@@ -12,12 +12,12 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.extend.core import ClosedJaxpr, Primitive, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, Primitive
 from jax.flatten_util import ravel_pytree
 from jax.interpreters import ad, batching, mlir
 from jaxtyping import Array, Float
 
-from .one_kernel import ENOUGH, Kernel, in_tiles, in_turn, kernel_of, tiled
+from .one_kernel import ENOUGH, Kernel, function_of, in_tiles, in_turn, kernel_of, tiled
 from .written_out import blank
 
 # Of what transposes a function: made when it is asked for, as that takes as long as the function.
@@ -112,7 +112,7 @@ def _(*avals: Any, program: ClosedJaxpr, **others: Any) -> Any:
 def _plainly(
     *arrays: jax.Array, program: ClosedJaxpr, plain: ClosedJaxpr, states: int, **others: Any
 ) -> jax.Array:
-    return Kernel(program, plain, plain, states)(*arrays)
+    return Kernel(program, plain, function_of(plain), states)(*arrays)
 
 
 def _forward(
@@ -125,7 +125,7 @@ def _forward(
         value = _linear.bind(*at, x, plain=plain, **others)
         return value, _linear.bind(*at, x_dot, plain=plain, **others)
     along = tuple(map(ad.instantiate_zeros, tangents))
-    return jax.jvp(lambda *arrays: jaxpr_as_fun(plain)(*arrays)[0], tuple(primals), along)
+    return jax.jvp(function_of(plain), tuple(primals), along)
 
 
 def _transpose(
@@ -141,9 +141,9 @@ def _transpose(
         return [None] * len(arrays)
     back = transposed()
     if back is None:
-        turned = jax.linear_transpose(lambda x: jaxpr_as_fun(plain)(*at, x)[0], blank(x.aval))
+        turned = jax.linear_transpose(lambda x: function_of(plain)(*at, x), blank(x.aval))
         return [*[None] * len(at), *turned(cotangent)]
-    there = Kernel(program, plain, plain, states)
+    there = Kernel(program, plain, function_of(plain), states)
     return [*[None] * len(at), _bound(at, cotangent, back, lambda: there)]
 
 
@@ -163,7 +163,9 @@ def _in_batch(
     def tile_of(size: int, batched: tuple[bool, ...]) -> Callable[..., jax.Array] | None:
         def tile_or_none(program: ClosedJaxpr) -> Kernel | None:
             tile = tiled(program, size, batched)
-            return None if tile is None else Kernel(tile, tile, tile, states * size)
+            if tile is None:
+                return None
+            return Kernel(tile, tile, function_of(tile), states * size)
 
         def behind() -> Kernel | None:
             back = transposed()
@@ -176,8 +178,7 @@ def _in_batch(
 
     found = in_tiles(arrays, axes, tile_of)
     if found is None:
-        fn = jaxpr_as_fun(plain)
-        found = jax.vmap(lambda *arrays: fn(*arrays)[0], in_axes=tuple(axes))(*arrays)
+        found = jax.vmap(function_of(plain), in_axes=tuple(axes))(*arrays)
     return found, 0
 
 

@@ -15,7 +15,7 @@ from jaxlib.mlir import ir
 
 from .allowed import LARGE, is_allowed
 from .batch_last import CannotBatch, batch_last
-from .written_out import blank, written_out
+from .written_out import written_out
 
 # States that a kernel moves at once in a batch, less than twice as many where that comes out even;
 # and how many are enough, so that of a batch of batches the outer one is a loop.
@@ -31,13 +31,13 @@ class Kernel:
 
     - `program`: what XLA makes one kernel of.
     - `plain`: the same as it was written, of which that of several states is made.
-    - `otherwise`: what comes to the same where there is none.
+    - `otherwise`: a function of the same arrays that comes to the same, where there is none.
     - `states`: how many it moves.
     """
 
     program: ClosedJaxpr
     plain: ClosedJaxpr
-    otherwise: ClosedJaxpr
+    otherwise: Callable[..., jax.Array]
     states: int = 1
 
     def __call__(self, *args: Any) -> jax.Array:
@@ -64,19 +64,21 @@ def kernel_of(
     if len({x.dtype for x in leaves}) != 1 or not jnp.issubdtype(leaves[0].dtype, jnp.floating):
         return None
 
-    def program(fn: Callable[..., jax.Array]) -> ClosedJaxpr:
-        def of_leaves(*leaves: jax.Array) -> jax.Array:
-            return fn(*eqx.combine(jax.tree.unflatten(structure, leaves), rest))
+    def of_leaves(fn: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
+        return lambda *leaves: fn(*eqx.combine(jax.tree.unflatten(structure, leaves), rest))
 
-        return jax.make_jaxpr(of_leaves)(*leaves)
-
-    plain = program(fn)
+    plain = jax.make_jaxpr(of_leaves(fn))(*leaves)
     if any(isinstance(x, Tracer) for x in plain.consts):
         return None
     alone = written_out(plain, LARGE)
     if not is_allowed(alone.jaxpr):
         return None
-    return Kernel(alone, plain, plain if otherwise is fn else program(otherwise))
+    return Kernel(alone, plain, of_leaves(otherwise))
+
+
+def function_of(program: ClosedJaxpr) -> Callable[..., jax.Array]:
+    """What a program of one result says."""
+    return lambda *arrays: jaxpr_as_fun(program)(*arrays)[0]
 
 
 def _is_array_like(x: Any) -> bool:
@@ -105,7 +107,7 @@ def _plainly(*arrays: jax.Array, program: ClosedJaxpr, **others: Any) -> jax.Arr
 
     @jax.jit
     def run(together: jax.Array) -> tuple[jax.Array, jax.Array]:
-        result = jaxpr_as_fun(program)(*back(together))[0]
+        result = function_of(program)(*back(together))
         return result, result.ravel()[0]
 
     return run(together)[0]
@@ -189,23 +191,25 @@ def _in_batch(
         if tile is None:
             return None
         last = tuple(-1 if has else None for has in batched)
-        each = jax.vmap(jaxpr_as_fun(kernel.otherwise), in_axes=last, out_axes=-1)
-        alike = jax.make_jaxpr(each)(*map(blank, tile.in_avals))
+        alike = jax.vmap(kernel.otherwise, in_axes=last, out_axes=-1)
         return Kernel(tile, tile, alike, kernel.states * size)
 
     found = in_tiles(arrays, axes, tile_of)
     if found is None:
-        fn = jaxpr_as_fun(kernel.otherwise)
-        found = jax.vmap(lambda *arrays: fn(*arrays)[0], in_axes=tuple(axes))(*arrays)
+        found = jax.vmap(kernel.otherwise, in_axes=tuple(axes))(*arrays)
     return found, 0
 
 
 def _forward(
-    primals: Sequence[jax.Array], tangents: Sequence[Any], *, otherwise: ClosedJaxpr, **others: Any
+    primals: Sequence[jax.Array],
+    tangents: Sequence[Any],
+    *,
+    otherwise: Callable[..., jax.Array],
+    **others: Any,
 ) -> tuple[jax.Array, jax.Array]:
     """Of what comes to the same: second derivatives of loops get here, past rules of callers."""
     along = tuple(map(ad.instantiate_zeros, tangents))
-    return jax.jvp(lambda *arrays: jaxpr_as_fun(otherwise)(*arrays)[0], tuple(primals), along)
+    return jax.jvp(otherwise, tuple(primals), along)
 
 
 ad.primitive_jvps[_kernel] = _forward
@@ -213,4 +217,4 @@ mlir.register_lowering(_kernel, _together)
 batching.primitive_batchers[_kernel] = _in_batch
 
 
-__all__ = ["ENOUGH", "Kernel", "in_tiles", "in_turn", "kernel_of", "tiled"]
+__all__ = ["ENOUGH", "Kernel", "function_of", "in_tiles", "in_turn", "kernel_of", "tiled"]
