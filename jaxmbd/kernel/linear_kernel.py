@@ -98,7 +98,7 @@ def moved(tangents: Any) -> Any:
 _linear = Primitive("linear_kernel")
 
 
-def _bound(at: Sequence[jax.Array], x: jax.Array, there: Kernel, back: Transposed) -> jax.Array:
+def _bound(at: Sequence[Any], x: Any, there: Kernel, back: Transposed) -> jax.Array:
     params = {"program": there.program, "plain": there.plain, "states": there.states}
     return _linear.bind(*at, x, **params, transposed=back)
 
@@ -110,13 +110,13 @@ def _(*avals: Any, program: ClosedJaxpr, **others: Any) -> Any:
 
 @_linear.def_impl
 def _plainly(
-    *arrays: jax.Array, program: ClosedJaxpr, plain: ClosedJaxpr, states: int, **others: Any
+    *arrays: Any, program: ClosedJaxpr, plain: ClosedJaxpr, states: int, **others: Any
 ) -> jax.Array:
     return Kernel(program, plain, function_of(plain), states)(*arrays)
 
 
 def _forward(
-    primals: Sequence[jax.Array], tangents: Sequence[Any], *, plain: ClosedJaxpr, **others: Any
+    primals: Sequence[Any], tangents: Sequence[Any], *, plain: ClosedJaxpr, **others: Any
 ) -> tuple[jax.Array, jax.Array]:
     """Of a second derivative what is linear is a kernel again; the rest is differentiated."""
     *at, x = primals
@@ -148,7 +148,7 @@ def _transpose(
 
 
 def _in_batch(
-    arrays: Sequence[jax.Array], axes: Sequence[int | None], **params: Any
+    arrays: Sequence[Any], axes: Sequence[int | None], **params: Any
 ) -> tuple[jax.Array, int]:
     plain, states, transposed = (params[key] for key in ("plain", "states", "transposed"))
     *at, x = arrays

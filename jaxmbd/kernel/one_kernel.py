@@ -96,7 +96,7 @@ def _(*avals: Any, program: ClosedJaxpr, **others: Any) -> Any:
 
 
 @_kernel.def_impl
-def _plainly(*arrays: jax.Array, program: ClosedJaxpr, **others: Any) -> jax.Array:
+def _plainly(*arrays: Any, program: ClosedJaxpr, **others: Any) -> jax.Array:
     """As one call, of one argument and two results.
 
     XLA 0.10 stops the process where some arguments of a kernel in a loop are constants and others
@@ -125,7 +125,7 @@ def _together(ctx: mlir.LoweringRuleContext, *arrays: ir.Value, **params: Any) -
 
 
 def in_tiles(
-    arrays: Sequence[jax.Array],
+    arrays: Sequence[Any],
     axes: Sequence[int | None],
     tile_of: Callable[[int, tuple[bool, ...]], Callable[..., jax.Array] | None],
 ) -> jax.Array | None:
@@ -134,6 +134,7 @@ def in_tiles(
     `tile_of` is given how many states a tile has, and of which arguments there is one for each; it
     returns a function of arguments with states along the last axis, or None where there is none.
     """
+    arrays = list(map(jnp.asarray, arrays))
     count = next(x.shape[k] for x, k in zip(arrays, axes, strict=True) if k is not None)
     n_tiles = max(1, count // TILE)
     size = -(-count // n_tiles)
@@ -157,7 +158,7 @@ def in_tiles(
 
 
 def in_turn(
-    fn: Callable[..., jax.Array], arrays: Sequence[jax.Array], axes: Sequence[int | None]
+    fn: Callable[..., jax.Array], arrays: Sequence[Any], axes: Sequence[int | None]
 ) -> jax.Array:
     """Results of a batch, one call after the other."""
 
@@ -180,7 +181,7 @@ def tiled(plain: ClosedJaxpr, size: int, batched: tuple[bool, ...]) -> ClosedJax
 
 
 def _in_batch(
-    arrays: Sequence[jax.Array], axes: Sequence[int | None], **params: Any
+    arrays: Sequence[Any], axes: Sequence[int | None], **params: Any
 ) -> tuple[jax.Array, int]:
     kernel = Kernel(**params)
     if kernel.states >= ENOUGH:
@@ -201,7 +202,7 @@ def _in_batch(
 
 
 def _forward(
-    primals: Sequence[jax.Array],
+    primals: Sequence[Any],
     tangents: Sequence[Any],
     *,
     otherwise: Callable[..., jax.Array],

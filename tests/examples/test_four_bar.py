@@ -64,6 +64,7 @@ def test_three_constraints_repeat_others():
     assert mbd.inspect(loose, states(hinged=False)[1][0]).redundant == {}
 
 
+@pytest.mark.thorough
 def test_it_moves_like_the_one_without_redundancy():
     """And holds the plane alike: what is across it is not unique, and differs."""
     for one, other in zip(wanted(), wanted(hinged=False), strict=True):

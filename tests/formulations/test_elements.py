@@ -14,7 +14,6 @@ from jaxmbd import Frame, forces, joints, testing
 from jaxmbd.system import constraints, duality
 from tests import models
 from tests.formulations import mechanisms
-from tests.marks import thorough_but
 
 T = jnp.asarray(0.37)
 RIGID = {
@@ -65,7 +64,8 @@ def motions(name):
     return seen
 
 
-@pytest.mark.parametrize("name", thorough_but(["points"], ["natural", "points", "transformed"]))
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", ["natural", "points", "transformed"])
 def test_motions_of_trees_agree(name):
     for seen, wanted in zip(motions(name), motions("joint"), strict=True):
         for quantity in wanted:

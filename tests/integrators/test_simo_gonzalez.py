@@ -12,6 +12,7 @@ from jaxmbd.system.elements import conservative_force_between
 from tests import models
 from tests.derivatives import check_gradient
 from tests.formulations import mechanisms
+from tests.marks import thorough_but
 
 T = jnp.asarray(0.3)
 KINDS = {
@@ -20,7 +21,7 @@ KINDS = {
     "particles": mbd.PointCoordinates(),
 }
 each_kind = pytest.mark.parametrize(
-    "kind", ["springs", pytest.param("rigid", marks=pytest.mark.thorough), "particles"]
+    "kind", thorough_but(["particles"], ["springs", "rigid", "particles"])
 )
 
 

@@ -118,6 +118,12 @@ def test_smooth_kernels():
         close(*(jax.jit(transform(way, (0, 1)))(A, X) for way in (turned, in_a_loop)))
 
 
+def test_batches_may_be_arrays_of_numpy():
+    many = np.stack([X, 2 * X, 3 * X])
+    found = jax.vmap(lambda x: smooth_kernel(moved, A, x))(many)
+    close(found, jax.vmap(lambda x: moved(A, x))(many))
+
+
 def test_what_is_no_kernel_is_left_alone():
     def ranked(A, x):
         return jnp.sort(x * A[0])
