@@ -19,8 +19,9 @@ ELEMENTWISE = frozenset(
         *("abs", "acos", "acosh", "add", "add_any", "and", "asin", "asinh", "atan", "atan2"),
         *("atanh", "cbrt", "ceil", "clamp", "convert_element_type", "copy", "copy_p", "cos"),
         *("cosh", "div", "eq", "erf", "erfc", "exp", "exp2", "expm1", "floor", "ge", "gt"),
-        *("integer_pow", "is_finite", "le", "le_to", "log", "log1p", "logistic", "lt", "lt_to"),
-        *("max", "min", "mul", "ne", "neg", "not", "or", "pow", "rem", "round", "rsqrt", "sign"),
+        *("integer_pow", "is_finite", "le", "le_to", "log", "log1p", "log2", "logistic", "lt"),
+        *("lt_to", "max", "min", "mul", "ne", "neg", "not", "one_minus_square", "or", "pow"),
+        *("rem", "round", "rsqrt", "sign"),
         *("sin", "sinh", "sqrt", "square", "sub", "tan", "tanh", "xor"),
     }
 )
