@@ -1,6 +1,6 @@
 """Index-3 generalized-α steps of chains of hinges in maximal coordinates, beside Exudyn."""
 
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from typing import Any, NamedTuple
 
@@ -204,14 +204,6 @@ def run_batch(options: Options) -> Result:
     angles = np.linspace(0.1, 1.0, size)
     mine = [own(name, n, angles) for name in WAYS]
     n_steps = options.sized(20, 5)
-    parts = [own(LIKE_PEER, n, part) for part in np.split(angles, THREADS)]
-    threads = ThreadPoolExecutor(THREADS)
-    in_threads = Contender(
-        f"{LIKE_PEER}, {THREADS} threads",
-        lambda: list(threads.map(lambda part: part.after(n_steps), parts)),
-        n_steps * size,
-        parts[0].settings | {"threads": THREADS},
-    )
     cases = [peer_case(n, float(angle)) for angle in angles]
     shares = [cases[k::THREADS] for k in range(THREADS)]
     settings = SETTINGS | {"tolerance": 1e-8, "dtype": "float64", "threads": THREADS}
@@ -222,14 +214,14 @@ def run_batch(options: Options) -> Result:
         found = race(
             BATCH_TITLE,
             {"links": n, "batch": size, "steps a call": n_steps},
-            [*(one.contender(n_steps, size) for one in mine), in_threads, contender],
+            [*(one.contender(n_steps, size) for one in mine), contender],
             options.repeats,
         )
-    times = ratio(found, PEER, in_threads.name)
+    times = ratio(found, PEER, LIKE_PEER)
     targets = [Target(f"{size} chains of {n} links, times Exudyn", times, "≥", BATCH)]
     about = (
         f"{size} chains of {n} links at different angles, {n_steps} steps a call, seconds of one "
-        f"step of one chain: jaxmbd by `vmap`, also over a share of them in each of {THREADS} "
-        f"threads, Exudyn in {THREADS} processes."
+        "step of one chain: jaxmbd by `vmap` in one process, as threads that call such programs at "
+        f"the same time hang with jaxlib 0.10, Exudyn in {THREADS} processes."
     )
     return Result(BATCH_TITLE, about, "step", found, targets, {})

@@ -48,9 +48,6 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="of the figures, for example docs/static")
     given = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
-    # Programs that two threads call run in these, not in XLA's own pool: there both would wait for
-    # tasks that no thread is left for, in jaxlib 0.10 on two cores for ever.
-    jax.config.update("jax_cpu_enable_async_dispatch", False)
     options = Options(given.repeats or (3 if given.quick else 15), given.quick)
     head = report.circumstances(os.environ.get("XLA_FLAGS", ""))
     print(report.heading(head), flush=True)
