@@ -102,7 +102,7 @@ def _by_articulated_bodies(
     """The same by recursions alone."""
     on = _loads(system, *now)
     given = (_on_movers(system, x) for x in (on.wrenches, on.products))
-    return articulated(system, on.kinematics).accelerations(on.joints, *given)
+    return _articulated(system, on).accelerations(on.joints, *given)
 
 
 def _unbalanced(
@@ -119,7 +119,7 @@ def _unbalanced(
 
     carried = walk.inwards(inwards, still, _on_movers(system, needed))
     left = on.joints - system.reflected_inertias() * vdot - jax.vmap(jnp.vdot)(H, carried)
-    return left, articulated(system, on.kinematics)
+    return left, _articulated(system, on)
 
 
 class _Loads(NamedTuple):
@@ -141,7 +141,8 @@ def _loads(system: JointSystem, t: Float[Array, ""], state: State) -> _Loads:
     mechanism, v = system.mechanism, state.v
     kinematics = system.kinematics(t, state.q)
     world = _summed_outwards(system, kinematics.H * v[:, None])
-    X = _body_poses(system, kinematics)
+    bodies = slice(1, mechanism.n_bodies + 1)
+    X = Pose(kinematics.ports.p[bodies], kinematics.ports.R[bodies])
     local = jax.vmap(se3.transform_twist_back)(X, world)
     wrenches = jax.vmap(se3.transform_wrench)(X, field_wrenches(mechanism, t, X, local))
     if mechanism.frame_forces:
@@ -157,16 +158,10 @@ def _loads(system: JointSystem, t: Float[Array, ""], state: State) -> _Loads:
     return _Loads(kinematics, inertia, wrenches, products, joints)
 
 
-def articulated(system: JointSystem, kinematics: JointKinematics) -> Articulated:
+def _articulated(system: JointSystem, on: _Loads) -> Articulated:
     """What the mass matrix says, in a form that is solved at the cost of a few passes."""
-    inertia = world_inertia(system.mechanism.bodies, _body_poses(system, kinematics))
-    own = _on_movers(system, jax.vmap(as_matrix)(inertia))
-    return Articulated(system.layout.walk, kinematics.H, own, system.reflected_inertias())
-
-
-def _body_poses(system: JointSystem, kinematics: JointKinematics) -> Pose:
-    bodies = slice(1, system.mechanism.n_bodies + 1)
-    return Pose(kinematics.ports.p[bodies], kinematics.ports.R[bodies])
+    own = _on_movers(system, jax.vmap(as_matrix)(on.inertia))
+    return Articulated(system.layout.walk, on.kinematics.H, own, system.reflected_inertias())
 
 
 def _summed_outwards(system: JointSystem, x: Float[Array, "nv 6"]) -> Float[Array, "n_bodies 6"]:
@@ -191,6 +186,3 @@ def _on_movers(system: JointSystem, x: Float[Array, "n_bodies *k"]) -> Float[Arr
 def _movers(system: JointSystem) -> list[int]:
     """The last velocity that moves each body, `nv` where none does."""
     return [system.nv if mover == ROOT else mover for mover in system.layout.movers]
-
-
-__all__ = ["articulated"]
