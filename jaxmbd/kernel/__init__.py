@@ -4,7 +4,16 @@ from .linear_kernel import LinearKernel as LinearKernel
 from .linear_kernel import linear_kernel_of as linear_kernel_of
 from .linear_kernel import moved as moved
 from .linear_kernel import smooth_kernel as smooth_kernel
+from .linear_kernel import smooth_kernel_of as smooth_kernel_of
 from .one_kernel import Kernel as Kernel
 from .one_kernel import kernel_of as kernel_of
 
-__all__ = ["Kernel", "LinearKernel", "kernel_of", "linear_kernel_of", "moved", "smooth_kernel"]
+__all__ = [
+    "Kernel",
+    "LinearKernel",
+    "kernel_of",
+    "linear_kernel_of",
+    "moved",
+    "smooth_kernel",
+    "smooth_kernel_of",
+]

@@ -45,7 +45,7 @@ def batch_last(program: ClosedJaxpr, size: int, batched: Sequence[bool]) -> Clos
     **Raises** `CannotBatch`.
     """
 
-    def evaluate(*args: jax.Array) -> list[jax.Array]:
+    def evaluate(*args: jax.Array) -> list[Any]:
         jaxpr = program.jaxpr
         consts = [_Value(x, False) for x in program.consts]
         known: dict[Any, _Value] = dict(zip(jaxpr.constvars, consts, strict=True))

@@ -5,7 +5,7 @@ its derivative, each of which keeps something for the way back; these keep the a
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -60,21 +60,59 @@ def linear_kernel_of(
     return LinearKernel(ahead, cache(transposed))
 
 
+@dataclass(frozen=True, eq=False)
+class SmoothKernel:
+    """A function as a kernel whose derivatives are kernels too, made when they are asked for.
+
+    What is called several times is made once: making a kernel takes longer than tracing `fn`.
+    """
+
+    fn: Callable[..., jax.Array]
+    kernel: Kernel
+    derivatives: dict[Any, LinearKernel | None] = field(default_factory=dict)
+
+    def __call__(self, *args: Any) -> jax.Array:
+        return _smooth(*args, of=self)
+
+    def derivative(self, args: Any, tangents: Any) -> LinearKernel | None:
+        """By those arguments that have a tangent."""
+        moving = moved(tangents)
+        leaves, structure = jax.tree.flatten(moving)
+        which = tuple(leaves), structure
+        if which not in self.derivatives:
+            self.derivatives[which] = _derivative(self.fn, args, tangents, moving)
+        return self.derivatives[which]
+
+
+def smooth_kernel_of(fn: Callable[..., jax.Array], *args: Any) -> SmoothKernel | None:
+    """fn as a kernel for arguments like these, with its derivatives; None as `kernel_of`."""
+    kernel = kernel_of(fn, fn, *args)
+    return None if kernel is None else SmoothKernel(fn, kernel)
+
+
 def smooth_kernel(fn: Callable[..., jax.Array], *args: Any) -> jax.Array:
     """fn(*args) as a kernel whose derivatives are kernels too; plainly where there is none."""
-    kernel = kernel_of(fn, fn, *args)
-    return fn(*args) if kernel is None else _smooth(*args, fn=fn, kernel=kernel)
+    kernel = smooth_kernel_of(fn, *args)
+    return fn(*args) if kernel is None else kernel(*args)
 
 
 @eqx.filter_custom_jvp
-def _smooth(*args: Any, fn: Callable[..., jax.Array], kernel: Kernel) -> jax.Array:
-    return kernel(*args)
+def _smooth(*args: Any, of: SmoothKernel) -> jax.Array:
+    return of.kernel(*args)
 
 
 @_smooth.def_jvp
-def _(args, tangents, *, fn, kernel):
+def _(args, tangents, *, of):
+    linear = of.derivative(args, tangents)
+    if linear is None:
+        return eqx.filter_jvp(of.fn, args, tangents)
+    return _smooth(*args, of=of), linear(args, ravel_pytree(tangents)[0])
+
+
+def _derivative(
+    fn: Callable[..., jax.Array], args: Any, tangents: Any, moving: Any
+) -> LinearKernel | None:
     dots, unravel = ravel_pytree(tangents)
-    moving = moved(tangents)
 
     def there(args: Any, dots: Float[Array, "n"]) -> Float[Array, "m"]:
         return eqx.filter_jvp(fn, args, unravel(dots))[1]
@@ -84,10 +122,7 @@ def _(args, tangents, *, fn, kernel):
         pull = jax.vjp(lambda varied: fn(*eqx.combine(varied, rest)), varied)[1]
         return ravel_pytree(pull(y))[0]
 
-    linear = linear_kernel_of(there, back, args, dots)
-    if linear is None:
-        return eqx.filter_jvp(fn, args, tangents)
-    return _smooth(*args, fn=fn, kernel=kernel), linear(args, dots)
+    return linear_kernel_of(there, back, args, dots)
 
 
 def moved(tangents: Any) -> Any:
@@ -187,4 +222,11 @@ ad.primitive_transposes[_linear] = _transpose
 batching.primitive_batchers[_linear] = _in_batch
 mlir.register_lowering(_linear, mlir.lower_fun(_plainly, multiple_results=False))
 
-__all__ = ["LinearKernel", "linear_kernel_of", "moved", "smooth_kernel"]
+__all__ = [
+    "LinearKernel",
+    "SmoothKernel",
+    "linear_kernel_of",
+    "moved",
+    "smooth_kernel",
+    "smooth_kernel_of",
+]

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import equinox as eqx
@@ -170,6 +171,7 @@ def in_turn(
     return jax.lax.map(one, [jnp.moveaxis(x, k, 0) for x, k in each if k is not None])
 
 
+@lru_cache(maxsize=64)
 def tiled(plain: ClosedJaxpr, size: int, batched: tuple[bool, ...]) -> ClosedJaxpr | None:
     """The program of several states at once, if there is one."""
     try:

@@ -41,7 +41,7 @@ def written_out(program: ClosedJaxpr, large: int) -> ClosedJaxpr:
     calls of reductions of large arrays.
     """
 
-    def evaluate(*args: jax.Array) -> list[jax.Array]:
+    def evaluate(*args: jax.Array) -> list[Any]:  # Also numbers of NumPy.
         jaxpr = program.jaxpr
         known: dict[Any, Any] = dict(zip(jaxpr.constvars, map(_table, program.consts), strict=True))
         known.update(zip(jaxpr.invars, args, strict=True))

@@ -48,8 +48,9 @@ def compressed_jacobian(
     def derivative(number: Array) -> Array:
         return along((direction == number).astype(x.dtype))
 
-    # One after the other: side by side their intermediate results do not stay in the cache.
-    return value, jax.lax.map(derivative, numbers)
+    # Of a kernel a few at once, whose intermediate results stay in the cache. Otherwise all at once,
+    # as accelerators want it; on the CPU that takes a third longer than one after the other.
+    return value, jax.vmap(derivative)(numbers)
 
 
 __all__ = ["compressed_jacobian", "directions"]

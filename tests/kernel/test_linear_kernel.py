@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmbd.kernel import linear_kernel_of, smooth_kernel
+from jaxmbd.kernel import linear_kernel_of, smooth_kernel, smooth_kernel_of
 
 # Programs of other releases of JAX look different.
 pytestmark = pytest.mark.smoke
@@ -116,6 +116,17 @@ def test_smooth_kernels():
     assert jax.jit(jax.grad(turned, 1)).lower(A, X).as_text().count(MARK) == 2
     for transform in (jax.grad, jax.jacfwd, jax.hessian):
         close(*(jax.jit(transform(way, (0, 1)))(A, X) for way in (turned, in_a_loop)))
+
+
+def test_derivatives_of_a_smooth_kernel_are_made_once():
+    kernel = smooth_kernel_of(moved, A, X)
+    assert kernel is not None
+    for _ in range(2):
+        found = jax.jit(jax.jacfwd(lambda x: kernel(A, x)))(X)
+        close(found, jax.jacfwd(lambda x: moved(A, x))(X))
+    assert len(kernel.derivatives) == 1
+    jax.jit(jax.jacfwd(lambda A: kernel(A, X)))(A)
+    assert len(kernel.derivatives) == 2
 
 
 def test_batches_may_be_arrays_of_numpy():
