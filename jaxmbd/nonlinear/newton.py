@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from ..kernel import kernel_of
+from ..kernel import kernel_of, smooth_kernel_of
 from .blocks import Blocks
 from .implicit import implicit
 from .linearization import AbstractLinearization
@@ -109,10 +109,12 @@ class _Search:
     """Iterations towards the root of one step."""
 
     def __init__(self, fn, guess, args, blocks, newton: Newton):
-        self.residual = lambda x: fn(x, args)
-        # The chord method evaluates residuals most of the time; nothing here is differentiated.
-        kernel = kernel_of(fn, fn, guess, args) if newton.chord else None
-        self.value = self.residual if kernel is None else lambda x: kernel(x, args)
+        smooth = smooth_kernel_of(fn, guess, args) if blocks.structured else None
+        self.residual = lambda x: (smooth or fn)(x, args)
+        # Derivatives of equations without a pattern are not made as kernels: where each of them
+        # depends on all unknowns, that took up to 20 times as long.
+        alone = kernel_of(fn, fn, guess, args) if newton.chord and smooth is None else None
+        self.value = lambda x: (smooth or alone or fn)(x, args)
         self.blocks, self.most = blocks, newton.max_steps
         self.way = newton.linearization.chosen(blocks)
         eps = float(jnp.finfo(guess.dtype).eps)
@@ -174,15 +176,9 @@ def _chord(search: _Search, kept: Kept | None) -> tuple[_Iterate, Any]:
     """The chord method: the end, with the steps of all phases, and the factors it ended with."""
 
     def body(carry: _Chord) -> _Chord:
-        phase, old = carry.phase, carry.factors
-
-        def renewed() -> Any:
-            new = search.factor(carry.now.x)[1]
-            return jax.tree.map(lambda a, b: jnp.where(phase > 0, a, b), new, old)
-
-        # In a batch where any member of it needs it.
-        factors = jax.lax.cond(eqxi.unvmap_any(phase > 0), renewed, lambda: old)
-        begun = carry.now.steps
+        phase, begun = carry.phase, carry.now.steps
+        active = search.unfinished(carry.now)
+        factors = _renewed(search, carry.now.x, carry.factors, active & (phase > 0))
 
         def going(now: _Iterate) -> Bool[Array, ""]:
             return search.unfinished(now) & ((phase < 2) | (now.steps == begun))
@@ -191,7 +187,7 @@ def _chord(search: _Search, kept: Kept | None) -> tuple[_Iterate, Any]:
             return search.advance(now, search.value(now.x), factors, phase == 2)
 
         end = jax.lax.while_loop(going, step, carry.now)
-        starts_over = ~end.done & (phase < 2)
+        starts_over = active & ~end.done & (phase < 2)
         now = jax.tree.map(lambda a, b: jnp.where(starts_over, a, b), search.start, end)
         return _Chord(
             now, factors, phase + starts_over.astype(phase.dtype), carry.steps + end.steps - begun
@@ -201,8 +197,25 @@ def _chord(search: _Search, kept: Kept | None) -> tuple[_Iterate, Any]:
         kept = Kept(search.no_factors(), jnp.array(False))
     none = search.start.steps
     start = _Chord(search.start, kept.factors, jnp.where(kept.usable, none, none + 1), none)
-    end = jax.lax.while_loop(lambda carry: search.unfinished(carry.now), body, start)
+    end = jax.lax.while_loop(lambda c: eqxi.unvmap_any(search.unfinished(c.now)), body, start)
     return eqx.tree_at(lambda now: now.steps, end.now, end.steps), end.factors
+
+
+def _renewed(search: _Search, x: Array, old: Any, stale: Bool[Array, ""]) -> Any:
+    """Factors at x in place of those that are stale, in a batch where any member's are.
+
+    A loop of one pass at most, as XLA copies what a branch of a condition leaves as it is. Nor does
+    any loop around it ask members one by one: `vmap` would choose between old and new factors after
+    each pass, which takes as long as solving.
+    """
+
+    def renewed(carry: tuple[Array, Any]) -> tuple[Array, Any]:
+        new = search.factor(x)[1]
+        factors = jax.tree.map(lambda a, b: jnp.where(stale, a, b), new, carry[1])
+        return jnp.array(False), factors
+
+    start = (eqxi.unvmap_any(stale), old)
+    return jax.lax.while_loop(lambda carry: carry[0], renewed, start)[1]
 
 
 def _find(fn, guess, args, blocks, kept, newton: Newton) -> tuple[Root, Any]:

@@ -6,6 +6,7 @@ next to eliminate any of those that stay. Fronts of a stage are padded to one si
 """
 
 from dataclasses import fields
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -29,9 +30,15 @@ from .plan import Plan, Sequence, plan_of
 # From that many unknowns on blocks are faster than one dense matrix.
 ENOUGH = 100
 
+# Products with up to that many columns are written out: XLA then reads factors where they are.
+WIDE = 32
+
 
 class Factors(eqx.Module):
-    """D⁻¹, D⁻¹ C and R D⁻¹ of the fronts of each stage, of a Jacobian whose rows are scaled."""
+    """D⁻¹, D⁻¹ C and R D⁻¹ of the fronts of each stage, transposed: a row is a column of them.
+
+    Rows of the Jacobian are scaled before.
+    """
 
     scale: Float[Array, "n"]
     fronts: tuple[tuple[Array, ...], ...]
@@ -122,7 +129,8 @@ def _factored(J: Float[Array, "k n"], plan: Plan) -> tuple[tuple[Array, ...], ..
         right, left = inverse @ C, R @ inverse
         rest = (A[:, b:, b:] - left @ C).ravel()
         store = jax.lax.dynamic_update_slice(store, rest, (start,))
-        return (store, start + rest.size), (inverse, right, left)
+        columns = tuple(jnp.swapaxes(x, 1, 2) for x in (inverse, right, left))
+        return (store, start + rest.size), columns
 
     size = sum(s.at.shape[0] * s.at.shape[1] * s.n_boundary**2 for s in plan.sequences)
     carry = jnp.zeros(size, J.dtype), jnp.zeros((), jnp.int32)
@@ -155,9 +163,10 @@ def _solved(fronts: tuple[tuple[Array, ...], ...], plan: Plan, b: Float[Array, "
     steps = [(_tables(s), *f) for s, f in zip(plan.sequences, fronts, strict=True)]
     owns = []
 
-    def forward(carry: tuple[Array, Array], batch: Any) -> Any:
-        (store, start), (tables, left) = carry, batch
-        at, n_own = tables["at"], left.shape[2]
+    def forward(lefts: Array, carry: tuple[Array, Array], batch: Any) -> Any:
+        (store, start), (tables, k) = carry, batch
+        left = _row(lefts, k)
+        at, n_own = tables["at"], left.shape[1]
         v = _pick(b, jnp.where(jnp.arange(at.shape[1]) < n_own, at, -1))
         if tables["place"].size:
             index = tables["vectors"][:, :, None] + tables["place"]
@@ -167,22 +176,23 @@ def _solved(fronts: tuple[tuple[Array, ...], ...], plan: Plan, b: Float[Array, "
         store = jax.lax.dynamic_update_slice(store, rest, (start,))
         return (store, start + rest.size), own
 
-    def backward(carry: tuple[Array, Array], batch: Any) -> Any:
-        (x, start), (found, inverse, right, own) = carry, batch
-        y = (_times(inverse, own) - _times(right, _pick(x, found))).ravel()
-        x = jax.lax.dynamic_update_slice(x, y, (start - y.size,))
+    def backward(inverses: Array, rights: Array, carry: tuple[Array, Array], batch: Any) -> Any:
+        (x, start), (found, own, k) = carry, batch
+        y = _times(_row(inverses, k), own) - _times(_row(rights, k), _pick(x, found))
+        x = jax.lax.dynamic_update_slice(x, y.ravel(), (start - y.size,))
         return (x, start - y.size), None
 
     size = sum(s.at.shape[0] * s.at.shape[1] * s.n_boundary for s in plan.sequences)
     carry = jnp.zeros(size, b.dtype), jnp.zeros((), jnp.int32)
     for tables, _, _, left in steps:
-        carry, own = jax.lax.scan(forward, carry, (tables, left))
+        numbers = jnp.arange(left.shape[0], dtype=jnp.int32)
+        carry, own = jax.lax.scan(partial(forward, left), carry, (tables, numbers))
         owns.append(own)
     size = sum(own.size for own in owns)
     carry = jnp.zeros(size, b.dtype), jnp.asarray(size, jnp.int32)
     for (tables, inverse, right, _), own in zip(reversed(steps), reversed(owns), strict=True):
-        batch = tables["found"], inverse, right, own
-        carry, _ = jax.lax.scan(backward, carry, batch, reverse=True)
+        batch = tables["found"], own, jnp.arange(own.shape[0], dtype=jnp.int32)
+        carry, _ = jax.lax.scan(partial(backward, inverse, right), carry, batch, reverse=True)
     return carry[0].at[_table(plan.order)].get(mode="promise_in_bounds")
 
 
@@ -191,8 +201,19 @@ def _tables(sequence: Sequence) -> dict[str, Array]:
     return {name: _table(getattr(sequence, name)) for name in names}
 
 
-def _times(A: Float[Array, "k m n"], x: Float[Array, "k n"]) -> Float[Array, "k m"]:
-    return jnp.sum(A * x[:, None, :], axis=2)
+def _row(x: Float[Array, "c ..."], k: Array) -> Float[Array, "..."]:
+    """Loops are given what they need of large arrays by its number.
+
+    What they take apart by themselves `vmap` arranges anew, all of it, for each of them.
+    """
+    return jax.lax.dynamic_index_in_dim(x, k, keepdims=False)
+
+
+def _times(columns: Float[Array, "k n m"], x: Float[Array, "k n"]) -> Float[Array, "k m"]:
+    if x.shape[1] > WIDE:
+        return jnp.sum(columns * x[:, :, None], axis=1)
+    terms = (columns[:, j] * x[:, j, None] for j in range(x.shape[1]))
+    return sum(terms, jnp.zeros(columns.shape[::2], x.dtype))
 
 
 __all__ = ["Automatic", "BlockSparse", "Factors"]

@@ -86,6 +86,32 @@ def test_each_lane_of_a_batch_ends_by_itself(newton):
     np.testing.assert_allclose(root.x[1], 2.0, rtol=1e-14)
 
 
+def test_lanes_of_a_batch_renew_their_own_factors():
+    """One has none, one good ones, one those of another equation, one such that are of no use."""
+    a = jnp.array([[4.0], [4.0], [4.0], [jnp.nan]])
+    slopes = jnp.array([0.0, 4.0, -4.0, 4.0])
+    usable = jnp.array([False, True, True, True])
+
+    def parabola(x, a):
+        return x * x - a
+
+    def solve(a, slope, usable):
+        factors = Dense().factor(lambda x: slope * x, jnp.ones(1), BLOCKS_OF_ONE)[1]
+        kept = Kept(factors, usable)
+        root = Newton(chord=True)(parabola, jnp.array([2.1]), a, BLOCKS_OF_ONE, kept)
+        return root.x, root.steps, root.converged, root.kept
+
+    together = jax.jit(jax.vmap(solve))(a, slopes, usable)
+    alone = [jax.jit(solve)(*x) for x in zip(a, slopes, usable, strict=True)]
+    jax.tree.map(
+        lambda found, *each: np.testing.assert_allclose(found, np.stack(each), rtol=1e-12),
+        together,
+        *alone,
+    )
+    np.testing.assert_array_equal(together[2], [True, True, True, False])
+    np.testing.assert_allclose(together[0][:3], 2.0, rtol=1e-14)
+
+
 def test_chord_falls_back_on_newton():
     """A start so far off that the first Jacobian does not contract."""
     root = Newton(chord=True)(

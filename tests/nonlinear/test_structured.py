@@ -170,6 +170,25 @@ def test_solutions(name):
         np.testing.assert_allclose(y, expected, atol=1e-10 * np.abs(expected).max())
 
 
+def test_batches_of_factors():
+    pattern = MaximalSystem(lower(chain(6))).pattern()
+    J = jnp.asarray(random_matrix(pattern))
+    nv = len(pattern.velocities)
+    blocks = Blocks((nv, len(J) - nv), (jnp.array(1.0),) * 2, pattern=pattern)
+    b = jnp.asarray(np.random.default_rng(1).normal(size=len(J)))
+    scales = jnp.array([1.0, 2.0, -0.5])
+
+    @jax.vmap
+    def solve(scale):
+        way = BlockSparse()
+        _, factors = way.factor(lambda x: scale * (J @ x), b, blocks)
+        return way.solve(factors, b), way.solve_transposed(factors, b)
+
+    for found, matrix in zip(jax.jit(solve)(scales), (J, J.T), strict=True):
+        expected = np.linalg.solve(matrix, b)[None] / np.asarray(scales)[:, None]
+        np.testing.assert_allclose(found, expected, atol=1e-10 * np.abs(expected).max())
+
+
 def test_unknowns_of_several_stages():
     """Two unknowns for each velocity and each constraint."""
     pattern = MaximalSystem(lower(chain(6))).pattern()
