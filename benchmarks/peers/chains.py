@@ -1,7 +1,5 @@
 """Index-3 generalized-α steps of chains of hinges in maximal coordinates, beside Exudyn."""
 
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -11,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 import jaxmbd as mbd
-from benchmarks.peers.exudyn_chain import Case, Chain, move
+from benchmarks.peers.exudyn_chain import Case, Chain
 from benchmarks.peers.fits import exponent
 from benchmarks.peers.protocol import (
     Contender,
@@ -23,21 +21,19 @@ from benchmarks.peers.protocol import (
     race,
     ratio,
 )
-from benchmarks.peers.steps import THREADS
 from jaxmbd import Frame
 from jaxmbd.nonlinear import Newton
 from jaxmbd.system.abstract import AbstractSystem
 
 TITLE = "Chains of hinges in maximal coordinates"
-BATCH_TITLE = "Batches of chains in maximal coordinates"
 STEP, RHO_INF, ANGLE = 1e-3, 0.9, 0.3  # [s], -, [rad]
 LENGTHS = (10, 50, 200, 1000)
 TIMES_EXUDYN = {50: 1.0, 200: 1.5, 1000: 2.0}
 EXPONENT = 1.15
-BATCH = 3.0
 AGREE = 1e-6  # Of the way of the tip; measured 5e-12 to 4e-9 with 10 links.
 # Every method makes as many steps a call: modified Newton factors in the first one.
 STEPS = 100
+AT_ONCE = 64  # Chains of a batch that are moved side by side: their factors stay in the cache.
 LONGEST = 200  # Links, for a method that takes many times as long.
 LIKE_PEER = "jaxmbd, modified Newton to 1e-8"
 WAYS = {
@@ -143,8 +139,10 @@ def own(name: str, n: int, angles: Float[np.ndarray, "m"] | None = None) -> Own:
         return (jax.vmap(one) if batched else one)(state)
 
     def steps(system: AbstractSystem, state: mbd.State, memory: Any, n: Array) -> mbd.State:
-        one = lambda state, memory: advanced(integrator, system, state, memory, n)  # noqa: E731
-        return (jax.vmap(one) if batched else one)(state, memory)
+        one = lambda x: advanced(integrator, system, *x, n)  # noqa: E731
+        if not batched:
+            return one((state, memory))
+        return jax.lax.map(one, (state, memory), batch_size=AT_ONCE)
 
     memory = jax.block_until_ready(eqx.filter_jit(start)(system, state))
     settings = SETTINGS | {"tolerance": WAYS[name].tolerance or "20 eps"}
@@ -196,32 +194,3 @@ def run(options: Options) -> Result:
         worst = max(fits[name] for name in WAYS)
         targets.append(Target("exponent of a step, from 50 links", worst, "≤", EXPONENT))
     return Result(TITLE, ABOUT, "step", entries, targets, fits)
-
-
-def run_batch(options: Options) -> Result:
-    """256 chains of 10 links, Exudyn with one process a core, each built beforehand."""
-    size, n = options.sized(256, 16), 10
-    angles = np.linspace(0.1, 1.0, size)
-    mine = [own(name, n, angles) for name in WAYS]
-    n_steps = options.sized(20, 5)
-    cases = [peer_case(n, float(angle)) for angle in angles]
-    shares = [cases[k::THREADS] for k in range(THREADS)]
-    settings = SETTINGS | {"tolerance": 1e-8, "dtype": "float64", "threads": THREADS}
-    with ProcessPoolExecutor(THREADS, get_context("spawn")) as pool:
-        # A process keeps the chains of both shares, so that it does not matter which it is given.
-        work = lambda: list(pool.map(move, shares, [n_steps] * THREADS))  # noqa: E731
-        contender = Contender(PEER, work, n_steps * size, settings)
-        found = race(
-            BATCH_TITLE,
-            {"links": n, "batch": size, "steps a call": n_steps},
-            [*(one.contender(n_steps, size) for one in mine), contender],
-            options.repeats,
-        )
-    times = ratio(found, PEER, LIKE_PEER)
-    targets = [Target(f"{size} chains of {n} links, times Exudyn", times, "≥", BATCH)]
-    about = (
-        f"{size} chains of {n} links at different angles, {n_steps} steps a call, seconds of one "
-        "step of one chain: jaxmbd by `vmap` in one process, as threads that call such programs at "
-        f"the same time hang with jaxlib 0.10, Exudyn in {THREADS} processes."
-    )
-    return Result(BATCH_TITLE, about, "step", found, targets, {})

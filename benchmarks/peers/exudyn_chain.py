@@ -5,7 +5,6 @@ Newton, which keeps a factorization over steps until convergence is slow; else a
 """
 
 import math
-import time
 import warnings
 from typing import NamedTuple
 
@@ -90,20 +89,3 @@ def settings(step: float, rho_inf: float, n_steps: int) -> exu.SimulationSetting
     integration.newton.useModifiedNewton = True
     integration.generalizedAlpha.spectralRadius = rho_inf
     return chosen
-
-
-_chains: dict[Case, Chain] = {}
-
-
-def move(cases: list[Case], n_steps: int) -> float:
-    """Seconds that a process needs for several chains; they are built once, not counted."""
-    for case in cases:
-        if case not in _chains:
-            _chains[case] = Chain(case)
-    began = time.perf_counter()
-    for case in cases:
-        chain = _chains[case]
-        chain.prepare(n_steps)
-        chain.run()
-        chain.finish()
-    return time.perf_counter() - began

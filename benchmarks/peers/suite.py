@@ -12,6 +12,7 @@ from benchmarks import compile as compiling
 from benchmarks.peers import (
     analyses,
     batches,
+    chain_batches,
     chains,
     linkages,
     picture,
@@ -28,7 +29,7 @@ SECTIONS: dict[str, Callable[[Options], Result]] = {
     "single": single.run,
     "batches": batches.run,
     "chains": chains.run,
-    "chain-batches": chains.run_batch,
+    "chain-batches": chain_batches.run,
     "gradients": reverse.run,
     "scaling": scaling.run,
     "work": work.run,

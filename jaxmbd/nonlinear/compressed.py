@@ -48,8 +48,8 @@ def compressed_jacobian(
     def derivative(number: Array) -> Array:
         return along((direction == number).astype(x.dtype))
 
-    # Of a kernel a few at once, whose intermediate results stay in the cache. Otherwise all at once,
-    # as accelerators want it; on the CPU that takes a third longer than one after the other.
+    # Of a kernel a few at once, whose intermediate results stay in the cache; otherwise all at
+    # once, as accelerators want it. On the CPU that takes a third longer than one by one.
     return value, jax.vmap(derivative)(numbers)
 
 
