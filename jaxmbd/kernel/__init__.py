@@ -1,5 +1,6 @@
 """Programs that XLA's CPU compiler makes one kernel of, for one state or for several at once."""
 
+from .linear_kernel import FirstArgument as FirstArgument
 from .linear_kernel import LinearKernel as LinearKernel
 from .linear_kernel import linear_kernel_of as linear_kernel_of
 from .linear_kernel import moved as moved
@@ -9,6 +10,7 @@ from .one_kernel import Kernel as Kernel
 from .one_kernel import kernel_of as kernel_of
 
 __all__ = [
+    "FirstArgument",
     "Kernel",
     "LinearKernel",
     "kernel_of",

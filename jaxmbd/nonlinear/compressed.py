@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from ..kernel import FirstArgument
 from ..system.pattern import Pattern
 from .elimination import neighbours
 
@@ -48,9 +49,10 @@ def compressed_jacobian(
     def derivative(number: Array) -> Array:
         return along((direction == number).astype(x.dtype))
 
-    # Of a kernel a few at once, whose intermediate results stay in the cache; otherwise all at
-    # once, as accelerators want it. On the CPU that takes a third longer than one by one.
-    return value, jax.vmap(derivative)(numbers)
+    if isinstance(fn, FirstArgument):  # Of a kernel a few at once, which is faster.
+        return value, jax.vmap(derivative)(numbers)
+    # One after the other: side by side their intermediate results do not stay in the cache.
+    return value, jax.lax.map(derivative, numbers)
 
 
 __all__ = ["compressed_jacobian", "directions"]

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from ..kernel import kernel_of, smooth_kernel_of
+from ..kernel import FirstArgument, kernel_of, smooth_kernel_of
 from .blocks import Blocks
 from .implicit import implicit
 from .linearization import AbstractLinearization
@@ -109,12 +109,14 @@ class _Search:
     """Iterations towards the root of one step."""
 
     def __init__(self, fn, guess, args, blocks, newton: Newton):
-        smooth = smooth_kernel_of(fn, guess, args) if blocks.structured else None
-        self.residual = lambda x: (smooth or fn)(x, args)
+        self.residual = self.value = lambda x: fn(x, args)
         # Derivatives of equations without a pattern are not made as kernels: where each of them
         # depends on all unknowns, that took up to 20 times as long.
-        alone = kernel_of(fn, fn, guess, args) if newton.chord and smooth is None else None
-        self.value = lambda x: (smooth or alone or fn)(x, args)
+        smooth = smooth_kernel_of(fn, guess, args) if blocks.structured else None
+        if smooth is not None:
+            self.residual = self.value = FirstArgument(smooth, (args,))
+        elif newton.chord and (kernel := kernel_of(fn, fn, guess, args)) is not None:
+            self.value = lambda x: kernel(x, args)
         self.blocks, self.most = blocks, newton.max_steps
         self.way = newton.linearization.chosen(blocks)
         eps = float(jnp.finfo(guess.dtype).eps)
