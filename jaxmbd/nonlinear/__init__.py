@@ -1,10 +1,10 @@
 """Implicit equations of one step: Newton's method on tangent increments and multipliers."""
 
 from .blocks import Blocks as Blocks
+from .kept import Kept as Kept
 from .linearization import AbstractFactorization as AbstractFactorization
 from .linearization import AbstractLinearization as AbstractLinearization
 from .linearization import Dense as Dense
-from .newton import Kept as Kept
 from .newton import Newton as Newton
 from .newton import Root as Root
 from .structured import Automatic as Automatic

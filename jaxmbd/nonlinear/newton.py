@@ -12,15 +12,9 @@ from jaxtyping import Array, Bool, Float, Int
 from ..kernel import FirstArgument, kernel_of, smooth_kernel_of
 from .blocks import Blocks
 from .implicit import implicit
+from .kept import UNUSUAL, Kept
 from .linearization import AbstractLinearization
 from .structured import Automatic
-
-
-class Kept(eqx.Module):
-    """Factors of a Jacobian that may do for the next step too, and whether they are any."""
-
-    factors: Any
-    usable: Bool[Array, ""]
 
 
 class Root(eqx.Module):
@@ -40,10 +34,12 @@ class Newton(eqx.Module):
 
     An unknown counts as found where the estimated remaining error, relative to its kind, is below
     the tolerance, or where small changes no longer shrink, which is as far as rounding lets them.
-    The chord method takes factors of an earlier step, where the integrator hands them on; where
-    these get nowhere within `max_steps`, it factors at the predictor, and at last falls back on
-    Newton's method. Derivatives are NaN, not wrong, where the factors that it ended with are too
-    far from the Jacobian at the root.
+    The chord method takes factors of an earlier step, where the integrator hands them on, and the
+    rate at which changes shrank with them, so that one change may do (Hairer and Wanner 1996,
+    IV.8). It factors at the predictor from time to time where steps take more iterations than at
+    first, and where factors get nowhere within `max_steps`; at last it falls back on Newton's
+    method. Derivatives are NaN, not wrong, where the factors that it ended with are too far from
+    the Jacobian at the root.
 
     **Arguments:**
 
@@ -91,16 +87,20 @@ class Newton(eqx.Module):
         shapes = eqx.filter_eval_shape(
             lambda x, args: way.factor(lambda x: fn(x, args), x, blocks)[1], guess, args
         )
-        zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
-        return Kept(zeros, jnp.array(False))
+        return Kept.nothing(shapes, guess.dtype)
 
 
 class _Iterate(eqx.Module):
-    """`size`: of the last change; `best`: the least rate by which changes have shrunk."""
+    """`size`: of the last change; `rate`: by which it shrank; `best`: the least of these.
+
+    `first`: size of the first change. Before it, `rate` is expected of changes up to `first`.
+    """
 
     x: Float[Array, "n"]
     size: Float[Array, ""]
+    rate: Float[Array, ""]
     best: Float[Array, ""]
+    first: Float[Array, ""]
     done: Bool[Array, ""]
     steps: Int[Array, ""]
 
@@ -123,8 +123,8 @@ class _Search:
         self.tolerance = 20 * eps if newton.tolerance is None else newton.tolerance
         self.stalled = max(self.tolerance, eps**0.6), max(self.tolerance, eps**0.5)
         infinite = jnp.array(jnp.inf, guess.dtype)
-        none = jnp.zeros((), jnp.int32)
-        self.start = _Iterate(guess, infinite, infinite, jnp.array(False), none)
+        one, none = jnp.ones((), guess.dtype), jnp.zeros((), jnp.int32)
+        self.start = _Iterate(guess, infinite, one, infinite, infinite, jnp.array(False), none)
 
     def factor(self, x: Array) -> tuple[Array, Any]:
         return self.way.factor(self.residual, x, self.blocks)
@@ -137,17 +137,22 @@ class _Search:
         change = self.way.solve(factors, -value)
         x = now.x + change
         size = self.blocks.size(change, x)
-        rate = size / now.size  # Infinite before the first step, so that its rate is zero.
-        first = ~jnp.isfinite(now.size)
+        begins = ~jnp.isfinite(now.size)
+        expected = jnp.where(size <= now.first, now.rate, 1.0)
+        rate = jnp.where(begins, expected, size / now.size)
         # What is left after a step that shrank by `rate`: linear for the chord, quadratic else.
         left = size * rate * jnp.where(quadratic, rate, 1.0) / jnp.maximum(1.0 - rate, 0.1)
-        found = jnp.where(first, size, left) <= self.tolerance
-        best = jnp.where(first, now.best, jnp.minimum(rate, now.best))
+        found = jnp.where(begins, jnp.minimum(size, left), left) <= self.tolerance
+        best = jnp.where(begins, now.best, jnp.minimum(rate, now.best))
         # Changes that have shrunk fast and do so no longer are rounding, also where that is much:
         # in chains of hundreds of bodies, whose far ends weigh on every joint.
         rounding = jnp.where(best < 0.1, self.stalled[1], self.stalled[0])
-        stuck = ~first & (rate > 0.3) & (size <= rounding)
-        return _Iterate(x, size, best, found | stuck, now.steps + 1)
+        stuck = ~begins & (rate > 0.3) & (size <= rounding)
+        first = jnp.where(begins, size, now.first)
+        return _Iterate(x, size, rate, best, first, found | stuck, now.steps + 1)
+
+    def converged(self, now: _Iterate) -> Bool[Array, ""]:
+        return now.done & jnp.isfinite(now.size)
 
     def unfinished(self, now: _Iterate) -> Bool[Array, ""]:
         return ~now.done & (now.steps < self.most) & ~jnp.isnan(now.size)
@@ -174,8 +179,8 @@ class _Chord(eqx.Module):
     steps: Int[Array, ""]
 
 
-def _chord(search: _Search, kept: Kept | None) -> tuple[_Iterate, Any]:
-    """The chord method: the end, with the steps of all phases, and the factors it ended with."""
+def _chord(search: _Search, kept: Kept | None) -> tuple[_Iterate, Kept]:
+    """The chord method: the end, with the steps of all phases, and what it hands on."""
 
     def body(carry: _Chord) -> _Chord:
         phase, begun = carry.phase, carry.now.steps
@@ -196,11 +201,17 @@ def _chord(search: _Search, kept: Kept | None) -> tuple[_Iterate, Any]:
         )
 
     if kept is None:
-        kept = Kept(search.no_factors(), jnp.array(False))
-    none = search.start.steps
-    start = _Chord(search.start, kept.factors, jnp.where(kept.usable, none, none + 1), none)
+        kept = Kept.nothing(search.no_factors(), search.start.x.dtype)
+    none, known = search.start.steps, (kept.rate, UNUSUAL * kept.first)
+    first = eqx.tree_at(lambda now: (now.rate, now.first), search.start, known)
+    first = jax.tree.map(lambda a, b: jnp.where(kept.usable, a, b), first, search.start)
+    start = _Chord(first, kept.factors, jnp.where(kept.usable, none, none + 1), none)
     end = jax.lax.while_loop(lambda c: eqxi.unvmap_any(search.unfinished(c.now)), body, start)
-    return eqx.tree_at(lambda now: now.steps, end.now, end.steps), end.factors
+    now = end.now
+    handed_on = kept.after(
+        end.factors, search.converged(now), now.rate, now.first, now.steps, end.phase
+    )
+    return eqx.tree_at(lambda now: now.steps, now, end.steps), handed_on
 
 
 def _renewed(search: _Search, x: Array, old: Any, stale: Bool[Array, ""]) -> Any:
@@ -223,10 +234,12 @@ def _renewed(search: _Search, x: Array, old: Any, stale: Bool[Array, ""]) -> Any
 def _find(fn, guess, args, blocks, kept, newton: Newton) -> tuple[Root, Any]:
     """The root, and factors near it."""
     search = _Search(fn, guess, args, blocks, newton)
-    end, factors = _chord(search, kept) if newton.chord else _newton(search)
-    converged = end.done & jnp.isfinite(end.size)
-    handed_on = Kept(factors, converged) if kept is not None else None
-    return Root(end.x, converged, end.steps, handed_on), factors
+    if not newton.chord:
+        end, factors = _newton(search)
+        return Root(end.x, search.converged(end), end.steps), factors
+    end, left = _chord(search, kept)
+    handed_on = left if kept is not None else None
+    return Root(end.x, search.converged(end), end.steps, handed_on), left.factors
 
 
-__all__ = ["Kept", "Newton", "Root"]
+__all__ = ["Newton", "Root"]

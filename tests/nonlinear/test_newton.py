@@ -13,6 +13,12 @@ ARGS = jnp.array([0.5, 2.0])
 BLOCKS = Blocks((2,), (jnp.array(1.0),))
 
 
+def having(factors, usable=True):
+    """Factors that an earlier step handed on."""
+    kept = Kept.nothing(factors, jnp.float64)
+    return eqx.tree_at(lambda k: (k.factors, k.usable), kept, (factors, jnp.asarray(usable)))
+
+
 def curves(x, a):
     return jnp.stack([x[0] ** 3 + a[0] * x[1] - 1.0, a[1] * jnp.sin(x[1]) + x[0] * x[1] - 0.3])
 
@@ -97,7 +103,7 @@ def test_lanes_of_a_batch_renew_their_own_factors():
 
     def solve(a, slope, usable):
         factors = Dense().factor(lambda x: slope * x, jnp.ones(1), BLOCKS_OF_ONE)[1]
-        kept = Kept(factors, usable)
+        kept = having(factors, usable)
         root = Newton(chord=True)(parabola, jnp.array([2.1]), a, BLOCKS_OF_ONE, kept)
         return root.x, root.steps, root.converged, root.kept
 
@@ -110,6 +116,43 @@ def test_lanes_of_a_batch_renew_their_own_factors():
     )
     np.testing.assert_array_equal(together[2], [True, True, True, False])
     np.testing.assert_allclose(together[0][:3], 2.0, rtol=1e-14)
+
+
+def test_one_change_does_where_the_rate_is_known():
+    """Of x = a with a slope that is off by 0.001: each change is 0.001 of the one before."""
+    factors = Dense().factor(lambda x: 1.001 * x, jnp.ones(1), BLOCKS_OF_ONE)[1]
+    newton, a = Newton(tolerance=1e-8, chord=True), jnp.array([2.0])
+
+    @eqx.filter_jit
+    def root(off, kept):
+        return newton(lambda x, a: x - a, a + off, a, BLOCKS_OF_ONE, kept)
+
+    kept, steps, rates = having(factors), [], []
+    for _ in range(10):
+        found = root(1.6e-6, kept)
+        assert abs(found.x[0] - 2.0) < 2e-8
+        kept = found.kept
+        steps.append(int(found.steps))
+        rates.append(float(kept.rate))
+    # Until it may have grown, like the square of the age, to where one change does not do.
+    assert steps == [2, 1, 1, 2, 1, 1, 1, 1, 1, 1]
+    np.testing.assert_allclose(rates[:4], 1e-3 * np.array([4, 9, 16, 25 / 16]), rtol=1e-3)
+    assert root(1.6e-6, kept.of_other_equations(jnp.array(True))).steps == 2
+    assert root(1e-6, kept).steps == 1
+    assert root(1e-4, kept).steps == 2  # Something has happened.
+
+
+@pytest.mark.parametrize(
+    ("age", "n_steps", "usable"), [(18, 3, True), (19, 2, True), (19, 3, False), (39, 3, False)]
+)
+def test_factors_are_given_up_where_steps_take_more_iterations(age, n_steps, usable):
+    """Every 20 steps, so that members of a batch do so together."""
+    kept = Kept.nothing(jnp.zeros(1), jnp.float64)
+    kept = eqx.tree_at(lambda k: (k.age, k.fewest), kept, (jnp.array(age), jnp.array(2)))
+    one, yes, phase = jnp.ones(()), jnp.array(True), jnp.array(0)
+    left = kept.after(kept.factors, yes, 0.1 * one, one, jnp.array(n_steps), phase)
+    assert left.usable == usable
+    assert left.fewest == 2
 
 
 def test_chord_falls_back_on_newton():
@@ -127,7 +170,7 @@ def test_chord_falls_back_on_newton():
 def test_derivatives_with_factors_far_from_the_jacobian(slope, off, expected):
     """Of x = a, from so near that steps with the slope of another equation find it."""
     factors = Dense().factor(lambda x: slope * x, jnp.ones(1), BLOCKS_OF_ONE)[1]
-    newton, kept = Newton(chord=True), Kept(factors, jnp.array(True))
+    newton, kept = Newton(chord=True), having(factors)
 
     def root(a):
         return newton(lambda x, a: x - a, jnp.array([2.0 + off]), a, BLOCKS_OF_ONE, kept)
