@@ -39,13 +39,17 @@ from .implicit import (
 )
 from .intrinsic import check_bodies
 
+# Steps are alike whose lengths differ by no more than that part.
+SAME_LENGTH = 0.01
+
 
 class AlphaMemory(eqx.Module):
     """Accelerations at the end of the last step.
 
     - `vdot`, `lam`: v̇, shape `(nv,)`, and λ, shape `(ng,)`.
     - `lead`: (a - v̇) / h, kept instead of a so that the step may change.
-    - `jerk`: difference quotient of v̇.
+    - `jerk`, `lam_rate`: difference quotients of v̇ and of λ.
+    - `h`: length of that step [s].
     - `kept`: what Newton's method hands on, if anything.
     """
 
@@ -53,6 +57,8 @@ class AlphaMemory(eqx.Module):
     lam: Float[Array, "ng"]
     lead: Float[Array, "nv"]
     jerk: Float[Array, "nv"]
+    lam_rate: Float[Array, "ng"]
+    h: Float[Array, ""]
     kept: Kept | None = None
 
     def rings(self, h: Time) -> Bool[Array, ""]:
@@ -154,15 +160,15 @@ class GeneralizedAlpha(AbstractImplicit):
         q, v = state.q, state.v
         vdot, lam = rate(t, q, v)
         motion = (jnp.ones_like(t), system.rates(q, v), vdot)
-        jerk = jax.jvp(lambda *x: rate(*x)[0], (t, q, v), motion)[1]
+        jerk, lam_rate = jax.jvp(rate, (t, q, v), motion)[1]
         # a is ẇ at another time: a(t) = ẇ(t + (αm - αf) h) + O(h²).
         lead = self.components.change(system, state.v, vdot, jerk)
         lead = (self.alpha_m - self.alpha_f) * lead
-        own = AlphaMemory(vdot, lam, lead, jerk)
+        own = AlphaMemory(vdot, lam, lead, jerk, lam_rate, as_time(h, system))
         kept = self.newton.nothing_kept(
             self._equations, *self._problem(system, t, as_time(h, system), state, own)
         )
-        return AlphaMemory(vdot, lam, lead, jerk, kept)
+        return AlphaMemory(vdot, lam, lead, jerk, lam_rate, as_time(h, system), kept)
 
     def _problem(
         self, system: AbstractSystem, t: Time, h: Time, state: State, own: AlphaMemory
@@ -175,10 +181,14 @@ class GeneralizedAlpha(AbstractImplicit):
         small, heavy = typical_sizes(system, t, h, state, own.vdot)
         steady = -self.beta * h * h * self._algorithmic(jnp.zeros_like(w), step)
         steady = steady - (0.5 - self.beta) * h * h * a
-        smooth = is_smooth(h, state.v, own.vdot)
+        # v̇ and λ go on as they changed in the last step, where that is less than they are.
+        jerk = self.components.change(system, state.v, own.vdot, own.jerk)
+        going = self.beta * h**3 / self._ratio * jerk
+        going = jnp.where(is_smooth(h, own.vdot, own.jerk), going, 0.0)
+        first = jnp.where(is_smooth(h, state.v, own.vdot), going, steady)
+        lam = own.lam + jnp.where(is_smooth(h, own.lam, own.lam_rate), h * own.lam_rate, 0.0)
         n_shift = 0 if step.spread is None else ng
-        first = jnp.where(smooth, jnp.zeros_like(w), steady)
-        guess = jnp.concatenate([first, h * h * own.lam, jnp.zeros_like(w, shape=n_shift)])
+        guess = jnp.concatenate([first, h * h * lam, jnp.zeros_like(w, shape=n_shift)])
         counts = system.nv, ng, n_shift
         blocks = Blocks(counts, (small, heavy, heavy), may_repeat(system), system.pattern())
         return guess, step, blocks
@@ -188,7 +198,10 @@ class GeneralizedAlpha(AbstractImplicit):
     ) -> Attempt:
         guess, step, blocks = self._problem(system, t, h, state, own)
         ng = n_constraints(system)
-        root = self.newton(self._equations, guess, step, blocks, own.kept)
+        kept = own.kept
+        if kept is not None:
+            kept = kept.of_other_equations(jnp.abs(h - own.h) > SAME_LENGTH * jnp.abs(h))
+        root = self.newton(self._equations, guess, step, blocks, kept)
         end, vdot, lam = self._end(root.x, step)
         if self.project:
             end = State(end.q, project_velocities(system, t + h, end))
@@ -200,8 +213,14 @@ class GeneralizedAlpha(AbstractImplicit):
         )
         if ng and self.index == 3:
             error = without_ringing(error)
-        memory = AlphaMemory(vdot, lam, (a1 - vdot) / h, jerk, root.kept)
+        lead, slope = (a1 - vdot) / h, (lam - own.lam) / h
+        memory = AlphaMemory(vdot, lam, lead, jerk, slope, as_time(h, system), root.kept)
         return Attempt(end, memory, error, (own.vdot, vdot), root.converged)
+
+    @property
+    def _ratio(self) -> float:
+        """How v̇₁ changes with a₁."""
+        return (1.0 - self.alpha_m) / (1.0 - self.alpha_f)
 
     def _algorithmic(self, delta: Velocities, step: "_Step") -> Velocities:
         """a₁ of a correction of the increment; ẇ₁ = ẇ₀ where there is none."""
@@ -221,8 +240,7 @@ class GeneralizedAlpha(AbstractImplicit):
             shift = step.spread @ mu
             increment = increment - self.components.of(system, shift, shift)[0]
         w = step.w + h * ((1.0 - self.gamma) * a + self.gamma * a1)
-        ratio = (1.0 - self.alpha_m) / (1.0 - self.alpha_f)
-        wdot = a1 if algorithmic else step.wdot + ratio * delta / (self.beta * h * h)
+        wdot = a1 if algorithmic else step.wdot + self._ratio * delta / (self.beta * h * h)
         state, vdot = self.components.reached(system, step.state, increment, w, wdot)
         return state, vdot, lam
 

@@ -250,9 +250,9 @@ def problem(system: Any) -> tuple[Any, Any, Pattern]:
     state = mbd.State(system.from_tree(values), jnp.asarray(rng.normal(size=nv)))
     rates = [jnp.asarray(rng.normal(size=nv)) for _ in range(3)]
     lam = jnp.asarray(rng.normal(size=ng))
-    own = AlphaMemory(rates[0], lam, rates[1], rates[2])
-    method = mbd.GeneralizedAlpha(0.8)
     t, h = jnp.array(0.1), jnp.array(1e-2)
+    own = AlphaMemory(rates[0], lam, rates[1], rates[2], lam, h)
+    method = mbd.GeneralizedAlpha(0.8)
     guess, step, blocks = method._problem(system, t, h, state, own)
     assert blocks.pattern is not None
     return lambda x: method._equations(x, step), guess, blocks.pattern
@@ -306,7 +306,8 @@ def test_root_of_a_step():
     method = mbd.GeneralizedAlpha(0.8, newton=newton)
 
     def start():
-        own = AlphaMemory(rest, jnp.zeros(n_constraints(system)), rest, rest)
+        none = jnp.zeros(n_constraints(system))
+        own = AlphaMemory(rest, none, rest, rest, none, h)
         return method._equations, *method._problem(system, t, h, state, own)
 
     @eqx.filter_jit
