@@ -180,6 +180,7 @@ def moving(formulation, names=("b0", "b1")):
     return system, models.random_state(system, seed=1)
 
 
+@pytest.mark.thorough
 def test_systems_keep_their_contract():
     testing.check_system(*moving(mbd.JointCoordinates()), t=0.3)
     # Of maximal coordinates, a rotor as a coordinate of its own; the rest is in test_trees.

@@ -76,7 +76,7 @@ def test_it_moves_like_the_one_without_redundancy():
 
 @pytest.mark.parametrize(
     "formulation",
-    thorough_but(comparing.ELSEWHERE[:2], [*comparing.ELSEWHERE, mbd.PointCoordinates("zx")]),
+    thorough_but(comparing.ELSEWHERE[:1], [*comparing.ELSEWHERE, mbd.PointCoordinates("zx")]),
     ids=["maximal", "natural", "points", "plane"],
 )
 def test_every_formulation_finds_the_same(formulation):
@@ -127,6 +127,7 @@ def test_slopes_by_the_axis_of_one_hinge():
     assert min(np.abs(slope).min() for slope in slopes.values()) > 1e-4
 
 
+@pytest.mark.thorough
 def test_the_torque_of_a_motor_drives_it_alike():
     """Also through the redundant loop."""
     system, found = states()
@@ -161,6 +162,7 @@ def test_the_script_says_what_it_found(capsys, tmp_path):
     np.testing.assert_allclose(energy, energy[0], rtol=1e-10)
 
 
+@pytest.mark.thorough
 def test_sensitivities_have_a_closed_form():
     """Around the whole turn, to 1e-9 mm/mm."""
     angles = jnp.linspace(0.0, 2 * np.pi, 73)

@@ -76,6 +76,7 @@ def test_every_formulation_finds_the_same(formulation):
         models.near(in_plane(seen["reactions"]), in_plane(expected["reactions"]), 1e-9)
 
 
+@pytest.mark.thorough
 def test_torques_of_motors_at_the_hips():
     """Those of prescribed hips, applied as torques, accelerate it alike."""
     system, found = states()

@@ -10,6 +10,7 @@ import pytest
 import jaxmbd as mbd
 from tests import models
 from tests.examples import comparing
+from tests.marks import thorough_but
 
 EXAMPLE = comparing.example("rolling_disc")
 MODEL, SLEIGH, LEAN, TURNING = (EXAMPLE[n] for n in ("model", "sleigh", "LEAN", "TURNING"))
@@ -24,7 +25,9 @@ def seen(formulation, more_spin):
     return comparing.look(system, T, state), system.frames(T, state.q)["disc"].R
 
 
-@pytest.mark.parametrize("formulation", [JOINT, MAXIMAL], ids=models.name_of)
+@pytest.mark.parametrize(
+    "formulation", thorough_but([MAXIMAL], [JOINT, MAXIMAL]), ids=models.name_of
+)
 def test_steady_circle(formulation):
     """All velocities turn about the vertical; the force acts where the rim touches."""
     found, R = seen(formulation, 1.0)
@@ -52,6 +55,7 @@ def test_formulations_agree_off_the_circle():
     models.near(found, wanted, 1e-11)
 
 
+@pytest.mark.thorough
 def test_an_implicit_integrator_rolls_without_slip():
     """Of order 2: halved steps, a quarter of the error; velocities that are kept are kept."""
     system = mbd.formulate(MODEL(), MAXIMAL)

@@ -14,6 +14,7 @@ from jaxmbd import Frame, forces, joints, testing
 from jaxmbd.system import constraints, duality
 from tests import models
 from tests.formulations import mechanisms
+from tests.marks import thorough_but
 
 T = jnp.asarray(0.37)
 RIGID = {
@@ -162,7 +163,7 @@ def test_accelerations_of_springs_approach_the_rigid_ones():
     assert errors[-1] < 1e-3 * float(jnp.max(jnp.abs(wanted)))
 
 
-@pytest.mark.parametrize("name", ["natural", "points"])
+@pytest.mark.parametrize("name", thorough_but(["natural"], ["natural", "points"]))
 def test_prepared_systems_are_the_same(name):
     """Prepared, the mass matrix is not worked out again."""
     system = mbd.formulate(small_tree(), RIGID[name])
@@ -181,7 +182,7 @@ def test_prepared_systems_are_the_same(name):
     models.near(*both(system, state), 1e-12)
 
 
-@pytest.mark.parametrize("name", ["natural", "points"])
+@pytest.mark.parametrize("name", thorough_but(["natural"], ["natural", "points"]))
 def test_programs_do_not_grow_with_the_chain(name):
     sizes = []
     for n in (10, 300):
@@ -208,6 +209,7 @@ def test_loops_of_balls_and_hinges_close():
             models.near(seen[quantity], wanted[quantity], 1e-8)
 
 
+@pytest.mark.thorough
 def test_springs_close_loops_as_if_they_were_rigid():
     """`assemble` strains no spring, whether joints are constraints or penalties."""
     for penalty in (None, 1e6):
@@ -277,7 +279,7 @@ def test_simulations_with_springs_are_differentiated_and_end_early():
     assert not np.isfinite(motion.ts).all()
 
 
-@pytest.mark.parametrize("name", RIGID)
+@pytest.mark.parametrize("name", thorough_but(["points"], RIGID))
 def test_reactions_of_coupled_joints(name):
     """What the coupling does is no reaction."""
     model = models.chain(2)

@@ -23,6 +23,7 @@ from jaxmbd.lie.parameterization import AbstractParameterization
 from jaxmbd.system import balance
 from tests import models
 from tests.derivatives import check_gradient
+from tests.marks import thorough_but
 
 KINDS = (
     Exponential(),
@@ -100,7 +101,7 @@ def errors_after_half_a_second(forced, method, batched):
 
 
 @each_form
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", thorough_but(["energy-momentum"], SCHEMES))
 def test_order(forced, scheme, form, kind):
     method, batched = SCHEMES[scheme](chosen(form, kind)), scheme == "energy-momentum"
     coarse, fine = errors_after_half_a_second(forced, method, batched)
@@ -182,7 +183,7 @@ def linked():
 
 
 @each_exact
-@pytest.mark.parametrize("make", [top, linked])
+@pytest.mark.parametrize("make", thorough_but([linked], [top, linked]))
 def test_joints_and_potentials_keep_energy_and_momentum(make, increments):
     model, guess, rates = make()
     system = mbd.formulate(model, mbd.MaximalCoordinates())

@@ -77,7 +77,8 @@ def test_forces_over_a_step_do_the_work_of_potentials():
         assert abs(lost) > 1e-8
 
 
-@each_kind
+@pytest.mark.thorough
+@pytest.mark.parametrize("kind", KINDS)
 def test_order(kind):
     """Errors fall by 4 when steps are halved; springs are soft here, so that steps resolve them."""
     model, guess = mechanisms.three_link()
@@ -114,6 +115,7 @@ def test_three_links_like_the_reference(shared_data, stiffness):
 
 
 @pytest.mark.smoke
+@pytest.mark.thorough
 def test_float32_keeps_energy_to_its_precision():
     model, guess = mechanisms.three_link()
     system, start = jax.tree.map(
