@@ -196,6 +196,7 @@ class CarelessSystem(JointSystem):
         return jnp.zeros_like(v)
 
 
+@pytest.mark.thorough
 def test_system_without_bias():
     rng = np.random.default_rng(7)
     ball = models.random_joint(rng, joints.Spherical, "ground", "top")

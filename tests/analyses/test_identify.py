@@ -182,6 +182,7 @@ def test_robust_intervals_cover_the_truth_where_noise_is_correlated():
         assert share > standard.shares[name]
 
 
+@pytest.mark.thorough
 def test_initial_states_are_found(measured, fitted):
     shifted = [
         mbd.Experiment(
@@ -339,6 +340,7 @@ def test_selections_that_make_no_sense(measured, select, message):
         mbd.identify(pendulum(), measured, select)
 
 
+@pytest.mark.thorough
 def test_a_fit_that_does_not_converge_says_so(measured):
     method = mbd.methods.LevenbergMarquardt(max_steps=2)
     start, select = pendulum(0.8, 0.5, 0.5), {"k": "forces.spring.stiffness"}

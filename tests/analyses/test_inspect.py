@@ -158,6 +158,7 @@ def test_rolling_and_floating():
     assert "degrees of freedom: 3 of velocities, 5 of positions" in found.report
 
 
+@pytest.mark.thorough
 def test_rotors_and_fixed_joints():
     """In the tree of all kinds of joints."""
     found = look(models.random_tree(5), mbd.MaximalCoordinates())

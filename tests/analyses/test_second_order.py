@@ -54,6 +54,7 @@ def close(ours, theirs, relative):
     np.testing.assert_allclose(ours, theirs, atol=relative * float(jnp.max(jnp.abs(theirs))))
 
 
+@pytest.mark.thorough
 def test_gauss_newton_is_that_of_the_jacobian():
     m, x = misfit(), misfit().start + X
     look = eqx.filter_jit(lambda x, v: (m(x), m.residuals(x), m.gauss_newton(x).mv(v)))

@@ -161,6 +161,7 @@ def test_checkpoints_change_neither_the_states_nor_the_gradient(double):
     "solver",
     [pytest.param(diffrax.Kvaerno3(), marks=pytest.mark.thorough), diffrax.ImplicitEuler()],
 )
+@pytest.mark.thorough
 def test_implicit_methods_of_diffrax_need_no_tolerances(double, solver):
     system, state = double
     exact = mbd.simulate(system, state, t1=0.2, dt=1e-3).states.q[-1]

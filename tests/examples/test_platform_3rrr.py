@@ -61,7 +61,7 @@ def test_loops_close_at_the_closed_form():
 
 @pytest.mark.parametrize(
     "formulation",
-    thorough_but(comparing.ELSEWHERE[:2], [*comparing.ELSEWHERE, PARTICLES]),
+    thorough_but(comparing.ELSEWHERE[:1], [*comparing.ELSEWHERE, PARTICLES]),
     ids=["maximal", "natural", "points", "particles of the plane"],
 )
 def test_every_formulation_finds_the_same(formulation):

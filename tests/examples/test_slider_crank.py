@@ -62,6 +62,7 @@ def energies(t):
     return kinetic, weights + air.potential(t, HEIGHT(t)[None])
 
 
+@pytest.mark.thorough
 def test_motion_and_torque_have_closed_forms():
     """The motor's power is what energies gain and friction takes."""
     system, found = states()

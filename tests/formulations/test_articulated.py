@@ -111,6 +111,7 @@ def test_a_kernel_in_reverse_mode(optimized):
     np.testing.assert_allclose(alone.compile()(*args), batched[0], rtol=1e-9)
 
 
+@pytest.mark.thorough
 def test_second_derivatives_of_a_loop():
     """JAX loses the rule of accelerations on the way, and needs one of the kernel."""
     system, state = formulated(models.chain(2))

@@ -67,6 +67,7 @@ def test_order(pendulum, order):
 
 
 @pytest.mark.parametrize("index", thorough_but([3], [1, 2, 3]))
+@pytest.mark.thorough
 def test_order_with_constraints(pendulum, index):
     systems, starts, exact = pendulum
     found = errors(systems["maximal"], starts["maximal"], exact, mbd.BDF(2, index=index))

@@ -70,7 +70,7 @@ SCHEMES = {
 }
 EXACT = [mbd.RotationIncrements(CayleyGibbsRodrigues()), mbd.MotionIncrements(Cayley())]
 each_exact = pytest.mark.parametrize(
-    "increments", EXACT, ids=lambda increments: type(increments).__name__
+    "increments", thorough_but(EXACT[1:], EXACT), ids=lambda increments: type(increments).__name__
 )
 
 
@@ -101,7 +101,7 @@ def errors_after_half_a_second(forced, method, batched):
 
 
 @each_form
-@pytest.mark.parametrize("scheme", thorough_but(["energy-momentum"], SCHEMES))
+@pytest.mark.parametrize("scheme", thorough_but(["generalized-alpha"], SCHEMES))
 def test_order(forced, scheme, form, kind):
     method, batched = SCHEMES[scheme](chosen(form, kind)), scheme == "energy-momentum"
     coarse, fine = errors_after_half_a_second(forced, method, batched)
@@ -210,7 +210,9 @@ def test_decaying_scheme_keeps_momentum_between_bodies_and_loses_energy():
     assert means[-1] > 0.99 * energy.total[0]
 
 
-@pytest.mark.parametrize("method", [mbd.EnergyMomentum(), mbd.EnergyDecaying()])
+@pytest.mark.parametrize(
+    "method", [mbd.EnergyMomentum(), pytest.param(mbd.EnergyDecaying(), marks=pytest.mark.thorough)]
+)
 def test_drives_and_dampers(method):
     """A driven, damped chain: the same end as the index-1 equations', to the order."""
     model = models.chain(2)

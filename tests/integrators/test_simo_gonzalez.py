@@ -53,6 +53,7 @@ def test_energy_and_momentum_are_kept(kind):
     assert jnp.max(jnp.abs(gaps), initial=0.0) < 1e-12
 
 
+@pytest.mark.thorough
 def test_forces_over_a_step_do_the_work_of_potentials():
     """Of joints of every kind, along any step, for springs of the formulation too."""
     model = models.conservative(models.random_tree(2))

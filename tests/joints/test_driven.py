@@ -44,7 +44,7 @@ def turned(k):
 
 @pytest.mark.parametrize(
     "k",
-    thorough_but([1], range(len(FORMULATIONS))),
+    thorough_but([0], range(len(FORMULATIONS))),
     ids=map(name_of, FORMULATIONS),
 )
 def test_driven_linkage(k):
@@ -125,7 +125,7 @@ CLOSED = {  # Reflected inertia of the second at the first: J r², or m r².
 
 
 @each_formulation
-@pytest.mark.parametrize("kind", thorough_but(["gear", "rack"], CLOSED))
+@pytest.mark.parametrize("kind", thorough_but(["gear"], CLOSED))
 def test_couplings_reflect_inertia(kind, formulation):
     coupling, second, inertia, ratio = CLOSED[kind]
     system = mbd.formulate(wheels(coupling, second), formulation)

@@ -36,7 +36,7 @@ def test_programs_do_not_grow_with_the_chain(formulation, kind):
         assert abs(long - short) < 0.1 * short
 
 
-@pytest.mark.parametrize("n", [50, 500])
+@pytest.mark.parametrize("n", thorough_but([50], [50, 500]))
 @pytest.mark.parametrize("formulation", FORMULATIONS, ids=name_of)
 def test_long_chains_compile(formulation, n):
     """The bound is ten times what it takes; only unrolling would break it."""

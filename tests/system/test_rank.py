@@ -146,6 +146,7 @@ def test_heavy_and_light_parts_together():
     assert (found.dof, found.n_redundant) == (2, 6)
 
 
+@pytest.mark.thorough
 def test_float32_sees_the_same():
     for angle, is_singular in ((0.7, False), (0.0, True)):
         model = jax.tree.map(lambda x: x.astype(jnp.float32), linkages.parallelogram(angle))

@@ -70,6 +70,7 @@ def a_step(system):
 
 
 @pytest.mark.parametrize("increments", thorough_but(INCREMENTS[-1:], INCREMENTS), ids=name_of)
+@pytest.mark.thorough
 def test_work(system, increments):
     q, delta, lam = a_step(system)
     bodies, x = system.mechanism.bodies, q.reshape(-1, 7)
