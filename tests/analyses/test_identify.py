@@ -200,6 +200,7 @@ def test_initial_states_are_found(measured, fitted):
         np.testing.assert_allclose(correction, [-0.05, 0.2], atol=0.02)
 
 
+@pytest.mark.thorough
 def test_what_the_data_cannot_tell_apart_is_named(measured):
     """Mass and centre enter as products; the friction is seen all the same."""
     select = {

@@ -77,6 +77,7 @@ def test_points_move_by_the_cayley_increment_about_their_mean(kind):
         np.testing.assert_allclose(moved - point, expected, atol=1e-15)
 
 
+@pytest.mark.thorough
 def test_smooth_at_zero(kind):
     """Value, first and second derivatives at no motion are those of the exponential."""
 
