@@ -4,6 +4,8 @@ import jax.numpy as jnp
 import jax.scipy.linalg as jsl
 from jaxtyping import Array, Float
 
+from .._traced_once import traced_once
+
 # Up to this size an unrolled factorization of scalars fuses into its surroundings; above it the
 # library call, which costs about a microsecond of overhead, wins.
 UNROLLED_SIZE = 8
@@ -16,6 +18,7 @@ def solve_spd(A: Float[Array, "n n"], b: Float[Array, "n *k"]) -> Float[Array, "
     return _solve_unrolled(A, b)
 
 
+@traced_once
 def _solve_unrolled(A: Float[Array, "n n"], b: Float[Array, "n *k"]) -> Float[Array, "n *k"]:
     """Cholesky factorization and two substitutions, entry by entry."""
     n = A.shape[0]
