@@ -36,6 +36,8 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 # Tests mostly compile, and small models run fast enough: this halves the time to compile.
 jax.config.update("jax_disable_most_optimizations", True)
+# Where in the code an operation of a program comes from, which no test reads.
+jax.config.update("jax_traceback_in_locations_limit", 0)
 
 # Tracing makes hundreds of thousands of objects that stay. Looking through them for cycles as often
 # as Python does by default takes a fifth of the time to trace. Full collections stay about as

@@ -11,7 +11,6 @@ import jaxmbd as mbd
 from jaxmbd import forces, joints
 from jaxmbd.system import constraints, duality
 from tests import models
-from tests.marks import thorough_but
 
 T = jnp.asarray(0.37)
 KINDS = (
@@ -118,11 +117,8 @@ def found(formulation):
     return look(system, mbd.assemble(system, guess, rates))
 
 
-@pytest.mark.parametrize(
-    "formulation",
-    thorough_but(FORMULATIONS[:1], FORMULATIONS),
-    ids=models.name_of,
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("formulation", FORMULATIONS, ids=models.name_of)
 def test_joints_that_close_loops_do_what_joints_of_the_tree_do(formulation):
     """To 1e-9 of the largest number: motion, accelerations, reactions and joint rates."""
     seen, wanted = found(formulation), expected()

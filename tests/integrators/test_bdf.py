@@ -81,8 +81,8 @@ def test_adaptive_steps(pendulum):
     @jax.jit
     def far(tolerance):
         solution = mbd.simulate(
-            systems["maximal"],
-            starts["maximal"],
+            systems["joint"],
+            starts["joint"],
             t1=1.0,
             controller=diffrax.PIDController(rtol=tolerance, atol=tolerance),
             integrator=mbd.BDF(3),
