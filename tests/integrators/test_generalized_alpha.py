@@ -58,6 +58,7 @@ def falling():
     return system, mbd.assemble(system, {"jlink0000": 0.1, "jlink0001": 0.3, "jlink0002": 0.6})
 
 
+@pytest.mark.thorough
 def test_a_step_without_solution_is_an_error_that_names_it(falling):
     system, state = falling
     with pytest.raises(mbd.SimulationError, match=r"the step of 0\.5 s from t = 0\.0 s"):

@@ -274,6 +274,7 @@ def test_names_are_no_formulas():
     figure.draw_without_rendering()
 
 
+@pytest.mark.thorough
 def test_a_long_chain_fits_into_a_picture():
     figure = plot_graph(models.chain(300))
     assert max(figure.get_size_inches()) == pytest.approx(200.0)
