@@ -121,7 +121,7 @@ class _Search:
         self.way = newton.linearization.chosen(blocks)
         eps = float(jnp.finfo(guess.dtype).eps)
         self.tolerance = 20 * eps if newton.tolerance is None else newton.tolerance
-        self.stalled = max(self.tolerance, eps**0.6), max(self.tolerance, eps**0.5)
+        self.stalled = tuple(max(self.tolerance, eps**power) for power in (0.6, 0.5, 0.4))
         infinite = jnp.array(jnp.inf, guess.dtype)
         one, none = jnp.ones((), guess.dtype), jnp.zeros((), jnp.int32)
         self.start = _Iterate(guess, infinite, one, infinite, infinite, jnp.array(False), none)
@@ -145,9 +145,11 @@ class _Search:
         found = jnp.where(begins, jnp.minimum(size, left), left) <= self.tolerance
         best = jnp.where(begins, now.best, jnp.minimum(rate, now.best))
         # Changes that have shrunk fast and do so no longer are rounding, also where that is much:
-        # in chains of hundreds of bodies, whose far ends weigh on every joint.
+        # in chains of hundreds of bodies, whose far ends weigh on every joint, 1e-7 with thousands.
+        # Rates of a singular root are about 0.5 throughout.
         rounding = jnp.where(best < 0.1, self.stalled[1], self.stalled[0])
-        stuck = ~begins & (rate > 0.3) & (size <= rounding)
+        ended = (best < 0.3) & (rate > 0.7) & (size <= self.stalled[2])
+        stuck = ~begins & ((rate > 0.3) & (size <= rounding) | ended)
         first = jnp.where(begins, size, now.first)
         return _Iterate(x, size, rate, best, first, found | stuck, now.steps + 1)
 

@@ -181,6 +181,27 @@ def test_derivatives_with_factors_far_from_the_jacobian(slope, off, expected):
         np.testing.assert_allclose(derivative(lambda a: root(a).x)(a), [[expected]], rtol=1e-12)
 
 
+@pytest.mark.parametrize("chord", [False, True])
+def test_changes_that_rounding_keeps_large_end_the_search(chord):
+    """Of unknowns that a Jacobian of condition 1e9 leaves uncertain to 1e-7 of themselves."""
+
+    @eqx.filter_jit
+    @jax.vmap
+    def found(A, b):
+        blocks = Blocks((20,), (jnp.array(1.0),))
+        newton = Newton(chord=chord)
+        return newton(lambda x, Ab: Ab[0] @ (x + 0.1 * x**2) - Ab[1], b, (A, b), blocks)
+
+    rng = np.random.default_rng(0)
+    U, V = (np.linalg.qr(rng.normal(size=(50, 20, 20)))[0] for _ in range(2))
+    A = (U * np.logspace(0, -9, 20)) @ V
+    x = rng.uniform(0.5, 1.0, size=(50, 20))
+    b = np.einsum("kij,kj->ki", A, x + 0.1 * x**2)
+    root = found(jnp.asarray(A), jnp.asarray(b))
+    assert jnp.all(root.converged)
+    np.testing.assert_allclose(root.x, x, rtol=1e-5)
+
+
 def test_kinds_converge_relative_to_their_own_size():
     """A multiplier of 1e-9 is found as exactly as a length of one."""
 
