@@ -11,7 +11,6 @@ import pytest
 import jaxmbd as mbd
 from tests import models
 from tests.examples import comparing
-from tests.marks import thorough_but
 
 EXAMPLE = comparing.example("differential_gear")
 MODEL, SLIPS = EXAMPLE["model"], EXAMPLE["SLIPS"]
@@ -70,7 +69,8 @@ def seen(name):
     return comparing.look(system, T, state)
 
 
-@pytest.mark.parametrize("name", thorough_but(["maximal"], FORMULATIONS))
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", FORMULATIONS)
 def test_accelerations_and_torques(name):
     found = dict(seen(name))
     spins, torques = closed_form(T)

@@ -70,7 +70,7 @@ SCHEMES = {
 }
 EXACT = [mbd.RotationIncrements(CayleyGibbsRodrigues()), mbd.MotionIncrements(Cayley())]
 each_exact = pytest.mark.parametrize(
-    "increments", thorough_but(EXACT[1:], EXACT), ids=lambda increments: type(increments).__name__
+    "increments", thorough_but(EXACT[:1], EXACT), ids=lambda increments: type(increments).__name__
 )
 
 
