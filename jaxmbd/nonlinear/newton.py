@@ -145,7 +145,7 @@ class _Search:
         found = jnp.where(begins, jnp.minimum(size, left), left) <= self.tolerance
         best = jnp.where(begins, now.best, jnp.minimum(rate, now.best))
         # Changes that have shrunk fast and do so no longer are rounding, also where that is much:
-        # in chains of hundreds of bodies, whose far ends weigh on every joint, 1e-7 with thousands.
+        # in chains of hundreds of bodies, whose far ends weigh on every joint, 1e-7 of 1000.
         # Rates of a singular root are about 0.5 throughout.
         rounding = jnp.where(best < 0.1, self.stalled[1], self.stalled[0])
         ended = (best < 0.3) & (rate > 0.7) & (size <= self.stalled[2])

@@ -74,15 +74,16 @@ def test_order_with_constraints(pendulum, index):
     np.testing.assert_allclose(np.log2(found[1] / found[2]), 2.0, atol=0.25)
 
 
-def test_adaptive_steps(pendulum):
+@pytest.mark.parametrize("name", thorough_but(["joint"], ["joint", "maximal"]))
+def test_adaptive_steps(pendulum, name):
     """The error per step is controlled: that of the motion falls like the tolerance to the 3/4."""
     systems, starts, exact = pendulum
 
     @jax.jit
     def far(tolerance):
         solution = mbd.simulate(
-            systems["joint"],
-            starts["joint"],
+            systems[name],
+            starts[name],
             t1=1.0,
             controller=diffrax.PIDController(rtol=tolerance, atol=tolerance),
             integrator=mbd.BDF(3),

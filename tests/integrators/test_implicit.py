@@ -43,13 +43,10 @@ def pendulum():
     return system, mbd.assemble(system, *values), exact.states.q[:, 0]
 
 
-@pytest.mark.parametrize(
-    "method",
-    [
-        mbd.GeneralizedAlpha(0.8, index=2),
-        pytest.param(mbd.EnergyMomentum(), marks=pytest.mark.thorough),
-    ],
-)
+ADAPTIVE = [mbd.GeneralizedAlpha(0.8, index=2), mbd.EnergyMomentum()]
+
+
+@pytest.mark.parametrize("method", thorough_but(ADAPTIVE[:1], ADAPTIVE))
 def test_adaptive_steps_and_dense_output(pendulum, method):
     system, start, exact = pendulum
 
