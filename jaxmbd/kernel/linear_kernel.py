@@ -24,7 +24,7 @@ from .written_out import blank
 Transposed = Callable[[], Kernel | None]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LinearKernel:
     """A function of some arguments and of a vector, linear in this, and what transposes it."""
 
@@ -60,7 +60,7 @@ def linear_kernel_of(
     return LinearKernel(ahead, cache(transposed))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SmoothKernel:
     """A function as a kernel whose derivatives are kernels too, made when they are asked for.
 
@@ -84,7 +84,7 @@ class SmoothKernel:
         return self.derivatives[which]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class FirstArgument:
     """A smooth kernel as a function of its first argument."""
 

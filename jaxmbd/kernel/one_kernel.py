@@ -26,7 +26,7 @@ TILE, ENOUGH = 8, 4
 ATTRIBUTES = {"inlineable": "false", "xla_cpu_small_call": "true"}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Kernel:
     """A function of arrays as a kernel of its own.
 
