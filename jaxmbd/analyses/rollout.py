@@ -7,6 +7,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
+from .._tied import tied
 from ..errors import ModelError
 from ..integrators.abstract import AbstractIntegrator
 from ..integrators.explicit import as_integrator
@@ -73,7 +74,8 @@ def _rollout(
     else:
         lengths = halved(n_steps) if checkpoint else (n_steps,)
     counts = jnp.arange(n_steps, dtype=dt.dtype)
-    return nested_scan(lambda c, n: step(c, n, floats), (state, memory), counts, lengths)[1]
+    start = tied(state, (state, memory)), memory
+    return nested_scan(lambda c, n: step(c, n, floats), start, counts, lengths)[1]
 
 
 def _lengths(
