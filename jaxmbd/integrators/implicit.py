@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 import diffrax
@@ -10,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree
 
-from ..nonlinear import Newton
+from ..nonlinear import Newton, keeps_roots
 from ..system import balance
 from ..system.abstract import AbstractSystem, State, Time, Velocities
 from ..system.acceleration import accelerations
@@ -93,9 +94,15 @@ class AbstractImplicit(AbstractIntegrator):
         memory: PyTree,
         system: AbstractSystem,
     ) -> tuple[State, PyTree]:
-        moved = self.attempt(system, t0, t1 - t0, state, memory)
-        reached = jax.tree.map(lambda x: jnp.where(moved.converged, x, jnp.nan), moved.state)
-        return reached, moved.own
+        # Of a step the root and the factors are kept for the way back, what surrounds them is made
+        # again: in loops each intermediate result that is kept is an array of all steps.
+        @partial(eqx.filter_checkpoint, policy=keeps_roots, prevent_cse=False)
+        def step(state: State, memory: PyTree) -> tuple[State, PyTree]:
+            moved = self.attempt(system, t0, t1 - t0, state, memory)
+            reached = jax.tree.map(lambda x: jnp.where(moved.converged, x, jnp.nan), moved.state)
+            return reached, moved.own
+
+        return step(state, memory)
 
     def init(self, terms: PyTree, t0: Any, t1: Any, y0: State, args: AbstractSystem) -> Memory:
         h = t1 - t0

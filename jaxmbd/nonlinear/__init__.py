@@ -7,6 +7,7 @@ from .linearization import AbstractLinearization as AbstractLinearization
 from .linearization import Dense as Dense
 from .newton import Newton as Newton
 from .newton import Root as Root
+from .newton import keeps_roots as keeps_roots
 from .structured import Automatic as Automatic
 from .structured import BlockSparse as BlockSparse
 
@@ -20,4 +21,5 @@ __all__ = [
     "Kept",
     "Newton",
     "Root",
+    "keeps_roots",
 ]

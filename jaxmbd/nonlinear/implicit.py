@@ -1,6 +1,7 @@
 """Roots as functions of what their equations depend on (the implicit function theorem)."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -32,6 +33,9 @@ def implicit(
     arrays, rest = eqx.partition((args, factors, blocks), eqx.is_array)
     leaves, structure = jax.tree.flatten(arrays)
 
+    # Kept for the way back are the root and the factors, not the hundreds of intermediate results
+    # of the equations: in loops each of those is an array of all steps.
+    @partial(jax.checkpoint, prevent_cse=False)
     def slope(x: Array, leaves: list[Array], along: list[Array | None]) -> Array:
         args, factors, blocks = eqx.combine(jax.tree.unflatten(structure, leaves), rest)
         d_args = jax.tree.unflatten(structure, along)[0]

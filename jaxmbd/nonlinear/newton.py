@@ -7,6 +7,7 @@ import equinox as eqx
 import equinox.internal as eqxi
 import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Bool, Float, Int
 
 from ..kernel import FirstArgument, kernel_of, smooth_kernel_of
@@ -15,6 +16,10 @@ from .implicit import implicit
 from .kept import UNUSUAL, Kept
 from .linearization import AbstractLinearization
 from .structured import Automatic
+
+# What `jax.checkpoint` must keep so that no root is looked for twice.
+FOUND = "jaxmbd_root"
+keeps_roots = jax.checkpoint_policies.save_only_these_names(FOUND)
 
 
 class Root(eqx.Module):
@@ -72,7 +77,8 @@ class Newton(eqx.Module):
         guess, blocks, kept = jax.lax.stop_gradient((guess, blocks, kept))
         moving, rest = eqx.partition(args, eqx.is_array)
         at = eqx.combine(jax.lax.stop_gradient(moving), rest)
-        root, factors = _find(fn, guess, at, blocks, kept, self)
+        found = _find(fn, guess, at, blocks, kept, self)
+        root, factors = jax.tree.map(lambda x: checkpoint_name(x, FOUND), found)
         way = self.linearization.chosen(blocks)
         x = implicit(fn, root.x, args, factors, blocks, way)
         return Root(x, root.converged, root.steps, root.kept)
@@ -244,4 +250,4 @@ def _find(fn, guess, args, blocks, kept, newton: Newton) -> tuple[Root, Any]:
     return Root(end.x, search.converged(end), end.steps, handed_on), left.factors
 
 
-__all__ = ["Newton", "Root"]
+__all__ = ["Newton", "Root", "keeps_roots"]
