@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from .._tied import tied
 from ..errors import ModelError
 from ..nonlinear import Blocks, Kept, Newton
 from ..system import balance
@@ -41,6 +42,9 @@ from .intrinsic import check_bodies
 
 # Steps are alike whose lengths differ by no more than that part.
 SAME_LENGTH = 0.01
+
+# The part of the first step by which what differs says how accelerations change.
+NEAR = 1.0 / 1024.0
 
 
 class AlphaMemory(eqx.Module):
@@ -152,23 +156,32 @@ class GeneralizedAlpha(AbstractImplicit):
             check_bodies("GeneralizedAlpha with increments", system)
 
     def begin(self, system: AbstractSystem, t: Time, h: Time, state: State) -> AlphaMemory:
-        t = as_time(t, system)
+        t, h = as_time(t, system), as_time(h, system)
+        near = NEAR * h
 
-        def rate(t: Time, q: Array, v: Array) -> tuple[Velocities, Array]:
-            return accelerations(system, t, State(q, v))
+        def found(vdot: Velocities, move: tuple[Time, Time]) -> tuple[Velocities, Any]:
+            ahead, later = move
+            at = State(system.retract(state.q, ahead * state.v), state.v + ahead * vdot)
+            rates = accelerations(system, t + later, at)
+            return jnp.where(ahead == 0.0, rates[0], vdot), rates
 
-        q, v = state.q, state.v
-        vdot, lam = rate(t, q, v)
-        motion = (jnp.ones_like(t), system.rates(q, v), vdot)
-        jerk, lam_rate = jax.jvp(rate, (t, q, v), motion)[1]
+        # Now, and a little ahead along the motion and behind it, but never at times before t: one
+        # program for all three. Derivatives of accelerations would be another one, several times as
+        # large, and what differentiates a run would differentiate them once more. Central, as what
+        # is stiff changes with the square of a move far more than with the move.
+        none = jnp.zeros_like(near)
+        moves = jnp.stack([none, near, -near]), jnp.stack([none, 2.0 * near, none])
+        start = tied(jnp.zeros_like(state.v), (system, state))
+        once = jax.checkpoint(found, prevent_cse=False)
+        vdots, lams = jax.lax.scan(once, start, moves)[1]
+        vdot, lam = vdots[0], lams[0]
+        jerk, lam_rate = (vdots[1] - vdots[2]) / (2.0 * near), (lams[1] - lams[2]) / (2.0 * near)
         # a is ẇ at another time: a(t) = ẇ(t + (αm - αf) h) + O(h²).
         lead = self.components.change(system, state.v, vdot, jerk)
         lead = (self.alpha_m - self.alpha_f) * lead
-        own = AlphaMemory(vdot, lam, lead, jerk, lam_rate, as_time(h, system))
-        kept = self.newton.nothing_kept(
-            self._equations, *self._problem(system, t, as_time(h, system), state, own)
-        )
-        return AlphaMemory(vdot, lam, lead, jerk, lam_rate, as_time(h, system), kept)
+        own = AlphaMemory(vdot, lam, lead, jerk, lam_rate, h)
+        kept = self.newton.nothing_kept(self._equations, *self._problem(system, t, h, state, own))
+        return AlphaMemory(vdot, lam, lead, jerk, lam_rate, h, kept)
 
     def _problem(
         self, system: AbstractSystem, t: Time, h: Time, state: State, own: AlphaMemory
