@@ -2,7 +2,7 @@
 
     M v̇ - Gᵀ λ = f - b,   G v̇ = -γ - 2α ġ - β² g
 
-are linear equations with the pattern of an implicit step, for Newton's method to solve in one.
+are linear equations with the pattern of an implicit step.
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..nonlinear import Blocks, BlockSparse, Newton
+from ..nonlinear import Blocks, BlockSparse, linear_root
 from ..system import balance, constraints
 from ..system.abstract import AbstractSystem, State, Time, Velocities
 from ..system.acceleration import constrained_accelerations, free_accelerations
@@ -35,10 +35,7 @@ def sparse_accelerations(
     force = balance.force_balance(system, t, state, jnp.zeros_like(free), jnp.zeros(ng, free.dtype))
     typical = tuple(jnp.max(jnp.abs(x), initial=0.0) for x in (free, force))
     blocks = Blocks((system.nv, ng), typical, pattern=system.pattern())
-    guess = jnp.zeros(system.nv + ng, free.dtype)
-    newton = Newton(chord=True, linearization=BlockSparse())
-    root = newton(_equations, guess, (system, t, state, stabilization), blocks)
-    x = jnp.where(root.converged, root.x, jnp.nan)
+    x = linear_root(_equations, (system, t, state, stabilization), blocks, BlockSparse())
     return x[: system.nv], x[system.nv :]
 
 

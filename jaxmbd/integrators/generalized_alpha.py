@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool, Float
 
 from .._tied import tied
 from ..errors import ModelError
-from ..nonlinear import Blocks, Kept, Newton
+from ..nonlinear import Blocks, Kept, Newton, keeps_roots
 from ..system import balance
 from ..system.abstract import AbstractSystem, State, Time, Velocities, as_time
 from ..system.acceleration import accelerations
@@ -172,7 +172,7 @@ class GeneralizedAlpha(AbstractImplicit):
         none = jnp.zeros_like(near)
         moves = jnp.stack([none, near, -near]), jnp.stack([none, 2.0 * near, none])
         start = tied(jnp.zeros_like(state.v), (system, state))
-        once = jax.checkpoint(found, prevent_cse=False)
+        once = jax.checkpoint(found, policy=keeps_roots, prevent_cse=False)
         vdots, lams = jax.lax.scan(once, start, moves)[1]
         vdot, lam = vdots[0], lams[0]
         jerk, lam_rate = (vdots[1] - vdots[2]) / (2.0 * near), (lams[1] - lams[2]) / (2.0 * near)

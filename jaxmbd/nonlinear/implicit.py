@@ -7,6 +7,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jaxtyping import Array, Bool, Float
@@ -16,6 +17,15 @@ from .linearization import AbstractFactorization
 
 # Enough for changes that shrink by 0.6.
 MAX_REFINEMENTS = 60
+
+# What `jax.checkpoint` must keep so that no root is looked for twice.
+FOUND = "jaxmbd_root"
+keeps_roots = jax.checkpoint_policies.save_only_these_names(FOUND)
+
+
+def kept_on_the_way_back(found: Any) -> Any:
+    """A root and its factors, which `keeps_roots` knows by that."""
+    return jax.tree.map(lambda x: checkpoint_name(x, FOUND) if eqx.is_array(x) else x, found)
 
 
 def implicit(
@@ -142,4 +152,4 @@ def _refined(
     return jnp.where(found(end), end[0], jnp.nan)
 
 
-__all__ = ["implicit"]
+__all__ = ["implicit", "keeps_roots", "kept_on_the_way_back"]

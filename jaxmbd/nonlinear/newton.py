@@ -7,19 +7,14 @@ import equinox as eqx
 import equinox.internal as eqxi
 import jax
 import jax.numpy as jnp
-from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Bool, Float, Int
 
 from ..kernel import FirstArgument, kernel_of, smooth_kernel_of
 from .blocks import Blocks
-from .implicit import implicit
+from .implicit import implicit, kept_on_the_way_back
 from .kept import UNUSUAL, Kept
 from .linearization import AbstractLinearization
 from .structured import Automatic
-
-# What `jax.checkpoint` must keep so that no root is looked for twice.
-FOUND = "jaxmbd_root"
-keeps_roots = jax.checkpoint_policies.save_only_these_names(FOUND)
 
 
 class Root(eqx.Module):
@@ -78,7 +73,7 @@ class Newton(eqx.Module):
         moving, rest = eqx.partition(args, eqx.is_array)
         at = eqx.combine(jax.lax.stop_gradient(moving), rest)
         found = _find(fn, guess, at, blocks, kept, self)
-        root, factors = jax.tree.map(lambda x: checkpoint_name(x, FOUND), found)
+        root, factors = kept_on_the_way_back(found)
         way = self.linearization.chosen(blocks)
         x = implicit(fn, root.x, args, factors, blocks, way)
         return Root(x, root.converged, root.steps, root.kept)
@@ -250,4 +245,4 @@ def _find(fn, guess, args, blocks, kept, newton: Newton) -> tuple[Root, Any]:
     return Root(end.x, search.converged(end), end.steps, handed_on), left.factors
 
 
-__all__ = ["Newton", "Root", "keeps_roots"]
+__all__ = ["Newton", "Root"]

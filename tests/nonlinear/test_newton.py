@@ -6,7 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmbd.nonlinear import Blocks, Dense, Kept, Newton
+from jaxmbd.analyses.checkpoints import n_bytes
+from jaxmbd.nonlinear import Blocks, Dense, Kept, Newton, keeps_roots
 
 GUESS = jnp.array([1.0, 0.0])
 ARGS = jnp.array([0.5, 2.0])
@@ -47,6 +48,22 @@ def test_gradients_of_both_modes_are_those_of_the_implicit_function(newton):
     for jacobian in (jax.jacfwd, jax.jacrev):
         found = jacobian(lambda a: solve(newton, a).x)(ARGS)
         np.testing.assert_allclose(found, expected, rtol=1e-11)
+
+
+def test_little_is_kept_for_the_way_back(newton):
+    """The root and the factors, not what happens within the equations."""
+
+    def winding(x, a):
+        for _ in range(30):
+            x, a = x + 0.01 * jnp.sin(a * x), a - 0.01 * jnp.cos(a + x)
+        return curves(x, a)
+
+    def end(a):
+        return jnp.exp(newton(winding, GUESS, jnp.sin(a), BLOCKS).x)
+
+    once = jax.checkpoint(end, policy=keeps_roots, prevent_cse=False)
+    assert n_bytes(jax.vjp(end, ARGS)[1]) < 20 * ARGS.nbytes
+    assert n_bytes(jax.vjp(once, ARGS)[1]) < 10 * ARGS.nbytes
 
 
 def test_second_derivative(newton):
