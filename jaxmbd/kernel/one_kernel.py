@@ -134,9 +134,12 @@ def in_tiles(
 
     `tile_of` is given how many states a tile has, and of which arguments there is one for each; it
     returns a function of arguments with states along the last axis, or None where there is none.
+    None where it does, and where it is not known how many states there are.
     """
     arrays = list(map(jnp.asarray, arrays))
     count = next(x.shape[k] for x, k in zip(arrays, axes, strict=True) if k is not None)
+    if not isinstance(count, int):  # Of any number of states, in a program to be exported.
+        return None
     n_tiles = max(1, count // TILE)
     size = -(-count // n_tiles)
     tile = tile_of(size, tuple(k is not None for k in axes))
