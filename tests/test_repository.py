@@ -16,7 +16,7 @@ PACKAGE = REPOSITORY / "jaxmbd"
 
 # What each part of the package may import, itself apart. io and viz stand on top of everything,
 # and nobody imports them but inside a function: plotting and file formats load when first used.
-BOTTOM = {"errors", "_runtime_guard", "_tied", "_traced_once"}
+BOTTOM = {"errors", "_frozen", "_runtime_guard", "_tied", "_traced_once"}
 MATHEMATICS = BOTTOM | {"lie", "linear", "kernel"}
 DESCRIPTION = {"model", "inertia", "signals", "bodies", "joints", "forces"}
 SYSTEM = MATHEMATICS | DESCRIPTION | {"system"}

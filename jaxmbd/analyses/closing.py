@@ -10,6 +10,7 @@ import numpy as np
 import optimistix as optx
 from jaxtyping import Array, Float
 
+from .._frozen import frozen
 from ..errors import AssemblyError
 from ..joints import AbstractJoint
 from ..joints.rotation import FreeRotation
@@ -183,8 +184,7 @@ def _approach(
 
     It does not follow the derivative: it is only where to start.
     """
-    floats, rest = eqx.partition((system, t, start, held, sought), eqx.is_inexact_array)
-    system, t, start, held, sought = eqx.combine(jax.lax.stop_gradient(floats), rest)
+    system, t, start, held, sought = frozen((system, t, start, held, sought))
     # Off the start by a little: stretched mechanisms do not know which way to bend.
     nudge = 1e-3 * jnp.cos(1.0 + jnp.arange(system.nv, dtype=start.dtype))
     weak = 1e-3  # What is sought matters where the joints leave a choice.

@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .._frozen import frozen
 from .blocks import Blocks
 from .implicit import implicit, kept_on_the_way_back
 from .linearization import AbstractLinearization
@@ -27,9 +27,7 @@ def linear_root(
     `fn` may use nothing that is differentiated but its arguments.
     """
     way = linearization.chosen(blocks)
-    moving, rest = eqx.partition(args, eqx.is_array)
-    at = eqx.combine(jax.lax.stop_gradient(moving), rest)
-    blocks = jax.lax.stop_gradient(blocks)
+    at, blocks = frozen((args, blocks))
     none = jnp.zeros(sum(blocks.counts), blocks.typical[0].dtype)
     factors = way.factor(lambda x: fn(x, at), none, blocks)[1]
 

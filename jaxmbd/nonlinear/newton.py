@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from .._frozen import frozen
 from ..kernel import FirstArgument, kernel_of, smooth_kernel_of
 from .blocks import Blocks
 from .implicit import implicit, kept_on_the_way_back
@@ -69,11 +70,8 @@ class Newton(eqx.Module):
         """
         if guess.size == 0:
             return Root(guess, jnp.array(True), jnp.zeros((), jnp.int32), kept)
-        guess, blocks, kept = jax.lax.stop_gradient((guess, blocks, kept))
-        moving, rest = eqx.partition(args, eqx.is_array)
-        at = eqx.combine(jax.lax.stop_gradient(moving), rest)
-        found = _find(fn, guess, at, blocks, kept, self)
-        root, factors = kept_on_the_way_back(found)
+        guess, at, blocks, kept = frozen((guess, args, blocks, kept))
+        root, factors = kept_on_the_way_back(_find(fn, guess, at, blocks, kept, self))
         way = self.linearization.chosen(blocks)
         x = implicit(fn, root.x, args, factors, blocks, way)
         return Root(x, root.converged, root.steps, root.kept)

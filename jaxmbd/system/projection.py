@@ -2,11 +2,11 @@
 
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from .._frozen import frozen
 from . import constraints
 from .abstract import AbstractSystem, Coordinates, State, Time, Velocities
 from .acceleration import solve_constraints
@@ -91,9 +91,7 @@ def project_positions(
     """
     if constraints.n_constraints(system) == 0:
         return q
-    floats, rest = eqx.partition((system, t, q), eqx.is_inexact_array)
-    frozen = eqx.combine(jax.lax.stop_gradient(floats), rest)
-    still, time, start = frozen
+    still, time, start = frozen((system, t, q))
     moved = _closed(still, time, start, movable) - start
     return _correct(system, t, q + moved, movable)[0]
 
