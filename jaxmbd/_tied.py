@@ -14,13 +14,11 @@ def tied(carry: Any, others: Any) -> Any:
     what it differentiates by; each time takes as long as tracing the body several times.
     """
     arrays = jax.tree.leaves(eqx.filter(others, eqx.is_inexact_array))
-
-    def with_others(x: jax.Array) -> jax.Array:
-        total = sum((jnp.sum(y).astype(x.dtype) for y in arrays), jnp.zeros((), x.dtype))
-        return x + jnp.where(False, total, 0.0)
-
+    if not arrays:
+        return carry
+    nothing = jnp.where(False, sum(jnp.sum(x).astype(arrays[0].dtype) for x in arrays), 0.0)
     moving, rest = eqx.partition(carry, eqx.is_inexact_array)
-    return eqx.combine(jax.tree.map(with_others, moving), rest)
+    return eqx.combine(jax.tree.map(lambda x: x + nothing.astype(x.dtype), moving), rest)
 
 
 __all__ = ["tied"]
