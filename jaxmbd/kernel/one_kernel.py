@@ -26,6 +26,7 @@ TILE, ENOUGH = 8, 4
 ATTRIBUTES = {"inlineable": "false", "xla_cpu_small_call": "true"}
 
 
+# Without a representation: JAX asks functions it traces for theirs, and it would be whole programs.
 @dataclass(frozen=True, eq=False, repr=False)
 class Kernel:
     """A function of arrays as a kernel of its own.
@@ -134,7 +135,7 @@ def in_tiles(
 
     `tile_of` is given how many states a tile has, and of which arguments there is one for each; it
     returns a function of arguments with states along the last axis, or None where there is none.
-    None where it does, and where it is not known how many states there are.
+    Then, and where it is not known how many states there are, None is what is returned.
     """
     arrays = list(map(jnp.asarray, arrays))
     count = next(x.shape[k] for x, k in zip(arrays, axes, strict=True) if k is not None)
