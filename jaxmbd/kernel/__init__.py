@@ -1,16 +1,16 @@
 """Programs that XLA's CPU compiler makes one kernel of, for one state or for several at once."""
 
-from .linear_kernel import FirstArgument as FirstArgument
 from .linear_kernel import LinearKernel as LinearKernel
 from .linear_kernel import linear_kernel_of as linear_kernel_of
 from .linear_kernel import moved as moved
 from .linear_kernel import smooth_kernel as smooth_kernel
 from .linear_kernel import smooth_kernel_of as smooth_kernel_of
+from .one_kernel import DerivativeKernels as DerivativeKernels
 from .one_kernel import Kernel as Kernel
 from .one_kernel import kernel_of as kernel_of
 
 __all__ = [
-    "FirstArgument",
+    "DerivativeKernels",
     "Kernel",
     "LinearKernel",
     "kernel_of",

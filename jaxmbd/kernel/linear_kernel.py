@@ -84,17 +84,6 @@ class SmoothKernel:
         return self.derivatives[which]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class FirstArgument:
-    """A smooth kernel as a function of its first argument."""
-
-    kernel: SmoothKernel
-    rest: tuple[Any, ...]
-
-    def __call__(self, x: Any) -> jax.Array:
-        return self.kernel(x, *self.rest)
-
-
 def smooth_kernel_of(fn: Callable[..., jax.Array], *args: Any) -> SmoothKernel | None:
     """fn as a kernel for arguments like these, with its derivatives; None as `kernel_of`."""
     kernel = kernel_of(fn, fn, *args)
@@ -234,7 +223,6 @@ batching.primitive_batchers[_linear] = _in_batch
 mlir.register_lowering(_linear, mlir.lower_fun(_plainly, multiple_results=False))
 
 __all__ = [
-    "FirstArgument",
     "LinearKernel",
     "SmoothKernel",
     "linear_kernel_of",

@@ -13,6 +13,7 @@ from jax.extend.core import ClosedJaxpr, Primitive, jaxpr_as_fun
 from jax.flatten_util import ravel_pytree
 from jax.interpreters import ad, batching, mlir
 from jaxlib.mlir import ir
+from jaxtyping import Array, Float
 
 from .allowed import LARGE, is_allowed
 from .batch_last import CannotBatch, batch_last
@@ -59,23 +60,64 @@ def kernel_of(
     traced values that are not among the arguments, such as those that a user's function closes
     over, and on accelerators, whose loops cost more.
     """
-    if jax.default_backend() != "cpu":
-        return None
-    arrays, rest = eqx.partition(args, _is_array_like)
-    leaves, structure = jax.tree.flatten(arrays)
-    if len({x.dtype for x in leaves}) != 1 or not jnp.issubdtype(leaves[0].dtype, jnp.floating):
-        return None
-
-    def of_leaves(fn: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
-        return lambda *leaves: fn(*eqx.combine(jax.tree.unflatten(structure, leaves), rest))
-
-    plain = jax.make_jaxpr(of_leaves(fn))(*leaves)
-    if any(isinstance(x, Tracer) for x in plain.consts):
+    plain = _program_of(fn, args)
+    if plain is None:
         return None
     alone = written_out(plain, LARGE)
     if not is_allowed(alone.jaxpr):
         return None
-    return Kernel(alone, plain, of_leaves(otherwise))
+    return Kernel(alone, plain, _of_leaves(otherwise, args)[0])
+
+
+class DerivativeKernels:
+    """Derivatives of fn(x, args) by x as kernels, each of some directions at once.
+
+    What is called several times is made once: that takes longer than tracing `fn`.
+    """
+
+    def __init__(self, fn: Callable[[Any, Any], jax.Array], x: Float[Array, "n"], args: Any):
+        def one(along: Float[Array, "n"], x: Float[Array, "n"], args: Any) -> Float[Array, "m"]:
+            return jax.jvp(lambda x: fn(x, args), (x,), (along,))[1]
+
+        self.program = _program_of(one, (x, x, args))
+
+    def __call__(
+        self, directions: Float[Array, "k n"], x: Float[Array, "n"], args: Any
+    ) -> Float[Array, "k m"] | None:
+        """None as `kernel_of`."""
+        program = self.program
+        if program is None:
+            return None
+
+        def tile_of(size: int, batched: tuple[bool, ...]) -> Kernel | None:
+            tile = tiled(program, size, batched)
+            return None if tile is None else Kernel(tile, tile, function_of(tile), size)
+
+        same = jax.tree.leaves(eqx.filter((x, args), eqx.is_array))
+        return in_tiles([directions, *same], [0, *[None] * len(same)], tile_of)
+
+
+def _of_leaves(
+    fn: Callable[..., jax.Array], args: Any
+) -> tuple[Callable[..., jax.Array], list[Any]]:
+    """fn as a function of the arrays among its arguments, and these."""
+    arrays, rest = eqx.partition(args, _is_array_like)
+    leaves, structure = jax.tree.flatten(arrays)
+
+    def of_leaves(*leaves: Any) -> jax.Array:
+        return fn(*eqx.combine(jax.tree.unflatten(structure, leaves), rest))
+
+    return of_leaves, leaves
+
+
+def _program_of(fn: Callable[..., jax.Array], args: Any) -> ClosedJaxpr | None:
+    if jax.default_backend() != "cpu":
+        return None
+    of_leaves, leaves = _of_leaves(fn, args)
+    if len({x.dtype for x in leaves}) != 1 or not jnp.issubdtype(leaves[0].dtype, jnp.floating):
+        return None
+    program = jax.make_jaxpr(of_leaves)(*leaves)
+    return None if any(isinstance(x, Tracer) for x in program.consts) else program
 
 
 def function_of(program: ClosedJaxpr) -> Callable[..., jax.Array]:
@@ -224,4 +266,13 @@ mlir.register_lowering(_kernel, _together)
 batching.primitive_batchers[_kernel] = _in_batch
 
 
-__all__ = ["ENOUGH", "Kernel", "function_of", "in_tiles", "in_turn", "kernel_of", "tiled"]
+__all__ = [
+    "ENOUGH",
+    "DerivativeKernels",
+    "Kernel",
+    "function_of",
+    "in_tiles",
+    "in_turn",
+    "kernel_of",
+    "tiled",
+]

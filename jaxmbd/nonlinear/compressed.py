@@ -11,9 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from ..kernel import FirstArgument
 from ..system.pattern import Pattern
 from .elimination import neighbours
+from .residual import KernelResidual
 
 
 def directions(pattern: Pattern, members: Sequence[np.ndarray]) -> np.ndarray:
@@ -43,16 +43,18 @@ def compressed_jacobian(
     fn: Callable[[Array], Array], x: Float[Array, "n"], direction: Int[np.ndarray, "n"]
 ) -> tuple[Float[Array, "n"], Float[Array, "k n"]]:
     """fn(x), and its derivative along the sum of the unknowns of each direction."""
-    value, along = jax.linearize(fn, x)
     numbers = jnp.arange(int(direction.max()) + 1, dtype=jnp.int32)
 
-    def derivative(number: Array) -> Array:
-        return along((direction == number).astype(x.dtype))
+    def members(number: Array) -> Array:
+        return (direction == number).astype(x.dtype)
 
-    if isinstance(fn, FirstArgument):  # Of a kernel a few at once, which is faster.
-        return value, jax.vmap(derivative)(numbers)
+    if isinstance(fn, KernelResidual):
+        found = fn.derivatives(x, jax.vmap(members)(numbers))
+        if found is not None:
+            return found
+    value, along = jax.linearize(fn, x)
     # One after the other: side by side their intermediate results do not stay in the cache.
-    return value, jax.lax.map(derivative, numbers)
+    return value, jax.lax.map(lambda number: along(members(number)), numbers)
 
 
 __all__ = ["compressed_jacobian", "directions"]

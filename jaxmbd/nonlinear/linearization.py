@@ -11,6 +11,7 @@ import lineax as lx
 from jaxtyping import Array, Float
 
 from .blocks import Blocks
+from .residual import KernelResidual
 
 Residual = Callable[[Float[Array, "n"]], Float[Array, "n"]]
 
@@ -64,7 +65,7 @@ class Dense(AbstractFactorization):
     def factor(
         self, fn: Residual, x: Float[Array, "n"], blocks: Blocks
     ) -> tuple[Float[Array, "n"], Any]:
-        J, value = jax.jacfwd(lambda x: 2 * (fn(x),), has_aux=True)(x)
+        value, J = _jacobian(fn, x)
         if blocks.first is not None:
             J = _compliant(J, blocks.first)
         largest = jnp.max(jnp.abs(J), axis=1)
@@ -80,6 +81,15 @@ class Dense(AbstractFactorization):
         scale, state = factors
         transposed, options = self.solver.transpose(state, {})
         return scale * self.solver.compute(transposed, b, options)[0]
+
+
+def _jacobian(fn: Residual, x: Float[Array, "n"]) -> tuple[Float[Array, "n"], Float[Array, "n n"]]:
+    if isinstance(fn, KernelResidual):
+        found = fn.derivatives(x, jnp.eye(x.size, dtype=x.dtype))
+        if found is not None:
+            return found[0], found[1].T
+    J, value = jax.jacfwd(lambda x: 2 * (fn(x),), has_aux=True)(x)
+    return value, J
 
 
 def _compliant(J: Float[Array, "n n"], first: int) -> Float[Array, "n n"]:

@@ -10,11 +10,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from .._frozen import frozen
-from ..kernel import FirstArgument, kernel_of, smooth_kernel_of
+from ..kernel import kernel_of
 from .blocks import Blocks
 from .implicit import implicit, kept_on_the_way_back
 from .kept import UNUSUAL, Kept
 from .linearization import AbstractLinearization
+from .residual import KernelResidual
 from .structured import Automatic
 
 
@@ -109,13 +110,13 @@ class _Search:
 
     def __init__(self, fn, guess, args, blocks, newton: Newton):
         self.residual = self.value = lambda x: fn(x, args)
-        # Derivatives of equations without a pattern are not made as kernels: where each of them
-        # depends on all unknowns, that took up to 20 times as long.
-        smooth = smooth_kernel_of(fn, guess, args) if blocks.structured else None
-        if smooth is not None:
-            self.residual = self.value = FirstArgument(smooth, (args,))
-        elif newton.chord and (kernel := kernel_of(fn, fn, guess, args)) is not None:
+        # Of equations without a pattern, each of which may depend on all unknowns, derivatives as
+        # kernels took up to 20 times as long.
+        kernel = kernel_of(fn, fn, guess, args) if newton.chord or blocks.structured else None
+        if kernel is not None:
             self.value = lambda x: kernel(x, args)
+            if blocks.structured:
+                self.residual = KernelResidual(fn, kernel, guess, args)
         self.blocks, self.most = blocks, newton.max_steps
         self.way = newton.linearization.chosen(blocks)
         eps = float(jnp.finfo(guess.dtype).eps)

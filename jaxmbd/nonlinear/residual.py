@@ -1,0 +1,38 @@
+"""Equations of given arguments, whose values and derivatives come out of kernels."""
+
+from collections.abc import Callable
+from typing import Any
+
+from jaxtyping import Array, Float
+
+from ..kernel import DerivativeKernels, Kernel
+
+
+class KernelResidual:
+    """fn(x, args) as a function of x, and as `value` too.
+
+    Values out of the kernels of derivatives took longer to compile than two kernels do.
+    """
+
+    def __init__(
+        self,
+        fn: Callable[[Float[Array, "n"], Any], Float[Array, "n"]],
+        value: Kernel,
+        x: Float[Array, "n"],
+        args: Any,
+    ):
+        self.value, self.args = value, args
+        self.slopes = DerivativeKernels(fn, x, args)
+
+    def __call__(self, x: Float[Array, "n"]) -> Float[Array, "n"]:
+        return self.value(x, self.args)
+
+    def derivatives(
+        self, x: Float[Array, "n"], directions: Float[Array, "k n"]
+    ) -> tuple[Float[Array, "n"], Float[Array, "k n"]] | None:
+        """The value, and derivatives along directions; None where XLA makes no kernel of them."""
+        found = self.slopes(directions, x, self.args)
+        return None if found is None else (self(x), found)
+
+
+__all__ = ["KernelResidual"]
