@@ -10,10 +10,10 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..nonlinear import Blocks, BlockSparse, linear_root
+from ..nonlinear import linear_root
 from ..system import balance, constraints
 from ..system.abstract import AbstractSystem, State, Time, Velocities
-from ..system.acceleration import constrained_accelerations, free_accelerations
+from ..system.acceleration import constrained_accelerations
 from ..system.stabilization import AbstractStabilization
 
 # From that many unknowns on this takes less time than the dense G M⁻¹ Gᵀ.
@@ -31,11 +31,10 @@ def sparse_accelerations(
     if system.nv + ng < ENOUGH or constraints.may_repeat(system):
         solve = constrained_accelerations.dispatch(object)
         return solve(system, t, state, stabilization)
-    free = free_accelerations(system, t, state)
-    force = balance.force_balance(system, t, state, jnp.zeros_like(free), jnp.zeros(ng, free.dtype))
-    typical = tuple(jnp.max(jnp.abs(x), initial=0.0) for x in (free, force))
-    blocks = Blocks((system.nv, ng), typical, pattern=system.pattern())
-    x = linear_root(_equations, (system, t, state, stabilization), blocks, BlockSparse())
+    pattern = system.pattern()
+    assert pattern is not None
+    none = jnp.zeros(system.nv + ng, state.q.dtype)
+    x = linear_root(_equations, none, (system, t, state, stabilization), system.nv, pattern)
     return x[: system.nv], x[system.nv :]
 
 

@@ -1,4 +1,4 @@
-"""Linear equations whose matrix only products with it are known of."""
+"""Linear equations of a known pattern, whose matrix only products with it are known of."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,9 +8,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._frozen import frozen
+from ..system.pattern import Pattern
 from .blocks import Blocks
+from .compressed import compressed_jacobian
 from .implicit import implicit, kept_on_the_way_back
-from .linearization import AbstractLinearization
+from .plan import plan_of
+from .structured import BlockSparse, product
 
 # Solutions: the first one, and two that mend what rounding has left.
 PASSES = 3
@@ -18,21 +21,30 @@ PASSES = 3
 
 def linear_root(
     fn: Callable[[Float[Array, "n"], Any], Float[Array, "n"]],
+    none: Float[Array, "n"],
     args: Any,
-    blocks: Blocks,
-    linearization: AbstractLinearization,
+    nv: int,
+    pattern: Pattern,
 ) -> Float[Array, "n"]:
     """x of fn(x, args) = 0, fn linear in x; NaN where the equations are singular.
 
-    `fn` may use nothing that is differentiated but its arguments.
+    Unknowns are `nv` accelerations and then multipliers, equations balances of forces and then
+    constraints. `none` is x = 0. `fn` may use nothing that is differentiated but its arguments.
     """
-    way = linearization.chosen(blocks)
-    at, blocks = frozen((args, blocks))
-    none = jnp.zeros(sum(blocks.counts), blocks.typical[0].dtype)
-    factors = way.factor(lambda x: fn(x, at), none, blocks)[1]
+    counts = nv, none.size - nv
+    way, plan = BlockSparse(), plan_of(pattern, counts)
+    at = frozen(args)
+    b, A = compressed_jacobian(lambda x: fn(x, at), none, plan.direction)
+    factors = way.factors(A, None, plan)
+    # Accelerations matter relative to what forces do to each body by itself, multipliers relative
+    # to the forces.
+    inertia = A[plan.direction[:nv], jnp.arange(nv)]
+    alone = jnp.where(inertia == 0, 0.0, b[:nv] / jnp.where(inertia == 0, 1.0, inertia))
+    typical = tuple(jnp.max(jnp.abs(x), initial=0.0) for x in (alone, b[:nv]))
+    blocks = Blocks(counts, typical, pattern=pattern)
 
     def mended(_: Any, found: tuple[Array, Array]) -> tuple[Array, Array]:
-        change = way.solve(factors, -fn(found[0], at))
+        change = way.solve(factors, -b - product(A, found[0], plan))
         x = found[0] + change
         return x, blocks.size(change, x)
 

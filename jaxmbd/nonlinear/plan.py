@@ -49,11 +49,16 @@ class Plan:
     """How to differentiate and to eliminate the unknowns of a pattern.
 
     - `direction`: for each unknown the number of the derivative that it is part of.
+    - `owner`: for each unknown its node.
+    - `seen`, shape `(k, nodes)`: for each direction and node the unknown of that direction that the
+      node's equations may depend on, -1 for none.
     - `around`: for each multiplier the unknowns of velocities in its equations, -1 for none.
     - `order`: where each unknown is in the order of elimination.
     """
 
     direction: np.ndarray
+    owner: np.ndarray
+    seen: np.ndarray
     around: np.ndarray
     sequences: tuple[Sequence, ...]
     order: np.ndarray
@@ -66,7 +71,8 @@ def plan_of(pattern: Pattern, counts: tuple[int, ...]) -> Plan:
         np.tile(np.asarray(nodes, dtype=np.int32), count // max(len(nodes), 1))
         for nodes, count in zip((pattern.velocities, pattern.constraints), counts, strict=False)
     ]
-    members = _members(np.concatenate(owners))
+    owner = np.concatenate(owners)
+    members = _members(owner)
     coupled = neighbours(pattern)
     stages = eliminate(pattern, [own.size for own in members])
     around = []
@@ -74,7 +80,12 @@ def plan_of(pattern: Pattern, counts: tuple[int, ...]) -> Plan:
         near = np.concatenate([members[other] for other in sorted(coupled[node])])
         around.append(near[near < counts[0]])
     tables, order = _tables(stages, members, coupled)
-    return Plan(directions(pattern, members), _padded(around), tables, order)
+    direction = directions(pattern, members)
+    seen = np.full((int(direction.max()) + 1, len(members)), -1, dtype=np.int32)
+    for node, others in enumerate(coupled):
+        for unknowns in (members[other] for other in others):
+            seen[direction[unknowns], node] = unknowns
+    return Plan(direction, owner, seen, _padded(around), tables, order)
 
 
 def _members(owner: np.ndarray) -> list[np.ndarray]:

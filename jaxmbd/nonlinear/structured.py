@@ -62,11 +62,15 @@ class BlockSparse(AbstractFactorization):
         assert blocks.pattern is not None
         plan = plan_of(blocks.pattern, blocks.counts)
         value, J = compressed_jacobian(fn, x, plan.direction)
-        if blocks.first is not None:
-            J = _compliant(J, blocks.first, plan)
+        return value, self.factors(J, blocks.first, plan)
+
+    def factors(self, J: Float[Array, "k n"], first: int | None, plan: Plan) -> Factors:
+        """Of derivatives along the plan's directions; from `first` on they may be dependent."""
+        if first is not None:
+            J = _compliant(J, first, plan)
         largest = jnp.max(jnp.abs(J), axis=0)
         scale = 1.0 / jnp.where(largest > 0, largest, 1.0)
-        return value, Factors(scale, _factored(J * scale[None], plan), plan)
+        return Factors(scale, _factored(J * scale[None], plan), plan)
 
     def solve(self, factors: Factors, b: Float[Array, "n"]) -> Float[Array, "n"]:
         return _solved(factors.fronts, factors.plan, factors.scale * b)
@@ -85,6 +89,12 @@ class Automatic(AbstractLinearization):
     def chosen(self, blocks: Blocks) -> AbstractFactorization:
         large = blocks.structured and sum(blocks.counts) >= ENOUGH
         return BlockSparse() if large else Dense()
+
+
+def product(J: Float[Array, "k n"], x: Float[Array, "n"], plan: Plan) -> Float[Array, "n"]:
+    """The Jacobian that these derivatives along the plan's directions are of, times x."""
+    of_nodes = _pick(x, _table(plan.seen))
+    return jnp.sum(J * of_nodes.at[:, _table(plan.owner)].get(mode="promise_in_bounds"), axis=0)
 
 
 def _table(x: np.ndarray) -> Array:
@@ -216,4 +226,4 @@ def _times(columns: Float[Array, "k n m"], x: Float[Array, "k n"]) -> Float[Arra
     return sum(terms, jnp.zeros(columns.shape[::2], x.dtype))
 
 
-__all__ = ["Automatic", "BlockSparse", "Factors"]
+__all__ = ["Automatic", "BlockSparse", "Factors", "product"]
