@@ -48,26 +48,22 @@ def peak_memory() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def as_json(head: dict[str, Any], results: dict[str, Result]) -> dict[str, Any]:
-    """Every number, seconds and bytes."""
+def as_json(head: dict[str, Any], name: str, result: Result) -> dict[str, Any]:
+    """Every number of a section, seconds and bytes."""
     return head | {
         "peak memory of the process [B]": peak_memory(),
-        "sections": {
-            key: {
-                "title": result.title,
-                "about": result.about,
-                "unit": result.unit,
-                "rows": [asdict(entry) for entry in result.entries],
-                "targets": [target._asdict() | {"met": target.met} for target in result.targets],
-                "exponents": {k: p if math.isfinite(p) else None for k, p in result.fits.items()},
-            }
-            for key, result in results.items()
-        },
+        "section": name,
+        "title": result.title,
+        "about": result.about,
+        "unit": result.unit,
+        "rows": [asdict(entry) for entry in result.entries],
+        "targets": [target._asdict() | {"met": target.met} for target in result.targets],
+        "exponents": {k: p if math.isfinite(p) else None for k, p in result.fits.items()},
     }
 
 
 def heading(head: dict[str, Any]) -> str:
-    """The first lines."""
+    """Where and when a section was measured."""
     versions = ", ".join(f"{name} {number}" for name, number in head["versions"].items())
     return (
         f"{head['date']}, {head['machine']}, {head['cores']} cores, {head['backend']}, Python "
