@@ -60,7 +60,7 @@ def main() -> None:
     given = parser.parse_args()
     if given.here:
         options = Options(given.repeats or (3 if given.quick else 15), given.quick)
-        json.dump(_here(given.only[0], options), given.json.open("w"))
+        given.json.write_text(json.dumps(_here(given.only[0], options)))
         return
     found = []
     for name in given.only:

@@ -35,7 +35,7 @@ def solve(matrix, b):
 
 
 def test_solution_and_both_modes():
-    np.testing.assert_allclose(solve(A, B), jnp.linalg.solve(A, B), rtol=1e-13)
+    np.testing.assert_allclose(solve(A, B), jnp.linalg.solve(A, B), rtol=1e-14)
     for jacobian in (jax.jacfwd, jax.jacrev):
         for k in (0, 1):
             found, wanted = (jacobian(f, k)(A, B) for f in (solve, jnp.linalg.solve))
@@ -47,4 +47,5 @@ def test_nothing_that_moves():
 
 
 def test_singular_equations_have_no_solution():
-    assert np.isnan(solve(A.at[5].set(0.0), B)).all()
+    for row in (A[4], jnp.zeros(6)):
+        assert np.isnan(solve(A.at[5].set(row), B)).all()
