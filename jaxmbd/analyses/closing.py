@@ -19,7 +19,6 @@ from ..linear import solve_scaled
 from ..model.values import is_concrete
 from ..system import constraints
 from ..system.abstract import AbstractSystem, Coordinates, Time, Velocities
-from ..system.acceleration import solve_constraints
 
 MAX_STEPS = 50
 FAR_STEPS = 500
@@ -218,8 +217,7 @@ def consistent(
     def miss(v: Velocities) -> Array:
         return rows @ v - wanted
 
-    A = rows @ spread
-    v = v - spread @ (solve_scaled(A, miss(v)) if held else solve_constraints(system, A, miss(v)))
+    v = v - spread @ solve_scaled(rows @ spread, miss(v))
     return v, miss(v)
 
 

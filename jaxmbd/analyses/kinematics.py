@@ -10,11 +10,11 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..errors import AssemblyError, ModelError
-from ..linear import solve_scaled
 from ..model.values import as_leaf, is_concrete
 from ..system import constraints
 from ..system.abstract import AbstractSystem, State, Time, Velocities
 from ..system.projection import projected
+from ..system.saddle_point import saddle_point
 from .assemble import assemble
 from .motion import AbstractMotion
 
@@ -101,24 +101,21 @@ def _accelerations(
 ) -> tuple[Velocities, Float[Array, "ng"], Float[Array, ""]]:
     """v̇ of the constraints alone; what is left of g and ġ; and how free the mechanism is.
 
-    The last is the largest part of any one velocity that no constraint sees.
+    The last is the largest part of any one velocity, in the metric of the mass, that no constraint
+    sees.
     """
     q, v = state.q, state.v
     kinematics = system.kinematics(t, q)
-    G = constraints.jacobian(system, kinematics, q)
-    # Lengths and angles compare by the inertia of their velocities.
-    scale = 1.0 / jnp.sqrt(jnp.diagonal(system.mass(q)))
-    J = G * scale[None, :]
-
-    def least(b: Float[Array, "ng *k"]) -> Float[Array, "nv *k"]:
-        return J.T @ solve_scaled(J @ J.T, b)
-
-    vdot = scale * least(-constraints.quadratic(system, t, kinematics, q, v))
-    unseen = 1.0 - jnp.diagonal(least(J))
+    bias = constraints.quadratic(system, t, kinematics, q, v)
     gaps = constraints.residual(system, t, kinematics, q)
-    rates = G @ v + constraints.drift(system, t, q)
+    equations = saddle_point(system, kinematics, q, gaps, demand=bias)
+    zeros = jnp.zeros_like(v)
+    vdot, _ = equations.solve(zeros, -bias)
+    noise = constraints.bias_noise(system, t, kinematics, q, v)
+    vdot = jnp.where(equations.holds(vdot, zeros, -bias, noise), vdot, jnp.nan)
+    rates = constraints.rate(system, kinematics, q, v) + constraints.drift(system, t, q)
     size = 1.0 + jnp.max(jnp.abs(v), initial=0.0)
-    return vdot, jnp.maximum(jnp.abs(gaps), jnp.abs(rates) / size), jnp.max(unseen)
+    return vdot, jnp.maximum(jnp.abs(gaps), jnp.abs(rates) / size), jnp.max(equations.unseen())
 
 
 def _limit(ts: Float[Array, "n"]) -> float:

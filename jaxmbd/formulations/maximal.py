@@ -7,6 +7,7 @@ from typing import ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import jax.scipy.linalg as jsl
 from jaxtyping import Array, Float
 
 from ..bodies import RigidBody
@@ -16,12 +17,11 @@ from ..model import Model
 from ..system import constraints, joint_motion
 from ..system.abstract import AbstractKinematics, AbstractSystem, State
 from ..system.acceleration import constrained_accelerations
-from ..system.duality import inertial_wrench, momentum_of, spatial_inertia
+from ..system.duality import inertial_factor, inertial_wrench, momentum_of, spatial_inertia
 from ..system.inverse_dynamics import inverse_dynamics_of
 from ..system.loads import applied
 from ..system.mechanism import Mechanism, lower
 from ..system.pattern import Pattern, body_pattern
-from ..system.rows import Rows
 from ..system.tree import tree_poses, tree_tangents
 from .formulate import system_of
 from .joint.layout import lay_out
@@ -144,6 +144,25 @@ class MaximalSystem(AbstractSystem):
         scale = self._reflected_inertias().reshape(-1, *[1] * (f.ndim - 1))
         return jnp.concatenate([moved, torques / scale])
 
+    def apply_mass(self, q: Float[Array, "nq"], v: Float[Array, "nv"]) -> Float[Array, "nv"]:
+        twists, turns = self._split(v, 6)
+        P = jax.vmap(momentum_of)(self.mechanism.bodies, twists)
+        return jnp.concatenate([P.ravel(), self._reflected_inertias() * turns])
+
+    def whiten(self, q: Float[Array, "nq"], f: Float[Array, "nv *k"]) -> Float[Array, "nv *k"]:
+        loads, torques = self._split(f, 6)
+        L = jax.vmap(inertial_factor)(self.mechanism.bodies)
+        columns = loads.reshape(*loads.shape[:2], -1)
+        moved = jsl.solve_triangular(L, columns, lower=True).reshape(-1, *f.shape[1:])
+        scale = jnp.sqrt(self._reflected_inertias()).reshape(-1, *[1] * (f.ndim - 1))
+        return jnp.concatenate([moved, torques / scale])
+
+    def unwhiten(self, q: Float[Array, "nq"], y: Float[Array, "nv"]) -> Float[Array, "nv"]:
+        bodies, rotors = self._split(y, 6)
+        L = jax.vmap(inertial_factor)(self.mechanism.bodies)
+        moved = jsl.solve_triangular(L, bodies[:, :, None], trans=1, lower=True)
+        return jnp.concatenate([moved.ravel(), rotors / jnp.sqrt(self._reflected_inertias())])
+
     @eqx.filter_jit
     def bias(self, q: Float[Array, "nq"], v: Float[Array, "nv"]) -> Float[Array, "nv"]:
         twists, turns = self._split(v, 6)
@@ -252,21 +271,15 @@ def _(
 ) -> Float[Array, "ng nv"]:
     """Each joint's rows touch its two bodies only: two blocks of six columns."""
     mechanism, n = system.mechanism, system.mechanism.n_bodies
-    skip, parts = 1 + n, []
+    parts = []
     for group in constraints.constrained_groups(system):
         count, m = len(group), n_rows(group.joint)
         D = constraints.local_jacobians(group, kinematics.ports)
         X_FM = joint_motion.relative_poses(group, kinematics.ports)
-        rows = jnp.zeros((count, m, skip, 6), dtype=q.dtype)
-        for ports, sign in ((group.second, 1.0), (group.first, -1.0)):
-            ports = ports.shifted(-skip)
-            poses = jax.vmap(lambda frame: frame.pose)(ports.take_tree(mechanism.offsets))
-            if sign < 0:  # F moves M backwards: express M in F's body.
-                poses = jax.vmap(Pose.__matmul__)(poses, X_FM)
-            to_port = jax.vmap(lambda X: se3.adjoint(X.inverse()))(poses)
-            block = sign * jnp.einsum("nmi,nij->nmj", D, to_port)
-            bodies = Rows.of(mechanism.port_bodies.array[ports.array]).traced()
-            rows = rows.at[jnp.arange(count, dtype=jnp.int32), :, bodies, :].add(block)
+        rows = jnp.zeros((count, m, 1 + n, 6), dtype=q.dtype)
+        for bodies, block in joint_motion.body_rows(mechanism, group, X_FM, D):
+            each = jnp.arange(count, dtype=jnp.int32)
+            rows = rows.at[each, :, bodies.traced(), :].add(block)
         joints = rows[:, :, 1:].reshape(count * m, 6 * n)
         rotors = jnp.zeros((count * m, system.n_rotors), dtype=q.dtype)
         parts.append(jnp.concatenate([joints, rotors], axis=1))

@@ -205,9 +205,8 @@ class BDF(AbstractImplicit):
         small, heavy = typical_sizes(step.system, t, h, step.state, own.vdot)
         push, none = jnp.tile(h * h * own.lam, s), jnp.zeros_like(increments, shape=n_shift)
         guess = jnp.concatenate([increments.ravel(), push, none])
-        repeats = constraints.may_repeat(step.system)
         kinds = (increments.size, n, n_shift), (small, heavy, heavy)
-        blocks = Blocks(*kinds, repeats, step.system.pattern())
+        blocks = Blocks(*kinds, constraints.redundant_rows(step.system), step.system.pattern())
         root = self.newton(_residual, guess, (step, self), blocks)
         ends, vdot, lam, _ = step.ends(root.x)
         return root, ends, vdot, lam

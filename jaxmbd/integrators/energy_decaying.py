@@ -26,7 +26,7 @@ from ..nonlinear import Blocks, Newton
 from ..system import balance, loads
 from ..system.abstract import AbstractSystem, State, Time
 from ..system.body_increments import AbstractIncrements, MotionIncrements
-from ..system.constraints import may_repeat, n_constraints
+from ..system.constraints import n_constraints, redundant_rows
 from ..system.nonconservative import conservative
 from ..system.two_point import conservative_wrenches, on_bodies
 from .implicit import Attempt, typical_sizes
@@ -69,7 +69,7 @@ class EnergyDecaying(AbstractIntrinsic):
         jump = (start.predicted(own.trend, 0.0) - whole) / 3.0  # As if v̇ stayed what it is.
         push = h * h * own.lam
         guess = jnp.concatenate([whole.ravel(), jump.ravel(), push, push])
-        blocks = Blocks((2 * nv, 2 * ng), (small, heavy), may_repeat(system), system.pattern())
+        blocks = Blocks((2 * nv, 2 * ng), (small, heavy), redundant_rows(system), system.pattern())
         root = self.newton(_equations, guess, start, blocks)
         (delta, u, impulse), _ = _stages(root.x, start)
         end = start.reached(delta, u)

@@ -17,7 +17,7 @@ from ..nonlinear import Blocks, Newton
 from ..system import balance
 from ..system.abstract import AbstractSystem, State, Time
 from ..system.body_increments import AbstractIncrements, RotationIncrements
-from ..system.constraints import may_repeat, n_constraints
+from ..system.constraints import n_constraints, redundant_rows
 from ..system.nonconservative import nonconservative
 from ..system.two_point import conservative_wrenches, constraint_wrenches, on_bodies
 from .implicit import Attempt, typical_sizes
@@ -59,7 +59,7 @@ class EnergyMomentum(AbstractIntrinsic):
         ng = n_constraints(system)
         small, heavy = typical_sizes(system, t, h, state, own.trend.vdot)
         guess = jnp.concatenate([start.predicted(own.trend).ravel(), h * h * own.lam])
-        blocks = Blocks((system.nv, ng), (small, heavy), may_repeat(system), system.pattern())
+        blocks = Blocks((system.nv, ng), (small, heavy), redundant_rows(system), system.pattern())
         root = self.newton(_equations, guess, start, blocks)
         delta, impulse = _split(root.x, start)
         end = start.reached(delta, 2.0 * delta / h - start.u)

@@ -26,7 +26,7 @@ from ..system import balance
 from ..system.abstract import AbstractSystem, State, Time, Velocities, as_time
 from ..system.acceleration import accelerations
 from ..system.body_increments import AbstractIncrements
-from ..system.constraints import may_repeat, n_constraints
+from ..system.constraints import n_constraints, redundant_rows
 from ..system.projection import project_velocities
 from .components import AbstractComponents, Moving, Resting
 from .implicit import (
@@ -203,7 +203,7 @@ class GeneralizedAlpha(AbstractImplicit):
         n_shift = 0 if step.spread is None else ng
         guess = jnp.concatenate([first, h * h * lam, jnp.zeros_like(w, shape=n_shift)])
         counts = system.nv, ng, n_shift
-        blocks = Blocks(counts, (small, heavy, heavy), may_repeat(system), system.pattern())
+        blocks = Blocks(counts, (small, heavy, heavy), redundant_rows(system), system.pattern())
         return guess, step, blocks
 
     def attempt(

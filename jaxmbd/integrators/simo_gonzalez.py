@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 from ..errors import IncompatibleIntegrator
 from ..nonlinear import Blocks, Newton
 from ..system.abstract import AbstractSystem, State, Time
-from ..system.constraints import may_repeat, n_constraints
+from ..system.constraints import n_constraints, redundant_rows
 from ..system.elements import AbstractElementSystem, conservative_force_between
 from ..system.nonconservative import nonconservative
 from .implicit import Attempt, is_smooth, typical_sizes
@@ -56,7 +56,7 @@ class SimoGonzalez(AbstractSecondOrder):
         smooth = is_smooth(h, state.v, own.trend.vdot)
         speed = state.v + jnp.where(smooth, 0.5 * h * own.trend.vdot, 0.0)
         guess = jnp.concatenate([h * speed, h * h * own.lam])
-        blocks = Blocks((nv, ng), (small, heavy), may_repeat(system), system.pattern())
+        blocks = Blocks((nv, ng), (small, heavy), redundant_rows(system), system.pattern())
         root = self.newton(_equations, guess, (system, t, h, state), blocks)
         step, impulse = root.x[:nv], root.x[nv:]
         end = State(state.q + step, 2.0 * step / h - state.v)

@@ -2,7 +2,8 @@
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+import numpy as np
+from jaxtyping import Array, Bool, Float
 
 from ..system.pattern import Pattern
 
@@ -12,8 +13,9 @@ class Blocks(eqx.Module):
 
     - `counts`: how many unknowns of each kind, one kind after the other.
     - `typical`: a size [unit of the kind] below which changes do not matter relatively.
-    - `dependent`: whether all kinds but the first are multipliers of constraints that may depend
-      on one another. They are then not unique, and only the first kind is looked at.
+    - `redundant`: for each constraint whether it is possibly redundant; all kinds but the first are
+      multipliers then, constraint by constraint, once or several times. If any is, multipliers are
+      not unique, and convergence is that of the first kind alone.
     - `pattern`: which equations depend on which unknowns, where that is known. The first kind then
       has one or more unknowns for each velocity, all velocities after one another, and the second
       kind as many for each constraint; equations come in the same order.
@@ -21,24 +23,32 @@ class Blocks(eqx.Module):
 
     counts: tuple[int, ...] = eqx.field(static=True)
     typical: tuple[Float[Array, ""], ...]
-    dependent: bool = eqx.field(static=True, default=False)
+    redundant: tuple[bool, ...] = eqx.field(static=True, default=())
     pattern: Pattern | None = eqx.field(static=True, default=None)
 
     @property
-    def first(self) -> int | None:
-        """Where unknowns begin that may depend on one another, if there are any."""
-        return self.counts[0] if self.dependent and sum(self.counts[1:]) > 0 else None
+    def compliant(self) -> Bool[np.ndarray, "n"] | None:
+        """For each equation whether it is a possibly redundant constraint; None if none is."""
+        if not any(self.redundant):
+            return None
+        times = sum(self.counts[1:]) // len(self.redundant)
+        multipliers = np.tile(np.asarray(self.redundant, dtype=bool), times)
+        return np.concatenate([np.zeros(self.counts[0], dtype=bool), multipliers])
 
     @property
     def structured(self) -> bool:
         """Whether it is known which equations depend on which unknowns."""
         return self.pattern is not None and sum(self.counts[2:]) == 0
 
+    def reference(self, x: Float[Array, "n"]) -> Float[Array, ""]:
+        """The largest unknown of the first kind, or its typical size if that is larger."""
+        return jnp.maximum(jnp.max(jnp.abs(x[: self.counts[0]]), initial=0.0), self.typical[0])
+
     def size(self, change: Float[Array, "n"], x: Float[Array, "n"]) -> Float[Array, ""]:
         """Largest change of any unknown, relative to the largest of its kind."""
         found, start = jnp.zeros((), dtype=x.dtype), 0
         kinds = list(zip(self.counts, self.typical, strict=True))
-        for count, typical in kinds[: 1 if self.dependent else None]:
+        for count, typical in kinds[: 1 if any(self.redundant) else None]:
             if count > 0:
                 own = slice(start, start + count)
                 reference = jnp.maximum(jnp.max(jnp.abs(x[own])), typical)

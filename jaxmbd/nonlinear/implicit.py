@@ -129,7 +129,9 @@ def _refined(
     eps = float(jnp.finfo(b.dtype).eps)
 
     def largest(y: Array) -> Array:
-        return jnp.max(jnp.abs(y[: blocks.first]))  # Beyond that y need not be unique.
+        # Multipliers need not be unique.
+        n = None if blocks.compliant is None else blocks.counts[0]
+        return jnp.max(jnp.abs(y[:n]))
 
     def found(carry: tuple[Array, Array, Array, Array]) -> Bool[Array, ""]:
         y, size, before, _ = carry

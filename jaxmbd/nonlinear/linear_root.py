@@ -35,13 +35,13 @@ def linear_root(
     way, plan = BlockSparse(), plan_of(pattern, counts)
     at = frozen(args)
     b, A = compressed_jacobian(lambda x: fn(x, at), none, plan.direction)
-    factors = way.factors(A, None, plan)
     # Accelerations matter relative to what forces do to each body by itself, multipliers relative
     # to the forces.
     inertia = A[plan.direction[:nv], jnp.arange(nv)]
     alone = jnp.where(inertia == 0, 0.0, b[:nv] / jnp.where(inertia == 0, 1.0, inertia))
     typical = tuple(jnp.max(jnp.abs(x), initial=0.0) for x in (alone, b[:nv]))
     blocks = Blocks(counts, typical, pattern=pattern)
+    factors = way.factors(A, blocks, plan)
 
     def mended(_: Any, found: tuple[Array, Array]) -> tuple[Array, Array]:
         change = way.solve(factors, -b - product(A, found[0], plan))

@@ -8,7 +8,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import lineax as lx
-from jaxtyping import Array, Float
+import numpy as np
+from jaxtyping import Array, Bool, Float
 
 from .blocks import Blocks
 from .residual import KernelResidual
@@ -24,6 +25,22 @@ class AbstractLinearization(eqx.Module):
         """What is used for unknowns of these kinds."""
 
 
+class AbstractFactors(eqx.Module):
+    """Factors of a Jacobian whose rows are scaled to a largest entry of one.
+
+    - `compliance`: diagonal added to possibly redundant constraints, of the scaled rows; None if
+      there are none.
+    """
+
+    compliance: eqx.AbstractVar[Float[Array, "n"] | None]
+
+    def missed(self, change: Float[Array, "n"]) -> Float[Array, ""]:
+        """Residual of the scaled constraints that a change leaves because of `compliance`."""
+        if self.compliance is None:
+            return jnp.zeros((), dtype=change.dtype)
+        return jnp.max(jnp.abs(self.compliance * change))
+
+
 class AbstractFactorization(AbstractLinearization):
     """Factors the Jacobian of a residual at a point, and solves with the factors."""
 
@@ -33,12 +50,12 @@ class AbstractFactorization(AbstractLinearization):
     @abstractmethod
     def factor(
         self, fn: Residual, x: Float[Array, "n"], blocks: Blocks
-    ) -> tuple[Float[Array, "n"], Any]:
+    ) -> tuple[Float[Array, "n"], AbstractFactors]:
         """fn(x), and factors of ∂fn/∂x there.
 
-        From row and column `blocks.first` on, if there is one, equations are constraints and
-        unknowns their multipliers, either of which may depend on one another; the factors are then
-        those of a regular matrix that is nearly the same.
+        Rows `blocks.compliant`, if there are any, are constraints that are possibly redundant, with
+        their multipliers as unknowns; the factors are then those of a regular matrix that is nearly
+        the same.
         """
 
     @abstractmethod
@@ -50,35 +67,45 @@ class AbstractFactorization(AbstractLinearization):
         """y of Jᵀ y = b."""
 
 
+class DenseFactors(AbstractFactors):
+    """The rows' scale, and what a solver of lineax made of the scaled Jacobian."""
+
+    scale: Float[Array, "n"]
+    state: Any
+    compliance: Float[Array, "n"] | None
+
+
 class Dense(AbstractFactorization):
     """The full Jacobian by forward-mode differentiation, factored by a solver of lineax.
 
     Each row is scaled by its largest entry first: rows are forces, lengths and angles, and the
     pivots should not depend on their units.
 
-    Dependent constraints get a small compliance: their rows a diagonal of about the square root of
-    the float type's precision, relative to what they would have after eliminating everything else.
+    Possibly redundant constraints get a small compliance: a diagonal of about the square root of
+    the float type's precision, relative to its value after eliminating the velocities.
     """
 
     solver: lx.AbstractLinearSolver = lx.LU()
 
     def factor(
         self, fn: Residual, x: Float[Array, "n"], blocks: Blocks
-    ) -> tuple[Float[Array, "n"], Any]:
+    ) -> tuple[Float[Array, "n"], DenseFactors]:
         value, J = _jacobian(fn, x)
-        if blocks.first is not None:
-            J = _compliant(J, blocks.first)
+        added = None
+        if blocks.compliant is not None:
+            added = _compliances(J, blocks.counts[0], blocks.compliant)
+            J = J + jnp.diag(added)
         largest = jnp.max(jnp.abs(J), axis=1)
         scale = 1.0 / jnp.where(largest > 0, largest, 1.0)
         operator = lx.MatrixLinearOperator(J * scale[:, None])
-        return value, (scale, self.solver.init(operator, {}))
+        added = None if added is None else scale * added
+        return value, DenseFactors(scale, self.solver.init(operator, {}), added)
 
-    def solve(self, factors: Any, b: Float[Array, "n"]) -> Float[Array, "n"]:
-        scale, state = factors
-        return self.solver.compute(state, scale * b, {})[0]
+    def solve(self, factors: DenseFactors, b: Float[Array, "n"]) -> Float[Array, "n"]:
+        return self.solver.compute(factors.state, factors.scale * b, {})[0]
 
-    def solve_transposed(self, factors: Any, b: Float[Array, "n"]) -> Float[Array, "n"]:
-        scale, state = factors
+    def solve_transposed(self, factors: DenseFactors, b: Float[Array, "n"]) -> Float[Array, "n"]:
+        scale, state = factors.scale, factors.state
         transposed, options = self.solver.transpose(state, {})
         return scale * self.solver.compute(transposed, b, options)[0]
 
@@ -92,22 +119,29 @@ def _jacobian(fn: Residual, x: Float[Array, "n"]) -> tuple[Float[Array, "n"], Fl
     return value, J
 
 
-def _compliant(J: Float[Array, "n n"], first: int) -> Float[Array, "n n"]:
+def _compliances(
+    J: Float[Array, "n n"], first: int, rows: Bool[np.ndarray, "n"]
+) -> Float[Array, "n"]:
     diagonal = jnp.diagonal(J)[:first]
     safe = jnp.where(diagonal == 0, 1.0, diagonal)
     # -(G H⁻¹ B) of [[H, B], [G, 0]], as if H were diagonal.
     schur = -jnp.sum(J[first:, :first] / safe[None] * J[:first, first:].T, axis=1)
-    at = jnp.arange(first, J.shape[0])
-    return J.at[at, at].add(compliances(schur))
+    return jnp.concatenate([jnp.zeros(first, J.dtype), compliances(schur, rows[first:])])
 
 
-def compliances(schur: Float[Array, "m"]) -> Float[Array, "m"]:
-    """What the diagonal of dependent constraints gets, of about what elimination leaves there."""
+def compliances(schur: Float[Array, "m"], rows: Bool[np.ndarray, "m"]) -> Float[Array, "m"]:
+    """The diagonal that possibly redundant constraints get, from their own after elimination."""
     typical = jnp.max(jnp.abs(schur), initial=0.0)
     eps = float(jnp.finfo(schur.dtype).eps)
     is_row = jnp.abs(schur) > typical * eps**0.9  # Others hold nothing but rounding.
     size = jnp.where(is_row, schur, jnp.where(typical > 0, typical, 1.0))
-    return eps**0.5 * size
+    return jnp.where(rows, eps**0.5 * size, 0.0)
 
 
-__all__ = ["AbstractFactorization", "AbstractLinearization", "Dense", "compliances"]
+__all__ = [
+    "AbstractFactorization",
+    "AbstractFactors",
+    "AbstractLinearization",
+    "Dense",
+    "compliances",
+]

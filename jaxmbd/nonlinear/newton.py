@@ -122,6 +122,7 @@ class _Search:
         eps = float(jnp.finfo(guess.dtype).eps)
         self.tolerance = 20 * eps if newton.tolerance is None else newton.tolerance
         self.stalled = tuple(max(self.tolerance, eps**power) for power in (0.6, 0.5, 0.4))
+        self.open = max(self.tolerance, eps**0.5)
         infinite = jnp.array(jnp.inf, guess.dtype)
         one, none = jnp.ones((), guess.dtype), jnp.zeros((), jnp.int32)
         self.start = _Iterate(guess, infinite, one, infinite, infinite, jnp.array(False), none)
@@ -151,7 +152,9 @@ class _Search:
         ended = (best < 0.3) & (rate > 0.7) & (size <= self.stalled[2])
         stuck = ~begins & ((rate > 0.3) & (size <= rounding) | ended)
         first = jnp.where(begins, size, now.first)
-        return _Iterate(x, size, rate, best, first, found | stuck, now.steps + 1)
+        # Where redundant constraints gave way, the others have to be closed before that counts.
+        closed = factors.missed(change) <= self.open * self.blocks.reference(x)
+        return _Iterate(x, size, rate, best, first, (found | stuck) & closed, now.steps + 1)
 
     def converged(self, now: _Iterate) -> Bool[Array, ""]:
         return now.done & jnp.isfinite(now.size)

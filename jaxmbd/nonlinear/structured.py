@@ -13,13 +13,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from ..errors import ModelError
 from .blocks import Blocks
 from .compressed import compressed_jacobian
 from .linearization import (
     AbstractFactorization,
+    AbstractFactors,
     AbstractLinearization,
     Dense,
     Residual,
@@ -34,13 +35,14 @@ ENOUGH = 100
 WIDE = 32
 
 
-class Factors(eqx.Module):
+class Factors(AbstractFactors):
     """D⁻¹, D⁻¹ C and R D⁻¹ of the fronts of each stage, transposed: a row is a column of them.
 
     Rows of the Jacobian are scaled before.
     """
 
     scale: Float[Array, "n"]
+    compliance: Float[Array, "n"] | None
     fronts: tuple[tuple[Array, ...], ...]
     plan: Plan = eqx.field(static=True)
 
@@ -49,7 +51,7 @@ class BlockSparse(AbstractFactorization):
     """Only the blocks of the Jacobian that are not zero, for systems that know their pattern.
 
     Cost and memory grow with the number of bodies, for trees and with loops that are short.
-    Dependent constraints get the same small compliance as in `Dense`.
+    Possibly redundant constraints get the same small compliance as in `Dense`.
     """
 
     def factor(
@@ -62,15 +64,19 @@ class BlockSparse(AbstractFactorization):
         assert blocks.pattern is not None
         plan = plan_of(blocks.pattern, blocks.counts)
         value, J = compressed_jacobian(fn, x, plan.direction)
-        return value, self.factors(J, blocks.first, plan)
+        return value, self.factors(J, blocks, plan)
 
-    def factors(self, J: Float[Array, "k n"], first: int | None, plan: Plan) -> Factors:
-        """Of derivatives along the plan's directions; from `first` on they may be dependent."""
-        if first is not None:
-            J = _compliant(J, first, plan)
+    def factors(self, J: Float[Array, "k n"], blocks: Blocks, plan: Plan) -> Factors:
+        """Of derivatives along the plan's directions."""
+        added = None
+        if blocks.compliant is not None:
+            added = _compliances(J, blocks.counts[0], blocks.compliant, plan)
+            numbers = jnp.arange(J.shape[0], dtype=jnp.int32)
+            J = J + jnp.where(numbers[:, None] == _table(plan.direction)[None], added[None], 0.0)
         largest = jnp.max(jnp.abs(J), axis=0)
         scale = 1.0 / jnp.where(largest > 0, largest, 1.0)
-        return Factors(scale, _factored(J * scale[None], plan), plan)
+        added = None if added is None else scale * added
+        return Factors(scale, added, _factored(J * scale[None], plan), plan)
 
     def solve(self, factors: Factors, b: Float[Array, "n"]) -> Float[Array, "n"]:
         return _solved(factors.fronts, factors.plan, factors.scale * b)
@@ -109,7 +115,9 @@ def _pick(x: Float[Array, "n"], index: Array, there: Array | None = None) -> Arr
     return jnp.where(there, got, 0.0)
 
 
-def _compliant(J: Float[Array, "k n"], first: int, plan: Plan) -> Float[Array, "k n"]:
+def _compliances(
+    J: Float[Array, "k n"], first: int, of: Bool[np.ndarray, "n"], plan: Plan
+) -> Float[Array, "n"]:
     n = J.shape[1]
     direction, around = _table(plan.direction), _table(plan.around)
     near = jnp.maximum(around, 0)
@@ -118,9 +126,7 @@ def _compliant(J: Float[Array, "k n"], first: int, plan: Plan) -> Float[Array, "
     B = _pick(flat, direction[first:, None] * n + near, around >= 0)
     H = _pick(flat, direction[near] * n + near, around >= 0)
     schur = -jnp.sum(G * B / jnp.where(H == 0, 1.0, H), axis=1)
-    added = jnp.concatenate([jnp.zeros(first, J.dtype), compliances(schur)])
-    numbers = jnp.arange(J.shape[0], dtype=jnp.int32)
-    return J + jnp.where(numbers[:, None] == direction[None], added[None], 0.0)
+    return jnp.concatenate([jnp.zeros(first, J.dtype), compliances(schur, of[first:])])
 
 
 def _factored(J: Float[Array, "k n"], plan: Plan) -> tuple[tuple[Array, ...], ...]:

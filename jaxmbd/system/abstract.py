@@ -6,6 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import jax.scipy.linalg as jsl
 from jaxtyping import Array, Float
 
 from ..lie import Pose
@@ -144,6 +145,18 @@ class AbstractSystem(eqx.Module):
     @abstractmethod
     def solve_mass(self, q: Coordinates, f: Float[Array, "nv *k"]) -> Float[Array, "nv *k"]:
         """M(q)⁻¹ f."""
+
+    def apply_mass(self, q: Coordinates, v: Velocities) -> Velocities:
+        """M(q) v, shape `(nv,)`."""
+        return self.mass(q) @ v
+
+    def whiten(self, q: Coordinates, f: Float[Array, "nv *k"]) -> Float[Array, "nv *k"]:
+        """L⁻¹ f of M = L Lᵀ, after which lengths are measured by the inverse of the mass."""
+        return jsl.solve_triangular(jnp.linalg.cholesky(self.mass(q)), f, lower=True)
+
+    def unwhiten(self, q: Coordinates, y: Float[Array, "nv"]) -> Velocities:
+        """L⁻ᵀ y, with the L of `whiten`."""
+        return jsl.solve_triangular(jnp.linalg.cholesky(self.mass(q)), y, trans=1, lower=True)
 
     @abstractmethod
     def bias(self, q: Coordinates, v: Velocities) -> Velocities:

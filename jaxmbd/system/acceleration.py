@@ -5,7 +5,7 @@
 With A = G M⁻¹ Gᵀ this is A λ = -γ - 2α ġ - β² g - G M⁻¹ (f - b): eqs (4939) to (4943) of
 "Equations of Multi-Body Motion", whose J is G here and whose Q is -γ. (In the text at hand eq. 4941
 has no minus before the applied force.) Where constraints repeat one another, A is singular, the
-accelerations are unique nevertheless, and the multipliers reported are the smallest ones.
+accelerations are unique nevertheless, and the multipliers reported are the minimum-norm ones.
 """
 
 from functools import singledispatch
@@ -14,10 +14,11 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..linear import solve_scaled, solve_semidefinite, solve_spd, unit_scale
 from . import constraints
 from .abstract import AbstractSystem, State, Time, Velocities, as_time
+from .inverse_dynamics import inverse_dynamics_of
 from .loads import applied
+from .saddle_point import saddle_point
 from .stabilization import AbstractStabilization
 
 
@@ -36,7 +37,9 @@ def accelerations(
     Where constraints repeat one another (redundant joints, or a singular position), λ is the
     smallest of those that do, by the sum of squares, forces in N and moments in N m. What it does
     to a body altogether is unique. In a singular position the constraints do not determine all of
-    v̇ that they determine elsewhere; it is then what inertia and forces say.
+    v̇ that they determine elsewhere; inertia and forces determine the rest. Both are NaN if
+    G v̇ + γ = 0 does not hold to rounding: the constraints contradict one another, or the float type
+    is not precise enough for them.
     """
     return _accelerations(system, as_time(t, system), state, stabilization)
 
@@ -65,53 +68,19 @@ def constrained_accelerations(
     """v̇ and λ where there are constraints. Formulations may register a faster way."""
     q, v = state.q, state.v
     kinematics = system.kinematics(t, q)
-    G = constraints.jacobian(system, kinematics, q)
-    target = -constraints.quadratic(system, t, kinematics, q, v)
+    bias = constraints.quadratic(system, t, kinematics, q, v)
+    g = constraints.residual(system, t, kinematics, q)
+    target = -bias
     if stabilization is not None:
-        g = constraints.residual(system, t, kinematics, q)
-        g_dot = G @ v + constraints.drift(system, t, q)
+        g_dot = constraints.rate(system, kinematics, q, v) + constraints.drift(system, t, q)
         target = target + stabilization.correction(g, g_dot)
-    free = free_accelerations(system, t, state)
-    spread = system.solve_mass(q, G.T)
-    lam = solve_constraints(system, G @ spread, target - G @ free)
-    return free + spread @ lam, smallest(system, G, lam)
+    equations = saddle_point(system, kinematics, q, g, demand=bias)
+    f = -inverse_dynamics_of(system, t, state, jnp.zeros_like(v))
+    vdot, lam = equations.solve(f, target)
+    noise = constraints.bias_noise(system, t, kinematics, q, v)
+    holds = equations.holds(vdot, f, target, noise)
+    lam = equations.minimum_norm(lam)
+    return jnp.where(holds, vdot, jnp.nan), jnp.where(holds, lam, jnp.nan)
 
 
-def solve_constraints(
-    system: AbstractSystem, A: Float[Array, "ng ng"], b: Float[Array, "ng *k"]
-) -> Float[Array, "ng *k"]:
-    """λ of A λ = b, A = G M⁻¹ Gᵀ, where constraints may depend on one another.
-
-    Rows are scaled to the same inertia first: which ones repeat others must not depend on how
-    heavy the bodies are.
-    """
-    return solve_scaled(A, b) if constraints.may_repeat(system) else solve_spd(A, b)
-
-
-def smallest(
-    system: AbstractSystem, G: Float[Array, "ng nv"], lam: Float[Array, "ng"]
-) -> Float[Array, "ng"]:
-    """The smallest multipliers that do the same as `lam`: without what Gᵀ does not see.
-
-    Which that is must not depend on units, so that rows have length one where it is decided.
-    """
-    if not constraints.may_repeat(system):
-        return lam
-    scale = unit_scale(jnp.sum(G * G, axis=1))
-    J = scale[:, None] * G
-    unit = jnp.eye(lam.size, dtype=lam.dtype)
-    A = J @ J.T
-    unseen = unit - solve_semidefinite(A, A)
-    idle = scale[:, None] * unseen  # Multipliers that do nothing, as columns.
-    # The second term only completes a matrix that otherwise is zero where nothing is idle.
-    square = idle.T @ idle + (unit - unseen)
-    return lam - idle @ solve_spd(square, idle.T @ lam)
-
-
-__all__ = [
-    "accelerations",
-    "constrained_accelerations",
-    "free_accelerations",
-    "smallest",
-    "solve_constraints",
-]
+__all__ = ["accelerations", "constrained_accelerations", "free_accelerations"]

@@ -77,8 +77,42 @@ def n_constraints(system: AbstractSystem) -> int:
 
 def may_repeat(system: AbstractSystem) -> bool:
     """Whether constraints may depend on one another; in a tree without drives they never do."""
+    return bool(possibly_redundant(system).any())
+
+
+def redundant_rows(system: AbstractSystem) -> tuple[bool, ...]:
+    """`possibly_redundant`, to be hashed."""
+    return tuple(possibly_redundant(system).tolist())
+
+
+@singledispatch
+def possibly_redundant(system: AbstractSystem) -> Bool[np.ndarray, "ng"]:
+    """For each row whether it may depend on others; those of the tree's joints never do.
+
+    Formulations in which others may as well register their own.
+    """
     mechanism = system.mechanism
-    return bool(mechanism.topology.loops or mechanism.couplings or mechanism.drivers)
+    groups = (*mechanism.couplings, *mechanism.drivers)
+    names = {*mechanism.topology.loops, *(name for group in groups for name in group.names)}
+    return np.asarray([name in names for name in row_names(system)], dtype=bool)
+
+
+def violation(kinematics: AbstractKinematics, residual: Float[Array, "ng"]) -> Float[Array, ""]:
+    """The largest constraint residual, relative to the extent of a mechanism smaller than 1 m.
+
+    It estimates the relative error of G in a configuration that is not exactly on the constraints.
+    """
+    extent = jnp.max(jnp.ptp(kinematics.ports.p, axis=0))
+    extent = jnp.where((extent > 0) & (extent < 1), extent, 1.0)
+    return jnp.max(jnp.abs(residual), initial=0.0) / extent
+
+
+def bias_noise(
+    system: AbstractSystem, t: Time, kinematics: AbstractKinematics, q: Coordinates, v: Velocities
+) -> Float[Array, ""]:
+    """Size of the terms of the constraint bias [m/s², rad/s²], which rounding is relative to."""
+    twists = jnp.max(jnp.abs(kinematics.twists(v)))
+    return jnp.max(jnp.abs(port_accelerations(system, t, q, v))) + twists**2
 
 
 def residual(

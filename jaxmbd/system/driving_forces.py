@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from ..errors import ModelError
@@ -14,6 +15,7 @@ from . import constraints
 from .abstract import AbstractSystem, State, Time, Velocities, as_time
 from .acceleration import accelerations
 from .inverse_dynamics import inverse_dynamics_of
+from .saddle_point import saddle_point
 
 
 def driving_forces(
@@ -78,17 +80,15 @@ def _of_joints(
 ) -> dict[str, Array]:
     """f of M v̇ + b - f₀ = Gᵀ λ + Bᵀ f, B the velocities of the joints and G without drivers.
 
-    What constraints can hold is taken out first: with P = 1 - Gᵀ (G M⁻¹ Gᵀ)⁺ G M⁻¹, f solves
-    P Bᵀ f = P (M v̇ + b - f₀).
+    f gives the drives the accelerations that M v̇ + b - f₀ gives them, the constraints holding.
     """
     if vdot is None:
         vdot, _ = accelerations(system, t, state)
     kinematics = system.kinematics(t, state.q)
     mechanism = system.mechanism
-    G = constraints.jacobian(system, kinematics, state.q)
     driven = {name for group in mechanism.drivers for name in group.names}
-    kept = [i for i, name in enumerate(constraints.row_names(system)) if name not in driven]
-    G = G[jnp.asarray(kept, dtype=jnp.int32)]
+    names_of_rows = constraints.row_names(system)
+    kept = np.flatnonzero([name not in driven for name in names_of_rows])
 
     def rates(v: Velocities) -> list[Array]:
         by_group = kinematics.joint_rates(v)
@@ -99,13 +99,16 @@ def _of_joints(
     sizes = [mechanism.joint(name).sizes()[1] for name in names]
     B = jax.vmap(lambda v: jnp.concatenate(rates(v)), out_axes=1)(units)
     needed = inverse_dynamics_of(system, t, state, vdot)
-    columns = jnp.concatenate([B.T, needed[:, None]], axis=1)
-    moved = system.solve_mass(state.q, columns)  # Accelerations that they cause alone.
-    if G.shape[0]:
-        spread = system.solve_mass(state.q, G.T)
-        moved = moved - spread @ solve_scaled(G @ spread, G @ moved)
-    seen = B @ moved  # As velocities of the drives themselves, which are symmetric in them.
-    force = solve_scaled(seen[:, :-1], seen[:, -1])
+    g = constraints.residual(system, t, kinematics, state.q)
+    equations = saddle_point(system, kinematics, state.q, g, rows=kept)
+    none = jnp.zeros(kept.size, dtype=state.q.dtype)
+
+    def moved(f: Array) -> Velocities:  # Accelerations that it causes alone.
+        return equations.solve(f, none)[0]
+
+    by_drives, by_needed = jax.vmap(moved, out_axes=1)(B), moved(needed)
+    # As velocities of the drives themselves, which are symmetric in them.
+    force = solve_scaled(B @ by_drives, B @ by_needed)
     parts = jnp.split(force, [sum(sizes[: i + 1]) for i in range(len(sizes) - 1)])
     return {
         name: part[0] if size == 1 else part

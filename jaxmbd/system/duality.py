@@ -28,6 +28,11 @@ def momentum_of(body: RigidBody, V: Float[Array, "6"]) -> Float[Array, "6"]:
     return jnp.concatenate([linear, angular])
 
 
+def inertial_factor(body: RigidBody) -> Float[Array, "6 6"]:
+    """L of the spatial inertia L Lᵀ of one body."""
+    return jnp.linalg.cholesky(spatial_inertia(body))
+
+
 def inertial_wrench(
     body: RigidBody, V: Float[Array, "6"], A: Float[Array, "6"]
 ) -> Float[Array, "6"]:
@@ -75,6 +80,7 @@ def bias_by_duality(system: AbstractSystem, t: Time, q: Coordinates, v: Velociti
 
 __all__ = [
     "bias_by_duality",
+    "inertial_factor",
     "inertial_wrench",
     "mass_by_duality",
     "momentum_of",

@@ -6,6 +6,8 @@ from jaxtyping import Array, Float
 
 from ..lie import Pose, se3
 from .groups import JointGroup
+from .mechanism import Mechanism
+from .rows import Rows
 
 
 def relative_poses(group: JointGroup, ports: Pose) -> Pose:
@@ -57,3 +59,23 @@ def drive(
     """Wrenches on all ports of generalized forces on the joints' velocities."""
     W_M = jax.vmap(lambda joint, q, force: joint.drive(q) @ force)(group.joint, q, force)
     return spread(group, ports, W_M, n_ports)
+
+
+def body_rows(
+    mechanism: Mechanism, group: JointGroup, X_FM: Pose, D: Float[Array, "n m 6"]
+) -> tuple[tuple[Rows, Float[Array, "n m 6"]], tuple[Rows, Float[Array, "n m 6"]]]:
+    """Linear maps `D` of the twists V_FM of joints, as maps of the twists of their two bodies.
+
+    For the successors and the predecessors of the joints: rows of the bodies, the ground's being 0,
+    and the maps of their twists along their own axes.
+    """
+    skip, sides = 1 + mechanism.n_bodies, []
+    for ports, sign in ((group.second, 1.0), (group.first, -1.0)):
+        ports = ports.shifted(-skip)
+        poses = jax.vmap(lambda frame: frame.pose)(ports.take_tree(mechanism.offsets))
+        if sign < 0:  # F moves M backwards: express M in F's body.
+            poses = jax.vmap(Pose.__matmul__)(poses, X_FM)
+        to_port = jax.vmap(lambda X: se3.adjoint(X.inverse()))(poses)
+        bodies = Rows.of(mechanism.port_bodies.array[ports.array])
+        sides.append((bodies, sign * jnp.einsum("nmi,nij->nmj", D, to_port)))
+    return sides[0], sides[1]

@@ -4,12 +4,13 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from .._frozen import frozen
 from . import constraints
 from .abstract import AbstractSystem, Coordinates, State, Time, Velocities
-from .acceleration import solve_constraints
+from .saddle_point import saddle_point
 from .stabilization import AbstractCorrection, Choice
 
 MAX_STEPS = 10
@@ -74,9 +75,13 @@ def project_velocities(
     """
     if constraints.n_constraints(system) == 0:
         return state.v
-    G = constraints.jacobian(system, system.kinematics(t, state.q), state.q)
-    rates = G @ state.v + constraints.drift(system, t, state.q)
-    return state.v - _moved_by(system, state.q, G, rates, movable)
+    q, v = state.q, state.v
+    kinematics = system.kinematics(t, q)
+    g = constraints.residual(system, t, kinematics, q)
+    rates = constraints.rate(system, kinematics, q, v) + constraints.drift(system, t, q)
+    equations = saddle_point(system, kinematics, q, g, movable)
+    change, _ = equations.solve(jnp.zeros_like(v), rates)
+    return v - change
 
 
 def project_positions(
@@ -118,24 +123,13 @@ def _closed(
 def _correct(
     system: AbstractSystem, t: Time, q: Coordinates, movable: Bool[Array, "nv"] | None
 ) -> tuple[Coordinates, Float[Array, ""]]:
-    """Coordinates after one step, and the largest gap before it."""
+    """Coordinates after one step, and the largest residual before it."""
     kinematics = system.kinematics(t, q)
-    holonomic = jnp.asarray(constraints.is_holonomic(system))
-    G = jnp.where(holonomic[:, None], constraints.jacobian(system, kinematics, q), 0.0)
+    holonomic = np.flatnonzero(constraints.is_holonomic(system))
     g = constraints.residual(system, t, kinematics, q)
-    return system.retract(q, -_moved_by(system, q, G, g, movable)), jnp.max(jnp.abs(g))
-
-
-def _moved_by(
-    system: AbstractSystem,
-    q: Coordinates,
-    G: Float[Array, "ng nv"],
-    gap: Float[Array, "ng"],
-    movable: Bool[Array, "nv"] | None,
-) -> Velocities:
-    """The smallest increment δ of G δ = gap."""
-    spread = system.solve_mass(q, G.T) if movable is None else jnp.where(movable[:, None], G.T, 0.0)
-    return spread @ solve_constraints(system, G @ spread, gap)
+    equations = saddle_point(system, kinematics, q, g, movable, rows=holonomic)
+    change, _ = equations.solve(jnp.zeros(system.nv, dtype=q.dtype), -g[holonomic])
+    return system.retract(q, change), jnp.max(jnp.abs(g))
 
 
 def spread_of(system: AbstractSystem, t: Time, q: Array) -> Float[Array, "nv ng"]:

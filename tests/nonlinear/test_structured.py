@@ -206,7 +206,8 @@ def test_dependent_constraints_give_way_as_in_the_dense_matrix():
     pattern = MaximalSystem(lower(twin_rods())).pattern()
     J, nv = random_matrix(pattern), len(pattern.velocities)
     J[-1], J[:, -1] = J[-2], J[:, -2]
-    blocks = Blocks((nv, len(J) - nv), (jnp.array(1.0),) * 2, dependent=True, pattern=pattern)
+    redundant = (True,) * (len(J) - nv)
+    blocks = Blocks((nv, len(J) - nv), (jnp.array(1.0),) * 2, redundant, pattern)
     b = J @ np.random.default_rng(1).normal(size=len(J))
     one, other = (solutions(way, J, blocks, b)[0] for way in (BlockSparse(), Dense()))
     assert np.all(np.isfinite(one))

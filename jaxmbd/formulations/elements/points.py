@@ -9,12 +9,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from ...errors import ModelError
 from ...lie import Pose, so3
 from ...model import Model
 from ...model.values import is_concrete
+from ...system import constraints
 from ...system.elements import ElementFrame
 from ...system.groups import JointGroup
 from ...system.mechanism import Mechanism, lower
@@ -225,6 +226,14 @@ class PointSystem(ElementSystem):
             for rows, first in self._kept(group):
                 names += [group.names[row] for row in rows.index for _ in range(first, n)]
         return names
+
+
+@constraints.possibly_redundant.register
+def _(system: PointSystem) -> Bool[np.ndarray, "ng"]:
+    """Joints that close loops share particles too, so that distances may depend on one another."""
+    if system.mechanism.topology.loops:
+        return np.ones(constraints.n_constraints(system), dtype=bool)
+    return constraints.possibly_redundant.dispatch(object)(system)
 
 
 def to_elements(points: Float[Array, "n k width"]) -> Float[Array, "n k k"]:

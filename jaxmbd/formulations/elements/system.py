@@ -167,6 +167,25 @@ class ElementSystem(AbstractElementSystem):
             return solve_spd(self._mass, columns).reshape(f.shape)
         return jsl.cho_solve((self.assembly.factor, True), columns).reshape(f.shape)
 
+    @property
+    def _factor(self) -> Float[Array, "n_nodes n_nodes"]:
+        return jnp.linalg.cholesky(self._mass) if self.assembly is None else self.assembly.factor
+
+    def apply_mass(self, q: Float[Array, "nq"], v: Float[Array, "nv"]) -> Float[Array, "nv"]:
+        return self.momentum_of(v)
+
+    def whiten(self, q: Float[Array, "nq"], f: Float[Array, "nv *k"]) -> Float[Array, "nv *k"]:
+        if self.n_nodes == 0:
+            return f
+        columns = f.reshape(self.n_nodes, -1)
+        return jsl.solve_triangular(self._factor, columns, lower=True).reshape(f.shape)
+
+    def unwhiten(self, q: Float[Array, "nq"], y: Float[Array, "nv"]) -> Float[Array, "nv"]:
+        if self.n_nodes == 0:
+            return y
+        columns = y.reshape(self.n_nodes, -1)
+        return jsl.solve_triangular(self._factor, columns, trans=1, lower=True).reshape(y.shape)
+
     @eqx.filter_jit
     def bias(self, q: Float[Array, "nq"], v: Float[Array, "nv"]) -> Float[Array, "nv"]:
         return jax.grad(self.internal_potential)(q)

@@ -6,17 +6,22 @@ from typing import ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import jax.scipy.linalg as jsl
+import numpy as np
 from jaxtyping import Array, Float
 
 from ...joints import AbstractJoint
+from ...joints.abstract import n_rows
 from ...kernel import smooth_kernel
 from ...lie import Pose, se3
 from ...linear import solve_spd
 from ...model import Model
-from ...system import constraints
+from ...system import constraints, joint_motion
 from ...system.abstract import AbstractSystem
+from ...system.duality import inertial_factor
 from ...system.mechanism import Mechanism, lower
 from ...system.rows import Rows
+from ...system.saddle_point import row_lengths
 from ...system.tree import tree_poses
 from ..formulate import system_of
 from .inertia import WorldInertia, flatten, unflatten, world_inertia
@@ -227,3 +232,45 @@ def _(
 ) -> Float[Array, "n_ports 6"]:
     kinematics = system.kinematics(t, q)
     return kinematics.at_ports(velocity_product_twists(kinematics, v))
+
+
+@row_lengths.register
+def _(
+    system: JointSystem, kinematics: JointKinematics, B: Float[Array, "nv ng"]
+) -> Float[Array, "ng"]:
+    """As if the two bodies of each joint were free: tree joints may leave a row nothing to do."""
+    mechanism = system.mechanism
+    own = jax.vmap(inertial_factor)(mechanism.bodies)
+
+    def squares(g: int, D: Float[Array, "n m 6"]) -> Float[Array, "n m"]:
+        group = mechanism.joints[g]
+        X_FM = joint_motion.relative_poses(group, kinematics.ports)
+        total = jnp.zeros(D.shape[:2], dtype=D.dtype)
+        for bodies, rows in joint_motion.body_rows(mechanism, group, X_FM, D):
+            L = Rows.of(np.maximum(bodies.array - 1, 0)).take(own)
+            whitened = jsl.solve_triangular(L, jnp.swapaxes(rows, 1, 2), lower=True)
+            moves = jnp.asarray(bodies.array > 0)[:, None]  # The ground does not.
+            total = total + jnp.where(moves, jnp.sum(whitened**2, axis=1), 0.0)
+        return total
+
+    groups = mechanism.joints
+    parts = [
+        squares(g, constraints.local_jacobians(groups[g], kinematics.ports)).ravel()
+        for g in system.constrained
+        if n_rows(groups[g].joint) > 0
+    ]
+    coordinates = kinematics.joint_coordinates()
+
+    def of_coordinates(g: int) -> Float[Array, "n nv"]:
+        T = jax.vmap(lambda joint, q: joint.drive(q).T)(groups[g].joint, coordinates[g])
+        return squares(g, T)
+
+    for coupling in mechanism.couplings:
+        of_joint = coupling.rows.take(of_coordinates(coupling.group))[:, 0]
+        of_source = coupling.source_rows.take(of_coordinates(coupling.source_group))[:, 0]
+        parts.append(of_joint + coupling.coupling.ratio**2 * of_source)
+    for driver in mechanism.drivers:
+        parts.append(driver.rows.take(of_coordinates(driver.group))[:, driver.component])
+    length = jnp.sqrt(jax.lax.stop_gradient(jnp.concatenate([jnp.zeros(0, B.dtype), *parts])))
+    length = jnp.concatenate([length, jnp.linalg.norm(B[:, length.size :], axis=0)])
+    return jnp.where(length > 0, length, 1.0)
