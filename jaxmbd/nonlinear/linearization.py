@@ -28,14 +28,14 @@ class AbstractLinearization(eqx.Module):
 class AbstractFactors(eqx.Module):
     """Factors of a Jacobian whose rows are scaled to a largest entry of one.
 
-    - `compliance`: diagonal added to possibly redundant constraints, of the scaled rows; None if
-      there are none.
+    - `compliance`: diagonal added to possibly redundant constraints, in units of the largest entry
+      of their rows; None if there are none.
     """
 
     compliance: eqx.AbstractVar[Float[Array, "n"] | None]
 
     def missed(self, change: Float[Array, "n"]) -> Float[Array, ""]:
-        """Residual of the scaled constraints that a change leaves because of `compliance`."""
+        """Residual of the constraints that a change leaves because of `compliance`."""
         if self.compliance is None:
             return jnp.zeros((), dtype=change.dtype)
         return jnp.max(jnp.abs(self.compliance * change))
@@ -98,7 +98,7 @@ class Dense(AbstractFactorization):
         largest = jnp.max(jnp.abs(J), axis=1)
         scale = 1.0 / jnp.where(largest > 0, largest, 1.0)
         operator = lx.MatrixLinearOperator(J * scale[:, None])
-        added = None if added is None else scale * added
+        added = relative_compliance(added, largest, blocks)
         return value, DenseFactors(scale, self.solver.init(operator, {}), added)
 
     def solve(self, factors: DenseFactors, b: Float[Array, "n"]) -> Float[Array, "n"]:
@@ -129,6 +129,16 @@ def _compliances(
     return jnp.concatenate([jnp.zeros(first, J.dtype), compliances(schur, rows[first:])])
 
 
+def relative_compliance(
+    added: Float[Array, "n"] | None, largest: Float[Array, "n"], blocks: Blocks
+) -> Float[Array, "n"] | None:
+    """`AbstractFactors.compliance`, from what was added and the largest entry of each row."""
+    if added is None:
+        return None
+    typical = jnp.max(largest[blocks.counts[0] :])
+    return added / jnp.where(typical > 0, typical, 1.0)
+
+
 def compliances(schur: Float[Array, "m"], rows: Bool[np.ndarray, "m"]) -> Float[Array, "m"]:
     """The diagonal that possibly redundant constraints get, from their own after elimination."""
     typical = jnp.max(jnp.abs(schur), initial=0.0)
@@ -144,4 +154,5 @@ __all__ = [
     "AbstractLinearization",
     "Dense",
     "compliances",
+    "relative_compliance",
 ]

@@ -25,6 +25,7 @@ from .linearization import (
     Dense,
     Residual,
     compliances,
+    relative_compliance,
 )
 from .plan import Plan, Sequence, plan_of
 
@@ -75,7 +76,7 @@ class BlockSparse(AbstractFactorization):
             J = J + jnp.where(numbers[:, None] == _table(plan.direction)[None], added[None], 0.0)
         largest = jnp.max(jnp.abs(J), axis=0)
         scale = 1.0 / jnp.where(largest > 0, largest, 1.0)
-        added = None if added is None else scale * added
+        added = relative_compliance(added, largest, blocks)
         return Factors(scale, added, _factored(J * scale[None], plan), plan)
 
     def solve(self, factors: Factors, b: Float[Array, "n"]) -> Float[Array, "n"]:
