@@ -54,6 +54,7 @@ from .bodies import RigidBody as RigidBody
 from .errors import ArtificialEnergyWarning as ArtificialEnergyWarning
 from .errors import AssemblyError as AssemblyError
 from .errors import DataError as DataError
+from .errors import FloatTypeWarning as FloatTypeWarning
 from .errors import IncompatibleIntegrator as IncompatibleIntegrator
 from .errors import ModelError as ModelError
 from .errors import SimulationError as SimulationError
@@ -101,6 +102,7 @@ __all__ = [
     "Experiment",
     "ExplicitRK",
     "Fit",
+    "FloatTypeWarning",
     "Frame",
     "GeneralizedAlpha",
     "IncompatibleIntegrator",

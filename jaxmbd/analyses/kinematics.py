@@ -13,7 +13,7 @@ from ..errors import AssemblyError, ModelError
 from ..linear import solve_scaled
 from ..model.values import as_leaf, is_concrete
 from ..system import constraints
-from ..system.abstract import AbstractSystem, State, Time, Velocities
+from ..system.abstract import AbstractSystem, State, Time, Velocities, as_state
 from ..system.projection import projected
 from .assemble import assemble
 from .motion import AbstractMotion
@@ -67,7 +67,10 @@ def kinematics(
         raise ModelError(f"kinematics: ts must be times, shape (n,), got shape {ts.shape}")
     if is_concrete(ts) and not np.all(np.asarray(ts)[1:] > np.asarray(ts)[:-1]):
         raise ModelError("kinematics: ts must increase from one time to the next")
-    start = guess if isinstance(guess, State) else assemble(system, guess, t=ts[0])
+    if isinstance(guess, State):
+        start = as_state(guess, system, "guess")
+    else:
+        start = assemble(system, guess, t=ts[0])
     states, vdot, gaps, free = _march(system, ts, start)
     if is_concrete(gaps):
         _check(system, ts, states, gaps, free)

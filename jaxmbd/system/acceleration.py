@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 
 from ..linear import solve_scaled, solve_semidefinite, solve_spd, unit_scale
 from . import constraints
-from .abstract import AbstractSystem, State, Time, Velocities, as_time
+from .abstract import AbstractSystem, State, Time, Velocities, as_state, as_time
 from .loads import applied
 from .stabilization import AbstractStabilization
 
@@ -38,7 +38,7 @@ def accelerations(
     to a body altogether is unique. In a singular position the constraints do not determine all of
     v̇ that they determine elsewhere; it is then what inertia and forces say.
     """
-    return _accelerations(system, as_time(t, system), state, stabilization)
+    return _accelerations(system, as_time(t, system), as_state(state, system), stabilization)
 
 
 @eqx.filter_jit
