@@ -53,6 +53,7 @@ from .analyses.sweep import sweep as sweep
 from .bodies import RigidBody as RigidBody
 from .errors import ArtificialEnergyWarning as ArtificialEnergyWarning
 from .errors import AssemblyError as AssemblyError
+from .errors import DamagedFileWarning as DamagedFileWarning
 from .errors import DataError as DataError
 from .errors import FloatTypeWarning as FloatTypeWarning
 from .errors import IncompatibleIntegrator as IncompatibleIntegrator
@@ -95,6 +96,7 @@ __all__ = [
     "AssemblyError",
     "Baumgarte",
     "CoordinatePartitioning",
+    "DamagedFileWarning",
     "DataError",
     "DrivenMotion",
     "EnergyDecaying",
