@@ -46,8 +46,10 @@ def in_float_type(tree: PyTree, dtype: np.dtype) -> PyTree:
     return jax.tree.map(component, tree, is_leaf=lambda x: isinstance(x, RigidBody | Frame))
 
 
-def in_one_float_type(model: Model, dtype: Any = None) -> Model:
+def in_one_float_type(model: Model, dtype: Any = None, who: str = "formulate") -> Model:
     """The model with all its floats in one float type, the widest one or the one given.
+
+    `who` names the function that warns and raises.
 
     **Warns** by `FloatTypeWarning`, naming the leaves of narrower types, if none is given and the
     model has several.
@@ -60,8 +62,8 @@ def in_one_float_type(model: Model, dtype: Any = None) -> Model:
     widest = float_type(model)
     if widest not in (np.float32, np.float64):
         raise ModelError(
-            f"formulate: all floats of the model are {widest}, in which no formulation computes; "
-            "pass dtype=jnp.float32"
+            f"{who}: all floats of the model are {widest}, in which no formulation computes; "
+            "convert them to float32, or pass dtype=jnp.float32 to formulate"
         )
     narrower = [
         f"{name} ({own})" for name, own in _named_types(model) if own is not None and own != widest
@@ -69,7 +71,7 @@ def in_one_float_type(model: Model, dtype: Any = None) -> Model:
     if narrower:
         more = f" and {len(narrower) - NAMED} more" if len(narrower) > NAMED else ""
         warnings.warn(
-            f"formulate: the model mixes float types and is computed in {widest}, its widest; "
+            f"{who}: the model mixes float types and is computed in {widest}, its widest; "
             f"narrower are {', '.join(narrower[:NAMED])}{more}; convert them, or pass "
             f"dtype=jnp.{widest} to formulate to accept this",
             FloatTypeWarning,

@@ -258,12 +258,17 @@ def test_integers_are_floats():
 def test_half_precision():
     """Wider types take it along; alone no formulation computes in it."""
     half = jax.tree.map(lambda x: x.astype(jnp.float16), model())
-    with pytest.raises(mbd.ModelError, match=r"all floats of the model are float16.*jnp.float32"):
+    with pytest.raises(mbd.ModelError, match=r"all floats.* are float16.*dtype=jnp.float32"):
         mbd.formulate(half, mbd.JointCoordinates())
     assert types(mbd.formulate(half, mbd.JointCoordinates(), dtype=jnp.float32)) == {"float32"}
     mixed = model(mbd.RigidBody(jnp.array(2.0, jnp.bfloat16), [0.5, 0.5, 0.25]))
     with pytest.warns(mbd.FloatTypeWarning, match=r"mass \(bfloat16\)"):
         same(mbd.formulate(mixed, FORMULATIONS[0]), mbd.formulate(model(), FORMULATIONS[0]))
+
+
+def test_complex_numbers_are_refused():
+    with pytest.raises(mbd.ModelError, match="mass must be real"):
+        mbd.RigidBody(1.0 + 2.0j, [1, 1, 1])
 
 
 @pytest.mark.parametrize("dtype", [jnp.float16, int, complex, "double precision", 64])
@@ -365,3 +370,67 @@ else:
     raise AssertionError
 """
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_fits_compute_in_the_type_of_their_records():
+    """A misfit and its gradient are those of float64 everywhere; the mixture is said."""
+
+    def problem(f):
+        push = forces.JointTorque("hinge", signals.Samples(f(TIMES), f([0.0, 1.0, 0.5])))
+        start = {"hinge": f(0.25)}, {"hinge": 1}
+        record = mbd.Experiment(f(TIMES), {"hinge": f([0.0, 0.5, 0.25])}, *start, {"push": push})
+        gyro = mbd.sensors.Calibrated(mbd.sensors.JointPosition("hinge"), f(0.5), f(2.0))
+        spring = forces.TorsionalSpringDamper("hinge", f(3.0), 0.25)
+        prior = mbd.priors.Normal(f(2.0), f(0.5))
+        select = {"k": mbd.Parameter("forces.force.stiffness", prior=prior)}
+        select |= {"bias": mbd.Parameter("sensors.hinge.bias")}
+        return mbd.misfit(model(force=spring), record, select, sensors={"hinge": gyro})
+
+    double = problem(numbers)
+    with pytest.warns(mbd.FloatTypeWarning, match=r"identify.*'force': stiffness \(float32\)"):
+        mixed = problem(lambda x: np.asarray(x, SINGLE))
+    ours, theirs = mixed.problem, double.problem
+    same((ours.selected.subject, ours.batches), (theirs.selected.subject, theirs.batches))
+    same(ours.selected.free(), theirs.selected.free())
+    assert types(jax.eval_shape(jax.value_and_grad(mixed), mixed.start)) == {"float64"}
+
+
+def test_predictions_compute_in_the_type_of_their_records():
+    record = mbd.Experiment(TIMES, {"hinge": TIMES}, {"hinge": 0.25})
+    for given in (model(), in_single(model()), model(mbd.RigidBody(SINGLE(2), [0.5, 0.5, 0.25]))):
+        assert types(jax.eval_shape(lambda m=given: mbd.predict(m, record))) == {"float64"}
+
+
+def test_sensitivities_by_a_narrow_leaf_are_those_by_a_wide_one():
+    def slopes(stiffness):
+        spring = forces.TorsionalSpringDamper("hinge", stiffness, 0.25)
+
+        def energy(model):
+            system = mbd.formulate(model, mbd.JointCoordinates())
+            state = mbd.assemble(system, {"hinge": 0.3})
+            return {"energy": mbd.energy(system, 0.0, state).total}
+
+        return mbd.sensitivities(energy, model(force=spring), ["forces.force.stiffness"])
+
+    with pytest.warns(mbd.FloatTypeWarning, match="sensitivities"):
+        narrow = slopes(SINGLE(3.0))
+    wide = slopes(3.0)
+    np.testing.assert_array_equal(narrow.slopes["energy"], wide.slopes["energy"])
+
+
+def test_a_sweep_over_narrow_masses():
+    """Scenarios keep their type, results have that of the system."""
+
+    def energy(scenario):
+        body = eqx.tree_at(lambda m: m.bodies["rod"].mass, model(), scenario["mass"])
+        system = mbd.formulate(body, mbd.JointCoordinates(), dtype=jnp.float64)
+        return {"energy": mbd.energy(system, 0.0, mbd.assemble(system, {"hinge": 0.5})).total}
+
+    masses = np.array([1.0, 2.0], SINGLE)
+    narrow = mbd.sweep(energy, {"mass": masses}, progress=False)
+    wide = mbd.sweep(energy, {"mass": masses.astype(float)}, progress=False)
+    assert narrow["mass"].dtype == SINGLE
+    same(narrow["energy"].values, wide["energy"].values)
+    law = mbd.distributions.Uniform(SINGLE(1.0), SINGLE(2.0))
+    drawn = mbd.distributions.sample({"mass": law}, 2)["mass"]
+    assert drawn.dtype == np.float64
