@@ -53,7 +53,9 @@ from .analyses.sweep import sweep as sweep
 from .bodies import RigidBody as RigidBody
 from .errors import ArtificialEnergyWarning as ArtificialEnergyWarning
 from .errors import AssemblyError as AssemblyError
+from .errors import DamagedFileWarning as DamagedFileWarning
 from .errors import DataError as DataError
+from .errors import FloatTypeWarning as FloatTypeWarning
 from .errors import IncompatibleIntegrator as IncompatibleIntegrator
 from .errors import ModelError as ModelError
 from .errors import SimulationError as SimulationError
@@ -94,6 +96,7 @@ __all__ = [
     "AssemblyError",
     "Baumgarte",
     "CoordinatePartitioning",
+    "DamagedFileWarning",
     "DataError",
     "DrivenMotion",
     "EnergyDecaying",
@@ -101,6 +104,7 @@ __all__ = [
     "Experiment",
     "ExplicitRK",
     "Fit",
+    "FloatTypeWarning",
     "Frame",
     "GeneralizedAlpha",
     "IncompatibleIntegrator",

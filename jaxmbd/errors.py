@@ -22,5 +22,13 @@ class DataError(ValueError):
     """A measured record cannot be used as it is; names the record, the column and the row."""
 
 
+class DamagedFileWarning(UserWarning):
+    """A file of results is not as it was written; names the file and what is computed again."""
+
+
+class FloatTypeWarning(UserWarning):
+    """A model mixes float types; names the leaves of narrower types and the type chosen."""
+
+
 class ArtificialEnergyWarning(UserWarning):
     """Springs that stand in for rigidity hold much energy; says how much and what to change."""

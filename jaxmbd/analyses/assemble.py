@@ -64,7 +64,7 @@ def assemble(
     values = list(reference_values(mechanism))
     for name, value in guess.items():
         g, row = _find(system, name, "guess")
-        q = _coordinates(mechanism.joint(name), value, name).astype(dtype)
+        q = _coordinates(mechanism.joint(name), value, name, dtype)
         values[g] = values[g].at[row].set(q)
     speeds = [jnp.zeros((len(group), group.joint.sizes()[1]), dtype) for group in mechanism.joints]
     for name, value in rates.items():
@@ -195,16 +195,17 @@ def _finite(value: Array, name: str) -> Array:
     return value
 
 
-def _coordinates(joint: AbstractJoint, value: Any, name: str) -> Float[Array, "nq"]:
-    """Coordinates of one joint from any of the forms that `guess` takes."""
+def _coordinates(joint: AbstractJoint, value: Any, name: str, dtype: Any) -> Float[Array, "nq"]:
+    """Coordinates of one joint, in a float type, from any of the forms that `guess` takes."""
     nq, k = joint.sizes()[0], len(joint.translation)
     who = f"guess: joint {name!r}"
     if isinstance(value, Pose):
         if nq != 7:
             raise ModelError(f"{who} takes {nq} coordinates, not a Pose")
-        return jnp.concatenate([value.p, so3.from_matrix(value.R)])
+        p, R = jnp.asarray(value.p, dtype), jnp.asarray(value.R, dtype)
+        return jnp.concatenate([p, so3.from_matrix(R)])
     free = isinstance(joint.rotation, FreeRotation)
-    leaf = _finite(as_leaf(value, None, who), who)
+    leaf = _finite(as_leaf(value, None, who), who).astype(dtype)
     if free and leaf.shape == (k + 3,):
         return jnp.concatenate([leaf[:k], so3.exp(leaf[k:])])
     q = as_leaf(leaf, () if nq == 1 and leaf.ndim == 0 else (nq,), who).reshape(nq)

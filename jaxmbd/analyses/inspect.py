@@ -19,7 +19,7 @@ from ..joints.abstract import AbstractJoint, n_rows
 from ..joints.components import coordinate_components
 from ..model.values import all_concrete
 from ..system import constraints
-from ..system.abstract import AbstractSystem, State
+from ..system.abstract import AbstractSystem, State, as_state
 from ..system.elements import AbstractElementSystem
 from ..system.loops import Block, blocks
 from ..system.mechanism import Mechanism
@@ -102,7 +102,7 @@ def inspect(system: AbstractSystem, state: State | None = None, t: float = 0.0) 
     mechanism = system.mechanism
     own = rigid = problem = None
     try:
-        state = assemble(system, t=t) if state is None else state
+        state = assemble(system, t=t) if state is None else as_state(state, system)
         own = constraint_rank(system, t, state.q)
         rigid = constraint_rank(system.rigid(), t, state.q) if _has_springs(system) else own
     except (AssemblyError, ModelError) as error:

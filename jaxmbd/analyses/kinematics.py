@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 from ..errors import AssemblyError, ModelError
 from ..model.values import as_leaf, is_concrete
 from ..system import constraints
-from ..system.abstract import AbstractSystem, State, Time, Velocities
+from ..system.abstract import AbstractSystem, State, Time, Velocities, as_state
 from ..system.projection import projected
 from ..system.saddle_point import saddle_point
 from .assemble import assemble
@@ -67,7 +67,10 @@ def kinematics(
         raise ModelError(f"kinematics: ts must be times, shape (n,), got shape {ts.shape}")
     if is_concrete(ts) and not np.all(np.asarray(ts)[1:] > np.asarray(ts)[:-1]):
         raise ModelError("kinematics: ts must increase from one time to the next")
-    start = guess if isinstance(guess, State) else assemble(system, guess, t=ts[0])
+    if isinstance(guess, State):
+        start = as_state(guess, system, "guess")
+    else:
+        start = assemble(system, guess, t=ts[0])
     states, vdot, gaps, free = _march(system, ts, start)
     if is_concrete(gaps):
         _check(system, ts, states, gaps, free)

@@ -11,7 +11,7 @@ from .._tied import tied
 from ..errors import ModelError
 from ..integrators.abstract import AbstractIntegrator
 from ..integrators.explicit import as_integrator
-from ..system.abstract import AbstractSystem, State, as_time
+from ..system.abstract import AbstractSystem, State, as_state, as_time
 from .checkpoints import MemoryBudget, halved, n_bytes, nested_scan, residual_bytes
 
 
@@ -31,6 +31,7 @@ def rollout(
 
     **Arguments:**
 
+    - `state`: in the system's float type or a narrower one, from which it is converted.
     - `dt`: [s].
     - `integrator`: an integrator of this package or a diffrax Runge–Kutta method, Tsitouras' of
       order 5 where it is left out.
@@ -39,13 +40,14 @@ def rollout(
       made again.
 
     **Raises** `IncompatibleIntegrator` where the integrator cannot move the system, and
-    `ModelError` where reverse mode does not fit in the budget, or `checkpoint` is something else.
+    `ModelError` where reverse mode does not fit in the budget, `checkpoint` is something else, or
+    the state has a wider float type than the system.
     """
     if not isinstance(checkpoint, bool | MemoryBudget):  # A number would do as True.
         raise ModelError(f"rollout: checkpoint is a bool or a MemoryBudget, got {checkpoint!r}")
     integrator = as_integrator(integrator)
     dt, t0 = as_time(dt, system), as_time(t0, system)
-    return _rollout(system, state, dt, n_steps, integrator, t0, checkpoint)
+    return _rollout(system, as_state(state, system), dt, n_steps, integrator, t0, checkpoint)
 
 
 @eqx.filter_jit

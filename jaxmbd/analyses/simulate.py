@@ -17,7 +17,7 @@ from ..integrators.explicit import as_integrator
 from ..integrators.generalized_alpha import AlphaMemory
 from ..integrators.implicit import AbstractImplicit, Memory
 from ..model.values import is_concrete
-from ..system.abstract import AbstractSystem, State, as_time
+from ..system.abstract import AbstractSystem, State, as_state, as_time
 from .solution import Solution
 
 DEFAULT_FRAMES = 201
@@ -44,6 +44,7 @@ def simulate(
 
     **Arguments:**
 
+    - `state`: in the system's float type or a narrower one, from which it is converted.
     - `t0`, `t1`: [s].
     - `dt`: fixed step [s]; together with a `controller` it is the first step tried.
     - `controller`: step size control of diffrax. Where neither it nor `dt` is given, steps adapt to
@@ -60,15 +61,17 @@ def simulate(
     - `max_steps`: 100,000 adaptive steps, or what the fixed steps need, where it is left out.
     - `throw`: whether a failure raises; otherwise read `Solution.result`.
 
-    **Raises** `ModelError` for times, steps or states that make no sense, `IncompatibleIntegrator`,
-    and `SimulationError` where the step size collapses, steps run out, or the motion is no longer
-    finite. Under a transformation the last one is an error at run time.
+    **Raises** `ModelError` for times, steps or states that make no sense, and for a state of a
+    wider float type than the system's; `IncompatibleIntegrator`; and `SimulationError` where the
+    step size collapses, steps run out, or the motion is no longer finite. Under a transformation
+    the last one is an error at run time.
 
     **Warns**, outside of transformations, by `ArtificialEnergyWarning` where springs in the place
     of rigidity hold much of the energy.
     """
     integrator = as_integrator(integrator).differentiated_by(adjoint)
     _check_state(system, state)
+    state = as_state(state, system)
     _check_times(t0, t1, dt)
     if controller is None:
         controller = diffrax.ConstantStepSize() if dt is not None else _default_controller(state)

@@ -87,20 +87,24 @@ class Model(eqx.Module):
 
         self.check_values()
 
-    def check_values(self) -> None:
-        """Look at every number that is known now; traced ones are not judged.
-
-        **Raises** `ModelError`, naming the component and the leaf, where a number is not finite or
-        a component's values make no sense together.
-        """
-        for kind, components in (
+    def components(self) -> tuple[tuple[str, dict[str, Any]], ...]:
+        """All components by name, with what messages call their kind."""
+        return (
             ("body", self.bodies),
             ("joint", self.joints),
             ("force", self.forces),
             ("frame", self.frames),
             ("coupling", self.couplings),
             ("driver", self.drivers),
-        ):
+        )
+
+    def check_values(self) -> None:
+        """Look at every number that is known now; traced ones are not judged.
+
+        **Raises** `ModelError`, naming the component and the leaf, where a number is not finite or
+        a component's values make no sense together.
+        """
+        for kind, components in self.components():
             for name, component in components.items():
                 for path, leaf in jax.tree_util.tree_leaves_with_path(component):
                     if is_concrete(leaf) and not np.all(np.isfinite(np.asarray(leaf))):

@@ -51,16 +51,20 @@ def _refused(
 def as_leaf(value: Any, shape: tuple[int, ...] | None, name: str) -> Float[Array, "..."]:
     """`value` as a float array of the given shape; of any where it is None.
 
-    **Raises** `ModelError` for another shape and for something that is no number; `name` says in
-    the message which argument it was. Whether the numbers make sense is for `Model` to judge,
+    **Raises** `ModelError` for another shape and for something that is no real number; `name` says
+    in the message which argument it was. Whether the numbers make sense is for `Model` to judge,
     which knows the name of the component.
     """
     try:
         leaf = jnp.asarray(value)
+        if jnp.issubdtype(leaf.dtype, jnp.complexfloating):
+            raise ModelError(f"{name} must be real, got {value!r}")
         if not jnp.issubdtype(leaf.dtype, jnp.floating):
             leaf = leaf.astype(jnp.result_type(float))
         elif leaf.weak_type:
             leaf = jnp.asarray(leaf, dtype=jnp.result_type(float))
+    except ModelError:
+        raise
     except (TypeError, ValueError) as error:
         raise ModelError(f"{name} must be numeric, got {value!r}") from error
     if shape is not None and leaf.shape != shape:

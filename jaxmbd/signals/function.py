@@ -15,12 +15,16 @@ from .constant import Constant
 
 
 class Function(AbstractSignal):
-    """A plain function of time. It is static: another function, even a like one, recompiles."""
+    """A plain function of time. It is static: another function, even a like one, recompiles.
+
+    Its values are converted to the float type of the time.
+    """
 
     function: Callable[[Time], Array] = eqx.field(static=True)
 
     def __call__(self, t: Time) -> Float[Array, "..."]:
-        return jnp.asarray(self.function(t))
+        value, dtype = jnp.asarray(self.function(t)), jnp.result_type(t)
+        return value.astype(dtype) if jnp.issubdtype(dtype, jnp.floating) else value
 
 
 def as_signal(
@@ -42,7 +46,8 @@ def as_signal(
 
 def signal_shape(signal: Callable[[Time], Array]) -> tuple[int, ...]:
     """Shape that a signal returns, without evaluating it."""
-    return jax.eval_shape(signal, jax.ShapeDtypeStruct((), jnp.result_type(float))).shape
+    with jax.numpy_dtype_promotion("standard"):  # `formulate` makes one float type of several.
+        return jax.eval_shape(signal, jax.ShapeDtypeStruct((), jnp.result_type(float))).shape
 
 
 __all__ = ["Function", "as_signal", "signal_shape"]

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 
 from ..lie import Pose
 from ..model.model import unknown
+from .float_types import as_own
 from .mechanism import Mechanism
 from .pattern import Pattern
 
@@ -222,10 +223,11 @@ class AbstractSystem(eqx.Module):
 
     def frames(self, t: float | Time, q: Coordinates) -> NamedPoses:
         """Poses in the world of bodies, marker frames and joint frames, by name."""
-        return _frames(self, as_time(t, self), q)
+        return _frames(self, as_time(t, self), as_own(q, self, "q"))
 
     def twists(self, t: float | Time, q: Coordinates, v: Velocities) -> NamedTwists:
         """Twists of bodies, marker frames and joint frames along their own axes, by name."""
+        q, v = as_own(q, self, "q"), as_own(v, self, "v")
         return _twists(self, as_time(t, self), q, v)
 
 
@@ -252,12 +254,25 @@ def as_time(t: Any, system: AbstractSystem) -> Time:
     return jnp.asarray(t, dtype=system.mechanism.dtype)
 
 
+def as_state(state: State, system: AbstractSystem, name: str = "state") -> State:
+    """A state, or a batch of states, in the system's float type; `name` is for messages.
+
+    A narrower type is converted, which is exact.
+
+    **Raises** `ModelError` for a wider one, whose digits the system would lose.
+    """
+    q = as_own(state.q, system, f"{name}.q")
+    v = as_own(state.v, system, f"{name}.v")
+    return state if q is state.q and v is state.v else State(q, v)
+
+
 __all__ = [
     "AbstractKinematics",
     "AbstractSystem",
     "NamedPoses",
     "NamedTwists",
     "State",
+    "as_state",
     "as_time",
     "reference_values",
 ]

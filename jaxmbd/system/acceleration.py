@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from . import constraints
-from .abstract import AbstractSystem, State, Time, Velocities, as_time
+from .abstract import AbstractSystem, State, Time, Velocities, as_state, as_time
 from .inverse_dynamics import inverse_dynamics_of
 from .loads import applied
 from .saddle_point import saddle_point
@@ -41,7 +41,7 @@ def accelerations(
     G v̇ + γ = 0 does not hold to rounding: the constraints contradict one another, or the float type
     is not precise enough for them.
     """
-    return _accelerations(system, as_time(t, system), state, stabilization)
+    return _accelerations(system, as_time(t, system), as_state(state, system), stabilization)
 
 
 @eqx.filter_jit

@@ -12,8 +12,9 @@ from ..errors import ModelError
 from ..linear import solve_scaled
 from ..model.model import unknown
 from . import constraints
-from .abstract import AbstractSystem, State, Time, Velocities, as_time
+from .abstract import AbstractSystem, State, Time, Velocities, as_state, as_time
 from .acceleration import accelerations
+from .float_types import as_own
 from .inverse_dynamics import inverse_dynamics_of
 from .saddle_point import saddle_point
 
@@ -45,7 +46,8 @@ def driving_forces(
 
     **Raises** `ModelError` for an unknown joint, and for one without coordinates.
     """
-    time = as_time(t, system)
+    time, state = as_time(t, system), as_state(state, system)
+    vdot = None if vdot is None else as_own(vdot, system, "vdot")
     if joints is None:
         if vdot is not None:
             raise ModelError("driving_forces: vdot needs the names of the joints that drive")

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 
 from ..bodies import RigidBody
 from ..lie import Pose, se3
-from .abstract import AbstractSystem, State, Time, as_time
+from .abstract import AbstractSystem, State, Time, as_state, as_time
 from .duality import momentum_of
 from .loads import potentials
 
@@ -49,12 +49,12 @@ class Momentum(eqx.Module):
 
 def energy(system: AbstractSystem, t: float | Time, state: State) -> Energy:
     """Energies of a state [J] by what holds them; friction and drives have no potential."""
-    return _energy(system, as_time(t, system), state)
+    return _energy(system, as_time(t, system), as_state(state, system))
 
 
 def momentum(system: AbstractSystem, t: float | Time, state: State) -> Momentum:
     """Momentum of all bodies about the world's origin; that of geared rotors is not in it."""
-    return _momentum(system, as_time(t, system), state)
+    return _momentum(system, as_time(t, system), as_state(state, system))
 
 
 @eqx.filter_jit

@@ -4,7 +4,8 @@ from functools import singledispatch
 
 import equinox as eqx
 
-from .abstract import AbstractSystem, State, Time, Velocities, as_time
+from .abstract import AbstractSystem, State, Time, Velocities, as_state, as_time
+from .float_types import as_own
 from .loads import applied
 
 
@@ -16,6 +17,7 @@ def inverse_dynamics(
     In `JointCoordinates` of an open tree these are the joint torques and forces. In coordinates
     with constraints the force includes what the joints themselves transmit.
     """
+    state, vdot = as_state(state, system), as_own(vdot, system, "vdot")
     return _inverse_dynamics(system, as_time(t, system), state, vdot)
 
 

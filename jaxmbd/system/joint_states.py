@@ -3,7 +3,7 @@
 import equinox as eqx
 from jaxtyping import Array, Float
 
-from .abstract import AbstractSystem, State, Time, as_time
+from .abstract import AbstractSystem, State, Time, as_state, as_time
 
 
 class JointState(eqx.Module):
@@ -21,7 +21,7 @@ def joint_states(system: AbstractSystem, t: float | Time, state: State) -> dict[
 
     In formulations without joint coordinates angles are read off the poses, within (-π, π].
     """
-    return _joint_states(system, as_time(t, system), state)
+    return _joint_states(system, as_time(t, system), as_state(state, system))
 
 
 @eqx.filter_jit

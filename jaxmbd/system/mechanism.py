@@ -22,6 +22,7 @@ from ..model import Frame, Model, ground
 from ..model.model import references
 from .couplings import CouplingGroup, lower_couplings
 from .drivers import DriverGroup, lower_drivers
+from .float_types import float_type, in_float_type
 from .groups import ForceGroup, JointForceGroup, JointGroup, group_by, kind_of, stack
 from .rows import Rows
 from .topology import Topology, find_topology
@@ -59,8 +60,8 @@ class Mechanism(eqx.Module):
 
     @property
     def dtype(self) -> Any:
-        """The float type of the model."""
-        return self.bodies.mass.dtype
+        """The float type of the system: the widest one among all numbers of the mechanism."""
+        return float_type(self)
 
     def ports(self, bodies: Pose) -> Pose:
         """Poses of all ports from those of the bodies (rows 0 … n_bodies)."""
@@ -103,7 +104,7 @@ def lower(model: Model, cut: Sequence[str] = ()) -> Mechanism:
     """Group the components of a model by kind and lay out its ports.
 
     A pure function of the leaves: under a transformation the result follows them. Joints named in
-    `cut` close loops.
+    `cut` close loops. The floats of the model have one type.
 
     **Raises** `ModelError`, naming the component, for values that make no sense and for forces
     that do not fit their joint, and for names in `cut` of joints that close no loop.
@@ -112,12 +113,12 @@ def lower(model: Model, cut: Sequence[str] = ()) -> Mechanism:
     topology = find_topology(model.bodies, model.joints, cut)
     ports = _Ports(topology)
     ports.add([model.frames[name] for name in sorted(model.frames)], sorted(model.frames))
-    joints = _lower_joints(model, topology, ports)
+    dtype = float_type(model)
+    joints = _lower_joints(model, topology, ports, dtype)
     forces = {name: model.forces[name] for name in sorted(model.forces)}
     frame_forces = _lower_frame_forces(forces, ports)
     place = {name: (g, i) for g, group in enumerate(joints) for i, name in enumerate(group.names)}
-    _check_joint_forces(forces, joints, place)
-    offsets = stack(ports.frames) if ports.frames else ground
+    _check_joint_forces(forces, joints, place, dtype)
     return Mechanism(
         topology=topology,
         bodies=_checked_bodies([(name, model.bodies[name]) for name in topology.bodies[1:]]),
@@ -128,7 +129,7 @@ def lower(model: Model, cut: Sequence[str] = ()) -> Mechanism:
         fields=_lower_fields(forces),
         couplings=lower_couplings(model.couplings, joints, place),
         drivers=lower_drivers(model.drivers, joints, place),
-        offsets=offsets,
+        offsets=stack(ports.frames) if ports.frames else in_float_type(ground, dtype),
         port_bodies=Rows.of(topology.row[frame.body] for frame in ports.frames),
         port_names=tuple(ports.names),
     )
@@ -145,11 +146,14 @@ def _checked_bodies(bodies: Sequence[tuple[str, RigidBody]]) -> RigidBody:
     return eqx.tree_at(lambda body: body.mass, stacked, mass)
 
 
-def _lower_joints(model: Model, topology: Topology, ports: _Ports) -> tuple[JointGroup, ...]:
+def _lower_joints(
+    model: Model, topology: Topology, ports: _Ports, dtype: Any
+) -> tuple[JointGroup, ...]:
     entries = []  # (name, joint, in_tree, reversed, child row less one), tree joints by child.
     for child, edge in enumerate(topology.edges):
         added = edge.joint in topology.floating
-        joint = Free(ground, Frame(edge.joint)) if added else model.joints[edge.joint]
+        floating = in_float_type(Free(ground, Frame(edge.joint)), dtype) if added else None
+        joint = model.joints[edge.joint] if floating is None else floating
         entries.append((edge.joint, joint, True, edge.reversed, child))
     entries += [(name, model.joints[name], False, False, -1) for name in topology.loops]
     groups = []
@@ -217,6 +221,7 @@ def _check_joint_forces(
     forces: dict[str, AbstractForce],
     joints: tuple[JointGroup, ...],
     place: dict[str, tuple[int, int]],
+    dtype: Any,
 ) -> None:
     for name, force in forces.items():
         if isinstance(force, AbstractFrameForce | AbstractField):
@@ -234,7 +239,7 @@ def _check_joint_forces(
                 raise ModelError(f"{who}: an armature needs a joint with one coordinate, not {nq}")
             continue
         shapes = ((), (nq,), (nv,))
-        time, q, v = (jax.ShapeDtypeStruct(s, jnp.result_type(float)) for s in shapes)
+        time, q, v = (jax.ShapeDtypeStruct(s, dtype) for s in shapes)
         try:
             got = jax.eval_shape(type(force).force, force, time, q, v).shape
         except (TypeError, ValueError) as error:

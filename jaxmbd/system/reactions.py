@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 from ..joints.abstract import n_rows
 from ..lie import Pose, se3, so3
 from . import constraints, joint_motion
-from .abstract import AbstractKinematics, AbstractSystem, State, Time, as_time
+from .abstract import AbstractKinematics, AbstractSystem, State, Time, as_state, as_time
 from .acceleration import accelerations
 from .duality import inertial_wrench, twist_rates
 from .loads import JointForces, Wrenches, loads
@@ -26,7 +26,7 @@ def reactions(
     predecessor gets the opposite one. It does no work on the joint's motion: drives, springs and
     friction in the joint are not in it.
     """
-    return _reactions(system, as_time(t, system), state)
+    return _reactions(system, as_time(t, system), as_state(state, system))
 
 
 @eqx.filter_jit

@@ -65,7 +65,8 @@ class Baumgarte(AbstractStabilization):
         self.beta = as_leaf(beta, (), "Baumgarte: beta")
 
     def correction(self, g: Float[Array, "ng"], g_dot: Float[Array, "ng"]) -> Float[Array, "ng"]:
-        return -2.0 * self.alpha * g_dot - self.beta**2 * g
+        alpha, beta = (jnp.asarray(x, g.dtype) for x in (self.alpha, self.beta))
+        return -2.0 * alpha * g_dot - beta**2 * g
 
 
 class AbstractCorrection(AbstractStabilization):

@@ -13,7 +13,7 @@ from ...errors import ModelError
 from ...integrators.abstract import AbstractIntegrator
 from ...integrators.explicit import as_integrator
 from ...model.values import all_concrete
-from ...system.abstract import AbstractSystem, State, Time, as_time
+from ...system.abstract import AbstractSystem, State, Time, as_state, as_time
 from ...system.projection import projected
 from ..rollout import rollout
 
@@ -100,6 +100,7 @@ def trajectory_growth(
     if not all_concrete((system, state)):
         raise ModelError("trajectory_growth needs concrete numbers; call it outside jit")
     integrator = as_integrator(integrator)
+    state = as_state(state, system)
     dt, t0 = as_time(dt, system), as_time(t0, system)
     n, dtype = 2 * system.nv, state.q.dtype
     drawn = np.eye(n) if n <= directions else _orthonormal(n, directions, seed)

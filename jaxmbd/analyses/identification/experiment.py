@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 from ...errors import DataError
 from ...forces import AbstractForce
 from ...model.values import is_concrete
+from ...system.float_types import in_float_type
 
 # A pause longer than this many median intervals is taken for a gap in the record.
 LARGEST_GAP = 10.0
@@ -30,6 +31,9 @@ class Experiment(eqx.Module):
     - `forces`: forces of this record, `{name: force}`; they replace those of the same name in the
       model, or come in addition.
     - `name`: for messages.
+
+    All numbers are kept in JAX's default float type, in which fits and predictions are computed:
+    float64 if `jax_enable_x64` is on.
 
     **Raises** `DataError`, naming the record, the column and the row, for fewer than two samples,
     lengths that differ, times that do not increase, a gap in them, and readings that are not
@@ -53,9 +57,10 @@ class Experiment(eqx.Module):
     ):
         self.ts = _floats(ts, f"{name}: ts")
         self.measurements = {k: _floats(v, f"{name}: {k!r}") for k, v in measurements.items()}
-        self.guess = {k: jnp.asarray(v) for k, v in (guess or {}).items()}
-        self.rates = {k: jnp.asarray(v) for k, v in (rates or {}).items()}
-        self.forces = dict(forces or {})
+        dtype = self.ts.dtype
+        self.guess = {k: jnp.asarray(v, dtype) for k, v in (guess or {}).items()}
+        self.rates = {k: jnp.asarray(v, dtype) for k, v in (rates or {}).items()}
+        self.forces = in_float_type(dict(forces or {}), dtype)
         _check_times(self.ts, name)
         if not self.measurements:
             raise DataError(f"{name}: there are no measurements")

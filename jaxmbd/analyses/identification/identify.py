@@ -82,6 +82,9 @@ def identify(
     - `progress`: whether to print every step.
     - `throw`: whether a fit that did not converge raises; otherwise read `Fit.result`.
 
+    Model and sensors are converted to the float type of the records. **Warns** by
+    `FloatTypeWarning` if floats of the model have different types.
+
     **Raises** `ModelError` and `DataError` for parameters and records that make no sense, and
     `SimulationError` where the motion of the starting model is not finite or the fit fails. Warns
     `RankWarning`, with names, where the data cannot tell parameters apart.

@@ -35,7 +35,7 @@ class Simulator(eqx.Module):
         forces = {**model.forces, **experiment.forces}
         parts = model.frames, model.couplings, model.drivers
         own = Model(model.bodies, model.joints, forces, *parts)
-        system = formulate(own, self.formulation)
+        system = formulate(own, self.formulation, experiment.ts.dtype)
         return system, assemble(system, experiment.guess, experiment.rates)
 
     def readings(

@@ -30,7 +30,10 @@ class Normal(eqx.Module):
 
     def residuals(self, reported: Float[Array, "k"]) -> Float[Array, "k"]:
         """How far off the mean the reported numbers are, in deviations."""
-        mean, deviation = (jnp.broadcast_to(x, reported.shape) for x in (self.mean, self.deviation))
+        mean, deviation = (
+            jnp.broadcast_to(jnp.asarray(x, reported.dtype), reported.shape)
+            for x in (self.mean, self.deviation)
+        )
         return (reported - mean) / deviation
 
 

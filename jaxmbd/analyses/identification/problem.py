@@ -8,6 +8,7 @@ from jaxtyping import Array
 
 from ...errors import DataError
 from ...model import Model
+from ...system.float_types import in_float_type, in_one_float_type
 from .batches import batch_experiments
 from .continuity import join_windows
 from .experiment import Experiment
@@ -39,7 +40,9 @@ def residuals_of(
         raise DataError(f"identify: jacobian is 'forward' or 'reverse', got {jacobian!r}")
     if continuity is not None and not fit_initial_states:
         raise DataError("identify: continuity needs fit_initial_states=True")
-    simulator = make_simulator(formulation, sensors, integrator, substeps)
+    dtype = experiments[0].ts.dtype
+    model = in_float_type(in_one_float_type(model, who="identify"), dtype)
+    simulator = make_simulator(formulation, in_float_type(sensors, dtype), integrator, substeps)
     selected = select_parameters(Subject(model, simulator.sensors), select)
     batches = batch_experiments(experiments)
     check_sensors(simulator, model, batches)

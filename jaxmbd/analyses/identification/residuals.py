@@ -167,7 +167,7 @@ class Residuals(eqx.Module):
         gaps: list[Array] = []
         if self.continuity is not None:
             model = subject.model
-            system = formulate(model, self.simulator.formulation)
+            system = formulate(model, self.simulator.formulation, theta[0].dtype)
             sizes = [system.nq, system.nv, system.nq, system.nv]
             edges = jnp.concatenate([x[:, -sum(sizes) :] for x in rows])
             q0, v0, q1, v1 = jnp.split(edges, np.cumsum(sizes[:-1]), axis=1)

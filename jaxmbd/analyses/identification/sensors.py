@@ -92,7 +92,8 @@ class Accelerometer(AbstractSensor):
 
         tangents = jnp.ones_like(t), system.rates(state.q, state.v), vdot
         _, rate = jax.jvp(velocity, (t, state.q, state.v), tangents)
-        return (rate - self.gravity) @ system.frames(t, state.q)[self.frame].R
+        gravity = jnp.asarray(self.gravity, rate.dtype)
+        return (rate - gravity) @ system.frames(t, state.q)[self.frame].R
 
 
 class JointReaction(AbstractSensor):
@@ -145,8 +146,10 @@ class Calibrated(AbstractSensor):
 
     def __call__(self, system: AbstractSystem, t: Time, state: State) -> Float[Array, "..."]:
         if self.delay is not None:
-            tau = self.delay
+            tau = jnp.asarray(self.delay, t.dtype)
             vdot, _ = accelerations(system, t, state)
             q = system.retract(state.q, -tau * state.v + 0.5 * tau**2 * vdot)
             t, state = t - tau, State(q, state.v - tau * vdot)
-        return self.scale * self.sensor(system, t, state) + self.bias
+        reading = self.sensor(system, t, state)
+        scale, bias = (jnp.asarray(x, reading.dtype) for x in (self.scale, self.bias))
+        return scale * reading + bias

@@ -15,6 +15,7 @@ from jaxtyping import Array, Float
 from ...errors import ModelError
 from ...model import Model
 from ...model.values import all_concrete
+from ...system.float_types import in_one_float_type
 from ..identification.parameters import Selected, Selection, Subject, select_parameters
 from ..sweep.named import runnable, traced_by_name
 from .slopes import Sensitivities
@@ -62,6 +63,7 @@ def sensitivities(
         raise ModelError(f"sensitivities: mode is 'forward' or 'reverse', got {mode!r}")
     if not all_concrete(model):
         raise ModelError("sensitivities needs concrete numbers; call it outside jit")
+    model = in_one_float_type(model, who="sensitivities")
     selected = select_parameters(Subject(model, {}), select, "sensitivities")
     values, directions = _directions(selected)
     x, unravel = ravel_pytree(selected.free())

@@ -1,15 +1,24 @@
 """A folder that remembers finished chunks."""
 
+import hashlib
+import io
 import json
 import os
 import platform
+import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ...errors import ModelError
+from ...errors import DamagedFileWarning, ModelError
 from .labelled import xr
 
 MANIFEST = "manifest.json"
+# The last bytes of a chunk's file: this mark and a SHA-256 in hexadecimal digits. Readers of netCDF
+# files ignore what follows the data of HDF5.
+MARK = b"\njaxmbd sweep chunk sha256 "
+DIGITS = 2 * hashlib.sha256().digest_size
+NAMED = 10  # Files that a warning lists.
 # What it means that a part of a manifest differs, in the order in which they are compared.
 MEANINGS = {
     "format": "another arrangement of files",
@@ -23,6 +32,8 @@ MEANINGS = {
 
 class Store:
     """One netCDF file a chunk, each complete or not there, and a manifest of whose they are.
+
+    A file ends in a checksum of all bytes before it, of the manifest and of the chunk's scenarios.
 
     **Raises** `ModelError` where the folder holds another sweep.
     """
@@ -39,25 +50,84 @@ class Store:
                 )
             _replace(path, lambda part: part.write_text(json.dumps(manifest, indent=1)))
         _compare(path, manifest)
+        self._manifest = manifest
 
-    def __contains__(self, number: int) -> bool:
-        return self._path(number).exists()
+    def kept(self, numbers: Sequence[int]) -> dict[int, xr.Dataset]:
+        """Those chunks that are there as they were written, by number.
+
+        **Warns** by `DamagedFileWarning`, naming files and scenarios, of those that are not.
+        """
+        found, damaged = {}, []
+        for number in numbers:
+            if not self._path(number).exists():
+                continue
+            content, problem = self._content(number)
+            if problem:
+                damaged.append(self._says(number, problem))
+            else:
+                found[number] = _dataset(content)
+        if damaged:
+            more = f"; and {len(damaged) - NAMED} more" if len(damaged) > NAMED else ""
+            warnings.warn(
+                f"sweep: {len(damaged)} chunks in {self._folder} are computed again: "
+                f"{'; '.join(damaged[:NAMED])}{more}",
+                DamagedFileWarning,
+                stacklevel=3,
+            )
+        return found
 
     def write(self, number: int, chunk: xr.Dataset) -> None:
         """Keep a chunk."""
 
         def save(part: Path) -> None:
             chunk.to_netcdf(part, engine="h5netcdf")
+            digest = self._digest(number, part.read_bytes())
+            with part.open("ab") as file:
+                file.write(MARK + digest.encode())
 
         _replace(self._path(number), save)
 
     def read(self, number: int) -> xr.Dataset:
-        """A chunk that is there."""
-        with xr.open_dataset(self._path(number), engine="h5netcdf") as chunk:
-            return chunk.load().drop_encoding()
+        """A chunk that this process wrote; **raises** `OSError` if the file has changed since."""
+        content, problem = self._content(number)
+        if problem:
+            raise OSError(f"sweep: {self._folder}: {self._says(number, problem)}; call sweep again")
+        return _dataset(content)
+
+    def _content(self, number: int) -> tuple[bytes, str]:
+        """The netCDF part of a file, and what is wrong with the file: empty if nothing is."""
+        held = self._path(number).read_bytes()
+        end = len(held) - len(MARK) - DIGITS
+        if end < 0 or held[end : end + len(MARK)] != MARK:
+            return b"", "has no checksum: cut short, or of an earlier version"
+        if held[end + len(MARK) :] != self._digest(number, held[:end]).encode():
+            return b"", "does not match its checksum: damaged, or of other scenarios"
+        return held[:end], ""
+
+    def _digest(self, number: int, content: bytes) -> str:
+        first, last = self._scenarios(number)
+        parts = {part: self._manifest[part] for part in MEANINGS}
+        bound = json.dumps([parts, number, first, last], sort_keys=True).encode()
+        found = hashlib.sha256(f"{len(bound)} ".encode() + bound)
+        found.update(content)
+        return found.hexdigest()
+
+    def _scenarios(self, number: int) -> tuple[int, int]:
+        """First and last scenario of a chunk."""
+        size, n = self._manifest["chunk"], self._manifest["n"]
+        return number * size, min((number + 1) * size, n) - 1
+
+    def _says(self, number: int, problem: str) -> str:
+        first, last = self._scenarios(number)
+        return f"{self._path(number).name} (scenarios {first} to {last}) {problem}"
 
     def _path(self, number: int) -> Path:
         return self._folder / f"chunk_{number:06d}.nc"
+
+
+def _dataset(content: bytes) -> xr.Dataset:
+    with xr.open_dataset(io.BytesIO(content), engine="h5netcdf") as chunk:
+        return chunk.load().drop_encoding()
 
 
 def _replace(path: Path, write: Any) -> None:

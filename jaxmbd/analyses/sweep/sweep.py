@@ -48,7 +48,8 @@ def sweep(
     - `dims`: `{name: dimensions}` of results and scenarios, without the first, `scenario`.
     - `folder`: where to keep every chunk, a netCDF file each, as soon as it is there. A sweep that
       was stopped goes on from there when it is called again, with the same numbers as if it had
-      not been stopped.
+      not been stopped. A file that is not as it was written, or has no checksum because an earlier
+      version wrote it, is computed again.
     - `part`: `(i, k)` computes every k-th chunk from the i-th on, as one of k jobs that share a
       folder, and returns those. Without it the last call then returns all.
     - `executor`: any `concurrent.futures.Executor`; `fn` must be picklable if it has processes.
@@ -59,8 +60,10 @@ def sweep(
     not close, or where a result is not finite. In the former case its results are NaN, or zero if
     they are integers.
 
+    **Warns** by `DamagedFileWarning` of chunks in the folder that are computed again.
+
     **Raises** `ModelError` for scenarios that make no sense, a function that returns no names, and
-    a folder that holds another sweep.
+    a folder that holds another sweep; `OSError` if a file changes while the sweep runs.
     """
     from .labelled import check_names, to_dataset, together
 
@@ -78,17 +81,21 @@ def sweep(
         from .store import Store
 
         store = Store(folder, manifest)
-        found = {k: None for k in numbers if k in store}
+        found = store.kept(numbers)
     missing = [k for k in numbers if k not in found]
     total, left = (sum(len(_rows(k, size, given)) for k in ks) for ks in (numbers, missing))
     bar = Progress(total, total - left, progress)
     for k, done in _results(executor, fn, program, given, missing):
         dataset = to_dataset(done, k * size, given, dims)
-        found[k] = dataset if store is None else store.write(k, dataset)
+        if store is None:
+            found[k] = dataset
+        else:
+            store.write(k, dataset)
         bar.advance(len(done.reasons))
-    read = found.__getitem__ if store is None else store.read
+    if store is not None:
+        found |= {k: store.read(k) for k in missing}
     attributes = {"title": "sweep", "jaxmbd_version": manifest["software"]["jaxmbd"]}
-    return together([read(k) for k in numbers], attributes)
+    return together([found[k] for k in numbers], attributes)
 
 
 def _results(

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from ...model import Frame
+from ...system.float_types import in_float_type
 from ...system.mechanism import Mechanism
 from ...system.rows import Rows
 
@@ -19,7 +20,7 @@ def centred(mechanism: Mechanism) -> Mechanism:
     """
     n, bodies = mechanism.n_bodies, mechanism.bodies
     at_com = jnp.concatenate([jnp.zeros((1, 3), dtype=bodies.com.dtype), bodies.com])
-    own = jax.vmap(lambda com: Frame("", -com))(bodies.com)
+    own = in_float_type(jax.vmap(lambda com: Frame("", -com))(bodies.com), mechanism.dtype)
     moved = mechanism.offsets.p - mechanism.port_bodies.take(at_com)
     others = eqx.tree_at(lambda frame: frame.p, mechanism.offsets, moved)
     offsets = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), others, own)

@@ -308,7 +308,7 @@ def _stiffnesses(formulation: NaturalCoordinates, mechanism: Mechanism) -> Float
         _positive(given[name] if isinstance(given, dict) else given, f"stiffness of body {name!r}")
         for name in names
     ]
-    return jnp.stack(leaves).astype(mechanism.dtype)
+    return jnp.stack([leaf.astype(mechanism.dtype) for leaf in leaves])
 
 
 def _positive(value: Any, what: str) -> Float[Array, ""]:

@@ -148,7 +148,7 @@ def place(
                 own.append(entry)
             else:
                 own.append(first_by_hand + len(points))
-                points.append(entry - model.bodies[body].com)
+                points.append(entry.astype(mechanism.dtype) - model.bodies[body].com)
         missing = 0 if body in by_hand else count - len(own)
         slots[body] = own + [None] * missing
     merged = set()
@@ -190,9 +190,9 @@ def place(
         for bodies, given, nodes in made
     )
     fixed = Rows.of(ports[_port(model, name, GROUND)] for name in numbers.still)
-    by_hand_points = jnp.stack(points) if points else jnp.zeros((0, 3))
+    by_hand_points = jnp.stack(points) if points else jnp.zeros((0, 3), mechanism.dtype)
     placement = Placement(found, Rows.of(numbers.owners), fixed, frozenset(merged))
-    return placement, by_hand_points.astype(mechanism.dtype)
+    return placement, by_hand_points
 
 
 def _port(model: Model, joint: str, body: str) -> str:

@@ -6,7 +6,8 @@ import numpy as np
 
 from ...model import Model
 from ...system.abstract import AbstractSystem
-from ...system.mechanism import lower
+from ...system.float_types import float_type, in_one_float_type
+from ...system.mechanism import Mechanism, lower
 from .content import Graph, Joint, graph_of
 from .layout import arrange
 from .routes import Route, Wanted, find_routes
@@ -66,7 +67,7 @@ def plot_graph(system: Model | AbstractSystem) -> Figure:
 
     **Raises** `ModelError` for a model that cannot be formulated.
     """
-    graph = graph_of(lower(system) if isinstance(system, Model) else system.mechanism)
+    graph = graph_of(_lowered(system) if isinstance(system, Model) else system.mechanism)
     picture = _placed(graph)
     corners = [_corners(picture.bodies), _corners(picture.labels[1:]), *picture.curves]
     inked = np.vstack(corners)
@@ -92,6 +93,10 @@ def plot_graph(system: Model | AbstractSystem) -> Figure:
             frameon=False,
         )
     return figure
+
+
+def _lowered(model: Model) -> Mechanism:
+    return lower(in_one_float_type(model, float_type(model)))
 
 
 def _placed(graph: Graph) -> Picture:

@@ -1,0 +1,137 @@
+"""One float type for all numbers of a model, and for the states of its system."""
+
+import functools
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PyTree
+
+from ..bodies import RigidBody
+from ..errors import FloatTypeWarning, ModelError
+from ..model import Frame, Model
+
+NAMED = 6  # Leaves that a warning lists.
+
+
+def float_type(tree: PyTree) -> np.dtype:
+    """The widest float type among the leaves; JAX's default one if no leaf is a float.
+
+    A Python float counts as JAX's default type: float64 if `jax_enable_x64` is on, else float32.
+    """
+    found = {own for x in jax.tree.leaves(tree) if (own := _float_type_of(x)) is not None}
+    return _widest(found) if found else jax.dtypes.canonicalize_dtype(float)
+
+
+def in_float_type(tree: PyTree, dtype: np.dtype) -> PyTree:
+    """The tree with every float leaf in a float type; leaves that have it are the same objects.
+
+    Integers stay, except for those of bodies and frames, of which all numbers are floats.
+    """
+
+    def converted(x: Any) -> Any:
+        own = _float_type_of(x)  # NumPy's float64 equals None.
+        return x if own is None or own == dtype else jnp.asarray(x, dtype)
+
+    def all_floats(x: Any) -> Any:
+        own = _float_type_of(x)
+        return x if own is not None and own == dtype else jnp.asarray(x, dtype)
+
+    def component(x: Any) -> Any:
+        return jax.tree.map(all_floats, x) if isinstance(x, RigidBody | Frame) else converted(x)
+
+    return jax.tree.map(component, tree, is_leaf=lambda x: isinstance(x, RigidBody | Frame))
+
+
+def in_one_float_type(model: Model, dtype: Any = None, who: str = "formulate") -> Model:
+    """The model with all its floats in one float type, the widest one or the one given.
+
+    `who` names the function that warns and raises.
+
+    **Warns** by `FloatTypeWarning`, naming the leaves of narrower types, if none is given and the
+    model has several.
+
+    **Raises** `ModelError` for a type other than float32 and float64, and for float64 if
+    `jax_enable_x64` is off.
+    """
+    if dtype is not None:
+        return in_float_type(model, _checked(dtype))
+    widest = float_type(model)
+    if widest not in (np.float32, np.float64):
+        raise ModelError(
+            f"{who}: all floats of the model are {widest}, in which no formulation computes; "
+            "convert them to float32, or pass dtype=jnp.float32 to formulate"
+        )
+    narrower = [
+        f"{name} ({own})" for name, own in _named_types(model) if own is not None and own != widest
+    ]
+    if narrower:
+        more = f" and {len(narrower) - NAMED} more" if len(narrower) > NAMED else ""
+        warnings.warn(
+            f"{who}: the model mixes float types and is computed in {widest}, its widest; "
+            f"narrower are {', '.join(narrower[:NAMED])}{more}; convert them, or pass "
+            f"dtype=jnp.{widest} to formulate to accept this",
+            FloatTypeWarning,
+            stacklevel=3,
+        )
+    return in_float_type(model, widest)
+
+
+def as_own(x: Any, system: Any, name: str) -> jax.Array:
+    """Numbers of a state as an array of the system's float type.
+
+    A narrower type is converted, which is exact.
+
+    **Raises** `ModelError` for a wider one, whose digits the system would lose.
+    """
+    x, own = jnp.asarray(x), system.mechanism.dtype
+    if x.dtype == own:
+        return x
+    if jnp.issubdtype(x.dtype, jnp.floating) and _widest({x.dtype, own}) != own:
+        raise ModelError(
+            f"{name} is {x.dtype}, but the system computes in {own}; convert it with "
+            f"{name}.astype(jnp.{own}), or formulate the model with dtype=jnp.{x.dtype}"
+        )
+    return x.astype(own)
+
+
+def _checked(dtype: Any) -> np.dtype:
+    try:
+        given = np.dtype(dtype)
+    except TypeError as error:
+        raise ModelError(f"formulate: dtype must be a float type, got {dtype!r}") from error
+    if given not in (np.float32, np.float64):
+        raise ModelError(f"formulate: dtype must be float32 or float64, got {given}")
+    if jax.dtypes.canonicalize_dtype(given) != given:
+        raise ModelError(
+            "formulate: dtype float64 needs jax.config.update('jax_enable_x64', True) before the "
+            "model is made"
+        )
+    return given
+
+
+def _float_type_of(x: Any) -> np.dtype | None:
+    """The float type in which JAX computes with a leaf, or None for what is no float."""
+    dtype = float if isinstance(x, float) else getattr(x, "dtype", None)
+    if dtype is None or not jnp.issubdtype(dtype, jnp.floating):
+        return None
+    return jax.dtypes.canonicalize_dtype(dtype)
+
+
+def _widest(found: set[Any]) -> np.dtype:
+    with jax.numpy_dtype_promotion("standard"):  # Users may forbid promotion; this one is said.
+        return functools.reduce(jnp.promote_types, found)
+
+
+def _named_types(model: Model) -> Iterator[tuple[str, np.dtype | None]]:
+    for kind, components in model.components():
+        for name, component in components.items():
+            for path, leaf in jax.tree_util.tree_leaves_with_path(component):
+                where = jax.tree_util.keystr(path).lstrip(".")
+                yield f"{kind} {name!r}: {where}", _float_type_of(leaf)
+
+
+__all__ = ["as_own", "float_type", "in_float_type", "in_one_float_type"]
