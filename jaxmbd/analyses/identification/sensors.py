@@ -7,11 +7,16 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from ...bodies import RigidBody
 from ...errors import ModelError
+from ...joints import Free
+from ...joints.components import periodic_coordinates
+from ...joints.rotation import FreeRotation
 from ...lie import Pose
+from ...model import Frame, Model, ground
 from ...model.model import unknown
 from ...model.values import as_leaf
 from ...system.abstract import AbstractSystem, State, Time
@@ -28,6 +33,16 @@ class AbstractSensor(eqx.Module):
     def __call__(self, system: AbstractSystem, t: Time, state: State) -> Float[Array, "..."]:
         """The reading at one instant."""
 
+    def nearest(
+        self, model: Model, reading: Float[Array, "*n"], measured: Float[Array, "*n"]
+    ) -> Float[Array, "*n"]:
+        """Of all readings that mean the same as a given one, the nearest to what was measured.
+
+        The residual of a fit is its difference to that. Default: the reading itself. Both arrays
+        may have leading axes, such as that of time.
+        """
+        return reading
+
 
 def _joint(system: AbstractSystem, t: Time, state: State, name: str) -> JointState:
     joints = joint_states(system, t, state)
@@ -36,13 +51,55 @@ def _joint(system: AbstractSystem, t: Time, state: State, name: str) -> JointSta
     return joints[name]
 
 
+def nearest_reading(
+    sensor: Callable[..., Array],
+    model: Model,
+    reading: Float[Array, "*n"],
+    measured: Float[Array, "*n"],
+) -> Float[Array, "*n"]:
+    """`AbstractSensor.nearest` of any sensor; the reading itself of other callables."""
+    if not isinstance(sensor, AbstractSensor):
+        return reading
+    return sensor.nearest(model, reading, measured)
+
+
 class JointPosition(AbstractSensor):
-    """Coordinates of a joint [rad or m]."""
+    """Coordinates of a joint [rad or m; 1 for quaternions].
+
+    In a fit angles are compared modulo whole turns, as some formulations and some encoders count
+    them and others do not, and quaternions up to their sign and length. Lengths, and the angle of
+    a screw, are compared as they are.
+    """
 
     joint: str = eqx.field(static=True)
 
     def __call__(self, system: AbstractSystem, t: Time, state: State) -> Float[Array, "..."]:
         return _joint(system, t, state, self.joint).q
+
+    def nearest(
+        self, model: Model, reading: Float[Array, "*n"], measured: Float[Array, "*n"]
+    ) -> Float[Array, "*n"]:
+        joint = model.joints.get(self.joint)
+        if joint is None:  # That of a body which floats, named after it.
+            joint = Free(ground, Frame(self.joint))
+        if joint.sizes()[0] and isinstance(joint.rotation, FreeRotation):
+            turned = _nearest_quaternion(reading[..., -4:], measured[..., -4:])
+            return jnp.concatenate([reading[..., :-4], turned], axis=-1)
+        periodic = np.asarray(periodic_coordinates(joint))
+        # Numbers of joints with one coordinate have no axis of their own.
+        period = 2.0 * np.pi * (periodic[0] if periodic.size == 1 else periodic)
+        turns = jnp.round((reading - measured) / (2.0 * np.pi))
+        return reading - turns * jnp.broadcast_to(jnp.asarray(period, turns.dtype), turns.shape)
+
+
+def _nearest_quaternion(
+    reading: Float[Array, "*n 4"], measured: Float[Array, "*n 4"]
+) -> Float[Array, "*n 4"]:
+    """The quaternion of the same rotation, with the length measured and the nearer sign."""
+    along = jnp.sum(reading * measured, axis=-1, keepdims=True)
+    square = jnp.sum(reading * reading, axis=-1, keepdims=True)
+    length = jnp.linalg.norm(measured, axis=-1, keepdims=True)
+    return reading * jnp.where(along < 0, -length, length) / jnp.sqrt(square)
 
 
 class JointVelocity(AbstractSensor):
@@ -179,3 +236,12 @@ class Calibrated(AbstractSensor):
             q = system.retract(state.q, -tau * state.v + 0.5 * tau**2 * vdot)
             t, state = t - tau, State(q, state.v - tau * vdot)
         return self.scale * self.sensor(system, t, state) + self.bias
+
+    def nearest(
+        self, model: Model, reading: Float[Array, "*n"], measured: Float[Array, "*n"]
+    ) -> Float[Array, "*n"]:
+        bias, scale = (jnp.broadcast_to(x, reading.shape) for x in (self.bias, self.scale))
+        zero = scale == 0  # It reads the bias alone.
+        by = jnp.where(zero, 1.0, scale)
+        own, wanted = (reading - bias) / by, (measured - bias) / by
+        return reading + scale * (nearest_reading(self.sensor, model, own, wanted) - own)
