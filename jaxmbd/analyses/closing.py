@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import lineax as lx
 import numpy as np
 import optimistix as optx
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from .._frozen import frozen
 from ..errors import AssemblyError
@@ -17,11 +17,12 @@ from ..joints.rotation import FreeRotation
 from ..lie import so3
 from ..linear import solve_scaled
 from ..model.values import is_concrete
-from ..system import constraints
+from ..system import branches, constraints
 from ..system.abstract import AbstractSystem, Coordinates, Time, Velocities
 
 MAX_STEPS = 50
 FAR_STEPS = 500
+REMEDY = "start from a guess nearer to the position wanted, or check the frames of these joints"
 
 
 class Wanted(eqx.Module):
@@ -44,21 +45,51 @@ def closed(
 
     Those sought have about theirs, as far as that is possible.
 
-    **Raises** `AssemblyError`, naming the joints and their gaps, where there are none.
+    **Raises** `AssemblyError`, naming the joints and their gaps, where there are none, and where
+    joints close the wrong way round only.
     """
     if sought:
         start = _approach(system, t, start, held, sought)
-    q, gaps = _newton(system, t, start, held)
-    is_open = ~(jnp.max(jnp.abs(gaps), initial=0.0) < _limit(q))
-    if not is_concrete(is_open):
-        message = "assemble: the joints do not close from this guess"
-        return eqx.error_if(q, is_open, message)
-    if is_open:
+    q, gaps, angles = _newton(system, t, start, held)
+    if not is_concrete(gaps):
+        return _judged(system, q, gaps, angles)
+    was_open = _is_open(gaps, q)
+    if was_open or np.any(branches.is_reversed(angles)):
         near = _approach(system, t, start, held, ())
-        q, gaps = _newton(system, t, near, held)
-        if not jnp.max(jnp.abs(gaps), initial=0.0) < _limit(q):
+        q, gaps, after = _newton(system, t, near, held)
+        if _is_open(gaps, q):
+            if not was_open:
+                _complain_of_reversed(system, angles)
             _complain(system, held, np.asarray(_gaps(system, t, near, held)))
+        _complain_of_reversed(system, after)
     return q
+
+
+def _is_open(gaps: Float[Array, "n"], q: Coordinates) -> Bool[Array, ""]:
+    return ~(jnp.max(jnp.abs(gaps), initial=0.0) < _limit(q))
+
+
+def _judged(
+    system: AbstractSystem, q: Coordinates, gaps: Float[Array, "n"], angles: Float[Array, "k"]
+) -> Coordinates:
+    """`q`, an error at run time where joints are open, or closed the wrong way round."""
+    messages = ["assemble: the joints do not close from this guess"]
+    messages += [
+        f"assemble: joint {name!r} closes the wrong way round from this guess; {REMEDY}"
+        for name in branches.checked_joints(system)
+    ]
+    bad = jnp.concatenate([_is_open(gaps, q)[None], branches.is_reversed(angles)])
+    return eqx.branched_error_if(q, jnp.any(bad), jnp.argmax(bad), messages)
+
+
+def _complain_of_reversed(system: AbstractSystem, angles: Float[Array, "k"]) -> None:
+    """**Raises** `AssemblyError` where joints are closed the wrong way round."""
+    listed = branches.reversed_joints(branches.checked_joints(system), np.asarray(angles))
+    if listed:
+        raise AssemblyError(
+            f"assemble: these joints close the wrong way round only: {listed}, the angle to what "
+            f"they allow; {REMEDY}"
+        )
 
 
 def _limit(q: Coordinates) -> float:
@@ -126,11 +157,12 @@ def _difference(joint: AbstractJoint, wanted: Array, found: Array) -> Float[Arra
 @eqx.filter_jit
 def _newton(
     system: AbstractSystem, t: Time, start: Coordinates, held: Targets
-) -> tuple[Coordinates, Float[Array, "n"]]:
+) -> tuple[Coordinates, Float[Array, "n"], Float[Array, "k"]]:
     """Newton on the multipliers μ of q = start ⊞ M⁻¹ Gᵀ μ: as many unknowns as constraints.
 
     The bodies move as little as their mass allows. Where constraints repeat one another the
-    smallest μ is taken. Returns the coordinates found, and what is left of the constraints there.
+    smallest μ is taken. Returns the coordinates found, what is left of the constraints there, and
+    the angles of `branches`.
     """
     J = _jacobian(system, t, start, held)
     directions = system.solve_mass(start, J.T)
@@ -148,7 +180,8 @@ def _newton(
         max_steps=MAX_STEPS,
         throw=False,
     )
-    return system.retract(start, directions @ found.value), gap(found.value, None)
+    q = system.retract(start, directions @ found.value)
+    return q, gap(found.value, None), branches.angles_at(system, t, q)
 
 
 def _jacobian(
@@ -181,21 +214,28 @@ def _approach(
 ) -> Coordinates:
     """Where least is left open, by Levenberg and Marquardt's method, from nearly `start`.
 
-    It does not follow the derivative: it is only where to start.
+    It does not follow the derivative: it is only where to start. Misalignments count beside the
+    residuals: with them no joint is at rest the wrong way round.
     """
     system, t, start, held, sought = frozen((system, t, start, held, sought))
-    # Off the start by a little: stretched mechanisms do not know which way to bend.
-    nudge = 1e-3 * jnp.cos(1.0 + jnp.arange(system.nv, dtype=start.dtype))
+    # Off the start by a little: stretched mechanisms do not know which way to bend. The solver's
+    # own numbers have JAX's default float type, and so must its unknowns.
+    nudge = 1e-3 * jnp.cos(1.0 + jnp.arange(system.nv, dtype=jnp.result_type(float)))
     weak = 1e-3  # What is sought matters where the joints leave a choice.
 
+    def moved(delta: Array) -> Coordinates:
+        return system.retract(start, delta.astype(start.dtype))
+
     def gap(delta: Array, _: None) -> Array:
-        q = system.retract(start, delta)
-        return jnp.concatenate([_gaps(system, t, q, held), weak * _misses(system, t, q, sought)])
+        q = moved(delta)
+        turned = [x.ravel() for x in branches.misalignments(system, system.kinematics(t, q))]
+        misses = weak * _misses(system, t, q, sought)
+        return jnp.concatenate([_gaps(system, t, q, held), *turned, misses]).astype(delta.dtype)
 
     tolerance = float(jnp.finfo(start.dtype).eps) ** 0.6
     solver = optx.LevenbergMarquardt(rtol=tolerance, atol=tolerance)
     found: Any = optx.least_squares(gap, solver, nudge, max_steps=FAR_STEPS, throw=False)
-    return system.retract(start, found.value)
+    return moved(found.value)
 
 
 @eqx.filter_jit

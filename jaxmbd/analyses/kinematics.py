@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 from ..errors import AssemblyError, ModelError
 from ..model.values import as_leaf, is_concrete
-from ..system import constraints
+from ..system import branches, constraints
 from ..system.abstract import AbstractSystem, State, Time, Velocities, as_state
 from ..system.projection import projected
 from ..system.saddle_point import saddle_point
@@ -59,8 +59,8 @@ def kinematics(
 
     **Raises** `ModelError` where drivers and joints leave a degree of freedom, and for times that
     do not increase; `AssemblyError`, naming the joints, their gaps and the time, where there is no
-    position or no velocity, such as where a driver works against a locked joint. Under a
-    transformation these are errors at run time.
+    position or no velocity, such as where a driver works against a locked joint, and where a joint
+    is closed the wrong way round. Under a transformation these are errors at run time.
     """
     ts = as_leaf(ts, None, "kinematics: ts").astype(system.mechanism.dtype)
     if ts.ndim != 1 or ts.shape[0] == 0:
@@ -71,12 +71,17 @@ def kinematics(
         start = as_state(guess, system, "guess")
     else:
         start = assemble(system, guess, t=ts[0])
-    states, vdot, gaps, free = _march(system, ts, start)
+    states, vdot, gaps, free, angles = _march(system, ts, start)
     if is_concrete(gaps):
+        _check_branches(system, ts, angles)
         _check(system, ts, states, gaps, free)
     else:
         bad = ~(jnp.max(gaps, initial=0.0) < _limit(ts)) | (jnp.max(free) > FREE)
-        message = "kinematics: the joints do not close, or the drivers leave a freedom"
+        bad = bad | jnp.any(branches.is_reversed(angles))
+        message = (
+            "kinematics: the joints do not close, or the wrong way round, or the drivers leave a "
+            "freedom"
+        )
         states = eqx.tree_at(lambda y: y.q, states, eqx.error_if(states.q, bad, message))
     return DrivenMotion(ts=ts, states=states, vdot=vdot, system=system)
 
@@ -84,7 +89,9 @@ def kinematics(
 @eqx.filter_jit
 def _march(
     system: AbstractSystem, ts: Float[Array, "n"], start: State
-) -> tuple[State, Float[Array, "n nv"], Float[Array, "n ng"], Float[Array, "n"]]:
+) -> tuple[
+    State, Float[Array, "n nv"], Float[Array, "n ng"], Float[Array, "n"], Float[Array, "n k"]
+]:
     system = system.prepared()
 
     def step(carry: tuple[State, Velocities, Time], t: Time) -> tuple[Any, Any]:
@@ -93,7 +100,8 @@ def _march(
         ahead = system.retract(state.q, h * state.v + 0.5 * h * h * vdot)
         now = projected(system, t, State(ahead, state.v + h * vdot))
         vdot, gaps, free = _accelerations(system, t, now)
-        return (now, vdot, t), (now, vdot, gaps, free)
+        angles = branches.angles_at(system, t, now.q)
+        return (now, vdot, t), (now, vdot, gaps, free, angles)
 
     # The first step goes nowhere, so that what it would follow does not matter.
     return jax.lax.scan(step, (start, jnp.zeros_like(start.v), ts[0]), ts)[1]
@@ -123,6 +131,21 @@ def _accelerations(
 
 def _limit(ts: Float[Array, "n"]) -> float:
     return float(jnp.finfo(ts.dtype).eps) ** 0.5
+
+
+def _check_branches(
+    system: AbstractSystem, ts: Float[Array, "n"], angles: Float[Array, "n k"]
+) -> None:
+    found = np.asarray(angles)
+    bad = np.any(branches.is_reversed(found), axis=1)
+    if bad.any():
+        k = int(np.argmax(bad))
+        listed = branches.reversed_joints(branches.checked_joints(system), found[k])
+        raise AssemblyError(
+            f"kinematics: at t = {ts[k]:.6g} s these joints are closed the wrong way round: "
+            f"{listed}, the angle to what they allow; start from another guess, or with shorter "
+            "times from one to the next"
+        )
 
 
 def _check(

@@ -17,6 +17,7 @@ from ..integrators.explicit import as_integrator
 from ..integrators.generalized_alpha import AlphaMemory
 from ..integrators.implicit import AbstractImplicit, Memory
 from ..model.values import is_concrete
+from ..system import branches
 from ..system.abstract import AbstractSystem, State, as_state, as_time
 from .solution import Solution
 
@@ -61,10 +62,12 @@ def simulate(
     - `max_steps`: 100,000 adaptive steps, or what the fixed steps need, where it is left out.
     - `throw`: whether a failure raises; otherwise read `Solution.result`.
 
-    **Raises** `ModelError` for times, steps or states that make no sense, and for a state of a
-    wider float type than the system's; `IncompatibleIntegrator`; and `SimulationError` where the
-    step size collapses, steps run out, or the motion is no longer finite. Under a transformation
-    the last one is an error at run time.
+    **Raises** `ModelError` for times, steps or states that make no sense, for a state of a wider
+    float type than the system's, and if a joint of the state is closed the wrong way round;
+    `IncompatibleIntegrator`; and `SimulationError` if the step size collapses, steps run out, the
+    motion is no longer finite, or a joint of the last state is closed the wrong way round, through
+    a step that was too large. Under a transformation the last one, and the wrong way round, are
+    errors at run time.
 
     **Warns**, outside of transformations, by `ArtificialEnergyWarning` where springs in the place
     of rigidity hold much of the energy.
@@ -81,6 +84,7 @@ def simulate(
     if max_steps is None:
         max_steps = _n_steps(t0, t1, dt) + 2 if fixed else ADAPTIVE_MAX_STEPS
     t0, t1 = as_time(t0, system), as_time(t1, system)
+    angles = _check_branches(system, t0, state)
     dt = None if dt is None else as_time(dt, system)
     saveat = _as_saveat(saveat, t0, t1, dt if fixed else None)
     sol = _solve(
@@ -97,7 +101,7 @@ def simulate(
         adjoint,
         max_steps,
     )
-    solution = _checked(Solution.of(system, sol), throw)
+    solution = _checked(*_judged(Solution.of(system, sol), angles), throw)
     if isinstance(system, NaturalSystem):
         _warn_of_springs(system, solution)
     return solution
@@ -163,6 +167,43 @@ def _check_state(system: AbstractSystem, state: State) -> None:
             raise ModelError(f"simulate: state.{name} must be finite, got {np.asarray(x)}")
 
 
+def _check_branches(system: AbstractSystem, t0: Array, state: State) -> Float[Array, "k"] | None:
+    """By how much joints miss their rotations at the start [rad]; None if there are none to judge.
+
+    **Raises** `ModelError` where one is closed the wrong way round, unless that is traced.
+    """
+    names = branches.checked_joints(system)
+    if not names:
+        return None
+    angles = branches.angles_at(system, t0, state.q)
+    listed = branches.reversed_joints(names, np.asarray(angles)) if is_concrete(angles) else ""
+    if listed:
+        raise ModelError(
+            f"simulate: in the state given, these joints are closed the wrong way round: {listed}, "
+            "the angle to what they allow; make the state with assemble, from a guess nearer to "
+            "the position wanted"
+        )
+    return angles
+
+
+def _judged(
+    solution: Solution, start: Float[Array, "k"] | None
+) -> tuple[Solution, Float[Array, "k"] | None]:
+    """The solution with its result, and by how much joints miss their rotations at its end [rad].
+
+    The result is a failure of Newton's method where joints are closed the wrong way round there, or
+    were at the start: no motion leads from one way to the other, but steps that are too large may.
+    """
+    if start is None or solution.ts is None or not isinstance(solution.states, State):
+        return solution, None
+    last = jnp.maximum(jnp.sum(jnp.isfinite(solution.ts), dtype=jnp.int32) - 1, 0)
+    end = branches.angles_at(solution.system, solution.ts[last], solution.states.q[last])
+    wrong = jnp.any(branches.is_reversed(start) | branches.is_reversed(end))
+    failed: Any = diffrax.RESULTS.nonlinear_divergence
+    result = diffrax.RESULTS.where(wrong, failed, solution.result)
+    return eqx.tree_at(lambda s: s.raw.result, solution, result), end
+
+
 def _check_times(t0: Any, t1: Any, dt: Any) -> None:
     if not all(is_concrete(x) for x in (t0, t1)):
         return
@@ -191,7 +232,7 @@ def _as_saveat(saveat: Any, t0: Array, t1: Array, dt: Array | None) -> diffrax.S
     return diffrax.SaveAt(ts=jnp.asarray(saveat, dtype=t0.dtype))
 
 
-def _checked(solution: Solution, throw: bool) -> Solution:
+def _checked(solution: Solution, end: Float[Array, "k"] | None, throw: bool) -> Solution:
     if not throw:
         return solution
     stopped = ~diffrax.is_okay(solution.result)
@@ -208,6 +249,7 @@ def _checked(solution: Solution, throw: bool) -> Solution:
             " s; the step may be too large, or the mechanism may pass a singular position (see "
             "`inspect`), through which EnergyMomentum gets"
         )
+    _complain_of_reversed(solution.system, end)
     memory = solution.raw.solver_state
     if isinstance(memory, Memory) and solution.result == diffrax.RESULTS.nonlinear_divergence:
         where = f"the step of {float(memory.h)} s from t = {float(memory.t)} s"
@@ -223,6 +265,18 @@ def _checked(solution: Solution, throw: bool) -> Solution:
             "throw=False to look at the motion so far"
         )
     return solution
+
+
+def _complain_of_reversed(system: AbstractSystem, end: Float[Array, "k"] | None) -> None:
+    """**Raises** `SimulationError` where joints are closed the wrong way round."""
+    if end is None:
+        return
+    listed = branches.reversed_joints(branches.checked_joints(system), np.asarray(end))
+    if listed:
+        raise SimulationError(
+            "simulate: at the end of the motion these joints are closed the wrong way round: "
+            f"{listed}, the angle to what they allow; the step is too large"
+        )
 
 
 def _likely(memory: Memory) -> str:

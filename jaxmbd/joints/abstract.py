@@ -99,6 +99,14 @@ class AbstractJoint(eqx.Module):
         kept = [i for i in range(3) if i not in self.translation]
         return jnp.concatenate([_columns(E, kept).T @ X_FM.p, self.rotation.residual(E, X_FM.R)])
 
+    def misalignment(self, X_FM: Pose) -> Float[Array, "m"]:
+        """What keeps the rotation of M from being one of the joint; its length is an angle [rad].
+
+        Unlike the residual, which may vanish half a turn away as well, it is zero at the joint's
+        rotations alone. From a quarter of a turn on the joint counts as closed the wrong way round.
+        """
+        return self.rotation.misalignment(self.basis(), X_FM.R)
+
     def gap(self, F: Pose, M: Pose) -> Float[Array, "n_fixed"]:
         """The residual, of the poses of the two frames."""
         return self.residual(se3.between(F, M))

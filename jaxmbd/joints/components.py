@@ -5,7 +5,8 @@ from typing import NamedTuple
 from .abstract import AbstractJoint
 from .free import Free
 from .generic import Generic
-from .rotation import AbstractRotation, FreeRotation
+from .rotation import AbstractRotation, FreeRotation, TwoAxisRotation
+from .screw import Screw
 
 XYZ = ("x", "y", "z")
 
@@ -38,6 +39,19 @@ def velocity_components(joint: AbstractJoint) -> list[Component]:
         linear = [Component(f"v{name}", "m/s") for name in XYZ]
     angular = [Component(name, "rad/s") for name in _turning(joint.rotation)]
     return linear + angular
+
+
+def periodic_coordinates(joint: AbstractJoint) -> list[bool]:
+    """For each coordinate of a joint whether whole turns of it mean nothing.
+
+    They mean something for a screw, which moves along, and components of a rotation vector have no
+    period of their own.
+    """
+    nq, turning = joint.sizes()[0], joint.rotation.nq
+    if nq == 0 or isinstance(joint, Screw):
+        return [False] * nq
+    periodic = turning == 1 or isinstance(joint.rotation, TwoAxisRotation)
+    return [False] * (nq - turning) + [periodic] * turning
 
 
 def _units(joint: AbstractJoint) -> list[str]:

@@ -4,6 +4,19 @@ Each says, for a joint whose basis has the columns E = (e1, e2, e3): the rotatio
 coordinates, the angular velocity that its velocities give, the residual of what stays fixed, and
 the coordinates of a rotation that satisfies it. Angular velocities are those of M in F, along the
 axes of M.
+
+Residuals are linear in the entries of R_FM, as schemes that keep energy need them. Most of them
+therefore vanish at rotations too that are not the joint's (false roots):
+
+| rotation | residual vanishes at | of the joint | false |
+|---|---|---|---|
+| `NoRotation` | R = Rᵀ | no rotation | half a turn about any axis |
+| `AxisRotation` | R e3 = ± e3 | e3 of F and M parallel | e3 of F and M opposite |
+| `TwoAxisRotation` | e1 of F ⊥ e2 of M | all of them | none |
+| `BendingRotation` | no twist, or half a turn | rotation vectors ⊥ e3 | half a turn about others |
+| `FreeRotation` | every R | every R | none |
+
+`misalignment` vanishes at the joint's rotations alone.
 """
 
 from abc import abstractmethod
@@ -58,6 +71,16 @@ class AbstractRotation(eqx.Module):
     def coordinates(self, E: Basis, R: Matrix) -> Float[Array, "nq"]:
         """Coordinates of a rotation that keeps the fixed ones; angles within (-π, π]."""
 
+    def misalignment(self, E: Basis, R: Matrix) -> Float[Array, "m"]:
+        """What keeps `R` from being a rotation of the joint; its length is an angle [rad].
+
+        It is zero at the rotations `matrix(E, q)` alone, whereas `residual` may vanish half a turn
+        away from these as well. Default: the rotation vector from the rotation at the coordinates
+        of `R` to `R`, whose length is at most π.
+        """
+        allowed = self.matrix(E, self.coordinates(E, R))
+        return so3.log(so3.from_matrix(allowed.T @ R))
+
 
 class NoRotation(AbstractRotation):
     """All rotation is fixed."""
@@ -89,6 +112,10 @@ class NoRotation(AbstractRotation):
 
     def coordinates(self, E, R):
         return jnp.zeros(0, dtype=R.dtype)
+
+    def misalignment(self, E, R):
+        # The residual sin(θ) n vanishes at half a turn about any axis too.
+        return so3.log(so3.from_matrix(R))
 
 
 class AxisRotation(AbstractRotation):
@@ -123,6 +150,16 @@ class AxisRotation(AbstractRotation):
         turned = E.T @ R @ E
         sine, cosine = turned[1, 0] - turned[0, 1], turned[0, 0] + turned[1, 1]
         return jnp.arctan2(sine, cosine)[None]
+
+    def misalignment(self, E, R):
+        # The angle between e3 of F and of M: the residual vanishes where they are opposite too.
+        sines, cosine = self.residual(E, R), E[:, 2] @ R @ E[:, 2]
+        square = sines @ sines
+        apart = square > 0
+        sine = jnp.sqrt(jnp.where(apart, square, 1.0))
+        along = jnp.where(apart, sines / sine, jnp.eye(1, 2, dtype=R.dtype)[0])
+        angle = jnp.arctan2(jnp.where(apart, sine, 0.0), cosine)
+        return jnp.where(apart | (cosine < 0), angle * along, sines)
 
 
 class TwoAxisRotation(AbstractRotation):
@@ -159,6 +196,10 @@ class TwoAxisRotation(AbstractRotation):
         return jnp.stack(
             [jnp.arctan2(turned[2, 1], turned[1, 1]), jnp.arctan2(turned[0, 2], turned[0, 0])]
         )
+
+    def misalignment(self, E, R):
+        # Wherever e1 of F and e2 of M are perpendicular, two angles give the rotation.
+        return self.residual(E, R)
 
 
 class BendingRotation(AbstractRotation):
@@ -200,6 +241,14 @@ class BendingRotation(AbstractRotation):
     def coordinates(self, E, R):
         return E[:, :2].T @ so3.log(so3.from_matrix(R))
 
+    def misalignment(self, E, R):
+        # The twist about e3, 2 atan(z / w) of the quaternion [w, x, y, z]. The residual 2 w z
+        # vanishes at half a turn about any axis too, w = 0.
+        turned = E.T @ R @ E
+        sine, cosine = turned[1, 0] - turned[0, 1], turned[0, 0] + turned[1, 1]
+        folded = (sine == 0) & (cosine == 0)  # e3 bends back onto itself.
+        return jnp.arctan2(sine, jnp.where(folded, 1.0, cosine))[None]
+
 
 class FreeRotation(AbstractRotation):
     """Any rotation, as a quaternion; the velocity is the angular velocity along M's axes."""
@@ -231,3 +280,6 @@ class FreeRotation(AbstractRotation):
 
     def coordinates(self, E, R):
         return so3.from_matrix(R)
+
+    def misalignment(self, E, R):
+        return jnp.zeros(0, dtype=R.dtype)

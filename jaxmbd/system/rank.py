@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 
 from ..errors import ModelError
 from ..model.values import all_concrete
-from . import constraints
+from . import branches, constraints
 from .abstract import AbstractSystem, Coordinates, Time, Velocities, as_time
 
 # How many nearby configurations to compare with, in how many attempts, and how far away they are:
@@ -38,7 +38,7 @@ class ConstraintRank:
       the drivers let go.
     - `redundant`: for each joint (or coupling, driver, body) that takes part, how many of its
       constraints depend on others wherever the rank is largest.
-    - `closes`: whether the joints are closed, or can be by a little.
+    - `closes`: whether the joints are closed, or can be by a little, none the wrong way round.
     """
 
     nv: int
@@ -114,7 +114,7 @@ class _Place:
 
     def __init__(self, system: AbstractSystem, t: Time, q: Coordinates):
         self.system, self.t, self.q = system, t, q
-        G, A, self.gaps, self.origins = jax.device_get(_evaluate(system, t, q))
+        G, A, self.gaps, self.origins, self.angles = jax.device_get(_evaluate(system, t, q))
         self.G, self.A = G.astype(float), A.astype(float)
         self.eps = float(jnp.finfo(q.dtype).eps)
         self.held = constraints.is_holonomic(system) & ~_is_driven(system)
@@ -151,8 +151,9 @@ class _Place:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the joints are, drivers let go."""
-        return bool(np.abs(self.gaps[self.held]).max(initial=0.0) <= self.eps**0.5)
+        """Whether the joints are, none of them the wrong way round, drivers let go."""
+        closed = np.abs(self.gaps[self.held]).max(initial=0.0) <= self.eps**0.5
+        return bool(closed and not np.any(branches.is_reversed(self.angles)))
 
     @property
     def tolerance(self) -> float:
@@ -259,12 +260,13 @@ def _is_driven(system: AbstractSystem) -> np.ndarray:
 
 @eqx.filter_jit
 def _evaluate(system: AbstractSystem, t: Time, q: Coordinates) -> tuple[Array, ...]:
-    """G, G M⁻¹ Gᵀ, g, and the origins of all frames."""
+    """G, G M⁻¹ Gᵀ, g, the origins of all frames, and by how much joints miss their rotations."""
     system = system.prepared()
     kinematics = system.kinematics(t, q)
     G = constraints.jacobian(system, kinematics, q)
     g = constraints.residual(system, t, kinematics, q)
-    return G, G @ system.solve_mass(q, G.T), g, kinematics.ports.p
+    spread = system.solve_mass(q, G.T)
+    return G, G @ spread, g, kinematics.ports.p, branches.angles(system, kinematics)
 
 
 @eqx.filter_jit

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..analyses.identification.experiment import Experiment
-from ..analyses.identification.fit import Fit, Overlay, far_apart, overlays_of, rms_of, said
+from ..analyses.identification.fit import Fit, Overlay, far_apart, rms_of, said
 from ..analyses.identification.statistics import autocorrelation
 
 try:
@@ -205,7 +205,7 @@ def _convergence(fit: Fit) -> Iterator[str]:
 
 def _validation(fit: Fit, records: Sequence[Experiment]) -> Iterator[str]:
     yield "<h2>Records that the fit has not seen</h2>"
-    overlays = overlays_of(records, fit.predict(records))
+    overlays = fit.overlay(records)
     seen, unseen = fit.rms, rms_of(overlays)
     rows = [[n, f"{x:.4g}", f"{seen[n]:.4g}" if n in seen else ""] for n, x in unseen.items()]
     yield _table(["sensor", "rms error", "in the fit"], rows)

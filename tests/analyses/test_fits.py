@@ -1,6 +1,7 @@
 """Fits with outliers, priors, sensors of their own, and from several starts."""
 
 import diffrax
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -142,6 +143,79 @@ def test_several_starts_find_the_least_of_several_minima():
     assert fit.started_from[0] == pytest.approx(8.0)
     with pytest.raises(mbd.DataError, match="starts must be one or more"):
         mbd.identify(pendulum(), truth, STIFFNESS, starts=0)
+
+
+class Hillside(mbd.forces.AbstractField):
+    """Gravity that falls with the distance from a centre, and drag that no mass changes."""
+
+    strength: jax.Array
+    drag: jax.Array
+
+    def wrench(self, t, body, X_WB, V):
+        away = X_WB.apply(body.com) + jnp.array([0.0, 0.0, 2.0])
+        weight = -self.strength * body.mass * (X_WB.R.T @ away) / (away @ away) ** 1.5
+        force = weight - self.drag * (V[:3] + jnp.cross(V[3:], body.com))
+        return jnp.concatenate([force, jnp.cross(body.com, force)])
+
+
+def hanging(fields):
+    """A pendulum with an accelerometer 0.3 m below its hinge, in fields."""
+    model = pendulum()
+    frames = {"imu": mbd.Frame("rod", [0.0, 0.0, -0.3], quat=[0.9, 0.1, 0.2, -0.3])}
+    return mbd.Model(model.bodies, model.joints, fields, frames=frames)
+
+
+@eqx.filter_jit
+def specific_force(fields, angle=0.0, speed=0.0, formulation=None, sensor=None):
+    system = mbd.formulate(hanging(fields), formulation or mbd.JointCoordinates())
+    state = mbd.assemble(system, {"hinge": angle}, {"hinge": speed})
+    return (sensor or mbd.sensors.Accelerometer("imu"))(system, T, state)
+
+
+def test_accelerometers_read_the_gravity_of_their_model():
+    """At rest its reaction to all fields of gravity together; in a model without any nothing."""
+    moon = {"gravity": mbd.forces.Gravity([0.0, 0.0, -1.62])}
+    for formulation in (mbd.JointCoordinates(), mbd.MaximalCoordinates()):
+        felt = specific_force(moon, formulation=formulation)
+        assert jnp.linalg.norm(felt) == pytest.approx(1.62, abs=1e-12)
+    double = {"one": moon["gravity"], "two": mbd.forces.Gravity([0.0, 0.0, -2.0])}
+    assert jnp.linalg.norm(specific_force(double)) == pytest.approx(3.62, abs=1e-12)
+    np.testing.assert_allclose(specific_force({}), 0.0, atol=1e-14)
+    told = mbd.sensors.Accelerometer("imu", gravity=[0.0, 0.0, -9.81])
+    assert jnp.linalg.norm(specific_force({}, sensor=told)) == pytest.approx(9.81, abs=1e-12)
+
+
+def test_accelerometers_feel_what_does_not_grow_with_the_mass():
+    """At the centre of mass: what the hinge and drag do to it together, per mass."""
+    hill = Hillside(jnp.asarray(5.0), jnp.asarray(0.7))
+    model, speed = hanging({"hill": hill}), 1.3
+    rest = specific_force({"hill": hill})
+    assert jnp.linalg.norm(rest) == pytest.approx(5.0 / 1.7**2, abs=1e-12)
+    system = mbd.formulate(model, mbd.JointCoordinates())
+    state = mbd.assemble(system, {"hinge": 0.4}, {"hinge": speed})
+    held = mbd.sensors.JointReaction("hinge")(system, T, state)[:3]
+    drag = -0.7 * jnp.array([-0.3 * speed, 0.0, 0.0])  # The centre moves along -x of the rod.
+    felt = mbd.sensors.Accelerometer("imu")(system, T, state)
+    np.testing.assert_allclose(0.8 * model.frames["imu"].R @ felt, held + drag, atol=1e-12)
+
+
+@pytest.mark.parametrize("field", ["gravity", "hill"])
+def test_readings_of_accelerometers_have_exact_derivatives_by_gravity(field):
+    """By its strength and, in `g`, by its tilt."""
+
+    def reading(x):
+        if field == "gravity":
+            return specific_force({"g": mbd.forces.Gravity(x)}, 0.4, 1.3)
+        return specific_force({"hill": Hillside(x[0], x[1])}, 0.4, 1.3)
+
+    x = jnp.array([0.3, -0.2, -1.62]) if field == "gravity" else jnp.array([5.0, 0.7])
+    forward, reverse = (mode(reading)(x) for mode in (jax.jacfwd, jax.jacrev))
+    h = 1e-5
+    by_differences = jnp.stack(
+        [(reading(x + h * e) - reading(x - h * e)) / (2 * h) for e in jnp.eye(x.size)], axis=1
+    )
+    np.testing.assert_allclose(forward, by_differences, atol=1e-9)
+    np.testing.assert_allclose(reverse, forward, atol=1e-12)
 
 
 def test_instruments_on_a_pendulum():

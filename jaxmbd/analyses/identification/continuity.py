@@ -6,9 +6,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from ...errors import DataError
+from ...formulations.joint.system import JointSystem
+from ...formulations.velocity_transformation import ReducedSystem
+from ...joints.components import periodic_coordinates
 from ...system.abstract import AbstractSystem, State
 from .batches import Batch
 from .experiment import Experiment
@@ -33,12 +36,25 @@ class Continuity(eqx.Module):
 
         Coordinates differ by increments like the velocities, where the later window starts. Twice
         the sine of half the angle takes the place of an angle where rotations are quaternions: it
-        vanishes for either sign of them.
+        vanishes for either sign of them. Angles differ by half a turn at most.
         """
         start = jax.tree.map(lambda x: x[np.asarray(self.later)], first)
         end = jax.tree.map(lambda x: x[np.asarray(self.earlier)], last)
-        away = jax.vmap(system.velocities)(start.q, end.q - start.q) / self.coordinates
+        change = end.q - start.q
+        turns = jnp.where(_is_periodic(system)[None], jnp.round(change / (2.0 * np.pi)), 0.0)
+        change = change - 2.0 * np.pi * turns
+        away = jax.vmap(system.velocities)(start.q, change) / self.coordinates
         return jnp.concatenate([away, (end.v - start.v) / self.velocities], axis=1).ravel()
+
+
+def _is_periodic(system: AbstractSystem) -> Bool[np.ndarray, "nq"]:
+    """For each coordinate of a system whether it is an angle of which turns mean nothing."""
+    found = np.zeros(system.nq, dtype=bool)
+    if isinstance(system, JointSystem | ReducedSystem):
+        for g, rows in zip(system.layout.groups, system.layout.coordinates, strict=True):
+            group = system.mechanism.joints[g]
+            found[rows.array] = np.tile(periodic_coordinates(group.joint), len(group))
+    return found
 
 
 def join_windows(

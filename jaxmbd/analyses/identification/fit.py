@@ -11,6 +11,7 @@ from ...errors import DataError
 from ...model import Model
 from .experiment import Experiment
 from .prediction import Sensors, Simulator, predicted
+from .sensors import JointPosition, nearest_reading
 
 # Standard and robust errors whose ratio is beyond this do not say the same.
 FAR_APART = 1.5
@@ -19,7 +20,8 @@ FAR_APART = 1.5
 class Overlay(NamedTuple):
     """Readings of one sensor in one record, and what the fitted model makes of them.
 
-    - `ts`: times [s], shape `(n,)`; `measured` and `predicted`: shape `(n,)` or `(n, k)`.
+    - `ts`: times [s], shape `(n,)`; `measured` and `predicted`: shape `(n,)` or `(n, k)`. Angles
+      predicted are those within half a turn of the measured ones.
     """
 
     ts: np.ndarray
@@ -118,7 +120,11 @@ class Fit(eqx.Module):
     def validate(self, experiments: Experiment | Sequence[Experiment]) -> dict[str, float]:
         """Root mean square error of every sensor in records that the fit has not seen."""
         records = [experiments] if isinstance(experiments, Experiment) else list(experiments)
-        return rms_of(overlays_of(records, self.predict(records)))
+        return rms_of(self.overlay(records))
+
+    def overlay(self, records: Sequence[Experiment]) -> list[dict[str, Overlay]]:
+        """What was measured in records beside what the fitted model reads there."""
+        return overlays_of(self.simulator, self.model, records, self.predict(records))
 
     def report(self, path: Any, validation: Sequence[Experiment] = (), title: str = "Fit") -> None:
         """Write one page (`.html`) that needs no network; needs the extra `viz`.
@@ -160,12 +166,25 @@ class Fit(eqx.Module):
 
 
 def overlays_of(
-    records: Sequence[Experiment], readings: Sequence[Mapping[str, Any]]
+    simulator: Simulator,
+    model: Model,
+    records: Sequence[Experiment],
+    readings: Sequence[Mapping[str, Any]],
 ) -> list[dict[str, Overlay]]:
-    """What was measured in every record beside what a model reads there."""
+    """What was measured in every record beside what a model reads there.
+
+    Of readings that mean the same, such as angles a turn apart, the nearest to what was measured.
+    """
+
+    def nearest(name: str, read: Any, measured: Any) -> Any:
+        sensor = simulator.sensors.get(name, JointPosition(name))
+        return nearest_reading(sensor, model, read, measured)
+
     return [
         {
-            name: Overlay(*map(np.asarray, (record.ts, measured, read[name])))
+            name: Overlay(
+                *map(np.asarray, (record.ts, measured, nearest(name, read[name], measured)))
+            )
             for name, measured in sorted(record.measurements.items())
         }
         for record, read in zip(records, readings, strict=True)

@@ -17,7 +17,7 @@ from ...model import Model
 from . import convergence
 from .batches import Batch
 from .experiment import Experiment
-from .fit import Fit, Overlay, overlays_of, rms_of
+from .fit import Fit, overlays_of, rms_of
 from .losses import AbstractLoss, Squares
 from .methods import AbstractMethod, LevenbergMarquardt
 from .parameters import Selection
@@ -252,7 +252,9 @@ def _fit(
             stacklevel=3,
         )
     subject = selected.apply(theta)
-    overlays = _overlays(residuals, experiments, unknowns)
+    simulator = eqx.tree_at(lambda s: s.sensors, residuals.simulator, subject.sensors)
+    read = _readings_of(residuals, experiments, unknowns)
+    overlays = overlays_of(simulator, subject.model, experiments, read)
     return Fit(
         model=subject.model,
         sensors=subject.sensors,
@@ -274,7 +276,7 @@ def _fit(
         n_steps=n_steps,
         result=result,
         started_from=np.asarray(selected.report(selected.free())),
-        simulator=eqx.tree_at(lambda s: s.sensors, residuals.simulator, subject.sensors),
+        simulator=simulator,
     )
 
 
@@ -324,15 +326,16 @@ def _n_readings(residuals: Residuals) -> int:
     )
 
 
-def _overlays(
+def _readings_of(
     residuals: Residuals, experiments: Sequence[Experiment], unknowns: Any
-) -> list[dict[str, Overlay]]:
+) -> list[dict[str, Array]]:
+    """What the sensors of every record would read, in the order of the records."""
     found: dict[int, dict[str, Array]] = {}
     for batch, readings in zip(residuals.batches, _readings(residuals, unknowns), strict=True):
         for i, row in enumerate(batch.rows):
             n = experiments[row].ts.shape[0]
             found[row] = {name: x[i, :n] for name, x in readings.items()}
-    return overlays_of(experiments, [found[row] for row in sorted(found)])
+    return [found[row] for row in sorted(found)]
 
 
 @eqx.filter_jit

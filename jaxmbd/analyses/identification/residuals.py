@@ -27,10 +27,14 @@ from .experiment import Experiment
 from .losses import AbstractLoss
 from .parameters import Free, Selected, Subject
 from .prediction import Simulator
+from .sensors import JointPosition, nearest_reading
 
 
 class Residuals(eqx.Module):
-    """Weighted differences of what sensors would read and what they read; gaps and priors."""
+    """Weighted differences of what sensors would read and what they read; gaps and priors.
+
+    Of readings that mean the same, such as angles a turn apart, the nearest counts.
+    """
 
     selected: Selected
     simulator: Simulator
@@ -70,9 +74,11 @@ class Residuals(eqx.Module):
         With windows that meet, its first and last state come after them.
         """
         readings, states = self.motion_of_one(theta, start, experiment)
-        parts = []
+        subject, parts = self.selected.apply(theta), []
         for name, measured in sorted(experiment.measurements.items()):
-            difference = (readings[name] - measured) / self.noise[name]
+            sensor = subject.sensors.get(name, JointPosition(name))
+            nearest = nearest_reading(sensor, subject.model, readings[name], measured)
+            difference = (nearest - measured) / self.noise[name]
             counts = kept.reshape(-1, *[1] * (difference.ndim - 1))
             parts.append(self.loss(jnp.where(counts, difference, 0.0)).ravel())
         if self.continuity is not None:

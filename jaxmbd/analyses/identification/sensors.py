@@ -7,9 +7,16 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
+from ...bodies import RigidBody
 from ...errors import ModelError
+from ...joints import Free
+from ...joints.components import periodic_coordinates
+from ...joints.rotation import FreeRotation
+from ...lie import Pose
+from ...model import Frame, Model, ground
 from ...model.model import unknown
 from ...model.values import as_leaf
 from ...system.abstract import AbstractSystem, State, Time
@@ -26,6 +33,16 @@ class AbstractSensor(eqx.Module):
     def __call__(self, system: AbstractSystem, t: Time, state: State) -> Float[Array, "..."]:
         """The reading at one instant."""
 
+    def nearest(
+        self, model: Model, reading: Float[Array, "*n"], measured: Float[Array, "*n"]
+    ) -> Float[Array, "*n"]:
+        """Of all readings that mean the same as a given one, the nearest to what was measured.
+
+        The residual of a fit is its difference to that. Default: the reading itself. Both arrays
+        may have leading axes, such as that of time.
+        """
+        return reading
+
 
 def _joint(system: AbstractSystem, t: Time, state: State, name: str) -> JointState:
     joints = joint_states(system, t, state)
@@ -34,13 +51,55 @@ def _joint(system: AbstractSystem, t: Time, state: State, name: str) -> JointSta
     return joints[name]
 
 
+def nearest_reading(
+    sensor: Callable[..., Array],
+    model: Model,
+    reading: Float[Array, "*n"],
+    measured: Float[Array, "*n"],
+) -> Float[Array, "*n"]:
+    """`AbstractSensor.nearest` of any sensor; the reading itself of other callables."""
+    if not isinstance(sensor, AbstractSensor):
+        return reading
+    return sensor.nearest(model, reading, measured)
+
+
 class JointPosition(AbstractSensor):
-    """Coordinates of a joint [rad or m]."""
+    """Coordinates of a joint [rad or m; 1 for quaternions].
+
+    In a fit angles are compared modulo whole turns, as some formulations and some encoders count
+    them and others do not, and quaternions up to their sign and length. Lengths, and the angle of
+    a screw, are compared as they are.
+    """
 
     joint: str = eqx.field(static=True)
 
     def __call__(self, system: AbstractSystem, t: Time, state: State) -> Float[Array, "..."]:
         return _joint(system, t, state, self.joint).q
+
+    def nearest(
+        self, model: Model, reading: Float[Array, "*n"], measured: Float[Array, "*n"]
+    ) -> Float[Array, "*n"]:
+        joint = model.joints.get(self.joint)
+        if joint is None:  # That of a body which floats, named after it.
+            joint = Free(ground, Frame(self.joint))
+        if joint.sizes()[0] and isinstance(joint.rotation, FreeRotation):
+            turned = _nearest_quaternion(reading[..., -4:], measured[..., -4:])
+            return jnp.concatenate([reading[..., :-4], turned], axis=-1)
+        periodic = np.asarray(periodic_coordinates(joint))
+        # Numbers of joints with one coordinate have no axis of their own.
+        period = 2.0 * np.pi * (periodic[0] if periodic.size == 1 else periodic)
+        turns = jnp.round((reading - measured) / (2.0 * np.pi))
+        return reading - turns * jnp.broadcast_to(jnp.asarray(period, turns.dtype), turns.shape)
+
+
+def _nearest_quaternion(
+    reading: Float[Array, "*n 4"], measured: Float[Array, "*n 4"]
+) -> Float[Array, "*n 4"]:
+    """The quaternion of the same rotation, with the length measured and the nearer sign."""
+    along = jnp.sum(reading * measured, axis=-1, keepdims=True)
+    square = jnp.sum(reading * reading, axis=-1, keepdims=True)
+    length = jnp.linalg.norm(measured, axis=-1, keepdims=True)
+    return reading * jnp.where(along < 0, -length, length) / jnp.sqrt(square)
 
 
 class JointVelocity(AbstractSensor):
@@ -73,15 +132,23 @@ class AngularVelocity(AbstractSensor):
 class Accelerometer(AbstractSensor):
     """Acceleration of a frame less that of free fall, along its own axes, shape `(3,)` [m/s²].
 
-    **Arguments:** `frame`, its name, and `gravity`, the acceleration of free fall in the world.
+    Free fall is that of the model's fields at the frame: the part of their force on a mass there
+    that grows with the mass, by that mass. Of `Gravity` this is `g`; a model without fields has
+    none, and so have fields whose force no mass changes, such as drag or lift, which the instrument
+    feels. Of a field of one's own it is ∂f/∂m of `wrench` for a body of 1 kg without extent whose
+    frame is the instrument's. A force in proportion to mass and velocity counts as free fall too.
+
+    **Arguments:** `frame`, its name, and `gravity`: the acceleration of free fall in the world, in
+    place of that of the fields.
     """
 
     frame: str = eqx.field(static=True)
-    gravity: Float[Array, "3"]
+    gravity: Float[Array, "3"] | None
 
-    def __init__(self, frame: str, gravity: Any = (0.0, 0.0, -9.81)):
+    def __init__(self, frame: str, gravity: Any = None):
         self.frame = frame
-        self.gravity = as_leaf(gravity, (3,), "Accelerometer: gravity")
+        known = None if gravity is None else as_leaf(gravity, (3,), "Accelerometer: gravity")
+        self.gravity = known
 
     def __call__(self, system: AbstractSystem, t: Time, state: State) -> Float[Array, "3"]:
         vdot, _ = accelerations(system, t, state)
@@ -92,8 +159,26 @@ class Accelerometer(AbstractSensor):
 
         tangents = jnp.ones_like(t), system.rates(state.q, state.v), vdot
         _, rate = jax.jvp(velocity, (t, state.q, state.v), tangents)
-        gravity = jnp.asarray(self.gravity, rate.dtype)
-        return (rate - gravity) @ system.frames(t, state.q)[self.frame].R
+        X = system.frames(t, state.q)[self.frame]
+        if self.gravity is not None:
+            return (rate - jnp.asarray(self.gravity, rate.dtype)) @ X.R
+        return rate @ X.R - _free_fall(system, t, X, system.twists(t, state.q, state.v)[self.frame])
+
+
+def _free_fall(system: AbstractSystem, t: Time, X: Pose, V: Float[Array, "6"]) -> Float[Array, "3"]:
+    """Acceleration by the fields of a mass at a frame, along the frame's axes [m/s²]."""
+
+    def force(mass: Float[Array, ""]) -> Float[Array, "3"]:
+        extent = jnp.zeros((3, 3), dtype=mass.dtype)
+        body = RigidBody(mass, extent, jnp.zeros(3, dtype=mass.dtype))
+        total = jnp.zeros(3, dtype=mass.dtype)
+        for group in system.mechanism.fields:
+            each = jax.vmap(lambda field: field.wrench(t, body, X, V)[:3])(group.force)
+            total = total + jnp.sum(each, axis=0)
+        return total
+
+    one = jnp.ones((), dtype=X.p.dtype)
+    return jax.jvp(force, (one,), (one,))[1]
 
 
 class JointReaction(AbstractSensor):
@@ -153,3 +238,15 @@ class Calibrated(AbstractSensor):
         reading = self.sensor(system, t, state)
         scale, bias = (jnp.asarray(x, reading.dtype) for x in (self.scale, self.bias))
         return scale * reading + bias
+
+    def nearest(
+        self, model: Model, reading: Float[Array, "*n"], measured: Float[Array, "*n"]
+    ) -> Float[Array, "*n"]:
+        bias, scale = (
+            jnp.broadcast_to(jnp.asarray(x, reading.dtype), reading.shape)
+            for x in (self.bias, self.scale)
+        )
+        zero = scale == 0  # It reads the bias alone.
+        by = jnp.where(zero, 1.0, scale)
+        own, wanted = (reading - bias) / by, (measured - bias) / by
+        return reading + scale * (nearest_reading(self.sensor, model, own, wanted) - own)
