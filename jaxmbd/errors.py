@@ -1,4 +1,20 @@
-"""The exceptions that jaxmbd raises, by what went wrong."""
+"""The exceptions that jaxmbd raises, by what went wrong, and the result codes of a motion."""
+
+import diffrax
+
+
+class RESULTS(diffrax.RESULTS):  # pyright: ignore[reportGeneralTypeIssues]
+    """The result codes of diffrax, and those of what `simulate` finds out about saved states."""
+
+    not_finite = (
+        "The motion is no longer finite. The step may be too large: take a smaller one, or an "
+        "implicit integrator such as BDF()."
+    )
+    constraints_violated = (
+        "Saved states violate constraints by more than the tolerance. Take smaller steps or "
+        "tolerances, a stronger stabilization, or an integrator that holds constraints after "
+        "every step, such as GeneralizedAlpha() or BDF()."
+    )
 
 
 class ModelError(ValueError):

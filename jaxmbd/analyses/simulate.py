@@ -11,14 +11,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..errors import ArtificialEnergyWarning, ModelError, SimulationError
+from ..errors import RESULTS, ArtificialEnergyWarning, ModelError, SimulationError
 from ..formulations.elements.natural import NaturalSystem
 from ..integrators.explicit import as_integrator
 from ..integrators.generalized_alpha import AlphaMemory
 from ..integrators.implicit import AbstractImplicit, Memory
 from ..model.values import is_concrete
 from ..system.abstract import AbstractSystem, State, as_time
+from .collapse import ControllerState, EndsCollapsed
 from .solution import Solution
+from .verdict import Verdict, first_lost, in_words, judged
 
 DEFAULT_FRAMES = 201
 ADAPTIVE_MAX_STEPS = 100_000
@@ -60,9 +62,16 @@ def simulate(
     - `max_steps`: 100,000 adaptive steps, or what the fixed steps need, where it is left out.
     - `throw`: whether a failure raises; otherwise read `Solution.result`.
 
+    The result is successful, or that of an event, only if every saved number is finite and saved
+    states hold the constraints. With L the largest distance of joints and bodies from their mean
+    (at least a radius of gyration), a residual may be 1 % of what a motion by L or a turn by 1 rad
+    makes of it; with adaptive steps the root of their tolerance takes the place of 1 %. A residual
+    may change a tenth as fast as by the largest speed of the motion, and by its tolerance in 0.1 s.
+    Couplings and drivers count as turns, and by L² where that is more than 1.
+
     **Raises** `ModelError` for times, steps or states that make no sense, `IncompatibleIntegrator`,
-    and `SimulationError` where the step size collapses, steps run out, or the motion is no longer
-    finite. Under a transformation the last one is an error at run time.
+    and `SimulationError` if the step size collapses, steps run out, the motion is no longer finite
+    or violates constraints. Under a transformation the last one is an error at run time.
 
     **Warns**, outside of transformations, by `ArtificialEnergyWarning` where springs in the place
     of rigidity hold much of the energy.
@@ -80,7 +89,7 @@ def simulate(
     t0, t1 = as_time(t0, system), as_time(t1, system)
     dt = None if dt is None else as_time(dt, system)
     saveat = _as_saveat(saveat, t0, t1, dt if fixed else None)
-    sol = _solve(
+    sol, verdict = _solve(
         system,
         state,
         t0,
@@ -94,7 +103,7 @@ def simulate(
         adjoint,
         max_steps,
     )
-    solution = _checked(Solution.of(system, sol), throw)
+    solution = _checked(Solution.of(system, sol, verdict.result), verdict, throw)
     if isinstance(system, NaturalSystem):
         _warn_of_springs(system, solution)
     return solution
@@ -103,10 +112,14 @@ def simulate(
 @eqx.filter_jit
 def _solve(
     system, state, t0, t1, dt, controller, integrator, saveat, event, progress, adjoint, max_steps
-) -> diffrax.Solution:
+) -> tuple[diffrax.Solution, Verdict]:
     implicit = isinstance(integrator, AbstractImplicit)
+    adaptive = isinstance(controller, diffrax.AbstractAdaptiveStepSizeController)
+    returned = saveat.controller_state
     if implicit:  # Its memory says where a step failed.
         saveat = replace(saveat, solver_state=True)
+    if adaptive:
+        saveat = replace(saveat, controller_state=True)
     system = system.prepared()
     sol = diffrax.diffeqsolve(
         integrator.terms(system),
@@ -116,7 +129,7 @@ def _solve(
         dt,
         state,
         args=system,
-        stepsize_controller=controller,
+        stepsize_controller=EndsCollapsed(controller) if adaptive else controller,
         saveat=saveat,
         event=event,
         adjoint=diffrax.RecursiveCheckpointAdjoint() if adjoint is None else adjoint,
@@ -125,10 +138,17 @@ def _solve(
         throw=False,
     )
     if implicit:
-        return _without_failed_step(sol)
-    if sol.ts is None or sol.ys is None:
-        return sol
-    return eqx.tree_at(lambda s: s.ys, sol, integrator.saved(system, sol.ts, sol.ys))
+        sol = _without_failed_step(sol)
+    elif isinstance(sol.ts, jax.Array) and isinstance(sol.ys, State):
+        sol = eqx.tree_at(lambda s: s.ys, sol, integrator.saved(system, sol.ts, sol.ys))
+    accuracy, lost = None, jnp.array(False)
+    if adaptive:
+        memory = cast(ControllerState, sol.controller_state)
+        accuracy = jnp.maximum(jnp.asarray(controller.rtol), jnp.asarray(controller.atol))
+        lost = memory.lost & ~diffrax.is_okay(sol.result)
+        kept = memory.inner if returned else None
+        sol = eqx.tree_at(lambda s: s.controller_state, sol, kept)
+    return sol, judged(system, t0, state, accuracy, sol, lost)
 
 
 def _without_failed_step(sol: diffrax.Solution) -> diffrax.Solution:
@@ -188,38 +208,62 @@ def _as_saveat(saveat: Any, t0: Array, t1: Array, dt: Array | None) -> diffrax.S
     return diffrax.SaveAt(ts=jnp.asarray(saveat, dtype=t0.dtype))
 
 
-def _checked(solution: Solution, throw: bool) -> Solution:
+def _checked(solution: Solution, verdict: Verdict, throw: bool) -> Solution:
     if not throw:
         return solution
-    stopped = ~diffrax.is_okay(solution.result)
-    reached = jnp.isfinite(solution.ts) if solution.ts is not None else jnp.ones(0, dtype=bool)
-    finite = _finite_rows(solution)
-    lost = jnp.any(reached & ~finite)
-    if not (is_concrete(stopped) and is_concrete(lost)):
-        message = "simulate: the motion ended early or is no longer finite; see Solution.result"
-        q = eqx.error_if(solution.states.q, stopped | lost, message)
-        return eqx.tree_at(lambda s: s.states.q, solution, q)
-    if lost:
-        raise SimulationError(
-            f"simulate: the motion is no longer finite at t = {_first(solution, reached & ~finite)}"
-            " s; the step may be too large, or the mechanism may pass a singular position (see "
-            "`inspect`), through which EnergyMomentum gets"
+    result = verdict.result
+    okay = (result == RESULTS.successful) | (result == RESULTS.event_occurred)
+    if not is_concrete(okay):
+        saved = (solution.states, solution.raw.interpolation)
+        states, dense = result.error_if(saved, ~okay)
+        return eqx.tree_at(
+            lambda s: (s.states, s.raw.interpolation),
+            solution,
+            (states, dense),
+            is_leaf=lambda x: x is None,
         )
+    if okay:
+        return solution
+    raise SimulationError(f"simulate: {_failure(solution, verdict)}")
+
+
+def _failure(solution: Solution, verdict: Verdict) -> str:
+    """What went wrong, when, and what usually helps."""
+    result, ts = verdict.result, solution.raw.ts
+    look = "pass throw=False to look at the motion so far"
+    if result == RESULTS.not_finite:
+        return f"{_where_lost(solution, verdict)}; {_LOST}; {look}"
+    if result == RESULTS.constraints_violated:
+        return f"{in_words(solution.system, verdict)}: {RESULTS[result]} {look}"
     memory = solution.raw.solver_state
-    if isinstance(memory, Memory) and solution.result == diffrax.RESULTS.nonlinear_divergence:
+    if isinstance(memory, Memory) and result == RESULTS.nonlinear_divergence:
         where = f"the step of {float(memory.h)} s from t = {float(memory.t)} s"
-        raise SimulationError(
-            f"simulate: Newton's method found no solution of {where}; {_likely(memory)}; pass "
-            "throw=False to look at the motion so far"
-        )
-    if stopped:
-        ts = np.asarray(solution.ts)
-        last = ts[np.isfinite(ts)].max(initial=float(solution.t0))
-        raise SimulationError(
-            f"simulate: stopped after t = {last} s: {diffrax.RESULTS[solution.result]}; pass "
-            "throw=False to look at the motion so far"
-        )
-    return solution
+        return f"Newton's method found no solution of {where}; {_likely(memory)}; {look}"
+    return f"stopped after t = {_last(solution, ts)} s: {RESULTS[result]}; {look}"
+
+
+def _where_lost(solution: Solution, verdict: Verdict) -> str:
+    lost_at, ts = verdict.lost_at, solution.raw.ts
+    if not jnp.isfinite(lost_at):  # Steps of any length led there: no such state was saved.
+        return f"the motion is no longer finite right after t = {_last(solution, ts)} s"
+    there = ""
+    if isinstance(ts, jax.Array) and isinstance(solution.states, State):
+        there = first_lost(solution.system, ts, solution.states, lost_at)
+    return f"the motion is no longer finite at t = {lost_at} s{there}"
+
+
+def _last(solution: Solution, ts: Any) -> float:
+    """The last time that was reached and saved [s]."""
+    saved = [np.ravel(np.asarray(x)) for x in jax.tree.leaves(ts)]
+    times = np.concatenate([*saved, np.zeros(0)])
+    return float(times[np.isfinite(times)].max(initial=float(solution.t0)))
+
+
+_LOST = (
+    "the step may be too large: take a smaller one or, for stiff springs and dampers, an implicit "
+    "integrator such as BDF(); or the mechanism may pass a singular position (see `inspect`), "
+    "through which EnergyMomentum gets"
+)
 
 
 def _likely(memory: Memory) -> str:
@@ -261,15 +305,3 @@ def _spring_share(system: NaturalSystem, states: State) -> Float[Array, ""]:
     kinetic = jax.vmap(lambda v: 0.5 * v @ system.momentum_of(v))(v)
     most, largest = jnp.max(held, initial=0.0), jnp.max(kinetic, initial=0.0)
     return jnp.where(largest > 0, most / jnp.where(largest > 0, largest, 1.0), 0.0)
-
-
-def _finite_rows(solution: Solution) -> Array:
-    rows = [
-        jnp.all(jnp.isfinite(x), axis=tuple(range(1, x.ndim)))
-        for x in jax.tree.leaves(solution.states)
-    ]
-    return rows[0] & rows[1]
-
-
-def _first(solution: Solution, bad: Array) -> Float[Array, ""]:
-    return solution.ts[int(np.argmax(np.asarray(bad)))]

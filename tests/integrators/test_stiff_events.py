@@ -1,0 +1,131 @@
+"""Adaptive steps meet forces that come in within a step: floors, end stops, cables."""
+
+from typing import Any
+
+import diffrax
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array, Float
+
+import jaxmbd as mbd
+from jaxmbd import Frame, forces, joints
+from jaxmbd.model.frame import as_frame
+from jaxmbd.model.values import as_leaf
+
+G = 9.81
+
+
+class Floor(forces.AbstractFrameForce):
+    """k δ^1.5 on a ball that is δ below a frame, none above it."""
+
+    ball: Frame
+    base: Frame
+    stiffness: Float[Array, ""]
+
+    def __init__(self, ball: Any, base: Any, stiffness: Any):
+        self.ball, self.base = as_frame(ball, "Floor: ball"), as_frame(base, "Floor: base")
+        self.stiffness = as_leaf(stiffness, (), "Floor: stiffness")
+
+    def wrenches(self, t, X, V):
+        depth = X.p[1, 2] - X.p[0, 2]
+        inside = jnp.where(depth > 0, depth, 0.0)
+        root = jnp.sqrt(jnp.where(depth > 0, depth, 1.0))
+        push = jnp.stack([jnp.zeros_like(depth)] * 2 + [self.stiffness * inside * root])
+        W = jnp.stack([X.R[0].T @ push, -(X.R[1].T @ push)])
+        return jnp.concatenate([W, jnp.zeros_like(W)], axis=1)
+
+    def potential(self, t, X):
+        depth = X.p[1, 2] - X.p[0, 2]
+        root = jnp.sqrt(jnp.where(depth > 0, depth, 1.0))
+        return 0.4 * self.stiffness * jnp.where(depth > 0, depth, 0.0) ** 2 * root
+
+
+def floor(stiffness):
+    return Floor("ball", "ground", stiffness)
+
+
+def stop(stiffness):
+    return forces.JointStop("guide", lower=0.0, stiffness=stiffness, transition=1e-3)
+
+
+def cable(stiffness):
+    """Holds the ball from 30 m above, from zero on."""
+    top = Frame("ground", [0, 0, 30.0])
+    return forces.Cable(top, "ball", 30.0 * stiffness, 30.0, transition=1e-3)
+
+
+def ball(force):
+    model = mbd.Model(
+        {"ball": mbd.RigidBody(1.0, [0.1, 0.1, 0.1])},
+        {"guide": joints.Prismatic(mbd.ground, "ball", axis=[0, 0, 1])},
+        {"gravity": forces.Gravity(), "force": force},
+    )
+    return mbd.formulate(model, mbd.JointCoordinates())
+
+
+def bounce(kind, solver, height, speed, stiffness, tolerance, t1=2.0):
+    """Lowest position and energies of a ball thrown down, at the ends of all steps."""
+    system = ball(kind(stiffness))
+    state = mbd.State(jnp.reshape(height, 1), -jnp.reshape(speed, 1))
+    motion = mbd.simulate(
+        system,
+        state,
+        t1=t1,
+        integrator=solver,
+        controller=diffrax.PIDController(rtol=tolerance, atol=tolerance),
+        saveat=diffrax.SaveAt(t0=True, steps=True),
+        max_steps=4000,
+        throw=False,
+    )
+    there = jnp.isfinite(motion.ts)[:, None]
+    states = jax.tree.map(lambda x: jnp.where(there, x, x[:1]), motion.states)
+    total = jax.vmap(lambda y: mbd.energy(system, 0.0, y).total)(states)
+    lowest = jnp.min(states.q)
+    return lowest, total[0], jnp.max(total), jnp.min(total), motion.raw.stats["num_steps"]
+
+
+def deepest(kind, height, speed, stiffness):
+    """How deep energy lets the ball go, gravity within the floor neglected, and half more."""
+    energy = 0.5 * speed**2 + G * height
+    power = 2.5 if kind is floor else 2.0
+    return 1.5 * (power * energy / stiffness) ** (1.0 / power) + 4e-3 + 2.0 * G / stiffness
+
+
+def check(kind, solver, n, seed, loss=1e-3):
+    rng = np.random.default_rng(seed)
+    height, speed = rng.uniform(0.05, 20.0, n), rng.uniform(-10.0, 10.0, n)
+    stiffness, tolerance = 10 ** rng.uniform(4, 7, n), 10 ** rng.uniform(-13, -4, n)
+    given = height, speed, stiffness, tolerance
+    one = jax.jit(jax.vmap(lambda *x: bounce(kind, solver, *x)))
+    lowest, start, most, least, steps = (np.asarray(x) for x in one(*map(jnp.asarray, given)))
+    assert np.all(steps < 4000)
+    assert np.all(lowest > -deepest(kind, height, speed, stiffness))
+    assert np.max((most - start) / start) < loss
+    assert np.max((start - least) / start) < loss
+    assert np.sum(lowest < 0) > n // 3
+
+
+@pytest.mark.parametrize(
+    ("height", "speed", "stiffness", "tolerance"),
+    [(5.112416135502563, -7.9527911934718745, 57325.23444587841, 1.1139509056215233e-12)],
+)
+def test_no_step_passes_a_stop_unseen(height, speed, stiffness, tolerance):
+    """Stages of no weight in Dopri8 alone see this stop: without them, 866 times the energy."""
+    given = map(jnp.asarray, (height, speed, stiffness, tolerance))
+    lowest, start, most, least, _ = bounce(stop, diffrax.Dopri8(), *given, t1=4.0)
+    assert lowest > -0.1
+    assert abs(most / start - 1) < 1e-8
+    assert abs(least / start - 1) < 1e-8
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("kind", [floor, stop, cable])
+@pytest.mark.parametrize(
+    "solver",
+    [diffrax.Tsit5(), diffrax.Dopri5(), diffrax.Dopri8()],
+    ids=lambda solver: type(solver).__name__,
+)
+def test_no_ball_falls_through(kind, solver):
+    check(kind, solver, 200, 0)
