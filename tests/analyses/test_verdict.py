@@ -116,7 +116,7 @@ def test_constraints_that_come_apart_are_no_success():
     frames = loose.frames
     gap = frames["second.predecessor"].p - frames["second.successor"].p
     assert jnp.max(jnp.linalg.norm(gap, axis=1)) > 0.01
-    with pytest.raises(mbd.SimulationError, match="is violated by .* times the tolerance at t = "):
+    with pytest.raises(mbd.SimulationError, match=r"is violated by .* times the tolerance at t = "):
         mbd.simulate(system, state, **shared)
     good = mbd.simulate(system, state, t1=3.0, dt=0.01)
     assert good.result == RESULTS.successful

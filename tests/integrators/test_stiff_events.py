@@ -93,7 +93,12 @@ def deepest(kind, height, speed, stiffness):
     return 1.5 * (power * energy / stiffness) ** (1.0 / power) + 4e-3 + 2.0 * G / stiffness
 
 
-def check(kind, solver, n, seed, loss=1e-3):
+def check(kind, solver, n, seed):
+    """Balls of random heights, speeds, stiffnesses and tolerances.
+
+    Energy may be off by what positions within the tolerance make of it, measured: up to 1.3e4
+    times the tolerance, and 2 % at most.
+    """
     rng = np.random.default_rng(seed)
     height, speed = rng.uniform(0.05, 20.0, n), rng.uniform(-10.0, 10.0, n)
     stiffness, tolerance = 10 ** rng.uniform(4, 7, n), 10 ** rng.uniform(-13, -4, n)
@@ -102,8 +107,9 @@ def check(kind, solver, n, seed, loss=1e-3):
     lowest, start, most, least, steps = (np.asarray(x) for x in one(*map(jnp.asarray, given)))
     assert np.all(steps < 4000)
     assert np.all(lowest > -deepest(kind, height, speed, stiffness))
-    assert np.max((most - start) / start) < loss
-    assert np.max((start - least) / start) < loss
+    allowed = np.minimum(1e-8 + 5e4 * tolerance, 0.05)
+    assert np.all((most - start) / start < allowed)
+    assert np.all((start - least) / start < allowed)
     assert np.sum(lowest < 0) > n // 3
 
 
@@ -129,3 +135,70 @@ def test_no_step_passes_a_stop_unseen(height, speed, stiffness, tolerance):
 )
 def test_no_ball_falls_through(kind, solver):
     check(kind, solver, 200, 0)
+
+
+@pytest.mark.parametrize("solver", [diffrax.Tsit5(), diffrax.Dopri8()])
+def test_smooth_motions_take_no_more_steps(solver):
+    """A pendulum swings as it does without looking at what stages disagree in."""
+    model = mbd.Model(
+        {"rod": mbd.inertia.shifted(mbd.inertia.rod(1.0, 1.0), [0, 0, -0.5])},
+        {"hinge": joints.Revolute(mbd.ground, "rod", axis=[0, 1, 0])},
+        {"gravity": forces.Gravity()},
+    )
+    system = mbd.formulate(model, mbd.JointCoordinates())
+    state = mbd.assemble(system, {"hinge": 1.5})
+
+    @jax.jit
+    @jax.vmap
+    def steps(tolerance):
+        controller = diffrax.PIDController(rtol=tolerance, atol=tolerance)
+        end = diffrax.SaveAt(t1=True)
+        shared = {"saveat": end, "throw": False}
+        terms = mbd.ExplicitRK(solver).terms(system)
+        plain = diffrax.diffeqsolve(
+            *(terms, solver, 0.0, 5.0, None, state, system),
+            stepsize_controller=controller,
+            max_steps=10_000,
+            **shared,
+        )
+        ours = mbd.simulate(
+            system, state, t1=5.0, integrator=solver, controller=controller, **shared
+        )
+        return ours.raw.stats["num_steps"], plain.stats["num_steps"]
+
+    ours, plain = steps(jnp.array([1e-3, 1e-6, 1e-9]))
+    np.testing.assert_array_equal(ours, plain)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("solver", [diffrax.Tsit5(), diffrax.Dopri8()])
+def test_derivatives_of_a_bounce(solver):
+    """Speed after a bounce by stiffness and height, in either mode, against that of energy.
+
+    The ball leaves the floor as fast as it came: v² + 2 g z is what it was, whatever the stiffness.
+    """
+
+    def end(x, adjoint):
+        system = ball(floor(x[0]))
+        state = mbd.State(x[1:2], jnp.zeros(1))
+        fine = diffrax.PIDController(rtol=1e-11, atol=1e-11)
+        motion = mbd.simulate(
+            *(system, state),
+            t1=0.6,
+            integrator=solver,
+            controller=fine,
+            adjoint=adjoint,
+            saveat=diffrax.SaveAt(t1=True),
+            max_steps=1000,
+        )
+        z, v = motion.states.q[0, 0], motion.states.v[0, 0]
+        return jnp.stack([0.5 * v**2 + G * z, v])
+
+    x = jnp.array([1e6, 1.0])
+    energy, v = end(x, None)
+    reverse = jax.jacrev(end)(x, None)
+    forward = jax.jacfwd(end)(x, diffrax.ForwardMode())
+    np.testing.assert_allclose(forward, reverse, rtol=1e-7, atol=1e-7)
+    assert v > 1.0
+    assert energy == pytest.approx(G * 1.0, rel=1e-7)
+    np.testing.assert_allclose(reverse[0], [0.0, G], rtol=1e-5, atol=1e-9)
