@@ -28,6 +28,9 @@ class EndsCollapsed(diffrax.AbstractAdaptiveStepSizeController):
 
     controller: diffrax.AbstractAdaptiveStepSizeController
 
+    def __init__(self, controller: diffrax.AbstractAdaptiveStepSizeController):
+        self.controller = controller
+
     @property
     def rtol(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.controller.rtol
@@ -37,11 +40,12 @@ class EndsCollapsed(diffrax.AbstractAdaptiveStepSizeController):
         return self.controller.atol
 
     @property
-    def norm(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def norm(self) -> Any:  # pyright: ignore
         return self.controller.norm
 
     def wrap(self, direction: Any) -> "EndsCollapsed":
-        return EndsCollapsed(self.controller.wrap(direction))
+        wrapped: Any = self.controller.wrap(direction)
+        return EndsCollapsed(wrapped)
 
     def init(
         self,

@@ -128,7 +128,8 @@ def _violation(
         speed = jnp.max(jnp.abs(V[:, :3]), initial=0.0)
         speed = speed + size * jnp.max(jnp.abs(V[:, 3:]), initial=0.0)
         g, rate = balance.gaps(system, t, state.q), balance.gap_rates(system, t, state)
-        return (*(jnp.where(there, x, 0.0) for x in (jnp.abs(g), jnp.abs(rate))), speed)
+        g, rate = (jnp.where(there, jnp.abs(x), 0.0) for x in (g, rate))
+        return g, rate, speed
 
     g, rate, speeds = jax.vmap(at)(ts, states)
     scale = _row_scales(system, t0, start, size)
