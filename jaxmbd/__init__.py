@@ -14,8 +14,6 @@ import importlib
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from diffrax import RESULTS as RESULTS
-
 from . import forces as forces
 from . import inertia as inertia
 from . import joints as joints
@@ -51,6 +49,7 @@ from .analyses.sweep import distributions as distributions
 from .analyses.sweep import reducers as reducers
 from .analyses.sweep import sweep as sweep
 from .bodies import RigidBody as RigidBody
+from .errors import RESULTS as RESULTS
 from .errors import ArtificialEnergyWarning as ArtificialEnergyWarning
 from .errors import AssemblyError as AssemblyError
 from .errors import DamagedFileWarning as DamagedFileWarning

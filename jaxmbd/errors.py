@@ -1,4 +1,24 @@
-"""The exceptions that jaxmbd raises, by what went wrong."""
+"""The exceptions that jaxmbd raises, by what went wrong, and the result codes of a motion."""
+
+import diffrax
+
+
+class RESULTS(diffrax.RESULTS):  # pyright: ignore[reportGeneralTypeIssues]
+    """The result codes of diffrax, and those of what `simulate` finds out about saved states."""
+
+    not_finite = (
+        "The motion is no longer finite. The step may be too large: take a smaller one, or an "
+        "implicit integrator such as BDF()."
+    )
+    constraints_violated = (
+        "Saved states violate constraints by more than the tolerance. Take smaller steps or "
+        "tolerances, a stronger stabilization, or an integrator that holds constraints after "
+        "every step, such as GeneralizedAlpha() or BDF()."
+    )
+    joint_reversed = (
+        "A joint is closed the wrong way round, half a turn from its own rotations. The step is too"
+        " large, or the first state is closed like that already."
+    )
 
 
 class ModelError(ValueError):

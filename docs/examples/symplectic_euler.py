@@ -41,7 +41,7 @@ class SymplecticEuler(AbstractIntegrator):
 
     def step(self, terms, t0, t1, y0, args, solver_state, made_jump):
         y1, _ = self.advance(terms, t0, t1, y0, None, args)
-        return y1, None, {"y0": y0, "y1": y1}, None, mbd.RESULTS.successful
+        return y1, None, {"y0": y0, "y1": y1}, None, diffrax.RESULTS.successful
 
     def func(self, terms, t0, y0, args):
         return terms.vf(t0, y0, args)

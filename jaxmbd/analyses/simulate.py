@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..errors import ArtificialEnergyWarning, ModelError, SimulationError
+from ..errors import RESULTS, ArtificialEnergyWarning, ModelError, SimulationError
 from ..formulations.elements.natural import NaturalSystem
 from ..integrators.explicit import as_integrator
 from ..integrators.generalized_alpha import AlphaMemory
@@ -19,7 +19,9 @@ from ..integrators.implicit import AbstractImplicit, Memory
 from ..model.values import is_concrete
 from ..system import branches
 from ..system.abstract import AbstractSystem, State, as_state, as_time
+from .collapse import ControllerState, EndsCollapsed
 from .solution import Solution
+from .verdict import Verdict, first_lost, in_words, judged
 
 DEFAULT_FRAMES = 201
 ADAPTIVE_MAX_STEPS = 100_000
@@ -62,12 +64,18 @@ def simulate(
     - `max_steps`: 100,000 adaptive steps, or what the fixed steps need, where it is left out.
     - `throw`: whether a failure raises; otherwise read `Solution.result`.
 
+    The result is successful, or that of an event, only if every saved number is finite and saved
+    states hold the constraints. With L the largest distance of joints and bodies from their mean
+    (at least a radius of gyration), a residual may be 1 % of what a motion by L or a turn by 1 rad
+    makes of it; with adaptive steps the root of their tolerance takes the place of 1 %. A residual
+    may change a tenth as fast as by the largest speed of the motion, and by its tolerance in 0.1 s.
+    Couplings and drivers count as turns, and by L² where that is more than 1.
+
     **Raises** `ModelError` for times, steps or states that make no sense, for a state of a wider
     float type than the system's, and if a joint of the state is closed the wrong way round;
     `IncompatibleIntegrator`; and `SimulationError` if the step size collapses, steps run out, the
-    motion is no longer finite, or a joint of the last state is closed the wrong way round, through
-    a step that was too large. Under a transformation the last one, and the wrong way round, are
-    errors at run time.
+    motion is no longer finite, violates constraints, or closes a joint the wrong way round. Under a
+    transformation the last one is an error at run time.
 
     **Warns**, outside of transformations, by `ArtificialEnergyWarning` where springs in the place
     of rigidity hold much of the energy.
@@ -84,10 +92,10 @@ def simulate(
     if max_steps is None:
         max_steps = _n_steps(t0, t1, dt) + 2 if fixed else ADAPTIVE_MAX_STEPS
     t0, t1 = as_time(t0, system), as_time(t1, system)
-    angles = _check_branches(system, t0, state)
+    _check_branches(system, t0, state)
     dt = None if dt is None else as_time(dt, system)
     saveat = _as_saveat(saveat, t0, t1, dt if fixed else None)
-    sol = _solve(
+    sol, verdict = _solve(
         system,
         state,
         t0,
@@ -101,7 +109,7 @@ def simulate(
         adjoint,
         max_steps,
     )
-    solution = _checked(*_judged(Solution.of(system, sol), angles), throw)
+    solution = _checked(Solution.of(system, sol, verdict.result), verdict, throw)
     if isinstance(system, NaturalSystem):
         _warn_of_springs(system, solution)
     return solution
@@ -110,10 +118,14 @@ def simulate(
 @eqx.filter_jit
 def _solve(
     system, state, t0, t1, dt, controller, integrator, saveat, event, progress, adjoint, max_steps
-) -> diffrax.Solution:
+) -> tuple[diffrax.Solution, Verdict]:
     implicit = isinstance(integrator, AbstractImplicit)
+    adaptive = isinstance(controller, diffrax.AbstractAdaptiveStepSizeController)
+    returned = saveat.controller_state
     if implicit:  # Its memory says where a step failed.
         saveat = replace(saveat, solver_state=True)
+    if adaptive:
+        saveat = replace(saveat, controller_state=True)
     system = system.prepared()
     sol = diffrax.diffeqsolve(
         integrator.terms(system),
@@ -123,7 +135,7 @@ def _solve(
         dt,
         state,
         args=system,
-        stepsize_controller=controller,
+        stepsize_controller=EndsCollapsed(controller) if adaptive else controller,
         saveat=saveat,
         event=event,
         adjoint=diffrax.RecursiveCheckpointAdjoint() if adjoint is None else adjoint,
@@ -132,10 +144,17 @@ def _solve(
         throw=False,
     )
     if implicit:
-        return _without_failed_step(sol)
-    if sol.ts is None or sol.ys is None:
-        return sol
-    return eqx.tree_at(lambda s: s.ys, sol, integrator.saved(system, sol.ts, sol.ys))
+        sol = _without_failed_step(sol)
+    elif isinstance(sol.ts, jax.Array) and isinstance(sol.ys, State):
+        sol = eqx.tree_at(lambda s: s.ys, sol, integrator.saved(system, sol.ts, sol.ys))
+    accuracy, lost = None, jnp.array(False)
+    if adaptive:
+        memory = cast(ControllerState, sol.controller_state)
+        accuracy = jnp.maximum(jnp.asarray(controller.rtol), jnp.asarray(controller.atol))
+        lost = memory.lost & ~diffrax.is_okay(sol.result)
+        kept = memory.inner if returned else None
+        sol = eqx.tree_at(lambda s: s.controller_state, sol, kept)
+    return sol, judged(system, t0, state, accuracy, sol, lost)
 
 
 def _without_failed_step(sol: diffrax.Solution) -> diffrax.Solution:
@@ -167,41 +186,19 @@ def _check_state(system: AbstractSystem, state: State) -> None:
             raise ModelError(f"simulate: state.{name} must be finite, got {np.asarray(x)}")
 
 
-def _check_branches(system: AbstractSystem, t0: Array, state: State) -> Float[Array, "k"] | None:
-    """By how much joints miss their rotations at the start [rad]; None if there are none to judge.
-
-    **Raises** `ModelError` where one is closed the wrong way round, unless that is traced.
-    """
+def _check_branches(system: AbstractSystem, t0: Array, state: State) -> None:
+    """**Raises** `ModelError` if a joint is closed the wrong way round, unless that is traced."""
     names = branches.checked_joints(system)
-    if not names:
-        return None
+    if not (names and is_concrete((system, t0, state))):
+        return
     angles = branches.angles_at(system, t0, state.q)
-    listed = branches.reversed_joints(names, np.asarray(angles)) if is_concrete(angles) else ""
+    listed = branches.reversed_joints(names, np.asarray(angles))
     if listed:
         raise ModelError(
             f"simulate: in the state given, these joints are closed the wrong way round: {listed}, "
             "the angle to what they allow; make the state with assemble, from a guess nearer to "
             "the position wanted"
         )
-    return angles
-
-
-def _judged(
-    solution: Solution, start: Float[Array, "k"] | None
-) -> tuple[Solution, Float[Array, "k"] | None]:
-    """The solution with its result, and by how much joints miss their rotations at its end [rad].
-
-    The result is a failure of Newton's method where joints are closed the wrong way round there, or
-    were at the start: no motion leads from one way to the other, but steps that are too large may.
-    """
-    if start is None or solution.ts is None or not isinstance(solution.states, State):
-        return solution, None
-    last = jnp.maximum(jnp.sum(jnp.isfinite(solution.ts), dtype=jnp.int32) - 1, 0)
-    end = branches.angles_at(solution.system, solution.ts[last], solution.states.q[last])
-    wrong = jnp.any(branches.is_reversed(start) | branches.is_reversed(end))
-    failed: Any = diffrax.RESULTS.nonlinear_divergence
-    result = diffrax.RESULTS.where(wrong, failed, solution.result)
-    return eqx.tree_at(lambda s: s.raw.result, solution, result), end
 
 
 def _check_times(t0: Any, t1: Any, dt: Any) -> None:
@@ -232,51 +229,66 @@ def _as_saveat(saveat: Any, t0: Array, t1: Array, dt: Array | None) -> diffrax.S
     return diffrax.SaveAt(ts=jnp.asarray(saveat, dtype=t0.dtype))
 
 
-def _checked(solution: Solution, end: Float[Array, "k"] | None, throw: bool) -> Solution:
+def _checked(solution: Solution, verdict: Verdict, throw: bool) -> Solution:
     if not throw:
         return solution
-    stopped = ~diffrax.is_okay(solution.result)
-    reached = jnp.isfinite(solution.ts) if solution.ts is not None else jnp.ones(0, dtype=bool)
-    finite = _finite_rows(solution)
-    lost = jnp.any(reached & ~finite)
-    if not (is_concrete(stopped) and is_concrete(lost)):
-        message = "simulate: the motion ended early or is no longer finite; see Solution.result"
-        q = eqx.error_if(solution.states.q, stopped | lost, message)
-        return eqx.tree_at(lambda s: s.states.q, solution, q)
-    if lost:
-        raise SimulationError(
-            f"simulate: the motion is no longer finite at t = {_first(solution, reached & ~finite)}"
-            " s; the step may be too large, or the mechanism may pass a singular position (see "
-            "`inspect`), through which EnergyMomentum gets"
+    result = verdict.result
+    okay = (result == RESULTS.successful) | (result == RESULTS.event_occurred)
+    if not is_concrete(okay):
+        saved = (solution.states, solution.raw.interpolation)
+        states, dense = result.error_if(saved, ~okay)
+        return eqx.tree_at(
+            lambda s: (s.states, s.raw.interpolation),
+            solution,
+            (states, dense),
+            is_leaf=lambda x: x is None,
         )
-    _complain_of_reversed(solution.system, end)
+    if okay:
+        return solution
+    raise SimulationError(f"simulate: {_failure(solution, verdict)}")
+
+
+def _failure(solution: Solution, verdict: Verdict) -> str:
+    """What went wrong, when, and what usually helps."""
+    result, ts = verdict.result, solution.raw.ts
+    look = "pass throw=False to look at the motion so far"
+    if result == RESULTS.not_finite:
+        return f"{_where_lost(solution, verdict)}; {_LOST}; {look}"
+    if result == RESULTS.joint_reversed:
+        names = branches.checked_joints(solution.system)
+        listed = branches.reversed_joints(names, np.asarray(verdict.angles))
+        return f"joints are closed the wrong way round: {listed}; {RESULTS[result]} {look}"
+    if result == RESULTS.constraints_violated:
+        return f"{in_words(solution.system, verdict)}: {RESULTS[result]} {look}"
     memory = solution.raw.solver_state
-    if isinstance(memory, Memory) and solution.result == diffrax.RESULTS.nonlinear_divergence:
+    if isinstance(memory, Memory) and result == RESULTS.nonlinear_divergence:
         where = f"the step of {float(memory.h)} s from t = {float(memory.t)} s"
-        raise SimulationError(
-            f"simulate: Newton's method found no solution of {where}; {_likely(memory)}; pass "
-            "throw=False to look at the motion so far"
-        )
-    if stopped:
-        ts = np.asarray(solution.ts)
-        last = ts[np.isfinite(ts)].max(initial=float(solution.t0))
-        raise SimulationError(
-            f"simulate: stopped after t = {last} s: {diffrax.RESULTS[solution.result]}; pass "
-            "throw=False to look at the motion so far"
-        )
-    return solution
+        return f"Newton's method found no solution of {where}; {_likely(memory)}; {look}"
+    return f"stopped after t = {_last(solution, ts)} s: {RESULTS[result]}; {look}"
 
 
-def _complain_of_reversed(system: AbstractSystem, end: Float[Array, "k"] | None) -> None:
-    """**Raises** `SimulationError` where joints are closed the wrong way round."""
-    if end is None:
-        return
-    listed = branches.reversed_joints(branches.checked_joints(system), np.asarray(end))
-    if listed:
-        raise SimulationError(
-            "simulate: at the end of the motion these joints are closed the wrong way round: "
-            f"{listed}, the angle to what they allow; the step is too large"
-        )
+def _where_lost(solution: Solution, verdict: Verdict) -> str:
+    lost_at, ts = verdict.lost_at, solution.raw.ts
+    if not jnp.isfinite(lost_at):  # Steps of any length led there: no such state was saved.
+        return f"the motion is no longer finite right after t = {_last(solution, ts)} s"
+    there = ""
+    if isinstance(ts, jax.Array) and isinstance(solution.states, State):
+        there = first_lost(solution.system, ts, solution.states, lost_at)
+    return f"the motion is no longer finite at t = {lost_at} s{there}"
+
+
+def _last(solution: Solution, ts: Any) -> float:
+    """The last time that was reached and saved [s]."""
+    saved = [np.ravel(np.asarray(x)) for x in jax.tree.leaves(ts)]
+    times = np.concatenate([*saved, np.zeros(0)])
+    return float(times[np.isfinite(times)].max(initial=float(solution.t0)))
+
+
+_LOST = (
+    "the step may be too large: take a smaller one or, for stiff springs and dampers, an implicit "
+    "integrator such as BDF(); or the mechanism may pass a singular position (see `inspect`), "
+    "through which EnergyMomentum gets"
+)
 
 
 def _likely(memory: Memory) -> str:
@@ -318,15 +330,3 @@ def _spring_share(system: NaturalSystem, states: State) -> Float[Array, ""]:
     kinetic = jax.vmap(lambda v: 0.5 * v @ system.momentum_of(v))(v)
     most, largest = jnp.max(held, initial=0.0), jnp.max(kinetic, initial=0.0)
     return jnp.where(largest > 0, most / jnp.where(largest > 0, largest, 1.0), 0.0)
-
-
-def _finite_rows(solution: Solution) -> Array:
-    rows = [
-        jnp.all(jnp.isfinite(x), axis=tuple(range(1, x.ndim)))
-        for x in jax.tree.leaves(solution.states)
-    ]
-    return rows[0] & rows[1]
-
-
-def _first(solution: Solution, bad: Array) -> Float[Array, ""]:
-    return solution.ts[int(np.argmax(np.asarray(bad)))]

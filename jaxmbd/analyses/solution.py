@@ -1,6 +1,6 @@
 """A motion, as `simulate` finds it."""
 
-from typing import cast
+from typing import Any
 
 import diffrax
 import jax
@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..system.abstract import AbstractSystem, State
+from ..errors import RESULTS
+from ..system.abstract import AbstractSystem
 from .motion import AbstractMotion
 
 
@@ -16,27 +17,27 @@ class Solution(AbstractMotion):
     """What `simulate` found.
 
     - `ts`: times [s], shape `(n,)`.
-    - `states`: `State` with a leading axis of length n.
-    - `result`: whether it went well, one of `jaxmbd.RESULTS`.
+    - `states`: `State` with a leading axis of length n; what the function of a `diffrax.SaveAt`
+      returns in the place of states, if it has one. Both are None if dense output alone is kept.
+    - `result`: whether the motion was found to its end, every saved number is finite and every
+      constraint holds; one of `jaxmbd.RESULTS`, which says what went wrong otherwise.
     - `system`: the system that moved.
     - `raw`: the `diffrax.Solution`, with statistics, dense output and event mask.
     """
 
-    ts: Float[Array, "n"]
-    states: State
+    ts: Any
+    states: Any
     system: AbstractSystem
     raw: diffrax.Solution
+    result: RESULTS
 
     @staticmethod
-    def of(system: AbstractSystem, raw: diffrax.Solution) -> "Solution":
-        """From what diffrax returns."""
-        ts, states = cast(tuple[Array, State], (raw.ts, raw.ys))
-        return Solution(ts, states, system, raw)
-
-    @property
-    def result(self) -> diffrax.RESULTS:
-        """Whether the motion was found to its end; if not, why."""
-        return self.raw.result
+    def of(
+        system: AbstractSystem, raw: diffrax.Solution, result: RESULTS | None = None
+    ) -> "Solution":
+        """From what diffrax returns; the result is diffrax's own if there is no other."""
+        result = RESULTS.promote(raw.result) if result is None else result
+        return Solution(raw.ts, raw.ys, system, raw, result)
 
     @property
     def t0(self) -> Float[Array, ""]:
@@ -46,7 +47,7 @@ class Solution(AbstractMotion):
     def rows(self, index: np.ndarray) -> "Solution":
         """The same motion at some of its times alone, without the others' states."""
         ts, states = jax.tree.map(lambda x: x[index], (self.ts, self.states))
-        return Solution(ts, states, self.system, self.raw)
+        return Solution(ts, states, self.system, self.raw, self.result)
 
 
 __all__ = ["Solution"]

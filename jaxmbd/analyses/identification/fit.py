@@ -5,9 +5,8 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import numpy as np
-from diffrax import RESULTS
 
-from ...errors import DataError
+from ...errors import RESULTS, DataError
 from ...model import Model
 from .experiment import Experiment
 from .prediction import Sensors, Simulator, predicted

@@ -8,11 +8,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from diffrax import RESULTS
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from ...errors import DataError, SimulationError
+from ...errors import RESULTS, DataError, SimulationError
 from ...model import Model
 from . import convergence
 from .batches import Batch

@@ -1,0 +1,110 @@
+"""Step size control that ends where steps collapse."""
+
+from typing import Any
+
+import diffrax
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool
+
+
+class ControllerState(eqx.Module):
+    """State of the wrapped controller; whether the last step was rejected as not finite."""
+
+    inner: Any
+    lost: Bool[Array, ""]
+
+
+class EndsCollapsed(diffrax.AbstractAdaptiveStepSizeController):
+    """A step size controller that gives up where steps become too short to change the time.
+
+    diffrax goes on with such steps until `max_steps`. A step that leads to numbers that are not
+    finite is rejected like one of infinite error, whatever its error estimate says: an infinite
+    state divided by its own scale would be an error of zero, or no number at all.
+
+    **Arguments:** `controller`: what chooses the steps.
+    """
+
+    controller: diffrax.AbstractAdaptiveStepSizeController
+
+    def __init__(self, controller: diffrax.AbstractAdaptiveStepSizeController):
+        self.controller = controller
+
+    @property
+    def rtol(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.controller.rtol
+
+    @property
+    def atol(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.controller.atol
+
+    @property
+    def norm(self) -> Any:  # pyright: ignore
+        return self.controller.norm
+
+    def wrap(self, direction: Any) -> "EndsCollapsed":
+        wrapped: Any = self.controller.wrap(direction)
+        return EndsCollapsed(wrapped)
+
+    def init(
+        self,
+        terms: Any,
+        t0: Any,
+        t1: Any,
+        y0: Any,
+        dt0: Any,
+        args: Any,
+        func: Any,
+        error_order: Any,
+    ) -> tuple[Any, ControllerState]:
+        t1, inner = self.controller.init(terms, t0, t1, y0, dt0, args, func, error_order)
+        return t1, ControllerState(inner, jnp.array(False))
+
+    def adapt_step_size(
+        self,
+        t0: Any,
+        t1: Any,
+        y0: Any,
+        y1_candidate: Any,
+        args: Any,
+        y_error: Any,
+        error_order: Any,
+        controller_state: ControllerState,
+    ) -> Any:
+        lost = ~_all_finite(y1_candidate)
+        failed = lost | ~_all_finite(y_error)
+        y1, error = _where(failed, (y0, _full(y_error, jnp.inf)), (y1_candidate, y_error))
+        keep, start, end, jump, inner, result = self.controller.adapt_step_size(
+            t0, t1, y0, y1, args, error, error_order, controller_state.inner
+        )
+        # Comparisons with NaN are false: a length that is no number ends the run too.
+        collapsed = ~(end - start > _shortest(start)) & (~keep | ~(t1 - t0 > _shortest(t0)))
+        ended: Any = diffrax.RESULTS.dt_min_reached
+        result = diffrax.RESULTS.where(collapsed & diffrax.is_successful(result), ended, result)
+        return keep, start, end, jump, ControllerState(inner, lost & ~keep), result
+
+
+def _shortest(t: Any) -> Any:
+    """The length [s] below which a step does not change the time any more."""
+    t = jnp.asarray(t)
+    info = jnp.finfo(t.dtype)
+    return jnp.maximum(2.0 * float(info.eps) * jnp.abs(t), float(info.eps) ** 2)
+
+
+def _all_finite(tree: Any) -> Bool[Array, ""]:
+    finite = jnp.array(True)
+    for x in jax.tree.leaves(tree):
+        finite = finite & jnp.all(jnp.isfinite(x))
+    return finite
+
+
+def _full(tree: Any, value: float) -> Any:
+    return jax.tree.map(lambda x: jnp.full_like(x, value), tree)
+
+
+def _where(condition: Array, a: Any, b: Any) -> Any:
+    return jax.tree.map(lambda x, y: jnp.where(condition, x, y), a, b)
+
+
+__all__ = ["ControllerState", "EndsCollapsed"]

@@ -1,0 +1,213 @@
+"""Whether what a motion has saved is finite, and holds the constraints."""
+
+from typing import Any
+
+import diffrax
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PyTree
+
+from .._frozen import frozen
+from ..errors import RESULTS
+from ..lie import Pose
+from ..system import balance, branches, constraints
+from ..system.abstract import AbstractSystem, State, Time
+from ..system.joint_states import joint_states
+
+# Fixed steps have no error estimate: the residual may be this part of the mechanism's size.
+LARGEST_RESIDUAL = 1e-2
+# Rates may be this part of the largest speed: index-3 methods leave them to the step's accuracy.
+LARGEST_RATE = 0.1
+# [1/s], how fast residuals may change that are within their tolerance: Baumgarte's default gain.
+CORRECTION_RATE = 10.0
+
+
+class Verdict(eqx.Module):
+    """What is wrong with saved states.
+
+    - `result`: one of `jaxmbd.RESULTS`.
+    - `lost_at`: the first time at which a number is not finite [s]; infinity if all are.
+    - `violation`: the largest |g| or |ġ| by its tolerance, zero without constraints.
+    - `row`, `violated_at`: the constraint row where that is, and the time [s].
+    - `angles`: the largest misalignment of each joint that `branches` checks [rad].
+    """
+
+    result: RESULTS
+    lost_at: Float[Array, ""]
+    violation: Float[Array, ""]
+    row: Int[Array, ""]
+    violated_at: Float[Array, ""]
+    angles: Float[Array, "n_checked"]
+
+
+def judged(
+    system: AbstractSystem, t0: Time, start: State, accuracy: Any, raw: diffrax.Solution, lost: Any
+) -> Verdict:
+    """The verdict on what diffrax returns.
+
+    **Arguments:**
+
+    - `start`: the state at `t0`, by which the size of the mechanism is measured.
+    - `accuracy`: the tolerance of the step size control, None for fixed steps.
+    - `lost`: whether steps collapsed because what they lead to is not finite.
+    """
+    system, t0, start, saved = frozen((system, t0, start, _saved(raw)))
+    lost_at = [_lost_at(ts, tree) for ts, tree in saved]
+    first = jnp.min(jnp.stack([jnp.asarray(jnp.inf, t0.dtype), *lost_at]))
+    none = jnp.zeros(len(branches.checked_joints(system)), start.q.dtype)
+    nothing = jnp.zeros((), start.q.dtype), jnp.zeros((), jnp.int32), t0, none
+    held = [
+        _violation(system, t0, start, accuracy, ts, tree)
+        for ts, tree in saved
+        if _are_states(tree, system) and constraints.n_constraints(system) > 0
+    ]
+    violation, row, at, angles = nothing if not held else _worst(held)
+    result = RESULTS.promote(raw.result)
+    okay = (result == RESULTS.successful) | (result == RESULTS.event_occurred)
+    bad: Any = RESULTS.constraints_violated
+    result = RESULTS.where(okay & (violation > 1), bad, result)
+    bad = RESULTS.joint_reversed
+    result = RESULTS.where(jnp.any(branches.is_reversed(angles)), bad, result)
+    bad = RESULTS.not_finite
+    result = RESULTS.where(jnp.isfinite(first) | lost, bad, result)
+    return Verdict(result, first, violation, row, at, angles)
+
+
+def _saved(raw: diffrax.Solution) -> list[tuple[Array, PyTree]]:
+    """Times, and what is saved at each of them, dense output included."""
+    saved: list[tuple[Array, PyTree]] = []
+    if raw.ts is not None:
+        ts, structure = jax.tree.flatten(raw.ts)
+        saved += zip(ts, structure.flatten_up_to(raw.ys), strict=True)
+    dense = raw.interpolation
+    if dense is not None:  # Rows of steps that were not made are infinite, like their times.
+        saved.append((dense.ts[1:], dense.infos["y1"]))
+    return saved
+
+
+def _lost_at(ts: Float[Array, "n"], tree: PyTree) -> Float[Array, ""]:
+    """The first time at which anything is not finite."""
+    bad = jnp.isnan(ts)
+    for x in jax.tree.leaves(eqx.filter(tree, eqx.is_inexact_array)):
+        bad = bad | ~jnp.all(jnp.isfinite(x), axis=tuple(range(1, x.ndim)))
+    # A row without a time was never reached.
+    return jnp.min(jnp.where(bad & ~jnp.isinf(ts), ts, jnp.inf), initial=jnp.inf)
+
+
+def _are_states(tree: PyTree, system: AbstractSystem) -> bool:
+    return isinstance(tree, State) and (tree.q.shape[1:], tree.v.shape[1:]) == (
+        (system.nq,),
+        (system.nv,),
+    )
+
+
+def _worst(held: list[tuple[Array, ...]]) -> tuple[Array, ...]:
+    ratios, rows, times, angles = (jnp.stack(x) for x in zip(*held, strict=True))
+    k = jnp.argmax(ratios)
+    return ratios[k], rows[k], times[k], jnp.max(angles, axis=0)
+
+
+def _violation(
+    system: AbstractSystem,
+    t0: Time,
+    start: State,
+    accuracy: Any,
+    ts: Float[Array, "n"],
+    states: State,
+) -> tuple[Array, ...]:
+    """The largest residual or rate by its tolerance, its row and time; angles of joints.
+
+    A row's scale is what it changes by where its joint moves by the mechanism's size or turns by
+    one radian.
+    """
+    size = _size(system, t0, start)
+    part = _part(accuracy, start.q.dtype)
+
+    def at(t: Array, state: State) -> tuple[Array, ...]:
+        there = jnp.isfinite(t) & jnp.all(jnp.isfinite(state.q)) & jnp.all(jnp.isfinite(state.v))
+        t = jnp.where(there, t, t0)
+        state = jax.tree.map(lambda x, y: jnp.where(there, x, y), state, start)
+        kinematics = system.kinematics(t, state.q)
+        V = kinematics.twists(state.v)
+        speed = jnp.max(jnp.abs(V[:, :3]), initial=0.0)
+        speed = speed + size * jnp.max(jnp.abs(V[:, 3:]), initial=0.0)
+        g, rate = balance.gaps(system, t, state.q), balance.gap_rates(system, t, state)
+        g, rate = (jnp.where(there, jnp.abs(x), 0.0) for x in (g, rate))
+        return g, rate, speed, branches.angles(system, kinematics)
+
+    g, rate, speeds, angles = jax.vmap(at)(ts, states)
+    angles = jnp.max(angles, axis=0, initial=0.0)
+    scale = _row_scales(system, t0, start, size)
+    fastest = LARGEST_RATE * jnp.max(speeds, initial=0.0) / size + CORRECTION_RATE * part
+    ratio = jnp.maximum(g / (part * scale)[None], rate / (fastest * scale)[None])
+    if ratio.shape[0] == 0:
+        return jnp.zeros((), ratio.dtype), jnp.zeros((), jnp.int32), t0, angles
+    k = jnp.argmax(ratio)
+    row = k % ratio.shape[1]
+    return jnp.max(ratio), row.astype(jnp.int32), ts[k // ratio.shape[1]], angles
+
+
+def _part(accuracy: Any, dtype: Any) -> Any:
+    """The part of the mechanism's size that residuals may be.
+
+    Local errors add up to more than the tolerance. The root of it stays far above what they come
+    to, and far below what changes a motion visibly.
+    """
+    if accuracy is None:
+        return LARGEST_RESIDUAL
+    rounding = float(jnp.finfo(dtype).eps) ** 0.5
+    return jnp.clip(jnp.sqrt(jnp.asarray(accuracy, dtype)), rounding, LARGEST_RESIDUAL)
+
+
+def _size(system: AbstractSystem, t: Time, state: State) -> Float[Array, ""]:
+    """How far ports are from one another [m], at least the largest radius of gyration."""
+    p = system.kinematics(t, state.q).ports.p
+    spread = jnp.max(jnp.linalg.norm(p - jnp.mean(p, axis=0)[None], axis=1))
+    bodies = system.mechanism.bodies
+    gyration = jnp.sqrt(jnp.trace(bodies.inertia, axis1=1, axis2=2) / (2.0 * bodies.mass))
+    return jnp.maximum(spread, jnp.max(gyration))
+
+
+def _row_scales(
+    system: AbstractSystem, t: Time, state: State, size: Float[Array, ""]
+) -> Float[Array, "ng"]:
+    """How much each row of the constraints changes in a motion as large as the mechanism."""
+    ports: Pose = system.kinematics(t, state.q).ports
+    parts = []
+    for group in constraints.constrained_groups(system):
+        J = jnp.abs(constraints.local_jacobians(group, ports)).reshape(-1, 6)
+        linear, angular = jnp.max(J[:, :3], axis=1), jnp.max(J[:, 3:], axis=1)
+        parts.append(size * linear + angular)
+    others = jnp.ones(len(constraints.coordinate_names(system)), dtype=state.q.dtype)
+    scales = jnp.concatenate([*parts, others * jnp.maximum(1.0, size * size)])
+    # A row that nothing moves at the start, such as a distance of zero.
+    return jnp.where(scales > 0, scales, 1.0)
+
+
+def first_lost(system: AbstractSystem, ts: Array, states: State, lost_at: Array) -> str:
+    """The joints whose coordinates are no longer finite at a time, in words; empty for all."""
+    row = int(np.argmin(np.abs(np.asarray(ts) - np.asarray(lost_at))))
+    state = jax.tree.map(lambda x: x[row], states)
+    joints = joint_states(system, lost_at, state)
+    bad = [name for name, x in joints.items() if not _is_finite((x.q, x.v))]
+    if not bad:
+        return ""
+    return f" in {'all joints' if len(bad) == len(joints) > 1 else ', '.join(map(repr, bad))}"
+
+
+def _is_finite(tree: PyTree) -> bool:
+    return all(bool(np.all(np.isfinite(np.asarray(x)))) for x in jax.tree.leaves(tree))
+
+
+def in_words(system: AbstractSystem, verdict: Verdict) -> str:
+    """Which constraint is violated most, and when."""
+    name = constraints.row_names(system)[int(verdict.row)]
+    return (
+        f"{name!r} is violated by {float(verdict.violation):.3g} times the tolerance at t = "
+        f"{float(verdict.violated_at)} s"
+    )
+
+
+__all__ = ["Verdict", "first_lost", "in_words", "judged"]
