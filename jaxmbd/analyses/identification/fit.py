@@ -48,6 +48,9 @@ class Fit(eqx.Module):
     - `overlays`: `{sensor: Overlay}` of every record.
     - `costs`: half the sum of squares in every step, from every start.
     - `n_steps`, `result`: of the optimizer.
+    - `substeps`: number of integration steps in each sample interval.
+    - `integration_error`: `{sensor: largest error at sample times}` in all records at the end of
+      the fit, as estimated, in the sensor's own unit.
     """
 
     model: Model
@@ -69,6 +72,8 @@ class Fit(eqx.Module):
     costs: list[np.ndarray]
     n_steps: int
     result: RESULTS
+    substeps: int
+    integration_error: dict[str, float]
     started_from: np.ndarray
     simulator: Simulator
 
@@ -112,13 +117,18 @@ class Fit(eqx.Module):
         return float(lower), float(upper)
 
     def predict(self, experiments: Experiment | Sequence[Experiment]) -> Any:
-        """What `jaxmbd.predict` returns, of the fitted model and sensors, simulated alike."""
-        return predicted(self.simulator, self.model, experiments)
+        """What `jaxmbd.predict` returns, of the fitted model and sensors.
+
+        Integrator and substeps are those that `identify` was given; if it chose the substeps, they
+        are chosen for these records, too.
+        """
+        return predicted(self.simulator, self.model, experiments, 3)
 
     def validate(self, experiments: Experiment | Sequence[Experiment]) -> dict[str, float]:
         """Root mean square error of every sensor in records that the fit has not seen."""
         records = [experiments] if isinstance(experiments, Experiment) else list(experiments)
-        return rms_of(overlays_of(records, self.predict(records)))
+        found = predicted(self.simulator, self.model, records, 3)
+        return rms_of(overlays_of(records, found))
 
     def report(self, path: Any, validation: Sequence[Experiment] = (), title: str = "Fit") -> None:
         """Write one page (`.html`) that needs no network; needs the extra `viz`.
@@ -155,7 +165,7 @@ class Fit(eqx.Module):
                 f"rms gap between windows: {np.sqrt(np.mean(self.gaps**2)):.4g} deviations"
             )
         lines += [f"not told apart by the data: {', '.join(names)}" for names in self.unseen]
-        lines.append(f"{self.n_steps} steps: {said(self.result)}")
+        lines += [integrated(self), f"{self.n_steps} steps: {said(self.result)}"]
         return "\n".join(lines)
 
 
@@ -197,9 +207,16 @@ def far_apart(fit: Fit) -> str:
     )
 
 
+def integrated(fit: Fit) -> str:
+    """How many substeps there were, and what integration error they leave."""
+    number = f"{fit.substeps} substep" + ("s" if fit.substeps > 1 else "")
+    errors = ", ".join(f"{name} {x:.2g}" for name, x in sorted(fit.integration_error.items()))
+    return f"{number} in each sample interval, with integration errors of about: {errors}"
+
+
 def said(result: RESULTS) -> str:
     """What became of the minimization."""
     return "converged" if result == RESULTS.successful else RESULTS[result]
 
 
-__all__ = ["Fit", "Overlay", "far_apart", "overlays_of", "rms_of", "said"]
+__all__ = ["Fit", "Overlay", "far_apart", "integrated", "overlays_of", "rms_of", "said"]
