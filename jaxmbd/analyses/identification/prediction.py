@@ -182,11 +182,12 @@ def predict(
     sensors: Sensors | None = None,
     integrator: Any = None,
     substeps: int | None = None,
+    noise: Mapping[str, float] | None = None,
 ) -> Any:
     """What the records' sensors would read, from their starts and inputs.
 
     **Arguments:** as for `identify`. The integration error may be 1e-6 of the largest reading of a
-    sensor in all records.
+    sensor in all records, or a hundredth of its `noise`, if that is given.
 
     **Returns** a `Prediction` for one experiment: a mapping `{sensor: readings}` with readings of
     shape `(n,)` or `(n, k)`. A list of these for a sequence of experiments. Warns
@@ -194,7 +195,7 @@ def predict(
     `jax.jit` if `substeps` are not given: nothing can be chosen there, and it takes one.
     """
     simulator = make_simulator(formulation, sensors, integrator, substeps)
-    return predicted(simulator, model, experiments, 3)
+    return predicted(simulator, model, experiments, 3, noise)
 
 
 def predicted(
@@ -202,6 +203,7 @@ def predicted(
     model: Model,
     experiments: Experiment | Sequence[Experiment],
     level: int,
+    noise: Mapping[str, float] | None = None,
 ) -> Any:
     """What `predict` returns, by a simulator; `level` is that of the user's code for warnings."""
     several = not isinstance(experiments, Experiment)
@@ -210,7 +212,7 @@ def predicted(
         raise DataError("predict: there are no experiments")
     batches = batch_experiments(records)
     check_sensors(simulator, model, batches)
-    errors, limits = None, Limits({})
+    errors, limits = None, Limits(noise or {})
     looked_at, any_number = primal((model, batches)), simulator.stepped(1)
 
     @functools.cache

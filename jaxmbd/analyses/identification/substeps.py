@@ -121,16 +121,17 @@ class Motions(NamedTuple):
             {name: _largest_difference(a[name], b[name]) for name in a}
             for a, b in zip(coarse, fine, strict=True)
         ]
-        difference, *worst = max(
+        shares = [
             (x / allowed[name], i, name)
             for i, record in enumerate(found)
             for name, x in record.items()
-        )
+        ]
+        difference, i, name = max(shares)
         factor = self._factor(difference, coarser)
         errors = {
             name: factor * max(record[name] for record in found if name in record) for name in names
         }
-        return Integration(substeps, errors, allowed, difference, (worst[0], worst[1]))
+        return Integration(substeps, errors, allowed, difference, (i, name))
 
     def _factor(self, difference: float, coarser: Integration | None) -> float:
         """Error in units of the difference, from how much differences fall."""
