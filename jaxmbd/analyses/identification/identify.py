@@ -159,7 +159,7 @@ def _minimum(
     keys = convergence.listen(jax.tree.leaves(starts)[0].shape[0])
     found = _minimize(method, residuals, starts, influence, jnp.asarray(keys), progress)
     costs = convergence.heard(keys)
-    end = _best(*found, costs)
+    end = _best(found, costs)
     if throw and end.result != RESULTS.successful:
         raise SimulationError(
             f"identify: stopped after {end.n_steps} steps: {RESULTS[end.result]}; pass throw=False "
@@ -212,8 +212,9 @@ def _scattered(start: Any, n: int, spread: float, seed: int) -> Any:
     return tuple(map(moved, theta)), corrections
 
 
-def _best(unknowns: Any, n_steps: Array, result: Any, costs: Array, heard: list[np.ndarray]) -> End:
-    """Of several ends the one of least cost."""
+def _best(found: tuple[Any, Array, Any, Array], heard: list[np.ndarray]) -> End:
+    """Of what `_minimize` returns the end of least cost; `heard` are the costs of all steps."""
+    unknowns, n_steps, result, costs = found
     best = int(np.argmin(np.where(np.isfinite(costs), costs, np.inf)))
     unknowns, result = jax.tree.map(lambda x: x[best], (unknowns, result))
     return End(unknowns, int(n_steps[best]), RESULTS.promote(result), heard, best)

@@ -106,11 +106,12 @@ def with_substeps(
         return residuals
     at_start, records = looked_at
     motions = motions_of(at_start, records, at_start.unknowns())
-    limits = Limits(noise or {}, margin=MARGIN)
-    found = motions.chosen(limits)
-    if who is not None and found.excess > MARGIN:
+    limits = Limits(noise or {})
+    chosen = motions.chosen(limits._replace(margin=MARGIN)).substeps
+    found = motions.measured(chosen, limits)
+    if who is not None and not found.is_met:
         motions.warn(who, found, limits, False, level)
-    return residuals.stepped(found.substeps)
+    return residuals.stepped(chosen)
 
 
 def _noise(given: Mapping[str, float], experiments: Sequence[Experiment]) -> dict[str, Array]:
