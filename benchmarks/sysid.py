@@ -225,7 +225,7 @@ def fit_here(start: mbd.Model, records: Any, repeats: int) -> tuple[Found, float
     seconds = []
     for _ in range(repeats + 1):
         began = time.perf_counter()
-        found = mbd.identify(start, records, example.select(), integrator=RK4())
+        found = mbd.identify(start, records, example.select(), integrator=RK4(), substeps=1)
         seconds.append(time.perf_counter() - began)
     return Found("jaxmbd", values_of(found.model), found.n_steps, seconds[1:]), seconds[0]
 
@@ -251,7 +251,9 @@ def model_of(values: np.ndarray) -> mbd.Model:
 
 def errors_here(values: np.ndarray, records: Sequence[mbd.Experiment]) -> np.ndarray:
     """Predicted less measured angles after the start, shape `(windows, n, 2)`."""
-    found = mbd.predict(model_of(values), records, integrator=RK4())
+    found = mbd.predict(
+        model_of(values), records, integrator=RK4(), substeps=1, noise=example.NOISE
+    )
     return np.array(
         [
             np.stack([np.asarray(p[j] - e.measurements[j])[1:] for j in JOINTS], axis=1)

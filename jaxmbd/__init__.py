@@ -25,6 +25,7 @@ from .analyses.gradients import check_gradients as check_gradients
 from .analyses.gradients import trajectory_growth as trajectory_growth
 from .analyses.identification import Experiment as Experiment
 from .analyses.identification import Fit as Fit
+from .analyses.identification import IntegrationWarning as IntegrationWarning
 from .analyses.identification import Parameter as Parameter
 from .analyses.identification import RankWarning as RankWarning
 from .analyses.identification import identify as identify
@@ -107,6 +108,7 @@ __all__ = [
     "Frame",
     "GeneralizedAlpha",
     "IncompatibleIntegrator",
+    "IntegrationWarning",
     "JointCoordinates",
     "MaximalCoordinates",
     "MemoryBudget",

@@ -77,7 +77,8 @@ class BlockSparse(AbstractFactorization):
         largest = jnp.max(jnp.abs(J), axis=0)
         scale = 1.0 / jnp.where(largest > 0, largest, 1.0)
         added = relative_compliance(added, largest, blocks)
-        return Factors(scale, added, _factored(J * scale[None], plan), plan)
+        fronts = _factored(J * scale[None], plan)
+        return Factors(scale=scale, compliance=added, fronts=fronts, plan=plan)
 
     def solve(self, factors: Factors, b: Float[Array, "n"]) -> Float[Array, "n"]:
         return _solved(factors.fronts, factors.plan, factors.scale * b)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..analyses.identification.experiment import Experiment
-from ..analyses.identification.fit import Fit, Overlay, far_apart, rms_of, said
+from ..analyses.identification.fit import Fit, Overlay, far_apart, integrated, rms_of, said
 from ..analyses.identification.statistics import autocorrelation
 
 try:
@@ -76,6 +76,7 @@ def _summary(fit: Fit) -> Iterator[str]:
         f"<p{state}>{fit.n_steps} steps: {html.escape(said(fit.result))}. {len(fit.overlays)} "
         f"records, {fit.degrees_of_freedom} degrees of freedom.</p>"
     )
+    yield f"<p>{html.escape(integrated(fit))}.</p>"
     yield _table(["sensor", "rms residual"], [[n, f"{x:.4g}"] for n, x in fit.rms.items()])
 
 

@@ -17,7 +17,8 @@ from tests.analyses.test_identify import NOISE, SELECT, pendulum, records
 
 LENGTH = 5
 OPTIONS = {"noise": {"hinge": NOISE}, "integrator": diffrax.Heun()}
-SOON = OPTIONS | {"integrator": diffrax.Euler()}  # Compiled; what it finds is of no account.
+# Compiled; what it finds is of no account.
+SOON = OPTIONS | {"integrator": diffrax.Euler(), "substeps": 1}
 WIDE = (0.02, 0.3)
 
 

@@ -13,6 +13,7 @@ from .misfit import misfit as misfit
 from .parameters import Parameter as Parameter
 from .posterior import LogPosterior as LogPosterior
 from .posterior import log_posterior as log_posterior
+from .prediction import Prediction as Prediction
 from .prediction import predict as predict
 from .priors import Normal as Normal
 from .sensors import Accelerometer as Accelerometer
@@ -23,6 +24,7 @@ from .sensors import FramePosition as FramePosition
 from .sensors import JointPosition as JointPosition
 from .sensors import JointReaction as JointReaction
 from .sensors import JointVelocity as JointVelocity
+from .substeps import IntegrationWarning as IntegrationWarning
 from .transforms import Bounded as Bounded
 from .transforms import Entries as Entries
 from .transforms import PhysicalBody as PhysicalBody
@@ -42,6 +44,7 @@ __all__ = [
     "FirstOrder",
     "Fit",
     "FramePosition",
+    "IntegrationWarning",
     "JointPosition",
     "JointReaction",
     "JointVelocity",
@@ -52,6 +55,7 @@ __all__ = [
     "Parameter",
     "PhysicalBody",
     "Positive",
+    "Prediction",
     "PseudoHuber",
     "RankWarning",
     "Scaled",

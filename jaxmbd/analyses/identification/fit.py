@@ -1,6 +1,7 @@
 """What a fit found, to read, to predict with, and to report."""
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -10,7 +11,6 @@ from ...errors import RESULTS, DataError
 from ...model import Model
 from .experiment import Experiment
 from .prediction import Sensors, Simulator, predicted
-from .sensors import JointPosition, nearest_reading
 
 # Standard and robust errors whose ratio is beyond this do not say the same.
 FAR_APART = 1.5
@@ -49,6 +49,9 @@ class Fit(eqx.Module):
     - `overlays`: `{sensor: Overlay}` of every record.
     - `costs`: half the sum of squares in every step, from every start.
     - `n_steps`, `result`: of the optimizer.
+    - `substeps`: number of integration steps in each sample interval.
+    - `integration_error`: `{sensor: largest error at sample times}` in all records at the end of
+      the fit, as estimated, in the sensor's own unit.
     """
 
     model: Model
@@ -70,6 +73,8 @@ class Fit(eqx.Module):
     costs: list[np.ndarray]
     n_steps: int
     result: RESULTS
+    substeps: int
+    integration_error: dict[str, float]
     started_from: np.ndarray
     simulator: Simulator
 
@@ -113,8 +118,12 @@ class Fit(eqx.Module):
         return float(lower), float(upper)
 
     def predict(self, experiments: Experiment | Sequence[Experiment]) -> Any:
-        """What `jaxmbd.predict` returns, of the fitted model and sensors, simulated alike."""
-        return predicted(self.simulator, self.model, experiments)
+        """What `jaxmbd.predict` returns, of the fitted model and sensors.
+
+        Integrator and substeps are those that `identify` was given; if it chose the substeps, they
+        are chosen for these records, too.
+        """
+        return predicted(self.simulator, self.model, experiments, 3)
 
     def validate(self, experiments: Experiment | Sequence[Experiment]) -> dict[str, float]:
         """Root mean square error of every sensor in records that the fit has not seen."""
@@ -122,8 +131,10 @@ class Fit(eqx.Module):
         return rms_of(self.overlay(records))
 
     def overlay(self, records: Sequence[Experiment]) -> list[dict[str, Overlay]]:
-        """What was measured in records beside what the fitted model reads there."""
-        return overlays_of(self.simulator, self.model, records, self.predict(records))
+        """Readings that were measured in records beside those of the fitted model."""
+        found = predicted(self.simulator, self.model, records, 4)
+        nearest = functools.partial(self.simulator.nearest, self.model)
+        return overlays_of(nearest, records, found)
 
     def report(self, path: Any, validation: Sequence[Experiment] = (), title: str = "Fit") -> None:
         """Write one page (`.html`) that needs no network; needs the extra `viz`.
@@ -160,25 +171,20 @@ class Fit(eqx.Module):
                 f"rms gap between windows: {np.sqrt(np.mean(self.gaps**2)):.4g} deviations"
             )
         lines += [f"not told apart by the data: {', '.join(names)}" for names in self.unseen]
-        lines.append(f"{self.n_steps} steps: {said(self.result)}")
+        lines += [integrated(self), f"{self.n_steps} steps: {said(self.result)}"]
         return "\n".join(lines)
 
 
 def overlays_of(
-    simulator: Simulator,
-    model: Model,
+    nearest: Callable[[str, Any, Any], Any],
     records: Sequence[Experiment],
     readings: Sequence[Mapping[str, Any]],
 ) -> list[dict[str, Overlay]]:
-    """What was measured in every record beside what a model reads there.
+    """Measured readings of every record beside those of a model.
 
-    Of readings that mean the same, such as angles a turn apart, the nearest to what was measured.
+    Of readings that mean the same, such as angles a turn apart, `nearest` returns the one nearest
+    to the measured one.
     """
-
-    def nearest(name: str, read: Any, measured: Any) -> Any:
-        sensor = simulator.sensors.get(name, JointPosition(name))
-        return nearest_reading(sensor, model, read, measured)
-
     return [
         {
             name: Overlay(
@@ -215,9 +221,16 @@ def far_apart(fit: Fit) -> str:
     )
 
 
+def integrated(fit: Fit) -> str:
+    """How many substeps there were, and what integration error they leave."""
+    number = f"{fit.substeps} substep" + ("s" if fit.substeps > 1 else "")
+    errors = ", ".join(f"{name} {x:.2g}" for name, x in sorted(fit.integration_error.items()))
+    return f"{number} in each sample interval, with integration errors of about: {errors}"
+
+
 def said(result: RESULTS) -> str:
     """What became of the minimization."""
     return "converged" if result == RESULTS.successful else RESULTS[result]
 
 
-__all__ = ["Fit", "Overlay", "far_apart", "overlays_of", "rms_of", "said"]
+__all__ = ["Fit", "Overlay", "far_apart", "integrated", "overlays_of", "rms_of", "said"]

@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -16,15 +16,19 @@ from ...model import Model
 from . import convergence
 from .batches import Batch
 from .experiment import Experiment
-from .fit import Fit, overlays_of, rms_of
+from .fit import Fit, Overlay, overlays_of, rms_of
 from .losses import AbstractLoss, Squares
 from .methods import AbstractMethod, LevenbergMarquardt
 from .parameters import Selection
 from .prediction import Sensors
-from .problem import residuals_of
+from .problem import motions_of, residuals_of, with_substeps
 from .residuals import Residuals
 from .robust import Robust, robust_of
 from .statistics import Statistics, correlation_of, statistics
+from .substeps import AS_GOOD, MARGIN, Integration, Limits, Motions
+
+# So many times a fit goes on with more substeps.
+MOST_REFITS = 2
 
 
 class RankWarning(UserWarning):
@@ -43,7 +47,7 @@ def identify(
     continuity: Sequence[float] | None = None,
     formulation: Any = None,
     integrator: Any = None,
-    substeps: int = 1,
+    substeps: int | None = None,
     method: AbstractMethod | None = None,
     jacobian: str = "forward",
     starts: int = 1,
@@ -72,7 +76,12 @@ def identify(
       `(1e-3, 1e-2)`, by which the end of a window may differ from the start of the next. Gaps then
       count like readings. Windows are next to one another in `experiments`, in the order of time.
     - `formulation`: `JointCoordinates()` where it is left out.
-    - `integrator`, `substeps`: steps of the integrator between samples.
+    - `integrator`: an integrator or a diffrax Runge–Kutta method. Default: Tsit5.
+    - `substeps`: number of its steps in each sample interval. Default: the least power of two by
+      which the integration error at the sample times is below a hundredth of the standard deviation
+      of the readings, by `noise` or by the residuals of the fit; where no noise is given, and
+      residuals are small, below 1e-6 of a sensor's largest reading. It is chosen with the starting
+      model, and again if the error at the end of the fit is larger, which then goes on from there.
     - `method`: `LevenbergMarquardt()` where it is left out, or `FirstOrder(optax.adam(1e-2))`.
     - `jacobian`: `"forward"`, or `"reverse"` where there are more parameters than residuals.
     - `starts`: how many starting points to minimize from, together; the best end is the fit. The
@@ -86,7 +95,9 @@ def identify(
 
     **Raises** `ModelError` and `DataError` for parameters and records that make no sense, and
     `SimulationError` where the motion of the starting model is not finite or the fit fails. Warns
-    `RankWarning`, with names, where the data cannot tell parameters apart.
+    `RankWarning`, with names, where the data cannot tell parameters apart, and
+    `IntegrationWarning`, with an experiment and a sensor, where the integration error at the end of
+    the fit is larger than it may be.
     """
     if starts < 1:
         raise DataError(f"identify: starts must be one or more, got {starts}")
@@ -105,22 +116,94 @@ def identify(
         substeps=substeps,
         jacobian=jacobian,
     )
-    start = residuals.unknowns()
-    r, J, _ = _linearize(residuals, start)
-    _check_start(residuals, np.asarray(r))
+    residuals = with_substeps(residuals, experiments, noise, None, 3)
     method = LevenbergMarquardt() if method is None else method
+    firsts = _scattered(residuals.unknowns(), starts, spread, seed)
+    end = _minimum(method, residuals, firsts, progress, throw)
+    motions, limits, found = _integration(residuals, experiments, noise, end)
+    for _ in range(MOST_REFITS):
+        more = _needed(residuals, motions, limits, found, end)
+        if more is None:
+            break
+        residuals = residuals.stepped(more)
+        again = jax.tree.map(lambda x: x[None], end.unknowns)
+        end = _joined(end, _minimum(method, residuals, again, progress, throw))
+        motions, limits, found = _integration(residuals, experiments, noise, end)
+    if not found.is_met:
+        motions.warn("identify", found, limits, not residuals.simulator.chooses, 2)
+    return _fit(residuals, experiments, end, motions, found)
+
+
+class End(NamedTuple):
+    """Where a minimization ended: unknowns, number of steps, result, and costs of every start.
+
+    `best` is the start that led there.
+    """
+
+    unknowns: Any
+    n_steps: int
+    result: RESULTS
+    costs: list[np.ndarray]
+    best: int
+
+
+def _minimum(
+    method: AbstractMethod, residuals: Residuals, starts: Any, progress: bool, throw: bool
+) -> End:
+    """The best end from starting points along a leading axis.
+
+    **Raises** `SimulationError` where the motion of the first is not finite and, with `throw`,
+    where the minimization fails.
+    """
+    r, J, _ = _linearize(residuals, jax.tree.map(lambda x: x[0], starts))
+    _check_start(residuals, np.asarray(r))
     influence = jnp.linalg.norm(J, axis=0)
-    keys = convergence.listen(starts)
-    firsts = _scattered(start, starts, spread, seed)
-    found = _minimize(method, residuals, firsts, influence, jnp.asarray(keys), progress)
+    keys = convergence.listen(jax.tree.leaves(starts)[0].shape[0])
+    found = _minimize(method, residuals, starts, influence, jnp.asarray(keys), progress)
     costs = convergence.heard(keys)
-    unknowns, n_steps, result = _best(*found)
-    if throw and result != RESULTS.successful:
+    end = _best(found, costs)
+    if throw and end.result != RESULTS.successful:
         raise SimulationError(
-            f"identify: stopped after {n_steps} steps: {RESULTS[result]}; pass throw=False to look "
-            "at the fit so far"
+            f"identify: stopped after {end.n_steps} steps: {RESULTS[end.result]}; pass throw=False "
+            "to look at the fit so far"
         )
-    return _fit(residuals, experiments, unknowns, n_steps, result, costs)
+    return end
+
+
+def _integration(
+    residuals: Residuals,
+    experiments: Sequence[Experiment],
+    noise: Mapping[str, float] | None,
+    end: End,
+) -> tuple[Motions, Limits, Integration]:
+    """Motions at the end of a minimization, and their integration error with what it may be."""
+    motions = motions_of(residuals, experiments, end.unknowns)
+    limits = Limits(noise or {}, rms_of(_overlays(residuals, motions)))
+    return motions, limits, motions.measured(residuals.simulator.substeps, limits)
+
+
+def _overlays(residuals: Residuals, motions: Motions) -> list[dict[str, Overlay]]:
+    readings = motions.run(residuals.simulator.substeps)
+    return overlays_of(motions.nearest, motions.experiments, readings)
+
+
+def _needed(
+    residuals: Residuals, motions: Motions, limits: Limits, found: Integration, end: End
+) -> int | None:
+    """The number of substeps with which a fit should go on; None if it should not."""
+    more = 2 * found.substeps
+    done = found.is_met or end.result != RESULTS.successful
+    if done or not residuals.simulator.chooses or more > motions.most:
+        return None
+    better = motions.chosen(limits._replace(margin=MARGIN), more)
+    return better.substeps if better.excess / MARGIN < found.excess / AS_GOOD else None
+
+
+def _joined(first: End, second: End) -> End:
+    """A minimization that went on from where another one had ended."""
+    costs = list(first.costs)
+    costs[first.best] = np.concatenate([costs[first.best], *second.costs])
+    return End(second.unknowns, first.n_steps + second.n_steps, second.result, costs, first.best)
 
 
 def _scattered(start: Any, n: int, spread: float, seed: int) -> Any:
@@ -136,11 +219,12 @@ def _scattered(start: Any, n: int, spread: float, seed: int) -> Any:
     return tuple(map(moved, theta)), corrections
 
 
-def _best(unknowns: Any, n_steps: Array, result: Any, costs: Array) -> tuple[Any, int, RESULTS]:
-    """Of several ends the one of least cost."""
+def _best(found: tuple[Any, Array, Any, Array], heard: list[np.ndarray]) -> End:
+    """Of what `_minimize` returns the end of least cost; `heard` are the costs of all steps."""
+    unknowns, n_steps, result, costs = found
     best = int(np.argmin(np.where(np.isfinite(costs), costs, np.inf)))
     unknowns, result = jax.tree.map(lambda x: x[best], (unknowns, result))
-    return unknowns, int(n_steps[best]), RESULTS.promote(result)
+    return End(unknowns, int(n_steps[best]), RESULTS.promote(result), heard, best)
 
 
 def _by_batch(residuals: Residuals, flat: np.ndarray) -> list[np.ndarray]:
@@ -224,11 +308,11 @@ def _linearize(residuals: Residuals, unknowns: Any) -> tuple[Array, Array, Array
 def _fit(
     residuals: Residuals,
     experiments: Sequence[Experiment],
-    unknowns: Any,
-    n_steps: int,
-    result: RESULTS,
-    costs: list[np.ndarray],
+    end: End,
+    motions: Motions,
+    integration: Integration,
 ) -> Fit:
+    unknowns = end.unknowns
     selected, (theta, starts) = residuals.selected, unknowns
     r, J, D = (np.asarray(x) for x in _linearize(residuals, unknowns))
     labels = selected.free_labels()
@@ -252,8 +336,7 @@ def _fit(
         )
     subject = selected.apply(theta)
     simulator = eqx.tree_at(lambda s: s.sensors, residuals.simulator, subject.sensors)
-    read = _readings_of(residuals, experiments, unknowns)
-    overlays = overlays_of(simulator, subject.model, experiments, read)
+    overlays = _overlays(residuals, motions)
     return Fit(
         model=subject.model,
         sensors=subject.sensors,
@@ -271,9 +354,11 @@ def _fit(
         unseen=found.unseen,
         singular_values=found.singular_values,
         overlays=overlays,
-        costs=costs,
-        n_steps=n_steps,
-        result=result,
+        costs=end.costs,
+        n_steps=end.n_steps,
+        result=end.result,
+        substeps=integration.substeps,
+        integration_error=integration.errors,
         started_from=np.asarray(selected.report(selected.free())),
         simulator=simulator,
     )
@@ -323,28 +408,6 @@ def _n_readings(residuals: Residuals) -> int:
         for batch in residuals.batches
         for x in batch.experiments.measurements.values()
     )
-
-
-def _readings_of(
-    residuals: Residuals, experiments: Sequence[Experiment], unknowns: Any
-) -> list[dict[str, Array]]:
-    """What the sensors of every record would read, in the order of the records."""
-    found: dict[int, dict[str, Array]] = {}
-    for batch, readings in zip(residuals.batches, _readings(residuals, unknowns), strict=True):
-        for i, row in enumerate(batch.rows):
-            n = experiments[row].ts.shape[0]
-            found[row] = {name: x[i, :n] for name, x in readings.items()}
-    return [found[row] for row in sorted(found)]
-
-
-@eqx.filter_jit
-def _readings(residuals: Residuals, unknowns: Any) -> list[Mapping[str, Array]]:
-    theta, starts = unknowns
-    each = jax.vmap(residuals.motion_of_one, in_axes=(None, 0, 0))
-    return [
-        each(theta, start, batch.experiments)[0]
-        for batch, start in zip(residuals.batches, starts, strict=True)
-    ]
 
 
 def _in_order(residuals: Residuals, starts: list[Array]) -> list[np.ndarray]:

@@ -15,7 +15,7 @@ from .experiment import Experiment
 from .losses import AbstractLoss
 from .parameters import Selection
 from .prediction import Sensors
-from .problem import residuals_of
+from .problem import residuals_of, with_substeps
 from .residuals import Residuals
 
 
@@ -29,6 +29,11 @@ class Misfit(eqx.Module):
     """
 
     problem: Residuals
+
+    @property
+    def substeps(self) -> int:
+        """Number of integration steps in each sample interval."""
+        return self.problem.simulator.substeps
 
     @property
     def start(self) -> Float[Array, "n"]:
@@ -109,32 +114,50 @@ def misfit(
     continuity: Sequence[float] | None = None,
     formulation: Any = None,
     integrator: Any = None,
-    substeps: int = 1,
+    substeps: int | None = None,
     jacobian: str = "forward",
 ) -> Misfit:
     """What `identify` minimizes, for minimizers of one's own choice.
 
     **Arguments:** as for `identify`; `jacobian` is for solvers that need all of it.
 
-    **Raises** `ModelError` and `DataError` for parameters and records that make no sense.
+    If `substeps` are not given, they follow from the motions of `model` when the function is made,
+    and stay what they are: far away from there, `predict` estimates the integration error. Given
+    ones are not checked.
+
+    **Raises** `ModelError` and `DataError` for parameters and records that make no sense. Warns
+    `IntegrationWarning` where no number of substeps that was tried makes the error small enough.
     """
-    experiments = [experiments] if isinstance(experiments, Experiment) else list(experiments)
-    return Misfit(
-        residuals_of(
-            model,
-            experiments,
-            select,
-            sensors=sensors,
-            noise=noise,
-            loss=loss,
-            fit_initial_states=fit_initial_states,
-            continuity=continuity,
-            formulation=formulation,
-            integrator=integrator,
-            substeps=substeps,
-            jacobian=jacobian,
-        )
+    return misfit_of(
+        "misfit",
+        model,
+        experiments,
+        select,
+        sensors=sensors,
+        noise=noise,
+        loss=loss,
+        fit_initial_states=fit_initial_states,
+        continuity=continuity,
+        formulation=formulation,
+        integrator=integrator,
+        substeps=substeps,
+        jacobian=jacobian,
     )
 
 
-__all__ = ["Misfit", "misfit"]
+def misfit_of(
+    who: str,
+    model: Model,
+    experiments: Experiment | Sequence[Experiment],
+    select: Selection,
+    *,
+    noise: Mapping[str, float] | None,
+    **options: Any,
+) -> Misfit:
+    """What `misfit` returns; `who` is named in warnings, which are for the caller's caller."""
+    experiments = [experiments] if isinstance(experiments, Experiment) else list(experiments)
+    residuals = residuals_of(model, experiments, select, noise=noise, **options)
+    return Misfit(with_substeps(residuals, experiments, noise, who, 4))
+
+
+__all__ = ["Misfit", "misfit", "misfit_of"]

@@ -12,7 +12,7 @@ from ...errors import DataError
 from ...model import Model
 from .experiment import Experiment
 from .losses import AbstractLoss
-from .misfit import Misfit, misfit
+from .misfit import Misfit, misfit_of
 from .parameters import Selection
 from .prediction import Sensors
 
@@ -77,7 +77,7 @@ def log_posterior(
     continuity: Sequence[float] | None = None,
     formulation: Any = None,
     integrator: Any = None,
-    substeps: int = 1,
+    substeps: int | None = None,
     jacobian: str = "forward",
 ) -> LogPosterior:
     """The posterior density of parameters, given records whose noise is known.
@@ -85,6 +85,7 @@ def log_posterior(
     **Arguments:** as for `identify`; `noise` of every sensor. Its gradient takes a forward
     derivative for each parameter and each number of one initial state, or, with
     `jacobian="reverse"`, one reverse derivative, which is better for more than about eight.
+    `substeps` are chosen, if they are not given, and stay, as those of `misfit`.
 
     **Raises** what `misfit` raises, and `DataError` for a sensor whose noise is not given.
     """
@@ -92,7 +93,8 @@ def log_posterior(
     for name in sorted({name for e in experiments for name in e.measurements}):
         if name not in noise:
             raise DataError(f"log_posterior: give the noise of sensor {name!r}")
-    found = misfit(
+    found = misfit_of(
+        "log_posterior",
         model,
         experiments,
         select,

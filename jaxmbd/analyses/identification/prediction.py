@@ -1,34 +1,55 @@
 """What a model says a record's sensors read."""
 
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PyTree
+from jaxtyping import Array, Float, Int, PyTree
 
 from ...errors import DataError
 from ...formulations import JointCoordinates, formulate
 from ...integrators.abstract import AbstractIntegrator
 from ...integrators.explicit import as_integrator
 from ...model import Model
+from ...model.values import all_concrete
 from ...system.abstract import AbstractSystem, State
 from ..assemble import assemble
 from .batches import Batch, batch_experiments
 from .experiment import Experiment
-from .sensors import JointPosition
+from .sensors import JointPosition, nearest_reading
+from .substeps import Limits, Motions, primal, warn_traced
 
 Sensors = Mapping[str, Callable[..., Array]]
 
 
 class Simulator(eqx.Module):
-    """How records are simulated: formulation, sensors, and steps within each sampling interval."""
+    """How records are simulated: formulation, sensors, and steps within each sampling interval.
+
+    `chooses` says whether the number of substeps is to follow from their error.
+    """
 
     formulation: Any
     sensors: dict[str, Callable[..., Array]]
     integrator: AbstractIntegrator
     substeps: int = eqx.field(static=True)
+    chooses: bool = eqx.field(static=True)
+
+    def stepped(self, substeps: int) -> "Simulator":
+        """The same with another number of substeps."""
+        return Simulator(self.formulation, self.sensors, self.integrator, substeps, self.chooses)
+
+    def nearest(self, model: Model, name: str, reading: Any, measured: Any) -> Any:
+        """The reading nearest to `measured` of all that mean the same as `reading` of a sensor."""
+        sensor = self.sensors.get(name, JointPosition(name))
+        return nearest_reading(sensor, model, reading, measured)
+
+    @property
+    def order(self) -> int:
+        """Order of the integrator, one if it has none."""
+        return self.integrator.order(None) or 1
 
     def start(self, model: Model, experiment: Experiment) -> tuple[AbstractSystem, State]:
         """The system of a record, with its own forces, and its initial state."""
@@ -50,42 +71,92 @@ class Simulator(eqx.Module):
 
         return {name: read(name) for name in experiment.measurements}
 
-    def states(self, system: AbstractSystem, state: State, experiment: Experiment) -> State:
-        """States at the record's times, from a given initial one."""
+    def states(
+        self,
+        system: AbstractSystem,
+        state: State,
+        experiment: Experiment,
+        substeps: Int[Array, ""] | None = None,
+    ) -> State:
+        """States at the record's times, from a given initial one.
+
+        A program of traced `substeps` serves all numbers of them; there are no reverse derivatives
+        of it. Default: those of the simulator, which are static.
+        """
         ts = experiment.ts.astype(system.mechanism.dtype)
         terms, advance = self.integrator.terms(system), self.integrator.advance
-        memory = self.integrator.start(terms, ts[0], (ts[1] - ts[0]) / self.substeps, state, system)
+        n = self.substeps if substeps is None else substeps
+        count = jnp.asarray(n, dtype=ts.dtype)
+        memory = self.integrator.start(terms, ts[0], (ts[1] - ts[0]) / count, state, system)
 
         def step(
             carry: tuple[State, PyTree], interval: tuple[Array, Array]
         ) -> tuple[tuple[State, PyTree], State]:
             start, stop = interval
-            h = (stop - start) / self.substeps
+            h = (stop - start) / count
 
-            for n in range(self.substeps):
-                carry = advance(terms, start + n * h, start + (n + 1) * h, *carry, system)
+            def substep(i: Int[Array, ""], carry: tuple[State, PyTree]) -> tuple[State, PyTree]:
+                k = i.astype(h.dtype)
+                return advance(terms, start + k * h, start + (k + 1) * h, *carry, system)
+
+            if isinstance(n, int) and n == 1:  # Without a loop, the program is smaller.
+                carry = advance(terms, start, stop, *carry, system)
+            else:
+                carry = jax.lax.fori_loop(0, n, substep, carry)
             return carry, carry[0]
 
         _, later = jax.lax.scan(step, (state, memory), (ts[:-1], ts[1:]))
         return jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), state, later)
 
-    def predict(self, model: Model, experiment: Experiment) -> dict[str, Float[Array, "n *k"]]:
-        """Readings of the record's sensors at its times, from its own start."""
+    def predict(
+        self, model: Model, experiment: Experiment, substeps: Int[Array, ""] | None = None
+    ) -> dict[str, Float[Array, "n *k"]]:
+        """Readings of the record's sensors at its times, from its own start; see `states`."""
         system, state = self.start(model, experiment)
-        return self.readings(system, self.states(system, state, experiment), experiment)
+        return self.readings(system, self.states(system, state, experiment, substeps), experiment)
+
+
+class Prediction(eqx.Module, Mapping[str, Array]):
+    """What the sensors of a record read: a mapping `{sensor: readings}`.
+
+    - `readings`: by sensor, shape `(n,)` or `(n, k)`.
+    - `substeps`: number of integration steps in each sample interval.
+    - `integration_error`: `{sensor: largest error at sample times}` in the records that were
+      predicted together, as estimated, in the sensor's own unit; None where the model or a record
+      is traced.
+    """
+
+    readings: dict[str, Float[Array, "n *k"]]
+    substeps: int = eqx.field(static=True)
+    integration_error: dict[str, float] | None
+
+    def __getitem__(self, name: str) -> Array:
+        return self.readings[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.readings)
+
+    def __len__(self) -> int:
+        return len(self.readings)
 
 
 def make_simulator(
     formulation: Any,
     sensors: Sensors | None,
     integrator: Any,
-    substeps: int,
+    substeps: int | None,
 ) -> Simulator:
     """A simulator from the options of `identify` and `predict`."""
-    if substeps < 1:
+    if substeps is not None and substeps < 1:
         raise DataError(f"substeps must be one or more, got {substeps}")
     formulation = JointCoordinates() if formulation is None else formulation
-    return Simulator(formulation, dict(sensors or {}), as_integrator(integrator), substeps)
+    return Simulator(
+        formulation,
+        dict(sensors or {}),
+        as_integrator(integrator),
+        1 if substeps is None else substeps,
+        chooses=substeps is None,
+    )
 
 
 def check_sensors(simulator: Simulator, model: Model, batches: Sequence[Batch]) -> None:
@@ -115,38 +186,83 @@ def predict(
     formulation: Any = None,
     sensors: Sensors | None = None,
     integrator: Any = None,
-    substeps: int = 1,
+    substeps: int | None = None,
+    noise: Mapping[str, float] | None = None,
 ) -> Any:
     """What the records' sensors would read, from their starts and inputs.
 
-    **Arguments:** as for `identify`.
+    **Arguments:** as for `identify`. The integration error may be 1e-6 of the largest reading of a
+    sensor in all records, or a hundredth of its `noise`, if that is given.
 
-    **Returns** `{sensor: readings}`, readings of shape `(n,)` or `(n, k)`, for one experiment; a
-    list of these for a sequence of experiments.
+    **Returns** a `Prediction` for one experiment: a mapping `{sensor: readings}` with readings of
+    shape `(n,)` or `(n, k)`. A list of these for a sequence of experiments. Warns
+    `IntegrationWarning` where the integration error is larger, and under a transformation such as
+    `jax.jit` if `substeps` are not given: nothing can be chosen there, and it takes one.
     """
     simulator = make_simulator(formulation, sensors, integrator, substeps)
-    return predicted(simulator, model, experiments)
+    return predicted(simulator, model, experiments, 3, noise)
 
 
 def predicted(
-    simulator: Simulator, model: Model, experiments: Experiment | Sequence[Experiment]
+    simulator: Simulator,
+    model: Model,
+    experiments: Experiment | Sequence[Experiment],
+    level: int,
+    noise: Mapping[str, float] | None = None,
 ) -> Any:
-    """What `predict` returns, by a simulator."""
+    """What `predict` returns, by a simulator; `level` is that of the user's code for warnings."""
     several = not isinstance(experiments, Experiment)
     records = list(experiments) if several else [experiments]
     if not records:
         raise DataError("predict: there are no experiments")
     batches = batch_experiments(records)
     check_sensors(simulator, model, batches)
+    errors, limits = None, Limits(noise or {})
+    looked_at, any_number = primal((model, batches)), simulator.stepped(1)
+
+    @functools.cache
+    def run(n: int) -> list[dict[str, Array]]:
+        model, batches = looked_at
+        readings = [_predict(any_number, model, batch, jnp.asarray(n)) for batch in batches]
+        return by_record(records, batches, readings)
+
+    if all_concrete(looked_at):
+        nearest = functools.partial(simulator.nearest, model)
+        motions = Motions(run, simulator.order, records, nearest)
+        if simulator.chooses:
+            integration = motions.chosen(limits)
+        else:
+            integration = motions.measured(simulator.substeps, limits)
+        if not integration.is_met:
+            motions.warn("predict", integration, limits, not simulator.chooses, level)
+        errors, simulator = integration.errors, simulator.stepped(integration.substeps)
+    elif simulator.chooses:
+        warn_traced("predict", level)
+    if all_concrete((model, batches)):
+        readings = run(simulator.substeps)
+    else:  # To be differentiated in either mode.
+        found = [_predict(simulator, model, batch, None) for batch in batches]
+        readings = by_record(records, batches, found)
+    made = [Prediction(x, simulator.substeps, errors) for x in readings]
+    return made if several else made[0]
+
+
+def by_record(
+    records: Sequence[Experiment],
+    batches: Sequence[Batch],
+    readings: Sequence[Mapping[str, Array]],
+) -> list[dict[str, Array]]:
+    """Readings of batches in the order of records, without what pads them."""
     found: list[dict[str, Array]] = [{} for _ in records]
-    for batch in batches:
-        readings = _predict(simulator, model, batch)
+    for batch, values in zip(batches, readings, strict=True):
         for i, row in enumerate(batch.rows):
             n = records[row].ts.shape[0]
-            found[row] = {name: x[i, :n] for name, x in readings.items()}
-    return found if several else found[0]
+            found[row] = {name: x[i, :n] for name, x in values.items()}
+    return found
 
 
 @eqx.filter_jit
-def _predict(simulator: Simulator, model: Model, batch: Batch) -> dict[str, Array]:
-    return jax.vmap(lambda e: simulator.predict(model, e))(batch.experiments)
+def _predict(
+    simulator: Simulator, model: Model, batch: Batch, substeps: Int[Array, ""] | None
+) -> dict[str, Array]:
+    return jax.vmap(lambda e: simulator.predict(model, e, substeps))(batch.experiments)

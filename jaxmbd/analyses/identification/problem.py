@@ -1,21 +1,26 @@
 """Residuals by the arguments that `identify`, `misfit` and `log_posterior` share."""
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import equinox as eqx
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array
+from jaxtyping import Array, Int
 
 from ...errors import DataError
 from ...model import Model
+from ...model.values import all_concrete
 from ...system.float_types import in_float_type, in_one_float_type
 from .batches import batch_experiments
 from .continuity import join_windows
 from .experiment import Experiment
 from .losses import AbstractLoss, Squares
 from .parameters import Selection, Subject, select_parameters
-from .prediction import Sensors, check_sensors, make_simulator
+from .prediction import Sensors, by_record, check_sensors, make_simulator
 from .residuals import Residuals
+from .substeps import MARGIN, Limits, Motions, primal, warn_traced
 
 
 def residuals_of(
@@ -30,10 +35,13 @@ def residuals_of(
     continuity: Sequence[float] | None,
     formulation: Any,
     integrator: Any,
-    substeps: int,
+    substeps: int | None,
     jacobian: str = "forward",
 ) -> Residuals:
-    """Residuals by the arguments of `identify`, which are checked."""
+    """Residuals by the arguments of `identify`, which are checked.
+
+    Of one substep if none are given; see `with_substeps`.
+    """
     if not experiments:
         raise DataError("identify: there are no experiments")
     if jacobian not in ("forward", "reverse"):
@@ -58,6 +66,60 @@ def residuals_of(
     )
 
 
+def motions_of(residuals: Residuals, experiments: Sequence[Experiment], unknowns: Any) -> Motions:
+    """Motions of the records at given unknowns, by any number of substeps."""
+    any_number = residuals.stepped(1)
+
+    @functools.cache
+    def run(n: int) -> list[dict[str, Array]]:
+        readings = _readings(any_number, unknowns, jnp.asarray(n))
+        return by_record(experiments, residuals.batches, readings)
+
+    subject = residuals.selected.apply(unknowns[0])
+    simulator = eqx.tree_at(lambda s: s.sensors, residuals.simulator, subject.sensors)
+    nearest = functools.partial(simulator.nearest, subject.model)
+    return Motions(run, simulator.order, experiments, nearest)
+
+
+@eqx.filter_jit
+def _readings(
+    residuals: Residuals, unknowns: Any, substeps: Int[Array, ""]
+) -> list[Mapping[str, Array]]:
+    theta, starts = unknowns
+    each = jax.vmap(residuals.motion_of_one, in_axes=(None, 0, 0, None))
+    return [
+        each(theta, start, batch.experiments, substeps)[0]
+        for batch, start in zip(residuals.batches, starts, strict=True)
+    ]
+
+
+def with_substeps(
+    residuals: Residuals,
+    experiments: Sequence[Experiment],
+    noise: Mapping[str, float] | None,
+    who: str | None,
+    level: int,
+) -> Residuals:
+    """Residuals with the substeps that their motions at the start need; given ones stay.
+
+    `who` warns the user, whose code is `level` up, where there is no such number; None does not.
+    """
+    if not residuals.simulator.chooses:
+        return residuals
+    looked_at = primal((residuals, experiments))
+    if not all_concrete(looked_at):
+        warn_traced(who or "identify", level)
+        return residuals
+    at_start, records = looked_at
+    motions = motions_of(at_start, records, at_start.unknowns())
+    limits = Limits(noise or {})
+    chosen = motions.chosen(limits._replace(margin=MARGIN)).substeps
+    found = motions.measured(chosen, limits)
+    if who is not None and not found.is_met:
+        motions.warn(who, found, limits, False, level)
+    return residuals.stepped(chosen)
+
+
 def _noise(given: Mapping[str, float], experiments: Sequence[Experiment]) -> dict[str, Array]:
     names = sorted({name for e in experiments for name in e.measurements})
     for name, value in given.items():
@@ -69,4 +131,4 @@ def _noise(given: Mapping[str, float], experiments: Sequence[Experiment]) -> dic
     return {name: jnp.asarray(given.get(name, 1.0), dtype=dtype) for name in names}
 
 
-__all__ = ["residuals_of"]
+__all__ = ["motions_of", "residuals_of", "with_substeps"]

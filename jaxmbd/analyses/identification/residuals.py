@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from ...errors import DataError
 from ...formulations import formulate
@@ -44,6 +44,10 @@ class Residuals(eqx.Module):
     fit_starts: bool = eqx.field(static=True)
     reverse: bool = eqx.field(static=True)
     continuity: Continuity | None = None
+
+    def stepped(self, substeps: int) -> "Residuals":
+        """The same with another number of substeps."""
+        return eqx.tree_at(lambda x: x.simulator, self, self.simulator.stepped(substeps))
 
     def unknowns(self) -> tuple[Free, list[Float[Array, "w k"]]]:
         """Free numbers to begin with: of the parameters, and of each record's initial state."""
@@ -107,15 +111,22 @@ class Residuals(eqx.Module):
         return eqx.tree_at(lambda s: s.model.bodies, subject, {**bodies, **chosen}), fine
 
     def motion_of_one(
-        self, theta: Free, start: Float[Array, "k"], experiment: Experiment
+        self,
+        theta: Free,
+        start: Float[Array, "k"],
+        experiment: Experiment,
+        substeps: Int[Array, ""] | None = None,
     ) -> tuple[Mapping[str, Array], State]:
-        """What the sensors of one record would read, and the states at its times."""
+        """What the sensors of one record would read, and the states at its times.
+
+        `substeps` as for `Simulator.states`.
+        """
         subject, _ = self.possible(theta)
         simulator = eqx.tree_at(lambda s: s.sensors, self.simulator, subject.sensors)
         system, state = simulator.start(subject.model, experiment)
         if self.fit_starts:
             state = system.displaced(state, start)
-        states = simulator.states(system, state, experiment)
+        states = simulator.states(system, state, experiment, substeps)
         return simulator.readings(system, states, experiment), states
 
     def by_record(self, theta: Free, starts: list[Array]) -> list[Float[Array, "w r"]]:
