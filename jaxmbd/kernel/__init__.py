@@ -1,6 +1,7 @@
 """Programs that XLA's CPU compiler makes one kernel of, for one state or for several at once."""
 
 from .linear_kernel import LinearKernel as LinearKernel
+from .linear_kernel import jvp_with_zeros as jvp_with_zeros
 from .linear_kernel import linear_kernel_of as linear_kernel_of
 from .linear_kernel import moved as moved
 from .linear_kernel import smooth_kernel as smooth_kernel
@@ -13,6 +14,7 @@ __all__ = [
     "DerivativeKernels",
     "Kernel",
     "LinearKernel",
+    "jvp_with_zeros",
     "kernel_of",
     "linear_kernel_of",
     "moved",

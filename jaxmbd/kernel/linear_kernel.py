@@ -105,7 +105,7 @@ def _smooth(*args: Any, of: SmoothKernel) -> jax.Array:
 def _(args, tangents, *, of):
     linear = of.derivative(args, tangents)
     if linear is None:
-        return eqx.filter_jvp(of.fn, args, tangents)
+        return jvp_with_zeros(of.fn, args, tangents)
     return _smooth(*args, of=of), linear(args, ravel_pytree(tangents)[0])
 
 
@@ -115,7 +115,7 @@ def _derivative(
     dots, unravel = ravel_pytree(tangents)
 
     def there(args: Any, dots: Float[Array, "n"]) -> Float[Array, "m"]:
-        return eqx.filter_jvp(fn, args, unravel(dots))[1]
+        return jvp_with_zeros(fn, args, unravel(dots))[1]
 
     def back(args: Any, y: Float[Array, "m"]) -> Float[Array, "n"]:
         varied, rest = eqx.partition(args, moving)
@@ -128,6 +128,22 @@ def _derivative(
 def moved(tangents: Any) -> Any:
     """Which arguments have a tangent: a tree of truth values."""
     return jax.tree.map(lambda dot: dot is not None, tangents, is_leaf=lambda x: x is None)
+
+
+def jvp_with_zeros(fn: Callable[..., Any], primals: Any, tangents: Any) -> tuple[Any, Any]:
+    """`eqx.filter_jvp(fn, primals, tangents)`, whose tangents of results are all arrays.
+
+    The tangent of an array that depends on no moving argument is an array of zeros, not None. A
+    function may depend on some of its arguments only: coordinates after a step on those before
+    and on velocities, but not on masses.
+    """
+    values, dots = eqx.filter_jvp(fn, primals, tangents)
+
+    def filled(value: Any, dot: Any) -> Any:
+        without = dot is None and eqx.is_inexact_array(value)
+        return jnp.zeros_like(value) if without else dot
+
+    return values, jax.tree.map(filled, values, dots, is_leaf=lambda x: x is None)
 
 
 _linear = Primitive("linear_kernel")
@@ -225,6 +241,7 @@ mlir.register_lowering(_linear, mlir.lower_fun(_plainly, multiple_results=False)
 __all__ = [
     "LinearKernel",
     "SmoothKernel",
+    "jvp_with_zeros",
     "linear_kernel_of",
     "moved",
     "smooth_kernel",

@@ -145,14 +145,15 @@ def _plainly(*arrays: Any, program: ClosedJaxpr, **others: Any) -> jax.Array:
 
     XLA 0.10 stops the process where some arguments of a kernel in a loop are constants and others
     are not, and where it has an argument that nothing reads. It divides a single large result
-    among threads, and can then not call the kernel; hence another one, which is dropped.
+    among threads, and can then not call the kernel; hence another one, which is dropped and which
+    reads the argument.
     """
     together, back = ravel_pytree(arrays)
 
     @jax.jit
     def run(together: jax.Array) -> tuple[jax.Array, jax.Array]:
         result = function_of(program)(*back(together))
-        return result, result.ravel()[0]
+        return result, result.ravel()[0] + together[0]
 
     return run(together)[0]
 
