@@ -182,7 +182,8 @@ def in_tiles(
     """
     arrays = list(map(jnp.asarray, arrays))
     count = next(x.shape[k] for x, k in zip(arrays, axes, strict=True) if k is not None)
-    if not isinstance(count, int):  # Of any number of states, in a program to be exported.
+    # Of any number of states, in a program to be exported, or of none.
+    if not isinstance(count, int) or count == 0:
         return None
     n_tiles = max(1, count // TILE)
     size = -(-count // n_tiles)
