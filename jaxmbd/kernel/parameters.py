@@ -115,6 +115,7 @@ _CALL: dict[str, Check] = {
     **dict.fromkeys(("in_layouts", "out_layouts"), _all_none),
     "compiler_options_kvs": _empty,
 }
+_BATCH = ("fused", "plain", "program", "counts", "transposed")
 _KERNEL = ("program", "plain", "otherwise", "states", "transposed")
 
 PARAMETERS: dict[str, dict[str, Check]] = {
@@ -167,6 +168,8 @@ PARAMETERS: dict[str, dict[str, Check]] = {
     ),
     "one_kernel": dict.fromkeys(_KERNEL, _any),
     "linear_kernel": dict.fromkeys(_KERNEL, _any),
+    "batch_of_kernels": dict.fromkeys(_BATCH, _any),
+    "batch_of_linear_kernels": dict.fromkeys(_BATCH, _any),
     # Rewritten where they are like this, left to JAX elsewhere.
     "dot_general": {
         "dimension_numbers": _any,

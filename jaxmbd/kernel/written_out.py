@@ -38,6 +38,9 @@ CALLS = {
     "pjit": "jaxpr",
 }
 
+# Batches of kernels within a kernel.
+BATCHES = frozenset({"batch_of_kernels", "batch_of_linear_kernels"})
+
 
 def written_out(program: ClosedJaxpr, large: int) -> ClosedJaxpr:
     """The same program, which can no longer be differentiated as its author wanted.
@@ -98,6 +101,9 @@ def _rewritten(equation: Any, values: list[Any], large: int) -> Sequence[Any] | 
         if math.prod(a.shape[k] for k in along[0]) <= WIDE:
             return [_product(a, b, along, beside, large)]
     elif name in CALLS and isinstance(inner := params[CALLS[name]], ClosedJaxpr):
+        return jaxpr_as_fun(written_out(inner, large))(*values)
+    elif name in BATCHES:
+        inner = jax.make_jaxpr(params["plain"])(*(blank(x.aval) for x in equation.invars))
         return jaxpr_as_fun(written_out(inner, large))(*values)
     elif name == "scatter-add":
         return [_scattered(*values, large)]

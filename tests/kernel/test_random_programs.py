@@ -13,7 +13,7 @@ from jax.flatten_util import ravel_pytree
 
 from jaxmbd.kernel import smooth_kernel_of
 from jaxmbd.kernel.allowed import LARGE, is_allowed
-from jaxmbd.kernel.one_kernel import function_of, in_tiles, tiled
+from jaxmbd.kernel.one_kernel import function_of, tiled, tiles_of
 from jaxmbd.kernel.written_out import written_out
 from tests.kernel.random_programs import arguments, random_function
 from tests.marks import thorough_but
@@ -81,8 +81,8 @@ def rewritten(fn, given, batched):
         return fn(*args), jaxpr_as_fun(alone)(*args)[0]
 
     def many(*args):
-        tiles = in_tiles(args, axes, tile_of)
-        return None if tiles is None else (jax.vmap(fn, axes)(*args), tiles)
+        tiles = tiles_of(args, axes, tile_of)
+        return None if tiles is None else (jax.vmap(fn, axes)(*args), tiles(*args))
 
     return one, many
 
@@ -134,7 +134,7 @@ def ways_of(call):
 
 
 ON_THE_WHOLE = [*range(8), *range(200, 260)]
-REGULAR_ON_THE_WHOLE = (0, 1)
+REGULAR_ON_THE_WHOLE = (3, 4)
 
 
 @pytest.mark.parametrize("seed", thorough_but(REGULAR_ON_THE_WHOLE, ON_THE_WHOLE))
