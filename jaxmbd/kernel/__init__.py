@@ -9,11 +9,13 @@ from .linear_kernel import smooth_kernel_of as smooth_kernel_of
 from .one_kernel import DerivativeKernels as DerivativeKernels
 from .one_kernel import Kernel as Kernel
 from .one_kernel import kernel_of as kernel_of
+from .switch import fused as fused
 
 __all__ = [
     "DerivativeKernels",
     "Kernel",
     "LinearKernel",
+    "fused",
     "jvp_with_zeros",
     "kernel_of",
     "linear_kernel_of",

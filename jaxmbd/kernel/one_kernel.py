@@ -17,6 +17,7 @@ from jaxtyping import Array, Float
 
 from .allowed import LARGE, is_allowed
 from .batch_last import CannotBatch, batch_last
+from .switch import fuses
 from .written_out import written_out
 
 # States that a kernel moves at once in a batch, less than twice as many where that comes out even;
@@ -58,7 +59,7 @@ def kernel_of(
     longer than what they do. Callers that know better derivatives than those of `otherwise` have
     rules of their own. None where `fn` holds an operation that XLA does not put into a kernel, or
     traced values that are not among the arguments, such as those that a user's function closes
-    over, and on accelerators, whose loops cost more.
+    over, on accelerators, whose loops cost more, and inside of `fused(False)`.
     """
     plain = _program_of(fn, args)
     if plain is None:
@@ -116,7 +117,7 @@ def _of_leaves(
 
 
 def _program_of(fn: Callable[..., jax.Array], args: Any) -> ClosedJaxpr | None:
-    if jax.default_backend() != "cpu":
+    if jax.default_backend() != "cpu" or not fuses():
         return None
     of_leaves, leaves = _of_leaves(fn, args)
     if len({x.dtype for x in leaves}) != 1 or not jnp.issubdtype(leaves[0].dtype, jnp.floating):

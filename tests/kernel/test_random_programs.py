@@ -134,7 +134,7 @@ def ways_of(call):
 
 
 ON_THE_WHOLE = [*range(8), *range(200, 260)]
-REGULAR_ON_THE_WHOLE = (3, 4)
+REGULAR_ON_THE_WHOLE = (3, 5)
 
 
 @pytest.mark.parametrize("seed", thorough_but(REGULAR_ON_THE_WHOLE, ON_THE_WHOLE))
