@@ -311,8 +311,8 @@ class Batch:
 
     def batched(self, arrays: Sequence[Any], axes: Sequence[int | None]) -> "Batch":
         """A batch of such batches."""
-        ways = (jax.vmap(way, in_axes=tuple(axes)) for way in (self.fused, self.plain))
-        return Batch(*ways, self.program, (count_of(arrays, axes), *self.counts))
+        fused, plain = (jax.vmap(way, in_axes=tuple(axes)) for way in (self.fused, self.plain))
+        return Batch(fused, plain, self.program, (count_of(arrays, axes), *self.counts))
 
 
 def batch_of(batch: Batch, arrays: Sequence[Any]) -> jax.Array:

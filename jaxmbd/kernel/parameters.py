@@ -77,6 +77,7 @@ def _whole_rows(numbers: Any, equation: Any) -> bool:
         and numbers.update_window_dims == tuple(range(1, len(x.shape)))
         and (len(rows.shape), rows.shape[-1:]) == (2, (1,))
         and x.shape[1:] == total.shape[1:]
+        and total.shape[0] > 0
         and total.dtype == x.dtype
         and jnp.issubdtype(x.dtype, jnp.floating)
     )

@@ -70,7 +70,7 @@ def blank(aval: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(aval.shape, aval.dtype)
 
 
-def literal(x: Literal) -> np.ndarray:
+def literal(x: Any) -> np.ndarray:
     """Its value, of the type that it has in the program."""
     return np.asarray(x.val, x.aval.dtype)
 
@@ -106,7 +106,8 @@ def _rewritten(equation: Any, values: list[Any], large: int) -> Sequence[Any] | 
         inner = jax.make_jaxpr(params["plain"])(*(blank(x.aval) for x in equation.invars))
         return jaxpr_as_fun(written_out(inner, large))(*values)
     elif name == "scatter-add":
-        return [_scattered(*values, large)]
+        total, rows, x = values
+        return [_scattered(total, rows, x, large)]
     return None
 
 
@@ -120,7 +121,7 @@ def _gives_integers(equation: Any) -> bool:
     return all(jnp.issubdtype(x.aval.dtype, jnp.integer) for x in equation.outvars)
 
 
-def _scattered(total: jax.Array, rows: Any, x: jax.Array, large: int) -> jax.Array:
+def _scattered(total: Any, rows: Any, x: Any, large: int) -> jax.Array:
     """`total` with x added at some rows."""
     if isinstance(rows, np.ndarray) and rows.size:
         found = _gathered(total, rows[:, 0].astype(np.int64), x)
@@ -141,7 +142,7 @@ def _one_by_one(total: jax.Array, rows: jax.Array, x: jax.Array) -> jax.Array:
     return jax.lax.scan(add, total, (rows, x))[0]
 
 
-def _gathered(total: jax.Array, rows: np.ndarray, x: jax.Array) -> jax.Array | None:
+def _gathered(total: Any, rows: np.ndarray, x: Any) -> jax.Array | None:
     """The same where all rows are there, with few contributions to each."""
     n = total.shape[0]
     if not 0 <= rows.min() <= rows.max() < n:
@@ -159,7 +160,7 @@ def _gathered(total: jax.Array, rows: np.ndarray, x: jax.Array) -> jax.Array | N
     return total
 
 
-def _product(a: jax.Array, b: jax.Array, along: Any, beside: Any, large: int) -> jax.Array:
+def _product(a: Any, b: Any, along: Any, beside: Any, large: int) -> jax.Array:
     """A product of arrays along axes of both, beside others of both."""
 
     def arranged(x: jax.Array, k: int, before: int, after: int) -> jax.Array:
