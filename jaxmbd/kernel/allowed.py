@@ -7,6 +7,7 @@ import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr
 
 from .batch_last import KNOWN
+from .parameters import unsupported
 
 # Operations that XLA can put into one, of small arrays. Not among them, and an error while
 # compiling: scatters, sorts, library calls, callbacks, and large matrix products.
@@ -16,26 +17,41 @@ ALLOWED = KNOWN | {"iota"}
 LARGE = 4000
 
 
-def is_allowed(jaxpr: Jaxpr) -> bool:
-    """Whether it compiles as one kernel."""
+def refusal(jaxpr: Jaxpr) -> str | None:
+    """Which operation keeps a program from being compiled as one kernel, or None."""
     for equation in jaxpr.eqns:
-        name = equation.primitive.name
-        if name not in ALLOWED:
-            return False
+        name, reason = equation.primitive.name, unsupported(equation)
+        if reason is not None or name not in ALLOWED:
+            return reason or name
         if name.startswith("reduce"):
             shape: tuple[int, ...] = getattr(equation.invars[0].aval, "shape")  # noqa: B009
             adds = any(shape[axis] > 1 for axis in equation.params["axes"])
             if adds and math.prod(shape) > LARGE:
-                return False
+                return f"{name} of {math.prod(shape)} numbers"
         for value in jax.tree.leaves(tuple(equation.params.values()), is_leaf=_is_program):
             inner = value.jaxpr if isinstance(value, ClosedJaxpr) else value
-            if isinstance(inner, Jaxpr) and not is_allowed(inner):
-                return False
-    return True
+            reason = refusal(inner) if isinstance(inner, Jaxpr) else None
+            if reason is not None:
+                return reason
+    return None
+
+
+def is_empty(jaxpr: Jaxpr) -> bool:
+    """Whether it has no argument or no result to speak of: XLA makes no kernel of that."""
+    given, results = (
+        sum(math.prod(getattr(x.aval, "shape")) for x in variables)  # noqa: B009
+        for variables in (jaxpr.invars, jaxpr.outvars)
+    )
+    return given == 0 or results == 0
+
+
+def is_allowed(jaxpr: Jaxpr) -> bool:
+    """Whether it compiles as one kernel."""
+    return not is_empty(jaxpr) and refusal(jaxpr) is None
 
 
 def _is_program(value: Any) -> bool:
     return isinstance(value, Jaxpr | ClosedJaxpr)
 
 
-__all__ = ["LARGE", "is_allowed"]
+__all__ = ["LARGE", "is_allowed", "refusal"]

@@ -11,20 +11,11 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 
-from .written_out import blank
+from .parameters import ELEMENTWISE_NAMES, unsupported
+from .written_out import blank, literal
 
 # Every number of the result depends on the numbers at its own place alone.
-ELEMENTWISE = frozenset(
-    {
-        *("abs", "acos", "acosh", "add", "add_any", "and", "asin", "asinh", "atan", "atan2"),
-        *("atanh", "cbrt", "ceil", "clamp", "convert_element_type", "copy", "copy_p", "cos"),
-        *("cosh", "div", "eq", "erf", "erfc", "exp", "exp2", "expm1", "floor", "ge", "gt"),
-        *("integer_pow", "is_finite", "le", "le_to", "log", "log1p", "log2", "logistic", "lt"),
-        *("lt_to", "max", "min", "mul", "ne", "neg", "not", "one_minus_square", "or", "pow"),
-        *("rem", "round", "rsqrt", "sign"),
-        *("sin", "sinh", "sqrt", "square", "sub", "tan", "tanh", "xor"),
-    }
-)
+ELEMENTWISE = ELEMENTWISE_NAMES
 
 # Those that name the axes that they are about, of one array.
 BY_AXIS = frozenset(
@@ -52,7 +43,7 @@ def batch_last(program: ClosedJaxpr, size: int, batched: Sequence[bool]) -> Clos
         known.update(zip(jaxpr.invars, map(_Value, args, batched), strict=True))
 
         def read(x: Any) -> _Value:
-            return _Value(x.val, False) if isinstance(x, Literal) else known[x]
+            return _Value(literal(x), False) if isinstance(x, Literal) else known[x]
 
         for equation in jaxpr.eqns:
             values = [read(x) for x in equation.invars]
@@ -97,6 +88,8 @@ class _Value:
 def _found(equation: Any, values: list[_Value], size: int) -> Sequence[jax.Array]:
     primitive, params = equation.primitive, equation.params
     name = primitive.name
+    if unsupported(equation) is not None:
+        raise CannotBatch
     if name in ELEMENTWISE:
         shape = equation.outvars[0].aval.shape
         return [primitive.bind(*(v.spread(shape, size) for v in values), **params)]

@@ -6,7 +6,7 @@ its derivative, each of which keeps something for the way back; these keep the a
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import equinox as eqx
@@ -17,7 +17,18 @@ from jax.flatten_util import ravel_pytree
 from jax.interpreters import ad, batching, mlir
 from jaxtyping import Array, Float
 
-from .one_kernel import ENOUGH, Kernel, function_of, in_tiles, in_turn, kernel_of, tiled
+from .one_kernel import (
+    ENOUGH,
+    Batch,
+    Kernel,
+    all_at_once,
+    count_of,
+    function_of,
+    in_turn,
+    kernel_of,
+    tiled,
+    tiles_of,
+)
 from .written_out import blank
 
 # Of what transposes a function: made when it is asked for, as that takes as long as the function.
@@ -105,7 +116,7 @@ def _smooth(*args: Any, of: SmoothKernel) -> jax.Array:
 def _(args, tangents, *, of):
     linear = of.derivative(args, tangents)
     if linear is None:
-        return eqx.filter_jvp(of.fn, args, tangents)
+        return jvp_with_zeros(of.fn, args, tangents)
     return _smooth(*args, of=of), linear(args, ravel_pytree(tangents)[0])
 
 
@@ -115,7 +126,7 @@ def _derivative(
     dots, unravel = ravel_pytree(tangents)
 
     def there(args: Any, dots: Float[Array, "n"]) -> Float[Array, "m"]:
-        return eqx.filter_jvp(fn, args, unravel(dots))[1]
+        return jvp_with_zeros(fn, args, unravel(dots))[1]
 
     def back(args: Any, y: Float[Array, "m"]) -> Float[Array, "n"]:
         varied, rest = eqx.partition(args, moving)
@@ -128,6 +139,22 @@ def _derivative(
 def moved(tangents: Any) -> Any:
     """Which arguments have a tangent: a tree of truth values."""
     return jax.tree.map(lambda dot: dot is not None, tangents, is_leaf=lambda x: x is None)
+
+
+def jvp_with_zeros(fn: Callable[..., Any], primals: Any, tangents: Any) -> tuple[Any, Any]:
+    """`eqx.filter_jvp(fn, primals, tangents)`, whose tangents of results are all arrays.
+
+    The tangent of an array that depends on no moving argument is an array of zeros, not None. A
+    function may depend on some of its arguments only: coordinates after a step on those before
+    and on velocities, but not on masses.
+    """
+    values, dots = eqx.filter_jvp(fn, primals, tangents)
+
+    def filled(value: Any, dot: Any) -> Any:
+        without = dot is None and eqx.is_inexact_array(value)
+        return jnp.zeros_like(value) if without else dot
+
+    return values, jax.tree.map(filled, values, dots, is_leaf=lambda x: x is None)
 
 
 _linear = Primitive("linear_kernel")
@@ -182,49 +209,147 @@ def _transpose(
     return [*[None] * len(at), _bound(at, cotangent, back, lambda: there)]
 
 
+def _elsewhere(*arrays: Any, plain: ClosedJaxpr, **others: Any) -> jax.Array:
+    """On accelerators, whose loops cost more."""
+    return function_of(plain)(*arrays)
+
+
 def _in_batch(
     arrays: Sequence[Any], axes: Sequence[int | None], **params: Any
 ) -> tuple[jax.Array, int]:
     plain, states, transposed = (params[key] for key in ("plain", "states", "transposed"))
-    *at, x = arrays
-    *at_axes, x_axis = axes
-    if x_axis is None:  # What is linear in one vector of all states is so in one of each.
-        count = next(x.shape[k] for x, k in zip(at, at_axes, strict=True) if k is not None)
-        x, x_axis = jnp.broadcast_to(x, (count, *x.shape)), 0
-    arrays, axes = [*at, x], [*at_axes, x_axis]
-    if states >= ENOUGH:
-        return in_turn(lambda *arrays: _linear.bind(*arrays, **params), arrays, axes), 0
+    arrays, axes = _with_vectors(arrays, axes)
+    count = count_of(arrays, axes)
 
-    def tile_of(size: int, batched: tuple[bool, ...]) -> Callable[..., jax.Array] | None:
-        def tile_or_none(program: ClosedJaxpr) -> Kernel | None:
-            tile = tiled(program, size, batched)
-            if tile is None:
-                return None
-            return Kernel(tile, tile, function_of(tile), states * size)
+    def tile_of(program: ClosedJaxpr, size: int, batched: tuple[bool, ...]) -> Kernel | None:
+        tile = tiled(program, size, batched)
+        return None if tile is None else Kernel(tile, tile, function_of(tile), states * size)
 
-        def behind() -> Kernel | None:
-            back = transposed()
-            return None if back is None else tile_or_none(back.plain)
+    def loop(program: ClosedJaxpr, arrays: Sequence[Any], axes: Sequence[Any]) -> Any:
+        return tiles_of(arrays, axes, lambda *given: tile_of(program, *given))
 
-        ahead = tile_or_none(plain)
-        if ahead is None:
+    def back() -> Batch | None:
+        turned = transposed()
+        if turned is None:
             return None
-        return lambda *arrays: _bound(arrays[:-1], arrays[-1], ahead, cache(behind))
+        (y,) = plain.out_avals
+        given = [*arrays[:-1], jax.ShapeDtypeStruct((count, *y.shape), y.dtype)]
+        along = (*axes[:-1], 0)
+        if states >= ENOUGH:
+            fused = partial(in_turn_of, turned, along)
+        else:
+            fused = loop(turned.plain, given, along)
+        if fused is None:
+            return None
+        return Batch(fused, jax.vmap(function_of(turned.plain), along), turned.plain, (count,))
 
-    found = in_tiles(arrays, axes, tile_of)
-    if found is None:
-        found = jax.vmap(function_of(plain), in_axes=tuple(axes))(*arrays)
-    return found, 0
+    if states >= ENOUGH:
+        there = Kernel(params["program"], plain, function_of(plain), states)
+        fused = partial(in_turn_of, there, axes)
+    else:
+        fused = loop(plain, arrays, axes)
+    at_once = jax.vmap(function_of(plain), in_axes=tuple(axes))
+    if fused is None:
+        return at_once(*arrays), 0
+    return _bound_batch(Batch(fused, at_once, plain, (count,)), cache(back), arrays), 0
+
+
+def in_turn_of(kernel: Kernel, axes: Sequence[int | None], *arrays: Any) -> jax.Array:
+    """Results of a batch of what moves several states already, one call after the other."""
+    return in_turn(kernel, arrays, axes)
+
+
+def _with_vectors(
+    arrays: Sequence[Any], axes: Sequence[int | None]
+) -> tuple[list[Any], tuple[int | None, ...]]:
+    """What is linear in one vector of all states is so in one of each."""
+    *at, x = arrays
+    *at_axes, axis = axes
+    if axis is None:
+        x, axis = jnp.broadcast_to(x, (count_of(at, at_axes), *x.shape)), 0
+    elif axis != 0:
+        x, axis = jnp.moveaxis(x, axis, 0), 0
+    return [*at, x], (*at_axes, axis)
 
 
 ad.primitive_jvps[_linear] = _forward
 ad.primitive_transposes[_linear] = _transpose
 batching.primitive_batchers[_linear] = _in_batch
-mlir.register_lowering(_linear, mlir.lower_fun(_plainly, multiple_results=False))
+mlir.register_lowering(_linear, mlir.lower_fun(_elsewhere, multiple_results=False))
+mlir.register_lowering(_linear, mlir.lower_fun(_plainly, multiple_results=False), platform="cpu")
+
+
+# A batch of linear functions, linear in the last of its arrays, and what transposes it.
+_linear_batch = Primitive("batch_of_linear_kernels")
+
+
+def _bound_batch(
+    batch: Batch, back: Callable[[], Batch | None], arrays: Sequence[Any]
+) -> jax.Array:
+    return _linear_batch.bind(*map(jnp.asarray, arrays), **vars(batch), transposed=back)
+
+
+@_linear_batch.def_abstract_eval
+def _(*avals: Any, transposed: Any, **batch: Any) -> Any:
+    return Batch(**batch).result()
+
+
+@_linear_batch.def_impl
+def _batch_fused(*arrays: Any, fused: Callable[..., jax.Array], **others: Any) -> jax.Array:
+    return fused(*arrays)
+
+
+def _batch_forward(
+    primals: Sequence[Any], tangents: Sequence[Any], **params: Any
+) -> tuple[jax.Array, jax.Array]:
+    *at, x = primals
+    *at_dot, x_dot = tangents
+    if all(isinstance(dot, ad.Zero) for dot in at_dot):
+        return _linear_batch.bind(*at, x, **params), _linear_batch.bind(*at, x_dot, **params)
+    along = tuple(map(ad.instantiate_zeros, tangents))
+    return jax.jvp(params["plain"], tuple(primals), along)
+
+
+def _batch_transpose(
+    cotangent: Any, *arrays: Any, transposed: Callable[[], Batch | None], **batch: Any
+) -> list[Any]:
+    *at, x = arrays
+    if isinstance(cotangent, ad.Zero):
+        return [None] * len(arrays)
+    back, there = transposed(), Batch(**batch)
+    if back is None:
+        turned = jax.linear_transpose(lambda x: there.plain(*at, x), blank(x.aval))
+        return [*[None] * len(at), *turned(cotangent)]
+    return [*[None] * len(at), _bound_batch(back, lambda: there, [*at, cotangent])]
+
+
+def _batch_in_batch(
+    arrays: Sequence[Any],
+    axes: Sequence[int | None],
+    transposed: Callable[[], Batch | None],
+    **batch: Any,
+) -> tuple[jax.Array, int]:
+    arrays, axes = _with_vectors(arrays, axes)
+
+    def behind() -> Batch | None:
+        back = transposed()  # The cotangents have as many states as the vectors.
+        return None if back is None else back.batched(arrays, axes)
+
+    return _bound_batch(Batch(**batch).batched(arrays, axes), cache(behind), arrays), 0
+
+
+ad.primitive_jvps[_linear_batch] = _batch_forward
+ad.primitive_transposes[_linear_batch] = _batch_transpose
+batching.primitive_batchers[_linear_batch] = _batch_in_batch
+mlir.register_lowering(_linear_batch, mlir.lower_fun(all_at_once, multiple_results=False))
+mlir.register_lowering(
+    _linear_batch, mlir.lower_fun(_batch_fused, multiple_results=False), platform="cpu"
+)
 
 __all__ = [
     "LinearKernel",
     "SmoothKernel",
+    "jvp_with_zeros",
     "linear_kernel_of",
     "moved",
     "smooth_kernel",

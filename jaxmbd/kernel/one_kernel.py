@@ -8,7 +8,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.core import Tracer
+from jax.core import ShapedArray, Tracer
 from jax.extend.core import ClosedJaxpr, Primitive, jaxpr_as_fun
 from jax.flatten_util import ravel_pytree
 from jax.interpreters import ad, batching, mlir
@@ -17,6 +17,7 @@ from jaxtyping import Array, Float
 
 from .allowed import LARGE, is_allowed
 from .batch_last import CannotBatch, batch_last
+from .switch import fuses
 from .written_out import written_out
 
 # States that a kernel moves at once in a batch, less than twice as many where that comes out even;
@@ -58,7 +59,7 @@ def kernel_of(
     longer than what they do. Callers that know better derivatives than those of `otherwise` have
     rules of their own. None where `fn` holds an operation that XLA does not put into a kernel, or
     traced values that are not among the arguments, such as those that a user's function closes
-    over, and on accelerators, whose loops cost more.
+    over, on accelerators, whose loops cost more, and inside of `fused(False)`.
     """
     plain = _program_of(fn, args)
     if plain is None:
@@ -94,7 +95,12 @@ class DerivativeKernels:
             return None if tile is None else Kernel(tile, tile, function_of(tile), size)
 
         same = jax.tree.leaves(eqx.filter((x, args), eqx.is_array))
-        return in_tiles([directions, *same], [0, *[None] * len(same)], tile_of)
+        arrays, axes = [directions, *same], (0, *[None] * len(same))
+        fused = tiles_of(arrays, axes, tile_of)
+        if fused is None:
+            return None
+        plain = jax.vmap(function_of(program), in_axes=axes)
+        return batch_of(Batch(fused, plain, program, directions.shape[:1]), arrays)
 
 
 def _of_leaves(
@@ -111,7 +117,7 @@ def _of_leaves(
 
 
 def _program_of(fn: Callable[..., jax.Array], args: Any) -> ClosedJaxpr | None:
-    if jax.default_backend() != "cpu":
+    if jax.default_backend() != "cpu" or not fuses():
         return None
     of_leaves, leaves = _of_leaves(fn, args)
     if len({x.dtype for x in leaves}) != 1 or not jnp.issubdtype(leaves[0].dtype, jnp.floating):
@@ -145,14 +151,15 @@ def _plainly(*arrays: Any, program: ClosedJaxpr, **others: Any) -> jax.Array:
 
     XLA 0.10 stops the process where some arguments of a kernel in a loop are constants and others
     are not, and where it has an argument that nothing reads. It divides a single large result
-    among threads, and can then not call the kernel; hence another one, which is dropped.
+    among threads, and can then not call the kernel; hence another one, which is dropped and which
+    reads the argument.
     """
     together, back = ravel_pytree(arrays)
 
     @jax.jit
     def run(together: jax.Array) -> tuple[jax.Array, jax.Array]:
         result = function_of(program)(*back(together))
-        return result, result.ravel()[0]
+        return result, result.ravel()[0] + together[0]
 
     return run(together)[0]
 
@@ -168,20 +175,20 @@ def _together(ctx: mlir.LoweringRuleContext, *arrays: ir.Value, **params: Any) -
     return [result]
 
 
-def in_tiles(
+def tiles_of(
     arrays: Sequence[Any],
     axes: Sequence[int | None],
     tile_of: Callable[[int, tuple[bool, ...]], Callable[..., jax.Array] | None],
-) -> jax.Array | None:
-    """Results of a batch, a tile of states after the other.
+) -> Callable[..., jax.Array] | None:
+    """A function of arrays like these: results of a batch, a tile of states after the other.
 
     `tile_of` is given how many states a tile has, and of which arguments there is one for each; it
     returns a function of arguments with states along the last axis, or None where there is none.
     Then, and where it is not known how many states there are, None is what is returned.
     """
-    arrays = list(map(jnp.asarray, arrays))
-    count = next(x.shape[k] for x, k in zip(arrays, axes, strict=True) if k is not None)
-    if not isinstance(count, int):  # Of any number of states, in a program to be exported.
+    count = count_of(arrays, axes)
+    # Of any number of states, in a program to be exported, or of none.
+    if not isinstance(count, int) or count == 0:
         return None
     n_tiles = max(1, count // TILE)
     size = -(-count // n_tiles)
@@ -198,10 +205,18 @@ def in_tiles(
         x = jnp.concatenate([x, spare]).reshape(n_tiles, size, *x.shape[1:])
         return jnp.moveaxis(x, 1, -1)
 
-    tiles = list(map(cut, arrays, axes))
-    found = in_turn(tile, tiles, [None if k is None else 0 for k in axes])
-    found = jnp.moveaxis(found, -1, 1)
-    return found.reshape(n_tiles * size, *found.shape[2:])[:count]
+    def fused(*arrays: Any) -> jax.Array:
+        tiles = list(map(cut, map(jnp.asarray, arrays), axes))
+        found = in_turn(tile, tiles, [None if k is None else 0 for k in axes])
+        found = jnp.moveaxis(found, -1, 1)
+        return found.reshape(n_tiles * size, *found.shape[2:])[:count]
+
+    return fused
+
+
+def count_of(arrays: Sequence[Any], axes: Sequence[int | None]) -> Any:
+    """How many states a batch has."""
+    return next(jnp.shape(x)[k] for x, k in zip(arrays, axes, strict=True) if k is not None)
 
 
 def in_turn(
@@ -232,8 +247,7 @@ def _in_batch(
     arrays: Sequence[Any], axes: Sequence[int | None], **params: Any
 ) -> tuple[jax.Array, int]:
     kernel = Kernel(**params)
-    if kernel.states >= ENOUGH:
-        return in_turn(kernel, arrays, axes), 0
+    plain = jax.vmap(kernel.otherwise, in_axes=tuple(axes))
 
     def tile_of(size: int, batched: tuple[bool, ...]) -> Kernel | None:
         tile = tiled(kernel.plain, size, batched)
@@ -243,10 +257,14 @@ def _in_batch(
         alike = jax.vmap(kernel.otherwise, in_axes=last, out_axes=-1)
         return Kernel(tile, tile, alike, kernel.states * size)
 
-    found = in_tiles(arrays, axes, tile_of)
-    if found is None:
-        found = jax.vmap(kernel.otherwise, in_axes=tuple(axes))(*arrays)
-    return found, 0
+    count = count_of(arrays, axes)
+    if kernel.states >= ENOUGH:
+        fused = lambda *arrays: in_turn(kernel, arrays, axes)  # noqa: E731
+    else:
+        fused = tiles_of(arrays, axes, tile_of)
+    if fused is None:
+        return plain(*arrays), 0
+    return batch_of(Batch(fused, plain, kernel.plain, (count,)), arrays), 0
 
 
 def _forward(
@@ -261,18 +279,97 @@ def _forward(
     return jax.jvp(otherwise, tuple(primals), along)
 
 
+def _lowered_elsewhere(ctx: mlir.LoweringRuleContext, *arrays: ir.Value, **params: Any) -> Any:
+    """On accelerators, whose loops cost more."""
+    return mlir.lower_fun(params["otherwise"], multiple_results=False)(ctx, *arrays)
+
+
 ad.primitive_jvps[_kernel] = _forward
-mlir.register_lowering(_kernel, _together)
+mlir.register_lowering(_kernel, _lowered_elsewhere)
+mlir.register_lowering(_kernel, _together, platform="cpu")
 batching.primitive_batchers[_kernel] = _in_batch
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Batch:
+    """A batch of kernels, whose loop over tiles is for the CPU alone.
+
+    - `fused`: the loop, a function of arrays.
+    - `plain`: a function of the same arrays that comes to the same, for all other platforms.
+    - `program`: what is computed for one state.
+    - `counts`: how many states there are, by axes of the result.
+    """
+
+    fused: Callable[..., jax.Array]
+    plain: Callable[..., jax.Array]
+    program: ClosedJaxpr
+    counts: tuple[int, ...]
+
+    def result(self) -> ShapedArray:
+        (one,) = self.program.out_avals
+        return ShapedArray((*self.counts, *one.shape), one.dtype)
+
+    def batched(self, arrays: Sequence[Any], axes: Sequence[int | None]) -> "Batch":
+        """A batch of such batches."""
+        fused, plain = (jax.vmap(way, in_axes=tuple(axes)) for way in (self.fused, self.plain))
+        return Batch(fused, plain, self.program, (count_of(arrays, axes), *self.counts))
+
+
+def batch_of(batch: Batch, arrays: Sequence[Any]) -> jax.Array:
+    """Results of all states: JAX chooses the way when it lowers the program for a platform."""
+    return _batch.bind(*map(jnp.asarray, arrays), **vars(batch))
+
+
+_batch = Primitive("batch_of_kernels")
+
+
+@_batch.def_abstract_eval
+def _(*avals: Any, **params: Any) -> Any:
+    return Batch(**params).result()
+
+
+@_batch.def_impl
+def _tile_after_tile(*arrays: Any, fused: Callable[..., jax.Array], **others: Any) -> jax.Array:
+    return fused(*arrays)
+
+
+def all_at_once(*arrays: Any, plain: Callable[..., jax.Array], **others: Any) -> jax.Array:
+    """A batch on other platforms than the CPU."""
+    return plain(*arrays)
+
+
+def _batch_forward(
+    primals: Sequence[Any], tangents: Sequence[Any], **params: Any
+) -> tuple[jax.Array, jax.Array]:
+    along = tuple(map(ad.instantiate_zeros, tangents))
+    return jax.jvp(params["plain"], tuple(primals), along)
+
+
+def _batch_in_batch(
+    arrays: Sequence[Any], axes: Sequence[int | None], **params: Any
+) -> tuple[jax.Array, int]:
+    return batch_of(Batch(**params).batched(arrays, axes), arrays), 0
+
+
+ad.primitive_jvps[_batch] = _batch_forward
+mlir.register_lowering(_batch, mlir.lower_fun(all_at_once, multiple_results=False))
+mlir.register_lowering(
+    _batch, mlir.lower_fun(_tile_after_tile, multiple_results=False), platform="cpu"
+)
+batching.primitive_batchers[_batch] = _batch_in_batch
 
 
 __all__ = [
     "ENOUGH",
+    "Batch",
     "DerivativeKernels",
     "Kernel",
+    "all_at_once",
+    "batch_of",
+    "count_of",
     "function_of",
-    "in_tiles",
     "in_turn",
     "kernel_of",
     "tiled",
+    "tiles_of",
 ]

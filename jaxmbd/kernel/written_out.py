@@ -16,11 +16,16 @@ import numpy as np
 from jax.core import Tracer
 from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 
+from .parameters import unsupported
+
 # Longer sums of products stay products.
 WIDE = 32
 
 # More contributions to one row are added in a loop.
 MANY = 16
+
+# Beside what is handled here: what becomes a table of rows where all arguments are such tables.
+OF_TABLES = frozenset({"cumsum", "scatter", "scatter-add", "sort"})
 
 # Calls of functions, and where these stand. Kernels within a kernel are such calls.
 CALLS = {
@@ -32,6 +37,9 @@ CALLS = {
     "jit": "jaxpr",
     "pjit": "jaxpr",
 }
+
+# Batches of kernels within a kernel.
+BATCHES = frozenset({"batch_of_kernels", "batch_of_linear_kernels"})
 
 
 def written_out(program: ClosedJaxpr, large: int) -> ClosedJaxpr:
@@ -47,7 +55,7 @@ def written_out(program: ClosedJaxpr, large: int) -> ClosedJaxpr:
         known.update(zip(jaxpr.invars, args, strict=True))
 
         def read(x: Any) -> Any:
-            return _table(x.val) if isinstance(x, Literal) else known[x]
+            return _table(literal(x)) if isinstance(x, Literal) else known[x]
 
         for equation in jaxpr.eqns:
             found = _found(equation, [read(x) for x in equation.invars], large)
@@ -62,28 +70,45 @@ def blank(aval: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(aval.shape, aval.dtype)
 
 
+def literal(x: Any) -> np.ndarray:
+    """Its value, of the type that it has in the program."""
+    return np.asarray(x.val, x.aval.dtype)
+
+
 def _found(equation: Any, values: list[Any], large: int) -> Sequence[Any]:
+    """Results of an equation, rewritten where a rule was written for it, as it is elsewhere."""
     primitive, params = equation.primitive, equation.params
-    name = primitive.name
+    handled = unsupported(equation) is None
+    found = _rewritten(equation, values, large) if handled else None
+    if found is not None:
+        return found
+    if primitive.name == "scan" and handled:
+        params = params | {"jaxpr": written_out(params["jaxpr"], large)}
+    tables = all(isinstance(x, np.ndarray | np.generic) for x in values)
+    if tables and _gives_integers(equation) and (handled or primitive.name in OF_TABLES):
+        with jax.ensure_compile_time_eval():  # Tables of rows.
+            found = primitive.bind(*values, **params)
+        return jax.tree.map(np.asarray, found if primitive.multiple_results else [found])
+    found = primitive.bind(*values, **params)
+    return found if primitive.multiple_results else [found]
+
+
+def _rewritten(equation: Any, values: list[Any], large: int) -> Sequence[Any] | None:
+    """Results of what replaces an equation; None where nothing does."""
+    name, params = equation.primitive.name, equation.params
     if name == "dot_general":
         (a, b), (along, beside) = values, params["dimension_numbers"]
         if math.prod(a.shape[k] for k in along[0]) <= WIDE:
             return [_product(a, b, along, beside, large)]
     elif name in CALLS and isinstance(inner := params[CALLS[name]], ClosedJaxpr):
         return jaxpr_as_fun(written_out(inner, large))(*values)
+    elif name in BATCHES:
+        inner = jax.make_jaxpr(params["plain"])(*(blank(x.aval) for x in equation.invars))
+        return jaxpr_as_fun(written_out(inner, large))(*values)
     elif name == "scatter-add":
         total, rows, x = values
-        found = _scattered(total, rows, x, params["dimension_numbers"], large)
-        if found is not None:
-            return [found]
-    elif name == "scan":
-        params = params | {"jaxpr": written_out(params["jaxpr"], large)}
-    if all(isinstance(x, np.ndarray | np.generic) for x in values) and _gives_integers(equation):
-        with jax.ensure_compile_time_eval():  # Tables of rows.
-            found = primitive.bind(*values, **params)
-        return jax.tree.map(np.asarray, found if primitive.multiple_results else [found])
-    found = primitive.bind(*values, **params)
-    return found if primitive.multiple_results else [found]
+        return [_scattered(total, rows, x, large)]
+    return None
 
 
 def _table(x: Any) -> Any:
@@ -96,16 +121,10 @@ def _gives_integers(equation: Any) -> bool:
     return all(jnp.issubdtype(x.aval.dtype, jnp.integer) for x in equation.outvars)
 
 
-def _scattered(
-    total: jax.Array, rows: Any, x: jax.Array, numbers: Any, large: int
-) -> jax.Array | None:
-    """`total` with x added at some rows; None where it is added at other places."""
-    plainly = (numbers.inserted_window_dims, numbers.scatter_dims_to_operand_dims) == ((0,), (0,))
-    windows = numbers.update_window_dims == tuple(range(1, x.ndim))
-    if not (plainly and windows and rows.ndim == 2):
-        return None
+def _scattered(total: Any, rows: Any, x: Any, large: int) -> jax.Array:
+    """`total` with x added at some rows."""
     if isinstance(rows, np.ndarray) and rows.size:
-        found = _gathered(total, rows[:, 0], x)
+        found = _gathered(total, rows[:, 0].astype(np.int64), x)
         if found is not None:
             return found
 
@@ -123,7 +142,7 @@ def _one_by_one(total: jax.Array, rows: jax.Array, x: jax.Array) -> jax.Array:
     return jax.lax.scan(add, total, (rows, x))[0]
 
 
-def _gathered(total: jax.Array, rows: np.ndarray, x: jax.Array) -> jax.Array | None:
+def _gathered(total: Any, rows: np.ndarray, x: Any) -> jax.Array | None:
     """The same where all rows are there, with few contributions to each."""
     n = total.shape[0]
     if not 0 <= rows.min() <= rows.max() < n:
@@ -141,7 +160,7 @@ def _gathered(total: jax.Array, rows: np.ndarray, x: jax.Array) -> jax.Array | N
     return total
 
 
-def _product(a: jax.Array, b: jax.Array, along: Any, beside: Any, large: int) -> jax.Array:
+def _product(a: Any, b: Any, along: Any, beside: Any, large: int) -> jax.Array:
     """A product of arrays along axes of both, beside others of both."""
 
     def arranged(x: jax.Array, k: int, before: int, after: int) -> jax.Array:
@@ -163,4 +182,4 @@ def _added(x: jax.Array) -> jax.Array:
     return total
 
 
-__all__ = ["blank", "written_out"]
+__all__ = ["blank", "literal", "written_out"]

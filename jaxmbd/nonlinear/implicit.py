@@ -12,6 +12,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jaxtyping import Array, Bool, Float
 
+from ..kernel import jvp_with_zeros
 from .blocks import Blocks
 from .linearization import AbstractFactorization
 
@@ -49,7 +50,7 @@ def implicit(
     def slope(x: Array, leaves: list[Array], along: list[Array | None]) -> Array:
         args, factors, blocks = eqx.combine(jax.tree.unflatten(structure, leaves), rest)
         d_args = jax.tree.unflatten(structure, along)[0]
-        _, by_args = eqx.filter_jvp(lambda args: fn(x, args), (args,), (d_args,))
+        _, by_args = jvp_with_zeros(lambda args: fn(x, args), (args,), (d_args,))
         _, jacobian = jax.linearize(lambda x: fn(x, args), x)
         # The factors are those of an earlier iterate; refinement makes up for the difference.
         return jax.lax.custom_linear_solve(

@@ -143,3 +143,24 @@ def test_what_is_no_kernel_is_left_alone():
     close(smooth_kernel(ranked, A, X), ranked(A, X))
     slope = eqx.filter_jit(jax.grad(lambda x: smooth_kernel(ranked, A, x) @ X))
     close(slope(X), jax.grad(lambda x: ranked(A, x) @ X)(X))
+
+
+UNMOVED = {"of x alone": lambda A, x: jnp.cos(x), "of nothing": lambda A, x: jnp.arange(3.0)}
+SUMS = {"matrix": 0, "vector": 1, "both": (0, 1)}
+
+
+@pytest.mark.parametrize("name", UNMOVED)
+@pytest.mark.parametrize("argnums", SUMS.values(), ids=SUMS)
+def test_derivatives_by_arguments_that_do_not_matter(name, argnums):
+    fn = UNMOVED[name]
+
+    def of(call):
+        """In a loop, where XLA ends the process over a kernel that reads no argument."""
+        return lambda A, x: jax.lax.scan(lambda x, _: (call(A, x), None), x, None, length=3)[0]
+
+    fused, plain = of(lambda *args: smooth_kernel(fn, *args)), of(fn)
+    for transform in (jax.jacfwd, jax.jacrev):
+        ways = [transform(way, argnums) for way in (fused, plain)]
+        close(*(jax.jit(way)(A, X) for way in ways))
+        many = jnp.stack([X + 0.1 * k for k in range(11)])
+        close(*(jax.jit(jax.vmap(way, in_axes=(None, 0)))(A, many) for way in ways))

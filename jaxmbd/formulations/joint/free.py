@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from ...kernel import Kernel, kernel_of, linear_kernel_of, moved
+from ...kernel import Kernel, jvp_with_zeros, kernel_of, linear_kernel_of, moved
 from ...lie import Pose, se3
 from ...linear import solve_spd
 from ...system import constraints
@@ -71,7 +71,7 @@ def _(primals, tangents, *, kernel):
     def there(at: tuple[Primals, Float[Array, "nv"]], dots: Float[Array, "n"]) -> Array:
         given, vdot = at
         balance = lambda *given: _unbalanced(given, vdot)  # noqa: E731
-        (_, bodies), (slope, _) = eqx.filter_jvp(balance, given, unravel(dots))
+        (_, bodies), (slope, _) = jvp_with_zeros(balance, given, unravel(dots))
         return bodies.accelerations(slope)
 
     def back(at: tuple[Primals, Float[Array, "nv"]], y: Float[Array, "nv"]) -> Array:
@@ -85,7 +85,7 @@ def _(primals, tangents, *, kernel):
     if linear is not None:
         return vdot, linear((primals, vdot), dots)
     plain = lambda system, *now: _otherwise(system)(system, now)  # noqa: E731
-    return vdot, eqx.filter_jvp(plain, primals, tangents)[1]
+    return vdot, jvp_with_zeros(plain, primals, tangents)[1]
 
 
 def _by_mass_matrix(system: JointSystem, now: tuple[Float[Array, ""], State]) -> Float[Array, "nv"]:
