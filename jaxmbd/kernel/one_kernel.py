@@ -303,7 +303,7 @@ class Batch:
     fused: Callable[..., jax.Array]
     plain: Callable[..., jax.Array]
     program: ClosedJaxpr
-    counts: tuple[int, ...]
+    counts: tuple[Any, ...]
 
     def result(self) -> ShapedArray:
         (one,) = self.program.out_avals

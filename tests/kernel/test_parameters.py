@@ -1,15 +1,22 @@
 """Operations whose parameters have values that no rule was written for: JAX evaluates them."""
 
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
 
-from jaxmbd.kernel import kernel_of, smooth_kernel
+import jaxmbd as mbd
+from jaxmbd import forces, joints
+from jaxmbd.kernel import fused, kernel_of, smooth_kernel
 from jaxmbd.kernel.allowed import LARGE, refusal
 from jaxmbd.kernel.parameters import unsupported
 from jaxmbd.kernel.written_out import written_out
+from jaxmbd.model.frame import JointReference
 
 A = jnp.asarray(np.random.default_rng(0).normal(size=(3, 4)))
 ROWS = jnp.array([0, 5])
@@ -42,7 +49,7 @@ def test_values_that_no_rule_handles(name):
     assert reason.startswith(name)
 
 
-@pytest.mark.parametrize("name", list(UNSUPPORTED)[:3])
+@pytest.mark.parametrize("name", list(UNSUPPORTED)[:4])
 def test_batches(name):
     fn, many = UNSUPPORTED[name], jnp.stack([A, 2 * A, A - 1, A**2])
     found = jax.jit(jax.vmap(lambda A: smooth_kernel(fn, A)))(many)
@@ -74,3 +81,32 @@ def test_results_and_arguments_without_numbers():
     assert kernel_of(nothing, nothing, A) is None
     filled = lambda A: jnp.ones(3) + jnp.sum(A)  # noqa: E731
     assert kernel_of(filled, filled, A[:0]) is None
+
+
+class Turning(forces.AbstractJointForce):
+    """A force on a free joint, by one of the functions above."""
+
+    joint: JointReference
+    fn: Callable[[Any], Any] = eqx.field(static=True)
+
+    def force(self, t, q, v):
+        found = self.fn(jnp.outer(v[:3], q[:4])).ravel()
+        return jnp.linspace(1.0, 2.0, found.size) @ found * v
+
+
+def test_a_force_of_a_user():
+    body = mbd.RigidBody(1.2, jnp.diag(jnp.array([0.2, 0.3, 0.4])))
+    turning = {"f": Turning(JointReference("j"), UNSUPPORTED["reshape with dimensions"])}
+    model = mbd.Model({"a": body}, {"j": joints.Free(mbd.ground, "a")}, turning)
+    system = mbd.formulate(model, mbd.JointCoordinates())
+    rng = np.random.default_rng(1)
+    v = jnp.asarray(rng.normal(size=(3, 6)))
+    q = jnp.concatenate([v[:, 3:], jnp.tile(jnp.array([0.8, 0.0, 0.6, 0.0]), (3, 1))], axis=1)
+
+    @jax.jit
+    def accelerations(q, v):
+        return jax.vmap(lambda q, v: mbd.accelerations(system, 0.0, mbd.State(q, v))[0])(q, v)
+
+    found = accelerations(q, v)
+    with fused(False):
+        np.testing.assert_allclose(found, accelerations(q, v), rtol=1e-11)
