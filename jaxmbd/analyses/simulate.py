@@ -189,9 +189,9 @@ def _check_state(system: AbstractSystem, state: State) -> None:
 def _check_branches(system: AbstractSystem, t0: Array, state: State) -> None:
     """**Raises** `ModelError` if a joint is closed the wrong way round, unless that is traced."""
     names = branches.checked_joints(system)
-    if not (names and is_concrete((system, t0, state))):
+    angles = branches.angles_at(system, t0, state.q) if names else np.zeros(0)
+    if not is_concrete(angles):
         return
-    angles = branches.angles_at(system, t0, state.q)
     listed = branches.reversed_joints(names, np.asarray(angles))
     if listed:
         raise ModelError(
@@ -257,7 +257,7 @@ def _failure(solution: Solution, verdict: Verdict) -> str:
     if result == RESULTS.joint_reversed:
         names = branches.checked_joints(solution.system)
         listed = branches.reversed_joints(names, np.asarray(verdict.angles))
-        return f"joints are closed the wrong way round: {listed}; {RESULTS[result]} {look}"
+        return f"joints are closed the wrong way round, {listed}: {RESULTS[result]} {look}"
     if result == RESULTS.constraints_violated:
         return f"{in_words(solution.system, verdict)}: {RESULTS[result]} {look}"
     memory = solution.raw.solver_state

@@ -31,12 +31,22 @@ class Solution(AbstractMotion):
     raw: diffrax.Solution
     result: RESULTS
 
+    def __init__(
+        self,
+        ts: Any,
+        states: Any,
+        system: AbstractSystem,
+        raw: diffrax.Solution,
+        result: RESULTS | None = None,
+    ):
+        self.ts, self.states, self.system, self.raw = ts, states, system, raw
+        self.result = RESULTS.promote(raw.result) if result is None else result
+
     @staticmethod
     def of(
         system: AbstractSystem, raw: diffrax.Solution, result: RESULTS | None = None
     ) -> "Solution":
         """From what diffrax returns; the result is diffrax's own if there is no other."""
-        result = RESULTS.promote(raw.result) if result is None else result
         return Solution(raw.ts, raw.ys, system, raw, result)
 
     @property

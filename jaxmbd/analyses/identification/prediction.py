@@ -44,7 +44,7 @@ class Simulator(eqx.Module):
     def nearest(self, model: Model, name: str, reading: Any, measured: Any) -> Any:
         """The reading nearest to `measured` of all that mean the same as `reading` of a sensor."""
         sensor = self.sensors.get(name, JointPosition(name))
-        return nearest_reading(sensor, model, reading, measured)
+        return nearest_reading(sensor, model, jnp.asarray(reading), jnp.asarray(measured))
 
     @property
     def order(self) -> int:

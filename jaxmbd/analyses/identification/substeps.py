@@ -99,7 +99,7 @@ class Motions(NamedTuple):
     run: Callable[[int], Readings]
     order: int
     experiments: Sequence[Experiment]
-    nearest: Callable[[str, Any, Any], Any]
+    nearest: Callable[[str, Any, Any], Any] = lambda name, reading, other: reading
 
     @property
     def most(self) -> int:
