@@ -25,7 +25,7 @@ import jaxmbd as mbd
 from benchmarks.machine import machine
 from jaxmbd import Frame, inertia, joints
 from jaxmbd.integrators.abstract import AbstractIntegrator
-from jaxmbd.system import balance
+from jaxmbd.system import residuals
 from jaxmbd.system.abstract import AbstractSystem
 
 H = 1e-3
@@ -85,8 +85,8 @@ def chunk(
     def step(carry: tuple, k: Array) -> tuple[tuple, tuple[Array, Array, Array]]:
         t = k * H
         state, memory = integrator.advance(terms, t, t + H, *carry, system)
-        gap = jnp.max(jnp.abs(balance.gaps(system, t, state.q)))
-        rate = jnp.max(jnp.abs(balance.gap_rates(system, t, state)))
+        gap = jnp.max(jnp.abs(residuals.position_residual(system, t, state.q)))
+        rate = jnp.max(jnp.abs(residuals.velocity_residual(system, t, state)))
         return (state, memory), (gap, rate, mbd.energy(system, t, state).total)
 
     return jax.lax.scan(step, carry, first + jnp.arange(CHUNK))

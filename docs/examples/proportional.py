@@ -9,7 +9,8 @@ from jaxtyping import Array, Float
 import jaxmbd as mbd
 from jaxmbd.formulations.formulate import system_of
 from jaxmbd.linear import solve_spd
-from jaxmbd.system.abstract import AbstractKinematics, AbstractSystem
+from jaxmbd.system.abstract import AbstractSystem
+from jaxmbd.system.configuration import AbstractConfiguration
 
 
 class ProportionalCoordinates(eqx.Module):
@@ -52,23 +53,23 @@ class ProportionalSystem(AbstractSystem):
     def velocities(self, q, q_dot):
         return q_dot
 
-    def kinematics(self, t, q):
-        return ProportionalKinematics(self.joints.kinematics(t, self.B @ q), self.B)
+    def configuration(self, t, q):
+        return ProportionalConfiguration(q, self.joints.configuration(t, self.B @ q), self.B)
 
-    def mass(self, q):
-        return self.B.T @ self.joints.mass(self.B @ q) @ self.B
+    def mass_at(self, c):
+        return self.B.T @ self.joints.mass_at(c.joints) @ self.B
 
-    def solve_mass(self, q, f):
-        return solve_spd(self.mass(q), f)
+    def solve_mass(self, c, f):
+        return solve_spd(self.mass_at(c), f)
 
-    def bias(self, q, v):
-        return self.B.T @ self.joints.bias(self.B @ q, self.B @ v)
+    def bias_at(self, c, v):
+        return self.B.T @ self.joints.bias_at(c.joints, self.B @ v)
 
     def internal_potential(self, q):
         return jnp.zeros((), dtype=q.dtype)
 
-    def intrinsic_constraint(self, q):
-        return jnp.zeros(0, dtype=q.dtype)
+    def intrinsic_constraint(self, c):
+        return jnp.zeros(0, dtype=c.q.dtype)
 
     def intrinsic_names(self):
         return []
@@ -83,24 +84,50 @@ class ProportionalSystem(AbstractSystem):
         return self._nearest(self.joints.from_tree_rates(values, rates))
 
 
-class ProportionalKinematics(AbstractKinematics):
-    """Those of the joints, seen through B."""
+class ProportionalConfiguration(AbstractConfiguration):
+    """That of the joints, its velocities in proportion to those of y."""
 
-    joints: AbstractKinematics
+    q: Float[Array, "k"]
+    joints: AbstractConfiguration
     B: Float[Array, "nq k"]
+
+    @property
+    def t(self):
+        return self.joints.t
+
+    @property
+    def mechanism(self):
+        return self.joints.mechanism
 
     @property
     def ports(self):
         return self.joints.ports
 
+    @property
+    def relative(self):
+        return self.joints.relative
+
+    @property
+    def nv(self):
+        return self.B.shape[1]
+
     def twists(self, v):
         return self.joints.twists(self.B @ v)
 
-    def joint_coordinates(self):
-        return self.joints.joint_coordinates()
+    def coordinates(self, g):
+        return self.joints.coordinates(g)
 
-    def joint_rates(self, v):
-        return self.joints.joint_rates(self.B @ v)
+    def rates(self, g, v):
+        return self.joints.rates(g, self.B @ v)
+
+    def coordinate_rates(self, g, v):
+        return self.joints.coordinate_rates(g, self.B @ v)
+
+    def coordinate_bias(self, g, v, twists, accelerations):
+        return self.joints.coordinate_bias(g, self.B @ v, twists, accelerations)
+
+    def coordinate_loads(self, g, force):
+        return self.joints.coordinate_loads(g, force)
 
 
 @system_of.register

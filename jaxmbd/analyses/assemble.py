@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..errors import AssemblyError, ModelError
-from ..formulations.joint.kinematics import split
+from ..formulations.joint.configuration import split
 from ..formulations.joint.system import JointSystem
 from ..joints import AbstractJoint
 from ..joints.rotation import FreeRotation

@@ -122,7 +122,7 @@ def _complain(system: AbstractSystem, held: Targets, gaps: np.ndarray) -> None:
 
 def _gaps(system: AbstractSystem, t: Time, q: Coordinates, held: Targets) -> Float[Array, "n"]:
     """What is to be zero: the constraints of positions, and held joints less their values."""
-    rows = constraints.residual(system, t, system.kinematics(t, q), q)
+    rows = constraints.residual(system, system.configuration(t, q))
     rows = rows[np.flatnonzero(constraints.is_holonomic(system))]
     return jnp.concatenate([rows, _misses(system, t, q, held)])
 
@@ -135,7 +135,7 @@ def _misses(system: AbstractSystem, t: Time, q: Coordinates, targets: Targets) -
     """How far joints are from wanted values, as increments of their coordinates."""
     if not targets:
         return jnp.zeros(0, dtype=q.dtype)
-    coordinates = system.kinematics(t, q).joint_coordinates()
+    coordinates = system.configuration(t, q).joint_coordinates()
     mechanism = system.mechanism
     return jnp.concatenate(
         [
@@ -165,7 +165,7 @@ def _newton(
     the angles of `branches`.
     """
     J = _jacobian(system, t, start, held)
-    directions = system.solve_mass(start, J.T)
+    directions = system.solve_mass(system.configuration(t, start), J.T)
 
     def gap(mu: Array, _: None) -> Array:
         return _gaps(system, t, system.retract(start, directions @ mu), held)
@@ -188,7 +188,7 @@ def _jacobian(
     system: AbstractSystem, t: Time, q: Coordinates, held: Targets
 ) -> Float[Array, "n nv"]:
     """Derivative of `_gaps` by increments of the coordinates."""
-    G = constraints.jacobian(system, system.kinematics(t, q), q)
+    G = constraints.jacobian(system, system.configuration(t, q))
     G = G[np.flatnonzero(constraints.is_holonomic(system))]
     return jnp.concatenate([G, _joint_rows(system, t, q, held)])
 
@@ -199,10 +199,10 @@ def _joint_rows(
     """Velocities of joints, as linear maps of v."""
     if not targets:
         return jnp.zeros((0, system.nv), dtype=q.dtype)
-    kinematics = system.kinematics(t, q)
+    c = system.configuration(t, q)
 
     def rates(v: Velocities) -> Array:
-        by_group = kinematics.joint_rates(v)
+        by_group = c.joint_rates(v)
         return jnp.concatenate([by_group[want.group][want.row] for want in targets])
 
     return jax.vmap(rates, out_axes=1)(jnp.eye(system.nv, dtype=q.dtype))
@@ -228,7 +228,7 @@ def _approach(
 
     def gap(delta: Array, _: None) -> Array:
         q = moved(delta)
-        turned = [x.ravel() for x in branches.misalignments(system, system.kinematics(t, q))]
+        turned = [x.ravel() for x in branches.misalignments(system, system.configuration(t, q))]
         misses = weak * _misses(system, t, q, sought)
         return jnp.concatenate([_gaps(system, t, q, held), *turned, misses]).astype(delta.dtype)
 
@@ -246,13 +246,14 @@ def consistent(
 
     Also what is left of ġ and of held rates, which is not zero where these contradict each other.
     """
-    G = constraints.jacobian(system, system.kinematics(t, q), q)
+    c = system.configuration(t, q)
+    G = constraints.jacobian(system, c)
     rows = jnp.concatenate([G, _joint_rows(system, t, q, held)])
     none = jnp.zeros(0, dtype=q.dtype)
     wanted = jnp.concatenate(
-        [-constraints.drift(system, t, q), *[want.rate for want in held], none]
+        [-constraints.time_derivative(system, c), *[want.rate for want in held], none]
     )
-    spread = system.solve_mass(q, rows.T)
+    spread = system.solve_mass(c, rows.T)
 
     def miss(v: Velocities) -> Array:
         return rows @ v - wanted

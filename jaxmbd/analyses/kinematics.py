@@ -14,6 +14,7 @@ from ..model.values import as_leaf, is_concrete
 from ..system import branches, constraints
 from ..system.abstract import AbstractSystem, State, Time, Velocities, as_state
 from ..system.projection import projected
+from ..system.residuals import constraint_rates
 from ..system.saddle_point import saddle_point
 from .assemble import assemble
 from .motion import AbstractMotion
@@ -116,15 +117,15 @@ def _accelerations(
     sees.
     """
     q, v = state.q, state.v
-    kinematics = system.kinematics(t, q)
-    bias = constraints.quadratic(system, t, kinematics, q, v)
-    gaps = constraints.residual(system, t, kinematics, q)
-    equations = saddle_point(system, kinematics, q, gaps, demand=bias)
+    c = system.configuration(t, q)
+    bias = constraints.constraint_bias(system, c, v)
+    gaps = constraints.residual(system, c)
+    equations = saddle_point(system, c, gaps, demand=bias)
     zeros = jnp.zeros_like(v)
-    vdot, _ = equations.solve(zeros, -bias)
-    noise = constraints.bias_noise(system, t, kinematics, q, v)
-    vdot = jnp.where(equations.holds(vdot, zeros, -bias, noise), vdot, jnp.nan)
-    rates = constraints.rate(system, kinematics, q, v) + constraints.drift(system, t, q)
+    vdot, lam = equations.solve(zeros, -bias)
+    noise = constraints.bias_noise(system, c, v)
+    vdot = jnp.where(equations.holds((vdot, lam), zeros, -bias, noise), vdot, jnp.nan)
+    rates = constraint_rates(system, c, v)
     size = 1.0 + jnp.max(jnp.abs(v), initial=0.0)
     return vdot, jnp.maximum(jnp.abs(gaps), jnp.abs(rates) / size), jnp.max(equations.unseen())
 
@@ -183,12 +184,12 @@ def _check(
 
 def _moving(system: AbstractSystem, t: Time, state: State) -> list[str]:
     """Names of the bodies that move where constraints leave a choice."""
-    kinematics = system.kinematics(t, state.q)
-    G = np.asarray(constraints.jacobian(system, kinematics, state.q))
+    c = system.configuration(t, state.q)
+    G = np.asarray(constraints.jacobian(system, c))
     _, sigma, V = np.linalg.svd(G)
     rank = int(np.sum(sigma > 1e-6 * sigma.max(initial=0.0)))
     bodies = system.mechanism.topology.bodies
-    twists = jax.vmap(kinematics.twists)(jnp.asarray(V[rank:]))[:, : len(bodies)]
+    twists = jax.vmap(c.twists)(jnp.asarray(V[rank:]))[:, : len(bodies)]
     size = np.abs(np.asarray(twists)).max(axis=(0, 2), initial=0.0)
     return [name for name, moved in zip(bodies, size, strict=True) if moved > 1e-6]
 

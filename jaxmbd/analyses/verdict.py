@@ -11,10 +11,11 @@ from jaxtyping import Array, Float, Int, PyTree
 
 from .._frozen import frozen
 from ..errors import RESULTS
-from ..lie import Pose
-from ..system import balance, branches, constraints
+from ..joints.abstract import n_rows
+from ..system import branches, constraints
 from ..system.abstract import AbstractSystem, State, Time
 from ..system.joint_states import joint_states
+from ..system.residuals import constraint_rates
 
 # Fixed steps have no error estimate: the residual may be this part of the mechanism's size.
 LARGEST_RESIDUAL = 1e-2
@@ -129,13 +130,13 @@ def _violation(
         there = jnp.isfinite(t) & jnp.all(jnp.isfinite(state.q)) & jnp.all(jnp.isfinite(state.v))
         t = jnp.where(there, t, t0)
         state = jax.tree.map(lambda x, y: jnp.where(there, x, y), state, start)
-        kinematics = system.kinematics(t, state.q)
-        V = kinematics.twists(state.v)
+        c = system.configuration(t, state.q)
+        V = c.twists(state.v)
         speed = jnp.max(jnp.abs(V[:, :3]), initial=0.0)
         speed = speed + size * jnp.max(jnp.abs(V[:, 3:]), initial=0.0)
-        g, rate = balance.gaps(system, t, state.q), balance.gap_rates(system, t, state)
+        g, rate = constraints.residual(system, c), constraint_rates(system, c, state.v)
         g, rate = (jnp.where(there, jnp.abs(x), 0.0) for x in (g, rate))
-        return g, rate, speed, branches.angles(system, kinematics)
+        return g, rate, speed, branches.angles(system, c)
 
     g, rate, speeds, angles = jax.vmap(at)(ts, states)
     angles = jnp.max(angles, axis=0, initial=0.0)
@@ -163,7 +164,7 @@ def _part(accuracy: Any, dtype: Any) -> Any:
 
 def _size(system: AbstractSystem, t: Time, state: State) -> Float[Array, ""]:
     """How far ports are from one another [m], at least the largest radius of gyration."""
-    p = system.kinematics(t, state.q).ports.p
+    p = system.configuration(t, state.q).ports.p
     spread = jnp.max(jnp.linalg.norm(p - jnp.mean(p, axis=0)[None], axis=1))
     bodies = system.mechanism.bodies
     gyration = jnp.sqrt(jnp.trace(bodies.inertia, axis1=1, axis2=2) / (2.0 * bodies.mass))
@@ -174,10 +175,12 @@ def _row_scales(
     system: AbstractSystem, t: Time, state: State, size: Float[Array, ""]
 ) -> Float[Array, "ng"]:
     """How much each row of the constraints changes in a motion as large as the mechanism."""
-    ports: Pose = system.kinematics(t, state.q).ports
-    parts = []
-    for group in constraints.constrained_groups(system):
-        J = jnp.abs(constraints.local_jacobians(group, ports)).reshape(-1, 6)
+    c, parts = system.configuration(t, state.q), []
+    for g in system.constrained:
+        group = system.mechanism.joints[g]
+        if n_rows(group.joint) == 0:
+            continue
+        J = jnp.abs(constraints.local_jacobians(group, c.relative_poses(g))).reshape(-1, 6)
         linear, angular = jnp.max(J[:, :3], axis=1), jnp.max(J[:, 3:], axis=1)
         parts.append(size * linear + angular)
     others = jnp.ones(len(constraints.coordinate_names(system)), dtype=state.q.dtype)

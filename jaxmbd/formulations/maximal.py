@@ -15,18 +15,23 @@ from ..joints.abstract import n_rows
 from ..lie import Pose, se3, so3
 from ..model import Model
 from ..system import constraints, joint_motion
-from ..system.abstract import AbstractKinematics, AbstractSystem, State
+from ..system.abstract import AbstractSystem
 from ..system.acceleration import constrained_accelerations
+from ..system.configuration import (
+    AbstractConfiguration,
+    AbstractPortConfiguration,
+    relative_poses,
+    world_frame,
+)
 from ..system.duality import inertial_factor, inertial_wrench, momentum_of, spatial_inertia
-from ..system.inverse_dynamics import inverse_dynamics_of
-from ..system.loads import applied
+from ..system.loads import generalized
 from ..system.mechanism import Mechanism, lower
 from ..system.pattern import Pattern, body_pattern
+from ..system.residuals import forces_and_reactions, motion_residual
 from ..system.tree import tree_poses, tree_tangents
 from .formulate import system_of
 from .joint.layout import lay_out
 from .joint.system import JointSystem
-from .port_kinematics import PortKinematics
 from .sparse_accelerations import sparse_accelerations
 
 
@@ -40,7 +45,7 @@ class MaximalCoordinates(eqx.Module):
     """
 
 
-class MaximalSystem(AbstractSystem):
+class MaximalSystem(AbstractSystem[AbstractConfiguration]):
     """Equations in maximal coordinates: `q = [p, quaternion of each body, …, rotor angles]`."""
 
     mechanism: Mechanism
@@ -82,9 +87,9 @@ class MaximalSystem(AbstractSystem):
         (bodies, rotors), (increments, turns) = self._split(q, 7), self._split(dv, 6)
 
         def move(x: Array, delta: Array) -> Array:
-            step = se3.exp(delta)
-            turned = so3.multiply(x[3:], so3.exp(delta[3:]))
-            return jnp.concatenate([x[:3] + so3.to_matrix(x[3:]) @ step.p, turned])
+            p, quaternion = se3.displacement(delta)
+            turned = so3.multiply(x[3:], quaternion)
+            return jnp.concatenate([x[:3] + so3.to_matrix(x[3:]) @ p, turned])
 
         return jnp.concatenate([jax.vmap(move)(bodies, increments).ravel(), rotors + turns])
 
@@ -105,21 +110,22 @@ class MaximalSystem(AbstractSystem):
 
         return jnp.concatenate([jax.vmap(velocity)(bodies, tangents).ravel(), turns])
 
-    def kinematics(self, t: Float[Array, ""], q: Float[Array, "nq"]) -> "MaximalKinematics":
+    def configuration(self, t: Float[Array, ""], q: Float[Array, "nq"]) -> "MaximalConfiguration":
         bodies, _ = self._split(q, 7)
         poses = jax.vmap(lambda x: Pose(x[:3], so3.to_matrix(x[3:])))(bodies)
-        world = Pose(jnp.zeros((1, 3), dtype=q.dtype), jnp.eye(3, dtype=q.dtype)[None])
-        poses = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), world, poses)
-        return MaximalKinematics(self.mechanism.ports(poses), self.mechanism)
+        poses = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), world_frame(q.dtype), poses)
+        ports = self.mechanism.ports(poses)
+        groups = (*self.constrained, *self.mechanism.observed)
+        relative = relative_poses(self.mechanism, ports, groups)
+        return MaximalConfiguration(t, q, self.mechanism, ports, relative)
 
-    @eqx.filter_jit
-    def mass(self, q: Float[Array, "nq"]) -> Float[Array, "nv nv"]:
-        n = self.mechanism.n_bodies
+    def mass_at(self, c: AbstractConfiguration) -> Float[Array, "nv nv"]:
+        n, dtype = self.mechanism.n_bodies, c.q.dtype
         blocks = jax.vmap(spatial_inertia)(self.mechanism.bodies)
-        spread = jnp.zeros((n, 6, n, 6), dtype=q.dtype)
+        spread = jnp.zeros((n, 6, n, 6), dtype=dtype)
         spread = spread.at[jnp.arange(n), :, jnp.arange(n), :].set(blocks).reshape(6 * n, 6 * n)
         rotors = self._reflected_inertias()
-        total = jnp.zeros((self.nv, self.nv), dtype=q.dtype)
+        total = jnp.zeros((self.nv, self.nv), dtype=dtype)
         total = total.at[: 6 * n, : 6 * n].set(spread)
         return total.at[6 * n :, 6 * n :].set(jnp.diag(rotors))
 
@@ -130,7 +136,9 @@ class MaximalSystem(AbstractSystem):
         ]
         return jnp.concatenate([jnp.zeros(0, dtype=self.mechanism.dtype), *parts])
 
-    def solve_mass(self, q: Float[Array, "nq"], f: Float[Array, "nv *k"]) -> Float[Array, "nv *k"]:
+    def solve_mass(
+        self, c: AbstractConfiguration, f: Float[Array, "nv *k"]
+    ) -> Float[Array, "nv *k"]:
         loads, torques = self._split(f, 6)
         columns = loads.reshape(*loads.shape[:2], -1)
 
@@ -144,27 +152,30 @@ class MaximalSystem(AbstractSystem):
         scale = self._reflected_inertias().reshape(-1, *[1] * (f.ndim - 1))
         return jnp.concatenate([moved, torques / scale])
 
-    def apply_mass(self, q: Float[Array, "nq"], v: Float[Array, "nv"]) -> Float[Array, "nv"]:
+    def apply_mass(self, c: AbstractConfiguration, v: Float[Array, "nv"]) -> Float[Array, "nv"]:
         twists, turns = self._split(v, 6)
         P = jax.vmap(momentum_of)(self.mechanism.bodies, twists)
         return jnp.concatenate([P.ravel(), self._reflected_inertias() * turns])
 
-    def whiten(self, q: Float[Array, "nq"], f: Float[Array, "nv *k"]) -> Float[Array, "nv *k"]:
+    def mass_factor(self, c: AbstractConfiguration) -> tuple[Array, Array]:
+        """Cholesky factors of the bodies' inertias, and roots of the rotors'."""
+        bodies = jax.vmap(inertial_factor)(self.mechanism.bodies)
+        return bodies, jnp.sqrt(self._reflected_inertias())
+
+    def whiten(
+        self, factor: tuple[Array, Array], f: Float[Array, "nv *k"]
+    ) -> Float[Array, "nv *k"]:
         loads, torques = self._split(f, 6)
-        L = jax.vmap(inertial_factor)(self.mechanism.bodies)
         columns = loads.reshape(*loads.shape[:2], -1)
-        moved = jsl.solve_triangular(L, columns, lower=True).reshape(-1, *f.shape[1:])
-        scale = jnp.sqrt(self._reflected_inertias()).reshape(-1, *[1] * (f.ndim - 1))
-        return jnp.concatenate([moved, torques / scale])
+        moved = jsl.solve_triangular(factor[0], columns, lower=True).reshape(-1, *f.shape[1:])
+        return jnp.concatenate([moved, torques / factor[1].reshape(-1, *[1] * (f.ndim - 1))])
 
-    def unwhiten(self, q: Float[Array, "nq"], y: Float[Array, "nv"]) -> Float[Array, "nv"]:
+    def unwhiten(self, factor: tuple[Array, Array], y: Float[Array, "nv"]) -> Float[Array, "nv"]:
         bodies, rotors = self._split(y, 6)
-        L = jax.vmap(inertial_factor)(self.mechanism.bodies)
-        moved = jsl.solve_triangular(L, bodies[:, :, None], trans=1, lower=True)
-        return jnp.concatenate([moved.ravel(), rotors / jnp.sqrt(self._reflected_inertias())])
+        moved = jsl.solve_triangular(factor[0], bodies[:, :, None], trans=1, lower=True)
+        return jnp.concatenate([moved.ravel(), rotors / factor[1]])
 
-    @eqx.filter_jit
-    def bias(self, q: Float[Array, "nq"], v: Float[Array, "nv"]) -> Float[Array, "nv"]:
+    def bias_at(self, c: AbstractConfiguration, v: Float[Array, "nv"]) -> Float[Array, "nv"]:
         twists, turns = self._split(v, 6)
 
         def gyroscopic(body: RigidBody, V: Array) -> Array:
@@ -176,21 +187,39 @@ class MaximalSystem(AbstractSystem):
     def internal_potential(self, q: Float[Array, "nq"]) -> Float[Array, ""]:
         return jnp.zeros((), dtype=q.dtype)
 
-    def intrinsic_constraint(self, q: Float[Array, "nq"]) -> Float[Array, "n_rotors"]:
+    def intrinsic_constraint(self, c: AbstractConfiguration) -> Float[Array, "n_rotors"]:
         """Rotor angle less joint angle, within (-π, π]; the rotor counts the turns."""
-        if not self.mechanism.rotors:
-            return jnp.zeros(0, dtype=q.dtype)
-        _, angles = self._split(q, 7)
-        coordinates = self.kinematics(jnp.zeros((), dtype=q.dtype), q).joint_coordinates()
-        parts, start = [], 0
+        _, angles = self._split(c.q, 7)
+        parts, start = [angles[:0]], 0
         for group in self.mechanism.rotors:
             stop = start + len(group.names)
-            difference = angles[start:stop] - group.rows.take(coordinates[group.group])[:, 0]
+            difference = angles[start:stop] - group.rows.take(c.coordinates(group.group))[:, 0]
             if self.mechanism.joints[group.group].counts_no_turns:
                 difference = jnp.arctan2(jnp.sin(difference), jnp.cos(difference))
             parts.append(difference)
             start = stop
         return jnp.concatenate(parts)
+
+    def intrinsic_rate(
+        self, c: AbstractConfiguration, v: Float[Array, "nv"]
+    ) -> Float[Array, "n_rotors"]:
+        _, turns = self._split(v, 6)
+        rates = [
+            group.rows.take(c.coordinate_rates(group.group, v))[:, 0]
+            for group in self.mechanism.rotors
+        ]
+        return turns - jnp.concatenate([turns[:0], *rates])
+
+    def intrinsic_bias(
+        self, c: AbstractConfiguration, v: Float[Array, "nv"]
+    ) -> Float[Array, "n_rotors"]:
+        twists = c.twists(v)
+        still = jnp.zeros_like(twists)
+        found = [
+            group.rows.take(c.coordinate_bias(group.group, v, twists, still))[:, 0]
+            for group in self.mechanism.rotors
+        ]
+        return -jnp.concatenate([v[:0], *found])
 
     def intrinsic_names(self) -> list[str]:
         return [name for group in self.mechanism.rotors for name in group.names]
@@ -214,11 +243,18 @@ class MaximalSystem(AbstractSystem):
         return jnp.concatenate([twists.ravel(), *rotors])
 
 
-class MaximalKinematics(PortKinematics):
+class MaximalConfiguration(AbstractPortConfiguration):
     """Bodies move independently: the twist of a port is that of its body, seen from the port."""
 
-    ports: Pose
+    t: Float[Array, ""]
+    q: Float[Array, "nq"]
     mechanism: Mechanism
+    ports: Pose
+    relative: tuple[Pose | None, ...]
+
+    @property
+    def nv(self) -> int:
+        return self.q.size - self.mechanism.n_bodies
 
     def twists(self, v: Float[Array, "nv"]) -> Float[Array, "n_ports 6"]:
         mechanism = self.mechanism
@@ -226,9 +262,8 @@ class MaximalKinematics(PortKinematics):
         bodies = jnp.concatenate([jnp.zeros((1, 6), dtype=v.dtype), bodies])
         if len(mechanism.port_bodies) == 0:
             return bodies
-        attached = jax.vmap(lambda frame, V: se3.transform_twist_back(frame.pose, V))(
-            mechanism.offsets, mechanism.port_bodies.take(bodies)
-        )
+        carried = mechanism.port_bodies.take(bodies)
+        attached = jax.vmap(se3.transform_twist_back)(mechanism.offsets, carried)
         return jnp.concatenate([bodies, attached])
 
 
@@ -243,15 +278,20 @@ def _(formulation: MaximalCoordinates, model: Model) -> MaximalSystem:
     return MaximalSystem(lower(model))
 
 
-@inverse_dynamics_of.register
+@motion_residual.register
 def _(
-    system: MaximalSystem, t: Float[Array, ""], state: State, vdot: Float[Array, "nv"]
+    system: MaximalSystem,
+    c: AbstractConfiguration,
+    v: Float[Array, "nv"],
+    vdot: Float[Array, "nv"],
+    lam: Float[Array, "ng"] | None = None,
 ) -> Float[Array, "nv"]:
     """Body by body, without the mass matrix."""
-    (twists, _), (rates, turns) = system._split(state.v, 6), system._split(vdot, 6)
+    (twists, _), (rates, turns) = system._split(v, 6), system._split(vdot, 6)
     W = jax.vmap(inertial_wrench)(system.mechanism.bodies, twists, rates)
     needed = jnp.concatenate([W.ravel(), system._reflected_inertias() * turns])
-    return needed - applied(system, t, state.q, state.v)
+    wrenches, joint_forces, intrinsic = forces_and_reactions(system, c, v, lam)
+    return needed - generalized(c, wrenches, joint_forces) - intrinsic
 
 
 constrained_accelerations.register(MaximalSystem, sparse_accelerations)
@@ -259,29 +299,29 @@ constrained_accelerations.register(MaximalSystem, sparse_accelerations)
 
 @constraints.port_accelerations.register
 def _(
-    system: MaximalSystem, t: Float[Array, ""], q: Float[Array, "nq"], v: Float[Array, "nv"]
+    system: MaximalSystem, c: AbstractConfiguration, v: Float[Array, "nv"]
 ) -> Float[Array, "n_ports 6"]:
     """Ports are fixed in bodies: at v̇ = 0 no twist changes along its own axes."""
-    return jnp.zeros((system.mechanism.n_ports, 6), dtype=q.dtype)
+    return jnp.zeros((system.mechanism.n_ports, 6), dtype=v.dtype)
 
 
 @constraints.jacobian.register
-def _(
-    system: MaximalSystem, kinematics: AbstractKinematics, q: Float[Array, "nq"]
-) -> Float[Array, "ng nv"]:
+def _(system: MaximalSystem, c: AbstractConfiguration) -> Float[Array, "ng nv"]:
     """Each joint's rows touch its two bodies only: two blocks of six columns."""
-    mechanism, n = system.mechanism, system.mechanism.n_bodies
+    mechanism, n, dtype = system.mechanism, system.mechanism.n_bodies, c.q.dtype
     parts = []
-    for group in constraints.constrained_groups(system):
+    for g in system.constrained:
+        group, X_FM = mechanism.joints[g], c.relative_poses(g)
         count, m = len(group), n_rows(group.joint)
-        D = constraints.local_jacobians(group, kinematics.ports)
-        X_FM = joint_motion.relative_poses(group, kinematics.ports)
-        rows = jnp.zeros((count, m, 1 + n, 6), dtype=q.dtype)
+        if m == 0:
+            continue
+        D = constraints.local_jacobians(group, X_FM)
+        rows = jnp.zeros((count, m, 1 + n, 6), dtype=dtype)
         for bodies, block in joint_motion.body_rows(mechanism, group, X_FM, D):
             each = jnp.arange(count, dtype=jnp.int32)
             rows = rows.at[each, :, bodies.traced(), :].add(block)
         joints = rows[:, :, 1:].reshape(count * m, 6 * n)
-        rotors = jnp.zeros((count * m, system.n_rotors), dtype=q.dtype)
+        rotors = jnp.zeros((count * m, system.n_rotors), dtype=dtype)
         parts.append(jnp.concatenate([joints, rotors], axis=1))
-    empty = jnp.zeros((0, system.nv), dtype=q.dtype)
-    return jnp.concatenate([empty, *parts, constraints.coordinate_jacobian(system, q)])
+    empty = jnp.zeros((0, system.nv), dtype=dtype)
+    return jnp.concatenate([empty, *parts, constraints.coordinate_jacobian(system, c)])

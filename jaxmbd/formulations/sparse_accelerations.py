@@ -11,9 +11,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..nonlinear import linear_root
-from ..system import balance, constraints
+from ..system import constraints
 from ..system.abstract import AbstractSystem, State, Time, Velocities
 from ..system.acceleration import constrained_accelerations
+from ..system.residuals import constraint_rates, motion_residual
 from ..system.stabilization import AbstractStabilization
 
 # From that many unknowns on this takes less time than the dense G M⁻¹ Gᵀ.
@@ -41,13 +42,12 @@ def sparse_accelerations(
 def _equations(x: Float[Array, "n"], args: tuple[Any, ...]) -> Float[Array, "n"]:
     system, t, state, stabilization = args
     vdot, lam = x[: system.nv], x[system.nv :]
-    kinematics, q = system.kinematics(t, state.q), state.q
-    g_ddot = constraints.rate(system, kinematics, q, vdot)
-    g_ddot = g_ddot + constraints.quadratic(system, t, kinematics, q, state.v)
+    c, v = system.configuration(t, state.q), state.v
+    g_ddot = constraints.rate(system, c, vdot) + constraints.constraint_bias(system, c, v)
     if stabilization is not None:
-        g = constraints.residual(system, t, kinematics, q)
-        g_ddot = g_ddot - stabilization.correction(g, balance.gap_rates(system, t, state))
-    return jnp.concatenate([balance.force_balance(system, t, state, vdot, lam), g_ddot])
+        g = constraints.residual(system, c)
+        g_ddot = g_ddot - stabilization.correction(g, constraint_rates(system, c, v))
+    return jnp.concatenate([motion_residual(system, c, v, vdot, lam), g_ddot])
 
 
 __all__ = ["sparse_accelerations"]

@@ -21,7 +21,7 @@ from ..system.reactions import reactions_of, reactions_of_motion
 from .elements.planar import PlanarPointSystem
 from .elements.plane import PlanarJointSystem, check_plane, normal_of
 from .formulate import system_of
-from .joint.kinematics import JointKinematics, split
+from .joint.configuration import JointConfiguration, split
 from .joint.layout import Layout, lay_out
 from .joint.system import JointSystem
 
@@ -43,7 +43,7 @@ class VelocityTransformation(eqx.Module):
     formulation: Any
 
 
-class ReducedSystem(AbstractSystem):
+class ReducedSystem(AbstractSystem[JointConfiguration]):
     """Equations in coordinates of joints, by way of those of `full`, whose loops are cut.
 
     `plane` is that of the particles, if any.
@@ -88,8 +88,8 @@ class ReducedSystem(AbstractSystem):
     def velocities(self, q: Float[Array, "nq"], q_dot: Float[Array, "nq"]) -> Float[Array, "nv"]:
         return self.joint.velocities(q, q_dot)
 
-    def kinematics(self, t: Float[Array, ""], q: Float[Array, "nq"]) -> JointKinematics:
-        return self.joint.kinematics(t, q)
+    def configuration(self, t: Float[Array, ""], q: Float[Array, "nq"]) -> JointConfiguration:
+        return self.joint.configuration(t, q)
 
     def from_tree(self, values: tuple[Float[Array, "_n _nq"], ...]) -> Float[Array, "nq"]:
         return self.joint.from_tree(values)
@@ -104,8 +104,8 @@ class ReducedSystem(AbstractSystem):
     def internal_potential(self, q: Float[Array, "nq"]) -> Float[Array, ""]:
         return jnp.zeros((), dtype=q.dtype)
 
-    def intrinsic_constraint(self, q: Float[Array, "nq"]) -> Float[Array, "n_intrinsic"]:
-        return self.joint.intrinsic_constraint(q)
+    def intrinsic_constraint(self, c: JointConfiguration) -> Float[Array, "n_intrinsic"]:
+        return self.joint.intrinsic_constraint(c)
 
     def intrinsic_names(self) -> list[str]:
         return self.joint.intrinsic_names()
@@ -127,16 +127,15 @@ class ReducedSystem(AbstractSystem):
         units = jnp.eye(self.nv, dtype=q.dtype)
         return jax.vmap(lambda v: self.transformed(q, v), out_axes=1)(units)
 
-    @eqx.filter_jit
-    def mass(self, q: Float[Array, "nq"]) -> Float[Array, "nv nv"]:
-        B = self._transformation(q)
-        return B.T @ self.full.mass(self.position(q)) @ B
+    def mass_at(self, c: JointConfiguration) -> Float[Array, "nv nv"]:
+        B = self._transformation(c.q)
+        return B.T @ self.full.mass(self.position(c.q)) @ B
 
-    def solve_mass(self, q: Float[Array, "nq"], f: Float[Array, "nv *k"]) -> Float[Array, "nv *k"]:
-        return solve_spd(self.mass(q), f)
+    def solve_mass(self, c: JointConfiguration, f: Float[Array, "nv *k"]) -> Float[Array, "nv *k"]:
+        return solve_spd(self.mass_at(c), f)
 
-    @eqx.filter_jit
-    def bias(self, q: Float[Array, "nq"], v: Float[Array, "nv"]) -> Float[Array, "nv"]:
+    def bias_at(self, c: JointConfiguration, v: Float[Array, "nv"]) -> Float[Array, "nv"]:
+        q = c.q
         x = self.position(q)
         u, u_dot = jax.jvp(lambda q: self.transformed(q, v), (q,), (self.rates(q, v),))
         full = self.full.mass(x) @ u_dot + self.full.bias(x, u)

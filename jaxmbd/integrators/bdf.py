@@ -24,9 +24,10 @@ from jaxtyping import Array, Float, Int
 
 from ..errors import ModelError
 from ..nonlinear import Blocks, Newton
-from ..system import balance, constraints
+from ..system import constraints
 from ..system.abstract import AbstractSystem, State, Time, Velocities, as_time
 from ..system.acceleration import accelerations
+from ..system.residuals import constraint_rates, motion_residual, step_constraints
 from ..system.stabilization import Baumgarte
 from .difference import RADAU, backward_weights, collocation_weights, extrapolation_weights
 from .implicit import (
@@ -222,18 +223,16 @@ class BDF(AbstractImplicit):
     ) -> list[Float[Array, "_n"]]:
         """What is zero at each node of a step."""
         system, h = step.system, step.h
-        rows = [h * h * balance.force_balance(system, t, end, vdot, lam)]
+        c, v = system.configuration(t, end.q), end.v
+        rows = [h * h * motion_residual(system, c, v, vdot, lam)]
         if lam.size and self.index == 1:
-            kinematics = system.kinematics(t, end.q)
-            g = constraints.residual(system, t, kinematics, end.q)
-            g_dot = balance.gap_rates(system, t, end)
-            g_ddot = constraints.rate(system, kinematics, end.q, vdot)
-            g_ddot = g_ddot + constraints.quadratic(system, t, kinematics, end.q, end.v)
+            g, g_dot = constraints.residual(system, c), constraint_rates(system, c, v)
+            g_ddot = constraints.rate(system, c, vdot) + constraints.constraint_bias(system, c, v)
             rows.append(h * h * (g_ddot - self.stabilization.correction(g, g_dot)))
         elif lam.size:
-            rows.append(balance.closures(system, t, h, end))
+            rows.append(step_constraints(system, c, h, v))
         if step.spread is not None:
-            rows.append(hidden_rows(system, t, h, end, shift))
+            rows.append(hidden_rows(system, c, h, v, shift))
         return rows
 
     def order(self, terms: Any) -> int:

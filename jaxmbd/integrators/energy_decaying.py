@@ -23,11 +23,12 @@ from jaxtyping import Array, Float
 
 from ..lie import Cayley
 from ..nonlinear import Blocks, Newton
-from ..system import balance, loads
+from ..system import loads
 from ..system.abstract import AbstractSystem, State, Time
 from ..system.body_increments import AbstractIncrements, MotionIncrements
-from ..system.constraints import n_constraints, redundant_rows
+from ..system.constraints import constraint_force, n_constraints, redundant_rows, residual
 from ..system.nonconservative import conservative
+from ..system.residuals import constraint_rates
 from ..system.two_point import conservative_wrenches, on_bodies
 from .implicit import Attempt, typical_sizes
 from .intrinsic import AbstractIntrinsic, Start
@@ -89,24 +90,21 @@ def _equations(x: Float[Array, "n"], start: Start) -> Float[Array, "n"]:
     stages, found = _stages(x, start), []
     for time, (delta, u, impulse) in zip((t + h, t), stages, strict=True):
         state = start.reached(delta, u)
-        force = h * h * loads.applied(system, time, state.q, state.v)
+        c = system.configuration(time, state.q)
+        force = h * h * loads.applied(system, c, state.v)
         if impulse.size:
-            kinematics = system.kinematics(time, state.q)
-            force = force + balance.constraint_force(system, kinematics, state.q, impulse)
-        potential = start.load(delta, conservative(system, time, state.q))
-        found.append((state, h * start.gained(delta, u), start.load(delta, force), potential))
+            force = force + constraint_force(system, c, impulse)
+        potential = start.load(delta, conservative(c))
+        found.append((c, h * start.gained(delta, u), start.load(delta, force), potential))
     (end, P_f, A_f, C_f), (jumped, P_j, A_j, C_j) = found
-    X_j, X_f = (
-        system.kinematics(time, state.q).ports for time, state in ((t, jumped), (t + h, end))
-    )
-    pull = on_bodies(
-        system.mechanism, conservative_wrenches(system.mechanism, t + 0.5 * h, X_j, X_f)
-    )
+    between = conservative_wrenches(system.mechanism, t + 0.5 * h, jumped.ports, end.ports)
+    pull = on_bodies(system.mechanism, between)
     mean = start.load_between(stages[1][0], stages[0][0], pull)
     D = h * h * (mean - (C_f + C_j) / 2.0)
     whole, jump = P_f - (A_f + A_j) / 2.0 - D, P_j + (A_f - A_j) / 6.0 + D / 3.0
     rows = [0.5 * whole.ravel(), 0.5 * jump.ravel()]
-    rows += [balance.gaps(system, t + h, end.q), h * balance.gap_rates(system, t + h, end)]
+    v = start.reached(*stages[0][:2]).v
+    rows += [residual(system, end), h * constraint_rates(system, end, v)]
     return jnp.concatenate(rows)
 
 

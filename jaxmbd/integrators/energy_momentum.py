@@ -14,10 +14,9 @@ from jaxtyping import Array, Float
 
 from ..lie import CayleyGibbsRodrigues
 from ..nonlinear import Blocks, Newton
-from ..system import balance
 from ..system.abstract import AbstractSystem, State, Time
 from ..system.body_increments import AbstractIncrements, RotationIncrements
-from ..system.constraints import n_constraints, redundant_rows
+from ..system.constraints import n_constraints, redundant_rows, residual
 from ..system.nonconservative import nonconservative
 from ..system.two_point import conservative_wrenches, constraint_wrenches, on_bodies
 from .implicit import Attempt, typical_sizes
@@ -76,15 +75,16 @@ def _equations(x: Float[Array, "n"], start: Start) -> Float[Array, "n"]:
     delta, impulse = _split(x, start)
     u1 = 2.0 * delta / h - start.u
     end = start.reached(delta, u1)
-    X0, X1 = (system.kinematics(t, q).ports for t, q in ((t, start.state.q), (t + h, end.q)))
+    first, last = system.configuration(t, start.state.q), system.configuration(t + h, end.q)
+    X0, X1 = first.ports, last.ports
     halfway = start.reached(0.5 * delta, delta / h)
     pull = conservative_wrenches(system.mechanism, t + 0.5 * h, X0, X1)
     push = constraint_wrenches(system, X0, X1, impulse)
     wrenches = h * h * on_bodies(system.mechanism, pull) + on_bodies(system.mechanism, push)
-    other = nonconservative(system, t + 0.5 * h, halfway.q, halfway.v)
+    other = nonconservative(system.configuration(t + 0.5 * h, halfway.q), halfway.v)
     rest = start.load(0.5 * delta, other)
     rows = h * start.gained(delta, u1) - start.mean_load(delta, wrenches) - h * h * rest
-    return jnp.concatenate([0.5 * rows.ravel(), balance.gaps(system, t + h, end.q)])
+    return jnp.concatenate([0.5 * rows.ravel(), residual(system, last)])
 
 
 __all__ = ["EnergyMomentum"]

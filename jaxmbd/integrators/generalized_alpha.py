@@ -22,12 +22,12 @@ from jaxtyping import Array, Bool, Float
 from .._tied import tied
 from ..errors import ModelError
 from ..nonlinear import Blocks, Kept, Newton, keeps_roots
-from ..system import balance
 from ..system.abstract import AbstractSystem, State, Time, Velocities, as_time
 from ..system.acceleration import accelerations
 from ..system.body_increments import AbstractIncrements
 from ..system.constraints import n_constraints, redundant_rows
 from ..system.projection import project_velocities
+from ..system.residuals import motion_residual, step_constraints
 from .components import AbstractComponents, Moving, Resting
 from .implicit import (
     AbstractImplicit,
@@ -263,11 +263,12 @@ class GeneralizedAlpha(AbstractImplicit):
     def _equations(self, x: Float[Array, "n"], step: "_Step") -> Float[Array, "n"]:
         end, vdot, lam = self._end(x, step)
         system, h, t = step.system, step.h, step.t + step.h
-        rows = [h * h * balance.force_balance(system, t, end, vdot, lam)]
+        c = system.configuration(t, end.q)
+        rows = [h * h * motion_residual(system, c, end.v, vdot, lam)]
         if lam.size:
-            rows.append(balance.closures(system, t, h, end))
+            rows.append(step_constraints(system, c, h, end.v))
         if step.spread is not None:
-            rows.append(hidden_rows(system, t, h, end, x[-lam.size :]))
+            rows.append(hidden_rows(system, c, h, end.v, x[-lam.size :]))
         return jnp.concatenate(rows)
 
     def order(self, terms: Any) -> int:

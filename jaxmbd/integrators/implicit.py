@@ -12,12 +12,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree
 
 from ..nonlinear import Newton, keeps_roots
-from ..system import balance
 from ..system.abstract import AbstractSystem, State, Time, Velocities
 from ..system.acceleration import accelerations
+from ..system.configuration import AbstractConfiguration
 from ..system.constraints import is_holonomic, n_constraints
-from ..system.inverse_dynamics import inverse_dynamics_of
 from ..system.projection import spread_of
+from ..system.residuals import constraint_rates
 from .abstract import AbstractIntegrator
 
 
@@ -158,10 +158,14 @@ def position_shift(
 
 
 def hidden_rows(
-    system: AbstractSystem, t: Time, h: Time, state: State, shift: Float[Array, "ng"]
+    system: AbstractSystem,
+    c: AbstractConfiguration,
+    h: Time,
+    v: Velocities,
+    shift: Float[Array, "ng"],
 ) -> Float[Array, "ng"]:
     """h ġ, which index 2 makes zero beside g; no shift along what is of velocities alone."""
-    rates, holonomic = h * balance.gap_rates(system, t, state), is_holonomic(system)
+    rates, holonomic = h * constraint_rates(system, c, v), is_holonomic(system)
     return rates if holonomic.all() else jnp.where(jnp.asarray(holonomic), rates, shift)
 
 
@@ -194,10 +198,7 @@ def typical_sizes(
     part = float(jnp.finfo(state.q.dtype).eps) ** 0.25
     small = moved + part * jnp.max(jnp.abs(state.q), initial=0.0)
 
-    def needed(vdot: Velocities) -> Velocities:
-        return inverse_dynamics_of(system, t, state, vdot)
-
-    inertial = jax.jvp(needed, (vdot,), (jnp.ones_like(vdot),))[1]
+    inertial = system.apply_mass(system.configuration(t, state.q), jnp.ones_like(vdot))
     return small, small * jnp.max(jnp.abs(inertial), initial=0.0)
 
 

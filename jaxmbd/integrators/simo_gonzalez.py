@@ -73,11 +73,11 @@ def _equations(
     middle, halfway = t + 0.5 * h, 0.5 * (q0 + q1)
     pull = conservative_force_between(system, middle, q0, q1)
     resisted = system.internal_force_between(q0, q1)
-    given = nonconservative(system, middle, halfway, step / h)
-    _, back = jax.vjp(system.intrinsic_constraint, halfway)
+    given = nonconservative(system.configuration(middle, halfway), step / h)
+    _, back = jax.vjp(system.constraint_of, halfway)
     gained = system.momentum_of(step - h * state.v)  # h (v₁ - v₀) / 2
     rows = gained - 0.5 * h * h * (pull + given - resisted) - 0.5 * back(impulse)[0]
-    return jnp.concatenate([rows, system.intrinsic_constraint(q1)])
+    return jnp.concatenate([rows, system.constraint_of(q1)])
 
 
 __all__ = ["SimoGonzalez"]

@@ -109,6 +109,18 @@ def exp(V: Twist) -> Pose:
 
 
 @traced_once
+def displacement(V: Twist) -> tuple[Float[Array, "3"], Float[Array, "4"]]:
+    """Position and unit quaternion of `exp(V)`, by fewer operations than the pose."""
+    rho, phi = V[:3], V[3:]
+    x = phi @ phi
+    half = series.sinc(0.25 * x)
+    turned = jnp.cross(phi, rho)
+    # (1 - cos θ) / θ² is half the square of sin(θ/2) / (θ/2).
+    p = rho + 0.5 * half * half * turned + series.cubic(x) * jnp.cross(phi, turned)
+    return p, jnp.concatenate([series.cos_theta(0.25 * x)[None], 0.5 * half * phi])
+
+
+@traced_once
 def retract(X: Pose, delta: Twist) -> Pose:
     """X exp(δ): the pose displaced by the body twist increment `delta`."""
     return X @ exp(delta)

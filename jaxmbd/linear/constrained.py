@@ -78,8 +78,7 @@ class ConstraintFactors(eqx.Module):
         return 1.0 - jnp.sum(self.Q**2, axis=1) - jnp.sum(U**2, axis=1)
 
     def idle(self) -> tuple[Float[Array, "m_k k"], Float[Array, "k k"]]:
-        """Columns λ that span all solutions of B λ = 0, and the projector on combinations of them
-        that vanish."""
+        """Solutions λ of B λ = 0 as columns, and the projector on combinations that add none."""
         first, others = self.order
         V = jnp.where(self.kept[None], self.V, 0.0)
         unit = jnp.eye(len(others), dtype=V.dtype)

@@ -1,7 +1,7 @@
 """The seam: what a formulation provides and integrators and analyses see."""
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import equinox as eqx
 import jax
@@ -11,9 +11,12 @@ from jaxtyping import Array, Float
 
 from ..lie import Pose
 from ..model.model import unknown
+from .configuration import AbstractConfiguration
 from .float_types import as_own
 from .mechanism import Mechanism
 from .pattern import Pattern
+
+C = TypeVar("C", bound=AbstractConfiguration)
 
 Time = Float[Array, ""]
 Coordinates = Float[Array, "nq"]
@@ -66,28 +69,7 @@ def _row(names: tuple[str | None, ...], name: str) -> int:
     return names.index(name)
 
 
-class AbstractKinematics(eqx.Module):
-    """What a configuration fixes: the poses of all ports and the linear maps from velocities.
-
-    Generalized forces are the transposes of these maps.
-    """
-
-    ports: eqx.AbstractVar[Pose]
-
-    @abstractmethod
-    def twists(self, v: Velocities) -> Float[Array, "n_ports 6"]:
-        """Twist of every port along its own axes; linear in `v`."""
-
-    @abstractmethod
-    def joint_coordinates(self) -> tuple[Float[Array, "_n _nq"], ...]:
-        """Coordinates of every joint, by group."""
-
-    @abstractmethod
-    def joint_rates(self, v: Velocities) -> tuple[Float[Array, "_n _nv"], ...]:
-        """Velocities of every joint, by group; linear in `v`."""
-
-
-class AbstractSystem(eqx.Module):
+class AbstractSystem(eqx.Module, Generic[C]):
     """Equations of motion, ready to evaluate:
 
         q̇ = N(q) v,   M(q) v̇ + b(q, v) = f(t, q, v) + G(t, q)ᵀ λ,   0 = g(t, q)
@@ -136,31 +118,35 @@ class AbstractSystem(eqx.Module):
         """
 
     @abstractmethod
-    def kinematics(self, t: Time, q: Coordinates) -> AbstractKinematics:
-        """Poses of all ports and the maps from velocities at one configuration."""
+    def configuration(self, t: Time, q: Coordinates) -> C:
+        """Poses of all ports and the maps from velocities. Forward kinematics run here only."""
 
     @abstractmethod
-    def mass(self, q: Coordinates) -> Float[Array, "nv nv"]:
+    def mass_at(self, c: C) -> Float[Array, "nv nv"]:
         """Mass matrix M(q) [kg, kg m, kg m²]."""
 
     @abstractmethod
-    def solve_mass(self, q: Coordinates, f: Float[Array, "nv *k"]) -> Float[Array, "nv *k"]:
+    def solve_mass(self, c: C, f: Float[Array, "nv *k"]) -> Float[Array, "nv *k"]:
         """M(q)⁻¹ f."""
 
-    def apply_mass(self, q: Coordinates, v: Velocities) -> Velocities:
+    def apply_mass(self, c: C, v: Velocities) -> Velocities:
         """M(q) v, shape `(nv,)`."""
-        return self.mass(q) @ v
+        return self.mass_at(c) @ v
 
-    def whiten(self, q: Coordinates, f: Float[Array, "nv *k"]) -> Float[Array, "nv *k"]:
-        """L⁻¹ f of M = L Lᵀ, after which lengths are measured by the inverse of the mass."""
-        return jsl.solve_triangular(jnp.linalg.cholesky(self.mass(q)), f, lower=True)
+    def mass_factor(self, c: C) -> Any:
+        """L of M(q) = L Lᵀ, in the form that `whiten` and `unwhiten` take."""
+        return jnp.linalg.cholesky(self.mass_at(c))
 
-    def unwhiten(self, q: Coordinates, y: Float[Array, "nv"]) -> Velocities:
-        """L⁻ᵀ y, with the L of `whiten`."""
-        return jsl.solve_triangular(jnp.linalg.cholesky(self.mass(q)), y, trans=1, lower=True)
+    def whiten(self, factor: Any, f: Float[Array, "nv *k"]) -> Float[Array, "nv *k"]:
+        """L⁻¹ f, whose lengths are those of f in the inverse of the mass."""
+        return jsl.solve_triangular(factor, f, lower=True)
+
+    def unwhiten(self, factor: Any, y: Float[Array, "nv"]) -> Velocities:
+        """L⁻ᵀ y."""
+        return jsl.solve_triangular(factor, y, trans=1, lower=True)
 
     @abstractmethod
-    def bias(self, q: Coordinates, v: Velocities) -> Velocities:
+    def bias_at(self, c: C, v: Velocities) -> Velocities:
         """b(q, v): centrifugal, Coriolis and gyroscopic terms, and the slope of
         `internal_potential`; gravity is an applied force."""
 
@@ -169,8 +155,27 @@ class AbstractSystem(eqx.Module):
         """Energy [J] of forces that the formulation itself adds."""
 
     @abstractmethod
-    def intrinsic_constraint(self, q: Coordinates) -> Float[Array, "n_intrinsic"]:
+    def intrinsic_constraint(self, c: C) -> Float[Array, "n_intrinsic"]:
         """Constraints that the coordinates impose on themselves, zero where they hold."""
+
+    def intrinsic_rate(self, c: C, v: Velocities) -> Float[Array, "n_intrinsic"]:
+        """Time derivative of `intrinsic_constraint`; linear in `v`."""
+        if not self.intrinsic_names():
+            return jnp.zeros(0, dtype=v.dtype)
+        return jax.jvp(self._intrinsic, (c.t, c.q), (jnp.zeros_like(c.t), self.rates(c.q, v)))[1]
+
+    def intrinsic_bias(self, c: C, v: Velocities) -> Float[Array, "n_intrinsic"]:
+        """Second time derivative of `intrinsic_constraint` at v̇ = 0."""
+        if not self.intrinsic_names():
+            return jnp.zeros(0, dtype=v.dtype)
+
+        def rate(q: Coordinates) -> Array:
+            return jax.jvp(lambda q: self._intrinsic(c.t, q), (q,), (self.rates(q, v),))[1]
+
+        return jax.jvp(rate, (c.q,), (self.rates(c.q, v),))[1]
+
+    def _intrinsic(self, t: Time, q: Coordinates) -> Float[Array, "n_intrinsic"]:
+        return self.intrinsic_constraint(self.configuration(t, q))
 
     @abstractmethod
     def intrinsic_names(self) -> list[str]:
@@ -221,6 +226,15 @@ class AbstractSystem(eqx.Module):
         dq, dv = jnp.split(change, 2)
         return State(self.retract(state.q, dq), state.v + dv)
 
+    def mass(self, q: Coordinates) -> Float[Array, "nv nv"]:
+        """Mass matrix M(q) [kg, kg m, kg m²], shape `(nv, nv)`."""
+        return _mass(self, q)
+
+    def bias(self, q: Coordinates, v: Velocities) -> Velocities:
+        """b(q, v), shape `(nv,)`: centrifugal, Coriolis and gyroscopic terms, and the slope of
+        `internal_potential`; gravity is an applied force."""
+        return _bias(self, q, v)
+
     def frames(self, t: float | Time, q: Coordinates) -> NamedPoses:
         """Poses in the world of bodies, marker frames and joint frames, by name."""
         return _frames(self, as_time(t, self), as_own(q, self, "q"))
@@ -233,12 +247,22 @@ class AbstractSystem(eqx.Module):
 
 @eqx.filter_jit
 def _frames(system: AbstractSystem, t: Time, q: Coordinates) -> NamedPoses:
-    return NamedPoses(system.kinematics(t, q).ports, system.mechanism.port_names)
+    return NamedPoses(system.configuration(t, q).ports, system.mechanism.port_names)
 
 
 @eqx.filter_jit
 def _twists(system: AbstractSystem, t: Time, q: Coordinates, v: Velocities) -> NamedTwists:
-    return NamedTwists(system.kinematics(t, q).twists(v), system.mechanism.port_names)
+    return NamedTwists(system.configuration(t, q).twists(v), system.mechanism.port_names)
+
+
+@eqx.filter_jit
+def _mass(system: AbstractSystem, q: Coordinates) -> Float[Array, "nv nv"]:
+    return system.mass_at(system.configuration(as_time(0.0, system), q))
+
+
+@eqx.filter_jit
+def _bias(system: AbstractSystem, q: Coordinates, v: Velocities) -> Velocities:
+    return system.bias_at(system.configuration(as_time(0.0, system), q), v)
 
 
 def reference_values(mechanism: Mechanism) -> tuple[Float[Array, "_n _nq"], ...]:
@@ -267,7 +291,6 @@ def as_state(state: State, system: AbstractSystem, name: str = "state") -> State
 
 
 __all__ = [
-    "AbstractKinematics",
     "AbstractSystem",
     "NamedPoses",
     "NamedTwists",

@@ -16,8 +16,7 @@ from jaxtyping import Array, Float
 
 from . import constraints
 from .abstract import AbstractSystem, State, Time, Velocities, as_state, as_time
-from .inverse_dynamics import inverse_dynamics_of
-from .loads import applied
+from .residuals import constraint_rates, motion_residual
 from .saddle_point import saddle_point
 from .stabilization import AbstractStabilization
 
@@ -57,8 +56,8 @@ def _accelerations(
 @singledispatch
 def free_accelerations(system: AbstractSystem, t: Time, state: State) -> Velocities:
     """M⁻¹ (f - b), as if there were no constraints. Formulations may register a faster way."""
-    q, v = state.q, state.v
-    return system.solve_mass(q, applied(system, t, q, v) - system.bias(q, v))
+    c = system.configuration(t, state.q)
+    return system.solve_mass(c, -motion_residual(system, c, state.v, jnp.zeros_like(state.v)))
 
 
 @singledispatch
@@ -66,19 +65,16 @@ def constrained_accelerations(
     system: AbstractSystem, t: Time, state: State, stabilization: AbstractStabilization | None
 ) -> tuple[Velocities, Float[Array, "ng"]]:
     """v̇ and λ where there are constraints. Formulations may register a faster way."""
-    q, v = state.q, state.v
-    kinematics = system.kinematics(t, q)
-    bias = constraints.quadratic(system, t, kinematics, q, v)
-    g = constraints.residual(system, t, kinematics, q)
+    c, v = system.configuration(t, state.q), state.v
+    bias = constraints.constraint_bias(system, c, v)
+    g = constraints.residual(system, c)
     target = -bias
     if stabilization is not None:
-        g_dot = constraints.rate(system, kinematics, q, v) + constraints.drift(system, t, q)
-        target = target + stabilization.correction(g, g_dot)
-    equations = saddle_point(system, kinematics, q, g, demand=bias)
-    f = -inverse_dynamics_of(system, t, state, jnp.zeros_like(v))
+        target = target + stabilization.correction(g, constraint_rates(system, c, v))
+    equations = saddle_point(system, c, g, demand=bias)
+    f = -motion_residual(system, c, v, jnp.zeros_like(v))
     vdot, lam = equations.solve(f, target)
-    noise = constraints.bias_noise(system, t, kinematics, q, v)
-    holds = equations.holds(vdot, f, target, noise)
+    holds = equations.holds((vdot, lam), f, target, constraints.bias_noise(system, c, v))
     lam = equations.minimum_norm(lam)
     return jnp.where(holds, vdot, jnp.nan), jnp.where(holds, lam, jnp.nan)
 

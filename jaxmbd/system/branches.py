@@ -16,20 +16,19 @@ from jaxtyping import Array, Bool, Float
 
 from .._frozen import frozen
 from ..lie import vector
-from .abstract import AbstractKinematics, AbstractSystem, Coordinates, Time
+from .abstract import AbstractSystem, Coordinates, Time
+from .configuration import AbstractConfiguration
 from .elements import AbstractElementSystem
-from .groups import JointGroup
-from .joint_motion import relative_poses
 
 # From this misalignment [rad] on the root of the residual that is nearest is a false one.
 LIMIT = 0.5 * pi
 
 
-def _groups(system: AbstractSystem) -> list[JointGroup]:
+def _groups(system: AbstractSystem) -> list[int]:
     """Joints whose rotation constraints keep; coordinates of tree joints are right as they are."""
     of_elements = isinstance(system, AbstractElementSystem)
     return [
-        group
+        g
         for g, group in enumerate(system.mechanism.joints)
         if of_elements or not group.in_tree or g in system.constrained
     ]
@@ -37,27 +36,25 @@ def _groups(system: AbstractSystem) -> list[JointGroup]:
 
 def checked_joints(system: AbstractSystem) -> list[str]:
     """Names of the joints that `angles` judges, in its order."""
-    return [name for group in _groups(system) for name in group.names]
+    return [name for g in _groups(system) for name in system.mechanism.joints[g].names]
 
 
-def misalignments(
-    system: AbstractSystem, kinematics: AbstractKinematics
-) -> list[Float[Array, "_n _m"]]:
+def misalignments(system: AbstractSystem, c: AbstractConfiguration) -> list[Float[Array, "_n _m"]]:
     """`AbstractJoint.misalignment` of these joints, by group."""
     return [
         jax.vmap(lambda joint, X: joint.misalignment(X))(
-            group.joint, relative_poses(group, kinematics.ports)
+            system.mechanism.joints[g].joint, c.relative_poses(g)
         )
-        for group in _groups(system)
+        for g in _groups(system)
     ]
 
 
-def angles(system: AbstractSystem, kinematics: AbstractKinematics) -> Float[Array, "n"]:
+def angles(system: AbstractSystem, c: AbstractConfiguration) -> Float[Array, "n"]:
     """By how much each of these joints misses the rotations that it allows [rad].
 
     Without derivatives: for decisions alone.
     """
-    parts = [jax.vmap(vector.length)(x) for x in misalignments(*frozen((system, kinematics)))]
+    parts = [jax.vmap(vector.length)(x) for x in misalignments(*frozen((system, c)))]
     return jnp.concatenate([jnp.zeros(0, dtype=system.mechanism.dtype), *parts])
 
 
@@ -78,7 +75,7 @@ def reversed_joints(names: Sequence[str], angles: Float[np.ndarray, "n"]) -> str
 @eqx.filter_jit
 def angles_at(system: AbstractSystem, t: Time, q: Coordinates) -> Float[Array, "n"]:
     """`angles` at coordinates."""
-    return angles(system, system.kinematics(t, q))
+    return angles(system, system.configuration(t, q))
 
 
 __all__ = [

@@ -1,15 +1,15 @@
-"""Constraints that a formulation does not build in: residual g(t, q), rate, Jacobian.
+"""Constraints that a formulation does not build in: residual g(t, q), rate, Jacobian, bias.
 
-    ġ = G v + g_t,   g̈ = G v̇ + γ
+    ġ = G v + ∂g/∂t,   g̈ = G v̇ + γ
 
-Rows are ordered by group, then by joint, then by what it fixes, velocities that it keeps beside
-that last; couplings of joints, drivers and intrinsic constraints of the coordinates follow. Rows of
-velocities (nonholonomic ones) have no residual, it is zero; their rate is what they keep at zero.
-All but the rows on coordinates is local to a joint: the residual of its relative pose, one
-directional derivative of it, and a second one.
+Rows are ordered by group, then by joint: fixed motions, then nonholonomic constraints. Couplings of
+joints, drivers and intrinsic constraints of the coordinates follow. Nonholonomic rows have a
+residual of zero; their rate vanishes. Rows of joints are local: the residual of the relative pose,
+a directional derivative of it, and a second one. Rows on coordinates are functions of the joints'
+coordinates.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import singledispatch
 
 import jax
@@ -19,17 +19,25 @@ from jaxtyping import Array, Bool, Float
 
 from ..joints.abstract import AbstractJoint, n_rows
 from ..lie import Pose, se3
-from .abstract import AbstractKinematics, AbstractSystem, Coordinates, Time, Velocities
+from .abstract import AbstractSystem, Time, Velocities
+from .configuration import AbstractConfiguration
 from .duality import twist_rates
 from .groups import JointGroup
-from .joint_motion import relative_poses, relative_twists, spread
-from .loads import Wrenches, generalized
+from .joint_motion import relative_accelerations, spread
+from .loads import JointForces, Wrenches, generalized
+
+Coordinates = dict[int, Float[Array, "_n _nq"]]  # Of groups that couplings and drivers refer to.
 
 
 def constrained_groups(system: AbstractSystem) -> list[JointGroup]:
     """Groups that contribute constraint rows."""
-    groups = [system.mechanism.joints[g] for g in system.constrained]
-    return [group for group in groups if n_rows(group.joint) > 0]
+    return [group for _, group in _constrained(system)]
+
+
+def _constrained(system: AbstractSystem) -> Iterator[tuple[int, JointGroup]]:
+    for g in system.constrained:
+        if n_rows(system.mechanism.joints[g].joint) > 0:
+            yield g, system.mechanism.joints[g]
 
 
 def row_names(system: AbstractSystem) -> list[str]:
@@ -55,19 +63,6 @@ def is_holonomic(system: AbstractSystem) -> Bool[np.ndarray, "ng"]:
         n_fixed = group.joint.sizes()[2]
         rows += len(group) * ([True] * n_fixed + [False] * group.joint.n_slip)
     return np.asarray(rows + [True] * len(coordinate_names(system)), dtype=bool)
-
-
-def coordinate_constraint(
-    system: AbstractSystem, t: Time, q: Coordinates
-) -> Float[Array, "n_coordinate"]:
-    """Constraints that are functions of coordinates: couplings, drivers, then intrinsic ones."""
-    mechanism = system.mechanism
-    if not mechanism.couplings and not mechanism.drivers:
-        return system.intrinsic_constraint(q)
-    coordinates = system.kinematics(t, q).joint_coordinates()
-    gaps = [group.gaps(coordinates) for group in mechanism.couplings]
-    gaps += [group.gaps(t, coordinates) for group in mechanism.drivers]
-    return jnp.concatenate([*gaps, system.intrinsic_constraint(q)])
 
 
 def n_constraints(system: AbstractSystem) -> int:
@@ -97,37 +92,105 @@ def possibly_redundant(system: AbstractSystem) -> Bool[np.ndarray, "ng"]:
     return np.asarray([name in names for name in row_names(system)], dtype=bool)
 
 
-def violation(kinematics: AbstractKinematics, residual: Float[Array, "ng"]) -> Float[Array, ""]:
+def violation(c: AbstractConfiguration, residual: Float[Array, "ng"]) -> Float[Array, ""]:
     """The largest constraint residual, relative to the extent of a mechanism smaller than 1 m.
 
     It estimates the relative error of G in a configuration that is not exactly on the constraints.
     """
-    extent = jnp.max(jnp.ptp(kinematics.ports.p, axis=0))
+    extent = jnp.max(jnp.ptp(c.ports.p, axis=0))
     extent = jnp.where((extent > 0) & (extent < 1), extent, 1.0)
     return jnp.max(jnp.abs(residual), initial=0.0) / extent
 
 
-def bias_noise(
-    system: AbstractSystem, t: Time, kinematics: AbstractKinematics, q: Coordinates, v: Velocities
-) -> Float[Array, ""]:
+def bias_noise(system: AbstractSystem, c: AbstractConfiguration, v: Velocities) -> Float[Array, ""]:
     """Size of the terms of the constraint bias [m/s², rad/s²], which rounding is relative to."""
-    twists = jnp.max(jnp.abs(kinematics.twists(v)))
-    return jnp.max(jnp.abs(port_accelerations(system, t, q, v))) + twists**2
+    twists = jnp.max(jnp.abs(c.twists(v)))
+    return jnp.max(jnp.abs(port_accelerations(system, c, v))) + twists**2
 
 
-def residual(
-    system: AbstractSystem, t: Time, kinematics: AbstractKinematics, q: Coordinates
-) -> Float[Array, "ng"]:
-    """g(t, q): how far the joints are from being closed [m, then dimensionless]."""
+def residual(system: AbstractSystem, c: AbstractConfiguration) -> Float[Array, "ng"]:
+    """g(t, q): by how much the joints are violated [m, then dimensionless]."""
 
     def of_joint(joint: AbstractJoint, X: Pose) -> Array:
         return jnp.concatenate([joint.residual(X), jnp.zeros(joint.n_slip, dtype=X.p.dtype)])
 
     parts = [
-        jax.vmap(of_joint)(group.joint, relative_poses(group, kinematics.ports)).ravel()
-        for group in constrained_groups(system)
+        jax.vmap(of_joint)(group.joint, c.relative_poses(g)).ravel()
+        for g, group in _constrained(system)
     ]
-    return jnp.concatenate([*parts, coordinate_constraint(system, t, q)])
+    parts += _coordinate_residuals(system, c.t, _coordinates(system, c))
+    return jnp.concatenate([*parts, system.intrinsic_constraint(c)])
+
+
+def rate(system: AbstractSystem, c: AbstractConfiguration, v: Velocities) -> Float[Array, "ng"]:
+    """G v [m/s, then 1/s], linear in `v`: ġ of constraints that do not depend on time."""
+    twists, parts = c.twists(v), []
+    for g, group in _constrained(system):
+        V = c.relative_twists(g, twists)
+        parts.append(jax.vmap(_joint_rate)(group.joint, c.relative_poses(g), V).ravel())
+    return jnp.concatenate([*parts, coordinate_rate(system, c, v)])
+
+
+def coordinate_rate(
+    system: AbstractSystem, c: AbstractConfiguration, v: Velocities
+) -> Float[Array, "n_coordinate"]:
+    """The part of G v that belongs to constraints on coordinates."""
+    q = _coordinates(system, c)
+    q_dot = {g: c.coordinate_rates(g, v) for g in q}
+    moved = jax.jvp(lambda q: _coordinate_residuals(system, c.t, q), (q,), (q_dot,))[1]
+    return jnp.concatenate([*moved, system.intrinsic_rate(c, v)])
+
+
+def time_derivative(system: AbstractSystem, c: AbstractConfiguration) -> Float[Array, "ng"]:
+    """∂g/∂t [m/s, then 1/s]: minus the rates that drivers prescribe."""
+    if not system.mechanism.drivers:
+        return jnp.zeros(n_constraints(system), dtype=c.t.dtype)
+    q = _coordinates(system, c)
+    given = jax.jvp(lambda t: _coordinate_residuals(system, t, q), (c.t,), (jnp.ones_like(c.t),))[1]
+    before = n_constraints(system) - len(coordinate_names(system))
+    after = len(system.intrinsic_names())
+    zeros = (jnp.zeros(n, dtype=c.t.dtype) for n in (before, after))
+    return jnp.concatenate([next(zeros), *given, next(zeros)])
+
+
+def constraint_bias(
+    system: AbstractSystem, c: AbstractConfiguration, v: Velocities
+) -> Float[Array, "ng"]:
+    """γ of g̈ = G v̇ + γ: the acceleration of the constraints at v̇ = 0."""
+    parts, twists = [], c.twists(v)
+    accelerations = port_accelerations(system, c, v)
+    for g, group in _constrained(system):
+        X = c.relative_poses(g)
+        V, A = relative_accelerations(group, X, twists, accelerations)
+
+        def second_derivative(joint: AbstractJoint, X: Pose, V: Array, A: Array) -> Array:
+            return jax.jvp(lambda X, V: _joint_rate(joint, X, V), (X, V), (se3.rate(X, V), A))[1]
+
+        parts.append(jax.vmap(second_derivative)(group.joint, X, V, A).ravel())
+    parts.append(_coordinate_bias(system, c, v, twists, accelerations))
+    return jnp.concatenate([*parts, system.intrinsic_bias(c, v)])
+
+
+def _coordinate_bias(
+    system: AbstractSystem,
+    c: AbstractConfiguration,
+    v: Velocities,
+    twists: Wrenches,
+    accelerations: Wrenches,
+) -> Float[Array, "n"]:
+    """Second time derivative of the constraints of couplings and drivers at v̇ = 0."""
+    q = _coordinates(system, c)
+    if not q:
+        return jnp.zeros(0, dtype=c.t.dtype)
+    q_dot = {g: c.coordinate_rates(g, v) for g in q}
+    q_ddot = {g: c.coordinate_bias(g, v, twists, accelerations) for g in q}
+
+    def rates(t: Time, q: Coordinates, q_dot: Coordinates) -> list[Array]:
+        one = jnp.ones_like(t)
+        return jax.jvp(lambda t, q: _coordinate_residuals(system, t, q), (t, q), (one, q_dot))[1]
+
+    found = jax.jvp(rates, (c.t, q, q_dot), (jnp.ones_like(c.t), q_dot, q_ddot))[1]
+    return jnp.concatenate(found)
 
 
 def _joint_rate(joint: AbstractJoint, X: Pose, V: Array) -> Array:
@@ -135,151 +198,138 @@ def _joint_rate(joint: AbstractJoint, X: Pose, V: Array) -> Array:
     return jnp.concatenate([fixed, joint.slip(X, V)])
 
 
-def rate(
-    system: AbstractSystem, kinematics: AbstractKinematics, q: Coordinates, v: Velocities
-) -> Float[Array, "ng"]:
-    """G v [m/s, then 1/s], linear in `v`: ġ of constraints that do not change with time."""
-    twists, parts = kinematics.twists(v), []
-    for group in constrained_groups(system):
-        X = relative_poses(group, kinematics.ports)
-        V = relative_twists(group, X, twists)
-        parts.append(jax.vmap(_joint_rate)(group.joint, X, V).ravel())
-    still = jnp.zeros(
-        (), dtype=q.dtype
-    )  # What drivers want moves, how they see the joint does not.
-    return jnp.concatenate([*parts, _coordinate_rate(system, still, q, v, 0.0)])
+def _coordinates(system: AbstractSystem, c: AbstractConfiguration) -> Coordinates:
+    return {g: c.coordinates(g) for g in system.mechanism.constrained_coordinates}
 
 
-def drift(system: AbstractSystem, t: Time, q: Coordinates) -> Float[Array, "ng"]:
-    """g_t [m/s, then 1/s]: what drivers prescribe, negative."""
-    others = n_constraints(system) - len(coordinate_names(system))
-    still = jnp.zeros(others, dtype=q.dtype)
-    if not system.mechanism.drivers:
-        return jnp.zeros(n_constraints(system), dtype=q.dtype)
-    v = jnp.zeros(system.nv, dtype=q.dtype)
-    return jnp.concatenate([still, _coordinate_rate(system, t, q, v, 1.0)])
-
-
-def _coordinate_rate(
-    system: AbstractSystem, t: Time, q: Coordinates, v: Velocities, speed: float
-) -> Array:
-    """Rate of the constraints on coordinates, time going at a `speed` (1, or 0)."""
-    passing = jnp.full_like(t, speed)
-
-    def gaps(t: Time, q: Coordinates) -> Array:
-        return coordinate_constraint(system, t, q)
-
-    return jax.jvp(gaps, (t, q), (passing, system.rates(q, v)))[1]
-
-
-def quadratic(
-    system: AbstractSystem,
-    t: Time,
-    kinematics: AbstractKinematics,
-    q: Coordinates,
-    v: Velocities,
-) -> Float[Array, "ng"]:
-    """γ of g̈ = G v̇ + γ: what the constraints accelerate by at v̇ = 0."""
-    parts, groups = [], constrained_groups(system)
-    twists = kinematics.twists(v)
-    accelerations = port_accelerations(system, t, q, v)
-    for group in groups:
-        X = relative_poses(group, kinematics.ports)
-        V = relative_twists(group, X, twists)
-        A = relative_twists(group, X, accelerations)
-        carried = jax.vmap(se3.transform_twist_back)(X, group.first.take(twists))
-        # d/dt of -Ad(X_MF) V_F adds ad(V_FM) Ad(X_MF) V_F to the difference of the rates.
-        A = A + jax.vmap(se3.cross_twist)(V, carried)
-
-        def second_derivative(joint: AbstractJoint, X: Pose, V: Array, A: Array) -> Array:
-            return jax.jvp(lambda X, V: _joint_rate(joint, X, V), (X, V), (se3.rate(X, V), A))[1]
-
-        parts.append(jax.vmap(second_derivative)(group.joint, X, V, A).ravel())
-
-    def rates(t: Time, q: Coordinates) -> Array:
-        return _coordinate_rate(system, t, q, v, 1.0)
-
-    own = jax.jvp(rates, (t, q), (jnp.ones_like(t), system.rates(q, v)))[1]
-    return jnp.concatenate([*parts, own])
+def _coordinate_residuals(system: AbstractSystem, t: Time, q: Coordinates) -> list[Array]:
+    """Residuals of couplings and of drivers."""
+    mechanism = system.mechanism
+    found = [group.residuals(q) for group in mechanism.couplings]
+    return found + [group.residuals(t, q) for group in mechanism.drivers]
 
 
 @singledispatch
 def port_accelerations(
-    system: AbstractSystem, t: Time, q: Coordinates, v: Velocities
+    system: AbstractSystem, c: AbstractConfiguration, v: Velocities
 ) -> Float[Array, "n_ports 6"]:
     """Rates of the port twists at v̇ = 0. Formulations may register a faster way."""
-    return twist_rates(system, t, q, v, jnp.zeros_like(v))
+    return twist_rates(system, c, v, jnp.zeros_like(v))
 
 
-def local_jacobians(group: JointGroup, ports: Pose) -> Float[Array, "n m 6"]:
+def local_jacobians(group: JointGroup, X_FM: Pose) -> Float[Array, "n m 6"]:
     """Derivative of each joint's rows with respect to the twist of M in F."""
 
     def jacobian(joint: AbstractJoint, X: Pose) -> Array:
         units = jnp.eye(6, dtype=X.p.dtype)
         return jax.vmap(lambda V: _joint_rate(joint, X, V), out_axes=1)(units)
 
-    return jax.vmap(jacobian)(group.joint, relative_poses(group, ports))
+    return jax.vmap(jacobian)(group.joint, X_FM)
 
 
 def constraint_wrenches(
-    system: AbstractSystem, kinematics: AbstractKinematics, lam: Float[Array, "ng"]
+    system: AbstractSystem, c: AbstractConfiguration, lam: Float[Array, "ng"]
 ) -> Wrenches:
     """Wrenches of the joints' multipliers on all ports, along the ports' own axes."""
     n_ports = system.mechanism.n_ports
     wrenches = jnp.zeros((n_ports, 6), dtype=lam.dtype)
-    for group, W_M in zip(
-        constrained_groups(system), wrenches_at_joints(system, kinematics, lam), strict=True
-    ):
-        wrenches = wrenches + spread(group, kinematics.ports, W_M, n_ports)
+    each = wrenches_at_joints(system, c, lam)
+    for (g, group), W_M in zip(_constrained(system), each, strict=True):
+        wrenches = wrenches + spread(group, c.relative_poses(g), W_M, n_ports)
     return wrenches
 
 
+def coordinate_loads(
+    system: AbstractSystem,
+    c: AbstractConfiguration,
+    lam: Float[Array, "ng"],
+    wrenches: Wrenches,
+    joint_forces: JointForces,
+) -> tuple[Wrenches, JointForces]:
+    """Wrenches on ports and forces on joints with those of couplings and drivers added."""
+    q, joint_forces = _coordinates(system, c), dict(joint_forces)
+    if not q:
+        return wrenches, joint_forces
+    stop = lam.size - len(system.intrinsic_names())
+    start = lam.size - len(coordinate_names(system))
+
+    def residuals(q: Coordinates) -> Array:
+        return jnp.concatenate(_coordinate_residuals(system, c.t, q))
+
+    forces = jax.vjp(residuals, q)[1](lam[start:stop])[0]
+    for g, force in forces.items():
+        more, on_joints = c.coordinate_loads(g, force)
+        wrenches = wrenches + more
+        joint_forces[g] = joint_forces[g] + on_joints if g in joint_forces else on_joints
+    return wrenches, joint_forces
+
+
 def wrenches_at_joints(
-    system: AbstractSystem, kinematics: AbstractKinematics, lam: Float[Array, "ng"]
+    system: AbstractSystem, c: AbstractConfiguration, lam: Float[Array, "ng"]
 ) -> list[Float[Array, "_n 6"]]:
     """Wrench of the multipliers on M, along its axes, of every joint of each constrained group."""
-    return wrenches_of(constrained_groups(system), kinematics, lam)
+    return wrenches_of(c, [g for g, _ in _constrained(system)], lam)
 
 
 def wrenches_of(
-    groups: Sequence[JointGroup], kinematics: AbstractKinematics, lam: Float[Array, "m"]
+    c: AbstractConfiguration, groups: Sequence[int], lam: Float[Array, "m"]
 ) -> list[Float[Array, "_n 6"]]:
     """The same of joints of any groups, by a multiplier for each row of their residuals."""
     found, start = [], 0
-    for group in groups:
-        D = local_jacobians(group, kinematics.ports)
-        stop = start + D.shape[0] * D.shape[1]
-        found.append(jnp.einsum("nmi,nm->ni", D, lam[start:stop].reshape(D.shape[:2])))
-        start = stop
+    for g in groups:
+        group = c.mechanism.joints[g]
+        n, m = len(group), n_rows(group.joint)
+        own = lam[start : start + n * m].reshape(n, m)
+        start += n * m
+
+        def wrench(joint: AbstractJoint, X: Pose, lam: Array) -> Array:
+            shape = jax.ShapeDtypeStruct((6,), lam.dtype)
+            return jax.linear_transpose(lambda V: _joint_rate(joint, X, V), shape)(lam)[0]
+
+        found.append(jax.vmap(wrench)(group.joint, c.relative_poses(g), own))
     return found
 
 
+def constraint_force(
+    system: AbstractSystem, c: AbstractConfiguration, lam: Float[Array, "ng"]
+) -> Velocities:
+    """Gᵀ λ."""
+    wrenches = constraint_wrenches(system, c, lam)
+    loads = coordinate_loads(system, c, lam, wrenches, {})
+    return generalized(c, *loads) + intrinsic_force(system, c, lam)
+
+
+def intrinsic_force(
+    system: AbstractSystem, c: AbstractConfiguration, lam: Float[Array, "ng"]
+) -> Velocities:
+    """The part of Gᵀ λ that belongs to intrinsic constraints."""
+    n, shape = len(system.intrinsic_names()), jax.ShapeDtypeStruct((system.nv,), lam.dtype)
+    if n == 0:
+        return jnp.zeros(system.nv, dtype=lam.dtype)
+    return jax.linear_transpose(lambda v: system.intrinsic_rate(c, v), shape)(lam[-n:])[0]
+
+
 @singledispatch
-def jacobian(
-    system: AbstractSystem, kinematics: AbstractKinematics, q: Coordinates
-) -> Float[Array, "ng nv"]:
+def jacobian(system: AbstractSystem, c: AbstractConfiguration) -> Float[Array, "ng nv"]:
     """G(t, q), row by row as the transpose of the velocity maps.
 
     Formulations may register a faster way.
     """
     ng = n_constraints(system)
     joint_rows = ng - len(coordinate_names(system))
-    v = jnp.zeros(system.nv, dtype=q.dtype)
 
     def row(lam: Array) -> Velocities:
-        return generalized(kinematics, v, constraint_wrenches(system, kinematics, lam), {})
+        return generalized(c, constraint_wrenches(system, c, lam), {})
 
-    rows = jax.vmap(row)(jnp.eye(joint_rows, ng, dtype=q.dtype))
-    return jnp.concatenate([rows, coordinate_jacobian(system, q)])
+    rows = jax.vmap(row)(jnp.eye(joint_rows, ng, dtype=c.q.dtype))
+    return jnp.concatenate([rows, coordinate_jacobian(system, c)])
 
 
-def coordinate_jacobian(system: AbstractSystem, q: Coordinates) -> Float[Array, "n_coordinate nv"]:
+def coordinate_jacobian(
+    system: AbstractSystem, c: AbstractConfiguration
+) -> Float[Array, "n_coordinate nv"]:
     """The rows of G that belong to constraints on coordinates."""
     if not coordinate_names(system):
-        return jnp.zeros((0, system.nv), dtype=q.dtype)
-    units, still = jnp.eye(system.nv, dtype=q.dtype), jnp.zeros((), dtype=q.dtype)
-
-    def column(v: Velocities) -> Array:
-        return _coordinate_rate(system, still, q, v, 0.0)
-
-    return jax.vmap(column, out_axes=1)(units)
+        return jnp.zeros((0, system.nv), dtype=c.q.dtype)
+    units = jnp.eye(system.nv, dtype=c.q.dtype)
+    return jax.vmap(lambda v: coordinate_rate(system, c, v), out_axes=1)(units)

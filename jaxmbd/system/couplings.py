@@ -23,8 +23,11 @@ class CouplingGroup(eqx.Module):
     source_rows: Rows = eqx.field(static=True)
     is_angle: tuple[bool, bool] = eqx.field(static=True)
 
-    def gaps(self, coordinates: tuple[Float[Array, "_n _nq"], ...]) -> Float[Array, "n"]:
-        """How far each joint is from where its source puts it; an angle within (-π, π]."""
+    def residuals(self, coordinates: Mapping[int, Float[Array, "_n _nq"]]) -> Float[Array, "n"]:
+        """Coordinates of the joints minus those that their sources prescribe, angles in (-π, π].
+
+        `coordinates` are those of joints by group.
+        """
         own = self.rows.take(coordinates[self.group])[:, 0]
         source = self.source_rows.take(coordinates[self.source_group])[:, 0]
 

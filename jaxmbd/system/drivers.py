@@ -33,10 +33,13 @@ class DriverGroup(eqx.Module):
         each = jax.vmap(lambda driver: driver.motion(t), axis_size=len(self.names))
         return each(self.driver)
 
-    def gaps(
-        self, t: Float[Array, ""], coordinates: tuple[Float[Array, "_n _nq"], ...]
+    def residuals(
+        self, t: Float[Array, ""], coordinates: Mapping[int, Float[Array, "_n _nq"]]
     ) -> Float[Array, "n"]:
-        """How far each joint is from where its driver wants it; an angle within (-π, π]."""
+        """Coordinates of the joints minus the prescribed ones; angles within (-π, π].
+
+        `coordinates` are those of joints by group.
+        """
         gap = self.rows.take(coordinates[self.group])[:, self.component] - self.wanted(t)
         return jnp.arctan2(jnp.sin(gap), jnp.cos(gap)) if self.is_angle else gap
 

@@ -15,7 +15,7 @@ from . import constraints
 from .abstract import AbstractSystem, State, Time, Velocities, as_state, as_time
 from .acceleration import accelerations
 from .float_types import as_own
-from .inverse_dynamics import inverse_dynamics_of
+from .residuals import motion_residual
 from .saddle_point import saddle_point
 
 
@@ -86,23 +86,22 @@ def _of_joints(
     """
     if vdot is None:
         vdot, _ = accelerations(system, t, state)
-    kinematics = system.kinematics(t, state.q)
+    c = system.configuration(t, state.q)
     mechanism = system.mechanism
     driven = {name for group in mechanism.drivers for name in group.names}
     names_of_rows = constraints.row_names(system)
     kept = np.flatnonzero([name not in driven for name in names_of_rows])
 
     def rates(v: Velocities) -> list[Array]:
-        by_group = kinematics.joint_rates(v)
         places = [mechanism.find_joint(name) for name in names]
+        by_group = {g: c.rates(g, v) for g, _ in places}
         return [by_group[g][row] for g, row in places]
 
     units = jnp.eye(system.nv, dtype=state.q.dtype)
     sizes = [mechanism.joint(name).sizes()[1] for name in names]
     B = jax.vmap(lambda v: jnp.concatenate(rates(v)), out_axes=1)(units)
-    needed = inverse_dynamics_of(system, t, state, vdot)
-    g = constraints.residual(system, t, kinematics, state.q)
-    equations = saddle_point(system, kinematics, state.q, g, rows=kept)
+    needed = motion_residual(system, c, state.v, vdot)
+    equations = saddle_point(system, c, constraints.residual(system, c), rows=kept)
     none = jnp.zeros(kept.size, dtype=state.q.dtype)
 
     def moved(f: Array) -> Velocities:  # Accelerations that it causes alone.

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 from ..bodies import RigidBody
 from ..lie import se3, so3
 from .abstract import AbstractSystem, Coordinates, Time, Velocities
+from .configuration import AbstractConfiguration
 
 
 def spatial_inertia(body: RigidBody) -> Float[Array, "6 6"]:
@@ -41,41 +42,39 @@ def inertial_wrench(
 
 
 def twist_rates(
-    system: AbstractSystem, t: Time, q: Coordinates, v: Velocities, vdot: Velocities
+    system: AbstractSystem, c: AbstractConfiguration, v: Velocities, vdot: Velocities
 ) -> Float[Array, "n_ports 6"]:
     """Time derivative of the twist of every port, each along its own moving axes."""
 
     def twists(t: Time, q: Coordinates, v: Velocities) -> Array:
-        return system.kinematics(t, q).twists(v)
+        return system.configuration(t, q).twists(v)
 
-    tangents = (jnp.ones_like(t), system.rates(q, v), vdot)
-    return jax.jvp(twists, (t, q, v), tangents)[1]
+    tangents = (jnp.ones_like(c.t), system.rates(c.q, v), vdot)
+    return jax.jvp(twists, (c.t, c.q, v), tangents)[1]
 
 
-def mass_by_duality(system: AbstractSystem, t: Time, q: Coordinates) -> Float[Array, "nv nv"]:
+def mass_by_duality(system: AbstractSystem, c: AbstractConfiguration) -> Float[Array, "nv nv"]:
     """M = Σ Jᵀ I J over bodies and rotors, J by differentiating the velocity maps."""
-    kinematics, mechanism = system.kinematics(t, q), system.mechanism
-    units = jnp.eye(system.nv, dtype=q.dtype)
-    J = jax.vmap(kinematics.twists, out_axes=-1)(units)[1 : mechanism.n_bodies + 1]
+    mechanism = system.mechanism
+    units = jnp.eye(system.nv, dtype=c.q.dtype)
+    J = jax.vmap(c.twists, out_axes=-1)(units)[1 : mechanism.n_bodies + 1]
     inertia = jax.vmap(spatial_inertia)(mechanism.bodies)
     total = jnp.einsum("bik,bij,bjl->kl", J, inertia, J)
-    if mechanism.rotors:
-        rates = jax.vmap(kinematics.joint_rates, out_axes=-1)(units)
-        for group in mechanism.rotors:
-            spin = group.rows.take(rates[group.group])[:, 0]
-            reflected = jax.vmap(lambda rotor: rotor.reflected_inertia())(group.force)
-            total = total + jnp.einsum("nk,n,nl->kl", spin, reflected, spin)
+    for group in mechanism.rotors:
+        rates = jax.vmap(lambda v, g=group.group: c.rates(g, v), out_axes=-1)(units)
+        spin = group.rows.take(rates)[:, 0]
+        reflected = jax.vmap(lambda rotor: rotor.reflected_inertia())(group.force)
+        total = total + jnp.einsum("nk,n,nl->kl", spin, reflected, spin)
     return total
 
 
-def bias_by_duality(system: AbstractSystem, t: Time, q: Coordinates, v: Velocities) -> Velocities:
+def bias_by_duality(system: AbstractSystem, c: AbstractConfiguration, v: Velocities) -> Velocities:
     """b = Σ Jᵀ (I V̇ + V ×* I V) at v̇ = 0 over bodies (and rotors on fixed joint axes)."""
-    kinematics, mechanism = system.kinematics(t, q), system.mechanism
-    bodies = slice(1, mechanism.n_bodies + 1)
-    V = kinematics.twists(v)[bodies]
-    A = twist_rates(system, t, q, v, jnp.zeros_like(v))[bodies]
-    W = jax.vmap(inertial_wrench)(mechanism.bodies, V, A)
-    return jax.linear_transpose(lambda v: kinematics.twists(v)[bodies], v)(W)[0]
+    bodies = slice(1, system.mechanism.n_bodies + 1)
+    V = c.twists(v)[bodies]
+    A = twist_rates(system, c, v, jnp.zeros_like(v))[bodies]
+    W = jax.vmap(inertial_wrench)(system.mechanism.bodies, V, A)
+    return jax.linear_transpose(lambda v: c.twists(v)[bodies], v)(W)[0]
 
 
 __all__ = [

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float
 
 from ..lie import Pose, gram_schmidt
 from .abstract import AbstractSystem, Coordinates, Time, Velocities
+from .configuration import AbstractConfiguration
 from .two_point import conservative_slopes, invariants, relative_pose
 
 
@@ -34,7 +35,7 @@ class ElementFrame(eqx.Module):
         return self.B @ self.offset
 
 
-class AbstractElementSystem(AbstractSystem):
+class AbstractElementSystem(AbstractSystem[AbstractConfiguration]):
     """Equations in points and vectors.
 
     Constraints on the coordinates, other than couplings, are quadratic in them.
@@ -51,6 +52,10 @@ class AbstractElementSystem(AbstractSystem):
     @abstractmethod
     def element_frames(self, q: Coordinates) -> ElementFrame:
         """Every port, `p` and `B` linear in q."""
+
+    @abstractmethod
+    def constraint_of(self, q: Coordinates) -> Float[Array, "n_intrinsic"]:
+        """`intrinsic_constraint` as a function of the coordinates alone."""
 
     @abstractmethod
     def momentum_of(self, v: Velocities) -> Velocities:

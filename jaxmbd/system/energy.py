@@ -9,7 +9,8 @@ from jaxtyping import Array, Float
 
 from ..bodies import RigidBody
 from ..lie import Pose, se3
-from .abstract import AbstractSystem, State, Time, as_state, as_time
+from .abstract import AbstractSystem, State, Time, Velocities, as_state, as_time
+from .configuration import AbstractConfiguration
 from .duality import momentum_of
 from .loads import potentials
 
@@ -59,37 +60,38 @@ def momentum(system: AbstractSystem, t: float | Time, state: State) -> Momentum:
 
 @eqx.filter_jit
 def _energy(system: AbstractSystem, t: Time, state: State) -> Energy:
-    field, elastic = potentials(system, t, state.q)
+    c = system.configuration(t, state.q)
     artificial = system.internal_potential(state.q)
-    return Energy(kinetic_energy(system, t, state), field, elastic, artificial)
+    return Energy(kinetic_energy(system, c, state.v), *potentials(c), artificial)
 
 
 @singledispatch
-def kinetic_energy(system: AbstractSystem, t: Time, state: State) -> Float[Array, ""]:
+def kinetic_energy(
+    system: AbstractSystem, c: AbstractConfiguration, v: Velocities
+) -> Float[Array, ""]:
     """From the twists of bodies. Formulations whose bodies can do more register their own way."""
-    mechanism, kinematics = system.mechanism, system.kinematics(t, state.q)
-    V = kinematics.twists(state.v)[1 : mechanism.n_bodies + 1]
+    mechanism = system.mechanism
+    V = c.twists(v)[1 : mechanism.n_bodies + 1]
     P = jax.vmap(momentum_of)(mechanism.bodies, V)
     kinetic = 0.5 * jnp.sum(V * P)
-    rates = kinematics.joint_rates(state.v) if mechanism.rotors else ()
     for group in mechanism.rotors:
         reflected = jax.vmap(lambda rotor: rotor.reflected_inertia())(group.force)
-        kinetic += 0.5 * jnp.sum(reflected * group.rows.take(rates[group.group])[:, 0] ** 2)
+        kinetic += 0.5 * jnp.sum(reflected * group.rows.take(c.rates(group.group, v))[:, 0] ** 2)
     return kinetic
 
 
 @eqx.filter_jit
 def _momentum(system: AbstractSystem, t: Time, state: State) -> Momentum:
-    return momentum_at(system, t, state)
+    return momentum_at(system, system.configuration(t, state.q), state.v)
 
 
 @singledispatch
-def momentum_at(system: AbstractSystem, t: Time, state: State) -> Momentum:
+def momentum_at(system: AbstractSystem, c: AbstractConfiguration, v: Velocities) -> Momentum:
     """From the twists of bodies. Formulations whose bodies can do more register their own way."""
-    mechanism, kinematics = system.mechanism, system.kinematics(t, state.q)
+    mechanism = system.mechanism
     bodies = slice(1, mechanism.n_bodies + 1)
-    V = kinematics.twists(state.v)[bodies]
-    X = Pose(kinematics.ports.p[bodies], kinematics.ports.R[bodies])
+    V = c.twists(v)[bodies]
+    X = Pose(c.ports.p[bodies], c.ports.R[bodies])
 
     def in_world(body: RigidBody, X: Pose, V: Array) -> Array:
         return se3.transform_wrench(X, momentum_of(body, V))

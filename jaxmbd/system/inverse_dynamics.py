@@ -1,12 +1,10 @@
 """The generalized force that a given acceleration needs."""
 
-from functools import singledispatch
-
 import equinox as eqx
 
 from .abstract import AbstractSystem, State, Time, Velocities, as_state, as_time
 from .float_types import as_own
-from .loads import applied
+from .residuals import motion_residual
 
 
 def inverse_dynamics(
@@ -25,13 +23,4 @@ def inverse_dynamics(
 def _inverse_dynamics(
     system: AbstractSystem, t: Time, state: State, vdot: Velocities
 ) -> Velocities:
-    return inverse_dynamics_of(system, t, state, vdot)
-
-
-@singledispatch
-def inverse_dynamics_of(
-    system: AbstractSystem, t: Time, state: State, vdot: Velocities
-) -> Velocities:
-    """By the mass matrix. Formulations may register a faster way."""
-    q, v = state.q, state.v
-    return system.mass(q) @ vdot + system.bias(q, v) - applied(system, t, q, v)
+    return motion_residual(system, system.configuration(t, state.q), state.v, vdot)

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ..joints import AbstractJoint
 from ..lie import Pose, se3
 from .groups import JointGroup
 from .mechanism import Mechanism
@@ -26,39 +27,83 @@ def relative_twists(
     return jax.vmap(relative)(X_FM, group.first.take(twists), group.second.take(twists))
 
 
-def coordinates(group: JointGroup, ports: Pose) -> Float[Array, "n nq"]:
-    """Joint coordinates from the poses of the ports; angles within (-π, π]."""
-    X_FM = relative_poses(group, ports)
-    return jax.vmap(lambda joint, X: joint.coordinates(X))(group.joint, X_FM)
-
-
 def rates(
-    group: JointGroup, ports: Pose, q: Float[Array, "n nq"], twists: Float[Array, "n_ports 6"]
+    group: JointGroup, q: Float[Array, "n nq"], V_FM: Float[Array, "n 6"]
 ) -> Float[Array, "n nv"]:
-    """Joint velocities v = Tᵀ V_FM from the twists of the ports, TᵀS = 1."""
-    V_FM = relative_twists(group, relative_poses(group, ports), twists)
+    """Joint velocities v = Tᵀ V_FM, TᵀS = 1."""
     return jax.vmap(lambda joint, q, V: joint.drive(q).T @ V)(group.joint, q, V_FM)
 
 
+def relative_accelerations(
+    group: JointGroup,
+    X_FM: Pose,
+    twists: Float[Array, "n_ports 6"],
+    accelerations: Float[Array, "n_ports 6"],
+) -> tuple[Float[Array, "n 6"], Float[Array, "n 6"]]:
+    """V_FM and its rate, from the twists of the ports and their rates."""
+    V = relative_twists(group, X_FM, twists)
+    carried = jax.vmap(se3.transform_twist_back)(X_FM, group.first.take(twists))
+    # d/dt of -Ad(X_MF) V_F adds ad(V_FM) Ad(X_MF) V_F to the difference of the rates.
+    A = relative_twists(group, X_FM, accelerations) + jax.vmap(se3.cross_twist)(V, carried)
+    return V, A
+
+
+def coordinate_rates(
+    group: JointGroup, X_FM: Pose, V_FM: Float[Array, "n 6"]
+) -> Float[Array, "n nq"]:
+    """Time derivatives of the coordinates read off X_FM; linear in V_FM."""
+
+    def rates(joint: AbstractJoint, X: Pose, V: Array) -> Array:
+        return jax.jvp(joint.coordinates, (X,), (se3.rate(X, V),))[1]
+
+    return jax.vmap(rates)(group.joint, X_FM, V_FM)
+
+
+def coordinate_bias(
+    group: JointGroup,
+    X_FM: Pose,
+    twists: Float[Array, "n_ports 6"],
+    accelerations: Float[Array, "n_ports 6"],
+) -> Float[Array, "n nq"]:
+    """Second time derivatives of the coordinates, from twists of the ports and their rates."""
+    V, A = relative_accelerations(group, X_FM, twists, accelerations)
+
+    def second(joint: AbstractJoint, X: Pose, V: Array, A: Array) -> Array:
+        def rates(X: Pose, V: Array) -> Array:
+            return jax.jvp(joint.coordinates, (X,), (se3.rate(X, V),))[1]
+
+        return jax.jvp(rates, (X, V), (se3.rate(X, V), A))[1]
+
+    return jax.vmap(second)(group.joint, X_FM, V, A)
+
+
+def coordinate_wrenches(
+    group: JointGroup, X_FM: Pose, force: Float[Array, "n nq"], n_ports: int
+) -> Float[Array, "n_ports 6"]:
+    """Wrenches on all ports of forces on the coordinates: the transpose of their rates."""
+    shape = jax.ShapeDtypeStruct((len(group), 6), force.dtype)
+    W_M = jax.linear_transpose(lambda V: coordinate_rates(group, X_FM, V), shape)(force)[0]
+    return spread(group, X_FM, W_M, n_ports)
+
+
 def spread(
-    group: JointGroup, ports: Pose, W_M: Float[Array, "n 6"], n_ports: int
+    group: JointGroup, X_FM: Pose, W_M: Float[Array, "n 6"], n_ports: int
 ) -> Float[Array, "n_ports 6"]:
     """Wrenches on all ports of joints that press with `W_M` on M and back on F."""
     wrenches = group.second.add_to(jnp.zeros((n_ports, 6), dtype=W_M.dtype), W_M)
-    X_FM = relative_poses(group, ports)
     return group.first.add_to(wrenches, -jax.vmap(se3.transform_wrench)(X_FM, W_M))
 
 
 def drive(
     group: JointGroup,
-    ports: Pose,
+    X_FM: Pose,
     q: Float[Array, "n nq"],
     force: Float[Array, "n nv"],
     n_ports: int,
 ) -> Float[Array, "n_ports 6"]:
     """Wrenches on all ports of generalized forces on the joints' velocities."""
     W_M = jax.vmap(lambda joint, q, force: joint.drive(q) @ force)(group.joint, q, force)
-    return spread(group, ports, W_M, n_ports)
+    return spread(group, X_FM, W_M, n_ports)
 
 
 def body_rows(
@@ -72,7 +117,7 @@ def body_rows(
     skip, sides = 1 + mechanism.n_bodies, []
     for ports, sign in ((group.second, 1.0), (group.first, -1.0)):
         ports = ports.shifted(-skip)
-        poses = jax.vmap(lambda frame: frame.pose)(ports.take_tree(mechanism.offsets))
+        poses = ports.take_tree(mechanism.offsets)
         if sign < 0:  # F moves M backwards: express M in F's body.
             poses = jax.vmap(Pose.__matmul__)(poses, X_FM)
         to_port = jax.vmap(lambda X: se3.adjoint(X.inverse()))(poses)

@@ -26,12 +26,12 @@ def joint_states(system: AbstractSystem, t: float | Time, state: State) -> dict[
 
 @eqx.filter_jit
 def _joint_states(system: AbstractSystem, t: Time, state: State) -> dict[str, JointState]:
-    kinematics = system.kinematics(t, state.q)
+    c = system.configuration(t, state.q)
     found = {}
     for group, q, v in zip(
         system.mechanism.joints,
-        kinematics.joint_coordinates(),
-        kinematics.joint_rates(state.v),
+        c.joint_coordinates(),
+        c.joint_rates(state.v),
         strict=True,
     ):
         for row, name in enumerate(group.names):

@@ -8,8 +8,9 @@ from jaxtyping import Array, Float
 
 from ..forces import AbstractField, AbstractFrameForce, AbstractJointForce
 from ..lie import Pose
-from .abstract import AbstractKinematics, AbstractSystem, Coordinates, Time, Velocities
-from .groups import ForceGroup
+from .abstract import AbstractSystem, Time, Velocities
+from .configuration import AbstractConfiguration
+from .groups import ForceGroup, JointForceGroup
 from .mechanism import Mechanism
 from .rows import Rows
 
@@ -17,21 +18,18 @@ Wrenches = Float[Array, "n_ports 6"]
 JointForces = dict[int, Float[Array, "_n _nv"]]  # Only groups with a force have an entry.
 
 
-def applied(system: AbstractSystem, t: Time, q: Coordinates, v: Velocities) -> Velocities:
+def applied(system: AbstractSystem, c: AbstractConfiguration, v: Velocities) -> Velocities:
     """f(t, q, v): generalized force of everything in `Model.forces`."""
-    kinematics = system.kinematics(t, q)
-    return generalized(kinematics, v, *loads(system.mechanism, t, kinematics, v))
+    return generalized(c, *loads(c, v))
 
 
-def loads(
-    mechanism: Mechanism, t: Time, kinematics: AbstractKinematics, v: Velocities
-) -> tuple[Wrenches, JointForces]:
+def loads(c: AbstractConfiguration, v: Velocities) -> tuple[Wrenches, JointForces]:
     """Wrench on every port, along its own axes, and force on every joint velocity, by group."""
-    ports, twists = kinematics.ports, kinematics.twists(v)
+    mechanism, ports, twists = c.mechanism, c.ports, c.twists(v)
     bodies = Rows.of(range(1, mechanism.n_bodies + 1))
-    in_fields = field_wrenches(mechanism, t, bodies.take_tree(ports), bodies.take(twists))
-    wrenches = bodies.add_to(frame_wrenches(mechanism, t, ports, twists), in_fields)
-    return wrenches, joint_forces(mechanism, t, kinematics, v)
+    in_fields = field_wrenches(mechanism, c.t, bodies.take_tree(ports), bodies.take(twists))
+    wrenches = bodies.add_to(frame_wrenches(mechanism, c.t, ports, twists), in_fields)
+    return wrenches, joint_forces(c, v)
 
 
 def frame_wrenches(mechanism: Mechanism, t: Time, ports: Pose, twists: Wrenches) -> Wrenches:
@@ -72,46 +70,48 @@ def field_wrenches(
     return total
 
 
-def joint_forces(
-    mechanism: Mechanism, t: Time, kinematics: AbstractKinematics, v: Velocities
-) -> JointForces:
+def joint_forces(c: AbstractConfiguration, v: Velocities) -> JointForces:
     """Force on every joint velocity, by group, of the forces on joints."""
-    if not mechanism.joint_forces:
-        return {}
-    coordinates, rates = kinematics.joint_coordinates(), kinematics.joint_rates(v)
     forces: JointForces = {}
-    for group in mechanism.joint_forces:
-        q, nu = group.rows.take(coordinates[group.group]), group.rows.take(rates[group.group])
-        force = jax.vmap(lambda force, q, v: force.force(t, q, v))(group.force, q, nu)
-        total = forces.get(group.group, jnp.zeros_like(rates[group.group]))
-        forces[group.group] = group.rows.add_to(total, force)
+    for g, groups in _by_joint_group(c.mechanism).items():
+        coordinates, rates = c.coordinates(g), c.rates(g, v)
+        total = jnp.zeros_like(rates)
+        for group in groups:
+            q, nu = group.rows.take(coordinates), group.rows.take(rates)
+            force = jax.vmap(lambda force, q, v: force.force(c.t, q, v))(group.force, q, nu)
+            total = group.rows.add_to(total, force)
+        forces[g] = total
     return forces
 
 
+def _by_joint_group(mechanism: Mechanism) -> dict[int, list[JointForceGroup]]:
+    found: dict[int, list[JointForceGroup]] = {}
+    for group in mechanism.joint_forces:
+        found.setdefault(group.group, []).append(group)
+    return found
+
+
 def generalized(
-    kinematics: AbstractKinematics, v: Velocities, wrenches: Wrenches, joint_forces: JointForces
+    c: AbstractConfiguration, wrenches: Wrenches, joint_forces: JointForces
 ) -> Velocities:
     """Generalized force of port wrenches and joint forces: the transpose of the velocity maps."""
 
     def velocities(v: Velocities) -> tuple[Array, dict[int, Array]]:
-        rates = kinematics.joint_rates(v) if joint_forces else ()
-        return kinematics.twists(v), {g: rates[g] for g in joint_forces}
+        return c.twists(v), {g: c.rates(g, v) for g in joint_forces}
 
-    return jax.linear_transpose(velocities, v)((wrenches, joint_forces))[0]
+    shape = jax.ShapeDtypeStruct((c.nv,), c.q.dtype)
+    return jax.linear_transpose(velocities, shape)((wrenches, joint_forces))[0]
 
 
-def potential(system: AbstractSystem, t: Time, q: Coordinates) -> Float[Array, ""]:
+def potential(system: AbstractSystem, c: AbstractConfiguration) -> Float[Array, ""]:
     """Potential energy [J] of all conservative forces, those of the formulation included."""
-    return sum(potentials(system, t, q), system.internal_potential(q))
+    return sum(potentials(c), system.internal_potential(c.q))
 
 
-def potentials(
-    system: AbstractSystem, t: Time, q: Coordinates
-) -> tuple[Float[Array, ""], Float[Array, ""]]:
+def potentials(c: AbstractConfiguration) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Potential energies [J] of the fields and of the other forces in the model."""
-    mechanism, kinematics = system.mechanism, system.kinematics(t, q)
-    ports = kinematics.ports
-    in_fields = elastic = jnp.zeros((), dtype=q.dtype)
+    mechanism, ports, t = c.mechanism, c.ports, c.t
+    in_fields = elastic = jnp.zeros((), dtype=c.q.dtype)
     bodies = slice(1, mechanism.n_bodies + 1)
     X = Pose(ports.p[bodies], ports.R[bodies])
     for group in mechanism.fields:
@@ -123,9 +123,8 @@ def potentials(
     for group in mechanism.frame_forces:
         X = at_frames(group, ports)
         elastic = elastic + jnp.sum(jax.vmap(lambda f, X: f.potential(t, X))(group.force, X))
-    coordinates = kinematics.joint_coordinates() if mechanism.joint_forces else ()
     for group in mechanism.joint_forces:
-        q_joint = group.rows.take(coordinates[group.group])
+        q_joint = group.rows.take(c.coordinates(group.group))
         each = jax.vmap(lambda f, q: f.potential(t, q))(group.force, q_joint)
         elastic = elastic + jnp.sum(each)
     return in_fields, elastic

@@ -44,7 +44,7 @@ class Mechanism(eqx.Module):
     fields: tuple[ForceGroup, ...]
     couplings: tuple[CouplingGroup, ...]
     drivers: tuple[DriverGroup, ...]
-    offsets: Frame
+    offsets: Pose
     port_bodies: Rows = eqx.field(static=True)
     port_names: tuple[str | None, ...] = eqx.field(static=True)
 
@@ -63,13 +63,24 @@ class Mechanism(eqx.Module):
         """The float type of the system: the widest one among all numbers of the mechanism."""
         return float_type(self)
 
+    @property
+    def constrained_coordinates(self) -> tuple[int, ...]:
+        """Groups of joints that couplings and drivers refer to."""
+        found = {g for group in self.couplings for g in (group.group, group.source_group)}
+        return tuple(sorted(found | {group.group for group in self.drivers}))
+
+    @property
+    def observed(self) -> tuple[int, ...]:
+        """Groups of joints whose coordinates forces, rotors, couplings or drivers refer to."""
+        found = {group.group for group in (*self.joint_forces, *self.rotors)}
+        return tuple(sorted(found | set(self.constrained_coordinates)))
+
     def ports(self, bodies: Pose) -> Pose:
         """Poses of all ports from those of the bodies (rows 0 … n_bodies)."""
         if len(self.port_bodies) == 0:
             return bodies
-        offsets = jax.vmap(lambda frame: frame.pose)(self.offsets)
         carriers = self.port_bodies.take_tree(bodies)
-        attached = jax.vmap(Pose.__matmul__)(carriers, offsets)
+        attached = jax.vmap(Pose.__matmul__)(carriers, self.offsets)
         return jax.tree.map(lambda a, b: jnp.concatenate([a, b]), bodies, attached)
 
     def find_joint(self, name: str) -> tuple[int, int]:
@@ -129,10 +140,16 @@ def lower(model: Model, cut: Sequence[str] = ()) -> Mechanism:
         fields=_lower_fields(forces),
         couplings=lower_couplings(model.couplings, joints, place),
         drivers=lower_drivers(model.drivers, joints, place),
-        offsets=stack(ports.frames) if ports.frames else in_float_type(ground, dtype),
+        offsets=_poses(stack(ports.frames or [in_float_type(ground, dtype)])),
         port_bodies=Rows.of(topology.row[frame.body] for frame in ports.frames),
         port_names=tuple(ports.names),
     )
+
+
+@jax.jit
+def _poses(frames: Frame) -> Pose:
+    """Poses of stacked frames in their bodies."""
+    return jax.vmap(lambda frame: frame.pose)(frames)
 
 
 def _checked_bodies(bodies: Sequence[tuple[str, RigidBody]]) -> RigidBody:

@@ -12,36 +12,29 @@ from jaxtyping import Array, Float
 
 from ..joints.abstract import AbstractJoint
 from ..lie import Pose, se3
-from .abstract import AbstractKinematics, AbstractSystem, Coordinates, Time, Velocities
+from .abstract import Time, Velocities
+from .configuration import AbstractConfiguration
 from .loads import JointForces, Wrenches, at_frames, generalized, has_potential, loads
 from .mechanism import Mechanism
 
 
-def nonconservative(system: AbstractSystem, t: Time, q: Coordinates, v: Velocities) -> Velocities:
+def nonconservative(c: AbstractConfiguration, v: Velocities) -> Velocities:
     """Generalized force of dampers, friction, drives and whatever else has no potential."""
-    mechanism, kinematics = system.mechanism, system.kinematics(t, q)
-    wrenches, joint_forces = loads(mechanism, t, kinematics, v)
-    W, pull = _conservative(mechanism, t, kinematics)
+    wrenches, joint_forces = loads(c, v)
+    W, pull = _conservative(c)
     joint_forces = {g: force - pull.get(g, 0.0) for g, force in joint_forces.items()}
-    return generalized(kinematics, v, wrenches - W, joint_forces)
+    return generalized(c, wrenches - W, joint_forces)
 
 
-def conservative(system: AbstractSystem, t: Time, q: Coordinates) -> Velocities:
-    """Generalized force of what follows from potentials, the rest of the applied forces."""
-    kinematics = system.kinematics(t, q)
-    still = jnp.zeros(system.nv, q.dtype)
-    return generalized(kinematics, still, *_conservative(system.mechanism, t, kinematics))
+def conservative(c: AbstractConfiguration) -> Velocities:
+    """Generalized force of the potentials, the rest of the applied forces."""
+    return generalized(c, *_conservative(c))
 
 
-def _conservative(
-    mechanism: Mechanism, t: Time, kinematics: AbstractKinematics
-) -> tuple[Wrenches, JointForces]:
-    """What of `loads` follows from potentials."""
-    wrenches = _conservative_wrenches(mechanism, t, kinematics.ports)
-    if not mechanism.joint_forces:
-        return wrenches, {}
-    coordinates = kinematics.joint_coordinates()
-    return wrenches, _conservative_joint_forces(mechanism, t, coordinates)
+def _conservative(c: AbstractConfiguration) -> tuple[Wrenches, JointForces]:
+    """The part of `loads` that follows from potentials."""
+    wrenches = _conservative_wrenches(c.mechanism, c.t, c.ports)
+    return wrenches, _conservative_joint_forces(c)
 
 
 def _conservative_wrenches(mechanism: Mechanism, t: Time, ports: Pose) -> Wrenches:
@@ -74,15 +67,14 @@ def _wrench(X: Pose, slope: Pose) -> Float[Array, "6"]:
     return -jax.linear_transpose(lambda V: se3.rate(X, V), still)(slope)[0]
 
 
-def _conservative_joint_forces(
-    mechanism: Mechanism, t: Time, coordinates: tuple[Float[Array, "_n _nq"], ...]
-) -> JointForces:
+def _conservative_joint_forces(c: AbstractConfiguration) -> JointForces:
+    mechanism, t = c.mechanism, c.t
     forces: JointForces = {}
     for group in mechanism.joint_forces:
         if not has_potential(group.force):
             continue
         joints = mechanism.joints[group.group]
-        joint, q = group.rows.take_tree(joints.joint), group.rows.take(coordinates[group.group])
+        joint, q = group.rows.take_tree(joints.joint), group.rows.take(c.coordinates(group.group))
 
         def pull(force: Any, joint: AbstractJoint, q: Array) -> Array:
             slope = jax.grad(lambda q: force.potential(t, q))(q)

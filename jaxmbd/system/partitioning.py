@@ -42,8 +42,8 @@ def dependent(system: AbstractSystem, t: Time, q: Float[Array, "nq"]) -> Bool[Ar
     Columns of G are scaled by the inertia of their velocities first, as lengths and angles do not
     compare.
     """
-    G = constraints.jacobian(system, system.kinematics(t, q), q)
-    inertia = jnp.diagonal(system.mass(q))
+    c = system.configuration(t, q)
+    G, inertia = constraints.jacobian(system, c), jnp.diagonal(system.mass_at(c))
     return pivot_columns(jax.lax.stop_gradient(G / jnp.sqrt(inertia)[None]))
 
 

@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float
 from .._frozen import frozen
 from . import constraints
 from .abstract import AbstractSystem, Coordinates, State, Time, Velocities
+from .residuals import constraint_rates
 from .saddle_point import saddle_point
 from .stabilization import AbstractCorrection, Choice
 
@@ -76,11 +77,9 @@ def project_velocities(
     if constraints.n_constraints(system) == 0:
         return state.v
     q, v = state.q, state.v
-    kinematics = system.kinematics(t, q)
-    g = constraints.residual(system, t, kinematics, q)
-    rates = constraints.rate(system, kinematics, q, v) + constraints.drift(system, t, q)
-    equations = saddle_point(system, kinematics, q, g, movable)
-    change, _ = equations.solve(jnp.zeros_like(v), rates)
+    c = system.configuration(t, q)
+    equations = saddle_point(system, c, constraints.residual(system, c), movable)
+    change, _ = equations.solve(jnp.zeros_like(v), constraint_rates(system, c, v))
     return v - change
 
 
@@ -124,18 +123,18 @@ def _correct(
     system: AbstractSystem, t: Time, q: Coordinates, movable: Bool[Array, "nv"] | None
 ) -> tuple[Coordinates, Float[Array, ""]]:
     """Coordinates after one step, and the largest residual before it."""
-    kinematics = system.kinematics(t, q)
+    c = system.configuration(t, q)
     holonomic = np.flatnonzero(constraints.is_holonomic(system))
-    g = constraints.residual(system, t, kinematics, q)
-    equations = saddle_point(system, kinematics, q, g, movable, rows=holonomic)
+    g = constraints.residual(system, c)
+    equations = saddle_point(system, c, g, movable, rows=holonomic)
     change, _ = equations.solve(jnp.zeros(system.nv, dtype=q.dtype), -g[holonomic])
     return system.retract(q, change), jnp.max(jnp.abs(g))
 
 
 def spread_of(system: AbstractSystem, t: Time, q: Array) -> Float[Array, "nv ng"]:
     """M⁻¹ Gᵀ: the velocities that impulses of the constraints cause."""
-    G = constraints.jacobian(system, system.kinematics(t, q), q)
-    return jnp.asarray(system.solve_mass(q, G.T))
+    c = system.configuration(t, q)
+    return jnp.asarray(system.solve_mass(c, constraints.jacobian(system, c).T))
 
 
 __all__ = [

@@ -262,18 +262,16 @@ def _is_driven(system: AbstractSystem) -> np.ndarray:
 def _evaluate(system: AbstractSystem, t: Time, q: Coordinates) -> tuple[Array, ...]:
     """G, G M⁻¹ Gᵀ, g, the origins of all frames, and by how much joints miss their rotations."""
     system = system.prepared()
-    kinematics = system.kinematics(t, q)
-    G = constraints.jacobian(system, kinematics, q)
-    g = constraints.residual(system, t, kinematics, q)
-    spread = system.solve_mass(q, G.T)
-    return G, G @ spread, g, kinematics.ports.p, branches.angles(system, kinematics)
+    c = system.configuration(t, q)
+    G, g = constraints.jacobian(system, c), constraints.residual(system, c)
+    return G, G @ system.solve_mass(c, G.T), g, c.ports.p, branches.angles(system, c)
 
 
 @eqx.filter_jit
 def _twists(
     system: AbstractSystem, t: Time, q: Coordinates, v: Velocities
 ) -> Float[Array, "n_ports 6"]:
-    return system.kinematics(t, q).twists(v)
+    return system.configuration(t, q).twists(v)
 
 
 @eqx.filter_jit

@@ -10,10 +10,11 @@ from jaxtyping import Array, Float
 from ..joints.abstract import n_rows
 from ..lie import Pose, se3, so3
 from . import constraints, joint_motion
-from .abstract import AbstractKinematics, AbstractSystem, State, Time, as_state, as_time
+from .abstract import AbstractSystem, State, Time, as_state, as_time
 from .acceleration import accelerations
+from .configuration import AbstractConfiguration
 from .duality import inertial_wrench, twist_rates
-from .loads import JointForces, Wrenches, loads
+from .loads import Wrenches, loads
 from .two_point import on_bodies
 
 
@@ -38,18 +39,18 @@ def _reactions(system: AbstractSystem, t: Time, state: State) -> dict[str, Array
 def reactions_of(system: AbstractSystem, t: Time, state: State) -> dict[str, Float[Array, "6"]]:
     """From the multipliers. Formulations without one for each joint register their own way."""
     _, lam = accelerations(system, t, state)
-    return constraint_reactions(system, system.kinematics(t, state.q), lam)
+    return constraint_reactions(system, system.configuration(t, state.q), lam)
 
 
 def constraint_reactions(
-    system: AbstractSystem, kinematics: AbstractKinematics, lam: Float[Array, "ng"]
+    system: AbstractSystem, c: AbstractConfiguration, lam: Float[Array, "ng"]
 ) -> dict[str, Float[Array, "6"]]:
     """Reactions of the joints that are constraints; zero of those that constrain nothing."""
     found = {
         name: wrench
         for group, W_M in zip(
             constraints.constrained_groups(system),
-            constraints.wrenches_at_joints(system, kinematics, lam),
+            constraints.wrenches_at_joints(system, c, lam),
             strict=True,
         )
         for name, wrench in zip(group.names, W_M, strict=True)
@@ -70,34 +71,33 @@ def reactions_of_motion(
     and each joint can give some. Bodies of springs are taken for rigid ones that move alike. With
     the normal of a `plane`, that holds bodies too, across itself.
     """
-    mechanism, kinematics = system.mechanism, system.kinematics(t, state.q)
-    ports, n = kinematics.ports, mechanism.n_bodies
+    mechanism, c = system.mechanism, system.configuration(t, state.q)
+    ports, n = c.ports, mechanism.n_bodies
     vdot, lam = accelerations(system, t, state)
-    V = kinematics.twists(state.v)[1 : n + 1]
-    A = twist_rates(system, t, state.q, state.v, vdot)[1 : n + 1]
+    V = c.twists(state.v)[1 : n + 1]
+    A = twist_rates(system, c, state.v, vdot)[1 : n + 1]
     own = jax.tree.map(lambda x: x[1 : n + 1], ports)
 
     def along_bodies(wrenches: Wrenches) -> Float[Array, "n_bodies 6"]:
         total = on_bodies(mechanism, jax.vmap(se3.transform_wrench)(ports, wrenches))
         return jax.vmap(se3.transform_wrench_back)(own, total)
 
-    wrenches, joint_forces = loads(mechanism, t, kinematics, state.v)
-    forces = with_couplings(system, kinematics, joint_forces, lam)
-    coordinates = kinematics.joint_coordinates() if forces else ()
+    wrenches, forces = constraints.coordinate_loads(system, c, lam, *loads(c, state.v))
     for g, value in forces.items():
         group = mechanism.joints[g]
         wrenches = wrenches + joint_motion.drive(
-            group, ports, coordinates[g], value, mechanism.n_ports
+            group, c.relative_poses(g), c.coordinates(g), value, mechanism.n_ports
         )
     needed = jax.vmap(inertial_wrench)(mechanism.bodies, V, A) - along_bodies(wrenches)
 
     def held(lam: Float[Array, "m"]) -> list[Float[Array, "_n 6"]]:
-        return constraints.wrenches_of(mechanism.joints, kinematics, lam)
+        return constraints.wrenches_of(c, range(len(mechanism.joints)), lam)
 
     def column(lam: Float[Array, "m"]) -> Array:
         total = jnp.zeros_like(wrenches)
-        for group, W_M in zip(mechanism.joints, held(lam), strict=True):
-            total = total + joint_motion.spread(group, ports, W_M, mechanism.n_ports)
+        for g, W_M in enumerate(held(lam)):
+            group, X_FM = mechanism.joints[g], c.relative_poses(g)
+            total = total + joint_motion.spread(group, X_FM, W_M, mechanism.n_ports)
         return along_bodies(total).ravel()
 
     units = jnp.eye(
@@ -113,35 +113,6 @@ def reactions_of_motion(
         for group, W_M in zip(mechanism.joints, held(lam), strict=True)
         for name, wrench in zip(group.names, W_M, strict=True)
     }
-
-
-def with_couplings(
-    system: AbstractSystem,
-    kinematics: AbstractKinematics,
-    forces: JointForces,
-    lam: Float[Array, "ng"],
-) -> JointForces:
-    """Forces on joints together with what couplings and drivers do to theirs."""
-    forces, mechanism = dict(forces), system.mechanism
-    start = lam.size - len(constraints.coordinate_names(system))
-    driven = mechanism.couplings or mechanism.drivers
-    rates = kinematics.joint_rates(jnp.zeros(system.nv, lam.dtype)) if driven else ()
-    for group in mechanism.couplings:
-        own = lam[start : start + len(group.names), None]
-        start += len(group.names)
-        for g, rows, force in (
-            (group.group, group.rows, own),
-            (group.source_group, group.source_rows, -group.coupling.ratio[:, None] * own),
-        ):
-            forces[g] = rows.add_to(forces.get(g, jnp.zeros_like(rates[g])), force)
-    for group in mechanism.drivers:
-        own = lam[start : start + len(group.names)]
-        start += len(group.names)
-        g = group.group
-        force = jnp.zeros((len(group.names), rates[g].shape[1]), lam.dtype)
-        force = force.at[:, group.component].set(own)
-        forces[g] = group.rows.add_to(forces.get(g, jnp.zeros_like(rates[g])), force)
-    return forces
 
 
 def _by_plane(normal: Float[Array, "3"], bodies: Pose) -> Float[Array, "m k"]:

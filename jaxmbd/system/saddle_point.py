@@ -5,7 +5,7 @@ couple joints or drive them are possibly redundant: their components normal to t
 factored by singular values. `ConstraintFactors` says how.
 """
 
-from collections.abc import Callable
+from abc import abstractmethod
 from functools import singledispatch
 from typing import Any
 
@@ -19,40 +19,60 @@ from jaxtyping import Array, Bool, Float
 from .._frozen import frozen
 from ..linear import ConstraintFactors, factor_constraints, solve_spd
 from . import constraints
-from .abstract import AbstractKinematics, AbstractSystem, Coordinates, Velocities
+from .abstract import AbstractSystem, Velocities
+from .configuration import AbstractConfiguration
 
 # Residuals of a solution, in units of the float type's precision, the number of unknowns and the
 # numbers that enter, beyond which it is none.
 SLACK = 1e3
 
 
-class Metric(eqx.Module):
-    """How velocities are measured: by the mass matrix, or those that may move alike, others not.
+class AbstractMetric(eqx.Module):
+    """How velocities are measured: M = L Lᵀ."""
 
-    - `apply`: M x; `whiten`: L⁻¹ f; `unwhiten`: L⁻ᵀ y, with M = L Lᵀ.
-    """
+    @abstractmethod
+    def apply(self, x: Velocities) -> Velocities:
+        """M x."""
 
-    apply: Callable[[Array], Array]
-    whiten: Callable[[Array], Array]
-    unwhiten: Callable[[Array], Array]
+    @abstractmethod
+    def whiten(self, f: Float[Array, "nv *k"]) -> Float[Array, "nv *k"]:
+        """L⁻¹ f."""
 
-
-def kinetic_metric(system: AbstractSystem, q: Coordinates) -> Metric:
-    """The metric of the mass matrix."""
-    return Metric(
-        lambda x: system.apply_mass(q, x),
-        lambda f: system.whiten(q, f),
-        lambda y: system.unwhiten(q, y),
-    )
+    @abstractmethod
+    def unwhiten(self, y: Float[Array, "nv"]) -> Velocities:
+        """L⁻ᵀ y."""
 
 
-def partial_metric(movable: Bool[Array, "nv"]) -> Metric:
+class KineticMetric(AbstractMetric):
+    """By the mass matrix."""
+
+    system: AbstractSystem
+    c: AbstractConfiguration
+    factor: Any
+
+    def apply(self, x: Velocities) -> Velocities:
+        return self.system.apply_mass(self.c, x)
+
+    def whiten(self, f: Float[Array, "nv *k"]) -> Float[Array, "nv *k"]:
+        return self.system.whiten(self.factor, f)
+
+    def unwhiten(self, y: Float[Array, "nv"]) -> Velocities:
+        return self.system.unwhiten(self.factor, y)
+
+
+class PartialMetric(AbstractMetric):
     """Velocities that are `movable` count alike, and the others stay zero."""
 
-    def mask(x: Array) -> Array:
-        return jnp.where(movable.reshape(-1, *[1] * (x.ndim - 1)), x, 0.0)
+    movable: Bool[Array, "nv"]
 
-    return Metric(lambda x: x, mask, mask)
+    def apply(self, x: Velocities) -> Velocities:
+        return x
+
+    def whiten(self, f: Float[Array, "nv *k"]) -> Float[Array, "nv *k"]:
+        return jnp.where(self.movable.reshape(-1, *[1] * (f.ndim - 1)), f, 0.0)
+
+    def unwhiten(self, y: Float[Array, "nv"]) -> Velocities:
+        return self.whiten(y)
 
 
 class SaddlePoint(eqx.Module):
@@ -63,7 +83,7 @@ class SaddlePoint(eqx.Module):
     - `violation`: relative error of G, since the configuration violates the constraints.
     """
 
-    metric: Metric
+    metric: AbstractMetric
     G: Float[Array, "ng nv"]
     B: Float[Array, "nv ng"]
     factors: ConstraintFactors | Float[Array, "ng ng"]
@@ -82,7 +102,7 @@ class SaddlePoint(eqx.Module):
 
         def solution(_: Any, given: tuple[Array, Array]) -> tuple[Array, Array]:
             f, minus_a = given
-            return frozen(self)._solved(f, -minus_a)
+            return self._solved(f, -minus_a)
 
         return jax.lax.custom_linear_solve(
             product, (f, -a), solve=solution, transpose_solve=solution, symmetric=True
@@ -102,19 +122,24 @@ class SaddlePoint(eqx.Module):
         return self.metric.unwhiten(y + self.B @ more), lam + more
 
     def holds(
-        self, x: Velocities, f: Velocities, a: Float[Array, "ng"], noise: Float[Array, ""]
+        self,
+        solution: tuple[Velocities, Float[Array, "ng"]],
+        f: Velocities,
+        a: Float[Array, "ng"],
+        noise: Float[Array, ""],
     ) -> Bool[Array, ""]:
         """Whether G x = a as far as rounding and the violation of the constraints allow.
 
         `noise`: size of the numbers of which `a` is made, in its units.
         """
-        x, f, a, noise, this = frozen((x, f, a, noise, self))
+        (x, lam), f, a, noise = frozen((solution, f, a, noise))
+        G, length, violation = frozen((self.G, self.length, self.violation))
         eps = float(jnp.finfo(x.dtype).eps)
-        part = SLACK * (eps * max(self.G.shape) + jnp.minimum(this.violation, eps**0.25))
-        y, y0 = (this.metric.whiten(b) for b in (this.metric.apply(x), f))
-        size = jnp.linalg.norm(y) + jnp.linalg.norm(y0)
-        size = size + jnp.max(jnp.abs(a) / this.length, initial=0.0)
-        return jnp.all(jnp.abs(this.G @ x - a) <= part * (this.length * size + noise))
+        part = SLACK * (eps * max(G.shape) + jnp.minimum(violation, eps**0.25))
+        # |Lᵀ x|² = x · M x, the equations being satisfied.
+        size = jnp.sqrt(jnp.abs(x @ (f + G.T @ lam))) + jnp.linalg.norm(self.metric.whiten(f))
+        size = size + jnp.max(jnp.abs(a) / length, initial=0.0)
+        return jnp.all(jnp.abs(G @ x - a) <= part * (length * size + noise))
 
     def unseen(self) -> Float[Array, "nv"]:
         """What part of each velocity, whitened, the constraints leave free, from 0 to 1."""
@@ -132,7 +157,7 @@ class SaddlePoint(eqx.Module):
             return lam - self.G @ x, -(self.G.T @ lam)
 
         def solution(_: Any, given: tuple[Array, Array]) -> tuple[Array, Array]:
-            return frozen(self)._least(*given)
+            return self._least(*given)
 
         given = jnp.zeros_like(lam), -(self.G.T @ lam)
         return jax.lax.custom_linear_solve(
@@ -157,8 +182,7 @@ class SaddlePoint(eqx.Module):
 
 def saddle_point(
     system: AbstractSystem,
-    kinematics: AbstractKinematics,
-    q: Coordinates,
+    c: AbstractConfiguration,
     residual: Float[Array, "ng"],
     movable: Bool[Array, "nv"] | None = None,
     rows: np.ndarray | None = None,
@@ -174,13 +198,16 @@ def saddle_point(
     - `demand`: what of the right-hand side does not come from g, as in `factor_constraints`.
     """
     redundant = constraints.possibly_redundant(system)
-    G = constraints.jacobian(system, kinematics, q)
-    metric = kinetic_metric(system, q) if movable is None else partial_metric(movable)
-    violation = constraints.violation(kinematics, residual)
+    G = constraints.jacobian(system, c)
+    if movable is None:
+        metric = KineticMetric(system, c, frozen(system.mass_factor(c)))
+    else:
+        metric = PartialMetric(movable)
+    violation = constraints.violation(c, residual)
     if movable is not None:
         G = jnp.where(movable, G, 0.0)
     B = metric.whiten(G.T)
-    length = row_lengths(system, kinematics, B) if movable is None else _norms(B)
+    length = row_lengths(system, c, B) if movable is None else _norms(B)
     if rows is not None:
         redundant, G, B, length = redundant[rows], G[rows], B[:, rows], length[rows]
     if not redundant.any():
@@ -195,7 +222,7 @@ def saddle_point(
 
 @singledispatch
 def row_lengths(
-    system: AbstractSystem, kinematics: AbstractKinematics, B: Float[Array, "nv ng"]
+    system: AbstractSystem, c: AbstractConfiguration, B: Float[Array, "nv ng"]
 ) -> Float[Array, "ng"]:
     """Lengths of the rows of G in the metric of M⁻¹, each by itself, from B = L⁻¹ Gᵀ.
 
@@ -210,4 +237,4 @@ def _norms(B: Float[Array, "nv ng"]) -> Float[Array, "ng"]:
     return jnp.where(length > 0, length, 1.0)
 
 
-__all__ = ["SaddlePoint", "kinetic_metric", "partial_metric", "row_lengths", "saddle_point"]
+__all__ = ["SaddlePoint", "row_lengths", "saddle_point"]

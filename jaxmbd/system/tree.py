@@ -49,8 +49,7 @@ def _relative_poses(mechanism: Mechanism, group: JointGroup, q: Float[Array, "n 
     """Pose of each child body in its parent body, for one group of tree joints."""
     skip = 1 + mechanism.n_bodies
     offsets = [
-        jax.vmap(lambda frame: frame.pose)(rows.shifted(-skip).take_tree(mechanism.offsets))
-        for rows in (group.first, group.second)
+        rows.shifted(-skip).take_tree(mechanism.offsets) for rows in (group.first, group.second)
     ]
     X_FM = jax.vmap(lambda joint, q: joint.pose(q))(group.joint, q)
     if group.reversed:

@@ -16,7 +16,7 @@ from ..system.abstract import AbstractSystem, State, as_time
 from ..system.acceleration import accelerations, free_accelerations
 from ..system.elements import AbstractElementSystem
 from ..system.energy import energy
-from ..system.inverse_dynamics import inverse_dynamics_of
+from ..system.residuals import constraint_rates, motion_residual
 from .verdict import Findings, check_shapes, direction, dot, judge
 
 
@@ -54,10 +54,8 @@ def check_system(system: AbstractSystem, state: State, t: float = 0.0) -> None:
 
 @eqx.filter_jit
 def _violation(system: AbstractSystem, t: Array, state: State) -> Float[Array, ""]:
-    kinematics = system.kinematics(t, state.q)
-    gaps = constraints.residual(system, t, kinematics, state.q)
-    rates = constraints.rate(system, kinematics, state.q, state.v)
-    rates = rates + constraints.drift(system, t, state.q)
+    c = system.configuration(t, state.q)
+    gaps, rates = constraints.residual(system, c), constraint_rates(system, c, state.v)
     return jnp.max(jnp.abs(jnp.concatenate([gaps, rates])), initial=0.0)
 
 
@@ -65,30 +63,30 @@ def _violation(system: AbstractSystem, t: Array, state: State) -> Float[Array, "
 def _look_at_maps(system: AbstractSystem, t: Array, state: State) -> Findings:
     """What concerns coordinates, poses, velocities and constraints."""
     q, v = state.q, state.v
-    kinematics, q_dot = system.kinematics(t, q), system.rates(q, v)
+    c, q_dot = system.configuration(t, q), system.rates(q, v)
     one = jnp.ones((), dtype=q.dtype)
     q_back, q_moved = jax.jvp(lambda s: system.retract(q, s * v), (0 * one,), (one,))
-    G = constraints.jacobian(system, kinematics, q)
-    coordinates, rates = kinematics.joint_coordinates(), kinematics.joint_rates(v)
+    G = constraints.jacobian(system, c)
+    coordinates, rates = c.joint_coordinates(), c.joint_rates(v)
     by_rates = tuple(
         jax.vmap(lambda joint, q, v: joint.rates(q, v))(group.joint, x, x_dot)
         for group, x, x_dot in zip(system.mechanism.joints, coordinates, rates, strict=True)
     )
 
     def at(function: Callable[[Any], Any]) -> Any:
-        return jax.jvp(lambda q: function(system.kinematics(t, q)), (q,), (q_dot,))[1]
+        return jax.jvp(lambda q: function(system.configuration(t, q)), (q,), (q_dot,))[1]
 
     rows = jnp.asarray(constraints.is_holonomic(system))
 
     def gap_rate(t: Array, q: Array) -> Array:
         def gap(t: Array, q: Array) -> Array:
-            return constraints.residual(system, t, system.kinematics(t, q), q)
+            return constraints.residual(system, system.configuration(t, q))
 
         return jax.jvp(gap, (t, q), (jnp.ones_like(t), system.rates(q, v)))[1]
 
     rebuilt = system.from_tree(coordinates)
     rebuilt_v = system.from_tree_rates(coordinates, rates)
-    again = system.kinematics(t, rebuilt)
+    again = system.configuration(t, rebuilt)
     generic_ports = constraints.port_accelerations.dispatch(object)
     generic_jacobian = constraints.jacobian.dispatch(object)
     return {
@@ -96,29 +94,29 @@ def _look_at_maps(system: AbstractSystem, t: Array, state: State) -> Findings:
         "retract(q, dv) starts out with rates(q, dv)": (q_moved, q_dot),
         "velocities(q, rates(q, v)) is v": (system.velocities(q, q_dot), v),
         "twists(v) are the velocities of the ports": (
-            kinematics.twists(v),
-            jax.vmap(se3.velocity)(kinematics.ports, at(lambda k: k.ports)),
+            c.twists(v),
+            jax.vmap(se3.velocity)(c.ports, at(lambda k: k.ports)),
         ),
         "joint_rates(v) are the velocities of the joints": (
             by_rates,
             at(lambda k: k.joint_coordinates()),
         ),
-        "from_tree(joint_coordinates) is the same place": (again.ports, kinematics.ports),
+        "from_tree(joint_coordinates) is the same place": (again.ports, c.ports),
         "from_tree_rates(joint_rates) is the same motion": (
             again.twists(rebuilt_v),
-            kinematics.twists(v),
+            c.twists(v),
         ),
         "port_accelerations is the generic one": (
-            constraints.port_accelerations(system, t, q, v),
-            generic_ports(system, t, q, v),
+            constraints.port_accelerations(system, c, v),
+            generic_ports(system, c, v),
         ),
-        "constraint jacobian is the generic one": (G, generic_jacobian(system, kinematics, q)),
+        "constraint jacobian is the generic one": (G, generic_jacobian(system, c)),
         "constraint rate is the derivative of the residual": (
-            jnp.where(rows, G @ v + constraints.drift(system, t, q), 0.0),
+            jnp.where(rows, G @ v + constraints.time_derivative(system, c), 0.0),
             gap_rate(t, q),
         ),
         "constraint acceleration is the second derivative of the residual": (
-            jnp.where(rows, constraints.quadratic(system, t, kinematics, q, v), 0.0),
+            jnp.where(rows, constraints.constraint_bias(system, c, v), 0.0),
             jax.jvp(gap_rate, (t, q), (jnp.ones_like(t), q_dot))[1],
         ),
     }
@@ -128,10 +126,16 @@ def _look_at_maps(system: AbstractSystem, t: Array, state: State) -> Findings:
 def _look_at_masses(system: AbstractSystem, t: Array, state: State) -> Findings:
     """What concerns mass, bias and kinetic energy."""
     q, v = state.q, state.v
-    mass, bias = system.mass(q), system.bias(q, v)
+    c, mass, bias = system.configuration(t, q), system.mass(q), system.bias(q, v)
+    factor = system.mass_factor(c)
     found = {
         "the mass matrix is symmetric": (mass, mass.T),
-        "solve_mass(q, mass(q)) is the identity": (system.solve_mass(q, mass), jnp.eye(system.nv)),
+        "solve_mass(q, mass(q)) is the identity": (system.solve_mass(c, mass), jnp.eye(system.nv)),
+        "apply_mass(c, v) is M v": (system.apply_mass(c, v), mass @ v),
+        "whiten and unwhiten factor M": (
+            system.apply_mass(c, system.unwhiten(factor, system.whiten(factor, v))),
+            v,
+        ),
         "½ vᵀ M v is the kinetic energy": (0.5 * v @ mass @ v, energy(system, t, state).kinetic),
         # Otherwise the kinetic energy would not change by the power of the forces alone.
         "bias(q, v) does the power ½ vᵀ Ṁ v": (
@@ -140,18 +144,17 @@ def _look_at_masses(system: AbstractSystem, t: Array, state: State) -> Findings:
         ),
     }
     generic, generic_bias = (
-        duality.mass_by_duality(system, t, q),
-        duality.bias_by_duality(system, t, q, v),
+        duality.mass_by_duality(system, c),
+        duality.bias_by_duality(system, c, v),
     )
     if system.intrinsic_names():
         # Coordinates that are tied to others, such as rotor angles or the points of a rigid body,
         # have their mass there in the generic matrix: the two agree for velocities, and in
         # accelerations, that keep the coordinates' own constraints.
         n = len(system.intrinsic_names())
-        own = constraints.coordinate_jacobian(system, q)[-n:]
+        own = constraints.coordinate_jacobian(system, c)[-n:]
         inverse = jnp.linalg.pinv(own)
-        kinematics = system.kinematics(t, q)
-        vdot = -inverse @ constraints.quadratic(system, t, kinematics, q, v)[-n:]
+        vdot = -inverse @ constraints.constraint_bias(system, c, v)[-n:]
         tied = jnp.eye(system.nv, dtype=q.dtype) - inverse @ own
         bias, generic_bias = tied @ (mass @ vdot + bias), tied @ (generic @ vdot + generic_bias)
         mass, generic = tied @ mass @ tied, tied @ generic @ tied
@@ -166,9 +169,10 @@ def _look_at_forces(system: AbstractSystem, t: Array, state: State) -> Findings:
     """What concerns forces and accelerations."""
     q, v = state.q, state.v
     vdot, lam = accelerations(system, t, state)
-    G = constraints.jacobian(system, system.kinematics(t, q), q)
-    force = loads.applied(system, t, q, v) + G.T @ lam
-    generic_inverse_dynamics = inverse_dynamics_of.dispatch(object)
+    c = system.configuration(t, q)
+    reaction = constraints.jacobian(system, c).T @ lam
+    force = loads.applied(system, c, v) + reaction
+    generic_residual = motion_residual.dispatch(object)
     return {
         "accelerations solve the equation of motion": (
             system.mass(q) @ vdot + system.bias(q, v),
@@ -178,10 +182,15 @@ def _look_at_forces(system: AbstractSystem, t: Array, state: State) -> Findings:
             free_accelerations(system, t, state),
             free_accelerations.dispatch(object)(system, t, state),
         ),
-        "inverse_dynamics is the generic one": (
-            inverse_dynamics_of(system, t, state, vdot),
-            generic_inverse_dynamics(system, t, state, vdot),
+        "motion_residual is the generic one": (
+            motion_residual(system, c, v, vdot),
+            generic_residual(system, c, v, vdot),
         ),
+        "motion_residual with multipliers vanishes": (
+            motion_residual(system, c, v, vdot, lam) + force,
+            force,
+        ),
+        "constraint_force is Gᵀ λ": (constraints.constraint_force(system, c, lam), reaction),
     }
 
 

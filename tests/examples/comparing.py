@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxmbd as mbd
-from jaxmbd.formulations.joint.kinematics import split
-from jaxmbd.system import balance
+from jaxmbd.formulations.joint.configuration import split
+from jaxmbd.system import residuals
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ELSEWHERE = (
@@ -44,7 +44,10 @@ def look(system, t, state):
         "reactions": mbd.reactions(system, t, state),
         "drivers": drivers,
         "energy": mbd.energy(system, t, state),
-        "gaps": (balance.gaps(system, t, state.q), balance.gap_rates(system, t, state)),
+        "gaps": (
+            residuals.position_residual(system, t, state.q),
+            residuals.velocity_residual(system, t, state),
+        ),
     }
 
 

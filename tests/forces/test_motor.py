@@ -125,14 +125,14 @@ def moving(system, state):
     """Twists of the bodies along their axes, the rates of these, and energies."""
     vdot, _ = mbd.accelerations(system, T, state)
     own = slice(1, 1 + system.mechanism.n_bodies)
-    twists = system.kinematics(T, state.q).twists(state.v)
-    rates = duality.twist_rates(system, T, state.q, state.v, vdot)
+    twists = system.configuration(T, state.q).twists(state.v)
+    rates = duality.twist_rates(system, system.configuration(T, state.q), state.v, vdot)
     return twists[own], rates[own], mbd.energy(system, T, state)
 
 
 @eqx.filter_jit
 def power(system, state):
-    return loads.applied(system, T, state.q, state.v) @ state.v
+    return loads.applied(system, system.configuration(T, state.q), state.v) @ state.v
 
 
 def raising(formulation, rotor):

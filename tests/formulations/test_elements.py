@@ -41,7 +41,7 @@ def look(system, state):
     q, v = state.q, state.v
     vdot, _ = mbd.accelerations(system, T, state)
     frames, twists = system.frames(T, q), system.twists(T, q, v)
-    rates = duality.twist_rates(system, T, q, v, vdot)
+    rates = duality.twist_rates(system, system.configuration(T, q), v, vdot)
     rates = eqx.tree_at(lambda named: named.twist, twists, rates)
     return {
         "frames": by_name(frames),
@@ -85,7 +85,7 @@ def number(formulation, inputs):
     system = mbd.formulate(model, formulation)
     state = mbd.assemble(system, guess, rates)
     vdot, _ = mbd.accelerations(system, T, state)
-    moved = duality.twist_rates(system, T, state.q, state.v, vdot)
+    moved = duality.twist_rates(system, system.configuration(T, state.q), state.v, vdot)
     row = system.mechanism.port_names.index("marker")
     return moved[row] @ jnp.array([1.0, -0.7, 0.4, 0.3, -0.5, 0.8])
 
@@ -137,7 +137,7 @@ def test_contract(formulation):
 def loaded(system, rigid, state, stiffness):
     """Accelerations of bodies whose springs hold what the constraints of rigid ones do."""
     _, lam = mbd.accelerations(rigid, T, state)
-    G = constraints.jacobian(rigid, rigid.kinematics(T, state.q), state.q)
+    G = constraints.jacobian(rigid, rigid.configuration(T, state.q))
     slope = jax.hessian(system.internal_potential)(state.q)
     stretched = state.q + jnp.linalg.pinv(-slope, rtol=1e-9) @ (G.T @ lam)
     vdot, _ = mbd.accelerations(system, T, mbd.State(stretched, state.v))
@@ -175,7 +175,11 @@ def test_prepared_systems_are_the_same(name):
         assert ready.prepared() is ready
         f = jnp.arange(2.0 * system.nv).reshape(system.nv, 2)
         return [
-            (s.mass(state.q), s.solve_mass(state.q, f), s.kinematics(T, state.q).ports)
+            (
+                s.mass(state.q),
+                s.solve_mass(s.configuration(T, state.q), f),
+                s.configuration(T, state.q).ports,
+            )
             for s in (system, ready)
         ]
 

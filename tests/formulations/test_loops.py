@@ -79,17 +79,19 @@ def loops():
 @eqx.filter_jit
 def look(system, state):
     vdot, _ = mbd.accelerations(system, T, state)
-    kinematics = system.kinematics(T, state.q)
+    c = system.configuration(T, state.q)
     names = system.mechanism.port_names
     rows = jnp.asarray([names.index(f"{joint}.successor") for joint in sorted(tree().joints)])
     return {
-        "twists": kinematics.twists(state.v)[rows],
-        "accelerations": duality.twist_rates(system, T, state.q, state.v, vdot)[rows],
+        "twists": c.twists(state.v)[rows],
+        "accelerations": duality.twist_rates(
+            system, system.configuration(T, state.q), state.v, vdot
+        )[rows],
         "reactions": mbd.reactions(system, T, state),
         "joint velocities": {n: j.v for n, j in mbd.joint_states(system, T, state).items()},
         "gaps": (
-            constraints.residual(system, T, kinematics, state.q),
-            constraints.rate(system, kinematics, state.q, state.v),
+            constraints.residual(system, c),
+            constraints.rate(system, c, state.v),
         ),
     }
 
@@ -103,15 +105,13 @@ def found(formulation):
     system = mbd.formulate(loops(), formulation)
     assert set(system.mechanism.topology.loops) == set(tree().joints)
     whole, state = tree_state()
-    kinematics = whole.kinematics(T, state.q)
+    c = whole.configuration(T, state.q)
     guess, rates = {}, {}
     for name in tree().joints:
         F, M = (whole.frames(T, state.q)[f"{name}.{end}"] for end in ("predecessor", "successor"))
         guess[f"a{name[1:]}"] = mbd.lie.se3.between(F, M)
         row = {n: i for i, n in enumerate(whole.mechanism.port_names)}
-        V_F, V_M = (
-            kinematics.twists(state.v)[row[f"{name}.{end}"]] for end in ("predecessor", "successor")
-        )
+        V_F, V_M = (c.twists(state.v)[row[f"{name}.{end}"]] for end in ("predecessor", "successor"))
         X = guess[f"a{name[1:]}"]
         rates[f"a{name[1:]}"] = V_M - mbd.lie.se3.transform_twist_back(X, V_F)
     return look(system, mbd.assemble(system, guess, rates))

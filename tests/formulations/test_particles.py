@@ -54,7 +54,7 @@ def rod(load, particles):
 
 @eqx.filter_jit
 def applied(system, q):
-    return loads.applied(system, T, q, jnp.zeros_like(q))
+    return loads.applied(system, system.configuration(T, q), jnp.zeros_like(q))
 
 
 @pytest.mark.parametrize("along", [0.0, 0.5, 1.0, 1.7])

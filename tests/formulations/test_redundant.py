@@ -12,7 +12,7 @@ import pytest
 import jaxmbd as mbd
 from jaxmbd import Frame, forces, joints
 from jaxmbd.lie import so3
-from jaxmbd.system import balance, constraints
+from jaxmbd.system import constraints, residuals
 from tests import derivatives, models
 from tests.marks import thorough_but
 
@@ -70,12 +70,12 @@ def four_bar(lengths=LENGTHS, mass=1.0, stiffness=200.0, tilt=(0.0, 0.0, 0.0), l
 @eqx.filter_jit
 def look(system, state):
     vdot, lam = mbd.accelerations(system, 0.0, state)
-    kinematics = system.kinematics(jnp.zeros(()), state.q)
-    G = constraints.jacobian(system, kinematics, state.q)
+    c = system.configuration(jnp.zeros(()), state.q)
+    G = constraints.jacobian(system, c)
     return {
         "joints": mbd.joint_states(system, 0.0, state),
         "energy": mbd.energy(system, 0.0, state).total,
-        "crank": kinematics.joint_rates(vdot)[0][0],
+        "crank": c.joint_rates(vdot)[0][0],
         "reactions": mbd.reactions(system, 0.0, state),
         "smallest": (lam, jnp.linalg.pinv(G.T, rtol=1e-8) @ (G.T @ lam)),
     }
@@ -126,8 +126,8 @@ def test_projected_motion_stays_closed_and_keeps_its_energy():
     for stabilization in (mbd.Projection(), mbd.CoordinatePartitioning()):
         method = mbd.ExplicitRK(diffrax.Dopri8(), stabilization)
         motion = mbd.simulate(system, state, t1=1.0, dt=2e-3, saveat=0.0503, integrator=method)
-        gaps = eqx.filter_jit(jax.vmap(lambda t, y: balance.gaps(system, t, y.q)))
-        rates = eqx.filter_jit(jax.vmap(lambda t, y: balance.gap_rates(system, t, y)))
+        gaps = eqx.filter_jit(jax.vmap(lambda t, y: residuals.position_residual(system, t, y.q)))
+        rates = eqx.filter_jit(jax.vmap(lambda t, y: residuals.velocity_residual(system, t, y)))
         assert np.abs(gaps(motion.ts, motion.states)).max() < 1e-13
         assert np.abs(rates(motion.ts, motion.states)).max() < 1e-12
         total = np.asarray(motion.energy.total)

@@ -13,7 +13,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import joints
-from jaxmbd.system import acceleration, constraints, duality, loads
+from jaxmbd.system import acceleration, constraints, duality, loads, residuals
 from tests import models
 
 T = jnp.asarray(0.37)
@@ -39,17 +39,17 @@ def look(system, state):
     """Motion of a state, and what its accelerations leave of the equation of motion."""
     q, v = state.q, state.v
     vdot, lam = mbd.accelerations(system, T, state)
-    G = constraints.jacobian(system, system.kinematics(T, q), q)
+    G = constraints.jacobian(system, system.configuration(T, q))
     motion = {
         "frames": system.frames(T, q).pose,
         "twists": system.twists(T, q, v).twist,
-        "accelerations": duality.twist_rates(system, T, q, v, vdot),
+        "accelerations": duality.twist_rates(system, system.configuration(T, q), v, vdot),
         "energy": mbd.energy(system, T, state),
         "momentum": mbd.momentum(system, T, state),
         "joint velocities": {n: j.v for n, j in mbd.joint_states(system, T, state).items()},
         "reactions": mbd.reactions(system, T, state),
     }
-    force = loads.applied(system, T, q, v) + G.T @ lam
+    force = loads.applied(system, system.configuration(T, q), v) + G.T @ lam
     return motion, system.mass(q) @ vdot + system.bias(q, v) - force
 
 
@@ -66,38 +66,38 @@ def motions(tree, formulation):
 @eqx.filter_jit
 def compare(system, q, v):
     """Fast paths beside generic ones, anywhere: on the constraints or off them."""
-    kinematics = system.kinematics(T, q)
+    c = system.configuration(T, q)
     rates = system.rates(q, v)
 
     def gap(q):
-        return constraints.residual(system, T, system.kinematics(T, q), q)
+        return residuals.position_residual(system, T, q)
 
     def gap_rate(q):
         return jax.jvp(gap, (q,), (system.rates(q, v),))[1]
 
     def poses(q):
-        return system.kinematics(T, q).ports
+        return system.configuration(T, q).ports
 
     generic_ports = constraints.port_accelerations.dispatch(object)
     generic_jacobian = constraints.jacobian.dispatch(object)
-    G = constraints.jacobian(system, kinematics, q)
+    G = constraints.jacobian(system, c)
     mass = system.mass(q)
     return {
-        "mass": (mass, duality.mass_by_duality(system, T, q)),
-        "inverse": (mass @ system.solve_mass(q, jnp.eye(system.nv)), jnp.eye(system.nv)),
-        "bias": (system.bias(q, v), duality.bias_by_duality(system, T, q, v)),
+        "mass": (mass, duality.mass_by_duality(system, c)),
+        "inverse": (mass @ system.solve_mass(c, jnp.eye(system.nv)), jnp.eye(system.nv)),
+        "bias": (system.bias(q, v), duality.bias_by_duality(system, c, v)),
         "ports": (
-            constraints.port_accelerations(system, T, q, v),
-            generic_ports(system, T, q, v),
+            constraints.port_accelerations(system, c, v),
+            generic_ports(system, c, v),
         ),
         "twists": (
-            kinematics.twists(v),
+            c.twists(v),
             jax.vmap(mbd.lie.se3.velocity)(*jax.jvp(poses, (q,), (rates,))),
         ),
-        "jacobian": (G, generic_jacobian(system, kinematics, q)),
-        "rate": (constraints.rate(system, kinematics, q, v), gap_rate(q), G @ v),
+        "jacobian": (G, generic_jacobian(system, c)),
+        "rate": (constraints.rate(system, c, v), gap_rate(q), G @ v),
         "quadratic": (
-            constraints.quadratic(system, T, kinematics, q, v),
+            constraints.constraint_bias(system, c, v),
             jax.jvp(gap_rate, (q,), (rates,))[1],
         ),
     }

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import jaxmbd as mbd
-from jaxmbd.system import balance, constraints, loads
+from jaxmbd.system import constraints, loads, residuals
 from jaxmbd.system.elements import conservative_force_between
 from tests import models
 from tests.derivatives import check_gradient
@@ -29,7 +29,7 @@ each_kind = pytest.mark.parametrize(
 def watch(system, states):
     """Energy, momentum and gaps over time."""
     found = jax.vmap(lambda s: (mbd.energy(system, 0.0, s), mbd.momentum(system, 0.0, s)))(states)
-    return *found, jax.vmap(lambda q: balance.gaps(system, T, q))(states.q)
+    return *found, jax.vmap(lambda q: residuals.position_residual(system, T, q))(states.q)
 
 
 def drift(values):
@@ -67,7 +67,9 @@ def test_forces_over_a_step_do_the_work_of_potentials():
     def work(system, q, end):
         given = (end - q) @ conservative_force_between(system, T, q, end)
         held = (end - q) @ system.internal_force_between(q, end)
-        whole = loads.potential(system, T, q) - loads.potential(system, T, end)
+        whole = loads.potential(system, system.configuration(T, q)) - loads.potential(
+            system, system.configuration(T, end)
+        )
         own = system.internal_potential(end) - system.internal_potential(q)
         return given - held, whole, held, own
 

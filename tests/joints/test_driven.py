@@ -10,7 +10,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import Frame, forces, joints, signals
-from jaxmbd.system import balance
+from jaxmbd.system import residuals
 from tests.formulations.test_redundant import GUESS, four_bar
 from tests.marks import thorough_but
 from tests.models import name_of
@@ -90,7 +90,7 @@ def test_integrators_follow_a_driver(formulation, method):
     system = mbd.formulate(with_driver(TURNING), formulation)
     start = mbd.assemble(system, GUESS)
     end = jax.tree.map(lambda x: x[-1], mbd.rollout(system, start, 5e-3, 20, method))
-    gaps = eqx.filter_jit(balance.gaps)(system, jnp.asarray(0.1), end.q)
+    gaps = eqx.filter_jit(residuals.position_residual)(system, jnp.asarray(0.1), end.q)
     np.testing.assert_allclose(gaps, 0.0, atol=1e-11)
     assert float(mbd.joint_states(system, 0.1, end)["A"].q) == pytest.approx(1.907, abs=1e-10)
 
@@ -131,7 +131,7 @@ def test_couplings_reflect_inertia(kind, formulation):
     assert float(found["b"].q) == pytest.approx(0.4 * ratio, abs=1e-12)
     assert float(found["b"].v) == pytest.approx(1.5 * ratio, abs=1e-12)
     vdot, _ = mbd.accelerations(system, 0.0, state)
-    rates = system.kinematics(jnp.zeros(()), state.q).joint_rates(vdot)
+    rates = system.configuration(jnp.zeros(()), state.q).joint_rates(vdot)
     g, row = system.mechanism.find_joint("a")
     expected = 0.9 / (0.03 + inertia * ratio**2)
     assert float(rates[g][row, 0]) == pytest.approx(expected, rel=1e-10)
@@ -167,7 +167,7 @@ def test_nut_on_a_spindle_falls_by_its_lead(formulation):
     assert system.frames(0.0, state.q)["nut"].p[2] == pytest.approx(9.0 * h, abs=1e-12)
     assert float(mbd.joint_states(system, 0.0, state)["thread"].q) == pytest.approx(9.0, abs=1e-12)
     vdot, _ = mbd.accelerations(system, 0.0, state)
-    rate = system.kinematics(jnp.zeros(()), state.q).joint_rates(vdot)[0][0, 0]
+    rate = system.configuration(jnp.zeros(()), state.q).joint_rates(vdot)[0][0, 0]
     assert float(rate) == pytest.approx(-9.81 * h / (0.03 + h * h), rel=1e-6)
 
 

@@ -34,6 +34,16 @@ def poses():
     return tuple(each(se3.exp, jnp.roll(TWISTS, k, axis=0)) for k in (0, 5, 17))
 
 
+def test_displacements_are_exponentials():
+    def both(V):
+        p, quaternion = se3.displacement(V)
+        return Pose(p, so3.to_matrix(quaternion)), se3.exp(V)
+
+    got, expected = each(both, TWISTS)
+    np.testing.assert_allclose(got.R, expected.R, atol=1e-15)
+    np.testing.assert_allclose(got.p, expected.p, atol=1e-14)
+
+
 @pytest.mark.smoke
 def test_exponential_is_that_of_the_matrix():
     got = each(lambda V: matrix(se3.exp(V)), TWISTS)

@@ -32,7 +32,7 @@ def along_the_motion(system, state, quantity):
 @eqx.filter_jit
 def powers(system, state):
     _, rate = along_the_motion(system, state, lambda y: mbd.energy(system, T, y))
-    return rate, state.v @ loads.applied(system, T, state.q, state.v)
+    return rate, state.v @ loads.applied(system, system.configuration(T, state.q), state.v)
 
 
 @each_formulation
@@ -51,7 +51,9 @@ def slopes(system, state):
     def potential(dv):
         return mbd.energy(system, T, mbd.State(system.retract(state.q, dv), still)).potential
 
-    return loads.applied(system, T, state.q, still), jax.grad(potential)(still)
+    return loads.applied(system, system.configuration(T, state.q), still), jax.grad(potential)(
+        still
+    )
 
 
 @each_formulation

@@ -15,7 +15,7 @@ from jaxmbd.lie import (
     Exponential,
     WienerMilenkovic,
 )
-from jaxmbd.system import balance, loads, two_point
+from jaxmbd.system import loads, residuals, two_point
 from tests import models
 from tests.marks import thorough_but
 
@@ -42,11 +42,15 @@ def system():
 @eqx.filter_jit
 def between(system, q, end, lam):
     """Wrenches of potentials and of multipliers on all bodies, and what they should bring about."""
-    X0, X1 = (system.kinematics(T, y).ports for y in (q, end))
+    X0, X1 = (system.configuration(T, y).ports for y in (q, end))
     pull = two_point.conservative_wrenches(system.mechanism, T, X0, X1)
     push = two_point.constraint_wrenches(system, X0, X1, lam)
-    lost = loads.potential(system, T, q) - loads.potential(system, T, end)
-    opened = lam @ (balance.gaps(system, T, end) - balance.gaps(system, T, q))
+    lost = loads.potential(system, system.configuration(T, q)) - loads.potential(
+        system, system.configuration(T, end)
+    )
+    opened = lam @ (
+        residuals.position_residual(system, T, end) - residuals.position_residual(system, T, q)
+    )
     wrenches = [two_point.on_bodies(system.mechanism, W) for W in (pull, push)]
     return wrenches, (lost, opened)
 
@@ -66,7 +70,11 @@ def a_step(system):
     rng = np.random.default_rng(4)
     q = models.random_state(system, seed=1).q
     delta = jnp.asarray(rng.normal(size=(system.mechanism.n_bodies, 6)) * 0.4)
-    return q, delta, jnp.asarray(rng.normal(size=balance.gaps(system, T, q).size))
+    return (
+        q,
+        delta,
+        jnp.asarray(rng.normal(size=residuals.position_residual(system, T, q).size)),
+    )
 
 
 @pytest.mark.parametrize("increments", thorough_but(INCREMENTS[-1:], INCREMENTS), ids=name_of)
@@ -94,7 +102,7 @@ def test_what_is_internal_has_no_resultant():
 def test_between_equal_poses_they_are_the_forces(system):
     """The limit of small steps, where the correction along the step is left out."""
     q = models.random_state(system, seed=1).q
-    X = system.kinematics(T, q).ports
+    X = system.configuration(T, q).ports
 
     @eqx.filter_jit
     def both(system, q):
@@ -104,7 +112,9 @@ def test_between_equal_poses_they_are_the_forces(system):
         there = jax.vmap(mbd.lie.se3.transform_wrench_back)(
             jax.tree.map(lambda x: x[1 : 1 + system.mechanism.n_bodies], X), pull
         )
-        return there.ravel(), loads.applied(system, T, q, jnp.zeros(system.nv))
+        return there.ravel(), loads.applied(
+            system, system.configuration(T, q), jnp.zeros(system.nv)
+        )
 
     got, expected = both(system, q)
     np.testing.assert_allclose(got, expected, atol=1e-12 * jnp.abs(expected).max())

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from ...model import Frame
+from ...lie import Pose
 from ...system.float_types import in_float_type
 from ...system.mechanism import Mechanism
 from ...system.rows import Rows
@@ -20,7 +20,8 @@ def centred(mechanism: Mechanism) -> Mechanism:
     """
     n, bodies = mechanism.n_bodies, mechanism.bodies
     at_com = jnp.concatenate([jnp.zeros((1, 3), dtype=bodies.com.dtype), bodies.com])
-    own = in_float_type(jax.vmap(lambda com: Frame("", -com))(bodies.com), mechanism.dtype)
+    axes = jnp.broadcast_to(jnp.eye(3, dtype=bodies.com.dtype), (n, 3, 3))
+    own = in_float_type(Pose(-bodies.com, axes), mechanism.dtype)
     moved = mechanism.offsets.p - mechanism.port_bodies.take(at_com)
     others = eqx.tree_at(lambda frame: frame.p, mechanism.offsets, moved)
     offsets = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), others, own)

@@ -17,7 +17,7 @@ from ...errors import ModelError
 from ...joints import AbstractJoint
 from ...joints.rotation import AxisRotation, NoRotation
 from ...lie import Pose, vector
-from ...model import Frame, Model
+from ...model import Model
 from ...model.model import unknown
 from ...model.values import as_leaf, is_concrete
 from ...system.groups import JointGroup
@@ -161,7 +161,7 @@ class NaturalSystem(ElementSystem):
         mechanism = self.mechanism
         skip, parts = 1 + mechanism.n_bodies, []
 
-        def transfers(joint: AbstractJoint, parent: Frame, child: Frame) -> tuple[Array, Array]:
+        def transfers(joint: AbstractJoint, parent: Pose, child: Pose) -> tuple[Array, Array]:
             E = joint.basis()
             V, W = parent.R @ E, child.R @ E
             one, none = jnp.ones((1, 1), E.dtype), jnp.zeros((3, 1), E.dtype)
@@ -235,7 +235,7 @@ class NaturalSystem(ElementSystem):
             total = total + jax.vjp(self._joint_gaps, 0.5 * (q0 + q1))[1](self.penalty * mean)[0]
         return total
 
-    def intrinsic_constraint(self, q: Float[Array, "nq"]) -> Float[Array, "n_intrinsic"]:
+    def constraint_of(self, q: Float[Array, "nq"]) -> Float[Array, "n_intrinsic"]:
         """Orthonormal vectors where there are no springs; what joints keep beside shared nodes."""
         parts = []
         if self.stiffness is None:

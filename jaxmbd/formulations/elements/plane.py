@@ -17,6 +17,7 @@ from ...system.abstract import reference_values
 from ...system.groups import JointGroup
 from ...system.mechanism import Mechanism
 from ...system.tree import tree_poses
+from ..joint.configuration import JointConfiguration
 from ..joint.system import JointSystem
 from . import leftover
 
@@ -60,7 +61,7 @@ def normals(
 ) -> Float[Array, "_n 3"]:
     """The plane's normal in the frame F (or M) of every joint."""
     rows = (group.second if second else group.first).shifted(-1 - mechanism.n_bodies)
-    offsets = jax.vmap(lambda frame: frame.R)(rows.take_tree(mechanism.offsets))
+    offsets = rows.take(mechanism.offsets.R)
     carriers = rows.take(mechanism.port_bodies.take(reference.R))
     return jnp.einsum("nij,njk,i->nk", carriers, offsets, normal_of(plane, offsets.dtype))
 
@@ -97,16 +98,15 @@ class PlanarJointSystem(JointSystem):
     def constrained(self) -> tuple[int, ...]:
         return ()
 
-    def intrinsic_constraint(self, q: Float[Array, "nq"]) -> Float[Array, "n_intrinsic"]:
+    def intrinsic_constraint(self, c: JointConfiguration) -> Float[Array, "n_intrinsic"]:
         mechanism, parts = self.mechanism, []
         reference = reference_poses(mechanism)
-        ports = self.kinematics(jnp.zeros((), dtype=q.dtype), q).ports
         for group in self._keeping():
             n_F = normals(mechanism, reference, self.plane, group)
-            X_FM = joint_motion.relative_poses(group, ports)
+            X_FM = joint_motion.relative_poses(group, c.ports)
             keeps = leaving if group.in_tree else residual
             parts.append(jax.vmap(keeps)(group.joint, X_FM, n_F))
-        return leftover.joined(parts, q.dtype)
+        return leftover.joined(parts, c.q.dtype)
 
     def intrinsic_names(self) -> list[str]:
         return [

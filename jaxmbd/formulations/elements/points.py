@@ -181,7 +181,7 @@ class PointSystem(ElementSystem):
     ) -> Float[Array, "nv"]:
         return jnp.zeros_like(q0)
 
-    def intrinsic_constraint(self, q: Float[Array, "nq"]) -> Float[Array, "n_intrinsic"]:
+    def constraint_of(self, q: Float[Array, "nq"]) -> Float[Array, "n_intrinsic"]:
         """(r_i - r_j)² - d_ij², eq. (4.2), and what joints keep beyond points."""
         nodes = self._by_family(q.reshape(self.n_nodes, self.width))
         parts = [

@@ -18,16 +18,18 @@ from jaxtyping import Array, Float
 from ...lie import Pose, gram_schmidt
 from ...linear import UNROLLED_SIZE, solve_spd
 from ...system.abstract import AbstractSystem, State, Time
+from ...system.configuration import (
+    AbstractConfiguration,
+    AbstractPortConfiguration,
+    relative_poses,
+)
 from ...system.elements import AbstractElementSystem, ElementFrame
 from ...system.energy import Momentum, kinetic_energy, momentum_at
-from ...system.inverse_dynamics import inverse_dynamics_of
-from ...system.loads import applied
 from ...system.mechanism import Mechanism
 from ...system.reactions import reactions_of, reactions_of_motion
 from ...system.tree import tree_poses, tree_tangents
 from ..joint.layout import lay_out
 from ..joint.system import JointSystem
-from ..port_kinematics import PortKinematics
 
 Self = TypeVar("Self", bound="ElementSystem")
 
@@ -129,7 +131,7 @@ class ElementSystem(AbstractElementSystem):
         world = jnp.eye(3, dtype=q.dtype)[None]
         c = jnp.concatenate([jnp.zeros((1, 3), dtype=q.dtype), found.c])
         B = jnp.concatenate([world, found.B])
-        offsets = jax.vmap(lambda frame: frame.pose)(mechanism.offsets)
+        offsets = mechanism.offsets
         carriers = mechanism.port_bodies.take(B)
         attached = mechanism.port_bodies.take(c) + jnp.einsum("nij,nj->ni", carriers, offsets.p)
         own = jnp.broadcast_to(world, B.shape)
@@ -139,17 +141,17 @@ class ElementSystem(AbstractElementSystem):
             jnp.concatenate([own, offsets.R]),
         )
 
-    def kinematics(self, t: Float[Array, ""], q: Float[Array, "nq"]) -> "ElementKinematics":
+    def configuration(self, t: Float[Array, ""], q: Float[Array, "nq"]) -> "ElementConfiguration":
         frames = self.element_frames(q)
         n = 1 + self.mechanism.n_bodies
         bodies = jax.vmap(gram_schmidt.orthonormal)(frames.B[:n])
         turned = jnp.concatenate([bodies, self.mechanism.port_bodies.take(bodies)])
         ports = Pose(frames.p, turned @ frames.offset)
-        return ElementKinematics(ports, self.mechanism, frames, q, self)
+        relative = relative_poses(self.mechanism, ports, self.mechanism.observed)
+        return ElementConfiguration(t, q, self.mechanism, ports, relative, frames, self)
 
-    @eqx.filter_jit
-    def mass(self, q: Float[Array, "nq"]) -> Float[Array, "nv nv"]:
-        return jnp.kron(self._mass, jnp.eye(self.width, dtype=q.dtype))
+    def mass_at(self, c: AbstractConfiguration) -> Float[Array, "nv nv"]:
+        return jnp.kron(self._mass, jnp.eye(self.width, dtype=c.q.dtype))
 
     @property
     def _mass(self) -> Float[Array, "n_nodes n_nodes"]:
@@ -159,7 +161,9 @@ class ElementSystem(AbstractElementSystem):
         """M v, also of accelerations."""
         return (self._mass @ v.reshape(self.n_nodes, self.width)).ravel()
 
-    def solve_mass(self, q: Float[Array, "nq"], f: Float[Array, "nv *k"]) -> Float[Array, "nv *k"]:
+    def solve_mass(
+        self, c: AbstractConfiguration, f: Float[Array, "nv *k"]
+    ) -> Float[Array, "nv *k"]:
         if self.n_nodes == 0:
             return f
         columns = f.reshape(self.n_nodes, -1)
@@ -167,28 +171,46 @@ class ElementSystem(AbstractElementSystem):
             return solve_spd(self._mass, columns).reshape(f.shape)
         return jsl.cho_solve((self.assembly.factor, True), columns).reshape(f.shape)
 
-    @property
-    def _factor(self) -> Float[Array, "n_nodes n_nodes"]:
-        return jnp.linalg.cholesky(self._mass) if self.assembly is None else self.assembly.factor
-
-    def apply_mass(self, q: Float[Array, "nq"], v: Float[Array, "nv"]) -> Float[Array, "nv"]:
+    def apply_mass(self, c: AbstractConfiguration, v: Float[Array, "nv"]) -> Float[Array, "nv"]:
         return self.momentum_of(v)
 
-    def whiten(self, q: Float[Array, "nq"], f: Float[Array, "nv *k"]) -> Float[Array, "nv *k"]:
+    def mass_factor(self, c: AbstractConfiguration) -> Float[Array, "n_nodes n_nodes"]:
+        """Cholesky factor of the mass matrix of the nodes."""
+        if self.assembly is not None:
+            return self.assembly.factor
+        return jnp.linalg.cholesky(self._mass) if self.n_nodes > 0 else self._mass
+
+    def whiten(
+        self, factor: Float[Array, "n_nodes n_nodes"], f: Float[Array, "nv *k"]
+    ) -> Float[Array, "nv *k"]:
         if self.n_nodes == 0:
             return f
         columns = f.reshape(self.n_nodes, -1)
-        return jsl.solve_triangular(self._factor, columns, lower=True).reshape(f.shape)
+        return jsl.solve_triangular(factor, columns, lower=True).reshape(f.shape)
 
-    def unwhiten(self, q: Float[Array, "nq"], y: Float[Array, "nv"]) -> Float[Array, "nv"]:
+    def unwhiten(
+        self, factor: Float[Array, "n_nodes n_nodes"], y: Float[Array, "nv"]
+    ) -> Float[Array, "nv"]:
         if self.n_nodes == 0:
             return y
         columns = y.reshape(self.n_nodes, -1)
-        return jsl.solve_triangular(self._factor, columns, trans=1, lower=True).reshape(y.shape)
+        return jsl.solve_triangular(factor, columns, trans=1, lower=True).reshape(y.shape)
 
-    @eqx.filter_jit
-    def bias(self, q: Float[Array, "nq"], v: Float[Array, "nv"]) -> Float[Array, "nv"]:
-        return jax.grad(self.internal_potential)(q)
+    def bias_at(self, c: AbstractConfiguration, v: Float[Array, "nv"]) -> Float[Array, "nv"]:
+        return jax.grad(self.internal_potential)(c.q)
+
+    def intrinsic_constraint(self, c: AbstractConfiguration) -> Float[Array, "n_intrinsic"]:
+        return self.constraint_of(c.q)
+
+    def intrinsic_rate(
+        self, c: AbstractConfiguration, v: Float[Array, "nv"]
+    ) -> Float[Array, "n_intrinsic"]:
+        return jax.jvp(self.constraint_of, (c.q,), (v,))[1]
+
+    def intrinsic_bias(
+        self, c: AbstractConfiguration, v: Float[Array, "nv"]
+    ) -> Float[Array, "n_intrinsic"]:
+        return jax.jvp(lambda q: jax.jvp(self.constraint_of, (q,), (v,))[1], (c.q,), (v,))[1]
 
     def from_tree(self, values: tuple[Float[Array, "_n _nq"], ...]) -> Float[Array, "nq"]:
         poses = tree_poses(self.mechanism, values)
@@ -203,14 +225,20 @@ class ElementSystem(AbstractElementSystem):
         return jax.jvp(self.from_tree, (values,), (tangents,))[1]
 
 
-class ElementKinematics(PortKinematics):
+class ElementConfiguration(AbstractPortConfiguration):
     """Frames keep their places in the elements; their axes follow the elements' vectors."""
 
-    ports: Pose
-    mechanism: Mechanism
-    frames: ElementFrame
+    t: Float[Array, ""]
     q: Float[Array, "nq"]
+    mechanism: Mechanism
+    ports: Pose
+    relative: tuple[Pose | None, ...]
+    frames: ElementFrame
     system: ElementSystem
+
+    @property
+    def nv(self) -> int:
+        return self.q.size
 
     def twists(self, v: Float[Array, "nv"]) -> Float[Array, "n_ports 6"]:
         rates = jax.jvp(self.system.element_frames, (self.q,), (v,))[1]
@@ -228,15 +256,15 @@ def second_moments(inertia: Float[Array, "3 3"]) -> Float[Array, "3 3"]:
 
 
 @kinetic_energy.register
-def _(system: ElementSystem, t: Time, state: State) -> Float[Array, ""]:
-    return 0.5 * state.v @ system.momentum_of(state.v)
+def _(system: ElementSystem, c: AbstractConfiguration, v: Float[Array, "nv"]) -> Float[Array, ""]:
+    return 0.5 * v @ system.momentum_of(v)
 
 
 @momentum_at.register
-def _(system: ElementSystem, t: Time, state: State) -> Momentum:
+def _(system: ElementSystem, c: AbstractConfiguration, v: Float[Array, "nv"]) -> Momentum:
     """P = Σ m ċ,  L = Σ c × m ċ + Σ A_kl b_k × ḃ_l."""
     bodies = system.mechanism.bodies
-    now, rates = jax.jvp(system.elements_at, (state.q,), (state.v,))
+    now, rates = jax.jvp(system.elements_at, (c.q,), (v,))
     linear = bodies.mass[:, None] * rates.c
     A = jax.vmap(lambda body: second_moments(body.symmetric_inertia()))(bodies)
     turning = jax.vmap(lambda B, A, B_dot: 2.0 * _axial(B @ A @ B_dot.T))(now.B, A, rates.B)
@@ -246,12 +274,6 @@ def _(system: ElementSystem, t: Time, state: State) -> Momentum:
 def _axial(T: Float[Array, "3 3"]) -> Float[Array, "3"]:
     """½ Σ a × b of T = Σ a bᵀ."""
     return 0.5 * jnp.stack([T[1, 2] - T[2, 1], T[2, 0] - T[0, 2], T[0, 1] - T[1, 0]])
-
-
-@inverse_dynamics_of.register
-def _(system: ElementSystem, t: Time, state: State, vdot: Float[Array, "nv"]) -> Float[Array, "nv"]:
-    q, v = state.q, state.v
-    return system.momentum_of(vdot) + system.bias(q, v) - applied(system, t, q, v)
 
 
 @reactions_of.register

@@ -18,8 +18,8 @@ from ...system.acceleration import free_accelerations
 from ...system.loads import field_wrenches, frame_wrenches, joint_forces
 from ...system.rows import Rows
 from .articulated import Articulated, as_matrix
+from .configuration import JointConfiguration, velocity_products
 from .inertia import WorldInertia, world_inertia
-from .kinematics import JointKinematics, velocity_products
 from .newton_euler import add_joint_forces, external_wrenches, net_force
 from .system import JointSystem
 from .walk import ROOT
@@ -91,9 +91,9 @@ def _(primals, tangents, *, kernel):
 def _by_mass_matrix(system: JointSystem, now: tuple[Float[Array, ""], State]) -> Float[Array, "nv"]:
     """One kinematic pass; bias and applied wrenches are projected on the joints together."""
     t, state = now
-    kinematics = system.kinematics(t, state.q)
-    force = net_force(system, t, kinematics, state.v, jnp.zeros_like(state.v))
-    return solve_spd(system.mass_at(kinematics), force)
+    c = system.configuration(t, state.q)
+    force = net_force(system, c, state.v, jnp.zeros_like(state.v))
+    return solve_spd(system.mass_at(c), force)
 
 
 def _by_articulated_bodies(
@@ -110,7 +110,7 @@ def _unbalanced(
 ) -> tuple[Float[Array, "nv"], Articulated]:
     """f - b - M v̇ by recursions alone, and the bodies."""
     system, on = primals[0], _loads(*primals)
-    walk, H, still = system.layout.walk, on.kinematics.H, jnp.zeros(6, dtype=vdot.dtype)
+    walk, H, still = system.layout.walk, on.configuration.H, jnp.zeros(6, dtype=vdot.dtype)
     rates = _summed_outwards(system, H * vdot[:, None] + _on_movers(system, on.products))
     needed = jax.vmap(WorldInertia.momentum)(on.inertia, rates) - on.wrenches
 
@@ -130,7 +130,7 @@ class _Loads(NamedTuple):
     - `joints`: forces on the velocities.
     """
 
-    kinematics: JointKinematics
+    configuration: JointConfiguration
     inertia: WorldInertia
     wrenches: Float[Array, "n_bodies 6"]
     products: Float[Array, "n_bodies 6"]
@@ -139,29 +139,27 @@ class _Loads(NamedTuple):
 
 def _loads(system: JointSystem, t: Float[Array, ""], state: State) -> _Loads:
     mechanism, v = system.mechanism, state.v
-    kinematics = system.kinematics(t, state.q)
-    world = _summed_outwards(system, kinematics.H * v[:, None])
+    c = system.configuration(t, state.q)
+    world = _summed_outwards(system, c.H * v[:, None])
     bodies = slice(1, mechanism.n_bodies + 1)
-    X = Pose(kinematics.ports.p[bodies], kinematics.ports.R[bodies])
+    X = Pose(c.ports.p[bodies], c.ports.R[bodies])
     local = jax.vmap(se3.transform_twist_back)(X, world)
     wrenches = jax.vmap(se3.transform_wrench)(X, field_wrenches(mechanism, t, X, local))
     if mechanism.frame_forces:
-        ports = kinematics.ports
-        given = frame_wrenches(mechanism, t, ports, kinematics.at_ports(world))
-        wrenches = wrenches + external_wrenches(mechanism, ports, given)
+        given = frame_wrenches(mechanism, t, c.ports, c.at_ports(world))
+        wrenches = wrenches + external_wrenches(mechanism, c.ports, given)
     inertia = world_inertia(mechanism.bodies, X)
     momenta = jax.vmap(WorldInertia.momentum)(inertia, world)
     wrenches = wrenches - jax.vmap(se3.cross_wrench)(world, momenta)
-    products = velocity_products(kinematics, v, world)
-    on_joints = joint_forces(mechanism, t, kinematics, v)
-    joints = add_joint_forces(system, jnp.zeros_like(v), on_joints)
-    return _Loads(kinematics, inertia, wrenches, products, joints)
+    products = velocity_products(c, v, world)
+    joints = add_joint_forces(system, jnp.zeros_like(v), joint_forces(c, v))
+    return _Loads(c, inertia, wrenches, products, joints)
 
 
 def _articulated(system: JointSystem, on: _Loads) -> Articulated:
     """What the mass matrix says, in a form that is solved at the cost of a few passes."""
     own = _on_movers(system, jax.vmap(as_matrix)(on.inertia))
-    return Articulated(system.layout.walk, on.kinematics.H, own, system.reflected_inertias())
+    return Articulated(system.layout.walk, on.configuration.H, own, system.reflected_inertias())
 
 
 def _summed_outwards(system: JointSystem, x: Float[Array, "nv 6"]) -> Float[Array, "n_bodies 6"]:

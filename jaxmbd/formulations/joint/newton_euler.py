@@ -1,31 +1,34 @@
 """Forces along the tree: inverse dynamics and reactions by Newton and Euler."""
 
 import jax
-import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ...joints import AbstractJoint
 from ...lie import Pose, se3
-from ...system import constraints, joint_motion
+from ...system import joint_motion
 from ...system.abstract import State
 from ...system.acceleration import accelerations
-from ...system.inverse_dynamics import inverse_dynamics_of
-from ...system.loads import JointForces, loads
+from ...system.loads import JointForces, Wrenches, loads
 from ...system.mechanism import Mechanism
-from ...system.reactions import constraint_reactions, reactions_of, with_couplings
+from ...system.reactions import constraint_reactions, reactions_of
+from ...system.residuals import forces_and_reactions, motion_residual
 from ...system.two_point import on_bodies
-from .kinematics import JointKinematics, collect
+from .configuration import JointConfiguration, collect
 from .system import JointSystem
 
 
-@inverse_dynamics_of.register
+@motion_residual.register
 def _(
-    system: JointSystem, t: Float[Array, ""], state: State, vdot: Float[Array, "nv"]
+    system: JointSystem,
+    c: JointConfiguration,
+    v: Float[Array, "nv"],
+    vdot: Float[Array, "nv"],
+    lam: Float[Array, "ng"] | None = None,
 ) -> Float[Array, "nv"]:
-    """One pass outwards and one back (recursive Newton–Euler), without the mass matrix."""
-    kinematics = system.kinematics(t, state.q)
-    force = net_force(system, t, kinematics, state.v, vdot)
-    return system.reflected_inertias() * vdot - force
+    """One pass from the root to the tips and one back (recursive Newton–Euler)."""
+    wrenches, joint_forces, intrinsic = forces_and_reactions(system, c, v, lam)
+    force = _net_force(system, c, v, vdot, wrenches, joint_forces)
+    return system.reflected_inertias() * vdot - force - intrinsic
 
 
 @reactions_of.register
@@ -33,42 +36,43 @@ def _(system: JointSystem, t: Float[Array, ""], state: State) -> dict[str, Float
     """A tree joint carries what the bodies beyond it need and applied wrenches do not give."""
     mechanism = system.mechanism
     vdot, lam = accelerations(system, t, state)
-    kinematics = system.kinematics(t, state.q)
-    wrenches, joint_forces = loads(mechanism, t, kinematics, state.v)
-    wrenches = wrenches + constraints.constraint_wrenches(system, kinematics, lam)
-    joint_forces = with_couplings(system, kinematics, joint_forces, lam)
-    wrenches = wrenches + loop_joint_wrenches(mechanism, kinematics, joint_forces)
-    given = external_wrenches(mechanism, kinematics.ports, wrenches)
-    needed = system.inertial_wrenches(kinematics, state.v, vdot)
+    c = system.configuration(t, state.q)
+    wrenches, joint_forces, _ = forces_and_reactions(system, c, state.v, lam)
+    given = _external_wrenches(c, wrenches, joint_forces)
+    needed = system.inertial_wrenches(c, state.v, vdot)
     carried = collect(mechanism, needed - given)
-    found = constraint_reactions(system, kinematics, lam)
+    found = constraint_reactions(system, c, lam)
     for g in system.layout.groups:
         group = mechanism.joints[g]
-        X_WM = group.second.take_tree(kinematics.ports)
+        X_WM = group.second.take_tree(c.ports)
         W = jax.vmap(se3.transform_wrench_back)(X_WM, group.children.take(carried))
 
         def held(joint: AbstractJoint, q: Array, W: Array) -> Array:
             return W - joint.drive(q) @ (joint.motion(q).T @ W)  # The rest drives the joint.
 
-        W = jax.vmap(held)(group.joint, kinematics.values[g], W)
+        W = jax.vmap(held)(group.joint, c.values[g], W)
         sign = -1.0 if group.reversed else 1.0
         found |= {name: sign * W[row] for row, name in enumerate(group.names)}
     return found
 
 
 def net_force(
-    system: JointSystem,
-    t: Float[Array, ""],
-    kinematics: JointKinematics,
-    v: Float[Array, "nv"],
-    vdot: Float[Array, "nv"],
+    system: JointSystem, c: JointConfiguration, v: Float[Array, "nv"], vdot: Float[Array, "nv"]
 ) -> Float[Array, "nv"]:
     """f - b - M v̇, by one pass over the tree; rotors at v̇ are not in it."""
-    mechanism = system.mechanism
-    wrenches, joint_forces = loads(mechanism, t, kinematics, v)
-    wrenches = wrenches + loop_joint_wrenches(mechanism, kinematics, joint_forces)
-    given = external_wrenches(mechanism, kinematics.ports, wrenches)
-    force = system.project(kinematics, given - system.inertial_wrenches(kinematics, v, vdot))
+    return _net_force(system, c, v, vdot, *loads(c, v))
+
+
+def _net_force(
+    system: JointSystem,
+    c: JointConfiguration,
+    v: Float[Array, "nv"],
+    vdot: Float[Array, "nv"],
+    wrenches: Wrenches,
+    joint_forces: JointForces,
+) -> Float[Array, "nv"]:
+    given = _external_wrenches(c, wrenches, joint_forces)
+    force = system.project(c, given - system.inertial_wrenches(c, v, vdot))
     return add_joint_forces(system, force, joint_forces)
 
 
@@ -83,17 +87,18 @@ def add_joint_forces(
     return total
 
 
-def loop_joint_wrenches(
-    mechanism: Mechanism, kinematics: JointKinematics, joint_forces: JointForces
-) -> Float[Array, "n_ports 6"]:
-    """Wrenches on the ports of the forces that act on joints outside the tree."""
-    total = jnp.zeros((mechanism.n_ports, 6), dtype=kinematics.H.dtype)
+def _external_wrenches(
+    c: JointConfiguration, wrenches: Wrenches, joint_forces: JointForces
+) -> Float[Array, "n_bodies 6"]:
+    """Wrenches on the bodies of port wrenches and of forces on joints outside the tree."""
+    mechanism = c.mechanism
     for g, value in joint_forces.items():
         group = mechanism.joints[g]
         if not group.in_tree:
-            q, ports = kinematics.joint_coordinates()[g], kinematics.ports
-            total = total + joint_motion.drive(group, ports, q, value, mechanism.n_ports)
-    return total
+            X_FM, q = c.relative_poses(g), c.coordinates(g)
+            driven = joint_motion.drive(group, X_FM, q, value, mechanism.n_ports)
+            wrenches = wrenches + driven
+    return external_wrenches(mechanism, c.ports, wrenches)
 
 
 def external_wrenches(

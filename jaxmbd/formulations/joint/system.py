@@ -18,15 +18,15 @@ from ...linear import solve_spd
 from ...model import Model
 from ...system import constraints, joint_motion
 from ...system.abstract import AbstractSystem
+from ...system.configuration import relative_poses
 from ...system.duality import inertial_factor
 from ...system.mechanism import Mechanism, lower
 from ...system.rows import Rows
 from ...system.saddle_point import row_lengths
 from ...system.tree import tree_poses
 from ..formulate import system_of
-from .inertia import WorldInertia, flatten, unflatten, world_inertia
-from .kinematics import (
-    JointKinematics,
+from .configuration import (
+    JointConfiguration,
     ancestors,
     collect,
     descend,
@@ -35,6 +35,7 @@ from .kinematics import (
     split,
     velocity_product_twists,
 )
+from .inertia import WorldInertia, flatten, unflatten, world_inertia
 from .layout import Layout, lay_out
 
 
@@ -59,7 +60,7 @@ class JointCoordinates(eqx.Module):
         self.cut = (cut,) if isinstance(cut, str) else tuple(cut)
 
 
-class JointSystem(AbstractSystem):
+class JointSystem(AbstractSystem[JointConfiguration]):
     """Equations in joint coordinates: M = Hᵀ T⁻ᵀ 𝓜 T⁻¹ H (Omar 2014, eqs 32 to 34)."""
 
     mechanism: Mechanism
@@ -122,36 +123,35 @@ class JointSystem(AbstractSystem):
         ]
         return join(self.layout, found, self.layout.velocities, self.nv)
 
-    def kinematics(self, t: Float[Array, ""], q: Float[Array, "nq"]) -> JointKinematics:
-        values = self.values(q)
-        ports = self.mechanism.ports(tree_poses(self.mechanism, values))
-        H = motion_columns(self.mechanism, self.layout, values, ports)
-        return JointKinematics(ports, values, H, self.mechanism, self.layout)
+    def configuration(self, t: Float[Array, ""], q: Float[Array, "nq"]) -> JointConfiguration:
+        values, mechanism = self.values(q), self.mechanism
+        ports = mechanism.ports(tree_poses(mechanism, values))
+        H = motion_columns(mechanism, self.layout, values, ports)
+        loops = {*self.constrained, *mechanism.observed}
+        loops = [g for g in loops if not mechanism.joints[g].in_tree]
+        relative = relative_poses(mechanism, ports, loops)
+        return JointConfiguration(t, q, mechanism, ports, relative, values, H, self.layout)
 
     def _inertia(self, ports: Pose) -> WorldInertia:
         bodies = slice(1, self.mechanism.n_bodies + 1)
         return world_inertia(self.mechanism.bodies, Pose(ports.p[bodies], ports.R[bodies]))
 
-    @eqx.filter_jit
-    def mass(self, q: Float[Array, "nq"]) -> Float[Array, "nv nv"]:
-        return self.mass_at(self.kinematics(jnp.zeros((), dtype=q.dtype), q))
-
-    def mass_at(self, kinematics: JointKinematics) -> Float[Array, "nv nv"]:
-        """M from composite inertias: what the subtree beyond each velocity weighs."""
-        composite = collect(self.mechanism, flatten(self._inertia(kinematics.ports)))
+    def mass_at(self, c: JointConfiguration) -> Float[Array, "nv nv"]:
+        """M from composite inertias: the inertia of the subtree beyond each velocity."""
+        composite = collect(self.mechanism, flatten(self._inertia(c.ports)))
         carried = unflatten(self.layout.bodies.take(composite))
-        momenta = jax.vmap(WorldInertia.momentum)(carried, kinematics.H)
-        products = momenta @ kinematics.H.T  # Right where the column's body carries the row's.
+        momenta = jax.vmap(WorldInertia.momentum)(carried, c.H)
+        products = momenta @ c.H.T  # Right where the column's body carries the row's.
         rows = self.layout.bodies
         carries = rows.take(rows.take(ancestors(self.mechanism)).T).T
         M = jnp.where(carries, products, jnp.where(carries.T, products.T, 0.0))
         return M + jnp.diag(self.reflected_inertias())
 
-    def momenta(self, kinematics: JointKinematics, v: Float[Array, "nv"]) -> Float[Array, "nv"]:
+    def apply_mass(self, c: JointConfiguration, v: Float[Array, "nv"]) -> Float[Array, "nv"]:
         """M v, without M."""
-        V = kinematics.world_twists(v)
-        wrenches = jax.vmap(WorldInertia.momentum)(self._inertia(kinematics.ports), V)
-        return self.project(kinematics, wrenches) + self.reflected_inertias() * v
+        V = c.world_twists(v)
+        wrenches = jax.vmap(WorldInertia.momentum)(self._inertia(c.ports), V)
+        return self.project(c, wrenches) + self.reflected_inertias() * v
 
     def reflected_inertias(self) -> Float[Array, "nv"]:
         """What rotors behind gears add to the diagonal of M."""
@@ -163,40 +163,37 @@ class JointSystem(AbstractSystem):
             total = own.add_to(total, reflected)
         return total
 
-    def solve_mass(self, q: Float[Array, "nq"], f: Float[Array, "nv *k"]) -> Float[Array, "nv *k"]:
-        return solve_spd(self.mass(q), f)
+    def solve_mass(self, c: JointConfiguration, f: Float[Array, "nv *k"]) -> Float[Array, "nv *k"]:
+        return solve_spd(self.mass_at(c), f)
 
-    @eqx.filter_jit
-    def bias(self, q: Float[Array, "nq"], v: Float[Array, "nv"]) -> Float[Array, "nv"]:
-        kinematics = self.kinematics(jnp.zeros((), dtype=q.dtype), q)
-        wrenches = self.inertial_wrenches(kinematics, v, jnp.zeros_like(v))
-        return self.project(kinematics, wrenches)
+    def bias_at(self, c: JointConfiguration, v: Float[Array, "nv"]) -> Float[Array, "nv"]:
+        return self.project(c, self.inertial_wrenches(c, v, jnp.zeros_like(v)))
 
     def inertial_wrenches(
-        self, kinematics: JointKinematics, v: Float[Array, "nv"], vdot: Float[Array, "nv"]
+        self, c: JointConfiguration, v: Float[Array, "nv"], vdot: Float[Array, "nv"]
     ) -> Float[Array, "n_bodies 6"]:
         """Rate of momentum of every body, as a wrench about the world's origin."""
-        V = kinematics.world_twists(v)
-        A = velocity_product_twists(kinematics, v)
-        A = A + descend(self.mechanism, self.layout, kinematics.H * vdot[:, None])
+        V = c.world_twists(v)
+        A = velocity_product_twists(c, v)
+        A = A + descend(self.mechanism, self.layout, c.H * vdot[:, None])
 
         def wrench(inertia: WorldInertia, V: Array, A: Array) -> Array:
             return inertia.momentum(A) + se3.cross_wrench(V, inertia.momentum(V))
 
-        return jax.vmap(wrench)(self._inertia(kinematics.ports), V, A)
+        return jax.vmap(wrench)(self._inertia(c.ports), V, A)
 
     def project(
-        self, kinematics: JointKinematics, wrenches: Float[Array, "n_bodies 6"]
+        self, c: JointConfiguration, wrenches: Float[Array, "n_bodies 6"]
     ) -> Float[Array, "nv"]:
         """Hᵀ T⁻ᵀ W: what wrenches on the bodies do to the joints."""
         carried = self.layout.bodies.take(collect(self.mechanism, wrenches))
-        return jnp.sum(kinematics.H * carried, axis=1)
+        return jnp.sum(c.H * carried, axis=1)
 
     def internal_potential(self, q: Float[Array, "nq"]) -> Float[Array, ""]:
         return jnp.zeros((), dtype=q.dtype)
 
-    def intrinsic_constraint(self, q: Float[Array, "nq"]) -> Float[Array, "0"]:
-        return jnp.zeros(0, dtype=q.dtype)
+    def intrinsic_constraint(self, c: JointConfiguration) -> Float[Array, "0"]:
+        return jnp.zeros(0, dtype=c.q.dtype)
 
     def intrinsic_names(self) -> list[str]:
         return []
@@ -228,23 +225,20 @@ def _(formulation: JointCoordinates, model: Model) -> JointSystem:
 
 @constraints.port_accelerations.register
 def _(
-    system: JointSystem, t: Float[Array, ""], q: Float[Array, "nq"], v: Float[Array, "nv"]
+    system: JointSystem, c: JointConfiguration, v: Float[Array, "nv"]
 ) -> Float[Array, "n_ports 6"]:
-    kinematics = system.kinematics(t, q)
-    return kinematics.at_ports(velocity_product_twists(kinematics, v))
+    return c.at_ports(velocity_product_twists(c, v))
 
 
 @row_lengths.register
-def _(
-    system: JointSystem, kinematics: JointKinematics, B: Float[Array, "nv ng"]
-) -> Float[Array, "ng"]:
+def _(system: JointSystem, c: JointConfiguration, B: Float[Array, "nv ng"]) -> Float[Array, "ng"]:
     """As if the two bodies of each joint were free: tree joints may leave a row nothing to do."""
     mechanism = system.mechanism
     own = jax.vmap(inertial_factor)(mechanism.bodies)
 
     def squares(g: int, D: Float[Array, "n m 6"]) -> Float[Array, "n m"]:
         group = mechanism.joints[g]
-        X_FM = joint_motion.relative_poses(group, kinematics.ports)
+        X_FM = c.relative_poses(g)
         total = jnp.zeros(D.shape[:2], dtype=D.dtype)
         for bodies, rows in joint_motion.body_rows(mechanism, group, X_FM, D):
             L = Rows.of(np.maximum(bodies.array - 1, 0)).take(own)
@@ -255,14 +249,13 @@ def _(
 
     groups = mechanism.joints
     parts = [
-        squares(g, constraints.local_jacobians(groups[g], kinematics.ports)).ravel()
+        squares(g, constraints.local_jacobians(groups[g], c.relative_poses(g))).ravel()
         for g in system.constrained
         if n_rows(groups[g].joint) > 0
     ]
-    coordinates = kinematics.joint_coordinates()
 
     def of_coordinates(g: int) -> Float[Array, "n nv"]:
-        T = jax.vmap(lambda joint, q: joint.drive(q).T)(groups[g].joint, coordinates[g])
+        T = jax.vmap(lambda joint, q: joint.drive(q).T)(groups[g].joint, c.coordinates(g))
         return squares(g, T)
 
     for coupling in mechanism.couplings:

@@ -14,20 +14,27 @@ from jaxtyping import Array, Bool, Float
 from ...joints.abstract import AbstractJoint
 from ...lie import Pose, se3
 from ...system import joint_motion
-from ...system.abstract import AbstractKinematics
+from ...system.configuration import AbstractConfiguration
 from ...system.mechanism import Mechanism
 from ...system.rows import Rows, inverse
 from .layout import Layout
 
 
-class JointKinematics(AbstractKinematics):
+class JointConfiguration(AbstractConfiguration):
     """One configuration: `H`, shape `(nv, 6)`, holds the world twist of each unit velocity."""
 
+    t: Float[Array, ""]
+    q: Float[Array, "nq"]
+    mechanism: Mechanism
     ports: Pose
+    relative: tuple[Pose | None, ...]
     values: tuple[Float[Array, "_n _nq"], ...]
     H: Float[Array, "nv 6"]
-    mechanism: Mechanism
     layout: Layout = eqx.field(static=True)
+
+    @property
+    def nv(self) -> int:
+        return self.layout.nv
 
     def world_twists(self, v: Float[Array, "nv"]) -> Float[Array, "n_bodies 6"]:
         """Twist of every body, taken at the world's origin along the world's axes: T⁻¹ H v."""
@@ -42,23 +49,61 @@ class JointKinematics(AbstractKinematics):
         carried = jnp.concatenate([bodies, self.mechanism.port_bodies.take(bodies)])
         return jax.vmap(se3.transform_twist_back)(self.ports, carried)
 
-    def joint_coordinates(self) -> tuple[Float[Array, "_n _nq"], ...]:
-        return tuple(
-            value if group.in_tree else joint_motion.coordinates(group, self.ports)
-            for group, value in zip(self.mechanism.joints, self.values, strict=True)
-        )
+    def coordinates(self, g: int) -> Float[Array, "_n _nq"]:
+        group = self.mechanism.joints[g]
+        if group.in_tree:
+            return self.values[g]
+        return jax.vmap(lambda joint, X: joint.coordinates(X))(group.joint, self.relative_poses(g))
 
-    def joint_rates(self, v: Float[Array, "nv"]) -> tuple[Float[Array, "_n _nv"], ...]:
-        own = split(self.mechanism, self.layout, v)
-        if all(group.in_tree for group in self.mechanism.joints):
-            return own
-        twists = self.twists(v)
-        return tuple(
-            value if group.in_tree else joint_motion.rates(group, self.ports, q, twists)
-            for group, value, q in zip(
-                self.mechanism.joints, own, self.joint_coordinates(), strict=True
+    def rates(self, g: int, v: Float[Array, "nv"]) -> Float[Array, "_n _nv"]:
+        group = self.mechanism.joints[g]
+        if group.in_tree:
+            return split(self.mechanism, self.layout, v)[g]
+        V_FM = self.relative_twists(g, self.twists(v))
+        return joint_motion.rates(group, self.coordinates(g), V_FM)
+
+    def coordinate_rates(self, g: int, v: Float[Array, "nv"]) -> Float[Array, "_n _nq"]:
+        group = self.mechanism.joints[g]
+        if group.in_tree:
+            return _tangents(group.joint, self.values[g], self.rates(g, v))
+        V_FM = self.relative_twists(g, self.twists(v))
+        return joint_motion.coordinate_rates(group, self.relative_poses(g), V_FM)
+
+    def coordinate_bias(
+        self,
+        g: int,
+        v: Float[Array, "nv"],
+        twists: Float[Array, "n_ports 6"],
+        accelerations: Float[Array, "n_ports 6"],
+    ) -> Float[Array, "_n _nq"]:
+        group = self.mechanism.joints[g]
+        if not group.in_tree:
+            X_FM = self.relative_poses(g)
+            return joint_motion.coordinate_bias(group, X_FM, twists, accelerations)
+        q, nu = self.values[g], self.rates(g, v)
+        q_dot = _tangents(group.joint, q, nu)
+        return jax.jvp(lambda q: _tangents(group.joint, q, nu), (q,), (q_dot,))[1]
+
+    def coordinate_loads(
+        self, g: int, force: Float[Array, "_n _nq"]
+    ) -> tuple[Float[Array, "n_ports 6"], Float[Array, "_n _nv"]]:
+        group, n_ports = self.mechanism.joints[g], self.mechanism.n_ports
+        shape = jax.ShapeDtypeStruct((len(group), group.joint.sizes()[1]), force.dtype)
+        if group.in_tree:
+            transposed = jax.linear_transpose(
+                lambda nu: _tangents(group.joint, self.values[g], nu), shape
             )
-        )
+            return jnp.zeros((n_ports, 6), dtype=force.dtype), transposed(force)[0]
+        X_FM = self.relative_poses(g)
+        wrenches = joint_motion.coordinate_wrenches(group, X_FM, force, n_ports)
+        return wrenches, jnp.zeros(shape.shape, dtype=force.dtype)
+
+
+def _tangents(
+    joint: AbstractJoint, q: Float[Array, "n nq"], nu: Float[Array, "n nv"]
+) -> Float[Array, "n nq"]:
+    """q̇ of stacked joints, from their velocities."""
+    return jax.vmap(lambda joint, q, nu: joint.rates(q, nu))(joint, q, nu)
 
 
 def split(mechanism: Mechanism, layout: Layout, v: Float[Array, "nv"]) -> tuple[Array, ...]:
@@ -123,27 +168,27 @@ def collect(mechanism: Mechanism, x: Float[Array, "n_bodies k"]) -> Float[Array,
 
 
 def velocity_product_twists(
-    kinematics: JointKinematics, v: Float[Array, "nv"]
+    c: JointConfiguration, v: Float[Array, "nv"]
 ) -> Float[Array, "n_bodies 6"]:
     """Rate of every body's world twist at v̇ = 0: T⁻¹ Ḣ v."""
-    by_body = velocity_products(kinematics, v, kinematics.world_twists(v))
-    return ancestors(kinematics.mechanism).astype(v.dtype) @ by_body
+    by_body = velocity_products(c, v, c.world_twists(v))
+    return ancestors(c.mechanism).astype(v.dtype) @ by_body
 
 
 def velocity_products(
-    kinematics: JointKinematics, v: Float[Array, "nv"], world: Float[Array, "n_bodies 6"]
+    c: JointConfiguration, v: Float[Array, "nv"], world: Float[Array, "n_bodies 6"]
 ) -> Float[Array, "n_bodies 6"]:
     """What the joint that carries a body adds to the rate of its world twist at v̇ = 0: Ḣ v.
 
     `world` are the world twists at `v`.
     """
-    mechanism, layout = kinematics.mechanism, kinematics.layout
+    mechanism, layout = c.mechanism, c.layout
     carriers = jnp.concatenate([jnp.zeros((1, 6), dtype=v.dtype), world])
     velocities = split(mechanism, layout, v)
     per_joint = []
     for g in layout.groups:
         group = mechanism.joints[g]
-        X_WM = group.second.take_tree(kinematics.ports)
+        X_WM = group.second.take_tree(c.ports)
         skip = 1 + mechanism.n_bodies
         on = Rows.of(mechanism.port_bodies.array[group.second.array - skip])
 
@@ -152,9 +197,7 @@ def velocity_products(
             along = se3.cross_twist(V, se3.transform_twist(X, S_nu))
             return along + se3.transform_twist(X, S_dot_nu)
 
-        rate = jax.vmap(product)(
-            group.joint, kinematics.values[g], velocities[g], X_WM, on.take(carriers)
-        )
+        rate = jax.vmap(product)(group.joint, c.values[g], velocities[g], X_WM, on.take(carriers))
         per_joint.append(-rate if group.reversed else rate)
     children = [mechanism.joints[g].children for g in layout.groups]
     return inverse(children, mechanism.n_bodies).take(jnp.concatenate(per_joint))

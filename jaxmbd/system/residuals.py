@@ -1,0 +1,80 @@
+"""Residuals of the equations of motion and of the constraints, the equations of implicit steps."""
+
+from functools import singledispatch
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from . import constraints
+from .abstract import AbstractSystem, Coordinates, State, Time, Velocities
+from .configuration import AbstractConfiguration
+from .loads import JointForces, Wrenches, generalized, loads
+
+
+@singledispatch
+def motion_residual(
+    system: AbstractSystem,
+    c: AbstractConfiguration,
+    v: Velocities,
+    vdot: Velocities,
+    lam: Float[Array, "ng"] | None = None,
+) -> Velocities:
+    """M v̇ + b - f - Gᵀ λ; without `lam` the force that acceleration `vdot` needs beside f.
+
+    By the mass matrix. Formulations may register a faster way.
+    """
+    wrenches, joint_forces, intrinsic = forces_and_reactions(system, c, v, lam)
+    force = generalized(c, wrenches, joint_forces) + intrinsic
+    return system.apply_mass(c, vdot) + system.bias_at(c, v) - force
+
+
+def forces_and_reactions(
+    system: AbstractSystem,
+    c: AbstractConfiguration,
+    v: Velocities,
+    lam: Float[Array, "ng"] | None,
+) -> tuple[Wrenches, JointForces, Velocities]:
+    """Wrenches on ports, forces on joints and generalized forces of f and, with `lam`, of Gᵀ λ."""
+    wrenches, joint_forces = loads(c, v)
+    if lam is None or lam.size == 0:
+        return wrenches, joint_forces, jnp.zeros_like(v)
+    wrenches = wrenches + constraints.constraint_wrenches(system, c, lam)
+    loaded = constraints.coordinate_loads(system, c, lam, wrenches, joint_forces)
+    return *loaded, constraints.intrinsic_force(system, c, lam)
+
+
+def constraint_rates(
+    system: AbstractSystem, c: AbstractConfiguration, v: Velocities
+) -> Float[Array, "ng"]:
+    """ġ = G v + ∂g/∂t."""
+    return constraints.rate(system, c, v) + constraints.time_derivative(system, c)
+
+
+def position_residual(system: AbstractSystem, t: Time, q: Coordinates) -> Float[Array, "ng"]:
+    """g(t, q)."""
+    return constraints.residual(system, system.configuration(t, q))
+
+
+def velocity_residual(system: AbstractSystem, t: Time, state: State) -> Float[Array, "ng"]:
+    """ġ = G v + ∂g/∂t."""
+    return constraint_rates(system, system.configuration(t, state.q), state.v)
+
+
+def step_constraints(
+    system: AbstractSystem, c: AbstractConfiguration, h: Time, v: Velocities
+) -> Float[Array, "ng"]:
+    """g, and h ġ of nonholonomic constraints: zero at the end of a step of length h."""
+    g, holonomic = constraints.residual(system, c), constraints.is_holonomic(system)
+    if holonomic.all():
+        return g
+    return jnp.where(jnp.asarray(holonomic), g, h * constraint_rates(system, c, v))
+
+
+__all__ = [
+    "constraint_rates",
+    "forces_and_reactions",
+    "motion_residual",
+    "position_residual",
+    "step_constraints",
+    "velocity_residual",
+]
