@@ -116,6 +116,9 @@ def factor_constraints(
     P = Q.T @ B_L
     W = B_L - Q @ P
     W = W - Q @ (Q.T @ W)  # Twice is enough (Parlett 1980).
+    if not others.size:
+        sigma, V = jnp.zeros(0, B.dtype), jnp.zeros((0, 0), B.dtype)
+        return ConstraintFactors(Q, R, P, W, sigma, V, scale, sigma > 0, redundant)
     U, sigma, Vt = jnp.linalg.svd(W / scale[None], full_matrices=False)
     rounding = ROUNDING * max(B.shape) * eps
     doubt = jnp.clip(DISTURBANCE * violation, rounding, max(MOST, rounding))

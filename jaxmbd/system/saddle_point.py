@@ -6,6 +6,7 @@ factored by singular values. `ConstraintFactors` says how.
 """
 
 from abc import abstractmethod
+from collections.abc import Callable
 from functools import singledispatch
 from typing import Any
 
@@ -22,9 +23,18 @@ from . import constraints
 from .abstract import AbstractSystem, Velocities
 from .configuration import AbstractConfiguration
 
-# Residuals of a solution, in units of the float type's precision, the number of unknowns and the
-# numbers that enter, beyond which it is none.
-SLACK = 1e3
+# Largest residuals of a solution, relative to the numbers that enter: in units of the float type's
+# precision (measured ones stay below 5, whatever the number of bodies), and of the violation of the
+# constraints, since combinations of rows as small as some tens of it may have been dropped. Larger
+# units would pass contradictions between light bodies as rounding errors of heavy ones.
+SLACK, LEVER = 20.0, 100.0
+
+# No residual above this part of the largest acceleration along a row is a rounding error.
+COARSE = 1e-2
+
+# Float types as precise as this may square the condition number of independent rows, which takes
+# less time: the square root of the mass ratio of neighbours enters it.
+SQUARED = 1e-12
 
 
 class AbstractMetric(eqx.Module):
@@ -96,17 +106,17 @@ class SaddlePoint(eqx.Module):
         Derivatives are those of the equations, solved with the same factors.
         """
 
-        def product(unknowns: tuple[Array, Array]) -> tuple[Array, Array]:
-            x, lam = unknowns
-            return self.metric.apply(x) - self.G.T @ lam, -(self.G @ x)
+        nv = f.size
 
-        def solution(_: Any, given: tuple[Array, Array]) -> tuple[Array, Array]:
-            f, minus_a = given
-            return self._solved(f, -minus_a)
+        def product(unknowns: Array) -> Array:
+            x, lam = unknowns[:nv], unknowns[nv:]
+            return jnp.concatenate([self.metric.apply(x) - self.G.T @ lam, -(self.G @ x)])
 
-        return jax.lax.custom_linear_solve(
-            product, (f, -a), solve=solution, transpose_solve=solution, symmetric=True
-        )
+        def solution(_: Any, given: Array) -> Array:
+            return jnp.concatenate(self._solved(given[:nv], -given[nv:]))
+
+        found = _solve_symmetric(product, solution, jnp.concatenate([f, -a]))
+        return found[:nv], found[nv:]
 
     def _solved(self, f: Velocities, a: Float[Array, "ng"]) -> tuple[Array, Array]:
         y0 = self.metric.whiten(f)
@@ -135,11 +145,15 @@ class SaddlePoint(eqx.Module):
         (x, lam), f, a, noise = frozen((solution, f, a, noise))
         G, length, violation = frozen((self.G, self.length, self.violation))
         eps = float(jnp.finfo(x.dtype).eps)
-        part = SLACK * (eps * max(G.shape) + jnp.minimum(violation, eps**0.25))
+        part = SLACK * eps + LEVER * jnp.minimum(violation, eps**0.25)
+        y0 = self.metric.whiten(f)
         # |Lᵀ x|² = x · M x, the equations being satisfied.
-        size = jnp.sqrt(jnp.abs(x @ (f + G.T @ lam))) + jnp.linalg.norm(self.metric.whiten(f))
+        size = jnp.sqrt(jnp.abs(x @ (f + G.T @ lam))) + jnp.linalg.norm(y0)
         size = size + jnp.max(jnp.abs(a) / length, initial=0.0)
-        return jnp.all(jnp.abs(G @ x - a) <= part * (length * size + noise))
+        terms = jnp.abs(G) @ (jnp.abs(x) + jnp.abs(self.metric.unwhiten(y0))) + jnp.abs(a)
+        most = COARSE * (jnp.max(terms, initial=0.0) + noise)
+        allowed = jnp.minimum(part * (length * size + noise), most)
+        return jnp.all(jnp.abs(G @ x - a) <= allowed)
 
     def unseen(self) -> Float[Array, "nv"]:
         """What part of each velocity, whitened, the constraints leave free, from 0 to 1."""
@@ -149,20 +163,20 @@ class SaddlePoint(eqx.Module):
 
     def minimum_norm(self, lam: Float[Array, "ng"]) -> Float[Array, "ng"]:
         """The multipliers with the least sum of squares [N, N m] that have the same Gᵀ λ."""
-        if not isinstance(self.factors, ConstraintFactors):
+        if not isinstance(self.factors, ConstraintFactors) or not any(self.factors.redundant):
             return lam
 
-        def product(unknowns: tuple[Array, Array]) -> tuple[Array, Array]:
-            lam, x = unknowns
-            return lam - self.G @ x, -(self.G.T @ lam)
+        ng = lam.size
 
-        def solution(_: Any, given: tuple[Array, Array]) -> tuple[Array, Array]:
-            return self._least(*given)
+        def product(unknowns: Array) -> Array:
+            lam, x = unknowns[:ng], unknowns[ng:]
+            return jnp.concatenate([lam - self.G @ x, -(self.G.T @ lam)])
 
-        given = jnp.zeros_like(lam), -(self.G.T @ lam)
-        return jax.lax.custom_linear_solve(
-            product, given, solve=solution, transpose_solve=solution, symmetric=True
-        )[0]
+        def solution(_: Any, given: Array) -> Array:
+            return jnp.concatenate(self._least(given[:ng], given[ng:]))
+
+        given = jnp.concatenate([jnp.zeros_like(lam), -(self.G.T @ lam)])
+        return _solve_symmetric(product, solution, given)[:ng]
 
     def _least(self, of_rows: Float[Array, "ng"], f: Velocities) -> tuple[Array, Array]:
         """λ and x of λ - G x = `of_rows`, -Gᵀ λ = `f`."""
@@ -178,6 +192,18 @@ class SaddlePoint(eqx.Module):
         lam = within(of_rows + lam) - lam
         x = self.factors.nearest(jnp.zeros_like(y0), lam - of_rows)[0]
         return lam, self.metric.unwhiten(x)
+
+
+def _solve_symmetric(
+    product: Callable[[Array], Array], solution: Callable[[Any, Array], Array], b: Float[Array, "n"]
+) -> Float[Array, "n"]:
+    """The solution of linear equations, whose derivative is solved for in the same way.
+
+    One array of unknowns and not two: of several, JAX does not accept some without derivatives.
+    """
+    return jax.lax.custom_linear_solve(
+        product, b, solve=solution, transpose_solve=solution, symmetric=True
+    )
 
 
 def saddle_point(
@@ -210,7 +236,7 @@ def saddle_point(
     length = row_lengths(system, c, B) if movable is None else _norms(B)
     if rows is not None:
         redundant, G, B, length = redundant[rows], G[rows], B[:, rows], length[rows]
-    if not redundant.any():
+    if not redundant.any() and (not redundant.size or float(jnp.finfo(B.dtype).eps) < SQUARED):
         if not redundant.size:
             return SaddlePoint(metric, G, B, jnp.zeros((0, 0), dtype=B.dtype), length, violation)
         factors = jnp.linalg.cholesky(jax.lax.stop_gradient(B.T @ B))

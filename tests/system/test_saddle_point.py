@@ -8,6 +8,9 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import Frame, forces, joints
+from jaxmbd.system import constraints
+from jaxmbd.system.saddle_point import saddle_point
+from tests import models
 from tests.system import linkages
 
 
@@ -46,3 +49,80 @@ def test_a_loop_elsewhere_leaves_a_chain_its_constraints(n, dtype):
     assert state.q.dtype == dtype
     # Turning all links by the same small amount each bends the chain by n² of them.
     assert float(tip_acceleration(system, state)) < 9.81 * 10 * n**2 * np.finfo(dtype).eps
+
+
+def swinging(model, formulation, guess, rates):
+    """A system and a state in motion."""
+    system = mbd.formulate(model, formulation)
+    return system, mbd.assemble(system, guess, rates)
+
+
+FORMULATIONS = (
+    mbd.JointCoordinates(),
+    mbd.MaximalCoordinates(),
+    mbd.NaturalCoordinates(rigid=True),
+)
+
+
+@pytest.mark.parametrize("formulation", FORMULATIONS, ids=models.name_of)
+def test_derivatives_by_a_force_alone(formulation):
+    """G and M do not depend on the parameter, and the constraints' right-hand side does not."""
+    model = linkages.hinged(**linkages.four_bar(), forces={"gravity": forces.Gravity()})
+    system, state = swinging(model, formulation, {}, {"left": 2.0})
+
+    def tip(g):
+        pulled = eqx.tree_at(lambda s: s.mechanism.fields[0].force.g, system, g[None])
+        vdot, lam = mbd.accelerations(pulled, 0.0, state)
+        return jnp.concatenate([vdot, lam])
+
+    g, along = jnp.array([0.3, 0.0, -9.81]), jnp.array([1.0, 0.0, 2.0])
+    found = jax.jit(lambda: jax.jvp(tip, (g,), (along,))[1])()
+    h = 1e-3  # Linear in gravity.
+    expected = jax.jit(lambda: (tip(g + h * along) - tip(g - h * along)) / (2 * h))()
+    np.testing.assert_allclose(found, expected, atol=1e-8 * float(jnp.max(jnp.abs(expected))))
+
+
+def crank(drivers):
+    rod = mbd.inertia.shifted(mbd.inertia.rod(mass=1.0, length=1.0, radius=0.02), [0.5, 0, 0])
+    other = mbd.joints.Revolute(Frame("ground", [0, 0, 0]), "rod", [0, 1, 0])
+    return mbd.Model(
+        {"rod": rod},
+        {"hinge": joints.Revolute("ground", "rod", [0, 1, 0]), "twin": other},
+        drivers=drivers,
+    )
+
+
+@pytest.mark.parametrize("formulation", FORMULATIONS[:2], ids=models.name_of)
+def test_drivers_that_contradict_each_other_give_no_number(formulation):
+    """Two hinges in one place, one at constant speed and one with an acceleration of 0.5 rad/s²."""
+
+    def accelerated(rate):
+        drivers = {
+            "one": joints.Driver("hinge", lambda t: 0.2 + 0.1 * t + 0.25 * t**2),
+            "two": joints.Driver("twin", lambda t: 0.2 + 0.1 * t + 0.5 * rate * t**2),
+        }
+        system = mbd.formulate(crank(drivers), formulation)
+        return mbd.accelerations(system, 0.0, mbd.assemble(system))
+
+    assert all(np.all(np.isfinite(x)) for x in accelerated(0.5))
+    assert all(np.all(np.isnan(x)) for x in accelerated(0.0))
+
+
+@pytest.mark.parametrize("formulation", FORMULATIONS[:2], ids=models.name_of)
+def test_an_overconstrained_linkage_that_is_a_little_open_does_not_lock(formulation):
+    """Bennett's linkage, moved off its constraints by 1e-9: its one freedom stays free."""
+    system = mbd.formulate(linkages.bennett(), formulation)
+    state = linkages.drawn(system)
+    push = jnp.asarray(np.random.default_rng(0).normal(size=system.nv))
+
+    @jax.jit
+    def accelerations(size):
+        q = system.retract(state.q, size * push)
+        c = system.configuration(jnp.zeros(()), q)
+        equations = saddle_point(system, c, constraints.residual(system, c))
+        return equations.solve(push, jnp.zeros(constraints.n_constraints(system)))[0]
+
+    exact = accelerations(0.0)
+    size = float(jnp.linalg.norm(exact))
+    assert size > 0.01
+    np.testing.assert_allclose(accelerations(1e-9), exact, atol=1e-6 * size)

@@ -1,0 +1,100 @@
+"""What the properties are about, of one state of one system; all uses of internals are here."""
+
+from collections.abc import Mapping
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import jaxmbd as mbd
+from jaxmbd.formulations.joint.configuration import split
+from jaxmbd.system import constraints
+from jaxmbd.system.abstract import reference_values
+from jaxmbd.system.duality import twist_rates
+from jaxmbd.system.loads import applied
+from jaxmbd.system.nonconservative import nonconservative
+from jaxmbd.system.saddle_point import row_lengths
+
+
+def joint_values(system, values: Mapping[str, np.ndarray]):
+    """Coordinates of joints by group, of coordinates by name; zero of those without a value."""
+    found = []
+    for group, zero in zip(
+        system.mechanism.joints, map(np.asarray, reference_values(system.mechanism)), strict=True
+    ):
+        each = [values.get(name, x) for name, x in zip(group.names, zero, strict=True)]
+        found.append(jnp.asarray(np.stack(each), zero.dtype))
+    return tuple(found)
+
+
+def tree_rates(system, v):
+    """Velocities of joints by group, zero outside the tree, of those of `JointCoordinates`."""
+    return split(system.mechanism, system.layout, v)
+
+
+@eqx.filter_jit
+def placed(system, values, rates):
+    """The state of given coordinates and velocities of the tree's joints."""
+    dtype = system.mechanism.dtype
+    values, rates = jax.tree.map(lambda x: x.astype(dtype), (values, rates))
+    return mbd.State(system.from_tree(values), system.from_tree_rates(values, rates))
+
+
+@eqx.filter_jit
+def rows(system, q):
+    """G and g_t."""
+    t = jnp.zeros((), q.dtype)
+    c = system.configuration(t, q)
+    return constraints.jacobian(system, c), constraints.time_derivative(system, c)
+
+
+@eqx.filter_jit
+def look(system, state):
+    """Accelerations at time zero, and what they should satisfy; see the keys."""
+    q, v, t = state.q, state.v, jnp.zeros((), state.q.dtype)
+    c = system.configuration(t, q)
+    vdot, lam = mbd.accelerations(system, t, state)
+    G, motion = constraints.jacobian(system, c), constraints.port_motion(system, c, v)
+    gamma = constraints.constraint_bias(system, c, v, motion)
+    by_time, factor = constraints.time_derivative(system, c), system.mass_factor(c)
+    length = row_lengths(system, c, system.whiten(factor, G.T))
+    mass, bias, force = system.mass_at(c), system.bias_at(c, v), applied(system, c, v)
+    pushed = mass @ vdot
+    size = jnp.linalg.norm(system.whiten(factor, pushed))
+    size = size + jnp.linalg.norm(system.whiten(factor, force - bias))
+
+    def total(q, v):
+        return mbd.energy(system, t, mbd.State(q, v)).total
+
+    gain = jax.jvp(total, (q, v), (system.rates(q, v), vdot))[1]
+    terms = jnp.abs(mass) @ jnp.abs(vdot) + jnp.abs(bias) + jnp.abs(force)
+    bodies = slice(1, system.mechanism.n_bodies + 1)
+    return {
+        "vdot": vdot,
+        "multipliers": lam,
+        "twist rates": twist_rates(system, c, v, vdot)[bodies],
+        "speed": jnp.max(jnp.abs(motion.twists[bodies])),
+        "mass": mass,
+        "G": G,
+        "length": length,
+        # How far G v̇ + γ is from zero, and what it is small against.
+        "miss": jnp.abs(G @ vdot + gamma),
+        "miss scale": length * size + motion.noise,
+        # How far the energy's rate is from the power of what has no potential.
+        "unexplained power": gain - nonconservative(c, v) @ v + lam @ by_time,
+        "power scale": jnp.abs(v) @ terms
+        + jnp.abs(lam) @ (jnp.abs(G) @ jnp.abs(v) + jnp.abs(by_time)),
+    }
+
+
+@eqx.filter_jit
+def joint_motion(system, state):
+    """Rates of the joints, by group, and how fast these change."""
+    q, v, t = state.q, state.v, jnp.zeros((), state.q.dtype)
+    vdot, _ = mbd.accelerations(system, t, state)
+
+    def rates(q, v):
+        return system.configuration(t, q).joint_rates(v)
+
+    return jax.jvp(rates, (q, v), (system.rates(q, v), vdot))

@@ -1,0 +1,147 @@
+"""What holds of the accelerations of any mechanism in motion, in every formulation."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmbd as mbd
+from jaxmbd.testing.verdict import direction, dot
+from tests.marks import thorough_but
+from tests.properties.draws import MASSES, condition, draw, seed_of
+from tests.properties.templates import TEMPLATES
+
+# Errors of accelerations in units of the precision, of the number of bodies and of the condition
+# number; residuals in units of the precision, and powers at least.
+ERROR, MISS = 1e3, 1e2
+
+# A formulation may be worse conditioned than the mechanism. That excuses errors up to this part.
+EXCUSED = 0.05
+
+
+def look(case, formulation, dtype):
+    """What is seen of a draw, or None if its accelerations are NaN."""
+    seen = case.look(formulation, dtype)
+    return seen if np.isfinite(seen["vdot"]).all() else None
+
+
+def failures(seen, reference, conditions, eps):
+    """Which properties do not hold, and by how much.
+
+    **Arguments:** `conditions`, of the mechanism and of the formulation.
+    """
+    n, rates = len(reference["twist rates"]), reference["twist rates"]
+    worst = np.max(seen["miss"] / seen["miss scale"], initial=0.0) / eps
+    if not worst <= MISS:
+        yield f"G v̇ + γ is {worst:.1e} roundings from zero, {MISS:.0e} are allowed"
+    power = np.abs(seen["unexplained power"]) / seen["power scale"] / eps
+    allowed = MISS * min(conditions[0], 1e2)
+    if not power <= allowed:
+        yield f"the energy's rate is {power:.1e} roundings off the power, {allowed:.1e} are allowed"
+    scale = np.max(np.abs(rates)) + reference["speed"] ** 2 + 9.81
+    error = np.max(np.abs(seen["twist rates"] - rates)) / scale / eps
+    mine, excused = (ERROR * n * kappa for kappa in conditions)
+    allowed = max(mine, min(excused, EXCUSED / eps))
+    if not error <= allowed:
+        yield f"accelerations are {error:.1e} roundings off, {allowed:.1e} are allowed"
+
+
+def is_well_posed(name, masses, dtype):
+    return dtype == "float64" and masses in ("ordinary", "wide") and TEMPLATES[name].n <= 103
+
+
+REGULAR = [
+    ("a four-bar within 10 links", "float64"),
+    ("a four-bar within 10 links", "float32"),
+    ("a chain of 5", "float32"),
+]
+ALL = [(name, dtype) for dtype in ("float64", "float32") for name in TEMPLATES]
+
+
+@pytest.mark.parametrize("name_and_type", thorough_but(REGULAR, ALL), ids="-".join)
+def test_formulations_agree_and_constraints_hold(name_and_type):
+    """Against joint coordinates in float64; the energy's rate is the power of the forces."""
+    name, dtype = name_and_type
+    eps, found, template = float(np.finfo(dtype).eps), [], TEMPLATES[name]
+    for masses, k in ((masses, k) for masses in MASSES for k in range(template.draws)):
+        case = draw(name, masses, k)
+        wholes = {f: look(case, f, "float64") for f in template.formulations}
+        reference = wholes["joint"]
+        for formulation, whole in wholes.items():
+            seen = whole if dtype == "float64" else look(case, formulation, dtype)
+            where = f"{name}, seed {seed_of(name, masses, k)}, {formulation}, {dtype}"
+            if seen is None and is_well_posed(name, masses, dtype):
+                found.append(f"{where}: NaN")
+            if seen is None or reference is None or whole is None:
+                continue
+            conditions = condition(reference), condition(whole)
+            if is_well_posed(name, masses, dtype) and not conditions[0] * eps < 1e-6:
+                found.append(f"{where}: a condition number of {conditions[0]:.1e} proves nothing")
+            found += [f"{where}: {miss}" for miss in failures(seen, reference, conditions, eps)]
+    assert not found, "\n".join(found)
+
+
+OVERDRIVEN = ["a crank and a rocker driven", "two parallel cranks driven"]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("name", thorough_but(OVERDRIVEN[:1], OVERDRIVEN))
+def test_drivers_that_contradict_one_another_give_nan(name, dtype):
+    """Those that agree do not, with the same numbers otherwise."""
+    found = []
+    for masses, k in ((masses, k) for masses in MASSES for k in range(TEMPLATES[name].draws)):
+        for disagreement in (0.0, 10.0):
+            case = draw(name, masses, k, disagreement)
+            for formulation in TEMPLATES[name].formulations:
+                failed = look(case, formulation, dtype) is None
+                if failed != (disagreement > 0):
+                    seed = seed_of(name, masses, k)
+                    found.append(f"{name}, seed {seed}, {formulation}: {disagreement} rad/s²")
+    assert not found, "\n".join(found)
+
+
+@eqx.filter_jit
+def scalar(floats, rest, w):
+    system, state = eqx.combine(floats, rest)
+    return w @ mbd.accelerations(system, 0.0, state)[0]
+
+
+slope = eqx.filter_jit(jax.grad(scalar))
+
+DIFFERENTIABLE = [
+    "a floating tree",
+    "a four-bar",
+    "a crank and balls",
+    "a Bennett linkage",
+    "geared links",
+    "a crank and a rocker driven",
+]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+@pytest.mark.parametrize("formulation", ["joint", "maximal"])
+def test_gradients_are_central_differences(name, formulation):
+    """Along a random direction of all leaves and of the state."""
+    found, h = [], 1e-6  # A longer step opens redundant loops too far
+    for k in range(TEMPLATES[name].draws):
+        system, state = draw(name, "ordinary", k).system(formulation)
+        floats, rest = eqx.partition((system, state), eqx.is_inexact_array)
+        rng = np.random.default_rng(k)
+        u = jax.tree.map(lambda x, dx: x * dx, floats, direction(floats, rng))
+        w = jnp.asarray(rng.normal(size=system.nv))
+
+        def at(s, floats=floats, u=u, rest=rest, w=w):
+            return float(scalar(jax.tree.map(lambda x, dx: x + s * dx, floats, u), rest, w))
+
+        gradient = float(dot(slope(floats, rest, w), u))
+        near, far = ((at(s) - at(-s)) / (2 * s) for s in (h, 2 * h))
+        # The error of a difference is a third of what halving its step changes, and rounding.
+        allowed = 2 * abs(near - far) + 1e-6 * (abs(near) + abs(at(0.0)))
+        if not abs(gradient - near) <= allowed:
+            found.append(
+                f"{name}, seed {seed_of(name, 'ordinary', k)}, {formulation}: the gradient is "
+                f"{gradient:.9g}, the difference {near:.9g} ± {allowed:.1e}"
+            )
+    assert not found, "\n".join(found)
