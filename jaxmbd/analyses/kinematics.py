@@ -118,13 +118,13 @@ def _accelerations(
     """
     q, v = state.q, state.v
     c = system.configuration(t, q)
-    bias = constraints.constraint_bias(system, c, v)
+    motion = constraints.port_motion(system, c, v)
+    bias = constraints.constraint_bias(system, c, v, motion)
     gaps = constraints.residual(system, c)
     equations = saddle_point(system, c, gaps, demand=bias)
     zeros = jnp.zeros_like(v)
     vdot, lam = equations.solve(zeros, -bias)
-    noise = constraints.bias_noise(system, c, v)
-    vdot = jnp.where(equations.holds((vdot, lam), zeros, -bias, noise), vdot, jnp.nan)
+    vdot = jnp.where(equations.holds((vdot, lam), zeros, -bias, motion.noise), vdot, jnp.nan)
     rates = constraint_rates(system, c, v)
     size = 1.0 + jnp.max(jnp.abs(v), initial=0.0)
     return vdot, jnp.maximum(jnp.abs(gaps), jnp.abs(rates) / size), jnp.max(equations.unseen())

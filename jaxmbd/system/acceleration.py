@@ -66,7 +66,8 @@ def constrained_accelerations(
 ) -> tuple[Velocities, Float[Array, "ng"]]:
     """v̇ and λ where there are constraints. Formulations may register a faster way."""
     c, v = system.configuration(t, state.q), state.v
-    bias = constraints.constraint_bias(system, c, v)
+    motion = constraints.port_motion(system, c, v)
+    bias = constraints.constraint_bias(system, c, v, motion)
     g = constraints.residual(system, c)
     target = -bias
     if stabilization is not None:
@@ -74,7 +75,7 @@ def constrained_accelerations(
     equations = saddle_point(system, c, g, demand=bias)
     f = -motion_residual(system, c, v, jnp.zeros_like(v))
     vdot, lam = equations.solve(f, target)
-    holds = equations.holds((vdot, lam), f, target, constraints.bias_noise(system, c, v))
+    holds = equations.holds((vdot, lam), f, target, motion.noise)
     lam = equations.minimum_norm(lam)
     return jnp.where(holds, vdot, jnp.nan), jnp.where(holds, lam, jnp.nan)
 

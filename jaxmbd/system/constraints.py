@@ -11,6 +11,7 @@ coordinates.
 
 from collections.abc import Iterator, Sequence
 from functools import singledispatch
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -102,10 +103,21 @@ def violation(c: AbstractConfiguration, residual: Float[Array, "ng"]) -> Float[A
     return jnp.max(jnp.abs(residual), initial=0.0) / extent
 
 
-def bias_noise(system: AbstractSystem, c: AbstractConfiguration, v: Velocities) -> Float[Array, ""]:
-    """Size of the terms of the constraint bias [m/s², rad/s²], which rounding is relative to."""
-    twists = jnp.max(jnp.abs(c.twists(v)))
-    return jnp.max(jnp.abs(port_accelerations(system, c, v))) + twists**2
+class PortMotion(NamedTuple):
+    """Twists of all ports and their rates at v̇ = 0, each along its own axes."""
+
+    twists: Float[Array, "n_ports 6"]
+    accelerations: Float[Array, "n_ports 6"]
+
+    @property
+    def noise(self) -> Float[Array, ""]:
+        """Size of the terms of the constraint bias [m/s², rad/s²]; rounding is relative to it."""
+        return jnp.max(jnp.abs(self.accelerations)) + jnp.max(jnp.abs(self.twists)) ** 2
+
+
+def port_motion(system: AbstractSystem, c: AbstractConfiguration, v: Velocities) -> PortMotion:
+    """Twists of all ports and their rates at v̇ = 0."""
+    return PortMotion(c.twists(v), port_accelerations(system, c, v))
 
 
 def residual(system: AbstractSystem, c: AbstractConfiguration) -> Float[Array, "ng"]:
@@ -154,20 +166,26 @@ def time_derivative(system: AbstractSystem, c: AbstractConfiguration) -> Float[A
 
 
 def constraint_bias(
-    system: AbstractSystem, c: AbstractConfiguration, v: Velocities
+    system: AbstractSystem,
+    c: AbstractConfiguration,
+    v: Velocities,
+    motion: PortMotion | None = None,
 ) -> Float[Array, "ng"]:
-    """γ of g̈ = G v̇ + γ: the acceleration of the constraints at v̇ = 0."""
-    parts, twists = [], c.twists(v)
-    accelerations = port_accelerations(system, c, v)
+    """γ of g̈ = G v̇ + γ: the acceleration of the constraints at v̇ = 0.
+
+    **Arguments:** `motion`: `port_motion` of these velocities, if it is known.
+    """
+    motion = port_motion(system, c, v) if motion is None else motion
+    parts = []
     for g, group in _constrained(system):
         X = c.relative_poses(g)
-        V, A = relative_accelerations(group, X, twists, accelerations)
+        V, A = relative_accelerations(group, X, *motion)
 
         def second_derivative(joint: AbstractJoint, X: Pose, V: Array, A: Array) -> Array:
             return jax.jvp(lambda X, V: _joint_rate(joint, X, V), (X, V), (se3.rate(X, V), A))[1]
 
         parts.append(jax.vmap(second_derivative)(group.joint, X, V, A).ravel())
-    parts.append(_coordinate_bias(system, c, v, twists, accelerations))
+    parts.append(_coordinate_bias(system, c, v, motion))
     return jnp.concatenate([*parts, system.intrinsic_bias(c, v)])
 
 
@@ -175,15 +193,14 @@ def _coordinate_bias(
     system: AbstractSystem,
     c: AbstractConfiguration,
     v: Velocities,
-    twists: Wrenches,
-    accelerations: Wrenches,
+    motion: PortMotion,
 ) -> Float[Array, "n"]:
     """Second time derivative of the constraints of couplings and drivers at v̇ = 0."""
     q = _coordinates(system, c)
     if not q:
         return jnp.zeros(0, dtype=c.t.dtype)
     q_dot = {g: c.coordinate_rates(g, v) for g in q}
-    q_ddot = {g: c.coordinate_bias(g, v, twists, accelerations) for g in q}
+    q_ddot = {g: c.coordinate_bias(g, v, *motion) for g in q}
 
     def rates(t: Time, q: Coordinates, q_dot: Coordinates) -> list[Array]:
         one = jnp.ones_like(t)

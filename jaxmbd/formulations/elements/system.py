@@ -15,8 +15,9 @@ import jax.numpy as jnp
 import jax.scipy.linalg as jsl
 from jaxtyping import Array, Float
 
-from ...lie import Pose, gram_schmidt
+from ...lie import Pose, gram_schmidt, so3
 from ...linear import UNROLLED_SIZE, solve_spd
+from ...system import constraints
 from ...system.abstract import AbstractSystem, State, Time
 from ...system.configuration import (
     AbstractConfiguration,
@@ -143,10 +144,7 @@ class ElementSystem(AbstractElementSystem):
 
     def configuration(self, t: Float[Array, ""], q: Float[Array, "nq"]) -> "ElementConfiguration":
         frames = self.element_frames(q)
-        n = 1 + self.mechanism.n_bodies
-        bodies = jax.vmap(gram_schmidt.orthonormal)(frames.B[:n])
-        turned = jnp.concatenate([bodies, self.mechanism.port_bodies.take(bodies)])
-        ports = Pose(frames.p, turned @ frames.offset)
+        ports = _poses(self.mechanism, frames)
         relative = relative_poses(self.mechanism, ports, self.mechanism.observed)
         return ElementConfiguration(t, q, self.mechanism, ports, relative, frames, self)
 
@@ -241,13 +239,43 @@ class ElementConfiguration(AbstractPortConfiguration):
         return self.q.size
 
     def twists(self, v: Float[Array, "nv"]) -> Float[Array, "n_ports 6"]:
-        rates = jax.jvp(self.system.element_frames, (self.q,), (v,))[1]
-        n = 1 + self.mechanism.n_bodies
-        spin = jax.vmap(gram_schmidt.angular_velocity)(self.frames.B[:n], rates.B[:n])
-        spin = jnp.concatenate([spin, self.mechanism.port_bodies.take(spin)])
-        linear = jnp.einsum("nij,ni->nj", self.ports.R, rates.p)
-        angular = jnp.einsum("nij,ni->nj", self.frames.offset, spin)
-        return jnp.concatenate([linear, angular], axis=1)
+        return _twists(self.mechanism, self.frames, self.ports, self.frame_rates(v))
+
+    def frame_rates(self, v: Float[Array, "nv"]) -> ElementFrame:
+        """Time derivatives of the frames, which are linear in the coordinates."""
+        return jax.jvp(self.system.element_frames, (self.q,), (v,))[1]
+
+
+def _poses(mechanism: Mechanism, frames: ElementFrame) -> Pose:
+    """Poses of all ports, the vectors of the elements made orthonormal."""
+    bodies = jax.vmap(gram_schmidt.orthonormal)(frames.B[: 1 + mechanism.n_bodies])
+    turned = jnp.concatenate([bodies, mechanism.port_bodies.take(bodies)])
+    return Pose(frames.p, turned @ frames.offset)
+
+
+def _twists(
+    mechanism: Mechanism, frames: ElementFrame, ports: Pose, rates: ElementFrame
+) -> Float[Array, "n_ports 6"]:
+    """Twists of all ports along their own axes, linear in the rates of the frames."""
+    n = 1 + mechanism.n_bodies
+    spin = jax.vmap(gram_schmidt.angular_velocity)(frames.B[:n], rates.B[:n])
+    spin = jnp.concatenate([spin, mechanism.port_bodies.take(spin)])
+    linear = jnp.einsum("nij,ni->nj", ports.R, rates.p)
+    angular = jnp.einsum("nij,ni->nj", frames.offset, spin)
+    return jnp.concatenate([linear, angular], axis=1)
+
+
+@constraints.port_accelerations.register
+def _(
+    system: ElementSystem, c: ElementConfiguration, v: Float[Array, "nv"]
+) -> Float[Array, "n_ports 6"]:
+    """Rates of frames are constant at v̇ = 0, and twists functions of frames and their rates."""
+    mechanism, rates = system.mechanism, c.frame_rates(v)
+
+    def twists(frames: ElementFrame) -> Float[Array, "n_ports 6"]:
+        return _twists(mechanism, frames, _poses(mechanism, frames), rates)
+
+    return jax.jvp(twists, (c.frames,), (rates,))[1]
 
 
 def second_moments(inertia: Float[Array, "3 3"]) -> Float[Array, "3 3"]:
@@ -268,7 +296,7 @@ def _(system: ElementSystem, c: AbstractConfiguration, v: Float[Array, "nv"]) ->
     linear = bodies.mass[:, None] * rates.c
     A = jax.vmap(lambda body: second_moments(body.symmetric_inertia()))(bodies)
     turning = jax.vmap(lambda B, A, B_dot: 2.0 * _axial(B @ A @ B_dot.T))(now.B, A, rates.B)
-    return Momentum(jnp.sum(linear, axis=0), jnp.sum(jnp.cross(now.c, linear) + turning, axis=0))
+    return Momentum(jnp.sum(linear, axis=0), jnp.sum(so3.cross(now.c, linear) + turning, axis=0))
 
 
 def _axial(T: Float[Array, "3 3"]) -> Float[Array, "3"]:
