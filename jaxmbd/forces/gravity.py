@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..bodies import RigidBody
-from ..lie import Pose
+from ..lie import Pose, so3
 from ..model.values import as_leaf
 from .abstract import AbstractField, Time
 
@@ -27,7 +27,7 @@ class Gravity(AbstractField):
         self, t: Time, body: RigidBody, X_WB: Pose, V: Float[Array, "6"]
     ) -> Float[Array, "6"]:
         weight = body.mass * (X_WB.R.T @ self.g)
-        return jnp.concatenate([weight, jnp.cross(body.com, weight)])
+        return jnp.concatenate([weight, so3.cross(body.com, weight)])
 
     def potential(self, t: Time, body: RigidBody, X_WB: Pose) -> Float[Array, ""]:
         return -body.mass * (self.g @ X_WB.apply(body.com))

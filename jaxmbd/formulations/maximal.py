@@ -269,7 +269,7 @@ class MaximalConfiguration(AbstractPortConfiguration):
 
 def _inverse(J: Float[Array, "3 3"]) -> Float[Array, "3 3"]:
     """Inverse of a symmetric 3 × 3 matrix by cofactors."""
-    columns = jnp.stack([jnp.cross(J[1], J[2]), jnp.cross(J[2], J[0]), jnp.cross(J[0], J[1])], 1)
+    columns = jnp.stack([so3.cross(J[1], J[2]), so3.cross(J[2], J[0]), so3.cross(J[0], J[1])], 1)
     return columns / (J[0] @ columns[:, 0])
 
 

@@ -71,7 +71,7 @@ class RollingDisc(AbstractClosure):
 
     def slip(self, X_FM: Pose, V_FM: Float[Array, "6"]) -> Float[Array, "2"]:
         v, w = X_FM.R @ V_FM[:3], X_FM.R @ V_FM[3:]
-        return so3.basis(self.normal)[:, :2].T @ (v + jnp.cross(w, self.lowest(X_FM.R)))
+        return so3.basis(self.normal)[:, :2].T @ (v + so3.cross(w, self.lowest(X_FM.R)))
 
 
 def _unit(axis: Float[Array, "3"]) -> Float[Array, "3"]:

@@ -223,7 +223,7 @@ class BendingRotation(AbstractRotation):
         # What changes the rotation vector, whatever else moves: the inverse of the tangent.
         T = so3.dexp(E[:, :2] @ q)
         a, b, c = T[:, 0], T[:, 1], T[:, 2]
-        cofactors = jnp.stack([jnp.cross(b, c), jnp.cross(c, a), jnp.cross(a, b)], axis=1)
+        cofactors = jnp.stack([so3.cross(b, c), so3.cross(c, a), so3.cross(a, b)], axis=1)
         return (cofactors @ E[:, :2]) / (a @ cofactors[:, 0])
 
     def rates(self, q, v):

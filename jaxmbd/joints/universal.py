@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ..lie import so3
 from ..model.frame import Frame, as_frame
 from ..model.values import as_direction, is_concrete
 from .abstract import AbstractJoint
@@ -57,7 +58,7 @@ class Universal(AbstractJoint):
         e1 = self.axis1 / jnp.sqrt(self.axis1 @ self.axis1)
         across = self.axis2 - (self.axis2 @ e1) * e1
         e2 = across / jnp.sqrt(across @ across)
-        return jnp.stack([e1, e2, jnp.cross(e1, e2)], axis=1)
+        return jnp.stack([e1, e2, so3.cross(e1, e2)], axis=1)
 
 
 __all__ = ["Universal"]

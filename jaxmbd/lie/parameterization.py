@@ -121,7 +121,7 @@ class Cayley(CayleyGibbsRodrigues):
 
     def motion(self, Q: Twist) -> Pose:
         v, p = Q[:3], 0.5 * Q[3:]
-        u = (v + jnp.cross(p, v) + p * (p @ v)) / (1.0 + p @ p)
+        u = (v + so3.cross(p, v) + p * (p @ v)) / (1.0 + p @ p)
         return Pose(u, so3.to_matrix(self.quaternion(Q[3:])))
 
     def motion_tangent(self, Q: Twist) -> Float[Array, "6 6"]:

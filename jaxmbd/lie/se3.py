@@ -53,13 +53,13 @@ def between(X_WA: Pose, X_WB: Pose) -> Pose:
 def transform_twist(X_AB: Pose, V: Twist) -> Twist:
     """Ad(X_AB): the twist `V`, expressed and taken at B, expressed and taken at A."""
     omega = X_AB.R @ V[3:]
-    return jnp.concatenate([X_AB.R @ V[:3] + jnp.cross(X_AB.p, omega), omega])
+    return jnp.concatenate([X_AB.R @ V[:3] + so3.cross(X_AB.p, omega), omega])
 
 
 @traced_once
 def transform_twist_back(X_AB: Pose, V: Twist) -> Twist:
     """Ad(X_AB)⁻¹: the twist `V`, expressed and taken at A, expressed and taken at B."""
-    linear = V[:3] - jnp.cross(X_AB.p, V[3:])
+    linear = V[:3] - so3.cross(X_AB.p, V[3:])
     return jnp.concatenate([X_AB.R.T @ linear, X_AB.R.T @ V[3:]])
 
 
@@ -67,13 +67,13 @@ def transform_twist_back(X_AB: Pose, V: Twist) -> Twist:
 def transform_wrench(X_AB: Pose, W: Wrench) -> Wrench:
     """Ad(X_AB)⁻ᵀ: the wrench `W`, expressed and taken at B, expressed and taken at A."""
     force = X_AB.R @ W[:3]
-    return jnp.concatenate([force, X_AB.R @ W[3:] + jnp.cross(X_AB.p, force)])
+    return jnp.concatenate([force, X_AB.R @ W[3:] + so3.cross(X_AB.p, force)])
 
 
 @traced_once
 def transform_wrench_back(X_AB: Pose, W: Wrench) -> Wrench:
     """Ad(X_AB)ᵀ: the wrench `W`, expressed and taken at A, expressed and taken at B."""
-    moment = W[3:] - jnp.cross(X_AB.p, W[:3])
+    moment = W[3:] - so3.cross(X_AB.p, W[:3])
     return jnp.concatenate([X_AB.R.T @ W[:3], X_AB.R.T @ moment])
 
 
@@ -88,14 +88,14 @@ def adjoint(X: Pose) -> Float[Array, "6 6"]:
 def cross_twist(V: Twist, U: Twist) -> Twist:
     """ad(V) U: rate of a twist `U` that is carried along with the twist `V`."""
     v, w = V[:3], V[3:]
-    return jnp.concatenate([jnp.cross(w, U[:3]) + jnp.cross(v, U[3:]), jnp.cross(w, U[3:])])
+    return jnp.concatenate([so3.cross(w, U[:3]) + so3.cross(v, U[3:]), so3.cross(w, U[3:])])
 
 
 @traced_once
 def cross_wrench(V: Twist, W: Wrench) -> Wrench:
     """-ad(V)ᵀ W: rate of a wrench (or momentum) `W` that is carried along with the twist `V`."""
     v, w = V[:3], V[3:]
-    return jnp.concatenate([jnp.cross(w, W[:3]), jnp.cross(w, W[3:]) + jnp.cross(v, W[:3])])
+    return jnp.concatenate([so3.cross(w, W[:3]), so3.cross(w, W[3:]) + so3.cross(v, W[:3])])
 
 
 @traced_once
@@ -114,9 +114,9 @@ def displacement(V: Twist) -> tuple[Float[Array, "3"], Float[Array, "4"]]:
     rho, phi = V[:3], V[3:]
     x = phi @ phi
     half = series.sinc(0.25 * x)
-    turned = jnp.cross(phi, rho)
+    turned = so3.cross(phi, rho)
     # (1 - cos θ) / θ² is half the square of sin(θ/2) / (θ/2).
-    p = rho + 0.5 * half * half * turned + series.cubic(x) * jnp.cross(phi, turned)
+    p = rho + 0.5 * half * half * turned + series.cubic(x) * so3.cross(phi, turned)
     return p, jnp.concatenate([series.cos_theta(0.25 * x)[None], 0.5 * half * phi])
 
 

@@ -25,6 +25,17 @@ def identity() -> Quaternion:
 
 
 @traced_once
+def cross(a: Float[Array, "*n 3"], b: Float[Array, "*n 3"]) -> Float[Array, "*n 3"]:
+    """Cross product of vectors along the last axis, by half of the operations of `jnp.cross`."""
+    return _next(a * _next(b) - _next(a) * b)
+
+
+def _next(x: Float[Array, "*n 3"]) -> Float[Array, "*n 3"]:
+    """The entries y, z, x of vectors."""
+    return jnp.concatenate([x[..., 1:], x[..., :1]], axis=-1)
+
+
+@traced_once
 def hat(w: Vector) -> Matrix:
     """The skew matrix of `w`: `hat(w) @ x == cross(w, x)`."""
     zero = jnp.zeros_like(w[0])
@@ -46,7 +57,7 @@ def vee(W: Matrix) -> Vector:
 @traced_once
 def multiply(a: Quaternion, b: Quaternion) -> Quaternion:
     """Hamilton product `a ⊗ b`: first rotate by `b`, then by `a`."""
-    vector = a[0] * b[1:] + b[0] * a[1:] + jnp.cross(a[1:], b[1:])
+    vector = a[0] * b[1:] + b[0] * a[1:] + cross(a[1:], b[1:])
     return jnp.concatenate([(a[0] * b[0] - a[1:] @ b[1:])[None], vector])
 
 

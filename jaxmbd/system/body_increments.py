@@ -129,11 +129,11 @@ class RotationIncrements(AbstractIncrements):
     parameterization: AbstractParameterization
 
     def components(self, body, V):
-        return jnp.concatenate([V[:3] + jnp.cross(V[3:], body.com), V[3:]])
+        return jnp.concatenate([V[:3] + so3.cross(V[3:], body.com), V[3:]])
 
     def twist(self, body, delta, u):
         back = self._turn(delta).T
-        return jnp.concatenate([back @ u[:3] - jnp.cross(u[3:], body.com), u[3:]])
+        return jnp.concatenate([back @ u[:3] - so3.cross(u[3:], body.com), u[3:]])
 
     def moved(self, body, x, delta):
         turn = self.parameterization.rotation(delta[3:])
@@ -143,14 +143,14 @@ class RotationIncrements(AbstractIncrements):
 
     def fixed(self, body, V, Vdot):
         spin, w = V[3:], self.components(body, V)
-        linear = self.components(body, Vdot)[:3] + jnp.cross(spin, w[:3])
+        linear = self.components(body, Vdot)[:3] + so3.cross(spin, w[:3])
         return w, jnp.concatenate([linear, Vdot[3:]])
 
     def carried(self, body, delta, w, wdot):
         back = self._turn(delta).T
         c, v, spin, spin_rate = back @ w[:3], back @ wdot[:3], back @ w[3:], back @ wdot[3:]
-        V = jnp.concatenate([c - jnp.cross(spin, body.com), spin])
-        linear = v - jnp.cross(spin, c) - jnp.cross(spin_rate, body.com)
+        V = jnp.concatenate([c - so3.cross(spin, body.com), spin])
+        linear = v - so3.cross(spin, c) - so3.cross(spin_rate, body.com)
         return V, jnp.concatenate([linear, spin_rate])
 
     def momentum(self, body, delta, u):
@@ -159,7 +159,7 @@ class RotationIncrements(AbstractIncrements):
 
     def load(self, body, delta, W):
         turn = self._turn(delta)
-        moment = W[3:] - jnp.cross(body.com, W[:3])
+        moment = W[3:] - so3.cross(body.com, W[:3])
         return jnp.concatenate([turn @ W[:3], turn @ moment])
 
     def mean_load(self, body, x, delta, W):
@@ -178,7 +178,7 @@ class RotationIncrements(AbstractIncrements):
         """Force and moment along the axes of the start, about the centre of mass moved by δ."""
         R = so3.to_matrix(x[3:])
         centre = x[:3] + R @ (body.com + delta[:3])
-        return R.T @ W[:3], R.T @ (W[3:] - jnp.cross(centre, W[:3]))
+        return R.T @ W[:3], R.T @ (W[3:] - so3.cross(centre, W[:3]))
 
 
 __all__ = ["AbstractIncrements", "MotionIncrements", "RotationIncrements"]

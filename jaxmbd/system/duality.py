@@ -24,8 +24,8 @@ def spatial_inertia(body: RigidBody) -> Float[Array, "6 6"]:
 
 def momentum_of(body: RigidBody, V: Float[Array, "6"]) -> Float[Array, "6"]:
     """Spatial inertia times twist, without forming the matrix."""
-    linear = body.mass * (V[:3] + jnp.cross(V[3:], body.com))
-    angular = body.symmetric_inertia() @ V[3:] + jnp.cross(body.com, linear)
+    linear = body.mass * (V[:3] + so3.cross(V[3:], body.com))
+    angular = body.symmetric_inertia() @ V[3:] + so3.cross(body.com, linear)
     return jnp.concatenate([linear, angular])
 
 

@@ -287,7 +287,7 @@ def _transposed(
 
 def _carried(X: Pose, V: Float[Array, "6"]) -> Pose:
     """Change of the entries of X by the twist V about the world's origin."""
-    return Pose(V[:3] + jnp.cross(V[3:], X.p), so3.hat(V[3:]) @ X.R)
+    return Pose(V[:3] + so3.cross(V[3:], X.p), so3.hat(V[3:]) @ X.R)
 
 
 def at_origin(X: Frames) -> Frames:

@@ -80,7 +80,7 @@ def states(robot):
 def equations(system, state):
     """M, the bias with all applied forces, and the accelerations they lead to."""
     q, v = state.q, state.v
-    force = applied(system, jnp.zeros((), dtype=q.dtype), q, v)
+    force = applied(system, system.configuration(jnp.zeros((), dtype=q.dtype), q), v)
     return system.mass(q), system.bias(q, v) - force, mbd.accelerations(system, 0.0, state)[0]
 
 

@@ -70,7 +70,7 @@ def residual(joint: AbstractJoint, X_FM: Pose, n: Float[Array, "3"]) -> Float[Ar
     """What a joint keeps in the plane of normal n, in F: the point first."""
     turned = (n @ so3.vee(X_FM.R))[None]
     if isinstance(joint, Prismatic):
-        along = (jnp.cross(n, joint.basis()[:, 2]) @ X_FM.p)[None]
+        along = (so3.cross(n, joint.basis()[:, 2]) @ X_FM.p)[None]
         return jnp.concatenate([along, turned])
     along = so3.basis(n)[:, :2].T @ X_FM.p
     return jnp.concatenate([along, turned]) if isinstance(joint, Fixed) else along
@@ -157,7 +157,7 @@ def _off_plane(
     axes = jax.vmap(lambda joint: joint.basis()[:, 2])(group.joint)
     gap = jnp.zeros(len(group), dtype=n_F.dtype)
     if isinstance(group.joint, Revolute | Planar):
-        gap = jnp.linalg.norm(jnp.cross(n_F, axes), axis=1)
+        gap = jnp.linalg.norm(so3.cross(n_F, axes), axis=1)
     elif isinstance(group.joint, Prismatic):
         gap = jnp.abs(jnp.sum(n_F * axes, axis=1))
     if group.in_tree:  # The two ends coincide at zero coordinates.

@@ -116,7 +116,7 @@ class PointSystem(ElementSystem):
             elif family.n_given == 2:
                 others = so3.basis(p[1] - p[0])[:, :2].T
             elif family.n_given == 3:
-                normal = jnp.cross(p[1] - p[0], p[2] - p[0])
+                normal = so3.cross(p[1] - p[0], p[2] - p[0])
                 others = normal[None] / jnp.sqrt(normal @ normal)
             else:
                 return p

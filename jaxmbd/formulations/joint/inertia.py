@@ -21,8 +21,8 @@ class WorldInertia(eqx.Module):
 
     def momentum(self, V: Float[Array, "6"]) -> Float[Array, "6"]:
         """Inertia times world twist, for one body."""
-        linear = self.mass * V[:3] + jnp.cross(V[3:], self.h)
-        angular = self.J @ V[3:] + jnp.cross(self.h, V[:3])
+        linear = self.mass * V[:3] + so3.cross(V[3:], self.h)
+        angular = self.J @ V[3:] + so3.cross(self.h, V[:3])
         return jnp.concatenate([linear, angular])
 
 
