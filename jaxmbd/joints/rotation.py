@@ -6,15 +6,17 @@ the coordinates of a rotation that satisfies it. Angular velocities are those of
 axes of M.
 
 Residuals are linear in the entries of R_FM, as schemes that keep energy need them. Most of them
-therefore vanish at rotations too that are not the joint's (false roots):
+therefore vanish at further rotations, which are not the joint's (false roots):
 
-| rotation | residual vanishes at | of the joint | false |
-|---|---|---|---|
-| `NoRotation` | R = Rᵀ | no rotation | half a turn about any axis |
-| `AxisRotation` | R e3 = ± e3 | e3 of F and M parallel | e3 of F and M opposite |
-| `TwoAxisRotation` | e1 of F ⊥ e2 of M | all of them | none |
-| `BendingRotation` | no twist, or half a turn | rotation vectors ⊥ e3 | half a turn about others |
-| `FreeRotation` | every R | every R | none |
+=================  =====================  ======================  ==========================
+rotation           residual vanishes at   of the joint            false roots
+=================  =====================  ======================  ==========================
+`NoRotation`       R = Rᵀ                 no rotation             half a turn about any axis
+`AxisRotation`     R e3 = ± e3            e3 of F and M parallel  e3 of F and M opposite
+`TwoAxisRotation`  e1 of F ⊥ e2 of M      all of them             none
+`BendingRotation`  no twist, half a turn  rotation vectors ⊥ e3   half a turn about others
+`FreeRotation`     every R                every R                 none
+=================  =====================  ======================  ==========================
 
 `misalignment` vanishes at the joint's rotations alone.
 """
