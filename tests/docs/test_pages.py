@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "pages"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 RUN = ("install", "model", "urdf", "choosing", "loops", "simulation", "gradients", "identification")
-RUN += ("sensitivity", "sweeps", "compiling")
+RUN += ("sensitivity", "sweeps", "compiling", "how_it_works")
 SLOW = ("loops", "gradients", "identification", "sensitivity")
 PAGES_WITH_CODE = [ROOT / "README.md", *(PAGES / f"{name}.md" for name in RUN)]
 ROBOT = """<robot name="arm">
