@@ -120,8 +120,7 @@ def factor_constraints(
         sigma, V = jnp.zeros(0, B.dtype), jnp.zeros((0, 0), B.dtype)
         return ConstraintFactors(Q, R, P, W, sigma, V, scale, sigma > 0, redundant)
     U, sigma, Vt = jnp.linalg.svd(W / scale[None], full_matrices=False)
-    rounding = ROUNDING * max(B.shape) * eps
-    doubt = jnp.clip(DISTURBANCE * violation, rounding, max(MOST, rounding))
+    rounding, doubt = ROUNDING * max(B.shape) * eps, threshold(B.shape, violation)
     kept = sigma > doubt
     if demand is not None:
         z = jsl.solve_triangular(R, demand[first], trans=1)
@@ -131,10 +130,16 @@ def factor_constraints(
     return ConstraintFactors(Q, R, P, U, sigma, Vt.T, scale, kept, redundant)
 
 
+def threshold(shape: tuple[int, ...], violation: Float[Array, ""]) -> Float[Array, ""]:
+    """Below which combinations of columns of unit length are zero, as `factor_constraints` says."""
+    rounding = ROUNDING * max(shape) * float(jnp.finfo(violation.dtype).eps)
+    return jnp.clip(DISTURBANCE * violation, rounding, max(MOST, rounding))
+
+
 def _orthonormal(B: Float[Array, "n m"]) -> tuple[Float[Array, "n m"], Float[Array, "m m"]]:
     if B.shape[1] == 0:
         return B, jnp.zeros((0, 0), dtype=B.dtype)
     return jnp.linalg.qr(B)
 
 
-__all__ = ["ConstraintFactors", "factor_constraints"]
+__all__ = ["ConstraintFactors", "factor_constraints", "threshold"]

@@ -1,14 +1,16 @@
 """Independent and dependent coordinates (Wehage and Haug 1982), by complete pivoting."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from .._frozen import frozen
+from ..linear.constrained import threshold
 from . import constraints
 from .abstract import AbstractSystem, State, Time
 from .projection import projected, small_correction
+from .saddle_point import row_lengths
 from .stabilization import AbstractCorrection, Choice
 
 
@@ -40,33 +42,42 @@ def dependent(system: AbstractSystem, t: Time, q: Float[Array, "nq"]) -> Bool[Ar
     """Which velocities follow from the others: one for each independent constraint.
 
     Columns of G are scaled by the inertia of their velocities first, as lengths and angles do not
-    compare.
+    compare, and rows by their lengths.
     """
     c = system.configuration(t, q)
-    G, inertia = constraints.jacobian(system, c), jnp.diagonal(system.mass_at(c))
-    return pivot_columns(jax.lax.stop_gradient(G / jnp.sqrt(inertia)[None]))
+    redundant = constraints.possibly_redundant(system)
+    inertia = jnp.diagonal(system.mass_at(c))
+    rows = constraints.jacobian(system, c) / jnp.sqrt(inertia)[None]
+    length = row_lengths(system, c, rows.T)
+    violation = constraints.violation(c, constraints.residual(system, c))
+    found = frozen((rows / length[:, None], violation))
+    return pivot_columns(found[0], redundant, threshold(rows.shape, found[1]))
 
 
-def pivot_columns(A: Float[Array, "m n"]) -> Bool[Array, "n"]:
+def pivot_columns(
+    A: Float[Array, "m n"], redundant: Bool[np.ndarray, "m"], smallest: Float[Array, ""]
+) -> Bool[Array, "n"]:
     """Columns of the pivots of Gaussian elimination with complete pivoting, as many as the rank.
 
-    Pivots below about the square root of the float type's precision, relative to the first, count
-    as zero.
+    Rows that are independent by construction come first, each with a pivot. Pivots of the possibly
+    `redundant` ones are zero below `smallest`.
     """
     m, n = A.shape
     if m == 0:
         return jnp.zeros(n, dtype=bool)
-    enough = float(jnp.finfo(A.dtype).eps) ** 0.5 * jnp.max(jnp.abs(A))
+    n_first = int(np.sum(~redundant))
 
-    def eliminate(_: Any, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+    def eliminate(k: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
         A, chosen = carry
-        place = jnp.argmax(jnp.abs(A))
+        first = k < n_first
+        candidates = jnp.asarray(redundant) != first
+        place = jnp.argmax(jnp.where(candidates[:, None], jnp.abs(A), -1.0))
         i, j = place // n, place % n
         pivot = A[i, j]
-        goes_on = jnp.abs(pivot) > enough
-        left = A - jnp.outer(A[:, j], A[i] / jnp.where(goes_on, pivot, 1.0))
-        left = left.at[i].set(0.0).at[:, j].set(0.0)
-        return jnp.where(goes_on, left, A), chosen.at[j].set(chosen[j] | goes_on)
+        goes_on = jnp.abs(pivot) > jnp.where(first, 0.0, smallest)
+        rest = A - jnp.outer(A[:, j], A[i] / jnp.where(goes_on, pivot, 1.0))
+        rest = rest.at[i].set(0.0).at[:, j].set(0.0)
+        return jnp.where(goes_on, rest, A), chosen.at[j].set(chosen[j] | goes_on)
 
     return jax.lax.fori_loop(0, min(m, n), eliminate, (A, jnp.zeros(n, dtype=bool)))[1]
 

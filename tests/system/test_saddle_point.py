@@ -9,6 +9,7 @@ import pytest
 import jaxmbd as mbd
 from jaxmbd import Frame, forces, joints
 from jaxmbd.system import constraints
+from jaxmbd.system.partitioning import dependent
 from jaxmbd.system.saddle_point import saddle_point
 from tests import models
 from tests.system import linkages
@@ -126,3 +127,21 @@ def test_an_overconstrained_linkage_that_is_a_little_open_does_not_lock(formulat
     size = float(jnp.linalg.norm(exact))
     assert size > 0.01
     np.testing.assert_allclose(accelerations(1e-9), exact, atol=1e-6 * size)
+
+
+@pytest.mark.parametrize(("dtype", "heavy"), [("float32", 1e3), ("float64", 1e6)])
+def test_partitioning_finds_a_coordinate_for_each_independent_constraint(dtype, heavy):
+    """Heavy and light links in turn, five constraints each, beside a four-bar that has 17."""
+    model = straight_chain(12)
+    weights = {name: heavy if k % 2 else 1 / heavy for k, name in enumerate(model.bodies)}
+    bodies = {
+        name: eqx.tree_at(
+            lambda b: (b.mass, b.inertia), body, (weights[name], weights[name] * body.inertia)
+        )
+        for name, body in model.bodies.items()
+    }
+    heavy_and_light = mbd.Model(bodies, model.joints, model.forces)
+    system = mbd.formulate(heavy_and_light, mbd.MaximalCoordinates(), dtype=dtype)
+    q = linkages.drawn(system).q
+    chosen = jax.jit(lambda q: dependent(system, jnp.zeros((), q.dtype), q))(q)
+    assert int(jnp.sum(chosen)) == 12 * 5 + 17
