@@ -15,10 +15,10 @@ from ..errors import AssemblyError
 from ..joints import AbstractJoint
 from ..joints.rotation import FreeRotation
 from ..lie import so3
-from ..linear import solve_scaled
 from ..model.values import is_concrete
 from ..system import branches, constraints
 from ..system.abstract import AbstractSystem, Coordinates, Time, Velocities
+from ..system.saddle_point import saddle_point
 
 MAX_STEPS = 50
 FAR_STEPS = 500
@@ -246,20 +246,16 @@ def consistent(
 
     Also what is left of ġ and of held rates, which is not zero where these contradict each other.
     """
-    c = system.configuration(t, q)
-    G = constraints.jacobian(system, c)
-    rows = jnp.concatenate([G, _joint_rows(system, t, q, held)])
+    c, further = system.configuration(t, q), _joint_rows(system, t, q, held)
+    rows = jnp.concatenate([constraints.jacobian(system, c), further])
     none = jnp.zeros(0, dtype=q.dtype)
     wanted = jnp.concatenate(
         [-constraints.time_derivative(system, c), *[want.rate for want in held], none]
     )
-    spread = system.solve_mass(c, rows.T)
-
-    def miss(v: Velocities) -> Array:
-        return rows @ v - wanted
-
-    v = v - spread @ solve_scaled(rows @ spread, miss(v))
-    return v, miss(v)
+    residual = constraints.residual(system, c)
+    equations = saddle_point(system, c, residual, further=further if held else None)
+    change, _ = equations.solve(jnp.zeros_like(v), wanted - rows @ v)
+    return v + change, rows @ (v + change) - wanted
 
 
 __all__ = ["Targets", "Wanted", "closed", "consistent"]

@@ -124,7 +124,9 @@ def _accelerations(
     equations = saddle_point(system, c, gaps, demand=bias)
     zeros = jnp.zeros_like(v)
     vdot, lam = equations.solve(zeros, -bias)
-    vdot = jnp.where(equations.holds((vdot, lam), zeros, -bias, motion.noise), vdot, jnp.nan)
+    vdot = jnp.where(
+        equations.holds((vdot, lam), zeros, -bias, motion.noise(c, vdot)), vdot, jnp.nan
+    )
     rates = constraint_rates(system, c, v)
     size = 1.0 + jnp.max(jnp.abs(v), initial=0.0)
     return vdot, jnp.maximum(jnp.abs(gaps), jnp.abs(rates) / size), jnp.max(equations.unseen())

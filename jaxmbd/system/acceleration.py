@@ -75,7 +75,7 @@ def constrained_accelerations(
     equations = saddle_point(system, c, g, demand=bias)
     f = -motion_residual(system, c, v, jnp.zeros_like(v))
     vdot, lam = equations.solve(f, target)
-    holds = equations.holds((vdot, lam), f, target, motion.noise)
+    holds = equations.holds((vdot, lam), f, target, motion.noise(c, vdot))
     lam = equations.minimum_norm(lam)
     return jnp.where(holds, vdot, jnp.nan), jnp.where(holds, lam, jnp.nan)
 

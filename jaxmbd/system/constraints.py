@@ -109,10 +109,10 @@ class PortMotion(NamedTuple):
     twists: Float[Array, "n_ports 6"]
     accelerations: Float[Array, "n_ports 6"]
 
-    @property
-    def noise(self) -> Float[Array, ""]:
-        """Size of the terms of the constraint bias [m/s², rad/s²]; rounding is relative to it."""
-        return jnp.max(jnp.abs(self.accelerations)) + jnp.max(jnp.abs(self.twists)) ** 2
+    def noise(self, c: AbstractConfiguration, vdot: Velocities) -> Float[Array, ""]:
+        """Size of the terms of G v̇ and γ [m/s², rad/s²], which rounding is relative to."""
+        bias = jnp.max(jnp.abs(self.accelerations)) + jnp.max(jnp.abs(self.twists)) ** 2
+        return bias + jnp.max(jnp.abs(c.twists(vdot)))
 
 
 def port_motion(system: AbstractSystem, c: AbstractConfiguration, v: Velocities) -> PortMotion:

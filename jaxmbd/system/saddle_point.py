@@ -140,7 +140,7 @@ class SaddlePoint(eqx.Module):
     ) -> Bool[Array, ""]:
         """Whether G x = a as far as rounding and the violation of the constraints allow.
 
-        `noise`: size of the numbers of which `a` is made, in its units.
+        `noise`: size of the terms of `G x` and `a`, in their units.
         """
         (x, lam), f, a, noise = frozen((solution, f, a, noise))
         G, length, violation = frozen((self.G, self.length, self.violation))
@@ -151,8 +151,8 @@ class SaddlePoint(eqx.Module):
         size = jnp.sqrt(jnp.abs(x @ (f + G.T @ lam))) + jnp.linalg.norm(y0)
         size = size + jnp.max(jnp.abs(a) / length, initial=0.0)
         terms = jnp.abs(G) @ (jnp.abs(x) + jnp.abs(self.metric.unwhiten(y0))) + jnp.abs(a)
-        most = COARSE * (jnp.max(terms, initial=0.0) + noise)
-        allowed = jnp.minimum(part * (length * size + noise), most)
+        most = COARSE * jnp.max(terms, initial=0.0)
+        allowed = jnp.minimum(part * length * size, most) + part * noise
         return jnp.all(jnp.abs(G @ x - a) <= allowed)
 
     def unseen(self) -> Float[Array, "nv"]:
@@ -213,6 +213,7 @@ def saddle_point(
     movable: Bool[Array, "nv"] | None = None,
     rows: np.ndarray | None = None,
     demand: Float[Array, "ng"] | None = None,
+    further: Float[Array, "k nv"] | None = None,
 ) -> SaddlePoint:
     """M and G at a configuration, factored.
 
@@ -221,6 +222,7 @@ def saddle_point(
     - `residual`: g there, of all rows.
     - `movable`: the velocities that may not be zero, which count alike then, whatever their mass.
     - `rows`: numbers of the constraints, if not all of them.
+    - `further`: rows below those of the constraints, possibly redundant.
     - `demand`: what of the right-hand side does not come from g, as in `factor_constraints`.
     """
     redundant = constraints.possibly_redundant(system)
@@ -236,11 +238,20 @@ def saddle_point(
     length = row_lengths(system, c, B) if movable is None else _norms(B)
     if rows is not None:
         redundant, G, B, length = redundant[rows], G[rows], B[:, rows], length[rows]
-    if not redundant.any() and (not redundant.size or float(jnp.finfo(B.dtype).eps) < SQUARED):
+    if (
+        further is None
+        and not redundant.any()
+        and (not redundant.size or float(jnp.finfo(B.dtype).eps) < SQUARED)
+    ):
         if not redundant.size:
             return SaddlePoint(metric, G, B, jnp.zeros((0, 0), dtype=B.dtype), length, violation)
         factors = jnp.linalg.cholesky(jax.lax.stop_gradient(B.T @ B))
         return SaddlePoint(metric, G, B, factors, length, violation)
+    if further is not None:
+        below = metric.whiten(further.T)
+        G, B = jnp.concatenate([G, further]), jnp.concatenate([B, below], axis=1)
+        length = jnp.concatenate([length, _norms(below)])
+        redundant = np.concatenate([redundant, np.ones(len(further), dtype=bool)])
     given = frozen((B, length, violation, demand))
     factors = factor_constraints(given[0], tuple(redundant.tolist()), *given[1:])
     return SaddlePoint(metric, G, B, factors, length, violation)

@@ -110,6 +110,30 @@ def test_drivers_that_contradict_each_other_give_no_number(formulation):
 
 
 @pytest.mark.parametrize("formulation", FORMULATIONS[:2], ids=models.name_of)
+def test_a_door_on_two_hinges_swings(formulation):
+    """All constraints of the second hinge are redundant, its rows nothing but rounding."""
+    axis = np.array([0.3, 0.2, 0.9])
+
+    def swing(heights):
+        hinges = {
+            f"hinge at {z}": joints.Revolute(
+                Frame("ground", z * axis), Frame("door", z * axis), axis
+            )
+            for z in heights
+        }
+        door = mbd.inertia.shifted(mbd.inertia.box(20.0, [0.8, 0.04, 2.0]), [0.4, 0.1, 0.7])
+        model = mbd.Model({"door": door}, hinges, {"gravity": forces.Gravity()})
+        system = mbd.formulate(model, formulation)
+        return system, mbd.assemble(system, {"hinge at 0.1": 0.4}, {"hinge at 0.1": 2.0})
+
+    (one, state), (two, assembled) = swing([0.1]), swing([0.1, 1.7])
+    speed = mbd.joint_states(two, 0.0, assembled)["hinge at 0.1"].v
+    np.testing.assert_allclose(speed, 2.0, rtol=1e-12)
+    expected, found = (mbd.accelerations(system, 0.0, state)[0] for system in (one, two))
+    np.testing.assert_allclose(found, expected, atol=1e-11 * float(jnp.max(jnp.abs(expected))))
+
+
+@pytest.mark.parametrize("formulation", FORMULATIONS[:2], ids=models.name_of)
 def test_an_overconstrained_linkage_that_is_a_little_open_does_not_lock(formulation):
     """Bennett's linkage, moved off its constraints by 1e-9: its one freedom stays free."""
     system = mbd.formulate(linkages.bennett(), formulation)
