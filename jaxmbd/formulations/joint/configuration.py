@@ -13,14 +13,13 @@ from jaxtyping import Array, Bool, Float
 
 from ...joints.abstract import AbstractJoint
 from ...lie import Pose, se3
-from ...system import joint_motion
-from ...system.configuration import AbstractConfiguration
+from ...system.configuration import AbstractPortConfiguration
 from ...system.mechanism import Mechanism
 from ...system.rows import Rows, inverse
 from .layout import Layout
 
 
-class JointConfiguration(AbstractConfiguration):
+class JointConfiguration(AbstractPortConfiguration):
     """One configuration: `H`, shape `(nv, 6)`, holds the world twist of each unit velocity."""
 
     t: Float[Array, ""]
@@ -50,24 +49,18 @@ class JointConfiguration(AbstractConfiguration):
         return jax.vmap(se3.transform_twist_back)(self.ports, carried)
 
     def coordinates(self, g: int) -> Float[Array, "_n _nq"]:
-        group = self.mechanism.joints[g]
-        if group.in_tree:
-            return self.values[g]
-        return jax.vmap(lambda joint, X: joint.coordinates(X))(group.joint, self.relative_poses(g))
+        return self.values[g] if self.mechanism.joints[g].in_tree else super().coordinates(g)
 
     def rates(self, g: int, v: Float[Array, "nv"]) -> Float[Array, "_n _nv"]:
-        group = self.mechanism.joints[g]
-        if group.in_tree:
-            return split(self.mechanism, self.layout, v)[g]
-        V_FM = self.relative_twists(g, self.twists(v))
-        return joint_motion.rates(group, self.coordinates(g), V_FM)
+        if not self.mechanism.joints[g].in_tree:
+            return super().rates(g, v)
+        return split(self.mechanism, self.layout, v)[g]
 
     def coordinate_rates(self, g: int, v: Float[Array, "nv"]) -> Float[Array, "_n _nq"]:
         group = self.mechanism.joints[g]
-        if group.in_tree:
-            return _tangents(group.joint, self.values[g], self.rates(g, v))
-        V_FM = self.relative_twists(g, self.twists(v))
-        return joint_motion.coordinate_rates(group, self.relative_poses(g), V_FM)
+        if not group.in_tree:
+            return super().coordinate_rates(g, v)
+        return _tangents(group.joint, self.values[g], self.rates(g, v))
 
     def coordinate_bias(
         self,
@@ -78,8 +71,7 @@ class JointConfiguration(AbstractConfiguration):
     ) -> Float[Array, "_n _nq"]:
         group = self.mechanism.joints[g]
         if not group.in_tree:
-            X_FM = self.relative_poses(g)
-            return joint_motion.coordinate_bias(group, X_FM, twists, accelerations)
+            return super().coordinate_bias(g, v, twists, accelerations)
         q, nu = self.values[g], self.rates(g, v)
         q_dot = _tangents(group.joint, q, nu)
         return jax.jvp(lambda q: _tangents(group.joint, q, nu), (q,), (q_dot,))[1]
@@ -87,16 +79,15 @@ class JointConfiguration(AbstractConfiguration):
     def coordinate_loads(
         self, g: int, force: Float[Array, "_n _nq"]
     ) -> tuple[Float[Array, "n_ports 6"], Float[Array, "_n _nv"]]:
-        group, n_ports = self.mechanism.joints[g], self.mechanism.n_ports
+        group = self.mechanism.joints[g]
+        if not group.in_tree:
+            return super().coordinate_loads(g, force)
         shape = jax.ShapeDtypeStruct((len(group), group.joint.sizes()[1]), force.dtype)
-        if group.in_tree:
-            transposed = jax.linear_transpose(
-                lambda nu: _tangents(group.joint, self.values[g], nu), shape
-            )
-            return jnp.zeros((n_ports, 6), dtype=force.dtype), transposed(force)[0]
-        X_FM = self.relative_poses(g)
-        wrenches = joint_motion.coordinate_wrenches(group, X_FM, force, n_ports)
-        return wrenches, jnp.zeros(shape.shape, dtype=force.dtype)
+        transposed = jax.linear_transpose(
+            lambda nu: _tangents(group.joint, self.values[g], nu), shape
+        )
+        still = jnp.zeros((self.mechanism.n_ports, 6), dtype=force.dtype)
+        return still, transposed(force)[0]
 
 
 def _tangents(
