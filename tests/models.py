@@ -109,14 +109,14 @@ def _random_forces(
     rng: np.random.Generator,
     names: list[str],
     links: dict[str, joints.AbstractJoint],
-) -> dict[str, forces.AbstractForce]:
+) -> dict[str, forces.AbstractElement]:
     """One of every kind; the kinds of joint force take turns on the kinds of joints."""
 
     def anywhere() -> Frame:
         return random_frame(rng, names[structure.integers(len(names))])
 
     grid = np.linspace(-1.0, 3.0, 7)
-    found: dict[str, forces.AbstractForce] = {
+    found: dict[str, forces.AbstractElement] = {
         "gravity": forces.Gravity(rng.normal(size=3) * 5),
         "spring": forces.SpringDamper(anywhere(), random_frame(rng, "ground"), 30.0, 2.0, 0.3),
         "strut": forces.SpringDamper(

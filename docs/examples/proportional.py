@@ -1,5 +1,6 @@
 """Coordinates of a mechanism whose joints move in fixed proportions."""
 
+from dataclasses import replace
 from typing import ClassVar
 
 import equinox as eqx
@@ -53,8 +54,8 @@ class ProportionalSystem(AbstractSystem):
     def velocities(self, q, q_dot):
         return q_dot
 
-    def configuration(self, t, q):
-        return ProportionalConfiguration(q, self.joints.configuration(t, self.B @ q), self.B)
+    def configuration(self, t, q, z=None):
+        return ProportionalConfiguration(q, self.joints.configuration(t, self.B @ q, z), self.B)
 
     def mass_at(self, c):
         return self.B.T @ self.joints.mass_at(c.joints) @ self.B
@@ -94,6 +95,13 @@ class ProportionalConfiguration(AbstractConfiguration):
     @property
     def t(self):
         return self.joints.t
+
+    @property
+    def z(self):
+        return self.joints.z
+
+    def with_states(self, z):
+        return replace(self, joints=self.joints.with_states(z))
 
     @property
     def mechanism(self):

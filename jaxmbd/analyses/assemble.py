@@ -28,6 +28,7 @@ def assemble(
     rates: Mapping[str, Any] | None = None,
     t: float | Time = 0.0,
     hold: Sequence[str] = (),
+    states: Mapping[str, Any] | None = None,
 ) -> State:
     """A state that satisfies every joint, coupling and driver, near the given joint values.
 
@@ -49,11 +50,15 @@ def assemble(
     - `hold`: names of joints whose values in `guess`, and velocities in `rates` (zero where left
       out), are to be met exactly, also by joints that close loops. Names in `rates` alone hold the
       velocity alone.
+    - `states`: `{element: z}`, first-order states of elements that have some, such as the current
+      of a motor [A]: a number if there is one, otherwise shape `(n_states,)`. Default: what the
+      elements start from.
 
     Under a transformation (`jit`, `grad`) the guess must be near enough for Newton's method;
     otherwise a search from afar comes first where that fails.
 
-    **Raises** `ModelError` for an unknown joint, and a value of the wrong shape or not finite.
+    **Raises** `ModelError` for an unknown joint or element, and a value of the wrong shape or not
+    finite.
     `AssemblyError`, naming the joints and their gaps at the nearest place found, where they cannot
     be closed, or where velocities contradict each other.
     """
@@ -74,10 +79,13 @@ def assemble(
         v = _finite(as_leaf(value, None, who), who)
         v = as_leaf(v, () if nv == 1 and v.ndim == 0 else (nv,), who)
         speeds[g] = speeds[g].at[row].set(v.astype(dtype).reshape(nv))
+    z = _states(system, dict(states or {}))
     time = as_time(t, system)
     _follow(system, time, values, speeds, {*guess, *rates})
     if not constraints.may_repeat(system):
-        return State(*_place(system, tuple(values), tuple(speeds)))  # Trees hold by construction.
+        return State(
+            *_place(system, tuple(values), tuple(speeds)), z
+        )  # Trees hold by construction.
 
     def wanted(names: Iterable[str]) -> Targets:
         places = [(name, *mechanism.find_joint(name)) for name in names]
@@ -93,8 +101,22 @@ def assemble(
         q = closed(closing, time, q, held, sought)
         v = _keep(closing, time, q, v, kept)
     if not isinstance(closing, JointSystem) or closing is system:
-        return State(q, v)
-    return State(*_place(system, *_of_joints(closing, q, v)))
+        return State(q, v, z)
+    return State(*_place(system, *_of_joints(closing, q, v)), z)
+
+
+def _states(system: AbstractSystem, given: dict[str, Any]) -> Float[Array, "nz"]:
+    """First-order states, from those that are given by name."""
+    z, places = system.mechanism.initial_states(), system.mechanism.state_places
+    for name, value in given.items():
+        if name not in places:
+            raise ModelError(unknown("states: unknown element with states", name, places))
+        first, count = places[name]
+        who = f"states: element {name!r}"
+        own = _finite(as_leaf(value, None, who), who)
+        own = as_leaf(own, () if count == 1 and own.ndim == 0 else (count,), who)
+        z = z.at[first : first + count].set(own.astype(z.dtype).reshape(count))
+    return z
 
 
 def _check_hold(hold: tuple[str, ...], guess: dict[str, Any], rates: dict[str, Any]) -> None:

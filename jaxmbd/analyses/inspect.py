@@ -10,19 +10,19 @@ from typing import TypeGuard
 import numpy as np
 
 from ..errors import AssemblyError, ModelError
-from ..formulations.elements.natural import NaturalSystem
-from ..formulations.elements.points import PointSystem
 from ..formulations.joint.system import JointSystem
 from ..formulations.maximal import MaximalSystem
+from ..formulations.nodal.natural import NaturalSystem
+from ..formulations.nodal.points import PointSystem
 from ..formulations.velocity_transformation import ReducedSystem
 from ..joints.abstract import AbstractJoint, n_rows
 from ..joints.components import coordinate_components
 from ..model.values import all_concrete
 from ..system import constraints
 from ..system.abstract import AbstractSystem, State, as_state
-from ..system.elements import AbstractElementSystem
 from ..system.loops import Block, blocks
 from ..system.mechanism import Mechanism
+from ..system.nodal import AbstractNodalSystem
 from ..system.rank import ConstraintRank, constraint_rank
 from .assemble import assemble
 
@@ -128,9 +128,9 @@ def inspect(system: AbstractSystem, state: State | None = None, t: float = 0.0) 
     )
 
 
-def _has_springs(system: AbstractSystem) -> TypeGuard[AbstractElementSystem]:
+def _has_springs(system: AbstractSystem) -> TypeGuard[AbstractNodalSystem]:
     """Whether springs stand in for some constraints."""
-    if not isinstance(system, AbstractElementSystem):
+    if not isinstance(system, AbstractNodalSystem):
         return False
     return constraints.n_constraints(system) < constraints.n_constraints(system.rigid())
 

@@ -99,7 +99,7 @@ def _march(
         state, vdot, before = carry
         h = t - before
         ahead = system.retract(state.q, h * state.v + 0.5 * h * h * vdot)
-        now = projected(system, t, State(ahead, state.v + h * vdot))
+        now = projected(system, t, State(ahead, state.v + h * vdot, state.z))
         vdot, gaps, free = _accelerations(system, t, now)
         angles = branches.angles_at(system, t, now.q)
         return (now, vdot, t), (now, vdot, gaps, free, angles)
@@ -186,7 +186,7 @@ def _check(
 
 def _moving(system: AbstractSystem, t: Time, state: State) -> list[str]:
     """Names of the bodies that move where constraints leave a choice."""
-    c = system.configuration(t, state.q)
+    c = system.configuration(t, state.q, state.z)
     G = np.asarray(constraints.jacobian(system, c))
     _, sigma, V = np.linalg.svd(G)
     rank = int(np.sum(sigma > 1e-6 * sigma.max(initial=0.0)))

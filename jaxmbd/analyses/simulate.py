@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..errors import RESULTS, ArtificialEnergyWarning, ModelError, SimulationError
-from ..formulations.elements.natural import NaturalSystem
+from ..formulations.nodal.natural import NaturalSystem
 from ..integrators.explicit import as_integrator
 from ..integrators.generalized_alpha import AlphaMemory
 from ..integrators.implicit import AbstractImplicit, Memory

@@ -130,7 +130,7 @@ def _violation(
         there = jnp.isfinite(t) & jnp.all(jnp.isfinite(state.q)) & jnp.all(jnp.isfinite(state.v))
         t = jnp.where(there, t, t0)
         state = jax.tree.map(lambda x, y: jnp.where(there, x, y), state, start)
-        c = system.configuration(t, state.q)
+        c = system.configuration(t, state.q, state.z)
         V = c.twists(state.v)
         speed = jnp.max(jnp.abs(V[:, :3]), initial=0.0)
         speed = speed + size * jnp.max(jnp.abs(V[:, 3:]), initial=0.0)
@@ -164,7 +164,7 @@ def _part(accuracy: Any, dtype: Any) -> Any:
 
 def _size(system: AbstractSystem, t: Time, state: State) -> Float[Array, ""]:
     """How far ports are from one another [m], at least the largest radius of gyration."""
-    p = system.configuration(t, state.q).ports.p
+    p = system.configuration(t, state.q, state.z).ports.p
     spread = jnp.max(jnp.linalg.norm(p - jnp.mean(p, axis=0)[None], axis=1))
     bodies = system.mechanism.bodies
     gyration = jnp.sqrt(jnp.trace(bodies.inertia, axis1=1, axis2=2) / (2.0 * bodies.mass))
@@ -175,7 +175,7 @@ def _row_scales(
     system: AbstractSystem, t: Time, state: State, size: Float[Array, ""]
 ) -> Float[Array, "ng"]:
     """How much each row of the constraints changes in a motion as large as the mechanism."""
-    c, parts = system.configuration(t, state.q), []
+    c, parts = system.configuration(t, state.q, state.z), []
     for g in system.constrained:
         group = system.mechanism.joints[g]
         if n_rows(group.joint) == 0:

@@ -1,8 +1,10 @@
 """Forces, one kind a file: fields, forces between frames, forces on joint coordinates, rotors."""
 
+from .abstract import AbstractElement as AbstractElement
 from .abstract import AbstractField as AbstractField
-from .abstract import AbstractForce as AbstractForce
+from .abstract import AbstractFrameElement as AbstractFrameElement
 from .abstract import AbstractFrameForce as AbstractFrameForce
+from .abstract import AbstractJointElement as AbstractJointElement
 from .abstract import AbstractJointForce as AbstractJointForce
 from .applied import AppliedForce as AppliedForce
 from .applied import AppliedTorque as AppliedTorque
@@ -20,9 +22,11 @@ from .spring_damper import SpringDamper as SpringDamper
 from .torsional_spring_damper import TorsionalSpringDamper as TorsionalSpringDamper
 
 __all__ = [
+    "AbstractElement",
     "AbstractField",
-    "AbstractForce",
+    "AbstractFrameElement",
     "AbstractFrameForce",
+    "AbstractJointElement",
     "AbstractJointForce",
     "AppliedForce",
     "AppliedTorque",

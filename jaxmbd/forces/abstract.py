@@ -1,7 +1,14 @@
-"""What a force is: a law in terms of frames, of joint coordinates, or of bodies in a field.
+"""Elements: laws in terms of frames, of joint coordinates, or of bodies in a field.
 
-No force knows the coordinates of the mechanism; formulations find its generalized force by
-duality.
+An element does not depend on the coordinates of the mechanism; formulations find its generalized
+force by the transposes of their velocity maps. Whatever acts on frames or on a joint is an element:
+
+    load(t, X, V, z)          wrenches on frames, or load(t, q, v, z), forces on a joint
+    state_rates(t, X, V, z)   ż of its first-order states, if `n_states` is not zero
+    update(t, X, V, z)        z at multiples of `period`, if it is sampled
+    potential(t, X)           energy of its conservative part, if it has one
+
+A force is an element without states, and needs one method.
 """
 
 from abc import abstractmethod
@@ -17,15 +24,57 @@ from ..model.frame import JointReference
 Time = Float[Array, ""]
 
 
-class AbstractForce(eqx.Module):
+class AbstractElement(eqx.Module):
     """Any entry of `Model.forces`."""
+
+    @property
+    def n_states(self) -> int:
+        """Number of first-order states z, which shapes and static fields decide."""
+        return 0
+
+    def initial_states(self) -> Float[Array, "n_states"]:
+        """z where `assemble` is given no other. Default: zeros."""
+        return jnp.zeros(self.n_states)
+
+    @property
+    def period(self) -> Float[Array, ""] | None:
+        """Time from one call of `update` to the next [s]; None where z changes by its rates alone.
+
+        An element with a period has a method `update`, with the arguments of `load`, that returns
+        z at multiples of the period, from z before.
+        """
+        return None
 
     def problem(self) -> str | None:
         """Why the values make no sense, or None; traced values are not judged."""
         return None
 
 
-class AbstractFrameForce(AbstractForce):
+class AbstractFrameElement(AbstractElement):
+    """A law between the frames among its fields, in the order of the fields."""
+
+    @abstractmethod
+    def load(
+        self, t: Time, X: Pose, V: Float[Array, "n_frames 6"], z: Float[Array, "n_states"]
+    ) -> Float[Array, "n_frames 6"]:
+        """Wrench `[f, τ]` [N, N m] on each frame, expressed and taken there.
+
+        `X` holds the poses of the frames in the world, `X.p` of shape `(n_frames, 3)`, and `V`
+        their twists, each along the axes of its own frame.
+        """
+
+    def state_rates(
+        self, t: Time, X: Pose, V: Float[Array, "n_frames 6"], z: Float[Array, "n_states"]
+    ) -> Float[Array, "n_states"]:
+        """ż; required of elements with states."""
+        raise NotImplementedError(f"{type(self).__name__} has states: define state_rates")
+
+    def potential(self, t: Time, X: Pose) -> Float[Array, ""]:
+        """Potential energy [J] of the conservative part. Default: zero."""
+        return jnp.zeros((), dtype=X.p.dtype)
+
+
+class AbstractFrameForce(AbstractFrameElement):
     """A force law between the frames among its fields, in the order of the fields."""
 
     @abstractmethod
@@ -38,27 +87,57 @@ class AbstractFrameForce(AbstractForce):
         their twists, each along the axes of its own frame.
         """
 
-    def potential(self, t: Time, X: Pose) -> Float[Array, ""]:
-        """Potential energy [J] of the conservative part; zero where there is none."""
-        return jnp.zeros((), dtype=X.p.dtype)
+    def load(
+        self, t: Time, X: Pose, V: Float[Array, "n_frames 6"], z: Float[Array, "0"]
+    ) -> Float[Array, "n_frames 6"]:
+        return self.wrenches(t, X, V)
 
 
-class AbstractJointForce(AbstractForce):
-    """A force law on the coordinates of one joint."""
+class AbstractJointElement(AbstractElement):
+    """A law on the coordinates of one joint."""
 
     joint: eqx.AbstractVar[JointReference]
+
+    @abstractmethod
+    def load(
+        self,
+        t: Time,
+        q: Float[Array, "nq"],
+        v: Float[Array, "nv"],
+        z: Float[Array, "n_states"],
+    ) -> Float[Array, "nv"]:
+        """Generalized force [N or N m] on each velocity of the joint."""
+
+    def state_rates(
+        self,
+        t: Time,
+        q: Float[Array, "nq"],
+        v: Float[Array, "nv"],
+        z: Float[Array, "n_states"],
+    ) -> Float[Array, "n_states"]:
+        """ż; required of elements with states."""
+        raise NotImplementedError(f"{type(self).__name__} has states: define state_rates")
+
+    def potential(self, t: Time, q: Float[Array, "nq"]) -> Float[Array, ""]:
+        """Potential energy [J] of the conservative part. Default: zero."""
+        return jnp.zeros((), dtype=q.dtype)
+
+
+class AbstractJointForce(AbstractJointElement):
+    """A force law on the coordinates of one joint."""
 
     @abstractmethod
     def force(self, t: Time, q: Float[Array, "nq"], v: Float[Array, "nv"]) -> Float[Array, "nv"]:
         """Generalized force [N or N m] on each velocity of the joint."""
 
-    def potential(self, t: Time, q: Float[Array, "nq"]) -> Float[Array, ""]:
-        """Potential energy [J] of the conservative part; zero where there is none."""
-        return jnp.zeros((), dtype=q.dtype)
+    def load(
+        self, t: Time, q: Float[Array, "nq"], v: Float[Array, "nv"], z: Float[Array, "0"]
+    ) -> Float[Array, "nv"]:
+        return self.force(t, q, v)
 
 
-class AbstractField(AbstractForce):
-    """A force law that acts on every body of the model."""
+class AbstractField(AbstractElement):
+    """A force law that acts on every body of the model. Fields have no states."""
 
     @abstractmethod
     def wrench(
@@ -67,5 +146,16 @@ class AbstractField(AbstractForce):
         """Wrench `[f, τ]` [N, N m] on the body, expressed and taken at its frame."""
 
     def potential(self, t: Time, body: RigidBody, X_WB: Pose) -> Float[Array, ""]:
-        """Potential energy [J] of the conservative part; zero where there is none."""
+        """Potential energy [J] of the conservative part. Default: zero."""
         return jnp.zeros((), dtype=X_WB.p.dtype)
+
+
+__all__ = [
+    "AbstractElement",
+    "AbstractField",
+    "AbstractFrameElement",
+    "AbstractFrameForce",
+    "AbstractJointElement",
+    "AbstractJointForce",
+    "Time",
+]

@@ -7,10 +7,10 @@ from jaxtyping import Array, Float
 
 from ..model.frame import JointReference, as_joint_reference
 from ..model.values import as_leaf, is_concrete
-from .abstract import AbstractForce
+from .abstract import AbstractElement
 
 
-class Armature(AbstractForce):
+class Armature(AbstractElement):
     """Kinetic energy `½ n² J v²` of a rotor that a gear drives from a joint with one coordinate.
 
     The rotor's spin is counted, its mass belongs to the body that carries it, and the gyroscopic

@@ -110,14 +110,16 @@ class MaximalSystem(AbstractSystem[AbstractConfiguration]):
 
         return jnp.concatenate([jax.vmap(velocity)(bodies, tangents).ravel(), turns])
 
-    def configuration(self, t: Float[Array, ""], q: Float[Array, "nq"]) -> "MaximalConfiguration":
+    def configuration(
+        self, t: Float[Array, ""], q: Float[Array, "nq"], z: Float[Array, "nz"] | None = None
+    ) -> "MaximalConfiguration":
         bodies, _ = self._split(q, 7)
         poses = jax.vmap(lambda x: Pose(x[:3], so3.to_matrix(x[3:])))(bodies)
         poses = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), world_frame(q.dtype), poses)
         ports = self.mechanism.ports(poses)
         groups = (*self.constrained, *self.mechanism.observed)
         relative = relative_poses(self.mechanism, ports, groups)
-        return MaximalConfiguration(t, q, self.mechanism, ports, relative)
+        return MaximalConfiguration(t, q, z, self.mechanism, ports, relative)
 
     def mass_at(self, c: AbstractConfiguration) -> Float[Array, "nv nv"]:
         n, dtype = self.mechanism.n_bodies, c.q.dtype
@@ -131,7 +133,7 @@ class MaximalSystem(AbstractSystem[AbstractConfiguration]):
 
     def _reflected_inertias(self) -> Float[Array, "n_rotors"]:
         parts = [
-            jax.vmap(lambda rotor: rotor.reflected_inertia())(group.force)
+            jax.vmap(lambda rotor: rotor.reflected_inertia())(group.rotor)
             for group in self.mechanism.rotors
         ]
         return jnp.concatenate([jnp.zeros(0, dtype=self.mechanism.dtype), *parts])
@@ -248,6 +250,7 @@ class MaximalConfiguration(AbstractPortConfiguration):
 
     t: Float[Array, ""]
     q: Float[Array, "nq"]
+    z: Float[Array, "nz"] | None
     mechanism: Mechanism
     ports: Pose
     relative: tuple[Pose | None, ...]

@@ -42,7 +42,7 @@ def sparse_accelerations(
 def _equations(x: Float[Array, "n"], args: tuple[Any, ...]) -> Float[Array, "n"]:
     system, t, state, stabilization = args
     vdot, lam = x[: system.nv], x[system.nv :]
-    c, v = system.configuration(t, state.q), state.v
+    c, v = system.configuration(t, state.q, state.z), state.v
     g_ddot = constraints.rate(system, c, vdot) + constraints.constraint_bias(system, c, v)
     if stabilization is not None:
         g = constraints.residual(system, c)

@@ -18,12 +18,12 @@ from ..model import Model
 from ..system.abstract import AbstractSystem, State
 from ..system.mechanism import Mechanism, lower
 from ..system.reactions import reactions_of, reactions_of_motion
-from .elements.planar import PlanarPointSystem
-from .elements.plane import PlanarJointSystem, check_plane, normal_of
 from .formulate import system_of
 from .joint.configuration import JointConfiguration, split
 from .joint.layout import Layout, lay_out
 from .joint.system import JointSystem
+from .nodal.planar import PlanarPointSystem
+from .nodal.plane import PlanarJointSystem, check_plane, normal_of
 
 
 class VelocityTransformation(eqx.Module):
@@ -88,8 +88,10 @@ class ReducedSystem(AbstractSystem[JointConfiguration]):
     def velocities(self, q: Float[Array, "nq"], q_dot: Float[Array, "nq"]) -> Float[Array, "nv"]:
         return self.joint.velocities(q, q_dot)
 
-    def configuration(self, t: Float[Array, ""], q: Float[Array, "nq"]) -> JointConfiguration:
-        return self.joint.configuration(t, q)
+    def configuration(
+        self, t: Float[Array, ""], q: Float[Array, "nq"], z: Float[Array, "nz"] | None = None
+    ) -> JointConfiguration:
+        return self.joint.configuration(t, q, z)
 
     def from_tree(self, values: tuple[Float[Array, "_n _nq"], ...]) -> Float[Array, "nq"]:
         return self.joint.from_tree(values)

@@ -13,6 +13,7 @@ from ..errors import IncompatibleIntegrator
 from ..system import constraints
 from ..system.abstract import AbstractSystem, State
 from ..system.acceleration import accelerations
+from ..system.loads import rates_at
 from ..system.stabilization import AbstractStabilization, Baumgarte, Choice
 from .abstract import AbstractIntegrator
 from .runge_kutta import explicit_step
@@ -206,7 +207,8 @@ def _with_missed_forces(error: State, y0: State, y1: State, k: State) -> State:
     missed = jnp.max(jnp.abs(k.v - change[None]), axis=0)
     known = jnp.maximum(largest(y0.v), largest(y1.v)) + largest(k.v[0])
     unresolved = largest(missed) > MISSED * known
-    return State(error.q, jnp.where(unresolved, jnp.maximum(jnp.abs(error.v), missed), error.v))
+    v = jnp.where(unresolved, jnp.maximum(jnp.abs(error.v), missed), error.v)
+    return State(error.q, v, error.z)
 
 
 class _Field(eqx.Module):
@@ -221,7 +223,7 @@ class _Field(eqx.Module):
             y = self.stabilization.stage(system, t, y, choice)
         constrained = constraints.n_constraints(system) > 0
         vdot, _ = accelerations(system, t, y, self.stabilization if constrained else None)
-        return State(system.rates(y.q, y.v), vdot)
+        return State(system.rates(y.q, y.v), vdot, rates_at(system, t, y))
 
 
 def as_integrator(integrator: Any) -> AbstractIntegrator:

@@ -161,7 +161,7 @@ class GeneralizedAlpha(AbstractImplicit):
 
         def found(vdot: Velocities, move: tuple[Time, Time]) -> tuple[Velocities, Any]:
             ahead, later = move
-            at = State(system.retract(state.q, ahead * state.v), state.v + ahead * vdot)
+            at = State(system.retract(state.q, ahead * state.v), state.v + ahead * vdot, state.z)
             rates = accelerations(system, t + later, at)
             return jnp.where(ahead == 0.0, rates[0], vdot), rates
 
@@ -217,7 +217,7 @@ class GeneralizedAlpha(AbstractImplicit):
         root = self.newton(self._equations, guess, step, blocks, kept)
         end, vdot, lam = self._end(root.x, step)
         if self.project:
-            end = State(end.q, project_velocities(system, t + h, end))
+            end = State(end.q, project_velocities(system, t + h, end), end.z)
         a1 = self._end(root.x, step, algorithmic=True)[1]
         jerk = (vdot - own.vdot) / h
         # Velocities follow a, and accelerations do not show where a is off after a sudden force.

@@ -198,7 +198,7 @@ def typical_sizes(
     part = float(jnp.finfo(state.q.dtype).eps) ** 0.25
     small = moved + part * jnp.max(jnp.abs(state.q), initial=0.0)
 
-    inertial = system.apply_mass(system.configuration(t, state.q), jnp.ones_like(vdot))
+    inertial = system.apply_mass(system.configuration(t, state.q, state.z), jnp.ones_like(vdot))
     return small, small * jnp.max(jnp.abs(inertial), initial=0.0)
 
 

@@ -17,7 +17,7 @@ from ..errors import IncompatibleIntegrator
 from ..nonlinear import Blocks, Newton
 from ..system.abstract import AbstractSystem, State, Time
 from ..system.constraints import n_constraints, redundant_rows
-from ..system.elements import AbstractElementSystem, conservative_force_between
+from ..system.nodal import AbstractNodalSystem, conservative_force_between
 from ..system.nonconservative import nonconservative
 from .implicit import Attempt, is_smooth, typical_sizes
 from .second_order import AbstractSecondOrder, StepMemory, check_two_point
@@ -41,7 +41,7 @@ class SimoGonzalez(AbstractSecondOrder):
         self.newton = Newton() if newton is None else newton
 
     def check(self, system: AbstractSystem) -> None:
-        if not isinstance(system, AbstractElementSystem):
+        if not isinstance(system, AbstractNodalSystem):
             raise IncompatibleIntegrator(
                 f"SimoGonzalez needs points and vectors for coordinates, {type(system).__name__} "
                 "has others; use NaturalCoordinates() or PointCoordinates(), or GeneralizedAlpha()"
@@ -64,7 +64,7 @@ class SimoGonzalez(AbstractSecondOrder):
 
 
 def _equations(
-    x: Float[Array, "n"], start: tuple[AbstractElementSystem, Time, Time, State]
+    x: Float[Array, "n"], start: tuple[AbstractNodalSystem, Time, Time, State]
 ) -> Float[Array, "n"]:
     """Eq. [15] times h² / 2, and g(q₁)."""
     system, t, h, state = start

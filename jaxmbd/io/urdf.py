@@ -6,7 +6,7 @@ from typing import Any
 
 from ..bodies import RigidBody
 from ..errors import ModelError
-from ..forces import AbstractForce, CoulombFriction, Gravity, ViscousFriction
+from ..forces import AbstractElement, CoulombFriction, Gravity, ViscousFriction
 from ..joints import AbstractJoint, Coupling, Fixed, Free, Planar, Prismatic, Revolute
 from ..model import Frame, Model
 from ..model.frame import GROUND
@@ -87,7 +87,7 @@ def from_urdf(
             joint = robot.joints[FLOATING_BASE]
             raise joint.element.error("the joint of a floating base has this name; rename this one")
         joints[FLOATING_BASE] = Free(GROUND, robot.root.name)
-    forces: dict[str, AbstractForce] = {} if gravity is None else {"gravity": Gravity(gravity)}
+    forces: dict[str, AbstractElement] = {} if gravity is None else {"gravity": Gravity(gravity)}
     forces |= _friction(assembly.joints)
     markers = {
         link: _frame(body, X)
@@ -148,8 +148,8 @@ def _joint(joint: Joint, assembly: Assembly) -> AbstractJoint:
     return WITH_AXIS[joint.kind](predecessor, joint.child, joint.axis)
 
 
-def _friction(joints: Sequence[Joint]) -> dict[str, AbstractForce]:
-    forces: dict[str, AbstractForce] = {}
+def _friction(joints: Sequence[Joint]) -> dict[str, AbstractElement]:
+    forces: dict[str, AbstractElement] = {}
     for joint in joints:
         if joint.damping > 0.0:
             forces[f"{joint.name} damping"] = ViscousFriction(joint.name, joint.damping)

@@ -13,7 +13,7 @@ from .values import is_concrete
 
 if TYPE_CHECKING:
     from ..bodies import RigidBody
-    from ..forces import AbstractForce
+    from ..forces import AbstractElement
     from ..joints import AbstractCoupling, AbstractJoint, Driver
 
 
@@ -39,7 +39,7 @@ class Model(eqx.Module):
 
     bodies: dict[str, "RigidBody"]
     joints: dict[str, "AbstractJoint"]
-    forces: dict[str, "AbstractForce"]
+    forces: dict[str, "AbstractElement"]
     frames: dict[str, Frame]
     couplings: dict[str, "AbstractCoupling"]
     drivers: dict[str, "Driver"]
@@ -48,7 +48,7 @@ class Model(eqx.Module):
         self,
         bodies: Mapping[str, "RigidBody"],
         joints: Mapping[str, "AbstractJoint"] | None = None,
-        forces: Mapping[str, "AbstractForce"] | None = None,
+        forces: Mapping[str, "AbstractElement"] | None = None,
         frames: Mapping[str, Any] | None = None,
         couplings: Mapping[str, "AbstractCoupling"] | None = None,
         drivers: Mapping[str, "Driver"] | None = None,

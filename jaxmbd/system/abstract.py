@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import jax.scipy.linalg as jsl
 from jaxtyping import Array, Float
 
+from ..errors import ModelError
 from ..lie import Pose
 from ..model.model import unknown
 from .configuration import AbstractConfiguration
@@ -21,17 +22,26 @@ C = TypeVar("C", bound=AbstractConfiguration)
 Time = Float[Array, ""]
 Coordinates = Float[Array, "nq"]
 Velocities = Float[Array, "nv"]
+States = Float[Array, "nz"]
 
 
 class State(eqx.Module):
-    """Coordinates `q`, shape `(nq,)`, and velocities `v`, shape `(nv,)`, of a system.
+    """Coordinates, velocities and first-order states of a system.
 
-    What the entries mean is the formulation's affair; `jaxmbd.assemble` makes a state from values
-    of named joints, and `joint_states` reads them back.
+    - `q`: coordinates, shape `(nq,)`; `v`: velocities, shape `(nv,)`. The formulation defines their
+      entries; `jaxmbd.assemble` makes a state from values of named joints, and `joint_states` reads
+      them back.
+    - `z`: first-order states of elements, shape `(nz,)`, such as the current of a motor;
+      `element_states` reads them by name. Default: none, shape `(0,)`.
     """
 
     q: Float[Array, "*batch nq"]
     v: Float[Array, "*batch nv"]
+    z: Float[Array, "*batch nz"]
+
+    def __init__(self, q: Any, v: Any, z: Any = None):
+        self.q, self.v = q, v
+        self.z = jnp.zeros((*jnp.shape(v)[:-1], 0), jnp.result_type(v)) if z is None else z
 
 
 class NamedPoses(eqx.Module):
@@ -72,7 +82,8 @@ def _row(names: tuple[str | None, ...], name: str) -> int:
 class AbstractSystem(eqx.Module, Generic[C]):
     """Equations of motion, ready to evaluate:
 
-        q̇ = N(q) v,   M(q) v̇ + b(q, v) = f(t, q, v) + G(t, q)ᵀ λ,   0 = g(t, q)
+        q̇ = N(q) v,   M(q) v̇ + b(q, v) = f(t, q, v, z) + G(t, q)ᵀ λ,   0 = g(t, q)
+        ż = r(t, q, v, z)
 
     Class-level traits say what kind of equations they are; integrators state which they need.
 
@@ -117,9 +128,17 @@ class AbstractSystem(eqx.Module, Generic[C]):
         Linear in `q_dot`.
         """
 
+    @property
+    def nz(self) -> int:
+        """Number of first-order states."""
+        return self.mechanism.n_states
+
     @abstractmethod
-    def configuration(self, t: Time, q: Coordinates) -> C:
-        """Poses of all ports and the maps from velocities. Forward kinematics run here only."""
+    def configuration(self, t: Time, q: Coordinates, z: States | None = None) -> C:
+        """Poses of all ports and the maps from velocities. Forward kinematics run here only.
+
+        **Arguments:** `z`: first-order states, which loads of elements that have some depend on.
+        """
 
     @abstractmethod
     def mass_at(self, c: C) -> Float[Array, "nv nv"]:
@@ -219,12 +238,12 @@ class AbstractSystem(eqx.Module, Generic[C]):
         return self
 
     def displaced(self, state: State, change: Float[Array, "n"]) -> State:
-        """A state moved by increments of its coordinates, as of `retract`, and of its velocities.
+        """A state moved by increments of its coordinates, as of `retract`, velocities and z.
 
-        **Arguments:** `change`, the ones before the others, shape `(2 nv,)`.
+        **Arguments:** `change`: the increments in that order, shape `(2 nv + nz,)`.
         """
-        dq, dv = jnp.split(change, 2)
-        return State(self.retract(state.q, dq), state.v + dv)
+        dq, dv, dz = jnp.split(change, [self.nv, 2 * self.nv])
+        return State(self.retract(state.q, dq), state.v + dv, state.z + dz)
 
     def mass(self, q: Coordinates) -> Float[Array, "nv nv"]:
         """Mass matrix M(q) [kg, kg m, kg m²], shape `(nv, nv)`."""
@@ -283,11 +302,17 @@ def as_state(state: State, system: AbstractSystem, name: str = "state") -> State
 
     A narrower type is converted, which is exact.
 
-    **Raises** `ModelError` for a wider one, whose digits the system would lose.
+    **Raises** `ModelError` for a wider one, whose digits the system would lose, and for another
+    number of first-order states than the system has.
     """
-    q = as_own(state.q, system, f"{name}.q")
-    v = as_own(state.v, system, f"{name}.v")
-    return state if q is state.q and v is state.v else State(q, v)
+    own = {part: as_own(getattr(state, part), system, f"{name}.{part}") for part in "qvz"}
+    if own["z"].shape[-1] != system.nz:
+        names = ", ".join(map(repr, system.mechanism.state_places)) or "no element"
+        raise ModelError(
+            f"{name}.z has {own['z'].shape[-1]} first-order states, the system has {system.nz} "
+            f"(of {names}); take a state of `assemble`, or State(q, v, z)"
+        )
+    return state if all(x is getattr(state, part) for part, x in own.items()) else State(**own)
 
 
 __all__ = [

@@ -56,7 +56,7 @@ def _accelerations(
 @singledispatch
 def free_accelerations(system: AbstractSystem, t: Time, state: State) -> Velocities:
     """M⁻¹ (f - b), as if there were no constraints. Formulations may register a faster way."""
-    c = system.configuration(t, state.q)
+    c = system.configuration(t, state.q, state.z)
     return system.solve_mass(c, -motion_residual(system, c, state.v, jnp.zeros_like(state.v)))
 
 
@@ -65,7 +65,7 @@ def constrained_accelerations(
     system: AbstractSystem, t: Time, state: State, stabilization: AbstractStabilization | None
 ) -> tuple[Velocities, Float[Array, "ng"]]:
     """v̇ and λ where there are constraints. Formulations may register a faster way."""
-    c, v = system.configuration(t, state.q), state.v
+    c, v = system.configuration(t, state.q, state.z), state.v
     motion = constraints.port_motion(system, c, v)
     bias = constraints.constraint_bias(system, c, v, motion)
     g = constraints.residual(system, c)

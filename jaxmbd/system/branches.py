@@ -18,7 +18,7 @@ from .._frozen import frozen
 from ..lie import vector
 from .abstract import AbstractSystem, Coordinates, Time
 from .configuration import AbstractConfiguration
-from .elements import AbstractElementSystem
+from .nodal import AbstractNodalSystem
 
 # From this misalignment [rad] on the root of the residual that is nearest is a false one.
 LIMIT = 0.5 * pi
@@ -26,7 +26,7 @@ LIMIT = 0.5 * pi
 
 def _groups(system: AbstractSystem) -> list[int]:
     """Joints whose rotation constraints keep; coordinates of tree joints are right as they are."""
-    of_elements = isinstance(system, AbstractElementSystem)
+    of_elements = isinstance(system, AbstractNodalSystem)
     return [
         g
         for g, group in enumerate(system.mechanism.joints)

@@ -6,6 +6,8 @@ constraints and forces take them from here.
 
 from abc import abstractmethod
 from collections.abc import Iterable
+from dataclasses import replace
+from typing import TypeVar
 
 import equinox as eqx
 import jax
@@ -16,6 +18,9 @@ from ..lie import Pose
 from . import joint_motion
 from .mechanism import Mechanism
 
+# Not typing.Self, which run-time type checks only accept in whole decorated classes.
+Own = TypeVar("Own", bound="AbstractConfiguration")
+
 
 class AbstractConfiguration(eqx.Module):
     """Poses of all ports at a time, and the linear maps from velocities.
@@ -23,6 +28,7 @@ class AbstractConfiguration(eqx.Module):
     Generalized forces are the transposes of these maps.
 
     - `t`: time [s]; `q`: coordinates, shape `(nq,)`.
+    - `z`: first-order states of elements, shape `(nz,)`; None where no load is asked for.
     - `ports`: poses of all ports in the world, stacked.
     - `relative`: X_FM of the joints of each group; None of groups that no constraint, force,
       coupling or driver refers to.
@@ -30,6 +36,7 @@ class AbstractConfiguration(eqx.Module):
 
     t: eqx.AbstractVar[Float[Array, ""]]
     q: eqx.AbstractVar[Float[Array, "nq"]]
+    z: eqx.AbstractVar[Float[Array, "nz"] | None]
     mechanism: eqx.AbstractVar[Mechanism]
     ports: eqx.AbstractVar[Pose]
     relative: eqx.AbstractVar[tuple[Pose | None, ...]]
@@ -38,6 +45,10 @@ class AbstractConfiguration(eqx.Module):
     @abstractmethod
     def nv(self) -> int:
         """Number of velocities."""
+
+    def with_states(self: Own, z: Float[Array, "nz"]) -> Own:
+        """The same configuration with other first-order states."""
+        return replace(self, z=z)
 
     @abstractmethod
     def twists(self, v: Float[Array, "nv"]) -> Float[Array, "n_ports 6"]:

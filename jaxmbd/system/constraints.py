@@ -23,9 +23,10 @@ from ..lie import Pose, se3
 from .abstract import AbstractSystem, Time, Velocities
 from .configuration import AbstractConfiguration
 from .duality import twist_rates
+from .elements import JointForces, Wrenches
 from .groups import JointGroup
 from .joint_motion import relative_accelerations, spread
-from .loads import JointForces, Wrenches, generalized
+from .loads import generalized
 
 Coordinates = dict[int, Float[Array, "_n _nq"]]  # Of groups that couplings and drivers refer to.
 

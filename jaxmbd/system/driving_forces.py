@@ -86,7 +86,7 @@ def _of_joints(
     """
     if vdot is None:
         vdot, _ = accelerations(system, t, state)
-    c = system.configuration(t, state.q)
+    c = system.configuration(t, state.q, state.z)
     mechanism = system.mechanism
     driven = {name for group in mechanism.drivers for name in group.names}
     names_of_rows = constraints.row_names(system)

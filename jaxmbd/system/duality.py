@@ -63,7 +63,7 @@ def mass_by_duality(system: AbstractSystem, c: AbstractConfiguration) -> Float[A
     for group in mechanism.rotors:
         rates = jax.vmap(lambda v, g=group.group: c.rates(g, v), out_axes=-1)(units)
         spin = group.rows.take(rates)[:, 0]
-        reflected = jax.vmap(lambda rotor: rotor.reflected_inertia())(group.force)
+        reflected = jax.vmap(lambda rotor: rotor.reflected_inertia())(group.rotor)
         total = total + jnp.einsum("nk,n,nl->kl", spin, reflected, spin)
     return total
 

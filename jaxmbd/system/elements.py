@@ -1,113 +1,238 @@
-"""Systems whose coordinates are points and vectors: every point of a body is linear in them.
+"""Elements of one kind, stacked: what they touch, and where their loads go.
 
-The poses of frames then are, before their axes are made orthonormal, linear in q, and scalar
-products of what they consist of quadratic. That is what `SimoGonzalez` rests on.
+A group gathers positions and velocities of what its elements touch from a configuration, and adds
+their loads to wrenches on ports and forces on joints. Everything that elements have is assembled by
+one loop over `mechanism.elements`: loads, potentials, two-point loads, state rates, sparsity.
 """
 
 from abc import abstractmethod
-from typing import ClassVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..lie import Pose, gram_schmidt
-from .abstract import AbstractSystem, Coordinates, Time, Velocities
-from .configuration import AbstractConfiguration
-from .two_point import conservative_slopes, invariants, relative_pose
+from ..forces import AbstractField, AbstractFrameElement, AbstractJointElement
+from .rows import Rows
+
+if TYPE_CHECKING:
+    from .configuration import AbstractConfiguration
+
+Wrenches = Float[Array, "n_ports 6"]
+JointForces = dict[int, Float[Array, "_n _nv"]]  # Only groups with a force have an entry.
 
 
-class ElementFrame(eqx.Module):
-    """A frame on an element: its origin, the element's vectors, and its own axes in these.
+class Motion:
+    """A configuration and velocities; twists and joint rates are computed once, when first used."""
 
-    - `p`: shape `(..., 3)` [m]; `B`: the vectors as columns, shape `(..., 3, 3)`; both are linear
-      in the coordinates.
-    - `offset`: rotation of the frame in the body, shape `(..., 3, 3)`.
+    def __init__(self, c: "AbstractConfiguration", v: Float[Array, "nv"]):
+        self.c, self.v = c, v
+        self._rates: dict[int, Float[Array, "_n _nv"]] = {}
+
+    @cached_property
+    def twists(self) -> Wrenches:
+        """Twist of every port along its own axes."""
+        return self.c.twists(self.v)
+
+    @cached_property
+    def body_twists(self) -> Float[Array, "n_bodies 6"]:
+        """Twist of every body along its own axes."""
+        return Rows.of(range(1, self.c.mechanism.n_bodies + 1)).take(self.twists)
+
+    def rates(self, g: int) -> Float[Array, "_n _nv"]:
+        """Velocities of the joints of group `g`."""
+        if g not in self._rates:
+            self._rates[g] = self.c.rates(g, self.v)
+        return self._rates[g]
+
+
+class Loads:
+    """Loads added up: wrenches along the axes of what they act on, and forces on joints.
+
+    - `on_bodies`: wrench of fields on every body; None without fields.
+    - `on_ports`: wrench on every port without those; None if there are no others.
+    - `joint_forces`: force on every joint velocity, by group.
     """
 
-    p: Float[Array, "*batch 3"]
-    B: Float[Array, "*batch 3 3"]
-    offset: Float[Array, "*batch 3 3"]
+    def __init__(self, c: "AbstractConfiguration"):
+        self.c = c
+        self.on_bodies: Float[Array, "n_bodies 6"] | None = None
+        self.on_ports: Wrenches | None = None
+        self.joint_forces: JointForces = {}
 
     @property
-    def axes(self) -> Float[Array, "*batch 3 3"]:
-        """Its axes as they come, orthonormal as far as the vectors are."""
-        return self.B @ self.offset
+    def wrenches(self) -> Wrenches:
+        """Wrench on every port."""
+        total = self._zeros() if self.on_ports is None else self.on_ports
+        if self.on_bodies is None:
+            return total
+        return Rows.of(range(1, self.c.mechanism.n_bodies + 1)).add_to(total, self.on_bodies)
+
+    def add_body_wrenches(self, wrenches: Float[Array, "n_bodies 6"]) -> None:
+        """Add a wrench on every body."""
+        self.on_bodies = wrenches if self.on_bodies is None else self.on_bodies + wrenches
+
+    def add_wrenches(self, ports: Rows, wrenches: Float[Array, "n 6"]) -> None:
+        """Add wrenches on some ports."""
+        total = self._zeros() if self.on_ports is None else self.on_ports
+        self.on_ports = ports.add_to(total, wrenches)
+
+    def _zeros(self) -> Wrenches:
+        return jnp.zeros((self.c.mechanism.n_ports, 6), dtype=self.c.q.dtype)
+
+    def add_joint_forces(self, g: int, rows: Rows, forces: Float[Array, "n nv"]) -> None:
+        """Add forces on the velocities of some joints of group `g`."""
+        if g not in self.joint_forces:
+            group = self.c.mechanism.joints[g]
+            shape = len(group), group.joint.sizes()[1]
+            self.joint_forces[g] = jnp.zeros(shape, dtype=self.c.q.dtype)
+        self.joint_forces[g] = rows.add_to(self.joint_forces[g], forces)
 
 
-class AbstractElementSystem(AbstractSystem[AbstractConfiguration]):
-    """Equations in points and vectors.
+class AbstractElementGroup(eqx.Module):
+    """Elements of one kind, stacked along a leading axis.
 
-    Constraints on the coordinates, other than couplings, are quadratic in them.
+    - `n_states`: number of first-order states of each; `first_state`: where those of the first one
+      are in z. Those of the others follow.
     """
 
-    constant_mass: ClassVar[bool] = True
-    euclidean: ClassVar[bool] = True
-    absolute: ClassVar[bool] = False
-
-    def rigid(self) -> "AbstractElementSystem":
-        """The same without springs in the place of rigidity."""
-        return self
+    element: eqx.AbstractVar[Any]
+    names: eqx.AbstractVar[tuple[str, ...]]
+    n_states: eqx.AbstractVar[int]
+    first_state: eqx.AbstractVar[int]
 
     @abstractmethod
-    def element_frames(self, q: Coordinates) -> ElementFrame:
-        """Every port, `p` and `B` linear in q."""
+    def positions(self, c: "AbstractConfiguration") -> tuple[Any, ...]:
+        """What potentials depend on, for every element."""
 
     @abstractmethod
-    def constraint_of(self, q: Coordinates) -> Float[Array, "n_intrinsic"]:
-        """`intrinsic_constraint` as a function of the coordinates alone."""
+    def velocities(self, motion: Motion) -> tuple[Any, ...]:
+        """What loads depend on beside `positions` and z, for every element."""
 
     @abstractmethod
-    def momentum_of(self, v: Velocities) -> Velocities:
-        """M v, also of changes of v."""
+    def add(self, total: Loads, load: Any) -> None:
+        """Add the loads of all elements, as `loads` returns them, to a total."""
 
-    @abstractmethod
-    def internal_force_between(self, q0: Coordinates, q1: Coordinates) -> Velocities:
-        """What the formulation's own springs resist with over a step.
+    def states(self, z: Float[Array, "nz"] | None) -> Float[Array, "n n_states"]:
+        """First-order states of every element; **raises** `ValueError` where z is not known."""
+        n, k = len(self.names), self.n_states
+        if k == 0:
+            return jnp.zeros((n, 0))
+        if z is None:
+            raise ValueError(
+                f"{self.names[0]!r} has first-order states: configuration(t, q, z) needs z"
+            )
+        return z[self.first_state : self.first_state + n * k].reshape(n, k)
 
-        Its work along q₁ - q₀ is the change of `internal_potential`, and it has neither a resultant
-        nor a moment about the mean of the two ends.
-        """
+    def loads(self, motion: Motion) -> Any:
+        """Load of every element."""
+        c = motion.c
+        given = *self.positions(c), *self.velocities(motion), self.states(c.z)
+        return jax.vmap(lambda element, *given: element.load(c.t, *given))(self.element, *given)
 
+    def potentials(self, c: "AbstractConfiguration") -> Float[Array, "n *k"]:
+        """Potential energy of every element [J]."""
+        positions = self.positions(c)
+        return jax.vmap(lambda element, *at: element.potential(c.t, *at))(self.element, *positions)
 
-def conservative_force_between(
-    system: AbstractElementSystem, t: Time, q0: Coordinates, q1: Coordinates
-) -> Velocities:
-    """Generalized force of the potentials in `Model.forces` over a step from q₀ to q₁.
-
-    It does the work that they lose, and none in a rotation of everything about the mean.
-    """
-    frames0, back = jax.vjp(system.element_frames, q0)
-    slopes = conservative_slopes(system.mechanism, t, frames0, system.element_frames(q1))
-    return -back(slopes)[0]
-
-
-class Relation(eqx.Module):
-    """Scalar products of the vectors of two frames, and of those with what lies between them."""
-
-    gram_A: Float[Array, "3 3"]
-    gram_B: Float[Array, "3 3"]
-    p: Float[Array, "3"]
-    R: Float[Array, "3 3"]
-    offset_A: Float[Array, "3 3"]
-    offset_B: Float[Array, "3 3"]
+    @property
+    def has_potential(self) -> bool:
+        """Whether the kind of element states a potential of its own."""
+        bases = AbstractFrameElement, AbstractJointElement, AbstractField
+        return type(self.element).potential not in [base.potential for base in bases]
 
 
-@invariants.register
-def _(A: ElementFrame, B: ElementFrame) -> Relation:
-    gaps = A.B.T @ (B.p - A.p), A.B.T @ B.B
-    return Relation(A.B.T @ A.B, B.B.T @ B.B, *gaps, A.offset, B.offset)
+class FrameElements(AbstractElementGroup):
+    """Elements between frames; `ports[k]` are the port rows of their k-th frames."""
+
+    element: AbstractFrameElement
+    names: tuple[str, ...] = eqx.field(static=True)
+    n_states: int = eqx.field(static=True)
+    first_state: int = eqx.field(static=True)
+    ports: tuple[Rows, ...] = eqx.field(static=True)
+
+    def at_frames(self, x: Any) -> Any:
+        """Rows of port data for every element and each of its frames, `(n, n_frames, …)`."""
+        taken = [rows.take_tree(x) for rows in self.ports]
+        return jax.tree.map(lambda *frames: jnp.stack(frames, axis=1), *taken)
+
+    def positions(self, c: "AbstractConfiguration") -> tuple[Any, ...]:
+        return (self.at_frames(c.ports),)
+
+    def velocities(self, motion: Motion) -> tuple[Any, ...]:
+        return (self.at_frames(motion.twists),)
+
+    def add(self, total: Loads, load: Float[Array, "n n_frames 6"]) -> None:
+        for k, rows in enumerate(self.ports):
+            total.add_wrenches(rows, load[:, k])
 
 
-@relative_pose.register
-def _(found: Relation) -> Pose:
-    T_A, T_B = gram_schmidt.triangle(found.gram_A), gram_schmidt.triangle(found.gram_B)
-    to_A = (T_A @ found.offset_A).T
-    return Pose(to_A @ found.p, to_A @ found.R @ T_B @ found.offset_B)
+class JointElements(AbstractElementGroup):
+    """Elements on joints of one group; `rows` are the joints' rows in it."""
+
+    element: AbstractJointElement
+    names: tuple[str, ...] = eqx.field(static=True)
+    n_states: int = eqx.field(static=True)
+    first_state: int = eqx.field(static=True)
+    group: int = eqx.field(static=True)
+    rows: Rows = eqx.field(static=True)
+
+    def positions(self, c: "AbstractConfiguration") -> tuple[Any, ...]:
+        return (self.rows.take(c.coordinates(self.group)),)
+
+    def velocities(self, motion: Motion) -> tuple[Any, ...]:
+        return (self.rows.take(motion.rates(self.group)),)
+
+    def add(self, total: Loads, load: Float[Array, "n nv"]) -> None:
+        total.add_joint_forces(self.group, self.rows, load)
+
+
+class Fields(AbstractElementGroup):
+    """Fields, which act on every body."""
+
+    element: AbstractField
+    names: tuple[str, ...] = eqx.field(static=True)
+    n_states: int = eqx.field(static=True)
+    first_state: int = eqx.field(static=True)
+
+    def positions(self, c: "AbstractConfiguration") -> tuple[Any, ...]:
+        bodies = Rows.of(range(1, c.mechanism.n_bodies + 1))
+        return c.mechanism.bodies, bodies.take_tree(c.ports)
+
+    def velocities(self, motion: Motion) -> tuple[Any, ...]:
+        return (motion.body_twists,)
+
+    def loads(self, motion: Motion) -> Float[Array, "n_bodies 6"]:
+        """Wrench on every body, along its own axes, of all fields together."""
+        c = motion.c
+        given = *self.positions(c), *self.velocities(motion)
+
+        def on_bodies(field: AbstractField) -> Float[Array, "n_bodies 6"]:
+            return jax.vmap(lambda *given: field.wrench(c.t, *given))(*given)
+
+        return jnp.sum(jax.vmap(on_bodies)(self.element), axis=0)
+
+    def add(self, total: Loads, load: Float[Array, "n_bodies 6"]) -> None:
+        total.add_body_wrenches(load)
+
+    def potentials(self, c: "AbstractConfiguration") -> Float[Array, "n n_bodies"]:
+        bodies, X = self.positions(c)
+
+        def of_bodies(field: AbstractField) -> Float[Array, "n_bodies"]:
+            return jax.vmap(lambda body, X: field.potential(c.t, body, X))(bodies, X)
+
+        return jax.vmap(of_bodies)(self.element)
 
 
 __all__ = [
-    "AbstractElementSystem",
-    "ElementFrame",
-    "conservative_force_between",
+    "AbstractElementGroup",
+    "Fields",
+    "FrameElements",
+    "JointElements",
+    "JointForces",
+    "Loads",
+    "Motion",
+    "Wrenches",
 ]

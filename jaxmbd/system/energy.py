@@ -60,7 +60,7 @@ def momentum(system: AbstractSystem, t: float | Time, state: State) -> Momentum:
 
 @eqx.filter_jit
 def _energy(system: AbstractSystem, t: Time, state: State) -> Energy:
-    c = system.configuration(t, state.q)
+    c = system.configuration(t, state.q, state.z)
     artificial = system.internal_potential(state.q)
     return Energy(kinetic_energy(system, c, state.v), *potentials(c), artificial)
 
@@ -75,14 +75,14 @@ def kinetic_energy(
     P = jax.vmap(momentum_of)(mechanism.bodies, V)
     kinetic = 0.5 * jnp.sum(V * P)
     for group in mechanism.rotors:
-        reflected = jax.vmap(lambda rotor: rotor.reflected_inertia())(group.force)
+        reflected = jax.vmap(lambda rotor: rotor.reflected_inertia())(group.rotor)
         kinetic += 0.5 * jnp.sum(reflected * group.rows.take(c.rates(group.group, v))[:, 0] ** 2)
     return kinetic
 
 
 @eqx.filter_jit
 def _momentum(system: AbstractSystem, t: Time, state: State) -> Momentum:
-    return momentum_at(system, system.configuration(t, state.q), state.v)
+    return momentum_at(system, system.configuration(t, state.q, state.z), state.v)
 
 
 @singledispatch

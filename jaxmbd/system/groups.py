@@ -39,18 +39,10 @@ class JointGroup(eqx.Module):
         return self.joint.rotation.nq == 1 and not isinstance(self.joint, Screw)
 
 
-class ForceGroup(eqx.Module):
-    """Forces of one kind between frames; `ports[k]` are the port rows of their k-th frames."""
+class RotorGroup(eqx.Module):
+    """Rotors behind gears on joints of one group; `rows` are the joints' rows in it."""
 
-    force: Any
-    names: tuple[str, ...] = eqx.field(static=True)
-    ports: tuple[Rows, ...] = eqx.field(static=True)
-
-
-class JointForceGroup(eqx.Module):
-    """Forces (or rotors) of one kind on joints of one group; `rows` are the joints' rows in it."""
-
-    force: Any
+    rotor: Any
     names: tuple[str, ...] = eqx.field(static=True)
     group: int = eqx.field(static=True)
     rows: Rows = eqx.field(static=True)

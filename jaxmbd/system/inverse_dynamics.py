@@ -23,4 +23,4 @@ def inverse_dynamics(
 def _inverse_dynamics(
     system: AbstractSystem, t: Time, state: State, vdot: Velocities
 ) -> Velocities:
-    return motion_residual(system, system.configuration(t, state.q), state.v, vdot)
+    return motion_residual(system, system.configuration(t, state.q, state.z), state.v, vdot)

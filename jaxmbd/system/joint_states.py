@@ -26,7 +26,7 @@ def joint_states(system: AbstractSystem, t: float | Time, state: State) -> dict[
 
 @eqx.filter_jit
 def _joint_states(system: AbstractSystem, t: Time, state: State) -> dict[str, JointState]:
-    c = system.configuration(t, state.q)
+    c = system.configuration(t, state.q, state.z)
     found = {}
     for group, q, v in zip(
         system.mechanism.joints,

@@ -1,4 +1,4 @@
-"""Applied forces, and their generalized forces by duality."""
+"""Loads of all elements, their generalized forces, potentials and state rates."""
 
 from typing import Any
 
@@ -6,89 +6,31 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..forces import AbstractField, AbstractFrameForce, AbstractJointForce
-from ..lie import Pose
-from .abstract import AbstractSystem, Time, Velocities
+from .abstract import AbstractSystem, State, States, Time, Velocities, as_state
 from .configuration import AbstractConfiguration
-from .groups import ForceGroup, JointForceGroup
+from .elements import Fields, JointForces, Loads, Motion, Wrenches
 from .mechanism import Mechanism
-from .rows import Rows
 
-Wrenches = Float[Array, "n_ports 6"]
-JointForces = dict[int, Float[Array, "_n _nv"]]  # Only groups with a force have an entry.
+SAME = 1e-6  # Times that differ by no more than that part of a period are the same.
 
 
 def applied(system: AbstractSystem, c: AbstractConfiguration, v: Velocities) -> Velocities:
-    """f(t, q, v): generalized force of everything in `Model.forces`."""
+    """f(t, q, v, z): generalized force of all elements."""
     return generalized(c, *loads(c, v))
 
 
 def loads(c: AbstractConfiguration, v: Velocities) -> tuple[Wrenches, JointForces]:
     """Wrench on every port, along its own axes, and force on every joint velocity, by group."""
-    mechanism, ports, twists = c.mechanism, c.ports, c.twists(v)
-    bodies = Rows.of(range(1, mechanism.n_bodies + 1))
-    in_fields = field_wrenches(mechanism, c.t, bodies.take_tree(ports), bodies.take(twists))
-    wrenches = bodies.add_to(frame_wrenches(mechanism, c.t, ports, twists), in_fields)
-    return wrenches, joint_forces(c, v)
+    total = total_loads(Motion(c, v))
+    return total.wrenches, total.joint_forces
 
 
-def frame_wrenches(mechanism: Mechanism, t: Time, ports: Pose, twists: Wrenches) -> Wrenches:
-    """Wrench on every port, along its own axes, of the forces between frames."""
-    wrenches = jnp.zeros_like(twists)
-    for group in mechanism.frame_forces:
-        X = at_frames(group, ports)
-        V = at_frames(group, twists)
-        W = jax.vmap(lambda force, X, V: force.wrenches(t, X, V))(group.force, X, V)
-        for k, rows in enumerate(group.ports):
-            wrenches = rows.add_to(wrenches, W[:, k])
-    return wrenches
-
-
-def has_potential(force: AbstractFrameForce | AbstractJointForce | AbstractField) -> bool:
-    """Whether a kind of force states a potential of its own."""
-    none = AbstractFrameForce.potential, AbstractJointForce.potential, AbstractField.potential
-    return type(force).potential not in none
-
-
-def at_frames(group: ForceGroup, x: Any) -> Any:
-    """Rows of port data for every force of a group and each of its frames, `(n, n_frames, …)`."""
-    taken = [rows.take_tree(x) for rows in group.ports]
-    return jax.tree.map(lambda *frames: jnp.stack(frames, axis=1), *taken)
-
-
-def field_wrenches(
-    mechanism: Mechanism, t: Time, X: Pose, V: Float[Array, "n_bodies 6"]
-) -> Float[Array, "n_bodies 6"]:
-    """Wrench on every body, along its own axes, of the fields."""
-    total = jnp.zeros_like(V)
-    for group in mechanism.fields:
-
-        def wrenches(field):
-            return jax.vmap(lambda body, X, V: field.wrench(t, body, X, V))(mechanism.bodies, X, V)
-
-        total = total + jnp.sum(jax.vmap(wrenches)(group.force), axis=0)
+def total_loads(motion: Motion) -> Loads:
+    """Loads of all elements, of a motion whose twists may be known already."""
+    total = Loads(motion.c)
+    for group in motion.c.mechanism.elements:
+        group.add(total, group.loads(motion))
     return total
-
-
-def joint_forces(c: AbstractConfiguration, v: Velocities) -> JointForces:
-    """Force on every joint velocity, by group, of the forces on joints."""
-    forces: JointForces = {}
-    for g, groups in _by_joint_group(c.mechanism).items():
-        coordinates, rates = c.coordinates(g), c.rates(g, v)
-        total = jnp.zeros_like(rates)
-        for group in groups:
-            q, nu = group.rows.take(coordinates), group.rows.take(rates)
-            force = jax.vmap(lambda force, q, v: force.force(c.t, q, v))(group.force, q, nu)
-            total = group.rows.add_to(total, force)
-        forces[g] = total
-    return forces
-
-
-def _by_joint_group(mechanism: Mechanism) -> dict[int, list[JointForceGroup]]:
-    found: dict[int, list[JointForceGroup]] = {}
-    for group in mechanism.joint_forces:
-        found.setdefault(group.group, []).append(group)
-    return found
 
 
 def generalized(
@@ -104,27 +46,109 @@ def generalized(
 
 
 def potential(system: AbstractSystem, c: AbstractConfiguration) -> Float[Array, ""]:
-    """Potential energy [J] of all conservative forces, those of the formulation included."""
+    """Potential energy [J] of all conservative elements, springs of the formulation included."""
     return sum(potentials(c), system.internal_potential(c.q))
 
 
 def potentials(c: AbstractConfiguration) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Potential energies [J] of the fields and of the other forces in the model."""
-    mechanism, ports, t = c.mechanism, c.ports, c.t
+    """Potential energies [J] of the fields and of the other elements."""
     in_fields = elastic = jnp.zeros((), dtype=c.q.dtype)
-    bodies = slice(1, mechanism.n_bodies + 1)
-    X = Pose(ports.p[bodies], ports.R[bodies])
-    for group in mechanism.fields:
-
-        def energies(field):
-            return jax.vmap(lambda body, X: field.potential(t, body, X))(mechanism.bodies, X)
-
-        in_fields = in_fields + jnp.sum(jax.vmap(energies)(group.force))
-    for group in mechanism.frame_forces:
-        X = at_frames(group, ports)
-        elastic = elastic + jnp.sum(jax.vmap(lambda f, X: f.potential(t, X))(group.force, X))
-    for group in mechanism.joint_forces:
-        q_joint = group.rows.take(c.coordinates(group.group))
-        each = jax.vmap(lambda f, q: f.potential(t, q))(group.force, q_joint)
-        elastic = elastic + jnp.sum(each)
+    for group in c.mechanism.elements:
+        energy = jnp.sum(group.potentials(c))
+        if isinstance(group, Fields):
+            in_fields = in_fields + energy
+        else:
+            elastic = elastic + energy
     return in_fields, elastic
+
+
+StateInputs = tuple[tuple[Any, ...], ...]
+
+
+def state_inputs(c: AbstractConfiguration, v: Velocities) -> StateInputs:
+    """What the rates of first-order states depend on beside them: for each group of elements with
+    states the time, positions and velocities.
+
+    Of several configurations under `vmap` each entry has a leading axis more.
+    """
+    motion = Motion(c, v)
+    return tuple(
+        (c.t, *group.positions(c), *group.velocities(motion))
+        for group in c.mechanism.elements
+        if group.n_states > 0
+    )
+
+
+def rates_of_states(mechanism: Mechanism, inputs: StateInputs, z: States) -> States:
+    """ż of what `state_inputs` returns and z."""
+    groups = [group for group in mechanism.elements if group.n_states > 0]
+    parts = []
+    for group, (t, *given) in zip(groups, inputs, strict=True):
+
+        def rates(element: Any, *given: Any, t: Time = t) -> Float[Array, "n_states"]:
+            return element.state_rates(t, *given)
+
+        parts.append(jax.vmap(rates)(group.element, *given, group.states(z)).ravel())
+    return jnp.concatenate([z[:0], *parts])
+
+
+def state_rates(c: AbstractConfiguration, v: Velocities) -> States:
+    """ż = r(t, q, v, z) of all elements, shape `(nz,)`."""
+    if c.mechanism.n_states == 0:
+        return jnp.zeros(0, dtype=c.q.dtype)
+    assert c.z is not None
+    return rates_of_states(c.mechanism, state_inputs(c, v), c.z)
+
+
+def rates_at(system: AbstractSystem, t: Time, state: State) -> States:
+    """ż of a state; without first-order states no kinematics are computed."""
+    if system.nz == 0:
+        return state.z
+    return state_rates(system.configuration(t, state.q, state.z), state.v)
+
+
+def sampled(system: AbstractSystem, t: Time, state: State) -> State:
+    """The state after elements with a period have updated z, if t is a multiple of their period.
+
+    Integrators call this at the start of a step. Nothing is computed without such elements.
+    """
+    groups = system.mechanism.sampled_groups
+    if not groups:
+        return state
+    c = system.configuration(t, state.q, state.z)
+    motion, z = Motion(c, state.v), state.z
+    for group in groups:
+        given = *group.positions(c), *group.velocities(motion), group.states(z)
+        new = jax.vmap(lambda element, *given: element.update(t, *given))(group.element, *given)
+        period = group.element.period
+        apart = jnp.abs(t - period * jnp.round(t / period))
+        due = apart <= SAME * period + 8.0 * jnp.finfo(z.dtype).eps * jnp.abs(t)
+        own = slice(group.first_state, group.first_state + new.size)
+        z = z.at[own].set(jnp.where(due[:, None], new, given[-1]).ravel())
+    return State(state.q, state.v, z)
+
+
+def element_states(system: AbstractSystem, state: State) -> dict[str, Float[Array, "..."]]:
+    """First-order states of elements by name; shape `(..., n_states)`, `(...)` if there is one."""
+    z, found = as_state(state, system).z, {}
+    for name, (first, count) in system.mechanism.state_places.items():
+        own = z[..., first : first + count]
+        found[name] = own[..., 0] if count == 1 else own
+    return found
+
+
+__all__ = [
+    "StateInputs",
+    "applied",
+    "element_states",
+    "generalized",
+    "loads",
+    "potential",
+    "potentials",
+    "rates_at",
+    "rates_of_states",
+    "sampled",
+    "state_inputs",
+    "state_rates",
+    "total_loads",
+]

@@ -6,14 +6,15 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
 from ..bodies import RigidBody
 from ..errors import ModelError
 from ..forces import (
+    AbstractElement,
     AbstractField,
-    AbstractForce,
-    AbstractFrameForce,
-    AbstractJointForce,
+    AbstractFrameElement,
+    AbstractJointElement,
     Armature,
 )
 from ..joints import AbstractJoint, Free
@@ -22,8 +23,9 @@ from ..model import Frame, Model, ground
 from ..model.model import references
 from .couplings import CouplingGroup, lower_couplings
 from .drivers import DriverGroup, lower_drivers
+from .elements import AbstractElementGroup, Fields, FrameElements, JointElements
 from .float_types import float_type, in_float_type
-from .groups import ForceGroup, JointForceGroup, JointGroup, group_by, kind_of, stack
+from .groups import JointGroup, RotorGroup, group_by, kind_of, stack
 from .rows import Rows
 from .topology import Topology, find_topology
 
@@ -38,10 +40,8 @@ class Mechanism(eqx.Module):
     topology: Topology = eqx.field(static=True)
     bodies: RigidBody
     joints: tuple[JointGroup, ...]
-    frame_forces: tuple[ForceGroup, ...]
-    joint_forces: tuple[JointForceGroup, ...]
-    rotors: tuple[JointForceGroup, ...]
-    fields: tuple[ForceGroup, ...]
+    elements: tuple[AbstractElementGroup, ...]
+    rotors: tuple[RotorGroup, ...]
     couplings: tuple[CouplingGroup, ...]
     drivers: tuple[DriverGroup, ...]
     offsets: Pose
@@ -72,8 +72,38 @@ class Mechanism(eqx.Module):
     @property
     def observed(self) -> tuple[int, ...]:
         """Groups of joints whose coordinates forces, rotors, couplings or drivers refer to."""
-        found = {group.group for group in (*self.joint_forces, *self.rotors)}
+        loaded = [group for group in self.elements if isinstance(group, JointElements)]
+        found = {group.group for group in (*loaded, *self.rotors)}
         return tuple(sorted(found | set(self.constrained_coordinates)))
+
+    @property
+    def n_states(self) -> int:
+        """Number of first-order states of all elements."""
+        return sum(len(group.names) * group.n_states for group in self.elements)
+
+    @property
+    def state_places(self) -> dict[str, tuple[int, int]]:
+        """For each element with first-order states where they start in z, and how many they are."""
+        return {
+            name: (group.first_state + row * group.n_states, group.n_states)
+            for group in self.elements
+            if group.n_states > 0
+            for row, name in enumerate(group.names)
+        }
+
+    @property
+    def sampled_groups(self) -> tuple[AbstractElementGroup, ...]:
+        """Groups of elements that update their states at multiples of a period."""
+        return tuple(group for group in self.elements if group.element.period is not None)
+
+    def initial_states(self) -> Float[Array, "nz"]:
+        """z that elements start from if `assemble` is given no other."""
+        parts = [
+            jax.vmap(lambda element: element.initial_states())(group.element).ravel()
+            for group in self.elements
+            if group.n_states > 0
+        ]
+        return jnp.concatenate([jnp.zeros(0), *parts]).astype(self.dtype)
 
     def ports(self, bodies: Pose) -> Pose:
         """Poses of all ports from those of the bodies (rows 0 … n_bodies)."""
@@ -126,18 +156,20 @@ def lower(model: Model, cut: Sequence[str] = ()) -> Mechanism:
     ports.add([model.frames[name] for name in sorted(model.frames)], sorted(model.frames))
     dtype = float_type(model)
     joints = _lower_joints(model, topology, ports, dtype)
-    forces = {name: model.forces[name] for name in sorted(model.forces)}
-    frame_forces = _lower_frame_forces(forces, ports)
     place = {name: (g, i) for g, group in enumerate(joints) for i, name in enumerate(group.names)}
-    _check_joint_forces(forces, joints, place, dtype)
+    forces = {name: model.forces[name] for name in sorted(model.forces)}
+    rotors: Elements = {
+        name: force for name, force in forces.items() if isinstance(force, Armature)
+    }
+    elements: Elements = {name: force for name, force in forces.items() if name not in rotors}
+    _check_rotors(rotors, joints, place)
+    lowered = _lower_elements(elements, ports, joints, place, dtype)
     return Mechanism(
         topology=topology,
         bodies=_checked_bodies([(name, model.bodies[name]) for name in topology.bodies[1:]]),
         joints=joints,
-        frame_forces=frame_forces,
-        joint_forces=_lower_joint_forces(forces, AbstractJointForce, place),
-        rotors=_lower_joint_forces(forces, Armature, place),
-        fields=_lower_fields(forces),
+        elements=lowered,
+        rotors=_lower_rotors(rotors, place),
         couplings=lower_couplings(model.couplings, joints, place),
         drivers=lower_drivers(model.drivers, joints, place),
         offsets=_poses(stack(ports.frames or [in_float_type(ground, dtype)])),
@@ -193,73 +225,104 @@ def _lower_joints(
     return tuple(groups)
 
 
-def _lower_frame_forces(forces: dict[str, AbstractForce], ports: _Ports) -> tuple[ForceGroup, ...]:
-    entries = [(n, f) for n, f in forces.items() if isinstance(f, AbstractFrameForce)]
-    groups = []
-    for members in group_by(entries, key=lambda entry: kind_of(entry[1])):
+Elements = dict[str, Any]  # Elements, or rotors, by name.
+Places = dict[str, tuple[int, int]]  # Group of each joint, and its row in it.
+
+
+def _lower_elements(
+    elements: Elements, ports: _Ports, joints: tuple[JointGroup, ...], place: Places, dtype: Any
+) -> tuple[AbstractElementGroup, ...]:
+    """Groups of one kind; elements on joints of one group, in the order of the joints.
+
+    One element of each group is checked: the others have the same structure and shapes.
+    """
+
+    def key(entry: tuple[str, Any]) -> Any:
+        element = entry[1]
+        on = place[element.joint.name][0] if isinstance(element, AbstractJointElement) else None
+        return type(element), kind_of(element), on
+
+    groups, first = [], 0
+    for members in group_by(elements.items(), key):
+        one = members[0][1]
+        _check_element(*members[0], joints, place, dtype)
+        if isinstance(one, AbstractJointElement):
+            members = sorted(members, key=lambda entry: place[entry[1].joint.name][1])
         names = tuple(name for name, _ in members)
-        frames = [references(force) for _, force in members]
-        rows = tuple(
-            ports.add(list(column), [None] * len(column)) for column in zip(*frames, strict=True)
-        )
-        groups.append(ForceGroup(stack([force for _, force in members]), names, rows))
+        each = [element for _, element in members]
+        stacked, k = stack(each), one.n_states
+        if isinstance(one, AbstractFrameElement):
+            frames = [references(element) for element in each]
+            rows = [ports.add(list(part), [None] * len(part)) for part in zip(*frames, strict=True)]
+            groups.append(FrameElements(stacked, names, k, first, tuple(rows)))
+        elif isinstance(one, AbstractJointElement):
+            places = [place[element.joint.name] for element in each]
+            on = places[0][0], Rows.of(row for _, row in places)
+            groups.append(JointElements(stacked, names, k, first, *on))
+        else:
+            groups.append(Fields(stacked, names, k, first))
+        first += len(names) * k
     return tuple(groups)
 
 
-def _lower_joint_forces(
-    forces: dict[str, AbstractForce],
-    kind: type[AbstractJointForce] | type[Armature],
-    place: dict[str, tuple[int, int]],
-) -> tuple[JointForceGroup, ...]:
-    entries = [(n, f, *place[f.joint.name]) for n, f in forces.items() if isinstance(f, kind)]
+def _lower_rotors(rotors: Elements, place: Places) -> tuple[RotorGroup, ...]:
+    entries = [(name, rotor, *place[rotor.joint.name]) for name, rotor in rotors.items()]
     groups = []
     for members in group_by(entries, key=lambda entry: (kind_of(entry[1]), entry[2])):
-        ordered = sorted(members, key=lambda entry: entry[3])
-        groups.append(
-            JointForceGroup(
-                stack([entry[1] for entry in ordered]),
-                tuple(entry[0] for entry in ordered),
-                ordered[0][2],
-                Rows.of(entry[3] for entry in ordered),
-            )
-        )
+        names, each, on, rows = zip(*sorted(members, key=lambda entry: entry[3]), strict=True)
+        groups.append(RotorGroup(stack(each), names, on[0], Rows.of(rows)))
     return tuple(groups)
 
 
-def _lower_fields(forces: dict[str, AbstractForce]) -> tuple[ForceGroup, ...]:
-    entries = [(n, f) for n, f in forces.items() if isinstance(f, AbstractField)]
-    return tuple(
-        ForceGroup(stack([f for _, f in members]), tuple(n for n, _ in members), ())
-        for members in group_by(entries, key=lambda entry: kind_of(entry[1]))
-    )
-
-
-def _check_joint_forces(
-    forces: dict[str, AbstractForce],
-    joints: tuple[JointGroup, ...],
-    place: dict[str, tuple[int, int]],
-    dtype: Any,
-) -> None:
-    for name, force in forces.items():
-        if isinstance(force, AbstractFrameForce | AbstractField):
-            continue
-        if not isinstance(force, AbstractJointForce | Armature):
+def _check_rotors(rotors: Elements, joints: tuple[JointGroup, ...], place: Places) -> None:
+    for name, rotor in rotors.items():
+        joint = joints[place[rotor.joint.name][0]].joint
+        if joint.sizes()[0] != 1:
             raise ModelError(
-                f"force {name!r}: {type(force).__name__} is none of the kinds of force; derive it "
-                "from AbstractFrameForce, AbstractJointForce or AbstractField"
+                f"force {name!r} on the {type(joint).__name__} joint {rotor.joint.name!r}: an "
+                f"armature needs a joint with one coordinate, not {joint.sizes()[0]}"
             )
-        joint = joints[place[force.joint.name][0]].joint
+
+
+def _check_element(
+    name: str, element: AbstractElement, joints: tuple[JointGroup, ...], place: Places, dtype: Any
+) -> None:
+    """**Raises** `ModelError` for what is no element, and for loads and rates of other shapes."""
+    who, k = f"force {name!r}", element.n_states
+    time, z = _like(dtype), _like(dtype, k)
+    if isinstance(element, AbstractField):
+        return
+    if isinstance(element, AbstractFrameElement):
+        n = len(references(element))
+        X = jax.eval_shape(lambda: Pose(jnp.zeros((n, 3), dtype), jnp.zeros((n, 3, 3), dtype)))
+        given, size, touched = (X, _like(dtype, n, 6), z), (n, 6), f"{n} frames"
+    elif isinstance(element, AbstractJointElement):
+        joint = joints[place[element.joint.name][0]].joint
         nq, nv, _ = joint.sizes()
-        who = f"force {name!r} on the {type(joint).__name__} joint {force.joint.name!r}"
-        if isinstance(force, Armature):
-            if nq != 1:
-                raise ModelError(f"{who}: an armature needs a joint with one coordinate, not {nq}")
-            continue
-        shapes = ((), (nq,), (nv,))
-        time, q, v = (jax.ShapeDtypeStruct(s, dtype) for s in shapes)
-        try:
-            got = jax.eval_shape(type(force).force, force, time, q, v).shape
-        except (TypeError, ValueError) as error:
-            raise ModelError(f"{who} does not fit its {nq} coordinates: {error}") from error
-        if got != (nv,):
-            raise ModelError(f"{who} returns shape {got}, the joint has {nv} velocities")
+        who = f"{who} on the {type(joint).__name__} joint {element.joint.name!r}"
+        given, size = (_like(dtype, nq), _like(dtype, nv), z), (nv,)
+        touched = f"{nq} coordinates"
+    else:
+        raise ModelError(
+            f"{who}: {type(element).__name__} is none of the kinds of element; derive it from "
+            "AbstractFrameForce, AbstractJointForce, AbstractField, or a kind with states"
+        )
+    _check_shape(element, "load", (time, *given), size, f"{who} does not fit its {touched}")
+    if k > 0:
+        _check_shape(element, "state_rates", (time, *given), (k,), f"{who}: its states")
+
+
+def _like(dtype: Any, *shape: int) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(shape, dtype)
+
+
+def _check_shape(element: Any, method: str, given: Any, size: tuple[int, ...], who: str) -> None:
+    try:
+        got = jax.eval_shape(getattr(type(element), method), element, *given).shape
+    except (TypeError, ValueError, NotImplementedError) as error:
+        raise ModelError(f"{who}: {error}") from error
+    if got != size:
+        raise ModelError(f"{who}: {method} returns shape {got} where {size} is needed")
+
+
+__all__ = ["Mechanism", "lower"]

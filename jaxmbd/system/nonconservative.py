@@ -1,9 +1,10 @@
-"""Applied forces less those that follow from potentials.
+"""Loads of elements less those that follow from potentials.
 
-Force by force, at the frames and joints they act on: a difference of generalized forces would keep
-a rest where constraints are not closed.
+Element by element, at the frames and joints they act on: a difference of generalized forces would
+keep a rest where constraints are not closed.
 """
 
+from functools import singledispatch
 from typing import Any
 
 import jax
@@ -14,8 +15,8 @@ from ..joints.abstract import AbstractJoint
 from ..lie import Pose, se3
 from .abstract import Time, Velocities
 from .configuration import AbstractConfiguration
-from .loads import JointForces, Wrenches, at_frames, generalized, has_potential, loads
-from .mechanism import Mechanism
+from .elements import Fields, FrameElements, JointElements, JointForces, Loads, Wrenches
+from .loads import generalized, loads
 
 
 def nonconservative(c: AbstractConfiguration, v: Velocities) -> Velocities:
@@ -33,58 +34,54 @@ def conservative(c: AbstractConfiguration) -> Velocities:
 
 def _conservative(c: AbstractConfiguration) -> tuple[Wrenches, JointForces]:
     """The part of `loads` that follows from potentials."""
-    wrenches = _conservative_wrenches(c.mechanism, c.t, c.ports)
-    return wrenches, _conservative_joint_forces(c)
+    total = Loads(c)
+    for group in c.mechanism.elements:
+        if group.has_potential:
+            group.add(total, conservative_loads(group, c))
+    return total.wrenches, total.joint_forces
 
 
-def _conservative_wrenches(mechanism: Mechanism, t: Time, ports: Pose) -> Wrenches:
-    total = jnp.zeros((mechanism.n_ports, 6), dtype=ports.p.dtype)
-    for group in mechanism.frame_forces:
-        if not has_potential(group.force):
-            continue
-        X = at_frames(group, ports)
-        slope = jax.vmap(jax.grad(lambda X, force: force.potential(t, X)))(X, group.force)
-        W = jax.vmap(jax.vmap(_wrench))(X, slope)
-        for k, rows in enumerate(group.ports):
-            total = rows.add_to(total, W[:, k])
-    own = slice(1, mechanism.n_bodies + 1)
-    X = Pose(ports.p[own], ports.R[own])
-    for group in mechanism.fields:
-        if not has_potential(group.force):
-            continue
+@singledispatch
+def conservative_loads(group: Any, c: AbstractConfiguration) -> Any:
+    """Minus the slope of each element's potential, shaped like the loads of the group."""
+    raise NotImplementedError(f"{type(group).__name__}: register `conservative_loads`")
 
-        def energy(X: Pose, body: Any, fields: Any) -> Float[Array, ""]:
-            return jnp.sum(jax.vmap(lambda field: field.potential(t, body, X))(fields))
 
-        slope = jax.vmap(jax.grad(energy), in_axes=(0, 0, None))(X, mechanism.bodies, group.force)
-        total = total.at[own].add(jax.vmap(_wrench)(X, slope))
-    return total
+@conservative_loads.register
+def _(group: FrameElements, c: AbstractConfiguration) -> Float[Array, "n n_frames 6"]:
+    (X,) = group.positions(c)
+    slope = jax.vmap(jax.grad(lambda X, element: element.potential(c.t, X)))(X, group.element)
+    return jax.vmap(jax.vmap(_wrench))(X, slope)
+
+
+@conservative_loads.register
+def _(group: Fields, c: AbstractConfiguration) -> Float[Array, "n_bodies 6"]:
+    bodies, X = group.positions(c)
+
+    def energy(X: Pose, body: Any, fields: Any, t: Time) -> Float[Array, ""]:
+        return jnp.sum(jax.vmap(lambda field: field.potential(t, body, X))(fields))
+
+    slope = jax.vmap(jax.grad(energy), in_axes=(0, 0, None, None))(X, bodies, group.element, c.t)
+    return jax.vmap(_wrench)(X, slope)
+
+
+@conservative_loads.register
+def _(group: JointElements, c: AbstractConfiguration) -> Float[Array, "n nv"]:
+    joint = group.rows.take_tree(c.mechanism.joints[group.group].joint)
+    (q,) = group.positions(c)
+
+    def pull(element: Any, joint: AbstractJoint, q: Array) -> Array:
+        slope = jax.grad(lambda q: element.potential(c.t, q))(q)
+        zeros = jnp.zeros(joint.sizes()[1], dtype=q.dtype)
+        return -jax.linear_transpose(lambda v: joint.rates(q, v), zeros)(slope)[0]
+
+    return jax.vmap(pull)(group.element, joint, q)
 
 
 def _wrench(X: Pose, slope: Pose) -> Float[Array, "6"]:
     """Wrench along a frame's own axes, of the derivative of a potential by the frame's pose."""
-    still = jnp.zeros(6, dtype=X.p.dtype)
-    return -jax.linear_transpose(lambda V: se3.rate(X, V), still)(slope)[0]
-
-
-def _conservative_joint_forces(c: AbstractConfiguration) -> JointForces:
-    mechanism, t = c.mechanism, c.t
-    forces: JointForces = {}
-    for group in mechanism.joint_forces:
-        if not has_potential(group.force):
-            continue
-        joints = mechanism.joints[group.group]
-        joint, q = group.rows.take_tree(joints.joint), group.rows.take(c.coordinates(group.group))
-
-        def pull(force: Any, joint: AbstractJoint, q: Array) -> Array:
-            slope = jax.grad(lambda q: force.potential(t, q))(q)
-            still = jnp.zeros(joint.sizes()[1], dtype=q.dtype)
-            return -jax.linear_transpose(lambda v: joint.rates(q, v), still)(slope)[0]
-
-        each = jax.vmap(pull)(group.force, joint, q)
-        total = forces.get(group.group, jnp.zeros((len(joints), each.shape[1]), dtype=each.dtype))
-        forces[group.group] = group.rows.add_to(total, each)
-    return forces
+    zeros = jnp.zeros(6, dtype=X.p.dtype)
+    return -jax.linear_transpose(lambda V: se3.rate(X, V), zeros)(slope)[0]
 
 
 __all__ = ["conservative", "nonconservative"]

@@ -7,11 +7,13 @@ driver with, and on no others.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import singledispatch
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..joints.abstract import n_rows
+from .elements import AbstractElementGroup, FrameElements, JointElements
 from .mechanism import Mechanism
 
 if TYPE_CHECKING:
@@ -109,15 +111,28 @@ def body_pattern(system: "AbstractSystem") -> Pattern:
             constrain(bodies.of_joint(driver.group, row), bodies.moving(driver.group, row))
     for k, (g, row) in enumerate(rotors):
         constrain((*bodies.of_joint(g, row), n + k), (n + k,))
-    for force in mechanism.frame_forces:
-        for ports in zip(*(rows.index for rows in force.ports), strict=True):
-            elements.append(bodies.of_ports(ports))
-    for force in mechanism.joint_forces:
-        for row in force.rows.index:
-            elements.append(bodies.of_joint(force.group, row))
+    for group in mechanism.elements:
+        elements.extend(_touched(group, bodies))
     velocities = [*np.repeat(np.arange(n), 6).tolist(), *range(n, n_nodes)]
     joined = tuple(sorted({element for element in elements if len(element) > 1}))
     return Pattern(tuple(velocities), tuple(constraints), joined, tuple(supports))
+
+
+@singledispatch
+def _touched(group: AbstractElementGroup, bodies: _Bodies) -> list[tuple[int, ...]]:
+    """Bodies that each element of a group makes depend on one another."""
+    return []  # A field acts on each body by itself.
+
+
+@_touched.register
+def _(group: FrameElements, bodies: _Bodies) -> list[tuple[int, ...]]:
+    touched = zip(*(rows.index for rows in group.ports), strict=True)
+    return [bodies.of_ports(ports) for ports in touched]
+
+
+@_touched.register
+def _(group: JointElements, bodies: _Bodies) -> list[tuple[int, ...]]:
+    return [bodies.of_joint(group.group, row) for row in group.rows.index]
 
 
 __all__ = ["Pattern", "body_pattern"]

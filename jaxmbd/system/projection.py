@@ -55,7 +55,7 @@ def small_correction(
     M = system.mass(given.q)
     correction, whole, change = (x @ M @ x for x in (moved.v - given.v, given.v, given.v - before))
     lost = (correction > LOST[0] ** 2 * whole) & (correction > LOST[1] ** 2 * change)
-    return State(moved.q, jnp.where(lost, jnp.nan, moved.v))
+    return State(moved.q, jnp.where(lost, jnp.nan, moved.v), moved.z)
 
 
 def projected(
@@ -63,7 +63,8 @@ def projected(
 ) -> State:
     """The state on the constraints near another one, positions first."""
     q = project_positions(system, t, state.q, movable)
-    return State(q, project_velocities(system, t, State(q, state.v), movable))
+    v = project_velocities(system, t, State(q, state.v, state.z), movable)
+    return State(q, v, state.z)
 
 
 def project_velocities(

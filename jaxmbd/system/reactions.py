@@ -14,7 +14,8 @@ from .abstract import AbstractSystem, State, Time, as_state, as_time
 from .acceleration import accelerations
 from .configuration import AbstractConfiguration
 from .duality import inertial_wrench, twist_rates
-from .loads import Wrenches, loads
+from .elements import Wrenches
+from .loads import loads
 from .two_point import on_bodies
 
 
@@ -39,7 +40,7 @@ def _reactions(system: AbstractSystem, t: Time, state: State) -> dict[str, Array
 def reactions_of(system: AbstractSystem, t: Time, state: State) -> dict[str, Float[Array, "6"]]:
     """From the multipliers. Formulations without one for each joint register their own way."""
     _, lam = accelerations(system, t, state)
-    return constraint_reactions(system, system.configuration(t, state.q), lam)
+    return constraint_reactions(system, system.configuration(t, state.q, state.z), lam)
 
 
 def constraint_reactions(
@@ -71,7 +72,7 @@ def reactions_of_motion(
     and each joint can give some. Bodies of springs are taken for rigid ones that move alike. With
     the normal of a `plane`, that holds bodies too, across itself.
     """
-    mechanism, c = system.mechanism, system.configuration(t, state.q)
+    mechanism, c = system.mechanism, system.configuration(t, state.q, state.z)
     ports, n = c.ports, mechanism.n_bodies
     vdot, lam = accelerations(system, t, state)
     V = c.twists(state.v)[1 : n + 1]

@@ -8,7 +8,8 @@ from jaxtyping import Array, Float
 from . import constraints
 from .abstract import AbstractSystem, Coordinates, State, Time, Velocities
 from .configuration import AbstractConfiguration
-from .loads import JointForces, Wrenches, generalized, loads
+from .elements import JointForces, Wrenches
+from .loads import generalized, loads
 
 
 @singledispatch
@@ -57,7 +58,7 @@ def position_residual(system: AbstractSystem, t: Time, q: Coordinates) -> Float[
 
 def velocity_residual(system: AbstractSystem, t: Time, state: State) -> Float[Array, "ng"]:
     """ġ = G v + ∂g/∂t."""
-    return constraint_rates(system, system.configuration(t, state.q), state.v)
+    return constraint_rates(system, system.configuration(t, state.q, state.z), state.v)
 
 
 def step_constraints(

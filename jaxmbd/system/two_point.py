@@ -19,12 +19,12 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from ..forces import AbstractField, AbstractFrameForce, AbstractJointForce, Cable, SpringDamper
+from ..forces import AbstractField, AbstractFrameElement, AbstractJointElement, Cable, SpringDamper
 from ..joints.abstract import AbstractJoint
 from ..lie import Pose, se3, so3, vector
 from . import constraints
 from .abstract import AbstractSystem, Time
-from .loads import Wrenches, at_frames, has_potential
+from .elements import Fields, FrameElements, JointElements, Wrenches
 from .mechanism import Mechanism
 from .rows import Rows
 
@@ -56,42 +56,52 @@ def conservative_slopes(mechanism: Mechanism, t: Time, X0: Frames, X1: Frames) -
     """
     total = jax.tree.map(jnp.zeros_like, X0)
 
-    def add(rows: Rows, slopes: Any) -> None:
-        nonlocal total
-        total = jax.tree.map(rows.add_to, total, slopes)
-
-    for group in mechanism.frame_forces:
-        if not has_potential(group.force):
-            continue
-        A, B = at_frames(group, X0), at_frames(group, X1)
-        slopes = jax.vmap(lambda force, A, B: frame_slopes(force, t, A, B))(group.force, A, B)
-        for k, rows in enumerate(group.ports):
-            add(rows, jax.tree.map(lambda x, k=k: x[:, k], slopes))
-    bodies = Rows.of(range(1, mechanism.n_bodies + 1))
-    for group in mechanism.fields:
-        if has_potential(group.force):
-            A, B = bodies.take_tree(X0), bodies.take_tree(X1)
-            add(bodies, _field_slopes(mechanism, group.force, t, A, B))
-    for forces in mechanism.joint_forces:
-        if not has_potential(forces.force):
-            continue
-        joints = mechanism.joints[forces.group]
-        joint = forces.rows.take_tree(joints.joint)
-        ends = [
-            forces.rows.take_tree(rows.take_tree(X))
-            for rows in (joints.first, joints.second)
-            for X in (X0, X1)
-        ]
-        slopes = jax.vmap(lambda force, joint, *ends: _joint_slopes(force, joint, t, *ends))
-        for rows, slope in zip(
-            (joints.first, joints.second), slopes(forces.force, joint, *ends), strict=True
-        ):
-            add(Rows.of(rows.array[forces.rows.array]), slope)
+    for group in mechanism.elements:
+        if group.has_potential:
+            for rows, slopes in group_slopes(group, mechanism, t, X0, X1):
+                total = jax.tree.map(rows.add_to, total, slopes)
     return total
 
 
+@singledispatch
+def group_slopes(
+    group: Any, mechanism: Mechanism, t: Time, X0: Frames, X1: Frames
+) -> list[tuple[Rows, Frames]]:
+    """Slopes of the potentials of a group of elements, with the rows of the ports they are for."""
+    raise NotImplementedError(f"{type(group).__name__}: register `group_slopes`")
+
+
+@group_slopes.register
+def _(group: FrameElements, mechanism: Mechanism, t: Time, X0: Any, X1: Any) -> Any:
+    A, B = group.at_frames(X0), group.at_frames(X1)
+    slopes = jax.vmap(lambda element, A, B: frame_slopes(element, t, A, B))(group.element, A, B)
+    return [
+        (rows, jax.tree.map(lambda x, k=k: x[:, k], slopes)) for k, rows in enumerate(group.ports)
+    ]
+
+
+@group_slopes.register
+def _(group: Fields, mechanism: Mechanism, t: Time, X0: Any, X1: Any) -> Any:
+    bodies = Rows.of(range(1, mechanism.n_bodies + 1))
+    A, B = bodies.take_tree(X0), bodies.take_tree(X1)
+    return [(bodies, _field_slopes(mechanism, group.element, t, A, B))]
+
+
+@group_slopes.register
+def _(group: JointElements, mechanism: Mechanism, t: Time, X0: Any, X1: Any) -> Any:
+    joints = mechanism.joints[group.group]
+    joint = group.rows.take_tree(joints.joint)
+    sides = joints.first, joints.second
+    ends = [group.rows.take_tree(rows.take_tree(X)) for rows in sides for X in (X0, X1)]
+    slopes = jax.vmap(lambda element, joint, *ends: _joint_slopes(element, joint, t, *ends))(
+        group.element, joint, *ends
+    )
+    on = [Rows.of(rows.array[group.rows.array]) for rows in sides]
+    return list(zip(on, slopes, strict=True))
+
+
 def _joint_slopes(
-    force: AbstractJointForce,
+    force: AbstractJointElement,
     joint: AbstractJoint,
     t: Time,
     F0: Frames,
@@ -173,7 +183,7 @@ def _(found: Pose) -> Pose:
 
 
 @singledispatch
-def frame_slopes(force: AbstractFrameForce, t: Time, X0: Frames, X1: Frames) -> Frames:
+def frame_slopes(force: AbstractFrameElement, t: Time, X0: Frames, X1: Frames) -> Frames:
     """Slopes of the potential of one force by its frames, `X0.p` and `X1.p` of `(n_frames, 3)`.
 
     The potential of a force between several frames must not change when all of them are moved

@@ -14,8 +14,8 @@ from ..lie import se3
 from ..system import constraints, duality, loads
 from ..system.abstract import AbstractSystem, State, as_time
 from ..system.acceleration import accelerations, free_accelerations
-from ..system.elements import AbstractElementSystem
 from ..system.energy import energy
+from ..system.nodal import AbstractNodalSystem
 from ..system.residuals import constraint_rates, motion_residual
 from .verdict import Findings, check_shapes, direction, dot, judge
 
@@ -45,7 +45,7 @@ def check_system(system: AbstractSystem, state: State, t: float = 0.0) -> None:
     if not lowest > 0:
         raise AssertionError(f"{who}: the mass matrix has the eigenvalue {float(lowest):.1e}")
     # Bodies of springs have more ways to move than twists tell; made rigid they have not.
-    rigid = system.rigid() if isinstance(system, AbstractElementSystem) else system
+    rigid = system.rigid() if isinstance(system, AbstractNodalSystem) else system
     found = _look_at_maps(system, time, state) | _look_at_masses(rigid, time, state)
     judge(who, found | _look_at_forces(system, time, state))
     tolerance = 1e4 * float(jnp.finfo(state.q.dtype).eps) ** (2 / 3)
@@ -54,7 +54,7 @@ def check_system(system: AbstractSystem, state: State, t: float = 0.0) -> None:
 
 @eqx.filter_jit
 def _violation(system: AbstractSystem, t: Array, state: State) -> Float[Array, ""]:
-    c = system.configuration(t, state.q)
+    c = system.configuration(t, state.q, state.z)
     gaps, rates = constraints.residual(system, c), constraint_rates(system, c, state.v)
     return jnp.max(jnp.abs(jnp.concatenate([gaps, rates])), initial=0.0)
 

@@ -9,6 +9,7 @@ import numpy as np
 from ..forces import SpringDamper
 from ..joints import RollingDisc
 from ..joints.rotation import AxisRotation, FreeRotation, TwoAxisRotation
+from ..system.elements import FrameElements
 from ..system.groups import JointGroup
 from . import shapes
 from .motion import Motion
@@ -112,14 +113,14 @@ def _rail(stage: Stage, axis: np.ndarray, first: int, second: int) -> Mesh:
 
 def spring_drawings(stage: Stage) -> Iterator[Drawing]:
     """A coil for each spring, a line for every other force between two frames."""
-    for group in stage.mechanism.frame_forces:
-        if len(group.ports) != 2:
+    for group in stage.mechanism.elements:
+        if not isinstance(group, FrameElements) or len(group.ports) != 2:
             continue
         pairs = zip(group.names, *(rows.index for rows in group.ports), strict=True)
         for name, first, second in pairs:
             poses = _stretched(stage.motion.p[:, first], stage.motion.p[:, second], stage.unit)
             length = float(np.median(np.linalg.norm(poses[:, :3, 2], axis=1)))
-            if isinstance(group.force, SpringDamper):
+            if isinstance(group.element, SpringDamper):
                 mesh = shapes.coil(2.6 * stage.unit, 0.45 * stage.unit, length, STEEL)
             else:
                 mesh = shapes.cylinder(np.zeros(3), np.eye(3)[2], 0.45 * stage.unit, STEEL)

@@ -8,7 +8,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import Frame, forces, joints
-from jaxmbd.formulations.elements import particles
+from jaxmbd.formulations.nodal import particles
 from jaxmbd.system import loads
 from tests import models
 

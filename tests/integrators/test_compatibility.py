@@ -8,7 +8,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import integrators
-from jaxmbd.system.elements import AbstractElementSystem
+from jaxmbd.system.nodal import AbstractNodalSystem
 from tests.marks import thorough_but
 from tests.models import FORMULATIONS, chain, name_of
 
@@ -26,7 +26,7 @@ def needs(kind, system):
     """What the system has not and the integrator needs, as the traits say; None where it fits."""
     if kind in (mbd.EnergyMomentum, mbd.EnergyDecaying) and not system.absolute:
         return "the poses", "MaximalCoordinates"
-    if kind is mbd.SimoGonzalez and not isinstance(system, AbstractElementSystem):
+    if kind is mbd.SimoGonzalez and not isinstance(system, AbstractNodalSystem):
         return "points and vectors", "NaturalCoordinates"
     return None
 

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ...errors import DataError
-from ...forces import AbstractForce
+from ...forces import AbstractElement
 from ...model.values import is_concrete
 from ...system.float_types import in_float_type
 
@@ -44,7 +44,7 @@ class Experiment(eqx.Module):
     measurements: dict[str, Float[Array, "n *k"]]
     guess: dict[str, Any]
     rates: dict[str, Any]
-    forces: dict[str, AbstractForce]
+    forces: dict[str, AbstractElement]
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Experiment(eqx.Module):
         measurements: Mapping[str, Any],
         guess: Mapping[str, Any] | None = None,
         rates: Mapping[str, Any] | None = None,
-        forces: Mapping[str, AbstractForce] | None = None,
+        forces: Mapping[str, AbstractElement] | None = None,
         name: str = "record",
     ):
         self.ts = _floats(ts, f"{name}: ts")

@@ -22,6 +22,7 @@ from ...model.values import as_leaf
 from ...system.abstract import AbstractSystem, State, Time
 from ...system.acceleration import accelerations
 from ...system.driving_forces import driving_forces
+from ...system.elements import Fields
 from ...system.joint_states import JointState, joint_states
 from ...system.reactions import reactions
 
@@ -172,8 +173,9 @@ def _free_fall(system: AbstractSystem, t: Time, X: Pose, V: Float[Array, "6"]) -
         extent = jnp.zeros((3, 3), dtype=mass.dtype)
         body = RigidBody(mass, extent, jnp.zeros(3, dtype=mass.dtype))
         total = jnp.zeros(3, dtype=mass.dtype)
-        for group in system.mechanism.fields:
-            each = jax.vmap(lambda field: field.wrench(t, body, X, V)[:3])(group.force)
+        fields = [group for group in system.mechanism.elements if isinstance(group, Fields)]
+        for group in fields:
+            each = jax.vmap(lambda field: field.wrench(t, body, X, V)[:3])(group.element)
             total = total + jnp.sum(each, axis=0)
         return total
 
@@ -234,7 +236,7 @@ class Calibrated(AbstractSensor):
             tau = jnp.asarray(self.delay, t.dtype)
             vdot, _ = accelerations(system, t, state)
             q = system.retract(state.q, -tau * state.v + 0.5 * tau**2 * vdot)
-            t, state = t - tau, State(q, state.v - tau * vdot)
+            t, state = t - tau, State(q, state.v - tau * vdot, state.z)
         reading = self.sensor(system, t, state)
         scale, bias = (jnp.asarray(x, reading.dtype) for x in (self.scale, self.bias))
         return scale * reading + bias

@@ -24,6 +24,7 @@ class JointConfiguration(AbstractPortConfiguration):
 
     t: Float[Array, ""]
     q: Float[Array, "nq"]
+    z: Float[Array, "nz"] | None
     mechanism: Mechanism
     ports: Pose
     relative: tuple[Pose | None, ...]

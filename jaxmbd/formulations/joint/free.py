@@ -15,7 +15,8 @@ from ...linear import solve_spd
 from ...system import constraints
 from ...system.abstract import State
 from ...system.acceleration import free_accelerations
-from ...system.loads import field_wrenches, frame_wrenches, joint_forces
+from ...system.elements import Motion
+from ...system.loads import total_loads
 from ...system.rows import Rows
 from .articulated import Articulated, as_matrix
 from .configuration import JointConfiguration, velocity_products
@@ -91,7 +92,7 @@ def _(primals, tangents, *, kernel):
 def _by_mass_matrix(system: JointSystem, now: tuple[Float[Array, ""], State]) -> Float[Array, "nv"]:
     """One kinematic pass; bias and applied wrenches are projected on the joints together."""
     t, state = now
-    c = system.configuration(t, state.q)
+    c = system.configuration(t, state.q, state.z)
     force = net_force(system, c, state.v, jnp.zeros_like(state.v))
     return solve_spd(system.mass_at(c), force)
 
@@ -139,20 +140,24 @@ class _Loads(NamedTuple):
 
 def _loads(system: JointSystem, t: Float[Array, ""], state: State) -> _Loads:
     mechanism, v = system.mechanism, state.v
-    c = system.configuration(t, state.q)
+    c = system.configuration(t, state.q, state.z)
     world = _summed_outwards(system, c.H * v[:, None])
     bodies = slice(1, mechanism.n_bodies + 1)
     X = Pose(c.ports.p[bodies], c.ports.R[bodies])
-    local = jax.vmap(se3.transform_twist_back)(X, world)
-    wrenches = jax.vmap(se3.transform_wrench)(X, field_wrenches(mechanism, t, X, local))
-    if mechanism.frame_forces:
-        given = frame_wrenches(mechanism, t, c.ports, c.at_ports(world))
-        wrenches = wrenches + external_wrenches(mechanism, c.ports, given)
+    motion = Motion(c, v)
+    motion.body_twists = jax.vmap(se3.transform_twist_back)(X, world)
+    motion.twists = c.at_ports(world)
+    given = total_loads(motion)
+    wrenches = jnp.zeros_like(world)
+    if given.on_bodies is not None:
+        wrenches = jax.vmap(se3.transform_wrench)(X, given.on_bodies)
+    if given.on_ports is not None:
+        wrenches = wrenches + external_wrenches(mechanism, c.ports, given.on_ports)
     inertia = world_inertia(mechanism.bodies, X)
     momenta = jax.vmap(WorldInertia.momentum)(inertia, world)
     wrenches = wrenches - jax.vmap(se3.cross_wrench)(world, momenta)
     products = velocity_products(c, v, world)
-    joints = add_joint_forces(system, jnp.zeros_like(v), joint_forces(c, v))
+    joints = add_joint_forces(system, jnp.zeros_like(v), given.joint_forces)
     return _Loads(c, inertia, wrenches, products, joints)
 
 

@@ -8,7 +8,8 @@ from ...lie import Pose, se3
 from ...system import joint_motion
 from ...system.abstract import State
 from ...system.acceleration import accelerations
-from ...system.loads import JointForces, Wrenches, loads
+from ...system.elements import JointForces, Wrenches
+from ...system.loads import loads
 from ...system.mechanism import Mechanism
 from ...system.reactions import constraint_reactions, reactions_of
 from ...system.residuals import forces_and_reactions, motion_residual
@@ -36,7 +37,7 @@ def _(system: JointSystem, t: Float[Array, ""], state: State) -> dict[str, Float
     """A tree joint carries what the bodies beyond it need and applied wrenches do not give."""
     mechanism = system.mechanism
     vdot, lam = accelerations(system, t, state)
-    c = system.configuration(t, state.q)
+    c = system.configuration(t, state.q, state.z)
     wrenches, joint_forces, _ = forces_and_reactions(system, c, state.v, lam)
     given = _external_wrenches(c, wrenches, joint_forces)
     needed = system.inertial_wrenches(c, state.v, vdot)

@@ -123,14 +123,16 @@ class JointSystem(AbstractSystem[JointConfiguration]):
         ]
         return join(self.layout, found, self.layout.velocities, self.nv)
 
-    def configuration(self, t: Float[Array, ""], q: Float[Array, "nq"]) -> JointConfiguration:
+    def configuration(
+        self, t: Float[Array, ""], q: Float[Array, "nq"], z: Float[Array, "nz"] | None = None
+    ) -> JointConfiguration:
         values, mechanism = self.values(q), self.mechanism
         ports = mechanism.ports(tree_poses(mechanism, values))
         H = motion_columns(mechanism, self.layout, values, ports)
         loops = {*self.constrained, *mechanism.observed}
         loops = [g for g in loops if not mechanism.joints[g].in_tree]
         relative = relative_poses(mechanism, ports, loops)
-        return JointConfiguration(t, q, mechanism, ports, relative, values, H, self.layout)
+        return JointConfiguration(t, q, z, mechanism, ports, relative, values, H, self.layout)
 
     def _inertia(self, ports: Pose) -> WorldInertia:
         bodies = slice(1, self.mechanism.n_bodies + 1)
@@ -158,7 +160,7 @@ class JointSystem(AbstractSystem[JointConfiguration]):
         total = jnp.zeros(self.nv, dtype=self.mechanism.dtype)
         entries = dict(zip(self.layout.groups, self.layout.velocities, strict=True))
         for rotors in self.mechanism.rotors:
-            reflected = jax.vmap(lambda rotor: rotor.reflected_inertia())(rotors.force)
+            reflected = jax.vmap(lambda rotor: rotor.reflected_inertia())(rotors.rotor)
             own = Rows.of(entries[rotors.group].array[rotors.rows.array])
             total = own.add_to(total, reflected)
         return total

@@ -24,15 +24,15 @@ from ...system.configuration import (
     AbstractPortConfiguration,
     relative_poses,
 )
-from ...system.elements import AbstractElementSystem, ElementFrame
 from ...system.energy import Momentum, kinetic_energy, momentum_at
 from ...system.mechanism import Mechanism
+from ...system.nodal import AbstractNodalSystem, NodalFrame
 from ...system.reactions import reactions_of, reactions_of_motion
 from ...system.tree import tree_poses, tree_tangents
 from ..joint.layout import lay_out
 from ..joint.system import JointSystem
 
-Self = TypeVar("Self", bound="ElementSystem")
+Self = TypeVar("Self", bound="NodalSystem")
 
 
 class Elements(eqx.Module):
@@ -54,7 +54,7 @@ class Assembly(eqx.Module):
     factor: Float[Array, "n n"]
 
 
-class ElementSystem(AbstractElementSystem):
+class NodalSystem(AbstractNodalSystem):
     """Equations in nodes: `q = [node 1, node 2, …]`, each of `width` coordinates.
 
     The mass matrix is that of the nodes, for each of the coordinates alike.
@@ -127,7 +127,7 @@ class ElementSystem(AbstractElementSystem):
         """Elements of coordinates."""
         return self.elements(q.reshape(self.n_nodes, self.width))
 
-    def element_frames(self, q: Float[Array, "nq"]) -> ElementFrame:
+    def element_frames(self, q: Float[Array, "nq"]) -> NodalFrame:
         mechanism, found = self.mechanism, self.elements_at(q)
         world = jnp.eye(3, dtype=q.dtype)[None]
         c = jnp.concatenate([jnp.zeros((1, 3), dtype=q.dtype), found.c])
@@ -136,17 +136,19 @@ class ElementSystem(AbstractElementSystem):
         carriers = mechanism.port_bodies.take(B)
         attached = mechanism.port_bodies.take(c) + jnp.einsum("nij,nj->ni", carriers, offsets.p)
         own = jnp.broadcast_to(world, B.shape)
-        return ElementFrame(
+        return NodalFrame(
             jnp.concatenate([c, attached]),
             jnp.concatenate([B, carriers]),
             jnp.concatenate([own, offsets.R]),
         )
 
-    def configuration(self, t: Float[Array, ""], q: Float[Array, "nq"]) -> "ElementConfiguration":
+    def configuration(
+        self, t: Float[Array, ""], q: Float[Array, "nq"], z: Float[Array, "nz"] | None = None
+    ) -> "NodalConfiguration":
         frames = self.element_frames(q)
         ports = _poses(self.mechanism, frames)
         relative = relative_poses(self.mechanism, ports, self.mechanism.observed)
-        return ElementConfiguration(t, q, self.mechanism, ports, relative, frames, self)
+        return NodalConfiguration(t, q, z, self.mechanism, ports, relative, frames, self)
 
     def mass_at(self, c: AbstractConfiguration) -> Float[Array, "nv nv"]:
         return jnp.kron(self._mass, jnp.eye(self.width, dtype=c.q.dtype))
@@ -223,16 +225,17 @@ class ElementSystem(AbstractElementSystem):
         return jax.jvp(self.from_tree, (values,), (tangents,))[1]
 
 
-class ElementConfiguration(AbstractPortConfiguration):
+class NodalConfiguration(AbstractPortConfiguration):
     """Frames keep their places in the elements; their axes follow the elements' vectors."""
 
     t: Float[Array, ""]
     q: Float[Array, "nq"]
+    z: Float[Array, "nz"] | None
     mechanism: Mechanism
     ports: Pose
     relative: tuple[Pose | None, ...]
-    frames: ElementFrame
-    system: ElementSystem
+    frames: NodalFrame
+    system: NodalSystem
 
     @property
     def nv(self) -> int:
@@ -241,12 +244,12 @@ class ElementConfiguration(AbstractPortConfiguration):
     def twists(self, v: Float[Array, "nv"]) -> Float[Array, "n_ports 6"]:
         return _twists(self.mechanism, self.frames, self.ports, self.frame_rates(v))
 
-    def frame_rates(self, v: Float[Array, "nv"]) -> ElementFrame:
+    def frame_rates(self, v: Float[Array, "nv"]) -> NodalFrame:
         """Time derivatives of the frames, which are linear in the coordinates."""
         return jax.jvp(self.system.element_frames, (self.q,), (v,))[1]
 
 
-def _poses(mechanism: Mechanism, frames: ElementFrame) -> Pose:
+def _poses(mechanism: Mechanism, frames: NodalFrame) -> Pose:
     """Poses of all ports, the vectors of the elements made orthonormal."""
     bodies = jax.vmap(gram_schmidt.orthonormal)(frames.B[: 1 + mechanism.n_bodies])
     turned = jnp.concatenate([bodies, mechanism.port_bodies.take(bodies)])
@@ -254,7 +257,7 @@ def _poses(mechanism: Mechanism, frames: ElementFrame) -> Pose:
 
 
 def _twists(
-    mechanism: Mechanism, frames: ElementFrame, ports: Pose, rates: ElementFrame
+    mechanism: Mechanism, frames: NodalFrame, ports: Pose, rates: NodalFrame
 ) -> Float[Array, "n_ports 6"]:
     """Twists of all ports along their own axes, linear in the rates of the frames."""
     n = 1 + mechanism.n_bodies
@@ -267,12 +270,12 @@ def _twists(
 
 @constraints.port_accelerations.register
 def _(
-    system: ElementSystem, c: ElementConfiguration, v: Float[Array, "nv"]
+    system: NodalSystem, c: NodalConfiguration, v: Float[Array, "nv"]
 ) -> Float[Array, "n_ports 6"]:
     """Rates of frames are constant at v̇ = 0, and twists functions of frames and their rates."""
     mechanism, rates = system.mechanism, c.frame_rates(v)
 
-    def twists(frames: ElementFrame) -> Float[Array, "n_ports 6"]:
+    def twists(frames: NodalFrame) -> Float[Array, "n_ports 6"]:
         return _twists(mechanism, frames, _poses(mechanism, frames), rates)
 
     return jax.jvp(twists, (c.frames,), (rates,))[1]
@@ -284,12 +287,12 @@ def second_moments(inertia: Float[Array, "3 3"]) -> Float[Array, "3 3"]:
 
 
 @kinetic_energy.register
-def _(system: ElementSystem, c: AbstractConfiguration, v: Float[Array, "nv"]) -> Float[Array, ""]:
+def _(system: NodalSystem, c: AbstractConfiguration, v: Float[Array, "nv"]) -> Float[Array, ""]:
     return 0.5 * v @ system.momentum_of(v)
 
 
 @momentum_at.register
-def _(system: ElementSystem, c: AbstractConfiguration, v: Float[Array, "nv"]) -> Momentum:
+def _(system: NodalSystem, c: AbstractConfiguration, v: Float[Array, "nv"]) -> Momentum:
     """P = Σ m ċ,  L = Σ c × m ċ + Σ A_kl b_k × ḃ_l."""
     bodies = system.mechanism.bodies
     now, rates = jax.jvp(system.elements_at, (c.q,), (v,))
@@ -305,8 +308,8 @@ def _axial(T: Float[Array, "3 3"]) -> Float[Array, "3"]:
 
 
 @reactions_of.register
-def _(system: ElementSystem, t: Time, state: State) -> dict[str, Float[Array, "6"]]:
+def _(system: NodalSystem, t: Time, state: State) -> dict[str, Float[Array, "6"]]:
     return reactions_of_motion(system, t, state)
 
 
-__all__ = ["Assembly", "ElementSystem", "Elements", "second_moments"]
+__all__ = ["Assembly", "Elements", "NodalSystem", "second_moments"]

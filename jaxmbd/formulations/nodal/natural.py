@@ -29,7 +29,7 @@ from ..formulate import system_of
 from . import leftover
 from .centred import centred
 from .representable import check_inertias, check_joints, check_rotors
-from .system import Assembly, Elements, ElementSystem, second_moments
+from .system import Assembly, Elements, NodalSystem, second_moments
 
 # The edges of the tetrahedron of the centre of mass and the tips of the three vectors.
 EDGES = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, -1, 0], [1, 0, -1], [0, 1, -1]])
@@ -102,7 +102,7 @@ def _n_products(group: JointGroup) -> int:
     return len(PAIRS) - 1 if n_vectors == 2 else 2 * n_vectors  # All but that of a shared axis.
 
 
-class NaturalSystem(ElementSystem):
+class NaturalSystem(NodalSystem):
     """Equations in natural coordinates: the slots of the bodies that are their own."""
 
     mechanism: Mechanism

@@ -16,9 +16,9 @@ from ...lie import Pose, so3
 from ...model import Model
 from ...model.values import is_concrete
 from ...system import constraints
-from ...system.elements import ElementFrame
 from ...system.groups import JointGroup
 from ...system.mechanism import Mechanism, lower
+from ...system.nodal import NodalFrame
 from ...system.rows import Rows, in_order
 from ..formulate import system_of
 from . import leftover, particles
@@ -26,7 +26,7 @@ from .centred import centred
 from .placement import Family, Placement, check_particles, place
 from .plane import PLANES
 from .representable import check_inertias, check_joints, check_rotors
-from .system import Assembly, Elements, ElementSystem, second_moments
+from .system import Assembly, Elements, NodalSystem, second_moments
 
 
 class PointCoordinates(eqx.Module):
@@ -78,7 +78,7 @@ class Geometry(eqx.Module):
     fixed: Float[Array, "n_fixed width"]
 
 
-class PointSystem(ElementSystem):
+class PointSystem(NodalSystem):
     """Equations in particles of space: `q = [r₁, r₂, …]`."""
 
     mechanism: Mechanism
@@ -208,7 +208,7 @@ class PointSystem(ElementSystem):
         each = zip(sides, (0, of_point), strict=True)
         return [(Rows.of(rows), first) for rows, first in each if rows and first < n]
 
-    def _residuals(self, group: JointGroup, frames: ElementFrame) -> Float[Array, "n rows"]:
+    def _residuals(self, group: JointGroup, frames: NodalFrame) -> Float[Array, "n rows"]:
         """What joints keep, the point first."""
         return leftover.gaps(group, frames, lambda joint, F, M: joint.gap(F, M))
 

@@ -10,9 +10,9 @@ from jaxtyping import Array, Float
 from ...lie import Pose
 from ...model import Model
 from ...system.abstract import State
-from ...system.elements import ElementFrame
 from ...system.groups import JointGroup
 from ...system.mechanism import lower
+from ...system.nodal import NodalFrame
 from ...system.reactions import reactions_of, reactions_of_motion
 from ...system.tree import tree_poses, tree_tangents
 from ..joint.layout import lay_out
@@ -176,7 +176,7 @@ class PlanarPointSystem(PointSystem):
         moments = self._moments(family, self.geometry.reference)
         return jax.vmap(mass)(points, family.bodies.take(self.mechanism.bodies.mass), moments)
 
-    def _residuals(self, group: JointGroup, frames: ElementFrame) -> Float[Array, "n rows"]:
+    def _residuals(self, group: JointGroup, frames: NodalFrame) -> Float[Array, "n rows"]:
         n_F = normals(self.mechanism, self.geometry.reference, self.plane, group)
         return leftover.gaps(group, frames, planar_gap, n_F)
 
