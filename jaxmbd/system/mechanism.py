@@ -245,7 +245,7 @@ def _lower_elements(
     groups, first = [], 0
     for members in group_by(elements.items(), key):
         one = members[0][1]
-        _check_element(*members[0], joints, place, dtype)
+        _check_element(members[0][0], one, joints, place, dtype)
         if isinstance(one, AbstractJointElement):
             members = sorted(members, key=lambda entry: place[entry[1].joint.name][1])
         names = tuple(name for name, _ in members)

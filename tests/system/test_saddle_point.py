@@ -72,7 +72,7 @@ def test_derivatives_by_a_force_alone(formulation):
     system, state = swinging(model, formulation, {}, {"left": 2.0})
 
     def tip(g):
-        pulled = eqx.tree_at(lambda s: s.mechanism.fields[0].force.g, system, g[None])
+        pulled = eqx.tree_at(lambda s: s.mechanism.elements[0].element.g, system, g[None])
         vdot, lam = mbd.accelerations(pulled, 0.0, state)
         return jnp.concatenate([vdot, lam])
 
