@@ -68,12 +68,11 @@ def traits() -> str:
             [
                 f"`{name}`",
                 "constant" if small.constant_mass else "M(q)",
-                "vectors" if small.euclidean else "with rotations",
                 "yes" if small.absolute else "no",
                 *sizes,
             ]
         )
-    header = ["formulation", "mass matrix", "coordinates", "poses of all bodies"]
+    header = ["formulation", "mass matrix", "poses of all bodies"]
     header += ["double pendulum", "four-bar linkage"]
     header[-2:] = [f"{name}: entries of q, v, g" for name in header[-2:]]
     return table(header, rows)

@@ -141,7 +141,7 @@ def test_traced_impossible_mass_names_the_body():
     @eqx.filter_jit
     def total(mass):
         heavier = eqx.tree_at(lambda m: m.bodies["bob"].mass, model, mass)
-        return jnp.sum(mbd.formulate(heavier, mbd.MaximalCoordinates()).mechanism.bodies.mass)
+        return jnp.sum(mbd.formulate(heavier, mbd.MaximalCoordinates()).mechanism.rigid.mass)
 
     assert total(jnp.asarray(2.0)) == 3.0
     for bad in (-2.0, NAN):

@@ -71,7 +71,7 @@ def system():
     )
     ready = mbd.formulate(model, mbd.MaximalCoordinates())
     # Put in behind the check of models, which refuses it.
-    return eqx.tree_at(lambda s: s.mechanism.bodies.inertia, ready, inertia()[None])
+    return eqx.tree_at(lambda s: s.mechanism.bodies[0].body.inertia, ready, inertia()[None])
 
 
 def start() -> mbd.State:

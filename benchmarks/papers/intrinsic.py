@@ -34,7 +34,7 @@ from jaxmbd.lie import (
     se3,
 )
 from jaxmbd.lie.parameterization import AbstractParameterization
-from jaxmbd.system.duality import spatial_inertia
+from jaxmbd.system.inertia import spatial_inertia
 
 END = 2.0  # [s]
 STEPS = (4.0, 2.0, 1.0, 0.5, 0.25, 0.125, 0.0625, 0.03125)  # [ms]
@@ -50,7 +50,7 @@ Run = Callable[[Float[Array, ""], int], mbd.State]
 
 def kinematic(kind: AbstractParameterization) -> Run:
     """The motion update alone, eq. (20), at the mean of the exact twists of both ends."""
-    increments, body = mbd.MotionIncrements(kind), forced_body.system().mechanism.bodies
+    increments, body = mbd.MotionIncrements(kind), forced_body.system().mechanism.rigid
     body = jax.tree.map(lambda x: x[0], body)
 
     def run(h: Float[Array, ""], n: int) -> mbd.State:
@@ -179,7 +179,7 @@ def parameterized_residual(kind: AbstractParameterization) -> Callable:
 
 def operations_row(name: str, kind: AbstractParameterization) -> str:
     """One line of the second table."""
-    body = jax.tree.map(lambda x: x[0], forced_body.system().mechanism.bodies)
+    body = jax.tree.map(lambda x: x[0], forced_body.system().mechanism.rigid)
     M, h, V = spatial_inertia(body), jnp.asarray(1e-3), jnp.linspace(0.5, 1.0, 6)
     Q = 0.3 * V
     intrinsic = flops(intrinsic_residual(kind), V, V, M, h)

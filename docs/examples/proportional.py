@@ -1,7 +1,6 @@
 """Coordinates of a mechanism whose joints move in fixed proportions."""
 
 from dataclasses import replace
-from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -25,9 +24,6 @@ class ProportionalSystem(AbstractSystem):
 
     joints: AbstractSystem
     B: Float[Array, "nq k"]
-    constant_mass: ClassVar[bool] = False
-    euclidean: ClassVar[bool] = True
-    absolute: ClassVar[bool] = False
 
     @property
     def mechanism(self):
@@ -78,10 +74,10 @@ class ProportionalSystem(AbstractSystem):
     def _nearest(self, x):
         return solve_spd(self.B.T @ self.B, self.B.T @ x)
 
-    def from_tree(self, values):
+    def from_tree(self, values, elastic=None):
         return self._nearest(self.joints.from_tree(values))
 
-    def from_tree_rates(self, values, rates):
+    def from_tree_rates(self, values, rates, elastic=None):
         return self._nearest(self.joints.from_tree_rates(values, rates))
 
 

@@ -147,7 +147,7 @@ def _report(
     problem: str | None,
 ) -> str:
     mechanism = system.mechanism
-    masses = np.asarray(mechanism.bodies.mass)
+    masses = np.asarray(mechanism.rigid.mass)
     bodies = [
         f"{name}: {mass:.4g} kg"
         for name, mass in zip(mechanism.topology.bodies[1:], masses, strict=True)

@@ -166,7 +166,7 @@ def _size(system: AbstractSystem, t: Time, state: State) -> Float[Array, ""]:
     """How far ports are from one another [m], at least the largest radius of gyration."""
     p = system.configuration(t, state.q, state.z).ports.p
     spread = jnp.max(jnp.linalg.norm(p - jnp.mean(p, axis=0)[None], axis=1))
-    bodies = system.mechanism.bodies
+    bodies = system.mechanism.rigid
     gyration = jnp.sqrt(jnp.trace(bodies.inertia, axis1=1, axis2=2) / (2.0 * bodies.mass))
     return jnp.maximum(spread, jnp.max(gyration))
 

@@ -1,5 +1,6 @@
 """Bodies, one kind a file."""
 
+from .abstract import AbstractBody as AbstractBody
 from .rigid import RigidBody as RigidBody
 
-__all__ = ["RigidBody"]
+__all__ = ["AbstractBody", "RigidBody"]

@@ -2,16 +2,17 @@
 
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from ..lie import so3
 from ..model.values import as_leaf, is_concrete
+from .abstract import AbstractBody
 
 
-class RigidBody(eqx.Module):
+class RigidBody(AbstractBody):
     """Mass properties of a rigid body.
 
     **Arguments:**
@@ -68,6 +69,13 @@ class RigidBody(eqx.Module):
                 f"{moments} exceeds the sum of the others, which no distribution of mass does"
             )
         return None
+
+    def kinetic_energy(
+        self, eta: Float[Array, "0"], V: Float[Array, "6"], eta_dot: Float[Array, "0"]
+    ) -> Float[Array, ""]:
+        v_com = V[:3] + so3.cross(V[3:], self.com)
+        spin = V[3:] @ self.symmetric_inertia() @ V[3:]
+        return 0.5 * self.mass * (v_com @ v_com) + 0.5 * spin
 
     def symmetric_inertia(self) -> Float[Array, "3 3"]:
         """The inertia that enters the equations: the symmetric part of the leaf."""

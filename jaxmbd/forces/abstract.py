@@ -17,7 +17,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..bodies import RigidBody
+from ..bodies import AbstractBody, RigidBody
 from ..lie import Pose
 from ..model.frame import JointReference
 
@@ -148,6 +148,21 @@ class AbstractField(AbstractElement):
     def potential(self, t: Time, body: RigidBody, X_WB: Pose) -> Float[Array, ""]:
         """Potential energy [J] of the conservative part. Default: zero."""
         return jnp.zeros((), dtype=X_WB.p.dtype)
+
+    def load_of_body(
+        self, t: Time, body: AbstractBody, X_WB: Pose, V: Float[Array, "6"], eta: Float[Array, "k"]
+    ) -> Float[Array, "6+k"]:
+        """Force on (V, η̇) of a body that is not rigid."""
+        raise NotImplementedError(
+            f"{type(self).__name__} acts on rigid bodies only: define load_of_body and "
+            f"potential_of_body for bodies such as {type(body).__name__}"
+        )
+
+    def potential_of_body(
+        self, t: Time, body: AbstractBody, X_WB: Pose, eta: Float[Array, "k"]
+    ) -> Float[Array, ""]:
+        """Potential energy [J] of the conservative part on a body that is not rigid."""
+        raise NotImplementedError(f"{type(self).__name__}: define potential_of_body")
 
 
 __all__ = [

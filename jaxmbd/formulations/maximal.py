@@ -2,7 +2,7 @@
 Motion", eqs 4932 to 4943; Bauchau et al., intrinsic time integration, for the twists).
 """
 
-from typing import ClassVar
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -13,9 +13,10 @@ from jaxtyping import Array, Float
 from ..bodies import RigidBody
 from ..joints.abstract import n_rows
 from ..lie import Pose, se3, so3
+from ..linear import solve_spd
 from ..model import Model
 from ..system import constraints, joint_motion
-from ..system.abstract import AbstractSystem
+from ..system.abstract import AbstractSystem, Elastic
 from ..system.acceleration import constrained_accelerations
 from ..system.configuration import (
     AbstractConfiguration,
@@ -23,7 +24,15 @@ from ..system.configuration import (
     relative_poses,
     world_frame,
 )
-from ..system.duality import inertial_factor, inertial_wrench, momentum_of, spatial_inertia
+from ..system.inertia import (
+    assembled_bias,
+    assembled_mass,
+    inertial_factor,
+    inertial_wrench,
+    momentum_of,
+    spatial_inertia,
+    twist_rates,
+)
 from ..system.loads import generalized
 from ..system.mechanism import Mechanism, lower
 from ..system.pattern import Pattern, body_pattern
@@ -46,12 +55,21 @@ class MaximalCoordinates(eqx.Module):
 
 
 class MaximalSystem(AbstractSystem[AbstractConfiguration]):
-    """Equations in maximal coordinates: `q = [p, quaternion of each body, …, rotor angles]`."""
+    """Equations in maximal coordinates.
+
+    `q = [p and quaternion of each body, elastic coordinates, rotor angles]`, `v = [twist of each
+    body, rates of the others]`.
+    """
 
     mechanism: Mechanism
-    constant_mass: ClassVar[bool] = True
-    euclidean: ClassVar[bool] = False
-    absolute: ClassVar[bool] = True
+
+    @property
+    def constant_mass(self) -> bool:
+        return self.mechanism.all_rigid
+
+    @property
+    def absolute(self) -> bool:
+        return self.mechanism.all_rigid
 
     @property
     def n_rotors(self) -> int:
@@ -60,18 +78,21 @@ class MaximalSystem(AbstractSystem[AbstractConfiguration]):
 
     @property
     def nq(self) -> int:
-        return 7 * self.mechanism.n_bodies + self.n_rotors
+        return 7 * self.mechanism.n_bodies + self.mechanism.n_elastic + self.n_rotors
 
     @property
     def nv(self) -> int:
-        return 6 * self.mechanism.n_bodies + self.n_rotors
+        return 6 * self.mechanism.n_bodies + self.mechanism.n_elastic + self.n_rotors
 
     @property
     def constrained(self) -> tuple[int, ...]:
         return tuple(range(len(self.mechanism.joints)))
 
     def _split(self, x: Array, width: int) -> tuple[Array, Array]:
-        """Rows of the bodies and entries of the rotors; further axes are kept."""
+        """Rows of the bodies, and what follows: elastic coordinates, then rotors.
+
+        Further axes are kept.
+        """
         n = self.mechanism.n_bodies
         return x[: n * width].reshape(n, width, *x.shape[1:]), x[n * width :]
 
@@ -113,17 +134,20 @@ class MaximalSystem(AbstractSystem[AbstractConfiguration]):
     def configuration(
         self, t: Float[Array, ""], q: Float[Array, "nq"], z: Float[Array, "nz"] | None = None
     ) -> "MaximalConfiguration":
-        bodies, _ = self._split(q, 7)
+        bodies, rest = self._split(q, 7)
+        offsets = self.mechanism.deformed_offsets(rest[: self.mechanism.n_elastic])
         poses = jax.vmap(lambda x: Pose(x[:3], so3.to_matrix(x[3:])))(bodies)
         poses = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), world_frame(q.dtype), poses)
-        ports = self.mechanism.ports(poses)
+        ports = self.mechanism.ports(poses, offsets)
         groups = (*self.constrained, *self.mechanism.observed)
         relative = relative_poses(self.mechanism, ports, groups)
-        return MaximalConfiguration(t, q, z, self.mechanism, ports, relative)
+        return MaximalConfiguration(t, q, z, self.mechanism, ports, relative, offsets)
 
     def mass_at(self, c: AbstractConfiguration) -> Float[Array, "nv nv"]:
+        if not self.mechanism.all_rigid:
+            return assembled_mass(self, c)
         n, dtype = self.mechanism.n_bodies, c.q.dtype
-        blocks = jax.vmap(spatial_inertia)(self.mechanism.bodies)
+        blocks = jax.vmap(spatial_inertia)(self.mechanism.rigid)
         spread = jnp.zeros((n, 6, n, 6), dtype=dtype)
         spread = spread.at[jnp.arange(n), :, jnp.arange(n), :].set(blocks).reshape(6 * n, 6 * n)
         rotors = self._reflected_inertias()
@@ -141,6 +165,8 @@ class MaximalSystem(AbstractSystem[AbstractConfiguration]):
     def solve_mass(
         self, c: AbstractConfiguration, f: Float[Array, "nv *k"]
     ) -> Float[Array, "nv *k"]:
+        if not self.mechanism.all_rigid:
+            return solve_spd(self.mass_at(c), f)
         loads, torques = self._split(f, 6)
         columns = loads.reshape(*loads.shape[:2], -1)
 
@@ -150,40 +176,48 @@ class MaximalSystem(AbstractSystem[AbstractConfiguration]):
             turning = inverse @ (W[3:] - to_com @ W[:3])
             return jnp.concatenate([W[:3] / body.mass + to_com @ turning, turning])
 
-        moved = jax.vmap(solve)(self.mechanism.bodies, columns).reshape(-1, *f.shape[1:])
+        moved = jax.vmap(solve)(self.mechanism.rigid, columns).reshape(-1, *f.shape[1:])
         scale = self._reflected_inertias().reshape(-1, *[1] * (f.ndim - 1))
         return jnp.concatenate([moved, torques / scale])
 
     def apply_mass(self, c: AbstractConfiguration, v: Float[Array, "nv"]) -> Float[Array, "nv"]:
+        if not self.mechanism.all_rigid:
+            return super().apply_mass(c, v)
         twists, turns = self._split(v, 6)
-        P = jax.vmap(momentum_of)(self.mechanism.bodies, twists)
+        P = jax.vmap(momentum_of)(self.mechanism.rigid, twists)
         return jnp.concatenate([P.ravel(), self._reflected_inertias() * turns])
 
-    def mass_factor(self, c: AbstractConfiguration) -> tuple[Array, Array]:
-        """Cholesky factors of the bodies' inertias, and roots of the rotors'."""
-        bodies = jax.vmap(inertial_factor)(self.mechanism.bodies)
+    def mass_factor(self, c: AbstractConfiguration) -> Any:
+        """Cholesky factors of the inertias of rigid bodies, and roots of those of rotors."""
+        if not self.mechanism.all_rigid:
+            return super().mass_factor(c)
+        bodies = jax.vmap(inertial_factor)(self.mechanism.rigid)
         return bodies, jnp.sqrt(self._reflected_inertias())
 
-    def whiten(
-        self, factor: tuple[Array, Array], f: Float[Array, "nv *k"]
-    ) -> Float[Array, "nv *k"]:
+    def whiten(self, factor: Any, f: Float[Array, "nv *k"]) -> Float[Array, "nv *k"]:
+        if not self.mechanism.all_rigid:
+            return super().whiten(factor, f)
         loads, torques = self._split(f, 6)
         columns = loads.reshape(*loads.shape[:2], -1)
         moved = jsl.solve_triangular(factor[0], columns, lower=True).reshape(-1, *f.shape[1:])
         return jnp.concatenate([moved, torques / factor[1].reshape(-1, *[1] * (f.ndim - 1))])
 
-    def unwhiten(self, factor: tuple[Array, Array], y: Float[Array, "nv"]) -> Float[Array, "nv"]:
+    def unwhiten(self, factor: Any, y: Float[Array, "nv"]) -> Float[Array, "nv"]:
+        if not self.mechanism.all_rigid:
+            return super().unwhiten(factor, y)
         bodies, rotors = self._split(y, 6)
         moved = jsl.solve_triangular(factor[0], bodies[:, :, None], trans=1, lower=True)
         return jnp.concatenate([moved.ravel(), rotors / factor[1]])
 
     def bias_at(self, c: AbstractConfiguration, v: Float[Array, "nv"]) -> Float[Array, "nv"]:
+        if not self.mechanism.all_rigid:
+            return assembled_bias(self, c, v)
         twists, turns = self._split(v, 6)
 
         def gyroscopic(body: RigidBody, V: Array) -> Array:
             return se3.cross_wrench(V, momentum_of(body, V))
 
-        W = jax.vmap(gyroscopic)(self.mechanism.bodies, twists)
+        W = jax.vmap(gyroscopic)(self.mechanism.rigid, twists)
         return jnp.concatenate([W.ravel(), jnp.zeros_like(turns)])
 
     def internal_potential(self, q: Float[Array, "nq"]) -> Float[Array, ""]:
@@ -191,7 +225,7 @@ class MaximalSystem(AbstractSystem[AbstractConfiguration]):
 
     def intrinsic_constraint(self, c: AbstractConfiguration) -> Float[Array, "n_rotors"]:
         """Rotor angle less joint angle, within (-π, π]; the rotor counts the turns."""
-        _, angles = self._split(c.q, 7)
+        angles = self._split(c.q, 7)[1][self.mechanism.n_elastic :]
         parts, start = [angles[:0]], 0
         for group in self.mechanism.rotors:
             stop = start + len(group.names)
@@ -205,7 +239,7 @@ class MaximalSystem(AbstractSystem[AbstractConfiguration]):
     def intrinsic_rate(
         self, c: AbstractConfiguration, v: Float[Array, "nv"]
     ) -> Float[Array, "n_rotors"]:
-        _, turns = self._split(v, 6)
+        turns = self._split(v, 6)[1][self.mechanism.n_elastic :]
         rates = [
             group.rows.take(c.coordinate_rates(group.group, v))[:, 0]
             for group in self.mechanism.rotors
@@ -226,23 +260,39 @@ class MaximalSystem(AbstractSystem[AbstractConfiguration]):
     def intrinsic_names(self) -> list[str]:
         return [name for group in self.mechanism.rotors for name in group.names]
 
-    def from_tree(self, values: tuple[Float[Array, "_n _nq"], ...]) -> Float[Array, "nq"]:
-        poses = tree_poses(self.mechanism, values)
+    def from_tree(
+        self,
+        values: tuple[Float[Array, "_n _nq"], ...],
+        elastic: Float[Array, "n_elastic"] | None = None,
+    ) -> Float[Array, "nq"]:
+        if elastic is None:
+            elastic = jnp.zeros(self.mechanism.n_elastic, dtype=self.mechanism.dtype)
+        poses = self._tree_poses(values, elastic)
         quaternions = jax.vmap(so3.from_matrix)(poses.R[1:])
         bodies = jnp.concatenate([poses.p[1:], quaternions], axis=1).ravel()
         rotors = [group.rows.take(values[group.group])[:, 0] for group in self.mechanism.rotors]
-        return jnp.concatenate([bodies, *rotors])
+        return jnp.concatenate([bodies, elastic, *rotors])
+
+    def _tree_poses(
+        self, values: tuple[Float[Array, "_n _nq"], ...], elastic: Float[Array, "n_elastic"]
+    ) -> Pose:
+        return tree_poses(self.mechanism, values, self.mechanism.deformed_offsets(elastic))
 
     def from_tree_rates(
         self,
         values: tuple[Float[Array, "_n _nq"], ...],
         rates: tuple[Float[Array, "_n _nv"], ...],
+        elastic: Elastic | None = None,
     ) -> Float[Array, "nv"]:
         tangents = tree_tangents(self.mechanism, values, rates)
-        poses, motion = jax.jvp(lambda x: tree_poses(self.mechanism, x), (values,), (tangents,))
+        if elastic is None:
+            zeros = jnp.zeros(self.mechanism.n_elastic, dtype=self.mechanism.dtype)
+            elastic = zeros, zeros
+        moved = (values, elastic[0]), (tangents, elastic[1])
+        poses, motion = jax.jvp(self._tree_poses, *moved)
         twists = jax.vmap(se3.velocity)(poses, motion)[1:]
         rotors = [group.rows.take(rates[group.group])[:, 0] for group in self.mechanism.rotors]
-        return jnp.concatenate([twists.ravel(), *rotors])
+        return jnp.concatenate([twists.ravel(), elastic[1], *rotors])
 
 
 class MaximalConfiguration(AbstractPortConfiguration):
@@ -254,10 +304,20 @@ class MaximalConfiguration(AbstractPortConfiguration):
     mechanism: Mechanism
     ports: Pose
     relative: tuple[Pose | None, ...]
+    offsets: Pose
 
     @property
     def nv(self) -> int:
         return self.q.size - self.mechanism.n_bodies
+
+    @property
+    def elastic(self) -> Float[Array, "n_elastic"]:
+        first = 7 * self.mechanism.n_bodies
+        return self.q[first : first + self.mechanism.n_elastic]
+
+    def elastic_rates(self, v: Float[Array, "nv"]) -> Float[Array, "n_elastic"]:
+        first = 6 * self.mechanism.n_bodies
+        return v[first : first + self.mechanism.n_elastic]
 
     def twists(self, v: Float[Array, "nv"]) -> Float[Array, "n_ports 6"]:
         mechanism = self.mechanism
@@ -266,7 +326,9 @@ class MaximalConfiguration(AbstractPortConfiguration):
         if len(mechanism.port_bodies) == 0:
             return bodies
         carried = mechanism.port_bodies.take(bodies)
-        attached = jax.vmap(se3.transform_twist_back)(mechanism.offsets, carried)
+        attached = jax.vmap(se3.transform_twist_back)(self.offsets, carried)
+        if mechanism.n_elastic > 0:
+            attached = attached + mechanism.offset_twists(self.elastic, self.elastic_rates(v))
         return jnp.concatenate([bodies, attached])
 
 
@@ -289,9 +351,11 @@ def _(
     vdot: Float[Array, "nv"],
     lam: Float[Array, "ng"] | None = None,
 ) -> Float[Array, "nv"]:
-    """Body by body, without the mass matrix."""
+    """Rigid body by rigid body, without the mass matrix."""
+    if not system.mechanism.all_rigid:
+        return motion_residual.dispatch(object)(system, c, v, vdot, lam)
     (twists, _), (rates, turns) = system._split(v, 6), system._split(vdot, 6)
-    W = jax.vmap(inertial_wrench)(system.mechanism.bodies, twists, rates)
+    W = jax.vmap(inertial_wrench)(system.mechanism.rigid, twists, rates)
     needed = jnp.concatenate([W.ravel(), system._reflected_inertias() * turns])
     wrenches, joint_forces, intrinsic = forces_and_reactions(system, c, v, lam)
     return needed - generalized(c, wrenches, joint_forces) - intrinsic
@@ -304,13 +368,17 @@ constrained_accelerations.register(MaximalSystem, sparse_accelerations)
 def _(
     system: MaximalSystem, c: AbstractConfiguration, v: Float[Array, "nv"]
 ) -> Float[Array, "n_ports 6"]:
-    """Ports are fixed in bodies: at v̇ = 0 no twist changes along its own axes."""
+    """Ports are fixed in rigid bodies: at v̇ = 0 no twist changes along its own axes."""
+    if system.mechanism.n_elastic > 0:
+        return twist_rates(system, c, v, jnp.zeros_like(v))
     return jnp.zeros((system.mechanism.n_ports, 6), dtype=v.dtype)
 
 
 @constraints.jacobian.register
 def _(system: MaximalSystem, c: AbstractConfiguration) -> Float[Array, "ng nv"]:
-    """Each joint's rows touch its two bodies only: two blocks of six columns."""
+    """Each joint's rows touch its two bodies only: of rigid ones two blocks of six columns."""
+    if system.mechanism.n_elastic > 0:
+        return constraints.jacobian.dispatch(object)(system, c)
     mechanism, n, dtype = system.mechanism, system.mechanism.n_bodies, c.q.dtype
     parts = []
     for g in system.constrained:

@@ -3,7 +3,7 @@ particles", section 6; equations in parentheses are its own).
 """
 
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -15,7 +15,7 @@ from ..forces import Armature
 from ..joints import Free
 from ..linear import solve_spd
 from ..model import Model
-from ..system.abstract import AbstractSystem, State
+from ..system.abstract import AbstractSystem, Elastic, State
 from ..system.mechanism import Mechanism, lower
 from ..system.reactions import reactions_of, reactions_of_motion
 from .formulate import system_of
@@ -53,9 +53,6 @@ class ReducedSystem(AbstractSystem[JointConfiguration]):
     full: AbstractSystem
     layout: Layout = eqx.field(static=True)
     plane: str | None = eqx.field(static=True)
-    constant_mass: ClassVar[bool] = False
-    euclidean: ClassVar[bool] = False
-    absolute: ClassVar[bool] = False
 
     @property
     def joint(self) -> JointSystem:
@@ -93,15 +90,20 @@ class ReducedSystem(AbstractSystem[JointConfiguration]):
     ) -> JointConfiguration:
         return self.joint.configuration(t, q, z)
 
-    def from_tree(self, values: tuple[Float[Array, "_n _nq"], ...]) -> Float[Array, "nq"]:
-        return self.joint.from_tree(values)
+    def from_tree(
+        self,
+        values: tuple[Float[Array, "_n _nq"], ...],
+        elastic: Float[Array, "n_elastic"] | None = None,
+    ) -> Float[Array, "nq"]:
+        return self.joint.from_tree(values, elastic)
 
     def from_tree_rates(
         self,
         values: tuple[Float[Array, "_n _nq"], ...],
         rates: tuple[Float[Array, "_n _nv"], ...],
+        elastic: Elastic | None = None,
     ) -> Float[Array, "nv"]:
-        return self.joint.from_tree_rates(values, rates)
+        return self.joint.from_tree_rates(values, rates, elastic)
 
     def internal_potential(self, q: Float[Array, "nq"]) -> Float[Array, ""]:
         return jnp.zeros((), dtype=q.dtype)

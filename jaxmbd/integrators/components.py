@@ -57,7 +57,7 @@ class Resting(AbstractComponents):
 
     def of(self, system, v, vdot):
         fixed = jax.vmap(self.increments.fixed)
-        w, wdot = fixed(system.mechanism.bodies, v.reshape(-1, 6), vdot.reshape(-1, 6))
+        w, wdot = fixed(system.mechanism.rigid, v.reshape(-1, 6), vdot.reshape(-1, 6))
         return w.ravel(), wdot.ravel()
 
     def change(self, system, v, vdot, jerk):
@@ -69,11 +69,11 @@ class Resting(AbstractComponents):
 
             return jax.jvp(rate, (jnp.zeros_like(w), w), (w, wdot))[1]
 
-        bodies = system.mechanism.bodies
+        bodies = system.mechanism.rigid
         return jerk - jax.vmap(turning)(bodies, v.reshape(-1, 6), vdot.reshape(-1, 6)).ravel()
 
     def reached(self, system, start, increment, w, wdot):
-        bodies = system.mechanism.bodies
+        bodies = system.mechanism.rigid
         delta, w, wdot = (x.reshape(-1, 6) for x in (increment, w, wdot))
         q = jax.vmap(self.increments.moved)(bodies, start.q.reshape(-1, 7), delta)
         v, vdot = jax.vmap(self.increments.carried)(bodies, delta, w, wdot)

@@ -56,7 +56,7 @@ class Start(eqx.Module):
 
     def each(self, method: Callable, *rows: Float[Array, "n_bodies _"]) -> Any:
         """A method of the increments, of every body."""
-        return jax.vmap(method)(self.system.mechanism.bodies, *rows)
+        return jax.vmap(method)(self.system.mechanism.rigid, *rows)
 
     @property
     def poses(self) -> Float[Array, "n_bodies 7"]:

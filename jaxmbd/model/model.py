@@ -12,7 +12,7 @@ from .frame import GROUND, Frame, JointReference, as_frame, is_reference
 from .values import is_concrete
 
 if TYPE_CHECKING:
-    from ..bodies import RigidBody
+    from ..bodies import AbstractBody
     from ..forces import AbstractElement
     from ..joints import AbstractCoupling, AbstractJoint, Driver
 
@@ -25,7 +25,7 @@ class Model(eqx.Module):
 
     **Arguments:**
 
-    - `bodies`: `{name: RigidBody}`.
+    - `bodies`: `{name: body}`, such as `RigidBody`.
     - `joints`: `{name: joint}`, see `jaxmbd.joints`. A body that no chain of joints connects to
       the ground floats freely.
     - `forces`: `{name: force}`, see `jaxmbd.forces`.
@@ -37,7 +37,7 @@ class Model(eqx.Module):
     not exist, a joint connects a body to itself, a name is used twice, or values make no sense.
     """
 
-    bodies: dict[str, "RigidBody"]
+    bodies: dict[str, "AbstractBody"]
     joints: dict[str, "AbstractJoint"]
     forces: dict[str, "AbstractElement"]
     frames: dict[str, Frame]
@@ -46,7 +46,7 @@ class Model(eqx.Module):
 
     def __init__(
         self,
-        bodies: Mapping[str, "RigidBody"],
+        bodies: Mapping[str, "AbstractBody"],
         joints: Mapping[str, "AbstractJoint"] | None = None,
         forces: Mapping[str, "AbstractElement"] | None = None,
         frames: Mapping[str, Any] | None = None,

@@ -19,6 +19,7 @@ from .pattern import Pattern
 
 C = TypeVar("C", bound=AbstractConfiguration)
 
+Elastic = tuple[Float[Array, "n_elastic"], Float[Array, "n_elastic"]]
 Time = Float[Array, ""]
 Coordinates = Float[Array, "nq"]
 Velocities = Float[Array, "nv"]
@@ -82,21 +83,25 @@ def _row(names: tuple[str | None, ...], name: str) -> int:
 class AbstractSystem(eqx.Module, Generic[C]):
     """Equations of motion, ready to evaluate:
 
-        q̇ = N(q) v,   M(q) v̇ + b(q, v) = f(t, q, v, z) + G(t, q)ᵀ λ,   0 = g(t, q)
-        ż = r(t, q, v, z)
+    q̇ = N(q) v,   M(q) v̇ + b(q, v) = f(t, q, v, z) + G(t, q)ᵀ λ,   0 = g(t, q)
+    ż = r(t, q, v, z)
 
-    Class-level traits say what kind of equations they are; integrators state which they need.
-
-    - `constant_mass`: M does not depend on q.
-    - `euclidean`: q is a vector, q̇ = v.
-    - `absolute`: q starts with position and quaternion of every body, v with their twists.
     """
 
     mechanism: eqx.AbstractVar[Mechanism]
 
-    constant_mass: eqx.AbstractClassVar[bool]
-    euclidean: eqx.AbstractClassVar[bool]
-    absolute: eqx.AbstractClassVar[bool]
+    @property
+    def constant_mass(self) -> bool:
+        """Whether M depends neither on q nor on t. Default: no."""
+        return False
+
+    @property
+    def absolute(self) -> bool:
+        """Whether q holds position and quaternion of every body, and v their twists. Default: no.
+
+        And all bodies are rigid.
+        """
+        return False
 
     @property
     @abstractmethod
@@ -201,8 +206,14 @@ class AbstractSystem(eqx.Module, Generic[C]):
         """For each intrinsic constraint the component it belongs to."""
 
     @abstractmethod
-    def from_tree(self, values: tuple[Float[Array, "_n _nq"], ...]) -> Coordinates:
+    def from_tree(
+        self,
+        values: tuple[Float[Array, "_n _nq"], ...],
+        elastic: Float[Array, "n_elastic"] | None = None,
+    ) -> Coordinates:
         """Coordinates of given coordinates of the spanning tree's joints, by group.
+
+        **Arguments:** `elastic`: elastic coordinates of the bodies. Default: zero.
 
         Groups outside the tree have an entry too, which is not looked at.
         """
@@ -212,8 +223,12 @@ class AbstractSystem(eqx.Module, Generic[C]):
         self,
         values: tuple[Float[Array, "_n _nq"], ...],
         rates: tuple[Float[Array, "_n _nv"], ...],
+        elastic: Elastic | None = None,
     ) -> Velocities:
-        """Velocities of given velocities of the spanning tree's joints, by group."""
+        """Velocities of given velocities of the spanning tree's joints, by group.
+
+        **Arguments:** `elastic`: elastic coordinates of the bodies and their rates. Default: zero.
+        """
 
     def prepared(self) -> "AbstractSystem":
         """The same system with what no state changes worked out, once before many evaluations.

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 from ..bodies import RigidBody
 from ..lie import Pose, se3, so3
 from ..lie.parameterization import AbstractParameterization
-from .duality import momentum_of
+from .inertia import momentum_of
 
 Configuration = Float[Array, "7"]
 Increment = Float[Array, "6"]

@@ -62,6 +62,15 @@ class AbstractConfiguration(eqx.Module):
     def rates(self, g: int, v: Float[Array, "nv"]) -> Float[Array, "_n _nv"]:
         """Velocities of the joints of group `g`; linear in `v`."""
 
+    @property
+    def elastic(self) -> Float[Array, "n_elastic"]:
+        """Elastic coordinates η of all bodies; none in formulations of rigid bodies."""
+        return self.q[:0]
+
+    def elastic_rates(self, v: Float[Array, "nv"]) -> Float[Array, "n_elastic"]:
+        """η̇; linear in `v`."""
+        return v[:0]
+
     def relative_poses(self, g: int) -> Pose:
         """X_FM of the joints of group `g`."""
         found = self.relative[g]

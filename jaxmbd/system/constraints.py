@@ -22,9 +22,9 @@ from ..joints.abstract import AbstractJoint, n_rows
 from ..lie import Pose, se3
 from .abstract import AbstractSystem, Time, Velocities
 from .configuration import AbstractConfiguration
-from .duality import twist_rates
 from .elements import JointForces, Wrenches
 from .groups import JointGroup
+from .inertia import twist_rates
 from .joint_motion import relative_accelerations, spread
 from .loads import generalized
 

@@ -14,8 +14,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ..bodies import RigidBody
 from ..forces import AbstractField, AbstractFrameElement, AbstractJointElement
-from .rows import Rows
+from .bodies import BodyGroup
+from .rows import Rows, in_order
 
 if TYPE_CHECKING:
     from .configuration import AbstractConfiguration
@@ -198,19 +200,45 @@ class Fields(AbstractElementGroup):
     first_state: int = eqx.field(static=True)
 
     def positions(self, c: "AbstractConfiguration") -> tuple[Any, ...]:
+        """Bodies and their poses; **raises** `NotImplementedError` unless all are rigid."""
+        if not c.mechanism.all_rigid:
+            raise NotImplementedError("fields at bodies that are not rigid have loads only")
         bodies = Rows.of(range(1, c.mechanism.n_bodies + 1))
-        return c.mechanism.bodies, bodies.take_tree(c.ports)
+        return c.mechanism.rigid, bodies.take_tree(c.ports)
 
     def velocities(self, motion: Motion) -> tuple[Any, ...]:
         return (motion.body_twists,)
 
     def loads(self, motion: Motion) -> Float[Array, "n_bodies 6"]:
         """Wrench on every body, along its own axes, of all fields together."""
-        c = motion.c
-        given = *self.positions(c), *self.velocities(motion)
+        mechanism = motion.c.mechanism
+        if mechanism.all_rigid:
+            return self._loads_of_kind(motion, mechanism.bodies[0])
+        rows = [group.rows for group in mechanism.bodies]
+        each = [self._loads_of_kind(motion, group)[:, :6] for group in mechanism.bodies]
+        return in_order(rows, mechanism.n_bodies, each)
 
-        def on_bodies(field: AbstractField) -> Float[Array, "n_bodies 6"]:
-            return jax.vmap(lambda *given: field.wrench(c.t, *given))(*given)
+    def elastic_loads(self, motion: Motion) -> Float[Array, "n_elastic"]:
+        """Forces on the elastic coordinates of all bodies, of all fields together."""
+        parts = [
+            self._loads_of_kind(motion, group)[:, 6:].ravel()
+            for group in motion.c.mechanism.bodies
+            if group.n_elastic > 0
+        ]
+        return jnp.concatenate([motion.v[:0], *parts])
+
+    def _loads_of_kind(self, motion: Motion, group: BodyGroup) -> Float[Array, "n _k"]:
+        """Loads on the twists and elastic rates of the bodies of one kind."""
+        c, rigid = motion.c, isinstance(group.body, RigidBody)
+        bodies = Rows.of(range(1, c.mechanism.n_bodies + 1))
+        X = group.rows.take_tree(bodies.take_tree(c.ports))
+        given: tuple[Any, ...] = X, group.rows.take(motion.body_twists)
+        if not rigid:
+            given = *given, group.own(c.elastic)
+
+        def on_bodies(field: AbstractField) -> Float[Array, "n _k"]:
+            law = field.wrench if rigid else field.load_of_body
+            return jax.vmap(lambda *given: law(c.t, *given))(group.body, *given)
 
         return jnp.sum(jax.vmap(on_bodies)(self.element), axis=0)
 
@@ -218,12 +246,22 @@ class Fields(AbstractElementGroup):
         total.add_body_wrenches(load)
 
     def potentials(self, c: "AbstractConfiguration") -> Float[Array, "n n_bodies"]:
-        bodies, X = self.positions(c)
+        bodies = Rows.of(range(1, c.mechanism.n_bodies + 1)).take_tree(c.ports)
+        parts = []
+        for group in c.mechanism.bodies:
+            given: tuple[Any, ...] = group.body, group.rows.take_tree(bodies)
+            rigid = isinstance(group.body, RigidBody)
+            if not rigid:
+                given = *given, group.own(c.elastic)
 
-        def of_bodies(field: AbstractField) -> Float[Array, "n_bodies"]:
-            return jax.vmap(lambda body, X: field.potential(c.t, body, X))(bodies, X)
+            def of_bodies(
+                field: AbstractField, given: tuple[Any, ...] = given, rigid: bool = rigid
+            ) -> Float[Array, "n"]:
+                law = field.potential if rigid else field.potential_of_body
+                return jax.vmap(lambda *given: law(c.t, *given))(*given)
 
-        return jax.vmap(of_bodies)(self.element)
+            parts.append(jax.vmap(of_bodies)(self.element))
+        return jnp.concatenate(parts, axis=1)
 
 
 __all__ = [

@@ -10,8 +10,9 @@ from jaxtyping import Array, Float
 from ..bodies import RigidBody
 from ..lie import Pose, se3
 from .abstract import AbstractSystem, State, Time, Velocities, as_state, as_time
+from .bodies import momentum as momentum_at_frame
 from .configuration import AbstractConfiguration
-from .duality import momentum_of
+from .inertia import body_velocities, momentum_of
 from .loads import potentials
 
 
@@ -71,9 +72,15 @@ def kinetic_energy(
 ) -> Float[Array, ""]:
     """From the twists of bodies. Formulations whose bodies can do more register their own way."""
     mechanism = system.mechanism
-    V = c.twists(v)[1 : mechanism.n_bodies + 1]
-    P = jax.vmap(momentum_of)(mechanism.bodies, V)
-    kinetic = 0.5 * jnp.sum(V * P)
+    if mechanism.all_rigid:
+        V = c.twists(v)[1 : mechanism.n_bodies + 1]
+        kinetic = 0.5 * jnp.sum(V * jax.vmap(momentum_of)(mechanism.rigid, V))
+    else:
+        kinetic = jnp.zeros((), dtype=v.dtype)
+        for group, u in zip(mechanism.bodies, body_velocities(c, v), strict=True):
+            eta, V, eta_dot = group.own(c.elastic), u[:, :6], u[:, 6:]
+            of_body = jax.vmap(lambda body, *given: body.kinetic_energy(*given))
+            kinetic += jnp.sum(of_body(group.body, eta, V, eta_dot))
     for group in mechanism.rotors:
         reflected = jax.vmap(lambda rotor: rotor.reflected_inertia())(group.rotor)
         kinetic += 0.5 * jnp.sum(reflected * group.rows.take(c.rates(group.group, v))[:, 0] ** 2)
@@ -90,11 +97,12 @@ def momentum_at(system: AbstractSystem, c: AbstractConfiguration, v: Velocities)
     """From the twists of bodies. Formulations whose bodies can do more register their own way."""
     mechanism = system.mechanism
     bodies = slice(1, mechanism.n_bodies + 1)
-    V = c.twists(v)[bodies]
     X = Pose(c.ports.p[bodies], c.ports.R[bodies])
-
-    def in_world(body: RigidBody, X: Pose, V: Array) -> Array:
-        return se3.transform_wrench(X, momentum_of(body, V))
-
-    total = jnp.sum(jax.vmap(in_world)(mechanism.bodies, X, V), axis=0)
+    total = jnp.zeros(6, dtype=v.dtype)
+    for group, u in zip(mechanism.bodies, body_velocities(c, v), strict=True):
+        if isinstance(group.body, RigidBody):
+            P = jax.vmap(momentum_of)(group.body, u)
+        else:
+            P = jax.vmap(momentum_at_frame)(group.body, group.own(c.elastic), u)[:, :6]
+        total += jnp.sum(jax.vmap(se3.transform_wrench)(group.rows.take_tree(X), P), axis=0)
     return Momentum(total[:3], total[3:])

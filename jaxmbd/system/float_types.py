@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from ..bodies import RigidBody
+from ..bodies import AbstractBody
 from ..errors import FloatTypeWarning, ModelError
 from ..model import Frame, Model
 
@@ -41,9 +41,9 @@ def in_float_type(tree: PyTree, dtype: np.dtype) -> PyTree:
         return x if own is not None and own == dtype else jnp.asarray(x, dtype)
 
     def component(x: Any) -> Any:
-        return jax.tree.map(all_floats, x) if isinstance(x, RigidBody | Frame) else converted(x)
+        return jax.tree.map(all_floats, x) if isinstance(x, AbstractBody | Frame) else converted(x)
 
-    return jax.tree.map(component, tree, is_leaf=lambda x: isinstance(x, RigidBody | Frame))
+    return jax.tree.map(component, tree, is_leaf=lambda x: isinstance(x, AbstractBody | Frame))
 
 
 def in_one_float_type(model: Model, dtype: Any = None, who: str = "formulate") -> Model:

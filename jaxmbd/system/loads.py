@@ -16,7 +16,20 @@ SAME = 1e-6  # Times that differ by no more than that part of a period are the s
 
 def applied(system: AbstractSystem, c: AbstractConfiguration, v: Velocities) -> Velocities:
     """f(t, q, v, z): generalized force of all elements."""
-    return generalized(c, *loads(c, v))
+    return generalized(c, *loads(c, v)) + elastic_force(c, v)
+
+
+def elastic_force(c: AbstractConfiguration, v: Velocities) -> Velocities:
+    """Generalized force of the fields on the elastic coordinates of bodies."""
+    mechanism = c.mechanism
+    if mechanism.n_elastic == 0:
+        return jnp.zeros_like(v)
+    motion = Motion(c, v)
+    total = jnp.zeros(mechanism.n_elastic, dtype=v.dtype)
+    for group in mechanism.elements:
+        if isinstance(group, Fields):
+            total = total + group.elastic_loads(motion)
+    return jax.linear_transpose(c.elastic_rates, v)(total)[0]
 
 
 def loads(c: AbstractConfiguration, v: Velocities) -> tuple[Wrenches, JointForces]:
@@ -59,6 +72,10 @@ def potentials(c: AbstractConfiguration) -> tuple[Float[Array, ""], Float[Array,
             in_fields = in_fields + energy
         else:
             elastic = elastic + energy
+    for group in c.mechanism.bodies:
+        if group.n_elastic > 0:
+            of_body = jax.vmap(lambda body, eta: body.elastic_energy(eta))
+            elastic = elastic + jnp.sum(of_body(group.body, group.own(c.elastic)))
     return in_fields, elastic
 
 

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..bodies import RigidBody
+from ..bodies import AbstractBody, RigidBody
 from ..errors import ModelError
 from ..forces import (
     AbstractElement,
@@ -18,15 +18,16 @@ from ..forces import (
     Armature,
 )
 from ..joints import AbstractJoint, Free
-from ..lie import Pose
+from ..lie import Pose, se3
 from ..model import Frame, Model, ground
 from ..model.model import references
+from .bodies import BodyGroup, rigid_part
 from .couplings import CouplingGroup, lower_couplings
 from .drivers import DriverGroup, lower_drivers
 from .elements import AbstractElementGroup, Fields, FrameElements, JointElements
 from .float_types import float_type, in_float_type
 from .groups import JointGroup, RotorGroup, group_by, kind_of, stack
-from .rows import Rows
+from .rows import Rows, in_order
 from .topology import Topology, find_topology
 
 
@@ -38,7 +39,7 @@ class Mechanism(eqx.Module):
     """
 
     topology: Topology = eqx.field(static=True)
-    bodies: RigidBody
+    bodies: tuple[BodyGroup, ...]
     joints: tuple[JointGroup, ...]
     elements: tuple[AbstractElementGroup, ...]
     rotors: tuple[RotorGroup, ...]
@@ -52,6 +53,29 @@ class Mechanism(eqx.Module):
     def n_bodies(self) -> int:
         """Number of bodies, the ground not counted."""
         return self.topology.n_bodies
+
+    @property
+    def n_elastic(self) -> int:
+        """Number of elastic coordinates of all bodies."""
+        return sum(len(group.names) * group.n_elastic for group in self.bodies)
+
+    @property
+    def all_rigid(self) -> bool:
+        """Whether every body is a `RigidBody`."""
+        return all(isinstance(group.body, RigidBody) for group in self.bodies)
+
+    @property
+    def rigid(self) -> RigidBody:
+        """All bodies, stacked; those of other kinds as rigid as they are where η = 0."""
+        if self.all_rigid:
+            (group,) = self.bodies
+            assert isinstance(group.body, RigidBody)
+            return group.body
+        parts = [
+            group.body if isinstance(group.body, RigidBody) else jax.vmap(rigid_part)(group.body)
+            for group in self.bodies
+        ]
+        return in_order([group.rows for group in self.bodies], self.n_bodies, parts)
 
     @property
     def n_ports(self) -> int:
@@ -105,12 +129,31 @@ class Mechanism(eqx.Module):
         ]
         return jnp.concatenate([jnp.zeros(0), *parts]).astype(self.dtype)
 
-    def ports(self, bodies: Pose) -> Pose:
-        """Poses of all ports from those of the bodies (rows 0 … n_bodies)."""
+    def deformed_offsets(self, eta: Float[Array, "n_elastic"]) -> Pose:
+        """`offsets` at elastic coordinates of the bodies."""
+        offsets = self.offsets
+        for group in self.bodies:
+            if group.n_elastic > 0 and len(group.ports) > 0:
+                moved, at = group.offsets(self.offsets, eta), group.ports.array
+                offsets = jax.tree.map(lambda x, new, at=at: x.at[at].set(new), offsets, moved)
+        return offsets
+
+    def offset_twists(
+        self, eta: Float[Array, "n_elastic"], rates: Float[Array, "n_elastic"]
+    ) -> Float[Array, "n_attached 6"]:
+        """Twists of the attached ports in their bodies, along their own axes; linear in η̇."""
+        moved = jax.jvp(self.deformed_offsets, (eta,), (rates,))
+        return jax.vmap(se3.velocity)(*moved)
+
+    def ports(self, bodies: Pose, offsets: Pose | None = None) -> Pose:
+        """Poses of all ports from those of the bodies (rows 0 … n_bodies).
+
+        **Arguments:** `offsets`: poses of the attached ones in their bodies. Default: at η = 0.
+        """
         if len(self.port_bodies) == 0:
             return bodies
         carriers = self.port_bodies.take_tree(bodies)
-        attached = jax.vmap(Pose.__matmul__)(carriers, self.offsets)
+        attached = jax.vmap(Pose.__matmul__)(carriers, self.offsets if offsets is None else offsets)
         return jax.tree.map(lambda a, b: jnp.concatenate([a, b]), bodies, attached)
 
     def find_joint(self, name: str) -> tuple[int, int]:
@@ -166,7 +209,7 @@ def lower(model: Model, cut: Sequence[str] = ()) -> Mechanism:
     lowered = _lower_elements(elements, ports, joints, place, dtype)
     return Mechanism(
         topology=topology,
-        bodies=_checked_bodies([(name, model.bodies[name]) for name in topology.bodies[1:]]),
+        bodies=_lower_bodies(model, topology, ports),
         joints=joints,
         elements=lowered,
         rotors=_lower_rotors(rotors, place),
@@ -184,15 +227,38 @@ def _poses(frames: Frame) -> Pose:
     return jax.vmap(lambda frame: frame.pose)(frames)
 
 
-def _checked_bodies(bodies: Sequence[tuple[str, RigidBody]]) -> RigidBody:
+def _lower_bodies(model: Model, topology: Topology, ports: _Ports) -> tuple[BodyGroup, ...]:
+    entries = [(row, name, model.bodies[name]) for row, name in enumerate(topology.bodies[1:])]
+    on = [topology.row[frame.body] - 1 for frame in ports.frames]
+    groups, first = [], 0
+    for members in group_by(entries, key=lambda entry: (type(entry[2]), kind_of(entry[2]))):
+        rows = {row: k for k, (row, _, _) in enumerate(members)}
+        k = members[0][2].n_elastic
+        groups.append(
+            BodyGroup(
+                body=_checked_bodies([(name, body) for _, name, body in members]),
+                names=tuple(name for _, name, _ in members),
+                rows=Rows.of(rows),
+                n_elastic=k,
+                first=first,
+                ports=Rows.of(port for port, body in enumerate(on) if body in rows),
+                carriers=Rows.of(rows[body] for body in on if body in rows),
+            )
+        )
+        first += k * len(members)
+    return tuple(groups)
+
+
+def _checked_bodies(bodies: Sequence[tuple[str, AbstractBody]]) -> AbstractBody:
     """Stacked bodies; impossible values that are only known at run time raise there."""
     stacked = stack([body for _, body in bodies])
     if all(body.is_concrete() for _, body in bodies):
         return stacked  # Judged already, by name, in `Model.check_values`.
     bad = jax.vmap(lambda body: ~body.is_possible())(stacked)
     messages = [f"body {name!r}: mass or inertia is impossible" for name, _ in bodies]
-    mass = eqx.branched_error_if(stacked.mass, jnp.any(bad), jnp.argmax(bad), messages)
-    return eqx.tree_at(lambda body: body.mass, stacked, mass)
+    first, *rest = jax.tree.leaves(stacked)
+    first = eqx.branched_error_if(first, jnp.any(bad), jnp.argmax(bad), messages)
+    return jax.tree.unflatten(jax.tree.structure(stacked), [first, *rest])
 
 
 def _lower_joints(

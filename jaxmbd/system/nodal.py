@@ -5,7 +5,6 @@ products of what they consist of quadratic. That is what `SimoGonzalez` rests on
 """
 
 from abc import abstractmethod
-from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -41,9 +40,9 @@ class AbstractNodalSystem(AbstractSystem[AbstractConfiguration]):
     Constraints on the coordinates, other than couplings, are quadratic in them.
     """
 
-    constant_mass: ClassVar[bool] = True
-    euclidean: ClassVar[bool] = True
-    absolute: ClassVar[bool] = False
+    @property
+    def constant_mass(self) -> bool:
+        return True
 
     def rigid(self) -> "AbstractNodalSystem":
         """The same without springs in the place of rigidity."""

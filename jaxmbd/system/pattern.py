@@ -77,7 +77,7 @@ class _Bodies:
 
 
 def body_pattern(system: "AbstractSystem") -> Pattern:
-    """Of coordinates in which each body moves by itself, velocities `[V of each body, rotors]`.
+    """Of coordinates in which each body moves by itself, velocities `[V of each body, η̇, rotors]`.
 
     Every joint is a constraint.
     """
@@ -113,7 +113,11 @@ def body_pattern(system: "AbstractSystem") -> Pattern:
         constrain((*bodies.of_joint(g, row), n + k), (n + k,))
     for group in mechanism.elements:
         elements.extend(_touched(group, bodies))
-    velocities = [*np.repeat(np.arange(n), 6).tolist(), *range(n, n_nodes)]
+    deformed = [
+        row for group in mechanism.bodies for row in np.repeat(group.rows.array, group.n_elastic)
+    ]
+    twists = np.repeat(np.arange(n), 6)
+    velocities = [int(node) for node in (*twists, *deformed, *range(n, n_nodes))]
     joined = tuple(sorted({element for element in elements if len(element) > 1}))
     return Pattern(tuple(velocities), tuple(constraints), joined, tuple(supports))
 

@@ -13,8 +13,8 @@ from . import constraints, joint_motion
 from .abstract import AbstractSystem, State, Time, as_state, as_time
 from .acceleration import accelerations
 from .configuration import AbstractConfiguration
-from .duality import inertial_wrench, twist_rates
 from .elements import Wrenches
+from .inertia import inertial_wrench, twist_rates
 from .loads import loads
 from .two_point import on_bodies
 
@@ -89,7 +89,7 @@ def reactions_of_motion(
         wrenches = wrenches + joint_motion.drive(
             group, c.relative_poses(g), c.coordinates(g), value, mechanism.n_ports
         )
-    needed = jax.vmap(inertial_wrench)(mechanism.bodies, V, A) - along_bodies(wrenches)
+    needed = jax.vmap(inertial_wrench)(mechanism.rigid, V, A) - along_bodies(wrenches)
 
     def held(lam: Float[Array, "m"]) -> list[Float[Array, "_n 6"]]:
         return constraints.wrenches_of(c, range(len(mechanism.joints)), lam)

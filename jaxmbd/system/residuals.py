@@ -9,7 +9,7 @@ from . import constraints
 from .abstract import AbstractSystem, Coordinates, State, Time, Velocities
 from .configuration import AbstractConfiguration
 from .elements import JointForces, Wrenches
-from .loads import generalized, loads
+from .loads import elastic_force, generalized, loads
 
 
 @singledispatch
@@ -35,13 +35,18 @@ def forces_and_reactions(
     v: Velocities,
     lam: Float[Array, "ng"] | None,
 ) -> tuple[Wrenches, JointForces, Velocities]:
-    """Wrenches on ports, forces on joints and generalized forces of f and, with `lam`, of Gᵀ λ."""
+    """Wrenches on ports, forces on joints and further generalized forces, of f and of Gᵀ λ.
+
+    The last are those on elastic coordinates and of intrinsic constraints. Without `lam` there are
+    none of Gᵀ λ.
+    """
     wrenches, joint_forces = loads(c, v)
+    rest = elastic_force(c, v)
     if lam is None or lam.size == 0:
-        return wrenches, joint_forces, jnp.zeros_like(v)
+        return wrenches, joint_forces, rest
     wrenches = wrenches + constraints.constraint_wrenches(system, c, lam)
     loaded = constraints.coordinate_loads(system, c, lam, wrenches, joint_forces)
-    return *loaded, constraints.intrinsic_force(system, c, lam)
+    return *loaded, rest + constraints.intrinsic_force(system, c, lam)
 
 
 def constraint_rates(

@@ -17,14 +17,19 @@ Above = TypeVar("Above")
 Own = TypeVar("Own")
 
 
-def tree_poses(mechanism: Mechanism, values: tuple[Float[Array, "_n _nq"], ...]) -> Pose:
+def tree_poses(
+    mechanism: Mechanism, values: tuple[Float[Array, "_n _nq"], ...], offsets: Pose | None = None
+) -> Pose:
     """Poses of the ground and of all bodies, rows 0 … n_bodies, in the world.
+
+    **Arguments:** `offsets`: poses of frames in their bodies. Default: at η = 0.
 
     The bodies are visited level by level, all of one level at once, in a scan: one step of the
     program whatever the number of bodies.
     """
     groups = [(g, x) for g, x in zip(mechanism.joints, values, strict=True) if g.in_tree]
-    blocks = [_relative_poses(mechanism, group, x) for group, x in groups]
+    offsets = mechanism.offsets if offsets is None else offsets
+    blocks = [_relative_poses(mechanism, group, x, offsets) for group, x in groups]
     relative = in_order([group.children for group, _ in groups], mechanism.n_bodies, blocks)
     world = Pose(jnp.zeros((1, 3), dtype=mechanism.dtype), jnp.eye(3, dtype=mechanism.dtype)[None])
     moved = _compose(mechanism, relative)
@@ -45,17 +50,17 @@ def tree_tangents(
     )
 
 
-def _relative_poses(mechanism: Mechanism, group: JointGroup, q: Float[Array, "n nq"]) -> Pose:
+def _relative_poses(
+    mechanism: Mechanism, group: JointGroup, q: Float[Array, "n nq"], offsets: Pose
+) -> Pose:
     """Pose of each child body in its parent body, for one group of tree joints."""
     skip = 1 + mechanism.n_bodies
-    offsets = [
-        rows.shifted(-skip).take_tree(mechanism.offsets) for rows in (group.first, group.second)
-    ]
+    ends = [rows.shifted(-skip).take_tree(offsets) for rows in (group.first, group.second)]
     X_FM = jax.vmap(lambda joint, q: joint.pose(q))(group.joint, q)
     if group.reversed:
         X_FM = jax.vmap(Pose.inverse)(X_FM)
-        offsets.reverse()
-    on_parent, on_child = offsets
+        ends.reverse()
+    on_parent, on_child = ends
     compose = jax.vmap(Pose.__matmul__)
     return compose(compose(on_parent, X_FM), jax.vmap(Pose.inverse)(on_child))
 

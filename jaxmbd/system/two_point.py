@@ -124,7 +124,7 @@ def _field_slopes(mechanism: Mechanism, fields: Any, t: Time, A: Frames, B: Fram
         return _alone(lambda X: field.potential(t, body, X), A, B)
 
     on_each = jax.vmap(slope, in_axes=(None, 0, 0, 0))
-    each = jax.vmap(on_each, in_axes=(0, None, None, None))(fields, mechanism.bodies, A, B)
+    each = jax.vmap(on_each, in_axes=(0, None, None, None))(fields, mechanism.rigid, A, B)
     return jax.tree.map(lambda x: jnp.sum(x, axis=0), each)
 
 

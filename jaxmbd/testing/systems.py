@@ -9,11 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ..bodies import AbstractBody
 from ..errors import ModelError
 from ..lie import se3
-from ..system import constraints, duality, loads
+from ..system import constraints, inertia, loads
 from ..system.abstract import AbstractSystem, State, as_time
 from ..system.acceleration import accelerations, free_accelerations
+from ..system.configuration import AbstractConfiguration
 from ..system.energy import energy
 from ..system.nodal import AbstractNodalSystem
 from ..system.residuals import constraint_rates, motion_residual
@@ -84,8 +86,8 @@ def _look_at_maps(system: AbstractSystem, t: Array, state: State) -> Findings:
 
         return jax.jvp(gap, (t, q), (jnp.ones_like(t), system.rates(q, v)))[1]
 
-    rebuilt = system.from_tree(coordinates)
-    rebuilt_v = system.from_tree_rates(coordinates, rates)
+    rebuilt = system.from_tree(coordinates, c.elastic)
+    rebuilt_v = system.from_tree_rates(coordinates, rates, (c.elastic, c.elastic_rates(v)))
     again = system.configuration(t, rebuilt)
     generic_ports = constraints.port_accelerations.dispatch(object)
     generic_jacobian = constraints.jacobian.dispatch(object)
@@ -122,6 +124,21 @@ def _look_at_maps(system: AbstractSystem, t: Array, state: State) -> Findings:
     }
 
 
+def _elastic_power(c: AbstractConfiguration, v: Array) -> Float[Array, ""]:
+    """Power that elastic forces and damping of bodies resist with [W]."""
+    power = jnp.zeros((), dtype=v.dtype)
+    for group in c.mechanism.bodies:
+        if group.n_elastic > 0:
+
+            def of_body(body: AbstractBody, eta: Array, rates: Array) -> Array:
+                stored = jax.jvp(body.elastic_energy, (eta,), (rates,))[1]
+                return stored + rates @ body.damping_force(eta, rates)
+
+            each = jax.vmap(of_body)
+            power += jnp.sum(each(group.body, group.own(c.elastic), group.own(c.elastic_rates(v))))
+    return power
+
+
 @eqx.filter_jit
 def _look_at_masses(system: AbstractSystem, t: Array, state: State) -> Findings:
     """What concerns mass, bias and kinetic energy."""
@@ -138,14 +155,15 @@ def _look_at_masses(system: AbstractSystem, t: Array, state: State) -> Findings:
         ),
         "½ vᵀ M v is the kinetic energy": (0.5 * v @ mass @ v, energy(system, t, state).kinetic),
         # Otherwise the kinetic energy would not change by the power of the forces alone.
-        "bias(q, v) does the power ½ vᵀ Ṁ v": (
+        "bias(q, v) does the power ½ vᵀ Ṁ v, and that of elastic forces": (
             v @ bias,
-            0.5 * v @ jax.jvp(system.mass, (q,), (system.rates(q, v),))[1] @ v,
+            0.5 * v @ jax.jvp(system.mass, (q,), (system.rates(q, v),))[1] @ v
+            + _elastic_power(c, v),
         ),
     }
     generic, generic_bias = (
-        duality.mass_by_duality(system, c),
-        duality.bias_by_duality(system, c, v),
+        inertia.assembled_mass(system, c),
+        inertia.assembled_bias(system, c, v),
     )
     if system.intrinsic_names():
         # Coordinates that are tied to others, such as rotor angles or the points of a rigid body,

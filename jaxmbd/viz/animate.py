@@ -200,7 +200,7 @@ def _path(name: str, positions: np.ndarray, color: int, width: float) -> Any:
 def _labels(stage: Stage, played: np.ndarray, palette: Mapping[str, int]) -> Any:
     """The names of all bodies at their centres of mass, as one object."""
     rows = range(1, 1 + stage.mechanism.n_bodies)
-    com = np.asarray(stage.mechanism.bodies.com)
+    com = np.asarray(stage.mechanism.rigid.com)
     p, R = stage.motion.p[:, rows], stage.motion.R[:, rows]
     positions = (p + np.einsum("nbij,bj->nbi", R, com)).reshape(len(p), -1).astype(np.float32)
     style = "text-shadow: 0 0 3px #fff, 0 0 3px #fff; margin-left: 0.8em"

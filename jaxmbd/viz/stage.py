@@ -57,7 +57,7 @@ def world_points(stage: Stage) -> np.ndarray:
 def equivalent_boxes(mechanism: Mechanism) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Uniform boxes with the mass and inertia of the bodies: edge lengths `(n, 3)` [m], principal
     axes as columns `(n, 3, 3)` and centres `(n, 3)` [m], in the body frames."""
-    bodies = mechanism.bodies
+    bodies = mechanism.rigid
     mass, inertia = np.asarray(bodies.mass), np.asarray(bodies.inertia)
     moments, axes = np.linalg.eigh(0.5 * (inertia + np.swapaxes(inertia, 1, 2)))
     axes[np.linalg.det(axes) < 0, :, 0] *= -1

@@ -130,7 +130,7 @@ def test_several_states_are_one_kernel_too(optimized):
     masses = jnp.linspace(1.0, 2.0, 11)
 
     def with_mass(mass, state):
-        heavier = eqx.tree_at(lambda s: s.mechanism.bodies.mass, system, mass * jnp.ones(3))
+        heavier = eqx.tree_at(lambda s: s.mechanism.bodies[0].body.mass, system, mass * jnp.ones(3))
         return mbd.accelerations(heavier, T, state)[0]
 
     states = jax.tree.map(lambda x: x[None] * masses[:, None], state)

@@ -11,7 +11,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import Frame, forces, joints, testing
-from jaxmbd.system import constraints, duality
+from jaxmbd.system import constraints, inertia
 from tests import models
 from tests.formulations import mechanisms
 from tests.marks import thorough_but
@@ -41,7 +41,7 @@ def look(system, state):
     q, v = state.q, state.v
     vdot, _ = mbd.accelerations(system, T, state)
     frames, twists = system.frames(T, q), system.twists(T, q, v)
-    rates = duality.twist_rates(system, system.configuration(T, q), v, vdot)
+    rates = inertia.twist_rates(system, system.configuration(T, q), v, vdot)
     rates = eqx.tree_at(lambda named: named.twist, twists, rates)
     return {
         "frames": by_name(frames),
@@ -85,7 +85,7 @@ def number(formulation, inputs):
     system = mbd.formulate(model, formulation)
     state = mbd.assemble(system, guess, rates)
     vdot, _ = mbd.accelerations(system, T, state)
-    moved = duality.twist_rates(system, system.configuration(T, state.q), state.v, vdot)
+    moved = inertia.twist_rates(system, system.configuration(T, state.q), state.v, vdot)
     row = system.mechanism.port_names.index("marker")
     return moved[row] @ jnp.array([1.0, -0.7, 0.4, 0.3, -0.5, 0.8])
 

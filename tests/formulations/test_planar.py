@@ -10,7 +10,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import Frame, forces, joints
-from jaxmbd.system import constraints, duality, residuals
+from jaxmbd.system import constraints, inertia, residuals
 from tests import models
 from tests.formulations import mechanisms
 from tests.marks import thorough_but
@@ -41,7 +41,7 @@ def start(system, spatial=False, pose=POSE, rate=RATE, **geometry):
 @eqx.filter_jit
 def look(system, state):
     vdot, _ = mbd.accelerations(system, T, state)
-    twists = duality.twist_rates(system, system.configuration(T, state.q), state.v, vdot)
+    twists = inertia.twist_rates(system, system.configuration(T, state.q), state.v, vdot)
     names = system.mechanism.port_names
     found = {name: twists[names.index(name)] for name in ("platform", "upper2", "lower3")}
     forces = mbd.reactions(system, T, state)
@@ -105,7 +105,7 @@ def gradient(name):
         system = mbd.formulate(model, formulation)
         state = start(system, spatial, pose, rate, **geometry)
         vdot, _ = mbd.accelerations(system, T, state)
-        twists = duality.twist_rates(system, system.configuration(T, state.q), state.v, vdot)
+        twists = inertia.twist_rates(system, system.configuration(T, state.q), state.v, vdot)
         row = system.mechanism.port_names.index("platform")
         return twists[row] @ jnp.array([1.0, 0.7, 0.0, 0.0, 0.0, -0.4])
 
@@ -210,7 +210,7 @@ def test_every_joint_of_a_plane():
 def moving(system, state):
     vdot, _ = mbd.accelerations(system, T, state)
     twists = system.twists(T, state.q, state.v)
-    rates = duality.twist_rates(system, system.configuration(T, state.q), state.v, vdot)
+    rates = inertia.twist_rates(system, system.configuration(T, state.q), state.v, vdot)
     rates = eqx.tree_at(lambda named: named.twist, twists, rates)
     joint_states = mbd.joint_states(system, T, state)
     return (
@@ -289,7 +289,7 @@ def test_traced_geometry_that_leaves_the_plane_is_an_error_at_run_time():
 
     @eqx.filter_jit
     def look(model):
-        return mbd.formulate(model, PLANAR["bodies"]).mechanism.bodies.mass
+        return mbd.formulate(model, PLANAR["bodies"]).mechanism.rigid.mass
 
     with pytest.raises(Exception, match="'knee2' leaves the xy plane"):
         look(model)

@@ -13,7 +13,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import joints
-from jaxmbd.system import acceleration, constraints, duality, loads, residuals
+from jaxmbd.system import acceleration, constraints, inertia, loads, residuals
 from tests import models
 
 T = jnp.asarray(0.37)
@@ -43,7 +43,7 @@ def look(system, state):
     motion = {
         "frames": system.frames(T, q).pose,
         "twists": system.twists(T, q, v).twist,
-        "accelerations": duality.twist_rates(system, system.configuration(T, q), v, vdot),
+        "accelerations": inertia.twist_rates(system, system.configuration(T, q), v, vdot),
         "energy": mbd.energy(system, T, state),
         "momentum": mbd.momentum(system, T, state),
         "joint velocities": {n: j.v for n, j in mbd.joint_states(system, T, state).items()},
@@ -83,9 +83,9 @@ def compare(system, q, v):
     G = constraints.jacobian(system, c)
     mass = system.mass(q)
     return {
-        "mass": (mass, duality.mass_by_duality(system, c)),
+        "mass": (mass, inertia.assembled_mass(system, c)),
         "inverse": (mass @ system.solve_mass(c, jnp.eye(system.nv)), jnp.eye(system.nv)),
-        "bias": (system.bias(q, v), duality.bias_by_duality(system, c, v)),
+        "bias": (system.bias(q, v), inertia.assembled_bias(system, c, v)),
         "ports": (
             constraints.port_accelerations(system, c, v),
             generic_ports(system, c, v),

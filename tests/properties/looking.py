@@ -11,7 +11,7 @@ import jaxmbd as mbd
 from jaxmbd.formulations.joint.configuration import split
 from jaxmbd.system import constraints
 from jaxmbd.system.abstract import reference_values
-from jaxmbd.system.duality import twist_rates
+from jaxmbd.system.inertia import twist_rates
 from jaxmbd.system.loads import applied
 from jaxmbd.system.nonconservative import nonconservative
 from jaxmbd.system.saddle_point import row_lengths

@@ -279,7 +279,7 @@ def test_other_types_are_refused(dtype):
 
 def test_replaced_leaves_of_a_system_count():
     narrow = mbd.formulate(model(), mbd.JointCoordinates(), dtype=jnp.float32)
-    wide = eqx.tree_at(lambda s: s.mechanism.bodies.mass, narrow, jnp.ones(1))
+    wide = eqx.tree_at(lambda s: s.mechanism.bodies[0].body.mass, narrow, jnp.ones(1))
     assert narrow.mechanism.dtype == jnp.float32
     assert wide.mechanism.dtype == jnp.float64
 

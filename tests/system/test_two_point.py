@@ -81,7 +81,7 @@ def a_step(system):
 @pytest.mark.thorough
 def test_work(system, increments):
     q, delta, lam = a_step(system)
-    bodies, x = system.mechanism.bodies, q.reshape(-1, 7)
+    bodies, x = system.mechanism.rigid, q.reshape(-1, 7)
     end = moved(increments, bodies, x, delta)
     for W, expected in zip(*between(system, q, end.ravel(), lam), strict=True):
         work = jnp.sum(delta * mean_loads(increments, bodies, x, delta, W))
@@ -93,7 +93,7 @@ def test_what_is_internal_has_no_resultant():
     model = models.conservative(models.floating_tree())
     system = mbd.formulate(model, mbd.MaximalCoordinates())
     q, delta, lam = a_step(system)
-    end = moved(INCREMENTS[0], system.mechanism.bodies, q.reshape(-1, 7), delta)
+    end = moved(INCREMENTS[0], system.mechanism.rigid, q.reshape(-1, 7), delta)
     for W in between(system, q, end.ravel(), lam)[0]:
         assert jnp.abs(W).max() > 1
         np.testing.assert_allclose(W.sum(0), 0.0, atol=1e-13 * jnp.abs(W).max())

@@ -15,7 +15,7 @@ from ...joints.abstract import AbstractJoint
 from ...lie import Pose, se3
 from ...system.configuration import AbstractPortConfiguration
 from ...system.mechanism import Mechanism
-from ...system.rows import Rows, inverse
+from ...system.rows import Rows, in_order, inverse
 from .layout import Layout
 
 
@@ -34,14 +34,44 @@ class JointConfiguration(AbstractPortConfiguration):
 
     @property
     def nv(self) -> int:
-        return self.layout.nv
+        return self.layout.nv + self.mechanism.n_elastic
+
+    @property
+    def elastic(self) -> Float[Array, "n_elastic"]:
+        return self.q[self.layout.nq :]
+
+    def elastic_rates(self, v: Float[Array, "nv"]) -> Float[Array, "n_elastic"]:
+        return v[self.layout.nv :]
 
     def world_twists(self, v: Float[Array, "nv"]) -> Float[Array, "n_bodies 6"]:
-        """Twist of every body, taken at the world's origin along the world's axes: T⁻¹ H v."""
-        return descend(self.mechanism, self.layout, self.H * v[:, None])
+        """Twist of every body, taken at the world's origin along the world's axes: T⁻¹ H v.
+
+        Deformation adds what the two frames of each joint of the tree move in their bodies.
+        """
+        if self.mechanism.n_elastic == 0:
+            return descend(self.mechanism, self.layout, self.H * v[:, None])
+        joints = descend(self.mechanism, self.layout, self.H * v[: self.layout.nv, None])
+        skip = 1 + self.mechanism.n_bodies
+        attached = jax.tree.map(lambda x: x[skip:], self.ports)
+        moved = jax.vmap(se3.transform_twist)(attached, self._offset_twists(v))
+        groups = [self.mechanism.joints[g] for g in self.layout.groups]
+        parts = []
+        for group in groups:
+            on_F, on_M = (rows.shifted(-skip).take(moved) for rows in (group.first, group.second))
+            parts.append(on_M - on_F if group.reversed else on_F - on_M)
+        children = [group.children for group in groups]
+        by_body = in_order(children, self.mechanism.n_bodies, parts)
+        return joints + ancestors(self.mechanism).astype(v.dtype) @ by_body
+
+    def _offset_twists(self, v: Float[Array, "nv"]) -> Float[Array, "n_attached 6"]:
+        return self.mechanism.offset_twists(self.elastic, self.elastic_rates(v))
 
     def twists(self, v: Float[Array, "nv"]) -> Float[Array, "n_ports 6"]:
-        return self.at_ports(self.world_twists(v))
+        twists = self.at_ports(self.world_twists(v))
+        if self.mechanism.n_elastic == 0:
+            return twists
+        skip = 1 + self.mechanism.n_bodies
+        return twists.at[skip:].add(self._offset_twists(v))
 
     def at_ports(self, world: Float[Array, "n_bodies 6"]) -> Float[Array, "n_ports 6"]:
         """World twists of the bodies as seen from every port, along its own axes."""

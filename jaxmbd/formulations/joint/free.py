@@ -38,6 +38,8 @@ def _(system: JointSystem, t: Float[Array, ""], state: State) -> Float[Array, "n
 
     Recursions are for processors whose loops cost little; accelerators get one factorization.
     """
+    if not system.mechanism.all_rigid:
+        return free_accelerations.dispatch(object)(system, t, state)
     alone = constraints.n_constraints(system) == 0
     if not (alone and jax.default_backend() == "cpu"):
         return _by_mass_matrix(system, (t, state))
@@ -153,7 +155,7 @@ def _loads(system: JointSystem, t: Float[Array, ""], state: State) -> _Loads:
         wrenches = jax.vmap(se3.transform_wrench)(X, given.on_bodies)
     if given.on_ports is not None:
         wrenches = wrenches + external_wrenches(mechanism, c.ports, given.on_ports)
-    inertia = world_inertia(mechanism.bodies, X)
+    inertia = world_inertia(mechanism.rigid, X)
     momenta = jax.vmap(WorldInertia.momentum)(inertia, world)
     wrenches = wrenches - jax.vmap(se3.cross_wrench)(world, momenta)
     products = velocity_products(c, v, world)

@@ -27,6 +27,8 @@ def _(
     lam: Float[Array, "ng"] | None = None,
 ) -> Float[Array, "nv"]:
     """One pass from the root to the tips and one back (recursive Newton–Euler)."""
+    if not system.mechanism.all_rigid:
+        return motion_residual.dispatch(object)(system, c, v, vdot, lam)
     wrenches, joint_forces, intrinsic = forces_and_reactions(system, c, v, lam)
     force = _net_force(system, c, v, vdot, wrenches, joint_forces)
     return system.reflected_inertias() * vdot - force - intrinsic

@@ -1,7 +1,6 @@
 """The system in joint coordinates."""
 
 from collections.abc import Callable, Sequence
-from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -17,11 +16,17 @@ from ...lie import Pose, se3
 from ...linear import solve_spd
 from ...model import Model
 from ...system import constraints, joint_motion
-from ...system.abstract import AbstractSystem
+from ...system.abstract import AbstractSystem, Elastic
 from ...system.configuration import relative_poses
-from ...system.duality import inertial_factor
+from ...system.inertia import (
+    assembled_bias,
+    assembled_mass,
+    forces_on_bodies,
+    inertial_factor,
+    twist_rates,
+)
 from ...system.mechanism import Mechanism, lower
-from ...system.rows import Rows
+from ...system.rows import Rows, in_order
 from ...system.saddle_point import row_lengths
 from ...system.tree import tree_poses
 from ..formulate import system_of
@@ -65,17 +70,14 @@ class JointSystem(AbstractSystem[JointConfiguration]):
 
     mechanism: Mechanism
     layout: Layout = eqx.field(static=True)
-    constant_mass: ClassVar[bool] = False
-    euclidean: ClassVar[bool] = False
-    absolute: ClassVar[bool] = False
 
     @property
     def nq(self) -> int:
-        return self.layout.nq
+        return self.layout.nq + self.mechanism.n_elastic
 
     @property
     def nv(self) -> int:
-        return self.layout.nv
+        return self.layout.nv + self.mechanism.n_elastic
 
     @property
     def constrained(self) -> tuple[int, ...]:
@@ -97,13 +99,18 @@ class JointSystem(AbstractSystem[JointConfiguration]):
         q: Float[Array, "nq"],
         v: Float[Array, "nv"],
         move: Callable[[AbstractJoint, Array, Array], Array],
+        deform: Callable[[Array, Array], Array],
     ) -> Float[Array, "nq"]:
+        """`move` of every joint's coordinates and velocities, `deform` of the elastic ones."""
         values, velocities = self.values(q), split(self.mechanism, self.layout, v)
         moved = [
             jax.vmap(move)(self.mechanism.joints[g].joint, values[g], velocities[g])
             for g in self.layout.groups
         ]
-        return join(self.layout, moved, self.layout.coordinates, self.nq)
+        joints = join(self.layout, moved, self.layout.coordinates, self.layout.nq)
+        if self.mechanism.n_elastic == 0:
+            return joints
+        return jnp.concatenate([joints, deform(q[self.layout.nq :], v[self.layout.nv :])])
 
     def retract(self, q: Float[Array, "nq"], dv: Float[Array, "nv"]) -> Float[Array, "nq"]:
         if self.nq == self.nv:  # Next to nothing, where no joint turns about more than one axis.
@@ -111,7 +118,7 @@ class JointSystem(AbstractSystem[JointConfiguration]):
         return smooth_kernel(_retracted, self, q, dv)
 
     def rates(self, q: Float[Array, "nq"], v: Float[Array, "nv"]) -> Float[Array, "nq"]:
-        return self._by_joint(q, v, lambda joint, q, v: joint.rates(q, v))
+        return self._by_joint(q, v, lambda joint, q, v: joint.rates(q, v), lambda q, v: v)
 
     def velocities(self, q: Float[Array, "nq"], q_dot: Float[Array, "nq"]) -> Float[Array, "nv"]:
         values, tangents = self.values(q), self.values(q_dot)
@@ -121,13 +128,15 @@ class JointSystem(AbstractSystem[JointConfiguration]):
             )
             for g in self.layout.groups
         ]
-        return join(self.layout, found, self.layout.velocities, self.nv)
+        moved = join(self.layout, found, self.layout.velocities, self.layout.nv)
+        return jnp.concatenate([moved, q_dot[self.layout.nq :]])
 
     def configuration(
         self, t: Float[Array, ""], q: Float[Array, "nq"], z: Float[Array, "nz"] | None = None
     ) -> JointConfiguration:
         values, mechanism = self.values(q), self.mechanism
-        ports = mechanism.ports(tree_poses(mechanism, values))
+        offsets = mechanism.deformed_offsets(q[self.layout.nq :])
+        ports = mechanism.ports(tree_poses(mechanism, values, offsets), offsets)
         H = motion_columns(mechanism, self.layout, values, ports)
         loops = {*self.constrained, *mechanism.observed}
         loops = [g for g in loops if not mechanism.joints[g].in_tree]
@@ -136,10 +145,12 @@ class JointSystem(AbstractSystem[JointConfiguration]):
 
     def _inertia(self, ports: Pose) -> WorldInertia:
         bodies = slice(1, self.mechanism.n_bodies + 1)
-        return world_inertia(self.mechanism.bodies, Pose(ports.p[bodies], ports.R[bodies]))
+        return world_inertia(self.mechanism.rigid, Pose(ports.p[bodies], ports.R[bodies]))
 
     def mass_at(self, c: JointConfiguration) -> Float[Array, "nv nv"]:
-        """M from composite inertias: the inertia of the subtree beyond each velocity."""
+        """M of rigid bodies from the inertias of the subtrees beyond the velocities."""
+        if not self.mechanism.all_rigid:
+            return assembled_mass(self, c)
         composite = collect(self.mechanism, flatten(self._inertia(c.ports)))
         carried = unflatten(self.layout.bodies.take(composite))
         momenta = jax.vmap(WorldInertia.momentum)(carried, c.H)
@@ -150,7 +161,9 @@ class JointSystem(AbstractSystem[JointConfiguration]):
         return M + jnp.diag(self.reflected_inertias())
 
     def apply_mass(self, c: JointConfiguration, v: Float[Array, "nv"]) -> Float[Array, "nv"]:
-        """M v, without M."""
+        """M v, of rigid bodies without M."""
+        if not self.mechanism.all_rigid:
+            return super().apply_mass(c, v)
         V = c.world_twists(v)
         wrenches = jax.vmap(WorldInertia.momentum)(self._inertia(c.ports), V)
         return self.project(c, wrenches) + self.reflected_inertias() * v
@@ -169,12 +182,20 @@ class JointSystem(AbstractSystem[JointConfiguration]):
         return solve_spd(self.mass_at(c), f)
 
     def bias_at(self, c: JointConfiguration, v: Float[Array, "nv"]) -> Float[Array, "nv"]:
+        if not self.mechanism.all_rigid:
+            return assembled_bias(self, c, v)
         return self.project(c, self.inertial_wrenches(c, v, jnp.zeros_like(v)))
 
     def inertial_wrenches(
         self, c: JointConfiguration, v: Float[Array, "nv"], vdot: Float[Array, "nv"]
     ) -> Float[Array, "n_bodies 6"]:
         """Rate of momentum of every body, as a wrench about the world's origin."""
+        if not self.mechanism.all_rigid:
+            bodies = self.mechanism.bodies
+            forces = [x[:, :6] for x in forces_on_bodies(self, c, v, vdot)]
+            along = in_order([group.rows for group in bodies], self.mechanism.n_bodies, forces)
+            X = Rows.of(range(1, self.mechanism.n_bodies + 1)).take_tree(c.ports)
+            return jax.vmap(se3.transform_wrench)(X, along)
         V = c.world_twists(v)
         A = velocity_product_twists(c, v)
         A = A + descend(self.mechanism, self.layout, c.H * vdot[:, None])
@@ -200,23 +221,32 @@ class JointSystem(AbstractSystem[JointConfiguration]):
     def intrinsic_names(self) -> list[str]:
         return []
 
-    def from_tree(self, values: tuple[Float[Array, "_n _nq"], ...]) -> Float[Array, "nq"]:
+    def from_tree(
+        self,
+        values: tuple[Float[Array, "_n _nq"], ...],
+        elastic: Float[Array, "n_elastic"] | None = None,
+    ) -> Float[Array, "nq"]:
         parts = [values[g] for g in self.layout.groups]
-        return join(self.layout, parts, self.layout.coordinates, self.nq)
+        q = join(self.layout, parts, self.layout.coordinates, self.layout.nq)
+        zeros = jnp.zeros(self.mechanism.n_elastic, dtype=q.dtype)
+        return jnp.concatenate([q, zeros if elastic is None else elastic])
 
     def from_tree_rates(
         self,
         values: tuple[Float[Array, "_n _nq"], ...],
         rates: tuple[Float[Array, "_n _nv"], ...],
+        elastic: Elastic | None = None,
     ) -> Float[Array, "nv"]:
         parts = [rates[g] for g in self.layout.groups]
-        return join(self.layout, parts, self.layout.velocities, self.nv)
+        v = join(self.layout, parts, self.layout.velocities, self.layout.nv)
+        zeros = jnp.zeros(self.mechanism.n_elastic, dtype=v.dtype)
+        return jnp.concatenate([v, zeros if elastic is None else elastic[1]])
 
 
 def _retracted(
     system: JointSystem, q: Float[Array, "nq"], dv: Float[Array, "nv"]
 ) -> Float[Array, "nq"]:
-    return system._by_joint(q, dv, lambda joint, q, dv: joint.retract(q, dv))
+    return system._by_joint(q, dv, lambda joint, q, dv: joint.retract(q, dv), jnp.add)
 
 
 @system_of.register
@@ -229,14 +259,19 @@ def _(formulation: JointCoordinates, model: Model) -> JointSystem:
 def _(
     system: JointSystem, c: JointConfiguration, v: Float[Array, "nv"]
 ) -> Float[Array, "n_ports 6"]:
+    if system.mechanism.n_elastic > 0:
+        return twist_rates(system, c, v, jnp.zeros_like(v))
     return c.at_ports(velocity_product_twists(c, v))
 
 
 @row_lengths.register
 def _(system: JointSystem, c: JointConfiguration, B: Float[Array, "nv ng"]) -> Float[Array, "ng"]:
-    """As if the two bodies of each joint were free: tree joints may leave a row nothing to do."""
+    """As if the two bodies of each joint were free: tree joints may leave a row nothing to do.
+
+    Bodies count as rigid.
+    """
     mechanism = system.mechanism
-    own = jax.vmap(inertial_factor)(mechanism.bodies)
+    own = jax.vmap(inertial_factor)(mechanism.rigid)
 
     def squares(g: int, D: Float[Array, "n m 6"]) -> Float[Array, "n m"]:
         group = mechanism.joints[g]

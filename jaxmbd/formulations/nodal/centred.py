@@ -18,7 +18,8 @@ def centred(mechanism: Mechanism) -> Mechanism:
     Elements have a node there, and weight then acts at a point of theirs. The bodies' own frames
     stay known by their names, as further ports.
     """
-    n, bodies = mechanism.n_bodies, mechanism.bodies
+    (group,) = mechanism.bodies
+    n, bodies = mechanism.n_bodies, mechanism.rigid
     at_com = jnp.concatenate([jnp.zeros((1, 3), dtype=bodies.com.dtype), bodies.com])
     axes = jnp.broadcast_to(jnp.eye(3, dtype=bodies.com.dtype), (n, 3, 3))
     own = in_float_type(Pose(-bodies.com, axes), mechanism.dtype)
@@ -28,7 +29,7 @@ def centred(mechanism: Mechanism) -> Mechanism:
     names = mechanism.port_names
     return replace(
         mechanism,
-        bodies=eqx.tree_at(lambda body: body.com, bodies, jnp.zeros_like(bodies.com)),
+        bodies=(eqx.tree_at(lambda group: group.body.com, group, jnp.zeros_like(bodies.com)),),
         offsets=offsets,
         port_bodies=Rows.of([*mechanism.port_bodies.index, *range(1, n + 1)]),
         port_names=(names[0], *[None] * n, *names[n + 1 :], *names[1 : n + 1]),

@@ -28,7 +28,7 @@ from ...system.two_point import secant_stiffness
 from ..formulate import system_of
 from . import leftover
 from .centred import centred
-from .representable import check_inertias, check_joints, check_rotors
+from .representable import check_bodies, check_inertias, check_joints, check_rotors
 from .system import Assembly, Elements, NodalSystem, second_moments
 
 # The edges of the tetrahedron of the centre of mass and the tips of the three vectors.
@@ -195,7 +195,7 @@ class NaturalSystem(NodalSystem):
         """M* = Pᵀ diag(m, A) P, eq. [10], without the ⊗ 1₃ that all of it has."""
         units = jnp.eye(self.n_nodes, dtype=self.mechanism.dtype)
         P = self._spread(units, jnp.zeros((4, self.n_nodes), dtype=units.dtype))
-        bodies = self.mechanism.bodies
+        bodies = self.mechanism.rigid
         A = jax.vmap(lambda body: second_moments(body.symmetric_inertia()))(bodies)
         heavy = bodies.mass[:, None] * P[:, 0]
         turned = jnp.concatenate([heavy[:, None], A @ P[:, 1:]], axis=1)
@@ -320,7 +320,7 @@ def _positive(value: Any, what: str) -> Float[Array, ""]:
 
 @system_of.register
 def _(formulation: NaturalCoordinates, model: Model) -> NaturalSystem:
-    mechanism = centred(lower(model))
+    mechanism = centred(check_bodies("NaturalCoordinates", lower(model)))
     check_rotors("NaturalCoordinates", mechanism)
     check_joints("NaturalCoordinates", mechanism)
     check_inertias("NaturalCoordinates", mechanism)

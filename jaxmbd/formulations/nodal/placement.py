@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ...bodies import RigidBody
 from ...errors import ModelError
 from ...joints import AbstractJoint
 from ...model import Model
@@ -148,7 +149,8 @@ def place(
                 own.append(entry)
             else:
                 own.append(first_by_hand + len(points))
-                points.append(entry.astype(mechanism.dtype) - model.bodies[body].com)
+                com = cast(RigidBody, model.bodies[body]).com  # Others are refused.
+                points.append(entry.astype(mechanism.dtype) - com)
         missing = 0 if body in by_hand else count - len(own)
         slots[body] = own + [None] * missing
     merged = set()

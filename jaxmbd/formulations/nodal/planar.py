@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 
 from ...lie import Pose
 from ...model import Model
-from ...system.abstract import State
+from ...system.abstract import Elastic, State
 from ...system.groups import JointGroup
 from ...system.mechanism import lower
 from ...system.nodal import NodalFrame
@@ -31,7 +31,7 @@ from .plane import (
     refuse,
 )
 from .points import PointCoordinates, PointSystem, by_particle, check_spread, to_elements
-from .representable import check_joints, check_rotors
+from .representable import check_bodies, check_joints, check_rotors
 from .system import Elements
 
 
@@ -84,7 +84,7 @@ class PlanarPointSystem(PointSystem):
         if family.n_given == family.n_particles:
             return given
         radius = jnp.sqrt(
-            self._moments(family, reference) / family.bodies.take(self.mechanism.bodies.mass)
+            self._moments(family, reference) / family.bodies.take(self.mechanism.rigid.mass)
         )
 
         def complete(radius: Array, p: Float[Array, "g 2"]) -> Float[Array, "3 2"]:
@@ -102,7 +102,7 @@ class PlanarPointSystem(PointSystem):
         """Moments of inertia about the normal [kg m²]."""
         R0 = family.bodies.take(reference.R[1:])
         across = jnp.einsum("nij,i->nj", R0, self._normal)
-        bodies = family.bodies.take_tree(self.mechanism.bodies)
+        bodies = family.bodies.take_tree(self.mechanism.rigid)
         return jax.vmap(lambda body, n: n @ body.symmetric_inertia() @ n)(bodies, across)
 
     def elements(self, nodes: Float[Array, "n_nodes 2"]) -> Elements:
@@ -135,6 +135,7 @@ class PlanarPointSystem(PointSystem):
         self,
         values: tuple[Float[Array, "_n _nq"], ...],
         rates: tuple[Float[Array, "_n _nv"], ...],
+        elastic: Elastic | None = None,
     ) -> Float[Array, "nv"]:
         def off(values: tuple[Array, ...]) -> Float[Array, "n 4"]:
             poses = tree_poses(self.mechanism, values)
@@ -174,7 +175,7 @@ class PlanarPointSystem(PointSystem):
             return particles.primary_mass(points, mass, equal)
 
         moments = self._moments(family, self.geometry.reference)
-        return jax.vmap(mass)(points, family.bodies.take(self.mechanism.bodies.mass), moments)
+        return jax.vmap(mass)(points, family.bodies.take(self.mechanism.rigid.mass), moments)
 
     def _residuals(self, group: JointGroup, frames: NodalFrame) -> Float[Array, "n rows"]:
         n_F = normals(self.mechanism, self.geometry.reference, self.plane, group)
@@ -209,7 +210,7 @@ def _rod(
 
 def planar_system(formulation: PointCoordinates, plane: str, model: Model) -> PlanarPointSystem:
     """The system of a formulation with a plane."""
-    mechanism = centred(lower(model))
+    mechanism = centred(check_bodies("PointCoordinates", lower(model)))
     check_joints("PointCoordinates", mechanism)
     mechanism = check_plane(mechanism, plane)
     check_rotors("PointCoordinates", mechanism)

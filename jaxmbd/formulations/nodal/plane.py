@@ -172,9 +172,9 @@ def refuse(mechanism: Mechanism, gaps: Float[Array, "_n"], messages: Sequence[st
     """**Raises** `ModelError` with the message of the first gap, now or at run time."""
     bad = ~(gaps < 10 * float(jnp.finfo(gaps.dtype).eps) ** 0.5)
     if not is_concrete(gaps):
-        mass = mechanism.bodies.mass
+        mass = mechanism.rigid.mass
         mass = eqx.branched_error_if(mass, jnp.any(bad), jnp.argmax(bad), messages)
-        return eqx.tree_at(lambda m: m.bodies.mass, mechanism, mass)
+        return eqx.tree_at(lambda m: m.bodies[0].body.mass, mechanism, mass)
     for is_bad, message in zip(np.asarray(bad), messages, strict=True):
         if is_bad:
             raise ModelError(message)

@@ -25,7 +25,7 @@ from . import leftover, particles
 from .centred import centred
 from .placement import Family, Placement, check_particles, place
 from .plane import PLANES
-from .representable import check_inertias, check_joints, check_rotors
+from .representable import check_bodies, check_inertias, check_joints, check_rotors
 from .system import Assembly, Elements, NodalSystem, second_moments
 
 
@@ -105,7 +105,7 @@ class PointSystem(NodalSystem):
 
     def _complete(self, family: Family, given: Float[Array, "n g 3"]) -> Float[Array, "n 4 3"]:
         """Points beside those given, off their line or plane by the radius of gyration."""
-        bodies = family.bodies.take_tree(self.mechanism.bodies)
+        bodies = family.bodies.take_tree(self.mechanism.rigid)
 
         def complete(body, p: Float[Array, "g 3"]) -> Float[Array, "4 3"]:
             radius = jnp.sqrt(0.5 * jnp.trace(body.symmetric_inertia()) / body.mass)
@@ -165,7 +165,7 @@ class PointSystem(NodalSystem):
     def _family_mass(
         self, family: Family, points: Float[Array, "n k width"]
     ) -> Float[Array, "n k k"]:
-        bodies = family.bodies.take_tree(self.mechanism.bodies)
+        bodies = family.bodies.take_tree(self.mechanism.rigid)
 
         def mass(body, points: Array) -> Array:
             A = second_moments(body.symmetric_inertia())
@@ -259,7 +259,7 @@ def _(formulation: PointCoordinates, model: Model) -> PointSystem:
         from .planar import planar_system  # It extends the system in space.
 
         return planar_system(formulation, formulation.plane, model)
-    mechanism = centred(lower(model))
+    mechanism = centred(check_bodies("PointCoordinates", lower(model)))
     check_rotors("PointCoordinates", mechanism)
     check_joints("PointCoordinates", mechanism)
     check_inertias("PointCoordinates", mechanism)

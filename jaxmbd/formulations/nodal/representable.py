@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 
+from ...bodies import RigidBody
 from ...errors import ModelError
 from ...model.values import is_concrete
 from ...system.mechanism import Mechanism
@@ -19,6 +20,17 @@ def check_rotors(who: str, mechanism: Mechanism) -> None:
         )
 
 
+def check_bodies(who: str, mechanism: Mechanism) -> Mechanism:
+    """The mechanism; **raises** `ModelError`, naming it, for a body that is not rigid."""
+    for group in mechanism.bodies:
+        if not isinstance(group.body, RigidBody):
+            raise ModelError(
+                f"body {group.names[0]!r}: {who} represents rigid bodies only, not a "
+                f"{type(group.body).__name__}; use JointCoordinates() or MaximalCoordinates()"
+            )
+    return mechanism
+
+
 def check_joints(who: str, mechanism: Mechanism) -> None:
     """**Raises** `ModelError`, naming it, for a joint that keeps velocities and no position."""
     for group in mechanism.joints:
@@ -32,10 +44,10 @@ def check_joints(who: str, mechanism: Mechanism) -> None:
 
 def check_inertias(who: str, mechanism: Mechanism) -> None:
     """**Raises** `ModelError`, naming it, for a body without extent in some direction."""
-    inertia = mechanism.bodies.inertia
+    inertia = mechanism.rigid.inertia
     if not is_concrete(inertia):
         return
-    symmetric = jax.vmap(lambda body: body.symmetric_inertia())(mechanism.bodies)
+    symmetric = jax.vmap(lambda body: body.symmetric_inertia())(mechanism.rigid)
     moments = np.linalg.eigvalsh(np.asarray(jax.vmap(second_moments)(symmetric)))
     for name, own in zip(mechanism.topology.bodies[1:], moments, strict=True):
         if own[0] <= 10 * float(np.finfo(own.dtype).eps) ** 0.9 * own[2]:
@@ -45,4 +57,4 @@ def check_inertias(who: str, mechanism: Mechanism) -> None:
             )
 
 
-__all__ = ["check_inertias", "check_joints", "check_rotors"]
+__all__ = ["check_bodies", "check_inertias", "check_joints", "check_rotors"]

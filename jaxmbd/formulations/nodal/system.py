@@ -18,7 +18,7 @@ from jaxtyping import Array, Float
 from ...lie import Pose, gram_schmidt, so3
 from ...linear import UNROLLED_SIZE, solve_spd
 from ...system import constraints
-from ...system.abstract import AbstractSystem, State, Time
+from ...system.abstract import AbstractSystem, Elastic, State, Time
 from ...system.configuration import (
     AbstractConfiguration,
     AbstractPortConfiguration,
@@ -212,7 +212,11 @@ class NodalSystem(AbstractNodalSystem):
     ) -> Float[Array, "n_intrinsic"]:
         return jax.jvp(lambda q: jax.jvp(self.constraint_of, (q,), (v,))[1], (c.q,), (v,))[1]
 
-    def from_tree(self, values: tuple[Float[Array, "_n _nq"], ...]) -> Float[Array, "nq"]:
+    def from_tree(
+        self,
+        values: tuple[Float[Array, "_n _nq"], ...],
+        elastic: Float[Array, "n_elastic"] | None = None,
+    ) -> Float[Array, "nq"]:
         poses = tree_poses(self.mechanism, values)
         return self.nodes_of(Pose(poses.p[1:], poses.R[1:])).ravel()
 
@@ -220,6 +224,7 @@ class NodalSystem(AbstractNodalSystem):
         self,
         values: tuple[Float[Array, "_n _nq"], ...],
         rates: tuple[Float[Array, "_n _nv"], ...],
+        elastic: Elastic | None = None,
     ) -> Float[Array, "nv"]:
         tangents = tree_tangents(self.mechanism, values, rates)
         return jax.jvp(self.from_tree, (values,), (tangents,))[1]
@@ -294,7 +299,7 @@ def _(system: NodalSystem, c: AbstractConfiguration, v: Float[Array, "nv"]) -> F
 @momentum_at.register
 def _(system: NodalSystem, c: AbstractConfiguration, v: Float[Array, "nv"]) -> Momentum:
     """P = Σ m ċ,  L = Σ c × m ċ + Σ A_kl b_k × ḃ_l."""
-    bodies = system.mechanism.bodies
+    bodies = system.mechanism.rigid
     now, rates = jax.jvp(system.elements_at, (c.q,), (v,))
     linear = bodies.mass[:, None] * rates.c
     A = jax.vmap(lambda body: second_moments(body.symmetric_inertia()))(bodies)

@@ -1,0 +1,134 @@
+"""The generic path: what follows from the velocities of bodies alone.
+
+Formulations have faster ways for rigid bodies; these functions are their oracle. They serve bodies
+of other kinds, and new formulations until they have a faster way.
+"""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..bodies import AbstractBody, RigidBody
+from ..lie import se3, so3
+from .abstract import AbstractSystem, Coordinates, Time, Velocities
+from .bodies import inertial_force, momentum
+from .configuration import AbstractConfiguration
+
+
+def spatial_inertia(body: RigidBody) -> Float[Array, "6 6"]:
+    """Inertia of one body for twists taken at its frame: [[m 1, -m ĉ], [m ĉ, J - m ĉ ĉ]]."""
+    c = so3.hat(body.com)
+    linear = body.mass * jnp.eye(3, dtype=c.dtype)
+    angular = body.symmetric_inertia() - body.mass * (c @ c)
+    return jnp.block([[linear, -body.mass * c], [body.mass * c, angular]])
+
+
+def momentum_of(body: RigidBody, V: Float[Array, "6"]) -> Float[Array, "6"]:
+    """Spatial inertia times twist, without forming the matrix."""
+    linear = body.mass * (V[:3] + so3.cross(V[3:], body.com))
+    angular = body.symmetric_inertia() @ V[3:] + so3.cross(body.com, linear)
+    return jnp.concatenate([linear, angular])
+
+
+def inertial_factor(body: RigidBody) -> Float[Array, "6 6"]:
+    """L of the spatial inertia L Lᵀ of one body."""
+    return jnp.linalg.cholesky(spatial_inertia(body))
+
+
+def inertial_wrench(
+    body: RigidBody, V: Float[Array, "6"], A: Float[Array, "6"]
+) -> Float[Array, "6"]:
+    """I A + V ×* I V: what a body needs for the twist V to change by A along its own axes."""
+    return momentum_of(body, A) + se3.cross_wrench(V, momentum_of(body, V))
+
+
+def twist_rates(
+    system: AbstractSystem, c: AbstractConfiguration, v: Velocities, vdot: Velocities
+) -> Float[Array, "n_ports 6"]:
+    """Time derivative of the twist of every port, each along its own moving axes."""
+
+    def twists(t: Time, q: Coordinates, v: Velocities) -> Array:
+        return system.configuration(t, q).twists(v)
+
+    tangents = (jnp.ones_like(c.t), system.rates(c.q, v), vdot)
+    return jax.jvp(twists, (c.t, c.q, v), tangents)[1]
+
+
+def body_velocities(c: AbstractConfiguration, v: Velocities) -> list[Float[Array, "_n _k"]]:
+    """Velocities (V, η̇) of the bodies of each kind, V along their own axes; linear in `v`."""
+    mechanism = c.mechanism
+    V, rates = c.twists(v)[1 : mechanism.n_bodies + 1], c.elastic_rates(v)
+    return [
+        jnp.concatenate([group.rows.take(V), group.own(rates)], axis=1)
+        for group in mechanism.bodies
+    ]
+
+
+def generalized_of_bodies(
+    c: AbstractConfiguration, forces: list[Float[Array, "_n _k"]]
+) -> Velocities:
+    """Generalized force of forces on (V, η̇) of the bodies of each kind."""
+    shape = jax.ShapeDtypeStruct((c.nv,), c.q.dtype)
+    return jax.linear_transpose(lambda v: body_velocities(c, v), shape)(forces)[0]
+
+
+def assembled_mass(system: AbstractSystem, c: AbstractConfiguration) -> Float[Array, "nv nv"]:
+    """M = Σ Jᵀ I J over bodies and rotors, J by differentiating the velocity maps."""
+    mechanism = system.mechanism
+    units = jnp.eye(system.nv, dtype=c.q.dtype)
+    total = jnp.zeros((system.nv, system.nv), dtype=c.q.dtype)
+    columns = jax.vmap(lambda v: body_velocities(c, v), out_axes=-1)(units)
+    for group, J in zip(mechanism.bodies, columns, strict=True):
+        inertia = jax.vmap(inertia_matrix)(group.body, group.own(c.elastic))
+        total = total + jnp.einsum("bik,bij,bjl->kl", J, inertia, J)
+    for group in mechanism.rotors:
+        rates = jax.vmap(lambda v, g=group.group: c.rates(g, v), out_axes=-1)(units)
+        spin = group.rows.take(rates)[:, 0]
+        reflected = jax.vmap(lambda rotor: rotor.reflected_inertia())(group.rotor)
+        total = total + jnp.einsum("nk,n,nl->kl", spin, reflected, spin)
+    return total
+
+
+def inertia_matrix(body: AbstractBody, eta: Float[Array, "k"]) -> Float[Array, "6+k 6+k"]:
+    """Momentum of a body by its velocities (V, η̇)."""
+    if isinstance(body, RigidBody):
+        return spatial_inertia(body)
+    zeros = jnp.zeros(6 + body.n_elastic, dtype=eta.dtype)
+    return jax.jacfwd(lambda u: momentum(body, eta, u))(zeros)
+
+
+def forces_on_bodies(
+    system: AbstractSystem, c: AbstractConfiguration, v: Velocities, vdot: Velocities
+) -> list[Float[Array, "_n _k"]]:
+    """Forces on (V, η̇) that the bodies of each kind need for their motion."""
+    mechanism = system.mechanism
+    A = twist_rates(system, c, v, vdot)[1 : mechanism.n_bodies + 1]
+    second, found = c.elastic_rates(vdot), []
+    for group, u in zip(mechanism.bodies, body_velocities(c, v), strict=True):
+        own = group.rows.take(A)
+        if isinstance(group.body, RigidBody):
+            found.append(jax.vmap(inertial_wrench)(group.body, u, own))
+        else:
+            u_dot = jnp.concatenate([own, group.own(second)], axis=1)
+            found.append(jax.vmap(inertial_force)(group.body, group.own(c.elastic), u, u_dot))
+    return found
+
+
+def assembled_bias(system: AbstractSystem, c: AbstractConfiguration, v: Velocities) -> Velocities:
+    """b = Σ Jᵀ (I V̇ + V ×* I V) at v̇ = 0 over bodies (and rotors on fixed joint axes)."""
+    return generalized_of_bodies(c, forces_on_bodies(system, c, v, jnp.zeros_like(v)))
+
+
+__all__ = [
+    "assembled_bias",
+    "assembled_mass",
+    "body_velocities",
+    "forces_on_bodies",
+    "generalized_of_bodies",
+    "inertia_matrix",
+    "inertial_factor",
+    "inertial_wrench",
+    "momentum_of",
+    "spatial_inertia",
+    "twist_rates",
+]
