@@ -106,7 +106,7 @@ def values_of(model: mbd.Model) -> np.ndarray:
         body, forces = model.bodies[f"link{i}"], model.forces
         found += [body.com[2], body.inertia[0, 0]]
         found += [forces[f"viscous{i}"].coefficient, forces[f"dry{i}"].torque]
-    found += [model.forces["rotor2"].rotor_inertia, model.forces["gravity"].g[0]]
+    found += [model.rotors["rotor2"].inertia, model.forces["gravity"].g[0]]
     return np.array(found, dtype=float)
 
 
@@ -118,7 +118,7 @@ def rig(method: str, model: mbd.Model) -> mujoco.MjSpec:
         links = LINK.format(
             i=i,
             above=-example.LENGTH1 if i == 2 else 0.0,
-            armature=float(forces[f"rotor{i}"].reflected_inertia()),
+            armature=float(model.rotors[f"rotor{i}"].reflected_inertia()),
             viscous=float(forces[f"viscous{i}"].coefficient),
             dry=float(forces[f"dry{i}"].torque),
             com=float(body.com[2]),
@@ -240,7 +240,7 @@ def model_of(values: np.ndarray) -> mbd.Model:
             body, forces = m.bodies[f"link{i}"], m.forces
             found += [body.com, body.inertia, forces[f"viscous{i}"].coefficient]
             found.append(forces[f"dry{i}"].torque)
-        return [*found, m.forces["rotor2"].rotor_inertia, m.forces["gravity"].g]
+        return [*found, m.rotors["rotor2"].inertia, m.forces["gravity"].g]
 
     c1, I1, b1, d1, c2, I2, b2, d2, rotor, tilt = values
     down, unit = np.array([0.0, 0.0, 1.0]), np.eye(3)

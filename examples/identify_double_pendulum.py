@@ -62,13 +62,13 @@ def smooth_step(x):
 
 def rig(values, transition, profile=jnp.tanh):
     """The double pendulum, hanging along -z and turning about y."""
-    bodies, forces = {}, {"gravity": mbd.forces.Gravity([0, 0, -GRAVITY])}
+    bodies, rotors, forces = {}, {}, {"gravity": mbd.forces.Gravity([0, 0, -GRAVITY])}
     for i in (0, 1):
         mass, centre = values["mass"][i], values["centre"][i]
         about_com = values["inertia about joint"][i] - mass * centre**2
         bodies[f"link{i + 1}"] = mbd.RigidBody(mass, about_com * np.ones(3), [0, 0, -centre])
         joint = f"joint{i + 1}"
-        forces[f"rotor{i + 1}"] = mbd.forces.Armature(joint, values["rotor"][i], GEAR)
+        rotors[f"rotor{i + 1}"] = mbd.Rotor(joint, values["rotor"][i], GEAR)
         forces[f"viscous{i + 1}"] = mbd.forces.ViscousFriction(joint, values["viscous"][i])
         forces[f"dry{i + 1}"] = mbd.forces.CoulombFriction(
             joint, values["dry"][i], transition, profile
@@ -78,7 +78,7 @@ def rig(values, transition, profile=jnp.tanh):
         "joint1": mbd.joints.Revolute(mbd.ground, "link1", [0, 1, 0]),
         "joint2": mbd.joints.Revolute(elbow, "link2", [0, 1, 0]),
     }
-    return mbd.Model(bodies, joints, forces)
+    return mbd.Model(bodies, joints, forces, rotors=rotors)
 
 
 def published():
@@ -116,7 +116,7 @@ def select():
         }
     # The frame of the rig need not be level, nor the zero of the first angle plumb.
     tilt = mbd.Parameter("forces.gravity.g", mbd.transforms.Entries(0))
-    rotor = mbd.Parameter("forces.rotor2.rotor_inertia", positive)
+    rotor = mbd.Parameter("rotors.rotor2.inertia", positive)
     return chosen | {"rotor 2 [kg m²]": rotor, "gravity along x [m/s²]": tilt}
 
 

@@ -50,6 +50,7 @@ from .analyses.sweep import distributions as distributions
 from .analyses.sweep import reducers as reducers
 from .analyses.sweep import sweep as sweep
 from .bodies import RigidBody as RigidBody
+from .bodies import Rotor as Rotor
 from .errors import RESULTS as RESULTS
 from .errors import ArtificialEnergyWarning as ArtificialEnergyWarning
 from .errors import AssemblyError as AssemblyError
@@ -123,6 +124,7 @@ __all__ = [
     "RankWarning",
     "RigidBody",
     "RotationIncrements",
+    "Rotor",
     "Sensitivities",
     "SimoGonzalez",
     "SimulationError",

@@ -101,6 +101,7 @@ def random_tree(
         joints=links,
         forces=_random_forces(structure, rng, names, links),
         frames={"marker": random_frame(rng, names[-1])},
+        rotors=_random_rotors(rng, links),
     )
 
 
@@ -144,10 +145,18 @@ def _random_forces(
         found[f"coil {name}"] = forces.TorsionalSpringDamper(
             name, rng.uniform(1, 5, n), rng.uniform(0.1, 0.3, n), rng.uniform(-0.5, 0.5, n)
         )
-    for name in scalar:
-        if links[name].sizes()[0] == 1:
-            found[f"rotor {name}"] = forces.Armature(name, rng.uniform(0.01, 0.1), 3.0)
     return found
+
+
+def _random_rotors(
+    rng: np.random.Generator, links: dict[str, joints.AbstractJoint]
+) -> dict[str, mbd.Rotor]:
+    """One on each joint with one coordinate."""
+    return {
+        f"rotor {name}": mbd.Rotor(name, rng.uniform(0.01, 0.1), 3.0)
+        for name, joint in links.items()
+        if joint.sizes()[1] > 0 and has_scalar_coordinates(joint) and joint.sizes()[0] == 1
+    }
 
 
 def random_values(
@@ -248,9 +257,9 @@ def conservative(model: mbd.Model) -> mbd.Model:
     for name, force in model.forces.items():
         if isinstance(force, forces.SpringDamper | forces.TorsionalSpringDamper):
             kept[name] = eqx.tree_at(lambda f: f.damping, force, replace_fn=jnp.zeros_like)
-        elif isinstance(force, forces.Gravity | forces.Armature):
+        elif isinstance(force, forces.Gravity):
             kept[name] = force
-    return mbd.Model(model.bodies, model.joints, kept)
+    return mbd.Model(model.bodies, model.joints, kept, rotors=model.rotors)
 
 
 def floating_tree(seed: int = 0) -> mbd.Model:

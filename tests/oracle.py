@@ -79,10 +79,9 @@ def kinetic(model, X, X_dot, v):
         W = X[name][:3, :3].T @ X_dot[name][:3, :3]
         omega = jnp.array([W[2, 1], W[0, 2], W[1, 0]])
         total += 0.5 * body.mass * velocity @ velocity + 0.5 * omega @ body.inertia @ omega
-    for force in model.forces.values():
-        if isinstance(force, forces.Armature):
-            spin = force.gear_ratio * v[force.joint.name]
-            total += 0.5 * force.rotor_inertia * jnp.sum(spin**2)
+    for rotor in model.rotors.values():
+        spin = rotor.gear_ratio * v[rotor.joint.name]
+        total += 0.5 * rotor.inertia * jnp.sum(spin**2)
     return total
 
 

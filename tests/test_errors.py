@@ -104,9 +104,9 @@ def test_models_that_make_no_sense(case):
 
 
 FORMULATED = {
-    "armature on three coordinates": (
-        lambda: ball(forces={"a": forces.Armature("hinge", 0.1)}),
-        "force 'a' on the Spherical joint 'hinge': an armature needs a joint with one coordinate",
+    "rotor on three coordinates": (
+        lambda: ball(rotors={"a": mbd.Rotor("hinge", 0.1)}),
+        "rotor 'a' on the Spherical joint 'hinge': it needs a joint with one coordinate",
     ),
     "spring on a quaternion": (
         lambda: ball(forces={"s": forces.TorsionalSpringDamper("hinge", 1.0)}),

@@ -134,8 +134,8 @@ def loaded(rotors):
             "motor": forces.DCMotor(
                 "three", 0.3, 3.0, voltage=signals.Sine(2.0, 1.5), resistance=1.5
             ),
-            **({"rotor": forces.Armature("one", 0.02, 2.0)} if rotors else {}),
         },
+        rotors={"rotor": mbd.Rotor("one", 0.02, 2.0)} if rotors else {},
     )
 
 

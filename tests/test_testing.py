@@ -172,9 +172,9 @@ def moving(formulation, names=("b0", "b1")):
         joints=dict(list(links.items())[: len(names)]),
         forces={
             "gravity": forces.Gravity(),
-            "rotor": forces.Armature("hinge", 0.05, gear_ratio=3.0),
             "rope": forces.SpringDamper(*ends, 30.0, 2.0, 0.3),
         },
+        rotors={"rotor": mbd.Rotor("hinge", 0.05, gear_ratio=3.0)},
     )
     system = mbd.formulate(model, formulation)
     return system, models.random_state(system, seed=1)

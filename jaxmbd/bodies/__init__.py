@@ -2,5 +2,6 @@
 
 from .abstract import AbstractBody as AbstractBody
 from .rigid import RigidBody as RigidBody
+from .rotor import Rotor as Rotor
 
-__all__ = ["AbstractBody", "RigidBody"]
+__all__ = ["AbstractBody", "RigidBody", "Rotor"]

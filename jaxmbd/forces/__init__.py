@@ -1,4 +1,4 @@
-"""Forces, one kind a file: fields, forces between frames, forces on joint coordinates, rotors."""
+"""Forces, one kind a file: fields, forces between frames, forces on joint coordinates."""
 
 from .abstract import AbstractElement as AbstractElement
 from .abstract import AbstractField as AbstractField
@@ -8,7 +8,6 @@ from .abstract import AbstractJointElement as AbstractJointElement
 from .abstract import AbstractJointForce as AbstractJointForce
 from .applied import AppliedForce as AppliedForce
 from .applied import AppliedTorque as AppliedTorque
-from .armature import Armature as Armature
 from .cable import Cable as Cable
 from .friction import AsymmetricFriction as AsymmetricFriction
 from .friction import CoulombFriction as CoulombFriction
@@ -30,7 +29,6 @@ __all__ = [
     "AbstractJointForce",
     "AppliedForce",
     "AppliedTorque",
-    "Armature",
     "AsymmetricFriction",
     "Cable",
     "CoulombFriction",

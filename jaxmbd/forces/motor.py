@@ -23,13 +23,13 @@ class DCMotor(AbstractJointForce):
     usual where L/R is far below the time constant J R / (k n)² of a joint with the inertia J. The
     gear has no play and no losses; friction is a component of its own, such as `StribeckFriction`.
 
-    The motor has no inertia either. That of the rotor is an `Armature` with the same gear ratio,
+    The motor has no inertia either. That of the rotor is a `Rotor` with the same gear ratio,
     which adds n² times the rotor's inertia to the joint, here 0.0075 kg m²:
 
         forces = {
             "motor": DCMotor("hinge", 0.05, gear_ratio=50.0, voltage=12.0, resistance=1.2),
-            "rotor": Armature("hinge", 3e-6, gear_ratio=50.0),
         }
+        rotors = {"rotor": Rotor("hinge", 3e-6, gear_ratio=50.0)}
 
     The law knows k and n by their product only: identify one of them and keep the other.
 

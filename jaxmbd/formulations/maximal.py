@@ -48,7 +48,7 @@ class MaximalCoordinates(eqx.Module):
     """Position and quaternion of every body; every joint is a constraint.
 
     The mass matrix is constant and block diagonal, and loops are nothing special. The velocity of
-    a body is its twist `[v, ω]` along its own axes. A rotor behind a gear (`Armature`) is one more
+    a body is its twist `[v, ω]` along its own axes. A rotor behind a gear (`Rotor`) is one more
     coordinate, its angle at the joint, held to the joint's by a constraint; that keeps the mass
     constant.
     """

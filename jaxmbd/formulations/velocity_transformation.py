@@ -11,7 +11,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..errors import ModelError
-from ..forces import Armature
 from ..joints import Free
 from ..linear import solve_spd
 from ..model import Model
@@ -153,7 +152,7 @@ def _(formulation: VelocityTransformation, model: Model) -> ReducedSystem:
     cut = Model(
         bodies=model.bodies,
         joints={name: joint for name, joint in model.joints.items() if name not in loops},
-        forces={n: force for n, force in model.forces.items() if isinstance(force, Armature)},
+        rotors=model.rotors,
     )
     full = system_of(formulation.formulation, cut)
     if not full.constant_mass:

@@ -44,7 +44,7 @@ class EnergyDecaying(AbstractIntrinsic):
     `RotationIncrements` are more accurate where stiff springs force bodies on curves. g = 0 and
     G v = 0 hold at the end of each step.
 
-    Moves models in `MaximalCoordinates` without armatures and couplings.
+    Moves models in `MaximalCoordinates` without rotors and couplings.
 
     **Arguments:**
 

@@ -33,7 +33,7 @@ class EnergyMomentum(AbstractIntrinsic):
     do. Drives, dampers and friction act at the middle of the step. Vibration is not damped, however
     fast; g = 0 holds at the end of each step.
 
-    Moves models in `MaximalCoordinates` without armatures and couplings.
+    Moves models in `MaximalCoordinates` without rotors and couplings.
 
     **Arguments:**
 

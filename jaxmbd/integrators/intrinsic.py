@@ -40,7 +40,7 @@ def check_bodies(who: str, system: AbstractSystem) -> None:
     names = system.intrinsic_names()
     if names:
         raise IncompatibleIntegrator(
-            f"{who} moves bodies only, and the armature {names[0]!r} has an angle of its own; use "
+            f"{who} moves bodies only, and the rotor {names[0]!r} has an angle of its own; use "
             "GeneralizedAlpha(), or leave it out"
         )
 

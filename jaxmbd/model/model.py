@@ -12,7 +12,7 @@ from .frame import GROUND, Frame, JointReference, as_frame, is_reference
 from .values import is_concrete
 
 if TYPE_CHECKING:
-    from ..bodies import AbstractBody
+    from ..bodies import AbstractBody, Rotor
     from ..forces import AbstractElement
     from ..joints import AbstractCoupling, AbstractJoint, Driver
 
@@ -32,6 +32,7 @@ class Model(eqx.Module):
     - `frames`: `{name: Frame}`, further frames to be reported beside those of the bodies.
     - `couplings`: `{name: coupling}`, joints that move in proportion, see `jaxmbd.joints`.
     - `drivers`: `{name: Driver}`, coordinates of joints prescribed as functions of time.
+    - `rotors`: `{name: Rotor}`, inertia behind gears.
 
     **Raises** `ModelError`, naming the component, where a body or a joint that is referred to does
     not exist, a joint connects a body to itself, a name is used twice, or values make no sense.
@@ -43,6 +44,7 @@ class Model(eqx.Module):
     frames: dict[str, Frame]
     couplings: dict[str, "AbstractCoupling"]
     drivers: dict[str, "Driver"]
+    rotors: dict[str, "Rotor"]
 
     def __init__(
         self,
@@ -52,6 +54,7 @@ class Model(eqx.Module):
         frames: Mapping[str, Any] | None = None,
         couplings: Mapping[str, "AbstractCoupling"] | None = None,
         drivers: Mapping[str, "Driver"] | None = None,
+        rotors: Mapping[str, "Rotor"] | None = None,
     ):
         self.bodies = dict(bodies)
         self.joints = dict(joints or {})
@@ -61,6 +64,7 @@ class Model(eqx.Module):
         }
         self.couplings = dict(couplings or {})
         self.drivers = dict(drivers or {})
+        self.rotors = dict(rotors or {})
 
     def __check_init__(self):
         if not self.bodies:
@@ -75,7 +79,7 @@ class Model(eqx.Module):
             for end in ("predecessor", "successor"):
                 if f"{joint}.{end}" in self.bodies or f"{joint}.{end}" in self.frames:
                     raise ModelError(f"{joint}.{end} is the name of a frame of joint {joint!r}")
-        for kind in ("joint", "force", "frame", "coupling", "driver"):
+        for kind in ("joint", "force", "frame", "coupling", "driver", "rotor"):
             for name, component in getattr(self, f"{kind}s").items():
                 _check_references(f"{kind} {name!r}", component, self.bodies, self.joints)
         for name, joint in self.joints.items():
@@ -96,6 +100,7 @@ class Model(eqx.Module):
             ("frame", self.frames),
             ("coupling", self.couplings),
             ("driver", self.drivers),
+            ("rotor", self.rotors),
         )
 
     def check_values(self) -> None:

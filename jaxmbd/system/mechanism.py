@@ -8,14 +8,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..bodies import AbstractBody, RigidBody
+from ..bodies import AbstractBody, RigidBody, Rotor
 from ..errors import ModelError
 from ..forces import (
     AbstractElement,
     AbstractField,
     AbstractFrameElement,
     AbstractJointElement,
-    Armature,
 )
 from ..joints import AbstractJoint, Free
 from ..lie import Pose, se3
@@ -201,17 +200,14 @@ def lower(model: Model, cut: Sequence[str] = ()) -> Mechanism:
     joints = _lower_joints(model, topology, ports, dtype)
     place = {name: (g, i) for g, group in enumerate(joints) for i, name in enumerate(group.names)}
     forces = {name: model.forces[name] for name in sorted(model.forces)}
-    rotors: Elements = {
-        name: force for name, force in forces.items() if isinstance(force, Armature)
-    }
-    elements: Elements = {name: force for name, force in forces.items() if name not in rotors}
+    rotors = {name: model.rotors[name] for name in sorted(model.rotors)}
     _check_rotors(rotors, joints, place)
-    lowered = _lower_elements(elements, ports, joints, place, dtype)
+    elements = _lower_elements(forces, ports, joints, place, dtype)
     return Mechanism(
         topology=topology,
         bodies=_lower_bodies(model, topology, ports),
         joints=joints,
-        elements=lowered,
+        elements=elements,
         rotors=_lower_rotors(rotors, place),
         couplings=lower_couplings(model.couplings, joints, place),
         drivers=lower_drivers(model.drivers, joints, place),
@@ -291,12 +287,15 @@ def _lower_joints(
     return tuple(groups)
 
 
-Elements = dict[str, Any]  # Elements, or rotors, by name.
 Places = dict[str, tuple[int, int]]  # Group of each joint, and its row in it.
 
 
 def _lower_elements(
-    elements: Elements, ports: _Ports, joints: tuple[JointGroup, ...], place: Places, dtype: Any
+    elements: dict[str, Any],
+    ports: _Ports,
+    joints: tuple[JointGroup, ...],
+    place: Places,
+    dtype: Any,
 ) -> tuple[AbstractElementGroup, ...]:
     """Groups of one kind; elements on joints of one group, in the order of the joints.
 
@@ -331,7 +330,7 @@ def _lower_elements(
     return tuple(groups)
 
 
-def _lower_rotors(rotors: Elements, place: Places) -> tuple[RotorGroup, ...]:
+def _lower_rotors(rotors: dict[str, Rotor], place: Places) -> tuple[RotorGroup, ...]:
     entries = [(name, rotor, *place[rotor.joint.name]) for name, rotor in rotors.items()]
     groups = []
     for members in group_by(entries, key=lambda entry: (kind_of(entry[1]), entry[2])):
@@ -340,13 +339,13 @@ def _lower_rotors(rotors: Elements, place: Places) -> tuple[RotorGroup, ...]:
     return tuple(groups)
 
 
-def _check_rotors(rotors: Elements, joints: tuple[JointGroup, ...], place: Places) -> None:
+def _check_rotors(rotors: dict[str, Rotor], joints: tuple[JointGroup, ...], place: Places) -> None:
     for name, rotor in rotors.items():
         joint = joints[place[rotor.joint.name][0]].joint
         if joint.sizes()[0] != 1:
             raise ModelError(
-                f"force {name!r} on the {type(joint).__name__} joint {rotor.joint.name!r}: an "
-                f"armature needs a joint with one coordinate, not {joint.sizes()[0]}"
+                f"rotor {name!r} on the {type(joint).__name__} joint {rotor.joint.name!r}: it "
+                f"needs a joint with one coordinate, not {joint.sizes()[0]}"
             )
 
 

@@ -58,4 +58,4 @@ def test_friction_dissipates():
 
 
 def test_rotor_counts_with_the_square_of_the_gear_ratio():
-    assert forces.Armature("hinge", 0.02, gear_ratio=-10.0).reflected_inertia() == pytest.approx(2)
+    assert mbd.Rotor("hinge", 0.02, gear_ratio=-10.0).reflected_inertia() == pytest.approx(2)

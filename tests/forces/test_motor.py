@@ -84,7 +84,8 @@ def test_a_drive_runs_up_to_idle_speed():
     model = mbd.Model(
         {"wheel": BODY},
         {"hinge": joints.Revolute("ground", "wheel")},
-        {"motor": DRIVE, "rotor": forces.Armature("hinge", ROTOR, GEAR)},
+        {"motor": DRIVE},
+        rotors={"rotor": mbd.Rotor("hinge", ROTOR, GEAR)},
     )
     constant = (0.2 + GEAR**2 * ROTOR) * OHMS / (K * GEAR) ** 2
     system = mbd.formulate(model, mbd.JointCoordinates())
@@ -106,7 +107,6 @@ def winch(rotor):
         {
             "gravity": forces.Gravity(),
             "motor": DRIVE,
-            **({"rotor": forces.Armature("hinge", ROTOR, GEAR)} if rotor else {}),
             "bearing": forces.AsymmetricFriction(curve, forces.ViscousFriction("hinge", 0.7)),
             "cable": forces.Cable(
                 mbd.Frame("drum", [0.2, 0.1, 0.0]),
@@ -117,6 +117,7 @@ def winch(rotor):
                 damping=20.0,
             ),
         },
+        rotors={"rotor": mbd.Rotor("hinge", ROTOR, GEAR)} if rotor else {},
     )
 
 

@@ -26,8 +26,7 @@ RIGID = {
 
 def without_rotors(model):
     """The model without what points and vectors cannot represent."""
-    kept = {n: f for n, f in model.forces.items() if not isinstance(f, forces.Armature)}
-    return mbd.Model(model.bodies, model.joints, kept, model.frames)
+    return mbd.Model(model.bodies, model.joints, model.forces, model.frames)
 
 
 def by_name(found):
@@ -361,9 +360,9 @@ def test_bad_formulations_are_refused(case):
 @pytest.mark.parametrize("formulation", [mbd.NaturalCoordinates(), mbd.PointCoordinates()])
 def test_what_cannot_be_represented_is_refused(formulation):
     model = models.chain(1)
-    rotor = {"rotor": forces.Armature("jlink0000", 0.1)}
-    with pytest.raises(mbd.ModelError, match=r"force 'rotor': .* no coordinate for the angle"):
-        mbd.formulate(mbd.Model(model.bodies, model.joints, rotor), formulation)
+    rotors = {"rotor": mbd.Rotor("jlink0000", 0.1)}
+    with pytest.raises(mbd.ModelError, match=r"rotor 'rotor': .* no coordinate for its angle"):
+        mbd.formulate(mbd.Model(model.bodies, model.joints, rotors=rotors), formulation)
     plate = {"link0000": mbd.RigidBody(1.0, [1.0, 1.0, 2.0])}
     with pytest.raises(mbd.ModelError, match="body 'link0000' is flat"):
         mbd.formulate(mbd.Model(plate, model.joints), formulation)

@@ -44,11 +44,11 @@ def mechanism():
             "oil": forces.ViscousFriction("ball", 0.2),
             "rub": forces.CoulombFriction("hinge", 0.3, 0.5),
             "drive": forces.JointTorque("hinge", drive),
-            "rotor": forces.Armature("hinge", 0.02, 2.0),
             "push": forces.AppliedForce("c", signals.Polynomial([[1.0, 0, 0], [0, 2.0, 0]])),
             "twist": forces.AppliedTorque("a", [0.1, 0.2, 0.3], follower=True),
         },
         frames={"tip": random_frame(rng, "c")},
+        rotors={"rotor": mbd.Rotor("hinge", 0.02, 2.0)},
     )
 
 

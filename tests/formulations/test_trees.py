@@ -109,8 +109,7 @@ def comparisons(formulation):
     seen = []
     for draw in range(DRAWS):
         model = TREES["all kinds"](draw)
-        rotors = {n: f for n, f in model.forces.items() if isinstance(f, mbd.forces.Armature)}
-        model = mbd.Model(model.bodies, model.joints, rotors)
+        model = mbd.Model(model.bodies, model.joints, rotors=model.rotors)
         system = mbd.formulate(model, formulation)
         rng = np.random.default_rng(draw)
         q = models.random_state(system, seed=draw).q
@@ -192,8 +191,7 @@ def test_mass_is_the_generic_one(formulation):
         np.testing.assert_allclose(mass, mass.T, atol=1e-13)
         assert np.linalg.eigvalsh(mass).min() > 0
         if isinstance(formulation, mbd.MaximalCoordinates):
-            forces = TREES["all kinds"](draw).forces
-            rotors = [f for f in forces.values() if isinstance(f, mbd.forces.Armature)]
+            rotors = TREES["all kinds"](draw).rotors.values()
             n = len(mass) - len(rotors)
             reflected = sorted(float(rotor.reflected_inertia()) for rotor in rotors)
             np.testing.assert_allclose(np.sort(np.diag(mass)[n:]), reflected, rtol=1e-14)

@@ -265,7 +265,7 @@ def test_what_is_refused(method):
     plain = models.chain(2)
     with pytest.raises(mbd.IncompatibleIntegrator, match=r"JointSystem has others; use Maximal"):
         method.terms(mbd.formulate(plain, mbd.JointCoordinates()))
-    rotor = {"rotor": forces.Armature("jlink0000", 0.01, 10.0)}
-    geared = mbd.Model(plain.bodies, plain.joints, {**plain.forces, **rotor})
-    with pytest.raises(mbd.IncompatibleIntegrator, match="armature 'rotor' has an angle of its"):
+    rotors = {"rotor": mbd.Rotor("jlink0000", 0.01, 10.0)}
+    geared = mbd.Model(plain.bodies, plain.joints, plain.forces, rotors=rotors)
+    with pytest.raises(mbd.IncompatibleIntegrator, match="rotor 'rotor' has an angle of its"):
         method.terms(mbd.formulate(geared, mbd.MaximalCoordinates()))

@@ -57,8 +57,7 @@ def test_energy_and_momentum_are_kept(kind):
 def test_forces_over_a_step_do_the_work_of_potentials():
     """Of joints of every kind, along any step, for springs of the formulation too."""
     model = models.conservative(models.random_tree(2))
-    kept = {n: f for n, f in model.forces.items() if not isinstance(f, mbd.forces.Armature)}
-    model = mbd.Model(model.bodies, model.joints, kept)
+    model = mbd.Model(model.bodies, model.joints, model.forces)
     system = mbd.formulate(model, mbd.NaturalCoordinates(50.0, penalty=20.0))
     q = models.random_state(system, seed=1).q
     step = jnp.asarray(0.1 * np.random.default_rng(0).normal(size=q.shape))

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import jaxmbd as mbd
-from jaxmbd.forces import Armature
 from jaxmbd.lie import (
     Cayley,
     CayleyGibbsRodrigues,
@@ -35,8 +34,8 @@ def name_of(increments):
 def system():
     """Joints and potentials of every kind."""
     model = models.conservative(models.random_tree(2))
-    kept = {n: f for n, f in model.forces.items() if not isinstance(f, Armature)}
-    return mbd.formulate(mbd.Model(model.bodies, model.joints, kept), mbd.MaximalCoordinates())
+    model = mbd.Model(model.bodies, model.joints, model.forces)
+    return mbd.formulate(model, mbd.MaximalCoordinates())
 
 
 @eqx.filter_jit

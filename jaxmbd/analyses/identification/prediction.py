@@ -54,7 +54,7 @@ class Simulator(eqx.Module):
     def start(self, model: Model, experiment: Experiment) -> tuple[AbstractSystem, State]:
         """The system of a record, with its own forces, and its initial state."""
         forces = {**model.forces, **experiment.forces}
-        parts = model.frames, model.couplings, model.drivers
+        parts = model.frames, model.couplings, model.drivers, model.rotors
         own = Model(model.bodies, model.joints, forces, *parts)
         system = formulate(own, self.formulation, experiment.ts.dtype)
         return system, assemble(system, experiment.guess, experiment.rates)

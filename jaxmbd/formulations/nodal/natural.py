@@ -61,7 +61,7 @@ class NaturalCoordinates(eqx.Module):
       kinetic energy among the states that it returns.
 
     `formulate` **raises** `ModelError`, naming the component, for a stiffness that is not positive,
-    bodies that are flat (a vector would have no mass), armatures, and nonholonomic joints.
+    bodies that are flat (a vector would have no mass), rotors, and nonholonomic joints.
     """
 
     stiffness: Any

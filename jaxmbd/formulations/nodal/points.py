@@ -47,7 +47,7 @@ class PointCoordinates(eqx.Module):
       a plane make the body a rod, whose centre of mass must lie on their line.
 
     `formulate` **raises** `ModelError`, naming the component, for particles of one body that lie in
-    one plane (or on one line), joints that leave the plane, bodies that are flat, armatures, and
+    one plane (or on one line), joints that leave the plane, bodies that are flat, rotors, and
     nonholonomic joints.
     """
 

@@ -15,8 +15,8 @@ def check_rotors(who: str, mechanism: Mechanism) -> None:
     names = [name for group in mechanism.rotors for name in group.names]
     if names:
         raise ModelError(
-            f"force {names[0]!r}: {who} has no coordinate for the angle of a rotor; use "
-            "JointCoordinates() or MaximalCoordinates(), or leave the armature out"
+            f"rotor {names[0]!r}: {who} has no coordinate for its angle; use "
+            "JointCoordinates() or MaximalCoordinates(), or leave it out"
         )
 
 
