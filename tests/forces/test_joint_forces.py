@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import jaxmbd as mbd
 from jaxmbd import forces, signals
 
 T = jnp.asarray(0.7)
