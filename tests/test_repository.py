@@ -16,13 +16,13 @@ PACKAGE = REPOSITORY / "jaxmbd"
 
 # What each part of the package may import, itself apart. io and viz stand on top of everything,
 # and nobody imports them but inside a function: plotting and file formats load when first used.
-BOTTOM = {"errors", "_frozen", "_runtime_guard", "_tied", "_traced_once"}
+BOTTOM = {"errors", "_frozen", "_runtime_guard", "_tied", "_inlined_jit"}
 MATHEMATICS = BOTTOM | {"lie", "linear", "kernel"}
 DESCRIPTION = {"model", "inertia", "signals", "bodies", "joints", "forces"}
 SYSTEM = MATHEMATICS | DESCRIPTION | {"system"}
 NUMERICS = SYSTEM - {"bodies", "joints"} | {"nonlinear", "integrators"}
 ANALYSES = SYSTEM | NUMERICS | {"formulations", "analyses"}
-ALLOWED = {
+SUPPORTED = {
     **dict.fromkeys(BOTTOM, BOTTOM),
     **dict.fromkeys({"lie", "linear", "kernel"}, MATHEMATICS),
     **dict.fromkeys(DESCRIPTION, MATHEMATICS | DESCRIPTION),
@@ -69,7 +69,7 @@ def imports(path: Path) -> Iterator[Import]:
 
 def violations(path: Path) -> Iterator[str]:
     importer = part(path)
-    if importer not in ALLOWED and importer not in TOP:
+    if importer not in SUPPORTED and importer not in TOP:
         yield f"{path.relative_to(REPOSITORY)}: '{importer}' has no layer yet; add it to {__file__}"
         return
     for target, line, lazy in imports(path):
@@ -77,7 +77,7 @@ def violations(path: Path) -> Iterator[str]:
         if names[0] != "jaxmbd":
             continue
         imported = names[1] if len(names) > 1 else "__init__"
-        if imported not in ALLOWED and imported not in TOP:
+        if imported not in SUPPORTED and imported not in TOP:
             imported = "__init__"  # a name that the package itself re-exports
         where = f"{path.relative_to(REPOSITORY)}:{line}: {importer} imports {imported}"
         if imported == importer:
@@ -85,7 +85,7 @@ def violations(path: Path) -> Iterator[str]:
         if imported in LEAVES:
             if not lazy:
                 yield f"{where} at module level"
-        elif importer in ALLOWED and imported not in ALLOWED[importer]:
+        elif importer in SUPPORTED and imported not in SUPPORTED[importer]:
             yield where
 
 

@@ -74,5 +74,5 @@ def run(options: Options) -> Result:
         entries += found
         cost = ratio(found, "value and gradient", "forward")
         targets.append(Target(f"{name}: gradient, times forward", cost, "≤", AT_MOST))
-    about = f"Rollouts of {n} steps of 1 ms, every step kept for the way back; float64."
+    about = f"Rollouts of {n} steps of 1 ms, every step kept for the backward pass; float64."
     return Result(TITLE, about, "step", entries, targets, {})

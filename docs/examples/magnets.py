@@ -28,7 +28,7 @@ class Attraction(mbd.forces.AbstractFrameForce):
         self.strength = as_leaf(strength, (), "Attraction: strength")
         self.core = as_leaf(core, (), "Attraction: core")
 
-    def problem(self):
+    def validate(self):
         """Called by `Model`, which adds the name of the force to the message."""
         if is_concrete(self.core) and not self.core > 0:
             return f"core must be positive, got {self.core}"

@@ -82,7 +82,7 @@ def assemble(
     z = _states(system, dict(states or {}))
     time = as_time(t, system)
     _follow(system, time, values, speeds, {*guess, *rates})
-    if not constraints.may_repeat(system):
+    if not constraints.may_be_redundant(system):
         return State(
             *_place(system, tuple(values), tuple(speeds)), z
         )  # Trees hold by construction.

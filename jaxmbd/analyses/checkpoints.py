@@ -41,8 +41,8 @@ class MemoryBudget:
     def lengths(self, n_steps: int, step: int, start: int, result: int) -> tuple[int, ...]:
         """Lengths of nested blocks, the outermost first.
 
-        `step`, `start` and `result` are the bytes that a step leaves for the way back, that the
-        start of a block takes, and that a step's share of the result takes.
+        `step`, `start` and `result` are the bytes that a step leaves for the backward pass, that
+        the start of a block takes, and that a step's share of the result takes.
 
         **Raises** `ModelError` where no number of levels fits.
         """

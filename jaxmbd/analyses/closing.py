@@ -10,7 +10,7 @@ import numpy as np
 import optimistix as optx
 from jaxtyping import Array, Bool, Float
 
-from .._frozen import frozen
+from .._stop_gradients import stop_gradients
 from ..errors import AssemblyError
 from ..joints import AbstractJoint
 from ..joints.rotation import FreeRotation
@@ -171,7 +171,7 @@ def _newton(
         return _gaps(system, t, system.retract(start, directions @ mu), held)
 
     eps = float(jnp.finfo(start.dtype).eps)
-    solver = lx.SVD(rcond=eps**0.5) if constraints.may_repeat(system) else lx.LU()
+    solver = lx.SVD(rcond=eps**0.5) if constraints.may_be_redundant(system) else lx.LU()
     found = optx.root_find(
         gap,
         optx.Newton(rtol=100 * eps, atol=100 * eps, linear_solver=solver),
@@ -217,7 +217,7 @@ def _approach(
     It does not follow the derivative: it is only where to start. Misalignments count beside the
     residuals: with them no joint is at rest the wrong way round.
     """
-    system, t, start, held, sought = frozen((system, t, start, held, sought))
+    system, t, start, held, sought = stop_gradients((system, t, start, held, sought))
     # Off the start by a little: stretched mechanisms do not know which way to bend. The solver's
     # own numbers have JAX's default float type, and so must its unknowns.
     nudge = 1e-3 * jnp.cos(1.0 + jnp.arange(system.nv, dtype=jnp.result_type(float)))

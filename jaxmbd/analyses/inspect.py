@@ -44,7 +44,7 @@ class Inspection:
       for rigidity do not count.
     - `redundant`: by joint how many of its constraints depend on others in all positions.
     - `singular`: whether constraints depend on one another only in this position.
-    - `problem`: why there is no rank, where `rank`, `dof`, `redundant` and `singular` are None.
+    - `validate`: why there is no rank, where `rank`, `dof`, `redundant` and `singular` are None.
     """
 
     bodies: tuple[str, ...]

@@ -7,7 +7,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
-from .._tied import tied
+from .._joint_tangents import with_joint_tangents
 from ..errors import ModelError
 from ..integrators.abstract import AbstractIntegrator
 from ..integrators.explicit import as_integrator
@@ -76,7 +76,7 @@ def _rollout(
     else:
         lengths = halved(n_steps) if checkpoint else (n_steps,)
     counts = jnp.arange(n_steps, dtype=dt.dtype)
-    start = tied(state, (state, memory)), memory
+    start = with_joint_tangents(state, (state, memory)), memory
     return nested_scan(lambda c, n: step(c, n, floats), start, counts, lengths)[1]
 
 

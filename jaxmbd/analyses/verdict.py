@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
-from .._frozen import frozen
+from .._stop_gradients import stop_gradients
 from ..errors import RESULTS
 from ..joints.abstract import n_rows
 from ..system import branches, constraints
@@ -54,7 +54,7 @@ def judged(
     - `accuracy`: the tolerance of the step size control, None for fixed steps.
     - `lost`: whether steps collapsed because what they lead to is not finite.
     """
-    system, t0, start, saved = frozen((system, t0, start, _saved(raw)))
+    system, t0, start, saved = stop_gradients((system, t0, start, _saved(raw)))
     lost_at = [_lost_at(ts, tree) for ts, tree in saved]
     first = jnp.min(jnp.stack([jnp.asarray(jnp.inf, t0.dtype), *lost_at]))
     none = jnp.zeros(len(branches.checked_joints(system)), start.q.dtype)

@@ -50,14 +50,14 @@ class AbstractBody(eqx.Module):
         return jnp.zeros_like(eta_dot)
 
     def is_concrete(self) -> bool:
-        """Whether `problem` has judged all values. Default: True."""
+        """Whether `validate` has judged all values. Default: True."""
         return True
 
     def is_possible(self) -> Bool[Array, ""]:
         """Whether the values make sense; traceable. Default: True."""
         return jnp.array(True)
 
-    def problem(self) -> str | None:
+    def validate(self) -> str | None:
         """Why the values make no sense, or None; traced values are not judged."""
         return None
 

@@ -50,7 +50,7 @@ class RigidBody(AbstractBody):
         triangle = moments[2] <= (moments[0] + moments[1]) * (1 + 1e-6)
         return (self.mass > 0) & (moments[0] > 0) & triangle & jnp.all(jnp.isfinite(self.com))
 
-    def problem(self) -> str | None:
+    def validate(self) -> str | None:
         """Why no body has these mass properties, or None; traced values are not judged."""
         if not self.is_concrete():
             return None

@@ -33,7 +33,7 @@ class Rotor(eqx.Module):
         self.inertia = as_leaf(inertia, (), "Rotor: inertia")
         self.gear_ratio = as_leaf(gear_ratio, (), "Rotor: gear_ratio")
 
-    def problem(self) -> str | None:
+    def validate(self) -> str | None:
         if is_concrete(self.inertia) and not np.asarray(self.inertia) > 0:
             return (
                 f"inertia must be positive, got {self.inertia}; "

@@ -45,7 +45,7 @@ class AbstractElement(eqx.Module):
         """
         return None
 
-    def problem(self) -> str | None:
+    def validate(self) -> str | None:
         """Why the values make no sense, or None; traced values are not judged."""
         return None
 

@@ -60,7 +60,7 @@ class Cable(AbstractFrameForce):
         self.transition = as_leaf(transition, (), "Cable: transition")
         self.damping = as_leaf(damping, (), "Cable: damping")
 
-    def problem(self) -> str | None:
+    def validate(self) -> str | None:
         problem = not_positive(self, "axial_stiffness", "rest_length", "transition")
         problem = problem or negative(self, "damping")
         if problem is not None:

@@ -61,7 +61,7 @@ class CoulombFriction(AbstractJointForce):
         self.transition_velocity = as_leaf(transition_velocity, (), name)
         self.profile = profile
 
-    def problem(self) -> str | None:
+    def validate(self) -> str | None:
         return not_positive(self, "transition_velocity")
 
     def force(self, t: Time, q: Float[Array, "nq"], v: Float[Array, "nv"]) -> Float[Array, "nv"]:
@@ -122,7 +122,7 @@ class StribeckFriction(AbstractJointForce):
         self.transition_velocity = as_leaf(transition_velocity, (), f"{name} transition_velocity")
         self.exponent = as_leaf(exponent, (), f"{name} exponent")
 
-    def problem(self) -> str | None:
+    def validate(self) -> str | None:
         problem = not_positive(self, "stribeck_velocity", "transition_velocity", "exponent")
         return problem or negative(self, "coulomb", "static", "viscous")
 
@@ -170,7 +170,7 @@ class AsymmetricFriction(AbstractJointForce):
         name = "AsymmetricFriction: transition_velocity"
         self.transition_velocity = as_leaf(transition_velocity, (), name)
 
-    def problem(self) -> str | None:
+    def validate(self) -> str | None:
         if self.forward.joint.name != self.backward.joint.name:
             return (
                 f"forward is on joint {self.forward.joint.name!r}, backward on "
@@ -180,7 +180,7 @@ class AsymmetricFriction(AbstractJointForce):
         if problem is not None:
             return problem
         for side, law in (("forward", self.forward), ("backward", self.backward)):
-            problem = law.problem()
+            problem = law.validate()
             if problem is not None:
                 return f"{side}: {problem}"
         return None

@@ -66,7 +66,7 @@ class JointStop(AbstractJointForce):
         self.damping = as_leaf(damping, (), "JointStop: damping")
         self.transition = as_leaf(transition, (), "JointStop: transition")
 
-    def problem(self) -> str | None:
+    def validate(self) -> str | None:
         if self.lower is None and self.upper is None:
             return "a stop needs lower, upper or both"
         problem = not_positive(self, "stiffness", "transition") or negative(self, "damping")

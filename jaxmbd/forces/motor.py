@@ -72,7 +72,7 @@ class DCMotor(AbstractJointForce):
             None if resistance is None else as_leaf(resistance, (), "DCMotor: resistance")
         )
 
-    def problem(self) -> str | None:
+    def validate(self) -> str | None:
         return None if self.resistance is None else not_positive(self, "resistance")
 
     def winding_current(self, t: Time, v: Float[Array, ""]) -> Float[Array, ""]:

@@ -35,8 +35,8 @@ from ..system.inertia import (
 )
 from ..system.loads import generalized
 from ..system.mechanism import Mechanism, lower
-from ..system.pattern import Pattern, body_pattern
 from ..system.residuals import forces_and_reactions, motion_residual
+from ..system.sparsity import SparsityPattern, body_sparsity
 from ..system.tree import tree_poses, tree_tangents
 from .formulate import system_of
 from .joint.layout import lay_out
@@ -96,9 +96,9 @@ class MaximalSystem(AbstractSystem[AbstractConfiguration]):
         n = self.mechanism.n_bodies
         return x[: n * width].reshape(n, width, *x.shape[1:]), x[n * width :]
 
-    def pattern(self) -> Pattern:
+    def sparsity_pattern(self) -> SparsityPattern:
         """Bodies depend on one another through joints and forces between them."""
-        return body_pattern(self)
+        return body_sparsity(self)
 
     def closing(self) -> AbstractSystem:
         """In coordinates of joints, where loops have fewer unknowns."""

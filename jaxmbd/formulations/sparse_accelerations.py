@@ -29,10 +29,10 @@ def sparse_accelerations(
     Small systems, and those whose constraints may depend on one another, are solved as others are.
     """
     ng = constraints.n_constraints(system)
-    if system.nv + ng < ENOUGH or constraints.may_repeat(system):
+    if system.nv + ng < ENOUGH or constraints.may_be_redundant(system):
         solve = constrained_accelerations.dispatch(object)
         return solve(system, t, state, stabilization)
-    pattern = system.pattern()
+    pattern = system.sparsity_pattern()
     assert pattern is not None
     none = jnp.zeros(system.nv + ng, state.q.dtype)
     x = linear_root(_equations, none, (system, t, state, stabilization), system.nv, pattern)

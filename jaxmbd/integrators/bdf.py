@@ -202,12 +202,14 @@ class BDF(AbstractImplicit):
         """Newton's root, and states, v̇ and λ at all nodes of the step."""
         s, h = len(increments), step.h
         n = s * own.lam.size
-        n_shift = 0 if step.spread is None else n
+        n_shift = 0 if step.scatter is None else n
         small, heavy = typical_sizes(step.system, t, h, step.state, own.vdot)
         push, none = jnp.tile(h * h * own.lam, s), jnp.zeros_like(increments, shape=n_shift)
         guess = jnp.concatenate([increments.ravel(), push, none])
         kinds = (increments.size, n, n_shift), (small, heavy, heavy)
-        blocks = Blocks(*kinds, constraints.redundant_rows(step.system), step.system.pattern())
+        blocks = Blocks(
+            *kinds, constraints.redundant_rows(step.system), step.system.sparsity_pattern()
+        )
         root = self.newton(_residual, guess, (step, self), blocks)
         ends, vdot, lam, _ = step.ends(root.x)
         return root, ends, vdot, lam
@@ -231,7 +233,7 @@ class BDF(AbstractImplicit):
             rows.append(h * h * (g_ddot - self.stabilization.correction(g, g_dot)))
         elif lam.size:
             rows.append(step_constraints(system, c, h, v))
-        if step.spread is not None:
+        if step.scatter is not None:
             rows.append(hidden_rows(system, c, h, v, shift))
         return rows
 
@@ -256,7 +258,7 @@ class _Step(eqx.Module):
     v: Float[Array, "m nv"]
     within: Float[Array, "s s"]
     before: Float[Array, "s m"]
-    spread: Float[Array, "nv ng"] | None
+    scatter: Float[Array, "nv ng"] | None
 
     def ends(self, x: Float[Array, "n"]) -> tuple[State, Array, Array, Array]:
         """States, v̇, λ and shifts at the nodes, of the unknowns."""
@@ -267,8 +269,8 @@ class _Step(eqx.Module):
         q = jax.vmap(lambda d: system.retract(self.state.q, d))(increments)
         v = jax.vmap(system.velocities)(q, self._derivative(q, self.q, self.state.q))
         shift = rest[s * ng :].reshape(s, -1)
-        if self.spread is not None:
-            v = v + shift @ self.spread.T / self.h
+        if self.scatter is not None:
+            v = v + shift @ self.scatter.T / self.h
         return State(q, v), self._derivative(v, self.v, self.state.v), lam, shift
 
     def _derivative(

@@ -70,7 +70,9 @@ class EnergyDecaying(AbstractIntrinsic):
         jump = (start.predicted(own.trend, 0.0) - whole) / 3.0  # As if v̇ stayed what it is.
         push = h * h * own.lam
         guess = jnp.concatenate([whole.ravel(), jump.ravel(), push, push])
-        blocks = Blocks((2 * nv, 2 * ng), (small, heavy), redundant_rows(system), system.pattern())
+        blocks = Blocks(
+            (2 * nv, 2 * ng), (small, heavy), redundant_rows(system), system.sparsity_pattern()
+        )
         root = self.newton(_equations, guess, start, blocks)
         (delta, u, impulse), _ = _stages(root.x, start)
         end = start.reached(delta, u)

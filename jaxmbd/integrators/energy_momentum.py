@@ -58,7 +58,9 @@ class EnergyMomentum(AbstractIntrinsic):
         ng = n_constraints(system)
         small, heavy = typical_sizes(system, t, h, state, own.trend.vdot)
         guess = jnp.concatenate([start.predicted(own.trend).ravel(), h * h * own.lam])
-        blocks = Blocks((system.nv, ng), (small, heavy), redundant_rows(system), system.pattern())
+        blocks = Blocks(
+            (system.nv, ng), (small, heavy), redundant_rows(system), system.sparsity_pattern()
+        )
         root = self.newton(_equations, guess, start, blocks)
         delta, impulse = _split(root.x, start)
         end = start.reached(delta, 2.0 * delta / h - start.u)

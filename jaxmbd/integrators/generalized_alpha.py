@@ -19,9 +19,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from .._tied import tied
+from .._joint_tangents import with_joint_tangents
 from ..errors import ModelError
-from ..nonlinear import Blocks, Kept, Newton, keeps_roots
+from ..nonlinear import Blocks, CachedFactors, Newton, saves_roots
 from ..system.abstract import AbstractSystem, State, Time, Velocities, as_time
 from ..system.acceleration import accelerations
 from ..system.body_increments import AbstractIncrements
@@ -63,7 +63,7 @@ class AlphaMemory(eqx.Module):
     jerk: Float[Array, "nv"]
     lam_rate: Float[Array, "ng"]
     h: Float[Array, ""]
-    kept: Kept | None = None
+    kept: CachedFactors | None = None
 
     def rings(self, h: Time) -> Bool[Array, ""]:
         """Whether v̇ changed its sign in the last step, of length `h` [s]."""
@@ -171,8 +171,8 @@ class GeneralizedAlpha(AbstractImplicit):
         # is stiff changes with the square of a move far more than with the move.
         none = jnp.zeros_like(near)
         moves = jnp.stack([none, near, -near]), jnp.stack([none, 2.0 * near, none])
-        start = tied(jnp.zeros_like(state.v), (system, state))
-        once = jax.checkpoint(found, policy=keeps_roots, prevent_cse=False)
+        start = with_joint_tangents(jnp.zeros_like(state.v), (system, state))
+        once = jax.checkpoint(found, policy=saves_roots, prevent_cse=False)
         vdots, lams = jax.lax.scan(once, start, moves)[1]
         vdot, lam = vdots[0], lams[0]
         jerk, lam_rate = (vdots[1] - vdots[2]) / (2.0 * near), (lams[1] - lams[2]) / (2.0 * near)
@@ -200,10 +200,12 @@ class GeneralizedAlpha(AbstractImplicit):
         going = jnp.where(is_smooth(h, own.vdot, own.jerk), going, 0.0)
         first = jnp.where(is_smooth(h, state.v, own.vdot), going, steady)
         lam = own.lam + jnp.where(is_smooth(h, own.lam, own.lam_rate), h * own.lam_rate, 0.0)
-        n_shift = 0 if step.spread is None else ng
+        n_shift = 0 if step.scatter is None else ng
         guess = jnp.concatenate([first, h * h * lam, jnp.zeros_like(w, shape=n_shift)])
         counts = system.nv, ng, n_shift
-        blocks = Blocks(counts, (small, heavy, heavy), redundant_rows(system), system.pattern())
+        blocks = Blocks(
+            counts, (small, heavy, heavy), redundant_rows(system), system.sparsity_pattern()
+        )
         return guess, step, blocks
 
     def attempt(
@@ -252,8 +254,8 @@ class GeneralizedAlpha(AbstractImplicit):
         delta, lam, mu = x[:nv], x[nv : nv + ng] / (h * h), x[nv + ng :]
         a1 = self._algorithmic(delta, step)
         increment = h * step.w + h * h * ((0.5 - self.beta) * a + self.beta * a1)
-        if step.spread is not None:
-            shift = step.spread @ mu
+        if step.scatter is not None:
+            shift = step.scatter @ mu
             increment = increment - self.components.of(system, shift, shift)[0]
         w = step.w + h * ((1.0 - self.gamma) * a + self.gamma * a1)
         wdot = a1 if algorithmic else step.wdot + self._ratio * delta / (self.beta * h * h)
@@ -267,7 +269,7 @@ class GeneralizedAlpha(AbstractImplicit):
         rows = [h * h * motion_residual(system, c, end.v, vdot, lam)]
         if lam.size:
             rows.append(step_constraints(system, c, h, end.v))
-        if step.spread is not None:
+        if step.scatter is not None:
             rows.append(hidden_rows(system, c, h, end.v, x[-lam.size :]))
         return jnp.concatenate(rows)
 
@@ -288,7 +290,7 @@ class _Step(eqx.Module):
     w: Float[Array, "nv"]
     wdot: Float[Array, "nv"]
     a: Float[Array, "nv"]
-    spread: Float[Array, "nv ng"] | None
+    scatter: Float[Array, "nv ng"] | None
 
 
 __all__ = ["AlphaMemory", "GeneralizedAlpha"]

@@ -11,12 +11,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree
 
-from ..nonlinear import Newton, keeps_roots
+from ..nonlinear import Newton, saves_roots
 from ..system.abstract import AbstractSystem, State, Time, Velocities
 from ..system.acceleration import accelerations
 from ..system.configuration import AbstractConfiguration
 from ..system.constraints import is_holonomic, n_constraints
-from ..system.projection import spread_of
+from ..system.projection import scattered_jacobian
 from ..system.residuals import constraint_rates
 from .abstract import AbstractIntegrator
 
@@ -94,9 +94,9 @@ class AbstractImplicit(AbstractIntegrator):
         memory: PyTree,
         system: AbstractSystem,
     ) -> tuple[State, PyTree]:
-        # Of a step the root and the factors are kept for the way back, what surrounds them is made
-        # again: in loops each intermediate result that is kept is an array of all steps.
-        @partial(eqx.filter_checkpoint, policy=keeps_roots, prevent_cse=False)
+        # The root and the factors of a step are saved for the backward pass, the rest is not:
+        # in loops each intermediate result that is kept is an array of all steps.
+        @partial(eqx.filter_checkpoint, policy=saves_roots, prevent_cse=False)
         def step(state: State, memory: PyTree) -> tuple[State, PyTree]:
             moved = self.attempt(system, t0, t1 - t0, state, memory)
             reached = jax.tree.map(lambda x: jnp.where(moved.converged, x, jnp.nan), moved.state)
@@ -154,7 +154,7 @@ def position_shift(
     """M⁻¹ Gᵀ, along which multipliers of index 2 move positions or velocities; otherwise None."""
     if index != 2 or n_constraints(system) == 0:
         return None
-    return spread_of(system, t, state.q)
+    return scattered_jacobian(system, t, state.q)
 
 
 def hidden_rows(

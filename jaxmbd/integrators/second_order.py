@@ -66,7 +66,7 @@ def check_two_point(who: str, system: AbstractSystem) -> None:
                 "GeneralizedAlpha(), or leave it out"
             )
     for group in mechanism.joints:
-        if not group.joint.bilinear or group.joint.n_slip > 0:
+        if not group.joint.bilinear or group.joint.n_nonholonomic > 0:
             raise IncompatibleIntegrator(
                 f"{who} has no two-point form of the {type(group.joint).__name__} joint "
                 f"{group.names[0]!r}; use GeneralizedAlpha()"

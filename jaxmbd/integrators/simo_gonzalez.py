@@ -56,7 +56,7 @@ class SimoGonzalez(AbstractSecondOrder):
         smooth = is_smooth(h, state.v, own.trend.vdot)
         speed = state.v + jnp.where(smooth, 0.5 * h * own.trend.vdot, 0.0)
         guess = jnp.concatenate([h * speed, h * h * own.lam])
-        blocks = Blocks((nv, ng), (small, heavy), redundant_rows(system), system.pattern())
+        blocks = Blocks((nv, ng), (small, heavy), redundant_rows(system), system.sparsity_pattern())
         root = self.newton(_equations, guess, (system, t, h, state), blocks)
         step, impulse = root.x[:nv], root.x[nv:]
         end = State(state.q + step, 2.0 * step / h - state.v)

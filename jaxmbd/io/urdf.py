@@ -130,7 +130,7 @@ def _body(lump: Lump) -> RigidBody:
     if mass == 0.0:
         raise element.error(f"it moves{merged} and has no mass; give it an <inertial>")
     body = RigidBody(mass, inertia, com)
-    problem = body.problem()
+    problem = body.validate()
     if problem is not None:
         raise element.error(f"as a body{merged} {problem}")
     return body

@@ -1,6 +1,6 @@
 """Joints, one kind a file: which of the six relative motions of two frames are free."""
 
-from .abstract import AbstractClosure as AbstractClosure
+from .abstract import AbstractConstraint as AbstractConstraint
 from .abstract import AbstractJoint as AbstractJoint
 from .constant_velocity import ConstantVelocity as ConstantVelocity
 from .coupling import AbstractCoupling as AbstractCoupling
@@ -26,7 +26,7 @@ from .spherical import Spherical as Spherical
 from .universal import Universal as Universal
 
 __all__ = [
-    "AbstractClosure",
+    "AbstractConstraint",
     "AbstractCoupling",
     "AbstractJoint",
     "Belt",

@@ -24,27 +24,27 @@ class AbstractJoint(eqx.Module):
     along, relative to F and fixed in F; `rotation` says which rotation is free. Both refer to the
     columns of `basis()`.
 
-    - `carries`: whether the joint can be an edge of the spanning tree, its coordinates saying
+    - `can_be_tree_joint`: whether it can be an edge of the spanning tree, its coordinates saying
       where the successor is.
     - `bilinear`: whether the residual is linear in the entries of the relative pose (or `gap`
       quadratic in those of the two frames), as schemes that keep energy need it.
-    - `n_slip`: number of velocities that stay zero beside those of the fixed motions.
+    - `n_nonholonomic`: number of velocities that stay zero beside those of the fixed motions.
     """
 
     predecessor: eqx.AbstractVar[Frame]
     successor: eqx.AbstractVar[Frame]
     translation: eqx.AbstractVar[tuple[int, ...]]
     rotation: eqx.AbstractVar[AbstractRotation]
-    carries: ClassVar[bool] = True
+    can_be_tree_joint: ClassVar[bool] = True
     bilinear: ClassVar[bool] = True
-    n_slip: ClassVar[int] = 0
+    n_nonholonomic: ClassVar[int] = 0
 
     def sizes(self) -> tuple[int, int, int]:
         """Number of coordinates, of velocities and of fixed motions."""
         k, rotation = len(self.translation), self.rotation
         return k + rotation.nq, k + rotation.nv, 3 - k + rotation.n_fixed
 
-    def problem(self) -> str | None:
+    def validate(self) -> str | None:
         """Why the values make no sense, or None; traced values are not judged."""
         return None
 
@@ -70,7 +70,7 @@ class AbstractJoint(eqx.Module):
             [[linear, jnp.zeros_like(angular)], [jnp.zeros_like(linear), angular]],
         )
 
-    def drive(self, q: Float[Array, "nq"]) -> Float[Array, "6 nv"]:
+    def dual_motion(self, q: Float[Array, "nq"]) -> Float[Array, "6 nv"]:
         """T(q): wrench on M, along its axes, for each unit generalized force. TᵀS = 1.
 
         Tᵀ V is how fast a twist V changes the coordinates, also one that the joint does not allow.
@@ -111,8 +111,8 @@ class AbstractJoint(eqx.Module):
         """The residual, of the poses of the two frames."""
         return self.residual(se3.between(F, M))
 
-    def slip(self, X_FM: Pose, V_FM: Float[Array, "6"]) -> Float[Array, "n_slip"]:
-        """Zero where the velocities of `n_slip` are kept; linear in the twist of M in F."""
+    def nonholonomic(self, X_FM: Pose, V_FM: Float[Array, "6"]) -> Float[Array, "n_nonholonomic"]:
+        """Zero where the velocities of `n_nonholonomic` are kept; linear in the twist of M in F."""
         return jnp.zeros(0, dtype=V_FM.dtype)
 
     def coordinates(self, X_FM: Pose) -> Float[Array, "nq"]:
@@ -131,7 +131,7 @@ def _columns(E: Float[Array, "3 3"], which: Sequence[int]) -> Float[Array, "3 k"
 
 def n_rows(joint: AbstractJoint) -> int:
     """Number of constraints on velocities: fixed motions and further ones."""
-    return joint.sizes()[2] + joint.n_slip
+    return joint.sizes()[2] + joint.n_nonholonomic
 
 
 def has_scalar_coordinates(joint: AbstractJoint) -> bool:
@@ -139,7 +139,7 @@ def has_scalar_coordinates(joint: AbstractJoint) -> bool:
     return joint.rotation.nq == joint.rotation.nv
 
 
-class AbstractClosure(AbstractJoint):
+class AbstractConstraint(AbstractJoint):
     """A constraint between two frames that has no coordinates.
 
     It never carries a body: what is connected by nothing else floats. `n_fixed` is the number of
@@ -149,7 +149,7 @@ class AbstractClosure(AbstractJoint):
     n_fixed: eqx.AbstractClassVar[int]
     translation: ClassVar[tuple[int, ...]] = (0, 1, 2)
     rotation: ClassVar[AbstractRotation] = FreeRotation()
-    carries: ClassVar[bool] = False
+    can_be_tree_joint: ClassVar[bool] = False
 
     def sizes(self) -> tuple[int, int, int]:
         return 0, 0, self.n_fixed
@@ -160,11 +160,11 @@ class AbstractClosure(AbstractJoint):
     def motion(self, q: Float[Array, "0"]) -> Float[Array, "6 0"]:
         return jnp.zeros((6, 0), dtype=q.dtype)
 
-    def drive(self, q: Float[Array, "0"]) -> Float[Array, "6 0"]:
+    def dual_motion(self, q: Float[Array, "0"]) -> Float[Array, "6 0"]:
         return jnp.zeros((6, 0), dtype=q.dtype)
 
     def coordinates(self, X_FM: Pose) -> Float[Array, "0"]:
         return jnp.zeros(0, dtype=X_FM.p.dtype)
 
 
-__all__ = ["AbstractClosure", "AbstractJoint", "has_scalar_coordinates", "n_rows"]
+__all__ = ["AbstractConstraint", "AbstractJoint", "has_scalar_coordinates", "n_rows"]

@@ -39,8 +39,8 @@ class ConstantVelocity(AbstractJoint):
     def basis(self) -> Float[Array, "3 3"]:
         return so3.basis(self.axis)
 
-    def drive(self, q: Float[Array, "2"]) -> Float[Array, "6 2"]:
-        moments = BendingRotation().drive(self.basis(), q)
+    def dual_motion(self, q: Float[Array, "2"]) -> Float[Array, "6 2"]:
+        moments = BendingRotation().dual_motion(self.basis(), q)
         return jnp.concatenate([jnp.zeros_like(moments), moments])
 
 

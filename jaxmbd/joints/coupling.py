@@ -23,7 +23,7 @@ class AbstractCoupling(eqx.Module):
     ratio: eqx.AbstractVar[Float[Array, ""]]
     offset: eqx.AbstractVar[Float[Array, ""]]
 
-    def problem(self) -> str | None:
+    def validate(self) -> str | None:
         """Why the values make no sense, or None; traced values are not judged."""
         if self.joint.name == self.source.name:
             return f"it couples joint {self.joint.name!r} to itself"
@@ -159,8 +159,8 @@ class Belt(AbstractCoupling):
         self.crossed = crossed
         self.offset = as_leaf(offset, (), "Belt: offset")
 
-    def problem(self) -> str | None:
-        return not_positive(self, "radius", "source_radius") or super().problem()
+    def validate(self) -> str | None:
+        return not_positive(self, "radius", "source_radius") or super().validate()
 
     @property
     def ratio(self) -> Float[Array, "..."]:
@@ -189,10 +189,10 @@ class RackAndPinion(AbstractCoupling):
         self.radius = as_leaf(radius, (), "RackAndPinion: radius")
         self.offset = as_leaf(offset, (), "RackAndPinion: offset")
 
-    def problem(self) -> str | None:
+    def validate(self) -> str | None:
         if is_concrete(self.radius) and np.asarray(self.radius) == 0:
             return "radius must not be zero"
-        return super().problem()
+        return super().validate()
 
     @property
     def ratio(self) -> Float[Array, "..."]:

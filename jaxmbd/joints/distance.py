@@ -8,10 +8,10 @@ from jaxtyping import Array, Float
 from ..lie import Pose
 from ..model.frame import Frame, as_frame
 from ..model.values import as_leaf, is_concrete
-from .abstract import AbstractClosure
+from .abstract import AbstractConstraint
 
 
-class Distance(AbstractClosure):
+class Distance(AbstractConstraint):
     """The origins of F and M stay at one distance.
 
     It has no coordinates: bodies that nothing else connects float. The residual is
@@ -33,7 +33,7 @@ class Distance(AbstractClosure):
         self.successor = as_frame(successor, "Distance: successor")
         self.length = as_leaf(length, (), "Distance: length")
 
-    def problem(self) -> str | None:
+    def validate(self) -> str | None:
         if is_concrete(self.length) and not np.asarray(self.length) > 0:
             return f"length must be positive, got {self.length}; use a Spherical joint for zero"
         return None

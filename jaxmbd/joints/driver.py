@@ -41,7 +41,7 @@ class Driver(eqx.Module):
         self.motion = as_signal(motion, "Driver: motion", ())
         self.component = component
 
-    def problem(self) -> str | None:
+    def validate(self) -> str | None:
         """Why the values make no sense, or None; traced values are not judged."""
         return None
 

@@ -8,10 +8,10 @@ from jaxtyping import Array, Float
 from ..lie import Pose
 from ..model.frame import Frame, as_frame
 from ..model.values import as_direction
-from .abstract import AbstractClosure
+from .abstract import AbstractConstraint
 
 
-class KnifeEdge(AbstractClosure):
+class KnifeEdge(AbstractConstraint):
     """The origin of M does not move sideways, relative to F (a nonholonomic constraint).
 
     It keeps no position: hold the body in a plane by a `Planar` or `PointOnPlane` joint beside it.
@@ -26,7 +26,7 @@ class KnifeEdge(AbstractClosure):
     successor: Frame
     axis: Float[Array, "3"]
     n_fixed: ClassVar[int] = 0
-    n_slip: ClassVar[int] = 1
+    n_nonholonomic: ClassVar[int] = 1
 
     def __init__(self, predecessor: Any, successor: Any, axis: Any = (0.0, 1.0, 0.0)):
         self.predecessor = as_frame(predecessor, "KnifeEdge: predecessor")
@@ -36,7 +36,7 @@ class KnifeEdge(AbstractClosure):
     def residual(self, X_FM: Pose) -> Float[Array, "0"]:
         return jnp.zeros(0, dtype=X_FM.p.dtype)
 
-    def slip(self, X_FM: Pose, V_FM: Float[Array, "6"]) -> Float[Array, "1"]:
+    def nonholonomic(self, X_FM: Pose, V_FM: Float[Array, "6"]) -> Float[Array, "1"]:
         return ((self.axis @ V_FM[:3]) / jnp.sqrt(self.axis @ self.axis))[None]
 
 

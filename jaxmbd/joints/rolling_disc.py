@@ -9,10 +9,10 @@ from jaxtyping import Array, Float
 from ..lie import Pose, so3
 from ..model.frame import Frame, as_frame
 from ..model.values import as_direction, as_leaf, is_concrete
-from .abstract import AbstractClosure
+from .abstract import AbstractConstraint
 
 
-class RollingDisc(AbstractClosure):
+class RollingDisc(AbstractConstraint):
     """The rim of a disc of M touches a plane of F and does not slip on it.
 
     The lowest point of the rim stays in the plane, and where it touches M has no velocity along
@@ -36,7 +36,7 @@ class RollingDisc(AbstractClosure):
     normal: Float[Array, "3"]
     axis: Float[Array, "3"]
     n_fixed: ClassVar[int] = 1
-    n_slip: ClassVar[int] = 2
+    n_nonholonomic: ClassVar[int] = 2
     bilinear: ClassVar[bool] = False
 
     def __init__(
@@ -53,7 +53,7 @@ class RollingDisc(AbstractClosure):
         self.normal = as_direction(normal, "RollingDisc: normal")
         self.axis = as_direction(axis, "RollingDisc: axis")
 
-    def problem(self) -> str | None:
+    def validate(self) -> str | None:
         if is_concrete(self.radius) and not np.asarray(self.radius) > 0:
             return f"radius must be positive, got {self.radius}"
         return None
@@ -69,7 +69,7 @@ class RollingDisc(AbstractClosure):
     def residual(self, X_FM: Pose) -> Float[Array, "1"]:
         return (_unit(self.normal) @ (X_FM.p + self.lowest(X_FM.R)))[None]
 
-    def slip(self, X_FM: Pose, V_FM: Float[Array, "6"]) -> Float[Array, "2"]:
+    def nonholonomic(self, X_FM: Pose, V_FM: Float[Array, "6"]) -> Float[Array, "2"]:
         v, w = X_FM.R @ V_FM[:3], X_FM.R @ V_FM[3:]
         return so3.basis(self.normal)[:, :2].T @ (v + so3.cross(w, self.lowest(X_FM.R)))
 

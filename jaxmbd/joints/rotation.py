@@ -220,7 +220,7 @@ class BendingRotation(AbstractRotation):
     def motion(self, E, q):
         return so3.dexp(E[:, :2] @ q) @ E[:, :2]
 
-    def drive(self, E: Basis, q: Float[Array, "2"]) -> Float[Array, "3 2"]:
+    def dual_motion(self, E: Basis, q: Float[Array, "2"]) -> Float[Array, "3 2"]:
         """Moment on M, along its axes, for each unit generalized force."""
         # What changes the rotation vector, whatever else moves: the inverse of the tangent.
         T = so3.dexp(E[:, :2] @ q)

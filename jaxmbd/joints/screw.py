@@ -39,7 +39,7 @@ class Screw(AbstractJoint):
         self.pitch = as_leaf(pitch, (), "Screw: pitch")
         self.axis = as_direction(axis, "Screw: axis")
 
-    def problem(self) -> str | None:
+    def validate(self) -> str | None:
         if is_concrete(self.pitch) and np.asarray(self.pitch) == 0:
             return "pitch must not be zero; use a Revolute joint"
         return None
@@ -67,7 +67,7 @@ class Screw(AbstractJoint):
         S = super().motion(self._both(q))
         return self.lead * S[:, :1] + S[:, 1:]
 
-    def drive(self, q: Float[Array, "1"]) -> Float[Array, "6 1"]:
+    def dual_motion(self, q: Float[Array, "1"]) -> Float[Array, "6 1"]:
         return super().motion(self._both(q))[:, 1:]  # A torque about the axis.
 
     def _both(self, q: Float[Array, "1"]) -> Float[Array, "2"]:

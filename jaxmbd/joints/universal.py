@@ -46,7 +46,7 @@ class Universal(AbstractJoint):
         self.axis1 = as_direction(axis1, "Universal: axis1")
         self.axis2 = as_direction(axis2, "Universal: axis2")
 
-    def problem(self) -> str | None:
+    def validate(self) -> str | None:
         if is_concrete(self.axis1) and is_concrete(self.axis2):
             cosine = float(np.asarray(self.axis1) @ np.asarray(self.axis2))
             if abs(cosine) > 1e-6:

@@ -8,12 +8,12 @@ alone but for a rotation of the whole.
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._traced_once import traced_once
+from .._inlined_jit import inlined_jit
 
 Matrix = Float[Array, "3 3"]
 
 
-@traced_once
+@inlined_jit
 def triangle(gram: Matrix) -> Matrix:
     """U⁻¹ of the scalar products BᵀB; NaN where the columns of B depend on one another."""
     u11 = jnp.sqrt(gram[0, 0])
@@ -28,13 +28,13 @@ def triangle(gram: Matrix) -> Matrix:
     return jnp.stack([jnp.stack(row) for row in rows])
 
 
-@traced_once
+@inlined_jit
 def orthonormal(B: Matrix) -> Matrix:
     """R of the columns of B."""
     return B @ triangle(B.T @ B)
 
 
-@traced_once
+@inlined_jit
 def angular_velocity(B: Matrix, B_dot: Matrix) -> Float[Array, "3"]:
     """Of `orthonormal(B)` along its own axes [rad/s]; linear in `B_dot`.
 

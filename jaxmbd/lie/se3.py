@@ -8,7 +8,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._traced_once import traced_once
+from .._inlined_jit import inlined_jit
 from . import series, so3
 
 Twist = Float[Array, "6"]
@@ -29,7 +29,7 @@ class Pose(eqx.Module):
         """The pose of a frame in itself."""
         return Pose(jnp.zeros(3), jnp.eye(3))
 
-    @traced_once
+    @inlined_jit
     def __matmul__(self, other: "Pose") -> "Pose":
         """X_AC = X_AB @ X_BC."""
         return Pose(self.p + self.R @ other.p, self.R @ other.R)
@@ -43,62 +43,62 @@ class Pose(eqx.Module):
         return self.p + self.R @ point
 
 
-@traced_once
+@inlined_jit
 def between(X_WA: Pose, X_WB: Pose) -> Pose:
     """X_AB from two poses in one frame."""
     return Pose(X_WA.R.T @ (X_WB.p - X_WA.p), X_WA.R.T @ X_WB.R)
 
 
-@traced_once
+@inlined_jit
 def transform_twist(X_AB: Pose, V: Twist) -> Twist:
     """Ad(X_AB): the twist `V`, expressed and taken at B, expressed and taken at A."""
     omega = X_AB.R @ V[3:]
     return jnp.concatenate([X_AB.R @ V[:3] + so3.cross(X_AB.p, omega), omega])
 
 
-@traced_once
+@inlined_jit
 def transform_twist_back(X_AB: Pose, V: Twist) -> Twist:
     """Ad(X_AB)⁻¹: the twist `V`, expressed and taken at A, expressed and taken at B."""
     linear = V[:3] - so3.cross(X_AB.p, V[3:])
     return jnp.concatenate([X_AB.R.T @ linear, X_AB.R.T @ V[3:]])
 
 
-@traced_once
+@inlined_jit
 def transform_wrench(X_AB: Pose, W: Wrench) -> Wrench:
     """Ad(X_AB)⁻ᵀ: the wrench `W`, expressed and taken at B, expressed and taken at A."""
     force = X_AB.R @ W[:3]
     return jnp.concatenate([force, X_AB.R @ W[3:] + so3.cross(X_AB.p, force)])
 
 
-@traced_once
+@inlined_jit
 def transform_wrench_back(X_AB: Pose, W: Wrench) -> Wrench:
     """Ad(X_AB)ᵀ: the wrench `W`, expressed and taken at A, expressed and taken at B."""
     moment = W[3:] - so3.cross(X_AB.p, W[:3])
     return jnp.concatenate([X_AB.R.T @ W[:3], X_AB.R.T @ moment])
 
 
-@traced_once
+@inlined_jit
 def adjoint(X: Pose) -> Float[Array, "6 6"]:
     """Matrix of `transform_twist`."""
     pR = so3.hat(X.p) @ X.R
     return jnp.block([[X.R, pR], [jnp.zeros_like(pR), X.R]])
 
 
-@traced_once
+@inlined_jit
 def cross_twist(V: Twist, U: Twist) -> Twist:
     """ad(V) U: rate of a twist `U` that is carried along with the twist `V`."""
     v, w = V[:3], V[3:]
     return jnp.concatenate([so3.cross(w, U[:3]) + so3.cross(v, U[3:]), so3.cross(w, U[3:])])
 
 
-@traced_once
+@inlined_jit
 def cross_wrench(V: Twist, W: Wrench) -> Wrench:
     """-ad(V)ᵀ W: rate of a wrench (or momentum) `W` that is carried along with the twist `V`."""
     v, w = V[:3], V[3:]
     return jnp.concatenate([so3.cross(w, W[:3]), so3.cross(w, W[3:]) + so3.cross(v, W[:3])])
 
 
-@traced_once
+@inlined_jit
 def exp(V: Twist) -> Pose:
     """Pose reached after unit time at the constant body twist `V`."""
     rho, phi = V[:3], V[3:]
@@ -108,7 +108,7 @@ def exp(V: Twist) -> Pose:
     return Pose(carry @ rho, so3.exp_matrix(phi))
 
 
-@traced_once
+@inlined_jit
 def displacement(V: Twist) -> tuple[Float[Array, "3"], Float[Array, "4"]]:
     """Position and unit quaternion of `exp(V)`, by fewer operations than the pose."""
     rho, phi = V[:3], V[3:]
@@ -120,19 +120,19 @@ def displacement(V: Twist) -> tuple[Float[Array, "3"], Float[Array, "4"]]:
     return p, jnp.concatenate([series.cos_theta(0.25 * x)[None], 0.5 * half * phi])
 
 
-@traced_once
+@inlined_jit
 def retract(X: Pose, delta: Twist) -> Pose:
     """X exp(δ): the pose displaced by the body twist increment `delta`."""
     return X @ exp(delta)
 
 
-@traced_once
+@inlined_jit
 def rate(X: Pose, V: Twist) -> Pose:
     """Ẋ of a pose that moves with the body twist `V`; a tangent, not a pose."""
     return Pose(X.R @ V[:3], X.R @ so3.hat(V[3:]))
 
 
-@traced_once
+@inlined_jit
 def velocity(X: Pose, X_dot: Pose) -> Twist:
     """Body twist of a moving pose: `V̂ = X⁻¹ Ẋ`."""
     return jnp.concatenate([X.R.T @ X_dot.p, so3.vee(X.R.T @ X_dot.R)])

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._traced_once import traced_once
+from .._inlined_jit import inlined_jit
 
 _TERMS = 11
 
@@ -32,25 +32,25 @@ def _switch(
     return jnp.where(small, series, closed_form(jnp.sqrt(x_large), x_large))
 
 
-@traced_once
+@inlined_jit
 def cos_theta(x: Float[Array, ""]) -> Float[Array, ""]:
     """cos θ as a function of θ²."""
     return _switch(x, 0, lambda theta, _: jnp.cos(theta))
 
 
-@traced_once
+@inlined_jit
 def sinc(x: Float[Array, ""]) -> Float[Array, ""]:
     """sin θ / θ as a function of θ²."""
     return _switch(x, 1, lambda theta, _: jnp.sin(theta) / theta)
 
 
-@traced_once
+@inlined_jit
 def versine(x: Float[Array, ""]) -> Float[Array, ""]:
     """(1 - cos θ) / θ² as a function of θ²."""
     return _switch(x, 2, lambda theta, x: (1.0 - jnp.cos(theta)) / x)
 
 
-@traced_once
+@inlined_jit
 def cubic(x: Float[Array, ""]) -> Float[Array, ""]:
     """(θ - sin θ) / θ³ as a function of θ²."""
     return _switch(x, 3, lambda theta, x: (theta - jnp.sin(theta)) / (theta * x))

@@ -11,7 +11,7 @@ robotics", appendices A and B.
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._traced_once import traced_once
+from .._inlined_jit import inlined_jit
 from . import series
 
 Vector = Float[Array, "3"]
@@ -24,7 +24,7 @@ def identity() -> Quaternion:
     return jnp.array([1.0, 0.0, 0.0, 0.0])
 
 
-@traced_once
+@inlined_jit
 def cross(a: Float[Array, "*n 3"], b: Float[Array, "*n 3"]) -> Float[Array, "*n 3"]:
     """Cross product of vectors along the last axis, by half of the operations of `jnp.cross`."""
     return _next(a * _next(b) - _next(a) * b)
@@ -35,7 +35,7 @@ def _next(x: Float[Array, "*n 3"]) -> Float[Array, "*n 3"]:
     return jnp.concatenate([x[..., 1:], x[..., :1]], axis=-1)
 
 
-@traced_once
+@inlined_jit
 def hat(w: Vector) -> Matrix:
     """The skew matrix of `w`: `hat(w) @ x == cross(w, x)`."""
     zero = jnp.zeros_like(w[0])
@@ -48,32 +48,32 @@ def hat(w: Vector) -> Matrix:
     )
 
 
-@traced_once
+@inlined_jit
 def vee(W: Matrix) -> Vector:
     """The vector of the skew part of `W`; inverse of `hat`."""
     return 0.5 * jnp.stack([W[2, 1] - W[1, 2], W[0, 2] - W[2, 0], W[1, 0] - W[0, 1]])
 
 
-@traced_once
+@inlined_jit
 def multiply(a: Quaternion, b: Quaternion) -> Quaternion:
     """Hamilton product `a ⊗ b`: first rotate by `b`, then by `a`."""
     vector = a[0] * b[1:] + b[0] * a[1:] + cross(a[1:], b[1:])
     return jnp.concatenate([(a[0] * b[0] - a[1:] @ b[1:])[None], vector])
 
 
-@traced_once
+@inlined_jit
 def conjugate(q: Quaternion) -> Quaternion:
     """The inverse rotation of a unit quaternion."""
     return jnp.concatenate([q[:1], -q[1:]])
 
 
-@traced_once
+@inlined_jit
 def normalize(q: Quaternion) -> Quaternion:
     """`q` scaled to length one."""
     return q / jnp.sqrt(q @ q)
 
 
-@traced_once
+@inlined_jit
 def to_matrix(q: Quaternion) -> Matrix:
     """Rotation matrix of the direction of `q` (its length does not matter)."""
     s = 2.0 / (q @ q)
@@ -81,7 +81,7 @@ def to_matrix(q: Quaternion) -> Matrix:
     return (1.0 - s * (u @ u)) * jnp.eye(3, dtype=q.dtype) + s * (jnp.outer(u, u) + w * hat(u))
 
 
-@traced_once
+@inlined_jit
 def from_matrix(R: Matrix) -> Quaternion:
     """Unit quaternion of a rotation matrix, with `w ≥ 0` up to round-off.
 
@@ -101,14 +101,14 @@ def from_matrix(R: Matrix) -> Quaternion:
     return jnp.where(q[0] < 0, -q, q)
 
 
-@traced_once
+@inlined_jit
 def exp(phi: Vector) -> Quaternion:
     """Unit quaternion of the rotation vector `phi` [rad]."""
     x = (phi @ phi) / 4.0
     return jnp.concatenate([series.cos_theta(x)[None], 0.5 * series.sinc(x) * phi])
 
 
-@traced_once
+@inlined_jit
 def log(q: Quaternion) -> Vector:
     """Rotation vector [rad] of length at most π; inverse of `exp`."""
     q = jnp.where(q[0] < 0, -q, q)
@@ -121,13 +121,13 @@ def log(q: Quaternion) -> Vector:
     return jnp.where(small, near, 2.0 * jnp.arctan2(n, w) / n) * u
 
 
-@traced_once
+@inlined_jit
 def rate(q: Quaternion, omega: Vector) -> Quaternion:
     """Time derivative `q̇ = ½ q ⊗ ω` for the body angular velocity `omega` [rad/s]."""
     return 0.5 * multiply(q, jnp.concatenate([jnp.zeros_like(omega[:1]), omega]))
 
 
-@traced_once
+@inlined_jit
 def velocity(q: Quaternion, q_dot: Quaternion) -> Vector:
     """Body angular velocity `ω = 2 (q⁻¹ ⊗ q̇)` [rad/s]; inverse of `rate`.
 
@@ -136,7 +136,7 @@ def velocity(q: Quaternion, q_dot: Quaternion) -> Vector:
     return 2.0 * multiply(conjugate(q), q_dot)[1:] / (q @ q)
 
 
-@traced_once
+@inlined_jit
 def exp_matrix(phi: Vector) -> Matrix:
     """Rotation matrix of the rotation vector `phi` (Rodrigues' formula)."""
     x = phi @ phi
@@ -144,14 +144,14 @@ def exp_matrix(phi: Vector) -> Matrix:
     return jnp.eye(3, dtype=phi.dtype) + series.sinc(x) * W + series.versine(x) * (W @ W)
 
 
-@traced_once
+@inlined_jit
 def about(axis: Vector, angle: Float[Array, ""]) -> Matrix:
     """Rotation matrix of `angle` [rad] about the unit vector `axis`."""
     W = hat(axis)
     return jnp.eye(3, dtype=axis.dtype) + jnp.sin(angle) * W + (1.0 - jnp.cos(angle)) * (W @ W)
 
 
-@traced_once
+@inlined_jit
 def dexp(phi: Vector) -> Matrix:
     """Right (body) tangent: body angular velocity `ω = dexp(φ) φ̇` of `R = exp(φ)`."""
     x = phi @ phi
@@ -159,7 +159,7 @@ def dexp(phi: Vector) -> Matrix:
     return jnp.eye(3, dtype=phi.dtype) - series.versine(x) * W + series.cubic(x) * (W @ W)
 
 
-@traced_once
+@inlined_jit
 def basis(axis: Vector) -> Matrix:
     """A right-handed orthonormal basis, as columns, whose third vector points along `axis`.
 

@@ -33,12 +33,12 @@ def solve_scaled(A: Float[Array, "n n"], b: Float[Array, "n *k"]) -> Float[Array
     """
     if A.shape[0] == 0:
         return b
-    scale = unit_scale(jnp.diagonal(A))
+    scale = equilibration(jnp.diagonal(A))
     rows = scale.reshape(-1, *[1] * (b.ndim - 1))
     return rows * solve_semidefinite(scale[:, None] * A * scale[None, :], rows * b)
 
 
-def unit_scale(diagonal: Float[Array, "n"]) -> Float[Array, "n"]:
+def equilibration(diagonal: Float[Array, "n"]) -> Float[Array, "n"]:
     """What rows and columns of A are multiplied by so that its `diagonal` becomes one.
 
     Rows whose diagonal is that of rounding, relative to the largest one, are left as small as they
@@ -82,4 +82,4 @@ def _(primals, tangents):
     return x, _solve(A, db - dA @ x) + turned - _solve(A, A @ turned)
 
 
-__all__ = ["solve_scaled", "solve_semidefinite", "unit_scale"]
+__all__ = ["equilibration", "solve_scaled", "solve_semidefinite"]

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import jax.scipy.linalg as jsl
 from jaxtyping import Array, Float
 
-from .._traced_once import traced_once
+from .._inlined_jit import inlined_jit
 
 # Up to this size an unrolled factorization of scalars fuses into its surroundings; above it the
 # library call, which costs about a microsecond of overhead, wins.
@@ -18,7 +18,7 @@ def solve_spd(A: Float[Array, "n n"], b: Float[Array, "n *k"]) -> Float[Array, "
     return _solve_unrolled(A, b)
 
 
-@traced_once
+@inlined_jit
 def _solve_unrolled(A: Float[Array, "n n"], b: Float[Array, "n *k"]) -> Float[Array, "n *k"]:
     """Cholesky factorization and two substitutions, entry by entry."""
     n = A.shape[0]

@@ -26,7 +26,7 @@ class Reference(eqx.Module):
     def anonymous(self) -> "Reference":
         """The same reference without its name."""
 
-    def problem(self) -> str | None:
+    def validate(self) -> str | None:
         """Why the values make no sense, or None; traced values are not judged."""
         return None
 

@@ -117,7 +117,7 @@ class Model(eqx.Module):
                             f"{kind} {name!r}: {jax.tree_util.keystr(path).lstrip('.')} must be "
                             f"finite, got {np.asarray(leaf).tolist()}"
                         )
-                problem = component.problem()
+                problem = component.validate()
                 if problem is not None:
                     raise ModelError(f"{kind} {name!r}: {problem}")
 

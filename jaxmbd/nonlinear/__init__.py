@@ -1,8 +1,8 @@
 """Implicit equations of one step: Newton's method on tangent increments and multipliers."""
 
 from .blocks import Blocks as Blocks
-from .implicit import keeps_roots as keeps_roots
-from .kept import Kept as Kept
+from .cached_factors import CachedFactors as CachedFactors
+from .implicit import saves_roots as saves_roots
 from .linear_root import linear_root as linear_root
 from .linearization import AbstractFactorization as AbstractFactorization
 from .linearization import AbstractLinearization as AbstractLinearization
@@ -18,10 +18,10 @@ __all__ = [
     "Automatic",
     "BlockSparse",
     "Blocks",
+    "CachedFactors",
     "Dense",
-    "Kept",
     "Newton",
     "Root",
-    "keeps_roots",
     "linear_root",
+    "saves_roots",
 ]

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from ..system.pattern import Pattern
+from ..system.sparsity import SparsityPattern
 
 
 class Blocks(eqx.Module):
@@ -24,7 +24,7 @@ class Blocks(eqx.Module):
     counts: tuple[int, ...] = eqx.field(static=True)
     typical: tuple[Float[Array, ""], ...]
     redundant: tuple[bool, ...] = eqx.field(static=True, default=())
-    pattern: Pattern | None = eqx.field(static=True, default=None)
+    pattern: SparsityPattern | None = eqx.field(static=True, default=None)
 
     @property
     def compliant(self) -> Bool[np.ndarray, "n"] | None:

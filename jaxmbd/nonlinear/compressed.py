@@ -11,12 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from ..system.pattern import Pattern
+from ..system.sparsity import SparsityPattern
 from .elimination import neighbours
 from .residual import KernelResidual
 
 
-def directions(pattern: Pattern, members: Sequence[np.ndarray]) -> np.ndarray:
+def directions(pattern: SparsityPattern, members: Sequence[np.ndarray]) -> np.ndarray:
     """For each unknown the number of its direction; `members` are the unknowns of each node."""
     coupled = neighbours(pattern)
     colours: list[int] = []  # The first direction of each colour.

@@ -10,7 +10,7 @@ levels, a chain after the logarithm of its length. What is left at the end is on
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ..system.pattern import Pattern
+from ..system.sparsity import SparsityPattern
 
 # That many unknowns that are left are eliminated together.
 LAST = 40
@@ -24,7 +24,7 @@ class Front:
     boundary: tuple[int, ...]
 
 
-def neighbours(pattern: Pattern) -> list[set[int]]:
+def neighbours(pattern: SparsityPattern) -> list[set[int]]:
     """For each node those whose equations depend on its unknowns, itself among them."""
     n = 1 + max((*pattern.velocities, *pattern.constraints))
     found = [{node} for node in range(n)]
@@ -34,7 +34,7 @@ def neighbours(pattern: Pattern) -> list[set[int]]:
     return found
 
 
-def eliminate(pattern: Pattern, sizes: Sequence[int]) -> list[list[Front]]:
+def eliminate(pattern: SparsityPattern, sizes: Sequence[int]) -> list[list[Front]]:
     """Fronts by stage; `sizes` are the numbers of unknowns of the nodes."""
     coupled = neighbours(pattern)
     left, waiting = _pivots(pattern)
@@ -73,7 +73,7 @@ def eliminate(pattern: Pattern, sizes: Sequence[int]) -> list[list[Front]]:
 
 
 def _pivots(
-    pattern: Pattern,
+    pattern: SparsityPattern,
 ) -> tuple[dict[int, tuple[int, ...]], dict[int, tuple[int, ...]]]:
     """Nodes of each pivot, and nodes that have to go before it, by its first node."""
     n = 1 + max(pattern.velocities)

@@ -12,7 +12,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jaxtyping import Array, Bool, Float
 
-from ..kernel import jvp_with_zeros
+from ..fused import jvp_with_zeros
 from .blocks import Blocks
 from .linearization import AbstractFactorization
 
@@ -21,11 +21,11 @@ MAX_REFINEMENTS = 60
 
 # What `jax.checkpoint` must keep so that no root is looked for twice.
 FOUND = "jaxmbd_root"
-keeps_roots = jax.checkpoint_policies.save_only_these_names(FOUND)
+saves_roots = jax.checkpoint_policies.save_only_these_names(FOUND)
 
 
-def kept_on_the_way_back(found: Any) -> Any:
-    """A root and its factors, which `keeps_roots` knows by that."""
+def saved_residuals(found: Any) -> Any:
+    """A root and its factors, which `saves_roots` knows by that."""
     return jax.tree.map(lambda x: checkpoint_name(x, FOUND) if eqx.is_array(x) else x, found)
 
 
@@ -44,7 +44,7 @@ def implicit(
     arrays, rest = eqx.partition((args, factors, blocks), eqx.is_array)
     leaves, structure = jax.tree.flatten(arrays)
 
-    # Kept for the way back are the root and the factors, not the hundreds of intermediate results
+    # The backward pass gets the root and the factors, not the hundreds of intermediate results
     # of the equations: in loops each of those is an array of all steps.
     @partial(jax.checkpoint, prevent_cse=False)
     def slope(x: Array, leaves: list[Array], along: list[Array | None]) -> Array:
@@ -155,4 +155,4 @@ def _refined(
     return jnp.where(found(end), end[0], jnp.nan)
 
 
-__all__ = ["implicit", "keeps_roots", "kept_on_the_way_back"]
+__all__ = ["implicit", "saved_residuals", "saves_roots"]

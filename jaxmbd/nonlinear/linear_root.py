@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._frozen import frozen
-from ..system.pattern import Pattern
+from .._stop_gradients import stop_gradients
+from ..system.sparsity import SparsityPattern
 from .blocks import Blocks
 from .compressed import compressed_jacobian
-from .implicit import implicit, kept_on_the_way_back
+from .implicit import implicit, saved_residuals
 from .plan import plan_of
 from .structured import BlockSparse, product
 
@@ -24,7 +24,7 @@ def linear_root(
     none: Float[Array, "n"],
     args: Any,
     nv: int,
-    pattern: Pattern,
+    pattern: SparsityPattern,
 ) -> Float[Array, "n"]:
     """x of fn(x, args) = 0, fn linear in x; NaN where the equations are singular.
 
@@ -33,7 +33,7 @@ def linear_root(
     """
     counts = nv, none.size - nv
     way, plan = BlockSparse(), plan_of(pattern, counts)
-    at = frozen(args)
+    at = stop_gradients(args)
     b, A = compressed_jacobian(lambda x: fn(x, at), none, plan.direction)
     # Accelerations matter relative to what forces do to each body by itself, multipliers relative
     # to the forces.
@@ -52,7 +52,7 @@ def linear_root(
     x, size = jax.lax.fori_loop(0, PASSES, mended, start)
     # As far as rounding lets changes shrink, also where that is much.
     x = jnp.where(size <= jnp.finfo(x.dtype).eps ** (1 / 3), x, jnp.nan)
-    x, factors = kept_on_the_way_back((x, factors))
+    x, factors = saved_residuals((x, factors))
     return implicit(fn, x, args, factors, blocks, way)
 
 

@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from .._frozen import frozen
-from ..kernel import kernel_of
+from .._stop_gradients import stop_gradients
+from ..fused import kernel_of
 from .blocks import Blocks
-from .implicit import implicit, kept_on_the_way_back
-from .kept import UNUSUAL, Kept
+from .cached_factors import UNUSUAL, CachedFactors
+from .implicit import implicit, saved_residuals
 from .linearization import AbstractLinearization
 from .residual import KernelResidual
 from .structured import Automatic
@@ -28,7 +28,7 @@ class Root(eqx.Module):
     x: Float[Array, "n"]
     converged: Bool[Array, ""]
     steps: Int[Array, ""]
-    kept: Kept | None = None
+    kept: CachedFactors | None = None
 
 
 class Newton(eqx.Module):
@@ -62,7 +62,7 @@ class Newton(eqx.Module):
         guess: Float[Array, "n"],
         args: Any,
         blocks: Blocks,
-        kept: Kept | None = None,
+        kept: CachedFactors | None = None,
     ) -> Root:
         """x of fn(x, args) = 0, from a guess.
 
@@ -71,15 +71,15 @@ class Newton(eqx.Module):
         """
         if guess.size == 0:
             return Root(guess, jnp.array(True), jnp.zeros((), jnp.int32), kept)
-        guess, at, blocks, kept = frozen((guess, args, blocks, kept))
-        root, factors = kept_on_the_way_back(_find(fn, guess, at, blocks, kept, self))
+        guess, at, blocks, kept = stop_gradients((guess, args, blocks, kept))
+        root, factors = saved_residuals(_find(fn, guess, at, blocks, kept, self))
         way = self.linearization.chosen(blocks)
         x = implicit(fn, root.x, args, factors, blocks, way)
         return Root(x, root.converged, root.steps, root.kept)
 
     def nothing_kept(
         self, fn: Callable[..., Array], guess: Float[Array, "n"], args: Any, blocks: Blocks
-    ) -> Kept | None:
+    ) -> CachedFactors | None:
         """What the chord method has before the first step; nothing where it is not used."""
         if not self.chord or guess.size == 0:
             return None
@@ -87,7 +87,7 @@ class Newton(eqx.Module):
         shapes = eqx.filter_eval_shape(
             lambda x, args: way.factor(lambda x: fn(x, args), x, blocks)[1], guess, args
         )
-        return Kept.nothing(shapes, guess.dtype)
+        return CachedFactors.nothing(shapes, guess.dtype)
 
 
 class _Iterate(eqx.Module):
@@ -184,7 +184,7 @@ class _Chord(eqx.Module):
     steps: Int[Array, ""]
 
 
-def _chord(search: _Search, kept: Kept | None) -> tuple[_Iterate, Kept]:
+def _chord(search: _Search, kept: CachedFactors | None) -> tuple[_Iterate, CachedFactors]:
     """The chord method: the end, with the steps of all phases, and what it hands on."""
 
     def body(carry: _Chord) -> _Chord:
@@ -206,7 +206,7 @@ def _chord(search: _Search, kept: Kept | None) -> tuple[_Iterate, Kept]:
         )
 
     if kept is None:
-        kept = Kept.nothing(search.no_factors(), search.start.x.dtype)
+        kept = CachedFactors.nothing(search.no_factors(), search.start.x.dtype)
     none, known = search.start.steps, (kept.rate, UNUSUAL * kept.first)
     first = eqx.tree_at(lambda now: (now.rate, now.first), search.start, known)
     first = jax.tree.map(lambda a, b: jnp.where(kept.usable, a, b), first, search.start)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..system.pattern import Pattern
+from ..system.sparsity import SparsityPattern
 from .compressed import directions
 from .elimination import Front, eliminate, neighbours
 
@@ -65,7 +65,7 @@ class Plan:
 
 
 @lru_cache(maxsize=64)
-def plan_of(pattern: Pattern, counts: tuple[int, ...]) -> Plan:
+def plan_of(pattern: SparsityPattern, counts: tuple[int, ...]) -> Plan:
     """The plan for `counts` unknowns of velocities and of constraints."""
     owners = [
         np.tile(np.asarray(nodes, dtype=np.int32), count // max(len(nodes), 1))

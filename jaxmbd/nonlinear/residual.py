@@ -5,7 +5,7 @@ from typing import Any
 
 from jaxtyping import Array, Float
 
-from ..kernel import DerivativeKernels, Kernel
+from ..fused import DerivativeKernels, Kernel
 
 
 class KernelResidual:

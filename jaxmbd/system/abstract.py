@@ -15,7 +15,7 @@ from ..model.model import unknown
 from .configuration import AbstractConfiguration
 from .float_types import as_own
 from .mechanism import Mechanism
-from .pattern import Pattern
+from .sparsity import SparsityPattern
 
 C = TypeVar("C", bound=AbstractConfiguration)
 
@@ -237,7 +237,7 @@ class AbstractSystem(eqx.Module, Generic[C]):
         """
         return self
 
-    def pattern(self) -> Pattern | None:
+    def sparsity_pattern(self) -> SparsityPattern | None:
         """Which equations depend on which velocities and multipliers; None if all may.
 
         It says so of balances of forces and of constraints, at one time or over a step, and does

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from .._frozen import frozen
+from .._stop_gradients import stop_gradients
 from ..lie import vector
 from .abstract import AbstractSystem, Coordinates, Time
 from .configuration import AbstractConfiguration
@@ -54,7 +54,7 @@ def angles(system: AbstractSystem, c: AbstractConfiguration) -> Float[Array, "n"
 
     Without derivatives: for decisions alone.
     """
-    parts = [jax.vmap(vector.length)(x) for x in misalignments(*frozen((system, c)))]
+    parts = [jax.vmap(vector.length)(x) for x in misalignments(*stop_gradients((system, c)))]
     return jnp.concatenate([jnp.zeros(0, dtype=system.mechanism.dtype), *parts])
 
 

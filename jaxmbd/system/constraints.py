@@ -25,7 +25,7 @@ from .configuration import AbstractConfiguration
 from .elements import JointForces, Wrenches
 from .groups import JointGroup
 from .inertia import twist_rates
-from .joint_motion import relative_accelerations, spread
+from .joint_motion import relative_accelerations, scatter
 from .loads import generalized
 
 Coordinates = dict[int, Float[Array, "_n _nq"]]  # Of groups that couplings and drivers refer to.
@@ -63,7 +63,7 @@ def is_holonomic(system: AbstractSystem) -> Bool[np.ndarray, "ng"]:
     rows: list[bool] = []
     for group in constrained_groups(system):
         n_fixed = group.joint.sizes()[2]
-        rows += len(group) * ([True] * n_fixed + [False] * group.joint.n_slip)
+        rows += len(group) * ([True] * n_fixed + [False] * group.joint.n_nonholonomic)
     return np.asarray(rows + [True] * len(coordinate_names(system)), dtype=bool)
 
 
@@ -72,7 +72,7 @@ def n_constraints(system: AbstractSystem) -> int:
     return len(row_names(system))
 
 
-def may_repeat(system: AbstractSystem) -> bool:
+def may_be_redundant(system: AbstractSystem) -> bool:
     """Whether constraints may depend on one another; in a tree without drives they never do."""
     return bool(possibly_redundant(system).any())
 
@@ -125,7 +125,9 @@ def residual(system: AbstractSystem, c: AbstractConfiguration) -> Float[Array, "
     """g(t, q): by how much the joints are violated [m, then dimensionless]."""
 
     def of_joint(joint: AbstractJoint, X: Pose) -> Array:
-        return jnp.concatenate([joint.residual(X), jnp.zeros(joint.n_slip, dtype=X.p.dtype)])
+        return jnp.concatenate(
+            [joint.residual(X), jnp.zeros(joint.n_nonholonomic, dtype=X.p.dtype)]
+        )
 
     parts = [
         jax.vmap(of_joint)(group.joint, c.relative_poses(g)).ravel()
@@ -213,7 +215,7 @@ def _coordinate_bias(
 
 def _joint_rate(joint: AbstractJoint, X: Pose, V: Array) -> Array:
     fixed = jax.jvp(joint.residual, (X,), (se3.rate(X, V),))[1]
-    return jnp.concatenate([fixed, joint.slip(X, V)])
+    return jnp.concatenate([fixed, joint.nonholonomic(X, V)])
 
 
 def _coordinates(system: AbstractSystem, c: AbstractConfiguration) -> Coordinates:
@@ -253,7 +255,7 @@ def constraint_wrenches(
     wrenches = jnp.zeros((n_ports, 6), dtype=lam.dtype)
     each = wrenches_at_joints(system, c, lam)
     for (g, group), W_M in zip(_constrained(system), each, strict=True):
-        wrenches = wrenches + spread(group, c.relative_poses(g), W_M, n_ports)
+        wrenches = wrenches + scatter(group, c.relative_poses(g), W_M, n_ports)
     return wrenches
 
 

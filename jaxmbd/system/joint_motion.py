@@ -31,7 +31,7 @@ def rates(
     group: JointGroup, q: Float[Array, "n nq"], V_FM: Float[Array, "n 6"]
 ) -> Float[Array, "n nv"]:
     """Joint velocities v = Tᵀ V_FM, TᵀS = 1."""
-    return jax.vmap(lambda joint, q, V: joint.drive(q).T @ V)(group.joint, q, V_FM)
+    return jax.vmap(lambda joint, q, V: joint.dual_motion(q).T @ V)(group.joint, q, V_FM)
 
 
 def relative_accelerations(
@@ -83,10 +83,10 @@ def coordinate_wrenches(
     """Wrenches on all ports of forces on the coordinates: the transpose of their rates."""
     shape = jax.ShapeDtypeStruct((len(group), 6), force.dtype)
     W_M = jax.linear_transpose(lambda V: coordinate_rates(group, X_FM, V), shape)(force)[0]
-    return spread(group, X_FM, W_M, n_ports)
+    return scatter(group, X_FM, W_M, n_ports)
 
 
-def spread(
+def scatter(
     group: JointGroup, X_FM: Pose, W_M: Float[Array, "n 6"], n_ports: int
 ) -> Float[Array, "n_ports 6"]:
     """Wrenches on all ports of joints that press with `W_M` on M and back on F."""
@@ -94,7 +94,7 @@ def spread(
     return group.first.add_to(wrenches, -jax.vmap(se3.transform_wrench)(X_FM, W_M))
 
 
-def drive(
+def driving_wrenches(
     group: JointGroup,
     X_FM: Pose,
     q: Float[Array, "n nq"],
@@ -102,8 +102,8 @@ def drive(
     n_ports: int,
 ) -> Float[Array, "n_ports 6"]:
     """Wrenches on all ports of generalized forces on the joints' velocities."""
-    W_M = jax.vmap(lambda joint, q, force: joint.drive(q) @ force)(group.joint, q, force)
-    return spread(group, X_FM, W_M, n_ports)
+    W_M = jax.vmap(lambda joint, q, force: joint.dual_motion(q) @ force)(group.joint, q, force)
+    return scatter(group, X_FM, W_M, n_ports)
 
 
 def body_rows(

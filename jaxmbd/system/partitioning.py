@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from .._frozen import frozen
+from .._stop_gradients import stop_gradients
 from ..linear.constrained import threshold
 from . import constraints
 from .abstract import AbstractSystem, State, Time
@@ -50,7 +50,7 @@ def dependent(system: AbstractSystem, t: Time, q: Float[Array, "nq"]) -> Bool[Ar
     rows = constraints.jacobian(system, c) / jnp.sqrt(inertia)[None]
     length = row_lengths(system, c, rows.T)
     violation = constraints.violation(c, constraints.residual(system, c))
-    found = frozen((rows / length[:, None], violation))
+    found = stop_gradients((rows / length[:, None], violation))
     return pivot_columns(found[0], redundant, threshold(rows.shape, found[1]))
 
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from .._frozen import frozen
+from .._stop_gradients import stop_gradients
 from . import constraints
 from .abstract import AbstractSystem, Coordinates, State, Time, Velocities
 from .residuals import constraint_rates
@@ -96,7 +96,7 @@ def project_positions(
     """
     if constraints.n_constraints(system) == 0:
         return q
-    still, time, start = frozen((system, t, q))
+    still, time, start = stop_gradients((system, t, q))
     moved = _closed(still, time, start, movable) - start
     return _correct(system, t, q + moved, movable)[0]
 
@@ -132,7 +132,7 @@ def _correct(
     return system.retract(q, change), jnp.max(jnp.abs(g))
 
 
-def spread_of(system: AbstractSystem, t: Time, q: Array) -> Float[Array, "nv ng"]:
+def scattered_jacobian(system: AbstractSystem, t: Time, q: Array) -> Float[Array, "nv ng"]:
     """M⁻¹ Gᵀ: the velocities that impulses of the constraints cause."""
     c = system.configuration(t, q)
     return jnp.asarray(system.solve_mass(c, constraints.jacobian(system, c).T))
@@ -143,6 +143,6 @@ __all__ = [
     "project_positions",
     "project_velocities",
     "projected",
+    "scattered_jacobian",
     "small_correction",
-    "spread_of",
 ]

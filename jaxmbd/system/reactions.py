@@ -86,7 +86,7 @@ def reactions_of_motion(
     wrenches, forces = constraints.coordinate_loads(system, c, lam, *loads(c, state.v))
     for g, value in forces.items():
         group = mechanism.joints[g]
-        wrenches = wrenches + joint_motion.drive(
+        wrenches = wrenches + joint_motion.driving_wrenches(
             group, c.relative_poses(g), c.coordinates(g), value, mechanism.n_ports
         )
     needed = jax.vmap(inertial_wrench)(mechanism.rigid, V, A) - along_bodies(wrenches)
@@ -98,7 +98,7 @@ def reactions_of_motion(
         total = jnp.zeros_like(wrenches)
         for g, W_M in enumerate(held(lam)):
             group, X_FM = mechanism.joints[g], c.relative_poses(g)
-            total = total + joint_motion.spread(group, X_FM, W_M, mechanism.n_ports)
+            total = total + joint_motion.scatter(group, X_FM, W_M, mechanism.n_ports)
         return along_bodies(total).ravel()
 
     units = jnp.eye(

@@ -17,7 +17,7 @@ import jax.scipy.linalg as jsl
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from .._frozen import frozen
+from .._stop_gradients import stop_gradients
 from ..linear import ConstraintFactors, factor_constraints, solve_spd
 from . import constraints
 from .abstract import AbstractSystem, Velocities
@@ -142,8 +142,8 @@ class SaddlePoint(eqx.Module):
 
         `noise`: size of the terms of `G x` and `a`, in their units.
         """
-        (x, lam), f, a, noise = frozen((solution, f, a, noise))
-        G, length, violation = frozen((self.G, self.length, self.violation))
+        (x, lam), f, a, noise = stop_gradients((solution, f, a, noise))
+        G, length, violation = stop_gradients((self.G, self.length, self.violation))
         eps = float(jnp.finfo(x.dtype).eps)
         part = SLACK * eps + LEVER * jnp.minimum(violation, eps**0.25)
         y0 = self.metric.whiten(f)
@@ -228,7 +228,7 @@ def saddle_point(
     redundant = constraints.possibly_redundant(system)
     G = constraints.jacobian(system, c)
     if movable is None:
-        metric = KineticMetric(system, c, frozen(system.mass_factor(c)))
+        metric = KineticMetric(system, c, stop_gradients(system.mass_factor(c)))
     else:
         metric = PartialMetric(movable)
     violation = constraints.violation(c, residual)
@@ -252,7 +252,7 @@ def saddle_point(
         G, B = jnp.concatenate([G, further]), jnp.concatenate([B, below], axis=1)
         length = jnp.concatenate([length, _norms(below)])
         redundant = np.concatenate([redundant, np.ones(len(further), dtype=bool)])
-    given = frozen((B, length, violation, demand))
+    given = stop_gradients((B, length, violation, demand))
     factors = factor_constraints(given[0], tuple(redundant.tolist()), *given[1:])
     return SaddlePoint(metric, G, B, factors, length, violation)
 

@@ -89,7 +89,7 @@ def find_topology(
     for name in cut:
         if name not in joints:
             raise ModelError(unknown("cut: unknown joint", name, joints))
-    usable = [n for n in sorted(joints) if joints[n].carries and n not in cut]
+    usable = [n for n in sorted(joints) if joints[n].can_be_tree_joint and n not in cut]
     neighbours: dict[str, list[tuple[str, str, bool]]] = {name: [] for name in (GROUND, *bodies)}
     for name in usable:
         first, second = joints[name].predecessor.body, joints[name].successor.body
@@ -146,7 +146,7 @@ def _check_cuts(
     for name in cut:
         ends = joints[name].predecessor.body, joints[name].successor.body
         roots = [root[body] for body in ends]
-        if joints[name].carries and roots[0] != roots[1]:
+        if joints[name].can_be_tree_joint and roots[0] != roots[1]:
             loose = ends[1] if roots[1] != GROUND else ends[0]
             raise ModelError(
                 f"cut: joint {name!r} closes no loop: without it, and whatever else is cut, body "

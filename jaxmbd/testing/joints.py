@@ -27,10 +27,10 @@ def check_joint(joint: AbstractJoint, key: PRNGKeyArray) -> None:
     """Check that the statements of a joint about pose, velocity and constraint fit together.
 
     At zero the frames coincide; the pose moves with `motion(q) @ v` if q moves with `rates(q, v)`
-    or by `retract`, and `velocities` inverts `rates`; `drive` does unit work on unit velocities;
-    `coordinates` inverts `pose`; the residual is zero at the joint's poses, changes with what is
-    fixed and with nothing else; derivatives exist at zero, with respect to the joint's own leaves
-    too. Of a joint without coordinates (`AbstractClosure`): that its velocities are linear, that
+    or by `retract`, and `velocities` inverts `rates`; `dual_motion` does unit work on unit
+    velocities; `coordinates` inverts `pose`; the residual is zero at the joint's poses, changes
+    with what is fixed and with nothing else; derivatives exist at zero, with respect to the joint's own leaves
+    too. Of a joint without coordinates (`AbstractConstraint`): that its velocities are linear, that
     what it keeps is independent, and that derivatives exist.
 
     **Arguments:** `joint`, with any leaves, and `key`, a key of `jax.random`.
@@ -38,10 +38,10 @@ def check_joint(joint: AbstractJoint, key: PRNGKeyArray) -> None:
     **Raises** `AssertionError`, naming what fails and by how much.
     """
     who = f"check_joint: {type(joint).__name__}"
-    problem = joint.problem()
+    problem = joint.validate()
     if problem is not None:
         raise AssertionError(f"{who}: {problem}")
-    if not joint.carries:
+    if not joint.can_be_tree_joint:
         _check_closure(who, joint, key)
         return
     nq, nv, n_fixed = joint.sizes()
@@ -53,7 +53,7 @@ def check_joint(joint: AbstractJoint, key: PRNGKeyArray) -> None:
         {
             "zero()": (q, (nq,)),
             "motion(q)": (jax.eval_shape(joint.motion, q), (6, nv)),
-            "drive(q)": (jax.eval_shape(joint.drive, q), (6, nv)),
+            "dual_motion(q)": (jax.eval_shape(joint.dual_motion, q), (6, nv)),
             "rates(q, v)": (jax.eval_shape(joint.rates, q, v), (nq,)),
             "retract(q, dv)": (jax.eval_shape(joint.retract, q, v), (nq,)),
             "residual(X)": (jax.eval_shape(joint.residual, X), (n_fixed,)),
@@ -79,14 +79,14 @@ def check_joint(joint: AbstractJoint, key: PRNGKeyArray) -> None:
 
 def _check_closure(who: str, joint: AbstractJoint, key: PRNGKeyArray) -> None:
     rng, dtype = generator(key), joint.predecessor.p.dtype
-    n_fixed, n_slip = joint.sizes()[2], joint.n_slip
+    n_fixed, n_nonholonomic = joint.sizes()[2], joint.n_nonholonomic
     twist = jax.ShapeDtypeStruct((6,), dtype)
     X = jax.eval_shape(se3.exp, twist)
     check_shapes(
         who,
         {
             "residual(X)": (jax.eval_shape(joint.residual, X), (n_fixed,)),
-            "slip(X, V)": (jax.eval_shape(joint.slip, X, twist), (n_slip,)),
+            "nonholonomic(X, V)": (jax.eval_shape(joint.nonholonomic, X, twist), (n_nonholonomic,)),
         },
     )
     places = jnp.asarray(rng.uniform(-REACH, REACH, (DRAWS, 6)), dtype)
@@ -99,9 +99,9 @@ def _check_closure(who: str, joint: AbstractJoint, key: PRNGKeyArray) -> None:
         X = se3.exp(place)
         D = jax.vmap(lambda V: _kept(joint, X, V)[1], out_axes=1)(jnp.eye(6, dtype=dtype))
         found = {
-            "slip(X, V) is linear in V": (
-                joint.slip(X, 2.0 * V + U),
-                2.0 * joint.slip(X, V) + joint.slip(X, U),
+            "nonholonomic(X, V) is linear in V": (
+                joint.nonholonomic(X, 2.0 * V + U),
+                2.0 * joint.nonholonomic(X, V) + joint.nonholonomic(X, U),
             ),
             "derivatives exist, forward and reverse alike": both_modes(
                 lambda joint: _kept(joint, X, V), (joint,), ((u,), w)
@@ -113,7 +113,7 @@ def _check_closure(who: str, joint: AbstractJoint, key: PRNGKeyArray) -> None:
     if not jnp.min(weakest) > 1e-6:
         raise AssertionError(
             f"{who}: what it keeps is not independent, the derivative of its "
-            f"{n_fixed + n_slip} rows has a singular value of {float(jnp.min(weakest)):.1e}"
+            f"{n_fixed + n_nonholonomic} rows has a singular value of {float(jnp.min(weakest)):.1e}"
         )
     judge(who, found)
 
@@ -121,12 +121,12 @@ def _check_closure(who: str, joint: AbstractJoint, key: PRNGKeyArray) -> None:
 def _kept(joint: AbstractJoint, X: Pose, V: Float[Array, "6"]) -> tuple[Array, Array]:
     """Residual, and rate of all that the joint keeps."""
     g, g_dot = jax.jvp(joint.residual, (X,), (se3.rate(X, V),))
-    return g, jnp.concatenate([g_dot, joint.slip(X, V)])
+    return g, jnp.concatenate([g_dot, joint.nonholonomic(X, V)])
 
 
 def _statements(joint: AbstractJoint, q: Float[Array, "nq"]) -> Any:
     X = joint.pose(q)
-    return X, joint.motion(q), joint.drive(q), joint.residual(X), joint.coordinates(X)
+    return X, joint.motion(q), joint.dual_motion(q), joint.residual(X), joint.coordinates(X)
 
 
 @eqx.filter_jit
@@ -151,7 +151,7 @@ def _look_at_joint(
 
         D = jax.vmap(residual_rate, out_axes=1)(jnp.eye(6, dtype=zero.dtype))
         found = {
-            "drive(q) does unit work, TᵀS = 1": (joint.drive(q).T @ S, jnp.eye(nv)),
+            "dual_motion(q) does unit work, TᵀS = 1": (joint.dual_motion(q).T @ S, jnp.eye(nv)),
             "pose(q) moves with motion(q) @ v as q with rates(q, v)": (
                 _twist_of(joint.pose, q, joint.rates(q, v)),
                 S @ v,

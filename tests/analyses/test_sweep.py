@@ -23,7 +23,7 @@ from jaxmbd import reducers
 from jaxmbd.analyses.sweep import store
 from jaxmbd.analyses.sweep.fingerprint import Digest
 from jaxmbd.analyses.sweep.progress import Progress
-from jaxmbd.kernel import kernel_of
+from jaxmbd.fused import kernel_of
 
 ROOT = Path(__file__).parents[2]
 TIMES = np.linspace(0.0, 1.0, 5)

@@ -106,7 +106,7 @@ def test_a_kernel_is_made_where_it_can_be(optimized):
 def test_a_kernel_in_reverse_mode(optimized):
     args = formulated(models.chain(3))
     alone = eqx.filter_jit(gradient).lower(*args)
-    assert alone.as_text().count(MARK) == 2  # Of a step, and of the way back.
+    assert alone.as_text().count(MARK) == 2  # Of a step, and of the backward pass.
     batched = eqx.filter_jit(in_batch_gradient)(*args)
     np.testing.assert_allclose(alone.compile()(*args), batched[0], rtol=1e-9)
 

@@ -68,7 +68,7 @@ def findings(kind):
         off = X @ se3.exp(jnp.array([0.1, -0.2, 0.3, 0.2, -0.1, 0.15]))
         return {
             "twist": velocity_of(joint, q, joint.rates(q, v)) - S @ v,
-            "unit": joint.drive(q).T @ S - jnp.eye(S.shape[1]),
+            "unit": joint.dual_motion(q).T @ S - jnp.eye(S.shape[1]),
             "basis": joint.basis().T @ joint.basis() - jnp.eye(3),
             "turn": jnp.linalg.det(joint.basis()) - 1.0,
             "home": (joint.pose(joint.zero()).p, joint.pose(joint.zero()).R - jnp.eye(3)),

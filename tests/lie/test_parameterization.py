@@ -51,7 +51,7 @@ def test_tangents_of_rotation_and_motion(kind):
 
 
 def test_motion_is_a_screw_that_leaves_its_parameters_alone(kind):
-    """Ad(C(Q)) Q = Q, eq. (22) of Bauchau et al. (2013) rests on it; -Q is the way back."""
+    """Ad(C(Q)) Q = Q, eq. (22) of Bauchau et al. (2013) rests on it; -Q is the backward pass."""
     for Q in SCREWS:
         X = kind.motion(Q)
         np.testing.assert_allclose(se3.transform_twist(X, Q), Q, atol=2e-15)

@@ -6,11 +6,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmbd.nonlinear import linear_root
-from jaxmbd.system.pattern import Pattern
+from jaxmbd.system.sparsity import SparsityPattern
 
 # Two bodies with two velocities each, joined by two constraints: equations of one body know
 # nothing of the velocities of the other.
-PATTERN = Pattern((0, 0, 1, 1), (2, 2), ((0, 2), (1, 2)), ((1,),))
+PATTERN = SparsityPattern((0, 0, 1, 1), (2, 2), ((0, 2), (1, 2)), ((1,),))
 A = jnp.array(
     [
         [4.0, 1.0, 0.0, 0.0, 2.0, 1.0],

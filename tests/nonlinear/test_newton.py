@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from jaxmbd.analyses.checkpoints import n_bytes
-from jaxmbd.nonlinear import Blocks, Dense, Kept, Newton, keeps_roots
+from jaxmbd.nonlinear import Blocks, CachedFactors, Dense, Newton, saves_roots
 
 GUESS = jnp.array([1.0, 0.0])
 ARGS = jnp.array([0.5, 2.0])
@@ -16,7 +16,7 @@ BLOCKS = Blocks((2,), (jnp.array(1.0),))
 
 def having(factors, usable=True):
     """Factors that an earlier step handed on."""
-    kept = Kept.nothing(factors, jnp.float64)
+    kept = CachedFactors.nothing(factors, jnp.float64)
     return eqx.tree_at(lambda k: (k.factors, k.usable), kept, (factors, jnp.asarray(usable)))
 
 
@@ -61,7 +61,7 @@ def test_little_is_kept_for_the_way_back(newton):
     def end(a):
         return jnp.exp(newton(winding, GUESS, jnp.sin(a), BLOCKS).x)
 
-    once = jax.checkpoint(end, policy=keeps_roots, prevent_cse=False)
+    once = jax.checkpoint(end, policy=saves_roots, prevent_cse=False)
     assert n_bytes(jax.vjp(end, ARGS)[1]) < 20 * ARGS.nbytes
     assert n_bytes(jax.vjp(once, ARGS)[1]) < 10 * ARGS.nbytes
 
@@ -164,7 +164,7 @@ def test_one_change_does_where_the_rate_is_known():
 )
 def test_factors_are_given_up_where_steps_take_more_iterations(age, n_steps, usable):
     """Every 20 steps, so that members of a batch do so together."""
-    kept = Kept.nothing(jnp.zeros(1), jnp.float64)
+    kept = CachedFactors.nothing(jnp.zeros(1), jnp.float64)
     kept = eqx.tree_at(lambda k: (k.age, k.fewest), kept, (jnp.array(age), jnp.array(2)))
     one, yes, phase = jnp.ones(()), jnp.array(True), jnp.array(0)
     left = kept.after(kept.factors, yes, 0.1 * one, one, jnp.array(n_steps), phase)

@@ -19,7 +19,7 @@ from jaxmbd.nonlinear.elimination import eliminate, neighbours
 from jaxmbd.nonlinear.plan import plan_of
 from jaxmbd.system.constraints import n_constraints
 from jaxmbd.system.mechanism import lower
-from jaxmbd.system.pattern import Pattern
+from jaxmbd.system.sparsity import SparsityPattern
 from tests.models import JOINT_KINDS, chain, random_body, random_frame, random_joint, random_tree
 
 Y = (0.0, 1.0, 0.0)
@@ -106,12 +106,12 @@ def twin_rods() -> mbd.Model:
     return mbd.Model({"a": LINK, "b": LINK}, links)
 
 
-def owners(pattern: Pattern) -> np.ndarray:
+def owners(pattern: SparsityPattern) -> np.ndarray:
     """Node of each unknown, velocities first."""
     return np.asarray([*pattern.velocities, *pattern.constraints])
 
 
-def allowed(pattern: Pattern) -> np.ndarray:
+def allowed(pattern: SparsityPattern) -> np.ndarray:
     """For each equation, as a row, and each unknown whether the pattern lets it depend on it."""
     near, owner = neighbours(pattern), owners(pattern)
     graph = np.zeros((len(near), len(near)), dtype=bool)
@@ -120,7 +120,7 @@ def allowed(pattern: Pattern) -> np.ndarray:
     return graph[owner][:, owner]
 
 
-def random_matrix(pattern: Pattern) -> np.ndarray:
+def random_matrix(pattern: SparsityPattern) -> np.ndarray:
     """[[H, B], [G, 0]] of a pattern, not symmetric, its rows of sizes far apart."""
     rng, nv = np.random.default_rng(0), len(pattern.velocities)
     J = np.where(allowed(pattern), rng.uniform(-1.0, 1.0, (len(owners(pattern)),) * 2), 0.0)
@@ -159,7 +159,7 @@ MODELS = {
 )
 def test_solutions(name):
     """Of random equations, with J and with its transpose."""
-    pattern = MaximalSystem(lower(MODELS[name]())).pattern()
+    pattern = MaximalSystem(lower(MODELS[name]())).sparsity_pattern()
     J = random_matrix(pattern)
     nv = len(pattern.velocities)
     blocks = Blocks((nv, len(J) - nv), (jnp.array(1.0),) * 2, pattern=pattern)
@@ -171,7 +171,7 @@ def test_solutions(name):
 
 
 def test_batches_of_factors():
-    pattern = MaximalSystem(lower(chain(6))).pattern()
+    pattern = MaximalSystem(lower(chain(6))).sparsity_pattern()
     J = jnp.asarray(random_matrix(pattern))
     nv = len(pattern.velocities)
     blocks = Blocks((nv, len(J) - nv), (jnp.array(1.0),) * 2, pattern=pattern)
@@ -191,7 +191,7 @@ def test_batches_of_factors():
 
 def test_unknowns_of_several_stages():
     """Two unknowns for each velocity and each constraint."""
-    pattern = MaximalSystem(lower(chain(6))).pattern()
+    pattern = MaximalSystem(lower(chain(6))).sparsity_pattern()
     nv, n = len(pattern.velocities), len(owners(pattern))
     order = np.concatenate([np.tile(np.arange(nv), 2), np.tile(np.arange(nv, n), 2)])
     J = random_matrix(pattern)[order][:, order] * np.random.default_rng(0).normal(size=(2 * n,) * 2)
@@ -203,7 +203,7 @@ def test_unknowns_of_several_stages():
 
 
 def test_dependent_constraints_give_way_as_in_the_dense_matrix():
-    pattern = MaximalSystem(lower(twin_rods())).pattern()
+    pattern = MaximalSystem(lower(twin_rods())).sparsity_pattern()
     J, nv = random_matrix(pattern), len(pattern.velocities)
     J[-1], J[:, -1] = J[-2], J[:, -2]
     redundant = (True,) * (len(J) - nv)
@@ -240,7 +240,7 @@ def test_equations_depend_on_what_the_pattern_says(model):
     assert np.all(used)
 
 
-def problem(system: Any) -> tuple[Any, Any, Pattern]:
+def problem(system: Any) -> tuple[Any, Any, SparsityPattern]:
     """Residual, guess and pattern of a step of generalized-α from anywhere."""
     rng, nv, ng = np.random.default_rng(0), system.nv, n_constraints(system)
     values = tuple(
@@ -260,7 +260,7 @@ def problem(system: Any) -> tuple[Any, Any, Pattern]:
 
 
 def test_a_chain_is_gone_after_the_logarithm_of_its_length():
-    pattern = MaximalSystem(lower(chain(100))).pattern()
+    pattern = MaximalSystem(lower(chain(100))).sparsity_pattern()
     sizes = np.bincount(owners(pattern)).tolist()
     stages = eliminate(pattern, sizes)
     assert len(stages) <= 8
@@ -272,7 +272,7 @@ def test_the_program_does_not_grow():
     """Tables of indices do, instructions do not."""
 
     def lines(n: int) -> int:
-        pattern = MaximalSystem(lower(chain(n))).pattern()
+        pattern = MaximalSystem(lower(chain(n))).sparsity_pattern()
         blocks = Blocks((6 * n, 5 * n), (jnp.array(1.0),) * 2, pattern=pattern)
 
         def solve(x):
@@ -282,14 +282,14 @@ def test_the_program_does_not_grow():
         return jax.jit(solve).lower(jnp.zeros(11 * n)).as_text().count("\n")
 
     assert lines(100) <= 1.02 * lines(12)
-    pattern = MaximalSystem(lower(chain(100))).pattern()
+    pattern = MaximalSystem(lower(chain(100))).sparsity_pattern()
     assert plan_of(pattern, (600, 500)).direction.max() < 28
 
 
 def test_small_systems_and_unknown_patterns_are_dense():
-    pattern = MaximalSystem(lower(chain(20))).pattern()
+    pattern = MaximalSystem(lower(chain(20))).sparsity_pattern()
     size = (jnp.array(1.0),) * 2
-    small = MaximalSystem(lower(chain(2))).pattern()
+    small = MaximalSystem(lower(chain(2))).sparsity_pattern()
     assert isinstance(Automatic().chosen(Blocks((120, 100), size, pattern=pattern)), BlockSparse)
     assert isinstance(Automatic().chosen(Blocks((12, 10), size, pattern=small)), Dense)
     assert isinstance(Automatic().chosen(Blocks((120, 100), size)), Dense)

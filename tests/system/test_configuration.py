@@ -5,8 +5,7 @@ import jax.numpy as jnp
 import pytest
 
 import jaxmbd as mbd
-from jaxmbd import forces, joints
-from jaxmbd.kernel import fused
+from jaxmbd import forces, fused, joints
 from jaxmbd.system.acceleration import constrained_accelerations, free_accelerations
 from tests import models
 from tests.system import linkages
@@ -52,7 +51,7 @@ def test_accelerations_with_constraints_compute_one_configuration(monkeypatch, f
 @pytest.mark.parametrize("formulation", FORMULATIONS[:1], ids=models.name_of)
 def test_accelerations_of_a_tree_compute_one_configuration(monkeypatch, formulation):
     system = mbd.formulate(models.chain(3), formulation)
-    with fused(False):
+    with fused.enabled(False):
         seen = configurations(
             monkeypatch, system, lambda y: free_accelerations(system, jnp.zeros(()), y)
         )

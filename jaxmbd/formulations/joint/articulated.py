@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 
 from ...lie import so3
 from .inertia import WorldInertia
-from .walk import Walk
+from .tree_recursion import TreeRecursion
 
 
 class Articulated(NamedTuple):
@@ -23,7 +23,7 @@ class Articulated(NamedTuple):
     - `rotors`: what rotors behind gears add to the inertia of each velocity.
     """
 
-    walk: Walk
+    recursion: TreeRecursion
     H: Float[Array, "nv 6"]
     inertia: Float[Array, "nv 6 6"]
     rotors: Float[Array, "nv"]
@@ -46,19 +46,19 @@ class Articulated(NamedTuple):
         products = still if products is None else products
         none = jnp.zeros_like(self.inertia[0]), still[0]
         own = self.H, self.inertia, self.rotors, force, wrenches, products
-        U, D, u = self.walk.inwards(_inwards, none, own)
+        U, D, u = self.recursion.backward(_backward, none, own)
 
-        def outwards(above: tuple[Array, Array], own: tuple[Array, ...]) -> tuple[Array, Array]:
+        def forward(above: tuple[Array, Array], own: tuple[Array, ...]) -> tuple[Array, Array]:
             S, c, U, D, u = own
             carried = above[0] + c
             vdot = (u - U @ carried) / D
             return carried + vdot * S, vdot
 
         root = still[0], jnp.zeros_like(force[0])
-        return self.walk.outwards(outwards, root, (self.H, products, U, D, u))[1]
+        return self.recursion.forward(forward, root, (self.H, products, U, D, u))[1]
 
 
-def _inwards(
+def _backward(
     carried: tuple[Array, Array], own: tuple[Array, ...]
 ) -> tuple[tuple[Array, Array], tuple[Array, Array, Array]]:
     """Inertia and wrench that a velocity hands on to the one before it."""

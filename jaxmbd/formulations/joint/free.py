@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from ...kernel import Kernel, jvp_with_zeros, kernel_of, linear_kernel_of, moved
+from ...fused import Kernel, jvp_with_zeros, kernel_of, linear_kernel_of, moved
 from ...lie import Pose, se3
 from ...linear import solve_spd
 from ...system import constraints
@@ -23,7 +23,7 @@ from .configuration import JointConfiguration, velocity_products
 from .inertia import WorldInertia, world_inertia
 from .newton_euler import add_joint_forces, external_wrenches, net_force
 from .system import JointSystem
-from .walk import ROOT
+from .tree_recursion import ROOT
 
 # Up to this number of velocities one factorization takes less than recursions that XLA does not
 # make one kernel of.
@@ -104,7 +104,7 @@ def _by_articulated_bodies(
 ) -> Float[Array, "nv"]:
     """The same by recursions alone."""
     on = _loads(system, *now)
-    given = (_on_movers(system, x) for x in (on.wrenches, on.products))
+    given = (_on_last_velocities(system, x) for x in (on.wrenches, on.products))
     return _articulated(system, on).accelerations(on.joints, *given)
 
 
@@ -113,14 +113,20 @@ def _unbalanced(
 ) -> tuple[Float[Array, "nv"], Articulated]:
     """f - b - M v̇ by recursions alone, and the bodies."""
     system, on = primals[0], _loads(*primals)
-    walk, H, still = system.layout.walk, on.configuration.H, jnp.zeros(6, dtype=vdot.dtype)
-    rates = _summed_outwards(system, H * vdot[:, None] + _on_movers(system, on.products))
+    recursion, H, still = (
+        system.layout.recursion,
+        on.configuration.H,
+        jnp.zeros(6, dtype=vdot.dtype),
+    )
+    rates = _summed_over_ancestors(
+        system, H * vdot[:, None] + _on_last_velocities(system, on.products)
+    )
     needed = jax.vmap(WorldInertia.momentum)(on.inertia, rates) - on.wrenches
 
-    def inwards(beyond: Array, own: Array) -> tuple[Array, Array]:
+    def backward(beyond: Array, own: Array) -> tuple[Array, Array]:
         return beyond + own, beyond + own
 
-    carried = walk.inwards(inwards, still, _on_movers(system, needed))
+    carried = recursion.backward(backward, still, _on_last_velocities(system, needed))
     left = on.joints - system.reflected_inertias() * vdot - jax.vmap(jnp.vdot)(H, carried)
     return left, _articulated(system, on)
 
@@ -143,7 +149,7 @@ class _Loads(NamedTuple):
 def _loads(system: JointSystem, t: Float[Array, ""], state: State) -> _Loads:
     mechanism, v = system.mechanism, state.v
     c = system.configuration(t, state.q, state.z)
-    world = _summed_outwards(system, c.H * v[:, None])
+    world = _summed_over_ancestors(system, c.H * v[:, None])
     bodies = slice(1, mechanism.n_bodies + 1)
     X = Pose(c.ports.p[bodies], c.ports.R[bodies])
     motion = Motion(c, v)
@@ -165,20 +171,26 @@ def _loads(system: JointSystem, t: Float[Array, ""], state: State) -> _Loads:
 
 def _articulated(system: JointSystem, on: _Loads) -> Articulated:
     """What the mass matrix says, in a form that is solved at the cost of a few passes."""
-    own = _on_movers(system, jax.vmap(as_matrix)(on.inertia))
-    return Articulated(system.layout.walk, on.configuration.H, own, system.reflected_inertias())
+    own = _on_last_velocities(system, jax.vmap(as_matrix)(on.inertia))
+    return Articulated(
+        system.layout.recursion, on.configuration.H, own, system.reflected_inertias()
+    )
 
 
-def _summed_outwards(system: JointSystem, x: Float[Array, "nv 6"]) -> Float[Array, "n_bodies 6"]:
+def _summed_over_ancestors(
+    system: JointSystem, x: Float[Array, "nv 6"]
+) -> Float[Array, "n_bodies 6"]:
     """For each body the sum over the velocities that move it, by a walk."""
     still = jnp.zeros_like(x[:1])
-    padded = jnp.concatenate([system.layout.walk.outwards(jnp.add, still[0], x), still])
-    return Rows.of(_movers(system)).take(padded)
+    padded = jnp.concatenate([system.layout.recursion.forward(jnp.add, still[0], x), still])
+    return Rows.of(_last_velocities(system)).take(padded)
 
 
-def _on_movers(system: JointSystem, x: Float[Array, "n_bodies *k"]) -> Float[Array, "nv *k"]:
+def _on_last_velocities(
+    system: JointSystem, x: Float[Array, "n_bodies *k"]
+) -> Float[Array, "nv *k"]:
     """For each velocity the sum over the bodies that move with it and with none after it."""
-    movers, nv = _movers(system), system.nv
+    movers, nv = _last_velocities(system), system.nv
     moved = [mover for mover in movers if mover != nv]
     if len(set(moved)) < len(moved):  # Bodies that are welded to one another.
         total = jnp.zeros((nv + 1, *x.shape[1:]), x.dtype)
@@ -188,6 +200,6 @@ def _on_movers(system: JointSystem, x: Float[Array, "n_bodies *k"]) -> Float[Arr
     return Rows.of(body.get(i, len(movers)) for i in range(nv)).take(padded)
 
 
-def _movers(system: JointSystem) -> list[int]:
+def _last_velocities(system: JointSystem) -> list[int]:
     """The last velocity that moves each body, `nv` where none does."""
-    return [system.nv if mover == ROOT else mover for mover in system.layout.movers]
+    return [system.nv if mover == ROOT else mover for mover in system.layout.last_velocities]

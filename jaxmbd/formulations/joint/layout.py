@@ -6,7 +6,7 @@ import numpy as np
 
 from ...system.mechanism import Mechanism
 from ...system.rows import Rows
-from .walk import ROOT, Walk
+from .tree_recursion import ROOT, TreeRecursion
 
 
 @dataclass(frozen=True)
@@ -16,8 +16,8 @@ class Layout:
     - `groups`: the groups of tree joints.
     - `coordinates`, `velocities`: for each of them the entries of its joints in `q` and `v`.
     - `bodies`: for each entry of `v` the row, less one, of the body its joint reaches.
-    - `walk`: velocities as nodes, each after the one that its joint is carried by.
-    - `movers`: for each body the last velocity that moves it; `ROOT` where none does.
+    - `recursion`: velocities as nodes, each after the one that its joint is carried by.
+    - `last_velocities`: for each body the last velocity that moves it; `ROOT` where none does.
     """
 
     nq: int
@@ -26,8 +26,8 @@ class Layout:
     coordinates: tuple[Rows, ...]
     velocities: tuple[Rows, ...]
     bodies: Rows
-    walk: Walk
-    movers: tuple[int, ...]
+    recursion: TreeRecursion
+    last_velocities: tuple[int, ...]
 
 
 def lay_out(mechanism: Mechanism) -> Layout:
@@ -57,6 +57,6 @@ def lay_out(mechanism: Mechanism) -> Layout:
         coordinates=tuple(entries(nq, g, mechanism.joints[g].joint.sizes()[0]) for g in groups),
         velocities=tuple(entries(nv, g, mechanism.joints[g].joint.sizes()[1]) for g in groups),
         bodies=Rows.of(np.repeat(np.arange(mechanism.n_bodies), nv)),
-        walk=Walk.of(parents),
-        movers=tuple(movers[1:]),
+        recursion=TreeRecursion.of(parents),
+        last_velocities=tuple(movers[1:]),
     )

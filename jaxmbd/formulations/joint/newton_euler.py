@@ -51,7 +51,7 @@ def _(system: JointSystem, t: Float[Array, ""], state: State) -> dict[str, Float
         W = jax.vmap(se3.transform_wrench_back)(X_WM, group.children.take(carried))
 
         def held(joint: AbstractJoint, q: Array, W: Array) -> Array:
-            return W - joint.drive(q) @ (joint.motion(q).T @ W)  # The rest drives the joint.
+            return W - joint.dual_motion(q) @ (joint.motion(q).T @ W)  # The rest drives the joint.
 
         W = jax.vmap(held)(group.joint, c.values[g], W)
         sign = -1.0 if group.reversed else 1.0
@@ -99,7 +99,7 @@ def _external_wrenches(
         group = mechanism.joints[g]
         if not group.in_tree:
             X_FM, q = c.relative_poses(g), c.coordinates(g)
-            driven = joint_motion.drive(group, X_FM, q, value, mechanism.n_ports)
+            driven = joint_motion.driving_wrenches(group, X_FM, q, value, mechanism.n_ports)
             wrenches = wrenches + driven
     return external_wrenches(mechanism, c.ports, wrenches)
 

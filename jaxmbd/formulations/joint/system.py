@@ -9,9 +9,9 @@ import jax.scipy.linalg as jsl
 import numpy as np
 from jaxtyping import Array, Float
 
+from ...fused import smooth_kernel
 from ...joints import AbstractJoint
 from ...joints.abstract import n_rows
-from ...kernel import smooth_kernel
 from ...lie import Pose, se3
 from ...linear import solve_spd
 from ...model import Model
@@ -292,7 +292,7 @@ def _(system: JointSystem, c: JointConfiguration, B: Float[Array, "nv ng"]) -> F
     ]
 
     def of_coordinates(g: int) -> Float[Array, "n nv"]:
-        T = jax.vmap(lambda joint, q: joint.drive(q).T)(groups[g].joint, c.coordinates(g))
+        T = jax.vmap(lambda joint, q: joint.dual_motion(q).T)(groups[g].joint, c.coordinates(g))
         return squares(g, T)
 
     for coupling in mechanism.couplings:

@@ -26,9 +26,9 @@ from ...system.rows import Rows, in_order
 from ...system.tree import descend
 from ...system.two_point import secant_stiffness
 from ..formulate import system_of
-from . import leftover
-from .centred import centred
+from . import remaining
 from .representable import check_bodies, check_inertias, check_joints, check_rotors
+from .shifted_to_com import shifted_to_com
 from .system import Assembly, Elements, NodalSystem, second_moments
 
 # The edges of the tetrahedron of the centre of mass and the tips of the three vectors.
@@ -156,7 +156,7 @@ class NaturalSystem(NodalSystem):
             (A, to_element @ slots),
         )
 
-    def work_out(self) -> tuple[Float[Array, "n 4 4"], Float[Array, "n 4 4"]]:
+    def compute_geometry(self) -> tuple[Float[Array, "n 4 4"], Float[Array, "n 4 4"]]:
         """Slots from the parent's element, and the element from slots, of every body."""
         mechanism = self.mechanism
         skip, parts = 1 + mechanism.n_bodies, []
@@ -246,7 +246,7 @@ class NaturalSystem(NodalSystem):
                 parts.append(group.children.take(products)[:, : _n_products(group)])
         if self.penalty is None:
             parts.append(self._joint_gaps(q))
-        return leftover.joined(parts, q.dtype)
+        return remaining.joined(parts, q.dtype)
 
     def intrinsic_names(self) -> list[str]:
         bodies, names = self.mechanism.topology.bodies[1:], []
@@ -262,9 +262,11 @@ class NaturalSystem(NodalSystem):
 
     def _joint_gaps(self, q: Float[Array, "nq"]) -> Float[Array, "n_gaps"]:
         frames = self.element_frames(q)
-        return leftover.joined(
+        return remaining.joined(
             [
-                leftover.gaps(group, frames, lambda joint, *X, group=group: _kept(group, joint, *X))
+                remaining.residuals(
+                    group, frames, lambda joint, *X, group=group: _kept(group, joint, *X)
+                )
                 for group in self.mechanism.joints
                 if _n_kept(group) > 0
             ],
@@ -320,7 +322,7 @@ def _positive(value: Any, what: str) -> Float[Array, ""]:
 
 @system_of.register
 def _(formulation: NaturalCoordinates, model: Model) -> NaturalSystem:
-    mechanism = centred(check_bodies("NaturalCoordinates", lower(model)))
+    mechanism = shifted_to_com(check_bodies("NaturalCoordinates", lower(model)))
     check_rotors("NaturalCoordinates", mechanism)
     check_joints("NaturalCoordinates", mechanism)
     check_inertias("NaturalCoordinates", mechanism)

@@ -16,8 +16,7 @@ from ...system.nodal import NodalFrame
 from ...system.reactions import reactions_of, reactions_of_motion
 from ...system.tree import tree_poses, tree_tangents
 from ..joint.layout import lay_out
-from . import leftover, particles
-from .centred import centred
+from . import particles, remaining
 from .placement import Family, check_particles, place
 from .plane import (
     ROWS,
@@ -32,6 +31,7 @@ from .plane import (
 )
 from .points import PointCoordinates, PointSystem, by_particle, check_spread, to_elements
 from .representable import check_bodies, check_joints, check_rotors
+from .shifted_to_com import shifted_to_com
 from .system import Elements
 
 
@@ -60,7 +60,7 @@ class PlanarPointSystem(PointSystem):
     plane: str = eqx.field(static=True, default="xy")
     width: ClassVar[int] = 2
 
-    def work_out(self) -> PlanarGeometry:
+    def compute_geometry(self) -> PlanarGeometry:
         E, reference, points = self._axes, reference_poses(self.mechanism), []
         for family, given in self._given():
             inside = jnp.einsum("nij,nkj->nki", family.bodies.take(reference.R[1:]), given) @ E
@@ -179,7 +179,7 @@ class PlanarPointSystem(PointSystem):
 
     def _residuals(self, group: JointGroup, frames: NodalFrame) -> Float[Array, "n rows"]:
         n_F = normals(self.mechanism, self.geometry.reference, self.plane, group)
-        return leftover.gaps(group, frames, planar_gap, n_F)
+        return remaining.residuals(group, frames, planar_gap, n_F)
 
     def closing(self) -> PlanarJointSystem:
         return PlanarJointSystem(self.mechanism, lay_out(self.mechanism), self.plane)
@@ -210,7 +210,7 @@ def _rod(
 
 def planar_system(formulation: PointCoordinates, plane: str, model: Model) -> PlanarPointSystem:
     """The system of a formulation with a plane."""
-    mechanism = centred(check_bodies("PointCoordinates", lower(model)))
+    mechanism = shifted_to_com(check_bodies("PointCoordinates", lower(model)))
     check_joints("PointCoordinates", mechanism)
     mechanism = check_plane(mechanism, plane)
     check_rotors("PointCoordinates", mechanism)

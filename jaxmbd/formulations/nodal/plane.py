@@ -19,7 +19,7 @@ from ...system.mechanism import Mechanism
 from ...system.tree import tree_poses
 from ..joint.configuration import JointConfiguration
 from ..joint.system import JointSystem
-from . import leftover
+from . import remaining
 
 # Normal of each plane and the axes within it, by the axes of the world.
 PLANES = {"xy": (2, (0, 1)), "yz": (0, (1, 2)), "zx": (1, (2, 0))}
@@ -106,7 +106,7 @@ class PlanarJointSystem(JointSystem):
             X_FM = joint_motion.relative_poses(group, c.ports)
             keeps = leaving if group.in_tree else residual
             parts.append(jax.vmap(keeps)(group.joint, X_FM, n_F))
-        return leftover.joined(parts, c.q.dtype)
+        return remaining.joined(parts, c.q.dtype)
 
     def intrinsic_names(self) -> list[str]:
         return [

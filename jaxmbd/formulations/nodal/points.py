@@ -21,11 +21,11 @@ from ...system.mechanism import Mechanism, lower
 from ...system.nodal import NodalFrame
 from ...system.rows import Rows, in_order
 from ..formulate import system_of
-from . import leftover, particles
-from .centred import centred
+from . import particles, remaining
 from .placement import Family, Placement, check_particles, place
 from .plane import PLANES
 from .representable import check_bodies, check_inertias, check_joints, check_rotors
+from .shifted_to_com import shifted_to_com
 from .system import Assembly, Elements, NodalSystem, second_moments
 
 
@@ -91,7 +91,7 @@ class PointSystem(NodalSystem):
     def n_nodes(self) -> int:
         return self.placement.n_nodes
 
-    def work_out(self) -> Any:
+    def compute_geometry(self) -> Any:
         fixed = self.placement.fixed.shifted(-1 - self.mechanism.n_bodies)
         points = tuple(self._complete(family, given) for family, given in self._given())
         return Geometry(points, tuple(map(to_elements, points)), fixed.take(self._table()))
@@ -188,7 +188,7 @@ class PointSystem(NodalSystem):
             _squares(r) - _squares(points)
             for points, r in zip(self.geometry.points, nodes, strict=True)
         ]
-        return leftover.joined([*parts, *self._joint_gaps(q)], q.dtype)
+        return remaining.joined([*parts, *self._joint_gaps(q)], q.dtype)
 
     def _joint_gaps(self, q: Float[Array, "nq"]) -> list[Float[Array, "_n _m"]]:
         frames, found = self.element_frames(q), []
@@ -210,7 +210,7 @@ class PointSystem(NodalSystem):
 
     def _residuals(self, group: JointGroup, frames: NodalFrame) -> Float[Array, "n rows"]:
         """What joints keep, the point first."""
-        return leftover.gaps(group, frames, lambda joint, F, M: joint.gap(F, M))
+        return remaining.residuals(group, frames, lambda joint, F, M: joint.gap(F, M))
 
     def _n_rows(self, group: JointGroup) -> tuple[int, int]:
         """How many rows of the residual of a joint are of its point, and how many there are."""
@@ -259,7 +259,7 @@ def _(formulation: PointCoordinates, model: Model) -> PointSystem:
         from .planar import planar_system  # It extends the system in space.
 
         return planar_system(formulation, formulation.plane, model)
-    mechanism = centred(check_bodies("PointCoordinates", lower(model)))
+    mechanism = shifted_to_com(check_bodies("PointCoordinates", lower(model)))
     check_rotors("PointCoordinates", mechanism)
     check_joints("PointCoordinates", mechanism)
     check_inertias("PointCoordinates", mechanism)

@@ -34,7 +34,7 @@ def check_bodies(who: str, mechanism: Mechanism) -> Mechanism:
 def check_joints(who: str, mechanism: Mechanism) -> None:
     """**Raises** `ModelError`, naming it, for a joint that keeps velocities and no position."""
     for group in mechanism.joints:
-        if group.joint.n_slip > 0:
+        if group.joint.n_nonholonomic > 0:
             raise ModelError(
                 f"joint {group.names[0]!r}: {who} has no rows for the velocities that a "
                 f"{type(group.joint).__name__} joint keeps at zero (nonholonomic constraints); use "

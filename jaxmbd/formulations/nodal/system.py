@@ -45,7 +45,7 @@ class Elements(eqx.Module):
 class Assembly(eqx.Module):
     """What no state changes.
 
-    - `geometry`: what `work_out` makes of lengths.
+    - `geometry`: what `compute_geometry` makes of lengths.
     - `mass`, `factor`: mass matrix of the nodes, `(n_nodes, n_nodes)`, and its Cholesky factor.
     """
 
@@ -70,7 +70,7 @@ class NodalSystem(AbstractNodalSystem):
         """Number of nodes that are coordinates."""
 
     @abstractmethod
-    def work_out(self) -> Any:
+    def compute_geometry(self) -> Any:
         """What follows from lengths alone."""
 
     @abstractmethod
@@ -108,7 +108,7 @@ class NodalSystem(AbstractNodalSystem):
     @property
     def geometry(self) -> Any:
         """What follows from lengths alone."""
-        return self.work_out() if self.assembly is None else self.assembly.geometry
+        return self.compute_geometry() if self.assembly is None else self.assembly.geometry
 
     def closing(self) -> AbstractSystem:
         """In coordinates of joints: bodies stay rigid there, and nodes are not looked at."""

@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from jaxmbd._traced_once import traced_once
+from jaxmbd._inlined_jit import inlined_jit
 
 
 def square_sum(x):
@@ -26,7 +26,7 @@ def test_the_function_runs_once_and_the_program_is_the_same():
         calls.append(x)
         return square_sum(x)
 
-    found = program(traced_once(counted))
+    found = program(inlined_jit(counted))
     assert len(calls) == 1
     plain = program(square_sum)
     assert [e.primitive for e in found.eqns] == [e.primitive for e in plain.eqns]
@@ -37,7 +37,7 @@ def test_the_function_runs_once_and_the_program_is_the_same():
 
 
 def test_shapes_have_operations_of_their_own():
-    kept = traced_once(square_sum)
+    kept = inlined_jit(square_sum)
     for x in (jnp.ones(2), jnp.ones(3), jnp.ones((), dtype=jnp.float32)):
         assert kept(x) == square_sum(x)
         assert kept(x).dtype == x.dtype

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmbd.kernel import linear_kernel_of, smooth_kernel, smooth_kernel_of
+from jaxmbd.fused import linear_kernel_of, smooth_kernel, smooth_kernel_of
 
 # Programs of other releases of JAX look different.
 pytestmark = pytest.mark.smoke

@@ -10,7 +10,7 @@ from ...system.groups import JointGroup
 from ...system.nodal import NodalFrame
 
 
-def gaps(group: JointGroup, frames: NodalFrame, residual, *own: Array) -> Float[Array, "n m"]:
+def residuals(group: JointGroup, frames: NodalFrame, residual, *own: Array) -> Float[Array, "n m"]:
     """`residual(joint, F, M, *own)` of every joint of a group, with axes as the vectors are.
 
     Gaps of joints are quadratic in the entries of their two frames, and so in the coordinates.

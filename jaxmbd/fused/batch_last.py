@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 
+from .inline_and_unroll import blank, literal
 from .parameters import ELEMENTWISE_NAMES, unsupported
-from .written_out import blank, literal
 
 # Every number of the result depends on the numbers at its own place alone.
 ELEMENTWISE = ELEMENTWISE_NAMES

@@ -167,7 +167,7 @@ PARAMETERS: dict[str, dict[str, Check]] = {
     "custom_vjp_call": dict.fromkeys(
         ("call_jaxpr", "fwd_jaxpr_thunk", "bwd", "num_consts", "out_trees", "symbolic_zeros"), _any
     ),
-    "one_kernel": dict.fromkeys(_KERNEL, _any),
+    "fused_program": dict.fromkeys(_KERNEL, _any),
     "linear_kernel": dict.fromkeys(_KERNEL, _any),
     "batch_of_kernels": dict.fromkeys(_BATCH, _any),
     "batch_of_linear_kernels": dict.fromkeys(_BATCH, _any),

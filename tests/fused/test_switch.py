@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import jaxmbd as mbd
-from jaxmbd import joints
+from jaxmbd import fused, joints
 from jaxmbd.errors import ModelError
-from jaxmbd.kernel import fused, kernel_of
+from jaxmbd.fused import kernel_of
 from tests.marks import thorough_but
 from tests.models import chain
 
@@ -43,7 +43,7 @@ def test_results_agree_to_rounding(way):
     v = jnp.outer(jnp.linspace(0.1, 1.0, 3), jnp.ones_like(state.v))
     if way.startswith("maximal"):
         v = jnp.zeros_like(v)
-    with fused(False):
+    with fused.enabled(False):
         plain, text = end_and_slope(v), end_and_slope.lower(v).as_text()
     assert MARK not in text
     assert MARK in end_and_slope.lower(v).as_text()
@@ -52,9 +52,9 @@ def test_results_agree_to_rounding(way):
 
 
 def test_blocks_within_blocks():
-    with fused(False):
+    with fused.enabled(False):
         assert not is_fused()
-        with fused(True):
+        with fused.enabled(True):
             assert is_fused()
         assert not is_fused()
     assert is_fused()
@@ -63,7 +63,7 @@ def test_blocks_within_blocks():
 def test_the_environment_variable(monkeypatch):
     monkeypatch.setenv("JAXMBD_FUSED", "0")
     assert not is_fused()
-    with fused(True):
+    with fused.enabled(True):
         assert is_fused()
     monkeypatch.setenv("JAXMBD_FUSED", "off")
     with pytest.raises(ModelError, match="JAXMBD_FUSED is 'off': set it to 0"):

@@ -11,11 +11,11 @@ import pytest
 from jax.extend.core import jaxpr_as_fun
 from jax.flatten_util import ravel_pytree
 
-from jaxmbd.kernel import smooth_kernel_of
-from jaxmbd.kernel.allowed import LARGE, is_allowed
-from jaxmbd.kernel.one_kernel import function_of, tiled, tiles_of
-from jaxmbd.kernel.written_out import written_out
-from tests.kernel.random_programs import arguments, random_function
+from jaxmbd.fused import smooth_kernel_of
+from jaxmbd.fused.fused_program import function_of, tiled, tiles_of
+from jaxmbd.fused.inline_and_unroll import inline_and_unroll
+from jaxmbd.fused.supported import LARGE, is_supported
+from tests.fused.random_programs import arguments, random_function
 from tests.marks import thorough_but
 
 # Batches of one state, below a tile, of one, above it, and of several.
@@ -68,8 +68,8 @@ def close(found, expected, dtype, of):
 def rewritten(fn, given, batched):
     """Pairs of functions: of the program as it is, and as a kernel would have it."""
     program = jax.make_jaxpr(fn)(*given())
-    alone = written_out(program, LARGE)
-    if not is_allowed(alone.jaxpr):
+    alone = inline_and_unroll(program, LARGE)
+    if not is_supported(alone.jaxpr):
         return None
     axes = [0 if own else None for own in batched]
 

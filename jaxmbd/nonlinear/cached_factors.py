@@ -14,7 +14,7 @@ RENEWAL = 20
 LEAST_RATE, UNUSUAL = 1e-3, 10.0
 
 
-class Kept(eqx.Module):
+class CachedFactors(eqx.Module):
     """Factors of a Jacobian that may do for the next step too, and how well they have done so far.
 
     - `usable`: whether there are any with which it is worth going on.
@@ -32,13 +32,13 @@ class Kept(eqx.Module):
     fewest: Int[Array, ""]
 
     @classmethod
-    def nothing(cls, factors: Any, dtype: Any) -> "Kept":
+    def nothing(cls, factors: Any, dtype: Any) -> "CachedFactors":
         """Before there are any; `factors` have their shapes."""
         zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), factors)
         none = jnp.zeros((), jnp.int32)
         return cls(zeros, jnp.array(False), jnp.ones((), dtype), jnp.zeros((), dtype), none, none)
 
-    def of_other_equations(self, other: Bool[Array, ""]) -> "Kept":
+    def of_other_equations(self, other: Bool[Array, ""]) -> "CachedFactors":
         """No rate is known where the next equations are unlike those before."""
         return eqx.tree_at(lambda kept: kept.rate, self, jnp.where(other, 1.0, self.rate))
 
@@ -50,7 +50,7 @@ class Kept(eqx.Module):
         first: Float[Array, ""],
         n_steps: Int[Array, ""],
         phase: Int[Array, ""],
-    ) -> "Kept":
+    ) -> "CachedFactors":
         """What a step leaves behind that took `n_steps` with the last factors of its own `phase`.
 
         The rate is about the way from where factors were made, which grows no faster than the
@@ -64,7 +64,7 @@ class Kept(eqx.Module):
         expected = jnp.where(old, jnp.minimum(expected, 1.0), 1.0)
         fewest = jnp.where(old, jnp.minimum(self.fewest, n_steps), n_steps)
         pays = old & (age % RENEWAL == 0) & (n_steps > fewest)
-        return Kept(factors, converged & ~pays, expected, first, age, fewest)
+        return CachedFactors(factors, converged & ~pays, expected, first, age, fewest)
 
 
-__all__ = ["UNUSUAL", "Kept"]
+__all__ = ["UNUSUAL", "CachedFactors"]

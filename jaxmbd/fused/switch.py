@@ -15,7 +15,7 @@ _chosen = jax.make_user_context(default_value=None)
 
 
 @contextmanager
-def fused(on: bool) -> Iterator[None]:
+def enabled(on: bool) -> Iterator[None]:
     """Make fused programs inside a `with` block, or none.
 
     Fused programs are an optimization for the CPU: results with and without them agree to
@@ -44,4 +44,4 @@ def fuses() -> bool:
     return given == "1"
 
 
-__all__ = ["fused", "fuses"]
+__all__ = ["enabled", "fuses"]

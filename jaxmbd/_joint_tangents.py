@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 
-def tied(carry: Any, others: Any) -> Any:
+def with_joint_tangents(carry: Any, others: Any) -> Any:
     """`carry` as it is, but with derivatives, that are zero, by all arrays of `others`.
 
     JAX differentiates a scan once more whenever another part of its carry turns out to depend on
@@ -21,4 +21,4 @@ def tied(carry: Any, others: Any) -> Any:
     return eqx.combine(jax.tree.map(lambda x: x + nothing.astype(x.dtype), moving), rest)
 
 
-__all__ = ["tied"]
+__all__ = ["with_joint_tangents"]

@@ -11,11 +11,11 @@ import pytest
 from jax import lax
 
 import jaxmbd as mbd
-from jaxmbd import forces, joints
-from jaxmbd.kernel import fused, kernel_of, smooth_kernel
-from jaxmbd.kernel.allowed import LARGE, refusal
-from jaxmbd.kernel.parameters import unsupported
-from jaxmbd.kernel.written_out import written_out
+from jaxmbd import forces, fused, joints
+from jaxmbd.fused import kernel_of, smooth_kernel
+from jaxmbd.fused.inline_and_unroll import inline_and_unroll
+from jaxmbd.fused.parameters import unsupported
+from jaxmbd.fused.supported import LARGE, refusal
 from jaxmbd.model.frame import JointReference
 
 A = jnp.asarray(np.random.default_rng(0).normal(size=(3, 4)))
@@ -44,7 +44,7 @@ UNSUPPORTED = {
 def test_values_that_no_rule_handles(name):
     fn = UNSUPPORTED[name]
     assert kernel_of(fn, fn, A) is None
-    reason = refusal(written_out(jax.make_jaxpr(fn)(A), LARGE).jaxpr)
+    reason = refusal(inline_and_unroll(jax.make_jaxpr(fn)(A), LARGE).jaxpr)
     assert reason is not None
     assert reason.startswith(name)
 
@@ -108,5 +108,5 @@ def test_a_force_of_a_user():
         return jax.vmap(lambda q, v: mbd.accelerations(system, 0.0, mbd.State(q, v))[0])(q, v)
 
     found = accelerations(q, v)
-    with fused(False):
+    with fused.enabled(False):
         np.testing.assert_allclose(found, accelerations(q, v), rtol=1e-11)

@@ -15,10 +15,10 @@ from jax.interpreters import ad, batching, mlir
 from jaxlib.mlir import ir
 from jaxtyping import Array, Float
 
-from .allowed import LARGE, is_allowed
 from .batch_last import CannotBatch, batch_last
+from .inline_and_unroll import inline_and_unroll
+from .supported import LARGE, is_supported
 from .switch import fuses
-from .written_out import written_out
 
 # States that a kernel moves at once in a batch, less than twice as many where that comes out even;
 # and how many are enough, so that of a batch of batches the outer one is a loop.
@@ -64,8 +64,8 @@ def kernel_of(
     plain = _program_of(fn, args)
     if plain is None:
         return None
-    alone = written_out(plain, LARGE)
-    if not is_allowed(alone.jaxpr):
+    alone = inline_and_unroll(plain, LARGE)
+    if not is_supported(alone.jaxpr):
         return None
     return Kernel(alone, plain, _of_leaves(otherwise, args)[0])
 
@@ -137,7 +137,7 @@ def _is_array_like(x: Any) -> bool:
 
 # Of one result. A primitive, so that no transformation looks inside and takes it apart. Its
 # programs are parameters that others can read: fingerprints of sweeps do.
-_kernel = Primitive("one_kernel")
+_kernel = Primitive("fused_program")
 
 
 @_kernel.def_abstract_eval
@@ -236,11 +236,11 @@ def in_turn(
 def tiled(plain: ClosedJaxpr, size: int, batched: tuple[bool, ...]) -> ClosedJaxpr | None:
     """The program of several states at once, if there is one."""
     try:
-        tile = batch_last(written_out(plain, LARGE // size), size, batched)
+        tile = batch_last(inline_and_unroll(plain, LARGE // size), size, batched)
     except CannotBatch:
         return None
-    tile = written_out(tile, LARGE)
-    return tile if is_allowed(tile.jaxpr) else None
+    tile = inline_and_unroll(tile, LARGE)
+    return tile if is_supported(tile.jaxpr) else None
 
 
 def _in_batch(

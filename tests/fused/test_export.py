@@ -7,8 +7,7 @@ import pytest
 from jax import export
 
 import jaxmbd as mbd
-from jaxmbd import joints
-from jaxmbd.kernel import fused
+from jaxmbd import fused, joints
 from tests.marks import thorough_but
 from tests.models import chain
 
@@ -81,7 +80,7 @@ def test_other_platforms_get_no_loops_over_tiles(name):
     for what, (fn, args) in programs(name).items():
         text = lowered(fn, args, "cuda")
         assert MARK in lowered(fn, args, "cpu")
-        with fused(False):
+        with fused.enabled(False):
             plain = lowered(fn, args, "cuda")
         assert MARK not in text
         # Values and derivatives of equations are there for themselves, and not together.

@@ -12,7 +12,7 @@ from ...system.mechanism import Mechanism
 from ...system.rows import Rows
 
 
-def centred(mechanism: Mechanism) -> Mechanism:
+def shifted_to_com(mechanism: Mechanism) -> Mechanism:
     """The same mechanism with the frame of every body moved to its centre of mass.
 
     Elements have a node there, and weight then acts at a point of theirs. The bodies' own frames

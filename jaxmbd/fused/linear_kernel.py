@@ -1,7 +1,7 @@
 """Linear functions as kernels, whose transposes are kernels too.
 
 Derivatives are linear. Differentiated by itself, a kernel would fall apart into the operations of
-its derivative, each of which keeps something for the way back; these keep the arguments alone.
+its derivative, each of which keeps something for the backward pass; these keep the arguments alone.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ from jax.flatten_util import ravel_pytree
 from jax.interpreters import ad, batching, mlir
 from jaxtyping import Array, Float
 
-from .one_kernel import (
+from .fused_program import (
     ENOUGH,
     Batch,
     Kernel,
@@ -29,7 +29,7 @@ from .one_kernel import (
     tiled,
     tiles_of,
 )
-from .written_out import blank
+from .inline_and_unroll import blank
 
 # Of what transposes a function: made when it is asked for, as that takes as long as the function.
 Transposed = Callable[[], Kernel | None]

@@ -19,7 +19,7 @@ ROOT = -1
 
 
 @dataclass(frozen=True)
-class Walk:
+class TreeRecursion:
     """Nodes 0, 1, …, each after its parent; the parent of some is the root, `ROOT`.
 
     Only what is still needed is carried along, in a few slots: a chain needs one whatever its
@@ -31,15 +31,15 @@ class Walk:
     parents: tuple[int, ...]
 
     @staticmethod
-    def of(parents: Sequence[int]) -> "Walk":
+    def of(parents: Sequence[int]) -> "TreeRecursion":
         """A walk from any sequence of integers."""
-        return Walk(tuple(int(i) for i in parents))
+        return TreeRecursion(tuple(int(i) for i in parents))
 
     @cached_property
     def _plan(self) -> "_Plan":
         return _plan(self.parents)
 
-    def outwards(self, step: Callable[[Above, Own], Above], root: Above, own: Own) -> Above:
+    def forward(self, step: Callable[[Above, Own], Above], root: Above, own: Own) -> Above:
         """Values of all nodes, each `step` of its parent's and of its own row of `own`."""
         plan = self._plan
         kept = jax.tree.map(lambda x: jnp.broadcast_to(x, (plan.size, *x.shape)), root)
@@ -52,7 +52,7 @@ class Walk:
         xs = (jnp.asarray(plan.read), jnp.asarray(plan.write), own)
         return jax.lax.scan(go, kept, xs)[1]
 
-    def inwards(
+    def backward(
         self, step: Callable[[Carried, Own], tuple[Carried, Found]], none: Carried, own: Own
     ) -> Found:
         """What `step` finds at all nodes, children first.
@@ -81,7 +81,7 @@ class Walk:
 class _Plan:
     """Slots of a walk: the one where a node's parent is kept, and the one of the node itself.
 
-    - `last`: whether the node is the last child of its parent, the first one on the way back.
+    - `last`: whether the node is the last child of its parent, the first one on the backward pass.
     - `inner`: whether it has children; others write to a slot that nothing reads.
     - `size`: number of slots.
     """
@@ -124,4 +124,4 @@ def _put(tree: Own, row: Own, i: Array) -> Own:
     return jax.tree.map(lambda x, y: jax.lax.dynamic_update_index_in_dim(x, y, i, 0), tree, row)
 
 
-__all__ = ["ROOT", "Walk"]
+__all__ = ["ROOT", "TreeRecursion"]

@@ -29,7 +29,7 @@ OF_TABLES = frozenset({"cumsum", "scatter", "scatter-add", "sort"})
 
 # Calls of functions, and where these stand. Kernels within a kernel are such calls.
 CALLS = {
-    "one_kernel": "program",
+    "fused_program": "program",
     "linear_kernel": "program",
     "closed_call": "call_jaxpr",
     "custom_jvp_call": "call_jaxpr",
@@ -42,7 +42,7 @@ CALLS = {
 BATCHES = frozenset({"batch_of_kernels", "batch_of_linear_kernels"})
 
 
-def written_out(program: ClosedJaxpr, large: int) -> ClosedJaxpr:
+def inline_and_unroll(program: ClosedJaxpr, large: int) -> ClosedJaxpr:
     """The same program, which can no longer be differentiated as its author wanted.
 
     Sums of up to `large` numbers are reductions, others additions of slices: XLA makes library
@@ -83,7 +83,7 @@ def _found(equation: Any, values: list[Any], large: int) -> Sequence[Any]:
     if found is not None:
         return found
     if primitive.name == "scan" and handled:
-        params = params | {"jaxpr": written_out(params["jaxpr"], large)}
+        params = params | {"jaxpr": inline_and_unroll(params["jaxpr"], large)}
     tables = all(isinstance(x, np.ndarray | np.generic) for x in values)
     if tables and _gives_integers(equation) and (handled or primitive.name in OF_TABLES):
         with jax.ensure_compile_time_eval():  # Tables of rows.
@@ -101,10 +101,10 @@ def _rewritten(equation: Any, values: list[Any], large: int) -> Sequence[Any] | 
         if math.prod(a.shape[k] for k in along[0]) <= WIDE:
             return [_product(a, b, along, beside, large)]
     elif name in CALLS and isinstance(inner := params[CALLS[name]], ClosedJaxpr):
-        return jaxpr_as_fun(written_out(inner, large))(*values)
+        return jaxpr_as_fun(inline_and_unroll(inner, large))(*values)
     elif name in BATCHES:
         inner = jax.make_jaxpr(params["plain"])(*(blank(x.aval) for x in equation.invars))
-        return jaxpr_as_fun(written_out(inner, large))(*values)
+        return jaxpr_as_fun(inline_and_unroll(inner, large))(*values)
     elif name == "scatter-add":
         total, rows, x = values
         return [_scattered(total, rows, x, large)]
@@ -129,7 +129,7 @@ def _scattered(total: Any, rows: Any, x: Any, large: int) -> jax.Array:
             return found
 
     given = total, jnp.asarray(rows)[:, 0], x
-    return jaxpr_as_fun(written_out(jax.make_jaxpr(_one_by_one)(*given), large))(*given)[0]
+    return jaxpr_as_fun(inline_and_unroll(jax.make_jaxpr(_one_by_one)(*given), large))(*given)[0]
 
 
 def _one_by_one(total: jax.Array, rows: jax.Array, x: jax.Array) -> jax.Array:
@@ -182,4 +182,4 @@ def _added(x: jax.Array) -> jax.Array:
     return total
 
 
-__all__ = ["blank", "literal", "written_out"]
+__all__ = ["blank", "inline_and_unroll", "literal"]

@@ -11,7 +11,7 @@ from .parameters import unsupported
 
 # Operations that XLA can put into one, of small arrays. Not among them, and an error while
 # compiling: scatters, sorts, library calls, callbacks, and large matrix products.
-ALLOWED = KNOWN | {"iota"}
+SUPPORTED = KNOWN | {"iota"}
 
 # Reductions of about 4,000 numbers or more become library calls as well.
 LARGE = 4000
@@ -21,7 +21,7 @@ def refusal(jaxpr: Jaxpr) -> str | None:
     """Which operation keeps a program from being compiled as one kernel, or None."""
     for equation in jaxpr.eqns:
         name, reason = equation.primitive.name, unsupported(equation)
-        if reason is not None or name not in ALLOWED:
+        if reason is not None or name not in SUPPORTED:
             return reason or name
         if name.startswith("reduce"):
             shape: tuple[int, ...] = getattr(equation.invars[0].aval, "shape")  # noqa: B009
@@ -45,7 +45,7 @@ def is_empty(jaxpr: Jaxpr) -> bool:
     return given == 0 or results == 0
 
 
-def is_allowed(jaxpr: Jaxpr) -> bool:
+def is_supported(jaxpr: Jaxpr) -> bool:
     """Whether it compiles as one kernel."""
     return not is_empty(jaxpr) and refusal(jaxpr) is None
 
@@ -54,4 +54,4 @@ def _is_program(value: Any) -> bool:
     return isinstance(value, Jaxpr | ClosedJaxpr)
 
 
-__all__ = ["LARGE", "is_allowed", "refusal"]
+__all__ = ["LARGE", "is_supported", "refusal"]

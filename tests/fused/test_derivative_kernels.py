@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmbd.kernel import DerivativeKernels
+from jaxmbd.fused import DerivativeKernels
 
 X = jnp.linspace(0.3, 1.4, 11)
 

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmbd.formulations.joint.walk import ROOT, Walk
+from jaxmbd.formulations.joint.tree_recursion import ROOT, TreeRecursion
 
 TREES = {
     "chain": [ROOT, 0, 1, 2],
@@ -28,7 +28,7 @@ def carries(parents):
 @each
 def test_outwards(parents):
     x = np.random.default_rng(0).normal(size=(len(parents), 2))
-    found = Walk.of(parents).outwards(jnp.add, jnp.ones(2), jnp.asarray(x))
+    found = TreeRecursion.of(parents).forward(jnp.add, jnp.ones(2), jnp.asarray(x))
     np.testing.assert_allclose(found, 1.0 + carries(parents) @ x, atol=1e-14)
 
 
@@ -40,10 +40,10 @@ def test_inwards(parents):
         total = carried["sum"] + own
         return {"sum": total}, total
 
-    found = Walk.of(parents).inwards(step, {"sum": jnp.zeros(2)}, jnp.asarray(x))
+    found = TreeRecursion.of(parents).backward(step, {"sum": jnp.zeros(2)}, jnp.asarray(x))
     np.testing.assert_allclose(found, carries(parents).T @ x, atol=1e-14)
 
 
 def test_slots_do_not_grow_with_the_length_of_a_chain():
-    sizes = {Walk.of(range(-1, n - 1))._plan.size for n in (2, 10, 1000)}
+    sizes = {TreeRecursion.of(range(-1, n - 1))._plan.size for n in (2, 10, 1000)}
     assert sizes == {2}

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmbd.kernel.batch_last import RULES, CannotBatch, batch_last
-from jaxmbd.kernel.written_out import written_out
+from jaxmbd.fused.batch_last import RULES, CannotBatch, batch_last
+from jaxmbd.fused.inline_and_unroll import inline_and_unroll
 
 # Programs of other releases of JAX look different.
 pytestmark = pytest.mark.smoke
@@ -67,7 +67,7 @@ FUNCTIONS = {
 
 
 def batched(fn, A, x, shared):
-    program = written_out(jax.make_jaxpr(fn)(A[0], x if shared else x[0]), 4000)
+    program = inline_and_unroll(jax.make_jaxpr(fn)(A[0], x if shared else x[0]), 4000)
     many = batch_last(program, SIZE, (True, not shared))
     given = jnp.moveaxis(A, 0, -1), x if shared else jnp.moveaxis(x, 0, -1)
     (found,) = jax.extend.core.jaxpr_as_fun(many)(*given)
@@ -96,7 +96,7 @@ def test_every_rule_is_tried():
 
     A, x = jnp.ones((SIZE, 3, 3)), jnp.ones((2, 3))
     for fn in FUNCTIONS.values():
-        visit(written_out(jax.make_jaxpr(fn)(A[0], x), 4000).jaxpr)
+        visit(inline_and_unroll(jax.make_jaxpr(fn)(A[0], x), 4000).jaxpr)
     assert not RULES.keys() - used
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Pattern:
+class SparsityPattern:
     """Nodes of an implicit step's unknowns, and which of them depend on one another.
 
     - `velocities`: node of each velocity. Nodes of velocities have the numbers 0, 1, ….
@@ -76,7 +76,7 @@ class _Bodies:
         return tuple(found)
 
 
-def body_pattern(system: "AbstractSystem") -> Pattern:
+def body_sparsity(system: "AbstractSystem") -> SparsityPattern:
     """Of coordinates in which each body moves by itself, velocities `[V of each body, η̇, rotors]`.
 
     Every joint is a constraint.
@@ -119,7 +119,7 @@ def body_pattern(system: "AbstractSystem") -> Pattern:
     twists = np.repeat(np.arange(n), 6)
     velocities = [int(node) for node in (*twists, *deformed, *range(n, n_nodes))]
     joined = tuple(sorted({element for element in elements if len(element) > 1}))
-    return Pattern(tuple(velocities), tuple(constraints), joined, tuple(supports))
+    return SparsityPattern(tuple(velocities), tuple(constraints), joined, tuple(supports))
 
 
 @singledispatch
@@ -139,4 +139,4 @@ def _(group: JointElements, bodies: _Bodies) -> list[tuple[int, ...]]:
     return [bodies.of_joint(group.group, row) for row in group.rows.index]
 
 
-__all__ = ["Pattern", "body_pattern"]
+__all__ = ["SparsityPattern", "body_sparsity"]
