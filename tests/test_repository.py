@@ -16,15 +16,15 @@ PACKAGE = REPOSITORY / "jaxmbd"
 
 # What each part of the package may import, itself apart. io and viz stand on top of everything,
 # and nobody imports them but inside a function: plotting and file formats load when first used.
-BOTTOM = {"errors", "_frozen", "_runtime_guard", "_tied", "_inlined_jit"}
-MATHEMATICS = BOTTOM | {"lie", "linear", "kernel"}
+BOTTOM = {"errors", "_stop_gradients", "_runtime_guard", "_joint_tangents", "_inlined_jit"}
+MATHEMATICS = BOTTOM | {"lie", "linear", "fused"}
 DESCRIPTION = {"model", "inertia", "signals", "bodies", "joints", "forces"}
 SYSTEM = MATHEMATICS | DESCRIPTION | {"system"}
 NUMERICS = SYSTEM - {"bodies", "joints"} | {"nonlinear", "integrators"}
 ANALYSES = SYSTEM | NUMERICS | {"formulations", "analyses"}
 SUPPORTED = {
     **dict.fromkeys(BOTTOM, BOTTOM),
-    **dict.fromkeys({"lie", "linear", "kernel"}, MATHEMATICS),
+    **dict.fromkeys({"lie", "linear", "fused"}, MATHEMATICS),
     **dict.fromkeys(DESCRIPTION, MATHEMATICS | DESCRIPTION),
     "system": SYSTEM,
     "formulations": SYSTEM | {"formulations", "nonlinear"},
