@@ -30,8 +30,8 @@ def check_joint(joint: AbstractJoint, key: PRNGKeyArray) -> None:
     or by `retract`, and `velocities` inverts `rates`; `dual_motion` does unit work on unit
     velocities; `coordinates` inverts `pose`; the residual is zero at the joint's poses, changes
     with what is fixed and with nothing else; derivatives exist at zero, with respect to the
-    joint's own leaves too. Of a joint without coordinates (`AbstractConstraint`): that its velocities are linear, that
-    what it keeps is independent, and that derivatives exist.
+    joint's own leaves too. Of a joint without coordinates (`AbstractConstraint`): that its
+    velocities are linear, that what it keeps is independent, and that derivatives exist.
 
     **Arguments:** `joint`, with any leaves, and `key`, a key of `jax.random`.
 
