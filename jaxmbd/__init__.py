@@ -138,6 +138,7 @@ __all__ = [
     "distributions",
     "driving_forces",
     "energy",
+    "extend",
     "forces",
     "formulate",
     "ground",
@@ -172,12 +173,13 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from . import extend as extend
     from . import io as io
     from . import testing as testing
     from . import viz as viz
 
 # Parts that not every user needs, and whose dependencies are extras.
-_ON_DEMAND = ("io", "testing", "viz")
+_ON_DEMAND = ("extend", "io", "testing", "viz")
 
 
 def __getattr__(name: str) -> ModuleType:

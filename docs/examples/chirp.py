@@ -6,9 +6,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 import jaxmbd as mbd
+from jaxmbd.extend import AbstractSignal
 
 
-class Chirp(mbd.signals.AbstractSignal):
+class Chirp(AbstractSignal):
     """`amplitude * sin(2π (start t + ½ rate t²))`; `start` in Hz, `rate` in Hz/s."""
 
     amplitude: Float[Array, ""] = eqx.field(converter=jnp.asarray)

@@ -6,10 +6,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 import jaxmbd as mbd
-from jaxmbd.model.frame import JointReference, as_joint_reference
+from jaxmbd.extend import AbstractJointForce, JointReference, as_joint_reference
 
 
-class CubicSpring(mbd.forces.AbstractJointForce):
+class CubicSpring(AbstractJointForce):
     """-k q³ on every coordinate of a joint; k in N m/rad³, or N/m³."""
 
     joint: JointReference = eqx.field(converter=as_joint_reference)

@@ -7,11 +7,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 import jaxmbd as mbd
-from jaxmbd.model.frame import as_frame
-from jaxmbd.model.values import as_leaf, is_concrete
+from jaxmbd.extend import AbstractFrameForce, as_frame, as_leaf, is_concrete
 
 
-class Attraction(mbd.forces.AbstractFrameForce):
+class Attraction(AbstractFrameForce):
     """A force k / (d² + a²) along the line between two frames that are d apart, d ≫ a.
 
     **Arguments:** `strength`, k [N m²], and `core`, a [m], which keeps the force smooth at d = 0.

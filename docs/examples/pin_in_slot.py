@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 
 import jaxmbd as mbd
-from jaxmbd.joints.rotation import AbstractRotation, AxisRotation
+from jaxmbd.extend import AbstractJoint, AbstractRotation, AxisRotation
 
 
-class PinInSlot(mbd.joints.AbstractJoint):
+class PinInSlot(AbstractJoint):
     """Translation along the first vector of the basis, rotation about the third.
 
     The coordinates are `[displacement, angle]` [m, rad].

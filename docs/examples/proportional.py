@@ -7,10 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 import jaxmbd as mbd
-from jaxmbd.formulations.formulate import system_of
-from jaxmbd.linear import solve_spd
-from jaxmbd.system.abstract import AbstractSystem
-from jaxmbd.system.configuration import AbstractConfiguration
+from jaxmbd.extend import AbstractConfiguration, AbstractSystem, solve_spd, system_of
 
 
 class ProportionalCoordinates(eqx.Module):

@@ -6,8 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 import jaxmbd as mbd
-from jaxmbd.bodies import AbstractBody
-from jaxmbd.lie import Pose
+from jaxmbd.extend import AbstractBody, Pose
 
 
 class StretchingRod(AbstractBody):

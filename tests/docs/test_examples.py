@@ -1,5 +1,6 @@
 """The examples of the documentation do what they say, and pass their own checks."""
 
+import ast
 import runpy
 from pathlib import Path
 
@@ -16,3 +17,21 @@ FEW = [path for path in EXAMPLES if path.stem == "gyroscope"]
 @pytest.mark.parametrize("path", thorough_but(FEW, EXAMPLES), ids=lambda path: path.stem)
 def test_example(path):
     runpy.run_path(str(path))["checks"]()
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_examples_import_the_package_and_what_extends_it_only(path):
+    """What is documented as a way to add a part needs no other module of the package."""
+    found = [
+        name
+        for node in ast.walk(ast.parse(path.read_text()))
+        for name in (
+            [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module]
+            if isinstance(node, ast.ImportFrom)
+            else []
+        )
+        if name.split(".")[0] == "jaxmbd"
+    ]
+    assert set(found) <= {"jaxmbd", "jaxmbd.extend"}
