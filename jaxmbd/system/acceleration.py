@@ -37,8 +37,8 @@ def accelerations(
     smallest of those that do, by the sum of squares, forces in N and moments in N m. What it does
     to a body altogether is unique. In a singular position the constraints do not determine all of
     v̇ that they determine elsewhere; inertia and forces determine the rest. Both are NaN if
-    G v̇ + γ = 0 does not hold to rounding: the constraints contradict one another, or the float type
-    is not precise enough for them.
+    G v̇ + γ = 0 or the equations of motion do not hold to rounding: the constraints contradict one
+    another, or the float type is not precise enough for them.
     """
     return _accelerations(system, as_time(t, system), as_state(state, system), stabilization)
 
@@ -75,8 +75,8 @@ def constrained_accelerations(
     equations = saddle_point(system, c, g, demand=bias)
     f = -motion_residual(system, c, v, jnp.zeros_like(v))
     vdot, lam = equations.solve(f, target)
-    holds = equations.holds((vdot, lam), f, target, motion.noise(c, vdot))
     lam = equations.minimum_norm(lam)
+    holds = equations.holds((vdot, lam), f, target, motion.noise(c, vdot))
     return jnp.where(holds, vdot, jnp.nan), jnp.where(holds, lam, jnp.nan)
 
 
