@@ -53,10 +53,9 @@ def chunk(
     system: AbstractSystem, integrator: AbstractIntegrator, carry: Any, first: Array, h: Array
 ) -> tuple[Any, Followed]:
     """`CHUNK` steps from step `first` on; one run, as the integrator's memory is handed on."""
-    terms = integrator.terms(system)
 
     def step(carry: Any, k: Array) -> tuple[Any, Followed]:
-        carry = integrator.advance(terms, k * h, (k + 1) * h, *carry, system)
+        carry = integrator.advance(system, k * h, (k + 1) * h, *carry)
         return carry, look(system, carry[0])
 
     return jax.lax.scan(step, carry, first + jnp.arange(CHUNK))
@@ -67,7 +66,7 @@ def follow(
 ) -> tuple[Followed, float]:
     """What is kept of the start and of `n` steps, and seconds per step without compilation."""
     step, zero = jnp.asarray(h), jnp.zeros(())
-    memory = integrator.start(integrator.terms(system), zero, step, start, system)
+    memory = integrator.start(system, zero, step, start)
     carry, kept = (start, memory), [jax.tree.map(lambda x: x[None], look(system, start))]
     compiled = chunk.lower(system, integrator, carry, jnp.asarray(0), step).compile()
     began = time.perf_counter()

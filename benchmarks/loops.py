@@ -80,11 +80,10 @@ def chunk(
     system: AbstractSystem, integrator: AbstractIntegrator, carry: tuple, first: Array
 ) -> tuple[tuple, tuple[Array, Array, Array]]:
     """Steps from step `first` on: largest gap, largest rate of it, and energies."""
-    terms = integrator.terms(system)
 
     def step(carry: tuple, k: Array) -> tuple[tuple, tuple[Array, Array, Array]]:
         t = k * H
-        state, memory = integrator.advance(terms, t, t + H, *carry, system)
+        state, memory = integrator.advance(system, t, t + H, *carry)
         gap = jnp.max(jnp.abs(residuals.position_residual(system, t, state.q)))
         rate = jnp.max(jnp.abs(residuals.velocity_residual(system, t, state)))
         return (state, memory), (gap, rate, mbd.energy(system, t, state).total)
@@ -98,8 +97,8 @@ def row(lengths: tuple[float, ...], formulation: object, integrator: object, n: 
     assert isinstance(integrator, AbstractIntegrator)
     state = mbd.assemble(system, {"A": 1.0, "B": -1.0, "D": 1.0}, {"A": 20.0}, hold=["A"])
     start = float(mbd.energy(system, 0.0, state).total)
-    terms, zero = integrator.terms(system), jnp.zeros(())
-    carry = (state, integrator.start(terms, zero, zero + H, state, system))
+    zero = jnp.zeros(())
+    carry = (state, integrator.start(system, zero, zero + H, state))
     found = []
     for first in range(0, n, CHUNK):
         if first == CHUNK:  # The first call compiled.

@@ -14,6 +14,7 @@ from .forces import AbstractJointElement as AbstractJointElement
 from .forces import AbstractJointForce as AbstractJointForce
 from .formulations.formulate import system_of as system_of
 from .integrators import AbstractIntegrator as AbstractIntegrator
+from .integrators import Attempt as Attempt
 from .joints import AbstractConstraint as AbstractConstraint
 from .joints import AbstractJoint as AbstractJoint
 from .joints.rotation import AbstractRotation as AbstractRotation
@@ -53,6 +54,7 @@ __all__ = [
     "AbstractRotation",
     "AbstractSignal",
     "AbstractSystem",
+    "Attempt",
     "AxisRotation",
     "Frame",
     "FreeRotation",

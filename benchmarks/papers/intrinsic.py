@@ -71,13 +71,13 @@ def dynamic(make: Callable) -> Callable[[AbstractParameterization], Run]:
         integrator, system = make(mbd.MotionIncrements(kind)), forced_body.system()
 
         def run(h: Float[Array, ""], n: int) -> mbd.State:
-            terms, start = integrator.terms(system), forced_body.start()
+            start = forced_body.start()
 
             def step(k: Array, carry: tuple) -> tuple:
                 t = k * h
-                return integrator.advance(terms, t, t + h, *carry, system)
+                return integrator.advance(system, t, t + h, *carry)
 
-            memory = integrator.start(terms, jnp.zeros_like(h), h, start, system)
+            memory = integrator.start(system, jnp.zeros_like(h), h, start)
             return jax.lax.fori_loop(0, n, step, (start, memory))[0]
 
         return run

@@ -74,8 +74,7 @@ def peer_case(n: int, angle: float = ANGLE) -> Case:
 
 def first_memory(integrator: mbd.GeneralizedAlpha, system: AbstractSystem, state: mbd.State) -> Any:
     """Accelerations at the start and what else the first step needs; not counted."""
-    terms = integrator.terms(system)
-    return integrator.start(terms, jnp.zeros(()), jnp.asarray(STEP), state, system)
+    return integrator.start(system, jnp.zeros(()), jnp.asarray(STEP), state)
 
 
 def advanced(
@@ -87,11 +86,10 @@ def advanced(
 ) -> mbd.State:
     """The state after `n` steps, as many as are asked for at run time."""
     system = system.prepared()
-    terms = integrator.terms(system)
 
     def step(k: Array, carry: tuple[mbd.State, Any]) -> tuple[mbd.State, Any]:
         t = k * STEP
-        return integrator.advance(terms, t, t + STEP, *carry, system)
+        return integrator.advance(system, t, t + STEP, *carry)
 
     return jax.lax.fori_loop(0, n, step, (state, memory))[0]
 

@@ -153,11 +153,10 @@ def moved(
 ) -> mbd.State:
     """The state at `t1` after `n` steps, as many as are asked for at run time."""
     system, h = system.prepared(), t1 / n
-    terms = integrator.terms(system)
-    memory = integrator.start(terms, jnp.zeros(()), h, state, system)
+    memory = integrator.start(system, jnp.zeros(()), h, state)
 
     def step(k: Array, carry: tuple[mbd.State, Any]) -> tuple[mbd.State, Any]:
-        return integrator.advance(terms, k * h, (k + 1) * h, *carry, system)
+        return integrator.advance(system, k * h, (k + 1) * h, *carry)
 
     return jax.lax.fori_loop(0, n, step, (state, memory))[0]
 

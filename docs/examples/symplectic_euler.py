@@ -1,55 +1,27 @@
 """The symplectic Euler method, for systems without constraints."""
 
 import contextlib
-from collections.abc import Callable
-from typing import ClassVar
 
-import diffrax
 import jax.numpy as jnp
 
 import jaxmbd as mbd
-from jaxmbd.integrators import AbstractIntegrator
-from jaxmbd.system.constraints import n_constraints
+from jaxmbd.extend import AbstractIntegrator, Attempt, n_constraints
 
 
 class SymplecticEuler(AbstractIntegrator):
-    """v₁ = v₀ + h v̇(t₀, q₀, v₀), then q₁ = q₀ ⊞ h v₁, which never leaves the manifold."""
+    """v₁ = v₀ + h v̇(t₀, q₀, v₀, z₀), then q₁ = q₀ ⊞ h v₁, which never leaves the manifold."""
 
-    term_structure: ClassVar[type] = diffrax.ODETerm
-    interpolation_cls: ClassVar[Callable] = diffrax.LocalLinearInterpolation
+    def attempt(self, system, t, h, state, memory):
+        slope = self.slope(t, state, system)
+        v = state.v + h * slope.v
+        return Attempt(mbd.State(system.retract(state.q, h * v), v, state.z + h * slope.z))
 
-    def terms(self, system):
+    def check(self, system):
         if n_constraints(system):
             raise mbd.IncompatibleIntegrator(
                 f"SymplecticEuler holds no constraints, and {type(system).__name__} has some; use "
                 "JointCoordinates on an open tree, or ExplicitRK"
             )
-        return diffrax.ODETerm(_field)
-
-    def advance(self, terms, t0, t1, state, memory, system):
-        h, slope = t1 - t0, terms.vf(t0, state, system)
-        v = state.v + h * slope.v
-        return mbd.State(system.retract(state.q, h * v), v), memory
-
-    # What diffrax asks for: order, memory between steps (none), a step, and a slope.
-
-    def order(self, terms):
-        return 1
-
-    def init(self, terms, t0, t1, y0, args):
-        return None
-
-    def step(self, terms, t0, t1, y0, args, solver_state, made_jump):
-        y1, _ = self.advance(terms, t0, t1, y0, None, args)
-        return y1, None, {"y0": y0, "y1": y1}, None, diffrax.RESULTS.successful
-
-    def func(self, terms, t0, y0, args):
-        return terms.vf(t0, y0, args)
-
-
-def _field(t, y, system):
-    vdot, _ = mbd.accelerations(system, t, y)
-    return mbd.State(system.rates(y.q, y.v), vdot)
 
 
 def checks():
@@ -67,5 +39,5 @@ def checks():
     assert late < 1.01 * early < 0.05 * jnp.max(motion.energy.kinetic)
 
     with contextlib.suppress(mbd.IncompatibleIntegrator):
-        SymplecticEuler().terms(mbd.formulate(model, mbd.MaximalCoordinates()))
+        SymplecticEuler().check(mbd.formulate(model, mbd.MaximalCoordinates()))
         raise AssertionError("constraints are not refused")

@@ -61,14 +61,13 @@ def _rollout(
     checkpoint: bool | MemoryBudget,
 ) -> State:
     system = system.prepared()
-    terms = integrator.terms(system)
-    memory = integrator.start(terms, t0, dt, state, system)
+    memory = integrator.start(system, t0, dt, state)
     floats, rest = eqx.partition((system, t0, dt), eqx.is_inexact_array)
 
     def step(carry: tuple[State, PyTree], n: Array, floats: PyTree) -> tuple[Any, State]:
         system, t0, dt = eqx.combine(floats, rest)
         t = t0 + n * dt
-        y, memory = integrator.advance(terms, t, t + dt, *carry, system)
+        y, memory = integrator.advance(system, t, t + dt, *carry)
         return (y, memory), y
 
     if isinstance(checkpoint, MemoryBudget):

@@ -1,6 +1,7 @@
-"""One step from state to state: integrators as diffrax solvers."""
+"""One step from state to state: the stepping protocol, and one method a file."""
 
 from .abstract import AbstractIntegrator as AbstractIntegrator
+from .abstract import Attempt as Attempt
 from .bdf import BDF as BDF
 from .energy_decaying import EnergyDecaying as EnergyDecaying
 from .energy_momentum import EnergyMomentum as EnergyMomentum
@@ -11,6 +12,7 @@ from .simo_gonzalez import SimoGonzalez as SimoGonzalez
 __all__ = [
     "BDF",
     "AbstractIntegrator",
+    "Attempt",
     "EnergyDecaying",
     "EnergyMomentum",
     "ExplicitRK",

@@ -1,53 +1,237 @@
-"""What an integrator adds to a diffrax solver: which equations it integrates."""
+"""The stepping protocol: what an integrator implements, and its two adapters.
+
+An integrator implements `attempt`, one step of a system, and where defaults do not fit `begin`,
+`check` and `order`. The first adapter is the interface of a diffrax solver, with the system in
+`args`: adaptive steps, events and dense output of `simulate`. The second one, `start` and
+`advance`, is the step of a plain scan with fixed steps: `rollout` and `identify`.
+"""
 
 from abc import abstractmethod
+from collections.abc import Callable
+from functools import partial
+from typing import Any, ClassVar
 
 import diffrax
-from jaxtyping import Array, Float, PyTree
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, PyTree
 
-from ..system.abstract import AbstractSystem, State
+from ..nonlinear import saves_roots
+from ..system.abstract import AbstractSystem, State, States, Time, Velocities
+from ..system.acceleration import accelerations
+from ..system.loads import rates_at, sampled
+
+Rates = tuple[Velocities, States]
+
+
+class Attempt(eqx.Module):
+    """The outcome of one step.
+
+    - `state`: the state at the end.
+    - `memory`: what the integrator passes to its next step.
+    - `error`: estimated local error of the coordinates, velocities and first-order states, as a
+      `State` of differences; None: no estimate, so that steps cannot adapt.
+    - `slopes`: (v̇, ż) at the start and at the end, for cubic output in between; None: linear
+      output.
+    - `converged`: whether the equations of the step were solved; `True` if there are none.
+    - `dense`: arguments of `interpolation_cls` beside `t0` and `t1`, for an integrator with an
+      interpolation of its own; None: those that follow from `slopes`.
+    """
+
+    state: State
+    memory: PyTree = None
+    error: State | None = None
+    slopes: tuple[Rates, Rates] | None = None
+    converged: Bool[Array, ""] | bool = True
+    dense: dict[str, Any] | None = None
+
+
+class Memory(eqx.Module):
+    """The memory of the integrator, with start and length [s] of the last step tried."""
+
+    own: PyTree
+    t: Float[Array, ""]
+    h: Float[Array, ""]
 
 
 class AbstractIntegrator(diffrax.AbstractSolver):
-    """A diffrax solver whose `args` is the system that it moves."""
+    """A method that moves a system from state to state.
+
+    `attempt` is the one method that an integrator must define. A step may use the state, the time
+    and the `memory` that the step before returned, or `begin` at the start of a motion and after a
+    jump.
+    """
+
+    term_structure: ClassVar[type] = diffrax.ODETerm
+    # Whether reverse mode recomputes a step except for its roots. In loops each intermediate result
+    # that is kept is an array of all steps.
+    recomputed: ClassVar[bool] = False
 
     @abstractmethod
-    def terms(self, system: AbstractSystem) -> diffrax.AbstractTerm:
-        """What to hand to `diffrax.diffeqsolve` for this system.
+    def attempt(
+        self, system: AbstractSystem, t: Time, h: Time, state: State, memory: PyTree
+    ) -> Attempt:
+        """One step of length `h` [s] from a state at time `t` [s]."""
 
-        **Raises** `IncompatibleIntegrator` where the integrator cannot move it.
+    def begin(self, system: AbstractSystem, t: Time, h: Time, state: State) -> PyTree:
+        """The memory of the first step, of about length `h`, and of one after a jump.
+
+        Default: None.
         """
-
-    def differentiated_by(self, adjoint: diffrax.AbstractAdjoint | None) -> "AbstractIntegrator":
-        """The same method, ready for a mode of differentiation; here it is for all of them."""
-        return self
-
-    def start(
-        self,
-        terms: diffrax.AbstractTerm,
-        t0: Float[Array, ""],
-        dt: Float[Array, ""],
-        state: State,
-        system: AbstractSystem,
-    ) -> PyTree:
-        """The first `memory` of `advance`: what steps hand on beside the state, here nothing."""
         return None
 
-    def saved(self, system: AbstractSystem, ts: Float[Array, "n"], states: State) -> State:
-        """States at times between steps, or at their ends, as they are to be returned.
+    def check(self, system: AbstractSystem) -> None:
+        """**Raises** `IncompatibleIntegrator` if the integrator cannot move the system.
 
-        Here as dense output has them.
+        Default: it moves every system.
         """
+
+    def order(self, terms: Any = None) -> int | None:
+        """Order of convergence, or None. Steps that adapt need it."""
+        return None
+
+    def error_order(self, terms: Any = None) -> Any:
+        """Order of `Attempt.error` in the step length. Default: `order` + 1."""
+        order = self.order(terms)
+        return None if order is None else order + 1
+
+    def slope(self, t: Time, state: State, system: AbstractSystem) -> State:
+        """Time derivative of a state, from which diffrax guesses a first step."""
+        vdot, _ = accelerations(system, t, state)
+        return State(system.rates(state.q, state.v), vdot, rates_at(system, t, state))
+
+    def for_fixed_steps(self) -> "AbstractIntegrator":
+        """The same method for `start` and `advance`, which use neither error nor dense output.
+
+        Default: the integrator itself.
+        """
+        return self
+
+    def differentiated_by(self, adjoint: diffrax.AbstractAdjoint | None) -> "AbstractIntegrator":
+        """The same method, ready for a mode of differentiation. Default: the integrator itself."""
+        return self
+
+    def saved(self, system: AbstractSystem, ts: Float[Array, "n"], states: State) -> State:
+        """States to return, of the states at `ts` that dense output gives. Default: the same."""
         return states
 
-    @abstractmethod
-    def advance(
+    def _attempted(
         self,
-        terms: diffrax.AbstractTerm,
-        t0: Float[Array, ""],
-        t1: Float[Array, ""],
+        system: AbstractSystem,
+        t: Time,
+        h: Time,
         state: State,
         memory: PyTree,
-        system: AbstractSystem,
+        jumped: Bool[Array, ""] | bool,
+    ) -> tuple[State, Attempt]:
+        """The state from which a step starts, after sampled elements have acted, and the step.
+
+        What they change is a jump: memories hold rates of the states before.
+        """
+        start = sampled(system, t, state)
+        if system.mechanism.sampled_groups:
+            jumped = jumped | jnp.any(start.z != state.z)
+        if jumped is not False and jax.tree.leaves(memory):
+            memory = jax.lax.cond(jumped, lambda: self.begin(system, t, h, start), lambda: memory)
+        return start, self.attempt(system, t, h, start, memory)
+
+    # The step of a scan.
+
+    def start(self, system: AbstractSystem, t: Time, h: Time, state: State) -> PyTree:
+        """The first `memory` of `advance`.
+
+        **Raises** `IncompatibleIntegrator` if the integrator cannot move the system.
+        """
+        self.check(system)
+        return self.for_fixed_steps().begin(system, t, h, state)
+
+    def advance(
+        self, system: AbstractSystem, t0: Time, t1: Time, state: State, memory: PyTree
     ) -> tuple[State, PyTree]:
-        """The state at `t1`, NaN where the step could not be made, and the next memory."""
+        """The state at `t1`, NaN if the step could not be made, and the next memory."""
+        method = self.for_fixed_steps()
+
+        def step(state: State, memory: PyTree) -> tuple[State, PyTree]:
+            _, moved = method._attempted(system, t0, t1 - t0, state, memory, False)
+            reached = moved.state
+            if moved.converged is not True:
+                reached = jax.tree.map(lambda x: jnp.where(moved.converged, x, jnp.nan), reached)
+            return reached, moved.memory
+
+        if method.recomputed:
+            step = partial(eqx.filter_checkpoint, policy=saves_roots, prevent_cse=False)(step)
+        return step(state, memory)
+
+    # The interface of diffrax.
+
+    @property
+    def interpolation_cls(self) -> Callable[..., diffrax.AbstractLocalInterpolation]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return _between
+
+    def terms(self, system: AbstractSystem) -> diffrax.AbstractTerm:
+        """The term for `diffrax.diffeqsolve`, whose solver is the integrator.
+
+        **Raises** `IncompatibleIntegrator` if the integrator cannot move the system.
+        """
+        self.check(system)
+        return diffrax.ODETerm(self.slope)
+
+    def init(self, terms: PyTree, t0: Any, t1: Any, y0: State, args: AbstractSystem) -> Memory:
+        h = t1 - t0
+        return Memory(self.begin(args, t0, h, y0), t0, h)
+
+    def step(
+        self,
+        terms: PyTree,
+        t0: Any,
+        t1: Any,
+        y0: State,
+        args: AbstractSystem,
+        solver_state: Memory,
+        made_jump: Any,
+    ) -> Any:
+        system, h = args, t1 - t0
+        y0, moved = self._attempted(system, t0, h, y0, solver_state.own, made_jump)
+        converged, own = moved.converged, solver_state.own
+
+        def kept(new: PyTree, old: PyTree) -> PyTree:
+            if converged is True:
+                return new
+            return jax.tree.map(lambda a, b: jnp.where(converged, a, b), new, old)
+
+        y1 = kept(moved.state, y0)
+        error = moved.error
+        if error is not None:
+            error = kept(error, jax.tree.map(lambda x: jnp.full_like(x, jnp.inf), error))
+        dense = moved.dense
+        if dense is None:
+            dense = {"y0": y0, "y1": y1}
+            if moved.slopes is not None:
+                slopes = kept(moved.slopes, ((y0.v, y0.z), (y0.v, y0.z)))
+                dense["k0"], dense["k1"] = (
+                    State(h * system.rates(y.q, y.v), h * vdot, h * zdot)
+                    for y, (vdot, zdot) in zip((y0, y1), slopes, strict=True)
+                )
+        result: Any = diffrax.RESULTS.successful
+        if converged is not True:
+            failed: Any = diffrax.RESULTS.nonlinear_divergence
+            result = diffrax.RESULTS.where(converged, result, failed)
+        return y1, error, dense, Memory(kept(moved.memory, own), t0, h), result
+
+    def func(self, terms: PyTree, t0: Any, y0: State, args: AbstractSystem) -> State:
+        return terms.vf(t0, y0, args)
+
+
+def _between(**given: Any) -> diffrax.AbstractLocalInterpolation:
+    """States within a step: cubic in the coordinates if slopes are known, else linear.
+
+    A quaternion of any length is a rotation, so that states between two configurations are
+    configurations too.
+    """
+    if "k0" in given:
+        return diffrax.ThirdOrderHermitePolynomialInterpolation(**given)
+    return diffrax.LocalLinearInterpolation(**given)
+
+
+__all__ = ["AbstractIntegrator", "Attempt", "Memory"]

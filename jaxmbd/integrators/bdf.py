@@ -7,7 +7,8 @@ With D the derivative at t₁ of the polynomial through the last k values and th
 
 Differences are taken of the coordinates themselves, quaternions included: all configurations of a
 run are displacements q₀ ⊞ d of one another, so that quaternions keep their length, and N⁺ leaves
-out what is normal to the motion. Unknowns are the increment d, h² λ₁ and h μ.
+out what is normal to the motion. Unknowns are the increment d, h² λ₁ and h μ. First-order states
+solve (D z)₁ = r(t₁, q₁, v₁, z₁).
 
 The first k steps, and those after a jump, are Radau's: the same equations at the nodes of Radau's
 right quadrature, D being the derivative of the polynomial through them and the start (Hairer and
@@ -20,20 +21,33 @@ import equinox as eqx
 import equinox.internal as eqxi
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from ..errors import ModelError
 from ..nonlinear import Blocks, Newton
 from ..system import constraints
-from ..system.abstract import AbstractSystem, State, Time, Velocities, as_time
+from ..system.abstract import (
+    AbstractSystem,
+    Coordinates,
+    State,
+    States,
+    Time,
+    Velocities,
+    as_time,
+)
 from ..system.acceleration import accelerations
+from ..system.first_order import stage_states
+from ..system.loads import StateInputs, rates_at, state_inputs
 from ..system.residuals import constraint_rates, motion_residual, step_constraints
 from ..system.stabilization import Baumgarte
 from .difference import RADAU, backward_weights, collocation_weights, extrapolation_weights
 from .implicit import (
     AbstractImplicit,
     Attempt,
+    Errors,
+    as_error,
     hidden_rows,
+    is_solved,
     position_shift,
     typical_sizes,
     without_ringing,
@@ -46,6 +60,7 @@ class History(eqx.Module):
     - `q`, `v`: shapes `(k, nq)` and `(k, nv)`; `ages`: how long ago each was [s].
     - `count`: how many of them there are yet.
     - `vdot`, `lam`: v̇, shape `(nv,)`, and λ, shape `(ng,)`.
+    - `z`, `zdot`: first-order states, shape `(k, nz)`, and ż at the state, shape `(nz,)`.
     """
 
     q: Float[Array, "k nq"]
@@ -54,8 +69,12 @@ class History(eqx.Module):
     count: Int[Array, ""]
     vdot: Float[Array, "nv"]
     lam: Float[Array, "ng"]
+    z: Float[Array, "k nz"]
+    zdot: Float[Array, "nz"]
 
-    def after(self, state: State, h: Time, vdot: Velocities, lam: Float[Array, "ng"]) -> "History":
+    def after(
+        self, state: State, h: Time, vdot: Velocities, lam: Float[Array, "ng"], zdot: States
+    ) -> "History":
         """The history a step of length `h` later that started from `state`."""
 
         def shifted(new: Array, old: Array) -> Array:
@@ -64,7 +83,8 @@ class History(eqx.Module):
         q, v = shifted(state.q, self.q), shifted(state.v, self.v)
         ages = shifted(h, self.ages + h)
         count = jnp.minimum(self.count + 1, self.ages.size)
-        return History(q, v, ages, count, vdot, lam)
+        z = shifted(state.z, self.z) if self.zdot.size else self.z
+        return History(q, v, ages, count, vdot, lam, z, zdot)
 
 
 class BDF(AbstractImplicit):
@@ -115,15 +135,17 @@ class BDF(AbstractImplicit):
     def begin(self, system: AbstractSystem, t: Time, h: Time, state: State) -> History:
         vdot, lam = accelerations(system, as_time(t, system), state)
         # Rest at the state stands in for what is not there yet.
-        q, v = (jnp.tile(x, (self.k, 1)) for x in (state.q, state.v))
+        q, v, z = (jnp.tile(x, (self.k, 1)) for x in (state.q, state.v, state.z))
         ages = h * jnp.arange(1, self.k + 1, dtype=state.q.dtype)
-        return History(q, v, ages, jnp.zeros((), dtype=jnp.int32), vdot, lam)
+        zdot, count = rates_at(system, as_time(t, system), state), jnp.zeros((), dtype=jnp.int32)
+        return History(q, v, ages, count, vdot, lam, z, zdot)
 
     def attempt(
         self, system: AbstractSystem, t: Time, h: Time, state: State, own: History
     ) -> Attempt:
-        starts, none = own.count < self.k, jnp.zeros_like(state.v)
-        blank = Attempt(state, own, (none, none), (none, none), jnp.array(False))
+        starts = own.count < self.k
+        rates = own.vdot, own.zdot
+        blank = Attempt(state, own, state, (rates, rates), jnp.array(False))
         given = system, t, h, state, own
         # In a batch each of the two is computed only while some member of it needs it.
         one = jax.lax.cond(eqxi.unvmap_any(starts), lambda: self._one_step(*given), lambda: blank)
@@ -139,20 +161,24 @@ class BDF(AbstractImplicit):
         weights = jnp.asarray(collocation_weights(nodes), dtype=state.q.dtype) / h
         c = jnp.asarray(nodes, dtype=state.q.dtype)
         step = _Step(
-            *(system, t + c * h, h, state, own.q[:0], own.v[:0]),
+            *(system, t + c * h, h, state, own.q[:0], own.v[:0], own.z[:0]),
             *(weights[1:, 1:], weights[1:, 1:1], position_shift(system, t, state, self.index)),
         )
         # Without v̇, which may be huge where the system is stiff.
-        root, ends, vdot, lam = self._solve(step, t, own, jnp.outer(c * h, state.v))
+        solved, ends, vdot, lam = self._solve(step, t, own, jnp.outer(c * h, state.v))
         # How far the polynomial leaves the start in another direction than the motion does.
         q_dot = weights[0, 1:] @ (ends.q - state.q[None])
         slope = weights[0, 1:] @ (ends.v - state.v[None])
         scale = h / (nodes.size + 1)
+        dz = state.z
+        if system.nz:
+            dz = scale * (weights[0, 1:] @ (ends.z - state.z[None]) - own.zdot)
         error = (
             scale * (system.velocities(state.q, q_dot) - state.v),
             scale * (slope - own.vdot),
+            dz,
         )
-        return self._finished(step, ends, vdot, lam, own, error, root.converged)
+        return self._finished(step, ends, vdot, lam, own, error, solved)
 
     def _many_steps(
         self, system: AbstractSystem, t: Time, h: Time, state: State, own: History
@@ -168,17 +194,21 @@ class BDF(AbstractImplicit):
         weights = backward_weights(ages[:-1])
         lead = -jnp.sum(weights)
         step = _Step(
-            *(system, (t + h)[None], h, state, own.q[:-1], own.v[:-1]),
+            *(system, (t + h)[None], h, state, own.q[:-1], own.v[:-1], own.z[:-1]),
             *(lead[None, None], weights[None, 1:], position_shift(system, t, state, self.index)),
         )
         half = 0.5 * (state.q + expected.q)
         guess = system.velocities(half, expected.q - state.q)
-        root, ends, vdot, lam = self._solve(step, t, own, guess[None])
+        solved, ends, vdot, lam = self._solve(step, t, own, guess[None])
         q1, v1 = ends.q[-1], ends.v[-1]
         # The next derivative from the difference to the prediction (Milne's device).
         scale = 1.0 / (lead * ages[-1])
-        error = scale * system.velocities(q1, q1 - expected.q), scale * (v1 - expected.v)
-        return self._finished(step, ends, vdot, lam, own, error, root.converged)
+        dz = state.z
+        if system.nz:
+            past = jnp.concatenate([state.z[None], own.z]) - state.z[None]
+            dz = scale * (ends.z[-1] - state.z - ahead @ past)
+        error = scale * system.velocities(q1, q1 - expected.q), scale * (v1 - expected.v), dz
+        return self._finished(step, ends, vdot, lam, own, error, solved)
 
     def _finished(
         self,
@@ -187,19 +217,21 @@ class BDF(AbstractImplicit):
         vdot: Float[Array, "s nv"],
         lam: Float[Array, "s ng"],
         own: History,
-        error: tuple[Velocities, Velocities],
-        converged: Array,
+        error: Errors,
+        solved: Array,
     ) -> Attempt:
         if lam.size and self.index == 3:
             error = without_ringing(error)
-        end = State(ends.q[-1], ends.v[-1])
-        memory = own.after(step.state, step.h, vdot[-1], lam[-1])
-        return Attempt(end, memory, error, (own.vdot, vdot[-1]), converged)
+        end = State(ends.q[-1], ends.v[-1], ends.z[-1])
+        zdot = step.state_rates(ends.z)[-1] if ends.z.size else own.zdot
+        memory = own.after(step.state, step.h, vdot[-1], lam[-1], zdot)
+        slopes = (own.vdot, own.zdot), (vdot[-1], zdot)
+        return Attempt(end, memory, as_error(step.system, end, error), slopes, solved)
 
     def _solve(
         self, step: "_Step", t: Time, own: History, increments: Float[Array, "s nv"]
-    ) -> tuple[Any, State, Array, Array]:
-        """Newton's root, and states, v̇ and λ at all nodes of the step."""
+    ) -> tuple[Bool[Array, ""], State, Array, Array]:
+        """Whether the step was solved, and states, v̇ and λ at all nodes of it."""
         s, h = len(increments), step.h
         n = s * own.lam.size
         n_shift = 0 if step.scatter is None else n
@@ -212,7 +244,7 @@ class BDF(AbstractImplicit):
         )
         root = self.newton(_residual, guess, (step, self), blocks)
         ends, vdot, lam, _ = step.ends(root.x)
-        return root, ends, vdot, lam
+        return is_solved(root.converged, ends.z), ends, vdot, lam
 
     def rows(
         self,
@@ -225,7 +257,7 @@ class BDF(AbstractImplicit):
     ) -> list[Float[Array, "_n"]]:
         """What is zero at each node of a step."""
         system, h = step.system, step.h
-        c, v = system.configuration(t, end.q), end.v
+        c, v = system.configuration(t, end.q, end.z), end.v
         rows = [h * h * motion_residual(system, c, v, vdot, lam)]
         if lam.size and self.index == 1:
             g, g_dot = constraints.residual(system, c), constraint_rates(system, c, v)
@@ -237,11 +269,8 @@ class BDF(AbstractImplicit):
             rows.append(hidden_rows(system, c, h, v, shift))
         return rows
 
-    def order(self, terms: Any) -> int:
+    def order(self, terms: Any = None) -> int:
         return self.k
-
-    def error_order(self, terms: Any) -> int:
-        return self.k + 1
 
 
 class _Step(eqx.Module):
@@ -256,6 +285,7 @@ class _Step(eqx.Module):
     state: State
     q: Float[Array, "m nq"]
     v: Float[Array, "m nv"]
+    z: Float[Array, "m nz"]
     within: Float[Array, "s s"]
     before: Float[Array, "s m"]
     scatter: Float[Array, "nv ng"] | None
@@ -271,7 +301,26 @@ class _Step(eqx.Module):
         shift = rest[s * ng :].reshape(s, -1)
         if self.scatter is not None:
             v = v + shift @ self.scatter.T / self.h
-        return State(q, v), self._derivative(v, self.v, self.state.v), lam, shift
+        vdot = self._derivative(v, self.v, self.state.v)
+        return State(q, v, self._states(q, v)), vdot, lam, shift
+
+    def _states(self, q: Float[Array, "s nq"], v: Float[Array, "s nv"]) -> Float[Array, "s nz"]:
+        """First-order states at the nodes, whose derivatives are their rates there."""
+        system, s = self.system, self.ts.size
+        guess = jnp.broadcast_to(self.state.z, (s, system.nz))
+        if system.nz == 0:
+            return guess
+
+        def inputs(t: Time, q: Coordinates, v: Velocities) -> StateInputs:
+            return state_inputs(system.configuration(t, q), v)
+
+        known = -self.state_rates(jnp.zeros_like(guess))
+        given = jax.vmap(inputs)(self.ts, q, v)
+        return stage_states(system.mechanism, given, self.within, known, guess)
+
+    def state_rates(self, z: Float[Array, "s nz"]) -> Float[Array, "s nz"]:
+        """ż at the nodes, of z there."""
+        return self._derivative(z, self.z, self.state.z)
 
     def _derivative(
         self, y: Float[Array, "s n"], past: Float[Array, "m n"], y0: Float[Array, "n"]

@@ -34,7 +34,7 @@ class AbstractComponents(eqx.Module):
         w: Velocities,
         wdot: Velocities,
     ) -> tuple[State, Velocities]:
-        """The state after an increment, and v̇ there."""
+        """Coordinates and velocities after an increment, with z of the start, and v̇ there."""
 
 
 class Moving(AbstractComponents):
@@ -47,7 +47,7 @@ class Moving(AbstractComponents):
         return jerk
 
     def reached(self, system, start, increment, w, wdot):
-        return State(system.retract(start.q, increment), w), wdot
+        return State(system.retract(start.q, increment), w, start.z), wdot
 
 
 class Resting(AbstractComponents):
@@ -77,7 +77,7 @@ class Resting(AbstractComponents):
         delta, w, wdot = (x.reshape(-1, 6) for x in (increment, w, wdot))
         q = jax.vmap(self.increments.moved)(bodies, start.q.reshape(-1, 7), delta)
         v, vdot = jax.vmap(self.increments.carried)(bodies, delta, w, wdot)
-        return State(q.ravel(), v.ravel()), vdot.ravel()
+        return State(q.ravel(), v.ravel(), start.z), vdot.ravel()
 
 
 __all__ = ["AbstractComponents", "Moving", "Resting"]

@@ -13,7 +13,9 @@ Forces that follow from potentials have in place of (A_f + A_j) / 2 the two-poin
 whose work is what the potential loses from j to f, and -(f̄ - A_j) / 3 in place of
 -(A_f - A_j) / 6, which is the same where they are linear. With A_j · δ_j no more than the loss
 from i to j, as in springs, the sum of kinetic and potential energy falls. Unknowns are δ and h² λ
-of both stages.
+of both stages. First-order states have the same stages:
+
+    (z_f - z_i) / h = (r_f + r_j) / 2,   (z_j - z_i) / h = -(r_f - r_j) / 6
 """
 
 from typing import Any
@@ -24,8 +26,9 @@ from jaxtyping import Array, Float
 from ..lie import Cayley
 from ..nonlinear import Blocks, Newton
 from ..system import loads
-from ..system.abstract import AbstractSystem, State, Time
+from ..system.abstract import AbstractSystem, State, Time, Velocities
 from ..system.body_increments import AbstractIncrements, MotionIncrements
+from ..system.configuration import AbstractConfiguration
 from ..system.constraints import constraint_force, n_constraints, redundant_rows, residual
 from ..system.nonconservative import conservative
 from ..system.residuals import constraint_rates
@@ -33,6 +36,7 @@ from ..system.two_point import conservative_wrenches, on_bodies
 from .implicit import Attempt, typical_sizes
 from .intrinsic import AbstractIntrinsic, Start
 from .second_order import StepMemory
+from .states import with_stage_states
 
 
 class EnergyDecaying(AbstractIntrinsic):
@@ -76,7 +80,9 @@ class EnergyDecaying(AbstractIntrinsic):
         root = self.newton(_equations, guess, start, blocks)
         (delta, u, impulse), _ = _stages(root.x, start)
         end = start.reached(delta, u)
-        return self.finished(h, state, own, end, impulse, root.converged)
+        if system.nz:
+            end = State(end.q, end.v, _moved(_stages(root.x, start), start)[0][0].z)
+        return self.finished(system, h, state, own, end, impulse, root.converged)
 
 
 def _stages(x: Float[Array, "n"], start: Start) -> Any:
@@ -87,13 +93,30 @@ def _stages(x: Float[Array, "n"], start: Start) -> Any:
     return (whole, (whole - 3.0 * jump) / h, ends[0]), (jump, (whole + 3.0 * jump) / h, ends[1])
 
 
+# W of the first-order states at the stages f and j, times h: the inverse of the weights of r.
+STATE_WEIGHTS = ((1.0, -3.0), (1.0, 3.0))
+
+
+def _moved(stages: Any, start: Start) -> list[tuple[AbstractConfiguration, Velocities]]:
+    """Configurations with first-order states, and velocities, at the stages f and j."""
+    system, t, h, z = start.system, start.t, start.h, start.state.z
+    moved = []
+    for time, (delta, u, _) in zip((t + h, t), stages, strict=True):
+        state = start.reached(delta, u)
+        moved.append((system.configuration(time, state.q), state.v))
+    if system.nz == 0:
+        return moved
+    weights = jnp.asarray(STATE_WEIGHTS, dtype=z.dtype) / h
+    known = jnp.outer(jnp.sum(weights, axis=1), z)
+    found = with_stage_states(system, moved, weights, known, z)
+    return [(c, v) for c, (_, v) in zip(found, moved, strict=True)]
+
+
 def _equations(x: Float[Array, "n"], start: Start) -> Float[Array, "n"]:
     system, t, h = start.system, start.t, start.h
     stages, found = _stages(x, start), []
-    for time, (delta, u, impulse) in zip((t + h, t), stages, strict=True):
-        state = start.reached(delta, u)
-        c = system.configuration(time, state.q)
-        force = h * h * loads.applied(system, c, state.v)
+    for (c, v), (delta, u, impulse) in zip(_moved(stages, start), stages, strict=True):
+        force = h * h * loads.applied(system, c, v)
         if impulse.size:
             force = force + constraint_force(system, c, impulse)
         potential = start.load(delta, conservative(c))

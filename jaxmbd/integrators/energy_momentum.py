@@ -6,6 +6,8 @@ With increments δ of the poses, and u the velocities of the bodies along their 
     (P₁ - P₀) / h = f̄(q₀, q₁) + Ḡ(q₀, q₁)ᵀ λ + f(t½, q½, v½),   g(q₁) = 0
 
 f̄ does the work that the potentials lose and Ḡᵀ λ none, f is the rest of the applied forces.
+First-order states follow the midpoint rule, z₁ = z₀ + h r(t½, q½, v½, z½), z½ = (z₀ + z₁) / 2, and
+f depends on z½.
 Unknowns are δ and h² λ.
 """
 
@@ -14,14 +16,16 @@ from jaxtyping import Array, Float
 
 from ..lie import CayleyGibbsRodrigues
 from ..nonlinear import Blocks, Newton
-from ..system.abstract import AbstractSystem, State, Time
+from ..system.abstract import AbstractSystem, State, Time, Velocities
 from ..system.body_increments import AbstractIncrements, RotationIncrements
+from ..system.configuration import AbstractConfiguration
 from ..system.constraints import n_constraints, redundant_rows, residual
 from ..system.nonconservative import nonconservative
 from ..system.two_point import conservative_wrenches, constraint_wrenches, on_bodies
 from .implicit import Attempt, typical_sizes
-from .intrinsic import AbstractIntrinsic, Start
+from .intrinsic import AbstractIntrinsic, Rows, Start
 from .second_order import StepMemory
+from .states import after_middle, with_middle_states
 
 
 class EnergyMomentum(AbstractIntrinsic):
@@ -64,12 +68,22 @@ class EnergyMomentum(AbstractIntrinsic):
         root = self.newton(_equations, guess, start, blocks)
         delta, impulse = _split(root.x, start)
         end = start.reached(delta, 2.0 * delta / h - start.u)
-        return self.finished(h, state, own, end, impulse, root.converged, rings=ng > 0)
+        if system.nz:
+            end = State(end.q, end.v, after_middle(_middle(delta, start)[0], state.z))
+        return self.finished(system, h, state, own, end, impulse, root.converged, rings=ng > 0)
 
 
 def _split(x: Float[Array, "n"], start: Start) -> tuple[Array, Array]:
     nv = start.system.nv
     return x[:nv].reshape(-1, 6), x[nv:]
+
+
+def _middle(delta: Rows, start: Start) -> tuple[AbstractConfiguration, Velocities]:
+    """Configuration, with first-order states, and velocities at the middle of a step."""
+    system, h = start.system, start.h
+    state = start.reached(0.5 * delta, delta / h)
+    c = system.configuration(start.t + 0.5 * h, state.q)
+    return with_middle_states(system, c, state.v, h, start.state.z), state.v
 
 
 def _equations(x: Float[Array, "n"], start: Start) -> Float[Array, "n"]:
@@ -79,12 +93,10 @@ def _equations(x: Float[Array, "n"], start: Start) -> Float[Array, "n"]:
     end = start.reached(delta, u1)
     first, last = system.configuration(t, start.state.q), system.configuration(t + h, end.q)
     X0, X1 = first.ports, last.ports
-    halfway = start.reached(0.5 * delta, delta / h)
     pull = conservative_wrenches(system.mechanism, t + 0.5 * h, X0, X1)
     push = constraint_wrenches(system, X0, X1, impulse)
     wrenches = h * h * on_bodies(system.mechanism, pull) + on_bodies(system.mechanism, push)
-    other = nonconservative(system.configuration(t + 0.5 * h, halfway.q), halfway.v)
-    rest = start.load(0.5 * delta, other)
+    rest = start.load(0.5 * delta, nonconservative(*_middle(delta, start)))
     rows = h * start.gained(delta, u1) - start.mean_load(delta, wrenches) - h * h * rest
     return jnp.concatenate([0.5 * rows.ravel(), residual(system, last)])
 

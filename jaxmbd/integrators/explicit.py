@@ -11,11 +11,11 @@ from jaxtyping import Array, Float, PyTree
 
 from ..errors import IncompatibleIntegrator
 from ..system import constraints
-from ..system.abstract import AbstractSystem, State
+from ..system.abstract import AbstractSystem, State, Time
 from ..system.acceleration import accelerations
 from ..system.loads import rates_at
 from ..system.stabilization import AbstractStabilization, Baumgarte, Choice
-from .abstract import AbstractIntegrator
+from .abstract import AbstractIntegrator, Attempt
 from .runge_kutta import explicit_step
 
 # A step is unresolved if a stage's acceleration, kept for the step, changes velocities by so many
@@ -59,15 +59,11 @@ class ExplicitRK(AbstractIntegrator):
             )
 
     @property
-    def term_structure(self):
-        return self.solver.term_structure
-
-    @property
-    def interpolation_cls(self):  # pyright: ignore[reportIncompatibleMethodOverride]
+    def interpolation_cls(self):  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.solver.interpolation_cls
 
-    def terms(self, system: AbstractSystem) -> diffrax.AbstractTerm:
-        return diffrax.ODETerm(_Field(self.stabilization))
+    def slope(self, t: Time, state: State, system: AbstractSystem) -> State:
+        return _Field(self.stabilization)(t, state, system)
 
     def differentiated_by(self, adjoint: diffrax.AbstractAdjoint | None) -> "ExplicitRK":
         """With its stages in the kind of loop that the mode of differentiation needs.
@@ -99,34 +95,31 @@ class ExplicitRK(AbstractIntegrator):
         )
         return eqx.tree_at(lambda s: s.root_finder, solver, ready)
 
-    def start(
-        self,
-        terms: diffrax.AbstractTerm,
-        t0: Float[Array, ""],
-        dt: Float[Array, ""],
-        state: State,
-        system: AbstractSystem,
-    ) -> PyTree:
-        if isinstance(self.solver, diffrax.AbstractERK):
-            return None
-        return self._ready(state).init(terms, t0, t0 + dt, state, system)
+    def for_fixed_steps(self) -> AbstractIntegrator:
+        """Explicit methods without the stages that only error and dense output need."""
+        return _FixedSteps(self) if isinstance(self.solver, diffrax.AbstractERK) else self
 
-    def advance(
-        self,
-        terms: diffrax.AbstractTerm,
-        t0: Float[Array, ""],
-        t1: Float[Array, ""],
-        state: State,
-        memory: PyTree,
-        system: AbstractSystem,
-    ) -> tuple[State, PyTree]:
-        if isinstance(self.solver, diffrax.AbstractERK):
-            tableau = cast(diffrax.ButcherTableau, self.solver.tableau)
-            choice, args = self._chosen(system, t0, state)
-            end = explicit_step(tableau, terms, t0, t1, state, args)
-            return self._corrected(system, t1, end, choice), None
-        moved = self.step(terms, t0, t1, state, system, memory, made_jump=False)
-        return moved[0], moved[3]
+    def begin(self, system: AbstractSystem, t: Time, h: Time, state: State) -> PyTree:
+        return self._ready(state).init(self._terms, t, t + h, state, system)
+
+    def attempt(
+        self, system: AbstractSystem, t: Time, h: Time, state: State, memory: PyTree
+    ) -> Attempt:
+        choice, args = self._chosen(system, t, state)
+        solver, t1 = self._ready(state), t + h
+        moved = solver.step(self._terms, t, t1, state, args, memory, made_jump=False)
+        end, error, dense, memory, result = moved
+        converged = True
+        if isinstance(solver, diffrax.AbstractImplicitSolver):
+            converged = jnp.asarray(diffrax.is_okay(result))
+        elif error is not None and isinstance(solver, diffrax.AbstractERK):
+            error = _with_missed_forces(error, state, end, dense["k"])
+        end = self._corrected(system, t1, end, choice)
+        return Attempt(end, memory, error, converged=converged, dense=dense)
+
+    @property
+    def _terms(self) -> diffrax.AbstractTerm:
+        return diffrax.ODETerm(_Field(self.stabilization))
 
     def _chosen(self, system: AbstractSystem, t: Any, state: State) -> tuple[Choice, Any]:
         """What a step goes by, and the arguments of its vector field."""
@@ -155,38 +148,26 @@ class ExplicitRK(AbstractIntegrator):
 
         return jax.vmap(one)(ts, states)
 
-    def order(self, terms: PyTree) -> int | None:
+    def order(self, terms: Any = None) -> int | None:
         return self.solver.order(terms)
 
-    def strong_order(self, terms: PyTree) -> Any:
-        return self.solver.strong_order(terms)
-
-    def error_order(self, terms: PyTree) -> Any:
+    def error_order(self, terms: Any = None) -> Any:
         return self.solver.error_order(terms)
 
-    def init(self, terms: PyTree, t0: Any, t1: Any, y0: State, args: AbstractSystem) -> Any:
-        return self._ready(y0).init(terms, t0, t1, y0, args)
 
-    def step(
-        self,
-        terms: PyTree,
-        t0: Any,
-        t1: Any,
-        y0: State,
-        args: AbstractSystem,
-        solver_state: Any,
-        made_jump: Any,
-    ) -> Any:
-        choice, with_choice = self._chosen(args, t0, y0)
-        solver = self._ready(y0)
-        moved = solver.step(terms, t0, t1, y0, with_choice, solver_state, made_jump)
-        y1, error, dense, memory, result = moved
-        if error is not None and isinstance(solver, diffrax.AbstractERK):
-            error = _with_missed_forces(error, y0, y1, dense["k"])
-        return self._corrected(args, t1, y1, choice), error, dense, memory, result
+class _FixedSteps(AbstractIntegrator):
+    """The steps of an explicit method, differentiable in either mode, and nothing else."""
 
-    def func(self, terms: PyTree, t0: Any, y0: State, args: AbstractSystem) -> Any:
-        return self.solver.func(terms, t0, y0, args)
+    method: ExplicitRK
+
+    def attempt(
+        self, system: AbstractSystem, t: Time, h: Time, state: State, memory: None
+    ) -> Attempt:
+        method = self.method
+        tableau = cast(diffrax.AbstractERK, method.solver).tableau
+        choice, args = method._chosen(system, t, state)
+        end = explicit_step(cast(Any, tableau), method._terms, t, h, state, args)
+        return Attempt(method._corrected(system, t + h, end, choice))
 
 
 def _with_missed_forces(error: State, y0: State, y1: State, k: State) -> State:

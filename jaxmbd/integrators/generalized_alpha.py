@@ -7,6 +7,16 @@ With the algorithmic accelerations a, for a step of length h:
     v₁ = v₀ + h ((1 - γ) a₀ + γ a₁)
     M(q₁) v̇₁ + b(q₁, v₁) = f(t₁, q₁, v₁) + G(q₁)ᵀ λ₁,   g(q₁) = 0
 
+First-order states z have algorithmic rates w in the same way (Brüls and Golinval 2008):
+
+    (1 - αz) w₁ + αz w₀ = (1 - αf) ż₁ + αf ż₀,   ż₁ = r(t₁, q₁, v₁, z₁)
+    z₁ = z₀ + h ((1 - γz) w₀ + γz w₁),           γz = ½ + αf - αz
+
+With αz = αm, one of the two roots for infinitely fast decay would be (1 - 3ρ) / (3 - ρ) instead of
+-ρ, and not zero at ρ = 0. αz = 2 αf - ½ = (3ρ - 1) / (2ρ + 2) makes both -ρ (Jansen, Whiting and
+Hulbert 2000). Methods that are given by their coefficients, such as the trapezoidal rule, have
+αz = αm and γz = γ.
+
 Unknowns are the correction δ of the increment of q, and h² λ₁. With `increments`, v stands for the
 components along axes at rest, and ⊞ for their parameterization (Bauchau et al. 2013, eqs 12, 13,
 25 and 26).
@@ -22,29 +32,57 @@ from jaxtyping import Array, Bool, Float
 from .._joint_tangents import with_joint_tangents
 from ..errors import ModelError
 from ..nonlinear import Blocks, CachedFactors, Newton, saves_roots
-from ..system.abstract import AbstractSystem, State, Time, Velocities, as_time
+from ..system.abstract import AbstractSystem, State, States, Time, Velocities, as_time
 from ..system.acceleration import accelerations
 from ..system.body_increments import AbstractIncrements
+from ..system.configuration import AbstractConfiguration
 from ..system.constraints import n_constraints, redundant_rows
+from ..system.loads import rates_at
 from ..system.projection import project_velocities
 from ..system.residuals import motion_residual, step_constraints
 from .components import AbstractComponents, Moving, Resting
 from .implicit import (
     AbstractImplicit,
     Attempt,
+    as_error,
     hidden_rows,
     is_smooth,
+    is_solved,
     position_shift,
     typical_sizes,
     without_ringing,
 )
 from .intrinsic import check_bodies
+from .states import with_states
 
 # Steps are alike whose lengths differ by no more than that part.
 SAME_LENGTH = 0.01
 
 # The part of the first step by which what differs says how accelerations change.
 NEAR = 1.0 / 1024.0
+
+
+class StateRates(eqx.Module):
+    """Rates of the first-order states at the end of the last step, each of shape `(nz,)`.
+
+    - `zdot`: ż; `lead`: (w - ż) / h, kept instead of w so that the step may change; `jerk`:
+      difference quotient of ż.
+    """
+
+    zdot: States
+    lead: States
+    jerk: States
+
+    @staticmethod
+    def at_start(zdot: States, jerk: States, ahead: float, h: Time) -> "StateRates":
+        """The rates at the start of a motion, with w = ż(t + `ahead` h) + O(h²).
+
+        w is zero for a state whose rate would change by more than itself until then. Such a state
+        decays within the step, and an extrapolated rate would move it far away.
+        """
+        lead = ahead * jerk
+        smooth = jnp.abs(h * lead) <= jnp.abs(zdot)
+        return StateRates(zdot, jnp.where(smooth, lead, -zdot / h), jerk)
 
 
 class AlphaMemory(eqx.Module):
@@ -55,6 +93,7 @@ class AlphaMemory(eqx.Module):
     - `jerk`, `lam_rate`: difference quotients of v̇ and of λ.
     - `h`: length of that step [s].
     - `kept`: what Newton's method hands on, if anything.
+    - `states`: rates of the first-order states, None if there are none.
     """
 
     vdot: Float[Array, "nv"]
@@ -64,6 +103,7 @@ class AlphaMemory(eqx.Module):
     lam_rate: Float[Array, "ng"]
     h: Float[Array, ""]
     kept: CachedFactors | None = None
+    states: StateRates | None = None
 
     def rings(self, h: Time) -> Bool[Array, ""]:
         """Whether v̇ changed its sign in the last step, of length `h` [s]."""
@@ -86,7 +126,8 @@ class GeneralizedAlpha(AbstractImplicit):
     - `increments`: the intrinsic form of the method, with velocities along axes at rest:
       `RotationIncrements` or `MotionIncrements`, for systems in `MaximalCoordinates`. Where it is
       left out, v are the system's own velocities.
-    - `coefficients`: `(αm, αf, β, γ)`, in place of those that follow from `rho_inf`.
+    - `coefficients`: `(αm, αf, β, γ)`, in place of those that follow from `rho_inf`, for
+      first-order states as well.
 
     With constraints and adaptive steps choose index 2: at index 3 the accelerations ring after
     every change of the step, and only the positions are controlled.
@@ -106,6 +147,8 @@ class GeneralizedAlpha(AbstractImplicit):
     alpha_f: float
     beta: float
     gamma: float
+    alpha_z: float
+    gamma_z: float
     index: int
     project: bool
     newton: Newton
@@ -129,6 +172,9 @@ class GeneralizedAlpha(AbstractImplicit):
             alpha_m, alpha_f = (2.0 * rho_inf - 1.0) / (rho_inf + 1.0), rho_inf / (rho_inf + 1.0)
             gamma = 0.5 + alpha_f - alpha_m
             coefficients = (alpha_m, alpha_f, 0.25 * (gamma + 0.5) ** 2, gamma)
+            self.alpha_z, self.gamma_z = 2.0 * alpha_f - 0.5, 1.0 - alpha_f
+        else:
+            self.alpha_z, self.gamma_z = float(coefficients[0]), float(coefficients[3])
         self.alpha_m, self.alpha_f, self.beta, self.gamma = map(float, coefficients)
         self.index, self.project = index, project
         self.newton = Newton() if newton is None else newton
@@ -159,11 +205,16 @@ class GeneralizedAlpha(AbstractImplicit):
         t, h = as_time(t, system), as_time(h, system)
         near = NEAR * h
 
-        def found(vdot: Velocities, move: tuple[Time, Time]) -> tuple[Velocities, Any]:
-            ahead, later = move
-            at = State(system.retract(state.q, ahead * state.v), state.v + ahead * vdot, state.z)
-            rates = accelerations(system, t + later, at)
-            return jnp.where(ahead == 0.0, rates[0], vdot), rates
+        def found(now: Any, move: tuple[Time, Time]) -> tuple[Any, Any]:
+            (ahead, later), (vdot, zdot) = move, now
+            z = state.z + ahead * zdot if system.nz else state.z
+            at = State(system.retract(state.q, ahead * state.v), state.v + ahead * vdot, z)
+            vdots, lam = accelerations(system, t + later, at)
+            here, zdots = ahead == 0.0, zdot
+            if system.nz:
+                zdots = rates_at(system, t + later, at)
+                zdot = jnp.where(here, zdots, zdot)
+            return (jnp.where(here, vdots, vdot), zdot), (vdots, lam, zdots)
 
         # Now, and a little ahead along the motion and behind it, but never at times before t: one
         # program for all three. Derivatives of accelerations would be another one, several times as
@@ -171,17 +222,23 @@ class GeneralizedAlpha(AbstractImplicit):
         # is stiff changes with the square of a move far more than with the move.
         none = jnp.zeros_like(near)
         moves = jnp.stack([none, near, -near]), jnp.stack([none, 2.0 * near, none])
-        start = with_joint_tangents(jnp.zeros_like(state.v), (system, state))
+        start = with_joint_tangents(
+            (jnp.zeros_like(state.v), jnp.zeros_like(state.z)), (system, state)
+        )
         once = jax.checkpoint(found, policy=saves_roots, prevent_cse=False)
-        vdots, lams = jax.lax.scan(once, start, moves)[1]
+        vdots, lams, zdots = jax.lax.scan(once, start, moves)[1]
         vdot, lam = vdots[0], lams[0]
         jerk, lam_rate = (vdots[1] - vdots[2]) / (2.0 * near), (lams[1] - lams[2]) / (2.0 * near)
+        states = None
+        if system.nz:
+            z_jerk = (zdots[1] - zdots[2]) / (2.0 * near)
+            states = StateRates.at_start(zdots[0], z_jerk, self.alpha_z - self.alpha_f, h)
         # a is ẇ at another time: a(t) = ẇ(t + (αm - αf) h) + O(h²).
         lead = self.components.change(system, state.v, vdot, jerk)
         lead = (self.alpha_m - self.alpha_f) * lead
-        own = AlphaMemory(vdot, lam, lead, jerk, lam_rate, h)
+        own = AlphaMemory(vdot, lam, lead, jerk, lam_rate, h, states=states)
         kept = self.newton.nothing_kept(self._equations, *self._problem(system, t, h, state, own))
-        return AlphaMemory(vdot, lam, lead, jerk, lam_rate, h, kept)
+        return AlphaMemory(vdot, lam, lead, jerk, lam_rate, h, kept, states)
 
     def _problem(
         self, system: AbstractSystem, t: Time, h: Time, state: State, own: AlphaMemory
@@ -190,7 +247,8 @@ class GeneralizedAlpha(AbstractImplicit):
         ng = n_constraints(system)
         _, a = self.components.of(system, state.v, own.vdot + h * own.lead)
         w, wdot = self.components.of(system, state.v, own.vdot)
-        step = _Step(system, t, h, state, w, wdot, a, position_shift(system, t, state, self.index))
+        shift = position_shift(system, t, state, self.index)
+        step = _Step(system, t, h, state, w, wdot, a, shift, self._known(h, state, own.states))
         small, heavy = typical_sizes(system, t, h, state, own.vdot)
         steady = -self.beta * h * h * self._algorithmic(jnp.zeros_like(w), step)
         steady = steady - (0.5 - self.beta) * h * h * a
@@ -218,6 +276,12 @@ class GeneralizedAlpha(AbstractImplicit):
             kept = kept.of_other_equations(jnp.abs(h - own.h) > SAME_LENGTH * jnp.abs(h))
         root = self.newton(self._equations, guess, step, blocks, kept)
         end, vdot, lam = self._end(root.x, step)
+        states, dz, z_slopes = own.states, state.z, (state.z, state.z)
+        if states is not None:
+            end = State(end.q, end.v, self._configuration(end, step).z)
+            before = states
+            states, dz = self._state_rates(states, step, end.z)
+            z_slopes = before.zdot, states.zdot
         if self.project:
             end = State(end.q, project_velocities(system, t + h, end), end.z)
         a1 = self._end(root.x, step, algorithmic=True)[1]
@@ -228,12 +292,49 @@ class GeneralizedAlpha(AbstractImplicit):
         error = (
             h * h * (self.beta - 1.0 / 6.0) * (vdot - own.vdot),
             jnp.maximum(jnp.abs(smooth), jnp.abs(astray)),
+            dz,
         )
         if ng and self.index == 3:
             error = without_ringing(error)
         lead, slope = (a1 - vdot) / h, (lam - own.lam) / h
-        memory = AlphaMemory(vdot, lam, lead, jerk, slope, as_time(h, system), root.kept)
-        return Attempt(end, memory, error, (own.vdot, vdot), root.converged)
+        memory = AlphaMemory(vdot, lam, lead, jerk, slope, as_time(h, system), root.kept, states)
+        slopes = (own.vdot, z_slopes[0]), (vdot, z_slopes[1])
+        solved = is_solved(root.converged, end.z)
+        return Attempt(end, memory, as_error(system, end, error), slopes, solved)
+
+    def _weight(self, h: Time) -> Float[Array, ""]:
+        """How ż₁ changes with z₁ [1/s]."""
+        return (1.0 - self.alpha_z) / ((1.0 - self.alpha_f) * self.gamma_z * h)
+
+    def _known(self, h: Time, state: State, rates: StateRates | None) -> States | None:
+        """W z₁ - ż₁, which the start of the step determines."""
+        if rates is None:
+            return None
+        w = rates.zdot + h * rates.lead
+        before = (self.alpha_f * rates.zdot - self.alpha_z * w) / (1.0 - self.alpha_f)
+        return self._weight(h) * (state.z + h * (1.0 - self.gamma_z) * w) + before
+
+    def _state_rates(
+        self, before: StateRates, step: "_Step", z: States
+    ) -> tuple[StateRates, States]:
+        """Rates at the end of a step that ended in z, and the estimated error of z."""
+        h = step.h
+        assert step.known is not None
+        zdot, change = self._weight(h) * z - step.known, z - step.state.z
+        w = (change / h - (1.0 - self.gamma_z) * (before.zdot + h * before.lead)) / self.gamma_z
+        jerk = (zdot - before.zdot) / h
+        smooth = h * h / 12.0 * (jerk - before.jerk)
+        astray = change - 0.5 * h * (before.zdot + zdot)
+        error = jnp.maximum(jnp.abs(smooth), jnp.abs(astray))
+        return StateRates(zdot, (w - zdot) / h, jerk), error
+
+    def _configuration(self, end: State, step: "_Step") -> AbstractConfiguration:
+        """The configuration at the end of the step, with its first-order states."""
+        system, h = step.system, step.h
+        c = system.configuration(step.t + h, end.q)
+        if step.known is None:
+            return c
+        return with_states(system, c, end.v, self._weight(h), step.known, step.state.z)
 
     @property
     def _ratio(self) -> float:
@@ -264,8 +365,8 @@ class GeneralizedAlpha(AbstractImplicit):
 
     def _equations(self, x: Float[Array, "n"], step: "_Step") -> Float[Array, "n"]:
         end, vdot, lam = self._end(x, step)
-        system, h, t = step.system, step.h, step.t + step.h
-        c = system.configuration(t, end.q)
+        system, h = step.system, step.h
+        c = self._configuration(end, step)
         rows = [h * h * motion_residual(system, c, end.v, vdot, lam)]
         if lam.size:
             rows.append(step_constraints(system, c, h, end.v))
@@ -273,11 +374,8 @@ class GeneralizedAlpha(AbstractImplicit):
             rows.append(hidden_rows(system, c, h, end.v, x[-lam.size :]))
         return jnp.concatenate(rows)
 
-    def order(self, terms: Any) -> int:
+    def order(self, terms: Any = None) -> int:
         return 2
-
-    def error_order(self, terms: Any) -> int:
-        return 3
 
 
 class _Step(eqx.Module):
@@ -291,6 +389,7 @@ class _Step(eqx.Module):
     wdot: Float[Array, "nv"]
     a: Float[Array, "nv"]
     scatter: Float[Array, "nv ng"] | None
+    known: Float[Array, "nz"] | None  # W z₁ - ż₁
 
 
-__all__ = ["AlphaMemory", "GeneralizedAlpha"]
+__all__ = ["AlphaMemory", "GeneralizedAlpha", "StateRates"]

@@ -69,10 +69,10 @@ class Start(eqx.Module):
         return self.each(self.increments.components, self.state.v.reshape(-1, 6))
 
     def reached(self, delta: Rows, u: Rows) -> State:
-        """The state after increments, with velocities u there."""
+        """Coordinates after increments, with velocities u there, and z of the start."""
         q = self.each(self.increments.moved, self.poses, delta)
         V = self.each(self.increments.twist, delta, u)
-        return State(q.ravel(), V.ravel())
+        return State(q.ravel(), V.ravel(), self.state.z)
 
     def gained(self, delta: Rows, u: Rows) -> Rows:
         """Momentum after increments, less that at the start."""
@@ -98,4 +98,4 @@ class Start(eqx.Module):
         return h * self.each(self.increments.components, V.reshape(-1, 6))
 
 
-__all__ = ["AbstractIntrinsic", "Start", "check_bodies"]
+__all__ = ["AbstractIntrinsic", "Rows", "Start", "check_bodies"]

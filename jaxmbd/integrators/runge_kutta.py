@@ -12,11 +12,11 @@ def explicit_step(
     tableau: diffrax.ButcherTableau,
     term: diffrax.AbstractTerm,
     t0: Float[Array, ""],
-    t1: Float[Array, ""],
+    h: Float[Array, ""],
     y0: PyTree,
     args: PyTree,
 ) -> PyTree:
-    """y(t1) from y(t0), without error estimate and dense output.
+    """y(t0 + h) from y(t0), without error estimate and dense output.
 
     The stages are a scan, so that the program holds one copy of the vector field. diffrax's own
     step allows one mode of differentiation for each way of looping over the stages; this one
@@ -24,7 +24,6 @@ def explicit_step(
     """
     A, b, c = _arrays(tableau)
     flat, unravel = ravel_pytree(y0)
-    h = t1 - t0
 
     def stage(k: Float[Array, "s n"], row: tuple[Array, Array, Array]) -> tuple[Array, None]:
         a_i, c_i, i = row

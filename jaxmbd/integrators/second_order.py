@@ -8,15 +8,20 @@ from jaxtyping import Array, Bool, Float
 from ..errors import IncompatibleIntegrator
 from ..system.abstract import AbstractSystem, State, Time, as_time
 from ..system.acceleration import accelerations
-from .implicit import AbstractImplicit, Attempt, without_ringing
+from ..system.loads import rates_at
+from .implicit import AbstractImplicit, Attempt, as_error, is_solved, without_ringing
 from .trend import Trend
 
 
 class StepMemory(eqx.Module):
-    """Multipliers λ, shape `(ng,)`, and the trend of the velocities in the last step."""
+    """Multipliers λ, shape `(ng,)`, and trends over the last step.
+
+    - `trend`: of the velocities; `states`: of the first-order states, None if there are none.
+    """
 
     lam: Float[Array, "ng"]
     trend: Trend
+    states: Trend | None = None
 
 
 class AbstractSecondOrder(AbstractImplicit):
@@ -24,10 +29,14 @@ class AbstractSecondOrder(AbstractImplicit):
 
     def begin(self, system: AbstractSystem, t: Time, h: Time, state: State) -> StepMemory:
         vdot, lam = accelerations(system, as_time(t, system), state)
-        return StepMemory(lam, Trend.at_start(vdot))
+        if system.nz == 0:
+            return StepMemory(lam, Trend.at_start(vdot))
+        zdot = rates_at(system, as_time(t, system), state)
+        return StepMemory(lam, Trend.at_start(vdot), Trend.at_start(zdot))
 
     def finished(
         self,
+        system: AbstractSystem,
         h: Time,
         state: State,
         own: StepMemory,
@@ -40,17 +49,22 @@ class AbstractSecondOrder(AbstractImplicit):
 
         `rings`: whether velocities do, so that their error says nothing.
         """
-        trend = own.trend.after(state.v, end.v, h)
-        error = trend.error(own.trend, h)
+        trend, states = own.trend.after(state.v, end.v, h), None
+        begins, ends = trend.slopes(h)
+        error = *trend.error(own.trend, h), state.z
+        slopes = (begins, state.z), (ends, state.z)
+        if own.states is not None:
+            states = own.states.after(state.z, end.z, h)
+            error = *error[:2], states.error(own.states, h)[1]
+            slopes = tuple(zip((begins, ends), states.slopes(h), strict=True))
         if rings:
             error = without_ringing(error)
-        return Attempt(end, StepMemory(impulse / (h * h), trend), error, trend.slopes(h), converged)
+        memory = StepMemory(impulse / (h * h), trend, states)
+        solved = is_solved(converged, end.z)
+        return Attempt(end, memory, as_error(system, end, error), slopes, solved)
 
-    def order(self, terms: Any) -> int:
+    def order(self, terms: Any = None) -> int:
         return 2
-
-    def error_order(self, terms: Any) -> int:
-        return 3
 
 
 def check_two_point(who: str, system: AbstractSystem) -> None:

@@ -7,6 +7,8 @@
 f̄ is the slope of the potentials over the step, each by the scalar products that it depends on; f is
 the rest of the applied forces, which the paper takes at the start of the step. Quadratic
 constraints, which the paper has none of, change by G(q½)(q₁ - q₀), so that λ does no work.
+First-order states follow the midpoint rule, z₁ = z₀ + h r(t½, q½, v½, z½), z½ = (z₀ + z₁) / 2, and
+loads depend on z½.
 """
 
 import jax
@@ -15,12 +17,14 @@ from jaxtyping import Array, Float
 
 from ..errors import IncompatibleIntegrator
 from ..nonlinear import Blocks, Newton
-from ..system.abstract import AbstractSystem, State, Time
+from ..system.abstract import AbstractSystem, State, Time, Velocities
+from ..system.configuration import AbstractConfiguration
 from ..system.constraints import n_constraints, redundant_rows
 from ..system.nodal import AbstractNodalSystem, conservative_force_between
 from ..system.nonconservative import nonconservative
 from .implicit import Attempt, is_smooth, typical_sizes
 from .second_order import AbstractSecondOrder, StepMemory, check_two_point
+from .states import after_middle, with_middle_states
 
 
 class SimoGonzalez(AbstractSecondOrder):
@@ -57,24 +61,35 @@ class SimoGonzalez(AbstractSecondOrder):
         speed = state.v + jnp.where(smooth, 0.5 * h * own.trend.vdot, 0.0)
         guess = jnp.concatenate([h * speed, h * h * own.lam])
         blocks = Blocks((nv, ng), (small, heavy), redundant_rows(system), system.sparsity_pattern())
-        root = self.newton(_equations, guess, (system, t, h, state), blocks)
+        start = system, t, h, state
+        root = self.newton(_equations, guess, start, blocks)
         step, impulse = root.x[:nv], root.x[nv:]
-        end = State(state.q + step, 2.0 * step / h - state.v)
-        return self.finished(h, state, own, end, impulse, root.converged, rings=ng > 0)
+        z = after_middle(_middle(step, start), state.z) if system.nz else state.z
+        end = State(state.q + step, 2.0 * step / h - state.v, z)
+        return self.finished(system, h, state, own, end, impulse, root.converged, rings=ng > 0)
 
 
-def _equations(
-    x: Float[Array, "n"], start: tuple[AbstractNodalSystem, Time, Time, State]
-) -> Float[Array, "n"]:
+_Start = tuple[AbstractNodalSystem, Time, Time, State]
+
+
+def _middle(step: Velocities, start: _Start) -> AbstractConfiguration:
+    """The configuration at the middle of a step, with its first-order states."""
+    system, t, h, state = start
+    q0, q1 = state.q, state.q + step
+    c = system.configuration(t + 0.5 * h, 0.5 * (q0 + q1))
+    return with_middle_states(system, c, step / h, h, state.z)
+
+
+def _equations(x: Float[Array, "n"], start: _Start) -> Float[Array, "n"]:
     """Eq. [15] times h² / 2, and g(q₁)."""
     system, t, h, state = start
     step, impulse = x[: system.nv], x[system.nv :]
     q0, q1 = state.q, state.q + step
-    middle, halfway = t + 0.5 * h, 0.5 * (q0 + q1)
-    pull = conservative_force_between(system, middle, q0, q1)
+    pull = conservative_force_between(system, t + 0.5 * h, q0, q1)
     resisted = system.internal_force_between(q0, q1)
-    given = nonconservative(system.configuration(middle, halfway), step / h)
-    _, back = jax.vjp(system.constraint_of, halfway)
+    middle = _middle(step, start)
+    given = nonconservative(middle, step / h)
+    _, back = jax.vjp(system.constraint_of, middle.q)
     gained = system.momentum_of(step - h * state.v)  # h (v₁ - v₀) / 2
     rows = gained - 0.5 * h * h * (pull + given - resisted) - 0.5 * back(impulse)[0]
     return jnp.concatenate([rows, system.constraint_of(q1)])

@@ -12,8 +12,10 @@ derivative is that of the implicit function, to any order.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -22,6 +24,7 @@ from .elements import AbstractElementGroup
 from .loads import StateInputs
 from .mechanism import Mechanism
 
+ROUNDED = 64.0  # Changes this many times what one rounding makes of the states are rounding.
 MOST = 20  # Iterations; equations that are linear in z take one, and one to see that it was enough.
 
 Unknowns = Float[Array, "n sk"]
@@ -54,30 +57,66 @@ def _of_group(
     guess: Float[Array, "s nz"],
 ) -> Float[Array, "s m"]:
     n, k, s = len(group.names), group.n_states, len(weights)
-    t, *inputs = given
     right = jax.vmap(group.states)(known)
 
-    def at_stage(t: Array, z: Float[Array, "n k"], *inputs: Any) -> Float[Array, "n k"]:
-        def rates(element, z, *inputs):
-            return element.state_rates(t, *inputs, z)
+    def at_stages(elements: Any, given: tuple, z: Float[Array, "s n k"]) -> Float[Array, "s n k"]:
+        def at_stage(t: Array, z: Float[Array, "n k"], *inputs: Any) -> Float[Array, "n k"]:
+            def rates(element, z, *inputs):
+                return element.state_rates(t, *inputs, z)
 
-        return jax.vmap(rates)(group.element, z, *inputs)
+            return jax.vmap(rates)(elements, z, *inputs)
+
+        t, *inputs = given
+        return jax.vmap(at_stage)(t, z, *inputs)
+
+    def stacked(x: Unknowns) -> Float[Array, "s n k"]:
+        return jnp.swapaxes(x.reshape(n, s, k), 0, 1)
 
     def residual(x: Unknowns) -> Unknowns:
-        z = jnp.swapaxes(x.reshape(n, s, k), 0, 1)
-        left = jnp.einsum("ij,jnk->ink", weights, z) - jax.vmap(at_stage)(t, z, *inputs)
+        z = stacked(x)
+        left = jnp.einsum("ij,jnk->ink", weights, z) - at_stages(group.element, given, z)
         return jnp.swapaxes(left - right, 0, 1).reshape(n, s * k)
+
+    def rounding(x: Unknowns) -> Unknowns:
+        z = stacked(x)
+        moving, rest = eqx.partition((group.element, given), eqx.is_inexact_array)
+        both = (lambda moving: at_stages(*eqx.combine(moving, rest), z)), (moving,)
+        terms = jnp.abs(jax.jvp(*both, (_mixed(moving),))[1]) + jnp.abs(right)
+        eps = float(jnp.finfo(x.dtype).eps)
+        return eps * jnp.swapaxes(terms, 0, 1).reshape(n, s * k)
 
     start = jnp.swapaxes(jax.vmap(group.states)(guess), 0, 1).reshape(n, s * k)
     start = jax.lax.stop_gradient(start)
-    x, solved = jax.lax.custom_root(residual, start, _newton, _solve_blocks, has_aux=True)
+    solve = partial(_newton, rounding)
+    x, solved = jax.lax.custom_root(residual, start, solve, _solve_blocks, has_aux=True)
     x = jnp.where(solved[:, None] > 0, x, jnp.nan)
     return jnp.swapaxes(x.reshape(n, s, k), 0, 1).reshape(s, n * k)
 
 
-def _newton(residual: Callable[[Unknowns], Unknowns], start: Unknowns) -> tuple[Unknowns, Array]:
-    """The root of each row's equations, and 1 where it was found, else 0."""
+def _mixed(tree: Any) -> Any:
+    """Every number times one of its own within ±1, so that equal terms of a sum do not cancel."""
+    leaves, treedef = jax.tree.flatten(tree)
+    mixed, first = [], 1
+    for x in leaves:
+        factors = jnp.cos(jnp.arange(first, first + x.size, dtype=x.dtype))
+        mixed.append(x * factors.reshape(x.shape))
+        first += x.size
+    return jax.tree.unflatten(treedef, mixed)
+
+
+def _newton(
+    rounding: Callable[[Unknowns], Unknowns],
+    residual: Callable[[Unknowns], Unknowns],
+    start: Unknowns,
+) -> tuple[Unknowns, Array]:
+    """The root of each row's equations, and 1 where it was found, else 0.
+
+    `rounding` returns what rounding makes of the residual. Changes that are no larger than what
+    follows from it end the iterations as well: near zero, terms of the rates can cancel to less
+    than any part of the states.
+    """
     enough = float(jnp.finfo(start.dtype).eps) ** 0.6  # The next change is the square of it.
+    noise = rounding(start)
 
     def unfinished(carry: tuple[Unknowns, Array, Array]) -> Array:
         _, solved, steps = carry
@@ -86,10 +125,10 @@ def _newton(residual: Callable[[Unknowns], Unknowns], start: Unknowns) -> tuple[
     def body(carry: tuple[Unknowns, Array, Array]) -> tuple[Unknowns, Array, Array]:
         x, _, steps = carry
         value, slope = jax.linearize(residual, x)
-        change = _solve_blocks(slope, value)
+        change, lost = _solve_blocks(slope, value), _solve_blocks(slope, noise)
         x = x - change
-        largest = jnp.max(jnp.abs(change), axis=1)
-        return x, largest <= enough * jnp.max(jnp.abs(x), axis=1), steps + 1
+        largest, size, lost = (jnp.max(jnp.abs(y), axis=1) for y in (change, x, lost))
+        return x, largest <= enough * size + ROUNDED * lost, steps + 1
 
     none = jnp.zeros(start.shape[0], dtype=bool), jnp.zeros((), dtype=jnp.int32)
     x, solved, _ = jax.lax.while_loop(unfinished, body, (start, *none))

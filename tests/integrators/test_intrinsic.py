@@ -264,8 +264,8 @@ def test_gradients(method):
 def test_what_is_refused(method):
     plain = models.chain(2)
     with pytest.raises(mbd.IncompatibleIntegrator, match=r"JointSystem has others; use Maximal"):
-        method.terms(mbd.formulate(plain, mbd.JointCoordinates()))
+        method.check(mbd.formulate(plain, mbd.JointCoordinates()))
     rotors = {"rotor": mbd.Rotor("jlink0000", 0.01, 10.0)}
     geared = mbd.Model(plain.bodies, plain.joints, plain.forces, rotors=rotors)
     with pytest.raises(mbd.IncompatibleIntegrator, match="rotor 'rotor' has an angle of its"):
-        method.terms(mbd.formulate(geared, mbd.MaximalCoordinates()))
+        method.check(mbd.formulate(geared, mbd.MaximalCoordinates()))

@@ -139,3 +139,21 @@ def test_stages_solve_their_equations():
     np.testing.assert_allclose(slope, by_difference, rtol=1e-7, atol=1e-9)
     back = jax.grad(lambda v: jnp.sum(stages(v)))(state.v)
     np.testing.assert_allclose(back @ way, jnp.sum(slope), rtol=1e-10)
+
+
+def test_stages_whose_states_are_far_smaller_than_the_terms_of_their_rates():
+    """A motor at the speed where its voltage is that of the winding has a current near zero."""
+    system = mbd.formulate(model(), mbd.JointCoordinates())
+    state = start(system)
+    idle = state.v.at[1].set(24.0)  # 12 V by 0.5 V s.
+    W, known = jnp.asarray([[37.0]]), jnp.zeros((1, 3))
+
+    def current(change):
+        c = system.configuration(jnp.zeros(()), state.q)
+        one = state_inputs(c, idle * (1.0 + change))
+        both = jax.tree.map(lambda x: x[None], one)
+        return stage_states(system.mechanism, both, W, known, jnp.full((1, 3), 1e-9))[0, 0]
+
+    changes = jnp.asarray([0.0, 3e-16, -7e-15, 2e-12])
+    expected = -12.0 * changes / (0.05 * 37.0 + 2.0)
+    np.testing.assert_allclose(jax.vmap(current)(changes), expected, atol=4e-15)

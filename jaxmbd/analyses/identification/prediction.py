@@ -84,10 +84,10 @@ class Simulator(eqx.Module):
         of it. Default: those of the simulator, which are static.
         """
         ts = experiment.ts.astype(system.mechanism.dtype)
-        terms, advance = self.integrator.terms(system), self.integrator.advance
+        advance = self.integrator.advance
         n = self.substeps if substeps is None else substeps
         count = jnp.asarray(n, dtype=ts.dtype)
-        memory = self.integrator.start(terms, ts[0], (ts[1] - ts[0]) / count, state, system)
+        memory = self.integrator.start(system, ts[0], (ts[1] - ts[0]) / count, state)
 
         def step(
             carry: tuple[State, PyTree], interval: tuple[Array, Array]
@@ -97,10 +97,10 @@ class Simulator(eqx.Module):
 
             def substep(i: Int[Array, ""], carry: tuple[State, PyTree]) -> tuple[State, PyTree]:
                 k = i.astype(h.dtype)
-                return advance(terms, start + k * h, start + (k + 1) * h, *carry, system)
+                return advance(system, start + k * h, start + (k + 1) * h, *carry)
 
             if isinstance(n, int) and n == 1:  # Without a loop, the program is smaller.
-                carry = advance(terms, start, stop, *carry, system)
+                carry = advance(system, start, stop, *carry)
             else:
                 carry = jax.lax.fori_loop(0, n, substep, carry)
             return carry, carry[0]
