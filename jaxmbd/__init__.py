@@ -18,6 +18,7 @@ from . import forces as forces
 from . import inertia as inertia
 from . import joints as joints
 from . import lie as lie
+from . import sensors as sensors
 from . import signals as signals
 from .analyses.assemble import assemble as assemble
 from .analyses.checkpoints import MemoryBudget as MemoryBudget
@@ -35,7 +36,6 @@ from .analyses.identification import methods as methods
 from .analyses.identification import misfit as misfit
 from .analyses.identification import predict as predict
 from .analyses.identification import priors as priors
-from .analyses.identification import sensors as sensors
 from .analyses.identification import transforms as transforms
 from .analyses.inspect import inspect as inspect
 from .analyses.kinematics import DrivenMotion as DrivenMotion
@@ -51,6 +51,8 @@ from .analyses.sweep import reducers as reducers
 from .analyses.sweep import sweep as sweep
 from .bodies import RigidBody as RigidBody
 from .bodies import Rotor as Rotor
+from .control import PID as PID
+from .control import Controller as Controller
 from .errors import RESULTS as RESULTS
 from .errors import ArtificialEnergyWarning as ArtificialEnergyWarning
 from .errors import AssemblyError as AssemblyError
@@ -92,10 +94,12 @@ from .system.stabilization import Baumgarte as Baumgarte
 
 __all__ = [
     "BDF",
+    "PID",
     "RESULTS",
     "ArtificialEnergyWarning",
     "AssemblyError",
     "Baumgarte",
+    "Controller",
     "CoordinatePartitioning",
     "DamagedFileWarning",
     "DataError",

@@ -21,12 +21,14 @@ MATHEMATICS = BOTTOM | {"lie", "linear", "fused"}
 DESCRIPTION = {"model", "inertia", "signals", "bodies", "joints", "forces"}
 SYSTEM = MATHEMATICS | DESCRIPTION | {"system"}
 NUMERICS = SYSTEM - {"bodies", "joints"} | {"nonlinear", "integrators"}
-ANALYSES = SYSTEM | NUMERICS | {"formulations", "analyses"}
+ANALYSES = SYSTEM | NUMERICS | {"sensors", "formulations", "analyses"}
 SUPPORTED = {
     **dict.fromkeys(BOTTOM, BOTTOM),
     **dict.fromkeys({"lie", "linear", "fused"}, MATHEMATICS),
     **dict.fromkeys(DESCRIPTION, MATHEMATICS | DESCRIPTION),
     "system": SYSTEM,
+    "sensors": SYSTEM | {"sensors"},
+    "control": SYSTEM | {"sensors", "control"},
     "formulations": SYSTEM | {"formulations", "nonlinear"},
     "nonlinear": NUMERICS - {"integrators"},
     "integrators": NUMERICS,

@@ -9,6 +9,7 @@ from .abstract import AbstractJointForce as AbstractJointForce
 from .applied import AppliedForce as AppliedForce
 from .applied import AppliedTorque as AppliedTorque
 from .cable import Cable as Cable
+from .controller import AbstractController as AbstractController
 from .friction import AsymmetricFriction as AsymmetricFriction
 from .friction import CoulombFriction as CoulombFriction
 from .friction import StribeckFriction as StribeckFriction
@@ -16,11 +17,13 @@ from .friction import ViscousFriction as ViscousFriction
 from .gravity import Gravity as Gravity
 from .joint_stop import JointStop as JointStop
 from .joint_torque import JointTorque as JointTorque
+from .lugre import LuGreFriction as LuGreFriction
 from .motor import DCMotor as DCMotor
 from .spring_damper import SpringDamper as SpringDamper
 from .torsional_spring_damper import TorsionalSpringDamper as TorsionalSpringDamper
 
 __all__ = [
+    "AbstractController",
     "AbstractElement",
     "AbstractField",
     "AbstractFrameElement",
@@ -36,6 +39,7 @@ __all__ = [
     "Gravity",
     "JointStop",
     "JointTorque",
+    "LuGreFriction",
     "SpringDamper",
     "StribeckFriction",
     "TorsionalSpringDamper",

@@ -1,8 +1,9 @@
-"""Electric motors: their torque, with the current in the winding as an algebraic equation."""
+"""Electric motors: their torque, with the current in the winding algebraic or a state."""
 
 from collections.abc import Callable
 from typing import Any
 
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..errors import ModelError
@@ -17,11 +18,14 @@ class DCMotor(AbstractJointForce):
 
     The current i is prescribed, or follows from the voltage u at the terminals:
 
-        i = (u - k n v) / R
+        i = (u - k n v) / R      or, with an inductance,      L di/dt = u - R i - k n v
 
-    where k n v is the back-emf of the rotor, which turns at n v. Inductance is neglected, as is
-    usual where L/R is far below the time constant J R / (k n)² of a joint with the inertia J. The
-    gear has no play and no losses; friction is a component of its own, such as `StribeckFriction`.
+    where k n v is the back-emf of the rotor, which turns at n v. With an inductance the current is
+    a first-order state of the system. It starts from zero, or from the current that
+    `assemble(system, states={"motor": i})` states. Without one the current follows the voltage at
+    once, which is accurate if L/R is far below the time constant J R / (k n)² of a joint with the
+    inertia J. The gear has no play and no losses; friction is a component of its own, such as
+    `StribeckFriction`.
 
     The motor has no inertia either. That of the rotor is a `Rotor` with the same gear ratio,
     which adds n² times the rotor's inertia to the joint, here 0.0075 kg m²:
@@ -40,8 +44,10 @@ class DCMotor(AbstractJointForce):
     - `gear_ratio`: n, rotor speed over joint speed; in rad/m where the joint slides.
     - `current`: i, a number or a signal [A]; or instead
     - `voltage`: u, a number or a signal [V], together with `resistance`: R of the winding [Ω].
+    - `inductance`: L of the winding [H], positive, with a voltage only. Default: neglected.
 
-    **Raises** `ModelError` unless either `current`, or `voltage` and `resistance`, are given.
+    **Raises** `ModelError` unless either `current`, or `voltage` and `resistance`, are given, and
+    for an inductance without a voltage.
     """
 
     joint: JointReference
@@ -50,6 +56,7 @@ class DCMotor(AbstractJointForce):
     current: Callable | None
     voltage: Callable | None
     resistance: Float[Array, ""] | None
+    inductance: Float[Array, ""] | None
 
     def __init__(
         self,
@@ -60,33 +67,73 @@ class DCMotor(AbstractJointForce):
         current: Any = None,
         voltage: Any = None,
         resistance: Any = None,
+        inductance: Any = None,
     ):
         if (current is None) == (voltage is None) or (voltage is None) != (resistance is None):
             raise ModelError("DCMotor: give either current, or voltage and resistance")
+        if inductance is not None and voltage is None:
+            raise ModelError(
+                "DCMotor: a prescribed current has no use for an inductance; give voltage and "
+                "resistance with it"
+            )
         self.joint = as_joint_reference(joint)
         self.torque_constant = as_leaf(torque_constant, (), "DCMotor: torque_constant")
         self.gear_ratio = as_leaf(gear_ratio, (), "DCMotor: gear_ratio")
         self.current = None if current is None else as_signal(current, "DCMotor: current", ())
         self.voltage = None if voltage is None else as_signal(voltage, "DCMotor: voltage", ())
-        self.resistance = (
-            None if resistance is None else as_leaf(resistance, (), "DCMotor: resistance")
+        self.resistance, self.inductance = (
+            None if value is None else as_leaf(value, (), f"DCMotor: {name}")
+            for name, value in (("resistance", resistance), ("inductance", inductance))
         )
 
+    @property
+    def n_states(self) -> int:
+        return 0 if self.inductance is None else 1
+
     def validate(self) -> str | None:
-        return None if self.resistance is None else not_positive(self, "resistance")
+        given = [name for name in ("resistance", "inductance") if getattr(self, name) is not None]
+        return not_positive(self, *given)
 
     def winding_current(self, t: Time, v: Float[Array, ""]) -> Float[Array, ""]:
-        """i [A] at the time t, where the joint moves at v."""
+        """i [A] at the time t, if the joint moves at v; with an inductance the steady one."""
         if self.current is not None:
             return self.current(t)
         assert self.voltage is not None  # See `__init__`.
-        return (self.voltage(t) - self.torque_constant * self.gear_ratio * v) / self.resistance
+        return (self.voltage(t) - self._back_emf(v)) / self.resistance
 
     def force(self, t: Time, q: Float[Array, "nq"], v: Float[Array, "nv"]) -> Float[Array, "nv"]:
-        if q.shape != (1,):
-            raise ValueError(f"a motor needs a joint with one coordinate, not {q.shape[0]}")
-        current = self.winding_current(t, v[0])
-        return (self.gear_ratio * self.torque_constant * current)[None]
+        """n k i with the current of `winding_current`."""
+        _check_size(q)
+        return self._torque(self.winding_current(t, v[0]))[None]
+
+    def load(
+        self, t: Time, q: Float[Array, "nq"], v: Float[Array, "nv"], z: Float[Array, "n_states"]
+    ) -> Float[Array, "nv"]:
+        if self.inductance is None:
+            return self.force(t, q, v)
+        _check_size(q)
+        return self._torque(z)
+
+    def state_rates(
+        self, t: Time, q: Float[Array, "nq"], v: Float[Array, "nv"], z: Float[Array, "n_states"]
+    ) -> Float[Array, "n_states"]:
+        """di/dt [A/s]."""
+        assert self.voltage is not None
+        assert self.resistance is not None
+        assert self.inductance is not None
+        drop = self.resistance * z[0] + self._back_emf(v[0])
+        return jnp.reshape((self.voltage(t) - drop) / self.inductance, (1,))
+
+    def _back_emf(self, v: Float[Array, ""]) -> Float[Array, ""]:
+        return self.torque_constant * self.gear_ratio * v
+
+    def _torque(self, current: Float[Array, "*n"]) -> Float[Array, "*n"]:
+        return self.gear_ratio * self.torque_constant * current
+
+
+def _check_size(q: Float[Array, "nq"]) -> None:
+    if q.shape != (1,):
+        raise ValueError(f"a motor needs a joint with one coordinate, not {q.shape[0]}")
 
 
 __all__ = ["DCMotor"]

@@ -117,6 +117,10 @@ class AbstractElementGroup(eqx.Module):
     def add(self, total: Loads, load: Any) -> None:
         """Add the loads of all elements, as `loads` returns them, to a total."""
 
+    def initial_states(self) -> Float[Array, "n n_states"]:
+        """z that every element starts from."""
+        return jax.vmap(lambda element: element.initial_states())(self.element)
+
     def states(self, z: Float[Array, "nz"] | None) -> Float[Array, "n n_states"]:
         """First-order states of every element; **raises** `ValueError` where z is not known."""
         n, k = len(self.names), self.n_states

@@ -16,11 +16,13 @@ from ..forces import (
     AbstractFrameElement,
     AbstractJointElement,
 )
+from ..forces.controller import AbstractController
 from ..joints import AbstractJoint, Free
 from ..lie import Pose, se3
 from ..model import Frame, Model, ground
 from ..model.model import references
 from .bodies import BodyGroup, rigid_part
+from .controllers import ControllerGroup, lower_controller
 from .couplings import CouplingGroup, lower_couplings
 from .drivers import DriverGroup, lower_drivers
 from .elements import AbstractElementGroup, Fields, FrameElements, JointElements
@@ -97,6 +99,8 @@ class Mechanism(eqx.Module):
         """Groups of joints whose coordinates forces, rotors, couplings or drivers refer to."""
         loaded = [group for group in self.elements if isinstance(group, JointElements)]
         found = {group.group for group in (*loaded, *self.rotors)}
+        controllers = [group for group in self.elements if isinstance(group, ControllerGroup)]
+        found |= {g for group in controllers for g, _ in group.joints}
         return tuple(sorted(found | set(self.constrained_coordinates)))
 
     @property
@@ -122,11 +126,11 @@ class Mechanism(eqx.Module):
     def initial_states(self) -> Float[Array, "nz"]:
         """z that elements start from if `assemble` is given no other."""
         parts = [
-            jax.vmap(lambda element: element.initial_states())(group.element).ravel()
+            group.initial_states().ravel().astype(self.dtype)
             for group in self.elements
             if group.n_states > 0
         ]
-        return jnp.concatenate([jnp.zeros(0), *parts]).astype(self.dtype)
+        return jnp.concatenate([jnp.zeros(0, self.dtype), *parts])
 
     def deformed_offsets(self, eta: Float[Array, "n_elastic"]) -> Pose:
         """`offsets` at elastic coordinates of the bodies."""
@@ -305,11 +309,17 @@ def _lower_elements(
     def key(entry: tuple[str, Any]) -> Any:
         element = entry[1]
         on = place[element.joint.name][0] if isinstance(element, AbstractJointElement) else None
-        return type(element), kind_of(element), on
+        alone = entry[0] if isinstance(element, AbstractController) else None
+        return type(element), kind_of(element), on, alone
 
     groups, first = [], 0
     for members in group_by(elements.items(), key):
         one = members[0][1]
+        if isinstance(one, AbstractController):
+            name = members[0][0]
+            groups.append(lower_controller(name, one, joints, place, ports, first, dtype))
+            first += groups[-1].n_states
+            continue
         _check_element(members[0][0], one, joints, place, dtype)
         if isinstance(one, AbstractJointElement):
             members = sorted(members, key=lambda entry: place[entry[1].joint.name][1])

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..joints.abstract import n_rows
+from .controllers import ControllerGroup
 from .elements import AbstractElementGroup, FrameElements, JointElements
 from .mechanism import Mechanism
 
@@ -137,6 +138,12 @@ def _(group: FrameElements, bodies: _Bodies) -> list[tuple[int, ...]]:
 @_touched.register
 def _(group: JointElements, bodies: _Bodies) -> list[tuple[int, ...]]:
     return [bodies.of_joint(group.group, row) for row in group.rows.index]
+
+
+@_touched.register
+def _(group: ControllerGroup, bodies: _Bodies) -> list[tuple[int, ...]]:
+    moved = {node for joint in group.joints for node in bodies.of_joint(*joint)}
+    return [tuple(sorted(moved | {*bodies.of_ports(group.ports)}))]
 
 
 __all__ = ["SparsityPattern", "body_sparsity"]

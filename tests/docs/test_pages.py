@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "pages"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 RUN = ("install", "model", "urdf", "choosing", "loops", "simulation", "gradients", "identification")
-RUN += ("sensitivity", "sweeps", "compiling", "how_it_works")
+RUN += ("controllers", "sensitivity", "sweeps", "compiling", "how_it_works")
 SLOW = ("loops", "gradients", "identification", "sensitivity")
 PAGES_WITH_CODE = [ROOT / "README.md", *(PAGES / f"{name}.md" for name in RUN)]
 ROBOT = """<robot name="arm">
@@ -91,6 +91,12 @@ def test_code_of_a_page_runs(page, tmp_path, monkeypatch):
     if page.stem == "simulation":
         tip = known["motion"].frames["tip"].p
         np.testing.assert_allclose(tip[-1, 2], -0.9, atol=1e-6)
+    if page.stem == "controllers":
+        assert abs(known["angle"][-1] - 1.2) < 0.1
+        assert known["slope"] != 0
+        laws = {"level": known["level"], "slow": known["slow"]}
+        model = mbd.Model(known["model"].bodies, known["model"].joints, laws, known["model"].frames)
+        assert mbd.formulate(model, mbd.JointCoordinates()).nz == 2
     if page.stem == "gradients":
         assert known["ends"].shape == (1024, 3)
         assert known["slope"].shape == (1,)

@@ -187,3 +187,77 @@ def test_errors():
     ball = mbd.Model({"rod": BODY}, {"hinge": joints.Spherical("ground", "rod")}, {"motor": DRIVE})
     with pytest.raises(mbd.ModelError, match="a motor needs a joint with one coordinate, not 4"):
         mbd.formulate(ball, mbd.JointCoordinates())
+
+
+INERTIA, HENRY = 0.2, 0.04
+WOUND = forces.DCMotor("hinge", K, GEAR, voltage=VOLTS, resistance=OHMS, inductance=HENRY)
+
+
+def wheel(motor, formulation=None):
+    """On its own, with an inertia of 0.2 kg m²."""
+    hinge = {"hinge": joints.Revolute("ground", "wheel")}
+    model = mbd.Model({"wheel": BODY}, hinge, {"motor": motor})
+    return mbd.formulate(model, formulation or mbd.JointCoordinates())
+
+
+def run_up(times, inductance, current=0.0):
+    """Speed and current of a free rotor: two exponentials around idle speed."""
+    k = GEAR * K
+    A = np.array([[0.0, k / INERTIA], [-k / inductance, -OHMS / inductance]])
+    rates, modes = np.linalg.eig(A)
+    shares = np.linalg.solve(modes, np.array([-IDLE, current]))
+    around = (modes * shares) @ np.exp(np.outer(rates, times))
+    return around.real.T + np.array([IDLE, 0.0])
+
+
+@pytest.mark.parametrize("formulation", [mbd.JointCoordinates(), mbd.MaximalCoordinates()])
+@pytest.mark.parametrize("current", [0.0, 3.0])
+def test_current_through_an_inductance(formulation, current):
+    """From rest, with and without an initial current, against the closed form."""
+    system = wheel(WOUND, formulation)
+    assert system.nz == 1
+    state = mbd.assemble(system, states={"motor": current} if current else None)
+    motion = mbd.rollout(system, state, 2e-3, 200, diffrax.Dopri8())
+    speed = jax.vmap(lambda y: mbd.joint_states(system, 0.0, y)["hinge"].v)(motion)
+    wanted = run_up(2e-3 * np.arange(1, 201), HENRY, current)
+    np.testing.assert_allclose(speed, wanted[:, 0], rtol=1e-10, atol=1e-11)
+    np.testing.assert_allclose(motion.z[:, 0], wanted[:, 1], rtol=1e-10, atol=1e-11)
+
+
+def test_without_an_inductance_in_the_limit():
+    """The speeds differ in proportion to L, and nothing else does."""
+    without = wheel(DRIVE)
+    assert without.nz == 0
+    slow = mbd.rollout(without, mbd.assemble(without), 0.05, 10, diffrax.Dopri8()).v[:, 0]
+
+    @jax.jit
+    def speeds(inductance):
+        system = wheel(eqx.tree_at(lambda m: m.inductance, WOUND, inductance))
+        motion = mbd.rollout(system, mbd.assemble(system), 1e-4, 5000)
+        return motion.v[499::500, 0]
+
+    off = [np.max(np.abs(speeds(jnp.asarray(L)) - slow)) / IDLE for L in (2e-3, 1e-3, 5e-4)]
+    np.testing.assert_allclose(off[:-1], 2.0 * np.asarray(off[1:]), rtol=2e-2)
+    assert off[-1] < 1e-3
+
+
+def test_gradient_by_the_inductance():
+    @jax.jit
+    def speed(inductance):
+        system = wheel(eqx.tree_at(lambda m: m.inductance, WOUND, inductance))
+        return mbd.rollout(system, mbd.assemble(system), 2e-3, 30).v[-1, 0]
+
+    L, step = jnp.asarray(HENRY), 1e-6
+    slope = (speed(L + step) - speed(L - step)) / (2.0 * step)
+    np.testing.assert_allclose(jax.grad(speed)(L), slope, rtol=1e-7)
+
+
+def test_errors_of_an_inductance():
+    with pytest.raises(mbd.ModelError, match="a prescribed current has no use for an inductance"):
+        forces.DCMotor("hinge", K, current=1.0, inductance=0.1)
+    bad = eqx.tree_at(lambda m: m.inductance, WOUND, jnp.asarray(0.0))
+    with pytest.raises(mbd.ModelError, match="'motor': inductance must be positive, got"):
+        wheel(bad)
+    ball = mbd.Model({"rod": BODY}, {"hinge": joints.Spherical("ground", "rod")}, {"motor": WOUND})
+    with pytest.raises(mbd.ModelError, match="a motor needs a joint with one coordinate, not 4"):
+        mbd.formulate(ball, mbd.JointCoordinates())

@@ -1,0 +1,99 @@
+"""A control law of one's own between sensors and joints or frames."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Array, Float, PyTree
+
+from ..errors import ModelError
+from ..forces.abstract import Time
+from ..forces.controller import AbstractController, as_outputs
+from ..model.values import as_leaf, not_positive
+from .checks import as_sensors, unreadable
+
+
+class Controller(AbstractController):
+    """A law that closes a loop from sensors to forces, an entry of `Model.forces`:
+
+        commands = law(t, readings)                      without memory
+        commands, rates = law(t, readings, memory)       continuous: rates = d memory / dt
+        commands, next = law(t, readings, memory)        sampled, with a period
+
+    The law is a pure function or an Equinox module. Floats of a module are leaves of the model,
+    `model.forces["name"].law`: gains and weights have gradients. A plain function is static.
+
+    A continuous law is evaluated in every evaluation of the accelerations, and its memory is
+    integrated with the motion. A sampled one is evaluated at multiples of the period, at the start
+    of a step of the integrator; commands and memory are held in between. Steps must end at these
+    times: take a fraction of the period, 1/n of it, as step. Commands are zero before the first
+    multiple. The held commands follow the memory in z.
+
+    Each controller is a kind of its own: one law with many outputs compiles faster than many laws.
+
+    **Arguments:**
+
+    - `sensors`: a kinematic sensor of `jaxmbd.sensors`, or a sequence or dict of them; readings are
+      an array, or arrays in a tuple or dict likewise.
+    - `law`: the control law. Commands are converted to the float type of the system.
+    - `outputs`: the name of a joint, on whose velocities the command acts [N or N m], or of a
+      frame, for a wrench `[f, τ]` along its axes, shape `(6,)` [N, N m]; a `Frame`; or a sequence
+      or dict of these. Commands are an array (a number if there is one velocity), or a sequence or
+      dict likewise. For several outputs one array with all commands in a row, in the order of the
+      sequence or of the sorted keys, will do too.
+    - `period`: time from sample to sample, positive [s]. Default: None, a continuous law.
+    - `memory`: the memory to start from, floats or arrays of floats in any pytree. Default: None,
+      a law without memory. `assemble(states=)` overrides it, as one vector with the held commands.
+
+    **Raises** `ModelError` for sensors that it cannot read. `Model` and `formulate` raise it,
+    naming the controller, for sensors that depend on accelerations or multipliers, unknown names,
+    commands of a wrong shape and a period that is not positive.
+    """
+
+    sensors: Any
+    law: Any
+    outputs: Any
+    memory: PyTree
+    sample_time: Float[Array, ""] | None
+    rest: Any = eqx.field(static=True)
+
+    def __init__(
+        self, sensors: Any, law: Any, outputs: Any, period: Any = None, *, memory: Any = None
+    ):
+        if not callable(law):
+            raise ModelError(f"Controller: the law must be a function or a module, got {law!r}")
+        self.sensors = as_sensors(sensors, "Controller")
+        numbers = jax.tree.map(_as_array, law)
+        self.law, self.rest = eqx.partition(numbers, eqx.is_array)
+        self.outputs = as_outputs(outputs, "Controller")
+        self.memory = jax.tree.map(lambda x: as_leaf(x, None, "Controller: memory"), memory)
+        self.sample_time = None if period is None else as_leaf(period, (), "Controller: period")
+
+    def validate(self) -> str | None:
+        if self.sample_time is not None and not_positive(self, "sample_time"):
+            return f"period must be positive, got {self.sample_time}"
+        return unreadable(self.sensors)
+
+    def initial_memory(self) -> PyTree:
+        return self.memory
+
+    def evaluate(self, t: Time, readings: PyTree, memory: PyTree) -> tuple[PyTree, PyTree]:
+        law = eqx.combine(self.law, self.rest)
+        if self.memory is None:
+            return law(t, readings), None
+        both = law(t, readings, memory)
+        if not isinstance(both, tuple) or len(both) != 2:
+            raise ValueError("a law with memory returns two things: (commands, rates or memory)")
+        return both
+
+
+def _as_array(x: Any) -> Any:
+    """Floats of a law as arrays, so that they are leaves."""
+    is_float = isinstance(x, float) or (
+        isinstance(x, np.ndarray) and np.issubdtype(x.dtype, np.floating)
+    )
+    return as_leaf(x, None, "Controller: law") if is_float else x
+
+
+__all__ = ["Controller"]

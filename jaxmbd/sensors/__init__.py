@@ -1,0 +1,34 @@
+"""What instruments read: functions of a state.
+
+Controllers use those of positions and velocities alone, `AbstractKinematicSensor`.
+"""
+
+from .abstract import AbstractKinematicSensor as AbstractKinematicSensor
+from .abstract import AbstractSensor as AbstractSensor
+from .abstract import nearest_reading as nearest_reading
+from .calibrated import Calibrated as Calibrated
+from .dynamic import Accelerometer as Accelerometer
+from .dynamic import DriverForce as DriverForce
+from .dynamic import JointReaction as JointReaction
+from .kinematic import AngularVelocity as AngularVelocity
+from .kinematic import FrameOrientation as FrameOrientation
+from .kinematic import FramePosition as FramePosition
+from .kinematic import FrameVelocity as FrameVelocity
+from .kinematic import JointPosition as JointPosition
+from .kinematic import JointVelocity as JointVelocity
+
+__all__ = [
+    "AbstractKinematicSensor",
+    "AbstractSensor",
+    "Accelerometer",
+    "AngularVelocity",
+    "Calibrated",
+    "DriverForce",
+    "FrameOrientation",
+    "FramePosition",
+    "FrameVelocity",
+    "JointPosition",
+    "JointReaction",
+    "JointVelocity",
+    "nearest_reading",
+]

@@ -1,0 +1,78 @@
+"""A sensor that reads another one inexactly."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..model import Model
+from ..model.values import as_leaf
+from ..system.abstract import AbstractSystem, State, Time
+from ..system.acceleration import accelerations
+from ..system.named_motion import AbstractNamedMotion
+from .abstract import AbstractSensor, nearest_reading
+
+
+class Calibrated(AbstractSensor):
+    """`scale · reading + bias` of another sensor, whose clock is late by `delay` [s].
+
+    The three are leaves that a fit may vary: `"sensors.gyro.bias"`, for a sensor `"gyro"`. What was
+    true a delay ago follows from velocities and accelerations, q ⊞ (-v τ + v̇ τ²/2), v - v̇ τ, with
+    an error of order τ³: delays are short beside what the motion does.
+
+    **Arguments:** `sensor`; `bias`, in its unit, and `scale`, a number or one for each component;
+    `delay`; nothing works out accelerations where it is left out.
+    """
+
+    sensor: Callable[..., Array]
+    bias: Float[Array, "..."]
+    scale: Float[Array, "..."]
+    delay: Float[Array, ""] | None
+
+    def __init__(
+        self, sensor: Callable[..., Array], bias: Any = 0.0, scale: Any = 1.0, delay: Any = None
+    ):
+        self.sensor = sensor
+        self.bias = as_leaf(bias, None, "Calibrated: bias")
+        self.scale = as_leaf(scale, None, "Calibrated: scale")
+        self.delay = None if delay is None else as_leaf(delay, (), "Calibrated: delay")
+
+    def __call__(self, system: AbstractSystem, t: Time, state: State) -> Float[Array, "..."]:
+        if self.delay is not None:
+            tau = jnp.asarray(self.delay, t.dtype)
+            vdot, _ = accelerations(system, t, state)
+            q = system.retract(state.q, -tau * state.v + 0.5 * tau**2 * vdot)
+            t, state = t - tau, State(q, state.v - tau * vdot, state.z)
+        return self._calibrated(self.sensor(system, t, state))
+
+    def _calibrated(self, reading: Float[Array, "*n"]) -> Float[Array, "*n"]:
+        scale, bias = (jnp.asarray(x, reading.dtype) for x in (self.scale, self.bias))
+        return scale * reading + bias
+
+    @property
+    def kinematic(self) -> bool:
+        """Without a delay, if the sensor is."""
+        inner = self.sensor
+        return self.delay is None and isinstance(inner, AbstractSensor) and inner.kinematic
+
+    def read(self, motion: AbstractNamedMotion) -> Float[Array, "..."]:
+        if not self.kinematic:
+            return super().read(motion)
+        assert isinstance(self.sensor, AbstractSensor)
+        return self._calibrated(self.sensor.read(motion))
+
+    def nearest(
+        self, model: Model, reading: Float[Array, "*n"], measured: Float[Array, "*n"]
+    ) -> Float[Array, "*n"]:
+        bias, scale = (
+            jnp.broadcast_to(jnp.asarray(x, reading.dtype), reading.shape)
+            for x in (self.bias, self.scale)
+        )
+        zero = scale == 0  # It reads the bias alone.
+        by = jnp.where(zero, 1.0, scale)
+        own, wanted = (reading - bias) / by, (measured - bias) / by
+        return reading + scale * (nearest_reading(self.sensor, model, own, wanted) - own)
+
+
+__all__ = ["Calibrated"]

@@ -1,0 +1,100 @@
+"""Sensors of accelerations, reactions and driving forces."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..bodies import RigidBody
+from ..errors import ModelError
+from ..lie import Pose
+from ..model.model import unknown
+from ..model.values import as_leaf
+from ..system.abstract import AbstractSystem, State, Time
+from ..system.acceleration import accelerations
+from ..system.driving_forces import driving_forces
+from ..system.elements import Fields
+from ..system.reactions import reactions
+from .abstract import AbstractSensor
+
+
+class Accelerometer(AbstractSensor):
+    """Acceleration of a frame less that of free fall, along its own axes, shape `(3,)` [m/s²].
+
+    Free fall is that of the model's fields at the frame: the part of their force on a mass there
+    that grows with the mass, by that mass. Of `Gravity` this is `g`; a model without fields has
+    none, and so have fields whose force no mass changes, such as drag or lift, which the instrument
+    feels. Of a field of one's own it is ∂f/∂m of `wrench` for a body of 1 kg without extent whose
+    frame is the instrument's. A force in proportion to mass and velocity counts as free fall too.
+
+    **Arguments:** `frame`, its name, and `gravity`: the acceleration of free fall in the world, in
+    place of that of the fields.
+    """
+
+    frame: str = eqx.field(static=True)
+    gravity: Float[Array, "3"] | None
+
+    def __init__(self, frame: str, gravity: Any = None):
+        self.frame = frame
+        known = None if gravity is None else as_leaf(gravity, (3,), "Accelerometer: gravity")
+        self.gravity = known
+
+    def __call__(self, system: AbstractSystem, t: Time, state: State) -> Float[Array, "3"]:
+        vdot, _ = accelerations(system, t, state)
+
+        def velocity(t: Time, q: Array, v: Array) -> Array:
+            """Of the frame's origin, along the axes of the world."""
+            return system.frames(t, q)[self.frame].R @ system.twists(t, q, v)[self.frame][:3]
+
+        tangents = jnp.ones_like(t), system.rates(state.q, state.v), vdot
+        _, rate = jax.jvp(velocity, (t, state.q, state.v), tangents)
+        X = system.frames(t, state.q)[self.frame]
+        if self.gravity is not None:
+            return (rate - jnp.asarray(self.gravity, rate.dtype)) @ X.R
+        return rate @ X.R - _free_fall(system, t, X, system.twists(t, state.q, state.v)[self.frame])
+
+
+def _free_fall(system: AbstractSystem, t: Time, X: Pose, V: Float[Array, "6"]) -> Float[Array, "3"]:
+    """Acceleration by the fields of a mass at a frame, along the frame's axes [m/s²]."""
+
+    def force(mass: Float[Array, ""]) -> Float[Array, "3"]:
+        extent = jnp.zeros((3, 3), dtype=mass.dtype)
+        body = RigidBody(mass, extent, jnp.zeros(3, dtype=mass.dtype))
+        total = jnp.zeros(3, dtype=mass.dtype)
+        fields = [group for group in system.mechanism.elements if isinstance(group, Fields)]
+        for group in fields:
+            each = jax.vmap(lambda field: field.wrench(t, body, X, V)[:3])(group.element)
+            total = total + jnp.sum(each, axis=0)
+        return total
+
+    one = jnp.ones((), dtype=X.p.dtype)
+    return jax.jvp(force, (one,), (one,))[1]
+
+
+class JointReaction(AbstractSensor):
+    """Wrench `[f, τ]` that a joint transmits, as `reactions` gives it, shape `(6,)` [N, N m]."""
+
+    joint: str = eqx.field(static=True)
+
+    def __call__(self, system: AbstractSystem, t: Time, state: State) -> Float[Array, "6"]:
+        found = reactions(system, t, state)
+        if self.joint not in found:
+            raise ModelError(unknown("sensor: unknown joint", self.joint, found))
+        return found[self.joint]
+
+
+class DriverForce(AbstractSensor):
+    """Force or torque of one of the model's drivers [N or N m]."""
+
+    driver: str = eqx.field(static=True)
+
+    def __call__(self, system: AbstractSystem, t: Time, state: State) -> Float[Array, ""]:
+        found = driving_forces(system, t, state)
+        if self.driver not in found:
+            raise ModelError(unknown("sensor: unknown driver", self.driver, found))
+        return found[self.driver]
+
+
+__all__ = ["Accelerometer", "DriverForce", "JointReaction"]

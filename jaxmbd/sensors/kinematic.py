@@ -1,0 +1,116 @@
+"""Sensors of positions and velocities."""
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..joints import Free
+from ..joints.components import periodic_coordinates
+from ..joints.rotation import FreeRotation
+from ..lie import so3
+from ..model import Frame, Model, ground
+from ..system.named_motion import AbstractNamedMotion
+from .abstract import AbstractKinematicSensor
+
+
+class JointPosition(AbstractKinematicSensor):
+    """Coordinates of a joint [rad or m; 1 for quaternions].
+
+    In a fit angles are compared modulo whole turns, as some formulations and some encoders count
+    them and others do not, and quaternions up to their sign and length. Lengths, and the angle of
+    a screw, are compared as they are.
+    """
+
+    joint: str = eqx.field(static=True)
+
+    def read(self, motion: AbstractNamedMotion) -> Float[Array, "..."]:
+        return motion.joint_position(self.joint)
+
+    def nearest(
+        self, model: Model, reading: Float[Array, "*n"], measured: Float[Array, "*n"]
+    ) -> Float[Array, "*n"]:
+        joint = model.joints.get(self.joint)
+        if joint is None:  # That of a body which floats, named after it.
+            joint = Free(ground, Frame(self.joint))
+        if joint.sizes()[0] and isinstance(joint.rotation, FreeRotation):
+            turned = _nearest_quaternion(reading[..., -4:], measured[..., -4:])
+            return jnp.concatenate([reading[..., :-4], turned], axis=-1)
+        periodic = np.asarray(periodic_coordinates(joint))
+        # Numbers of joints with one coordinate have no axis of their own.
+        period = 2.0 * np.pi * (periodic[0] if periodic.size == 1 else periodic)
+        turns = jnp.round((reading - measured) / (2.0 * np.pi))
+        return reading - turns * jnp.broadcast_to(jnp.asarray(period, turns.dtype), turns.shape)
+
+
+def _nearest_quaternion(
+    reading: Float[Array, "*n 4"], measured: Float[Array, "*n 4"]
+) -> Float[Array, "*n 4"]:
+    """The quaternion of the same rotation, with the length measured and the nearer sign."""
+    along = jnp.sum(reading * measured, axis=-1, keepdims=True)
+    square = jnp.sum(reading * reading, axis=-1, keepdims=True)
+    length = jnp.linalg.norm(measured, axis=-1, keepdims=True)
+    return reading * jnp.where(along < 0, -length, length) / jnp.sqrt(square)
+
+
+class JointVelocity(AbstractKinematicSensor):
+    """Velocities of a joint [rad/s or m/s]."""
+
+    joint: str = eqx.field(static=True)
+
+    def read(self, motion: AbstractNamedMotion) -> Float[Array, "..."]:
+        return motion.joint_velocity(self.joint)
+
+
+class FramePosition(AbstractKinematicSensor):
+    """Position in the world of a body's frame or of a marker frame, shape `(3,)` [m]."""
+
+    frame: str = eqx.field(static=True)
+
+    def read(self, motion: AbstractNamedMotion) -> Float[Array, "3"]:
+        return motion.pose(self.frame).p
+
+
+class FrameOrientation(AbstractKinematicSensor):
+    """Orientation of a frame in the world as a unit quaternion `w x y z`, shape `(4,)`.
+
+    In a fit quaternions are compared up to their sign and length.
+    """
+
+    frame: str = eqx.field(static=True)
+
+    def read(self, motion: AbstractNamedMotion) -> Float[Array, "4"]:
+        return so3.from_matrix(motion.pose(self.frame).R)
+
+    def nearest(
+        self, model: Model, reading: Float[Array, "*n"], measured: Float[Array, "*n"]
+    ) -> Float[Array, "*n"]:
+        return _nearest_quaternion(reading, measured)
+
+
+class FrameVelocity(AbstractKinematicSensor):
+    """Velocity of a frame's origin along the axes of the world, shape `(3,)` [m/s]."""
+
+    frame: str = eqx.field(static=True)
+
+    def read(self, motion: AbstractNamedMotion) -> Float[Array, "3"]:
+        return motion.pose(self.frame).R @ motion.twist(self.frame)[:3]
+
+
+class AngularVelocity(AbstractKinematicSensor):
+    """Angular velocity of a frame along its own axes, shape `(3,)` [rad/s]: a gyroscope."""
+
+    frame: str = eqx.field(static=True)
+
+    def read(self, motion: AbstractNamedMotion) -> Float[Array, "3"]:
+        return motion.twist(self.frame)[3:]
+
+
+__all__ = [
+    "AngularVelocity",
+    "FrameOrientation",
+    "FramePosition",
+    "FrameVelocity",
+    "JointPosition",
+    "JointVelocity",
+]

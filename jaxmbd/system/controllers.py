@@ -1,0 +1,187 @@
+"""A controller as a group of one element: what its sensors read, and where its commands go."""
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..errors import ModelError
+from ..forces.controller import AbstractController
+from ..lie import Pose
+from ..model.frame import Frame, JointReference
+from ..model.model import unknown
+from .elements import AbstractElementGroup, Loads, Motion
+from .groups import JointGroup, stack
+from .named_motion import AbstractNamedMotion, NamedMotion, Time, port_row
+from .rows import Rows
+
+if TYPE_CHECKING:
+    from .configuration import AbstractConfiguration
+
+Places = dict[str, tuple[int, int]]  # Group of each joint, and its row in it.
+
+
+class Output(NamedTuple):
+    """Where commands go: to a joint, of a group and a row, or to a port, of group -1."""
+
+    group: int
+    row: int
+    size: int
+
+
+class ControllerGroup(AbstractElementGroup):
+    """One controller, its leaves with a leading axis of length one.
+
+    - `joints`: joints that it reads or acts on, as group and row; `ports` likewise.
+    """
+
+    element: AbstractController
+    names: tuple[str, ...] = eqx.field(static=True)
+    n_states: int = eqx.field(static=True)
+    first_state: int = eqx.field(static=True)
+    outputs: tuple[Output, ...] = eqx.field(static=True)
+    joints: tuple[tuple[int, int], ...] = eqx.field(static=True)
+    ports: tuple[int, ...] = eqx.field(static=True)
+
+    def initial_states(self) -> Float[Array, "1 n_states"]:
+        memory = super().initial_states()
+        held = self.n_states - memory.shape[1]
+        return jnp.pad(memory, ((0, 0), (0, held)))
+
+    def positions(self, c: "AbstractConfiguration") -> tuple[Any, ...]:
+        return ()
+
+    def velocities(self, motion: Motion) -> tuple[Any, ...]:
+        controller = jax.tree.map(lambda x: x[0], self.element)
+        readings = controller.readings(NamedMotion(motion))
+        return (jax.tree.map(lambda x: jnp.asarray(x)[None], readings),)
+
+    def add(self, total: Loads, load: Float[Array, "1 n"]) -> None:
+        start = 0
+        for group, row, size in self.outputs:
+            part, rows = load[:, start : start + size], Rows.of([row])
+            if group < 0:
+                total.add_wrenches(rows, part)
+            else:
+                total.add_joint_forces(group, rows, part)
+            start += size
+
+    def potentials(self, c: "AbstractConfiguration") -> Float[Array, "1"]:
+        return jnp.zeros(1, dtype=c.q.dtype)
+
+    @property
+    def has_potential(self) -> bool:
+        return False
+
+
+class _Shapes(AbstractNamedMotion):
+    """Zeros in the shapes of a motion, and which joints and ports were asked for."""
+
+    def __init__(
+        self, joints: tuple[JointGroup, ...], place: Places, ports: tuple[Any, ...], dtype: Any
+    ):
+        self.groups, self.place, self.names, self.dtype = joints, place, ports, dtype
+        self.joints: set[tuple[int, int]] = set()
+        self.ports: set[int] = set()
+
+    @property
+    def t(self) -> Time:
+        return jnp.zeros((), self.dtype)
+
+    def joint_position(self, name: str) -> Float[Array, "..."]:
+        nq, _ = self._sizes(name)
+        return jnp.zeros(() if nq == 1 else nq, self.dtype)
+
+    def joint_velocity(self, name: str) -> Float[Array, "..."]:
+        nq, nv = self._sizes(name)
+        return jnp.zeros(() if nq == 1 else nv, self.dtype)
+
+    def pose(self, name: str) -> Pose:
+        self.ports.add(port_row(self.names, name))
+        return Pose(jnp.zeros(3, self.dtype), jnp.eye(3, dtype=self.dtype))
+
+    def twist(self, name: str) -> Float[Array, "6"]:
+        self.ports.add(port_row(self.names, name))
+        return jnp.zeros(6, self.dtype)
+
+    def _sizes(self, name: str) -> tuple[int, int]:
+        if name not in self.place:
+            raise ModelError(unknown("sensor: unknown joint", name, self.place))
+        self.joints.add(self.place[name])
+        return self.groups[self.place[name][0]].joint.sizes()[:2]
+
+
+def lower_controller(
+    name: str,
+    controller: AbstractController,
+    joints: tuple[JointGroup, ...],
+    place: Places,
+    ports: Any,
+    first: int,
+    dtype: Any,
+) -> ControllerGroup:
+    """The group of a controller.
+
+    **Arguments:** `ports`: the table of ports under construction; `first`: where its states start.
+
+    **Raises** `ModelError`, naming the controller, for names of joints and frames that do not
+    exist, and for a law whose commands do not fit.
+    """
+    who = f"controller {name!r}"
+    shapes = _Shapes(joints, place, tuple(ports.names), dtype)
+    try:
+        readings = jax.eval_shape(lambda: controller.readings(shapes))
+    except ModelError as error:
+        raise ModelError(f"{who}: {error}") from error
+    outputs, labels = [], []
+    for reference in controller.references():
+        output, label = _output(who, reference, joints, place, ports)
+        outputs.append(output)
+        labels.append(label)
+    sizes = [output.size for output in outputs]
+    try:
+        controller.check(jax.ShapeDtypeStruct((), dtype), readings, dtype, labels, sizes)
+    except ModelError as error:
+        raise ModelError(f"{who}: {error}") from error
+    held = 0 if controller.period is None else sum(sizes)
+    on_joints = {(output.group, output.row) for output in outputs if output.group >= 0}
+    on_ports = {output.row for output in outputs if output.group < 0}
+    return ControllerGroup(
+        element=stack([controller]),
+        names=(name,),
+        n_states=controller.n_memory + held,
+        first_state=first,
+        outputs=tuple(outputs),
+        joints=tuple(sorted(shapes.joints | on_joints)),
+        ports=tuple(sorted(shapes.ports | on_ports)),
+    )
+
+
+def _output(
+    who: str, reference: Any, joints: tuple[JointGroup, ...], place: Places, ports: Any
+) -> tuple[Output, str]:
+    """Where an output is, and what messages call it."""
+    if isinstance(reference, Frame):
+        (row,) = ports.add([reference], [None]).index
+        return Output(-1, row, 6), f"frame on {reference.body}"
+    name = reference.name
+    # A body that floats has a joint of its own name; a wrench on the body is the force on it.
+    is_joint = name in place and name not in ports.topology.floating
+    is_frame = name in ports.names and not isinstance(reference, JointReference)
+    if is_joint and is_frame:
+        raise ModelError(
+            f"{who}: {name!r} is a joint and a frame; give Frame({name!r}) for the frame, or "
+            "JointReference for the joint"
+        )
+    if is_joint:
+        g, row = place[name]
+        return Output(g, row, joints[g].joint.sizes()[1]), name
+    if is_frame:
+        return Output(-1, ports.names.index(name), 6), name
+    known = dict.fromkeys([*place, *(x for x in ports.names if x is not None)])
+    raise ModelError(unknown(f"{who}: unknown output", name, known))
+
+
+__all__ = ["ControllerGroup", "lower_controller"]
