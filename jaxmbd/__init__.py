@@ -58,6 +58,7 @@ from .errors import ArtificialEnergyWarning as ArtificialEnergyWarning
 from .errors import AssemblyError as AssemblyError
 from .errors import DamagedFileWarning as DamagedFileWarning
 from .errors import DataError as DataError
+from .errors import EnergyGainWarning as EnergyGainWarning
 from .errors import FloatTypeWarning as FloatTypeWarning
 from .errors import IncompatibleIntegrator as IncompatibleIntegrator
 from .errors import ModelError as ModelError
@@ -105,6 +106,7 @@ __all__ = [
     "DataError",
     "DrivenMotion",
     "EnergyDecaying",
+    "EnergyGainWarning",
     "EnergyMomentum",
     "Experiment",
     "ExplicitRK",

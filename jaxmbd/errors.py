@@ -50,5 +50,9 @@ class FloatTypeWarning(UserWarning):
     """A model mixes float types; names the leaves of narrower types and the type chosen."""
 
 
+class EnergyGainWarning(UserWarning):
+    """The energy of a motion grows where nothing can add any; says by how much and until when."""
+
+
 class ArtificialEnergyWarning(UserWarning):
     """Springs that stand in for rigidity hold much energy; says how much and what to change."""

@@ -10,8 +10,6 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..errors import AssemblyError, ModelError
-from ..formulations.joint.configuration import split
-from ..formulations.joint.system import JointSystem
 from ..joints import AbstractJoint
 from ..joints.rotation import FreeRotation
 from ..lie import Pose, so3
@@ -29,6 +27,7 @@ def assemble(
     t: float | Time = 0.0,
     hold: Sequence[str] = (),
     states: Mapping[str, Any] | None = None,
+    elastic: Mapping[str, Any] | None = None,
 ) -> State:
     """A state that satisfies every joint, coupling and driver, near the given joint values.
 
@@ -53,6 +52,9 @@ def assemble(
     - `states`: `{element: z}`, first-order states of elements that have some, such as the current
       of a motor [A]: a number if there is one, otherwise shape `(n_states,)`. Default: what the
       elements start from.
+    - `elastic`: `{body: η}`, elastic coordinates of bodies that have some, at rest: a number if
+      there is one, otherwise shape `(k,)`. Default: zero. Where joints close loops they are, like
+      coordinates of joints, the start of the iteration.
 
     Under a transformation (`jit`, `grad`) the guess must be near enough for Newton's method;
     otherwise a search from afar comes first where that fails.
@@ -79,12 +81,14 @@ def assemble(
         v = _finite(as_leaf(value, None, who), who)
         v = as_leaf(v, () if nv == 1 and v.ndim == 0 else (nv,), who)
         speeds[g] = speeds[g].at[row].set(v.astype(dtype).reshape(nv))
-    z = _states(system, dict(states or {}))
+    z = _by_name(mechanism.initial_states(), mechanism.state_places, states, "states: element")
+    zeros = jnp.zeros(mechanism.n_elastic, dtype)
+    eta = _by_name(zeros, mechanism.elastic_places, elastic, "elastic: body")
     time = as_time(t, system)
     _follow(system, time, values, speeds, {*guess, *rates})
     if not constraints.may_be_redundant(system):
         return State(
-            *_place(system, tuple(values), tuple(speeds)), z
+            *_place(system, tuple(values), tuple(speeds), eta), z
         )  # Trees hold by construction.
 
     def wanted(names: Iterable[str]) -> Targets:
@@ -96,27 +100,30 @@ def assemble(
     loops = mechanism.topology.loops
     sought = wanted(name for name in guess if name in loops and name not in hold)
     closing = system.closing()
-    q, v = _place(closing, tuple(values), tuple(speeds))
+    q, v = _place(closing, tuple(values), tuple(speeds), eta)
     if constraints.n_constraints(closing) > 0 or held or kept:
         q = closed(closing, time, q, held, sought)
         v = _keep(closing, time, q, v, kept)
-    if not isinstance(closing, JointSystem) or closing is system:
+    if closing is system:
         return State(q, v, z)
-    return State(*_place(system, *_of_joints(closing, q, v)), z)
+    return State(*_carried_over(closing, system, time, q, v), z)
 
 
-def _states(system: AbstractSystem, given: dict[str, Any]) -> Float[Array, "nz"]:
-    """First-order states, from those that are given by name."""
-    z, places = system.mechanism.initial_states(), system.mechanism.state_places
-    for name, value in given.items():
+def _by_name(
+    x: Float[Array, "n"],
+    places: dict[str, tuple[int, int]],
+    given: Mapping[str, Any] | None,
+    what: str,
+) -> Float[Array, "n"]:
+    """`x` with the entries that are given by name, `places` being first entries and counts."""
+    for name, value in (given or {}).items():
         if name not in places:
-            raise ModelError(unknown("states: unknown element with states", name, places))
-        first, count = places[name]
-        who = f"states: element {name!r}"
+            raise ModelError(unknown(f"{what} without such coordinates:", name, places))
+        (first, count), who = places[name], f"{what} {name!r}"
         own = _finite(as_leaf(value, None, who), who)
         own = as_leaf(own, () if count == 1 and own.ndim == 0 else (count,), who)
-        z = z.at[first : first + count].set(own.astype(z.dtype).reshape(count))
-    return z
+        x = x.at[first : first + count].set(own.astype(x.dtype).reshape(count))
+    return x
 
 
 def _check_hold(hold: tuple[str, ...], guess: dict[str, Any], rates: dict[str, Any]) -> None:
@@ -177,27 +184,35 @@ def _follow(
                 speeds[group.group] = speeds[group.group].at[row, 0].set(v)
 
 
-def _of_joints(
-    system: JointSystem, q: Float[Array, "nq"], v: Float[Array, "nv"]
-) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
-    """Coordinates and velocities of the tree's joints by group, zero for the others."""
-    values = [
-        x if group.in_tree else zero
-        for group, x, zero in zip(
-            system.mechanism.joints,
-            system.values(q),
-            reference_values(system.mechanism),
-            strict=True,
-        )
-    ]
-    return tuple(values), split(system.mechanism, system.layout, v)
+@eqx.filter_jit
+def _place(
+    system: AbstractSystem, values: tuple[Array, ...], speeds: tuple[Array, ...], elastic: Array
+) -> tuple[Float[Array, "nq"], Float[Array, "nv"]]:
+    """Coordinates and velocities of bodies with elastic coordinates at rest."""
+    moving = system.from_tree_rates(values, speeds, (elastic, jnp.zeros_like(elastic)))
+    return system.from_tree(values, elastic), moving
 
 
 @eqx.filter_jit
-def _place(
-    system: AbstractSystem, values: tuple[Array, ...], speeds: tuple[Array, ...]
+def _carried_over(
+    closing: AbstractSystem,
+    system: AbstractSystem,
+    t: Time,
+    q: Float[Array, "_nq"],
+    v: Float[Array, "_nv"],
 ) -> tuple[Float[Array, "nq"], Float[Array, "nv"]]:
-    return system.from_tree(values), system.from_tree_rates(values, speeds)
+    """Coordinates and velocities of a system, from those of the one that closes its loops."""
+    c, groups = closing.configuration(t, q), closing.mechanism.joints
+    # Those of joints outside the tree are not used.
+    values, rates = list(reference_values(closing.mechanism)), []
+    for g, group in enumerate(groups):
+        if group.in_tree:
+            values[g] = c.coordinates(g)
+        zeros = jnp.zeros((len(group), group.joint.sizes()[1]), dtype=v.dtype)
+        rates.append(c.rates(g, v) if group.in_tree else zeros)
+    elastic = c.elastic, c.elastic_rates(v)
+    moving = system.from_tree_rates(tuple(values), tuple(rates), elastic)
+    return system.from_tree(tuple(values), elastic[0]), moving
 
 
 def _find(system: AbstractSystem, name: str, argument: str) -> tuple[int, int]:

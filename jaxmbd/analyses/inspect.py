@@ -4,27 +4,19 @@ import sys
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import singledispatch
-from typing import TypeGuard
 
 import numpy as np
 
 from ..errors import AssemblyError, ModelError
-from ..formulations.joint.system import JointSystem
-from ..formulations.maximal import MaximalSystem
-from ..formulations.nodal.natural import NaturalSystem
-from ..formulations.nodal.points import PointSystem
-from ..formulations.velocity_transformation import ReducedSystem
 from ..joints.abstract import AbstractJoint, n_rows
-from ..joints.components import coordinate_components
 from ..model.values import all_concrete
 from ..system import constraints
 from ..system.abstract import AbstractSystem, State, as_state
 from ..system.loops import Block, blocks
 from ..system.mechanism import Mechanism
-from ..system.nodal import AbstractNodalSystem
 from ..system.rank import ConstraintRank, constraint_rank
 from .assemble import assemble
+from .fusion import why_not_fused
 
 WIDTH = 100
 # Longer lists are cut short; deeper branches have their depth as a number in place of an indent.
@@ -38,12 +30,14 @@ class Inspection:
     - `bodies`: names; `joints`: kind by name, free joints of floating bodies included; `tree`: for
       each joint of the spanning tree the body that it carries; `blocks`: loops and couplings, those
       together that share joints (`joints`, `closures`, `couplings`); `drivers`: names.
+    - `states`: number of first-order states by element, of those that have some.
     - `nq`, `nv`: numbers of coordinates and velocities; `n_constraints`: number of constraints;
       `rank`: how many of them are independent at the state.
     - `dof`: number of independent velocities at the state, of rigid bodies: springs that stand in
       for rigidity do not count.
     - `redundant`: by joint how many of its constraints depend on others in all positions.
     - `singular`: whether constraints depend on one another only in this position.
+    - `not_fused`: why accelerations are left to XLA; None if they are one fused program.
     - `validate`: why there is no rank, where `rank`, `dof`, `redundant` and `singular` are None.
     """
 
@@ -52,6 +46,7 @@ class Inspection:
     tree: dict[str, str]
     blocks: tuple[Block, ...]
     drivers: tuple[str, ...]
+    states: dict[str, int]
     nq: int
     nv: int
     n_constraints: int
@@ -59,6 +54,7 @@ class Inspection:
     dof: int | None
     redundant: dict[str, int] | None
     singular: bool | None
+    not_fused: str | None
     problem: str | None
     report: str = field(compare=False)
 
@@ -85,7 +81,9 @@ def inspect(system: AbstractSystem, state: State | None = None, t: float = 0.0) 
 
     That is: bodies, joint tree, loops and the joints that close them, couplings, drivers, the
     meaning of the coordinates, number and rank of the constraints, degrees of freedom, constraints
-    that repeat others, and whether the position is singular.
+    that repeat others, whether the position is singular, elements with first-order states, and
+    whether accelerations are one fused program: if not, which operation of which force keeps them
+    from being one.
 
     **Arguments:**
 
@@ -107,7 +105,8 @@ def inspect(system: AbstractSystem, state: State | None = None, t: float = 0.0) 
         rigid = constraint_rank(system.rigid(), t, state.q) if _has_springs(system) else own
     except (AssemblyError, ModelError) as error:
         problem = str(error)
-    report = _report(system, own, rigid, problem)
+    not_fused = why_not_fused(system)
+    report = _report(system, own, rigid, problem, not_fused)
     sys.stdout.write(report)
     edges = zip(mechanism.topology.edges, mechanism.topology.bodies[1:], strict=True)
     return Inspection(
@@ -116,6 +115,7 @@ def inspect(system: AbstractSystem, state: State | None = None, t: float = 0.0) 
         tree={edge.joint: body for edge, body in edges},
         blocks=blocks(mechanism),
         drivers=tuple(name for group in mechanism.drivers for name in group.names),
+        states={name: n for name, (_, n) in mechanism.state_places.items()},
         nq=system.nq,
         nv=system.nv,
         n_constraints=constraints.n_constraints(system),
@@ -123,15 +123,14 @@ def inspect(system: AbstractSystem, state: State | None = None, t: float = 0.0) 
         dof=None if rigid is None else rigid.dof,
         redundant=None if own is None else own.redundant,
         singular=None if own is None else own.singular,
+        not_fused=not_fused,
         problem=problem,
         report=report,
     )
 
 
-def _has_springs(system: AbstractSystem) -> TypeGuard[AbstractNodalSystem]:
+def _has_springs(system: AbstractSystem) -> bool:
     """Whether springs stand in for some constraints."""
-    if not isinstance(system, AbstractNodalSystem):
-        return False
     return constraints.n_constraints(system) < constraints.n_constraints(system.rigid())
 
 
@@ -145,6 +144,7 @@ def _report(
     own: ConstraintRank | None,
     rigid: ConstraintRank | None,
     problem: str | None,
+    not_fused: str | None,
 ) -> str:
     mechanism = system.mechanism
     masses = np.asarray(mechanism.rigid.mass)
@@ -157,7 +157,11 @@ def _report(
         ("joint tree", _tree(mechanism)),
         ("loops and couplings" if mechanism.couplings else "loops", _loops(mechanism)),
         ("drivers", _drivers(mechanism)),
-        (f"coordinates: {system.nq}, velocities: {system.nv}", meaning(system)),
+        (
+            _count(system.nz, "first-order state"),
+            [f"{name}: {n}" for name, (_, n) in mechanism.state_places.items()],
+        ),
+        (f"coordinates: {system.nq}, velocities: {system.nv}", system.coordinates_in_words()),
         (
             _count(constraints.n_constraints(system), "constraint"),
             [f"not looked at: {problem}"] if own is None or rigid is None else _rank(own, rigid),
@@ -167,6 +171,8 @@ def _report(
     for title, entries in sections:
         if entries:
             lines += [title, *_shortened(entries)]
+    fused = "one fused program" if not_fused is None else f"left to XLA: {not_fused}"
+    lines += _shortened([f"accelerations: {fused}"], "")
     return "\n".join(lines) + "\n"
 
 
@@ -203,67 +209,6 @@ def _drivers(mechanism: Mechanism) -> list[str]:
         for group in mechanism.drivers
         for name, row in zip(group.names, group.rows.index, strict=True)
     ]
-
-
-@singledispatch
-def meaning(system: AbstractSystem) -> list[str]:
-    """What coordinates and velocities are, line by line; formulations may register their own."""
-    return [f"those of {type(system).__name__}"]
-
-
-@meaning.register
-def _(system: JointSystem) -> list[str]:
-    layout, found = system.layout, {}
-    for k, g in enumerate(layout.groups):
-        group = system.mechanism.joints[g]
-        components = [f"{name} [{unit}]" for name, unit in coordinate_components(group.joint)]
-        if not components:
-            continue
-        q, v = (
-            rows[k].array.reshape(len(group), -1)
-            for rows in (layout.coordinates, layout.velocities)
-        )
-        for row, name in enumerate(group.names):
-            what = ", ".join(components).strip()
-            found[name] = f"{name}: {_slice('q', q[row])}, {_slice('v', v[row])}: {what}"
-    ordered = [edge.joint for edge in system.mechanism.topology.edges]
-    lines = ["q and v: of each joint of the tree, in the order of the bodies that they reach"]
-    return lines + [found[name] for name in ordered if name in found]
-
-
-@meaning.register
-def _(system: ReducedSystem) -> list[str]:
-    return meaning(system.joint)
-
-
-@meaning.register
-def _(system: MaximalSystem) -> list[str]:
-    bodies = system.mechanism.topology.bodies[1:]
-    lines = ["q: position and quaternion of each body; v: its twist [v, ω] along its own axes"]
-    lines += [
-        f"{name}: q[{7 * i}:{7 * i + 7}], v[{6 * i}:{6 * i + 6}]" for i, name in enumerate(bodies)
-    ]
-    n, rotors = len(bodies), system.intrinsic_names()
-    return lines + [
-        f"rotor {name}: q[{7 * n + k}], v[{6 * n + k}]: its angle" for k, name in enumerate(rotors)
-    ]
-
-
-@meaning.register
-def _(system: NaturalSystem) -> list[str]:
-    kind = "points and vectors of the bodies, shared where joints keep them together"
-    return [f"q: {system.n_nodes} {kind}, 3 coordinates each; v: their rates"]
-
-
-@meaning.register
-def _(system: PointSystem) -> list[str]:
-    kind = "particles in the place of the bodies, shared where joints keep them together"
-    return [f"q: {system.n_nodes} {kind}, {system.width} coordinates each; v: their rates"]
-
-
-def _slice(name: str, entries: np.ndarray) -> str:
-    first, n = int(entries[0]), len(entries)
-    return f"{name}[{first}]" if n == 1 else f"{name}[{first}:{first + n}]"
 
 
 def _rank(own: ConstraintRank, rigid: ConstraintRank) -> list[str]:
@@ -303,17 +248,17 @@ def _names(names: Sequence[str]) -> str:
     return ", ".join(names[:MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
-def _shortened(lines: list[str]) -> list[str]:
+def _shortened(lines: list[str], margin: str = "  ") -> list[str]:
     """Lines of a section, indented and at most `WIDTH` wide."""
     more = len(lines) - MAX_LINES
     shown = lines if more <= 0 else [*lines[:MAX_LINES], f"and {more} more"]
     found = []
     for line in shown:
-        indent = " " * (2 + len(line) - len(line.lstrip()))
+        indent = margin + " " * (len(line) - len(line.lstrip()))
         found += textwrap.wrap(
             line.lstrip(), WIDTH, initial_indent=indent, subsequent_indent=f"{indent}    "
         )
     return found
 
 
-__all__ = ["Inspection", "inspect", "meaning"]
+__all__ = ["Inspection", "inspect"]

@@ -51,7 +51,8 @@ def kinematics(
 
     Positions from g(t, q) = 0 by Newton's method, each from the one before; velocities from
     G v + g_t = 0; accelerations from G v̇ + γ = 0. Masses do not matter. What drives have to give
-    for it say `driving_forces`, `reactions` what joints carry.
+    for it say `driving_forces`, `reactions` what joints carry. First-order states of elements stay
+    those of the first time.
 
     **Arguments:**
 

@@ -14,6 +14,7 @@ from ..model.model import unknown
 from ..system.abstract import AbstractSystem, NamedPoses, NamedTwists, State
 from ..system.energy import Energy, Momentum, energy, momentum
 from ..system.joint_states import JointState, joint_states
+from ..system.loads import element_states
 
 # Not typing.Self, which checks of types at run time want around whole classes.
 M = TypeVar("M", bound="AbstractMotion")
@@ -51,6 +52,14 @@ class AbstractMotion(eqx.Module):
         return _joints(self.system, self.ts, self.states)
 
     @property
+    def element_states(self) -> Mapping[str, Float[Array, "..."]]:
+        """First-order states of elements over time: `element_states["motor"]`, `(n,)` or `(n, k)`.
+
+        Empty if no element has some.
+        """
+        return element_states(self.system, self.states)
+
+    @property
     def energy(self) -> Energy:
         """Kinetic, potential and total energy over time [J], shape `(n,)`."""
         return _energies(self.system, self.ts, self.states)
@@ -85,26 +94,28 @@ class AbstractMotion(eqx.Module):
         return joints[name]
 
     def to_xarray(self) -> Any:
-        """An `xarray.Dataset`: frames, joints (`q_<joint>`, `v_<joint>`), energy and momentum over
-        time, with units; write it with `.to_netcdf(path, engine="h5netcdf")`. Needs the extra
-        `io`.
+        """An `xarray.Dataset`: frames, joints (`q_<joint>`, `v_<joint>`), first-order states
+        (`z_<element>`), energy and momentum over time, with units; write it with
+        `.to_netcdf(path, engine="h5netcdf")`. Needs the extra `io`.
         """
         from ..io.dataset import to_dataset
 
         return to_dataset(self)
 
-    def plot(self, joints: Any = None, energy: bool = True) -> Any:
-        """Coordinates and velocities of joints, and the energy, over time; needs the extra `viz`.
+    def plot(self, joints: Any = None, energy: bool = True, elements: Any = None) -> Any:
+        """Coordinates and velocities of joints, first-order states, and the energy, over time.
 
-        **Arguments:** `joints`: names of those to show, all where left out; `energy`: whether to
-        show it.
+        Needs the extra `viz`.
+
+        **Arguments:** `joints`, `elements`: names of the joints, and of the elements with
+        first-order states, to show; default: all. `energy`: whether to show it.
 
         **Returns** a `matplotlib.figure.Figure`, which pyplot does not know:
         `figure.savefig(path)`.
         """
         from ..viz.plot import plot_solution
 
-        return plot_solution(self, joints, energy)
+        return plot_solution(self, joints, energy, elements)
 
     def animate(self, path: Any = None, **options: Any) -> Any:
         """The mechanism in motion; needs the extra `viz`.

@@ -1,6 +1,5 @@
 """Motion over time."""
 
-import warnings
 from dataclasses import replace
 from typing import Any, cast
 
@@ -9,17 +8,18 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
-from ..errors import RESULTS, ArtificialEnergyWarning, ModelError, SimulationError
-from ..formulations.nodal.natural import NaturalSystem
+from ..errors import RESULTS, ModelError, SimulationError
 from ..integrators.explicit import as_integrator
 from ..integrators.generalized_alpha import AlphaMemory
 from ..integrators.implicit import AbstractImplicit, Memory
-from ..model.values import is_concrete
+from ..model.values import all_concrete, is_concrete
 from ..system import branches
 from ..system.abstract import AbstractSystem, State, as_state, as_time
 from .collapse import ControllerState, EndsCollapsed
+from .energy_gain import EnergyBalance, energy_balance, is_watched, warn_of_energy
+from .sampling import with_samples
 from .solution import Solution
 from .verdict import Verdict, first_lost, in_words, judged
 
@@ -77,8 +77,18 @@ def simulate(
     motion is no longer finite, violates constraints, or closes a joint the wrong way round. Under a
     transformation the last one is an error at run time.
 
-    **Warns**, outside of transformations, by `ArtificialEnergyWarning` where springs in the place
-    of rigidity hold much of the energy.
+    Elements with a period update their first-order states at its multiples, where steps then end: a
+    fixed `dt` has to be the period divided by a whole number, with `t0` a multiple of `dt`. A state
+    saved at such a time is the one before the update.
+
+    **Warns**, outside of transformations and by the saved states:
+
+    - `ArtificialEnergyWarning` if springs in the place of rigidity hold much of the energy.
+    - `EnergyGainWarning` if, of a successful motion, the total energy rises by more than 10 % of
+      the energy in motion, where nothing can add energy: a model without drivers, first-order
+      states, and elements other than springs, dampers, friction, stops, cables and gravity of this
+      package. The energy in motion is the largest sum of kinetic, elastic and artificial energy,
+      and the range of the field energy.
     """
     integrator = as_integrator(integrator).differentiated_by(adjoint)
     _check_state(system, state)
@@ -95,7 +105,9 @@ def simulate(
     _check_branches(system, t0, state)
     dt = None if dt is None else as_time(dt, system)
     saveat = _as_saveat(saveat, t0, t1, dt if fixed else None)
-    sol, verdict = _solve(
+    controller, dt = with_samples(system, controller, t0, t1, dt)
+    watched = is_watched(system) and all_concrete((system, state, t0, t1, dt))
+    sol, verdict, balance = _solve(
         system,
         state,
         t0,
@@ -108,17 +120,30 @@ def simulate(
         progress,
         adjoint,
         max_steps,
+        watched,
     )
     solution = _checked(Solution.of(system, sol, verdict.result), verdict, throw)
-    if isinstance(system, NaturalSystem):
-        _warn_of_springs(system, solution)
+    if balance is not None and all_concrete(balance):
+        warn_of_energy(system, balance, bool(_is_okay(verdict.result)))
     return solution
 
 
 @eqx.filter_jit
 def _solve(
-    system, state, t0, t1, dt, controller, integrator, saveat, event, progress, adjoint, max_steps
-) -> tuple[diffrax.Solution, Verdict]:
+    system,
+    state,
+    t0,
+    t1,
+    dt,
+    controller,
+    integrator,
+    saveat,
+    event,
+    progress,
+    adjoint,
+    max_steps,
+    watched,
+) -> tuple[diffrax.Solution, Verdict, EnergyBalance | None]:
     implicit = isinstance(integrator, AbstractImplicit)
     adaptive = isinstance(controller, diffrax.AbstractAdaptiveStepSizeController)
     returned = saveat.controller_state
@@ -154,7 +179,8 @@ def _solve(
         lost = memory.lost & ~diffrax.is_okay(sol.result)
         kept = memory.inner if returned else None
         sol = eqx.tree_at(lambda s: s.controller_state, sol, kept)
-    return sol, judged(system, t0, state, accuracy, sol, lost)
+    balance = energy_balance(system, t0, state, sol) if watched else None
+    return sol, judged(system, t0, state, accuracy, sol, lost), balance
 
 
 def _without_failed_step(sol: diffrax.Solution) -> diffrax.Solution:
@@ -176,7 +202,8 @@ def _default_controller(state: State) -> diffrax.AbstractStepSizeController:
 
 
 def _check_state(system: AbstractSystem, state: State) -> None:
-    for name, x, size in (("q", state.q, system.nq), ("v", state.v, system.nv)):
+    sizes = ("q", state.q, system.nq), ("v", state.v, system.nv), ("z", state.z, system.nz)
+    for name, x, size in sizes:
         if jnp.shape(x) != (size,):
             raise ModelError(
                 f"simulate: state.{name} has shape {jnp.shape(x)}, this system needs ({size},); "
@@ -229,11 +256,15 @@ def _as_saveat(saveat: Any, t0: Array, t1: Array, dt: Array | None) -> diffrax.S
     return diffrax.SaveAt(ts=jnp.asarray(saveat, dtype=t0.dtype))
 
 
+def _is_okay(result: RESULTS) -> Any:
+    return (result == RESULTS.successful) | (result == RESULTS.event_occurred)
+
+
 def _checked(solution: Solution, verdict: Verdict, throw: bool) -> Solution:
     if not throw:
         return solution
     result = verdict.result
-    okay = (result == RESULTS.successful) | (result == RESULTS.event_occurred)
+    okay = _is_okay(result)
     if not is_concrete(okay):
         saved = (solution.states, solution.raw.interpolation)
         states, dense = result.error_if(saved, ~okay)
@@ -301,32 +332,3 @@ def _likely(memory: Memory) -> str:
     return (
         "the step may be too large, or the mechanism may pass a singular position (see `inspect`)"
     )
-
-
-def _warn_of_springs(system: NaturalSystem, solution: Solution) -> None:
-    if solution.states is None or (system.stiffness is None and system.penalty is None):
-        return
-    share = _spring_share(system, solution.states)
-    if not is_concrete(share) or not share > system.tolerance:
-        return
-    instead = "raise the stiffness of NaturalCoordinates, or use NaturalCoordinates(rigid=True)"
-    if system.stiffness is None:
-        instead = "raise the penalty of NaturalCoordinates, or leave it out"
-    warnings.warn(
-        f"simulate: the springs that stand in for rigidity hold up to {100 * float(share):.2g} % "
-        f"of the largest kinetic energy (tolerance {100 * system.tolerance:.2g} %), so that this "
-        f"is not the motion of rigid bodies; {instead}",
-        ArtificialEnergyWarning,
-        stacklevel=3,
-    )
-
-
-@eqx.filter_jit
-def _spring_share(system: NaturalSystem, states: State) -> Float[Array, ""]:
-    """Largest energy of the springs by the largest kinetic one, rows without a state left out."""
-    there = jnp.all(jnp.isfinite(states.q) & jnp.isfinite(states.v), axis=1)
-    q, v = (jnp.where(there[:, None], x, 0.0) for x in (states.q, states.v))
-    held = jnp.where(there, jax.vmap(system.internal_potential)(q), 0.0)
-    kinetic = jax.vmap(lambda v: 0.5 * v @ system.momentum_of(v))(v)
-    most, largest = jnp.max(held, initial=0.0), jnp.max(kinetic, initial=0.0)
-    return jnp.where(largest > 0, most / jnp.where(largest > 0, largest, 1.0), 0.0)

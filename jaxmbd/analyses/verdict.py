@@ -15,6 +15,7 @@ from ..joints.abstract import n_rows
 from ..system import branches, constraints
 from ..system.abstract import AbstractSystem, State, Time
 from ..system.joint_states import joint_states
+from ..system.loads import element_states
 from ..system.residuals import constraint_rates
 
 # Fixed steps have no error estimate: the residual may be this part of the mechanism's size.
@@ -98,10 +99,8 @@ def _lost_at(ts: Float[Array, "n"], tree: PyTree) -> Float[Array, ""]:
 
 
 def _are_states(tree: PyTree, system: AbstractSystem) -> bool:
-    return isinstance(tree, State) and (tree.q.shape[1:], tree.v.shape[1:]) == (
-        (system.nq,),
-        (system.nv,),
-    )
+    sizes = (system.nq,), (system.nv,), (system.nz,)
+    return isinstance(tree, State) and sizes == tuple(x.shape[1:] for x in (tree.q, tree.v, tree.z))
 
 
 def _worst(held: list[tuple[Array, ...]]) -> tuple[Array, ...]:
@@ -127,7 +126,9 @@ def _violation(
     part = _part(accuracy, start.q.dtype)
 
     def at(t: Array, state: State) -> tuple[Array, ...]:
-        there = jnp.isfinite(t) & jnp.all(jnp.isfinite(state.q)) & jnp.all(jnp.isfinite(state.v))
+        there = jnp.isfinite(t)
+        for x in (state.q, state.v, state.z):
+            there = there & jnp.all(jnp.isfinite(x))
         t = jnp.where(there, t, t0)
         state = jax.tree.map(lambda x, y: jnp.where(there, x, y), state, start)
         c = system.configuration(t, state.q, state.z)
@@ -190,14 +191,17 @@ def _row_scales(
 
 
 def first_lost(system: AbstractSystem, ts: Array, states: State, lost_at: Array) -> str:
-    """The joints whose coordinates are no longer finite at a time, in words; empty for all."""
+    """Joints and elements whose coordinates, velocities or first-order states are not finite.
+
+    At a time, in words; empty if all named ones are finite.
+    """
     row = int(np.argmin(np.abs(np.asarray(ts) - np.asarray(lost_at))))
     state = jax.tree.map(lambda x: x[row], states)
     joints = joint_states(system, lost_at, state)
     bad = [name for name, x in joints.items() if not _is_finite((x.q, x.v))]
-    if not bad:
-        return ""
-    return f" in {'all joints' if len(bad) == len(joints) > 1 else ', '.join(map(repr, bad))}"
+    bad = ["all joints"] if len(bad) == len(joints) > 1 else list(map(repr, bad))
+    bad += [repr(n) for n, z in element_states(system, state).items() if not _is_finite(z)]
+    return f" in {', '.join(bad)}" if bad else ""
 
 
 def _is_finite(tree: PyTree) -> bool:

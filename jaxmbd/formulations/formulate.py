@@ -9,7 +9,7 @@ from ..system.abstract import AbstractSystem
 from ..system.float_types import in_one_float_type
 
 
-def formulate(model: Model, formulation: Any, dtype: Any = None) -> AbstractSystem:
+def formulate(model: Model, formulation: Any = None, dtype: Any = None) -> AbstractSystem:
     """The equations of motion of a model in the coordinates of a formulation.
 
     A pure function of the model's leaves: call it once outside `jit` to simulate, or inside the
@@ -18,7 +18,8 @@ def formulate(model: Model, formulation: Any, dtype: Any = None) -> AbstractSyst
     **Arguments:**
 
     - `formulation`: `JointCoordinates()`, `MaximalCoordinates()`, `NaturalCoordinates()`,
-      `PointCoordinates()`, or a `VelocityTransformation` of one of them.
+      `PointCoordinates()`, or a `VelocityTransformation` of one of them. Default:
+      `JointCoordinates()`.
     - `dtype`: float type of the system, `jnp.float32` or `jnp.float64`. All floats of the model are
       converted to it. Default: the widest float type among the leaves of the model. Python numbers,
       and what a constructor adds, have JAX's default type: float64 if `jax_enable_x64` is on.

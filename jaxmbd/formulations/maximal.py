@@ -104,6 +104,19 @@ class MaximalSystem(AbstractSystem[AbstractConfiguration]):
         """In coordinates of joints, where loops have fewer unknowns."""
         return JointSystem(self.mechanism, lay_out(self.mechanism))
 
+    def coordinates_in_words(self) -> list[str]:
+        bodies = self.mechanism.topology.bodies[1:]
+        lines = ["q: position and quaternion of each body; v: its twist [v, ω] along its own axes"]
+        lines += [
+            f"{name}: q[{7 * i}:{7 * i + 7}], v[{6 * i}:{6 * i + 6}]"
+            for i, name in enumerate(bodies)
+        ]
+        n, rotors = len(bodies), self.intrinsic_names()
+        return lines + [
+            f"rotor {name}: q[{7 * n + k}], v[{6 * n + k}]: its angle"
+            for k, name in enumerate(rotors)
+        ]
+
     def retract(self, q: Float[Array, "nq"], dv: Float[Array, "nv"]) -> Float[Array, "nq"]:
         (bodies, rotors), (increments, turns) = self._split(q, 7), self._split(dv, 6)
 

@@ -8,7 +8,8 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+import numpy as np
+from jaxtyping import Array, Bool, Float
 
 from ..errors import ModelError
 from ..joints import Free
@@ -74,6 +75,12 @@ class ReducedSystem(AbstractSystem[JointConfiguration]):
 
     def prepared(self) -> "ReducedSystem":
         return replace(self, full=self.full.prepared())
+
+    def coordinates_in_words(self) -> list[str]:
+        return self.joint.coordinates_in_words()
+
+    def periodic_coordinates(self) -> Bool[np.ndarray, "nq"]:
+        return self.joint.periodic_coordinates()
 
     def retract(self, q: Float[Array, "nq"], dv: Float[Array, "nv"]) -> Float[Array, "nq"]:
         return self.joint.retract(q, dv)

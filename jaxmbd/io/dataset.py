@@ -33,6 +33,8 @@ def to_dataset(solution: AbstractMotion) -> xr.Dataset:
       second]. Joints with several of them have one more dimension, such as `universal_coordinate`
       and `universal_velocity`, labelled by what they are; `units` then lists one unit for each. A
       slash in the name of a joint, which netCDF does not allow, becomes a dot.
+    - `z_<element>(time)`: first-order states of each element that has some, in its own units.
+      Elements with several of them have one more dimension, `<element>_state`.
     - `kinetic_energy`, `potential_energy`, `total_energy(time)` [J], and what holds the potential
       one: `field_energy`, `elastic_energy`, `artificial_energy`; `linear_momentum` and
       `angular_momentum(time, xyz)` [N s, N m s], of all bodies about the world's origin.
@@ -58,6 +60,11 @@ def to_dataset(solution: AbstractMotion) -> xr.Dataset:
             if variable in variables:
                 raise ModelError(f"to_xarray: two joints would both be {variable!r}; rename one")
             variables[variable] = values
+    for name, values in solution.element_states.items():
+        variable, found = _state_variable(name, values)
+        if variable in variables:
+            raise ModelError(f"to_xarray: two elements would both be {variable!r}; rename one")
+        variables[variable] = found
     attributes = {
         "title": "motion of a multibody system",
         "system": type(solution.system).__name__,
@@ -122,6 +129,14 @@ def _joint_variables(
         attributes = {**_attributes(units, f"{what} of {kind} joint {name}"), "joint": name}
         found[f"{letter}_{name.replace('/', '.')}"] = (dims, values, attributes)
     return found
+
+
+def _state_variable(name: str, values: Any) -> tuple[str, Variable]:
+    """Variable of the first-order states of an element; their units only the element knows."""
+    array, plain = np.asarray(values), name.replace("/", ".")
+    dims = ("time",) if array.ndim == 1 else ("time", f"{plain}_state")
+    attributes = {"long_name": f"first-order states of {name}", "element": name}
+    return f"z_{plain}", (dims, array, attributes)
 
 
 def _attributes(units: str, long_name: str) -> dict[str, str]:

@@ -9,6 +9,7 @@ from .abstract import nearest_reading as nearest_reading
 from .calibrated import Calibrated as Calibrated
 from .dynamic import Accelerometer as Accelerometer
 from .dynamic import DriverForce as DriverForce
+from .dynamic import ElementState as ElementState
 from .dynamic import JointReaction as JointReaction
 from .kinematic import AngularVelocity as AngularVelocity
 from .kinematic import FrameOrientation as FrameOrientation
@@ -24,6 +25,7 @@ __all__ = [
     "AngularVelocity",
     "Calibrated",
     "DriverForce",
+    "ElementState",
     "FrameOrientation",
     "FramePosition",
     "FrameVelocity",

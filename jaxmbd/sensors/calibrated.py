@@ -10,6 +10,7 @@ from ..model import Model
 from ..model.values import as_leaf
 from ..system.abstract import AbstractSystem, State, Time
 from ..system.acceleration import accelerations
+from ..system.loads import rates_at
 from ..system.named_motion import AbstractNamedMotion
 from .abstract import AbstractSensor, nearest_reading
 
@@ -18,8 +19,9 @@ class Calibrated(AbstractSensor):
     """`scale · reading + bias` of another sensor, whose clock is late by `delay` [s].
 
     The three are leaves that a fit may vary: `"sensors.gyro.bias"`, for a sensor `"gyro"`. What was
-    true a delay ago follows from velocities and accelerations, q ⊞ (-v τ + v̇ τ²/2), v - v̇ τ, with
-    an error of order τ³: delays are short beside what the motion does.
+    true a delay ago follows from velocities, accelerations and rates, q ⊞ (-v τ + v̇ τ²/2), v - v̇ τ,
+    z - ż τ, with errors of order τ³ in q and τ² in v and z: delays are short beside what the motion
+    does.
 
     **Arguments:** `sensor`; `bias`, in its unit, and `scale`, a number or one for each component;
     `delay`; nothing works out accelerations where it is left out.
@@ -43,7 +45,8 @@ class Calibrated(AbstractSensor):
             tau = jnp.asarray(self.delay, t.dtype)
             vdot, _ = accelerations(system, t, state)
             q = system.retract(state.q, -tau * state.v + 0.5 * tau**2 * vdot)
-            t, state = t - tau, State(q, state.v - tau * vdot, state.z)
+            z = state.z - tau * rates_at(system, t, state)
+            t, state = t - tau, State(q, state.v - tau * vdot, z)
         return self._calibrated(self.sensor(system, t, state))
 
     def _calibrated(self, reading: Float[Array, "*n"]) -> Float[Array, "*n"]:

@@ -1,4 +1,4 @@
-"""Sensors of accelerations, reactions and driving forces."""
+"""Sensors of accelerations, reactions, driving forces and states of elements."""
 
 from typing import Any
 
@@ -16,6 +16,7 @@ from ..system.abstract import AbstractSystem, State, Time
 from ..system.acceleration import accelerations
 from ..system.driving_forces import driving_forces
 from ..system.elements import Fields
+from ..system.loads import element_states
 from ..system.reactions import reactions
 from .abstract import AbstractSensor
 
@@ -73,6 +74,21 @@ def _free_fall(system: AbstractSystem, t: Time, X: Pose, V: Float[Array, "6"]) -
     return jax.jvp(force, (one,), (one,))[1]
 
 
+class ElementState(AbstractSensor):
+    """First-order states of an element, such as the current of a motor [A].
+
+    Shape `(n_states,)`, or `()` if there is one.
+    """
+
+    element: str = eqx.field(static=True)
+
+    def __call__(self, system: AbstractSystem, t: Time, state: State) -> Float[Array, "..."]:
+        found = element_states(system, state)
+        if self.element not in found:
+            raise ModelError(unknown("sensor: unknown element with states", self.element, found))
+        return found[self.element]
+
+
 class JointReaction(AbstractSensor):
     """Wrench `[f, τ]` that a joint transmits, as `reactions` gives it, shape `(6,)` [N, N m]."""
 
@@ -97,4 +113,4 @@ class DriverForce(AbstractSensor):
         return found[self.driver]
 
 
-__all__ = ["Accelerometer", "DriverForce", "JointReaction"]
+__all__ = ["Accelerometer", "DriverForce", "ElementState", "JointReaction"]

@@ -1,13 +1,14 @@
 """The seam: what a formulation provides and integrators and analyses see."""
 
 from abc import abstractmethod
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.scipy.linalg as jsl
-from jaxtyping import Array, Float
+import numpy as np
+from jaxtyping import Array, Bool, Float
 
 from ..errors import ModelError
 from ..lie import Pose
@@ -78,6 +79,17 @@ def _row(names: tuple[str | None, ...], name: str) -> int:
     if name not in names:
         raise KeyError(unknown("unknown frame", name, {n: None for n in names if n is not None}))
     return names.index(name)
+
+
+class ArtificialEnergyLimit(NamedTuple):
+    """How much energy the formulation's own springs may hold.
+
+    - `part`: of the largest kinetic energy of a motion.
+    - `remedy`: what to change if they hold more, for messages.
+    """
+
+    part: float
+    remedy: str
 
 
 class AbstractSystem(eqx.Module, Generic[C]):
@@ -248,9 +260,33 @@ class AbstractSystem(eqx.Module, Generic[C]):
     def closing(self) -> "AbstractSystem":
         """The system in whose coordinates `assemble` closes loops; here this one.
 
-        Another one has the coordinates of the tree's joints, and the same mechanism.
+        Another one has the same mechanism. `from_tree` of this one places the bodies by the
+        coordinates of the tree's joints in the other one's configuration.
         """
         return self
+
+    def rigid(self) -> "AbstractSystem":
+        """The same system without springs in the place of rigidity; here there are none."""
+        return self
+
+    @property
+    def artificial_energy_limit(self) -> ArtificialEnergyLimit | None:
+        """How much energy `internal_potential` may hold; None if the system has no such springs.
+
+        Default: None.
+        """
+        return None
+
+    def coordinates_in_words(self) -> list[str]:
+        """Meaning and units of q and v, line by line, for `inspect`."""
+        return [f"those of {type(self).__name__}"]
+
+    def periodic_coordinates(self) -> Bool[np.ndarray, "nq"]:
+        """For each coordinate whether it is an angle that means the same after a whole turn.
+
+        Default: no coordinate is.
+        """
+        return np.zeros(self.nq, dtype=bool)
 
     def displaced(self, state: State, change: Float[Array, "n"]) -> State:
         """A state moved by increments of its coordinates, as of `retract`, velocities and z.
@@ -332,6 +368,7 @@ def as_state(state: State, system: AbstractSystem, name: str = "state") -> State
 
 __all__ = [
     "AbstractSystem",
+    "ArtificialEnergyLimit",
     "NamedPoses",
     "NamedTwists",
     "State",

@@ -119,7 +119,8 @@ class AbstractElementGroup(eqx.Module):
 
     def initial_states(self) -> Float[Array, "n n_states"]:
         """z that every element starts from."""
-        return jax.vmap(lambda element: element.initial_states())(self.element)
+        n = len(self.names)  # An element may have no array of its own.
+        return jax.vmap(lambda element: element.initial_states(), axis_size=n)(self.element)
 
     def states(self, z: Float[Array, "nz"] | None) -> Float[Array, "n n_states"]:
         """First-order states of every element; **raises** `ValueError` where z is not known."""

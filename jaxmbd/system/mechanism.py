@@ -123,6 +123,16 @@ class Mechanism(eqx.Module):
         """Groups of elements that update their states at multiples of a period."""
         return tuple(group for group in self.elements if group.element.period is not None)
 
+    @property
+    def elastic_places(self) -> dict[str, tuple[int, int]]:
+        """For each body with elastic coordinates where they start among all, and their number."""
+        return {
+            name: (group.first + row * group.n_elastic, group.n_elastic)
+            for group in self.bodies
+            if group.n_elastic > 0
+            for row, name in enumerate(group.names)
+        }
+
     def initial_states(self) -> Float[Array, "nz"]:
         """z that elements start from if `assemble` is given no other."""
         parts = [

@@ -45,7 +45,6 @@ class AbstractNodalSystem(AbstractSystem[AbstractConfiguration]):
         return True
 
     def rigid(self) -> "AbstractNodalSystem":
-        """The same without springs in the place of rigidity."""
         return self
 
     @abstractmethod

@@ -17,7 +17,6 @@ from ..system.abstract import AbstractSystem, State, as_time
 from ..system.acceleration import accelerations, free_accelerations
 from ..system.configuration import AbstractConfiguration
 from ..system.energy import energy
-from ..system.nodal import AbstractNodalSystem
 from ..system.residuals import constraint_rates, motion_residual
 from .verdict import Findings, check_shapes, direction, dot, judge
 
@@ -28,9 +27,9 @@ def check_system(system: AbstractSystem, state: State, t: float = 0.0) -> None:
     `retract`, `rates` and the velocity maps follow from one another; every fast path gives what
     the generic one of `jaxmbd.system` gives: mass, bias, constraint Jacobian, accelerations,
     inverse dynamics; constraint rates are derivatives of the constraints; the kinetic energy grows
-    by the power of the forces; the gradient of the accelerations, with respect to every leaf, is
-    what a finite difference says. Use models with every kind of joint and force, branches, floating
-    bodies and loops.
+    by the power of the forces; the gradient of the accelerations, and of the rates of first-order
+    states, with respect to every leaf, is what a finite difference says. Use models with every kind
+    of joint and force, branches, floating bodies and loops.
 
     **Arguments:** `state`, away from the reference position and in motion, from `assemble`.
 
@@ -38,7 +37,8 @@ def check_system(system: AbstractSystem, state: State, t: float = 0.0) -> None:
     does not satisfy the constraints.
     """
     who = f"check_system: {type(system).__name__}"
-    check_shapes(who, {"q": (state.q, (system.nq,)), "v": (state.v, (system.nv,))})
+    sizes = {"q": system.nq, "v": system.nv, "z": system.nz}
+    check_shapes(who, {name: (getattr(state, name), (n,)) for name, n in sizes.items()})
     time = as_time(t, system)
     gap = _violation(system, time, state)
     if not gap < float(jnp.finfo(state.q.dtype).eps) ** 0.5:
@@ -47,7 +47,7 @@ def check_system(system: AbstractSystem, state: State, t: float = 0.0) -> None:
     if not lowest > 0:
         raise AssertionError(f"{who}: the mass matrix has the eigenvalue {float(lowest):.1e}")
     # Bodies of springs have more ways to move than twists tell; made rigid they have not.
-    rigid = system.rigid() if isinstance(system, AbstractNodalSystem) else system
+    rigid = system.rigid()
     found = _look_at_maps(system, time, state) | _look_at_masses(rigid, time, state)
     judge(who, found | _look_at_forces(system, time, state))
     tolerance = 1e4 * float(jnp.finfo(state.q.dtype).eps) ** (2 / 3)
@@ -187,7 +187,7 @@ def _look_at_forces(system: AbstractSystem, t: Array, state: State) -> Findings:
     """What concerns forces and accelerations."""
     q, v = state.q, state.v
     vdot, lam = accelerations(system, t, state)
-    c = system.configuration(t, q)
+    c = system.configuration(t, q, state.z)
     reaction = constraints.jacobian(system, c).T @ lam
     force = loads.applied(system, c, v) + reaction
     generic_residual = motion_residual.dispatch(object)
@@ -213,22 +213,28 @@ def _look_at_forces(system: AbstractSystem, t: Array, state: State) -> Findings:
 
 
 def _look_at_gradient(system: AbstractSystem, t: Array, state: State) -> Findings:
-    """⟨w, J u⟩ of the accelerations in reverse mode, and by a central difference."""
+    """⟨w, J u⟩ of accelerations and rates in reverse mode, and by a central difference."""
     floats, rest = eqx.partition((system, state), eqx.is_inexact_array)
     rng = np.random.default_rng(0)
     # Each leaf changes in proportion to itself, however small it is.
     u = jax.tree.map(lambda x, dx: _size(x) * dx, floats, direction(floats, rng))
-    w = direction(state.v, rng)
+    w = direction(jnp.concatenate([state.v, state.z]), rng)
     h = float(jnp.finfo(state.q.dtype).eps) ** (1 / 3)
 
     def at(s: float) -> Array:
         moved = jax.tree.map(lambda x, dx: x + s * dx, floats, u)
         system, state = eqx.combine(moved, rest)
-        return accelerations(system, t, state)[0]
+        return _rates(system, state, t)
 
     pulled = _pulled_back(floats, rest, t, w)
     difference = (at(h) - at(-h)) / (2 * h)
     return {"reverse mode is the central difference": (dot(pulled, u), dot(w, difference))}
+
+
+def _rates(system: AbstractSystem, state: State, t: Array) -> Array:
+    """v̇ and ż."""
+    vdot, _ = accelerations(system, t, state)
+    return jnp.concatenate([vdot, loads.rates_at(system, t, state)])
 
 
 def _size(x: Array) -> float:
@@ -239,7 +245,7 @@ def _size(x: Array) -> float:
 def _pulled_back(floats: Any, rest: Any, t: Array, w: Array) -> Any:
     def motion(floats: Any) -> Array:
         system, state = eqx.combine(floats, rest)
-        return accelerations(system, t, state)[0]
+        return _rates(system, state, t)
 
     return jax.vjp(motion, floats)[1](w)[0]
 

@@ -3,13 +3,18 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import equinox as eqx
+import jax
 import numpy as np
+from jaxtyping import Array
 
 from ..analyses.motion import AbstractMotion
 from ..errors import ModelError
 from ..joints.components import Component, coordinate_components, velocity_components
 from ..model.model import unknown
+from ..system.abstract import AbstractSystem, State
 from ..system.energy import Energy
+from ..system.loads import element_states, rates_at
 from .motion import check_single
 
 try:
@@ -27,6 +32,7 @@ ROWS = {
     "m": ("displacement [m]", "velocity [m/s]"),
     "1": ("quaternion", "angular velocity [rad/s]"),
 }
+STATE_ROW = ("first-order state", "its rate [1/s]")
 LEGEND_ROWS = 10
 WIDTH, ROW_HEIGHT = 10.0, 2.5  # [inch]
 
@@ -39,15 +45,19 @@ class Curve(NamedTuple):
 
 
 def plot_solution(
-    solution: AbstractMotion, joints: Sequence[str] | str | None = None, energy: bool = True
+    solution: AbstractMotion,
+    joints: Sequence[str] | str | None = None,
+    energy: bool = True,
+    elements: Sequence[str] | str | None = None,
 ) -> Figure:
-    """Coordinates and velocities of joints, and the energy, over time.
+    """Coordinates and velocities of joints, first-order states, and the energy, over time.
 
     One row of axes for each kind of coordinate: angles, displacements, quaternions; coordinates on
-    the left, velocities on the right. The last row has the kinetic, potential and total energy, the
-    potential one by what holds it where several things do. Beside it is how far the total one has
-    moved, relative to the largest kinetic energy: in a mechanism without damping and drives that is
-    the error of the integration.
+    the left, velocities on the right. Then one row for first-order states of elements, with their
+    rates on the right, if there are some. The last row has the kinetic, potential and total energy,
+    the potential one by what holds it where several things do. Beside it is how far the total one
+    has moved, relative to the largest kinetic energy: in a mechanism without damping and drives
+    that is the error of the integration.
 
     Quaternions keep their sign from one time to the next, and angles that a formulation knows
     within (-π, π] only are not connected across the jump.
@@ -55,27 +65,32 @@ def plot_solution(
     **Arguments:**
 
     - `joints`: names of the joints to show, all of them where it is left out.
+    - `elements`: names of the elements with first-order states to show. Default: all.
     - `energy`: whether to show the energy.
 
     **Returns** a `matplotlib.figure.Figure`. It is none of pyplot's: save it with
     `figure.savefig(path)`, or let a notebook show it.
 
-    **Raises** `KeyError`, with the known names, for an unknown joint; `ModelError` for a batch of
-    motions and where nothing is left to show.
+    **Raises** `KeyError`, with the known names, for an unknown joint or element; `ModelError`
+    for a batch of motions and where nothing is left to show.
     """
     check_single(solution, "plot")
     solution = solution.finite()
     ts = np.asarray(solution.ts)
     rows = _curves(solution, joints)
-    if not rows and not energy:
+    states = _state_curves(solution, elements)
+    if not rows and not states[0] and not energy:
         raise ModelError(
             "plot: these joints have no coordinates, and energy=False; nothing to show"
         )
-    n_rows = len(rows) + bool(energy)
+    n_rows = len(rows) + bool(states[0]) + bool(energy)
     figure = NotebookFigure(figsize=(WIDTH, ROW_HEIGHT * n_rows), layout="constrained")
     axes = figure.subplots(n_rows, 2, sharex=True, squeeze=False)
     for (left, right), unit in zip(axes, rows, strict=False):
-        _draw(left, right, ts, unit, *rows[unit])
+        _draw(left, right, ts, ROWS[unit], *rows[unit])
+    if states[0]:
+        left, right = axes[len(rows)]
+        _draw(left, right, ts, STATE_ROW, *states)
     if energy:
         _draw_energy(axes[-1, 0], axes[-1, 1], ts, solution)
     for axis in axes[-1]:
@@ -108,6 +123,34 @@ def _curves(
     return {unit: sides for unit, sides in found.items() if sides[0]}
 
 
+def _state_curves(
+    solution: AbstractMotion, elements: Sequence[str] | str | None
+) -> tuple[list[Curve], list[Curve]]:
+    """Curves of the first-order states of elements, and of their rates."""
+    system, found = solution.system, solution.element_states
+    chosen = found if elements is None else elements
+    names = [chosen] if isinstance(chosen, str) else list(chosen)
+    if not names:
+        return [], []
+    rates = element_states(system, _with_rates(system, solution.ts, solution.states))
+    sides: tuple[list[Curve], list[Curve]] = [], []
+    for name in names:
+        if name not in found:
+            raise KeyError(unknown("plot: unknown element with states", name, found))
+        for side, values in zip(sides, (found[name], rates[name]), strict=True):
+            columns = np.reshape(np.asarray(values), (len(solution.ts), -1)).T
+            labels = [name] if len(columns) == 1 else [f"{name}[{k}]" for k in range(len(columns))]
+            side += [Curve(*pair) for pair in zip(labels, columns, strict=True)]
+    return sides
+
+
+@eqx.filter_jit
+def _with_rates(system: AbstractSystem, ts: Array, states: State) -> State:
+    """The states with ż in the place of z."""
+    rates = jax.vmap(lambda t, y: rates_at(system, t, y))(ts, states)
+    return State(states.q, states.v, rates)
+
+
 def _connected(values: np.ndarray, components: list[Component]) -> np.ndarray:
     """Columns as rows, without the jumps that mean nothing: a quaternion's change of sign, and the
     step from π to -π, at which the line is cut."""
@@ -124,11 +167,16 @@ def _connected(values: np.ndarray, components: list[Component]) -> np.ndarray:
 
 
 def _draw(
-    left: Axes, right: Axes, ts: np.ndarray, unit: str, q: list[Curve], v: list[Curve]
+    left: Axes,
+    right: Axes,
+    ts: np.ndarray,
+    labels: tuple[str, str],
+    q: list[Curve],
+    v: list[Curve],
 ) -> None:
     """One row: a colour for each curve, the same on both sides where they correspond."""
     colours = _colours(max(len(q), len(v)))
-    for axis, curves, label in zip((left, right), (q, v), ROWS[unit], strict=True):
+    for axis, curves, label in zip((left, right), (q, v), labels, strict=True):
         for curve, colour in zip(curves, colours, strict=False):
             axis.plot(ts, curve.values, color=colour, label=curve.label, linewidth=1.2)
         axis.set_ylabel(label)

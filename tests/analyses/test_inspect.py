@@ -43,6 +43,7 @@ coordinates: 3, velocities: 3
   degrees of freedom: 1
   3 of 5 constraints repeat others (in rocker pin): the reactions there are the smallest that
       balance
+accelerations: left to XLA: systems with constraints have no fused program
 """
 
 

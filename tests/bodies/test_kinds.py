@@ -98,8 +98,7 @@ RATES = {"hinge": 1.5, "ball": [0.5, 1.0, -2.0]}
 def moving(system):
     """A state with a deformation, whose velocities the joints allow."""
     joint = mbd.formulate(elastic_model(), mbd.JointCoordinates())
-    state = mbd.assemble(joint, GUESS, RATES)
-    state = joint.displaced(state, jnp.zeros(2 * joint.nv).at[joint.nv - 1].set(0.05))
+    state = mbd.assemble(joint, GUESS, RATES, elastic={"housing": 0.05})
     state = mbd.State(state.q, state.v.at[-1].set(0.8))
     if isinstance(system, type(joint)):
         return state

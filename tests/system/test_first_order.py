@@ -111,7 +111,7 @@ def test_states_of_another_number_are_refused():
     state = start(system)
     with pytest.raises(mbd.ModelError, match=r"state.z has 0 first-order states, the system has 3"):
         mbd.accelerations(system, 0.0, mbd.State(state.q, state.v))
-    with pytest.raises(mbd.ModelError, match=r"unknown element with states 'engine'"):
+    with pytest.raises(mbd.ModelError, match=r"states: element without such coordinates: 'engine'"):
         mbd.assemble(system, states={"engine": 1.0})
 
 

@@ -83,8 +83,9 @@ def trajectory_growth(
 
     Of a chaotic motion the derivative grows exponentially, and with it what round-off and the error
     of the steps do to it: beyond some time it is that of another motion than the model's. A state's
-    change is an increment of the coordinates, as of `retract`, and one of the velocities, both in
-    their own units (m, rad; m/s, rad/s); first ones keep joints closed.
+    change is an increment of the coordinates, as of `retract`, one of the velocities, and one of
+    first-order states of elements, all in their own units (m, rad; m/s, rad/s; A); first ones keep
+    joints closed.
 
     **Arguments:**
 
@@ -102,7 +103,7 @@ def trajectory_growth(
     integrator = as_integrator(integrator)
     state = as_state(state, system)
     dt, t0 = as_time(dt, system), as_time(t0, system)
-    n, dtype = 2 * system.nv, state.q.dtype
+    n, dtype = 2 * system.nv + system.nz, state.q.dtype
     drawn = np.eye(n) if n <= directions else _orthonormal(n, directions, seed)
     start = jnp.asarray(
         _allowed(np.asarray(_projected(system, t0, state, jnp.asarray(drawn, dtype)))), dtype
@@ -143,7 +144,7 @@ def _norms(changes: Float[np.ndarray, "m n k"]) -> Float[np.ndarray, "m"]:
 
 def _change(system: AbstractSystem, state: State, rate: State) -> Float[Array, "n"]:
     """The increments of a derivative of a state."""
-    return jnp.concatenate([system.velocities(state.q, rate.q), rate.v])
+    return jnp.concatenate([system.velocities(state.q, rate.q), rate.v, rate.z])
 
 
 @eqx.filter_jit

@@ -1,17 +1,15 @@
 """Windows of one motion that meet: the end of one is where the next begins."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from ...errors import DataError
-from ...formulations.joint.system import JointSystem
-from ...formulations.velocity_transformation import ReducedSystem
-from ...joints.components import periodic_coordinates
 from ...system.abstract import AbstractSystem, State
 from .batches import Batch
 from .experiment import Experiment
@@ -23,52 +21,69 @@ class Continuity(eqx.Module):
     The continuity conditions of multiple shooting (Bock 1983), as residuals.
 
     - `coordinates`, `velocities`: standard deviations of the gaps [rad or m, and per second].
+    - `states`: of gaps of first-order states, one for all or `{element: deviation}`; None if the
+      systems have none.
     - `earlier`, `later`: for every gap, the rows of the windows among those of all batches.
     """
 
     coordinates: Float[Array, ""]
     velocities: Float[Array, ""]
+    states: Float[Array, ""] | dict[str, Float[Array, ""]] | None
     earlier: tuple[int, ...] = eqx.field(static=True)
     later: tuple[int, ...] = eqx.field(static=True)
 
     def residuals(self, system: AbstractSystem, first: State, last: State) -> Float[Array, "g"]:
-        """Gaps in deviations, `2 nv` numbers each, from first and last states of all windows.
+        """Gaps in deviations, `2 nv + nz` numbers each, from first and last states of all windows.
 
         Coordinates differ by increments like the velocities, where the later window starts. Twice
         the sine of half the angle takes the place of an angle where rotations are quaternions: it
         vanishes for either sign of them. Angles differ by half a turn at most.
+
+        **Raises** `DataError` if the deviation of a first-order state is missing.
         """
         start = jax.tree.map(lambda x: x[np.asarray(self.later)], first)
         end = jax.tree.map(lambda x: x[np.asarray(self.earlier)], last)
         change = end.q - start.q
-        turns = jnp.where(_is_periodic(system)[None], jnp.round(change / (2.0 * np.pi)), 0.0)
+        turns = jnp.where(
+            system.periodic_coordinates()[None], jnp.round(change / (2.0 * np.pi)), 0.0
+        )
         change = change - 2.0 * np.pi * turns
         away = jax.vmap(system.velocities)(start.q, change) / self.coordinates
-        return jnp.concatenate([away, (end.v - start.v) / self.velocities], axis=1).ravel()
+        parts = [away, (end.v - start.v) / self.velocities]
+        if system.nz > 0:
+            parts.append((end.z - start.z) / self._of_states(system)[None])
+        return jnp.concatenate(parts, axis=1).ravel()
 
-
-def _is_periodic(system: AbstractSystem) -> Bool[np.ndarray, "nq"]:
-    """For each coordinate of a system whether it is an angle of which turns mean nothing."""
-    found = np.zeros(system.nq, dtype=bool)
-    if isinstance(system, JointSystem | ReducedSystem):
-        for g, rows in zip(system.layout.groups, system.layout.coordinates, strict=True):
-            group = system.mechanism.joints[g]
-            found[rows.array] = np.tile(periodic_coordinates(group.joint), len(group))
-    return found
+    def _of_states(self, system: AbstractSystem) -> Float[Array, "nz"]:
+        places, given = system.mechanism.state_places, self.states
+        named = given if isinstance(given, dict) else dict.fromkeys(places, given)
+        missing = [name for name in places if named.get(name) is None]
+        if missing:
+            raise DataError(
+                "identify: continuity needs a third standard deviation, of first-order states: a "
+                f"number, or {{element: deviation}}; there is none of {', '.join(missing)}"
+            )
+        deviations = jnp.zeros(system.nz, dtype=self.coordinates.dtype)
+        for name, (first, count) in places.items():
+            deviations = deviations.at[first : first + count].set(named[name])
+        return deviations
 
 
 def join_windows(
-    deviations: Sequence[float], experiments: Sequence[Experiment], batches: Sequence[Batch]
+    deviations: Sequence[Any], experiments: Sequence[Experiment], batches: Sequence[Batch]
 ) -> Continuity:
     """Windows that end when the one after them in the sequence begins.
 
-    **Raises** `DataError` where there are none, and for deviations that are not two positive
-    numbers.
+    **Raises** `DataError` where there are none, and for deviations that are not two or three
+    positive numbers; the third may be a mapping of them.
     """
-    if len(deviations) != 2 or not all(x > 0 for x in deviations):
+    third = deviations[2] if len(deviations) == 3 else None
+    by_name = dict(third) if isinstance(third, Mapping) else {}
+    numbers = [*deviations[:2], *(by_name.values() if by_name else deviations[2:])]
+    if len(deviations) not in (2, 3) or not all(x > 0 for x in numbers):
         raise DataError(
-            "identify: continuity takes two positive standard deviations, of coordinates and of "
-            f"velocities, got {deviations}"
+            "identify: continuity takes positive standard deviations of coordinates, of velocities "
+            f"and, if there are some, of first-order states, got {deviations}"
         )
     times = [np.asarray(e.ts) for e in experiments]
     pairs = [(i, i + 1) for i in range(len(times) - 1) if times[i][-1] == times[i + 1][0]]
@@ -80,8 +95,9 @@ def join_windows(
     rows = [row for batch in batches for row in batch.rows]
     earlier, later = (tuple(rows.index(pair[k]) for pair in pairs) for k in (0, 1))
     dtype = experiments[0].ts.dtype
-    coordinates, velocities = (jnp.asarray(x, dtype=dtype) for x in deviations)
-    return Continuity(coordinates, velocities, earlier, later)
+    coordinates, velocities = (jnp.asarray(x, dtype=dtype) for x in deviations[:2])
+    states = jax.tree.map(lambda x: jnp.asarray(x, dtype=dtype), by_name or third)
+    return Continuity(coordinates, velocities, states, earlier, later)
 
 
 __all__ = ["Continuity", "join_windows"]

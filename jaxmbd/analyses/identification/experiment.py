@@ -27,7 +27,8 @@ class Experiment(eqx.Module):
       at `ts[0]`.
     - `measurements`: `{sensor: readings}`, each of shape `(n,)` or `(n, k)`. A sensor is the name
       of a joint, for its coordinates, or one of the sensors given to `identify`.
-    - `guess`, `rates`: joint coordinates and velocities at `ts[0]`, as for `assemble`.
+    - `guess`, `rates`, `states`: joint coordinates, velocities, and first-order states of elements
+      at `ts[0]`, as for `assemble`.
     - `forces`: forces of this record, `{name: force}`; they replace those of the same name in the
       model, or come in addition.
     - `name`: for messages.
@@ -44,6 +45,7 @@ class Experiment(eqx.Module):
     measurements: dict[str, Float[Array, "n *k"]]
     guess: dict[str, Any]
     rates: dict[str, Any]
+    states: dict[str, Any]
     forces: dict[str, AbstractElement]
 
     def __init__(
@@ -54,12 +56,14 @@ class Experiment(eqx.Module):
         rates: Mapping[str, Any] | None = None,
         forces: Mapping[str, AbstractElement] | None = None,
         name: str = "record",
+        states: Mapping[str, Any] | None = None,
     ):
         self.ts = _floats(ts, f"{name}: ts")
         self.measurements = {k: _floats(v, f"{name}: {k!r}") for k, v in measurements.items()}
         dtype = self.ts.dtype
         self.guess = {k: jnp.asarray(v, dtype) for k, v in (guess or {}).items()}
         self.rates = {k: jnp.asarray(v, dtype) for k, v in (rates or {}).items()}
+        self.states = {k: jnp.asarray(v, dtype) for k, v in (states or {}).items()}
         self.forces = in_float_type(dict(forces or {}), dtype)
         _check_times(self.ts, name)
         if not self.measurements:
@@ -72,7 +76,9 @@ class Experiment(eqx.Module):
                 )
             _check_finite(values, f"{name}: {key!r}")
 
-    def part(self, start: int, stop: int, guess: Any = None, rates: Any = None) -> "Experiment":
+    def part(
+        self, start: int, stop: int, guess: Any = None, rates: Any = None, states: Any = None
+    ) -> "Experiment":
         """Rows `start` to `stop` as a record of its own, with a start of its own.
 
         Input signals refer to the same clock, so the times stay what they were.
@@ -84,15 +90,22 @@ class Experiment(eqx.Module):
             rates,
             self.forces,
             name=f"rows {start} to {stop}",
+            states=states,
         )
 
     def windows(
-        self, length: int, stride: int, guesses: Mapping[str, Any], rates: Mapping[str, Any]
+        self,
+        length: int,
+        stride: int,
+        guesses: Mapping[str, Any],
+        rates: Mapping[str, Any],
+        states: Mapping[str, Any] | None = None,
     ) -> list["Experiment"]:
         """Overlapping or adjacent parts of `length` intervals, one every `stride` rows.
 
         Short parts keep a fit well conditioned where a long motion is chaotic. `guesses` and
-        `rates` hold joint coordinates and velocities for every row; each part starts at its own.
+        `rates` hold joint coordinates and velocities for every row, `states` first-order states of
+        elements; each part starts at its own.
         With a stride of their length they can be asked to meet: `continuity` of `identify`.
         """
         n = self.ts.shape[0]
@@ -106,6 +119,7 @@ class Experiment(eqx.Module):
                 first + length + 1,
                 {k: v[first] for k, v in guesses.items()},
                 {k: v[first] for k, v in rates.items()},
+                {k: v[first] for k, v in (states or {}).items()},
             )
             for first in range(0, n - length, stride)
         ]

@@ -40,10 +40,10 @@ class Fit(eqx.Module):
     - `bandwidth`: for how long residuals are taken to be correlated for them [s].
     - `degrees_of_freedom`: number of readings and gaps beyond that of unknowns.
     - `rms`: root mean square residual of every sensor, in its own unit.
-    - `initial_states`: corrections to every record's initial state, shape `(2 nv,)` each, where
-      they were fitted.
-    - `gaps`: between windows that were asked to meet, in standard deviations, shape `(g, 2 nv)`,
-      coordinates before velocities.
+    - `initial_states`: corrections to every record's initial state, shape `(2 nv + nz,)` each, if
+      they were fitted: coordinates, velocities, first-order states.
+    - `gaps`: between windows that were asked to meet, in standard deviations, shape
+      `(g, 2 nv + nz)`: coordinates, velocities, first-order states.
     - `unseen`: groups of names that the data cannot tell apart.
     - `singular_values`: of the Jacobian with columns of length one, largest first.
     - `overlays`: `{sensor: Overlay}` of every record.

@@ -44,7 +44,7 @@ def identify(
     noise: Mapping[str, float] | None = None,
     loss: AbstractLoss | None = None,
     fit_initial_states: bool = False,
-    continuity: Sequence[float] | None = None,
+    continuity: Sequence[Any] | None = None,
     formulation: Any = None,
     integrator: Any = None,
     substeps: int | None = None,
@@ -71,10 +71,12 @@ def identify(
       all of them given and right, a residual has variance one; standard errors take the variance
       from the residuals in any case.
     - `loss`: of the weighted residuals, where some are outliers: `PseudoHuber()` or `Cauchy()`.
-    - `fit_initial_states`: whether every record's initial state is fitted too, from its `guess`.
+    - `fit_initial_states`: whether every record's initial state is fitted too, from its `guess`,
+      first-order states of elements with it.
     - `continuity`: standard deviations of coordinates [rad or m] and of velocities, such as
-      `(1e-3, 1e-2)`, by which the end of a window may differ from the start of the next. Gaps then
-      count like readings. Windows are next to one another in `experiments`, in the order of time.
+      `(1e-3, 1e-2)`, by which the end of a window may differ from the start of the next; of models
+      with first-order states a third one, a number or `{element: deviation}`. Gaps then count like
+      readings. Windows are next to one another in `experiments`, in the order of time.
     - `formulation`: `JointCoordinates()` where it is left out.
     - `integrator`: an integrator or a diffrax Runge–Kutta method. Default: Tsit5.
     - `substeps`: number of its steps in each sample interval. Default: the least power of two by

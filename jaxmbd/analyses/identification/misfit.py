@@ -111,7 +111,7 @@ def misfit(
     sensors: Sensors | None = None,
     loss: AbstractLoss | None = None,
     fit_initial_states: bool = False,
-    continuity: Sequence[float] | None = None,
+    continuity: Sequence[Any] | None = None,
     formulation: Any = None,
     integrator: Any = None,
     substeps: int | None = None,

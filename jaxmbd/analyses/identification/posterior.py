@@ -74,7 +74,7 @@ def log_posterior(
     sensors: Sensors | None = None,
     loss: AbstractLoss | None = None,
     fit_initial_states: bool = False,
-    continuity: Sequence[float] | None = None,
+    continuity: Sequence[Any] | None = None,
     formulation: Any = None,
     integrator: Any = None,
     substeps: int | None = None,

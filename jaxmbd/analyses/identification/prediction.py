@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
 from ...errors import DataError
-from ...formulations import JointCoordinates, formulate
+from ...formulations import formulate
 from ...integrators.abstract import AbstractIntegrator
 from ...integrators.explicit import as_integrator
 from ...model import Model
@@ -57,7 +57,9 @@ class Simulator(eqx.Module):
         parts = model.frames, model.couplings, model.drivers, model.rotors
         own = Model(model.bodies, model.joints, forces, *parts)
         system = formulate(own, self.formulation, experiment.ts.dtype)
-        return system, assemble(system, experiment.guess, experiment.rates)
+        at = experiment.ts[0]
+        start = assemble(system, experiment.guess, experiment.rates, at, states=experiment.states)
+        return system, start
 
     def readings(
         self, system: AbstractSystem, states: State, experiment: Experiment
@@ -149,7 +151,6 @@ def make_simulator(
     """A simulator from the options of `identify` and `predict`."""
     if substeps is not None and substeps < 1:
         raise DataError(f"substeps must be one or more, got {substeps}")
-    formulation = JointCoordinates() if formulation is None else formulation
     return Simulator(
         formulation,
         dict(sensors or {}),

@@ -32,7 +32,7 @@ def residuals_of(
     noise: Mapping[str, float] | None,
     loss: AbstractLoss | None,
     fit_initial_states: bool,
-    continuity: Sequence[float] | None,
+    continuity: Sequence[Any] | None,
     formulation: Any,
     integrator: Any,
     substeps: int | None,

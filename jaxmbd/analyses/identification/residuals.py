@@ -68,7 +68,7 @@ class Residuals(eqx.Module):
                 "identify: initial states can be fitted in coordinates without constraints only; "
                 "use JointCoordinates on an open tree"
             )
-        return 2 * system.nv
+        return 2 * system.nv + system.nz
 
     def of_one(
         self, theta: Free, start: Float[Array, "k"], experiment: Experiment, kept: Bool[Array, "n"]
@@ -86,7 +86,7 @@ class Residuals(eqx.Module):
             counts = kept.reshape(-1, *[1] * (difference.ndim - 1))
             parts.append(self.loss(jnp.where(counts, difference, 0.0)).ravel())
         if self.continuity is not None:
-            parts += [states.q[0], states.v[0], states.q[-1], states.v[-1]]
+            parts += [x[k] for k in (0, -1) for x in (states.q, states.v, states.z)]
         return jnp.concatenate(parts)
 
     def possible(self, theta: Free) -> tuple[Subject, Bool[Array, ""]]:
@@ -185,10 +185,11 @@ class Residuals(eqx.Module):
         if self.continuity is not None:
             model = subject.model
             system = formulate(model, self.simulator.formulation, theta[0].dtype)
-            sizes = [system.nq, system.nv, system.nq, system.nv]
+            sizes = 2 * [system.nq, system.nv, system.nz]
             edges = jnp.concatenate([x[:, -sum(sizes) :] for x in rows])
-            q0, v0, q1, v1 = jnp.split(edges, np.cumsum(sizes[:-1]), axis=1)
-            gaps = [self.continuity.residuals(system, State(q0, v0), State(q1, v1))]
+            split = jnp.split(edges, np.cumsum(sizes[:-1]), axis=1)
+            first, last = State(*split[:3]), State(*split[3:])
+            gaps = [self.continuity.residuals(system, first, last)]
             rows = [x[:, : -sum(sizes)] for x in rows]
         joined = jnp.concatenate([*(x.ravel() for x in rows), *gaps, self.selected.priors(theta)])
         return jnp.where(is_possible, joined, jnp.inf)

@@ -7,11 +7,12 @@ import jax
 import jax.numpy as jnp
 import jax.scipy.linalg as jsl
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from ...fused import smooth_kernel
 from ...joints import AbstractJoint
 from ...joints.abstract import n_rows
+from ...joints.components import coordinate_components, periodic_coordinates
 from ...lie import Pose, se3
 from ...linear import solve_spd
 from ...model import Model
@@ -93,6 +94,31 @@ class JointSystem(AbstractSystem[JointConfiguration]):
             else jnp.zeros((len(group), 0), dtype=q.dtype)
             for g, group in enumerate(self.mechanism.joints)
         )
+
+    def coordinates_in_words(self) -> list[str]:
+        layout, found = self.layout, {}
+        for k, g in enumerate(layout.groups):
+            group = self.mechanism.joints[g]
+            components = [f"{name} [{unit}]" for name, unit in coordinate_components(group.joint)]
+            if not components:
+                continue
+            q, v = (
+                rows[k].array.reshape(len(group), -1)
+                for rows in (layout.coordinates, layout.velocities)
+            )
+            units = ", ".join(components).strip()
+            for row, name in enumerate(group.names):
+                found[name] = f"{name}: {_slice('q', q[row])}, {_slice('v', v[row])}: {units}"
+        ordered = [edge.joint for edge in self.mechanism.topology.edges]
+        lines = ["q and v: of each joint of the tree, in the order of the bodies that they reach"]
+        return lines + [found[name] for name in ordered if name in found]
+
+    def periodic_coordinates(self) -> Bool[np.ndarray, "nq"]:
+        found = np.zeros(self.nq, dtype=bool)
+        for g, rows in zip(self.layout.groups, self.layout.coordinates, strict=True):
+            group = self.mechanism.joints[g]
+            found[rows.array] = np.tile(periodic_coordinates(group.joint), len(group))
+        return found
 
     def _by_joint(
         self,
@@ -253,6 +279,17 @@ def _retracted(
 def _(formulation: JointCoordinates, model: Model) -> JointSystem:
     mechanism = lower(model, formulation.cut)
     return JointSystem(mechanism, lay_out(mechanism))
+
+
+@system_of.register
+def _(formulation: None, model: Model) -> JointSystem:
+    mechanism = lower(model)
+    return JointSystem(mechanism, lay_out(mechanism))
+
+
+def _slice(name: str, entries: np.ndarray) -> str:
+    first, n = int(entries[0]), len(entries)
+    return f"{name}[{first}]" if n == 1 else f"{name}[{first}:{first + n}]"
 
 
 @constraints.port_accelerations.register

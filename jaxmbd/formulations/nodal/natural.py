@@ -20,6 +20,7 @@ from ...lie import Pose, vector
 from ...model import Model
 from ...model.model import unknown
 from ...model.values import as_leaf, is_concrete
+from ...system.abstract import ArtificialEnergyLimit
 from ...system.groups import JointGroup
 from ...system.mechanism import Mechanism, lower
 from ...system.rows import Rows, in_order
@@ -126,6 +127,19 @@ class NaturalSystem(NodalSystem):
 
     def rigid(self) -> "NaturalSystem":
         return replace(self, stiffness=None, penalty=None)
+
+    @property
+    def artificial_energy_limit(self) -> ArtificialEnergyLimit | None:
+        if self.stiffness is None and self.penalty is None:
+            return None
+        remedy = "raise the stiffness of NaturalCoordinates, or use NaturalCoordinates(rigid=True)"
+        if self.stiffness is None:
+            remedy = "raise the penalty of NaturalCoordinates, or leave it out"
+        return ArtificialEnergyLimit(self.tolerance, remedy)
+
+    def coordinates_in_words(self) -> list[str]:
+        kind = "points and vectors of the bodies, shared where joints keep them together"
+        return [f"q: {self.n_nodes} {kind}, 3 coordinates each; v: their rates"]
 
     def elements(self, nodes: Float[Array, "n_nodes 3"]) -> Elements:
         found = self._spread(nodes, jnp.eye(4, 3, -1, dtype=nodes.dtype))

@@ -91,6 +91,10 @@ class PointSystem(NodalSystem):
     def n_nodes(self) -> int:
         return self.placement.n_nodes
 
+    def coordinates_in_words(self) -> list[str]:
+        kind = "particles in the place of the bodies, shared where joints keep them together"
+        return [f"q: {self.n_nodes} {kind}, {self.width} coordinates each; v: their rates"]
+
     def compute_geometry(self) -> Any:
         fixed = self.placement.fixed.shifted(-1 - self.mechanism.n_bodies)
         points = tuple(self._complete(family, given) for family, given in self._given())

@@ -1,0 +1,85 @@
+"""Whether accelerations are one fused program, and what keeps them from being one."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from ..fused.query import holds_fused_program, refused_operation, why_no_fused_programs
+from ..system import constraints
+from ..system.abstract import AbstractSystem, State, Time
+from ..system.acceleration import accelerations
+from ..system.elements import AbstractElementGroup, Fields, Motion
+
+
+def why_not_fused(system: AbstractSystem) -> str | None:
+    """Why accelerations of a system are left to XLA; None if they are one fused program.
+
+    Names the operation that no fused program may hold: of the first force or element with one,
+    otherwise of the accelerations as a whole.
+    """
+    general = why_no_fused_programs()
+    if general is not None:
+        return general
+    if constraints.n_constraints(system) > 0:
+        return "systems with constraints have no fused program"
+    t, state = _shapes(system)
+    floats, rest = eqx.partition(system, eqx.is_inexact_array)
+
+    def vdot(floats: Any, t: Time, state: State) -> Array:
+        return accelerations(eqx.combine(floats, rest), t, state)[0]
+
+    if holds_fused_program(vdot, floats, t, state):
+        return None
+    for group in system.mechanism.elements:
+        operation = _refused_of(system, group, t, state)
+        if operation is not None:
+            names = ", ".join(map(repr, group.names))
+            return f"primitive {_shortened(operation)!r} in {names}"
+    operation = refused_operation(vdot, floats, t, state)
+    if operation is None:
+        return f"{type(system).__name__} has no fused program"
+    return f"primitive {_shortened(operation)!r}"
+
+
+def _shortened(operation: str) -> str:
+    """Name of an operation, and of the parameter that is not supported, without its value."""
+    return operation.split("=")[0]
+
+
+def _shapes(system: AbstractSystem) -> tuple[Any, Any]:
+    """Of a time and a state."""
+    dtype, sizes = system.mechanism.dtype, (system.nq, system.nv, system.nz)
+
+    def zeros() -> tuple[Time, State]:
+        return jnp.zeros((), dtype), State(*(jnp.zeros(n, dtype) for n in sizes))
+
+    return jax.eval_shape(zeros)
+
+
+def _refused_of(
+    system: AbstractSystem, group: AbstractElementGroup, t: Any, state: Any
+) -> str | None:
+    """The operation of a group's law, without the kinematics that it depends on."""
+
+    def given(t: Time, state: State) -> tuple[Any, ...]:
+        c = system.configuration(t, state.q, state.z)
+        return (*group.positions(c), *group.velocities(Motion(c, state.v)))
+
+    inputs = jax.eval_shape(given, t, state)
+    element, rest = eqx.partition(group.element, eqx.is_array)
+    z = jax.ShapeDtypeStruct((len(group.names), group.n_states), system.mechanism.dtype)
+
+    def law(element: Any, t: Time, z: Array, *inputs: Any) -> Any:
+        elements = eqx.combine(element, rest)
+        if isinstance(group, Fields):
+            each = lambda field: jax.vmap(lambda *x: field.wrench(t, *x))(*inputs)  # noqa: E731
+            return jax.vmap(each)(elements)
+        return jax.vmap(lambda e, z, *x: e.load(t, *x, z))(elements, z, *inputs)
+
+    return refused_operation(law, element, t, z, *inputs)
+
+
+__all__ = ["why_not_fused"]

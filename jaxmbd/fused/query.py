@@ -1,0 +1,52 @@
+"""Questions about fused programs, for reports: nothing is compiled."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from jax.extend.core import ClosedJaxpr, Jaxpr
+
+from .inline_and_unroll import inline_and_unroll
+from .supported import LARGE, refusal
+from .switch import fuses
+
+FUSED = frozenset({"fused_program", "batch_of_kernels"})
+
+
+def holds_fused_program(fn: Callable[..., Any], *args: Any) -> bool:
+    """Whether a function, traced for arguments like these, calls a fused program."""
+    return _holds(jax.make_jaxpr(fn)(*args).jaxpr)
+
+
+def _holds(program: Jaxpr) -> bool:
+    for equation in program.eqns:
+        if equation.primitive.name in FUSED:
+            return True
+        for value in jax.tree.leaves(tuple(equation.params.values()), is_leaf=_is_program):
+            inner = value.jaxpr if isinstance(value, ClosedJaxpr) else value
+            if isinstance(inner, Jaxpr) and _holds(inner):
+                return True
+    return False
+
+
+def _is_program(value: Any) -> bool:
+    return isinstance(value, Jaxpr | ClosedJaxpr)
+
+
+def refused_operation(fn: Callable[..., Any], *args: Any) -> str | None:
+    """The first operation of a function that keeps it from being one fused program, or None.
+
+    **Arguments:** `args`: arrays, or shapes and types of arrays.
+    """
+    return refusal(inline_and_unroll(jax.make_jaxpr(fn)(*args), LARGE).jaxpr)
+
+
+def why_no_fused_programs() -> str | None:
+    """Why no program is fused here, whatever it computes; None where programs may be."""
+    if not fuses():
+        return "fused programs are switched off"
+    backend = jax.default_backend()
+    return None if backend == "cpu" else f"fused programs are for the CPU, not for {backend!r}"
+
+
+__all__ = ["holds_fused_program", "refused_operation", "why_no_fused_programs"]
