@@ -35,7 +35,7 @@ SUPPORTED = {
     "analyses": ANALYSES,
 }
 LEAVES = {"io", "viz"}
-TOP = {"__init__", "cli", "demo", "testing"} | LEAVES
+TOP = {"__init__", "cli", "demo", "extend", "testing"} | LEAVES
 
 
 class Import(NamedTuple):
