@@ -3,7 +3,9 @@
 from .fused_program import DerivativeKernels as DerivativeKernels
 from .fused_program import Kernel as Kernel
 from .fused_program import kernel_of as kernel_of
+from .fused_program import traced as traced
 from .linear_kernel import LinearKernel as LinearKernel
+from .linear_kernel import derivative_kernel as derivative_kernel
 from .linear_kernel import jvp_with_zeros as jvp_with_zeros
 from .linear_kernel import linear_kernel_of as linear_kernel_of
 from .linear_kernel import moved as moved
@@ -15,6 +17,7 @@ __all__ = [
     "DerivativeKernels",
     "Kernel",
     "LinearKernel",
+    "derivative_kernel",
     "enabled",
     "jvp_with_zeros",
     "kernel_of",
@@ -22,4 +25,5 @@ __all__ = [
     "moved",
     "smooth_kernel",
     "smooth_kernel_of",
+    "traced",
 ]

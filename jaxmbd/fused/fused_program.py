@@ -15,6 +15,7 @@ from jax.interpreters import ad, batching, mlir
 from jaxlib.mlir import ir
 from jaxtyping import Array, Float
 
+from .barriers import with_barriers
 from .batch_last import CannotBatch, batch_last
 from .inline_and_unroll import inline_and_unroll
 from .supported import LARGE, is_supported
@@ -131,6 +132,20 @@ def function_of(program: ClosedJaxpr) -> Callable[..., jax.Array]:
     return lambda *arrays: jaxpr_as_fun(program)(*arrays)[0]
 
 
+def of_arguments(program: ClosedJaxpr) -> Callable[..., jax.Array]:
+    """The same of the arguments that it was traced with, arrays and what holds them."""
+    return lambda *args: function_of(program)(*jax.tree.leaves(eqx.filter(args, eqx.is_array)))
+
+
+def traced(fn: Callable[..., jax.Array], *args: Any) -> Callable[..., jax.Array] | None:
+    """fn of arguments like these, run once, so that its derivatives need not run it; or None.
+
+    None where no kernel of it can be made as it is not for the CPU, or of more than its arguments.
+    """
+    program = _program_of(fn, args)
+    return None if program is None else of_arguments(program)
+
+
 def _is_array_like(x: Any) -> bool:
     return eqx.is_array(x) or isinstance(x, jax.ShapeDtypeStruct)
 
@@ -158,7 +173,7 @@ def _plainly(*arrays: Any, program: ClosedJaxpr, **others: Any) -> jax.Array:
 
     @jax.jit
     def run(together: jax.Array) -> tuple[jax.Array, jax.Array]:
-        result = function_of(program)(*back(together))
+        (result,) = with_barriers(program)(*back(together))
         return result, result.ravel()[0] + together[0]
 
     return run(together)[0]
@@ -370,6 +385,8 @@ __all__ = [
     "function_of",
     "in_turn",
     "kernel_of",
+    "of_arguments",
     "tiled",
     "tiles_of",
+    "traced",
 ]

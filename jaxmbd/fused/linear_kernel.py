@@ -26,6 +26,7 @@ from .fused_program import (
     function_of,
     in_turn,
     kernel_of,
+    of_arguments,
     tiled,
     tiles_of,
 )
@@ -91,7 +92,8 @@ class SmoothKernel:
         leaves, structure = jax.tree.flatten(moving)
         which = tuple(leaves), structure
         if which not in self.derivatives:
-            self.derivatives[which] = _derivative(self.fn, args, tangents, moving)
+            fn = of_arguments(self.kernel.plain)
+            self.derivatives[which] = derivative_kernel(fn, args, tangents)
         return self.derivatives[which]
 
 
@@ -120,9 +122,15 @@ def _(args, tangents, *, of):
     return _smooth(*args, of=of), linear(args, ravel_pytree(tangents)[0])
 
 
-def _derivative(
-    fn: Callable[..., jax.Array], args: Any, tangents: Any, moving: Any
+def derivative_kernel(
+    fn: Callable[..., jax.Array], args: Any, tangents: Any
 ) -> LinearKernel | None:
+    """The derivative of fn(*args) by those arguments that have a tangent; None as `kernel_of`.
+
+    A function of the arguments and of all tangents in one vector. What `fn` says is traced twice
+    or more: `traced` of a function in its place is faster.
+    """
+    moving = moved(tangents)
     dots, unravel = ravel_pytree(tangents)
 
     def there(args: Any, dots: Float[Array, "n"]) -> Float[Array, "m"]:
@@ -349,6 +357,7 @@ mlir.register_lowering(
 __all__ = [
     "LinearKernel",
     "SmoothKernel",
+    "derivative_kernel",
     "jvp_with_zeros",
     "linear_kernel_of",
     "moved",

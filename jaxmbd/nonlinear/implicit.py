@@ -9,10 +9,11 @@ import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 from jax.extend.core import Primitive
+from jax.flatten_util import ravel_pytree
 from jax.interpreters import ad, batching, mlir
 from jaxtyping import Array, Bool, Float
 
-from ..fused import jvp_with_zeros
+from ..fused import derivative_kernel, jvp_with_zeros, traced
 from .blocks import Blocks
 from .linearization import AbstractFactorization
 
@@ -50,8 +51,7 @@ def implicit(
     def slope(x: Array, leaves: list[Array], along: list[Array | None]) -> Array:
         args, factors, blocks = eqx.combine(jax.tree.unflatten(structure, leaves), rest)
         d_args = jax.tree.unflatten(structure, along)[0]
-        _, by_args = jvp_with_zeros(lambda args: fn(x, args), (args,), (d_args,))
-        _, jacobian = jax.linearize(lambda x: fn(x, args), x)
+        by_args, jacobian = _derivatives(fn, x, args, d_args, blocks)
         # The factors are those of an earlier iterate; refinement makes up for the difference.
         return jax.lax.custom_linear_solve(
             jacobian,
@@ -63,6 +63,22 @@ def implicit(
         )
 
     return _root.bind(x, *leaves, slope=slope)
+
+
+def _derivatives(
+    fn: Callable[[Array, Any], Array], x: Float[Array, "n"], args: Any, d_args: Any, blocks: Blocks
+) -> tuple[Float[Array, "n"], Callable[[Array], Array]]:
+    """(∂fn/∂args) d args, and the product with ∂fn/∂x; kernels where the pattern is known."""
+    once = traced(fn, x, args) if blocks.structured else None
+    if once is not None:
+        still = jax.tree.map(lambda _: None, args)
+        along_args = derivative_kernel(once, (x, args), (None, d_args))
+        along_x = derivative_kernel(once, (x, args), (x, still))
+        if along_args is not None and along_x is not None:
+            dots = ravel_pytree(d_args)[0]
+            return along_args((x, args), dots), lambda dx: along_x((x, args), dx)
+    _, by_args = jvp_with_zeros(lambda args: fn(x, args), (args,), (d_args,))
+    return by_args, jax.linearize(lambda x: fn(x, args), x)[1]
 
 
 # A primitive and no `custom_jvp`, whose rule second derivatives of loops lose: JAX evaluates what
