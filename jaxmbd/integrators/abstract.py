@@ -23,6 +23,7 @@ from ..system.acceleration import accelerations
 from ..system.loads import rates_at, sampled
 
 Rates = tuple[Velocities, States]
+Increments = tuple[Velocities, Velocities, States]
 
 
 class Attempt(eqx.Module):
@@ -30,8 +31,8 @@ class Attempt(eqx.Module):
 
     - `state`: the state at the end.
     - `memory`: what the integrator passes to its next step.
-    - `error`: estimated local error of the coordinates, velocities and first-order states, as a
-      `State` of differences; None: no estimate, so that steps cannot adapt.
+    - `error`: estimated local error, as a difference of states, or as increments (δq, δv, δz) with
+      δq like those of `retract`; None: no estimate, so that steps cannot adapt.
     - `slopes`: (v̇, ż) at the start and at the end, for cubic output in between; None: linear
       output.
     - `converged`: whether the equations of the step were solved; `True` if there are none.
@@ -41,7 +42,7 @@ class Attempt(eqx.Module):
 
     state: State
     memory: PyTree = None
-    error: State | None = None
+    error: State | Increments | None = None
     slopes: tuple[Rates, Rates] | None = None
     converged: Bool[Array, ""] | bool = True
     dense: dict[str, Any] | None = None
@@ -96,7 +97,7 @@ class AbstractIntegrator(diffrax.AbstractSolver):
         order = self.order(terms)
         return None if order is None else order + 1
 
-    def slope(self, t: Time, state: State, system: AbstractSystem) -> State:
+    def slope(self, t: Any, state: State, system: AbstractSystem) -> State:
         """Time derivative of a state, from which diffrax guesses a first step."""
         vdot, _ = accelerations(system, t, state)
         return State(system.rates(state.q, state.v), vdot, rates_at(system, t, state))
@@ -166,7 +167,7 @@ class AbstractIntegrator(diffrax.AbstractSolver):
     # The interface of diffrax.
 
     @property
-    def interpolation_cls(self) -> Callable[..., diffrax.AbstractLocalInterpolation]:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def interpolation_cls(self) -> Callable[..., diffrax.AbstractLocalInterpolation]:  # pyright: ignore[reportIncompatibleMethodOverride]
         return _between
 
     def terms(self, system: AbstractSystem) -> diffrax.AbstractTerm:
@@ -202,6 +203,9 @@ class AbstractIntegrator(diffrax.AbstractSolver):
 
         y1 = kept(moved.state, y0)
         error = moved.error
+        if isinstance(error, tuple):
+            dq, dv, dz = error
+            error = State(system.rates(y1.q, dq), dv, dz)
         if error is not None:
             error = kept(error, jax.tree.map(lambda x: jnp.full_like(x, jnp.inf), error))
         dense = moved.dense
@@ -234,4 +238,4 @@ def _between(**given: Any) -> diffrax.AbstractLocalInterpolation:
     return diffrax.LocalLinearInterpolation(**given)
 
 
-__all__ = ["AbstractIntegrator", "Attempt", "Memory"]
+__all__ = ["AbstractIntegrator", "Attempt", "Increments", "Memory"]

@@ -44,8 +44,7 @@ from .difference import RADAU, backward_weights, collocation_weights, extrapolat
 from .implicit import (
     AbstractImplicit,
     Attempt,
-    Errors,
-    as_error,
+    Increments,
     hidden_rows,
     is_solved,
     position_shift,
@@ -141,12 +140,13 @@ class BDF(AbstractImplicit):
         return History(q, v, ages, count, vdot, lam, z, zdot)
 
     def attempt(
-        self, system: AbstractSystem, t: Time, h: Time, state: State, own: History
+        self, system: AbstractSystem, t: Time, h: Time, state: State, memory: History
     ) -> Attempt:
-        starts = own.count < self.k
-        rates = own.vdot, own.zdot
-        blank = Attempt(state, own, state, (rates, rates), jnp.array(False))
-        given = system, t, h, state, own
+        starts = memory.count < self.k
+        rates = memory.vdot, memory.zdot
+        error = state.v, *rates
+        blank = Attempt(state, memory, error, (rates, rates), jnp.array(False))
+        given = system, t, h, state, memory
         # In a batch each of the two is computed only while some member of it needs it.
         one = jax.lax.cond(eqxi.unvmap_any(starts), lambda: self._one_step(*given), lambda: blank)
         many = jax.lax.cond(
@@ -217,7 +217,7 @@ class BDF(AbstractImplicit):
         vdot: Float[Array, "s nv"],
         lam: Float[Array, "s ng"],
         own: History,
-        error: Errors,
+        error: Increments,
         solved: Array,
     ) -> Attempt:
         if lam.size and self.index == 3:
@@ -226,7 +226,7 @@ class BDF(AbstractImplicit):
         zdot = step.state_rates(ends.z)[-1] if ends.z.size else own.zdot
         memory = own.after(step.state, step.h, vdot[-1], lam[-1], zdot)
         slopes = (own.vdot, own.zdot), (vdot[-1], zdot)
-        return Attempt(end, memory, as_error(step.system, end, error), slopes, solved)
+        return Attempt(end, memory, error, slopes, solved)
 
     def _solve(
         self, step: "_Step", t: Time, own: History, increments: Float[Array, "s nv"]

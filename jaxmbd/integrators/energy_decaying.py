@@ -65,14 +65,14 @@ class EnergyDecaying(AbstractIntrinsic):
         self.newton = Newton() if newton is None else newton
 
     def attempt(
-        self, system: AbstractSystem, t: Time, h: Time, state: State, own: StepMemory
+        self, system: AbstractSystem, t: Time, h: Time, state: State, memory: StepMemory
     ) -> Attempt:
         start = Start(self.increments, system, t, h, state)
         nv, ng = system.nv, n_constraints(system)
-        small, heavy = typical_sizes(system, t, h, state, own.trend.vdot)
-        whole = start.predicted(own.trend)
-        jump = (start.predicted(own.trend, 0.0) - whole) / 3.0  # As if v̇ stayed what it is.
-        push = h * h * own.lam
+        small, heavy = typical_sizes(system, t, h, state, memory.trend.vdot)
+        whole = start.predicted(memory.trend)
+        jump = (start.predicted(memory.trend, 0.0) - whole) / 3.0  # As if v̇ stayed what it is.
+        push = h * h * memory.lam
         guess = jnp.concatenate([whole.ravel(), jump.ravel(), push, push])
         blocks = Blocks(
             (2 * nv, 2 * ng), (small, heavy), redundant_rows(system), system.sparsity_pattern()
@@ -82,7 +82,7 @@ class EnergyDecaying(AbstractIntrinsic):
         end = start.reached(delta, u)
         if system.nz:
             end = State(end.q, end.v, _moved(_stages(root.x, start), start)[0][0].z)
-        return self.finished(system, h, state, own, end, impulse, root.converged)
+        return self.finished(h, state, memory, end, impulse, root.converged)
 
 
 def _stages(x: Float[Array, "n"], start: Start) -> Any:

@@ -56,12 +56,12 @@ class EnergyMomentum(AbstractIntrinsic):
         self.newton = Newton() if newton is None else newton
 
     def attempt(
-        self, system: AbstractSystem, t: Time, h: Time, state: State, own: StepMemory
+        self, system: AbstractSystem, t: Time, h: Time, state: State, memory: StepMemory
     ) -> Attempt:
         start = Start(self.increments, system, t, h, state)
         ng = n_constraints(system)
-        small, heavy = typical_sizes(system, t, h, state, own.trend.vdot)
-        guess = jnp.concatenate([start.predicted(own.trend).ravel(), h * h * own.lam])
+        small, heavy = typical_sizes(system, t, h, state, memory.trend.vdot)
+        guess = jnp.concatenate([start.predicted(memory.trend).ravel(), h * h * memory.lam])
         blocks = Blocks(
             (system.nv, ng), (small, heavy), redundant_rows(system), system.sparsity_pattern()
         )
@@ -70,7 +70,7 @@ class EnergyMomentum(AbstractIntrinsic):
         end = start.reached(delta, 2.0 * delta / h - start.u)
         if system.nz:
             end = State(end.q, end.v, after_middle(_middle(delta, start)[0], state.z))
-        return self.finished(system, h, state, own, end, impulse, root.converged, rings=ng > 0)
+        return self.finished(h, state, memory, end, impulse, root.converged, rings=ng > 0)
 
 
 def _split(x: Float[Array, "n"], start: Start) -> tuple[Array, Array]:

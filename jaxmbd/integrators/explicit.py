@@ -62,7 +62,7 @@ class ExplicitRK(AbstractIntegrator):
     def interpolation_cls(self):  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.solver.interpolation_cls
 
-    def slope(self, t: Time, state: State, system: AbstractSystem) -> State:
+    def slope(self, t: Any, state: State, system: AbstractSystem) -> State:
         return _Field(self.stabilization)(t, state, system)
 
     def differentiated_by(self, adjoint: diffrax.AbstractAdjoint | None) -> "ExplicitRK":

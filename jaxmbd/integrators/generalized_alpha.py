@@ -44,7 +44,6 @@ from .components import AbstractComponents, Moving, Resting
 from .implicit import (
     AbstractImplicit,
     Attempt,
-    as_error,
     hidden_rows,
     is_smooth,
     is_solved,
@@ -72,17 +71,6 @@ class StateRates(eqx.Module):
     zdot: States
     lead: States
     jerk: States
-
-    @staticmethod
-    def at_start(zdot: States, jerk: States, ahead: float, h: Time) -> "StateRates":
-        """The rates at the start of a motion, with w = ż(t + `ahead` h) + O(h²).
-
-        w is zero for a state whose rate would change by more than itself until then. Such a state
-        decays within the step, and an extrapolated rate would move it far away.
-        """
-        lead = ahead * jerk
-        smooth = jnp.abs(h * lead) <= jnp.abs(zdot)
-        return StateRates(zdot, jnp.where(smooth, lead, -zdot / h), jerk)
 
 
 class AlphaMemory(eqx.Module):
@@ -205,16 +193,14 @@ class GeneralizedAlpha(AbstractImplicit):
         t, h = as_time(t, system), as_time(h, system)
         near = NEAR * h
 
-        def found(now: Any, move: tuple[Time, Time]) -> tuple[Any, Any]:
-            (ahead, later), (vdot, zdot) = move, now
-            z = state.z + ahead * zdot if system.nz else state.z
+        zdot, slow = _slow_states(system, t, h, state)
+
+        def found(vdot: Velocities, move: tuple[Time, Time]) -> tuple[Velocities, Any]:
+            ahead, later = move
+            z = state.z + ahead * jnp.where(slow, zdot, 0.0) if system.nz else state.z
             at = State(system.retract(state.q, ahead * state.v), state.v + ahead * vdot, z)
-            vdots, lam = accelerations(system, t + later, at)
-            here, zdots = ahead == 0.0, zdot
-            if system.nz:
-                zdots = rates_at(system, t + later, at)
-                zdot = jnp.where(here, zdots, zdot)
-            return (jnp.where(here, vdots, vdot), zdot), (vdots, lam, zdots)
+            rates = *accelerations(system, t + later, at), rates_at(system, t + later, at)
+            return jnp.where(ahead == 0.0, rates[0], vdot), rates
 
         # Now, and a little ahead along the motion and behind it, but never at times before t: one
         # program for all three. Derivatives of accelerations would be another one, several times as
@@ -222,17 +208,17 @@ class GeneralizedAlpha(AbstractImplicit):
         # is stiff changes with the square of a move far more than with the move.
         none = jnp.zeros_like(near)
         moves = jnp.stack([none, near, -near]), jnp.stack([none, 2.0 * near, none])
-        start = with_joint_tangents(
-            (jnp.zeros_like(state.v), jnp.zeros_like(state.z)), (system, state)
-        )
+        start = with_joint_tangents(jnp.zeros_like(state.v), (system, state))
         once = jax.checkpoint(found, policy=saves_roots, prevent_cse=False)
         vdots, lams, zdots = jax.lax.scan(once, start, moves)[1]
         vdot, lam = vdots[0], lams[0]
         jerk, lam_rate = (vdots[1] - vdots[2]) / (2.0 * near), (lams[1] - lams[2]) / (2.0 * near)
         states = None
         if system.nz:
-            z_jerk = (zdots[1] - zdots[2]) / (2.0 * near)
-            states = StateRates.at_start(zdots[0], z_jerk, self.alpha_z - self.alpha_f, h)
+            z_jerk = jnp.where(slow, (zdots[1] - zdots[2]) / (2.0 * near), 0.0)
+            # w is ż at another time as well; zero for a state that decays within the step.
+            z_lead = jnp.where(slow, (self.alpha_z - self.alpha_f) * z_jerk, -zdot / h)
+            states = StateRates(zdot, z_lead, z_jerk)
         # a is ẇ at another time: a(t) = ẇ(t + (αm - αf) h) + O(h²).
         lead = self.components.change(system, state.v, vdot, jerk)
         lead = (self.alpha_m - self.alpha_f) * lead
@@ -267,16 +253,16 @@ class GeneralizedAlpha(AbstractImplicit):
         return guess, step, blocks
 
     def attempt(
-        self, system: AbstractSystem, t: Time, h: Time, state: State, own: AlphaMemory
+        self, system: AbstractSystem, t: Time, h: Time, state: State, memory: AlphaMemory
     ) -> Attempt:
-        guess, step, blocks = self._problem(system, t, h, state, own)
+        guess, step, blocks = self._problem(system, t, h, state, memory)
         ng = n_constraints(system)
-        kept = own.kept
+        kept = memory.kept
         if kept is not None:
-            kept = kept.of_other_equations(jnp.abs(h - own.h) > SAME_LENGTH * jnp.abs(h))
+            kept = kept.of_other_equations(jnp.abs(h - memory.h) > SAME_LENGTH * jnp.abs(h))
         root = self.newton(self._equations, guess, step, blocks, kept)
         end, vdot, lam = self._end(root.x, step)
-        states, dz, z_slopes = own.states, state.z, (state.z, state.z)
+        states, dz, z_slopes = memory.states, state.z, (state.z, state.z)
         if states is not None:
             end = State(end.q, end.v, self._configuration(end, step).z)
             before = states
@@ -285,22 +271,22 @@ class GeneralizedAlpha(AbstractImplicit):
         if self.project:
             end = State(end.q, project_velocities(system, t + h, end), end.z)
         a1 = self._end(root.x, step, algorithmic=True)[1]
-        jerk = (vdot - own.vdot) / h
+        jerk = (vdot - memory.vdot) / h
         # Velocities follow a, and accelerations do not show where a is off after a sudden force.
-        astray = end.v - state.v - 0.5 * h * (own.vdot + vdot)
-        smooth = h * h / 12.0 * (jerk - own.jerk)
+        astray = end.v - state.v - 0.5 * h * (memory.vdot + vdot)
+        smooth = h * h / 12.0 * (jerk - memory.jerk)
         error = (
-            h * h * (self.beta - 1.0 / 6.0) * (vdot - own.vdot),
+            h * h * (self.beta - 1.0 / 6.0) * (vdot - memory.vdot),
             jnp.maximum(jnp.abs(smooth), jnp.abs(astray)),
             dz,
         )
         if ng and self.index == 3:
             error = without_ringing(error)
-        lead, slope = (a1 - vdot) / h, (lam - own.lam) / h
-        memory = AlphaMemory(vdot, lam, lead, jerk, slope, as_time(h, system), root.kept, states)
-        slopes = (own.vdot, z_slopes[0]), (vdot, z_slopes[1])
+        lead, slope = (a1 - vdot) / h, (lam - memory.lam) / h
+        after = AlphaMemory(vdot, lam, lead, jerk, slope, as_time(h, system), root.kept, states)
+        slopes = (memory.vdot, z_slopes[0]), (vdot, z_slopes[1])
         solved = is_solved(root.converged, end.z)
-        return Attempt(end, memory, as_error(system, end, error), slopes, solved)
+        return Attempt(end, after, error, slopes, solved)
 
     def _weight(self, h: Time) -> Float[Array, ""]:
         """How ż₁ changes with z₁ [1/s]."""
@@ -376,6 +362,25 @@ class GeneralizedAlpha(AbstractImplicit):
 
     def order(self, terms: Any = None) -> int:
         return 2
+
+
+def _slow_states(
+    system: AbstractSystem, t: Time, h: Time, state: State
+) -> tuple[States, Bool[Array, "nz"]]:
+    """ż, and of which states it changes in a step by no more than itself.
+
+    The others decay within the step. Their rates at its start say nothing about the rest of it, and
+    a method that extrapolated them would move far away.
+    """
+    if system.nz == 0:
+        return state.z, jnp.zeros(0, dtype=bool)
+
+    def rates(z: States) -> States:
+        return rates_at(system, t, State(state.q, state.v, z))
+
+    zdot = rates(state.z)
+    change = jax.jvp(rates, (state.z,), (zdot,))[1]
+    return zdot, jnp.abs(h * change) <= jnp.abs(zdot)
 
 
 class _Step(eqx.Module):

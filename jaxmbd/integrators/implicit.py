@@ -8,12 +8,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree
 
 from ..nonlinear import Newton
-from ..system.abstract import AbstractSystem, State, States, Time, Velocities
+from ..system.abstract import AbstractSystem, State, Time, Velocities
 from ..system.configuration import AbstractConfiguration
 from ..system.constraints import is_holonomic, n_constraints
 from ..system.projection import scattered_jacobian
 from ..system.residuals import constraint_rates
-from .abstract import AbstractIntegrator, Attempt, Memory
+from .abstract import AbstractIntegrator, Attempt, Increments, Memory
 
 
 class AbstractImplicit(AbstractIntegrator):
@@ -26,15 +26,6 @@ class AbstractImplicit(AbstractIntegrator):
     @abstractmethod
     def begin(self, system: AbstractSystem, t: Time, h: Time, state: State) -> PyTree:
         """The memory of the first step, and of one after a jump."""
-
-
-Errors = tuple[Velocities, Velocities, States]
-
-
-def as_error(system: AbstractSystem, end: State, errors: Errors) -> State:
-    """Errors of the increment, of the velocities and of z, as a difference of states."""
-    dq, dv, dz = errors
-    return State(system.rates(end.q, dq), dv, dz)
 
 
 def is_solved(converged: Bool[Array, ""], z: Float[Array, "*nodes nz"]) -> Bool[Array, ""]:
@@ -63,7 +54,7 @@ def hidden_rows(
     return rates if holonomic.all() else jnp.where(jnp.asarray(holonomic), rates, shift)
 
 
-def without_ringing(errors: Errors) -> Errors:
+def without_ringing(errors: Increments) -> Increments:
     """The errors without those of velocities.
 
     Velocities and accelerations of index-3 equations ring after every change of the step.
@@ -99,9 +90,8 @@ def typical_sizes(
 __all__ = [
     "AbstractImplicit",
     "Attempt",
-    "Errors",
+    "Increments",
     "Memory",
-    "as_error",
     "hidden_rows",
     "is_smooth",
     "is_solved",

@@ -9,7 +9,7 @@ from ..errors import IncompatibleIntegrator
 from ..system.abstract import AbstractSystem, State, Time, as_time
 from ..system.acceleration import accelerations
 from ..system.loads import rates_at
-from .implicit import AbstractImplicit, Attempt, as_error, is_solved, without_ringing
+from .implicit import AbstractImplicit, Attempt, is_solved, without_ringing
 from .trend import Trend
 
 
@@ -36,7 +36,6 @@ class AbstractSecondOrder(AbstractImplicit):
 
     def finished(
         self,
-        system: AbstractSystem,
         h: Time,
         state: State,
         own: StepMemory,
@@ -56,12 +55,13 @@ class AbstractSecondOrder(AbstractImplicit):
         if own.states is not None:
             states = own.states.after(state.z, end.z, h)
             error = *error[:2], states.error(own.states, h)[1]
-            slopes = tuple(zip((begins, ends), states.slopes(h), strict=True))
+            z_begins, z_ends = states.slopes(h)
+            slopes = (begins, z_begins), (ends, z_ends)
         if rings:
             error = without_ringing(error)
         memory = StepMemory(impulse / (h * h), trend, states)
         solved = is_solved(converged, end.z)
-        return Attempt(end, memory, as_error(system, end, error), slopes, solved)
+        return Attempt(end, memory, error, slopes, solved)
 
     def order(self, terms: Any = None) -> int:
         return 2

@@ -53,20 +53,21 @@ class SimoGonzalez(AbstractSecondOrder):
         check_two_point("SimoGonzalez", system)
 
     def attempt(
-        self, system: AbstractSystem, t: Time, h: Time, state: State, own: StepMemory
+        self, system: AbstractSystem, t: Time, h: Time, state: State, memory: StepMemory
     ) -> Attempt:
         ng, nv = n_constraints(system), system.nv
-        small, heavy = typical_sizes(system, t, h, state, own.trend.vdot)
-        smooth = is_smooth(h, state.v, own.trend.vdot)
-        speed = state.v + jnp.where(smooth, 0.5 * h * own.trend.vdot, 0.0)
-        guess = jnp.concatenate([h * speed, h * h * own.lam])
+        small, heavy = typical_sizes(system, t, h, state, memory.trend.vdot)
+        smooth = is_smooth(h, state.v, memory.trend.vdot)
+        speed = state.v + jnp.where(smooth, 0.5 * h * memory.trend.vdot, 0.0)
+        guess = jnp.concatenate([h * speed, h * h * memory.lam])
         blocks = Blocks((nv, ng), (small, heavy), redundant_rows(system), system.sparsity_pattern())
+        assert isinstance(system, AbstractNodalSystem)  # By `check`.
         start = system, t, h, state
         root = self.newton(_equations, guess, start, blocks)
         step, impulse = root.x[:nv], root.x[nv:]
         z = after_middle(_middle(step, start), state.z) if system.nz else state.z
         end = State(state.q + step, 2.0 * step / h - state.v, z)
-        return self.finished(system, h, state, own, end, impulse, root.converged, rings=ng > 0)
+        return self.finished(h, state, memory, end, impulse, root.converged, rings=ng > 0)
 
 
 _Start = tuple[AbstractNodalSystem, Time, Time, State]

@@ -80,8 +80,12 @@ def _of_group(
     def rounding(x: Unknowns) -> Unknowns:
         z = stacked(x)
         moving, rest = eqx.partition((group.element, given), eqx.is_inexact_array)
-        both = (lambda moving: at_stages(*eqx.combine(moving, rest), z)), (moving,)
-        terms = jnp.abs(jax.jvp(*both, (_mixed(moving),))[1]) + jnp.abs(right)
+
+        def rates(moving: Any) -> Float[Array, "s n k"]:
+            elements, given = eqx.combine(moving, rest)
+            return at_stages(elements, given, z)
+
+        terms = jnp.abs(jax.jvp(rates, (moving,), (_mixed(moving),))[1]) + jnp.abs(right)
         eps = float(jnp.finfo(x.dtype).eps)
         return eps * jnp.swapaxes(terms, 0, 1).reshape(n, s * k)
 
