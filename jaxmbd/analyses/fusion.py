@@ -8,10 +8,10 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from ..fused.query import holds_fused_program, refused_operation, why_no_fused_programs
+from ..mechanism.elements import AbstractElementGroup, Fields, Motion
 from ..system import constraints
 from ..system.abstract import AbstractSystem, State, Time
 from ..system.acceleration import accelerations
-from ..system.elements import AbstractElementGroup, Fields, Motion
 
 
 def why_not_fused(system: AbstractSystem) -> str | None:

@@ -9,11 +9,11 @@ import numpy as np
 
 from ..errors import AssemblyError, ModelError
 from ..joints.abstract import AbstractJoint, n_rows
+from ..mechanism.loops import Block, blocks
+from ..mechanism.mechanism import Mechanism
 from ..model.values import all_concrete
 from ..system import constraints
 from ..system.abstract import AbstractSystem, State, as_state
-from ..system.loops import Block, blocks
-from ..system.mechanism import Mechanism
 from ..system.rank import ConstraintRank, constraint_rank
 from .assemble import assemble
 from .fusion import why_not_fused

@@ -4,9 +4,9 @@ from functools import singledispatch
 from typing import Any
 
 from ..errors import ModelError
+from ..mechanism.float_types import in_one_float_type
 from ..model import Model
 from ..system.abstract import AbstractSystem
-from ..system.float_types import in_one_float_type
 
 
 def formulate(model: Model, formulation: Any = None, dtype: Any = None) -> AbstractSystem:

@@ -14,6 +14,8 @@ from ..bodies import RigidBody
 from ..joints.abstract import n_rows
 from ..lie import Pose, se3, so3
 from ..linear import solve_spd
+from ..mechanism.mechanism import Mechanism, lower
+from ..mechanism.tree import tree_poses, tree_tangents
 from ..model import Model
 from ..system import constraints, joint_motion
 from ..system.abstract import AbstractSystem, Elastic
@@ -34,10 +36,8 @@ from ..system.inertia import (
     twist_rates,
 )
 from ..system.loads import generalized
-from ..system.mechanism import Mechanism, lower
 from ..system.residuals import forces_and_reactions, motion_residual
 from ..system.sparsity import SparsityPattern, body_sparsity
-from ..system.tree import tree_poses, tree_tangents
 from .formulate import system_of
 from .joint.layout import lay_out
 from .joint.system import JointSystem

@@ -14,9 +14,9 @@ from jaxtyping import Array, Bool, Float
 from ..errors import ModelError
 from ..joints import Free
 from ..linear import solve_spd
+from ..mechanism.mechanism import Mechanism, lower
 from ..model import Model
 from ..system.abstract import AbstractSystem, Elastic, State
-from ..system.mechanism import Mechanism, lower
 from ..system.reactions import reactions_of, reactions_of_motion
 from .formulate import system_of
 from .joint.configuration import JointConfiguration, split

@@ -7,10 +7,10 @@ import equinox as eqx
 from jaxtyping import Array, Float
 
 from ..errors import ModelError
+from ..mechanism.elements import Motion
+from ..mechanism.named_motion import AbstractNamedMotion, NamedMotion
 from ..model import Model
 from ..system.abstract import AbstractSystem, State, Time, as_state, as_time
-from ..system.elements import Motion
-from ..system.named_motion import AbstractNamedMotion, NamedMotion
 
 
 class AbstractSensor(eqx.Module):

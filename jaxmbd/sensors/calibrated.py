@@ -6,12 +6,12 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ..mechanism.named_motion import AbstractNamedMotion
 from ..model import Model
 from ..model.values import as_leaf
 from ..system.abstract import AbstractSystem, State, Time
 from ..system.acceleration import accelerations
 from ..system.loads import rates_at
-from ..system.named_motion import AbstractNamedMotion
 from .abstract import AbstractSensor, nearest_reading
 
 

@@ -10,12 +10,12 @@ from jaxtyping import Array, Float
 from ..bodies import RigidBody
 from ..errors import ModelError
 from ..lie import Pose
+from ..mechanism.elements import Fields
 from ..model.model import unknown
 from ..model.values import as_leaf
 from ..system.abstract import AbstractSystem, State, Time
 from ..system.acceleration import accelerations
 from ..system.driving_forces import driving_forces
-from ..system.elements import Fields
 from ..system.loads import element_states
 from ..system.reactions import reactions
 from .abstract import AbstractSensor

@@ -9,8 +9,8 @@ from ..joints import Free
 from ..joints.components import periodic_coordinates
 from ..joints.rotation import FreeRotation
 from ..lie import so3
+from ..mechanism.named_motion import AbstractNamedMotion
 from ..model import Frame, Model, ground
-from ..system.named_motion import AbstractNamedMotion
 from .abstract import AbstractKinematicSensor
 
 

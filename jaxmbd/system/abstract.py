@@ -12,10 +12,10 @@ from jaxtyping import Array, Bool, Float
 
 from ..errors import ModelError
 from ..lie import Pose
+from ..mechanism.float_types import as_own
+from ..mechanism.mechanism import Mechanism
 from ..model.model import unknown
 from .configuration import AbstractConfiguration
-from .float_types import as_own
-from .mechanism import Mechanism
 from .sparsity import SparsityPattern
 
 C = TypeVar("C", bound=AbstractConfiguration)

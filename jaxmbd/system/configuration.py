@@ -15,8 +15,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..lie import Pose
+from ..mechanism.mechanism import Mechanism
 from . import joint_motion
-from .mechanism import Mechanism
 
 # Not typing.Self, which run-time type checks only accept in whole decorated classes.
 Own = TypeVar("Own", bound="AbstractConfiguration")

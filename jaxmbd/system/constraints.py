@@ -20,10 +20,10 @@ from jaxtyping import Array, Bool, Float
 
 from ..joints.abstract import AbstractJoint, n_rows
 from ..lie import Pose, se3
+from ..mechanism.elements import JointForces, Wrenches
+from ..mechanism.groups import JointGroup
 from .abstract import AbstractSystem, Time, Velocities
 from .configuration import AbstractConfiguration
-from .elements import JointForces, Wrenches
-from .groups import JointGroup
 from .inertia import twist_rates
 from .joint_motion import relative_accelerations, scatter
 from .loads import generalized

@@ -10,11 +10,11 @@ from jaxtyping import Array, Float
 
 from ..errors import ModelError
 from ..linear import solve_scaled
+from ..mechanism.float_types import as_own
 from ..model.model import unknown
 from . import constraints
 from .abstract import AbstractSystem, State, Time, Velocities, as_state, as_time
 from .acceleration import accelerations
-from .float_types import as_own
 from .residuals import motion_residual
 from .saddle_point import saddle_point
 

@@ -9,8 +9,8 @@ from jaxtyping import Array, Float
 
 from ..bodies import RigidBody
 from ..lie import Pose, se3
+from ..mechanism.bodies import momentum as momentum_at_frame
 from .abstract import AbstractSystem, State, Time, Velocities, as_state, as_time
-from .bodies import momentum as momentum_at_frame
 from .configuration import AbstractConfiguration
 from .inertia import body_velocities, momentum_of
 from .loads import potentials

@@ -20,9 +20,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .elements import AbstractElementGroup
+from ..mechanism.elements import AbstractElementGroup
+from ..mechanism.mechanism import Mechanism
 from .loads import StateInputs
-from .mechanism import Mechanism
 
 ROUNDED = 64.0  # Changes this many times what one rounding makes of the states are rounding.
 MOST = 20  # Iterations; equations that are linear in z take one, and one to see that it was enough.

@@ -10,8 +10,8 @@ from jaxtyping import Array, Float
 
 from ..bodies import AbstractBody, RigidBody
 from ..lie import se3, so3
+from ..mechanism.bodies import inertial_force, momentum
 from .abstract import AbstractSystem, Coordinates, Time, Velocities
-from .bodies import inertial_force, momentum
 from .configuration import AbstractConfiguration
 
 

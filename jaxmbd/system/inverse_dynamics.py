@@ -2,8 +2,8 @@
 
 import equinox as eqx
 
+from ..mechanism.float_types import as_own
 from .abstract import AbstractSystem, State, Time, Velocities, as_state, as_time
-from .float_types import as_own
 from .residuals import motion_residual
 
 

@@ -6,9 +6,9 @@ from jaxtyping import Array, Float
 
 from ..joints import AbstractJoint
 from ..lie import Pose, se3
-from .groups import JointGroup
-from .mechanism import Mechanism
-from .rows import Rows
+from ..mechanism.groups import JointGroup
+from ..mechanism.mechanism import Mechanism
+from ..mechanism.rows import Rows
 
 
 def relative_poses(group: JointGroup, ports: Pose) -> Pose:

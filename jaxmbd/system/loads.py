@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ..mechanism.elements import Fields, JointForces, Loads, Motion, Wrenches
+from ..mechanism.mechanism import Mechanism
 from .abstract import AbstractSystem, State, States, Time, Velocities, as_state
 from .configuration import AbstractConfiguration
-from .elements import Fields, JointForces, Loads, Motion, Wrenches
-from .mechanism import Mechanism
 
 SAME = 1e-6  # Times that differ by no more than that part of a period are the same.
 

@@ -13,9 +13,9 @@ from jaxtyping import Array, Float
 
 from ..joints.abstract import AbstractJoint
 from ..lie import Pose, se3
+from ..mechanism.elements import Fields, FrameElements, JointElements, JointForces, Loads, Wrenches
 from .abstract import Time, Velocities
 from .configuration import AbstractConfiguration
-from .elements import Fields, FrameElements, JointElements, JointForces, Loads, Wrenches
 from .loads import generalized, loads
 
 

@@ -9,11 +9,11 @@ from jaxtyping import Array, Float
 
 from ..joints.abstract import n_rows
 from ..lie import Pose, se3, so3
+from ..mechanism.elements import Wrenches
 from . import constraints, joint_motion
 from .abstract import AbstractSystem, State, Time, as_state, as_time
 from .acceleration import accelerations
 from .configuration import AbstractConfiguration
-from .elements import Wrenches
 from .inertia import inertial_wrench, twist_rates
 from .loads import loads
 from .two_point import on_bodies

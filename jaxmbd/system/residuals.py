@@ -5,10 +5,10 @@ from functools import singledispatch
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ..mechanism.elements import JointForces, Wrenches
 from . import constraints
 from .abstract import AbstractSystem, Coordinates, State, Time, Velocities
 from .configuration import AbstractConfiguration
-from .elements import JointForces, Wrenches
 from .loads import elastic_force, generalized, loads
 
 

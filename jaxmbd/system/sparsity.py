@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..joints.abstract import n_rows
-from .controllers import ControllerGroup
-from .elements import AbstractElementGroup, FrameElements, JointElements
-from .mechanism import Mechanism
+from ..mechanism.controllers import ControllerGroup
+from ..mechanism.elements import AbstractElementGroup, FrameElements, JointElements
+from ..mechanism.mechanism import Mechanism
 
 if TYPE_CHECKING:
     from .abstract import AbstractSystem

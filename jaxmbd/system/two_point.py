@@ -22,11 +22,11 @@ from jaxtyping import Array, Float
 from ..forces import AbstractField, AbstractFrameElement, AbstractJointElement, Cable, SpringDamper
 from ..joints.abstract import AbstractJoint
 from ..lie import Pose, se3, so3, vector
+from ..mechanism.elements import Fields, FrameElements, JointElements, Wrenches
+from ..mechanism.mechanism import Mechanism
+from ..mechanism.rows import Rows
 from . import constraints
 from .abstract import AbstractSystem, Time
-from .elements import Fields, FrameElements, JointElements, Wrenches
-from .mechanism import Mechanism
-from .rows import Rows
 
 Frames = TypeVar("Frames", bound=Any)
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from ..analyses.motion import AbstractMotion
 from ..errors import ModelError
+from ..mechanism.mechanism import Mechanism
 from ..model.model import unknown
-from ..system.mechanism import Mechanism
 from . import player
 from .motion import keyframes
 from .scene import (

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 from ..analyses.motion import AbstractMotion
 from ..errors import ModelError
 from ..lie import Pose, so3
-from ..system.mechanism import Mechanism
+from ..mechanism.mechanism import Mechanism
 
 # A longer motion gets fewer keyframes a second: each is a pose of every body in the page.
 MAX_KEYFRAMES = 1800

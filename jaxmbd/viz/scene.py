@@ -9,8 +9,8 @@ import numpy as np
 from ..forces import SpringDamper
 from ..joints import RollingDisc
 from ..joints.rotation import AxisRotation, FreeRotation, TwoAxisRotation
-from ..system.elements import FrameElements
-from ..system.groups import JointGroup
+from ..mechanism.elements import FrameElements
+from ..mechanism.groups import JointGroup
 from . import shapes
 from .motion import Motion
 from .shapes import Mesh

@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..joints.rotation import FreeRotation
-from ..system.groups import JointGroup
-from ..system.mechanism import Mechanism
+from ..mechanism.groups import JointGroup
+from ..mechanism.mechanism import Mechanism
 from .motion import Motion
 
 

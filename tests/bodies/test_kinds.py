@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 import jaxmbd as mbd
 from jaxmbd import Frame, forces, joints
 from jaxmbd.bodies import AbstractBody, RigidBody
-from jaxmbd.system.bodies import rigid_part
+from jaxmbd.mechanism.bodies import rigid_part
 
 FORMULATIONS = [mbd.JointCoordinates(), mbd.MaximalCoordinates()]
 HOUSING = mbd.inertia.shifted(mbd.inertia.box(2.0, [0.6, 0.2, 0.3]), [0.2, 0.1, 0.0])

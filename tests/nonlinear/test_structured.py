@@ -14,11 +14,11 @@ import jaxmbd as mbd
 from jaxmbd import Frame, ModelError, forces, joints
 from jaxmbd.formulations.maximal import MaximalSystem
 from jaxmbd.integrators.generalized_alpha import AlphaMemory
+from jaxmbd.mechanism.mechanism import lower
 from jaxmbd.nonlinear import Automatic, Blocks, BlockSparse, Dense, Newton
 from jaxmbd.nonlinear.elimination import eliminate, neighbours
 from jaxmbd.nonlinear.plan import plan_of
 from jaxmbd.system.constraints import n_constraints
-from jaxmbd.system.mechanism import lower
 from jaxmbd.system.sparsity import SparsityPattern
 from tests.models import JOINT_KINDS, chain, random_body, random_frame, random_joint, random_tree
 

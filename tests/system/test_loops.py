@@ -5,8 +5,8 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import Frame, forces, joints
-from jaxmbd.system.loops import Block, blocks, cycles
-from jaxmbd.system.mechanism import lower
+from jaxmbd.mechanism.loops import Block, blocks, cycles
+from jaxmbd.mechanism.mechanism import lower
 from tests import models
 from tests.system import linkages
 

@@ -6,8 +6,8 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import Frame, joints
-from jaxmbd.system.rows import Rows, inverse
-from jaxmbd.system.topology import find_topology
+from jaxmbd.mechanism.rows import Rows, inverse
+from jaxmbd.mechanism.topology import find_topology
 from tests import models
 
 INDICES = {

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
-from ...system.groups import group_by
+from ...mechanism.groups import group_by
 from .experiment import Experiment
 
 

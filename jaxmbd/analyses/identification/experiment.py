@@ -11,8 +11,8 @@ from jaxtyping import Array, Float
 
 from ...errors import DataError
 from ...forces import AbstractElement
+from ...mechanism.float_types import in_float_type
 from ...model.values import is_concrete
-from ...system.float_types import in_float_type
 
 # A pause longer than this many median intervals is taken for a gap in the record.
 LARGEST_GAP = 10.0

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 from ...errors import DataError
+from ...mechanism.float_types import in_float_type, in_one_float_type
 from ...model import Model
 from ...model.values import all_concrete
-from ...system.float_types import in_float_type, in_one_float_type
 from .batches import batch_experiments
 from .continuity import join_windows
 from .experiment import Experiment

@@ -13,9 +13,9 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from ...errors import ModelError
+from ...mechanism.float_types import in_one_float_type
 from ...model import Model
 from ...model.values import all_concrete
-from ...system.float_types import in_one_float_type
 from ..identification.parameters import Selected, Selection, Subject, select_parameters
 from ..sweep.named import runnable, traced_by_name
 from .slopes import Sensitivities

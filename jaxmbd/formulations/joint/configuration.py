@@ -13,9 +13,9 @@ from jaxtyping import Array, Bool, Float
 
 from ...joints.abstract import AbstractJoint
 from ...lie import Pose, se3
+from ...mechanism.mechanism import Mechanism
+from ...mechanism.rows import Rows, in_order, inverse
 from ...system.configuration import AbstractPortConfiguration
-from ...system.mechanism import Mechanism
-from ...system.rows import Rows, in_order, inverse
 from .layout import Layout
 
 

@@ -12,12 +12,12 @@ from jaxtyping import Array, Float
 from ...fused import Kernel, jvp_with_zeros, kernel_of, linear_kernel_of, moved
 from ...lie import Pose, se3
 from ...linear import solve_spd
+from ...mechanism.elements import Motion
+from ...mechanism.rows import Rows
 from ...system import constraints
 from ...system.abstract import State
 from ...system.acceleration import free_accelerations
-from ...system.elements import Motion
 from ...system.loads import total_loads
-from ...system.rows import Rows
 from .articulated import Articulated, as_matrix
 from .configuration import JointConfiguration, velocity_products
 from .inertia import WorldInertia, world_inertia

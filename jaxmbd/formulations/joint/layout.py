@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...system.mechanism import Mechanism
-from ...system.rows import Rows
+from ...mechanism.mechanism import Mechanism
+from ...mechanism.rows import Rows
 from .tree_recursion import ROOT, TreeRecursion
 
 

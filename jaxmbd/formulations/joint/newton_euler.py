@@ -5,12 +5,12 @@ from jaxtyping import Array, Float
 
 from ...joints import AbstractJoint
 from ...lie import Pose, se3
+from ...mechanism.elements import JointForces, Wrenches
+from ...mechanism.mechanism import Mechanism
 from ...system import joint_motion
 from ...system.abstract import State
 from ...system.acceleration import accelerations
-from ...system.elements import JointForces, Wrenches
 from ...system.loads import loads
-from ...system.mechanism import Mechanism
 from ...system.reactions import constraint_reactions, reactions_of
 from ...system.residuals import forces_and_reactions, motion_residual
 from ...system.two_point import on_bodies

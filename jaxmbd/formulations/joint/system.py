@@ -15,6 +15,9 @@ from ...joints.abstract import n_rows
 from ...joints.components import coordinate_components, periodic_coordinates
 from ...lie import Pose, se3
 from ...linear import solve_spd
+from ...mechanism.mechanism import Mechanism, lower
+from ...mechanism.rows import Rows, in_order
+from ...mechanism.tree import tree_poses
 from ...model import Model
 from ...system import constraints, joint_motion
 from ...system.abstract import AbstractSystem, Elastic
@@ -26,10 +29,7 @@ from ...system.inertia import (
     inertial_factor,
     twist_rates,
 )
-from ...system.mechanism import Mechanism, lower
-from ...system.rows import Rows, in_order
 from ...system.saddle_point import row_lengths
-from ...system.tree import tree_poses
 from ..formulate import system_of
 from .configuration import (
     JointConfiguration,

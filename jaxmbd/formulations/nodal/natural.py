@@ -17,14 +17,14 @@ from ...errors import ModelError
 from ...joints import AbstractJoint
 from ...joints.rotation import AxisRotation, NoRotation
 from ...lie import Pose, vector
+from ...mechanism.groups import JointGroup
+from ...mechanism.mechanism import Mechanism, lower
+from ...mechanism.rows import Rows, in_order
+from ...mechanism.tree import descend
 from ...model import Model
 from ...model.model import unknown
 from ...model.values import as_leaf, is_concrete
 from ...system.abstract import ArtificialEnergyLimit
-from ...system.groups import JointGroup
-from ...system.mechanism import Mechanism, lower
-from ...system.rows import Rows, in_order
-from ...system.tree import descend
 from ...system.two_point import secant_stiffness
 from ..formulate import system_of
 from . import remaining

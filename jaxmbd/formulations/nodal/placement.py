@@ -11,12 +11,12 @@ from jaxtyping import Array, Float
 from ...bodies import RigidBody
 from ...errors import ModelError
 from ...joints import AbstractJoint
+from ...mechanism.mechanism import Mechanism
+from ...mechanism.rows import Rows
 from ...model import Model
 from ...model.frame import GROUND
 from ...model.model import unknown
 from ...model.values import as_leaf, is_concrete
-from ...system.mechanism import Mechanism
-from ...system.rows import Rows
 
 
 @dataclass(frozen=True)

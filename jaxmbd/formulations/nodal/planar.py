@@ -8,13 +8,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ...lie import Pose
+from ...mechanism.groups import JointGroup
+from ...mechanism.mechanism import lower
+from ...mechanism.tree import tree_poses, tree_tangents
 from ...model import Model
 from ...system.abstract import Elastic, State
-from ...system.groups import JointGroup
-from ...system.mechanism import lower
 from ...system.nodal import NodalFrame
 from ...system.reactions import reactions_of, reactions_of_motion
-from ...system.tree import tree_poses, tree_tangents
 from ..joint.layout import lay_out
 from . import particles, remaining
 from .placement import Family, check_particles, place

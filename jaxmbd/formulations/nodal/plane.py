@@ -11,12 +11,12 @@ from jaxtyping import Array, Float
 from ...errors import ModelError
 from ...joints import AbstractJoint, Fixed, Free, Planar, Prismatic, Revolute
 from ...lie import Pose, se3, so3
+from ...mechanism.groups import JointGroup
+from ...mechanism.mechanism import Mechanism
+from ...mechanism.tree import tree_poses
 from ...model.values import is_concrete
 from ...system import joint_motion
 from ...system.abstract import reference_values
-from ...system.groups import JointGroup
-from ...system.mechanism import Mechanism
-from ...system.tree import tree_poses
 from ..joint.configuration import JointConfiguration
 from ..joint.system import JointSystem
 from . import remaining

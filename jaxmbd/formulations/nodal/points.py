@@ -13,13 +13,13 @@ from jaxtyping import Array, Bool, Float
 
 from ...errors import ModelError
 from ...lie import Pose, so3
+from ...mechanism.groups import JointGroup
+from ...mechanism.mechanism import Mechanism, lower
+from ...mechanism.rows import Rows, in_order
 from ...model import Model
 from ...model.values import is_concrete
 from ...system import constraints
-from ...system.groups import JointGroup
-from ...system.mechanism import Mechanism, lower
 from ...system.nodal import NodalFrame
-from ...system.rows import Rows, in_order
 from ..formulate import system_of
 from . import particles, remaining
 from .placement import Family, Placement, check_particles, place

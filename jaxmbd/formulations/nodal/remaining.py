@@ -6,7 +6,7 @@ from jaxtyping import Array, Float
 
 from ...joints.abstract import AbstractJoint
 from ...lie import Pose
-from ...system.groups import JointGroup
+from ...mechanism.groups import JointGroup
 from ...system.nodal import NodalFrame
 
 

@@ -5,8 +5,8 @@ import numpy as np
 
 from ...bodies import RigidBody
 from ...errors import ModelError
+from ...mechanism.mechanism import Mechanism
 from ...model.values import is_concrete
-from ...system.mechanism import Mechanism
 from .system import second_moments
 
 

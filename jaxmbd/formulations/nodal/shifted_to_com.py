@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 
 from ...lie import Pose
-from ...system.float_types import in_float_type
-from ...system.mechanism import Mechanism
-from ...system.rows import Rows
+from ...mechanism.float_types import in_float_type
+from ...mechanism.mechanism import Mechanism
+from ...mechanism.rows import Rows
 
 
 def shifted_to_com(mechanism: Mechanism) -> Mechanism:

@@ -17,6 +17,8 @@ from jaxtyping import Array, Float
 
 from ...lie import Pose, gram_schmidt, so3
 from ...linear import UNROLLED_SIZE, solve_spd
+from ...mechanism.mechanism import Mechanism
+from ...mechanism.tree import tree_poses, tree_tangents
 from ...system import constraints
 from ...system.abstract import AbstractSystem, Elastic, State, Time
 from ...system.configuration import (
@@ -25,10 +27,8 @@ from ...system.configuration import (
     relative_poses,
 )
 from ...system.energy import Momentum, kinetic_energy, momentum_at
-from ...system.mechanism import Mechanism
 from ...system.nodal import AbstractNodalSystem, NodalFrame
 from ...system.reactions import reactions_of, reactions_of_motion
-from ...system.tree import tree_poses, tree_tangents
 from ..joint.layout import lay_out
 from ..joint.system import JointSystem
 

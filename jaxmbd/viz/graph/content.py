@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from ...system.mechanism import Mechanism
+from ...mechanism.mechanism import Mechanism
 
 
 class Joint(NamedTuple):

@@ -4,10 +4,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...mechanism.float_types import float_type, in_one_float_type
+from ...mechanism.mechanism import Mechanism, lower
 from ...model import Model
 from ...system.abstract import AbstractSystem
-from ...system.float_types import float_type, in_one_float_type
-from ...system.mechanism import Mechanism, lower
 from .content import Graph, Joint, graph_of
 from .layout import arrange
 from .routes import Route, Wanted, find_routes

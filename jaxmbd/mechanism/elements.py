@@ -20,7 +20,7 @@ from .bodies import BodyGroup
 from .rows import Rows, in_order
 
 if TYPE_CHECKING:
-    from .configuration import AbstractConfiguration
+    from ..system.configuration import AbstractConfiguration
 
 Wrenches = Float[Array, "n_ports 6"]
 JointForces = dict[int, Float[Array, "_n _nv"]]  # Only groups with a force have an entry.

@@ -18,7 +18,7 @@ from .named_motion import AbstractNamedMotion, NamedMotion, Time, port_row
 from .rows import Rows
 
 if TYPE_CHECKING:
-    from .configuration import AbstractConfiguration
+    from ..system.configuration import AbstractConfiguration
 
 Places = dict[str, tuple[int, int]]  # Group of each joint, and its row in it.
 

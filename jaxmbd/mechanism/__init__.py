@@ -1,0 +1,1 @@
+"""From a model to stacked groups and static rows: what every formulation starts from."""
