@@ -22,6 +22,7 @@ components along axes at rest, and ⊞ for their parameterization (Bauchau et al
 25 and 26).
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -193,7 +194,7 @@ class GeneralizedAlpha(AbstractImplicit):
         t, h = as_time(t, system), as_time(h, system)
         near = NEAR * h
 
-        zdot, slow = _slow_states(system, t, h, state)
+        zdot, slow, is_slow = _slow_states(system, t, h, state)
 
         def found(vdot: Velocities, move: tuple[Time, Time]) -> tuple[Velocities, Any]:
             ahead, later = move
@@ -215,7 +216,9 @@ class GeneralizedAlpha(AbstractImplicit):
         jerk, lam_rate = (vdots[1] - vdots[2]) / (2.0 * near), (lams[1] - lams[2]) / (2.0 * near)
         states = None
         if system.nz:
-            z_jerk = jnp.where(slow, (zdots[1] - zdots[2]) / (2.0 * near), 0.0)
+            z_jerk = (zdots[1] - zdots[2]) / (2.0 * near)
+            slow = slow & is_slow(z_jerk)
+            z_jerk = jnp.where(slow, z_jerk, 0.0)
             # w is ż at another time as well; zero for a state that decays within the step.
             z_lead = jnp.where(slow, (self.alpha_z - self.alpha_f) * z_jerk, -zdot / h)
             states = StateRates(zdot, z_lead, z_jerk)
@@ -366,21 +369,24 @@ class GeneralizedAlpha(AbstractImplicit):
 
 def _slow_states(
     system: AbstractSystem, t: Time, h: Time, state: State
-) -> tuple[States, Bool[Array, "nz"]]:
-    """ż, and of which states it changes in a step by no more than itself.
+) -> tuple[States, Any, Callable[[States], Bool[Array, "nz"]]]:
+    """ż, of which states it is slow, and a function that returns so of a change of z.
 
-    The others decay within the step. Their rates at its start say nothing about the rest of it, and
-    a method that extrapolated them would move far away.
+    A change is slow if what follows from it in a step is no more than itself. Other changes decay
+    within the step: rates at its start do not hold for the rest of it, and a method that
+    extrapolated them would move far away.
     """
-    if system.nz == 0:
-        return state.z, jnp.zeros(0, dtype=bool)
 
     def rates(z: States) -> States:
         return rates_at(system, t, State(state.q, state.v, z))
 
+    def is_slow(change: States) -> Bool[Array, "nz"]:
+        return jnp.abs(h * jax.jvp(rates, (state.z,), (change,))[1]) <= jnp.abs(change)
+
+    if system.nz == 0:
+        return state.z, None, is_slow
     zdot = rates(state.z)
-    change = jax.jvp(rates, (state.z,), (zdot,))[1]
-    return zdot, jnp.abs(h * change) <= jnp.abs(zdot)
+    return zdot, is_slow(zdot), is_slow
 
 
 class _Step(eqx.Module):
