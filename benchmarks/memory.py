@@ -44,7 +44,7 @@ class Told(mbd.MemoryBudget):
 
     def lengths(self, n_steps: int, step: int, start: int, result: int) -> tuple[int, ...]:
         found = super().lengths(n_steps, step, start, result)
-        plans.append((found, checkpoints.kept_bytes(found, step, start) + 2 * n_steps * result))
+        plans.append((found, checkpoints.saved_bytes(found, step, start) + 2 * n_steps * result))
         return found
 
 

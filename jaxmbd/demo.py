@@ -1,4 +1,4 @@
-"""The main job on one page: a noisy recording in, fitted parameters out."""
+"""Demonstration: identification of parameters from noisy recordings."""
 
 import time
 from pathlib import Path
@@ -66,7 +66,7 @@ def record(model: Model, seed: int) -> list[Experiment]:
 def run_demo(out: Path, seed: int = 0) -> Fit:
     """Record, identify, print the table, and save a plot and an animation in `out`.
 
-    **Raises** `OSError` where the folder cannot be written.
+    **Raises** `OSError` if the folder cannot be written.
     """
     began = time.perf_counter()
     out.mkdir(parents=True, exist_ok=True)
@@ -87,7 +87,7 @@ def run_demo(out: Path, seed: int = 0) -> Fit:
 
 
 def print_table(fit: Fit) -> None:
-    """True value, estimate and standard error of every parameter."""
+    """Print true value, estimate and standard error of every parameter."""
     width = max(map(len, fit.labels))
     print(f"{'':<{width}}  {'start':>9}  {'true':>9}  {'estimate':>9}  {'std. error':>10}")
     rows = zip(fit.labels, START, TRUTH, fit.values, fit.standard_errors, strict=True)
@@ -98,7 +98,7 @@ def print_table(fit: Fit) -> None:
 
 
 def plot_fit(fit: Fit, recordings: list[Experiment]) -> Any:
-    """Readings, and what the starting and the fitted model predict; a matplotlib figure."""
+    """A matplotlib figure of readings, and predictions of the starting and the fitted model."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 5), layout="constrained")

@@ -1,10 +1,10 @@
-"""The exceptions that jaxmbd raises, by what went wrong, and the result codes of a motion."""
+"""Exceptions and warnings of jaxmbd, and the result codes of a motion."""
 
 import diffrax
 
 
 class RESULTS(diffrax.RESULTS):  # pyright: ignore[reportGeneralTypeIssues]
-    """The result codes of diffrax, and those of what `simulate` finds out about saved states."""
+    """The result codes of diffrax, and those of `simulate`'s checks of saved states."""
 
     not_finite = (
         "The motion is no longer finite. The step may be too large: take a smaller one, or an "
@@ -22,28 +22,28 @@ class RESULTS(diffrax.RESULTS):  # pyright: ignore[reportGeneralTypeIssues]
 
 
 class ModelError(ValueError):
-    """A model, a formulation of it, or a request about it makes no sense; names the component."""
+    """A model, a formulation or an argument is invalid; names the component."""
 
 
 class IncompatibleIntegrator(ModelError):
-    """The integrator cannot move this system; names both and says what would fit."""
+    """The integrator cannot move the system; names both and a remedy."""
 
 
 class AssemblyError(RuntimeError):
-    """No position or velocity satisfies the joints; names the joints that stay open and by how
-    much."""
+    """No position or velocity satisfies the joints; names the open joints and their constraint
+    residuals."""
 
 
 class SimulationError(RuntimeError):
-    """A simulation ended early or left the finite numbers; names the time."""
+    """A simulation ended early or is not finite; names the time."""
 
 
 class DataError(ValueError):
-    """A measured record cannot be used as it is; names the record, the column and the row."""
+    """A measured record is invalid; names the record, the column and the row."""
 
 
 class DamagedFileWarning(UserWarning):
-    """A file of results is not as it was written; names the file and what is computed again."""
+    """A file of results is damaged; names the file and the scenarios that are computed again."""
 
 
 class FloatTypeWarning(UserWarning):
@@ -51,8 +51,8 @@ class FloatTypeWarning(UserWarning):
 
 
 class EnergyGainWarning(UserWarning):
-    """The energy of a motion grows where nothing can add any; says by how much and until when."""
+    """The energy of a motion grows though no element can add energy; states gain and time."""
 
 
 class ArtificialEnergyWarning(UserWarning):
-    """Springs that stand in for rigidity hold much energy; says how much and what to change."""
+    """Springs in place of rigidity store much energy; states how much, and a remedy."""

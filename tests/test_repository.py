@@ -91,9 +91,12 @@ def violations(path: Path) -> Iterator[str]:
         if imported in LEAVES:
             if not lazy:
                 yield f"{where} at module level"
-        elif importer in SUPPORTED and imported not in SUPPORTED[importer]:
-            if not (lazy and imported in TYPES.get(importer, ())):
-                yield where
+        elif (
+            importer in SUPPORTED
+            and imported not in SUPPORTED[importer]
+            and not (lazy and imported in TYPES.get(importer, ()))
+        ):
+            yield where
 
 
 def test_import_layers():

@@ -49,7 +49,7 @@ class LooseHinge(joints.Revolute):
 
 
 def test_joint_that_does_not_hold_what_it_fixes():
-    with pytest.raises(AssertionError, match="does not feel all 5 fixed motions"):
+    with pytest.raises(AssertionError, match="does not depend on all 5 fixed motions"):
         testing.check_joint(joint_of(LooseHinge), KEY)
 
 

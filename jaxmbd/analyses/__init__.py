@@ -1,1 +1,1 @@
-"""Verbs on a system: assemble, simulate, identify, …"""
+"""Analyses of a system: assemble, simulate, identify, …"""

@@ -17,7 +17,7 @@ from ..model.model import unknown
 from ..model.values import as_leaf, is_concrete
 from ..system import constraints
 from ..system.abstract import AbstractSystem, State, Time, as_time, reference_values
-from .closing import Targets, Wanted, closed, consistent
+from .closing import Target, Targets, closed, consistent
 
 
 def assemble(
@@ -31,38 +31,36 @@ def assemble(
 ) -> State:
     """A state that satisfies every joint, coupling and driver, near the given joint values.
 
-    Joints that are left out are at their reference position (zero) and at rest. In an open tree
-    the values are taken as they are; where joints close loops they are the start of a Newton
-    iteration that closes them, moving the bodies as little as their mass allows; velocities
-    follow likewise. Accelerations, multipliers and reactions of the state found are those of
-    `accelerations` and `reactions`.
+    Joints without a value are at their reference position (zero) and at rest. In an open tree
+    `assemble` takes the values unchanged. If joints close loops, the values start a Newton
+    iteration; its corrections, of positions and of velocities, are the smallest in the metric of
+    the mass. `accelerations` and `reactions` compute accelerations, multipliers and reactions.
 
     **Arguments:**
 
-    - `guess`: `{joint: coordinates}`: a number [rad or m] where the joint has one coordinate; a
+    - `guess`: `{joint: coordinates}`: a number [rad or m] if the joint has one coordinate; a
       rotation vector, shape `(3,)` [rad], or a quaternion, shape `(4,)`, for a spherical joint; a
       `Pose`, or `[p, quaternion]`, shape `(7,)`, for a free one; otherwise all its coordinates. A
-      body that floats without a joint is addressed by its own name. Values of joints that close
-      loops are approached as far as the others leave a choice.
+      body that floats without a joint has a free joint with the body's name. Values of joints that
+      close loops are approximated as far as the other values permit.
     - `rates`: `{joint: velocities}` [rad/s or m/s], shaped like the joint's velocities.
     - `t`: time at which to assemble [s].
-    - `hold`: names of joints whose values in `guess`, and velocities in `rates` (zero where left
-      out), are to be met exactly, also by joints that close loops. Names in `rates` alone hold the
-      velocity alone.
-    - `states`: `{element: z}`, first-order states of elements that have some, such as the current
-      of a motor [A]: a number if there is one, otherwise shape `(n_states,)`. Default: what the
-      elements start from.
-    - `elastic`: `{body: η}`, elastic coordinates of bodies that have some, at rest: a number if
-      there is one, otherwise shape `(k,)`. Default: zero. Where joints close loops they are, like
-      coordinates of joints, the start of the iteration.
+    - `hold`: names of joints, loop joints included, whose values in `guess` and velocities in
+      `rates` (default: zero) are satisfied exactly. For a name in `rates` alone, only the velocity
+      is held.
+    - `states`: `{element: z}`, first-order states of elements, such as the current of a motor [A]:
+      a number if the element has one, otherwise shape `(n_states,)`. Default: the elements'
+      initial states.
+    - `elastic`: `{body: η}`, elastic coordinates of flexible bodies, at rest: a number if there is
+      one, otherwise shape `(k,)`. Default: zero. If joints close loops, they start the iteration
+      like coordinates of joints.
 
-    Under a transformation (`jit`, `grad`) the guess must be near enough for Newton's method;
-    otherwise a search from afar comes first where that fails.
+    If Newton's method fails, a least-squares search provides a better start. Under a
+    transformation (`jit`, `grad`) there is no search: the guess must be near enough.
 
-    **Raises** `ModelError` for an unknown joint or element, and a value of the wrong shape or not
-    finite.
-    `AssemblyError`, naming the joints and their gaps at the nearest place found, where they cannot
-    be closed, or where velocities contradict each other.
+    **Raises** `ModelError` for an unknown joint or element, and for a value of the wrong shape or
+    not finite. `AssemblyError` if joints cannot be closed, with their names and constraint
+    residuals at the nearest position, or if velocities contradict each other.
     """
     mechanism, dtype = system.mechanism, system.mechanism.dtype
     guess, rates = dict(guess or {}), dict(rates or {})
@@ -89,24 +87,24 @@ def assemble(
     if not constraints.may_be_redundant(system):
         return State(
             *_place(system, tuple(values), tuple(speeds), eta), z
-        )  # Trees hold by construction.
+        )  # A tree satisfies its joints by construction.
 
-    def wanted(names: Iterable[str]) -> Targets:
+    def targets(names: Iterable[str]) -> Targets:
         places = [(name, *mechanism.find_joint(name)) for name in names]
-        return tuple(Wanted(values[g][i], speeds[g][i], name, g, i) for name, g, i in places)
+        return tuple(Target(values[g][i], speeds[g][i], name, g, i) for name, g, i in places)
 
-    held = wanted(name for name in hold if name in guess)
-    kept = wanted(hold)
+    held = targets(name for name in hold if name in guess)
+    held_rates = targets(hold)
     loops = mechanism.topology.loops
-    sought = wanted(name for name in guess if name in loops and name not in hold)
+    sought = targets(name for name in guess if name in loops and name not in hold)
     closing = system.closing()
     q, v = _place(closing, tuple(values), tuple(speeds), eta)
-    if constraints.n_constraints(closing) > 0 or held or kept:
+    if constraints.n_constraints(closing) > 0 or held or held_rates:
         q = closed(closing, time, q, held, sought)
-        v = _keep(closing, time, q, v, kept)
+        v = _consistent_velocities(closing, time, q, v, held_rates)
     if closing is system:
         return State(q, v, z)
-    return State(*_carried_over(closing, system, time, q, v), z)
+    return State(*_converted(closing, system, time, q, v), z)
 
 
 def _by_name(
@@ -115,7 +113,7 @@ def _by_name(
     given: Mapping[str, Any] | None,
     what: str,
 ) -> Float[Array, "n"]:
-    """`x` with the entries that are given by name, `places` being first entries and counts."""
+    """`x` with the entries given by name; `places` are first entries and counts."""
     for name, value in (given or {}).items():
         if name not in places:
             raise ModelError(unknown(f"{what} without such coordinates:", name, places))
@@ -132,8 +130,10 @@ def _check_hold(hold: tuple[str, ...], guess: dict[str, Any], rates: dict[str, A
             raise ModelError(f"hold: joint {name!r} has no value in guess, nor in rates, to hold")
 
 
-def _keep(system: AbstractSystem, t: Array, q: Array, v: Array, held: Targets) -> Array:
-    """Velocities that keep the joints closed; **raises** `AssemblyError` where there are none."""
+def _consistent_velocities(
+    system: AbstractSystem, t: Array, q: Array, v: Array, held: Targets
+) -> Array:
+    """Velocities that keep the joints closed; **raises** `AssemblyError` if there are none."""
     v, left = consistent(system, t, q, v, held)
     scale = 1.0 + jnp.max(jnp.abs(v), initial=0.0)
     worst = jnp.max(jnp.abs(left), initial=0.0)
@@ -142,14 +142,14 @@ def _keep(system: AbstractSystem, t: Array, q: Array, v: Array, held: Targets) -
         return eqx.error_if(v, bad, "assemble: drivers or held velocities contradict the joints")
     if bad:
         names = constraints.row_names(system)
-        names += [want.name for want in held for _ in range(want.rate.size)]
+        names += [target.name for target in held for _ in range(target.rate.size)]
         limit = 1e-3 * float(worst)
-        miss = {name: float(x) for name, x in zip(names, left, strict=True) if abs(x) > limit}
-        listed = ", ".join(f"{name!r} by {x:.3g}" for name, x in miss.items())
+        misses = {name: float(x) for name, x in zip(names, left, strict=True) if abs(x) > limit}
+        listed = ", ".join(f"{name!r} by {x:.3g}" for name, x in misses.items())
         raise AssemblyError(
             f"assemble: no velocities keep all joints closed and meet the drivers and held rates; "
-            f"these miss theirs: {listed} (m/s or rad/s); the mechanism may be locked, or in a "
-            "singular position"
+            f"residuals of the velocity constraints: {listed} (m/s or rad/s); the mechanism may be "
+            "locked, or in a singular position"
         )
     return v
 
@@ -157,20 +157,17 @@ def _keep(system: AbstractSystem, t: Array, q: Array, v: Array, held: Targets) -
 def _follow(
     system: AbstractSystem, t: Array, values: list[Array], speeds: list[Array], given: set[str]
 ) -> None:
-    """Start driven joints where their drivers put them, and coupled ones where their sources do.
-
-    Values that are given stay.
-    """
+    """Set coordinates of driven and coupled joints, except given ones, from drivers and sources."""
     mechanism = system.mechanism
     for group in mechanism.drivers:
-        wanted, speed = jax.jvp(group.wanted, (t,), (jnp.ones_like(t),))
+        position, speed = jax.jvp(group.wanted, (t,), (jnp.ones_like(t),))
         for i, row in enumerate(group.rows.index):
             if mechanism.joints[group.group].names[row] not in given:
                 at = row, group.component
-                values[group.group] = values[group.group].at[at].set(wanted[i])
+                values[group.group] = values[group.group].at[at].set(position[i])
                 speeds[group.group] = speeds[group.group].at[at].set(speed[i])
     couplings = mechanism.couplings
-    for _ in range(sum(len(group.names) for group in couplings)):  # As long as the longest chain.
+    for _ in range(sum(len(group.names) for group in couplings)):  # Length of the longest chain.
         for group in couplings:
             for i, (row, source) in enumerate(
                 zip(group.rows.index, group.source_rows.index, strict=True)
@@ -189,21 +186,21 @@ def _place(
     system: AbstractSystem, values: tuple[Array, ...], speeds: tuple[Array, ...], elastic: Array
 ) -> tuple[Float[Array, "nq"], Float[Array, "nv"]]:
     """Coordinates and velocities of bodies with elastic coordinates at rest."""
-    moving = system.from_tree_rates(values, speeds, (elastic, jnp.zeros_like(elastic)))
-    return system.from_tree(values, elastic), moving
+    v = system.from_tree_rates(values, speeds, (elastic, jnp.zeros_like(elastic)))
+    return system.from_tree(values, elastic), v
 
 
 @eqx.filter_jit
-def _carried_over(
+def _converted(
     closing: AbstractSystem,
     system: AbstractSystem,
     t: Time,
     q: Float[Array, "_nq"],
     v: Float[Array, "_nv"],
 ) -> tuple[Float[Array, "nq"], Float[Array, "nv"]]:
-    """Coordinates and velocities of a system, from those of the one that closes its loops."""
+    """Coordinates and velocities of `system` from those of `closing`, which closed its loops."""
     c, groups = closing.configuration(t, q), closing.mechanism.joints
-    # Those of joints outside the tree are not used.
+    # Coordinates and rates of joints outside the tree are not used.
     values, rates = list(reference_values(closing.mechanism)), []
     for g, group in enumerate(groups):
         if group.in_tree:
@@ -211,8 +208,8 @@ def _carried_over(
         zeros = jnp.zeros((len(group), group.joint.sizes()[1]), dtype=v.dtype)
         rates.append(c.rates(g, v) if group.in_tree else zeros)
     elastic = c.elastic, c.elastic_rates(v)
-    moving = system.from_tree_rates(tuple(values), tuple(rates), elastic)
-    return system.from_tree(tuple(values), elastic[0]), moving
+    velocities = system.from_tree_rates(tuple(values), tuple(rates), elastic)
+    return system.from_tree(tuple(values), elastic[0]), velocities
 
 
 def _find(system: AbstractSystem, name: str, argument: str) -> tuple[int, int]:
@@ -220,10 +217,10 @@ def _find(system: AbstractSystem, name: str, argument: str) -> tuple[int, int]:
     known = {n: None for group in mechanism.joints for n in group.names}
     if name not in known:
         raise ModelError(unknown(f"{argument}: unknown joint", name, known))
-    found = mechanism.find_joint(name)
-    if mechanism.joints[found[0]].joint.sizes()[1] == 0:
+    place = mechanism.find_joint(name)
+    if mechanism.joints[place[0]].joint.sizes()[1] == 0:
         raise ModelError(f"{argument}: joint {name!r} has no coordinates")
-    return found
+    return place
 
 
 def _finite(value: Array, name: str) -> Array:
@@ -233,7 +230,7 @@ def _finite(value: Array, name: str) -> Array:
 
 
 def _coordinates(joint: AbstractJoint, value: Any, name: str, dtype: Any) -> Float[Array, "nq"]:
-    """Coordinates of one joint, in a float type, from any of the forms that `guess` takes."""
+    """Coordinates of one joint in a float type, from any form of value that `guess` accepts."""
     nq, k = joint.sizes()[0], len(joint.translation)
     who = f"guess: joint {name!r}"
     if isinstance(value, Pose):

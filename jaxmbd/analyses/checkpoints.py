@@ -1,4 +1,4 @@
-"""A long scan whose reverse mode keeps a part of its steps and makes the others again."""
+"""A long scan whose backward pass saves a part of the steps and recomputes the others."""
 
 import itertools
 import math
@@ -20,16 +20,16 @@ MAX_LEVELS = 8
 
 @dataclass(frozen=True)
 class MemoryBudget:
-    """How much memory reverse mode through a `rollout` may take, so that it chooses what it keeps.
+    """Largest memory of reverse mode through a `rollout`, which determines its checkpoints.
 
-    With one level every step is kept; each further level cuts the blocks of the one before into
-    shorter blocks, keeps where each of these starts, and makes the steps once more. `rollout` takes
-    the fewest levels whose estimate fits. It counts, for one motion: what one step leaves for the
-    way back, by its traced program and before the compiler fuses anything; states and memory of the
-    integrator where blocks start; the states that `rollout` returns, and as much for their
-    cotangents. The model, and what a batch multiplies, are not counted.
+    With one level, the residuals of every step are saved. Each further level divides the blocks of
+    the level before into shorter blocks, saves the start of each, and computes the steps once more.
+    `rollout` takes the fewest levels whose estimate fits. The estimate counts, for one motion: the
+    residuals of one step for the backward pass, by its traced program before the compiler fuses
+    operations; states and memory of the integrator at starts of blocks; the states that `rollout`
+    returns, and their cotangents. It does not count the model or the size of a batch.
 
-    **Arguments:** `n_bytes` [B].
+    **Arguments:** `n_bytes`: size [B].
     """
 
     n_bytes: float
@@ -41,41 +41,41 @@ class MemoryBudget:
     def lengths(self, n_steps: int, step: int, start: int, result: int) -> tuple[int, ...]:
         """Lengths of nested blocks, the outermost first.
 
-        `step`, `start` and `result` are the bytes that a step leaves for the backward pass, that
-        the start of a block takes, and that a step's share of the result takes.
+        `step`, `start` and `result` are bytes: of a step's residuals for the backward pass, of the
+        start of a block, and of one step's part of the result.
 
-        **Raises** `ModelError` where no number of levels fits.
+        **Raises** `ModelError` if no number of levels fits.
         """
         shared = 2 * n_steps * result
-        found = [_shortest(n_steps, levels, step, start) for levels in range(1, MAX_LEVELS + 1)]
-        needed = [shared + kept_bytes(lengths, step, start) for lengths in found]
-        for lengths, n_bytes in zip(found, needed, strict=True):
+        choices = [_shortest(n_steps, levels, step, start) for levels in range(1, MAX_LEVELS + 1)]
+        needed = [shared + saved_bytes(lengths, step, start) for lengths in choices]
+        for lengths, n_bytes in zip(choices, needed, strict=True):
             if n_bytes <= self.n_bytes:
                 return lengths
         least = int(np.argmin(needed))
         raise ModelError(
             f"rollout: {n_steps} steps do not fit in {_in_words(self.n_bytes)}; reverse mode needs "
             f"{_in_words(needed[least])} with {least + 1} levels of checkpoints, "
-            f"{_in_words(shared)} of it for the states that are returned, and their cotangents"
+            f"{_in_words(shared)} of it for the returned states and their cotangents"
         )
 
 
-def kept_bytes(lengths: Sequence[int], step: int, start: int) -> int:
-    """What nested blocks keep at most at a time: starts on all levels, steps on the last one."""
+def saved_bytes(lengths: Sequence[int], step: int, start: int) -> int:
+    """Most bytes that nested blocks save at a time: starts on all levels, steps on the last."""
     *outer, inner = lengths
     return sum(outer) * start + inner * step
 
 
 def halved(n_steps: int) -> tuple[int, int]:
-    """Lengths of two levels, as near to each other as can be."""
+    """Lengths of two levels, as near to each other as possible."""
     length = max(1, math.isqrt(n_steps))
     return -(-n_steps // length), length
 
 
 def _shortest(n_steps: int, levels: int, step: int, start: int) -> tuple[int, ...]:
-    """The lengths of so many levels that keep the least: all take the same number of bytes.
+    """The lengths of the levels that save the fewest bytes: all levels save equally many.
 
-    With a start of c bytes and a step of r, c m₁ = … = r m_L, where m₁ m₂ … m_L = n.
+    With a start of c bytes and a step of r bytes, c m₁ = … = r m_L and m₁ m₂ … m_L = n.
     """
     if levels == 1:
         return (n_steps,)
@@ -101,9 +101,9 @@ def nested_scan(
     xs: PyTree,
     lengths: Sequence[int],
 ) -> tuple[PyTree, PyTree]:
-    """`lax.scan` in nested blocks, of which reverse mode keeps no more than where they start.
+    """`lax.scan` in nested blocks; reverse mode saves only the start of each block.
 
-    The product of the lengths may exceed the number of steps: what is too much is skipped.
+    If the product of the lengths exceeds the number of steps, surplus steps are skipped.
     """
     n = jax.tree.leaves(xs)[0].shape[0]
     surplus = math.prod(lengths) - n
@@ -112,13 +112,13 @@ def nested_scan(
     _, result = jax.eval_shape(step, carry, jax.tree.map(lambda x: x[0], xs))
 
     def step_or_skip(carry: PyTree, x: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
-        wanted, x = x
-        blank = jax.tree.map(lambda y: jnp.zeros(y.shape, y.dtype), result)
-        return jax.lax.cond(wanted, step, lambda carry, _: (carry, blank), carry, x)
+        is_step, x = x
+        zeros = jax.tree.map(lambda y: jnp.zeros(y.shape, y.dtype), result)
+        return jax.lax.cond(is_step, step, lambda carry, _: (carry, zeros), carry, x)
 
-    wanted = jnp.arange(n + surplus) < n
+    is_step = jnp.arange(n + surplus) < n
     xs = jax.tree.map(lambda x: jnp.pad(x, [(0, surplus), *[(0, 0)] * (x.ndim - 1)]), xs)
-    carry, ys = _scan_blocks(step_or_skip, carry, (wanted, xs), lengths)
+    carry, ys = _scan_blocks(step_or_skip, carry, (is_step, xs), lengths)
     return carry, jax.tree.map(lambda y: y[:n], ys)
 
 
@@ -135,47 +135,47 @@ def _scan_blocks(
     def block(carry: PyTree, xs: PyTree) -> tuple[PyTree, PyTree]:
         return _scan_blocks(step, carry, xs, rest)
 
-    # The steps made again are in a loop of their own, with which the first ones cannot be merged.
+    # Recomputed steps are in a loop of their own, so XLA cannot merge them with the first ones.
     blocks = jax.tree.map(lambda x: x.reshape(first, -1, *x.shape[1:]), xs)
     carry, ys = jax.lax.scan(jax.checkpoint(block, prevent_cse=False), carry, blocks)
     return carry, jax.tree.map(lambda y: y.reshape(-1, *y.shape[2:]), ys)
 
 
 def residual_bytes(
-    function: Callable[[PyTree, PyTree], Any], changes: PyTree, stays: PyTree
+    function: Callable[[PyTree, PyTree], Any], changes: PyTree, constants: PyTree
 ) -> int:
-    """Bytes that reverse mode through `function(changes, stays)` keeps for one call of many.
+    """Bytes of residuals that reverse mode through `function(changes, constants)` saves per call.
 
-    What follows from `stays` alone is kept once for all of them, and is not counted. Nothing is
+    Residuals that depend on `constants` alone are shared by all calls and not counted. Nothing is
     computed; the arguments are trees of float arrays.
     """
 
-    def residuals(changes: PyTree, stays: PyTree) -> list[Any]:
-        return jax.tree.leaves(jax.vjp(function, changes, stays)[1])
+    def residuals(changes: PyTree, constants: PyTree) -> list[Any]:
+        return jax.tree.leaves(jax.vjp(function, changes, constants)[1])
 
-    jaxpr = jax.make_jaxpr(residuals)(changes, stays).jaxpr
+    jaxpr = jax.make_jaxpr(residuals)(changes, constants).jaxpr
     n = len(jax.tree.leaves(changes))
-    moving = _that_follow_from(jaxpr, [k < n for k in range(len(jaxpr.invars))])
-    # One value may be needed in several places; it is kept once.
-    kept = {x for x, moves in zip(jaxpr.outvars, moving, strict=True) if moves}
-    return n_bytes([x.aval for x in kept])
+    depends = _dependent(jaxpr, [k < n for k in range(len(jaxpr.invars))])
+    # A value that is needed several times is saved once.
+    saved = {x for x, depend in zip(jaxpr.outvars, depends, strict=True) if depend}
+    return n_bytes([x.aval for x in saved])
 
 
-def _that_follow_from(jaxpr: Jaxpr, chosen: Sequence[bool]) -> list[bool]:
-    """Which results of a program depend on the chosen ones of its arguments."""
-    found = set(itertools.compress(jaxpr.invars, chosen))
+def _dependent(jaxpr: Jaxpr, chosen: Sequence[bool]) -> list[bool]:
+    """For each result of a program, whether it depends on the chosen arguments."""
+    dependent = set(itertools.compress(jaxpr.invars, chosen))
     for equation in jaxpr.eqns:
-        uses = [isinstance(x, Var) and x in found for x in equation.invars]
+        uses = [isinstance(x, Var) and x in dependent for x in equation.invars]
         if any(uses):
             inner = equation.params["jaxpr"].jaxpr if equation.primitive.name == "jit" else None
-            reached = itertools.repeat(True) if inner is None else _that_follow_from(inner, uses)
-            found.update(itertools.compress(equation.outvars, reached))
-    return [isinstance(x, Var) and x in found for x in jaxpr.outvars]
+            reached = itertools.repeat(True) if inner is None else _dependent(inner, uses)
+            dependent.update(itertools.compress(equation.outvars, reached))
+    return [isinstance(x, Var) and x in dependent for x in jaxpr.outvars]
 
 
 def n_bytes(tree: PyTree) -> int:
-    """Bytes of the arrays of a tree, or of what will be arrays."""
+    """Bytes of the arrays, or shapes of arrays, of a tree."""
     return sum(math.prod(x.shape) * x.dtype.itemsize for x in jax.tree.leaves(tree))
 
 
-__all__ = ["MemoryBudget", "halved", "kept_bytes", "n_bytes", "nested_scan", "residual_bytes"]
+__all__ = ["MemoryBudget", "halved", "n_bytes", "nested_scan", "residual_bytes", "saved_bytes"]

@@ -1,4 +1,4 @@
-"""Step size control that ends where steps collapse."""
+"""Step size control that ends the run if steps collapse."""
 
 from typing import Any
 
@@ -17,13 +17,13 @@ class ControllerState(eqx.Module):
 
 
 class EndsCollapsed(diffrax.AbstractAdaptiveStepSizeController):
-    """A step size controller that gives up where steps become too short to change the time.
+    """A step size controller that ends the run if steps become too short to change the time.
 
-    diffrax goes on with such steps until `max_steps`. A step that leads to numbers that are not
-    finite is rejected like one of infinite error, whatever its error estimate says: an infinite
-    state divided by its own scale would be an error of zero, or no number at all.
+    diffrax alone would take such steps until `max_steps`. A step to a state that is not finite is
+    rejected as a step of infinite error, regardless of its error estimate: an infinite state
+    divided by its own scale would be an error of zero, or NaN.
 
-    **Arguments:** `controller`: what chooses the steps.
+    **Arguments:** `controller`: chooses the steps.
     """
 
     controller: diffrax.AbstractAdaptiveStepSizeController
@@ -78,7 +78,7 @@ class EndsCollapsed(diffrax.AbstractAdaptiveStepSizeController):
         keep, start, end, jump, inner, result = self.controller.adapt_step_size(
             t0, t1, y0, y1, args, error, error_order, controller_state.inner
         )
-        # Comparisons with NaN are false: a length that is no number ends the run too.
+        # Comparisons with NaN are false: a length of NaN ends the run too.
         collapsed = ~(end - start > _shortest(start)) & (~keep | ~(t1 - t0 > _shortest(t0)))
         ended: Any = diffrax.RESULTS.dt_min_reached
         result = diffrax.RESULTS.where(collapsed & diffrax.is_successful(result), ended, result)
@@ -86,7 +86,7 @@ class EndsCollapsed(diffrax.AbstractAdaptiveStepSizeController):
 
 
 def _shortest(t: Any) -> Any:
-    """The length [s] below which a step does not change the time any more."""
+    """The length [s] below which a step does not change the time."""
     t = jnp.asarray(t)
     info = jnp.finfo(t.dtype)
     return jnp.maximum(2.0 * float(info.eps) * jnp.abs(t), float(info.eps) ** 2)

@@ -1,4 +1,4 @@
-"""Whether the energy of a motion grows where nothing can add any."""
+"""Checks of the energy of a motion: gains without a source, and artificial energy."""
 
 import warnings
 from typing import Any
@@ -24,7 +24,7 @@ from ..forces import (
 from ..system.abstract import AbstractSystem, State, Time
 from ..system.energy import energy
 
-# Elements that never do more work than their potential loses. Of derived classes that is not known.
+# Elements that never do more work than their potential loses. Derived classes may do more.
 PASSIVE = (
     AsymmetricFriction,
     Cable,
@@ -36,16 +36,16 @@ PASSIVE = (
     TorsionalSpringDamper,
     ViscousFriction,
 )
-# The part of the energy in motion by which it may grow.
+# Largest gain, as a part of the energy in motion.
 LARGEST_GAIN = 0.1
 
 
 class EnergyBalance(eqx.Module):
-    """Energies of a motion, compared.
+    """Ratios of energies of a motion.
 
     - `gain`: the largest rise of the total energy, by the energy in motion: the largest sum of
-      kinetic, elastic and artificial energy, and the range of the field energy.
-    - `gained_at`: when the energy had risen by that [s].
+      kinetic, elastic and artificial energy, plus the range of the field energy.
+    - `gained_at`: end of the largest rise [s].
     - `artificial`: the largest artificial energy by the largest kinetic energy.
     """
 
@@ -63,7 +63,7 @@ def can_gain_energy(system: AbstractSystem) -> bool:
 
 
 def is_watched(system: AbstractSystem) -> bool:
-    """Whether the energies of a motion say something about its error."""
+    """Whether the energies of a motion indicate its error."""
     return not can_gain_energy(system) or system.artificial_energy_limit is not None
 
 
@@ -73,50 +73,50 @@ def energy_balance(
     """Energies of the first state and of the saved ones; None if no states are saved."""
     if not (isinstance(sol.ts, jax.Array) and isinstance(sol.ys, State) and sol.ys.q.ndim == 2):
         return None
-    there = jnp.isfinite(sol.ts)
+    finite = jnp.isfinite(sol.ts)
     for x in jax.tree.leaves(sol.ys):
-        there = there & jnp.all(jnp.isfinite(x), axis=1)
+        finite = finite & jnp.all(jnp.isfinite(x), axis=1)
 
     def filled(x: Array, first: Array) -> Array:
-        rows = there.reshape(-1, *[1] * (x.ndim - 1))
+        rows = finite.reshape(-1, *[1] * (x.ndim - 1))
         return jnp.concatenate([first[None], jnp.where(rows, x, first[None])])
 
     ts = filled(sol.ts, t0)
     states = jax.tree.map(filled, sol.ys, start)
-    found = jax.vmap(lambda t, y: energy(system, t, y))(ts, states)
-    # Rows without a state repeat the first one; a fall to it and back is no gain.
-    total = jnp.where(jnp.concatenate([jnp.array([True]), there]), found.total, -jnp.inf)
+    energies = jax.vmap(lambda t, y: energy(system, t, y))(ts, states)
+    # Rows without a state repeat the first one, and must not count as the lowest energy.
+    total = jnp.where(jnp.concatenate([jnp.array([True]), finite]), energies.total, -jnp.inf)
     lowest = jax.lax.cummin(jnp.where(total == -jnp.inf, jnp.inf, total))
-    held = found.kinetic + found.elastic + found.artificial
-    size = jnp.max(jnp.abs(held)) + jnp.max(found.field) - jnp.min(found.field)
+    internal = energies.kinetic + energies.elastic + energies.artificial
+    size = jnp.max(jnp.abs(internal)) + jnp.max(energies.field) - jnp.min(energies.field)
     rise = total - lowest
     k = jnp.argmax(rise)
-    most, kinetic = jnp.max(found.artificial), jnp.max(found.kinetic)
-    return EnergyBalance(_ratio(rise[k], size), ts[k], _ratio(most, kinetic))
+    artificial, kinetic = jnp.max(energies.artificial), jnp.max(energies.kinetic)
+    return EnergyBalance(_ratio(rise[k], size), ts[k], _ratio(artificial, kinetic))
 
 
 def _ratio(a: Array, b: Array) -> Array:
     return jnp.where(b > 0, a / jnp.where(b > 0, b, 1.0), 0.0)
 
 
-def warn_of_energy(system: AbstractSystem, found: EnergyBalance, is_okay: bool) -> None:
-    """`ArtificialEnergyWarning` and `EnergyGainWarning`, in the name of `simulate`.
+def warn_of_energy(system: AbstractSystem, balance: EnergyBalance, is_okay: bool) -> None:
+    """Warn by `ArtificialEnergyWarning` and `EnergyGainWarning` for `simulate`.
 
-    The latter only if the motion `is_okay`: otherwise its result already says what is wrong.
+    `EnergyGainWarning` only if the motion `is_okay`: other results already report a failure.
     """
     limit = system.artificial_energy_limit
-    if limit is not None and found.artificial > limit.part:
+    if limit is not None and balance.artificial > limit.part:
         _warn(
             f"the springs that stand in for rigidity hold up to "
-            f"{100 * float(found.artificial):.2g} % of the largest kinetic energy (tolerance "
+            f"{100 * float(balance.artificial):.2g} % of the largest kinetic energy (tolerance "
             f"{100 * limit.part:.2g} %), so that this is not the motion of rigid bodies; "
             f"{limit.remedy}",
             ArtificialEnergyWarning,
         )
-    if is_okay and not can_gain_energy(system) and found.gain > LARGEST_GAIN:
+    if is_okay and not can_gain_energy(system) and balance.gain > LARGEST_GAIN:
         _warn(
-            f"the total energy grows by {100 * float(found.gain):.2g} % of the energy in motion "
-            f"until t = {float(found.gained_at):.6g} s (tolerance {100 * LARGEST_GAIN:.2g} %), "
+            f"the total energy grows by {100 * float(balance.gain):.2g} % of the energy in motion "
+            f"until t = {float(balance.gained_at):.6g} s (tolerance {100 * LARGEST_GAIN:.2g} %), "
             "though nothing in the model can add energy: steps are too long for a stiff force, or "
             "the first state violates constraints; take smaller steps or tolerances, or an "
             "implicit integrator such as EnergyDecaying()",

@@ -1,4 +1,4 @@
-"""Whether accelerations are one fused program, and what keeps them from being one."""
+"""Whether accelerations are one fused program, and the operation that prevents it."""
 
 from typing import Any
 
@@ -17,8 +17,8 @@ from ..system.acceleration import accelerations
 def why_not_fused(system: AbstractSystem) -> str | None:
     """Why accelerations of a system are left to XLA; None if they are one fused program.
 
-    Names the operation that no fused program may hold: of the first force or element with one,
-    otherwise of the accelerations as a whole.
+    Names the unsupported operation: of the first force or element with one, otherwise of the
+    accelerations as a whole.
     """
     general = why_no_fused_programs()
     if general is not None:
@@ -50,7 +50,7 @@ def _shortened(operation: str) -> str:
 
 
 def _shapes(system: AbstractSystem) -> tuple[Any, Any]:
-    """Of a time and a state."""
+    """Shapes of a time and a state."""
     dtype, sizes = system.mechanism.dtype, (system.nq, system.nv, system.nz)
 
     def zeros() -> tuple[Time, State]:
@@ -62,13 +62,13 @@ def _shapes(system: AbstractSystem) -> tuple[Any, Any]:
 def _refused_of(
     system: AbstractSystem, group: AbstractElementGroup, t: Any, state: Any
 ) -> str | None:
-    """The operation of a group's law, without the kinematics that it depends on."""
+    """The unsupported operation of a group's law, apart from kinematics."""
 
-    def given(t: Time, state: State) -> tuple[Any, ...]:
+    def arguments(t: Time, state: State) -> tuple[Any, ...]:
         c = system.configuration(t, state.q, state.z)
         return (*group.positions(c), *group.velocities(Motion(c, state.v)))
 
-    inputs = jax.eval_shape(given, t, state)
+    inputs = jax.eval_shape(arguments, t, state)
     element, rest = eqx.partition(group.element, eqx.is_array)
     z = jax.ShapeDtypeStruct((len(group.names), group.n_states), system.mechanism.dtype)
 

@@ -1,4 +1,4 @@
-"""What a mechanism is, in words and numbers: tree, loops, coordinates, constraints, freedoms."""
+"""Report on a mechanism: tree, loops, coordinates, constraints, degrees of freedom."""
 
 import sys
 import textwrap
@@ -25,20 +25,21 @@ MAX_LINES, MAX_NAMES, MAX_DEPTH = 40, 12, 16
 
 @dataclass(frozen=True, repr=False)
 class Inspection:
-    """What `inspect` found; `report` is what it printed.
+    """Structure and degrees of freedom of a mechanism, the result of `inspect`.
 
-    - `bodies`: names; `joints`: kind by name, free joints of floating bodies included; `tree`: for
-      each joint of the spanning tree the body that it carries; `blocks`: loops and couplings, those
-      together that share joints (`joints`, `closures`, `couplings`); `drivers`: names.
-    - `states`: number of first-order states by element, of those that have some.
+    - `bodies`: names; `joints`: kind by name, free joints of floating bodies included; `tree`: the
+      body that each joint of the spanning tree carries; `blocks`: groups of loops and couplings
+      that share joints (`joints`, `closures`, `couplings`); `drivers`: names.
+    - `states`: number of first-order states by element, if it has any.
     - `nq`, `nv`: numbers of coordinates and velocities; `n_constraints`: number of constraints;
-      `rank`: how many of them are independent at the state.
-    - `dof`: number of independent velocities at the state, of rigid bodies: springs that stand in
-      for rigidity do not count.
-    - `redundant`: by joint how many of its constraints depend on others in all positions.
-    - `singular`: whether constraints depend on one another only in this position.
+      `rank`: number of independent constraints at the state.
+    - `dof`: number of independent velocities at the state, with rigid joints in place of springs
+      that stand in for rigidity.
+    - `redundant`: by joint, number of its constraints that depend on others in all positions.
+    - `singular`: whether constraints depend on one another in this position only.
     - `not_fused`: why accelerations are left to XLA; None if they are one fused program.
-    - `validate`: why there is no rank, where `rank`, `dof`, `redundant` and `singular` are None.
+    - `validate`: why there is no rank; then `rank`, `dof`, `redundant` and `singular` are None.
+    - `report`: the printed text.
     """
 
     bodies: tuple[str, ...]
@@ -77,21 +78,21 @@ class Inspection:
 
 
 def inspect(system: AbstractSystem, state: State | None = None, t: float = 0.0) -> Inspection:
-    """Print what a mechanism consists of, what its loops are, and how freely it moves.
+    """Print the structure of a mechanism and its degrees of freedom.
 
-    That is: bodies, joint tree, loops and the joints that close them, couplings, drivers, the
-    meaning of the coordinates, number and rank of the constraints, degrees of freedom, constraints
-    that repeat others, whether the position is singular, elements with first-order states, and
-    whether accelerations are one fused program: if not, which operation of which force keeps them
-    from being one.
+    The report lists bodies, joint tree, loops and the joints that close them, couplings, drivers,
+    the meaning of the coordinates, number and rank of the constraints, degrees of freedom,
+    redundant constraints, whether the position is singular, elements with first-order states, and
+    whether accelerations are one fused program: if not, the operation, and its force, that
+    prevents it.
 
     **Arguments:**
 
-    - `state`: where to look at the constraints; what `assemble` finds where it is left out.
+    - `state`: state at which to evaluate the constraints. Default: the result of `assemble`.
     - `t`: time [s].
 
-    Returns an `Inspection` with the numbers, whose text is the `report`. Where no state can be
-    assembled it says why, and has no rank.
+    Returns an `Inspection`. If no state can be assembled, its `validate` is the reason, and it has
+    no rank.
 
     **Raises** `ModelError` under a transformation: it needs concrete numbers.
     """
@@ -164,7 +165,7 @@ def _report(
         (f"coordinates: {system.nq}, velocities: {system.nv}", system.coordinates_in_words()),
         (
             _count(constraints.n_constraints(system), "constraint"),
-            [f"not looked at: {problem}"] if own is None or rigid is None else _rank(own, rigid),
+            [f"not evaluated: {problem}"] if own is None or rigid is None else _rank(own, rigid),
         ),
     ]
     lines = []
@@ -224,15 +225,15 @@ def _rank(own: ConstraintRank, rigid: ConstraintRank) -> list[str]:
     lines.append(freedoms)
     if own.n_redundant:
         lines.append(
-            f"{own.n_redundant} of {own.n_rows} constraints repeat others (in "
-            f"{_names(list(own.redundant))}): the reactions there are the smallest that balance"
+            f"{own.n_redundant} of {own.n_rows} constraints are redundant (in "
+            f"{_names(list(own.redundant))}): reactions there are minimum-norm ones"
         )
     if not own.closes:
         lines.append("the joints are open: the rank is that of the state as it is")
     if own.singular:
         lines.append(
             f"singular position: the rank is {own.generic_rank} nearby; "
-            f"{own.generic_rank - own.rank} of the motions that seem free here may be none"
+            f"{own.generic_rank - own.rank} of the degrees of freedom here may not be motions"
         )
     elif own.n_redundant and own.undriven_dof and not own.n_nearby:
         lines.append("no position nearby closes: nothing can move, or this position is singular")
@@ -252,13 +253,13 @@ def _shortened(lines: list[str], margin: str = "  ") -> list[str]:
     """Lines of a section, indented and at most `WIDTH` wide."""
     more = len(lines) - MAX_LINES
     shown = lines if more <= 0 else [*lines[:MAX_LINES], f"and {more} more"]
-    found = []
+    wrapped = []
     for line in shown:
         indent = margin + " " * (len(line) - len(line.lstrip()))
-        found += textwrap.wrap(
+        wrapped += textwrap.wrap(
             line.lstrip(), WIDTH, initial_indent=indent, subsequent_indent=f"{indent}    "
         )
-    return found
+    return wrapped
 
 
 __all__ = ["Inspection", "inspect"]

@@ -19,11 +19,11 @@ from ..system.saddle_point import saddle_point
 from .assemble import assemble
 from .motion import AbstractMotion
 
-FREE = 1e-3  # A part of a velocity that no constraint sees, from which on it is free.
+FREE = 1e-3  # If a larger part of a velocity is in the null space of G, there is a freedom left.
 
 
 class DrivenMotion(AbstractMotion):
-    """What `kinematics` found.
+    """Motion of a driven mechanism, the result of `kinematics`.
 
     - `ts`: times [s], shape `(n,)`.
     - `states`: `State` with a leading axis of length n.
@@ -37,7 +37,7 @@ class DrivenMotion(AbstractMotion):
     system: AbstractSystem
 
     def rows(self, index: np.ndarray) -> "DrivenMotion":
-        """The same motion at some of its times alone."""
+        """The motion at some of its times."""
         ts, states, vdot = jax.tree.map(lambda x: x[index], (self.ts, self.states, self.vdot))
         return DrivenMotion(ts=ts, states=states, vdot=vdot, system=self.system)
 
@@ -49,20 +49,21 @@ def kinematics(
 ) -> DrivenMotion:
     """The motion that drivers and joints prescribe, without regard to forces.
 
-    Positions from g(t, q) = 0 by Newton's method, each from the one before; velocities from
-    G v + g_t = 0; accelerations from G v̇ + γ = 0. Masses do not matter. What drives have to give
-    for it say `driving_forces`, `reactions` what joints carry. First-order states of elements stay
-    those of the first time.
+    Positions solve g(t, q) = 0 by Newton's method, each from the one before; velocities solve
+    G v + g_t = 0; accelerations solve G v̇ + γ = 0. Masses do not matter. `driving_forces` and
+    `reactions` compute the forces of drivers and joints. First-order states of elements stay
+    constant.
 
     **Arguments:**
 
-    - `ts`: times [s], shape `(n,)`, close enough for Newton's method to get from one to the next.
-    - `guess`: what `assemble` takes, or a state, at the first time.
+    - `ts`: times [s], shape `(n,)`, close enough for Newton's method to converge at each time from
+      the position before.
+    - `guess`: joint values as for `assemble`, or a state, at the first time.
 
-    **Raises** `ModelError` where drivers and joints leave a degree of freedom, and for times that
-    do not increase; `AssemblyError`, naming the joints, their gaps and the time, where there is no
-    position or no velocity, such as where a driver works against a locked joint, and where a joint
-    is closed the wrong way round. Under a transformation these are errors at run time.
+    **Raises** `ModelError` if drivers and joints leave a degree of freedom, and if times do not
+    increase; `AssemblyError`, with names of joints, constraint residuals and time, if there is no
+    position or no velocity, for example if a driver acts on a locked joint, and if a joint is
+    closed the wrong way round. Under a transformation these are errors at run time.
     """
     ts = as_leaf(ts, None, "kinematics: ts").astype(system.mechanism.dtype)
     if ts.ndim != 1 or ts.shape[0] == 0:
@@ -73,16 +74,16 @@ def kinematics(
         start = as_state(guess, system, "guess")
     else:
         start = assemble(system, guess, t=ts[0])
-    states, vdot, gaps, free, angles = _march(system, ts, start)
-    if is_concrete(gaps):
+    states, vdot, residuals, free, angles = _march(system, ts, start)
+    if is_concrete(residuals):
         _check_branches(system, ts, angles)
-        _check(system, ts, states, gaps, free)
+        _check(system, ts, states, residuals, free)
     else:
-        bad = ~(jnp.max(gaps, initial=0.0) < _limit(ts)) | (jnp.max(free) > FREE)
+        bad = ~(jnp.max(residuals, initial=0.0) < _limit(ts)) | (jnp.max(free) > FREE)
         bad = bad | jnp.any(branches.is_reversed(angles))
         message = (
-            "kinematics: the joints do not close, or the wrong way round, or the drivers leave a "
-            "freedom"
+            "kinematics: the joints do not close, or close the wrong way round, or the drivers "
+            "leave a degree of freedom"
         )
         states = eqx.tree_at(lambda y: y.q, states, eqx.error_if(states.q, bad, message))
     return DrivenMotion(ts=ts, states=states, vdot=vdot, system=system)
@@ -101,28 +102,28 @@ def _march(
         h = t - before
         ahead = system.retract(state.q, h * state.v + 0.5 * h * h * vdot)
         now = projected(system, t, State(ahead, state.v + h * vdot, state.z))
-        vdot, gaps, free = _accelerations(system, t, now)
+        vdot, residuals, free = _accelerations(system, t, now)
         angles = branches.angles_at(system, t, now.q)
-        return (now, vdot, t), (now, vdot, gaps, free, angles)
+        return (now, vdot, t), (now, vdot, residuals, free, angles)
 
-    # The first step goes nowhere, so that what it would follow does not matter.
+    # The first step has length zero: the velocity and acceleration at its start do not matter.
     return jax.lax.scan(step, (start, jnp.zeros_like(start.v), ts[0]), ts)[1]
 
 
 def _accelerations(
     system: AbstractSystem, t: Time, state: State
 ) -> tuple[Velocities, Float[Array, "ng"], Float[Array, ""]]:
-    """v̇ of the constraints alone; what is left of g and ġ; and how free the mechanism is.
+    """v̇ that the constraints prescribe; residuals of g and ġ; and how free the mechanism is.
 
-    The last is the largest part of any one velocity, in the metric of the mass, that no constraint
-    sees.
+    The last is the largest part of any one velocity, in the metric of the mass, that lies in the
+    null space of the constraint Jacobian.
     """
     q, v = state.q, state.v
     c = system.configuration(t, q)
     motion = constraints.port_motion(system, c, v)
     bias = constraints.constraint_bias(system, c, v, motion)
-    gaps = constraints.residual(system, c)
-    equations = saddle_point(system, c, gaps, demand=bias)
+    residuals = constraints.residual(system, c)
+    equations = saddle_point(system, c, residuals, demand=bias)
     zeros = jnp.zeros_like(v)
     vdot, lam = equations.solve(zeros, -bias)
     vdot = jnp.where(
@@ -130,7 +131,7 @@ def _accelerations(
     )
     rates = constraint_rates(system, c, v)
     size = 1.0 + jnp.max(jnp.abs(v), initial=0.0)
-    return vdot, jnp.maximum(jnp.abs(gaps), jnp.abs(rates) / size), jnp.max(equations.unseen())
+    return vdot, jnp.maximum(jnp.abs(residuals), jnp.abs(rates) / size), jnp.max(equations.unseen())
 
 
 def _limit(ts: Float[Array, "n"]) -> float:
@@ -140,15 +141,15 @@ def _limit(ts: Float[Array, "n"]) -> float:
 def _check_branches(
     system: AbstractSystem, ts: Float[Array, "n"], angles: Float[Array, "n k"]
 ) -> None:
-    found = np.asarray(angles)
-    bad = np.any(branches.is_reversed(found), axis=1)
+    misaligned = np.asarray(angles)
+    bad = np.any(branches.is_reversed(misaligned), axis=1)
     if bad.any():
         k = int(np.argmax(bad))
-        listed = branches.reversed_joints(branches.checked_joints(system), found[k])
+        listed = branches.reversed_joints(branches.checked_joints(system), misaligned[k])
         raise AssemblyError(
             f"kinematics: at t = {ts[k]:.6g} s these joints are closed the wrong way round: "
-            f"{listed}, the angle to what they allow; start from another guess, or with shorter "
-            "times from one to the next"
+            f"{listed}, the misalignment; start from another guess, or take shorter intervals "
+            "between times"
         )
 
 
@@ -156,27 +157,27 @@ def _check(
     system: AbstractSystem,
     ts: Float[Array, "n"],
     states: State,
-    gaps: Float[Array, "n ng"],
+    residuals: Float[Array, "n ng"],
     free: Float[Array, "n"],
 ) -> None:
-    found, left = np.asarray(gaps), np.asarray(free)
-    worst = found.max(axis=1, initial=0.0)
+    violation, freedom = np.asarray(residuals), np.asarray(free)
+    worst = violation.max(axis=1, initial=0.0)
     bad = ~(worst < _limit(ts))
     if bad.any():
         k = int(np.argmax(bad))
         names = constraints.row_names(system)
         by_name: dict[str, float] = {}
-        for name, gap in zip(names, found[k], strict=True):
-            if not gap < 1e-3 * worst[k]:
-                by_name[name] = max(by_name.get(name, 0.0), float(gap))
-        listed = ", ".join(f"{name!r} by {gap:.3g}" for name, gap in by_name.items())
+        for name, residual in zip(names, violation[k], strict=True):
+            if not residual < 1e-3 * worst[k]:
+                by_name[name] = max(by_name.get(name, 0.0), float(residual))
+        listed = ", ".join(f"{name!r} by {residual:.3g}" for name, residual in by_name.items())
         raise AssemblyError(
             f"kinematics: at t = {ts[k]:.6g} s these stay open, in position or velocity: {listed} "
-            "(m, rad, or these per s relative to the motion); the drivers want what the joints do "
-            "not allow, or the mechanism passes a singular position there"
+            "(constraint residuals in m, rad, or these per s relative to the motion); the drivers "
+            "contradict the joints, or the mechanism passes a singular position there"
         )
-    if (left > FREE).any():
-        k = int(np.argmax(left > FREE))
+    if (freedom > FREE).any():
+        k = int(np.argmax(freedom > FREE))
         where = "" if k == 0 else f" at t = {ts[k]:.6g} s, where the position may be singular"
         names = ", ".join(map(repr, _moving(system, ts[k], jax.tree.map(lambda x: x[k], states))))
         raise ModelError(
@@ -186,7 +187,7 @@ def _check(
 
 
 def _moving(system: AbstractSystem, t: Time, state: State) -> list[str]:
-    """Names of the bodies that move where constraints leave a choice."""
+    """Names of the bodies that the constraints leave free to move."""
     c = system.configuration(t, state.q, state.z)
     G = np.asarray(constraints.jacobian(system, c))
     _, sigma, V = np.linalg.svd(G)

@@ -16,12 +16,12 @@ from ..system.energy import Energy, Momentum, energy, momentum
 from ..system.joint_states import JointState, joint_states
 from ..system.loads import element_states
 
-# Not typing.Self, which checks of types at run time want around whole classes.
+# Not typing.Self: checks of types at run time support it only if they decorate whole classes.
 M = TypeVar("M", bound="AbstractMotion")
 
 
 class AbstractMotion(eqx.Module):
-    """What analyses over time have found, however they did.
+    """States of a system over time, the result of an analysis.
 
     - `ts`: times [s], shape `(n,)`.
     - `states`: `State` with a leading axis of length n.
@@ -34,7 +34,7 @@ class AbstractMotion(eqx.Module):
 
     @abc.abstractmethod
     def rows(self: M, index: np.ndarray) -> M:
-        """The same motion at some of its times alone."""
+        """The motion at some of its times."""
 
     @property
     def frames(self) -> NamedPoses:
@@ -55,7 +55,7 @@ class AbstractMotion(eqx.Module):
     def element_states(self) -> Mapping[str, Float[Array, "..."]]:
         """First-order states of elements over time: `element_states["motor"]`, `(n,)` or `(n, k)`.
 
-        Empty if no element has some.
+        Empty if no element has first-order states.
         """
         return element_states(self.system, self.states)
 
@@ -70,7 +70,7 @@ class AbstractMotion(eqx.Module):
         return _momenta(self.system, self.ts, self.states)
 
     def finite(self: M) -> M:
-        """Without the rows that an event or a failure left empty (not under `jit`).
+        """The motion without rows after an event or a failure (not under `jit`).
 
         **Raises** `ModelError` for a batch, whose motions may end at different rows.
         """
@@ -79,15 +79,14 @@ class AbstractMotion(eqx.Module):
                 f"{type(self).__name__}.finite is for one motion, not for a batch of shape "
                 f"{self.ts.shape[:-1]}; choose one with `motion`"
             )
-        kept = np.flatnonzero(np.isfinite(np.asarray(self.ts)))
-        return self.rows(kept)
+        return self.rows(np.flatnonzero(np.isfinite(np.asarray(self.ts))))
 
     def motion(self: M, index: int | tuple[int, ...]) -> M:
-        """One motion of a batch that `jax.vmap` made."""
+        """One motion of a batch from `jax.vmap`."""
         return jax.tree.map(lambda x: x[index] if eqx.is_array(x) else x, self)
 
     def joint(self, name: str) -> JointState:
-        """Motion of one joint; **raises** `KeyError` with the known names for another one."""
+        """Motion of one joint; **raises** `KeyError`, with the known names, for an unknown one."""
         joints = self.joints
         if name not in joints:
             raise KeyError(unknown("unknown joint", name, joints))
@@ -110,15 +109,14 @@ class AbstractMotion(eqx.Module):
         **Arguments:** `joints`, `elements`: names of the joints, and of the elements with
         first-order states, to show; default: all. `energy`: whether to show it.
 
-        **Returns** a `matplotlib.figure.Figure`, which pyplot does not know:
-        `figure.savefig(path)`.
+        **Returns** a `matplotlib.figure.Figure` outside of pyplot: `figure.savefig(path)`.
         """
         from ..viz.plot import plot_solution
 
         return plot_solution(self, joints, energy, elements)
 
     def animate(self, path: Any = None, **options: Any) -> Any:
-        """The mechanism in motion; needs the extra `viz`.
+        """Animate the mechanism; needs the extra `viz`.
 
         **Arguments:** `path`: where to write a page (`.html`) that plays it without a network;
         `fps`, `speed` (0.1 is slow motion), `scale`, `trace` (frames whose paths to draw),

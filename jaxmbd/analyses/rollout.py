@@ -26,24 +26,24 @@ def rollout(
 ) -> State:
     """States at `t0 + dt`, `t0 + 2 dt`, …, stacked along a leading axis of length `n_steps`.
 
-    No adaptive steps, events or checks: a `lax.scan` over the integrator's step, which batches
-    well and can be differentiated forward and in reverse. `simulate` does the rest.
+    A `lax.scan` over the integrator's step, without adaptive steps, events or checks (see
+    `simulate`). It batches well and can be differentiated in forward and reverse mode.
 
     **Arguments:**
 
-    - `state`: in the system's float type or a narrower one, from which it is converted.
-    - `dt`: [s].
-    - `integrator`: an integrator of this package or a diffrax Runge–Kutta method, Tsitouras' of
-      order 5 where it is left out.
-    - `checkpoint`: whether reverse mode keeps what about 2 √n_steps steps need, not all of them,
-      and makes every step once more; or a `MemoryBudget`, of which follows how many times steps are
-      made again.
+    - `state`: first state; a narrower float type than the system's is converted.
+    - `dt`: step [s].
+    - `integrator`: an integrator of this package or a diffrax Runge–Kutta method. Default:
+      Tsitouras' method of order 5.
+    - `checkpoint`: whether reverse mode saves the residuals of about 2 √n_steps steps, instead of
+      all, and computes every step once more; or a `MemoryBudget`, which determines how many times
+      steps are recomputed.
 
-    **Raises** `IncompatibleIntegrator` where the integrator cannot move the system, and
-    `ModelError` where reverse mode does not fit in the budget, `checkpoint` is something else, or
-    the state has a wider float type than the system.
+    **Raises** `IncompatibleIntegrator` if the integrator cannot move the system, and `ModelError`
+    if reverse mode does not fit in the budget, `checkpoint` has another type, or the state has a
+    wider float type than the system.
     """
-    if not isinstance(checkpoint, bool | MemoryBudget):  # A number would do as True.
+    if not isinstance(checkpoint, bool | MemoryBudget):  # A number would count as True.
         raise ModelError(f"rollout: checkpoint is a bool or a MemoryBudget, got {checkpoint!r}")
     integrator = as_integrator(integrator)
     dt, t0 = as_time(dt, system), as_time(t0, system)
@@ -80,17 +80,17 @@ def _rollout(
 
 
 def _lengths(
-    budget: MemoryBudget, step: Callable, carry: PyTree, n_steps: int, stays: PyTree
+    budget: MemoryBudget, step: Callable, carry: PyTree, n_steps: int, constants: PyTree
 ) -> tuple[int, ...]:
-    moving, still = eqx.partition((carry, jnp.zeros(())), eqx.is_inexact_array)
+    floats, rest = eqx.partition((carry, jnp.zeros(())), eqx.is_inexact_array)
 
-    def one(moving: PyTree, stays: PyTree) -> PyTree:
-        return eqx.filter(step(*eqx.combine(moving, still), stays), eqx.is_inexact_array)
+    def one(floats: PyTree, constants: PyTree) -> PyTree:
+        return eqx.filter(step(*eqx.combine(floats, rest), constants), eqx.is_inexact_array)
 
     state, _ = carry
     return budget.lengths(
         n_steps,
-        step=residual_bytes(one, moving, stays),
+        step=residual_bytes(one, floats, constants),
         start=n_bytes(carry),
         result=n_bytes(state),
     )

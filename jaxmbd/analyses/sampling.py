@@ -1,4 +1,4 @@
-"""Steps that end where elements with a period update their states."""
+"""Steps that end at the times at which elements with a period update their states."""
 
 from typing import Any
 
@@ -16,10 +16,10 @@ from ..system.loads import SAME
 
 
 class EndsAtSamples(diffrax.AbstractAdaptiveStepSizeController):
-    """A step size controller whose steps end at multiples of some periods.
+    """A step size controller whose steps end at multiples of given periods.
 
     Integrators update elements with a period at the start of a step. A step that would end just
-    short of a multiple, so that the next one would count as starting there too, ends at it.
+    before a multiple ends at it: otherwise two steps would count as starting at the multiple.
 
     **Arguments:** `controller`: chooses the steps; `periods`: [s], shape `(n,)`.
     """
@@ -87,7 +87,7 @@ class EndsAtSamples(diffrax.AbstractAdaptiveStepSizeController):
         return jnp.where(end > first - jnp.min(_margin(end, periods)), first, end)
 
     def _is_sample(self, t: Any) -> Bool[Array, ""]:
-        """Whether states are updated at a time: what a solver knows of its start is out of date."""
+        """Whether states are updated at a time, so that a derivative saved for it is invalid."""
         t = jnp.asarray(t)
         periods = jax.lax.stop_gradient(self.periods).astype(t.dtype)
         apart = jnp.abs(t - periods * jnp.round(t / periods))
@@ -95,7 +95,7 @@ class EndsAtSamples(diffrax.AbstractAdaptiveStepSizeController):
 
 
 def _margin(t: Any, periods: Any) -> Any:
-    """Twice the difference up to which `loads.sampled` takes two times for the same."""
+    """Twice the difference up to which two times are the same for `loads.sampled`."""
     return 2.0 * (SAME * periods + 8.0 * jnp.finfo(periods.dtype).eps * jnp.abs(t))
 
 
@@ -119,8 +119,8 @@ def with_samples(
 ) -> tuple[diffrax.AbstractStepSizeController, Time | None]:
     """A controller whose steps end at multiples of the periods of all elements, and the first step.
 
-    **Raises** `ModelError`, naming the element, if fixed steps miss a multiple of its period, and
-    for controllers of which that is not known. Of traced steps this is an error at run time.
+    **Raises** `ModelError`, with the element's name, if fixed steps miss a multiple of its period,
+    and for controllers whose steps are not known. If steps are traced, it is an error at run time.
     """
     names, periods = sample_periods(system)
     if not names:
@@ -175,7 +175,7 @@ def _check_chosen(names: list[str], periods: Any, ts: np.ndarray) -> None:
 
 
 def _judged(names: list[str], periods: Float[Array, "n"], t0: Time, dt: Time) -> Time:
-    """`dt`, an error at run time if its steps miss a multiple of a period."""
+    """`dt`, with an error at run time if its steps miss a multiple of a period."""
     offset = periods * jnp.ceil(t0 / periods - SAME) - t0
 
     def apart(x: Float[Array, "n"]) -> Float[Array, "n"]:

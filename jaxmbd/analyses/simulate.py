@@ -47,48 +47,49 @@ def simulate(
 
     **Arguments:**
 
-    - `state`: in the system's float type or a narrower one, from which it is converted.
-    - `t0`, `t1`: [s].
-    - `dt`: fixed step [s]; together with a `controller` it is the first step tried.
-    - `controller`: step size control of diffrax. Where neither it nor `dt` is given, steps adapt to
+    - `state`: first state; a narrower float type than the system's is converted.
+    - `t0`, `t1`: first and last time [s].
+    - `dt`: fixed step [s]; with a `controller`, length of the first step.
+    - `controller`: step size control of diffrax. Default, without `dt`: adaptive steps with
       tolerances of about the square root of the float type's precision.
-    - `integrator`: `ExplicitRK(...)`, or any Runge–Kutta method of diffrax; Tsitouras' of order 5
-      where it is left out.
-    - `saveat`: what to keep: an interval [s], an array of times, or a `diffrax.SaveAt`. Where it is
-      left out, every fixed step or 201 equally spaced times.
+    - `integrator`: `ExplicitRK(...)`, another integrator of this package, or any Runge–Kutta method
+      of diffrax. Default: Tsitouras' method of order 5.
+    - `saveat`: times to save: an interval [s], an array of times, or a `diffrax.SaveAt`. Default:
+      every fixed step, or 201 equally spaced times.
     - `event`: a `diffrax.Event` that ends the motion; its condition is `f(t, y, args, **kwargs)`,
       `y` the state and `args` the system.
-    - `progress`: whether to show how far it is.
-    - `adjoint`: how to differentiate in reverse mode, see diffrax; recursive checkpointing where
-      it is left out. For forward mode pass `diffrax.ForwardMode()` or `diffrax.DirectAdjoint()`.
-    - `max_steps`: 100,000 adaptive steps, or what the fixed steps need, where it is left out.
-    - `throw`: whether a failure raises; otherwise read `Solution.result`.
+    - `progress`: whether to show a progress meter.
+    - `adjoint`: method of reverse-mode differentiation, see diffrax. Default: recursive
+      checkpointing. For forward mode pass `diffrax.ForwardMode()` or `diffrax.DirectAdjoint()`.
+    - `max_steps`: largest number of steps. Default: 100,000 adaptive steps, or the number of fixed
+      steps.
+    - `throw`: whether a failure raises; if False, read `Solution.result`.
 
     The result is successful, or that of an event, only if every saved number is finite and saved
-    states hold the constraints. With L the largest distance of joints and bodies from their mean
-    (at least a radius of gyration), a residual may be 1 % of what a motion by L or a turn by 1 rad
-    makes of it; with adaptive steps the root of their tolerance takes the place of 1 %. A residual
-    may change a tenth as fast as by the largest speed of the motion, and by its tolerance in 0.1 s.
-    Couplings and drivers count as turns, and by L² where that is more than 1.
+    states satisfy the constraints. L is the largest distance of joints and bodies from their mean,
+    at least a radius of gyration. The tolerance of a constraint residual is 1 % of its change in a
+    motion by L or a turn by 1 rad; with adaptive steps the square root of their tolerance replaces
+    1 %. The tolerance of its rate is a tenth of its rate at the largest speed of the motion, plus
+    its own tolerance per 0.1 s. Couplings and drivers count as turns, times L² if L² > 1.
 
-    **Raises** `ModelError` for times, steps or states that make no sense, for a state of a wider
-    float type than the system's, and if a joint of the state is closed the wrong way round;
+    **Raises** `ModelError` for invalid times, steps or states, for a state of a wider float type
+    than the system's, and if a joint of the state is closed the wrong way round;
     `IncompatibleIntegrator`; and `SimulationError` if the step size collapses, steps run out, the
     motion is no longer finite, violates constraints, or closes a joint the wrong way round. Under a
-    transformation the last one is an error at run time.
+    transformation `SimulationError` is an error at run time.
 
-    Elements with a period update their first-order states at its multiples, where steps then end: a
-    fixed `dt` has to be the period divided by a whole number, with `t0` a multiple of `dt`. A state
-    saved at such a time is the one before the update.
+    Elements with a period update their first-order states at multiples of it, and steps end there:
+    a fixed `dt` must be the period divided by a whole number, and `t0` a multiple of `dt`. A state
+    saved at such a time is the state before the update.
 
-    **Warns**, outside of transformations and by the saved states:
+    **Warns**, outside of transformations and from the saved states:
 
-    - `ArtificialEnergyWarning` if springs in the place of rigidity hold much of the energy.
-    - `EnergyGainWarning` if, of a successful motion, the total energy rises by more than 10 % of
-      the energy in motion, where nothing can add energy: a model without drivers, first-order
-      states, and elements other than springs, dampers, friction, stops, cables and gravity of this
-      package. The energy in motion is the largest sum of kinetic, elastic and artificial energy,
-      and the range of the field energy.
+    - `ArtificialEnergyWarning` if springs in the place of rigidity store much of the energy.
+    - `EnergyGainWarning` if a motion is successful, nothing in the model can add energy, and the
+      total energy rises by more than 10 % of the energy in motion. Drivers, first-order states, and
+      elements other than springs, dampers, friction, stops, cables and gravity of this package can
+      add energy. The energy in motion is the largest sum of kinetic, elastic and artificial energy,
+      plus the range of the field energy.
     """
     integrator = as_integrator(integrator).differentiated_by(adjoint)
     _check_state(system, state)
@@ -147,7 +148,7 @@ def _solve(
     implicit = isinstance(integrator, AbstractImplicit)
     adaptive = isinstance(controller, diffrax.AbstractAdaptiveStepSizeController)
     returned = saveat.controller_state
-    if implicit:  # Its memory says where a step failed.
+    if implicit:  # The integrator's memory has the time of a failed step.
         saveat = replace(saveat, solver_state=True)
     if adaptive:
         saveat = replace(saveat, controller_state=True)
@@ -177,14 +178,14 @@ def _solve(
         memory = cast(ControllerState, sol.controller_state)
         accuracy = jnp.maximum(jnp.asarray(controller.rtol), jnp.asarray(controller.atol))
         lost = memory.lost & ~diffrax.is_okay(sol.result)
-        kept = memory.inner if returned else None
-        sol = eqx.tree_at(lambda s: s.controller_state, sol, kept)
+        controller_state = memory.inner if returned else None
+        sol = eqx.tree_at(lambda s: s.controller_state, sol, controller_state)
     balance = energy_balance(system, t0, state, sol) if watched else None
     return sol, judged(system, t0, state, accuracy, sol, lost), balance
 
 
 def _without_failed_step(sol: diffrax.Solution) -> diffrax.Solution:
-    """Rows that a step without solution would have filled hold infinities, like those after it."""
+    """Put infinities into rows of a failed step, as diffrax does for rows after the end."""
     if sol.ts is None:
         return sol
     memory = cast(Memory, sol.solver_state)
@@ -214,7 +215,7 @@ def _check_state(system: AbstractSystem, state: State) -> None:
 
 
 def _check_branches(system: AbstractSystem, t0: Array, state: State) -> None:
-    """**Raises** `ModelError` if a joint is closed the wrong way round, unless that is traced."""
+    """**Raises** `ModelError` if a joint is closed the wrong way round; not under `jit`."""
     names = branches.checked_joints(system)
     angles = branches.angles_at(system, t0, state.q) if names else np.zeros(0)
     if not is_concrete(angles):
@@ -222,9 +223,9 @@ def _check_branches(system: AbstractSystem, t0: Array, state: State) -> None:
     listed = branches.reversed_joints(names, np.asarray(angles))
     if listed:
         raise ModelError(
-            f"simulate: in the state given, these joints are closed the wrong way round: {listed}, "
-            "the angle to what they allow; make the state with assemble, from a guess nearer to "
-            "the position wanted"
+            "simulate: these joints of the first state are closed the wrong way round: "
+            f"{listed}, the misalignment; compute the state by assemble, from a guess nearer to "
+            "the target position"
         )
 
 
@@ -239,7 +240,7 @@ def _check_times(t0: Any, t1: Any, dt: Any) -> None:
 
 def _n_steps(t0: Any, t1: Any, dt: Any) -> int:
     if not all(is_concrete(x) for x in (t0, t1, dt)):
-        raise ModelError("simulate: give max_steps where t0, t1 or dt are traced")
+        raise ModelError("simulate: give max_steps if t0, t1 or dt are traced")
     return int(np.ceil((float(t1) - float(t0)) / float(dt) - 1e-6))
 
 
@@ -280,7 +281,7 @@ def _checked(solution: Solution, verdict: Verdict, throw: bool) -> Solution:
 
 
 def _failure(solution: Solution, verdict: Verdict) -> str:
-    """What went wrong, when, and what usually helps."""
+    """Cause and time of a failure, and the usual remedy."""
     result, ts = verdict.result, solution.raw.ts
     look = "pass throw=False to look at the motion so far"
     if result == RESULTS.not_finite:
@@ -300,16 +301,16 @@ def _failure(solution: Solution, verdict: Verdict) -> str:
 
 def _where_lost(solution: Solution, verdict: Verdict) -> str:
     lost_at, ts = verdict.lost_at, solution.raw.ts
-    if not jnp.isfinite(lost_at):  # Steps of any length led there: no such state was saved.
+    if not jnp.isfinite(lost_at):  # Steps that are not finite were rejected and not saved.
         return f"the motion is no longer finite right after t = {_last(solution, ts)} s"
-    there = ""
+    names = ""
     if isinstance(ts, jax.Array) and isinstance(solution.states, State):
-        there = first_lost(solution.system, ts, solution.states, lost_at)
-    return f"the motion is no longer finite at t = {lost_at} s{there}"
+        names = first_lost(solution.system, ts, solution.states, lost_at)
+    return f"the motion is no longer finite at t = {lost_at} s{names}"
 
 
 def _last(solution: Solution, ts: Any) -> float:
-    """The last time that was reached and saved [s]."""
+    """The last saved time [s]."""
     saved = [np.ravel(np.asarray(x)) for x in jax.tree.leaves(ts)]
     times = np.concatenate([*saved, np.zeros(0)])
     return float(times[np.isfinite(times)].max(initial=float(solution.t0)))
@@ -318,12 +319,12 @@ def _last(solution: Solution, ts: Any) -> float:
 _LOST = (
     "the step may be too large: take a smaller one or, for stiff springs and dampers, an implicit "
     "integrator such as BDF(); or the mechanism may pass a singular position (see `inspect`), "
-    "through which EnergyMomentum gets"
+    "which EnergyMomentum can pass"
 )
 
 
 def _likely(memory: Memory) -> str:
-    """Why a step may have had no solution."""
+    """Likely cause of a step without a solution."""
     if isinstance(memory.own, AlphaMemory) and memory.own.rings(memory.h):
         return (
             "accelerations change their sign from step to step: take GeneralizedAlpha with a "

@@ -1,4 +1,4 @@
-"""A motion, as `simulate` finds it."""
+"""The result of `simulate`."""
 
 from typing import Any
 
@@ -14,13 +14,13 @@ from .motion import AbstractMotion
 
 
 class Solution(AbstractMotion):
-    """What `simulate` found.
+    """Motion of a system, the result of `simulate`.
 
     - `ts`: times [s], shape `(n,)`.
-    - `states`: `State` with a leading axis of length n; what the function of a `diffrax.SaveAt`
-      returns in the place of states, if it has one. Both are None if dense output alone is kept.
-    - `result`: whether the motion was found to its end, every saved number is finite and every
-      constraint holds; one of `jaxmbd.RESULTS`, which says what went wrong otherwise.
+    - `states`: `State` with a leading axis of length n, or values of the function of a
+      `diffrax.SaveAt`, if it has one. `ts` and `states` are None if only dense output is saved.
+    - `result`: one of `jaxmbd.RESULTS`: success if the motion is complete, every saved number is
+      finite and every constraint is satisfied; otherwise the cause of failure.
     - `system`: the system that moved.
     - `raw`: the `diffrax.Solution`, with statistics, dense output and event mask.
     """
@@ -46,7 +46,7 @@ class Solution(AbstractMotion):
     def of(
         system: AbstractSystem, raw: diffrax.Solution, result: RESULTS | None = None
     ) -> "Solution":
-        """From what diffrax returns; the result is diffrax's own if there is no other."""
+        """From a diffrax solution. Default of `result`: diffrax's own."""
         return Solution(raw.ts, raw.ys, system, raw, result)
 
     @property
@@ -55,7 +55,7 @@ class Solution(AbstractMotion):
         return jnp.asarray(self.raw.t0)
 
     def rows(self, index: np.ndarray) -> "Solution":
-        """The same motion at some of its times alone, without the others' states."""
+        """The motion at some of its times."""
         ts, states = jax.tree.map(lambda x: x[index], (self.ts, self.states))
         return Solution(ts, states, self.system, self.raw, self.result)
 

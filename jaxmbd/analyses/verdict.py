@@ -1,4 +1,4 @@
-"""Whether what a motion has saved is finite, and holds the constraints."""
+"""Checks that saved states are finite and satisfy the constraints."""
 
 from typing import Any
 
@@ -18,21 +18,21 @@ from ..system.joint_states import joint_states
 from ..system.loads import element_states
 from ..system.residuals import constraint_rates
 
-# Fixed steps have no error estimate: the residual may be this part of the mechanism's size.
+# Largest residual by the mechanism's size with fixed steps, which have no error estimate.
 LARGEST_RESIDUAL = 1e-2
-# Rates may be this part of the largest speed: index-3 methods leave them to the step's accuracy.
+# Largest rate of a residual by the largest speed: index-3 methods do not enforce ġ = 0.
 LARGEST_RATE = 0.1
-# [1/s], how fast residuals may change that are within their tolerance: Baumgarte's default gain.
+# [1/s], rate of change permitted for residuals within tolerance: Baumgarte's default gain.
 CORRECTION_RATE = 10.0
 
 
 class Verdict(eqx.Module):
-    """What is wrong with saved states.
+    """Validity of saved states.
 
     - `result`: one of `jaxmbd.RESULTS`.
-    - `lost_at`: the first time at which a number is not finite [s]; infinity if all are.
+    - `lost_at`: the first time at which a number is not finite [s]; infinity if all are finite.
     - `violation`: the largest |g| or |ġ| by its tolerance, zero without constraints.
-    - `row`, `violated_at`: the constraint row where that is, and the time [s].
+    - `row`, `violated_at`: constraint row and time [s] of `violation`.
     - `angles`: the largest misalignment of each joint that `branches` checks [rad].
     """
 
@@ -47,25 +47,25 @@ class Verdict(eqx.Module):
 def judged(
     system: AbstractSystem, t0: Time, start: State, accuracy: Any, raw: diffrax.Solution, lost: Any
 ) -> Verdict:
-    """The verdict on what diffrax returns.
+    """The verdict on a solution of diffrax.
 
     **Arguments:**
 
-    - `start`: the state at `t0`, by which the size of the mechanism is measured.
+    - `start`: the state at `t0`, which gives the size of the mechanism.
     - `accuracy`: the tolerance of the step size control, None for fixed steps.
-    - `lost`: whether steps collapsed because what they lead to is not finite.
+    - `lost`: whether steps collapsed because their results are not finite.
     """
     system, t0, start, saved = stop_gradients((system, t0, start, _saved(raw)))
     lost_at = [_lost_at(ts, tree) for ts, tree in saved]
     first = jnp.min(jnp.stack([jnp.asarray(jnp.inf, t0.dtype), *lost_at]))
-    none = jnp.zeros(len(branches.checked_joints(system)), start.q.dtype)
-    nothing = jnp.zeros((), start.q.dtype), jnp.zeros((), jnp.int32), t0, none
-    held = [
+    zeros = jnp.zeros(len(branches.checked_joints(system)), start.q.dtype)
+    unconstrained = jnp.zeros((), start.q.dtype), jnp.zeros((), jnp.int32), t0, zeros
+    violations = [
         _violation(system, t0, start, accuracy, ts, tree)
         for ts, tree in saved
         if _are_states(tree, system) and constraints.n_constraints(system) > 0
     ]
-    violation, row, at, angles = nothing if not held else _worst(held)
+    violation, row, at, angles = unconstrained if not violations else _worst(violations)
     result = RESULTS.promote(raw.result)
     okay = (result == RESULTS.successful) | (result == RESULTS.event_occurred)
     bad: Any = RESULTS.constraints_violated
@@ -78,13 +78,13 @@ def judged(
 
 
 def _saved(raw: diffrax.Solution) -> list[tuple[Array, PyTree]]:
-    """Times, and what is saved at each of them, dense output included."""
+    """Times, and the values saved at each of them, dense output included."""
     saved: list[tuple[Array, PyTree]] = []
     if raw.ts is not None:
         ts, structure = jax.tree.flatten(raw.ts)
         saved += zip(ts, structure.flatten_up_to(raw.ys), strict=True)
     dense = raw.interpolation
-    if dense is not None:  # Rows of steps that were not made are infinite, like their times.
+    if dense is not None:  # Rows after the last step are infinite, like their times.
         saved.append((dense.ts[1:], dense.infos["y1"]))
     return saved
 
@@ -103,8 +103,8 @@ def _are_states(tree: PyTree, system: AbstractSystem) -> bool:
     return isinstance(tree, State) and sizes == tuple(x.shape[1:] for x in (tree.q, tree.v, tree.z))
 
 
-def _worst(held: list[tuple[Array, ...]]) -> tuple[Array, ...]:
-    ratios, rows, times, angles = (jnp.stack(x) for x in zip(*held, strict=True))
+def _worst(violations: list[tuple[Array, ...]]) -> tuple[Array, ...]:
+    ratios, rows, times, angles = (jnp.stack(x) for x in zip(*violations, strict=True))
     k = jnp.argmax(ratios)
     return ratios[k], rows[k], times[k], jnp.max(angles, axis=0)
 
@@ -119,24 +119,23 @@ def _violation(
 ) -> tuple[Array, ...]:
     """The largest residual or rate by its tolerance, its row and time; angles of joints.
 
-    A row's scale is what it changes by where its joint moves by the mechanism's size or turns by
-    one radian.
+    A row's scale is its change if its joint moves by the mechanism's size or turns by one radian.
     """
     size = _size(system, t0, start)
     part = _part(accuracy, start.q.dtype)
 
     def at(t: Array, state: State) -> tuple[Array, ...]:
-        there = jnp.isfinite(t)
+        finite = jnp.isfinite(t)
         for x in (state.q, state.v, state.z):
-            there = there & jnp.all(jnp.isfinite(x))
-        t = jnp.where(there, t, t0)
-        state = jax.tree.map(lambda x, y: jnp.where(there, x, y), state, start)
+            finite = finite & jnp.all(jnp.isfinite(x))
+        t = jnp.where(finite, t, t0)
+        state = jax.tree.map(lambda x, y: jnp.where(finite, x, y), state, start)
         c = system.configuration(t, state.q, state.z)
         V = c.twists(state.v)
         speed = jnp.max(jnp.abs(V[:, :3]), initial=0.0)
         speed = speed + size * jnp.max(jnp.abs(V[:, 3:]), initial=0.0)
         g, rate = constraints.residual(system, c), constraint_rates(system, c, state.v)
-        g, rate = (jnp.where(there, jnp.abs(x), 0.0) for x in (g, rate))
+        g, rate = (jnp.where(finite, jnp.abs(x), 0.0) for x in (g, rate))
         return g, rate, speed, branches.angles(system, c)
 
     g, rate, speeds, angles = jax.vmap(at)(ts, states)
@@ -152,10 +151,10 @@ def _violation(
 
 
 def _part(accuracy: Any, dtype: Any) -> Any:
-    """The part of the mechanism's size that residuals may be.
+    """The largest residual permitted, by the mechanism's size.
 
-    Local errors add up to more than the tolerance. The root of it stays far above what they come
-    to, and far below what changes a motion visibly.
+    Local errors add up to more than the tolerance. The square root of the tolerance is far above
+    their sum, and far below residuals that change a motion visibly.
     """
     if accuracy is None:
         return LARGEST_RESIDUAL
@@ -164,18 +163,18 @@ def _part(accuracy: Any, dtype: Any) -> Any:
 
 
 def _size(system: AbstractSystem, t: Time, state: State) -> Float[Array, ""]:
-    """How far ports are from one another [m], at least the largest radius of gyration."""
+    """Largest distance of ports from their mean [m], at least the largest radius of gyration."""
     p = system.configuration(t, state.q, state.z).ports.p
-    spread = jnp.max(jnp.linalg.norm(p - jnp.mean(p, axis=0)[None], axis=1))
+    extent = jnp.max(jnp.linalg.norm(p - jnp.mean(p, axis=0)[None], axis=1))
     bodies = system.mechanism.rigid
     gyration = jnp.sqrt(jnp.trace(bodies.inertia, axis1=1, axis2=2) / (2.0 * bodies.mass))
-    return jnp.maximum(spread, jnp.max(gyration))
+    return jnp.maximum(extent, jnp.max(gyration))
 
 
 def _row_scales(
     system: AbstractSystem, t: Time, state: State, size: Float[Array, ""]
 ) -> Float[Array, "ng"]:
-    """How much each row of the constraints changes in a motion as large as the mechanism."""
+    """Change of each constraint row in a motion as large as the mechanism."""
     c, parts = system.configuration(t, state.q, state.z), []
     for g in system.constrained:
         group = system.mechanism.joints[g]
@@ -186,14 +185,14 @@ def _row_scales(
         parts.append(size * linear + angular)
     others = jnp.ones(len(constraints.coordinate_names(system)), dtype=state.q.dtype)
     scales = jnp.concatenate([*parts, others * jnp.maximum(1.0, size * size)])
-    # A row that nothing moves at the start, such as a distance of zero.
+    # A row may have no derivative at the start, such as that of a distance of zero.
     return jnp.where(scales > 0, scales, 1.0)
 
 
 def first_lost(system: AbstractSystem, ts: Array, states: State, lost_at: Array) -> str:
-    """Joints and elements whose coordinates, velocities or first-order states are not finite.
+    """In words, joints and elements with coordinates, velocities or states that are not finite.
 
-    At a time, in words; empty if all named ones are finite.
+    At a time; empty if all named ones are finite.
     """
     row = int(np.argmin(np.abs(np.asarray(ts) - np.asarray(lost_at))))
     state = jax.tree.map(lambda x: x[row], states)
@@ -209,7 +208,7 @@ def _is_finite(tree: PyTree) -> bool:
 
 
 def in_words(system: AbstractSystem, verdict: Verdict) -> str:
-    """Which constraint is violated most, and when."""
+    """In words, the constraint that is violated most, and the time."""
     name = constraints.row_names(system)[int(verdict.row)]
     return (
         f"{name!r} is violated by {float(verdict.violation):.3g} times the tolerance at t = "

@@ -1,4 +1,4 @@
-"""Controllers in the loop: laws of one's own, and ready-made ones."""
+"""Controllers: custom control laws and PID."""
 
 from .controller import Controller as Controller
 from .pid import PID as PID

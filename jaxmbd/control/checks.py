@@ -1,4 +1,4 @@
-"""What controllers may read."""
+"""Checks of the sensors of controllers."""
 
 from typing import Any
 
@@ -10,20 +10,20 @@ from ..sensors import AbstractSensor
 
 
 def as_sensors(value: Any, who: str) -> Any:
-    """Sensors in a dict or a tuple, or one alone; **raises** `ModelError` for anything else."""
+    """Sensors in a dict or a tuple, or one sensor; **raises** `ModelError` for anything else."""
     sensors = tuple(value) if isinstance(value, list) else value
     each = list(sensors.values()) if isinstance(sensors, dict) else sensors
     for sensor in each if isinstance(each, list | tuple) else [each]:
         if not isinstance(sensor, AbstractSensor) or any(map(callable, jax.tree.leaves(sensor))):
             raise ModelError(
-                f"{who}: {sensor!r} is no sensor that it can read; take one of jaxmbd.sensors, or "
-                "derive one from sensors.AbstractKinematicSensor"
+                f"{who}: {sensor!r} is no sensor; take one of jaxmbd.sensors, or derive one from "
+                "sensors.AbstractKinematicSensor"
             )
     return sensors
 
 
 def unreadable(sensors: Any) -> str | None:
-    """Which of some sensors needs more than positions and velocities, or None."""
+    """A message about the first sensor that is not kinematic; None if all are."""
     for sensor in jax.tree.leaves(sensors, is_leaf=is_part):
         if not sensor.kinematic:
             return (

@@ -1,4 +1,4 @@
-"""A control law of one's own between sensors and joints or frames."""
+"""A custom control law from sensors to joints or frames."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from .checks import as_sensors, unreadable
 
 
 class Controller(AbstractController):
-    """A law that closes a loop from sensors to forces, an entry of `Model.forces`:
+    """A control law from readings of sensors to forces, an entry of `Model.forces`:
 
         commands = law(t, readings)                      without memory
         commands, rates = law(t, readings, memory)       continuous: rates = d memory / dt
@@ -24,13 +24,13 @@ class Controller(AbstractController):
     The law is a pure function or an Equinox module. Floats of a module are leaves of the model,
     `model.forces["name"].law`: gains and weights have gradients. A plain function is static.
 
-    A continuous law is evaluated in every evaluation of the accelerations, and its memory is
-    integrated with the motion. A sampled one is evaluated at multiples of the period, at the start
-    of a step of the integrator; commands and memory are held in between. Steps must end at these
-    times: take a fraction of the period, 1/n of it, as step. Commands are zero before the first
-    multiple. The held commands follow the memory in z.
+    A continuous law is evaluated with the accelerations, and its memory is integrated with the
+    motion. A sampled law is evaluated at multiples of the period, at the start of a step of the
+    integrator; commands and memory are held in between. Steps must end at these times: a fixed step
+    is the period divided by a whole number. Commands are zero before the first multiple. In z, the
+    held commands follow the memory.
 
-    Each controller is a kind of its own: one law with many outputs compiles faster than many laws.
+    Controllers are compiled one by one: one law with many outputs compiles faster than many laws.
 
     **Arguments:**
 
@@ -40,15 +40,15 @@ class Controller(AbstractController):
     - `outputs`: the name of a joint, on whose velocities the command acts [N or N m], or of a
       frame, for a wrench `[f, τ]` along its axes, shape `(6,)` [N, N m]; a `Frame`; or a sequence
       or dict of these. Commands are an array (a number if there is one velocity), or a sequence or
-      dict likewise. For several outputs one array with all commands in a row, in the order of the
-      sequence or of the sorted keys, will do too.
+      dict likewise, or one array with all commands in the order of the sequence or of the sorted
+      keys.
     - `period`: time from sample to sample, positive [s]. Default: None, a continuous law.
-    - `memory`: the memory to start from, floats or arrays of floats in any pytree. Default: None,
-      a law without memory. `assemble(states=)` overrides it, as one vector with the held commands.
+    - `memory`: initial memory, floats or arrays of floats in any pytree. Default: None, a law
+      without memory. `assemble(states=)` overrides it, as one vector with the held commands.
 
-    **Raises** `ModelError` for sensors that it cannot read. `Model` and `formulate` raise it,
-    naming the controller, for sensors that depend on accelerations or multipliers, unknown names,
-    commands of a wrong shape and a period that is not positive.
+    **Raises** `ModelError` for invalid sensors. `Model` and `formulate` raise it, with the name of
+    the controller, for sensors that depend on accelerations or multipliers, unknown names, commands
+    of a wrong shape and a period that is not positive.
     """
 
     sensors: Any

@@ -20,29 +20,28 @@ Memory = dict[str, Float[Array, "..."]]
 
 
 class PID(AbstractController):
-    """A PID controller of a joint or of what a sensor reads, an entry of `Model.forces`:
+    """A PID controller of a joint or of a sensor's reading, an entry of `Model.forces`:
 
         u = kp e + I + D,     dI/dt = ki e + (sat(u) - u) / T,     D = kd (de/dt filtered)
 
-    with the error e = setpoint - reading, and sat(u) as command. Of a joint de/dt is the rate of
-    the setpoint less the joint's velocity; the filter, if there is one, is of first order with the
-    time constant τ, and starts from zero. Of a sensor without `rate`, a continuous controller takes
-    D = kd s / (1 + τ s) e, which needs τ; it starts as if the error had been zero before.
+    with the error e = setpoint - reading, and sat(u) as command. For a joint, de/dt is the rate of
+    the setpoint less the joint's velocity; the optional filter is of first order with time constant
+    τ and initial state zero. For a sensor without `rate`, a continuous controller uses
+    D = kd s / (1 + τ s) e, which needs τ, with zero error before the start.
 
     With a period h it samples, and holds the command in between:
 
         I' = I + h (ki e + (sat(u) - u) / T),     D = kd d,     d = (τ d' + h de/dt) / (τ + h)
 
-    d' being the one before. Without a rate de/dt is the difference of two errors over h, zero at
-    the first sample.
+    with d' of the sample before. Without a rate, de/dt is the difference of two errors over h, zero
+    at the first sample.
 
-    Angles are taken as the sensor reads them: within (-π, π] in formulations without joint
-    coordinates.
+    Angles are the sensor's: within (-π, π] in formulations without joint coordinates.
 
     **Arguments:**
 
-    - `measured`: name of a joint, or a kinematic sensor, of which `rate` may read the derivative.
-    - `output`: as of `Controller`. Default: the joint. All quantities have the shape of its
+    - `measured`: name of a joint, or a kinematic sensor; `rate`: a sensor of its derivative.
+    - `output`: as for `Controller`. Default: the joint. All quantities have the shape of its
       command.
     - `kp`, `ki`, `kd`: gains, numbers or one for each component. Default of `kd`: no derivative.
     - `setpoint`: a number or a signal, of the reading's shape.
@@ -52,7 +51,7 @@ class PID(AbstractController):
       limit. Default: kp / ki.
     - `period`: h, positive [s]. Default: None, continuous.
 
-    **Raises** `ModelError` for arguments that do not go together.
+    **Raises** `ModelError` for incompatible arguments.
     """
 
     sensors: Any
@@ -86,7 +85,7 @@ class PID(AbstractController):
             rate = JointVelocity(measured) if rate is None else rate
             measured = JointPosition(measured)
         if output is None:
-            raise ModelError("PID: a sensor does not say where the command goes; give output")
+            raise ModelError("PID: a sensor needs output, the joint or frame of the command")
         given = {"reading": measured} | ({} if rate is None or kd is None else {"rate": rate})
         self.sensors = as_sensors(given, "PID")
         self.outputs = as_outputs(output, "PID")
@@ -138,18 +137,18 @@ class PID(AbstractController):
                 f"the setpoint has shape {goal.shape}, the reading {readings['reading'].shape}"
             )
         error = goal - readings["reading"]
-        wanted, after = self.kp * error + memory["integral"], {}
+        unlimited, after = self.kp * error + memory["integral"], {}
         if self.kd is not None:
             slope = goal_rate - readings["rate"] if "rate" in readings else None
             of = self._continuous if self.sample_time is None else self._sampled
             slope, after = of(error, slope, memory)
-            wanted = wanted + self.kd * slope
-        command, rate = wanted, self.ki * error
+            unlimited = unlimited + self.kd * slope
+        command, rate = unlimited, self.ki * error
         if self.limits is not None:
-            command = jnp.clip(wanted, *self.limits)
+            command = jnp.clip(unlimited, *self.limits)
             tracking = self.tracking_time
             per_time = self.ki / self.kp if tracking is None else 1.0 / tracking
-            rate = rate + per_time * (command - wanted)
+            rate = rate + per_time * (command - unlimited)
         if self.sample_time is not None:
             rate = memory["integral"] + self.sample_time * rate
         return command, {**after, "integral": rate}
@@ -157,7 +156,7 @@ class PID(AbstractController):
     def _continuous(
         self, error: Array, slope: Array | None, memory: Memory
     ) -> tuple[Array, Memory]:
-        """de/dt, and the rate of the filter's state: a slope, or without a rate an error."""
+        """de/dt, and the rate of the filter's state: of a slope, or without `rate` of an error."""
         if self.filter_time is None:
             assert slope is not None  # See `__init__`.
             return slope, {}
@@ -165,7 +164,7 @@ class PID(AbstractController):
         return (change if slope is None else memory["slope"]), {"slope": change}
 
     def _sampled(self, error: Array, slope: Array | None, memory: Memory) -> tuple[Array, Memory]:
-        """de/dt, and the next memory of it."""
+        """de/dt, and its next memory."""
         after, h = {}, self.sample_time
         assert h is not None
         if slope is None:

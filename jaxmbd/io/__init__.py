@@ -1,4 +1,4 @@
-"""Reading and writing: robot descriptions, measured records, labelled arrays."""
+"""Input and output: robot descriptions, measured records, labelled arrays."""
 
 from .records import read_record as read_record
 from .urdf import from_urdf as from_urdf

@@ -21,7 +21,7 @@ Variable = tuple[tuple[str, ...], np.ndarray, dict[str, str]]
 
 
 def to_dataset(solution: AbstractMotion) -> xr.Dataset:
-    """A motion as a dataset, without the rows that an event left empty.
+    """A motion as a dataset, without rows after an event.
 
     **Variables**, all over `time` [s]:
 
@@ -31,15 +31,15 @@ def to_dataset(solution: AbstractMotion) -> xr.Dataset:
       frames' own axes.
     - `q_<joint>` and `v_<joint>(time)`: coordinates and velocities of each joint [rad or m, and per
       second]. Joints with several of them have one more dimension, such as `universal_coordinate`
-      and `universal_velocity`, labelled by what they are; `units` then lists one unit for each. A
-      slash in the name of a joint, which netCDF does not allow, becomes a dot.
-    - `z_<element>(time)`: first-order states of each element that has some, in its own units.
-      Elements with several of them have one more dimension, `<element>_state`.
-    - `kinetic_energy`, `potential_energy`, `total_energy(time)` [J], and what holds the potential
-      one: `field_energy`, `elastic_energy`, `artificial_energy`; `linear_momentum` and
+      and `universal_velocity`, with labels; `units` then lists one unit for each. A slash in the
+      name of a joint, which netCDF does not allow, becomes a dot.
+    - `z_<element>(time)`: first-order states of elements, in their own units. Elements with several
+      states have one more dimension, `<element>_state`.
+    - `kinetic_energy`, `potential_energy`, `total_energy(time)` [J], and the parts of the potential
+      energy: `field_energy`, `elastic_energy`, `artificial_energy`; `linear_momentum` and
       `angular_momentum(time, xyz)` [N s, N m s], of all bodies about the world's origin.
 
-    Everything in it can be written with `dataset.to_netcdf(path, engine="h5netcdf")`.
+    `dataset.to_netcdf(path, engine="h5netcdf")` writes the dataset to a file.
 
     **Raises** `ModelError` for a batch of motions and for names that differ only by slash and dot.
     """
@@ -61,10 +61,10 @@ def to_dataset(solution: AbstractMotion) -> xr.Dataset:
                 raise ModelError(f"to_xarray: two joints would both be {variable!r}; rename one")
             variables[variable] = values
     for name, values in solution.element_states.items():
-        variable, found = _state_variable(name, values)
+        variable, content = _state_variable(name, values)
         if variable in variables:
             raise ModelError(f"to_xarray: two elements would both be {variable!r}; rename one")
-        variables[variable] = found
+        variables[variable] = content
     attributes = {
         "title": "motion of a multibody system",
         "system": type(solution.system).__name__,
@@ -111,28 +111,28 @@ def _energy_variables(solution: AbstractMotion) -> dict[str, Variable]:
 def _joint_variables(
     name: str, motion: JointState, solution: AbstractMotion, coords: dict[str, Any]
 ) -> dict[str, Variable]:
-    """Variables of one joint; labels of their components are added to `coords`."""
+    """Variables of one joint; adds labels of their components to `coords`."""
     joint: AbstractJoint = solution.system.mechanism.joint(name)
     kind = type(joint).__name__.lower()
-    found = {}
+    variables = {}
     for letter, what, values, components in (
         ("q", "coordinate", motion.q, coordinate_components(joint)),
         ("v", "velocity", motion.v, velocity_components(joint)),
     ):
         dims, values = ("time",), np.asarray(values)
         if values.ndim == 2 and values.shape[1] == 0:
-            continue  # A fixed joint has neither.
+            continue  # A fixed joint has no coordinates.
         if values.ndim == 2:
             dims = ("time", f"{kind}_{what}")
             coords[dims[1]] = [component.name for component in components]
         units = ", ".join(component.unit for component in components)
         attributes = {**_attributes(units, f"{what} of {kind} joint {name}"), "joint": name}
-        found[f"{letter}_{name.replace('/', '.')}"] = (dims, values, attributes)
-    return found
+        variables[f"{letter}_{name.replace('/', '.')}"] = (dims, values, attributes)
+    return variables
 
 
 def _state_variable(name: str, values: Any) -> tuple[str, Variable]:
-    """Variable of the first-order states of an element; their units only the element knows."""
+    """Variable of the first-order states of an element, without units."""
     array, plain = np.asarray(values), name.replace("/", ".")
     dims = ("time",) if array.ndim == 1 else ("time", f"{plain}_state")
     attributes = {"long_name": f"first-order states of {name}", "element": name}

@@ -12,11 +12,11 @@ from ..errors import DataError
 def read_record(path: str | Path, columns: Iterable[str]) -> dict[str, np.ndarray]:
     """Columns of a file with a header line, as float arrays of shape `(n,)`.
 
-    `Experiment` checks times and readings further.
+    `Experiment` further checks times and readings.
 
-    **Raises** `DataError`, naming the file and the column or line, for a file that cannot be read,
-    a missing column, a line with too few fields (a truncated file), a field that is no finite
-    number, and fewer than two lines.
+    **Raises** `DataError`, with file and column or line, for a file that cannot be read, a missing
+    column, a line with too few fields (a truncated file), a field that is no finite number, and
+    fewer than two lines.
     """
     path, columns = Path(path), list(columns)
     try:

@@ -13,32 +13,34 @@ except ImportError as error:
 
 
 def to_dataset(
-    found: Sensitivities, dims: Mapping[str, Sequence[str]], coords: Mapping[str, Any]
+    sensitivities: Sensitivities, dims: Mapping[str, Sequence[str]], coords: Mapping[str, Any]
 ) -> xr.Dataset:
-    """Results as `<name>` and their derivatives as `d_<name>`, over `parameter` first.
+    """Results as `<name>` and their derivatives as `d_<name>`, with first dimension `parameter`.
 
-    **Raises** `ModelError` for dimensions of something else, or of another number than its axes,
-    and where a result has a name that the dataset needs itself.
+    **Raises** `ModelError` for dimensions of an unknown result, or of another number than its axes,
+    and for a result whose name is reserved by the dataset.
     """
     for name in dims:
-        if name not in found.outputs:
-            raise ModelError(
-                f"to_xarray: dims for {name!r}, which is not among {', '.join(found.outputs)}"
-            )
+        if name not in sensitivities.outputs:
+            known = ", ".join(sensitivities.outputs)
+            raise ModelError(f"to_xarray: dims for {name!r}, which is not among {known}")
     variables: dict[str, Any] = {}
-    for name, y in found.outputs.items():
+    for name, y in sensitivities.outputs.items():
         own = tuple(dims.get(name, [f"{name}_axis{k}" for k in range(y.ndim)]))
         if isinstance(dims.get(name), str) or len(own) != y.ndim:
             raise ModelError(f"to_xarray: dims of {name!r}, shape {y.shape}, got {dims[name]!r}")
         variables[name] = (own, y)
-        if f"d_{name}" in found.outputs or name in ("parameter", "value"):
-            raise ModelError(f"to_xarray: {name!r} is a name of the dataset's own; rename it")
-    for name, dy in found.slopes.items():
+        if f"d_{name}" in sensitivities.outputs or name in ("parameter", "value"):
+            raise ModelError(f"to_xarray: {name!r} is reserved by the dataset; rename it")
+    for name, dy in sensitivities.slopes.items():
         attributes = {"long_name": f"derivative of {name} by each parameter"}
         variables[f"d_{name}"] = (("parameter", *variables[name][0]), dy, attributes)
-    own_coords = {"parameter": list(found.labels), "value": ("parameter", found.values)}
+    own_coords = {
+        "parameter": list(sensitivities.labels),
+        "value": ("parameter", sensitivities.values),
+    }
     try:
-        return xr.Dataset(variables, {**coords, **own_coords}, {"mode": found.mode})
+        return xr.Dataset(variables, {**coords, **own_coords}, {"mode": sensitivities.mode})
     except ValueError as error:  # Such as a dimension of two lengths.
         raise ModelError(f"to_xarray: {error}") from error
 

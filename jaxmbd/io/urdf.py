@@ -36,34 +36,33 @@ def from_urdf(
     mimic: str = "couple",
     gravity: Any = (0.0, 0.0, -9.81),
 ) -> Model:
-    """The model that a URDF file describes.
+    """Read a model from a URDF file.
 
     Bodies and joints have the names of the file's links and joints. Links that fixed joints
-    connect are one body, named after the one nearest the root; the others, and all that the
-    ground carries, are marker frames of the model, so that `system.frames(t, q)` has the pose of
-    every link.
+    connect are one body, with the name of the link nearest the root; the other links, and links on
+    the ground, are marker frames of the model, so that `system.frames(t, q)` has the pose of every
+    link.
 
     A joint's `damping` becomes a `ViscousFriction` of the name `"<joint> damping"`, its `friction`
-    a `CoulombFriction` `"<joint> friction"`. Limits are not enforced, see `urdf_limits`. What
-    describes neither mass nor motion is skipped: visual, collision, material, transmission,
-    gazebo, calibration, safety_controller.
+    a `CoulombFriction` `"<joint> friction"`. Limits are not enforced, see `urdf_limits`. Elements
+    without mass or motion are skipped: visual, collision, material, transmission, gazebo,
+    calibration, safety_controller.
 
     **Arguments:**
 
     - `source`: path of the file, or the XML text itself.
     - `floating_base`: whether the root link moves freely, by a `Free` joint named
       `"floating_base"`; otherwise it is part of the ground, and its mass has no effect.
-    - `merge_fixed`: whether links are merged across fixed joints. Otherwise these are `Fixed`
-      joints, whose reactions can be asked for; links without mass or without inertia are merged
-      all the same.
-    - `mimic`: what becomes of joints that follow another one: `"couple"` makes them follow, by a
-      `Coupling` of the joint's name, `"independent"` leaves them free, `"fixed"` holds them at
-      their offset. `urdf_mimics` says what they follow. A fixed joint follows nothing.
-    - `gravity`: acceleration of free fall, shape `(3,)` [m/s²], of the force named `"gravity"`;
-      no such force where it is None.
+    - `merge_fixed`: whether links are merged across fixed joints. If not, these are `Fixed` joints
+      with reactions; links without mass or without inertia are merged in any case.
+    - `mimic`: treatment of joints that follow another one: `"couple"` adds a `Coupling` of the
+      joint's name, `"independent"` leaves them free, `"fixed"` fixes them at their offset.
+      `urdf_mimics` returns the relations. A fixed joint follows no other joint.
+    - `gravity`: acceleration of free fall, shape `(3,)` [m/s²], of the force named `"gravity"`; if
+      None, there is no such force.
 
-    **Raises** `ModelError`, with the file, the line and the element, where the file cannot be
-    read, is malformed, or describes no tree of joints or bodies that cannot exist.
+    **Raises** `ModelError`, with the file, the line and the element, if the file cannot be read or
+    is malformed, if its joints are no tree, or if a body is impossible.
 
     The format is described in the ROS documentation, "urdf/XML".
     """
@@ -80,7 +79,7 @@ def from_urdf(
     assembly = lump_links(robot, floating_base, merge_fixed)
     bodies = {name: _body(lump) for name, lump in assembly.lumps.items()}
     if not bodies:
-        raise robot.element.error("no link moves; floating_base=True would free the root")
+        raise robot.element.error("no link moves; floating_base=True frees the root")
     joints = {joint.name: _joint(joint, assembly) for joint in assembly.joints}
     if floating_base:
         if FLOATING_BASE in joints:
@@ -105,7 +104,7 @@ def from_urdf(
 def urdf_limits(source: Source) -> dict[str, JointLimits]:
     """Bounds of the revolute, continuous and prismatic joints of a URDF file, by name.
 
-    No model enforces them. They are there to check a motion or a drive against.
+    Models do not enforce them; use them to check a motion or a drive.
 
     **Raises** `ModelError` as `from_urdf`.
     """
@@ -114,7 +113,7 @@ def urdf_limits(source: Source) -> dict[str, JointLimits]:
 
 
 def urdf_mimics(source: Source) -> dict[str, Mimic]:
-    """What the joints of a URDF file follow that mimic another one, by name.
+    """Relations of the joints of a URDF file that mimic another one, by name.
 
     **Raises** `ModelError` as `from_urdf`.
     """

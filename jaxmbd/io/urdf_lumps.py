@@ -19,7 +19,7 @@ class Lump:
 
     @property
     def is_light(self) -> bool:
-        """Whether no link of it could move by itself."""
+        """Whether none of its links could move by itself."""
         return all(link.is_light for link in self.links)
 
     def inertia(self) -> tuple[float, np.ndarray, np.ndarray]:
@@ -38,8 +38,8 @@ class Lump:
 
 @dataclass(frozen=True)
 class Assembly:
-    """What moves: lumps by the name of their first link, the joints that carry them, and for every
-    link the lump (or the ground) it belongs to and its placement there."""
+    """Lumps by the name of their first link, the joints that carry them, and for every link its
+    lump (or the ground) and its placement in the lump's frame."""
 
     lumps: dict[str, Lump]
     joints: list[Joint]
@@ -47,10 +47,10 @@ class Assembly:
 
 
 def lump_links(robot: Robot, floating_base: bool, merge_fixed: bool) -> Assembly:
-    """Links that fixed joints connect become one lump, or part of the ground.
+    """Merge links that fixed joints connect into one lump, or into the ground.
 
-    Without `merge_fixed` only those do that could not move by themselves. With `floating_base` the
-    root's lump moves, though no joint carries it.
+    Without `merge_fixed`, only links that could not move by themselves are merged. With
+    `floating_base`, the root's lump moves without a joint.
     """
     root = robot.root.name
     if GROUND in robot.links and (floating_base or root != GROUND):
@@ -80,9 +80,9 @@ def lump_links(robot: Robot, floating_base: bool, merge_fixed: bool) -> Assembly
 
 
 def hold_followers(robot: Robot) -> Robot:
-    """The robot with every joint that mimics another one fixed at its offset."""
+    """Fix every joint that mimics another one at its offset."""
 
-    def held(joint: Joint) -> Joint:
+    def fixed(joint: Joint) -> Joint:
         if joint.mimic is None:
             return joint
         if joint.kind == "prismatic":
@@ -92,5 +92,5 @@ def hold_followers(robot: Robot) -> Robot:
         origin = joint.origin @ moved
         return replace(joint, kind="fixed", origin=origin, mimic=None, damping=0.0, friction=0.0)
 
-    joints = {name: held(joint) for name, joint in robot.joints.items()}
+    joints = {name: fixed(joint) for name, joint in robot.joints.items()}
     return Robot(robot.root, robot.links, joints, robot.element)

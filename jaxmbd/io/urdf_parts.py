@@ -1,4 +1,4 @@
-"""Links and joints as a URDF file states them, each checked by itself."""
+"""Links and joints of a URDF file, each checked by itself."""
 
 import math
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ KINDS = (*SCALAR, "fixed", "floating", "planar")
 
 
 class JointLimits(NamedTuple):
-    """`lower` and `upper` bound of a joint's coordinate [rad or m], `effort` that its drive can
-    bring [N m or N] and `velocity` it can reach [rad/s or m/s]; infinite where there is none."""
+    """Bounds `lower` and `upper` of a joint's coordinate [rad or m], and largest `effort` [N m or
+    N] and `velocity` [rad/s or m/s] of its drive; infinite without a limit."""
 
     lower: float
     upper: float
@@ -50,7 +50,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Joint:
-    """A joint: `origin` is the placement of its frame, and at zero of the child, in the parent."""
+    """A joint; `origin` is the placement of its frame, and at zero of its child, in the parent."""
 
     name: str
     kind: str
@@ -66,7 +66,7 @@ class Joint:
 
 
 def read_link(element: Element) -> Link:
-    """A link; one without `<inertial>` has no mass."""
+    """Read a link; a link without `<inertial>` has no mass."""
     name = element.text("name")
     inertial = element.child("inertial")
     if inertial is None:
@@ -83,7 +83,7 @@ def read_link(element: Element) -> Link:
 
 
 def read_joint(element: Element) -> Joint:
-    """A joint."""
+    """Read a joint."""
     name, kind = element.text("name"), element.text("type")
     if kind not in KINDS:
         raise element.error(f"unknown type {kind!r}; known are {', '.join(KINDS)}")
@@ -104,7 +104,7 @@ def read_joint(element: Element) -> Joint:
 
 
 def read_origin(element: Element) -> Placement:
-    """The `<origin>` of an inertial or a joint; no displacement where there is none."""
+    """The `<origin>` of an inertial or a joint. Default: no displacement."""
     origin = element.child("origin")
     if origin is None:
         return Placement()
@@ -114,7 +114,7 @@ def read_origin(element: Element) -> Placement:
 def _read_axis(element: Element, kind: str) -> np.ndarray:
     axis = element.child("axis")
     if axis is None or kind in ("fixed", "floating"):
-        return np.array([1.0, 0.0, 0.0])  # Exporters write zeros where the axis has no meaning.
+        return np.array([1.0, 0.0, 0.0])  # Exporters write zeros if the axis has no meaning.
     direction = axis.vector("xyz")
     length = np.linalg.norm(direction)
     if length == 0.0:
@@ -140,7 +140,7 @@ def _read_limits(element: Element, kind: str) -> JointLimits | None:
 
 def _read_mimic(element: Element, kind: str) -> Mimic | None:
     mimic = element.child("mimic")
-    if mimic is None or kind == "fixed":  # What cannot move follows nothing.
+    if mimic is None or kind == "fixed":  # A fixed joint cannot follow another one.
         return None
     if kind not in SCALAR:
         raise mimic.error(f"a {kind} joint cannot follow another one")

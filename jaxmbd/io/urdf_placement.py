@@ -1,4 +1,4 @@
-"""Where one frame lies in another, on the host and in double precision."""
+"""Placements of frames, on the host and in double precision."""
 
 from dataclasses import dataclass, field
 
@@ -14,7 +14,7 @@ class Placement:
 
     @staticmethod
     def from_rpy(p: np.ndarray, rpy: np.ndarray) -> "Placement":
-        """Rotated by roll, pitch and yaw about the fixed x, y and z axes, in this order [rad]."""
+        """Rotation by roll, pitch and yaw about the fixed x, y and z axes, in this order [rad]."""
         quat = np.array([1.0, 0.0, 0.0, 0.0])
         for axis, angle in zip(np.eye(3), rpy, strict=True):
             quat = _multiply(_about(axis, angle), quat)
@@ -22,7 +22,7 @@ class Placement:
 
     @staticmethod
     def about(axis: np.ndarray, angle: float) -> "Placement":
-        """Rotated by `angle` [rad] about the unit vector `axis`."""
+        """Rotation by `angle` [rad] about the unit vector `axis`."""
         return Placement(quat=_about(axis, angle))
 
     @property

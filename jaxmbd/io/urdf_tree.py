@@ -1,4 +1,4 @@
-"""The tree that the links and joints of a URDF file form."""
+"""The tree of links and joints of a URDF file."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ Part = TypeVar("Part", Link, Joint)
 
 @dataclass(frozen=True)
 class Robot:
-    """Links and joints by name; the joints stand in an order in which parents come first."""
+    """Links and joints by name; joints are in an order with parents first."""
 
     root: Link
     links: dict[str, Link]
@@ -22,10 +22,9 @@ class Robot:
 
 
 def read_robot(document: Element) -> Robot:
-    """Links and joints of a file.
+    """Read links and joints of a file.
 
-    **Raises** `ModelError`, naming the element, where they are no tree or refer to what is not
-    there.
+    **Raises** `ModelError`, with the element, if they are no tree, or refer to unknown ones.
     """
     if document.tag != "robot":
         raise document.error("a robot description begins with <robot>")

@@ -1,4 +1,4 @@
-"""XML elements that know their line, so that every mistake in a file is one that can be found."""
+"""XML elements with their line in the file, for error messages."""
 
 import math
 import os
@@ -11,9 +11,9 @@ from ..errors import ModelError
 
 
 class Element:
-    """An element of a robot description: its attributes, its children, and where it stands.
+    """An element of a robot description: attributes, children, and file and line.
 
-    What it is called in messages is the chain of elements around it, without the robot.
+    `label` is its name in messages: the chain of elements around it, without the robot.
     """
 
     def __init__(self, tag: str, attributes: dict[str, str], where: str, label: str):
@@ -24,7 +24,7 @@ class Element:
         self.children: list[Element] = []
 
     def error(self, problem: str) -> ModelError:
-        """The exception that says where the problem is, which element has it, and what it is."""
+        """An exception with file, line, element and problem."""
         return ModelError(f"{self.where}: {self.label}: {problem}")
 
     def all(self, tag: str) -> list["Element"]:
@@ -32,28 +32,28 @@ class Element:
         return [child for child in self.children if child.tag == tag]
 
     def child(self, tag: str) -> "Element | None":
-        """The only child of one tag, or None; **raises** `ModelError` where there are more."""
-        found = self.all(tag)
-        if len(found) > 1:
-            raise found[1].error(f"a second <{tag}>; one is allowed")
-        return found[0] if found else None
+        """The only child of one tag, or None; **raises** `ModelError` if there are more."""
+        children = self.all(tag)
+        if len(children) > 1:
+            raise children[1].error(f"a second <{tag}>; one is allowed")
+        return children[0] if children else None
 
     def required(self, tag: str) -> "Element":
-        """The only child of one tag; **raises** `ModelError` where there is none."""
-        found = self.child(tag)
-        if found is None:
+        """The only child of one tag; **raises** `ModelError` if there is none."""
+        child = self.child(tag)
+        if child is None:
             raise self.error(f"<{tag}> is missing")
-        return found
+        return child
 
     def text(self, attribute: str) -> str:
-        """A required attribute; **raises** `ModelError` where it is missing or empty."""
+        """A required attribute; **raises** `ModelError` if it is missing or empty."""
         value = self.attributes.get(attribute, "").strip()
         if not value:
             raise self.error(f"attribute {attribute!r} is missing or empty")
         return value
 
     def number(self, attribute: str, default: float | None = None) -> float:
-        """A finite number; a required one where no default is given."""
+        """A finite number; required if there is no default."""
         value = self.limit(attribute, default)
         if not math.isfinite(value):
             raise self.error(f"{attribute} must be finite, got {value}")
@@ -66,7 +66,7 @@ class Element:
         return self._numbers(attribute, self.text(attribute), 1)[0]
 
     def vector(self, attribute: str) -> np.ndarray:
-        """Three finite numbers; zeros where there is no such attribute."""
+        """Three finite numbers. Default: zeros."""
         if attribute not in self.attributes:
             return np.zeros(3)
         values = self._numbers(attribute, self.attributes[attribute], 3)
@@ -75,20 +75,20 @@ class Element:
         return np.array(values)
 
     def _numbers(self, attribute: str, text: str, count: int) -> list[float]:
-        wanted = "one number" if count == 1 else f"{count} numbers"
+        expected = "one number" if count == 1 else f"{count} numbers"
         try:
             values = [float(word) for word in text.split()]
         except ValueError:
-            raise self.error(f"{attribute} must be {wanted}, got {text!r}") from None
+            raise self.error(f"{attribute} must be {expected}, got {text!r}") from None
         if len(values) != count or any(map(math.isnan, values)):
-            raise self.error(f"{attribute} must be {wanted}, got {text!r}")
+            raise self.error(f"{attribute} must be {expected}, got {text!r}")
         return values
 
 
 def read_xml(source: str | os.PathLike[str]) -> Element:
-    """The root element of a file, or of the XML text itself where `source` begins with `<`.
+    """The root element of a file, or of the XML text itself if `source` begins with `<`.
 
-    **Raises** `ModelError` where the file cannot be read or is not XML.
+    **Raises** `ModelError` if the file cannot be read or is not XML.
     """
     if isinstance(source, str) and source.lstrip().startswith("<"):
         return _parse(source.encode(), "URDF", "utf-8")

@@ -1,6 +1,6 @@
-"""What instruments read: functions of a state.
+"""Sensors: functions of a state.
 
-Controllers use those of positions and velocities alone, `AbstractKinematicSensor`.
+Controllers use sensors of positions and velocities only, `AbstractKinematicSensor`.
 """
 
 from .abstract import AbstractKinematicSensor as AbstractKinematicSensor

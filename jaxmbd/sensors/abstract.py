@@ -1,4 +1,4 @@
-"""What a sensor is: a reading that a state determines."""
+"""Base classes of sensors."""
 
 from abc import abstractmethod
 from collections.abc import Callable
@@ -14,35 +14,35 @@ from ..system.abstract import AbstractSystem, State, Time, as_state, as_time
 
 
 class AbstractSensor(eqx.Module):
-    """A reading that a state determines; any callable of these arguments will do as well."""
+    """A reading as a function of a state; any callable with these arguments can replace it."""
 
     @abstractmethod
     def __call__(self, system: AbstractSystem, t: Time, state: State) -> Float[Array, "..."]:
-        """The reading at one instant."""
+        """The reading at one time."""
 
     @property
     def kinematic(self) -> bool:
-        """Whether positions and velocities determine the reading, by `read`."""
+        """Whether `read` computes the reading from positions and velocities only."""
         return False
 
     def read(self, motion: AbstractNamedMotion) -> Float[Array, "..."]:
-        """The reading of kinematics that were computed already; **raises** `ModelError` if the
-        sensor is not kinematic."""
-        raise ModelError(f"{type(self).__name__} is no sensor of positions and velocities alone")
+        """The reading from computed kinematics; **raises** `ModelError` if the sensor is not
+        kinematic."""
+        raise ModelError(f"{type(self).__name__} is no sensor of positions and velocities only")
 
     def nearest(
         self, model: Model, reading: Float[Array, "*n"], measured: Float[Array, "*n"]
     ) -> Float[Array, "*n"]:
-        """Of all readings that mean the same as a given one, the nearest to what was measured.
+        """Of all readings equivalent to `reading`, the nearest to `measured`.
 
-        The residual of a fit is its difference to that. Default: the reading itself. Both arrays
+        The residual of a fit is the difference of both. Default: the reading itself. Both arrays
         may have leading axes, such as that of time.
         """
         return reading
 
 
 class AbstractKinematicSensor(AbstractSensor):
-    """A reading that positions and velocities determine; controllers may use it."""
+    """A reading as a function of positions and velocities; controllers may use it."""
 
     @property
     def kinematic(self) -> bool:
@@ -50,7 +50,7 @@ class AbstractKinematicSensor(AbstractSensor):
 
     @abstractmethod
     def read(self, motion: AbstractNamedMotion) -> Float[Array, "..."]:
-        """The reading of kinematics that were computed already."""
+        """The reading from computed kinematics."""
 
     def __call__(
         self, system: AbstractSystem, t: float | Time, state: State
@@ -72,7 +72,7 @@ def nearest_reading(
     reading: Float[Array, "*n"],
     measured: Float[Array, "*n"],
 ) -> Float[Array, "*n"]:
-    """`AbstractSensor.nearest` of any sensor; the reading itself of other callables."""
+    """`AbstractSensor.nearest` for sensors; the reading itself for other callables."""
     if not isinstance(sensor, AbstractSensor):
         return reading
     return sensor.nearest(model, reading, measured)

@@ -1,4 +1,4 @@
-"""A sensor that reads another one inexactly."""
+"""A sensor with bias, scale and delay."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,13 +18,12 @@ from .abstract import AbstractSensor, nearest_reading
 class Calibrated(AbstractSensor):
     """`scale · reading + bias` of another sensor, whose clock is late by `delay` [s].
 
-    The three are leaves that a fit may vary: `"sensors.gyro.bias"`, for a sensor `"gyro"`. What was
-    true a delay ago follows from velocities, accelerations and rates, q ⊞ (-v τ + v̇ τ²/2), v - v̇ τ,
-    z - ż τ, with errors of order τ³ in q and τ² in v and z: delays are short beside what the motion
-    does.
+    Bias, scale and delay are leaves that a fit may vary: `"sensors.gyro.bias"`, for a sensor
+    `"gyro"`. The state before the delay is q ⊞ (-v τ + v̇ τ²/2), v - v̇ τ, z - ż τ, with errors of
+    order τ³ in q and τ² in v and z: the delay must be short compared with changes of the motion.
 
     **Arguments:** `sensor`; `bias`, in its unit, and `scale`, a number or one for each component;
-    `delay`; nothing works out accelerations where it is left out.
+    `delay`. Default: no delay, which needs no accelerations.
     """
 
     sensor: Callable[..., Array]
@@ -55,7 +54,7 @@ class Calibrated(AbstractSensor):
 
     @property
     def kinematic(self) -> bool:
-        """Without a delay, if the sensor is."""
+        """Whether the sensor is kinematic and there is no delay."""
         inner = self.sensor
         return self.delay is None and isinstance(inner, AbstractSensor) and inner.kinematic
 
@@ -72,10 +71,10 @@ class Calibrated(AbstractSensor):
             jnp.broadcast_to(jnp.asarray(x, reading.dtype), reading.shape)
             for x in (self.bias, self.scale)
         )
-        zero = scale == 0  # It reads the bias alone.
+        zero = scale == 0  # The reading is the bias.
         by = jnp.where(zero, 1.0, scale)
-        own, wanted = (reading - bias) / by, (measured - bias) / by
-        return reading + scale * (nearest_reading(self.sensor, model, own, wanted) - own)
+        own, target = (reading - bias) / by, (measured - bias) / by
+        return reading + scale * (nearest_reading(self.sensor, model, own, target) - own)
 
 
 __all__ = ["Calibrated"]

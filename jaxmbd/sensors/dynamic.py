@@ -24,13 +24,12 @@ from .abstract import AbstractSensor
 class Accelerometer(AbstractSensor):
     """Acceleration of a frame less that of free fall, along its own axes, shape `(3,)` [m/s²].
 
-    Free fall is that of the model's fields at the frame: the part of their force on a mass there
-    that grows with the mass, by that mass. Of `Gravity` this is `g`; a model without fields has
-    none, and so have fields whose force no mass changes, such as drag or lift, which the instrument
-    feels. Of a field of one's own it is ∂f/∂m of `wrench` for a body of 1 kg without extent whose
-    frame is the instrument's. A force in proportion to mass and velocity counts as free fall too.
+    The acceleration of free fall is the sum over the model's fields of ∂f/∂m of `wrench`, for a
+    body of 1 kg without extent at the frame. For `Gravity` it is `g`; for forces that do not depend
+    on the mass, such as drag or lift, it is zero, and the accelerometer measures their effect. A
+    force in proportion to mass and velocity counts as free fall too.
 
-    **Arguments:** `frame`, its name, and `gravity`: the acceleration of free fall in the world, in
+    **Arguments:** `frame`: its name; `gravity`: the acceleration of free fall in the world, in
     place of that of the fields.
     """
 
@@ -39,14 +38,14 @@ class Accelerometer(AbstractSensor):
 
     def __init__(self, frame: str, gravity: Any = None):
         self.frame = frame
-        known = None if gravity is None else as_leaf(gravity, (3,), "Accelerometer: gravity")
-        self.gravity = known
+        given = None if gravity is None else as_leaf(gravity, (3,), "Accelerometer: gravity")
+        self.gravity = given
 
     def __call__(self, system: AbstractSystem, t: Time, state: State) -> Float[Array, "3"]:
         vdot, _ = accelerations(system, t, state)
 
         def velocity(t: Time, q: Array, v: Array) -> Array:
-            """Of the frame's origin, along the axes of the world."""
+            """Velocity of the frame's origin, along the axes of the world."""
             return system.frames(t, q)[self.frame].R @ system.twists(t, q, v)[self.frame][:3]
 
         tangents = jnp.ones_like(t), system.rates(state.q, state.v), vdot
@@ -58,7 +57,7 @@ class Accelerometer(AbstractSensor):
 
 
 def _free_fall(system: AbstractSystem, t: Time, X: Pose, V: Float[Array, "6"]) -> Float[Array, "3"]:
-    """Acceleration by the fields of a mass at a frame, along the frame's axes [m/s²]."""
+    """Acceleration of a mass at a frame by the fields, along the frame's axes [m/s²]."""
 
     def force(mass: Float[Array, ""]) -> Float[Array, "3"]:
         extent = jnp.zeros((3, 3), dtype=mass.dtype)
@@ -77,28 +76,28 @@ def _free_fall(system: AbstractSystem, t: Time, X: Pose, V: Float[Array, "6"]) -
 class ElementState(AbstractSensor):
     """First-order states of an element, such as the current of a motor [A].
 
-    Shape `(n_states,)`, or `()` if there is one.
+    Shape `(n_states,)`, or `()` if there is one state.
     """
 
     element: str = eqx.field(static=True)
 
     def __call__(self, system: AbstractSystem, t: Time, state: State) -> Float[Array, "..."]:
-        found = element_states(system, state)
-        if self.element not in found:
-            raise ModelError(unknown("sensor: unknown element with states", self.element, found))
-        return found[self.element]
+        states = element_states(system, state)
+        if self.element not in states:
+            raise ModelError(unknown("sensor: unknown element with states", self.element, states))
+        return states[self.element]
 
 
 class JointReaction(AbstractSensor):
-    """Wrench `[f, τ]` that a joint transmits, as `reactions` gives it, shape `(6,)` [N, N m]."""
+    """Wrench `[f, τ]` of a joint, as computed by `reactions`, shape `(6,)` [N, N m]."""
 
     joint: str = eqx.field(static=True)
 
     def __call__(self, system: AbstractSystem, t: Time, state: State) -> Float[Array, "6"]:
-        found = reactions(system, t, state)
-        if self.joint not in found:
-            raise ModelError(unknown("sensor: unknown joint", self.joint, found))
-        return found[self.joint]
+        wrenches = reactions(system, t, state)
+        if self.joint not in wrenches:
+            raise ModelError(unknown("sensor: unknown joint", self.joint, wrenches))
+        return wrenches[self.joint]
 
 
 class DriverForce(AbstractSensor):
@@ -107,10 +106,10 @@ class DriverForce(AbstractSensor):
     driver: str = eqx.field(static=True)
 
     def __call__(self, system: AbstractSystem, t: Time, state: State) -> Float[Array, ""]:
-        found = driving_forces(system, t, state)
-        if self.driver not in found:
-            raise ModelError(unknown("sensor: unknown driver", self.driver, found))
-        return found[self.driver]
+        forces = driving_forces(system, t, state)
+        if self.driver not in forces:
+            raise ModelError(unknown("sensor: unknown driver", self.driver, forces))
+        return forces[self.driver]
 
 
 __all__ = ["Accelerometer", "DriverForce", "ElementState", "JointReaction"]

@@ -17,9 +17,9 @@ from .abstract import AbstractKinematicSensor
 class JointPosition(AbstractKinematicSensor):
     """Coordinates of a joint [rad or m; 1 for quaternions].
 
-    In a fit angles are compared modulo whole turns, as some formulations and some encoders count
-    them and others do not, and quaternions up to their sign and length. Lengths, and the angle of
-    a screw, are compared as they are.
+    A fit compares angles modulo whole turns, which only some formulations and encoders count, and
+    quaternions up to their sign and length. It compares lengths, and the angle of a screw,
+    unchanged.
     """
 
     joint: str = eqx.field(static=True)
@@ -31,13 +31,13 @@ class JointPosition(AbstractKinematicSensor):
         self, model: Model, reading: Float[Array, "*n"], measured: Float[Array, "*n"]
     ) -> Float[Array, "*n"]:
         joint = model.joints.get(self.joint)
-        if joint is None:  # That of a body which floats, named after it.
+        if joint is None:  # The free joint of a floating body has the body's name.
             joint = Free(ground, Frame(self.joint))
         if joint.sizes()[0] and isinstance(joint.rotation, FreeRotation):
             turned = _nearest_quaternion(reading[..., -4:], measured[..., -4:])
             return jnp.concatenate([reading[..., :-4], turned], axis=-1)
         periodic = np.asarray(periodic_coordinates(joint))
-        # Numbers of joints with one coordinate have no axis of their own.
+        # Readings of joints with one coordinate have no axis for coordinates.
         period = 2.0 * np.pi * (periodic[0] if periodic.size == 1 else periodic)
         turns = jnp.round((reading - measured) / (2.0 * np.pi))
         return reading - turns * jnp.broadcast_to(jnp.asarray(period, turns.dtype), turns.shape)
@@ -46,11 +46,11 @@ class JointPosition(AbstractKinematicSensor):
 def _nearest_quaternion(
     reading: Float[Array, "*n 4"], measured: Float[Array, "*n 4"]
 ) -> Float[Array, "*n 4"]:
-    """The quaternion of the same rotation, with the length measured and the nearer sign."""
-    along = jnp.sum(reading * measured, axis=-1, keepdims=True)
+    """The quaternion of the same rotation with the length of `measured` and the nearer sign."""
+    product = jnp.sum(reading * measured, axis=-1, keepdims=True)
     square = jnp.sum(reading * reading, axis=-1, keepdims=True)
     length = jnp.linalg.norm(measured, axis=-1, keepdims=True)
-    return reading * jnp.where(along < 0, -length, length) / jnp.sqrt(square)
+    return reading * jnp.where(product < 0, -length, length) / jnp.sqrt(square)
 
 
 class JointVelocity(AbstractKinematicSensor):
@@ -74,7 +74,7 @@ class FramePosition(AbstractKinematicSensor):
 class FrameOrientation(AbstractKinematicSensor):
     """Orientation of a frame in the world as a unit quaternion `w x y z`, shape `(4,)`.
 
-    In a fit quaternions are compared up to their sign and length.
+    A fit compares quaternions up to their sign and length.
     """
 
     frame: str = eqx.field(static=True)

@@ -1,11 +1,10 @@
-"""Contract checks for whoever writes a joint, a force, a formulation or an integrator of their own.
+"""Contract checks for custom joints, forces, formulations and integrators.
 
-Each check evaluates a component at random places and compares what it says in different ways. Where
-these do not fit together it **raises** `AssertionError`, with every statement that fails and by how
-much. They need no test framework; call them from whichever one is in use.
+Each check evaluates a component at random states and compares related methods. If they are
+inconsistent it **raises** `AssertionError`, with every violated statement and its error. Checks run
+in any test framework.
 
-They are sharpest in float64, which is the caller's to turn on:
-`jax.config.update("jax_enable_x64", True)`.
+Tolerances are smallest in float64: `jax.config.update("jax_enable_x64", True)`.
 """
 
 from .forces import check_field as check_field

@@ -1,4 +1,4 @@
-"""The contracts of forces."""
+"""Contract checks of forces."""
 
 from typing import Any
 
@@ -29,14 +29,14 @@ from .verdict import (
 )
 
 SLOPE = "at rest the force is minus the slope of the potential"
-BALANCE = "the wrenches balance"
+BALANCE = "the sum of the wrenches is zero"
 OBJECTIVE = "a common rigid motion changes nothing"
 MODES = "derivatives exist, forward and reverse alike"
 AT_REST = "derivatives exist where all coincides and rests"
 
 
 class _Motion(eqx.Module):
-    """Poses and twists of frames, a time, and a motion that all of them may have in common."""
+    """Poses and twists of frames, a time, and a common rigid motion of all frames."""
 
     X: Pose
     V: Float[Array, "*k n 6"]
@@ -68,18 +68,18 @@ def check_frame_force(
 ) -> None:
     """Check a force law between frames.
 
-    It gives one wrench for each frame. Where it has a potential, the wrenches at rest are minus its
-    slope. Derivatives exist, in both modes, also where all frames coincide and rest.
+    It returns one wrench for each frame. If it has a potential, the wrenches at rest are minus its
+    gradient. Derivatives exist in both modes, also if all frames coincide and rest.
 
     **Arguments:**
 
     - `key`: a key of `jax.random`.
-    - `internal`: whether the force only knows the frames relative to each other. Its wrenches then
-      balance, and a common rigid motion of all frames changes nothing. Where it is left out,
-      expected of forces with more than one frame.
-    - `passive`: whether to expect that it never adds energy beyond what its potential gives.
+    - `internal`: whether the force depends on relative motion only. The sum of its wrenches is then
+      zero, and a common rigid motion of all frames changes nothing. Default: True for more than one
+      frame.
+    - `passive`: whether to require that it never does more work than its potential loses.
 
-    **Raises** `AssertionError`, naming what fails and by how much.
+    **Raises** `AssertionError`, with violated statements and their errors.
     """
     who = f"check_frame_force: {type(force).__name__}"
     n = len([x for x in references(force) if isinstance(x, Frame)])
@@ -94,18 +94,18 @@ def check_frame_force(
             "potential": (jax.eval_shape(force.potential, one.t, one.X), ()),
         },
     )
-    found = _look(force, motions, key)
+    findings = _findings(force, motions, key)
     if not (n > 1 if internal is None else internal):
-        del found[BALANCE], found[OBJECTIVE]
-    _judge(who, found, passive)
+        del findings[BALANCE], findings[OBJECTIVE]
+    _judge(who, findings, passive)
 
 
-def _look(force: AbstractFrameForce, motions: _Motion, key: PRNGKeyArray) -> Findings:
+def _findings(force: AbstractFrameForce, motions: _Motion, key: PRNGKeyArray) -> Findings:
     one = jax.tree.map(lambda x: x[0], motions)
     rng = generator(key)
     u = direction(floats_of((force, one.X, one.V)), rng)
     w = direction(jax.eval_shape(_frame_law, force, one.X, one.V, one.t), rng)
-    return _look_at_frame_force(force, motions, u, w)
+    return _evaluate_frame_force(force, motions, u, w)
 
 
 def _frame_law(force: AbstractFrameForce, X: Pose, V: Float[Array, "n 6"], t: Array) -> Any:
@@ -113,26 +113,26 @@ def _frame_law(force: AbstractFrameForce, X: Pose, V: Float[Array, "n 6"], t: Ar
 
 
 @eqx.filter_jit
-def _look_at_frame_force(force: AbstractFrameForce, motions: _Motion, u: Any, w: Any) -> Findings:
-    def look(m: _Motion) -> Findings:
+def _evaluate_frame_force(force: AbstractFrameForce, motions: _Motion, u: Any, w: Any) -> Findings:
+    def evaluate(m: _Motion) -> Findings:
         X, V, t = m.X, m.V, m.t
         W = force.wrenches(t, X, V)
-        still = jnp.zeros_like(V)
-        # How the potential changes with the poses, and these with twists along the frames' axes.
+        zeros = jnp.zeros_like(V)
+        # Gradient of the potential by poses, and by twists along the frames' axes.
         by_pose = jax.grad(lambda X: force.potential(t, X))(X)
-        (slope,) = jax.vjp(lambda V: jax.vmap(se3.rate)(X, V), still)[1](by_pose)
-        states_one = jnp.any(slope != 0)
+        (slope,) = jax.vjp(lambda V: jax.vmap(se3.rate)(X, V), zeros)[1](by_pose)
+        has_potential = jnp.any(slope != 0)
         moved = jax.vmap(lambda X: m.X_common @ X)(X)
         carried = V + jax.vmap(lambda X: se3.transform_twist_back(X, m.V_common))(X)
-        together = jax.tree.map(lambda x: jnp.broadcast_to(x[:1], x.shape), X)
+        coincident = jax.tree.map(lambda x: jnp.broadcast_to(x[:1], x.shape), X)
 
         def law(force: AbstractFrameForce, X: Pose, V: Array) -> Any:
             return _frame_law(force, X, V, t)
 
         return {
             SLOPE: (
-                jnp.where(states_one, force.wrenches(t, X, still), 0.0),
-                jnp.where(states_one, -slope, 0.0),
+                jnp.where(has_potential, force.wrenches(t, X, zeros), 0.0),
+                jnp.where(has_potential, -slope, 0.0),
             ),
             BALANCE: (jnp.sum(jax.vmap(se3.transform_wrench)(X, W), axis=0), jnp.zeros(6)),
             OBJECTIVE: (
@@ -140,11 +140,11 @@ def _look_at_frame_force(force: AbstractFrameForce, motions: _Motion, u: Any, w:
                 (W, force.potential(t, X)),
             ),
             MODES: both_modes(law, (force, X, V), (u, w)),
-            AT_REST: both_modes(law, (force, together, still), (u, w)),
+            AT_REST: both_modes(law, (force, coincident, zeros), (u, w)),
             "gain": (jnp.sum((W + slope) * V), jnp.zeros(())),
         }
 
-    return jax.vmap(look)(motions)
+    return jax.vmap(evaluate)(motions)
 
 
 def check_joint_force(
@@ -152,16 +152,16 @@ def check_joint_force(
 ) -> None:
     """Check a force law on the coordinates of a joint.
 
-    It gives one force for each velocity. Where it has a potential, the force at rest is minus its
-    slope. Derivatives exist, in both modes, also at zero and at rest.
+    It returns one force for each velocity. If it has a potential, the force at rest is minus its
+    gradient. Derivatives exist in both modes, also at zero and at rest.
 
     **Arguments:**
 
-    - `joint`: a joint of a kind that it may act on; its frames do not matter.
+    - `joint`: a joint on which the force can act; its frames do not matter.
     - `key`: a key of `jax.random`.
-    - `passive`: whether to expect that it never adds energy beyond what its potential gives.
+    - `passive`: whether to require that it never does more work than its potential loses.
 
-    **Raises** `AssertionError`, naming what fails and by how much.
+    **Raises** `AssertionError`, with violated statements and their errors.
     """
     who = f"check_joint_force: {type(force).__name__} on {type(joint).__name__}"
     (_, nv, _), q, rng = joint.sizes(), joint.zero(), generator(key)
@@ -171,7 +171,7 @@ def check_joint_force(
     law = jax.eval_shape(_joint_law, force, q, v[0], t[0])
     check_shapes(who, {"force": (law[0], (nv,)), "potential": (law[1], ())})
     u, w = direction(floats_of((force, q, v[0])), rng), direction(law, rng)
-    _judge(who, _look_at_joint_force(force, joint, (dv, v, t), u, w), passive)
+    _judge(who, _evaluate_joint_force(force, joint, (dv, v, t), u, w), passive)
 
 
 def _joint_law(
@@ -181,39 +181,39 @@ def _joint_law(
 
 
 @eqx.filter_jit
-def _look_at_joint_force(
+def _evaluate_joint_force(
     force: AbstractJointForce, joint: AbstractJoint, places: Any, u: Any, w: Any
 ) -> Findings:
-    def look(dv: Array, v: Array, t: Array) -> Findings:
-        q, still = joint.retract(joint.zero(), dv), jnp.zeros_like(v)
-        slope = jax.grad(lambda dv: force.potential(t, joint.retract(q, dv)))(still)
-        states_one = jnp.any(slope != 0)
+    def evaluate(dv: Array, v: Array, t: Array) -> Findings:
+        q, zeros = joint.retract(joint.zero(), dv), jnp.zeros_like(v)
+        slope = jax.grad(lambda dv: force.potential(t, joint.retract(q, dv)))(zeros)
+        has_potential = jnp.any(slope != 0)
 
         def law(force: AbstractJointForce, q: Array, v: Array) -> Any:
             return _joint_law(force, q, v, t)
 
         return {
             SLOPE: (
-                jnp.where(states_one, force.force(t, q, still), 0.0),
-                jnp.where(states_one, -slope, 0.0),
+                jnp.where(has_potential, force.force(t, q, zeros), 0.0),
+                jnp.where(has_potential, -slope, 0.0),
             ),
             MODES: both_modes(law, (force, q, v), (u, w)),
-            AT_REST: both_modes(law, (force, joint.zero(), still), (u, w)),
+            AT_REST: both_modes(law, (force, joint.zero(), zeros), (u, w)),
             "gain": (jnp.sum((force.force(t, q, v) + slope) * v), jnp.zeros(())),
         }
 
-    return jax.vmap(look)(*places)
+    return jax.vmap(evaluate)(*places)
 
 
 def check_field(field: AbstractField, key: PRNGKeyArray, *, passive: bool = False) -> None:
     """Check a force law that acts on every body.
 
-    Where it has a potential, the wrench on a body at rest is minus its slope. Derivatives exist, in
+    If it has a potential, the wrench on a body at rest is minus its gradient. Derivatives exist in
     both modes.
 
     **Arguments:** as for `check_frame_force`.
 
-    **Raises** `AssertionError`, naming what fails and by how much.
+    **Raises** `AssertionError`, with violated statements and their errors.
     """
     who = f"check_field: {type(field).__name__}"
     body = inertia.shifted(inertia.box(2.0, [0.3, 0.2, 0.1]), [0.1, -0.2, 0.3])
@@ -227,13 +227,13 @@ def check_field(field: AbstractField, key: PRNGKeyArray, *, passive: bool = Fals
             "potential": (jax.eval_shape(field.potential, t, body, X), ()),
         },
     )
-    found = _look(_FieldOnBody(Frame("body"), field, body), motions, key)
-    del found[BALANCE], found[OBJECTIVE], found[AT_REST]  # Nothing to balance or coincide with.
-    _judge(who, found, passive)
+    findings = _findings(_FieldOnBody(Frame("body"), field, body), motions, key)
+    del findings[BALANCE], findings[OBJECTIVE], findings[AT_REST]  # For several frames only.
+    _judge(who, findings, passive)
 
 
 class _FieldOnBody(AbstractFrameForce):
-    """A field seen as a force on the frame of one body."""
+    """A field as a force on the frame of one body."""
 
     frame: Frame
     field: AbstractField
@@ -246,9 +246,9 @@ class _FieldOnBody(AbstractFrameForce):
         return self.field.potential(t, self.body, Pose(X.p[0], X.R[0]))
 
 
-def _judge(who: str, found: Findings, passive: bool) -> None:
-    gain, _ = found.pop("gain")
-    judge(who, found)
+def _judge(who: str, findings: Findings, passive: bool) -> None:
+    gain, _ = findings.pop("gain")
+    judge(who, findings)
     largest = float(jnp.max(gain))
     if passive and not largest <= round_off(gain.dtype):
         raise AssertionError(f"{who}: it adds energy, at up to {largest:.1e} W")

@@ -1,4 +1,4 @@
-"""The order of an integrator, measured against motions that are known exactly."""
+"""Order of an integrator, measured with exact solutions."""
 
 from typing import Any
 
@@ -18,24 +18,23 @@ from ..lie import so3
 from ..model import Frame, Model, ground
 from ..system.abstract import AbstractSystem, State
 
-STEPS = (8, 16, 32, 64)  # Within the second for which the order is measured.
+STEPS = (8, 16, 32, 64)  # Numbers of steps in one second.
 
 
 def check_integrator_order(integrator: Any, expected: int, formulation: Any = None) -> None:
-    """Check the order of an integrator against motions that are known exactly.
+    """Check the order of an integrator with exact solutions.
 
-    A symmetric top without load on a ball joint turns at a rate and precesses; a wheel is driven by
-    a torque that varies with time. The largest error within a second, with 8 to 64 fixed steps,
-    falls like `dt ** expected`. Needs float64.
+    The models are a free symmetric top on a ball joint, which precesses, and a wheel with a torque
+    that varies with time. The largest error within a second, with 8 to 64 fixed steps, is
+    proportional to `dt ** expected`. Needs float64.
 
     **Arguments:**
 
     - `integrator`: as for `rollout`.
     - `expected`: the order.
-    - `formulation`: whose equations to integrate, `JointCoordinates()` where it is left out.
+    - `formulation`: the formulation of the equations. Default: `JointCoordinates()`.
 
-    **Raises** `AssertionError` with the errors and the order that was found; `ModelError` in
-    float32.
+    **Raises** `AssertionError` with errors and measured order; `ModelError` in float32.
     """
     who = f"check_integrator_order: {type(integrator).__name__}"
     system = formulate(_top_and_wheel(), JointCoordinates() if formulation is None else formulation)
@@ -46,17 +45,17 @@ def check_integrator_order(integrator: Any, expected: int, formulation: Any = No
     errors = np.asarray(_errors(system, state, integrator))  # A row for each number of steps.
     slopes = [_slope(column) for column in errors.T]
     known = [slope for slope in slopes if slope is not None]
-    said = "; ".join(
+    listed = "; ".join(
         f"{name}: {', '.join(f'{x:.1e}' for x in column)}"
         for name, column in zip(("top", "wheel"), errors.T, strict=True)
     )
     if not np.all(np.isfinite(errors)) or not known:
-        raise AssertionError(f"{who}: no order can be seen in the errors, {said}")
-    # Above the order, because coarse steps of high order methods fall a little faster.
+        raise AssertionError(f"{who}: no order can be seen in the errors, {listed}")
+    # More room above: with coarse steps, errors of high-order methods decrease a little faster.
     if not -0.3 < min(known) - expected < 0.7:
         raise AssertionError(
             f"{who}: the order is {min(known):.2f}, not {expected}; errors with "
-            f"{', '.join(map(str, STEPS))} steps: {said}"
+            f"{', '.join(map(str, STEPS))} steps: {listed}"
         )
 
 
@@ -66,7 +65,7 @@ _TORQUE, _FREQUENCY, _WHEEL = 9.0, 1.3, 0.4  # [N m], [Hz], [kg m²]
 
 
 def _top_and_wheel() -> Model:
-    """Both turn about their centres of mass, which are not where their frames are."""
+    """A top and a wheel that turn about their centres of mass, away from their frames."""
     drive = signals.Sine(_TORQUE, _FREQUENCY)
     return Model(
         bodies={
@@ -88,7 +87,7 @@ def _errors(system: AbstractSystem, state: State, integrator: Any) -> Float[Arra
     exact = jax.vmap(_exact)(jnp.arange(1.0, n + 1) / n)
 
     def run(steps: Array) -> Array:
-        # All runs take the same number of steps, the coarser ones go on beyond what is compared.
+        # All runs take equally many steps; coarse ones continue after the compared second.
         states = rollout(system, state, 1.0 / steps.astype(float), max(STEPS), integrator)
         common = states.q[jnp.arange(1, n + 1) * (steps // n) - 1]
         frames = jax.vmap(lambda q: system.frames(0.0, q))(common)
@@ -100,8 +99,8 @@ def _errors(system: AbstractSystem, state: State, integrator: Any) -> Float[Arra
 def _exact(t: Float[Array, ""]) -> dict[str, Float[Array, "3 3"]]:
     """Rotations at a time.
 
-    R = exp(t L / I₁) exp(t κ e₃) of the top, whose angular momentum L, and its part along the
-    body's e₃, stay what they are.
+    R = exp(t L / I₁) exp(t κ e₃) for the top; its angular momentum L, and the component of L along
+    the body's e₃, are constant.
     """
     moments, spin, e3 = jnp.asarray(_INERTIA), jnp.asarray(_SPIN), jnp.array([0.0, 0.0, 1.0])
     momentum = moments * spin

@@ -1,4 +1,4 @@
-"""The contract of a joint."""
+"""Contract check of a joint."""
 
 from collections.abc import Callable
 from typing import Any
@@ -24,25 +24,25 @@ from .verdict import (
 
 
 def check_joint(joint: AbstractJoint, key: PRNGKeyArray) -> None:
-    """Check that the statements of a joint about pose, velocity and constraint fit together.
+    """Check that pose, velocities and constraint of a joint are consistent.
 
     At zero the frames coincide; the pose moves with `motion(q) @ v` if q moves with `rates(q, v)`
     or by `retract`, and `velocities` inverts `rates`; `dual_motion` does unit work on unit
-    velocities; `coordinates` inverts `pose`; the residual is zero at the joint's poses, changes
-    with what is fixed and with nothing else; derivatives exist at zero, with respect to the
-    joint's own leaves too. Of a joint without coordinates (`AbstractConstraint`): that its
-    velocities are linear, that what it keeps is independent, and that derivatives exist.
+    velocities; `coordinates` inverts `pose`; the residual is zero at the joint's poses, and changes
+    with all fixed motions and no free one; derivatives exist at zero, also by the joint's own
+    leaves. For a joint without coordinates (`AbstractConstraint`): nonholonomic constraints are
+    linear in the twist, constraint rows are independent, and derivatives exist.
 
-    **Arguments:** `joint`, with any leaves, and `key`, a key of `jax.random`.
+    **Arguments:** `joint`, with any leaves; `key`: a key of `jax.random`.
 
-    **Raises** `AssertionError`, naming what fails and by how much.
+    **Raises** `AssertionError`, with violated statements and their errors.
     """
     who = f"check_joint: {type(joint).__name__}"
     problem = joint.validate()
     if problem is not None:
         raise AssertionError(f"{who}: {problem}")
     if not joint.can_be_tree_joint:
-        _check_closure(who, joint, key)
+        _check_constraint(who, joint, key)
         return
     nq, nv, n_fixed = joint.sizes()
     q = jax.eval_shape(joint.zero)
@@ -68,16 +68,16 @@ def check_joint(joint: AbstractJoint, key: PRNGKeyArray) -> None:
     zero = joint.zero().astype(dtype)
     u = direction(floats_of((joint, zero)), rng)
     w = direction(jax.eval_shape(_statements, joint, zero), rng)
-    found, weakest = _look_at_joint(joint, zero, dv, v, (u, w))
+    findings, weakest = _evaluate(joint, zero, dv, v, (u, w))
     if n_fixed and not weakest > 1e-6:
         raise AssertionError(
-            f"{who}: the residual does not feel all {n_fixed} fixed motions, its derivative has a "
-            f"singular value of {float(weakest):.1e}"
+            f"{who}: the residual does not depend on all {n_fixed} fixed motions, its derivative "
+            f"has a singular value of {float(weakest):.1e}"
         )
-    judge(who, found)
+    judge(who, findings)
 
 
-def _check_closure(who: str, joint: AbstractJoint, key: PRNGKeyArray) -> None:
+def _check_constraint(who: str, joint: AbstractJoint, key: PRNGKeyArray) -> None:
     rng, dtype = generator(key), joint.predecessor.p.dtype
     n_fixed, n_nonholonomic = joint.sizes()[2], joint.n_nonholonomic
     twist = jax.ShapeDtypeStruct((6,), dtype)
@@ -91,35 +91,35 @@ def _check_closure(who: str, joint: AbstractJoint, key: PRNGKeyArray) -> None:
     )
     places = jnp.asarray(rng.uniform(-REACH, REACH, (DRAWS, 6)), dtype)
     V, U = jnp.asarray(rng.normal(size=(2, DRAWS, 6)), dtype)
-    out = jax.eval_shape(lambda X, V: _kept(joint, X, V), X, twist)
+    out = jax.eval_shape(lambda X, V: _rows(joint, X, V), X, twist)
     u, w = direction(floats_of(joint), rng), direction(out, rng)
 
     @eqx.filter_jit
-    def look(joint: AbstractJoint, place: Array, V: Array, U: Array) -> tuple[Findings, Array]:
+    def evaluate(joint: AbstractJoint, place: Array, V: Array, U: Array) -> tuple[Findings, Array]:
         X = se3.exp(place)
-        D = jax.vmap(lambda V: _kept(joint, X, V)[1], out_axes=1)(jnp.eye(6, dtype=dtype))
-        found = {
+        D = jax.vmap(lambda V: _rows(joint, X, V)[1], out_axes=1)(jnp.eye(6, dtype=dtype))
+        findings = {
             "nonholonomic(X, V) is linear in V": (
                 joint.nonholonomic(X, 2.0 * V + U),
                 2.0 * joint.nonholonomic(X, V) + joint.nonholonomic(X, U),
             ),
             "derivatives exist, forward and reverse alike": both_modes(
-                lambda joint: _kept(joint, X, V), (joint,), ((u,), w)
+                lambda joint: _rows(joint, X, V), (joint,), ((u,), w)
             ),
         }
-        return found, jnp.min(jnp.linalg.svd(D, compute_uv=False))
+        return findings, jnp.min(jnp.linalg.svd(D, compute_uv=False))
 
-    found, weakest = jax.vmap(lambda *x: look(joint, *x))(places, V, U)
+    findings, weakest = jax.vmap(lambda *x: evaluate(joint, *x))(places, V, U)
     if not jnp.min(weakest) > 1e-6:
         raise AssertionError(
-            f"{who}: what it keeps is not independent, the derivative of its "
+            f"{who}: its constraints are not independent, the derivative of its "
             f"{n_fixed + n_nonholonomic} rows has a singular value of {float(jnp.min(weakest)):.1e}"
         )
-    judge(who, found)
+    judge(who, findings)
 
 
-def _kept(joint: AbstractJoint, X: Pose, V: Float[Array, "6"]) -> tuple[Array, Array]:
-    """Residual, and rate of all that the joint keeps."""
+def _rows(joint: AbstractJoint, X: Pose, V: Float[Array, "6"]) -> tuple[Array, Array]:
+    """Residual, and rates of holonomic and nonholonomic constraints."""
     g, g_dot = jax.jvp(joint.residual, (X,), (se3.rate(X, V),))
     return g, jnp.concatenate([g_dot, joint.nonholonomic(X, V)])
 
@@ -130,46 +130,46 @@ def _statements(joint: AbstractJoint, q: Float[Array, "nq"]) -> Any:
 
 
 @eqx.filter_jit
-def _look_at_joint(
+def _evaluate(
     joint: AbstractJoint,
     zero: Float[Array, "nq"],
     dv: Float[Array, "k nv"],
     v: Float[Array, "k nv"],
     directions: tuple[Any, Any],
 ) -> tuple[Findings, Array]:
-    """Findings at zero and at places `dv` from there, and the smallest singular value there."""
+    """Findings at zero and at increments `dv` from zero, and the smallest singular value."""
     _, nv, n_fixed = joint.sizes()
     one, E = jnp.ones((), dtype=zero.dtype), joint.basis()
 
-    def look(dv: Array, v: Array) -> tuple[Findings, Array]:
+    def evaluate(dv: Array, v: Array) -> tuple[Findings, Array]:
         q = joint.retract(zero, dv)
         X, S = joint.pose(q), joint.motion(q)
-        q_back, q_dot = jax.jvp(lambda s: joint.retract(q, s * v), (0 * one,), (one,))
+        q_same, q_dot = jax.jvp(lambda s: joint.retract(q, s * v), (0 * one,), (one,))
 
         def residual_rate(V: Array) -> Array:
             return jax.jvp(joint.residual, (X,), (se3.rate(X, V),))[1]
 
         D = jax.vmap(residual_rate, out_axes=1)(jnp.eye(6, dtype=zero.dtype))
-        found = {
+        findings = {
             "dual_motion(q) does unit work, TᵀS = 1": (joint.dual_motion(q).T @ S, jnp.eye(nv)),
             "pose(q) moves with motion(q) @ v as q with rates(q, v)": (
                 _twist_of(joint.pose, q, joint.rates(q, v)),
                 S @ v,
             ),
             "velocities(q, rates(q, v)) is v": (joint.velocities(q, joint.rates(q, v)), v),
-            "retract(q, 0) is q": (q_back, q),
+            "retract(q, 0) is q": (q_same, q),
             "pose(q) moves with motion(q) @ v as q by retract": (
                 _twist_of(joint.pose, q, q_dot),
                 S @ v,
             ),
-            "coordinates(pose(q)) is the same place": (joint.pose(joint.coordinates(X)), X),
+            "coordinates(pose(q)) has the same pose": (joint.pose(joint.coordinates(X)), X),
             "residual(pose(q)) is zero": (joint.residual(X), jnp.zeros(n_fixed)),
             "residual does not change along motion(q)": (D @ S, jnp.zeros((n_fixed, nv))),
         }
         sigma = jnp.linalg.svd(D, compute_uv=False) if n_fixed else jnp.ones(1)
-        return found, jnp.min(sigma)
+        return findings, jnp.min(sigma)
 
-    drawn, weakest = jax.vmap(look)(dv, v)
+    drawn, weakest = jax.vmap(evaluate)(dv, v)
     at_zero = {
         "basis() is a rotation": (E.T @ E, jnp.eye(3)),
         "basis() is right-handed": (jnp.linalg.det(E), one),
@@ -184,7 +184,7 @@ def _look_at_joint(
 def _twist_of(
     pose: Callable[[Array], Pose], q: Float[Array, "nq"], q_dot: Float[Array, "nq"]
 ) -> Float[Array, "6"]:
-    """Body twist of a pose whose coordinates move."""
+    """Body twist of a pose with moving coordinates."""
     return se3.velocity(*jax.jvp(pose, (q,), (q_dot,)))
 
 

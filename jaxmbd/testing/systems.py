@@ -1,4 +1,4 @@
-"""The contract of a formulation: what a system of it says, against the generic path."""
+"""Contract check of a formulation: its system against the generic functions."""
 
 from collections.abc import Callable
 from typing import Any
@@ -22,52 +22,52 @@ from .verdict import Findings, check_shapes, direction, dot, judge
 
 
 def check_system(system: AbstractSystem, state: State, t: float = 0.0) -> None:
-    """Check a system, that is, a formulation, at one state of one model.
+    """Check the system of a formulation at one state of one model.
 
-    `retract`, `rates` and the velocity maps follow from one another; every fast path gives what
-    the generic one of `jaxmbd.system` gives: mass, bias, constraint Jacobian, accelerations,
-    inverse dynamics; constraint rates are derivatives of the constraints; the kinetic energy grows
-    by the power of the forces; the gradient of the accelerations, and of the rates of first-order
-    states, with respect to every leaf, is what a finite difference says. Use models with every kind
-    of joint and force, branches, floating bodies and loops.
+    `retract`, `rates` and the velocity maps are consistent; every fast path agrees with the generic
+    functions of `jaxmbd.system`: mass, bias, constraint Jacobian, accelerations, inverse dynamics;
+    constraint rates are derivatives of the constraints; the rate of kinetic energy is the power of
+    the forces; gradients of the accelerations, and of the rates of first-order states, by every
+    leaf agree with finite differences. Use models with every kind of joint and force, branches,
+    floating bodies and loops.
 
-    **Arguments:** `state`, away from the reference position and in motion, from `assemble`.
+    **Arguments:** `state`: from `assemble`, away from the reference position and in motion.
 
-    **Raises** `AssertionError`, naming what fails and by how much; `ModelError` for a state that
-    does not satisfy the constraints.
+    **Raises** `AssertionError`, with violated statements and their errors; `ModelError` for a state
+    that does not satisfy the constraints.
     """
     who = f"check_system: {type(system).__name__}"
     sizes = {"q": system.nq, "v": system.nv, "z": system.nz}
     check_shapes(who, {name: (getattr(state, name), (n,)) for name, n in sizes.items()})
     time = as_time(t, system)
-    gap = _violation(system, time, state)
-    if not gap < float(jnp.finfo(state.q.dtype).eps) ** 0.5:
-        raise ModelError(f"{who}: the state violates the constraints by {float(gap):.1e}")
+    violation = _violation(system, time, state)
+    if not violation < float(jnp.finfo(state.q.dtype).eps) ** 0.5:
+        raise ModelError(f"{who}: the state violates the constraints by {float(violation):.1e}")
     lowest = jnp.linalg.eigvalsh(system.mass(state.q))[0]
     if not lowest > 0:
         raise AssertionError(f"{who}: the mass matrix has the eigenvalue {float(lowest):.1e}")
-    # Bodies of springs have more ways to move than twists tell; made rigid they have not.
+    # If springs replace rigidity, twists do not determine the velocities and so the kinetic energy.
     rigid = system.rigid()
-    found = _look_at_maps(system, time, state) | _look_at_masses(rigid, time, state)
-    judge(who, found | _look_at_forces(system, time, state))
+    findings = _map_findings(system, time, state) | _mass_findings(rigid, time, state)
+    judge(who, findings | _force_findings(system, time, state))
     tolerance = 1e4 * float(jnp.finfo(state.q.dtype).eps) ** (2 / 3)
-    judge(f"{who}: gradient", _look_at_gradient(system, time, state), tolerance)
+    judge(f"{who}: gradient", _gradient_findings(system, time, state), tolerance)
 
 
 @eqx.filter_jit
 def _violation(system: AbstractSystem, t: Array, state: State) -> Float[Array, ""]:
     c = system.configuration(t, state.q, state.z)
-    gaps, rates = constraints.residual(system, c), constraint_rates(system, c, state.v)
-    return jnp.max(jnp.abs(jnp.concatenate([gaps, rates])), initial=0.0)
+    residual, rates = constraints.residual(system, c), constraint_rates(system, c, state.v)
+    return jnp.max(jnp.abs(jnp.concatenate([residual, rates])), initial=0.0)
 
 
 @eqx.filter_jit
-def _look_at_maps(system: AbstractSystem, t: Array, state: State) -> Findings:
-    """What concerns coordinates, poses, velocities and constraints."""
+def _map_findings(system: AbstractSystem, t: Array, state: State) -> Findings:
+    """Findings about coordinates, poses, velocities and constraints."""
     q, v = state.q, state.v
     c, q_dot = system.configuration(t, q), system.rates(q, v)
     one = jnp.ones((), dtype=q.dtype)
-    q_back, q_moved = jax.jvp(lambda s: system.retract(q, s * v), (0 * one,), (one,))
+    q_same, q_moved = jax.jvp(lambda s: system.retract(q, s * v), (0 * one,), (one,))
     G = constraints.jacobian(system, c)
     coordinates, rates = c.joint_coordinates(), c.joint_rates(v)
     by_rates = tuple(
@@ -80,11 +80,11 @@ def _look_at_maps(system: AbstractSystem, t: Array, state: State) -> Findings:
 
     rows = jnp.asarray(constraints.is_holonomic(system))
 
-    def gap_rate(t: Array, q: Array) -> Array:
-        def gap(t: Array, q: Array) -> Array:
+    def residual_rate(t: Array, q: Array) -> Array:
+        def residual(t: Array, q: Array) -> Array:
             return constraints.residual(system, system.configuration(t, q))
 
-        return jax.jvp(gap, (t, q), (jnp.ones_like(t), system.rates(q, v)))[1]
+        return jax.jvp(residual, (t, q), (jnp.ones_like(t), system.rates(q, v)))[1]
 
     rebuilt = system.from_tree(coordinates, c.elastic)
     rebuilt_v = system.from_tree_rates(coordinates, rates, (c.elastic, c.elastic_rates(v)))
@@ -92,8 +92,8 @@ def _look_at_maps(system: AbstractSystem, t: Array, state: State) -> Findings:
     generic_ports = constraints.port_accelerations.dispatch(object)
     generic_jacobian = constraints.jacobian.dispatch(object)
     return {
-        "retract(q, 0) is q": (q_back, q),
-        "retract(q, dv) starts out with rates(q, dv)": (q_moved, q_dot),
+        "retract(q, 0) is q": (q_same, q),
+        "retract(q, dv) has the derivative rates(q, dv) at zero": (q_moved, q_dot),
         "velocities(q, rates(q, v)) is v": (system.velocities(q, q_dot), v),
         "twists(v) are the velocities of the ports": (
             c.twists(v),
@@ -103,8 +103,8 @@ def _look_at_maps(system: AbstractSystem, t: Array, state: State) -> Findings:
             by_rates,
             at(lambda k: k.joint_coordinates()),
         ),
-        "from_tree(joint_coordinates) is the same place": (again.ports, c.ports),
-        "from_tree_rates(joint_rates) is the same motion": (
+        "from_tree(joint_coordinates) has the same poses": (again.ports, c.ports),
+        "from_tree_rates(joint_rates) has the same twists": (
             again.twists(rebuilt_v),
             c.twists(v),
         ),
@@ -115,17 +115,17 @@ def _look_at_maps(system: AbstractSystem, t: Array, state: State) -> Findings:
         "constraint jacobian is the generic one": (G, generic_jacobian(system, c)),
         "constraint rate is the derivative of the residual": (
             jnp.where(rows, G @ v + constraints.time_derivative(system, c), 0.0),
-            gap_rate(t, q),
+            residual_rate(t, q),
         ),
         "constraint acceleration is the second derivative of the residual": (
             jnp.where(rows, constraints.constraint_bias(system, c, v), 0.0),
-            jax.jvp(gap_rate, (t, q), (jnp.ones_like(t), q_dot))[1],
+            jax.jvp(residual_rate, (t, q), (jnp.ones_like(t), q_dot))[1],
         ),
     }
 
 
 def _elastic_power(c: AbstractConfiguration, v: Array) -> Float[Array, ""]:
-    """Power that elastic forces and damping of bodies resist with [W]."""
+    """Power that elastic forces and damping of bodies take up [W]."""
     power = jnp.zeros((), dtype=v.dtype)
     for group in c.mechanism.bodies:
         if group.n_elastic > 0:
@@ -140,12 +140,12 @@ def _elastic_power(c: AbstractConfiguration, v: Array) -> Float[Array, ""]:
 
 
 @eqx.filter_jit
-def _look_at_masses(system: AbstractSystem, t: Array, state: State) -> Findings:
-    """What concerns mass, bias and kinetic energy."""
+def _mass_findings(system: AbstractSystem, t: Array, state: State) -> Findings:
+    """Findings about mass, bias and kinetic energy."""
     q, v = state.q, state.v
     c, mass, bias = system.configuration(t, q), system.mass(q), system.bias(q, v)
     factor = system.mass_factor(c)
-    found = {
+    findings = {
         "the mass matrix is symmetric": (mass, mass.T),
         "solve_mass(q, mass(q)) is the identity": (system.solve_mass(c, mass), jnp.eye(system.nv)),
         "apply_mass(c, v) is M v": (system.apply_mass(c, v), mass @ v),
@@ -154,7 +154,7 @@ def _look_at_masses(system: AbstractSystem, t: Array, state: State) -> Findings:
             v,
         ),
         "½ vᵀ M v is the kinetic energy": (0.5 * v @ mass @ v, energy(system, t, state).kinetic),
-        # Otherwise the kinetic energy would not change by the power of the forces alone.
+        # With it, the rate of kinetic energy is the power of the forces.
         "bias(q, v) does the power ½ vᵀ Ṁ v, and that of elastic forces": (
             v @ bias,
             0.5 * v @ jax.jvp(system.mass, (q,), (system.rates(q, v),))[1] @ v
@@ -166,25 +166,25 @@ def _look_at_masses(system: AbstractSystem, t: Array, state: State) -> Findings:
         inertia.assembled_bias(system, c, v),
     )
     if system.intrinsic_names():
-        # Coordinates that are tied to others, such as rotor angles or the points of a rigid body,
-        # have their mass there in the generic matrix: the two agree for velocities, and in
-        # accelerations, that keep the coordinates' own constraints.
+        # In the generic matrix, dependent coordinates, such as rotor angles or points of a rigid
+        # body, have a mass of their own: both agree for velocities and accelerations that satisfy
+        # the coordinates' own constraints.
         n = len(system.intrinsic_names())
         own = constraints.coordinate_jacobian(system, c)[-n:]
         inverse = jnp.linalg.pinv(own)
         vdot = -inverse @ constraints.constraint_bias(system, c, v)[-n:]
-        tied = jnp.eye(system.nv, dtype=q.dtype) - inverse @ own
-        bias, generic_bias = tied @ (mass @ vdot + bias), tied @ (generic @ vdot + generic_bias)
-        mass, generic = tied @ mass @ tied, tied @ generic @ tied
-    return found | {
+        P = jnp.eye(system.nv, dtype=q.dtype) - inverse @ own
+        bias, generic_bias = P @ (mass @ vdot + bias), P @ (generic @ vdot + generic_bias)
+        mass, generic = P @ mass @ P, P @ generic @ P
+    return findings | {
         "mass(q) is the generic one": (mass, generic),
         "bias(q, v) is the generic one": (bias, generic_bias),
     }
 
 
 @eqx.filter_jit
-def _look_at_forces(system: AbstractSystem, t: Array, state: State) -> Findings:
-    """What concerns forces and accelerations."""
+def _force_findings(system: AbstractSystem, t: Array, state: State) -> Findings:
+    """Findings about forces and accelerations."""
     q, v = state.q, state.v
     vdot, lam = accelerations(system, t, state)
     c = system.configuration(t, q, state.z)
@@ -212,7 +212,7 @@ def _look_at_forces(system: AbstractSystem, t: Array, state: State) -> Findings:
     }
 
 
-def _look_at_gradient(system: AbstractSystem, t: Array, state: State) -> Findings:
+def _gradient_findings(system: AbstractSystem, t: Array, state: State) -> Findings:
     """⟨w, J u⟩ of accelerations and rates in reverse mode, and by a central difference."""
     floats, rest = eqx.partition((system, state), eqx.is_inexact_array)
     rng = np.random.default_rng(0)

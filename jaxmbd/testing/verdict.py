@@ -1,4 +1,4 @@
-"""What all checks share: draws, derivatives in both modes, comparison and message."""
+"""Common parts of all checks: draws, derivatives in both modes, comparison and message."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,25 +10,25 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 DRAWS = 16
-REACH = 1.2  # Largest angle and displacement that is drawn [rad or m].
+REACH = 1.2  # Largest random angle and displacement [rad or m].
 
 Findings = dict[str, tuple[Any, Any]]
 
 
 def round_off(dtype: Any) -> float:
-    """By how much numbers may differ, relative to the largest one or to 1."""
+    """Tolerance of differences, relative to the largest number or to 1."""
     return 1e5 * float(np.finfo(dtype).eps)
 
 
-def judge(who: str, found: Findings, tolerance: float | None = None) -> None:
-    """Compare each pair of trees of arrays, to round-off where no tolerance is given.
+def judge(who: str, findings: Findings, tolerance: float | None = None) -> None:
+    """Compare each pair of trees of arrays. Default of `tolerance`: `round_off`.
 
-    **Raises** `AssertionError` with every statement whose pair differs, and by how much.
+    **Raises** `AssertionError` with every statement whose pair differs, and the difference.
     """
     failed = []
-    for statement, (got, wanted) in found.items():
+    for statement, (actual, expected) in findings.items():
         worst, limit = 0.0, 1.0
-        for x, y in zip(jax.tree.leaves(got), jax.tree.leaves(wanted), strict=True):
+        for x, y in zip(jax.tree.leaves(actual), jax.tree.leaves(expected), strict=True):
             x, y = np.broadcast_arrays(np.asarray(x), np.asarray(y))
             scale = float(np.max(np.abs(y), initial=1.0))
             bound = scale * (round_off(x.dtype) if tolerance is None else tolerance)
@@ -43,11 +43,11 @@ def judge(who: str, found: Findings, tolerance: float | None = None) -> None:
         raise AssertionError("\n    ".join([f"{who} breaks its contract:", *failed]))
 
 
-def check_shapes(who: str, found: dict[str, tuple[Any, tuple[int, ...]]]) -> None:
-    """**Raises** `AssertionError` where something has another shape than it should have."""
+def check_shapes(who: str, arrays: dict[str, tuple[Any, tuple[int, ...]]]) -> None:
+    """**Raises** `AssertionError` if an array has another shape than the required one."""
     wrong = [
-        f"{name} has shape {x.shape}, wanted {shape}"
-        for name, (x, shape) in found.items()
+        f"{name} has shape {x.shape}, expected {shape}"
+        for name, (x, shape) in arrays.items()
         if x.shape != shape
     ]
     if wrong:
@@ -55,7 +55,7 @@ def check_shapes(who: str, found: dict[str, tuple[Any, tuple[int, ...]]]) -> Non
 
 
 def generator(key: PRNGKeyArray) -> np.random.Generator:
-    """Random numbers from outside of compiled functions, where drawing them is slow to compile."""
+    """A NumPy generator: `jax.random` would be slow to compile."""
     return np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
 
 
@@ -65,13 +65,13 @@ def direction(tree: Any, rng: np.random.Generator) -> Any:
 
 
 def dot(a: Any, b: Any) -> Float[Array, ""]:
-    """Sum of the products of all entries of two like trees."""
+    """Sum of the products of all entries of two trees of equal structure."""
     products = jax.tree.map(lambda x, y: jnp.sum(x * y), a, b)
     return sum(jax.tree.leaves(products), start=jnp.zeros(()))
 
 
 def floats_of(tree: Any) -> Any:
-    """The float leaves of a tree, None in place of the others."""
+    """The float leaves of a tree, with None in place of the others."""
     return eqx.filter(tree, eqx.is_inexact_array)
 
 

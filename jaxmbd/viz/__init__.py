@@ -1,4 +1,4 @@
-"""Looking at mechanisms and motions. Imported when first used; needs the extra `viz`."""
+"""Pictures of mechanisms and motions. Imported when first used; needs the extra `viz`."""
 
 import importlib
 from typing import TYPE_CHECKING, Any
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 __all__ = ["plot_graph"]
 
-# Where what is public lies; matplotlib and k3d load when something of theirs is first used.
+# Modules of public names; matplotlib and k3d are imported when a name is first used.
 _HOMES = {"plot_graph": ".graph"}
 
 

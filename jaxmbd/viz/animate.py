@@ -1,4 +1,4 @@
-"""A mechanism in motion: a k3d plot, or a page that plays it without a network."""
+"""Animations of mechanisms: k3d plots, and pages that need no network."""
 
 import html
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ try:
 except ImportError as error:
     raise ImportError('animate needs k3d: pip install "jaxmbd[viz]"') from error
 
-# Okabe & Ito's colours, which differ for colour-blind eyes too.
+# Okabe & Ito's colours, which colour-blind people can distinguish.
 PALETTE = (0x0072B2, 0xE69F00, 0x009E73, 0xCC79A7, 0x56B4E9, 0xD55E00, 0x8C6BB1, 0x999933)
 MAX_LABELS = 8
 FINER = 8  # Points of a path for each keyframe.
@@ -48,33 +48,33 @@ def animate_solution(
     view: Sequence[float | int] | None = None,
     height: int = 600,
 ) -> k3d.Plot:
-    """The mechanism in motion.
+    """Animate a mechanism.
 
-    A body is drawn as rods from its centre of mass to everything that touches it, with its axes
-    and, translucent, the uniform box that has its mass and inertia. Joints are dark: a pin along
-    each axis of rotation, a ball, a block where nothing turns; what slides has a rail. Springs are
-    coils. Blocks mark where something is fastened to the ground.
+    A body is drawn as rods from its centre of mass to its joints, forces and marker frames, with
+    its axes and, translucent, the uniform box of equal mass and inertia. Joints are dark: a pin
+    along each axis of rotation, a ball, or a block without rotation; sliding joints have a rail.
+    Springs are coils. Blocks mark points fixed to the ground.
 
     **Arguments:**
 
-    - `path`: where to write a page (`.html`) that plays the motion in any browser, without a
-      network. Space and the bar at its bottom start and stop it.
-    - `fps`: keyframes for each second that it plays, at most 1800 in all.
-    - `speed`: seconds of motion for each second that it plays: 0.1 is slow motion.
-    - `scale`: how thick to draw, relative to what fits the mechanism.
+    - `path`: file for a page (`.html`) that plays the motion in any browser, without a network.
+      The space key, and the bar at its bottom, start and stop it. Default: no file.
+    - `fps`: keyframes per second of playing time, at most 1800 in all.
+    - `speed`: seconds of motion per second of playing time: 0.1 is slow motion.
+    - `scale`: factor of the thickness of links and symbols.
     - `trace`: names of frames whose paths to draw.
-    - `colors`: `{body: 0xrrggbb or "#rrggbb"}`; the others have colours of their own.
-    - `labels`: whether to write the names of the bodies beside them; where it is left out, up to
-      eight bodies.
-    - `view`: direction from the mechanism to the camera, in the world, shape `(3,)`; where it is
-      left out, roughly across the plane in which it moves.
-    - `height`: of the plot in a notebook [pixels].
+    - `colors`: `{body: 0xrrggbb or "#rrggbb"}`. Default: a palette.
+    - `labels`: whether to write the names of the bodies beside them. Default: for up to eight
+      bodies.
+    - `view`: direction from the mechanism to the camera, in the world, shape `(3,)`. Default:
+      roughly normal to the plane of motion.
+    - `height`: height of the plot in a notebook [pixels].
 
-    **Returns** the `k3d.Plot`. A notebook shows it where it is the last line of a cell; there, the
-    slider of time is in its panel under Controls, Animation.
+    **Returns** the `k3d.Plot`. A notebook shows it if it is the last line of a cell, with a slider
+    of time in its panel under Controls, Animation.
 
     **Raises** `KeyError`, with the known names, for an unknown frame or body, and `ModelError` for
-    a batch of motions, a motion without a finite time, and options that make no sense.
+    a batch of motions, a motion without a finite time, and invalid options.
     """
     _check_positive(fps=fps, speed=speed, scale=scale)
     if path is not None and Path(path).suffix.lower() not in (".html", ".htm"):
@@ -117,7 +117,7 @@ def animate_solution(
 def _framing(
     points: np.ndarray, margin: float, view: Sequence[float | int] | None
 ) -> dict[str, Any]:
-    """Grid and camera for all points; k3d would fit those of the first keyframe."""
+    """Grid and camera for all points; k3d would fit the first keyframe only."""
     low, high = bounds(points, margin)
     return {
         "camera_auto_fit": False,
@@ -156,16 +156,16 @@ def _paths(
     solution: AbstractMotion, trace: Sequence[str] | str, interval: float
 ) -> dict[str, np.ndarray]:
     """Positions over time of the named frames, shape `(k, 3)`, finer than the keyframes."""
-    wanted = [trace] if isinstance(trace, str) else list(trace)
+    traced = [trace] if isinstance(trace, str) else list(trace)
     names = solution.system.mechanism.port_names
     known = {name: names.index(name) for name in names if name is not None}
-    for name in wanted:
+    for name in traced:
         if name not in known:
             raise KeyError(unknown("animate: trace: unknown frame", name, known))
-    if not wanted:
+    if not traced:
         return {}
     p = keyframes(solution, interval / FINER).p
-    return {name: p[:, known[name]] for name in wanted}
+    return {name: p[:, known[name]] for name in traced}
 
 
 def _carrier(mechanism: Mechanism, frame: str) -> str:

@@ -1,4 +1,4 @@
-"""What figures of all kinds share."""
+"""Common parts of all figures."""
 
 import io
 
@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 
 
 class NotebookFigure(Figure):
-    """A figure that pyplot does not know, and that notebooks show nevertheless, once."""
+    """A figure outside of pyplot, which notebooks show once."""
 
     def _repr_png_(self) -> bytes:
         buffer = io.BytesIO()

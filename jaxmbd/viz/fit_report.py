@@ -1,4 +1,4 @@
-"""A fit as one page: estimates, what the data say of them, and how well the model follows."""
+"""Report of a fit on one page: estimates, their errors, and readings of data and model."""
 
 import html
 import io
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..analyses.identification.experiment import Experiment
-from ..analyses.identification.fit import Fit, Overlay, far_apart, integrated, rms_of, said
+from ..analyses.identification.fit import Fit, Overlay, far_apart, integrated, outcome, rms_of
 from ..analyses.identification.statistics import autocorrelation
 
 try:
@@ -17,8 +17,8 @@ try:
 except ImportError as error:
     raise ImportError('a report needs matplotlib: pip install "jaxmbd[viz]"') from error
 
-MAX_PANELS = 12  # Of measured and predicted readings; the worst records where there are more.
-MAX_DOTS = 60  # Readings that are drawn in a panel: more of them merge into a line.
+MAX_PANELS = 12  # Panels of readings; if there are more records, the worst are drawn.
+MAX_DOTS = 60  # Readings drawn in a panel: more would merge into a line.
 STYLE = """
 body { font: 15px/1.45 sans-serif; color: #222; max-width: 62rem; margin: 2rem auto }
 table { border-collapse: collapse; margin: 1rem 0 }
@@ -38,7 +38,7 @@ PAGE = """<!doctype html>
 
 
 def write_report(fit: Fit, path: Any, validation: Sequence[Experiment], title: str) -> None:
-    """Write the page; see `Fit.report`."""
+    """Write the report; see `Fit.report`."""
     parts = [f"<h1>{html.escape(title)}</h1>", *_summary(fit), *_estimates(fit)]
     parts += [*_fits(fit), *_residuals(fit), *_correlation(fit), *_convergence(fit)]
     if len(validation):
@@ -61,7 +61,7 @@ def _svg(figure: Figure) -> str:
 
 
 def _axes(n: int, height: float = 2.4) -> tuple[Figure, list[Any]]:
-    """A figure of n axes, two in a row."""
+    """A figure with n axes, two in a row."""
     rows = (n + 1) // 2
     figure = Figure(figsize=(10, height * rows), layout="constrained")
     grid = figure.subplots(rows, 2, squeeze=False).ravel()
@@ -71,9 +71,9 @@ def _axes(n: int, height: float = 2.4) -> tuple[Figure, list[Any]]:
 
 
 def _summary(fit: Fit) -> Iterator[str]:
-    state = "" if said(fit.result) == "converged" else ' class="bad"'
+    state = "" if outcome(fit.result) == "converged" else ' class="bad"'
     yield (
-        f"<p{state}>{fit.n_steps} steps: {html.escape(said(fit.result))}. {len(fit.overlays)} "
+        f"<p{state}>{fit.n_steps} steps: {html.escape(outcome(fit.result))}. {len(fit.overlays)} "
         f"records, {fit.degrees_of_freedom} degrees of freedom.</p>"
     )
     yield f"<p>{html.escape(integrated(fit))}.</p>"
@@ -106,7 +106,7 @@ def _estimates(fit: Fit) -> Iterator[str]:
     condition = "infinite" if least == 0 else f"{largest / least:.3g}"
     yield (
         f"<p>Condition of the Jacobian with columns of length one: {condition}. Large values mean "
-        "that combinations of parameters are known much worse than each alone seems to be.</p>"
+        "that combinations of parameters have much larger errors than single ones suggest.</p>"
     )
 
 
@@ -124,9 +124,9 @@ def _curves(axes: Any, overlay: Overlay, label: str) -> None:
 
 
 def _worst(records: Sequence[Mapping[str, Overlay]]) -> list[int]:
-    """Numbers of the records to draw, in their order.
+    """Numbers of the records with the largest errors, in their order.
 
-    Those with the largest errors, each in units of what is usual for its sensor.
+    Errors are in units of the usual error of each sensor.
     """
     errors = [{name: _error(x) for name, x in record.items()} for record in records]
     usual: dict[str, float] = {}
@@ -145,7 +145,7 @@ def _worst(records: Sequence[Mapping[str, Overlay]]) -> list[int]:
 def _drawn(records: Sequence[Mapping[str, Overlay]], kind: str) -> Iterator[str]:
     worst = _worst(records)
     if len(worst) < len(records):
-        yield f"<p>The {len(worst)} of {len(records)} records that are off most.</p>"
+        yield f"<p>The {len(worst)} of {len(records)} records with the largest errors.</p>"
     shown = [(i, name, x) for i in worst for name, x in records[i].items()]
     figure, grid = _axes(len(shown))
     for axes, (i, name, overlay) in zip(grid, shown, strict=True):
@@ -172,7 +172,7 @@ def _residuals(fit: Fit) -> Iterator[str]:
                 series.setdefault(name if flat.shape[1] == 1 else f"{name}[{k}]", []).append(column)
     figure, grid = _axes(len(series))
     for axes, (name, parts) in zip(grid, series.items(), strict=True):
-        n = max(map(len, parts)) // 2  # Beyond, few pairs of readings are left.
+        n = max(map(len, parts)) // 2  # Larger lags have few pairs of readings.
         axes.fill_between(range(n + 1), autocorrelation(parts, n), step="mid", lw=0)
         band = 1.96 / np.sqrt(sum(map(len, parts)))
         for level in (-band, band):

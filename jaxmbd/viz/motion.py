@@ -1,4 +1,4 @@
-"""Poses at the keyframes of an animation, whatever the times at which a motion was saved."""
+"""Poses at the keyframes of an animation, interpolated between saved times."""
 
 from typing import NamedTuple
 
@@ -13,10 +13,10 @@ from ..errors import ModelError
 from ..lie import Pose, so3
 from ..mechanism.mechanism import Mechanism
 
-# A longer motion gets fewer keyframes a second: each is a pose of every body in the page.
+# Largest number of keyframes, as the page holds a pose of every body for each.
 MAX_KEYFRAMES = 1800
 PADDING = 256
-# Above this angle [rad] from one saved time to the next, a body's turns are anybody's guess.
+# Above this angle [rad] between saved times, the number of turns of a body is ambiguous.
 MAX_TURN = 2.0
 
 
@@ -44,10 +44,10 @@ def check_single(solution: AbstractMotion, who: str) -> None:
 def keyframes(solution: AbstractMotion, interval: float | int) -> Motion:
     """Poses about every `interval` [s], from the start to the end of a motion.
 
-    Between two saved times they follow the cubic that has the poses and twists of both. Rows that
-    are not finite are left out.
+    Between two saved times they follow the cubic with the poses and twists of both. Rows that are
+    not finite are left out.
 
-    **Raises** `ModelError` for a batch of motions and where no row is finite.
+    **Raises** `ModelError` for a batch of motions, and if no row is finite.
     """
     check_single(solution, "animate")
     known = [np.asarray(solution.ts), np.asarray(solution.states.q), np.asarray(solution.states.v)]
@@ -65,10 +65,10 @@ def keyframes(solution: AbstractMotion, interval: float | int) -> Motion:
         solution = solution.rows(rows[needed])
         before, after = np.searchsorted(needed, before), np.searchsorted(needed, after)
         rows = np.arange(len(needed))
-    # Rounded up, so that another number of keyframes seldom means to compile anew.
+    # Rounded up, so that another number of keyframes seldom compiles again.
     steps = np.pad(np.stack([rows[before], rows[after]]), ((0, 0), (0, -len(ts) % PADDING)))
-    found = _interpolated(solution, jnp.asarray(steps), jnp.asarray(np.resize(ts, steps.shape[1])))
-    return Motion(ts, np.asarray(found.p)[: len(ts)], np.asarray(found.R)[: len(ts)])
+    poses = _interpolated(solution, jnp.asarray(steps), jnp.asarray(np.resize(ts, steps.shape[1])))
+    return Motion(ts, np.asarray(poses.p)[: len(ts)], np.asarray(poses.R)[: len(ts)])
 
 
 def _interpolated(solution: AbstractMotion, steps: Array, ts: Array) -> Pose:
@@ -87,8 +87,8 @@ def _between_rows(
     h = saved[steps[1]] - saved[steps[0]]
     s = (ts - saved[steps[0]]) / jnp.where(h > 0, h, 1.0)
     of_bodies = jax.vmap(_between, in_axes=(0, 0, 0, 0, None, None))
-    found = jax.vmap(of_bodies)(Pose(p0, R0), V0, Pose(p1, R1), V1, h, s)
-    return jax.vmap(mechanism.ports)(found)
+    poses = jax.vmap(of_bodies)(Pose(p0, R0), V0, Pose(p1, R1), V1, h, s)
+    return jax.vmap(mechanism.ports)(poses)
 
 
 def _between(
@@ -102,7 +102,7 @@ def _between(
     """Pose at the fraction `s` of a step `h` [s], between two poses with their twists."""
     p = _cubic(X1.p - X0.p, h * (X0.R @ V0[:3]), h * (X1.R @ V1[:3]), s)
     phi = so3.log(so3.from_matrix(X0.R.T @ X1.R))
-    # Where a body turns too far in one step its angular velocity does not fit to phi.
+    # If a body turns too far in one step, its angular velocity does not fit phi.
     turn = h * jnp.maximum(jnp.max(jnp.abs(V0[3:])), jnp.max(jnp.abs(V1[3:])))
     followed = turn < MAX_TURN
     start = jnp.where(followed, h * V0[3:], phi)

@@ -1,4 +1,4 @@
-"""The bar under an animation: play, pause, drag through time. Part of the exported page."""
+"""The control bar of an exported animation: play, pause, and a slider of time."""
 
 import json
 import re
@@ -48,7 +48,7 @@ _SCRIPT = """
 
 
 def script(start: float, duration: float, speed: float | int) -> str:
-    """JavaScript of the bar: `start` of the motion [s], `duration` it plays [s], and `speed`."""
+    """JavaScript of the bar: `start` of the motion [s], playing `duration` [s], and `speed`."""
     digits = 2
     while digits < 9 and duration * speed * 10**digits < 100:
         digits += 1
@@ -57,6 +57,6 @@ def script(start: float, duration: float, speed: float | int) -> str:
 
 
 def titled(page: str, title: str) -> str:
-    """The page with another title than k3d gives it, which has the date in it."""
+    """Replace the page's title, in which k3d writes the date."""
     safe = title.replace("&", "&amp;").replace("<", "&lt;")
     return re.sub(r"<title>.*?</title>", lambda _: f"<title>{safe}</title>", page, count=1)

@@ -1,4 +1,4 @@
-"""Joint motion and energy over time."""
+"""Figures of joint motion and energy over time."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -26,7 +26,7 @@ try:
 except ImportError as error:
     raise ImportError('plot needs matplotlib: pip install "jaxmbd[viz]"') from error
 
-# Rows of the figure, by the unit of the coordinates: what they and their velocities are.
+# Rows of the figure by the unit of the coordinates: titles of coordinates and velocities.
 ROWS = {
     "rad": ("angle [rad]", "angular velocity [rad/s]"),
     "m": ("displacement [m]", "velocity [m/s]"),
@@ -50,29 +50,28 @@ def plot_solution(
     energy: bool = True,
     elements: Sequence[str] | str | None = None,
 ) -> Figure:
-    """Coordinates and velocities of joints, first-order states, and the energy, over time.
+    """Plot coordinates and velocities of joints, first-order states, and the energy, over time.
 
     One row of axes for each kind of coordinate: angles, displacements, quaternions; coordinates on
-    the left, velocities on the right. Then one row for first-order states of elements, with their
-    rates on the right, if there are some. The last row has the kinetic, potential and total energy,
-    the potential one by what holds it where several things do. Beside it is how far the total one
-    has moved, relative to the largest kinetic energy: in a mechanism without damping and drives
+    the left, velocities on the right. Then one row for first-order states of elements, if there are
+    some, with their rates on the right. The last row has the kinetic, potential and total energy,
+    and the parts of the potential energy if there are several. On its right is the change of the
+    total energy, relative to the largest kinetic energy: in a mechanism without damping and drives
     that is the error of the integration.
 
-    Quaternions keep their sign from one time to the next, and angles that a formulation knows
-    within (-π, π] only are not connected across the jump.
+    Signs of quaternions are continuous, and curves of angles within (-π, π] are cut at jumps.
 
     **Arguments:**
 
-    - `joints`: names of the joints to show, all of them where it is left out.
+    - `joints`: names of the joints to show. Default: all.
     - `elements`: names of the elements with first-order states to show. Default: all.
     - `energy`: whether to show the energy.
 
-    **Returns** a `matplotlib.figure.Figure`. It is none of pyplot's: save it with
+    **Returns** a `matplotlib.figure.Figure` outside of pyplot: save it with
     `figure.savefig(path)`, or let a notebook show it.
 
     **Raises** `KeyError`, with the known names, for an unknown joint or element; `ModelError`
-    for a batch of motions and where nothing is left to show.
+    for a batch of motions, and if nothing is left to show.
     """
     check_single(solution, "plot")
     solution = solution.finite()
@@ -104,7 +103,7 @@ def _curves(
     """Curves of the coordinates and of the velocities, by the row of the figure."""
     motions, mechanism = solution.joints, solution.system.mechanism
     names = [joints] if isinstance(joints, str) else list(motions if joints is None else joints)
-    found: dict[str, tuple[list[Curve], list[Curve]]] = {unit: ([], []) for unit in ROWS}
+    curves: dict[str, tuple[list[Curve], list[Curve]]] = {unit: ([], []) for unit in ROWS}
     for name in names:
         if name not in motions:
             raise KeyError(unknown("plot: unknown joint", name, motions))
@@ -119,25 +118,25 @@ def _curves(
             table = np.reshape(np.asarray(values), (len(solution.ts), len(components)))
             for component, column in zip(components, _connected(table, components), strict=True):
                 label = f"{name} {component.name}".rstrip()
-                found[row[component.unit]][side].append(Curve(label, column))
-    return {unit: sides for unit, sides in found.items() if sides[0]}
+                curves[row[component.unit]][side].append(Curve(label, column))
+    return {unit: sides for unit, sides in curves.items() if sides[0]}
 
 
 def _state_curves(
     solution: AbstractMotion, elements: Sequence[str] | str | None
 ) -> tuple[list[Curve], list[Curve]]:
     """Curves of the first-order states of elements, and of their rates."""
-    system, found = solution.system, solution.element_states
-    chosen = found if elements is None else elements
+    system, known = solution.system, solution.element_states
+    chosen = known if elements is None else elements
     names = [chosen] if isinstance(chosen, str) else list(chosen)
     if not names:
         return [], []
     rates = element_states(system, _with_rates(system, solution.ts, solution.states))
     sides: tuple[list[Curve], list[Curve]] = [], []
     for name in names:
-        if name not in found:
-            raise KeyError(unknown("plot: unknown element with states", name, found))
-        for side, values in zip(sides, (found[name], rates[name]), strict=True):
+        if name not in known:
+            raise KeyError(unknown("plot: unknown element with states", name, known))
+        for side, values in zip(sides, (known[name], rates[name]), strict=True):
             columns = np.reshape(np.asarray(values), (len(solution.ts), -1)).T
             labels = [name] if len(columns) == 1 else [f"{name}[{k}]" for k in range(len(columns))]
             side += [Curve(*pair) for pair in zip(labels, columns, strict=True)]
@@ -152,8 +151,8 @@ def _with_rates(system: AbstractSystem, ts: Array, states: State) -> State:
 
 
 def _connected(values: np.ndarray, components: list[Component]) -> np.ndarray:
-    """Columns as rows, without the jumps that mean nothing: a quaternion's change of sign, and the
-    step from π to -π, at which the line is cut."""
+    """Columns as rows, with continuous signs of quaternions; lines of angles are cut at steps
+    from π to -π."""
     columns = np.array(values.T)
     quaternion = [i for i, component in enumerate(components) if component.unit == "1"]
     if quaternion:
@@ -174,7 +173,7 @@ def _draw(
     q: list[Curve],
     v: list[Curve],
 ) -> None:
-    """One row: a colour for each curve, the same on both sides where they correspond."""
+    """One row; corresponding curves on both sides have the same colour."""
     colours = _colours(max(len(q), len(v)))
     for axis, curves, label in zip((left, right), (q, v), labels, strict=True):
         for curve, colour in zip(curves, colours, strict=False):
@@ -207,15 +206,15 @@ def _legend(axis: Axes) -> None:
 
 
 def _potential_curves(energy: Energy) -> dict[str, tuple[np.ndarray, dict[str, str]]]:
-    """The potential energy, or its parts where it has several or springs of the formulation."""
+    """The potential energy, or its parts if there are several or artificial springs."""
     parts = {
         "field": (np.asarray(energy.field), {"color": "tab:blue"}),
         "springs": (np.asarray(energy.elastic), {"color": "tab:green"}),
         "artificial springs": (np.asarray(energy.artificial), {"color": "tab:orange"}),
     }
-    there = {name: part for name, part in parts.items() if np.any(part[0] != 0)}
-    if len(there) > 1 or "artificial springs" in there:
-        return there
+    nonzero = {name: part for name, part in parts.items() if np.any(part[0] != 0)}
+    if len(nonzero) > 1 or "artificial springs" in nonzero:
+        return nonzero
     return {"potential": (np.asarray(energy.potential), {"color": "tab:blue"})}
 
 

@@ -1,4 +1,4 @@
-"""What an animation shows of a mechanism: the ground, bodies, joints and springs, as meshes."""
+"""Meshes of an animation: the ground, bodies, joints and springs."""
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
@@ -21,7 +21,7 @@ IRON, STEEL, GROUND = 0x3A3A3A, 0x8C8C8C, 0xA8A29A
 
 class Drawing(NamedTuple):
     """One mesh and its poses at the keyframes as homogeneous matrices, shape `(n, 4, 4)`; n = 1
-    where it does not move."""
+    if it does not move."""
 
     name: str
     group: str
@@ -31,7 +31,7 @@ class Drawing(NamedTuple):
 
 
 def body_drawings(stage: Stage, colors: Mapping[str, int]) -> Iterator[Drawing]:
-    """Of each body: rods from its centre of mass to its anchors, its axes, and its box."""
+    """For each body: rods from its centre of mass to its anchors, its axes, and its box."""
     mechanism, unit = stage.mechanism, stage.unit
     sizes, axes, coms = equivalent_boxes(mechanism)
     names = mechanism.topology.bodies[1:]
@@ -49,24 +49,24 @@ def body_drawings(stage: Stage, colors: Mapping[str, int]) -> Iterator[Drawing]:
 
 
 def ground_drawings(stage: Stage) -> Iterator[Drawing]:
-    """The axes of the world, and a block at each point where something is fastened to it."""
+    """The axes of the world, and a block at each anchor of the ground."""
     unit = stage.unit
-    still = np.eye(4)[None]
-    yield Drawing("world", "ground", shapes.triad(16 * unit, 0.5 * unit), still)
+    identity = np.eye(4)[None]
+    yield Drawing("world", "ground", shapes.triad(16 * unit, 0.5 * unit), identity)
     blocks = [
         shapes.box(np.full(3, 5 * unit), point, np.eye(3), GROUND) for point in stage.anchors[0]
     ]
     if blocks:
-        yield Drawing("ground", "ground", shapes.merged(blocks), still, opacity=0.6)
+        yield Drawing("ground", "ground", shapes.merged(blocks), identity, opacity=0.6)
 
 
 def joint_drawings(stage: Stage) -> Iterator[Drawing]:
-    """Of each joint a symbol on its successor, and a rail on its predecessor where it slides.
+    """For each joint a symbol on its successor, and a rail on its predecessor if it slides.
 
-    The symbol of a disc that rolls is the disc.
+    The symbol of a rolling disc is the disc.
     """
     for group in stage.mechanism.joints:
-        if isinstance(group.joint, RollingDisc):  # All its freedoms are coordinates.
+        if isinstance(group.joint, RollingDisc):  # It has six coordinates, like a free joint.
             yield from _wheels(stage, group, group.joint)
             continue
         if is_free(group):
@@ -90,7 +90,7 @@ def _wheels(stage: Stage, group: JointGroup, discs: RollingDisc) -> Iterator[Dra
 
 
 def _joint_symbol(group: JointGroup, E: np.ndarray, unit: float) -> Mesh:
-    """A pin for each free axis, a ball for free rotation, a block for none; in the frame M."""
+    """A pin for each free axis, a ball for free rotation, a block without rotation; in frame M."""
     rotation, half = group.joint.rotation, 4.0 * unit
     if isinstance(rotation, FreeRotation):
         return shapes.sphere(np.zeros(3), 2.8 * unit, IRON)
@@ -103,7 +103,7 @@ def _joint_symbol(group: JointGroup, E: np.ndarray, unit: float) -> Mesh:
 
 
 def _rail(stage: Stage, axis: np.ndarray, first: int, second: int) -> Mesh:
-    """A rod along `axis`, in the frame F, as long as the joint moves along it."""
+    """A rod along `axis`, in the frame F, over the range of the joint's motion."""
     p, R = stage.motion.p, stage.motion.R
     relative = np.einsum("nji,nj->ni", R[:, first], p[:, second] - p[:, first])
     moved = relative @ axis
@@ -128,7 +128,7 @@ def spring_drawings(stage: Stage) -> Iterator[Drawing]:
 
 
 def _stretched(start: np.ndarray, end: np.ndarray, unit: float) -> np.ndarray:
-    """Matrices that lay the unit z axis from `start` to `end`, without spinning about it."""
+    """Matrices that map the unit z axis to the line from `start` to `end`, without spin."""
     step = end - start
     length = np.linalg.norm(step, axis=1)
     poses = np.tile(np.eye(4), (len(start), 1, 1))

@@ -1,4 +1,4 @@
-"""Derivatives of trajectories over time."""
+"""Figures of derivatives of trajectories over time."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -21,26 +21,28 @@ WIDTH, ROW_HEIGHT = 8.0, 2.3  # [inch]
 
 
 def plot_sensitivities(
-    found: Sensitivities,
+    sensitivities: Sensitivities,
     ts: Any = None,
     outputs: Sequence[str] | None = None,
     sizes: Mapping[str, float] | None = None,
 ) -> Figure:
-    """A row of axes for each trajectory, a curve for each parameter; see `Sensitivities.plot`.
+    """Plot a row of axes for each trajectory, a curve for each parameter; see `Sensitivities.plot`.
 
-    **Raises** `KeyError`, with the known names, for an unknown result; `ModelError` where there is
-    no trajectory to show, one has another number of rows than `ts`, and as `Sensitivities.scaled`.
+    **Raises** `KeyError`, with the known names, for an unknown result; `ModelError` if there is no
+    trajectory, or one has another number of rows than `ts`, and as `Sensitivities.scaled`.
     """
-    rows = _rows(found, outputs, sizes)
+    rows = _rows(sensitivities, outputs, sizes)
     x = None if ts is None else np.asarray(ts)
     figure = NotebookFigure(figsize=(WIDTH, ROW_HEIGHT * len(rows)), layout="constrained")
     axes = figure.subplots(len(rows), 1, sharex=x is not None, squeeze=False)[:, 0]
-    colours = mpl.colormaps["tab10" if len(found.labels) <= 10 else "turbo"]
+    colours = mpl.colormaps["tab10" if len(sensitivities.labels) <= 10 else "turbo"]
     for axis, (name, curves) in zip(axes, rows.items(), strict=True):
         if x is not None and x.shape != curves.shape[1:]:
             raise ModelError(f"plot: {name} has {curves.shape[1]} rows, ts has shape {x.shape}")
-        for i, (label, curve) in enumerate(zip(found.labels, curves, strict=True)):
-            colour = colours(i if len(found.labels) <= 10 else i / (len(found.labels) - 1))
+        for i, (label, curve) in enumerate(zip(sensitivities.labels, curves, strict=True)):
+            colour = colours(
+                i if len(sensitivities.labels) <= 10 else i / (len(sensitivities.labels) - 1)
+            )
             times = np.arange(len(curve)) if x is None else x
             axis.plot(times, curve, color=colour, label=label, linewidth=1.2)
         axis.set_ylabel(f"p ∂{name}/∂p" if sizes is None else f"change of {name}")
@@ -51,14 +53,14 @@ def plot_sensitivities(
 
 
 def _rows(
-    found: Sensitivities, outputs: Sequence[str] | None, sizes: Mapping[str, float] | None
+    sensitivities: Sensitivities, outputs: Sequence[str] | None, sizes: Mapping[str, float] | None
 ) -> dict[str, np.ndarray]:
     """Curves of each row of axes, shape `(k, n)`."""
-    shapes = {name: y.shape for name, y in found.outputs.items()}
+    shapes = {name: y.shape for name, y in sensitivities.outputs.items()}
     if outputs is None:
         outputs = [name for name, shape in shapes.items() if len(shape) in (1, 2)]
     outputs = [outputs] if isinstance(outputs, str) else outputs
-    scaled, rows = found.scaled(sizes), {}
+    scaled, rows = sensitivities.scaled(sizes), {}
     for name in outputs:
         if name not in shapes:
             raise KeyError(unknown("plot: unknown result", name, shapes))

@@ -1,4 +1,4 @@
-"""Triangle meshes of the few shapes that mechanisms are drawn with."""
+"""Triangle meshes of the shapes in animations."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -36,7 +36,7 @@ def box(size: np.ndarray, center: np.ndarray, R: np.ndarray, color: int) -> Mesh
     """A box of edge lengths `size` along the columns of `R`."""
     corners = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)]) / 2
     faces = [[0, 1, 3, 2], [4, 6, 7, 5], [0, 4, 5, 1], [2, 3, 7, 6], [0, 2, 6, 4], [1, 5, 7, 3]]
-    # Each face has its own corners, so that its edges stay sharp.
+    # Each face has its own corners, so that its edges are drawn sharp.
     vertices = center + (corners[np.ravel(faces)] * size) @ R.T
     halves = np.array([[0, 1, 2], [0, 2, 3]])
     triangles = (4 * np.arange(6)[:, None, None] + halves).reshape(-1, 3)
@@ -67,7 +67,7 @@ def cylinder(
 
 
 def wheel(axis: np.ndarray, radius: float, thickness: float, color: int, mark: int) -> Mesh:
-    """A disc about the unit `axis` through the origin, with a bar across that shows its turning."""
+    """A disc about the unit `axis` through the origin, with a bar that shows its rotation."""
     half, (across, along) = 0.5 * thickness * axis, basis(axis)[:, :2].T
     disc = cylinder(-half, half, radius, color, sides=64)
     size = np.array([1.8 * radius, 0.1 * radius, 1.4 * thickness])

@@ -1,4 +1,4 @@
-"""A mechanism in motion: where its bodies are touched, how large they are, how large to draw."""
+"""Geometry of a mechanism for animations: anchors of its bodies, sizes and scale."""
 
 from typing import NamedTuple
 
@@ -11,12 +11,12 @@ from .motion import Motion
 
 
 class Stage(NamedTuple):
-    """A mechanism in motion, with what all drawings of it need.
+    """A mechanism, its motion, and its geometry.
 
-    - `anchors`: for each row of bodies the points [m], in its frame, where joints, forces and
-      marker frames touch it, shape `(k, 3)`.
-    - `corners`: of the boxes equivalent to the bodies, in their frames, shape `(n_bodies, 8, 3)`.
-    - `unit`: the thickness of a link [m]; everything else is drawn in proportion.
+    - `anchors`: for each row of bodies the points [m], in its frame, of joints, forces and marker
+      frames, shape `(k, 3)`.
+    - `corners`: corners of the equivalent boxes, in the bodies' frames, shape `(n_bodies, 8, 3)`.
+    - `unit`: the thickness of a link [m]; other sizes are proportional to it.
     """
 
     mechanism: Mechanism
@@ -27,7 +27,7 @@ class Stage(NamedTuple):
 
 
 def set_stage(mechanism: Mechanism, motion: Motion, scale: float | int) -> Stage:
-    """Find the points that matter and how large to draw; `scale` multiplies the symbols."""
+    """Compute the geometry of a mechanism; `scale` multiplies the thickness of links."""
     anchors = _anchors(mechanism)
     sizes, axes, coms = equivalent_boxes(mechanism)
     signs = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)]) / 2
@@ -47,11 +47,11 @@ def set_stage(mechanism: Mechanism, motion: Motion, scale: float | int) -> Stage
 def world_points(stage: Stage) -> np.ndarray:
     """Every corner and anchor at every keyframe, and the ground's anchors, shape `(k, 3)`."""
     p, R = stage.motion.p, stage.motion.R
-    found = [stage.anchors[0]]
+    clouds = [stage.anchors[0]]
     for row, (box, points) in enumerate(zip(stage.corners, stage.anchors[1:], strict=True), 1):
         local = np.concatenate([box, points])
-        found.append((p[:, row, None] + local @ np.swapaxes(R[:, row], 1, 2)).reshape(-1, 3))
-    return np.concatenate(found)
+        clouds.append((p[:, row, None] + local @ np.swapaxes(R[:, row], 1, 2)).reshape(-1, 3))
+    return np.concatenate(clouds)
 
 
 def equivalent_boxes(mechanism: Mechanism) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -66,7 +66,7 @@ def equivalent_boxes(mechanism: Mechanism) -> tuple[np.ndarray, np.ndarray, np.n
 
 
 def is_free(group: JointGroup) -> bool:
-    """Whether the joints of a group hold nothing and are only coordinates."""
+    """Whether the joints of a group have no constraints."""
     return len(group.joint.translation) == 3 and isinstance(group.joint.rotation, FreeRotation)
 
 
@@ -79,14 +79,14 @@ def _anchors(mechanism: Mechanism) -> list[np.ndarray]:
     }
     points = np.reshape(np.asarray(mechanism.offsets.p), (-1, 3))
     first = 1 + mechanism.n_bodies
-    found: list[list[np.ndarray]] = [[] for _ in range(first)]
-    # Without any ports there is still one offset, and no body to which it belongs.
+    by_body: list[list[np.ndarray]] = [[] for _ in range(first)]
+    # Without ports there is one offset, which belongs to no body.
     for port, (body, point) in enumerate(
         zip(mechanism.port_bodies.index, points, strict=False), first
     ):
         if port not in free:
-            found[body].append(point)
-    return [np.reshape(anchors, (-1, 3)) for anchors in found]
+            by_body[body].append(point)
+    return [np.reshape(anchors, (-1, 3)) for anchors in by_body]
 
 
 def _diagonal(points: np.ndarray) -> float:

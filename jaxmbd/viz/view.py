@@ -1,4 +1,4 @@
-"""Grid and camera from which a whole motion is seen."""
+"""Grid and camera for a whole motion."""
 
 from collections.abc import Sequence
 
@@ -7,10 +7,10 @@ import numpy as np
 from ..errors import ModelError
 
 FIELD_OF_VIEW = 40.0  # [degrees], from top to bottom.
-ASPECT = 1.3  # Width to height of the view that is surely seen.
-ROOM = 1.15  # For the numbers along the grid.
+ASPECT = 1.3  # Width to height of the visible part of the view.
+ROOM = 1.15  # Factor of distance, for the numbers along the grid.
 
-# Towards the camera: for a motion that is flat along x, y, z, and for any other.
+# Directions to the camera: for a planar motion normal to x, y, z, and for any other.
 ACROSS = ((1.0, -0.4, 0.3), (0.4, -1.0, 0.3), (0.3, -0.7, 1.0))
 OBLIQUE = (0.6, -1.0, 0.4)
 
@@ -18,8 +18,8 @@ OBLIQUE = (0.6, -1.0, 0.4)
 def bounds(points: np.ndarray, margin: float) -> tuple[np.ndarray, np.ndarray]:
     """Opposite corners of the grid [m], at round numbers.
 
-    It holds all `points`, shape `(n, 3)` [m], with a margin [m], and is a little deep even where
-    they lie in a plane.
+    It contains all `points`, shape `(n, 3)` [m], with a margin [m], and has some depth even if they
+    lie in a plane.
     """
     low, high = points.min(axis=0) - margin, points.max(axis=0) + margin
     widest = np.max(high - low)

@@ -222,10 +222,10 @@ def test_the_fewest_levels_that_fit_are_taken():
         assert len(lengths) == levels
         assert np.prod(lengths) >= n
         assert np.prod(lengths) < 1.2 * n
-        assert checkpoints.kept_bytes(lengths, step, start) <= budget
+        assert checkpoints.saved_bytes(lengths, step, start) <= budget
     with pytest.raises(mbd.ModelError, match=r"100000 steps do not fit in 60 kB; .* needs 7\d"):
         mbd.MemoryBudget(6e4).lengths(n, step, start, 0)
-    with pytest.raises(mbd.ModelError, match="8 MB of it for the states"):
+    with pytest.raises(mbd.ModelError, match="8 MB of it for the returned states"):
         mbd.MemoryBudget(7.9e6).lengths(n, step, start, 40)
     with pytest.raises(mbd.ModelError, match="must be positive"):
         mbd.MemoryBudget(0.0)

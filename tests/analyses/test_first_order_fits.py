@@ -83,8 +83,8 @@ def windows(truth):
     return whole.windows(10, 10, guesses, {"hinge": speeds}, states)
 
 
-def test_gaps_between_windows(truth):
-    """The gap of the current is that between the end of the first window and the second start."""
+def test_defects_between_windows(truth):
+    """The defect of the current is between the end of the first window and the second start."""
     parts = windows(truth)
     options = OPTIONS | {"fit_initial_states": True, "noise": {"current": 1.0, "angle": 1.0}}
     select = {"k": "forces.motor.constant"}

@@ -324,7 +324,7 @@ SIGNS = np.array([[1.0, 2.0, 0.0], [2.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
         (lambda: ask(not_smooth, BOTH, mode="forward"), "of 'root' by 'm', 'rest' is not finite"),
         (lambda: ask(lambda m: {"y": only_reverse(m.bodies["cart"].mass)}), "mode='forward'; give"),
         (lambda: ask(only_forward, mode="reverse"), "mode='reverse'; give the other"),
-        (lambda: ask(select=TWICE), "'cart' would change what 'm' reports"),
+        (lambda: ask(select=TWICE), "'cart' would change the reported numbers of 'm'"),
         (lambda: ask(select={"m": mbd.Parameter(BOTH["m"], HalfReported())}), "1 free.*reports 2"),
         (
             lambda: jax.jit(lambda m: mbd.sensitivities(motion, m, BOTH))(oscillator()),

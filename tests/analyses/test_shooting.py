@@ -60,7 +60,7 @@ V = jnp.cos(jnp.arange(13.0))
 
 
 @pytest.mark.thorough
-def test_gaps_are_residuals():
+def test_defects_are_residuals():
     """Between ends and starts that a prediction gives, by deviation, record by record."""
     m, x = misfit(), misfit().start + X
     r = np.asarray(look()(x, V)[0])
@@ -80,13 +80,13 @@ def test_gaps_are_residuals():
     options["noise"] = {"hinge": 1.0, "speed": 10.0}  # Euler's error is of no account.
     found = mbd.predict(m.model(x), moved, sensors=sensors, **options)
     states = np.array([np.stack([p["hinge"], p["speed"]], axis=1) for p in found])
-    gaps = [(states[i, -1] - states[i + 1, 0]) / WIDE for i in (0, 1, 3)]
-    np.testing.assert_allclose(r[-7:-1], np.ravel(gaps), rtol=1e-9, atol=1e-12)
+    defects = [(states[i, -1] - states[i + 1, 0]) / WIDE for i in (0, 1, 3)]
+    np.testing.assert_allclose(r[-7:-1], np.ravel(defects), rtol=1e-9, atol=1e-12)
     assert np.abs(r[-7:-1]).min() > 1e-3
 
 
 @pytest.mark.thorough
-def test_derivatives_of_gaps():
+def test_derivatives_of_defects():
     """By blocks and by products, against differences."""
     x, h = misfit().start + X, 1e-5
     _, J, product = look()(x, V)
@@ -95,7 +95,7 @@ def test_derivatives_of_gaps():
     for ours, theirs in zip(J.T, columns, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-6 * float(jnp.max(jnp.abs(theirs))))
     np.testing.assert_allclose(product, J.T @ (J @ V), rtol=1e-9)
-    # The second gap is between the second and the third window.
+    # The second defect is between the second and the third window.
     touched = np.flatnonzero(np.any(np.abs(np.asarray(J[-5:-3])) > 1e-9, axis=0))
     assert list(touched[touched >= 3]) == [5, 6, 7, 8]
 
@@ -110,9 +110,9 @@ def test_a_fit_of_windows_that_meet():
     assert abs(fit["k"] - 2.0) < 4 * fit.standard_error("k")
     assert fit.standard_error("k") < 0.1
     assert fit.degrees_of_freedom == 6 * (LENGTH + 1) + 4 * 2 - 1 - 6 * 2
-    assert fit.gaps.shape == (4, 2)
-    assert 0 < np.abs(fit.gaps).max() < 0.5
-    assert "rms gap between windows" in str(fit)
+    assert fit.defects.shape == (4, 2)
+    assert 0 < np.abs(fit.defects).max() < 0.5
+    assert "rms defect between windows" in str(fit)
 
 
 @pytest.mark.thorough
@@ -128,7 +128,7 @@ def test_windows_that_meet_are_as_good_as_the_whole_record():
     assert abs(joined["k"] - whole["k"]) < 0.5 * error  # Readings where windows meet count twice.
     assert joined.standard_error("k") == pytest.approx(error, rel=0.2)
     assert free.standard_error("k") > 3 * error
-    assert free.gaps.shape == (0, 2)
+    assert free.defects.shape == (0, 2)
 
 
 def double_pendulum(mass=0.6, inertia=0.01, friction=0.002):
@@ -192,11 +192,11 @@ def test_a_chaotic_motion_is_fitted_in_windows_that_meet():
         assert abs(joined[name] - true) < 4 * joined.standard_error(name)
         assert joined.standard_error(name) < 0.2 * free.standard_error(name)
     assert joined.rms["elbow"] == pytest.approx(5e-3, rel=0.1)
-    assert np.sqrt(np.mean(joined.gaps**2)) < 0.5
+    assert np.sqrt(np.mean(joined.defects**2)) < 0.5
     assert chaotic(max_steps=50).rms["elbow"] > 1.0
 
 
-def test_gaps_of_rotations_have_no_sign():
+def test_defects_of_rotations_have_no_sign():
     """A quaternion and its negative are one rotation; else twice the sine of half the angle."""
     ball = mbd.Model({"ball": mbd.RigidBody(1.0, [0.1] * 3)}, {})
     joint = mbd.joints.Spherical(mbd.ground, "ball")
@@ -204,9 +204,9 @@ def test_gaps_of_rotations_have_no_sign():
     met = Continuity(jnp.asarray(0.1), jnp.asarray(0.2), (0,), (1,))
     half, v = 0.15, jnp.zeros((2, 3))
     turned = jnp.array([[np.cos(half), np.sin(half), 0.0, 0.0], [-1.0, 0.0, 0.0, 0.0]])
-    gaps = met.residuals(system, State(turned, v), State(turned, v + 1.0))
+    defects = met.residuals(system, State(turned, v), State(turned, v + 1.0))
     wanted = [20 * np.sin(half), 0.0, 0.0, 5.0, 5.0, 5.0]
-    np.testing.assert_allclose(np.abs(gaps), wanted, atol=1e-12)
+    np.testing.assert_allclose(np.abs(defects), wanted, atol=1e-12)
     same = jnp.stack([turned[0], -turned[0]])
     np.testing.assert_allclose(met.residuals(system, State(same, v), State(same, v)), 0, atol=1e-14)
 

@@ -64,16 +64,16 @@ def test_every_damaged_byte_is_seen(tmp_path):
         other = content[offset] ^ int(rng.integers(1, 256))
         path.write_bytes(content[:offset] + bytes([other]) + content[offset + 1 :])
         with pytest.warns(mbd.DamagedFileWarning, match=r"chunk_000000.nc \(scenarios 0 to 1\)"):
-            assert small_store(tmp_path).kept([0, 1]) == {}
+            assert small_store(tmp_path).load([0, 1]) == {}
     for length in (0, 1, 8, len(content) // 2, *range(len(content) - 100, len(content))):
         path.write_bytes(content[:length])
         with pytest.warns(mbd.DamagedFileWarning, match="has no checksum: cut short"):
-            assert small_store(tmp_path).kept([0]) == {}
+            assert small_store(tmp_path).load([0]) == {}
     path.write_bytes(content)
-    xr.testing.assert_identical(small_store(tmp_path).kept([0])[0], small_chunk())
+    xr.testing.assert_identical(small_store(tmp_path).load([0])[0], small_chunk())
     path.write_bytes(content + b" ")
     with pytest.warns(mbd.DamagedFileWarning):
-        assert small_store(tmp_path).kept([0]) == {}
+        assert small_store(tmp_path).load([0]) == {}
 
 
 def test_checksums_bind_chunks_to_their_sweep(tmp_path):
@@ -87,7 +87,7 @@ def test_checksums_bind_chunks_to_their_sweep(tmp_path):
         kept = small_store(folder, other)
         (folder / "chunk_000000.nc").write_bytes(written)
         with pytest.warns(mbd.DamagedFileWarning, match="of other scenarios"):
-            assert kept.kept([0]) == {}
+            assert kept.load([0]) == {}
 
 
 def test_chunks_without_checksum_are_computed_again(tmp_path):

@@ -128,7 +128,7 @@ def test_residuals_of_angles_have_slopes_everywhere():
     assert jnp.all(jnp.isfinite(calibrated(bias, jnp.zeros(()))))
 
 
-def test_gaps_between_windows_do_not_count_turns():
+def test_defects_between_windows_do_not_count_turns():
     """Angles a turn apart meet; displacements of the same numbers do not."""
     slide = mbd.joints.Cylindrical(mbd.ground, "rod")
     model = mbd.Model({"rod": mbd.inertia.sphere(1.0, 0.5)}, {"slide": slide})
@@ -136,5 +136,5 @@ def test_gaps_between_windows_do_not_count_turns():
     met = Continuity(jnp.asarray(1.0), jnp.asarray(1.0), (0,), (1,))
     first = mbd.State(jnp.array([[0.0, 0.0], [0.0, -3.0]]), jnp.zeros((2, 2)))
     last = mbd.State(jnp.array([[2 * np.pi, -3.0 + 2 * np.pi], [0.0, 0.0]]), jnp.zeros((2, 2)))
-    gaps = met.residuals(system, first, last)
-    np.testing.assert_allclose(gaps, [2 * np.pi, 0.0, 0.0, 0.0], atol=1e-14)
+    defects = met.residuals(system, first, last)
+    np.testing.assert_allclose(defects, [2 * np.pi, 0.0, 0.0, 0.0], atol=1e-14)

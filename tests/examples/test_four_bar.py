@@ -152,7 +152,7 @@ def test_the_script_says_what_it_found(capsys, tmp_path):
     """Its motion stays on the constraints, and keeps its energy."""
     motion = EXAMPLE["main"](png=tmp_path / "plot.png")
     said = capsys.readouterr().out
-    assert "3 of 5 constraints repeat others (in rocker pin)" in said
+    assert "3 of 5 constraints are redundant (in rocker pin)" in said
     assert "crank 1.336" in said
     assert (tmp_path / "plot.png").stat().st_size > 10_000
     system = motion.system

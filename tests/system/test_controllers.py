@@ -468,13 +468,13 @@ ANGLE = sensors.JointPosition("elbow")
         ),
         (
             lambda: mbd.Controller([lambda system, t, state: t], one, "elbow"),
-            "is no sensor that it can read",
+            "is no sensor; take one",
         ),
         (
             lambda: mbd.Controller(ANGLE, 3.0, "elbow"),
             "the law must be a function or a module, got 3.0",
         ),
-        (lambda: mbd.PID(ANGLE, kp=1.0), "PID: a sensor does not say where the command goes"),
+        (lambda: mbd.PID(ANGLE, kp=1.0), "PID: a sensor needs output"),
         (lambda: mbd.PID(ANGLE, "elbow", kd=1.0), "needs filter_time, rate or period"),
         (
             lambda: mbd.PID("elbow", limits=(1.0, -1.0)),

@@ -1,4 +1,4 @@
-"""Whether gradients can be relied on: in both modes, against differences, and over how long."""
+"""Reliability of gradients: both modes against differences, and growth over a motion."""
 
 from .check import GradientReport as GradientReport
 from .check import check_gradients as check_gradients

@@ -1,4 +1,4 @@
-"""Derivatives by every leaf: forward mode, reverse mode and differences."""
+"""Derivatives by every leaf: forward mode, reverse mode and finite differences."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, PyTree
 from ...errors import ModelError
 from ...model.values import all_concrete
 
-# Values of a function are taken to be right to so many units of round-off.
+# Assumed error of function values, in units of round-off.
 ROUND_OFF = 1e3
 # Offsets in steps, and weights, of the central difference of fourth order.
 STENCIL = np.array([-2.0, -1.0, 1.0, 2.0])
@@ -23,16 +23,16 @@ FORWARD_LOST, REVERSE_LOST = "forward mode is not finite", "reverse mode is not 
 
 @dataclass(frozen=True, eq=False)
 class GradientReport:
-    """What `check_gradients` found; `print` it for a table. Everything is by leaf, `n` of them.
+    """Derivatives by each of `n` leaves, the result of `check_gradients`; `print` it for a table.
 
     - `names`: paths, such as `bodies.rod.mass`.
     - `forward`, `reverse`, `difference`: derivatives along the direction of the leaf, shape `(n,)`.
-    - `error_modes`: forward against reverse mode, relative, shape `(n,)`.
-    - `error_differences`: forward mode, reverse mode where that is not finite, against differences,
-      relative, shape `(n,)`.
-    - `steps`: where differences agree best, in sizes of the leaf, shape `(n,)`.
-    - `verdicts`: `"ok"`, or what is wrong. Forward mode has zeros for the other leaves, so that it
-      may be lost by all of them where one is at fault; reverse mode says which.
+    - `error_modes`: relative difference of forward and reverse mode, shape `(n,)`.
+    - `error_differences`: relative error of forward mode (of reverse mode, if forward mode is not
+      finite) against finite differences, shape `(n,)`.
+    - `steps`: step of the differences that agree best, in sizes of the leaf, shape `(n,)`.
+    - `verdicts`: `"ok"`, or the fault. If one leaf has a derivative that is not finite, forward
+      mode may be not finite by all leaves; reverse mode identifies the leaf.
     - `tolerance`: the largest relative error that is ok.
     """
 
@@ -93,28 +93,28 @@ def check_gradients(
     tolerance: float | None = None,
     seed: int = 0,
 ) -> GradientReport:
-    """Compare forward mode, reverse mode and differences of a function, leaf by leaf.
+    """Compare forward mode, reverse mode and finite differences of a function, leaf by leaf.
 
-    Each leaf is moved along one random direction of length 1, which for a number is the number
-    itself. Differences are central ones of fourth order, for steps over decades; that which agrees
-    best is reported, with its step. They fail where a step is too long for the function or so short
-    that round-off covers the change: derivatives whose whole leaf matters less to the value than
-    that are not told from zero.
+    Each leaf changes along one random direction of length 1; the direction of a number is 1.
+    Differences are central, of fourth order, with steps over several decades; the report has the
+    one that agrees best, and its step. A step may be too long for the function, or so short that
+    round-off exceeds the change. A derivative that changes the value by less than round-off, over
+    the size of its leaf, counts as zero.
 
-    Three programs are compiled, whatever the number of leaves. `fn` must allow both modes, as
+    Three programs are compiled, for any number of leaves. `fn` must support both modes, as
     `rollout` does, and `simulate` with `adjoint=diffrax.DirectAdjoint()`.
 
     **Arguments:**
 
-    - `fn`: from `inputs` to a number, an array, or a tree of them, of which a random combination is
-      looked at.
-    - `inputs`: a `Model` or any other tree; its float leaves count.
-    - `steps`: lengths of steps in sizes of a leaf, its norm, or 1 where that is zero; decades from
-      0.1 to 1e-6 where left out, in single precision to 1e-3.
-    - `tolerance`: largest relative error, 1e-6 where left out, in single precision 3e-3.
-    - `seed`: of directions and combination.
+    - `fn`: function of `inputs` that returns a number, an array, or a tree of arrays; a random
+      combination of them is differentiated.
+    - `inputs`: a `Model` or any other tree; derivatives are by its float leaves.
+    - `steps`: lengths of steps in sizes of a leaf: its norm, or 1 if the norm is zero. Default:
+      decades from 0.1 to 1e-6, in single precision to 1e-3.
+    - `tolerance`: largest relative error. Default: 1e-6, in single precision 3e-3.
+    - `seed`: seed of directions and combination.
 
-    **Raises** `ModelError` where there is no float in `inputs` or in the result, and under a
+    **Raises** `ModelError` if there is no float in `inputs` or in the result, and under a
     transformation.
     """
     if not all_concrete(inputs):
@@ -153,7 +153,7 @@ def _is_real_array(x: Any) -> bool:
 
 
 def _names(tree: PyTree) -> tuple[str, ...]:
-    """Paths of the leaves; a tree that is a leaf is called input."""
+    """Paths of the leaves; `input` if the tree is a single leaf."""
     paths = [path for path, _ in jax.tree_util.tree_leaves_with_path(tree)]
     return tuple(
         jax.tree_util.keystr(path, simple=True, separator=".") or "input" for path in paths
@@ -163,11 +163,11 @@ def _names(tree: PyTree) -> tuple[str, ...]:
 def _combined(
     fn: Callable[[Any], Any], floats: PyTree, rest: PyTree, rng: np.random.Generator
 ) -> Callable[[PyTree], Float[Array, ""]]:
-    """A random combination of all floats that the function returns; of one number this number."""
+    """A random combination of all floats that the function returns; a single number unchanged."""
 
     def results(floats: PyTree) -> list[Array]:
-        found = jax.tree.leaves(fn(eqx.combine(floats, rest)))
-        return [y for y in map(jnp.asarray, found) if _is_real_array(y)]
+        leaves = jax.tree.leaves(fn(eqx.combine(floats, rest)))
+        return [y for y in map(jnp.asarray, leaves) if _is_real_array(y)]
 
     shapes = jax.eval_shape(results, floats)
     if not shapes:
@@ -211,7 +211,7 @@ def _compiled(function: Callable[[PyTree], Float[Array, ""]]) -> _Programs:
 
 
 class _Row(NamedTuple):
-    """Numbers of the report, of one leaf or of all."""
+    """Numbers of the report, for one leaf or all leaves."""
 
     forward: Any
     reverse: Any
@@ -230,7 +230,7 @@ def _look(
     round_off: float,
     rng: np.random.Generator,
 ) -> _Row:
-    """Derivatives by leaf k, `pulled` being the gradient by it."""
+    """Derivatives by leaf k; `pulled` is the gradient by it."""
     leaves, structure = jax.tree.flatten(floats)
     drawn = rng.normal(size=leaves[k].shape)
     along = np.ones_like(drawn) if drawn.size == 1 else drawn / np.linalg.norm(drawn)
@@ -244,15 +244,15 @@ def _look(
 
     def values_at(offsets: Float[np.ndarray, "4"]) -> Float[np.ndarray, "4"]:
         try:
-            found = programs.values(floats, direction, jnp.asarray(offsets, leaves[k].dtype))
-            return np.asarray(found, float)
+            along_line = programs.values(floats, direction, jnp.asarray(offsets, leaves[k].dtype))
+            return np.asarray(along_line, float)
         except eqx.EquinoxRuntimeError:  # Such as an impossible mass: the step is too long.
             return np.full(4, np.nan)
 
     values = np.stack([values_at(size * h * STENCIL) for h in steps])
     differences = values @ WEIGHTS / (size * steps)
     largest = float(np.max(np.abs(values), where=np.isfinite(values), initial=0.0))
-    least = round_off * largest / size  # Smaller derivatives are not told from zero.
+    least = round_off * largest / size  # Smaller derivatives count as zero.
 
     def error(a: Any, b: Any) -> Any:
         scale = np.maximum(np.maximum(np.abs(a), np.abs(b)), max(least, np.finfo(float).tiny))

@@ -1,4 +1,4 @@
-"""How fast small changes of a state grow, and how long gradients through the motion mean much."""
+"""Growth of small changes of a state, and the time until which gradients are reliable."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -17,26 +17,26 @@ from ...system.abstract import AbstractSystem, State, Time, as_state, as_time
 from ...system.projection import projected
 from ..rollout import rollout
 
-# Changes of the first state that are smaller than this part of the largest one are round-off.
+# Singular values of first changes below this part of the largest are round-off.
 INDEPENDENT = 1e-3
 SHOWN = 12
 
 
 @dataclass(frozen=True, eq=False)
 class TrajectoryGrowth:
-    """What `trajectory_growth` found; `print` it for a table. Rows are steps, `n` of them.
+    """Growth after each of `n` steps, the result of `trajectory_growth`; `print` it for a table.
 
     - `ts`: times, shape `(n,)` [s].
-    - `growth`: the largest singular value of the derivative of the state at `ts` by the first one,
-      shape `(n,)`.
-    - `round_off`: `growth` times the ε of the float type: what one rounding at the start becomes.
-    - `step_error`: by how much the derivative changes with half the step, relative, shape `(n,)`.
-      It sees the error of the steps, and the rounding in all of them.
-    - `tolerance`: for both.
-    - `trustworthy_until`: the last time before either passes the tolerance [s]; the first one of
-      the motion where they do at once, and the end of it where they never do.
-    - `directions`, `n_directions`: how many changes were followed, of how many in all. Of a part
-      of them the growth is a lower bound.
+    - `growth`: the largest singular value of the derivative of the state at `ts` by the first
+      state, shape `(n,)`.
+    - `round_off`: `growth` times the ε of the float type: the effect of one rounding at the start.
+    - `step_error`: relative change of the derivative with half the step, shape `(n,)`. It contains
+      the error of the steps and their rounding.
+    - `tolerance`: largest `round_off` and `step_error` of reliable derivatives.
+    - `trustworthy_until`: the last time before either passes the tolerance [s]; the start of the
+      motion if the first step does, and its end if no step does.
+    - `directions`, `n_directions`: number of changes followed, and of all independent changes. If
+      the first is smaller, the growth is a lower bound.
     """
 
     ts: np.ndarray
@@ -79,24 +79,24 @@ def trajectory_growth(
     directions: int = 32,
     seed: int = 0,
 ) -> TrajectoryGrowth:
-    """How much the state at later times changes with the first one, and until when that is known.
+    """Growth of changes of the first state, and the time until which gradients are reliable.
 
-    Of a chaotic motion the derivative grows exponentially, and with it what round-off and the error
-    of the steps do to it: beyond some time it is that of another motion than the model's. A state's
-    change is an increment of the coordinates, as of `retract`, one of the velocities, and one of
-    first-order states of elements, all in their own units (m, rad; m/s, rad/s; A); first ones keep
-    joints closed.
+    The derivative of a chaotic motion grows exponentially, and so do its errors by round-off and
+    step size: after some time it is not the derivative of the model's motion. A change of a state
+    consists of increments of the coordinates (as of `retract`), of the velocities, and of
+    first-order states of elements, in their own units (m, rad; m/s, rad/s; A). Changes of the first
+    state keep joints closed.
 
     **Arguments:**
 
-    - `dt`, `n_steps`, `integrator`, `t0`: as for `rollout`. The motion is followed over 2 `n_steps`
+    - `dt`, `n_steps`, `integrator`, `t0`: as for `rollout`. The motion is computed over 2 `n_steps`
       steps, with `dt` and with half of it.
-    - `tolerance`: largest relative error of a derivative to be relied on.
-    - `directions`: at most so many changes are followed, random ones where there are more.
-    - `seed`: of these.
+    - `tolerance`: largest relative error of a reliable derivative.
+    - `directions`: largest number of changes to follow; random ones if there are more.
+    - `seed`: seed of random changes.
 
-    **Raises** `IncompatibleIntegrator` where the integrator cannot move the system, and
-    `ModelError` under a transformation.
+    **Raises** `IncompatibleIntegrator` if the integrator cannot move the system, and `ModelError`
+    under a transformation.
     """
     if not all_concrete((system, state)):
         raise ModelError("trajectory_growth needs concrete numbers; call it outside jit")
@@ -106,7 +106,8 @@ def trajectory_growth(
     n, dtype = 2 * system.nv + system.nz, state.q.dtype
     drawn = np.eye(n) if n <= directions else _orthonormal(n, directions, seed)
     start = jnp.asarray(
-        _allowed(np.asarray(_projected(system, t0, state, jnp.asarray(drawn, dtype)))), dtype
+        _orthonormal_basis(np.asarray(_projected(system, t0, state, jnp.asarray(drawn, dtype)))),
+        dtype,
     )
 
     def changes(h: Array) -> Float[np.ndarray, "m n k"]:
@@ -128,22 +129,22 @@ def _orthonormal(n: int, k: int, seed: int) -> Float[np.ndarray, "n k"]:
     return np.linalg.qr(np.random.default_rng(seed).normal(size=(n, k)))[0]
 
 
-def _allowed(changes: Float[np.ndarray, "n k"]) -> Float[np.ndarray, "n k"]:
-    """Orthonormal changes that span the given ones, zeros in the place of superfluous ones."""
+def _orthonormal_basis(changes: Float[np.ndarray, "n k"]) -> Float[np.ndarray, "n k"]:
+    """Orthonormal changes that span the given ones; zeros in place of dependent ones."""
     u, size, _ = np.linalg.svd(changes, full_matrices=False)
     return u * (size > INDEPENDENT * np.max(size))
 
 
 def _norms(changes: Float[np.ndarray, "m n k"]) -> Float[np.ndarray, "m"]:
-    """Largest singular values; infinite where a change is not finite."""
+    """Largest singular values; infinite if a change is not finite."""
     finite = np.isfinite(changes).all(axis=(1, 2))
-    kept = np.where(np.expand_dims(finite, (1, 2)), changes, 0.0)
-    norms = np.linalg.norm(kept, ord=2, axis=(1, 2))
+    safe = np.where(np.expand_dims(finite, (1, 2)), changes, 0.0)
+    norms = np.linalg.norm(safe, ord=2, axis=(1, 2))
     return np.where(finite, norms, np.inf)
 
 
 def _change(system: AbstractSystem, state: State, rate: State) -> Float[Array, "n"]:
-    """The increments of a derivative of a state."""
+    """Increments, as one vector, from the derivative of a state."""
     return jnp.concatenate([system.velocities(state.q, rate.q), rate.v, rate.z])
 
 
@@ -151,7 +152,7 @@ def _change(system: AbstractSystem, state: State, rate: State) -> Float[Array, "
 def _projected(
     system: AbstractSystem, t: Time, state: State, changes: Float[Array, "n k"]
 ) -> Float[Array, "n k"]:
-    """The changes that are left when joints are closed again."""
+    """Changes, projected so that joints stay closed."""
 
     def closed(change: Float[Array, "n"]) -> State:
         return projected(system, t, system.displaced(state, change))
@@ -172,7 +173,7 @@ def _changes(
     integrator: AbstractIntegrator,
     t0: Time,
 ) -> Float[Array, "m n k"]:
-    """Changes of the states after each of 2 `n_steps` steps, by changes of the first one."""
+    """Changes of the states after each of 2 `n_steps` steps by changes of the first state."""
 
     def motion(change: Float[Array, "n"]) -> State:
         start = system.displaced(state, change)

@@ -1,4 +1,4 @@
-"""Fitting the parameters of a model to measured motion."""
+"""Fits of model parameters to measured motion."""
 
 from .experiment import Experiment as Experiment
 from .fit import Fit as Fit

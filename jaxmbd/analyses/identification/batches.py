@@ -1,4 +1,4 @@
-"""Records stacked, so that like ones are simulated together."""
+"""Records stacked into batches, which are simulated together."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,12 +15,12 @@ from .experiment import Experiment
 class Batch(eqx.Module):
     """Records of one kind, stacked along a leading axis; `rows` are their numbers.
 
-    Shorter records repeat their last time, where the motion stands still, and `kept` says which
-    readings count: one program then serves all lengths.
+    Shorter records are padded with their last time and readings, so that one program serves all
+    lengths; `is_reading` is False for padding.
     """
 
     experiments: Experiment
-    kept: Bool[Array, "w n"]
+    is_reading: Bool[Array, "w n"]
     rows: tuple[int, ...] = eqx.field(static=True)
 
     def record(self, i: int) -> Experiment:
@@ -29,7 +29,7 @@ class Batch(eqx.Module):
 
 
 def batch_experiments(experiments: Sequence[Experiment]) -> tuple[Batch, ...]:
-    """Records grouped so that each group is simulated together."""
+    """Group records of equal structure into batches."""
     length = max(e.ts.shape[0] for e in experiments)
     padded = [(i, *_pad(e, length)) for i, e in enumerate(experiments)]
 
@@ -40,7 +40,7 @@ def batch_experiments(experiments: Sequence[Experiment]) -> tuple[Batch, ...]:
     return tuple(
         Batch(
             jax.tree.map(lambda *x: jnp.stack(x), *[e for _, e, _ in members]),
-            jnp.stack([kept for _, _, kept in members]),
+            jnp.stack([is_reading for _, _, is_reading in members]),
             tuple(i for i, _, _ in members),
         )
         for members in group_by(padded, key=kind)

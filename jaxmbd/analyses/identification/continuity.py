@@ -1,4 +1,4 @@
-"""Windows of one motion that meet: the end of one is where the next begins."""
+"""Continuity of windows of one motion, by residuals of multiple shooting."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,14 +16,12 @@ from .experiment import Experiment
 
 
 class Continuity(eqx.Module):
-    """Which windows follow one another, and how far apart their states may be.
+    """Defects of multiple shooting (Bock 1983) between windows, as residuals.
 
-    The continuity conditions of multiple shooting (Bock 1983), as residuals.
-
-    - `coordinates`, `velocities`: standard deviations of the gaps [rad or m, and per second].
-    - `states`: of gaps of first-order states, one for all or `{element: deviation}`; None if the
-      systems have none.
-    - `earlier`, `later`: for every gap, the rows of the windows among those of all batches.
+    - `coordinates`, `velocities`: standard deviations of the defects [rad or m, and per second].
+    - `states`: standard deviations of defects of first-order states, one for all or
+      `{element: deviation}`; None if the systems have none.
+    - `earlier`, `later`: for every defect, the rows of both windows in all batches.
     """
 
     coordinates: Float[Array, ""]
@@ -33,11 +31,11 @@ class Continuity(eqx.Module):
     later: tuple[int, ...] = eqx.field(static=True)
 
     def residuals(self, system: AbstractSystem, first: State, last: State) -> Float[Array, "g"]:
-        """Gaps in deviations, `2 nv + nz` numbers each, from first and last states of all windows.
+        """Defects in deviations, `2 nv + nz` numbers each, from first and last states of windows.
 
-        Coordinates differ by increments like the velocities, where the later window starts. Twice
-        the sine of half the angle takes the place of an angle where rotations are quaternions: it
-        vanishes for either sign of them. Angles differ by half a turn at most.
+        Defects of coordinates are increments, like velocities, at the start of the later window.
+        For quaternions, twice the sine of half the angle replaces the angle: it is zero for either
+        sign. Angles differ by half a turn at most.
 
         **Raises** `DataError` if the deviation of a first-order state is missing.
         """
@@ -48,8 +46,8 @@ class Continuity(eqx.Module):
             system.periodic_coordinates()[None], jnp.round(change / (2.0 * np.pi)), 0.0
         )
         change = change - 2.0 * np.pi * turns
-        away = jax.vmap(system.velocities)(start.q, change) / self.coordinates
-        parts = [away, (end.v - start.v) / self.velocities]
+        increments = jax.vmap(system.velocities)(start.q, change) / self.coordinates
+        parts = [increments, (end.v - start.v) / self.velocities]
         if system.nz > 0:
             parts.append((end.z - start.z) / self._of_states(system)[None])
         return jnp.concatenate(parts, axis=1).ravel()
@@ -61,7 +59,7 @@ class Continuity(eqx.Module):
         if missing:
             raise DataError(
                 "identify: continuity needs a third standard deviation, of first-order states: a "
-                f"number, or {{element: deviation}}; there is none of {', '.join(missing)}"
+                f"number, or {{element: deviation}}; there is none for {', '.join(missing)}"
             )
         deviations = jnp.zeros(system.nz, dtype=self.coordinates.dtype)
         for name, (first, count) in places.items():
@@ -72,10 +70,10 @@ class Continuity(eqx.Module):
 def join_windows(
     deviations: Sequence[Any], experiments: Sequence[Experiment], batches: Sequence[Batch]
 ) -> Continuity:
-    """Windows that end when the one after them in the sequence begins.
+    """Continuity of each window that ends when the next one in the sequence begins.
 
-    **Raises** `DataError` where there are none, and for deviations that are not two or three
-    positive numbers; the third may be a mapping of them.
+    **Raises** `DataError` if there are no such windows, and if `deviations` are not two or three
+    positive numbers; the third may be a mapping of numbers.
     """
     third = deviations[2] if len(deviations) == 3 else None
     by_name = dict(third) if isinstance(third, Mapping) else {}

@@ -1,4 +1,4 @@
-"""The cost step by step, heard from inside a compiled minimization."""
+"""Log of the cost in every step of a compiled minimization."""
 
 import itertools
 from collections.abc import Sequence
@@ -11,28 +11,28 @@ _costs: dict[int, list[float]] = {}
 _keys = itertools.count()
 
 
-def listen(n: int) -> np.ndarray:
-    """Keys of n minimizations, under each of which `note` remembers costs until `heard`."""
+def open_logs(n: int) -> np.ndarray:
+    """Open logs of n minimizations; return their keys, for `log_cost` and `close_logs`."""
     keys = [next(_keys) for _ in range(n)]
     _costs.update({key: [] for key in keys})
     return np.asarray(keys, dtype=np.int32)
 
 
-def note(key: Int[Array, ""], cost: Float[Array, ""]) -> None:
-    """Remember a cost (traced), in the order of steps."""
-    jax.debug.callback(_remember, key, cost)
+def log_cost(key: Int[Array, ""], cost: Float[Array, ""]) -> None:
+    """Append a traced cost to a log, in the order of steps."""
+    jax.debug.callback(_append, key, cost)
 
 
-def heard(keys: Sequence[int] | np.ndarray) -> list[np.ndarray]:
-    """The costs of every key, which are forgotten."""
+def close_logs(keys: Sequence[int] | np.ndarray) -> list[np.ndarray]:
+    """Close logs and return their costs."""
     jax.effects_barrier()
     return [np.asarray(_costs.pop(int(key))) for key in keys]
 
 
-def _remember(key: Array, cost: Array) -> None:
+def _append(key: Array, cost: Array) -> None:
     costs = _costs.get(int(key))
     if costs is not None:
         costs.append(float(cost))
 
 
-__all__ = ["heard", "listen", "note"]
+__all__ = ["close_logs", "log_cost", "open_logs"]

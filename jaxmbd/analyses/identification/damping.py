@@ -21,8 +21,8 @@ class Factors(eqx.Module):
 class MarquardtDescent(optx.AbstractDescent):
     """d = -(JᵀJ + λ diag(JᵀJ))⁻¹ Jᵀ r with λ = 1 / step size (Marquardt 1963), of a vector.
 
-    Damping by the columns of the Jacobians so far makes steps that do not depend on the units of
-    the unknowns. A rejected step costs no factorization.
+    Damping is scaled by the columns of the Jacobians so far, so that steps do not depend on the
+    units of the unknowns. A rejected step needs no factorization.
     """
 
     def init(self, y: Float[Array, "n"], f_info_struct: Any) -> Factors:
@@ -32,7 +32,8 @@ class MarquardtDescent(optx.AbstractDescent):
 
     def query(self, y: Float[Array, "n"], f_info: Any, state: Factors) -> Factors:
         J = f_info.jac.as_matrix()
-        # The largest so far (Moré 1978): an influence that fades must not free its unknown.
+        # The largest norm so far (Moré 1978): otherwise an unknown whose column shrinks would
+        # lose its damping.
         scale = jnp.maximum(state.scale, jnp.linalg.norm(J, axis=0))
         scale = jnp.where(scale > 0, scale, 1.0)
         Q, R = jnp.linalg.qr(J / scale[None])
@@ -41,15 +42,15 @@ class MarquardtDescent(optx.AbstractDescent):
 
     def step(self, step_size: Any, state: Factors) -> tuple[Array, optx.RESULTS]:
         damping = (1 / step_size).astype(state.sigma.dtype)
-        shares = state.sigma / (state.sigma**2 + damping) * state.b
-        return -(shares @ state.Vt) / state.scale, optx.RESULTS.successful
+        components = state.sigma / (state.sigma**2 + damping) * state.b
+        return -(components @ state.Vt) / state.scale, optx.RESULTS.successful
 
 
 class Damped(optx.AbstractGaussNewton):
-    """Steps of `MarquardtDescent`, whose damping changes with how well J predicts the residuals.
+    """Steps of `MarquardtDescent`, with damping by the ratio of actual and predicted reduction.
 
-    It shrinks where three quarters of the predicted reduction are reached. That of optimistix waits
-    for 99 %, which large residuals hardly allow.
+    Damping decreases at a ratio of three quarters. The default of optimistix is 99 %, which
+    problems with large residuals rarely reach.
     """
 
     rtol: float

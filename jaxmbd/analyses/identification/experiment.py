@@ -1,4 +1,4 @@
-"""A measured record: times, readings, inputs and where it started."""
+"""A measured record: times, readings, inputs and initial state."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,12 +14,12 @@ from ...forces import AbstractElement
 from ...mechanism.float_types import in_float_type
 from ...model.values import is_concrete
 
-# A pause longer than this many median intervals is taken for a gap in the record.
+# A gap in a record is an interval longer than this many median intervals.
 LARGEST_GAP = 10.0
 
 
 class Experiment(eqx.Module):
-    """One record to fit to, or to predict.
+    """One measured record, for fits and predictions.
 
     **Arguments:**
 
@@ -29,16 +29,15 @@ class Experiment(eqx.Module):
       of a joint, for its coordinates, or one of the sensors given to `identify`.
     - `guess`, `rates`, `states`: joint coordinates, velocities, and first-order states of elements
       at `ts[0]`, as for `assemble`.
-    - `forces`: forces of this record, `{name: force}`; they replace those of the same name in the
-      model, or come in addition.
-    - `name`: for messages.
+    - `forces`: forces of this record, `{name: force}`; they replace forces of the same name in the
+      model, or are added.
+    - `name`: name in error messages.
 
-    All numbers are kept in JAX's default float type, in which fits and predictions are computed:
-    float64 if `jax_enable_x64` is on.
+    All numbers are converted to JAX's default float type, in which fits and predictions are
+    computed: float64 if `jax_enable_x64` is on.
 
-    **Raises** `DataError`, naming the record, the column and the row, for fewer than two samples,
-    lengths that differ, times that do not increase, a gap in them, and readings that are not
-    finite.
+    **Raises** `DataError`, with record, column and row, for fewer than two samples, lengths that
+    differ, times that do not increase or have a gap, and readings that are not finite.
     """
 
     ts: Float[Array, "n"]
@@ -79,9 +78,9 @@ class Experiment(eqx.Module):
     def part(
         self, start: int, stop: int, guess: Any = None, rates: Any = None, states: Any = None
     ) -> "Experiment":
-        """Rows `start` to `stop` as a record of its own, with a start of its own.
+        """Rows `start` to `stop` as a separate record with the given initial state.
 
-        Input signals refer to the same clock, so the times stay what they were.
+        Times do not change, since input signals refer to the same clock.
         """
         return Experiment(
             self.ts[start:stop],
@@ -103,10 +102,10 @@ class Experiment(eqx.Module):
     ) -> list["Experiment"]:
         """Overlapping or adjacent parts of `length` intervals, one every `stride` rows.
 
-        Short parts keep a fit well conditioned where a long motion is chaotic. `guesses` and
-        `rates` hold joint coordinates and velocities for every row, `states` first-order states of
-        elements; each part starts at its own.
-        With a stride of their length they can be asked to meet: `continuity` of `identify`.
+        If a long motion is chaotic, short parts keep a fit well conditioned. `guesses`, `rates` and
+        `states` hold joint coordinates, velocities, and first-order states of elements for every
+        row; each part starts at the values of its first row. If the stride equals the length,
+        `continuity` of `identify` penalizes jumps between parts.
         """
         n = self.ts.shape[0]
         if not 1 <= length < n or stride < 1:

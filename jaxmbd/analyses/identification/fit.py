@@ -1,4 +1,4 @@
-"""What a fit found, to read, to predict with, and to report."""
+"""The result of a fit: estimates, errors, predictions and reports."""
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -12,15 +12,15 @@ from ...model import Model
 from .experiment import Experiment
 from .prediction import Sensors, Simulator, predicted
 
-# Standard and robust errors whose ratio is beyond this do not say the same.
+# Standard and robust errors with a larger ratio are reported as different.
 FAR_APART = 1.5
 
 
 class Overlay(NamedTuple):
-    """Readings of one sensor in one record, and what the fitted model makes of them.
+    """Measured and predicted readings of one sensor in one record.
 
-    - `ts`: times [s], shape `(n,)`; `measured` and `predicted`: shape `(n,)` or `(n, k)`. Angles
-      predicted are those within half a turn of the measured ones.
+    - `ts`: times [s], shape `(n,)`; `measured` and `predicted`: shape `(n,)` or `(n, k)`. Predicted
+      angles are within half a turn of the measured ones.
     """
 
     ts: np.ndarray
@@ -29,29 +29,29 @@ class Overlay(NamedTuple):
 
 
 class Fit(eqx.Module):
-    """What `identify` found; `print` it for a table, `report` it as a page.
+    """Estimates and their errors, the result of `identify`; `print` a table or `report` a page.
 
-    - `model`, `sensors`: the fitted ones.
+    - `model`, `sensors`: model and sensors with fitted parameters.
     - `labels`, `values`, `standard_errors`: of the reported numbers, shape `(k,)`; a standard error
-      is infinite where the data cannot tell the number from others.
+      is infinite if the data cannot distinguish the number from others.
     - `correlation`: of the reported numbers, shape `(k, k)`.
     - `robust_errors`, `robust_degrees`: standard errors that allow for residuals that are
       correlated over time, and their degrees of freedom, shape `(k,)`.
-    - `bandwidth`: for how long residuals are taken to be correlated for them [s].
-    - `degrees_of_freedom`: number of readings and gaps beyond that of unknowns.
+    - `bandwidth`: assumed length of correlations for `robust_errors` [s].
+    - `degrees_of_freedom`: number of readings and defects, less that of unknowns.
     - `rms`: root mean square residual of every sensor, in its own unit.
     - `initial_states`: corrections to every record's initial state, shape `(2 nv + nz,)` each, if
       they were fitted: coordinates, velocities, first-order states.
-    - `gaps`: between windows that were asked to meet, in standard deviations, shape
+    - `defects`: continuity defects between windows, in standard deviations, shape
       `(g, 2 nv + nz)`: coordinates, velocities, first-order states.
-    - `unseen`: groups of names that the data cannot tell apart.
+    - `unseen`: groups of names that the data cannot distinguish.
     - `singular_values`: of the Jacobian with columns of length one, largest first.
     - `overlays`: `{sensor: Overlay}` of every record.
     - `costs`: half the sum of squares in every step, from every start.
-    - `n_steps`, `result`: of the optimizer.
+    - `n_steps`, `result`: number of steps and result of the optimizer.
     - `substeps`: number of integration steps in each sample interval.
-    - `integration_error`: `{sensor: largest error at sample times}` in all records at the end of
-      the fit, as estimated, in the sensor's own unit.
+    - `integration_error`: `{sensor: estimated largest error at sample times}` in all records at the
+      end of the fit, in the sensor's own unit.
     """
 
     model: Model
@@ -66,7 +66,7 @@ class Fit(eqx.Module):
     degrees_of_freedom: int
     rms: dict[str, float]
     initial_states: list[np.ndarray]
-    gaps: np.ndarray
+    defects: np.ndarray
     unseen: list[list[str]]
     singular_values: np.ndarray
     overlays: list[dict[str, Overlay]]
@@ -83,9 +83,10 @@ class Fit(eqx.Module):
 
     @property
     def covariance(self) -> np.ndarray:
-        """Of the reported numbers, by the standard errors, shape `(k, k)`.
+        """Covariance of the reported numbers, from the standard errors, shape `(k, k)`.
 
-        Infinite variances, and NaN beside them, where the data cannot tell a number from others.
+        If the data cannot distinguish a number from others, its variance is infinite and its
+        covariances are NaN.
         """
         with np.errstate(invalid="ignore"):
             return np.outer(self.standard_errors, self.standard_errors) * self.correlation
@@ -97,7 +98,7 @@ class Fit(eqx.Module):
     def intervals(self, level: float = 0.95, robust: bool = False) -> np.ndarray:
         """Confidence intervals of the reported numbers, shape `(k, 2)`, by Student's t.
 
-        As right as the errors are that they are made of: `standard_errors`, or `robust_errors`.
+        From `standard_errors`, or from `robust_errors` if `robust`.
 
         **Raises** `DataError` for a level that is not between 0 and 1.
         """
@@ -107,8 +108,8 @@ class Fit(eqx.Module):
 
         errors = self.robust_errors if robust else self.standard_errors
         degrees = self.robust_degrees if robust else self.degrees_of_freedom
-        reach = stats.t.ppf(0.5 + 0.5 * level, degrees) * errors
-        return np.stack([self.values - reach, self.values + reach], axis=1)
+        half_width = stats.t.ppf(0.5 + 0.5 * level, degrees) * errors
+        return np.stack([self.values - half_width, self.values + half_width], axis=1)
 
     def interval(
         self, label: str, level: float = 0.95, robust: bool = False
@@ -118,32 +119,32 @@ class Fit(eqx.Module):
         return float(lower), float(upper)
 
     def predict(self, experiments: Experiment | Sequence[Experiment]) -> Any:
-        """What `jaxmbd.predict` returns, of the fitted model and sensors.
+        """The result of `jaxmbd.predict` for the fitted model and sensors.
 
-        Integrator and substeps are those that `identify` was given; if it chose the substeps, they
-        are chosen for these records, too.
+        Integrator and substeps are those given to `identify`. Default of `substeps`: chosen for
+        these records.
         """
         return predicted(self.simulator, self.model, experiments, 3)
 
     def validate(self, experiments: Experiment | Sequence[Experiment]) -> dict[str, float]:
-        """Root mean square error of every sensor in records that the fit has not seen."""
+        """Root mean square error of every sensor in records that were not fitted."""
         records = [experiments] if isinstance(experiments, Experiment) else list(experiments)
         return rms_of(self.overlay(records))
 
     def overlay(self, records: Sequence[Experiment]) -> list[dict[str, Overlay]]:
-        """Readings that were measured in records beside those of the fitted model."""
-        found = predicted(self.simulator, self.model, records, 4)
+        """Measured readings of records, and predicted ones of the fitted model."""
+        readings = predicted(self.simulator, self.model, records, 4)
         nearest = functools.partial(self.simulator.nearest, self.model)
-        return overlays_of(nearest, records, found)
+        return overlays_of(nearest, records, readings)
 
     def report(self, path: Any, validation: Sequence[Experiment] = (), title: str = "Fit") -> None:
-        """Write one page (`.html`) that needs no network; needs the extra `viz`.
+        """Write a report on one page (`.html`) that needs no network; needs the extra `viz`.
 
-        Parameters with 95 % intervals of both kinds, what the data cannot tell apart, measured and
-        predicted readings of every record, autocorrelation of the residuals, correlation of the
-        parameters and convergence.
+        It shows parameters with 95 % intervals of both kinds, parameters that the data cannot
+        distinguish, measured and predicted readings of every record, autocorrelation of the
+        residuals, correlation of the parameters and convergence.
 
-        **Arguments:** `path`; `validation`, records that the fit has not seen; `title`.
+        **Arguments:** `path`: file; `validation`: records that were not fitted; `title`.
         """
         from ...viz.fit_report import write_report
 
@@ -166,12 +167,12 @@ class Fit(eqx.Module):
         ]
         lines += filter(None, [far_apart(self)])
         lines += [f"rms residual of {name}: {value:.4g}" for name, value in self.rms.items()]
-        if self.gaps.size:
+        if self.defects.size:
             lines.append(
-                f"rms gap between windows: {np.sqrt(np.mean(self.gaps**2)):.4g} deviations"
+                f"rms defect between windows: {np.sqrt(np.mean(self.defects**2)):.4g} deviations"
             )
         lines += [f"not told apart by the data: {', '.join(names)}" for names in self.unseen]
-        lines += [integrated(self), f"{self.n_steps} steps: {said(self.result)}"]
+        lines += [integrated(self), f"{self.n_steps} steps: {outcome(self.result)}"]
         return "\n".join(lines)
 
 
@@ -180,10 +181,10 @@ def overlays_of(
     records: Sequence[Experiment],
     readings: Sequence[Mapping[str, Any]],
 ) -> list[dict[str, Overlay]]:
-    """Measured readings of every record beside those of a model.
+    """Measured readings of every record, and predicted ones of a model.
 
-    Of readings that mean the same, such as angles a turn apart, `nearest` returns the one nearest
-    to the measured one.
+    Of equivalent readings, such as angles a turn apart, `nearest` returns the one nearest to the
+    measured reading.
     """
     return [
         {
@@ -206,10 +207,10 @@ def rms_of(overlays: Sequence[Mapping[str, Overlay]]) -> dict[str, float]:
 
 
 def far_apart(fit: Fit) -> str:
-    """Which numbers have robust errors that differ from the standard ones; empty if none do."""
+    """In words, numbers whose robust and standard errors differ; empty if there are none."""
     with np.errstate(invalid="ignore", divide="ignore"):
         ratios = fit.robust_errors / fit.standard_errors
-        far = np.abs(np.log(ratios)) > np.log(FAR_APART)  # False where both are zero or infinite.
+        far = np.abs(np.log(ratios)) > np.log(FAR_APART)  # False if both are zero or infinite.
     if not far.any():
         return ""
     named = [
@@ -222,15 +223,15 @@ def far_apart(fit: Fit) -> str:
 
 
 def integrated(fit: Fit) -> str:
-    """How many substeps there were, and what integration error they leave."""
+    """In words, number of substeps and estimated integration errors."""
     number = f"{fit.substeps} substep" + ("s" if fit.substeps > 1 else "")
     errors = ", ".join(f"{name} {x:.2g}" for name, x in sorted(fit.integration_error.items()))
     return f"{number} in each sample interval, with integration errors of about: {errors}"
 
 
-def said(result: RESULTS) -> str:
-    """What became of the minimization."""
+def outcome(result: RESULTS) -> str:
+    """In words, the result of the minimization."""
     return "converged" if result == RESULTS.successful else RESULTS[result]
 
 
-__all__ = ["Fit", "Overlay", "far_apart", "integrated", "overlays_of", "rms_of", "said"]
+__all__ = ["Fit", "Overlay", "far_apart", "integrated", "outcome", "overlays_of", "rms_of"]

@@ -27,12 +27,12 @@ from .robust import Robust, robust_of
 from .statistics import Statistics, correlation_of, statistics
 from .substeps import AS_GOOD, MARGIN, Integration, Limits, Motions
 
-# So many times a fit goes on with more substeps.
+# A fit continues with more substeps at most so many times.
 MOST_REFITS = 2
 
 
 class RankWarning(UserWarning):
-    """The data cannot tell all parameters apart."""
+    """The data cannot distinguish all parameters."""
 
 
 def identify(
@@ -60,46 +60,45 @@ def identify(
 
     **Arguments:**
 
-    - `experiments`: one `Experiment` or several, of any lengths. Those of one length are simulated
-      together.
-    - `select`: which leaves vary: `{name: parameter}`, or a list of paths. A parameter is a
+    - `experiments`: one `Experiment` or several, of any lengths, simulated together.
+    - `select`: leaves to fit: `{name: parameter}`, or a list of paths. A parameter is a
       `Parameter(where, transform, prior)`, a path such as `"bodies.rod.mass"`, or a function of the
       model. Paths into sensors start with `sensors.`.
-    - `sensors`: `{name: f(system, t, state)}` for measurements that are not named after a joint,
-      or that do not read it exactly.
-    - `noise`: `{sensor: standard deviation}` by which residuals are divided; 1 where left out. With
-      all of them given and right, a residual has variance one; standard errors take the variance
-      from the residuals in any case.
-    - `loss`: of the weighted residuals, where some are outliers: `PseudoHuber()` or `Cauchy()`.
-    - `fit_initial_states`: whether every record's initial state is fitted too, from its `guess`,
-      first-order states of elements with it.
+    - `sensors`: `{name: f(system, t, state)}` for measurements other than exact readings of the
+      joint of the same name.
+    - `noise`: `{sensor: standard deviation}` by which residuals are divided. Default: 1. Standard
+      errors take the variance of the weighted residuals from the fit.
+    - `loss`: loss of the weighted residuals, if some are outliers: `PseudoHuber()` or `Cauchy()`.
+      Default: squares.
+    - `fit_initial_states`: whether every record's initial state, including first-order states of
+      elements, is fitted too, from its `guess`.
     - `continuity`: standard deviations of coordinates [rad or m] and of velocities, such as
-      `(1e-3, 1e-2)`, by which the end of a window may differ from the start of the next; of models
-      with first-order states a third one, a number or `{element: deviation}`. Gaps then count like
-      readings. Windows are next to one another in `experiments`, in the order of time.
-    - `formulation`: `JointCoordinates()` where it is left out.
+      `(1e-3, 1e-2)`, of the defects between the end of a window and the start of the next; for
+      models with first-order states a third one, a number or `{element: deviation}`. Defects then
+      count like readings. `experiments` are in the order of time.
+    - `formulation`: a formulation. Default: `JointCoordinates()`.
     - `integrator`: an integrator or a diffrax Runge–Kutta method. Default: Tsit5.
-    - `substeps`: number of its steps in each sample interval. Default: the least power of two by
-      which the integration error at the sample times is below a hundredth of the standard deviation
-      of the readings, by `noise` or by the residuals of the fit; where no noise is given, and
-      residuals are small, below 1e-6 of a sensor's largest reading. It is chosen with the starting
-      model, and again if the error at the end of the fit is larger, which then goes on from there.
-    - `method`: `LevenbergMarquardt()` where it is left out, or `FirstOrder(optax.adam(1e-2))`.
-    - `jacobian`: `"forward"`, or `"reverse"` where there are more parameters than residuals.
-    - `starts`: how many starting points to minimize from, together; the best end is the fit. The
-      first is the model, others differ from it in their free numbers (logarithms of positive ones)
-      by a normal deviation of `spread`, drawn with `seed`.
+    - `substeps`: number of integration steps in each sample interval. Default: the smallest power
+      of two with an integration error at the sample times below a hundredth of the standard
+      deviation of the readings, from `noise` or from the residuals of the fit; without noise, and
+      with small residuals, below 1e-6 of a sensor's largest reading. It is chosen for the starting
+      model. If the error at the end of the fit is larger, the fit continues with more substeps.
+    - `method`: a minimizer such as `FirstOrder(optax.adam(1e-2))`. Default: `LevenbergMarquardt()`.
+    - `jacobian`: `"forward"`, or `"reverse"` if there are more parameters than residuals.
+    - `starts`: number of starting points, minimized together; the fit is the best result. The
+      first is the model; others differ in their free numbers (logarithms of positive ones) by
+      normal deviations of `spread`, drawn with `seed`.
     - `progress`: whether to print every step.
-    - `throw`: whether a fit that did not converge raises; otherwise read `Fit.result`.
+    - `throw`: whether a fit that did not converge raises; if False, read `Fit.result`.
 
     Model and sensors are converted to the float type of the records. **Warns** by
     `FloatTypeWarning` if floats of the model have different types.
 
-    **Raises** `ModelError` and `DataError` for parameters and records that make no sense, and
-    `SimulationError` where the motion of the starting model is not finite or the fit fails. Warns
-    `RankWarning`, with names, where the data cannot tell parameters apart, and
-    `IntegrationWarning`, with an experiment and a sensor, where the integration error at the end of
-    the fit is larger than it may be.
+    **Raises** `ModelError` and `DataError` for invalid parameters and records, and
+    `SimulationError` if the motion of the starting model is not finite or the fit fails. **Warns**
+    by `RankWarning`, with names, if the data cannot distinguish parameters, and by
+    `IntegrationWarning`, with experiment and sensor, if the integration error at the end of the fit
+    exceeds its limit.
     """
     if starts < 1:
         raise DataError(f"identify: starts must be one or more, got {starts}")
@@ -122,24 +121,24 @@ def identify(
     method = LevenbergMarquardt() if method is None else method
     firsts = _scattered(residuals.unknowns(), starts, spread, seed)
     end = _minimum(method, residuals, firsts, progress, throw)
-    motions, limits, found = _integration(residuals, experiments, noise, end)
+    motions, limits, integration = _integration(residuals, experiments, noise, end)
     for _ in range(MOST_REFITS):
-        more = _needed(residuals, motions, limits, found, end)
+        more = _needed(residuals, motions, limits, integration, end)
         if more is None:
             break
         residuals = residuals.stepped(more)
         again = jax.tree.map(lambda x: x[None], end.unknowns)
         end = _joined(end, _minimum(method, residuals, again, progress, throw))
-        motions, limits, found = _integration(residuals, experiments, noise, end)
-    if not found.is_met:
-        motions.warn("identify", found, limits, not residuals.simulator.chooses, 2)
-    return _fit(residuals, experiments, end, motions, found)
+        motions, limits, integration = _integration(residuals, experiments, noise, end)
+    if not integration.is_met:
+        motions.warn("identify", integration, limits, not residuals.simulator.chooses, 2)
+    return _fit(residuals, experiments, end, motions, integration)
 
 
 class End(NamedTuple):
-    """Where a minimization ended: unknowns, number of steps, result, and costs of every start.
+    """End of a minimization: unknowns, number of steps, result, and costs of every start.
 
-    `best` is the start that led there.
+    `best` is the number of the best start.
     """
 
     unknowns: Any
@@ -154,16 +153,16 @@ def _minimum(
 ) -> End:
     """The best end from starting points along a leading axis.
 
-    **Raises** `SimulationError` where the motion of the first is not finite and, with `throw`,
-    where the minimization fails.
+    **Raises** `SimulationError` if the motion of the first one is not finite and, with `throw`,
+    if the minimization fails.
     """
     r, J, _ = _linearize(residuals, jax.tree.map(lambda x: x[0], starts))
     _check_start(residuals, np.asarray(r))
     influence = jnp.linalg.norm(J, axis=0)
-    keys = convergence.listen(jax.tree.leaves(starts)[0].shape[0])
-    found = _minimize(method, residuals, starts, influence, jnp.asarray(keys), progress)
-    costs = convergence.heard(keys)
-    end = _best(found, costs)
+    keys = convergence.open_logs(jax.tree.leaves(starts)[0].shape[0])
+    ends = _minimize(method, residuals, starts, influence, jnp.asarray(keys), progress)
+    costs = convergence.close_logs(keys)
+    end = _best(ends, costs)
     if throw and end.result != RESULTS.successful:
         raise SimulationError(
             f"identify: stopped after {end.n_steps} steps: {RESULTS[end.result]}; pass throw=False "
@@ -178,7 +177,7 @@ def _integration(
     noise: Mapping[str, float] | None,
     end: End,
 ) -> tuple[Motions, Limits, Integration]:
-    """Motions at the end of a minimization, and their integration error with what it may be."""
+    """Motions at the end of a minimization, limits of their integration error, and the error."""
     motions = motions_of(residuals, experiments, end.unknowns)
     limits = Limits(noise or {}, rms_of(_overlays(residuals, motions)))
     return motions, limits, motions.measured(residuals.simulator.substeps, limits)
@@ -190,49 +189,49 @@ def _overlays(residuals: Residuals, motions: Motions) -> list[dict[str, Overlay]
 
 
 def _needed(
-    residuals: Residuals, motions: Motions, limits: Limits, found: Integration, end: End
+    residuals: Residuals, motions: Motions, limits: Limits, integration: Integration, end: End
 ) -> int | None:
-    """The number of substeps with which a fit should go on; None if it should not."""
-    more = 2 * found.substeps
-    done = found.is_met or end.result != RESULTS.successful
+    """The number of substeps with which to continue a fit; None if it is finished."""
+    more = 2 * integration.substeps
+    done = integration.is_met or end.result != RESULTS.successful
     if done or not residuals.simulator.chooses or more > motions.most:
         return None
     better = motions.chosen(limits._replace(margin=MARGIN), more)
-    return better.substeps if better.excess / MARGIN < found.excess / AS_GOOD else None
+    return better.substeps if better.excess / MARGIN < integration.excess / AS_GOOD else None
 
 
 def _joined(first: End, second: End) -> End:
-    """A minimization that went on from where another one had ended."""
+    """Two minimizations as one; the second started at the end of the first."""
     costs = list(first.costs)
     costs[first.best] = np.concatenate([costs[first.best], *second.costs])
     return End(second.unknowns, first.n_steps + second.n_steps, second.result, costs, first.best)
 
 
 def _scattered(start: Any, n: int, spread: float, seed: int) -> Any:
-    """Starting points along a leading axis: the first as it is, the parameters of others moved."""
+    """Starting points along a leading axis; parameters of all but the first are perturbed."""
     rng = np.random.default_rng(seed)
     theta, corrections = jax.tree.map(lambda x: jnp.broadcast_to(x, (n, *x.shape)), start)
 
     def moved(x: Array) -> Array:
-        away = spread * rng.normal(size=x.shape)
-        away[0] = 0.0
-        return x + jnp.asarray(away, dtype=x.dtype)
+        change = spread * rng.normal(size=x.shape)
+        change[0] = 0.0
+        return x + jnp.asarray(change, dtype=x.dtype)
 
     return tuple(map(moved, theta)), corrections
 
 
-def _best(found: tuple[Any, Array, Any, Array], heard: list[np.ndarray]) -> End:
-    """Of what `_minimize` returns the end of least cost; `heard` are the costs of all steps."""
-    unknowns, n_steps, result, costs = found
+def _best(ends: tuple[Any, Array, Any, Array], logs: list[np.ndarray]) -> End:
+    """The end of least cost; `ends` are from `_minimize`, `logs` the costs of all steps."""
+    unknowns, n_steps, result, costs = ends
     best = int(np.argmin(np.where(np.isfinite(costs), costs, np.inf)))
     unknowns, result = jax.tree.map(lambda x: x[best], (unknowns, result))
-    return End(unknowns, int(n_steps[best]), RESULTS.promote(result), heard, best)
+    return End(unknowns, int(n_steps[best]), RESULTS.promote(result), logs, best)
 
 
 def _by_batch(residuals: Residuals, flat: np.ndarray) -> list[np.ndarray]:
     """Rows of flat residuals, or of their Jacobian, by batch, along two axes: records, readings."""
     widths = [_width(batch) * len(batch.rows) for batch in residuals.batches]
-    parts = np.split(flat, np.cumsum(widths))[:-1]  # Gaps and priors come last.
+    parts = np.split(flat, np.cumsum(widths))[:-1]  # Defects and priors come last.
     return [
         x.reshape(len(b.rows), -1, *x.shape[1:])
         for x, b in zip(parts, residuals.batches, strict=True)
@@ -242,20 +241,20 @@ def _by_batch(residuals: Residuals, flat: np.ndarray) -> list[np.ndarray]:
 def _by_record(
     residuals: Residuals, experiments: Sequence[Experiment], flat: np.ndarray
 ) -> list[np.ndarray]:
-    """The same of every record, along two axes: its times, components of its sensors."""
-    found: dict[int, np.ndarray] = {}
+    """Rows of flat residuals by record, along two axes: its times, components of its sensors."""
+    by_record: dict[int, np.ndarray] = {}
     for batch, rows in zip(residuals.batches, _by_batch(residuals, flat), strict=True):
-        n = batch.kept.shape[1]
+        n = batch.is_reading.shape[1]
         shapes = [x.shape[2:] for _, x in sorted(batch.experiments.measurements.items())]
         ends = np.cumsum([n * int(np.prod(shape)) for shape in shapes])[:-1]
         for i, readings in zip(batch.rows, rows, strict=True):
             sensors = [x.reshape(n, -1, *x.shape[1:]) for x in np.split(readings, ends)]
-            found[i] = np.concatenate(sensors, axis=1)[: experiments[i].ts.shape[0]]
-    return [found[i] for i in sorted(found)]
+            by_record[i] = np.concatenate(sensors, axis=1)[: experiments[i].ts.shape[0]]
+    return [by_record[i] for i in sorted(by_record)]
 
 
-def _gaps(residuals: Residuals, r: np.ndarray) -> np.ndarray:
-    """The flat residuals after those of readings, as gaps between windows, a row a gap."""
+def _defects(residuals: Residuals, r: np.ndarray) -> np.ndarray:
+    """Defects between windows, one per row, from the flat residuals after those of readings."""
     n = 0 if residuals.continuity is None else len(residuals.continuity.later)
     width = residuals.unknowns()[1][0].shape[1]
     return r[: n * width].reshape(n, width)
@@ -285,7 +284,7 @@ def _minimize(
     keys: Array,
     verbose: bool,
 ) -> Any:
-    """Unknowns, numbers of steps, results and costs, a row a start."""
+    """Unknowns, numbers of steps, results and costs, one row per start."""
 
     def one(start: Any, key: Array) -> Any:
         unknowns, n, result = method.minimize(residuals, start, influence, key, verbose)
@@ -293,13 +292,13 @@ def _minimize(
 
     if keys.shape[0] > 1:
         return eqx.filter_vmap(one)(starts, keys)
-    found = one(*jax.tree.map(lambda x: x[0], (starts, keys)))
-    return jax.tree.map(lambda x: x[None], found)
+    end = one(*jax.tree.map(lambda x: x[0], (starts, keys)))
+    return jax.tree.map(lambda x: x[None], end)
 
 
 @eqx.filter_jit
 def _linearize(residuals: Residuals, unknowns: Any) -> tuple[Array, Array, Array]:
-    """Residuals, dense Jacobian, and derivative of the reported numbers by the free ones."""
+    """Residuals, dense Jacobian, and derivative of the reported numbers by the free numbers."""
     flat, unravel = ravel_pytree(unknowns)
     J = jax.jacfwd(lambda x: residuals.flat(unravel(x)))(flat)
     free, unravel_free = ravel_pytree(unknowns[0])
@@ -320,16 +319,16 @@ def _fit(
     labels = selected.free_labels()
     labels += ["an initial state"] * (J.shape[1] - len(labels))
     n = sum(x.size for x in _by_batch(residuals, r))
-    gaps = _gaps(residuals, r[n:])
-    degrees = max(_n_readings(residuals) + gaps.size - J.shape[1], 1)
-    # The variance of readings is what they show; that of gaps and priors is one.
+    defects = _defects(residuals, r[n:])
+    degrees = max(_n_readings(residuals) + defects.size - J.shape[1], 1)
+    # The variance of readings is estimated; that of defects and priors is one.
     deviation = np.ones(len(r))
     deviation[:n] = np.sqrt(r[:n] @ r[:n] / degrees)
-    found = statistics(J / np.maximum(deviation, np.finfo(float).tiny)[:, None], labels, 1.0)
-    errors, correlation = _reported(found, D)
-    robust = _robust(residuals, experiments, unknowns, found, r, J, D, J[n:])
-    if found.unseen:
-        groups = "; ".join(", ".join(names) for names in found.unseen)
+    linear = statistics(J / np.maximum(deviation, np.finfo(float).tiny)[:, None], labels, 1.0)
+    errors, correlation = _reported(linear, D)
+    robust = _robust(residuals, experiments, unknowns, linear, r, J, D, J[n:])
+    if linear.unseen:
+        groups = "; ".join(", ".join(names) for names in linear.unseen)
         warnings.warn(
             f"identify: the data do not tell apart: {groups}. Their values are one choice of many; "
             "fix some of them, or add records that move differently",
@@ -352,9 +351,9 @@ def _fit(
         degrees_of_freedom=degrees,
         rms=rms_of(overlays),
         initial_states=_in_order(residuals, starts),
-        gaps=gaps,
-        unseen=found.unseen,
-        singular_values=found.singular_values,
+        defects=defects,
+        unseen=linear.unseen,
+        singular_values=linear.singular_values,
         overlays=overlays,
         costs=end.costs,
         n_steps=end.n_steps,
@@ -366,34 +365,34 @@ def _fit(
     )
 
 
-def _reported(found: Statistics, D: Float[np.ndarray, "k p"]) -> tuple[np.ndarray, np.ndarray]:
+def _reported(linear: Statistics, D: Float[np.ndarray, "k p"]) -> tuple[np.ndarray, np.ndarray]:
     """Standard errors and correlations of the reported numbers, by the delta method."""
     p = D.shape[1]
-    covariance = found.covariance[:p, :p]
-    blind = ~np.isfinite(np.diagonal(covariance))
-    visible = D @ np.where(np.isfinite(covariance), covariance, 0.0) @ D.T
-    hidden = np.any(D[:, blind] != 0, axis=1)
-    visible[hidden, hidden] = np.inf
-    return np.sqrt(np.diagonal(visible)), correlation_of(visible)
+    covariance = linear.covariance[:p, :p]
+    unseen = ~np.isfinite(np.diagonal(covariance))
+    reported = D @ np.where(np.isfinite(covariance), covariance, 0.0) @ D.T
+    undetermined = np.any(D[:, unseen] != 0, axis=1)
+    reported[undetermined, undetermined] = np.inf
+    return np.sqrt(np.diagonal(reported)), correlation_of(reported)
 
 
 def _robust(
     residuals: Residuals,
     experiments: Sequence[Experiment],
     unknowns: Any,
-    found: Statistics,
+    linear: Statistics,
     r: np.ndarray,
     J: np.ndarray,
     D: np.ndarray,
     others: np.ndarray,
 ) -> Robust:
-    """Variances that allow for correlated residuals; `others` are the rows of gaps and priors."""
-    # Those of squares are one: no motion has to be simulated for them.
+    """Variances that allow for correlated residuals; `others` are rows of defects and priors."""
+    # `bends` of squares are one: they need no simulation.
     squares = isinstance(residuals.loss, Squares)
     bends = np.ones_like(r) if squares else np.asarray(_bends(residuals, unknowns))
     of_unknowns = np.concatenate([D, np.zeros((len(D), J.shape[1] - D.shape[1]))], axis=1)
     of_r, of_J, of_loss = (_by_record(residuals, experiments, x) for x in (r, J, bends))
-    return robust_of(experiments, of_r, of_J, of_loss, others, found.directions, of_unknowns)
+    return robust_of(experiments, of_r, of_J, of_loss, others, linear.directions, of_unknowns)
 
 
 @eqx.filter_jit
@@ -404,21 +403,21 @@ def _bends(residuals: Residuals, unknowns: Any) -> Array:
 
 
 def _n_readings(residuals: Residuals) -> int:
-    """Number of readings, those that only pad a record not counted."""
+    """Number of readings, without padding."""
     return sum(
-        int(batch.kept.sum()) * int(np.prod(x.shape[2:]))
+        int(batch.is_reading.sum()) * int(np.prod(x.shape[2:]))
         for batch in residuals.batches
         for x in batch.experiments.measurements.values()
     )
 
 
 def _in_order(residuals: Residuals, starts: list[Array]) -> list[np.ndarray]:
-    found = {
+    by_record = {
         row: np.asarray(start[i])
         for batch, start in zip(residuals.batches, starts, strict=True)
         for i, row in enumerate(batch.rows)
     }
-    return [found[row] for row in sorted(found)]
+    return [by_record[row] for row in sorted(by_record)]
 
 
 __all__ = ["RankWarning", "identify"]

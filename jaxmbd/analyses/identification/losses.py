@@ -1,4 +1,4 @@
-"""Losses that outliers pull at less than at a sum of squares."""
+"""Losses that are less sensitive to outliers than a sum of squares."""
 
 from abc import abstractmethod
 
@@ -13,22 +13,22 @@ from ...errors import DataError
 class AbstractLoss(eqx.Module):
     """ρ(r) of weighted residuals r, as the residual r̃ whose square is 2 ρ.
 
-    Least squares of r̃ then minimize Σ ρ(r), with Gauss–Newton's steps (Triggs et al. 2000).
+    Least squares of r̃ minimize Σ ρ(r) by Gauss–Newton steps (Triggs et al. 2000).
     """
 
     @abstractmethod
     def __call__(self, r: Float[Array, "..."]) -> Float[Array, "..."]:
-        """r̃, with the sign of r; about r where r is small."""
+        """r̃, with the sign of r; approximately r for small r."""
 
     def bends(self, r: Float[Array, "n"]) -> Float[Array, "n"]:
-        """ρ″(r) in units of (dr̃/dr)², which Gauss–Newton's steps take it to be."""
+        """ρ″(r) / (dr̃/dr)², the ratio to the Gauss–Newton approximation of ρ″."""
         slope = jax.grad(self)
         second = jax.vmap(jax.grad(slope))(r)
         return 1.0 + self(r) * second / jax.vmap(slope)(r) ** 2
 
 
 class Squares(AbstractLoss):
-    """ρ = r²/2: right for normally distributed noise."""
+    """ρ = r²/2, for normally distributed noise."""
 
     def __call__(self, r: Float[Array, "..."]) -> Float[Array, "..."]:
         return r
@@ -45,7 +45,7 @@ class AbstractScaledLoss(AbstractLoss):
 
 
 class PseudoHuber(AbstractScaledLoss):
-    """ρ = s² (√(1 + (r/s)²) - 1): squares near zero, s times the size of r far away."""
+    """ρ = s² (√(1 + (r/s)²) - 1): r²/2 near zero, s |r| far away."""
 
     scale: float = 2.0
 
@@ -54,7 +54,7 @@ class PseudoHuber(AbstractScaledLoss):
 
 
 class Cauchy(AbstractScaledLoss):
-    """ρ = s²/2 log(1 + (r/s)²): what is far away hardly counts. Needs a good start."""
+    """ρ = s²/2 log(1 + (r/s)²): outliers have little influence. Needs a good start."""
 
     scale: float = 2.0
 

@@ -1,4 +1,4 @@
-"""Ways to minimize the residuals."""
+"""Minimizers of the sum of squared residuals."""
 
 from abc import abstractmethod
 from typing import Any
@@ -17,7 +17,7 @@ from .residuals import Residuals
 
 
 class AbstractMethod(eqx.Module):
-    """Finds the unknowns at which the sum of squared residuals is least."""
+    """A minimizer of the sum of squared residuals."""
 
     @abstractmethod
     def minimize(
@@ -28,20 +28,19 @@ class AbstractMethod(eqx.Module):
         key: Int[Array, ""],
         verbose: bool,
     ) -> tuple[Any, Array, optx.RESULTS]:
-        """Unknowns, number of steps, and whether it went well.
+        """Unknowns, number of steps, and result code.
 
-        **Arguments:** `start`, the unknowns to begin with; `influence`, how much the residuals
-        change with each unknown there: the length of its column of the Jacobian; `key`, under which
-        to `note` half the sum of squares in every step.
+        **Arguments:** `start`: first unknowns; `influence`: norms of the Jacobian's columns at
+        `start`; `key`: key for `log_cost` of half the sum of squares in every step.
         """
 
 
 class LevenbergMarquardt(AbstractMethod):
     """Damped Gauss–Newton steps with exact Jacobians (optimistix).
 
-    Damping is in units of the largest influence that each unknown has had, so that it treats a mass
-    in kilograms and an inertia in kg m² alike. The tolerances are those of unknowns scaled by their
-    influence at the start: a step of one changes the residuals, as a vector, by about one.
+    Damping is scaled by the largest influence of each unknown so far, so that a mass in kg and an
+    inertia in kg m² are damped alike. The tolerances are for unknowns scaled by their influence at
+    the start: a step of one changes the vector of residuals by about one.
     """
 
     rtol: float = 1e-6
@@ -61,31 +60,32 @@ class LevenbergMarquardt(AbstractMethod):
         def evaluate(x: Array) -> Array:
             return residuals.flat(unravel(x))
 
-        def watch(**said: tuple[str, Any]) -> None:
+        def log(**values: tuple[str, Any]) -> None:
             n, last, now = (
-                said[name][1] for name in ("num_steps", "loss_last_accepted_step", "loss_this_step")
+                values[name][1]
+                for name in ("num_steps", "loss_last_accepted_step", "loss_this_step")
             )
-            cost = jnp.where(n == 0, now, last)  # Nothing was accepted before the first step.
-            convergence.note(key, cost)
+            cost = jnp.where(n == 0, now, last)  # No step was accepted before the first one.
+            convergence.log_cost(key, cost)
             if verbose:
                 _print(n, cost)
 
         scale = jnp.where(influence > 0, influence, 1.0)
-        solver = Damped(self.rtol, self.atol, watch)
-        found = optx.least_squares(
+        solver = Damped(self.rtol, self.atol, log)
+        solution = optx.least_squares(
             lambda y, _: evaluate(y / scale),
             solver,
             first * scale,
             max_steps=self.max_steps,
             throw=False,
         )
-        return unravel(found.value / scale), found.stats["num_steps"], found.result
+        return unravel(solution.value / scale), solution.stats["num_steps"], solution.result
 
 
 class FirstOrder(AbstractMethod):
-    """Gradient steps of an optax optimizer, for losses that are rough or parameters that are many.
+    """Gradient steps of an optax optimizer, for rough losses or many parameters.
 
-    **Arguments:** `optimizer`, for example `optax.adam(1e-2)`, and the number of `steps`.
+    **Arguments:** `optimizer`, for example `optax.adam(1e-2)`; `steps`: number of steps.
     """
 
     optimizer: optax.GradientTransformation
@@ -104,7 +104,7 @@ class FirstOrder(AbstractMethod):
             value, gradient = jax.value_and_grad(residuals.cost)(unknowns)
             with jax.numpy_dtype_promotion("standard"):  # optax mixes its own types.
                 updates, memory = self.optimizer.update(gradient, memory, unknowns)
-            convergence.note(key, value)
+            convergence.log_cost(key, value)
             if verbose:
                 _print(n, value)
             return (optax.apply_updates(unknowns, updates), memory), value

@@ -1,4 +1,4 @@
-"""How far off the readings of records a model is, as a function of free numbers."""
+"""Misfit of a model to measured readings, as a function of free numbers."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,10 +22,10 @@ from .residuals import Residuals
 class Misfit(eqx.Module):
     """Half the sum of squares that `identify` minimizes, as a pure function of free numbers.
 
-    Call it with a vector like `start`, shape `(n,)`: the free numbers of the parameters and, where
-    they are fitted, of the initial states. It is infinite where a body cannot exist. `jax.grad` of
-    it is its gradient. What it has of second derivatives are operators of lineax, whose `mv(v)`
-    needs no matrix: time and memory of a product do not grow with n.
+    Call it with a vector like `start`, shape `(n,)`: the free numbers of the parameters and, if
+    they are fitted, of the initial states. It is infinite if a body is impossible. `jax.grad` of it
+    is the gradient. Second derivatives are lineax operators, whose `mv(v)` needs no matrix: time
+    and memory of a product do not grow with n.
     """
 
     problem: Residuals
@@ -37,12 +37,12 @@ class Misfit(eqx.Module):
 
     @property
     def start(self) -> Float[Array, "n"]:
-        """Free numbers of the model that it was made with, and zeros for initial states."""
+        """Free numbers of the starting model, and zeros for initial states."""
         return ravel_pytree(self.problem.unknowns())[0]
 
     @property
     def labels(self) -> list[str]:
-        """Names of the numbers that `report` gives."""
+        """Names of the numbers that `report` returns."""
         return self.problem.selected.labels()
 
     def __call__(self, x: Float[Array, "n"]) -> Float[Array, ""]:
@@ -50,29 +50,30 @@ class Misfit(eqx.Module):
 
     @property
     def n_parameters(self) -> int:
-        """How many of the free numbers are of the parameters; those come first."""
+        """Number of free numbers of the parameters, which come first."""
         return sum(part.size for part in self.problem.selected.free())
 
     def by_blocks(self, x: Float[Array, "n"]) -> Float[Array, ""]:
-        """The same number, whose gradient is by the blocks of the Jacobian: of forward derivatives.
+        """The misfit, with a gradient from the forward-mode blocks of the Jacobian.
 
-        Faster than that of a call for few parameters; with `jacobian="reverse"` it is that.
+        This gradient is faster for few parameters. With `jacobian="reverse"` it is the same as that
+        of a call.
         """
         if self.problem.reverse:
             return self(x)
         return 0.5 * jnp.sum(self.problem.flat(self._unravel(x)) ** 2)
 
     def residuals(self, x: Float[Array, "n"]) -> Float[Array, "r"]:
-        """Weighted residuals, record by record and sensor by sensor, gaps and priors last.
+        """Weighted residuals, record by record and sensor by sensor, defects and priors last.
 
-        Zero where a record that is shorter than others has ended.
+        Residuals after the end of a shorter record are zero.
         """
         return self.problem.plain(self._unravel(x))
 
     def gauss_newton(self, x: Float[Array, "n"]) -> lx.FunctionLinearOperator:
-        """JᵀJ with the Jacobian J of the residuals at x: the Hessian where residuals are small.
+        """JᵀJ with the Jacobian J of the residuals at x: the Hessian if residuals are small.
 
-        A product is one forward and one reverse derivative of the motions.
+        A product takes one forward and one reverse derivative of the motions.
         """
         _, forward = jax.linearize(self.residuals, x)
         backward = jax.linear_transpose(forward, x)
@@ -84,18 +85,18 @@ class Misfit(eqx.Module):
         """Second derivatives at x. A product is a forward derivative of the gradient."""
 
         def product(v: Array) -> Array:
-            # To linearize the gradient once, for all products, takes twice as long to compile.
+            # Linearizing the gradient once for all products takes twice as long to compile.
             return jax.jvp(jax.grad(self), (x,), (v,))[1]
 
         shape = jax.ShapeDtypeStruct(x.shape, x.dtype)
         return lx.FunctionLinearOperator(product, shape, lx.symmetric_tag)
 
     def report(self, x: Float[Array, "n"]) -> Float[Array, "k"]:
-        """The numbers of a table, with units, of free ones; see `labels`."""
+        """Reported numbers, with units, at free numbers x; see `labels`."""
         return self.problem.selected.report(self._unravel(x)[0])
 
     def model(self, x: Float[Array, "n"]) -> Model:
-        """The model of free numbers."""
+        """The model at free numbers x."""
         return self.problem.selected.apply(self._unravel(x)[0]).model
 
     def _unravel(self, x: Array) -> Any:
@@ -117,16 +118,14 @@ def misfit(
     substeps: int | None = None,
     jacobian: str = "forward",
 ) -> Misfit:
-    """What `identify` minimizes, for minimizers of one's own choice.
+    """The cost that `identify` minimizes, as a function for other minimizers.
 
-    **Arguments:** as for `identify`; `jacobian` is for solvers that need all of it.
+    **Arguments:** as for `identify`; `jacobian` is for solvers that need the whole Jacobian.
+    Default of `substeps`: chosen once, from the motions of `model`. The integration error may be
+    larger for other models; `predict` estimates it. Given `substeps` are not checked.
 
-    If `substeps` are not given, they follow from the motions of `model` when the function is made,
-    and stay what they are: far away from there, `predict` estimates the integration error. Given
-    ones are not checked.
-
-    **Raises** `ModelError` and `DataError` for parameters and records that make no sense. Warns
-    `IntegrationWarning` where no number of substeps that was tried makes the error small enough.
+    **Raises** `ModelError` and `DataError` for invalid parameters and records. **Warns** by
+    `IntegrationWarning` if the integration error is too large with all numbers of substeps tried.
     """
     return misfit_of(
         "misfit",
@@ -154,7 +153,7 @@ def misfit_of(
     noise: Mapping[str, float] | None,
     **options: Any,
 ) -> Misfit:
-    """What `misfit` returns; `who` is named in warnings, which are for the caller's caller."""
+    """The misfit; warnings name `who` and refer to the caller's caller."""
     experiments = [experiments] if isinstance(experiments, Experiment) else list(experiments)
     residuals = residuals_of(model, experiments, select, noise=noise, **options)
     return Misfit(with_substeps(residuals, experiments, noise, who, 4))

@@ -1,4 +1,4 @@
-"""Records that share a clock, put together into the motions that they are parts of."""
+"""Motions, joined from records that share a clock."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -11,8 +11,8 @@ from .experiment import Experiment
 class Readings(NamedTuple):
     """Residuals of the readings of one record, or of a motion, one row for each time.
 
-    - `r`: of the components of all sensors, weighted, shape `(n, c)`.
-    - `pulls`: what a residual of one moves each reported number by, shape `(n, c, k)`.
+    - `r`: weighted residuals of the components of all sensors, shape `(n, c)`.
+    - `pulls`: change of each reported number by a residual of one, shape `(n, c, k)`.
     - `J`: derivatives of the residuals by the unknowns, shape `(n, c, u)`.
     """
 
@@ -26,7 +26,7 @@ class Motion(NamedTuple):
 
     - `ts`: increasing times, shape `(n,)` [s].
     - `series`: weighted residuals of every component of every sensor, shape `(n,)`, by its name.
-    - `z`: what the residuals at each time move the reported numbers by, shape `(n, k)`.
+    - `z`: change of the reported numbers by the residuals at each time, shape `(n, k)`.
     - `pulls`, `J`: as of `Readings`.
     """
 
@@ -38,23 +38,21 @@ class Motion(NamedTuple):
 
 
 def join_records(experiments: Sequence[Experiment], readings: Sequence[Readings]) -> list[Motion]:
-    """The motions of which records, in the order in which they are given, are parts.
+    """Join records, in the given order, into motions.
 
-    A record goes on with the motion of the one before it where it begins after that has ended, or
-    where it begins later and both have read the same at the times that they have in common.
+    A record continues the motion of the record before it if it begins after the end of that
+    record, or if it begins later and both have equal readings at their common times.
     """
     groups: list[list[int]] = []
     for i, record in enumerate(experiments):
-        if groups and _goes_on(experiments[i - 1], record):
+        if groups and _continues(experiments[i - 1], record):
             groups[-1].append(i)
         else:
             groups.append([i])
-    return [
-        _together([experiments[i] for i in rows], [readings[i] for i in rows]) for rows in groups
-    ]
+    return [_merged([experiments[i] for i in rows], [readings[i] for i in rows]) for rows in groups]
 
 
-def _goes_on(first: Experiment, second: Experiment) -> bool:
+def _continues(first: Experiment, second: Experiment) -> bool:
     before, after = np.asarray(first.ts), np.asarray(second.ts)
     if first.measurements.keys() != second.measurements.keys() or after[0] <= before[0]:
         return False
@@ -66,8 +64,8 @@ def _goes_on(first: Experiment, second: Experiment) -> bool:
     return bool(after[0] > before[-1] or (len(i) and all(same)))
 
 
-def _together(records: Sequence[Experiment], readings: Sequence[Readings]) -> Motion:
-    """One motion; what was read once occurs once, with all that it pulls."""
+def _merged(records: Sequence[Experiment], readings: Sequence[Readings]) -> Motion:
+    """One motion; a reading in several records occurs once, with the sum of its `pulls`."""
     times = np.concatenate([np.asarray(record.ts) for record in records])
     order = np.argsort(times, kind="stable")
     ts, first, counts = np.unique(times[order], return_index=True, return_counts=True)
@@ -75,7 +73,7 @@ def _together(records: Sequence[Experiment], readings: Sequence[Readings]) -> Mo
     z, pulls, J = (
         np.add.reduceat(x, first, axis=0) for x in (np.einsum("nck,nc->nk", pulls, r), pulls, J)
     )
-    # What counts twice is followed like one reading of half the variance.
+    # A reading that counts twice has the weight of one reading of half the variance.
     J = J / np.sqrt(np.expand_dims(counts, (1, 2)))
     return Motion(ts, dict(zip(_components(records[0]), r[first].T, strict=True)), z, pulls, J)
 

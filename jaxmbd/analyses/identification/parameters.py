@@ -1,4 +1,4 @@
-"""Which leaves of a model, and of what watches it, a fit varies, and how."""
+"""Selection of leaves of a model and its sensors for a fit, with transforms and priors."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -17,7 +17,7 @@ from .transforms import AbstractTransform, Unbounded
 
 
 class Subject(eqx.Module):
-    """What a fit may vary: a model, and the sensors that watch it."""
+    """A model and its sensors, whose leaves a fit may vary."""
 
     model: Model
     sensors: dict[str, Callable[..., Array]]
@@ -30,8 +30,8 @@ class Parameter(eqx.Module):
 
     - `where`: a path such as `"bodies.rod.mass"` or `"sensors.gyro.bias"`, or a function of the
       model that returns the leaf, as for `equinox.tree_at`.
-    - `transform`: keeps the value in its range; `Unbounded()` where it is left out.
-    - `prior`: what is known of the reported numbers beforehand, such as `Normal(2.0, 0.1)`.
+    - `transform`: transform that keeps the value in its range. Default: `Unbounded()`.
+    - `prior`: prior of the reported numbers, such as `Normal(2.0, 0.1)`. Default: none.
     """
 
     where: str | Callable[[Model], Any] = eqx.field(static=True)
@@ -61,9 +61,9 @@ Selection = Mapping[str, "Parameter | str | Callable"] | Sequence["Parameter | s
 
 
 class Selected(eqx.Module):
-    """The parameters of a fit, bound to the model that it starts from.
+    """The parameters of a fit, bound to its starting model.
 
-    They are kept in the user's order; a dict would come back sorted from `jit`.
+    Tuples preserve the user's order; `jit` would return a dict sorted.
     """
 
     names: tuple[str, ...] = eqx.field(static=True)
@@ -78,13 +78,13 @@ class Selected(eqx.Module):
         """Model and sensors at free numbers."""
         subject = self.subject
         for p, x in zip(self.parameters, free, strict=True):
-            # What others have changed of the same leaf, such as entries of a matrix, stays.
+            # From `subject`, since other parameters may have changed entries of the same leaf.
             value = p.transform.to_value(x, p.get(subject))
             subject = eqx.tree_at(p.get, subject, value)
         return subject
 
     def report(self, free: Free) -> Float[Array, "k"]:
-        """The numbers that a table shows, in the order of `labels`."""
+        """Reported numbers, in the order of `labels`."""
         return jnp.concatenate(self._reported(free))
 
     def _reported(self, free: Free) -> list[Array]:
@@ -96,13 +96,13 @@ class Selected(eqx.Module):
         return parts
 
     def priors(self, free: Free) -> Float[Array, "m"]:
-        """How far off their priors the reported numbers are, in deviations."""
+        """Residuals of the priors, in deviations."""
         reported = zip(self.parameters, self._reported(free), strict=True)
         parts = [p.prior.residuals(x) for p, x in reported if p.prior is not None]
         return jnp.concatenate([free[0][:0], *parts])
 
     def labels(self) -> list[str]:
-        """A label for each number of the table."""
+        """A label for each reported number."""
         return [
             label
             for name, p in zip(self.names, self.parameters, strict=True)
@@ -110,7 +110,7 @@ class Selected(eqx.Module):
         ]
 
     def free_labels(self) -> list[str]:
-        """For each free number the name of the parameter, numbered where it has several."""
+        """For each free number the name of its parameter, numbered if it has several."""
         labels = []
         for name, x in zip(self.names, self.free(), strict=True):
             labels += [name] if x.size == 1 else [f"{name} #{i + 1}" for i in range(x.size)]
@@ -118,11 +118,11 @@ class Selected(eqx.Module):
 
 
 def select_parameters(subject: Subject, select: Selection, who: str = "identify") -> Selected:
-    """Bind a selection to a model and its sensors, for an analysis that messages name.
+    """Bind a selection to a model and its sensors; error messages name the analysis `who`.
 
-    **Raises** `ModelError` for an empty selection, a path that leads nowhere, something that is
-    no array of floats, a starting value that its transform does not admit, and a prior of another
-    shape than what is reported.
+    **Raises** `ModelError` for an empty selection, an unknown path, a leaf that is no array of
+    floats, a starting value outside of the range of its transform, and a prior of another shape
+    than the reported numbers.
     """
     if isinstance(select, Mapping):
         chosen = {str(name): _as_parameter(p) for name, p in select.items()}
@@ -167,9 +167,9 @@ def _as_parameter(p: "Parameter | str | Callable") -> Parameter:
 def follow(model: Any, path: str) -> Any:
     """The part of a model at a dotted path of attributes and dict keys.
 
-    Dict keys may contain dots themselves; the longest key that fits is taken.
+    Dict keys may contain dots; the longest key that fits is used.
 
-    **Raises** `ModelError`, naming the step that fails and what there is instead.
+    **Raises** `ModelError`, with the step that fails and the known names.
     """
     node, rest = model, path
     while rest:

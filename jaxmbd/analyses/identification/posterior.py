@@ -1,4 +1,4 @@
-"""What readings and priors say of parameters, as a density to sample from."""
+"""Posterior density of parameters, from readings and priors, for samplers."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,52 +16,52 @@ from .misfit import Misfit, misfit_of
 from .parameters import Selection
 from .prediction import Sensors
 
-REACH = 20.0  # Of free numbers: logarithms of positive ones.
+REACH = 20.0  # Largest change of free numbers (logarithms of positive numbers).
 
 
 class LogPosterior(eqx.Module):
-    """Logarithm of the posterior density of free numbers, but for a constant; a pure function.
+    """Logarithm of the posterior density of free numbers, up to a constant; a pure function.
 
-    Call it with a vector like `start`, shape `(n,)`, where any number is allowed: samplers such as
-    those of blackjax and numpyro need nothing else. It is -Σ ρ(r) of the weighted residuals and
-    priors, the `misfit`, and the density of the reported numbers is carried over to the free ones:
-    where a parameter has no prior, that is flat in what `report` gives.
+    Call it with any vector like `start`, shape `(n,)`, for example from a sampler of blackjax or
+    numpyro. It is -Σ ρ(r) of the weighted residuals and priors, the negative `misfit`, plus the
+    logarithm of the Jacobian determinant from free to reported numbers: the prior of a parameter
+    without a prior is flat in its reported numbers.
 
-    It is -∞ where a body cannot exist or the motion is not finite, and more than `REACH` away from
-    `start`, where samplers look while they warm up.
+    It is -∞ if a body is impossible or the motion is not finite, and at distances larger than
+    `REACH` from `start`, which samplers try while they warm up.
     """
 
     misfit: Misfit
 
     @property
     def start(self) -> Float[Array, "n"]:
-        """Free numbers of the model that it was made with, and zeros for initial states."""
+        """Free numbers of the starting model, and zeros for initial states."""
         return self.misfit.start
 
     @property
     def labels(self) -> list[str]:
-        """Names of the numbers that `report` gives."""
+        """Names of the numbers that `report` returns."""
         return self.misfit.labels
 
     def __call__(self, x: Float[Array, "n"]) -> Float[Array, ""]:
         start = self.start
-        within = jnp.all(jnp.abs(x - start) < REACH)  # False where x is NaN.
+        within = jnp.all(jnp.abs(x - start) < REACH)  # False if x is NaN.
         x = jnp.where(within, x, start)
-        value = self._stretch(x) - self.misfit.by_blocks(x)
+        value = self._log_determinant(x) - self.misfit.by_blocks(x)
         return jnp.where(within & jnp.isfinite(value), value, -jnp.inf)
 
-    def _stretch(self, x: Float[Array, "n"]) -> Float[Array, ""]:
-        """log |det| of the derivative of the reported numbers by the free ones."""
+    def _log_determinant(self, x: Float[Array, "n"]) -> Float[Array, ""]:
+        """log |det| of the derivative of the reported numbers by the free numbers."""
         n = self.misfit.n_parameters
         D = jax.jacfwd(lambda free: self.report(x.at[:n].set(free)))(x[:n])
         return jnp.linalg.slogdet(D)[1]
 
     def report(self, x: Float[Array, "n"]) -> Float[Array, "k"]:
-        """The numbers of a table, with units, of free ones; see `labels`."""
+        """Reported numbers, with units, at free numbers x; see `labels`."""
         return self.misfit.report(x)
 
     def model(self, x: Float[Array, "n"]) -> Model:
-        """The model of free numbers."""
+        """The model at free numbers x."""
         return self.misfit.model(x)
 
 
@@ -82,18 +82,17 @@ def log_posterior(
 ) -> LogPosterior:
     """The posterior density of parameters, given records whose noise is known.
 
-    **Arguments:** as for `identify`; `noise` of every sensor. Its gradient takes a forward
-    derivative for each parameter and each number of one initial state, or, with
-    `jacobian="reverse"`, one reverse derivative, which is better for more than about eight.
-    `substeps` are chosen, if they are not given, and stay, as those of `misfit`.
+    **Arguments:** as for `identify`; `noise` of every sensor; `substeps` as for `misfit`. The
+    gradient takes a forward derivative for each parameter and each number of one initial state, or,
+    with `jacobian="reverse"`, one reverse derivative, which is faster for more than about eight.
 
-    **Raises** what `misfit` raises, and `DataError` for a sensor whose noise is not given.
+    **Raises** the errors of `misfit`, and `DataError` for a sensor without noise.
     """
     experiments = [experiments] if isinstance(experiments, Experiment) else list(experiments)
     for name in sorted({name for e in experiments for name in e.measurements}):
         if name not in noise:
             raise DataError(f"log_posterior: give the noise of sensor {name!r}")
-    found = misfit_of(
+    misfit = misfit_of(
         "log_posterior",
         model,
         experiments,
@@ -108,7 +107,7 @@ def log_posterior(
         substeps=substeps,
         jacobian=jacobian,
     )
-    return LogPosterior(found)
+    return LogPosterior(misfit)
 
 
 __all__ = ["LogPosterior", "log_posterior"]

@@ -1,4 +1,4 @@
-"""What a model says a record's sensors read."""
+"""Predicted readings of sensors."""
 
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,9 +26,9 @@ Sensors = Mapping[str, Callable[..., Array]]
 
 
 class Simulator(eqx.Module):
-    """How records are simulated: formulation, sensors, and steps within each sampling interval.
+    """Options for simulating records: formulation, sensors, integrator and substeps.
 
-    `chooses` says whether the number of substeps is to follow from their error.
+    `chooses` is whether the number of substeps is chosen from the integration error.
     """
 
     formulation: Any
@@ -38,11 +38,11 @@ class Simulator(eqx.Module):
     chooses: bool = eqx.field(static=True)
 
     def stepped(self, substeps: int) -> "Simulator":
-        """The same with another number of substeps."""
+        """A copy with another number of substeps."""
         return Simulator(self.formulation, self.sensors, self.integrator, substeps, self.chooses)
 
     def nearest(self, model: Model, name: str, reading: Any, measured: Any) -> Any:
-        """The reading nearest to `measured` of all that mean the same as `reading` of a sensor."""
+        """The reading nearest to `measured` of all readings equivalent to `reading`."""
         sensor = self.sensors.get(name, JointPosition(name))
         return nearest_reading(sensor, model, jnp.asarray(reading), jnp.asarray(measured))
 
@@ -64,7 +64,7 @@ class Simulator(eqx.Module):
     def readings(
         self, system: AbstractSystem, states: State, experiment: Experiment
     ) -> dict[str, Float[Array, "n *k"]]:
-        """Readings of the record's sensors at its times, from the states there."""
+        """Readings of the record's sensors at its times, from the states at these times."""
         ts = experiment.ts.astype(system.mechanism.dtype)
 
         def read(name: str) -> Array:
@@ -80,10 +80,10 @@ class Simulator(eqx.Module):
         experiment: Experiment,
         substeps: Int[Array, ""] | None = None,
     ) -> State:
-        """States at the record's times, from a given initial one.
+        """States at the record's times, from an initial state.
 
-        A program of traced `substeps` serves all numbers of them; there are no reverse derivatives
-        of it. Default: those of the simulator, which are static.
+        With traced `substeps`, one program serves all numbers of substeps but has no reverse-mode
+        derivatives. Default: the static number of the simulator.
         """
         ts = experiment.ts.astype(system.mechanism.dtype)
         advance = self.integrator.advance
@@ -101,7 +101,7 @@ class Simulator(eqx.Module):
                 k = i.astype(h.dtype)
                 return advance(system, start + k * h, start + (k + 1) * h, *carry)
 
-            if isinstance(n, int) and n == 1:  # Without a loop, the program is smaller.
+            if isinstance(n, int) and n == 1:  # The program is smaller without a loop.
                 carry = advance(system, start, stop, *carry)
             else:
                 carry = jax.lax.fori_loop(0, n, substep, carry)
@@ -119,13 +119,12 @@ class Simulator(eqx.Module):
 
 
 class Prediction(eqx.Module, Mapping[str, Array]):
-    """What the sensors of a record read: a mapping `{sensor: readings}`.
+    """Predicted readings of a record's sensors: a mapping `{sensor: readings}`.
 
     - `readings`: by sensor, shape `(n,)` or `(n, k)`.
     - `substeps`: number of integration steps in each sample interval.
-    - `integration_error`: `{sensor: largest error at sample times}` in the records that were
-      predicted together, as estimated, in the sensor's own unit; None where the model or a record
-      is traced.
+    - `integration_error`: `{sensor: estimated largest error at sample times}` in all records of the
+      call, in the sensor's own unit; None if the model or a record is traced.
     """
 
     readings: dict[str, Float[Array, "n *k"]]
@@ -161,7 +160,7 @@ def make_simulator(
 
 
 def check_sensors(simulator: Simulator, model: Model, batches: Sequence[Batch]) -> None:
-    """**Raises** `DataError` for a measurement without sensor or of another shape than it reads."""
+    """**Raises** `DataError` for a measurement without sensor, or of another shape."""
     for batch in batches:
         name, first = f"experiment {batch.rows[0]}", batch.record(0)
         for key in first.measurements:
@@ -190,15 +189,17 @@ def predict(
     substeps: int | None = None,
     noise: Mapping[str, float] | None = None,
 ) -> Any:
-    """What the records' sensors would read, from their starts and inputs.
+    """Predict readings of the records' sensors, from their initial states and inputs.
 
-    **Arguments:** as for `identify`. The integration error may be 1e-6 of the largest reading of a
-    sensor in all records, or a hundredth of its `noise`, if that is given.
+    **Arguments:** as for `identify`. The limit of the integration error is 1e-6 of the largest
+    reading of a sensor in all records, or a hundredth of its `noise`, if that is given.
 
     **Returns** a `Prediction` for one experiment: a mapping `{sensor: readings}` with readings of
-    shape `(n,)` or `(n, k)`. A list of these for a sequence of experiments. Warns
-    `IntegrationWarning` where the integration error is larger, and under a transformation such as
-    `jax.jit` if `substeps` are not given: nothing can be chosen there, and it takes one.
+    shape `(n,)` or `(n, k)`; a list of them for a sequence of experiments.
+
+    **Warns** by `IntegrationWarning` if the integration error exceeds its limit, and, without
+    `substeps`, under a transformation such as `jax.jit`: substeps cannot be chosen, and the default
+    is one.
     """
     simulator = make_simulator(formulation, sensors, integrator, substeps)
     return predicted(simulator, model, experiments, 3, noise)
@@ -211,7 +212,7 @@ def predicted(
     level: int,
     noise: Mapping[str, float] | None = None,
 ) -> Any:
-    """What `predict` returns, by a simulator; `level` is that of the user's code for warnings."""
+    """Predictions of a simulator; `level` is the stack level of the user's code for warnings."""
     several = not isinstance(experiments, Experiment)
     records = list(experiments) if several else [experiments]
     if not records:
@@ -219,15 +220,15 @@ def predicted(
     batches = batch_experiments(records)
     check_sensors(simulator, model, batches)
     errors, limits = None, Limits(noise or {})
-    looked_at, any_number = primal((model, batches)), simulator.stepped(1)
+    primals, any_number = primal((model, batches)), simulator.stepped(1)
 
     @functools.cache
     def run(n: int) -> list[dict[str, Array]]:
-        model, batches = looked_at
+        model, batches = primals
         readings = [_predict(any_number, model, batch, jnp.asarray(n)) for batch in batches]
         return by_record(records, batches, readings)
 
-    if all_concrete(looked_at):
+    if all_concrete(primals):
         nearest = functools.partial(simulator.nearest, model)
         motions = Motions(run, simulator.order, records, nearest)
         if simulator.chooses:
@@ -241,11 +242,11 @@ def predicted(
         warn_traced("predict", level)
     if all_concrete((model, batches)):
         readings = run(simulator.substeps)
-    else:  # To be differentiated in either mode.
-        found = [_predict(simulator, model, batch, None) for batch in batches]
-        readings = by_record(records, batches, found)
-    made = [Prediction(x, simulator.substeps, errors) for x in readings]
-    return made if several else made[0]
+    else:  # Static substeps can be differentiated in both modes.
+        by_batch = [_predict(simulator, model, batch, None) for batch in batches]
+        readings = by_record(records, batches, by_batch)
+    predictions = [Prediction(x, simulator.substeps, errors) for x in readings]
+    return predictions if several else predictions[0]
 
 
 def by_record(
@@ -253,13 +254,13 @@ def by_record(
     batches: Sequence[Batch],
     readings: Sequence[Mapping[str, Array]],
 ) -> list[dict[str, Array]]:
-    """Readings of batches in the order of records, without what pads them."""
-    found: list[dict[str, Array]] = [{} for _ in records]
+    """Readings of batches in the order of records, without padding."""
+    ordered: list[dict[str, Array]] = [{} for _ in records]
     for batch, values in zip(batches, readings, strict=True):
         for i, row in enumerate(batch.rows):
             n = records[row].ts.shape[0]
-            found[row] = {name: x[i, :n] for name, x in values.items()}
-    return found
+            ordered[row] = {name: x[i, :n] for name, x in values.items()}
+    return ordered
 
 
 @eqx.filter_jit

@@ -1,4 +1,4 @@
-"""What is known of parameters before anything is measured."""
+"""Priors of parameters."""
 
 from typing import Any
 
@@ -12,9 +12,9 @@ from ...model.values import as_leaf, is_concrete
 
 
 class Normal(eqx.Module):
-    """The reported numbers of a parameter are `mean`, give or take a `deviation`.
+    """A normal distribution of the reported numbers of a parameter.
 
-    **Arguments:** a number, or one for each reported number, each.
+    **Arguments:** `mean`, `deviation`: each one number, or one for each reported number.
 
     **Raises** `ModelError` for a deviation that is not positive.
     """
@@ -29,7 +29,7 @@ class Normal(eqx.Module):
             raise ModelError(f"Normal: deviation must be positive, got {self.deviation}")
 
     def residuals(self, reported: Float[Array, "k"]) -> Float[Array, "k"]:
-        """How far off the mean the reported numbers are, in deviations."""
+        """Differences of the reported numbers from the mean, in deviations."""
         mean, deviation = (
             jnp.broadcast_to(jnp.asarray(x, reported.dtype), reported.shape)
             for x in (self.mean, self.deviation)

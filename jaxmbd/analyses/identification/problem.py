@@ -1,4 +1,4 @@
-"""Residuals by the arguments that `identify`, `misfit` and `log_posterior` share."""
+"""Residuals from the common arguments of `identify`, `misfit` and `log_posterior`."""
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -38,9 +38,9 @@ def residuals_of(
     substeps: int | None,
     jacobian: str = "forward",
 ) -> Residuals:
-    """Residuals by the arguments of `identify`, which are checked.
+    """Residuals from the arguments of `identify`, which are checked.
 
-    Of one substep if none are given; see `with_substeps`.
+    Default of `substeps`: one; see `with_substeps`.
     """
     if not experiments:
         raise DataError("identify: there are no experiments")
@@ -67,7 +67,7 @@ def residuals_of(
 
 
 def motions_of(residuals: Residuals, experiments: Sequence[Experiment], unknowns: Any) -> Motions:
-    """Motions of the records at given unknowns, by any number of substeps."""
+    """Motions of the records at given unknowns, for any number of substeps."""
     any_number = residuals.stepped(1)
 
     @functools.cache
@@ -100,23 +100,24 @@ def with_substeps(
     who: str | None,
     level: int,
 ) -> Residuals:
-    """Residuals with the substeps that their motions at the start need; given ones stay.
+    """Residuals with enough substeps for the motions at the start; given numbers do not change.
 
-    `who` warns the user, whose code is `level` up, where there is no such number; None does not.
+    If no number is enough, a warning names `who`, unless that is None; `level` is the stack level
+    of the user's code.
     """
     if not residuals.simulator.chooses:
         return residuals
-    looked_at = primal((residuals, experiments))
-    if not all_concrete(looked_at):
+    primals = primal((residuals, experiments))
+    if not all_concrete(primals):
         warn_traced(who or "identify", level)
         return residuals
-    at_start, records = looked_at
+    at_start, records = primals
     motions = motions_of(at_start, records, at_start.unknowns())
     limits = Limits(noise or {})
     chosen = motions.chosen(limits._replace(margin=MARGIN)).substeps
-    found = motions.measured(chosen, limits)
-    if who is not None and not found.is_met:
-        motions.warn(who, found, limits, False, level)
+    integration = motions.measured(chosen, limits)
+    if who is not None and not integration.is_met:
+        motions.warn(who, integration, limits, False, level)
     return residuals.stepped(chosen)
 
 

@@ -1,9 +1,9 @@
 """Residuals of records, and their Jacobian by blocks.
 
-The initial state of a record moves that record only. With W records the Jacobian with respect to
-the shared parameters and all initial states therefore needs as many directional derivatives as
-there are parameters and entries of one initial state, not W times the latter; a custom rule
-computes these blocks once and applies them to whatever directions a solver asks for.
+The initial state of a record affects that record only. The Jacobian by the shared parameters and
+the initial states of W records therefore needs as many directional derivatives as there are
+parameters and entries of one initial state, not of W. A custom rule computes these blocks once and
+multiplies them with any directions.
 """
 
 import operator
@@ -31,9 +31,10 @@ from .sensors import JointPosition, nearest_reading
 
 
 class Residuals(eqx.Module):
-    """Weighted differences of what sensors would read and what they read; gaps and priors.
+    """Weighted differences of predicted and measured readings; defects and priors.
 
-    Of readings that mean the same, such as angles a turn apart, the nearest counts.
+    Of equivalent readings, such as angles a turn apart, the one nearest to the measured reading
+    counts.
     """
 
     selected: Selected
@@ -46,11 +47,11 @@ class Residuals(eqx.Module):
     continuity: Continuity | None = None
 
     def stepped(self, substeps: int) -> "Residuals":
-        """The same with another number of substeps."""
+        """A copy with another number of substeps."""
         return eqx.tree_at(lambda x: x.simulator, self, self.simulator.stepped(substeps))
 
     def unknowns(self) -> tuple[Free, list[Float[Array, "w k"]]]:
-        """Free numbers to begin with: of the parameters, and of each record's initial state."""
+        """Starting values of the unknowns: free numbers, and changes of initial states."""
         starts = []
         for batch in self.batches:
             count = len(batch.rows)
@@ -71,11 +72,15 @@ class Residuals(eqx.Module):
         return 2 * system.nv + system.nz
 
     def of_one(
-        self, theta: Free, start: Float[Array, "k"], experiment: Experiment, kept: Bool[Array, "n"]
+        self,
+        theta: Free,
+        start: Float[Array, "k"],
+        experiment: Experiment,
+        is_reading: Bool[Array, "n"],
     ) -> Float[Array, "r"]:
-        """Residuals of one record, flat, sensor by sensor; zero where nothing was read.
+        """Residuals of one record, flat, sensor by sensor; zero for padding.
 
-        With windows that meet, its first and last state come after them.
+        With `continuity`, its first and last state follow.
         """
         readings, states = self.motion_of_one(theta, start, experiment)
         subject, parts = self.selected.apply(theta), []
@@ -83,32 +88,32 @@ class Residuals(eqx.Module):
             sensor = subject.sensors.get(name, JointPosition(name))
             nearest = nearest_reading(sensor, subject.model, readings[name], measured)
             difference = (nearest - measured) / self.noise[name]
-            counts = kept.reshape(-1, *[1] * (difference.ndim - 1))
+            counts = is_reading.reshape(-1, *[1] * (difference.ndim - 1))
             parts.append(self.loss(jnp.where(counts, difference, 0.0)).ravel())
         if self.continuity is not None:
             parts += [x[k] for k in (0, -1) for x in (states.q, states.v, states.z)]
         return jnp.concatenate(parts)
 
     def possible(self, theta: Free) -> tuple[Subject, Bool[Array, ""]]:
-        """Model and sensors at free numbers, and whether its bodies can exist.
+        """Model and sensors at free numbers, and whether its bodies are possible.
 
-        If not, they are those of the starting model: steps of a minimizer may lead anywhere, and to
-        formulate an impossible body would end the program.
+        If not, bodies are those of the starting model: a minimizer may try any numbers, and an
+        impossible body would be an error at run time.
         """
         subject, start = self.selected.apply(theta), self.selected.subject.model.bodies
         bodies = subject.model.bodies
-        # Those that are not fitted stay what they are: constants of a program, if they are known.
+        # Bodies that are not fitted remain constants of a program, if they are concrete.
         fitted = {
             name: body
             for name, body in bodies.items()
             if any(map(operator.is_not, jax.tree.leaves(body), jax.tree.leaves(start[name])))
         }
-        fine = jnp.all(jnp.array([body.is_possible() for body in fitted.values()], dtype=bool))
+        possible = jnp.all(jnp.array([body.is_possible() for body in fitted.values()], dtype=bool))
         chosen = {
-            name: jax.tree.map(lambda x, y: jnp.where(fine, x, y), body, start[name])
+            name: jax.tree.map(lambda x, y: jnp.where(possible, x, y), body, start[name])
             for name, body in fitted.items()
         }
-        return eqx.tree_at(lambda s: s.model.bodies, subject, {**bodies, **chosen}), fine
+        return eqx.tree_at(lambda s: s.model.bodies, subject, {**bodies, **chosen}), possible
 
     def motion_of_one(
         self,
@@ -117,7 +122,7 @@ class Residuals(eqx.Module):
         experiment: Experiment,
         substeps: Int[Array, ""] | None = None,
     ) -> tuple[Mapping[str, Array], State]:
-        """What the sensors of one record would read, and the states at its times.
+        """Predicted readings of one record, and the states at its times.
 
         `substeps` as for `Simulator.states`.
         """
@@ -130,10 +135,10 @@ class Residuals(eqx.Module):
         return simulator.readings(system, states, experiment), states
 
     def by_record(self, theta: Free, starts: list[Array]) -> list[Float[Array, "w r"]]:
-        """What `of_one` returns, of every batch, a row a record."""
+        """Residuals of `of_one` for every batch, one row per record."""
         return [
             jax.vmap(self.of_one, in_axes=(None, 0, 0, 0))(
-                theta, start, batch.experiments, batch.kept
+                theta, start, batch.experiments, batch.is_reading
             )
             for batch, start in zip(self.batches, starts, strict=True)
         ]
@@ -143,19 +148,19 @@ class Residuals(eqx.Module):
         flat, unravel = ravel_pytree(theta)
         differentiate = jax.jacrev if self.reverse else jax.jacfwd
 
-        def one(flat: Array, start: Array, experiment: Experiment, kept: Array) -> Array:
-            return self.of_one(unravel(flat), start, experiment, kept)
+        def one(flat: Array, start: Array, experiment: Experiment, is_reading: Array) -> Array:
+            return self.of_one(unravel(flat), start, experiment, is_reading)
 
         jacobian = jax.vmap(differentiate(one, argnums=(0, 1)), in_axes=(None, 0, 0, 0))
         return [
-            jacobian(flat, start, batch.experiments, batch.kept)
+            jacobian(flat, start, batch.experiments, batch.is_reading)
             for batch, start in zip(self.batches, starts, strict=True)
         ]
 
     def plain(self, unknowns: tuple[Free, list[Array]]) -> Float[Array, "r"]:
-        """All residuals as one vector, gaps and priors last; for products with few vectors.
+        """All residuals as one vector, defects and priors last; for products with few vectors.
 
-        Infinite for bodies that cannot exist.
+        Infinite for impossible bodies.
         """
         return self._joined(unknowns[0], self.by_record(*unknowns))
 
@@ -179,9 +184,9 @@ class Residuals(eqx.Module):
         return self._joined(unknowns[0], evaluate(*unknowns))
 
     def _joined(self, theta: Free, rows: list[Float[Array, "_w _r"]]) -> Float[Array, "n"]:
-        """One vector of what `by_record` returns, and of gaps and priors."""
+        """Residuals of `by_record`, defects and priors as one vector."""
         subject, is_possible = self.possible(theta)
-        gaps: list[Array] = []
+        defects: list[Array] = []
         if self.continuity is not None:
             model = subject.model
             system = formulate(model, self.simulator.formulation, theta[0].dtype)
@@ -189,11 +194,12 @@ class Residuals(eqx.Module):
             edges = jnp.concatenate([x[:, -sum(sizes) :] for x in rows])
             split = jnp.split(edges, np.cumsum(sizes[:-1]), axis=1)
             first, last = State(*split[:3]), State(*split[3:])
-            gaps = [self.continuity.residuals(system, first, last)]
+            defects = [self.continuity.residuals(system, first, last)]
             rows = [x[:, : -sum(sizes)] for x in rows]
-        joined = jnp.concatenate([*(x.ravel() for x in rows), *gaps, self.selected.priors(theta)])
+        priors = self.selected.priors(theta)
+        joined = jnp.concatenate([*(x.ravel() for x in rows), *defects, priors])
         return jnp.where(is_possible, joined, jnp.inf)
 
     def cost(self, unknowns: tuple[Free, list[Array]]) -> Float[Array, ""]:
-        """Half the sum of their squares, without the blocks: what gradients are cheaper of."""
+        """Half the sum of squares; without the blocks, so that its gradient is cheaper."""
         return 0.5 * jnp.sum(self.plain(unknowns) ** 2)

@@ -1,10 +1,10 @@
 """Standard errors that allow for residuals which are correlated over time.
 
-To first order, a reported number is off by Σ z, where z is what the noise at one instant moves it
-by. Its variance is the sum of the products z(s) z(t), weighted by 1 - h/B where s and t are h < B
-apart (Newey & West 1987): the mean, over all places of a window of length B, of the square of what
-the readings inside sum to. This is the sandwich estimator whose clusters are such windows, and
-that of whole records where they are much shorter than B.
+To first order, the error of a reported number is Σ z, where z is its change by the noise at one
+time. Its variance is the sum of the products z(s) z(t), weighted by 1 - h/B if h = |s - t| < B
+(Newey & West 1987): the mean square, over all places of a window of length B, of the sum of z
+inside the window. This is the sandwich estimator whose clusters are such windows; if records are
+much shorter than B, its clusters are whole records.
 """
 
 from collections.abc import Sequence
@@ -17,16 +17,16 @@ from .experiment import Experiment
 from .motions import Motion, Readings, join_records
 from .statistics import autocorrelation
 
-# Of the autocorrelations of white noise 95 % are within so many of their standard deviations.
+# 95 % of the autocorrelations of white noise are within so many standard deviations.
 BAND = 1.96
-# So many lags, at least, must be within the band before longer ones are taken for noise.
+# Least number of consecutive lags within the band, after which longer lags count as noise.
 FEWEST_LAGS = 5
-# Windows that make intervals right are longer than those that make the mean square error of a
-# variance least (Sun, Phillips & Jin 2008). Twice as long was measured to lose little.
+# Windows for accurate intervals are longer than those for the least mean square error of a
+# variance (Sun, Phillips & Jin 2008). Measurements with twice the length showed little loss.
 LONGER = 2.0
-# B gives way where a number would have fewer degrees of freedom.
+# B is reduced if a number would have fewer degrees of freedom.
 FEWEST_DEGREES = 4.0
-# Of the noise at least this share is taken to be left in the residuals.
+# Least share of the noise that is assumed to be left in the residuals.
 LEAST_LEFT = 0.1
 
 
@@ -49,24 +49,24 @@ def robust_of(
 ) -> Robust:
     """Variances of the numbers whose derivatives by the unknowns are `D`.
 
-    **Arguments:** records, and of each one weighted residuals and their Jacobian, by the components
-    of its sensors; `bends`, second derivatives of their loss in units of the squared first one of
-    its root, one for squares; `others`, the Jacobian of gaps and priors, whose variance is one;
-    `directions`, of the unknowns that the data see.
+    **Arguments:** records; `r`, `J`: weighted residuals of each record and their Jacobian, by
+    components of its sensors; `bends`: see `AbstractLoss.bends`, one for squares; `others`: the
+    Jacobian of defects and priors, whose variance is one; `directions`: directions of the unknowns
+    that the data determine.
     """
     J = [x @ directions for x in J]
     G, E = others @ directions, D @ directions
     gram = G.T @ G + sum(_product(x, np.ones(x.shape[:2])) for x in J)
-    # With other losses than squares JᵀJ is not the second derivative of what is minimized.
+    # With other losses than squares, JᵀJ is not the Hessian of the cost.
     hessian = G.T @ G + sum(_product(x, w) for x, w in zip(J, bends, strict=True))
     influence = np.linalg.solve(hessian, E.T)
     orthonormal = np.linalg.inv(np.linalg.cholesky(gram)).T
     readings = [Readings(a, x @ influence, x @ orthonormal) for a, x in zip(r, J, strict=True)]
-    found = robust_variances(join_records(experiments, readings))
-    variances = found.variances + np.sum((G @ influence) ** 2, axis=0)
+    by_readings = robust_variances(join_records(experiments, readings))
+    variances = by_readings.variances + np.sum((G @ influence) ** 2, axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        degrees = found.degrees * (variances / found.variances) ** 2
-    return Robust(variances, np.where(np.isnan(degrees), np.inf, degrees), found.bandwidth)
+        degrees = by_readings.degrees * (variances / by_readings.variances) ** 2
+    return Robust(variances, np.where(np.isnan(degrees), np.inf, degrees), by_readings.bandwidth)
 
 
 def _product(
@@ -77,14 +77,14 @@ def _product(
 
 
 def robust_variances(motions: Sequence[Motion]) -> Robust:
-    """Variances of reported numbers by the readings, corrected for there being few of them.
+    """Variances of reported numbers from the readings, corrected for small samples.
 
     Derivatives by the unknowns are in units in which the columns of all motions together are
-    orthonormal. Residuals are smaller than the noise, since the fit has followed it: the sum is
-    divided by the share that would be left of white noise. Degrees of freedom are those of a χ²
-    variable of the same mean and variance, less one, after Bell & McCaffrey (2002). For the mean
-    of m whole records of one length these are the usual m / (m - 1) and m - 1; for the mean of one
-    long record, intervals are those of Kiefer & Vogelsang (2005) to a few per cent.
+    orthonormal. A fit reduces residuals below the noise: the sum is divided by the share of white
+    noise that would be left. Degrees of freedom are those of a χ² variable of the same mean and
+    variance, less one, after Bell & McCaffrey (2002). For the mean of m whole records of one length
+    they give the usual factor m / (m - 1) and m - 1 degrees; for the mean of one long record,
+    intervals are those of Kiefer & Vogelsang (2005) to a few per cent.
     """
     step = float(np.median(np.concatenate([np.diff(m.ts) for m in motions])))
     B = max(_bandwidth(motions, step), step)
@@ -100,7 +100,7 @@ def robust_variances(motions: Sequence[Motion]) -> Robust:
             lambda m: _lost(m, B),
         )
     )
-    # Where nothing pulls at a number its variance is zero with any correction.
+    # The variance of a number without influence is zero with any correction.
     left = np.maximum(1.0 - lost / np.where(white > 0, white, 1.0), LEAST_LEFT)
     return Robust(total / left, np.maximum(degrees, 1.0), B)
 
@@ -108,8 +108,8 @@ def robust_variances(motions: Sequence[Motion]) -> Robust:
 def _windowed(
     ts: Float[np.ndarray, "n"], z: Float[np.ndarray, "n k"], B: float
 ) -> Float[np.ndarray, "k"]:
-    """Σ z(s) z(t) max(0, 1 - abs(s - t)/B), by the sums inside of a window at all its places."""
-    places = np.sort(np.concatenate([ts - B, ts]))  # Where a reading enters, or leaves.
+    """Σ z(s) z(t) max(0, 1 - abs(s - t)/B), from the sums inside a window at all its places."""
+    places = np.sort(np.concatenate([ts - B, ts]))  # Places at which a reading enters or leaves.
     middle, share = 0.5 * (places[1:] + places[:-1]), np.diff(places) / B
     before = np.concatenate([np.zeros((1, z.shape[1])), np.cumsum(z, axis=0)])
     inside = before[np.searchsorted(ts, middle + B)] - before[np.searchsorted(ts, middle)]
@@ -117,16 +117,16 @@ def _windowed(
 
 
 def _lost(motion: Motion, B: float) -> Float[np.ndarray, "k"]:
-    """What the fit takes from `_windowed` where noise is white, of variance one."""
-    found = []
+    """Part of `_windowed` that a fit removes from white noise of variance one."""
+    lost = []
     for pulls in np.moveaxis(motion.pulls, 2, 0):
         along = np.einsum("nc,ncu->nu", pulls, motion.J)
-        found.append(np.sum(_windowed(motion.ts, along, B)))
-    return np.array(found)
+        lost.append(np.sum(_windowed(motion.ts, along, B)))
+    return np.array(lost)
 
 
 def _degrees(motions: Sequence[Motion], B: float) -> Float[np.ndarray, "k"]:
-    """2 (mean)² / variance of `_windowed` where noise is white, less one."""
+    """2 (mean)² / variance of `_windowed` for white noise, less one."""
     mean, squares = np.zeros(()), np.zeros(())
     for m in motions:
         a = np.sum(m.pulls**2, axis=1)
@@ -142,10 +142,10 @@ def _degrees(motions: Sequence[Motion], B: float) -> Float[np.ndarray, "k"]:
 
 
 def _bandwidth(motions: Sequence[Motion], step: float) -> float:
-    """B that suits the component that is correlated longest, as if all of them were.
+    """B for the component with the longest correlation, used for all components.
 
-    For a correlation that falls like exp(-h/τ), (3/2 τ² n)^(1/3) samples make the mean square error
-    of the variance least (Andrews 1991).
+    For a correlation exp(-h/τ), the mean square error of the variance is least with
+    (3/2 τ² n)^(1/3) samples (Andrews 1991).
     """
     series: dict[str, list[np.ndarray]] = {}
     for m in motions:
@@ -157,16 +157,16 @@ def _bandwidth(motions: Sequence[Motion], step: float) -> float:
 
 
 def correlation_lags(series: Sequence[np.ndarray]) -> float:
-    """For how many samples residuals of one sensor stay correlated: Σ h ρ(h) / (1/2 + Σ ρ(h)).
+    """Correlation length of residuals of one sensor, in samples: Σ h ρ(h) / (1/2 + Σ ρ(h)).
 
-    ρ are the sizes of autocorrelations, up to the lag after which they stay within the band of
-    white noise (Bartlett's) for as long again. 2ρ / (1 - ρ²) for an autoregression of order one.
+    ρ are absolute autocorrelations, up to the lag after which they are within Bartlett's band of
+    white noise for as many lags again. 2ρ / (1 - ρ²) for an autoregression of order one.
     """
     rho = np.abs(autocorrelation(series, max(map(len, series)) // 2))[1:]
     squares = np.concatenate([[0.0], np.cumsum(rho**2)[:-1]])
     within = rho <= BAND * np.sqrt((1.0 + 2.0 * squares) / sum(map(len, series)))
     outside = np.concatenate([[0], np.cumsum(~within)])
-    # Autocorrelations that swing about zero pass through the band on their way: hence as long.
+    # As many lags again, since autocorrelations that oscillate about zero pass through the band.
     ends = np.minimum(2 * np.arange(len(outside)) + FEWEST_LAGS, len(rho))
     m = int(np.argmax(outside[ends] == outside))
     h = np.arange(1, m + 1)

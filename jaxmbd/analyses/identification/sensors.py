@@ -1,4 +1,4 @@
-"""The sensors of `jaxmbd.sensors`, which fits compare with measurements."""
+"""The sensors of `jaxmbd.sensors`, for fits."""
 
 from ...sensors import (
     AbstractKinematicSensor,

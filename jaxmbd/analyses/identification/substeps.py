@@ -1,9 +1,9 @@
 """Numbers of steps within a sample interval, chosen from an estimate of the integration error.
 
-A motion of n steps a sample interval is compared at the sample times with that of 2n steps. For a
-method of order p the error of the former is 2^p / (2^p - 1) of their difference (Richardson's
-extrapolation); if differences have been seen to fall more slowly, as with jumps of an input or with
-dry friction, by the factor that they fall by.
+Motions with n and 2n steps in each sample interval are compared at the sample times. For a method
+of order p, the error of the first is r / (r - 1) times their difference with r = 2^p (Richardson's
+extrapolation). If differences decrease more slowly, as with jumps of an input or with dry friction,
+r is the observed ratio of differences.
 """
 
 import warnings
@@ -15,35 +15,35 @@ import numpy as np
 
 from .experiment import Experiment
 
-# Allowed error: so much of the standard deviation of a reading,
+# Limit of the error, as a part of the standard deviation of a reading,
 SHARE_OF_NOISE = 0.01
-# of the largest reading of a sensor where no deviation is known,
+# or of the largest reading of a sensor if no deviation is known,
 SHARE_OF_LARGEST = 1e-6
-# and at least so many units of rounding, of the largest reading or of one.
+# and at least so many units of rounding of the largest reading, or of one.
 ROUNDING = 1e3
-# Before a fit the error is to be smaller by this factor: the parameters will move.
+# Before a fit the limit is smaller by this factor, since the parameters will change.
 MARGIN = 4.0
-# No more substeps than this are tried, and no more than make so many steps of all records.
+# Largest number of substeps, and of steps of all records together.
 MOST_SUBSTEPS = 256
 MOST_STEPS = 500_000
-# Of errors that are all too large, one up to this factor above the least is as good.
+# If all errors exceed the limit, errors up to this factor above the least are equally good.
 AS_GOOD = 2.0
-# Differences of motions are taken to fall by at least this factor as steps are halved.
+# Least factor by which differences of motions decrease if steps are halved.
 SLOWEST = np.sqrt(2.0)
 
 Readings = Sequence[Mapping[str, Any]]
 
 
 class IntegrationWarning(UserWarning):
-    """Steps between samples are too long; says where, by how much, and how many would do."""
+    """Steps between samples are too long; the message has sensor, error and a remedy."""
 
 
 class Limits(NamedTuple):
-    """What an integration error is compared with.
+    """Limits of integration errors.
 
-    - `noise`: `{sensor: standard deviation}`, of those that are known.
-    - `residuals`: `{sensor: root mean square residual}`, where there has been a fit.
-    - `margin`: the factor by which errors are to be smaller than what is allowed.
+    - `noise`: `{sensor: standard deviation}`, if known.
+    - `residuals`: `{sensor: root mean square residual}`, after a fit.
+    - `margin`: factor that divides the limits.
     """
 
     noise: Mapping[str, float]
@@ -51,7 +51,7 @@ class Limits(NamedTuple):
     margin: float = 1.0
 
     def of(self, name: str, values: Sequence[np.ndarray]) -> float:
-        """Allowed error of one sensor, in its own unit, by its readings in all records."""
+        """Largest permitted error of one sensor, in its own unit; `values` are its readings."""
         sizes = [float(np.max(np.abs(x), initial=0.0, where=np.isfinite(x))) for x in values]
         largest, eps = max(sizes), float(np.finfo(values[0].dtype).eps)
         known = self.noise.get(name)
@@ -63,9 +63,9 @@ class Limits(NamedTuple):
 class Integration(NamedTuple):
     """Estimated integration error of a number of substeps.
 
-    - `errors`, `allowed`: `{sensor: largest error at sample times}` in all records, and what is
-      allowed of it, in its own unit.
-    - `difference`: the largest difference of motions in units of what is allowed.
+    - `errors`, `allowed`: `{sensor: largest error at sample times}` in all records, and its limit,
+      in its own unit.
+    - `difference`: the largest difference of motions in units of the limit.
     - `worst`: the record and the sensor of the largest error in these units.
     """
 
@@ -77,23 +77,23 @@ class Integration(NamedTuple):
 
     @property
     def excess(self) -> float:
-        """Largest error in units of what is allowed."""
+        """Largest error in units of its limit."""
         return max(self.errors[name] / self.allowed[name] for name in self.errors)
 
     @property
     def is_met(self) -> bool:
-        """Whether all errors are allowed."""
+        """Whether all errors are within their limits."""
         return self.excess <= 1.0
 
 
 class Motions(NamedTuple):
-    """Motions of records by any number of substeps.
+    """Motions of records for any number of substeps.
 
-    - `run`: readings of every record at its times, by the number of substeps.
-    - `order`: of the integrator.
+    - `run`: function from the number of substeps to readings of every record at its times.
+    - `order`: order of the integrator.
     - `experiments`: the records.
-    - `nearest`: of all readings of a sensor, by name, that mean the same as one, the nearest to
-      another.
+    - `nearest`: function `(sensor, reading, other)` that returns the reading nearest to `other` of
+      all readings equivalent to `reading`.
     """
 
     run: Callable[[int], Readings]
@@ -110,7 +110,7 @@ class Motions(NamedTuple):
     def measured(
         self, substeps: int, limits: Limits, coarser: Integration | None = None
     ) -> Integration:
-        """Integration error of one number; `coarser` is that of half as many, if it is known."""
+        """Integration error of a number of substeps; `coarser`: that of half as many, if known."""
         coarse, fine = (
             [{name: np.asarray(x) for name, x in record.items()} for record in self.run(n)]
             for n in (substeps, 2 * substeps)
@@ -120,7 +120,7 @@ class Motions(NamedTuple):
             name: limits.of(name, [record[name] for record in fine if name in record])
             for name in names
         }
-        found = [
+        differences = [
             {
                 name: _largest_difference(np.asarray(self.nearest(name, a[name], b[name])), b[name])
                 for name in a
@@ -129,27 +129,29 @@ class Motions(NamedTuple):
         ]
         shares = [
             (x / allowed[name], i, name)
-            for i, record in enumerate(found)
+            for i, record in enumerate(differences)
             for name, x in record.items()
         ]
         difference, i, name = max(shares)
         factor = self._factor(difference, coarser)
         errors = {
-            name: factor * max(record[name] for record in found if name in record) for name in names
+            name: factor * max(record[name] for record in differences if name in record)
+            for name in names
         }
         return Integration(substeps, errors, allowed, difference, (i, name))
 
     def _factor(self, difference: float, coarser: Integration | None) -> float:
-        """Error in units of the difference, from how much differences fall."""
+        """Error in units of the difference, from the ratio of differences."""
         rate = 2.0**self.order
         if coarser is not None and np.isfinite(coarser.difference) and difference > 0:
             rate = min(max(coarser.difference / difference, float(SLOWEST)), rate)
         return rate / (rate - 1.0)
 
     def chosen(self, limits: Limits, first: int = 1) -> Integration:
-        """The least of `first`, 2 `first`, 4 `first`, … whose errors are allowed.
+        """The least of `first`, 2 `first`, 4 `first`, … with errors within their limits.
 
-        Up to `most`; if none is, the least of those whose errors are about as small as any.
+        Up to `most`; if there is none, the least number with errors up to `AS_GOOD` times the
+        smallest.
         """
         tried: list[Integration] = []
         substeps = first
@@ -161,21 +163,24 @@ class Motions(NamedTuple):
         least = min(x.excess for x in tried)
         return next(x for x in tried if x.excess <= AS_GOOD * least)
 
-    def warn(self, who: str, found: Integration, limits: Limits, given: bool, level: int) -> None:
-        """`IntegrationWarning` of an error that is not allowed.
+    def warn(
+        self, who: str, integration: Integration, limits: Limits, given: bool, level: int
+    ) -> None:
+        """Warn by `IntegrationWarning` of an error above its limit.
 
-        **Arguments:** `who` warns; `given`, whether the number is the user's, so that another one
-        is looked for; `level`, that of the user's code above the caller.
+        **Arguments:** `who`: name of the analysis; `given`: whether the number of substeps is the
+        user's, so that a better one is searched; `level`: stack level of the user's code above the
+        caller.
         """
-        i, name = found.worst
+        i, name = integration.worst
         ts = np.asarray(self.experiments[i].ts)
-        n = f"{found.substeps} substep" + ("s" if found.substeps > 1 else "")
+        n = f"{integration.substeps} substep" + ("s" if integration.substeps > 1 else "")
         message = (
             f"{who}: {n} in each sample interval leave an integration error of about "
-            f"{found.errors[name]:.2g} in {name!r} of experiment {i} ({ts[0]:g} s to {ts[-1]:g} "
-            f"s), where {found.allowed[name]:.2g} is allowed; "
+            f"{integration.errors[name]:.2g} in {name!r} of experiment {i} ({ts[0]:g} s to "
+            f"{ts[-1]:g} s), where {integration.allowed[name]:.2g} is allowed; "
         )
-        better = self.chosen(limits, 2 * found.substeps) if given else found
+        better = self.chosen(limits, 2 * integration.substeps) if given else integration
         if better.is_met:
             message += f"substeps={better.substeps} would do"
         else:
@@ -188,22 +193,22 @@ class Motions(NamedTuple):
 
 
 def _largest_difference(a: np.ndarray, b: np.ndarray) -> float:
-    """Infinite where one of both is not finite."""
+    """Largest absolute difference; infinite if an entry of `a` or `b` is not finite."""
     with np.errstate(invalid="ignore", over="ignore"):
         difference = np.abs(a - b)
     return float(np.max(np.where(np.isfinite(difference), difference, np.inf), initial=0.0))
 
 
 def primal(tree: Any) -> Any:
-    """The numbers of a tree, without their derivatives where those are being taken."""
+    """The tree with `stop_gradient` of its arrays."""
     return jax.tree.map(lambda x: jax.lax.stop_gradient(x) if isinstance(x, jax.Array) else x, tree)
 
 
 def warn_traced(who: str, level: int) -> None:
-    """`IntegrationWarning` of numbers that cannot be looked at, so that nothing can be chosen."""
+    """Warn by `IntegrationWarning` that substeps of traced motions cannot be chosen."""
     warnings.warn(
         f"{who}: the model or a record is traced, so that substeps cannot be chosen from the "
-        "motion: it takes one step from sample to sample, whose error is unknown; pass substeps=",
+        "motion: the default is one step from sample to sample, of unknown error; pass substeps=",
         IntegrationWarning,
         stacklevel=level + 1,
     )

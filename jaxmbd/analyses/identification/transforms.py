@@ -1,8 +1,8 @@
-"""Free numbers for values that are not free: positive, bounded, physically consistent.
+"""Transforms from constrained values (positive, bounded, physically consistent) to free numbers.
 
 A transform maps the value of a leaf (or of a whole body) to numbers that an optimizer may vary
-without limits, and back. Both ways get the `reference`, the value in the model that the fit
-started from. What it reports are the numbers that a reader wants to see.
+without limits, and back. Both maps take the `reference`, the value in the starting model. A
+transform also reports numbers in the units of the user.
 """
 
 from abc import abstractmethod
@@ -26,19 +26,19 @@ class AbstractTransform(eqx.Module):
 
     @abstractmethod
     def to_free(self, reference: Any) -> Free:
-        """Free numbers of the reference; not finite where it is out of range."""
+        """Free numbers of the reference; not finite if it is out of range."""
 
     @abstractmethod
     def to_value(self, free: Free, reference: Any) -> Any:
-        """The value of free numbers, shaped like the reference."""
+        """The value at free numbers, shaped like the reference."""
 
     @abstractmethod
     def report(self, value: Any, reference: Any) -> Float[Array, "k"]:
-        """The numbers of a value that a table shows."""
+        """Reported numbers of a value."""
 
     @abstractmethod
     def labels(self, name: str, reference: Any) -> list[str]:
-        """A label for each of those numbers."""
+        """A label for each reported number."""
 
 
 def _indexed(name: str, shape: tuple[int, ...]) -> list[str]:
@@ -72,7 +72,7 @@ class AbstractElementwise(AbstractTransform):
 
 
 class Unbounded(AbstractElementwise):
-    """Any real number, in units of its starting value where that is not zero."""
+    """Any real number, in units of its starting value if that is not zero."""
 
     def forward(self, x: Array, reference: Array) -> Array:
         return x / _unit(reference)
@@ -97,7 +97,7 @@ class Positive(AbstractElementwise):
 
 
 class Bounded(AbstractElementwise):
-    """Numbers strictly between `lower` and `upper`, by the logit of where they stand."""
+    """Numbers strictly between `lower` and `upper`, by their logit."""
 
     lower: float
     upper: float
@@ -115,10 +115,10 @@ class Bounded(AbstractElementwise):
 
 
 class Entries(AbstractTransform):
-    """Some entries of an array, all of one value; the others stay as they are.
+    """Some entries of an array, with one common value; the other entries do not change.
 
-    `Entries((0, 0))` is one entry of an inertia matrix; `Entries((0, 0), (1, 1), (2, 2))` its
-    diagonal, kept isotropic. `inner` is the transform of the value.
+    `Entries((0, 0))` is one entry of an inertia matrix; `Entries((0, 0), (1, 1), (2, 2))` is its
+    isotropic diagonal. `inner` is the transform of the value.
     """
 
     indices: tuple[tuple[int, ...], ...]
@@ -153,7 +153,7 @@ class Entries(AbstractTransform):
 
 
 class Scaled(AbstractTransform):
-    """The starting value times a positive factor; the factor is what is reported."""
+    """The starting value times a positive factor, which is reported."""
 
     def to_free(self, reference: Any) -> Free:
         return jnp.zeros(1, dtype=jax.tree.leaves(reference)[0].dtype)
@@ -171,7 +171,7 @@ class Scaled(AbstractTransform):
 
 
 class PhysicalBody(AbstractTransform):
-    """A whole `RigidBody`, so that every value is one that some distribution of mass has.
+    """A whole `RigidBody`; every value is that of some distribution of mass.
 
     Ten free numbers by the log-Cholesky form of the pseudo-inertia (Rucker & Wensing 2022).
     """

@@ -1,4 +1,4 @@
-"""How results depend on numbers of a model, and how uncertain they are with these."""
+"""Derivatives of results by numbers of a model, and their uncertainty."""
 
 from .derivatives import sensitivities as sensitivities
 from .slopes import Sensitivities as Sensitivities

@@ -20,10 +20,10 @@ from ..identification.parameters import Selected, Selection, Subject, select_par
 from ..sweep.named import runnable, traced_by_name
 from .slopes import Sensitivities
 
-# Directions that forward mode takes in the time that reverse mode needs for one number that comes
-# out: measured with three links over 200 steps, where it also compiles in half the time.
+# Directions of forward mode that take as long as one output number of reverse mode: measured with
+# three links over 200 steps, where forward mode also compiles in half the time.
 DIRECTIONS = 12
-# What JAX says where a function does not allow a mode.
+# Messages of JAX if a function does not support a mode.
 NO_FORWARD, NO_REVERSE = "to a custom_vjp function", "Reverse-mode differentiation does not work"
 
 
@@ -36,28 +36,27 @@ def sensitivities(
 ) -> Sensitivities:
     """Derivatives of results by numbers of a model, for example of a whole trajectory.
 
-    Derivatives are by the numbers that a parameter reports, in their units, each with the others
-    held: entries of a leaf, the factor of `Scaled`, or mass, centre of mass and the inertia about
-    it of `PhysicalBody`. With the free numbers x of the transforms and the reported ones r,
-    ∂y/∂r = (∂y/∂x) (∂r/∂x)⁻¹, at the values of `model`. For one leaf they do not depend on the
-    transform.
+    Derivatives are by the numbers that a parameter reports, in their units, with the other numbers
+    constant: entries of a leaf, the factor of `Scaled`, or mass, centre of mass and central inertia
+    of `PhysicalBody`. With the free numbers x of the transforms and the reported numbers r,
+    ∂y/∂r = (∂y/∂x) (∂r/∂x)⁻¹, at the values of `model`. For a single leaf they do not depend on
+    the transform.
 
     **Arguments:**
 
     - `fn`: a pure function of a model that JAX can trace. It returns a dict of float arrays, or of
       pytrees of them, such as trajectories.
     - `select`: as for `mbd.identify`, without sensors; priors do not matter.
-    - `mode`: `"forward"`, all parameters together, `"reverse"`, all numbers that come out together,
-      or the faster one where left out: reverse mode where there are at least twelve parameters to
-      a number that comes out. `fn` must allow it, as `rollout` does both; `simulate` allows reverse
-      mode, with `adjoint=diffrax.ForwardMode()` forward mode instead, and needs `max_steps` and
-      the times of `saveat`, as under `jit`.
+    - `mode`: `"forward"`, one pass for all parameters, or `"reverse"`, one pass for all output
+      numbers. Default: reverse mode if there are at least twelve parameters for each output number,
+      otherwise forward mode. `rollout` supports both; `simulate` supports reverse mode, or forward
+      mode with `adjoint=diffrax.ForwardMode()`, and needs `max_steps` and the times of `saveat`,
+      as under `jit`.
 
-    **Raises** `ModelError` for parameters that make no sense, a function that does not return
-    floats by name or does not allow the mode, a transform that does not report as many numbers as
-    it has free ones, results and derivatives that are not finite, by name, and under a
-    transformation of JAX. Where one parameter is at fault, forward mode may lose the others with
-    it; reverse mode tells them apart.
+    **Raises** `ModelError` for invalid parameters, a function that does not return floats by name
+    or does not support the mode, a transform with different numbers of free and reported numbers,
+    results and derivatives that are not finite, by name, and under a transformation of JAX. If one
+    derivative is not finite, forward mode may lose all of them; reverse mode names the parameter.
     """
     if mode not in (None, "forward", "reverse"):
         raise ModelError(f"sensitivities: mode is 'forward' or 'reverse', got {mode!r}")
@@ -71,9 +70,9 @@ def sensitivities(
     n_results = sum(math.prod(y.shape) for y in shapes.values())
     if mode is None:
         mode = "reverse" if DIRECTIONS * n_results <= len(values) else "forward"
-    find = _forward if mode == "forward" else _reverse
+    differentiate = _forward if mode == "forward" else _reverse
     try:
-        results, slopes = find(runnable(traced), x, directions)
+        results, parts = differentiate(runnable(traced), x, directions)
     except (TypeError, ValueError) as error:
         if NO_FORWARD in str(error) or NO_REVERSE in str(error):
             raise ModelError(
@@ -83,13 +82,13 @@ def sensitivities(
         raise
     outputs = dict(zip(shapes, map(np.asarray, results), strict=True))
     labels = tuple(selected.labels())
-    found = dict(zip(shapes, slopes, strict=True))
-    _check_finite(outputs, found, labels)
-    return Sensitivities(labels, values, outputs, found, mode)
+    slopes = dict(zip(shapes, parts, strict=True))
+    _check_finite(outputs, slopes, labels)
+    return Sensitivities(labels, values, outputs, slopes, mode)
 
 
 def _directions(selected: Selected) -> tuple[np.ndarray, np.ndarray]:
-    """Reported numbers r, shape `(k,)`, and ∂x/∂r of the free ones, shape `(k, k)`."""
+    """Reported numbers r, shape `(k,)`, and ∂x/∂r of the free numbers x, shape `(k, k)`."""
     free = selected.free()
     sizes = [x.size for x in free]
     for name, p, size in zip(selected.names, selected.parameters, sizes, strict=True):
@@ -97,7 +96,7 @@ def _directions(selected: Selected) -> tuple[np.ndarray, np.ndarray]:
         if n_reported != size:
             raise ModelError(
                 f"sensitivities: {type(p.transform).__name__} of {name!r} has {size} free numbers "
-                f"and reports {n_reported}; derivatives need as many"
+                f"and reports {n_reported}; derivatives need equal numbers"
             )
     values, D = map(np.asarray, _reported(selected, free))
     inverse = np.zeros_like(D)
@@ -111,21 +110,21 @@ def _directions(selected: Selected) -> tuple[np.ndarray, np.ndarray]:
         ]
         if others:
             raise ModelError(
-                f"sensitivities: {', '.join(map(repr, others))} would change what {name!r} "
-                "reports; select every number once"
+                f"sensitivities: {', '.join(map(repr, others))} would change the reported numbers "
+                f"of {name!r}; select every number once"
             )
         try:
             inverse[block, block] = np.linalg.inv(D[block, block])
         except np.linalg.LinAlgError as error:
             raise ModelError(
-                f"sensitivities: what {name!r} reports does not tell its free numbers"
+                f"sensitivities: the reported numbers of {name!r} do not determine its free numbers"
             ) from error
     return values, inverse
 
 
 @eqx.filter_jit
 def _reported(selected: Selected, free: Any) -> tuple[Float[Array, "k"], Float[Array, "k n"]]:
-    """What parameters report of the changed model, and its derivative by the free numbers."""
+    """Reported numbers of the changed model, and their derivative by the free numbers."""
     x, unravel = ravel_pytree(free)
 
     def report(x: Float[Array, "n"]) -> Float[Array, "k"]:
@@ -141,7 +140,7 @@ def _reported(selected: Selected, free: Any) -> tuple[Float[Array, "k"], Float[A
 def _traced(
     function: Callable[[Array], Any], x: Float[Array, "n"]
 ) -> tuple[core.ClosedJaxpr, dict[str, Any]]:
-    """The function, traced once, and shapes of what it returns, by name."""
+    """The function, traced once, and shapes of its results, by name."""
     traced, shapes = traced_by_name(function, x, "sensitivities")
     for name, shape in shapes.items():
         if not jnp.issubdtype(shape.dtype, jnp.floating):
@@ -168,7 +167,7 @@ def _forward(
 def _reverse(
     run: Callable, x: Float[Array, "n"], directions: np.ndarray
 ) -> tuple[list[Array], list[np.ndarray]]:
-    """The same, from gradients of all numbers that come out."""
+    """Results and derivatives, from gradients of all output numbers."""
 
     @eqx.filter_jit
     def gradients(x: Array) -> tuple[list[Array], Array]:
@@ -179,7 +178,7 @@ def _reverse(
 
     results, rows = gradients(x)
     rows = np.asarray(rows)
-    # A zero of another parameter would not hide what is not finite: leave it out of the products.
+    # 0 · NaN is NaN: products leave out zeros, so that a NaN stays with its parameter.
     with np.errstate(invalid="ignore"):
         slopes = np.stack([rows[:, d != 0] @ d[d != 0] for d in directions.T])
     ends = np.cumsum([y.size for y in results])[:-1]
@@ -204,7 +203,7 @@ def _check_finite(
 
 
 def _first(x: np.ndarray) -> str:
-    """Where an array is not finite for the first time."""
+    """Index of the first entry that is not finite, in words."""
     index = np.argwhere(~np.isfinite(x))[0]
     return f", first at {[int(i) for i in index]}" if x.ndim else ""
 

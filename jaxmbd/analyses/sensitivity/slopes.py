@@ -1,4 +1,4 @@
-"""Derivatives by name, and what follows from them."""
+"""Derivatives by name: scaled, relative, and for propagation of uncertainty."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,10 +14,10 @@ from .uncertainty import Uncertainty, by_label, covariance_of, propagated
 
 @dataclass(frozen=True, eq=False)
 class Sensitivities:
-    """What `sensitivities` found; `print` it for a table of the results that are numbers.
+    """Derivatives, the result of `sensitivities`; `print` it for a table of scalar results.
 
-    - `labels`: of the k numbers by which derivatives are taken.
-    - `values`: these numbers, shape `(k,)`.
+    - `labels`: labels of the k parameters.
+    - `values`: values of the parameters, shape `(k,)`.
     - `outputs`: `{name: array}`, the results.
     - `slopes`: `{name: array}`, the derivatives of a result, with a leading axis of length k.
     - `mode`: `"forward"` or `"reverse"`.
@@ -30,9 +30,9 @@ class Sensitivities:
     mode: str
 
     def slope(self, name: str, label: str) -> np.ndarray:
-        """Derivative of one result by one number, shaped like the result.
+        """Derivative of one result by one parameter, shaped like the result.
 
-        **Raises** `KeyError`, with the known names, for other ones.
+        **Raises** `KeyError`, with the known names, for an unknown name.
         """
         if name not in self.slopes:
             raise KeyError(unknown("unknown result", name, self.slopes))
@@ -41,15 +41,15 @@ class Sensitivities:
         return np.asarray(self.slopes[name][self.labels.index(label)])
 
     def scaled(self, sizes: Mapping[str, float] | None = None) -> dict[str, np.ndarray]:
-        """How much results change with each parameter, linearly: slopes times `sizes`.
+        """Linear changes of results for a change of each parameter: slopes times `sizes`.
 
-        All are in the unit of the result, and compare with each other.
+        All are in the unit of the result, and can be compared with each other.
 
-        **Arguments:** `sizes`: of all changes by label, such as tolerances; p itself, for p ∂y/∂p,
-        where left out.
+        **Arguments:** `sizes`: change of every parameter by label, such as its tolerance. Default:
+        its value p, for p ∂y/∂p.
 
         **Raises** `ModelError`, with labels, for sizes that are missing, unknown or not finite, and
-        for a parameter that is zero where `sizes` is left out.
+        without `sizes` for a parameter that is zero.
         """
         if sizes is None:
             zero = [n for n, p in zip(self.labels, self.values, strict=True) if p == 0]
@@ -64,16 +64,16 @@ class Sensitivities:
         }
 
     def relative(self) -> dict[str, np.ndarray]:
-        """(p / y) ∂y/∂p: percent of the result for a percent of the parameter.
+        """(p / y) ∂y/∂p: change of the result in percent for one percent of the parameter.
 
-        NaN where the result is zero.
+        NaN if the result is zero.
         """
-        found = {}
+        relative = {}
         for name, dy in self.slopes.items():
             y = self.outputs[name]
             p = self.values.reshape(-1, *[1] * y.ndim).astype(dy.dtype)
-            found[name] = np.where(y != 0, p * dy / np.where(y != 0, y, 1), np.nan)
-        return found
+            relative[name] = np.where(y != 0, p * dy / np.where(y != 0, y, 1), np.nan)
+        return relative
 
     def propagate(
         self,
@@ -81,21 +81,21 @@ class Sensitivities:
         *,
         ignore: Sequence[str] = (),
     ) -> Uncertainty:
-        """How uncertain the results are with the parameters, linearly: variances diag(S C Sᵀ).
+        """Linear uncertainty of the results: variances diag(S C Sᵀ).
 
-        That is right for uncertainties so small that the slopes hold over them; `mbd.sweep` over
-        the same distributions tells.
+        The result is accurate if slopes are nearly constant over the uncertainties, which
+        `mbd.sweep` over the same distributions shows.
 
         **Arguments:**
 
-        - `uncertainty`: a `Fit` of these parameters, whose model `sensitivities` had; standard
-          deviations by label, of numbers that do not depend on each other; or a covariance, shape
+        - `uncertainty`: a `Fit` of these parameters, if `sensitivities` was evaluated at its
+          model; standard deviations of independent parameters by label; or a covariance, shape
           `(k, k)`.
         - `ignore`: labels of the fit on which no result depends, such as biases of sensors.
 
-        **Raises** `ModelError`, with labels, where a deviation is missing, negative or not finite,
-        a matrix is no covariance, the fit has other parameters or other values of them; and
-        `DataError` where its data did not tell a parameter from others.
+        **Raises** `ModelError`, with labels, if a deviation is missing, negative or not finite, a
+        matrix is no covariance, or the fit has other parameters or other values of them; and
+        `DataError` if the fit's data do not distinguish a parameter from others.
         """
         C = covariance_of(uncertainty, self.labels, self.values, tuple(ignore))
         return propagated(self.labels, C, self.outputs, self.slopes)
@@ -122,11 +122,10 @@ class Sensitivities:
     ) -> Any:
         """Derivatives of trajectories over time, `scaled(sizes)`; needs the extra `viz`.
 
-        **Arguments:** `ts`, times [s], rows are counted where left out; `outputs`, which results
-        of shape `(n,)` or `(n, m)` to show, all of them where left out; `sizes`, as for `scaled`.
+        **Arguments:** `ts`: times [s]. Default: row numbers. `outputs`: names of results of shape
+        `(n,)` or `(n, m)` to show. Default: all. `sizes`: as for `scaled`.
 
-        **Returns** a `matplotlib.figure.Figure`, which pyplot does not know:
-        `figure.savefig(path)`.
+        **Returns** a `matplotlib.figure.Figure` outside of pyplot: `figure.savefig(path)`.
         """
         from ...viz.sensitivities import plot_sensitivities
 

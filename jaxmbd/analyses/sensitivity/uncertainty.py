@@ -10,22 +10,22 @@ from jaxtyping import Float
 from ...errors import DataError, ModelError
 from ..identification.fit import Fit
 
-# How far rounding may take a matrix from being a covariance, in units of its variances.
+# Largest asymmetry and negative eigenvalue of a covariance by rounding, by its variances.
 TOLERANCE = 1e-9
-# Values of a fit and of a linearization are the same up to so many standard errors.
+# Largest difference of a fit's value and the linearization's, in standard errors.
 OFF = 1e-2
 
 
 @dataclass(frozen=True, eq=False)
 class Uncertainty:
-    """What `Sensitivities.propagate` found; `print` it for a table of the results that are numbers.
+    """The result of `Sensitivities.propagate`; `print` it for a table of scalar results.
 
     - `labels`, `covariance`: of the parameters, shape `(k, k)`.
     - `outputs`: `{name: array}`, the results.
     - `deviations`: `{name: array}`, standard deviations of the results.
-    - `shares`: `{name: array}`, the part of a result's variance that each parameter brings, with a
-      leading axis of length k; NaN where the variance is zero. None where parameters are
-      correlated: then variance is not the sum of such parts.
+    - `shares`: `{name: array}`, the part of a result's variance due to each parameter, with a
+      leading axis of length k; NaN if the variance is zero. None if parameters are correlated: the
+      variance is then not a sum of such parts.
     """
 
     labels: tuple[str, ...]
@@ -59,7 +59,7 @@ def propagated(
 ) -> Uncertainty:
     """Variances diag(S C Sᵀ) of results with slopes S."""
     variances = np.diagonal(covariance)
-    alone = not np.any(covariance - np.diag(variances))
+    uncorrelated = not np.any(covariance - np.diag(variances))
     deviations, shares = {}, {}
     for name, dy in slopes.items():
         S = dy.reshape(len(labels), -1).astype(float)
@@ -67,13 +67,13 @@ def propagated(
         deviations[name] = np.sqrt(variance).reshape(dy.shape[1:])
         with np.errstate(invalid="ignore", divide="ignore"):
             shares[name] = (variances[:, None] * S**2 / variance).reshape(dy.shape)
-    return Uncertainty(labels, covariance, outputs, deviations, shares if alone else None)
+    return Uncertainty(labels, covariance, outputs, deviations, shares if uncorrelated else None)
 
 
 def covariance_of(
     given: Any, labels: tuple[str, ...], values: Float[np.ndarray, "k"], ignore: tuple[str, ...]
 ) -> Float[np.ndarray, "k k"]:
-    """The covariance of parameters by what a user knows of them; see `Sensitivities.propagate`."""
+    """The covariance of parameters; `given` as for `Sensitivities.propagate`."""
     if isinstance(given, Fit):
         return _of_fit(given, labels, values, ignore)
     if ignore:
@@ -110,9 +110,9 @@ def by_label(
         wrong = [f"no {', '.join(sorted(missing))}"] * bool(missing)
         wrong += [f"unknown {', '.join(sorted(map(str, other)))}"] * bool(other)
         raise ModelError(f"sensitivities: {what} are for {', '.join(labels)}: {'; '.join(wrong)}")
-    found = np.array([float(given[label]) for label in labels])
-    _refuse(labels, ~np.isfinite(found), f"{what} must be finite")
-    return found
+    numbers = np.array([float(given[label]) for label in labels])
+    _refuse(labels, ~np.isfinite(numbers), f"{what} must be finite")
+    return numbers
 
 
 def _of_fit(
@@ -128,21 +128,22 @@ def _of_fit(
             "no result depends on them"
         )
     rows = [fit.labels.index(label) for label in labels]
-    deviations, found = fit.standard_errors[rows], fit.values[rows]
-    blind = [n for n, x in zip(labels, deviations, strict=True) if not np.isfinite(x)]
-    if blind:
+    deviations, fitted = fit.standard_errors[rows], fit.values[rows]
+    unseen = [n for n, x in zip(labels, deviations, strict=True) if not np.isfinite(x)]
+    if unseen:
         raise DataError(
-            f"propagate: the fit's data do not tell {', '.join(blind)} from others, so that they "
-            "have no standard error; fix some of them, or give a covariance"
+            f"propagate: the fit's data do not tell {', '.join(unseen)} from others, so they have "
+            "no standard error; fix some of them, or give a covariance"
         )
-    room = OFF * deviations + np.sqrt(np.finfo(values.dtype).eps) * np.abs(found)
-    for label, ours, its, far in zip(
-        labels, values, found, np.abs(values - found) > room, strict=True
+    tolerance = OFF * deviations + np.sqrt(np.finfo(values.dtype).eps) * np.abs(fitted)
+    for label, ours, its, differs in zip(
+        labels, values, fitted, np.abs(values - fitted) > tolerance, strict=True
     ):
-        if far:
+        if differs:
             raise ModelError(
                 f"propagate: {label!r} is {ours:.6g} here and {its:.6g} in the fit; take "
-                "sensitivities at fit.model, and not by a factor (Scaled), which is one there again"
+                "sensitivities at fit.model, and not by a factor (Scaled), which is one at "
+                "fit.model"
             )
     return fit.covariance[np.ix_(rows, rows)]
 

@@ -1,4 +1,4 @@
-"""Many scenarios of one function: Monte Carlo and design studies."""
+"""Evaluation of a function for many scenarios: Monte Carlo and design studies."""
 
 from . import distributions as distributions
 from . import reducers as reducers

@@ -1,4 +1,4 @@
-"""One chunk of scenarios, some of which may fail."""
+"""Evaluation of one chunk of scenarios, which may fail one by one."""
 
 import math
 import re
@@ -11,15 +11,15 @@ import numpy as np
 
 from .program import Program
 
-# The message within what Equinox says about an error at run time.
+# The message inside Equinox's text of an error at run time.
 MESSAGE = re.compile(r"EquinoxRuntimeError: (.*?)\n\n-{5}", re.DOTALL)
-GROUPED = 16  # Chunks of so many scenarios or more are searched in groups.
+GROUPED = 16  # Least size of a chunk whose failures are searched in groups.
 Results = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Results of some scenarios, each a row, and why there are none: empty where all is well."""
+    """Results of scenarios, one per row, and reasons of failures; empty for success."""
 
     results: Results
     reasons: list[str]
@@ -28,14 +28,13 @@ class Chunk:
 def run_chunk(program: Program, scenarios: Any) -> Chunk:
     """Results of at most `program.size` scenarios.
 
-    A scenario has failed if a check at run time did, or if a result is not finite. That a check
-    failed, XLA says for a chunk as a whole: then scenarios are run in groups, and those of groups
-    that fail one by one, to find out which; and the chunk once more, with a sound scenario in place
-    of every failed one. The others thus get the numbers that the whole chunk's program finds for
-    them at their place.
+    A scenario fails if a check at run time fails, or if a result is not finite. XLA reports a
+    failed check for the whole chunk only. Scenarios then run in groups, those of failed groups one
+    by one, and the chunk once more with a successful scenario in place of every failed one. The
+    other scenarios thus have the same results as in a chunk without failures.
     """
     count = jax.tree.leaves(scenarios)[0].shape[0]
-    place = np.minimum(np.arange(program.size), count - 1)  # Pads by repeating the last one.
+    place = np.minimum(np.arange(program.size), count - 1)  # Padded with the last scenario.
     try:
         results, reasons = program.batch(_rows(scenarios, place)), [""] * count
     except eqx.EquinoxRuntimeError:
@@ -54,27 +53,27 @@ def run_chunk(program: Program, scenarios: Any) -> Chunk:
 def _without_failures(
     program: Program, scenarios: Any, place: np.ndarray
 ) -> tuple[Results, list[str]]:
-    """Results with any numbers in the rows of failed scenarios, and the reasons."""
-    apart, reasons = _apart(program, scenarios, int(place[-1]) + 1)
+    """Results, with arbitrary numbers in rows of failed scenarios, and the reasons."""
+    separate, reasons = _in_groups(program, scenarios, int(place[-1]) + 1)
     failed = np.array([bool(reason) for reason in reasons])
     if failed.all():
-        return apart, reasons
+        return separate, reasons
     whole = np.where(failed[place], np.argmin(failed), place)
     try:
         return program.batch(_rows(scenarios, whole)), reasons
     except eqx.EquinoxRuntimeError:
-        # A check that fails in a chunk alone: of a branch that this scenario does not take, or at
-        # the very limit, where rounding decides.
-        return apart, reasons
+        # A check may fail only in a chunk: in a branch that the scenario does not take, or by
+        # rounding at its limit.
+        return separate, reasons
 
 
-def _apart(program: Program, scenarios: Any, count: int) -> tuple[Results, list[str]]:
-    """Results by smaller programs, zero for scenarios that fail, and the reasons."""
+def _in_groups(program: Program, scenarios: Any, count: int) -> tuple[Results, list[str]]:
+    """Results by smaller programs, zero for failed scenarios, and the reasons."""
     results = {n: np.zeros((count, *x.shape), x.dtype) for n, x in program.outputs.items()}
     reasons = [""] * count
 
-    def keep(index: Any, found: Results) -> None:
-        for name, x in found.items():
+    def save(index: Any, rows: Results) -> None:
+        for name, x in rows.items():
             results[name][index] = x
 
     width = math.isqrt(program.size) if program.size >= GROUPED else 1
@@ -82,13 +81,13 @@ def _apart(program: Program, scenarios: Any, count: int) -> tuple[Results, list[
         group = np.minimum(np.arange(first, first + width), count - 1)
         try:
             if width > 1:
-                keep(group, program.batch(_rows(scenarios, group)))
+                save(group, program.batch(_rows(scenarios, group)))
                 continue
         except eqx.EquinoxRuntimeError:
             pass
         for i in np.unique(group):
             try:
-                keep(i, program.alone(_rows(scenarios, i)))
+                save(i, program.alone(_rows(scenarios, i)))
             except eqx.EquinoxRuntimeError as error:
                 reasons[i] = _message(error)
     return results, reasons
@@ -99,5 +98,5 @@ def _rows(scenarios: Any, index: Any) -> Any:
 
 
 def _message(error: Exception) -> str:
-    found = MESSAGE.search(str(error))
-    return found.group(1).strip() if found else str(error).strip()
+    match = MESSAGE.search(str(error))
+    return match.group(1).strip() if match else str(error).strip()

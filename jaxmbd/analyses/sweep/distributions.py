@@ -1,4 +1,4 @@
-"""Laws of uncertain numbers, and ways to draw from them."""
+"""Distributions of uncertain numbers, and methods of sampling."""
 
 from abc import abstractmethod
 from typing import Any
@@ -11,26 +11,26 @@ from jaxtyping import Float
 from ...errors import ModelError
 from .sobol import pages
 
-# Quasi-random points may lie on the border, where a normal law is infinite.
+# Quasi-random points may be 0 or 1, where quantiles of a normal distribution are infinite.
 SMALLEST = 2.0**-54
 LARGEST = 1.0 - 2.0**-53
 
 
 class AbstractDistribution(eqx.Module):
-    """A law of numbers that do not depend on each other; takes the place of an array of values."""
+    """A distribution of independent numbers; replaces an array of values in `scenarios`."""
 
     @property
     @abstractmethod
     def shape(self) -> tuple[int, ...]:
-        """Shape of what one scenario gets."""
+        """Shape of the values of one scenario."""
 
     @abstractmethod
     def at(self, share: Float[np.ndarray, "n *shape"]) -> Float[np.ndarray, "n *shape"]:
-        """Values below which a share, between 0 and 1, of all values lies."""
+        """Quantiles at probabilities `share`, between 0 and 1."""
 
 
 class Uniform(AbstractDistribution):
-    """Any number between two others is as likely: numbers, or arrays of one shape."""
+    """The uniform distribution between two numbers, or arrays of one shape."""
 
     lower: np.ndarray
     upper: np.ndarray
@@ -50,7 +50,7 @@ class Uniform(AbstractDistribution):
 
 
 class Normal(AbstractDistribution):
-    """Gauss's law with a mean and a standard deviation: numbers, or arrays of one shape."""
+    """The normal distribution with a mean and a standard deviation: numbers, or arrays."""
 
     mean: np.ndarray
     deviation: np.ndarray
@@ -70,10 +70,10 @@ class Normal(AbstractDistribution):
 
 
 class LogNormal(AbstractDistribution):
-    """Positive numbers whose logarithm has Gauss's law.
+    """The log-normal distribution, of positive numbers.
 
-    **Arguments:** the `median`, and the standard deviation of the logarithm, which for a small
-    `spread` is that of the number itself relative to it. Numbers, or arrays of one shape.
+    **Arguments:** `median`; `spread`: standard deviation of the logarithm, approximately the
+    relative standard deviation of the number if it is small. Numbers, or arrays of one shape.
     """
 
     median: np.ndarray
@@ -95,15 +95,15 @@ class LogNormal(AbstractDistribution):
 
 
 class AbstractSampling(eqx.Module):
-    """Where in the unit cube scenarios lie."""
+    """A method of sampling the unit cube."""
 
     @abstractmethod
     def points(self, n: int, d: int, seed: int) -> Float[np.ndarray, "{n} {d}"]:
-        """n points of d numbers between 0 and 1, the same for the same seed."""
+        """n points of d numbers between 0 and 1, determined by the seed."""
 
 
 class Independent(AbstractSampling):
-    """Scenarios that do not depend on each other, for which standard errors hold."""
+    """Independent scenarios; standard errors of reducers are valid for them."""
 
     def points(self, n: int, d: int, seed: int) -> Float[np.ndarray, "{n} {d}"]:
         """Pseudo-random points."""
@@ -111,10 +111,10 @@ class Independent(AbstractSampling):
 
 
 class LatinHypercube(AbstractSampling):
-    """Of every number one value in each of n equally likely intervals.
+    """One value of every number in each of n equally likely intervals.
 
-    Means and quantiles scatter less than those of independent scenarios, their standard errors are
-    then too large.
+    Means and quantiles scatter less than for independent scenarios, and computed standard errors
+    are too large.
     """
 
     def points(self, n: int, d: int, seed: int) -> Float[np.ndarray, "{n} {d}"]:
@@ -127,7 +127,7 @@ class LatinHypercube(AbstractSampling):
 class Sobol(AbstractSampling):
     """Scrambled points of Sobol's sequence, which fill the cube evenly.
 
-    They are balanced where n is a power of two; SciPy warns of any other number.
+    They are balanced if n is a power of two; SciPy warns of other numbers.
     """
 
     def points(self, n: int, d: int, seed: int) -> Float[np.ndarray, "{n} {d}"]:
@@ -142,15 +142,15 @@ def sample(scenarios: Any, n: int, *, seed: int = 0, sampling: Any = None) -> An
 
     **Arguments:**
 
-    - `scenarios`: a dict, or any other pytree, whose leaves are distributions; arrays whose leading
-      axis has length n stay what they are.
+    - `scenarios`: a dict, or any other pytree, whose leaves are distributions, or arrays with a
+      leading axis of length n, which do not change.
     - `n`: number of scenarios.
-    - `seed`: the same scenarios for the same seed.
-    - `sampling`: `Independent()` where it is left out, `LatinHypercube()` or `Sobol()`.
+    - `seed`: equal seeds draw equal scenarios.
+    - `sampling`: `Independent()`, `LatinHypercube()` or `Sobol()`. Default: `Independent()`.
 
     **Returns** the same pytree of arrays, shape `(n, ...)`.
 
-    **Raises** `ModelError` where n is not positive.
+    **Raises** `ModelError` if n is not positive.
     """
     if n < 1:
         raise ModelError(f"sweep: n must be one or more, got {n}")
@@ -166,20 +166,20 @@ def sample(scenarios: Any, n: int, *, seed: int = 0, sampling: Any = None) -> An
 
 
 def saltelli(scenarios: Any, n: int, *, seed: int = 0) -> Any:
-    """Scenarios from which `mbd.reducers.sobol_indices` tells what results scatter with.
+    """Scenarios for `mbd.reducers.sobol_indices`.
 
-    Two samples A and B from `Sobol()`, and for each of the d numbers A with this number of B
-    (Saltelli et al. 2010), below each other.
+    Two samples A and B from `Sobol()`, and for each of the d numbers the sample A with this number
+    from B (Saltelli et al. 2010), below each other.
 
     **Arguments:**
 
     - `scenarios`: a dict, or any other pytree, of distributions, with two numbers or more in all.
-    - `n`: scenarios in a sample, a power of two.
-    - `seed`: the same scenarios for the same seed.
+    - `n`: number of scenarios in a sample, a power of two.
+    - `seed`: equal seeds draw equal scenarios.
 
     **Returns** the same pytree of arrays, shape `(n (d + 2), ...)`, for `mbd.sweep`.
 
-    **Raises** `ModelError` where n is no power of two, something is no distribution, and for fewer
+    **Raises** `ModelError` if n is no power of two, a leaf is no distribution, or there are fewer
     than two numbers.
     """
     if n < 2 or n & (n - 1):

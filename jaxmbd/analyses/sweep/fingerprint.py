@@ -1,4 +1,4 @@
-"""What a traced function computes, as a digest that is the same in every process."""
+"""Digest of a traced function, equal in every process."""
 
 import hashlib
 import re
@@ -12,11 +12,10 @@ ADDRESS = re.compile(r"0x[0-9a-fA-FX]+")
 
 
 class Digest:
-    """Digests of programs; parts that occur more than once are read once.
+    """Digests of programs; a part that occurs several times is read once.
 
-    Covered are the operations, their parameters, and the numbers that a function has caught, such
-    as those of a model. Not covered is what the names of calls are, and what Python functions do
-    that a program calls back.
+    A digest covers operations, their parameters, and constants such as numbers of a model. It does
+    not cover names of calls and the code of Python callbacks.
     """
 
     def __init__(self) -> None:
@@ -69,10 +68,10 @@ class Digest:
 
 
 def _hash(*parts: str) -> str:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for part in parts:
-        found.update(f"{len(part)} ".encode() + part.encode())
-    return found.hexdigest()
+        digest.update(f"{len(part)} ".encode() + part.encode())
+    return digest.hexdigest()
 
 
 def _array(value: Any) -> str:

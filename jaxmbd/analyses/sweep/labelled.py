@@ -1,4 +1,4 @@
-"""Chunks as `xarray.Dataset`, with names for everything."""
+"""Chunks as `xarray.Dataset` with named variables and dimensions."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,20 +20,22 @@ Dims = Mapping[str, Sequence[str]]
 
 
 def to_dataset(chunk: Chunk, first: int, scenarios: Scenarios, dims: Dims) -> xr.Dataset:
-    """One chunk, whose scenarios are those from number `first` on."""
+    """One chunk as a dataset; its scenarios have numbers from `first` on."""
     count = len(chunk.reasons)
     rows = slice(first, first + count)
     inputs = zip(scenarios.names, (x[rows] for x in scenarios.leaves), strict=True)
     coords: dict[str, Any] = {"scenario": np.arange(first, first + count)}
     coords |= {name: (_dims(name, x, dims), x) for name, x in inputs}
     variables: dict[str, Any] = {n: (_dims(n, x, dims), x) for n, x in chunk.results.items()}
-    reasons = np.array(chunk.reasons, dtype=object)  # As xarray reads text from a file.
+    reasons = np.array(
+        chunk.reasons, dtype=object
+    )  # The type of text that xarray reads from a file.
     variables["failed"] = ("scenario", reasons != "")
     variables["reason"] = ("scenario", reasons)
     return xr.Dataset(variables, coords)
 
 
-def together(chunks: Sequence[xr.Dataset], attributes: dict[str, Any]) -> xr.Dataset:
+def concatenated(chunks: Sequence[xr.Dataset], attributes: dict[str, Any]) -> xr.Dataset:
     """Chunks as one dataset."""
     joined = xr.concat(
         chunks,
@@ -53,10 +55,10 @@ def check_names(scenarios: Scenarios, program: Program, dims: Dims) -> None:
     names = [*scenarios.names, *program.outputs]
     for name in names:
         if name in RESERVED:
-            raise ModelError(f"sweep: {name!r} is a name of the result's own; choose another")
+            raise ModelError(f"sweep: {name!r} is reserved by the result; choose another name")
     both = sorted({*scenarios.names} & {*program.outputs})
     if both or len({*names}) < len(names):
-        raise ModelError(f"sweep: two things have one name: {', '.join(both or names)}")
+        raise ModelError(f"sweep: names must differ: {', '.join(both or names)}")
     for name in dims:
         if name not in names:
             raise ModelError(f"sweep: dims for {name!r}, which is not among {', '.join(names)}")

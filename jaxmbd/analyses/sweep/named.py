@@ -15,9 +15,9 @@ from .scenarios import name_of
 def traced_by_name(
     function: Callable[[Any], Any], argument: Any, who: str
 ) -> tuple[core.ClosedJaxpr, dict[str, jax.ShapeDtypeStruct]]:
-    """The program of a function of arrays, or of their shapes, and what it returns, by name.
+    """The program of a function of arrays, or of their shapes, and shapes of its named results.
 
-    **Raises** `ModelError` in the name of `who` for a function that does not return arrays by name.
+    **Raises** `ModelError`, which begins with `who`, if results are not arrays by name.
     """
 
     def named(argument: Any) -> dict[str, Any]:
@@ -30,9 +30,9 @@ def traced_by_name(
         return dict(results)
 
     traced, returned = jax.make_jaxpr(named, return_shape=True)(argument)
-    found = jax.tree_util.tree_flatten_with_path(returned)[0]
-    shapes = {name_of(path): shape for path, shape in found}
-    if len(shapes) < len(found):
+    leaves = jax.tree_util.tree_flatten_with_path(returned)[0]
+    shapes = {name_of(path): shape for path, shape in leaves}
+    if len(shapes) < len(leaves):
         raise ModelError(f"{who}: two results have one name; a slash counts as a dot")
     return traced, shapes
 
@@ -40,7 +40,7 @@ def traced_by_name(
 def runnable(traced: core.ClosedJaxpr) -> Callable[..., list[Array]]:
     """A program as a function of its leaves.
 
-    Numbers that it returns whatever it is given, which are no arrays in a program, become arrays.
+    Results that are constants of the program become arrays.
     """
     run = core.jaxpr_as_fun(traced)
 

@@ -14,12 +14,12 @@ from .named import runnable, traced_by_name
 
 
 class Program:
-    """What a user's function computes, for chunks of a given size.
+    """The compiled function of a user, for chunks of a given size.
 
-    - `size`: scenarios in a chunk.
-    - `outputs`: `{name: jax.ShapeDtypeStruct}` of what one scenario returns.
-    - `digest`: a fingerprint of what is computed.
-    - `devices`: how many devices share a chunk.
+    - `size`: number of scenarios in a chunk.
+    - `outputs`: `{name: jax.ShapeDtypeStruct}`, shapes of the results of one scenario.
+    - `digest`: digest of the function's program.
+    - `devices`: number of devices that share a chunk.
 
     **Raises** `ModelError` for a function that does not return arrays by name.
     """
@@ -40,22 +40,22 @@ class Program:
         devices = jax.local_devices()
         self.devices = len(devices) if size % len(devices) == 0 else 1
         if self.devices > 1:
-            # Each device on its own: one that waits for another, which a check has ended, hangs.
+            # Without communication: a device would wait forever for another one that a check ended.
             mesh, rows = Mesh(np.array(devices), ("scenario",)), PartitionSpec("scenario")
             options = {"mesh": mesh, "in_specs": rows, "out_specs": rows, "check_vma": False}
             self._chunk = eqx.filter_jit(jax.shard_map(jax.vmap(one), **options))
 
     def batch(self, scenarios: Any) -> dict[str, np.ndarray]:
-        """Results of several scenarios at once, each a row; a program for each number of them.
+        """Results of several scenarios, one per row; each number of scenarios compiles once.
 
-        **Raises** `equinox.EquinoxRuntimeError` where a check at run time fails in any of them.
+        **Raises** `equinox.EquinoxRuntimeError` if a check at run time fails in any of them.
         """
         count = jax.tree.leaves(scenarios)[0].shape[0]
         run = self._chunk if count == self.size else self._batch
         return _as_numpy(run(jax.tree.map(jnp.asarray, scenarios)))
 
     def alone(self, scenario: Any) -> dict[str, np.ndarray]:
-        """Results of one scenario; **raises** `equinox.EquinoxRuntimeError` as above."""
+        """Results of one scenario; **raises** `equinox.EquinoxRuntimeError` like `batch`."""
         return _as_numpy(self._one(jax.tree.map(jnp.asarray, scenario)))
 
 

@@ -1,4 +1,4 @@
-"""What many scenarios say together; those that failed are left out."""
+"""Statistics of the results of a sweep, without failed scenarios."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,35 +9,35 @@ from ...errors import ModelError
 from ...model.model import unknown
 from .sobol import design_of, indices, resampled
 
-# Results are taken to be right to so many units of round-off.
+# Assumed error of results, in units of round-off.
 ROUND_OFF = 1e3
 
 
 def mean(results: Any, name: str, weights: Any = None) -> Any:
-    """Mean of a result and its scatter.
+    """Mean, standard deviation and standard error of a result.
 
-    **Arguments:** `results` of `mbd.sweep`; the `name` of one of them; `weights` of the scenarios,
-    shape `(n,)`, where they were drawn from another law than the one that is asked for: ratios of
-    the two densities, up to a factor.
+    **Arguments:** `results` of `mbd.sweep`; `name` of one result; `weights` of the scenarios, shape
+    `(n,)`, if they were drawn from another distribution than the required one: ratios of the
+    required density and the other, up to a factor.
 
     **Returns** a dataset with the dimensions of one scenario's result: `mean`, `deviation` (of the
-    results), `standard_error` (of the mean, for scenarios that do not depend on each other).
+    results), `standard_error` (of the mean, for independent scenarios).
     """
     values, share = _values(results, name, weights)
     centre = np.tensordot(share, values, 1)
     square = (values - centre) ** 2
-    n = 1.0 / np.sum(share**2)  # Of scenarios, where their weights are equal.
-    correction = n / (n - 1.0) if n > 1.0 else np.nan  # Nothing is known of one scenario's scatter.
-    found = {
+    n = 1.0 / np.sum(share**2)  # The number of scenarios, if their weights are equal.
+    correction = n / (n - 1.0) if n > 1.0 else np.nan  # One scenario has no standard deviation.
+    statistics = {
         "mean": centre,
         "deviation": np.sqrt(correction * np.tensordot(share, square, 1)),
         "standard_error": np.sqrt(correction * np.tensordot(share**2, square, 1)),
     }
-    return _dataset(results, name, found)
+    return _dataset(results, name, statistics)
 
 
 def quantiles(results: Any, name: str, shares: Sequence[float], weights: Any = None) -> Any:
-    """Values below which given shares of all scenarios lie: bands, where the result is a motion.
+    """Quantiles of a result over all scenarios; bands, if the result is a motion.
 
     **Arguments:** as for `mean`; `shares` between 0 and 1, such as `(0.05, 0.5, 0.95)`.
 
@@ -48,45 +48,45 @@ def quantiles(results: Any, name: str, shares: Sequence[float], weights: Any = N
         raise ModelError(f"quantiles: shares are numbers between 0 and 1, got {shares!r}")
     values, share = _values(results, name, weights)
     if weights is None:
-        found = np.quantile(values, given, axis=0)
+        numbers = np.quantile(values, given, axis=0)
     else:
-        found = np.quantile(values, given, axis=0, weights=share, method="inverted_cdf")
+        numbers = np.quantile(values, given, axis=0, weights=share, method="inverted_cdf")
     variable = _one(results, name)
-    return variable.expand_dims(quantile=given).copy(data=found).rename(name)
+    return variable.expand_dims(quantile=given).copy(data=numbers).rename(name)
 
 
 def extremes(results: Any, name: str) -> Any:
-    """Smallest and largest values, and the scenarios in which they occur.
+    """Smallest and largest values, and numbers of their scenarios.
 
     **Returns** a dataset with the dimensions of one scenario's result: `minimum`, `maximum`, and
     the numbers of scenarios `lowest` and `highest`.
     """
     values, _ = _values(results, name, None)
     numbers = np.asarray(results["scenario"])[~np.asarray(results["failed"])]
-    found = {
+    statistics = {
         "minimum": values.min(axis=0),
         "maximum": values.max(axis=0),
         "lowest": numbers[values.argmin(axis=0)],
         "highest": numbers[values.argmax(axis=0)],
     }
-    return _dataset(results, name, found)
+    return _dataset(results, name, statistics)
 
 
 def probability(
     results: Any, event: Callable[[Any], Any], weights: Any = None, failed: bool | None = None
 ) -> Any:
-    """How likely an event is, for example that a bearing is overloaded.
+    """Probability of an event, for example that a bearing is overloaded.
 
     **Arguments:**
 
     - `event`: a function of `results` that returns one truth value for each scenario.
     - `weights`: as for `mean`.
-    - `failed`: whether a scenario that failed counts as the event; it is left out where this is.
+    - `failed`: whether failed scenarios count as the event. Default: None, they are left out.
 
-    **Returns** a dataset: `probability` p; its `standard_error`, √(p (1 − p) / n) for n scenarios
-    of equal weight that do not depend on each other, zero where the event was always or never
-    seen; `lower` and `upper`, the limits of Wilson's interval of 95 %, which hold there too; `n`,
-    with weights the number of scenarios of equal weight that say as much, (Σw)² / Σw².
+    **Returns** a dataset: `probability` p; its `standard_error`, √(p (1 − p) / n) for n independent
+    scenarios of equal weight, zero if the event occurred always or never; `lower` and `upper`,
+    limits of Wilson's 95 % interval, which are valid then too; `n`, with weights the equivalent
+    number of scenarios of equal weight, (Σw)² / Σw².
     """
     happened = np.asarray(event(results))
     lost = np.asarray(results["failed"])
@@ -95,42 +95,43 @@ def probability(
             f"probability: the event must be a truth value for each of {lost.size} scenarios, got "
             f"{happened.dtype} of shape {happened.shape}"
         )
-    kept = ~lost if failed is None else np.ones_like(lost)
+    counted = ~lost if failed is None else np.ones_like(lost)
     happened = happened if failed is None else np.where(lost, failed, happened)
-    share = _shares(weights, kept)
-    p = float(np.sum(share * happened[kept]) / np.sum(share))  # One where it always happened.
+    share = _shares(weights, counted)
+    p = float(np.sum(share * happened[counted]) / np.sum(share))  # Exactly one if always.
     n = 1.0 / float(np.sum(share**2))
-    error = float(np.sqrt(np.sum((share * (happened[kept] - p)) ** 2)))
+    error = float(np.sqrt(np.sum((share * (happened[counted] - p)) ** 2)))
     z = 1.959963984540054
     middle, width = p + z**2 / (2 * n), z * np.sqrt(p * (1 - p) / n + z**2 / (4 * n**2))
     low, high = ((middle + sign * width) / (1 + z**2 / n) for sign in (-1.0, 1.0))
-    found = {"probability": p, "standard_error": error, "lower": low, "upper": high, "n": n}
-    return type(results)(found)
+    statistics = {"probability": p, "standard_error": error, "lower": low, "upper": high, "n": n}
+    return type(results)(statistics)
 
 
 def sobol_indices(
     results: Any, name: str, *, level: float = 0.95, resamples: int = 999, seed: int = 0
 ) -> Any:
-    """Which share of a result's variance is due to each uncertain number.
+    """Sobol's indices: shares of a result's variance due to each independent uncertain number.
 
-    For numbers that do not depend on each other. The first-order index V(E(y | p)) / V(y) is the
-    share that would go if p were known; the total index E(V(y | all but p)) / V(y) the share that
-    would stay if all but p were known. They are by `scipy.stats.sobol_indices`, after Saltelli et
-    al. (2010); where true ones are small, estimates may be below zero.
+    The first-order index V(E(y | p)) / V(y) is the share that would vanish if p were known; the
+    total index E(V(y | all but p)) / V(y) is the share that would remain if all but p were known.
+    They are computed by `scipy.stats.sobol_indices`, after Saltelli et al. (2010). Estimates of
+    small indices may be negative.
 
     **Arguments:**
 
-    - `results`: of `mbd.sweep` for scenarios that `mbd.distributions.saltelli` made, all of them.
-    - `name`: of a result, a number or for example a trajectory, whose indices are over time.
-    - `level`, `resamples`, `seed`: of the intervals, which are percentiles of bootstrap samples.
-      Those draw scenarios as if they were independent; evenly spread ones scatter less.
+    - `results`: results of `mbd.sweep` for all scenarios of `mbd.distributions.saltelli`.
+    - `name`: name of a result: a number, or for example a trajectory, with indices over time.
+    - `level`, `resamples`, `seed`: level of the intervals, which are percentiles of bootstrap
+      samples; number and seed of these. Bootstrap assumes independent scenarios; the estimates of
+      `saltelli` scatter less.
 
     **Returns** a dataset with the dimension `parameter` before those of one scenario's result:
-    `first_order` and `total`, each with `_lower` and `_upper`. NaN where the result does not vary
+    `first_order` and `total`, each with `_lower` and `_upper`. NaN if the result does not vary
     beyond round-off, such as at the start of a trajectory.
 
-    **Raises** `ModelError` where scenarios are no such design, or where one of them has failed: an
-    estimate without them would be one for other distributions.
+    **Raises** `ModelError` if scenarios are no such design, or if a scenario failed: an estimate
+    without it would be for other distributions.
     """
     values, _ = _values(results, name, None)
     if not 0 < level < 1 or resamples < 1:
@@ -150,49 +151,48 @@ def sobol_indices(
     f = values.reshape(-1, design.n, int(np.prod(values.shape[1:]))).astype(float)
     eps = np.finfo(values.dtype if values.dtype.kind == "f" else float).eps
     varies = np.ptp(f, axis=(0, 1)) > ROUND_OFF * eps * np.max(np.abs(f), axis=(0, 1))
-    found = np.full((3, 2, len(design.labels), f.shape[2]), np.nan)
+    estimates = np.full((3, 2, len(design.labels), f.shape[2]), np.nan)
     if varies.any():
         f = f[:, :, varies]
-        found[0][..., varies] = indices(f)
+        estimates[0][..., varies] = indices(f)
         tails = [0.5 - 0.5 * level, 0.5 + 0.5 * level]
         ends = np.quantile(resampled(f, resamples, seed), tails, axis=2)
-        found[1:][..., varies] = ends
+        estimates[1:][..., varies] = ends
     variable = _one(results, name).expand_dims(parameter=design.labels)
-    made = {}
+    variables = {}
     for kind, key in enumerate(("first_order", "total")):
-        for estimate, end in zip(found[:, kind], ("", "_lower", "_upper"), strict=True):
-            made[key + end] = variable.copy(data=estimate.reshape(variable.shape))
-    return type(results)(made)
+        for estimate, end in zip(estimates[:, kind], ("", "_lower", "_upper"), strict=True):
+            variables[key + end] = variable.copy(data=estimate.reshape(variable.shape))
+    return type(results)(variables)
 
 
 def _values(results: Any, name: str, weights: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Results of the scenarios that did not fail, and weights whose sum is one."""
+    """Results of successful scenarios, and weights whose sum is one."""
     if name not in results.data_vars:
         raise ModelError(unknown("unknown result", name, dict.fromkeys(results.data_vars)))
-    kept = ~np.asarray(results["failed"])
-    return np.asarray(results[name])[kept], _shares(weights, kept)
+    counted = ~np.asarray(results["failed"])
+    return np.asarray(results[name])[counted], _shares(weights, counted)
 
 
-def _shares(weights: Any, kept: np.ndarray) -> np.ndarray:
-    if not kept.any():
+def _shares(weights: Any, counted: np.ndarray) -> np.ndarray:
+    if not counted.any():
         raise ModelError("all scenarios failed; see `reason`")
-    given = np.ones(kept.shape) if weights is None else np.asarray(weights, dtype=float)
-    if given.shape != kept.shape or not np.all(np.isfinite(given) & (given >= 0)):
+    given = np.ones(counted.shape) if weights is None else np.asarray(weights, dtype=float)
+    if given.shape != counted.shape or not np.all(np.isfinite(given) & (given >= 0)):
         raise ModelError(
-            f"weights must be {kept.size} numbers that are finite and not negative, one for each "
-            "scenario"
+            f"weights must be {counted.size} numbers that are finite and not negative, one for "
+            "each scenario"
         )
-    if not np.any(given[kept] > 0):
+    if not np.any(given[counted] > 0):
         raise ModelError("weights of all scenarios that did not fail are zero")
-    return given[kept] / np.sum(given[kept])
+    return given[counted] / np.sum(given[counted])
 
 
 def _one(results: Any, name: str) -> Any:
-    """The variable of one scenario, without what belongs to that one alone."""
+    """The variable of one scenario, without its scenario coordinates."""
     return results[name].isel(scenario=0).reset_coords(drop=True)
 
 
-def _dataset(results: Any, name: str, found: dict[str, Any]) -> Any:
+def _dataset(results: Any, name: str, statistics: dict[str, Any]) -> Any:
     variable = _one(results, name)
-    made = {key: variable.copy(data=values) for key, values in found.items()}
-    return type(results)(made)
+    return type(results)({key: variable.copy(data=x) for key, x in statistics.items()})

@@ -1,4 +1,4 @@
-"""What differs from scenario to scenario."""
+"""Inputs of a sweep: named arrays with a row for each scenario."""
 
 import hashlib
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from .distributions import is_law, sample
 
 @dataclass(frozen=True)
 class Scenarios:
-    """Leaves with a leading axis, a row for each scenario, named by their paths."""
+    """Leaves with a row for each scenario, named by their paths."""
 
     names: tuple[str, ...]
     leaves: tuple[np.ndarray, ...]
@@ -25,34 +25,34 @@ class Scenarios:
         return self.leaves[0].shape[0]
 
     def tree(self, leaves: Sequence[Any]) -> Any:
-        """What the user's function gets, of some leaves."""
+        """The argument of the user's function, from leaves."""
         return jax.tree.unflatten(self.structure, leaves)
 
     def rows(self, index: Any) -> Any:
-        """Some of the scenarios, stacked."""
+        """Scenarios `index`, stacked."""
         return self.tree([x[index] for x in self.leaves])
 
     def digest(self) -> str:
-        """A fingerprint of names and numbers."""
-        found = hashlib.sha256(repr((self.names, str(self.structure))).encode())
+        """A digest of names and numbers."""
+        digest = hashlib.sha256(repr((self.names, str(self.structure))).encode())
         for x in self.leaves:
-            found.update(repr((x.shape, x.dtype.str)).encode() + np.ascontiguousarray(x).tobytes())
-        return found.hexdigest()
+            digest.update(repr((x.shape, x.dtype.str)).encode() + np.ascontiguousarray(x).tobytes())
+        return digest.hexdigest()
 
 
 def as_scenarios(scenarios: Any, n: int | None, seed: int, sampling: Any) -> Scenarios:
-    """The scenarios that a user describes.
+    """Scenarios from arrays and distributions.
 
     **Raises** `ModelError` for no scenarios, leaves of different lengths, and values that are not
     numeric or not finite.
     """
     if any(map(is_law, jax.tree.leaves(scenarios, is_leaf=is_law))):
         if n is None:
-            raise ModelError("sweep: say how many scenarios to draw (n)")
+            raise ModelError("sweep: give the number of scenarios to draw (n)")
         scenarios = sample(scenarios, n, seed=seed, sampling=sampling)
-    found, structure = jax.tree_util.tree_flatten_with_path(scenarios)
-    names = tuple(name_of(path) or "value" for path, _ in found)
-    leaves = tuple(_leaf(name, x) for name, (_, x) in zip(names, found, strict=True))
+    given, structure = jax.tree_util.tree_flatten_with_path(scenarios)
+    names = tuple(name_of(path) or "value" for path, _ in given)
+    leaves = tuple(_leaf(name, x) for name, (_, x) in zip(names, given, strict=True))
     if not leaves:
         raise ModelError("sweep: there are no scenarios; give arrays or distributions by name")
     lengths = {name: x.shape[0] for name, x in zip(names, leaves, strict=True)}
@@ -68,12 +68,12 @@ def as_scenarios(scenarios: Any, n: int | None, seed: int, sampling: Any) -> Sce
 
 
 def name_of(path: tuple[Any, ...]) -> str:
-    """Where a leaf is, such as `bodies.rod.mass`; netCDF allows no slash."""
+    """Path of a leaf, such as `bodies.rod.mass`, without slashes, which netCDF does not support."""
     return jax.tree_util.keystr(path, simple=True, separator=".").replace("/", ".")
 
 
 def _leaf(name: str, value: Any) -> np.ndarray:
-    """One leaf in the float type that JAX will compute in."""
+    """One leaf in JAX's float type."""
     try:
         x = np.asarray(jnp.asarray(value))
     except (TypeError, ValueError) as error:

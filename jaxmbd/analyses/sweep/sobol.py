@@ -1,7 +1,7 @@
-"""Sobol's indices of sensitivity: the scenarios that they need, and what those say.
+"""Sobol's indices of sensitivity: design of scenarios, estimates and bootstrap samples.
 
 Saltelli et al. (2010): two samples A and B of n scenarios with d numbers each, and for each number
-i the sample A with column i of B, which is called AB_i here.
+i the sample AB_i, which is A with column i of B.
 """
 
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from ...errors import ModelError
 
-BATCH = 64  # Bootstrap samples that are made at once, to bound memory.
+BATCH = 64  # Bootstrap samples drawn at once, to bound memory.
 
 
 def pages(A: Float[np.ndarray, "n d"], B: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "m d"]:
@@ -24,10 +24,10 @@ def pages(A: Float[np.ndarray, "n d"], B: Float[np.ndarray, "n d"]) -> Float[np.
 
 
 class Design(NamedTuple):
-    """Where in the results of a sweep the samples are.
+    """Layout of the samples in the results of a sweep.
 
-    - `n`: scenarios in a sample.
-    - `labels`: of the numbers, in the order of their pages AB_i.
+    - `n`: number of scenarios in a sample.
+    - `labels`: labels of the numbers, in the order of their pages AB_i.
     """
 
     n: int
@@ -35,9 +35,9 @@ class Design(NamedTuple):
 
 
 def design_of(results: Any) -> Design:
-    """The design by the scenarios that results have as coordinates.
+    """The design, from the scenarios among the coordinates of results.
 
-    **Raises** `ModelError` where they are no such design, or not all of it.
+    **Raises** `ModelError` if scenarios are no such design, or not all of it.
     """
     labels, columns = [], []
     for name, x in results.coords.items():
@@ -48,16 +48,16 @@ def design_of(results: Any) -> Design:
     d = len(labels)
     n, left = divmod(results.sizes["scenario"], d + 2)
     wrong = ModelError(
-        f"sobol_indices: these {results.sizes['scenario']} scenarios of {d} numbers are not all of "
-        "those that distributions.saltelli made"
+        f"sobol_indices: these {results.sizes['scenario']} scenarios of {d} numbers are not all "
+        "scenarios of distributions.saltelli"
     )
     if d < 2 or n < 2 or left:
         raise wrong
     A, B, *mixed = np.concatenate(columns, axis=1).reshape(d + 2, n, d)
-    # Of which number a page is, its values say: files may have the coordinates in another order.
+    # The number of a page is found from its values: files may reorder coordinates.
     changed = [np.flatnonzero(np.any(page != A, axis=0)) for page in mixed]
-    order = [int(i) for found in changed for i in found]
-    if sorted(order) != list(range(d)) or any(found.size != 1 for found in changed):
+    order = [int(i) for columns in changed for i in columns]
+    if sorted(order) != list(range(d)) or any(columns.size != 1 for columns in changed):
         raise wrong
     if any(np.any(page[:, i] != B[:, i]) for page, i in zip(mixed, order, strict=True)):
         raise wrong
@@ -69,20 +69,21 @@ def indices(f: Float[np.ndarray, "pages n s"]) -> Float[np.ndarray, "2 d s"]:
     from scipy.stats import sobol_indices  # Takes a second to load.
 
     at = {"f_A": f[0].T, "f_B": f[1].T, "f_AB": np.swapaxes(f[2:], 1, 2)}
-    found = sobol_indices(func=at, n=f.shape[1])
-    return np.stack([x.reshape(-1, len(f) - 2).T for x in (found.first_order, found.total_order)])
+    result = sobol_indices(func=at, n=f.shape[1])
+    both = result.first_order, result.total_order
+    return np.stack([x.reshape(-1, len(f) - 2).T for x in both])
 
 
 def resampled(
     f: Float[np.ndarray, "pages n s"], count: int, seed: int
 ) -> Float[np.ndarray, "2 d count s"]:
-    """The same of bootstrap samples, each n rows drawn with replacement.
+    """First-order and total indices of bootstrap samples, each n rows drawn with replacement.
 
-    Means over such rows are products with how often each was drawn. SciPy's bootstrap calls the
-    estimator for every sample, which for 200 results takes 150 times as long, and takes no seed.
+    Means over drawn rows are products with the numbers of draws. SciPy's bootstrap calls the
+    estimator for every sample, which takes 150 times as long for 200 results, and has no seed.
     """
     rng, n = np.random.default_rng(seed), f.shape[1]
-    A, B, *mixed = f - np.mean(f[:2], axis=(0, 1))  # Against round-off.
+    A, B, *mixed = f - np.mean(f[:2], axis=(0, 1))  # Reduces round-off.
     middle, square = 0.5 * (A + B), 0.5 * (A**2 + B**2)
     parts = []
     for start in range(0, count, BATCH):

@@ -1,4 +1,4 @@
-"""A folder that remembers finished chunks."""
+"""A folder with files of finished chunks."""
 
 import hashlib
 import io
@@ -19,7 +19,7 @@ MANIFEST = "manifest.json"
 MARK = b"\njaxmbd sweep chunk sha256 "
 DIGITS = 2 * hashlib.sha256().digest_size
 NAMED = 10  # Files that a warning lists.
-# What it means that a part of a manifest differs, in the order in which they are compared.
+# Meaning of a difference in each part of a manifest, in the order of comparison.
 MEANINGS = {
     "format": "another arrangement of files",
     "software": "other versions, or other devices",
@@ -31,11 +31,11 @@ MEANINGS = {
 
 
 class Store:
-    """One netCDF file a chunk, each complete or not there, and a manifest of whose they are.
+    """One netCDF file per chunk, complete or missing, and a manifest of the sweep.
 
     A file ends in a checksum of all bytes before it, of the manifest and of the chunk's scenarios.
 
-    **Raises** `ModelError` where the folder holds another sweep.
+    **Raises** `ModelError` if the folder holds another sweep.
     """
 
     def __init__(self, folder: Any, manifest: dict[str, Any]):
@@ -52,20 +52,20 @@ class Store:
         _compare(path, manifest)
         self._manifest = manifest
 
-    def kept(self, numbers: Sequence[int]) -> dict[int, xr.Dataset]:
-        """Those chunks that are there as they were written, by number.
+    def load(self, numbers: Sequence[int]) -> dict[int, xr.Dataset]:
+        """Undamaged chunks of the folder, by number.
 
-        **Warns** by `DamagedFileWarning`, naming files and scenarios, of those that are not.
+        **Warns** by `DamagedFileWarning`, with files and scenarios, of damaged ones.
         """
-        found, damaged = {}, []
+        chunks, damaged = {}, []
         for number in numbers:
             if not self._path(number).exists():
                 continue
             content, problem = self._content(number)
             if problem:
-                damaged.append(self._says(number, problem))
+                damaged.append(self._described(number, problem))
             else:
-                found[number] = _dataset(content)
+                chunks[number] = _dataset(content)
         if damaged:
             more = f"; and {len(damaged) - NAMED} more" if len(damaged) > NAMED else ""
             warnings.warn(
@@ -74,10 +74,10 @@ class Store:
                 DamagedFileWarning,
                 stacklevel=3,
             )
-        return found
+        return chunks
 
     def write(self, number: int, chunk: xr.Dataset) -> None:
-        """Keep a chunk."""
+        """Write a chunk to its file."""
 
         def save(part: Path) -> None:
             chunk.to_netcdf(part, engine="h5netcdf")
@@ -91,33 +91,34 @@ class Store:
         """A chunk that this process wrote; **raises** `OSError` if the file has changed since."""
         content, problem = self._content(number)
         if problem:
-            raise OSError(f"sweep: {self._folder}: {self._says(number, problem)}; call sweep again")
+            described = self._described(number, problem)
+            raise OSError(f"sweep: {self._folder}: {described}; call sweep again")
         return _dataset(content)
 
     def _content(self, number: int) -> tuple[bytes, str]:
-        """The netCDF part of a file, and what is wrong with the file: empty if nothing is."""
-        held = self._path(number).read_bytes()
-        end = len(held) - len(MARK) - DIGITS
-        if end < 0 or held[end : end + len(MARK)] != MARK:
+        """The netCDF part of a file, and the file's problem, empty if there is none."""
+        data = self._path(number).read_bytes()
+        end = len(data) - len(MARK) - DIGITS
+        if end < 0 or data[end : end + len(MARK)] != MARK:
             return b"", "has no checksum: cut short, or of an earlier version"
-        if held[end + len(MARK) :] != self._digest(number, held[:end]).encode():
+        if data[end + len(MARK) :] != self._digest(number, data[:end]).encode():
             return b"", "does not match its checksum: damaged, or of other scenarios"
-        return held[:end], ""
+        return data[:end], ""
 
     def _digest(self, number: int, content: bytes) -> str:
         first, last = self._scenarios(number)
         parts = {part: self._manifest[part] for part in MEANINGS}
         bound = json.dumps([parts, number, first, last], sort_keys=True).encode()
-        found = hashlib.sha256(f"{len(bound)} ".encode() + bound)
-        found.update(content)
-        return found.hexdigest()
+        digest = hashlib.sha256(f"{len(bound)} ".encode() + bound)
+        digest.update(content)
+        return digest.hexdigest()
 
     def _scenarios(self, number: int) -> tuple[int, int]:
         """First and last scenario of a chunk."""
         size, n = self._manifest["chunk"], self._manifest["n"]
         return number * size, min((number + 1) * size, n) - 1
 
-    def _says(self, number: int, problem: str) -> str:
+    def _described(self, number: int, problem: str) -> str:
         first, last = self._scenarios(number)
         return f"{self._path(number).name} (scenarios {first} to {last}) {problem}"
 
@@ -131,16 +132,16 @@ def _dataset(content: bytes) -> xr.Dataset:
 
 
 def _replace(path: Path, write: Any) -> None:
-    """Write a file so that it is there as a whole or not at all, even after a loss of power.
+    """Write a file atomically: it is complete or missing, even after a loss of power.
 
-    A process that is killed leaves a file that ends in `.part`, which nobody reads.
+    A killed process leaves a file that ends in `.part`, which is never read.
     """
     part = path.with_name(f"{path.name}.{platform.node()}.{os.getpid()}.part")
     write(part)
     _flush(part)
     os.replace(part, path)
     if os.name == "posix":
-        _flush(path.parent)  # The name.
+        _flush(path.parent)  # Saves the file's name.
 
 
 def _flush(path: Path) -> None:
@@ -153,12 +154,12 @@ def _flush(path: Path) -> None:
 
 def _compare(path: Path, manifest: dict[str, Any]) -> None:
     try:
-        found = json.loads(path.read_text())
+        present = json.loads(path.read_text())
     except ValueError as error:
         raise ModelError(f"sweep: {path} is not the manifest of a sweep") from error
     for part, meaning in MEANINGS.items():
-        if found.get(part) != manifest[part]:
+        if present.get(part) != manifest[part]:
             raise ModelError(
                 f"sweep: {path.parent} holds another sweep, of {meaning}: its {part} is "
-                f"{found.get(part)}, not {manifest[part]}; give another folder"
+                f"{present.get(part)}, not {manifest[part]}; give another folder"
             )

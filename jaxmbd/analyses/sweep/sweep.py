@@ -1,4 +1,4 @@
-"""Many scenarios of one function, chunk by chunk."""
+"""Evaluation of a function for many scenarios, chunk by chunk."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ from .task import Task
 from .versions import versions
 from .workers import by_workers
 
-FORMAT = 1  # Of the files of a folder.
+FORMAT = 1  # Version of the files of a folder.
 
 
 def sweep(
@@ -40,32 +40,31 @@ def sweep(
 
     - `fn`: a pure function of one scenario that JAX can trace. It returns a dict of arrays, or of
       pytrees of them, for example numbers or trajectories of a changed model.
-    - `scenarios`: what `fn` gets, a dict or any other pytree: arrays with a leading axis, a row for
-      each scenario, or distributions (`mbd.distributions`), from which `n` scenarios are drawn.
+    - `scenarios`: arguments of `fn`, as a dict or any other pytree of arrays with a row for each
+      scenario, or of distributions (`mbd.distributions`), from which `n` scenarios are drawn.
     - `seed`, `sampling`: as for `mbd.distributions.sample`.
-    - `chunk`: how many scenarios are computed at once. All chunks are padded to one size, and share
-      a program. Where the devices of this process divide it, each computes its share.
+    - `chunk`: number of scenarios computed at once. All chunks are padded to one size, and share a
+      program. If the number of devices of this process divides it, they share each chunk.
     - `dims`: `{name: dimensions}` of results and scenarios, without the first, `scenario`.
-    - `folder`: where to keep every chunk, a netCDF file each, as soon as it is there. A sweep that
-      was stopped goes on from there when it is called again, with the same numbers as if it had
-      not been stopped. A file that is not as it was written, or has no checksum because an earlier
-      version wrote it, is computed again.
-    - `part`: `(i, k)` computes every k-th chunk from the i-th on, as one of k jobs that share a
-      folder, and returns those. Without it the last call then returns all.
-    - `executor`: any `concurrent.futures.Executor`; `fn` must be picklable if it has processes.
-    - `progress`: whether to show how far it is, on stderr.
+    - `folder`: folder for a netCDF file of every finished chunk. If a sweep was stopped, another
+      call continues it, with the same results as without a stop. Files that are damaged, or have no
+      checksum because an earlier version wrote them, are computed again.
+    - `part`: `(i, k)` computes and returns every k-th chunk from the i-th on, as one of k jobs that
+      share a folder. A call without `part` then returns all chunks.
+    - `executor`: any `concurrent.futures.Executor`; if it has processes, `fn` must be picklable.
+    - `progress`: whether to show progress on stderr.
 
     **Returns** results and, as coordinates, scenarios over the dimension `scenario`, with `failed`
-    and `reason`. A scenario fails where a check at run time does, such as that of a loop that does
-    not close, or where a result is not finite. In the former case its results are NaN, or zero if
-    they are integers.
+    and `reason`. A scenario fails if a check at run time fails, such as that of a loop that does
+    not close, or if a result is not finite. If a check failed, its results are NaN, or zero for
+    integers.
 
     **Warns** by `DamagedFileWarning` of chunks in the folder that are computed again.
 
-    **Raises** `ModelError` for scenarios that make no sense, a function that returns no names, and
-    a folder that holds another sweep; `OSError` if a file changes while the sweep runs.
+    **Raises** `ModelError` for invalid scenarios, a function that returns no names, and a folder
+    that holds another sweep; `OSError` if a file changes while the sweep runs.
     """
-    from .labelled import check_names, to_dataset, together
+    from .labelled import check_names, concatenated, to_dataset
 
     if chunk < 1:
         raise ModelError(f"sweep: a chunk has one scenario or more, got {chunk}")
@@ -75,27 +74,27 @@ def sweep(
     check_names(given, program, dims)
     manifest = _manifest(given, program, dims)
     numbers = _numbers(-(-len(given) // size), part)
-    found: dict[int, Any] = {}
+    chunks: dict[int, Any] = {}
     store = None
     if folder is not None:
         from .store import Store
 
         store = Store(folder, manifest)
-        found = store.kept(numbers)
-    missing = [k for k in numbers if k not in found]
+        chunks = store.load(numbers)
+    missing = [k for k in numbers if k not in chunks]
     total, left = (sum(len(_rows(k, size, given)) for k in ks) for ks in (numbers, missing))
     bar = Progress(total, total - left, progress)
     for k, done in _results(executor, fn, program, given, missing):
         dataset = to_dataset(done, k * size, given, dims)
         if store is None:
-            found[k] = dataset
+            chunks[k] = dataset
         else:
             store.write(k, dataset)
         bar.advance(len(done.reasons))
     if store is not None:
-        found |= {k: store.read(k) for k in missing}
+        chunks |= {k: store.read(k) for k in missing}
     attributes = {"title": "sweep", "jaxmbd_version": manifest["software"]["jaxmbd"]}
-    return together([found[k] for k in numbers], attributes)
+    return concatenated([chunks[k] for k in numbers], attributes)
 
 
 def _results(
@@ -105,7 +104,7 @@ def _results(
     scenarios: Scenarios,
     numbers: Sequence[int],
 ) -> Iterator[tuple[int, Chunk]]:
-    """Chunks by number, in the order in which they are finished."""
+    """Chunks by number, in the order of completion."""
 
     def inputs(k: int) -> Any:
         return scenarios.rows(_rows(k, program.size, scenarios))
@@ -137,7 +136,7 @@ def _numbers(count: int, part: tuple[int, int] | None) -> Sequence[int]:
 def _manifest(
     scenarios: Scenarios, program: Program, dims: Mapping[str, Sequence[str]]
 ) -> dict[str, Any]:
-    """What chunks have in common that may lie in one folder; strings and numbers only."""
+    """Common properties of the chunks in one folder, as strings and numbers."""
     return {
         "format": FORMAT,
         "software": versions() | {"devices": f"{program.devices} {jax.default_backend()}"},

@@ -1,4 +1,4 @@
-"""What is sent to a worker, which may be another process on another machine."""
+"""Tasks for workers, which may be processes on other machines."""
 
 import importlib
 import pickle
@@ -17,12 +17,12 @@ from .versions import versions
 
 @dataclass(frozen=True)
 class Task:
-    """What a worker needs to know: the function, and how the process that asked computes.
+    """A function and the settings of the calling process, for a worker.
 
-    - `function`: the user's, or `Sent`.
-    - `size`: scenarios in a chunk; `digest`: a fingerprint of what is computed.
+    - `function`: the user's function, or `Sent`.
+    - `size`: number of scenarios in a chunk; `digest`: digest of the function's program.
     - `float64`: whether numbers are in double precision.
-    - `versions`: of the software, by package.
+    - `versions`: versions of the software, by package.
     """
 
     function: "Callable[[Any], Any] | Sent"
@@ -34,8 +34,7 @@ class Task:
     def __call__(self, scenarios: Any) -> Chunk:
         """Results of a chunk, in any process; a process compiles once.
 
-        **Raises** `ModelError` in a process that has other versions, or would compute something
-        else.
+        **Raises** `ModelError` in a process with other versions, or with another program.
         """
         own = versions()
         other = [
@@ -58,11 +57,11 @@ class Task:
             program = Program(function, scenarios, self.size)
             if program.digest != self.digest:
                 raise ModelError(
-                    "sweep: a worker would compute something else; has it the same modules, does "
-                    "the function depend on nothing but its scenario, and is the float type set "
-                    "(JAX_ENABLE_X64) before modules make arrays?"
+                    "sweep: a worker would compute something else; it needs the same modules, a "
+                    "function that depends on its scenario only, and a float type that is set "
+                    "(JAX_ENABLE_X64) before modules create arrays"
                 )
-            _compiled.clear()  # Of another sweep.
+            _compiled.clear()  # Frees the program of another sweep.
             _compiled[key] = program
         return _compiled[key]
 
@@ -74,21 +73,21 @@ class Task:
 
 @dataclass(frozen=True)
 class Sent:
-    """A function on its way to another process, to be read where it is called.
+    """A pickled function for another process, unpickled when it is called.
 
-    Reading it earlier, when the executor reads the task, would turn its arrays, such as those of a
-    model, into single precision where that is what the process computes in of its own accord.
+    If the executor unpickled it with the task, a process whose default is single precision would
+    convert its arrays, such as those of a model, to single precision.
     """
 
     data: bytes
 
     def received(self) -> Callable[[Any], Any]:
-        """The function, with arrays in the float type that is set."""
+        """The function, with arrays in the current float type."""
         return pickle.loads(self.data)
 
 
 def _pickled(function: Callable[[Any], Any]) -> bytes:
-    """By cloudpickle where it is installed: also functions of a notebook, and within functions."""
+    """Pickle a function, by cloudpickle if it is installed: it supports local functions, too."""
     try:
         pickler: Any = importlib.import_module("cloudpickle")
     except ImportError:
@@ -102,6 +101,6 @@ def _pickled(function: Callable[[Any], Any]) -> bytes:
         ) from error
 
 
-# Of this process, which gets a chunk after the other, each with a function of its own.
+# The program of this process, which receives a function with every chunk.
 _compiled: dict[tuple[str, int], Program] = {}
 _compiling = Lock()

@@ -1,4 +1,4 @@
-"""Versions of the software that numbers depend on."""
+"""Versions of the software that affects results."""
 
 from importlib import metadata
 
@@ -9,7 +9,7 @@ def versions() -> dict[str, str]:
 
 
 def version_of(package: str) -> str:
-    """Its version; "unknown" where it is used without being installed."""
+    """The version of a package; "unknown" if it is not installed."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

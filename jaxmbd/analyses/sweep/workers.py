@@ -1,4 +1,4 @@
-"""Chunks by the workers of an executor, some of which may die."""
+"""Evaluation of chunks by the workers of an executor, which may fail."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, as_completed
@@ -11,9 +11,9 @@ from .task import Task
 def by_workers(
     executor: Executor, task: Task, inputs: Callable[[int], Any], numbers: Sequence[int]
 ) -> Iterator[tuple[int, Chunk]]:
-    """Chunks by number, in the order in which they are finished.
+    """Chunks by number, in the order of completion.
 
-    **Raises** what one of them raises, after those that other workers are at.
+    **Raises** the first error of a worker, after the running chunks of other workers.
     """
     futures: dict[Future[Chunk], int] = {}
     try:
@@ -26,13 +26,13 @@ def by_workers(
             yield k, future.result()
         else:
             return
-        at_work = {future: k for future, k in futures.items() if not future.cancel()}
-        for future in as_completed(at_work):
+        running = {future: k for future, k in futures.items() if not future.cancel()}
+        for future in as_completed(running):
             if not future.cancelled() and future.exception() is None:
-                yield at_work[future], future.result()
+                yield running[future], future.result()
     finally:
         for future in futures:
             future.cancel()
     if isinstance(failure, BrokenExecutor):
-        failure.add_note("sweep: what was finished is in the folder, if one was given: call again")
+        failure.add_note("sweep: finished chunks are in the folder, if one was given: call again")
     raise failure

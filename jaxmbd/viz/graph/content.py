@@ -1,4 +1,4 @@
-"""What the picture of a joint graph shows."""
+"""Contents of the picture of a joint graph."""
 
 from typing import NamedTuple
 
@@ -6,11 +6,11 @@ from ...mechanism.mechanism import Mechanism
 
 
 class Joint(NamedTuple):
-    """A joint or coupling: its name and label, and what it connects.
+    """A joint or coupling: its name and label, and the rows of its ends.
 
-    Joints that close loops connect two bodies, by their rows. Couplings connect the labels of two
-    joints, whose rows count on from those of the bodies: tree joints by the body that they reach,
-    then loops. (Row 0, the ground, has an empty label, so that rows of bodies and labels agree.)
+    Joints that close loops connect two bodies. Couplings connect the labels of two joints. Rows of
+    labels follow the rows of bodies: tree joints in the order of the bodies that they reach, then
+    loops. (Row 0, the ground, has an empty label, so that rows of bodies and labels agree.)
     """
 
     name: str
@@ -72,7 +72,7 @@ def graph_of(mechanism: Mechanism) -> Graph:
 
 
 def _couplings(mechanism: Mechanism, labelled: dict[str, int]) -> list[Joint]:
-    found = []
+    couplings = []
     for group in mechanism.couplings:
         kind = type(group.coupling).__name__
         sources = mechanism.joints[group.source_group].names
@@ -81,8 +81,8 @@ def _couplings(mechanism: Mechanism, labelled: dict[str, int]) -> list[Joint]:
             group.names, group.rows.index, group.source_rows.index, strict=True
         ):
             ends = labelled[sources[source]], labelled[joints[row]]
-            found.append(Joint(name, f"{name} · {kind}", *ends))
-    return found
+            couplings.append(Joint(name, f"{name} · {kind}", *ends))
+    return couplings
 
 
 __all__ = ["Graph", "Joint", "graph_of"]

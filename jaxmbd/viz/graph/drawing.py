@@ -1,4 +1,4 @@
-"""The picture itself."""
+"""Picture of a joint graph."""
 
 from typing import Any, NamedTuple
 
@@ -10,7 +10,7 @@ from ...model import Model
 from ...system.abstract import AbstractSystem
 from .content import Graph, Joint, graph_of
 from .layout import arrange
-from .routes import Route, Wanted, find_routes
+from .routes import Edge, Route, find_routes
 
 try:
     from matplotlib.axes import Axes
@@ -25,10 +25,10 @@ except ImportError as error:
     raise ImportError('plot_graph needs matplotlib: pip install "jaxmbd[viz]"') from error
 
 BODY_SIZE, LABEL_SIZE = 9.5, 8.0  # [pt]
-BORDER = np.array([0.2, 0.14])  # Of a body's box about its name [inch].
+BORDER = np.array([0.2, 0.14])  # Margin of a body's box around its name [inch].
 MARGIN, LEGEND_HEIGHT, LEGEND_MARK = 0.15, 0.32, 0.6  # [inch]
 MAX_SIZE = 200.0  # [inch]; a larger picture is drawn smaller.
-SPREADS = (1.0, 1.25, 1.6, 2.0)  # Tried until no label hides anything.
+SPACINGS = (1.0, 1.25, 1.6, 2.0)  # Tried until no label hides anything.
 TREE = {"color": "#333333", "linewidth": 1.3, "solid_joinstyle": "round"}
 LOOP = {"color": "#c4401c", "linewidth": 1.3, "linestyle": (0, (4, 2))}
 COUPLING = {"color": "#6a4fa3", "linewidth": 0.9, "linestyle": (0, (1, 2))}
@@ -38,11 +38,11 @@ FLOATING = {**BODY, "facecolor": "white", "linestyle": (0, (3, 2))}
 
 
 class Picture(NamedTuple):
-    """Where everything is [inch].
+    """Places of the parts of a picture [inch].
 
     - `bodies`: boxes `[x, y, width, height]` about their centres, shape `(n, 4)`.
-    - `labels`: likewise, of tree joints by the row that they reach, then loops, then couplings.
-    - `lines`: of tree joints for rows 1, 2, …; `curves`: of loops, then couplings.
+    - `labels`: boxes of labels: tree joints by the row that they reach, then loops, couplings.
+    - `lines`: lines of tree joints for rows 1, 2, …; `curves`: of loops, then couplings.
     """
 
     bodies: np.ndarray
@@ -52,18 +52,17 @@ class Picture(NamedTuple):
 
 
 def plot_graph(system: Model | AbstractSystem) -> Figure:
-    """A picture of which bodies a mechanism has and which joints connect them.
+    """Draw the bodies of a mechanism and the joints that connect them.
 
-    The ground and the bodies are boxes, placed by their depth in the spanning tree. The joints of
-    the tree are solid lines, those that close loops dashed curves, couplings dotted curves between
-    the labels of two joints. A body with a dashed border floats: no joint of the tree connects it,
-    or what hangs on it, to the ground.
+    The ground and the bodies are boxes, placed by their depth in the spanning tree. Tree joints are
+    solid lines, loop joints dashed curves, couplings dotted curves between the labels of two
+    joints. A body with a dashed border floats: no tree joint connects its subtree to the ground.
 
-    **Arguments:** `system`: a model, or the system that `jaxmbd.formulate` made of it.
+    **Arguments:** `system`: a model, or a system from `jaxmbd.formulate`.
 
-    **Returns** a `matplotlib.figure.Figure`. It is none of pyplot's: save it with
+    **Returns** a `matplotlib.figure.Figure` outside of pyplot: save it with
     `figure.savefig(path)`, or let a notebook show it. Lines, boxes and labels have ids, such as
-    "joint crank" and "joint crank label", by `get_gid()` and in files of SVG.
+    "joint crank" and "joint crank label", by `get_gid()` and in SVG files.
 
     **Raises** `ModelError` for a model that cannot be formulated.
     """
@@ -100,34 +99,34 @@ def _lowered(model: Model) -> Mechanism:
 
 
 def _placed(graph: Graph) -> Picture:
-    """The tree as dense as what is drawn over it allows."""
+    """The densest tree whose loops and couplings hide no label."""
     bodies = np.array([_measure(name, BODY_SIZE) for name in graph.bodies]) + BORDER
     labels = np.array([_measure(joint.label, LABEL_SIZE) for joint in graph.tree])
-    found, fewest = None, np.inf
-    for spread in SPREADS:
-        places = arrange(graph.parents, bodies, labels, spread)
+    best, fewest = None, np.inf
+    for spacing in SPACINGS:
+        places = arrange(graph.parents, bodies, labels, spacing)
         boxes = [np.hstack([places.bodies, bodies]), np.hstack([places.labels, labels])]
         lines = [line for row, line in enumerate(places.lines, 1) if row not in graph.floating]
         routes: list[Route] = []
         for extras in (graph.loops, graph.couplings):
-            wanted = [Wanted(x.start, x.end, _measure(x.label, LABEL_SIZE)) for x in extras]
-            routes += find_routes(np.vstack(boxes), lines, wanted, routes)
+            edges = [Edge(x.start, x.end, _measure(x.label, LABEL_SIZE)) for x in extras]
+            routes += find_routes(np.vstack(boxes), lines, edges, routes)
         hidden = sum(not route.clear for route in routes)
         if hidden < fewest:
             written = np.vstack([boxes[1], *[route.label for route in routes]])
             curves = [route.points for route in routes]
-            found, fewest = Picture(boxes[0], written, places.lines, curves), hidden
+            best, fewest = Picture(boxes[0], written, places.lines, curves), hidden
         if hidden == 0:
             break
-    assert found is not None
-    return found
+    assert best is not None
+    return best
 
 
 def _measure(text: str, size: float) -> tuple[float, float]:
     """Width and height of a line of text [inch]."""
     if not text:
         return 0.0, 0.0
-    # A dollar sign would begin a formula.
+    # Matplotlib would read a dollar sign as the start of a formula.
     path = TextPath((0, 0), text.replace("$", r"\$"), prop=FontProperties(size=size))
     return float(path.get_extents().width) / 72.0, 1.2 * size / 72.0
 
@@ -190,7 +189,7 @@ def _scaled(style: dict[str, Any], scale: float) -> dict[str, Any]:
 
 
 def _legend(graph: Graph) -> list[Any]:
-    """One mark for each kind of thing that occurs."""
+    """One mark for each kind of part in the picture."""
     marks: list[Any] = []
     if len(graph.floating) < len(graph.parents):
         marks.append(Line2D([], [], **TREE, label="joint"))

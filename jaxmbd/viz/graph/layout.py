@@ -1,9 +1,8 @@
-"""Where the bodies of a tree are drawn, and the lines and labels of the joints between them.
+"""Layout of a tree: places of bodies, and of lines and labels of joints.
 
-Lengths are in inches, x to the right and y up. The tree grows away from the ground, to the right
-or downwards: below, `along` is the direction in which it grows and `across` the other one. Every
-leaf has a lane of its own, and a parent lies in the middle of its children, so that no two lines
-cross.
+Lengths are in inches, x to the right and y up. The tree grows from the ground to the right or
+downwards; `along` is the direction of growth and `across` the other one. Every leaf has a lane, and
+a parent is in the middle of its children, so that no two lines cross.
 """
 
 from collections.abc import Sequence
@@ -11,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-STUB = 0.16  # From a body to where its line branches.
-MARGIN = 0.1  # Between a label and what is before and after it.
+STUB = 0.16  # Length of a line from a body to its branches.
+MARGIN = 0.1  # Before and after a label.
 LABEL_GAP = 0.05  # Between a label and its line.
 PADDING = 0.2  # Between lanes.
 MAX_WIDTH = 14.0
@@ -21,11 +20,11 @@ MAX_WIDTH = 14.0
 class Arrangement(NamedTuple):
     """Places of rows 0, 1, … of a tree.
 
-    - `bodies`: centres of their boxes, shape `(n, 2)`.
-    - `labels`: centres of the labels of the joints that reach them, shape `(n, 2)`; row 0 is no
-      joint's.
+    - `bodies`: centres of the boxes of bodies, shape `(n, 2)`.
+    - `labels`: centres of the labels of the joints that reach them, shape `(n, 2)`; row 0 is
+      unused.
     - `lines`: corners of these joints' lines, for rows 1, 2, …
-    - `size`: the width and height of all that.
+    - `size`: width and height of the tree.
     """
 
     bodies: np.ndarray
@@ -35,33 +34,33 @@ class Arrangement(NamedTuple):
 
 
 def arrange(
-    parents: Sequence[int], bodies: np.ndarray, labels: np.ndarray, spread: float = 1.0
+    parents: Sequence[int], bodies: np.ndarray, labels: np.ndarray, spacing: float = 1.0
 ) -> Arrangement:
-    """Places in a tree that grows to the right, or downwards where it would be too wide.
+    """Places in a tree that grows to the right, or downwards if it would be too wide.
 
     **Arguments:**
 
-    - `parents`: row of the parent of each of the rows 1, 2, …, a smaller one.
+    - `parents`: row of the parent of each of the rows 1, 2, …, a smaller number.
     - `bodies`, `labels`: widths and heights of the boxes of the bodies, and of the labels of the
       joints that reach them, shape `(n, 2)`.
-    - `spread`: how much more room to leave than is needed.
+    - `spacing`: factor of the least distances.
     """
-    rightwards = _grown(parents, bodies, labels, spread, 0)
+    rightwards = _grown(parents, bodies, labels, spacing, 0)
     if rightwards.size[0] <= MAX_WIDTH:
         return rightwards
-    downwards = _grown(parents, bodies, labels, spread, 1)
-    return min(rightwards, downwards, key=lambda found: max(found.size))
+    downwards = _grown(parents, bodies, labels, spacing, 1)
+    return min(rightwards, downwards, key=lambda arrangement: max(arrangement.size))
 
 
 def _grown(
-    parents: Sequence[int], bodies: np.ndarray, labels: np.ndarray, spread: float, axis: int
+    parents: Sequence[int], bodies: np.ndarray, labels: np.ndarray, spacing: float, axis: int
 ) -> Arrangement:
-    """Places in a tree that grows along x, or along -y where `axis` is 1."""
+    """Places in a tree that grows along x, or along -y if `axis` is 1."""
     across = 1 - axis
     depths = _depths(parents)
     lane = max(bodies[:, across].max(), labels[:, across].max() + 2 * LABEL_GAP) + PADDING
-    lanes = spread * lane * _lanes(parents)
-    starts, branches = _columns(depths, bodies[:, axis], labels[:, axis], spread)
+    lanes = spacing * lane * _lanes(parents)
+    starts, branches = _columns(depths, bodies[:, axis], labels[:, axis], spacing)
     begin = starts[depths]
     end = begin + bodies[:, axis]
     # A label is above a line to the right, and to the right of a line downwards.
@@ -103,7 +102,7 @@ def _lanes(parents: Sequence[int]) -> np.ndarray:
     for row, parent in enumerate(parents, start=1):
         children[parent].append(row)
     lanes = np.zeros(len(children))
-    leaves = [row for row, found in enumerate(children) if not found]
+    leaves = [row for row, rows in enumerate(children) if not rows]
     lanes[leaves] = np.arange(len(leaves))
     for row in reversed(range(len(children))):
         if children[row]:
@@ -112,14 +111,14 @@ def _lanes(parents: Sequence[int]) -> np.ndarray:
 
 
 def _columns(
-    depths: np.ndarray, bodies: np.ndarray, labels: np.ndarray, spread: float
+    depths: np.ndarray, bodies: np.ndarray, labels: np.ndarray, spacing: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Where the bodies of each depth start, and where the lines that lead there branch."""
+    """Starts of the bodies of each depth, and places at which the lines to them branch."""
     starts, branches = [0.0], [0.0]
     for depth in range(1, depths.max() + 1):
         branches.append(starts[-1] + bodies[depths == depth - 1].max() + STUB)
         room = labels[depths == depth].max() + 2 * MARGIN
-        starts.append(branches[-1] + spread * room)
+        starts.append(branches[-1] + spacing * room)
     return np.array(starts), np.array(branches)
 
 

@@ -1,6 +1,6 @@
-"""Curves for what is no edge of a tree: from one box to another, past all that is drawn already.
+"""Curves of loops and couplings from one box to another, past other parts of the picture.
 
-Of a number of arcs the one is taken that hides least, crosses least and is short. Lengths are in
+Each curve is the arc of least cost: it hides little, crosses little and is short. Lengths are in
 inches, boxes are `[x, y, width, height]` about their centre.
 """
 
@@ -11,17 +11,17 @@ import numpy as np
 
 SAGITTAS = np.array([0.15, 0.22, 0.32, 0.45, 0.65, 0.9, 1.25, 1.7, 2.4, 3.4])
 LABEL_PLACES = np.array([0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8])
-SPACING = 0.05  # Between the points that stand for a line.
-CLEARANCE = 0.04  # Between a label and everything else,
-APART = 0.15  # and between it and the curves of others, to which it could seem to belong.
-NEAR = 0.07  # Nearer than that two lines touch.
-NEAR_ENDS = 0.2  # Curves to one body touch there.
-ANCHORS = (-0.3, -0.15, 0.0, 0.15, 0.3)  # Where on a box curves may end, of its width.
-ROUNDS = 3  # Of choosing curves; from the second one on they know those that came after them.
-# What each of these costs: a label that overlaps with something, a box that the curve passes under,
-# a label that could seem to be another curve's, an inch of the curve, an inch by which the picture
-# grows, a label that hides the whole of its curve, one above its curve and one below; and a point
-# where the curve touches a line of the tree or another curve.
+SPACING = 0.05  # Distance of the points of a line.
+CLEARANCE = 0.04  # Between a label and other parts,
+APART = 0.15  # and between a label and other curves, to which it could seem to belong.
+NEAR = 0.07  # Lines at a smaller distance touch.
+NEAR_ENDS = 0.2  # Curves to one body may touch within this distance of it.
+ANCHORS = (-0.3, -0.15, 0.0, 0.15, 0.3)  # Ends of curves on a box, by its width.
+ROUNDS = 3  # Rounds of choosing curves; from the second on, all other curves count.
+# Costs: a label that overlaps with something, a box that the curve passes under, a label that could
+# seem to be another curve's, an inch of the curve, an inch by which the picture grows, a label that
+# hides the whole of its curve, one above its curve and one below; and a point at which the curve
+# touches a line of the tree or another curve.
 OVERLAP, THROUGH, CLOSE = 1e3, 3e2, 3.0
 LENGTH, GROWTH, HIDING, ABOVE, BELOW = 1.0, 1.5, 3.0, 0.3, 0.8
 TOUCH = np.array([0.4, 0.8])
@@ -35,8 +35,8 @@ class Route(NamedTuple):
     clear: bool
 
 
-class Wanted(NamedTuple):
-    """A curve from one box to another, by their rows, with a label of a width and a height."""
+class Edge(NamedTuple):
+    """A curve to draw between two boxes, by rows, and width and height of its label."""
 
     start: int
     end: int
@@ -44,25 +44,25 @@ class Wanted(NamedTuple):
 
 
 def find_routes(
-    boxes: np.ndarray, lines: list[np.ndarray], wanted: list[Wanted], among: list[Route]
+    boxes: np.ndarray, lines: list[np.ndarray], edges: list[Edge], among: list[Route]
 ) -> list[Route]:
-    """Curves past boxes, lines, the curves `among` which they are drawn, and each other.
+    """Curves past boxes, lines, the present curves `among`, and each other.
 
-    Rows of boxes go on with the labels of `among`.
+    Rows of boxes continue with the labels of `among`.
     """
-    found: list[Route] = []
+    routes: list[Route] = []
     for _ in range(ROUNDS):
-        before = [route.label for route in found]
-        for k, one in enumerate(wanted):
-            others = [*among, *found[:k], *found[k + 1 :]]
-            found[k : k + 1] = [_Drawn(boxes, lines, others).best(*one)]
-        if before and np.array_equal(before, [route.label for route in found]):
+        before = [route.label for route in routes]
+        for k, one in enumerate(edges):
+            others = [*among, *routes[:k], *routes[k + 1 :]]
+            routes[k : k + 1] = [_Drawn(boxes, lines, others).best(*one)]
+        if before and np.array_equal(before, [route.label for route in routes]):
             break
-    return found
+    return routes
 
 
 class _Drawn:
-    """What is there already."""
+    """The drawn parts of a picture, for the cost of a further curve."""
 
     def __init__(self, boxes: np.ndarray, lines: list[np.ndarray], routes: list[Route]):
         self.labels = np.array([route.label for route in routes]).reshape(-1, 4)
@@ -71,7 +71,7 @@ class _Drawn:
         self.curves = np.concatenate([np.zeros((0, 2)), *[route.points for route in routes]])
 
     def best(self, start: int, end: int, label: tuple[float, float]) -> Route:
-        """The arc that costs least, and the place for its label."""
+        """The arc of least cost, and the place of its label."""
         ends = self.boxes[[start, end]]
         others = _grown(np.delete(self.boxes, [start, end], axis=0), CLEARANCE)
         curves = []
@@ -95,20 +95,20 @@ class _Drawn:
         return best
 
     def _hidden(self, box: np.ndarray) -> int:
-        """How many things overlap with a label, all lines counted as one."""
+        """Number of parts that overlap with a label; all lines count as one."""
         apart = np.abs(box[:2] - self.boxes[:, :2])
         overlaps = np.all(apart < 0.5 * (box[2:] + self.boxes[:, 2:]), axis=1)
         lines = any(np.any(_within(points, box[None])) for points in (self.lines, self.curves))
         return int(np.count_nonzero(overlaps)) + lines
 
     def _cost_of_label(self, box: np.ndarray, points: np.ndarray) -> float:
-        """Of a label that overlaps with nothing else, on its own curve or beside it."""
+        """Cost of a label without overlaps, on its own curve or beside it."""
         close = np.any(_within(self.curves, _grown(box, APART)[None]))
         hiding = np.mean(_within(points, _grown(box, CLEARANCE)[None]))
         return float(CLOSE * close + HIDING * hiding + GROWTH * self._growth(box[None]))
 
     def _cost_of_curve(self, points: np.ndarray, ends: np.ndarray) -> float:
-        """Of a curve by itself, apart from the boxes that it passes under."""
+        """Cost of a curve, without the boxes that it passes under."""
         far = points[~_within(points, _grown(ends, NEAR_ENDS)).any(axis=1)]
         touched = [_touched(far, drawn) for drawn in (self.lines, self.curves)]
         close = np.count_nonzero(_within(points, _grown(self.labels, APART)).any(axis=0))
@@ -117,14 +117,14 @@ class _Drawn:
         return float(TOUCH @ touched + CLOSE * close + LENGTH * length + GROWTH * reach)
 
     def _growth(self, boxes: np.ndarray) -> float:
-        """By how much the picture has to grow for boxes to be in it."""
+        """Growth of the picture that boxes require."""
         (low, high), (new_low, new_high) = _limits(self.boxes), _limits(boxes)
         return float(np.sum(np.maximum(low - new_low, 0.0) + np.maximum(new_high - high, 0.0)))
 
 
 def _label_places(points: np.ndarray, label: np.ndarray) -> Iterator[tuple[np.ndarray, float]]:
-    """Centres of a label on a curve, above it and below it, and what these cost; from the middle
-    of the curve outwards."""
+    """Centres of a label on a curve, above it and below it, and their costs; from the middle of
+    the curve to its ends."""
     for place in LABEL_PLACES:
         i = int(place * (len(points) - 1))
         ahead = points[min(i + 1, len(points) - 1)] - points[max(i - 1, 0)]
@@ -136,8 +136,8 @@ def _label_places(points: np.ndarray, label: np.ndarray) -> Iterator[tuple[np.nd
 
 
 def _arcs(a: np.ndarray, b: np.ndarray) -> Iterator[np.ndarray]:
-    """Parabolas from box a to box b, as points: to either side, and about the corner of a right
-    angle, up or down from anywhere on a box."""
+    """Parabolas from box a to box b, as points: to either side, and around the corner of a right
+    angle, up or down from the anchors of a box."""
     step = b[:2] - a[:2]
     normal = np.array([-step[1], step[0]]) / np.hypot(*step)
     sagittas = np.concatenate([SAGITTAS, np.hypot(*step) * SAGITTAS[:6]])
@@ -171,7 +171,7 @@ def _outside(points: np.ndarray, ends: np.ndarray) -> np.ndarray:
 
 
 def _touched(points: np.ndarray, drawn: np.ndarray) -> int:
-    """How many points of a curve are near to points that are drawn."""
+    """Number of points of a curve that are near drawn points."""
     if len(points) == 0:
         return 0
     low, high = points.min(axis=0) - NEAR, points.max(axis=0) + NEAR
@@ -187,14 +187,14 @@ def _within(points: np.ndarray, boxes: np.ndarray) -> np.ndarray:
 
 
 def _limits(boxes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Lower left and upper right corner of what boxes cover."""
+    """Lower left and upper right corner of all boxes."""
     low, high = boxes[:, :2] - 0.5 * boxes[:, 2:], boxes[:, :2] + 0.5 * boxes[:, 2:]
     return low.min(axis=0), high.max(axis=0)
 
 
 def _grown(boxes: np.ndarray, by: float) -> np.ndarray:
-    """Boxes that are larger by a margin on every side."""
+    """Boxes, enlarged by a margin on every side."""
     return boxes + np.array([0.0, 0.0, 2 * by, 2 * by])
 
 
-__all__ = ["Route", "Wanted", "find_routes"]
+__all__ = ["Edge", "Route", "find_routes"]
