@@ -1,8 +1,8 @@
-"""What parts of one's own derive from, and what they are made of.
+"""Base classes and helpers for components outside this package.
 
 A joint, a force, an element with states, a kind of body, a signal, a sensor, an integrator or a
-formulation outside this package imports `jaxmbd` and this module, and nothing else of the package.
-The page "How to add a part" has an example of each; `jaxmbd.testing` has checks.
+formulation outside this package imports only `jaxmbd` and this module. The page "How to add a part"
+has an example of each kind. `jaxmbd.testing` checks them.
 """
 
 from .bodies import AbstractBody as AbstractBody

@@ -1,7 +1,7 @@
-"""Rigid bodies from shapes, and the mass properties that fitting may vary freely.
+"""Rigid bodies from shapes, and mass properties in unconstrained parameters.
 
 The shapes return a `RigidBody` whose frame is at the centre of mass along the principal axes, and
-so does `principal` unless told otherwise; `shifted` and `rotated` put that frame elsewhere.
+so does `principal` by default. `shifted` and `rotated` displace and turn the material in its frame.
 """
 
 from typing import Any
@@ -23,7 +23,7 @@ def _positive(value: Any, shape: tuple[int, ...], name: str) -> Array:
 
 
 def _axial(mass: Any, axis: Any, along: Array, across: Array) -> RigidBody:
-    """A body of revolution: moment `along` about the unit vector `axis`, `across` about others."""
+    """A body of revolution with moment `along` about the axis and `across` about normals to it."""
     n = as_direction(axis, "axis")
     inertia = across * jnp.eye(3, dtype=n.dtype) + (along - across) * jnp.outer(n, n)
     return RigidBody(mass, inertia)
@@ -32,9 +32,8 @@ def _axial(mass: Any, axis: Any, along: Array, across: Array) -> RigidBody:
 def rod(mass: Any, length: Any, axis: Any = (1.0, 0.0, 0.0), radius: Any = None) -> RigidBody:
     """A slender uniform rod of `mass` [kg] and `length` [m] along `axis`.
 
-    The moment across it is m L²/12, whatever the `radius` [m], which only gives the moment m r²/2
-    about its own axis; one hundredth of the length where it is left out. Use `cylinder` where the
-    radius matters.
+    The moment about normals to the axis is m L²/12, for any `radius` [m]. The moment about the
+    axis is m r²/2. Use `cylinder` if the radius matters. Default: a radius of 0.01 `length`.
     """
     m, length = _positive(mass, (), "rod: mass"), _positive(length, (), "rod: length")
     r = 0.01 * length if radius is None else _positive(radius, (), "rod: radius")
@@ -64,7 +63,8 @@ def sphere(mass: Any, radius: Any) -> RigidBody:
 def principal(mass: Any, moments: Any, R: Any = None, com: Any = (0.0, 0.0, 0.0)) -> RigidBody:
     """A body from its principal `moments` about the centre of mass, shape `(3,)` [kg m²].
 
-    The columns of `R` are the principal axes in the body frame; `com` is where they meet.
+    The columns of `R` are the principal axes in the body frame. Default: the axes of that frame.
+    `com` is the centre of mass in the body frame, shape `(3,)` [m].
     """
     moments = _positive(moments, (3,), "principal: moments")
     if R is None:
@@ -74,23 +74,23 @@ def principal(mass: Any, moments: Any, R: Any = None, com: Any = (0.0, 0.0, 0.0)
 
 
 def shifted(body: RigidBody, by: Any) -> RigidBody:
-    """The same body, its material displaced by `by` [m] in the body frame, shape `(3,)`."""
+    """The body with its material displaced by `by` in the body frame, shape `(3,)` [m]."""
     return RigidBody(body.mass, body.inertia, body.com + as_leaf(by, (3,), "shifted: by"))
 
 
 def rotated(body: RigidBody, R: Any) -> RigidBody:
-    """The same body, its material rotated about the body frame's origin by the matrix `R`."""
+    """The body with its material rotated about the body frame's origin by the matrix `R`."""
     R = as_leaf(R, (3, 3), "rotated: R")
     return RigidBody(body.mass, R @ body.inertia @ R.T, R @ body.com)
 
 
 def to_log_cholesky(body: RigidBody) -> Float[Array, "10"]:
-    """Ten unconstrained numbers of a physically consistent body.
+    """The log-Cholesky parameters of a body: ten unconstrained numbers, shape `(10,)`.
 
-    They are the factor of the pseudo-inertia `P = [[Σ, h], [hᵀ, m]]`, Σ = ∫ρ s sᵀ, written as
-    `P = e^{2α} U Uᵀ` with unit-last-entry upper triangular U: Rucker & Wensing (2022), "Smooth
-    parameterization of rigid-body inertia", eqs 6 to 10. Order: α, d1, d2, d3, s12, s23, s13, t1,
-    t2, t3.
+    They parameterize the pseudo-inertia `P = [[Σ, h], [hᵀ, m]]`, Σ = ∫ρ s sᵀ, as `P = e^{2α} U Uᵀ`
+    with an upper triangular U whose last diagonal entry is one. Order: α, d1, d2, d3, s12, s23,
+    s13, t1, t2, t3. Source: Rucker & Wensing (2022), "Smooth parameterization of rigid-body
+    inertia", eqs 6 to 10.
     """
     J = body.symmetric_inertia()
     h = body.mass * body.com
@@ -107,7 +107,7 @@ def to_log_cholesky(body: RigidBody) -> Float[Array, "10"]:
 
 
 def from_log_cholesky(theta: Float[Array, "10"]) -> RigidBody:
-    """The body of ten unconstrained numbers; inverse of `to_log_cholesky`."""
+    """The body with the log-Cholesky parameters `theta`; the inverse of `to_log_cholesky`."""
     alpha, d1, d2, d3, s12, s23, s13, t1, t2, t3 = theta
     zero, one = jnp.zeros_like(alpha), jnp.ones_like(alpha)
     U = jnp.exp(alpha) * jnp.stack(

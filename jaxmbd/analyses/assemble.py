@@ -160,7 +160,7 @@ def _follow(
     """Set coordinates of driven and coupled joints, except given ones, from drivers and sources."""
     mechanism = system.mechanism
     for group in mechanism.drivers:
-        position, speed = jax.jvp(group.wanted, (t,), (jnp.ones_like(t),))
+        position, speed = jax.jvp(group.prescribed, (t,), (jnp.ones_like(t),))
         for i, row in enumerate(group.rows.index):
             if mechanism.joints[group.group].names[row] not in given:
                 at = row, group.component

@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float
 from ..errors import ModelError
 from ..model.values import all_concrete
 from ..system.abstract import AbstractSystem, Time
-from ..system.loads import SAME
+from ..system.loads import TIME_TOLERANCE
 
 
 class EndsAtSamples(diffrax.AbstractAdaptiveStepSizeController):
@@ -96,7 +96,7 @@ class EndsAtSamples(diffrax.AbstractAdaptiveStepSizeController):
 
 def _margin(t: Any, periods: Any) -> Any:
     """Twice the difference up to which two times are the same for `loads.sampled`."""
-    return 2.0 * (SAME * periods + 8.0 * jnp.finfo(periods.dtype).eps * jnp.abs(t))
+    return 2.0 * (TIME_TOLERANCE * periods + 8.0 * jnp.finfo(periods.dtype).eps * jnp.abs(t))
 
 
 def sample_periods(system: AbstractSystem) -> tuple[list[str], Float[Array, "n"]]:
@@ -144,7 +144,9 @@ def with_samples(
 
 def _samples(period: float, t0: float, t1: float) -> np.ndarray:
     """Multiples of a period from `t0` on and before `t1`."""
-    return period * np.arange(np.ceil(t0 / period - SAME), np.ceil(t1 / period - SAME))
+    return period * np.arange(
+        np.ceil(t0 / period - TIME_TOLERANCE), np.ceil(t1 / period - TIME_TOLERANCE)
+    )
 
 
 def _check_fixed(names: list[str], periods: Any, t0: Any, t1: Any, dt: Any) -> None:
@@ -153,7 +155,7 @@ def _check_fixed(names: list[str], periods: Any, t0: Any, t1: Any, dt: Any) -> N
     for name, period in zip(names, np.asarray(periods, dtype=float), strict=True):
         times = _samples(period, first, last)
         apart = np.abs(times - (first + h * np.round((times - first) / h)))
-        if np.any(apart > SAME * period + eps * np.abs(times)):
+        if np.any(apart > TIME_TOLERANCE * period + eps * np.abs(times)):
             raise ModelError(
                 f"simulate: steps of dt = {h:.10g} s from t0 = {first:.10g} s miss multiples of "
                 f"the period of {name!r}, {period:.10g} s; take the period divided by a whole "
@@ -166,7 +168,7 @@ def _check_chosen(names: list[str], periods: Any, ts: np.ndarray) -> None:
     for name, period in zip(names, np.asarray(periods, dtype=float), strict=True):
         times = _samples(period, ts[0], ts[-1])
         nearest = ts[np.argmin(np.abs(ts[None] - times[:, None]), axis=1)]
-        bad = np.abs(nearest - times) > SAME * period + eps * np.abs(times)
+        bad = np.abs(nearest - times) > TIME_TOLERANCE * period + eps * np.abs(times)
         if np.any(bad):
             raise ModelError(
                 f"simulate: steps miss t = {times[np.argmax(bad)]:.10g} s, a multiple of the "
@@ -176,12 +178,12 @@ def _check_chosen(names: list[str], periods: Any, ts: np.ndarray) -> None:
 
 def _judged(names: list[str], periods: Float[Array, "n"], t0: Time, dt: Time) -> Time:
     """`dt`, with an error at run time if its steps miss a multiple of a period."""
-    offset = periods * jnp.ceil(t0 / periods - SAME) - t0
+    offset = periods * jnp.ceil(t0 / periods - TIME_TOLERANCE) - t0
 
     def apart(x: Float[Array, "n"]) -> Float[Array, "n"]:
         return jnp.abs(x - dt * jnp.round(x / dt))
 
-    limit = SAME * periods + 8.0 * jnp.finfo(periods.dtype).eps * (jnp.abs(t0) + periods)
+    limit = TIME_TOLERANCE * periods + 8.0 * jnp.finfo(periods.dtype).eps * (jnp.abs(t0) + periods)
     bad = jnp.maximum(apart(periods), apart(offset)) > limit
     messages = [f"simulate: dt misses multiples of the period of {name!r}" for name in names]
     return eqx.branched_error_if(dt, jnp.any(bad), jnp.argmax(bad), messages)

@@ -1,4 +1,4 @@
-"""What a kind of body is: its kinetic energy, and where frames on it are."""
+"""The interface of kinds of bodies: kinetic energy, and poses of frames on a body."""
 
 from abc import abstractmethod
 
@@ -17,48 +17,48 @@ class AbstractBody(eqx.Module):
 
         d/dt ∂T/∂V + V ×* ∂T/∂V = W,   d/dt ∂T/∂η̇ - ∂T/∂η + ∂U/∂η + d(η, η̇) = Q
 
-    A kind of body with elastic coordinates defines `n_elastic`, `kinetic_energy`, `frame`, and what
-    it has of `elastic_energy` and `damping_force`.
+    A kind of body with elastic coordinates defines `n_elastic`, `kinetic_energy` and `frame`, and
+    if it has them, `elastic_energy` and `damping_force`.
     """
 
     @property
     def n_elastic(self) -> int:
-        """k, which shapes and static fields decide."""
+        """k, a function of shapes and static fields. Default: zero."""
         return 0
 
     @abstractmethod
     def kinetic_energy(
         self, eta: Float[Array, "k"], V: Float[Array, "6"], eta_dot: Float[Array, "k"]
     ) -> Float[Array, ""]:
-        """T [J], quadratic in the velocities."""
+        """Kinetic energy T [J], quadratic in the velocities."""
 
     def frame(self, offset: Pose, eta: Float[Array, "k"]) -> Pose:
-        """Pose in the body's frame of what has the pose `offset` there at η = 0.
+        """Pose at η of a frame on the body whose pose at η = 0 is `offset`, in the body's frame.
 
-        Default: `offset`, of bodies that do not deform where they are touched.
+        Default: `offset`, for bodies that do not deform where frames are attached.
         """
         return offset
 
     def elastic_energy(self, eta: Float[Array, "k"]) -> Float[Array, ""]:
-        """U [J]. Default: zero."""
+        """Elastic energy U [J]. Default: zero."""
         return jnp.zeros((), dtype=eta.dtype)
 
     def damping_force(
         self, eta: Float[Array, "k"], eta_dot: Float[Array, "k"]
     ) -> Float[Array, "k"]:
-        """d, which resists η̇. Default: zero."""
+        """Damping force d, opposed to η̇. Default: zero."""
         return jnp.zeros_like(eta_dot)
 
     def is_concrete(self) -> bool:
-        """Whether `validate` has judged all values. Default: True."""
+        """Whether `validate` can check all values (none is being traced). Default: True."""
         return True
 
     def is_possible(self) -> Bool[Array, ""]:
-        """Whether the values make sense; traceable. Default: True."""
+        """Whether the values are valid; traceable. Default: True."""
         return jnp.array(True)
 
     def validate(self) -> str | None:
-        """Why the values make no sense, or None; traced values are not judged."""
+        """The reason why the values are invalid, or None. Traced values are not checked."""
         return None
 
 

@@ -25,9 +25,9 @@ class RigidBody(AbstractBody):
     Builders for common shapes are in `jaxmbd.inertia`.
 
     **Raises** `ModelError` for wrong shapes. `Model` raises it, with the body's name, for values
-    that are not finite, a mass that is not positive, and an inertia that no distribution of mass
-    has: not symmetric, not positive definite, or against the triangle inequality of the principal
-    moments.
+    that are not finite, for a mass that is not positive, and for an inertia that no distribution
+    of mass has: not symmetric, not positive definite, or with principal moments that violate the
+    triangle inequality.
     """
 
     mass: Float[Array, ""]
@@ -41,7 +41,7 @@ class RigidBody(AbstractBody):
         self.inertia = jnp.diag(leaf) if leaf.shape == (3,) else as_leaf(leaf, (3, 3), "inertia")
 
     def is_concrete(self) -> bool:
-        """Whether its values can be looked at now (they are not being traced)."""
+        """Whether the values are available (none is being traced)."""
         return is_concrete(self.mass) and is_concrete(self.com) and is_concrete(self.inertia)
 
     def is_possible(self) -> Bool[Array, ""]:
@@ -51,7 +51,10 @@ class RigidBody(AbstractBody):
         return (self.mass > 0) & (moments[0] > 0) & triangle & jnp.all(jnp.isfinite(self.com))
 
     def validate(self) -> str | None:
-        """Why no body has these mass properties, or None; traced values are not judged."""
+        """The reason why no body has these mass properties, or None.
+
+        Traced values are not checked.
+        """
         if not self.is_concrete():
             return None
         mass, inertia = np.asarray(self.mass), np.asarray(self.inertia)

@@ -1,4 +1,4 @@
-"""Rotors: the inertia of a motor seen through its gear."""
+"""Rotors: the inertia of a motor behind its gear."""
 
 from typing import Any
 
@@ -13,15 +13,14 @@ from ..model.values import as_leaf, is_concrete
 class Rotor(eqx.Module):
     """Kinetic energy `½ n² J v²` of a rotor that a gear drives from a joint with one coordinate.
 
-    The rotor's spin is counted, its mass belongs to the body that carries it, and the gyroscopic
-    coupling between its spin and that body's rotation is neglected, as is usual.
+    Only the spin of the rotor is included. Its mass belongs to the body that carries it. The
+    gyroscopic coupling between the spin and the rotation of that body is neglected, as is usual.
 
     **Arguments:**
 
     - `joint`: name of a joint with one coordinate.
-    - `inertia`: J about the rotor's axis, before the gear [kg m²; kg where the joint slides
-      and the gear ratio is in rotor turns a metre, in rad/m].
-    - `gear_ratio`: n, rotor speed over joint speed.
+    - `inertia`: J about the rotor's axis, on the motor's side of the gear [kg m²].
+    - `gear_ratio`: n, rotor speed over joint speed; in rad/m if the joint slides.
     """
 
     joint: JointReference
@@ -42,7 +41,7 @@ class Rotor(eqx.Module):
         return None
 
     def reflected_inertia(self) -> Float[Array, ""]:
-        """n² J, the inertia at the joint."""
+        """The inertia n² J at the joint [kg m², or kg if the joint slides]."""
         return self.gear_ratio**2 * self.inertia
 
 

@@ -1,4 +1,4 @@
-"""Forces, one kind a file: fields, forces between frames, forces on joint coordinates."""
+"""Forces, one kind a file: fields, forces between frames, and forces on joint coordinates."""
 
 from .abstract import AbstractElement as AbstractElement
 from .abstract import AbstractField as AbstractField

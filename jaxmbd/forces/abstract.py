@@ -1,14 +1,14 @@
 """Elements: laws in terms of frames, of joint coordinates, or of bodies in a field.
 
-An element does not depend on the coordinates of the mechanism; formulations find its generalized
-force by the transposes of their velocity maps. Whatever acts on frames or on a joint is an element:
+An element does not depend on the coordinates of the mechanism. Formulations compute its generalized
+force by the transposes of their velocity maps. An element on frames or on a joint defines
 
     load(t, X, V, z)          wrenches on frames, or load(t, q, v, z), forces on a joint
     state_rates(t, X, V, z)   ż of its first-order states, if `n_states` is not zero
     update(t, X, V, z)        z at multiples of `period`, if it is sampled
     potential(t, X)           energy of its conservative part, if it has one
 
-A force is an element without states, and needs one method.
+A force is an element without states; it needs one method only.
 """
 
 from abc import abstractmethod
@@ -25,28 +25,28 @@ Time = Float[Array, ""]
 
 
 class AbstractElement(eqx.Module):
-    """Any entry of `Model.forces`."""
+    """The base class of all entries of `Model.forces`."""
 
     @property
     def n_states(self) -> int:
-        """Number of first-order states z, which shapes and static fields decide."""
+        """Number of first-order states z, a function of shapes and static fields. Default: zero."""
         return 0
 
     def initial_states(self) -> Float[Array, "n_states"]:
-        """z where `assemble` is given no other. Default: zeros."""
+        """z at the start, unless `assemble` is given other values. Default: zeros."""
         return jnp.zeros(self.n_states)
 
     @property
     def period(self) -> Float[Array, ""] | None:
-        """Time from one call of `update` to the next [s]; None where z changes by its rates alone.
+        """Time between calls of `update` [s]; None if z changes by its rates only. Default: None.
 
-        An element with a period has a method `update`, with the arguments of `load`, that returns
-        z at multiples of the period, from z before.
+        An element with a period defines a method `update`, with the arguments of `load`, that maps
+        z before a multiple of the period to z after it.
         """
         return None
 
     def validate(self) -> str | None:
-        """Why the values make no sense, or None; traced values are not judged."""
+        """The reason why the values are invalid, or None. Traced values are not checked."""
         return None
 
 
@@ -152,7 +152,7 @@ class AbstractField(AbstractElement):
     def load_of_body(
         self, t: Time, body: AbstractBody, X_WB: Pose, V: Float[Array, "6"], eta: Float[Array, "k"]
     ) -> Float[Array, "6+k"]:
-        """Force on (V, η̇) of a body that is not rigid."""
+        """Force on (V, η̇) of a body that is not rigid; not defined by default."""
         raise NotImplementedError(
             f"{type(self).__name__} acts on rigid bodies only: define load_of_body and "
             f"potential_of_body for bodies such as {type(body).__name__}"
@@ -161,7 +161,7 @@ class AbstractField(AbstractElement):
     def potential_of_body(
         self, t: Time, body: AbstractBody, X_WB: Pose, eta: Float[Array, "k"]
     ) -> Float[Array, ""]:
-        """Potential energy [J] of the conservative part on a body that is not rigid."""
+        """Potential energy [J] on a body that is not rigid; not defined by default."""
         raise NotImplementedError(f"{type(self).__name__}: define potential_of_body")
 
 

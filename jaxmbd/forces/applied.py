@@ -24,8 +24,8 @@ class AppliedForce(AbstractFrameForce):
 
     - `frame`: a `Frame`, or the name of a body for its own frame.
     - `force`: three numbers or a signal of shape `(3,)` [N].
-    - `follower`: whether the force turns with the frame, that is, is given along its axes;
-      otherwise along the world's.
+    - `follower`: whether the components are along the axes of the frame, so that the force turns
+      with it. Default: False, along the axes of the world.
     """
 
     frame: Frame

@@ -1,4 +1,4 @@
-"""A cable between two frames: it pulls, and never pushes."""
+"""A cable between two frames, which transmits tension only."""
 
 from typing import Any
 
@@ -14,26 +14,27 @@ from .pull import line_between, wrenches_of_pull
 
 
 class Cable(AbstractFrameForce):
-    """Tension along the line between the origins of two frames, none where the cable is slack.
+    """Tension along the line between the origins of two frames, zero if the cable is slack.
 
     With the stretch δ = L - L0 and k = EA / L0 the tension is
 
         T = 0 where δ ≤ -w/2,   k δ + c dδ/dt where δ ≥ w/2 and the cable gets longer
 
-    and in between it comes in smoothly: k (δ + w/2)² / (2w), and a damper that grows alike. Where
-    the cable gets shorter the damper may only take from the pull of the spring, and never more than
-    all of it, as in `JointStop`. T is never negative, its derivatives by the length and by its rate
-    are continuous, and damping only takes energy. The cable has no mass.
+    For -w/2 < δ < w/2 the transition is smooth: the tension of the spring is k (δ + w/2)² / (2w),
+    and the coefficient of the damper rises from 0 to c. While the cable gets shorter, the damper
+    reduces the tension of the spring to no less than zero, as in `JointStop`. T is never negative,
+    its derivatives by the length and by its rate are continuous, and damping only dissipates
+    energy. The cable has no mass.
 
     **Arguments:**
 
     - `frame_a`, `frame_b`: a `Frame` each, or the name of a body for its own frame.
-    - `axial_stiffness`: EA [N], Young's modulus times the area of the cross-section; k L0 where
-      the stiffness k [N/m] is what is known.
+    - `axial_stiffness`: EA [N], Young's modulus times the area of the cross-section; k L0 if
+      the stiffness k [N/m] is known.
     - `rest_length`: L0 [m].
-    - `transition`: w [m], the range of lengths over which the pull comes in, less than 2 L0. Steps
-      should be so short that the cable takes several of them to pass it.
-    - `damping`: c [N s/m].
+    - `transition`: w [m], the range of lengths of the transition, less than 2 L0. Time steps should
+      be so short that the cable passes this range in several steps.
+    - `damping`: c [N s/m]. Default: zero.
     """
 
     frame_a: Frame
@@ -65,8 +66,8 @@ class Cable(AbstractFrameForce):
         problem = problem or negative(self, "damping")
         if problem is not None:
             return problem
-        known = is_concrete(self.transition) and is_concrete(self.rest_length)
-        if known and not np.asarray(self.transition) < 2.0 * np.asarray(self.rest_length):
+        concrete = is_concrete(self.transition) and is_concrete(self.rest_length)
+        if concrete and not np.asarray(self.transition) < 2.0 * np.asarray(self.rest_length):
             return (
                 f"transition must be less than twice the rest length, got {self.transition} and "
                 f"{self.rest_length}: a cable without length has no direction to pull in"
@@ -74,13 +75,13 @@ class Cable(AbstractFrameForce):
         return None
 
     def tension(self, length: Float[Array, ""], rate: Float[Array, ""]) -> Float[Array, ""]:
-        """T [N] at a length [m] that grows at `rate` [m/s]."""
-        depth, stiffness = self._pulling(length)
+        """Tension T [N] at a length [m] that grows at `rate` [m/s]."""
+        depth, stiffness = self._spring(length)
         return one_sided_force(depth, rate, stiffness, self.damping, self.transition)
 
     def stored(self, length: Float[Array, ""]) -> Float[Array, ""]:
         """Elastic energy [J] at a length [m]."""
-        return one_sided_energy(*self._pulling(length), self.transition)
+        return one_sided_energy(*self._spring(length), self.transition)
 
     def wrenches(self, t: Time, X: Pose, V: Float[Array, "2 6"]) -> Float[Array, "2 6"]:
         line = line_between(X, V)
@@ -90,8 +91,8 @@ class Cable(AbstractFrameForce):
     def potential(self, t: Time, X: Pose) -> Float[Array, ""]:
         return self.stored(vector.length(X.p[1] - X.p[0]))
 
-    def _pulling(self, length: Float[Array, ""]) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """How far the length is beyond the end of slackness, and the stiffness k."""
+    def _spring(self, length: Float[Array, ""]) -> tuple[Float[Array, ""], Float[Array, ""]]:
+        """The depth δ + w/2 [m] and the stiffness k [N/m]."""
         depth = length - self.rest_length + 0.5 * self.transition
         return depth, self.axial_stiffness / self.rest_length
 

@@ -1,4 +1,4 @@
-"""Controllers: laws from what sensors read to forces on joints and wrenches on frames."""
+"""Controllers: laws from sensor readings to forces on joints and wrenches on frames."""
 
 from abc import abstractmethod
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from .abstract import AbstractElement, Time
 
 
 class OutputReference(Reference):
-    """The joint or the frame, by name, on which a controller acts."""
+    """A reference, by name, to the joint or the frame on which a controller acts."""
 
     name: str = eqx.field(static=True)
 
@@ -24,13 +24,14 @@ class OutputReference(Reference):
 
 
 class AbstractController(AbstractElement):
-    """A law from what kinematic sensors read to forces on joints and wrenches on frames.
+    """A law from readings of kinematic sensors to forces on joints and wrenches on frames.
 
-    - `sensors`: one of `jaxmbd.sensors`, or a sequence or dict of them; readings come likewise.
-    - `outputs`: a `Reference`, or a tuple or dict of them; commands go likewise.
+    - `sensors`: one of `jaxmbd.sensors`, or a sequence or dict of them. Readings have the same
+      structure.
+    - `outputs`: a `Reference`, or a tuple or dict of them. Commands have the same structure.
     - `sample_time`: time between samples [s]; None for a continuous law.
 
-    z holds the controller's memory, and of a sampled one also the commands that it holds.
+    z contains the memory of the controller, and if the controller is sampled, its held commands.
     """
 
     sensors: eqx.AbstractVar[Any]
@@ -39,14 +40,14 @@ class AbstractController(AbstractElement):
 
     @abstractmethod
     def initial_memory(self) -> PyTree:
-        """The memory to start from: a pytree of float arrays, or None."""
+        """The initial memory: a pytree of float arrays, or None."""
 
     @abstractmethod
     def evaluate(self, t: Time, readings: PyTree, memory: PyTree) -> tuple[PyTree, PyTree]:
-        """Commands, and the time derivative of the memory, or the next one of a sampled law."""
+        """Commands, with the time derivative of the memory, or the next memory of a sampled law."""
 
     @property
-    def period(self) -> Float[Array, "*n"] | None:  # Of stacked controllers one for each.
+    def period(self) -> Float[Array, "*n"] | None:  # Stacked controllers have one each.
         return self.sample_time
 
     @property
@@ -55,15 +56,15 @@ class AbstractController(AbstractElement):
         return sum(jnp.size(x) for x in jax.tree.leaves(self.initial_memory()))
 
     def initial_states(self) -> Float[Array, "n_memory"]:
-        """The memory as a vector. Held commands, which follow it in z, start from zero."""
+        """The initial memory as a vector. Held commands, which follow in z, are zero initially."""
         return _flat(self.initial_memory(), jnp.result_type(float))
 
     def readings(self, motion: Any) -> PyTree:
-        """What the sensors read of an `AbstractNamedMotion`."""
+        """Readings of the sensors in an `AbstractNamedMotion`."""
         return jax.tree.map(lambda sensor: sensor.read(motion), self.sensors, is_leaf=is_part)
 
     def load(self, t: Time, readings: PyTree, z: Float[Array, "n"]) -> Float[Array, "n_commands"]:
-        """Commands of all outputs, one after another."""
+        """Commands of all outputs, concatenated."""
         if self.sample_time is not None:
             return z[self.n_memory :]
         return _flat(self._evaluated(t, readings, z)[0], t.dtype)
@@ -97,33 +98,35 @@ class AbstractController(AbstractElement):
     def check(
         self, t: Any, readings: PyTree, dtype: Any, names: list[str], sizes: list[int]
     ) -> None:
-        """Look at shapes, given those of the time and the readings.
+        """Check the shapes of commands and memory, given those of the time and the readings.
 
-        **Raises** `ModelError` if the law does not take them, for commands that do not fit the
-        outputs, of some names and numbers of commands, and for another memory than it started from.
+        `names` and `sizes` are the names of the outputs and their numbers of commands.
+
+        **Raises** `ModelError` if the law does not accept the readings, if the commands do not
+        match the outputs, and if the structure of the memory changes.
         """
         memory = jax.eval_shape(lambda: self._memory(jnp.zeros(self.n_memory, dtype)))
         try:
             commands, after = jax.eval_shape(self.evaluate, t, readings, memory)
         except (TypeError, ValueError) as error:
-            raise ModelError(f"its law does not take its readings: {error}") from error
-        for problem in _misfits(commands, self.outputs, names, sizes):
+            raise ModelError(f"its law does not accept its readings: {error}") from error
+        for problem in _mismatches(commands, self.outputs, names, sizes):
             raise ModelError(f"its law returns {problem}")
         if _shapes(after) != _shapes(memory):
-            what = "rates of the memory" if self.sample_time is None else "the next memory"
+            returned = "rates of the memory" if self.sample_time is None else "the next memory"
             raise ModelError(
-                f"its law returns {what} of shapes {_shapes(after)[1]} where the memory has "
+                f"its law returns {returned} of shapes {_shapes(after)[1]} where the memory has "
                 f"{_shapes(memory)[1]}; return the same structure of arrays"
             )
 
 
 def is_part(x: Any) -> bool:
-    """For use as `is_leaf`: sensors in their containers."""
+    """Whether `x` is a module; for use as `is_leaf` in containers of sensors."""
     return isinstance(x, eqx.Module)
 
 
 def as_output(value: Any, who: str) -> Reference:
-    """A reference from the name of a joint or frame, or from a `Frame`."""
+    """Convert the name of a joint or frame, or a `Frame`, to a reference."""
     if isinstance(value, Frame | JointReference | OutputReference):
         return value
     if isinstance(value, str):
@@ -132,7 +135,7 @@ def as_output(value: Any, who: str) -> Reference:
 
 
 def as_outputs(value: Any, who: str) -> Any:
-    """References in a dict or a tuple, or one alone."""
+    """Convert outputs in a dict or a tuple, or a single output, to references."""
     if isinstance(value, dict):
         return {key: as_output(x, who) for key, x in value.items()}
     if isinstance(value, list | tuple):
@@ -149,20 +152,20 @@ def _shapes(tree: PyTree) -> tuple[Any, list[tuple[int, ...]]]:
     return jax.tree.structure(tree), [jnp.shape(x) for x in jax.tree.leaves(tree)]
 
 
-def _misfits(commands: Any, outputs: Any, names: list[str], sizes: list[int]) -> Iterator[str]:
-    """What is wrong with commands of some shapes."""
-    whole, leaves = sum(sizes), jax.tree.leaves(commands)
+def _mismatches(commands: Any, outputs: Any, names: list[str], sizes: list[int]) -> Iterator[str]:
+    """Messages about commands whose structure or shapes do not match the outputs."""
+    total, leaves = sum(sizes), jax.tree.leaves(commands)
     if len(sizes) != 1 and not isinstance(commands, dict | list | tuple):
-        if jnp.shape(commands) != (whole,):
+        if jnp.shape(commands) != (total,):
             yield (
-                f"one array of shape {jnp.shape(commands)} where {(whole,)} is needed, the "
+                f"one array of shape {jnp.shape(commands)} where {(total,)} is needed, the "
                 f"commands of {', '.join(map(repr, names))} one after another"
             )
         return
-    given, keys = (sorted(x) if isinstance(x, dict) else None for x in (commands, outputs))
-    if given != keys:
-        wanted = "no dict" if keys is None else f"a dict of {', '.join(map(repr, keys))}"
-        yield f"commands {commands!r} where {wanted} is needed, as the outputs are"
+    keys, required = (sorted(x) if isinstance(x, dict) else None for x in (commands, outputs))
+    if keys != required:
+        needed = "no dict" if required is None else f"a dict of {', '.join(map(repr, required))}"
+        yield f"commands {commands!r} where {needed} is needed, as the outputs are"
         return
     if len(leaves) != len(sizes):
         yield f"{len(leaves)} commands where {len(sizes)} are needed, one for each output"

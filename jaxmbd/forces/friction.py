@@ -16,8 +16,8 @@ from .abstract import AbstractJointForce, Time
 class ViscousFriction(AbstractJointForce):
     """`-b v` on every velocity of a joint.
 
-    **Arguments:** `joint`, its name, and `coefficient` b [N m s/rad or N s/m], a number or one for
-    each velocity of the joint.
+    **Arguments:** `joint`, the name of the joint, and `coefficient` b [N m s/rad or N s/m], a
+    number or one for each velocity of the joint.
     """
 
     joint: JointReference
@@ -33,14 +33,14 @@ class ViscousFriction(AbstractJointForce):
 
 
 class CoulombFriction(AbstractJointForce):
-    """Dry friction, smoothed: `-c profile(v / v_t)` on every velocity of a joint.
+    """Smoothed dry friction: `-c profile(v / v_t)` on every velocity of a joint.
 
     **Arguments:**
 
-    - `joint`: its name.
+    - `joint`: name of the joint.
     - `torque`: c [N m or N], a number or one for each velocity of the joint.
-    - `transition_velocity`: v_t [rad/s or m/s], positive; below it the force falls to zero.
-    - `profile`: an odd function that goes to ±1; `jnp.tanh` where it is left out.
+    - `transition_velocity`: v_t [rad/s or m/s], positive; below it the force decreases to zero.
+    - `profile`: an odd function that tends to ±1. Default: `jnp.tanh`.
     """
 
     joint: JointReference
@@ -69,30 +69,29 @@ class CoulombFriction(AbstractJointForce):
 
 
 class StribeckFriction(AbstractJointForce):
-    """Dry and viscous friction that is largest where sliding begins,
+    """Dry and viscous friction with the Stribeck effect, on every velocity of a joint.
 
         -(c + (s - c) exp(-abs(v / v_s)^α)) tanh(v / v_t) - b v
 
-    on every velocity of a joint: the law in Armstrong-Hélouvry, Dupont and Canudas de Wit, "A
-    survey of models, analysis tools and compensation methods for the control of machines with
-    friction" (1994), with the sign of the velocity smoothed. It never adds energy. Where v_t is far
-    below v_s the force rises to nearly s, falls to c as the speed passes v_s, and grows from there
-    with b.
+    If v_t is far below v_s, the force rises to nearly s, falls to c as the speed passes v_s, and
+    then grows with b. Friction never adds energy. The joint never sticks: under a load f below s it
+    creeps, at about v_t artanh(f/s). At rest the slope of the force is -(s/v_t + b), which an
+    explicit method resolves with steps far below J v_t / s.
 
-    The joint never sticks: under a load f below s it creeps, at about v_t artanh(f/s). At rest the
-    slope of the force is -(s/v_t + b), which an explicit method resolves with steps far below
-    J v_t / s.
+    Source: Armstrong-Hélouvry, Dupont and Canudas de Wit, "A survey of models, analysis tools and
+    compensation methods for the control of machines with friction" (1994), here with the sign of
+    the velocity smoothed.
 
     **Arguments:**
 
-    - `joint`: its name.
+    - `joint`: name of the joint.
     - `coulomb`: c, and `static`: s [N m or N], a number each, or one for each velocity of the
-      joint. An s below c is not refused: a fit may find no Stribeck effect.
+      joint. s may be below c, since a fit may yield no Stribeck effect.
     - `stribeck_velocity`: v_s [rad/s or m/s], positive, a number or one for each velocity.
-    - `viscous`: b [N m s/rad or N s/m], a number or one for each velocity.
-    - `transition_velocity`: v_t [rad/s or m/s], positive; below it the force falls to zero.
-    - `exponent`: α, positive; derivatives by the velocity are continuous in any case, and all of
-      them for even numbers.
+    - `viscous`: b [N m s/rad or N s/m], a number or one for each velocity. Default: zero.
+    - `transition_velocity`: v_t [rad/s or m/s], positive; below it the force decreases to zero.
+    - `exponent`: α, positive. The first derivative by the velocity is continuous for any α, all
+      derivatives for even numbers.
     """
 
     joint: JointReference
@@ -128,7 +127,7 @@ class StribeckFriction(AbstractJointForce):
 
     def force(self, t: Time, q: Float[Array, "nq"], v: Float[Array, "nv"]) -> Float[Array, "nv"]:
         squared = (v / self.stribeck_velocity) ** 2
-        # A power of zero has no derivative by the exponent, nor by the base where that is small.
+        # A power of zero has no derivative by the exponent, nor by the base if α is small.
         moving = squared > 0
         power = jnp.where(moving, squared, 1.0) ** (0.5 * self.exponent)
         excess = (self.static - self.coulomb) * jnp.exp(-jnp.where(moving, power, 0.0))
@@ -137,23 +136,22 @@ class StribeckFriction(AbstractJointForce):
 
 
 class AsymmetricFriction(AbstractJointForce):
-    """One law of friction for either direction of motion:
+    """Friction with different laws for the two directions of motion, on every velocity of a joint.
 
         w F₊(v) + (1 - w) F₋(v),   w = (1 + tanh(v / v_t)) / 2
 
-    for every velocity v of a joint. Both laws oppose the velocity, and therefore so does any such
-    mixture of them. In `identify` their numbers are `"forces.<name>.forward.coulomb"` and so on.
-
-    Pairs of numbers within each law would read like its numbers for each velocity of a joint.
+    Both laws oppose the velocity, and so does their weighted mean. In `identify` their parameters
+    are `"forces.<name>.forward.coulomb"` and so on.
 
     **Arguments:**
 
-    - `forward`, `backward`: F₊ and F₋, friction of any kind on the same joint, like
+    - `forward`, `backward`: F₊ and F₋, friction of any kind on the same joint, such as
       `StribeckFriction`; v > 0 is forward.
-    - `transition_velocity`: v_t [rad/s or m/s], positive, at best that of the laws; beyond a few of
-      it either law holds alone.
+    - `transition_velocity`: v_t [rad/s or m/s], positive, preferably that of the laws. At speeds of
+      a few v_t only one of the laws acts.
 
-    **Raises** `ModelError` for what is not friction: no force on a joint, or one with a potential.
+    **Raises** `ModelError` for a law that is no friction: no force on a joint, or one with a
+    potential.
     """
 
     joint: JointReference
@@ -186,9 +184,9 @@ class AsymmetricFriction(AbstractJointForce):
         return None
 
     def force(self, t: Time, q: Float[Array, "nq"], v: Float[Array, "nv"]) -> Float[Array, "nv"]:
-        share = 0.5 * (1.0 + jnp.tanh(v / self.transition_velocity))
-        ahead, back = (law.force(t, q, v) for law in (self.forward, self.backward))
-        return back + share * (ahead - back)
+        w = 0.5 * (1.0 + jnp.tanh(v / self.transition_velocity))
+        forward, backward = (law.force(t, q, v) for law in (self.forward, self.backward))
+        return backward + w * (forward - backward)
 
 
 def _check_friction(law: Any, who: str) -> None:

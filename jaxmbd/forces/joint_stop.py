@@ -1,4 +1,4 @@
-"""End stops of a joint: springs that push on one side only."""
+"""End stops of a joint: one-sided springs."""
 
 from typing import Any
 
@@ -13,33 +13,32 @@ from .one_sided import one_sided_energy, one_sided_force
 
 
 class JointStop(AbstractJointForce):
-    """Springs that hold the coordinate of a joint back where it leaves its limits.
+    """One-sided springs and dampers at the limits of a joint coordinate.
 
-    Between the limits there is no force. At a depth δ beyond one of them the stop pushes back with
+    Between the limits the force is zero. At a depth δ beyond a limit it is
 
         F = k w e(δ/w) φ(y),   y = c r(δ/w) δ̇ / (k w e(δ/w))
         e(x) = x²/2, from x = 1 on x - 1/2;   r(x) = x² (3 - 2x), from x = 1 on 1
         φ(y) = 1 + y where y ≥ 0,   1 / (1 - y) where y < 0
 
-    so that the spring's slope rises from zero to k over the transition w and stays there, and the
-    damper comes in over the same depth. While the joint runs into the stop, F = k w e + c r δ̇.
-    That sum would turn negative where the joint leaves the stop fast: a damper alone would hold it
-    back. A stop has nothing to hold with, so that the damper may only take from the push of the
-    spring, and never more than all of it: that is φ, positive and of slope 1 at rest. F is then
-    between 0 and k w e wherever the depth decreases. Its derivatives by the coordinate and by the
-    velocity are continuous, the limits included, and damping only takes energy.
+    towards the range of the coordinate. Over the transition w the stiffness rises from zero to k,
+    and the damping coefficient from zero to c. While the depth increases, F = k w e + c r δ̇. While
+    it decreases, this sum could become negative; the factor φ, positive and of slope 1 at rest,
+    keeps F between 0 and k w e, since a stop cannot pull. The derivatives of F by the coordinate
+    and by the velocity are continuous, the limits included, and damping only dissipates energy.
 
-    Formulations in absolute coordinates know an angle within (-π, π] only: for them limits outside
-    of that are never reached, and a joint must not be pushed through a stop and past half a turn.
+    Formulations in absolute coordinates compute angles within (-π, π]. In these formulations limits
+    outside this interval have no effect, and a joint must not be pushed through a stop past half a
+    turn.
 
     **Arguments:**
 
     - `joint`: name of a joint with one coordinate.
-    - `lower`, `upper`: limits of the coordinate [rad or m]; a side left out has no stop.
+    - `lower`, `upper`: limits of the coordinate [rad or m]. Default: None, no stop on this side.
     - `stiffness`: k [N m/rad or N/m].
-    - `transition`: w, the depth over which the stop comes in [rad or m]. Steps should be so short
-      that a joint takes several of them to pass it.
-    - `damping`: c [N m s/rad or N s/m].
+    - `transition`: w, the depth of the transition [rad or m]. Time steps should be so short that
+      a joint passes this depth in several steps.
+    - `damping`: c [N m s/rad or N s/m]. Default: zero.
     """
 
     joint: JointReference
@@ -72,8 +71,8 @@ class JointStop(AbstractJointForce):
         problem = not_positive(self, "stiffness", "transition") or negative(self, "damping")
         if problem is not None or self.lower is None or self.upper is None:
             return problem
-        known = is_concrete(self.lower) and is_concrete(self.upper)
-        if known and not np.asarray(self.lower) < np.asarray(self.upper):
+        concrete = is_concrete(self.lower) and is_concrete(self.upper)
+        if concrete and not np.asarray(self.lower) < np.asarray(self.upper):
             return f"lower must be below upper, got {self.lower} and {self.upper}"
         return None
 
@@ -96,7 +95,7 @@ class JointStop(AbstractJointForce):
         return jnp.sum(total)
 
     def _push(self, depth: Float[Array, "1"], rate: Float[Array, "1"]) -> Float[Array, "1"]:
-        """F of a stop that is `depth` deep and deepens at `rate`."""
+        """F at a `depth` that grows at `rate`."""
         return one_sided_force(depth, rate, self.stiffness, self.damping, self.transition)
 
     def _energy(self, depth: Float[Array, "1"]) -> Float[Array, "1"]:

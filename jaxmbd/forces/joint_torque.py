@@ -1,4 +1,4 @@
-"""A drive: force or torque on a joint as a function of time."""
+"""A force or torque on a joint as a function of time."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,13 +12,13 @@ from .abstract import AbstractJointForce, Time
 
 
 class JointTorque(AbstractJointForce):
-    """Generalized force of a drive, acting on the successor and back on the predecessor.
+    """Generalized force of a drive, on the successor and, with opposite sign, on the predecessor.
 
     **Arguments:**
 
     - `joint`: name of the joint.
     - `torque`: a number, one number for each velocity of the joint, or a signal of either shape
-      [N m, or N along a translation].
+      [N m or N].
     """
 
     joint: JointReference

@@ -1,4 +1,4 @@
-"""Friction with bristles: it sticks, yields elastically, and breaks away."""
+"""LuGre friction: bristles that stick, deform elastically, and break away."""
 
 from typing import Any
 
@@ -22,30 +22,31 @@ class LuGreFriction(AbstractJointElement):
     systems with friction" (1995); the factor after σ₁ is that of Olsson, Åström, Canudas de Wit,
     Gäfvert and Lischinsky, "Friction models and friction compensation" (1998).
 
-    A joint under a constant load F below F_s comes to a standstill, at z = F/σ₀: the bristles hold
-    it like springs. In sliding at a steady speed the force is g(v) + σ₂ v.
+    A joint under a constant load F below F_s comes to rest at z = F/σ₀: the bristles act as
+    springs. In sliding at a steady speed the force is g(v) + σ₂ v.
 
-    |v| is exact, not smoothed: a smoothed one would let a joint at rest creep. ż is Lipschitz
-    continuous in v and z. Its derivative by v jumps at v = 0, where automatic differentiation takes
-    the mean of both sides; it is finite everywhere. Implicit methods suit stiff bristles: an
-    explicit one needs steps below the period of vibration on them, 2π √(J/σ₀), and below g/(σ₀ |v|)
+    |v| is exact; with a smoothed |v| a joint at rest would creep. ż is Lipschitz continuous in v
+    and z. Its derivative by v is finite everywhere and jumps at v = 0, where automatic
+    differentiation takes the mean of both sides. Implicit methods suit stiff bristles: an explicit
+    one needs steps below the period of vibration on the bristles, 2π √(J/σ₀), and below g/(σ₀ |v|)
     in sliding.
 
-    **Passivity.** The friction only takes energy, beyond ½ σ₀ z² that the bristles hold, if
-    σ₁(v) |v| ≤ 4 g(v) at all v. With v_d this holds for
+    **Passivity.** Apart from the energy ½ σ₀ z² stored in the bristles, friction only dissipates
+    energy if σ₁(v) |v| ≤ 4 g(v) at all v. With v_d this holds for
 
         σ₁ ≤ 4 √(2e) min(F_c, F_s) / v_d,     √(2e) = 2.33.
 
     With a constant σ₁ it holds for σ₂ ≥ σ₁ (F_s / F_c)² / 4 if F_s ≥ F_c and |z| ≤ F_s/σ₀ at the
-    start. Other numbers are not refused.
+    start. Neither condition is checked.
 
-    **Arguments:** numbers, or one for each velocity of the joint, [N m and rad, or N and m]:
+    **Arguments:** numbers, or one for each velocity of the joint [N m and rad, or N and m]:
 
-    - `joint`: its name. If it has several velocities, one argument at least has a number for each.
+    - `joint`: name of the joint. If it has several velocities, at least one argument has a number
+      for each of them.
     - `coulomb`: F_c, and `static`: F_s, positive [N m or N].
     - `stribeck_velocity`: v_s, positive [rad/s or m/s].
     - `stiffness`: σ₀, positive [N m/rad or N/m].
-    - `damping`: σ₁ [N m s/rad or N s/m]. Default: zero, with which sticking joints vibrate.
+    - `damping`: σ₁ [N m s/rad or N s/m]. Default: zero, for which sticking joints vibrate.
     - `viscous`: σ₂ [N m s/rad or N s/m]. Default: zero.
     - `damping_velocity`: v_d, positive [rad/s or m/s]. Default: None, a constant σ₁.
     """
@@ -86,8 +87,8 @@ class LuGreFriction(AbstractJointElement):
 
     @property
     def n_states(self) -> int:
-        given = [getattr(self, name) for name in (*COEFFICIENTS, "damping_velocity")]
-        shapes = [jnp.shape(value) for value in given if value is not None]
+        values = [getattr(self, name) for name in (*COEFFICIENTS, "damping_velocity")]
+        shapes = [jnp.shape(value) for value in values if value is not None]
         return max([1, *(shape[0] for shape in shapes if shape)])
 
     def validate(self) -> str | None:
@@ -117,9 +118,9 @@ class LuGreFriction(AbstractJointElement):
         return v - self.stiffness * size / self.steady_force(v) * z
 
     def steady_force(self, v: Float[Array, "*n"]) -> Float[Array, "*n"]:
-        """g(v): what the bristles withstand at a steady speed [N m or N]."""
-        faded = jnp.exp(-((v / self.stribeck_velocity) ** 2))
-        return self.coulomb + (self.static - self.coulomb) * faded
+        """Force g(v) of the bristles at a steady speed [N m or N]."""
+        decay = jnp.exp(-((v / self.stribeck_velocity) ** 2))
+        return self.coulomb + (self.static - self.coulomb) * decay
 
 
 __all__ = ["LuGreFriction"]

@@ -1,4 +1,4 @@
-"""Electric motors: their torque, with the current in the winding algebraic or a state."""
+"""Electric motors, with the current of the winding algebraic or a state."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,36 +14,37 @@ from .abstract import AbstractJointForce, Time
 
 
 class DCMotor(AbstractJointForce):
-    """`n k i`: what a direct-current motor gives to a joint with one coordinate through a gear.
+    """Torque `n k i` of a direct-current motor on a joint with one coordinate, through a gear.
 
     The current i is prescribed, or follows from the voltage u at the terminals:
 
         i = (u - k n v) / R      or, with an inductance,      L di/dt = u - R i - k n v
 
-    where k n v is the back-emf of the rotor, which turns at n v. With an inductance the current is
-    a first-order state of the system. It starts from zero, or from the current that
-    `assemble(system, states={"motor": i})` states. Without one the current follows the voltage at
-    once, which is accurate if L/R is far below the time constant J R / (k n)² of a joint with the
-    inertia J. The gear has no play and no losses; friction is a component of its own, such as
-    `StribeckFriction`.
+    k n v is the back-emf of the rotor, which turns at n v. With an inductance the current is a
+    first-order state of the system. Its initial value is zero, or i in
+    `assemble(system, states={"motor": i})`. Without an inductance the current is an algebraic
+    function of the voltage, which is accurate if L/R is far below the time constant J R / (k n)²
+    of a joint with the inertia J. The gear has neither play nor losses. For friction add a separate
+    component such as `StribeckFriction`.
 
-    The motor has no inertia either. That of the rotor is a `Rotor` with the same gear ratio,
-    which adds n² times the rotor's inertia to the joint, here 0.0075 kg m²:
+    The motor has no inertia. For the inertia of the rotor add a `Rotor` with the same gear ratio n.
+    It adds n² times the rotor's inertia to the joint, here 0.0075 kg m²:
 
         forces = {
             "motor": DCMotor("hinge", 0.05, gear_ratio=50.0, voltage=12.0, resistance=1.2),
         }
         rotors = {"rotor": Rotor("hinge", 3e-6, gear_ratio=50.0)}
 
-    The law knows k and n by their product only: identify one of them and keep the other.
+    The torque depends on the product of k and n only: identify one of them and fix the other.
 
     **Arguments:**
 
     - `joint`: name of a joint with one coordinate.
     - `torque_constant`: k [N m/A], which is the back-emf constant in V s/rad.
-    - `gear_ratio`: n, rotor speed over joint speed; in rad/m where the joint slides.
-    - `current`: i, a number or a signal [A]; or instead
-    - `voltage`: u, a number or a signal [V], together with `resistance`: R of the winding [Ω].
+    - `gear_ratio`: n, rotor speed over joint speed; in rad/m if the joint slides. Default: 1.
+    - `current`: i, a number or a signal [A].
+    - `voltage`: u, a number or a signal [V], an alternative to `current`, together with
+      `resistance`: R of the winding [Ω].
     - `inductance`: L of the winding [H], positive, with a voltage only. Default: neglected.
 
     **Raises** `ModelError` unless either `current`, or `voltage` and `resistance`, are given, and
@@ -73,8 +74,7 @@ class DCMotor(AbstractJointForce):
             raise ModelError("DCMotor: give either current, or voltage and resistance")
         if inductance is not None and voltage is None:
             raise ModelError(
-                "DCMotor: a prescribed current has no use for an inductance; give voltage and "
-                "resistance with it"
+                "DCMotor: an inductance needs voltage and resistance, not a prescribed current"
             )
         self.joint = as_joint_reference(joint)
         self.torque_constant = as_leaf(torque_constant, (), "DCMotor: torque_constant")
@@ -91,18 +91,18 @@ class DCMotor(AbstractJointForce):
         return 0 if self.inductance is None else 1
 
     def validate(self) -> str | None:
-        given = [name for name in ("resistance", "inductance") if getattr(self, name) is not None]
-        return not_positive(self, *given)
+        names = [name for name in ("resistance", "inductance") if getattr(self, name) is not None]
+        return not_positive(self, *names)
 
     def winding_current(self, t: Time, v: Float[Array, ""]) -> Float[Array, ""]:
-        """i [A] at the time t, if the joint moves at v; with an inductance the steady one."""
+        """Current i [A] at time t and joint velocity v; the steady one with an inductance."""
         if self.current is not None:
             return self.current(t)
         assert self.voltage is not None  # See `__init__`.
         return (self.voltage(t) - self._back_emf(v)) / self.resistance
 
     def force(self, t: Time, q: Float[Array, "nq"], v: Float[Array, "nv"]) -> Float[Array, "nv"]:
-        """n k i with the current of `winding_current`."""
+        """Torque n k i with the current of `winding_current`."""
         _check_size(q)
         return self._torque(self.winding_current(t, v[0]))[None]
 

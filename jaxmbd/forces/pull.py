@@ -11,9 +11,9 @@ from ..lie import Pose, vector
 class Line(NamedTuple):
     """The line from the first frame to the second, in the world.
 
-    - `d`: from origin to origin [m].
-    - `u`: its direction, zero where the origins coincide.
-    - `lengthening`: how fast it gets longer [m/s].
+    - `d`: vector from origin to origin [m].
+    - `u`: its direction, zero if the origins coincide.
+    - `lengthening`: rate of its length [m/s].
     """
 
     d: Float[Array, "3"]
@@ -29,12 +29,12 @@ def line_between(X: Pose, V: Float[Array, "2 6"]) -> Line:
 
 
 def wrenches_of_pull(X: Pose, pull: Float[Array, "3"]) -> Float[Array, "2 6"]:
-    """Wrenches [N, N m] on two frames of which the first is pulled, and the second pulls back."""
-    none = jnp.zeros_like(pull)
+    """Wrenches [N, N m] of the force `pull` on the first frame and `-pull` on the second one."""
+    zeros = jnp.zeros_like(pull)
     return jnp.stack(
         [
-            jnp.concatenate([X.R[0].T @ pull, none]),
-            jnp.concatenate([-(X.R[1].T @ pull), none]),
+            jnp.concatenate([X.R[0].T @ pull, zeros]),
+            jnp.concatenate([-(X.R[1].T @ pull), zeros]),
         ]
     )
 

@@ -14,13 +14,12 @@ from .pull import line_between, wrenches_of_pull
 class SpringDamper(AbstractFrameForce):
     """Tension `k (L - L0) + c dL/dt` along the line between the origins of two frames.
 
-    Where the origins coincide the line has no direction: the force of a spring of non-zero rest
-    length is taken as zero there, that of rest length zero vanishes anyway.
+    If the origins coincide, the line has no direction and the force is zero.
 
     **Arguments:**
 
     - `frame_a`, `frame_b`: a `Frame` each, or the name of a body for its own frame.
-    - `stiffness`: k [N/m]; `damping`: c [N s/m]; `rest_length`: L0 [m].
+    - `stiffness`: k [N/m]; `damping`: c [N s/m]; `rest_length`: L0 [m]. Defaults of c and L0: zero.
     """
 
     frame_a: Frame
@@ -45,7 +44,7 @@ class SpringDamper(AbstractFrameForce):
 
     def wrenches(self, t: Time, X: Pose, V: Float[Array, "2 6"]) -> Float[Array, "2 6"]:
         line = line_between(X, V)
-        # k (L - L0) u, written so that it is smooth at L = 0 where L0 = 0.
+        # k (L - L0) u in a form that is smooth at L = 0 if L0 = 0.
         pull = self.stiffness * (line.d - self.rest_length * line.u)
         return wrenches_of_pull(X, pull + self.damping * line.lengthening * line.u)
 

@@ -13,8 +13,8 @@ from .abstract import AbstractJointForce, Time
 class TorsionalSpringDamper(AbstractJointForce):
     """`-k (q - q0) - c v` on a joint whose coordinates are angles or displacements.
 
-    `JointCoordinates` counts the turns of an angle. Formulations in absolute coordinates know it
-    within (-π, π] only, and the spring jumps where it passes half a turn.
+    `JointCoordinates` counts the turns of an angle. Formulations in absolute coordinates compute
+    angles within (-π, π]: in these formulations the torque jumps at half a turn.
 
     **Arguments:**
 

@@ -1,4 +1,4 @@
-"""Choices of coordinates, and the system that each makes of a model."""
+"""Formulations: choices of coordinates, with the systems of equations in them."""
 
 from .formulate import formulate as formulate
 from .joint import JointCoordinates as JointCoordinates

@@ -1,5 +1,6 @@
-"""Absolute coordinates of every body, joints as constraints (papers: "Equations of Multi-Body
-Motion", eqs 4932 to 4943; Bauchau et al., intrinsic time integration, for the twists).
+"""Maximal coordinates: absolute coordinates of every body, with joints as constraints.
+
+Sources: "Equations of Multi-Body Motion", eqs 4932 to 4943; Bauchau et al. (2013) for the twists.
 """
 
 from typing import Any
@@ -47,10 +48,10 @@ from .sparse_accelerations import sparse_accelerations
 class MaximalCoordinates(eqx.Module):
     """Position and quaternion of every body; every joint is a constraint.
 
-    The mass matrix is constant and block diagonal, and loops are nothing special. The velocity of
-    a body is its twist `[v, ω]` along its own axes. A rotor behind a gear (`Rotor`) is one more
-    coordinate, its angle at the joint, held to the joint's by a constraint; that keeps the mass
-    constant.
+    The mass matrix is constant and block diagonal, and loops are treated as all other joints. The
+    velocity of a body is its twist `[v, ω]` along its own axes. A rotor behind a gear (`Rotor`) has
+    a coordinate of its own, its angle at the joint, with a constraint that it equals the joint's
+    angle; the mass matrix thereby remains constant.
     """
 
 
@@ -89,9 +90,9 @@ class MaximalSystem(AbstractSystem[AbstractConfiguration]):
         return tuple(range(len(self.mechanism.joints)))
 
     def _split(self, x: Array, width: int) -> tuple[Array, Array]:
-        """Rows of the bodies, and what follows: elastic coordinates, then rotors.
+        """Entries of the bodies as rows, and the entries that follow: elastic ones, then rotors.
 
-        Further axes are kept.
+        Further axes remain.
         """
         n = self.mechanism.n_bodies
         return x[: n * width].reshape(n, width, *x.shape[1:]), x[n * width :]
@@ -101,7 +102,7 @@ class MaximalSystem(AbstractSystem[AbstractConfiguration]):
         return body_sparsity(self)
 
     def closing(self) -> AbstractSystem:
-        """In coordinates of joints, where loops have fewer unknowns."""
+        """The system in joint coordinates, in which loops have fewer unknowns."""
         return JointSystem(self.mechanism, lay_out(self.mechanism))
 
     def coordinates_in_words(self) -> list[str]:
@@ -120,12 +121,13 @@ class MaximalSystem(AbstractSystem[AbstractConfiguration]):
     def retract(self, q: Float[Array, "nq"], dv: Float[Array, "nv"]) -> Float[Array, "nq"]:
         (bodies, rotors), (increments, turns) = self._split(q, 7), self._split(dv, 6)
 
-        def move(x: Array, delta: Array) -> Array:
+        def retract_body(x: Array, delta: Array) -> Array:
             p, quaternion = se3.displacement(delta)
-            turned = so3.multiply(x[3:], quaternion)
-            return jnp.concatenate([x[:3] + so3.to_matrix(x[3:]) @ p, turned])
+            product = so3.multiply(x[3:], quaternion)
+            return jnp.concatenate([x[:3] + so3.to_matrix(x[3:]) @ p, product])
 
-        return jnp.concatenate([jax.vmap(move)(bodies, increments).ravel(), rotors + turns])
+        poses = jax.vmap(retract_body)(bodies, increments)
+        return jnp.concatenate([poses.ravel(), rotors + turns])
 
     def rates(self, q: Float[Array, "nq"], v: Float[Array, "nv"]) -> Float[Array, "nq"]:
         (bodies, _), (twists, turns) = self._split(q, 7), self._split(v, 6)
@@ -161,11 +163,11 @@ class MaximalSystem(AbstractSystem[AbstractConfiguration]):
             return assembled_mass(self, c)
         n, dtype = self.mechanism.n_bodies, c.q.dtype
         blocks = jax.vmap(spatial_inertia)(self.mechanism.rigid)
-        spread = jnp.zeros((n, 6, n, 6), dtype=dtype)
-        spread = spread.at[jnp.arange(n), :, jnp.arange(n), :].set(blocks).reshape(6 * n, 6 * n)
+        bodies = jnp.zeros((n, 6, n, 6), dtype=dtype)
+        bodies = bodies.at[jnp.arange(n), :, jnp.arange(n), :].set(blocks).reshape(6 * n, 6 * n)
         rotors = self._reflected_inertias()
         total = jnp.zeros((self.nv, self.nv), dtype=dtype)
-        total = total.at[: 6 * n, : 6 * n].set(spread)
+        total = total.at[: 6 * n, : 6 * n].set(bodies)
         return total.at[6 * n :, 6 * n :].set(jnp.diag(rotors))
 
     def _reflected_inertias(self) -> Float[Array, "n_rotors"]:
@@ -186,12 +188,12 @@ class MaximalSystem(AbstractSystem[AbstractConfiguration]):
         def solve(body: RigidBody, W: Float[Array, "6 k"]) -> Float[Array, "6 k"]:
             to_com = so3.hat(body.com)
             inverse = _inverse(body.symmetric_inertia())
-            turning = inverse @ (W[3:] - to_com @ W[:3])
-            return jnp.concatenate([W[:3] / body.mass + to_com @ turning, turning])
+            angular = inverse @ (W[3:] - to_com @ W[:3])
+            return jnp.concatenate([W[:3] / body.mass + to_com @ angular, angular])
 
-        moved = jax.vmap(solve)(self.mechanism.rigid, columns).reshape(-1, *f.shape[1:])
+        twists = jax.vmap(solve)(self.mechanism.rigid, columns).reshape(-1, *f.shape[1:])
         scale = self._reflected_inertias().reshape(-1, *[1] * (f.ndim - 1))
-        return jnp.concatenate([moved, torques / scale])
+        return jnp.concatenate([twists, torques / scale])
 
     def apply_mass(self, c: AbstractConfiguration, v: Float[Array, "nv"]) -> Float[Array, "nv"]:
         if not self.mechanism.all_rigid:
@@ -201,7 +203,7 @@ class MaximalSystem(AbstractSystem[AbstractConfiguration]):
         return jnp.concatenate([P.ravel(), self._reflected_inertias() * turns])
 
     def mass_factor(self, c: AbstractConfiguration) -> Any:
-        """Cholesky factors of the inertias of rigid bodies, and roots of those of rotors."""
+        """Cholesky factors of the inertias of rigid bodies, and square roots of those of rotors."""
         if not self.mechanism.all_rigid:
             return super().mass_factor(c)
         bodies = jax.vmap(inertial_factor)(self.mechanism.rigid)
@@ -212,15 +214,15 @@ class MaximalSystem(AbstractSystem[AbstractConfiguration]):
             return super().whiten(factor, f)
         loads, torques = self._split(f, 6)
         columns = loads.reshape(*loads.shape[:2], -1)
-        moved = jsl.solve_triangular(factor[0], columns, lower=True).reshape(-1, *f.shape[1:])
-        return jnp.concatenate([moved, torques / factor[1].reshape(-1, *[1] * (f.ndim - 1))])
+        whitened = jsl.solve_triangular(factor[0], columns, lower=True).reshape(-1, *f.shape[1:])
+        return jnp.concatenate([whitened, torques / factor[1].reshape(-1, *[1] * (f.ndim - 1))])
 
     def unwhiten(self, factor: Any, y: Float[Array, "nv"]) -> Float[Array, "nv"]:
         if not self.mechanism.all_rigid:
             return super().unwhiten(factor, y)
         bodies, rotors = self._split(y, 6)
-        moved = jsl.solve_triangular(factor[0], bodies[:, :, None], trans=1, lower=True)
-        return jnp.concatenate([moved.ravel(), rotors / factor[1]])
+        twists = jsl.solve_triangular(factor[0], bodies[:, :, None], trans=1, lower=True)
+        return jnp.concatenate([twists.ravel(), rotors / factor[1]])
 
     def bias_at(self, c: AbstractConfiguration, v: Float[Array, "nv"]) -> Float[Array, "nv"]:
         if not self.mechanism.all_rigid:
@@ -237,7 +239,7 @@ class MaximalSystem(AbstractSystem[AbstractConfiguration]):
         return jnp.zeros((), dtype=q.dtype)
 
     def intrinsic_constraint(self, c: AbstractConfiguration) -> Float[Array, "n_rotors"]:
-        """Rotor angle less joint angle, within (-π, π]; the rotor counts the turns."""
+        """Rotor angle minus joint angle, within (-π, π]; the rotor counts the turns."""
         angles = self._split(c.q, 7)[1][self.mechanism.n_elastic :]
         parts, start = [angles[:0]], 0
         for group in self.mechanism.rotors:
@@ -263,12 +265,12 @@ class MaximalSystem(AbstractSystem[AbstractConfiguration]):
         self, c: AbstractConfiguration, v: Float[Array, "nv"]
     ) -> Float[Array, "n_rotors"]:
         twists = c.twists(v)
-        still = jnp.zeros_like(twists)
-        found = [
-            group.rows.take(c.coordinate_bias(group.group, v, twists, still))[:, 0]
+        zeros = jnp.zeros_like(twists)
+        biases = [
+            group.rows.take(c.coordinate_bias(group.group, v, twists, zeros))[:, 0]
             for group in self.mechanism.rotors
         ]
-        return -jnp.concatenate([v[:0], *found])
+        return -jnp.concatenate([v[:0], *biases])
 
     def intrinsic_names(self) -> list[str]:
         return [name for group in self.mechanism.rotors for name in group.names]
@@ -301,15 +303,15 @@ class MaximalSystem(AbstractSystem[AbstractConfiguration]):
         if elastic is None:
             zeros = jnp.zeros(self.mechanism.n_elastic, dtype=self.mechanism.dtype)
             elastic = zeros, zeros
-        moved = (values, elastic[0]), (tangents, elastic[1])
-        poses, motion = jax.jvp(self._tree_poses, *moved)
-        twists = jax.vmap(se3.velocity)(poses, motion)[1:]
+        primals, rates_of_primals = (values, elastic[0]), (tangents, elastic[1])
+        poses, pose_rates = jax.jvp(self._tree_poses, primals, rates_of_primals)
+        twists = jax.vmap(se3.velocity)(poses, pose_rates)[1:]
         rotors = [group.rows.take(rates[group.group])[:, 0] for group in self.mechanism.rotors]
         return jnp.concatenate([twists.ravel(), elastic[1], *rotors])
 
 
 class MaximalConfiguration(AbstractPortConfiguration):
-    """Bodies move independently: the twist of a port is that of its body, seen from the port."""
+    """The configuration in maximal coordinates: a port has the twist of its body, taken there."""
 
     t: Float[Array, ""]
     q: Float[Array, "nq"]
@@ -338,8 +340,8 @@ class MaximalConfiguration(AbstractPortConfiguration):
         bodies = jnp.concatenate([jnp.zeros((1, 6), dtype=v.dtype), bodies])
         if len(mechanism.port_bodies) == 0:
             return bodies
-        carried = mechanism.port_bodies.take(bodies)
-        attached = jax.vmap(se3.transform_twist_back)(self.offsets, carried)
+        carriers = mechanism.port_bodies.take(bodies)
+        attached = jax.vmap(se3.transform_twist_back)(self.offsets, carriers)
         if mechanism.n_elastic > 0:
             attached = attached + mechanism.offset_twists(self.elastic, self.elastic_rates(v))
         return jnp.concatenate([bodies, attached])
@@ -364,14 +366,14 @@ def _(
     vdot: Float[Array, "nv"],
     lam: Float[Array, "ng"] | None = None,
 ) -> Float[Array, "nv"]:
-    """Rigid body by rigid body, without the mass matrix."""
+    """The residual computed body by body, without the mass matrix."""
     if not system.mechanism.all_rigid:
         return motion_residual.dispatch(object)(system, c, v, vdot, lam)
     (twists, _), (rates, turns) = system._split(v, 6), system._split(vdot, 6)
     W = jax.vmap(inertial_wrench)(system.mechanism.rigid, twists, rates)
-    needed = jnp.concatenate([W.ravel(), system._reflected_inertias() * turns])
+    inertial = jnp.concatenate([W.ravel(), system._reflected_inertias() * turns])
     wrenches, joint_forces, intrinsic = forces_and_reactions(system, c, v, lam)
-    return needed - generalized(c, wrenches, joint_forces) - intrinsic
+    return inertial - generalized(c, wrenches, joint_forces) - intrinsic
 
 
 constrained_accelerations.register(MaximalSystem, sparse_accelerations)
@@ -381,7 +383,7 @@ constrained_accelerations.register(MaximalSystem, sparse_accelerations)
 def _(
     system: MaximalSystem, c: AbstractConfiguration, v: Float[Array, "nv"]
 ) -> Float[Array, "n_ports 6"]:
-    """Ports are fixed in rigid bodies: at v̇ = 0 no twist changes along its own axes."""
+    """Zero for ports on rigid bodies: at v̇ = 0 their twists along their own axes are constant."""
     if system.mechanism.n_elastic > 0:
         return twist_rates(system, c, v, jnp.zeros_like(v))
     return jnp.zeros((system.mechanism.n_ports, 6), dtype=v.dtype)
@@ -389,7 +391,7 @@ def _(
 
 @constraints.jacobian.register
 def _(system: MaximalSystem, c: AbstractConfiguration) -> Float[Array, "ng nv"]:
-    """Each joint's rows touch its two bodies only: of rigid ones two blocks of six columns."""
+    """The rows of a joint between rigid bodies have two nonzero blocks of six columns."""
     if system.mechanism.n_elastic > 0:
         return constraints.jacobian.dispatch(object)(system, c)
     mechanism, n, dtype = system.mechanism, system.mechanism.n_bodies, c.q.dtype
@@ -402,8 +404,8 @@ def _(system: MaximalSystem, c: AbstractConfiguration) -> Float[Array, "ng nv"]:
         D = constraints.local_jacobians(group, X_FM)
         rows = jnp.zeros((count, m, 1 + n, 6), dtype=dtype)
         for bodies, block in joint_motion.body_rows(mechanism, group, X_FM, D):
-            each = jnp.arange(count, dtype=jnp.int32)
-            rows = rows.at[each, :, bodies.traced(), :].add(block)
+            joint_rows = jnp.arange(count, dtype=jnp.int32)
+            rows = rows.at[joint_rows, :, bodies.traced(), :].add(block)
         joints = rows[:, :, 1:].reshape(count * m, 6 * n)
         rotors = jnp.zeros((count * m, system.n_rotors), dtype=dtype)
         parts.append(jnp.concatenate([joints, rotors], axis=1))

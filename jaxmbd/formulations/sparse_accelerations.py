@@ -1,8 +1,8 @@
-"""The index-1 problem of large systems: accelerations and multipliers by blocks.
+"""Accelerations and multipliers of large systems by sparse factorization.
 
     M v̇ - Gᵀ λ = f - b,   G v̇ = -γ - 2α ġ - β² g
 
-are linear equations with the pattern of an implicit step.
+are linear equations with the sparsity pattern of an implicit step.
 """
 
 from typing import Any
@@ -17,25 +17,25 @@ from ..system.acceleration import constrained_accelerations
 from ..system.residuals import constraint_rates, motion_residual
 from ..system.stabilization import AbstractStabilization
 
-# From that many unknowns on this takes less time than the dense G M⁻¹ Gᵀ.
-ENOUGH = 1000
+# From this number of unknowns on sparse solutions take less time than the dense G M⁻¹ Gᵀ.
+MIN_UNKNOWNS = 1000
 
 
 def sparse_accelerations(
     system: AbstractSystem, t: Time, state: State, stabilization: AbstractStabilization | None
 ) -> tuple[Velocities, Float[Array, "ng"]]:
-    """v̇ and λ; NaN where the equations are singular.
+    """v̇ and λ; NaN if the equations are singular.
 
-    Small systems, and those whose constraints may depend on one another, are solved as others are.
+    Small systems, and systems with possibly redundant constraints, are solved by the dense method.
     """
     ng = constraints.n_constraints(system)
-    if system.nv + ng < ENOUGH or constraints.may_be_redundant(system):
+    if system.nv + ng < MIN_UNKNOWNS or constraints.may_be_redundant(system):
         solve = constrained_accelerations.dispatch(object)
         return solve(system, t, state, stabilization)
     pattern = system.sparsity_pattern()
     assert pattern is not None
-    none = jnp.zeros(system.nv + ng, state.q.dtype)
-    x = linear_root(_equations, none, (system, t, state, stabilization), system.nv, pattern)
+    zeros = jnp.zeros(system.nv + ng, state.q.dtype)
+    x = linear_root(_equations, zeros, (system, t, state, stabilization), system.nv, pattern)
     return x[: system.nv], x[system.nv :]
 
 

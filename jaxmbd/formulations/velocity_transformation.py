@@ -1,5 +1,6 @@
-"""Joint coordinates by a velocity transformation of another formulation (Attia, "equivalent
-particles", section 6; equations in parentheses are its own).
+"""Joint coordinates by a velocity transformation of another formulation.
+
+Source: Attia, "equivalent particles", section 6; equation numbers in parentheses refer to it.
 """
 
 from dataclasses import replace
@@ -27,26 +28,28 @@ from .nodal.plane import PlanarJointSystem, check_plane, normal_of
 
 
 class VelocityTransformation(eqx.Module):
-    """Joint coordinates whose equations come from those of another formulation.
+    """Joint coordinates whose equations are transformed from those of another formulation.
 
-    With its velocities u = B(θ) θ̇, mass matrix M and bias b: M̄ = Bᵀ M B, b̄ = Bᵀ (b + M Ḃ θ̇), eq.
-    (6.4). Joints that close loops are cut and become constraints, eq. (6.8). `JointCoordinates`
-    has the same coordinates and equations, and finds them much faster; this one shows that it does,
-    and that the other formulation says the same.
+    With velocities u = B(θ) θ̇, mass matrix M and bias b of the other formulation, M̄ = Bᵀ M B and
+    b̄ = Bᵀ (b + M Ḃ θ̇), eq. (6.4). Joints that close loops are cut and become constraints, eq.
+    (6.8). `JointCoordinates` has the same coordinates and equations and is much faster. Use this
+    formulation to compare the two formulations.
 
-    **Arguments:** `formulation`: one with a constant mass matrix, such as `PointCoordinates()`.
+    **Arguments:** `formulation`: a formulation with a constant mass matrix, such as
+    `PointCoordinates()`.
 
-    `formulate` **raises** `ModelError` for a formulation whose mass matrix changes, for free joints
-    where that formulation has a plane, and whatever it raises of the mechanism with its loops cut.
+    `formulate` **raises** `ModelError` for a formulation without a constant mass matrix, for free
+    joints if the formulation has a plane, and for all causes of the formulation, applied to the
+    mechanism with its loops cut.
     """
 
     formulation: Any
 
 
 class ReducedSystem(AbstractSystem[JointConfiguration]):
-    """Equations in coordinates of joints, by way of those of `full`, whose loops are cut.
+    """Equations in joint coordinates, transformed from the system `full` with its loops cut.
 
-    `plane` is that of the particles, if any.
+    - `plane`: plane of the particles, or None.
     """
 
     mechanism: Mechanism
@@ -56,7 +59,7 @@ class ReducedSystem(AbstractSystem[JointConfiguration]):
 
     @property
     def joint(self) -> JointSystem:
-        """The same coordinates, and constraints, by the recursive way."""
+        """The system of `JointCoordinates`, with the same coordinates and constraints."""
         if self.plane is not None:
             return PlanarJointSystem(self.mechanism, self.layout, self.plane)
         return JointSystem(self.mechanism, self.layout)
@@ -121,7 +124,7 @@ class ReducedSystem(AbstractSystem[JointConfiguration]):
         return self.joint.intrinsic_names()
 
     def position(self, q: Float[Array, "nq"]) -> Float[Array, "_nq_full"]:
-        """The coordinates of `full`, loops cut."""
+        """The coordinates of `full` at q."""
         return self.full.from_tree(self._of_tree(self.joint.values(q)))
 
     def transformed(self, q: Float[Array, "nq"], v: Float[Array, "nv"]) -> Float[Array, "_nv_full"]:

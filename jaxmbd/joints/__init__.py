@@ -1,4 +1,4 @@
-"""Joints, one kind a file: which of the six relative motions of two frames are free."""
+"""Joints, one kind a file, with couplings and drivers."""
 
 from .abstract import AbstractConstraint as AbstractConstraint
 from .abstract import AbstractJoint as AbstractJoint

@@ -1,8 +1,8 @@
-"""The joint kernel: which relative motions of two frames are free, and which stay fixed.
+"""The joint kernel: the free and the fixed relative motions of two frames.
 
-A joint connects the frame F on its predecessor with the frame M on its successor. It is physical:
-it knows no other body, no tree and no coordinates of the mechanism. At zero coordinates the two
-frames coincide.
+A joint connects the frame F on its predecessor with the frame M on its successor. It depends
+neither on other bodies nor on a tree nor on coordinates of the mechanism. At zero coordinates the
+two frames coincide.
 """
 
 from collections.abc import Sequence
@@ -18,17 +18,18 @@ from .rotation import AbstractRotation, FreeRotation
 
 
 class AbstractJoint(eqx.Module):
-    """What formulations need of a joint; all of it follows from two statements.
+    """The interface of joints; `translation` and `rotation` determine the defaults of all methods.
 
-    `translation` lists which of the basis vectors e1, e2, e3 (0, 1, 2) the origin of M may move
-    along, relative to F and fixed in F; `rotation` says which rotation is free. Both refer to the
-    columns of `basis()`.
+    The basis vectors e1, e2, e3 are the columns of `basis()`.
 
-    - `can_be_tree_joint`: whether it can be an edge of the spanning tree, its coordinates saying
-      where the successor is.
-    - `bilinear`: whether the residual is linear in the entries of the relative pose (or `gap`
-      quadratic in those of the two frames), as schemes that keep energy need it.
-    - `n_nonholonomic`: number of velocities that stay zero beside those of the fixed motions.
+    - `translation`: indices (0, 1, 2) of the basis vectors, fixed in F, along which the origin of
+      M may move relative to F.
+    - `rotation`: the free rotation of M relative to F.
+    - `can_be_tree_joint`: whether the joint can be an edge of the spanning tree, which requires
+      that its coordinates determine the pose of the successor.
+    - `bilinear`: whether the residual is linear in the entries of the relative pose (or
+      `frame_residual` quadratic in those of the two frames), as energy-conserving schemes require.
+    - `n_nonholonomic`: number of nonholonomic constraints.
     """
 
     predecessor: eqx.AbstractVar[Frame]
@@ -45,11 +46,11 @@ class AbstractJoint(eqx.Module):
         return k + rotation.nq, k + rotation.nv, 3 - k + rotation.n_fixed
 
     def validate(self) -> str | None:
-        """Why the values make no sense, or None; traced values are not judged."""
+        """The reason why the values are invalid, or None. Traced values are not checked."""
         return None
 
     def basis(self) -> Float[Array, "3 3"]:
-        """Orthonormal basis of the joint, as columns along the axes of F (and of M at zero)."""
+        """Orthonormal basis of the joint: columns along the axes of F (and of M at zero)."""
         return jnp.eye(3, dtype=self.predecessor.p.dtype)
 
     def zero(self) -> Float[Array, "nq"]:
@@ -57,12 +58,12 @@ class AbstractJoint(eqx.Module):
         return jnp.concatenate([jnp.zeros(len(self.translation)), self.rotation.zero()])
 
     def pose(self, q: Float[Array, "nq"]) -> Pose:
-        """X_FM of the coordinates."""
+        """Pose X_FM at the coordinates."""
         E, k = self.basis(), len(self.translation)
         return Pose(_columns(E, self.translation) @ q[:k], self.rotation.matrix(E, q[k:]))
 
     def motion(self, q: Float[Array, "nq"]) -> Float[Array, "6 nv"]:
-        """S(q): twist of M in F, expressed and taken at M, for each unit velocity."""
+        """Motion subspace S(q): twist of M in F, expressed and taken at M, per unit velocity."""
         E, k = self.basis(), len(self.translation)
         linear = self.rotation.matrix(E, q[k:]).T @ _columns(E, self.translation)
         angular = self.rotation.motion(E, q[k:])
@@ -71,79 +72,79 @@ class AbstractJoint(eqx.Module):
         )
 
     def dual_motion(self, q: Float[Array, "nq"]) -> Float[Array, "6 nv"]:
-        """T(q): wrench on M, along its axes, for each unit generalized force. TᵀS = 1.
+        """Dual motion subspace T(q): wrench on M, along its axes, per unit generalized force.
 
-        Tᵀ V is how fast a twist V changes the coordinates, also one that the joint does not allow.
-        Right as it is where SᵀS = 1.
+        TᵀS = 1. Tᵀ V is the rate of the coordinates at any twist V, also at one outside the motion
+        subspace. Default: S, which is correct if SᵀS = 1.
         """
         return self.motion(q)
 
     def rates(self, q: Float[Array, "nq"], v: Float[Array, "nv"]) -> Float[Array, "nq"]:
-        """q̇ of the velocities."""
+        """Rates q̇ of the coordinates at velocities v."""
         k = len(self.translation)
         return jnp.concatenate([v[:k], self.rotation.rates(q[k:], v[k:])])
 
     def velocities(self, q: Float[Array, "nq"], q_dot: Float[Array, "nq"]) -> Float[Array, "nv"]:
-        """Velocities of q̇, the inverse of `rates`."""
+        """Velocities v at rates q̇ of the coordinates; the inverse of `rates`."""
         k = len(self.translation)
         return jnp.concatenate([q_dot[:k], self.rotation.velocities(q[k:], q_dot[k:])])
 
     def retract(self, q: Float[Array, "nq"], dv: Float[Array, "nv"]) -> Float[Array, "nq"]:
-        """Coordinates displaced by an increment like the velocities."""
+        """Coordinates displaced by an increment `dv` in the space of the velocities."""
         k = len(self.translation)
         return jnp.concatenate([q[:k] + dv[:k], self.rotation.retract(q[k:], dv[k:])])
 
     def residual(self, X_FM: Pose) -> Float[Array, "n_fixed"]:
-        """Zero where the fixed relative motions are kept [m, then dimensionless]."""
+        """Residual of the constraints on the relative pose [m, then dimensionless]."""
         E = self.basis()
-        kept = [i for i in range(3) if i not in self.translation]
-        return jnp.concatenate([_columns(E, kept).T @ X_FM.p, self.rotation.residual(E, X_FM.R)])
+        fixed = [i for i in range(3) if i not in self.translation]
+        return jnp.concatenate([_columns(E, fixed).T @ X_FM.p, self.rotation.residual(E, X_FM.R)])
 
     def misalignment(self, X_FM: Pose) -> Float[Array, "m"]:
-        """What keeps the rotation of M from being one of the joint; its length is an angle [rad].
+        """Deviation of the rotation of M from the joint's rotations; its norm is an angle [rad].
 
-        Unlike the residual, which may vanish half a turn away as well, it is zero at the joint's
-        rotations alone. From a quarter of a turn on the joint counts as closed the wrong way round.
+        It vanishes at the joint's rotations only, whereas the residual may also vanish half a turn
+        away from them. From a quarter of a turn on the joint counts as reversed.
         """
         return self.rotation.misalignment(self.basis(), X_FM.R)
 
-    def gap(self, F: Pose, M: Pose) -> Float[Array, "n_fixed"]:
-        """The residual, of the poses of the two frames."""
+    def frame_residual(self, F: Pose, M: Pose) -> Float[Array, "n_fixed"]:
+        """The residual as a function of the poses of the two frames."""
         return self.residual(se3.between(F, M))
 
     def nonholonomic(self, X_FM: Pose, V_FM: Float[Array, "6"]) -> Float[Array, "n_nonholonomic"]:
-        """Zero where the velocities of `n_nonholonomic` are kept; linear in the twist of M in F."""
+        """Residual of the nonholonomic constraints, linear in the twist of M in F."""
         return jnp.zeros(0, dtype=V_FM.dtype)
 
     def coordinates(self, X_FM: Pose) -> Float[Array, "nq"]:
-        """Coordinates of a pose that keeps the fixed motions; angles within (-π, π]."""
+        """Coordinates of a pose that satisfies the constraints; angles within (-π, π]."""
         E = self.basis()
         return jnp.concatenate(
             [_columns(E, self.translation).T @ X_FM.p, self.rotation.coordinates(E, X_FM.R)]
         )
 
 
-def _columns(E: Float[Array, "3 3"], which: Sequence[int]) -> Float[Array, "3 k"]:
-    if len(which) == 0:
+def _columns(E: Float[Array, "3 3"], indices: Sequence[int]) -> Float[Array, "3 k"]:
+    if len(indices) == 0:
         return jnp.zeros((3, 0), dtype=E.dtype)
-    return jnp.stack([E[:, i] for i in which], axis=1)
+    return jnp.stack([E[:, i] for i in indices], axis=1)
 
 
 def n_rows(joint: AbstractJoint) -> int:
-    """Number of constraints on velocities: fixed motions and further ones."""
+    """Number of constraints on velocities, holonomic and nonholonomic."""
     return joint.sizes()[2] + joint.n_nonholonomic
 
 
 def has_scalar_coordinates(joint: AbstractJoint) -> bool:
-    """Whether every coordinate is a length or an angle whose rate is the velocity."""
+    """Whether the rate of every coordinate is a velocity (no coordinate is of a quaternion)."""
     return joint.rotation.nq == joint.rotation.nv
 
 
 class AbstractConstraint(AbstractJoint):
     """A constraint between two frames that has no coordinates.
 
-    It never carries a body: what is connected by nothing else floats. `n_fixed` is the number of
-    rows of its residual.
+    It is never a tree joint: a body without other joints floats. `n_fixed` is the number of rows of
+    the residual.
     """
 
     n_fixed: eqx.AbstractClassVar[int]

@@ -1,4 +1,4 @@
-"""Names and units of the coordinates and velocities of a joint, read off its kernel."""
+"""Names and units of the coordinates and velocities of a joint."""
 
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ XYZ = ("x", "y", "z")
 
 
 class Component(NamedTuple):
-    """One coordinate or velocity of a joint: `name`, empty where the joint has only one; `unit`."""
+    """One coordinate or velocity of a joint: `name`, empty if it is the only one, and `unit`."""
 
     name: str
     unit: str
@@ -22,46 +22,46 @@ def coordinate_components(joint: AbstractJoint) -> list[Component]:
     """Names and units of `q` of a joint [m, rad; "1" for quaternions], in its order."""
     if joint.sizes()[0] <= 1:
         return [Component("", unit) for unit in _units(joint)]
-    moved = [Component(name, "m") for name in _along(joint)]
+    displacements = [Component(name, "m") for name in _translations(joint)]
     if isinstance(joint.rotation, FreeRotation):
-        turned = [Component(name, "1") for name in ("qw", "qx", "qy", "qz")]
+        rotations = [Component(name, "1") for name in ("qw", "qx", "qy", "qz")]
     else:
-        turned = [Component(name, "rad") for name in _about(joint.rotation.nq)]
-    return moved + turned
+        rotations = [Component(name, "rad") for name in _angles(joint.rotation.nq)]
+    return displacements + rotations
 
 
 def velocity_components(joint: AbstractJoint) -> list[Component]:
     """Names and units of `v` of a joint [m/s, rad/s], in its order."""
     if joint.sizes()[1] <= 1:
         return [Component("", f"{unit}/s") for unit in _units(joint)]
-    linear = [Component(name, "m/s") for name in _along(joint)]
+    linear = [Component(name, "m/s") for name in _translations(joint)]
     if isinstance(joint, Free):
         linear = [Component(f"v{name}", "m/s") for name in XYZ]
-    angular = [Component(name, "rad/s") for name in _turning(joint.rotation)]
+    angular = [Component(name, "rad/s") for name in _angular_velocities(joint.rotation)]
     return linear + angular
 
 
 def periodic_coordinates(joint: AbstractJoint) -> list[bool]:
-    """For each coordinate of a joint whether whole turns of it mean nothing.
+    """For each coordinate of a joint, whether values that differ by 2π denote the same pose.
 
-    They mean something for a screw, which moves along, and components of a rotation vector have no
-    period of their own.
+    They do not for a screw, which is displaced by whole turns, nor for components of a rotation
+    vector.
     """
-    nq, turning = joint.sizes()[0], joint.rotation.nq
+    nq, n_rotation = joint.sizes()[0], joint.rotation.nq
     if nq == 0 or isinstance(joint, Screw):
         return [False] * nq
-    periodic = turning == 1 or isinstance(joint.rotation, TwoAxisRotation)
-    return [False] * (nq - turning) + [periodic] * turning
+    periodic = n_rotation == 1 or isinstance(joint.rotation, TwoAxisRotation)
+    return [False] * (nq - n_rotation) + [periodic] * n_rotation
 
 
 def _units(joint: AbstractJoint) -> list[str]:
-    """Units of a joint with one coordinate or none."""
+    """Units of the coordinates of a joint with one coordinate or none."""
     if joint.sizes()[0] == 0:
         return []
     return ["rad" if joint.rotation.nq == 1 else "m"]
 
 
-def _along(joint: AbstractJoint) -> tuple[str, ...]:
+def _translations(joint: AbstractJoint) -> tuple[str, ...]:
     if isinstance(joint, Generic):
         return tuple(name for name in joint.free if name in XYZ)
     if len(joint.translation) == 1:
@@ -69,11 +69,11 @@ def _along(joint: AbstractJoint) -> tuple[str, ...]:
     return XYZ[: len(joint.translation)]
 
 
-def _about(n: int) -> tuple[str, ...]:
+def _angles(n: int) -> tuple[str, ...]:
     return ("angle",) if n == 1 else tuple(f"angle{i + 1}" for i in range(n))
 
 
-def _turning(rotation: AbstractRotation) -> tuple[str, ...]:
+def _angular_velocities(rotation: AbstractRotation) -> tuple[str, ...]:
     if isinstance(rotation, FreeRotation):
         return tuple(f"w{name}" for name in XYZ)
-    return _about(rotation.nv)
+    return _angles(rotation.nv)

@@ -13,11 +13,11 @@ from .rotation import AbstractRotation, BendingRotation
 
 
 class ConstantVelocity(AbstractJoint):
-    """Two shafts that meet in a point and turn at the same speed, at whatever angle they meet.
+    """Two shafts that meet in a point at any angle and turn at the same speed.
 
-    M is turned from F about some axis across the shafts: the rotation vector has no part along
-    `axis`. The coordinates are the other two of its components, along the first two columns of
-    `basis()` [rad]. Unlike a universal joint it transmits rotation without fluctuation.
+    The rotation vector from F to M is perpendicular to `axis`. The coordinates are its components
+    along the first two columns of `basis()` [rad]. Unlike a universal joint this one transmits
+    rotation without fluctuation.
 
     **Arguments:**
 

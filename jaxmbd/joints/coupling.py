@@ -1,4 +1,4 @@
-"""Gears, belts and linkages: one joint's coordinate in proportion to another's."""
+"""Couplings such as gears and belts: one joint coordinate is an affine function of another."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from ..model.values import as_leaf, is_concrete, not_positive
 
 
 class AbstractCoupling(eqx.Module):
-    """`q_joint = ratio q_source + offset`, held by a constraint without backlash or loss.
+    """The constraint `q_joint = ratio q_source + offset`, without backlash or losses.
 
     Both joints have one coordinate.
     """
@@ -24,38 +24,38 @@ class AbstractCoupling(eqx.Module):
     offset: eqx.AbstractVar[Float[Array, ""]]
 
     def validate(self) -> str | None:
-        """Why the values make no sense, or None; traced values are not judged."""
+        """The reason why the values are invalid, or None. Traced values are not checked."""
         if self.joint.name == self.source.name:
             return f"it couples joint {self.joint.name!r} to itself"
         return None
 
-    def gap(
+    def residual(
         self, q: Float[Array, ""], source: Float[Array, ""], is_angle: tuple[bool, bool]
     ) -> Float[Array, ""]:
-        """How far the joint is from where its source puts it.
+        """Constraint residual [rad or m] at the coordinates of the joint and of its source.
 
-        `is_angle` says of each of the two whether whole turns of it mean nothing.
+        `is_angle`: for each of the two, whether its coordinate is an angle modulo 2π.
         """
-        gap = q - self.ratio * source - self.offset
+        residual = q - self.ratio * source - self.offset
         if is_angle[0]:
-            return jnp.arctan2(jnp.sin(gap), jnp.cos(gap))
-        if is_angle[1]:  # The source may have turned: a length is known modulo its ratio.
-            turns = gap / self.ratio
+            return jnp.arctan2(jnp.sin(residual), jnp.cos(residual))
+        if is_angle[1]:  # A turn of the source changes the residual by 2π times the ratio.
+            turns = residual / self.ratio
             return self.ratio * jnp.arctan2(jnp.sin(turns), jnp.cos(turns))
-        return gap
+        return residual
 
 
 class Coupling(AbstractCoupling):
-    """`q_joint = ratio q_source + offset`, held by a constraint without backlash or loss.
+    """The constraint `q_joint = ratio q_source + offset`, without backlash or losses.
 
-    Both joints have one coordinate. `JointCoordinates` counts the turns of an angle; formulations
-    in absolute coordinates know it within (-π, π] only, so that there the source of a coupling of
-    two angles whose ratio is no integer must stay within half a turn (a `Gear` need not).
+    Both joints have one coordinate. `JointCoordinates` counts the turns of an angle. Formulations
+    in absolute coordinates compute angles within (-π, π]: if a coupling of two angles has a ratio
+    that is no integer, its source must stay within half a turn there (a `Gear` need not).
 
     **Arguments:**
 
     - `joint`: name of the joint that follows; `source`: name of the one it follows.
-    - `ratio`: [1, or rad/m, or m/rad]; `offset`: [rad or m].
+    - `ratio`: [1, rad/m or m/rad]; `offset`: [rad or m].
     """
 
     joint: JointReference
@@ -71,19 +71,18 @@ class Coupling(AbstractCoupling):
 
 
 class Gear(AbstractCoupling):
-    """Two wheels that mesh; their joints turn about axes fixed in one body, the carrier.
+    """Two gear wheels in mesh, whose axes are fixed in one body, the carrier.
 
-    `n q_joint = ∓ n_source q_source + n offset` with numbers of teeth: minus for two external
-    wheels whose axes have one direction, plus with one internal wheel. Teeth all being alike, any
-    number of turns is known in every formulation.
+    `n q_joint = ∓ n_source q_source + n offset` with numbers of teeth n: minus for two external
+    wheels whose axes have the same direction, plus if one wheel is internal. All teeth are alike:
+    in every formulation the wheels may make any number of turns.
 
     **Arguments:**
 
     - `joint`: name of the joint that follows; `source`: name of the one it follows.
     - `teeth`: numbers of teeth `(n, n_source)`, integers.
-    - `internal`: whether one of the wheels has its teeth inside, or the two axes opposite
-      directions.
-    - `offset`: angle of the joint where its source is at zero [rad].
+    - `internal`: whether one of the wheels is internal, or the two axes have opposite directions.
+    - `offset`: angle of the joint if its source is at zero [rad].
 
     **Raises** `ModelError` for numbers of teeth that are no positive integers.
     """
@@ -108,32 +107,32 @@ class Gear(AbstractCoupling):
 
     @property
     def ratio(self) -> Float[Array, "..."]:
-        """Speed of the joint by that of its source, also of couplings in one stack."""
+        """Speed of the joint over that of its source, also of stacked couplings."""
         n = self.teeth.astype(self.offset.dtype)
         return (1.0 if self.internal else -1.0) * n[..., 1] / n[..., 0]
 
-    def gap(
+    def residual(
         self, q: Float[Array, ""], source: Float[Array, ""], is_angle: tuple[bool, bool]
     ) -> Float[Array, ""]:
-        gap = q - self.ratio * source - self.offset
+        residual = q - self.ratio * source - self.offset
         if not any(is_angle):
-            return gap
-        n = self.teeth[0].astype(gap.dtype)  # In steps of one tooth all positions mesh.
-        return jnp.arctan2(jnp.sin(n * gap), jnp.cos(n * gap)) / n
+            return residual
+        n = self.teeth[0].astype(residual.dtype)  # The wheels mesh at all multiples of one tooth.
+        return jnp.arctan2(jnp.sin(n * residual), jnp.cos(n * residual)) / n
 
 
 class Belt(AbstractCoupling):
-    """Two pulleys under a belt or chain that neither slips nor stretches.
+    """Two pulleys with a belt or chain that neither slips nor stretches.
 
-    `r q_joint = ± r_source q_source + r offset`. As with a `Coupling`, formulations in absolute
-    coordinates need the source within half a turn where the ratio is no integer.
+    `r q_joint = ± r_source q_source + r offset`. As for a `Coupling`, formulations in absolute
+    coordinates need the source within half a turn if the ratio is no integer.
 
     **Arguments:**
 
     - `joint`: name of the joint that follows; `source`: name of the one it follows.
-    - `radius`, `source_radius`: of the pulleys [m], positive.
-    - `crossed`: whether the belt is, so that the pulleys turn against each other.
-    - `offset`: angle of the joint where its source is at zero [rad].
+    - `radius`, `source_radius`: radii of the pulleys [m], positive.
+    - `crossed`: whether the belt is crossed; the pulleys then turn in opposite directions.
+    - `offset`: angle of the joint if its source is at zero [rad].
     """
 
     joint: JointReference
@@ -164,18 +163,19 @@ class Belt(AbstractCoupling):
 
     @property
     def ratio(self) -> Float[Array, "..."]:
-        """Speed of the joint by that of its source, also of couplings in one stack."""
+        """Speed of the joint over that of its source, also of stacked couplings."""
         return (-1.0 if self.crossed else 1.0) * self.source_radius / self.radius
 
 
 class RackAndPinion(AbstractCoupling):
-    """A rack that moves as far as a pinion's rim turns: `q_rack = r q_pinion + offset`.
+    """A rack driven by a pinion: `q_rack = r q_pinion + offset`.
 
     **Arguments:**
 
     - `rack`: name of the rack's prismatic joint; `pinion`: name of the pinion's revolute joint.
-    - `radius`: r of the pinion's pitch circle [m]; negative where the rack moves the other way.
-    - `offset`: displacement of the rack where the pinion is at zero [m].
+    - `radius`: r of the pinion's pitch circle [m]; negative if the rack moves in the opposite
+      direction.
+    - `offset`: displacement of the rack if the pinion is at zero [m].
     """
 
     joint: JointReference
@@ -196,7 +196,7 @@ class RackAndPinion(AbstractCoupling):
 
     @property
     def ratio(self) -> Float[Array, "..."]:
-        """Speed of the rack by that of the pinion [m/rad], also of couplings in one stack."""
+        """Speed of the rack over that of the pinion [m/rad], also of stacked couplings."""
         return self.radius
 
 

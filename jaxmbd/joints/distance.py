@@ -1,4 +1,4 @@
-"""A rod without mass, between two balls."""
+"""A massless rod between two ball joints."""
 
 from typing import Any, ClassVar
 
@@ -12,10 +12,10 @@ from .abstract import AbstractConstraint
 
 
 class Distance(AbstractConstraint):
-    """The origins of F and M stay at one distance.
+    """A constant distance between the origins of F and M.
 
-    It has no coordinates: bodies that nothing else connects float. The residual is
-    (p·p - L²) / 2 L [m], near the difference of the lengths.
+    The constraint has no coordinates: bodies without other joints float. The residual is
+    (p·p - L²) / 2 L [m], to first order the difference of the lengths.
 
     **Arguments:**
 
@@ -39,12 +39,12 @@ class Distance(AbstractConstraint):
         return None
 
     def residual(self, X_FM: Pose) -> Float[Array, "1"]:
-        return self._of(X_FM.p)
+        return self._residual(X_FM.p)
 
-    def gap(self, F: Pose, M: Pose) -> Float[Array, "1"]:
-        return self._of(M.p - F.p)  # Quadratic in the points; axes have nothing to do with it.
+    def frame_residual(self, F: Pose, M: Pose) -> Float[Array, "1"]:
+        return self._residual(M.p - F.p)  # Quadratic in the points, independent of the axes.
 
-    def _of(self, d: Float[Array, "3"]) -> Float[Array, "1"]:
+    def _residual(self, d: Float[Array, "3"]) -> Float[Array, "1"]:
         return ((d @ d - self.length**2) / (2.0 * self.length))[None]
 
 

@@ -11,20 +11,20 @@ from ..signals import Samples, as_signal
 
 
 class Driver(eqx.Module):
-    """`q_joint = motion(t)`, held by whatever force that takes (a rheonomic constraint).
+    """The rheonomic constraint `q_joint = motion(t)`.
 
-    The force is that of `jaxmbd.driving_forces`.
+    `jaxmbd.driving_forces` returns the force that it takes.
 
     **Arguments:**
 
     - `joint`: name of the joint.
     - `motion`: a signal, a function of time or a number [rad or m]; its second derivative must
-      exist. Angles may be any number of turns.
-    - `component`: which of the joint's coordinates, where it has several: lengths first, then
-      angles, in the order of the joint.
+      exist. Angles may make any number of turns.
+    - `component`: index of the prescribed coordinate among those of the joint: lengths first, then
+      angles, in the order of the joint. Default: 0.
 
-    **Raises** `ModelError` for a signal that has not the shape of one number, and for `Samples`,
-    whose straight lines have kinks: use `Spline` in their place.
+    **Raises** `ModelError` for a signal that is not scalar, and for `Samples`, which has kinks: use
+    `Spline` instead.
     """
 
     joint: JointReference
@@ -42,7 +42,7 @@ class Driver(eqx.Module):
         self.component = component
 
     def validate(self) -> str | None:
-        """Why the values make no sense, or None; traced values are not judged."""
+        """The reason why the values are invalid, or None. Traced values are not checked."""
         return None
 
 

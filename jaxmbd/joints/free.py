@@ -1,4 +1,4 @@
-"""No connection at all, but coordinates: a floating base."""
+"""Coordinates of free relative motion: a floating base."""
 
 from typing import Any, ClassVar
 
@@ -30,8 +30,8 @@ class Free(AbstractJoint):
         self.predecessor = as_frame(predecessor, "Free: predecessor")
         self.successor = as_frame(successor, "Free: successor")
 
-    # The kernel takes linear velocities along F; a floating body is better described along its
-    # own axes, where its equations do not depend on where it is.
+    # The default kernel expresses linear velocities along F. Along the axes of M the equations of
+    # a floating body do not depend on its pose.
 
     def motion(self, q: Float[Array, "7"]) -> Float[Array, "6 6"]:
         return jnp.eye(6, dtype=q.dtype)
@@ -44,8 +44,8 @@ class Free(AbstractJoint):
         return jnp.concatenate([linear, so3.velocity(q[3:], q_dot[3:])])
 
     def retract(self, q: Float[Array, "7"], dv: Float[Array, "6"]) -> Float[Array, "7"]:
-        moved = q[:3] + so3.to_matrix(q[3:]) @ dv[:3]
-        return jnp.concatenate([moved, so3.multiply(q[3:], so3.exp(dv[3:]))])
+        p = q[:3] + so3.to_matrix(q[3:]) @ dv[:3]
+        return jnp.concatenate([p, so3.multiply(q[3:], so3.exp(dv[3:]))])
 
 
 __all__ = ["Free"]

@@ -17,16 +17,16 @@ MOTIONS = ("x", "y", "z", "rx", "ry", "rz")
 
 
 class Generic(AbstractJoint):
-    """Leaves free what it is told to, along and about the axes of F.
+    """Any subset of the translations along and the rotations about the axes of F.
 
     The coordinates are the free displacements [m], in the order x, y, z, followed by the free
-    angles [rad]. Of two free rotations the first is about an axis fixed in F and the second about
-    one fixed in M, in the order x y, y z, z x. Three of them are any rotation, a quaternion.
+    angles [rad]. If two rotations are free, the first is about an axis fixed in F and the second
+    about one fixed in M, in the order x y, y z, z x. Three free rotations are a quaternion.
 
     **Arguments:**
 
     - `predecessor`, `successor`: a `Frame` each, or the name of a body for its own frame.
-    - `free`: which motions: names out of `"x"`, `"y"`, `"z"`, `"rx"`, `"ry"`, `"rz"`, or six
+    - `free`: the free motions: names out of `"x"`, `"y"`, `"z"`, `"rx"`, `"ry"`, `"rz"`, or six
       booleans in this order.
 
     **Raises** `ModelError` for other names.
@@ -50,13 +50,13 @@ class Generic(AbstractJoint):
 
     @property
     def _order(self) -> tuple[int, int, int]:
-        """Which of F's axes are e1, e2 and e3, as the kinds of rotation need them."""
-        turning = [MOTIONS.index(name) - 3 for name in self.free if name.startswith("r")]
-        if len(turning) == 1:  # The axis is e3.
-            last = turning[0]
+        """Indices of the axes of F that are e1, e2 and e3, as the kinds of rotation require."""
+        axes = [MOTIONS.index(name) - 3 for name in self.free if name.startswith("r")]
+        if len(axes) == 1:  # The axis is e3.
+            last = axes[0]
             return (last + 1) % 3, (last + 2) % 3, last
-        if len(turning) == 2:  # The axes are e1 and e2.
-            first = (3 - sum(turning) + 1) % 3
+        if len(axes) == 2:  # The axes are e1 and e2.
+            first = (3 - sum(axes) + 1) % 3
             return first, (first + 1) % 3, (first + 2) % 3
         return 0, 1, 2
 

@@ -12,9 +12,10 @@ from .abstract import AbstractConstraint
 
 
 class KnifeEdge(AbstractConstraint):
-    """The origin of M does not move sideways, relative to F (a nonholonomic constraint).
+    """A nonholonomic constraint: the origin of M does not move sideways relative to F.
 
-    It keeps no position: hold the body in a plane by a `Planar` or `PointOnPlane` joint beside it.
+    It does not constrain the position: keep the body in a plane by an additional `Planar` or
+    `PointOnPlane` joint.
 
     **Arguments:**
 

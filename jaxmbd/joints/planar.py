@@ -15,7 +15,7 @@ class Planar(AbstractJoint):
     """Translation in the plane whose normal is `axis` and rotation about it.
 
     The coordinates are `[x, y, angle]` [m, m, rad]; x and y run along the first two columns of
-    `basis()`, which are the x and y axes of F where `axis` is z.
+    `basis()`, which are the x and y axes of F if `axis` is z.
 
     **Arguments:**
 

@@ -12,10 +12,10 @@ from .rotation import AbstractRotation, FreeRotation
 
 
 class PointOnLine(AbstractJoint):
-    """The origin of M stays on a line that is fixed in F; M turns freely.
+    """The origin of M stays on a line fixed in F; M turns freely.
 
-    The coordinates are `[displacement, quaternion]`, shape `(5,)`: along the line [m], and
-    `w x y z`.
+    The coordinates are `[displacement, quaternion]`, shape `(5,)`: the displacement along the line
+    [m], and `w x y z`.
 
     **Arguments:**
 

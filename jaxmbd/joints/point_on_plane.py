@@ -12,10 +12,10 @@ from .rotation import AbstractRotation, FreeRotation
 
 
 class PointOnPlane(AbstractJoint):
-    """The origin of M stays in a plane that is fixed in F; M turns freely.
+    """The origin of M stays in a plane fixed in F; M turns freely.
 
-    The coordinates are `[x, y, quaternion]`, shape `(6,)`: along the first two columns of `basis()`
-    [m], and `w x y z`.
+    The coordinates are `[x, y, quaternion]`, shape `(6,)`: displacements along the first two
+    columns of `basis()` [m], and `w x y z`.
 
     **Arguments:**
 

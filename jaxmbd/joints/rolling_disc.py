@@ -13,21 +13,21 @@ from .abstract import AbstractConstraint
 
 
 class RollingDisc(AbstractConstraint):
-    """The rim of a disc of M touches a plane of F and does not slip on it.
+    """A disc fixed in M, whose rim rolls without slip on a plane fixed in F.
 
-    The lowest point of the rim stays in the plane, and where it touches M has no velocity along
-    it (two nonholonomic constraints). The plane pulls as well as it pushes. A wheel that something
-    else holds upright keeps the plane twice, which does no harm.
+    The lowest point of the rim stays in the plane. At this contact point M has no velocity along
+    the plane (two nonholonomic constraints). The plane can pull as well as push. The constraints
+    are redundant, which is allowed, if another joint holds the wheel upright.
 
     **Arguments:**
 
-    - `predecessor`: the frame of the plane, through its origin; `successor`: the frame of the
-      disc, its origin being the centre. Either may be the name of a body for its own frame.
-    - `radius`: [m], positive.
-    - `normal`: of the plane, towards the disc, in the axes of F; any length but zero.
-    - `axis`: of the disc, in the axes of M; any length but zero.
+    - `predecessor`: a frame whose origin is in the plane; `successor`: a frame whose origin is the
+      centre of the disc. Each is a `Frame`, or the name of a body for its own frame.
+    - `radius`: radius of the disc [m], positive.
+    - `normal`: normal of the plane, towards the disc, in the axes of F; any length but zero.
+    - `axis`: axis of the disc, in the axes of M; any length but zero.
 
-    There is no lowest point where the disc lies flat.
+    If the disc lies flat, it has no lowest point.
     """
 
     predecessor: Frame
@@ -59,7 +59,7 @@ class RollingDisc(AbstractConstraint):
         return None
 
     def lowest(self, R_FM: Float[Array, "3 3"]) -> Float[Array, "3"]:
-        """From the centre of the disc to the point that touches, in F [m]."""
+        """Vector from the centre of the disc to the contact point, in F [m]."""
         n, a = _unit(self.normal), R_FM @ _unit(self.axis)
         down = (n @ a) * a - n
         square = down @ down  # The squared sine of the disc's inclination.

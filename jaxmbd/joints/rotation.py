@@ -1,12 +1,11 @@
-"""The ways in which a joint can leave rotation free, in the basis of the joint.
+"""Rotational parts of joints, in the basis E = (e1, e2, e3) of a joint.
 
-Each says, for a joint whose basis has the columns E = (e1, e2, e3): the rotation R_FM of its
-coordinates, the angular velocity that its velocities give, the residual of what stays fixed, and
-the coordinates of a rotation that satisfies it. Angular velocities are those of M in F, along the
-axes of M.
+A kind of rotation defines the rotation R_FM at its coordinates, the angular velocity at its
+velocities, the constraint residual, and the coordinates of a rotation that satisfies the
+constraints. Angular velocities are those of M in F, along the axes of M.
 
-Residuals are linear in the entries of R_FM, as schemes that keep energy need them. Most of them
-therefore vanish at further rotations, which are not the joint's (false roots):
+Residuals are linear in the entries of R_FM, as energy-conserving schemes require. Most of them
+therefore also vanish at rotations that are not the joint's (false roots):
 
 =================  =====================  ======================  ==========================
 rotation           residual vanishes at   of the joint            false roots
@@ -18,7 +17,7 @@ rotation           residual vanishes at   of the joint            false roots
 `FreeRotation`     every R                every R                 none
 =================  =====================  ======================  ==========================
 
-`misalignment` vanishes at the joint's rotations alone.
+`misalignment` vanishes at the joint's rotations only.
 """
 
 from abc import abstractmethod
@@ -35,7 +34,7 @@ Matrix = Float[Array, "3 3"]
 
 
 class AbstractRotation(eqx.Module):
-    """The rotational half of a joint kernel."""
+    """The rotational part of a joint kernel."""
 
     nq: eqx.AbstractClassVar[int]
     nv: eqx.AbstractClassVar[int]
@@ -43,49 +42,49 @@ class AbstractRotation(eqx.Module):
 
     @abstractmethod
     def zero(self) -> Float[Array, "nq"]:
-        """Coordinates of no rotation."""
+        """Coordinates of the identity."""
 
     @abstractmethod
     def matrix(self, E: Basis, q: Float[Array, "nq"]) -> Matrix:
-        """R_FM."""
+        """Rotation matrix R_FM at the coordinates."""
 
     @abstractmethod
     def motion(self, E: Basis, q: Float[Array, "nq"]) -> Float[Array, "3 nv"]:
-        """Angular velocity of M in F, along M's axes, for each unit velocity."""
+        """Angular velocity of M in F, along the axes of M, per unit velocity."""
 
     @abstractmethod
     def rates(self, q: Float[Array, "nq"], v: Float[Array, "nv"]) -> Float[Array, "nq"]:
-        """q̇ of the velocities."""
+        """Rates q̇ of the coordinates at velocities v."""
 
     @abstractmethod
     def velocities(self, q: Float[Array, "nq"], q_dot: Float[Array, "nq"]) -> Float[Array, "nv"]:
-        """Velocities of q̇, the inverse of `rates`."""
+        """Velocities v at rates q̇ of the coordinates; the inverse of `rates`."""
 
     @abstractmethod
     def retract(self, q: Float[Array, "nq"], dv: Float[Array, "nv"]) -> Float[Array, "nq"]:
-        """Coordinates displaced by an increment like the velocities."""
+        """Coordinates displaced by an increment `dv` in the space of the velocities."""
 
     @abstractmethod
     def residual(self, E: Basis, R: Matrix) -> Float[Array, "n_fixed"]:
-        """Zero where the fixed rotations are kept."""
+        """Residual of the constraints on the rotation."""
 
     @abstractmethod
     def coordinates(self, E: Basis, R: Matrix) -> Float[Array, "nq"]:
-        """Coordinates of a rotation that keeps the fixed ones; angles within (-π, π]."""
+        """Coordinates of a rotation that satisfies the constraints; angles within (-π, π]."""
 
     def misalignment(self, E: Basis, R: Matrix) -> Float[Array, "m"]:
-        """What keeps `R` from being a rotation of the joint; its length is an angle [rad].
+        """Deviation of `R` from the joint's rotations; its norm is an angle [rad].
 
-        It is zero at the rotations `matrix(E, q)` alone, whereas `residual` may vanish half a turn
-        away from these as well. Default: the rotation vector from the rotation at the coordinates
-        of `R` to `R`, whose length is at most π.
+        It vanishes at the rotations `matrix(E, q)` only, whereas `residual` may also vanish half a
+        turn away from them. Default: the rotation vector from the rotation at the coordinates of
+        `R` to `R`, whose norm is at most π.
         """
-        allowed = self.matrix(E, self.coordinates(E, R))
-        return so3.log(so3.from_matrix(allowed.T @ R))
+        nearest = self.matrix(E, self.coordinates(E, R))
+        return so3.log(so3.from_matrix(nearest.T @ R))
 
 
 class NoRotation(AbstractRotation):
-    """All rotation is fixed."""
+    """No rotation."""
 
     nq: ClassVar[int] = 0
     nv: ClassVar[int] = 0
@@ -116,7 +115,7 @@ class NoRotation(AbstractRotation):
         return jnp.zeros(0, dtype=R.dtype)
 
     def misalignment(self, E, R):
-        # The residual sin(θ) n vanishes at half a turn about any axis too.
+        # The residual sin(θ) n also vanishes at half a turn about any axis.
         return so3.log(so3.from_matrix(R))
 
 
@@ -149,19 +148,19 @@ class AxisRotation(AbstractRotation):
         return E[:, :2].T @ (R @ E[:, 2])
 
     def coordinates(self, E, R):
-        turned = E.T @ R @ E
-        sine, cosine = turned[1, 0] - turned[0, 1], turned[0, 0] + turned[1, 1]
+        Q = E.T @ R @ E
+        sine, cosine = Q[1, 0] - Q[0, 1], Q[0, 0] + Q[1, 1]
         return jnp.arctan2(sine, cosine)[None]
 
     def misalignment(self, E, R):
-        # The angle between e3 of F and of M: the residual vanishes where they are opposite too.
+        # The angle between e3 of F and of M. The residual also vanishes if they are opposite.
         sines, cosine = self.residual(E, R), E[:, 2] @ R @ E[:, 2]
         square = sines @ sines
-        apart = square > 0
-        sine = jnp.sqrt(jnp.where(apart, square, 1.0))
-        along = jnp.where(apart, sines / sine, jnp.eye(1, 2, dtype=R.dtype)[0])
-        angle = jnp.arctan2(jnp.where(apart, sine, 0.0), cosine)
-        return jnp.where(apart | (cosine < 0), angle * along, sines)
+        inclined = square > 0
+        sine = jnp.sqrt(jnp.where(inclined, square, 1.0))
+        direction = jnp.where(inclined, sines / sine, jnp.eye(1, 2, dtype=R.dtype)[0])
+        angle = jnp.arctan2(jnp.where(inclined, sine, 0.0), cosine)
+        return jnp.where(inclined | (cosine < 0), angle * direction, sines)
 
 
 class TwoAxisRotation(AbstractRotation):
@@ -194,18 +193,16 @@ class TwoAxisRotation(AbstractRotation):
         return (E[:, 0] @ R @ E[:, 1])[None]
 
     def coordinates(self, E, R):
-        turned = E.T @ R @ E
-        return jnp.stack(
-            [jnp.arctan2(turned[2, 1], turned[1, 1]), jnp.arctan2(turned[0, 2], turned[0, 0])]
-        )
+        Q = E.T @ R @ E
+        return jnp.stack([jnp.arctan2(Q[2, 1], Q[1, 1]), jnp.arctan2(Q[0, 2], Q[0, 0])])
 
     def misalignment(self, E, R):
-        # Wherever e1 of F and e2 of M are perpendicular, two angles give the rotation.
+        # The residual has no false roots.
         return self.residual(E, R)
 
 
 class BendingRotation(AbstractRotation):
-    """Rotation about any axis across e3, by its rotation vector: e3 bends, and nothing twists."""
+    """Rotation about any axis perpendicular to e3, by its rotation vector."""
 
     nq: ClassVar[int] = 2
     nv: ClassVar[int] = 2
@@ -221,8 +218,8 @@ class BendingRotation(AbstractRotation):
         return so3.dexp(E[:, :2] @ q) @ E[:, :2]
 
     def dual_motion(self, E: Basis, q: Float[Array, "2"]) -> Float[Array, "3 2"]:
-        """Moment on M, along its axes, for each unit generalized force."""
-        # What changes the rotation vector, whatever else moves: the inverse of the tangent.
+        """Moment on M, along its axes, per unit generalized force."""
+        # The first two rows of Eᵀ T⁻¹: the rate of the rotation vector at any angular velocity.
         T = so3.dexp(E[:, :2] @ q)
         a, b, c = T[:, 0], T[:, 1], T[:, 2]
         cofactors = jnp.stack([so3.cross(b, c), so3.cross(c, a), so3.cross(a, b)], axis=1)
@@ -245,10 +242,10 @@ class BendingRotation(AbstractRotation):
 
     def misalignment(self, E, R):
         # The twist about e3, 2 atan(z / w) of the quaternion [w, x, y, z]. The residual 2 w z
-        # vanishes at half a turn about any axis too, w = 0.
-        turned = E.T @ R @ E
-        sine, cosine = turned[1, 0] - turned[0, 1], turned[0, 0] + turned[1, 1]
-        folded = (sine == 0) & (cosine == 0)  # e3 bends back onto itself.
+        # also vanishes at half a turn about any axis, w = 0.
+        Q = E.T @ R @ E
+        sine, cosine = Q[1, 0] - Q[0, 1], Q[0, 0] + Q[1, 1]
+        folded = (sine == 0) & (cosine == 0)  # e3 of M is opposite to e3 of F.
         return jnp.arctan2(sine, jnp.where(folded, 1.0, cosine))[None]
 
 

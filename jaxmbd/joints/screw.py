@@ -16,12 +16,12 @@ from .rotation import AbstractRotation, AxisRotation
 class Screw(AbstractJoint):
     """Rotation about an axis, and translation along it in proportion; the coordinate is the angle.
 
-    It counts its turns [rad], in every formulation.
+    Every formulation counts its turns [rad].
 
     **Arguments:**
 
     - `predecessor`, `successor`: a `Frame` each, or the name of a body for its own frame.
-    - `pitch`: how far M moves along the axis in a turn [m], negative for a left-handed thread.
+    - `pitch`: displacement of M along the axis per turn [m], negative for a left-handed thread.
     - `axis`: direction of the axis in the axes of F (and of M at zero); any length but zero.
     """
 
@@ -44,7 +44,8 @@ class Screw(AbstractJoint):
             return "pitch must not be zero; use a Revolute joint"
         return None
 
-    # The kernel makes a cylindrical joint of the two motions; one row and one coordinate less.
+    # `translation` and `rotation` are those of a cylindrical joint. A screw has one coordinate
+    # less and one constraint more.
 
     def sizes(self) -> tuple[int, int, int]:
         return 1, 1, 5
@@ -54,7 +55,7 @@ class Screw(AbstractJoint):
 
     @property
     def lead(self) -> Float[Array, ""]:
-        """Displacement by angle [m/rad]."""
+        """Displacement per angle [m/rad]."""
         return self.pitch / (2.0 * jnp.pi)
 
     def zero(self) -> Float[Array, "1"]:
@@ -91,7 +92,7 @@ class Screw(AbstractJoint):
         return displacement / self.lead + excess
 
     def _excess(self, X_FM: Pose) -> tuple[Float[Array, "1"], Float[Array, "1"]]:
-        """Displacement, and the angle beyond what it stands for, within (-π, π]."""
+        """The displacement, and the angle minus that of the displacement, within (-π, π]."""
         displacement, angle = jnp.split(super().coordinates(X_FM), 2)
         excess = angle - displacement / self.lead
         return displacement, jnp.arctan2(jnp.sin(excess), jnp.cos(excess))

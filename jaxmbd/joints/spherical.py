@@ -10,8 +10,8 @@ from .rotation import AbstractRotation, FreeRotation
 class Spherical(AbstractJoint):
     """Any rotation about one point.
 
-    The coordinate is a quaternion `w x y z`, the velocity the angular velocity of M in F along the
-    axes of M [rad/s].
+    The coordinate is a quaternion `w x y z`. The velocity is the angular velocity of M in F along
+    the axes of M [rad/s].
 
     **Arguments:** `predecessor` and `successor`, a `Frame` each, or the name of a body for its own
     frame.

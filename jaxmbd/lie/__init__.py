@@ -1,8 +1,8 @@
 """Lie groups of rigid-body motion: SO(3) and SE(3).
 
 Twists and wrenches are linear first, `V = [v, ω]` and `W = [f, τ]`; quaternions are `w x y z`.
-Every function treats one element; use `jax.vmap` for many. All are smooth at zero rotation, in
-value and in every derivative.
+Every function takes one element; use `jax.vmap` for several. All functions are smooth at zero
+rotation, in value and in every derivative.
 """
 
 from . import gram_schmidt as gram_schmidt

@@ -1,8 +1,8 @@
-"""The rotation nearest by to three vectors that are orthonormal but for small errors.
+"""Gram–Schmidt orthonormalization of three vectors that are nearly orthonormal.
 
-Gram and Schmidt's: the first vector keeps its direction, the second one its plane with the first.
-R = B U⁻¹ with the upper triangular U of BᵀB = Uᵀ U, so that R depends on B by its scalar products
-alone but for a rotation of the whole.
+The direction of the first vector, and the plane of the first two, do not change: R = B U⁻¹ with the
+upper triangular U of BᵀB = Uᵀ U. The relative rotation of two frames therefore depends on scalar
+products of their vectors only.
 """
 
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ Matrix = Float[Array, "3 3"]
 
 @inlined_jit
 def triangle(gram: Matrix) -> Matrix:
-    """U⁻¹ of the scalar products BᵀB; NaN where the columns of B depend on one another."""
+    """U⁻¹ from the scalar products BᵀB; NaN if the columns of B are linearly dependent."""
     u11 = jnp.sqrt(gram[0, 0])
     u12, u13 = gram[0, 1] / u11, gram[0, 2] / u11
     u22 = jnp.sqrt(gram[1, 1] - u12 * u12)
@@ -30,15 +30,15 @@ def triangle(gram: Matrix) -> Matrix:
 
 @inlined_jit
 def orthonormal(B: Matrix) -> Matrix:
-    """R of the columns of B."""
+    """The rotation matrix R from the columns of B."""
     return B @ triangle(B.T @ B)
 
 
 @inlined_jit
 def angular_velocity(B: Matrix, B_dot: Matrix) -> Float[Array, "3"]:
-    """Of `orthonormal(B)` along its own axes [rad/s]; linear in `B_dot`.
+    """Angular velocity of `orthonormal(B)` along its own axes [rad/s]; linear in `B_dot`.
 
-    Rᵀ Ḃ U⁻¹ is the skew matrix of it plus an upper triangular one.
+    Rᵀ Ḃ U⁻¹ is the sum of the skew matrix of the angular velocity and an upper triangular matrix.
     """
     T = triangle(B.T @ B)
     K = (B @ T).T @ B_dot @ T

@@ -6,8 +6,9 @@ of p, the rotation matrix becomes R + ε ũ R, so that
 
     R = R(ω),   u = H(ω) v,   V = [[H*(ω), dH*(ω)[v]], [0, H*(ω)]] [v̇, ω̇]
 
-where H and H* are the tangents of the rotation along fixed and along moving axes. Unit quaternions
-make all of them polynomials but the exponential; every map is smooth at zero.
+where H and H* are the tangents of the rotation along fixed and along moving axes. In terms of
+quaternions all parameterizations except for the exponential are algebraic. Every map is smooth at
+zero.
 """
 
 from abc import abstractmethod
@@ -27,22 +28,22 @@ class AbstractParameterization(eqx.Module):
 
     @abstractmethod
     def quaternion(self, p: Vector) -> Quaternion:
-        """A quaternion, of any length, of the rotation with the parameters p."""
+        """A quaternion, of any length, of the rotation with parameters p."""
 
     @abstractmethod
     def parameters(self, q: Quaternion) -> Vector:
-        """Parameters of the rotation of a quaternion, of any length; by an angle below π."""
+        """Parameters of the rotation of a quaternion of any length; the angle is below π."""
 
     def rotation(self, p: Vector) -> Quaternion:
-        """R(p) as a unit quaternion."""
+        """The rotation R(p) as a unit quaternion."""
         return so3.normalize(self.quaternion(p))
 
     def tangent(self, p: Vector) -> Matrix:
         """H*(p): angular velocity along the moving axes, ω* = H*(p) ṗ."""
-        return jax.jacfwd(lambda x: _turning(so3.conjugate(self.quaternion(p)), self, x))(p)
+        return jax.jacfwd(lambda x: _relative(so3.conjugate(self.quaternion(p)), self, x))(p)
 
     def motion(self, Q: Twist) -> Pose:
-        """The pose of a motion with the parameters Q."""
+        """The pose of the motion with parameters Q."""
         v, p = Q[:3], Q[3:]
         q, dq = jax.jvp(self.quaternion, (p,), (v,))
         u = 2.0 * so3.multiply(dq, so3.conjugate(q))[1:] / (q @ q)
@@ -54,14 +55,14 @@ class AbstractParameterization(eqx.Module):
         return jnp.block([[H, dH], [jnp.zeros_like(H), H]])
 
     def cayley_ratio(self, Q: Twist) -> tuple[Float[Array, ""], Float[Array, ""]]:
-        """r and s for which every point moves by `v' + ω' × p̄` about its mean position p̄.
+        """r and s such that every point is displaced by `v' + ω' × p̄`, p̄ its mean position.
 
-        v' = r v + s ω and ω' = r ω; r = 1 + O(|ω|²) and s = O(|ω| |v|), like ε and ε̄ of
+        v' = r v + s ω and ω' = r ω; r = 1 + O(|ω|²) and s = O(|ω| |v|), as ε and ε̄ in
         Bauchau et al. (2013), eq. (21).
         """
         v, omega = Q[:3], Q[3:]
         r, dr = jax.jvp(self._cayley_ratio, (omega,), (v,))
-        # [r v + dr ω, r ω] are the Cayley–Gibbs–Rodrigues parameters; u of theirs is
+        # [r v + dr ω, r ω] are the Cayley–Gibbs–Rodrigues parameters of the motion; their u is
         # (1 + ω' × / 2) v / (1 + |ω'|² / 4), and v' = (1 - ω' × / 2) u.
         turn, shift = r * omega, r * v + dr * omega
         return r, dr - r * (turn @ shift) / (4.0 + turn @ turn)
@@ -72,7 +73,7 @@ class AbstractParameterization(eqx.Module):
 
 
 class Exponential(AbstractParameterization):
-    """p = φ: the rotation vector, and screws."""
+    """p = φ: the rotation vector, and the screw of a motion."""
 
     def quaternion(self, p: Vector) -> Quaternion:
         return so3.exp(p)
@@ -113,10 +114,10 @@ class CayleyGibbsRodrigues(AbstractParameterization):
 
 
 class Cayley(CayleyGibbsRodrigues):
-    """p = 2 tan(φ/2) with motions by Cayley's transform of 4 × 4 matrices.
+    """p = 2 tan(φ/2), with motions by the Cayley transform of 4 × 4 matrices.
 
-    (1 - Q̂/2)⁻¹ (1 + Q̂/2), in which points move by v + ω × p̄ about their mean position exactly;
-    its rotations are those of Cayley, Gibbs and Rodrigues, its pitch is the slide itself.
+    The motion is (1 - Q̂/2)⁻¹ (1 + Q̂/2): points are displaced by exactly v + ω × p̄ with their mean
+    position p̄. Rotations are those of `CayleyGibbsRodrigues`.
     """
 
     def motion(self, Q: Twist) -> Pose:
@@ -149,7 +150,7 @@ class WienerMilenkovic(AbstractParameterization):
         return 1.0 / (1.0 - p @ p / 16.0)
 
 
-def _turning(conjugate: Quaternion, kind: AbstractParameterization, p: Vector) -> Vector:
+def _relative(conjugate: Quaternion, kind: AbstractParameterization, p: Vector) -> Vector:
     """Twice the vector part of q̄ q(p) / |q|²; its derivative at q(p) = q is ω*."""
     return 2.0 * so3.multiply(conjugate, kind.quaternion(p))[1:] / (conjugate @ conjugate)
 

@@ -18,7 +18,7 @@ Wrench = Float[Array, "6"]
 class Pose(eqx.Module):
     """Position `p` [m], shape `(..., 3)`, and rotation matrix `R`, shape `(..., 3, 3)`.
 
-    The methods treat one pose; use `jax.vmap` for many.
+    The methods take one pose; use `jax.vmap` for several.
     """
 
     p: Float[Array, "*batch 3"]
@@ -26,7 +26,7 @@ class Pose(eqx.Module):
 
     @staticmethod
     def identity() -> "Pose":
-        """The pose of a frame in itself."""
+        """The identity: the pose of a frame in itself."""
         return Pose(jnp.zeros(3), jnp.eye(3))
 
     @inlined_jit
@@ -51,72 +51,72 @@ def between(X_WA: Pose, X_WB: Pose) -> Pose:
 
 @inlined_jit
 def transform_twist(X_AB: Pose, V: Twist) -> Twist:
-    """Ad(X_AB): the twist `V`, expressed and taken at B, expressed and taken at A."""
+    """Ad(X_AB) V: the twist expressed and taken at A, from `V` expressed and taken at B."""
     omega = X_AB.R @ V[3:]
     return jnp.concatenate([X_AB.R @ V[:3] + so3.cross(X_AB.p, omega), omega])
 
 
 @inlined_jit
 def transform_twist_back(X_AB: Pose, V: Twist) -> Twist:
-    """Ad(X_AB)⁻¹: the twist `V`, expressed and taken at A, expressed and taken at B."""
+    """Ad(X_AB)⁻¹ V: the twist expressed and taken at B, from `V` expressed and taken at A."""
     linear = V[:3] - so3.cross(X_AB.p, V[3:])
     return jnp.concatenate([X_AB.R.T @ linear, X_AB.R.T @ V[3:]])
 
 
 @inlined_jit
 def transform_wrench(X_AB: Pose, W: Wrench) -> Wrench:
-    """Ad(X_AB)⁻ᵀ: the wrench `W`, expressed and taken at B, expressed and taken at A."""
+    """Ad(X_AB)⁻ᵀ W: the wrench expressed and taken at A, from `W` expressed and taken at B."""
     force = X_AB.R @ W[:3]
     return jnp.concatenate([force, X_AB.R @ W[3:] + so3.cross(X_AB.p, force)])
 
 
 @inlined_jit
 def transform_wrench_back(X_AB: Pose, W: Wrench) -> Wrench:
-    """Ad(X_AB)ᵀ: the wrench `W`, expressed and taken at A, expressed and taken at B."""
+    """Ad(X_AB)ᵀ W: the wrench expressed and taken at B, from `W` expressed and taken at A."""
     moment = W[3:] - so3.cross(X_AB.p, W[:3])
     return jnp.concatenate([X_AB.R.T @ W[:3], X_AB.R.T @ moment])
 
 
 @inlined_jit
 def adjoint(X: Pose) -> Float[Array, "6 6"]:
-    """Matrix of `transform_twist`."""
+    """Ad(X), the matrix of `transform_twist`."""
     pR = so3.hat(X.p) @ X.R
     return jnp.block([[X.R, pR], [jnp.zeros_like(pR), X.R]])
 
 
 @inlined_jit
 def cross_twist(V: Twist, U: Twist) -> Twist:
-    """ad(V) U: rate of a twist `U` that is carried along with the twist `V`."""
+    """ad(V) U: rate of a twist `U` that is constant in a frame with the twist `V`."""
     v, w = V[:3], V[3:]
     return jnp.concatenate([so3.cross(w, U[:3]) + so3.cross(v, U[3:]), so3.cross(w, U[3:])])
 
 
 @inlined_jit
 def cross_wrench(V: Twist, W: Wrench) -> Wrench:
-    """-ad(V)ᵀ W: rate of a wrench (or momentum) `W` that is carried along with the twist `V`."""
+    """-ad(V)ᵀ W: rate of a wrench (or momentum) `W` that is constant in a frame of twist `V`."""
     v, w = V[:3], V[3:]
     return jnp.concatenate([so3.cross(w, W[:3]), so3.cross(w, W[3:]) + so3.cross(v, W[:3])])
 
 
 @inlined_jit
 def exp(V: Twist) -> Pose:
-    """Pose reached after unit time at the constant body twist `V`."""
+    """Exponential: the pose after unit time at the constant body twist `V`."""
     rho, phi = V[:3], V[3:]
     x = phi @ phi
     W = so3.hat(phi)
-    carry = jnp.eye(3, dtype=V.dtype) + series.versine(x) * W + series.cubic(x) * (W @ W)
-    return Pose(carry @ rho, so3.exp_matrix(phi))
+    A = jnp.eye(3, dtype=V.dtype) + series.versine(x) * W + series.cubic(x) * (W @ W)
+    return Pose(A @ rho, so3.exp_matrix(phi))
 
 
 @inlined_jit
 def displacement(V: Twist) -> tuple[Float[Array, "3"], Float[Array, "4"]]:
-    """Position and unit quaternion of `exp(V)`, by fewer operations than the pose."""
+    """Position and unit quaternion of `exp(V)`, with fewer operations than `exp`."""
     rho, phi = V[:3], V[3:]
     x = phi @ phi
     half = series.sinc(0.25 * x)
-    turned = so3.cross(phi, rho)
+    product = so3.cross(phi, rho)
     # (1 - cos θ) / θ² is half the square of sin(θ/2) / (θ/2).
-    p = rho + 0.5 * half * half * turned + series.cubic(x) * so3.cross(phi, turned)
+    p = rho + 0.5 * half * half * product + series.cubic(x) * so3.cross(phi, product)
     return p, jnp.concatenate([series.cos_theta(0.25 * x)[None], 0.5 * half * phi])
 
 
@@ -128,11 +128,11 @@ def retract(X: Pose, delta: Twist) -> Pose:
 
 @inlined_jit
 def rate(X: Pose, V: Twist) -> Pose:
-    """Ẋ of a pose that moves with the body twist `V`; a tangent, not a pose."""
+    """Ẋ of a pose with the body twist `V`; a tangent, not a pose."""
     return Pose(X.R @ V[:3], X.R @ so3.hat(V[3:]))
 
 
 @inlined_jit
 def velocity(X: Pose, X_dot: Pose) -> Twist:
-    """Body twist of a moving pose: `V̂ = X⁻¹ Ẋ`."""
+    """Body twist of a pose with the rate Ẋ: `V̂ = X⁻¹ Ẋ`."""
     return jnp.concatenate([X.R.T @ X_dot.p, so3.vee(X.R.T @ X_dot.R)])

@@ -1,9 +1,9 @@
-"""The scalar functions of `x = θ²` that appear in exponentials and their tangents.
+"""The scalar functions of `x = θ²` in exponentials and their tangents.
 
 Each is entire in `x`, so that exponentials of SO(3) and SE(3) are smooth at zero rotation. Below
-`x = 1` a Taylor polynomial avoids both the 0/0 and the cancellation of the closed form; eleven
-terms leave a truncation error under 1e-20. Both branches of the `where` see safe arguments, so
-that no derivative of any order meets a NaN.
+`x = 1` a Taylor polynomial avoids both 0/0 and the cancellation of the closed form; with eleven
+terms its truncation error is below 1e-20. Both branches of the `where` have safe arguments, so that
+derivatives of all orders are free of NaN.
 """
 
 import math

@@ -1,8 +1,7 @@
 """Rotations: unit quaternions (w x y z), rotation matrices and rotation vectors.
 
-A quaternion of any non-zero length stands for the rotation of its normalized self: every function
-here is homogeneous of degree zero in it. Integration may therefore let the length drift without
-touching the motion.
+A quaternion of any non-zero length represents the rotation of the normalized quaternion. A drift of
+the length in integration therefore does not affect the motion.
 
 Source of the formulas: Solà, Deray & Atchuthan (2018), "A micro Lie theory for state estimation in
 robotics", appendices A and B.
@@ -20,13 +19,13 @@ Quaternion = Float[Array, "4"]
 
 
 def identity() -> Quaternion:
-    """The quaternion of no rotation."""
+    """The identity quaternion."""
     return jnp.array([1.0, 0.0, 0.0, 0.0])
 
 
 @inlined_jit
 def cross(a: Float[Array, "*n 3"], b: Float[Array, "*n 3"]) -> Float[Array, "*n 3"]:
-    """Cross product of vectors along the last axis, by half of the operations of `jnp.cross`."""
+    """Cross product of vectors along the last axis, with half of the operations of `jnp.cross`."""
     return _next(a * _next(b) - _next(a) * b)
 
 
@@ -75,7 +74,7 @@ def normalize(q: Quaternion) -> Quaternion:
 
 @inlined_jit
 def to_matrix(q: Quaternion) -> Matrix:
-    """Rotation matrix of the direction of `q` (its length does not matter)."""
+    """Rotation matrix of a quaternion of any non-zero length."""
     s = 2.0 / (q @ q)
     w, u = q[0], q[1:]
     return (1.0 - s * (u @ u)) * jnp.eye(3, dtype=q.dtype) + s * (jnp.outer(u, u) + w * hat(u))
@@ -85,8 +84,8 @@ def to_matrix(q: Quaternion) -> Matrix:
 def from_matrix(R: Matrix) -> Quaternion:
     """Unit quaternion of a rotation matrix, with `w ≥ 0` up to round-off.
 
-    Of the four candidate columns of `4 q qᵀ` the longest one is taken (Shepperd 1978), which keeps
-    value and gradient accurate for every rotation.
+    The result is the longest of the four columns of `4 q qᵀ`, normalized (Shepperd 1978), so that
+    value and gradient are accurate for every rotation.
     """
     trace = R[0, 0] + R[1, 1] + R[2, 2]
     antisymmetric = 2.0 * vee(R)
@@ -131,7 +130,7 @@ def rate(q: Quaternion, omega: Vector) -> Quaternion:
 def velocity(q: Quaternion, q_dot: Quaternion) -> Vector:
     """Body angular velocity `ω = 2 (q⁻¹ ⊗ q̇)` [rad/s]; inverse of `rate`.
 
-    What `q_dot` does to the length of `q` is left out.
+    The part of `q_dot` that changes the length of `q` is ignored.
     """
     return 2.0 * multiply(conjugate(q), q_dot)[1:] / (q @ q)
 
@@ -163,8 +162,9 @@ def dexp(phi: Vector) -> Matrix:
 def basis(axis: Vector) -> Matrix:
     """A right-handed orthonormal basis, as columns, whose third vector points along `axis`.
 
-    Duff et al. (2017), "Building an orthonormal basis, revisited". The identity for the z axis;
-    smooth in `axis` but for a jump of the first two vectors where its z component changes sign.
+    The basis is the identity for the z axis. It is smooth in `axis` except for a jump of the first
+    two vectors if the z component changes sign. Source: Duff et al. (2017), "Building an
+    orthonormal basis, revisited".
     """
     n = axis / jnp.sqrt(axis @ axis)
     sign = jnp.where(n[2] >= 0, 1.0, -1.0).astype(axis.dtype)

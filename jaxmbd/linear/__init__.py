@@ -1,4 +1,4 @@
-"""Structured linear solves."""
+"""Linear solvers for mass matrices and constraints."""
 
 from .constrained import ConstraintFactors as ConstraintFactors
 from .constrained import factor_constraints as factor_constraints

@@ -6,20 +6,20 @@ from jaxtyping import Array, Float
 
 from .spd import solve_spd
 
-# An eigenvalue below about the shift counts as zero; the filter is raised to this power of two.
+# Eigenvalues below about the shift count as zero; the filter is raised to this power of two.
 SQUARINGS = 4
 
 
 def solve_semidefinite(A: Float[Array, "n n"], b: Float[Array, "n *k"]) -> Float[Array, "n *k"]:
-    """The least-squares solution x of A x = b, and of several the smallest: A⁺ b.
+    """The minimum-norm least-squares solution A⁺ b of A x = b.
 
-    Eigenvalues of A below about the square root of the float type's precision, relative to the
-    mean of its diagonal, count as zero; what of b is out of reach gets through by about that much.
-    Derivatives are those of the pseudoinverse where its rank stays what it is.
+    Eigenvalues of A below about the square root of the machine epsilon, relative to the mean of the
+    diagonal, count as zero. The part of b outside the range of A affects x by about this tolerance.
+    Derivatives are those of the pseudoinverse at constant rank.
 
-    No library has this for A of any rank under all transformations; a factorization of A + s 1
-    and a few products do it. With B = s (A + s 1)⁻¹, which is one where A is zero and small
-    elsewhere, N = B^16 projects on what A does not see, and A⁺ = (A + s 1)⁻¹ (1 + B + …) (1 - N).
+    The method works for any rank and under all JAX transformations, by a factorization of A + s 1
+    and a few products. B = s (A + s 1)⁻¹ is one on the null space of A and small elsewhere.
+    Therefore N = B^16 projects onto the null space, and A⁺ = (A + s 1)⁻¹ (1 + B + …) (1 - N).
     """
     if A.shape[0] == 0:
         return b
@@ -27,9 +27,9 @@ def solve_semidefinite(A: Float[Array, "n n"], b: Float[Array, "n *k"]) -> Float
 
 
 def solve_scaled(A: Float[Array, "n n"], b: Float[Array, "n *k"]) -> Float[Array, "n *k"]:
-    """A least-squares solution x of A x = b, its rows scaled so that the diagonal of A is one.
+    """A least-squares solution x of A x = b, with A scaled to a unit diagonal.
 
-    What counts as zero then does not depend on units.
+    The tolerance of zero eigenvalues then does not depend on units.
     """
     if A.shape[0] == 0:
         return b
@@ -39,15 +39,14 @@ def solve_scaled(A: Float[Array, "n n"], b: Float[Array, "n *k"]) -> Float[Array
 
 
 def equilibration(diagonal: Float[Array, "n"]) -> Float[Array, "n"]:
-    """What rows and columns of A are multiplied by so that its `diagonal` becomes one.
+    """Diagonal equilibration: factors of rows and columns of A that make its `diagonal` one.
 
-    Rows whose diagonal is that of rounding, relative to the largest one, are left as small as they
-    are.
+    Rows whose diagonal is a rounding error, relative to the largest one, remain small.
     """
     largest = jnp.max(diagonal)
-    is_row = diagonal > largest * float(jnp.finfo(diagonal.dtype).eps) ** 0.9
+    nonzero = diagonal > largest * float(jnp.finfo(diagonal.dtype).eps) ** 0.9
     typical = jnp.where(largest > 0, largest, 1.0)
-    return jnp.where(is_row, diagonal, typical) ** -0.5
+    return jnp.where(nonzero, diagonal, typical) ** -0.5
 
 
 @jax.custom_jvp
@@ -70,7 +69,7 @@ def _solve(A: Float[Array, "n n"], b: Float[Array, "n *k"]) -> Float[Array, "n *
         return x - N @ x
 
     x = apply(b)
-    return x + apply(b - A @ x)  # What rounding in the inverse of a nearly singular matrix left.
+    return x + apply(b - A @ x)  # Refinement: the inverse of A + s 1 has large rounding errors.
 
 
 @_solve.defjvp
@@ -78,8 +77,8 @@ def _(primals, tangents):
     """d(A⁺ b) of a symmetric A whose rank does not change (Golub and Pereyra 1973), b in range."""
     (A, b), (dA, db) = primals, tangents
     x = _solve(A, b)
-    turned = dA @ _solve(A, x)
-    return x, _solve(A, db - dA @ x) + turned - _solve(A, A @ turned)
+    outside = dA @ _solve(A, x)
+    return x, _solve(A, db - dA @ x) + outside - _solve(A, A @ outside)
 
 
 __all__ = ["equilibration", "solve_scaled", "solve_semidefinite"]

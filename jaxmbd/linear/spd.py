@@ -1,4 +1,4 @@
-"""Symmetric positive definite systems of the sizes that mechanisms have."""
+"""Symmetric positive definite linear systems of small and medium size."""
 
 import jax.numpy as jnp
 import jax.scipy.linalg as jsl
@@ -6,13 +6,13 @@ from jaxtyping import Array, Float
 
 from .._inlined_jit import inlined_jit
 
-# Up to this size an unrolled factorization of scalars fuses into its surroundings; above it the
-# library call, which costs about a microsecond of overhead, wins.
+# Up to this size an unrolled factorization of scalars, which XLA fuses with other operations, is
+# faster than the library call, which has an overhead of about a microsecond.
 UNROLLED_SIZE = 8
 
 
 def solve_spd(A: Float[Array, "n n"], b: Float[Array, "n *k"]) -> Float[Array, "n *k"]:
-    """x of A x = b; NaN where `A` is not positive definite. Only the lower triangle is read."""
+    """Solve A x = b; NaN if `A` is not positive definite. Only the lower triangle is used."""
     if A.shape[0] > UNROLLED_SIZE:
         return jsl.cho_solve(jsl.cho_factor(A, lower=True), b)
     return _solve_unrolled(A, b)

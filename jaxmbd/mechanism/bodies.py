@@ -13,11 +13,11 @@ from .rows import Rows
 class BodyGroup(eqx.Module):
     """Bodies of one kind, stacked along a leading axis.
 
-    - `rows`: their rows among all bodies, the ground not counted.
-    - `n_elastic`: number of elastic coordinates of each; `first`: where those of the first one are
-      among the elastic coordinates of all bodies. Those of the others follow.
-    - `ports`: rows of the frames on them, among all frames that are fixed to bodies; `carriers`:
-      for each of these frames the row of its body within the group.
+    - `rows`: rows of the bodies among all bodies, without the ground.
+    - `n_elastic`: number of elastic coordinates of each body; `first`: index of the first one of
+      the group among the elastic coordinates of all bodies. The others of the group follow.
+    - `ports`: rows of the frames on these bodies, among all attached frames; `carriers`: for each
+      of these frames, the row of its body within the group.
     """
 
     body: AbstractBody
@@ -29,21 +29,21 @@ class BodyGroup(eqx.Module):
     carriers: Rows = eqx.field(static=True)
 
     def own(self, x: Float[Array, "n_elastic"]) -> Float[Array, "n k"]:
-        """What belongs to these bodies of the elastic coordinates of all, or of their rates."""
+        """The part of the elastic coordinates of all bodies, or of their rates, of this group."""
         n, k = len(self.names), self.n_elastic
         return x[self.first : self.first + n * k].reshape(n, k)
 
     def offsets(self, offsets: Pose, eta: Float[Array, "n_elastic"]) -> Pose:
-        """Poses in their bodies of the frames of these bodies, `offsets` being those at η = 0."""
+        """Poses of the frames on these bodies, in their bodies, from `offsets` at η = 0."""
         bodies, own = self.carriers.take_tree(self.body), self.carriers.take(self.own(eta))
         undeformed = self.ports.take_tree(offsets)
         return jax.vmap(lambda body, X, eta: body.frame(X, eta))(bodies, undeformed, own)
 
 
 def rigid_part(body: AbstractBody) -> RigidBody:
-    """The rigid body with the kinetic energy that a body has where it does not deform."""
-    zeros, still = jnp.zeros(body.n_elastic), jnp.zeros(6)
-    inertia = jax.hessian(lambda V: body.kinetic_energy(zeros, V, zeros))(still)
+    """The rigid body with the kinetic energy of a body at η = 0 and η̇ = 0."""
+    zeros, at_rest = jnp.zeros(body.n_elastic), jnp.zeros(6)
+    inertia = jax.hessian(lambda V: body.kinetic_energy(zeros, V, zeros))(at_rest)
     mass = inertia[0, 0]
     com = jnp.stack([inertia[1, 5], inertia[2, 3], inertia[0, 4]]) / mass
     outer = com @ com * jnp.eye(3, dtype=com.dtype) - jnp.outer(com, com)
@@ -60,15 +60,15 @@ def momentum(
 def inertial_force(
     body: AbstractBody, eta: Float[Array, "k"], u: Float[Array, "6+k"], u_dot: Float[Array, "6+k"]
 ) -> Float[Array, "6+k"]:
-    """Force on (V, η̇) that a body needs for its motion, elastic forces and damping included."""
+    """Force on (V, η̇) that the motion of a body requires, with elastic forces and damping."""
     p, p_dot = jax.jvp(lambda eta, u: momentum(body, eta, u), (eta, u), (u[6:], u_dot))
 
-    def released(eta: Float[Array, "k"]) -> Float[Array, ""]:
+    def lagrangian(eta: Float[Array, "k"]) -> Float[Array, ""]:
         return body.kinetic_energy(eta, u[:6], u[6:]) - body.elastic_energy(eta)
 
     on_frame = p_dot[:6] + se3.cross_wrench(u[:6], p[:6])
-    within = p_dot[6:] - jax.grad(released)(eta) + body.damping_force(eta, u[6:])
-    return jnp.concatenate([on_frame, within])
+    on_elastic = p_dot[6:] - jax.grad(lagrangian)(eta) + body.damping_force(eta, u[6:])
+    return jnp.concatenate([on_frame, on_elastic])
 
 
 __all__ = ["BodyGroup", "inertial_force", "momentum", "rigid_part"]

@@ -1,4 +1,4 @@
-"""A controller as a group of one element: what its sensors read, and where its commands go."""
+"""Controllers as groups of one element, with the joints and ports that they read and act on."""
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,11 +20,11 @@ from .rows import Rows
 if TYPE_CHECKING:
     from ..system.configuration import AbstractConfiguration
 
-Places = dict[str, tuple[int, int]]  # Group of each joint, and its row in it.
+Places = dict[str, tuple[int, int]]  # Group of each joint, and its row in the group.
 
 
 class Output(NamedTuple):
-    """Where commands go: to a joint, of a group and a row, or to a port, of group -1."""
+    """Target of commands: the joint at `row` of `group`, or if `group` is -1, the port at `row`."""
 
     group: int
     row: int
@@ -34,7 +34,7 @@ class Output(NamedTuple):
 class ControllerGroup(AbstractElementGroup):
     """One controller, its leaves with a leading axis of length one.
 
-    - `joints`: joints that it reads or acts on, as group and row; `ports` likewise.
+    - `joints`: group and row of the joints that it reads or acts on; `ports`: rows of such ports.
     """
 
     element: AbstractController
@@ -77,7 +77,7 @@ class ControllerGroup(AbstractElementGroup):
 
 
 class _Shapes(AbstractNamedMotion):
-    """Zeros in the shapes of a motion, and which joints and ports were asked for."""
+    """A motion of zeros that records the joints and ports that sensors read."""
 
     def __init__(
         self, joints: tuple[JointGroup, ...], place: Places, ports: tuple[Any, ...], dtype: Any
@@ -124,10 +124,11 @@ def lower_controller(
 ) -> ControllerGroup:
     """The group of a controller.
 
-    **Arguments:** `ports`: the table of ports under construction; `first`: where its states start.
+    **Arguments:** `ports`: the table of ports under construction; `first`: index of its first
+    state in z.
 
-    **Raises** `ModelError`, naming the controller, for names of joints and frames that do not
-    exist, and for a law whose commands do not fit.
+    **Raises** `ModelError`, naming the controller, for unknown joints and frames, and for a law
+    whose commands do not match the outputs.
     """
     who = f"controller {name!r}"
     shapes = _Shapes(joints, place, tuple(ports.names), dtype)
@@ -162,12 +163,12 @@ def lower_controller(
 def _output(
     who: str, reference: Any, joints: tuple[JointGroup, ...], place: Places, ports: Any
 ) -> tuple[Output, str]:
-    """Where an output is, and what messages call it."""
+    """An output and its name in messages."""
     if isinstance(reference, Frame):
         (row,) = ports.add([reference], [None]).index
         return Output(-1, row, 6), f"frame on {reference.body}"
     name = reference.name
-    # A body that floats has a joint of its own name; a wrench on the body is the force on it.
+    # A floating body and its free joint have the same name. The output is the wrench on the body.
     is_joint = name in place and name not in ports.topology.floating
     is_frame = name in ports.names and not isinstance(reference, JointReference)
     if is_joint and is_frame:

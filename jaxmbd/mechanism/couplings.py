@@ -1,4 +1,4 @@
-"""Couplings: constraints between the coordinates of two joints, whatever the formulation."""
+"""Couplings in all formulations: constraints between the coordinates of two joints."""
 
 from collections.abc import Mapping
 
@@ -13,7 +13,7 @@ from .rows import Rows
 
 
 class CouplingGroup(eqx.Module):
-    """Couplings from joints of one group to joints of one other, with their rows in these."""
+    """Couplings of one kind from one group of source joints to one group of joints."""
 
     coupling: AbstractCoupling
     names: tuple[str, ...] = eqx.field(static=True)
@@ -24,17 +24,17 @@ class CouplingGroup(eqx.Module):
     is_angle: tuple[bool, bool] = eqx.field(static=True)
 
     def residuals(self, coordinates: Mapping[int, Float[Array, "_n _nq"]]) -> Float[Array, "n"]:
-        """Coordinates of the joints minus those that their sources prescribe, angles in (-π, π].
+        """Constraint residuals, angles within (-π, π].
 
-        `coordinates` are those of joints by group.
+        **Arguments:** `coordinates`: coordinates of joints by group.
         """
         own = self.rows.take(coordinates[self.group])[:, 0]
         source = self.source_rows.take(coordinates[self.source_group])[:, 0]
 
-        def gap(coupling: AbstractCoupling, own: Array, source: Array) -> Array:
-            return coupling.gap(own, source, self.is_angle)
+        def residual(coupling: AbstractCoupling, own: Array, source: Array) -> Array:
+            return coupling.residual(own, source, self.is_angle)
 
-        return jax.vmap(gap)(self.coupling, own, source)
+        return jax.vmap(residual)(self.coupling, own, source)
 
 
 def lower_couplings(
@@ -42,9 +42,9 @@ def lower_couplings(
     joints: tuple[JointGroup, ...],
     place: Mapping[str, tuple[int, int]],
 ) -> tuple[CouplingGroup, ...]:
-    """Couplings by the groups of their joints.
+    """Group couplings by kind and by the groups of their joints.
 
-    **Raises** `ModelError` where a joint has not one coordinate.
+    **Raises** `ModelError` if a joint has not exactly one coordinate.
     """
     entries = []
     for name in sorted(couplings):

@@ -1,4 +1,4 @@
-"""Drivers: coordinates of joints prescribed as functions of time, whatever the formulation."""
+"""Drivers in all formulations: coordinates of joints prescribed as functions of time."""
 
 from collections.abc import Mapping
 
@@ -15,7 +15,7 @@ from .rows import Rows
 
 
 class DriverGroup(eqx.Module):
-    """Drivers of one kind on joints of one group, with their rows in it."""
+    """Drivers of one kind on joints of one group, with the rows of the joints."""
 
     driver: Driver
     names: tuple[str, ...] = eqx.field(static=True)
@@ -25,10 +25,10 @@ class DriverGroup(eqx.Module):
 
     @property
     def component(self) -> int:
-        """Which coordinate of the joints."""
+        """Index of the prescribed coordinate of the joints."""
         return self.driver.component
 
-    def wanted(self, t: Float[Array, ""]) -> Float[Array, "n"]:
+    def prescribed(self, t: Float[Array, ""]) -> Float[Array, "n"]:
         """Prescribed coordinates [rad or m]."""
         each = jax.vmap(lambda driver: driver.motion(t), axis_size=len(self.names))
         return each(self.driver)
@@ -36,12 +36,12 @@ class DriverGroup(eqx.Module):
     def residuals(
         self, t: Float[Array, ""], coordinates: Mapping[int, Float[Array, "_n _nq"]]
     ) -> Float[Array, "n"]:
-        """Coordinates of the joints minus the prescribed ones; angles within (-π, π].
+        """Coordinates of the joints minus the prescribed ones, angles within (-π, π].
 
-        `coordinates` are those of joints by group.
+        **Arguments:** `coordinates`: coordinates of joints by group.
         """
-        gap = self.rows.take(coordinates[self.group])[:, self.component] - self.wanted(t)
-        return jnp.arctan2(jnp.sin(gap), jnp.cos(gap)) if self.is_angle else gap
+        residual = self.rows.take(coordinates[self.group])[:, self.component] - self.prescribed(t)
+        return jnp.arctan2(jnp.sin(residual), jnp.cos(residual)) if self.is_angle else residual
 
 
 def lower_drivers(
@@ -49,10 +49,10 @@ def lower_drivers(
     joints: tuple[JointGroup, ...],
     place: Mapping[str, tuple[int, int]],
 ) -> tuple[DriverGroup, ...]:
-    """Drivers by kind and by the groups of their joints.
+    """Group drivers by kind and by the groups of their joints.
 
-    **Raises** `ModelError` where a joint has no such coordinate, or one that is no length or angle,
-    and where two drivers want the same one.
+    **Raises** `ModelError` if a joint has no such coordinate, if the coordinate is neither length
+    nor angle, and if two drivers prescribe the same coordinate.
     """
     entries = []
     taken: dict[tuple[str, int], str] = {}
@@ -74,7 +74,8 @@ def lower_drivers(
         key = driver.joint.name, driver.component
         if key in taken:
             raise ModelError(
-                f"driver {name!r} prescribes what driver {taken[key]!r} does; leave one out"
+                f"driver {name!r} prescribes the same coordinate as driver {taken[key]!r}; remove "
+                "one of them"
             )
         taken[key] = name
         entries.append(

@@ -1,8 +1,8 @@
-"""Elements of one kind, stacked: what they touch, and where their loads go.
+"""Elements of one kind, stacked, with the frames, joints or bodies that they act on.
 
-A group gathers positions and velocities of what its elements touch from a configuration, and adds
-their loads to wrenches on ports and forces on joints. Everything that elements have is assembled by
-one loop over `mechanism.elements`: loads, potentials, two-point loads, state rates, sparsity.
+A group gathers the positions and velocities that its elements depend on from a configuration, and
+adds their loads to wrenches on ports and forces on joints. Loads, potentials, two-point loads,
+state rates and sparsity are each assembled by one loop over `mechanism.elements`.
 """
 
 from abc import abstractmethod
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from ..system.configuration import AbstractConfiguration
 
 Wrenches = Float[Array, "n_ports 6"]
-JointForces = dict[int, Float[Array, "_n _nv"]]  # Only groups with a force have an entry.
+JointForces = dict[int, Float[Array, "_n _nv"]]  # By group, for groups with a force.
 
 
 class Motion:
-    """A configuration and velocities; twists and joint rates are computed once, when first used."""
+    """A configuration and velocities; twists and joint rates are computed at their first use."""
 
     def __init__(self, c: "AbstractConfiguration", v: Float[Array, "nv"]):
         self.c, self.v = c, v
@@ -51,10 +51,10 @@ class Motion:
 
 
 class Loads:
-    """Loads added up: wrenches along the axes of what they act on, and forces on joints.
+    """Sums of loads: wrenches along the axes of bodies and ports, and forces on joints.
 
     - `on_bodies`: wrench of fields on every body; None without fields.
-    - `on_ports`: wrench on every port without those; None if there are no others.
+    - `on_ports`: wrench of other elements on every port; None without such elements.
     - `joint_forces`: force on every joint velocity, by group.
     """
 
@@ -96,8 +96,8 @@ class Loads:
 class AbstractElementGroup(eqx.Module):
     """Elements of one kind, stacked along a leading axis.
 
-    - `n_states`: number of first-order states of each; `first_state`: where those of the first one
-      are in z. Those of the others follow.
+    - `n_states`: number of first-order states of each element; `first_state`: index in z of the
+      first one of the group. The others of the group follow.
     """
 
     element: eqx.AbstractVar[Any]
@@ -107,23 +107,23 @@ class AbstractElementGroup(eqx.Module):
 
     @abstractmethod
     def positions(self, c: "AbstractConfiguration") -> tuple[Any, ...]:
-        """What potentials depend on, for every element."""
+        """Positions on which potentials depend, for every element."""
 
     @abstractmethod
     def velocities(self, motion: Motion) -> tuple[Any, ...]:
-        """What loads depend on beside `positions` and z, for every element."""
+        """Velocities on which loads depend, for every element."""
 
     @abstractmethod
     def add(self, total: Loads, load: Any) -> None:
-        """Add the loads of all elements, as `loads` returns them, to a total."""
+        """Add the result of `loads` to a total."""
 
     def initial_states(self) -> Float[Array, "n n_states"]:
-        """z that every element starts from."""
-        n = len(self.names)  # An element may have no array of its own.
+        """Initial z of every element."""
+        n = len(self.names)  # vmap cannot infer it if an element has no arrays.
         return jax.vmap(lambda element: element.initial_states(), axis_size=n)(self.element)
 
     def states(self, z: Float[Array, "nz"] | None) -> Float[Array, "n n_states"]:
-        """First-order states of every element; **raises** `ValueError` where z is not known."""
+        """First-order states of every element; **raises** `ValueError` if required and None."""
         n, k = len(self.names), self.n_states
         if k == 0:
             return jnp.zeros((n, 0))
@@ -136,8 +136,8 @@ class AbstractElementGroup(eqx.Module):
     def loads(self, motion: Motion) -> Any:
         """Load of every element."""
         c = motion.c
-        given = *self.positions(c), *self.velocities(motion), self.states(c.z)
-        return jax.vmap(lambda element, *given: element.load(c.t, *given))(self.element, *given)
+        args = *self.positions(c), *self.velocities(motion), self.states(c.z)
+        return jax.vmap(lambda element, *args: element.load(c.t, *args))(self.element, *args)
 
     def potentials(self, c: "AbstractConfiguration") -> Float[Array, "n *k"]:
         """Potential energy of every element [J]."""
@@ -146,13 +146,13 @@ class AbstractElementGroup(eqx.Module):
 
     @property
     def has_potential(self) -> bool:
-        """Whether the kind of element states a potential of its own."""
+        """Whether the kind of element overrides `potential`."""
         bases = AbstractFrameElement, AbstractJointElement, AbstractField
         return type(self.element).potential not in [base.potential for base in bases]
 
 
 class FrameElements(AbstractElementGroup):
-    """Elements between frames; `ports[k]` are the port rows of their k-th frames."""
+    """Elements between frames; `ports[k]` are the port rows of the k-th frame of each element."""
 
     element: AbstractFrameElement
     names: tuple[str, ...] = eqx.field(static=True)
@@ -161,9 +161,9 @@ class FrameElements(AbstractElementGroup):
     ports: tuple[Rows, ...] = eqx.field(static=True)
 
     def at_frames(self, x: Any) -> Any:
-        """Rows of port data for every element and each of its frames, `(n, n_frames, …)`."""
-        taken = [rows.take_tree(x) for rows in self.ports]
-        return jax.tree.map(lambda *frames: jnp.stack(frames, axis=1), *taken)
+        """Entries of port data for every element and each of its frames, `(n, n_frames, …)`."""
+        by_frame = [rows.take_tree(x) for rows in self.ports]
+        return jax.tree.map(lambda *frames: jnp.stack(frames, axis=1), *by_frame)
 
     def positions(self, c: "AbstractConfiguration") -> tuple[Any, ...]:
         return (self.at_frames(c.ports),)
@@ -177,7 +177,7 @@ class FrameElements(AbstractElementGroup):
 
 
 class JointElements(AbstractElementGroup):
-    """Elements on joints of one group; `rows` are the joints' rows in it."""
+    """Elements on joints of one group; `rows` are the rows of the joints."""
 
     element: AbstractJointElement
     names: tuple[str, ...] = eqx.field(static=True)
@@ -205,7 +205,7 @@ class Fields(AbstractElementGroup):
     first_state: int = eqx.field(static=True)
 
     def positions(self, c: "AbstractConfiguration") -> tuple[Any, ...]:
-        """Bodies and their poses; **raises** `NotImplementedError` unless all are rigid."""
+        """Bodies and their poses; **raises** `NotImplementedError` unless all bodies are rigid."""
         if not c.mechanism.all_rigid:
             raise NotImplementedError("fields at bodies that are not rigid have loads only")
         bodies = Rows.of(range(1, c.mechanism.n_bodies + 1))
@@ -215,16 +215,16 @@ class Fields(AbstractElementGroup):
         return (motion.body_twists,)
 
     def loads(self, motion: Motion) -> Float[Array, "n_bodies 6"]:
-        """Wrench on every body, along its own axes, of all fields together."""
+        """Sum of the wrenches of all fields on every body, along its own axes."""
         mechanism = motion.c.mechanism
         if mechanism.all_rigid:
             return self._loads_of_kind(motion, mechanism.bodies[0])
         rows = [group.rows for group in mechanism.bodies]
-        each = [self._loads_of_kind(motion, group)[:, :6] for group in mechanism.bodies]
-        return in_order(rows, mechanism.n_bodies, each)
+        parts = [self._loads_of_kind(motion, group)[:, :6] for group in mechanism.bodies]
+        return in_order(rows, mechanism.n_bodies, parts)
 
     def elastic_loads(self, motion: Motion) -> Float[Array, "n_elastic"]:
-        """Forces on the elastic coordinates of all bodies, of all fields together."""
+        """Sum of the forces of all fields on the elastic coordinates of all bodies."""
         parts = [
             self._loads_of_kind(motion, group)[:, 6:].ravel()
             for group in motion.c.mechanism.bodies
@@ -237,13 +237,13 @@ class Fields(AbstractElementGroup):
         c, rigid = motion.c, isinstance(group.body, RigidBody)
         bodies = Rows.of(range(1, c.mechanism.n_bodies + 1))
         X = group.rows.take_tree(bodies.take_tree(c.ports))
-        given: tuple[Any, ...] = X, group.rows.take(motion.body_twists)
+        args: tuple[Any, ...] = X, group.rows.take(motion.body_twists)
         if not rigid:
-            given = *given, group.own(c.elastic)
+            args = *args, group.own(c.elastic)
 
         def on_bodies(field: AbstractField) -> Float[Array, "n _k"]:
             law = field.wrench if rigid else field.load_of_body
-            return jax.vmap(lambda *given: law(c.t, *given))(group.body, *given)
+            return jax.vmap(lambda *args: law(c.t, *args))(group.body, *args)
 
         return jnp.sum(jax.vmap(on_bodies)(self.element), axis=0)
 
@@ -254,16 +254,16 @@ class Fields(AbstractElementGroup):
         bodies = Rows.of(range(1, c.mechanism.n_bodies + 1)).take_tree(c.ports)
         parts = []
         for group in c.mechanism.bodies:
-            given: tuple[Any, ...] = group.body, group.rows.take_tree(bodies)
+            args: tuple[Any, ...] = group.body, group.rows.take_tree(bodies)
             rigid = isinstance(group.body, RigidBody)
             if not rigid:
-                given = *given, group.own(c.elastic)
+                args = *args, group.own(c.elastic)
 
             def of_bodies(
-                field: AbstractField, given: tuple[Any, ...] = given, rigid: bool = rigid
+                field: AbstractField, args: tuple[Any, ...] = args, rigid: bool = rigid
             ) -> Float[Array, "n"]:
                 law = field.potential if rigid else field.potential_of_body
-                return jax.vmap(lambda *given: law(c.t, *given))(*given)
+                return jax.vmap(lambda *args: law(c.t, *args))(*args)
 
             parts.append(jax.vmap(of_bodies)(self.element))
         return jnp.concatenate(parts, axis=1)

@@ -14,7 +14,7 @@ from ..bodies import AbstractBody
 from ..errors import FloatTypeWarning, ModelError
 from ..model import Frame, Model
 
-NAMED = 6  # Leaves that a warning lists.
+MAX_LISTED = 6  # Leaves that a warning lists.
 
 
 def float_type(tree: PyTree) -> np.dtype:
@@ -22,18 +22,18 @@ def float_type(tree: PyTree) -> np.dtype:
 
     A Python float counts as JAX's default type: float64 if `jax_enable_x64` is on, else float32.
     """
-    found = {own for x in jax.tree.leaves(tree) if (own := _float_type_of(x)) is not None}
-    return _widest(found) if found else jax.dtypes.canonicalize_dtype(float)
+    types = {own for x in jax.tree.leaves(tree) if (own := _float_type_of(x)) is not None}
+    return _widest(types) if types else jax.dtypes.canonicalize_dtype(float)
 
 
 def in_float_type(tree: PyTree, dtype: np.dtype) -> PyTree:
-    """The tree with every float leaf in a float type; leaves that have it are the same objects.
+    """Convert the float leaves of a tree to `dtype`; leaves of this type remain the same objects.
 
-    Integers stay, except for those of bodies and frames, of which all numbers are floats.
+    Integers are converted in bodies and frames only, whose leaves are all floats.
     """
 
     def converted(x: Any) -> Any:
-        own = _float_type_of(x)  # NumPy's float64 equals None.
+        own = _float_type_of(x)  # Compared with None by `is`: NumPy's float64 equals None.
         return x if own is None or own == dtype else jnp.asarray(x, dtype)
 
     def all_floats(x: Any) -> Any:
@@ -47,12 +47,12 @@ def in_float_type(tree: PyTree, dtype: np.dtype) -> PyTree:
 
 
 def in_one_float_type(model: Model, dtype: Any = None, who: str = "formulate") -> Model:
-    """The model with all its floats in one float type, the widest one or the one given.
+    """Convert all floats of a model to `dtype`. Default: the widest float type of the model.
 
-    `who` names the function that warns and raises.
+    `who` names the calling function in messages.
 
-    **Warns** by `FloatTypeWarning`, naming the leaves of narrower types, if none is given and the
-    model has several.
+    **Warns** by `FloatTypeWarning`, naming the leaves of narrower types, if `dtype` is None and the
+    model has several float types.
 
     **Raises** `ModelError` for a type other than float32 and float64, and for float64 if
     `jax_enable_x64` is off.
@@ -69,10 +69,11 @@ def in_one_float_type(model: Model, dtype: Any = None, who: str = "formulate") -
         f"{name} ({own})" for name, own in _named_types(model) if own is not None and own != widest
     ]
     if narrower:
-        more = f" and {len(narrower) - NAMED} more" if len(narrower) > NAMED else ""
+        n_more = len(narrower) - MAX_LISTED
+        more = f" and {n_more} more" if n_more > 0 else ""
         warnings.warn(
             f"{who}: the model mixes float types and is computed in {widest}, its widest; "
-            f"narrower are {', '.join(narrower[:NAMED])}{more}; convert them, or pass "
+            f"narrower are {', '.join(narrower[:MAX_LISTED])}{more}; convert them, or pass "
             f"dtype=jnp.{widest} to formulate to accept this",
             FloatTypeWarning,
             stacklevel=3,
@@ -81,11 +82,9 @@ def in_one_float_type(model: Model, dtype: Any = None, who: str = "formulate") -
 
 
 def as_own(x: Any, system: Any, name: str) -> jax.Array:
-    """Numbers of a state as an array of the system's float type.
+    """Convert `x`, called `name` in messages, to an array of the system's float type.
 
-    A narrower type is converted, which is exact.
-
-    **Raises** `ModelError` for a wider one, whose digits the system would lose.
+    **Raises** `ModelError` for a wider float type, whose digits would be lost.
     """
     x, own = jnp.asarray(x), system.mechanism.dtype
     if x.dtype == own:
@@ -100,30 +99,30 @@ def as_own(x: Any, system: Any, name: str) -> jax.Array:
 
 def _checked(dtype: Any) -> np.dtype:
     try:
-        given = np.dtype(dtype)
+        checked = np.dtype(dtype)
     except TypeError as error:
         raise ModelError(f"formulate: dtype must be a float type, got {dtype!r}") from error
-    if given not in (np.float32, np.float64):
-        raise ModelError(f"formulate: dtype must be float32 or float64, got {given}")
-    if jax.dtypes.canonicalize_dtype(given) != given:
+    if checked not in (np.float32, np.float64):
+        raise ModelError(f"formulate: dtype must be float32 or float64, got {checked}")
+    if jax.dtypes.canonicalize_dtype(checked) != checked:
         raise ModelError(
             "formulate: dtype float64 needs jax.config.update('jax_enable_x64', True) before the "
-            "model is made"
+            "model is created"
         )
-    return given
+    return checked
 
 
 def _float_type_of(x: Any) -> np.dtype | None:
-    """The float type in which JAX computes with a leaf, or None for what is no float."""
+    """The float type in which JAX computes with a leaf, or None if the leaf is no float."""
     dtype = float if isinstance(x, float) else getattr(x, "dtype", None)
     if dtype is None or not jnp.issubdtype(dtype, jnp.floating):
         return None
     return jax.dtypes.canonicalize_dtype(dtype)
 
 
-def _widest(found: set[Any]) -> np.dtype:
-    with jax.numpy_dtype_promotion("standard"):  # Users may forbid promotion; this one is said.
-        return functools.reduce(jnp.promote_types, found)
+def _widest(types: set[Any]) -> np.dtype:
+    with jax.numpy_dtype_promotion("standard"):  # Also if the user forbids implicit promotion.
+        return functools.reduce(jnp.promote_types, types)
 
 
 def _named_types(model: Model) -> Iterator[tuple[str, np.dtype | None]]:

@@ -1,4 +1,4 @@
-"""Stacking like components, so that everything below `formulate` loops over kinds only."""
+"""Groups of stacked components of one kind, so that systems loop over kinds only."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -18,8 +18,9 @@ class JointGroup(eqx.Module):
     """Joints of one kind, stacked along a leading axis.
 
     - `first`, `second`: port rows of their frames F (predecessor) and M (successor).
-    - `in_tree`: whether they are edges of the spanning tree; if so, `children` are the rows, less
-      one, of the bodies they reach, and `reversed` says that M is on the parent.
+    - `in_tree`: whether they are edges of the spanning tree.
+    - `children`: for tree joints, the rows of their child bodies, without the ground.
+    - `reversed`: for tree joints, whether M is on the parent.
     """
 
     joint: AbstractJoint
@@ -35,12 +36,12 @@ class JointGroup(eqx.Module):
 
     @property
     def counts_no_turns(self) -> bool:
-        """Whether the coordinate is an angle that may be read off a pose, so within (-π, π]."""
+        """Whether the coordinate is an angle that a pose determines within (-π, π] only."""
         return self.joint.rotation.nq == 1 and not isinstance(self.joint, Screw)
 
 
 class RotorGroup(eqx.Module):
-    """Rotors behind gears on joints of one group; `rows` are the joints' rows in it."""
+    """Rotors behind gears on joints of one group; `rows` are the rows of the joints."""
 
     rotor: Any
     names: tuple[str, ...] = eqx.field(static=True)
@@ -49,13 +50,13 @@ class RotorGroup(eqx.Module):
 
 
 def kind_of(component: Any) -> tuple[Any, ...]:
-    """What components must share in order to be stacked: structure, shapes and dtypes."""
+    """Structure, shapes and dtypes of a component; components can be stacked if these agree."""
     leaves, structure = jax.tree.flatten(anonymous(component))
     return (structure, tuple((jnp.shape(x), jnp.result_type(x)) for x in leaves))
 
 
 def stack(components: Sequence[Any]) -> Any:
-    """Like components as one, every leaf with a leading axis."""
+    """Stack components of one kind: every leaf gets a leading axis."""
 
     def stack_leaves(*leaves: Any) -> Any:
         if all(is_concrete(x) for x in leaves):
@@ -66,7 +67,7 @@ def stack(components: Sequence[Any]) -> Any:
 
 
 def group_by(items: Iterable[Any], key: Callable[[Any], Any]) -> list[list[Any]]:
-    """Items of equal key together, in the order in which the keys first appear."""
+    """Lists of items with equal keys, in the order in which the keys first appear."""
     groups: dict[Any, list[Any]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)

@@ -1,4 +1,4 @@
-"""Loops of the joint graph, and which of them move independently of one another."""
+"""Loops of the joint graph, and blocks of loops that move independently of one another."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,10 +10,10 @@ from .mechanism import Mechanism
 class Block:
     """Loops that share coordinates of joints: a "superelement" of Omar (2014), section 4.
 
-    What closes the loops of one block does not restrict the joints of any other.
+    The constraints of one block do not restrict the joints of other blocks.
 
-    - `joints`: joints of the spanning tree that can move, in the order of the bodies they reach.
-    - `closures`: joints that close its loops; `couplings`: what else relates its joints.
+    - `joints`: movable joints of the spanning tree, in the order of their child bodies.
+    - `closures`: loop constraints; `couplings`: couplings of the block's joints.
     """
 
     joints: tuple[str, ...]
@@ -22,51 +22,50 @@ class Block:
 
 
 def cycles(mechanism: Mechanism) -> dict[str, tuple[str, ...]]:
-    """For each joint that closes a loop the joints of the tree that it closes.
+    """For each joint that closes a loop, the tree joints of the loop.
 
-    They are in order along the loop, from the predecessor of the joint to its successor.
+    They are ordered along the loop, from the predecessor of the joint to its successor.
     """
-    edges, found = mechanism.topology.edges, {}
+    edges, loops = mechanism.topology.edges, {}
     for name, (first, second) in _ends(mechanism).items():
         from_first, from_second = [], []
         while first != second:
-            # Parents stand before their children: the later of two rows carries not the other.
+            # Parents precede their children: the body of the larger row is no ancestor.
             if first > second:
                 from_first.append(edges[first - 1].joint)
                 first = edges[first - 1].parent
             else:
                 from_second.append(edges[second - 1].joint)
                 second = edges[second - 1].parent
-        found[name] = (*from_first, *reversed(from_second))
-    return {name: found[name] for name in mechanism.topology.loops}
+        loops[name] = (*from_first, *reversed(from_second))
+    return {name: loops[name] for name in mechanism.topology.loops}
 
 
 def _ends(mechanism: Mechanism) -> dict[str, tuple[int, int]]:
     """Rows of the two bodies of every joint that closes a loop."""
-    skip, bodies, found = 1 + mechanism.n_bodies, mechanism.port_bodies.index, {}
+    skip, bodies, ends = 1 + mechanism.n_bodies, mechanism.port_bodies.index, {}
     for group in mechanism.joints:
         if not group.in_tree:
             for name, *ports in zip(
                 group.names, group.first.index, group.second.index, strict=True
             ):
                 first, second = (bodies[port - skip] for port in ports)
-                found[name] = (first, second)
-    return found
+                ends[name] = (first, second)
+    return ends
 
 
 def blocks(mechanism: Mechanism) -> tuple[Block, ...]:
-    """Loops and couplings, those together that share a joint of the tree.
+    """Blocks of loops and couplings that share movable joints of the tree.
 
-    A joint that cannot move has no coordinates to share. Blocks are in the order of their first
-    joints.
+    Blocks are in the order of their first joints.
     """
-    moving = {
+    movable = {
         name
         for group in mechanism.joints
         if group.in_tree and group.joint.sizes()[1] > 0
         for name in group.names
     }
-    joints = [edge.joint for edge in mechanism.topology.edges if edge.joint in moving]
+    joints = [edge.joint for edge in mechanism.topology.edges if edge.joint in movable]
     loops, couplings = cycles(mechanism), _coupled(mechanism)
     number = {name: i for i, name in enumerate([*joints, *loops])}
     related = [[number[j] for j in (name, *loop) if j in number] for name, loop in loops.items()]
@@ -81,7 +80,7 @@ def blocks(mechanism: Mechanism) -> tuple[Block, ...]:
             couplings=tuple(names[i] for i in block if i >= m),
         )
         for block in _connected(len(names), related)
-        if block[-1] >= n  # Joints that nothing relates to others are no block.
+        if block[-1] >= n  # A joint without a loop or a coupling is no block.
     )
 
 
@@ -98,7 +97,7 @@ def _coupled(mechanism: Mechanism) -> dict[str, tuple[str, str]]:
 
 
 def _connected(n: int, related: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Members of 0 … n - 1 that are connected by being in the same lists, each in order."""
+    """Connected components of 0 … n - 1, where members of one list are connected; sorted."""
     above = list(range(n))
 
     def root(i: int) -> int:
@@ -111,7 +110,7 @@ def _connected(n: int, related: Sequence[Sequence[int]]) -> list[list[int]]:
         for other in others:
             low, high = sorted((root(first), root(other)))
             above[high] = low
-    found: dict[int, list[int]] = {}
+    components: dict[int, list[int]] = {}
     for i in range(n):
-        found.setdefault(root(i), []).append(i)
-    return list(found.values())
+        components.setdefault(root(i), []).append(i)
+    return list(components.values())

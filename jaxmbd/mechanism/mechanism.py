@@ -1,4 +1,4 @@
-"""A model lowered to stacked arrays and static rows: what every formulation starts from."""
+"""The mechanism: a model lowered to stacked arrays and static rows, the input of formulations."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -33,10 +33,10 @@ from .topology import Topology, find_topology
 
 
 class Mechanism(eqx.Module):
-    """Bodies, joints and forces by kind, and the table of ports they touch.
+    """Bodies, joints and forces by kind, and the table of ports (frames) to which they attach.
 
-    Ports 0 … n_bodies are the frames of the ground and of the bodies; the others follow, each
-    fixed to the body of row `port_bodies` by the pose of `offsets`.
+    Ports 0 … n_bodies are the frames of the ground and of the bodies. The attached ports follow:
+    each has the pose of `offsets` in the body of row `port_bodies`.
     """
 
     topology: Topology = eqx.field(static=True)
@@ -52,7 +52,7 @@ class Mechanism(eqx.Module):
 
     @property
     def n_bodies(self) -> int:
-        """Number of bodies, the ground not counted."""
+        """Number of bodies, without the ground."""
         return self.topology.n_bodies
 
     @property
@@ -67,7 +67,7 @@ class Mechanism(eqx.Module):
 
     @property
     def rigid(self) -> RigidBody:
-        """All bodies, stacked; those of other kinds as rigid as they are where η = 0."""
+        """All bodies as rigid bodies, stacked; bodies of other kinds are taken at η = 0."""
         if self.all_rigid:
             (group,) = self.bodies
             assert isinstance(group.body, RigidBody)
@@ -80,7 +80,7 @@ class Mechanism(eqx.Module):
 
     @property
     def n_ports(self) -> int:
-        """Number of ports, the ground's and the bodies' frames counted."""
+        """Number of ports, including the frames of the ground and of the bodies."""
         return 1 + self.n_bodies + len(self.port_bodies)
 
     @property
@@ -91,17 +91,17 @@ class Mechanism(eqx.Module):
     @property
     def constrained_coordinates(self) -> tuple[int, ...]:
         """Groups of joints that couplings and drivers refer to."""
-        found = {g for group in self.couplings for g in (group.group, group.source_group)}
-        return tuple(sorted(found | {group.group for group in self.drivers}))
+        groups = {g for group in self.couplings for g in (group.group, group.source_group)}
+        return tuple(sorted(groups | {group.group for group in self.drivers}))
 
     @property
     def observed(self) -> tuple[int, ...]:
         """Groups of joints whose coordinates forces, rotors, couplings or drivers refer to."""
-        loaded = [group for group in self.elements if isinstance(group, JointElements)]
-        found = {group.group for group in (*loaded, *self.rotors)}
+        on_joints = [group for group in self.elements if isinstance(group, JointElements)]
+        groups = {group.group for group in (*on_joints, *self.rotors)}
         controllers = [group for group in self.elements if isinstance(group, ControllerGroup)]
-        found |= {g for group in controllers for g, _ in group.joints}
-        return tuple(sorted(found | set(self.constrained_coordinates)))
+        groups |= {g for group in controllers for g, _ in group.joints}
+        return tuple(sorted(groups | set(self.constrained_coordinates)))
 
     @property
     def n_states(self) -> int:
@@ -110,7 +110,7 @@ class Mechanism(eqx.Module):
 
     @property
     def state_places(self) -> dict[str, tuple[int, int]]:
-        """For each element with first-order states where they start in z, and how many they are."""
+        """For each element with first-order states, their first index in z and their number."""
         return {
             name: (group.first_state + row * group.n_states, group.n_states)
             for group in self.elements
@@ -125,7 +125,7 @@ class Mechanism(eqx.Module):
 
     @property
     def elastic_places(self) -> dict[str, tuple[int, int]]:
-        """For each body with elastic coordinates where they start among all, and their number."""
+        """For each body with elastic coordinates, the first index among all, and their number."""
         return {
             name: (group.first + row * group.n_elastic, group.n_elastic)
             for group in self.bodies
@@ -134,7 +134,7 @@ class Mechanism(eqx.Module):
         }
 
     def initial_states(self) -> Float[Array, "nz"]:
-        """z that elements start from if `assemble` is given no other."""
+        """Initial z of all elements, shape `(nz,)`."""
         parts = [
             group.initial_states().ravel().astype(self.dtype)
             for group in self.elements
@@ -161,7 +161,7 @@ class Mechanism(eqx.Module):
     def ports(self, bodies: Pose, offsets: Pose | None = None) -> Pose:
         """Poses of all ports from those of the bodies (rows 0 … n_bodies).
 
-        **Arguments:** `offsets`: poses of the attached ones in their bodies. Default: at η = 0.
+        **Arguments:** `offsets`: poses of attached ports in their bodies. Default: those at η = 0.
         """
         if len(self.port_bodies) == 0:
             return bodies
@@ -198,13 +198,13 @@ class _Ports:
 
 
 def lower(model: Model, cut: Sequence[str] = ()) -> Mechanism:
-    """Group the components of a model by kind and lay out its ports.
+    """Group the components of a model by kind, and lay out its ports.
 
-    A pure function of the leaves: under a transformation the result follows them. Joints named in
-    `cut` close loops. The floats of the model have one type.
+    A pure function of the leaves, which works under JAX transformations. All floats of the model
+    must have one type. Joints named in `cut` close loops.
 
-    **Raises** `ModelError`, naming the component, for values that make no sense and for forces
-    that do not fit their joint, and for names in `cut` of joints that close no loop.
+    **Raises** `ModelError`, naming the component, for invalid values, for forces that do not match
+    their joint, and for names in `cut` of joints that close no loop.
     """
     model.check_values()
     topology = find_topology(model.bodies, model.joints, cut)
@@ -239,7 +239,7 @@ def _poses(frames: Frame) -> Pose:
 
 def _lower_bodies(model: Model, topology: Topology, ports: _Ports) -> tuple[BodyGroup, ...]:
     entries = [(row, name, model.bodies[name]) for row, name in enumerate(topology.bodies[1:])]
-    on = [topology.row[frame.body] - 1 for frame in ports.frames]
+    carriers = [topology.row[frame.body] - 1 for frame in ports.frames]
     groups, first = [], 0
     for members in group_by(entries, key=lambda entry: (type(entry[2]), kind_of(entry[2]))):
         rows = {row: k for k, (row, _, _) in enumerate(members)}
@@ -251,8 +251,8 @@ def _lower_bodies(model: Model, topology: Topology, ports: _Ports) -> tuple[Body
                 rows=Rows.of(rows),
                 n_elastic=k,
                 first=first,
-                ports=Rows.of(port for port, body in enumerate(on) if body in rows),
-                carriers=Rows.of(rows[body] for body in on if body in rows),
+                ports=Rows.of(port for port, body in enumerate(carriers) if body in rows),
+                carriers=Rows.of(rows[body] for body in carriers if body in rows),
             )
         )
         first += k * len(members)
@@ -260,10 +260,10 @@ def _lower_bodies(model: Model, topology: Topology, ports: _Ports) -> tuple[Body
 
 
 def _checked_bodies(bodies: Sequence[tuple[str, AbstractBody]]) -> AbstractBody:
-    """Stacked bodies; impossible values that are only known at run time raise there."""
+    """Stack bodies; impossible values of traced leaves raise an error at run time."""
     stacked = stack([body for _, body in bodies])
     if all(body.is_concrete() for _, body in bodies):
-        return stacked  # Judged already, by name, in `Model.check_values`.
+        return stacked  # `Model.check_values` has checked them.
     bad = jax.vmap(lambda body: ~body.is_possible())(stacked)
     messages = [f"body {name!r}: mass or inertia is impossible" for name, _ in bodies]
     first, *rest = jax.tree.leaves(stacked)
@@ -274,7 +274,8 @@ def _checked_bodies(bodies: Sequence[tuple[str, AbstractBody]]) -> AbstractBody:
 def _lower_joints(
     model: Model, topology: Topology, ports: _Ports, dtype: Any
 ) -> tuple[JointGroup, ...]:
-    entries = []  # (name, joint, in_tree, reversed, child row less one), tree joints by child.
+    # Entries (name, joint, in_tree, reversed, row of the child without the ground).
+    entries = []
     for child, edge in enumerate(topology.edges):
         added = edge.joint in topology.floating
         floating = in_float_type(Free(ground, Frame(edge.joint)), dtype) if added else None
@@ -301,7 +302,7 @@ def _lower_joints(
     return tuple(groups)
 
 
-Places = dict[str, tuple[int, int]]  # Group of each joint, and its row in it.
+Places = dict[str, tuple[int, int]]  # Group of each joint, and its row in the group.
 
 
 def _lower_elements(
@@ -311,9 +312,9 @@ def _lower_elements(
     place: Places,
     dtype: Any,
 ) -> tuple[AbstractElementGroup, ...]:
-    """Groups of one kind; elements on joints of one group, in the order of the joints.
+    """Group elements by kind; those on joints also by the group of the joints, in their order.
 
-    One element of each group is checked: the others have the same structure and shapes.
+    One element of each group is checked, since the others have the same structure and shapes.
     """
 
     def key(entry: tuple[str, Any]) -> Any:
@@ -372,7 +373,7 @@ def _check_rotors(rotors: dict[str, Rotor], joints: tuple[JointGroup, ...], plac
 def _check_element(
     name: str, element: AbstractElement, joints: tuple[JointGroup, ...], place: Places, dtype: Any
 ) -> None:
-    """**Raises** `ModelError` for what is no element, and for loads and rates of other shapes."""
+    """**Raises** `ModelError` if it is no element, and for wrong shapes of loads or rates."""
     who, k = f"force {name!r}", element.n_states
     time, z = _like(dtype), _like(dtype, k)
     if isinstance(element, AbstractField):
@@ -380,34 +381,34 @@ def _check_element(
     if isinstance(element, AbstractFrameElement):
         n = len(references(element))
         X = jax.eval_shape(lambda: Pose(jnp.zeros((n, 3), dtype), jnp.zeros((n, 3, 3), dtype)))
-        given, size, touched = (X, _like(dtype, n, 6), z), (n, 6), f"{n} frames"
+        args, size, touched = (X, _like(dtype, n, 6), z), (n, 6), f"{n} frames"
     elif isinstance(element, AbstractJointElement):
         joint = joints[place[element.joint.name][0]].joint
         nq, nv, _ = joint.sizes()
         who = f"{who} on the {type(joint).__name__} joint {element.joint.name!r}"
-        given, size = (_like(dtype, nq), _like(dtype, nv), z), (nv,)
+        args, size = (_like(dtype, nq), _like(dtype, nv), z), (nv,)
         touched = f"{nq} coordinates"
     else:
         raise ModelError(
             f"{who}: {type(element).__name__} is none of the kinds of element; derive it from "
             "AbstractFrameForce, AbstractJointForce, AbstractField, or a kind with states"
         )
-    _check_shape(element, "load", (time, *given), size, f"{who} does not fit its {touched}")
+    _check_shape(element, "load", (time, *args), size, f"{who} does not fit its {touched}")
     if k > 0:
-        _check_shape(element, "state_rates", (time, *given), (k,), f"{who}: its states")
+        _check_shape(element, "state_rates", (time, *args), (k,), f"{who}: its states")
 
 
 def _like(dtype: Any, *shape: int) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(shape, dtype)
 
 
-def _check_shape(element: Any, method: str, given: Any, size: tuple[int, ...], who: str) -> None:
+def _check_shape(element: Any, method: str, args: Any, size: tuple[int, ...], who: str) -> None:
     try:
-        got = jax.eval_shape(getattr(type(element), method), element, *given).shape
+        returned = jax.eval_shape(getattr(type(element), method), element, *args).shape
     except (TypeError, ValueError, NotImplementedError) as error:
         raise ModelError(f"{who}: {error}") from error
-    if got != size:
-        raise ModelError(f"{who}: {method} returns shape {got} where {size} is needed")
+    if returned != size:
+        raise ModelError(f"{who}: {method} returns shape {returned} where {size} is needed")
 
 
 __all__ = ["Mechanism", "lower"]

@@ -1,4 +1,4 @@
-"""Joint states and the motion of frames by name, from kinematics that were computed already."""
+"""Joint states and the motion of frames by name, from a configuration and velocities."""
 
 from abc import ABC, abstractmethod
 
@@ -13,7 +13,7 @@ Time = Float[Array, ""]
 
 
 class AbstractNamedMotion(ABC):
-    """What kinematic sensors read: nothing but the time and these four quantities.
+    """The quantities that kinematic sensors read: the time, and four quantities by name.
 
     Each method **raises** `ModelError` for an unknown name.
     """
@@ -41,7 +41,7 @@ class AbstractNamedMotion(ABC):
 
 
 class NamedMotion(AbstractNamedMotion):
-    """Of a configuration and velocities."""
+    """The named motion at a configuration and velocities."""
 
     def __init__(self, motion: Motion):
         self._motion = motion

@@ -1,4 +1,4 @@
-"""Static index plans: which rows of an array, known before tracing."""
+"""Static selections of rows of arrays."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,24 +12,24 @@ from jaxtyping import Array
 
 Tree = TypeVar("Tree")
 
-# More runs than this are gathered.
+# Selections with more runs than this are gathered.
 MAX_SLICES = 4
 
 
 @dataclass(frozen=True)
 class Rows:
-    """A fixed choice of rows.
+    """A static selection of rows.
 
-    A few runs of consecutive rows become slices instead of a gather, and rows that each stand k
-    times in turn a broadcast: cheaper to run, and a chain of any length then lowers to the same
-    program, without index tables in it.
+    A few runs of consecutive rows become slices instead of a gather, and consecutive rows that are
+    each repeated k times a broadcast. These are cheaper to run, and a chain of any length lowers to
+    the same program, without index tables.
     """
 
     index: tuple[int, ...]
 
     @staticmethod
     def of(index: Iterable[SupportsInt]) -> "Rows":
-        """Rows from any sequence of integers, numpy's among them."""
+        """Rows from any sequence of integers, including NumPy integers."""
         return Rows(tuple(int(i) for i in index))
 
     def __len__(self) -> int:
@@ -41,11 +41,11 @@ class Rows:
         return np.asarray(self.index, dtype=np.int32)
 
     def shifted(self, by: int) -> "Rows":
-        """The same rows of an array that starts `by` rows earlier."""
+        """The selection with `by` added to every row."""
         return Rows(tuple(i + by for i in self.index))
 
     def traced(self) -> Array:
-        """The rows as a traced array; no table in the program where they are a few runs."""
+        """The rows as a traced array, without an index table if they are a few runs."""
         if 0 < len(self.runs) <= MAX_SLICES:
             parts = [jnp.arange(first, first + n, dtype=jnp.int32) for first, n in self.runs]
             return parts[0] if len(parts) == 1 else jnp.concatenate(parts)
@@ -53,7 +53,7 @@ class Rows:
 
     @property
     def repeats(self) -> int:
-        """k where each of some consecutive rows stands k times in turn, k > 1; otherwise 0."""
+        """k > 1 if consecutive rows are each repeated k times in turn, otherwise 0."""
         k = self.index.count(self.index[0]) if self.index else 0
         if k < 2 or len(self.index) % k:
             return 0
@@ -70,7 +70,7 @@ class Rows:
 
     @property
     def consecutive(self) -> bool:
-        """Whether each row follows the one before it."""
+        """Whether the rows are consecutive."""
         return len(self.runs) == 1
 
     def take(self, x: Array) -> Array:
@@ -80,8 +80,8 @@ class Rows:
             return parts[0] if len(parts) == 1 else jnp.concatenate([x[:0], *parts])
         if k := self.repeats:
             once = Rows(self.index[::k]).take(x)
-            spread = jnp.broadcast_to(once[:, None], (once.shape[0], k, *x.shape[1:]))
-            return spread.reshape(-1, *x.shape[1:])
+            repeated = jnp.broadcast_to(once[:, None], (once.shape[0], k, *x.shape[1:]))
+            return repeated.reshape(-1, *x.shape[1:])
         return x.at[self.array].get(mode="promise_in_bounds")
 
     def take_tree(self, tree: Tree) -> Tree:
@@ -105,7 +105,7 @@ class Rows:
 
 
 def inverse(parts: Iterable[Rows], size: int) -> Rows:
-    """Where each of `size` rows stands in the concatenation of `parts`."""
+    """Position of each of `size` rows in the concatenation of `parts`."""
     position = np.full(size, -1)
     start = 0
     for rows in parts:
@@ -116,6 +116,6 @@ def inverse(parts: Iterable[Rows], size: int) -> Rows:
 
 
 def in_order(parts: Sequence[Rows], size: int, values: Sequence[Tree]) -> Tree:
-    """Values of `size` rows in their order, from those of the parts that they are divided into."""
+    """Values of `size` rows in their order, from the values of the parts of a partition."""
     order = inverse(parts, size)
     return jax.tree.map(lambda *x: order.take(jnp.concatenate(x)), *values)

@@ -1,4 +1,4 @@
-"""The joint graph: body rows, spanning tree and loops, found once on the host."""
+"""The joint graph: body rows, spanning tree and loops, computed once on the host."""
 
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from ..model.model import unknown
 
 @dataclass(frozen=True)
 class TreeEdge:
-    """How the tree reaches a body: through which joint, and against its direction or along it."""
+    """The tree joint of a body, the row of its parent, and whether the body is the predecessor."""
 
     joint: str
     parent: int
@@ -30,10 +30,9 @@ class Topology:
     children and a subtree is a run of consecutive rows.
 
     - `bodies`: names by row, `bodies[0] == "ground"`.
-    - `edges`: for rows 1, 2, …: the tree edge that reaches the body.
-    - `loops`: names of the joints that are no edge of the tree, in sorted order.
-    - `floating`: names of the bodies that a free joint had to be added for, that joint having the
-      name of the body.
+    - `edges`: the tree edges of the bodies, for rows 1, 2, ….
+    - `loops`: names of the joints outside the tree, in sorted order.
+    - `floating`: names of the bodies with an added free joint, which has the name of the body.
     """
 
     bodies: tuple[str, ...]
@@ -43,7 +42,7 @@ class Topology:
 
     @property
     def n_bodies(self) -> int:
-        """Number of bodies, the ground not counted."""
+        """Number of bodies, without the ground."""
         return len(self.edges)
 
     @cached_property
@@ -79,12 +78,12 @@ def find_topology(
 ) -> Topology:
     """Spanning tree of shortest paths from the ground, visited in sorted order of joint names.
 
-    Joints named in `cut`, and kinds that carry no body, are no edges of it. A part of the mechanism
-    that no other joint connects to the ground floats: one of its bodies, by preference one that is
-    no joint's successor, then by name, gets a free joint of its own.
+    Joints named in `cut`, and constraints that cannot be tree joints, are no edges of the tree. A
+    part of the mechanism that is not connected to the ground floats: one of its bodies gets a free
+    joint, preferably one that is no joint's successor, then the first one by name.
 
-    **Raises** `ModelError` where that joint would have the name of another one, and for names in
-    `cut` of no joint, or of one that closes no loop.
+    **Raises** `ModelError` if the free joint would have the name of another joint, and for names in
+    `cut` that are unknown or of joints that close no loop.
     """
     for name in cut:
         if name not in joints:
@@ -142,13 +141,13 @@ def find_topology(
 def _check_cuts(
     joints: Mapping[str, AbstractJoint], cut: Sequence[str], root: Mapping[str, str]
 ) -> None:
-    """Each joint that is cut closes a loop where its two bodies hang together without it."""
+    """**Raises** `ModelError` for a cut joint whose bodies are not connected without it."""
     for name in cut:
         ends = joints[name].predecessor.body, joints[name].successor.body
         roots = [root[body] for body in ends]
         if joints[name].can_be_tree_joint and roots[0] != roots[1]:
             loose = ends[1] if roots[1] != GROUND else ends[0]
             raise ModelError(
-                f"cut: joint {name!r} closes no loop: without it, and whatever else is cut, body "
+                f"cut: joint {name!r} closes no loop: without it and the other joints in cut, body "
                 f"{loose!r} would float; cut one joint of each loop, and no others"
             )

@@ -24,16 +24,16 @@ def tree_poses(
 
     **Arguments:** `offsets`: poses of frames in their bodies. Default: at η = 0.
 
-    The bodies are visited level by level, all of one level at once, in a scan: one step of the
-    program whatever the number of bodies.
+    A scan visits the bodies level by level, all bodies of one level at once. The size of the
+    program does not depend on the number of bodies.
     """
     groups = [(g, x) for g, x in zip(mechanism.joints, values, strict=True) if g.in_tree]
     offsets = mechanism.offsets if offsets is None else offsets
     blocks = [_relative_poses(mechanism, group, x, offsets) for group, x in groups]
     relative = in_order([group.children for group, _ in groups], mechanism.n_bodies, blocks)
     world = Pose(jnp.zeros((1, 3), dtype=mechanism.dtype), jnp.eye(3, dtype=mechanism.dtype)[None])
-    moved = _compose(mechanism, relative)
-    return jax.tree.map(lambda a, b: jnp.concatenate([a, b]), world, moved)
+    bodies = _compose(mechanism, relative)
+    return jax.tree.map(lambda a, b: jnp.concatenate([a, b]), world, bodies)
 
 
 def tree_tangents(
@@ -41,7 +41,7 @@ def tree_tangents(
     values: tuple[Float[Array, "_n _nq"], ...],
     rates: tuple[Float[Array, "_n _nv"], ...],
 ) -> tuple[Float[Array, "_n _nq"], ...]:
-    """q̇ of the velocities of the tree's joints, by group; zero for joints outside the tree."""
+    """q̇ from the velocities of the tree's joints, by group; zero for joints outside the tree."""
     return tuple(
         jax.vmap(lambda joint, q, v: joint.rates(q, v))(group.joint, q, v)
         if group.in_tree
@@ -68,22 +68,22 @@ def _relative_poses(
 def _compose(mechanism: Mechanism, relative: Pose) -> Pose:
     """World poses of bodies 1 … n_bodies from their poses in their parents."""
     world = Pose(jnp.zeros(3, dtype=mechanism.dtype), jnp.eye(3, dtype=mechanism.dtype))
-    return descend(mechanism, Pose.__matmul__, world, relative)
+    return forward_pass(mechanism, Pose.__matmul__, world, relative)
 
 
-def descend(
+def forward_pass(
     mechanism: Mechanism, step: Callable[[Above, Own], Above], root: Above, own: Own
 ) -> Above:
-    """Values of bodies 1 … n_bodies, each `step` of its parent's and of its own row of `own`.
+    """Tree recursion from root to tips: value of a body = `step(value of its parent, own row)`.
 
-    `root` is the ground's. The bodies are visited level by level in a scan.
+    **Arguments:** `root`: value of the ground; `own`: values for bodies 1 … n_bodies.
     """
     depths = mechanism.topology.depths[1:]
     parents = mechanism.topology.parents
     n_levels = int(depths.max())
     members = [np.flatnonzero(depths == level + 1) for level in range(n_levels)]
     width = max(len(bodies) for bodies in members)
-    # A grid of levels by slots; empty slots repeat body 0 and are never read.
+    # A grid of levels by slots; empty slots hold body 0 and are never read.
     grid = np.zeros((n_levels, width), dtype=np.int32)
     slot = np.zeros(mechanism.n_bodies + 1, dtype=np.int32)
     parent_slot = np.zeros((n_levels, width), dtype=np.int32)
@@ -102,11 +102,11 @@ def descend(
         return jax.vmap(step)(start, own)
     slots = None if width == 1 else jnp.asarray(parent_slot)
 
-    def go(above: Above, level: tuple[Own, Array | None]) -> tuple[Above, Above]:
+    def one_level(above: Above, level: tuple[Own, Array | None]) -> tuple[Above, Above]:
         own, slots = level
-        carrier = above if slots is None else jax.tree.map(lambda x: x[slots], above)
-        here = jax.vmap(step)(carrier, own)
-        return here, here
+        parents = above if slots is None else jax.tree.map(lambda x: x[slots], above)
+        values = jax.vmap(step)(parents, own)
+        return values, values
 
-    _, found = jax.lax.scan(go, start, (jax.tree.map(gather, own), slots))
-    return Rows.of(place).take_tree(jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), found))
+    _, values = jax.lax.scan(one_level, start, (jax.tree.map(gather, own), slots))
+    return Rows.of(place).take_tree(jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), values))

@@ -1,4 +1,4 @@
-"""What exists: named bodies, joints, forces and marker frames. No coordinates, no numerics."""
+"""The model language: named bodies, joints, forces and marker frames, without coordinates."""
 
 from .frame import Frame as Frame
 from .frame import JointReference as JointReference

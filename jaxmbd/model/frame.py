@@ -1,4 +1,4 @@
-"""Ports: the frames through which joints and forces touch bodies."""
+"""Frames on bodies, to which joints and forces are attached, and references by name."""
 
 from abc import abstractmethod
 from typing import Any
@@ -16,10 +16,10 @@ GROUND = "ground"
 
 
 class Reference(eqx.Module):
-    """Something inside a component that names another component.
+    """A reference, by name, from one component to another.
 
-    Names are static, and a static name would keep like components from being stacked; grouping
-    therefore looks at components with every reference made `anonymous`.
+    Names are static, and components whose static fields differ cannot be stacked. Grouping
+    therefore compares components whose references are `anonymous`.
     """
 
     @abstractmethod
@@ -27,7 +27,7 @@ class Reference(eqx.Module):
         """The same reference without its name."""
 
     def validate(self) -> str | None:
-        """Why the values make no sense, or None; traced values are not judged."""
+        """The reason why the values are invalid, or None. Traced values are not checked."""
         return None
 
 
@@ -38,11 +38,11 @@ class Frame(Reference):
 
     - `body`: name of the body, or `"ground"`.
     - `p`: position of the frame's origin in the body frame, shape `(3,)` [m].
-    - `R`: rotation matrix whose columns are the frame's axes in the body frame, shape `(3, 3)`;
-      or instead
-    - `quat`: a quaternion `w x y z` of any non-zero length, shape `(4,)`.
+    - `R`: rotation matrix whose columns are the frame's axes in the body frame, shape `(3, 3)`.
+    - `quat`: the orientation as a quaternion `w x y z` of any non-zero length, shape `(4,)`; an
+      alternative to `R`. Default: no rotation.
 
-    The orientation is kept as the quaternion, so that every leaf may vary freely.
+    The frame stores the quaternion, so that every leaf may vary freely.
 
     **Raises** `ModelError` for wrong shapes, non-finite numbers, or an `R` that is no rotation.
     """
@@ -84,7 +84,7 @@ class Frame(Reference):
 
     def anonymous(self) -> "Frame":
         return eqx.tree_at(
-            lambda f: (f.p, f.quat), _BLANK, (self.p, self.quat), is_leaf=lambda x: x is None
+            lambda f: (f.p, f.quat), _UNNAMED, (self.p, self.quat), is_leaf=lambda x: x is None
         )
 
 
@@ -99,9 +99,11 @@ def _checked_rotation(R: Any, body: str) -> Float[Array, "3 3"]:
     return R
 
 
-def _reference_frame(body: str) -> Frame:
-    """A body's own frame with numpy leaves: made on import, it must start no JAX backend and
-    settle no float type."""
+def _body_frame(body: str) -> Frame:
+    """A body's own frame with numpy leaves.
+
+    It is created on import, which must neither start a JAX backend nor fix a float type.
+    """
     frame = object.__new__(Frame)
     object.__setattr__(frame, "body", body)
     object.__setattr__(frame, "p", np.zeros(3))
@@ -109,22 +111,22 @@ def _reference_frame(body: str) -> Frame:
     return frame
 
 
-_BLANK = _reference_frame("")
+_UNNAMED = _body_frame("")
 
-ground = _reference_frame(GROUND)
+ground = _body_frame(GROUND)
 
 
 def as_frame(value: Any, name: str) -> Frame:
-    """A `Frame`, or the body frame of the body whose name was given."""
+    """`value` if it is a `Frame`, or the frame of the body called `value`."""
     if isinstance(value, Frame):
-        return Frame(value.body, value.p, quat=value.quat)  # numpy leaves become JAX ones
+        return Frame(value.body, value.p, quat=value.quat)  # Converts numpy leaves to JAX arrays.
     if isinstance(value, str):
         return Frame(value)
     raise ModelError(f"{name} must be a Frame or the name of a body, got {value!r}")
 
 
 class JointReference(Reference):
-    """The joint, by name, on whose coordinate a force acts."""
+    """A reference to a joint by its name."""
 
     name: str = eqx.field(static=True)
 
@@ -142,7 +144,7 @@ def as_joint_reference(value: Any) -> JointReference:
 
 
 def is_reference(x: Any) -> bool:
-    """For use as `is_leaf` in tree maps."""
+    """Whether `x` is a `Reference`; for use as `is_leaf` in tree maps."""
     return isinstance(x, Reference)
 
 

@@ -1,4 +1,4 @@
-"""The model: what exists, by name."""
+"""The model: named components."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class Model(eqx.Module):
     """Named bodies, joints, forces and marker frames.
 
-    Every float in it is a leaf, so that gradients, batches and replacements address the parts by
-    name: `eqx.filter_grad(loss)(model).bodies["rod"].mass`.
+    Every float in a model is a leaf. Gradients, batches and replacements therefore address the
+    components by name: `eqx.filter_grad(loss)(model).bodies["rod"].mass`.
 
     **Arguments:**
 
@@ -29,13 +29,13 @@ class Model(eqx.Module):
     - `joints`: `{name: joint}`, see `jaxmbd.joints`. A body that no chain of joints connects to
       the ground floats freely.
     - `forces`: `{name: force}`, see `jaxmbd.forces`.
-    - `frames`: `{name: Frame}`, further frames to be reported beside those of the bodies.
+    - `frames`: `{name: Frame}`, marker frames, reported together with the frames of the bodies.
     - `couplings`: `{name: coupling}`, joints that move in proportion, see `jaxmbd.joints`.
     - `drivers`: `{name: Driver}`, coordinates of joints prescribed as functions of time.
     - `rotors`: `{name: Rotor}`, inertia behind gears.
 
-    **Raises** `ModelError`, naming the component, where a body or a joint that is referred to does
-    not exist, a joint connects a body to itself, a name is used twice, or values make no sense.
+    **Raises** `ModelError`, naming the component, if it refers to an unknown body or joint, if a
+    joint connects a body to itself, if a name is used twice, or if values are invalid.
     """
 
     bodies: dict[str, "AbstractBody"]
@@ -92,7 +92,7 @@ class Model(eqx.Module):
         self.check_values()
 
     def components(self) -> tuple[tuple[str, dict[str, Any]], ...]:
-        """All components by name, with what messages call their kind."""
+        """All components by name, each mapping with the noun for its kind in messages."""
         return (
             ("body", self.bodies),
             ("joint", self.joints),
@@ -104,10 +104,10 @@ class Model(eqx.Module):
         )
 
     def check_values(self) -> None:
-        """Look at every number that is known now; traced ones are not judged.
+        """Check all values that are not being traced.
 
-        **Raises** `ModelError`, naming the component and the leaf, where a number is not finite or
-        a component's values make no sense together.
+        **Raises** `ModelError`, naming the component and the leaf, if a number is not finite or
+        a component is invalid.
         """
         for kind, components in self.components():
             for name, component in components.items():
@@ -125,8 +125,7 @@ class Model(eqx.Module):
 def _check_references(
     who: str, component: Any, bodies: Mapping[str, Any], joints: Mapping[str, Any]
 ) -> None:
-    # A function: a method of a module is wrapped anew on each access, at a cost that grows with
-    # the module.
+    # Not a method: equinox wraps a method at each access, at a cost that grows with the module.
     for reference in references(component):
         if isinstance(reference, Frame):
             if reference.body != GROUND and reference.body not in bodies:
@@ -136,19 +135,19 @@ def _check_references(
 
 
 def unknown(what: str, name: str, known: Mapping[str, Any]) -> str:
-    """A message about a name that does not exist, with those that do."""
+    """A message about an unknown name, with a list of the known ones."""
     names = sorted(known)
     listed = ", ".join(map(repr, names[:12])) + (", …" if len(names) > 12 else "")
     return f"{what} {name!r}; known are {listed or 'none'}"
 
 
 def references(component: Any) -> list[Any]:
-    """Every `Frame` and `JointReference` within a component, in the order of its fields."""
+    """Every `Reference` within a component, in the order of its fields."""
     return [x for x in jax.tree.leaves(component, is_leaf=is_reference) if is_reference(x)]
 
 
 def anonymous(component: Any) -> Any:
-    """The component with the names in its references taken out."""
+    """The component without the names in its references."""
     return jax.tree.map(
         lambda x: x.anonymous() if is_reference(x) else x, component, is_leaf=is_reference
     )

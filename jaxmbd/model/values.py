@@ -1,4 +1,4 @@
-"""Turning what users pass into float leaves, with an error that says what was wrong."""
+"""Conversion of arguments to float leaves, and checks of values."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +13,7 @@ from ..errors import ModelError
 
 
 def is_concrete(x: Any) -> bool:
-    """Whether the numbers of `x` can be looked at now (they are not being traced)."""
+    """Whether the values of `x` are available (`x` is not being traced)."""
     return not isinstance(x, Tracer)
 
 
@@ -23,37 +23,38 @@ def all_concrete(tree: Any) -> bool:
 
 
 def not_positive(component: Any, *names: str) -> str | None:
-    """Which of a component's fields of these names has a number that is not positive, or None.
+    """A message about the first of these fields that is not positive, or None.
 
-    Traced values are not judged; neither are they by `negative`.
+    Neither this function nor `negative` checks traced values.
     """
     return _refused(component, names, "be positive", lambda x: x > 0)
 
 
 def negative(component: Any, *names: str) -> str | None:
-    """Which of a component's fields of these names has a number below zero, or None."""
+    """A message about the first of these fields that is negative, or None."""
     return _refused(component, names, "not be negative", lambda x: x >= 0)
 
 
 def _refused(
     component: Any,
     names: tuple[str, ...],
-    wanted: str,
-    is_fine: Callable[[np.ndarray], np.ndarray],
+    required: str,
+    is_valid: Callable[[np.ndarray], np.ndarray],
 ) -> str | None:
     for name in names:
         value = getattr(component, name)
-        if is_concrete(value) and not np.all(is_fine(np.asarray(value))):
-            return f"{name} must {wanted}, got {value}"
+        if is_concrete(value) and not np.all(is_valid(np.asarray(value))):
+            return f"{name} must {required}, got {value}"
     return None
 
 
 def as_leaf(value: Any, shape: tuple[int, ...] | None, name: str) -> Float[Array, "..."]:
-    """`value` as a float array of the given shape; of any where it is None.
+    """Convert `value` to a float array of `shape`, or of any shape if `shape` is None.
 
-    **Raises** `ModelError` for another shape and for something that is no real number; `name` says
-    in the message which argument it was. Whether the numbers make sense is for `Model` to judge,
-    which knows the name of the component.
+    `name` denotes the argument in messages. `Model` checks whether the numbers are valid, since
+    its messages name the component.
+
+    **Raises** `ModelError` for another shape and for values that are not real numbers.
     """
     try:
         leaf = jnp.asarray(value)
@@ -68,8 +69,8 @@ def as_leaf(value: Any, shape: tuple[int, ...] | None, name: str) -> Float[Array
     except (TypeError, ValueError) as error:
         raise ModelError(f"{name} must be numeric, got {value!r}") from error
     if shape is not None and leaf.shape != shape:
-        wanted = "a number" if shape == () else f"an array of shape {shape}"
-        raise ModelError(f"{name} must be {wanted}, got shape {leaf.shape}")
+        required = "a number" if shape == () else f"an array of shape {shape}"
+        raise ModelError(f"{name} must be {required}, got shape {leaf.shape}")
     return leaf
 
 

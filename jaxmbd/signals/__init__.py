@@ -1,7 +1,7 @@
-"""Functions of time whose parameters are leaves: inputs and prescribed quantities of a model.
+"""Signals: functions of time, for the inputs and the prescribed quantities of a model.
 
-An `equinox.Module` that is callable with the time and returns an array is a signal, and its own
-leaves are differentiable. Numbers become `Constant`, plain functions `Function`.
+A signal is an `equinox.Module` that maps the time to an array; its leaves are differentiable.
+`as_signal` converts numbers to `Constant` and plain functions to `Function`.
 """
 
 from .abstract import AbstractSignal as AbstractSignal

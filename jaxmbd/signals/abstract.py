@@ -1,4 +1,4 @@
-"""What a signal is: a function of time alone."""
+"""The interface of signals."""
 
 from abc import abstractmethod
 
@@ -9,7 +9,7 @@ Time = Float[Array, ""]
 
 
 class AbstractSignal(eqx.Module):
-    """A quantity that depends on time only."""
+    """A function of time only."""
 
     @abstractmethod
     def __call__(self, t: Time) -> Float[Array, "..."]:

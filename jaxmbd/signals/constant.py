@@ -1,4 +1,4 @@
-"""A signal that does not change."""
+"""A constant signal."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Plain functions as signals, and whatever a user passes in the place of one."""
+"""Plain functions as signals, and conversion of arguments to signals."""
 
 from collections.abc import Callable
 from typing import Any, cast
@@ -15,9 +15,9 @@ from .constant import Constant
 
 
 class Function(AbstractSignal):
-    """A plain function of time. It is static: another function, even a like one, recompiles.
+    """A plain function of time, as a static field: each new function object causes a compilation.
 
-    Its values are converted to the float type of the time.
+    Values are converted to the float type of the time.
     """
 
     function: Callable[[Time], Array] = eqx.field(static=True)
@@ -30,23 +30,23 @@ class Function(AbstractSignal):
 def as_signal(
     value: Any, name: str, shape: tuple[int, ...] | None = None
 ) -> Callable[[Time], Array]:
-    """`value` itself if it is a module, otherwise a `Function` or `Constant` of it.
+    """Convert `value` to a signal: a module remains as it is, others become `Function`, `Constant`.
 
-    **Raises** `ModelError`, naming `name`, if the signal does not return that shape.
+    **Raises** `ModelError`, naming `name`, if the signal does not return an array of `shape`.
     """
     if not callable(value):
         return Constant(as_leaf(value, shape, name))
-    given = cast(Callable[[Time], Array], value)
-    signal = given if isinstance(value, eqx.Module) else Function(given)
-    got = signal_shape(signal)
-    if shape is not None and got != shape:
-        raise ModelError(f"{name}: the signal returns shape {got}, wanted {shape}")
+    function = cast(Callable[[Time], Array], value)
+    signal = function if isinstance(value, eqx.Module) else Function(function)
+    returned = signal_shape(signal)
+    if shape is not None and returned != shape:
+        raise ModelError(f"{name}: the signal returns shape {returned}, expected {shape}")
     return signal
 
 
 def signal_shape(signal: Callable[[Time], Array]) -> tuple[int, ...]:
-    """Shape that a signal returns, without evaluating it."""
-    with jax.numpy_dtype_promotion("standard"):  # `formulate` makes one float type of several.
+    """Shape of the values of a signal, by abstract evaluation."""
+    with jax.numpy_dtype_promotion("standard"):  # `formulate` unifies float types later.
         return jax.eval_shape(signal, jax.ShapeDtypeStruct((), jnp.result_type(float))).shape
 
 

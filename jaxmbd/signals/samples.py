@@ -1,4 +1,4 @@
-"""Straight lines between samples."""
+"""Linear interpolation between samples."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from .abstract import AbstractSignal, Time
 
 
 class Samples(AbstractSignal):
-    """Straight lines between samples; the first and last value outside of them.
+    """Linear interpolation between samples, constant before the first and after the last one.
 
     **Arguments:** `ts`, increasing times, shape `(n,)` [s], and `values`, shape `(n, ...)`.
 
@@ -34,7 +34,7 @@ class Samples(AbstractSignal):
 
 
 def as_samples(ts: Any, values: Any, name: str) -> tuple[Array, Array]:
-    """Times, shape `(n,)` [s], and values, shape `(n, ...)`, of the signal called `name`.
+    """Convert times, shape `(n,)` [s], and values, shape `(n, ...)`; `name` denotes the signal.
 
     **Raises** `ModelError` for fewer than two samples, unequal lengths or times that do not
     increase.

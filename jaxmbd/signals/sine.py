@@ -13,8 +13,8 @@ from .abstract import AbstractSignal, Time
 class Sine(AbstractSignal):
     """`offset + amplitude * sin(2π frequency t + phase)`.
 
-    **Arguments:** `amplitude` and `offset` of one shape (an offset of zero is added where it is
-    left out), `frequency` [Hz] and `phase` [rad], numbers.
+    **Arguments:** `amplitude` and `offset`, arrays of the same shape; `frequency` [Hz] and `phase`
+    [rad], numbers. Defaults: a phase and an offset of zero.
     """
 
     amplitude: Float[Array, "..."]

@@ -13,17 +13,17 @@ from .samples import as_samples
 class Spline(AbstractSignal):
     """The natural cubic spline through samples, with a continuous second derivative at all times.
 
-    The second derivative is zero at the first and at the last sample. Outside of them the curve
-    goes on along straight lines, with the slopes that it has there; a motion that should rest
-    before and after needs samples that say so, or a `Step`.
+    The second derivative is zero at the first and at the last sample. Before the first and after
+    the last sample the curve continues as a straight line. If a motion should be at rest there, use
+    several equal samples at its ends, or a `Step`.
 
-    The curve is a function of the leaves `ts` and `values`: an evaluation solves for its second
-    derivatives, in time proportional to the number of samples. A loop over time does so once, where
-    the compiler moves it out of the loop (measured: with 1000 samples a step takes 10 to 30 µs
-    longer than with a constant, with 100 samples the same).
+    Each evaluation solves for the second derivatives of the curve, in time proportional to the
+    number of samples. A loop over time does so once if the compiler moves this solve out of the
+    loop (measured: with 1000 samples a step takes 10 to 30 µs longer than with a constant, with
+    100 samples the same).
 
     **Arguments:** `ts`, increasing times, shape `(n,)` [s], and `values`, shape `(n, ...)`. Two
-    samples make a straight line.
+    samples give a straight line.
 
     **Raises** `ModelError` for fewer than two samples, unequal lengths or times that do not
     increase.
@@ -38,9 +38,9 @@ class Spline(AbstractSignal):
     def __call__(self, t: Time) -> Float[Array, "*shape"]:
         ts, n = self.ts, self.ts.shape[0]
         columns = self.values.reshape(n, -1)
-        bends = _second_derivatives(ts, columns)
+        m = _second_derivatives(ts, columns)
         i = jnp.clip(jnp.searchsorted(ts, t, side="right") - 1, 0, n - 2)
-        h, y0, y1, m0, m1 = ts[i + 1] - ts[i], columns[i], columns[i + 1], bends[i], bends[i + 1]
+        h, y0, y1, m0, m1 = ts[i + 1] - ts[i], columns[i], columns[i + 1], m[i], m[i + 1]
         inside = jnp.clip(t, ts[0], ts[-1])
         s = inside - ts[i]
         c1, c2, c3 = (y1 - y0) / h - h * (2 * m0 + m1) / 6, m0 / 2, (m1 - m0) / (6 * h)
@@ -50,11 +50,11 @@ class Spline(AbstractSignal):
 
 
 def _second_derivatives(ts: Float[Array, "n"], values: Float[Array, "n k"]) -> Float[Array, "n k"]:
-    """At the samples, zero at the ends: those for which the slopes of neighbouring cubics meet.
-
-    de Boor (1978), A Practical Guide to Splines, ch. IV, in the unknowns m = s'':
+    """Second derivatives m = s'' at the samples, zero at the ends, for which s' is continuous.
 
         h₋ m₋ + 2 (h₋ + h₊) m + h₊ m₊ = 6 (Δ₊ - Δ₋),   Δ = (difference of values) / h
+
+    Source: de Boor (1978), A Practical Guide to Splines, ch. IV.
     """
     if ts.shape[0] == 2:
         return jnp.zeros_like(values)

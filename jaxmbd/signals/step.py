@@ -19,9 +19,9 @@ class Step(AbstractSignal):
     so that both are continuous at all times. The largest velocity is 1.875 (after - before) /
     (stop - start), the largest acceleration 5.774 (after - before) / (stop - start)².
 
-    **Arguments:** `start` and `stop`, times [s]; `before` and `after` of one shape.
+    **Arguments:** `start` and `stop`, times [s]; `before` and `after`, arrays of the same shape.
 
-    **Raises** `ModelError` for other shapes and where `stop` is not after `start`.
+    **Raises** `ModelError` for other shapes and if `stop` is not after `start`.
     """
 
     start: Float[Array, ""]
@@ -34,8 +34,8 @@ class Step(AbstractSignal):
         self.stop = as_leaf(stop, (), "Step: stop")
         self.before = as_leaf(before, None, "Step: before")
         self.after = as_leaf(after, self.before.shape, "Step: after")
-        known = is_concrete(self.start) and is_concrete(self.stop)
-        if known and not np.asarray(self.stop) > np.asarray(self.start):
+        concrete = is_concrete(self.start) and is_concrete(self.stop)
+        if concrete and not np.asarray(self.stop) > np.asarray(self.start):
             raise ModelError(f"Step: stop must be after start, got {self.stop} and {self.start}")
 
     def __call__(self, t: Time) -> Float[Array, "..."]:

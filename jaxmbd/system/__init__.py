@@ -1,1 +1,1 @@
-"""The seam between formulations and everything that uses them."""
+"""Equations of motion of a mechanism: the interface between formulations, integrators, analyses."""

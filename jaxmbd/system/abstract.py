@@ -1,4 +1,4 @@
-"""The seam: what a formulation provides and integrators and analyses see."""
+"""The interface that formulations implement and that integrators and analyses use."""
 
 from abc import abstractmethod
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -82,10 +82,10 @@ def _row(names: tuple[str | None, ...], name: str) -> int:
 
 
 class ArtificialEnergyLimit(NamedTuple):
-    """How much energy the formulation's own springs may hold.
+    """A limit on the energy in the formulation's own springs.
 
-    - `part`: of the largest kinetic energy of a motion.
-    - `remedy`: what to change if they hold more, for messages.
+    - `part`: the limit as a part of the largest kinetic energy of a motion.
+    - `remedy`: the advice in messages if the energy exceeds the limit.
     """
 
     part: float
@@ -93,26 +93,22 @@ class ArtificialEnergyLimit(NamedTuple):
 
 
 class AbstractSystem(eqx.Module, Generic[C]):
-    """Equations of motion, ready to evaluate:
+    """Equations of motion of a mechanism in the coordinates of a formulation.
 
     q̇ = N(q) v,   M(q) v̇ + b(q, v) = f(t, q, v, z) + G(t, q)ᵀ λ,   0 = g(t, q)
     ż = r(t, q, v, z)
-
     """
 
     mechanism: eqx.AbstractVar[Mechanism]
 
     @property
     def constant_mass(self) -> bool:
-        """Whether M depends neither on q nor on t. Default: no."""
+        """Whether M depends neither on q nor on t. Default: False."""
         return False
 
     @property
     def absolute(self) -> bool:
-        """Whether q holds position and quaternion of every body, and v their twists. Default: no.
-
-        And all bodies are rigid.
-        """
+        """Whether q are positions and quaternions of rigid bodies, and v twists. Default: False."""
         return False
 
     @property
@@ -128,11 +124,11 @@ class AbstractSystem(eqx.Module, Generic[C]):
     @property
     @abstractmethod
     def constrained(self) -> tuple[int, ...]:
-        """Groups of joints whose fixed relative motions are constraints, not built in."""
+        """Groups of joints whose fixed relative motions are constraint equations."""
 
     @abstractmethod
     def retract(self, q: Coordinates, dv: Velocities) -> Coordinates:
-        """q ⊞ δ: coordinates displaced by an increment like the velocities."""
+        """q ⊞ δ: coordinates displaced by an increment `dv` in the space of the velocities."""
 
     @abstractmethod
     def rates(self, q: Coordinates, v: Velocities) -> Coordinates:
@@ -140,9 +136,9 @@ class AbstractSystem(eqx.Module, Generic[C]):
 
     @abstractmethod
     def velocities(self, q: Coordinates, q_dot: Coordinates) -> Velocities:
-        """v of q̇ = N(q) v, the inverse of `rates`; of the nearest such q̇ where there is none.
+        """v of q̇ = N(q) v, the inverse of `rates`; linear in `q_dot`.
 
-        Linear in `q_dot`.
+        If no v has these rates, the result is that of the nearest rates that have one.
         """
 
     @property
@@ -154,7 +150,7 @@ class AbstractSystem(eqx.Module, Generic[C]):
     def configuration(self, t: Time, q: Coordinates, z: States | None = None) -> C:
         """Poses of all ports and the maps from velocities. Forward kinematics run here only.
 
-        **Arguments:** `z`: first-order states, which loads of elements that have some depend on.
+        **Arguments:** `z`: first-order states, required for loads of elements that have states.
         """
 
     @abstractmethod
@@ -170,11 +166,11 @@ class AbstractSystem(eqx.Module, Generic[C]):
         return self.mass_at(c) @ v
 
     def mass_factor(self, c: C) -> Any:
-        """L of M(q) = L Lᵀ, in the form that `whiten` and `unwhiten` take."""
+        """L of M(q) = L Lᵀ, in the form that `whiten` and `unwhiten` accept."""
         return jnp.linalg.cholesky(self.mass_at(c))
 
     def whiten(self, factor: Any, f: Float[Array, "nv *k"]) -> Float[Array, "nv *k"]:
-        """L⁻¹ f, whose lengths are those of f in the inverse of the mass."""
+        """L⁻¹ f, whose Euclidean norm is the norm of f in the metric M⁻¹."""
         return jsl.solve_triangular(factor, f, lower=True)
 
     def unwhiten(self, factor: Any, y: Float[Array, "nv"]) -> Velocities:
@@ -183,16 +179,16 @@ class AbstractSystem(eqx.Module, Generic[C]):
 
     @abstractmethod
     def bias_at(self, c: C, v: Velocities) -> Velocities:
-        """b(q, v): centrifugal, Coriolis and gyroscopic terms, and the slope of
-        `internal_potential`; gravity is an applied force."""
+        """Bias b(q, v): centrifugal, Coriolis and gyroscopic terms, and the gradient of
+        `internal_potential`. Gravity is an applied force."""
 
     @abstractmethod
     def internal_potential(self, q: Coordinates) -> Float[Array, ""]:
-        """Energy [J] of forces that the formulation itself adds."""
+        """Potential energy [J] of forces that the formulation itself adds."""
 
     @abstractmethod
     def intrinsic_constraint(self, c: C) -> Float[Array, "n_intrinsic"]:
-        """Constraints that the coordinates impose on themselves, zero where they hold."""
+        """Residual of the constraints between the coordinates themselves."""
 
     def intrinsic_rate(self, c: C, v: Velocities) -> Float[Array, "n_intrinsic"]:
         """Time derivative of `intrinsic_constraint`; linear in `v`."""
@@ -215,7 +211,7 @@ class AbstractSystem(eqx.Module, Generic[C]):
 
     @abstractmethod
     def intrinsic_names(self) -> list[str]:
-        """For each intrinsic constraint the component it belongs to."""
+        """Name of the component of each intrinsic constraint."""
 
     @abstractmethod
     def from_tree(
@@ -223,11 +219,11 @@ class AbstractSystem(eqx.Module, Generic[C]):
         values: tuple[Float[Array, "_n _nq"], ...],
         elastic: Float[Array, "n_elastic"] | None = None,
     ) -> Coordinates:
-        """Coordinates of given coordinates of the spanning tree's joints, by group.
+        """Coordinates q at given coordinates of the spanning tree's joints, by group.
+
+        Groups outside the tree have entries too, which are ignored.
 
         **Arguments:** `elastic`: elastic coordinates of the bodies. Default: zero.
-
-        Groups outside the tree have an entry too, which is not looked at.
         """
 
     @abstractmethod
@@ -237,41 +233,41 @@ class AbstractSystem(eqx.Module, Generic[C]):
         rates: tuple[Float[Array, "_n _nv"], ...],
         elastic: Elastic | None = None,
     ) -> Velocities:
-        """Velocities of given velocities of the spanning tree's joints, by group.
+        """Velocities v at given velocities of the spanning tree's joints, by group.
 
         **Arguments:** `elastic`: elastic coordinates of the bodies and their rates. Default: zero.
         """
 
     def prepared(self) -> "AbstractSystem":
-        """The same system with what no state changes worked out, once before many evaluations.
+        """The system with quantities that do not depend on the state computed in advance.
 
-        Here there is nothing of the kind. Its leaves must not be replaced afterwards.
+        The leaves of the result must not be replaced. Default: the system itself.
         """
         return self
 
     def sparsity_pattern(self) -> SparsityPattern | None:
-        """Which equations depend on which velocities and multipliers; None if all may.
+        """Sparsity of the equations of motion and of the constraints; None if they are dense.
 
-        It says so of balances of forces and of constraints, at one time or over a step, and does
-        not depend on numbers. Newton's linear systems are then solved by blocks.
+        The pattern is static and holds at one time and over a step. If there is a pattern, Newton's
+        linear systems are solved by blocks. Default: None.
         """
         return None
 
     def closing(self) -> "AbstractSystem":
-        """The system in whose coordinates `assemble` closes loops; here this one.
+        """The system in whose coordinates `assemble` closes loops. Default: the system itself.
 
-        Another one has the same mechanism. `from_tree` of this one places the bodies by the
-        coordinates of the tree's joints in the other one's configuration.
+        Another system must have the same mechanism. Its configuration gives the coordinates of the
+        tree's joints, from which `from_tree` of this system computes q.
         """
         return self
 
     def rigid(self) -> "AbstractSystem":
-        """The same system without springs in the place of rigidity; here there are none."""
+        """The system with rigid bodies for artificial springs. Default: the system itself."""
         return self
 
     @property
     def artificial_energy_limit(self) -> ArtificialEnergyLimit | None:
-        """How much energy `internal_potential` may hold; None if the system has no such springs.
+        """Limit on `internal_potential`; None for a system without artificial springs.
 
         Default: None.
         """
@@ -282,16 +278,13 @@ class AbstractSystem(eqx.Module, Generic[C]):
         return [f"those of {type(self).__name__}"]
 
     def periodic_coordinates(self) -> Bool[np.ndarray, "nq"]:
-        """For each coordinate whether it is an angle that means the same after a whole turn.
-
-        Default: no coordinate is.
-        """
+        """For each coordinate, whether values that differ by 2π are equivalent. Default: False."""
         return np.zeros(self.nq, dtype=bool)
 
     def displaced(self, state: State, change: Float[Array, "n"]) -> State:
-        """A state moved by increments of its coordinates, as of `retract`, velocities and z.
+        """A state displaced by increments of q (in the sense of `retract`), v and z.
 
-        **Arguments:** `change`: the increments in that order, shape `(2 nv + nz,)`.
+        **Arguments:** `change`: the increments in this order, shape `(2 nv + nz,)`.
         """
         dq, dv, dz = jnp.split(change, [self.nv, 2 * self.nv])
         return State(self.retract(state.q, dq), state.v + dv, state.z + dz)
@@ -301,8 +294,8 @@ class AbstractSystem(eqx.Module, Generic[C]):
         return _mass(self, q)
 
     def bias(self, q: Coordinates, v: Velocities) -> Velocities:
-        """b(q, v), shape `(nv,)`: centrifugal, Coriolis and gyroscopic terms, and the slope of
-        `internal_potential`; gravity is an applied force."""
+        """Bias b(q, v), shape `(nv,)`: centrifugal, Coriolis and gyroscopic terms, and the gradient
+        of `internal_potential`. Gravity is an applied force."""
         return _bias(self, q, v)
 
     def frames(self, t: float | Time, q: Coordinates) -> NamedPoses:
@@ -344,17 +337,15 @@ def reference_values(mechanism: Mechanism) -> tuple[Float[Array, "_n _nq"], ...]
 
 
 def as_time(t: Any, system: AbstractSystem) -> Time:
-    """`t` as a strongly typed scalar of the system's float type."""
+    """Convert `t` to a strongly typed scalar of the system's float type."""
     return jnp.asarray(t, dtype=system.mechanism.dtype)
 
 
 def as_state(state: State, system: AbstractSystem, name: str = "state") -> State:
-    """A state, or a batch of states, in the system's float type; `name` is for messages.
+    """Convert a state, or a batch of states, to the system's float type; `name` is for messages.
 
-    A narrower type is converted, which is exact.
-
-    **Raises** `ModelError` for a wider one, whose digits the system would lose, and for another
-    number of first-order states than the system has.
+    **Raises** `ModelError` for a wider float type, whose digits would be lost, and for a number of
+    first-order states other than that of the system.
     """
     own = {part: as_own(getattr(state, part), system, f"{name}.{part}") for part in "qvz"}
     if own["z"].shape[-1] != system.nz:

@@ -3,9 +3,9 @@
     M v̇ = f - b + Gᵀ λ,   G v̇ + γ = -2α ġ - β² g
 
 With A = G M⁻¹ Gᵀ this is A λ = -γ - 2α ġ - β² g - G M⁻¹ (f - b): eqs (4939) to (4943) of
-"Equations of Multi-Body Motion", whose J is G here and whose Q is -γ. (In the text at hand eq. 4941
-has no minus before the applied force.) Where constraints repeat one another, A is singular, the
-accelerations are unique nevertheless, and the multipliers reported are the minimum-norm ones.
+"Equations of Multi-Body Motion", whose J is G here and whose Q is -γ. (Eq. 4941 in that text lacks
+the minus sign of the applied force.) If constraints are redundant, A is singular. The accelerations
+are unique nevertheless, and the multipliers returned are the minimum-norm ones.
 """
 
 from functools import singledispatch
@@ -27,18 +27,17 @@ def accelerations(
     state: State,
     stabilization: AbstractStabilization | None = None,
 ) -> tuple[Velocities, Float[Array, "ng"]]:
-    """v̇, shape `(nv,)`, and multipliers λ, shape `(ng,)`, of a state.
+    """Accelerations v̇, shape `(nv,)`, and multipliers λ, shape `(ng,)`, of a state.
 
-    **Arguments:**
+    If constraints are redundant (redundant joints, or a singular position), λ are the minimum-norm
+    multipliers, by the sum of squares of forces in N and moments in N m. Their resultant on each
+    body is unique. In a singular position the constraints determine fewer components of v̇ than
+    elsewhere; inertia and forces determine the others.
 
-    - `stabilization`: adds terms that pull a violated constraint back; none where it is left out.
+    v̇ and λ are NaN if G v̇ + γ = 0 or the equations of motion do not hold to rounding. Then the
+    constraints contradict one another, or the float type is not precise enough for them.
 
-    Where constraints repeat one another (redundant joints, or a singular position), λ is the
-    smallest of those that do, by the sum of squares, forces in N and moments in N m. What it does
-    to a body altogether is unique. In a singular position the constraints do not determine all of
-    v̇ that they determine elsewhere; inertia and forces determine the rest. Both are NaN if
-    G v̇ + γ = 0 or the equations of motion do not hold to rounding: the constraints contradict one
-    another, or the float type is not precise enough for them.
+    **Arguments:** `stabilization`: adds terms that reduce constraint residuals. Default: none.
     """
     return _accelerations(system, as_time(t, system), as_state(state, system), stabilization)
 
@@ -55,7 +54,7 @@ def _accelerations(
 
 @singledispatch
 def free_accelerations(system: AbstractSystem, t: Time, state: State) -> Velocities:
-    """M⁻¹ (f - b), as if there were no constraints. Formulations may register a faster way."""
+    """M⁻¹ (f - b), for systems without constraints. Formulations may register a faster way."""
     c = system.configuration(t, state.q, state.z)
     return system.solve_mass(c, -motion_residual(system, c, state.v, jnp.zeros_like(state.v)))
 
@@ -64,7 +63,7 @@ def free_accelerations(system: AbstractSystem, t: Time, state: State) -> Velocit
 def constrained_accelerations(
     system: AbstractSystem, t: Time, state: State, stabilization: AbstractStabilization | None
 ) -> tuple[Velocities, Float[Array, "ng"]]:
-    """v̇ and λ where there are constraints. Formulations may register a faster way."""
+    """v̇ and λ of systems with constraints. Formulations may register a faster way."""
     c, v = system.configuration(t, state.q, state.z), state.v
     motion = constraints.port_motion(system, c, v)
     bias = constraints.constraint_bias(system, c, v, motion)

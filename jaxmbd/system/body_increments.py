@@ -1,9 +1,9 @@
-"""How a rigid body gets from one end of a step to the other in the intrinsic schemes.
+"""Increments of a rigid body over a step of the intrinsic schemes.
 
-Bauchau et al. (2013) treat the motion of a body as one element of SE(3) (their section 4), or its
-rotation alone (section 3), to which the motion of the centre of mass adds itself as a vector. Both
-say the same things of one body, whose configuration x is position and quaternion, shape
-`(7,)`, and whose increment δ has shape `(6,)`.
+Bauchau et al. (2013) describe the motion of a body over a step by an element of SE(3) (section 4),
+or by a rotation and the displacement of the centre of mass (section 3). Both kinds of increments
+implement the same interface. The configuration x of a body is position and quaternion, shape
+`(7,)`; an increment δ has shape `(6,)`.
 """
 
 from abc import abstractmethod
@@ -22,17 +22,20 @@ Increment = Float[Array, "6"]
 
 
 class AbstractIncrements(eqx.Module):
-    """Velocities u, momenta and loads are components with respect to the start of the step."""
+    """The interface of increments.
+
+    Velocities u, momenta and loads are components in the frame at the start of the step.
+    """
 
     parameterization: eqx.AbstractVar[AbstractParameterization]
 
     @abstractmethod
     def components(self, body: RigidBody, V: Float[Array, "6"]) -> Float[Array, "6"]:
-        """u at the start, of the body's twist."""
+        """u at the start, from the twist of the body."""
 
     @abstractmethod
     def twist(self, body: RigidBody, delta: Increment, u: Float[Array, "6"]) -> Float[Array, "6"]:
-        """The body's twist after an increment, of u there."""
+        """Twist of the body after an increment, from u there."""
 
     @abstractmethod
     def moved(self, body: RigidBody, x: Configuration, delta: Increment) -> Configuration:
@@ -42,13 +45,13 @@ class AbstractIncrements(eqx.Module):
     def fixed(
         self, body: RigidBody, V: Float[Array, "6"], Vdot: Float[Array, "6"]
     ) -> tuple[Float[Array, "6"], Float[Array, "6"]]:
-        """w and ẇ along axes that stand still as the body's do at the start, of its twist."""
+        """w and ẇ at the start along inertial axes that coincide with those of the body."""
 
     @abstractmethod
     def carried(
         self, body: RigidBody, delta: Increment, w: Float[Array, "6"], wdot: Float[Array, "6"]
     ) -> tuple[Float[Array, "6"], Float[Array, "6"]]:
-        """The body's twist and its rate after an increment, of w and ẇ there."""
+        """Twist of the body and its rate after an increment, from w and ẇ there."""
 
     @abstractmethod
     def momentum(
@@ -58,13 +61,13 @@ class AbstractIncrements(eqx.Module):
 
     @abstractmethod
     def load(self, body: RigidBody, delta: Increment, W: Float[Array, "6"]) -> Float[Array, "6"]:
-        """A wrench along the body's axes, taken at its frame after an increment."""
+        """Load of the wrench W along the body's axes, taken at its frame after an increment."""
 
     @abstractmethod
     def mean_load(
         self, body: RigidBody, x: Configuration, delta: Increment, W: Float[Array, "6"]
     ) -> Float[Array, "6"]:
-        """A two-point wrench about the world's origin, as what works on δ."""
+        """The load that does work on δ, from a two-point wrench about the world's origin."""
 
     @abstractmethod
     def load_between(
@@ -75,10 +78,9 @@ class AbstractIncrements(eqx.Module):
         last: Increment,
         W: Float[Array, "6"],
     ) -> Float[Array, "6"]:
-        """A two-point wrench between two increments, as what works on their difference.
+        """The load that does work on the difference of two increments, from a two-point wrench.
 
-        Exact in translation; rotations are taken to follow one another, which they do but for
-        their commutator.
+        It is exact in translation. The commutator of the two rotations is neglected.
         """
 
 
@@ -95,8 +97,8 @@ class MotionIncrements(AbstractIncrements):
 
     def moved(self, body, x, delta):
         step = self.parameterization.motion(delta)
-        turned = so3.multiply(x[3:], self.parameterization.rotation(delta[3:]))
-        return jnp.concatenate([x[:3] + so3.to_matrix(x[3:]) @ step.p, turned])
+        quat = so3.multiply(x[3:], self.parameterization.rotation(delta[3:]))
+        return jnp.concatenate([x[:3] + so3.to_matrix(x[3:]) @ step.p, quat])
 
     def fixed(self, body, V, Vdot):
         return V, Vdot
@@ -175,7 +177,7 @@ class RotationIncrements(AbstractIncrements):
         return so3.to_matrix(self.parameterization.quaternion(delta[3:]))
 
     def _about_centre(self, body, x, delta, W):
-        """Force and moment along the axes of the start, about the centre of mass moved by δ."""
+        """Force and moment along the axes at the start, about the centre of mass displaced by δ."""
         R = so3.to_matrix(x[3:])
         centre = x[:3] + R @ (body.com + delta[:3])
         return R.T @ W[:3], R.T @ (W[3:] - so3.cross(centre, W[:3]))

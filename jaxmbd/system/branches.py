@@ -1,8 +1,8 @@
-"""Joints that are closed the wrong way round: false roots of their residuals.
+"""Reversed joints: joints at a false root of their residuals.
 
-Residuals of rotations are linear in the entries of the relative rotation, and most of them vanish
-half a turn away from the joint's own rotations too (see `joints.rotation`). The constraints are
-then satisfied, and the joint is not. `AbstractJoint.misalignment` tells the two apart.
+Residuals of rotations are linear in the entries of the relative rotation. Most of them also vanish
+half a turn away from the joint's rotations (see `joints.rotation`). The constraints are then
+satisfied by a rotation that the joint does not allow. `AbstractJoint.misalignment` detects this.
 """
 
 from collections.abc import Sequence
@@ -20,12 +20,12 @@ from .abstract import AbstractSystem, Coordinates, Time
 from .configuration import AbstractConfiguration
 from .nodal import AbstractNodalSystem
 
-# From this misalignment [rad] on the root of the residual that is nearest is a false one.
+# From this misalignment [rad] on the nearest root of the residual is a false one.
 LIMIT = 0.5 * pi
 
 
 def _groups(system: AbstractSystem) -> list[int]:
-    """Joints whose rotation constraints keep; coordinates of tree joints are right as they are."""
+    """Groups of joints whose rotations are determined by constraints, not by coordinates."""
     of_elements = isinstance(system, AbstractNodalSystem)
     return [
         g
@@ -35,12 +35,12 @@ def _groups(system: AbstractSystem) -> list[int]:
 
 
 def checked_joints(system: AbstractSystem) -> list[str]:
-    """Names of the joints that `angles` judges, in its order."""
+    """Names of the joints of `angles`, in its order."""
     return [name for g in _groups(system) for name in system.mechanism.joints[g].names]
 
 
 def misalignments(system: AbstractSystem, c: AbstractConfiguration) -> list[Float[Array, "_n _m"]]:
-    """`AbstractJoint.misalignment` of these joints, by group."""
+    """`AbstractJoint.misalignment` of the checked joints, by group."""
     return [
         jax.vmap(lambda joint, X: joint.misalignment(X))(
             system.mechanism.joints[g].joint, c.relative_poses(g)
@@ -50,21 +50,18 @@ def misalignments(system: AbstractSystem, c: AbstractConfiguration) -> list[Floa
 
 
 def angles(system: AbstractSystem, c: AbstractConfiguration) -> Float[Array, "n"]:
-    """By how much each of these joints misses the rotations that it allows [rad].
-
-    Without derivatives: for decisions alone.
-    """
+    """Norm of the misalignment of each checked joint [rad], without derivatives."""
     parts = [jax.vmap(vector.length)(x) for x in misalignments(*stop_gradients((system, c)))]
     return jnp.concatenate([jnp.zeros(0, dtype=system.mechanism.dtype), *parts])
 
 
 def is_reversed(angles: Float[Array | np.ndarray, "*n"]) -> Bool[Array | np.ndarray, "*n"]:
-    """Which joints are closed the wrong way round, by what `angles` returns; NaN is not judged."""
+    """Whether each joint is reversed, from the result of `angles`; False for NaN."""
     return angles > LIMIT
 
 
 def reversed_joints(names: Sequence[str], angles: Float[np.ndarray, "n"]) -> str:
-    """The joints closed the wrong way round with their angles, for messages; empty if none are."""
+    """The reversed joints with their angles, for messages; empty if there are none."""
     return ", ".join(
         f"{name!r} by {angle:.3g} rad"
         for name, angle in zip(names, angles, strict=True)
@@ -74,7 +71,7 @@ def reversed_joints(names: Sequence[str], angles: Float[np.ndarray, "n"]) -> str
 
 @eqx.filter_jit
 def angles_at(system: AbstractSystem, t: Time, q: Coordinates) -> Float[Array, "n"]:
-    """`angles` at coordinates."""
+    """`angles` at time `t` and coordinates `q`."""
     return angles(system, system.configuration(t, q))
 
 

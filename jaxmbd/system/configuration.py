@@ -1,7 +1,7 @@
-"""One configuration of a mechanism: the only place where forward kinematics run.
+"""The configuration of a mechanism, the result of forward kinematics.
 
-Poses, joint coordinates and the linear maps from velocities are computed once. Mass, bias,
-constraints and forces take them from here.
+Poses, joint coordinates and the linear maps from velocities are computed once per configuration and
+used by mass, bias, constraints and forces.
 """
 
 from abc import abstractmethod
@@ -18,7 +18,7 @@ from ..lie import Pose
 from ..mechanism.mechanism import Mechanism
 from . import joint_motion
 
-# Not typing.Self, which run-time type checks only accept in whole decorated classes.
+# Not typing.Self, which run-time type checkers accept only if they decorate the whole class.
 Own = TypeVar("Own", bound="AbstractConfiguration")
 
 
@@ -28,9 +28,9 @@ class AbstractConfiguration(eqx.Module):
     Generalized forces are the transposes of these maps.
 
     - `t`: time [s]; `q`: coordinates, shape `(nq,)`.
-    - `z`: first-order states of elements, shape `(nz,)`; None where no load is asked for.
+    - `z`: first-order states of elements, shape `(nz,)`; None if no loads are required.
     - `ports`: poses of all ports in the world, stacked.
-    - `relative`: X_FM of the joints of each group; None of groups that no constraint, force,
+    - `relative`: X_FM of the joints of each group; None for groups that no constraint, force,
       coupling or driver refers to.
     """
 
@@ -64,7 +64,7 @@ class AbstractConfiguration(eqx.Module):
 
     @property
     def elastic(self) -> Float[Array, "n_elastic"]:
-        """Elastic coordinates η of all bodies; none in formulations of rigid bodies."""
+        """Elastic coordinates η of all bodies, shape `(n_elastic,)`. Default: shape `(0,)`."""
         return self.q[:0]
 
     def elastic_rates(self, v: Float[Array, "nv"]) -> Float[Array, "n_elastic"]:
@@ -73,10 +73,10 @@ class AbstractConfiguration(eqx.Module):
 
     def relative_poses(self, g: int) -> Pose:
         """X_FM of the joints of group `g`."""
-        found = self.relative[g]
-        if found is None:
-            found = joint_motion.relative_poses(self.mechanism.joints[g], self.ports)
-        return found
+        X_FM = self.relative[g]
+        if X_FM is None:
+            X_FM = joint_motion.relative_poses(self.mechanism.joints[g], self.ports)
+        return X_FM
 
     def relative_twists(self, g: int, twists: Float[Array, "n_ports 6"]) -> Float[Array, "n 6"]:
         """V_FM of the joints of group `g`, expressed and taken at M, from twists of all ports."""
@@ -106,16 +106,16 @@ class AbstractConfiguration(eqx.Module):
     ) -> Float[Array, "_n _nq"]:
         """Second time derivatives of `coordinates` at v̇ = 0.
 
-        `twists` are those of all ports, `accelerations` their rates at v̇ = 0.
+        **Arguments:** `twists`: twists of all ports; `accelerations`: their rates at v̇ = 0.
         """
 
     @abstractmethod
     def coordinate_loads(
         self, g: int, force: Float[Array, "_n _nq"]
     ) -> tuple[Float[Array, "n_ports 6"], Float[Array, "_n _nv"]]:
-        """Wrenches on the ports and forces on the joints that a force on `coordinates` makes.
+        """Wrenches on ports and forces on joints equivalent to a force on `coordinates`.
 
-        They are the transpose of `coordinate_rates`.
+        The map is the transpose of `coordinate_rates`.
         """
 
 
@@ -157,10 +157,10 @@ class AbstractPortConfiguration(AbstractConfiguration):
 def relative_poses(
     mechanism: Mechanism, ports: Pose, groups: Iterable[int]
 ) -> tuple[Pose | None, ...]:
-    """X_FM of the joints of some groups, None of the others."""
-    wanted = set(groups)
+    """X_FM of the joints of the given groups, None for other groups."""
+    required = set(groups)
     return tuple(
-        joint_motion.relative_poses(group, ports) if g in wanted else None
+        joint_motion.relative_poses(group, ports) if g in required else None
         for g, group in enumerate(mechanism.joints)
     )
 

@@ -1,12 +1,12 @@
-"""Constraints that a formulation does not build in: residual g(t, q), rate, Jacobian, bias.
+"""Constraint equations of a system: residual g(t, q), rate, Jacobian, bias.
 
     ġ = G v + ∂g/∂t,   g̈ = G v̇ + γ
 
-Rows are ordered by group, then by joint: fixed motions, then nonholonomic constraints. Couplings of
-joints, drivers and intrinsic constraints of the coordinates follow. Nonholonomic rows have a
-residual of zero; their rate vanishes. Rows of joints are local: the residual of the relative pose,
-a directional derivative of it, and a second one. Rows on coordinates are functions of the joints'
-coordinates.
+Rows are ordered by group, then by joint: fixed motions, then nonholonomic constraints. Couplings,
+drivers and intrinsic constraints of the coordinates follow. The residual of a nonholonomic row is
+zero; its constraint is that the rate vanishes. Rows of joints are functions of the relative pose,
+and their rate and bias are its directional derivatives. Rows of couplings and drivers are functions
+of the joints' coordinates.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,11 +28,11 @@ from .inertia import twist_rates
 from .joint_motion import relative_accelerations, scatter
 from .loads import generalized
 
-Coordinates = dict[int, Float[Array, "_n _nq"]]  # Of groups that couplings and drivers refer to.
+Coordinates = dict[int, Float[Array, "_n _nq"]]  # For groups that couplings or drivers refer to.
 
 
 def constrained_groups(system: AbstractSystem) -> list[JointGroup]:
-    """Groups that contribute constraint rows."""
+    """Groups of joints with constraint rows."""
     return [group for _, group in _constrained(system)]
 
 
@@ -43,7 +43,7 @@ def _constrained(system: AbstractSystem) -> Iterator[tuple[int, JointGroup]]:
 
 
 def row_names(system: AbstractSystem) -> list[str]:
-    """For each constraint row the joint (or coupling, driver, rotor) it belongs to."""
+    """Name of the joint (or coupling, driver, rotor) of each constraint row."""
     names = []
     for group in constrained_groups(system):
         for name in group.names:
@@ -52,14 +52,14 @@ def row_names(system: AbstractSystem) -> list[str]:
 
 
 def coordinate_names(system: AbstractSystem) -> list[str]:
-    """For each constraint on coordinates the coupling, driver or rotor it belongs to."""
+    """Name of the coupling, driver or rotor of each constraint on coordinates."""
     mechanism = system.mechanism
     names = [name for group in (*mechanism.couplings, *mechanism.drivers) for name in group.names]
     return names + system.intrinsic_names()
 
 
 def is_holonomic(system: AbstractSystem) -> Bool[np.ndarray, "ng"]:
-    """For each constraint row whether it is one of positions; otherwise one of velocities alone."""
+    """Whether each constraint row is holonomic, a constraint on positions."""
     rows: list[bool] = []
     for group in constrained_groups(system):
         n_fixed = group.joint.sizes()[2]
@@ -73,20 +73,20 @@ def n_constraints(system: AbstractSystem) -> int:
 
 
 def may_be_redundant(system: AbstractSystem) -> bool:
-    """Whether constraints may depend on one another; in a tree without drives they never do."""
+    """Whether any constraint row is possibly redundant."""
     return bool(possibly_redundant(system).any())
 
 
 def redundant_rows(system: AbstractSystem) -> tuple[bool, ...]:
-    """`possibly_redundant`, to be hashed."""
+    """`possibly_redundant` as a hashable tuple."""
     return tuple(possibly_redundant(system).tolist())
 
 
 @singledispatch
 def possibly_redundant(system: AbstractSystem) -> Bool[np.ndarray, "ng"]:
-    """For each row whether it may depend on others; those of the tree's joints never do.
+    """Whether each row may depend on other rows; rows of tree joints never do.
 
-    Formulations in which others may as well register their own.
+    Formulations register their own function if further rows may be redundant.
     """
     mechanism = system.mechanism
     groups = (*mechanism.couplings, *mechanism.drivers)
@@ -95,9 +95,9 @@ def possibly_redundant(system: AbstractSystem) -> Bool[np.ndarray, "ng"]:
 
 
 def violation(c: AbstractConfiguration, residual: Float[Array, "ng"]) -> Float[Array, ""]:
-    """The largest constraint residual, relative to the extent of a mechanism smaller than 1 m.
+    """The largest constraint residual, divided by the extent of the mechanism if below 1 m.
 
-    It estimates the relative error of G in a configuration that is not exactly on the constraints.
+    It estimates the relative error of G in a configuration that violates the constraints.
     """
     extent = jnp.max(jnp.ptp(c.ports.p, axis=0))
     extent = jnp.where((extent > 0) & (extent < 1), extent, 1.0)
@@ -111,7 +111,7 @@ class PortMotion(NamedTuple):
     accelerations: Float[Array, "n_ports 6"]
 
     def noise(self, c: AbstractConfiguration, vdot: Velocities) -> Float[Array, ""]:
-        """Size of the terms of G v̇ and γ [m/s², rad/s²], which rounding is relative to."""
+        """Magnitude of the terms of G v̇ and γ [m/s², rad/s²], which scales rounding errors."""
         bias = jnp.max(jnp.abs(self.accelerations)) + jnp.max(jnp.abs(self.twists)) ** 2
         return bias + jnp.max(jnp.abs(c.twists(vdot)))
 
@@ -122,7 +122,7 @@ def port_motion(system: AbstractSystem, c: AbstractConfiguration, v: Velocities)
 
 
 def residual(system: AbstractSystem, c: AbstractConfiguration) -> Float[Array, "ng"]:
-    """g(t, q): by how much the joints are violated [m, then dimensionless]."""
+    """Constraint residuals g(t, q), shape `(ng,)` [m, then dimensionless]."""
 
     def of_joint(joint: AbstractJoint, X: Pose) -> Array:
         return jnp.concatenate(
@@ -138,7 +138,7 @@ def residual(system: AbstractSystem, c: AbstractConfiguration) -> Float[Array, "
 
 
 def rate(system: AbstractSystem, c: AbstractConfiguration, v: Velocities) -> Float[Array, "ng"]:
-    """G v [m/s, then 1/s], linear in `v`: ġ of constraints that do not depend on time."""
+    """G v [m/s, then 1/s], linear in `v`; equal to ġ if the constraints do not depend on time."""
     twists, parts = c.twists(v), []
     for g, group in _constrained(system):
         V = c.relative_twists(g, twists)
@@ -149,23 +149,23 @@ def rate(system: AbstractSystem, c: AbstractConfiguration, v: Velocities) -> Flo
 def coordinate_rate(
     system: AbstractSystem, c: AbstractConfiguration, v: Velocities
 ) -> Float[Array, "n_coordinate"]:
-    """The part of G v that belongs to constraints on coordinates."""
+    """The entries of G v for constraints on coordinates."""
     q = _coordinates(system, c)
     q_dot = {g: c.coordinate_rates(g, v) for g in q}
-    moved = jax.jvp(lambda q: _coordinate_residuals(system, c.t, q), (q,), (q_dot,))[1]
-    return jnp.concatenate([*moved, system.intrinsic_rate(c, v)])
+    rates = jax.jvp(lambda q: _coordinate_residuals(system, c.t, q), (q,), (q_dot,))[1]
+    return jnp.concatenate([*rates, system.intrinsic_rate(c, v)])
 
 
 def time_derivative(system: AbstractSystem, c: AbstractConfiguration) -> Float[Array, "ng"]:
-    """∂g/∂t [m/s, then 1/s]: minus the rates that drivers prescribe."""
+    """∂g/∂t [m/s, then 1/s]: the negative rates that drivers prescribe."""
     if not system.mechanism.drivers:
         return jnp.zeros(n_constraints(system), dtype=c.t.dtype)
     q = _coordinates(system, c)
-    given = jax.jvp(lambda t: _coordinate_residuals(system, t, q), (c.t,), (jnp.ones_like(c.t),))[1]
+    rates = jax.jvp(lambda t: _coordinate_residuals(system, t, q), (c.t,), (jnp.ones_like(c.t),))[1]
     before = n_constraints(system) - len(coordinate_names(system))
     after = len(system.intrinsic_names())
     zeros = (jnp.zeros(n, dtype=c.t.dtype) for n in (before, after))
-    return jnp.concatenate([next(zeros), *given, next(zeros)])
+    return jnp.concatenate([next(zeros), *rates, next(zeros)])
 
 
 def constraint_bias(
@@ -174,9 +174,9 @@ def constraint_bias(
     v: Velocities,
     motion: PortMotion | None = None,
 ) -> Float[Array, "ng"]:
-    """γ of g̈ = G v̇ + γ: the acceleration of the constraints at v̇ = 0.
+    """Constraint bias γ of g̈ = G v̇ + γ, shape `(ng,)`.
 
-    **Arguments:** `motion`: `port_motion` of these velocities, if it is known.
+    **Arguments:** `motion`: `port_motion` of these velocities. Default: computed.
     """
     motion = port_motion(system, c, v) if motion is None else motion
     parts = []
@@ -209,8 +209,8 @@ def _coordinate_bias(
         one = jnp.ones_like(t)
         return jax.jvp(lambda t, q: _coordinate_residuals(system, t, q), (t, q), (one, q_dot))[1]
 
-    found = jax.jvp(rates, (c.t, q, q_dot), (jnp.ones_like(c.t), q_dot, q_ddot))[1]
-    return jnp.concatenate(found)
+    bias = jax.jvp(rates, (c.t, q, q_dot), (jnp.ones_like(c.t), q_dot, q_ddot))[1]
+    return jnp.concatenate(bias)
 
 
 def _joint_rate(joint: AbstractJoint, X: Pose, V: Array) -> Array:
@@ -225,8 +225,8 @@ def _coordinates(system: AbstractSystem, c: AbstractConfiguration) -> Coordinate
 def _coordinate_residuals(system: AbstractSystem, t: Time, q: Coordinates) -> list[Array]:
     """Residuals of couplings and of drivers."""
     mechanism = system.mechanism
-    found = [group.residuals(q) for group in mechanism.couplings]
-    return found + [group.residuals(t, q) for group in mechanism.drivers]
+    of_couplings = [group.residuals(q) for group in mechanism.couplings]
+    return of_couplings + [group.residuals(t, q) for group in mechanism.drivers]
 
 
 @singledispatch
@@ -238,7 +238,7 @@ def port_accelerations(
 
 
 def local_jacobians(group: JointGroup, X_FM: Pose) -> Float[Array, "n m 6"]:
-    """Derivative of each joint's rows with respect to the twist of M in F."""
+    """Jacobian of each joint's rows with respect to the twist of M in F."""
 
     def jacobian(joint: AbstractJoint, X: Pose) -> Array:
         units = jnp.eye(6, dtype=X.p.dtype)
@@ -253,8 +253,8 @@ def constraint_wrenches(
     """Wrenches of the joints' multipliers on all ports, along the ports' own axes."""
     n_ports = system.mechanism.n_ports
     wrenches = jnp.zeros((n_ports, 6), dtype=lam.dtype)
-    each = wrenches_at_joints(system, c, lam)
-    for (g, group), W_M in zip(_constrained(system), each, strict=True):
+    by_group = wrenches_at_joints(system, c, lam)
+    for (g, group), W_M in zip(_constrained(system), by_group, strict=True):
         wrenches = wrenches + scatter(group, c.relative_poses(g), W_M, n_ports)
     return wrenches
 
@@ -266,7 +266,7 @@ def coordinate_loads(
     wrenches: Wrenches,
     joint_forces: JointForces,
 ) -> tuple[Wrenches, JointForces]:
-    """Wrenches on ports and forces on joints with those of couplings and drivers added."""
+    """Add the loads of couplings and drivers to wrenches on ports and forces on joints."""
     q, joint_forces = _coordinates(system, c), dict(joint_forces)
     if not q:
         return wrenches, joint_forces
@@ -278,8 +278,8 @@ def coordinate_loads(
 
     forces = jax.vjp(residuals, q)[1](lam[start:stop])[0]
     for g, force in forces.items():
-        more, on_joints = c.coordinate_loads(g, force)
-        wrenches = wrenches + more
+        on_ports, on_joints = c.coordinate_loads(g, force)
+        wrenches = wrenches + on_ports
         joint_forces[g] = joint_forces[g] + on_joints if g in joint_forces else on_joints
     return wrenches, joint_forces
 
@@ -287,15 +287,18 @@ def coordinate_loads(
 def wrenches_at_joints(
     system: AbstractSystem, c: AbstractConfiguration, lam: Float[Array, "ng"]
 ) -> list[Float[Array, "_n 6"]]:
-    """Wrench of the multipliers on M, along its axes, of every joint of each constrained group."""
+    """Wrenches of the multipliers on M, along its axes, for the joints of constrained groups."""
     return wrenches_of(c, [g for g, _ in _constrained(system)], lam)
 
 
 def wrenches_of(
     c: AbstractConfiguration, groups: Sequence[int], lam: Float[Array, "m"]
 ) -> list[Float[Array, "_n 6"]]:
-    """The same of joints of any groups, by a multiplier for each row of their residuals."""
-    found, start = [], 0
+    """Wrenches of multipliers on M, along its axes, for the joints of the given groups.
+
+    `lam` has an entry for each row of these joints.
+    """
+    wrenches, start = [], 0
     for g in groups:
         group = c.mechanism.joints[g]
         n, m = len(group), n_rows(group.joint)
@@ -306,14 +309,14 @@ def wrenches_of(
             shape = jax.ShapeDtypeStruct((6,), lam.dtype)
             return jax.linear_transpose(lambda V: _joint_rate(joint, X, V), shape)(lam)[0]
 
-        found.append(jax.vmap(wrench)(group.joint, c.relative_poses(g), own))
-    return found
+        wrenches.append(jax.vmap(wrench)(group.joint, c.relative_poses(g), own))
+    return wrenches
 
 
 def constraint_force(
     system: AbstractSystem, c: AbstractConfiguration, lam: Float[Array, "ng"]
 ) -> Velocities:
-    """Gᵀ λ."""
+    """Generalized force Gᵀ λ of the constraints, shape `(nv,)`."""
     wrenches = constraint_wrenches(system, c, lam)
     loads = coordinate_loads(system, c, lam, wrenches, {})
     return generalized(c, *loads) + intrinsic_force(system, c, lam)
@@ -322,7 +325,7 @@ def constraint_force(
 def intrinsic_force(
     system: AbstractSystem, c: AbstractConfiguration, lam: Float[Array, "ng"]
 ) -> Velocities:
-    """The part of Gᵀ λ that belongs to intrinsic constraints."""
+    """The part of Gᵀ λ from intrinsic constraints."""
     n, shape = len(system.intrinsic_names()), jax.ShapeDtypeStruct((system.nv,), lam.dtype)
     if n == 0:
         return jnp.zeros(system.nv, dtype=lam.dtype)
@@ -331,7 +334,7 @@ def intrinsic_force(
 
 @singledispatch
 def jacobian(system: AbstractSystem, c: AbstractConfiguration) -> Float[Array, "ng nv"]:
-    """G(t, q), row by row as the transpose of the velocity maps.
+    """Constraint Jacobian G(t, q), shape `(ng, nv)`, from the transpose of the velocity maps.
 
     Formulations may register a faster way.
     """
@@ -348,7 +351,7 @@ def jacobian(system: AbstractSystem, c: AbstractConfiguration) -> Float[Array, "
 def coordinate_jacobian(
     system: AbstractSystem, c: AbstractConfiguration
 ) -> Float[Array, "n_coordinate nv"]:
-    """The rows of G that belong to constraints on coordinates."""
+    """The rows of G for constraints on coordinates."""
     if not coordinate_names(system):
         return jnp.zeros((0, system.nv), dtype=c.q.dtype)
     units = jnp.eye(system.nv, dtype=c.q.dtype)

@@ -1,4 +1,4 @@
-"""What drives have to give: forces and torques on joints."""
+"""Driving forces and torques on joints, of drivers and by inverse dynamics."""
 
 from collections.abc import Sequence
 
@@ -26,25 +26,24 @@ def driving_forces(
     vdot: Velocities | None = None,
     joints: Sequence[str] | None = None,
 ) -> dict[str, Float[Array, "..."]]:
-    """Forces and torques that hold a motion, by name [N along lengths, N m about angles].
+    """Forces and torques that sustain a motion, by name [N along lengths, N m about angles].
 
-    Without further arguments those of the model's drivers, `{driver: force}`, in the motion that
-    follows from forces and drivers. With `joints` (inverse dynamics, also through loops) those that
-    have to act on these joints, `{joint: force}`, for the mechanism to have the accelerations
-    `vdot`: applied as `JointTorque`, they reproduce the motion. A joint with several velocities
-    gets as many forces, shape `(nv,)`.
+    Without `joints` these are the forces of the model's drivers, `{driver: force}`. With `joints`
+    (inverse dynamics, also through loops) these are the forces on the joints, `{joint: force}`,
+    that the accelerations `vdot` require: applied as `JointTorque`, they reproduce the motion. For
+    a joint with several velocities the force has shape `(nv,)`.
 
-    They act on the successor, in the direction of the coordinate, and back on the predecessor.
-    Where joints can drive one another's motion (more drives than degrees of freedom) the smallest
-    forces are given.
+    The forces act on the successor, in the direction of the coordinate, and with opposite sign on
+    the predecessor. If there are more drives than degrees of freedom, the result is the solution
+    with the minimum norm.
 
     **Arguments:**
 
-    - `vdot`: shape `(nv,)`, for example of `accelerations`, or of `kinematics`; the accelerations
-      of the motion that follows where it is left out.
-    - `joints`: names; if the model has drivers too, these do nothing then.
+    - `vdot`: accelerations, shape `(nv,)`, for example from `accelerations` or `kinematics`.
+      Default: the accelerations at the state, from `accelerations`.
+    - `joints`: names of the joints that drive. The drivers of the model are then ignored.
 
-    **Raises** `ModelError` for an unknown joint, and for one without coordinates.
+    **Raises** `ModelError` for an unknown joint and for a joint without coordinates.
     """
     time, state = as_time(t, system), as_state(state, system)
     vdot = None if vdot is None else as_own(vdot, system, "vdot")
@@ -80,9 +79,9 @@ def _of_joints(
     vdot: Velocities | None,
     names: tuple[str, ...],
 ) -> dict[str, Array]:
-    """f of M v̇ + b - f₀ = Gᵀ λ + Bᵀ f, B the velocities of the joints and G without drivers.
+    """f of M v̇ + b - f₀ = Gᵀ λ + Bᵀ f. B maps v to the joints' velocities; G is without drivers.
 
-    f gives the drives the accelerations that M v̇ + b - f₀ gives them, the constraints holding.
+    Under the constraints Bᵀ f and M v̇ + b - f₀ cause the same accelerations of the drives.
     """
     if vdot is None:
         vdot, _ = accelerations(system, t, state)
@@ -90,7 +89,7 @@ def _of_joints(
     mechanism = system.mechanism
     driven = {name for group in mechanism.drivers for name in group.names}
     names_of_rows = constraints.row_names(system)
-    kept = np.flatnonzero([name not in driven for name in names_of_rows])
+    without_drivers = np.flatnonzero([name not in driven for name in names_of_rows])
 
     def rates(v: Velocities) -> list[Array]:
         places = [mechanism.find_joint(name) for name in names]
@@ -100,16 +99,16 @@ def _of_joints(
     units = jnp.eye(system.nv, dtype=state.q.dtype)
     sizes = [mechanism.joint(name).sizes()[1] for name in names]
     B = jax.vmap(lambda v: jnp.concatenate(rates(v)), out_axes=1)(units)
-    needed = motion_residual(system, c, state.v, vdot)
-    equations = saddle_point(system, c, constraints.residual(system, c), rows=kept)
-    none = jnp.zeros(kept.size, dtype=state.q.dtype)
+    required = motion_residual(system, c, state.v, vdot)
+    equations = saddle_point(system, c, constraints.residual(system, c), rows=without_drivers)
+    zeros = jnp.zeros(without_drivers.size, dtype=state.q.dtype)
 
-    def moved(f: Array) -> Velocities:  # Accelerations that it causes alone.
-        return equations.solve(f, none)[0]
+    def response(f: Array) -> Velocities:  # Accelerations that f alone causes.
+        return equations.solve(f, zeros)[0]
 
-    by_drives, by_needed = jax.vmap(moved, out_axes=1)(B), moved(needed)
-    # As velocities of the drives themselves, which are symmetric in them.
-    force = solve_scaled(B @ by_drives, B @ by_needed)
+    of_drives, of_required = jax.vmap(response, out_axes=1)(B), response(required)
+    # Accelerations of the drives: B maps both responses, and the matrix becomes symmetric.
+    force = solve_scaled(B @ of_drives, B @ of_required)
     parts = jnp.split(force, [sum(sizes[: i + 1]) for i in range(len(sizes) - 1)])
     return {
         name: part[0] if size == 1 else part

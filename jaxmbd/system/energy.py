@@ -17,13 +17,13 @@ from .loads import potentials
 
 
 class Energy(eqx.Module):
-    """Energies of a state [J], by what holds them.
+    """Energies of a state [J], by kind.
 
-    - `kinetic`: of the bodies, and of rotors behind gears.
+    - `kinetic`: kinetic energy of the bodies, and of rotors behind gears.
     - `field`: potential energy of fields such as gravity.
-    - `elastic`: that of all other forces in the model with a potential, such as springs.
-    - `artificial`: that of springs which a formulation itself puts in the place of rigidity. Where
-      it is no small part of the others, the motion is not that of rigid bodies.
+    - `elastic`: potential energy of all other forces in the model, such as springs.
+    - `artificial`: potential energy of springs that a formulation uses in place of rigid bodies.
+      Unless it is a small part of the total, the motion is not that of rigid bodies.
     """
 
     kinetic: Float[Array, "*batch"]
@@ -50,12 +50,12 @@ class Momentum(eqx.Module):
 
 
 def energy(system: AbstractSystem, t: float | Time, state: State) -> Energy:
-    """Energies of a state [J] by what holds them; friction and drives have no potential."""
+    """Energies of a state [J], by kind; friction and drives have no potential."""
     return _energy(system, as_time(t, system), as_state(state, system))
 
 
 def momentum(system: AbstractSystem, t: float | Time, state: State) -> Momentum:
-    """Momentum of all bodies about the world's origin; that of geared rotors is not in it."""
+    """Momentum of all bodies about the world's origin, without rotors behind gears."""
     return _momentum(system, as_time(t, system), as_state(state, system))
 
 
@@ -70,7 +70,10 @@ def _energy(system: AbstractSystem, t: Time, state: State) -> Energy:
 def kinetic_energy(
     system: AbstractSystem, c: AbstractConfiguration, v: Velocities
 ) -> Float[Array, ""]:
-    """From the twists of bodies. Formulations whose bodies can do more register their own way."""
+    """Kinetic energy [J], from the twists of bodies.
+
+    Formulations with further velocities register their own function.
+    """
     mechanism = system.mechanism
     if mechanism.all_rigid:
         V = c.twists(v)[1 : mechanism.n_bodies + 1]
@@ -79,7 +82,7 @@ def kinetic_energy(
         kinetic = jnp.zeros((), dtype=v.dtype)
         for group, u in zip(mechanism.bodies, body_velocities(c, v), strict=True):
             eta, V, eta_dot = group.own(c.elastic), u[:, :6], u[:, 6:]
-            of_body = jax.vmap(lambda body, *given: body.kinetic_energy(*given))
+            of_body = jax.vmap(lambda body, *args: body.kinetic_energy(*args))
             kinetic += jnp.sum(of_body(group.body, eta, V, eta_dot))
     for group in mechanism.rotors:
         reflected = jax.vmap(lambda rotor: rotor.reflected_inertia())(group.rotor)
@@ -94,7 +97,10 @@ def _momentum(system: AbstractSystem, t: Time, state: State) -> Momentum:
 
 @singledispatch
 def momentum_at(system: AbstractSystem, c: AbstractConfiguration, v: Velocities) -> Momentum:
-    """From the twists of bodies. Formulations whose bodies can do more register their own way."""
+    """Momentum, from the twists of bodies.
+
+    Formulations with further velocities register their own function.
+    """
     mechanism = system.mechanism
     bodies = slice(1, mechanism.n_bodies + 1)
     X = Pose(c.ports.p[bodies], c.ports.R[bodies])

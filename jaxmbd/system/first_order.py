@@ -1,14 +1,14 @@
 """First-order states of elements within implicit steps.
 
-At the s stages of an implicit step, where positions and velocities are unknowns of the integrator,
-the states of each element solve equations of their own,
+At the s stages of an implicit step positions and velocities are unknowns of the integrator. The
+states of each element solve
 
     Σ_j W_ij z_j - r(t_i, q_i, v_i, z_i) = k_i,   i = 1 … s
 
-with W and k of the integrator. An element depends on no states but its own, so that its equations
-are small: s times the number of its states. They are solved by Newton's method element by element,
-inside the residual of the step; the integrator's unknowns stay positions and multipliers. The
-derivative is that of the implicit function, to any order.
+with W and k of the integrator. An element depends on its own states only, so that its equations are
+small: s times the number of its states. Newton's method solves them element by element, inside the
+residual of the step; the integrator's unknowns remain positions and multipliers. Derivatives follow
+from the implicit function theorem, to any order.
 """
 
 from collections.abc import Callable
@@ -24,8 +24,8 @@ from ..mechanism.elements import AbstractElementGroup
 from ..mechanism.mechanism import Mechanism
 from .loads import StateInputs
 
-ROUNDED = 64.0  # Changes this many times what one rounding makes of the states are rounding.
-MOST = 20  # Iterations; equations that are linear in z take one, and one to see that it was enough.
+ROUNDING = 64.0  # Changes up to this multiple of one rounding error of z count as rounding errors.
+MAX_ITERATIONS = 20  # Equations that are linear in z take two: the second one confirms the first.
 
 Unknowns = Float[Array, "n sk"]
 
@@ -39,19 +39,19 @@ def stage_states(
 ) -> Float[Array, "s nz"]:
     """z at the stages of an implicit step; NaN for elements whose equations were not solved.
 
-    **Arguments:** `inputs`: of `state_inputs` at every stage, along a leading axis; `weights`: W
-    [1/s]; `known`: k; `guess`: z from which Newton's method starts.
+    **Arguments:** `inputs`: results of `state_inputs` at all stages, along a leading axis;
+    `weights`: W [1/s]; `known`: k; `guess`: initial z of Newton's method.
     """
     groups = [group for group in mechanism.elements if group.n_states > 0]
     parts = [known[:, :0]]
-    for group, given in zip(groups, inputs, strict=True):
-        parts.append(_of_group(group, given, weights, known, guess))
+    for group, at_stages in zip(groups, inputs, strict=True):
+        parts.append(_of_group(group, at_stages, weights, known, guess))
     return jnp.concatenate(parts, axis=1)
 
 
 def _of_group(
     group: AbstractElementGroup,
-    given: tuple,
+    inputs: tuple,
     weights: Float[Array, "s s"],
     known: Float[Array, "s nz"],
     guess: Float[Array, "s nz"],
@@ -59,33 +59,33 @@ def _of_group(
     n, k, s = len(group.names), group.n_states, len(weights)
     right = jax.vmap(group.states)(known)
 
-    def at_stages(elements: Any, given: tuple, z: Float[Array, "s n k"]) -> Float[Array, "s n k"]:
-        def at_stage(t: Array, z: Float[Array, "n k"], *inputs: Any) -> Float[Array, "n k"]:
-            def rates(element, z, *inputs):
-                return element.state_rates(t, *inputs, z)
+    def rates(elements: Any, inputs: tuple, z: Float[Array, "s n k"]) -> Float[Array, "s n k"]:
+        def at_stage(t: Array, z: Float[Array, "n k"], *args: Any) -> Float[Array, "n k"]:
+            def of_element(element, z, *args):
+                return element.state_rates(t, *args, z)
 
-            return jax.vmap(rates)(elements, z, *inputs)
+            return jax.vmap(of_element)(elements, z, *args)
 
-        t, *inputs = given
-        return jax.vmap(at_stage)(t, z, *inputs)
+        t, *args = inputs
+        return jax.vmap(at_stage)(t, z, *args)
 
     def stacked(x: Unknowns) -> Float[Array, "s n k"]:
         return jnp.swapaxes(x.reshape(n, s, k), 0, 1)
 
     def residual(x: Unknowns) -> Unknowns:
         z = stacked(x)
-        left = jnp.einsum("ij,jnk->ink", weights, z) - at_stages(group.element, given, z)
+        left = jnp.einsum("ij,jnk->ink", weights, z) - rates(group.element, inputs, z)
         return jnp.swapaxes(left - right, 0, 1).reshape(n, s * k)
 
     def rounding(x: Unknowns) -> Unknowns:
         z = stacked(x)
-        moving, rest = eqx.partition((group.element, given), eqx.is_inexact_array)
+        floats, others = eqx.partition((group.element, inputs), eqx.is_inexact_array)
 
-        def rates(moving: Any) -> Float[Array, "s n k"]:
-            elements, given = eqx.combine(moving, rest)
-            return at_stages(elements, given, z)
+        def of_floats(floats: Any) -> Float[Array, "s n k"]:
+            elements, inputs = eqx.combine(floats, others)
+            return rates(elements, inputs, z)
 
-        terms = jnp.abs(jax.jvp(rates, (moving,), (_mixed(moving),))[1]) + jnp.abs(right)
+        terms = jnp.abs(jax.jvp(of_floats, (floats,), (_mixed(floats),))[1]) + jnp.abs(right)
         eps = float(jnp.finfo(x.dtype).eps)
         return eps * jnp.swapaxes(terms, 0, 1).reshape(n, s * k)
 
@@ -98,7 +98,7 @@ def _of_group(
 
 
 def _mixed(tree: Any) -> Any:
-    """Every number times one of its own within ±1, so that equal terms of a sum do not cancel."""
+    """Every number times its own factor within ±1, so that equal terms of a sum do not cancel."""
     leaves, treedef = jax.tree.flatten(tree)
     mixed, first = [], 1
     for x in leaves:
@@ -113,34 +113,34 @@ def _newton(
     residual: Callable[[Unknowns], Unknowns],
     start: Unknowns,
 ) -> tuple[Unknowns, Array]:
-    """The root of each row's equations, and 1 where it was found, else 0.
+    """The root of each row's equations, and 1 for rows that converged, else 0.
 
-    `rounding` returns what rounding makes of the residual. Changes that are no larger than what
-    follows from it end the iterations as well: near zero, terms of the rates can cancel to less
-    than any part of the states.
+    `rounding` returns the rounding errors of the residual. The iterations also end if changes do
+    not exceed the effect of these errors: near zero, terms of the rates can cancel to less than
+    any fraction of the states.
     """
-    enough = float(jnp.finfo(start.dtype).eps) ** 0.6  # The next change is the square of it.
+    tolerance = float(jnp.finfo(start.dtype).eps) ** 0.6  # The next change is its square.
     noise = rounding(start)
 
     def unfinished(carry: tuple[Unknowns, Array, Array]) -> Array:
         _, solved, steps = carry
-        return ~jnp.all(solved) & (steps < MOST)
+        return ~jnp.all(solved) & (steps < MAX_ITERATIONS)
 
     def body(carry: tuple[Unknowns, Array, Array]) -> tuple[Unknowns, Array, Array]:
         x, _, steps = carry
         value, slope = jax.linearize(residual, x)
-        change, lost = _solve_blocks(slope, value), _solve_blocks(slope, noise)
+        change, error = _solve_blocks(slope, value), _solve_blocks(slope, noise)
         x = x - change
-        largest, size, lost = (jnp.max(jnp.abs(y), axis=1) for y in (change, x, lost))
-        return x, largest <= enough * size + ROUNDED * lost, steps + 1
+        largest, size, error = (jnp.max(jnp.abs(y), axis=1) for y in (change, x, error))
+        return x, largest <= tolerance * size + ROUNDING * error, steps + 1
 
-    none = jnp.zeros(start.shape[0], dtype=bool), jnp.zeros((), dtype=jnp.int32)
-    x, solved, _ = jax.lax.while_loop(unfinished, body, (start, *none))
-    return x, solved.astype(x.dtype)  # A number, as derivatives of booleans have another type.
+    zeros = jnp.zeros(start.shape[0], dtype=bool), jnp.zeros((), dtype=jnp.int32)
+    x, solved, _ = jax.lax.while_loop(unfinished, body, (start, *zeros))
+    return x, solved.astype(x.dtype)  # A float, since tangents of booleans have another type.
 
 
 def _solve_blocks(slope: Callable[[Unknowns], Unknowns], right: Unknowns) -> Unknowns:
-    """x of slope(x) = right, `slope` being linear in each row by itself."""
+    """Solve slope(x) = right for a linear `slope` that maps each row of x by itself."""
     units = jnp.eye(right.shape[1], dtype=right.dtype)
     columns = jax.vmap(lambda unit: slope(jnp.broadcast_to(unit, right.shape)), out_axes=2)(units)
     return jnp.linalg.solve(columns, right[:, :, None])[:, :, 0]

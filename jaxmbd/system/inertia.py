@@ -1,7 +1,7 @@
-"""The generic path: what follows from the velocities of bodies alone.
+"""Generic mass matrix and bias, assembled from the velocities of bodies.
 
-Formulations have faster ways for rigid bodies; these functions are their oracle. They serve bodies
-of other kinds, and new formulations until they have a faster way.
+Formulations have faster methods for rigid bodies, which are tested against these functions. Bodies
+of other kinds, and formulations without a faster method, use these functions.
 """
 
 import jax
@@ -24,21 +24,21 @@ def spatial_inertia(body: RigidBody) -> Float[Array, "6 6"]:
 
 
 def momentum_of(body: RigidBody, V: Float[Array, "6"]) -> Float[Array, "6"]:
-    """Spatial inertia times twist, without forming the matrix."""
+    """Spatial momentum: inertia times twist, without forming the matrix."""
     linear = body.mass * (V[:3] + so3.cross(V[3:], body.com))
     angular = body.symmetric_inertia() @ V[3:] + so3.cross(body.com, linear)
     return jnp.concatenate([linear, angular])
 
 
 def inertial_factor(body: RigidBody) -> Float[Array, "6 6"]:
-    """L of the spatial inertia L Lᵀ of one body."""
+    """Cholesky factor L of the spatial inertia L Lᵀ of one body."""
     return jnp.linalg.cholesky(spatial_inertia(body))
 
 
 def inertial_wrench(
     body: RigidBody, V: Float[Array, "6"], A: Float[Array, "6"]
 ) -> Float[Array, "6"]:
-    """I A + V ×* I V: what a body needs for the twist V to change by A along its own axes."""
+    """I A + V ×* I V: the wrench on a body of twist V and rate of twist A along its own axes."""
     return momentum_of(body, A) + se3.cross_wrench(V, momentum_of(body, V))
 
 
@@ -67,13 +67,13 @@ def body_velocities(c: AbstractConfiguration, v: Velocities) -> list[Float[Array
 def generalized_of_bodies(
     c: AbstractConfiguration, forces: list[Float[Array, "_n _k"]]
 ) -> Velocities:
-    """Generalized force of forces on (V, η̇) of the bodies of each kind."""
+    """Generalized force equivalent to forces on (V, η̇) of the bodies of each kind."""
     shape = jax.ShapeDtypeStruct((c.nv,), c.q.dtype)
     return jax.linear_transpose(lambda v: body_velocities(c, v), shape)(forces)[0]
 
 
 def assembled_mass(system: AbstractSystem, c: AbstractConfiguration) -> Float[Array, "nv nv"]:
-    """M = Σ Jᵀ I J over bodies and rotors, J by differentiating the velocity maps."""
+    """M = Σ Jᵀ I J over bodies and rotors, with J from the velocity maps."""
     mechanism = system.mechanism
     units = jnp.eye(system.nv, dtype=c.q.dtype)
     total = jnp.zeros((system.nv, system.nv), dtype=c.q.dtype)
@@ -90,7 +90,7 @@ def assembled_mass(system: AbstractSystem, c: AbstractConfiguration) -> Float[Ar
 
 
 def inertia_matrix(body: AbstractBody, eta: Float[Array, "k"]) -> Float[Array, "6+k 6+k"]:
-    """Momentum of a body by its velocities (V, η̇)."""
+    """Mass matrix of a body for its velocities (V, η̇)."""
     if isinstance(body, RigidBody):
         return spatial_inertia(body)
     zeros = jnp.zeros(6 + body.n_elastic, dtype=eta.dtype)
@@ -100,18 +100,18 @@ def inertia_matrix(body: AbstractBody, eta: Float[Array, "k"]) -> Float[Array, "
 def forces_on_bodies(
     system: AbstractSystem, c: AbstractConfiguration, v: Velocities, vdot: Velocities
 ) -> list[Float[Array, "_n _k"]]:
-    """Forces on (V, η̇) that the bodies of each kind need for their motion."""
+    """Forces on (V, η̇) that the motion requires, for the bodies of each kind."""
     mechanism = system.mechanism
     A = twist_rates(system, c, v, vdot)[1 : mechanism.n_bodies + 1]
-    second, found = c.elastic_rates(vdot), []
+    second, forces = c.elastic_rates(vdot), []
     for group, u in zip(mechanism.bodies, body_velocities(c, v), strict=True):
         own = group.rows.take(A)
         if isinstance(group.body, RigidBody):
-            found.append(jax.vmap(inertial_wrench)(group.body, u, own))
+            forces.append(jax.vmap(inertial_wrench)(group.body, u, own))
         else:
             u_dot = jnp.concatenate([own, group.own(second)], axis=1)
-            found.append(jax.vmap(inertial_force)(group.body, group.own(c.elastic), u, u_dot))
-    return found
+            forces.append(jax.vmap(inertial_force)(group.body, group.own(c.elastic), u, u_dot))
+    return forces
 
 
 def assembled_bias(system: AbstractSystem, c: AbstractConfiguration, v: Velocities) -> Velocities:

@@ -1,4 +1,4 @@
-"""The generalized force that a given acceleration needs."""
+"""Inverse dynamics: the generalized force that an acceleration requires."""
 
 import equinox as eqx
 
@@ -10,10 +10,10 @@ from .residuals import motion_residual
 def inverse_dynamics(
     system: AbstractSystem, t: float | Time, state: State, vdot: Velocities
 ) -> Velocities:
-    """M v̇ + b - f, shape `(nv,)`: what has to be added to the applied forces to get `vdot`.
+    """M v̇ + b - f, shape `(nv,)`: the force that yields `vdot` together with the applied forces.
 
-    In `JointCoordinates` of an open tree these are the joint torques and forces. In coordinates
-    with constraints the force includes what the joints themselves transmit.
+    In `JointCoordinates` of an open tree the entries are joint torques and forces. In coordinates
+    with constraints the force includes the constraint forces.
     """
     state, vdot = as_state(state, system), as_own(vdot, system, "vdot")
     return _inverse_dynamics(system, as_time(t, system), state, vdot)

@@ -30,7 +30,7 @@ def relative_twists(
 def rates(
     group: JointGroup, q: Float[Array, "n nq"], V_FM: Float[Array, "n 6"]
 ) -> Float[Array, "n nv"]:
-    """Joint velocities v = Tᵀ V_FM, TᵀS = 1."""
+    """Joint velocities v = Tᵀ V_FM with the dual motion subspace T, TᵀS = 1."""
     return jax.vmap(lambda joint, q, V: joint.dual_motion(q).T @ V)(group.joint, q, V_FM)
 
 
@@ -42,16 +42,16 @@ def relative_accelerations(
 ) -> tuple[Float[Array, "n 6"], Float[Array, "n 6"]]:
     """V_FM and its rate, from the twists of the ports and their rates."""
     V = relative_twists(group, X_FM, twists)
-    carried = jax.vmap(se3.transform_twist_back)(X_FM, group.first.take(twists))
+    V_F = jax.vmap(se3.transform_twist_back)(X_FM, group.first.take(twists))
     # d/dt of -Ad(X_MF) V_F adds ad(V_FM) Ad(X_MF) V_F to the difference of the rates.
-    A = relative_twists(group, X_FM, accelerations) + jax.vmap(se3.cross_twist)(V, carried)
+    A = relative_twists(group, X_FM, accelerations) + jax.vmap(se3.cross_twist)(V, V_F)
     return V, A
 
 
 def coordinate_rates(
     group: JointGroup, X_FM: Pose, V_FM: Float[Array, "n 6"]
 ) -> Float[Array, "n nq"]:
-    """Time derivatives of the coordinates read off X_FM; linear in V_FM."""
+    """Time derivatives of the coordinates at X_FM; linear in V_FM."""
 
     def rates(joint: AbstractJoint, X: Pose, V: Array) -> Array:
         return jax.jvp(joint.coordinates, (X,), (se3.rate(X, V),))[1]
@@ -80,7 +80,7 @@ def coordinate_bias(
 def coordinate_wrenches(
     group: JointGroup, X_FM: Pose, force: Float[Array, "n nq"], n_ports: int
 ) -> Float[Array, "n_ports 6"]:
-    """Wrenches on all ports of forces on the coordinates: the transpose of their rates."""
+    """Wrenches on all ports equivalent to forces on the coordinates (transpose of their rates)."""
     shape = jax.ShapeDtypeStruct((len(group), 6), force.dtype)
     W_M = jax.linear_transpose(lambda V: coordinate_rates(group, X_FM, V), shape)(force)[0]
     return scatter(group, X_FM, W_M, n_ports)
@@ -89,7 +89,7 @@ def coordinate_wrenches(
 def scatter(
     group: JointGroup, X_FM: Pose, W_M: Float[Array, "n 6"], n_ports: int
 ) -> Float[Array, "n_ports 6"]:
-    """Wrenches on all ports of joints that press with `W_M` on M and back on F."""
+    """Wrenches on all ports from the wrenches `W_M` of joints on M, and the opposite ones on F."""
     wrenches = group.second.add_to(jnp.zeros((n_ports, 6), dtype=W_M.dtype), W_M)
     return group.first.add_to(wrenches, -jax.vmap(se3.transform_wrench)(X_FM, W_M))
 
@@ -101,7 +101,7 @@ def driving_wrenches(
     force: Float[Array, "n nv"],
     n_ports: int,
 ) -> Float[Array, "n_ports 6"]:
-    """Wrenches on all ports of generalized forces on the joints' velocities."""
+    """Wrenches on all ports equivalent to generalized forces on the joints' velocities."""
     W_M = jax.vmap(lambda joint, q, force: joint.dual_motion(q) @ force)(group.joint, q, force)
     return scatter(group, X_FM, W_M, n_ports)
 
@@ -111,14 +111,14 @@ def body_rows(
 ) -> tuple[tuple[Rows, Float[Array, "n m 6"]], tuple[Rows, Float[Array, "n m 6"]]]:
     """Linear maps `D` of the twists V_FM of joints, as maps of the twists of their two bodies.
 
-    For the successors and the predecessors of the joints: rows of the bodies, the ground's being 0,
-    and the maps of their twists along their own axes.
+    Returns, for the successors and for the predecessors of the joints, the rows of the bodies (the
+    ground has row 0) and the maps of their twists along their own axes.
     """
     skip, sides = 1 + mechanism.n_bodies, []
     for ports, sign in ((group.second, 1.0), (group.first, -1.0)):
         ports = ports.shifted(-skip)
         poses = ports.take_tree(mechanism.offsets)
-        if sign < 0:  # F moves M backwards: express M in F's body.
+        if sign < 0:  # The map of the predecessor's twist is taken at M: poses of M in its body.
             poses = jax.vmap(Pose.__matmul__)(poses, X_FM)
         to_port = jax.vmap(lambda X: se3.adjoint(X.inverse()))(poses)
         bodies = Rows.of(mechanism.port_bodies.array[ports.array])

@@ -1,4 +1,4 @@
-"""Coordinates and velocities of joints by name, whatever the formulation."""
+"""Coordinates and velocities of joints by name, in all formulations."""
 
 import equinox as eqx
 from jaxtyping import Array, Float
@@ -9,7 +9,7 @@ from .abstract import AbstractSystem, State, Time, as_state, as_time
 class JointState(eqx.Module):
     """Coordinates `q`, shape `(..., nq)`, and velocities `v`, shape `(..., nv)`, of one joint.
 
-    Their last axis is left out for joints with one coordinate.
+    For a joint with one coordinate the shapes are `(...)`.
     """
 
     q: Float[Array, "..."]
@@ -17,9 +17,9 @@ class JointState(eqx.Module):
 
 
 def joint_states(system: AbstractSystem, t: float | Time, state: State) -> dict[str, JointState]:
-    """Coordinates and velocities of every joint of a state, by name.
+    """Coordinates and velocities of all joints at a state, by name.
 
-    In formulations without joint coordinates angles are read off the poses, within (-π, π].
+    Formulations without joint coordinates compute angles from poses, within (-π, π].
     """
     return _joint_states(system, as_time(t, system), as_state(state, system))
 
@@ -27,7 +27,7 @@ def joint_states(system: AbstractSystem, t: float | Time, state: State) -> dict[
 @eqx.filter_jit
 def _joint_states(system: AbstractSystem, t: Time, state: State) -> dict[str, JointState]:
     c = system.configuration(t, state.q, state.z)
-    found = {}
+    states = {}
     for group, q, v in zip(
         system.mechanism.joints,
         c.joint_coordinates(),
@@ -36,5 +36,6 @@ def _joint_states(system: AbstractSystem, t: Time, state: State) -> dict[str, Jo
     ):
         for row, name in enumerate(group.names):
             scalar = q.shape[1] == 1
-            found[name] = JointState(q[row, 0], v[row, 0]) if scalar else JointState(q[row], v[row])
-    return found
+            own = (q[row, 0], v[row, 0]) if scalar else (q[row], v[row])
+            states[name] = JointState(*own)
+    return states

@@ -11,7 +11,7 @@ from ..mechanism.mechanism import Mechanism
 from .abstract import AbstractSystem, State, States, Time, Velocities, as_state
 from .configuration import AbstractConfiguration
 
-SAME = 1e-6  # Times that differ by no more than that part of a period are the same.
+TIME_TOLERANCE = 1e-6  # Times that differ by at most this part of a period count as equal.
 
 
 def applied(system: AbstractSystem, c: AbstractConfiguration, v: Velocities) -> Velocities:
@@ -39,7 +39,7 @@ def loads(c: AbstractConfiguration, v: Velocities) -> tuple[Wrenches, JointForce
 
 
 def total_loads(motion: Motion) -> Loads:
-    """Loads of all elements, of a motion whose twists may be known already."""
+    """Loads of all elements at a motion."""
     total = Loads(motion.c)
     for group in motion.c.mechanism.elements:
         group.add(total, group.loads(motion))
@@ -49,7 +49,7 @@ def total_loads(motion: Motion) -> Loads:
 def generalized(
     c: AbstractConfiguration, wrenches: Wrenches, joint_forces: JointForces
 ) -> Velocities:
-    """Generalized force of port wrenches and joint forces: the transpose of the velocity maps."""
+    """Generalized force of port wrenches and joint forces (transpose of the velocity maps)."""
 
     def velocities(v: Velocities) -> tuple[Array, dict[int, Array]]:
         return c.twists(v), {g: c.rates(g, v) for g in joint_forces}
@@ -83,10 +83,10 @@ StateInputs = tuple[tuple[Any, ...], ...]
 
 
 def state_inputs(c: AbstractConfiguration, v: Velocities) -> StateInputs:
-    """What the rates of first-order states depend on beside them: for each group of elements with
-    states the time, positions and velocities.
+    """The arguments of `rates_of_states` beside z: time, positions and velocities.
 
-    Of several configurations under `vmap` each entry has a leading axis more.
+    There is one entry for each group of elements with states. Under `vmap` over configurations each
+    entry has an additional leading axis.
     """
     motion = Motion(c, v)
     return tuple(
@@ -97,15 +97,15 @@ def state_inputs(c: AbstractConfiguration, v: Velocities) -> StateInputs:
 
 
 def rates_of_states(mechanism: Mechanism, inputs: StateInputs, z: States) -> States:
-    """ż of what `state_inputs` returns and z."""
+    """ż of all elements, from the result of `state_inputs` and z."""
     groups = [group for group in mechanism.elements if group.n_states > 0]
     parts = []
-    for group, (t, *given) in zip(groups, inputs, strict=True):
+    for group, (t, *args) in zip(groups, inputs, strict=True):
 
-        def rates(element: Any, *given: Any, t: Time = t) -> Float[Array, "n_states"]:
-            return element.state_rates(t, *given)
+        def rates(element: Any, *args: Any, t: Time = t) -> Float[Array, "n_states"]:
+            return element.state_rates(t, *args)
 
-        parts.append(jax.vmap(rates)(group.element, *given, group.states(z)).ravel())
+        parts.append(jax.vmap(rates)(group.element, *args, group.states(z)).ravel())
     return jnp.concatenate([z[:0], *parts])
 
 
@@ -118,16 +118,17 @@ def state_rates(c: AbstractConfiguration, v: Velocities) -> States:
 
 
 def rates_at(system: AbstractSystem, t: Time, state: State) -> States:
-    """ż of a state; without first-order states no kinematics are computed."""
+    """ż at a state. Without first-order states no kinematics are computed."""
     if system.nz == 0:
         return state.z
     return state_rates(system.configuration(t, state.q, state.z), state.v)
 
 
 def sampled(system: AbstractSystem, t: Time, state: State) -> State:
-    """The state after elements with a period have updated z, if t is a multiple of their period.
+    """The state with z updated by the elements whose period divides t.
 
-    Integrators call this at the start of a step. Nothing is computed without such elements.
+    Integrators call this function at the start of a step. Without elements that have a period
+    nothing is computed.
     """
     groups = system.mechanism.sampled_groups
     if not groups:
@@ -135,23 +136,23 @@ def sampled(system: AbstractSystem, t: Time, state: State) -> State:
     c = system.configuration(t, state.q, state.z)
     motion, z = Motion(c, state.v), state.z
     for group in groups:
-        given = *group.positions(c), *group.velocities(motion), group.states(z)
-        new = jax.vmap(lambda element, *given: element.update(t, *given))(group.element, *given)
+        args = *group.positions(c), *group.velocities(motion), group.states(z)
+        new = jax.vmap(lambda element, *args: element.update(t, *args))(group.element, *args)
         period = group.element.period
-        apart = jnp.abs(t - period * jnp.round(t / period))
-        due = apart <= SAME * period + 8.0 * jnp.finfo(z.dtype).eps * jnp.abs(t)
+        distance = jnp.abs(t - period * jnp.round(t / period))
+        due = distance <= TIME_TOLERANCE * period + 8.0 * jnp.finfo(z.dtype).eps * jnp.abs(t)
         own = slice(group.first_state, group.first_state + new.size)
-        z = z.at[own].set(jnp.where(due[:, None], new, given[-1]).ravel())
+        z = z.at[own].set(jnp.where(due[:, None], new, args[-1]).ravel())
     return State(state.q, state.v, z)
 
 
 def element_states(system: AbstractSystem, state: State) -> dict[str, Float[Array, "..."]]:
-    """First-order states of elements by name; shape `(..., n_states)`, `(...)` if there is one."""
-    z, found = as_state(state, system).z, {}
+    """First-order states of elements by name; shape `(..., n_states)`, or `(...)` if only one."""
+    z, by_name = as_state(state, system).z, {}
     for name, (first, count) in system.mechanism.state_places.items():
         own = z[..., first : first + count]
-        found[name] = own[..., 0] if count == 1 else own
-    return found
+        by_name[name] = own[..., 0] if count == 1 else own
+    return by_name
 
 
 __all__ = [

@@ -1,7 +1,7 @@
 """Systems whose coordinates are points and vectors: every point of a body is linear in them.
 
-The poses of frames then are, before their axes are made orthonormal, linear in q, and scalar
-products of what they consist of quadratic. That is what `SimoGonzalez` rests on.
+Origins and vectors of frames are linear in q, and their scalar products quadratic, as
+`SimoGonzalez` requires.
 """
 
 from abc import abstractmethod
@@ -17,7 +17,7 @@ from .two_point import conservative_slopes, invariants, relative_pose
 
 
 class NodalFrame(eqx.Module):
-    """A frame on an element: its origin, the element's vectors, and its own axes in these.
+    """A frame on an element: its origin, the vectors of the element, and its axes in these.
 
     - `p`: shape `(..., 3)` [m]; `B`: the vectors as columns, shape `(..., 3, 3)`; both are linear
       in the coordinates.
@@ -30,7 +30,7 @@ class NodalFrame(eqx.Module):
 
     @property
     def axes(self) -> Float[Array, "*batch 3 3"]:
-        """Its axes as they come, orthonormal as far as the vectors are."""
+        """Axes of the frame, orthonormal if the vectors are."""
         return self.B @ self.offset
 
 
@@ -49,22 +49,22 @@ class AbstractNodalSystem(AbstractSystem[AbstractConfiguration]):
 
     @abstractmethod
     def element_frames(self, q: Coordinates) -> NodalFrame:
-        """Every port, `p` and `B` linear in q."""
+        """Frames of all ports, with `p` and `B` linear in q."""
 
     @abstractmethod
     def constraint_of(self, q: Coordinates) -> Float[Array, "n_intrinsic"]:
-        """`intrinsic_constraint` as a function of the coordinates alone."""
+        """`intrinsic_constraint` as a function of the coordinates."""
 
     @abstractmethod
     def momentum_of(self, v: Velocities) -> Velocities:
-        """M v, also of changes of v."""
+        """M v, shape `(nv,)`."""
 
     @abstractmethod
     def internal_force_between(self, q0: Coordinates, q1: Coordinates) -> Velocities:
-        """What the formulation's own springs resist with over a step.
+        """Resistance of the formulation's own springs over a step from q₀ to q₁.
 
-        Its work along q₁ - q₀ is the change of `internal_potential`, and it has neither a resultant
-        nor a moment about the mean of the two ends.
+        Its work along q₁ - q₀ is the change of `internal_potential`. It has neither a resultant nor
+        a moment about the mean of the two ends.
         """
 
 
@@ -73,15 +73,16 @@ def conservative_force_between(
 ) -> Velocities:
     """Generalized force of the potentials in `Model.forces` over a step from q₀ to q₁.
 
-    It does the work that they lose, and none in a rotation of everything about the mean.
+    Its work over the step is the decrease of the potentials, and its work in a rigid rotation at
+    the mean of the two ends is zero.
     """
-    frames0, back = jax.vjp(system.element_frames, q0)
+    frames0, transpose = jax.vjp(system.element_frames, q0)
     slopes = conservative_slopes(system.mechanism, t, frames0, system.element_frames(q1))
-    return -back(slopes)[0]
+    return -transpose(slopes)[0]
 
 
 class Relation(eqx.Module):
-    """Scalar products of the vectors of two frames, and of those with what lies between them."""
+    """Scalar products of the vectors of two frames and of the line between their origins."""
 
     gram_A: Float[Array, "3 3"]
     gram_B: Float[Array, "3 3"]
@@ -93,15 +94,15 @@ class Relation(eqx.Module):
 
 @invariants.register
 def _(A: NodalFrame, B: NodalFrame) -> Relation:
-    gaps = A.B.T @ (B.p - A.p), A.B.T @ B.B
-    return Relation(A.B.T @ A.B, B.B.T @ B.B, *gaps, A.offset, B.offset)
+    mixed = A.B.T @ (B.p - A.p), A.B.T @ B.B
+    return Relation(A.B.T @ A.B, B.B.T @ B.B, *mixed, A.offset, B.offset)
 
 
 @relative_pose.register
-def _(found: Relation) -> Pose:
-    T_A, T_B = gram_schmidt.triangle(found.gram_A), gram_schmidt.triangle(found.gram_B)
-    to_A = (T_A @ found.offset_A).T
-    return Pose(to_A @ found.p, to_A @ found.R @ T_B @ found.offset_B)
+def _(relation: Relation) -> Pose:
+    T_A, T_B = gram_schmidt.triangle(relation.gram_A), gram_schmidt.triangle(relation.gram_B)
+    to_A = (T_A @ relation.offset_A).T
+    return Pose(to_A @ relation.p, to_A @ relation.R @ T_B @ relation.offset_B)
 
 
 __all__ = [

@@ -1,7 +1,7 @@
-"""Loads of elements less those that follow from potentials.
+"""Loads of elements minus those from potentials.
 
-Element by element, at the frames and joints they act on: a difference of generalized forces would
-keep a rest where constraints are not closed.
+The differences are computed for each element, at its frames and joints: a difference of generalized
+forces would leave a remainder if constraints have residuals.
 """
 
 from functools import singledispatch
@@ -20,20 +20,20 @@ from .loads import generalized, loads
 
 
 def nonconservative(c: AbstractConfiguration, v: Velocities) -> Velocities:
-    """Generalized force of dampers, friction, drives and whatever else has no potential."""
+    """Generalized force of dampers, friction, drives and all other loads without a potential."""
     wrenches, joint_forces = loads(c, v)
-    W, pull = _conservative(c)
-    joint_forces = {g: force - pull.get(g, 0.0) for g, force in joint_forces.items()}
+    W, on_joints = _conservative(c)
+    joint_forces = {g: force - on_joints.get(g, 0.0) for g, force in joint_forces.items()}
     return generalized(c, wrenches - W, joint_forces)
 
 
 def conservative(c: AbstractConfiguration) -> Velocities:
-    """Generalized force of the potentials, the rest of the applied forces."""
+    """Generalized force of the potentials."""
     return generalized(c, *_conservative(c))
 
 
 def _conservative(c: AbstractConfiguration) -> tuple[Wrenches, JointForces]:
-    """The part of `loads` that follows from potentials."""
+    """The part of `loads` from potentials."""
     total = Loads(c)
     for group in c.mechanism.elements:
         if group.has_potential:
@@ -43,15 +43,15 @@ def _conservative(c: AbstractConfiguration) -> tuple[Wrenches, JointForces]:
 
 @singledispatch
 def conservative_loads(group: Any, c: AbstractConfiguration) -> Any:
-    """Minus the slope of each element's potential, shaped like the loads of the group."""
+    """Negative gradient of each element's potential, in the shape of the loads of the group."""
     raise NotImplementedError(f"{type(group).__name__}: register `conservative_loads`")
 
 
 @conservative_loads.register
 def _(group: FrameElements, c: AbstractConfiguration) -> Float[Array, "n n_frames 6"]:
     (X,) = group.positions(c)
-    slope = jax.vmap(jax.grad(lambda X, element: element.potential(c.t, X)))(X, group.element)
-    return jax.vmap(jax.vmap(_wrench))(X, slope)
+    gradient = jax.vmap(jax.grad(lambda X, element: element.potential(c.t, X)))(X, group.element)
+    return jax.vmap(jax.vmap(_wrench))(X, gradient)
 
 
 @conservative_loads.register
@@ -61,8 +61,8 @@ def _(group: Fields, c: AbstractConfiguration) -> Float[Array, "n_bodies 6"]:
     def energy(X: Pose, body: Any, fields: Any, t: Time) -> Float[Array, ""]:
         return jnp.sum(jax.vmap(lambda field: field.potential(t, body, X))(fields))
 
-    slope = jax.vmap(jax.grad(energy), in_axes=(0, 0, None, None))(X, bodies, group.element, c.t)
-    return jax.vmap(_wrench)(X, slope)
+    gradient = jax.vmap(jax.grad(energy), in_axes=(0, 0, None, None))
+    return jax.vmap(_wrench)(X, gradient(X, bodies, group.element, c.t))
 
 
 @conservative_loads.register
@@ -70,18 +70,18 @@ def _(group: JointElements, c: AbstractConfiguration) -> Float[Array, "n nv"]:
     joint = group.rows.take_tree(c.mechanism.joints[group.group].joint)
     (q,) = group.positions(c)
 
-    def pull(element: Any, joint: AbstractJoint, q: Array) -> Array:
-        slope = jax.grad(lambda q: element.potential(c.t, q))(q)
+    def force(element: Any, joint: AbstractJoint, q: Array) -> Array:
+        gradient = jax.grad(lambda q: element.potential(c.t, q))(q)
         zeros = jnp.zeros(joint.sizes()[1], dtype=q.dtype)
-        return -jax.linear_transpose(lambda v: joint.rates(q, v), zeros)(slope)[0]
+        return -jax.linear_transpose(lambda v: joint.rates(q, v), zeros)(gradient)[0]
 
-    return jax.vmap(pull)(group.element, joint, q)
+    return jax.vmap(force)(group.element, joint, q)
 
 
-def _wrench(X: Pose, slope: Pose) -> Float[Array, "6"]:
-    """Wrench along a frame's own axes, of the derivative of a potential by the frame's pose."""
+def _wrench(X: Pose, gradient: Pose) -> Float[Array, "6"]:
+    """Wrench along a frame's own axes, from the gradient of a potential by the frame's pose."""
     zeros = jnp.zeros(6, dtype=X.p.dtype)
-    return -jax.linear_transpose(lambda V: se3.rate(X, V), zeros)(slope)[0]
+    return -jax.linear_transpose(lambda V: se3.rate(X, V), zeros)(gradient)[0]
 
 
 __all__ = ["conservative", "nonconservative"]

@@ -15,13 +15,13 @@ from .stabilization import AbstractCorrection, Choice
 
 
 class CoordinatePartitioning(AbstractCorrection):
-    """Only as many coordinates are integrated as there are degrees of freedom.
+    """Integration of independent coordinates, as many as there are degrees of freedom.
 
-    In every stage the others follow from them: positions by Newton's method on g = 0, velocities
-    from G v + g_t = 0. Which ones depend is chosen anew for each step, by complete pivoting of G,
-    so that its pivots never degrade. Loops that share no joint are blocks of G that pivoting keeps
-    apart. Constraints that repeat others are left out by it. A step whose correction is not small
-    is lost, as with `Projection`.
+    In every stage the dependent coordinates follow from the independent ones: positions by Newton's
+    method on g = 0, velocities from G v + g_t = 0. Complete pivoting of G selects the dependent
+    coordinates anew in each step, so that its pivots never degrade. Pivoting does not mix loops
+    that share no joint, and skips redundant constraints. A step with a large correction is rejected
+    as in `Projection`: its velocities are NaN.
     """
 
     def choose(self, system: AbstractSystem, t: Time, state: State) -> Choice:
@@ -39,10 +39,10 @@ class CoordinatePartitioning(AbstractCorrection):
 
 
 def dependent(system: AbstractSystem, t: Time, q: Float[Array, "nq"]) -> Bool[Array, "nv"]:
-    """Which velocities follow from the others: one for each independent constraint.
+    """Whether each velocity is dependent; there is one for each independent constraint.
 
-    Columns of G are scaled by the inertia of their velocities first, as lengths and angles do not
-    compare, and rows by their lengths.
+    Columns of G are scaled by the inertia of their velocities, since lengths and angles have
+    different units, and rows by their lengths.
     """
     c = system.configuration(t, q)
     redundant = constraints.possibly_redundant(system)
@@ -50,8 +50,8 @@ def dependent(system: AbstractSystem, t: Time, q: Float[Array, "nq"]) -> Bool[Ar
     rows = constraints.jacobian(system, c) / jnp.sqrt(inertia)[None]
     length = row_lengths(system, c, rows.T)
     violation = constraints.violation(c, constraints.residual(system, c))
-    found = stop_gradients((rows / length[:, None], violation))
-    return pivot_columns(found[0], redundant, threshold(rows.shape, found[1]))
+    scaled, violation = stop_gradients((rows / length[:, None], violation))
+    return pivot_columns(scaled, redundant, threshold(rows.shape, violation))
 
 
 def pivot_columns(
@@ -59,8 +59,8 @@ def pivot_columns(
 ) -> Bool[Array, "n"]:
     """Columns of the pivots of Gaussian elimination with complete pivoting, as many as the rank.
 
-    Rows that are independent by construction come first, each with a pivot. Pivots of the possibly
-    `redundant` ones are zero below `smallest`.
+    Rows that are independent by construction are eliminated first; each has a pivot. Pivots of the
+    possibly `redundant` rows count as zero below `smallest`.
     """
     m, n = A.shape
     if m == 0:
@@ -74,10 +74,10 @@ def pivot_columns(
         place = jnp.argmax(jnp.where(candidates[:, None], jnp.abs(A), -1.0))
         i, j = place // n, place % n
         pivot = A[i, j]
-        goes_on = jnp.abs(pivot) > jnp.where(first, 0.0, smallest)
-        rest = A - jnp.outer(A[:, j], A[i] / jnp.where(goes_on, pivot, 1.0))
+        accepted = jnp.abs(pivot) > jnp.where(first, 0.0, smallest)
+        rest = A - jnp.outer(A[:, j], A[i] / jnp.where(accepted, pivot, 1.0))
         rest = rest.at[i].set(0.0).at[:, j].set(0.0)
-        return jnp.where(goes_on, rest, A), chosen.at[j].set(chosen[j] | goes_on)
+        return jnp.where(accepted, rest, A), chosen.at[j].set(chosen[j] | accepted)
 
     return jax.lax.fori_loop(0, min(m, n), eliminate, (A, jnp.zeros(n, dtype=bool)))[1]
 

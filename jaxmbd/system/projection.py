@@ -1,4 +1,4 @@
-"""Positions and velocities that the constraints allow, nearest to given ones."""
+"""Projection of positions and velocities onto the constraints."""
 
 from typing import Any
 
@@ -16,20 +16,20 @@ from .stabilization import AbstractCorrection, Choice
 
 MAX_STEPS = 10
 
-# A step is lost whose velocities have to be corrected by more than these parts of themselves and of
-# their change in the step, in the kinetic metric. Steps of a fast four-bar are corrected by up to
-# 1e-5 of the velocity; where a passage through its singular position added energy, by 0.03 to 0.13
-# of it and by 0.4 to 0.9 of the change.
-LOST = 0.01, 0.1
+# A step is rejected if the correction of its velocities exceeds these parts of the velocities and
+# of their change in the step, in the kinetic metric. In steps of a fast four-bar the correction is
+# up to 1e-5 of the velocity. If a passage through its singular position added energy, it was 0.03
+# to 0.13 of the velocity and 0.4 to 0.9 of the change.
+MAX_CORRECTION = 0.01, 0.1
 
 
 class Projection(AbstractCorrection):
-    """After each step the state is moved to the nearest one with g = 0 and G v + g_t = 0.
+    """Projection of the state after each step onto g = 0 and G v + g_t = 0.
 
-    Nearest in the kinetic metric: bodies move as if the constraints had struck them. The order of
-    the method stays, and so does the motion but for the error of a step. Where a correction is no
-    longer small the step is lost, and its velocities are NaN: it was too large, or the constraints
-    have become singular.
+    The projected state is the nearest one in the kinetic metric: the correction of the velocities
+    is that of impulses of the constraints. The projection preserves the order of the method. If the
+    correction of a step is not small, its velocities are NaN: the step was too large, or the
+    constraints became singular.
     """
 
     def choose(self, system: AbstractSystem, t: Time, state: State) -> Choice:
@@ -45,23 +45,24 @@ class Projection(AbstractCorrection):
 def small_correction(
     system: AbstractSystem, before: Velocities, given: State, moved: State
 ) -> State:
-    """The end of a step as it was `moved`; NaN where that was far from the one `given`.
+    """The state `moved` by a correction, with velocities NaN if it is far from the state `given`.
 
-    `before` are the velocities at the start of the step. Drivers may start to move in a step, and
-    are left to themselves.
+    `before` are the velocities at the start of the step. Systems with drivers are not checked,
+    since drivers may start to move within a step.
     """
     if system.mechanism.drivers:
         return moved
     M = system.mass(given.q)
-    correction, whole, change = (x @ M @ x for x in (moved.v - given.v, given.v, given.v - before))
-    lost = (correction > LOST[0] ** 2 * whole) & (correction > LOST[1] ** 2 * change)
-    return State(moved.q, jnp.where(lost, jnp.nan, moved.v), moved.z)
+    correction, size, change = (x @ M @ x for x in (moved.v - given.v, given.v, given.v - before))
+    of_size, of_change = MAX_CORRECTION
+    rejected = (correction > of_size**2 * size) & (correction > of_change**2 * change)
+    return State(moved.q, jnp.where(rejected, jnp.nan, moved.v), moved.z)
 
 
 def projected(
     system: AbstractSystem, t: Time, state: State, movable: Bool[Array, "nv"] | None = None
 ) -> State:
-    """The state on the constraints near another one, positions first."""
+    """The projection of a state onto the constraints, positions first."""
     q = project_positions(system, t, state.q, movable)
     v = project_velocities(system, t, State(q, state.v, state.z), movable)
     return State(q, v, state.z)
@@ -70,10 +71,10 @@ def projected(
 def project_velocities(
     system: AbstractSystem, t: Time, state: State, movable: Bool[Array, "nv"] | None = None
 ) -> Velocities:
-    """The velocities nearest to `v` that satisfy G v + g_t = 0.
+    """The velocities nearest to `state.v` that satisfy G v + g_t = 0.
 
-    v - M⁻¹ Gᵀ (G M⁻¹ Gᵀ)⁺ (G v + g_t), in the kinetic metric; where only some are `movable`, those
-    that change least.
+    They are v - M⁻¹ Gᵀ (G M⁻¹ Gᵀ)⁺ (G v + g_t), nearest in the kinetic metric. With `movable` only
+    these velocities change, and the result is nearest in the Euclidean norm.
     """
     if constraints.n_constraints(system) == 0:
         return state.v
@@ -89,41 +90,41 @@ def project_positions(
 ) -> Coordinates:
     """Coordinates near `q` that satisfy g(t, q) = 0.
 
-    Gauss-Newton steps q ⊞ -M⁻¹ Gᵀ (G M⁻¹ Gᵀ)⁺ g, until g no longer shrinks. The derivative is that
-    of one more such step, which is exact where `q` satisfied g = 0 already, and else off by a part
-    of about the size of the correction: that of the error of a step (7e-7 of a derivative where
-    midpoint steps of 20 ms move a four-bar).
+    Gauss-Newton steps q ⊞ -M⁻¹ Gᵀ (G M⁻¹ Gᵀ)⁺ g are iterated until g no longer decreases. The
+    derivative is that of one more such step. It is exact if `q` satisfies g = 0; otherwise its
+    relative error is about the size of the correction, which is the error of a step (7e-7 for
+    midpoint steps of 20 ms of a four-bar).
     """
     if constraints.n_constraints(system) == 0:
         return q
-    still, time, start = stop_gradients((system, t, q))
-    moved = _closed(still, time, start, movable) - start
-    return _correct(system, t, q + moved, movable)[0]
+    constant, time, start = stop_gradients((system, t, q))
+    correction = _closed(constant, time, start, movable) - start
+    return _correct(system, t, q + correction, movable)[0]
 
 
 def _closed(
     system: AbstractSystem, t: Time, q: Coordinates, movable: Bool[Array, "nv"] | None
 ) -> Coordinates:
-    enough = 10 * float(jnp.finfo(q.dtype).eps)
+    tolerance = 10 * float(jnp.finfo(q.dtype).eps)
 
     def unfinished(now: tuple[Any, ...]) -> Bool[Array, ""]:
-        _, gap, before, n = now  # The gap is that before the last correction.
-        return (gap > enough) & (gap < 0.5 * before) & (n < MAX_STEPS)
+        _, error, before, n = now  # `error` is the residual before the last correction.
+        return (error > tolerance) & (error < 0.5 * before) & (n < MAX_STEPS)
 
     def step(now: tuple[Any, ...]) -> tuple[Any, ...]:
         q, before, _, n = now
-        q, gap = _correct(system, t, q, movable)
-        return q, gap, before, n + 1
+        q, error = _correct(system, t, q, movable)
+        return q, error, before, n + 1
 
-    most = jnp.array(jnp.finfo(q.dtype).max, q.dtype)
-    start = (q, most, jnp.array(jnp.inf, q.dtype), jnp.zeros((), jnp.int32))
+    largest = jnp.array(jnp.finfo(q.dtype).max, q.dtype)
+    start = (q, largest, jnp.array(jnp.inf, q.dtype), jnp.zeros((), jnp.int32))
     return jax.lax.while_loop(unfinished, step, start)[0]
 
 
 def _correct(
     system: AbstractSystem, t: Time, q: Coordinates, movable: Bool[Array, "nv"] | None
 ) -> tuple[Coordinates, Float[Array, ""]]:
-    """Coordinates after one step, and the largest residual before it."""
+    """Coordinates after one Gauss-Newton step, and the largest residual before it."""
     c = system.configuration(t, q)
     holonomic = np.flatnonzero(constraints.is_holonomic(system))
     g = constraints.residual(system, c)
@@ -133,7 +134,7 @@ def _correct(
 
 
 def scattered_jacobian(system: AbstractSystem, t: Time, q: Array) -> Float[Array, "nv ng"]:
-    """M⁻¹ Gᵀ: the velocities that impulses of the constraints cause."""
+    """M⁻¹ Gᵀ, shape `(nv, ng)`: the changes of velocity per unit impulse of each constraint."""
     c = system.configuration(t, q)
     return jnp.asarray(system.solve_mass(c, constraints.jacobian(system, c).T))
 

@@ -1,6 +1,6 @@
 """Rank of the constraints: degrees of freedom, redundant rows, singular positions.
 
-Worked out on the host from concrete numbers, for people to read; nothing here can be traced.
+All results are computed on the host from concrete values and cannot be traced.
 """
 
 from collections import Counter
@@ -18,27 +18,28 @@ from ..model.values import all_concrete
 from . import branches, constraints
 from .abstract import AbstractSystem, Coordinates, Time, Velocities, as_time
 
-# How many nearby configurations to compare with, in how many attempts, and how far away they are:
-# by a turn [rad], or by a part of the size of the mechanism.
+# Number of nearby configurations, number of attempts to compute them, and their distance: a
+# rotation [rad], or a part of the size of the mechanism.
 N_NEARBY, N_ATTEMPTS, DISTANCE = 3, 8, 0.1
 
-# Steps of Gauss-Newton that close the joints there, and which singular values are zero to them:
-# redundant rows contradict each other by about as much as the joints are open.
+# Gauss-Newton steps that close the joints of nearby configurations, and their relative cutoff of
+# singular values: redundant rows contradict one another by about the residual of open joints.
 N_STEPS, CUTOFF = 20, 1e-3
 
 
 @dataclass(frozen=True)
 class ConstraintRank:
-    """What the Jacobian G of the constraints says of a configuration.
+    """Ranks of the Jacobian G of the constraints at a configuration.
 
-    - `nv`: number of velocities; `n_rows`: number of constraints; `rank`: that of G.
-    - `position_rank`: rank of the rows that constrain positions, and not velocities alone.
-    - `undriven_rank`: rank of the rows that belong to no driver.
+    - `nv`: number of velocities; `n_rows`: number of constraints; `rank`: rank of G.
+    - `position_rank`: rank of the holonomic rows.
+    - `undriven_rank`: rank of the rows without drivers.
     - `generic_rank`: the largest rank here and at `n_nearby` configurations in the neighbourhood,
-      the drivers let go.
-    - `redundant`: for each joint (or coupling, driver, body) that takes part, how many of its
-      constraints depend on others wherever the rank is largest.
-    - `closes`: whether the joints are closed, or can be by a little, none the wrong way round.
+      to which the drivers may move.
+    - `redundant`: number of dependent constraints of each joint (or coupling, driver, body) that
+      has some, at the configuration with the largest rank.
+    - `closes`: whether the joints are closed, or can be closed by a small displacement, and no
+      joint is reversed.
     """
 
     nv: int
@@ -53,12 +54,12 @@ class ConstraintRank:
 
     @property
     def dof(self) -> int:
-        """Number of independent velocities that the constraints leave."""
+        """Number of independent velocities."""
         return self.nv - self.rank
 
     @property
     def position_dof(self) -> int:
-        """The same of positions: more where there are nonholonomic constraints."""
+        """Number of independent displacements: above `dof` with nonholonomic constraints."""
         return self.nv - self.position_rank
 
     @property
@@ -68,60 +69,60 @@ class ConstraintRank:
 
     @property
     def n_redundant(self) -> int:
-        """How many constraints could be left out, in all positions."""
+        """Number of constraints that are redundant in all positions."""
         return self.n_rows - self.generic_rank
 
     @property
     def singular(self) -> bool:
-        """Whether constraints depend on one another here that do not in the neighbourhood."""
+        """Whether the rank is smaller than in the neighbourhood (a singular position)."""
         return self.rank < self.generic_rank
 
 
 def constraint_rank(system: AbstractSystem, t: float | Time, q: Coordinates) -> ConstraintRank:
-    """Rank of G at coordinates, shape `(nq,)`, and time [s], and in their neighbourhood.
+    """Rank of G at time `t` [s] and coordinates `q`, shape `(nq,)`, and in their neighbourhood.
 
-    Velocities are measured by the mass, and rows by their own length, so that units do not matter.
-    Joints that are a little open are closed first.
+    Velocities are scaled by the mass and rows by their length, so that units do not matter. Joints
+    with small residuals are closed first.
 
-    **Raises** `ModelError` for what is being traced, and where the mass matrix is singular.
+    **Raises** `ModelError` for traced values, and if the mass matrix is singular.
     """
     if not all_concrete((system, q)):
-        raise ModelError("the rank of constraints needs concrete numbers; ask for it outside jit")
+        raise ModelError("the rank of constraints needs concrete numbers; compute it outside jit")
     names = constraints.row_names(system)
     if not names:
         return ConstraintRank(system.nv, *[0] * 6, redundant={}, closes=True)
-    given = _Place(system, as_time(t, system), q)
-    closed = given if given.independent and given.is_closed else given.closed()
-    here = closed or given
+    start = _Configuration(system, as_time(t, system), q)
+    closed = start if start.independent and start.is_closed else start.closed()
+    here = closed or start
     nearby = _neighbours(here) if here.rank < len(names) else []
-    best = max([here, *nearby], key=lambda place: place.rank)
-    repeating = zip(names, best.repeating, strict=True)
+    generic = max([here, *nearby], key=lambda configuration: configuration.rank)
+    dependent = zip(names, generic.dependent, strict=True)
     return ConstraintRank(
         nv=system.nv,
         n_rows=len(names),
         rank=here.rank,
         position_rank=here.rank_of(constraints.is_holonomic(system)),
         undriven_rank=here.rank_of(~_is_driven(system)),
-        generic_rank=best.rank,
+        generic_rank=generic.rank,
         n_nearby=len(nearby),
-        redundant=dict(Counter(name for name, takes_part in repeating if takes_part)),
+        redundant=dict(Counter(name for name, is_dependent in dependent if is_dependent)),
         closes=closed is not None,
     )
 
 
-class _Place:
-    """One configuration: G, its rows scaled to unit length in the metric of the mass, and g."""
+class _Configuration:
+    """One configuration: G, with rows scaled to unit length in the metric M⁻¹, and g."""
 
     def __init__(self, system: AbstractSystem, t: Time, q: Coordinates):
         self.system, self.t, self.q = system, t, q
-        G, A, self.gaps, self.origins, self.angles = jax.device_get(_evaluate(system, t, q))
+        G, A, self.residuals, self.origins, self.angles = jax.device_get(_evaluate(system, t, q))
         self.G, self.A = G.astype(float), A.astype(float)
         self.eps = float(jnp.finfo(q.dtype).eps)
         self.held = constraints.is_holonomic(system) & ~_is_driven(system)
         lengths = np.sqrt(np.maximum(np.diag(self.A), 0.0))
-        # Rows that constrain nothing, such as those of a loop across its plane, are rounding.
-        counts = lengths > 1e3 * self.eps * lengths.max()
-        self.scale = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=counts)
+        # Rows without effect, such as those of a planar loop across its plane, are rounding errors.
+        nonzero = lengths > 1e3 * self.eps * lengths.max()
+        self.scale = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=nonzero)
 
     @cached_property
     def L(self) -> np.ndarray:
@@ -133,14 +134,14 @@ class _Place:
 
     @cached_property
     def W(self) -> np.ndarray:
-        """Rows of G L⁻ᵀ, made of unit length."""
+        """G L⁻ᵀ with rows scaled to unit length."""
         return self.scale[:, None] * np.linalg.solve(self.L, self.G.T).T
 
     @cached_property
     def independent(self) -> bool:
-        """Whether W Wᵀ shows that no row depends on others; if not, it takes a closer look at W.
+        """Whether a Cholesky factorization of W Wᵀ proves that all rows are independent.
 
-        The singular values of large mechanisms take minutes.
+        If it does, no singular values of W are needed, which take minutes for large mechanisms.
         """
         gram = self.scale[:, None] * self.A * self.scale
         try:
@@ -151,13 +152,13 @@ class _Place:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the joints are, none of them the wrong way round, drivers let go."""
-        closed = np.abs(self.gaps[self.held]).max(initial=0.0) <= self.eps**0.5
+        """Whether all joints are closed and none is reversed; drivers are ignored."""
+        closed = np.abs(self.residuals[self.held]).max(initial=0.0) <= self.eps**0.5
         return bool(closed and not np.any(branches.is_reversed(self.angles)))
 
     @property
     def tolerance(self) -> float:
-        """Singular values below this part of the largest one are zero."""
+        """Relative tolerance below which singular values count as zero."""
         return self.eps**0.5
 
     @cached_property
@@ -175,12 +176,12 @@ class _Place:
         return self._n_above(np.linalg.svd(W, compute_uv=False))
 
     def _n_above(self, sigma: np.ndarray) -> int:
-        """How many singular values are not zero."""
+        """Number of nonzero singular values."""
         return int(np.sum(sigma > self.tolerance * sigma.max(initial=0.0)))
 
     @property
-    def repeating(self) -> np.ndarray:
-        """For each row whether it takes part in a combination of rows that vanishes."""
+    def dependent(self) -> np.ndarray:
+        """Whether each row is part of a linear combination of rows that vanishes."""
         if self.rank == len(self.G):
             return np.zeros(len(self.G), dtype=bool)
         vanishing = np.linalg.svd(self.W)[0][:, self.rank :]
@@ -188,7 +189,7 @@ class _Place:
 
     @cached_property
     def free(self) -> np.ndarray:
-        """Orthonormal directions, as columns, that keep the joints closed."""
+        """Orthonormal directions, as columns, in which the joints remain closed."""
         held = self.W[self.held]
         _, sigma, directions = np.linalg.svd(held)
         return directions[self._n_above(sigma) :].T
@@ -198,58 +199,59 @@ class _Place:
         """Largest extent of the mechanism [m], or 1 if it has none."""
         return float(np.ptp(self.origins, axis=0).max()) or 1.0
 
-    def moved(self, step: np.ndarray) -> "_Place":
-        """The configuration after a step, measured by the mass."""
-        return _Place(self.system, self.t, _retract(self.system, self.q, self._velocities(step)))
+    def moved(self, step: np.ndarray) -> "_Configuration":
+        """The configuration after a step Lᵀ δ."""
+        q = _retract(self.system, self.q, self._velocities(step))
+        return _Configuration(self.system, self.t, q)
 
     def reach(self, step: np.ndarray) -> float:
-        """How far a step moves any frame: the larger of turn [rad] and part of the size."""
+        """Largest displacement of any frame: rotation [rad], or translation relative to `size`."""
         twists = np.asarray(_twists(self.system, self.t, self.q, self._velocities(step)))
         linear, angular = (np.linalg.norm(x, axis=1).max() for x in np.split(twists, 2, axis=1))
         return float(max(linear / self.size, angular))
 
-    def closed(self, across: np.ndarray | None = None) -> "_Place | None":
-        """The place nearby where the joints are closed, drivers let go, if there is one.
+    def closed(self, across: np.ndarray | None = None) -> "_Configuration | None":
+        """A nearby configuration with closed joints, or None; drivers are ignored.
 
-        It is looked for in steps `across` a direction, where one is given.
+        All steps are perpendicular to the direction `across`, if it is given.
         """
-        place = self
+        current = self
         for _ in range(N_STEPS):
-            rows, gaps = place.W[self.held], (place.scale * place.gaps)[self.held]
+            rows, residuals = current.W[self.held], (current.scale * current.residuals)[self.held]
             if across is not None:
                 rows = np.concatenate([rows, across[None] / np.linalg.norm(across)])
-                gaps = np.append(gaps, 0.0)
-            step = -np.linalg.pinv(rows, CUTOFF) @ gaps
-            reach = place.reach(step)
+                residuals = np.append(residuals, 0.0)
+            step = -np.linalg.pinv(rows, CUTOFF) @ residuals
+            reach = current.reach(step)
             if reach <= self.eps**0.75:
-                return place if place.is_closed else None
-            place = place.moved(step / max(reach, 1.0))
+                return current if current.is_closed else None
+            current = current.moved(step / max(reach, 1.0))
         return None
 
     def _velocities(self, step: np.ndarray) -> Velocities:
         return jnp.asarray(np.linalg.solve(self.L.T, step), dtype=self.q.dtype)
 
 
-def _neighbours(here: _Place) -> list[_Place]:
-    """Configurations with closed joints in random directions (of a fixed seed) from here."""
-    found, rng = [], np.random.default_rng(0)
+def _neighbours(here: _Configuration) -> list[_Configuration]:
+    """Configurations with closed joints in random directions (of a fixed seed) from `here`."""
+    neighbours, rng = [], np.random.default_rng(0)
     if here.free.shape[1] == 0:
-        return found
+        return neighbours
     for _ in range(N_ATTEMPTS):
         step = here.free @ rng.normal(size=here.free.shape[1])
-        # Steps across the direction, for others may lead back: to where branches of motion meet, or
-        # where the first order promises a motion that there is not.
-        first = here.moved(step * (DISTANCE / (here.reach(step) or 1.0)))
-        there = first.closed(across=step)
-        if there is not None:
-            found.append(there)
-        if len(found) == N_NEARBY:
+        # Steps perpendicular to the direction, since others may return to a point where branches of
+        # motion meet, or to one where a motion exists to first order only.
+        displaced = here.moved(step * (DISTANCE / (here.reach(step) or 1.0)))
+        neighbour = displaced.closed(across=step)
+        if neighbour is not None:
+            neighbours.append(neighbour)
+        if len(neighbours) == N_NEARBY:
             break
-    return found
+    return neighbours
 
 
 def _is_driven(system: AbstractSystem) -> np.ndarray:
-    """For each row whether it belongs to a driver."""
+    """Whether each row belongs to a driver."""
     coordinate = len(constraints.coordinate_names(system))
     start = constraints.n_constraints(system) - coordinate
     start += sum(len(group.names) for group in system.mechanism.couplings)
@@ -260,7 +262,7 @@ def _is_driven(system: AbstractSystem) -> np.ndarray:
 
 @eqx.filter_jit
 def _evaluate(system: AbstractSystem, t: Time, q: Coordinates) -> tuple[Array, ...]:
-    """G, G M⁻¹ Gᵀ, g, the origins of all frames, and by how much joints miss their rotations."""
+    """G, G M⁻¹ Gᵀ, g, the origins of all frames, and the misalignments of joints."""
     system = system.prepared()
     c = system.configuration(t, q)
     G, g = constraints.jacobian(system, c), constraints.residual(system, c)

@@ -1,4 +1,4 @@
-"""Reactions: the wrenches by which joints hold what they do not leave free."""
+"""Reactions: the wrenches by which joints enforce their constraints."""
 
 from functools import singledispatch
 
@@ -24,9 +24,9 @@ def reactions(
 ) -> dict[str, Float[Array, "6"]]:
     """Reaction wrench `[f, τ]` [N, N m] of every joint, by name.
 
-    It is the wrench on the successor, expressed and taken at the joint's frame M there; the
-    predecessor gets the opposite one. It does no work on the joint's motion: drives, springs and
-    friction in the joint are not in it.
+    The wrench acts on the successor, expressed and taken at the joint's frame M; the opposite
+    wrench acts on the predecessor. It does no work in the motion of the joint, and does not include
+    drives, springs and friction in the joint.
     """
     return _reactions(system, as_time(t, system), as_state(state, system))
 
@@ -38,7 +38,10 @@ def _reactions(system: AbstractSystem, t: Time, state: State) -> dict[str, Array
 
 @singledispatch
 def reactions_of(system: AbstractSystem, t: Time, state: State) -> dict[str, Float[Array, "6"]]:
-    """From the multipliers. Formulations without one for each joint register their own way."""
+    """Reactions from the multipliers.
+
+    Formulations in which joints have no multipliers register their own function.
+    """
     _, lam = accelerations(system, t, state)
     return constraint_reactions(system, system.configuration(t, state.q, state.z), lam)
 
@@ -46,8 +49,8 @@ def reactions_of(system: AbstractSystem, t: Time, state: State) -> dict[str, Flo
 def constraint_reactions(
     system: AbstractSystem, c: AbstractConfiguration, lam: Float[Array, "ng"]
 ) -> dict[str, Float[Array, "6"]]:
-    """Reactions of the joints that are constraints; zero of those that constrain nothing."""
-    found = {
+    """Reactions of the joints with constraint rows; zero for joints that constrain nothing."""
+    by_name = {
         name: wrench
         for group, W_M in zip(
             constraints.constrained_groups(system),
@@ -59,18 +62,19 @@ def constraint_reactions(
     for g in system.constrained:
         group = system.mechanism.joints[g]
         if n_rows(group.joint) == 0:
-            found |= {name: jnp.zeros(6, dtype=lam.dtype) for name in group.names}
-    return found
+            by_name |= {name: jnp.zeros(6, dtype=lam.dtype) for name in group.names}
+    return by_name
 
 
 def reactions_of_motion(
     system: AbstractSystem, t: Time, state: State, plane: Float[Array, "3"] | None = None
 ) -> dict[str, Float[Array, "6"]]:
-    """Reactions that give every body its acceleration, the smallest ones where several do.
+    """Minimum-norm reactions under which every body has its acceleration.
 
-    For formulations in which joints have no multipliers: each body needs a wrench from its joints,
-    and each joint can give some. Bodies of springs are taken for rigid ones that move alike. With
-    the normal of a `plane`, that holds bodies too, across itself.
+    For formulations in which joints have no multipliers. Bodies made of artificial springs are
+    taken as rigid bodies of the same motion.
+
+    **Arguments:** `plane`: normal of a plane whose wrenches hold all bodies too. Default: none.
     """
     mechanism, c = system.mechanism, system.configuration(t, state.q, state.z)
     ports, n = c.ports, mechanism.n_bodies
@@ -89,14 +93,14 @@ def reactions_of_motion(
         wrenches = wrenches + joint_motion.driving_wrenches(
             group, c.relative_poses(g), c.coordinates(g), value, mechanism.n_ports
         )
-    needed = jax.vmap(inertial_wrench)(mechanism.rigid, V, A) - along_bodies(wrenches)
+    required = jax.vmap(inertial_wrench)(mechanism.rigid, V, A) - along_bodies(wrenches)
 
-    def held(lam: Float[Array, "m"]) -> list[Float[Array, "_n 6"]]:
+    def of_joints(lam: Float[Array, "m"]) -> list[Float[Array, "_n 6"]]:
         return constraints.wrenches_of(c, range(len(mechanism.joints)), lam)
 
     def column(lam: Float[Array, "m"]) -> Array:
         total = jnp.zeros_like(wrenches)
-        for g, W_M in enumerate(held(lam)):
+        for g, W_M in enumerate(of_joints(lam)):
             group, X_FM = mechanism.joints[g], c.relative_poses(g)
             total = total + joint_motion.scatter(group, X_FM, W_M, mechanism.n_ports)
         return along_bodies(total).ravel()
@@ -105,23 +109,23 @@ def reactions_of_motion(
         sum(len(group) * n_rows(group.joint) for group in mechanism.joints), dtype=state.q.dtype
     )
     columns = jax.vmap(column, out_axes=1)(units)
-    given = columns if plane is None else jnp.concatenate([columns, _by_plane(plane, own)], axis=1)
-    # Rotation rows have other units than translation rows, which only matters where joints repeat
-    # one another.
-    lam = (jnp.linalg.pinv(given) @ needed.ravel())[: units.shape[0]]
+    if plane is not None:
+        columns = jnp.concatenate([columns, _by_plane(plane, own)], axis=1)
+    # Forces and moments have different units, which matters only if joints are redundant.
+    lam = (jnp.linalg.pinv(columns) @ required.ravel())[: units.shape[0]]
     return {
         name: wrench
-        for group, W_M in zip(mechanism.joints, held(lam), strict=True)
+        for group, W_M in zip(mechanism.joints, of_joints(lam), strict=True)
         for name, wrench in zip(group.names, W_M, strict=True)
     }
 
 
 def _by_plane(normal: Float[Array, "3"], bodies: Pose) -> Float[Array, "m k"]:
-    """Unit wrenches by which a plane holds each body: a force along the normal, moments across."""
+    """Unit wrenches of a plane on each body: a normal force, and moments perpendicular to it."""
     n = bodies.p.shape[0]
     E = so3.basis(normal)
-    still = jnp.zeros((3, 1), dtype=normal.dtype)
-    world = jnp.block([[normal[:, None], still, still], [still, E[:, :1], E[:, 1:2]]])
-    turned = jnp.einsum("nji,ajk->naik", bodies.R, world.reshape(2, 3, 3)).reshape(n, 6, 3)
-    spread = jnp.zeros((n, 6, n, 3), dtype=normal.dtype)
-    return spread.at[jnp.arange(n), :, jnp.arange(n), :].set(turned).reshape(6 * n, 3 * n)
+    zeros = jnp.zeros((3, 1), dtype=normal.dtype)
+    world = jnp.block([[normal[:, None], zeros, zeros], [zeros, E[:, :1], E[:, 1:2]]])
+    own = jnp.einsum("nji,ajk->naik", bodies.R, world.reshape(2, 3, 3)).reshape(n, 6, 3)
+    blocks = jnp.zeros((n, 6, n, 3), dtype=normal.dtype)
+    return blocks.at[jnp.arange(n), :, jnp.arange(n), :].set(own).reshape(6 * n, 3 * n)

@@ -1,4 +1,4 @@
-"""Residuals of the equations of motion and of the constraints, the equations of implicit steps."""
+"""Residuals of the equations of motion and of the constraints."""
 
 from functools import singledispatch
 
@@ -20,9 +20,10 @@ def motion_residual(
     vdot: Velocities,
     lam: Float[Array, "ng"] | None = None,
 ) -> Velocities:
-    """M v̇ + b - f - Gᵀ λ; without `lam` the force that acceleration `vdot` needs beside f.
+    """Residual M v̇ + b - f - Gᵀ λ of the equations of motion, shape `(nv,)`.
 
-    By the mass matrix. Formulations may register a faster way.
+    Without `lam` it is the force that `vdot` requires in addition to f. Formulations may register a
+    faster way, without the mass matrix.
     """
     wrenches, joint_forces, intrinsic = forces_and_reactions(system, c, v, lam)
     force = generalized(c, wrenches, joint_forces) + intrinsic
@@ -35,10 +36,10 @@ def forces_and_reactions(
     v: Velocities,
     lam: Float[Array, "ng"] | None,
 ) -> tuple[Wrenches, JointForces, Velocities]:
-    """Wrenches on ports, forces on joints and further generalized forces, of f and of Gᵀ λ.
+    """Wrenches on ports, forces on joints and further generalized forces, from f and Gᵀ λ.
 
-    The last are those on elastic coordinates and of intrinsic constraints. Without `lam` there are
-    none of Gᵀ λ.
+    The further forces are those on elastic coordinates and those of intrinsic constraints. Default
+    for `lam` = None: f only.
     """
     wrenches, joint_forces = loads(c, v)
     rest = elastic_force(c, v)
@@ -52,24 +53,24 @@ def forces_and_reactions(
 def constraint_rates(
     system: AbstractSystem, c: AbstractConfiguration, v: Velocities
 ) -> Float[Array, "ng"]:
-    """ġ = G v + ∂g/∂t."""
+    """Rates of the constraint residuals, ġ = G v + ∂g/∂t."""
     return constraints.rate(system, c, v) + constraints.time_derivative(system, c)
 
 
 def position_residual(system: AbstractSystem, t: Time, q: Coordinates) -> Float[Array, "ng"]:
-    """g(t, q)."""
+    """Constraint residuals g(t, q)."""
     return constraints.residual(system, system.configuration(t, q))
 
 
 def velocity_residual(system: AbstractSystem, t: Time, state: State) -> Float[Array, "ng"]:
-    """ġ = G v + ∂g/∂t."""
+    """Rates of the constraint residuals at a state, ġ = G v + ∂g/∂t."""
     return constraint_rates(system, system.configuration(t, state.q, state.z), state.v)
 
 
 def step_constraints(
     system: AbstractSystem, c: AbstractConfiguration, h: Time, v: Velocities
 ) -> Float[Array, "ng"]:
-    """g, and h ġ of nonholonomic constraints: zero at the end of a step of length h."""
+    """g of holonomic and h ġ of nonholonomic constraints, at the end of a step of length h."""
     g, holonomic = constraints.residual(system, c), constraints.is_holonomic(system)
     if holonomic.all():
         return g

@@ -1,8 +1,8 @@
 """Linear systems of constrained motion: M x - Gᵀ λ = f, G x = a.
 
-Rows of tree joints are independent by construction and factored exactly. Rows that close loops,
-couple joints or drive them are possibly redundant: their components normal to the others are
-factored by singular values. `ConstraintFactors` says how.
+Rows of tree joints are independent by construction and factored exactly. Rows of loop constraints,
+couplings and drivers are possibly redundant: their components orthogonal to the independent rows
+are factored by singular values, see `ConstraintFactors`.
 """
 
 from abc import abstractmethod
@@ -23,29 +23,30 @@ from . import constraints
 from .abstract import AbstractSystem, Velocities
 from .configuration import AbstractConfiguration
 
-# Largest residuals of a solution, relative to the numbers that enter: in units of the float type's
-# precision (measured ones stay below 5, whatever the number of bodies), and of the violation of the
-# constraints, since combinations of rows as small as some tens of it may have been dropped. Larger
-# units would pass contradictions between light bodies as rounding errors of heavy ones.
-SLACK, LEVER = 20.0, 100.0
+# Tolerances of constraint residuals relative to their terms: in units of the machine epsilon
+# (measured residuals are below 5, for any number of bodies), and of the violation of the
+# constraints, since combinations of rows as small as some tens of it may have been truncated. With
+# larger tolerances contradictions between light bodies would pass as rounding errors of heavy ones.
+CONSTRAINT_TOLERANCE, VIOLATION_TOLERANCE = 20.0, 100.0
 
-# Largest residual of the equations of motion, each relative to its own terms, in units of the float
-# type's precision. Unless the condition number exceeds the inverse of that precision, residuals
-# stay below 10 in coordinates of bodies, and below 1e3 in those of joints, whose inertial forces
-# are sums over whole branches. Rounding errors that are taken for constraints, and constraints that
-# are taken for redundant, leave far larger ones.
-UNBALANCED = 1e4
+# Tolerance of residuals of the equations of motion, each relative to its own terms, in units of the
+# machine epsilon. Unless the condition number exceeds the inverse of epsilon, residuals are below
+# 10 in coordinates of bodies, and below 1e3 in joint coordinates, whose inertial forces are sums
+# over whole branches. Rounding errors treated as constraints, and constraints treated as redundant,
+# leave far larger residuals.
+MOTION_TOLERANCE = 1e4
 
 # No residual above this part of the largest acceleration along a row is a rounding error.
-COARSE = 1e-2
+MAX_ROUNDING = 1e-2
 
-# Float types as precise as this may square the condition number of independent rows, which takes
-# less time: the square root of the mass ratio of neighbours enters it.
-SQUARED = 1e-12
+# Independent rows are factored by the normal equations if the machine epsilon is below this number.
+# This takes less time, and squares the condition number, which grows with the square root of the
+# mass ratio of neighbours.
+NORMAL_EQUATIONS_EPS = 1e-12
 
 
 class AbstractMetric(eqx.Module):
-    """How velocities are measured: M = L Lᵀ."""
+    """A metric of velocities: M = L Lᵀ."""
 
     @abstractmethod
     def apply(self, x: Velocities) -> Velocities:
@@ -53,7 +54,7 @@ class AbstractMetric(eqx.Module):
 
     @abstractmethod
     def sizes(self, x: Velocities) -> tuple[Velocities, Velocities]:
-        """|M| |x|, which rounding errors of M x are relative to, and roots of M's diagonal."""
+        """|M| |x|, which scales rounding errors of M x, and square roots of M's diagonal."""
 
     @abstractmethod
     def whiten(self, f: Float[Array, "nv *k"]) -> Float[Array, "nv *k"]:
@@ -65,7 +66,7 @@ class AbstractMetric(eqx.Module):
 
 
 class KineticMetric(AbstractMetric):
-    """By the mass matrix."""
+    """The metric of the mass matrix."""
 
     system: AbstractSystem
     c: AbstractConfiguration
@@ -86,7 +87,7 @@ class KineticMetric(AbstractMetric):
 
 
 class PartialMetric(AbstractMetric):
-    """Velocities that are `movable` count alike, and the others stay zero."""
+    """The Euclidean metric of the `movable` velocities; the others are zero."""
 
     movable: Bool[Array, "nv"]
 
@@ -106,9 +107,11 @@ class PartialMetric(AbstractMetric):
 class SaddlePoint(eqx.Module):
     """M and G of one configuration, factored.
 
-    - `G`: shape `(ng, nv)`, zero where velocities may not move.
-    - `length`: of each row of G, were it not for the others, in the inverse metric.
-    - `violation`: relative error of G, since the configuration violates the constraints.
+    - `G`: shape `(ng, nv)`, with zero columns for velocities that are not movable.
+    - `B`: L⁻¹ Gᵀ, shape `(nv, ng)`.
+    - `factors`: `ConstraintFactors`, or the Cholesky factor of BᵀB if all rows are independent.
+    - `length`: length of each row of G by itself, in the metric M⁻¹.
+    - `violation`: relative error of G due to the violation of the constraints.
     """
 
     metric: AbstractMetric
@@ -119,12 +122,11 @@ class SaddlePoint(eqx.Module):
     violation: Float[Array, ""]
 
     def solve(self, f: Velocities, a: Float[Array, "ng"]) -> tuple[Velocities, Float[Array, "ng"]]:
-        """x and λ. Where rows are redundant, `a` counts as far as they do not contradict it.
+        """Solve for x and λ. If rows are redundant, only the consistent part of `a` is used.
 
-        Orthogonal factors spread rounding errors of heavy bodies over light ones. One iteration of
-        refinement makes residuals small row by row (Skeel 1980).
-
-        Derivatives are those of the equations, solved with the same factors.
+        Orthogonal factors distribute rounding errors of heavy bodies over light ones. One step of
+        iterative refinement makes residuals small row by row (Skeel 1980). Derivatives are those of
+        the equations, solved with the same factors.
         """
 
         nv = f.size
@@ -133,13 +135,13 @@ class SaddlePoint(eqx.Module):
             x, lam = unknowns[:nv], unknowns[nv:]
             return jnp.concatenate([self.metric.apply(x) - self.G.T @ lam, -(self.G @ x)])
 
-        def solution(_: Any, given: Array) -> Array:
-            first = jnp.concatenate(self._solved(given[:nv], -given[nv:]))
-            rest = given - product(first)
+        def solution(_: Any, right: Array) -> Array:
+            first = jnp.concatenate(self._solved(right[:nv], -right[nv:]))
+            rest = right - product(first)
             return first + jnp.concatenate(self._solved(rest[:nv], -rest[nv:]))
 
-        found = _solve_symmetric(product, solution, jnp.concatenate([f, -a]))
-        return found[:nv], found[nv:]
+        unknowns = _solve_symmetric(product, solution, jnp.concatenate([f, -a]))
+        return unknowns[:nv], unknowns[nv:]
 
     def _solved(self, f: Velocities, a: Float[Array, "ng"]) -> tuple[Array, Array]:
         y0 = self.metric.whiten(f)
@@ -159,27 +161,28 @@ class SaddlePoint(eqx.Module):
         a: Float[Array, "ng"],
         noise: Float[Array, ""],
     ) -> Bool[Array, ""]:
-        """Whether M x - Gᵀ λ = f and G x = a.
+        """Whether M x - Gᵀ λ = f to rounding, row by row, and G x = a.
 
-        The first as far as rounding allows, row by row; the second as far as rounding and the
-        violation of the constraints allow.
+        The tolerance of G x = a includes rounding and the violation of the constraints.
 
-        `noise`: size of the terms of `G x` and `a`, in their units.
+        **Arguments:** `noise`: magnitude of the terms of G x and a, in their units.
         """
         equations, solution, f, a, noise = stop_gradients((self, solution, f, a, noise))
-        balanced = equations._balanced(*solution, f)
-        return balanced & equations._keeps_constraints(*solution, f, a, noise)
+        motion_holds = equations._motion_holds(*solution, f)
+        return motion_holds & equations._constraints_hold(*solution, f, a, noise)
 
-    def _balanced(self, x: Velocities, lam: Float[Array, "ng"], f: Velocities) -> Bool[Array, ""]:
+    def _motion_holds(
+        self, x: Velocities, lam: Float[Array, "ng"], f: Velocities
+    ) -> Bool[Array, ""]:
         eps = float(jnp.finfo(x.dtype).eps)
         terms, root = self.metric.sizes(x)
         terms = terms + jnp.abs(f) + jnp.abs(self.G).T @ jnp.abs(lam)
-        # For rows that have no terms but rounding errors of other rows, squared by refinement.
+        # For rows whose terms are only rounding errors of other rows, squared by refinement.
         floor = eps * root * jnp.max(terms / root, initial=0.0)
         residual = jnp.abs(self.metric.apply(x) - f - self.G.T @ lam)
-        return jnp.all(residual <= UNBALANCED * eps * (terms + floor))
+        return jnp.all(residual <= MOTION_TOLERANCE * eps * (terms + floor))
 
-    def _keeps_constraints(
+    def _constraints_hold(
         self,
         x: Velocities,
         lam: Float[Array, "ng"],
@@ -189,18 +192,19 @@ class SaddlePoint(eqx.Module):
     ) -> Bool[Array, ""]:
         G, length, violation = self.G, self.length, self.violation
         eps = float(jnp.finfo(x.dtype).eps)
-        part = SLACK * eps + LEVER * jnp.minimum(violation, eps**0.25)
+        part = CONSTRAINT_TOLERANCE * eps
+        part = part + VIOLATION_TOLERANCE * jnp.minimum(violation, eps**0.25)
         y0 = self.metric.whiten(f)
-        # |Lᵀ x|² = x · M x, the equations being satisfied.
+        # |Lᵀ x|² = x · M x, if the equations are satisfied.
         size = jnp.sqrt(jnp.abs(x @ (f + G.T @ lam))) + jnp.linalg.norm(y0)
         size = size + jnp.max(jnp.abs(a) / length, initial=0.0)
         terms = jnp.abs(G) @ (jnp.abs(x) + jnp.abs(self.metric.unwhiten(y0))) + jnp.abs(a)
-        most = COARSE * jnp.max(terms, initial=0.0)
-        allowed = jnp.minimum(part * length * size, most) + part * noise
-        return jnp.all(jnp.abs(G @ x - a) <= allowed)
+        limit = MAX_ROUNDING * jnp.max(terms, initial=0.0)
+        tolerance = jnp.minimum(part * length * size, limit) + part * noise
+        return jnp.all(jnp.abs(G @ x - a) <= tolerance)
 
     def unseen(self) -> Float[Array, "nv"]:
-        """What part of each velocity, whitened, the constraints leave free, from 0 to 1."""
+        """The part of each whitened velocity that the constraints leave free, from 0 to 1."""
         if isinstance(self.factors, ConstraintFactors):
             return self.factors.unseen()
         return 1.0 - jnp.sum(self.B * jsl.cho_solve((self.factors, True), self.B.T).T, axis=1)
@@ -216,20 +220,20 @@ class SaddlePoint(eqx.Module):
             lam, x = unknowns[:ng], unknowns[ng:]
             return jnp.concatenate([lam - self.G @ x, -(self.G.T @ lam)])
 
-        def solution(_: Any, given: Array) -> Array:
-            return jnp.concatenate(self._least(idle, given[:ng], given[ng:]))
+        def solution(_: Any, right: Array) -> Array:
+            return jnp.concatenate(self._least(idle, right[:ng], right[ng:]))
 
         idle = self.factors.idle()
         near = jax.lax.stop_gradient(lam)
         near = near - idle @ (idle.T @ near)
         # The difference from `near` is small, and so are its rounding errors.
-        given = jnp.concatenate([-near, -(self.G.T @ (lam - near))])
-        return near + _solve_symmetric(product, solution, given)[:ng]
+        right = jnp.concatenate([-near, -(self.G.T @ (lam - near))])
+        return near + _solve_symmetric(product, solution, right)[:ng]
 
     def _least(
         self, idle: Float[Array, "ng k"], of_rows: Float[Array, "ng"], f: Velocities
     ) -> tuple[Array, Array]:
-        """λ and x of λ - G x = `of_rows`, -Gᵀ λ = `f`, with `idle` as of the factors."""
+        """λ and x of λ - G x = `of_rows`, -Gᵀ λ = `f`, with `idle` of the factors."""
         assert isinstance(self.factors, ConstraintFactors)
         y0 = self.metric.whiten(-f)
         lam = self.factors.nearest(y0, jnp.zeros_like(of_rows))[1]
@@ -241,9 +245,9 @@ class SaddlePoint(eqx.Module):
 def _solve_symmetric(
     product: Callable[[Array], Array], solution: Callable[[Any, Array], Array], b: Float[Array, "n"]
 ) -> Float[Array, "n"]:
-    """The solution of linear equations, whose derivative is solved for in the same way.
+    """Solve symmetric linear equations; derivatives are solved with the same `solution`.
 
-    One array of unknowns and not two: of several, JAX does not accept some without derivatives.
+    The unknowns are one array: of several arrays JAX requires that all have derivatives.
     """
 
     return jax.lax.custom_linear_solve(
@@ -264,11 +268,12 @@ def saddle_point(
 
     **Arguments:**
 
-    - `residual`: g there, of all rows.
-    - `movable`: the velocities that may not be zero, which count alike then, whatever their mass.
-    - `rows`: numbers of the constraints, if not all of them.
-    - `further`: rows below those of the constraints, possibly redundant.
-    - `demand`: what of the right-hand side does not come from g, as in `factor_constraints`.
+    - `residual`: g at the configuration, all rows.
+    - `movable`: the velocities that may be nonzero, in the Euclidean metric. Default: all of them,
+      in the kinetic metric.
+    - `rows`: indices of the constraints. Default: all.
+    - `demand`: the part of the right-hand side that is not due to g, as in `factor_constraints`.
+    - `further`: possibly redundant rows below those of the constraints. Default: none.
     """
     redundant = constraints.possibly_redundant(system)
     G = constraints.jacobian(system, c)
@@ -286,7 +291,7 @@ def saddle_point(
     if (
         further is None
         and not redundant.any()
-        and (not redundant.size or float(jnp.finfo(B.dtype).eps) < SQUARED)
+        and (not redundant.size or float(jnp.finfo(B.dtype).eps) < NORMAL_EQUATIONS_EPS)
     ):
         if not redundant.size:
             return SaddlePoint(metric, G, B, jnp.zeros((0, 0), dtype=B.dtype), length, violation)
@@ -297,8 +302,8 @@ def saddle_point(
         G, B = jnp.concatenate([G, further]), jnp.concatenate([B, below], axis=1)
         length = jnp.concatenate([length, _norms(below)])
         redundant = np.concatenate([redundant, np.ones(len(further), dtype=bool)])
-    given = stop_gradients((B, length, violation, demand))
-    factors = factor_constraints(given[0], tuple(redundant.tolist()), *given[1:])
+    constant = stop_gradients((B, length, violation, demand))
+    factors = factor_constraints(constant[0], tuple(redundant.tolist()), *constant[1:])
     return SaddlePoint(metric, G, B, factors, length, violation)
 
 
@@ -306,10 +311,10 @@ def saddle_point(
 def row_lengths(
     system: AbstractSystem, c: AbstractConfiguration, B: Float[Array, "nv ng"]
 ) -> Float[Array, "ng"]:
-    """Lengths of the rows of G in the metric of M⁻¹, each by itself, from B = L⁻¹ Gᵀ.
+    """Lengths of the rows of G in the metric M⁻¹, each row by itself, from B = L⁻¹ Gᵀ.
 
-    Formulations that build joints in, so that a row may be nothing but rounding, register their
-    own.
+    Formulations without constraint equations for all joints register their own function, since a
+    row of theirs may consist of rounding errors.
     """
     return _norms(B)
 

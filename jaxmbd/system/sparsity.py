@@ -1,8 +1,8 @@
-"""Which unknowns can appear in which equations: the graph of bodies and constraints, static.
+"""Sparsity of the equations: the static graph of bodies and constraints.
 
-Velocities and constraints come in nodes: those of a body, those of a joint. An equation of a node
-depends on unknowns of the node itself and of nodes that it shares a joint, a force, a coupling or a
-driver with, and on no others.
+Nodes are the velocities of a body, and the constraints of a joint. The equations of a node depend
+only on unknowns of the node and of nodes that share a joint, a force, a coupling or a driver with
+it.
 """
 
 from collections.abc import Iterable
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SparsityPattern:
-    """Nodes of an implicit step's unknowns, and which of them depend on one another.
+    """Nodes of the unknowns of an implicit step, and their dependence on one another.
 
     - `velocities`: node of each velocity. Nodes of velocities have the numbers 0, 1, ….
     - `constraints`: node of each constraint; these nodes follow, in the order of the constraints.
-    - `elements`: nodes that meet in one joint, force, coupling or driver. Balances of forces and
-      constraints of each of them may depend on the unknowns of all of them.
-    - `supports`: for each node of constraints those of velocities that can fulfil them while all
-      others stand still.
+    - `elements`: nodes that share one joint, force, coupling or driver. The equations of motion and
+      the constraints of each of these nodes may depend on the unknowns of all of them.
+    - `supports`: for each node of constraints, the nodes of velocities that can satisfy them while
+      all others are at rest.
     """
 
     velocities: tuple[int, ...]
@@ -40,7 +40,7 @@ class SparsityPattern:
 
 
 class _Bodies:
-    """Bodies as nodes; the ground is none."""
+    """Bodies as nodes; the ground is no node."""
 
     def __init__(self, mechanism: Mechanism):
         self.topology = mechanism.topology
@@ -55,10 +55,10 @@ class _Bodies:
         joints = self.groups[group]
         return self.of_ports((joints.first.index[row], joints.second.index[row]))
 
-    def moving(self, group: int, row: int) -> tuple[int, ...]:
-        """Bodies that move in a joint while its tree's other bodies stand still.
+    def support(self, group: int, row: int) -> tuple[int, ...]:
+        """Bodies that can satisfy the constraints of a joint while all others are at rest.
 
-        Of a joint of the tree it is the one that it carries, of one that closes a loop those of the
+        For a tree joint this is its child body, for a joint that closes a loop the bodies of the
         loop.
         """
         joints = self.groups[group]
@@ -68,17 +68,17 @@ class _Bodies:
         first, second = (
             int(self.carriers[rows.index[row]]) for rows in (joints.first, joints.second)
         )
-        found = []
+        loop = []
         while first != second:
             if depths[first + 1] < depths[second + 1]:
                 first, second = second, first
-            found.append(first)
+            loop.append(first)
             first = int(parents[first]) - 1
-        return tuple(found)
+        return tuple(loop)
 
 
 def body_sparsity(system: "AbstractSystem") -> SparsityPattern:
-    """Of coordinates in which each body moves by itself, velocities `[V of each body, η̇, rotors]`.
+    """Sparsity in coordinates of bodies, with velocities `[V of each body, η̇, rotors]`.
 
     Every joint is a constraint.
     """
@@ -97,53 +97,53 @@ def body_sparsity(system: "AbstractSystem") -> SparsityPattern:
     for g in system.constrained:
         count = n_rows(mechanism.joints[g].joint)
         for row in range(len(mechanism.joints[g]) if count else 0):
-            constrain(bodies.of_joint(g, row), bodies.moving(g, row), count)
+            constrain(bodies.of_joint(g, row), bodies.support(g, row), count)
     for coupling in mechanism.couplings:
         rows = zip(coupling.rows.index, coupling.source_rows.index, strict=True)
         for own, source in rows:
             ends = (coupling.group, own), (coupling.source_group, source)
             nodes, support = (
                 tuple(sorted({node for end in ends for node in of(*end)}))
-                for of in (bodies.of_joint, bodies.moving)
+                for of in (bodies.of_joint, bodies.support)
             )
             constrain(nodes, support)
     for driver in mechanism.drivers:
         for row in driver.rows.index:
-            constrain(bodies.of_joint(driver.group, row), bodies.moving(driver.group, row))
+            constrain(bodies.of_joint(driver.group, row), bodies.support(driver.group, row))
     for k, (g, row) in enumerate(rotors):
         constrain((*bodies.of_joint(g, row), n + k), (n + k,))
     for group in mechanism.elements:
-        elements.extend(_touched(group, bodies))
-    deformed = [
+        elements.extend(_connected(group, bodies))
+    elastic = [
         row for group in mechanism.bodies for row in np.repeat(group.rows.array, group.n_elastic)
     ]
     twists = np.repeat(np.arange(n), 6)
-    velocities = [int(node) for node in (*twists, *deformed, *range(n, n_nodes))]
-    joined = tuple(sorted({element for element in elements if len(element) > 1}))
-    return SparsityPattern(tuple(velocities), tuple(constraints), joined, tuple(supports))
+    velocities = [int(node) for node in (*twists, *elastic, *range(n, n_nodes))]
+    connected = tuple(sorted({element for element in elements if len(element) > 1}))
+    return SparsityPattern(tuple(velocities), tuple(constraints), connected, tuple(supports))
 
 
 @singledispatch
-def _touched(group: AbstractElementGroup, bodies: _Bodies) -> list[tuple[int, ...]]:
-    """Bodies that each element of a group makes depend on one another."""
+def _connected(group: AbstractElementGroup, bodies: _Bodies) -> list[tuple[int, ...]]:
+    """Bodies that each element of a group connects."""
     return []  # A field acts on each body by itself.
 
 
-@_touched.register
+@_connected.register
 def _(group: FrameElements, bodies: _Bodies) -> list[tuple[int, ...]]:
-    touched = zip(*(rows.index for rows in group.ports), strict=True)
-    return [bodies.of_ports(ports) for ports in touched]
+    by_element = zip(*(rows.index for rows in group.ports), strict=True)
+    return [bodies.of_ports(ports) for ports in by_element]
 
 
-@_touched.register
+@_connected.register
 def _(group: JointElements, bodies: _Bodies) -> list[tuple[int, ...]]:
     return [bodies.of_joint(group.group, row) for row in group.rows.index]
 
 
-@_touched.register
+@_connected.register
 def _(group: ControllerGroup, bodies: _Bodies) -> list[tuple[int, ...]]:
-    moved = {node for joint in group.joints for node in bodies.of_joint(*joint)}
-    return [tuple(sorted(moved | {*bodies.of_ports(group.ports)}))]
+    nodes = {node for joint in group.joints for node in bodies.of_joint(*joint)}
+    return [tuple(sorted(nodes | {*bodies.of_ports(group.ports)}))]
 
 
 __all__ = ["SparsityPattern", "body_sparsity"]

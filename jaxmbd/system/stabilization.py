@@ -1,4 +1,4 @@
-"""What keeps an index-1 integration near its constraints."""
+"""Stabilization of constraints in index-1 integration."""
 
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -12,48 +12,48 @@ from ..model.values import as_leaf
 if TYPE_CHECKING:
     from .abstract import AbstractSystem, State, Time
 
-# What a step goes by, chosen at its start, such as a set of coordinates; None where there is none.
+# Data chosen at the start of a step, such as a set of coordinates, or None.
 Choice = Any
 
 
 class AbstractStabilization(eqx.Module):
     """A term in the accelerations, or corrections of states.
 
-    `corrects` says whether `stage` and `corrected` do anything.
+    - `corrects`: whether `stage`, `corrected` and `placed` change states.
     """
 
     corrects: eqx.AbstractClassVar[bool]
 
     @abstractmethod
     def correction(self, g: Float[Array, "ng"], g_dot: Float[Array, "ng"]) -> Float[Array, "ng"]:
-        """What g̈ is set to."""
+        """The target of g̈, shape `(ng,)`."""
 
     def choose(self, system: "AbstractSystem", t: "Time", state: "State") -> Choice:
-        """What a step from a state goes by."""
+        """Data for a step from a state. Default: None."""
         return None
 
     def stage(self, system: "AbstractSystem", t: "Time", state: "State", choice: Choice) -> "State":
-        """The state at which accelerations are evaluated, in place of a stage's own."""
+        """The state of a stage, at which accelerations are evaluated. Default: unchanged."""
         return state
 
     def corrected(
         self, system: "AbstractSystem", t: "Time", state: "State", choice: Choice
     ) -> "State":
-        """The state that a step ends in."""
+        """The state at the end of a step. Default: unchanged."""
         return state
 
     def placed(self, system: "AbstractSystem", t: "Time", state: "State") -> "State":
-        """The state on the constraints that stands for an interpolated one."""
+        """An interpolated state, moved onto the constraints. Default: unchanged."""
         return state
 
 
 class Baumgarte(AbstractStabilization):
-    """`g̈ + 2α ġ + β² g = 0` in place of `g̈ = 0` (Baumgarte 1972).
+    """Accelerations with `g̈ + 2α ġ + β² g = 0` in place of `g̈ = 0` (Baumgarte 1972).
 
-    Violations decay like a damped oscillator instead of growing with time; α = β damps it
-    critically. Large gains make the equations stiff: keep α dt well below one.
+    Constraint residuals decay like a damped oscillator instead of growing with time; α = β damps
+    them critically. Large gains make the equations stiff: choose α dt well below one.
 
-    **Arguments:** `alpha` [1/s] and `beta` [1/s].
+    **Arguments:** `alpha` [1/s] and `beta` [1/s]. Defaults: 10.
     """
 
     alpha: Float[Array, ""]
@@ -70,7 +70,7 @@ class Baumgarte(AbstractStabilization):
 
 
 class AbstractCorrection(AbstractStabilization):
-    """Accelerations as they are; states are moved onto the constraints."""
+    """Corrections that move states onto the constraints, without a term in the accelerations."""
 
     corrects: ClassVar[bool] = True
 

@@ -1,12 +1,13 @@
-"""Forces between two configurations: the tier that energy-conserving integrators need.
+"""Two-point forces, between two configurations, for energy-conserving integrators.
 
-Poses of ports at the start and at the end of a step give wrenches whose work over the step is
-what the potential loses, and that keep momentum. Both rest on two facts (Gonzalez 1996; Betsch
-and Steinmann 2002): entries of relative poses are bilinear in positions and axes, so their change
-over a step is exactly the derivative at the mean of the two ends; and they are the same for all
-observers. Means of rotation matrices are no rotations, and need not be.
+Poses of ports at the start and at the end of a step give wrenches whose work over the step is the
+decrease of the potential, and which conserve momentum. This follows from two facts (Gonzalez 1996;
+Betsch and Steinmann 2002). Entries of relative poses are bilinear in positions and axes, so that
+their change over a step is exactly the derivative at the mean of the two ends. Entries of relative
+poses are invariant under rigid motions of the whole. Means of rotation matrices are no rotations,
+and need not be.
 
-Wrenches here are `[f, τ]` along the world's axes, about the world's origin.
+Wrenches are `[f, τ]` along the world's axes, about the world's origin.
 """
 
 from collections.abc import Callable
@@ -32,27 +33,27 @@ Frames = TypeVar("Frames", bound=Any)
 
 
 def on_bodies(mechanism: Mechanism, ports: Wrenches) -> Float[Array, "n_bodies 6"]:
-    """Wrenches on ports added up on the bodies that carry them, the ground left out."""
+    """Sums of the wrenches on the ports of each body, without the ground."""
     n = 1 + mechanism.n_bodies
     return mechanism.port_bodies.add_to(ports[:n], ports[n:])[1:]
 
 
 def conservative_wrenches(mechanism: Mechanism, t: Time, X0: Pose, X1: Pose) -> Wrenches:
-    """Wrenches of all potentials on all ports, between poses of the ports."""
+    """Wrenches of all potentials on all ports, between two sets of poses of the ports."""
     slopes = conservative_slopes(mechanism, t, X0, X1)
-    return jax.vmap(_pull)(mean(X0, X1), slopes)
+    return jax.vmap(_wrench)(mean(X0, X1), slopes)
 
 
-def _pull(X: Pose, slope: Pose) -> Float[Array, "6"]:
-    """Wrench of a potential of a frame with the slope of it by the frame's entries."""
-    still = jnp.zeros(6, dtype=X.p.dtype)
-    return -jax.linear_transpose(lambda V: _carried(X, V), still)(slope)[0]
+def _wrench(X: Pose, slope: Pose) -> Float[Array, "6"]:
+    """Wrench on a frame, from the slope of a potential by the frame's entries."""
+    zeros = jnp.zeros(6, dtype=X.p.dtype)
+    return -jax.linear_transpose(lambda V: _rate(X, V), zeros)(slope)[0]
 
 
 def conservative_slopes(mechanism: Mechanism, t: Time, X0: Frames, X1: Frames) -> Frames:
-    """Slopes of all potentials by the entries of all ports, between two sets of them.
+    """Slopes of all potentials by the entries of all ports, between two sets of ports.
 
-    The ports may be poses, or any other frames that `invariants` knows.
+    The ports are poses, or any other kind of frames with a registered `invariants`.
     """
     total = jax.tree.map(jnp.zeros_like, X0)
 
@@ -67,7 +68,7 @@ def conservative_slopes(mechanism: Mechanism, t: Time, X0: Frames, X1: Frames) -
 def group_slopes(
     group: Any, mechanism: Mechanism, t: Time, X0: Frames, X1: Frames
 ) -> list[tuple[Rows, Frames]]:
-    """Slopes of the potentials of a group of elements, with the rows of the ports they are for."""
+    """Slopes of the potentials of a group of elements, with the rows of their ports."""
     raise NotImplementedError(f"{type(group).__name__}: register `group_slopes`")
 
 
@@ -109,7 +110,7 @@ def _joint_slopes(
     M0: Frames,
     M1: Frames,
 ) -> tuple[Frames, Frames]:
-    """Slopes by the two frames of a joint."""
+    """Slopes of the potential of an element by the two frames of its joint."""
 
     def potential(X_FM: Pose) -> Float[Array, ""]:
         return force.potential(t, joint.coordinates(X_FM))
@@ -118,22 +119,22 @@ def _joint_slopes(
 
 
 def _field_slopes(mechanism: Mechanism, fields: Any, t: Time, A: Frames, B: Frames) -> Frames:
-    """Slopes by the frames of the bodies of all fields of one kind together."""
+    """Sum of the slopes of the potentials of all fields of one kind by the frames of the bodies."""
 
     def slope(field: AbstractField, body: Any, A: Any, B: Any) -> Any:
-        return _alone(lambda X: field.potential(t, body, X), A, B)
+        return _single(lambda X: field.potential(t, body, X), A, B)
 
-    on_each = jax.vmap(slope, in_axes=(None, 0, 0, 0))
-    each = jax.vmap(on_each, in_axes=(0, None, None, None))(fields, mechanism.rigid, A, B)
-    return jax.tree.map(lambda x: jnp.sum(x, axis=0), each)
+    on_bodies = jax.vmap(slope, in_axes=(None, 0, 0, 0))
+    by_field = jax.vmap(on_bodies, in_axes=(0, None, None, None))(fields, mechanism.rigid, A, B)
+    return jax.tree.map(lambda x: jnp.sum(x, axis=0), by_field)
 
 
 def constraint_wrenches(
     system: AbstractSystem, X0: Pose, X1: Pose, lam: Float[Array, "ng"]
 ) -> Wrenches:
-    """Wrenches Ḡᵀ λ on all ports, Ḡ times the increments being the change of the residual.
+    """Wrenches Ḡᵀ λ on all ports, where Ḡ maps increments to the change of the residual.
 
-    Residuals of joints are linear in the entries of the relative pose.
+    Residuals of joints must be linear in the entries of the relative pose.
     """
     total, start = jnp.zeros((system.mechanism.n_ports, 6), dtype=lam.dtype), 0
     for group in constraints.constrained_groups(system):
@@ -143,33 +144,33 @@ def constraint_wrenches(
         F, M = (
             mean(rows.take_tree(X0), rows.take_tree(X1)) for rows in (group.first, group.second)
         )
-        W_F, W_M = jax.vmap(_held)(group.joint, own, F, M)
+        W_F, W_M = jax.vmap(_joint_wrenches)(group.joint, own, F, M)
         total = group.second.add_to(group.first.add_to(total, W_F), W_M)
     return total
 
 
-def _held(
+def _joint_wrenches(
     joint: AbstractJoint, lam: Float[Array, "m"], F: Pose, M: Pose
 ) -> tuple[Float[Array, "6"], Float[Array, "6"]]:
-    """Wrenches on the two frames of a joint that its multipliers cause."""
-    return _transposed(lambda F, M: joint.gap(F, M), (F, M), lam)
+    """Wrenches of the multipliers of a joint on its two frames."""
+    return _transposed(lambda F, M: joint.frame_residual(F, M), (F, M), lam)
 
 
 def mean(A: Frames, B: Frames) -> Frames:
-    """Entry by entry; of poses it is no pose."""
+    """The mean of two frames, entry by entry; the mean of two poses is no pose."""
     return jax.tree.map(lambda a, b: 0.5 * (a + b), A, B)
 
 
 @singledispatch
 def invariants(A: Any, B: Any) -> Any:
-    """What all observers agree on of two frames, bilinear in their entries."""
+    """Invariants of two frames under rigid motions of both, bilinear in their entries."""
     raise NotImplementedError(f"{type(A).__name__} is no kind of frame")
 
 
 @singledispatch
-def relative_pose(found: Any) -> Pose:
+def relative_pose(relation: Any) -> Pose:
     """The pose of the second frame in the first one, from their `invariants`."""
-    raise NotImplementedError(f"{type(found).__name__} are no invariants")
+    raise NotImplementedError(f"{type(relation).__name__} are no invariants")
 
 
 @invariants.register
@@ -178,16 +179,16 @@ def _(A: Pose, B: Pose) -> Pose:
 
 
 @relative_pose.register
-def _(found: Pose) -> Pose:
-    return found
+def _(relation: Pose) -> Pose:
+    return relation
 
 
 @singledispatch
 def frame_slopes(force: AbstractFrameElement, t: Time, X0: Frames, X1: Frames) -> Frames:
-    """Slopes of the potential of one force by its frames, `X0.p` and `X1.p` of `(n_frames, 3)`.
+    """Slopes of the potential of one force by its frames; `X0.p` has shape `(n_frames, 3)`.
 
-    The potential of a force between several frames must not change when all of them are moved
-    together. Kinds of force may register a closed form, like `SpringDamper` (its squared length).
+    The potential of a force between several frames must be invariant under rigid motions of all of
+    them. Kinds of force may register a closed form, as `SpringDamper` does (in its squared length).
     """
     n = X0.p.shape[0]
     frames0, frames1 = ([jax.tree.map(lambda x, k=k: x[k], X) for k in range(n)] for X in (X0, X1))
@@ -196,7 +197,7 @@ def frame_slopes(force: AbstractFrameElement, t: Time, X0: Frames, X1: Frames) -
         def potential(X: Pose) -> Float[Array, ""]:
             return force.potential(t, _stacked([X]))
 
-        return _stacked([_alone(potential, frames0[0], frames1[0])])
+        return _stacked([_single(potential, frames0[0], frames1[0])])
     if n > 2:
         raise NotImplementedError(
             f"{type(force).__name__}: register `frame_slopes` of jaxmbd.system.two_point for "
@@ -212,29 +213,31 @@ def frame_slopes(force: AbstractFrameElement, t: Time, X0: Frames, X1: Frames) -
 
 @frame_slopes.register
 def _(force: SpringDamper, t: Time, X0: Any, X1: Any) -> Any:
-    """The mean tension per length, 2 ΔV / Δ(L²), along the mean line: Simo and Gonzalez' S, eqs
-    [17] and [19] of "A three dimensional rigid body dynamic model" in natural coordinates.
+    """Mean tension per length, 2 ΔV / Δ(L²), along the mean line.
+
+    It is S of Simo and Gonzalez, eqs [17] and [19] of "A three dimensional rigid body dynamic
+    model" in natural coordinates.
     """
     d0, d1 = X0.p[1] - X0.p[0], X1.p[1] - X1.p[0]
     pull = secant_stiffness(force.stiffness, force.rest_length, d0, d1) * 0.5 * (d0 + d1)
-    flat = jax.tree.map(jnp.zeros_like, X0)
-    return eqx.tree_at(lambda X: X.p, flat, jnp.stack([-pull, pull]))
+    zeros = jax.tree.map(jnp.zeros_like, X0)
+    return eqx.tree_at(lambda X: X.p, zeros, jnp.stack([-pull, pull]))
 
 
 @frame_slopes.register
 def _(force: Cable, t: Time, X0: Any, X1: Any) -> Any:
-    """The mean tension ΔV / ΔL, along the mean line and per mean length.
+    """Mean tension ΔV / ΔL, along the mean line and per mean length.
 
-    Of the lengths at the ends: entries of the relative pose would be too short at the mean where
-    the frames turn, and a stiff cable slack.
+    It is a function of the lengths at the two ends. The mean of the relative poses would be too
+    short if the frames turn, and a stiff cable slack.
     """
     d0, d1 = X0.p[1] - X0.p[0], X1.p[1] - X1.p[0]
     start, end = vector.length(d0), vector.length(d1)
     total = start + end
     direction = jnp.where(total > 0, (d0 + d1) / jnp.where(total > 0, total, 1.0), 0.0)
     pull = discrete_gradient(force.stored, start, end) * direction
-    flat = jax.tree.map(jnp.zeros_like, X0)
-    return eqx.tree_at(lambda X: X.p, flat, jnp.stack([-pull, pull]))
+    zeros = jax.tree.map(jnp.zeros_like, X0)
+    return eqx.tree_at(lambda X: X.p, zeros, jnp.stack([-pull, pull]))
 
 
 def secant_stiffness(
@@ -243,33 +246,35 @@ def secant_stiffness(
     d0: Float[Array, "3"],
     d1: Float[Array, "3"],
 ) -> Float[Array, ""]:
-    """k (1 - 2 L₀ / (L + L')) of a spring along d₀ at the start and d₁ at the end."""
+    """Secant stiffness k (1 - 2 L₀ / (L + L')) of a spring along d₀ at the start, d₁ at the end."""
     total = vector.length(d0) + vector.length(d1)
-    slack = jnp.where(total > 0, 2.0 * rest_length / jnp.where(total > 0, total, 1.0), 0.0)
-    return stiffness * (1.0 - slack)
+    ratio = jnp.where(total > 0, 2.0 * rest_length / jnp.where(total > 0, total, 1.0), 0.0)
+    return stiffness * (1.0 - ratio)
 
 
 def _pair(
     potential: Callable[[Pose], Float[Array, ""]], A0: Frames, A1: Frames, B0: Frames, B1: Frames
 ) -> tuple[Frames, Frames]:
-    """Slopes by two frames of a potential of the pose of the second in the first."""
+    """Slopes by two frames of a potential of the pose of the second one in the first one."""
     slope = discrete_gradient(
-        lambda found: potential(relative_pose(found)), invariants(A0, B0), invariants(A1, B1)
+        lambda relation: potential(relative_pose(relation)),
+        invariants(A0, B0),
+        invariants(A1, B1),
     )
     return jax.vjp(invariants, mean(A0, A1), mean(B0, B1))[1](slope)
 
 
-def _alone(potential: Callable[[Pose], Float[Array, ""]], X0: Frames, X1: Frames) -> Frames:
-    """Slopes by one frame of a potential of its pose in the world."""
+def _single(potential: Callable[[Pose], Float[Array, ""]], X0: Frames, X1: Frames) -> Frames:
+    """Slopes by a single frame of a potential of its pose in the world."""
     world = at_origin(X0)
     return _pair(potential, world, world, X0, X1)[1]
 
 
 def discrete_gradient(fn: Callable[[Any], Float[Array, ""]], start: Any, end: Any) -> Any:
-    """g with g · (end - start) = fn(end) - fn(start), the gradient at the mean to second order.
+    """g with g · (end - start) = fn(end) - fn(start), to second order the gradient at the mean.
 
-    Gonzalez (1996), eq. (2.9): the gradient at the mean, corrected along the difference. Where the
-    ends are so near that the correction, of third order, would be rounding only, it is left out.
+    It is the gradient at the mean, corrected along the difference: Gonzalez (1996), eq. (2.9). The
+    correction, of third order, is omitted if the ends are so close that it would be rounding only.
     """
     x0, unravel = ravel_pytree(start)
     x1, _ = ravel_pytree(end)
@@ -285,23 +290,23 @@ def discrete_gradient(fn: Callable[[Any], Float[Array, ""]], start: Any, end: An
 def _transposed(
     fn: Callable[..., Any], poses: tuple[Pose, Pose], cotangent: Any
 ) -> tuple[Float[Array, "6"], Float[Array, "6"]]:
-    """Wrenches on two frames: the transpose of fn's change by twists about the world's origin."""
+    """Wrenches on two frames: the transpose of the rate of fn by twists about the origin."""
 
-    def change(V: Array, U: Array) -> Any:
-        rates = tuple(_carried(X, V) for X, V in zip(poses, (V, U), strict=True))
+    def rate(V: Array, U: Array) -> Any:
+        rates = tuple(_rate(X, V) for X, V in zip(poses, (V, U), strict=True))
         return jax.jvp(fn, poses, rates)[1]
 
-    still = jnp.zeros(6, dtype=poses[0].p.dtype)
-    return jax.linear_transpose(change, still, still)(cotangent)
+    zeros = jnp.zeros(6, dtype=poses[0].p.dtype)
+    return jax.linear_transpose(rate, zeros, zeros)(cotangent)
 
 
-def _carried(X: Pose, V: Float[Array, "6"]) -> Pose:
-    """Change of the entries of X by the twist V about the world's origin."""
+def _rate(X: Pose, V: Float[Array, "6"]) -> Pose:
+    """Rate of the entries of X at the twist V about the world's origin."""
     return Pose(V[:3] + so3.cross(V[3:], X.p), so3.hat(V[3:]) @ X.R)
 
 
 def at_origin(X: Frames) -> Frames:
-    """A frame of the same kind that coincides with the world's."""
+    """A frame of the same kind as X that coincides with the world frame."""
     parts = [
         jnp.zeros_like(x) if x.ndim == 1 else jnp.eye(3, dtype=x.dtype) for x in jax.tree.leaves(X)
     ]

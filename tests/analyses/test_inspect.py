@@ -34,7 +34,7 @@ joint tree
 loops
   left, crank pin, right: closed by rocker pin (Revolute, 5 constraints)
 coordinates: 3, velocities: 3
-  q and v: of each joint of the tree, in the order of the bodies that they reach
+  q and v: of each joint of the tree, in the order of their child bodies
   left: q[0], v[0]: [rad]
   crank pin: q[1], v[1]: [rad]
   right: q[2], v[2]: [rad]

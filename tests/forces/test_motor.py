@@ -253,7 +253,7 @@ def test_gradient_by_the_inductance():
 
 
 def test_errors_of_an_inductance():
-    with pytest.raises(mbd.ModelError, match="a prescribed current has no use for an inductance"):
+    with pytest.raises(mbd.ModelError, match="an inductance needs voltage and resistance"):
         forces.DCMotor("hinge", K, current=1.0, inductance=0.1)
     bad = eqx.tree_at(lambda m: m.inductance, WOUND, jnp.asarray(0.0))
     with pytest.raises(mbd.ModelError, match="'motor': inductance must be positive, got"):

@@ -23,4 +23,4 @@ def test_rounding_errors_behind_nearly_dependent_columns_are_no_constraints(near
     redundant = (False,) * m + (True,) * 3
     length = jnp.asarray(np.linalg.norm(columns, axis=0))
     factors = factor_constraints(jnp.asarray(columns), redundant, length, jnp.zeros(()))
-    assert int(jnp.sum(factors.kept)) == 1
+    assert int(jnp.sum(factors.nonzero)) == 1

@@ -220,7 +220,7 @@ def test_numbers_become_constants():
         (lambda: signals.Step([0.0], 1.0, 0.0, 1.0), "Step: start must be a number"),
         (
             lambda: mbd.forces.AppliedForce("a", signals.Sine(1.0, 1.0)),
-            "AppliedForce: force: the signal returns shape (), wanted (3,)",
+            "AppliedForce: force: the signal returns shape (), expected (3,)",
         ),
         (lambda: mbd.forces.AppliedForce("a", 1.0), "force must be an array of shape (3,)"),
     ],

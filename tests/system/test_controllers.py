@@ -444,7 +444,7 @@ ANGLE = sensors.JointPosition("elbow")
         ),
         (
             lambda: mbd.Controller(ANGLE, lambda t, y: y @ y, "elbow"),
-            "controller 'law': its law does not take its readings",
+            "controller 'law': its law does not accept its readings",
         ),
         (
             lambda: mbd.Controller(ANGLE, one, "elbow", period=0.0),

@@ -1,8 +1,8 @@
-"""Accelerations of a tree by articulated bodies: the cost grows as the number of bodies does.
+"""Accelerations of a tree by the articulated-body algorithm, at a cost linear in its bodies.
 
 Featherstone (2008), "Rigid Body Dynamics Algorithms", section 7.3, along the world's axes and about
-its origin, where nothing has to be transformed from body to body. Every velocity counts as a joint
-of its own: in between stand bodies without mass.
+the world's origin, so that no transformations between bodies are needed. Every velocity counts as a
+joint of its own, with massless bodies between the joints.
 """
 
 from typing import NamedTuple
@@ -16,11 +16,11 @@ from .tree_recursion import TreeRecursion
 
 
 class Articulated(NamedTuple):
-    """What moves beyond each velocity, as far as accelerations depend on it.
+    """Inertias of a tree, by velocities.
 
-    - `H`: world twist of a unit of each velocity.
-    - `inertia`: of the bodies that move with a velocity and with none after it, as matrices.
-    - `rotors`: what rotors behind gears add to the inertia of each velocity.
+    - `H`: world twist per unit of each velocity.
+    - `inertia`: inertia matrices of the bodies whose last degree of freedom is this velocity.
+    - `rotors`: inertias of rotors behind gears, for each velocity.
     """
 
     recursion: TreeRecursion
@@ -34,45 +34,46 @@ class Articulated(NamedTuple):
         wrenches: Float[Array, "nv 6"] | None = None,
         products: Float[Array, "nv 6"] | None = None,
     ) -> Float[Array, "nv"]:
-        """v̇ of a force on each velocity, and of what is given beside the inertia matrices.
+        """v̇ from a force on each velocity.
 
         **Arguments:**
 
-        - `wrenches`: applied ones less rates of momentum at constant twists.
-        - `products`: what each velocity adds to the rate of the world twist at v̇ = 0.
+        - `wrenches`: applied wrenches minus rates of momentum at constant twists. Default: zero.
+        - `products`: contribution of each velocity to the rate of the world twist at v̇ = 0.
+          Default: zero.
         """
-        still = jnp.zeros_like(self.H)
-        wrenches = still if wrenches is None else wrenches
-        products = still if products is None else products
-        none = jnp.zeros_like(self.inertia[0]), still[0]
+        zeros = jnp.zeros_like(self.H)
+        wrenches = zeros if wrenches is None else wrenches
+        products = zeros if products is None else products
+        tip = jnp.zeros_like(self.inertia[0]), zeros[0]
         own = self.H, self.inertia, self.rotors, force, wrenches, products
-        U, D, u = self.recursion.backward(_backward, none, own)
+        U, D, u = self.recursion.backward(_backward, tip, own)
 
         def forward(above: tuple[Array, Array], own: tuple[Array, ...]) -> tuple[Array, Array]:
             S, c, U, D, u = own
-            carried = above[0] + c
-            vdot = (u - U @ carried) / D
-            return carried + vdot * S, vdot
+            A = above[0] + c
+            vdot = (u - U @ A) / D
+            return A + vdot * S, vdot
 
-        root = still[0], jnp.zeros_like(force[0])
+        root = zeros[0], jnp.zeros_like(force[0])
         return self.recursion.forward(forward, root, (self.H, products, U, D, u))[1]
 
 
 def _backward(
-    carried: tuple[Array, Array], own: tuple[Array, ...]
+    beyond: tuple[Array, Array], own: tuple[Array, ...]
 ) -> tuple[tuple[Array, Array], tuple[Array, Array, Array]]:
-    """Inertia and wrench that a velocity hands on to the one before it."""
+    """Contributions of inertia and wrench to the parent of a velocity, and U, D, u."""
     S, inertia, rotor, force, wrench, c = own
-    A, p = carried[0] + inertia, carried[1] - wrench
+    A, p = beyond[0] + inertia, beyond[1] - wrench
     U = A @ S
     D = S @ U + rotor
     u = force - S @ p
-    handed = A - (U / D)[:, None] * U[None, :]
-    return (handed, p + handed @ c + (u / D) * U), (U, D, u)
+    reduced = A - (U / D)[:, None] * U[None, :]
+    return (reduced, p + reduced @ c + (u / D) * U), (U, D, u)
 
 
 def as_matrix(inertia: WorldInertia) -> Float[Array, "6 6"]:
-    """Momentum of a body by its world twist."""
+    """Inertia of a body as a matrix, from world twist to momentum."""
     H = so3.hat(inertia.h)
     linear = jnp.concatenate([inertia.mass * jnp.eye(3, dtype=H.dtype), -H], axis=1)
     return jnp.concatenate([linear, jnp.concatenate([H, inertia.J], axis=1)])

@@ -20,7 +20,10 @@ from .layout import Layout
 
 
 class JointConfiguration(AbstractPortConfiguration):
-    """One configuration: `H`, shape `(nv, 6)`, holds the world twist of each unit velocity."""
+    """The configuration in joint coordinates.
+
+    - `H`: world twists per unit velocity, shape `(nv, 6)`.
+    """
 
     t: Float[Array, ""]
     q: Float[Array, "nq"]
@@ -46,19 +49,20 @@ class JointConfiguration(AbstractPortConfiguration):
     def world_twists(self, v: Float[Array, "nv"]) -> Float[Array, "n_bodies 6"]:
         """Twist of every body, taken at the world's origin along the world's axes: T⁻¹ H v.
 
-        Deformation adds what the two frames of each joint of the tree move in their bodies.
+        Deformation adds the twists of the two frames of each tree joint in their bodies.
         """
         if self.mechanism.n_elastic == 0:
-            return descend(self.mechanism, self.layout, self.H * v[:, None])
-        joints = descend(self.mechanism, self.layout, self.H * v[: self.layout.nv, None])
+            return sum_over_ancestors(self.mechanism, self.layout, self.H * v[:, None])
+        per_velocity = self.H * v[: self.layout.nv, None]
+        joints = sum_over_ancestors(self.mechanism, self.layout, per_velocity)
         skip = 1 + self.mechanism.n_bodies
         attached = jax.tree.map(lambda x: x[skip:], self.ports)
-        moved = jax.vmap(se3.transform_twist)(attached, self._offset_twists(v))
+        twists = jax.vmap(se3.transform_twist)(attached, self._offset_twists(v))
         groups = [self.mechanism.joints[g] for g in self.layout.groups]
         parts = []
         for group in groups:
-            on_F, on_M = (rows.shifted(-skip).take(moved) for rows in (group.first, group.second))
-            parts.append(on_M - on_F if group.reversed else on_F - on_M)
+            of_F, of_M = (rows.shifted(-skip).take(twists) for rows in (group.first, group.second))
+            parts.append(of_M - of_F if group.reversed else of_F - of_M)
         children = [group.children for group in groups]
         by_body = in_order(children, self.mechanism.n_bodies, parts)
         return joints + ancestors(self.mechanism).astype(v.dtype) @ by_body
@@ -74,10 +78,10 @@ class JointConfiguration(AbstractPortConfiguration):
         return twists.at[skip:].add(self._offset_twists(v))
 
     def at_ports(self, world: Float[Array, "n_bodies 6"]) -> Float[Array, "n_ports 6"]:
-        """World twists of the bodies as seen from every port, along its own axes."""
+        """World twists of the bodies, taken at every port along its own axes."""
         bodies = jnp.concatenate([jnp.zeros((1, 6), dtype=world.dtype), world])
-        carried = jnp.concatenate([bodies, self.mechanism.port_bodies.take(bodies)])
-        return jax.vmap(se3.transform_twist_back)(self.ports, carried)
+        carriers = jnp.concatenate([bodies, self.mechanism.port_bodies.take(bodies)])
+        return jax.vmap(se3.transform_twist_back)(self.ports, carriers)
 
     def coordinates(self, g: int) -> Float[Array, "_n _nq"]:
         return self.values[g] if self.mechanism.joints[g].in_tree else super().coordinates(g)
@@ -117,8 +121,8 @@ class JointConfiguration(AbstractPortConfiguration):
         transposed = jax.linear_transpose(
             lambda nu: _tangents(group.joint, self.values[g], nu), shape
         )
-        still = jnp.zeros((self.mechanism.n_ports, 6), dtype=force.dtype)
-        return still, transposed(force)[0]
+        zeros = jnp.zeros((self.mechanism.n_ports, 6), dtype=force.dtype)
+        return zeros, transposed(force)[0]
 
 
 def _tangents(
@@ -142,14 +146,14 @@ def split(mechanism: Mechanism, layout: Layout, v: Float[Array, "nv"]) -> tuple[
 def join(
     layout: Layout, values: list[Float[Array, "_n _k ..."]], rows: tuple[Rows, ...], size: int
 ):
-    """One vector from the entries of the tree joints' groups; inverse of `split`."""
+    """Join the entries of the groups of tree joints to one vector; the inverse of `split`."""
     return inverse(rows, size).take(jnp.concatenate([x.reshape(-1, *x.shape[2:]) for x in values]))
 
 
 def motion_columns(
     mechanism: Mechanism, layout: Layout, values: tuple[Array, ...], ports: Pose
 ) -> Float[Array, "nv 6"]:
-    """H: world twist of the bodies beyond a joint for each of its unit velocities."""
+    """H: world twist of the bodies beyond a joint, per unit of each of its velocities."""
     parts = []
     for g in layout.groups:
         group = mechanism.joints[g]
@@ -164,7 +168,7 @@ def motion_columns(
 
 
 def ancestors(mechanism: Mechanism) -> Bool[Array, "n_bodies n_bodies"]:
-    """T⁻¹: whether body j (column) is body i (row) or carries it.
+    """T⁻¹: whether body j (column) is body i (row) or an ancestor of it.
 
     Rows are in depth-first order, so that the subtree of j is a run of rows.
     """
@@ -176,16 +180,18 @@ def ancestors(mechanism: Mechanism) -> Bool[Array, "n_bodies n_bodies"]:
     return (i >= j) & (i < after[None, :])
 
 
-def descend(
+def sum_over_ancestors(
     mechanism: Mechanism, layout: Layout, x: Float[Array, "nv k"]
 ) -> Float[Array, "n_bodies k"]:
-    """For every body the sum of `x` over the joints between it and the ground: T⁻¹ x."""
+    """For every body, the sum of `x` over the joints between it and the ground: T⁻¹ x."""
     per_body = layout.bodies.add_to(jnp.zeros((mechanism.n_bodies, x.shape[1]), x.dtype), x)
     return ancestors(mechanism).astype(x.dtype) @ per_body
 
 
-def collect(mechanism: Mechanism, x: Float[Array, "n_bodies k"]) -> Float[Array, "n_bodies k"]:
-    """For every body the sum of `x` over the bodies it carries, itself included: T⁻ᵀ x."""
+def sum_over_subtrees(
+    mechanism: Mechanism, x: Float[Array, "n_bodies k"]
+) -> Float[Array, "n_bodies k"]:
+    """For every body, the sum of `x` over the bodies of its subtree, itself included: T⁻ᵀ x."""
     return ancestors(mechanism).astype(x.dtype).T @ x
 
 
@@ -200,9 +206,9 @@ def velocity_product_twists(
 def velocity_products(
     c: JointConfiguration, v: Float[Array, "nv"], world: Float[Array, "n_bodies 6"]
 ) -> Float[Array, "n_bodies 6"]:
-    """What the joint that carries a body adds to the rate of its world twist at v̇ = 0: Ḣ v.
+    """Contribution Ḣ v of the tree joint of each body to the rate of its world twist at v̇ = 0.
 
-    `world` are the world twists at `v`.
+    **Arguments:** `world`: world twists of the bodies at `v`.
     """
     mechanism, layout = c.mechanism, c.layout
     carriers = jnp.concatenate([jnp.zeros((1, 6), dtype=v.dtype), world])
@@ -212,14 +218,15 @@ def velocity_products(
         group = mechanism.joints[g]
         X_WM = group.second.take_tree(c.ports)
         skip = 1 + mechanism.n_bodies
-        on = Rows.of(mechanism.port_bodies.array[group.second.array - skip])
+        of_M = Rows.of(mechanism.port_bodies.array[group.second.array - skip])
 
         def product(joint: AbstractJoint, q: Array, nu: Array, X: Pose, V: Array) -> Array:
             S_nu, S_dot_nu = jax.jvp(lambda q: joint.motion(q) @ nu, (q,), (joint.rates(q, nu),))
-            along = se3.cross_twist(V, se3.transform_twist(X, S_nu))
-            return along + se3.transform_twist(X, S_dot_nu)
+            rotation = se3.cross_twist(V, se3.transform_twist(X, S_nu))
+            return rotation + se3.transform_twist(X, S_dot_nu)
 
-        rate = jax.vmap(product)(group.joint, c.values[g], velocities[g], X_WM, on.take(carriers))
+        V = of_M.take(carriers)
+        rate = jax.vmap(product)(group.joint, c.values[g], velocities[g], X_WM, V)
         per_joint.append(-rate if group.reversed else rate)
     children = [mechanism.joints[g].children for g in layout.groups]
     return inverse(children, mechanism.n_bodies).take(jnp.concatenate(per_joint))

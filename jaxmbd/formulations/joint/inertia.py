@@ -1,4 +1,4 @@
-"""Inertia of bodies and of whole subtrees, about the world's origin along the world's axes."""
+"""Inertia of bodies and of subtrees, about the world's origin along the world's axes."""
 
 import equinox as eqx
 import jax
@@ -39,7 +39,7 @@ def world_inertia(bodies: RigidBody, X: Pose) -> WorldInertia:
 
 
 def flatten(inertia: WorldInertia) -> Float[Array, "n 13"]:
-    """The numbers of stacked inertias as rows, for sums over subtrees."""
+    """The entries of stacked inertias as rows, for sums over subtrees."""
     n = inertia.mass.shape[0]
     return jnp.concatenate([inertia.mass[:, None], inertia.h, inertia.J.reshape(n, 9)], axis=1)
 

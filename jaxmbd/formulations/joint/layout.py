@@ -1,4 +1,4 @@
-"""Where each joint's numbers stand in `q` and `v`."""
+"""Layout of the joints' entries in `q` and `v`."""
 
 from dataclasses import dataclass
 
@@ -11,13 +11,13 @@ from .tree_recursion import ROOT, TreeRecursion
 
 @dataclass(frozen=True)
 class Layout:
-    """Joints in the order of the bodies they reach, each with all its entries together.
+    """Joints in the order of their child bodies; the entries of a joint are consecutive.
 
     - `groups`: the groups of tree joints.
-    - `coordinates`, `velocities`: for each of them the entries of its joints in `q` and `v`.
-    - `bodies`: for each entry of `v` the row, less one, of the body its joint reaches.
-    - `recursion`: velocities as nodes, each after the one that its joint is carried by.
-    - `last_velocities`: for each body the last velocity that moves it; `ROOT` where none does.
+    - `coordinates`, `velocities`: for each group, the entries of its joints in `q` and `v`.
+    - `bodies`: for each entry of `v`, the row of the joint's child body, without the ground.
+    - `recursion`: the tree whose nodes are the velocities.
+    - `last_velocities`: the last degree of freedom of each body; `ROOT` for bodies without one.
     """
 
     nq: int
@@ -43,13 +43,13 @@ def lay_out(mechanism: Mechanism) -> Layout:
         first = np.concatenate([[0], np.cumsum(widths)])[mechanism.joints[g].children.array]
         return Rows.of((first[:, None] + np.arange(width)).ravel())
 
-    parents, movers = [], [ROOT]
+    parents, last = [], [ROOT]
     for parent, width in zip(mechanism.topology.parents, nv, strict=True):
-        mover = movers[parent]
+        velocity = last[parent]
         for _ in range(width):
-            parents.append(mover)
-            mover = len(parents) - 1
-        movers.append(mover)
+            parents.append(velocity)
+            velocity = len(parents) - 1
+        last.append(velocity)
     return Layout(
         nq=int(nq.sum()),
         nv=int(nv.sum()),
@@ -58,5 +58,5 @@ def lay_out(mechanism: Mechanism) -> Layout:
         velocities=tuple(entries(nv, g, mechanism.joints[g].joint.sizes()[1]) for g in groups),
         bodies=Rows.of(np.repeat(np.arange(mechanism.n_bodies), nv)),
         recursion=TreeRecursion.of(parents),
-        last_velocities=tuple(movers[1:]),
+        last_velocities=tuple(last[1:]),
     )

@@ -1,4 +1,4 @@
-"""Forces along the tree: inverse dynamics and reactions by Newton and Euler."""
+"""Inverse dynamics and reactions in a tree by the Newton–Euler equations."""
 
 import jax
 from jaxtyping import Array, Float
@@ -14,7 +14,7 @@ from ...system.loads import loads
 from ...system.reactions import constraint_reactions, reactions_of
 from ...system.residuals import forces_and_reactions, motion_residual
 from ...system.two_point import on_bodies
-from .configuration import JointConfiguration, collect
+from .configuration import JointConfiguration, sum_over_subtrees
 from .system import JointSystem
 
 
@@ -26,7 +26,7 @@ def _(
     vdot: Float[Array, "nv"],
     lam: Float[Array, "ng"] | None = None,
 ) -> Float[Array, "nv"]:
-    """One pass from the root to the tips and one back (recursive Newton–Euler)."""
+    """The residual by one pass from root to tips and one from tips to root (Newton–Euler)."""
     if not system.mechanism.all_rigid:
         return motion_residual.dispatch(object)(system, c, v, vdot, lam)
     wrenches, joint_forces, intrinsic = forces_and_reactions(system, c, v, lam)
@@ -36,33 +36,33 @@ def _(
 
 @reactions_of.register
 def _(system: JointSystem, t: Float[Array, ""], state: State) -> dict[str, Float[Array, "6"]]:
-    """A tree joint carries what the bodies beyond it need and applied wrenches do not give."""
+    """Reactions of tree joints from the wrenches that the bodies beyond them require."""
     mechanism = system.mechanism
     vdot, lam = accelerations(system, t, state)
     c = system.configuration(t, state.q, state.z)
     wrenches, joint_forces, _ = forces_and_reactions(system, c, state.v, lam)
-    given = _external_wrenches(c, wrenches, joint_forces)
-    needed = system.inertial_wrenches(c, state.v, vdot)
-    carried = collect(mechanism, needed - given)
-    found = constraint_reactions(system, c, lam)
+    external = _external_wrenches(c, wrenches, joint_forces)
+    inertial = system.inertial_wrenches(c, state.v, vdot)
+    subtrees = sum_over_subtrees(mechanism, inertial - external)
+    by_name = constraint_reactions(system, c, lam)
     for g in system.layout.groups:
         group = mechanism.joints[g]
         X_WM = group.second.take_tree(c.ports)
-        W = jax.vmap(se3.transform_wrench_back)(X_WM, group.children.take(carried))
+        W = jax.vmap(se3.transform_wrench_back)(X_WM, group.children.take(subtrees))
 
-        def held(joint: AbstractJoint, q: Array, W: Array) -> Array:
-            return W - joint.dual_motion(q) @ (joint.motion(q).T @ W)  # The rest drives the joint.
+        def reaction(joint: AbstractJoint, q: Array, W: Array) -> Array:
+            return W - joint.dual_motion(q) @ (joint.motion(q).T @ W)  # Without driving forces.
 
-        W = jax.vmap(held)(group.joint, c.values[g], W)
+        W = jax.vmap(reaction)(group.joint, c.values[g], W)
         sign = -1.0 if group.reversed else 1.0
-        found |= {name: sign * W[row] for row, name in enumerate(group.names)}
-    return found
+        by_name |= {name: sign * W[row] for row, name in enumerate(group.names)}
+    return by_name
 
 
 def net_force(
     system: JointSystem, c: JointConfiguration, v: Float[Array, "nv"], vdot: Float[Array, "nv"]
 ) -> Float[Array, "nv"]:
-    """f - b - M v̇, by one pass over the tree; rotors at v̇ are not in it."""
+    """f - b - M v̇ without the inertial forces of rotors, by one pass over the tree."""
     return _net_force(system, c, v, vdot, *loads(c, v))
 
 
@@ -74,15 +74,15 @@ def _net_force(
     wrenches: Wrenches,
     joint_forces: JointForces,
 ) -> Float[Array, "nv"]:
-    given = _external_wrenches(c, wrenches, joint_forces)
-    force = system.project(c, given - system.inertial_wrenches(c, v, vdot))
+    external = _external_wrenches(c, wrenches, joint_forces)
+    force = system.project(c, external - system.inertial_wrenches(c, v, vdot))
     return add_joint_forces(system, force, joint_forces)
 
 
 def add_joint_forces(
     system: JointSystem, total: Float[Array, "nv"], joint_forces: JointForces
 ) -> Float[Array, "nv"]:
-    """`total` and what acts on the joints of the tree."""
+    """`total` with the forces on the joints of the tree added."""
     entries = dict(zip(system.layout.groups, system.layout.velocities, strict=True))
     for g, value in joint_forces.items():
         if g in entries:
@@ -93,7 +93,7 @@ def add_joint_forces(
 def _external_wrenches(
     c: JointConfiguration, wrenches: Wrenches, joint_forces: JointForces
 ) -> Float[Array, "n_bodies 6"]:
-    """Wrenches on the bodies of port wrenches and of forces on joints outside the tree."""
+    """Wrenches on the bodies from port wrenches and from forces on joints outside the tree."""
     mechanism = c.mechanism
     for g, value in joint_forces.items():
         group = mechanism.joints[g]

@@ -34,11 +34,11 @@ from ..formulate import system_of
 from .configuration import (
     JointConfiguration,
     ancestors,
-    collect,
-    descend,
     join,
     motion_columns,
     split,
+    sum_over_ancestors,
+    sum_over_subtrees,
     velocity_product_twists,
 )
 from .inertia import WorldInertia, flatten, unflatten, world_inertia
@@ -48,15 +48,15 @@ from .layout import Layout, lay_out
 class JointCoordinates(eqx.Module):
     """Coordinates of the joints of a spanning tree; joints that close loops are constraints.
 
-    `q` and `v` hold the joints' coordinates and velocities in the order of the bodies they reach,
-    from the ground outwards. Bodies that no joint connects to the ground get a free joint.
+    `q` and `v` hold the coordinates and velocities of the joints in the order of their child
+    bodies, from root to tips. Bodies that are not connected to the ground get a free joint.
 
-    **Arguments:** `cut`: name of a joint, or several names, that the spanning tree shall not use,
-    one of each loop where it matters; the tree takes the shortest paths otherwise. The motion is
-    the same wherever a loop is cut; where the joint leaves most motions free, such as a ball, there
-    are the fewest coordinates and constraints. Only joints of the tree count their turns.
+    **Arguments:** `cut`: name of a joint, or several names, that are no edges of the spanning tree.
+    Default: the tree has the shortest paths from the ground. The motion does not depend on where a
+    loop is cut. There are fewest coordinates and constraints if the cut joint has most free
+    motions, such as a spherical joint. Only joints of the tree count their turns.
 
-    `formulate` **raises** `ModelError`, naming it, for a joint in `cut` that does not exist or
+    `formulate` **raises** `ModelError`, naming the joint, for a joint in `cut` that is unknown or
     closes no loop.
     """
 
@@ -96,7 +96,7 @@ class JointSystem(AbstractSystem[JointConfiguration]):
         )
 
     def coordinates_in_words(self) -> list[str]:
-        layout, found = self.layout, {}
+        layout, described = self.layout, {}
         for k, g in enumerate(layout.groups):
             group = self.mechanism.joints[g]
             components = [f"{name} [{unit}]" for name, unit in coordinate_components(group.joint)]
@@ -108,17 +108,17 @@ class JointSystem(AbstractSystem[JointConfiguration]):
             )
             units = ", ".join(components).strip()
             for row, name in enumerate(group.names):
-                found[name] = f"{name}: {_slice('q', q[row])}, {_slice('v', v[row])}: {units}"
+                described[name] = f"{name}: {_slice('q', q[row])}, {_slice('v', v[row])}: {units}"
         ordered = [edge.joint for edge in self.mechanism.topology.edges]
-        lines = ["q and v: of each joint of the tree, in the order of the bodies that they reach"]
-        return lines + [found[name] for name in ordered if name in found]
+        lines = ["q and v: of each joint of the tree, in the order of their child bodies"]
+        return lines + [described[name] for name in ordered if name in described]
 
     def periodic_coordinates(self) -> Bool[np.ndarray, "nq"]:
-        found = np.zeros(self.nq, dtype=bool)
+        periodic = np.zeros(self.nq, dtype=bool)
         for g, rows in zip(self.layout.groups, self.layout.coordinates, strict=True):
             group = self.mechanism.joints[g]
-            found[rows.array] = np.tile(periodic_coordinates(group.joint), len(group))
-        return found
+            periodic[rows.array] = np.tile(periodic_coordinates(group.joint), len(group))
+        return periodic
 
     def _by_joint(
         self,
@@ -127,19 +127,19 @@ class JointSystem(AbstractSystem[JointConfiguration]):
         move: Callable[[AbstractJoint, Array, Array], Array],
         deform: Callable[[Array, Array], Array],
     ) -> Float[Array, "nq"]:
-        """`move` of every joint's coordinates and velocities, `deform` of the elastic ones."""
+        """Apply `move` to coordinates and velocities of joints, and `deform` to elastic ones."""
         values, velocities = self.values(q), split(self.mechanism, self.layout, v)
-        moved = [
+        parts = [
             jax.vmap(move)(self.mechanism.joints[g].joint, values[g], velocities[g])
             for g in self.layout.groups
         ]
-        joints = join(self.layout, moved, self.layout.coordinates, self.layout.nq)
+        joints = join(self.layout, parts, self.layout.coordinates, self.layout.nq)
         if self.mechanism.n_elastic == 0:
             return joints
         return jnp.concatenate([joints, deform(q[self.layout.nq :], v[self.layout.nv :])])
 
     def retract(self, q: Float[Array, "nq"], dv: Float[Array, "nv"]) -> Float[Array, "nq"]:
-        if self.nq == self.nv:  # Next to nothing, where no joint turns about more than one axis.
+        if self.nq == self.nv:  # Without quaternions this is a sum, which needs no fused program.
             return _retracted(self, q, dv)
         return smooth_kernel(_retracted, self, q, dv)
 
@@ -148,14 +148,14 @@ class JointSystem(AbstractSystem[JointConfiguration]):
 
     def velocities(self, q: Float[Array, "nq"], q_dot: Float[Array, "nq"]) -> Float[Array, "nv"]:
         values, tangents = self.values(q), self.values(q_dot)
-        found = [
+        parts = [
             jax.vmap(lambda joint, x, x_dot: joint.velocities(x, x_dot))(
                 self.mechanism.joints[g].joint, values[g], tangents[g]
             )
             for g in self.layout.groups
         ]
-        moved = join(self.layout, found, self.layout.velocities, self.layout.nv)
-        return jnp.concatenate([moved, q_dot[self.layout.nq :]])
+        joints = join(self.layout, parts, self.layout.velocities, self.layout.nv)
+        return jnp.concatenate([joints, q_dot[self.layout.nq :]])
 
     def configuration(
         self, t: Float[Array, ""], q: Float[Array, "nq"], z: Float[Array, "nz"] | None = None
@@ -174,20 +174,20 @@ class JointSystem(AbstractSystem[JointConfiguration]):
         return world_inertia(self.mechanism.rigid, Pose(ports.p[bodies], ports.R[bodies]))
 
     def mass_at(self, c: JointConfiguration) -> Float[Array, "nv nv"]:
-        """M of rigid bodies from the inertias of the subtrees beyond the velocities."""
+        """M of rigid bodies by composite rigid bodies: the inertias of subtrees."""
         if not self.mechanism.all_rigid:
             return assembled_mass(self, c)
-        composite = collect(self.mechanism, flatten(self._inertia(c.ports)))
-        carried = unflatten(self.layout.bodies.take(composite))
-        momenta = jax.vmap(WorldInertia.momentum)(carried, c.H)
-        products = momenta @ c.H.T  # Right where the column's body carries the row's.
+        composite = sum_over_subtrees(self.mechanism, flatten(self._inertia(c.ports)))
+        inertias = unflatten(self.layout.bodies.take(composite))
+        momenta = jax.vmap(WorldInertia.momentum)(inertias, c.H)
+        products = momenta @ c.H.T  # Valid if the column's body is an ancestor of the row's.
         rows = self.layout.bodies
-        carries = rows.take(rows.take(ancestors(self.mechanism)).T).T
-        M = jnp.where(carries, products, jnp.where(carries.T, products.T, 0.0))
+        is_ancestor = rows.take(rows.take(ancestors(self.mechanism)).T).T
+        M = jnp.where(is_ancestor, products, jnp.where(is_ancestor.T, products.T, 0.0))
         return M + jnp.diag(self.reflected_inertias())
 
     def apply_mass(self, c: JointConfiguration, v: Float[Array, "nv"]) -> Float[Array, "nv"]:
-        """M v, of rigid bodies without M."""
+        """M v, for rigid bodies without forming M."""
         if not self.mechanism.all_rigid:
             return super().apply_mass(c, v)
         V = c.world_twists(v)
@@ -195,7 +195,7 @@ class JointSystem(AbstractSystem[JointConfiguration]):
         return self.project(c, wrenches) + self.reflected_inertias() * v
 
     def reflected_inertias(self) -> Float[Array, "nv"]:
-        """What rotors behind gears add to the diagonal of M."""
+        """Contributions of rotors behind gears to the diagonal of M."""
         total = jnp.zeros(self.nv, dtype=self.mechanism.dtype)
         entries = dict(zip(self.layout.groups, self.layout.velocities, strict=True))
         for rotors in self.mechanism.rotors:
@@ -224,7 +224,7 @@ class JointSystem(AbstractSystem[JointConfiguration]):
             return jax.vmap(se3.transform_wrench)(X, along)
         V = c.world_twists(v)
         A = velocity_product_twists(c, v)
-        A = A + descend(self.mechanism, self.layout, c.H * vdot[:, None])
+        A = A + sum_over_ancestors(self.mechanism, self.layout, c.H * vdot[:, None])
 
         def wrench(inertia: WorldInertia, V: Array, A: Array) -> Array:
             return inertia.momentum(A) + se3.cross_wrench(V, inertia.momentum(V))
@@ -234,9 +234,9 @@ class JointSystem(AbstractSystem[JointConfiguration]):
     def project(
         self, c: JointConfiguration, wrenches: Float[Array, "n_bodies 6"]
     ) -> Float[Array, "nv"]:
-        """Hᵀ T⁻ᵀ W: what wrenches on the bodies do to the joints."""
-        carried = self.layout.bodies.take(collect(self.mechanism, wrenches))
-        return jnp.sum(c.H * carried, axis=1)
+        """Hᵀ T⁻ᵀ W: generalized force of wrenches on the bodies."""
+        subtrees = self.layout.bodies.take(sum_over_subtrees(self.mechanism, wrenches))
+        return jnp.sum(c.H * subtrees, axis=1)
 
     def internal_potential(self, q: Float[Array, "nq"]) -> Float[Array, ""]:
         return jnp.zeros((), dtype=q.dtype)
@@ -303,7 +303,7 @@ def _(
 
 @row_lengths.register
 def _(system: JointSystem, c: JointConfiguration, B: Float[Array, "nv ng"]) -> Float[Array, "ng"]:
-    """As if the two bodies of each joint were free: tree joints may leave a row nothing to do.
+    """Lengths as if the two bodies of each joint were free, since tree joints may make a row zero.
 
     Bodies count as rigid.
     """
@@ -317,8 +317,8 @@ def _(system: JointSystem, c: JointConfiguration, B: Float[Array, "nv ng"]) -> F
         for bodies, rows in joint_motion.body_rows(mechanism, group, X_FM, D):
             L = Rows.of(np.maximum(bodies.array - 1, 0)).take(own)
             whitened = jsl.solve_triangular(L, jnp.swapaxes(rows, 1, 2), lower=True)
-            moves = jnp.asarray(bodies.array > 0)[:, None]  # The ground does not.
-            total = total + jnp.where(moves, jnp.sum(whitened**2, axis=1), 0.0)
+            movable = jnp.asarray(bodies.array > 0)[:, None]  # All bodies except for the ground.
+            total = total + jnp.where(movable, jnp.sum(whitened**2, axis=1), 0.0)
         return total
 
     groups = mechanism.joints

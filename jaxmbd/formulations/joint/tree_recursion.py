@@ -1,4 +1,4 @@
-"""Recursions along a tree, node by node in depth-first order, in one scan each."""
+"""Tree recursions: forward and backward passes over nodes in depth-first order, one scan each."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,28 +11,28 @@ import numpy as np
 from jaxtyping import Array
 
 Above = TypeVar("Above")
-Carried = TypeVar("Carried")
+Beyond = TypeVar("Beyond")
 Own = TypeVar("Own")
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 ROOT = -1
 
 
 @dataclass(frozen=True)
 class TreeRecursion:
-    """Nodes 0, 1, …, each after its parent; the parent of some is the root, `ROOT`.
+    """Nodes 0, 1, …, each after its parent; nodes without a parent have the parent `ROOT`.
 
-    Only what is still needed is carried along, in a few slots: a chain needs one whatever its
-    length, a tree about as many as branches are open at once. The program does not grow with the
-    number of nodes, and holds nothing but slices and arithmetic, so that XLA makes one kernel of
-    it on CPUs.
+    The carry of a pass has only the values that later nodes need, in a few slots: one for a chain
+    of any length, and for a tree about one per branch that is open at the same time. The program
+    does not grow with the number of nodes, and consists of slices and arithmetic, so that XLA
+    compiles it as one fused program on CPUs.
     """
 
     parents: tuple[int, ...]
 
     @staticmethod
     def of(parents: Sequence[int]) -> "TreeRecursion":
-        """A walk from any sequence of integers."""
+        """A recursion from any sequence of parents."""
         return TreeRecursion(tuple(int(i) for i in parents))
 
     @cached_property
@@ -40,49 +40,50 @@ class TreeRecursion:
         return _plan(self.parents)
 
     def forward(self, step: Callable[[Above, Own], Above], root: Above, own: Own) -> Above:
-        """Values of all nodes, each `step` of its parent's and of its own row of `own`."""
+        """Values of all nodes from root to tips: `step(value of the parent, own row)`."""
         plan = self._plan
-        kept = jax.tree.map(lambda x: jnp.broadcast_to(x, (plan.size, *x.shape)), root)
+        slots = jax.tree.map(lambda x: jnp.broadcast_to(x, (plan.size, *x.shape)), root)
 
-        def go(kept: Above, node: tuple[Array, Array, Own]) -> tuple[Above, Above]:
+        def one_node(slots: Above, node: tuple[Array, Array, Own]) -> tuple[Above, Above]:
             read, write, own = node
-            here = step(_at(kept, read), own)
-            return _put(kept, here, write), here
+            value = step(_at(slots, read), own)
+            return _put(slots, value, write), value
 
         xs = (jnp.asarray(plan.read), jnp.asarray(plan.write), own)
-        return jax.lax.scan(go, kept, xs)[1]
+        return jax.lax.scan(one_node, slots, xs)[1]
 
     def backward(
-        self, step: Callable[[Carried, Own], tuple[Carried, Found]], none: Carried, own: Own
-    ) -> Found:
-        """What `step` finds at all nodes, children first.
+        self, step: Callable[[Beyond, Own], tuple[Beyond, Result]], zeros: Beyond, own: Own
+    ) -> Result:
+        """Results of `step` at all nodes, from tips to root.
 
-        `step` is given the sum of what the node's children hand on, `none` where there are none,
-        and the node's row of `own`; it returns what the node hands on, and what is kept of it.
+        `step(sum of the contributions of the children, own row)` returns the contribution of the
+        node to its parent, and its result. The sum is `zeros` for nodes without children.
         """
         plan = self._plan
-        kept = jax.tree.map(lambda x: jnp.broadcast_to(x, (plan.size, *x.shape)), none)
+        slots = jax.tree.map(lambda x: jnp.broadcast_to(x, (plan.size, *x.shape)), zeros)
 
-        def go(kept: Carried, node: tuple[Any, ...]) -> tuple[Carried, Found]:
+        def one_node(slots: Beyond, node: tuple[Any, ...]) -> tuple[Beyond, Result]:
             read, write, first, inner, own = node
-            carried = jax.tree.map(
-                lambda x, zero: jnp.where(inner, x, zero), _at(kept, write), none
+            beyond = jax.tree.map(
+                lambda x, zero: jnp.where(inner, x, zero), _at(slots, write), zeros
             )
-            handed, found = step(carried, own)
-            before = _at(kept, read)
-            total = jax.tree.map(lambda x, y: x + jnp.where(first, 0.0, y), handed, before)
-            return _put(kept, total, read), found
+            contribution, result = step(beyond, own)
+            before = _at(slots, read)
+            total = jax.tree.map(lambda x, y: x + jnp.where(first, 0.0, y), contribution, before)
+            return _put(slots, total, read), result
 
         xs = (plan.read, plan.write, plan.last, plan.inner)
-        return jax.lax.scan(go, kept, (*map(jnp.asarray, xs), own), reverse=True)[1]
+        return jax.lax.scan(one_node, slots, (*map(jnp.asarray, xs), own), reverse=True)[1]
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """Slots of a walk: the one where a node's parent is kept, and the one of the node itself.
+    """Slots of the values of nodes.
 
-    - `last`: whether the node is the last child of its parent, the first one on the backward pass.
-    - `inner`: whether it has children; others write to a slot that nothing reads.
+    - `read`: slot of the parent of each node; `write`: slot of the node itself.
+    - `last`: whether the node is the last child of its parent, the first one in the backward pass.
+    - `inner`: whether the node has children; other nodes write to a slot that is never read.
     - `size`: number of slots.
     """
 
@@ -96,15 +97,15 @@ class _Plan:
 def _plan(parents: Sequence[int]) -> _Plan:
     n = len(parents)
     children = np.bincount(np.asarray(parents, dtype=int) + 1, minlength=n + 1)
-    left = children.copy()
+    remaining = children.copy()
     slot, free, size = {ROOT: 0}, [], 1
     read, write = np.zeros(n, np.int32), np.full(n, -1, np.int32)
     last = np.zeros(n, bool)
     for i, parent in enumerate(parents):
         assert parent < i, "a parent comes before its children"
         read[i] = slot[parent]
-        left[parent + 1] -= 1
-        if left[parent + 1] == 0:  # Its slot may be used again, by this node to begin with.
+        remaining[parent + 1] -= 1
+        if remaining[parent + 1] == 0:  # Its slot is free again, also for this node.
             last[i] = True
             free.append(slot[parent])
         if children[i + 1]:

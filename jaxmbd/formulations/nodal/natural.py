@@ -1,6 +1,8 @@
-"""Natural coordinates: centres of mass and columns of rotation matrices, shared at joints, with
-stiff springs for rigidity ("A three dimensional rigid body dynamic model based on finite element
-methodology", after García de Jalón and Bayo; equations in square brackets are its own).
+"""Natural coordinates: centres of mass and columns of rotation matrices, shared at joints.
+
+Stiff springs, or constraints, keep the bodies rigid. Source: "A three dimensional rigid body
+dynamic model based on finite element methodology", after García de Jalón and Bayo; equation numbers
+in square brackets refer to it.
 """
 
 from collections.abc import Mapping
@@ -20,7 +22,7 @@ from ...lie import Pose, vector
 from ...mechanism.groups import JointGroup
 from ...mechanism.mechanism import Mechanism, lower
 from ...mechanism.rows import Rows, in_order
-from ...mechanism.tree import descend
+from ...mechanism.tree import forward_pass
 from ...model import Model
 from ...model.model import unknown
 from ...model.values import as_leaf, is_concrete
@@ -35,7 +37,7 @@ from .system import Assembly, Elements, NodalSystem, second_moments
 # The edges of the tetrahedron of the centre of mass and the tips of the three vectors.
 EDGES = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, -1, 0], [1, 0, -1], [0, 1, -1]])
 LENGTHS = np.sqrt(np.sum(EDGES**2, axis=1))
-# Scalar products of three orthonormal vectors, that of the third with itself last.
+# Scalar products of three orthonormal vectors; the product of the third with itself is last.
 PAIRS = ((0, 0), (1, 1), (0, 1), (0, 2), (1, 2), (2, 2))
 
 
@@ -43,26 +45,27 @@ class NaturalCoordinates(eqx.Module):
     """Points and vectors of the bodies, without rotational coordinates.
 
     Each body is an element of four nodes: its centre of mass and the columns of its rotation
-    matrix. Six springs between these stand in for rigidity, so that nothing is constrained and the
-    mass matrix is constant. Along the spanning tree, the joint's point is a node that two bodies
-    share, and so is every direction that the joint keeps; what a joint keeps beyond that, and loop
-    joints, are quadratic constraints, or springs too.
+    matrix. Six springs between these nodes keep the body nearly rigid, without constraints. The
+    mass matrix is constant. Two bodies that a joint of the spanning tree connects share the joint's
+    point, and the directions that the joint fixes, as nodes. The remaining constraints of joints,
+    and those of loop joints, are quadratic constraints, or springs.
 
-    Springs deform, the motion differs from the rigid one by the order of 1 / stiffness, and they
-    vibrate, fast: use `SimoGonzalez` or another implicit integrator.
+    The springs deform: the motion differs from that of rigid bodies by the order of 1 / stiffness.
+    They also vibrate at high frequencies: use `SimoGonzalez` or another implicit integrator.
 
     **Arguments:**
 
-    - `stiffness`: of the springs [N/m], the vectors being 1 m long; one for all bodies or
-      `{body: stiffness}`.
-    - `rigid`: constrain the vectors to be orthonormal instead; `stiffness` then is not looked at.
-    - `penalty`: stiffness [N/m, N m] of springs in place of the constraints of joints; constraints
-      where left out.
-    - `tolerance`: `simulate` warns where the springs hold more than this part of the largest
-      kinetic energy among the states that it returns.
+    - `stiffness`: stiffness of the springs [N/m] for vectors of length 1 m; one for all bodies or
+      `{body: stiffness}`. Default: 1e6.
+    - `rigid`: whether constraints keep the vectors orthonormal; `stiffness` is then ignored.
+      Default: False.
+    - `penalty`: stiffness [N/m, N m] of springs in place of the constraints of joints. Default:
+      None, constraints.
+    - `tolerance`: `simulate` warns if the energy of the springs exceeds this part of the largest
+      kinetic energy among the states that it returns. Default: 0.01.
 
     `formulate` **raises** `ModelError`, naming the component, for a stiffness that is not positive,
-    bodies that are flat (a vector would have no mass), rotors, and nonholonomic joints.
+    for flat bodies (a vector would have no mass), for rotors, and for nonholonomic joints.
     """
 
     stiffness: Any
@@ -86,10 +89,10 @@ class NaturalCoordinates(eqx.Module):
 
 
 def _own(group: JointGroup) -> tuple[int, int]:
-    """How many points, and how many vectors, a body reached by such a joint has of its own.
+    """Numbers of points and of vectors that the child body of a tree joint has of its own.
 
-    A body has four slots: the point of the tree joint that reaches it, and the three vectors of
-    that joint's basis. The others it shares with its parent.
+    A body has four slots: the point of its tree joint, and the three vectors of that joint's basis.
+    The body shares the other slots with its parent.
     """
     n_points = 1 if len(group.joint.translation) > 0 else 0
     if isinstance(group.joint.rotation, NoRotation):
@@ -98,13 +101,13 @@ def _own(group: JointGroup) -> tuple[int, int]:
 
 
 def _n_products(group: JointGroup) -> int:
-    """How many scalar products rigidity keeps that shared vectors do not."""
+    """Number of scalar products that are constraints, not constant by shared vectors."""
     n_vectors = _own(group)[1]
-    return len(PAIRS) - 1 if n_vectors == 2 else 2 * n_vectors  # All but that of a shared axis.
+    return len(PAIRS) - 1 if n_vectors == 2 else 2 * n_vectors  # Without that of a shared axis.
 
 
 class NaturalSystem(NodalSystem):
-    """Equations in natural coordinates: the slots of the bodies that are their own."""
+    """Equations in natural coordinates: the slots that bodies do not share with their parents."""
 
     mechanism: Mechanism
     stiffness: Float[Array, "n"] | None
@@ -122,7 +125,7 @@ class NaturalSystem(NodalSystem):
         return [group for group in self.mechanism.joints if group.in_tree]
 
     def _in_order(self, parts: list[Any]) -> Any:
-        """Values of bodies in their order, from those of the groups of tree joints."""
+        """Values of bodies in their order, from values by groups of tree joints."""
         return in_order([group.children for group in self._tree], self.mechanism.n_bodies, parts)
 
     def rigid(self) -> "NaturalSystem":
@@ -134,19 +137,19 @@ class NaturalSystem(NodalSystem):
             return None
         remedy = "raise the stiffness of NaturalCoordinates, or use NaturalCoordinates(rigid=True)"
         if self.stiffness is None:
-            remedy = "raise the penalty of NaturalCoordinates, or leave it out"
+            remedy = "raise the penalty of NaturalCoordinates, or omit it"
         return ArtificialEnergyLimit(self.tolerance, remedy)
 
     def coordinates_in_words(self) -> list[str]:
-        kind = "points and vectors of the bodies, shared where joints keep them together"
+        kind = "points and vectors of the bodies, shared at joints"
         return [f"q: {self.n_nodes} {kind}, 3 coordinates each; v: their rates"]
 
     def elements(self, nodes: Float[Array, "n_nodes 3"]) -> Elements:
-        found = self._spread(nodes, jnp.eye(4, 3, -1, dtype=nodes.dtype))
-        return Elements(found[:, 0], jnp.swapaxes(found[:, 1:], 1, 2))
+        rows = self._local_nodes(nodes, jnp.eye(4, 3, -1, dtype=nodes.dtype))
+        return Elements(rows[:, 0], jnp.swapaxes(rows[:, 1:], 1, 2))
 
-    def _spread(self, nodes: Array, ground: Array) -> Float[Array, "n 4 k"]:
-        """Local = P u + p₀: centre of mass and vectors, as rows, from nodes and the ground's."""
+    def _local_nodes(self, nodes: Array, ground: Array) -> Float[Array, "n 4 k"]:
+        """P u + p₀: centre of mass and vectors of every body, as rows, from nodes u."""
         parts, start = [], 0
         for group in self._tree:
             n, (n_points, n_vectors) = len(group), _own(group)
@@ -154,16 +157,16 @@ class NaturalSystem(NodalSystem):
             own = nodes[start:stop].reshape(n, n_points + n_vectors, nodes.shape[1])
             start = stop
 
-            def none(k: int, n: int = n) -> Array:
+            def zeros(k: int, n: int = n) -> Array:
                 return jnp.zeros((n, k, nodes.shape[1]), dtype=nodes.dtype)
 
-            slots = jnp.concatenate([none(1 - n_points), own, none(3 - n_vectors)], axis=1)
+            slots = jnp.concatenate([zeros(1 - n_points), own, zeros(3 - n_vectors)], axis=1)
             shared = [1.0 - n_points, *[0.0] * n_vectors, *[1.0] * (3 - n_vectors)]
             parts.append((slots, jnp.tile(jnp.asarray(shared, dtype=nodes.dtype), (n, 1))))
         slots, shared = self._in_order(parts)
         from_parent, to_element = self.geometry
         A = to_element @ (shared[:, :, None] * from_parent)
-        return descend(
+        return forward_pass(
             self.mechanism,
             lambda above, own: own[0] @ above + own[1],
             ground,
@@ -171,17 +174,17 @@ class NaturalSystem(NodalSystem):
         )
 
     def compute_geometry(self) -> tuple[Float[Array, "n 4 4"], Float[Array, "n 4 4"]]:
-        """Slots from the parent's element, and the element from slots, of every body."""
+        """For every body, the maps from the parent's element to slots, and from them to element."""
         mechanism = self.mechanism
         skip, parts = 1 + mechanism.n_bodies, []
 
         def transfers(joint: AbstractJoint, parent: Pose, child: Pose) -> tuple[Array, Array]:
             E = joint.basis()
             V, W = parent.R @ E, child.R @ E
-            one, none = jnp.ones((1, 1), E.dtype), jnp.zeros((3, 1), E.dtype)
-            take = jnp.block([[one, parent.p[None]], [none, V.T]])
-            give = jnp.block([[one, -(child.p @ W)[None]], [none, W]])
-            return take, give
+            one, zeros = jnp.ones((1, 1), E.dtype), jnp.zeros((3, 1), E.dtype)
+            from_parent = jnp.block([[one, parent.p[None]], [zeros, V.T]])
+            to_element = jnp.block([[one, -(child.p @ W)[None]], [zeros, W]])
+            return from_parent, to_element
 
         for group in self._tree:
             ends = (group.second, group.first) if group.reversed else (group.first, group.second)
@@ -189,12 +192,12 @@ class NaturalSystem(NodalSystem):
             parts.append(jax.vmap(transfers)(group.joint, *frames))
         return self._in_order(parts)
 
-    def _slots(self, found: Elements) -> Float[Array, "n 4 3"]:
+    def _slots(self, elements: Elements) -> Float[Array, "n 4 3"]:
         """Slots of elements: the inverse of `to_element`."""
         _, to_element = self.geometry
         W = to_element[:, 1:, 1:]  # Orthonormal.
-        vectors = jnp.einsum("nka,nik->nai", W, found.B)
-        point = found.c - jnp.einsum("na,nai->ni", to_element[:, 0, 1:], vectors)
+        vectors = jnp.einsum("nka,nik->nai", W, elements.B)
+        point = elements.c - jnp.einsum("na,nai->ni", to_element[:, 0, 1:], vectors)
         return jnp.concatenate([point[:, None], vectors], axis=1)
 
     def nodes_of(self, bodies: Pose) -> Float[Array, "n_nodes 3"]:
@@ -206,15 +209,15 @@ class NaturalSystem(NodalSystem):
         return jnp.concatenate(parts)
 
     def node_mass(self) -> Float[Array, "n_nodes n_nodes"]:
-        """M* = Pᵀ diag(m, A) P, eq. [10], without the ⊗ 1₃ that all of it has."""
+        """M* = Pᵀ diag(m, A) P, eq. [10], without the factor ⊗ 1₃."""
         units = jnp.eye(self.n_nodes, dtype=self.mechanism.dtype)
-        P = self._spread(units, jnp.zeros((4, self.n_nodes), dtype=units.dtype))
+        P = self._local_nodes(units, jnp.zeros((4, self.n_nodes), dtype=units.dtype))
         bodies = self.mechanism.rigid
         A = jax.vmap(lambda body: second_moments(body.symmetric_inertia()))(bodies)
-        heavy = bodies.mass[:, None] * P[:, 0]
-        turned = jnp.concatenate([heavy[:, None], A @ P[:, 1:]], axis=1)
+        centres = bodies.mass[:, None] * P[:, 0]
+        weighted = jnp.concatenate([centres[:, None], A @ P[:, 1:]], axis=1)
         rows = 4 * self.mechanism.n_bodies
-        return P.reshape(rows, self.n_nodes).T @ turned.reshape(rows, self.n_nodes)
+        return P.reshape(rows, self.n_nodes).T @ weighted.reshape(rows, self.n_nodes)
 
     def _springs(self, q: Float[Array, "nq"]) -> Float[Array, "n 6 3"]:
         B = self.elements_at(q).B
@@ -228,7 +231,7 @@ class NaturalSystem(NodalSystem):
             stretch = lengths - jnp.asarray(LENGTHS, dtype=q.dtype)[None]
             total = total + 0.5 * jnp.sum(self.stiffness[:, None] * stretch**2)
         if self.penalty is not None:
-            total = total + 0.5 * self.penalty * jnp.sum(self._joint_gaps(q) ** 2)
+            total = total + 0.5 * self.penalty * jnp.sum(self._joint_residuals(q) ** 2)
         return total
 
     def internal_force_between(
@@ -237,20 +240,21 @@ class NaturalSystem(NodalSystem):
         """S (d₀ + d₁) / 2 of every spring, eqs [16] and [19]."""
         total = jnp.zeros_like(q0)
         if self.stiffness is not None:
-            d0, back = jax.vjp(self._springs, q0)
+            d0, transpose = jax.vjp(self._springs, q0)
             d1 = self._springs(q1)
-            each = jax.vmap(secant_stiffness, in_axes=(None, 0, 0, 0))
+            of_body = jax.vmap(secant_stiffness, in_axes=(None, 0, 0, 0))
             rest = jnp.asarray(LENGTHS, dtype=q0.dtype)
-            S = jax.vmap(each, in_axes=(0, None, 0, 0))(self.stiffness, rest, d0, d1)
-            total = total + back(S[:, :, None] * 0.5 * (d0 + d1))[0]
+            S = jax.vmap(of_body, in_axes=(0, None, 0, 0))(self.stiffness, rest, d0, d1)
+            total = total + transpose(S[:, :, None] * 0.5 * (d0 + d1))[0]
         if self.penalty is not None:
-            mean = 0.5 * (self._joint_gaps(q0) + self._joint_gaps(q1))
-            # The change of a quadratic function is its slope halfway, times the step.
-            total = total + jax.vjp(self._joint_gaps, 0.5 * (q0 + q1))[1](self.penalty * mean)[0]
+            mean = 0.5 * (self._joint_residuals(q0) + self._joint_residuals(q1))
+            # The change of a quadratic function is its derivative at the midpoint times the step.
+            _, transpose = jax.vjp(self._joint_residuals, 0.5 * (q0 + q1))
+            total = total + transpose(self.penalty * mean)[0]
         return total
 
     def constraint_of(self, q: Float[Array, "nq"]) -> Float[Array, "n_intrinsic"]:
-        """Orthonormal vectors where there are no springs; what joints keep beside shared nodes."""
+        """Residuals of rigidity, if there are no springs, and of joints beyond shared nodes."""
         parts = []
         if self.stiffness is None:
             vectors = self._slots(self.elements_at(q))[:, 1:]
@@ -259,7 +263,7 @@ class NaturalSystem(NodalSystem):
             for group in self._tree:
                 parts.append(group.children.take(products)[:, : _n_products(group)])
         if self.penalty is None:
-            parts.append(self._joint_gaps(q))
+            parts.append(self._joint_residuals(q))
         return remaining.joined(parts, q.dtype)
 
     def intrinsic_names(self) -> list[str]:
@@ -271,40 +275,41 @@ class NaturalSystem(NodalSystem):
                 ]
         if self.penalty is None:
             for group in self.mechanism.joints:
-                names += [name for name in group.names for _ in range(_n_kept(group))]
+                names += [name for name in group.names for _ in range(_n_remaining(group))]
         return names
 
-    def _joint_gaps(self, q: Float[Array, "nq"]) -> Float[Array, "n_gaps"]:
+    def _joint_residuals(self, q: Float[Array, "nq"]) -> Float[Array, "n_residuals"]:
         frames = self.element_frames(q)
         return remaining.joined(
             [
                 remaining.residuals(
-                    group, frames, lambda joint, *X, group=group: _kept(group, joint, *X)
+                    group, frames, lambda joint, *X, group=group: _remaining(group, joint, *X)
                 )
                 for group in self.mechanism.joints
-                if _n_kept(group) > 0
+                if _n_remaining(group) > 0
             ],
             q.dtype,
         )
 
 
-def _kept_rows(group: JointGroup) -> list[int]:
-    """Which rows of a joint's residual no shared node keeps."""
+def _remaining_rows(group: JointGroup) -> list[int]:
+    """Rows of a joint's residual that shared nodes do not satisfy."""
     joint = group.joint
-    k, n_turning, n = len(joint.translation), joint.rotation.n_fixed, joint.sizes()[2]
+    k, n_rotation, n = len(joint.translation), joint.rotation.n_fixed, joint.sizes()[2]
     if not group.in_tree:
         return list(range(n))
-    along = range(3 - k) if k > 0 else range(0)
-    turning = range(3 - k, 3 - k + n_turning) if n_turning == 1 else range(0)
-    return [*along, *turning, *range(3 - k + n_turning, n)]  # The last relate the two.
+    translation = range(3 - k) if k > 0 else range(0)
+    rotation = range(3 - k, 3 - k + n_rotation) if n_rotation == 1 else range(0)
+    # The last rows relate translation and rotation.
+    return [*translation, *rotation, *range(3 - k + n_rotation, n)]
 
 
-def _n_kept(group: JointGroup) -> int:
-    return len(_kept_rows(group))
+def _n_remaining(group: JointGroup) -> int:
+    return len(_remaining_rows(group))
 
 
-def _kept(group: JointGroup, joint: AbstractJoint, F: Pose, M: Pose) -> Float[Array, "m"]:
-    return Rows.of(_kept_rows(group)).take(joint.gap(F, M))
+def _remaining(group: JointGroup, joint: AbstractJoint, F: Pose, M: Pose) -> Float[Array, "m"]:
+    return Rows.of(_remaining_rows(group)).take(joint.frame_residual(F, M))
 
 
 def _stiffnesses(formulation: NaturalCoordinates, mechanism: Mechanism) -> Float[Array, "n"]:

@@ -1,4 +1,4 @@
-"""Which particles stand for a body, and which of them bodies share."""
+"""Placement of the particles of bodies, and of the particles that bodies share."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,13 +21,12 @@ from ...model.values import as_leaf, is_concrete
 
 @dataclass(frozen=True)
 class Family:
-    """Bodies with the same number of particles, as many of them at joints or placed by hand.
+    """Bodies with equal numbers of particles, and of particles at joints or placed by hand.
 
-    - `bodies`: their rows, less one.
-    - `given`: for each given point of a body, and each body, its row in the table of points, the
-      offsets of all ports followed by points placed by hand.
-    - `nodes`: for each particle of a body, and each body, its node, fixed ones behind those that
-      move.
+    - `bodies`: rows of the bodies, without the ground.
+    - `given`: for each given point of a body, and each body, its row in the table of points: the
+      offsets of all ports, followed by the points placed by hand.
+    - `nodes`: for each particle of a body, and each body, its node; moving nodes come first.
     """
 
     bodies: Rows
@@ -46,20 +45,20 @@ class Family:
 
     def points(self, table: Float[Array, "_n 3"]) -> Float[Array, "_n_bodies g 3"]:
         """Given points of every body."""
-        found = [rows.take(table) for rows in self.given]
-        return (
-            jnp.stack(found, axis=1) if found else jnp.zeros((len(self.bodies), 0, 3), table.dtype)
-        )
+        points = [rows.take(table) for rows in self.given]
+        if not points:
+            return jnp.zeros((len(self.bodies), 0, 3), table.dtype)
+        return jnp.stack(points, axis=1)
 
 
 @dataclass(frozen=True)
 class Placement:
     """Nodes of all particles.
 
-    - `owners`: for each node that moves, where it stands among the particles, by family, then by
+    - `owners`: for each moving node, its position among the particles, by family, then by
       particle, then by body.
-    - `fixed`: ports of the ground at which the nodes that do not move are.
-    - `merged`: names of the joints whose two ends are one node.
+    - `fixed`: ports of the ground at the fixed nodes.
+    - `merged`: names of the joints whose two ends share one node.
     """
 
     families: tuple[Family, ...]
@@ -69,7 +68,7 @@ class Placement:
 
     @property
     def n_nodes(self) -> int:
-        """Number of nodes that move."""
+        """Number of moving nodes."""
         return len(self.owners)
 
 
@@ -79,11 +78,11 @@ Entry = str | Float[Array, "3"]  # A joint's name, or coordinates in the body fr
 def check_particles(
     model: Model, given: Mapping[str, Sequence[Any]], counts: tuple[int, ...]
 ) -> dict[str, tuple[Entry, ...]]:
-    """Particles placed by hand, points as arrays.
+    """Check particles placed by hand, and convert points to arrays.
 
-    **Raises** `ModelError`, naming the body, for a wrong number of them and unknown joints.
+    **Raises** `ModelError`, naming the body, for a wrong number of particles and unknown joints.
     """
-    found = {}
+    checked = {}
     for body, entries in given.items():
         if body not in model.bodies:
             raise ModelError(
@@ -99,11 +98,11 @@ def check_particles(
         names = [entry for entry in entries if isinstance(entry, str)]
         if len(set(names)) < len(names):
             raise ModelError(f"{who}: a joint is named twice in {names}")
-        found[body] = tuple(
+        checked[body] = tuple(
             entry if isinstance(entry, str) else _finite(as_leaf(entry, (3,), who), who)
             for entry in entries
         )
-    return found
+    return checked
 
 
 def _finite(point: Float[Array, "3"], who: str) -> Float[Array, "3"]:
@@ -113,7 +112,7 @@ def _finite(point: Float[Array, "3"], who: str) -> Float[Array, "3"]:
 
 
 def holds_point(joint: AbstractJoint) -> bool:
-    """Whether a joint keeps a point of one body on a point of the other one."""
+    """Whether a joint connects a point of one body to a point of the other one."""
     return len(joint.translation) == 0
 
 
@@ -129,15 +128,16 @@ def _joints_of(model: Model, body: str) -> list[str]:
 def place(
     model: Model, mechanism: Mechanism, by_hand: Mapping[str, tuple[Entry, ...]], count: int
 ) -> tuple[Placement, Float[Array, "n_by_hand 3"]]:
-    """Particles at joint centres, that of the tree joint first, then by name; or by hand.
+    """Place particles at joint centres, the tree joint first, then by name; or by hand.
 
-    Returns the points placed by hand beside it, about the centres of mass [m].
+    Returns the placement, and the points placed by hand about the centres of mass [m].
     """
     topology = mechanism.topology
     ports = {name: row for row, name in enumerate(mechanism.port_names) if name is not None}
     first_by_hand = len(mechanism.port_bodies)
     points: list[Any] = []
-    slots: dict[str, list[str | int | None]] = {}  # A joint, a point by hand, or one to be chosen.
+    # A slot is the name of a joint, the row of a point placed by hand, or None (to be chosen).
+    slots: dict[str, list[str | int | None]] = {}
     for edge, body in zip(topology.edges, topology.bodies[1:], strict=True):
         entries: Sequence[Any] = by_hand.get(body, ())
         if not entries:
@@ -149,7 +149,7 @@ def place(
                 own.append(entry)
             else:
                 own.append(first_by_hand + len(points))
-                com = cast(RigidBody, model.bodies[body]).com  # Others are refused.
+                com = cast(RigidBody, model.bodies[body]).com  # `check_bodies` refuses others.
                 points.append(entry.astype(mechanism.dtype) - com)
         missing = 0 if body in by_hand else count - len(own)
         slots[body] = own + [None] * missing
@@ -164,7 +164,7 @@ def place(
         key = (sum(slot is not None for slot in own), len(own))
         families.setdefault(key, []).append((row, body))
     skip = 1 + mechanism.n_bodies
-    made = []
+    parts = []
     numbers = _Numbers(model, merged)
     for (n_given, n_particles), members in families.items():
         nodes = [
@@ -178,22 +178,24 @@ def place(
             )
             for k in range(n_given)
         ]
-        made.append((Rows.of(row for row, _ in members), tuple(given), nodes))
+        parts.append((Rows.of(row for row, _ in members), tuple(given), nodes))
     n_moving = len(numbers.owners)
-    found = tuple(
+    all_families = tuple(
         Family(
             bodies,
             given,
             tuple(
-                Rows.of(n_moving + node.still if isinstance(node, _Still) else node for node in row)
+                Rows.of(
+                    n_moving + node.number if isinstance(node, _Fixed) else node for node in row
+                )
                 for row in nodes
             ),
         )
-        for bodies, given, nodes in made
+        for bodies, given, nodes in parts
     )
-    fixed = Rows.of(ports[_port(model, name, GROUND)] for name in numbers.still)
+    fixed = Rows.of(ports[_port(model, name, GROUND)] for name in numbers.fixed)
     by_hand_points = jnp.stack(points) if points else jnp.zeros((0, 3), mechanism.dtype)
-    placement = Placement(found, Rows.of(numbers.owners), fixed, frozenset(merged))
+    placement = Placement(all_families, Rows.of(numbers.owners), fixed, frozenset(merged))
     return placement, by_hand_points
 
 
@@ -203,30 +205,30 @@ def _port(model: Model, joint: str, body: str) -> str:
 
 
 @dataclass(frozen=True)
-class _Still:
-    """A node on the ground, by its number among these."""
+class _Fixed:
+    """A node on the ground, by its number among the fixed nodes."""
 
-    still: int
+    number: int
 
 
 class _Numbers:
-    """Nodes of particles, numbered as they come; like bodies get consecutive ones."""
+    """Numbers of the nodes of particles, in the order of the calls of `of`."""
 
     def __init__(self, model: Model, merged: set[str]):
         self.model, self.merged = model, merged
         self.moving: dict[Any, int] = {}
-        self.still: dict[str, int] = {}
+        self.fixed: dict[str, int] = {}
         self.owners: list[int] = []
         self.count = 0
 
-    def of(self, body: str, k: int, slot: str | int | None) -> int | _Still:
+    def of(self, body: str, k: int, slot: str | int | None) -> int | _Fixed:
         """The node of the k-th particle of a body."""
         self.count += 1
         key: Any = (body, k)
         if isinstance(slot, str) and slot in self.merged:
             joint, key = self.model.joints[slot], slot
             if GROUND in (joint.predecessor.body, joint.successor.body):
-                return _Still(self.still.setdefault(slot, len(self.still)))
+                return _Fixed(self.fixed.setdefault(slot, len(self.fixed)))
         if key not in self.moving:
             self.moving[key] = len(self.moving)
             self.owners.append(self.count - 1)

@@ -25,20 +25,20 @@ from .plane import (
     check_plane,
     normal_of,
     normals,
-    planar_gap,
+    planar_residual,
     reference_poses,
     refuse,
 )
-from .points import PointCoordinates, PointSystem, by_particle, check_spread, to_elements
+from .points import PointCoordinates, PointSystem, by_particle, check_points, to_elements
 from .representable import check_bodies, check_joints, check_rotors
 from .shifted_to_com import shifted_to_com
 from .system import Elements
 
 
 class PlanarGeometry(eqx.Module):
-    """What follows from lengths alone: as in space, and where bodies are at zero coordinates.
+    """Quantities that depend on lengths only, as in `Geometry`.
 
-    `reference` holds the poses of the ground and the bodies there.
+    - `reference`: poses of the ground and the bodies at zero coordinates.
     """
 
     points: tuple[Float[Array, "_n _k 2"], ...]
@@ -53,8 +53,10 @@ class PlanarGeometry(eqx.Module):
 
 
 class PlanarPointSystem(PointSystem):
-    """Equations in particles of a plane. Bodies turn about its normal from where they are at zero
-    coordinates, and keep their heights above it.
+    """Equations in particles of a plane.
+
+    Bodies turn about the normal of the plane from their poses at zero coordinates, at constant
+    heights above it.
     """
 
     plane: str = eqx.field(static=True, default="xy")
@@ -80,7 +82,7 @@ class PlanarPointSystem(PointSystem):
     def _completed(
         self, family: Family, given: Float[Array, "n g 2"], reference: Pose
     ) -> Float[Array, "n k 2"]:
-        """Points beside those given, off their line by the radius of gyration."""
+        """The given points and further ones, off their line by the radius of gyration."""
         if family.n_given == family.n_particles:
             return given
         radius = jnp.sqrt(
@@ -101,9 +103,9 @@ class PlanarPointSystem(PointSystem):
     def _moments(self, family: Family, reference: Pose) -> Float[Array, "n"]:
         """Moments of inertia about the normal [kg m²]."""
         R0 = family.bodies.take(reference.R[1:])
-        across = jnp.einsum("nij,i->nj", R0, self._normal)
+        normals = jnp.einsum("nij,i->nj", R0, self._normal)
         bodies = family.bodies.take_tree(self.mechanism.rigid)
-        return jax.vmap(lambda body, n: n @ body.symmetric_inertia() @ n)(bodies, across)
+        return jax.vmap(lambda body, n: n @ body.symmetric_inertia() @ n)(bodies, normals)
 
     def elements(self, nodes: Float[Array, "n_nodes 2"]) -> Elements:
         geometry, parts = self.geometry, []
@@ -113,21 +115,21 @@ class PlanarPointSystem(PointSystem):
             if to_element is None:
                 parts.append(jax.vmap(_rod)(points, r))
             else:
-                found = to_element @ r
-                parts.append((found[:, 0], jnp.swapaxes(found[:, 1:], 1, 2)))
+                rows = to_element @ r
+                parts.append((rows[:, 0], jnp.swapaxes(rows[:, 1:], 1, 2)))
         (c, B), E, n = self._in_order(parts), self._axes, self._normal
-        turned = jnp.einsum("ia,nab,jb->nij", E, B, E) + jnp.outer(n, n)[None]
+        rotations = jnp.einsum("ia,nab,jb->nij", E, B, E) + jnp.outer(n, n)[None]
         return Elements(
-            c @ E.T + (geometry.reference.p[1:] @ n)[:, None] * n[None], turned @ geometry.R0
+            c @ E.T + (geometry.reference.p[1:] @ n)[:, None] * n[None], rotations @ geometry.R0
         )
 
     def nodes_of(self, bodies: Pose) -> Float[Array, "n_nodes 2"]:
         geometry, E = self.geometry, self._axes
         bodies = self._in_plane(bodies)
-        turned = jnp.einsum("ia,nij,nkj,kb->nab", E, bodies.R, geometry.R0, E)
+        rotations = jnp.einsum("ia,nij,nkj,kb->nab", E, bodies.R, geometry.R0, E)
         parts = []
         for family, points in zip(self.placement.families, geometry.points, strict=True):
-            B, c = family.bodies.take(turned), family.bodies.take(bodies.p) @ E
+            B, c = family.bodies.take(rotations), family.bodies.take(bodies.p) @ E
             parts.append(by_particle(c[:, None] + jnp.einsum("nab,nkb->nka", B, points)))
         return self.placement.owners.take(jnp.concatenate(parts))
 
@@ -137,30 +139,31 @@ class PlanarPointSystem(PointSystem):
         rates: tuple[Float[Array, "_n _nv"], ...],
         elastic: Elastic | None = None,
     ) -> Float[Array, "nv"]:
-        def off(values: tuple[Array, ...]) -> Float[Array, "n 4"]:
+        def deviations(values: tuple[Array, ...]) -> Float[Array, "n 4"]:
             poses = tree_poses(self.mechanism, values)
             return self._off_plane(Pose(poses.p[1:], poses.R[1:]))
 
         tangents = tree_tangents(self.mechanism, values, rates)
-        leaving = jax.jvp(off, (values,), (tangents,))[1]
-        return self._held(super().from_tree_rates(values, rates), leaving, "does not move in")
+        rates_off_plane = jax.jvp(deviations, (values,), (tangents,))[1]
+        v = super().from_tree_rates(values, rates)
+        return self._checked(v, rates_off_plane, "does not move in")
 
     def _in_plane(self, bodies: Pose) -> Pose:
-        """The same poses, unless one has left the plane, which free joints can make it do."""
-        return Pose(self._held(bodies.p, self._off_plane(bodies), "is not in"), bodies.R)
+        """The same poses; an error at run time if a free joint moves a body out of the plane."""
+        return Pose(self._checked(bodies.p, self._off_plane(bodies), "is not in"), bodies.R)
 
     def _off_plane(self, bodies: Pose) -> Float[Array, "n 4"]:
-        """Height of every body above where it belongs, and change of its normal."""
+        """Deviation of every body from its height above the plane, and change of its normal."""
         geometry, n = self.geometry, self._normal
         tilt = jnp.einsum("nij,nkj,k->ni", bodies.R, geometry.R0, n) - n[None]
         return jnp.concatenate([((bodies.p - geometry.reference.p[1:]) @ n)[:, None], tilt], axis=1)
 
-    def _held(self, x: Array, off: Float[Array, "n 4"], what: str) -> Array:
-        """`x`, an error at run time where a body is off the plane."""
-        gap = jnp.max(jnp.abs(off), axis=1)
-        limit = 10 * float(jnp.finfo(gap.dtype).eps) ** 0.5
-        messages = [f"body {name!r} {what} the {self.plane} plane" for name in self._body_names()]
-        return eqx.branched_error_if(x, jnp.any(gap > limit), jnp.argmax(gap), messages)
+    def _checked(self, x: Array, off_plane: Float[Array, "n 4"], verb: str) -> Array:
+        """`x`, with an error at run time if a body is off the plane."""
+        deviation = jnp.max(jnp.abs(off_plane), axis=1)
+        limit = 10 * float(jnp.finfo(deviation.dtype).eps) ** 0.5
+        messages = [f"body {name!r} {verb} the {self.plane} plane" for name in self._body_names()]
+        return eqx.branched_error_if(x, jnp.any(deviation > limit), jnp.argmax(deviation), messages)
 
     def _body_names(self) -> tuple[str, ...]:
         return self.mechanism.topology.bodies[1:]
@@ -179,7 +182,7 @@ class PlanarPointSystem(PointSystem):
 
     def _residuals(self, group: JointGroup, frames: NodalFrame) -> Float[Array, "n rows"]:
         n_F = normals(self.mechanism, self.geometry.reference, self.plane, group)
-        return remaining.residuals(group, frames, planar_gap, n_F)
+        return remaining.residuals(group, frames, planar_residual, n_F)
 
     def closing(self) -> PlanarJointSystem:
         return PlanarJointSystem(self.mechanism, lay_out(self.mechanism), self.plane)
@@ -201,7 +204,7 @@ def _across(d: Float[Array, "2"]) -> Float[Array, "2"]:
 def _rod(
     points: Float[Array, "2 2"], r: Float[Array, "2 2"]
 ) -> tuple[Float[Array, "2"], Float[Array, "2 2"]]:
-    """Centre and vectors of a body that two points determine: it turns and stretches with them."""
+    """Centre and vectors of a body from two points, with which it turns and stretches."""
     d = points[1] - points[0]
     along, across = (r[1] - r[0]) / (d @ d), _across(r[1] - r[0]) / (d @ d)
     B = jnp.outer(along, d) + jnp.outer(across, _across(d))
@@ -219,28 +222,28 @@ def planar_system(formulation: PointCoordinates, plane: str, model: Model) -> Pl
     system = PlanarPointSystem(
         mechanism=mechanism, by_hand=by_hand, placement=placement, plane=plane
     )
-    return _check_rods(check_spread(system))
+    return _check_rods(check_points(system))
 
 
 def _check_rods(system: PlanarPointSystem) -> PlanarPointSystem:
-    """**Raises** `ModelError`, naming the body, for a rod whose centre of mass is off its line."""
-    gaps, messages = [], []
+    """**Raises** `ModelError`, naming the body, if the centre of mass of a rod is off its line."""
+    deviations, messages = [], []
     for family, points in zip(system.placement.families, system.geometry.points, strict=True):
         if family.n_particles == 2:
-            gaps.append(jax.vmap(_off_line)(points))
+            deviations.append(jax.vmap(_off_line)(points))
             messages += [
                 f"body {system._body_names()[row]!r} is no rod: its centre of mass is not on the "
-                "line of its two particles; give it a third one"
+                "line of its two particles; add a third one"
                 for row in family.bodies.index
             ]
-    if not gaps:
+    if not deviations:
         return system
-    mechanism = refuse(system.mechanism, jnp.concatenate(gaps), messages)
+    mechanism = refuse(system.mechanism, jnp.concatenate(deviations), messages)
     return eqx.tree_at(lambda s: s.mechanism, system, mechanism)
 
 
 def _off_line(points: Float[Array, "2 2"]) -> Float[Array, ""]:
-    """Distance of the centre of mass from a rod's line, as a part of its length."""
+    """Distance of the centre of mass from the line of a rod, relative to its length."""
     d = points[1] - points[0]
     return jnp.abs(_across(d) @ points[0]) / (d @ d)
 

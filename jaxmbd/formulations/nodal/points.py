@@ -1,5 +1,7 @@
-"""Point coordinates: bodies as particles that joints share (Attia, "Dynamic analysis of generalised
-planar linkages by equivalent particles"; equations in parentheses are its own).
+"""Point coordinates: bodies as particles that joints share.
+
+Source: Attia, "Dynamic analysis of generalised planar linkages by equivalent particles"; equation
+numbers in parentheses refer to it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,25 +32,26 @@ from .system import Assembly, Elements, NodalSystem, second_moments
 
 
 class PointCoordinates(eqx.Module):
-    """Particles in the place of bodies, at distances that do not change.
+    """Particles at constant distances in place of bodies.
 
-    A spatial body has four particles, a planar one three, a rod in a plane two, and there are
-    masses halfway between every two of them. They follow from mass, centre and inertia, exactly;
-    some may be negative. Particles are at joints by default, where two bodies then share
-    one and the joint's point costs no constraint: revolute joints in a plane are gone altogether.
-    Distances, and what joints keep beyond points, are quadratic constraints.
+    A spatial body has four particles, a planar body three, and a rod in a plane two, with further
+    masses at the midpoints of every two particles. The masses, some of which may be negative, have
+    exactly the mass, centre and inertia of the body. By default particles are at joints. Two bodies
+    then share a particle, and the joint's point needs no constraint; revolute joints in a plane
+    need none at all. Distances, and the other constraints of joints, are quadratic constraints.
 
     **Arguments:**
 
-    - `plane`: `"xy"`, `"yz"` or `"zx"` for mechanisms that move in that plane of the world, with
-      two coordinates a particle. Gravity and forces across it are carried by the plane.
-    - `particles`: `{body: places}` for bodies whose particles are not to be chosen: names of joints
-      of the body, or points in its frame, shape `(3,)` [m]. Four of them, three in a plane; two in
-      a plane make the body a rod, whose centre of mass must lie on their line.
+    - `plane`: `"xy"`, `"yz"` or `"zx"` for mechanisms that move in this plane of the world, with
+      two coordinates per particle. The plane carries gravity and forces normal to it. Default:
+      None, motion in space.
+    - `particles`: `{body: places}` for bodies whose particles are placed by hand: names of joints
+      of the body, or points in its frame, shape `(3,)` [m]. There are four particles, in a plane
+      three, or two for a rod, whose centre of mass must lie on their line.
 
     `formulate` **raises** `ModelError`, naming the component, for particles of one body that lie in
-    one plane (or on one line), joints that leave the plane, bodies that are flat, rotors, and
-    nonholonomic joints.
+    one plane (or on one line), for joints that leave the plane, for flat bodies, for rotors, and
+    for nonholonomic joints.
     """
 
     particles: dict[str, tuple[Any, ...]]
@@ -66,11 +69,11 @@ class PointCoordinates(eqx.Module):
 
 
 class Geometry(eqx.Module):
-    """What follows from lengths alone.
+    """Quantities that depend on lengths only.
 
-    - `points`: of the particles of each family about their centres of mass, `(n, k, width)` [m].
-    - `inverses`: of the matrices `[1, points]` of families whose bodies are no rods.
-    - `fixed`: positions of the nodes that do not move, `(n_fixed, width)` [m].
+    - `points`: particles of each family about the centres of mass, `(n, k, width)` [m].
+    - `inverses`: inverses of the matrices `[1, points]` of each family; None for rods.
+    - `fixed`: positions of the fixed nodes, `(n_fixed, width)` [m].
     """
 
     points: tuple[Float[Array, "_n _k _width"], ...]
@@ -92,7 +95,7 @@ class PointSystem(NodalSystem):
         return self.placement.n_nodes
 
     def coordinates_in_words(self) -> list[str]:
-        kind = "particles in the place of the bodies, shared where joints keep them together"
+        kind = "particles in place of the bodies, shared at joints"
         return [f"q: {self.n_nodes} {kind}, {self.width} coordinates each; v: their rates"]
 
     def compute_geometry(self) -> Any:
@@ -108,7 +111,7 @@ class PointSystem(NodalSystem):
         return [(family, family.points(table)) for family in self.placement.families]
 
     def _complete(self, family: Family, given: Float[Array, "n g 3"]) -> Float[Array, "n 4 3"]:
-        """Points beside those given, off their line or plane by the radius of gyration."""
+        """The given points and further ones, off their line or plane by the radius of gyration."""
         bodies = family.bodies.take_tree(self.mechanism.rigid)
 
         def complete(body, p: Float[Array, "g 3"]) -> Float[Array, "4 3"]:
@@ -136,23 +139,23 @@ class PointSystem(NodalSystem):
         ]
 
     def _in_order(self, parts: list[Any]) -> Any:
-        """Values of bodies in their order, from those of the families."""
+        """Values of bodies in their order, from values by families."""
         bodies = [family.bodies for family in self.placement.families]
         return in_order(bodies, self.mechanism.n_bodies, parts)
 
     def elements(self, nodes: Float[Array, "n_nodes 3"]) -> Elements:
         parts = []
         for to_element, r in zip(self.geometry.inverses, self._by_family(nodes), strict=True):
-            found = to_element @ r  # Centre and vectors, as rows.
-            parts.append(Elements(found[:, 0], jnp.swapaxes(found[:, 1:], 1, 2)))
+            rows = to_element @ r  # Centre and vectors, as rows.
+            parts.append(Elements(rows[:, 0], jnp.swapaxes(rows[:, 1:], 1, 2)))
         return self._in_order(parts)
 
     def nodes_of(self, bodies: Pose) -> Float[Array, "n_nodes 3"]:
         parts = []
         for family, points in zip(self.placement.families, self.geometry.points, strict=True):
             X = family.bodies.take_tree(bodies)
-            turned = jnp.einsum("nij,nkj->nki", X.R, points)
-            parts.append(by_particle(X.p[:, None] + turned))
+            rotated = jnp.einsum("nij,nkj->nki", X.R, points)
+            parts.append(by_particle(X.p[:, None] + rotated))
         return self.placement.owners.take(jnp.concatenate(parts))
 
     def node_mass(self) -> Float[Array, "n_nodes n_nodes"]:
@@ -186,38 +189,41 @@ class PointSystem(NodalSystem):
         return jnp.zeros_like(q0)
 
     def constraint_of(self, q: Float[Array, "nq"]) -> Float[Array, "n_intrinsic"]:
-        """(r_i - r_j)² - d_ij², eq. (4.2), and what joints keep beyond points."""
+        """(r_i - r_j)² - d_ij², eq. (4.2), and residuals of joints beyond shared particles."""
         nodes = self._by_family(q.reshape(self.n_nodes, self.width))
         parts = [
             _squares(r) - _squares(points)
             for points, r in zip(self.geometry.points, nodes, strict=True)
         ]
-        return remaining.joined([*parts, *self._joint_gaps(q)], q.dtype)
+        return remaining.joined([*parts, *self._joint_residuals(q)], q.dtype)
 
-    def _joint_gaps(self, q: Float[Array, "nq"]) -> list[Float[Array, "_n _m"]]:
-        frames, found = self.element_frames(q), []
+    def _joint_residuals(self, q: Float[Array, "nq"]) -> list[Float[Array, "_n _m"]]:
+        frames, remaining_rows = self.element_frames(q), []
         for group in self.mechanism.joints:
-            parts = self._kept(group)
+            parts = self._remaining(group)
             if parts:
                 residuals = self._residuals(group, frames)
-                found += [rows.take(residuals)[:, first:] for rows, first in parts]
-        return found
+                remaining_rows += [rows.take(residuals)[:, first:] for rows, first in parts]
+        return remaining_rows
 
-    def _kept(self, group: JointGroup) -> list[tuple[Rows, int]]:
-        """Joints of a group, and from which row on no shared particle keeps their residual."""
+    def _remaining(self, group: JointGroup) -> list[tuple[Rows, int]]:
+        """Joints of a group, and the first row of their residual that remains a constraint.
+
+        Shared particles satisfy the rows before it.
+        """
         of_point, n = self._n_rows(group)
-        sides: tuple[list[int], list[int]] = ([], [])
+        joints: tuple[list[int], list[int]] = ([], [])
         for row, name in enumerate(group.names):
-            sides[name in self.placement.merged].append(row)
-        each = zip(sides, (0, of_point), strict=True)
-        return [(Rows.of(rows), first) for rows, first in each if rows and first < n]
+            joints[name in self.placement.merged].append(row)
+        parts = zip(joints, (0, of_point), strict=True)
+        return [(Rows.of(rows), first) for rows, first in parts if rows and first < n]
 
     def _residuals(self, group: JointGroup, frames: NodalFrame) -> Float[Array, "n rows"]:
-        """What joints keep, the point first."""
-        return remaining.residuals(group, frames, lambda joint, F, M: joint.gap(F, M))
+        """Residuals of joints, the rows of the point first."""
+        return remaining.residuals(group, frames, lambda joint, F, M: joint.frame_residual(F, M))
 
     def _n_rows(self, group: JointGroup) -> tuple[int, int]:
-        """How many rows of the residual of a joint are of its point, and how many there are."""
+        """Number of rows of a joint's residual for its point, and number of all its rows."""
         return 3 - len(group.joint.translation), group.joint.sizes()[2]
 
     def intrinsic_names(self) -> list[str]:
@@ -227,26 +233,26 @@ class PointSystem(NodalSystem):
             names += [bodies[row] for row in family.bodies.index for _ in range(k * (k - 1) // 2)]
         for group in self.mechanism.joints:
             n = self._n_rows(group)[1]
-            for rows, first in self._kept(group):
+            for rows, first in self._remaining(group):
                 names += [group.names[row] for row in rows.index for _ in range(first, n)]
         return names
 
 
 @constraints.possibly_redundant.register
 def _(system: PointSystem) -> Bool[np.ndarray, "ng"]:
-    """Joints that close loops share particles too, so that distances may depend on one another."""
+    """All rows if there are loops: loop joints share particles, so distances may be redundant."""
     if system.mechanism.topology.loops:
         return np.ones(constraints.n_constraints(system), dtype=bool)
     return constraints.possibly_redundant.dispatch(object)(system)
 
 
 def to_elements(points: Float[Array, "n k width"]) -> Float[Array, "n k k"]:
-    """Centre and vectors, as rows, by the particles of every body: the inverse of [1, points]."""
+    """Maps from particles to centre and vectors, as rows, of every body: [1, points]⁻¹."""
     return jnp.linalg.inv(jnp.concatenate([jnp.ones_like(points[..., :1]), points], axis=-1))
 
 
 def by_particle(points: Float[Array, "n k width"]) -> Float[Array, "nk width"]:
-    """One after the other, those of one particle of every body together."""
+    """Points in one array, ordered by particle, then by body."""
     return jnp.swapaxes(points, 0, 1).reshape(-1, points.shape[2])
 
 
@@ -269,19 +275,19 @@ def _(formulation: PointCoordinates, model: Model) -> PointSystem:
     check_inertias("PointCoordinates", mechanism)
     chosen = check_particles(model, formulation.particles, (4,))
     placement, by_hand = place(model, mechanism, chosen, 4)
-    return check_spread(PointSystem(mechanism=mechanism, by_hand=by_hand, placement=placement))
+    return check_points(PointSystem(mechanism=mechanism, by_hand=by_hand, placement=placement))
 
 
-def check_spread(system: Any) -> Any:
-    """**Raises** `ModelError`, naming the body, where its particles lie in one plane or line."""
+def check_points(system: Any) -> Any:
+    """**Raises** `ModelError`, naming the body, if its particles lie in one plane or line."""
     for family, points in zip(system.placement.families, _points(system), strict=True):
         names = [system.mechanism.topology.bodies[1 + row] for row in family.bodies.index]
         if not is_concrete(points):
-            continue  # Its mass is not finite then, which the motion shows.
+            continue  # If traced points lie in one plane, masses and the motion are not finite.
         for name, own in zip(names, np.asarray(points), strict=True):
-            # Where given points coincide, those beside them are not finite.
-            apart = np.linalg.svd(np.nan_to_num(own[1:] - own[0]), compute_uv=False)
-            if not (np.all(np.isfinite(own)) and apart.min() > 1e-6 * apart.max()):
+            # If given points coincide, further points are not finite.
+            extents = np.linalg.svd(np.nan_to_num(own[1:] - own[0]), compute_uv=False)
+            if not (np.all(np.isfinite(own)) and extents.min() > 1e-6 * extents.max()):
                 raise ModelError(
                     f"body {name!r}: its particles lie in one plane, or on one line or point; "
                     f"place them by hand, PointCoordinates(particles={{{name!r}: [...]}}), with "

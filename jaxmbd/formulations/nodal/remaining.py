@@ -1,4 +1,4 @@
-"""What joints keep that elements do not share: constraints quadratic in the coordinates."""
+"""Constraints of joints that shared points and vectors do not satisfy by themselves."""
 
 import jax
 import jax.numpy as jnp
@@ -11,18 +11,18 @@ from ...system.nodal import NodalFrame
 
 
 def residuals(group: JointGroup, frames: NodalFrame, residual, *own: Array) -> Float[Array, "n m"]:
-    """`residual(joint, F, M, *own)` of every joint of a group, with axes as the vectors are.
+    """`residual(joint, F, M, *own)` of every joint of a group, with vectors as the frames' axes.
 
-    Gaps of joints are quadratic in the entries of their two frames, and so in the coordinates.
+    Residuals of joints are quadratic in the entries of the two frames, hence in the coordinates.
     """
     F, M = (rows.take_tree(frames) for rows in (group.first, group.second))
 
-    def gap(joint: AbstractJoint, F: NodalFrame, M: NodalFrame, *own: Array) -> Array:
+    def of_one(joint: AbstractJoint, F: NodalFrame, M: NodalFrame, *own: Array) -> Array:
         return residual(joint, Pose(F.p, F.axes), Pose(M.p, M.axes), *own)
 
-    return jax.vmap(gap)(group.joint, F, M, *own)
+    return jax.vmap(of_one)(group.joint, F, M, *own)
 
 
 def joined(parts: list[Array], dtype) -> Float[Array, "n"]:
-    """Rows of several groups in one vector."""
+    """The entries of several arrays as one vector."""
     return jnp.concatenate([jnp.zeros(0, dtype=dtype), *[part.ravel() for part in parts]])

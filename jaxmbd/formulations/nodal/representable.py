@@ -1,4 +1,4 @@
-"""What points and vectors cannot represent."""
+"""Checks for components that points and vectors cannot represent."""
 
 import jax
 import numpy as np
@@ -11,12 +11,12 @@ from .system import second_moments
 
 
 def check_rotors(who: str, mechanism: Mechanism) -> None:
-    """**Raises** `ModelError`, naming it, for a rotor: its angle is no point of a body."""
+    """**Raises** `ModelError`, naming it, for a rotor: its angle is not a point of a body."""
     names = [name for group in mechanism.rotors for name in group.names]
     if names:
         raise ModelError(
             f"rotor {names[0]!r}: {who} has no coordinate for its angle; use "
-            "JointCoordinates() or MaximalCoordinates(), or leave it out"
+            "JointCoordinates() or MaximalCoordinates(), or omit the rotor"
         )
 
 
@@ -32,18 +32,18 @@ def check_bodies(who: str, mechanism: Mechanism) -> Mechanism:
 
 
 def check_joints(who: str, mechanism: Mechanism) -> None:
-    """**Raises** `ModelError`, naming it, for a joint that keeps velocities and no position."""
+    """**Raises** `ModelError`, naming it, for a joint with nonholonomic constraints."""
     for group in mechanism.joints:
         if group.joint.n_nonholonomic > 0:
             raise ModelError(
-                f"joint {group.names[0]!r}: {who} has no rows for the velocities that a "
-                f"{type(group.joint).__name__} joint keeps at zero (nonholonomic constraints); use "
-                "JointCoordinates() or MaximalCoordinates()"
+                f"joint {group.names[0]!r}: {who} has no rows for the nonholonomic constraints of "
+                f"a {type(group.joint).__name__} joint; use JointCoordinates() or "
+                "MaximalCoordinates()"
             )
 
 
 def check_inertias(who: str, mechanism: Mechanism) -> None:
-    """**Raises** `ModelError`, naming it, for a body without extent in some direction."""
+    """**Raises** `ModelError`, naming it, for a flat body, without extent in some direction."""
     inertia = mechanism.rigid.inertia
     if not is_concrete(inertia):
         return

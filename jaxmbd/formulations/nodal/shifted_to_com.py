@@ -13,18 +13,18 @@ from ...mechanism.rows import Rows
 
 
 def shifted_to_com(mechanism: Mechanism) -> Mechanism:
-    """The same mechanism with the frame of every body moved to its centre of mass.
+    """The mechanism with the frame of every body moved to its centre of mass.
 
-    Elements have a node there, and weight then acts at a point of theirs. The bodies' own frames
-    stay known by their names, as further ports.
+    Elements have a node at the centre of mass, so that weight acts at a node. The original frames
+    of the bodies become attached ports with the names of the bodies.
     """
     (group,) = mechanism.bodies
     n, bodies = mechanism.n_bodies, mechanism.rigid
     at_com = jnp.concatenate([jnp.zeros((1, 3), dtype=bodies.com.dtype), bodies.com])
     axes = jnp.broadcast_to(jnp.eye(3, dtype=bodies.com.dtype), (n, 3, 3))
     own = in_float_type(Pose(-bodies.com, axes), mechanism.dtype)
-    moved = mechanism.offsets.p - mechanism.port_bodies.take(at_com)
-    others = eqx.tree_at(lambda frame: frame.p, mechanism.offsets, moved)
+    shifted = mechanism.offsets.p - mechanism.port_bodies.take(at_com)
+    others = eqx.tree_at(lambda frame: frame.p, mechanism.offsets, shifted)
     offsets = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), others, own)
     names = mechanism.port_names
     return replace(

@@ -1,8 +1,7 @@
-"""What formulations in points and vectors have in common.
+"""The common base of formulations in points and vectors.
 
-The coordinates are nodes, points and vectors, that elements share; from them follow the centre of
-mass and the vectors of every body, linearly. Neither the mass matrix nor anything else has a
-rotation in it.
+The coordinates are nodes (points and vectors) that elements share. The centre of mass and the
+vectors of every body are linear functions of the nodes. The mass matrix contains no rotations.
 """
 
 from abc import abstractmethod
@@ -43,9 +42,9 @@ class Elements(eqx.Module):
 
 
 class Assembly(eqx.Module):
-    """What no state changes.
+    """Quantities that do not depend on the state.
 
-    - `geometry`: what `compute_geometry` makes of lengths.
+    - `geometry`: the result of `compute_geometry`.
     - `mass`, `factor`: mass matrix of the nodes, `(n_nodes, n_nodes)`, and its Cholesky factor.
     """
 
@@ -57,7 +56,7 @@ class Assembly(eqx.Module):
 class NodalSystem(AbstractNodalSystem):
     """Equations in nodes: `q = [node 1, node 2, …]`, each of `width` coordinates.
 
-    The mass matrix is that of the nodes, for each of the coordinates alike.
+    The mass matrix is that of the nodes, the same for each of the `width` coordinates.
     """
 
     mechanism: eqx.AbstractVar[Mechanism]
@@ -71,7 +70,7 @@ class NodalSystem(AbstractNodalSystem):
 
     @abstractmethod
     def compute_geometry(self) -> Any:
-        """What follows from lengths alone."""
+        """Quantities that depend on lengths only."""
 
     @abstractmethod
     def elements(self, nodes: Float[Array, "n_nodes width"]) -> Elements:
@@ -79,11 +78,11 @@ class NodalSystem(AbstractNodalSystem):
 
     @abstractmethod
     def nodes_of(self, bodies: Pose) -> Float[Array, "n_nodes width"]:
-        """Nodes of rigid bodies, `bodies.p` being the centres of mass, shape `(n, 3)`."""
+        """Nodes of rigid bodies, where `bodies.p` are the centres of mass, shape `(n, 3)`."""
 
     @abstractmethod
     def node_mass(self) -> Float[Array, "n_nodes n_nodes"]:
-        """M of the nodes."""
+        """Mass matrix of the nodes."""
 
     @property
     def nq(self) -> int:
@@ -95,7 +94,7 @@ class NodalSystem(AbstractNodalSystem):
 
     @property
     def constrained(self) -> tuple[int, ...]:
-        return ()  # What no shared node keeps of joints are constraints of the coordinates.
+        return ()  # Constraints of joints are shared nodes, or intrinsic constraints.
 
     def prepared(self: Self) -> Self:
         if self.assembly is not None:
@@ -107,11 +106,11 @@ class NodalSystem(AbstractNodalSystem):
 
     @property
     def geometry(self) -> Any:
-        """What follows from lengths alone."""
+        """The result of `compute_geometry`."""
         return self.compute_geometry() if self.assembly is None else self.assembly.geometry
 
     def closing(self) -> AbstractSystem:
-        """In coordinates of joints: bodies stay rigid there, and nodes are not looked at."""
+        """The system in joint coordinates, in which bodies are rigid and nodes are not needed."""
         return JointSystem(self.mechanism, lay_out(self.mechanism))
 
     def retract(self, q: Float[Array, "nq"], dv: Float[Array, "nv"]) -> Float[Array, "nq"]:
@@ -124,14 +123,14 @@ class NodalSystem(AbstractNodalSystem):
         return q_dot
 
     def elements_at(self, q: Float[Array, "nq"]) -> Elements:
-        """Elements of coordinates."""
+        """Elements at coordinates `q`."""
         return self.elements(q.reshape(self.n_nodes, self.width))
 
     def element_frames(self, q: Float[Array, "nq"]) -> NodalFrame:
-        mechanism, found = self.mechanism, self.elements_at(q)
+        mechanism, elements = self.mechanism, self.elements_at(q)
         world = jnp.eye(3, dtype=q.dtype)[None]
-        c = jnp.concatenate([jnp.zeros((1, 3), dtype=q.dtype), found.c])
-        B = jnp.concatenate([world, found.B])
+        c = jnp.concatenate([jnp.zeros((1, 3), dtype=q.dtype), elements.c])
+        B = jnp.concatenate([world, elements.B])
         offsets = mechanism.offsets
         carriers = mechanism.port_bodies.take(B)
         attached = mechanism.port_bodies.take(c) + jnp.einsum("nij,nj->ni", carriers, offsets.p)
@@ -158,7 +157,7 @@ class NodalSystem(AbstractNodalSystem):
         return self.node_mass() if self.assembly is None else self.assembly.mass
 
     def momentum_of(self, v: Float[Array, "nv"]) -> Float[Array, "nv"]:
-        """M v, also of accelerations."""
+        """M v, shape `(nv,)`."""
         return (self._mass @ v.reshape(self.n_nodes, self.width)).ravel()
 
     def solve_mass(
@@ -231,7 +230,7 @@ class NodalSystem(AbstractNodalSystem):
 
 
 class NodalConfiguration(AbstractPortConfiguration):
-    """Frames keep their places in the elements; their axes follow the elements' vectors."""
+    """The configuration in nodes: frames are fixed in elements, and follow their vectors."""
 
     t: Float[Array, ""]
     q: Float[Array, "nq"]
@@ -255,10 +254,10 @@ class NodalConfiguration(AbstractPortConfiguration):
 
 
 def _poses(mechanism: Mechanism, frames: NodalFrame) -> Pose:
-    """Poses of all ports, the vectors of the elements made orthonormal."""
+    """Poses of all ports, from the orthonormalized vectors of the elements."""
     bodies = jax.vmap(gram_schmidt.orthonormal)(frames.B[: 1 + mechanism.n_bodies])
-    turned = jnp.concatenate([bodies, mechanism.port_bodies.take(bodies)])
-    return Pose(frames.p, turned @ frames.offset)
+    carriers = jnp.concatenate([bodies, mechanism.port_bodies.take(bodies)])
+    return Pose(frames.p, carriers @ frames.offset)
 
 
 def _twists(
@@ -277,7 +276,7 @@ def _twists(
 def _(
     system: NodalSystem, c: NodalConfiguration, v: Float[Array, "nv"]
 ) -> Float[Array, "n_ports 6"]:
-    """Rates of frames are constant at v̇ = 0, and twists functions of frames and their rates."""
+    """The derivative of twists by the frames, whose rates are constant at v̇ = 0."""
     mechanism, rates = system.mechanism, c.frame_rates(v)
 
     def twists(frames: NodalFrame) -> Float[Array, "n_ports 6"]:
@@ -287,7 +286,7 @@ def _(
 
 
 def second_moments(inertia: Float[Array, "3 3"]) -> Float[Array, "3 3"]:
-    """A = ∫ ρ s sᵀ about the centre of mass, of the inertia J = tr(A) 1 - A [kg m²]."""
+    """A = ∫ ρ s sᵀ about the centre of mass, from the inertia J = tr(A) 1 - A [kg m²]."""
     return 0.5 * jnp.trace(inertia) * jnp.eye(3, dtype=inertia.dtype) - inertia
 
 
@@ -303,8 +302,8 @@ def _(system: NodalSystem, c: AbstractConfiguration, v: Float[Array, "nv"]) -> M
     now, rates = jax.jvp(system.elements_at, (c.q,), (v,))
     linear = bodies.mass[:, None] * rates.c
     A = jax.vmap(lambda body: second_moments(body.symmetric_inertia()))(bodies)
-    turning = jax.vmap(lambda B, A, B_dot: 2.0 * _axial(B @ A @ B_dot.T))(now.B, A, rates.B)
-    return Momentum(jnp.sum(linear, axis=0), jnp.sum(so3.cross(now.c, linear) + turning, axis=0))
+    spin = jax.vmap(lambda B, A, B_dot: 2.0 * _axial(B @ A @ B_dot.T))(now.B, A, rates.B)
+    return Momentum(jnp.sum(linear, axis=0), jnp.sum(so3.cross(now.c, linear) + spin, axis=0))
 
 
 def _axial(T: Float[Array, "3 3"]) -> Float[Array, "3"]:
