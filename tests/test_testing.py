@@ -61,7 +61,7 @@ class WordyHinge(joints.Revolute):
 
 
 def test_joint_of_wrong_shape():
-    with pytest.raises(AssertionError, match=r"residual\(X\) has shape \(8,\), wanted \(5,\)"):
+    with pytest.raises(AssertionError, match=r"residual\(X\) has shape \(8,\), expected \(5,\)"):
         testing.check_joint(joint_of(WordyHinge), KEY)
 
 
@@ -104,7 +104,7 @@ class SharpSpring(forces.SpringDamper):
     ("kind", "message"),
     [
         (DoubledSpring, "minus the slope of the potential: off by"),
-        (OneSidedSpring, "the wrenches balance: off by"),
+        (OneSidedSpring, "the sum of the wrenches is zero: off by"),
         (SharpSpring, "where all coincides and rests: off by nan"),
     ],
 )
@@ -141,7 +141,7 @@ def test_wrong_joint_forces():
     hinge = joint_of(joints.Revolute)
     with pytest.raises(AssertionError, match=r"slope of the potential: off by 0\.6"):
         testing.check_joint_force(ForgetfulSpring("j", 3.0, rest=0.2), hinge, KEY)
-    with pytest.raises(AssertionError, match=r"force has shape \(2,\), wanted \(1,\)"):
+    with pytest.raises(AssertionError, match=r"force has shape \(2,\), expected \(1,\)"):
         testing.check_joint_force(WordyForce("j", 1.0), hinge, KEY)
 
 

@@ -201,7 +201,7 @@ def test_defects_of_rotations_have_no_sign():
     ball = mbd.Model({"ball": mbd.RigidBody(1.0, [0.1] * 3)}, {})
     joint = mbd.joints.Spherical(mbd.ground, "ball")
     system = mbd.formulate(mbd.Model(ball.bodies, {"socket": joint}), mbd.JointCoordinates())
-    met = Continuity(jnp.asarray(0.1), jnp.asarray(0.2), (0,), (1,))
+    met = Continuity(jnp.asarray(0.1), jnp.asarray(0.2), None, (0,), (1,))
     half, v = 0.15, jnp.zeros((2, 3))
     turned = jnp.array([[np.cos(half), np.sin(half), 0.0, 0.0], [-1.0, 0.0, 0.0, 0.0]])
     defects = met.residuals(system, State(turned, v), State(turned, v + 1.0))
@@ -215,8 +215,8 @@ def test_defects_of_rotations_have_no_sign():
     ("options", "message"),
     [
         ({"fit_initial_states": False, "continuity": WIDE}, "needs fit_initial_states=True"),
-        ({"continuity": (0.1,)}, "two positive standard deviations"),
-        ({"continuity": (0.1, 0.0)}, "two positive standard deviations"),
+        ({"continuity": (0.1,)}, "takes positive standard deviations"),
+        ({"continuity": (0.1, 0.0)}, "takes positive standard deviations"),
         ({"continuity": WIDE, "records": slice(0, 5, 2)}, "none ends when the next begins"),
     ],
 )

@@ -405,7 +405,7 @@ NAN = {"a": np.array([0.0, np.nan, np.inf])}
         (lambda s: s(identity, A, part=(1, 2)), r"part \(1, 2\) of 1 chunks has none"),
         (lambda s: s(lambda x: x["a"], A), "dict of named arrays"),
         (lambda s: s(lambda x: {}, A), "dict of named arrays"),
-        (lambda s: s(lambda x: {"a": x["a"]}, A), "one name: a"),
+        (lambda s: s(lambda x: {"a": x["a"]}, A), "names must differ: a"),
         (lambda s: s(lambda x: {"failed": x["a"]}, A), "'failed' is reserved by"),
         (lambda s: s(lambda x: {"b/c": x["a"], "b": {"c": x["a"]}}, A), "counts as a dot"),
         (lambda s: s(identity, A, dims={"z": ("time",)}), "'z', which is not among a, y"),

@@ -133,7 +133,7 @@ def test_defects_between_windows_do_not_count_turns():
     slide = mbd.joints.Cylindrical(mbd.ground, "rod")
     model = mbd.Model({"rod": mbd.inertia.sphere(1.0, 0.5)}, {"slide": slide})
     system = mbd.formulate(model, mbd.JointCoordinates())
-    met = Continuity(jnp.asarray(1.0), jnp.asarray(1.0), (0,), (1,))
+    met = Continuity(jnp.asarray(1.0), jnp.asarray(1.0), None, (0,), (1,))
     first = mbd.State(jnp.array([[0.0, 0.0], [0.0, -3.0]]), jnp.zeros((2, 2)))
     last = mbd.State(jnp.array([[2 * np.pi, -3.0 + 2 * np.pi], [0.0, 0.0]]), jnp.zeros((2, 2)))
     defects = met.residuals(system, first, last)
