@@ -138,7 +138,7 @@ def _scan_blocks(
     # Recomputed steps are in a loop of their own, so XLA cannot merge them with the first ones.
     blocks = jax.tree.map(lambda x: x.reshape(first, -1, *x.shape[1:]), xs)
     carry, ys = jax.lax.scan(jax.checkpoint(block, prevent_cse=False), carry, blocks)
-    return carry, jax.tree.map(lambda y: y.reshape(-1, *y.shape[2:]), ys)
+    return carry, jax.tree.map(lambda y: y.reshape(y.shape[0] * y.shape[1], *y.shape[2:]), ys)
 
 
 def residual_bytes(
