@@ -31,8 +31,8 @@ class State(eqx.Module):
     """Coordinates, velocities and first-order states of a system.
 
     - `q`: coordinates, shape `(nq,)`; `v`: velocities, shape `(nv,)`. The formulation defines their
-      entries; `jaxmbd.assemble` makes a state from values of named joints, and `joint_states` reads
-      them back.
+      entries. `jaxmbd.assemble` computes a state from values of named joints, `joint_states` the
+      values from a state.
     - `z`: first-order states of elements, shape `(nz,)`, such as the current of a motor;
       `element_states` reads them by name. Default: none, shape `(0,)`.
     """

@@ -118,7 +118,7 @@ class _Configuration:
         G, A, self.residuals, self.origins, self.angles = jax.device_get(_evaluate(system, t, q))
         self.G, self.A = G.astype(float), A.astype(float)
         self.eps = float(jnp.finfo(q.dtype).eps)
-        self.held = constraints.is_holonomic(system) & ~_is_driven(system)
+        self.undriven = constraints.is_holonomic(system) & ~_is_driven(system)
         lengths = np.sqrt(np.maximum(np.diag(self.A), 0.0))
         # Rows without effect, such as those of a planar loop across its plane, are rounding errors.
         nonzero = lengths > 1e3 * self.eps * lengths.max()
@@ -153,7 +153,7 @@ class _Configuration:
     @property
     def is_closed(self) -> bool:
         """Whether all joints are closed and none is reversed; drivers are ignored."""
-        closed = np.abs(self.residuals[self.held]).max(initial=0.0) <= self.eps**0.5
+        closed = np.abs(self.residuals[self.undriven]).max(initial=0.0) <= self.eps**0.5
         return bool(closed and not np.any(branches.is_reversed(self.angles)))
 
     @property
@@ -190,8 +190,8 @@ class _Configuration:
     @cached_property
     def free(self) -> np.ndarray:
         """Orthonormal directions, as columns, in which the joints remain closed."""
-        held = self.W[self.held]
-        _, sigma, directions = np.linalg.svd(held)
+        rows = self.W[self.undriven]
+        _, sigma, directions = np.linalg.svd(rows)
         return directions[self._n_above(sigma) :].T
 
     @property
@@ -217,7 +217,10 @@ class _Configuration:
         """
         current = self
         for _ in range(N_STEPS):
-            rows, residuals = current.W[self.held], (current.scale * current.residuals)[self.held]
+            rows, residuals = (
+                current.W[self.undriven],
+                (current.scale * current.residuals)[self.undriven],
+            )
             if across is not None:
                 rows = np.concatenate([rows, across[None] / np.linalg.norm(across)])
                 residuals = np.append(residuals, 0.0)
