@@ -1,14 +1,15 @@
 """Differentiable multibody dynamics on JAX.
 
-A `Model` says what exists; `formulate` turns it into the equations of a formulation; `assemble`
-finds a state; `simulate`, `identify` and the other analyses use them.
+A `Model` describes a mechanism; `formulate` converts it to the equations of a formulation;
+`assemble` computes a consistent state; `simulate`, `identify` and the other analyses use the
+equations and the state.
 """
 
 # ruff: noqa: E402
 
 from ._runtime_guard import prevent_deadlock
 
-prevent_deadlock()  # Before anything of JAX starts.
+prevent_deadlock()  # Before a JAX backend starts.
 
 import importlib
 from types import ModuleType

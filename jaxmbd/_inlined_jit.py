@@ -1,9 +1,9 @@
 """Functions that JAX traces once for each shape, however often a program calls them.
 
-Most of the time before a first result goes into tracing, and half of the operations of a program
-stand in a few small functions of rotations. Under `inlined_jit` JAX runs such a function once,
-keeps the operations and their batched and differentiated forms, and writes them into each program
-that calls it: the programs are the same as without.
+Tracing takes most of the time before a first result, and half of the operations of a program belong
+to a few small functions of rotations. With `inlined_jit`, JAX traces such a function once, caches
+the operations with their batched and differentiated forms, and inlines them into each program that
+calls the function. The programs do not change.
 """
 
 from collections.abc import Callable
@@ -16,5 +16,5 @@ R = TypeVar("R")
 
 
 def inlined_jit(function: Callable[P, R]) -> Callable[P, R]:
-    """`function` of arrays and pytrees of them, its operations kept."""
+    """Cache the trace of a function of arrays and pytrees of arrays; inline it into its callers."""
     return cast(Callable[P, R], jax.jit(function, inline=True))

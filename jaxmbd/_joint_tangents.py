@@ -1,4 +1,4 @@
-"""Carries of loops, all of which have derivatives as soon as anything about them has."""
+"""Carries of loops with tangents for all arrays as soon as any input has a tangent."""
 
 from typing import Any
 
@@ -8,10 +8,10 @@ import jax.numpy as jnp
 
 
 def with_joint_tangents(carry: Any, others: Any) -> Any:
-    """`carry` as it is, but with derivatives, that are zero, by all arrays of `others`.
+    """`carry` with the same values, and with zero derivatives by all arrays of `others`.
 
-    JAX differentiates a scan once more whenever another part of its carry turns out to depend on
-    what it differentiates by; each time takes as long as tracing the body several times.
+    JAX differentiates a scan again each time that it detects another part of the carry with a
+    tangent; each repetition takes as long as tracing the body several times.
     """
     arrays = jax.tree.leaves(eqx.filter(others, eqx.is_inexact_array))
     if not arrays:

@@ -1,4 +1,4 @@
-"""Arguments as constants, in what has a derivative of its own or none."""
+"""`stop_gradient` of arguments, for functions with their own derivative rule or none."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import jax
 
 
 def stop_gradients(tree: Any) -> Any:
-    """`tree`, which may hold functions and names too, without derivatives by its arrays."""
+    """`stop_gradient` of the float arrays of a tree, which may hold functions and names too."""
     floats, rest = eqx.partition(tree, eqx.is_inexact_array)
     return eqx.combine(jax.lax.stop_gradient(floats), rest)
 

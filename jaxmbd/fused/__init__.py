@@ -1,4 +1,4 @@
-"""Programs that XLA's CPU compiler makes one kernel of, for one state or for several at once."""
+"""Programs that XLA's CPU compiler compiles as one kernel, for one state or for several."""
 
 from .fused_program import DerivativeKernels as DerivativeKernels
 from .fused_program import Kernel as Kernel

@@ -1,9 +1,9 @@
-"""Optimization barriers around results that a program needs more than once.
+"""Optimization barriers around results that a program uses more than once.
 
-XLA's fusion on the CPU repeats cheap operations, products and sums among them, in each operation
-that needs their result. Results that several parts of a kernel need, such as rotation matrices,
-are then computed several times, and LLVM takes long to compile the kernel. A barrier around such a
-result keeps it as an array of its own.
+XLA's fusion on the CPU repeats cheap operations, such as products and sums, in each operation that
+uses their result. Results that several parts of a kernel use, such as rotation matrices, are then
+computed several times, and LLVM takes long to compile the kernel. A barrier around such a result
+stores it as a separate array.
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ from jax.extend.core import ClosedJaxpr, Literal
 
 from .inline_and_unroll import blank, literal
 
-# A result gets a barrier from this number of operations on, counted from the last barrier.
+# Smallest number of operations since the last barrier for which a result gets a barrier.
 WORTH = 8
 
 # Operations that only rearrange numbers.
@@ -29,7 +29,7 @@ ARRANGES = frozenset(
 
 
 def with_barriers(program: ClosedJaxpr) -> Callable[..., Sequence[Any]]:
-    """The function of a program, with barriers around results that are needed more than once."""
+    """The function of a program, with barriers around results that are used more than once."""
     jaxpr = program.jaxpr
     needed = Counter(x for equation in jaxpr.eqns for x in _variables(equation.invars))
     needed.update(_variables(jaxpr.outvars))

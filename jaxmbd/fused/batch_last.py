@@ -1,7 +1,7 @@
-"""Programs of several states at once that stand along the last axis.
+"""Batched programs of several states along the last axis.
 
-`jax.vmap` puts them along the first one, where the innermost loops are those over three
-components; here they are over states, which is what vector units want.
+`jax.vmap` puts the states along the first axis, so that the innermost loops run over three
+components. With the states along the last axis the innermost loops run over states and vectorize.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,10 +14,10 @@ from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 from .inline_and_unroll import blank, literal
 from .parameters import ELEMENTWISE_NAMES, unsupported
 
-# Every number of the result depends on the numbers at its own place alone.
+# Every entry of the result depends on the entries at the same index alone.
 ELEMENTWISE = ELEMENTWISE_NAMES
 
-# Those that name the axes that they are about, of one array.
+# Operations along given axes of one array.
 BY_AXIS = frozenset(
     {
         *("argmax", "argmin", "reduce_and", "reduce_max", "reduce_min", "reduce_or"),
@@ -27,13 +27,13 @@ BY_AXIS = frozenset(
 
 
 class CannotBatch(Exception):
-    """A program holds an operation that has no form along the last axis."""
+    """An operation of a program has no batching rule along the last axis."""
 
 
 def batch_last(program: ClosedJaxpr, size: int, batched: Sequence[bool]) -> ClosedJaxpr:
-    """The same of `size` states: some arguments, and all results, have one more axis, the last.
+    """The program for `size` states: some arguments and all results have an additional last axis.
 
-    **Raises** `CannotBatch`.
+    **Raises** `CannotBatch` if an operation has no batching rule.
     """
 
     def evaluate(*args: jax.Array) -> list[Any]:
@@ -64,22 +64,22 @@ def batch_last(program: ClosedJaxpr, size: int, batched: Sequence[bool]) -> Clos
 
 
 class _Value:
-    """An array, and whether states stand along its last axis."""
+    """An array, and whether its last axis is that of the states."""
 
     def __init__(self, x: Any, batched: bool):
         self.x, self.batched = x, batched
 
     def spread(self, shape: Sequence[int], size: int) -> jax.Array:
-        """For all states, where each one's is to have this shape."""
+        """The array for all states, with this shape for each state."""
         x, rank = jnp.asarray(self.x), len(shape)
         own = x.ndim - self.batched
-        axes = range(rank - own, rank)  # A number stands for all entries.
+        axes = range(rank - own, rank)  # A scalar stands for all entries.
         if self.batched:
             axes = (*axes, rank)
         return jax.lax.broadcast_in_dim(x, (*shape, size), tuple(axes))
 
     def plain(self) -> Any:
-        """The same for all states."""
+        """The array, if it is the same for all states."""
         if self.batched:
             raise CannotBatch
         return self.x
@@ -203,7 +203,7 @@ def _scan(values, params, size, shape):
 
 
 def _counts(params: Any) -> tuple[int, int]:
-    """How many constants and carried values a loop has."""
+    """Numbers of constants and of carried values of a loop."""
     if "num_carry" in params:
         return params["num_consts"], params["num_carry"]
     consts, carry, _ = params["ft_in"].unpack()  # From JAX 0.12 on.
@@ -227,7 +227,7 @@ RULES: dict[str, Callable[[list[_Value], Any, int, tuple[int, ...]], Any]] = {
 }
 
 
-# All that has a form along the last axis.
+# All operations with a batching rule along the last axis.
 KNOWN = ELEMENTWISE | BY_AXIS | RULES.keys()
 
 __all__ = ["KNOWN", "CannotBatch", "batch_last"]

@@ -1,4 +1,4 @@
-"""Programs that XLA's CPU compiler shall make one kernel of."""
+"""Programs that XLA's CPU compiler compiles as one kernel."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,23 +21,23 @@ from .inline_and_unroll import inline_and_unroll
 from .supported import LARGE, is_supported
 from .switch import fuses
 
-# States that a kernel moves at once in a batch, less than twice as many where that comes out even;
-# and how many are enough, so that of a batch of batches the outer one is a loop.
+# Number of states in one call of a kernel in a batch (fewer than twice as many, to divide the batch
+# evenly), and the number of states of a kernel from which a batch of it is a loop.
 TILE, ENOUGH = 8, 4
 
-# XLA leaves calls with these together.
+# XLA compiles calls with these attributes as a unit.
 ATTRIBUTES = {"inlineable": "false", "xla_cpu_small_call": "true"}
 
 
-# Without a representation: JAX asks functions it traces for theirs, and it would be whole programs.
+# Without `repr`: JAX takes that of functions it traces, which would print whole programs.
 @dataclass(frozen=True, eq=False, repr=False)
 class Kernel:
-    """A function of arrays as a kernel of its own.
+    """A function of arrays as a separate kernel.
 
-    - `program`: what XLA makes one kernel of.
-    - `plain`: the same as it was written, of which that of several states is made.
-    - `otherwise`: a function of the same arrays that comes to the same, where there is none.
-    - `states`: how many it moves.
+    - `program`: the program that XLA compiles as one kernel.
+    - `plain`: the same program before rewriting, from which batched programs are built.
+    - `otherwise`: an equivalent function of the same arrays, the fallback without a kernel.
+    - `states`: number of states that one call computes.
     """
 
     program: ClosedJaxpr
@@ -52,15 +52,15 @@ class Kernel:
 def kernel_of(
     fn: Callable[..., jax.Array], otherwise: Callable[..., jax.Array], *args: Any
 ) -> Kernel | None:
-    """fn as a kernel, for arguments like these; `otherwise` is what comes to the same in a batch.
+    """Convert fn to a kernel for arguments of these shapes; `otherwise` is an equivalent function.
 
-    Arguments may be arrays, or shapes and types of arrays.
+    Arguments may be arrays, or shapes and types of arrays. `otherwise` defines derivatives, and is
+    the fallback in batches. Callers with better derivatives define their own rules.
 
-    Loops call the kernel as a whole. Dispatching its operations, some hundred small ones, takes
-    longer than what they do. Callers that know better derivatives than those of `otherwise` have
-    rules of their own. None where `fn` holds an operation that XLA does not put into a kernel, or
-    traced values that are not among the arguments, such as those that a user's function closes
-    over, on accelerators, whose loops cost more, and inside of `fused(False)`.
+    Loops call the kernel as a whole: dispatching its operations, some hundred small ones, takes
+    longer than their computation. None if `fn` has an operation that XLA does not put into a kernel
+    or traced values that are not among the arguments, such as those that a user's function closes
+    over, on accelerators, whose loops cost more, and inside `fused.enabled(False)`.
     """
     plain = _program_of(fn, args)
     if plain is None:
@@ -72,9 +72,9 @@ def kernel_of(
 
 
 class DerivativeKernels:
-    """Derivatives of fn(x, args) by x as kernels, each of some directions at once.
+    """Derivatives of fn(x, args) by x as kernels, each for several directions at once.
 
-    What is called several times is made once: that takes longer than tracing `fn`.
+    Create one object for several calls: its creation takes longer than tracing `fn`.
     """
 
     def __init__(self, fn: Callable[[Any, Any], jax.Array], x: Float[Array, "n"], args: Any):
@@ -86,7 +86,7 @@ class DerivativeKernels:
     def __call__(
         self, directions: Float[Array, "k n"], x: Float[Array, "n"], args: Any
     ) -> Float[Array, "k m"] | None:
-        """None as `kernel_of`."""
+        """Derivatives along directions; None as for `kernel_of`."""
         program = self.program
         if program is None:
             return None
@@ -107,7 +107,7 @@ class DerivativeKernels:
 def _of_leaves(
     fn: Callable[..., jax.Array], args: Any
 ) -> tuple[Callable[..., jax.Array], list[Any]]:
-    """fn as a function of the arrays among its arguments, and these."""
+    """fn as a function of the arrays among its arguments, and these arrays."""
     arrays, rest = eqx.partition(args, _is_array_like)
     leaves, structure = jax.tree.flatten(arrays)
 
@@ -128,19 +128,19 @@ def _program_of(fn: Callable[..., jax.Array], args: Any) -> ClosedJaxpr | None:
 
 
 def function_of(program: ClosedJaxpr) -> Callable[..., jax.Array]:
-    """What a program of one result says."""
+    """The function of a program with one result."""
     return lambda *arrays: jaxpr_as_fun(program)(*arrays)[0]
 
 
 def of_arguments(program: ClosedJaxpr) -> Callable[..., jax.Array]:
-    """The same of the arguments that it was traced with, arrays and what holds them."""
+    """The function of a program with one result, of the same pytrees as in its trace."""
     return lambda *args: function_of(program)(*jax.tree.leaves(eqx.filter(args, eqx.is_array)))
 
 
 def traced(fn: Callable[..., jax.Array], *args: Any) -> Callable[..., jax.Array] | None:
-    """fn of arguments like these, run once, so that its derivatives need not run it; or None.
+    """fn traced once for arguments of these shapes, so that derivatives do not trace it again.
 
-    None where no kernel of it can be made as it is not for the CPU, or of more than its arguments.
+    None if it cannot be a kernel: not on the CPU, or with traced values beside its arguments.
     """
     program = _program_of(fn, args)
     return None if program is None else of_arguments(program)
@@ -150,8 +150,8 @@ def _is_array_like(x: Any) -> bool:
     return eqx.is_array(x) or isinstance(x, jax.ShapeDtypeStruct)
 
 
-# Of one result. A primitive, so that no transformation looks inside and takes it apart. Its
-# programs are parameters that others can read: fingerprints of sweeps do.
+# With one result. A primitive, so that no transformation splits it into its operations. Its
+# programs are parameters, which fingerprints of sweeps read.
 _kernel = Primitive("fused_program")
 
 
@@ -162,12 +162,11 @@ def _(*avals: Any, program: ClosedJaxpr, **others: Any) -> Any:
 
 @_kernel.def_impl
 def _plainly(*arrays: Any, program: ClosedJaxpr, **others: Any) -> jax.Array:
-    """As one call, of one argument and two results.
+    """The kernel as one call with one argument and two results.
 
-    XLA 0.10 stops the process where some arguments of a kernel in a loop are constants and others
-    are not, and where it has an argument that nothing reads. It divides a single large result
-    among threads, and can then not call the kernel; hence another one, which is dropped and which
-    reads the argument.
+    XLA 0.10 aborts the process if only some arguments of a kernel in a loop are constants, and if
+    an argument is unused. XLA divides a single large result among threads, and cannot call the
+    kernel then; the second result, which is dropped, prevents this and uses the argument.
     """
     together, back = ravel_pytree(arrays)
 
@@ -195,14 +194,14 @@ def tiles_of(
     axes: Sequence[int | None],
     tile_of: Callable[[int, tuple[bool, ...]], Callable[..., jax.Array] | None],
 ) -> Callable[..., jax.Array] | None:
-    """A function of arrays like these: results of a batch, a tile of states after the other.
+    """A function of arrays of these shapes that computes a batch, one tile of states after another.
 
-    `tile_of` is given how many states a tile has, and of which arguments there is one for each; it
-    returns a function of arguments with states along the last axis, or None where there is none.
-    Then, and where it is not known how many states there are, None is what is returned.
+    `tile_of` takes the number of states of a tile and a mask of the batched arguments. It returns
+    a function of arguments with states along the last axis, or None. If it returns None, or if the
+    number of states is unknown, the result is None.
     """
     count = count_of(arrays, axes)
-    # Of any number of states, in a program to be exported, or of none.
+    # A symbolic number of states, in a program for export, or zero.
     if not isinstance(count, int) or count == 0:
         return None
     n_tiles = max(1, count // TILE)
@@ -230,14 +229,14 @@ def tiles_of(
 
 
 def count_of(arrays: Sequence[Any], axes: Sequence[int | None]) -> Any:
-    """How many states a batch has."""
+    """Number of states of a batch."""
     return next(jnp.shape(x)[k] for x, k in zip(arrays, axes, strict=True) if k is not None)
 
 
 def in_turn(
     fn: Callable[..., jax.Array], arrays: Sequence[Any], axes: Sequence[int | None]
 ) -> jax.Array:
-    """Results of a batch, one call after the other."""
+    """Results of a batch by sequential calls."""
 
     def one(parts: list[jax.Array]) -> jax.Array:
         rest = iter(parts)
@@ -249,7 +248,7 @@ def in_turn(
 
 @lru_cache(maxsize=64)
 def tiled(plain: ClosedJaxpr, size: int, batched: tuple[bool, ...]) -> ClosedJaxpr | None:
-    """The program of several states at once, if there is one."""
+    """The batched program of several states; None if it has no batching rule or is no kernel."""
     try:
         tile = batch_last(inline_and_unroll(plain, LARGE // size), size, batched)
     except CannotBatch:
@@ -289,13 +288,13 @@ def _forward(
     otherwise: Callable[..., jax.Array],
     **others: Any,
 ) -> tuple[jax.Array, jax.Array]:
-    """Of what comes to the same: second derivatives of loops get here, past rules of callers."""
+    """Derivative of `otherwise`: second derivatives of loops bypass the rules of callers."""
     along = tuple(map(ad.instantiate_zeros, tangents))
     return jax.jvp(otherwise, tuple(primals), along)
 
 
 def _lowered_elsewhere(ctx: mlir.LoweringRuleContext, *arrays: ir.Value, **params: Any) -> Any:
-    """On accelerators, whose loops cost more."""
+    """Lower `otherwise` on accelerators, whose loops cost more."""
     return mlir.lower_fun(params["otherwise"], multiple_results=False)(ctx, *arrays)
 
 
@@ -307,12 +306,12 @@ batching.primitive_batchers[_kernel] = _in_batch
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Batch:
-    """A batch of kernels, whose loop over tiles is for the CPU alone.
+    """A batch of kernels, with a loop over tiles on the CPU only.
 
     - `fused`: the loop, a function of arrays.
-    - `plain`: a function of the same arrays that comes to the same, for all other platforms.
-    - `program`: what is computed for one state.
-    - `counts`: how many states there are, by axes of the result.
+    - `plain`: an equivalent function of the same arrays, for all other platforms.
+    - `program`: the program for one state.
+    - `counts`: numbers of states, by axes of the result.
     """
 
     fused: Callable[..., jax.Array]
@@ -331,7 +330,7 @@ class Batch:
 
 
 def batch_of(batch: Batch, arrays: Sequence[Any]) -> jax.Array:
-    """Results of all states: JAX chooses the way when it lowers the program for a platform."""
+    """Results of all states; JAX selects `fused` or `plain` on lowering, by platform."""
     return _batch.bind(*map(jnp.asarray, arrays), **vars(batch))
 
 
@@ -349,7 +348,7 @@ def _tile_after_tile(*arrays: Any, fused: Callable[..., jax.Array], **others: An
 
 
 def all_at_once(*arrays: Any, plain: Callable[..., jax.Array], **others: Any) -> jax.Array:
-    """A batch on other platforms than the CPU."""
+    """Compute a batch on platforms other than the CPU."""
     return plain(*arrays)
 
 

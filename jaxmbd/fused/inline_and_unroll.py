@@ -1,9 +1,8 @@
-"""Programs with small products of matrices as sums of products, and without calls of functions.
+"""Inline-and-unroll pass: inline calls of functions, and unroll small matrix products to sums.
 
-XLA makes no kernel of scatters: additions to a few rows that are known beforehand become sums of
-gathered rows, others a loop.
-What is written out fuses with its surroundings, and XLA can make one kernel of a whole program.
-Elsewhere the library's products take half the time.
+XLA puts no scatters into kernels: additions to a few static rows become sums of gathered rows,
+others a loop. Unrolled operations fuse with their surroundings, so that XLA can compile a whole
+program as one kernel. Outside of kernels the library's products take half the time.
 """
 
 import math
@@ -18,16 +17,16 @@ from jax.extend.core import ClosedJaxpr, Literal, jaxpr_as_fun
 
 from .parameters import unsupported
 
-# Longer sums of products stay products.
+# Longest sums of products that are unrolled.
 WIDE = 32
 
-# More contributions to one row are added in a loop.
+# Largest number of contributions to one row without a loop.
 MANY = 16
 
-# Beside what is handled here: what becomes a table of rows where all arguments are such tables.
+# Further operations that are evaluated to a table of rows if all arguments are such tables.
 OF_TABLES = frozenset({"cumsum", "scatter", "scatter-add", "sort"})
 
-# Calls of functions, and where these stand. Kernels within a kernel are such calls.
+# Calls of functions, and the parameter with the function. Kernels within a kernel are calls too.
 CALLS = {
     "fused_program": "program",
     "linear_kernel": "program",
@@ -43,13 +42,13 @@ BATCHES = frozenset({"batch_of_kernels", "batch_of_linear_kernels"})
 
 
 def inline_and_unroll(program: ClosedJaxpr, large: int) -> ClosedJaxpr:
-    """The same program, which can no longer be differentiated as its author wanted.
+    """The inlined and unrolled program, without custom rules of differentiation.
 
-    Sums of up to `large` numbers are reductions, others additions of slices: XLA makes library
-    calls of reductions of large arrays.
+    Sums of up to `large` numbers are reductions, others additions of slices: XLA compiles
+    reductions of large arrays to library calls.
     """
 
-    def evaluate(*args: jax.Array) -> list[Any]:  # Also numbers of NumPy.
+    def evaluate(*args: jax.Array) -> list[Any]:  # Also NumPy arrays.
         jaxpr = program.jaxpr
         known: dict[Any, Any] = dict(zip(jaxpr.constvars, map(_table, program.consts), strict=True))
         known.update(zip(jaxpr.invars, args, strict=True))
@@ -66,17 +65,17 @@ def inline_and_unroll(program: ClosedJaxpr, large: int) -> ClosedJaxpr:
 
 
 def blank(aval: Any) -> jax.ShapeDtypeStruct:
-    """An array of this kind, to trace with."""
+    """Shape and type of an array, for tracing."""
     return jax.ShapeDtypeStruct(aval.shape, aval.dtype)
 
 
 def literal(x: Any) -> np.ndarray:
-    """Its value, of the type that it has in the program."""
+    """Value of a literal, with its type in the program."""
     return np.asarray(x.val, x.aval.dtype)
 
 
 def _found(equation: Any, values: list[Any], large: int) -> Sequence[Any]:
-    """Results of an equation, rewritten where a rule was written for it, as it is elsewhere."""
+    """Results of an equation, rewritten if a rule handles it, otherwise unchanged."""
     primitive, params = equation.primitive, equation.params
     handled = unsupported(equation) is None
     found = _rewritten(equation, values, large) if handled else None
@@ -94,7 +93,7 @@ def _found(equation: Any, values: list[Any], large: int) -> Sequence[Any]:
 
 
 def _rewritten(equation: Any, values: list[Any], large: int) -> Sequence[Any] | None:
-    """Results of what replaces an equation; None where nothing does."""
+    """Results of the replacement of an equation; None if no rule replaces it."""
     name, params = equation.primitive.name, equation.params
     if name == "dot_general":
         (a, b), (along, beside) = values, params["dimension_numbers"]
@@ -112,7 +111,7 @@ def _rewritten(equation: Any, values: list[Any], large: int) -> Sequence[Any] | 
 
 
 def _table(x: Any) -> Any:
-    """Integers as numbers of NumPy, which are known while tracing."""
+    """Integers as NumPy arrays, which are static under tracing."""
     known = isinstance(x, jax.Array | np.ndarray) and not isinstance(x, Tracer)
     return np.asarray(x) if known and jnp.issubdtype(x.dtype, jnp.integer) else x
 
@@ -122,7 +121,7 @@ def _gives_integers(equation: Any) -> bool:
 
 
 def _scattered(total: Any, rows: Any, x: Any, large: int) -> jax.Array:
-    """`total` with x added at some rows."""
+    """`total` with x added to some rows."""
     if isinstance(rows, np.ndarray) and rows.size:
         found = _gathered(total, rows[:, 0].astype(np.int64), x)
         if found is not None:
@@ -143,7 +142,7 @@ def _one_by_one(total: jax.Array, rows: jax.Array, x: jax.Array) -> jax.Array:
 
 
 def _gathered(total: Any, rows: np.ndarray, x: Any) -> jax.Array | None:
-    """The same where all rows are there, with few contributions to each."""
+    """`total` with x added to static rows within bounds; None with many contributions to a row."""
     n = total.shape[0]
     if not 0 <= rows.min() <= rows.max() < n:
         return None
@@ -161,7 +160,7 @@ def _gathered(total: Any, rows: np.ndarray, x: Any) -> jax.Array | None:
 
 
 def _product(a: Any, b: Any, along: Any, beside: Any, large: int) -> jax.Array:
-    """A product of arrays along axes of both, beside others of both."""
+    """Product of arrays, summed over the axes `along`, batched over the axes `beside` of both."""
 
     def arranged(x: jax.Array, k: int, before: int, after: int) -> jax.Array:
         first = (*along[k], *beside[k])

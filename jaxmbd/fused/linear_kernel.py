@@ -1,7 +1,7 @@
-"""Linear functions as kernels, whose transposes are kernels too.
+"""Linear functions as kernels, with transposes that are kernels too.
 
-Derivatives are linear. Differentiated by itself, a kernel would fall apart into the operations of
-its derivative, each of which keeps something for the backward pass; these keep the arguments alone.
+Derivatives are linear. JAX's derivative of a kernel would consist of single operations, each of
+which saves residuals for the backward pass. Linear kernels save their arguments only.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,13 +32,13 @@ from .fused_program import (
 )
 from .inline_and_unroll import blank
 
-# Of what transposes a function: made when it is asked for, as that takes as long as the function.
+# Constructor of the transpose, called at its first use: it takes as long as that of the function.
 Transposed = Callable[[], Kernel | None]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LinearKernel:
-    """A function of some arguments and of a vector, linear in this, and what transposes it."""
+    """A function of arguments and a vector, linear in the vector, and its transpose."""
 
     there: Kernel
     back: Transposed
@@ -53,10 +53,10 @@ def linear_kernel_of(
     at: Any,
     x: Float[Array, "n"],
 ) -> LinearKernel | None:
-    """`there` as a kernel for arguments like these, None as `kernel_of`; its transpose is `back`.
+    """Convert `there` with its transpose `back` to a linear kernel; None as for `kernel_of`.
 
-    Each is given the arguments that it is not linear in, and a vector. Where `back` cannot be a
-    kernel, JAX transposes `there`.
+    Each takes the arguments in which it is not linear, and a vector. If `back` cannot be a kernel,
+    JAX transposes `there`.
     """
     ahead = kernel_of(there, there, at, x)
     if ahead is None:
@@ -66,7 +66,7 @@ def linear_kernel_of(
     x64: bool = getattr(jax.config, "jax_enable_x64")  # noqa: B009
 
     def transposed() -> Kernel | None:
-        with jax.enable_x64(x64):  # As it was where this was asked for.
+        with jax.enable_x64(x64):  # The setting at the call of `linear_kernel_of`.
             return kernel_of(back, back, shapes, blank(y))
 
     return LinearKernel(ahead, cache(transposed))
@@ -74,9 +74,9 @@ def linear_kernel_of(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SmoothKernel:
-    """A function as a kernel whose derivatives are kernels too, made when they are asked for.
+    """A function as a kernel with derivatives that are kernels too, created at their first use.
 
-    What is called several times is made once: making a kernel takes longer than tracing `fn`.
+    Create one object for several calls: the creation of a kernel takes longer than tracing `fn`.
     """
 
     fn: Callable[..., jax.Array]
@@ -87,7 +87,7 @@ class SmoothKernel:
         return _smooth(*args, of=self)
 
     def derivative(self, args: Any, tangents: Any) -> LinearKernel | None:
-        """By those arguments that have a tangent."""
+        """Derivative by the arguments that have a tangent."""
         moving = moved(tangents)
         leaves, structure = jax.tree.flatten(moving)
         which = tuple(leaves), structure
@@ -98,13 +98,13 @@ class SmoothKernel:
 
 
 def smooth_kernel_of(fn: Callable[..., jax.Array], *args: Any) -> SmoothKernel | None:
-    """fn as a kernel for arguments like these, with its derivatives; None as `kernel_of`."""
+    """Convert fn to a kernel with its derivatives; None as for `kernel_of`."""
     kernel = kernel_of(fn, fn, *args)
     return None if kernel is None else SmoothKernel(fn, kernel)
 
 
 def smooth_kernel(fn: Callable[..., jax.Array], *args: Any) -> jax.Array:
-    """fn(*args) as a kernel whose derivatives are kernels too; plainly where there is none."""
+    """fn(*args) by a kernel whose derivatives are kernels too; by fn itself without a kernel."""
     kernel = smooth_kernel_of(fn, *args)
     return fn(*args) if kernel is None else kernel(*args)
 
@@ -125,10 +125,10 @@ def _(args, tangents, *, of):
 def derivative_kernel(
     fn: Callable[..., jax.Array], args: Any, tangents: Any
 ) -> LinearKernel | None:
-    """The derivative of fn(*args) by those arguments that have a tangent; None as `kernel_of`.
+    """Derivative of fn(*args) by the arguments that have a tangent; None as for `kernel_of`.
 
-    A function of the arguments and of all tangents in one vector. What `fn` says is traced twice
-    or more: `traced` of a function in its place is faster.
+    It is a function of the arguments and of all tangents in one vector. `fn` is traced twice or
+    more; the result of `traced` in its place is faster.
     """
     moving = moved(tangents)
     dots, unravel = ravel_pytree(tangents)
@@ -145,7 +145,7 @@ def derivative_kernel(
 
 
 def moved(tangents: Any) -> Any:
-    """Which arguments have a tangent: a tree of truth values."""
+    """Tree of truth values: whether each argument has a tangent."""
     return jax.tree.map(lambda dot: dot is not None, tangents, is_leaf=lambda x: x is None)
 
 
@@ -188,7 +188,7 @@ def _plainly(
 def _forward(
     primals: Sequence[Any], tangents: Sequence[Any], *, plain: ClosedJaxpr, **others: Any
 ) -> tuple[jax.Array, jax.Array]:
-    """Of a second derivative what is linear is a kernel again; the rest is differentiated."""
+    """Derivative: a linear kernel along the vector alone, otherwise that of `plain`."""
     *at, x = primals
     *at_dot, x_dot = tangents
     if all(isinstance(dot, ad.Zero) for dot in at_dot):
@@ -218,7 +218,7 @@ def _transpose(
 
 
 def _elsewhere(*arrays: Any, plain: ClosedJaxpr, **others: Any) -> jax.Array:
-    """On accelerators, whose loops cost more."""
+    """Compute `plain` on accelerators, whose loops cost more."""
     return function_of(plain)(*arrays)
 
 
@@ -263,14 +263,14 @@ def _in_batch(
 
 
 def in_turn_of(kernel: Kernel, axes: Sequence[int | None], *arrays: Any) -> jax.Array:
-    """Results of a batch of what moves several states already, one call after the other."""
+    """Results of a batch of kernels for several states each, by sequential calls."""
     return in_turn(kernel, arrays, axes)
 
 
 def _with_vectors(
     arrays: Sequence[Any], axes: Sequence[int | None]
 ) -> tuple[list[Any], tuple[int | None, ...]]:
-    """What is linear in one vector of all states is so in one of each."""
+    """Arrays and axes with one vector for each state, along the first axis."""
     *at, x = arrays
     *at_axes, axis = axes
     if axis is None:
@@ -287,7 +287,7 @@ mlir.register_lowering(_linear, mlir.lower_fun(_elsewhere, multiple_results=Fals
 mlir.register_lowering(_linear, mlir.lower_fun(_plainly, multiple_results=False), platform="cpu")
 
 
-# A batch of linear functions, linear in the last of its arrays, and what transposes it.
+# A batch of linear functions, linear in the last of its arrays, and its transpose.
 _linear_batch = Primitive("batch_of_linear_kernels")
 
 
@@ -340,7 +340,7 @@ def _batch_in_batch(
     arrays, axes = _with_vectors(arrays, axes)
 
     def behind() -> Batch | None:
-        back = transposed()  # The cotangents have as many states as the vectors.
+        back = transposed()  # The cotangents have the same states as the vectors.
         return None if back is None else back.batched(arrays, axes)
 
     return _bound_batch(Batch(**batch).batched(arrays, axes), cache(behind), arrays), 0

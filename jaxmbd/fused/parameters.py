@@ -1,9 +1,8 @@
-"""Which primitives, with which values of their parameters, the rules of this package handle.
+"""Supported primitives, and supported values of their parameters.
 
-A rule reads some parameters of a primitive and copies or ignores others, so that it holds for
-those values alone that it was written for. `PARAMETERS` lists these for each primitive. A program
-with another primitive, another value, or a parameter that is not listed here (a later JAX may add
-one) is left to JAX as a whole.
+A rule reads some parameters of a primitive and copies or ignores others. It is valid for certain
+values only, which `PARAMETERS` lists for each primitive. A program with another primitive, another
+value, or a parameter that is not listed (a later JAX may add one) is compiled by JAX as usual.
 """
 
 from collections.abc import Callable
@@ -14,10 +13,10 @@ import jax.numpy as jnp
 from jax.extend.core import Jaxpr
 from jax.lax import GatherScatterMode, Precision
 
-# Whether a value of a parameter is handled, in this equation.
+# Whether a value of a parameter is supported in this equation.
 Check = Callable[[Any, Any], bool]
 
-# Of all arrays in a program. Narrower numbers are rounded elsewhere in fused programs.
+# Supported types of arrays. Fused programs round narrower floats at other places.
 TYPES = frozenset(
     {
         *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
@@ -47,7 +46,7 @@ def _no_shardings(value: Any, equation: Any) -> bool:
 
 
 def _from_first(value: Any, equation: Any) -> bool:
-    """Axes counted from the first one: another one behind the last does not change them."""
+    """Axes counted from the first one, which an additional last axis does not change."""
     axes = value if isinstance(value, tuple | list) else (value,)
     return all(axis >= 0 for axis in axes)
 
@@ -62,12 +61,12 @@ def _known_mode(value: Any, equation: Any) -> bool:
 
 
 def _drops(value: Any, equation: Any) -> bool:
-    """Additions beyond the array are dropped, or there are none."""
+    """Additions out of bounds are dropped, or do not occur."""
     return value in (GatherScatterMode.FILL_OR_DROP, GatherScatterMode.PROMISE_IN_BOUNDS)
 
 
 def _whole_rows(numbers: Any, equation: Any) -> bool:
-    """Each index is that of a whole row of floats."""
+    """Each index selects a whole row of floats."""
     total, rows, x = (v.aval for v in equation.invars)
     places = numbers.inserted_window_dims, numbers.scatter_dims_to_operand_dims
     beside = numbers.operand_batching_dims, numbers.scatter_indices_batching_dims
@@ -107,7 +106,7 @@ ELEMENTWISE_NAMES = frozenset(
         *("sin", "sinh", "sqrt", "square", "sub", "tan", "tanh", "xor"),
     }
 )
-# Of functions: how exact they have to be; of products: another type than that of the factors.
+# `accuracy`: required accuracy of functions; `out_dtype`: a type other than that of the factors.
 _ELEMENTWISE: dict[str, Check] = {"accuracy": _none, "out_dtype": _none}
 _REDUCTION: dict[str, Check] = {"axes": _from_first, "out_sharding": _none}
 _CALL: dict[str, Check] = {
@@ -171,7 +170,7 @@ PARAMETERS: dict[str, dict[str, Check]] = {
     "linear_kernel": dict.fromkeys(_KERNEL, _any),
     "batch_of_kernels": dict.fromkeys(_BATCH, _any),
     "batch_of_linear_kernels": dict.fromkeys(_BATCH, _any),
-    # Rewritten where they are like this, left to JAX elsewhere.
+    # Rewritten with these values, otherwise unchanged.
     "dot_general": {
         "dimension_numbers": _any,
         "precision": _precision,
@@ -188,7 +187,7 @@ PARAMETERS: dict[str, dict[str, Check]] = {
 
 
 def unsupported(equation: Any) -> str | None:
-    """Why no rule here handles an equation of a program; None where one does."""
+    """Reason for which no rule handles an equation of a program, or None."""
     name = equation.primitive.name
     if name not in PARAMETERS:
         return name

@@ -1,4 +1,4 @@
-"""Questions about fused programs, for reports: nothing is compiled."""
+"""Queries about fused programs for reports, without compilation."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,7 @@ FUSED = frozenset({"fused_program", "batch_of_kernels"})
 
 
 def holds_fused_program(fn: Callable[..., Any], *args: Any) -> bool:
-    """Whether a function, traced for arguments like these, calls a fused program."""
+    """Whether a function, traced for arguments of these shapes, calls a fused program."""
     return _holds(jax.make_jaxpr(fn)(*args).jaxpr)
 
 
@@ -34,7 +34,7 @@ def _is_program(value: Any) -> bool:
 
 
 def refused_operation(fn: Callable[..., Any], *args: Any) -> str | None:
-    """The first operation of a function that keeps it from being one fused program, or None.
+    """The first operation that prevents a function from being one fused program, or None.
 
     **Arguments:** `args`: arrays, or shapes and types of arrays.
     """
@@ -42,7 +42,7 @@ def refused_operation(fn: Callable[..., Any], *args: Any) -> str | None:
 
 
 def why_no_fused_programs() -> str | None:
-    """Why no program is fused here, whatever it computes; None where programs may be."""
+    """Reason for which no program is fused here, or None if programs may be fused."""
     if not fuses():
         return "fused programs are switched off"
     backend = jax.default_backend()

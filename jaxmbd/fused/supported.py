@@ -1,4 +1,4 @@
-"""What XLA's CPU compiler can make one kernel of."""
+"""Programs that XLA's CPU compiler can compile as one kernel."""
 
 import math
 from typing import Any
@@ -9,8 +9,8 @@ from jax.extend.core import ClosedJaxpr, Jaxpr
 from .batch_last import KNOWN
 from .parameters import unsupported
 
-# Operations that XLA can put into one, of small arrays. Not among them, and an error while
-# compiling: scatters, sorts, library calls, callbacks, and large matrix products.
+# Operations on small arrays that XLA can put into a kernel. Others raise an error at compile time:
+# scatters, sorts, library calls, callbacks, and large matrix products.
 SUPPORTED = KNOWN | {"iota"}
 
 # Reductions of about 4,000 numbers or more become library calls as well.
@@ -18,7 +18,7 @@ LARGE = 4000
 
 
 def refusal(jaxpr: Jaxpr) -> str | None:
-    """Which operation keeps a program from being compiled as one kernel, or None."""
+    """The operation that prevents the compilation of a program as one kernel, or None."""
     for equation in jaxpr.eqns:
         name, reason = equation.primitive.name, unsupported(equation)
         if reason is not None or name not in SUPPORTED:
@@ -37,7 +37,7 @@ def refusal(jaxpr: Jaxpr) -> str | None:
 
 
 def is_empty(jaxpr: Jaxpr) -> bool:
-    """Whether it has no argument or no result to speak of: XLA makes no kernel of that."""
+    """Whether all arguments or all results are empty: XLA compiles no kernel then."""
     given, results = (
         sum(math.prod(getattr(x.aval, "shape")) for x in variables)  # noqa: B009
         for variables in (jaxpr.invars, jaxpr.outvars)
@@ -46,7 +46,7 @@ def is_empty(jaxpr: Jaxpr) -> bool:
 
 
 def is_supported(jaxpr: Jaxpr) -> bool:
-    """Whether it compiles as one kernel."""
+    """Whether a program compiles as one kernel."""
     return not is_empty(jaxpr) and refusal(jaxpr) is None
 
 

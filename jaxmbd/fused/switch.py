@@ -1,4 +1,4 @@
-"""Whether fused programs are made."""
+"""Switch of fused programs."""
 
 import os
 from collections.abc import Iterator
@@ -10,29 +10,28 @@ from ..errors import ModelError
 
 VARIABLE = "JAXMBD_FUSED"
 
-# JAX traces anew where it changes, so that no program is reused that was made the other way.
+# JAX traces again if the value changes, so that no program of the other choice is reused.
 _chosen = jax.make_user_context(default_value=None)
 
 
 @contextmanager
 def enabled(on: bool) -> Iterator[None]:
-    """Make fused programs inside a `with` block, or none.
+    """Switch fused programs on or off inside a `with` block.
 
     Fused programs are an optimization for the CPU: results with and without them agree to
-    rounding. Functions under `jax.jit` are traced and compiled for each choice by itself. The
-    choice outside of all blocks is that of the environment variable `JAXMBD_FUSED`, 0 or 1.
-    Default: 1.
+    rounding. Functions under `jax.jit` are traced and compiled separately for each choice. The
+    environment variable `JAXMBD_FUSED`, 0 or 1, sets the choice outside all blocks. Default: 1.
 
     **Arguments:**
 
-    - `on`: whether fused programs are made.
+    - `on`: whether to use fused programs.
     """
     with _chosen(on):
         yield
 
 
 def fuses() -> bool:
-    """Whether fused programs are made here.
+    """Whether fused programs are switched on.
 
     **Raises** `ModelError` if the environment variable is neither 0 nor 1.
     """

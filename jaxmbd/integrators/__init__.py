@@ -1,4 +1,4 @@
-"""One step from state to state: the stepping protocol, and one method a file."""
+"""The stepping protocol, and one time integration method a file."""
 
 from .abstract import AbstractIntegrator as AbstractIntegrator
 from .abstract import Attempt as Attempt

@@ -1,9 +1,10 @@
-"""The stepping protocol: what an integrator implements, and its two adapters.
+"""The stepping protocol: the base class of integrators and its two adapters.
 
-An integrator implements `attempt`, one step of a system, and where defaults do not fit `begin`,
-`check` and `order`. The first adapter is the interface of a diffrax solver, with the system in
-`args`: adaptive steps, events and dense output of `simulate`. The second one, `start` and
-`advance`, is the step of a plain scan with fixed steps: `rollout` and `identify`.
+An integrator implements `attempt`, one step of a system, and overrides `begin`, `check` and `order`
+if their defaults do not fit. The first adapter is the interface of a diffrax solver, with the
+system in `args`; `simulate` uses it for adaptive steps, events and dense output. The second
+adapter, `start` and `advance`, is the step of a scan with fixed steps; `rollout` and `identify`
+use it.
 """
 
 from abc import abstractmethod
@@ -30,14 +31,14 @@ class Attempt(eqx.Module):
     """The outcome of one step.
 
     - `state`: the state at the end.
-    - `memory`: what the integrator passes to its next step.
+    - `memory`: data that the integrator passes to its next step.
     - `error`: estimated local error, as a difference of states, or as increments (δq, δv, δz) with
-      δq like those of `retract`; None: no estimate, so that steps cannot adapt.
-    - `slopes`: (v̇, ż) at the start and at the end, for cubic output in between; None: linear
-      output.
+      δq like those of `retract`; None if there is no estimate, so that steps cannot adapt.
+    - `slopes`: (v̇, ż) at the start and at the end, for cubic output in between; None for
+      linear output.
     - `converged`: whether the equations of the step were solved; `True` if there are none.
-    - `dense`: arguments of `interpolation_cls` beside `t0` and `t1`, for an integrator with an
-      interpolation of its own; None: those that follow from `slopes`.
+    - `dense`: arguments of `interpolation_cls` beside `t0` and `t1`, for an integrator with its own
+      interpolation; None: arguments computed from `slopes`.
     """
 
     state: State
@@ -49,7 +50,7 @@ class Attempt(eqx.Module):
 
 
 class Memory(eqx.Module):
-    """The memory of the integrator, with start and length [s] of the last step tried."""
+    """Memory of the integrator, with start and length [s] of the last attempted step."""
 
     own: PyTree
     t: Float[Array, ""]
@@ -57,39 +58,38 @@ class Memory(eqx.Module):
 
 
 class AbstractIntegrator(diffrax.AbstractSolver):
-    """A method that moves a system from state to state.
+    """A method that advances a system from state to state.
 
-    `attempt` is the one method that an integrator must define. A step may use the state, the time
-    and the `memory` that the step before returned, or `begin` at the start of a motion and after a
-    jump.
+    An integrator must define `attempt` only. A step may use the state, the time and `memory`. The
+    previous step returns `memory`; at the start of a motion and after a jump, `begin` returns it.
     """
 
     term_structure: ClassVar[type] = diffrax.ODETerm
-    # Whether reverse mode recomputes a step except for its roots. In loops each intermediate result
-    # that is kept is an array of all steps.
+    # Whether reverse mode recomputes a step except for its roots. In loops each saved intermediate
+    # result is an array over all steps.
     recomputed: ClassVar[bool] = False
 
     @abstractmethod
     def attempt(
         self, system: AbstractSystem, t: Time, h: Time, state: State, memory: PyTree
     ) -> Attempt:
-        """One step of length `h` [s] from a state at time `t` [s]."""
+        """Attempt one step of length `h` [s] from a state at time `t` [s]."""
 
     def begin(self, system: AbstractSystem, t: Time, h: Time, state: State) -> PyTree:
-        """The memory of the first step, of about length `h`, and of one after a jump.
+        """Memory for the first step, of about length `h`, and for a step after a jump.
 
         Default: None.
         """
         return None
 
     def check(self, system: AbstractSystem) -> None:
-        """**Raises** `IncompatibleIntegrator` if the integrator cannot move the system.
+        """**Raises** `IncompatibleIntegrator` if the integrator cannot advance the system.
 
-        Default: it moves every system.
+        Default: it advances every system.
         """
 
     def order(self, terms: Any = None) -> int | None:
-        """Order of convergence, or None. Steps that adapt need it."""
+        """Order of convergence, or None. Adaptive steps need the order."""
         return None
 
     def error_order(self, terms: Any = None) -> Any:
@@ -98,7 +98,7 @@ class AbstractIntegrator(diffrax.AbstractSolver):
         return None if order is None else order + 1
 
     def slope(self, t: Any, state: State, system: AbstractSystem) -> State:
-        """Time derivative of a state, from which diffrax guesses a first step."""
+        """Time derivative of a state, from which diffrax estimates the first step."""
         vdot, _ = accelerations(system, t, state)
         return State(system.rates(state.q, state.v), vdot, rates_at(system, t, state))
 
@@ -110,11 +110,11 @@ class AbstractIntegrator(diffrax.AbstractSolver):
         return self
 
     def differentiated_by(self, adjoint: diffrax.AbstractAdjoint | None) -> "AbstractIntegrator":
-        """The same method, ready for a mode of differentiation. Default: the integrator itself."""
+        """The same method, set up for a mode of differentiation. Default: the integrator itself."""
         return self
 
     def saved(self, system: AbstractSystem, ts: Float[Array, "n"], states: State) -> State:
-        """States to return, of the states at `ts` that dense output gives. Default: the same."""
+        """States to return from the states of dense output at `ts`. Default: the same states."""
         return states
 
     def _attempted(
@@ -126,9 +126,9 @@ class AbstractIntegrator(diffrax.AbstractSolver):
         memory: PyTree,
         jumped: Bool[Array, ""] | bool,
     ) -> tuple[State, Attempt]:
-        """The state from which a step starts, after sampled elements have acted, and the step.
+        """The initial state of a step, after the update of sampled elements, and the step.
 
-        What they change is a jump: memories hold rates of the states before.
+        A change by sampled elements is a jump: memories hold rates of the states before it.
         """
         start = sampled(system, t, state)
         if system.mechanism.sampled_groups:
@@ -142,7 +142,7 @@ class AbstractIntegrator(diffrax.AbstractSolver):
     def start(self, system: AbstractSystem, t: Time, h: Time, state: State) -> PyTree:
         """The first `memory` of `advance`.
 
-        **Raises** `IncompatibleIntegrator` if the integrator cannot move the system.
+        **Raises** `IncompatibleIntegrator` if the integrator cannot advance the system.
         """
         self.check(system)
         return self.for_fixed_steps().begin(system, t, h, state)
@@ -150,7 +150,7 @@ class AbstractIntegrator(diffrax.AbstractSolver):
     def advance(
         self, system: AbstractSystem, t0: Time, t1: Time, state: State, memory: PyTree
     ) -> tuple[State, PyTree]:
-        """The state at `t1`, NaN if the step could not be made, and the next memory."""
+        """The state at `t1`, NaN if the step did not converge, and the next memory."""
         method = self.for_fixed_steps()
 
         def step(state: State, memory: PyTree) -> tuple[State, PyTree]:
@@ -173,7 +173,7 @@ class AbstractIntegrator(diffrax.AbstractSolver):
     def terms(self, system: AbstractSystem) -> diffrax.AbstractTerm:
         """The term for `diffrax.diffeqsolve`, whose solver is the integrator.
 
-        **Raises** `IncompatibleIntegrator` if the integrator cannot move the system.
+        **Raises** `IncompatibleIntegrator` if the integrator cannot advance the system.
         """
         self.check(system)
         return diffrax.ODETerm(self.slope)
@@ -228,10 +228,10 @@ class AbstractIntegrator(diffrax.AbstractSolver):
 
 
 def _between(**given: Any) -> diffrax.AbstractLocalInterpolation:
-    """States within a step: cubic in the coordinates if slopes are known, else linear.
+    """States within a step: cubic in the coordinates if slopes are given, else linear.
 
-    A quaternion of any length is a rotation, so that states between two configurations are
-    configurations too.
+    A quaternion of any length represents a rotation, so that interpolated states are configurations
+    too.
     """
     if "k0" in given:
         return diffrax.ThirdOrderHermitePolynomialInterpolation(**given)

@@ -1,18 +1,18 @@
 """Backward differentiation formulas of orders 1 to 5 (Gear 1971) on the configuration manifold.
 
-With D the derivative at t₁ of the polynomial through the last k values and the new one:
+D is the derivative at t₁ of the polynomial through the last k values and the new value:
 
     v₁ = N(q₁)⁺ (D q)₁ + M⁻¹ Gᵀ μ,   v̇₁ = (D v)₁
     M(q₁) v̇₁ + b(q₁, v₁) = f(t₁, q₁, v₁) + G(q₁)ᵀ λ₁,   g(q₁) = 0,   G(q₁) v₁ = 0
 
 Differences are taken of the coordinates themselves, quaternions included: all configurations of a
-run are displacements q₀ ⊞ d of one another, so that quaternions keep their length, and N⁺ leaves
-out what is normal to the motion. Unknowns are the increment d, h² λ₁ and h μ. First-order states
+run are displacements q₀ ⊞ d of one another, so that quaternions keep their length, and N⁺ removes
+the component normal to the motion. Unknowns are the increment d, h² λ₁ and h μ. First-order states
 solve (D z)₁ = r(t₁, q₁, v₁, z₁).
 
-The first k steps, and those after a jump, are Radau's: the same equations at the nodes of Radau's
-right quadrature, D being the derivative of the polynomial through them and the start (Hairer and
-Wanner 1996, IV.5 and VII.4).
+The first k steps of a run, and the first k after a jump, are Radau steps: the same equations at the
+nodes of Radau's right quadrature, where D is the derivative of the polynomial through the start and
+the nodes (Hairer and Wanner 1996, IV.5 and VII.4).
 """
 
 from typing import Any
@@ -54,12 +54,12 @@ from .implicit import (
 
 
 class History(eqx.Module):
-    """What came before the state, newest first, and accelerations at the state.
+    """Previous states, newest first, and accelerations at the current state.
 
-    - `q`, `v`: shapes `(k, nq)` and `(k, nv)`; `ages`: how long ago each was [s].
-    - `count`: how many of them there are yet.
+    - `q`, `v`: shapes `(k, nq)` and `(k, nv)`; `ages`: time since each of them [s].
+    - `count`: number of valid entries.
     - `vdot`, `lam`: v̇, shape `(nv,)`, and λ, shape `(ng,)`.
-    - `z`, `zdot`: first-order states, shape `(k, nz)`, and ż at the state, shape `(nz,)`.
+    - `z`, `zdot`: first-order states, shape `(k, nz)`, and ż at the current state, shape `(nz,)`.
     """
 
     q: Float[Array, "k nq"]
@@ -74,7 +74,7 @@ class History(eqx.Module):
     def after(
         self, state: State, h: Time, vdot: Velocities, lam: Float[Array, "ng"], zdot: States
     ) -> "History":
-        """The history a step of length `h` later that started from `state`."""
+        """The history after a step of length `h` that started from `state`."""
 
         def shifted(new: Array, old: Array) -> Array:
             return jnp.concatenate([new[None], old[:-1]])
@@ -89,21 +89,22 @@ class History(eqx.Module):
 class BDF(AbstractImplicit):
     """Gear's backward differentiation formulas, for stiff and constrained systems.
 
-    Moves systems of every formulation. Steps may vary; the error is estimated by the difference
-    from the polynomial through the values before, and a run restarts after every jump.
+    Advances systems of every formulation. Step lengths may vary. The error estimate is the
+    difference from the polynomial through the previous values. A jump restarts the method.
 
     **Arguments:**
 
     - `order`: 1 to 5. Orders 1 and 2 damp every vibration. Orders 3, 4 and 5 amplify undamped
-      vibration where ω h is roughly 0.1 to 2, 0.2 to 5 and 0.5 to 5; use them where motion is
-      damped, or with steps that adapt.
+      vibration if ω h is roughly 0.1 to 2, 0.2 to 5 and 0.5 to 5; use them if the motion is
+      damped, or with adaptive steps. Default: 2.
     - `index`: 2 enforces g = 0 and G v = 0 (Gear, Gupta and Leimkuhler 1985); 3 enforces g = 0
-      alone; 1 enforces g̈ = 0 with Baumgarte's terms. Without constraints they are the same.
-    - `stabilization`: Baumgarte's terms, for index 1.
-    - `newton`: how the equations of a step are solved.
+      alone; 1 enforces g̈ = 0 with Baumgarte's terms. Without constraints all three are the same.
+      Default: 2.
+    - `stabilization`: Baumgarte's terms, for index 1. Default: `Baumgarte()`.
+    - `newton`: the solver of the equations of a step. Default: `Newton()`.
 
     At index 3 the error of velocities is not controlled. Velocities are differences of
-    coordinates, so that rounding counts in them 1/h times: take float64 for small steps.
+    coordinates, so that rounding errors grow by the factor 1/h: use float64 for small steps.
 
     **Raises** `ModelError` for another order or index, or for a stabilization that is not used.
     """
@@ -133,7 +134,7 @@ class BDF(AbstractImplicit):
 
     def begin(self, system: AbstractSystem, t: Time, h: Time, state: State) -> History:
         vdot, lam = accelerations(system, as_time(t, system), state)
-        # Rest at the state stands in for what is not there yet.
+        # Copies of the state fill the entries that are not valid yet.
         q, v, z = (jnp.tile(x, (self.k, 1)) for x in (state.q, state.v, state.z))
         ages = h * jnp.arange(1, self.k + 1, dtype=state.q.dtype)
         zdot, count = rates_at(system, as_time(t, system), state), jnp.zeros((), dtype=jnp.int32)
@@ -147,7 +148,7 @@ class BDF(AbstractImplicit):
         error = state.v, *rates
         blank = Attempt(state, memory, error, (rates, rates), jnp.array(False))
         given = system, t, h, state, memory
-        # In a batch each of the two is computed only while some member of it needs it.
+        # In a batch each branch is computed only while some member needs it.
         one = jax.lax.cond(eqxi.unvmap_any(starts), lambda: self._one_step(*given), lambda: blank)
         many = jax.lax.cond(
             eqxi.unvmap_any(~starts), lambda: self._many_steps(*given), lambda: blank
@@ -157,16 +158,16 @@ class BDF(AbstractImplicit):
     def _one_step(
         self, system: AbstractSystem, t: Time, h: Time, state: State, own: History
     ) -> Attempt:
-        nodes = RADAU[(self.k + 1) // 2]  # Of order k - 1 at least, so that order k is not lost.
+        nodes = RADAU[(self.k + 1) // 2]  # Order k - 1 at least, which preserves order k.
         weights = jnp.asarray(collocation_weights(nodes), dtype=state.q.dtype) / h
         c = jnp.asarray(nodes, dtype=state.q.dtype)
         step = _Step(
             *(system, t + c * h, h, state, own.q[:0], own.v[:0], own.z[:0]),
             *(weights[1:, 1:], weights[1:, 1:1], position_shift(system, t, state, self.index)),
         )
-        # Without v̇, which may be huge where the system is stiff.
+        # Without v̇, which may be huge if the system is stiff.
         solved, ends, vdot, lam = self._solve(step, t, own, jnp.outer(c * h, state.v))
-        # How far the polynomial leaves the start in another direction than the motion does.
+        # Difference between the derivatives of the polynomial and of the motion at the start.
         q_dot = weights[0, 1:] @ (ends.q - state.q[None])
         slope = weights[0, 1:] @ (ends.v - state.v[None])
         scale = h / (nodes.size + 1)
@@ -201,7 +202,7 @@ class BDF(AbstractImplicit):
         guess = system.velocities(half, expected.q - state.q)
         solved, ends, vdot, lam = self._solve(step, t, own, guess[None])
         q1, v1 = ends.q[-1], ends.v[-1]
-        # The next derivative from the difference to the prediction (Milne's device).
+        # The next derivative, estimated from the difference to the prediction (Milne's device).
         scale = 1.0 / (lead * ages[-1])
         dz = state.z
         if system.nz:
@@ -231,7 +232,7 @@ class BDF(AbstractImplicit):
     def _solve(
         self, step: "_Step", t: Time, own: History, increments: Float[Array, "s nv"]
     ) -> tuple[Bool[Array, ""], State, Array, Array]:
-        """Whether the step was solved, and states, v̇ and λ at all nodes of it."""
+        """Whether the step was solved, and states, v̇ and λ at all its nodes."""
         s, h = len(increments), step.h
         n = s * own.lam.size
         n_shift = 0 if step.scatter is None else n
@@ -255,7 +256,7 @@ class BDF(AbstractImplicit):
         lam: Float[Array, "ng"],
         shift: Float[Array, "n_shift"],
     ) -> list[Float[Array, "_n"]]:
-        """What is zero at each node of a step."""
+        """Residuals at one node of a step."""
         system, h = step.system, step.h
         c, v = system.configuration(t, end.q, end.z), end.v
         rows = [h * h * motion_residual(system, c, v, vdot, lam)]
@@ -274,9 +275,10 @@ class BDF(AbstractImplicit):
 
 
 class _Step(eqx.Module):
-    """What the equations of a step depend on.
+    """Arguments of the equations of a step.
 
-    A derivative at a node is `within @ (y - y₀) + before @ (past - y₀)`, y the values at the nodes.
+    A derivative at a node is `within @ (y - y₀) + before @ (past - y₀)`, where y are the values
+    at the nodes.
     """
 
     system: AbstractSystem
@@ -291,7 +293,7 @@ class _Step(eqx.Module):
     scatter: Float[Array, "nv ng"] | None
 
     def ends(self, x: Float[Array, "n"]) -> tuple[State, Array, Array, Array]:
-        """States, v̇, λ and shifts at the nodes, of the unknowns."""
+        """States, v̇, λ and shifts at the nodes, computed from the unknowns."""
         system, s, nv = self.system, self.ts.size, self.system.nv
         increments, rest = x[: s * nv].reshape(s, nv), x[s * nv :]
         ng = constraints.n_constraints(system)
@@ -305,7 +307,7 @@ class _Step(eqx.Module):
         return State(q, v, self._states(q, v)), vdot, lam, shift
 
     def _states(self, q: Float[Array, "s nq"], v: Float[Array, "s nv"]) -> Float[Array, "s nz"]:
-        """First-order states at the nodes, whose derivatives are their rates there."""
+        """First-order states at the nodes, where their derivatives D z equal the rates r."""
         system, s = self.system, self.ts.size
         guess = jnp.broadcast_to(self.state.z, (s, system.nz))
         if system.nz == 0:
@@ -319,7 +321,7 @@ class _Step(eqx.Module):
         return stage_states(system.mechanism, given, self.within, known, guess)
 
     def state_rates(self, z: Float[Array, "s nz"]) -> Float[Array, "s nz"]:
-        """ż at the nodes, of z there."""
+        """ż at the nodes, computed from z at the nodes."""
         return self._derivative(z, self.z, self.state.z)
 
     def _derivative(
@@ -331,7 +333,7 @@ class _Step(eqx.Module):
 def _residual(x: Float[Array, "n"], args: tuple[_Step, BDF]) -> Float[Array, "n"]:
     step, bdf = args
     rows = jax.vmap(lambda *node: bdf.rows(step, *node))(step.ts, *step.ends(x))
-    return jnp.concatenate([kind.ravel() for kind in rows])  # Of one kind together, like unknowns.
+    return jnp.concatenate([kind.ravel() for kind in rows])  # Grouped by kind, like the unknowns.
 
 
 __all__ = ["BDF", "History"]

@@ -1,4 +1,4 @@
-"""In which components generalized-α adds up accelerations over a step."""
+"""Components in which generalized-α integrates accelerations over a step."""
 
 from abc import abstractmethod
 
@@ -23,7 +23,7 @@ class AbstractComponents(eqx.Module):
     def change(
         self, system: AbstractSystem, v: Velocities, vdot: Velocities, jerk: Velocities
     ) -> Velocities:
-        """How ẇ changes at the start of the step, as what v̇ would change by if v did not."""
+        """Rate of change of ẇ at the start of the step, as a rate of v̇ at constant v."""
 
     @abstractmethod
     def reached(
@@ -34,7 +34,7 @@ class AbstractComponents(eqx.Module):
         w: Velocities,
         wdot: Velocities,
     ) -> tuple[State, Velocities]:
-        """Coordinates and velocities after an increment, with z of the start, and v̇ there."""
+        """Coordinates and velocities after an increment, with z of the start, and v̇ after it."""
 
 
 class Moving(AbstractComponents):
@@ -51,7 +51,7 @@ class Moving(AbstractComponents):
 
 
 class Resting(AbstractComponents):
-    """Velocities of the bodies along axes that stand still (Bauchau et al. 2013)."""
+    """Velocities of the bodies along fixed axes (Bauchau et al. 2013)."""
 
     increments: AbstractIncrements
 

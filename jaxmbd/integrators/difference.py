@@ -1,11 +1,11 @@
-"""Derivatives by differences: of what values at several times say about the derivative."""
+"""Weights of difference formulas for derivatives and extrapolation."""
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 from numpy.polynomial import Polynomial
 
-# Radau's right nodes: the last point of each is the end of the step.
+# Radau's right nodes. The last node is the end of the step.
 RADAU = {
     1: np.array([1.0]),
     2: np.array([1.0 / 3.0, 1.0]),
@@ -16,7 +16,7 @@ RADAU = {
 def backward_weights(ages: Float[Array, "k"]) -> Float[Array, "k"]:
     """w of y'(0) ≈ Σ w_j (y(-age_j) - y(0)), exact for polynomials of degree k.
 
-    The backward differentiation formula for any steps: derivatives of Lagrange's polynomials.
+    The backward differentiation formula for variable steps: derivatives of Lagrange's polynomials.
     """
     apart = ages[:, None] - ages[None, :] + jnp.diag(ages)  # The factor j = i is age_i itself.
     # ∏ over the other nodes l of age_l / (age_l - age_j), divided by -age_j.

@@ -1,4 +1,4 @@
-"""The scheme of Bauchau et al. (2013) that keeps momentum and loses energy, eqs (10) and (23).
+"""The momentum-conserving, energy-decaying scheme of Bauchau et al. (2013), eqs (10) and (23).
 
 Two stages, j just after the start of the step and f at its end:
 
@@ -6,14 +6,16 @@ Two stages, j just after the start of the step and f at its end:
     δ_j = -h (u_f - u_j) / 6,       (P_j - P_i) / h = -(A_f - A_j) / 6
     A = f(t, q, v) + G(q)ᵀ λ,       g(q_f) = 0,  G(q_f) v_f = 0
 
-The paper writes loads of the start where A_j stands here; with A_j, as in its kinematics, linear
-systems see the (1, 2) Padé approximation, which kills infinitely fast vibration in one step. Stage
-j is no state of the motion but h²/6 v̇ off, so that joints cannot be asked to be closed there.
-Forces that follow from potentials have in place of (A_f + A_j) / 2 the two-point force f̄(q_j, q_f),
-whose work is what the potential loses from j to f, and -(f̄ - A_j) / 3 in place of
--(A_f - A_j) / 6, which is the same where they are linear. With A_j · δ_j no more than the loss
-from i to j, as in springs, the sum of kinetic and potential energy falls. Unknowns are δ and h² λ
-of both stages. First-order states have the same stages:
+The paper has the loads at the start in place of A_j. With A_j, as in the kinematics of the paper,
+the scheme for linear systems is the (1, 2) Padé approximation, which annihilates infinitely fast
+vibration in one step. Stage j is no state of the motion: it differs from the start by h²/6 v̇, so
+that constraints are not enforced at j.
+
+Potential forces have the two-point force f̄(q_j, q_f), whose work is the loss of the potential from
+j to f, in place of (A_f + A_j) / 2, and -(f̄ - A_j) / 3 in place of -(A_f - A_j) / 6. For linear
+forces both forms are equal. If A_j · δ_j is no more than the loss from i to j, as in springs, the
+sum of kinetic and potential energy decreases. Unknowns are δ and h² λ of both stages. First-order
+states have the same stages:
 
     (z_f - z_i) / h = (r_f + r_j) / 2,   (z_j - z_i) / h = -(r_f - r_j) / 6
 """
@@ -40,20 +42,21 @@ from .states import with_stage_states
 
 
 class EnergyDecaying(AbstractIntrinsic):
-    """Of order 2, with energy that falls: damps vibration, the faster the more.
+    """Energy-decaying scheme of order 2, which damps fast vibration most.
 
     The kinetic energy of free bodies never grows: K₁ = K₀ - ½ (u_j - u₀)ᵀ M (u_j - u₀). With
-    springs the total energy falls, however stiff they are. Momentum is kept without
-    forces, and with forces and joints between bodies where `increments` are `MotionIncrements`;
-    `RotationIncrements` are more accurate where stiff springs force bodies on curves. g = 0 and
-    G v = 0 hold at the end of each step.
+    springs of any stiffness the total energy decreases. Momentum is conserved without forces. If
+    `increments` are `MotionIncrements`, momentum is also conserved with forces and joints between
+    bodies; `RotationIncrements` are more accurate if stiff springs force bodies on curves. g = 0
+    and G v = 0 hold at the end of each step.
 
-    Moves models in `MaximalCoordinates` without rotors and couplings.
+    Advances models in `MaximalCoordinates` without rotors and couplings.
 
     **Arguments:**
 
-    - `increments`: how poses change in a step, `MotionIncrements(Cayley())` where left out.
-    - `newton`: how the equations of a step are solved.
+    - `increments`: parameterization of the change of poses in a step.
+      Default: `MotionIncrements(Cayley())`.
+    - `newton`: the solver of the equations of a step. Default: `Newton()`.
     """
 
     increments: AbstractIncrements
@@ -71,7 +74,7 @@ class EnergyDecaying(AbstractIntrinsic):
         nv, ng = system.nv, n_constraints(system)
         small, heavy = typical_sizes(system, t, h, state, memory.trend.vdot)
         whole = start.predicted(memory.trend)
-        jump = (start.predicted(memory.trend, 0.0) - whole) / 3.0  # As if v̇ stayed what it is.
+        jump = (start.predicted(memory.trend, 0.0) - whole) / 3.0  # At constant v̇.
         push = h * h * memory.lam
         guess = jnp.concatenate([whole.ravel(), jump.ravel(), push, push])
         blocks = Blocks(

@@ -1,14 +1,13 @@
-"""The scheme of Bauchau et al. (2013) that keeps energy and momentum, eqs (9) and (22).
+"""The energy- and momentum-conserving scheme of Bauchau et al. (2013), eqs (9) and (22).
 
-With increments δ of the poses, and u the velocities of the bodies along their own axes:
+δ are increments of the poses, u the velocities of the bodies along body-fixed axes:
 
     δ = h (u₀ + u₁) / 2
     (P₁ - P₀) / h = f̄(q₀, q₁) + Ḡ(q₀, q₁)ᵀ λ + f(t½, q½, v½),   g(q₁) = 0
 
-f̄ does the work that the potentials lose and Ḡᵀ λ none, f is the rest of the applied forces.
+The work of f̄ is the loss of the potentials, Ḡᵀ λ does no work, and f are the other applied forces.
 First-order states follow the midpoint rule, z₁ = z₀ + h r(t½, q½, v½, z½), z½ = (z₀ + z₁) / 2, and
-f depends on z½.
-Unknowns are δ and h² λ.
+f depends on z½. Unknowns are δ and h² λ.
 """
 
 import jax.numpy as jnp
@@ -29,22 +28,22 @@ from .states import after_middle, with_middle_states
 
 
 class EnergyMomentum(AbstractIntrinsic):
-    """Of order 2, with energy and momentum as they are in nature, to rounding.
+    """Scheme of order 2 that conserves energy and momentum to rounding.
 
-    Energy is kept with every choice of `increments`, forces with potentials and joints included.
-    Momentum is kept without them; with them where points move by v + ω × p̄ about their mean
-    position, which `RotationIncrements(CayleyGibbsRodrigues())` and `MotionIncrements(Cayley())`
-    do. Drives, dampers and friction act at the middle of the step. Vibration is not damped, however
-    fast; g = 0 holds at the end of each step.
+    Energy is conserved for every choice of `increments`, with potential forces and joints too.
+    Momentum is conserved without forces and joints; with them it is conserved if points move by
+    v + ω × p̄ about their mean position, as for `RotationIncrements(CayleyGibbsRodrigues())` and
+    `MotionIncrements(Cayley())`. Drives, dampers and friction act at the middle of the step.
+    Vibration of any frequency is not damped. g = 0 holds at the end of each step.
 
-    Moves models in `MaximalCoordinates` without rotors and couplings.
+    Advances models in `MaximalCoordinates` without rotors and couplings.
 
     **Arguments:**
 
-    - `increments`: how poses change in a step, `RotationIncrements(CayleyGibbsRodrigues())` where
-      left out.
-    - `newton`: how the equations of a step are solved. By default a part of 1e-15 of the energy
-      may go in every step; `Newton(tolerance=0.0)` iterates until rounding stops it.
+    - `increments`: parameterization of the change of poses in a step.
+      Default: `RotationIncrements(CayleyGibbsRodrigues())`.
+    - `newton`: the solver of the equations of a step. Default: `Newton()`, which may lose a part of
+      1e-15 of the energy in every step; `Newton(tolerance=0.0)` iterates down to rounding.
     """
 
     increments: AbstractIncrements
@@ -79,7 +78,7 @@ def _split(x: Float[Array, "n"], start: Start) -> tuple[Array, Array]:
 
 
 def _middle(delta: Rows, start: Start) -> tuple[AbstractConfiguration, Velocities]:
-    """Configuration, with first-order states, and velocities at the middle of a step."""
+    """Configuration with first-order states, and velocities, at the middle of a step."""
     system, h = start.system, start.h
     state = start.reached(0.5 * delta, delta / h)
     c = system.configuration(start.t + 0.5 * h, state.q)

@@ -18,24 +18,25 @@ from ..system.stabilization import AbstractStabilization, Baumgarte, Choice
 from .abstract import AbstractIntegrator, Attempt
 from .runge_kutta import explicit_step
 
-# A step is unresolved if a stage's acceleration, kept for the step, changes velocities by so many
-# times their size. Pendulums take the same steps as without, at tolerances of 1e-3 and below.
+# A step is unresolved if the acceleration of one stage, held for the whole step, changes velocities
+# by this factor times their size. Steps of pendulums do not change at tolerances of 1e-3 and below.
 MISSED = 8.0
 
 
 class ExplicitRK(AbstractIntegrator):
     """Any Runge–Kutta method of diffrax, explicit or (diagonally) implicit.
 
-    Accelerations come from the index-1 problem; rotations are integrated as quaternions, whose
-    length no result depends on. The method keeps its order, its error estimate for adaptive
-    steps, and its dense output.
+    Accelerations solve the index-1 problem. Rotations are integrated as quaternions; no result
+    depends on their length. The method retains its order, its error estimate for adaptive steps,
+    and its dense output.
 
     **Arguments:**
 
-    - `solver`: for example `diffrax.Tsit5()`, `diffrax.Dopri8()` or `diffrax.Kvaerno5()`.
-    - `stabilization`: keeps constraints from drifting where the formulation has some:
+    - `solver`: for example `diffrax.Tsit5()`, `diffrax.Dopri8()` or `diffrax.Kvaerno5()`. Default:
+      `diffrax.Tsit5()`.
+    - `stabilization`: limits the drift of constraints if the formulation has constraints:
       `Baumgarte(...)`, `Projection()` or `CoordinatePartitioning()`. With the last two the states
-      that `simulate` returns satisfy the constraints as well.
+      that `simulate` returns satisfy the constraints as well. Default: `Baumgarte()`.
     """
 
     solver: diffrax.AbstractSolver
@@ -66,9 +67,9 @@ class ExplicitRK(AbstractIntegrator):
         return _Field(self.stabilization)(t, state, system)
 
     def differentiated_by(self, adjoint: diffrax.AbstractAdjoint | None) -> "ExplicitRK":
-        """With its stages in the kind of loop that the mode of differentiation needs.
+        """The method with its stages in the kind of loop that the mode of differentiation needs.
 
-        diffrax chooses it for solvers that it is handed bare.
+        diffrax sets the kind of loop only for solvers that it receives directly.
         """
         loops = {diffrax.ForwardMode: "lax", diffrax.DirectAdjoint: "bounded"}
         kind = loops.get(type(adjoint))
@@ -79,9 +80,10 @@ class ExplicitRK(AbstractIntegrator):
         return ExplicitRK(solver, self.stabilization)
 
     def _ready(self, y0: State) -> diffrax.AbstractSolver:
-        """The solver; root finding without tolerances of its own gets those of the float type.
+        """The solver, with tolerances of the float type if its root finder has none.
 
-        diffrax would take those of the step size controller, for solvers that it is handed bare.
+        diffrax sets the tolerances of the step size controller only for solvers that it
+        receives directly.
         """
         solver = self.solver
         if not isinstance(solver, diffrax.AbstractImplicitSolver):
@@ -122,7 +124,7 @@ class ExplicitRK(AbstractIntegrator):
         return diffrax.ODETerm(_Field(self.stabilization))
 
     def _chosen(self, system: AbstractSystem, t: Any, state: State) -> tuple[Choice, Any]:
-        """What a step goes by, and the arguments of its vector field."""
+        """The choice of the stabilization for a step, and the arguments of the vector field."""
         if not self._corrects(system):
             return None, system
         choice = self.stabilization.choose(system, t, state)
@@ -156,7 +158,7 @@ class ExplicitRK(AbstractIntegrator):
 
 
 class _FixedSteps(AbstractIntegrator):
-    """The steps of an explicit method, differentiable in either mode, and nothing else."""
+    """Fixed steps of an explicit method, differentiable in either mode."""
 
     method: ExplicitRK
 
@@ -171,14 +173,14 @@ class _FixedSteps(AbstractIntegrator):
 
 
 def _with_missed_forces(error: State, y0: State, y1: State, k: State) -> State:
-    """The error estimate, together with forces at stages that have no weight in it.
+    """The error estimate, extended by forces at stages that have no weight in it.
 
-    `k` is h times the slope at every stage, shape `(s, n)`. If one of the slopes alone would change
-    the velocities by far more than their own size, a force came in within the step, and the step
-    does not resolve it. Four of Dopri8's first five stages have no weight, neither in the result
-    nor in the estimate. A stiff force at one of them throws the later stages to where there is no
-    force. The order conditions then cancel all that it does to the result: the step goes straight
-    through a floor, and its error estimate is zero.
+    `k` is h times the slope at every stage, shape `(s, n)`. If one slope alone would change the
+    velocities by far more than their own size, a force begins within the step and the step does not
+    resolve it. Four of the first five stages of Dopri8 have no weight, neither in the result nor in
+    the estimate. A stiff force at one of these stages moves the later stages out of the range of
+    the force. The order conditions then cancel its effect on the result: the step passes through a
+    floor, and its error estimate is zero.
     """
 
     def largest(x: Array) -> Array:
@@ -193,7 +195,7 @@ def _with_missed_forces(error: State, y0: State, y1: State, k: State) -> State:
 
 
 class _Field(eqx.Module):
-    """Time derivative of a state, the system being the argument, or it and a step's choice."""
+    """Time derivative of a state; `args` is the system, or the system and the choice of a step."""
 
     stabilization: AbstractStabilization
 
@@ -208,7 +210,9 @@ class _Field(eqx.Module):
 
 
 def as_integrator(integrator: Any) -> AbstractIntegrator:
-    """An integrator, or a diffrax Runge–Kutta method made into one.
+    """Convert a diffrax Runge–Kutta method to an integrator; return an integrator unchanged.
+
+    Default: `ExplicitRK()`.
 
     **Raises** `IncompatibleIntegrator` for anything else.
     """

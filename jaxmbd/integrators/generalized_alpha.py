@@ -1,6 +1,6 @@
 """The generalized-α method on Lie groups (Arnold and Brüls 2007; Brüls, Cardona and Arnold 2012).
 
-With the algorithmic accelerations a, for a step of length h:
+a are the algorithmic accelerations, h is the length of the step:
 
     (1 - αm) a₁ + αm a₀ = (1 - αf) v̇₁ + αf v̇₀
     q₁ = q₀ ⊞ (h v₀ + h² ((½ - β) a₀ + β a₁))
@@ -13,13 +13,13 @@ First-order states z have algorithmic rates w in the same way (Brüls and Golinv
     z₁ = z₀ + h ((1 - γz) w₀ + γz w₁),           γz = ½ + αf - αz
 
 With αz = αm, one of the two roots for infinitely fast decay would be (1 - 3ρ) / (3 - ρ) instead of
--ρ, and not zero at ρ = 0. αz = 2 αf - ½ = (3ρ - 1) / (2ρ + 2) makes both -ρ (Jansen, Whiting and
-Hulbert 2000). Methods that are given by their coefficients, such as the trapezoidal rule, have
+-ρ, and not zero at ρ = 0. With αz = 2 αf - ½ = (3ρ - 1) / (2ρ + 2) both roots are -ρ (Jansen,
+Whiting and Hulbert 2000). Methods defined by `coefficients`, such as the trapezoidal rule, have
 αz = αm and γz = γ.
 
-Unknowns are the correction δ of the increment of q, and h² λ₁. With `increments`, v stands for the
-components along axes at rest, and ⊞ for their parameterization (Bauchau et al. 2013, eqs 12, 13,
-25 and 26).
+Unknowns are the correction δ of the increment of q, and h² λ₁. With `increments`, v are the
+components along fixed axes, and ⊞ is their parameterization (Bauchau et al. 2013, eqs 12, 13, 25
+and 26).
 """
 
 from collections.abc import Callable
@@ -55,17 +55,17 @@ from .implicit import (
 from .intrinsic import check_bodies
 from .states import with_states
 
-# Steps are alike whose lengths differ by no more than that part.
+# Largest relative difference of step lengths for which cached rates remain valid.
 SAME_LENGTH = 0.01
 
-# The part of the first step by which what differs says how accelerations change.
+# Size of the difference for derivatives of accelerations, as a part of the first step.
 NEAR = 1.0 / 1024.0
 
 
 class StateRates(eqx.Module):
     """Rates of the first-order states at the end of the last step, each of shape `(nz,)`.
 
-    - `zdot`: ż; `lead`: (w - ż) / h, kept instead of w so that the step may change; `jerk`:
+    - `zdot`: ż; `lead`: (w - ż) / h, saved instead of w so that the step may change; `jerk`:
       difference quotient of ż.
     """
 
@@ -78,10 +78,10 @@ class AlphaMemory(eqx.Module):
     """Accelerations at the end of the last step.
 
     - `vdot`, `lam`: v̇, shape `(nv,)`, and λ, shape `(ng,)`.
-    - `lead`: (a - v̇) / h, kept instead of a so that the step may change.
+    - `lead`: (a - v̇) / h, saved instead of a so that the step may change.
     - `jerk`, `lam_rate`: difference quotients of v̇ and of λ.
     - `h`: length of that step [s].
-    - `kept`: what Newton's method hands on, if anything.
+    - `kept`: cached factors of the chord method, None if it is not used.
     - `states`: rates of the first-order states, None if there are none.
     """
 
@@ -95,39 +95,41 @@ class AlphaMemory(eqx.Module):
     states: StateRates | None = None
 
     def rings(self, h: Time) -> Bool[Array, ""]:
-        """Whether v̇ changed its sign in the last step, of length `h` [s]."""
+        """Whether v̇ reversed its direction in the last step, of length `h` [s]."""
         return self.vdot @ (self.vdot - h * self.jerk) < 0
 
 
 class GeneralizedAlpha(AbstractImplicit):
     """Generalized-α on the configuration manifold, of order 2, for stiff and constrained systems.
 
-    Moves systems of every formulation. Constraints hold at the end of each step (index 3).
+    Advances systems of every formulation. Constraints hold at the end of each step (index 3).
 
     **Arguments:**
 
-    - `rho_inf`: spectral radius at infinite frequency, from 0 (kills fast vibration in one step)
-      to 1 (keeps it).
+    - `rho_inf`: spectral radius at infinite frequency, from 0 (annihilates fast vibration in one
+      step) to 1 (preserves it). Default: 0.9.
     - `index`: 3 enforces g = 0; 2 enforces G v = 0 as well, by a further multiplier on the
-      positions (Gear, Gupta and Leimkuhler 1985).
-    - `project`: whether to project the velocities on G v = 0 after each step (index 3).
-    - `newton`: how the equations of a step are solved.
-    - `increments`: the intrinsic form of the method, with velocities along axes at rest:
-      `RotationIncrements` or `MotionIncrements`, for systems in `MaximalCoordinates`. Where it is
-      left out, v are the system's own velocities.
-    - `coefficients`: `(αm, αf, β, γ)`, in place of those that follow from `rho_inf`, for
-      first-order states as well.
+      positions (Gear, Gupta and Leimkuhler 1985). Default: 3.
+    - `project`: whether to project the velocities on G v = 0 after each step (index 3). Default:
+      False.
+    - `newton`: the solver of the equations of a step. Default: `Newton()`.
+    - `increments`: the intrinsic form of the method, with velocities along fixed axes:
+      `RotationIncrements` or `MotionIncrements`, for systems in `MaximalCoordinates`. Default: v
+      are the velocities of the system.
+    - `coefficients`: `(αm, αf, β, γ)`, for first-order states as well. Default: the coefficients
+      that follow from `rho_inf`.
 
     With constraints and adaptive steps choose index 2: at index 3 the accelerations ring after
-    every change of the step, and only the positions are controlled.
+    every change of the step, and the error of the positions alone is controlled.
 
-    At index 3 nothing keeps velocities and accelerations on the constraints: disturbances normal to
-    them change their sign in every step and decay like k² ρ^k, the more slowly the nearer ρ is to
-    1. Where links turn fast against one another they grow instead: with ρ = 0.9 where h times the
-    relative rate is about 0.2 for two links, 0.1 for three, and less in long chains. A smaller
-    `rho_inf` or a smaller step helps; `project` and index 2 do away with them.
+    Index 3 does not enforce the constraints on velocities and accelerations: disturbances normal to
+    the constraints change their sign in every step and decay like k² ρ^k, the more slowly the
+    nearer ρ is to 1. The disturbances grow if links rotate fast relative to one another: with
+    ρ = 0.9 if h times the relative rate is about 0.2 for two links, 0.1 for three, and less in long
+    chains. A smaller `rho_inf` or a smaller step reduces the disturbances; `project` and index 2
+    eliminate them.
 
-    `newmark`, `hht` and `trapezoidal` make its special cases.
+    `newmark`, `hht` and `trapezoidal` are constructors of special cases.
 
     **Raises** `ModelError` for a `rho_inf` outside [0, 1].
     """
@@ -171,7 +173,7 @@ class GeneralizedAlpha(AbstractImplicit):
 
     @classmethod
     def newmark(cls, beta: float = 0.25, gamma: float = 0.5, **options: Any) -> "GeneralizedAlpha":
-        """Newmark's method, a = v̇; of order 2 where γ = ½."""
+        """Newmark's method, a = v̇; of order 2 if γ = ½."""
         return cls(coefficients=(0.0, 0.0, beta, gamma), **options)
 
     @classmethod
@@ -203,10 +205,11 @@ class GeneralizedAlpha(AbstractImplicit):
             rates = *accelerations(system, t + later, at), rates_at(system, t + later, at)
             return jnp.where(ahead == 0.0, rates[0], vdot), rates
 
-        # Now, and a little ahead along the motion and behind it, but never at times before t: one
-        # program for all three. Derivatives of accelerations would be another one, several times as
-        # large, and what differentiates a run would differentiate them once more. Central, as what
-        # is stiff changes with the square of a move far more than with the move.
+        # Accelerations at the state and slightly ahead and behind along the motion, but never at
+        # times before t: one program for all three. Derivatives of accelerations would be another
+        # program, several times as large, and derivatives of a run would differentiate it once
+        # more. Central differences, as stiff forces change far more with the square of a
+        # displacement than with the displacement.
         none = jnp.zeros_like(near)
         moves = jnp.stack([none, near, -near]), jnp.stack([none, 2.0 * near, none])
         start = with_joint_tangents(jnp.zeros_like(state.v), (system, state))
@@ -219,7 +222,7 @@ class GeneralizedAlpha(AbstractImplicit):
             z_jerk = (zdots[1] - zdots[2]) / (2.0 * near)
             slow = slow & is_slow(z_jerk)
             z_jerk = jnp.where(slow, z_jerk, 0.0)
-            # w is ż at another time as well; zero for a state that decays within the step.
+            # w is ż at another time as well. w is zero for a state that decays within the step.
             z_lead = jnp.where(slow, (self.alpha_z - self.alpha_f) * z_jerk, -zdot / h)
             states = StateRates(zdot, z_lead, z_jerk)
         # a is ẇ at another time: a(t) = ẇ(t + (αm - αf) h) + O(h²).
@@ -232,7 +235,7 @@ class GeneralizedAlpha(AbstractImplicit):
     def _problem(
         self, system: AbstractSystem, t: Time, h: Time, state: State, own: AlphaMemory
     ) -> tuple[Float[Array, "n"], "_Step", Blocks]:
-        """Guess, arguments and kinds of unknowns of the equations of a step."""
+        """Initial guess, arguments and kinds of unknowns of the equations of a step."""
         ng = n_constraints(system)
         _, a = self.components.of(system, state.v, own.vdot + h * own.lead)
         w, wdot = self.components.of(system, state.v, own.vdot)
@@ -241,7 +244,7 @@ class GeneralizedAlpha(AbstractImplicit):
         small, heavy = typical_sizes(system, t, h, state, own.vdot)
         steady = -self.beta * h * h * self._algorithmic(jnp.zeros_like(w), step)
         steady = steady - (0.5 - self.beta) * h * h * a
-        # v̇ and λ go on as they changed in the last step, where that is less than they are.
+        # v̇ and λ are extrapolated by their last change if the change is no more than their size.
         jerk = self.components.change(system, state.v, own.vdot, own.jerk)
         going = self.beta * h**3 / self._ratio * jerk
         going = jnp.where(is_smooth(h, own.vdot, own.jerk), going, 0.0)
@@ -275,7 +278,7 @@ class GeneralizedAlpha(AbstractImplicit):
             end = State(end.q, project_velocities(system, t + h, end), end.z)
         a1 = self._end(root.x, step, algorithmic=True)[1]
         jerk = (vdot - memory.vdot) / h
-        # Velocities follow a, and accelerations do not show where a is off after a sudden force.
+        # Velocities follow a. Accelerations do not show the error of a after a sudden force.
         astray = end.v - state.v - 0.5 * h * (memory.vdot + vdot)
         smooth = h * h / 12.0 * (jerk - memory.jerk)
         error = (
@@ -292,11 +295,11 @@ class GeneralizedAlpha(AbstractImplicit):
         return Attempt(end, after, error, slopes, solved)
 
     def _weight(self, h: Time) -> Float[Array, ""]:
-        """How ż₁ changes with z₁ [1/s]."""
+        """Derivative of ż₁ with respect to z₁ [1/s]."""
         return (1.0 - self.alpha_z) / ((1.0 - self.alpha_f) * self.gamma_z * h)
 
     def _known(self, h: Time, state: State, rates: StateRates | None) -> States | None:
-        """W z₁ - ż₁, which the start of the step determines."""
+        """W z₁ - ż₁, computed from the start of the step."""
         if rates is None:
             return None
         w = rates.zdot + h * rates.lead
@@ -306,7 +309,7 @@ class GeneralizedAlpha(AbstractImplicit):
     def _state_rates(
         self, before: StateRates, step: "_Step", z: States
     ) -> tuple[StateRates, States]:
-        """Rates at the end of a step that ended in z, and the estimated error of z."""
+        """Rates at the end of a step with final states z, and the estimated error of z."""
         h = step.h
         assert step.known is not None
         zdot, change = self._weight(h) * z - step.known, z - step.state.z
@@ -318,7 +321,7 @@ class GeneralizedAlpha(AbstractImplicit):
         return StateRates(zdot, (w - zdot) / h, jerk), error
 
     def _configuration(self, end: State, step: "_Step") -> AbstractConfiguration:
-        """The configuration at the end of the step, with its first-order states."""
+        """Configuration at the end of the step, with first-order states."""
         system, h = step.system, step.h
         c = system.configuration(step.t + h, end.q)
         if step.known is None:
@@ -327,11 +330,11 @@ class GeneralizedAlpha(AbstractImplicit):
 
     @property
     def _ratio(self) -> float:
-        """How v̇₁ changes with a₁."""
+        """Derivative of v̇₁ with respect to a₁."""
         return (1.0 - self.alpha_m) / (1.0 - self.alpha_f)
 
     def _algorithmic(self, delta: Velocities, step: "_Step") -> Velocities:
-        """a₁ of a correction of the increment; ẇ₁ = ẇ₀ where there is none."""
+        """a₁ for a correction of the increment; ẇ₁ = ẇ₀ for a correction of zero."""
         known = step.wdot - self.alpha_m * step.a
         return known / (1.0 - self.alpha_m) + delta / (self.beta * step.h**2)
 
@@ -370,11 +373,11 @@ class GeneralizedAlpha(AbstractImplicit):
 def _slow_states(
     system: AbstractSystem, t: Time, h: Time, state: State
 ) -> tuple[States, Any, Callable[[States], Bool[Array, "nz"]]]:
-    """ż, of which states it is slow, and a function that returns so of a change of z.
+    """ż, a mask of the states whose ż is slow, and a function that computes the mask of a change.
 
-    A change is slow if what follows from it in a step is no more than itself. Other changes decay
-    within the step: rates at its start do not hold for the rest of it, and a method that
-    extrapolated them would move far away.
+    A change of z is slow if its effect on z in a step is no more than the change itself. Other
+    changes decay within the step: rates at the start do not hold for the rest of the step, and
+    their extrapolation would lead far away.
     """
 
     def rates(z: States) -> States:
@@ -390,7 +393,7 @@ def _slow_states(
 
 
 class _Step(eqx.Module):
-    """What the equations of a step depend on."""
+    """Arguments of the equations of a step."""
 
     system: AbstractSystem
     t: Float[Array, ""]

@@ -1,4 +1,4 @@
-"""Functions and the base class that implicit integrators share."""
+"""Base class and functions shared by implicit integrators."""
 
 from abc import abstractmethod
 from typing import ClassVar
@@ -25,7 +25,7 @@ class AbstractImplicit(AbstractIntegrator):
 
     @abstractmethod
     def begin(self, system: AbstractSystem, t: Time, h: Time, state: State) -> PyTree:
-        """The memory of the first step, and of one after a jump."""
+        """Memory for the first step, and for a step after a jump."""
 
 
 def is_solved(converged: Bool[Array, ""], z: Float[Array, "*nodes nz"]) -> Bool[Array, ""]:
@@ -36,7 +36,7 @@ def is_solved(converged: Bool[Array, ""], z: Float[Array, "*nodes nz"]) -> Bool[
 def position_shift(
     system: AbstractSystem, t: Time, state: State, index: int
 ) -> Float[Array, "nv ng"] | None:
-    """M⁻¹ Gᵀ, along which multipliers of index 2 move positions or velocities; otherwise None."""
+    """M⁻¹ Gᵀ, along which multipliers of index 2 shift positions or velocities; else None."""
     if index != 2 or n_constraints(system) == 0:
         return None
     return scattered_jacobian(system, t, state.q)
@@ -49,23 +49,24 @@ def hidden_rows(
     v: Velocities,
     shift: Float[Array, "ng"],
 ) -> Float[Array, "ng"]:
-    """h ġ, which index 2 makes zero beside g; no shift along what is of velocities alone."""
+    """h ġ, which index 2 enforces beside g; for nonholonomic constraints, the shift."""
     rates, holonomic = h * constraint_rates(system, c, v), is_holonomic(system)
     return rates if holonomic.all() else jnp.where(jnp.asarray(holonomic), rates, shift)
 
 
 def without_ringing(errors: Increments) -> Increments:
-    """The errors without those of velocities.
+    """The errors, with zeros for velocities.
 
-    Velocities and accelerations of index-3 equations ring after every change of the step.
+    Velocities and accelerations of index-3 equations ring after every change of the step length.
     """
     return errors[0], jnp.zeros_like(errors[1]), errors[2]
 
 
 def is_smooth(h: Time, v: Velocities, vdot: Velocities) -> Bool[Array, ""]:
-    """Whether accelerations change velocities in a step by less than themselves.
+    """Whether accelerations change velocities in a step by no more than the size of the velocities.
 
-    Predictors leave out the others: where springs are stiff, they lead to other solutions.
+    Predictors omit accelerations that are not smooth: with stiff springs they lead to other
+    solutions.
     """
     return h * jnp.max(jnp.abs(vdot), initial=0.0) <= jnp.max(jnp.abs(v), initial=0.0)
 
@@ -73,11 +74,11 @@ def is_smooth(h: Time, v: Velocities, vdot: Velocities) -> Bool[Array, ""]:
 def typical_sizes(
     system: AbstractSystem, t: Time, h: Time, state: State, vdot: Velocities
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Sizes of an increment of q and of an impulse times h, below which nothing matters.
+    """Sizes of an increment of q and of an impulse times h, below which changes are negligible.
 
-    A small part of the coordinates themselves keeps their rounding below what Newton tolerates
-    where nothing moves. It is as small as that allows, as velocities come from increments by
-    division by h.
+    The size includes a small part of the coordinates, so that their rounding stays below the
+    tolerance of Newton's method if the system is at rest. This part is as small as possible, as
+    velocities are increments divided by h.
     """
     moved = jnp.max(jnp.abs(h * state.v + 0.5 * h * h * vdot), initial=0.0)
     part = float(jnp.finfo(state.q.dtype).eps) ** 0.25

@@ -1,4 +1,4 @@
-"""What the intrinsic schemes of Bauchau et al. (2013) have in common."""
+"""Base class and functions shared by the intrinsic schemes of Bauchau et al. (2013)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -31,7 +31,7 @@ class AbstractIntrinsic(AbstractSecondOrder):
 
 
 def check_bodies(who: str, system: AbstractSystem) -> None:
-    """**Raises** `IncompatibleIntegrator` where coordinates are more than poses of bodies."""
+    """**Raises** `IncompatibleIntegrator` if coordinates are more than poses of bodies."""
     if not system.absolute:
         raise IncompatibleIntegrator(
             f"{who} needs the poses of all bodies for coordinates, {type(system).__name__} has "
@@ -46,7 +46,7 @@ def check_bodies(who: str, system: AbstractSystem) -> None:
 
 
 class Start(eqx.Module):
-    """The start of a step: what its equations depend on."""
+    """Start of a step, the arguments of its equations."""
 
     increments: AbstractIncrements
     system: AbstractSystem
@@ -55,7 +55,7 @@ class Start(eqx.Module):
     state: State
 
     def each(self, method: Callable, *rows: Float[Array, "n_bodies _"]) -> Any:
-        """A method of the increments, of every body."""
+        """Apply a method of the increments to every body."""
         return jax.vmap(method)(self.system.mechanism.rigid, *rows)
 
     @property
@@ -69,13 +69,13 @@ class Start(eqx.Module):
         return self.each(self.increments.components, self.state.v.reshape(-1, 6))
 
     def reached(self, delta: Rows, u: Rows) -> State:
-        """Coordinates after increments, with velocities u there, and z of the start."""
+        """State after increments, with velocities u after them and z of the start."""
         q = self.each(self.increments.moved, self.poses, delta)
         V = self.each(self.increments.twist, delta, u)
         return State(q.ravel(), V.ravel(), self.state.z)
 
     def gained(self, delta: Rows, u: Rows) -> Rows:
-        """Momentum after increments, less that at the start."""
+        """Momentum after increments minus momentum at the start."""
         momentum = self.increments.momentum
         return self.each(momentum, delta, u) - self.each(momentum, jnp.zeros_like(delta), self.u)
 
@@ -84,15 +84,15 @@ class Start(eqx.Module):
         return self.each(self.increments.load, delta, force.reshape(-1, 6))
 
     def mean_load(self, delta: Rows, wrenches: Rows) -> Rows:
-        """Two-point wrenches of a step of these increments."""
+        """Mean load of two-point wrenches over a step of these increments."""
         return self.each(self.increments.mean_load, self.poses, delta, wrenches)
 
     def load_between(self, first: Rows, last: Rows, wrenches: Rows) -> Rows:
-        """Two-point wrenches between two increments, as what works on their difference."""
+        """Two-point wrenches between two increments, work-conjugate to their difference."""
         return self.each(self.increments.load_between, self.poses, first, last, wrenches)
 
     def predicted(self, trend: Trend, share: float = 0.5) -> Rows:
-        """Increments of a whole step, at the velocity a share of the step from now."""
+        """Increments of a whole step, at the velocity extrapolated by a share of the step."""
         v, h = self.state.v, self.h
         V = v + jnp.where(is_smooth(h, v, trend.vdot), share * h * trend.vdot, 0.0)
         return h * self.each(self.increments.components, V.reshape(-1, 6))

@@ -18,9 +18,9 @@ def explicit_step(
 ) -> PyTree:
     """y(t0 + h) from y(t0), without error estimate and dense output.
 
-    The stages are a scan, so that the program holds one copy of the vector field. diffrax's own
-    step allows one mode of differentiation for each way of looping over the stages; this one
-    allows both, and leaves out the last stage where only the error estimate needs it.
+    The stages are a scan, so that the program holds one copy of the vector field. The step of
+    diffrax allows one mode of differentiation for each kind of loop over the stages; this step
+    allows both, and omits the last stage if only the error estimate needs it.
     """
     A, b, c = _arrays(tableau)
     flat, unravel = ravel_pytree(y0)

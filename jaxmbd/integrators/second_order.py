@@ -1,4 +1,4 @@
-"""What schemes of order 2 have in common that solve for the end of a step by itself."""
+"""Base class of schemes of order 2 whose unknowns are those at the end of the step."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ class StepMemory(eqx.Module):
 
 
 class AbstractSecondOrder(AbstractImplicit):
-    """A step that hands on its multipliers, and the trend by which the next one is predicted."""
+    """A step that returns its multipliers, and the trend that predicts the next step."""
 
     def begin(self, system: AbstractSystem, t: Time, h: Time, state: State) -> StepMemory:
         vdot, lam = accelerations(system, as_time(t, system), state)
@@ -44,9 +44,9 @@ class AbstractSecondOrder(AbstractImplicit):
         converged: Bool[Array, ""],
         rings: bool = False,
     ) -> Attempt:
-        """What a step of length h from `state` came to that ended in `end`, with h² λ of it.
+        """The outcome of a step of length h from `state` to `end`, with its h² λ.
 
-        `rings`: whether velocities do, so that their error says nothing.
+        `rings`: whether velocities ring, so that their error estimate is omitted.
         """
         trend, states = own.trend.after(state.v, end.v, h), None
         begins, ends = trend.slopes(h)
@@ -68,9 +68,9 @@ class AbstractSecondOrder(AbstractImplicit):
 
 
 def check_two_point(who: str, system: AbstractSystem) -> None:
-    """**Raises** `IncompatibleIntegrator`, naming one, for constraints without a two-point form.
+    """**Raises** `IncompatibleIntegrator`, with a name, for constraints without a two-point form.
 
-    These are couplings, drivers, and joints whose residuals are not quadratic in frames.
+    They are couplings, drivers, and joints whose residuals are not quadratic in frames.
     """
     mechanism = system.mechanism
     for what, groups in (("couplings", mechanism.couplings), ("drivers", mechanism.drivers)):

@@ -4,9 +4,9 @@
     (q₁ - q₀) / h = (v₀ + v₁) / 2
     M (v₁ - v₀) / h + f̄(q₀, q₁) = f(t½, q½, v½) + G(q½)ᵀ λ,   g(q₁) = 0
 
-f̄ is the slope of the potentials over the step, each by the scalar products that it depends on; f is
-the rest of the applied forces, which the paper takes at the start of the step. Quadratic
-constraints, which the paper has none of, change by G(q½)(q₁ - q₀), so that λ does no work.
+f̄ is the difference quotient of the potentials over the step, with respect to the scalar products
+that each depends on; f are the other applied forces. The paper takes f at the start of the step and
+has no constraints. Quadratic constraints change by G(q½)(q₁ - q₀), so that λ does no work.
 First-order states follow the midpoint rule, z₁ = z₀ + h r(t½, q½, v½, z½), z½ = (z₀ + z₁) / 2, and
 loads depend on z½.
 """
@@ -28,15 +28,16 @@ from .states import after_middle, with_middle_states
 
 
 class SimoGonzalez(AbstractSecondOrder):
-    """Of order 2, with energy and both momenta as they are in nature, to rounding.
+    """Scheme of order 2 that conserves energy and both momenta to rounding.
 
-    It keeps the energy that springs of the formulation hold as well, however stiff, and damps no
-    vibration. Drives, dampers and friction act at the middle of the step.
+    The energy includes that of springs of the formulation, of any stiffness. Vibration is not
+    damped. Drives, dampers and friction act at the middle of the step.
 
-    Moves models in `NaturalCoordinates` and `PointCoordinates`, without couplings.
+    Advances models in `NaturalCoordinates` and `PointCoordinates`, without couplings.
 
-    **Arguments:** `newton`: how the equations of a step are solved. By default a part of 1e-15 of
-    the energy may go in every step; `Newton(tolerance=0.0)` iterates until rounding stops it.
+    **Arguments:** `newton`: the solver of the equations of a step. Default: `Newton()`, which may
+    lose a part of 1e-15 of the energy in every step; `Newton(tolerance=0.0)` iterates down to
+    rounding.
     """
 
     newton: Newton
@@ -74,7 +75,7 @@ _Start = tuple[AbstractNodalSystem, Time, Time, State]
 
 
 def _middle(step: Velocities, start: _Start) -> AbstractConfiguration:
-    """The configuration at the middle of a step, with its first-order states."""
+    """Configuration at the middle of a step, with first-order states."""
     system, t, h, state = start
     q0, q1 = state.q, state.q + step
     c = system.configuration(t + 0.5 * h, 0.5 * (q0 + q1))

@@ -1,8 +1,8 @@
-"""First-order states z at the stages of an implicit step, as functions of coordinates there.
+"""First-order states z at the stages of an implicit step, as functions of q and v.
 
-They are not among the unknowns of Newton's method for the step. Its equations compute them from
-the configurations and velocities at the stages: Σ_j W_ij z_j - r(t_i, q_i, v_i, z_i) = k_i with W
-and k of the method.
+z are not among the unknowns of Newton's method for the step. The equations of the step compute z
+from the configurations and velocities at the stages: Σ_j W_ij z_j - r(t_i, q_i, v_i, z_i) = k_i,
+where W and k are those of the method.
 """
 
 from collections.abc import Sequence
@@ -27,10 +27,10 @@ def with_stage_states(
     known: Float[Array, "s nz"],
     guess: States,
 ) -> list[C]:
-    """The configurations of all stages with their first-order states; NaN if not solved.
+    """Configurations of all stages with first-order states; NaN if not solved.
 
     **Arguments:** `stages`: configuration and velocities; `weights`: W [1/s]; `known`: k; `guess`:
-    z from which the solution starts. Without first-order states nothing is computed.
+    initial guess of z. Without first-order states the configurations are returned unchanged.
     """
     if system.nz == 0:
         return [c for c, _ in stages]
@@ -49,7 +49,7 @@ def with_states(
     known: States,
     guess: States,
 ) -> C:
-    """The configuration with z of `weight` z - r(t, q, v, z) = `known`."""
+    """The configuration with z that solves `weight` z - r(t, q, v, z) = `known`."""
     if system.nz == 0:
         return c
     return with_stage_states(system, [(c, v)], weight[None, None], known[None], guess)[0]
@@ -61,7 +61,7 @@ def with_middle_states(system: AbstractSystem, c: C, v: Velocities, h: Time, sta
 
 
 def after_middle(c: AbstractConfiguration, start: States) -> States:
-    """z₁ = 2 z½ - z₀ of the configuration that `with_middle_states` returns."""
+    """z₁ = 2 z½ - z₀ for the configuration that `with_middle_states` returns."""
     assert c.z is not None
     return 2.0 * c.z - start
 

@@ -1,4 +1,4 @@
-"""How velocities of the last steps went on: predictions, error estimates, slopes for output."""
+"""Trends of velocities over the last steps: predictions, error estimates, slopes for output."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -10,8 +10,8 @@ from ..system.abstract import Time, Velocities
 class Trend(eqx.Module):
     """Difference quotients of the velocities.
 
-    - `vdot`: v̇ as it was `age` [s] ago, the middle of the last step; at the start of a run now.
-    - `jerk`: v̈ about then; zero at the start of a run.
+    - `vdot`: v̇ `age` [s] ago, at the middle of the last step; at the start of a run, v̇ now.
+    - `jerk`: v̈ at about the same time; zero at the start of a run.
     """
 
     vdot: Velocities
@@ -20,7 +20,7 @@ class Trend(eqx.Module):
 
     @staticmethod
     def at_start(vdot: Velocities) -> "Trend":
-        """The trend where nothing came before."""
+        """The trend at the start of a run."""
         return Trend(vdot, jnp.zeros_like(vdot, shape=()), jnp.zeros_like(vdot))
 
     def after(self, v0: Velocities, v1: Velocities, h: Time) -> "Trend":
@@ -35,7 +35,7 @@ class Trend(eqx.Module):
     def error(self, before: "Trend", h: Time) -> tuple[Velocities, Velocities]:
         """Local errors h³ v̈ / 12 and h³ v⃛ / 12 of the trapezoidal rule in the last step.
 
-        The first step of a run knows no v⃛, and takes it as zero.
+        In the first step of a run v⃛ is taken as zero.
         """
         change = jnp.where(before.age > 0, self.jerk - before.jerk, 0.0)
         return h**3 / 12.0 * self.jerk, h * h / 12.0 * change

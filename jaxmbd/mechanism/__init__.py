@@ -1,1 +1,1 @@
-"""From a model to stacked groups and static rows: what every formulation starts from."""
+"""Lowering of a model to stacked groups and static rows, the input of every formulation."""

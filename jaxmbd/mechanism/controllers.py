@@ -34,7 +34,8 @@ class Output(NamedTuple):
 class ControllerGroup(AbstractElementGroup):
     """One controller, its leaves with a leading axis of length one.
 
-    - `joints`: group and row of the joints that it reads or acts on; `ports`: rows of such ports.
+    - `joints`: group and row of the joints that the controller reads or acts on; `ports`: rows of
+      the ports that it reads or acts on.
     """
 
     element: AbstractController
@@ -124,8 +125,8 @@ def lower_controller(
 ) -> ControllerGroup:
     """The group of a controller.
 
-    **Arguments:** `ports`: the table of ports under construction; `first`: index of its first
-    state in z.
+    **Arguments:** `ports`: the table of ports under construction; `first`: index of the first
+    state of the controller in z.
 
     **Raises** `ModelError`, naming the controller, for unknown joints and frames, and for a law
     whose commands do not match the outputs.

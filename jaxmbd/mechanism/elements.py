@@ -119,11 +119,11 @@ class AbstractElementGroup(eqx.Module):
 
     def initial_states(self) -> Float[Array, "n n_states"]:
         """Initial z of every element."""
-        n = len(self.names)  # vmap cannot infer it if an element has no arrays.
+        n = len(self.names)  # vmap cannot infer n if an element has no arrays.
         return jax.vmap(lambda element: element.initial_states(), axis_size=n)(self.element)
 
     def states(self, z: Float[Array, "nz"] | None) -> Float[Array, "n n_states"]:
-        """First-order states of every element; **raises** `ValueError` if required and None."""
+        """First-order states of every element; **raises** `ValueError` if a required z is None."""
         n, k = len(self.names), self.n_states
         if k == 0:
             return jnp.zeros((n, 0))

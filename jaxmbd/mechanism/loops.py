@@ -24,7 +24,7 @@ class Block:
 def cycles(mechanism: Mechanism) -> dict[str, tuple[str, ...]]:
     """For each joint that closes a loop, the tree joints of the loop.
 
-    They are ordered along the loop, from the predecessor of the joint to its successor.
+    The joints are ordered along the loop, from the predecessor of the joint to its successor.
     """
     edges, loops = mechanism.topology.edges, {}
     for name, (first, second) in _ends(mechanism).items():

@@ -35,8 +35,8 @@ from .topology import Topology, find_topology
 class Mechanism(eqx.Module):
     """Bodies, joints and forces by kind, and the table of ports (frames) to which they attach.
 
-    Ports 0 … n_bodies are the frames of the ground and of the bodies. The attached ports follow:
-    each has the pose of `offsets` in the body of row `port_bodies`.
+    Ports 0 … n_bodies are the frames of the ground and of the bodies. The attached ports follow;
+    `offsets` are their poses in the bodies of rows `port_bodies`.
     """
 
     topology: Topology = eqx.field(static=True)
@@ -85,7 +85,7 @@ class Mechanism(eqx.Module):
 
     @property
     def dtype(self) -> Any:
-        """The float type of the system: the widest one among all numbers of the mechanism."""
+        """Float type of the system, the widest among all numbers of the mechanism."""
         return float_type(self)
 
     @property
@@ -161,7 +161,7 @@ class Mechanism(eqx.Module):
     def ports(self, bodies: Pose, offsets: Pose | None = None) -> Pose:
         """Poses of all ports from those of the bodies (rows 0 … n_bodies).
 
-        **Arguments:** `offsets`: poses of attached ports in their bodies. Default: those at η = 0.
+        **Arguments:** `offsets`: poses of attached ports in their bodies. Default: poses at η = 0.
         """
         if len(self.port_bodies) == 0:
             return bodies
@@ -312,7 +312,7 @@ def _lower_elements(
     place: Places,
     dtype: Any,
 ) -> tuple[AbstractElementGroup, ...]:
-    """Group elements by kind; those on joints also by the group of the joints, in their order.
+    """Group elements by kind; elements on joints also by group of joints, in their order.
 
     One element of each group is checked, since the others have the same structure and shapes.
     """
@@ -373,7 +373,7 @@ def _check_rotors(rotors: dict[str, Rotor], joints: tuple[JointGroup, ...], plac
 def _check_element(
     name: str, element: AbstractElement, joints: tuple[JointGroup, ...], place: Places, dtype: Any
 ) -> None:
-    """**Raises** `ModelError` if it is no element, and for wrong shapes of loads or rates."""
+    """**Raises** `ModelError` for other types, and for wrong shapes of loads or rates."""
     who, k = f"force {name!r}", element.n_states
     time, z = _like(dtype), _like(dtype, k)
     if isinstance(element, AbstractField):

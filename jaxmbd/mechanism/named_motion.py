@@ -25,11 +25,11 @@ class AbstractNamedMotion(ABC):
 
     @abstractmethod
     def joint_position(self, name: str) -> Float[Array, "..."]:
-        """Coordinates of a joint, shape `(nq,)`, or `()` if there is one [rad or m]."""
+        """Coordinates of a joint, shape `(nq,)`, or `()` for one coordinate [rad or m]."""
 
     @abstractmethod
     def joint_velocity(self, name: str) -> Float[Array, "..."]:
-        """Velocities of a joint, shape `(nv,)`, or `()` if it has one coordinate [rad/s or m/s]."""
+        """Velocities of a joint, shape `(nv,)`, or `()` for one coordinate [rad/s or m/s]."""
 
     @abstractmethod
     def pose(self, name: str) -> Pose:
@@ -37,7 +37,7 @@ class AbstractNamedMotion(ABC):
 
     @abstractmethod
     def twist(self, name: str) -> Float[Array, "6"]:
-        """Twist `[v, ω]` of such a frame along its own axes [m/s, rad/s]."""
+        """Twist `[v, ω]` of a frame as in `pose`, along its own axes [m/s, rad/s]."""
 
 
 class NamedMotion(AbstractNamedMotion):

@@ -12,7 +12,7 @@ from jaxtyping import Array
 
 Tree = TypeVar("Tree")
 
-# Selections with more runs than this are gathered.
+# Largest number of runs that become slices instead of a gather.
 MAX_SLICES = 4
 
 
@@ -20,9 +20,9 @@ MAX_SLICES = 4
 class Rows:
     """A static selection of rows.
 
-    A few runs of consecutive rows become slices instead of a gather, and consecutive rows that are
-    each repeated k times a broadcast. These are cheaper to run, and a chain of any length lowers to
-    the same program, without index tables.
+    A few runs of consecutive rows become slices instead of a gather; consecutive rows that are
+    each repeated k times become a broadcast. Slices and broadcasts are cheaper to run, and a chain
+    of any length lowers to the same program, without index tables.
     """
 
     index: tuple[int, ...]
@@ -45,7 +45,7 @@ class Rows:
         return Rows(tuple(i + by for i in self.index))
 
     def traced(self) -> Array:
-        """The rows as a traced array, without an index table if they are a few runs."""
+        """The rows as a traced array, without an index table for a few runs."""
         if 0 < len(self.runs) <= MAX_SLICES:
             parts = [jnp.arange(first, first + n, dtype=jnp.int32) for first, n in self.runs]
             return parts[0] if len(parts) == 1 else jnp.concatenate(parts)
@@ -116,6 +116,6 @@ def inverse(parts: Iterable[Rows], size: int) -> Rows:
 
 
 def in_order(parts: Sequence[Rows], size: int, values: Sequence[Tree]) -> Tree:
-    """Values of `size` rows in their order, from the values of the parts of a partition."""
+    """Values of `size` rows in row order, from the values of the parts of a partition."""
     order = inverse(parts, size)
     return jax.tree.map(lambda *x: order.take(jnp.concatenate(x)), *values)

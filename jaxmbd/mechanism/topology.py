@@ -80,7 +80,7 @@ def find_topology(
 
     Joints named in `cut`, and constraints that cannot be tree joints, are no edges of the tree. A
     part of the mechanism that is not connected to the ground floats: one of its bodies gets a free
-    joint, preferably one that is no joint's successor, then the first one by name.
+    joint, preferably a body that is no joint's successor, then the first body by name.
 
     **Raises** `ModelError` if the free joint would have the name of another joint, and for names in
     `cut` that are unknown or of joints that close no loop.
@@ -96,7 +96,7 @@ def find_topology(
         neighbours[second].append((name, first, True))
 
     children: dict[str, list[tuple[str, str, bool]]] = {name: [] for name in neighbours}
-    root, used = {GROUND: GROUND}, set()  # Of the part of the mechanism that a body belongs to.
+    root, used = {GROUND: GROUND}, set()  # Root of the connected part of each body.
 
     def grow(start: str) -> None:
         queue = deque([start])

@@ -22,7 +22,7 @@ def tree_poses(
 ) -> Pose:
     """Poses of the ground and of all bodies, rows 0 … n_bodies, in the world.
 
-    **Arguments:** `offsets`: poses of frames in their bodies. Default: at η = 0.
+    **Arguments:** `offsets`: poses of frames in their bodies. Default: poses at η = 0.
 
     A scan visits the bodies level by level, all bodies of one level at once. The size of the
     program does not depend on the number of bodies.

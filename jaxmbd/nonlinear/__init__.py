@@ -1,4 +1,4 @@
-"""Implicit equations of one step: Newton's method on tangent increments and multipliers."""
+"""Newton's method for the implicit equations of one step, with sparse and dense factorizations."""
 
 from .blocks import Blocks as Blocks
 from .cached_factors import CachedFactors as CachedFactors

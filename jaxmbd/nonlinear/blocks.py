@@ -11,14 +11,15 @@ from ..system.sparsity import SparsityPattern
 class Blocks(eqx.Module):
     """Unknowns by kind: each kind converges relative to its own size.
 
-    - `counts`: how many unknowns of each kind, one kind after the other.
-    - `typical`: a size [unit of the kind] below which changes do not matter relatively.
-    - `redundant`: for each constraint whether it is possibly redundant; all kinds but the first are
-      multipliers then, constraint by constraint, once or several times. If any is, multipliers are
-      not unique, and convergence is that of the first kind alone.
-    - `pattern`: which equations depend on which unknowns, where that is known. The first kind then
-      has one or more unknowns for each velocity, all velocities after one another, and the second
-      kind as many for each constraint; equations come in the same order.
+    - `counts`: number of unknowns of each kind, in their order.
+    - `typical`: size [unit of the kind] below which relative changes are negligible.
+    - `redundant`: for each constraint whether it is possibly redundant. All kinds but the first are
+      then multipliers, constraint by constraint, once or several times. If any constraint is
+      possibly redundant, multipliers are not unique, and convergence is that of the first kind
+      alone.
+    - `pattern`: sparsity pattern of the Jacobian, None if unknown. The first kind then has one or
+      more unknowns for each velocity, all velocities in turn, and the second kind as many for each
+      constraint; equations have the same order.
     """
 
     counts: tuple[int, ...] = eqx.field(static=True)
@@ -37,15 +38,15 @@ class Blocks(eqx.Module):
 
     @property
     def structured(self) -> bool:
-        """Whether it is known which equations depend on which unknowns."""
+        """Whether the sparsity pattern of the Jacobian is known."""
         return self.pattern is not None and sum(self.counts[2:]) == 0
 
     def reference(self, x: Float[Array, "n"]) -> Float[Array, ""]:
-        """The largest unknown of the first kind, or its typical size if that is larger."""
+        """The largest unknown of the first kind, or the typical size if larger."""
         return jnp.maximum(jnp.max(jnp.abs(x[: self.counts[0]]), initial=0.0), self.typical[0])
 
     def size(self, change: Float[Array, "n"], x: Float[Array, "n"]) -> Float[Array, ""]:
-        """Largest change of any unknown, relative to the largest of its kind."""
+        """Largest change of any unknown, relative to the largest unknown of its kind."""
         found, start = jnp.zeros((), dtype=x.dtype), 0
         kinds = list(zip(self.counts, self.typical, strict=True))
         for count, typical in kinds[: 1 if any(self.redundant) else None]:
@@ -54,7 +55,7 @@ class Blocks(eqx.Module):
                 reference = jnp.maximum(jnp.max(jnp.abs(x[own])), typical)
                 largest = jnp.max(jnp.abs(change[own]))
                 tiny = jnp.finfo(x.dtype).tiny
-                # A max of its own, so that NaN gets through.
+                # Unlike `jnp.maximum` of ratios, this form propagates NaN.
                 found = jnp.where(largest <= found * reference, found, largest / (reference + tiny))
             start += count
         return found

@@ -1,4 +1,4 @@
-"""Factors that the chord method hands on from step to step, and what is known of them."""
+"""Factors that the chord method caches from step to step, with their rate of convergence."""
 
 from typing import Any
 
@@ -7,21 +7,21 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-# Steps after which it is asked whether new factors pay: they cost about as much as 15 iterations.
+# Number of steps between checks whether new factors pay: they cost about 15 iterations.
 RENEWAL = 20
-# Rates are not relied on further than that, nor where a change is so much larger than the last one:
-# what hits a stop next had rates near zero before.
+# Bounds of predicted rates: the smallest rate assumed, and the largest ratio of a first change to
+# the previous first change. A body that hits a stop next has had rates near zero before.
 LEAST_RATE, UNUSUAL = 1e-3, 10.0
 
 
 class CachedFactors(eqx.Module):
-    """Factors of a Jacobian that may do for the next step too, and how well they have done so far.
+    """Factors of a Jacobian for reuse in the next step, with a record of their convergence.
 
-    - `usable`: whether there are any with which it is worth going on.
-    - `rate`: by which changes are expected to shrink with them; one where that is not known.
+    - `usable`: whether factors exist and are worth reuse.
+    - `rate`: expected ratio of successive changes with these factors; one if unknown.
     - `first`: size of the first change of the last step.
-    - `age`: steps since the one for which they were made.
-    - `fewest`: iterations of a step with them.
+    - `age`: number of steps since the step of their factorization.
+    - `fewest`: smallest number of iterations of a step with these factors.
     """
 
     factors: Any
@@ -33,13 +33,13 @@ class CachedFactors(eqx.Module):
 
     @classmethod
     def nothing(cls, factors: Any, dtype: Any) -> "CachedFactors":
-        """Before there are any; `factors` have their shapes."""
+        """An empty cache; `factors` have the shapes of the arrays."""
         zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), factors)
         none = jnp.zeros((), jnp.int32)
         return cls(zeros, jnp.array(False), jnp.ones((), dtype), jnp.zeros((), dtype), none, none)
 
     def of_other_equations(self, other: Bool[Array, ""]) -> "CachedFactors":
-        """No rate is known where the next equations are unlike those before."""
+        """The cache with an unknown rate if `other`, i.e. if the next equations differ."""
         return eqx.tree_at(lambda kept: kept.rate, self, jnp.where(other, 1.0, self.rate))
 
     def after(
@@ -51,11 +51,11 @@ class CachedFactors(eqx.Module):
         n_steps: Int[Array, ""],
         phase: Int[Array, ""],
     ) -> "CachedFactors":
-        """What a step leaves behind that took `n_steps` with the last factors of its own `phase`.
+        """The cache after a step with `n_steps` iterations with the last factors, those of `phase`.
 
-        The rate is about the way from where factors were made, which grows no faster than the
-        square of their age. That of the step in which they were made, whose Jacobian was almost
-        the right one, says nothing.
+        The rate is about proportional to the distance from the point of factorization, which grows
+        no faster than the square of the age. The rate of the step of factorization, whose Jacobian
+        is almost exact, predicts nothing.
         """
         old = phase == 0
         age = jnp.where(old, self.age + 1, 0)

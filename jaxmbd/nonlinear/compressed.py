@@ -1,7 +1,7 @@
 """Sparse Jacobians by few directional derivatives (Curtis, Powell and Reid 1974).
 
-Unknowns that no equation depends on together share a direction. A chain of any length needs as
-many directions as one of its bodies sees unknowns.
+Unknowns share a direction if no equation depends on more than one of them. The number of directions
+of a chain does not depend on its length: it is the number of unknowns around one body.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,11 +17,11 @@ from .residual import KernelResidual
 
 
 def directions(pattern: SparsityPattern, members: Sequence[np.ndarray]) -> np.ndarray:
-    """For each unknown the number of its direction; `members` are the unknowns of each node."""
+    """Number of the direction of each unknown; `members` are the unknowns of each node."""
     coupled = neighbours(pattern)
     colours: list[int] = []  # The first direction of each colour.
     widths: list[int] = []
-    taken: list[set[int]] = [set() for _ in members]  # Colours that a node's equations see already.
+    taken: list[set[int]] = [set() for _ in members]  # Colours of unknowns in a node's equations.
     chosen = []
     for node, own in enumerate(members):
         blocked = set().union(*(taken[row] for row in coupled[node]))
@@ -42,7 +42,7 @@ def directions(pattern: SparsityPattern, members: Sequence[np.ndarray]) -> np.nd
 def compressed_jacobian(
     fn: Callable[[Array], Array], x: Float[Array, "n"], direction: Int[np.ndarray, "n"]
 ) -> tuple[Float[Array, "n"], Float[Array, "k n"]]:
-    """fn(x), and its derivative along the sum of the unknowns of each direction."""
+    """fn(x), and its derivative along the sum of the unit vectors of each direction."""
     numbers = jnp.arange(int(direction.max()) + 1, dtype=jnp.int32)
 
     def members(number: Array) -> Array:
@@ -53,7 +53,7 @@ def compressed_jacobian(
         if found is not None:
             return found
     value, along = jax.linearize(fn, x)
-    # One after the other: side by side their intermediate results do not stay in the cache.
+    # Sequential: the intermediate results of all directions together exceed the CPU's cache.
     return value, jax.lax.map(lambda number: along(members(number)), numbers)
 
 

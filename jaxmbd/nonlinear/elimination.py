@@ -1,10 +1,11 @@
-"""In which order to eliminate unknowns, from their pattern: on the host, once.
+"""Elimination order of unknowns from their sparsity pattern, computed once on the host.
 
-Nodes that have to go together are pivots: a body with the multipliers of the joint that carries it,
-whose block [[H, Bᵀ], [B, 0]] is regular. Multipliers that close loops wait until the bodies of
-the loop are gone. Each stage eliminates pivots that share no equation, those with the fewest
-neighbours first (multiple minimum degree, Liu 1985): a tree is gone after as many stages as it has
-levels, a chain after the logarithm of its length. What is left at the end is one dense pivot.
+A pivot is a set of nodes that are eliminated together: a body with the multipliers of the joint
+that carries it, whose block [[H, Bᵀ], [B, 0]] is regular. Multipliers of loop constraints are
+eliminated after the bodies of the loop. Each stage eliminates pivots that share no equation,
+pivots with the fewest neighbours first (multiple minimum degree, Liu 1985). A tree takes as many
+stages as it has levels, a chain the logarithm of its length. The remaining nodes are one dense
+pivot.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,20 +13,20 @@ from dataclasses import dataclass
 
 from ..system.sparsity import SparsityPattern
 
-# That many unknowns that are left are eliminated together.
+# Largest number of remaining unknowns that are eliminated together.
 LAST = 40
 
 
 @dataclass(frozen=True)
 class Front:
-    """One pivot: nodes that go, and those that stay for now which their equations depend on."""
+    """One pivot: its eliminated nodes, and the later nodes that their equations depend on."""
 
     own: tuple[int, ...]
     boundary: tuple[int, ...]
 
 
 def neighbours(pattern: SparsityPattern) -> list[set[int]]:
-    """For each node those whose equations depend on its unknowns, itself among them."""
+    """For each node, the nodes whose equations depend on its unknowns, itself included."""
     n = 1 + max((*pattern.velocities, *pattern.constraints))
     found = [{node} for node in range(n)]
     for element in pattern.elements:
@@ -35,7 +36,7 @@ def neighbours(pattern: SparsityPattern) -> list[set[int]]:
 
 
 def eliminate(pattern: SparsityPattern, sizes: Sequence[int]) -> list[list[Front]]:
-    """Fronts by stage; `sizes` are the numbers of unknowns of the nodes."""
+    """Fronts of each stage; `sizes` are the numbers of unknowns of the nodes."""
     coupled = neighbours(pattern)
     left, waiting = _pivots(pattern)
     where = {node: first for first, own in left.items() for node in own}
@@ -52,7 +53,7 @@ def eliminate(pattern: SparsityPattern, sizes: Sequence[int]) -> list[list[Front
         candidates.sort(key=lambda candidate: candidate[:2])
         fronts, taken, least = [], set(), candidates[0][0]
         for degree, first, boundary in candidates:
-            # What many depend on is to wait until they are gone.
+            # Pivots of high degree wait for later stages.
             if first not in taken and degree <= max(least, 2 * size(left[first])):
                 fronts.append(Front(left[first], tuple(sorted(boundary))))
                 taken.update(where[node] for node in boundary)
@@ -75,7 +76,7 @@ def eliminate(pattern: SparsityPattern, sizes: Sequence[int]) -> list[list[Front
 def _pivots(
     pattern: SparsityPattern,
 ) -> tuple[dict[int, tuple[int, ...]], dict[int, tuple[int, ...]]]:
-    """Nodes of each pivot, and nodes that have to go before it, by its first node."""
+    """Nodes of each pivot, and nodes that are eliminated before it, by its first node."""
     n = 1 + max(pattern.velocities)
     own = {node: [node] for node in range(n)}
     waiting: dict[int, tuple[int, ...]] = dict.fromkeys(range(n), ())

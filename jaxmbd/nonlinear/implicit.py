@@ -1,4 +1,4 @@
-"""Roots as functions of what their equations depend on (the implicit function theorem)."""
+"""Roots as functions of the arguments of their equations (the implicit function theorem)."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -17,16 +17,16 @@ from ..fused import derivative_kernel, jvp_with_zeros, traced
 from .blocks import Blocks
 from .linearization import AbstractFactorization
 
-# Enough for changes that shrink by 0.6.
+# Enough for changes that shrink by a factor of 0.6.
 MAX_REFINEMENTS = 60
 
-# What `jax.checkpoint` must keep so that no root is looked for twice.
+# Name of the residuals that `jax.checkpoint` must save so that no root is computed twice.
 FOUND = "jaxmbd_root"
 saves_roots = jax.checkpoint_policies.save_only_these_names(FOUND)
 
 
 def saved_residuals(found: Any) -> Any:
-    """A root and its factors, which `saves_roots` knows by that."""
+    """A root and its factors, marked for the policy `saves_roots`."""
     return jax.tree.map(lambda x: checkpoint_name(x, FOUND) if eqx.is_array(x) else x, found)
 
 
@@ -40,19 +40,19 @@ def implicit(
 ) -> Float[Array, "n"]:
     """x, a root of fn(x, args), as a function of `args`: dx of J dx = -(∂fn/∂args) d args.
 
-    J = ∂fn/∂x at the root, near which is what `way` has factored.
+    J = ∂fn/∂x at the root. `factors`, computed by `way`, are those of a matrix near J.
     """
     arrays, rest = eqx.partition((args, factors, blocks), eqx.is_array)
     leaves, structure = jax.tree.flatten(arrays)
 
-    # The backward pass gets the root and the factors, not the hundreds of intermediate results
-    # of the equations: in loops each of those is an array of all steps.
+    # The backward pass receives the root and the factors, not the hundreds of intermediate
+    # results of the equations: in loops each intermediate result is an array over all steps.
     @partial(jax.checkpoint, prevent_cse=False)
     def slope(x: Array, leaves: list[Array], along: list[Array | None]) -> Array:
         args, factors, blocks = eqx.combine(jax.tree.unflatten(structure, leaves), rest)
         d_args = jax.tree.unflatten(structure, along)[0]
         by_args, jacobian = _derivatives(fn, x, args, d_args, blocks)
-        # The factors are those of an earlier iterate; refinement makes up for the difference.
+        # The factors are those of an earlier iterate; refinement corrects the difference.
         return jax.lax.custom_linear_solve(
             jacobian,
             -by_args,
@@ -68,7 +68,7 @@ def implicit(
 def _derivatives(
     fn: Callable[[Array, Any], Array], x: Float[Array, "n"], args: Any, d_args: Any, blocks: Blocks
 ) -> tuple[Float[Array, "n"], Callable[[Array], Array]]:
-    """(∂fn/∂args) d args, and the product with ∂fn/∂x; kernels where the pattern is known."""
+    """(∂fn/∂args) d args, and the product with ∂fn/∂x; fused programs if the pattern is known."""
     once = traced(fn, x, args) if blocks.structured else None
     if once is not None:
         still = jax.tree.map(lambda _: None, args)
@@ -81,8 +81,8 @@ def _derivatives(
     return by_args, jax.linearize(lambda x: fn(x, args), x)[1]
 
 
-# A primitive and no `custom_jvp`, whose rule second derivatives of loops lose: JAX evaluates what
-# is known of a derivative without it, and x by itself depends on nothing.
+# A primitive instead of `custom_jvp`: second derivatives of loops lose the rule of a `custom_jvp`.
+# JAX evaluates the known part of a derivative without the rule, and there x depends on nothing.
 _root = Primitive("implicit_root")
 Slope = Callable[[Array, list[Array], list[Array | None]], Array]
 
@@ -138,22 +138,22 @@ def _refined(
     b: Float[Array, "n"],
     blocks: Blocks,
 ) -> Float[Array, "n"]:
-    """y of A y = b with a solver of a matrix near A, by iterative refinement.
+    """Solve A y = b by iterative refinement with a solver for a matrix near A.
 
-    NaN where it does not get there: factors of the chord method may be of a matrix so far from A
-    that changes do not shrink.
+    NaN if the refinement does not converge: factors of the chord method may be those of a matrix so
+    far from A that changes do not shrink.
     """
     eps = float(jnp.finfo(b.dtype).eps)
 
     def largest(y: Array) -> Array:
-        # Multipliers need not be unique.
+        # Only the first kind if multipliers are not unique.
         n = None if blocks.compliant is None else blocks.counts[0]
         return jnp.max(jnp.abs(y[:n]))
 
     def found(carry: tuple[Array, Array, Array, Array]) -> Bool[Array, ""]:
         y, size, before, _ = carry
         whole = largest(y)
-        # Changes that no longer shrink are rounding where they are small.
+        # Small changes that no longer shrink are rounding errors.
         rounding = (size > 0.9 * before) & (size <= eps ** (1 / 3) * whole)
         return (size <= 100 * eps * whole) | rounding
 

@@ -1,4 +1,4 @@
-"""Linear equations of a known pattern, whose matrix only products with it are known of."""
+"""Linear equations with a known sparsity pattern, defined by products with their matrix."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +15,7 @@ from .implicit import implicit, saved_residuals
 from .plan import plan_of
 from .structured import BlockSparse, product
 
-# Solutions: the first one, and two that mend what rounding has left.
+# Number of solutions: the first one, and two refinements that correct rounding errors.
 PASSES = 3
 
 
@@ -26,17 +26,18 @@ def linear_root(
     nv: int,
     pattern: SparsityPattern,
 ) -> Float[Array, "n"]:
-    """x of fn(x, args) = 0, fn linear in x; NaN where the equations are singular.
+    """Solve fn(x, args) = 0, fn linear in x; NaN if the equations are singular.
 
-    Unknowns are `nv` accelerations and then multipliers, equations balances of forces and then
-    constraints. `none` is x = 0. `fn` may use nothing that is differentiated but its arguments.
+    Unknowns are `nv` accelerations and then multipliers; equations are the equations of motion and
+    then constraints. `none` is x = 0. `fn` may depend on differentiated values only through its
+    arguments.
     """
     counts = nv, none.size - nv
     way, plan = BlockSparse(), plan_of(pattern, counts)
     at = stop_gradients(args)
     b, A = compressed_jacobian(lambda x: fn(x, at), none, plan.direction)
-    # Accelerations matter relative to what forces do to each body by itself, multipliers relative
-    # to the forces.
+    # The typical size of accelerations is that of each body by itself under the forces, the typical
+    # size of multipliers is that of the forces.
     inertia = A[plan.direction[:nv], jnp.arange(nv)]
     alone = jnp.where(inertia == 0, 0.0, b[:nv] / jnp.where(inertia == 0, 1.0, inertia))
     typical = tuple(jnp.max(jnp.abs(x), initial=0.0) for x in (alone, b[:nv]))
@@ -50,7 +51,7 @@ def linear_root(
 
     start = none, jnp.array(jnp.inf, none.dtype)
     x, size = jax.lax.fori_loop(0, PASSES, mended, start)
-    # As far as rounding lets changes shrink, also where that is much.
+    # Changes shrink down to rounding, which may be large.
     x = jnp.where(size <= jnp.finfo(x.dtype).eps ** (1 / 3), x, jnp.nan)
     x, factors = saved_residuals((x, factors))
     return implicit(fn, x, args, factors, blocks, way)

@@ -1,4 +1,4 @@
-"""How Newton's linear systems are solved: a factorization that the transposed system reuses."""
+"""Solvers of Newton's linear systems: factorizations that the transposed system reuses."""
 
 from abc import abstractmethod
 from collections.abc import Callable
@@ -18,24 +18,24 @@ Residual = Callable[[Float[Array, "n"]], Float[Array, "n"]]
 
 
 class AbstractLinearization(eqx.Module):
-    """How Newton's linear systems are solved, which may depend on the unknowns."""
+    """A solver of Newton's linear systems, or a choice of one that depends on the unknowns."""
 
     @abstractmethod
     def chosen(self, blocks: Blocks) -> "AbstractFactorization":
-        """What is used for unknowns of these kinds."""
+        """The factorization for unknowns of these kinds."""
 
 
 class AbstractFactors(eqx.Module):
     """Factors of a Jacobian whose rows are scaled to a largest entry of one.
 
     - `compliance`: diagonal added to possibly redundant constraints, in units of the largest entry
-      of their rows; None if there are none.
+      of their rows; None without possibly redundant constraints.
     """
 
     compliance: eqx.AbstractVar[Float[Array, "n"] | None]
 
     def missed(self, change: Float[Array, "n"]) -> Float[Array, ""]:
-        """Residual of the constraints that a change leaves because of `compliance`."""
+        """Constraint residual that remains after a change because of `compliance`."""
         if self.compliance is None:
             return jnp.zeros((), dtype=change.dtype)
         return jnp.max(jnp.abs(self.compliance * change))
@@ -53,22 +53,21 @@ class AbstractFactorization(AbstractLinearization):
     ) -> tuple[Float[Array, "n"], AbstractFactors]:
         """fn(x), and factors of ∂fn/∂x there.
 
-        Rows `blocks.compliant`, if there are any, are constraints that are possibly redundant, with
-        their multipliers as unknowns; the factors are then those of a regular matrix that is nearly
-        the same.
+        Rows `blocks.compliant`, if any, are possibly redundant constraints, with their multipliers
+        as unknowns. The factors are then those of a regular matrix close to ∂fn/∂x.
         """
 
     @abstractmethod
     def solve(self, factors: Any, b: Float[Array, "n"]) -> Float[Array, "n"]:
-        """y of J y = b."""
+        """Solve J y = b."""
 
     @abstractmethod
     def solve_transposed(self, factors: Any, b: Float[Array, "n"]) -> Float[Array, "n"]:
-        """y of Jᵀ y = b."""
+        """Solve Jᵀ y = b."""
 
 
 class DenseFactors(AbstractFactors):
-    """The rows' scale, and what a solver of lineax made of the scaled Jacobian."""
+    """Scale of the rows, and the state of a lineax solver for the scaled Jacobian."""
 
     scale: Float[Array, "n"]
     state: Any
@@ -78,8 +77,8 @@ class DenseFactors(AbstractFactors):
 class Dense(AbstractFactorization):
     """The full Jacobian by forward-mode differentiation, factored by a solver of lineax.
 
-    Each row is scaled by its largest entry first: rows are forces, lengths and angles, and the
-    pivots should not depend on their units.
+    Each row is first divided by its largest entry: rows are forces, lengths and angles, and the
+    choice of pivots does not depend on their units.
 
     Possibly redundant constraints get a small compliance: a diagonal of about the square root of
     the float type's precision, relative to its value after eliminating the velocities.
@@ -132,7 +131,7 @@ def _compliances(
 def relative_compliance(
     added: Float[Array, "n"] | None, largest: Float[Array, "n"], blocks: Blocks
 ) -> Float[Array, "n"] | None:
-    """`AbstractFactors.compliance`, from what was added and the largest entry of each row."""
+    """`AbstractFactors.compliance`, from the added diagonal and the largest entry of each row."""
     if added is None:
         return None
     typical = jnp.max(largest[blocks.counts[0] :])
@@ -140,10 +139,10 @@ def relative_compliance(
 
 
 def compliances(schur: Float[Array, "m"], rows: Bool[np.ndarray, "m"]) -> Float[Array, "m"]:
-    """The diagonal that possibly redundant constraints get, from their own after elimination."""
+    """Diagonal to add for possibly redundant constraints, from that of the Schur complement."""
     typical = jnp.max(jnp.abs(schur), initial=0.0)
     eps = float(jnp.finfo(schur.dtype).eps)
-    is_row = jnp.abs(schur) > typical * eps**0.9  # Others hold nothing but rounding.
+    is_row = jnp.abs(schur) > typical * eps**0.9  # Other rows are rounding errors only.
     size = jnp.where(is_row, schur, jnp.where(typical > 0, typical, 1.0))
     return jnp.where(rows, eps**0.5 * size, 0.0)
 

@@ -20,9 +20,9 @@ from .structured import Automatic
 
 
 class Root(eqx.Module):
-    """What Newton found: the unknowns, whether they converged, and after how many iterations.
+    """Result of Newton's method: unknowns, whether they converged, and the number of iterations.
 
-    The chord method hands on the factors that it ended with.
+    - `kept`: cache of the chord method for the next step, None if no cache is passed or used.
     """
 
     x: Float[Array, "n"]
@@ -32,23 +32,24 @@ class Root(eqx.Module):
 
 
 class Newton(eqx.Module):
-    """Newton's method, or the chord method that keeps a factored Jacobian.
+    """Newton's method, or the chord method with a cached factorization.
 
-    An unknown counts as found where the estimated remaining error, relative to its kind, is below
-    the tolerance, or where small changes no longer shrink, which is as far as rounding lets them.
-    The chord method takes factors of an earlier step, where the integrator hands them on, and the
-    rate at which changes shrank with them, so that one change may do (Hairer and Wanner 1996,
-    IV.8). It factors at the predictor from time to time where steps take more iterations than at
-    first, and where factors get nowhere within `max_steps`; at last it falls back on Newton's
-    method. Derivatives are NaN, not wrong, where the factors that it ended with are too far from
-    the Jacobian at the root.
+    An unknown has converged if the estimated remaining error, relative to its kind, is below the
+    tolerance, or if small changes no longer shrink, which is the limit of rounding.
+
+    The chord method reuses the factors of an earlier step, if the integrator passes them, and their
+    rate of convergence, so that one change may suffice (Hairer and Wanner 1996, IV.8). It factors
+    the Jacobian at the predictor if factors do not converge within `max_steps`, and from time to
+    time if steps take more iterations than at first. If that fails too, it falls back on Newton's
+    method. Derivatives are NaN if the last factors are too far from the Jacobian at the root.
 
     **Arguments:**
 
-    - `tolerance`: relative; 20 times the float type's precision where left out.
-    - `max_steps`: iterations of each of these before it gives up.
-    - `chord`: whether to keep factors as long as they lead to the root.
-    - `linearization`: how the linear systems are solved.
+    - `tolerance`: relative tolerance. Default: 20 times the float type's precision.
+    - `max_steps`: largest number of iterations, also of each phase of the chord method.
+      Default: 12.
+    - `chord`: whether to reuse factors as long as they converge. Default: False.
+    - `linearization`: the solver of the linear systems. Default: `Automatic()`.
     """
 
     tolerance: float | None = None
@@ -64,10 +65,10 @@ class Newton(eqx.Module):
         blocks: Blocks,
         kept: CachedFactors | None = None,
     ) -> Root:
-        """x of fn(x, args) = 0, from a guess.
+        """Solve fn(x, args) = 0 for x, from an initial guess.
 
-        `fn` may use nothing that is differentiated but its arguments. The derivative of x by
-        `args` is that of the implicit function; the guess has none.
+        `fn` may depend on differentiated values through its arguments only. The derivative of x by
+        `args` is that of the implicit function; the derivative by the guess is zero.
         """
         if guess.size == 0:
             return Root(guess, jnp.array(True), jnp.zeros((), jnp.int32), kept)
@@ -80,7 +81,7 @@ class Newton(eqx.Module):
     def nothing_kept(
         self, fn: Callable[..., Array], guess: Float[Array, "n"], args: Any, blocks: Blocks
     ) -> CachedFactors | None:
-        """What the chord method has before the first step; nothing where it is not used."""
+        """Empty cache of the chord method before the first step; None if it is not used."""
         if not self.chord or guess.size == 0:
             return None
         way = self.linearization.chosen(blocks)
@@ -91,9 +92,11 @@ class Newton(eqx.Module):
 
 
 class _Iterate(eqx.Module):
-    """`size`: of the last change; `rate`: by which it shrank; `best`: the least of these.
+    """An iterate and the record of its changes.
 
-    `first`: size of the first change. Before it, `rate` is expected of changes up to `first`.
+    - `size`: size of the last change; `rate`: its ratio to the previous one; `best`: smallest rate.
+    - `first`: size of the first change. Before the first change, `rate` is the expected rate of
+      changes up to `first`.
     """
 
     x: Float[Array, "n"]
@@ -110,8 +113,8 @@ class _Search:
 
     def __init__(self, fn, guess, args, blocks, newton: Newton):
         self.residual = self.value = lambda x: fn(x, args)
-        # Of equations without a pattern, each of which may depend on all unknowns, derivatives as
-        # kernels took up to 20 times as long.
+        # Without a pattern each equation may depend on all unknowns; derivatives as fused programs
+        # then take up to 20 times as long.
         kernel = kernel_of(fn, fn, guess, args) if newton.chord or blocks.structured else None
         if kernel is not None:
             self.value = lambda x: kernel(x, args)
@@ -141,18 +144,18 @@ class _Search:
         begins = ~jnp.isfinite(now.size)
         expected = jnp.where(size <= now.first, now.rate, 1.0)
         rate = jnp.where(begins, expected, size / now.size)
-        # What is left after a step that shrank by `rate`: linear for the chord, quadratic else.
+        # Remaining error after a change with this rate: linear for the chord, else quadratic.
         left = size * rate * jnp.where(quadratic, rate, 1.0) / jnp.maximum(1.0 - rate, 0.1)
         found = jnp.where(begins, jnp.minimum(size, left), left) <= self.tolerance
         best = jnp.where(begins, now.best, jnp.minimum(rate, now.best))
-        # Changes that have shrunk fast and do so no longer are rounding, also where that is much:
-        # in chains of hundreds of bodies, whose far ends weigh on every joint, 1e-7 of 1000.
-        # Rates of a singular root are about 0.5 throughout.
+        # Changes that shrank fast and no longer shrink are rounding errors, even if large: 1e-7 of
+        # 1000 in chains of hundreds of bodies, whose far ends load every joint. Rates of a
+        # singular root are about 0.5 throughout.
         rounding = jnp.where(best < 0.1, self.stalled[1], self.stalled[0])
         ended = (best < 0.3) & (rate > 0.7) & (size <= self.stalled[2])
         stuck = ~begins & ((rate > 0.3) & (size <= rounding) | ended)
         first = jnp.where(begins, size, now.first)
-        # Where redundant constraints gave way, the others have to be closed before that counts.
+        # With compliance of redundant constraints, convergence requires small constraint residuals.
         closed = factors.missed(change) <= self.open * self.blocks.reference(x)
         return _Iterate(x, size, rate, best, first, (found | stuck) & closed, now.steps + 1)
 
@@ -164,7 +167,7 @@ class _Search:
 
 
 def _newton(search: _Search) -> tuple[_Iterate, Any]:
-    """Newton's method: the end, and the factors of the last Jacobian."""
+    """Newton's method: the last iterate, and the factors of the last Jacobian."""
 
     def body(carry: tuple[_Iterate, Any]) -> tuple[_Iterate, Any]:
         now, _ = carry
@@ -176,7 +179,10 @@ def _newton(search: _Search) -> tuple[_Iterate, Any]:
 
 
 class _Chord(eqx.Module):
-    """`phase`: 0 with factors of an earlier step, 1 of the predictor, 2 of each iterate."""
+    """State of the chord method.
+
+    - `phase`: 0 with factors of an earlier step, 1 of the predictor, 2 of each iterate.
+    """
 
     now: _Iterate
     factors: Any
@@ -185,7 +191,7 @@ class _Chord(eqx.Module):
 
 
 def _chord(search: _Search, kept: CachedFactors | None) -> tuple[_Iterate, CachedFactors]:
-    """The chord method: the end, with the steps of all phases, and what it hands on."""
+    """The chord method: the last iterate, with the steps of all phases, and the new cache."""
 
     def body(carry: _Chord) -> _Chord:
         phase, begun = carry.phase, carry.now.steps
@@ -220,11 +226,12 @@ def _chord(search: _Search, kept: CachedFactors | None) -> tuple[_Iterate, Cache
 
 
 def _renewed(search: _Search, x: Array, old: Any, stale: Bool[Array, ""]) -> Any:
-    """Factors at x in place of those that are stale, in a batch where any member's are.
+    """Factors at x in place of stale factors, computed if any member of a batch has stale factors.
 
-    A loop of one pass at most, as XLA copies what a branch of a condition leaves as it is. Nor does
-    any loop around it ask members one by one: `vmap` would choose between old and new factors after
-    each pass, which takes as long as solving.
+    The condition is a loop of at most one pass, as XLA copies the unchanged results of a branch of
+    `cond`. The conditions of the loops are those of the whole batch: with a condition for each
+    member, `vmap` would select between old and new factors after each pass, which takes as long as
+    solving.
     """
 
     def renewed(carry: tuple[Array, Any]) -> tuple[Array, Any]:
@@ -237,7 +244,7 @@ def _renewed(search: _Search, x: Array, old: Any, stale: Bool[Array, ""]) -> Any
 
 
 def _find(fn, guess, args, blocks, kept, newton: Newton) -> tuple[Root, Any]:
-    """The root, and factors near it."""
+    """The root, and factors of a Jacobian near the root."""
     search = _Search(fn, guess, args, blocks, newton)
     if not newton.chord:
         end, factors = _newton(search)

@@ -1,4 +1,4 @@
-"""Index tables of a multifrontal elimination: on the host, once for each pattern."""
+"""Index tables of a multifrontal elimination, computed once for each pattern on the host."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -11,26 +11,27 @@ from ..system.sparsity import SparsityPattern
 from .compressed import directions
 from .elimination import Front, eliminate, neighbours
 
-# Most fronts of a batch, and how many of them take as long as what each batch costs by itself.
+# Largest number of fronts of a batch, and the overhead of a batch in numbers of fronts.
 MOST, OVERHEAD = 64, 4
 
-# By how much padding may raise the work, so that stages of different sizes become one sequence.
+# Largest factor by which padding may raise the work to join stages of different sizes.
 PADDING = 1.5
 
 
 @dataclass(frozen=True, eq=False)
 class Sequence:
-    """Tables of batches of `w` fronts of one size, `c` batches one after the other.
+    """Tables of `c` sequential batches of `w` fronts of one size.
 
-    -1 is for what is not there: batches and fronts are padded.
+    Batches and fronts are padded; the index of padding is -1.
 
-    - `n_boundary`: unknowns that stay of each front; `n` are those together with what goes.
-    - `at`, shape `(c, w, n)`: unknown of each row and column, those that go first.
-    - `slot`, shape `(c, w, n)`: the place of each one's node in the front; the last one is empty.
-    - `coupled`, shape `(c, w, s, s)`: which places depend on one another by the Jacobian itself.
-    - `place`, shape `(c, w, m, n)`: where m earlier fronts have each row in what they left to this
-      one; `matrices`, `vectors`, `width`, shape `(c, w, m)`: where that is, and its size.
-    - `found`, shape `(c, w, n_boundary)`: where the solution has what stays.
+    - `n_boundary`: number of boundary unknowns of each front; `n` counts the eliminated ones too.
+    - `at`, shape `(c, w, n)`: unknown of each row and column, eliminated ones first.
+    - `slot`, shape `(c, w, n)`: slot of the node of each unknown in the front; the last is empty.
+    - `coupled`, shape `(c, w, s, s)`: pairs of slots that are coupled by the Jacobian itself.
+    - `place`, shape `(c, w, m, n)`: row in the update matrix of each of m child fronts;
+      `matrices`, `vectors`, `width`, shape `(c, w, m)`: positions of the update matrices and
+      vectors in their stores, and their size.
+    - `found`, shape `(c, w, n_boundary)`: position of each boundary unknown in the solution.
     """
 
     n_boundary: int
@@ -46,14 +47,14 @@ class Sequence:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """How to differentiate and to eliminate the unknowns of a pattern.
+    """Plan of differentiation and elimination of the unknowns of a pattern.
 
-    - `direction`: for each unknown the number of the derivative that it is part of.
-    - `owner`: for each unknown its node.
-    - `seen`, shape `(k, nodes)`: for each direction and node the unknown of that direction that the
-      node's equations may depend on, -1 for none.
-    - `around`: for each multiplier the unknowns of velocities in its equations, -1 for none.
-    - `order`: where each unknown is in the order of elimination.
+    - `direction`: for each unknown, the number of its directional derivative.
+    - `owner`: for each unknown, its node.
+    - `seen`, shape `(k, nodes)`: for each direction and node, the unknown of the direction on which
+      equations of the node may depend, -1 for none.
+    - `around`: for each multiplier, the velocity unknowns in its equations, -1 for none.
+    - `order`: position of each unknown in the order of elimination.
     """
 
     direction: np.ndarray
@@ -104,7 +105,7 @@ def _padded(rows: list[np.ndarray]) -> np.ndarray:
 
 
 class _Shape(NamedTuple):
-    """Unknowns that go and that stay, nodes of both, and fronts that left something, at most."""
+    """Largest numbers of eliminated and of boundary unknowns, of nodes, and of child fronts."""
 
     own: int
     boundary: int
@@ -114,7 +115,7 @@ class _Shape(NamedTuple):
 
 @dataclass
 class _Batch:
-    """Fronts that are eliminated side by side, and their padded sizes."""
+    """Fronts that are eliminated in parallel, and their padded sizes."""
 
     fronts: list[Front]
     shape: _Shape
@@ -122,7 +123,7 @@ class _Batch:
 
 
 class _Left(NamedTuple):
-    """What a front leaves: unknowns that stay, and where that is in the stores."""
+    """Update of a front: boundary unknowns, and positions of matrix and vector in the stores."""
 
     unknowns: np.ndarray
     matrix: int
@@ -163,7 +164,7 @@ def _tables(
 
 
 def _parents(stages: list[list[Front]]) -> dict[Front, Front]:
-    """What stays of a front goes to the one that is the first to eliminate any of it."""
+    """Parent of each front: the front that is the first to eliminate any of its boundary."""
     ordered = [front for fronts in stages for front in fronts]
     rank = {node: k for k, front in enumerate(ordered) for node in front.own}
     return {f: ordered[min(rank[node] for node in f.boundary)] for f in ordered if f.boundary}
@@ -186,7 +187,7 @@ def _shapes(
 
 
 def _sequences(stages: list[list[Front]], shapes: list[_Shape]) -> list[list[_Batch]]:
-    """Stages of similar sizes together, so that the program does not grow with their number."""
+    """Join stages of similar sizes, so that the program does not grow with the number of stages."""
 
     def cost(count: int, shape: _Shape) -> int:
         return count * (shape.own + shape.boundary) ** 2 * (shape.own + 2 * shape.children)
@@ -211,7 +212,7 @@ def _sequences(stages: list[list[Front]], shapes: list[_Shape]) -> list[list[_Ba
 
 
 def _width(counts: list[int]) -> int:
-    """Fronts side by side that waste least: by padding, or by overhead of many batches."""
+    """Width of batches with the least cost of padding and of overhead."""
     widths = [2**k for k in range(MOST.bit_length())]
     return min(widths, key=lambda w: sum(-(-count // w) for count in counts) * (w + OVERHEAD))
 
@@ -240,7 +241,7 @@ def _table(
         nodes = (*front.own, *front.boundary)
         for s, node in enumerate(nodes):
             slot[i, [column[int(unknown)] for unknown in members[node]]] = s
-            # Between nodes that both stay the Jacobian is added when one of them goes.
+            # Entries of two boundary nodes are added when one of the nodes is eliminated.
             for r in range(len(nodes) if s < len(front.own) else len(front.own)):
                 near[i, s, r] = nodes[r] in coupled[node]
         for j, left in enumerate(waiting[front]):

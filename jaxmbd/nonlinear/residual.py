@@ -1,4 +1,4 @@
-"""Equations of given arguments, whose values and derivatives come out of kernels."""
+"""Equations at fixed arguments, with values and derivatives computed by fused programs."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,9 +9,9 @@ from ..fused import DerivativeKernels, Kernel
 
 
 class KernelResidual:
-    """fn(x, args) as a function of x, and as `value` too.
+    """fn(x, args) as a function of x, computed by the kernel `value`.
 
-    Values out of the kernels of derivatives took longer to compile than two kernels do.
+    Values and derivatives have kernels of their own: a joint kernel takes longer to compile.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class KernelResidual:
     def derivatives(
         self, x: Float[Array, "n"], directions: Float[Array, "k n"]
     ) -> tuple[Float[Array, "n"], Float[Array, "k n"]] | None:
-        """The value, and derivatives along directions; None where XLA makes no kernel of them."""
+        """The value, and derivatives along directions; None if they cannot be fused programs."""
         found = self.slopes(directions, x, self.args)
         return None if found is None else (self(x), found)
 

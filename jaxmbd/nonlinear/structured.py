@@ -1,8 +1,9 @@
-"""Newton's linear systems by blocks, along the graph of the mechanism.
+"""Block-sparse solution of Newton's linear systems along the graph of the mechanism.
 
-Multifrontal elimination (Duff and Reid 1983) in a static order: a front is a small dense matrix
-[[D, C], [R, E]] of unknowns that go and that stay; E - R D⁻¹ C is added to the front that is the
-next to eliminate any of those that stay. Fronts of a stage are padded to one size, and a batch.
+Multifrontal elimination (Duff and Reid 1983) in a static order. A front is a small dense matrix
+[[D, C], [R, E]] of eliminated unknowns and boundary unknowns; E - R D⁻¹ C is added to the front
+that is the next to eliminate any of the boundary unknowns. Fronts of a stage are padded to one size
+and form a batch.
 """
 
 from dataclasses import fields
@@ -29,17 +30,17 @@ from .linearization import (
 )
 from .plan import Plan, Sequence, plan_of
 
-# From that many unknowns on blocks are faster than one dense matrix.
+# Smallest number of unknowns for which blocks are faster than one dense matrix.
 ENOUGH = 100
 
-# Products with up to that many columns are written out: XLA then reads factors where they are.
+# Products with up to this number of columns are unrolled: XLA then reads factors without a copy.
 WIDE = 32
 
 
 class Factors(AbstractFactors):
-    """D⁻¹, D⁻¹ C and R D⁻¹ of the fronts of each stage, transposed: a row is a column of them.
+    """Transposes of D⁻¹, D⁻¹ C and R D⁻¹ of the fronts of each stage.
 
-    Rows of the Jacobian are scaled before.
+    Rows of the Jacobian are scaled by `scale` before the elimination.
     """
 
     scale: Float[Array, "n"]
@@ -49,10 +50,10 @@ class Factors(AbstractFactors):
 
 
 class BlockSparse(AbstractFactorization):
-    """Only the blocks of the Jacobian that are not zero, for systems that know their pattern.
+    """Factorization of the nonzero blocks of the Jacobian, for systems with a sparsity pattern.
 
-    Cost and memory grow with the number of bodies, for trees and with loops that are short.
-    Possibly redundant constraints get the same small compliance as in `Dense`.
+    Cost and memory are proportional to the number of bodies for trees and for short loops. Possibly
+    redundant constraints get the same small compliance as in `Dense`.
     """
 
     def factor(
@@ -68,7 +69,7 @@ class BlockSparse(AbstractFactorization):
         return value, self.factors(J, blocks, plan)
 
     def factors(self, J: Float[Array, "k n"], blocks: Blocks, plan: Plan) -> Factors:
-        """Of derivatives along the plan's directions."""
+        """Factors of the Jacobian, from derivatives along the directions of the plan."""
         added = None
         if blocks.compliant is not None:
             added = _compliances(J, blocks.counts[0], blocks.compliant, plan)
@@ -92,7 +93,7 @@ class BlockSparse(AbstractFactorization):
 
 
 class Automatic(AbstractLinearization):
-    """`BlockSparse` for many unknowns whose pattern is known, `Dense` for all others."""
+    """`BlockSparse` for many unknowns with a known sparsity pattern, otherwise `Dense`."""
 
     def chosen(self, blocks: Blocks) -> AbstractFactorization:
         large = blocks.structured and sum(blocks.counts) >= ENOUGH
@@ -100,18 +101,18 @@ class Automatic(AbstractLinearization):
 
 
 def product(J: Float[Array, "k n"], x: Float[Array, "n"], plan: Plan) -> Float[Array, "n"]:
-    """The Jacobian that these derivatives along the plan's directions are of, times x."""
+    """J x, with the Jacobian given by derivatives along the directions of the plan."""
     of_nodes = _pick(x, _table(plan.seen))
     return jnp.sum(J * of_nodes.at[:, _table(plan.owner)].get(mode="promise_in_bounds"), axis=0)
 
 
 def _table(x: np.ndarray) -> Array:
-    """A table that stays one: nothing is worked out from it while compiling."""
+    """A table behind a barrier, from which XLA computes nothing at compile time."""
     return jax.lax.optimization_barrier(jnp.asarray(x))
 
 
 def _pick(x: Float[Array, "n"], index: Array, there: Array | None = None) -> Array:
-    """Entries of x, zero where they are not there (index -1, if nothing else says so)."""
+    """Entries of x, zero for absent entries. Default of `there`: indices that are not negative."""
     there = index >= 0 if there is None else there
     got = x.at[jnp.where(there, index, 0)].get(mode="promise_in_bounds")
     return jnp.where(there, got, 0.0)
@@ -169,7 +170,7 @@ def _original(flat: Array, direction: Array, n: int, tables: dict[str, Array]) -
 
 
 def _inherited(store: Array, tables: dict[str, Array]) -> Array:
-    """What earlier fronts left to those of a batch, summed."""
+    """Sum of the update matrices of child fronts, for the fronts of a batch."""
     rows, columns = tables["place"][:, :, :, None], tables["place"][:, :, None, :]
     start, width = (tables[name][:, :, None, None] for name in ("matrices", "width"))
     index = start + rows * width + columns
@@ -220,9 +221,9 @@ def _tables(sequence: Sequence) -> dict[str, Array]:
 
 
 def _row(x: Float[Array, "c ..."], k: Array) -> Float[Array, "..."]:
-    """Loops are given what they need of large arrays by its number.
+    """Row k of a large array, for use in a loop instead of scanning over the array.
 
-    What they take apart by themselves `vmap` arranges anew, all of it, for each of them.
+    `vmap` would transpose the whole array for each loop that scans over it.
     """
     return jax.lax.dynamic_index_in_dim(x, k, keepdims=False)
 
