@@ -138,7 +138,7 @@ REFUSING = (
 )
 def test_points_and_vectors_refuse(formulation, model, joint, kind):
     who = type(formulation).__name__
-    said = f"joint '{joint}': {who} has no rows for the velocities that a {kind} joint keeps"
+    said = f"joint '{joint}': {who} has no rows for the nonholonomic constraints of a {kind} joint"
     with pytest.raises(mbd.ModelError, match=said):
         mbd.formulate(model(), formulation)
 
