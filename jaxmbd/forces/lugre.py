@@ -25,18 +25,18 @@ class LuGreFriction(AbstractJointElement):
     A joint under a constant load F below F_s comes to rest at z = F/σ₀: the bristles act as
     springs. In sliding at a steady speed the force is g(v) + σ₂ v.
 
-    |v| is exact; with a smoothed |v| a joint at rest would creep. ż is Lipschitz continuous in v
-    and z. Its derivative by v is finite everywhere and jumps at v = 0, where automatic
-    differentiation takes the mean of both sides. Implicit methods suit stiff bristles: an explicit
-    one needs steps below the period of vibration on the bristles, 2π √(J/σ₀), and below g/(σ₀ |v|)
-    in sliding.
+    The size abs(v) is exact; with a smoothed one a joint at rest would creep. ż is Lipschitz
+    continuous in v and z. Its derivative by v is finite everywhere and jumps at v = 0, where
+    automatic differentiation takes the mean of both sides. Implicit methods suit stiff bristles: an
+    explicit one needs steps below the period of vibration on the bristles, 2π √(J/σ₀), and below
+    g/(σ₀ abs(v)) in sliding.
 
     **Passivity.** Apart from the energy ½ σ₀ z² stored in the bristles, friction only dissipates
-    energy if σ₁(v) |v| ≤ 4 g(v) at all v. With v_d this holds for
+    energy if σ₁(v) abs(v) ≤ 4 g(v) at all v. With v_d this holds for
 
         σ₁ ≤ 4 √(2e) min(F_c, F_s) / v_d,     √(2e) = 2.33.
 
-    With a constant σ₁ it holds for σ₂ ≥ σ₁ (F_s / F_c)² / 4 if F_s ≥ F_c and |z| ≤ F_s/σ₀ at the
+    With a constant σ₁ it holds for σ₂ ≥ σ₁ (F_s / F_c)² / 4 if F_s ≥ F_c and abs(z) ≤ F_s/σ₀ at the
     start. Neither condition is checked.
 
     **Arguments:** numbers, or one for each velocity of the joint [N m and rad, or N and m]:

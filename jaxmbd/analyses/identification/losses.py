@@ -45,7 +45,7 @@ class AbstractScaledLoss(AbstractLoss):
 
 
 class PseudoHuber(AbstractScaledLoss):
-    """ρ = s² (√(1 + (r/s)²) - 1): r²/2 near zero, s |r| far away."""
+    """ρ = s² (√(1 + (r/s)²) - 1): r²/2 near zero, s abs(r) far away."""
 
     scale: float = 2.0
 
