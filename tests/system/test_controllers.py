@@ -492,3 +492,23 @@ def test_errors(controller, message):
     with pytest.raises(mbd.ModelError) as caught:
         arm(controller())
     assert message in str(caught.value)
+
+
+def test_sampled_laws_in_all_ways_of_stepping():
+    """Fixed, adaptive and implicit steps give one motion, of which each holds the same samples."""
+    rod = mbd.inertia.shifted(mbd.inertia.rod(1.0, 0.5), [0.25, 0, 0])
+    servo = mbd.PID("hinge", kp=20.0, ki=10.0, kd=3.0, setpoint=0.5, period=0.05)
+    hinge = mbd.joints.Revolute("ground", "rod", [0, 1, 0])
+    elements = {"gravity": mbd.forces.Gravity(), "servo": servo}
+    system = mbd.formulate(
+        mbd.Model({"rod": rod}, {"hinge": hinge}, elements), mbd.JointCoordinates()
+    )
+    state = mbd.assemble(system)
+    fixed = mbd.rollout(system, state, 0.005, 40)
+    adaptive = mbd.simulate(system, state, t1=0.2, saveat=0.05)
+    assert adaptive.result == mbd.RESULTS.successful
+    np.testing.assert_allclose(adaptive.states.q[-1], fixed.q[-1], rtol=1e-6)
+    np.testing.assert_allclose(adaptive.states.z[-1], fixed.z[-1], rtol=1e-6)
+    implicit = mbd.simulate(system, state, t1=0.2, dt=0.005, integrator=mbd.GeneralizedAlpha())
+    np.testing.assert_allclose(implicit.states.q[-1], fixed.q[-1], rtol=1e-4)
+    np.testing.assert_allclose(implicit.states.z[-1], fixed.z[-1], rtol=1e-3)
