@@ -35,7 +35,7 @@ class ConstraintFactors(eqx.Module):
     - `Q`, `R`: factors of the columns that are independent by construction.
     - `P`: Qᵀ B_L.
     - `U`, `sigma`, `V`: singular values and vectors of W, its columns divided by `scale`.
-    - `scale`: errors of the columns of W.
+    - `scale`: lengths of the columns of B_L by themselves.
     - `nonzero`: whether each singular value exceeds errors.
     - `redundant`: whether each column of B is possibly redundant.
     """
@@ -123,15 +123,19 @@ def factor_constraints(
     if not others.size:
         sigma, V = jnp.zeros(0, B.dtype), jnp.zeros((0, 0), B.dtype)
         return ConstraintFactors(Q, R, P, W, sigma, V, length[others], sigma > 0, redundant)
-    rounding, scale = _errors(B, first, others, length, violation, R, P)
+    rounding, errors = _errors(B, first, others, length, violation, R, P)
+    # Not divided by the errors: which solution of contradicting rows is nearest must not depend on
+    # whether constraints are violated, or derivatives would not be those of nearby configurations.
+    scale = length[others]
     U, sigma, Vt = jnp.linalg.svd(W / scale[None], full_matrices=False)
-    nonzero = sigma > 1.0
+    limit = jnp.linalg.norm(Vt * (errors / scale)[None], axis=1)
+    nonzero = sigma > limit
     if demand is not None:
         z = jsl.solve_triangular(R, demand[first], trans=1)
         along = Vt @ ((demand[others] - P.T @ z) / scale)
         largest = jnp.max(jnp.abs(demand / length), initial=0.0)
         above_rounding = sigma > jnp.linalg.norm(Vt * (rounding / scale)[None], axis=1)
-        nonzero |= above_rounding & (jnp.abs(along) > largest)
+        nonzero |= above_rounding & (jnp.abs(along) > limit * largest)
     return ConstraintFactors(Q, R, P, U, sigma, Vt.T, scale, nonzero, redundant)
 
 

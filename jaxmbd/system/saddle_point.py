@@ -161,9 +161,10 @@ class SaddlePoint(eqx.Module):
         a: Float[Array, "ng"],
         noise: Float[Array, ""],
     ) -> Bool[Array, ""]:
-        """Whether M x - Gᵀ λ = f to rounding, row by row, and G x = a.
+        """Whether M x - Gᵀ λ = f, row by row, and G x = a.
 
-        The tolerance of G x = a includes rounding and the violation of the constraints.
+        Tolerances include rounding and the violation of the constraints, which decides whether a
+        combination of rows is truncated.
 
         **Arguments:** `noise`: magnitude of the terms of G x and a, in their units.
         """
@@ -180,7 +181,13 @@ class SaddlePoint(eqx.Module):
         # For rows whose terms are only rounding errors of other rows, squared by refinement.
         floor = eps * root * jnp.max(terms / root, initial=0.0)
         residual = jnp.abs(self.metric.apply(x) - f - self.G.T @ lam)
-        return jnp.all(residual <= MOTION_TOLERANCE * eps * (terms + floor))
+        return jnp.all(residual <= (MOTION_TOLERANCE * eps + self._disturbance) * (terms + floor))
+
+    @property
+    def _disturbance(self) -> Float[Array, ""]:
+        """Relative effect of combinations of rows that are truncated as violations."""
+        eps = float(jnp.finfo(self.violation.dtype).eps)
+        return VIOLATION_TOLERANCE * jnp.minimum(self.violation, eps**0.25)
 
     def _constraints_hold(
         self,
@@ -190,10 +197,8 @@ class SaddlePoint(eqx.Module):
         a: Float[Array, "ng"],
         noise: Float[Array, ""],
     ) -> Bool[Array, ""]:
-        G, length, violation = self.G, self.length, self.violation
-        eps = float(jnp.finfo(x.dtype).eps)
-        part = CONSTRAINT_TOLERANCE * eps
-        part = part + VIOLATION_TOLERANCE * jnp.minimum(violation, eps**0.25)
+        G, length = self.G, self.length
+        part = CONSTRAINT_TOLERANCE * float(jnp.finfo(x.dtype).eps) + self._disturbance
         y0 = self.metric.whiten(f)
         # |Lᵀ x|² = x · M x, if the equations are satisfied.
         size = jnp.sqrt(jnp.abs(x @ (f + G.T @ lam))) + jnp.linalg.norm(y0)
