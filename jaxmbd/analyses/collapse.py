@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
+from .wrapped_controller import AbstractWrappedController
+
 
 class ControllerState(eqx.Module):
     """State of the wrapped controller; whether the last step was rejected as not finite."""
@@ -16,7 +18,7 @@ class ControllerState(eqx.Module):
     lost: Bool[Array, ""]
 
 
-class EndsCollapsed(diffrax.AbstractAdaptiveStepSizeController):
+class EndsCollapsed(AbstractWrappedController):
     """A step size controller that ends the run if steps become too short to change the time.
 
     diffrax alone would take such steps until `max_steps`. A step to a state that is not finite is
@@ -30,18 +32,6 @@ class EndsCollapsed(diffrax.AbstractAdaptiveStepSizeController):
 
     def __init__(self, controller: diffrax.AbstractAdaptiveStepSizeController):
         self.controller = controller
-
-    @property
-    def rtol(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.controller.rtol
-
-    @property
-    def atol(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.controller.atol
-
-    @property
-    def norm(self) -> Any:  # pyright: ignore
-        return self.controller.norm
 
     def wrap(self, direction: Any) -> "EndsCollapsed":
         wrapped: Any = self.controller.wrap(direction)

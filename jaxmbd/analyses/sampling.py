@@ -12,10 +12,11 @@ from jaxtyping import Array, Bool, Float
 from ..errors import ModelError
 from ..model.values import all_concrete
 from ..system.abstract import AbstractSystem, Time
-from ..system.loads import TIME_TOLERANCE
+from ..system.loads import TIME_TOLERANCE, time_tolerance
+from .wrapped_controller import AbstractWrappedController
 
 
-class EndsAtSamples(diffrax.AbstractAdaptiveStepSizeController):
+class EndsAtSamples(AbstractWrappedController):
     """A step size controller whose steps end at multiples of given periods.
 
     Integrators update elements with a period at the start of a step. A step that would end just
@@ -31,18 +32,6 @@ class EndsAtSamples(diffrax.AbstractAdaptiveStepSizeController):
         self, controller: diffrax.AbstractAdaptiveStepSizeController, periods: Float[Array, "n"]
     ):
         self.controller, self.periods = controller, periods
-
-    @property
-    def rtol(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.controller.rtol
-
-    @property
-    def atol(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.controller.atol
-
-    @property
-    def norm(self) -> Any:  # pyright: ignore
-        return self.controller.norm
 
     def wrap(self, direction: Any) -> "EndsAtSamples":
         wrapped: Any = self.controller.wrap(direction)
@@ -96,7 +85,7 @@ class EndsAtSamples(diffrax.AbstractAdaptiveStepSizeController):
 
 def _margin(t: Any, periods: Any) -> Any:
     """Twice the difference up to which two times are the same for `loads.sampled`."""
-    return 2.0 * (TIME_TOLERANCE * periods + 8.0 * jnp.finfo(periods.dtype).eps * jnp.abs(t))
+    return 2.0 * time_tolerance(t, periods)
 
 
 def sample_periods(system: AbstractSystem) -> tuple[list[str], Float[Array, "n"]]:
@@ -183,7 +172,7 @@ def _judged(names: list[str], periods: Float[Array, "n"], t0: Time, dt: Time) ->
     def apart(x: Float[Array, "n"]) -> Float[Array, "n"]:
         return jnp.abs(x - dt * jnp.round(x / dt))
 
-    limit = TIME_TOLERANCE * periods + 8.0 * jnp.finfo(periods.dtype).eps * (jnp.abs(t0) + periods)
+    limit = time_tolerance(jnp.abs(t0) + periods, periods)
     bad = jnp.maximum(apart(periods), apart(offset)) > limit
     messages = [f"simulate: dt misses multiples of the period of {name!r}" for name in names]
     return eqx.branched_error_if(dt, jnp.any(bad), jnp.argmax(bad), messages)

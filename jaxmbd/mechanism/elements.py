@@ -41,7 +41,7 @@ class Motion:
     @cached_property
     def body_twists(self) -> Float[Array, "n_bodies 6"]:
         """Twist of every body along its own axes."""
-        return Rows.of(range(1, self.c.mechanism.n_bodies + 1)).take(self.twists)
+        return self.c.mechanism.body_ports.take(self.twists)
 
     def rates(self, g: int) -> Float[Array, "_n _nv"]:
         """Velocities of the joints of group `g`."""
@@ -70,7 +70,7 @@ class Loads:
         total = self._zeros() if self.on_ports is None else self.on_ports
         if self.on_bodies is None:
             return total
-        return Rows.of(range(1, self.c.mechanism.n_bodies + 1)).add_to(total, self.on_bodies)
+        return self.c.mechanism.body_ports.add_to(total, self.on_bodies)
 
     def add_body_wrenches(self, wrenches: Float[Array, "n_bodies 6"]) -> None:
         """Add a wrench on every body."""
@@ -208,7 +208,7 @@ class Fields(AbstractElementGroup):
         """Bodies and their poses; **raises** `NotImplementedError` unless all bodies are rigid."""
         if not c.mechanism.all_rigid:
             raise NotImplementedError("fields at bodies that are not rigid have loads only")
-        bodies = Rows.of(range(1, c.mechanism.n_bodies + 1))
+        bodies = c.mechanism.body_ports
         return c.mechanism.rigid, bodies.take_tree(c.ports)
 
     def velocities(self, motion: Motion) -> tuple[Any, ...]:
@@ -235,7 +235,7 @@ class Fields(AbstractElementGroup):
     def _loads_of_kind(self, motion: Motion, group: BodyGroup) -> Float[Array, "n _k"]:
         """Loads on the twists and elastic rates of the bodies of one kind."""
         c, rigid = motion.c, isinstance(group.body, RigidBody)
-        bodies = Rows.of(range(1, c.mechanism.n_bodies + 1))
+        bodies = c.mechanism.body_ports
         X = group.rows.take_tree(bodies.take_tree(c.ports))
         args: tuple[Any, ...] = X, group.rows.take(motion.body_twists)
         if not rigid:
@@ -251,7 +251,7 @@ class Fields(AbstractElementGroup):
         total.add_body_wrenches(load)
 
     def potentials(self, c: "AbstractConfiguration") -> Float[Array, "n n_bodies"]:
-        bodies = Rows.of(range(1, c.mechanism.n_bodies + 1)).take_tree(c.ports)
+        bodies = c.mechanism.body_ports.take_tree(c.ports)
         parts = []
         for group in c.mechanism.bodies:
             args: tuple[Any, ...] = group.body, group.rows.take_tree(bodies)

@@ -79,6 +79,11 @@ class Mechanism(eqx.Module):
         return in_order([group.rows for group in self.bodies], self.n_bodies, parts)
 
     @property
+    def body_ports(self) -> Rows:
+        """Rows of the bodies' own frames among all ports."""
+        return Rows.of(range(1, self.n_bodies + 1))
+
+    @property
     def n_ports(self) -> int:
         """Number of ports, including the frames of the ground and of the bodies."""
         return 1 + self.n_bodies + len(self.port_bodies)

@@ -14,6 +14,11 @@ from .configuration import AbstractConfiguration
 TIME_TOLERANCE = 1e-6  # Times that differ by at most this part of a period count as equal.
 
 
+def time_tolerance(t: Array, period: Array) -> Array:
+    """Difference [s] up to which a time and a multiple of a period count as equal."""
+    return TIME_TOLERANCE * period + 8.0 * jnp.finfo(period.dtype).eps * jnp.abs(t)
+
+
 def applied(system: AbstractSystem, c: AbstractConfiguration, v: Velocities) -> Velocities:
     """f(t, q, v, z): generalized force of all elements."""
     return generalized(c, *loads(c, v)) + elastic_force(c, v)
@@ -140,7 +145,7 @@ def sampled(system: AbstractSystem, t: Time, state: State) -> State:
         new = jax.vmap(lambda element, *args: element.update(t, *args))(group.element, *args)
         period = group.element.period
         distance = jnp.abs(t - period * jnp.round(t / period))
-        due = distance <= TIME_TOLERANCE * period + 8.0 * jnp.finfo(z.dtype).eps * jnp.abs(t)
+        due = distance <= time_tolerance(t, period)
         own = slice(group.first_state, group.first_state + new.size)
         z = z.at[own].set(jnp.where(due[:, None], new, args[-1]).ravel())
     return State(state.q, state.v, z)
@@ -168,5 +173,6 @@ __all__ = [
     "sampled",
     "state_inputs",
     "state_rates",
+    "time_tolerance",
     "total_loads",
 ]

@@ -83,7 +83,7 @@ def _(group: FrameElements, mechanism: Mechanism, t: Time, X0: Any, X1: Any) -> 
 
 @group_slopes.register
 def _(group: Fields, mechanism: Mechanism, t: Time, X0: Any, X1: Any) -> Any:
-    bodies = Rows.of(range(1, mechanism.n_bodies + 1))
+    bodies = mechanism.body_ports
     A, B = bodies.take_tree(X0), bodies.take_tree(X1)
     return [(bodies, _field_slopes(mechanism, group.element, t, A, B))]
 

@@ -10,8 +10,8 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd.analyses.identification.continuity import Continuity
-from jaxmbd.analyses.identification.sensors import nearest_reading
 from jaxmbd.joints.components import periodic_coordinates
+from jaxmbd.sensors import nearest_reading
 from tests import models
 
 N, OVER = 40, {"guess": {"hinge": 2.0}, "rates": {"hinge": 9.0}}

@@ -16,14 +16,6 @@ from .posterior import log_posterior as log_posterior
 from .prediction import Prediction as Prediction
 from .prediction import predict as predict
 from .priors import Normal as Normal
-from .sensors import Accelerometer as Accelerometer
-from .sensors import AngularVelocity as AngularVelocity
-from .sensors import Calibrated as Calibrated
-from .sensors import DriverForce as DriverForce
-from .sensors import FramePosition as FramePosition
-from .sensors import JointPosition as JointPosition
-from .sensors import JointReaction as JointReaction
-from .sensors import JointVelocity as JointVelocity
 from .substeps import IntegrationWarning as IntegrationWarning
 from .transforms import Bounded as Bounded
 from .transforms import Entries as Entries
@@ -33,21 +25,13 @@ from .transforms import Scaled as Scaled
 from .transforms import Unbounded as Unbounded
 
 __all__ = [
-    "Accelerometer",
-    "AngularVelocity",
     "Bounded",
-    "Calibrated",
     "Cauchy",
-    "DriverForce",
     "Entries",
     "Experiment",
     "FirstOrder",
     "Fit",
-    "FramePosition",
     "IntegrationWarning",
-    "JointPosition",
-    "JointReaction",
-    "JointVelocity",
     "LevenbergMarquardt",
     "LogPosterior",
     "Misfit",

@@ -15,11 +15,11 @@ from ...integrators.abstract import AbstractIntegrator
 from ...integrators.explicit import as_integrator
 from ...model import Model
 from ...model.values import all_concrete
+from ...sensors import JointPosition, nearest_reading
 from ...system.abstract import AbstractSystem, State
 from ..assemble import assemble
 from .batches import Batch, batch_experiments
 from .experiment import Experiment
-from .sensors import JointPosition, nearest_reading
 from .substeps import Limits, Motions, primal, warn_traced
 
 Sensors = Mapping[str, Callable[..., Array]]

@@ -19,6 +19,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from ...errors import DataError
 from ...formulations import formulate
+from ...sensors import JointPosition, nearest_reading
 from ...system import constraints
 from ...system.abstract import State
 from .batches import Batch
@@ -27,7 +28,6 @@ from .experiment import Experiment
 from .losses import AbstractLoss
 from .parameters import Free, Selected, Subject
 from .prediction import Simulator
-from .sensors import JointPosition, nearest_reading
 
 
 class Residuals(eqx.Module):

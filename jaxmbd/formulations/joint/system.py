@@ -220,7 +220,7 @@ class JointSystem(AbstractSystem[JointConfiguration]):
             bodies = self.mechanism.bodies
             forces = [x[:, :6] for x in forces_on_bodies(self, c, v, vdot)]
             along = in_order([group.rows for group in bodies], self.mechanism.n_bodies, forces)
-            X = Rows.of(range(1, self.mechanism.n_bodies + 1)).take_tree(c.ports)
+            X = self.mechanism.body_ports.take_tree(c.ports)
             return jax.vmap(se3.transform_wrench)(X, along)
         V = c.world_twists(v)
         A = velocity_product_twists(c, v)
