@@ -196,23 +196,23 @@ class AbstractIntegrator(diffrax.AbstractSolver):
         y0, moved = self._attempted(system, t0, h, y0, solver_state.own, made_jump)
         converged, own = moved.converged, solver_state.own
 
-        def kept(new: PyTree, old: PyTree) -> PyTree:
+        def accepted(new: PyTree, old: PyTree) -> PyTree:
             if converged is True:
                 return new
             return jax.tree.map(lambda a, b: jnp.where(converged, a, b), new, old)
 
-        y1 = kept(moved.state, y0)
+        y1 = accepted(moved.state, y0)
         error = moved.error
         if isinstance(error, tuple):
             dq, dv, dz = error
             error = State(system.rates(y1.q, dq), dv, dz)
         if error is not None:
-            error = kept(error, jax.tree.map(lambda x: jnp.full_like(x, jnp.inf), error))
+            error = accepted(error, jax.tree.map(lambda x: jnp.full_like(x, jnp.inf), error))
         dense = moved.dense
         if dense is None:
             dense = {"y0": y0, "y1": y1}
             if moved.slopes is not None:
-                slopes = kept(moved.slopes, ((y0.v, y0.z), (y0.v, y0.z)))
+                slopes = accepted(moved.slopes, ((y0.v, y0.z), (y0.v, y0.z)))
                 dense["k0"], dense["k1"] = (
                     State(h * system.rates(y.q, y.v), h * vdot, h * zdot)
                     for y, (vdot, zdot) in zip((y0, y1), slopes, strict=True)
@@ -221,7 +221,7 @@ class AbstractIntegrator(diffrax.AbstractSolver):
         if converged is not True:
             failed: Any = diffrax.RESULTS.nonlinear_divergence
             result = diffrax.RESULTS.where(converged, result, failed)
-        return y1, error, dense, Memory(kept(moved.memory, own), t0, h), result
+        return y1, error, dense, Memory(accepted(moved.memory, own), t0, h), result
 
     def func(self, terms: PyTree, t0: Any, y0: State, args: AbstractSystem) -> State:
         return terms.vf(t0, y0, args)

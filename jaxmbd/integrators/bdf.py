@@ -237,8 +237,8 @@ class BDF(AbstractImplicit):
         n = s * own.lam.size
         n_shift = 0 if step.scatter is None else n
         small, heavy = typical_sizes(step.system, t, h, step.state, own.vdot)
-        push, none = jnp.tile(h * h * own.lam, s), jnp.zeros_like(increments, shape=n_shift)
-        guess = jnp.concatenate([increments.ravel(), push, none])
+        push, zeros = jnp.tile(h * h * own.lam, s), jnp.zeros_like(increments, shape=n_shift)
+        guess = jnp.concatenate([increments.ravel(), push, zeros])
         kinds = (increments.size, n, n_shift), (small, heavy, heavy)
         blocks = Blocks(
             *kinds, constraints.redundant_rows(step.system), step.system.sparsity_pattern()

@@ -111,20 +111,20 @@ def _moved(stages: Any, start: Start) -> list[tuple[AbstractConfiguration, Veloc
         return moved
     weights = jnp.asarray(STATE_WEIGHTS, dtype=z.dtype) / h
     known = jnp.outer(jnp.sum(weights, axis=1), z)
-    found = with_stage_states(system, moved, weights, known, z)
-    return [(c, v) for c, (_, v) in zip(found, moved, strict=True)]
+    configurations = with_stage_states(system, moved, weights, known, z)
+    return [(c, v) for c, (_, v) in zip(configurations, moved, strict=True)]
 
 
 def _equations(x: Float[Array, "n"], start: Start) -> Float[Array, "n"]:
     system, t, h = start.system, start.t, start.h
-    stages, found = _stages(x, start), []
+    stages, terms = _stages(x, start), []
     for (c, v), (delta, u, impulse) in zip(_moved(stages, start), stages, strict=True):
         force = h * h * loads.applied(system, c, v)
         if impulse.size:
             force = force + constraint_force(system, c, impulse)
         potential = start.load(delta, conservative(c))
-        found.append((c, h * start.gained(delta, u), start.load(delta, force), potential))
-    (end, P_f, A_f, C_f), (jumped, P_j, A_j, C_j) = found
+        terms.append((c, h * start.gained(delta, u), start.load(delta, force), potential))
+    (end, P_f, A_f, C_f), (jumped, P_j, A_j, C_j) = terms
     between = conservative_wrenches(system.mechanism, t + 0.5 * h, jumped.ports, end.ports)
     pull = on_bodies(system.mechanism, between)
     mean = start.load_between(stages[1][0], stages[0][0], pull)

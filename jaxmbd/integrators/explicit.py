@@ -143,10 +143,10 @@ class ExplicitRK(AbstractIntegrator):
             return states
 
         def one(t: Array, state: State) -> State:
-            there = jnp.isfinite(t) & jnp.all(jnp.isfinite(state.q))
-            time, safe = jax.tree.map(lambda x: jnp.where(there, x, 0.0), (t, state))
+            finite = jnp.isfinite(t) & jnp.all(jnp.isfinite(state.q))
+            time, safe = jax.tree.map(lambda x: jnp.where(finite, x, 0.0), (t, state))
             moved = self.stabilization.placed(system, time, safe)
-            return jax.tree.map(lambda a, b: jnp.where(there, a, b), moved, state)
+            return jax.tree.map(lambda a, b: jnp.where(finite, a, b), moved, state)
 
         return jax.vmap(one)(ts, states)
 

@@ -81,7 +81,7 @@ class AlphaMemory(eqx.Module):
     - `lead`: (a - v̇) / h, saved instead of a so that the step may change.
     - `jerk`, `lam_rate`: difference quotients of v̇ and of λ.
     - `h`: length of that step [s].
-    - `kept`: cached factors of the chord method, None if it is not used.
+    - `cache`: cached factors of the chord method, None if it is not used.
     - `states`: rates of the first-order states, None if there are none.
     """
 
@@ -91,7 +91,7 @@ class AlphaMemory(eqx.Module):
     jerk: Float[Array, "nv"]
     lam_rate: Float[Array, "ng"]
     h: Float[Array, ""]
-    kept: CachedFactors | None = None
+    cache: CachedFactors | None = None
     states: StateRates | None = None
 
     def rings(self, h: Time) -> Bool[Array, ""]:
@@ -198,7 +198,7 @@ class GeneralizedAlpha(AbstractImplicit):
 
         zdot, slow, is_slow = _slow_states(system, t, h, state)
 
-        def found(vdot: Velocities, move: tuple[Time, Time]) -> tuple[Velocities, Any]:
+        def displaced(vdot: Velocities, move: tuple[Time, Time]) -> tuple[Velocities, Any]:
             ahead, later = move
             z = state.z + ahead * jnp.where(slow, zdot, 0.0) if system.nz else state.z
             at = State(system.retract(state.q, ahead * state.v), state.v + ahead * vdot, z)
@@ -210,10 +210,10 @@ class GeneralizedAlpha(AbstractImplicit):
         # program, several times as large, and derivatives of a run would differentiate it once
         # more. Central differences, as stiff forces change far more with the square of a
         # displacement than with the displacement.
-        none = jnp.zeros_like(near)
-        moves = jnp.stack([none, near, -near]), jnp.stack([none, 2.0 * near, none])
+        zero = jnp.zeros_like(near)
+        moves = jnp.stack([zero, near, -near]), jnp.stack([zero, 2.0 * near, zero])
         start = with_joint_tangents(jnp.zeros_like(state.v), (system, state))
-        once = jax.checkpoint(found, policy=saves_roots, prevent_cse=False)
+        once = jax.checkpoint(displaced, policy=saves_roots, prevent_cse=False)
         vdots, lams, zdots = jax.lax.scan(once, start, moves)[1]
         vdot, lam = vdots[0], lams[0]
         jerk, lam_rate = (vdots[1] - vdots[2]) / (2.0 * near), (lams[1] - lams[2]) / (2.0 * near)
@@ -229,8 +229,8 @@ class GeneralizedAlpha(AbstractImplicit):
         lead = self.components.change(system, state.v, vdot, jerk)
         lead = (self.alpha_m - self.alpha_f) * lead
         own = AlphaMemory(vdot, lam, lead, jerk, lam_rate, h, states=states)
-        kept = self.newton.nothing_kept(self._equations, *self._problem(system, t, h, state, own))
-        return AlphaMemory(vdot, lam, lead, jerk, lam_rate, h, kept, states)
+        cache = self.newton.empty_cache(self._equations, *self._problem(system, t, h, state, own))
+        return AlphaMemory(vdot, lam, lead, jerk, lam_rate, h, cache, states)
 
     def _problem(
         self, system: AbstractSystem, t: Time, h: Time, state: State, own: AlphaMemory
@@ -263,10 +263,10 @@ class GeneralizedAlpha(AbstractImplicit):
     ) -> Attempt:
         guess, step, blocks = self._problem(system, t, h, state, memory)
         ng = n_constraints(system)
-        kept = memory.kept
-        if kept is not None:
-            kept = kept.of_other_equations(jnp.abs(h - memory.h) > SAME_LENGTH * jnp.abs(h))
-        root = self.newton(self._equations, guess, step, blocks, kept)
+        cache = memory.cache
+        if cache is not None:
+            cache = cache.of_other_equations(jnp.abs(h - memory.h) > SAME_LENGTH * jnp.abs(h))
+        root = self.newton(self._equations, guess, step, blocks, cache)
         end, vdot, lam = self._end(root.x, step)
         states, dz, z_slopes = memory.states, state.z, (state.z, state.z)
         if states is not None:
@@ -289,7 +289,7 @@ class GeneralizedAlpha(AbstractImplicit):
         if ng and self.index == 3:
             error = without_ringing(error)
         lead, slope = (a1 - vdot) / h, (lam - memory.lam) / h
-        after = AlphaMemory(vdot, lam, lead, jerk, slope, as_time(h, system), root.kept, states)
+        after = AlphaMemory(vdot, lam, lead, jerk, slope, as_time(h, system), root.cache, states)
         slopes = (memory.vdot, z_slopes[0]), (vdot, z_slopes[1])
         solved = is_solved(root.converged, end.z)
         return Attempt(end, after, error, slopes, solved)

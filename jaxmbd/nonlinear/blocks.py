@@ -47,7 +47,7 @@ class Blocks(eqx.Module):
 
     def size(self, change: Float[Array, "n"], x: Float[Array, "n"]) -> Float[Array, ""]:
         """Largest change of any unknown, relative to the largest unknown of its kind."""
-        found, start = jnp.zeros((), dtype=x.dtype), 0
+        ratio, start = jnp.zeros((), dtype=x.dtype), 0
         kinds = list(zip(self.counts, self.typical, strict=True))
         for count, typical in kinds[: 1 if any(self.redundant) else None]:
             if count > 0:
@@ -56,9 +56,9 @@ class Blocks(eqx.Module):
                 largest = jnp.max(jnp.abs(change[own]))
                 tiny = jnp.finfo(x.dtype).tiny
                 # Unlike `jnp.maximum` of ratios, this form propagates NaN.
-                found = jnp.where(largest <= found * reference, found, largest / (reference + tiny))
+                ratio = jnp.where(largest <= ratio * reference, ratio, largest / (reference + tiny))
             start += count
-        return found
+        return ratio
 
 
 __all__ = ["Blocks"]

@@ -35,12 +35,12 @@ class CachedFactors(eqx.Module):
     def nothing(cls, factors: Any, dtype: Any) -> "CachedFactors":
         """An empty cache; `factors` have the shapes of the arrays."""
         zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), factors)
-        none = jnp.zeros((), jnp.int32)
-        return cls(zeros, jnp.array(False), jnp.ones((), dtype), jnp.zeros((), dtype), none, none)
+        zero = jnp.zeros((), jnp.int32)
+        return cls(zeros, jnp.array(False), jnp.ones((), dtype), jnp.zeros((), dtype), zero, zero)
 
     def of_other_equations(self, other: Bool[Array, ""]) -> "CachedFactors":
         """The cache with an unknown rate if `other`, i.e. if the next equations differ."""
-        return eqx.tree_at(lambda kept: kept.rate, self, jnp.where(other, 1.0, self.rate))
+        return eqx.tree_at(lambda cache: cache.rate, self, jnp.where(other, 1.0, self.rate))
 
     def after(
         self,

@@ -33,10 +33,10 @@ def directions(pattern: SparsityPattern, members: Sequence[np.ndarray]) -> np.nd
             taken[row].add(colour)
         chosen.append(colour)
     colours = np.concatenate([[0], np.cumsum(widths)]).tolist()
-    found = np.zeros(sum(own.size for own in members), dtype=np.int32)
+    direction = np.zeros(sum(own.size for own in members), dtype=np.int32)
     for own, colour in zip(members, chosen, strict=True):
-        found[own] = colours[colour] + np.arange(own.size)
-    return found
+        direction[own] = colours[colour] + np.arange(own.size)
+    return direction
 
 
 def compressed_jacobian(
@@ -49,9 +49,9 @@ def compressed_jacobian(
         return (direction == number).astype(x.dtype)
 
     if isinstance(fn, KernelResidual):
-        found = fn.derivatives(x, jax.vmap(members)(numbers))
-        if found is not None:
-            return found
+        result = fn.derivatives(x, jax.vmap(members)(numbers))
+        if result is not None:
+            return result
     value, along = jax.linearize(fn, x)
     # Sequential: the intermediate results of all directions together exceed the CPU's cache.
     return value, jax.lax.map(lambda number: along(members(number)), numbers)

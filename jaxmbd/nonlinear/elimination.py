@@ -28,11 +28,11 @@ class Front:
 def neighbours(pattern: SparsityPattern) -> list[set[int]]:
     """For each node, the nodes whose equations depend on its unknowns, itself included."""
     n = 1 + max((*pattern.velocities, *pattern.constraints))
-    found = [{node} for node in range(n)]
+    adjacent = [{node} for node in range(n)]
     for element in pattern.elements:
         for node in element:
-            found[node].update(element)
-    return found
+            adjacent[node].update(element)
+    return adjacent
 
 
 def eliminate(pattern: SparsityPattern, sizes: Sequence[int]) -> list[list[Front]]:

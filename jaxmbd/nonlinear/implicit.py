@@ -21,13 +21,13 @@ from .linearization import AbstractFactorization
 MAX_REFINEMENTS = 60
 
 # Name of the residuals that `jax.checkpoint` must save so that no root is computed twice.
-FOUND = "jaxmbd_root"
-saves_roots = jax.checkpoint_policies.save_only_these_names(FOUND)
+ROOT = "jaxmbd_root"
+saves_roots = jax.checkpoint_policies.save_only_these_names(ROOT)
 
 
-def saved_residuals(found: Any) -> Any:
+def saved_residuals(solution: Any) -> Any:
     """A root and its factors, marked for the policy `saves_roots`."""
-    return jax.tree.map(lambda x: checkpoint_name(x, FOUND) if eqx.is_array(x) else x, found)
+    return jax.tree.map(lambda x: checkpoint_name(x, ROOT) if eqx.is_array(x) else x, solution)
 
 
 def implicit(
@@ -71,9 +71,9 @@ def _derivatives(
     """(∂fn/∂args) d args, and the product with ∂fn/∂x; fused programs if the pattern is known."""
     once = traced(fn, x, args) if blocks.structured else None
     if once is not None:
-        still = jax.tree.map(lambda _: None, args)
+        constant = jax.tree.map(lambda _: None, args)
         along_args = derivative_kernel(once, (x, args), (None, d_args))
-        along_x = derivative_kernel(once, (x, args), (x, still))
+        along_x = derivative_kernel(once, (x, args), (x, constant))
         if along_args is not None and along_x is not None:
             dots = ravel_pytree(d_args)[0]
             return along_args((x, args), dots), lambda dx: along_x((x, args), dx)
@@ -88,7 +88,7 @@ Slope = Callable[[Array, list[Array], list[Array | None]], Array]
 
 
 @_root.def_impl
-def _found(x: Array, *leaves: Array, slope: Slope) -> Array:
+def _value(x: Array, *leaves: Array, slope: Slope) -> Array:
     return x
 
 
@@ -129,7 +129,7 @@ def _in_batch(
 
 ad.primitive_jvps[_root] = _forward
 batching.primitive_batchers[_root] = _in_batch
-mlir.register_lowering(_root, mlir.lower_fun(_found, multiple_results=False))
+mlir.register_lowering(_root, mlir.lower_fun(_value, multiple_results=False))
 
 
 def _refined(
@@ -150,7 +150,7 @@ def _refined(
         n = None if blocks.compliant is None else blocks.counts[0]
         return jnp.max(jnp.abs(y[:n]))
 
-    def found(carry: tuple[Array, Array, Array, Array]) -> Bool[Array, ""]:
+    def converged(carry: tuple[Array, Array, Array, Array]) -> Bool[Array, ""]:
         y, size, before, _ = carry
         whole = largest(y)
         # Small changes that no longer shrink are rounding errors.
@@ -158,7 +158,7 @@ def _refined(
         return (size <= 100 * eps * whole) | rounding
 
     def unfinished(carry: tuple[Array, Array, Array, Array]) -> Bool[Array, ""]:
-        return ~found(carry) & (carry[3] < MAX_REFINEMENTS) & jnp.isfinite(carry[1])
+        return ~converged(carry) & (carry[3] < MAX_REFINEMENTS) & jnp.isfinite(carry[1])
 
     def body(carry: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
         y, size, _, n = carry
@@ -168,7 +168,7 @@ def _refined(
     first = solve(b)
     start = (first, largest(first), jnp.array(jnp.inf, b.dtype), jnp.zeros((), jnp.int32))
     end = jax.lax.while_loop(unfinished, body, start)
-    return jnp.where(found(end), end[0], jnp.nan)
+    return jnp.where(converged(end), end[0], jnp.nan)
 
 
 __all__ = ["implicit", "saved_residuals", "saves_roots"]

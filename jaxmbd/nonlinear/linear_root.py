@@ -21,7 +21,7 @@ PASSES = 3
 
 def linear_root(
     fn: Callable[[Float[Array, "n"], Any], Float[Array, "n"]],
-    none: Float[Array, "n"],
+    zeros: Float[Array, "n"],
     args: Any,
     nv: int,
     pattern: SparsityPattern,
@@ -29,13 +29,13 @@ def linear_root(
     """Solve fn(x, args) = 0, fn linear in x; NaN if the equations are singular.
 
     Unknowns are `nv` accelerations and then multipliers; equations are the equations of motion and
-    then constraints. `none` is x = 0. `fn` may depend on differentiated values only through its
+    then constraints. `zeros` is x = 0. `fn` may depend on differentiated values only through its
     arguments.
     """
-    counts = nv, none.size - nv
+    counts = nv, zeros.size - nv
     way, plan = BlockSparse(), plan_of(pattern, counts)
     at = stop_gradients(args)
-    b, A = compressed_jacobian(lambda x: fn(x, at), none, plan.direction)
+    b, A = compressed_jacobian(lambda x: fn(x, at), zeros, plan.direction)
     # The typical size of accelerations is that of each body by itself under the forces, the typical
     # size of multipliers is that of the forces.
     inertia = A[plan.direction[:nv], jnp.arange(nv)]
@@ -44,13 +44,13 @@ def linear_root(
     blocks = Blocks(counts, typical, pattern=pattern)
     factors = way.factors(A, blocks, plan)
 
-    def mended(_: Any, found: tuple[Array, Array]) -> tuple[Array, Array]:
-        change = way.solve(factors, -b - product(A, found[0], plan))
-        x = found[0] + change
+    def refined(_: Any, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        change = way.solve(factors, -b - product(A, carry[0], plan))
+        x = carry[0] + change
         return x, blocks.size(change, x)
 
-    start = none, jnp.array(jnp.inf, none.dtype)
-    x, size = jax.lax.fori_loop(0, PASSES, mended, start)
+    start = zeros, jnp.array(jnp.inf, zeros.dtype)
+    x, size = jax.lax.fori_loop(0, PASSES, refined, start)
     # Changes shrink down to rounding, which may be large.
     x = jnp.where(size <= jnp.finfo(x.dtype).eps ** (1 / 3), x, jnp.nan)
     x, factors = saved_residuals((x, factors))

@@ -111,9 +111,9 @@ class Dense(AbstractFactorization):
 
 def _jacobian(fn: Residual, x: Float[Array, "n"]) -> tuple[Float[Array, "n"], Float[Array, "n n"]]:
     if isinstance(fn, KernelResidual):
-        found = fn.derivatives(x, jnp.eye(x.size, dtype=x.dtype))
-        if found is not None:
-            return found[0], found[1].T
+        result = fn.derivatives(x, jnp.eye(x.size, dtype=x.dtype))
+        if result is not None:
+            return result[0], result[1].T
     J, value = jax.jacfwd(lambda x: 2 * (fn(x),), has_aux=True)(x)
     return value, J
 

@@ -22,13 +22,14 @@ from .structured import Automatic
 class Root(eqx.Module):
     """Result of Newton's method: unknowns, whether they converged, and the number of iterations.
 
-    - `kept`: cache of the chord method for the next step, None if no cache is passed or used.
+    - `cache`: cached factors of the chord method for the next step, None if no cache is passed or
+      used.
     """
 
     x: Float[Array, "n"]
     converged: Bool[Array, ""]
     steps: Int[Array, ""]
-    kept: CachedFactors | None = None
+    cache: CachedFactors | None = None
 
 
 class Newton(eqx.Module):
@@ -63,7 +64,7 @@ class Newton(eqx.Module):
         guess: Float[Array, "n"],
         args: Any,
         blocks: Blocks,
-        kept: CachedFactors | None = None,
+        cache: CachedFactors | None = None,
     ) -> Root:
         """Solve fn(x, args) = 0 for x, from an initial guess.
 
@@ -71,14 +72,14 @@ class Newton(eqx.Module):
         `args` is that of the implicit function; the derivative by the guess is zero.
         """
         if guess.size == 0:
-            return Root(guess, jnp.array(True), jnp.zeros((), jnp.int32), kept)
-        guess, at, blocks, kept = stop_gradients((guess, args, blocks, kept))
-        root, factors = saved_residuals(_find(fn, guess, at, blocks, kept, self))
+            return Root(guess, jnp.array(True), jnp.zeros((), jnp.int32), cache)
+        guess, at, blocks, cache = stop_gradients((guess, args, blocks, cache))
+        root, factors = saved_residuals(_find(fn, guess, at, blocks, cache, self))
         way = self.linearization.chosen(blocks)
         x = implicit(fn, root.x, args, factors, blocks, way)
-        return Root(x, root.converged, root.steps, root.kept)
+        return Root(x, root.converged, root.steps, root.cache)
 
-    def nothing_kept(
+    def empty_cache(
         self, fn: Callable[..., Array], guess: Float[Array, "n"], args: Any, blocks: Blocks
     ) -> CachedFactors | None:
         """Empty cache of the chord method before the first step; None if it is not used."""
@@ -127,8 +128,8 @@ class _Search:
         self.stalled = tuple(max(self.tolerance, eps**power) for power in (0.6, 0.5, 0.4))
         self.open = max(self.tolerance, eps**0.5)
         infinite = jnp.array(jnp.inf, guess.dtype)
-        one, none = jnp.ones((), guess.dtype), jnp.zeros((), jnp.int32)
-        self.start = _Iterate(guess, infinite, one, infinite, infinite, jnp.array(False), none)
+        one, zero = jnp.ones((), guess.dtype), jnp.zeros((), jnp.int32)
+        self.start = _Iterate(guess, infinite, one, infinite, infinite, jnp.array(False), zero)
 
     def factor(self, x: Array) -> tuple[Array, Any]:
         return self.way.factor(self.residual, x, self.blocks)
@@ -146,7 +147,7 @@ class _Search:
         rate = jnp.where(begins, expected, size / now.size)
         # Remaining error after a change with this rate: linear for the chord, else quadratic.
         left = size * rate * jnp.where(quadratic, rate, 1.0) / jnp.maximum(1.0 - rate, 0.1)
-        found = jnp.where(begins, jnp.minimum(size, left), left) <= self.tolerance
+        small = jnp.where(begins, jnp.minimum(size, left), left) <= self.tolerance
         best = jnp.where(begins, now.best, jnp.minimum(rate, now.best))
         # Changes that shrank fast and no longer shrink are rounding errors, even if large: 1e-7 of
         # 1000 in chains of hundreds of bodies, whose far ends load every joint. Rates of a
@@ -157,7 +158,7 @@ class _Search:
         first = jnp.where(begins, size, now.first)
         # With compliance of redundant constraints, convergence requires small constraint residuals.
         closed = factors.missed(change) <= self.open * self.blocks.reference(x)
-        return _Iterate(x, size, rate, best, first, (found | stuck) & closed, now.steps + 1)
+        return _Iterate(x, size, rate, best, first, (small | stuck) & closed, now.steps + 1)
 
     def converged(self, now: _Iterate) -> Bool[Array, ""]:
         return now.done & jnp.isfinite(now.size)
@@ -190,7 +191,7 @@ class _Chord(eqx.Module):
     steps: Int[Array, ""]
 
 
-def _chord(search: _Search, kept: CachedFactors | None) -> tuple[_Iterate, CachedFactors]:
+def _chord(search: _Search, cache: CachedFactors | None) -> tuple[_Iterate, CachedFactors]:
     """The chord method: the last iterate, with the steps of all phases, and the new cache."""
 
     def body(carry: _Chord) -> _Chord:
@@ -211,18 +212,18 @@ def _chord(search: _Search, kept: CachedFactors | None) -> tuple[_Iterate, Cache
             now, factors, phase + starts_over.astype(phase.dtype), carry.steps + end.steps - begun
         )
 
-    if kept is None:
-        kept = CachedFactors.nothing(search.no_factors(), search.start.x.dtype)
-    none, known = search.start.steps, (kept.rate, UNUSUAL * kept.first)
+    if cache is None:
+        cache = CachedFactors.nothing(search.no_factors(), search.start.x.dtype)
+    zero, known = search.start.steps, (cache.rate, UNUSUAL * cache.first)
     first = eqx.tree_at(lambda now: (now.rate, now.first), search.start, known)
-    first = jax.tree.map(lambda a, b: jnp.where(kept.usable, a, b), first, search.start)
-    start = _Chord(first, kept.factors, jnp.where(kept.usable, none, none + 1), none)
+    first = jax.tree.map(lambda a, b: jnp.where(cache.usable, a, b), first, search.start)
+    start = _Chord(first, cache.factors, jnp.where(cache.usable, zero, zero + 1), zero)
     end = jax.lax.while_loop(lambda c: eqxi.unvmap_any(search.unfinished(c.now)), body, start)
     now = end.now
-    handed_on = kept.after(
+    new_cache = cache.after(
         end.factors, search.converged(now), now.rate, now.first, now.steps, end.phase
     )
-    return eqx.tree_at(lambda now: now.steps, now, end.steps), handed_on
+    return eqx.tree_at(lambda now: now.steps, now, end.steps), new_cache
 
 
 def _renewed(search: _Search, x: Array, old: Any, stale: Bool[Array, ""]) -> Any:
@@ -243,15 +244,15 @@ def _renewed(search: _Search, x: Array, old: Any, stale: Bool[Array, ""]) -> Any
     return jax.lax.while_loop(lambda carry: carry[0], renewed, start)[1]
 
 
-def _find(fn, guess, args, blocks, kept, newton: Newton) -> tuple[Root, Any]:
+def _find(fn, guess, args, blocks, cache, newton: Newton) -> tuple[Root, Any]:
     """The root, and factors of a Jacobian near the root."""
     search = _Search(fn, guess, args, blocks, newton)
     if not newton.chord:
         end, factors = _newton(search)
         return Root(end.x, search.converged(end), end.steps), factors
-    end, left = _chord(search, kept)
-    handed_on = left if kept is not None else None
-    return Root(end.x, search.converged(end), end.steps, handed_on), left.factors
+    end, left = _chord(search, cache)
+    new_cache = left if cache is not None else None
+    return Root(end.x, search.converged(end), end.steps, new_cache), left.factors
 
 
 __all__ = ["Newton", "Root"]

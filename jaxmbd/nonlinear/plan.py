@@ -31,7 +31,7 @@ class Sequence:
     - `place`, shape `(c, w, m, n)`: row in the update matrix of each of m child fronts;
       `matrices`, `vectors`, `width`, shape `(c, w, m)`: positions of the update matrices and
       vectors in their stores, and their size.
-    - `found`, shape `(c, w, n_boundary)`: position of each boundary unknown in the solution.
+    - `boundary`, shape `(c, w, n_boundary)`: position of each boundary unknown in the solution.
     """
 
     n_boundary: int
@@ -42,7 +42,7 @@ class Sequence:
     matrices: np.ndarray
     vectors: np.ndarray
     width: np.ndarray
-    found: np.ndarray
+    boundary: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)

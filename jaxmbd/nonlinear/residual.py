@@ -31,8 +31,8 @@ class KernelResidual:
         self, x: Float[Array, "n"], directions: Float[Array, "k n"]
     ) -> tuple[Float[Array, "n"], Float[Array, "k n"]] | None:
         """The value, and derivatives along directions; None if they cannot be fused programs."""
-        found = self.slopes(directions, x, self.args)
-        return None if found is None else (self(x), found)
+        derivatives = self.slopes(directions, x, self.args)
+        return None if derivatives is None else (self(x), derivatives)
 
 
 __all__ = ["KernelResidual"]

@@ -111,11 +111,11 @@ def _table(x: np.ndarray) -> Array:
     return jax.lax.optimization_barrier(jnp.asarray(x))
 
 
-def _pick(x: Float[Array, "n"], index: Array, there: Array | None = None) -> Array:
-    """Entries of x, zero for absent entries. Default of `there`: indices that are not negative."""
-    there = index >= 0 if there is None else there
-    got = x.at[jnp.where(there, index, 0)].get(mode="promise_in_bounds")
-    return jnp.where(there, got, 0.0)
+def _pick(x: Float[Array, "n"], index: Array, present: Array | None = None) -> Array:
+    """Entries of x, zero for absent entries. Default of `present`: indices ≥ 0."""
+    present = index >= 0 if present is None else present
+    got = x.at[jnp.where(present, index, 0)].get(mode="promise_in_bounds")
+    return jnp.where(present, got, 0.0)
 
 
 def _compliances(
@@ -134,14 +134,14 @@ def _compliances(
 
 def _factored(J: Float[Array, "k n"], plan: Plan) -> tuple[tuple[Array, ...], ...]:
     direction, n = _table(plan.direction), J.shape[1]
-    flat, found = J.ravel(), []
+    flat, all_factors = J.ravel(), []
 
     def eliminate(carry: tuple[Array, Array], tables: dict[str, Array]) -> Any:
         store, start = carry
         A = _original(flat, direction, n, tables)
         if tables["place"].size:
             A = A + _inherited(store, tables)
-        b = A.shape[2] - tables["found"].shape[1]
+        b = A.shape[2] - tables["boundary"].shape[1]
         D, C, R = A[:, :b, :b], A[:, :b, b:], A[:, b:, :b]
         absent, unit = tables["at"][:, :b, None] < 0, jnp.eye(b, dtype=J.dtype)[None]
         inverse = jnp.linalg.inv(jnp.where(absent, unit, D))
@@ -155,18 +155,18 @@ def _factored(J: Float[Array, "k n"], plan: Plan) -> tuple[tuple[Array, ...], ..
     carry = jnp.zeros(size, J.dtype), jnp.zeros((), jnp.int32)
     for sequence in plan.sequences:
         carry, factors = jax.lax.scan(eliminate, carry, _tables(sequence))
-        found.append(factors)
-    return tuple(found)
+        all_factors.append(factors)
+    return tuple(all_factors)
 
 
 def _original(flat: Array, direction: Array, n: int, tables: dict[str, Array]) -> Array:
     """Entries of the Jacobian in the fronts of a batch."""
     at, slot, coupled = (tables[name] for name in ("at", "slot", "coupled"))
     fronts = jnp.arange(at.shape[0], dtype=jnp.int32)[:, None, None]
-    there = coupled[fronts, slot[:, None, :], slot[:, :, None]]
+    present = coupled[fronts, slot[:, None, :], slot[:, :, None]]
     safe = jnp.maximum(at, 0)
     index = direction[safe][:, None, :] * n + safe[:, :, None]
-    return _pick(flat, index, there)
+    return _pick(flat, index, present)
 
 
 def _inherited(store: Array, tables: dict[str, Array]) -> Array:
@@ -196,8 +196,8 @@ def _solved(fronts: tuple[tuple[Array, ...], ...], plan: Plan, b: Float[Array, "
         return (store, start + rest.size), own
 
     def backward(inverses: Array, rights: Array, carry: tuple[Array, Array], batch: Any) -> Any:
-        (x, start), (found, own, k) = carry, batch
-        y = _times(_row(inverses, k), own) - _times(_row(rights, k), _pick(x, found))
+        (x, start), (boundary, own, k) = carry, batch
+        y = _times(_row(inverses, k), own) - _times(_row(rights, k), _pick(x, boundary))
         x = jax.lax.dynamic_update_slice(x, y.ravel(), (start - y.size,))
         return (x, start - y.size), None
 
@@ -210,7 +210,7 @@ def _solved(fronts: tuple[tuple[Array, ...], ...], plan: Plan, b: Float[Array, "
     size = sum(own.size for own in owns)
     carry = jnp.zeros(size, b.dtype), jnp.asarray(size, jnp.int32)
     for (tables, inverse, right, _), own in zip(reversed(steps), reversed(owns), strict=True):
-        batch = tables["found"], own, jnp.arange(own.shape[0], dtype=jnp.int32)
+        batch = tables["boundary"], own, jnp.arange(own.shape[0], dtype=jnp.int32)
         carry, _ = jax.lax.scan(partial(backward, inverse, right), carry, batch, reverse=True)
     return carry[0].at[_table(plan.order)].get(mode="promise_in_bounds")
 

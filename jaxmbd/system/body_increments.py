@@ -134,8 +134,8 @@ class RotationIncrements(AbstractIncrements):
         return jnp.concatenate([V[:3] + so3.cross(V[3:], body.com), V[3:]])
 
     def twist(self, body, delta, u):
-        back = self._turn(delta).T
-        return jnp.concatenate([back @ u[:3] - so3.cross(u[3:], body.com), u[3:]])
+        R_T = self._turn(delta).T
+        return jnp.concatenate([R_T @ u[:3] - so3.cross(u[3:], body.com), u[3:]])
 
     def moved(self, body, x, delta):
         turn = self.parameterization.rotation(delta[3:])
@@ -149,8 +149,8 @@ class RotationIncrements(AbstractIncrements):
         return w, jnp.concatenate([linear, Vdot[3:]])
 
     def carried(self, body, delta, w, wdot):
-        back = self._turn(delta).T
-        c, v, spin, spin_rate = back @ w[:3], back @ wdot[:3], back @ w[3:], back @ wdot[3:]
+        R_T = self._turn(delta).T
+        c, v, spin, spin_rate = R_T @ w[:3], R_T @ wdot[:3], R_T @ w[3:], R_T @ wdot[3:]
         V = jnp.concatenate([c - so3.cross(spin, body.com), spin])
         linear = v - so3.cross(spin, c) - so3.cross(spin_rate, body.com)
         return V, jnp.concatenate([linear, spin_rate])

@@ -16,8 +16,8 @@ BLOCKS = Blocks((2,), (jnp.array(1.0),))
 
 def having(factors, usable=True):
     """Factors that an earlier step handed on."""
-    kept = CachedFactors.nothing(factors, jnp.float64)
-    return eqx.tree_at(lambda k: (k.factors, k.usable), kept, (factors, jnp.asarray(usable)))
+    cache = CachedFactors.nothing(factors, jnp.float64)
+    return eqx.tree_at(lambda k: (k.factors, k.usable), cache, (factors, jnp.asarray(usable)))
 
 
 def curves(x, a):
@@ -120,9 +120,9 @@ def test_lanes_of_a_batch_renew_their_own_factors():
 
     def solve(a, slope, usable):
         factors = Dense().factor(lambda x: slope * x, jnp.ones(1), BLOCKS_OF_ONE)[1]
-        kept = having(factors, usable)
-        root = Newton(chord=True)(parabola, jnp.array([2.1]), a, BLOCKS_OF_ONE, kept)
-        return root.x, root.steps, root.converged, root.kept
+        cache = having(factors, usable)
+        root = Newton(chord=True)(parabola, jnp.array([2.1]), a, BLOCKS_OF_ONE, cache)
+        return root.x, root.steps, root.converged, root.cache
 
     together = jax.jit(jax.vmap(solve))(a, slopes, usable)
     alone = [jax.jit(solve)(*x) for x in zip(a, slopes, usable, strict=True)]
@@ -141,22 +141,22 @@ def test_one_change_does_where_the_rate_is_known():
     newton, a = Newton(tolerance=1e-8, chord=True), jnp.array([2.0])
 
     @eqx.filter_jit
-    def root(off, kept):
-        return newton(lambda x, a: x - a, a + off, a, BLOCKS_OF_ONE, kept)
+    def root(off, cache):
+        return newton(lambda x, a: x - a, a + off, a, BLOCKS_OF_ONE, cache)
 
-    kept, steps, rates = having(factors), [], []
+    cache, steps, rates = having(factors), [], []
     for _ in range(10):
-        found = root(1.6e-6, kept)
+        found = root(1.6e-6, cache)
         assert abs(found.x[0] - 2.0) < 2e-8
-        kept = found.kept
+        cache = found.cache
         steps.append(int(found.steps))
-        rates.append(float(kept.rate))
+        rates.append(float(cache.rate))
     # Until it may have grown, like the square of the age, to where one change does not do.
     assert steps == [2, 1, 1, 2, 1, 1, 1, 1, 1, 1]
     np.testing.assert_allclose(rates[:4], 1e-3 * np.array([4, 9, 16, 25 / 16]), rtol=1e-3)
-    assert root(1.6e-6, kept.of_other_equations(jnp.array(True))).steps == 2
-    assert root(1e-6, kept).steps == 1
-    assert root(1e-4, kept).steps == 2  # Something has happened.
+    assert root(1.6e-6, cache.of_other_equations(jnp.array(True))).steps == 2
+    assert root(1e-6, cache).steps == 1
+    assert root(1e-4, cache).steps == 2  # Something has happened.
 
 
 @pytest.mark.parametrize(
@@ -164,10 +164,10 @@ def test_one_change_does_where_the_rate_is_known():
 )
 def test_factors_are_given_up_where_steps_take_more_iterations(age, n_steps, usable):
     """Every 20 steps, so that members of a batch do so together."""
-    kept = CachedFactors.nothing(jnp.zeros(1), jnp.float64)
-    kept = eqx.tree_at(lambda k: (k.age, k.fewest), kept, (jnp.array(age), jnp.array(2)))
+    cache = CachedFactors.nothing(jnp.zeros(1), jnp.float64)
+    cache = eqx.tree_at(lambda k: (k.age, k.fewest), cache, (jnp.array(age), jnp.array(2)))
     one, yes, phase = jnp.ones(()), jnp.array(True), jnp.array(0)
-    left = kept.after(kept.factors, yes, 0.1 * one, one, jnp.array(n_steps), phase)
+    left = cache.after(cache.factors, yes, 0.1 * one, one, jnp.array(n_steps), phase)
     assert left.usable == usable
     assert left.fewest == 2
 
@@ -187,10 +187,10 @@ def test_chord_falls_back_on_newton():
 def test_derivatives_with_factors_far_from_the_jacobian(slope, off, expected):
     """Of x = a, from so near that steps with the slope of another equation find it."""
     factors = Dense().factor(lambda x: slope * x, jnp.ones(1), BLOCKS_OF_ONE)[1]
-    newton, kept = Newton(chord=True), having(factors)
+    newton, cache = Newton(chord=True), having(factors)
 
     def root(a):
-        return newton(lambda x, a: x - a, jnp.array([2.0 + off]), a, BLOCKS_OF_ONE, kept)
+        return newton(lambda x, a: x - a, jnp.array([2.0 + off]), a, BLOCKS_OF_ONE, cache)
 
     a = jnp.array([2.0])
     assert root(a).converged

@@ -317,14 +317,14 @@ def test_root_of_a_step():
         root = newton(equations, guess, step, blocks, kept)
         return root, equations(root.x, step), equations(guess, step)
 
-    shapes = eqx.filter_eval_shape(lambda: newton.nothing_kept(*start()))
+    shapes = eqx.filter_eval_shape(lambda: newton.empty_cache(*start()))
     nothing = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
     root, found, before = solve(nothing)
     assert root.converged
     assert jnp.max(jnp.abs(found)) <= 1e-11 * jnp.max(jnp.abs(before))
-    assert root.kept is not None
-    assert root.kept.usable
-    again, _, _ = solve(root.kept)
+    assert root.cache is not None
+    assert root.cache.usable
+    again, _, _ = solve(root.cache)
     assert again.converged
     assert again.steps <= root.steps
     np.testing.assert_allclose(again.x, root.x, atol=1e-12 * np.abs(root.x).max())
