@@ -2,7 +2,7 @@
 
     python -m benchmarks.loops [--steps N]
 
-Four hinges of space, two of whose constraints repeat others, no gravity and no friction, the crank
+Four spatial hinges, three of whose constraints are redundant, no gravity and no friction, the crank
 at 20 rad/s, steps of 1 ms. The first rocker is long; the second makes the linkage nearly a
 parallelogram, which passes near its folded position twice a turn; the third makes it one, which
 passes through. Prints Markdown.

@@ -132,8 +132,8 @@ def methods() -> str:
         )
     header = ["method", "order", "kind", "error estimate"]
     return (
-        f"{table(header, rows)}\nRefused, because they split an equation or are for stochastic "
-        f"ones: {', '.join(refused)}.\n"
+        f"{table(header, rows)}\n`ExplicitRK` refuses solvers that split an equation or are for "
+        f"stochastic equations: {', '.join(refused)}.\n"
     )
 
 

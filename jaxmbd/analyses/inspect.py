@@ -38,7 +38,7 @@ class Inspection:
     - `redundant`: by joint, number of its constraints that depend on others in all positions.
     - `singular`: whether constraints depend on one another in this position only.
     - `not_fused`: why accelerations are left to XLA; None if they are one fused program.
-    - `validate`: why there is no rank; then `rank`, `dof`, `redundant` and `singular` are None.
+    - `problem`: why there is no rank; then `rank`, `dof`, `redundant` and `singular` are None.
     - `report`: the printed text.
     """
 
@@ -91,7 +91,7 @@ def inspect(system: AbstractSystem, state: State | None = None, t: float = 0.0) 
     - `state`: state at which to evaluate the constraints. Default: the result of `assemble`.
     - `t`: time [s].
 
-    Returns an `Inspection`. If no state can be assembled, its `validate` is the reason, and it has
+    Returns an `Inspection`. If no state can be assembled, its `problem` is the reason, and it has
     no rank.
 
     **Raises** `ModelError` under a transformation: it needs concrete numbers.
