@@ -18,7 +18,7 @@ from ..lie import so3
 from ..model.values import is_concrete
 from ..system import branches, constraints
 from ..system.abstract import AbstractSystem, Coordinates, Time, Velocities
-from ..system.saddle_point import saddle_point
+from ..system.saddle_point import row_lengths, saddle_point
 
 MAX_STEPS = 50
 FAR_STEPS = 500
@@ -169,27 +169,44 @@ def _newton(
     """Newton's method for the multipliers μ of q = start ⊞ M⁻¹ Gᵀ μ.
 
     There are as many unknowns as constraints, and the correction is the smallest in the metric of
-    the mass. If constraints are redundant, each step takes minimum-norm multipliers. Returns
+    the mass. If constraints are redundant, each step takes minimum-norm multipliers. Rows and
+    multipliers are scaled by the lengths of the rows, so that units do not matter. Returns
     coordinates, constraint residuals and the angles of `branches`.
     """
-    J = _jacobian(system, t, start, held)
-    directions = system.solve_mass(system.configuration(t, start), J.T)
+    J, length = _jacobian(system, t, start, held), _lengths(system, t, start, held)
+    largest = jnp.max(length, initial=0.0)
+    weight = largest / length
+    c = system.configuration(t, start)
+    directions = system.solve_mass(c, J.T) * (weight / largest**2)[None]
+    eps = float(jnp.finfo(start.dtype).eps)
 
     def residual(mu: Array, _: None) -> Array:
-        return _residuals(system, t, system.retract(start, directions @ mu), held)
+        rows = weight * _residuals(system, t, system.retract(start, directions @ mu[:-1]), held)
+        # The last equation sets the least scale of singular values: without it, rows of rounding
+        # errors alone, such as those of a second hinge of a door, would count as constraints.
+        return jnp.concatenate([rows, eps * mu[-1:]])
 
-    eps = float(jnp.finfo(start.dtype).eps)
     solver = lx.SVD(rcond=eps**0.5) if constraints.may_be_redundant(system) else lx.LU()
     solution = optx.root_find(
         residual,
         optx.Newton(rtol=100 * eps, atol=100 * eps, linear_solver=solver),
-        jnp.zeros(J.shape[0], dtype=start.dtype),
+        jnp.zeros(J.shape[0] + 1, dtype=start.dtype),
         adjoint=optx.ImplicitAdjoint(linear_solver=solver),
         max_steps=MAX_STEPS,
         throw=False,
     )
-    q = system.retract(start, directions @ solution.value)
-    return q, residual(solution.value, None), branches.angles_at(system, t, q)
+    q = system.retract(start, directions @ solution.value[:-1])
+    return q, _residuals(system, t, q, held), branches.angles_at(system, t, q)
+
+
+def _lengths(system: AbstractSystem, t: Time, q: Coordinates, held: Targets) -> Float[Array, "n"]:
+    """Lengths of the rows of `_jacobian` in the metric M⁻¹."""
+    c = system.configuration(t, q)
+    factor = stop_gradients(system.mass_factor(c))
+    B = system.whiten(factor, constraints.jacobian(system, c).T)
+    own = row_lengths(system, c, B)[np.flatnonzero(constraints.is_holonomic(system))]
+    of_held = jnp.linalg.norm(system.whiten(factor, _joint_rows(system, t, q, held).T), axis=0)
+    return stop_gradients(jnp.concatenate([own, jnp.where(of_held > 0, of_held, 1.0)]))
 
 
 def _jacobian(

@@ -123,7 +123,7 @@ def _accelerations(
     motion = constraints.port_motion(system, c, v)
     bias = constraints.constraint_bias(system, c, v, motion)
     residuals = constraints.residual(system, c)
-    equations = saddle_point(system, c, residuals, demand=bias)
+    equations = saddle_point(system, c, residuals, demand=bias, noise=motion.bias_noise())
     zeros = jnp.zeros_like(v)
     vdot, lam = equations.solve(zeros, -bias)
     vdot = jnp.where(

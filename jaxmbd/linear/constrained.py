@@ -101,6 +101,7 @@ def factor_constraints(
     length: Float[Array, "m_k"],
     violation: Float[Array, ""],
     demand: Float[Array, "m_k"] | None = None,
+    noise: Float[Array, ""] | None = None,
 ) -> ConstraintFactors:
     """Factor B.
 
@@ -111,7 +112,8 @@ def factor_constraints(
     - `violation`: relative error of the columns, due to the violation of the constraints.
     - `demand`: the part of `b` that is not due to this violation. A combination of columns as small
       as the violation counts as independent if `demand` along it exceeds the effect of the
-      violation. Default: none.
+      violation and rounding errors. Default: none.
+    - `noise`: magnitude of the terms of `demand`, which scales its rounding errors. Default: zero.
     """
     mask = np.asarray(redundant, dtype=bool)
     first, others = np.flatnonzero(~mask), np.flatnonzero(mask)
@@ -134,8 +136,12 @@ def factor_constraints(
         z = jsl.solve_triangular(R, demand[first], trans=1)
         along = Vt @ ((demand[others] - P.T @ z) / scale)
         largest = jnp.max(jnp.abs(demand / length), initial=0.0)
+        effect = limit * largest
+        if noise is not None:
+            eps = float(jnp.finfo(B.dtype).eps)
+            effect = effect + ROUNDING * eps * noise * jnp.linalg.norm(Vt / scale[None], axis=1)
         above_rounding = sigma > jnp.linalg.norm(Vt * (rounding / scale)[None], axis=1)
-        nonzero |= above_rounding & (jnp.abs(along) > limit * largest)
+        nonzero |= above_rounding & (jnp.abs(along) > effect)
     return ConstraintFactors(Q, R, P, U, sigma, Vt.T, scale, nonzero, redundant)
 
 

@@ -71,11 +71,12 @@ def constrained_accelerations(
     target = -bias
     if stabilization is not None:
         target = target + stabilization.correction(g, constraint_rates(system, c, v))
-    equations = saddle_point(system, c, g, demand=bias)
+    equations = saddle_point(system, c, g, demand=bias, noise=motion.bias_noise())
     f = -motion_residual(system, c, v, jnp.zeros_like(v))
     vdot, lam = equations.solve(f, target)
-    lam = equations.minimum_norm(lam)
     holds = equations.holds((vdot, lam), f, target, motion.noise(c, vdot))
+    least = equations.minimum_norm(lam)
+    holds, lam = holds & equations.is_same_force(least, lam), least
     return jnp.where(holds, vdot, jnp.nan), jnp.where(holds, lam, jnp.nan)
 
 

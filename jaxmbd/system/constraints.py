@@ -112,8 +112,11 @@ class PortMotion(NamedTuple):
 
     def noise(self, c: AbstractConfiguration, vdot: Velocities) -> Float[Array, ""]:
         """Magnitude of the terms of G v̇ and γ [m/s², rad/s²], which scales rounding errors."""
-        bias = jnp.max(jnp.abs(self.accelerations)) + jnp.max(jnp.abs(self.twists)) ** 2
-        return bias + jnp.max(jnp.abs(c.twists(vdot)))
+        return self.bias_noise() + jnp.max(jnp.abs(c.twists(vdot)))
+
+    def bias_noise(self) -> Float[Array, ""]:
+        """Magnitude of the terms of γ [m/s², rad/s²]."""
+        return jnp.max(jnp.abs(self.accelerations)) + jnp.max(jnp.abs(self.twists)) ** 2
 
 
 def port_motion(system: AbstractSystem, c: AbstractConfiguration, v: Velocities) -> PortMotion:

@@ -9,14 +9,14 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..errors import ModelError
-from ..linear import solve_scaled
 from ..mechanism.float_types import as_own
 from ..model.model import unknown
 from . import constraints
 from .abstract import AbstractSystem, State, Time, Velocities, as_state, as_time
 from .acceleration import accelerations
+from .configuration import AbstractConfiguration
 from .residuals import motion_residual
-from .saddle_point import saddle_point
+from .saddle_point import SaddlePoint, least_squares, saddle_point
 
 
 def driving_forces(
@@ -35,7 +35,8 @@ def driving_forces(
 
     The forces act on the successor, in the direction of the coordinate, and with opposite sign on
     the predecessor. If there are more drives than degrees of freedom, the result is the solution
-    with the minimum norm.
+    with the minimum norm, each force weighted by the inertia that it accelerates (by the length of
+    its row in the metric M⁻¹). Forces on joints are NaN if the equations do not hold to rounding.
 
     **Arguments:**
 
@@ -101,19 +102,41 @@ def _of_joints(
     B = jax.vmap(lambda v: jnp.concatenate(rates(v)), out_axes=1)(units)
     required = motion_residual(system, c, state.v, vdot)
     equations = saddle_point(system, c, constraints.residual(system, c), rows=without_drivers)
-    zeros = jnp.zeros(without_drivers.size, dtype=state.q.dtype)
-
-    def response(f: Array) -> Velocities:  # Accelerations that f alone causes.
-        return equations.solve(f, zeros)[0]
-
-    of_drives, of_required = jax.vmap(response, out_axes=1)(B), response(required)
-    # Accelerations of the drives: B maps both responses, and the matrix becomes symmetric.
-    force = solve_scaled(B @ of_drives, B @ of_required)
+    force = _equivalent(equations, c, B, required)
     parts = jnp.split(force, [sum(sizes[: i + 1]) for i in range(len(sizes) - 1)])
     return {
         name: part[0] if size == 1 else part
         for name, part, size in zip(names, parts, sizes, strict=True)
     }
+
+
+def _equivalent(
+    equations: SaddlePoint,
+    c: AbstractConfiguration,
+    B: Float[Array, "k nv"],
+    required: Velocities,
+) -> Float[Array, "k"]:
+    """Forces f of the drives: Bᵀ f and `required` cause the same accelerations B v̇ of the drives.
+
+    With Y the accelerations Lᵀ v̇ that unit forces cause under the constraints, f is the
+    least-squares solution of Y f = L⁻¹ `required`. NaN if an equation does not hold to rounding.
+    """
+    zeros = jnp.zeros(equations.length.size, dtype=required.dtype)
+
+    def response(f: Velocities) -> tuple[Velocities, Array]:
+        vdot, lam = equations.solve(f, zeros)
+        noise = jnp.max(jnp.abs(c.twists(vdot)))
+        holds = equations.holds_in_norm((vdot, lam), f, noise)
+        return equations.metric.whiten(equations.metric.apply(vdot)), holds
+
+    Y, held = jax.vmap(response, out_axes=(1, 0))(B)
+    own = jnp.linalg.norm(jax.lax.stop_gradient(equations.metric.whiten(B.T)), axis=0)
+    y0 = equations.metric.whiten(required)
+    drives = least_squares(Y, jnp.where(own > 0, own, 1.0), equations.violation)
+    none = jnp.zeros(len(B), dtype=Y.dtype)
+    rest, force = drives.solve(y0, none)
+    holds = drives.holds((rest, force), y0, none, jnp.zeros((), dtype=Y.dtype))
+    return jnp.where(jnp.all(held) & holds, -force, jnp.nan)
 
 
 __all__ = ["driving_forces"]

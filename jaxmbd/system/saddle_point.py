@@ -172,6 +172,25 @@ class SaddlePoint(eqx.Module):
         motion_holds = equations._motion_holds(*solution, f)
         return motion_holds & equations._constraints_hold(*solution, f, a, noise)
 
+    def holds_in_norm(
+        self,
+        solution: tuple[Velocities, Float[Array, "ng"]],
+        f: Velocities,
+        noise: Float[Array, ""],
+    ) -> Bool[Array, ""]:
+        """Whether M x - Gᵀ λ = f, in the norm of the metric M⁻¹, and G x = 0.
+
+        For responses to single forces, whose rows differ by the ratios of all masses: rounding
+        errors of one row may exceed all terms of another.
+        """
+        equations, (x, lam), f, noise = stop_gradients((self, solution, f, noise))
+        metric, eps = equations.metric, float(jnp.finfo(f.dtype).eps)
+        residual = metric.whiten(metric.apply(x) - f - equations.G.T @ lam)
+        tolerance = MOTION_TOLERANCE * eps + equations._disturbance
+        motion_holds = jnp.linalg.norm(residual) <= tolerance * jnp.linalg.norm(metric.whiten(f))
+        zeros = jnp.zeros_like(lam)
+        return motion_holds & equations._constraints_hold(x, lam, f, zeros, noise)
+
     def _motion_holds(
         self, x: Velocities, lam: Float[Array, "ng"], f: Velocities
     ) -> Bool[Array, ""]:
@@ -182,6 +201,17 @@ class SaddlePoint(eqx.Module):
         floor = eps * root * jnp.max(terms / root, initial=0.0)
         residual = jnp.abs(self.metric.apply(x) - f - self.G.T @ lam)
         return jnp.all(residual <= (MOTION_TOLERANCE * eps + self._disturbance) * (terms + floor))
+
+    def is_same_force(self, a: Float[Array, "ng"], b: Float[Array, "ng"]) -> Bool[Array, ""]:
+        """Whether Gᵀ a = Gᵀ b, in the norm of the metric M⁻¹.
+
+        The rows of unloaded directions have rounding errors of loaded multipliers only.
+        """
+        equations, a, b = stop_gradients((self, a, b))
+        whiten, eps = equations.metric.whiten, float(jnp.finfo(a.dtype).eps)
+        size = equations.length @ jnp.maximum(jnp.abs(a), jnp.abs(b))
+        error = jnp.linalg.norm(whiten(equations.G.T @ (a - b)))
+        return error <= (MOTION_TOLERANCE * eps + equations._disturbance) * size
 
     @property
     def _disturbance(self) -> Float[Array, ""]:
@@ -267,6 +297,7 @@ def saddle_point(
     movable: Bool[Array, "nv"] | None = None,
     rows: np.ndarray | None = None,
     demand: Float[Array, "ng"] | None = None,
+    noise: Float[Array, ""] | None = None,
     further: Float[Array, "k nv"] | None = None,
 ) -> SaddlePoint:
     """M and G at a configuration, factored.
@@ -277,7 +308,8 @@ def saddle_point(
     - `movable`: the velocities that may be nonzero, in the Euclidean metric. Default: all of them,
       in the kinetic metric.
     - `rows`: indices of the constraints. Default: all.
-    - `demand`: the part of the right-hand side that is not due to g, as in `factor_constraints`.
+    - `demand`: the part of the right-hand side that is not due to g, and `noise`: the magnitude of
+      its terms, as in `factor_constraints`.
     - `further`: possibly redundant rows below those of the constraints. Default: none.
     """
     redundant = constraints.possibly_redundant(system)
@@ -307,9 +339,24 @@ def saddle_point(
         G, B = jnp.concatenate([G, further]), jnp.concatenate([B, below], axis=1)
         length = jnp.concatenate([length, _norms(below)])
         redundant = np.concatenate([redundant, np.ones(len(further), dtype=bool)])
-    constant = stop_gradients((B, length, violation, demand))
+    constant = stop_gradients((B, length, violation, demand, noise))
     factors = factor_constraints(constant[0], tuple(redundant.tolist()), *constant[1:])
     return SaddlePoint(metric, G, B, factors, length, violation)
+
+
+def least_squares(
+    Y: Float[Array, "nv k"], length: Float[Array, "k"], violation: Float[Array, ""]
+) -> SaddlePoint:
+    """Equations x - Y λ = f, Yᵀ x = 0 of the least-squares problem Y λ = -f; Y is factored.
+
+    All columns are possibly redundant.
+
+    **Arguments:** `length`: lengths of the columns, which scale their rounding errors.
+    """
+    constant = stop_gradients((Y, length, violation))
+    factors = factor_constraints(constant[0], (True,) * Y.shape[1], *constant[1:])
+    metric = PartialMetric(jnp.ones(len(Y), dtype=bool))
+    return SaddlePoint(metric, Y.T, Y, factors, constant[1], constant[2])
 
 
 @singledispatch
@@ -329,4 +376,4 @@ def _norms(B: Float[Array, "nv ng"]) -> Float[Array, "ng"]:
     return jnp.where(length > 0, length, 1.0)
 
 
-__all__ = ["SaddlePoint", "row_lengths", "saddle_point"]
+__all__ = ["SaddlePoint", "least_squares", "row_lengths", "saddle_point"]

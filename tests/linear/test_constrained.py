@@ -24,3 +24,17 @@ def test_rounding_errors_behind_nearly_dependent_columns_are_no_constraints(near
     length = jnp.asarray(np.linalg.norm(columns, axis=0))
     factors = factor_constraints(jnp.asarray(columns), redundant, length, jnp.zeros(()))
     assert int(jnp.sum(factors.nonzero)) == 1
+
+
+@pytest.mark.parametrize(("asked", "n_nonzero"), [(1e-13, 1), (1e-9, 2)])
+def test_rounding_errors_of_the_demand_are_no_demand(asked, n_nonzero):
+    """Two columns differ by less than the violation of the constraints and by more than rounding.
+
+    Their difference is a constraint if the demand along it exceeds rounding errors of its terms.
+    """
+    columns = jnp.array([[1.0, 1.0], [0.0, 1e-14], [0.0, 0.0]])
+    demand, violation = jnp.array([0.0, asked]), jnp.array(1e-14)
+    factors = factor_constraints(
+        columns, (True, True), jnp.ones(2), violation, demand, jnp.array(100.0)
+    )
+    assert int(jnp.sum(factors.nonzero)) == n_nonzero

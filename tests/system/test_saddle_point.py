@@ -169,3 +169,30 @@ def test_partitioning_finds_a_coordinate_for_each_independent_constraint(dtype, 
     q = linkages.drawn(system).q
     chosen = jax.jit(lambda q: dependent(system, jnp.zeros((), q.dtype), q))(q)
     assert int(jnp.sum(chosen)) == 12 * 5 + 17
+
+
+@pytest.mark.parametrize("formulation", FORMULATIONS[:2], ids=models.name_of)
+def test_a_door_on_two_hinges_stays_at_its_guess(formulation):
+    """Rows of the second hinge are rounding errors and correct no position."""
+    axis = np.array([0.3, 0.2, 0.9])
+    hinges = {
+        name: joints.Revolute(Frame("ground", z * axis), Frame("door", z * axis), axis)
+        for name, z in {"lower": 0.1, "upper": 1.7}.items()
+    }
+    door = mbd.inertia.shifted(mbd.inertia.box(20.0, [0.8, 0.04, 2.0]), [0.4, 0.1, 0.7])
+    system = mbd.formulate(mbd.Model({"door": door}, hinges), formulation)
+    motion = mbd.joint_states(system, 0.0, mbd.assemble(system, {"lower": 0.4}))
+    for name in hinges:
+        np.testing.assert_allclose(float(motion[name].q), 0.4, rtol=0, atol=1e-10)
+
+
+def test_a_four_bar_closes_alike_at_all_sizes():
+    """Lengths of millimetres, metres and kilometres."""
+
+    def angles(size):
+        system = mbd.formulate(linkages.hinged(**linkages.four_bar(size=size)))
+        motion = mbd.joint_states(system, 0.0, mbd.assemble(system, {"left": 0.7}))
+        return [float(joint.q) for joint in motion.values()]
+
+    for size in (1e-3, 1e3):
+        np.testing.assert_allclose(angles(size), angles(1.0), rtol=0, atol=1e-10)
