@@ -23,6 +23,13 @@ from . import sensors as sensors
 from . import signals as signals
 from .analyses.assemble import assemble as assemble
 from .analyses.checkpoints import MemoryBudget as MemoryBudget
+from .analyses.equilibrium import ArcLength as ArcLength
+from .analyses.equilibrium import Branch as Branch
+from .analyses.equilibrium import Drainage as Drainage
+from .analyses.equilibrium import Equilibrium as Equilibrium
+from .analyses.equilibrium import StaticNewton as StaticNewton
+from .analyses.equilibrium import equilibrium as equilibrium
+from .analyses.equilibrium import load_path as load_path
 from .analyses.gradients import check_gradients as check_gradients
 from .analyses.gradients import trajectory_growth as trajectory_growth
 from .analyses.identification import Experiment as Experiment
@@ -41,6 +48,11 @@ from .analyses.identification import transforms as transforms
 from .analyses.inspect import inspect as inspect
 from .analyses.kinematics import DrivenMotion as DrivenMotion
 from .analyses.kinematics import kinematics as kinematics
+from .analyses.linearization import Linearization as Linearization
+from .analyses.linearization import buckling as buckling
+from .analyses.linearization import campbell as campbell
+from .analyses.linearization import linearize as linearize
+from .analyses.linearization import root_locus as root_locus
 from .analyses.rollout import rollout as rollout
 from .analyses.sensitivity import Sensitivities as Sensitivities
 from .analyses.sensitivity import Uncertainty as Uncertainty
@@ -60,10 +72,13 @@ from .errors import AssemblyError as AssemblyError
 from .errors import DamagedFileWarning as DamagedFileWarning
 from .errors import DataError as DataError
 from .errors import EnergyGainWarning as EnergyGainWarning
+from .errors import EquilibriumError as EquilibriumError
 from .errors import FloatTypeWarning as FloatTypeWarning
 from .errors import IncompatibleIntegrator as IncompatibleIntegrator
 from .errors import ModelError as ModelError
+from .errors import OperatingPointWarning as OperatingPointWarning
 from .errors import SimulationError as SimulationError
+from .errors import UnstableEquilibriumWarning as UnstableEquilibriumWarning
 from .formulations import JointCoordinates as JointCoordinates
 from .formulations import MaximalCoordinates as MaximalCoordinates
 from .formulations import NaturalCoordinates as NaturalCoordinates
@@ -98,17 +113,22 @@ __all__ = [
     "BDF",
     "PID",
     "RESULTS",
+    "ArcLength",
     "ArtificialEnergyWarning",
     "AssemblyError",
     "Baumgarte",
+    "Branch",
     "Controller",
     "CoordinatePartitioning",
     "DamagedFileWarning",
     "DataError",
+    "Drainage",
     "DrivenMotion",
     "EnergyDecaying",
     "EnergyGainWarning",
     "EnergyMomentum",
+    "Equilibrium",
+    "EquilibriumError",
     "Experiment",
     "ExplicitRK",
     "Fit",
@@ -118,12 +138,14 @@ __all__ = [
     "IncompatibleIntegrator",
     "IntegrationWarning",
     "JointCoordinates",
+    "Linearization",
     "MaximalCoordinates",
     "MemoryBudget",
     "Model",
     "ModelError",
     "MotionIncrements",
     "NaturalCoordinates",
+    "OperatingPointWarning",
     "Parameter",
     "PointCoordinates",
     "Pose",
@@ -137,14 +159,19 @@ __all__ = [
     "SimulationError",
     "Solution",
     "State",
+    "StaticNewton",
     "Uncertainty",
+    "UnstableEquilibriumWarning",
     "VelocityTransformation",
     "accelerations",
     "assemble",
+    "buckling",
+    "campbell",
     "check_gradients",
     "distributions",
     "driving_forces",
     "energy",
+    "equilibrium",
     "extend",
     "forces",
     "formulate",
@@ -158,6 +185,8 @@ __all__ = [
     "joints",
     "kinematics",
     "lie",
+    "linearize",
+    "load_path",
     "log_posterior",
     "losses",
     "methods",
@@ -168,6 +197,7 @@ __all__ = [
     "reactions",
     "reducers",
     "rollout",
+    "root_locus",
     "sensitivities",
     "sensors",
     "signals",

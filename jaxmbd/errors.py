@@ -4,7 +4,8 @@ import diffrax
 
 
 class RESULTS(diffrax.RESULTS):  # pyright: ignore[reportGeneralTypeIssues]
-    """The result codes of diffrax, and those of `simulate`'s checks of saved states."""
+    """The result codes of diffrax, those of `simulate`'s checks of saved states, and those of
+    `equilibrium`."""
 
     not_finite = (
         "The motion is no longer finite. The step may be too large: take a smaller one, or an "
@@ -18,6 +19,15 @@ class RESULTS(diffrax.RESULTS):  # pyright: ignore[reportGeneralTypeIssues]
     joint_reversed = (
         "A joint is closed the wrong way round, half a turn from its own rotations. The step is too"
         " large, or the first state is closed like that already."
+    )
+    equilibrium_unstable = "The equilibrium is unstable: a small disturbance moves it away."
+    no_equilibrium = (
+        "No equilibrium was reached. Start from a state nearer to it, allow more steps, or check "
+        "that the loads can be in balance."
+    )
+    unbounded_motion = (
+        "No equilibrium was reached: the loads move the mechanism along a direction without "
+        "stiffness. Add a support, a spring, or hold a joint."
     )
 
 
@@ -38,6 +48,10 @@ class SimulationError(RuntimeError):
     """A simulation ended early or is not finite; names the time."""
 
 
+class EquilibriumError(RuntimeError):
+    """No static equilibrium was reached; names the joints that still move."""
+
+
 class DataError(ValueError):
     """A measured record is invalid; names the record, the column and the row."""
 
@@ -50,9 +64,18 @@ class FloatTypeWarning(UserWarning):
     """A model mixes float types; names the leaves of narrower types and the type chosen."""
 
 
+class UnstableEquilibriumWarning(UserWarning):
+    """A static equilibrium is unstable, or an unstable one was left; names the joints."""
+
+
 class EnergyGainWarning(UserWarning):
     """The energy of a motion grows though no element can add energy; states gain and time."""
 
 
 class ArtificialEnergyWarning(UserWarning):
     """Springs in place of rigidity store much energy; states how much, and a remedy."""
+
+
+class OperatingPointWarning(UserWarning):
+    """A point of linearization is neither an equilibrium nor a steady motion; names the state
+    that changes, and its rate."""

@@ -18,6 +18,7 @@ from benchmarks.peers import (
     batches,
     chain_batches,
     chains,
+    equilibria,
     linkages,
     picture,
     report,
@@ -38,6 +39,7 @@ SECTIONS: dict[str, Callable[[Options], Result]] = {
     "scaling": scaling.run,
     "work": work.run,
     "loops": linkages.run,
+    "equilibrium": equilibria.run,
     "analyses": analyses.run,
     "compile": compiling.run,
 }

@@ -98,7 +98,7 @@ def _(x: Any, *leaves: Any, slope: Slope) -> Any:
 
 
 def _forward(
-    primals: Sequence[Array], tangents: Sequence[Any], *, slope: Slope
+    primals: Sequence[Any], tangents: Sequence[Any], *, slope: Slope
 ) -> tuple[Array, Array]:
     x, *leaves = primals
     x = _root.bind(x, *leaves, slope=slope)

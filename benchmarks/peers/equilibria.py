@@ -1,0 +1,113 @@
+"""Static equilibrium of a chain of 50 links, and its natural frequencies there, beside Exudyn."""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+import jaxmbd as mbd
+from benchmarks.papers.static_equilibrium import (
+    GRAVITY,
+    LENGTH,
+    MASS,
+    STARTS,
+    Start,
+    angles,
+    chain,
+    squared_frequencies,
+    started,
+)
+from benchmarks.peers.exudyn_equilibrium import Case, HangingChain, degrees_from
+from benchmarks.peers.protocol import (
+    Contender,
+    Entry,
+    Options,
+    Program,
+    Result,
+    compiled,
+    race,
+)
+from jaxmbd.system.abstract import AbstractSystem
+
+TITLE = "Static equilibrium of a chain"
+ABOUT = (
+    "The chain of 50 links of `papers.static_equilibrium`, from its start to rest, each to its own "
+    "tolerance, and squares of natural frequencies there. Rows of jaxmbd have the eigenvalues of "
+    "the stiffness, which say whether it is stable, and the reactions of all joints. Exudyn: "
+    "minimal coordinates, Newton's method with a sparse Jacobian by differences, one thread."
+)
+FORMULATIONS = {"joint": mbd.JointCoordinates(), "maximal": mbd.MaximalCoordinates()}
+METHODS = {"drainage": mbd.Drainage(), "Newton": mbd.StaticNewton(), "auto": "auto"}
+WAYS = {"joint": ("drainage", "Newton", "auto"), "maximal": ("Newton", "auto")}
+AGREE = 1e-7  # [rad] from the vertical; and of the eigenvalues, by their size, 100 times that.
+
+
+def found_by(method: Any, system: AbstractSystem, state: mbd.State) -> Any:
+    """The equilibrium, by a function to compile."""
+    return mbd.equilibrium(system, state, method=method, throw=False)
+
+
+def checked(name: str, turned: Any, eigenvalues: Any, n: int) -> None:
+    """**Raises** `ValueError` where the chain does not hang, or swings otherwise."""
+    off = float(np.abs(turned).max())
+    exact = squared_frequencies(n)[: np.isfinite(eigenvalues).sum()]
+    wrong = float(np.abs(np.asarray(eigenvalues)[: len(exact)] / exact - 1.0)[:3].max())
+    if off > AGREE or wrong > 100.0 * AGREE:
+        raise ValueError(f"{name}: {off:.1e} rad from the vertical, eigenvalues {wrong:.1e} off")
+
+
+def own(formulation: str, method: str, start: Start) -> Contender:
+    """jaxmbd: a search, its result checked."""
+    system = mbd.formulate(chain(start.n), FORMULATIONS[formulation])
+    state = started(system, start)
+    program: Program = compiled(partial(found_by, METHODS[method]), system, state)
+    found = program(system, state)
+    name = f"jaxmbd, {formulation}, {method}"
+    checked(name, angles(system, found.state.q), found.eigenvalues, start.n)
+    steps = [int(n) for n in found.steps]
+    return program.contender(name, system, state, work=1, settings={"steps": steps})
+
+
+def modes(start: Start) -> Contender:
+    """jaxmbd: linearization at rest, and its modes with shapes and shares of energy."""
+    system = mbd.formulate(chain(start.n), mbd.JointCoordinates())
+    state = mbd.equilibrium(system, started(system, start)).state
+
+    def run() -> Any:
+        return mbd.linearize(system, 0.0, state).modes()
+
+    values = np.abs(run().eigenvalues) ** 2
+    checked("jaxmbd, modes", np.zeros(1), values, start.n)
+    return Contender("jaxmbd, joint, linearize and modes", run, 1, {"dtype": "float64"})
+
+
+def peers(start: Start) -> list[Contender]:
+    """Exudyn: the search, the eigenvalues, and both."""
+    hinges = degrees_from(start.first, start.other, start.n)
+    chains = [HangingChain(Case(MASS, LENGTH, GRAVITY, hinges)) for _ in range(3)]
+    for one in chains:
+        one.solve()
+        checked("Exudyn", one.angles, one.eigenvalues(), start.n)
+    alone, after, both = chains
+
+    def solve_and_judge() -> None:
+        both.solve()
+        both.eigenvalues()
+
+    settings = {"steps": alone.n_iterations, "dtype": "float64", "threads": 1}
+    return [
+        Contender("Exudyn, SolveStatic", alone.solve, 1, settings, prepare=alone.prepare),
+        Contender("Exudyn, ComputeODE2Eigenvalues", after.eigenvalues, 1, settings),
+        Contender("Exudyn, both", solve_and_judge, 1, settings, prepare=both.prepare),
+    ]
+
+
+def run(options: Options) -> Result:
+    """All of them in one race."""
+    start = STARTS["chain of 50"]
+    if options.quick:
+        start = start._replace(n=5)
+    contenders = [own(name, how, start) for name, hows in WAYS.items() for how in hows]
+    contenders += [modes(start), *peers(start)]
+    entries: list[Entry] = race(TITLE, {"links": start.n}, contenders, options.repeats)
+    return Result(TITLE, ABOUT, "equilibrium", entries, [], {})

@@ -1,0 +1,249 @@
+"""The equations of static equilibrium, and those of one implicit step towards it.
+
+At rest q̇ = 0, v̇ = 0 and ż = 0:
+
+    b(q, 0) - f(t, q, 0, z) - Gᵀ λ = 0,   g(t, q) = 0,   A δ = 0,   r(t, q, 0, z) = 0
+
+A are nonholonomic rows, which hold displacements δ from the first state as they hold velocities.
+A step solves these equations for an increment δ of q, together with terms that vanish at rest:
+
+    M (m δ - p) + b - f(t, q ⊞ δ, 0, z) - Gᵀ (λ - k g) = 0,   s (z - z₀) = r(t, q ⊞ δ, s δ, z)
+
+The penalty k of the constraints changes no solution. It makes the stiffness regular across them.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ...nonlinear import Blocks
+from ...system import constraints
+from ...system.abstract import AbstractSystem, Coordinates, State, States, Time, Velocities
+from ...system.acceleration import accelerations
+from ...system.configuration import AbstractConfiguration
+from ...system.loads import elastic_force, generalized, loads, rates_of_states, state_inputs
+from ...system.residuals import motion_residual
+
+# Rate [1/s²] of a mechanism that nothing loads, and the rate below which loads are rounding errors
+# of springs at rest.
+UNLOADED, NO_LOAD = 1.0, 1e-9
+
+
+class Scales(eqx.Module):
+    """Sizes that make displacements and accelerations dimensionless.
+
+    - `length`: size of the mechanism [m].
+    - `rate`: square of a frequency at which loads move the bodies [1/s²]: the largest acceleration
+      under the loads by themselves, as a part of the size per s², or as an angle per s².
+    - `penalty`: k of the constraints, in the units of a stiffness.
+    """
+
+    length: Float[Array, ""]
+    rate: Float[Array, ""]
+    penalty: Float[Array, ""]
+
+
+class Balance(eqx.Module):
+    """Arguments of the equations of a step.
+
+    - `q`, `z`: coordinates and first-order states at the start of the step.
+    - `inertia`: m [1/s²]; `push`: p [velocity per s].
+    - `state_rate`: s [1/s].
+    - `travelled`: displacement from the first state to `q`, the sum of all increments.
+    - `offset`: displacement of the first state, zero; it has a derivative by the first state.
+    """
+
+    system: AbstractSystem
+    t: Time
+    q: Coordinates
+    z: States
+    inertia: Float[Array, ""]
+    push: Velocities
+    state_rate: Float[Array, ""]
+    penalty: Float[Array, ""]
+    travelled: Velocities
+    offset: State
+
+
+class Place(eqx.Module):
+    """A position on the way to equilibrium, with multipliers λ and first-order states z.
+
+    - `travelled`: sum of all increments from the first state.
+    """
+
+    q: Coordinates
+    lam: Float[Array, "ng"]
+    z: States
+    travelled: Velocities
+
+
+def unknowns(system: AbstractSystem, lam: Float[Array, "ng"]) -> Float[Array, "n"]:
+    """Unknowns `[δ, λ, z - z₀]` without a displacement."""
+    zeros = jnp.zeros(system.nv, lam.dtype), jnp.zeros(system.nz, lam.dtype)
+    return jnp.concatenate([zeros[0], lam, zeros[1]])
+
+
+def parts(
+    system: AbstractSystem, x: Float[Array, "n"]
+) -> tuple[Velocities, Float[Array, "ng"], States]:
+    """δ, λ and z - z₀ of the unknowns."""
+    ng = constraints.n_constraints(system)
+    return x[: system.nv], x[system.nv : system.nv + ng], x[system.nv + ng :]
+
+
+def kinds(system: AbstractSystem, scales: Scales) -> Blocks:
+    """Kinds of the unknowns."""
+    ng = constraints.n_constraints(system)
+    counts = (system.nv, ng) if system.nz == 0 else (system.nv, ng, system.nz)
+    redundant = constraints.redundant_rows(system)
+    if system.nz:  # Neither multipliers nor redundant: all unknowns beyond δ are rows of the end.
+        counts = system.nv, ng + system.nz
+        redundant = (*redundant, *[False] * system.nz)
+    pattern = system.sparsity_pattern() if system.nz == 0 else None
+    typical = tuple(jnp.ones((), scales.length.dtype) for _ in counts)
+    return Blocks(counts, typical, redundant, pattern)
+
+
+def equations(x: Float[Array, "n"], at: Balance) -> Float[Array, "n"]:
+    """Residuals of the equations of a step, in the order of the unknowns."""
+    system = at.system
+    delta, lam, dz = parts(system, x)
+    q = system.retract(at.q, delta)
+    c = system.configuration(at.t, q, at.z + dz)
+    rows = holding_rows(system, c, delta, at)
+    held = lam - at.penalty * rows if lam.size else lam
+    motion = motion_residual(system, c, jnp.zeros_like(delta), at.inertia * delta - at.push, held)
+    return jnp.concatenate([motion, rows, rest_of_states(system, c, delta, dz, at)])
+
+
+def holding_rows(
+    system: AbstractSystem, c: AbstractConfiguration, delta: Velocities, at: Balance
+) -> Float[Array, "ng"]:
+    """g of holonomic rows, and A times the displacement of nonholonomic rows.
+
+    Displacements before the step were admissible. Only the derivative of their row remains.
+    """
+    g, holonomic = constraints.residual(system, c), constraints.is_holonomic(system)
+    if holonomic.all():
+        return g
+    before = constraints.rate(system, c, at.travelled)
+    slip = constraints.rate(system, c, delta - at.offset.v)
+    slip = slip + before - jax.lax.stop_gradient(before)
+    return jnp.where(jnp.asarray(holonomic), g, slip)
+
+
+def rest_of_states(
+    system: AbstractSystem, c: AbstractConfiguration, delta: Velocities, dz: States, at: Balance
+) -> States:
+    """s (z - z₀) - r(t, q, s δ, z); for elements with a period, z minus its update at rest.
+
+    The term s δ determines states that have no rate at rest, such as the deflection of bristles:
+    the motion that led to the rest stretched them.
+    """
+    if system.nz == 0:
+        return dz
+    v = at.state_rate * (delta - at.offset.v)
+    assert c.z is not None
+    r = rates_of_states(system.mechanism, state_inputs(c, v), c.z)
+    rows = at.state_rate * (dz - at.offset.z) - r
+    for group in system.mechanism.sampled_groups:
+        own = slice(group.first_state, group.first_state + len(group.names) * group.n_states)
+        (inputs,) = _inputs_of(system, c, jnp.zeros_like(v), group)
+        new = jax.vmap(lambda element, *args: element.update(c.t, *args))(group.element, *inputs)
+        rows = rows.at[own].set((group.states(c.z) - new).ravel())
+    return rows
+
+
+def _inputs_of(
+    system: AbstractSystem, c: AbstractConfiguration, v: Velocities, group: Any
+) -> tuple[tuple[Any, ...]]:
+    groups = [g for g in system.mechanism.elements if g.n_states > 0]
+    inputs = state_inputs(c, v)[groups.index(group)][1:]
+    return ((*inputs, group.states(c.z)),)
+
+
+def displacement(
+    system: AbstractSystem, c: AbstractConfiguration, delta: Velocities, scales: Scales
+) -> Float[Array, ""]:
+    """Size of a displacement: the largest rotation of any frame, or its motion by `length`."""
+    V = jnp.abs(c.twists(delta))
+    linear = jnp.max(V[:, :3], initial=0.0) / scales.length
+    elastic = jnp.max(jnp.abs(c.elastic_rates(delta)), initial=0.0)
+    return jnp.maximum(jnp.maximum(linear, jnp.max(V[:, 3:], initial=0.0)), elastic)
+
+
+def scales_of(system: AbstractSystem, t: Time, state: State) -> Scales:
+    """Sizes at a state, whose velocities are ignored."""
+    c = system.configuration(t, state.q, state.z)
+    bodies = system.mechanism.rigid
+    of_bodies = jax.tree.map(lambda x: x[1 : system.mechanism.n_bodies + 1], c.ports)
+    centres = jax.vmap(lambda X, com: X.apply(com))(of_bodies, bodies.com)
+    p = jnp.concatenate([c.ports.p, centres])
+    extent = jnp.max(jnp.linalg.norm(p - jnp.mean(p, axis=0)[None], axis=1))
+    gyration = jnp.sqrt(jnp.trace(bodies.inertia, axis1=1, axis2=2) / (2.0 * bodies.mass))
+    length = jnp.maximum(extent, jnp.max(gyration))
+    rest = jnp.zeros_like(state.v)
+    # In equilibrium generalized forces cancel; wrenches on frames do not.
+    wrenches, joint_forces = loads(c, rest)
+    force = generalized(c, wrenches, joint_forces) + elastic_force(c, rest)
+    free = system.solve_mass(c, force - system.bias_at(c, rest))
+    sizes = Scales(length, jnp.ones_like(length), jnp.ones_like(length))
+    inertia = jnp.mean(bodies.mass) * length
+    linear = jnp.max(jnp.abs(wrenches[:, :3]), initial=0.0) / inertia
+    angular = jnp.max(jnp.abs(wrenches[:, 3:]), initial=0.0) / (inertia * length)
+    rate = jnp.maximum(displacement(system, c, free, sizes), jnp.maximum(linear, angular))
+    rate = jnp.where(rate > NO_LOAD, rate, UNLOADED)
+    mass = jnp.max(jnp.abs(system.apply_mass(c, jnp.ones_like(rest))), initial=0.0)
+    return Scales(length, rate, rate * mass)
+
+
+def first_multipliers(system: AbstractSystem, t: Time, state: State) -> Float[Array, "ng"]:
+    """Multipliers at rest; zeros if they cannot be computed."""
+    if constraints.n_constraints(system) == 0:
+        return jnp.zeros(0, state.q.dtype)
+    _, lam = accelerations(system, t, State(state.q, jnp.zeros_like(state.v), state.z))
+    return jnp.where(jnp.all(jnp.isfinite(lam)), lam, 0.0)
+
+
+def at_place(
+    system: AbstractSystem,
+    t: Time,
+    place: Place,
+    scales: Scales,
+    inertia: Float[Array, ""],
+    state_rate: Float[Array, ""],
+    push: Velocities | None = None,
+) -> Balance:
+    """Equations of a step from a place. Default of `push`: zero."""
+    zeros = jnp.zeros_like(place.travelled)
+    return Balance(
+        system,
+        t,
+        place.q,
+        place.z,
+        inertia,
+        zeros if push is None else push,
+        state_rate,
+        scales.penalty,
+        place.travelled,
+        State(place.q, zeros, jnp.zeros_like(place.z)),
+    )
+
+
+__all__ = [
+    "Balance",
+    "Place",
+    "Scales",
+    "at_place",
+    "displacement",
+    "equations",
+    "first_multipliers",
+    "holding_rows",
+    "kinds",
+    "parts",
+    "scales_of",
+    "unknowns",
+]

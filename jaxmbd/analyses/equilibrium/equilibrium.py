@@ -1,0 +1,352 @@
+"""Static equilibrium: a state in which nothing moves."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from ..._stop_gradients import stop_gradients
+from ...errors import RESULTS, ModelError
+from ...nonlinear import Automatic
+from ...nonlinear.implicit import implicit
+from ...system.abstract import AbstractSystem, State, Time, as_state, as_time
+from ...system.acceleration import accelerations
+from ...system.reactions import reactions
+from .balance import (
+    Place,
+    Scales,
+    at_place,
+    displacement,
+    equations,
+    first_multipliers,
+    kinds,
+    parts,
+    scales_of,
+    unknowns,
+)
+from .drainage import Drainage
+from .held import at_rest, with_loads
+from .march import LEAST_INERTIA, Methods
+from .newton import StaticNewton
+from .report import named_joints, reported
+from .stability import Stability, stability
+
+# "auto" drains until residual force, increment and energy are this small, and then iterates by
+# Newton's method. It leaves an unstable equilibrium by this displacement, at most so many times.
+NEAR, NUDGE, MAX_NUDGES = 1e-3, 1e-2, 2
+
+# Rate s of first-order states at rest, as a part of the mechanism's own: slow by any scale.
+SLOW = 1e-9
+
+
+class Equilibrium(eqx.Module):
+    """A static equilibrium, the result of `equilibrium`.
+
+    - `state`: q, v = 0 and z.
+    - `multipliers`: λ, shape `(ng,)`, of minimum norm if constraints are redundant. Multipliers of
+      held joints follow those of drivers.
+    - `reactions`: reaction wrench `[f, τ]` of every joint, by name, see `jaxmbd.reactions`.
+    - `stable`: whether no admissible displacement has negative stiffness, and none flutters.
+    - `eigenvalues`: of Nᵀ (K - ∂(Gᵀ λ)/∂q) N, in order [1/s²], with Nᵀ M N = 1: squares of the
+      natural frequencies without damping. All of them, shape `(nv,)`, infinite for directions that
+      constraints hold; or the 10 lowest of systems with a sparsity pattern and 100 unknowns or
+      more. They have no derivatives.
+    - `residual`: largest acceleration from rest, by that under the loads by themselves.
+    - `result`: one of `jaxmbd.RESULTS`.
+    - `turned`: rotation [rad] or travel [m] of every joint velocity on the way, by joint, with the
+      turns that it wound.
+    - `left_unstable`: number of unstable equilibria that `method="auto"` left.
+    - `steps`: number of steps of drainage and of Newton's method, shape `(2,)`.
+    """
+
+    state: State
+    multipliers: Float[Array, "ng"]
+    reactions: dict[str, Float[Array, "6"]]
+    stable: Bool[Array, ""]
+    eigenvalues: Float[Array, "k"]
+    residual: Float[Array, ""]
+    result: RESULTS
+    turned: dict[str, Float[Array, "..."]]
+    left_unstable: Int[Array, ""]
+    steps: Int[Array, "2"]
+    free_motion: Float[Array, "n_joints"]
+    unstable_motion: Float[Array, "n_joints"]
+    falling_motion: Float[Array, "n_joints"]
+    joints: tuple[str, ...] = eqx.field(static=True)
+
+    @property
+    def free(self) -> tuple[str, ...]:
+        """Joints that can move without any stiffness (not under `jit`)."""
+        return named_joints(self.joints, self.free_motion)
+
+    @property
+    def unstable(self) -> tuple[str, ...]:
+        """Joints that move in unstable directions (not under `jit`)."""
+        return named_joints(self.joints, self.unstable_motion)
+
+
+def equilibrium(
+    system: AbstractSystem,
+    state: State,
+    *,
+    t: Any = 0.0,
+    method: str | Drainage | StaticNewton = "auto",
+    hold: str | Sequence[str] = (),
+    load: Mapping[str, Any] | None = None,
+    throw: bool = True,
+) -> Equilibrium:
+    """The static equilibrium at or near a state.
+
+    Forces are those at rest at time `t`; drivers stay at their values, and first-order states are
+    at rest too. Derivatives by every number of the system follow from the implicit function
+    theorem, in forward and reverse mode, never through iterations.
+
+    **Arguments:**
+
+    - `state`: where the search starts; its velocities are ignored.
+    - `t`: time at which signals and drivers are evaluated [s].
+    - `method`: `"auto"`: drains energy until near an equilibrium, which it finds downhill, and
+      iterates by Newton's method from there; if the equilibrium is unstable, it leaves along an
+      unstable direction and starts again. `"drainage"` or `Drainage(...)`: the damped motion alone.
+      `"newton"` or `StaticNewton(...)`: Newton's method alone, which finds the nearest equilibrium,
+      stable or not. Default: `"auto"`.
+    - `hold`: names of joints that keep their coordinates, or `"joint.0"` for one coordinate.
+    - `load`: `{name: element}` replaces elements by others of the same kind; `{name: factor}`
+      multiplies gravity, an applied force or torque, or the torque on a joint.
+    - `throw`: whether a failure raises; if False, read `Equilibrium.result`.
+
+    Directions without stiffness, such as that of a wheel on a level plane, keep their position as
+    far as the motion towards equilibrium permits; `Equilibrium.free` names them. Nonholonomic
+    constraints hold displacements as they hold velocities. With them, and with states that have no
+    rate at rest (bristles), the equilibrium depends on the way; derivatives are those at the last
+    displacement.
+
+    **Raises** `ModelError` for invalid arguments, and `EquilibriumError`, naming joints, if no
+    equilibrium is reached: forces move the mechanism for ever along directions without stiffness,
+    or the iterations do not converge. Under a transformation it is an error at run time.
+
+    **Warns** by `UnstableEquilibriumWarning`, naming joints, if the equilibrium is unstable, or if
+    `"auto"` left an unstable one; not under a transformation.
+    """
+    methods = _methods(method)
+    state = as_state(state, system)
+    for name, x, size in (("q", state.q, system.nq), ("v", state.v, system.nv)):
+        if x.shape != (size,):
+            raise ModelError(
+                f"equilibrium: state.{name} has shape {x.shape}, this system needs ({size},); use "
+                "vmap for a batch of states"
+            )
+    hold = (hold,) if isinstance(hold, str) else tuple(hold)
+    time = as_time(t, system)
+    system = at_rest(with_loads(system, load), time, state, hold)
+    return reported(_equilibrium(system, time, state, methods), throw)
+
+
+def _methods(method: Any) -> Methods:
+    if method == "auto":
+        return Methods(Drainage(tolerance=NEAR), StaticNewton())
+    if method == "drainage" or isinstance(method, Drainage):
+        return Methods(method if isinstance(method, Drainage) else Drainage(), None)
+    if method == "newton" or isinstance(method, StaticNewton):
+        return Methods(None, method if isinstance(method, StaticNewton) else StaticNewton())
+    raise ModelError(
+        f'equilibrium: method is "auto", "drainage", "newton", a Drainage or a StaticNewton, got '
+        f"{method!r}"
+    )
+
+
+class Found(eqx.Module):
+    """A place at which the iterations ended.
+
+    - `falling`: last increment of iterations that did not converge, otherwise zero.
+    - `left`: number of unstable equilibria that the iterations left.
+    """
+
+    place: Place
+    stability: Stability
+    converged: Bool[Array, ""]
+    falling: Float[Array, "nv"]
+    turned: Float[Array, "n_joint_velocities"]
+    steps: Int[Array, "2"]
+    left: Int[Array, ""]
+
+
+@eqx.filter_jit
+def _equilibrium(system: AbstractSystem, t: Time, state: State, methods: Methods) -> Equilibrium:
+    rest = State(state.q, jnp.zeros_like(state.v), state.z)
+    fixed, time, start = stop_gradients((system, t, rest))
+    found = stop_gradients(_search(fixed, time, start, methods))
+    return _finished(system, t, rest, found, methods.limit(state.q.dtype))
+
+
+def _search(system: AbstractSystem, t: Time, state: State, methods: Methods) -> Found:
+    """Search; with both methods again from beside each unstable equilibrium."""
+    if system.artificial_energy_limit is None:
+        return _beyond_unstable(system, t, _start(system, t, state), methods)
+    # Stiff springs in place of rigidity would confine displacements to tiny steps.
+    near = _search(system.rigid(), t, state, methods)
+    place = _start(system, t, State(near.place.q, state.v, near.place.z))
+    newton = methods.newton if methods.newton is not None else StaticNewton()
+    found = _beyond_unstable(system, t, place, Methods(None, newton))
+    falling = jnp.where(near.converged, found.falling, near.falling)
+    changed = found.converged & near.converged, falling, near.turned, near.steps + found.steps
+    return eqx.tree_at(
+        lambda f: (f.converged, f.falling, f.turned, f.steps, f.left), found, (*changed, near.left)
+    )
+
+
+def _start(system: AbstractSystem, t: Time, state: State) -> Place:
+    lam = first_multipliers(system, t, state)
+    return Place(state.q, lam, state.z, jnp.zeros_like(state.v))
+
+
+def _beyond_unstable(system: AbstractSystem, t: Time, start: Place, methods: Methods) -> Found:
+    """March to rest, and again from beside unstable equilibria if both methods are given."""
+    scales = scales_of(system, t, State(start.q, jnp.zeros_like(start.travelled), start.z))
+    blocks = kinds(system, scales)
+    way = Automatic().chosen(blocks)
+
+    def once(place: Place) -> Found:
+        end = methods.march(system, t, methods.begin(system, place, scales), scales, blocks, way)
+        slow = SLOW * jnp.sqrt(scales.rate)
+        at = at_place(system, t, end.place, scales, jnp.zeros_like(slow), slow)
+        judged = stability(at, end.place.lam, scales, blocks, way)
+        falling = jnp.where(end.done, 0.0, end.increment)
+        return Found(
+            end.place, judged, end.done, falling, end.turned, end.steps, jnp.array(-1, jnp.int32)
+        )
+
+    if methods.drain is None or methods.newton is None:
+        return eqx.tree_at(lambda f: f.left, once(start), jnp.array(0, jnp.int32))
+
+    def again(now: Found) -> Found:
+        at = now.place
+        y = now.stability.directions[:, jnp.argmax(now.stability.unstable)]
+        size = displacement(system, system.configuration(t, at.q, at.z), y, scales)
+        y = NUDGE * y / jnp.where(size > 0, size, 1.0)
+        y = jnp.where(now.left < 0, 0.0, y)
+        new = once(Place(system.retract(at.q, y), at.lam, at.z, at.travelled + y))
+        changed = now.turned + new.turned, now.steps + new.steps, now.left + 1
+        return eqx.tree_at(lambda f: (f.turned, f.steps, f.left), new, changed)
+
+    def unstable(now: Found) -> Bool[Array, ""]:
+        left = now.converged & ~now.stability.stable & (now.left < MAX_NUDGES)
+        return left | (now.left < 0)
+
+    # The first search is a pass of the loop, so that the program contains it once.
+    shapes = eqx.filter_eval_shape(once, start)
+    none = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+    first = eqx.tree_at(lambda f: (f.place, f.left), none, (start, jnp.array(-1, jnp.int32)))
+    return jax.lax.while_loop(unstable, again, first)
+
+
+def _finished(
+    system: AbstractSystem, t: Time, start: State, found: Found, limit: float
+) -> Equilibrium:
+    """The equilibrium at a place, with derivatives by the system, the time and the first state."""
+    fixed, time = stop_gradients((system, t))
+    scales = stop_gradients(scales_of(fixed, time, State(found.place.q, start.v, found.place.z)))
+    state = _differentiable(system, t, start, found, scales)
+    vdot, minimum_norm = accelerations(system, t, state)
+    c = system.configuration(t, state.q, state.z)
+    residual = displacement(system, c, vdot, scales) / scales.rate
+    result: Any = RESULTS.successful
+    bad: Any = RESULTS.equilibrium_unstable
+    result = RESULTS.where(found.stability.stable, result, bad)
+    bad = RESULTS.no_equilibrium
+    result = RESULTS.where(found.converged & (residual <= limit), result, bad)
+    bad = RESULTS.unbounded_motion
+    loose = jnp.any(found.stability.free | found.stability.unstable)
+    result = RESULTS.where(~found.converged & loose, bad, result)
+    names = tuple(name for group in system.mechanism.joints for name in group.names)
+    directions = found.stability.directions
+
+    def motion(of: Bool[Array, "k"]) -> Float[Array, "n_joints"]:
+        each = jax.vmap(lambda y: _joint_motion(system, c, y, scales), in_axes=1)(directions)
+        return jax.lax.stop_gradient(
+            jnp.max(jnp.where(of[:, None], each, 0.0), axis=0, initial=0.0)
+        )
+
+    falling = jax.lax.stop_gradient(_joint_motion(system, c, found.falling, scales))
+    return Equilibrium(
+        state,
+        minimum_norm,
+        reactions(system, t, state),
+        found.stability.stable,
+        found.stability.eigenvalues,
+        residual,
+        result,
+        _by_joint(system, found.turned),
+        found.left,
+        found.steps,
+        motion(found.stability.free),
+        motion(found.stability.unstable),
+        falling,
+        names,
+    )
+
+
+def _differentiable(
+    system: AbstractSystem, t: Time, start: State, found: Found, scales: Scales
+) -> State:
+    """The state at a place, as an implicit function of the arguments."""
+    place = found.place
+    constant = stop_gradients(start)
+    # Zero, with the derivative of the first state.
+    offset = State(
+        start.q,
+        system.velocities(constant.q, start.q - constant.q),
+        start.z - constant.z,
+    )
+    blocks = kinds(system, scales)
+    way = Automatic().chosen(blocks)
+    none = jnp.zeros_like(scales.rate)
+    slow = SLOW * jnp.sqrt(scales.rate)
+    at = at_place(system, t, place, scales, none, slow)
+    at = eqx.tree_at(lambda b: b.offset, at, offset)
+    x0 = unknowns(system, place.lam)
+    # Factors with a little inertia are regular if directions have no stiffness.
+    near = eqx.tree_at(lambda b: b.inertia, stop_gradients(at), LEAST_INERTIA * scales.rate)
+    _, factors = way.factor(lambda x: equations(x, near), x0, blocks)
+    x = implicit(equations, x0, at, stop_gradients(factors), blocks, way)
+    delta, _, dz = parts(system, x)
+    delta = delta + _carried(system, t, place, found.stability, offset.v)
+    q = system.retract(place.q, delta)
+    return State(q, jnp.zeros_like(start.v), place.z + dz)
+
+
+def _carried(
+    system: AbstractSystem, t: Time, place: Place, found: Stability, offset: Float[Array, "nv"]
+) -> Float[Array, "nv"]:
+    """The part of a displacement along directions without stiffness, M-orthonormal columns."""
+    system, t = stop_gradients((system, t))
+    c = system.configuration(t, place.q, place.z)
+    free = jnp.where(found.free[None], found.directions, 0.0)
+    return free @ (free.T @ system.apply_mass(c, offset))
+
+
+def _joint_motion(
+    system: AbstractSystem, c: Any, y: Float[Array, "nv"], scales: Scales
+) -> Float[Array, "n_joints"]:
+    """Largest velocity of each joint, as a part of the largest displacement of the mechanism."""
+    rates = c.joint_rates(y)
+    each = [jnp.max(jnp.abs(x), axis=1, initial=0.0) for x in rates]
+    size = displacement(system, c, y, scales)
+    return jnp.concatenate(each) / jnp.where(size > 0, size, 1.0)
+
+
+def _by_joint(system: AbstractSystem, values: Float[Array, "n"]) -> dict[str, Float[Array, "..."]]:
+    by_name, start = {}, 0
+    for group in system.mechanism.joints:
+        nv = group.joint.sizes()[1]
+        for name in group.names:
+            own = values[start : start + nv]
+            by_name[name] = own[0] if nv == 1 else own
+            start += nv
+    return by_name
+
+
+__all__ = ["Equilibrium", "equilibrium"]

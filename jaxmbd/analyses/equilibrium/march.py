@@ -1,0 +1,233 @@
+"""Steps to equilibrium: drainage of energy first, then Newton's method, by one program.
+
+Both solve the equations of `balance` and differ in their inertia. The program is traced and
+compiled once for both.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from ...nonlinear import AbstractFactorization, Blocks
+from ...system.abstract import AbstractSystem, Time
+from .balance import Balance, Place, Scales, at_place, displacement
+from .drainage import Drainage
+from .newton import StaticNewton
+from .step import Trial, attempt
+
+# Drainage. Length of steps times ω: the first one, and the largest. Largest ratio of corrections of
+# an accepted step, factors of the length of steps, and the largest change of ω² in a step.
+FIRST, LONGEST = 0.2, 1.0
+DRAINED_RATIO, SHORTER, LONGER = 0.25, 0.25, 1.5
+CHANGE = 2.0
+
+# Newton's method. Inertia of full steps, as a part of the mechanism's `rate`: it makes directions
+# without stiffness regular, and slows convergence by this part of the stiffness. Largest ratio of
+# corrections of an accepted step, factors of the inertia, and the inertia that counts as none.
+LEAST_INERTIA = 1e-8
+NEWTON_RATIO, MORE, LESS = 0.5, 8.0, 1e-3
+NEGLIGIBLE = 1e-3
+
+# Largest ratio of successive full steps due to the remaining inertia, unless a direction counts as
+# free of stiffness: the inertia by the stiffness that counts as none.
+SLOWED = 1e-2
+
+# Largest relative acceleration at rest that counts as equilibrium, times the tolerance or the
+# square root of the float type's precision.
+RESIDUAL = 10.0
+
+
+class March(eqx.Module):
+    """State of the iteration.
+
+    - `v`: velocities; `increment`: qₙ - qₙ₋₁, in the space of v; of a failed step if none followed.
+    - `heading`: increment of the last step, accepted or not.
+    - `h`: length of the next step [s]; `rate`: ω² [1/s²]; `inertia`: m of Newton's method [1/s²].
+    - `size`: correction of the last full step of Newton's method; infinite after other steps.
+    - `turned`: rotation of each joint, or its travel, added up along the motion.
+    - `draining`: whether the next step drains; `steps`: numbers of steps of either kind.
+    """
+
+    place: Place
+    v: Float[Array, "nv"]
+    increment: Float[Array, "nv"]
+    heading: Float[Array, "nv"]
+    h: Float[Array, ""]
+    rate: Float[Array, ""]
+    inertia: Float[Array, ""]
+    size: Float[Array, ""]
+    turned: Float[Array, "n_joint_velocities"]
+    draining: Bool[Array, ""]
+    done: Bool[Array, ""]
+    steps: Int[Array, "2"]
+
+
+class Methods(eqx.Module):
+    """The methods in turn, None for one that is left out."""
+
+    drain: Drainage | None
+    newton: StaticNewton | None
+
+    def limit(self, dtype: Any) -> float:
+        """Largest acceleration from rest, by that under the loads, that counts as equilibrium."""
+        last = self.drain if self.newton is None else self.newton
+        tolerance = 0.0 if last is None or last.tolerance is None else last.tolerance
+        return RESIDUAL * max(float(jnp.finfo(dtype).eps) ** 0.5, tolerance)
+
+    def begin(self, system: AbstractSystem, place: Place, scales: Scales) -> March:
+        """The state before the first step."""
+        zeros, joints = jnp.zeros_like(place.travelled), system.mechanism.joints
+        count = sum(len(group) * group.joint.sizes()[1] for group in joints)
+        rate = scales.rate
+        if self.drain is not None and self.drain.omega is not None:
+            rate = jnp.asarray(self.drain.omega, rate.dtype) ** 2
+        return March(
+            place,
+            zeros,
+            zeros,
+            zeros,
+            FIRST / jnp.sqrt(rate),
+            rate,
+            LEAST_INERTIA * scales.rate,
+            jnp.full_like(rate, jnp.inf),
+            jnp.zeros(count, rate.dtype),
+            jnp.array(self.drain is not None),
+            jnp.array(False),
+            jnp.zeros(2, jnp.int32),
+        )
+
+    def march(
+        self,
+        system: AbstractSystem,
+        t: Time,
+        start: March,
+        scales: Scales,
+        blocks: Blocks,
+        way: AbstractFactorization,
+    ) -> March:
+        """Step until rest, or until steps run out; no derivatives."""
+
+        def step(now: March) -> March:
+            omega, zeros = jnp.sqrt(now.rate), jnp.zeros_like(now.v)
+            drained = 1.0 / now.h**2 + 2.0 * omega / now.h
+            inertia = jnp.where(now.draining, drained, now.inertia)
+            push = jnp.where(now.draining, now.v / now.h - now.rate * now.increment, zeros)
+            # First-order states follow displacements as in a slow motion.
+            state_rate = jnp.sqrt(LEAST_INERTIA * scales.rate)
+            at = at_place(system, t, now.place, scales, inertia, state_rate, push)
+            trial = attempt(at, now.place, now.heading, scales, blocks, way)
+            if self.drain is None or self.newton is None:
+                only = self._drained if self.newton is None else self._newton_step
+                return only(system, now, trial, at, scales)
+            either = [
+                move(system, now, trial, at, scales) for move in (self._drained, self._newton_step)
+            ]
+            return jax.tree.map(lambda a, b: jnp.where(now.draining, a, b), *either)
+
+        return jax.lax.while_loop(self._unfinished, step, start)
+
+    def _unfinished(self, now: March) -> Bool[Array, ""]:
+        """Whether steps are left; drainage that runs out of them hands over to Newton's method."""
+        left = now.draining
+        if self.drain is not None and self.newton is None:
+            left = now.steps[0] < self.drain.max_steps
+        if self.newton is not None:
+            left = left | (now.steps[1] < self.newton.max_steps)
+        return ~now.done & left
+
+    def _drained(
+        self, system: AbstractSystem, now: March, trial: Trial, at: Balance, scales: Scales
+    ) -> March:
+        """The motion after a step of drainage, or the same motion with a shorter step."""
+        drain, h, delta = self.drain, now.h, trial.delta
+        assert drain is not None
+        eps = float(jnp.finfo(h.dtype).eps)
+        tolerance = 20 * eps if drain.tolerance is None else drain.tolerance
+        small = trial.size <= eps**0.5
+        within = (trial.ratio <= DRAINED_RATIO) & (trial.moved <= drain.max_displacement)
+        accepted = trial.finite & (small | within)
+        c = system.configuration(at.t, at.q, at.z)
+        # The equations of the step give the residual force at its end.
+        left = at.inertia * delta - at.push
+        moved = displacement(system, c, delta, scales)
+        size = displacement(system, c, left, scales) / scales.rate
+        size = jnp.maximum(size, moved / h / jnp.sqrt(scales.rate))
+        rests = jnp.maximum(jnp.maximum(size, moved), trial.states) <= tolerance
+        mass, stiffness = (
+            delta @ x for x in (system.apply_mass(c, delta), -system.apply_mass(c, left))
+        )
+        stiffness = stiffness - delta @ trial.force
+        positive = (stiffness > 0) & (mass > 0)
+        rate = jnp.where(positive, stiffness / jnp.where(positive, mass, 1.0), now.rate)
+        rate = jnp.clip(rate, now.rate / CHANGE, CHANGE * now.rate)
+        rate = rate if drain.omega is None else now.rate
+        longest = LONGEST / jnp.sqrt(rate)
+        steps = now.steps + jnp.array([1, 0], jnp.int32)
+        over = rests | (steps[0] >= drain.max_steps)
+        draining = ~over if self.newton is not None else now.draining
+        turned = now.turned + jnp.concatenate([x.ravel() for x in c.joint_rates(delta)])
+        longer = jnp.minimum(LONGER * h, longest)
+        end = March(
+            trial.place,
+            delta / h,
+            delta,
+            delta,
+            longer,
+            rate,
+            now.inertia,
+            now.size,
+            turned,
+            draining,
+            rests,
+            steps,
+        )
+        if self.newton is not None:
+            end = eqx.tree_at(lambda m: m.done, end, jnp.array(False))
+        shorter = eqx.tree_at(
+            lambda m: (m.h, m.steps, m.draining, m.heading),
+            now,
+            (SHORTER * h, steps, draining, _finite(delta)),
+        )
+        return jax.tree.map(lambda a, b: jnp.where(accepted, a, b), end, shorter)
+
+    def _newton_step(
+        self, system: AbstractSystem, now: March, trial: Trial, at: Balance, scales: Scales
+    ) -> March:
+        """The iteration after a step of Newton's method, or the same one with more inertia."""
+        newton = self.newton
+        assert newton is not None
+        eps = float(jnp.finfo(now.h.dtype).eps)
+        tolerance = 100 * eps if newton.tolerance is None else newton.tolerance
+        small = trial.size <= eps**0.5
+        within = (trial.ratio <= NEWTON_RATIO) & (trial.moved <= newton.max_displacement)
+        accepted = trial.finite & (small | within)
+        least = LEAST_INERTIA * scales.rate
+        full = now.inertia <= least
+        # The remaining inertia slows stiff directions by `SLOWED` at most. Small corrections that
+        # shrink less are rounding errors.
+        shrunk = jnp.where(jnp.isfinite(now.size), trial.size / now.size, SLOWED)
+        left = trial.size * jnp.maximum(trial.ratio, shrunk / jnp.maximum(1.0 - shrunk, 0.1))
+        rounding = (trial.ratio > 0.3) | (shrunk > 0.3)
+        done = trial.finite & small & full & ((left <= tolerance) | rounding)
+        size = jnp.where(accepted & full, jnp.maximum(trial.size, eps**2), jnp.inf)
+        less = jnp.clip(trial.ratio, LESS, 0.5) * now.inertia
+        less = jnp.where(less < NEGLIGIBLE * scales.rate, least, less)
+        inertia = jnp.where(accepted, less, jnp.maximum(MORE * now.inertia, scales.rate))
+        place = jax.tree.map(lambda a, b: jnp.where(accepted, a, b), trial.place, now.place)
+        steps = now.steps + jnp.array([0, 1], jnp.int32)
+        changed = place, trial.delta, _finite(trial.delta), inertia, size, done, steps
+        return eqx.tree_at(
+            lambda m: (m.place, m.increment, m.heading, m.inertia, m.size, m.done, m.steps),
+            now,
+            changed,
+        )
+
+
+def _finite(x: Float[Array, "n"]) -> Float[Array, "n"]:
+    return jnp.where(jnp.all(jnp.isfinite(x)), x, 0.0)
+
+
+__all__ = ["LEAST_INERTIA", "March", "Methods"]

@@ -1,0 +1,31 @@
+"""Newton's method for the equations of rest, damped by inertia."""
+
+import equinox as eqx
+
+
+class StaticNewton(eqx.Module):
+    """Newton's method on q ⊞ δ and λ, globalized by inertia (pseudo-transient continuation).
+
+    A step solves (K + m M) δ - Gᵀ Δλ = -r, G δ = -g. At m = 0 it is Newton's step. If its second
+    correction, by the same factors, exceeds half of the first, or if it displaces the mechanism too
+    far, m grows, and the step follows the flow M δ ∝ -r, whose only points of rest are equilibria
+    (Kelley and Keyes 1998). Unlike a minimization of |r|² it does not stop elsewhere. m shrinks as
+    the equations become linear.
+
+    The method finds the nearest equilibrium, stable or not.
+
+    **Arguments:**
+
+    - `tolerance`: largest correction at the end, as a part of the mechanism's size or an angle
+      [rad]. Default: 100 times the float type's precision.
+    - `max_steps`: largest number of steps, rejected ones included. Default: 100.
+    - `max_displacement`: largest displacement of a step, as a part of the mechanism's size or an
+      angle [rad]. Default: 0.5.
+    """
+
+    tolerance: float | None = None
+    max_steps: int = 100
+    max_displacement: float = 0.5
+
+
+__all__ = ["StaticNewton"]

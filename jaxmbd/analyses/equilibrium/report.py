@@ -1,0 +1,85 @@
+"""Failures and warnings of the search for equilibrium, in words."""
+
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import equinox as eqx
+import numpy as np
+
+from ...errors import RESULTS, EquilibriumError, UnstableEquilibriumWarning
+from ...model.values import is_concrete
+
+if TYPE_CHECKING:
+    from .equilibrium import Equilibrium
+
+# Joints that move by less than this part of the largest displacement are not named.
+VISIBLE = 1e-2
+
+
+def named_joints(names: Sequence[str], motion: Any) -> tuple[str, ...]:
+    """Joints whose motion is visible, by name, the largest first."""
+    size = np.asarray(motion)
+    order = np.argsort(-size, kind="stable")
+    return tuple(names[int(i)] for i in order if size[i] > VISIBLE)
+
+
+def reported(found: "Equilibrium", throw: bool) -> "Equilibrium":
+    """The result, after an error for a failure and a warning if it is unstable.
+
+    **Raises** `EquilibriumError` if `throw`; under a transformation at run time.
+    """
+    result = found.result
+    unstable: Any = RESULTS.equilibrium_unstable
+    okay = (result == RESULTS.successful) | (result == unstable)
+    if not is_concrete(okay):
+        if not throw:
+            return found
+        state = result.error_if(found.state, ~okay)
+        return eqx.tree_at(lambda f: f.state, found, state)
+    if np.ndim(okay):
+        return found
+    if not okay:
+        if throw:
+            raise EquilibriumError(f"equilibrium: {_failure(found)}")
+        return found
+    if result == unstable:
+        warnings.warn(
+            f"the equilibrium is unstable: {_listed(found.unstable)} moves away from it "
+            f"(lowest eigenvalue {float(found.eigenvalues[0]):.3g} 1/s²)",
+            UnstableEquilibriumWarning,
+            stacklevel=3,
+        )
+    elif int(found.left_unstable):
+        warnings.warn(
+            "an unstable equilibrium was found first and left along an unstable direction; start "
+            "from a state beside it to choose the direction, or with method='newton' to stay",
+            UnstableEquilibriumWarning,
+            stacklevel=3,
+        )
+    return found
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    shown = ", ".join(map(repr, names[:5])) + (", …" if len(names) > 5 else "")
+    return f"joint {shown}" if names else "the mechanism"
+
+
+def _failure(found: "Equilibrium") -> str:
+    moving = _listed(named_joints(found.joints, found.falling_motion))
+    look = "pass throw=False to look at the last state"
+    if found.result == RESULTS.unbounded_motion:
+        return (
+            f"no equilibrium was reached: {moving} moves on without stiffness that would stop it; "
+            f"add a support, a spring or `hold`, or start nearer; {look}"
+        )
+    if not np.isfinite(float(found.residual)):
+        return f"the equations are not finite at the last state; {look}"
+    return (
+        f"no equilibrium was reached: {moving} still moves (acceleration from rest "
+        f"{float(found.residual):.3g} of that under the loads); start nearer, allow more steps, or "
+        f"check that the loads can be in balance; {look}"
+    )
+
+
+__all__ = ["named_joints", "reported"]

@@ -1,0 +1,138 @@
+"""Linear buckling: load factors at which an equilibrium becomes unstable."""
+
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ...errors import ModelError
+from ...linear import eig
+from ...model.values import all_concrete
+from ...system.abstract import AbstractSystem, State, Time, as_state, as_time
+from ...system.acceleration import accelerations
+from ...system.tangent_space import tangent_stiffness
+from .coordinates import Coordinates, choose_coordinates, given_coordinates
+from .inputs import Input, find_inputs, scaled
+from .linearization import check_state
+from .matrices import independent_displacements
+
+# Load factors with a larger imaginary part, relative to their size, are no buckling.
+REAL = 1e-6
+
+
+class Buckling(eqx.Module):
+    """Load factors μ of linear buckling, det(K₀ + μ K_g) = 0, the result of `buckling`.
+
+    - `factors`: μ, shape `(n,)`, sorted by |μ|: multiples of the load at which the stiffness is
+      singular; infinite for the other directions. Negative factors belong to the opposite load.
+    - `shapes`: displacements in columns, shape `(n, n)`, in the names `coordinates`.
+    - `stiffness`, `geometric`: K₀ without the load, and its change K_g by the load, in these
+      coordinates, shape `(n, n)`.
+    """
+
+    factors: Float[Array, "n"]
+    shapes: Float[Array, "n n"]
+    stiffness: Float[Array, "n n"]
+    geometric: Float[Array, "n n"]
+    coordinates: tuple[str, ...] = eqx.field(static=True)
+
+    @property
+    def critical(self) -> Float[Array, ""]:
+        """The smallest positive factor; infinite if the load causes no buckling."""
+        return jnp.min(jnp.where(self.factors > 0, self.factors, jnp.inf), initial=jnp.inf)
+
+
+def buckling(
+    system: AbstractSystem,
+    state: State,
+    load: str,
+    *,
+    t: float | Time = 0.0,
+    coordinates: Sequence[str] | None = None,
+) -> Buckling:
+    """Load factors at which the static stiffness becomes singular, at a fixed position.
+
+    The stiffness is linear in the load: its multipliers (reactions), and the load itself if it
+    changes with the position, act through the second derivatives of the kinematics. The position
+    must be an equilibrium with the load and without it, such as a straight column.
+
+    A load that follows the body, such as a rocket's thrust, may cause growing oscillations
+    (flutter) below the first factor, or without one: then use `root_locus`.
+
+    **Arguments:**
+
+    - `state`: the position; velocities are ignored.
+    - `load`: path of a signal or number of a force, as for the inputs of `linearize`. The factors
+      multiply its value at time `t`.
+    - `coordinates`: as for `linearize`.
+
+    **Raises** `ModelError` for an unknown load, a load of zero, a position that is no equilibrium
+    with and without the load, and as `linearize`.
+    """
+    time, state = as_time(t, system), as_state(state, system)
+    state = State(state.q, jnp.zeros_like(state.v), state.z)
+    system = system.rigid()
+    (place,) = find_inputs(system, {"load": load}, "buckling")
+    concrete = all_concrete((system, time, state))
+    if concrete:
+        check_state(system, time, state, "buckling")
+    if coordinates is None and not concrete:
+        raise ModelError("buckling: under jit, grad or vmap give coordinates=")
+    chosen = (
+        choose_coordinates(system, time, state)
+        if coordinates is None
+        else given_coordinates(system, coordinates, None)
+    )
+    K, K_loaded, moved = _stiffnesses(system, time, state, chosen, place)
+    if concrete:
+        _check(np.asarray(K), np.asarray(K_loaded), np.asarray(moved), load)
+    geometric = K_loaded - K
+    eigen = eig(-jnp.linalg.solve(K, geometric))
+    values, size = eigen.values, jnp.abs(eigen.values)
+    floor = float(jnp.finfo(K.dtype).eps) ** 0.75 * jnp.max(size, initial=0.0)
+    real = (jnp.abs(values.imag) <= REAL * size) & (size > floor)
+    factors = jnp.where(real, 1.0 / jnp.where(real, values.real, 1.0), jnp.inf)
+    order = jnp.argsort(jnp.abs(jax.lax.stop_gradient(factors)))
+    return Buckling(factors[order], eigen.right.real[:, order], K, geometric, chosen.names)
+
+
+@eqx.filter_jit
+def _stiffnesses(
+    system: AbstractSystem, t: Time, state: State, coordinates: Coordinates, place: Input
+) -> tuple[Array, Array, Array]:
+    """Stiffness without and with the load, and the accelerations of the coordinates there."""
+    rows = np.asarray(coordinates.positions, dtype=int)
+    E = independent_displacements(system, t, state, rows)
+
+    def at(factor: Float[Array, ""]) -> tuple[Array, Array]:
+        loaded = scaled(system, place, factor, t)
+        vdot, lam = accelerations(loaded, t, state)
+        K = tangent_stiffness(loaded, t, state, lam, directions=E)
+        # Forces on the coordinates, Eᵀ M v̇, vanish in equilibrium.
+        return E.T @ K, E.T @ (system.mass(state.q) @ vdot)
+
+    K, forces = jax.vmap(at)(jnp.array([0.0, 1.0], dtype=state.q.dtype))
+    return K[0], K[1], forces
+
+
+def _check(K: np.ndarray, loaded: np.ndarray, forces: np.ndarray, load: str) -> None:
+    """**Raises** `ModelError` if the load does nothing, or if there is no equilibrium."""
+    scale = np.abs(np.stack([K, loaded])).max(initial=0.0)
+    for force, what in zip(forces, ("without", "with"), strict=True):
+        if not np.abs(force).max(initial=0.0) <= 1e-6 * scale:
+            raise ModelError(
+                f"buckling: the position is no equilibrium {what} the load {load!r}: forces on the "
+                f"coordinates are up to {np.abs(force).max():.3g} (N or N m); use a position that "
+                "the load does not displace"
+            )
+    if not np.any(np.abs(loaded - K) > 1e-12 * scale):
+        raise ModelError(
+            f"buckling: the load {load!r} does not change the stiffness; give a load that is not "
+            "zero and compresses the mechanism"
+        )
+
+
+__all__ = ["Buckling", "buckling"]

@@ -1,0 +1,173 @@
+"""Independent velocities of named joints as coordinates of a linearization.
+
+Candidates are the velocities of all joints, the rates of elastic coordinates, and the entries of v.
+A displacement q ⊞ δ changes the coordinate of a candidate by its rate at v = δ.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ...errors import ModelError
+from ...model.model import unknown
+from ...system.abstract import AbstractSystem, State, Time, Velocities
+from ...system.configuration import AbstractConfiguration
+from ...system.tangent_space import n_free, null_space
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """Rows of the candidates that are the positions and the velocities of a linearization.
+
+    Without nonholonomic constraints both are the same. The rows of the velocities are among those
+    of the positions.
+    """
+
+    positions: tuple[int, ...]
+    velocities: tuple[int, ...]
+    names: tuple[str, ...]
+    rate_names: tuple[str, ...]
+
+    @property
+    def within(self) -> np.ndarray:
+        """Indices of the velocities among the positions."""
+        return np.asarray([self.positions.index(row) for row in self.velocities], dtype=int)
+
+
+def rates_of_candidates(c: AbstractConfiguration, v: Velocities) -> Float[Array, "n"]:
+    """Velocities of all joints, rates of elastic coordinates, and v; linear in `v`."""
+    joints = [rates.ravel() for rates in c.joint_rates(v)]
+    return jnp.concatenate([*joints, c.elastic_rates(v), v])
+
+
+def candidate_names(system: AbstractSystem) -> list[str]:
+    """Names of the candidates: joint, joint[i], body elastic[i], v[i]."""
+    mechanism, names = system.mechanism, []
+    for group in mechanism.joints:
+        nv = group.joint.sizes()[1]
+        for name in group.names:
+            names += [name] if nv == 1 else [f"{name}[{i}]" for i in range(nv)]
+    for name, (_, count) in mechanism.elastic_places.items():
+        names += [f"{name} elastic[{i}]" for i in range(count)]
+    return names + [f"v[{i}]" for i in range(system.nv)]
+
+
+def _priorities(system: AbstractSystem) -> np.ndarray:
+    """0 for joints of the spanning tree, 1 for other joints, 2 for elastic rates, 3 for v."""
+    priorities: list[int] = []
+    for group in system.mechanism.joints:
+        priorities += [0 if group.in_tree else 1] * (len(group) * group.joint.sizes()[1])
+    return np.asarray(priorities + [2] * system.mechanism.n_elastic + [3] * system.nv)
+
+
+def choose_coordinates(system: AbstractSystem, t: Time, state: State) -> Coordinates:
+    """Independent coordinates at a state: joints of the spanning tree as far as possible.
+
+    Of dependent ones those are chosen of which the constraints leave the largest part free.
+    """
+    c = _configuration(system, t, state)
+    n_velocities, n_positions = n_free(system, c), n_free(system, c, holonomic=True)
+    P, N = (null_space(system, c, n, h) for n, h in ((n_positions, True), (n_velocities, False)))
+    rows, of_velocities = (np.asarray(_relative(system, c, x)) for x in (P, N))
+    tolerance = 10 * float(jnp.finfo(state.q.dtype).eps) ** 0.5
+    priorities = _priorities(system)
+    positions = _independent(rows, priorities, n_positions, tolerance)
+    places = _independent(of_velocities[positions], priorities[positions], n_velocities, tolerance)
+    return _named(system, positions, [positions[i] for i in places])
+
+
+def given_coordinates(
+    system: AbstractSystem, names: Sequence[str], rate_names: Sequence[str] | None
+) -> Coordinates:
+    """Coordinates by name; **raises** `ModelError` for unknown names."""
+    known = {name: row for row, name in enumerate(candidate_names(system))}
+    rate_names = names if rate_names is None else rate_names
+    for name in (*names, *rate_names):
+        if name not in known:
+            n_joints = sum(len(g) * g.joint.sizes()[1] for g in system.mechanism.joints)
+            listed = dict.fromkeys(list(known)[:n_joints])
+            raise ModelError(unknown("linearize: coordinates: unknown joint", name, listed))
+    for name in rate_names:
+        if name not in names:
+            raise ModelError(f"linearize: velocities: {name!r} is not one of the coordinates")
+    return _named(system, [known[n] for n in names], [known[n] for n in rate_names])
+
+
+def check_number(system: AbstractSystem, t: Time, state: State, coordinates: Coordinates) -> None:
+    """**Raises** `ModelError` if given coordinates are too few, too many or dependent."""
+    c = _configuration(system, t, state)
+    given = coordinates.positions, coordinates.velocities
+    for rows, holonomic, what in zip(
+        given, (True, False), ("positions", "velocities"), strict=True
+    ):
+        n = n_free(system, c, holonomic)
+        if len(rows) != n:
+            raise ModelError(
+                f"linearize: coordinates: {len(rows)} given, but {n} {what} are independent; give "
+                f"{n} names, and `velocities` with nonholonomic constraints, or omit both"
+            )
+        R = np.asarray(_relative(system, c, null_space(system, c, n, holonomic)))[list(rows)]
+        if n and np.linalg.svd(R, compute_uv=False)[-1] < 1e-6:
+            raise ModelError(
+                f"linearize: coordinates {', '.join(map(repr, coordinates.names))} are dependent "
+                "at this state; choose other joints, or omit `coordinates`"
+            )
+
+
+def _named(system: AbstractSystem, positions: list[int], velocities: list[int]) -> Coordinates:
+    names = candidate_names(system)
+    return Coordinates(
+        tuple(positions),
+        tuple(velocities),
+        tuple(names[i] for i in positions),
+        tuple(f"{names[i]} rate" for i in velocities),
+    )
+
+
+def _independent(rows: np.ndarray, priorities: np.ndarray, n: int, tolerance: float) -> list[int]:
+    """Indices of n independent rows, in order; lower priorities first, then the longest rest."""
+    rest, chosen = rows.copy(), []
+    for priority in np.unique(priorities):
+        own = np.flatnonzero(priorities == priority)
+        while len(chosen) < n:
+            lengths = np.linalg.norm(rest[own], axis=1)
+            # Of nearly equal ones the first, so that rounding errors do not decide.
+            best = int(own[np.argmax(lengths > 0.999 * lengths.max())])
+            length = np.linalg.norm(rest[best])
+            if length <= tolerance:
+                break
+            unit = rest[best] / length
+            rest -= np.outer(rest @ unit, unit)
+            rest -= np.outer(rest @ unit, unit)
+            chosen.append(best)
+    return sorted(chosen)
+
+
+@eqx.filter_jit
+def _configuration(system: AbstractSystem, t: Time, state: State) -> AbstractConfiguration:
+    return system.configuration(t, state.q, state.z)
+
+
+@eqx.filter_jit
+def _relative(
+    system: AbstractSystem, c: AbstractConfiguration, N: Float[Array, "nv n"]
+) -> Float[Array, "m n"]:
+    """Rates of the candidates along N, divided by their lengths without constraints."""
+    along = jax.vmap(lambda v: rates_of_candidates(c, v), in_axes=1, out_axes=1)
+    J = along(jnp.eye(system.nv, dtype=N.dtype))
+    lengths = jnp.sqrt(jnp.maximum(jnp.sum(J * system.solve_mass(c, J.T).T, axis=1), 0.0))
+    return (J @ N) / jnp.where(lengths > 0, lengths, 1.0)[:, None]
+
+
+__all__ = [
+    "Coordinates",
+    "check_number",
+    "choose_coordinates",
+    "given_coordinates",
+    "rates_of_candidates",
+]

@@ -1,0 +1,290 @@
+"""Linearization of the equations of motion at an operating point."""
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ...errors import ModelError, OperatingPointWarning
+from ...linear import Eigen, eig
+from ...model.values import all_concrete
+from ...system import constraints
+from ...system.abstract import AbstractSystem, State, Time, as_state, as_time
+from ...system.residuals import position_residual, velocity_residual
+from .coordinates import Coordinates, check_number, choose_coordinates, given_coordinates
+from .inputs import Input, find_inputs
+from .matrices import Directions, matrices
+
+if TYPE_CHECKING:
+    from .frequency_response import FrequencyResponse
+    from .modes import Modes
+
+# A point counts as steady if its accelerations are those of displacements below this number, in
+# float32 below ten times the square root of the machine epsilon.
+STEADY = 1e-6
+
+
+class Linearization(eqx.Module):
+    """ẋ = A x + B u, y = C x + D u near an operating point, the result of `linearize`.
+
+    x = (p, w, z): increments p of independent joint coordinates, deviations w of their velocities
+    and of the first-order states z. u and y are deviations of inputs and outputs.
+
+    - `A`, `B`, `C`, `D`: shapes `(n, n)`, `(n, nu)`, `(ny, n)`, `(ny, nu)`.
+    - `states`, `inputs`, `outputs`: names of the entries of x, u and y.
+    - `coordinates`: names of the joint coordinates p; `velocities`: those of w. The same, unless
+      constraints are nonholonomic.
+    - `system`, `t`, `state`: the operating point; `reading`: the outputs there, shape `(ny,)`.
+    - `rates`: ẇ and ż there; `second_rates`: their time derivatives along the motion. Both are zero
+      in an equilibrium and in a steady motion.
+    - `directions`: changes of q and v for unit p and w.
+    """
+
+    A: Float[Array, "*batch n n"]
+    B: Float[Array, "*batch n nu"]
+    C: Float[Array, "*batch ny n"]
+    D: Float[Array, "*batch ny nu"]
+    reading: Float[Array, "*batch ny"]
+    rates: Float[Array, "*batch r"]
+    second_rates: Float[Array, "*batch r"]
+    directions: Directions
+    system: AbstractSystem
+    t: Float[Array, "*batch"]
+    state: State
+    states: tuple[str, ...] = eqx.field(static=True)
+    inputs: tuple[str, ...] = eqx.field(static=True)
+    outputs: tuple[str, ...] = eqx.field(static=True)
+    coordinates: tuple[str, ...] = eqx.field(static=True)
+    velocities: tuple[str, ...] = eqx.field(static=True)
+
+    def eigen(self) -> Eigen:
+        """Eigenvalues and eigenvectors of A with derivatives, see `jaxmbd.linear.eig`."""
+        return eig(self.A)
+
+    def modes(self) -> "Modes":
+        """Eigenvalues, frequencies, damping ratios and shapes, see `Modes`."""
+        from .modes import modes_of
+
+        return modes_of(self)
+
+    def frequency_response(self, w: Any) -> "FrequencyResponse":
+        """C (iω - A)⁻¹ B + D at angular frequencies `w`, shape `(k,)` [rad/s].
+
+        **Raises** `ModelError` without inputs or outputs.
+        """
+        from .frequency_response import frequency_response_of
+
+        return frequency_response_of(self, w)
+
+    def displaced(self, x: Float[Array, "n"]) -> State:
+        """The state at small deviations x, to first order."""
+        n_p, n_w = len(self.coordinates), len(self.velocities)
+        p, w, z = jnp.split(x, [n_p, n_p + n_w])
+        of = self.directions
+        dv = of.follow @ p + of.velocities @ w
+        change = jnp.concatenate([of.displacements @ p, dv, z])
+        return self.system.displaced(self.state, change)
+
+    def to_scipy(self) -> Any:
+        """A `scipy.signal.StateSpace` of the four matrices."""
+        from scipy.signal import StateSpace
+
+        return StateSpace(*(np.asarray(x) for x in (self.A, self.B, self.C, self.D)))
+
+    def to_control(self) -> Any:
+        """A `control.StateSpace` with named states, inputs and outputs; needs `control`.
+
+        **Raises** `ImportError` if the package `control` is not installed.
+        """
+        try:
+            import control  # pyright: ignore[reportMissingImports]
+        except ImportError as error:
+            raise ImportError("to_control needs control: pip install control") from error
+        given = (np.asarray(x) for x in (self.A, self.B, self.C, self.D))
+        names = {"states": self.states, "inputs": self.inputs, "outputs": self.outputs}
+        labels = {key: list(value) for key, value in names.items()}
+        return control.ss(*given, **labels)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def linearize(
+    system: AbstractSystem,
+    t: float | Time,
+    state: State,
+    *,
+    inputs: Mapping[str, str] | None = None,
+    outputs: Mapping[str, Callable[..., Any]] | None = None,
+    coordinates: Sequence[str] | None = None,
+    velocities: Sequence[str] | None = None,
+) -> Linearization:
+    """Linearize the equations of motion at an equilibrium or in a steady motion.
+
+    The matrices are exact derivatives, for open and closed mechanisms, with redundant and with
+    nonholonomic constraints, in all formulations. Springs in place of rigidity are replaced by
+    rigid bodies. In a steady motion coordinates move with it: entries of x are deviations from the
+    moving point, and A is constant if the equations do not depend on its position.
+
+    The matrices are differentiable. Under `jit`, `grad` and `vmap` give `coordinates`, for example
+    those of a linearization outside.
+
+    **Arguments:**
+
+    - `inputs`: `{name: path}` of signals or numbers of forces: `"forces.motor.voltage"`, or the
+      name of a force with one signal. Entries of an array are `name[i]`.
+    - `outputs`: `{name: sensor}`, see `jaxmbd.sensors`.
+    - `coordinates`: names of independent joint coordinates: a joint, or `joint[i]` for the i-th
+      velocity of a joint with several. Default: chosen, joints of the spanning tree first.
+    - `velocities`: those of the coordinates whose velocities are independent, if constraints are
+      nonholonomic. Default: chosen, or `coordinates` if these are given.
+
+    **Warns** by `OperatingPointWarning` if the point is neither an equilibrium nor a steady motion,
+    with the largest acceleration. The result then describes deviations from the motion through this
+    point, for a short time.
+
+    **Raises** `ModelError` for unknown joints, forces and fields, for outputs that are not
+    callable, for states that are not finite or do not satisfy the constraints, for dependent
+    coordinates, and if derivatives are not finite.
+    """
+    time, state = as_time(t, system), as_state(state, system)
+    system = system.rigid()
+    places = find_inputs(system, dict(inputs or {}))
+    sensors = dict(outputs or {})
+    for name, sensor in sensors.items():
+        if not callable(sensor):
+            raise ModelError(f"linearize: outputs: {name!r} is no sensor, got {sensor!r}")
+    concrete = all_concrete((system, time, state))
+    if concrete:
+        check_state(system, time, state)
+    if coordinates is not None:
+        if isinstance(coordinates, str):
+            coordinates = (coordinates,)
+        chosen = given_coordinates(system, coordinates, velocities)
+        if concrete:
+            check_number(system, time, state, chosen)
+    elif not concrete:
+        raise ModelError(
+            "linearize: under jit, grad or vmap give coordinates=, for example those of a "
+            "linearization outside"
+        )
+    else:
+        chosen = choose_coordinates(system, time, state)
+    result = linearized(system, time, state, chosen, places, sensors)
+    if concrete and all_concrete(result.A):
+        _check_finite(result)
+        _warn_unless_steady(result)
+    return result
+
+
+def linearized(
+    system: AbstractSystem,
+    t: Time,
+    state: State,
+    coordinates: Coordinates,
+    inputs: tuple[Input, ...] = (),
+    sensors: Mapping[str, Callable[..., Any]] | None = None,
+) -> Linearization:
+    """The linearization in known coordinates, without checks; it can be traced."""
+    sensors = dict(sensors or {})
+    at = matrices(system, t, state, coordinates, inputs, tuple(sensors.values()))
+    z_names: list[str] = []
+    for name, (_, count) in system.mechanism.state_places.items():
+        z_names += [name] if count == 1 else [f"{name}[{i}]" for i in range(count)]
+    return Linearization(
+        *at[:4],
+        at.reading,
+        at.rates,
+        at.second_rates,
+        at.directions,
+        system,
+        t,
+        state,
+        states=(*coordinates.names, *coordinates.rate_names, *z_names),
+        inputs=tuple(label for place in inputs for label in place.labels),
+        outputs=_output_names(system, t, state, sensors),
+        coordinates=coordinates.names,
+        velocities=tuple(coordinates.names[i] for i in coordinates.within),
+    )
+
+
+def _output_names(
+    system: AbstractSystem, t: Time, state: State, sensors: Mapping[str, Callable[..., Any]]
+) -> tuple[str, ...]:
+    names: list[str] = []
+    for name, sensor in sensors.items():
+        shape = eqx.filter_eval_shape(sensor, system, t, state).shape
+        indices = np.ndindex(*shape)
+        names += [name + "".join(f"[{i}]" for i in index) for index in indices]
+    return tuple(names)
+
+
+@eqx.filter_jit
+def _residuals(system: AbstractSystem, t: Time, state: State) -> tuple[Array, Array]:
+    return position_residual(system, t, state.q), velocity_residual(system, t, state)
+
+
+def check_state(system: AbstractSystem, t: Time, state: State, who: str = "linearize") -> None:
+    """**Raises** `ModelError` if a state is not finite or violates the constraints, by name."""
+    for name, x in (("q", state.q), ("v", state.v), ("z", state.z)):
+        bad = np.flatnonzero(~np.isfinite(np.asarray(x)))
+        if bad.size:
+            raise ModelError(
+                f"{who}: state.{name} is not finite at {bad.tolist()[:12]}; take a state of "
+                "`assemble`, or the last finite one of a simulation"
+            )
+    limit = float(jnp.finfo(state.q.dtype).eps) ** 0.5
+    scale = 1.0 + float(np.abs(np.asarray(state.v)).max(initial=0.0))
+    names = constraints.row_names(system)
+    position, velocity = jax.device_get(_residuals(system, t, state))
+    for what, unit, residual, tolerance in (
+        ("open", "m or sine of an angle", position, limit),
+        ("violated by the velocities", "m/s or rad/s", velocity, limit * scale),
+    ):
+        worst: dict[str, float] = {}
+        for name, x in zip(names, np.abs(residual), strict=True):
+            worst[name] = max(worst.get(name, 0.0), float(x))
+        listed = ", ".join(f"{n!r} by {x:.3g}" for n, x in worst.items() if not x <= tolerance)
+        if listed:
+            raise ModelError(
+                f"{who}: these joints are {what}: {listed} ({unit}); compute the state by "
+                "`assemble`, or project it by `Projection`"
+            )
+
+
+def _check_finite(result: Linearization) -> None:
+    """**Raises** `ModelError`, with the name of a state or an output, if a row is not finite."""
+    upper = np.concatenate([np.asarray(result.A), np.asarray(result.B)], axis=1)
+    lower = np.concatenate([np.asarray(result.C), np.asarray(result.D)], axis=1)
+    bad = np.flatnonzero(~np.isfinite(np.concatenate([upper, lower])).all(axis=1))
+    if bad.size:
+        name = (*result.states, *result.outputs)[bad[0]]
+        raise ModelError(
+            f"linearize: the equation of {name!r} is not finite: its force or sensor has no "
+            "derivative at this point, or the constraints do not determine the accelerations to "
+            "rounding; displace the point, or compare `accelerations` and `inspect` there"
+        )
+
+
+def _warn_unless_steady(result: Linearization) -> None:
+    """Warn if the velocities w or the states z change, now or in the next moment."""
+    names = result.states[len(result.coordinates) :]
+    limit = max(STEADY, 10 * float(jnp.finfo(result.A.dtype).eps) ** 0.5)
+    scale = limit * max(1.0, float(jnp.max(jnp.abs(result.A), initial=0.0)))
+    for values, what in ((result.rates, "rate"), (result.second_rates, "second derivative")):
+        size = np.abs(np.asarray(values))
+        if size.size and not size.max() <= scale:
+            worst = int(np.argmax(np.where(np.isnan(size), np.inf, size)))
+            warnings.warn(
+                f"linearize: the point is neither an equilibrium nor a steady motion: the {what} "
+                f"of {names[worst]!r} is {float(values[worst]):.3g} (SI units); compute an "
+                "equilibrium first, or read the result as that of a short time",
+                OperatingPointWarning,
+                stacklevel=3,
+            )
+            return
+
+
+__all__ = ["Linearization", "check_state", "linearize", "linearized"]

@@ -1,0 +1,87 @@
+"""The motion of one mode around an operating point, to animate."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ...system.abstract import AbstractSystem, State, Time, Velocities
+from ...system.projection import project_positions, project_velocities
+from ..motion import AbstractMotion
+from .linearization import Linearization
+
+# Largest rotation of a body [rad], and largest displacement of one relative to the mechanism.
+TURN, PART = 0.2, 0.1
+FRAMES = 32  # Times in a period.
+
+
+class ModeMotion(AbstractMotion):
+    """States of a system in the motion of one mode."""
+
+    ts: Float[Array, "n"]
+    states: State
+    system: AbstractSystem
+
+    def rows(self, index: np.ndarray) -> "ModeMotion":
+        """The motion at some of its times."""
+        ts, states = jax.tree.map(lambda x: x[index], (self.ts, self.states))
+        return ModeMotion(ts, states, self.system)
+
+
+def mode_motion(
+    linearization: Linearization,
+    eigenvalue: complex,
+    shape: np.ndarray,
+    amplitude: float | None,
+    n_periods: int,
+) -> ModeMotion:
+    """q₀ ⊞ a Re(E p exp(iωt)), projected onto the constraints.
+
+    A mode that does not oscillate moves with a period of 2π / |λ|, or of 1 s if λ = 0.
+    """
+    at = linearization
+    delta = np.asarray(at.directions.displacements) @ shape[: len(at.coordinates)]
+    omega = abs(eigenvalue.imag) or abs(eigenvalue) or 2 * np.pi
+    if amplitude is None:
+        parts = [
+            _reach(at.system, at.t, at.state, jnp.asarray(x))
+            for x in (np.real(delta), np.imag(delta))
+        ]
+        largest = float(max(parts))
+        amplitude = 1.0 / largest if largest > 0 else 0.0
+    phase = np.linspace(0.0, 2 * np.pi * n_periods, FRAMES * n_periods + 1)
+    turning = amplitude * np.exp(1j * phase)[:, None] * delta
+    dtype = at.state.q.dtype
+    dq, dv = (jnp.asarray(np.real(x), dtype) for x in (turning, 1j * omega * turning))
+    states = _states(at.system, at.t, at.state, dq, dv)
+    return ModeMotion(jnp.asarray(phase / omega, dtype), states, at.system)
+
+
+@eqx.filter_jit
+def _reach(system: AbstractSystem, t: Time, state: State, delta: Velocities) -> Float[Array, ""]:
+    """Largest displacement of a body in units of its limits."""
+    c = system.configuration(t, state.q, state.z)
+    twists = c.twists(delta)
+    size = jnp.max(jnp.ptp(c.ports.p, axis=0))
+    linear = jnp.max(jnp.abs(twists[:, :3])) / (PART * jnp.where(size > 0, size, 1.0))
+    return jnp.maximum(linear, jnp.max(jnp.abs(twists[:, 3:])) / TURN)
+
+
+@eqx.filter_jit
+def _states(
+    system: AbstractSystem,
+    t: Time,
+    state: State,
+    dq: Float[Array, "n nv"],
+    dv: Float[Array, "n nv"],
+) -> State:
+    def one(dq: Velocities, dv: Velocities) -> State:
+        q = project_positions(system, t, system.retract(state.q, dq))
+        v = project_velocities(system, t, State(q, dv, state.z))
+        return State(q, v, state.z)
+
+    return jax.vmap(one)(dq, dv)
+
+
+__all__ = ["ModeMotion", "mode_motion"]

@@ -1,0 +1,220 @@
+"""Modes of a linearization: frequencies, damping, shapes, and the parts that take part in them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Complex, Float
+
+from ...bodies import RigidBody
+from ...errors import ModelError
+from ...model.values import all_concrete
+from ...system.abstract import AbstractSystem, State, Time, Velocities
+from .linearization import Linearization
+from .mode_motion import ModeMotion, mode_motion
+
+
+class Modes(eqx.Module):
+    """Modes x(t) = Re(φ exp(λ t)) of a linearization, one for each pair of complex eigenvalues.
+
+    The modes are sorted by |λ|. For m modes of n states:
+
+    - `eigenvalues`: λ, shape `(m,)` [1/s], of a pair the one with positive imaginary part.
+    - `frequencies`: |λ| / 2π [Hz], those of the undamped mode; `damped_frequencies`: Im λ / 2π
+      [Hz], zero for modes that do not oscillate. Shape `(m,)`.
+    - `damping_ratios`: -Re λ / |λ|, shape `(m,)`: 1 for decay without oscillation, negative for
+      growth, 0 if λ = 0.
+    - `shapes`: φ in columns, shape `(n, m)`, with the names `linearization.states`.
+    - `joints`: `{joint: amplitudes}` of all joints, shape `(m, nv)` [rad or m].
+    - `participation`: `{joint or element: shares}`, shape `(m,)`: sums of |left| |right|
+      eigenvector over the states of a joint or an element; the sum of all is 1. How much a mode
+      depends on them.
+    - `energies`: `{body: shares}` of the kinetic energy, shape `(m,)`, without rotors.
+    - `repeated`: whether the eigenvalue is one of a cluster, shape `(m,)`. Shapes of clusters are
+      not unique.
+    """
+
+    eigenvalues: Complex[np.ndarray, "m"]
+    shapes: Complex[np.ndarray, "n m"]
+    joints: Mapping[str, Complex[np.ndarray, "m nv"]]
+    participation: Mapping[str, Float[np.ndarray, "m"]]
+    energies: Mapping[str, Float[np.ndarray, "m"]]
+    repeated: Bool[np.ndarray, "m"]
+    linearization: Linearization
+
+    @property
+    def frequencies(self) -> Float[np.ndarray, "m"]:
+        """|λ| / 2π [Hz], shape `(m,)`."""
+        return np.abs(self.eigenvalues) / (2 * np.pi)
+
+    @property
+    def damped_frequencies(self) -> Float[np.ndarray, "m"]:
+        """Im λ / 2π [Hz], shape `(m,)`."""
+        return np.imag(self.eigenvalues) / (2 * np.pi)
+
+    @property
+    def damping_ratios(self) -> Float[np.ndarray, "m"]:
+        """-Re λ / |λ|, shape `(m,)`."""
+        size = np.abs(self.eigenvalues)
+        return np.where(size > 0, -np.real(self.eigenvalues) / np.where(size > 0, size, 1.0), 0.0)
+
+    def __len__(self) -> int:
+        return len(self.eigenvalues)
+
+    def __str__(self) -> str:
+        lines = ["mode  frequency [Hz]  damping ratio  most of the motion"]
+        for k in range(len(self)):
+            most = [_largest(x, k) for x in (self.participation, self.energies) if x]
+            lines.append(
+                f"{k:4d}  {self.frequencies[k]:14.5g}  {self.damping_ratios[k]:13.4g}  "
+                + ", ".join(dict.fromkeys(most))
+            )
+        return "\n".join(lines)
+
+    def motion(self, k: int, amplitude: float | None = None, n_periods: int = 2) -> ModeMotion:
+        """States in the motion of mode `k` around the operating point, without growth or decay.
+
+        **Arguments:** `amplitude`: factor of the shape. Default: the fastest body turns by 0.2 rad,
+        or moves by a tenth of the mechanism's size. `n_periods`: number of periods.
+
+        **Raises** `ModelError` if there is no such mode.
+        """
+        self._check(k)
+        return mode_motion(
+            self.linearization, self.eigenvalues[k], self.shapes[:, k], amplitude, n_periods
+        )
+
+    def animate(
+        self,
+        k: int,
+        path: Any = None,
+        *,
+        amplitude: float | None = None,
+        n_periods: int = 2,
+        **options: Any,
+    ) -> Any:
+        """Animate mode `k`, a period in two seconds; needs the extra `viz`.
+
+        **Arguments:** as `motion`; `path` and `options` as `Solution.animate`.
+
+        **Raises** `ModelError` if there is no such mode.
+        """
+        motion = self.motion(k, amplitude, n_periods)
+        duration = float(motion.ts[-1] - motion.ts[0])
+        return motion.animate(path, **{"speed": duration / (2.0 * n_periods), **options})
+
+    def plot(self) -> Any:
+        """Eigenvalues in the complex plane, and the shares of joints and bodies in each mode.
+
+        Needs the extra `viz`. **Returns** a `matplotlib.figure.Figure`.
+        """
+        from ...viz.modes import plot_modes
+
+        return plot_modes(self)
+
+    def _check(self, k: int) -> None:
+        if not 0 <= k < len(self):
+            raise ModelError(f"modes: there is no mode {k}; there are {len(self)}, from 0")
+
+
+def _largest(shares: Mapping[str, np.ndarray], k: int) -> str:
+    return max(shares, key=lambda name: shares[name][k])
+
+
+def modes_of(linearization: Linearization) -> Modes:
+    """See `Linearization.modes`."""
+    if not all_concrete(linearization.A):
+        raise ModelError(
+            "the number of oscillating modes depends on values: call modes outside jit; "
+            "`eigen` gives differentiable eigenvalues"
+        )
+    if linearization.A.ndim != 2:
+        raise ModelError(
+            "modes: this is a batch of linearizations; take one of them, or use root_locus"
+        )
+    eigen = linearization.eigen()
+    values = np.asarray(eigen.values)
+    kept = np.flatnonzero(np.imag(values) >= 0)
+    right, left = np.asarray(eigen.right)[:, kept], np.asarray(eigen.left)[:, kept]
+    n_p = len(linearization.coordinates)
+    joints, energies = _shares(
+        linearization.system,
+        linearization.t,
+        linearization.state,
+        jnp.asarray(np.asarray(linearization.directions.displacements) @ right[:n_p]),
+    )
+    weights = np.abs(right) * np.abs(left)
+    total = weights.sum(axis=0)
+    weights = weights / np.where(total > 0, total, 1.0)
+    participation: dict[str, np.ndarray] = {}
+    for name, row in zip(_owners(linearization), weights, strict=True):
+        participation[name] = participation.get(name, 0.0) + row
+    cluster = np.asarray(eigen.cluster)
+    return Modes(
+        values[kept],
+        right,
+        {name: np.asarray(x) for name, x in joints.items()},
+        participation,
+        {name: np.asarray(x) for name, x in energies.items()},
+        np.bincount(cluster, minlength=len(values))[cluster][kept] > 1,
+        linearization,
+    )
+
+
+def _owners(linearization: Linearization) -> list[str]:
+    """Joint or element of each state; entries of v are by themselves."""
+    known: dict[str, str] = {}
+    for group in linearization.system.mechanism.joints:
+        nv = group.joint.sizes()[1]
+        known |= {name: name for name in group.names}
+        known |= {f"{name}[{i}]": name for name in group.names for i in range(nv)}
+    own = [known.get(name, name) for name in linearization.coordinates]
+    rates = [known.get(name, name) for name in linearization.velocities]
+    places = linearization.system.mechanism.state_places
+    return own + rates + [name for name, (_, count) in places.items() for _ in range(count)]
+
+
+@eqx.filter_jit
+def _shares(
+    system: AbstractSystem, t: Time, state: State, shapes: Complex[Array, "nv m"]
+) -> tuple[dict[str, Array], dict[str, Array]]:
+    """Amplitudes of joints, and shares of bodies in the kinetic energy, at displacements."""
+    c, mechanism = system.configuration(t, state.q, state.z), system.mechanism
+
+    def energies(v: Velocities) -> list[Float[Array, "n"]]:
+        twists, elastic = mechanism.body_ports.take(c.twists(v)), c.elastic_rates(v)
+        parts = []
+        for group in mechanism.bodies:
+            args: tuple[Any, ...] = group.body, group.rows.take(twists)
+            if isinstance(group.body, RigidBody):
+                zeros = jnp.zeros((len(group.names), 0), dtype=v.dtype)
+                args = group.body, zeros, args[1], zeros
+            else:
+                args = group.body, group.own(c.elastic), args[1], group.own(elastic)
+            of_body = lambda body, *at: body.kinetic_energy(*at)  # noqa: E731
+            parts.append(jax.vmap(of_body)(*args))
+        return parts
+
+    def each(v: Velocities) -> tuple[Any, Any]:
+        return c.joint_rates(v), energies(v)
+
+    real, imaginary = (jax.vmap(each, in_axes=1)(x) for x in (shapes.real, shapes.imag))
+    joints = {}
+    for group, re, im in zip(mechanism.joints, real[0], imaginary[0], strict=True):
+        for row, name in enumerate(group.names):
+            joints[name] = jax.lax.complex(re[:, row], im[:, row])
+    sums = [re + im for re, im in zip(real[1], imaginary[1], strict=True)]
+    total = sum(jnp.sum(part, axis=1) for part in sums)
+    total = jnp.where(total > 0, total, 1.0)
+    shares = {
+        name: part[:, row] / total
+        for group, part in zip(mechanism.bodies, sums, strict=True)
+        for row, name in enumerate(group.names)
+    }
+    return joints, shares
+
+
+__all__ = ["Modes", "modes_of"]

@@ -1,0 +1,360 @@
+"""Eigenvalues and eigenvectors with derivatives, also of repeated and of defective eigenvalues.
+
+JAX differentiates eigenvectors of matrices with distinct eigenvalues only. Mechanisms have others:
+rigid-body modes are repeated and defective, symmetric ones have repeated frequencies. Eigenvalues
+that rounding errors do not tell apart form a *cluster*. The invariant subspace of a cluster and the
+mean of its eigenvalues are differentiable, its eigenvalues and eigenvectors by themselves are not
+(Kato 1976, section II.2). The derivatives returned here are
+
+- of an eigenvalue in a cluster: that of the mean of the cluster;
+- of an eigenvector in a cluster: the component outside the cluster, and inside it only the change
+  that keeps the normalization.
+
+Outside clusters they are the derivatives of the eigenvalues and eigenvectors.
+
+`eig` needs a CPU or a GPU; on a GPU, JAX computes the eigenvectors on the host.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Complex, Float, Int
+
+# Rounding errors of the eigenvalues of a balanced matrix, in units of the machine epsilon, of the
+# norm of the matrix and of the condition number of the eigenvalue.
+ROUNDING = 16.0
+
+# Steps of balancing. Each takes the square root of the remaining disparity of rows and columns.
+N_BALANCING = 12
+
+# Eigenvectors with a larger condition number than this power of the machine epsilon are not a basis
+# of the invariant subspace of their cluster.
+DEFECTIVE = -0.25
+
+# Entries within this part of the largest one count as large. The first of them is made positive: of
+# equal entries, rounding errors do not choose.
+TIE = 1e-3
+
+# Largest Jordan block whose effect on other eigenvectors is exact.
+N_JORDAN = 4
+
+
+class Eigen(eqx.Module):
+    """Eigenvalues and eigenvectors of a real matrix A.
+
+    - `values`: eigenvalues λ.
+    - `right`: right eigenvectors v in columns, A v = λ v. Unit 2-norm, the largest entry positive.
+    - `left`: left eigenvectors w in columns, wᴴ A = λ wᴴ, with wᴴ v = 1, and wᴴ v = 0 for other
+      vectors of a cluster. Of defective eigenvalues no such vectors exist: they have unit 2-norm.
+    - `condition`: condition number of each eigenvalue, |w| |v| / |wᴴ v| ≥ 1 of the balanced matrix,
+      which units of the states do not affect.
+    - `errors`: estimate of the rounding errors of the eigenvalues [unit of `values`].
+    - `cluster`: index of the first eigenvalue of the cluster that each one belongs to.
+    - `defective`: whether the eigenvectors of the cluster do not span its invariant subspace.
+    """
+
+    values: Complex[Array, "n"]
+    right: Complex[Array, "n n"]
+    left: Complex[Array, "n n"]
+    condition: Float[Array, "n"]
+    errors: Float[Array, "n"]
+    cluster: Int[Array, "n"]
+    defective: Bool[Array, "n"]
+
+
+class SymmetricEigen(eqx.Module):
+    """Eigenvalues and eigenvectors of K φ = λ M φ.
+
+    - `values`: eigenvalues λ, ascending.
+    - `vectors`: eigenvectors φ in columns, φᵀ M φ = 1, the largest entry positive.
+    - `cluster`: index of the first eigenvalue of the cluster that each one belongs to.
+    """
+
+    values: Float[Array, "n"]
+    vectors: Float[Array, "n n"]
+    cluster: Int[Array, "n"]
+
+
+class _Basis(eqx.Module):
+    """A basis T in which A is block diagonal, A T = T (diag(λ) + N), with a block for each cluster.
+
+    - `values`: mean eigenvalue λ of the cluster; `N`: nilpotent parts of defective clusters.
+    - `T`, `S`: the basis and its inverse.
+    - `right`, `left`: S v and Tᴴ w, the eigenvectors in this basis.
+    - `same`: whether two eigenvalues are in one cluster.
+    - `largest`: index of the entry of each v that is positive.
+    """
+
+    values: Complex[Array, "n"]
+    N: Complex[Array, "n n"]
+    T: Complex[Array, "n n"]
+    S: Complex[Array, "n n"]
+    right: Complex[Array, "n n"]
+    left: Complex[Array, "n n"]
+    same: Bool[Array, "n n"]
+    largest: Int[Array, "n"]
+
+
+def eig(A: Float[Array, "n n"]) -> Eigen:
+    """Eigenvalues and left and right eigenvectors of a real matrix.
+
+    Sorted by |λ|, then by the real part, then by the imaginary part, positive first; those of a
+    cluster follow one another. Two eigenvalues are in one cluster if their distance does not
+    exceed `errors`: 16 ε |A| for perfectly conditioned eigenvalues and 4 √ε |A| for defective
+    ones, with the Frobenius norm of the balanced matrix. In float32 slow modes may therefore join
+    the cluster of a rigid-body mode. Jordan blocks of three and more have eigenvalues that are
+    further apart unless they are exact: they form no cluster, and their `condition` is large. See
+    the module for derivatives. Not for derivatives of higher order.
+    """
+    if not len(A):
+        empty, none = jax.lax.complex(A, A), jnp.diag(A)
+        return Eigen(
+            jnp.diag(empty), empty, empty, none, none, jnp.zeros(0, int), jnp.zeros(0, bool)
+        )
+    eigen, basis = _decompose(jax.lax.stop_gradient(A))
+    vectors = eigen.values, eigen.right, eigen.left
+    values, right, left = _differentiable(A, vectors, basis, eigen.defective)
+    return Eigen(values, right, left, eigen.condition, eigen.errors, eigen.cluster, eigen.defective)
+
+
+def eigh(K: Float[Array, "n n"], M: Float[Array, "n n"]) -> SymmetricEigen:
+    """Eigenvalues and M-orthonormal eigenvectors of K φ = λ M φ, with λ = ω² of undamped modes.
+
+    K is symmetric, M symmetric positive definite; all results are NaN if M is not. Antisymmetric
+    parts are ignored. Two eigenvalues are in one cluster if they differ by less than 16 ε max|λ|.
+    See the module for derivatives. Not for derivatives of higher order.
+    """
+    if not len(K):
+        return SymmetricEigen(jnp.diag(K), K, jnp.zeros(0, int))
+    K, M = 0.5 * (K + K.T), 0.5 * (M + M.T)
+    values, vectors, same = _decompose_symmetric(*jax.lax.stop_gradient((K, M)))
+    values, vectors = _differentiable_symmetric(K, M, (values, vectors), same)
+    return SymmetricEigen(values, vectors, _labels(same))
+
+
+@jax.jit  # Or calls outside jit would compile the loops in it again.
+def _decompose(A: Float[Array, "n n"]) -> tuple[Eigen, _Basis]:
+    """Everything but derivatives."""
+    eps = float(jnp.finfo(A.dtype).eps)
+    d = _balancing(A)
+    balanced = A * (d[None] / d[:, None])
+    values, left, right = jax.lax.linalg.eig(balanced)
+    left, right = _unit(left), _unit(right)
+
+    condition = 1.0 / jnp.maximum(jnp.abs(jnp.sum(left.conj() * right, axis=0)), eps**2)
+    norm = jnp.linalg.norm(balanced)
+    errors = ROUNDING * eps * norm * jnp.minimum(condition, (ROUNDING * eps) ** -0.5)
+    distance = jnp.abs(values[:, None] - values[None])
+    same = _connected(distance <= jnp.maximum(errors[:, None], errors[None]))
+
+    order = _order(values, same, eps * norm)
+    values, left, right = values[order], left[:, order], right[:, order]
+    condition, errors, same = condition[order], errors[order], same[order][:, order]
+    ill = condition > eps**DEFECTIVE
+    defective = jnp.any(same & ill[None], axis=1) & (jnp.sum(same, axis=1) > 1)
+
+    mean = _mean(values, same)
+    T = _subspaces(balanced, jnp.where(defective, mean, values), right, same, defective)
+    S = jnp.linalg.inv(T)
+    left = jnp.where(defective[None], left, S.conj().T)
+    D = d.astype(T.dtype)
+    T, S = T * D[:, None], S / D[None]
+    right, left = right * D[:, None], left / D[:, None]
+
+    right, largest = _with_convention(right)
+    scale = jnp.sum(left.conj() * right, axis=0).conj()
+    left = jnp.where(defective[None], _unit(left), left / jnp.where(defective, 1.0, scale)[None])
+    block = jnp.where(same, S @ A.astype(T.dtype) @ T, 0.0)
+    N = jnp.where(same & defective[None], block - jnp.diag(mean), 0.0)
+    inside = jnp.where(same, S @ right, 0.0), jnp.where(same, T.conj().T @ left, 0.0)
+    eigen = Eigen(values, right, left, condition, errors, _labels(same), defective)
+    return eigen, _Basis(
+        jnp.where(defective, mean, values), N, T, S, *inside, same=same, largest=largest
+    )
+
+
+def _balancing(A: Float[Array, "n n"]) -> Float[Array, "n"]:
+    """Powers of two d such that rows and columns of D⁻¹ A D have about equal norms (Osborne 1960).
+
+    Simultaneous for all rows, with half of each step, which does not oscillate.
+    """
+    size = jnp.abs(A) * (1.0 - jnp.eye(len(A), dtype=A.dtype))
+    log_d = jnp.zeros(len(A), A.dtype)
+    for _ in range(N_BALANCING):
+        scaled = size * jnp.exp2(log_d[None] - log_d[:, None])
+        rows, columns = jnp.linalg.norm(scaled, axis=1), jnp.linalg.norm(scaled, axis=0)
+        coupled = (rows > 0.0) & (columns > 0.0)
+        ratio = jnp.where(coupled, rows, 1.0) / jnp.where(coupled, columns, 1.0)
+        log_d = log_d + 0.25 * jnp.log2(ratio)
+    return jnp.exp2(jnp.round(log_d))
+
+
+def _connected(near: Bool[Array, "n n"]) -> Bool[Array, "n n"]:
+    """Whether two eigenvalues are connected by steps between near ones."""
+    count = near.astype(float) + jnp.eye(len(near))
+    for _ in range(len(near).bit_length()):
+        count = jnp.minimum(count @ count, 1.0)
+    return count > 0.0
+
+
+def _mean(values: Array, same: Bool[Array, "n n"]) -> Array:
+    """Mean over the cluster of each entry."""
+    total = jnp.sum(jnp.where(same, values[None], 0.0), axis=1)
+    return total / jnp.sum(same, axis=1).astype(total.dtype)
+
+
+def _labels(same: Bool[Array, "n n"]) -> Int[Array, "n"]:
+    """Index of the first member of the cluster of each eigenvalue."""
+    return jnp.argmax(same, axis=1)
+
+
+def _order(
+    values: Complex[Array, "n"], same: Bool[Array, "n n"], smallest: Float[Array, ""]
+) -> Int[Array, "n"]:
+    """Indices that sort the eigenvalues, clusters by their means.
+
+    |λ| is rounded: of modes with one frequency, rounding errors do not choose the order.
+    """
+    eps = float(jnp.finfo(values.real.dtype).eps)
+    mean = _mean(values, same)
+    size = jnp.maximum(jnp.abs(mean), jnp.maximum(smallest, jnp.finfo(mean.real.dtype).tiny))
+    frequency = jnp.round(jnp.log(size) / eps**0.5)
+    keys = -values.imag, values.real, _labels(same), -jnp.sign(mean.imag), mean.real, frequency
+    return jnp.lexsort(keys)
+
+
+def _subspaces(
+    A: Float[Array, "n n"],
+    values: Complex[Array, "n"],
+    right: Complex[Array, "n n"],
+    same: Bool[Array, "n n"],
+    defective: Bool[Array, "n"],
+) -> Complex[Array, "n n"]:
+    """Bases of the invariant subspaces: eigenvectors, or orthonormal ones of defective clusters.
+
+    The invariant subspace of a defective λ is the null space of (A - λ)², or of (A - λ)⁴ where that
+    of (A - λ)² has too small a dimension.
+    """
+    n = len(A)
+    first = defective & (_labels(same) == jnp.arange(n))
+    place = jnp.sum(same & (jnp.arange(n)[None] < jnp.arange(n)[:, None]), axis=1)
+
+    def replace(carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        T, remaining = carry
+        k = jnp.argmax(remaining)
+        shifted = A.astype(T.dtype) - values[k] * jnp.eye(n, dtype=T.dtype)
+        null = _null_space(shifted @ shifted, jnp.sum(same[k]))
+        T = jnp.where(same[k][None], null[:, place], T)
+        return T, remaining.at[k].set(False)
+
+    return jax.lax.while_loop(lambda carry: jnp.any(carry[1]), replace, (right, first))[0]
+
+
+def _null_space(square: Complex[Array, "n n"], dimension: Int[Array, ""]) -> Complex[Array, "n n"]:
+    """Right singular vectors of B or of B², of the smallest singular values first."""
+    eps = float(jnp.finfo(square.real.dtype).eps)
+    _, sigma, once = jnp.linalg.svd(square)
+    twice = jnp.linalg.svd(square @ square)[2]
+    largest_null = sigma[len(sigma) - dimension]
+    complete = largest_null <= eps**0.5 * sigma[0]
+    return jnp.where(complete, once, twice).conj().T[:, ::-1]
+
+
+def _unit(vectors: Array) -> Array:
+    return vectors / jnp.linalg.norm(vectors, axis=0, keepdims=True).astype(vectors.dtype)
+
+
+def _with_convention(vectors: Array) -> tuple[Array, Int[Array, "n"]]:
+    """Columns with unit 2-norm, whose first large entry is positive, and its index."""
+    vectors = _unit(vectors)
+    largest = _first_large(vectors)
+    entry = _entries(vectors, largest)
+    return vectors * (entry.conj() / jnp.abs(entry).astype(entry.dtype))[None], largest
+
+
+def _first_large(vectors: Array) -> Int[Array, "n"]:
+    size = jnp.abs(vectors)
+    return jnp.argmax(size >= (1.0 - TIE) * jnp.max(size, axis=0, keepdims=True), axis=0)
+
+
+def _entries(columns: Array, rows: Int[Array, "n"]) -> Array:
+    """One entry of each column."""
+    return jnp.take_along_axis(columns, rows[None], axis=0)[0]
+
+
+@jax.custom_jvp
+def _differentiable(
+    A: Float[Array, "n n"], vectors: tuple, basis: _Basis, defective: Bool[Array, "n"]
+) -> tuple:
+    del A, basis, defective
+    return vectors
+
+
+@_differentiable.defjvp
+def _differentiable_jvp(primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+    """The equations of v = T x with x outside the block of v, (λ_j + N - λ_i) y = -(S Ȧ v).
+
+    N is nilpotent and commutes with the eigenvalues of its blocks: the inverse of λ_j - λ_i + N is
+    a finite series.
+    """
+    _, vectors, basis, defective = primals
+    _, right, left = vectors
+    dA = basis.S @ tangents[0].astype(right.dtype) @ basis.T
+    same = basis.same
+
+    d_values = _mean(jnp.diag(dA), same)
+
+    away = basis.values[:, None] - basis.values[None]
+    inverse = jnp.where(same, 0.0, 1.0 / jnp.where(same, 1.0, away))
+    term_r, term_l = dA @ basis.right, dA.conj().T @ basis.left
+    sum_r, sum_l = jnp.zeros_like(dA), jnp.zeros_like(dA)
+    for _ in range(N_JORDAN):
+        term_r, term_l = -inverse * term_r, -inverse.conj() * term_l
+        sum_r, sum_l = sum_r + term_r, sum_l + term_l
+        term_r, term_l = basis.N @ term_r, basis.N.conj().T @ term_l
+    outside_r, outside_l = basis.T @ sum_r, basis.S.conj().T @ sum_l
+
+    length = jnp.sum(right.conj() * outside_r, axis=0).real
+    turn = _entries(outside_r, basis.largest).imag / _entries(right, basis.largest).real
+    factor = jax.lax.complex(-length, -turn)
+    unit = -jnp.sum(left.conj() * outside_l, axis=0).real
+    factor_l = jnp.where(defective, unit.astype(factor.dtype), -factor.conj())
+    return vectors, (d_values, outside_r + right * factor[None], outside_l + left * factor_l[None])
+
+
+@jax.jit
+def _decompose_symmetric(
+    K: Float[Array, "n n"], M: Float[Array, "n n"]
+) -> tuple[Float[Array, "n"], Float[Array, "n n"], Bool[Array, "n n"]]:
+    """Everything but derivatives."""
+    L = jnp.linalg.cholesky(M)
+    half = jax.scipy.linalg.solve_triangular(L, K, lower=True)
+    C = jax.scipy.linalg.solve_triangular(L, half.T, lower=True)
+    values, Q = jnp.linalg.eigh(C)
+    vectors = jax.scipy.linalg.solve_triangular(L, Q, lower=True, trans=1)
+    vectors = vectors * jnp.sign(_entries(vectors, _first_large(vectors)))[None]
+    limit = ROUNDING * float(jnp.finfo(K.dtype).eps) * jnp.max(jnp.abs(values))
+    near = jnp.abs(values[:, None] - values[None]) <= limit
+    return values, vectors, _connected(near)
+
+
+@jax.custom_jvp
+def _differentiable_symmetric(
+    K: Float[Array, "n n"], M: Float[Array, "n n"], modes: tuple, same: Bool[Array, "n n"]
+) -> tuple:
+    del K, M, same
+    return modes
+
+
+@_differentiable_symmetric.defjvp
+def _differentiable_symmetric_jvp(primals: tuple, tangents: tuple) -> tuple[tuple, tuple]:
+    """φ_jᵀ (K̇ - λ_i Ṁ) φ_i / (λ_i - λ_j) along φ_j outside the cluster; no rotation inside it."""
+    _, _, modes, same = primals
+    values, vectors = modes
+    dK, dM = (vectors.T @ tangent @ vectors for tangent in tangents[:2])
+    rates = dK - dM * values[None]
+
+    d_values = _mean(jnp.diag(rates), same)
+    away = jnp.where(same, 1.0, values[None] - values[:, None])
+    along = jnp.where(same, -0.5 * dM, rates / away)
+    return modes, (d_values, vectors @ along)

@@ -1,0 +1,166 @@
+"""Paths of equilibria against closed forms, long chains, and a catenary."""
+
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import brentq
+
+import jaxmbd as mbd
+from jaxmbd import Frame, forces, ground, joints
+from tests.analyses.test_equilibrium import Y, inverted, link
+
+B, Y0, K = 1.0, 0.5, 100.0  # Half span and height of the truss [m], stiffness of a bar [N/m].
+
+
+def truss():
+    """A von Mises truss, half of it: a mass on a slider, a bar as a spring, a load downwards."""
+    return mbd.Model(
+        bodies={"top": mbd.inertia.box(1.0, (0.1, 0.1, 0.1))},
+        joints={"slide": joints.Prismatic(ground, "top", axis=(0, 0, 1))},
+        forces={
+            "bar": forces.SpringDamper(
+                Frame("ground", (B, 0, 0)), "top", K, rest_length=(B * B + Y0 * Y0) ** 0.5
+            ),
+            "load": forces.AppliedForce("top", (0.0, 0.0, -1.0)),
+        },
+    )
+
+
+@pytest.fixture(scope="module")
+def branch():
+    system = mbd.formulate(truss())
+    state = mbd.assemble(system, {"slide": Y0})
+    return mbd.load_path(system, state, "load", mbd.ArcLength(0.0, n_steps=60, step=0.04, size=8.0))
+
+
+def test_an_arc_length_passes_the_limit_points_of_a_truss(branch):
+    rest = np.hypot(B, Y0)
+    y = np.asarray(branch.joints["slide"].q)
+    length = np.hypot(B, y)
+    load = K * y * (rest / length - 1.0)
+    assert np.abs(np.asarray(branch.values) - load).max() < 1e-9
+    assert y.max() == pytest.approx(Y0)
+    assert y.min() < -0.55
+    # dP/dy = 0 at (b² + y²)^(3/2) = b² L₀.
+    at = np.sqrt((B * B * rest) ** (2 / 3) - B * B)
+    limit = K * at * (rest / np.hypot(B, at) - 1.0)
+    assert branch.limit_points == pytest.approx([limit, -limit], abs=2e-3 * limit)
+    # The middle of the path is unstable.
+    assert np.array_equal(np.asarray(branch.stable), np.abs(y) >= at)
+    assert branch.bifurcations.size == 0
+
+
+def test_values_below_the_limit_point_follow_the_path():
+    system = mbd.formulate(truss())
+    state = mbd.assemble(system, {"slide": Y0})
+    rest = np.hypot(B, Y0)
+    path = mbd.load_path(system, state, "load", jnp.linspace(0.0, 3.0, 4))
+    y = np.asarray(path.joints["slide"].q)
+    assert K * y * (rest / np.hypot(B, y) - 1.0) == pytest.approx(np.linspace(0, 3, 4), abs=1e-9)
+
+
+def test_a_pitchfork_is_found_at_the_critical_load():
+    stiffness = 2.0 * 9.81
+    system = mbd.formulate(inverted(stiffness))
+    path = mbd.load_path(system, mbd.assemble(system), "gravity", jnp.array([0.5, 0.9, 1.3]))
+    assert path.bifurcations == pytest.approx([1.0], rel=1e-6)
+    assert path.stable.tolist() == [True, True, False]
+
+
+def test_a_branch_is_plotted(branch):
+    pytest.importorskip("matplotlib")
+    axis = branch.plot().axes[0]
+    assert axis.get_xlabel() == "slide [rad or m]"
+    with pytest.raises(KeyError, match="slider"):
+        branch.plot("slider")
+
+
+@pytest.mark.parametrize("options", [{"n_steps": 0}, {"step": 0.0}, {"direction": 0.5}])
+def test_invalid_arcs_are_named(options):
+    with pytest.raises(mbd.ModelError, match=next(iter(options))):
+        mbd.ArcLength(**options)
+
+
+def hung(n, span=2.0, total=2.5):
+    """n links between two pins at one height, the last of which closes a loop."""
+    names = [f"link{k:03d}" for k in range(n)]
+    length = total / n
+    tips = [ground, *[Frame(name, (length, 0, 0)) for name in names]]
+    pins = {
+        f"pin{k:03d}": joints.Revolute(tip, name, axis=Y)
+        for k, (tip, name) in enumerate(zip(tips, names, strict=False))
+    }
+    last = joints.Revolute(Frame("ground", (span, 0, 0)), tips[-1], axis=Y)
+    model = mbd.Model(
+        dict.fromkeys(names, link(2.0 / n, length)),
+        {**pins, "zlast": last},
+        {"gravity": forces.Gravity()},
+    )
+    system = mbd.formulate(model)
+    turn = 1.0
+    guess = dict.fromkeys(pins, -2 * turn / (n - 1))
+    guess["pin000"] = turn
+    return system, mbd.assemble(system, guess)
+
+
+def _sag_of_catenary(span=2.0, total=2.5):
+    a = brentq(lambda a: 2 * a * np.sinh(span / (2 * a)) - total, 0.1, 10.0)
+    return a * (np.cosh(span / (2 * a)) - 1.0)
+
+
+@pytest.mark.parametrize("counts", [(4, 8), pytest.param((8, 16, 32), marks=pytest.mark.thorough)])
+def test_hung_chains_approach_the_catenary(counts):
+    errors = []
+    for n in counts:
+        system, state = hung(n)
+        found = mbd.equilibrium(system, state, method="newton")
+        assert found.stable
+        low = system.frames(0.0, found.state.q)[f"link{n // 2:03d}"].p[2]
+        errors.append(-float(low) - _sag_of_catenary())
+    ratios = np.asarray(errors[:-1]) / np.asarray(errors[1:])
+    assert ratios == pytest.approx(np.full(len(ratios), 4.0), rel=0.1)
+
+
+def long_chain(n, formulation):
+    """The paper's chain: 5° from the vertical, then each link turned by 1° further."""
+    names = [f"link{k:04d}" for k in range(n)]
+    tips = [ground, *[Frame(name, (1.5, 0, 0)) for name in names]]
+    pins = {
+        f"pin{k:04d}": joints.Revolute(tip, name, axis=Y)
+        for k, (tip, name) in enumerate(zip(tips, names, strict=False))
+    }
+    system = mbd.formulate(
+        mbd.Model(dict.fromkeys(names, link()), pins, {"gravity": forces.Gravity()}), formulation
+    )
+    degree = np.pi / 180
+    guess = dict.fromkeys(pins, -degree * min(1.0, 50 / n))
+    guess["pin0000"] = np.pi / 2 - 5 * degree
+    return system, mbd.assemble(system, guess)
+
+
+def test_newton_takes_few_steps_from_the_drained_state_of_50_links():
+    system, state = long_chain(50, mbd.MaximalCoordinates())
+    found = mbd.equilibrium(system, state)
+    assert int(found.steps[1]) <= 10
+    q = [float(x.q) for x in mbd.joint_states(system, 0.0, found.state).values()]
+    assert np.abs(q - np.pi / 2 * np.eye(50)[0]).max() < 1e-10
+    # Lowest frequency of a hanging chain: j₀² g / 4 L, of a chain with infinitely many links.
+    assert float(found.eigenvalues[0]) == pytest.approx(2.404826**2 * 9.81 / (4 * 75.0), rel=0.01)
+
+
+@pytest.mark.thorough
+def test_1000_links_take_less_than_20_times_the_time_of_50():
+    times = {}
+    for n in (50, 1000):
+        system, state = long_chain(n, mbd.MaximalCoordinates())
+        for _ in range(2):
+            start = time.perf_counter()
+            found = mbd.equilibrium(system, state, method="newton")
+            jax.block_until_ready(found.state.q)
+            times[n] = (time.perf_counter() - start) / int(found.steps[1])
+        assert found.stable
+        assert found.residual < 1e-10
+    assert times[1000] < 20 * times[50]
