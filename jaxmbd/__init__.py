@@ -15,6 +15,7 @@ import importlib
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from . import flexible as flexible
 from . import forces as forces
 from . import inertia as inertia
 from . import joints as joints
@@ -62,6 +63,7 @@ from .analyses.solution import Solution as Solution
 from .analyses.sweep import distributions as distributions
 from .analyses.sweep import reducers as reducers
 from .analyses.sweep import sweep as sweep
+from .bodies import FlexibleBody as FlexibleBody
 from .bodies import RigidBody as RigidBody
 from .bodies import Rotor as Rotor
 from .control import PID as PID
@@ -132,6 +134,7 @@ __all__ = [
     "Experiment",
     "ExplicitRK",
     "Fit",
+    "FlexibleBody",
     "FloatTypeWarning",
     "Frame",
     "GeneralizedAlpha",
@@ -173,6 +176,7 @@ __all__ = [
     "energy",
     "equilibrium",
     "extend",
+    "flexible",
     "forces",
     "formulate",
     "ground",

@@ -30,6 +30,7 @@ SUPPORTED = {
     "mechanism": MECHANISM,
     "system": SYSTEM,
     "sensors": SYSTEM | {"sensors"},
+    "flexible": MATHEMATICS | DESCRIPTION | {"flexible"},
     "control": SYSTEM | {"sensors", "control"},
     "formulations": SYSTEM | {"formulations", "nonlinear"},
     "nonlinear": NUMERICS - {"integrators"},

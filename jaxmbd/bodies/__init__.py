@@ -1,7 +1,8 @@
 """Bodies, one kind a file."""
 
 from .abstract import AbstractBody as AbstractBody
+from .flexible import FlexibleBody as FlexibleBody
 from .rigid import RigidBody as RigidBody
 from .rotor import Rotor as Rotor
 
-__all__ = ["AbstractBody", "RigidBody", "Rotor"]
+__all__ = ["AbstractBody", "FlexibleBody", "RigidBody", "Rotor"]

@@ -1,11 +1,13 @@
 """The interface of kinds of bodies: kinetic energy, and poses of frames on a body."""
 
 from abc import abstractmethod
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from ..errors import ModelError
 from ..lie import Pose
 
 
@@ -38,6 +40,30 @@ class AbstractBody(eqx.Module):
         Default: `offset`, for bodies that do not deform where frames are attached.
         """
         return offset
+
+    def node_row(self, node: str | int | None) -> int:
+        """Row of the node that a frame on the body names. Default: -1, for bodies without nodes.
+
+        **Raises** `ModelError` for a node that the body does not have, and for None if all frames
+        on the body must name a node.
+        """
+        if node is not None:
+            raise ModelError(
+                f"{type(self).__name__} has no nodes; give the frame its position p in place of "
+                f"node={node!r}"
+            )
+        return -1
+
+    def node_pose(self, row: int) -> Pose:
+        """Pose of a node in the body's frame at η = 0. Default: the identity."""
+        return Pose.identity()
+
+    def frame_at_node(self, row: Any, offset: Pose, eta: Float[Array, "k"]) -> Pose:
+        """Pose at η of a frame at a node, whose pose at η = 0 is `offset`, in the body's frame.
+
+        `row` may be traced. Default: `frame`, for bodies without nodes.
+        """
+        return self.frame(offset, eta)
 
     def elastic_energy(self, eta: Float[Array, "k"]) -> Float[Array, ""]:
         """Elastic energy U [J]. Default: zero."""

@@ -112,10 +112,11 @@ class MaximalSystem(AbstractSystem[AbstractConfiguration]):
             f"{name}: q[{7 * i}:{7 * i + 7}], v[{6 * i}:{6 * i + 6}]"
             for i, name in enumerate(bodies)
         ]
-        n, rotors = len(bodies), self.intrinsic_names()
+        n, elastic = len(bodies), self.mechanism.n_elastic
+        lines += self.mechanism.elastic_in_words(7 * n, 6 * n)
         return lines + [
             f"rotor {name}: q[{7 * n + k}], v[{6 * n + k}]: its angle"
-            for k, name in enumerate(rotors)
+            for k, name in enumerate(self.intrinsic_names(), start=elastic)
         ]
 
     def retract(self, q: Float[Array, "nq"], dv: Float[Array, "nv"]) -> Float[Array, "nq"]:

@@ -17,7 +17,7 @@ class BodyGroup(eqx.Module):
     - `n_elastic`: number of elastic coordinates of each body; `first`: index of the first one of
       the group among the elastic coordinates of all bodies. The others of the group follow.
     - `ports`: rows of the frames on these bodies, among all attached frames; `carriers`: for each
-      of these frames, the row of its body within the group.
+      of these frames, the row of its body within the group; `nodes`: the row of its node, or -1.
     """
 
     body: AbstractBody
@@ -27,6 +27,7 @@ class BodyGroup(eqx.Module):
     first: int = eqx.field(static=True)
     ports: Rows = eqx.field(static=True)
     carriers: Rows = eqx.field(static=True)
+    nodes: Rows = eqx.field(static=True)
 
     def own(self, x: Float[Array, "n_elastic"]) -> Float[Array, "n k"]:
         """The part of the elastic coordinates of all bodies, or of their rates, of this group."""
@@ -37,7 +38,10 @@ class BodyGroup(eqx.Module):
         """Poses of the frames on these bodies, in their bodies, from `offsets` at η = 0."""
         bodies, own = self.carriers.take_tree(self.body), self.carriers.take(self.own(eta))
         undeformed = self.ports.take_tree(offsets)
-        return jax.vmap(lambda body, X, eta: body.frame(X, eta))(bodies, undeformed, own)
+        nodes = jnp.asarray(self.nodes.array)
+        return jax.vmap(lambda body, node, X, eta: body.frame_at_node(node, X, eta))(
+            bodies, nodes, undeformed, own
+        )
 
 
 def rigid_part(body: AbstractBody) -> RigidBody:

@@ -1,6 +1,6 @@
 """The mechanism: a model lowered to stacked arrays and static rows, the input of formulations."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -18,7 +18,7 @@ from ..forces import (
 )
 from ..forces.controller import AbstractController
 from ..joints import AbstractJoint, Free
-from ..lie import Pose, se3
+from ..lie import Pose, se3, so3
 from ..model import Frame, Model, ground
 from ..model.model import references
 from .bodies import BodyGroup, rigid_part
@@ -138,6 +138,17 @@ class Mechanism(eqx.Module):
             for row, name in enumerate(group.names)
         }
 
+    def elastic_in_words(self, q: int, v: int) -> list[str]:
+        """Lines for the elastic coordinates of each body, which start at these entries."""
+
+        def entries(name: str, first: int, k: int) -> str:
+            return f"{name}[{first}]" if k == 1 else f"{name}[{first}:{first + k}]"
+
+        return [
+            f"{name}: {entries('q', q + first, k)}, {entries('v', v + first, k)}: elastic"
+            for name, (first, k) in sorted(self.elastic_places.items(), key=lambda x: x[1])
+        ]
+
     def initial_states(self) -> Float[Array, "nz"]:
         """Initial z of all elements, shape `(nz,)`."""
         parts = [
@@ -222,6 +233,7 @@ def lower(model: Model, cut: Sequence[str] = ()) -> Mechanism:
     rotors = {name: model.rotors[name] for name in sorted(model.rotors)}
     _check_rotors(rotors, joints, place)
     elements = _lower_elements(forces, ports, joints, place, dtype)
+    frames = [_in_body(frame, model.bodies) for frame in ports.frames]
     return Mechanism(
         topology=topology,
         bodies=_lower_bodies(model, topology, ports),
@@ -230,7 +242,7 @@ def lower(model: Model, cut: Sequence[str] = ()) -> Mechanism:
         rotors=_lower_rotors(rotors, place),
         couplings=lower_couplings(model.couplings, joints, place),
         drivers=lower_drivers(model.drivers, joints, place),
-        offsets=_poses(stack(ports.frames or [in_float_type(ground, dtype)])),
+        offsets=_poses(stack(frames or [in_float_type(ground, dtype)])),
         port_bodies=Rows.of(topology.row[frame.body] for frame in ports.frames),
         port_names=tuple(ports.names),
     )
@@ -242,9 +254,23 @@ def _poses(frames: Frame) -> Pose:
     return jax.vmap(lambda frame: frame.pose)(frames)
 
 
+def _in_body(frame: Frame, bodies: Mapping[str, AbstractBody]) -> Frame:
+    """The frame with its pose in the body at η = 0, if it is given relative to a node."""
+    if frame.node is None:
+        return frame
+    body = bodies[frame.body]
+    X = body.node_pose(body.node_row(frame.node))
+    quat = so3.multiply(so3.from_matrix(X.R), frame.quat)
+    return Frame(frame.body, X.apply(frame.p), quat=quat)
+
+
 def _lower_bodies(model: Model, topology: Topology, ports: _Ports) -> tuple[BodyGroup, ...]:
     entries = [(row, name, model.bodies[name]) for row, name in enumerate(topology.bodies[1:])]
     carriers = [topology.row[frame.body] - 1 for frame in ports.frames]
+    nodes = [
+        -1 if frame.node is None else model.bodies[frame.body].node_row(frame.node)
+        for frame in ports.frames
+    ]
     groups, first = [], 0
     for members in group_by(entries, key=lambda entry: (type(entry[2]), kind_of(entry[2]))):
         rows = {row: k for k, (row, _, _) in enumerate(members)}
@@ -258,6 +284,9 @@ def _lower_bodies(model: Model, topology: Topology, ports: _Ports) -> tuple[Body
                 first=first,
                 ports=Rows.of(port for port, body in enumerate(carriers) if body in rows),
                 carriers=Rows.of(rows[body] for body in carriers if body in rows),
+                nodes=Rows.of(
+                    node for node, body in zip(nodes, carriers, strict=True) if body in rows
+                ),
             )
         )
         first += k * len(members)

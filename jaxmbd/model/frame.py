@@ -39,6 +39,8 @@ class Frame(Reference):
     - `body`: name of the body, or `"ground"`.
     - `p`: position of the frame's origin in the body frame, shape `(3,)` [m].
     - `R`: rotation matrix whose columns are the frame's axes in the body frame, shape `(3, 3)`.
+    - `node`: name or row of a node of a flexible body. The frame moves with the node, and `p` and
+      the orientation are then relative to the node, whose axes are those of the body at η = 0.
     - `quat`: the orientation as a quaternion `w x y z` of any non-zero length, shape `(4,)`; an
       alternative to `R`. Default: no rotation.
 
@@ -50,13 +52,22 @@ class Frame(Reference):
     body: str = eqx.field(static=True)
     p: Float[Array, "3"]
     quat: Float[Array, "4"]
+    node: str | int | None = eqx.field(static=True)
 
-    def __init__(self, body: str, p: Any = (0.0, 0.0, 0.0), R: Any = None, quat: Any = None):
+    def __init__(
+        self,
+        body: str,
+        p: Any = (0.0, 0.0, 0.0),
+        R: Any = None,
+        quat: Any = None,
+        node: str | int | None = None,
+    ):
         if not isinstance(body, str):
             raise ModelError(f"a Frame needs the name of a body, got {body!r}")
         if R is not None and quat is not None:
             raise ModelError(f"frame on {body!r}: give R or quat, not both")
         self.body = body
+        self.node = node
         self.p = as_leaf(p, (3,), f"frame on {body!r}: p")
         if R is not None:
             self.quat = so3.from_matrix(_checked_rotation(R, body))
@@ -80,7 +91,8 @@ class Frame(Reference):
         """A frame on the same body, displaced by `p` and rotated by `R` relative to this one."""
         offset = Frame(self.body, p, R, quat)
         displaced = self.pose @ offset.pose
-        return Frame(self.body, displaced.p, quat=so3.multiply(jnp.asarray(self.quat), offset.quat))
+        quat = so3.multiply(jnp.asarray(self.quat), offset.quat)
+        return Frame(self.body, displaced.p, quat=quat, node=self.node)
 
     def anonymous(self) -> "Frame":
         return eqx.tree_at(
@@ -106,6 +118,7 @@ def _body_frame(body: str) -> Frame:
     """
     frame = object.__new__(Frame)
     object.__setattr__(frame, "body", body)
+    object.__setattr__(frame, "node", None)
     object.__setattr__(frame, "p", np.zeros(3))
     object.__setattr__(frame, "quat", np.array([1.0, 0.0, 0.0, 0.0]))
     return frame
@@ -119,7 +132,8 @@ ground = _body_frame(GROUND)
 def as_frame(value: Any, name: str) -> Frame:
     """`value` if it is a `Frame`, or the frame of the body called `value`."""
     if isinstance(value, Frame):
-        return Frame(value.body, value.p, quat=value.quat)  # Converts numpy leaves to JAX arrays.
+        # Converts numpy leaves to JAX arrays.
+        return Frame(value.body, value.p, quat=value.quat, node=value.node)
     if isinstance(value, str):
         return Frame(value)
     raise ModelError(f"{name} must be a Frame or the name of a body, got {value!r}")

@@ -11,6 +11,8 @@ from .dynamic import Accelerometer as Accelerometer
 from .dynamic import DriverForce as DriverForce
 from .dynamic import ElementState as ElementState
 from .dynamic import JointReaction as JointReaction
+from .elastic import Modal as Modal
+from .elastic import Strain as Strain
 from .kinematic import AngularVelocity as AngularVelocity
 from .kinematic import FrameOrientation as FrameOrientation
 from .kinematic import FramePosition as FramePosition
@@ -32,5 +34,7 @@ __all__ = [
     "JointPosition",
     "JointReaction",
     "JointVelocity",
+    "Modal",
+    "Strain",
     "nearest_reading",
 ]

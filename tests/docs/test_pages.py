@@ -18,7 +18,8 @@ ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "pages"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 RUN = ("install", "model", "urdf", "choosing", "loops", "simulation", "gradients", "identification")
-RUN += ("controllers", "sensitivity", "linearization", "sweeps", "compiling", "how_it_works")
+RUN += ("controllers", "sensitivity", "linearization", "sweeps", "compiling", "flexible")
+RUN += ("how_it_works",)
 SLOW = ("loops", "gradients", "identification", "sensitivity", "linearization")
 PAGES_WITH_CODE = [ROOT / "README.md", *(PAGES / f"{name}.md" for name in RUN)]
 ROBOT = """<robot name="arm">

@@ -111,7 +111,8 @@ class JointSystem(AbstractSystem[JointConfiguration]):
                 described[name] = f"{name}: {_slice('q', q[row])}, {_slice('v', v[row])}: {units}"
         ordered = [edge.joint for edge in self.mechanism.topology.edges]
         lines = ["q and v: of each joint of the tree, in the order of their child bodies"]
-        return lines + [described[name] for name in ordered if name in described]
+        lines += [described[name] for name in ordered if name in described]
+        return lines + self.mechanism.elastic_in_words(layout.nq, layout.nv)
 
     def periodic_coordinates(self) -> Bool[np.ndarray, "nq"]:
         periodic = np.zeros(self.nq, dtype=bool)

@@ -1,0 +1,257 @@
+"""A flexible body: small deformations by shape functions in a floating frame of reference."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from ..errors import ModelError
+from ..lie import Pose
+from ..model.values import all_concrete, as_leaf
+from .abstract import AbstractBody
+
+# Largest asymmetry, and most negative eigenvalue, of a matrix relative to its largest entry.
+TOLERANCE = 1e-6
+
+
+# ω × p = Σ ω_k p_j, by k, j and the component of the product.
+_CROSS = np.zeros((3, 3, 3))
+for _k, _j, _i in ((0, 1, 2), (1, 2, 0), (2, 0, 1)):
+    _CROSS[_k, _j, _i], _CROSS[_j, _k, _i] = 1.0, -1.0
+
+
+def coefficients(eta: Float[Array, "k"], n_shapes: int) -> Float[Array, "n_shapes"]:
+    """Coefficients (1, η_a, pairs) of the shape functions.
+
+    A pair a ≤ b has the coefficient η_a η_b, and half of it if a = b. There are pairs if `n_shapes`
+    exceeds 1 + k.
+    """
+    one = jnp.ones(1, dtype=eta.dtype)
+    if n_shapes == 1 + eta.size:
+        return jnp.concatenate([one, eta])
+    a, b = np.triu_indices(eta.size)
+    # Products with constant matrices: fewer operations than gathers, also when differentiated.
+    unit = np.eye(eta.size)
+    half = np.where(a == b, 0.5, 1.0)[:, None]
+    left, right = (jnp.asarray(x, dtype=eta.dtype) for x in (half * unit[a], unit[b]))
+    return jnp.concatenate([one, eta, (left @ eta) * (right @ eta)])
+
+
+class FlexibleBody(AbstractBody):
+    """A body whose points are at p(x, η) = Σ_A c_A(η) ψ_A(x) in its frame of reference.
+
+    ψ₀ is the undeformed position. The next k shape functions, with c_a = η_a, are mode shapes. The
+    others are optional: displacements of second order in η, one for each pair a ≤ b, with the
+    coefficient η_a η_b (half of it if a = b). Through them loads along a beam stiffen its bending
+    (geometric stiffening). The kinetic energy ½ ∫ρ |v + ω × p + ṗ|² is a function of the integrals
+    m = ∫ρ, s_A = ∫ρ ψ_A and S[A, i, B, j] = ∫ρ ψ_{A,i} ψ_{B,j}, which take the place of inertia
+    shape invariants (Omar 2014, eqs 35 to 40).
+
+    `jaxmbd.flexible` builds such bodies from finite elements. n is 1 + k, or 1 + k + k (k + 1) / 2
+    with pairs.
+
+    **Arguments:**
+
+    - `mass`: m [kg].
+    - `first`: s, shape `(n, 3)`.
+    - `second`: S, shape `(n, 3, n, 3)`. In units of η chosen such that η ψ is a length [m].
+    - `stiffness`, `damping`: K and D, shape `(k, k)`; elastic energy ½ ηᵀ K η, damping force D η̇.
+    - `positions`: undeformed positions of nodes, shape `(n_nodes, 3)` [m].
+    - `translations`, `rotations`: displacement [m] and rotation vector [rad] of the nodes for each
+      coefficient but the first, shape `(n_nodes, n - 1, 3)`.
+    - `nodes`: `{name: row}` of named nodes; others are referred to by their rows.
+    - `strains`: strain measures at the nodes for each η, shape `(n_nodes, k, 6)`, or None:
+      elongation, shear along y and z [1], twist, curvatures about y and z [1/m].
+
+    Frames on the body name a node: `Frame("rod", node="tip")`.
+
+    **Raises** `ModelError` for wrong shapes and unknown rows. `Model` raises it, with the body's
+    name, for matrices that are not symmetric or not positive (semi)definite.
+    """
+
+    mass: Float[Array, ""]
+    first: Float[Array, "n 3"]
+    second: Float[Array, "n 3 n 3"]
+    stiffness: Float[Array, "k k"]
+    damping: Float[Array, "k k"]
+    positions: Float[Array, "n_nodes 3"]
+    translations: Float[Array, "n_nodes n-1 3"]
+    rotations: Float[Array, "n_nodes n-1 3"]
+    strains: Float[Array, "n_nodes k 6"] | None
+    nodes: tuple[tuple[str, int], ...] = eqx.field(static=True)
+
+    def __init__(
+        self,
+        mass: Any,
+        first: Any,
+        second: Any,
+        stiffness: Any,
+        damping: Any,
+        positions: Any,
+        translations: Any,
+        rotations: Any,
+        nodes: Mapping[str, int],
+        strains: Any = None,
+    ):
+        who = "FlexibleBody"
+        self.mass = as_leaf(mass, (), f"{who}: mass")
+        self.stiffness = as_leaf(stiffness, None, f"{who}: stiffness")
+        k = self.stiffness.shape[0] if self.stiffness.ndim == 2 else 0
+        as_leaf(self.stiffness, (k, k), f"{who}: stiffness")
+        self.damping = as_leaf(damping, (k, k), f"{who}: damping")
+        self.first = as_leaf(first, None, f"{who}: first")
+        n = self.first.shape[0] if self.first.ndim == 2 else 0
+        if n not in (1 + k, 1 + k + k * (k + 1) // 2):
+            raise ModelError(
+                f"{who}: first must have 1 + k rows, or 1 + k + k (k + 1) / 2 with displacements "
+                f"of second order, for k = {k} elastic coordinates; got shape {self.first.shape}"
+            )
+        as_leaf(self.first, (n, 3), f"{who}: first")
+        self.second = as_leaf(second, (n, 3, n, 3), f"{who}: second")
+        self.positions = as_leaf(positions, None, f"{who}: positions")
+        m = self.positions.shape[0] if self.positions.ndim == 2 else 0
+        as_leaf(self.positions, (m, 3), f"{who}: positions")
+        self.translations = as_leaf(translations, (m, n - 1, 3), f"{who}: translations")
+        self.rotations = as_leaf(rotations, (m, n - 1, 3), f"{who}: rotations")
+        self.strains = None if strains is None else as_leaf(strains, (m, k, 6), f"{who}: strains")
+        self.nodes = tuple(sorted((str(name), int(row)) for name, row in nodes.items()))
+        for name, row in self.nodes:
+            if not 0 <= row < m:
+                raise ModelError(f"{who}: node {name!r} is row {row}, but there are {m} nodes")
+
+    @property
+    def n_elastic(self) -> int:
+        return self.stiffness.shape[-1]
+
+    def coefficients(self, eta: Float[Array, "k"]) -> Float[Array, "n"]:
+        """Coefficients (1, η, pairs) of the shape functions."""
+        return coefficients(eta, self.first.shape[0])
+
+    def kinetic_energy(
+        self, eta: Float[Array, "k"], V: Float[Array, "6"], eta_dot: Float[Array, "k"]
+    ) -> Float[Array, ""]:
+        # The velocity of a point is v_i + Σ X[A, j, i] ψ_{A,j} along axis i.
+        c, c_dot = jax.jvp(self.coefficients, (eta,), (eta_dot,))
+        cross = jnp.tensordot(V[3:], jnp.asarray(_CROSS, dtype=V.dtype), 1)
+        unit = jnp.eye(3, dtype=V.dtype)
+        X = jnp.tensordot(c, cross, 0) + jnp.tensordot(c_dot, unit, 0)
+        of_frame = 0.5 * self.mass * (V[:3] @ V[:3])
+        mixed = jnp.tensordot(self.first, X, 2) @ V[:3]
+        return of_frame + mixed + 0.5 * jnp.vdot(X, jnp.tensordot(self.second, X, 2))
+
+    def elastic_energy(self, eta: Float[Array, "k"]) -> Float[Array, ""]:
+        return 0.5 * eta @ self.stiffness @ eta
+
+    def damping_force(
+        self, eta: Float[Array, "k"], eta_dot: Float[Array, "k"]
+    ) -> Float[Array, "k"]:
+        return self.damping @ eta_dot
+
+    def modal_mass(self) -> Float[Array, "k k"]:
+        """Mass matrix of the elastic coordinates at η = 0."""
+        k = self.n_elastic
+        return jnp.einsum("aibi->ab", self.second[1 : 1 + k, :, 1 : 1 + k, :])
+
+    def frequencies(self) -> Float[Array, "k"]:
+        """Angular frequencies [rad/s] of the body with its frame of reference held, ascending."""
+        L = jnp.linalg.cholesky(self.modal_mass())
+        half = jax.scipy.linalg.solve_triangular(L, self.stiffness, lower=True)
+        A = jax.scipy.linalg.solve_triangular(L, half.T, lower=True)
+        return jnp.sqrt(jnp.maximum(jnp.linalg.eigvalsh(0.5 * (A + A.T)), 0.0))
+
+    def node_row(self, node: str | int | None) -> int:
+        names = dict(self.nodes)
+        listed = ", ".join(map(repr, names)) or "none"
+        if node is None:
+            raise ModelError(
+                "a frame on a flexible body names its node, such as node="
+                f"{next(iter(names), 0)!r}, since a point moves with the deformation there; "
+                f"named nodes are {listed}"
+            )
+        count = self.positions.shape[-2]
+        if isinstance(node, str):
+            if node not in names:
+                raise ModelError(
+                    f"unknown node {node!r}; known are {listed}, and rows 0 to {count - 1}"
+                )
+            return names[node]
+        if not 0 <= node < count:
+            raise ModelError(f"node {node} is none of the rows 0 to {count - 1}")
+        return int(node)
+
+    def node_pose(self, row: int) -> Pose:
+        p = self.positions[row]
+        return Pose(p, jnp.eye(3, dtype=p.dtype))
+
+    def frame_at_node(self, row: Any, offset: Pose, eta: Float[Array, "k"]) -> Pose:
+        # Row -1 is the frame of reference, to which a body without joints is free.
+        row = jnp.asarray(row)
+        c = jnp.where(row < 0, 0.0, self.coefficients(eta)[1:])
+        p, R = self.positions[row], _rotation(c @ self.rotations[row])
+        return Pose(p + c @ self.translations[row] + R @ (offset.p - p), R @ offset.R)
+
+    def is_concrete(self) -> bool:
+        return all_concrete(self)
+
+    def is_possible(self) -> Bool[Array, ""]:
+        """Whether mass and inertia are positive; traceable, False for NaN."""
+        T = jax.hessian(lambda u: self.kinetic_energy(jnp.zeros_like(u[6:]), u[:6], u[6:]))
+        zeros = jnp.zeros(6 + self.n_elastic, dtype=self.mass.dtype)
+        values = jnp.linalg.eigvalsh(jax.lax.stop_gradient(T(zeros)))
+        return (self.mass > 0) & (values[0] > 0) & jnp.all(jnp.isfinite(self.stiffness))
+
+    def validate(self) -> str | None:
+        if not self.is_concrete():
+            return None
+        if not np.asarray(self.mass) > 0:
+            return f"mass must be positive, got {self.mass}"
+        n = 3 * self.first.shape[0]
+        second = np.asarray(self.second).reshape(n, n)
+        for name, matrix in (
+            ("second", second),
+            ("stiffness", np.asarray(self.stiffness)),
+            ("damping", np.asarray(self.damping)),
+        ):
+            problem = indefinite(name, matrix)
+            if problem is not None:
+                return problem
+        if not bool(self.is_possible()):
+            return (
+                "the mass matrix at η = 0 is not positive definite: a shape function is zero or "
+                "repeats another one, or contains a rigid motion; leave it out"
+            )
+        return None
+
+
+def _rotation(theta: Float[Array, "3"]) -> Float[Array, "3 3"]:
+    """Cayley's rotation, the exponential to second order in θ, which is as exact as θ."""
+    W = jnp.tensordot(theta, jnp.asarray(-_CROSS, dtype=theta.dtype), 1)
+    scale = 1.0 / (1.0 + 0.25 * (theta @ theta))
+    return jnp.eye(3, dtype=theta.dtype) + scale * (W + 0.5 * (W @ W))
+
+
+def indefinite(name: str, matrix: np.ndarray) -> str | None:
+    """The reason why a matrix is not symmetric and positive semidefinite, or None."""
+    scale = np.abs(matrix).max(initial=0.0)
+    if scale == 0.0:
+        return None
+    error = np.abs(matrix - matrix.T).max() / scale
+    if error > TOLERANCE:
+        return (
+            f"{name} must be symmetric, but differs from its transpose by {error:.1e} of its "
+            "largest entry; check the order of rows and columns"
+        )
+    lowest = np.linalg.eigvalsh(0.5 * (matrix + matrix.T))[0] / scale
+    if lowest < -TOLERANCE:
+        return (
+            f"{name} must not be indefinite, but has the eigenvalue {lowest:.1e} relative to its "
+            "largest entry; check signs and the order of rows and columns"
+        )
+    return None
+
+
+__all__ = ["FlexibleBody", "coefficients", "indefinite"]

@@ -1,0 +1,77 @@
+"""Sensors of the deformation of flexible bodies."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..bodies import FlexibleBody
+from ..errors import ModelError
+from ..model.model import unknown
+from ..model.values import as_leaf
+from ..system.abstract import AbstractSystem, State, Time
+from .abstract import AbstractSensor
+
+
+class Modal(AbstractSensor):
+    """Elastic coordinates η of a body, or their rates, shape `(k,)`.
+
+    **Arguments:** `body`: its name; `rates`: whether to return η̇.
+    """
+
+    body: str = eqx.field(static=True)
+    rates: bool = eqx.field(static=True, default=False)
+
+    def __call__(self, system: AbstractSystem, t: Time, state: State) -> Float[Array, "k"]:
+        places = system.mechanism.elastic_places
+        if self.body not in places:
+            raise ModelError(unknown("sensor: unknown flexible body", self.body, places))
+        first, k = places[self.body]
+        c = system.configuration(t, state.q, state.z)
+        elastic = c.elastic_rates(state.v) if self.rates else c.elastic
+        return elastic[first : first + k]
+
+
+class Strain(AbstractSensor):
+    """Strain at a node of a flexible body with recovery of strains, such as `flexible.beam`.
+
+    Shape `(6,)`: elongation, shear along y and z [1], twist, curvatures about y and z [1/m]. With
+    `point`, the strain ε = γ_x - y κ_z + z κ_y along the beam at a point y, z of the section, as a
+    strain gauge measures it [1], shape `()`.
+
+    **Arguments:** `body`: its name; `node`: name or row of the node; `point`: y, z [m].
+    """
+
+    body: str = eqx.field(static=True)
+    node: str | int = eqx.field(static=True)
+    point: Float[Array, "2"] | None
+
+    def __init__(self, body: str, node: str | int, point: Any = None):
+        self.body, self.node = body, node
+        self.point = None if point is None else as_leaf(point, (2,), "Strain: point")
+
+    def __call__(self, system: AbstractSystem, t: Time, state: State) -> Float[Array, "..."]:
+        eta = Modal(self.body)(system, t, state)
+        body = _body(system, self.body)
+        if not isinstance(body, FlexibleBody) or body.strains is None:
+            raise ModelError(
+                f"sensor: body {self.body!r} has no recovery of strains; build it by "
+                "flexible.beam, or give FlexibleBody its strains"
+            )
+        strain = eta @ body.strains[body.node_row(self.node)]
+        if self.point is None:
+            return strain
+        y, z = jnp.asarray(self.point, strain.dtype)
+        return strain[0] - y * strain[5] + z * strain[4]
+
+
+def _body(system: AbstractSystem, name: str) -> Any:
+    """One body of the mechanism, unstacked."""
+    (group,) = (group for group in system.mechanism.bodies if name in group.names)
+    row = group.names.index(name)
+    return jax.tree.map(lambda x: x[row], group.body)
+
+
+__all__ = ["Modal", "Strain"]

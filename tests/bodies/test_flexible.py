@@ -1,0 +1,349 @@
+"""Flexible bodies in mechanisms: agreement of formulations, limits, and derivatives."""
+
+import functools
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmbd as mbd
+from jaxmbd import Frame, flexible, forces, joints, sensors
+from jaxmbd.mechanism.bodies import rigid_part
+
+FORMULATIONS = [mbd.JointCoordinates(), mbd.MaximalCoordinates()]
+SECTION = flexible.Rectangle(0.03, 0.02)
+
+
+@functools.cache
+def rod(length=0.5, n_modes=2, interfaces=("base", "tip"), E=7e9, **options):
+    return flexible.beam(
+        length, E, 0.4 * E, 2700.0, SECTION, 4, n_modes, interfaces=interfaces, **options
+    )
+
+
+def slim(**options):
+    """Few elastic coordinates: two modes of a cantilever."""
+    return rod(n_modes=2, interfaces=("base",), **options)
+
+
+def tree(body=None, rigid=False) -> mbd.Model:
+    """A flexible rod on a hinge, and a rigid one on a ball at its tip."""
+    body = slim() if body is None else body
+    lower = mbd.inertia.shifted(mbd.inertia.box(0.4, [0.3, 0.05, 0.04]), [0.15, 0, 0])
+    base, tip = (Frame("rod", node=name) for name in ("base", "tip"))
+    if rigid:
+        base, tip = Frame("rod"), Frame("rod", [0.5, 0, 0])
+    return mbd.Model(
+        {"rod": body, "lower": lower},
+        {
+            "hinge": joints.Revolute("ground", base, [0, 1, 0.3]),
+            "ball": joints.Spherical(tip.at([0, 0.02, 0]), "lower"),
+        },
+        {
+            "gravity": forces.Gravity(),
+            "spring": forces.SpringDamper(Frame("ground", [0.5, 0, 1]), tip, 40.0, 0.1, 2.0),
+        },
+        frames={"end": tip},
+    )
+
+
+GUESS = {"hinge": 0.4, "ball": [0.3, -0.2, 0.4]}
+RATES = {"hinge": 3.0, "ball": [0.5, 1.0, -2.0]}
+
+
+def moving(system, name="rod", scale=1e-3):
+    """A state with deformations and their rates; joints of trees stay closed."""
+    k = system.mechanism.elastic_places[name][1]
+    state = mbd.assemble(system, GUESS, RATES, elastic={name: scale * np.arange(1, k + 1)})
+    if not isinstance(system, type(mbd.formulate(tree(), mbd.JointCoordinates()))):
+        return state
+    return mbd.State(state.q, state.v.at[-k:].set(0.1 * np.arange(1, k + 1)))
+
+
+def in_maximal(system, joint_system, state):
+    """The state in maximal coordinates, from that in joint coordinates."""
+    poses = joint_system.frames(0.0, state.q)
+    twists = joint_system.twists(0.0, state.q, state.v)
+    names = joint_system.mechanism.topology.bodies[1:]
+    q = [x for n in names for x in (poses[n].p, mbd.lie.so3.from_matrix(poses[n].R))]
+    c = joint_system.configuration(jnp.zeros(()), state.q)
+    v = [twists[name] for name in names]
+    return mbd.State(
+        jnp.concatenate([*q, c.elastic]), jnp.concatenate([*v, c.elastic_rates(state.v)])
+    )
+
+
+def slider_crank(body) -> mbd.Model:
+    """A rigid crank, a flexible connecting rod and a slider."""
+    crank = mbd.inertia.shifted(mbd.inertia.box(0.3, [0.15, 0.03, 0.03]), [0.075, 0, 0])
+    return mbd.Model(
+        {"crank": crank, "rod": body, "block": mbd.inertia.box(0.2, [0.04, 0.04, 0.04])},
+        {
+            "shaft": joints.Revolute("ground", "crank", [0, 1, 0]),
+            "pin": joints.Revolute(
+                Frame("crank", [0.15, 0, 0]), Frame("rod", node="base"), [0, 1, 0]
+            ),
+            "wrist": joints.Revolute(Frame("rod", node="tip"), "block", [0, 1, 0]),
+            "slide": joints.Prismatic("ground", "block", [1, 0, 0]),
+        },
+        {"gravity": forces.Gravity()},
+    )
+
+
+def coordinate_accelerations(system, state):
+    """Accelerations of joints, and of elastic coordinates, in any formulation."""
+    vdot, _ = mbd.accelerations(system, 0.0, state)
+    c = system.configuration(jnp.zeros(()), state.q)
+    return vdot, c.elastic_rates(vdot)
+
+
+def test_formulations_agree_in_a_tree():
+    one = mbd.formulate(tree(), mbd.JointCoordinates())
+    two = mbd.formulate(tree(), mbd.MaximalCoordinates())
+    state = moving(one)
+    other = in_maximal(two, one, state)
+    elastic = [coordinate_accelerations(*pair)[1] for pair in ((one, state), (two, other))]
+    np.testing.assert_allclose(elastic[1], elastic[0], rtol=1e-9)
+    energies = [mbd.energy(*pair) for pair in ((one, 0.0, state), (two, 0.0, other))]
+    for name in ("kinetic", "field", "elastic"):
+        np.testing.assert_allclose(*(getattr(x, name) for x in energies), rtol=1e-11)
+    momenta = [mbd.momentum(*pair) for pair in ((one, 0.0, state), (two, 0.0, other))]
+    np.testing.assert_allclose(momenta[0].angular, momenta[1].angular, rtol=1e-10)
+
+
+def test_formulations_agree_in_a_loop():
+    """A slider-crank whose connecting rod bends."""
+    model = slider_crank(rod(n_modes=2, interfaces=("base",), attachments=("tip",)))
+    one = mbd.formulate(model, mbd.JointCoordinates())
+    two = mbd.formulate(model, mbd.MaximalCoordinates())
+    k = one.mechanism.n_elastic
+    eta = 1e-4 * np.cos(np.arange(k))
+    state = mbd.assemble(one, {"shaft": 0.7}, {"shaft": 5.0}, elastic={"rod": eta})
+    other = in_maximal(two, one, state)
+    elastic = [coordinate_accelerations(*pair)[1] for pair in ((one, state), (two, other))]
+    np.testing.assert_allclose(
+        elastic[1], elastic[0], rtol=1e-9, atol=1e-9 * np.abs(elastic[0]).max()
+    )
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("formulation", FORMULATIONS)
+def test_system_keeps_its_contract(formulation):
+    """With a short soft body in a mean-axis frame. The check changes S in proportion to its largest
+    entry, by which the inertia of other bodies would change too much for a difference."""
+    section = flexible.Rectangle(0.3, 0.2)
+    body = flexible.beam(0.5, 1e6, 4e5, 2700.0, section, 2, 2, method="free", frame="mean-axis")
+    model = tree(body)
+    joint, system = (mbd.formulate(model, x) for x in (mbd.JointCoordinates(), formulation))
+    state = moving(joint)
+    if isinstance(formulation, mbd.MaximalCoordinates):
+        state = in_maximal(system, joint, state)
+    mbd.testing.check_system(system, state)
+
+
+def as_rigid(body):
+    return rigid_part(body)
+
+
+def test_a_rigid_body_is_the_limit_of_stiffness():
+    """Quasi-static accelerations differ from those of a rigid body in proportion to 1 / E."""
+    base = slim()
+    rigid = mbd.formulate(tree(as_rigid(base), rigid=True), mbd.JointCoordinates())
+    expected, _ = mbd.accelerations(rigid, 0.0, mbd.assemble(rigid, GUESS, RATES))
+    n = rigid.nv
+    start = mbd.assemble(mbd.formulate(tree(base), mbd.JointCoordinates()), GUESS, RATES)
+
+    @jax.jit
+    def at(body, eta):
+        """Accelerations at a deformation, and their derivatives by it."""
+
+        def accelerations(eta):
+            system = mbd.formulate(tree(body), mbd.JointCoordinates())
+            q = jnp.concatenate([start.q[: -eta.size], eta])
+            return mbd.accelerations(system, 0.0, mbd.State(q, start.v))[0]
+
+        return accelerations(eta), jax.jacfwd(accelerations)(eta)
+
+    errors = []
+    for factor in (1.0, 10.0, 100.0, 1000.0):
+        body = eqx.tree_at(lambda b: b.stiffness, base, factor * base.stiffness)
+        # The deformation at which its second derivative is zero, by Newton's method.
+        eta = jnp.zeros(base.n_elastic)
+        for _ in range(4):
+            vdot, J = at(body, eta)
+            eta = eta - jnp.linalg.solve(J[n:], vdot[n:])
+        errors.append(float(jnp.linalg.norm(at(body, eta)[0][:n] - expected)))
+    orders = -np.diff(np.log10(errors))
+    np.testing.assert_allclose(orders[1:], 1.0, atol=0.05)
+
+
+def test_a_chain_of_bodies_is_one_body():
+    """Static deflection by a load at the tip of two halves of a cantilever, welded."""
+    half = rod(0.25, 0, ("base", "tip"))
+    tip = Frame("b", node="tip")
+    model = mbd.Model(
+        {"a": half, "b": half},
+        {
+            "wall": joints.Fixed("ground", Frame("a", node="base")),
+            "weld": joints.Fixed(Frame("a", node="tip"), Frame("b", node="base")),
+        },
+        {"load": forces.AppliedForce(tip, [0.0, 0.0, -20.0])},
+        {"end": tip},
+    )
+    system = mbd.formulate(model, mbd.JointCoordinates())
+
+    @jax.jit
+    def at(q):
+        def accelerations(q):
+            state = mbd.State(q, jnp.zeros(system.nv))
+            return mbd.accelerations(system, 0.0, state)[0]
+
+        return accelerations(q), jax.jacfwd(accelerations)(q)
+
+    q = mbd.assemble(system).q
+    for _ in range(4):
+        vdot, J = at(q)
+        q = q - jnp.linalg.solve(J, vdot)
+    s = SECTION.properties()
+    shear = 0.5 / (5 / 6 * 0.4 * 7e9 * s.A)
+    exact = -20.0 * (0.5**3 / (3 * 7e9 * s.Iy) + shear)
+    # Large deflections of a cantilever are smaller, by some (w / L)².
+    np.testing.assert_allclose(system.frames(0.0, q)["end"].p[2], exact, rtol=2e-2)
+
+
+def test_trapezoidal_rule_keeps_energy_to_its_order():
+    system = mbd.formulate(tree_without_damping(), mbd.JointCoordinates())
+    state = mbd.assemble(system, {"hinge": 0.4}, elastic={"rod": [1e-3, 2e-3]})
+    before = mbd.energy(system, 0.0, state)
+    errors = []
+    for n in (100, 200):
+        states = mbd.rollout(system, state, 0.05 / n, n, mbd.GeneralizedAlpha(1.0))
+        total = jax.vmap(lambda state: mbd.energy(system, 0.0, state).total)(states)
+        errors.append(float(jnp.max(jnp.abs(total - before.total))))
+    assert errors[1] < 1e-2 * float(before.elastic)
+    assert np.log2(errors[0] / errors[1]) == pytest.approx(2.0, abs=0.2)
+
+
+def tree_without_damping() -> mbd.Model:
+    return mbd.Model(
+        {"rod": slim()},
+        {"hinge": joints.Revolute("ground", Frame("rod", node="base"), [0, 1, 0.3])},
+        {"gravity": forces.Gravity()},
+    )
+
+
+def test_gradient_of_a_motion_by_material_and_dimensions():
+    basis = slim()
+
+    def tip(theta):
+        E, density, width, ratio = theta
+        section = flexible.Rectangle(width, 0.02)
+        body = flexible.beam(0.5, E, 0.4 * E, density, section, 4, 2, damping=ratio, basis=basis)
+        model = mbd.Model(
+            {"rod": body},
+            {"hinge": joints.Revolute("ground", Frame("rod", node="base"), [0, 1, 0.3])},
+            {"gravity": forces.Gravity()},
+        )
+        system = mbd.formulate(model, mbd.JointCoordinates())
+        state = mbd.assemble(system, {"hinge": 0.4}, elastic={"rod": [1e-3, 2e-3]})
+        end = mbd.rollout(system, state, 1e-3, 5)
+        return jnp.concatenate([end.q[-1], end.v[-1]])
+
+    theta = np.array([7e9, 2700.0, 0.03, 0.02])
+    run = jax.jit(jax.vmap(tip))
+    steps = 1e-4 * np.diag(theta)
+    ends = run(jnp.asarray(np.concatenate([theta + steps, theta - steps])))
+    difference = (ends[:4] - ends[4:]) / 2e-4
+    exact = jax.vmap(jax.jacfwd(tip))(jnp.asarray(theta)[None])[0].T * theta[:, None]
+    scale = np.abs(difference).max(axis=0, keepdims=True)
+    assert np.all(np.abs(exact - difference) < 1e-6 * scale)
+
+
+def test_sensors_read_deformation():
+    model = tree()
+    for formulation in FORMULATIONS:
+        system = mbd.formulate(model, formulation)
+        state = mbd.assemble(system, GUESS, elastic={"rod": [1e-3, 2e-3]})
+        t = jnp.zeros(())
+        np.testing.assert_allclose(sensors.Modal("rod")(system, t, state), [1e-3, 2e-3])
+        np.testing.assert_allclose(sensors.Modal("rod", rates=True)(system, t, state), 0.0)
+        strain = sensors.Strain("rod", "base")(system, t, state)
+        np.testing.assert_allclose(strain, np.array([1e-3, 2e-3]) @ slim().strains[0], rtol=1e-12)
+        gauge = sensors.Strain("rod", "base", [0.015, 0.01])(system, t, state)
+        expected = strain[0] - 0.015 * strain[5] + 0.01 * strain[4]
+        np.testing.assert_allclose(gauge, expected, rtol=1e-12)
+        with pytest.raises(mbd.ModelError, match="unknown flexible body 'lower'; known are 'rod'"):
+            sensors.Modal("lower")(system, t, state)
+
+
+@pytest.mark.parametrize("formulation", [mbd.NaturalCoordinates(), mbd.PointCoordinates()])
+def test_other_coordinates_refuse_it(formulation):
+    with pytest.raises(mbd.ModelError, match=r"body 'rod'.*use JointCoordinates\(\) or Maximal"):
+        mbd.formulate(tree(), formulation)
+
+
+def test_inspection_names_elastic_coordinates_and_rotors_behind_them():
+    model = eqx.tree_at(lambda m: m.rotors, tree(), {"motor": mbd.Rotor("hinge", 1e-3)})
+    found = [mbd.formulate(model, x).coordinates_in_words()[-2:] for x in FORMULATIONS]
+    assert found[0][-1] == "rod: q[5:7], v[4:6]: elastic"
+    assert found[1] == [
+        "rod: q[14:16], v[12:14]: elastic",
+        "rotor motor: q[16], v[14]: its angle",
+    ]
+
+
+def test_frames_name_nodes():
+    hinge = joints.Revolute("ground", Frame("rod", [0.1, 0, 0]), [0, 1, 0])
+    with pytest.raises(mbd.ModelError, match=r"joint 'hinge': frame on 'rod'.* names its node"):
+        mbd.Model({"rod": slim()}, {"hinge": hinge})
+    hinge = joints.Revolute("ground", Frame("rod", node="middle"), [0, 1, 0])
+    with pytest.raises(mbd.ModelError, match="unknown node 'middle'; known are 'base', 'tip'"):
+        mbd.Model({"rod": slim()}, {"hinge": hinge})
+    rigid = as_rigid(slim())
+    hinge = joints.Revolute("ground", Frame("rod", node="tip"), [0, 1, 0])
+    with pytest.raises(mbd.ModelError, match="RigidBody has no nodes; give the frame its position"):
+        mbd.Model({"rod": rigid}, {"hinge": hinge})
+    hinge = joints.Revolute(Frame("ground", node="tip"), "rod", [0, 1, 0])
+    with pytest.raises(mbd.ModelError, match="the ground has no node 'tip'"):
+        mbd.Model({"rod": rigid}, {"hinge": hinge})
+
+
+def test_values_are_checked():
+    body = slim()
+    for match, where, value in (
+        ("mass must be positive", lambda b: b.mass, -1.0),
+        ("stiffness must be symmetric", lambda b: b.stiffness, body.stiffness.at[0, 1].add(1e5)),
+        ("stiffness must not be indefinite", lambda b: b.stiffness, -body.stiffness),
+        ("second must not be indefinite", lambda b: b.second, -body.second),
+        ("mass matrix at η = 0 is not positive definite", lambda b: b.second, 0.0 * body.second),
+    ):
+        wrong = eqx.tree_at(where, body, jnp.asarray(value))
+        with pytest.raises(mbd.ModelError, match=f"body 'rod': .*{match}"):
+            mbd.Model({"rod": wrong})
+    fields = {f: getattr(body, f) for f in body.__dataclass_fields__ if f != "nodes"}
+    with pytest.raises(mbd.ModelError, match="node 'end' is row 9, but there are 5 nodes"):
+        mbd.FlexibleBody(**fields, nodes={"end": 9})
+
+
+def test_free_body_keeps_its_momentum_and_energy():
+    """Rates of a bent body that flies freely, in a mean-axis frame, are zero."""
+    body = rod(0.5, 2, ("base",), method="free", frame="mean-axis")
+    system = mbd.formulate(mbd.Model({"rod": body}), mbd.JointCoordinates())
+    twist = [0.1, 0.2, -0.3, 3.0, 5.0, 2.0]
+    state = mbd.assemble(system, rates={"rod": twist}, elastic={"rod": [2e-3, 1e-3]})
+    state = mbd.State(state.q, state.v.at[-2:].set(jnp.asarray([0.3, -0.2])))
+    vdot, _ = mbd.accelerations(system, 0.0, state)
+
+    def invariants(q, v):
+        x = mbd.State(q, v)
+        momentum = mbd.momentum(system, 0.0, x)
+        return momentum.linear, momentum.angular, mbd.energy(system, 0.0, x).total
+
+    tangents = system.rates(state.q, state.v), vdot
+    of_state, rates = jax.jvp(invariants, (state.q, state.v), tangents)
+    # The rate of the elastic energy alone is what the others make up for.
+    scale = float(jnp.abs(state.v[-2:]) @ body.stiffness @ jnp.asarray([2e-3, 1e-3]))
+    for value, rate in zip(of_state, rates, strict=True):
+        assert np.abs(rate).max() < 1e-12 * (scale + np.abs(value).max())
