@@ -17,7 +17,7 @@ PACKAGE = REPOSITORY / "jaxmbd"
 # What each part of the package may import, itself apart. io and viz stand on top of everything,
 # and nobody imports them but inside a function: plotting and file formats load when first used.
 BOTTOM = {"errors", "_stop_gradients", "_runtime_guard", "_joint_tangents", "_inlined_jit"}
-MATHEMATICS = BOTTOM | {"lie", "linear", "fused"}
+MATHEMATICS = BOTTOM | {"lie", "linear", "fused", "native"}
 DESCRIPTION = {"model", "inertia", "signals", "bodies", "joints", "forces"}
 MECHANISM = MATHEMATICS | DESCRIPTION | {"mechanism"}
 SYSTEM = MECHANISM | {"system"}
@@ -25,7 +25,7 @@ NUMERICS = SYSTEM - {"bodies", "joints"} | {"nonlinear", "integrators"}
 ANALYSES = SYSTEM | NUMERICS | {"sensors", "formulations", "analyses"}
 SUPPORTED = {
     **dict.fromkeys(BOTTOM, BOTTOM),
-    **dict.fromkeys({"lie", "linear", "fused"}, MATHEMATICS),
+    **dict.fromkeys({"lie", "linear", "fused", "native"}, MATHEMATICS),
     **dict.fromkeys(DESCRIPTION, MATHEMATICS | DESCRIPTION),
     "mechanism": MECHANISM,
     "system": SYSTEM,

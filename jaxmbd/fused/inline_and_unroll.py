@@ -30,6 +30,7 @@ OF_TABLES = frozenset({"cumsum", "scatter", "scatter-add", "sort"})
 CALLS = {
     "fused_program": "program",
     "linear_kernel": "program",
+    "native_call": "program",  # Of one state: parameters.py.
     "closed_call": "call_jaxpr",
     "custom_jvp_call": "call_jaxpr",
     "custom_vjp_call": "call_jaxpr",

@@ -95,6 +95,11 @@ def _of_factors(value: Any, equation: Any) -> bool:
     return same and (value is None or value == a)
 
 
+def _of_one_state(value: Any, equation: Any) -> bool:
+    """A call for a batch holds the program of one of its states."""
+    return not any(value)
+
+
 ELEMENTWISE_NAMES = frozenset(
     {
         *("abs", "acos", "acosh", "add", "add_any", "and", "asin", "asinh", "atan", "atan2"),
@@ -168,6 +173,10 @@ PARAMETERS: dict[str, dict[str, Check]] = {
     ),
     "fused_program": dict.fromkeys(_KERNEL, _any),
     "linear_kernel": dict.fromkeys(_KERNEL, _any),
+    "native_call": {
+        **dict.fromkeys(("program", "linear", "otherwise"), _any),
+        "batched": _of_one_state,
+    },
     "batch_of_kernels": dict.fromkeys(_BATCH, _any),
     "batch_of_linear_kernels": dict.fromkeys(_BATCH, _any),
     # Rewritten with these values, otherwise unchanged.

@@ -1,7 +1,7 @@
 """Accelerations of a tree without constraints."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -14,6 +14,7 @@ from ...lie import Pose, se3
 from ...linear import solve_spd
 from ...mechanism.elements import Motion
 from ...mechanism.rows import Rows
+from ...native import NativeFunction, native_of
 from ...system import constraints
 from ...system.abstract import State
 from ...system.acceleration import free_accelerations
@@ -45,6 +46,9 @@ def _(system: JointSystem, t: Float[Array, ""], state: State) -> Float[Array, "n
     if not (unconstrained and jax.default_backend() == "cpu"):
         return _by_mass_matrix(system, (t, state))
     fallback = _fallback(system)
+    native = native_of(_by_articulated_bodies, system, (t, state), otherwise=fallback)
+    if native is not None:
+        return _generated(system, t, state, native=native)
     kernel = kernel_of(_by_articulated_bodies, fallback, system, (t, state))
     if kernel is None:
         return fallback(system, (t, state))
@@ -53,6 +57,36 @@ def _(system: JointSystem, t: Float[Array, ""], state: State) -> Float[Array, "n
 
 def _fallback(system: JointSystem) -> Callable[..., Float[Array, "nv"]]:
     return _by_articulated_bodies if system.nv > MAX_DENSE else _by_mass_matrix
+
+
+@eqx.filter_custom_jvp
+def _generated(
+    system: JointSystem, t: Float[Array, ""], state: State, *, native: NativeFunction
+) -> Float[Array, "nv"]:
+    return native(system, (t, state))
+
+
+@_generated.def_jvp
+def _(primals, tangents, *, native):
+    """As that of `_recursive`, as generated code, which JAX transposes."""
+    vdot = _generated(*primals, native=native)
+    dots, unravel = ravel_pytree(tangents)
+
+    def tangent(at: tuple[Primals, Float[Array, "nv"]], dots: Float[Array, "n"]) -> Array:
+        return _slope(*at, unravel(dots))
+
+    linear = native_of(tangent, (primals, vdot), dots, linear=1)
+    if linear is not None:
+        return vdot, linear((primals, vdot), dots)
+    plain = lambda system, *args: _fallback(system)(system, args)  # noqa: E731
+    return vdot, jvp_with_zeros(plain, primals, tangents)[1]
+
+
+def _slope(args: Primals, vdot: Float[Array, "nv"], dots: Any) -> Float[Array, "nv"]:
+    """M⁻¹ d(f - b - M v̇) at constant v̇."""
+    residual = lambda *args: _residual(args, vdot)  # noqa: E731
+    (_, bodies), (slope, _) = jvp_with_zeros(residual, args, dots)
+    return bodies.accelerations(slope)
 
 
 @eqx.filter_custom_jvp
@@ -73,10 +107,7 @@ def _(primals, tangents, *, kernel):
     has_tangent = moved(tangents)
 
     def tangent(at: tuple[Primals, Float[Array, "nv"]], dots: Float[Array, "n"]) -> Array:
-        args, vdot = at
-        residual = lambda *args: _residual(args, vdot)  # noqa: E731
-        (_, bodies), (slope, _) = jvp_with_zeros(residual, args, unravel(dots))
-        return bodies.accelerations(slope)
+        return _slope(*at, unravel(dots))
 
     def cotangent(at: tuple[Primals, Float[Array, "nv"]], y: Float[Array, "nv"]) -> Array:
         args, vdot = at

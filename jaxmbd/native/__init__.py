@@ -1,0 +1,8 @@
+"""Generated machine code for small programs on the CPU, for one state or for many."""
+
+from .call import NativeFunction as NativeFunction
+from .call import native_of as native_of
+from .call import native_or_reason as native_or_reason
+from .switch import enabled as enabled
+
+__all__ = ["NativeFunction", "enabled", "native_of", "native_or_reason"]

@@ -1,0 +1,311 @@
+"""Calls of generated code inside of JAX's programs, with derivatives and batches."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.core import ShapedArray, Tracer
+from jax.extend.core import ClosedJaxpr, Primitive, jaxpr_as_fun
+from jax.interpreters import ad, batching, mlir
+from jaxlib.mlir import ir
+
+from ..fused.inline_and_unroll import blank
+from .canonical import canonical
+from .registered import code_of
+from .scalars import scalars_of
+from .structure import NotCovered
+from .switch import generates
+
+# Arguments and results of generated code. Parameters:
+# - `program`: a jaxpr for one state; derivatives and programs for other platforms follow from it.
+# - `batched`: for each argument, whether it has a leading axis of states.
+# - `linear`: number of last arguments in which the program is linear.
+# - `otherwise`: an equivalent function for other platforms, or None for the program itself.
+_native = Primitive("native_call")
+_native.multiple_results = True
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NativeFunction:
+    """A function of arrays whose machine code is generated."""
+
+    program: ClosedJaxpr
+    structure: Any
+    linear: int = 0
+    otherwise: Callable[..., Any] | None = None
+
+    def __call__(self, *args: Any) -> Any:
+        arrays = jax.tree.leaves(eqx.filter(args, eqx.is_array))
+        found = _native.bind(
+            *arrays,
+            program=self.program,
+            batched=(False,) * len(arrays),
+            linear=self.linear,
+            otherwise=self.otherwise,
+        )
+        return jax.tree.unflatten(self.structure, found)
+
+
+def native_of(
+    fn: Callable[..., Any], *args: Any, otherwise: Callable[..., Any] | None = None, linear: int = 0
+) -> NativeFunction | None:
+    """Convert fn to generated code for arguments of these shapes.
+
+    Arguments may be arrays, or shapes and types of arrays; results must be arrays. None if
+    generated code is switched off, if `fn` has an operation that is not covered, or if it has
+    traced values that are not among the arguments.
+
+    **Arguments:**
+
+    - `otherwise`: an equivalent function, which other platforms compute. Default: `fn`.
+    - `linear`: number of last arrays among the arguments in which `fn` is linear.
+    """
+    found = native_or_reason(fn, *args, otherwise=otherwise, linear=linear)
+    return None if isinstance(found, str) else found
+
+
+def native_or_reason(
+    fn: Callable[..., Any], *args: Any, otherwise: Callable[..., Any] | None = None, linear: int = 0
+) -> NativeFunction | str:
+    """As `native_of`, with the reason in the place of None."""
+    if not generates():
+        return "generated code is switched off"
+    arrays, rest = eqx.partition(args, _is_array_like)
+    leaves, structure = jax.tree.flatten(arrays)
+
+    def of_leaves(fn: Callable[..., Any], *leaves: Any) -> Any:
+        return fn(*eqx.combine(jax.tree.unflatten(structure, leaves), rest))
+
+    def elsewhere(*leaves: Any) -> list[Any]:
+        return jax.tree.leaves(of_leaves(otherwise or fn, *leaves))
+
+    program, shapes = jax.make_jaxpr(partial(of_leaves, fn), return_shape=True)(*leaves)
+    if any(isinstance(x, Tracer) for x in program.consts):
+        return "traced values beside the arguments"
+    if not program.out_avals:
+        return "no results"
+    program = canonical(program)
+    reason = _uncovered(program)
+    if reason is not None:
+        return reason
+    plain = None if otherwise is None else elsewhere
+    return NativeFunction(program, jax.tree.structure(shapes), linear, plain)
+
+
+def _is_array_like(x: Any) -> bool:
+    return eqx.is_array(x) or isinstance(x, jax.ShapeDtypeStruct)
+
+
+@lru_cache(maxsize=256)
+def _uncovered(program: ClosedJaxpr) -> str | None:
+    try:
+        scalars_of(program, [False] * len(program.in_avals))
+    except NotCovered as reason:
+        return str(reason)
+    return None
+
+
+def _bound(
+    program: ClosedJaxpr, batched: Sequence[bool], linear: int, arrays: Sequence[Any]
+) -> list[Any]:
+    params = {"program": program, "batched": tuple(batched), "linear": linear}
+    return _native.bind(*arrays, **params, otherwise=None)
+
+
+@_native.def_abstract_eval
+def _(*avals: Any, program: ClosedJaxpr, batched: tuple[bool, ...], **others: Any) -> Any:
+    lead = [x.shape[:1] for x, own in zip(avals, batched, strict=True) if own][:1]
+    lead = lead[0] if lead else ()
+    return [ShapedArray((*lead, *x.shape), x.dtype) for x in program.out_avals]
+
+
+@lru_cache(maxsize=64)
+def _jitted(**params: Any) -> Callable[..., list[Any]]:
+    return jax.jit(partial(_native.bind, **params))
+
+
+@_native.def_impl
+def _eagerly(*arrays: Any, **params: Any) -> list[Any]:
+    return _jitted(**params)(*arrays)
+
+
+# Lowering -------------------------------------------------------------------------------------
+
+
+def _plainly(
+    *arrays: Any,
+    program: ClosedJaxpr,
+    batched: tuple[bool, ...],
+    linear: int,
+    otherwise: Callable[..., list[Any]] | None,
+) -> list[Any]:
+    """The program, or its equivalent, as JAX compiles it."""
+    fn = otherwise or jaxpr_as_fun(program)
+    if any(batched):
+        fn = jax.vmap(fn, in_axes=tuple(0 if own else None for own in batched))
+    return fn(*arrays)
+
+
+_lowered_plainly = mlir.lower_fun(_plainly, multiple_results=True)
+
+
+def _lowered(ctx: mlir.LoweringRuleContext, *arrays: ir.Value, **params: Any) -> Any:
+    """A call of generated code; exported programs, which leave the process, have none."""
+    exported = ctx.module_context.lowering_parameters.for_export
+    code = None if exported else code_of(params["program"], params["batched"])
+    if code is None or code.name is None:
+        return _lowered_plainly(ctx, *arrays, **params)
+    return jax.ffi.ffi_lowering(code.name)(ctx, *arrays)
+
+
+mlir.register_lowering(_native, _lowered_plainly)
+mlir.register_lowering(_native, _lowered, platform="cpu")
+
+
+# Batches --------------------------------------------------------------------------------------
+
+
+def _in_batch(
+    arrays: Sequence[Any],
+    axes: Sequence[int | None],
+    *,
+    program: ClosedJaxpr,
+    batched: tuple[bool, ...],
+    **others: Any,
+) -> tuple[list[Any], list[int]]:
+    """Batches of batches are one batch of all states."""
+    count = next(x.shape[k] for x, k in zip(arrays, axes, strict=True) if k is not None)
+    first = [x if k is None else jnp.moveaxis(x, k, 0) for x, k in zip(arrays, axes, strict=True)]
+    here = [k is not None for k in axes]
+    if not any(batched):
+        found = _native.bind(*first, program=program, batched=tuple(here), **others)
+        return found, [0] * len(found)
+    inner = next(
+        x.shape[int(k is not None)] for x, k, own in zip(first, axes, batched, strict=True) if own
+    )
+
+    def together(x: Any, outer: bool, own: bool) -> Any:
+        if not (outer or own):
+            return x
+        rest = x.shape[outer + own :]
+        x = x.reshape(count if outer else 1, inner if own else 1, *rest)
+        return jnp.broadcast_to(x, (count, inner, *rest)).reshape(count * inner, *rest)
+
+    arrays = list(map(together, first, here, batched))
+    either = [a or b for a, b in zip(here, batched, strict=True)]
+    found = _native.bind(*arrays, program=program, batched=tuple(either), **others)
+    found = [x.reshape(count, inner, *x.shape[1:]) for x in found]
+    return found, [0] * len(found)
+
+
+batching.primitive_batchers[_native] = _in_batch
+
+
+# Derivatives ----------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=128)
+def _derivative(program: ClosedJaxpr, moving: tuple[bool, ...]) -> ClosedJaxpr:
+    """The derivative of results that are floats, a function of the arguments and of tangents."""
+    fn, avals = jaxpr_as_fun(program), list(map(blank, program.in_avals))
+
+    def along(*given: Any) -> list[Any]:
+        primals, dots = given[: len(avals)], given[len(avals) :]
+
+        def of_moving(*moved: Any) -> list[Any]:
+            rest = iter(moved)
+            return fn(*(next(rest) if m else x for x, m in zip(primals, moving, strict=True)))
+
+        moved = tuple(x for x, m in zip(primals, moving, strict=True) if m)
+        slopes = jax.jvp(of_moving, moved, dots)[1]
+        return [dot for dot, x in zip(slopes, program.out_avals, strict=True) if _is_float(x)]
+
+    dots = [x for x, m in zip(avals, moving, strict=True) if m]
+    return canonical(jax.make_jaxpr(along)(*avals, *dots))
+
+
+def _forward(
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    *,
+    program: ClosedJaxpr,
+    batched: tuple[bool, ...],
+    linear: int,
+    otherwise: Callable[..., list[Any]] | None,
+) -> tuple[list[Any], list[Any]]:
+    own = {"program": program, "batched": batched, "linear": linear, "otherwise": otherwise}
+    found = _native.bind(*primals, **own)
+    moving = tuple(not isinstance(dot, ad.Zero) for dot in tangents)
+    at = len(primals) - linear
+    if not any(moving[:at]):  # Linear: the derivative is the function itself.
+        dots = list(map(ad.instantiate_zeros, tangents[at:]))
+        return found, _native.bind(*primals[:at], *dots, **own)
+    derivative = _derivative(program, moving)
+    dots = [dot for dot, m in zip(tangents, moving, strict=True) if m]
+    of_dots = [b for b, m in zip(batched, moving, strict=True) if m]
+    slopes = _bound(derivative, [*batched, *of_dots], len(dots), [*primals, *dots])
+    return found, _with_zeros(slopes, found)
+
+
+def _with_zeros(slopes: list[Any], values: list[Any]) -> list[Any]:
+    """Tangents of all results, symbolic zeros for integers and truth values."""
+    rest = iter(slopes)
+    return [next(rest) if _is_float(x) else _zero_of(x) for x in values]
+
+
+def _zero_of(x: Any) -> ad.Zero:
+    return ad.Zero(jax.typeof(x).to_tangent_aval())
+
+
+def _is_float(x: Any) -> bool:
+    return jnp.issubdtype(x.dtype, jnp.floating)
+
+
+@lru_cache(maxsize=128)
+def _turned(program: ClosedJaxpr, linear: int) -> ClosedJaxpr:
+    """The transpose, a function of the other arguments and of cotangents of all results."""
+    fn, avals = jaxpr_as_fun(program), list(map(blank, program.in_avals))
+    at = len(avals) - linear
+
+    def back(*given: Any) -> Any:
+        fixed, cotangents = given[:at], given[at:]
+        turned = jax.linear_transpose(lambda *x: fn(*fixed, *x), *avals[at:])
+        return turned(list(cotangents))
+
+    return canonical(jax.make_jaxpr(back)(*avals[:at], *map(blank, program.out_avals)))
+
+
+def _transpose(
+    cotangents: Sequence[Any],
+    *arrays: Any,
+    program: ClosedJaxpr,
+    batched: tuple[bool, ...],
+    linear: int,
+    **others: Any,
+) -> list[Any]:
+    """Cotangents of the arguments in which a program is linear; shared ones sum over all states."""
+    at = len(arrays) - linear
+    if all(isinstance(y, ad.Zero) for y in cotangents):
+        return [None] * len(arrays)
+    turned = _turned(program, linear)
+    given = [*arrays[:at], *map(ad.instantiate_zeros, cotangents)]
+    many = any(batched)
+    own = [*batched[:at], *[many] * len(cotangents)]
+    found = _bound(turned, own, len(cotangents), given)
+    summed = [
+        jnp.sum(x, axis=0) if many and not b else x
+        for x, b in zip(found, batched[at:], strict=True)
+    ]
+    unknown = map(ad.is_undefined_primal, arrays[at:])
+    return [*[None] * at, *(y if u else None for y, u in zip(summed, unknown, strict=True))]
+
+
+ad.primitive_jvps[_native] = _forward
+ad.primitive_transposes[_native] = _transpose
+
+
+__all__ = ["NativeFunction", "native_of", "native_or_reason"]

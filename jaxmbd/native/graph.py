@@ -1,0 +1,154 @@
+"""Programs of scalars: nodes, each computed once, and loops.
+
+A node belongs to the innermost loop that it depends on, so that invariant nodes leave loops. A node
+varies if it depends on an argument that differs between the states of a batch.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .folding import FOLDED
+
+# Names of types in programs, by names of NumPy types.
+TYPES = {
+    "bool": "i1",
+    "float32": "f32",
+    "float64": "f64",
+    **{f"int{n}": f"i{n}" for n in (8, 16, 32, 64)},
+    **{f"uint{n}": f"u{n}" for n in (8, 16, 32, 64)},
+}
+NUMPY_TYPES = {short: np.dtype(name) for name, short in TYPES.items()}
+
+COMMUTATIVE = frozenset({"add", "mul", "and", "or", "xor", "eq", "ne"})
+COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
+
+# Loops of more iterations in total compute everything for each state: the values that states share
+# would take too much memory.
+MAX_SHARED_ITERATIONS = 256
+
+
+class Node:
+    """One scalar: an operation on other scalars."""
+
+    __slots__ = ("args", "data", "index", "op", "region", "type", "varies")
+
+    def __init__(self, op: str, kind: str, args: Any, data: Any, region: Any, varies: bool):
+        self.op, self.type, self.args, self.data = op, kind, args, data
+        self.region, self.varies = region, varies
+        self.index = -1
+
+
+@dataclass(eq=False)
+class Region:
+    """The body of a loop; the root region is the program.
+
+    - `rows`: for each array that is read row by row, its entries by iteration.
+    - `carried`: nodes of the carried values at the beginning of an iteration.
+    - `start`, `end`: their values before the first iteration, and at the end of an iteration.
+    - `kept`: for each array that is written row by row, the entries of a row.
+    """
+
+    parent: "Region | None"
+    length: int = 1
+    reverse: bool = False
+    index: int = -1
+    rows: list[np.ndarray] = field(default_factory=list)
+    carried: list[Node] = field(default_factory=list)
+    start: list[Node] = field(default_factory=list)
+    end: list[Node] = field(default_factory=list)
+    kept: list[list[Node]] = field(default_factory=list)
+
+    @property
+    def depth(self) -> int:
+        return 0 if self.parent is None else self.parent.depth + 1
+
+    @property
+    def iterations(self) -> int:
+        """Iterations in total, with those of the surrounding loops."""
+        return self.length * (1 if self.parent is None else self.parent.iterations)
+
+
+class Graph:
+    """Nodes and loops in an order in which they can be computed.
+
+    - `batched`: for each argument, whether it differs between states.
+    """
+
+    def __init__(self, batched: tuple[bool, ...]):
+        self.batched = batched
+        self.root = Region(None)
+        self.nodes: list[Node] = []
+        self.regions: list[Region] = []
+        self.count = 0
+        self._known: dict[Any, Node] = {}
+
+    def node(self, op: str, kind: str, args: tuple[Node, ...] = (), data: Any = None) -> Node:
+        """The node of an operation; one that exists already, or a constant, if there is one."""
+        if op in COMMUTATIVE and args[0].index > args[1].index:
+            args = args[::-1]
+        key = (op, kind, data, *[x.index for x in args])
+        found = self._known.get(key)
+        if found is not None:
+            return found
+        if args and op in FOLDED and all(x.op == "const" for x in args):
+            with np.errstate(all="ignore"):
+                value = FOLDED[op](NUMPY_TYPES[kind], *(x.data for x in args))
+            made = self.constant(value, kind)
+        else:
+            region, varies = self.root, False
+            for x in args:
+                varies = varies or x.varies
+                if x.region.depth > region.depth:
+                    region = x.region
+            made = self._added(Node(op, kind, args, data, region, varies))
+        self._known[key] = made
+        return made
+
+    def constant(self, value: Any, kind: str) -> Node:
+        """A constant of this type; constants with the same bits are the same node."""
+        value = NUMPY_TYPES[kind].type(value)
+        key = ("const", kind, value.tobytes())
+        if key not in self._known:
+            self._known[key] = self._added(Node("const", kind, (), value, self.root, False))
+        return self._known[key]
+
+    def argument(self, number: int, entry: int, kind: str) -> Node:
+        """An entry of an argument."""
+        key = ("arg", kind, number, entry)
+        if key not in self._known:
+            node = Node("arg", kind, (), (number, entry), self.root, self.batched[number])
+            self._known[key] = self._added(node)
+        return self._known[key]
+
+    def of_loop(self, op: str, kind: str, loop: Region, data: Any, varies: bool) -> Node:
+        """A value that a loop defines: in its body, or after it for results."""
+        inside = op in ("carry", "row")
+        region = loop if inside else loop.parent
+        return self._added(Node(op, kind, (), (loop, *data), region, varies))
+
+    def loop(self, parent: Region, length: int, reverse: bool) -> Region:
+        """The region of a loop, to be closed after its body was traced."""
+        return Region(parent, length, reverse)
+
+    def close(self, loop: Region) -> None:
+        """Put a loop behind all nodes that its body depends on."""
+        loop.index = self._next()
+        self.regions.append(loop)
+
+    def shares(self, loop: Region) -> bool:
+        """Whether values in a loop that all states share are computed once."""
+        return loop.iterations <= MAX_SHARED_ITERATIONS or not any(self.batched)
+
+    def _added(self, node: Node) -> Node:
+        node.index = self._next()
+        self.nodes.append(node)
+        return node
+
+    def _next(self) -> int:
+        self.count += 1
+        return self.count
+
+
+__all__ = ["COMPARISONS", "NUMPY_TYPES", "TYPES", "Graph", "Node", "Region"]

@@ -1,0 +1,114 @@
+"""Text of LLVM's intermediate representation."""
+
+import struct
+from typing import Any
+
+import numpy as np
+
+# Types of scalars in registers, and in memory.
+REGISTER = {
+    "f64": "double",
+    "f32": "float",
+    "i1": "i1",
+    **{f"{sign}{n}": f"i{n}" for sign in "iu" for n in (8, 16, 32, 64)},
+}
+MEMORY = {**REGISTER, "i1": "i8"}
+SIZES = {kind: 1 if kind == "i1" else int(kind[1:]) // 8 for kind in REGISTER}
+
+
+class Writer:
+    """Instructions of a function, on scalars if `lanes` is 0, otherwise on vectors.
+
+    - `declared`: declarations of intrinsics and of functions that the module needs.
+    - `functions`: mathematical functions that the module needs, by name, type and lanes.
+    """
+
+    def __init__(self, lanes: int, shared: "Module"):
+        self.lanes, self.module = lanes, shared
+        self.lines: list[str] = []
+        self.count = 0
+        self.block = "entry"
+
+    def name(self) -> str:
+        self.count += 1
+        return f"%x{self.count}"
+
+    def put(self, text: str) -> str:
+        """An instruction with a result; the name of the result."""
+        made = self.name()
+        self.lines.append(f"  {made} = {text}")
+        return made
+
+    def do(self, text: str) -> None:
+        """An instruction without a result."""
+        self.lines.append(f"  {text}")
+
+    def begin(self, label: str) -> None:
+        """Begin a block."""
+        self.lines.append(f"{label}:")
+        self.block = label
+
+    def type(self, kind: str) -> str:
+        return wide(REGISTER[kind], self.lanes)
+
+    def constant(self, kind: str, value: Any) -> str:
+        text = number(kind, value)
+        return f"splat ({REGISTER[kind]} {text})" if self.lanes else text
+
+    def spread(self, kind: str, scalar: str) -> str:
+        """A scalar in all lanes."""
+        if not self.lanes:
+            return scalar
+        T, own = self.type(kind), REGISTER[kind]
+        first = self.put(f"insertelement {T} poison, {own} {scalar}, i64 0")
+        zeros = f"<{self.lanes} x i32> zeroinitializer"
+        return self.put(f"shufflevector {T} {first}, {T} poison, {zeros}")
+
+    def call(self, kind: str, intrinsic: str, *operands: str, flags: str = "") -> str:
+        """A call of an intrinsic whose operands have the type of its result."""
+        T = self.type(kind)
+        name = f"@llvm.{intrinsic}.{suffix(kind, self.lanes)}"
+        self.module.declare(f"declare {T} {name}({', '.join([T] * len(operands))})")
+        given = ", ".join(f"{T} {x}" for x in operands)
+        return self.put(f"call {flags}{T} {name}({given})")
+
+
+class Module:
+    """What the functions of a module need."""
+
+    def __init__(self) -> None:
+        self.declared: dict[str, None] = {}
+        self.functions: dict[tuple[str, str, int], None] = {}
+        self.globals: list[str] = []
+
+    def declare(self, text: str) -> None:
+        self.declared[text] = None
+
+    def function(self, name: str, kind: str, lanes: int) -> str:
+        """Name of a mathematical function of this type."""
+        self.functions[name, kind, lanes] = None
+        return f"@{name}.{suffix(kind, lanes)}"
+
+
+def wide(text: str, lanes: int) -> str:
+    """A type, or a vector of it."""
+    return f"<{lanes} x {text}>" if lanes else text
+
+
+def suffix(kind: str, lanes: int) -> str:
+    """How names of functions for a type end."""
+    own = kind if kind.startswith("f") else REGISTER[kind]
+    return f"v{lanes}{own}" if lanes else own
+
+
+def number(kind: str, value: Any) -> str:
+    """A number as LLVM reads it: floats by their bits."""
+    if kind == "i1":
+        return "true" if value else "false"
+    if kind.startswith("f"):
+        bits = struct.unpack("<Q", struct.pack("<d", float(value)))[0]
+        return f"0x{bits:016X}"
+    return str(int(np.asarray(value)))
+
+
+__all__ = ["MEMORY", "REGISTER", "SIZES", "Module", "Writer", "number", "suffix", "wide"]

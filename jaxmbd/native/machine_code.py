@@ -1,0 +1,99 @@
+"""Machine code of generated modules, by LLVM."""
+
+import ctypes
+import ctypes.util
+import functools
+import importlib.util
+import sys
+from typing import Any, NamedTuple
+
+from .functions import LIBRARY_SYMBOLS
+
+# Level of LLVM's optimization of instructions; the programs of scalars hold nothing twice anyway.
+LEVEL = 1
+
+
+class Target(NamedTuple):
+    """The processor that code is for. All of it is part of the names of files in the cache."""
+
+    triple: str
+    processor: str
+    features: str
+    versions: str
+    width: int
+
+
+def is_installed() -> bool:
+    """Whether `llvmlite` can be imported."""
+    return importlib.util.find_spec("llvmlite") is not None
+
+
+@functools.cache
+def target() -> Target:
+    """The processor of this machine; `width` is the number of bytes of a vector."""
+    import llvmlite
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    features = llvm.get_host_cpu_features()
+    width = 64 if features.get("avx512f") else 32 if features.get("avx2") else 16
+    numbers = ".".join(map(str, llvm.llvm_version_info))
+    versions = f"llvmlite {llvmlite.__version__}, LLVM {numbers}, level {LEVEL}"
+    names = llvm.get_process_triple(), llvm.get_host_cpu_name(), features.flatten()
+    return Target(*names, versions, width)
+
+
+def compiled(text: str) -> bytes:
+    """Object code of a module in LLVM's intermediate representation."""
+    import llvmlite.binding as llvm
+
+    own = target()
+    module = llvm.parse_assembly(text)
+    module.triple = own.triple
+    machine = llvm.Target.from_triple(own.triple).create_target_machine(
+        cpu=own.processor,
+        features=own.features + (",-prefer-256-bit" if own.width == 64 else ""),
+        opt=LEVEL,
+        reloc="pic",
+        codemodel="small",
+        jit=True,
+    )
+    module.data_layout = str(machine.target_data)
+    module.verify()
+    return machine.emit_object(module)
+
+
+class Loaded:
+    """Object code in memory, for as long as this object lives."""
+
+    def __init__(self, code: bytes, name: str):
+        import llvmlite.binding as llvm
+
+        target()
+        builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
+        for symbol in LIBRARY_SYMBOLS:
+            builder.import_symbol(symbol, _address(symbol))
+        self._library = builder.export_symbol("handler").link(_linker(), name)
+
+    @property
+    def handler(self) -> int:
+        """Address of the handler."""
+        return self._library["handler"]
+
+
+@functools.cache
+def _linker() -> Any:
+    import llvmlite.binding as llvm
+
+    return llvm.create_lljit_compiler()
+
+
+@functools.cache
+def _address(symbol: str) -> int:
+    name = "msvcrt" if sys.platform == "win32" else ctypes.util.find_library("m")
+    library = ctypes.CDLL(name)
+    return ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value or 0
+
+
+__all__ = ["Loaded", "Target", "compiled", "is_installed", "target"]

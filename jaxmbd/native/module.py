@@ -1,0 +1,155 @@
+"""Modules of generated code: the functions of a program, and the handler that XLA calls."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jax.extend.core import ClosedJaxpr
+
+from .emit import SLOT, Memory, Part, Pass
+from .functions import function_text
+from .handler import Sizes, handler_text
+from .ir import SIZES, Module, wide
+from .liveness import Plan
+from .scalars import scalars_of
+
+POINTERS = "ptr %args, ptr %rets, ptr %shared, ptr %scratch"
+
+
+@dataclass(frozen=True)
+class Generated:
+    """Text of a module, and what was counted on the way.
+
+    - `text`: the module in LLVM's intermediate representation, with a function `handler`.
+    - `shared`, `varying`: operations on scalars once a call, and on vectors once for each of them.
+    """
+
+    text: str
+    shared: int
+    varying: int
+
+
+def generate(program: ClosedJaxpr, batched: Sequence[bool], width: int) -> Generated:
+    """Code of a program for one state, or for all states of a batch.
+
+    **Arguments:**
+
+    - `batched`: for each argument, whether it has a leading axis of states. All results have one
+      then. Without such an argument the code is for one state.
+    - `width`: bytes of a vector.
+
+    **Raises** `NotCovered` with the reason for which there is no code.
+    """
+    scalars = scalars_of(program, batched)
+    plan = Plan(scalars.graph, scalars.results)
+    # The widest type that varies decides: narrower vectors would stay half empty otherwise.
+    kinds = [x.type for x in plan.live.values() if x.varies and x.type[0] == "f"]
+    lanes = width // max((SIZES[kind] for kind in kinds), default=SLOT) if any(batched) else 0
+    module, memory = Module(), Memory()
+    offsets = {
+        id(region): memory.take(SLOT * plan.crossing[region] * region.iterations)
+        for region in (scalars.graph.root, *scalars.graph.regions)
+    }
+    passes = [Pass(scalars, plan, module, n, offsets) for n in ((0, lanes) if lanes else (0,))]
+    texts = []
+    for each in passes:
+        each.write()
+        texts += [_part_text(each, k, part, program) for k, part in enumerate(each.parts)]
+    texts += [_shared_text(len(passes[0].parts))]
+    if lanes:
+        texts += [_varying_text(len(passes[1].parts))]
+    scratch = max(each.scratch.size for each in passes)
+    counts = [sum(x.varies == varies for x in plan.live.values()) for varies in (False, True)]
+    numbers = len(program.in_avals), len(program.out_avals)
+    sizes = Sizes(*numbers, memory.size, scratch, lanes, counts[1])
+    texts.append(handler_text(sizes, module))
+    texts += _functions(module)
+    text = "\n".join([*module.globals, *module.declared, *texts])
+    return Generated(text, *counts)
+
+
+def _functions(module: Module) -> list[str]:
+    """Texts of the mathematical functions, some of which call others."""
+    texts: dict[Any, str] = {}
+    while len(texts) < len(module.functions):
+        for key in [key for key in module.functions if key not in texts]:
+            texts[key] = function_text(module, *key)
+    return list(texts.values())
+
+
+def _part_text(own: Pass, number: int, part: Part, program: ClosedJaxpr) -> str:
+    """A part of a pass as a function; on vectors for the states of one vector."""
+    lines = []
+    for which, numbers in (("arg", part.args), ("ret", part.rets)):
+        for k in sorted(numbers):
+            lines.append(f"  %{which}_at{k} = getelementptr ptr, ptr %{which}s, i64 {k}")
+            lines.append(f"  %{which}{k} = load ptr, ptr %{which}_at{k}")
+    if not own.lanes:
+        head = f"define internal void @shared{number}({POINTERS}) {{"
+        return "\n".join([head, "entry:", *lines, *part.lines(), "  ret void", "}"])
+    lines += _states(own.lanes)
+    varying = [k for k in sorted(part.args) if own.plan.graph.batched[k]]
+    for k in varying:
+        lines += _addresses(own.lanes, f"base{k}", f"arg{k}", program.in_avals[k])
+    for k in sorted(part.rets):
+        lines += _addresses(own.lanes, f"place{k}", f"ret{k}", program.out_avals[k])
+    head = f"define internal void @vary{number}({POINTERS}, i64 %turn, i64 %last) {{"
+    return "\n".join([head, "entry:", *lines, *part.lines(), "  ret void", "}"])
+
+
+def _states(n: int) -> list[str]:
+    """Numbers of the states of a vector; lanes beyond the last state repeat it."""
+    steps = ", ".join(f"i64 {k}" for k in range(n))
+    T, zeros = wide("i64", n), wide("i32", n) + " zeroinitializer"
+    lines = []
+    for name, value in (("first", "%state"), ("end", "%last")):
+        lines.append(f"  %{name}_lane = insertelement {T} poison, i64 {value}, i64 0")
+        lines.append(f"  %{name} = shufflevector {T} %{name}_lane, {T} poison, {zeros}")
+    return [
+        f"  %state = mul i64 %turn, {n}",
+        *lines,
+        f"  %each = add {T} %first, <{steps}>",
+        f"  %beyond = icmp sgt {T} %each, %end",
+        f"  %states = select {wide('i1', n)} %beyond, {T} %end, {T} %each",
+    ]
+
+
+def _addresses(n: int, name: str, start: str, aval: Any) -> list[str]:
+    """Addresses of the parts of an array that belong to the states of a vector."""
+    T, size = wide("i64", n), math.prod(aval.shape) * aval.dtype.itemsize
+    return [
+        f"  %{name}_offset = mul {T} %states, splat (i64 {size})",
+        f"  %{name} = getelementptr i8, ptr %{start}, {T} %{name}_offset",
+    ]
+
+
+def _shared_text(n_parts: int) -> str:
+    """The function of what all states share; with one state it is all there is."""
+    calls = [f"  call void @shared{k}({POINTERS})" for k in range(n_parts)]
+    return "\n".join([f"define internal void @shared({POINTERS}) {{", *calls, "  ret void", "}"])
+
+
+def _varying_text(n_parts: int) -> str:
+    """The function of what varies, for vectors of states from `first` to before `end`."""
+    given = f"{POINTERS}, i64 %turn, i64 %last"
+    return "\n".join(
+        [
+            f"define internal void @vary({POINTERS}, i64 %first, i64 %end, i64 %count) {{",
+            "entry:",
+            "  %last = sub i64 %count, 1",
+            "  br label %vector",
+            "vector:",
+            "  %turn = phi i64 [%first, %entry], [%next, %vector]",
+            *(f"  call void @vary{k}({given})" for k in range(n_parts)),
+            "  %next = add i64 %turn, 1",
+            "  %more = icmp slt i64 %next, %end",
+            "  br i1 %more, label %vector, label %done",
+            "done:",
+            "  ret void",
+            "}",
+        ]
+    )
+
+
+__all__ = ["Generated", "generate"]

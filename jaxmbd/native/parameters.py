@@ -1,0 +1,60 @@
+"""Covered primitives, and covered values of their parameters.
+
+A rule reads some parameters of a primitive and ignores others, which is right for certain values
+only. A program with another value, or with a parameter that is not listed (a later JAX may add
+one), is left to JAX. Fused programs list the same primitives for the same reason; here are those
+that only programs of scalars have, and those that they have not.
+"""
+
+from typing import Any
+
+import jax.numpy as jnp
+
+from ..fused.parameters import PARAMETERS, TYPES, Check
+
+
+def _any(value: Any, equation: Any) -> bool:
+    return True
+
+
+def _first_axis(value: Any, equation: Any) -> bool:
+    return value >= 0
+
+
+_CUMULATIVE: dict[str, Check] = {"axis": _first_axis, "reverse": _any}
+
+COVERED: dict[str, dict[str, Check]] = {
+    **PARAMETERS,
+    **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin"), _CUMULATIVE),
+    "cond": {"branches": _any},
+}
+
+
+def uncovered(equation: Any) -> str | None:
+    """Reason for which no rule covers an equation of a program, or None."""
+    name = equation.primitive.name
+    if name not in COVERED:
+        return name
+    for key, value in equation.params.items():
+        check = COVERED[name].get(key)
+        if check is None or not check(value, equation):
+            return f"{name} with {key}" + ("" if hasattr(value, "eqns") else f"={value}")
+    for x in (*equation.invars, *equation.outvars):
+        dtype = getattr(x.aval, "dtype", None)
+        if dtype is None or dtype.name not in TYPES:
+            return f"{name} of {x.aval}"
+        if name in FLOATS and not jnp.issubdtype(equation.invars[0].aval.dtype, jnp.floating):
+            return f"{name} of {x.aval}"
+    return f"{name} with effects" if equation.effects else None
+
+
+# Functions whose rules are for floats.
+FLOATS = frozenset(
+    {
+        *("acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "cos", "cosh"),
+        *("erf", "erfc", "exp", "exp2", "expm1", "log", "log1p", "log2", "logistic", "pow"),
+        *("rsqrt", "sin", "sinh", "sqrt", "tan", "tanh", "floor", "ceil", "round", "is_finite"),
+    }
+)
+
+__all__ = ["COVERED", "uncovered"]

@@ -1,0 +1,69 @@
+"""Generated code that XLA can call in this process."""
+
+import ctypes
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import jax
+from jax.extend.core import ClosedJaxpr
+
+from .cache import cached, name_of
+from .machine_code import Loaded, compiled, target
+from .module import generate
+from .structure import NotCovered
+
+PREFIX = "jaxmbd_native_"
+
+# Code stays in memory until the process ends: compiled programs hold its address.
+_loaded: dict[str, Loaded] = {}
+_loading = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Code:
+    """Code of a program, or the reason for which there is none.
+
+    - `name`: name by which XLA calls the code.
+    - `shared`, `varying`: operations on scalars once a call, and on vectors once for each of them.
+    """
+
+    name: str | None
+    reason: str | None = None
+    shared: int = 0
+    varying: int = 0
+
+
+@lru_cache(maxsize=512)
+def code_of(program: ClosedJaxpr, batched: tuple[bool, ...]) -> Code:
+    """Generate, compile and register the code of a program, unless the cache holds it."""
+    own = target()
+    try:
+        generated = generate(program, batched, own.width)
+    except NotCovered as reason:
+        return Code(None, str(reason))
+    key = name_of(generated.text, own)
+    name = PREFIX + key
+    with _loading:
+        if name not in _loaded:
+            loaded = Loaded(cached(key, lambda: compiled(generated.text)), name)
+            jax.ffi.register_ffi_target(name, _capsule(loaded.handler), platform="cpu")
+            _loaded[name] = loaded
+    return Code(name, None, generated.shared, generated.varying)
+
+
+def _capsule(address: int) -> object:
+    """The address of a function as JAX takes it."""
+    make = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
+        ("PyCapsule_New", ctypes.pythonapi)
+    )
+    return make(address, None, None)
+
+
+def reason_of(program: ClosedJaxpr, batched: Sequence[bool]) -> str | None:
+    """Reason for which there is no code of a program, or None."""
+    return code_of(program, tuple(batched)).reason
+
+
+__all__ = ["PREFIX", "Code", "code_of", "reason_of"]

@@ -1,0 +1,297 @@
+"""Jaxprs as programs of scalars: structure vanishes, constants fold, short loops unroll."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+
+from ..fused.batch_last import _counts
+from ..fused.inline_and_unroll import BATCHES, CALLS, blank, literal
+from . import elementwise
+from .graph import TYPES, Graph, Node, Region
+from .parameters import uncovered
+from .structure import STRUCTURE, Nodes, NotCovered, as_array, constants, each
+
+# Loops of more operations on scalars than this stay loops.
+MAX_UNROLLED = 20_000
+
+# Programs of more scalars than this are left to JAX: they take long to compile.
+MAX_NODES = 400_000
+
+# Largest number of entries of an array, or of products in an operation.
+MAX_ENTRIES = 100_000
+
+
+@dataclass(frozen=True, eq=False)
+class Scalars:
+    """A program of scalars, and the entries of its results."""
+
+    graph: Graph
+    results: list[Nodes]
+
+
+def scalars_of(program: ClosedJaxpr, batched: Sequence[bool]) -> Scalars:
+    """The program of scalars of a jaxpr; arguments that are not `batched` are shared by all states.
+
+    **Raises** `NotCovered` with the reason for which there is none.
+    """
+    graph = Graph(tuple(batched))
+    given = []
+    for number, aval in enumerate(program.in_avals):
+        kind = _type_of(aval)
+        size = math.prod(_small(aval).shape)
+        entries = np.empty(size, dtype=object)
+        entries[:] = [graph.argument(number, k, kind) for k in range(size)]
+        given.append(entries.reshape(aval.shape))
+    try:
+        results = Trace(graph).evaluate(program, given, graph.root)
+    except OverflowError as error:
+        raise NotCovered(f"a number out of the range of its type: {error}") from error
+    return Scalars(graph, results)
+
+
+def _type_of(aval: Any) -> str:
+    dtype = getattr(aval, "dtype", None)
+    if dtype is None or dtype.name not in TYPES:
+        raise NotCovered(f"an array of type {aval}")
+    if not all(isinstance(k, int) for k in aval.shape):
+        raise NotCovered("an array of symbolic shape")
+    return TYPES[dtype.name]
+
+
+def _small(aval: Any, times: int = 1) -> Any:
+    """An array, if there are few enough entries, each of which takes this many operations."""
+    if all(isinstance(k, int) for k in aval.shape) and times * math.prod(aval.shape) > MAX_ENTRIES:
+        raise NotCovered(f"an array or a product as large as {aval}")
+    return aval
+
+
+def _products(equation: Any) -> int:
+    """Number of products in a sum of an equation."""
+    if equation.primitive.name != "dot_general":
+        return 1
+    (along, _), _ = equation.params["dimension_numbers"]
+    return max(1, math.prod(_shape_of(equation.invars[0])[k] for k in along))
+
+
+class Trace:
+    """Evaluation of jaxprs on arrays of nodes."""
+
+    def __init__(self, graph: Graph):
+        self.graph = graph
+
+    def evaluate(self, program: ClosedJaxpr, given: Sequence[Nodes], region: Region) -> list[Nodes]:
+        """Results of a jaxpr in the body of a loop, or in the root region."""
+        jaxpr: Jaxpr = program.jaxpr
+        known: dict[Any, Nodes] = {}
+        for x, value in zip(jaxpr.constvars, program.consts, strict=True):
+            _type_of(_small(x.aval))
+            known[x] = constants(self.graph, value)
+        known.update(zip(jaxpr.invars, given, strict=True))
+
+        def read(x: Any) -> Nodes:
+            if isinstance(x, Literal):
+                return constants(self.graph, literal(x))
+            return known[x]
+
+        for equation in jaxpr.eqns:
+            reason = uncovered(equation)
+            if reason is not None:
+                raise NotCovered(reason)
+            for x in equation.outvars:
+                _small(x.aval, 2 * _products(equation))
+            found = self._found(equation, [read(x) for x in equation.invars], region)
+            for x, value in zip(equation.outvars, found, strict=True):
+                value = as_array(value)
+                assert value.shape == _shape_of(x), (equation.primitive.name, value.shape)
+                known[x] = value
+            if self.graph.count > MAX_NODES:
+                raise NotCovered(f"more than {MAX_NODES} scalars")
+        return [read(x) for x in jaxpr.outvars]
+
+    def _found(self, equation: Any, x: list[Nodes], region: Region) -> Sequence[Nodes]:
+        name, params, graph = equation.primitive.name, equation.params, self.graph
+        if name in elementwise.RULES:
+            rule = elementwise.RULES[name]
+            shape = equation.outvars[0].aval.shape
+            if math.prod(shape) == 0:
+                return [np.empty(shape, dtype=object)]
+            return [each(lambda *args: rule(graph, params, *args), *x)]
+        if name in STRUCTURE:
+            return STRUCTURE[name](graph, equation, x)
+        if name == "scan":
+            return self._scan(params, x, region)
+        if name == "cond":
+            return self._cond(params["branches"], x, region)
+        if name in CALLS and isinstance(params[CALLS[name]], ClosedJaxpr):
+            return self.evaluate(params[CALLS[name]], x, region)
+        if name in BATCHES:
+            inner = jax.make_jaxpr(params["plain"])(*(blank(y.aval) for y in equation.invars))
+            return self.evaluate(inner, x, region)
+        raise NotCovered(name)
+
+    def _cond(
+        self, branches: Sequence[ClosedJaxpr], x: list[Nodes], region: Region
+    ) -> Sequence[Nodes]:
+        """The branch if it is known, otherwise all, and a choice among their results."""
+        number, *given = x
+        which: Node = number.item()
+        if which.op == "const":
+            chosen = branches[min(max(int(which.data), 0), len(branches) - 1)]
+            return self.evaluate(chosen, given, region)
+        found = self.evaluate(branches[0], given, region)
+        for k, branch in enumerate(branches[1:], 1):
+            if which.type == "i1":
+                here = which
+            else:
+                limit = self.graph.constant(k, which.type)
+                here = elementwise.compare(self.graph, "ge", which, limit)
+            choose = lambda yes, no, here=here: elementwise.select(self.graph, here, yes, no)  # noqa: E731
+            others = self.evaluate(branch, given, region)
+            found = [
+                each(choose, new, old) if new.size else new
+                for new, old in zip(others, found, strict=True)
+            ]
+        return found
+
+    def _scan(self, params: Any, x: list[Nodes], region: Region) -> Sequence[Nodes]:
+        body, length = params["jaxpr"], params["length"]
+        n_consts, n_carry = _counts(params)
+        consts, carry = x[:n_consts], x[n_consts : n_consts + n_carry]
+        rows = x[n_consts + n_carry :]
+        shapes = [y.shape for y in body.out_avals[n_carry:]]
+        reverse = params["reverse"]
+        if length == 0:
+            return [*carry, *(np.empty((0, *shape), dtype=object) for shape in shapes)]
+        if length == 1 or length * work(body.jaxpr) <= MAX_UNROLLED:
+            kept: list[list[Nodes]] = []
+            for k in range(length)[:: -1 if reverse else 1]:
+                own = [as_array(y[k]) for y in rows]
+                found = self.evaluate(body, [*consts, *carry, *own], region)
+                carry = found[:n_carry]
+                kept.append(found[n_carry:])
+            kept = kept[:: -1 if reverse else 1]
+            return [*carry, *(np.stack([y[j] for y in kept]) for j in range(len(shapes)))]
+        return self._loop(Loop(body, n_carry, length, reverse), consts, carry, rows, region)
+
+    def _loop(
+        self,
+        given: "Loop",
+        consts: list[Nodes],
+        carry: list[Nodes],
+        rows: list[Nodes],
+        region: Region,
+    ) -> Sequence[Nodes]:
+        """A loop that stays one. Values vary where those carried to the next iteration do."""
+        start = [x for array in carry for x in array.flat]
+        varies = [x.varies for x in start]
+        while True:
+            loop = self.graph.loop(region, given.length, given.reverse)
+            if not self.graph.shares(loop):
+                varies = [True] * len(varies)
+            found = self._body(loop, given, consts, carry, rows, varies)
+            end = [x for array in found[: given.n_carry] for x in array.flat]
+            now = [old or x.varies for old, x in zip(varies, end, strict=True)]
+            if now == varies:
+                break
+            varies = now
+        loop.start, loop.end = start, end
+        loop.kept = [list(array.flat) for array in found[given.n_carry :]]
+        self.graph.close(loop)
+        return self._results(loop, carry, found[given.n_carry :], varies)
+
+    def _body(
+        self,
+        loop: Region,
+        given: "Loop",
+        consts: list[Nodes],
+        carry: list[Nodes],
+        rows: list[Nodes],
+        varies: list[bool],
+    ) -> list[Nodes]:
+        graph, at = self.graph, 0
+        inside = []
+        for array in carry:
+            nodes = np.empty(array.size, dtype=object)
+            for k, x in enumerate(array.flat):
+                nodes[k] = graph.of_loop("carry", x.type, loop, (at,), varies[at])
+                loop.carried.append(nodes[k])
+                at += 1
+            inside.append(nodes.reshape(array.shape))
+        own = []
+        for number, array in enumerate(rows):
+            table = array.reshape(given.length, -1)
+            loop.rows.append(table)
+            nodes = np.empty(table.shape[1], dtype=object)
+            for k in range(table.shape[1]):
+                column = table[:, k]
+                if all(x is column[0] for x in column):
+                    nodes[k] = column[0]
+                    continue
+                some = any(x.varies for x in column) or not graph.shares(loop)
+                nodes[k] = graph.of_loop("row", column[0].type, loop, (number, k), some)
+            own.append(nodes.reshape(array.shape[1:]))
+        return self.evaluate(given.body, [*consts, *inside, *own], loop)
+
+    def _results(
+        self, loop: Region, carry: list[Nodes], kept: list[Nodes], varies: list[bool]
+    ) -> list[Nodes]:
+        graph, at = self.graph, 0
+        results = []
+        for array in carry:
+            nodes = np.empty(array.size, dtype=object)
+            for k, x in enumerate(array.flat):
+                nodes[k] = graph.of_loop("final", x.type, loop, (at,), varies[at])
+                at += 1
+            results.append(nodes.reshape(array.shape))
+        for number, array in enumerate(kept):
+            nodes = np.empty((loop.length, array.size), dtype=object)
+            for k, x in enumerate(array.flat):
+                for i in range(loop.length):
+                    nodes[i, k] = graph.of_loop("kept", x.type, loop, (number, i, k), x.varies)
+            results.append(nodes.reshape(loop.length, *array.shape))
+        return results
+
+
+@dataclass(frozen=True)
+class Loop:
+    """What a scan repeats, and how often."""
+
+    body: ClosedJaxpr
+    n_carry: int
+    length: int
+    reverse: bool
+
+
+def _shape_of(x: Any) -> tuple[int, ...]:
+    return x.aval.shape
+
+
+def work(jaxpr: Jaxpr) -> int:
+    """About the number of operations on scalars of a jaxpr with all its loops unrolled."""
+    total = 0
+    for equation in jaxpr.eqns:
+        name, params = equation.primitive.name, equation.params
+        size = sum(math.prod(_shape_of(x)) for x in equation.outvars)
+        if name == "dot_general":
+            total += 2 * size * _products(equation)
+        elif name in elementwise.RULES:
+            total += size
+        elif name.startswith(("reduce", "cum", "arg", "scatter")):
+            total += math.prod(_shape_of(equation.invars[0]))
+        for value in jax.tree.leaves(tuple(params.values()), is_leaf=_is_program):
+            inner = value.jaxpr if isinstance(value, ClosedJaxpr) else value
+            if isinstance(inner, Jaxpr):
+                total += work(inner) * (params["length"] if name == "scan" else 1)
+    return total
+
+
+def _is_program(value: Any) -> bool:
+    return isinstance(value, Jaxpr | ClosedJaxpr)
+
+
+__all__ = ["Scalars", "scalars_of"]

@@ -1,0 +1,407 @@
+"""Rules of operations that rearrange, join, cut or sum arrays: mere choices of scalars."""
+
+import math
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.lax import GatherScatterMode
+
+from .elementwise import add, compare, is_float, logic, mul, select
+from .graph import TYPES, Graph, Node
+
+# Arrays of nodes.
+Nodes = np.ndarray
+Rule = Callable[[Graph, Any, list[Nodes]], Sequence[Nodes]]
+
+# Largest number of places among which an index that is computed selects.
+MANY_PLACES = 64
+
+
+class NotCovered(Exception):
+    """An operation of a program has no rule."""
+
+
+def as_array(x: Any) -> Nodes:
+    """A node, or an array of nodes, as an array of nodes."""
+    if isinstance(x, np.ndarray):
+        return x
+    made = np.empty((), dtype=object)
+    made[()] = x
+    return made
+
+
+def each(fn: Callable[..., Node], *arrays: Any) -> Nodes:
+    """fn of the nodes at each index; a node stands for an array without axes."""
+    return as_array(np.frompyfunc(fn, len(arrays), 1)(*arrays))
+
+
+def constants(graph: Graph, x: Any) -> Nodes:
+    """Nodes of the entries of an array of numbers."""
+    x = np.asarray(x)
+    kind = TYPES[x.dtype.name]
+    return each(lambda value: graph.constant(value, kind), x.astype(object)).reshape(x.shape)
+
+
+def known(array: Nodes) -> np.ndarray | None:
+    """Values of an array of integers if all are constants, otherwise None."""
+    if any(x.op != "const" for x in array.flat):
+        return None
+    return np.array([int(x.data) for x in array.flat], dtype=np.int64).reshape(array.shape)
+
+
+def _broadcast(graph, equation, x):
+    shape = equation.outvars[0].aval.shape
+    own = [1] * len(shape)
+    for axis, size in zip(equation.params["broadcast_dimensions"], x[0].shape, strict=True):
+        own[axis] = size
+    return [np.broadcast_to(x[0].reshape(own), shape)]
+
+
+def _reshape(graph, equation, x):
+    return [x[0].reshape(equation.outvars[0].aval.shape)]
+
+
+def _transpose(graph, equation, x):
+    return [x[0].transpose(equation.params["permutation"])]
+
+
+def _slice(graph, equation, x):
+    params = equation.params
+    strides = params["strides"] or (1,) * x[0].ndim
+    along = zip(params["start_indices"], params["limit_indices"], strides, strict=True)
+    return [x[0][tuple(slice(*each) for each in along)]]
+
+
+def _split(graph, equation, x):
+    ends = np.cumsum(equation.params["sizes"])[:-1]
+    return np.split(x[0], ends, axis=equation.params["axis"])
+
+
+def _unstack(graph, equation, x):
+    return [as_array(y) for y in np.moveaxis(x[0], equation.params["axis"], 0)]
+
+
+def _iota(graph, equation, x):
+    params = equation.params
+    shape, axis = params["shape"], params["dimension"]
+    own = [-1 if k == axis else 1 for k in range(len(shape))]
+    count = np.arange(shape[axis]).astype(params["dtype"]).reshape(own)
+    return [constants(graph, np.broadcast_to(count, shape))]
+
+
+def _pad(graph, equation, x):
+    """Negative padding cuts; interior padding puts values between entries."""
+    shape = equation.outvars[0].aval.shape
+    found = np.full(shape, x[1].item(), dtype=object)
+    places, taken = [], []
+    for size, (low, _, inner), length in zip(
+        x[0].shape, equation.params["padding_config"], shape, strict=True
+    ):
+        place = low + (inner + 1) * np.arange(size)
+        inside = (place >= 0) & (place < length)
+        places.append(place[inside])
+        taken.append(np.flatnonzero(inside))
+    found[np.ix_(*places)] = x[0][np.ix_(*taken)]
+    return [found]
+
+
+def _reduction(step: Callable[[Graph, Node, Node], Node], start: float | bool | str) -> Rule:
+    def rule(graph, equation, x):
+        (x,), axes = x, equation.params["axes"]
+        shape = equation.outvars[0].aval.shape
+        kept = [k for k in range(x.ndim) if k not in axes]
+        rows = [as_array(row) for row in x.transpose([*axes, *kept]).reshape(-1, *shape)]
+        if not rows:
+            return [np.full(shape, graph.constant(_start(start, equation), _type(equation)))]
+        return [reduce(lambda a, b: each(lambda *ab: step(graph, *ab), a, b), rows)]
+
+    return rule
+
+
+def _start(start: Any, equation: Any) -> Any:
+    dtype = equation.outvars[0].aval.dtype
+    if start in ("lowest", "highest"):
+        if jnp.issubdtype(dtype, jnp.floating):
+            return -np.inf if start == "lowest" else np.inf
+        if jnp.issubdtype(dtype, jnp.bool_):
+            return start == "highest"
+        limits = jnp.iinfo(dtype)
+        return limits.min if start == "lowest" else limits.max
+    if isinstance(start, bool) and not jnp.issubdtype(dtype, jnp.bool_):
+        raise NotCovered("bits of no integers")
+    return start
+
+
+def _type(equation: Any) -> str:
+    return TYPES[equation.outvars[0].aval.dtype.name]
+
+
+def _named(op: str) -> Callable[[Graph, Node, Node], Node]:
+    return lambda graph, a, b: graph.node(op, a.type, (a, b))
+
+
+def _extreme(op: str) -> Rule:
+    """Index of the first extreme entry along an axis; what is not a number is extreme."""
+
+    def rule(graph, equation, x):
+        (x,), (axis,) = x, equation.params["axes"]
+        kind = TYPES[np.dtype(equation.params["index_dtype"]).name]
+        rows = np.moveaxis(x, axis, 0)
+
+        def better(best: Node, place: Node, new: Node, number: int) -> tuple[Node, Node]:
+            wins = compare(graph, op, new, best)
+            if is_float(new):
+                own = compare(graph, "ne", new, new)
+                before = compare(graph, "eq", best, best)
+                wins = logic(graph, "or", wins, logic(graph, "and", own, before))
+            return select(graph, wins, new, best), select(
+                graph, wins, graph.constant(number, kind), place
+            )
+
+        best, place = rows[0], np.full(rows.shape[1:], graph.constant(0, kind))
+        for number in range(1, rows.shape[0]):
+            both = np.frompyfunc(lambda b, p, n, k=number: better(b, p, n, k), 3, 2)
+            best, place = map(as_array, both(best, place, rows[number]))
+        return [as_array(place)]
+
+    return rule
+
+
+def _cumulative(step: Callable[[Graph, Node, Node], Node]) -> Rule:
+    def rule(graph, equation, x):
+        axis, reverse = equation.params["axis"], equation.params["reverse"]
+        rows = np.moveaxis(x[0], axis, 0)
+        found = np.empty(rows.shape, dtype=object)
+        order = range(rows.shape[0])[:: -1 if reverse else 1]
+        total = None
+        for k in order:
+            new = rows[k] if total is None else each(lambda *ab: step(graph, *ab), total, rows[k])
+            total = as_array(new)
+            found[k] = unwrapped(total)
+        return [np.moveaxis(found, 0, axis)]
+
+    return rule
+
+
+def _product(graph, equation, x):
+    """Sums of products in the type of the factors, from the first to the last."""
+    a, b = x
+    (along_a, along_b), (beside_a, beside_b) = equation.params["dimension_numbers"]
+    shape = equation.outvars[0].aval.shape
+    free_a, free_b = (
+        [k for k in range(y.ndim) if k not in (*along, *beside)]
+        for y, along, beside in ((a, along_a, beside_a), (b, along_b, beside_b))
+    )
+    length = math.prod(a.shape[k] for k in along_a)
+    each_of = [a.shape[k] for k in beside_a]
+    own_a, own_b = [a.shape[k] for k in free_a], [b.shape[k] for k in free_b]
+    a = a.transpose([*along_a, *beside_a, *free_a]).reshape(
+        length, *each_of, *own_a, *[1] * len(own_b)
+    )
+    b = b.transpose([*along_b, *beside_b, *free_b]).reshape(
+        length, *each_of, *[1] * len(own_a), *own_b
+    )
+    if length == 0:
+        return [np.full(shape, graph.constant(0, _type(equation)))]
+    total = each(lambda a, b: mul(graph, a, b), a[0], b[0])
+    for k in range(1, length):
+        total = each(lambda s, a, b: add(graph, s, mul(graph, a, b)), total, a[k], b[k])
+    return [total.reshape(shape)]
+
+
+def _select(graph, equation, x):
+    which, *cases = x
+    if len(cases) == 1:
+        return [cases[0]]
+    shape = equation.outvars[0].aval.shape
+    which = np.broadcast_to(which, shape)
+    if equation.invars[0].aval.dtype == bool:
+        return [each(lambda c, no, yes: select(graph, c, yes, no), which, *cases)]
+
+    def chosen(number: Node, *cases: Node) -> Node:
+        found = cases[0]
+        for k in range(1, len(cases)):
+            here = compare(graph, "ge", number, graph.constant(k, number.type))
+            found = select(graph, here, cases[k], found)
+        return found
+
+    return [each(chosen, which, *cases)]
+
+
+def at_place(graph: Graph, first: Node, parts: Sequence[Nodes]) -> Nodes:
+    """The part at an index, clamped to those there are."""
+    if first.op == "const":
+        return parts[min(max(int(first.data), 0), len(parts) - 1)]
+    if len(parts) > MANY_PLACES:
+        raise NotCovered(f"a computed index among {len(parts)} places")
+    found = parts[0]
+    for k in range(1, len(parts)):
+        here = compare(graph, "ge", first, graph.constant(k, first.type))
+        found = each(lambda yes, no, here=here: select(graph, here, yes, no), parts[k], found)
+    return found
+
+
+def _dynamic_slice(graph, equation, x):
+    found, starts = x[0], [i.item() for i in x[1:]]
+    for axis, (first, size) in enumerate(zip(starts, equation.params["slice_sizes"], strict=True)):
+        rows = np.moveaxis(found, axis, 0)
+        parts = [rows[k : k + size] for k in range(rows.shape[0] - size + 1)]
+        found = np.moveaxis(at_place(graph, first, parts), 0, axis)
+    return [found]
+
+
+def _dynamic_update_slice(graph, equation, x):
+    old, new, *starts = x
+
+    def put(old: Nodes, new: Nodes, starts: list[Node]) -> Nodes:
+        """`new` in the place of a part of `old`; one place after another if it is not known."""
+        if not starts:
+            return new
+        first, size = starts[0], new.shape[0]
+        last = old.shape[0] - size
+        places = range(last + 1)
+        if first.op == "const":
+            places = [min(max(int(first.data), 0), last)]
+        parts = []
+        for k in places:
+            changed = old.copy()
+            for j in range(size):
+                inner = put(as_array(old[k + j]), as_array(new[j]), starts[1:])
+                changed[k + j] = unwrapped(inner)
+            parts.append(changed)
+        return parts[0] if first.op == "const" else at_place(graph, first, parts)
+
+    return [put(old, new, [i.item() for i in starts]) if new.size else old]
+
+
+def unwrapped(x: Nodes) -> Any:
+    """A node for an array without axes, as assignments to entries require."""
+    return x[()] if x.ndim == 0 else x
+
+
+def _fill_value(equation: Any) -> Any:
+    """What a gather puts in the place of entries out of bounds."""
+    given, dtype = equation.params["fill_value"], equation.outvars[0].aval.dtype
+    if given is not None:
+        return given
+    if jnp.issubdtype(dtype, jnp.floating):
+        return np.nan
+    if jnp.issubdtype(dtype, jnp.bool_):
+        return True
+    return (
+        jnp.iinfo(dtype).max
+        if jnp.issubdtype(dtype, jnp.unsignedinteger)
+        else (jnp.iinfo(dtype).min)
+    )
+
+
+def _gather(graph, equation, x):
+    rows = known(x[1])
+    if rows is None:
+        return [_gathered_rows(graph, equation, *x)]
+    if x[0].size == 0:
+        raise NotCovered("gather from nothing")
+    places = np.arange(x[0].size, dtype=np.int32).reshape(x[0].shape)
+    params = equation.params
+    with jax.ensure_compile_time_eval():  # Of the numbers of the entries.
+        taken = np.asarray(
+            equation.primitive.bind(
+                places, rows.astype(equation.invars[1].aval.dtype), **params | {"fill_value": -1}
+            )
+        )
+    fill = graph.constant(_fill_value(equation), _type(equation))
+    table = np.append(x[0].ravel(), [fill])
+    return [table[taken].reshape(taken.shape)]
+
+
+def _gathered_rows(graph: Graph, equation: Any, x: Nodes, rows: Nodes) -> Nodes:
+    """Whole rows, by indices that are computed."""
+    numbers, mode = equation.params["dimension_numbers"], equation.params["mode"]
+    lead = rows.ndim - 1
+    out_rank = len(equation.outvars[0].aval.shape)
+    whole = (
+        (numbers.collapsed_slice_dims, numbers.start_index_map) == ((0,), (0,))
+        and not numbers.operand_batching_dims
+        and rows.shape[-1] == 1
+        and tuple(equation.params["slice_sizes"]) == (1, *x.shape[1:])
+        and numbers.offset_dims == tuple(range(lead, out_rank))
+    )
+    if not whole:
+        raise NotCovered("gather of parts by computed indices")
+    fill = graph.constant(_fill_value(equation), _type(equation))
+    found = np.empty(equation.outvars[0].aval.shape, dtype=object)
+    for place in np.ndindex(*rows.shape[:-1]):
+        row = rows[(*place, 0)]
+        taken = at_place(graph, row, list(map(as_array, x)))
+        if mode == GatherScatterMode.FILL_OR_DROP:
+            inside = _inside(graph, row, x.shape[0])
+            taken = each(lambda y, ok=inside: select(graph, ok, y, fill), taken)
+        found[place] = unwrapped(taken)
+    return found
+
+
+def _inside(graph: Graph, row: Node, size: int) -> Node:
+    """Whether a row is one of an array with `size` rows."""
+    low = compare(graph, "ge", row, graph.constant(0, row.type))
+    return logic(graph, "and", low, compare(graph, "lt", row, graph.constant(size, row.type)))
+
+
+def _scatter_add(graph, equation, x):
+    """Rows added to rows, one after another; those out of bounds are dropped."""
+    total, rows, parts = x
+    total = total.copy()
+    for number, row in enumerate(rows[:, 0]):
+        if row.op == "const":
+            if 0 <= int(row.data) < total.shape[0]:
+                sums = each(lambda *ab: add(graph, *ab), total[int(row.data)], parts[number])
+                total[int(row.data)] = unwrapped(sums)
+            continue
+        if total.shape[0] > MANY_PLACES:
+            raise NotCovered(f"scatter-add to a computed one of {total.shape[0]} rows")
+        for k in range(total.shape[0]):
+            here = compare(graph, "eq", row, graph.constant(k, row.type))
+            added = lambda s, y, here=here: select(graph, here, add(graph, s, y), s)  # noqa: E731
+            sums = each(added, total[k], parts[number])
+            total[k] = unwrapped(sums)
+    return [total]
+
+
+STRUCTURE: dict[str, Callable[..., Sequence[Nodes]]] = {
+    "broadcast_in_dim": _broadcast,
+    "reshape": _reshape,
+    "squeeze": _reshape,
+    "transpose": _transpose,
+    "slice": _slice,
+    "split": _split,
+    "unstack": _unstack,
+    "rev": lambda graph, equation, x: [np.flip(x[0], equation.params["dimensions"])],
+    "tile": lambda graph, equation, x: [np.tile(x[0], equation.params["reps"])],
+    "concatenate": lambda graph, equation, x: [np.concatenate(x, equation.params["dimension"])],
+    "stack": lambda graph, equation, x: [np.stack(x, equation.params["axis"])],
+    "iota": _iota,
+    "pad": _pad,
+    "reduce_sum": _reduction(add, 0.0),
+    "reduce_prod": _reduction(mul, 1.0),
+    "reduce_max": _reduction(_named("max"), "lowest"),
+    "reduce_min": _reduction(_named("min"), "highest"),
+    "reduce_and": _reduction(lambda graph, a, b: logic(graph, "and", a, b), True),
+    "reduce_or": _reduction(lambda graph, a, b: logic(graph, "or", a, b), False),
+    "argmax": _extreme("gt"),
+    "argmin": _extreme("lt"),
+    "cumsum": _cumulative(add),
+    "cumprod": _cumulative(mul),
+    "cummax": _cumulative(_named("max")),
+    "cummin": _cumulative(_named("min")),
+    "dot_general": _product,
+    "select_n": _select,
+    "dynamic_slice": _dynamic_slice,
+    "dynamic_update_slice": _dynamic_update_slice,
+    "gather": _gather,
+    "scatter-add": _scatter_add,
+}
+
+__all__ = ["STRUCTURE", "Nodes", "NotCovered", "as_array", "constants", "each"]

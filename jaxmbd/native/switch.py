@@ -1,0 +1,71 @@
+"""Switch of generated code."""
+
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import jax
+
+from ..errors import ModelError
+from .machine_code import is_installed
+
+VARIABLE = "JAXMBD_NATIVE"
+
+# JAX traces again if the value changes, so that no program of the other choice is reused.
+_chosen = jax.make_user_context(default_value=None)
+
+
+@contextmanager
+def enabled(on: bool) -> Iterator[None]:
+    """Switch generated machine code on or off inside a `with` block.
+
+    Generated code is an optimization for the CPU: results with and without it agree to rounding.
+    Functions under `jax.jit` are traced and compiled separately for each choice. The environment
+    variable `JAXMBD_NATIVE`, 0 or 1, sets the choice outside all blocks. Default: 0.
+
+    It needs the package `llvmlite`, the extra `native`. Without it programs run as if switched off.
+
+    **Arguments:**
+
+    - `on`: whether to use generated code.
+
+    **Warns** by `RuntimeWarning`, once, if `llvmlite` is not installed.
+    """
+    if on and not is_installed():
+        _warn()
+    with _chosen(on):
+        yield
+
+
+def generates() -> bool:
+    """Whether generated code is switched on, and possible on this machine.
+
+    **Raises** `ModelError` if the environment variable is neither 0 nor 1.
+    """
+    given = os.environ.get(VARIABLE, "0")
+    if given not in ("0", "1"):
+        raise ModelError(f"{VARIABLE} is {given!r}: set it to 0 (off) or 1 (on)")
+    on = given == "1" if _chosen.value is None else _chosen.value
+    if not on:
+        return False
+    if not is_installed():
+        _warn()
+        return False
+    return jax.default_backend() == "cpu"
+
+
+_warned: list[bool] = []
+
+
+def _warn() -> None:
+    if not _warned:
+        _warned.append(True)
+        warnings.warn(
+            "generated code needs the package llvmlite: pip install jaxmbd[native]",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+
+__all__ = ["enabled", "generates"]

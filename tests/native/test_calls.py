@@ -1,0 +1,262 @@
+"""Generated code inside of JAX's programs: batches, loops, exports, and what is left to JAX."""
+
+import ctypes
+from concurrent.futures import ThreadPoolExecutor
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import export, lax
+
+from jaxmbd import native
+from jaxmbd.errors import ModelError
+from jaxmbd.fused import smooth_kernel_of
+from jaxmbd.native import emit, graph, handler, scalars, switch, threads
+from jaxmbd.native.registered import PREFIX, code_of
+
+pytest.importorskip("llvmlite")
+
+A = jnp.asarray(np.random.default_rng(0).normal(size=(3, 3)))
+X = jnp.linspace(0.1, 0.7, 3)
+
+
+def turned(A, x):
+    return jnp.sin(A @ x), x[0] > jnp.sum(x) / 4, jnp.argmax(x)
+
+
+def close(found, expected, rtol=1e-12):
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=rtol), found, expected)
+
+
+def made(fn, *args, **options):
+    with native.enabled(True):
+        found = native.native_of(fn, *args, **options)
+    assert found is not None
+    return found
+
+
+def test_results_of_several_types():
+    fn, x = made(turned, A, X), jnp.stack([X, -X, 3 * X])
+    close(fn(A, X), turned(A, X))
+    close(jax.vmap(fn, (None, 0))(A, x), jax.vmap(turned, (None, 0))(A, x))
+
+
+def test_batches_of_batches():
+    fn = made(turned, A, X)
+    As, xs = jnp.stack([A, 2 * A]), jnp.stack([X, X**2, -X, 0 * X, 1 - X])
+    for axes in [((0, None), (None, 0)), ((None, 0), (0, None)), ((None, 0), (None, 0))]:
+        own = jax.vmap(jax.vmap(fn, axes[0]), axes[1])
+        given = As if axes[0][0] == 0 or axes[1][0] == 0 else A, xs
+        if axes[0][1] == axes[1][1] == 0:
+            given = given[0], jnp.stack([xs, 2 * xs])
+        close(own(*given), jax.vmap(jax.vmap(turned, axes[0]), axes[1])(*given))
+
+
+def test_calls_within_calls():
+    """Programs of one state are inlined, those of batches are left to JAX."""
+    inner = made(jnp.sin, X)
+    own = made(lambda x: inner(x) * 2, X)
+    assert own.program.eqns[0].primitive.name == "native_call"
+    close(own(X), 2 * jnp.sin(X))
+    kernel = smooth_kernel_of(lambda x: inner(x) * 2, X)
+    assert kernel is not None
+    close(jax.jit(jax.vmap(kernel))(jnp.outer(X, X)), 2 * jnp.sin(jnp.outer(X, X)))
+    with native.enabled(True):
+        reason = native.native_or_reason(lambda x: jax.vmap(inner)(x[None] * 2), X)
+    assert reason == "native_call with batched=(True,)"
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_without_double_precision(dtype):
+    with jax.enable_x64(dtype == jnp.float64):
+        x = jnp.linspace(0.1, 0.7, 3, dtype=dtype)
+        given = lambda x: jnp.sin(x)[jnp.array([2, 0, 0])] + jnp.argmax(x).astype(x.dtype)  # noqa: E731
+        own, xs = made(given, x), jnp.stack([x, -x])
+        found, expected = jax.vmap(own)(xs), jax.vmap(given)(xs)
+        assert found.dtype == dtype
+        close(found, expected, rtol=1e-6)
+
+
+def test_large_arrays_are_left_to_jax():
+    large = jnp.ones((400, 400))
+    for fn, x in ((lambda x: x @ x, large), (lambda x: jnp.outer(x, x), large[0])):
+        with native.enabled(True):
+            assert "as large as" in str(native.native_or_reason(fn, x))
+
+
+def test_batches_of_no_state():
+    assert jax.vmap(made(jnp.sin, X))(jnp.zeros((0, 3))).shape == (0, 3)
+
+
+def test_calls_in_loops_and_of_several_threads():
+    fn = made(lambda x: jnp.cos(x) * 0.9, X)
+    run = jax.jit(lambda x: lax.scan(lambda x, _: (fn(x), x[0]), x, None, length=1000))
+    expected = lax.scan(lambda x, _: (jnp.cos(x) * 0.9, x[0]), X, None, length=1000)
+    close([run(X) for _ in range(3)], [expected] * 3)
+
+
+def test_batches_in_several_threads(monkeypatch):
+    """Divided calls, of several threads at once and in loops, make the numbers of whole calls."""
+    xs = jnp.asarray(np.random.default_rng(0).normal(size=(1001, 3)))
+
+    def ends(many):
+        monkeypatch.setattr(threads, "MANY_OPERATIONS", many)
+        code_of.cache_clear()
+        fn = made(lambda x: jnp.sin(A @ x) * 1.25 + jnp.exp(-x), X)
+        step = lambda x, _: (jax.vmap(fn)(x), None)  # noqa: E731
+        run = jax.jit(lambda xs: lax.scan(step, xs, None, length=50)[0])
+        with ThreadPoolExecutor(4) as pool:
+            return list(pool.map(lambda k: np.asarray(run(xs)), range(20)))
+
+    whole, divided = ends(10**12), ends(1)
+    code_of.cache_clear()
+    for found in (*whole, *divided):
+        np.testing.assert_array_equal(found, whole[0])
+
+
+def steps(A, x):
+    """Two loops, one within the other, with values that do not vary in them."""
+
+    def inner(k, x):
+        return x + 1e-3 * jnp.cos(A @ x) * jnp.exp(-(A[1] ** 2)) * (k + 1)
+
+    def outer(carry, row):
+        x, count = carry
+        x = lax.fori_loop(0, 7, inner, x) + row
+        return (x, count + 1), (x[0] * count, A[0] * row[0])
+
+    rows = jnp.tile(x, (30, 1)) * jnp.arange(30.0)[:, None]
+    (x, count), kept = lax.scan(outer, (x, 0), rows, reverse=True)
+    return x, count, *kept
+
+
+@pytest.mark.parametrize("shares", [True, False])
+def test_loops_that_stay_loops(monkeypatch, shares):
+    monkeypatch.setattr(scalars, "MAX_UNROLLED", 0)
+    monkeypatch.setattr(emit, "LONG", 20)
+    if not shares:
+        monkeypatch.setattr(graph, "MAX_SHARED_ITERATIONS", 0)
+
+    def fn(A, x):  # Another object for each case, so that its code is generated anew.
+        return steps(A, x + float(shares))
+
+    own, xs = made(fn, A, X), jnp.stack([X, X**2, -X, 0 * X, 1 - X, X, X, X, X])
+    close(own(A, X), fn(A, X))
+    close(jax.vmap(own, (None, 0))(A, xs), jax.vmap(fn, (None, 0))(A, xs))
+    total = lambda fn: lambda A, x: jnp.sum(fn(A, x)[0] ** 2)  # noqa: E731
+    slopes = [jax.jit(jax.vmap(jax.grad(total(f), (0, 1)), (None, 0)))(A, xs) for f in (own, fn)]
+    close(*slopes, rtol=1e-10)  # Sums of large numbers of both signs.
+
+
+def test_long_loops_are_not_unrolled():
+    def long(x):
+        return lax.fori_loop(0, 100_000, lambda k, x: jnp.sin(x) + x / 2, x)
+
+    own = made(long, X)
+    code = code_of(own.program, (True,))
+    assert code.shared + code.varying < 200
+    close(own(X), long(X))
+
+
+LEFT = {
+    "sort": lambda A: jnp.sort(A, axis=0),
+    "reshape with dimensions": lambda A: jnp.reshape(A, (3, 3), order="F"),
+    "dot_general with preferred_element_type": lambda A: jnp.matmul(
+        A, A.T, preferred_element_type=jnp.float32
+    ).astype(A.dtype),
+    "sin with accuracy": lambda A: lax.sin(A, accuracy=lax.AccuracyMode.HIGHEST),
+    "convert_element_type with new_dtype": lambda A: A.astype(jnp.float16).astype(A.dtype),
+    "gather of parts by computed indices": lambda A: jnp.take_along_axis(
+        A, jnp.argmax(A, 0)[None], 0
+    ),
+    "while": lambda A: lax.while_loop(lambda A: A[0, 0] < 9, lambda A: A + 1, A),
+    "traced values": None,
+}
+
+
+@pytest.mark.parametrize("name", LEFT)
+def test_what_is_left_to_jax(name):
+    with native.enabled(True):
+        if name == "traced values":
+            reasons = []
+            jax.jit(lambda A: reasons.append(native.native_or_reason(lambda x: A @ x, X)))(A)
+            (reason,) = reasons
+        else:
+            reason = native.native_or_reason(LEFT[name], A)
+    assert isinstance(reason, str)
+    assert reason.startswith(name)
+
+
+def test_other_platforms_and_exports_have_none_of_it():
+    fn = jax.jit(jax.vmap(made(lambda x: jnp.sin(x) @ A, X, otherwise=lambda x: jnp.cos(x) @ A)))
+    x = jax.ShapeDtypeStruct((5, 3), X.dtype)
+    assert PREFIX in fn.lower(x).as_text()
+    text = fn.trace(x).lower(lowering_platforms=("cuda",)).as_text()
+    assert PREFIX not in text
+    assert "stablehlo.cosine" in text
+    assert "stablehlo.sine" not in text
+    (n,) = export.symbolic_shape("n")
+    exported = export.export(fn, platforms=("cpu", "cuda"))(jax.ShapeDtypeStruct((n, 3), X.dtype))
+    assert PREFIX not in exported.mlir_module()
+    close(exported.call(X[None]), jnp.cos(X[None]) @ A)
+
+
+def test_the_switch(monkeypatch):
+    monkeypatch.setenv(switch.VARIABLE, "1")
+    assert native.native_of(jnp.sin, X) is not None
+    with native.enabled(False):
+        assert native.native_or_reason(jnp.sin, X) == "generated code is switched off"
+        with native.enabled(True):
+            assert native.native_of(jnp.sin, X) is not None
+    monkeypatch.setenv(switch.VARIABLE, "on")
+    with pytest.raises(ModelError, match="JAXMBD_NATIVE is 'on': set it to 0"):
+        native.native_of(jnp.sin, X)
+
+
+def test_without_llvmlite_there_is_one_warning_for_those_who_ask(monkeypatch):
+    monkeypatch.setattr(switch, "is_installed", lambda: False)
+    monkeypatch.setattr(switch, "_warned", [])
+    monkeypatch.setenv(switch.VARIABLE, "0")
+    assert native.native_of(jnp.sin, X) is None
+    with pytest.warns(RuntimeWarning, match="llvmlite"), native.enabled(True):
+        assert native.native_of(jnp.sin, X) is None
+    with native.enabled(True):
+        assert native.native_of(jnp.sin, X) is None
+
+
+def frame(size, stage, extension=0):
+    """A call frame of XLA as bytes, without arguments and results."""
+    words = np.zeros(size // 8, np.int64)
+    words[[0, 1, 4]] = size, extension, stage
+    return words
+
+
+def test_queries_of_the_handler():
+    fn = made(jnp.sin, X)
+    close(fn(X), jnp.sin(X))
+    from jaxmbd.native import registered
+
+    name = code_of(fn.program, (False,)).name
+    call = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(registered._loaded[name].handler)
+    metadata = np.full(6, -1, np.int64)
+    extension = np.array([32, handler.METADATA_TYPE, 0, metadata.ctypes.data])
+    asked = frame(handler.FRAME_SIZE, handler.EXECUTE, extension.ctypes.data)
+    assert call(asked.ctypes.data) is None
+    assert tuple(metadata[1:4]) == (24, 0, handler.MINOR << 32 | handler.MAJOR)
+    # Errors are made by a function of XLA, here by one that hands the address of its message back.
+    texts = []
+    kind = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.POINTER(ctypes.c_int64))
+
+    @kind
+    def create(error):
+        texts.append(ctypes.string_at(error[2]).decode())
+        return 1
+
+    api = np.zeros(20, np.int64)
+    api[handler.ERROR_CREATE // 8] = ctypes.cast(create, ctypes.c_void_p).value
+    for size, stage in ((96, handler.EXECUTE), (handler.FRAME_SIZE, 0)):
+        wrong = np.concatenate([frame(size, stage), np.zeros(30, np.int64)])
+        wrong[2] = api.ctypes.data
+        assert call(wrong.ctypes.data) == 1
+    assert texts == [handler.TEXT] * 2

@@ -1,0 +1,142 @@
+"""Mathematical functions of generated code: errors in units in the last place, and edge values."""
+
+import platform
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from jaxmbd import native
+from jaxmbd.native import machine_code, registered
+
+pytest.importorskip("llvmlite")
+
+# Functions with code on vectors, and intervals of their arguments. Gradual underflow is left out:
+# XLA's threads flush such numbers to zero.
+VECTORS = {
+    "sin": [(-1e-3, 1e-3), (-10.0, 10.0), (-9.9e5, 9.9e5), (-1e12, 1e12)],
+    "cos": [(-1e-3, 1e-3), (-10.0, 10.0), (-9.9e5, 9.9e5), (-1e12, 1e12)],
+    "exp": [(-1e-3, 1e-3), (-1.0, 1.0), (-700.0, 700.0)],
+    "log": [(0.5, 2.0), (0.999, 1.001), (1e-300, 1e-290), (1e300, 1e308)],
+    "tanh": [(-1e-3, 1e-3), (-1.0, 1.0), (-30.0, 30.0)],
+}
+LIBRARY = ("tan", "sinh", "cosh", "arcsinh", "arctan", "log1p", "expm1", "cbrt")
+EDGES = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 1e-30, -1e-30, 1e30, 800.0, -800.0]
+
+
+def generated(fn, *x):
+    """fn by generated code for all states of a batch at once."""
+    with native.enabled(True):
+        made = native.native_of(fn, *(jnp.zeros((), y.dtype) for y in x))
+        assert made is not None
+        return np.asarray(jax.jit(jax.vmap(made))(*x))
+
+
+def units(found, exact):
+    """Largest error in units in the last place of the exact result."""
+    own = np.asarray(exact).astype(found.dtype)
+    size = np.spacing(np.maximum(np.abs(own), np.finfo(own.dtype).tiny))
+    return float(np.max(np.abs(found.astype(np.longdouble) - exact) / size))
+
+
+def arguments(name, dtype):
+    rng = np.random.default_rng(0)
+    parts = [rng.uniform(*each, 4000) for each in VECTORS[name]]
+    if name in ("sin", "cos"):
+        near = np.arange(-3000, 3000) * (np.pi / 2)  # Results are as small as they get.
+        parts += [near, np.nextafter(near, np.inf)]
+    x = np.concatenate(parts)
+    if dtype == np.float32:
+        x = x[np.abs(x) < (80.0 if name == "exp" else 1e30)]
+        x = x[(np.abs(x) > 1e-30) | (x == 0)]
+    return x.astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("name", VECTORS)
+def test_errors(name, dtype):
+    x = arguments(name, dtype)
+    exact = getattr(np, name)(x.astype(np.longdouble))
+    assert units(generated(getattr(lax, name), jnp.asarray(x)), exact) <= 2
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="processors of another kind")
+@pytest.mark.parametrize(("processor", "width"), [("x86-64", 16), ("haswell", 32)])
+def test_errors_on_older_processors(monkeypatch, processor, width):
+    """With narrower vectors, and without fused multiplications and additions."""
+    older = machine_code.target()._replace(processor=processor, features="", width=width)
+    registered.code_of.cache_clear()
+    for module in (machine_code, registered):
+        monkeypatch.setattr(module, "target", lambda: older)
+    for name in VECTORS:
+        x = arguments(name, np.float64)
+        exact = getattr(np, name)(x.astype(np.longdouble))
+        assert units(generated(getattr(lax, name), jnp.asarray(x)), exact) <= 2
+    registered.code_of.cache_clear()
+
+
+@pytest.mark.parametrize("name", LIBRARY)
+def test_functions_of_the_library(name):
+    x = np.random.default_rng(0).uniform(-0.9, 3.0, 1000)
+    exact = getattr(np, name)(x.astype(np.longdouble))
+    assert units(generated(getattr(jnp, name), jnp.asarray(x)), exact) <= 4
+
+
+def same(found, expected):
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
+    np.testing.assert_allclose(found, expected, rtol=1e-6)  # XLA's cbrt is no better.
+    signs = ~np.isnan(expected)
+    np.testing.assert_array_equal(np.signbit(found)[signs], np.signbit(expected)[signs])
+
+
+@pytest.mark.parametrize("dtype", [jnp.float64, jnp.float32])
+@pytest.mark.parametrize(
+    "name", [*VECTORS, *LIBRARY, "sqrt", "rsqrt", "abs", "sign", "floor", "round", "logistic"]
+)
+def test_edge_values(name, dtype):
+    fn = getattr(lax, name, None) or getattr(jnp, name)
+    x = jnp.asarray(EDGES, dtype)
+    same(generated(fn, x), np.asarray(jax.jit(fn)(x)))
+
+
+@pytest.mark.parametrize("name", ["max", "min", "div", "rem", "pow", "atan2", "mul", "sub"])
+def test_edge_values_of_two_arguments(name):
+    x, y = (jnp.ravel(z) for z in jnp.meshgrid(jnp.asarray(EDGES), jnp.asarray(EDGES)))
+    fn = getattr(lax, name)
+    found, expected = generated(fn, x, y), np.asarray(jax.jit(fn)(x, y))
+    if name in ("max", "min"):  # The sign of a zero out of two is not defined.
+        found, expected = found + 0.0, expected + 0.0
+    same(found, expected)
+
+
+def test_a_factor_of_zero_does_not_hide_infinities():
+    fn = lambda x: 0.0 * x + jnp.sum(jnp.zeros(2) * x)  # noqa: E731
+    x = jnp.asarray([1.0, np.inf, np.nan])
+    np.testing.assert_array_equal(generated(fn, x), [0.0, np.nan, np.nan])
+
+
+def test_lanes_do_not_depend_on_their_neighbours():
+    """Large arguments of sin take another way, those in the same vector do not."""
+    x = np.random.default_rng(0).uniform(-10, 10, 64)
+    mixed = x.copy()
+    mixed[::3] *= 1e9
+    alone, beside = generated(lax.sin, jnp.asarray(x)), generated(lax.sin, jnp.asarray(mixed))
+    np.testing.assert_array_equal(np.delete(alone, np.s_[::3]), np.delete(beside, np.s_[::3]))
+
+
+@pytest.mark.parametrize("dtype", [jnp.int32, jnp.int8, jnp.uint8, jnp.int64])
+def test_integers(dtype):
+    limits = jnp.iinfo(dtype)
+    values = jnp.asarray([0, 1, 2, 7, limits.max, limits.min, limits.min + 1], dtype)
+    x, y = (jnp.ravel(z) for z in jnp.meshgrid(values, values))
+    for fn in (lax.div, lax.rem, lax.add, lax.mul, lax.max, lax.min, lax.bitwise_xor, lax.lt):
+        np.testing.assert_array_equal(generated(fn, x, y), jax.jit(fn)(x, y))
+
+
+@pytest.mark.parametrize("dtype", [jnp.int32, jnp.int8, jnp.uint16, jnp.bool_])
+def test_conversions_from_floats(dtype):
+    x = jnp.asarray([*EDGES, 0.5, -0.5, 127.6, -128.9, 300.0])
+    fn = lambda x: lax.convert_element_type(x, dtype)  # noqa: E731
+    np.testing.assert_array_equal(generated(fn, x), jax.jit(fn)(x))

@@ -1,0 +1,85 @@
+"""Random programs: as generated code, alone and in batches, and as JAX evaluates them."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxmbd import native
+from jaxmbd.native import call, emit, scalars
+from jaxmbd.native.registered import code_of
+from tests.fused.random_programs import arguments, random_function
+from tests.fused.test_random_programs import close
+from tests.marks import thorough_but
+
+pytest.importorskip("llvmlite")
+
+# Batches of one state, below a vector, of one, above it, and of several.
+COUNTS = (1, 3, 8, 11, 16)
+TYPES = (jnp.float64, jnp.float32)
+# Seeds of a test, and how many tests.
+A_TEST, REGULAR, ALL = 8, 2, 80
+
+
+def ways_of(call, axes):
+    """Values and both derivatives, of one state, of a batch, and of batches of a batch."""
+
+    def both(*args):
+        size = jax.eval_shape(call, *args)
+        weights = jnp.cos(jnp.arange(size.size, dtype=size.dtype)).reshape(size.shape)
+        dots = tuple(jnp.cos(1 + x) for x in args)
+        value, slope = jax.jvp(call, args, dots)
+        return value, slope, *jax.vjp(call, *args)[1](weights)
+
+    def of_all(one, many, twice):
+        own = tuple(0 if own else None for own in axes)
+        return both(*one), jax.vmap(both, own)(*many), jax.vmap(jax.vmap(call))(*twice)
+
+    return of_all
+
+
+def check(seed, dtype):
+    """Whether code was generated for a program, after comparing its results."""
+    fn = random_function(seed)
+    made = native.native_or_reason(fn, *arguments(seed, dtype))
+    if isinstance(made, str):
+        return False
+    rng = np.random.default_rng([seed, 5])
+    count, axes = COUNTS[seed % len(COUNTS)], rng.random(3) < 0.7
+    axes[rng.integers(3)] = True
+    one, all_of = arguments(seed, dtype), arguments(seed, dtype, (count,))
+    mixed = [x if own else y for x, y, own in zip(all_of, one, axes, strict=True)]
+    given = one, mixed, arguments(seed, dtype, (2, 3))
+    found, expected = jax.jit(lambda *x: (ways_of(made, axes)(*x), ways_of(fn, axes)(*x)))(*given)
+    name = f"seed {seed}, {dtype.__name__}"
+    jax.tree.map(lambda x, y: close(x, y, dtype, name), found, expected)
+    return True
+
+
+@pytest.mark.parametrize("seed", [418])
+def test_programs_that_failed_once(seed):
+    """Of cumulative sums of vectors."""
+    with native.enabled(True):
+        assert check(seed, jnp.float64)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("block", range(0, ALL, 4))
+def test_random_programs_with_loops_in_several_parts(monkeypatch, block):
+    """No loop is unrolled, and functions are as short as can be."""
+    monkeypatch.setattr(scalars, "MAX_UNROLLED", 0)
+    monkeypatch.setattr(emit, "LONG", 15)
+    for cache in (call._uncovered, code_of, call._jitted):
+        cache.cache_clear()
+    test_random_programs(block)
+    code_of.cache_clear()
+
+
+@pytest.mark.parametrize("block", thorough_but(range(REGULAR), range(ALL)))
+def test_random_programs(block):
+    with native.enabled(True):
+        made = [
+            check(seed, TYPES[seed // A_TEST % 2])
+            for seed in range(block * A_TEST, (block + 1) * A_TEST)
+        ]
+    assert any(made)
