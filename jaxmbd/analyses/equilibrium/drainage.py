@@ -15,6 +15,7 @@ class Drainage(eqx.Module):
 
     Forces are those at rest: dampers and centrifugal forces change no equilibrium. Steps are
     implicit (backward Euler), and constraints hold at their end: stiff springs do not shorten them.
+    Steps grow to 1/ω, and to ω/ω₁² if the motion creeps, with its Rayleigh quotient ω₁².
     A step is limited by `max_displacement`, and repeated with a quarter of its length if its
     equations are too nonlinear.
 

@@ -19,7 +19,8 @@ from .newton import StaticNewton
 from .step import Trial, attempt
 
 # Drainage. Length of steps times ω: the first one, and the largest. Largest ratio of corrections of
-# an accepted step, factors of the length of steps, and the largest change of ω² in a step.
+# an accepted step, factors of the length of steps, and the largest change of ω₁² in a step. If the
+# motion creeps, ω > ω₁, its largest step is ω / ω₁², half of its time constant.
 FIRST, LONGEST = 0.2, 1.0
 DRAINED_RATIO, SHORTER, LONGER = 0.25, 0.25, 1.5
 CHANGE = 2.0
@@ -45,7 +46,8 @@ class March(eqx.Module):
 
     - `v`: velocities; `increment`: qₙ - qₙ₋₁, in the space of v; of a failed step if none followed.
     - `heading`: increment of the last step, accepted or not.
-    - `h`: length of the next step [s]; `rate`: ω² [1/s²]; `inertia`: m of Newton's method [1/s²].
+    - `h`: length of the next step [s]; `rate`: Rayleigh quotient ω₁² of the motion [1/s²];
+      `inertia`: m of Newton's method [1/s²].
     - `size`: correction of the last full step of Newton's method; infinite after other steps.
     - `turned`: rotation of each joint, or its travel, added up along the motion.
     - `draining`: whether the next step drains; `steps`: numbers of steps of either kind.
@@ -111,10 +113,13 @@ class Methods(eqx.Module):
         """Step until rest, or until steps run out; no derivatives."""
 
         def step(now: March) -> March:
-            omega, zeros = jnp.sqrt(now.rate), jnp.zeros_like(now.v)
+            omega, zeros = self._damping(now), jnp.zeros_like(now.v)
             drained = 1.0 / now.h**2 + 2.0 * omega / now.h
             inertia = jnp.where(now.draining, drained, now.inertia)
-            push = jnp.where(now.draining, now.v / now.h - now.rate * now.increment, zeros)
+            # The increment of a step longer than 1/ω counts as that of a step of this length: the
+            # term of the step before would otherwise make the motion unstable.
+            part = omega**2 / jnp.maximum(1.0, now.h * omega)
+            push = jnp.where(now.draining, now.v / now.h - part * now.increment, zeros)
             # First-order states follow displacements as in a slow motion.
             state_rate = jnp.sqrt(LEAST_INERTIA * scales.rate)
             at = at_place(system, t, now.place, scales, inertia, state_rate, push)
@@ -127,7 +132,8 @@ class Methods(eqx.Module):
             ]
             return jax.tree.map(lambda a, b: jnp.where(now.draining, a, b), *either)
 
-        return jax.lax.while_loop(self._unfinished, step, start)
+        # A bound method of traced numbers, such as ω, has no hash.
+        return jax.lax.while_loop(lambda now: self._unfinished(now), step, start)
 
     def _unfinished(self, now: March) -> Bool[Array, ""]:
         """Whether steps are left; drainage that runs out of them hands over to Newton's method."""
@@ -137,6 +143,12 @@ class Methods(eqx.Module):
         if self.newton is not None:
             left = left | (now.steps[1] < self.newton.max_steps)
         return ~now.done & left
+
+    def _damping(self, now: March) -> Float[Array, ""]:
+        """ω of drainage [1/s]."""
+        if self.drain is None or self.drain.omega is None:
+            return jnp.sqrt(now.rate)
+        return jnp.asarray(self.drain.omega, now.rate.dtype)
 
     def _drained(
         self, system: AbstractSystem, now: March, trial: Trial, at: Balance, scales: Scales
@@ -163,8 +175,8 @@ class Methods(eqx.Module):
         positive = (stiffness > 0) & (mass > 0)
         rate = jnp.where(positive, stiffness / jnp.where(positive, mass, 1.0), now.rate)
         rate = jnp.clip(rate, now.rate / CHANGE, CHANGE * now.rate)
-        rate = rate if drain.omega is None else now.rate
-        longest = LONGEST / jnp.sqrt(rate)
+        omega = self._damping(eqx.tree_at(lambda m: m.rate, now, rate))
+        longest = LONGEST * jnp.maximum(1.0 / omega, omega / rate)
         steps = now.steps + jnp.array([1, 0], jnp.int32)
         over = rests | (steps[0] >= drain.max_steps)
         draining = ~over if self.newton is not None else now.draining

@@ -18,13 +18,13 @@ class StaticNewton(eqx.Module):
 
     - `tolerance`: largest correction at the end, as a part of the mechanism's size or an angle
       [rad]. Default: 100 times the float type's precision.
-    - `max_steps`: largest number of steps, rejected ones included. Default: 100.
+    - `max_steps`: largest number of steps, rejected ones included. Default: 300.
     - `max_displacement`: largest displacement of a step, as a part of the mechanism's size or an
       angle [rad]. Default: 0.5.
     """
 
     tolerance: float | None = None
-    max_steps: int = 100
+    max_steps: int = 300
     max_displacement: float = 0.5
 
 
