@@ -187,13 +187,41 @@ def _arguments(
 
 @eqx.filter_jit
 def _rank(system: AbstractSystem, c: AbstractConfiguration, holonomic: bool) -> Array:
-    equations = _equations(system.prepared(), c, holonomic)
+    return _rank_of(_equations(system.prepared(), c, holonomic))
+
+
+def _rank_of(equations: SaddlePoint | None) -> Array:
     if equations is None:
         return jnp.zeros((), dtype=int)
     factors = equations.factors
     if not isinstance(factors, ConstraintFactors):
         return jnp.array(len(equations.G))
     return factors.Q.shape[1] + jnp.sum(factors.nonzero)
+
+
+def free_velocities(
+    system: AbstractSystem, c: AbstractConfiguration, holonomic: bool
+) -> tuple[Array, Float[Array, "nv nv"]]:
+    """Dimension of the null space of G, and L⁻ᵀ P with the projector P onto the null space of Bᵀ.
+
+    M = L Lᵀ and B = L⁻¹ Gᵀ. The columns span the null space, and for each covector r the length of
+    r L⁻ᵀ P is that of r N with the basis N of `null_space`. Unlike N they have a static shape.
+
+    **Arguments:** `holonomic`: whether to omit nonholonomic rows.
+    """
+    equations, nv = _equations(system, c, holonomic), system.nv
+    P = jnp.eye(nv, dtype=c.q.dtype)
+    if equations is not None:
+        factors = equations.factors
+        if isinstance(factors, ConstraintFactors):
+            U = jnp.where(factors.nonzero[None], factors.U, 0.0)
+            ranges = jnp.concatenate([factors.Q, U], axis=1)
+        else:
+            ranges = jnp.linalg.qr(equations.B)[0]
+        P = P - ranges @ ranges.T
+    factor = system.mass_factor(c)
+    columns = jax.vmap(lambda y: system.unwhiten(factor, y), in_axes=1, out_axes=1)(P)
+    return nv - _rank_of(equations), columns
 
 
 @eqx.filter_jit
@@ -256,6 +284,7 @@ def _null_columns(
 
 __all__ = [
     "TangentMatrices",
+    "free_velocities",
     "n_free",
     "null_space",
     "tangent_matrices",

@@ -142,23 +142,45 @@ def test_states_of_a_motor_and_a_controller():
     np.testing.assert_allclose(linear.C, [[0, 0, 1, 0]], atol=0)
 
 
-def test_motion_after_a_small_input():
-    """A motion under a small constant force differs from the linear one by second-order terms."""
+def test_motion_after_a_small_input(cart_system):
+    """A motion under a small constant force F differs from the linear one by terms of order F³.
+
+    The terms of order F² vanish, since the mechanism is its own mirror image.
+    """
     from scipy.signal import lsim
 
-    eps, dt, n = 1e-5, 0.005, 100
+    dt, n = 0.005, 100
     model = models.cart_pendulum()
-    system = mbd.formulate(model)
-    state = mbd.assemble(system)
-    linear = mbd.linearize(system, 0.0, state, inputs={"force": "push"})
-    pushed = eqx.tree_at(lambda m: m.forces["push"].signal.value, model, jnp.asarray(eps))
-    moved = mbd.rollout(mbd.formulate(pushed), state, dt, n, mbd.ExplicitRK())
-    x = np.concatenate([moved.q, moved.v], axis=1)
-    ts = dt * np.arange(1, n + 1)
-    A, B = np.asarray(linear.A), np.asarray(linear.B)
-    given = A, B, np.eye(4), np.zeros((4, 1))
-    _, y, _ = lsim(given, np.full(n + 1, eps), np.concatenate([[0.0], ts]))
-    np.testing.assert_allclose(x, y[1:], atol=1e-4 * np.abs(x).max())
+    state = mbd.assemble(cart_system)
+    linear = mbd.linearize(cart_system, 0.0, state, inputs={"force": "push"})
+    ts = dt * np.arange(n + 1)
+    given = np.asarray(linear.A), np.asarray(linear.B), np.eye(4), np.zeros((4, 1))
+
+    def error(force):
+        pushed = eqx.tree_at(lambda m: m.forces["push"].signal.value, model, jnp.asarray(force))
+        moved = mbd.rollout(mbd.formulate(pushed), state, dt, n, mbd.ExplicitRK())
+        x = np.concatenate([moved.q, moved.v], axis=1)
+        _, y, _ = lsim(given, np.full(n + 1, force), ts)
+        assert np.abs(x).max() > 0.1 * force
+        return x - y[1:]
+
+    ratio = np.abs(error(0.2)).max() / np.abs(error(0.1)).max()
+    np.testing.assert_allclose(ratio, 8.0, rtol=0.05)
+
+
+def test_conversion_to_control(cart_system):
+    control = pytest.importorskip("control")
+    position = {"position": sensors.JointPosition("slide")}
+    linear = mbd.linearize(
+        cart_system, 0.0, mbd.assemble(cart_system), inputs={"force": "push"}, outputs=position
+    )
+    converted = linear.to_control()
+    assert isinstance(converted, control.StateSpace)
+    for name in "ABCD":
+        np.testing.assert_array_equal(getattr(converted, name), getattr(linear, name))
+    assert tuple(converted.state_labels) == linear.states
+    assert tuple(converted.input_labels) == linear.inputs == ("force",)
+    assert tuple(converted.output_labels) == linear.outputs == ("position",)
 
 
 def rolling_disc(radius: float, mass: float, rest: float) -> mbd.Model:

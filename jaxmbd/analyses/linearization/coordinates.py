@@ -15,9 +15,10 @@ from jaxtyping import Array, Float
 
 from ...errors import ModelError
 from ...model.model import unknown
+from ...system import constraints
 from ...system.abstract import AbstractSystem, State, Time, Velocities
 from ...system.configuration import AbstractConfiguration
-from ...system.tangent_space import n_free, null_space
+from ...system.tangent_space import free_velocities
 
 
 @dataclass(frozen=True)
@@ -70,10 +71,7 @@ def choose_coordinates(system: AbstractSystem, t: Time, state: State) -> Coordin
 
     Of dependent ones those are chosen of which the constraints leave the largest part free.
     """
-    c = _configuration(system, t, state)
-    n_velocities, n_positions = n_free(system, c), n_free(system, c, holonomic=True)
-    P, N = (null_space(system, c, n, h) for n, h in ((n_positions, True), (n_velocities, False)))
-    rows, of_velocities = (np.asarray(_relative(system, c, x)) for x in (P, N))
+    (n_positions, rows), (n_velocities, of_velocities) = _free_parts(system, t, state)
     tolerance = 10 * float(jnp.finfo(state.q.dtype).eps) ** 0.5
     priorities = _priorities(system)
     positions = _independent(rows, priorities, n_positions, tolerance)
@@ -100,19 +98,15 @@ def given_coordinates(
 
 def check_number(system: AbstractSystem, t: Time, state: State, coordinates: Coordinates) -> None:
     """**Raises** `ModelError` if given coordinates are too few, too many or dependent."""
-    c = _configuration(system, t, state)
     given = coordinates.positions, coordinates.velocities
-    for rows, holonomic, what in zip(
-        given, (True, False), ("positions", "velocities"), strict=True
-    ):
-        n = n_free(system, c, holonomic)
+    parts = _free_parts(system, t, state)
+    for rows, (n, free), what in zip(given, parts, ("positions", "velocities"), strict=True):
         if len(rows) != n:
             raise ModelError(
                 f"linearize: coordinates: {len(rows)} given, but {n} {what} are independent; give "
                 f"{n} names, and `velocities` with nonholonomic constraints, or omit both"
             )
-        R = np.asarray(_relative(system, c, null_space(system, c, n, holonomic)))[list(rows)]
-        if n and np.linalg.svd(R, compute_uv=False)[-1] < 1e-6:
+        if n and np.linalg.svd(free[list(rows)], compute_uv=False)[-1] < 1e-6:
             raise ModelError(
                 f"linearize: coordinates {', '.join(map(repr, coordinates.names))} are dependent "
                 "at this state; choose other joints, or omit `coordinates`"
@@ -148,20 +142,36 @@ def _independent(rows: np.ndarray, priorities: np.ndarray, n: int, tolerance: fl
     return sorted(chosen)
 
 
-@eqx.filter_jit
-def _configuration(system: AbstractSystem, t: Time, state: State) -> AbstractConfiguration:
-    return system.configuration(t, state.q, state.z)
+def _free_parts(
+    system: AbstractSystem, t: Time, state: State
+) -> tuple[tuple[int, np.ndarray], tuple[int, np.ndarray]]:
+    """Number of free directions and rates of the candidates along them, see `_relative`.
+
+    Of displacements, without the nonholonomic rows, and of velocities.
+    """
+    parts = [(int(n), np.array(R)) for n, R in jax.device_get(_relative(system, t, state))]
+    return parts[0], parts[-1]
 
 
 @eqx.filter_jit
 def _relative(
-    system: AbstractSystem, c: AbstractConfiguration, N: Float[Array, "nv n"]
-) -> Float[Array, "m n"]:
-    """Rates of the candidates along N, divided by their lengths without constraints."""
+    system: AbstractSystem, t: Time, state: State
+) -> list[tuple[Array, Float[Array, "m nv"]]]:
+    """Rates of the candidates along `free_velocities`, divided by those without constraints.
+
+    One entry if all constraints are holonomic, else those of displacements and of velocities.
+    """
+    system = system.prepared()
+    c = system.configuration(t, state.q, state.z)
     along = jax.vmap(lambda v: rates_of_candidates(c, v), in_axes=1, out_axes=1)
-    J = along(jnp.eye(system.nv, dtype=N.dtype))
+    J = along(jnp.eye(system.nv, dtype=c.q.dtype))
     lengths = jnp.sqrt(jnp.maximum(jnp.sum(J * system.solve_mass(c, J.T).T, axis=1), 0.0))
-    return (J @ N) / jnp.where(lengths > 0, lengths, 1.0)[:, None]
+    scale = jnp.where(lengths > 0, lengths, 1.0)[:, None]
+    only = constraints.is_holonomic(system).all()
+    parts = [
+        free_velocities(system, c, holonomic) for holonomic in ((True,) if only else (True, False))
+    ]
+    return [(n, (J @ columns) / scale) for n, columns in parts]
 
 
 __all__ = [

@@ -97,14 +97,16 @@ class Linearization(eqx.Module):
         return StateSpace(*(np.asarray(x) for x in (self.A, self.B, self.C, self.D)))
 
     def to_control(self) -> Any:
-        """A `control.StateSpace` with named states, inputs and outputs; needs `control`.
+        """A `control.StateSpace` with named states, inputs and outputs; needs the extra `control`.
 
         **Raises** `ImportError` if the package `control` is not installed.
         """
         try:
             import control  # pyright: ignore[reportMissingImports]
         except ImportError as error:
-            raise ImportError("to_control needs control: pip install control") from error
+            raise ImportError(
+                "to_control needs the extra control: pip install 'jaxmbd[control]'"
+            ) from error
         given = (np.asarray(x) for x in (self.A, self.B, self.C, self.D))
         names = {"states": self.states, "inputs": self.inputs, "outputs": self.outputs}
         labels = {key: list(value) for key, value in names.items()}

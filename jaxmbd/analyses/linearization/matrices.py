@@ -86,30 +86,34 @@ def matrices(
 
     def evaluate(
         dt: Time, dq: Velocities, dv: Velocities, dz: States, du: Float[Array, "nu"]
-    ) -> tuple[Array, Array]:
+    ) -> tuple[tuple[Array, Array], tuple[Velocities, States]]:
         moved = with_offsets(system, inputs, du)
         now = State(system.retract(state.q, dq), state.v + dv, state.z + dz)
-        rates = jnp.concatenate(
-            [_joint_accelerations(moved, t + dt, now, rows), _z_dot(moved, t + dt, now)]
-        )
-        return rates, _readings(moved, t + dt, now, sensors)
+        vdot, z_dot = accelerations(moved, t + dt, now)[0], _z_dot(moved, t + dt, now)
+        rates = jnp.concatenate([_joint_accelerations(moved, t + dt, now, vdot, rows), z_dot])
+        return (rates, _readings(moved, t + dt, now, sensors)), (vdot, z_dot)
 
     nv, dtype = system.nv, state.v.dtype
     zeros = [jnp.zeros(shape, dtype) for shape in ((), (nv,), (nv,), (nz,), (nu,))]
-    (rates, reading), slope = jax.linearize(evaluate, *zeros)
+    (rates, reading), slope, (vdot, z_dot) = jax.linearize(evaluate, *zeros, has_aux=True)
     n = n_p + n_w + nz + nu
     columns = np.split(np.eye(n), np.cumsum([n_p, n_w, nz]), axis=0)
     of_p, of_w, of_z, of_u = (jnp.asarray(x, dtype) for x in columns)
-    by_rates, by_reading = jax.vmap(slope, in_axes=(0, 1, 1, 1, 1), out_axes=1)(
+    # The last column is the motion itself: one evaluation of the derivatives for all.
+    along = jnp.ones((1,), dtype), state.v, vdot, z_dot, zeros[4]
+    columns = (
         jnp.zeros(n, dtype),
         directions.displacements @ of_p,
         directions.follow @ of_p + directions.velocities @ of_w,
         of_z,
         of_u,
     )
-    vdot = accelerations(system, t, state)[0]
-    along = jnp.ones((), dtype), state.v, vdot, _z_dot(system, t, state), zeros[4]
-    second_rates, _ = slope(*along)
+    columns = [
+        jnp.concatenate([x, y.reshape(*x.shape[:-1], 1)], axis=-1)
+        for x, y in zip(columns, along, strict=True)
+    ]
+    by_rates, by_reading = jax.vmap(slope, in_axes=(0, 1, 1, 1, 1), out_axes=1)(*columns)
+    by_rates, second_rates, by_reading = by_rates[:, :n], by_rates[:, n], by_reading[:, :n]
     p_dot = directions.p_rates @ of_p + directions.p_rates_by_w @ of_w
     x_dot = jnp.concatenate([p_dot, by_rates])
     nx = n - nu
@@ -130,10 +134,9 @@ def _z_dot(system: AbstractSystem, t: Time, state: State) -> States:
 
 
 def _joint_accelerations(
-    system: AbstractSystem, t: Time, state: State, rows: np.ndarray
+    system: AbstractSystem, t: Time, state: State, vdot: Velocities, rows: np.ndarray
 ) -> Float[Array, "n_w"]:
     """Time derivatives of the rates of the chosen joints."""
-    vdot, _ = accelerations(system, t, state)
 
     def chosen(q: Array, v: Velocities) -> Float[Array, "n_w"]:
         return rates_of_candidates(system.configuration(t, q), v)[rows]
