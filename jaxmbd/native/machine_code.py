@@ -39,7 +39,7 @@ def target() -> Target:
     features = llvm.get_host_cpu_features()
     width = 64 if features.get("avx512f") else 32 if features.get("avx2") else 16
     numbers = ".".join(map(str, llvm.llvm_version_info))
-    versions = f"llvmlite {llvmlite.__version__}, LLVM {numbers}, level {LEVEL}"
+    versions = f"llvmlite {llvmlite.__version__}, LLVM {numbers}, level {LEVEL}, large"
     names = llvm.get_process_triple(), llvm.get_host_cpu_name(), features.flatten()
     return Target(*names, versions, width)
 
@@ -55,8 +55,8 @@ def compiled(text: str) -> bytes:
         cpu=own.processor,
         features=own.features + (",-prefer-256-bit" if own.width == 64 else ""),
         opt=LEVEL,
-        reloc="pic",
-        codemodel="small",
+        reloc="static",
+        codemodel="large",  # Sections may be further apart than 32-bit offsets reach.
         jit=True,
     )
     module.data_layout = str(machine.target_data)

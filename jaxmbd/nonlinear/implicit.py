@@ -48,7 +48,7 @@ def implicit(
     # The backward pass receives the root and the factors, not the hundreds of intermediate
     # results of the equations: in loops each intermediate result is an array over all steps.
     @partial(jax.checkpoint, prevent_cse=False)
-    def slope(x: Array, leaves: list[Array], along: list[Array | None]) -> Array:
+    def slope(x: Array, leaves: list[Any], along: list[Any]) -> Array:
         args, factors, blocks = eqx.combine(jax.tree.unflatten(structure, leaves), rest)
         d_args = jax.tree.unflatten(structure, along)[0]
         by_args, jacobian = _derivatives(fn, x, args, d_args, blocks)
@@ -84,7 +84,7 @@ def _derivatives(
 # A primitive instead of `custom_jvp`: second derivatives of loops lose the rule of a `custom_jvp`.
 # JAX evaluates the known part of a derivative without the rule, and there x depends on nothing.
 _root = Primitive("implicit_root")
-Slope = Callable[[Array, list[Array], list[Array | None]], Array]
+Slope = Callable[[Array, list[Any], list[Any]], Array]  # Constants may be NumPy arrays.
 
 
 @_root.def_impl
@@ -110,7 +110,7 @@ def _forward(
 
 
 def _in_batch(
-    arrays: Sequence[Array], axes: Sequence[int | None], *, slope: Slope
+    arrays: Sequence[Any], axes: Sequence[int | None], *, slope: Slope
 ) -> tuple[Array, int]:
     count = next(x.shape[k] for x, k in zip(arrays, axes, strict=True) if k is not None)
     x, *leaves = (
@@ -120,7 +120,7 @@ def _in_batch(
         x = jnp.broadcast_to(x, (count, *x.shape))
     each = [None if k is None else 0 for k in axes[1:]]
 
-    def slopes(x: Array, leaves: list[Array], along: list[Array | None]) -> Array:
+    def slopes(x: Array, leaves: list[Any], along: list[Any]) -> Array:
         moving = [None if d is None else k for d, k in zip(along, each, strict=True)]
         return jax.vmap(slope, in_axes=(0, each, moving))(x, leaves, along)
 

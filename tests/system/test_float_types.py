@@ -1,6 +1,7 @@
 """One float type for a model, its system and its states: never a narrower one by accident."""
 
 import functools
+import os
 import subprocess
 import sys
 
@@ -369,7 +370,8 @@ except mbd.ModelError as error:
 else:
     raise AssertionError
 """
-    subprocess.run([sys.executable, "-c", script], check=True)
+    own = {name: x for name, x in os.environ.items() if name != "JAX_ENABLE_X64"}
+    subprocess.run([sys.executable, "-c", script], check=True, env=own)
 
 
 def test_fits_compute_in_the_type_of_their_records():
