@@ -47,9 +47,9 @@ class FlexibleBody(AbstractBody):
     ψ₀ is the undeformed position. The next k shape functions, with c_a = η_a, are mode shapes. The
     others are optional: displacements of second order in η, one for each pair a ≤ b, with the
     coefficient η_a η_b (half of it if a = b). Through them loads along a beam stiffen its bending
-    (geometric stiffening). The kinetic energy ½ ∫ρ |v + ω × p + ṗ|² is a function of the integrals
-    m = ∫ρ, s_A = ∫ρ ψ_A and S[A, i, B, j] = ∫ρ ψ_{A,i} ψ_{B,j}, which take the place of inertia
-    shape invariants (Omar 2014, eqs 35 to 40).
+    (geometric stiffening). The kinetic energy ½ ∫ρ u · u, u = v + ω × p + ṗ, is a function of the
+    integrals m = ∫ρ, s_A = ∫ρ ψ_A and S[A, i, B, j] = ∫ρ ψ_{A,i} ψ_{B,j}, which take the place of
+    inertia shape invariants (Omar 2014, eqs 35 to 40).
 
     `jaxmbd.flexible` builds such bodies from finite elements. n is 1 + k, or 1 + k + k (k + 1) / 2
     with pairs.

@@ -46,8 +46,8 @@ class Eigen(eqx.Module):
     - `right`: right eigenvectors v in columns, A v = λ v. Unit 2-norm, the largest entry positive.
     - `left`: left eigenvectors w in columns, wᴴ A = λ wᴴ, with wᴴ v = 1, and wᴴ v = 0 for other
       vectors of a cluster. Of defective eigenvalues no such vectors exist: they have unit 2-norm.
-    - `condition`: condition number of each eigenvalue, |w| |v| / |wᴴ v| ≥ 1 of the balanced matrix,
-      which units of the states do not affect.
+    - `condition`: condition number of each eigenvalue, norm(w) norm(v) / abs(wᴴ v) ≥ 1 of the
+      balanced matrix, which units of the states do not affect.
     - `errors`: estimate of the rounding errors of the eigenvalues [unit of `values`].
     - `cluster`: index of the first eigenvalue of the cluster that each one belongs to.
     - `defective`: whether the eigenvectors of the cluster do not span its invariant subspace.
@@ -98,11 +98,11 @@ class _Basis(eqx.Module):
 def eig(A: Float[Array, "n n"]) -> Eigen:
     """Eigenvalues and left and right eigenvectors of a real matrix.
 
-    Sorted by |λ|, then by the real part, then by the imaginary part, positive first; those of a
+    Sorted by abs(λ), then by the real part, then by the imaginary part, positive first; those of a
     cluster follow one another. Two eigenvalues are in one cluster if their distance does not
-    exceed `errors`: 16 ε |A| for perfectly conditioned eigenvalues and 4 √ε |A| for defective
-    ones, with the Frobenius norm of the balanced matrix. In float32 slow modes may therefore join
-    the cluster of a rigid-body mode. Jordan blocks of three and more have eigenvalues that are
+    exceed `errors`: 16 ε norm(A) for perfectly conditioned eigenvalues and 4 √ε norm(A) for
+    defective ones, with the Frobenius norm of the balanced matrix. In float32 slow modes may
+    therefore join the cluster of a rigid-body mode. Jordan blocks of three and more have eigenvalues that are
     further apart unless they are exact: they form no cluster, and their `condition` is large. See
     the module for derivatives. Not for derivatives of higher order.
     """
@@ -121,7 +121,7 @@ def eigh(K: Float[Array, "n n"], M: Float[Array, "n n"]) -> SymmetricEigen:
     """Eigenvalues and M-orthonormal eigenvectors of K φ = λ M φ, with λ = ω² of undamped modes.
 
     K is symmetric, M symmetric positive definite; all results are NaN if M is not. Antisymmetric
-    parts are ignored. Two eigenvalues are in one cluster if they differ by less than 16 ε max|λ|.
+    parts are ignored. Two eigenvalues are in one cluster if they differ by less than 16 ε λ_max.
     See the module for derivatives. Not for derivatives of higher order.
     """
     if not len(K):
@@ -213,7 +213,7 @@ def _order(
 ) -> Int[Array, "n"]:
     """Indices that sort the eigenvalues, clusters by their means.
 
-    |λ| is rounded: of modes with one frequency, rounding errors do not choose the order.
+    abs(λ) is rounded: of modes with one frequency, rounding errors do not choose the order.
     """
     eps = float(jnp.finfo(values.real.dtype).eps)
     mean = _mean(values, same)

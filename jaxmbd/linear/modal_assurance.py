@@ -27,7 +27,7 @@ class Followed(NamedTuple):
 def modal_assurance(
     phi_a: Inexact[Array, "n m_a"], phi_b: Inexact[Array, "n m_b"]
 ) -> Float[Array, "m_a m_b"]:
-    """Modal assurance criterion |aᴴ b|² / (|a|² |b|²) of each pair of columns (Allemang 1982).
+    """Modal assurance criterion (aᴴ b)(bᴴ a) / (aᴴ a bᴴ b) of columns (Allemang 1982).
 
     Between 0 and 1, and 1 for columns that are equal but for a factor. Zero for columns of zeros.
     """

@@ -26,7 +26,7 @@ REAL = 1e-6
 class Buckling(eqx.Module):
     """Load factors μ of linear buckling, det(K₀ + μ K_g) = 0, the result of `buckling`.
 
-    - `factors`: μ, shape `(n,)`, sorted by |μ|: multiples of the load at which the stiffness is
+    - `factors`: μ, shape `(n,)`, sorted by abs(μ): multiples of the load at which the stiffness is
       singular; infinite for the other directions. Negative factors belong to the opposite load.
     - `shapes`: displacements in columns, shape `(n, n)`, in the names `coordinates`.
     - `stiffness`, `geometric`: K₀ without the load, and its change K_g by the load, in these

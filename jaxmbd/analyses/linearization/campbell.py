@@ -38,7 +38,7 @@ class Campbell(eqx.Module):
 
     @property
     def damping_ratios(self) -> Float[np.ndarray, "k m"]:
-        """-Re λ / |λ|."""
+        """-Re λ / abs(λ)."""
         return -np.real(self.eigenvalues) / np.abs(self.eigenvalues)
 
     def critical_speeds(self, order: float = 1.0) -> list[Float[np.ndarray, "c"]]:

@@ -27,7 +27,7 @@ class FrequencyResponse(eqx.Module):
 
     @property
     def gains(self) -> Float[Array, "k ny nu"]:
-        """|G|, in units of the output per unit of the input."""
+        """abs(G), in units of the output per unit of the input."""
         return jnp.abs(self.values)
 
     @property

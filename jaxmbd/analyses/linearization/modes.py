@@ -20,16 +20,16 @@ from .mode_motion import ModeMotion, mode_motion
 class Modes(eqx.Module):
     """Modes x(t) = Re(φ exp(λ t)) of a linearization, one for each pair of complex eigenvalues.
 
-    The modes are sorted by |λ|. For m modes of n states:
+    The modes are sorted by abs(λ). For m modes of n states:
 
     - `eigenvalues`: λ, shape `(m,)` [1/s], of a pair the one with positive imaginary part.
-    - `frequencies`: |λ| / 2π [Hz], those of the undamped mode; `damped_frequencies`: Im λ / 2π
+    - `frequencies`: abs(λ) / 2π [Hz], those of the undamped mode; `damped_frequencies`: Im λ / 2π
       [Hz], zero for modes that do not oscillate. Shape `(m,)`.
-    - `damping_ratios`: -Re λ / |λ|, shape `(m,)`: 1 for decay without oscillation, negative for
+    - `damping_ratios`: -Re λ / abs(λ), shape `(m,)`: 1 for decay without oscillation, negative for
       growth, 0 if λ = 0.
     - `shapes`: φ in columns, shape `(n, m)`, with the names `linearization.states`.
     - `joints`: `{joint: amplitudes}` of all joints, shape `(m, nv)` [rad or m].
-    - `participation`: `{joint or element: shares}`, shape `(m,)`: sums of |left| |right|
+    - `participation`: `{joint or element: shares}`, shape `(m,)`: sums of abs(left) abs(right)
       eigenvector over the states of a joint or an element; the sum of all is 1. How much a mode
       depends on them.
     - `energies`: `{body: shares}` of the kinetic energy, shape `(m,)`, without rotors.
@@ -47,7 +47,7 @@ class Modes(eqx.Module):
 
     @property
     def frequencies(self) -> Float[np.ndarray, "m"]:
-        """|λ| / 2π [Hz], shape `(m,)`."""
+        """abs(λ) / 2π [Hz], shape `(m,)`."""
         return np.abs(self.eigenvalues) / (2 * np.pi)
 
     @property
@@ -57,7 +57,7 @@ class Modes(eqx.Module):
 
     @property
     def damping_ratios(self) -> Float[np.ndarray, "m"]:
-        """-Re λ / |λ|, shape `(m,)`."""
+        """-Re λ / abs(λ), shape `(m,)`."""
         size = np.abs(self.eigenvalues)
         return np.where(size > 0, -np.real(self.eigenvalues) / np.where(size > 0, size, 1.0), 0.0)
 
