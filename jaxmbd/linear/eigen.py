@@ -102,9 +102,9 @@ def eig(A: Float[Array, "n n"]) -> Eigen:
     cluster follow one another. Two eigenvalues are in one cluster if their distance does not
     exceed `errors`: 16 ε norm(A) for perfectly conditioned eigenvalues and 4 √ε norm(A) for
     defective ones, with the Frobenius norm of the balanced matrix. In float32 slow modes may
-    therefore join the cluster of a rigid-body mode. Jordan blocks of three and more
-    have eigenvalues that are further apart unless they are exact: they form no cluster, and their `condition` is large. See
-    the module for derivatives. Not for derivatives of higher order.
+    therefore join the cluster of a rigid-body mode. Jordan blocks of three and more have
+    eigenvalues that are further apart unless they are exact: they form no cluster, and their
+    `condition` is large. See the module for derivatives. Not for derivatives of higher order.
     """
     if not len(A):
         empty, none = jax.lax.complex(A, A), jnp.diag(A)
