@@ -156,6 +156,12 @@ HOSTS = [
 MACHINE_PATH = re.compile(r"(^|[^A-Za-z0-9_.])/(work|farm)/", re.MULTILINE)
 
 
+def test_readme_announces_the_command_that_ci_runs():
+    readme = (REPOSITORY / "README.md").read_text()
+    announced = readme.lower().partition("run the tests")[2]
+    assert "-m pytest" in announced.partition("```")[2].partition("```")[0]
+
+
 def test_no_registry_hosts_and_no_machine_paths():
     """Where packages come from is the installer's business, and paths are each machine's own."""
     found = []
