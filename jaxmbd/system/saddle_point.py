@@ -244,6 +244,15 @@ class SaddlePoint(eqx.Module):
             return self.factors.unseen()
         return 1.0 - jnp.sum(self.B * jsl.cho_solve((self.factors, True), self.B.T).T, axis=1)
 
+    def projector(self) -> Float[Array, "nv nv"]:
+        """1 - B B⁺, the orthogonal projector onto whitened velocities that constraints permit."""
+        if isinstance(self.factors, ConstraintFactors):
+            U = jnp.where(self.factors.nonzero[None], self.factors.U, 0.0)
+            ranges = jnp.concatenate([self.factors.Q, U], axis=1)
+        else:
+            ranges = jnp.linalg.qr(self.B)[0]
+        return jnp.eye(len(self.B), dtype=self.B.dtype) - ranges @ ranges.T
+
     def minimum_norm(self, lam: Float[Array, "ng"]) -> Float[Array, "ng"]:
         """The multipliers with the least sum of squares [N, N m] that have the same Gᵀ λ."""
         if not isinstance(self.factors, ConstraintFactors) or not any(self.factors.redundant):

@@ -210,15 +210,7 @@ def free_velocities(
     **Arguments:** `holonomic`: whether to omit nonholonomic rows.
     """
     equations, nv = _equations(system, c, holonomic), system.nv
-    P = jnp.eye(nv, dtype=c.q.dtype)
-    if equations is not None:
-        factors = equations.factors
-        if isinstance(factors, ConstraintFactors):
-            U = jnp.where(factors.nonzero[None], factors.U, 0.0)
-            ranges = jnp.concatenate([factors.Q, U], axis=1)
-        else:
-            ranges = jnp.linalg.qr(equations.B)[0]
-        P = P - ranges @ ranges.T
+    P = jnp.eye(nv, dtype=c.q.dtype) if equations is None else equations.projector()
     factor = system.mass_factor(c)
     columns = jax.vmap(lambda y: system.unwhiten(factor, y), in_axes=1, out_axes=1)(P)
     return nv - _rank_of(equations), columns

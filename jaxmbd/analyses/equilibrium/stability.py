@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float
 from ...nonlinear import AbstractFactorization, Blocks, Dense
 from ...system import constraints
 from ...system.abstract import State
-from ...system.saddle_point import SaddlePoint, saddle_point
+from ...system.saddle_point import saddle_point
 from ...system.tangent_space import tangent_matrices
 from .balance import Balance, Scales, equations, parts, unknowns
 
@@ -69,7 +69,7 @@ def _all(at: Balance, lam: Float[Array, "ng"], scales: Scales) -> Stability:
     saddle = saddle_point(system, c, constraints.residual(system, c))
     K = _stiffness(at, lam)
     whiten = saddle.metric.whiten
-    P = _permitted(saddle)
+    P = saddle.projector() if saddle.B.size else jnp.eye(nv, dtype=K.dtype)
     A = P @ whiten(whiten(K).T).T @ P
     largest = jnp.max(jnp.abs(A), initial=0.0)
     # Held directions get eigenvalues above all others.
@@ -101,20 +101,6 @@ def _stiffness(at: Balance, lam: Float[Array, "ng"]) -> Float[Array, "nv nv"]:
     return found.stiffness + found.states @ jnp.linalg.solve(
         slow * unit - found.rates_by_states, driven
     )
-
-
-def _permitted(saddle: SaddlePoint) -> Float[Array, "nv nv"]:
-    """Orthogonal projector onto whitened velocities that the constraints permit."""
-    B = saddle.B
-    unit = jnp.eye(B.shape[0], dtype=B.dtype)
-    if B.shape[1] == 0:
-        return unit
-    factors = saddle.factors
-    if isinstance(factors, jax.Array):
-        Q = jnp.linalg.qr(B)[0]
-        return unit - Q @ Q.T
-    U = jnp.where(factors.nonzero[None], factors.U, 0.0)
-    return unit - factors.Q @ factors.Q.T - U @ U.T
 
 
 def _circulatory(
