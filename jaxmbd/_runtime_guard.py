@@ -1,4 +1,4 @@
-"""Guard against a deadlock of XLA's CPU runtime in jaxlib 0.10.
+"""Two flags of XLA's CPU backend in jaxlib 0.10: against a deadlock, and for shorter compile times.
 
 The "concurrency optimized scheduler" of XLA's CPU backend, on by default, deadlocks in scanned,
 vmapped programs such as batched simulations. Measured on two cores with a chain of 10 links, 1024
@@ -19,6 +19,10 @@ aborts the process on an unknown flag. The flag exists in 0.10.0, 0.10.1 and 0.1
 The guard does not depend on the number of cores. The deadlock was observed on two cores and not
 tested on more, the flag is harmless there, and a container's quota can limit many cores to two.
 
+The second flag chooses the older of two compilers of fused operations in jaxlib 0.10. Programs of
+jaxmbd compile in 0.6 to 0.85 of the CPU time and run as fast (``docs/pages/compiling.md`` has the
+figures). Later versions of jaxlib have the newer compiler only.
+
 This is the only place where jaxmbd changes global configuration.
 """
 
@@ -33,12 +37,14 @@ FLAG_NAME = "xla_cpu_enable_concurrency_optimized_scheduler"
 CURE = f"--{FLAG_NAME}=false"
 # The newer flag for the same choice. XLA converts the older flag, present in all of 0.10, to it.
 SUCCESSOR_NAME = "xla_cpu_scheduler_type"
+COMPILER_NAME = "xla_cpu_use_fusion_emitters"
+OLDER_COMPILER = f"--{COMPILER_NAME}=false"
 AFFECTED_FROM, AFFECTED_BELOW = (0, 10), (0, 11)
 
 
 @functools.cache
 def prevent_deadlock() -> None:
-    """Switch the faulty scheduler off, once per process, if no backend is running yet.
+    """Set the flags of jaxlib 0.10, once per process, if no backend is running yet.
 
     **Warns** by `RuntimeWarning` if a backend is running already.
     """
@@ -58,8 +64,8 @@ def decide(
     """Return the new value of ``XLA_FLAGS`` and the warning to issue; None for no change.
 
     ``initialized``: whether a backend is running. XLA reads ``XLA_FLAGS`` only when the first
-    backend starts. If the user sets the flag to either value, or sets its successor, nothing
-    changes.
+    backend starts. A flag that the user sets, to either value, is left alone; so is the scheduler
+    if its successor is set.
     """
     if not is_affected(jaxlib_version):
         return None, None
@@ -67,7 +73,11 @@ def decide(
     from_file = given != "" and not given.startswith("-")
     text = _read(given) if from_file else given
     named = {word.lstrip("-").split("=")[0] for word in text.split()}
-    if named & {FLAG_NAME, SUCCESSOR_NAME}:
+    missing = [] if named & {FLAG_NAME, SUCCESSOR_NAME} else [CURE]
+    if not (initialized or from_file):
+        missing += [] if COMPILER_NAME in named else [OLDER_COMPILER]
+        return " ".join([given, *missing]).strip() if missing else None, None
+    if not missing:
         return None, None
     if initialized:
         return None, _warning(
@@ -75,13 +85,11 @@ def decide(
             f"A JAX backend is already running, so jaxmbd can no longer prevent it. Import jaxmbd "
             f"before JAX computes anything, or start Python with XLA_FLAGS={CURE} set.",
         )
-    if from_file:
-        # XLA reads either flags or the name of a file with flags, never both.
-        return None, _warning(
-            jaxlib_version,
-            f"XLA_FLAGS names the file {given!r}, which jaxmbd leaves alone. Add {CURE} to it.",
-        )
-    return f"{given} {CURE}".lstrip(), None
+    # XLA reads either flags or the name of a file with flags, never both.
+    return None, _warning(
+        jaxlib_version,
+        f"XLA_FLAGS names the file {given!r}, which jaxmbd leaves alone. Add {CURE} to it.",
+    )
 
 
 def is_affected(jaxlib_version: str) -> bool:

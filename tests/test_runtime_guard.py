@@ -7,12 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from jaxmbd._runtime_guard import CURE, FLAG_NAME, SUCCESSOR_NAME, decide, is_affected
+from jaxmbd._runtime_guard import (
+    COMPILER_NAME,
+    CURE,
+    FLAG_NAME,
+    OLDER_COMPILER,
+    SUCCESSOR_NAME,
+    decide,
+    is_affected,
+)
 
 pytestmark = pytest.mark.smoke
 
 GUARD_FILE = Path(__file__).resolve().parents[1] / "jaxmbd" / "_runtime_guard.py"
 LEFT_ALONE = (None, None)
+BOTH = f"{CURE} {OLDER_COMPILER}"
 
 
 @pytest.mark.parametrize("version", ["0.10.0", "0.10.2", "0.10.2.dev20260101", "0.10"])
@@ -28,20 +37,20 @@ def test_unaffected_versions_are_left_alone(version):
 
 
 @pytest.mark.parametrize("environ", [{}, {"XLA_FLAGS": ""}, {"XLA_FLAGS": "  "}])
-def test_flag_is_set(environ):
-    assert decide("0.10.2", environ, initialized=False) == (CURE, None)
+def test_flags_are_set(environ):
+    assert decide("0.10.2", environ, initialized=False) == (BOTH, None)
 
 
 def test_other_flags_are_kept():
     environ = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2 --xla_dump_to=a\tb"}
     flags, warning = decide("0.10.2", environ, initialized=False)
-    assert flags == f"{environ['XLA_FLAGS']} {CURE}"
+    assert flags == f"{environ['XLA_FLAGS']} {BOTH}"
     assert warning is None
 
 
 def test_a_longer_flag_name_is_another_flag():
     environ = {"XLA_FLAGS": f"--{FLAG_NAME}_limit=3"}
-    assert decide("0.10.2", environ, initialized=False)[0] == f"{environ['XLA_FLAGS']} {CURE}"
+    assert decide("0.10.2", environ, initialized=False)[0] == f"{environ['XLA_FLAGS']} {BOTH}"
 
 
 @pytest.mark.parametrize("initialized", [False, True])
@@ -55,7 +64,18 @@ def test_a_longer_flag_name_is_another_flag():
     ],
 )
 def test_users_own_choice_is_respected(flag, initialized):
-    assert decide("0.10.2", {"XLA_FLAGS": f"--xla_a=1 {flag}"}, initialized) == LEFT_ALONE
+    given = f"--{COMPILER_NAME} {flag}"
+    assert decide("0.10.2", {"XLA_FLAGS": given}, initialized) == LEFT_ALONE
+
+
+def test_each_flag_is_chosen_by_itself():
+    kept = {"XLA_FLAGS": f"--{COMPILER_NAME}=true"}
+    assert decide("0.10.2", kept, initialized=False) == (f"--{COMPILER_NAME}=true {CURE}", None)
+    kept = {"XLA_FLAGS": f"--{FLAG_NAME}=true"}
+    assert decide("0.10.2", kept, initialized=False) == (
+        f"--{FLAG_NAME}=true {OLDER_COMPILER}",
+        None,
+    )
 
 
 def test_running_backend_warns_and_names_the_cure():
@@ -102,9 +122,9 @@ SHOW_FLAGS = "print(os.environ.get('XLA_FLAGS'))"
 @pytest.mark.parametrize(
     ("version", "before", "after"),
     [
-        ("0.10.2", None, CURE),
-        ("0.10.2", "--xla_a=1", f"--xla_a=1 {CURE}"),
-        ("0.10.2", f"--{FLAG_NAME}=true", f"--{FLAG_NAME}=true"),
+        ("0.10.2", None, BOTH),
+        ("0.10.2", "--xla_a=1", f"--xla_a=1 {BOTH}"),
+        ("0.10.2", f"--{FLAG_NAME}=true", f"--{FLAG_NAME}=true {OLDER_COMPILER}"),
         ("0.11.0", None, "None"),
     ],
 )
