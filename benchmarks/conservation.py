@@ -1,4 +1,4 @@
-"""What the intrinsic schemes keep over long runs: energy, momentum, closed joints.
+"""Conservation by the intrinsic schemes over long runs: energy, momentum, closed joints.
 
     python -m benchmarks.conservation [--free-steps N] [--steps N] [--links N]
 
@@ -30,7 +30,7 @@ CHUNK = 1000  # Steps per call, so that memory stays small.
 
 
 class Followed(eqx.Module):
-    """What is kept of each step."""
+    """Recorded quantities of each step."""
 
     kinetic: Float[Array, "n"]
     total: Float[Array, "n"]
@@ -64,7 +64,7 @@ def chunk(
 def follow(
     system: AbstractSystem, start: mbd.State, integrator: AbstractIntegrator, h: float, n: int
 ) -> tuple[Followed, float]:
-    """What is kept of the start and of `n` steps, and seconds per step without compilation."""
+    """Records of the start and of `n` steps, and seconds per step without compilation."""
     step, zero = jnp.asarray(h), jnp.zeros(())
     memory = integrator.start(system, zero, step, start)
     carry, kept = (start, memory), [jax.tree.map(lambda x: x[None], look(system, start))]

@@ -71,7 +71,7 @@ def pendulum(factor: float = 1.0) -> mbd.Model:
 
 @functools.cache
 def readings() -> list[dict[str, np.ndarray]]:
-    """What instruments without noise read."""
+    """Exact readings of the instruments, without noise."""
     blank = {"shoulder": np.zeros(len(TIMES)), "gyroscope": np.zeros((len(TIMES), 3))}
     starts = [{"guess": dict(zip(("shoulder", "elbow"), q, strict=True))} for q in STARTS]
     records = [mbd.Experiment(TIMES, blank, **start) for start in starts]
@@ -106,7 +106,7 @@ class Coverage(NamedTuple):
 
 
 def coverage(repeats: int, correlation: float = 0.0) -> tuple[Coverage, Coverage]:
-    """Of standard and of robust intervals; widths are in units of the value."""
+    """Coverage and widths of standard and robust intervals; widths are in units of the value."""
     truth = np.array([2.0, 0.1, 0.05, 0.5, 0.012])
     intervals = []
     for seed in range(repeats):

@@ -37,7 +37,7 @@ class Case(NamedTuple):
 
 
 class Way(NamedTuple):
-    """Whether a process has the cache, and whether its program comes from an export."""
+    """Conditions of a process: with or without the cache, with or without an exported program."""
 
     cached: bool
     exported: bool
@@ -81,7 +81,7 @@ def program(case: Case) -> tuple[Callable, tuple[Any, ...]]:
 
 
 def process(case: Case, way: Way, folder: Path, writes: bool) -> None:
-    """What a process does: prints seconds since it was started, and where the motion ends."""
+    """Run one process: print seconds since its start, and the final state."""
     import jax
     from jax import export
 
@@ -106,7 +106,7 @@ def process(case: Case, way: Way, folder: Path, writes: bool) -> None:
 
 
 def started(name: str, way: str, folder: Path) -> dict[str, Any]:
-    """What a process has printed."""
+    """Parse the output of a process."""
     command = [sys.executable, "-m", "benchmarks.first_step", "--child", name, way, str(folder)]
     environ = os.environ | {"STARTED": repr(time.time())}
     done = subprocess.run(command, env=environ, stdout=subprocess.PIPE, text=True, check=True)

@@ -79,7 +79,7 @@ WAYS = {"rollout": by_rollout, "rollout, checkpoint": by_blocks, "simulate": by_
 
 
 def loss(coordinates: str, way: str, n: int) -> Loss:
-    """Where the tip ends, as a function of a mass, an initial angle and an initial rate."""
+    """Final position of the tip as a function of a mass, an initial angle and an initial rate."""
     model = chain()
 
     def end(inputs: Float[Array, "3"]) -> Float[Array, ""]:

@@ -1,4 +1,4 @@
-"""Where a benchmark ran."""
+"""Description of the machine on which a benchmark ran."""
 
 import os
 import platform

@@ -89,7 +89,7 @@ STUDIES = {
 
 
 def timed(function: Callable[[], Any]) -> tuple[Any, float]:
-    """What a function returns, and the seconds that it takes."""
+    """Result of a function, and the seconds that it takes."""
     began = time.perf_counter()
     found = function()
     return found, time.perf_counter() - began

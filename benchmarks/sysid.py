@@ -160,7 +160,7 @@ def parameters(values: np.ndarray) -> sysid.ParameterDict:
 
 
 def modify(spec: mujoco.MjSpec, parameter: sysid.Parameter, kind: str, i: int) -> None:
-    """What `mujoco.sysid` calls for every parameter."""
+    """Callback of `mujoco.sysid` for one parameter."""
     put(spec, kind, i, float(parameter.value[0]))
 
 

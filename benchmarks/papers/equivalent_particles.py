@@ -115,7 +115,7 @@ CASES = {
 
 
 class Motion(NamedTuple):
-    """What is kept of a motion, every `EVERY` steps."""
+    """Recorded quantities of a motion, every `EVERY` steps."""
 
     place: Float[np.ndarray, "n 3"]  # x, y [m] and angle [rad] of the platform.
     held: dict[str, Float[np.ndarray, "n 2"]]  # Forces on the platform along its axes [N].

@@ -75,7 +75,7 @@ def start(system: AbstractSystem) -> mbd.State:
 
 
 class Motion(NamedTuple):
-    """What is kept of a motion, from the start on."""
+    """Recorded quantities of a motion, from the start on."""
 
     centre: Float[np.ndarray, "n 3"]  # Of link 3 [m].
     energy: Energy
@@ -199,7 +199,7 @@ def order_rows(rigid: Float[np.ndarray, "n 3"]) -> list[str]:
 
 
 def bottom(name: str, energy: Energy) -> str:
-    """When the links first come lowest, and what the springs hold before and about that time."""
+    """Time of the first lowest position of the links, and energies of springs about it."""
     soon, first = round(SWING / STEP), slice(round(WINDOW / STEP))
     lowest = STEP * np.argmin(np.asarray(energy.field)[first])
     held = np.asarray(energy.artificial)

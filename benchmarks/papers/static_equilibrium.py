@@ -49,7 +49,7 @@ REPEATS, ENOUGH = 15, 10.0  # Timed calls, and seconds after which no more are m
 
 
 class Start(NamedTuple):
-    """Where a chain starts, and how long the paper's way may take."""
+    """Start of a chain, and the limit of steps of the paper's method."""
 
     first: float  # Angle of the first link from the vertical [°].
     other: float  # Angle of every other link from the one before [°].
@@ -84,7 +84,7 @@ def started(system: AbstractSystem, start: Start) -> mbd.State:
 
 
 def squared_frequencies(n: int) -> Float[np.ndarray, "n"]:
-    """Of small swings about the vertical [1/s²], by the matrices of the links' angles."""
+    """Eigenvalues of small oscillations about the vertical [1/s²], in angles of the links."""
     reach = LENGTH * (np.tri(n, k=-1) + 0.5 * np.eye(n))  # From angles to places of centres.
     M = MASS * reach.T @ reach + MASS * LENGTH**2 / 12.0 * np.eye(n)
     weights = MASS * GRAVITY * reach.sum(axis=0)
@@ -101,7 +101,7 @@ def angles(system: AbstractSystem, q: Array) -> Float[Array, "n"]:
 
 
 class Motion(NamedTuple):
-    """What is kept of the paper's way."""
+    """Recorded quantities of the paper's method."""
 
     times: Float[np.ndarray, "k"]  # [s]
     angles: Float[np.ndarray, "k n"]  # [rad]
@@ -173,7 +173,7 @@ def solved(system: AbstractSystem, state: mbd.State, method: Any) -> Solved:
 
 
 def median_time(run: Callable[[], Any]) -> float:
-    """Of some calls, after one that is not counted [s]."""
+    """Median duration of some calls, after one that is not counted [s]."""
     times: list[float] = []
     for _ in range(REPEATS + 1):
         began = time.perf_counter()

@@ -112,7 +112,7 @@ class Own(NamedTuple):
         return end
 
     def tip(self, n_steps: int) -> Float[np.ndarray, "3"]:
-        """Where the tip of one chain gets to [m]."""
+        """Final position of the tip of one chain [m]."""
         end = self.after(n_steps)
         return np.asarray(self.system.frames(n_steps * STEP, end.q)["tip"].p)
 
@@ -159,7 +159,7 @@ def peer(n: int, n_steps: int) -> tuple[Contender, Chain]:
 
 
 def disagreement(mine: Own, other: Chain, n_steps: int) -> float:
-    """How far the tips end from one another, relative to how far they came."""
+    """Distance of the final tips, relative to their displacements."""
     start = mine.system.frames(0.0, mine.state.q)["tip"].p
     other.prepare(n_steps)
     other.run()

@@ -70,7 +70,7 @@ class Chain:
             raise RuntimeError(f"Exudyn could not move {self.case}")
 
     def finish(self) -> Float[np.ndarray, "3"]:
-        """Where the tip has got to [m]."""
+        """Final position of the tip [m]."""
         self.solver.FinalizeSolver(self.system, self.settings)
         position = exu.OutputVariableType.Position
         return np.array(self.system.GetObjectOutputBody(self.last, position, [0.5, 0.0, 0.0]))

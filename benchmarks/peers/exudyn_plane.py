@@ -101,7 +101,7 @@ class Plane:
             raise RuntimeError("Exudyn could not move a mechanism with loops")
 
     def finish(self) -> Float[np.ndarray, "3"]:
-        """Where the centre of the last body has got to [m]."""
+        """Final position of the centre of the last body [m]."""
         self.solver.FinalizeSolver(self.system, self.settings)
         position = exu.OutputVariableType.Position
         return np.array(self.system.GetObjectOutputBody(self.last, position, [0.0, 0.0, 0.0]))

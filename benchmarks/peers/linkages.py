@@ -116,7 +116,7 @@ def peer(name: str, plane: exudyn_plane.Plane, n_steps: int) -> Contender:
 
 
 def disagreement(mine: Own, plane: exudyn_plane.Plane, n_steps: int) -> float:
-    """How far the centres of the last body end from one another, relative to how far they came."""
+    """Distance of the final centres of the last body, relative to their displacements."""
     last = max(mine.system.mechanism.topology.bodies[1:])
     end = mine.system.frames(n_steps * STEP, mine.after(n_steps).q)[last].p
     start = mine.system.frames(0.0, mine.state.q)[last].p

@@ -1,4 +1,4 @@
-"""How contenders are measured: in one run, in turn, warmed up, waiting for results."""
+"""Measurement of contenders: in one run, in turn, warmed up, waiting for results."""
 
 import statistics
 import time
@@ -13,7 +13,7 @@ ENOUGH = 20.0  # [s] of counted runs of one contender, beyond which it is not re
 
 
 class Options(NamedTuple):
-    """What a whole run is asked for: `repeats` of each timing, and whether sizes are small ones."""
+    """Options of a whole run: `repeats` of each timing, and whether sizes are small."""
 
     repeats: int
     quick: bool
@@ -60,7 +60,7 @@ class Entry:
 
 
 class Target(NamedTuple):
-    """What is wanted of a number: at least, or at most, `wanted`."""
+    """Target of a number: at least, or at most, `wanted`."""
 
     what: str
     found: float
@@ -69,12 +69,12 @@ class Target(NamedTuple):
 
     @property
     def met(self) -> bool:
-        """Whether the number is as wanted."""
+        """Whether the number meets the target."""
         return self.found >= self.wanted if self.relation == "≥" else self.found <= self.wanted
 
 
 class Result(NamedTuple):
-    """What a section found: its rows, and its numbers beside what is wanted of them.
+    """Results of a section: its rows, and its numbers beside their targets.
 
     - `unit`: what one unit of work is; empty where nothing but compiling was timed.
     - `fits`: exponents of cost by name.
@@ -154,7 +154,7 @@ def compiled(function: Callable, *args: Any) -> Program:
 
 
 def seconds(run: Callable[[], Any]) -> float:
-    """Of one call, after one that is not counted."""
+    """Seconds of one call, after one that is not counted."""
     run()
     began = time.perf_counter()
     run()
@@ -171,6 +171,6 @@ def working_memory(program: Any) -> int | None:
 
 
 def ratio(entries: Sequence[Entry], of: str, to: str) -> float:
-    """How many times the median of `to` that of `of` is, both from one race."""
+    """Ratio of the median of `of` to the median of `to`, both from one race."""
     medians = {entry.name: entry.median for entry in entries}
     return medians[of] / medians[to]

@@ -63,7 +63,7 @@ def as_json(head: dict[str, Any], name: str, result: Result) -> dict[str, Any]:
 
 
 def heading(head: dict[str, Any]) -> str:
-    """Where and when a section was measured."""
+    """Machine and date of the measurements of a section."""
     versions = ", ".join(f"{name} {number}" for name, number in head["versions"].items())
     return (
         f"{head['date']}, {head['machine']}, {head['cores']} cores, {head['backend']}, Python "

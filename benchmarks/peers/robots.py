@@ -48,7 +48,7 @@ class Robot(NamedTuple):
 
     @property
     def base(self) -> int | None:
-        """Where the six entries of a floating base begin in MuJoCo's velocities."""
+        """First of the six entries of a floating base in MuJoCo's velocities."""
         free = np.flatnonzero(self.mujoco.jnt_type == mujoco.mjtJoint.mjJNT_FREE)
         return int(self.mujoco.jnt_dofadr[free[0]]) if free.size else None
 
@@ -180,7 +180,7 @@ def difference(found: np.ndarray, expected: np.ndarray) -> float:
 
 
 def disagreement(robot: Robot, n: int = 5) -> dict[str, float]:
-    """How far the peers' accelerations are from those of jaxmbd, at random states."""
+    """Differences of the peers' accelerations from those of jaxmbd, at random states."""
     states = random_states(robot, n)
     own = np.asarray(own_accelerations(robot.system, states))
     return {

@@ -1,4 +1,4 @@
-"""How the cost of jaxmbd grows with bodies, steps and scenarios."""
+"""Growth of the cost of jaxmbd with bodies, steps and scenarios."""
 
 from collections.abc import Callable
 

@@ -38,7 +38,7 @@ def draw(entries: Iterable[Entry], path: Path) -> None:
 
 
 def method(name: str) -> str:
-    """What a row shares its colour with: the name without stabilization and coordinates."""
+    """Key of a row's colour: its name without stabilization and coordinates."""
     return name if name.startswith("MuJoCo") else name.partition(",")[0]
 
 

@@ -1,4 +1,4 @@
-"""How long runs take to given errors, of the section `work`.
+"""Times of runs to given errors, of the section `work`.
 
     python -m benchmarks.peers.work_times peers.json
 
