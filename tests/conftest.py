@@ -1,4 +1,11 @@
-"""What every test runs under: float64, no silent promotion, checked shapes, warnings as errors."""
+"""What every test runs under: float64, no silent promotion, warnings as errors.
+
+Two environment variables change this:
+
+- `JAXMBD_TEST_SHAPES=1` checks the types and shapes of all arguments of the package's functions.
+  The checks slow tracing. Set it before a release.
+- `JAX_DISABLE_MOST_OPTIMIZATIONS=0` compiles with XLA's default optimizations.
+"""
 
 import os
 
@@ -24,7 +31,8 @@ import jaxtyping
 import pytest
 
 # Before jaxmbd is first imported. It stays on, for the modules that jaxmbd imports lazily.
-jaxtyping.install_import_hook("jaxmbd", "beartype.beartype")
+if os.environ.get("JAXMBD_TEST_SHAPES") == "1":
+    jaxtyping.install_import_hook("jaxmbd", "beartype.beartype")
 
 # Before anything that might start a JAX backend: jaxmbd's runtime guard acts on import.
 import jaxmbd  # noqa: F401
@@ -35,7 +43,8 @@ jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 # Tests mostly compile, and small models run fast enough: this halves the time to compile.
-jax.config.update("jax_disable_most_optimizations", True)
+if "JAX_DISABLE_MOST_OPTIMIZATIONS" not in os.environ:
+    jax.config.update("jax_disable_most_optimizations", True)
 # Where in the code an operation of a program comes from, which no test reads.
 jax.config.update("jax_traceback_in_locations_limit", 0)
 
@@ -47,6 +56,8 @@ gc.set_threshold(100_000, 5, 1)
 # A process may hold so many memory maps on Linux (65,530 by default). Each compiled program takes
 # some, and jaxlib crashes where no more are to be had.
 MAPS_BEFORE_CLEARING = 50_000
+# Compiled programs of a whole run take 6 GB in each worker unless they are forgotten.
+MEMORY_BEFORE_CLEARING = 3e9  # bytes
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PEER_MODULES = ("pinocchio", "example_robot_data", "mujoco")
@@ -79,9 +90,13 @@ def shared_data() -> Path:
 
 @pytest.fixture(scope="module", autouse=True)
 def _room_for_programs():
-    """Forget what was compiled, between modules, before the process runs out of memory maps."""
+    """Forget compiled programs between modules, before memory or memory maps run out."""
     yield
-    maps = Path("/proc/self/maps")
-    if maps.exists() and maps.read_bytes().count(b"\n") > MAPS_BEFORE_CLEARING:
+    maps, pages = Path("/proc/self/maps"), Path("/proc/self/statm")
+    if not (maps.exists() and pages.exists()):
+        return
+    memory = int(pages.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    many = maps.read_bytes().count(b"\n") > MAPS_BEFORE_CLEARING
+    if many or memory > MEMORY_BEFORE_CLEARING:
         jax.clear_caches()
         gc.collect()

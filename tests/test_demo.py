@@ -8,6 +8,7 @@ from jaxmbd import demo
 from jaxmbd.cli import main
 
 
+@pytest.mark.thorough
 def test_demo_finds_the_truth_and_shows_it(tmp_path, capsys):
     assert main(["demo", "--out", str(tmp_path / "out")]) == 0
     said = capsys.readouterr().out

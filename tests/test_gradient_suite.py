@@ -37,7 +37,7 @@ METHODS = {
 }
 INTEGRATORS = {(m, name): way for m, (way, names) in METHODS.items() for name in names}
 T = jnp.zeros(())
-pytestmark = [pytest.mark.thorough, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.thorough, pytest.mark.release, pytest.mark.timeout(1200)]
 
 
 @pytest.fixture(autouse=True)

@@ -18,6 +18,7 @@ from jaxmbd.analyses.identification import (
 )
 from jaxmbd.analyses.identification.losses import Squares
 from tests.analyses.test_identify import NOISE, experiment, pendulum, records, true_angles
+from tests.marks import thorough_but
 
 STIFFNESS = {"k": mbd.Parameter("forces.spring.stiffness", Positive())}
 T = jnp.zeros(())
@@ -199,7 +200,7 @@ def test_accelerometers_feel_what_does_not_grow_with_the_mass():
     np.testing.assert_allclose(0.8 * model.frames["imu"].R @ felt, held + drag, atol=1e-12)
 
 
-@pytest.mark.parametrize("field", ["gravity", "hill"])
+@pytest.mark.parametrize("field", thorough_but(["hill"], ["gravity", "hill"]))
 def test_readings_of_accelerometers_have_exact_derivatives_by_gravity(field):
     """By its strength and, in `g`, by its tilt."""
 

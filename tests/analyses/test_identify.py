@@ -162,6 +162,7 @@ def test_convergence_is_kept(fitted):
 
 
 @pytest.mark.thorough
+@pytest.mark.release
 @pytest.mark.timeout(1200)
 def test_intervals_cover_the_truth():
     """In 200 repeats 95 % of them do, to three standard errors of that share."""
@@ -173,6 +174,7 @@ def test_intervals_cover_the_truth():
 
 
 @pytest.mark.thorough
+@pytest.mark.release
 @pytest.mark.timeout(1200)
 def test_robust_intervals_cover_the_truth_where_noise_is_correlated():
     standard, robust = coverage(200, correlation=0.9)

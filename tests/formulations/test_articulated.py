@@ -103,6 +103,7 @@ def test_a_kernel_is_made_where_it_can_be(optimized):
             np.testing.assert_allclose(alone.compile()(*args), one, rtol=1e-10)
 
 
+@pytest.mark.thorough
 def test_a_kernel_in_reverse_mode(optimized):
     args = formulated(models.chain(3))
     alone = eqx.filter_jit(gradient).lower(*args)

@@ -88,7 +88,7 @@ def found(k):
     return system, state, look(system, state)
 
 
-@pytest.mark.parametrize("k", thorough_but([0, 2], range(len(ALL))), ids=IDS)
+@pytest.mark.parametrize("k", thorough_but([2], range(len(ALL))), ids=IDS)
 def test_all_formulations_agree(k):
     """State, energy, acceleration, and reactions within the plane, which are unique."""
     seen, first = found(k)[2], found(0)[2]

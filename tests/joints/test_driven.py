@@ -71,6 +71,7 @@ def test_driven_linkage(k):
     assert acceleration == 1.4
 
 
+@pytest.mark.thorough
 def test_reactions_of_a_driven_linkage_agree():
     bearings = [mbd.reactions(*(turned(k)[i] for i in (0, 2, 3))) for k in range(2)]
     for name, wrench in bearings[0].items():

@@ -13,6 +13,7 @@ from jaxmbd.nonlinear import BlockSparse, Dense, Newton
 from jaxmbd.system.acceleration import constrained_accelerations, free_accelerations
 from jaxmbd.system.loads import element_states, sampled
 from tests import models
+from tests.marks import thorough_but
 
 INERTIA, H = 2.0, 0.01
 GAINS = jnp.asarray([30.0, 20.0, 8.0])
@@ -127,7 +128,7 @@ def test_sampled_pid_is_the_one_by_hand(difference):
         np.testing.assert_allclose(angle[steps - 1 :: steps], wanted, atol=1e-12)
 
 
-@pytest.mark.parametrize("period", [None, H])
+@pytest.mark.parametrize("period", thorough_but([H], [None, H]))
 def test_gradients_by_gains(period):
     """Of both kinds of PID, at their limits too, and in a batch."""
 
@@ -217,7 +218,9 @@ def test_a_learned_law_has_gradients():
     assert float(jnp.max(jnp.abs(slope))) > 1e-6
 
 
-@pytest.mark.parametrize("formulation", models.FORMULATIONS, ids=models.name_of)
+@pytest.mark.parametrize(
+    "formulation", thorough_but(models.FORMULATIONS[:1], models.FORMULATIONS), ids=models.name_of
+)
 def test_a_controller_is_the_element_it_imitates(formulation):
     """Springs and dampers at a joint and between the world and a frame, memory and all."""
 
@@ -494,6 +497,7 @@ def test_errors(controller, message):
     assert message in str(caught.value)
 
 
+@pytest.mark.thorough
 def test_sampled_laws_in_all_ways_of_stepping():
     """Fixed, adaptive and implicit steps give one motion, of which each holds the same samples."""
     rod = mbd.inertia.shifted(mbd.inertia.rod(1.0, 0.5), [0.25, 0, 0])

@@ -122,6 +122,7 @@ def test_stages_solve_their_equations():
     W = jnp.asarray([[30.0, 5.0], [-12.0, 40.0]])
     known = jnp.asarray([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
 
+    @jax.jit
     def stages(v):
         def inputs(v):
             return state_inputs(system.configuration(jnp.zeros(()), state.q), v)

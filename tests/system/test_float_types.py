@@ -13,6 +13,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import Frame, forces, joints, signals
+from tests.marks import thorough_but
 from tests.models import name_of
 
 SINGLE = np.float32
@@ -185,7 +186,7 @@ def test_a_model_in_float32_stays_so():
         assert types(mbd.assemble(narrow, {"hinge": 0.25})) == {"float32"}
 
 
-@pytest.mark.parametrize("formulation", FORMULATIONS, ids=name_of)
+@pytest.mark.parametrize("formulation", thorough_but(FORMULATIONS[:2], FORMULATIONS), ids=name_of)
 def test_float32_throughout(formulation):
     """Though JAX would compute in float64. Under strict promotion none of it may enter."""
     system = mbd.formulate(four_bar(), formulation, dtype=jnp.float32)
@@ -199,18 +200,17 @@ def test_float32_throughout(formulation):
     assert types(jax.eval_shape(results, state)) == {"float32"}
 
 
-@pytest.mark.parametrize(
-    "integrator",
-    [
-        mbd.ExplicitRK(stabilization=mbd.Projection()),
-        mbd.ExplicitRK(stabilization=mbd.CoordinatePartitioning()),
-        mbd.GeneralizedAlpha(),
-        mbd.BDF(),
-        mbd.EnergyMomentum(),
-        mbd.EnergyDecaying(),
-    ],
-    ids=name_of,
+INTEGRATORS = (
+    mbd.ExplicitRK(stabilization=mbd.Projection()),
+    mbd.GeneralizedAlpha(),
+    mbd.ExplicitRK(stabilization=mbd.CoordinatePartitioning()),
+    mbd.BDF(),
+    mbd.EnergyMomentum(),
+    mbd.EnergyDecaying(),
 )
+
+
+@pytest.mark.parametrize("integrator", thorough_but(INTEGRATORS[:2], INTEGRATORS), ids=name_of)
 def test_integrators_keep_float32(integrator):
     system = mbd.formulate(four_bar(), mbd.MaximalCoordinates(), dtype=jnp.float32)
     state = mbd.State(*(jnp.zeros(n, SINGLE) for n in (system.nq, system.nv)))
@@ -315,14 +315,25 @@ def test_narrower_states_are_converted():
     ).dtype == jnp.dtype(SINGLE)
 
 
-def test_narrower_states_of_further_analyses():
-    driven = mbd.formulate(
-        model(driver=joints.Driver("hinge", signals.Sine(0.5, 2.0))), FORMULATIONS[0]
-    )
-    narrow = mbd.State(jnp.zeros(1, SINGLE), jnp.zeros(1, SINGLE))
-    wide = mbd.State(jnp.zeros(1), jnp.zeros(1))
+def states_at_zero():
+    """In float32 and in float64."""
+    return (mbd.State(jnp.zeros(1, dtype), jnp.zeros(1, dtype)) for dtype in (SINGLE, float))
+
+
+def driven_pendulum():
+    drive = joints.Driver("hinge", signals.Sine(0.5, 2.0))
+    return mbd.formulate(model(driver=drive), FORMULATIONS[0])
+
+
+def test_narrower_states_of_kinematics():
+    driven, (narrow, wide) = driven_pendulum(), states_at_zero()
     ts = np.array([0.0, 0.125], SINGLE)
     same(mbd.kinematics(driven, ts, narrow), mbd.kinematics(driven, ts.astype(float), wide))
+
+
+@pytest.mark.thorough
+def test_narrower_states_of_further_analyses():
+    driven, (narrow, wide) = driven_pendulum(), states_at_zero()
     system = mbd.formulate(model(), mbd.JointCoordinates())
     growth = [mbd.trajectory_growth(system, y, SINGLE(0.125), 2) for y in (narrow, wide)]
     np.testing.assert_array_equal(growth[0].round_off, growth[1].round_off)
