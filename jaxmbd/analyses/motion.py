@@ -120,7 +120,8 @@ class AbstractMotion(eqx.Module):
 
         **Arguments:** `path`: where to write a page (`.html`) that plays it without a network;
         `fps`, `speed` (0.1 is slow motion), `scale`, `trace` (frames whose paths to draw),
-        `colors`, `labels`, `view`, `height`: see `jaxmbd.viz.animate.animate_solution`.
+        `colors`, `labels`, `view`, `height`, `deformation` (factor for flexible bodies),
+        `contours` (`"displacement"` or `"strain"`): see `jaxmbd.viz.animate.animate_solution`.
 
         **Returns** a `k3d.Plot`, shown by a notebook.
         """

@@ -4,5 +4,6 @@ from .abstract import AbstractBody as AbstractBody
 from .flexible import FlexibleBody as FlexibleBody
 from .rigid import RigidBody as RigidBody
 from .rotor import Rotor as Rotor
+from .skin import Skin as Skin
 
-__all__ = ["AbstractBody", "FlexibleBody", "RigidBody", "Rotor"]
+__all__ = ["AbstractBody", "FlexibleBody", "RigidBody", "Rotor", "Skin"]

@@ -1,6 +1,6 @@
 """A flexible body: small deformations by shape functions in a floating frame of reference."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -13,6 +13,7 @@ from ..errors import ModelError
 from ..lie import Pose
 from ..model.values import all_concrete, as_leaf
 from .abstract import AbstractBody
+from .skin import Skin
 
 # Largest asymmetry, and most negative eigenvalue, of a matrix relative to its largest entry.
 TOLERANCE = 1e-6
@@ -66,6 +67,8 @@ class FlexibleBody(AbstractBody):
     - `nodes`: `{name: row}` of named nodes; others are referred to by their rows.
     - `strains`: strain measures at the nodes for each η, shape `(n_nodes, k, 6)`, or None:
       elongation, shear along y and z [1], twist, curvatures about y and z [1/m].
+    - `skin`: the surface with which animations draw the body, or None.
+    - `without_strains`: rows of nodes at which strains are not unique, such as corners of frames.
 
     Frames on the body name a node: `Frame("rod", node="tip")`.
 
@@ -82,7 +85,9 @@ class FlexibleBody(AbstractBody):
     translations: Float[Array, "n_nodes n-1 3"]
     rotations: Float[Array, "n_nodes n-1 3"]
     strains: Float[Array, "n_nodes k 6"] | None
+    skin: Skin | None
     nodes: tuple[tuple[str, int], ...] = eqx.field(static=True)
+    without_strains: tuple[int, ...] = eqx.field(static=True)
 
     def __init__(
         self,
@@ -96,6 +101,8 @@ class FlexibleBody(AbstractBody):
         rotations: Any,
         nodes: Mapping[str, int],
         strains: Any = None,
+        skin: Skin | None = None,
+        without_strains: Sequence[int] = (),
     ):
         who = "FlexibleBody"
         self.mass = as_leaf(mass, (), f"{who}: mass")
@@ -118,6 +125,11 @@ class FlexibleBody(AbstractBody):
         self.translations = as_leaf(translations, (m, n - 1, 3), f"{who}: translations")
         self.rotations = as_leaf(rotations, (m, n - 1, 3), f"{who}: rotations")
         self.strains = None if strains is None else as_leaf(strains, (m, k, 6), f"{who}: strains")
+        self.skin, self.without_strains = skin, tuple(int(row) for row in without_strains)
+        if skin is not None and skin.rows.size and not 0 <= skin.rows.min() <= skin.rows.max() < m:
+            raise ModelError(f"{who}: skin must refer to the {m} nodes by their rows")
+        if skin is not None and skin.strains is not None:
+            as_leaf(skin.strains, (skin.arms.shape[0], k), f"{who}: strains of the skin")
         self.nodes = tuple(sorted((str(name), int(row)) for name, row in nodes.items()))
         for name, row in self.nodes:
             if not 0 <= row < m:
@@ -194,6 +206,12 @@ class FlexibleBody(AbstractBody):
         p, R = self.positions[row], _rotation(c @ self.rotations[row])
         return Pose(p + c @ self.translations[row] + R @ (offset.p - p), R @ offset.R)
 
+    def skin_points(self, skin: Skin, eta: Float[Array, "k"]) -> Float[Array, "n_points 3"]:
+        """Positions of the vertices of a skin at η, in the body's frame."""
+        rows = jnp.asarray(skin.rows)
+        offsets = Pose(self.positions[rows] + skin.arms, _identities(skin.arms))
+        return jax.vmap(lambda row, X: self.frame_at_node(row, X, eta).p)(rows, offsets)
+
     def is_concrete(self) -> bool:
         return all_concrete(self)
 
@@ -225,6 +243,10 @@ class FlexibleBody(AbstractBody):
                 "repeats another one, or contains a rigid motion; leave it out"
             )
         return None
+
+
+def _identities(points: Float[Array, "n 3"]) -> Float[Array, "n 3 3"]:
+    return jnp.broadcast_to(jnp.eye(3, dtype=points.dtype), (points.shape[0], 3, 3))
 
 
 def _rotation(theta: Float[Array, "3"]) -> Float[Array, "3 3"]:

@@ -13,10 +13,12 @@ from ..errors import ModelError
 from ..model.values import as_leaf, is_concrete
 from .damping import damping_matrix
 from .element import Material, assembled, beam_fields, gauss, matrices, strains_at_nodes
-from .reduction import modes, shapes_of
+from .modes import modes, shapes_of
 from .sections import AbstractSection
+from .skins import beam_skin
 
 # Speeds √(E/ρ) [m/s] of longitudinal waves: from soft foam and gels to beyond diamond.
+THEORIES = ("timoshenko", "bernoulli")
 WAVE_SPEEDS = (8.0, 5e4)
 
 
@@ -65,14 +67,14 @@ def beam(
     """
     who = "flexible.beam"
     length, E, G, density = (
-        _positive(x, f"{who}: {name}")
+        positive(x, f"{who}: {name}")
         for x, name in ((length, "length"), (E, "E"), (G, "G"), (density, "density"))
     )
-    _check_units(E, density, who)
+    check_units(E, density, who)
     if n_elements < 1:
         raise ModelError(f"{who}: n_elements must be positive, got {n_elements}")
     section.validate()
-    if theory not in ("timoshenko", "bernoulli"):
+    if theory not in THEORIES:
         raise ModelError(f"{who}: theory must be 'timoshenko' or 'bernoulli', got {theory!r}")
     known = {"base": 0, "tip": n_elements, **(nodes or {})}
     L = length / n_elements
@@ -85,7 +87,9 @@ def beam(
     given = _shapes_of_body(basis) if isinstance(basis, FlexibleBody) else basis
     shapes = shapes_of(given, computed, K.shape[0], who)
     arrays = _body_arrays(K, M, shapes, L, material, damping, stiffening)
-    return FlexibleBody(**arrays, positions=positions, nodes=known)
+    axes = jnp.eye(3, dtype=positions.dtype)
+    skin = beam_skin(np.arange(n_elements + 1), section.outline(), axes, arrays["strains"])
+    return FlexibleBody(**arrays, positions=positions, nodes=known, skin=skin)
 
 
 @eqx.filter_jit
@@ -93,7 +97,7 @@ def _assembled(
     E: Array, G: Array, density: Array, section: AbstractSection, L: Array, theory: str, n: int
 ) -> tuple[Material, Array, Array, Array]:
     """Material, stiffness and mass matrix, and positions of the nodes."""
-    material = _material(E, G, density, section, L, theory)
+    material = material_of(E, G, density, section, L, theory)
     K, M = assembled(n, *matrices(L, material))
     x = L * jnp.arange(n + 1, dtype=L.dtype)
     return material, K, M, jnp.stack([x, jnp.zeros_like(x), jnp.zeros_like(x)], axis=1)
@@ -108,7 +112,7 @@ def _body_arrays(
     material: Material,
     damping: Any,
     stiffening: bool,
-) -> dict[str, Array]:
+) -> dict[str, Any]:
     """Arrays of the body but for the positions of its nodes."""
     by_node = shapes.reshape(-1, 6, shapes.shape[1])
     fields = beam_fields(by_node, L, material.phi, stiffening)
@@ -140,14 +144,16 @@ def _shapes_of_body(body: FlexibleBody) -> Float[Array, "n k"]:
     return jnp.swapaxes(both, 1, 2).reshape(-1, k)
 
 
-def _positive(value: Any, name: str) -> Float[Array, ""]:
+def positive(value: Any, name: str) -> Float[Array, ""]:
+    """The value as an array; **raises** `ModelError` if it is not positive."""
     leaf = as_leaf(value, (), name)
     if is_concrete(leaf) and not np.asarray(leaf) > 0:
         raise ModelError(f"{name} must be positive, got {leaf}")
     return leaf
 
 
-def _check_units(E: Float[Array, ""], density: Float[Array, ""], who: str) -> None:
+def check_units(E: Float[Array, ""], density: Float[Array, ""], who: str) -> None:
+    """**Raises** `ModelError` for a speed of sound that no material has."""
     if not (is_concrete(E) and is_concrete(density)):
         return
     speed = float(np.sqrt(np.asarray(E) / np.asarray(density)))
@@ -159,9 +165,10 @@ def _check_units(E: Float[Array, ""], density: Float[Array, ""], who: str) -> No
         )
 
 
-def _material(
+def material_of(
     E: Array, G: Array, density: Array, section: AbstractSection, L: Array, theory: str
 ) -> Material:
+    """Stiffness and inertia per unit length, for elements of length L."""
     s = section.properties()
     along_y, along_z = s.ky * G * s.A, s.kz * G * s.A
     phi = jnp.zeros(2, dtype=L.dtype)
@@ -171,4 +178,4 @@ def _material(
     return Material(stiffness, density * jnp.stack([s.A, s.Iz, s.Iy]), phi)
 
 
-__all__ = ["beam"]
+__all__ = ["beam", "check_units", "material_of", "positive"]

@@ -33,10 +33,23 @@ class Fields(eqx.Module):
 
     - `fields`: r, D_y, D_z, shape `(n_elements, N_POINTS, 3, n, 3)`.
     - `nodes`: r and rotation vector at the nodes, shape `(n_elements + 1, n, 6)`.
+    - `end`: second order at the last node, or None.
     """
 
     fields: Float[Array, "n_elements n_points 3 n 3"]
     nodes: Float[Array, "n_nodes n 6"]
+    end: "SecondOrder | None" = None
+
+
+class SecondOrder(eqx.Module):
+    """Displacements r₂, and rotations R₂ as matrices, of a node for each pair of mode shapes."""
+
+    r: Float[Array, "n_pairs 3"]
+    R: Float[Array, "n_pairs 3 3"]
+
+    def turned(self, T: Float[Array, "3 3"]) -> "SecondOrder":
+        """The same along other axes, given by T x."""
+        return SecondOrder(self.r @ T.T, jnp.einsum("ij,pjk,lk->pil", T, self.R, T))
 
 
 def gauss() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -166,16 +179,18 @@ def beam_fields(
     L: Float[Array, ""],
     phi: Float[Array, "2"],
     second_order: bool,
+    start: SecondOrder | None = None,
 ) -> Fields:
     """Fields of a straight beam along x for ψ₀, k mode shapes and, if asked, their pairs.
 
     The strains (γ, κ) are linear in η. The position and the rotation R of a section follow from
     r' = R (e_x + γ) and R' = R κ̂, here to second order in η:
 
-        R₂ = ½ θ̂₀² + ∫ θ̂ κ̂ dx,   r₂ = ∫ (R₂ e_x + θ̂ γ) dx
+        R₂ = R₂₀ + ∫ θ̂ κ̂ dx,   r₂ = r₂₀ + ∫ (R₂ e_x + θ̂ γ) dx
 
-    with θ₀ at the start of the beam. Elongation, shear, torsion and bending then have the elastic
-    energy ½ ηᵀ K η to third order, and loads along the beam act on bending through r₂.
+    At the start of the beam r₂₀ and R₂₀ are those of `start`. Default: 0 and ½ θ̂₀².
+    Elongation, shear, torsion and bending then have the elastic energy ½ ηᵀ K η to third order, and
+    loads along the beam act on bending through r₂.
     """
     n_elements = shapes.shape[0] - 1
     N, B = interpolation(L, phi, gauss()[0])
@@ -190,12 +205,13 @@ def beam_fields(
     at_nodes = jnp.moveaxis(shapes, -1, 1)
     positions = jnp.zeros((n_elements + 1, 1, 6), dtype=dtype)
     positions = positions.at[:, 0, 0].set(L * jnp.arange(n_elements + 1, dtype=dtype))
-    fields, nodes = [zeroth, first], [positions, at_nodes]
+    fields, nodes, end = [zeroth, first], [positions, at_nodes], None
     if second_order:
-        pairs, of_nodes = _second_order(at_nodes, points, jnp.einsum("gsi,eik->egsk", B, ends), L)
+        strains = jnp.einsum("gsi,eik->egsk", B, ends)
+        pairs, of_nodes, end = _second_order(at_nodes, points, strains, L, start)
         fields.append(pairs)
         nodes.append(of_nodes)
-    return Fields(jnp.concatenate(fields, axis=3), jnp.concatenate(nodes, axis=1))
+    return Fields(jnp.concatenate(fields, axis=3), jnp.concatenate(nodes, axis=1), end)
 
 
 def _second_order(
@@ -203,8 +219,9 @@ def _second_order(
     points: Float[Array, "e g 6 k"],
     strains: Float[Array, "e g 6 k"],
     L: Float[Array, ""],
-) -> tuple[Float[Array, "e g 3 n_pairs 3"], Float[Array, "n_nodes n_pairs 6"]]:
-    """Fields of second order for the pairs a ≤ b, at Gauss points and at nodes."""
+    before: SecondOrder | None,
+) -> tuple[Float[Array, "e g 3 n_pairs 3"], Float[Array, "n_nodes n_pairs 6"], SecondOrder]:
+    """Fields of second order for the pairs a ≤ b, at Gauss points, at nodes and at the end."""
     a, b = np.triu_indices(at_nodes.shape[1])
     by_mode = [jnp.swapaxes(x, -1, -2) for x in (points[:, :, 3:], strains[:, :, :3])]
     theta, gamma = _hat(by_mode[0]), by_mode[1]
@@ -221,13 +238,16 @@ def _second_order(
         one = product(x[..., a, :, :], y[..., b, :, :])
         return one + product(x[..., b, :, :], y[..., a, :, :])
 
-    R0 = 0.5 * products(start, start)
+    R0 = 0.5 * products(start, start) if before is None else before.R
     R, R_nodes = _cumulative(products(theta, kappa), L)
     R, R_nodes = R + R0[None, None], R_nodes + R0[None]
     along = products(theta, gamma[..., None])[..., 0]
     r, r_nodes = _cumulative(R[..., 0] + along, L)
+    if before is not None:
+        r, r_nodes = r + before.r[None, None], r_nodes + before.r[None]
     fields = jnp.stack([r, R[..., 1], R[..., 2]], axis=2)
-    return fields, jnp.concatenate([r_nodes, _vee(R_nodes)], axis=-1)
+    of_nodes = jnp.concatenate([r_nodes, _vee(R_nodes)], axis=-1)
+    return fields, of_nodes, SecondOrder(r_nodes[-1], R_nodes[-1])
 
 
 def strains_at_nodes(
@@ -245,6 +265,7 @@ def strains_at_nodes(
 __all__ = [
     "Fields",
     "Material",
+    "SecondOrder",
     "assembled",
     "beam_fields",
     "gauss",

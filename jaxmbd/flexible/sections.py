@@ -36,11 +36,30 @@ class AbstractSection(eqx.Module):
     def properties(self) -> SectionProperties:
         """Area, moments and factors of the section."""
 
+    def outline(self) -> Float[Array, "n 2"]:
+        """y and z of a convex polygon with which beams are drawn [m], from y towards z.
+
+        Default: an ellipse with the ratios Iy / A and Iz / A of the section.
+        """
+        s = self.properties()
+        return _ellipse(2.0 * jnp.sqrt(s.Iz / s.A), 2.0 * jnp.sqrt(s.Iy / s.A))
+
     def validate(self) -> None:
         """**Raises** `ModelError` for dimensions that are not positive. Default: all leaves."""
         problem = not_positive(self, *(name for name in self.__dataclass_fields__))
         if problem is not None:
             raise ModelError(f"{type(self).__name__}: {problem}")
+
+
+# Vertices of outlines: as many for all sections, so that beams share compiled programs.
+N_OUTLINE = 16
+
+
+def _ellipse(y: Float[Array, ""], z: Float[Array, ""]) -> Float[Array, "n 2"]:
+    """Polygon on an ellipse with these half axes."""
+    angle = 2.0 * np.pi * np.arange(N_OUTLINE) / N_OUTLINE
+    unit = jnp.asarray(np.stack([np.cos(angle), np.sin(angle)], axis=1), dtype=y.dtype)
+    return unit * jnp.stack([y, z])[None]
 
 
 class Round(AbstractSection):
@@ -91,6 +110,9 @@ class Tube(AbstractSection):
         k = 6.0 * (1.0 + m**2) ** 2 / (7.0 * (1.0 + m**2) ** 2 + 20.0 * m**2)
         return SectionProperties(A, I, I, 2.0 * I, k, k)
 
+    def outline(self) -> Float[Array, "n 2"]:
+        return _ellipse(self.radius, self.radius)
+
 
 class Rectangle(AbstractSection):
     """A solid rectangle of `width` along y and `height` along z [m].
@@ -110,6 +132,14 @@ class Rectangle(AbstractSection):
         b, h = self.width, self.height
         k = jnp.full_like(b, 5.0 / 6.0)
         return SectionProperties(b * h, b * h**3 / 12.0, h * b**3 / 12.0, _torsion(b, h), k, k)
+
+    def outline(self) -> Float[Array, "n 2"]:
+        side = np.linspace(-0.5, 0.5, N_OUTLINE // 4, endpoint=False)
+        half = np.full_like(side, 0.5)
+        edges = [(side, -half), (half, side), (-side, half), (-half, -side)]
+        unit = np.concatenate([np.stack(edge, axis=1) for edge in edges])
+        size = jnp.stack([self.width, self.height])
+        return jnp.asarray(unit, dtype=size.dtype) * size[None]
 
 
 def _torsion(b: Float[Array, ""], h: Float[Array, ""]) -> Float[Array, ""]:

@@ -53,14 +53,23 @@ class Strain(AbstractSensor):
         self.point = None if point is None else as_leaf(point, (2,), "Strain: point")
 
     def __call__(self, system: AbstractSystem, t: Time, state: State) -> Float[Array, "..."]:
-        eta = Modal(self.body)(system, t, state)
+        if self.body not in system.mechanism.elastic_places:
+            raise ModelError(
+                unknown("sensor: unknown flexible body", self.body, system.mechanism.elastic_places)
+            )
         body = _body(system, self.body)
         if not isinstance(body, FlexibleBody) or body.strains is None:
             raise ModelError(
                 f"sensor: body {self.body!r} has no recovery of strains; build it by "
                 "flexible.beam, or give FlexibleBody its strains"
             )
-        strain = eta @ body.strains[body.node_row(self.node)]
+        row = body.node_row(self.node)
+        if row in body.without_strains:
+            raise ModelError(
+                f"sensor: beams with axes of their own meet at node {self.node!r} of body "
+                f"{self.body!r}; name the end of one of them, such as node='beam[0]'"
+            )
+        strain = Modal(self.body)(system, t, state) @ body.strains[row]
         if self.point is None:
             return strain
         y, z = jnp.asarray(self.point, strain.dtype)

@@ -12,6 +12,7 @@ from ..errors import ModelError
 from ..mechanism.mechanism import Mechanism
 from ..model.model import unknown
 from . import player
+from .deformed import color_range
 from .motion import keyframes
 from .scene import (
     STEEL,
@@ -31,6 +32,9 @@ except ImportError as error:
 
 # Okabe & Ito's colours, which colour-blind people can distinguish.
 PALETTE = (0x0072B2, 0xE69F00, 0x009E73, 0xCC79A7, 0x56B4E9, 0xD55E00, 0x8C6BB1, 0x999933)
+# Colours from the lowest to the highest value, for colour-blind people as well: value, r, g, b.
+WHITE_TO_BLUE = np.array([[0, 0.93, 0.93, 0.93], [0.5, 0.34, 0.71, 0.91], [1, 0.0, 0.2, 0.45]])
+COLD_TO_HOT = np.array([[0, 0.0, 0.32, 0.65], [0.5, 0.93, 0.93, 0.93], [1, 0.75, 0.26, 0.0]])
 MAX_LABELS = 8
 FINER = 8  # Points of a path for each keyframe.
 
@@ -47,6 +51,8 @@ def animate_solution(
     labels: bool | None = None,
     view: Sequence[float | int] | None = None,
     height: int = 600,
+    deformation: float | int = 1,
+    contours: str | None = None,
 ) -> k3d.Plot:
     """Animate a mechanism.
 
@@ -54,6 +60,9 @@ def animate_solution(
     its axes and, translucent, the uniform box of equal mass and inertia. Joints are dark: a pin
     along each axis of rotation, a ball, or a block without rotation; sliding joints have a rail.
     Springs are coils. Blocks mark points fixed to the ground.
+
+    A flexible body is drawn as it deforms: a beam by its section along its nodes, another one by
+    its `skin`, or, if it has none, by rods from its first node to the others.
 
     **Arguments:**
 
@@ -69,22 +78,29 @@ def animate_solution(
     - `view`: direction from the mechanism to the camera, in the world, shape `(3,)`. Default:
       roughly normal to the plane of motion.
     - `height`: height of the plot in a notebook [pixels].
+    - `deformation`: factor of the deformation of flexible bodies. Frames on them follow it. Other
+      bodies do not: a joint between both is drawn open.
+    - `contours`: `"displacement"` or `"strain"` colours flexible bodies by the size of their
+      elastic displacement [m], in their frames of reference, or by the strain along their fibres
+      [1]; both are not multiplied by `deformation`. Default: the colours of the bodies.
 
     **Returns** the `k3d.Plot`. A notebook shows it if it is the last line of a cell, with a slider
     of time in its panel under Controls, Animation.
 
     **Raises** `KeyError`, with the known names, for an unknown frame or body, and `ModelError` for
-    a batch of motions, a motion without a finite time, and invalid options.
+    a batch of motions, a motion without a finite time, and invalid options, such as `contours` of
+    strains if no body has any.
     """
-    _check_positive(fps=fps, speed=speed, scale=scale)
+    _check_positive(fps=fps, speed=speed, scale=scale, deformation=deformation)
     if path is not None and Path(path).suffix.lower() not in (".html", ".htm"):
         raise ModelError(f"animate writes a page: the path must end in .html, got {str(path)!r}")
     mechanism = solution.system.mechanism
     names = list(mechanism.topology.bodies[1:])
     palette = _colors(names, colors)
-    motion = keyframes(solution, speed / fps)
-    stage = set_stage(mechanism, motion, scale)
-    paths = _paths(solution, trace, speed / fps)
+    motion = keyframes(solution, speed / fps, deformation)
+    stage = set_stage(mechanism, motion, scale, deformation)
+    limits = None if contours is None else color_range(stage.surfaces, contours)
+    paths = _paths(solution, trace, speed / fps, deformation)
     played = (motion.ts - motion.ts[0]) / speed
     title = "motion" if path is None else Path(path).stem
     points = np.concatenate([world_points(stage), *paths.values()])
@@ -97,12 +113,12 @@ def animate_solution(
     )
     for drawings in (
         ground_drawings(stage),
-        body_drawings(stage, palette),
+        body_drawings(stage, palette, contours),
         joint_drawings(stage),
         spring_drawings(stage),
     ):
         for drawing in drawings:
-            plot += _mesh(drawing, played)
+            plot += _mesh(drawing, played, limits)
     for name, positions in paths.items():
         color = palette.get(_carrier(mechanism, name), STEEL)
         plot += _path(name, positions, color, 0.6 * stage.unit)
@@ -153,7 +169,10 @@ def _colors(names: list[str], given: Mapping[str, int | str] | None) -> dict[str
 
 
 def _paths(
-    solution: AbstractMotion, trace: Sequence[str] | str, interval: float
+    solution: AbstractMotion,
+    trace: Sequence[str] | str,
+    interval: float,
+    deformation: float | int,
 ) -> dict[str, np.ndarray]:
     """Positions over time of the named frames, shape `(k, 3)`, finer than the keyframes."""
     traced = [trace] if isinstance(trace, str) else list(trace)
@@ -164,7 +183,7 @@ def _paths(
             raise KeyError(unknown("animate: trace: unknown frame", name, known))
     if not traced:
         return {}
-    p = keyframes(solution, interval / FINER).p
+    p = keyframes(solution, interval / FINER, deformation).p
     return {name: p[:, known[name]] for name in traced}
 
 
@@ -176,17 +195,28 @@ def _carrier(mechanism: Mechanism, frame: str) -> str:
     ]
 
 
-def _mesh(drawing: Drawing, played: np.ndarray) -> Any:
+def _mesh(drawing: Drawing, played: np.ndarray, limits: tuple[float, float] | None) -> Any:
+    coloured: dict[str, Any] = {"colors": drawing.mesh.colors.tolist()}
+    if limits is not None and drawing.values is not None:
+        coloured = {
+            "attribute": drawing.values[0].astype(np.float32),
+            "color_map": COLD_TO_HOT if limits[0] < 0 else WHITE_TO_BLUE,
+            "color_range": list(limits),
+        }
     mesh = k3d.mesh(
         drawing.mesh.vertices.astype(np.float32),
         drawing.mesh.triangles.astype(np.uint32),
-        colors=drawing.mesh.colors.tolist(),
-        flat_shading=False,
+        **coloured,
+        flat_shading=drawing.vertices is not None,
         opacity=drawing.opacity,
         name=drawing.name,
         group=drawing.group,
     )
     moving = len(drawing.poses) > 1
+    if moving and drawing.vertices is not None:
+        mesh.vertices = _series(played, drawing.vertices.astype(np.float32))
+        if "attribute" in coloured and drawing.values is not None:
+            mesh.attribute = _series(played, drawing.values.astype(np.float32))
     poses = drawing.poses.astype(np.float32)
     mesh.model_matrix = _series(played, poses) if moving else poses[0]
     return mesh

@@ -12,6 +12,7 @@ from ..analyses.motion import AbstractMotion
 from ..errors import ModelError
 from ..lie import Pose, so3
 from ..mechanism.mechanism import Mechanism
+from ..system.abstract import AbstractSystem, State
 
 # Largest number of keyframes, as the page holds a pose of every body for each.
 MAX_KEYFRAMES = 1800
@@ -25,11 +26,13 @@ class Motion(NamedTuple):
 
     - `ts`: times [s], shape `(n,)`.
     - `p`: positions [m], shape `(n, n_ports, 3)`; `R`: rotations, shape `(n, n_ports, 3, 3)`.
+    - `elastic`: elastic coordinates of all bodies, shape `(n, n_elastic)`.
     """
 
     ts: np.ndarray
     p: np.ndarray
     R: np.ndarray
+    elastic: np.ndarray
 
 
 def check_single(solution: AbstractMotion, who: str) -> None:
@@ -41,11 +44,16 @@ def check_single(solution: AbstractMotion, who: str) -> None:
         )
 
 
-def keyframes(solution: AbstractMotion, interval: float | int) -> Motion:
+def keyframes(
+    solution: AbstractMotion, interval: float | int, deformation: float | int = 1
+) -> Motion:
     """Poses about every `interval` [s], from the start to the end of a motion.
 
-    Between two saved times they follow the cubic with the poses and twists of both. Rows that are
-    not finite are left out.
+    Between two saved times they follow the cubic with the poses and twists of both, and the cubic
+    of the elastic coordinates. Rows that are not finite are left out.
+
+    **Arguments:** `deformation`: factor of the elastic coordinates in the poses of frames on
+    flexible bodies.
 
     **Raises** `ModelError` for a batch of motions, and if no row is finite.
     """
@@ -67,20 +75,48 @@ def keyframes(solution: AbstractMotion, interval: float | int) -> Motion:
         rows = np.arange(len(needed))
     # Rounded up, so that another number of keyframes seldom compiles again.
     steps = np.pad(np.stack([rows[before], rows[after]]), ((0, 0), (0, -len(ts) % PADDING)))
-    poses = _interpolated(solution, jnp.asarray(steps), jnp.asarray(np.resize(ts, steps.shape[1])))
-    return Motion(ts, np.asarray(poses.p)[: len(ts)], np.asarray(poses.R)[: len(ts)])
+    times = jnp.asarray(np.resize(ts, steps.shape[1]))
+    poses, elastic = _interpolated(solution, jnp.asarray(steps), times, deformation)
+    return Motion(ts, *(np.asarray(x)[: len(ts)] for x in (poses.p, poses.R, elastic)))
 
 
-def _interpolated(solution: AbstractMotion, steps: Array, ts: Array) -> Pose:
-    """Poses of all ports at `ts`, between the rows `steps` of a motion, shape `(2, n)`."""
+def _interpolated(
+    solution: AbstractMotion, steps: Array, ts: Array, deformation: float | int
+) -> tuple[Pose, Array]:
+    """Poses of all ports, and elastic coordinates, at `ts`, between the rows `steps` of a motion,
+    shape `(2, n)`."""
     X, V = solution.frames.pose, solution.twists.twist
-    return _between_rows(solution.system.mechanism, solution.ts, X, V, steps, ts)
+    system = solution.system
+    elastic = _elastic(system, solution.ts, solution.states)
+    factor = jnp.asarray(deformation, dtype=V.dtype)
+    return _between_rows(system.mechanism, solution.ts, X, V, elastic, steps, ts, factor)
+
+
+@eqx.filter_jit
+def _elastic(system: AbstractSystem, ts: Array, states: State) -> tuple[Array, Array]:
+    """Elastic coordinates and their rates over time."""
+    if system.mechanism.n_elastic == 0:
+        none = jnp.zeros((states.q.shape[0], 0), dtype=states.q.dtype)
+        return none, none
+
+    def one(t: Array, state: State) -> tuple[Array, Array]:
+        c = system.configuration(t, state.q, state.z)
+        return c.elastic, c.elastic_rates(state.v)
+
+    return jax.vmap(one)(ts, states)
 
 
 @eqx.filter_jit
 def _between_rows(
-    mechanism: Mechanism, saved: Array, X: Pose, V: Array, steps: Array, ts: Array
-) -> Pose:
+    mechanism: Mechanism,
+    saved: Array,
+    X: Pose,
+    V: Array,
+    elastic: tuple[Array, Array],
+    steps: Array,
+    ts: Array,
+    deformation: Float[Array, ""],
+) -> tuple[Pose, Array]:
     bodies = slice(0, 1 + mechanism.n_bodies)
     moving = (X.p[:, bodies], X.R[:, bodies], V[:, bodies])
     (p0, R0, V0), (p1, R1, V1) = (jax.tree.map(lambda x, s=s: x[s], moving) for s in steps)
@@ -88,7 +124,17 @@ def _between_rows(
     s = (ts - saved[steps[0]]) / jnp.where(h > 0, h, 1.0)
     of_bodies = jax.vmap(_between, in_axes=(0, 0, 0, 0, None, None))
     poses = jax.vmap(of_bodies)(Pose(p0, R0), V0, Pose(p1, R1), V1, h, s)
-    return jax.vmap(mechanism.ports)(poses)
+    eta, rates = elastic
+    start, end = eta[steps[0]], eta[steps[1]]
+    slope0, slope1 = h[:, None] * rates[steps[0]], h[:, None] * rates[steps[1]]
+    between = start + _cubic(end - start, slope0, slope1, s[:, None])
+    if mechanism.n_elastic == 0:
+        return jax.vmap(mechanism.ports)(poses), between
+
+    def drawn(bodies: Pose, eta: Array) -> Pose:
+        return mechanism.ports(bodies, mechanism.deformed_offsets(deformation * eta))
+
+    return jax.vmap(drawn)(poses, between), between
 
 
 def _between(
@@ -111,8 +157,8 @@ def _between(
 
 
 def _cubic(
-    step: Float[Array, "3"], start: Float[Array, "3"], end: Float[Array, "3"], s: Float[Array, ""]
-) -> Float[Array, "3"]:
+    step: Float[Array, "*n"], start: Float[Array, "*n"], end: Float[Array, "*n"], s: Array
+) -> Float[Array, "*n"]:
     """Hermite cubic from 0 to `step` with the slopes `start` and `end`, at s in [0, 1]."""
     return (
         (s * s * (3.0 - 2.0 * s)) * step + (s * (1.0 - s) ** 2) * start - (s * s * (1.0 - s)) * end

@@ -21,22 +21,36 @@ IRON, STEEL, GROUND = 0x3A3A3A, 0x8C8C8C, 0xA8A29A
 
 class Drawing(NamedTuple):
     """One mesh and its poses at the keyframes as homogeneous matrices, shape `(n, 4, 4)`; n = 1
-    if it does not move."""
+    if it does not move.
+
+    A mesh that deforms has its `vertices` at the keyframes, shape `(n, k, 3)`, and `values` of its
+    vertices that colour it, shape `(n, k)`, or None.
+    """
 
     name: str
     group: str
     mesh: Mesh
     poses: np.ndarray
     opacity: float = 1.0
+    vertices: np.ndarray | None = None
+    values: np.ndarray | None = None
 
 
-def body_drawings(stage: Stage, colors: Mapping[str, int]) -> Iterator[Drawing]:
-    """For each body: rods from its centre of mass to its anchors, its axes, and its box."""
+def body_drawings(
+    stage: Stage, colors: Mapping[str, int], contours: str | None = None
+) -> Iterator[Drawing]:
+    """For each rigid body: rods from its centre of mass to its anchors, its axes, and its box.
+
+    For each flexible body: its surface and its axes.
+    """
     mechanism, unit = stage.mechanism, stage.unit
     sizes, axes, coms = equivalent_boxes(mechanism)
     names = mechanism.topology.bodies[1:]
     for row, name in enumerate(names, 1):
         com, color = coms[row - 1], colors[name]
+        if name in stage.surfaces:
+            yield from _flexible(stage, row, name, color, contours)
+            continue
         parts = [shapes.sphere(com, 1.6 * unit, color), shapes.triad(8 * unit, 0.35 * unit)]
         for point in stage.anchors[row]:
             if np.linalg.norm(point - com) > 0.1 * unit:
@@ -46,6 +60,18 @@ def body_drawings(stage: Stage, colors: Mapping[str, int]) -> Iterator[Drawing]:
         size = np.maximum(sizes[row - 1], 2.4 * unit)
         box = shapes.box(size, com, axes[row - 1], color)
         yield Drawing(f"{name} box", "equivalent boxes", box, poses, opacity=0.35)
+
+
+def _flexible(
+    stage: Stage, row: int, name: str, color: int, contours: str | None
+) -> Iterator[Drawing]:
+    surface, poses = stage.surfaces[name], _poses(stage.motion, row)
+    yield Drawing(f"{name} axes", "bodies", shapes.triad(8 * stage.unit, 0.35 * stage.unit), poses)
+    if not surface.triangles.size:
+        return
+    mesh = shapes.painted(surface.points[0], surface.triangles, color)
+    values = surface.values(contours)
+    yield Drawing(name, "bodies", mesh, poses, vertices=surface.points, values=values)
 
 
 def ground_drawings(stage: Stage) -> Iterator[Drawing]:

@@ -1,5 +1,6 @@
 """Geometry of a mechanism for animations: anchors of its bodies, sizes and scale."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -7,6 +8,7 @@ import numpy as np
 from ..joints.rotation import FreeRotation
 from ..mechanism.groups import JointGroup
 from ..mechanism.mechanism import Mechanism
+from .deformed import Surface, surfaces
 from .motion import Motion
 
 
@@ -17,6 +19,7 @@ class Stage(NamedTuple):
       frames, shape `(k, 3)`.
     - `corners`: corners of the equivalent boxes, in the bodies' frames, shape `(n_bodies, 8, 3)`.
     - `unit`: the thickness of a link [m]; other sizes are proportional to it.
+    - `surfaces`: surfaces of flexible bodies, by name.
     """
 
     mechanism: Mechanism
@@ -24,33 +27,46 @@ class Stage(NamedTuple):
     anchors: list[np.ndarray]
     corners: np.ndarray
     unit: float
+    surfaces: Mapping[str, Surface]
 
 
-def set_stage(mechanism: Mechanism, motion: Motion, scale: float | int) -> Stage:
-    """Compute the geometry of a mechanism; `scale` multiplies the thickness of links."""
+def set_stage(
+    mechanism: Mechanism, motion: Motion, scale: float | int, deformation: float | int = 1
+) -> Stage:
+    """Compute the geometry of a mechanism.
+
+    **Arguments:** `scale`: factor of the thickness of links; `deformation`: factor of the elastic
+    coordinates in the surfaces of flexible bodies.
+    """
     anchors = _anchors(mechanism)
     sizes, axes, coms = equivalent_boxes(mechanism)
     signs = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)]) / 2
     corners = coms[:, None] + np.einsum("nij,nkj->nki", axes, signs * sizes[:, None])
-    stage = Stage(mechanism, motion, anchors, corners, 1.0)
+    stage = Stage(mechanism, motion, anchors, corners, 1.0, {})
     extents = [
         _diagonal(np.concatenate([box, points]))
         for box, points in zip(corners, anchors[1:], strict=True)
     ]
-    first = Motion(motion.ts[:1], motion.p[:1], motion.R[:1])
+    first = Motion(*(x[:1] for x in motion))
     smallest = 0.0015 * _diagonal(world_points(stage))
     largest = max(0.01 * _diagonal(world_points(stage._replace(motion=first))), smallest)
     unit = np.clip(0.025 * float(np.median(extents)), smallest, largest)
-    return stage._replace(unit=scale * float(unit))
+    unit = scale * float(unit)
+    return stage._replace(unit=unit, surfaces=surfaces(mechanism, motion, unit, deformation))
 
 
 def world_points(stage: Stage) -> np.ndarray:
-    """Every corner and anchor at every keyframe, and the ground's anchors, shape `(k, 3)`."""
+    """Corners, anchors and vertices at all keyframes, anchors of the ground, shape `(k, 3)`."""
     p, R = stage.motion.p, stage.motion.R
     clouds = [stage.anchors[0]]
     for row, (box, points) in enumerate(zip(stage.corners, stage.anchors[1:], strict=True), 1):
         local = np.concatenate([box, points])
         clouds.append((p[:, row, None] + local @ np.swapaxes(R[:, row], 1, 2)).reshape(-1, 3))
+    names = stage.mechanism.topology.bodies
+    for name, surface in stage.surfaces.items():
+        row = names.index(name)
+        turned = surface.points @ np.swapaxes(R[:, row], 1, 2)
+        clouds.append((p[:, row, None] + turned).reshape(-1, 3))
     return np.concatenate(clouds)
 
 

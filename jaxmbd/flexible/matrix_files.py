@@ -1,0 +1,205 @@
+"""Stiffness and mass matrices from text files of finite element programs."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from ..errors import ModelError
+
+# Files that are not text of entries, and how to get one.
+REFUSED = {
+    ".mnf": "an Adams modal neutral file is binary and has modes in place of K and M; export K and "
+    "M from the program that wrote it",
+    ".op2": "export DMIG or another text, and convert it to entries",
+    ".op4": "convert it to entries: row, column, value",
+    ".pch": "convert the DMIG to entries: node, freedom, node, freedom, value",
+}
+# Largest difference of the mass from the one that is expected.
+MASS = 0.01
+
+
+class Matrices(NamedTuple):
+    """K and M of a finite element model in SI units, node by node.
+
+    - `K`, `M`: symmetric, shape `(n, n)`, as `reduce` takes them.
+    - `nodes`: labels of the nodes in the order of the rows, shape `(n_nodes,)`.
+    """
+
+    K: np.ndarray
+    M: np.ndarray
+    nodes: np.ndarray
+
+
+def read_matrices(
+    stiffness: str | Path,
+    mass: str | Path,
+    dofs: str | Path | None = None,
+    *,
+    length: float = 1.0,
+    mass_unit: float = 1.0,
+    time: float = 1.0,
+    total_mass: float | None = None,
+) -> Matrices:
+    """Read stiffness and mass matrix from text files of Abaqus or CalculiX.
+
+    Files have one entry a line, separated by commas or spaces. The upper, the lower, or both
+    triangles may be present. Two forms are read:
+
+    - `node, freedom, node, freedom, value`, with freedoms 1 to 6: Abaqus, `*MATRIX OUTPUT,
+      FORMAT=MATRIX INPUT`;
+    - `row column value`, with a file `dofs` that has `node.freedom` of one row a line: CalculiX,
+      `SOLVER=MATRIXSTORAGE`, files `.sti`, `.mas` and `.dof`. In Abaqus this is
+      `FORMAT=COORDINATE`.
+
+    Lines that begin with `*` or `#` are left out.
+
+    **Arguments:** `length` [m], `mass_unit` [kg], `time` [s]: units of the files. In a model in mm,
+    t and s (and N, MPa) they are 1e-3, 1e3 and 1. `total_mass` [kg]: the mass that M is to have.
+
+    **Raises** `ModelError` for binary files, for lines that are not entries, for entries that
+    contradict each other, for files that end early or differ in their freedoms, and if the mass is
+    not `total_mass` to 1 %.
+    """
+    tables = {}
+    for name, path in (("stiffness", stiffness), ("mass", mass)):
+        path = Path(path)
+        advice = REFUSED.get(path.suffix.lower())
+        if advice is not None:
+            raise ModelError(f"read_matrices: cannot read {path.name}: {advice}")
+        tables[name] = _entries(path)
+    labels = None if dofs is None else _labels(Path(dofs))
+    of_stiffness, of_mass = (_labelled(table, labels) for table in tables.values())
+    places, nodes, per_node = _places(of_stiffness, Path(stiffness).name)
+    scales = np.where(np.arange(6) < 3, 1.0, length)
+    K, M = (
+        _filled(table, places, len(nodes), per_node, scales * np.sqrt(unit), Path(path).name)
+        for table, unit, path in (
+            (of_stiffness, mass_unit / time**2, stiffness),
+            (of_mass, mass_unit, mass),
+        )
+    )
+    _check_complete(K, M, nodes, per_node)
+    found = float(M.reshape(len(nodes), per_node, len(nodes), per_node)[:, 0, :, 0].sum())
+    if total_mass is not None and abs(found - total_mass) > MASS * total_mass:
+        raise ModelError(
+            f"read_matrices: the sum of M is {found:.6g} kg, but total_mass is {total_mass:.6g} "
+            "kg; check mass_unit (1e3 for a model in mm, t and s)"
+        )
+    return Matrices(K, M, nodes)
+
+
+def _check_complete(K: np.ndarray, M: np.ndarray, nodes: np.ndarray, per_node: int) -> None:
+    """**Raises** `ModelError` for freedoms without entries; rotations may be without inertia."""
+    massless = (np.diagonal(M) == 0) & (np.arange(len(M)) % per_node < 3)
+    missing = np.flatnonzero((np.diagonal(K) == 0) | massless)
+    if missing.size:
+        node, freedom = nodes[missing[0] // per_node], 1 + missing[0] % per_node
+        raise ModelError(
+            f"read_matrices: freedom {freedom} of node {node} has no stiffness or no mass; the "
+            "file is truncated, or the matrix was not assembled for all freedoms"
+        )
+
+
+def _entries(path: Path) -> np.ndarray:
+    """Numbers of all lines, shape `(n, 3)` or `(n, 5)`."""
+    rows: list[list[float]] = []
+    try:
+        lines = path.read_text(encoding="ascii").splitlines()
+    except UnicodeDecodeError:
+        raise ModelError(f"read_matrices: {path.name} is not text; export it as text") from None
+    for k, line in enumerate(lines, 1):
+        fields = line.replace(",", " ").replace("D", "E").replace("d", "e").split()
+        if not fields or fields[0][0] in "*#":
+            continue
+        try:
+            row = [float(x) for x in fields]
+        except ValueError:
+            row = []
+        if len(row) not in (3, 5) or (rows and len(row) != len(rows[0])):
+            raise ModelError(
+                f"read_matrices: line {k} of {path.name} is not an entry: {line[:60]!r}; entries "
+                "are 'row column value' or 'node, freedom, node, freedom, value'. If it is the "
+                "last line, the file is truncated"
+            )
+        rows.append(row)
+    if not rows:
+        raise ModelError(f"read_matrices: {path.name} has no entries")
+    return np.asarray(rows)
+
+
+def _labels(path: Path) -> np.ndarray:
+    """Node and freedom of each row, shape `(n, 2)`, from lines 'node.freedom'."""
+    parts = [line.strip().split(".") for line in path.read_text(encoding="ascii").splitlines()]
+    try:
+        return np.asarray([[int(node), int(freedom)] for node, freedom in filter(any, parts)])
+    except ValueError:
+        raise ModelError(
+            f"read_matrices: {path.name} must have lines 'node.freedom', such as 12.3"
+        ) from None
+
+
+def _labelled(table: np.ndarray, labels: np.ndarray | None) -> np.ndarray:
+    """Entries by node and freedom, shape `(n, 5)`."""
+    if table.shape[1] == 5:
+        return table
+    if labels is None:
+        raise ModelError(
+            "read_matrices: entries 'row column value' need the file `dofs`, with the node and the "
+            "freedom of each row"
+        )
+    rows = table[:, :2].astype(int) - 1
+    if rows.min() < 0 or rows.max() >= len(labels):
+        raise ModelError(
+            f"read_matrices: an entry has the row or column {rows.max() + 1}, but the file of "
+            f"freedoms has {len(labels)} lines; one of them is truncated"
+        )
+    return np.concatenate([labels[rows[:, 0]], labels[rows[:, 1]], table[:, 2:]], axis=1)
+
+
+def _places(table: np.ndarray, name: str) -> tuple[dict[int, int], np.ndarray, int]:
+    """Row of each node, labels of the nodes, and the number of freedoms of a node."""
+    nodes = np.unique(table[:, [0, 2]]).astype(int)
+    largest = int(table[:, [1, 3]].max())
+    if largest > 6 or table[:, [1, 3]].min() < 1:
+        raise ModelError(f"read_matrices: {name} has a freedom that is not one of 1 to 6")
+    return {int(node): row for row, node in enumerate(nodes)}, nodes, 3 if largest <= 3 else 6
+
+
+def _filled(
+    table: np.ndarray,
+    places: Mapping[int, int],
+    n_nodes: int,
+    per_node: int,
+    scales: np.ndarray,
+    name: str,
+) -> np.ndarray:
+    """The symmetric matrix with these entries."""
+    unknown = sorted({int(x) for x in table[:, [0, 2]].ravel()} - set(places))
+    if unknown or table[:, [1, 3]].max() > per_node:
+        raise ModelError(
+            f"read_matrices: {name} has freedoms that the stiffness matrix lacks"
+            + (f", of node {unknown[0]}" if unknown else "")
+        )
+    freedoms = table[:, [1, 3]].astype(int) - 1
+    at = [
+        per_node * np.asarray([places[int(node)] for node in table[:, column]]) + freedoms[:, i]
+        for i, column in enumerate((0, 2))
+    ]
+    values = table[:, 4] * scales[freedoms[:, 0]] * scales[freedoms[:, 1]]
+    n = per_node * n_nodes
+    one, given = np.zeros((n, n)), np.zeros((n, n), dtype=bool)
+    np.add.at(one, (at[0], at[1]), values)
+    given[at[0], at[1]] = True
+    scale = np.abs(one).max()
+    both = given & given.T
+    if np.any(np.abs(one - one.T)[both] > 1e-6 * scale):
+        raise ModelError(
+            f"read_matrices: {name} is not symmetric; contact, friction and follower loads make "
+            "such matrices: export the linear model"
+        )
+    return np.where(given, one, one.T)
+
+
+__all__ = ["Matrices", "read_matrices"]

@@ -1,0 +1,123 @@
+"""Surfaces of flexible bodies over time, and the quantities by which they are coloured."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..bodies import FlexibleBody, Skin
+from ..errors import ModelError
+from ..mechanism.mechanism import Mechanism
+from .motion import PADDING, Motion
+
+CONTOURS = ("displacement", "strain")
+
+
+class Surface(NamedTuple):
+    """The surface of a flexible body at the keyframes.
+
+    - `points`: vertices in the body's frame, shape `(n, n_points, 3)` [m].
+    - `triangles`: rows of vertices, shape `(m, 3)`.
+    - `displacements`: abs(elastic displacement) of the vertices, shape `(n, n_points)` [m].
+    - `strains`: strains of the vertices, shape `(n, n_points)` [1], or None.
+    """
+
+    points: np.ndarray
+    triangles: np.ndarray
+    displacements: np.ndarray
+    strains: np.ndarray | None
+
+    def values(self, contours: str | None) -> np.ndarray | None:
+        """The quantity that colours the vertices."""
+        if contours is None:
+            return None
+        return self.displacements if contours == "displacement" else self.strains
+
+
+def surfaces(
+    mechanism: Mechanism, motion: Motion, unit: float, deformation: float | int
+) -> dict[str, Surface]:
+    """The surfaces of all flexible bodies, by name.
+
+    **Arguments:** `unit`: half of the width of the rods that stand for a body without a skin [m];
+    `deformation`: factor of the elastic coordinates in `points`, not in the other quantities.
+    """
+    found = {}
+    for group in mechanism.bodies:
+        if not isinstance(group.body, FlexibleBody):
+            continue
+        first = group.first
+        for name in group.names:
+            row = group.names.index(name)
+            body = jax.tree.map(lambda x, row=row: x[row], group.body)
+            own = slice(first + row * group.n_elastic, first + (row + 1) * group.n_elastic)
+            skin = body.skin or _rods(body, unit)
+            found[name] = _surface(body, skin, motion.elastic[:, own], deformation)
+    return found
+
+
+def _surface(
+    body: FlexibleBody, skin: Skin, elastic: np.ndarray, deformation: float | int
+) -> Surface:
+    n = len(elastic)
+    # Rounded up, so that another number of keyframes seldom compiles again.
+    eta = jnp.asarray(np.pad(elastic, ((0, -n % PADDING), (0, 0))))
+    at_rest, true = _points(body, skin, 0.0 * eta[:1]), _points(body, skin, eta)
+    drawn = true if deformation == 1 else _points(body, skin, deformation * eta)
+    strains = None if skin.strains is None else elastic @ np.asarray(skin.strains).T
+    displacements = np.linalg.norm(np.asarray(true - at_rest), axis=2)
+    return Surface(np.asarray(drawn)[:n], skin.triangles, displacements[:n], strains)
+
+
+@eqx.filter_jit
+def _points(body: FlexibleBody, skin: Skin, eta: Float[Array, "n k"]) -> Float[Array, "n m 3"]:
+    return jax.vmap(lambda x: body.skin_points(skin, x))(eta)
+
+
+def _rods(body: FlexibleBody, unit: float) -> Skin:
+    """Rods from the first node of a body to the others."""
+    positions = np.asarray(body.positions)
+    corners = unit * np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])
+    walls = [[i, (i + 1) % 4, 4 + (i + 1) % 4] for i in range(4)]
+    walls += [[i, 4 + (i + 1) % 4, 4 + i] for i in range(4)]
+    rows, arms, triangles = [], [], []
+    for row in range(1, len(positions)):
+        axis = positions[row] - positions[0]
+        length = np.linalg.norm(axis)
+        if length < unit:
+            continue
+        across = np.linalg.svd(axis[None] / length)[2][1:]
+        triangles.append(np.asarray(walls) + 8 * len(triangles))
+        rows += [0] * 4 + [row] * 4
+        arms += [corners @ across] * 2
+    return Skin(
+        rows,
+        np.concatenate([np.zeros((0, 3)), *arms]).astype(positions.dtype),
+        np.concatenate([np.zeros((0, 3), dtype=int), *triangles]),
+    )
+
+
+def color_range(found: Mapping[str, Surface], contours: str) -> tuple[float, float]:
+    """Limits of the colours: from zero for displacements, symmetric for strains.
+
+    **Raises** `ModelError` for an unknown quantity, and for strains if no body has them.
+    """
+    if contours not in CONTOURS:
+        raise ModelError(f"animate: contours must be 'displacement' or 'strain', got {contours!r}")
+    values = [surface.values(contours) for surface in found.values()]
+    largest = [np.abs(x).max() for x in values if x is not None and x.size]
+    if not largest:
+        raise ModelError(
+            f"animate: contours={contours!r} needs a flexible body"
+            + (" with strains in its skin, such as flexible.beam" if contours == "strain" else "")
+        )
+    # A body that does not deform at all has a range as well.
+    top = float(max(largest)) or 1.0
+    return (0.0, top) if contours == "displacement" else (-top, top)
+
+
+__all__ = ["Surface", "color_range", "surfaces"]
