@@ -325,3 +325,21 @@ def test_sections_have_known_constants():
     np.testing.assert_allclose(square.J, 0.1406, rtol=1e-3)
     np.testing.assert_allclose(flat.J, 0.2287 * 2.0, rtol=1e-3)
     np.testing.assert_allclose([flat.Iy, flat.Iz], [2 / 12, 8 / 12], rtol=1e-12)
+
+
+def test_default_amplitude_of_elastic_modes():
+    """The nodes of a clamped beam without frames move by a tenth of its length at most."""
+    rod = mbd.flexible.beam(
+        length=2.0,
+        E=7e9,
+        G=2.8e9,
+        density=2700.0,
+        section=mbd.flexible.Rectangle(0.03, 0.02),
+        n_elements=3,
+        n_modes=2,
+    )
+    clamp = mbd.joints.Fixed("ground", mbd.Frame("rod", node="base"))
+    system = mbd.formulate(mbd.Model({"rod": rod}, {"clamp": clamp}))
+    motion = mbd.linearize(system, 0.0, mbd.assemble(system)).modes().motion(0)
+    elastic = np.einsum("nai,ta->tni", rod.translations[:, :2], motion.states.q)
+    np.testing.assert_allclose(np.abs(elastic).max(), 0.2, rtol=1e-6)

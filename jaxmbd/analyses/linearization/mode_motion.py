@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ...bodies import FlexibleBody
 from ...system.abstract import AbstractSystem, State, Time, Velocities
 from ...system.projection import project_positions, project_velocities
 from ..motion import AbstractMotion
@@ -60,12 +61,28 @@ def mode_motion(
 
 @eqx.filter_jit
 def _reach(system: AbstractSystem, t: Time, state: State, delta: Velocities) -> Float[Array, ""]:
-    """Largest displacement of a body in units of its limits."""
+    """Largest displacement of a body or node in units of its limits."""
     c = system.configuration(t, state.q, state.z)
     twists = c.twists(delta)
-    size = jnp.max(jnp.ptp(c.ports.p, axis=0))
-    linear = jnp.max(jnp.abs(twists[:, :3])) / (PART * jnp.where(size > 0, size, 1.0))
+    size, displacement = jnp.max(jnp.ptp(c.ports.p, axis=0)), jnp.max(jnp.abs(twists[:, :3]))
+    for group in system.mechanism.bodies:
+        if isinstance(group.body, FlexibleBody):
+            args = group.body, group.own(c.elastic), group.own(c.elastic_rates(delta))
+            displacement = jnp.maximum(displacement, jnp.max(jnp.abs(jax.vmap(_deformed)(*args))))
+            size = jnp.maximum(size, jnp.max(jnp.ptp(group.body.positions, axis=1)))
+    linear = displacement / (PART * jnp.where(size > 0, size, 1.0))
     return jnp.maximum(linear, jnp.max(jnp.abs(twists[:, 3:])) / TURN)
+
+
+def _deformed(
+    body: FlexibleBody, eta: Float[Array, "k"], delta: Float[Array, "k"]
+) -> Float[Array, "n_nodes 3"]:
+    """Displacements of nodes in the body's frame for small changes of η."""
+
+    def displacements(eta: Float[Array, "k"]) -> Float[Array, "n_nodes 3"]:
+        return jnp.einsum("nai,a->ni", body.translations, body.coefficients(eta)[1:])
+
+    return jax.jvp(displacements, (eta,), (delta,))[1]
 
 
 @eqx.filter_jit
