@@ -16,12 +16,14 @@ from ..joints import AbstractJoint
 from ..joints.rotation import FreeRotation
 from ..lie import so3
 from ..model.values import is_concrete
+from ..nonlinear.limited_newton import LimitedNewton
 from ..system import branches, constraints
 from ..system.abstract import AbstractSystem, Coordinates, Time, Velocities
 from ..system.saddle_point import row_lengths, saddle_point
 
 MAX_STEPS = 50
 FAR_STEPS = 500
+MAX_TURN = 1.0  # [rad]
 REMEDY = "start from a guess nearer to the target position, or check the frames of these joints"
 
 
@@ -170,8 +172,9 @@ def _newton(
 
     There are as many unknowns as constraints, and the correction is the smallest in the metric of
     the mass. If constraints are redundant, each step takes minimum-norm multipliers. Rows and
-    multipliers are scaled by the lengths of the rows, so that units do not matter. Returns
-    coordinates, constraint residuals and the angles of `branches`.
+    multipliers are scaled by the lengths of the rows, so that units do not matter. No joint turns
+    by more than `MAX_TURN` in a step: near stretched positions steps would be many turns long.
+    Returns coordinates, constraint residuals and the angles of `branches`.
     """
     J, length = _jacobian(system, t, start, held), _lengths(system, t, start, held)
     largest = jnp.max(length, initial=0.0)
@@ -189,7 +192,12 @@ def _newton(
     solver = lx.SVD(rcond=eps**0.5) if constraints.may_be_redundant(system) else lx.LU()
     solution = optx.root_find(
         residual,
-        optx.Newton(rtol=100 * eps, atol=100 * eps, linear_solver=solver),
+        LimitedNewton(
+            rtol=100 * eps,
+            atol=100 * eps,
+            linear_solver=solver,
+            measures=_turns(system, t, start, directions),
+        ),
         jnp.zeros(J.shape[0] + 1, dtype=start.dtype),
         adjoint=optx.ImplicitAdjoint(linear_solver=solver),
         max_steps=MAX_STEPS,
@@ -197,6 +205,21 @@ def _newton(
     )
     q = system.retract(start, directions @ solution.value[:-1])
     return q, _residuals(system, t, q, held), branches.angles_at(system, t, q)
+
+
+def _turns(
+    system: AbstractSystem, t: Time, q: Coordinates, directions: Float[Array, "nv n"]
+) -> Float[Array, "k m"]:
+    """Rotations of all joints by `MAX_TURN` for each direction, and zero for one unknown more."""
+    c = system.configuration(t, q)
+
+    def rotations(v: Velocities) -> Array:
+        each = zip(system.mechanism.joints, c.joint_rates(v), strict=True)
+        turns = [rates[:, len(group.joint.translation) :].ravel() for group, rates in each]
+        return jnp.concatenate([jnp.zeros(0, v.dtype), *turns]) / MAX_TURN
+
+    turns = jax.vmap(rotations, in_axes=1, out_axes=1)(directions)
+    return stop_gradients(jnp.pad(turns, ((0, 0), (0, 1))))
 
 
 def _lengths(system: AbstractSystem, t: Time, q: Coordinates, held: Targets) -> Float[Array, "n"]:

@@ -14,6 +14,7 @@ from jaxmbd import Frame, joints
 from jaxmbd.joints import rotation
 from jaxmbd.lie import Pose, so3
 from jaxmbd.system.rank import constraint_rank
+from tests.analyses.test_equilibrium import four_bar as pinned_four_bar
 from tests.marks import thorough_but
 from tests.models import name_of
 
@@ -235,3 +236,11 @@ def test_misalignment_is_zero_at_the_rotations_of_a_joint_alone(kind):
             wanted = 0.0 if own else np.pi
             assert np.linalg.norm(found[k]) == pytest.approx(wanted, abs=1e-6)
             assert (np.linalg.norm(by_default[k]) < 1e-6) == own
+
+
+def test_joints_of_a_loop_close_without_whole_turns():
+    """From this guess steps of Newton's method without a limit turn the hinges over."""
+    system = mbd.formulate(pinned_four_bar())
+    state = mbd.assemble(system, {"left": -0.7})
+    angles = mbd.joint_states(system, 0.0, state)
+    assert max(abs(float(angles[name].q)) for name in ("left", "crank pin", "right")) < np.pi

@@ -128,6 +128,22 @@ def test_a_creeping_drainage_lengthens_its_steps(hanging):
     assert int(found.steps[0]) < 300
 
 
+def test_other_numbers_of_a_method_use_the_same_program(hanging, caplog):
+    state = mbd.assemble(hanging, {"hinge": 1.0})
+
+    def solve(omega, max_steps, max_displacement):
+        drain = mbd.Drainage(omega=omega, max_steps=max_steps)
+        newton = mbd.StaticNewton(max_displacement=max_displacement)
+        return [mbd.equilibrium(hanging, state, method=method) for method in (drain, newton)]
+
+    solve(4.0, 2000, 1.0)
+    with jax.log_compiles():
+        drained, iterated = solve(3.0, 500, 0.3)
+    assert not [record for record in caplog.records if "_equilibrium" in record.getMessage()]
+    assert float(angle(hanging, drained)) == pytest.approx(np.pi / 2, abs=1e-12)
+    assert int(iterated.steps[1]) > 2
+
+
 def test_newton_names_an_unstable_equilibrium_and_auto_leaves_it(hanging):
     top = mbd.assemble(hanging, {"hinge": -np.pi / 2})
     with pytest.warns(mbd.UnstableEquilibriumWarning, match="'hinge' moves away"):
@@ -140,6 +156,35 @@ def test_newton_names_an_unstable_equilibrium_and_auto_leaves_it(hanging):
     assert found.stable
     assert int(found.left_unstable) == 1
     assert abs(np.sin(float(angle(hanging, found)))) == pytest.approx(1.0, abs=1e-12)
+
+
+def test_auto_drains_only_where_newtons_method_goes_uphill(hanging):
+    near = mbd.equilibrium(hanging, mbd.assemble(hanging, {"hinge": 1.0}))
+    assert near.steps.tolist()[0] == 0
+    assert float(near.turned["hinge"]) == pytest.approx(np.pi / 2 - 1.0, abs=1e-12)
+    far = mbd.equilibrium(hanging, mbd.assemble(hanging, {"hinge": -1.0}))
+    assert float(far.steps[0]) > 0
+    for found in (near, far):
+        assert float(angle(hanging, found)) == pytest.approx(np.pi / 2, abs=1e-12)
+        assert int(found.left_unstable) == 0
+
+
+def test_auto_does_not_end_at_a_saddle_that_newtons_method_finds_downhill():
+    """One of two pendulums is almost upright: their energy falls on the way to the saddle."""
+    one = pendulum()
+    model = mbd.Model(
+        {"rod": link(), "second": link()},
+        {**one.joints, "other": joints.Revolute(ground, "second", axis=Y)},
+        one.forces,
+    )
+    system = mbd.formulate(model)
+    state = mbd.assemble(system, {"hinge": -np.pi / 2 + 1e-3, "other": 1.0})
+    found = mbd.equilibrium(system, state)
+    assert found.stable
+    assert int(found.left_unstable) == 0
+    assert int(found.steps[0]) > 0
+    # Downhill from the first state, not beyond the top.
+    assert float(angle(system, found)) == pytest.approx(np.pi / 2, abs=1e-12)
 
 
 @pytest.mark.parametrize("load", [1.2, 2.0])

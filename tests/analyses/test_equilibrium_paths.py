@@ -2,6 +2,7 @@
 
 import time
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -51,6 +52,42 @@ def test_an_arc_length_passes_the_limit_points_of_a_truss(branch):
     # The middle of the path is unstable.
     assert np.array_equal(np.asarray(branch.stable), np.abs(y) >= at)
     assert branch.bifurcations.size == 0
+
+
+def _load(y, stiffness):
+    """The load that holds the truss at height y."""
+    rest = (B * B + Y0 * Y0) ** 0.5
+    return stiffness * y * (rest / jnp.sqrt(B * B + y * y) - 1.0)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        mbd.ArcLength(0.0, n_steps=20, step=0.04, size=8.0),
+        pytest.param(np.linspace(0.0, 2.0, 3), marks=pytest.mark.thorough),
+    ],
+    ids=["arc length", "values"],
+)
+def test_points_of_a_branch_have_derivatives_by_the_model(path):
+    """They stay on P(y, k): dP = ∂P/∂y dy + ∂P/∂k dk, through the limit point, in both modes."""
+
+    def at(stiffness):
+        model = eqx.tree_at(lambda m: m.forces["bar"].stiffness, truss(), stiffness)
+        system = mbd.formulate(model)
+        state = mbd.assemble(system, {"slide": Y0})
+        branch = mbd.load_path(system, state, "load", path)
+        return branch.values, branch.joints["slide"].q.ravel()
+
+    stiffness = jnp.asarray(K)
+    (_, y), slope = jax.linearize(jax.jit(at), stiffness)
+    d_values, dy = slope(jnp.ones_like(stiffness))
+    expected = jax.vmap(lambda y, dy: jax.jvp(_load, (y, stiffness), (dy, 1.0 + 0.0 * dy))[1])(
+        y, dy
+    )
+    assert np.abs(d_values - expected).max() < 1e-10
+    assert np.abs(dy).max() > 1e-3
+    (back,) = jax.linear_transpose(slope, stiffness)((jnp.zeros_like(y), jnp.ones_like(y)))
+    assert float(back) == pytest.approx(float(dy.sum()), rel=1e-9)
 
 
 def test_values_below_the_limit_point_follow_the_path():

@@ -1,7 +1,7 @@
 """Energy drainage: a motion whose acceleration is damped until it rests."""
 
 import equinox as eqx
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 
 class Drainage(eqx.Module):
@@ -36,9 +36,9 @@ class Drainage(eqx.Module):
     """
 
     omega: Float[Array, ""] | float | None = None
-    tolerance: float | None = None
-    max_steps: int = 2000
-    max_displacement: float = 0.2
+    tolerance: Float[Array, ""] | float | None = None
+    max_steps: Int[Array, ""] | int = 2000
+    max_displacement: Float[Array, ""] | float = 0.2
 
 
 __all__ = ["Drainage"]

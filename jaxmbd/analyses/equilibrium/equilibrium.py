@@ -12,6 +12,7 @@ from ..._stop_gradients import stop_gradients
 from ...errors import RESULTS, ModelError
 from ...nonlinear import Automatic
 from ...nonlinear.implicit import implicit
+from ...system import constraints
 from ...system.abstract import AbstractSystem, State, Time, as_state, as_time
 from ...system.acceleration import accelerations
 from ...system.reactions import reactions
@@ -108,7 +109,8 @@ def equilibrium(
 
     - `state`: where the search starts; its velocities are ignored.
     - `t`: time at which signals and drivers are evaluated [s].
-    - `method`: `"auto"`: drains energy until near an equilibrium, which it finds downhill, and
+    - `method`: `"auto"`: tries some steps of Newton's method that go downhill. Unless they end at
+      a stable equilibrium, drains energy from the first state until near an equilibrium, and
       iterates by Newton's method from there; if the equilibrium is unstable, it leaves along an
       unstable direction and starts again. `"drainage"` or `Drainage(...)`: the damped motion alone.
       `"newton"` or `StaticNewton(...)`: Newton's method alone, which finds the nearest equilibrium,
@@ -131,7 +133,7 @@ def equilibrium(
     **Warns** by `UnstableEquilibriumWarning`, naming joints, if the equilibrium is unstable, or if
     `"auto"` left an unstable one; not under a transformation.
     """
-    methods = _methods(method)
+    methods = _methods(method).as_arrays(system.mechanism.dtype)
     state = as_state(state, system)
     for name, x, size in (("q", state.q, system.nq), ("v", state.v, system.nv)):
         if x.shape != (size,):
@@ -163,6 +165,7 @@ class Found(eqx.Module):
 
     - `falling`: last increment of iterations that did not converge, otherwise zero.
     - `left`: number of unstable equilibria that the iterations left.
+    - `tried`: whether Newton's method converged without drainage before it.
     """
 
     place: Place
@@ -172,6 +175,7 @@ class Found(eqx.Module):
     turned: Float[Array, "n_joint_velocities"]
     steps: Int[Array, "2"]
     left: Int[Array, ""]
+    tried: Bool[Array, ""]
 
 
 @eqx.filter_jit
@@ -209,27 +213,39 @@ def _beyond_unstable(system: AbstractSystem, t: Time, start: Place, methods: Met
     blocks = kinds(system, scales)
     way = Automatic().chosen(blocks)
 
-    def once(place: Place) -> Found:
-        end = methods.march(system, t, methods.begin(system, place, scales), scales, blocks, way)
+    def once(place: Place, trying: Bool[Array, ""]) -> Found:
+        begin = methods.begin(system, place, scales, trying)
+        end = methods.march(system, t, begin, scales, blocks, way)
         slow = SLOW * jnp.sqrt(scales.rate)
         at = at_place(system, t, end.place, scales, jnp.zeros_like(slow), slow)
         judged = stability(at, end.place.lam, scales, blocks, way)
         falling = jnp.where(end.done, 0.0, end.increment)
+        left = jnp.array(-1, jnp.int32)
         return Found(
-            end.place, judged, end.done, falling, end.turned, end.steps, jnp.array(-1, jnp.int32)
+            *(end.place, judged, end.done, falling, end.turned, end.steps, left, end.trying)
         )
 
     if methods.drain is None or methods.newton is None:
-        return eqx.tree_at(lambda f: f.left, once(start), jnp.array(0, jnp.int32))
+        return eqx.tree_at(lambda f: f.left, once(start, jnp.array(False)), jnp.array(0, jnp.int32))
+
+    # With nonholonomic constraints or states the equilibrium depends on the way.
+    may_try = bool(constraints.is_holonomic(system).all()) and system.nz == 0
 
     def again(now: Found) -> Found:
         at = now.place
         y = now.stability.directions[:, jnp.argmax(now.stability.unstable)]
         size = displacement(system, system.configuration(t, at.q, at.z), y, scales)
         y = NUDGE * y / jnp.where(size > 0, size, 1.0)
-        y = jnp.where(now.left < 0, 0.0, y)
-        new = once(Place(system.retract(at.q, y), at.lam, at.z, at.travelled + y))
-        changed = now.turned + new.turned, now.steps + new.steps, now.left + 1
+        beside = Place(system.retract(at.q, y), at.lam, at.z, at.travelled + y)
+        # Newton's method may end at an unstable equilibrium that drainage passes: drainage starts
+        # where the trial started.
+        first = now.left < 0
+        anew = first | now.tried
+        place = jax.tree.map(lambda a, b: jnp.where(anew, a, b), start, beside)
+        new = once(place, first & may_try)
+        turned = new.turned + jnp.where(anew, 0.0, now.turned)
+        left = jnp.where(now.tried, now.left, now.left + 1)
+        changed = turned, now.steps + new.steps, left
         return eqx.tree_at(lambda f: (f.turned, f.steps, f.left), new, changed)
 
     def unstable(now: Found) -> Bool[Array, ""]:
@@ -237,14 +253,14 @@ def _beyond_unstable(system: AbstractSystem, t: Time, start: Place, methods: Met
         return left | (now.left < 0)
 
     # The first search is a pass of the loop, so that the program contains it once.
-    shapes = eqx.filter_eval_shape(once, start)
+    shapes = eqx.filter_eval_shape(once, start, jnp.array(False))
     none = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
     first = eqx.tree_at(lambda f: (f.place, f.left), none, (start, jnp.array(-1, jnp.int32)))
     return jax.lax.while_loop(unstable, again, first)
 
 
 def _finished(
-    system: AbstractSystem, t: Time, start: State, found: Found, limit: float
+    system: AbstractSystem, t: Time, start: State, found: Found, limit: Float[Array, ""]
 ) -> Equilibrium:
     """The equilibrium at a place, with derivatives by the system, the time and the first state."""
     fixed, time = stop_gradients((system, t))

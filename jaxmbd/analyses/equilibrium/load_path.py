@@ -165,6 +165,10 @@ def load_path(
     Beyond a limit point, an equilibrium for the next of given values may lie on another part of the
     path. The Jacobian along an arc length is dense.
 
+    Values, states and energies have derivatives by the system, in forward and reverse mode: those
+    of points at the same values, or at the same number of steps along the arc. Eigenvalues and
+    `Branch.limit_points` have none.
+
     **Raises** `EquilibriumError`, with the value, if the path is lost; with `throw=False` read
     `Branch.converged`. `ModelError` for invalid arguments.
     """

@@ -32,6 +32,9 @@ LEAST_INERTIA = 1e-8
 NEWTON_RATIO, MORE, LESS = 0.5, 8.0, 1e-3
 NEGLIGIBLE = 1e-3
 
+# Steps of Newton's method that are tried before drainage.
+MOST_TRIED = 12
+
 # Largest ratio of successive full steps due to the remaining inertia, unless a direction counts as
 # free of stiffness: the inertia by the stiffness that counts as none.
 SLOWED = 1e-2
@@ -50,7 +53,8 @@ class March(eqx.Module):
       `inertia`: m of Newton's method [1/s²].
     - `size`: correction of the last full step of Newton's method; infinite after other steps.
     - `turned`: rotation of each joint, or its travel, added up along the motion.
-    - `draining`: whether the next step drains; `steps`: numbers of steps of either kind.
+    - `draining`: whether the next step drains; `trying`: whether Newton's method is tried before
+      drainage; `steps`: numbers of steps of either kind.
     """
 
     place: Place
@@ -63,6 +67,7 @@ class March(eqx.Module):
     size: Float[Array, ""]
     turned: Float[Array, "n_joint_velocities"]
     draining: Bool[Array, ""]
+    trying: Bool[Array, ""]
     done: Bool[Array, ""]
     steps: Int[Array, "2"]
 
@@ -73,14 +78,35 @@ class Methods(eqx.Module):
     drain: Drainage | None
     newton: StaticNewton | None
 
-    def limit(self, dtype: Any) -> float:
+    def as_arrays(self, dtype: Any) -> "Methods":
+        """The same methods with arrays as numbers: a program is compiled for all numbers."""
+
+        def array(x: Any) -> Array:
+            return jnp.asarray(x, jnp.int32 if isinstance(x, int) else dtype)
+
+        plain = lambda x: isinstance(x, int | float)  # noqa: E731
+        return jax.tree.map(lambda x: array(x) if plain(x) else x, self)
+
+    def limit(self, dtype: Any) -> Float[Array, ""]:
         """Largest acceleration from rest, by that under the loads, that counts as equilibrium."""
         last = self.drain if self.newton is None else self.newton
-        tolerance = 0.0 if last is None or last.tolerance is None else last.tolerance
-        return RESIDUAL * max(float(jnp.finfo(dtype).eps) ** 0.5, tolerance)
+        least = jnp.asarray(float(jnp.finfo(dtype).eps) ** 0.5, dtype)
+        if last is None or last.tolerance is None:
+            return RESIDUAL * least
+        return RESIDUAL * jnp.maximum(least, last.tolerance)
 
-    def begin(self, system: AbstractSystem, place: Place, scales: Scales) -> March:
-        """The state before the first step."""
+    def begin(
+        self,
+        system: AbstractSystem,
+        place: Place,
+        scales: Scales,
+        trying: Bool[Array, ""] | None = None,
+    ) -> March:
+        """The state before the first step.
+
+        **Arguments:** `trying`: whether to try Newton's method before drainage. Default: no.
+        """
+        trying = jnp.array(False) if trying is None else trying
         zeros, joints = jnp.zeros_like(place.travelled), system.mechanism.joints
         count = sum(len(group) * group.joint.sizes()[1] for group in joints)
         rate = scales.rate
@@ -96,7 +122,8 @@ class Methods(eqx.Module):
             LEAST_INERTIA * scales.rate,
             jnp.full_like(rate, jnp.inf),
             jnp.zeros(count, rate.dtype),
-            jnp.array(self.drain is not None),
+            ~trying if self.drain is not None else jnp.array(False),
+            trying,
             jnp.array(False),
             jnp.zeros(2, jnp.int32),
         )
@@ -123,14 +150,26 @@ class Methods(eqx.Module):
             # First-order states follow displacements as in a slow motion.
             state_rate = jnp.sqrt(LEAST_INERTIA * scales.rate)
             at = at_place(system, t, now.place, scales, inertia, state_rate, push)
-            trial = attempt(at, now.place, now.heading, scales, blocks, way)
+            full = None
+            # The rate of first-order states in a step is part of their equations.
+            if self.newton is not None and system.nz == 0:
+                full = ~now.draining & (now.inertia <= LEAST_INERTIA * scales.rate)
+            trial = attempt(at, now.place, now.heading, scales, blocks, way, full)
             if self.drain is None or self.newton is None:
                 only = self._drained if self.newton is None else self._newton_step
                 return only(system, now, trial, at, scales)
-            either = [
-                move(system, now, trial, at, scales) for move in (self._drained, self._newton_step)
-            ]
-            return jax.tree.map(lambda a, b: jnp.where(now.draining, a, b), *either)
+            drained = self._drained(system, now, trial, at, scales)
+            iterated = self._newton_step(system, now, trial, at, scales)
+            # Drainage begins where a trial of Newton's method began.
+            failed = now.trying & ~iterated.trying
+            iterated = jax.tree.map(
+                lambda a, b: jnp.where(failed, a, b), fallback(iterated), iterated
+            )
+            return jax.tree.map(lambda a, b: jnp.where(now.draining, a, b), drained, iterated)
+
+        def fallback(now: March) -> March:
+            again = self.begin(system, start.place, scales)
+            return eqx.tree_at(lambda m: m.steps, again, now.steps)
 
         # A bound method of traced numbers, such as ω, has no hash.
         return jax.lax.while_loop(lambda now: self._unfinished(now), step, start)
@@ -193,6 +232,7 @@ class Methods(eqx.Module):
             now.size,
             turned,
             draining,
+            now.trying,
             rests,
             steps,
         )
@@ -216,6 +256,7 @@ class Methods(eqx.Module):
         small = trial.size <= eps**0.5
         within = (trial.ratio <= NEWTON_RATIO) & (trial.moved <= newton.max_displacement)
         accepted = trial.finite & (small | within)
+        c = system.configuration(at.t, at.q, at.z)
         least = LEAST_INERTIA * scales.rate
         full = now.inertia <= least
         # The remaining inertia slows stiff directions by `SLOWED` at most. Small corrections that
@@ -224,17 +265,27 @@ class Methods(eqx.Module):
         left = trial.size * jnp.maximum(trial.ratio, shrunk / jnp.maximum(1.0 - shrunk, 0.1))
         rounding = (trial.ratio > 0.3) | (shrunk > 0.3)
         done = trial.finite & small & full & ((left <= tolerance) | rounding)
+        done = done | (trial.finite & accepted & full & (trial.last <= tolerance))
         size = jnp.where(accepted & full, jnp.maximum(trial.size, eps**2), jnp.inf)
         less = jnp.clip(trial.ratio, LESS, 0.5) * now.inertia
         less = jnp.where(less < NEGLIGIBLE * scales.rate, least, less)
         inertia = jnp.where(accepted, less, jnp.maximum(MORE * now.inertia, scales.rate))
         place = jax.tree.map(lambda a, b: jnp.where(accepted, a, b), trial.place, now.place)
         steps = now.steps + jnp.array([0, 1], jnp.int32)
-        changed = place, trial.delta, _finite(trial.delta), inertia, size, done, steps
+        # A trial ends if a step goes uphill, as towards an unstable equilibrium.
+        uphill = trial.delta @ trial.force > eps * trial.delta @ system.apply_mass(c, trial.delta)
+        uphill = uphill & accepted & ~small
+        trying = now.trying & ~uphill & (done | (steps[1] < MOST_TRIED))
+        turned = jnp.concatenate([x.ravel() for x in c.joint_rates(trial.delta)])
+        turned = now.turned + jnp.where(accepted, turned, 0.0)
+        new = (place, trial.delta, _finite(trial.delta), inertia, size, turned, trying, done, steps)
         return eqx.tree_at(
-            lambda m: (m.place, m.increment, m.heading, m.inertia, m.size, m.done, m.steps),
+            lambda m: (
+                *(m.place, m.increment, m.heading, m.inertia, m.size),
+                *(m.turned, m.trying, m.done, m.steps),
+            ),
             now,
-            changed,
+            new,
         )
 
 

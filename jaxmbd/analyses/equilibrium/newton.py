@@ -1,6 +1,7 @@
 """Newton's method for the equations of rest, damped by inertia."""
 
 import equinox as eqx
+from jaxtyping import Array, Float, Int
 
 
 class StaticNewton(eqx.Module):
@@ -10,7 +11,8 @@ class StaticNewton(eqx.Module):
     correction, by the same factors, exceeds half of the first, or if it displaces the mechanism too
     far, m grows, and the step follows the flow M δ ∝ -r, whose only points of rest are equilibria
     (Kelley and Keyes 1998). Unlike a minimization of rᵀ r it does not stop elsewhere. m shrinks
-    as the equations become linear.
+    as the equations become linear. Full steps get further corrections by the same factors, as long
+    as each is less than a quarter of the one before.
 
     The method finds the nearest equilibrium, stable or not.
 
@@ -20,12 +22,12 @@ class StaticNewton(eqx.Module):
       [rad]. Default: 100 times the float type's precision.
     - `max_steps`: largest number of steps, rejected ones included. Default: 300.
     - `max_displacement`: largest displacement of a step, as a part of the mechanism's size or an
-      angle [rad]. Default: 0.5.
+      angle [rad]. Default: 1.
     """
 
-    tolerance: float | None = None
-    max_steps: int = 300
-    max_displacement: float = 0.5
+    tolerance: Float[Array, ""] | float | None = None
+    max_steps: Int[Array, ""] | int = 300
+    max_displacement: Float[Array, ""] | float = 1.0
 
 
 __all__ = ["StaticNewton"]

@@ -1,8 +1,9 @@
-"""One linearly implicit step towards equilibrium, with two corrections by one factorization."""
+"""One linearly implicit step towards equilibrium: corrections by one factorization."""
 
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
@@ -16,6 +17,10 @@ ASIDE = 1e-6
 # Displacement below which the ratio of displacements is not examined.
 SMALL = 1e-9
 
+# Further corrections of a step: their largest number, and the largest ratio of successive ones. A
+# correction takes a small part of the time of a factorization.
+MOST_CORRECTIONS, SHRINKING = 10, 0.25
+
 
 class Trial(eqx.Module):
     """Result of an attempted step.
@@ -27,6 +32,8 @@ class Trial(eqx.Module):
     - `ratio`: size of the second correction by that of the first (Deuflhard 2004, natural
       monotonicity test), the larger one of displacements and of z. Below one half the step follows
       the equations; near zero they are linear.
+    - `last`: size of the last correction, displacement and relative change of z; infinite without
+      further corrections.
     - `finite`: whether all numbers are finite.
     """
 
@@ -37,6 +44,7 @@ class Trial(eqx.Module):
     moved: Float[Array, ""]
     states: Float[Array, ""]
     ratio: Float[Array, ""]
+    last: Float[Array, ""]
     finite: Bool[Array, ""]
 
 
@@ -47,11 +55,13 @@ def attempt(
     scales: Scales,
     blocks: Blocks,
     way: AbstractFactorization,
+    further: Bool[Array, ""] | None = None,
 ) -> Trial:
     """Solve the equations of a step approximately, by two changes with the first Jacobian.
 
     **Arguments:** `heading`: expected direction of the step. Rates of bristles have a kink at rest:
-    the Jacobian is that on the side of the direction.
+    the Jacobian is that on the side of the direction. `further`: whether to iterate
+    further with the same factors, without inertia, if the equations are nearly linear. Default: no.
     """
     system = at.system
     x0 = unknowns(system, place.lam)
@@ -67,11 +77,53 @@ def attempt(
     size = moved + first_states
     ratio = after / (moved + SMALL)
     ratio = jnp.maximum(ratio, second_states / jnp.where(first_states > 0, first_states, 1.0))
+    last = jnp.full_like(size, jnp.inf)
+    if further is not None:
+        x, last = _corrected(
+            x, after + second_states, ratio, further, at, c, place, scales, way, factors
+        )
     delta, lam, dz = parts(system, x)
     end = Place(system.retract(place.q, delta), lam, place.z + dz, place.travelled + delta)
     finite = jnp.all(jnp.isfinite(x)) & jnp.all(jnp.isfinite(end.q)) & jnp.isfinite(ratio)
     force = value[: system.nv] + system.apply_mass(c, at.push)
-    return Trial(end, delta, force, size, moved, first_states, ratio, finite)
+    return Trial(end, delta, force, size, moved, first_states, ratio, last, finite)
+
+
+def _corrected(
+    x: Float[Array, "n"],
+    size: Float[Array, ""],
+    ratio: Float[Array, ""],
+    further: Bool[Array, ""],
+    at: Balance,
+    c: Any,
+    place: Place,
+    scales: Scales,
+    way: AbstractFactorization,
+    factors: Any,
+) -> tuple[Float[Array, "n"], Float[Array, ""]]:
+    """Unknowns after further corrections, and the size of the last one.
+
+    The corrections are those of the equations without inertia, whose root is the equilibrium.
+    """
+    system = at.system
+    still = eqx.tree_at(lambda b: b.inertia, at, jnp.zeros_like(at.inertia))
+    least = float(jnp.finfo(x.dtype).eps)
+
+    def unfinished(carry: tuple[Array, Array, Array, Array]) -> Bool[Array, ""]:
+        _, size, ratio, n = carry
+        return further & (ratio <= SHRINKING) & (size > least) & (n < MOST_CORRECTIONS)
+
+    def correct(carry: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
+        x, before, _, n = carry
+        change = way.solve(factors, -equations(x, still))
+        size = sum(_sizes(system, c, change, x, place, scales))
+        ratio = size / (before + least)
+        good = ratio <= SHRINKING
+        return jnp.where(good, x + change, x), jnp.where(good, size, before), ratio, n + 1
+
+    start = x, size, ratio, jnp.zeros((), jnp.int32)
+    x, size, _, n = jax.lax.while_loop(unfinished, correct, start)
+    return x, jnp.where(n > 0, size, jnp.inf)
 
 
 def _sizes(
