@@ -36,8 +36,10 @@ from .analyses.gradients import trajectory_growth as trajectory_growth
 from .analyses.identification import Experiment as Experiment
 from .analyses.identification import Fit as Fit
 from .analyses.identification import IntegrationWarning as IntegrationWarning
+from .analyses.identification import ModalExperiment as ModalExperiment
 from .analyses.identification import Parameter as Parameter
 from .analyses.identification import RankWarning as RankWarning
+from .analyses.identification import StaticExperiment as StaticExperiment
 from .analyses.identification import identify as identify
 from .analyses.identification import log_posterior as log_posterior
 from .analyses.identification import losses as losses
@@ -144,6 +146,7 @@ __all__ = [
     "Linearization",
     "MaximalCoordinates",
     "MemoryBudget",
+    "ModalExperiment",
     "Model",
     "ModelError",
     "MotionIncrements",
@@ -162,6 +165,7 @@ __all__ = [
     "SimulationError",
     "Solution",
     "State",
+    "StaticExperiment",
     "StaticNewton",
     "Uncertainty",
     "UnstableEquilibriumWarning",

@@ -40,7 +40,9 @@ PAGE = """<!doctype html>
 def write_report(fit: Fit, path: Any, validation: Sequence[Experiment], title: str) -> None:
     """Write the report; see `Fit.report`."""
     parts = [f"<h1>{html.escape(title)}</h1>", *_summary(fit), *_estimates(fit)]
-    parts += [*_fits(fit), *_residuals(fit), *_correlation(fit), *_convergence(fit)]
+    parts += [*_fits(fit), *_residuals(fit)] if fit.overlays else []
+    parts += [*_comparisons(fit)] if fit.comparisons else []
+    parts += [*_correlation(fit), *_convergence(fit)]
     if len(validation):
         parts += _validation(fit, validation)
     page = PAGE.format(title=html.escape(title), style=STYLE, body="\n".join(parts))
@@ -72,12 +74,27 @@ def _axes(n: int, height: float = 2.4) -> tuple[Figure, list[Any]]:
 
 def _summary(fit: Fit) -> Iterator[str]:
     state = "" if outcome(fit.result) == "converged" else ' class="bad"'
+    count = len(fit.overlays) + len(fit.comparisons)
+    degrees = f", {fit.degrees_of_freedom:.6g} degrees of freedom" if fit.overlays else ""
     yield (
-        f"<p{state}>{fit.n_steps} steps: {html.escape(outcome(fit.result))}. {len(fit.overlays)} "
-        f"records, {fit.degrees_of_freedom} degrees of freedom.</p>"
+        f"<p{state}>{fit.n_steps} steps: {html.escape(outcome(fit.result))}. {count} "
+        f"records{degrees}.</p>"
     )
-    yield f"<p>{html.escape(integrated(fit))}.</p>"
-    yield _table(["sensor", "rms residual"], [[n, f"{x:.4g}"] for n, x in fit.rms.items()])
+    if fit.overlays:
+        yield f"<p>{html.escape(integrated(fit))}.</p>"
+        yield _table(["sensor", "rms residual"], [[n, f"{x:.4g}"] for n, x in fit.rms.items()])
+
+
+def _comparisons(fit: Fit) -> Iterator[str]:
+    """Measured and predicted numbers of static and modal experiments."""
+    rows = [
+        [record.name, label, *(f"{x:.6g}" for x in (a, b, s)), f"{(b - a) / s:.3g}"]
+        for record in fit.comparisons
+        for label, a, b, s in zip(record.labels, *record[2:], strict=True)
+    ]
+    yield "<h2>Deflections and modes</h2>"
+    head = ["record", "number", "measured", "predicted", "deviation", "residual by deviation"]
+    yield _table(head, rows)
 
 
 def _estimates(fit: Fit) -> Iterator[str]:

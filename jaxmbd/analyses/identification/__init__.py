@@ -10,12 +10,17 @@ from .methods import FirstOrder as FirstOrder
 from .methods import LevenbergMarquardt as LevenbergMarquardt
 from .misfit import Misfit as Misfit
 from .misfit import misfit as misfit
+from .modal_experiment import ModalExperiment as ModalExperiment
 from .parameters import Parameter as Parameter
 from .posterior import LogPosterior as LogPosterior
 from .posterior import log_posterior as log_posterior
 from .prediction import Prediction as Prediction
 from .prediction import predict as predict
 from .priors import Normal as Normal
+from .records import AbstractBoundRecord as AbstractBoundRecord
+from .records import AbstractRecord as AbstractRecord
+from .records import Comparison as Comparison
+from .static_experiment import StaticExperiment as StaticExperiment
 from .substeps import IntegrationWarning as IntegrationWarning
 from .transforms import Bounded as Bounded
 from .transforms import Entries as Entries
@@ -25,8 +30,11 @@ from .transforms import Scaled as Scaled
 from .transforms import Unbounded as Unbounded
 
 __all__ = [
+    "AbstractBoundRecord",
+    "AbstractRecord",
     "Bounded",
     "Cauchy",
+    "Comparison",
     "Entries",
     "Experiment",
     "FirstOrder",
@@ -35,6 +43,7 @@ __all__ = [
     "LevenbergMarquardt",
     "LogPosterior",
     "Misfit",
+    "ModalExperiment",
     "Normal",
     "Parameter",
     "PhysicalBody",
@@ -43,6 +52,7 @@ __all__ = [
     "PseudoHuber",
     "RankWarning",
     "Scaled",
+    "StaticExperiment",
     "Unbounded",
     "identify",
     "log_posterior",

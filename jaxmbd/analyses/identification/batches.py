@@ -30,7 +30,7 @@ class Batch(eqx.Module):
 
 def batch_experiments(experiments: Sequence[Experiment]) -> tuple[Batch, ...]:
     """Group records of equal structure into batches."""
-    length = max(e.ts.shape[0] for e in experiments)
+    length = max((e.ts.shape[0] for e in experiments), default=0)
     padded = [(i, *_pad(e, length)) for i, e in enumerate(experiments)]
 
     def kind(entry: tuple[int, Experiment, Array]) -> Any:

@@ -10,7 +10,8 @@ import numpy as np
 from ...errors import RESULTS, DataError
 from ...model import Model
 from .experiment import Experiment
-from .prediction import Sensors, Simulator, predicted
+from .prediction import Sensors, Simulator, motions_only, predicted
+from .records import Comparison
 
 # Standard and robust errors with a larger ratio are reported as different.
 FAR_APART = 1.5
@@ -38,7 +39,9 @@ class Fit(eqx.Module):
     - `robust_errors`, `robust_degrees`: standard errors that allow for residuals that are
       correlated over time, and their degrees of freedom, shape `(k,)`.
     - `bandwidth`: assumed length of correlations for `robust_errors` [s].
-    - `degrees_of_freedom`: number of readings and defects, less that of unknowns.
+    - `degrees_of_freedom`: number of readings and defects, less that of unknowns. Unknowns count by
+      the share in which the motions determine them, if there are other records; without motions
+      the degrees are infinite, since all standard deviations are given.
     - `rms`: root mean square residual of every sensor, in its own unit.
     - `initial_states`: corrections to every record's initial state, shape `(2 nv + nz,)` each, if
       they were fitted: coordinates, velocities, first-order states.
@@ -46,7 +49,8 @@ class Fit(eqx.Module):
       `(g, 2 nv + nz)`: coordinates, velocities, first-order states.
     - `unseen`: groups of names that the data cannot distinguish.
     - `singular_values`: of the Jacobian with columns of length one, largest first.
-    - `overlays`: `{sensor: Overlay}` of every record.
+    - `overlays`: `{sensor: Overlay}` of every motion.
+    - `comparisons`: measured and predicted numbers of every other record.
     - `costs`: half the sum of squares in every step, from every start.
     - `n_steps`, `result`: number of steps and result of the optimizer.
     - `substeps`: number of integration steps in each sample interval.
@@ -63,13 +67,14 @@ class Fit(eqx.Module):
     robust_errors: np.ndarray
     robust_degrees: np.ndarray
     bandwidth: float
-    degrees_of_freedom: int
+    degrees_of_freedom: float
     rms: dict[str, float]
     initial_states: list[np.ndarray]
     defects: np.ndarray
     unseen: list[list[str]]
     singular_values: np.ndarray
     overlays: list[dict[str, Overlay]]
+    comparisons: list[Comparison]
     costs: list[np.ndarray]
     n_steps: int
     result: RESULTS
@@ -128,8 +133,7 @@ class Fit(eqx.Module):
 
     def validate(self, experiments: Experiment | Sequence[Experiment]) -> dict[str, float]:
         """Root mean square error of every sensor in records that were not fitted."""
-        records = [experiments] if isinstance(experiments, Experiment) else list(experiments)
-        return rms_of(self.overlay(records))
+        return rms_of(self.overlay(motions_only(experiments, "validate")))
 
     def overlay(self, records: Sequence[Experiment]) -> list[dict[str, Overlay]]:
         """Measured readings of records, and predicted ones of the fitted model."""
@@ -167,12 +171,14 @@ class Fit(eqx.Module):
         ]
         lines += filter(None, [far_apart(self)])
         lines += [f"rms residual of {name}: {value:.4g}" for name, value in self.rms.items()]
+        lines += [f"rms residual of {x.name}: {x.rms:.4g} deviations" for x in self.comparisons]
         if self.defects.size:
             lines.append(
                 f"rms defect between windows: {np.sqrt(np.mean(self.defects**2)):.4g} deviations"
             )
         lines += [f"not told apart by the data: {', '.join(names)}" for names in self.unseen]
-        lines += [integrated(self), f"{self.n_steps} steps: {outcome(self.result)}"]
+        lines += [integrated(self)] if self.overlays else []
+        lines += [f"{self.n_steps} steps: {outcome(self.result)}"]
         return "\n".join(lines)
 
 
@@ -234,4 +240,12 @@ def outcome(result: RESULTS) -> str:
     return "converged" if result == RESULTS.successful else RESULTS[result]
 
 
-__all__ = ["Fit", "Overlay", "far_apart", "integrated", "outcome", "overlays_of", "rms_of"]
+__all__ = [
+    "Fit",
+    "Overlay",
+    "far_apart",
+    "integrated",
+    "outcome",
+    "overlays_of",
+    "rms_of",
+]

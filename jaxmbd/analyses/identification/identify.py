@@ -22,6 +22,7 @@ from .methods import AbstractMethod, LevenbergMarquardt
 from .parameters import Selection
 from .prediction import Sensors
 from .problem import motions_of, residuals_of, with_substeps
+from .records import AbstractRecord, AnyRecord, Comparison, split_experiments
 from .residuals import Residuals
 from .robust import Robust, robust_of
 from .statistics import Statistics, correlation_of, statistics
@@ -37,7 +38,7 @@ class RankWarning(UserWarning):
 
 def identify(
     model: Model,
-    experiments: Experiment | Sequence[Experiment],
+    experiments: AnyRecord | Sequence[AnyRecord],
     select: Selection,
     *,
     sensors: Sensors | None = None,
@@ -56,20 +57,22 @@ def identify(
     progress: bool = False,
     throw: bool = True,
 ) -> Fit:
-    """Fit parameters of a model to measured motion, by least squares over trajectories.
+    """Fit parameters of a model to motions, deflections and modes, by least squares.
 
     **Arguments:**
 
-    - `experiments`: one `Experiment` or several, of any lengths, simulated together.
+    - `experiments`: one record or several: an `Experiment` is a motion, of any length, a
+      `StaticExperiment` a deflection, and a `ModalExperiment` contains frequencies.
     - `select`: leaves to fit: `{name: parameter}`, or a list of paths. A parameter is a
       `Parameter(where, transform, prior)`, a path such as `"bodies.rod.mass"`, or a function of the
       model. Paths into sensors start with `sensors.`.
     - `sensors`: `{name: f(system, t, state)}` for measurements other than exact readings of the
       joint of the same name.
     - `noise`: `{sensor: standard deviation}` by which residuals are divided. Default: 1. Standard
-      errors take the variance of the weighted residuals from the fit.
-    - `loss`: loss of the weighted residuals, if some are outliers: `PseudoHuber()` or `Cauchy()`.
-      Default: squares.
+      errors take the variance of the weighted residuals of motions from the fit. Records of other
+      kinds need `noise` for every sensor of the motions, and their own deviations count as known.
+    - `loss`: loss of the weighted residuals of motions, if some are outliers: `PseudoHuber()`
+      or `Cauchy()`. Default: squares.
     - `fit_initial_states`: whether every record's initial state, including first-order states of
       elements, is fitted too, from its `guess`.
     - `continuity`: standard deviations of coordinates [rad or m] and of velocities, such as
@@ -95,17 +98,19 @@ def identify(
     `FloatTypeWarning` if floats of the model have different types.
 
     **Raises** `ModelError` and `DataError` for invalid parameters and records, and
-    `SimulationError` if the motion of the starting model is not finite or the fit fails. **Warns**
-    by `RankWarning`, with names, if the data cannot distinguish parameters, and by
+    `SimulationError` if the motion of the starting model is not finite or the fit fails, and
+    `EquilibriumError`, naming record and joints, if the starting model has no equilibrium.
+    **Warns** by `RankWarning`, with names, if the data cannot distinguish parameters, and by
     `IntegrationWarning`, with experiment and sensor, if the integration error at the end of the fit
     exceeds its limit.
     """
     if starts < 1:
         raise DataError(f"identify: starts must be one or more, got {starts}")
-    experiments = [experiments] if isinstance(experiments, Experiment) else list(experiments)
+    experiments, records = split_experiments(experiments, "identify")
     residuals = residuals_of(
         model,
         experiments,
+        records,
         select,
         sensors=sensors,
         noise=noise,
@@ -132,7 +137,7 @@ def identify(
         motions, limits, integration = _integration(residuals, experiments, noise, end)
     if not integration.is_met:
         motions.warn("identify", integration, limits, not residuals.simulator.chooses, 2)
-    return _fit(residuals, experiments, end, motions, integration)
+    return _fit(residuals, experiments, records, end, motions, integration)
 
 
 class End(NamedTuple):
@@ -231,7 +236,7 @@ def _best(ends: tuple[Any, Array, Any, Array], logs: list[np.ndarray]) -> End:
 def _by_batch(residuals: Residuals, flat: np.ndarray) -> list[np.ndarray]:
     """Rows of flat residuals, or of their Jacobian, by batch, along two axes: records, readings."""
     widths = [_width(batch) * len(batch.rows) for batch in residuals.batches]
-    parts = np.split(flat, np.cumsum(widths))[:-1]  # Defects and priors come last.
+    parts = np.split(flat, np.cumsum(widths))[:-1]  # Others come last.
     return [
         x.reshape(len(b.rows), -1, *x.shape[1:])
         for x, b in zip(parts, residuals.batches, strict=True)
@@ -254,8 +259,10 @@ def _by_record(
 
 
 def _defects(residuals: Residuals, r: np.ndarray) -> np.ndarray:
-    """Defects between windows, one per row, from the flat residuals after those of readings."""
-    n = 0 if residuals.continuity is None else len(residuals.continuity.later)
+    """Defects between windows, one per row, from the flat residuals after those of records."""
+    if residuals.continuity is None:
+        return np.zeros((0, 0))
+    n = len(residuals.continuity.later)
     width = residuals.unknowns()[1][0].shape[1]
     return r[: n * width].reshape(n, width)
 
@@ -273,6 +280,11 @@ def _check_start(residuals: Residuals, r: np.ndarray) -> None:
                 f"{batch.rows[int(np.argmax(lost))]} is not finite; use more substeps or better "
                 "starting values"
             )
+    others = r[sum(x.size for x in _by_batch(residuals, r)) :][: _n_others(residuals)]
+    if not np.isfinite(others).all():
+        raise SimulationError(
+            "identify: predictions of the starting model for static or modal records are not finite"
+        )
 
 
 @eqx.filter_jit
@@ -287,28 +299,35 @@ def _minimize(
     """Unknowns, numbers of steps, results and costs, one row per start."""
 
     def one(start: Any, key: Array) -> Any:
-        unknowns, n, result = method.minimize(residuals, start, influence, key, verbose)
-        return unknowns, n, result, residuals.cost(unknowns)
+        return method.minimize(residuals, start, influence, key, verbose)
 
     if keys.shape[0] > 1:
-        return eqx.filter_vmap(one)(starts, keys)
-    end = one(*jax.tree.map(lambda x: x[0], (starts, keys)))
-    return jax.tree.map(lambda x: x[None], end)
+        ends = eqx.filter_vmap(one)(starts, keys)
+        return *ends, eqx.filter_vmap(residuals.cost)(ends[0])
+    # A single end needs no cost, whose program would be another third.
+    end = jax.tree.map(lambda x: x[None], one(*jax.tree.map(lambda x: x[0], (starts, keys))))
+    return *end, jnp.zeros(1)
 
 
 @eqx.filter_jit
 def _linearize(residuals: Residuals, unknowns: Any) -> tuple[Array, Array, Array]:
     """Residuals, dense Jacobian, and derivative of the reported numbers by the free numbers."""
     flat, unravel = ravel_pytree(unknowns)
-    J = jax.jacfwd(lambda x: residuals.flat(unravel(x)))(flat)
+
+    def evaluate(x: Array) -> tuple[Array, Array]:
+        r = residuals.flat(unravel(x))
+        return r, r
+
+    J, r = jax.jacfwd(evaluate, has_aux=True)(flat)
     free, unravel_free = ravel_pytree(unknowns[0])
     D = jax.jacfwd(lambda x: residuals.selected.report(unravel_free(x)))(free)
-    return residuals.flat(unknowns), J, D
+    return r, J, D
 
 
 def _fit(
     residuals: Residuals,
     experiments: Sequence[Experiment],
+    records: Sequence[AbstractRecord],
     end: End,
     motions: Motions,
     integration: Integration,
@@ -319,12 +338,8 @@ def _fit(
     labels = selected.free_labels()
     labels += ["an initial state"] * (J.shape[1] - len(labels))
     n = sum(x.size for x in _by_batch(residuals, r))
-    defects = _defects(residuals, r[n:])
-    degrees = max(_n_readings(residuals) + defects.size - J.shape[1], 1)
-    # The variance of readings is estimated; that of defects and priors is one.
-    deviation = np.ones(len(r))
-    deviation[:n] = np.sqrt(r[:n] @ r[:n] / degrees)
-    linear = statistics(J / np.maximum(deviation, np.finfo(float).tiny)[:, None], labels, 1.0)
+    defects = _defects(residuals, r[n + _n_others(residuals) :])
+    linear, degrees = _linear(residuals, r, J, labels, defects.size)
     errors, correlation = _reported(linear, D)
     robust = _robust(residuals, experiments, unknowns, linear, r, J, D, J[n:])
     if linear.unseen:
@@ -355,6 +370,7 @@ def _fit(
         unseen=linear.unseen,
         singular_values=linear.singular_values,
         overlays=overlays,
+        comparisons=_comparisons(residuals, records, r[n:]),
         costs=end.costs,
         n_steps=end.n_steps,
         result=end.result,
@@ -363,6 +379,56 @@ def _fit(
         started_from=np.asarray(selected.report(selected.free())),
         simulator=simulator,
     )
+
+
+def _linear(
+    residuals: Residuals, r: np.ndarray, J: np.ndarray, labels: list[str], n_defects: int
+) -> tuple[Statistics, float]:
+    """Statistics of the unknowns, and degrees of freedom of the variance of the readings.
+
+    The variance of readings is estimated; that of other records, defects and priors is one. The
+    shares in which other records determine the unknowns are no loss of degrees of freedom.
+    """
+    n, m = sum(x.size for x in _by_batch(residuals, r)), _n_others(residuals)
+    if n == 0:
+        return statistics(J, labels, 1.0), np.inf
+    least = _n_readings(residuals) + n_defects - J.shape[1]
+
+    def of(degrees: float) -> Statistics:
+        deviation = np.ones(len(r))
+        deviation[:n] = np.sqrt(r[:n] @ r[:n] / degrees)
+        return statistics(J / np.maximum(deviation, np.finfo(float).tiny)[:, None], labels, 1.0)
+
+    degrees = float(max(least, 1))
+    linear = of(degrees)
+    if m:
+        shares = float(np.sum((J[n : n + m] @ linear.directions) ** 2))
+        degrees = max(least + shares, 1.0)
+        linear = of(degrees)
+    return linear, degrees
+
+
+def _n_others(residuals: Residuals) -> int:
+    """Number of residuals of records that are not motions."""
+    return sum(stack.records.measured.size for stack in residuals.stacks)
+
+
+def _comparisons(
+    residuals: Residuals, records: Sequence[AbstractRecord], r: np.ndarray
+) -> list[Comparison]:
+    """Measured and predicted numbers of the records that are not motions, in their order.
+
+    `r`: their residuals, stack by stack.
+    """
+    by_row: dict[int, Comparison] = {}
+    for stack in residuals.stacks:
+        measured, deviations = map(np.asarray, (stack.records.measured, stack.records.deviations))
+        own, r = np.split(r, [measured.size])
+        predicted = measured + own.reshape(measured.shape) * deviations
+        for i, row in enumerate(stack.rows):
+            record, values = records[row], (measured[i], predicted[i], deviations[i])
+            by_row[row] = Comparison(record.name, record.labels(), *values)
+    return [by_row[row] for row in sorted(by_row)]
 
 
 def _reported(linear: Statistics, D: Float[np.ndarray, "k p"]) -> tuple[np.ndarray, np.ndarray]:
@@ -386,7 +452,7 @@ def _robust(
     D: np.ndarray,
     others: np.ndarray,
 ) -> Robust:
-    """Variances that allow for correlated residuals; `others` are rows of defects and priors."""
+    """Variances that allow for correlated residuals; `others` are rows of other residuals."""
     # `bends` of squares are one: they need no simulation.
     squares = isinstance(residuals.loss, Squares)
     bends = np.ones_like(r) if squares else np.asarray(_bends(residuals, unknowns))

@@ -11,11 +11,11 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from ...model import Model
-from .experiment import Experiment
 from .losses import AbstractLoss
 from .parameters import Selection
 from .prediction import Sensors
 from .problem import residuals_of, with_substeps
+from .records import AnyRecord, split_experiments
 from .residuals import Residuals
 
 
@@ -105,7 +105,7 @@ class Misfit(eqx.Module):
 
 def misfit(
     model: Model,
-    experiments: Experiment | Sequence[Experiment],
+    experiments: AnyRecord | Sequence[AnyRecord],
     select: Selection,
     *,
     noise: Mapping[str, float] | None = None,
@@ -147,15 +147,15 @@ def misfit(
 def misfit_of(
     who: str,
     model: Model,
-    experiments: Experiment | Sequence[Experiment],
+    experiments: AnyRecord | Sequence[AnyRecord],
     select: Selection,
     *,
     noise: Mapping[str, float] | None,
     **options: Any,
 ) -> Misfit:
     """The misfit; warnings name `who` and refer to the caller's caller."""
-    experiments = [experiments] if isinstance(experiments, Experiment) else list(experiments)
-    residuals = residuals_of(model, experiments, select, noise=noise, **options)
+    experiments, records = split_experiments(experiments, who)
+    residuals = residuals_of(model, experiments, records, select, noise=noise, **options)
     return Misfit(with_substeps(residuals, experiments, noise, who, 4))
 
 

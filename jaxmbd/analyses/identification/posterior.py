@@ -10,11 +10,11 @@ from jaxtyping import Array, Float
 
 from ...errors import DataError
 from ...model import Model
-from .experiment import Experiment
 from .losses import AbstractLoss
 from .misfit import Misfit, misfit_of
 from .parameters import Selection
 from .prediction import Sensors
+from .records import AnyRecord, split_experiments
 
 REACH = 20.0  # Largest change of free numbers (logarithms of positive numbers).
 
@@ -67,7 +67,7 @@ class LogPosterior(eqx.Module):
 
 def log_posterior(
     model: Model,
-    experiments: Experiment | Sequence[Experiment],
+    experiments: AnyRecord | Sequence[AnyRecord],
     select: Selection,
     noise: Mapping[str, float],
     *,
@@ -88,8 +88,8 @@ def log_posterior(
 
     **Raises** the errors of `misfit`, and `DataError` for a sensor without noise.
     """
-    experiments = [experiments] if isinstance(experiments, Experiment) else list(experiments)
-    for name in sorted({name for e in experiments for name in e.measurements}):
+    motions, _ = split_experiments(experiments, "log_posterior")
+    for name in sorted({name for e in motions for name in e.measurements}):
         if name not in noise:
             raise DataError(f"log_posterior: give the noise of sensor {name!r}")
     misfit = misfit_of(

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
 from ...errors import DataError
+from ...forces import AbstractElement
 from ...formulations import formulate
 from ...integrators.abstract import AbstractIntegrator
 from ...integrators.explicit import as_integrator
@@ -51,12 +52,17 @@ class Simulator(eqx.Module):
         """Order of the integrator, one if it has none."""
         return self.integrator.order(None) or 1
 
+    def system(
+        self, model: Model, forces: Mapping[str, AbstractElement], dtype: Any
+    ) -> AbstractSystem:
+        """The system of a record, with its own forces."""
+        parts = model.frames, model.couplings, model.drivers, model.rotors
+        own = Model(model.bodies, model.joints, {**model.forces, **forces}, *parts)
+        return formulate(own, self.formulation, dtype)
+
     def start(self, model: Model, experiment: Experiment) -> tuple[AbstractSystem, State]:
         """The system of a record, with its own forces, and its initial state."""
-        forces = {**model.forces, **experiment.forces}
-        parts = model.frames, model.couplings, model.drivers, model.rotors
-        own = Model(model.bodies, model.joints, forces, *parts)
-        system = formulate(own, self.formulation, experiment.ts.dtype)
+        system = self.system(model, experiment.forces, experiment.ts.dtype)
         at = experiment.ts[0]
         start = assemble(system, experiment.guess, experiment.rates, at, states=experiment.states)
         return system, start
@@ -141,6 +147,21 @@ class Prediction(eqx.Module, Mapping[str, Array]):
         return len(self.readings)
 
 
+def motions_only(experiments: Any, who: str) -> list[Experiment]:
+    """**Raises** `DataError` without experiments, and for records that are not motions."""
+    single = isinstance(experiments, eqx.Module)
+    records: list[Any] = [experiments] if single else list(experiments)
+    if not records:
+        raise DataError(f"{who}: there are no experiments")
+    for i, x in enumerate(records):
+        if not isinstance(x, Experiment):
+            raise DataError(
+                f"{who}: experiment {i} is a {type(x).__name__}, which has no motion; call "
+                "`equilibrium` or `linearize` with the model instead"
+            )
+    return records
+
+
 def make_simulator(
     formulation: Any,
     sensors: Sensors | None,
@@ -208,15 +229,13 @@ def predict(
 def predicted(
     simulator: Simulator,
     model: Model,
-    experiments: Experiment | Sequence[Experiment],
+    experiments: Any,
     level: int,
     noise: Mapping[str, float] | None = None,
 ) -> Any:
     """Predictions of a simulator; `level` is the stack level of the user's code for warnings."""
     several = not isinstance(experiments, Experiment)
-    records = list(experiments) if several else [experiments]
-    if not records:
-        raise DataError("predict: there are no experiments")
+    records = motions_only(experiments, "predict")
     batches = batch_experiments(records)
     check_sensors(simulator, model, batches)
     errors, limits = None, Limits(noise or {})

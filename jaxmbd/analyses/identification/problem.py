@@ -19,6 +19,7 @@ from .experiment import Experiment
 from .losses import AbstractLoss, Squares
 from .parameters import Selection, Subject, select_parameters
 from .prediction import Sensors, by_record, check_sensors, make_simulator
+from .records import AbstractRecord, stack_records
 from .residuals import Residuals
 from .substeps import MARGIN, Limits, Motions, primal, warn_traced
 
@@ -26,6 +27,7 @@ from .substeps import MARGIN, Limits, Motions, primal, warn_traced
 def residuals_of(
     model: Model,
     experiments: Sequence[Experiment],
+    records: Sequence[AbstractRecord],
     select: Selection,
     *,
     sensors: Sensors | None,
@@ -42,27 +44,29 @@ def residuals_of(
 
     Default of `substeps`: one; see `with_substeps`.
     """
-    if not experiments:
-        raise DataError("identify: there are no experiments")
     if jacobian not in ("forward", "reverse"):
         raise DataError(f"identify: jacobian is 'forward' or 'reverse', got {jacobian!r}")
     if continuity is not None and not fit_initial_states:
         raise DataError("identify: continuity needs fit_initial_states=True")
-    dtype = experiments[0].ts.dtype
+    if continuity is not None and not experiments:
+        raise DataError("identify: continuity needs windows of a motion")
+    dtype = jnp.result_type(float)
     model = in_float_type(in_one_float_type(model, who="identify"), dtype)
     simulator = make_simulator(formulation, in_float_type(sensors, dtype), integrator, substeps)
     selected = select_parameters(Subject(model, simulator.sensors), select)
     batches = batch_experiments(experiments)
     check_sensors(simulator, model, batches)
+    weights = _noise(noise or {}, experiments, records)
     return Residuals(
         selected,
         simulator,
         batches,
-        _noise(noise or {}, experiments),
+        weights,
         Squares() if loss is None else loss,
         fit_initial_states,
         jacobian == "reverse",
         None if continuity is None else join_windows(continuity, experiments, batches),
+        stack_records(records, simulator, model, noise or {}),
     )
 
 
@@ -105,7 +109,7 @@ def with_substeps(
     If no number is enough, a warning names `who`, unless that is None; `level` is the stack level
     of the user's code.
     """
-    if not residuals.simulator.chooses:
+    if not residuals.simulator.chooses or not experiments:
         return residuals
     primals = primal((residuals, experiments))
     if not all_concrete(primals):
@@ -121,14 +125,30 @@ def with_substeps(
     return residuals.stepped(chosen)
 
 
-def _noise(given: Mapping[str, float], experiments: Sequence[Experiment]) -> dict[str, Array]:
+def _noise(
+    given: Mapping[str, float],
+    experiments: Sequence[Experiment],
+    records: Sequence[AbstractRecord],
+) -> dict[str, Array]:
+    """Standard deviations of the readings of motions. Default: one.
+
+    **Raises** `DataError` for invalid deviations, and for missing ones beside other records, whose
+    residuals are in deviations.
+    """
     names = sorted({name for e in experiments for name in e.measurements})
+    known = {*names, *(name for record in records for name in record.sensors())}
+    for name in names if records else []:
+        if name not in given:
+            raise DataError(
+                f"identify: give the noise of {name!r}: beside {records[0].name!r}, readings of "
+                "motions need their standard deviation too"
+            )
     for name, value in given.items():
-        if name not in names:
+        if name not in known:
             raise DataError(f"identify: noise of {name!r}, which no experiment measures")
         if not value > 0:
             raise DataError(f"identify: noise of {name!r} must be positive, got {value}")
-    dtype = experiments[0].ts.dtype
+    dtype = jnp.result_type(float)
     return {name: jnp.asarray(given.get(name, 1.0), dtype=dtype) for name in names}
 
 

@@ -19,6 +19,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from ...errors import DataError
 from ...formulations import formulate
+from ...model import Model
 from ...sensors import JointPosition, nearest_reading
 from ...system import constraints
 from ...system.abstract import State
@@ -28,10 +29,11 @@ from .experiment import Experiment
 from .losses import AbstractLoss
 from .parameters import Free, Selected, Subject
 from .prediction import Simulator
+from .records import Stack
 
 
 class Residuals(eqx.Module):
-    """Weighted differences of predicted and measured readings; defects and priors.
+    """Weighted differences of predicted and measured readings; other records, defects, priors.
 
     Of equivalent readings, such as angles a turn apart, the one nearest to the measured reading
     counts.
@@ -45,6 +47,7 @@ class Residuals(eqx.Module):
     fit_starts: bool = eqx.field(static=True)
     reverse: bool = eqx.field(static=True)
     continuity: Continuity | None = None
+    stacks: tuple[Stack, ...] = ()
 
     def stepped(self, substeps: int) -> "Residuals":
         """A copy with another number of substeps."""
@@ -126,9 +129,8 @@ class Residuals(eqx.Module):
 
         `substeps` as for `Simulator.states`.
         """
-        subject, _ = self.possible(theta)
-        simulator = eqx.tree_at(lambda s: s.sensors, self.simulator, subject.sensors)
-        system, state = simulator.start(subject.model, experiment)
+        simulator, model = self.fitted(theta)
+        system, state = simulator.start(model, experiment)
         if self.fit_starts:
             state = system.displaced(state, start)
         states = simulator.states(system, state, experiment, substeps)
@@ -142,6 +144,17 @@ class Residuals(eqx.Module):
             )
             for batch, start in zip(self.batches, starts, strict=True)
         ]
+
+    def by_stack(self, theta: Free) -> Float[Array, "m"]:
+        """Residuals of records that are not motions, in deviations, stack by stack."""
+        simulator, model = self.fitted(theta)
+        parts = [stack.residuals(simulator, model) for stack in self.stacks]
+        return jnp.concatenate([theta[0][:0], *parts])
+
+    def fitted(self, theta: Free) -> tuple[Simulator, Model]:
+        """Simulator and model at free numbers."""
+        subject, _ = self.possible(theta)
+        return eqx.tree_at(lambda s: s.sensors, self.simulator, subject.sensors), subject.model
 
     def blocks(self, theta: Free, starts: list[Array]) -> list[tuple[Array, Array]]:
         """Jacobian blocks of every batch: `(w, r, p)` for parameters, `(w, r, k)` for starts."""
@@ -158,33 +171,48 @@ class Residuals(eqx.Module):
         ]
 
     def plain(self, unknowns: tuple[Free, list[Array]]) -> Float[Array, "r"]:
-        """All residuals as one vector, defects and priors last; for products with few vectors.
+        """All residuals as one vector, for products with few vectors.
 
-        Infinite for impossible bodies.
+        Motions come first, then other records, defects and priors. Infinite for impossible bodies.
         """
-        return self._joined(unknowns[0], self.by_record(*unknowns))
+        return self._joined(unknowns[0], self.by_record(*unknowns), self.by_stack(unknowns[0]))
 
     def flat(self, unknowns: tuple[Free, list[Array]]) -> Float[Array, "r"]:
         """As `plain`, with derivatives by blocks; for the whole Jacobian."""
 
         @jax.custom_jvp
-        def evaluate(theta: Free, starts: list[Array]) -> list[Array]:
-            return self.by_record(theta, starts)
+        def evaluate(theta: Free, starts: list[Array]) -> tuple[list[Array], Array]:
+            return self.by_record(theta, starts), self.by_stack(theta)
 
         @evaluate.defjvp
-        def _(primals: Any, tangents: Any) -> tuple[list[Array], list[Array]]:
+        def _(primals: Any, tangents: Any) -> tuple[Any, Any]:
             (theta, starts), (d_theta, d_starts) = primals, tangents
             direction, _ = ravel_pytree(d_theta)
             changes = [
                 J @ direction + jnp.einsum("wrk,wk->wr", J_start, d_start)
                 for (J, J_start), d_start in zip(self.blocks(theta, starts), d_starts, strict=True)
             ]
-            return evaluate(theta, starts), changes
+            others, J = self.stack_block(theta)
+            return (self.by_record(theta, starts), others), (changes, J @ direction)
 
-        return self._joined(unknowns[0], evaluate(*unknowns))
+        return self._joined(unknowns[0], *evaluate(*unknowns))
 
-    def _joined(self, theta: Free, rows: list[Float[Array, "_w _r"]]) -> Float[Array, "n"]:
-        """Residuals of `by_record`, defects and priors as one vector."""
+    def stack_block(self, theta: Free) -> tuple[Float[Array, "m"], Float[Array, "m p"]]:
+        """`by_stack` and its Jacobian, by one search for each equilibrium."""
+        flat, unravel = ravel_pytree(theta)
+        differentiate = jax.jacrev if self.reverse else jax.jacfwd
+
+        def evaluate(x: Array) -> tuple[Array, Array]:
+            r = self.by_stack(unravel(x))
+            return r, r
+
+        J, r = differentiate(evaluate, has_aux=True)(flat)
+        return r, J
+
+    def _joined(
+        self, theta: Free, rows: list[Float[Array, "_w _r"]], others: Float[Array, "m"]
+    ) -> Float[Array, "n"]:
+        """Residuals of `by_record` and of `by_stack`, defects and priors as one vector."""
         subject, is_possible = self.possible(theta)
         defects: list[Array] = []
         if self.continuity is not None:
@@ -197,7 +225,7 @@ class Residuals(eqx.Module):
             defects = [self.continuity.residuals(system, first, last)]
             rows = [x[:, : -sum(sizes)] for x in rows]
         priors = self.selected.priors(theta)
-        joined = jnp.concatenate([*(x.ravel() for x in rows), *defects, priors])
+        joined = jnp.concatenate([*(x.ravel() for x in rows), others, *defects, priors])
         return jnp.where(is_possible, joined, jnp.inf)
 
     def cost(self, unknowns: tuple[Free, list[Array]]) -> Float[Array, ""]:

@@ -51,8 +51,8 @@ def robust_of(
 
     **Arguments:** records; `r`, `J`: weighted residuals of each record and their Jacobian, by
     components of its sensors; `bends`: see `AbstractLoss.bends`, one for squares; `others`: the
-    Jacobian of defects and priors, whose variance is one; `directions`: directions of the unknowns
-    that the data determine.
+    Jacobian of other records, defects and priors, whose variance is one; `directions`: directions
+    of the unknowns that the data determine.
     """
     J = [x @ directions for x in J]
     G, E = others @ directions, D @ directions
@@ -62,6 +62,9 @@ def robust_of(
     influence = np.linalg.solve(hessian, E.T)
     orthonormal = np.linalg.inv(np.linalg.cholesky(gram)).T
     readings = [Readings(a, x @ influence, x @ orthonormal) for a, x in zip(r, J, strict=True)]
+    if not experiments:
+        variances = np.sum((G @ influence) ** 2, axis=0)
+        return Robust(variances, np.full(len(D), np.inf), 0.0)
     by_readings = robust_variances(join_records(experiments, readings))
     variances = by_readings.variances + np.sum((G @ influence) ** 2, axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -78,7 +78,7 @@ class Integration(NamedTuple):
     @property
     def excess(self) -> float:
         """Largest error in units of its limit."""
-        return max(self.errors[name] / self.allowed[name] for name in self.errors)
+        return max((self.errors[name] / self.allowed[name] for name in self.errors), default=0.0)
 
     @property
     def is_met(self) -> bool:
@@ -132,7 +132,7 @@ class Motions(NamedTuple):
             for i, record in enumerate(differences)
             for name, x in record.items()
         ]
-        difference, i, name = max(shares)
+        difference, i, name = max(shares, default=(0.0, 0, ""))  # There may be no motions.
         factor = self._factor(difference, coarser)
         errors = {
             name: factor * max(record[name] for record in differences if name in record)
