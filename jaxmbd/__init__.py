@@ -15,6 +15,7 @@ import importlib
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from . import contact as contact
 from . import flexible as flexible
 from . import forces as forces
 from . import inertia as inertia
@@ -73,6 +74,7 @@ from .control import Controller as Controller
 from .errors import RESULTS as RESULTS
 from .errors import ArtificialEnergyWarning as ArtificialEnergyWarning
 from .errors import AssemblyError as AssemblyError
+from .errors import ContactWarning as ContactWarning
 from .errors import DamagedFileWarning as DamagedFileWarning
 from .errors import DataError as DataError
 from .errors import EnergyGainWarning as EnergyGainWarning
@@ -103,6 +105,7 @@ from .system.abstract import State as State
 from .system.acceleration import accelerations as accelerations
 from .system.body_increments import MotionIncrements as MotionIncrements
 from .system.body_increments import RotationIncrements as RotationIncrements
+from .system.contacts import contacts as contacts
 from .system.driving_forces import driving_forces as driving_forces
 from .system.energy import energy as energy
 from .system.energy import momentum as momentum
@@ -122,6 +125,7 @@ __all__ = [
     "AssemblyError",
     "Baumgarte",
     "Branch",
+    "ContactWarning",
     "Controller",
     "CoordinatePartitioning",
     "DamagedFileWarning",
@@ -175,6 +179,8 @@ __all__ = [
     "buckling",
     "campbell",
     "check_gradients",
+    "contact",
+    "contacts",
     "distributions",
     "driving_forces",
     "energy",

@@ -76,6 +76,11 @@ class ArtificialEnergyWarning(UserWarning):
     """Springs in place of rigidity store much energy; states how much, and a remedy."""
 
 
+class ContactWarning(UserWarning):
+    """Shapes overlap at the start of a motion, or a contact lasts for too few steps; names the
+    contact, and the step that would do."""
+
+
 class OperatingPointWarning(UserWarning):
     """A point of linearization is neither an equilibrium nor a steady motion; names the state
     that changes, and its rate."""

@@ -6,6 +6,11 @@ has an example of each kind. `jaxmbd.testing` checks them.
 """
 
 from .bodies import AbstractBody as AbstractBody
+from .contact import AbstractFriction as AbstractFriction
+from .contact import AbstractHeight as AbstractHeight
+from .contact import AbstractNormalLaw as AbstractNormalLaw
+from .contact import AbstractSolid as AbstractSolid
+from .contact import AbstractSurface as AbstractSurface
 from .forces import AbstractElement as AbstractElement
 from .forces import AbstractField as AbstractField
 from .forces import AbstractFrameElement as AbstractFrameElement
@@ -47,12 +52,17 @@ __all__ = [
     "AbstractField",
     "AbstractFrameElement",
     "AbstractFrameForce",
+    "AbstractFriction",
+    "AbstractHeight",
     "AbstractIntegrator",
     "AbstractJoint",
     "AbstractJointElement",
     "AbstractJointForce",
+    "AbstractNormalLaw",
     "AbstractRotation",
     "AbstractSignal",
+    "AbstractSolid",
+    "AbstractSurface",
     "AbstractSystem",
     "Attempt",
     "AxisRotation",

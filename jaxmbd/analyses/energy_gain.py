@@ -9,10 +9,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .. import contact
 from ..errors import ArtificialEnergyWarning, EnergyGainWarning
 from ..forces import (
     AsymmetricFriction,
     Cable,
+    Contact,
     CoulombFriction,
     Gravity,
     JointStop,
@@ -36,6 +38,8 @@ PASSIVE = (
     TorsionalSpringDamper,
     ViscousFriction,
 )
+# Laws of contacts that never do more work than the elastic energy loses.
+PASSIVE_LAWS = (contact.Coulomb, contact.Hertz, contact.HuntCrossley, contact.KelvinVoigt)
 # Largest gain, as a part of the energy in motion.
 LARGEST_GAIN = 0.1
 
@@ -59,7 +63,14 @@ def can_gain_energy(system: AbstractSystem) -> bool:
     mechanism = system.mechanism
     if mechanism.drivers or mechanism.n_states > 0:
         return True
-    return any(type(group.element) not in PASSIVE for group in mechanism.elements)
+    return any(not _is_passive(group.element) for group in mechanism.elements)
+
+
+def _is_passive(element: Any) -> bool:
+    if type(element) is Contact:
+        laws = [law for law in (element.normal, element.friction) if law is not None]
+        return all(type(law) in PASSIVE_LAWS for law in laws)
+    return type(element) in PASSIVE
 
 
 def is_watched(system: AbstractSystem) -> bool:

@@ -18,6 +18,7 @@ from ..model.values import all_concrete, is_concrete
 from ..system import branches
 from ..system.abstract import AbstractSystem, State, as_state, as_time
 from .collapse import ControllerState, EndsCollapsed
+from .contact_guard import warn_of_contacts
 from .energy_gain import EnergyBalance, energy_balance, is_watched, warn_of_energy
 from .sampling import with_samples
 from .solution import Solution
@@ -87,9 +88,12 @@ def simulate(
     - `ArtificialEnergyWarning` if springs in the place of rigidity store much of the energy.
     - `EnergyGainWarning` if a motion is successful, nothing in the model can add energy, and the
       total energy rises by more than 10 % of the energy in motion. Drivers, first-order states, and
-      elements other than springs, dampers, friction, stops, cables and gravity of this package can
-      add energy. The energy in motion is the largest sum of kinetic, elastic and artificial energy,
-      plus the range of the field energy.
+      elements other than springs, dampers, friction, stops, cables, contacts and gravity of this
+      package can add energy. The energy in motion is the largest sum of kinetic, elastic and
+      artificial energy, plus the range of the field energy.
+    - `ContactWarning` if shapes of a `forces.Contact` overlap in the first state by more than a
+      tenth of the thickness of the solid, or if every fixed step is saved and a contact lasts for
+      fewer than 15 of them; the message has the step that would do.
     """
     integrator = as_integrator(integrator).differentiated_by(adjoint)
     _check_state(system, state)
@@ -126,6 +130,8 @@ def simulate(
     solution = _checked(Solution.of(system, sol, verdict.result), verdict, throw)
     if balance is not None and all_concrete(balance):
         warn_of_energy(system, balance, bool(_is_okay(verdict.result)))
+    if isinstance(sol.ts, jax.Array) and isinstance(sol.ys, State):
+        warn_of_contacts(system, t0, state, sol.ts, sol.ys, dt if fixed else None)
     return solution
 
 

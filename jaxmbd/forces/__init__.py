@@ -9,6 +9,10 @@ from .abstract import AbstractJointForce as AbstractJointForce
 from .applied import AppliedForce as AppliedForce
 from .applied import AppliedTorque as AppliedTorque
 from .cable import Cable as Cable
+from .contact import Contact as Contact
+from .contact import ContactPoints as ContactPoints
+from .contact_pairs import Material as Material
+from .contact_pairs import contact_pairs as contact_pairs
 from .controller import AbstractController as AbstractController
 from .friction import AsymmetricFriction as AsymmetricFriction
 from .friction import CoulombFriction as CoulombFriction
@@ -34,14 +38,18 @@ __all__ = [
     "AppliedTorque",
     "AsymmetricFriction",
     "Cable",
+    "Contact",
+    "ContactPoints",
     "CoulombFriction",
     "DCMotor",
     "Gravity",
     "JointStop",
     "JointTorque",
     "LuGreFriction",
+    "Material",
     "SpringDamper",
     "StribeckFriction",
     "TorsionalSpringDamper",
     "ViscousFriction",
+    "contact_pairs",
 ]

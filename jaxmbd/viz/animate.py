@@ -12,6 +12,7 @@ from ..errors import ModelError
 from ..mechanism.mechanism import Mechanism
 from ..model.model import unknown
 from . import player
+from .contacts import contact_drawings
 from .deformed import color_range
 from .motion import keyframes
 from .scene import (
@@ -59,7 +60,9 @@ def animate_solution(
     A body is drawn as rods from its centre of mass to its joints, forces and marker frames, with
     its axes and, translucent, the uniform box of equal mass and inertia. Joints are dark: a pin
     along each axis of rotation, a ball, or a block without rotation; sliding joints have a rail.
-    Springs are coils. Blocks mark points fixed to the ground.
+    Springs are coils. Blocks mark points fixed to the ground. Shapes in contact are translucent.
+    Red arrows are contact forces on the first bodies at the saved times, in length proportional to
+    the square root of the force.
 
     A flexible body is drawn as it deforms: a beam by its section along its nodes, another one by
     its `skin`, or, if it has none, by rods from its first node to the others.
@@ -116,6 +119,7 @@ def animate_solution(
         body_drawings(stage, palette, contours),
         joint_drawings(stage),
         spring_drawings(stage),
+        contact_drawings(stage, solution),
     ):
         for drawing in drawings:
             plot += _mesh(drawing, played, limits)

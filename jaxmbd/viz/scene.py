@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from ..forces import SpringDamper
+from ..forces import Contact, SpringDamper
 from ..joints import RollingDisc
 from ..joints.rotation import AxisRotation, FreeRotation, TwoAxisRotation
 from ..mechanism.elements import FrameElements
@@ -55,7 +55,7 @@ def body_drawings(
         for point in stage.anchors[row]:
             if np.linalg.norm(point - com) > 0.1 * unit:
                 parts.append(shapes.cylinder(com, point, unit, color))
-        poses = _poses(stage.motion, row)
+        poses = port_poses(stage.motion, row)
         yield Drawing(name, "bodies", shapes.merged(parts), poses)
         size = np.maximum(sizes[row - 1], 2.4 * unit)
         box = shapes.box(size, com, axes[row - 1], color)
@@ -101,10 +101,10 @@ def joint_drawings(stage: Stage) -> Iterator[Drawing]:
         rows = zip(group.names, bases, group.first.index, group.second.index, strict=True)
         for name, E, first, second in rows:
             symbol = _joint_symbol(group, E, stage.unit)
-            yield Drawing(name, "joints", symbol, _poses(stage.motion, second))
+            yield Drawing(name, "joints", symbol, port_poses(stage.motion, second))
             for i in group.joint.translation:
                 rail = _rail(stage, E[:, i], first, second)
-                yield Drawing(f"{name} rail", "joints", rail, _poses(stage.motion, first))
+                yield Drawing(f"{name} rail", "joints", rail, port_poses(stage.motion, first))
 
 
 def _wheels(stage: Stage, group: JointGroup, discs: RollingDisc) -> Iterator[Drawing]:
@@ -112,7 +112,7 @@ def _wheels(stage: Stage, group: JointGroup, discs: RollingDisc) -> Iterator[Dra
     for name, axis, radius, port in zip(group.names, axes, radii, group.second.index, strict=True):
         unit_axis = axis / np.linalg.norm(axis)
         mesh = shapes.wheel(unit_axis, float(radius), 0.8 * stage.unit, STEEL, IRON)
-        yield Drawing(name, "joints", mesh, _poses(stage.motion, port), opacity=0.7)
+        yield Drawing(name, "joints", mesh, port_poses(stage.motion, port), opacity=0.7)
 
 
 def _joint_symbol(group: JointGroup, E: np.ndarray, unit: float) -> Mesh:
@@ -142,6 +142,8 @@ def spring_drawings(stage: Stage) -> Iterator[Drawing]:
     for group in stage.mechanism.elements:
         if not isinstance(group, FrameElements) or len(group.ports) != 2:
             continue
+        if isinstance(group.element, Contact):
+            continue
         pairs = zip(group.names, *(rows.index for rows in group.ports), strict=True)
         for name, first, second in pairs:
             poses = _stretched(stage.motion.p[:, first], stage.motion.p[:, second], stage.unit)
@@ -170,10 +172,18 @@ def _stretched(start: np.ndarray, end: np.ndarray, unit: float) -> np.ndarray:
     return poses
 
 
-def _poses(motion: Motion, port: int) -> np.ndarray:
+def port_poses(motion: Motion, port: int) -> np.ndarray:
+    """Homogeneous matrices of a port at the keyframes."""
     poses = np.tile(np.eye(4), (len(motion.ts), 1, 1))
     poses[:, :3, :3], poses[:, :3, 3] = motion.R[:, port], motion.p[:, port]
     return poses
 
 
-__all__ = ["Drawing", "body_drawings", "ground_drawings", "joint_drawings", "spring_drawings"]
+__all__ = [
+    "Drawing",
+    "body_drawings",
+    "ground_drawings",
+    "joint_drawings",
+    "port_poses",
+    "spring_drawings",
+]

@@ -48,7 +48,7 @@ def sphere(center: np.ndarray, radius: float, color: int) -> Mesh:
     up, around = np.linspace(0, np.pi, SIDES // 2 + 1), np.linspace(0, 2 * np.pi, SIDES + 1)
     u, a = np.meshgrid(up, around, indexing="ij")
     grid = np.stack([np.sin(u) * np.cos(a), np.sin(u) * np.sin(a), np.cos(u)], axis=-1)
-    return painted(center + radius * grid.reshape(-1, 3), _grid_triangles(*u.shape), color)
+    return painted(center + radius * grid.reshape(-1, 3), grid_triangles(*u.shape), color)
 
 
 def cylinder(
@@ -59,7 +59,7 @@ def cylinder(
     R = basis(axis)
     angle = np.linspace(0, 2 * np.pi, sides + 1)
     ring = radius * (np.outer(np.cos(angle), R[:, 0]) + np.outer(np.sin(angle), R[:, 1]))
-    wall = painted(np.concatenate([end + ring, start + ring]), _grid_triangles(2, sides + 1), color)
+    wall = painted(np.concatenate([end + ring, start + ring]), grid_triangles(2, sides + 1), color)
     fan = np.array([[0, i + 1, i + 2] for i in range(sides)])
     top = painted(np.concatenate([end[None], end + ring]), fan, color)
     bottom = painted(np.concatenate([start[None], start + ring]), fan[:, ::-1], color)
@@ -88,7 +88,7 @@ def coil(radius: float, wire: float, length: float, color: int, turns: int = 8) 
     around = np.linspace(0, 2 * np.pi, 7)
     ring = np.cos(around)[:, None] * out[:, None] + np.sin(around)[:, None] * side[:, None]
     vertices = (path[:, None] + wire * ring).reshape(-1, 3) / [1.0, 1.0, length]
-    return painted(vertices, _grid_triangles(len(s), len(around)), color)
+    return painted(vertices, grid_triangles(len(s), len(around)), color)
 
 
 def triad(length: float, radius: float) -> Mesh:
@@ -108,7 +108,7 @@ def basis(axis: np.ndarray) -> np.ndarray:
     return np.stack([first, np.cross(axis, first), axis], axis=1)
 
 
-def _grid_triangles(rows: int, columns: int) -> np.ndarray:
+def grid_triangles(rows: int, columns: int) -> np.ndarray:
     """Triangles between neighbours of a grid of vertices, row by row."""
     corner = (columns * np.arange(rows - 1)[:, None] + np.arange(columns - 1)).reshape(-1, 1)
     below = corner + columns

@@ -124,6 +124,29 @@ def test_a_disc_that_rolls_is_a_disc():
     assert np.abs(points[:, 1]).max() < 0.05
 
 
+def test_contacts_are_shapes_and_arrows():
+    """A ball of 1 kg that rests: one shape on each side, and an arrow upwards from the floor."""
+    contact = mbd.contact
+    law = contact.HuntCrossley(1e4, 0.0, 1.0)
+    pair = contact.Sphere("ball", 0.1), contact.HalfSpace("ground")
+    touch = {name: forces.Contact(*pair, law) for name in ("touch", "again")}
+    model = mbd.Model({"ball": mbd.inertia.sphere(1.0, 0.1)}, forces=touch)
+    system = mbd.formulate(model, mbd.JointCoordinates())
+    rest = mbd.assemble(system, {"ball": mbd.Pose(jnp.array([0.5, 0.0, 0.099]), jnp.eye(3))})
+    states = jax.tree.map(lambda x: x[None], rest)
+    plot = motions.solution(system, jnp.zeros(1), states).animate()
+    drawn = {x.name for x in plot.objects}
+    assert {"again.shape_a", "again.shape_b", "touch force 0", "again force 0"} <= drawn
+    assert not {"touch", "again", "touch.shape_a", "touch.shape_b"} & drawn
+    floor = np.asarray(named(plot, "again.shape_b").vertices)
+    assert np.all(floor[:, 2] == 0)
+    assert np.ptp(floor[:, 0]) > 0.2
+    pose = np.asarray(named(plot, "touch force 0").model_matrix)
+    np.testing.assert_allclose(pose[:3, 3], [0.5, 0.0, -5e-4], atol=1e-6)
+    assert pose[2, 2] > 0.01
+    np.testing.assert_allclose(pose[:2, 2], 0.0, atol=1e-6)
+
+
 def test_an_ended_motion_stops_where_it_ended(swing):
     ts = jnp.concatenate([swing.ts[:11], jnp.full(10, jnp.inf)])
     ended = motions.solution(swing.system, ts, swing.states)

@@ -1,0 +1,279 @@
+"""Heights of terrain as functions of two coordinates: slopes, washboards, roads, steps, grids."""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, cast
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
+
+from ..errors import ModelError
+from ..model.values import as_leaf, is_concrete
+
+Scalar = Float[Array, ""]
+
+# Displacement spectral density at 0.1 cycles/m [m³], ISO 8608:2016, table C.1, geometric means.
+ISO_8608 = {name: 16e-6 * 4.0**k for k, name in enumerate("ABCDEFGH")}
+REFERENCE = 0.1  # [cycles/m]
+
+
+class AbstractHeight(eqx.Module):
+    """A height z(x, y), with two continuous derivatives almost everywhere. Heights add up by +."""
+
+    @abstractmethod
+    def __call__(self, x: Scalar, y: Scalar) -> Scalar:
+        """Height [m] at x, y [m]."""
+
+    def covers(self, x: Scalar, y: Scalar) -> Bool[Array, ""]:
+        """Whether the terrain has a height here. Default: everywhere."""
+        return jnp.array(True)
+
+    def __add__(self, other: "AbstractHeight") -> "AbstractHeight":
+        return SumOfHeights((self, other))
+
+
+class SumOfHeights(AbstractHeight):
+    """The sum of several heights."""
+
+    parts: tuple[AbstractHeight, ...]
+
+    def __call__(self, x: Scalar, y: Scalar) -> Scalar:
+        return sum((part(x, y) for part in self.parts[1:]), start=self.parts[0](x, y))
+
+    def covers(self, x: Scalar, y: Scalar) -> Bool[Array, ""]:
+        return jnp.all(jnp.stack([part.covers(x, y) for part in self.parts]))
+
+
+class FunctionOfPlace(AbstractHeight):
+    """A plain function of x and y, or a module that is one, as a height.
+
+    A plain function is static: another function object compiles again.
+    """
+
+    module: Any
+    function: Callable | None = eqx.field(static=True)
+
+    def __call__(self, x: Scalar, y: Scalar) -> Scalar:
+        law = self.module if self.function is None else self.function
+        return jnp.asarray(law(x, y)).astype(x.dtype)
+
+
+class Slope(AbstractHeight):
+    """A plane, z = s_x x + s_y y + z₀, with `gradient` (s_x, s_y) and `offset` z₀ [m]."""
+
+    gradient: Float[Array, "2"]
+    offset: Scalar
+
+    def __init__(self, gradient: Any, offset: Any = 0.0):
+        self.gradient = as_leaf(gradient, (2,), "Slope: gradient")
+        self.offset = as_leaf(offset, (), "Slope: offset")
+
+    def __call__(self, x: Scalar, y: Scalar) -> Scalar:
+        return self.gradient[0] * x + self.gradient[1] * y + self.offset
+
+
+class Washboard(AbstractHeight):
+    """Waves along x, z = A cos(2π x / L + φ), with `amplitude` A and `wavelength` L [m], `phase` φ.
+
+    A ball of radius r touches its valleys at one point only if r < (L / 2π)² / A.
+    """
+
+    amplitude: Scalar
+    wavelength: Scalar
+    phase: Scalar
+
+    def __init__(self, amplitude: Any, wavelength: Any, phase: Any = 0.0):
+        self.amplitude = as_leaf(amplitude, (), "Washboard: amplitude")
+        self.wavelength = as_leaf(wavelength, (), "Washboard: wavelength")
+        self.phase = as_leaf(phase, (), "Washboard: phase")
+        if is_concrete(self.wavelength) and not np.asarray(self.wavelength) > 0:
+            raise ModelError(f"Washboard: wavelength must be positive, got {wavelength}")
+
+    def __call__(self, x: Scalar, y: Scalar) -> Scalar:
+        return self.amplitude * jnp.cos(2.0 * np.pi * x / self.wavelength + self.phase)
+
+
+class Road(AbstractHeight):
+    """A sum of waves along x, z = Σ Aᵢ cos(2π nᵢ x + φᵢ).
+
+    **Arguments:** `amplitudes` A [m], `frequencies` n [cycles/m] and `phases` φ, of shape `(k,)`.
+    """
+
+    amplitudes: Float[Array, "k"]
+    frequencies: Float[Array, "k"]
+    phases: Float[Array, "k"]
+
+    def __init__(self, amplitudes: Any, frequencies: Any, phases: Any):
+        self.amplitudes = as_leaf(amplitudes, None, "Road: amplitudes")
+        self.frequencies = as_leaf(frequencies, self.amplitudes.shape, "Road: frequencies")
+        self.phases = as_leaf(phases, self.amplitudes.shape, "Road: phases")
+
+    def __call__(self, x: Scalar, y: Scalar) -> Scalar:
+        return self.amplitudes @ jnp.cos(2.0 * np.pi * self.frequencies * x + self.phases)
+
+
+def iso_8608(
+    road: str, key: PRNGKeyArray, *, n_waves: int = 64, band: tuple[float, float] = (0.02, 2.0)
+) -> Road:
+    """A random road of a class of ISO 8608, with the spectral density
+
+        G(n) = G(n₀) (n / n₀)⁻²,   n₀ = 0.1 cycles/m,   G(n₀) = 16, 64, … 10⁻⁶ m³ for A, B, …
+
+    Each of `n_waves` waves has the variance of its part of the band: its variance over a long road
+    is ∫ G dn over the band. The profile repeats itself after about n_waves / (band width) m.
+
+    **Arguments:**
+
+    - `road`: class, "A" (very good) to "H".
+    - `key`: a key of `jax.random`, for the phases.
+    - `n_waves`: number of waves, equally spaced in log n. Default: 64.
+    - `band`: lowest and highest frequency [cycles/m]. The slopes of the highest frequency must be
+      resolved by steps, and its valleys must be wider than wheels. Default: 0.02 to 2.
+
+    **Raises** `ModelError` for an unknown class or an empty band.
+    """
+    if road not in ISO_8608:
+        raise ModelError(f"iso_8608: the classes are {', '.join(ISO_8608)}, got {road!r}")
+    low, high = band
+    if not 0 < low < high or n_waves < 1:
+        raise ModelError(f"iso_8608: no waves in the band {band} with n_waves={n_waves}")
+    edges = np.geomspace(low, high, n_waves + 1)
+    variance = ISO_8608[road] * REFERENCE**2 * (1.0 / edges[:-1] - 1.0 / edges[1:])
+    phases = jax.random.uniform(key, (n_waves,), maxval=2.0 * np.pi)
+    return Road(np.sqrt(2.0 * variance), np.sqrt(edges[:-1] * edges[1:]), phases)
+
+
+class Steps(AbstractHeight):
+    """Steps along x: at `positions` xᵢ the height rises by `rises` hᵢ over the length `width` w.
+
+        z = Σ hᵢ s((x - xᵢ) / w + 1/2),   s(u) = u³ (10 - 15 u + 6 u²) from 0 at u = 0 to 1 at u = 1
+
+    **Arguments:** `positions` and `rises`, shape `(k,)` [m]; `width` [m], positive.
+    """
+
+    positions: Float[Array, "k"]
+    rises: Float[Array, "k"]
+    width: Scalar
+
+    def __init__(self, positions: Any, rises: Any, width: Any):
+        self.positions = as_leaf(positions, None, "Steps: positions")
+        self.rises = as_leaf(rises, self.positions.shape, "Steps: rises")
+        self.width = as_leaf(width, (), "Steps: width")
+        if is_concrete(self.width) and not np.asarray(self.width) > 0:
+            raise ModelError(f"Steps: width must be positive, got {width}")
+
+    def __call__(self, x: Scalar, y: Scalar) -> Scalar:
+        u = jnp.clip((x - self.positions) / self.width + 0.5, 0.0, 1.0)
+        return self.rises @ (u**3 * (10.0 - 15.0 * u + 6.0 * u**2))
+
+
+class HeightGrid(AbstractHeight):
+    """Heights on a regular grid, by bicubic convolution.
+
+    Between samples the height is a cubic in x and in y, with continuous slopes, and exact for
+    quadratics. Terrain ends where the grid ends: a body that gets off it has a motion of NaN, which
+    `simulate` reports. The call itself continues the value at the border.
+
+    Source: Keys (1981), Cubic convolution interpolation for digital image processing.
+
+    **Arguments:**
+
+    - `heights`: shape `(n_x, n_y)`, each at least 4 [m].
+    - `spacing`: Δx, Δy, one number or two [m].
+    - `corner`: x, y of `heights[0, 0]` [m]. Default: the origin.
+
+    **Raises** `ModelError` for heights that are not finite, other shapes and spacings that are not
+    positive.
+    """
+
+    heights: Float[Array, "nx ny"]
+    spacing: Float[Array, "2"]
+    corner: Float[Array, "2"]
+
+    def __init__(self, heights: Any, spacing: Any, corner: Any = (0.0, 0.0)):
+        self.heights = as_leaf(heights, None, "HeightGrid: heights")
+        both = as_leaf(spacing, None, "HeightGrid: spacing")
+        if both.shape not in ((), (2,)):
+            raise ModelError(f"HeightGrid: spacing must be one number or two, got {both.shape}")
+        self.spacing = jnp.broadcast_to(both, (2,))
+        self.corner = as_leaf(corner, (2,), "HeightGrid: corner")
+        shape = self.heights.shape
+        if len(shape) != 2 or min(shape) < 4:
+            raise ModelError(f"HeightGrid: heights must be at least 4 × 4, got shape {shape}")
+        if is_concrete(self.heights) and not np.all(np.isfinite(np.asarray(self.heights))):
+            bad = np.argwhere(~np.isfinite(np.asarray(self.heights)))[0].tolist()
+            raise ModelError(f"HeightGrid: heights must be finite, not so at {bad}")
+        if is_concrete(self.spacing) and not np.all(np.asarray(self.spacing) > 0):
+            raise ModelError(f"HeightGrid: spacing must be positive, got {spacing}")
+
+    def __call__(self, x: Scalar, y: Scalar) -> Scalar:
+        u, v = self._steps(x, y)
+        i, along_x = _convolution(u, self.heights.shape[0])
+        j, along_y = _convolution(v, self.heights.shape[1])
+        return along_x @ jax.lax.dynamic_slice(self.heights, (i, j), (4, 4)) @ along_y
+
+    def covers(self, x: Scalar, y: Scalar) -> Bool[Array, ""]:
+        u, v = self._steps(x, y)
+        n, m = self.heights.shape
+        return (u >= 0) & (u <= n - 1) & (v >= 0) & (v <= m - 1)
+
+    def _steps(self, x: Scalar, y: Scalar) -> tuple[Scalar, Scalar]:
+        """Coordinates in numbers of spacings."""
+        return (x - self.corner[0]) / self.spacing[0], (y - self.corner[1]) / self.spacing[1]
+
+
+def _convolution(u: Scalar, n: int) -> tuple[Array, Float[Array, "4"]]:
+    """First of four samples and their weights at a coordinate u, in numbers of spacings.
+
+    Beyond the first and the last sample one more is extrapolated by a quadratic, as Keys does.
+    """
+    u = jnp.clip(u, 0.0, n - 1.0)
+    cell = jnp.clip(jnp.floor(jax.lax.stop_gradient(u)), 0.0, n - 2.0)
+    t = u - cell
+    before = 0.5 * t * (-1.0 + t * (2.0 - t))
+    left = 1.0 + t * t * (1.5 * t - 2.5)
+    right = 0.5 * t * (1.0 + t * (4.0 - 3.0 * t))
+    after = 0.5 * t * t * (t - 1.0)
+    zero = jnp.zeros_like(t)
+    inner = jnp.stack([before, left, right, after])
+    first = jnp.stack([left + 3.0 * before, right - 3.0 * before, after + before, zero])
+    last = jnp.stack([zero, before + after, left - 3.0 * after, right + 3.0 * after])
+    weights = jnp.where(cell == 0, first, jnp.where(cell == n - 2, last, inner))
+    start = jnp.clip(cell - 1.0, 0.0, n - 4.0).astype(jnp.int32)
+    return start, weights
+
+
+def as_height(value: Any) -> AbstractHeight:
+    """A height from a function of x and y; a height remains as it is.
+
+    **Raises** `ModelError` if the function does not return one number, or not a finite one at the
+    origin.
+    """
+    if isinstance(value, AbstractHeight):
+        return value
+    if not callable(value):
+        raise ModelError(f"Terrain: height must be a function of x and y, got {value!r}")
+    is_module = isinstance(value, eqx.Module)
+    function = None if is_module else cast(Callable[..., Any], value)
+    height = FunctionOfPlace(value if is_module else None, function)
+    place = jax.ShapeDtypeStruct((), jnp.result_type(float))
+    with jax.numpy_dtype_promotion("standard"):  # `formulate` unifies float types later.
+        shape = jax.eval_shape(lambda x, y: jnp.asarray(value(x, y)), place, place).shape
+    if shape != ():
+        raise ModelError(f"Terrain: the height function returns shape {shape}, not one number")
+    return height
+
+
+__all__ = [
+    "AbstractHeight",
+    "HeightGrid",
+    "Road",
+    "Slope",
+    "Steps",
+    "SumOfHeights",
+    "Washboard",
+    "iso_8608",
+]
