@@ -36,7 +36,7 @@ def after(strut):
 @pytest.mark.thorough
 def test_the_gradient_passes_through_equilibrium_and_motion():
     value = jax.jit(after)
-    h, k = 15.0, 15e3
+    h, k = 1.5, 15e3
     expected = (value(k + h) - value(k - h)) / (2 * h)
     np.testing.assert_allclose(jax.jit(jax.grad(after))(k), expected, rtol=1e-6)
 
