@@ -65,7 +65,7 @@ def body_drawings(
 def _flexible(
     stage: Stage, row: int, name: str, color: int, contours: str | None
 ) -> Iterator[Drawing]:
-    surface, poses = stage.surfaces[name], _poses(stage.motion, row)
+    surface, poses = stage.surfaces[name], port_poses(stage.motion, row)
     yield Drawing(f"{name} axes", "bodies", shapes.triad(8 * stage.unit, 0.35 * stage.unit), poses)
     if not surface.triangles.size:
         return
