@@ -404,7 +404,8 @@ def _leaf_value(model, formulation, state_of, joint, method="newton"):
         system = mbd.formulate(eqx.combine(leaves, rest), formulation)
         found = mbd.equilibrium(system, start, method=method)
         q = jnp.sum(jnp.sin(angle(system, found, joint)))
-        return q + 1e-2 * sum(jnp.sum(w) for w in found.reactions.values())
+        force = sum(jnp.sum(w) for w in found.reactions.values())
+        return q + 1e-2 * (force + found.eigenvalues[0])
 
     return value, leaves
 

@@ -29,6 +29,7 @@ from .balance import (
     unknowns,
 )
 from .drainage import Drainage
+from .eigenvalues import with_derivatives
 from .held import at_rest, with_loads
 from .march import LEAST_INERTIA, Methods
 from .newton import StaticNewton
@@ -54,7 +55,8 @@ class Equilibrium(eqx.Module):
     - `eigenvalues`: of Nᵀ (K - ∂(Gᵀ λ)/∂q) N, in order [1/s²], with Nᵀ M N = 1: squares of the
       natural frequencies without damping. All of them, shape `(nv,)`, infinite for directions that
       constraints hold; or the 10 lowest of systems with a sparsity pattern and 100 unknowns or
-      more. They have no derivatives.
+      more. First derivatives are NaN unless all constraints are holonomic, the stiffness is
+      symmetric and there are no first-order states; second derivatives are NaN.
     - `residual`: largest acceleration from rest, by that under the loads by themselves.
     - `result`: one of `jaxmbd.RESULTS`.
     - `turned`: rotation [rad] or travel [m] of every joint velocity on the way, by joint, with the
@@ -292,7 +294,7 @@ def _finished(
         minimum_norm,
         reactions(system, t, state),
         found.stability.stable,
-        found.stability.eigenvalues,
+        with_derivatives(found.stability.eigenvalues, directions, system, t, state, minimum_norm),
         residual,
         result,
         _by_joint(system, found.turned),
