@@ -26,7 +26,9 @@ FORMULATIONS = {
     "points": mbd.PointCoordinates(
         particles={"a": [(0.3, 0, 0), (0, 0.3, 0), (0, 0, 0.3), (-0.2, -0.2, -0.2)]}
     ),
-    "planar points": mbd.PointCoordinates(plane="xy"),
+    "planar points": mbd.PointCoordinates(  # Joints at one place give too few by themselves.
+        plane="xy", particles={"a": [(0.3, 0, 0), (0, 0.3, 0), (-0.3, -0.3, 0)]}
+    ),
 }
 BODY = mbd.RigidBody(1.0, np.diag([0.3, 0.25, 0.2]), (0.0, 0.0, 0.0))
 
