@@ -38,11 +38,25 @@ for notebook in (DOCS.parent / "notebooks").glob("*.ipynb"):
 
 
 def keep_equations(app, what, name, obj, options, lines):
-    """Indented blocks after a colon are equations or code: keep their lines apart."""
-    for i in range(len(lines) - 2):
-        follows = lines[i + 1] == "" and re.match(r" {2,}[^-* ]", lines[i + 2])
-        if follows and lines[i].endswith(":") and not lines[i].endswith("::"):
-            lines[i] += ":"
+    """Indented blocks after a colon are equations or code: keep their lines apart.
+
+    Elsewhere |x| is an absolute value, not a substitution.
+    """
+    literal = False
+    for i, line in enumerate(lines):
+        literal = literal and (line == "" or line.startswith("  "))
+        if not literal:
+            lines[i] = line.replace("|", r"\|")
+        follows = lines[i + 1 : i + 2] == [""] and re.match(
+            r" {2,}(?![-*] )\S", _line(lines, i + 2)
+        )
+        if follows and line.endswith(":"):
+            literal = True
+            lines[i] += "" if line.endswith("::") else ":"
+
+
+def _line(lines, i):
+    return lines[i] if i < len(lines) else ""
 
 
 def setup(app):
