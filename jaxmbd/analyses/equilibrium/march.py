@@ -29,7 +29,7 @@ CHANGE = 2.0
 # without stiffness regular, and slows convergence by this part of the stiffness. Largest ratio of
 # corrections of an accepted step, factors of the inertia, and the inertia that counts as none.
 LEAST_INERTIA = 1e-8
-NEWTON_RATIO, MORE, LESS = 0.5, 8.0, 1e-3
+NEWTON_RATIO, MORE, LESS = 0.25, 8.0, 1e-3
 NEGLIGIBLE = 1e-3
 
 # Steps of Newton's method that are tried before drainage.
