@@ -63,6 +63,8 @@ def _refused_of(
     system: AbstractSystem, group: AbstractElementGroup, t: Any, state: Any
 ) -> str | None:
     """The unsupported operation of a group's law, apart from kinematics."""
+    if isinstance(group, Fields) and not system.mechanism.all_rigid:
+        return None  # Loads of the field are derivatives of the bodies' kinetic energies.
 
     def arguments(t: Time, state: State) -> tuple[Any, ...]:
         c = system.configuration(t, state.q, state.z)

@@ -1,9 +1,10 @@
 """Bodies, one kind a file."""
 
 from .abstract import AbstractBody as AbstractBody
+from .ancf_cable import ANCFCable as ANCFCable
 from .flexible import FlexibleBody as FlexibleBody
 from .rigid import RigidBody as RigidBody
 from .rotor import Rotor as Rotor
 from .skin import Skin as Skin
 
-__all__ = ["AbstractBody", "FlexibleBody", "RigidBody", "Rotor", "Skin"]
+__all__ = ["ANCFCable", "AbstractBody", "FlexibleBody", "RigidBody", "Rotor", "Skin"]

@@ -1,7 +1,7 @@
 """Finite elements to flexible bodies with few elastic coordinates.
 
-`beam`, `frame` and `reduce` return a `FlexibleBody`. They are pure functions of their numbers: they
-can be traced, and derivatives pass from dimensions and materials to the motion.
+`beam`, `frame`, `reduce` and `from_mesh` return a `FlexibleBody`. They are pure functions of their
+numbers: they can be traced, and derivatives pass from dimensions and materials to the motion.
 """
 
 from .beam import beam as beam
@@ -11,6 +11,9 @@ from .frame import frame as frame
 from .geometric import GeometricStiffness as GeometricStiffness
 from .matrix_files import Matrices as Matrices
 from .matrix_files import read_matrices as read_matrices
+from .mbdyn import read_mbdyn as read_mbdyn
+from .mesh import Interface as Interface
+from .mesh import from_mesh as from_mesh
 from .modes import modes as modes
 from .reduction import reduce as reduce
 from .sections import AbstractSection as AbstractSection
@@ -23,6 +26,7 @@ __all__ = [
     "AbstractSection",
     "General",
     "GeometricStiffness",
+    "Interface",
     "Matrices",
     "Member",
     "Rayleigh",
@@ -31,7 +35,9 @@ __all__ = [
     "Tube",
     "beam",
     "frame",
+    "from_mesh",
     "modes",
     "read_matrices",
+    "read_mbdyn",
     "reduce",
 ]

@@ -7,14 +7,15 @@ from typing import NamedTuple
 import numpy as np
 
 from ..errors import ModelError
+from .dmig import SUFFIXES, dmig_entries
 
 # Files that are not text of entries, and how to get one.
 REFUSED = {
     ".mnf": "an Adams modal neutral file is binary and has modes in place of K and M; export K and "
     "M from the program that wrote it",
-    ".op2": "export DMIG or another text, and convert it to entries",
-    ".op4": "convert it to entries: row, column, value",
-    ".pch": "convert the DMIG to entries: node, freedom, node, freedom, value",
+    ".op2": "export DMIG as text (EXTSEOUT(DMIGPCH)), which is read",
+    ".op4": "export DMIG as text (EXTSEOUT(DMIGPCH)), or convert it to entries: row, column, value",
+    ".fem": "it has modes in place of K and M; read it by read_mbdyn",
 }
 # Largest difference of the mass from the one that is expected.
 MASS = 0.01
@@ -41,11 +42,13 @@ def read_matrices(
     mass_unit: float = 1.0,
     time: float = 1.0,
     total_mass: float | None = None,
+    names: tuple[str, str] | None = None,
 ) -> Matrices:
-    """Read stiffness and mass matrix from text files of Abaqus or CalculiX.
+    """Read stiffness and mass matrix from text files of Abaqus, CalculiX or Nastran.
 
-    Files have one entry a line, separated by commas or spaces. The upper, the lower, or both
-    triangles may be present. Two forms are read:
+    The upper, the lower, or both triangles may be present. Files of Nastran (`.pch`, `.bdf`,
+    `.dat`, `.nas`, `.dmig`) have DMIG entries of grid points in small, large or free fields. Other
+    files have one entry a line, separated by commas or spaces, in one of two forms:
 
     - `node, freedom, node, freedom, value`, with freedoms 1 to 6: Abaqus, `*MATRIX OUTPUT,
       FORMAT=MATRIX INPUT`;
@@ -57,18 +60,25 @@ def read_matrices(
 
     **Arguments:** `length` [m], `mass_unit` [kg], `time` [s]: units of the files. In a model in mm,
     t and s (and N, MPa) they are 1e-3, 1e3 and 1. `total_mass` [kg]: the mass that M is to have.
+    `names`: of K and M among the DMIG of a file, such as `("KAAX", "MAAX")`; both may be in the
+    same file. Default: the only one of each file.
 
     **Raises** `ModelError` for binary files, for lines that are not entries, for entries that
     contradict each other, for files that end early or differ in their freedoms, and if the mass is
     not `total_mass` to 1 %.
     """
     tables = {}
-    for name, path in (("stiffness", stiffness), ("mass", mass)):
+    matrices = names or (None, None)
+    files = (("stiffness", stiffness, matrices[0]), ("mass", mass, matrices[1]))
+    for name, path, matrix in files:
         path = Path(path)
         advice = REFUSED.get(path.suffix.lower())
         if advice is not None:
             raise ModelError(f"read_matrices: cannot read {path.name}: {advice}")
-        tables[name] = _entries(path)
+        if path.suffix.lower() in SUFFIXES:
+            tables[name] = dmig_entries(path, matrix, "read_matrices")
+        else:
+            tables[name] = _entries(path)
     labels = None if dofs is None else _labels(Path(dofs))
     of_stiffness, of_mass = (_labelled(table, labels) for table in tables.values())
     places, nodes, per_node = _places(of_stiffness, Path(stiffness).name)

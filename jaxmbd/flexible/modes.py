@@ -70,7 +70,7 @@ def _lowest(
     return vectors[:, skip : skip + n], jax.lax.stop_gradient(ends[n : n + 2])
 
 
-def _check_cut(cut: Array, n: int, who: str) -> None:
+def check_cut(cut: Array | np.ndarray, n: int, who: str) -> None:
     """**Raises** `ModelError` if a number of modes parts a pair of repeated ones."""
     if not is_concrete(cut):
         return
@@ -117,7 +117,7 @@ def modes(
     if not 0 <= n_modes <= available:
         raise ModelError(f"{who}: n_modes must be from 0 to {available}, got {n_modes}")
     shapes, cut, independence = _modes(K, M, positions, ends, loaded, n_modes, method, frame)
-    _check_cut(cut, n_modes, who)
+    check_cut(cut, n_modes, who)
     if is_concrete(independence) and not float(independence) > INDEPENDENT:
         raise ModelError(
             f"{who}: attachment modes repeat other modes; leave out attachments at interfaces, or "
@@ -254,4 +254,4 @@ def shapes_of(basis: Any, computed: Any, n: int, who: str) -> Float[Array, "n k"
     return given
 
 
-__all__ = ["eigen", "modes", "shapes_of"]
+__all__ = ["check_cut", "eigen", "modes", "shapes_of"]

@@ -153,11 +153,7 @@ def _reduced(
 def _integrals(
     M: Array, positions: Array, shapes: Array
 ) -> tuple[Float[Array, ""], Float[Array, "n 3"], Float[Array, "n 3 n 3"]]:
-    """m, s and S from a mass matrix, exact for solid elements and for lumped masses.
-
-    A point of the lump of a node is at u + D b, with the directors D = 1 + θ̂ of the node and
-    ∫ρ b bᵀ = ½ tr(J) 1 - J.
-    """
+    """m, s and S from a mass matrix, exact for solid elements and for lumped masses."""
     n_nodes, per_node = positions.shape[0], M.shape[0] // positions.shape[0]
     k = shapes.shape[1]
     by_node = shapes.reshape(n_nodes, per_node, k)
@@ -169,15 +165,40 @@ def _integrals(
     first = jnp.einsum("njb->bj", weighted)
     if per_node == 6:
         nodes = np.arange(n_nodes)
-        J = blocks[nodes, 3:, nodes, 3:]
-        axes = jnp.eye(3, dtype=M.dtype)
-        lump = 0.5 * jnp.trace(J, axis1=1, axis2=2)[:, None, None] * axes[None] - J
-        # Column l of the director for the rotation θ is θ × e_l.
-        turned = jnp.cross(jnp.swapaxes(by_node[:, 3:], 1, 2)[:, :, None], axes[None, None])
-        undeformed = jnp.broadcast_to(axes, (n_nodes, 1, 3, 3))
-        D = jnp.concatenate([undeformed, turned], axis=1)
-        second = second + jnp.einsum("nali,nlm,nbmj->aibj", D, lump, D)
+        second = second + _turning(blocks[nodes, 3:, nodes, 3:], by_node[:, 3:])
     return jnp.sum(scalar), first, second
+
+
+def lump_integrals(
+    masses: Any, inertias: Any, positions: Any, shapes: Any
+) -> tuple[Float[Array, "n 3"], Float[Array, "n 3 n 3"]]:
+    """s and S of rigid lumps at nodes.
+
+    **Arguments:** `masses`: shape `(n_nodes,)` [kg]; `inertias`: tensors about the nodes, shape
+    `(n_nodes, 3, 3)` [kg m²]; `positions`: shape `(n_nodes, 3)` [m]; `shapes`: displacements and
+    rotation vectors of the nodes, shape `(n_nodes, 6, k)`.
+    """
+    masses, inertias, positions, shapes = map(jnp.asarray, (masses, inertias, positions, shapes))
+    psi = jnp.concatenate([positions[:, :, None], shapes[:, :3]], axis=2)
+    second = jnp.einsum("n,nia,njb->aibj", masses, psi, psi)
+    return jnp.einsum("n,nib->bi", masses, psi), second + _turning(inertias, shapes[:, 3:])
+
+
+def _turning(
+    J: Float[Array, "n_nodes 3 3"], rotations: Float[Array, "n_nodes 3 k"]
+) -> Float[Array, "n 3 n 3"]:
+    """The part of S by the extent of lumps with tensors of inertia J.
+
+    A point of the lump of a node is at u + D b, with the directors D = 1 + θ̂ of the node and
+    ∫ρ b bᵀ = ½ tr(J) 1 - J.
+    """
+    axes = jnp.eye(3, dtype=J.dtype)
+    lump = 0.5 * jnp.trace(J, axis1=1, axis2=2)[:, None, None] * axes[None] - J
+    # Column l of the director for the rotation θ is θ × e_l.
+    turned = jnp.cross(jnp.swapaxes(rotations, 1, 2)[:, :, None], axes[None, None])
+    undeformed = jnp.broadcast_to(axes, (J.shape[0], 1, 3, 3))
+    D = jnp.concatenate([undeformed, turned], axis=1)
+    return jnp.einsum("nali,nlm,nbmj->aibj", D, lump, D)
 
 
 def _check_mass(blocks: Float[Array, "n d n d"], who: str) -> None:
@@ -205,4 +226,4 @@ def _check_mass(blocks: Float[Array, "n d n d"], who: str) -> None:
             )
 
 
-__all__ = ["reduce"]
+__all__ = ["lump_integrals", "reduce"]

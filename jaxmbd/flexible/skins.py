@@ -29,10 +29,10 @@ def beam_skin(
         - y[None, :, None] * strains[:, None, :, 5]
         + z[None, :, None] * strains[:, None, :, 4]
     )
-    return Skin(np.repeat(rows, s), arms, _tube(n, s), of_points.reshape(n * s, -1))
+    return Skin(np.repeat(rows, s), arms, tube(n, s), of_points.reshape(n * s, -1))
 
 
-def _tube(n: int, s: int) -> np.ndarray:
+def tube(n: int, s: int) -> np.ndarray:
     """Triangles of n rings of s vertices, outwards for a polygon from y to z, and of both ends."""
     first = s * np.arange(n - 1)[:, None] + np.arange(s)
     second = s * np.arange(n - 1)[:, None] + (np.arange(s) + 1) % s
@@ -59,4 +59,4 @@ def merged(skins: Sequence[Skin]) -> Skin:
     )
 
 
-__all__ = ["beam_skin", "merged"]
+__all__ = ["beam_skin", "merged", "tube"]

@@ -9,12 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..bodies import FlexibleBody, Skin
+from ..bodies import ANCFCable, FlexibleBody, Skin
 from ..errors import ModelError
+from ..flexible.skins import tube
 from ..mechanism.mechanism import Mechanism
 from .motion import PADDING, Motion
 
 CONTOURS = ("displacement", "strain")
+# Parts of an element of a cable, and corners of its section.
+PARTS, CORNERS = 4, 8
 
 
 class Surface(NamedTuple):
@@ -41,22 +44,26 @@ class Surface(NamedTuple):
 def surfaces(
     mechanism: Mechanism, motion: Motion, unit: float, deformation: float | int
 ) -> dict[str, Surface]:
-    """The surfaces of all flexible bodies, by name.
+    """The surfaces of all flexible bodies and cables, by name.
 
-    **Arguments:** `unit`: half of the width of the rods that stand for a body without a skin [m];
+    **Arguments:** `unit`: half of the width of cables, and of the rods that stand for a body
+    without a skin [m];
     `deformation`: factor of the elastic coordinates in `points`, not in the other quantities.
     """
     found = {}
     for group in mechanism.bodies:
-        if not isinstance(group.body, FlexibleBody):
+        if not isinstance(group.body, (ANCFCable, FlexibleBody)):
             continue
         first = group.first
         for name in group.names:
             row = group.names.index(name)
             body = jax.tree.map(lambda x, row=row: x[row], group.body)
             own = slice(first + row * group.n_elastic, first + (row + 1) * group.n_elastic)
-            skin = body.skin or _rods(body, unit)
-            found[name] = _surface(body, skin, motion.elastic[:, own], deformation)
+            elastic = motion.elastic[:, own]
+            if isinstance(body, ANCFCable):
+                found[name] = _cable(body, unit, elastic, deformation)
+            else:
+                found[name] = _surface(body, body.skin or _rods(body, unit), elastic, deformation)
     return found
 
 
@@ -71,6 +78,30 @@ def _surface(
     strains = None if skin.strains is None else elastic @ np.asarray(skin.strains).T
     displacements = np.linalg.norm(np.asarray(true - at_rest), axis=2)
     return Surface(np.asarray(drawn)[:n], skin.triangles, displacements[:n], strains)
+
+
+def _cable(body: ANCFCable, unit: float, elastic: np.ndarray, deformation: float | int) -> Surface:
+    """A tube about the centre line."""
+    n = len(elastic)
+    eta = jnp.asarray(np.pad(elastic, ((0, -n % PADDING), (0, 0))))
+    width = jnp.asarray(unit, dtype=eta.dtype)
+    at_rest, true, drawn = (_rings(body, width, x) for x in (0.0 * eta[:1], eta, deformation * eta))
+    displacements = np.linalg.norm(np.asarray(true - at_rest), axis=2)
+    triangles = tube(1 + PARTS * body.n_elements, CORNERS)
+    return Surface(np.asarray(drawn)[:n], triangles, displacements[:n], None)
+
+
+@eqx.filter_jit
+def _rings(body: ANCFCable, unit: Array, eta: Float[Array, "n k"]) -> Float[Array, "n m 3"]:
+    angles = np.linspace(0.0, 2.0 * np.pi, CORNERS, endpoint=False)
+    outline = np.stack([0.0 * angles, np.cos(angles), np.sin(angles)])
+    ring = unit * jnp.asarray(outline, dtype=eta.dtype)
+
+    def points(x: Float[Array, "k"]) -> Float[Array, "m 3"]:
+        p, R = body.centre_line(x, PARTS)
+        return (p[:, None] + jnp.swapaxes(R @ ring, 1, 2)).reshape(-1, 3)
+
+    return jax.vmap(points)(eta)
 
 
 @eqx.filter_jit

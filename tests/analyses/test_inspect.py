@@ -192,3 +192,11 @@ def test_it_cannot_be_traced():
     system = mbd.formulate(FOUR_BAR, mbd.JointCoordinates())
     with pytest.raises(mbd.ModelError, match="inspect needs concrete numbers"):
         jax.jit(lambda state: mbd.inspect(system, state).rank)(linkages.drawn(system))
+
+
+def test_elastic_coordinates_under_gravity():
+    """Fields have no law of their own at bodies that are not rigid."""
+    rope = mbd.bodies.ANCFCable(1.0, EA=1e3, EI=1.0, mass_per_length=1.0, n_elements=1)
+    hinge = joints.Revolute("ground", Frame("rope", node="base"), axis=[0, 1, 0])
+    model = mbd.Model({"rope": rope}, {"hinge": hinge}, {"gravity": mbd.forces.Gravity()})
+    assert "rope" in str(mbd.inspect(mbd.formulate(model, mbd.JointCoordinates())))

@@ -59,6 +59,70 @@ def test_matrices_by_rows(tmp_path):
         flexible.read_matrices(*paths, dofs)
 
 
+def field(value, width):
+    """A number of Nastran in a field, with an exponent without a letter in small fields."""
+    if isinstance(value, int):
+        return f"{value:<{width}}"
+    if width == 16:
+        return f"{value:.9E}".replace("E", "D").ljust(16)
+    return f"{value:.1E}".replace("E", "").replace("+0", "+").replace("-0", "-").ljust(8)
+
+
+def dmig(name, A, form):
+    """Bulk data of a symmetric matrix, of which the lower triangle is written."""
+    width, star = (16, "*") if form == "large" else (8, "")
+    lines = ["$ written by a test", f"DMIG    {name:<8}       0       6       2       0"]
+    for j in range(len(A)):
+        rows = [i for i in range(j, len(A)) if A[i, j] != 0]
+        entries = [(int(NODES[i // 3]), i % 3 + 1, float(A[i, j])) for i in rows]
+        head = [int(NODES[j // 3]), j % 3 + 1]
+        if form == "free":
+            flat = [f"{n},{c},{a:.16E}," for n, c, a in entries]
+            lines.append(f"DMIG,{name},{head[0]},{head[1]},,{flat[0]}")
+            lines += [f",{a},{b}" for a, b in zip(flat[1::2], [*flat[2::2], ""], strict=False)]
+            continue
+        cells = ["".join([*(field(x, width) for x in entry), " " * width]) for entry in entries]
+        start = f"DMIG{star:<4}{name:<{width}}{field(head[0], width)}{field(head[1], width)}"
+        if form == "large":
+            lines += [start, *(f"*       {cell}" for cell in cells)]
+        else:
+            lines.append(start + " " * 8 + cells[0])
+            lines += [f"+       {''.join(cells[k : k + 2])}" for k in range(1, len(cells), 2)]
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize(("form", "rtol"), [("small", 0.06), ("large", 1e-9), ("free", 1e-14)])
+def test_matrices_of_nastran(tmp_path, form, rtol):
+    """Small fields have two digits here."""
+    K, M, _ = truss()
+    path = tmp_path / "job.pch"
+    path.write_text(dmig("KAAX", K, form) + "ENDDATA\n" + dmig("MAAX", M, form))
+    found = flexible.read_matrices(path, path, names=("KAAX", "maax"))
+    np.testing.assert_allclose(found.K, K, rtol=rtol, atol=1e-12 * K.max())
+    np.testing.assert_allclose(found.M, M, rtol=rtol)
+    np.testing.assert_array_equal(found.nodes, NODES)
+
+
+def test_messages_of_nastran(tmp_path):
+    path = tmp_path / "job.bdf"
+    entry = "DMIG,KAAX,1,1,,1,1,2.0\n"
+    for match, text in (
+        ("has the matrices KAAX, MAAX; pass names", entry + entry.replace("K", "M")),
+        ("has the matrices none", "GRID,1,,0.,0.,0.\n"),
+        ("is complex", "DMIG,KAAX,0,6,3,0\n" + entry),
+        ("is rectangular", "DMIG,KAAX,0,9,2,0\n" + entry),
+        ("has scalar points", entry + "DMIG,KAAX,9,0,,9,0,2.0\n"),
+        ("the DMIG entry at line 2 of job.bdf cannot be read", entry + "DMIG,KAAX,1,1,,1,1,x\n"),
+        ("has no entries of KAAX", "DMIG,KAAX,0,6,2,0\n"),
+    ):
+        path.write_text(text)
+        with pytest.raises(mbd.ModelError, match=match):
+            flexible.read_matrices(path, path)
+    path.write_text(entry)
+    with pytest.raises(mbd.ModelError, match="has no matrix 'MAAX'; it has KAAX"):
+        flexible.read_matrices(path, path, names=("KAAX", "MAAX"))
+
+
 def test_units_of_rotations(tmp_path):
     """Of a node with six freedoms: moments and tensors of inertia."""
     path = tmp_path / "one.mtx"

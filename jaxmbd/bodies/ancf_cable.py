@@ -1,0 +1,276 @@
+"""A cable that bends far, by the absolute nodal coordinate formulation (ANCF).
+
+Sources: Berzeri & Shabana (2000) for the gradient-deficient element; Gerstmayr & Irschik (2008) for
+the curvature θ' in place of the geometric one.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from ..errors import ModelError
+from ..lie import Pose
+from ..model.values import all_concrete, as_leaf, negative, not_positive
+from .abstract import AbstractBody
+
+# Gauss points of an element for elongation, of degree 9, and for curvature, of degree 5.
+N_AXIAL, N_BENDING = 5, 3
+
+
+def _hermite(xi: np.ndarray) -> np.ndarray:
+    """Cubic functions of (r₀, r₀', r₁, r₁') with ' = d/dξ, and derivatives, shape `(3, n, 4)`."""
+    one, zero = np.ones_like(xi), np.zeros_like(xi)
+    powers = np.stack(
+        [
+            np.stack([one, xi, xi**2, xi**3], axis=-1),
+            np.stack([zero, one, 2 * xi, 3 * xi**2], axis=-1),
+            np.stack([zero, zero, 2 * one, 6 * xi], axis=-1),
+        ]
+    )
+    return powers @ np.array([[1, 0, 0, 0], [0, 1, 0, 0], [-3, -2, 3, -1], [2, 1, -2, 1.0]])
+
+
+def _gauss(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Points in [0, 1] and weights."""
+    x, w = np.polynomial.legendre.leggauss(n)
+    return 0.5 * (1.0 + x), 0.5 * w
+
+
+class ANCFCable(AbstractBody):
+    """A cable or slender rod that may bend and stretch far, along x of its frame if undeformed.
+
+    Elements are cubic in space. Their nodes have positions r and slopes r' = dr/ds; the frame of
+    the body is at the first node, with x along the slope there. Elastic coordinates [m] are the
+    stretch of the first slope, and differences of positions and slopes of the other nodes from
+    those of the straight cable, slopes times the length of an element. With ε = abs(r') - 1 and
+    κ = r' × r'' / abs(r')², the elastic energy is
+
+        U = ½ ∫ EA ε² + EI κ · κ ds
+
+    The cable does not twist. Sections have no shear and no rotary inertia, but the cable as a whole
+    has the spin inertia of its sections about x of its frame. The mass matrix of r and r' is
+    constant. Loads stiffen the cable by its geometry. Nodes are named `"base"` and `"tip"`, or by
+    their rows 0 … `n_elements`; frames turn with the slope, without twist from node to node.
+
+    **Arguments:**
+
+    - `length`: of the undeformed cable [m].
+    - `EA`, `EI`: stiffness against elongation [N] and bending [N m²]. E I of a thin cable is
+      small, not zero.
+    - `mass_per_length` [kg/m].
+    - `n_elements`: of equal length. An element should bend by less than half a radian.
+    - `planar`: whether the cable bends only in the x-z plane of its frame, with 4 in place of 6
+      elastic coordinates for each element.
+    - `damping`: β [s] of stresses EA (ε + β dε/dt) and EI (κ + β dκ/dt).
+
+    Use implicit integrators, such as `GeneralizedAlpha`: elongation has high frequencies.
+
+    **Raises** `ModelError` for a number of elements below 1. `Model` raises it for other values
+    that are not positive, and for negative damping.
+    """
+
+    length: Float[Array, ""]
+    EA: Float[Array, ""]
+    EI: Float[Array, ""]
+    mass_per_length: Float[Array, ""]
+    damping: Float[Array, ""]
+    n_elements: int = eqx.field(static=True)
+    planar: bool = eqx.field(static=True)
+
+    def __init__(
+        self,
+        length: Any,
+        EA: Any,
+        EI: Any,
+        mass_per_length: Any,
+        n_elements: int = 8,
+        planar: bool = False,
+        damping: Any = 0.0,
+    ):
+        who = "ANCFCable"
+        self.length = as_leaf(length, (), f"{who}: length")
+        self.EA, self.EI = as_leaf(EA, (), f"{who}: EA"), as_leaf(EI, (), f"{who}: EI")
+        self.mass_per_length = as_leaf(mass_per_length, (), f"{who}: mass_per_length")
+        self.damping = as_leaf(damping, (), f"{who}: damping")
+        if n_elements < 1:
+            raise ModelError(f"{who}: n_elements must be positive, got {n_elements}")
+        self.n_elements, self.planar = int(n_elements), bool(planar)
+
+    @property
+    def n_elastic(self) -> int:
+        return 1 + self.n_elements * (4 if self.planar else 6)
+
+    def nodal(self, eta: Float[Array, "k"]) -> Float[Array, "n_nodes 2 3"]:
+        """Positions, and slopes times the length of an element, of the nodes [m]."""
+        n, h = self.n_elements, self._element_length(eta)
+        rows = jnp.arange(n + 1, dtype=eta.dtype)
+        along = jnp.stack([rows, jnp.ones_like(rows)], axis=1)
+        straight = jnp.zeros((n + 1, 2, 3), dtype=eta.dtype).at[..., 0].set(along)
+        return h * straight + self._displacements(eta)
+
+    def kinetic_energy(
+        self, eta: Float[Array, "k"], V: Float[Array, "6"], eta_dot: Float[Array, "k"]
+    ) -> Float[Array, ""]:
+        # Velocities are interpolated as positions are: Hermite's functions have constants exactly.
+        moves = jnp.cross(V[None, None, 3:], self.nodal(eta)) + self._displacements(eta_dot)
+        moves = moves.at[:, 0].add(V[:3])
+        mass, h = self.mass_per_length.astype(eta.dtype), self._element_length(eta)
+        unit = jnp.asarray(_unit_mass(self.n_elements), dtype=eta.dtype)
+        w = moves.reshape(-1, 3)
+        # I/A = EI/EA for a homogeneous section, and twice as much about the axis.
+        spin = 2.0 * mass * self.length.astype(eta.dtype) * (self.EI / self.EA).astype(eta.dtype)
+        return 0.5 * mass * h * jnp.sum(w * (unit @ w)) + 0.5 * spin * V[3] ** 2
+
+    def elastic_energy(self, eta: Float[Array, "k"]) -> Float[Array, ""]:
+        axial, bending = self._stiffnesses(eta)
+        elongation, curvature = self.strains(eta)
+        squares = jnp.sum(curvature**2, axis=2)
+        return 0.5 * (jnp.sum(axial * elongation**2) + jnp.sum(bending * squares))
+
+    def damping_force(
+        self, eta: Float[Array, "k"], eta_dot: Float[Array, "k"]
+    ) -> Float[Array, "k"]:
+        """Derivative by η̇ of ½ β ∫ EA (dε/dt)² + EI (dκ/dt)² ds.
+
+        dκ/dt is relative to an axis system that follows the slope without spin about it.
+        """
+        axial, bending = self._stiffnesses(eta)
+        beta = self.damping.astype(eta.dtype)
+
+        def half_dissipation(rates: Float[Array, "k"]) -> Float[Array, ""]:
+            (_, curvature), (e_dot, k_dot) = jax.jvp(self.strains, (eta,), (rates,))
+            tangent, t_dot = jax.jvp(self._tangents, (eta,), (rates,))
+            k_dot = k_dot - jnp.cross(jnp.cross(tangent, t_dot), curvature)
+            return 0.5 * beta * (jnp.sum(axial * e_dot**2) + jnp.sum(bending[..., None] * k_dot**2))
+
+        return jax.grad(half_dissipation)(eta_dot)
+
+    def strains(
+        self, eta: Float[Array, "k"]
+    ) -> tuple[Float[Array, "n_elements a"], Float[Array, "n_elements b 3"]]:
+        """ε and κ [1/m], along the body's axes, each at its own Gauss points."""
+        h = self._element_length(eta)
+        (slope, _), (at, bend) = (self._derivatives(eta, n) for n in (N_AXIAL, N_BENDING))
+        elongation = jnp.linalg.norm(slope, axis=2) / h - 1.0
+        squares = jnp.sum(at**2, axis=2, keepdims=True)
+        return elongation, jnp.cross(at, bend) / (h * squares)
+
+    def centre_line(
+        self, eta: Float[Array, "k"], n: int
+    ) -> tuple[Float[Array, "m 3"], Float[Array, "m 3 3"]]:
+        """Positions and rotations, with x along the slope, at m = 1 + n `n_elements` points.
+
+        The points divide each element into n equal parts; they are in the frame of the body.
+        """
+        nodal = self.nodal(eta)
+        ends = jnp.concatenate([nodal[:-1], nodal[1:]], axis=1)
+        values, first, _ = (jnp.asarray(x, eta.dtype) for x in _hermite(np.arange(n) / n))
+        p = jnp.einsum("ga,eai->egi", values, ends).reshape(-1, 3)
+        slopes = jnp.einsum("ga,eai->egi", first, ends).reshape(-1, 3)
+        p, slopes = (jnp.concatenate([x, nodal[-1:, i]]) for i, x in enumerate((p, slopes)))
+        return p, self._rotations(slopes)
+
+    def node_row(self, node: str | int | None) -> int:
+        names = {"base": 0, "tip": self.n_elements}
+        if isinstance(node, str) and node in names:
+            return names[node]
+        if isinstance(node, int) and 0 <= node <= self.n_elements:
+            return node
+        raise ModelError(
+            "a frame on a cable names its node: 'base', 'tip' or a row from 0 to "
+            f"{self.n_elements}, got {node!r}"
+        )
+
+    def node_pose(self, row: int) -> Pose:
+        p = self._element_length(self.length) * row * jnp.eye(1, 3, dtype=self.length.dtype)[0]
+        return Pose(p, jnp.eye(3, dtype=p.dtype))
+
+    def frame_at_node(self, row: Any, offset: Pose, eta: Float[Array, "k"]) -> Pose:
+        # Row -1 is the frame of the body, to which a body without joints is free; as is row 0.
+        row = jnp.maximum(jnp.asarray(row), 0)
+        nodal = self.nodal(eta)
+        p, R = nodal[row, 0], self._rotations(nodal[:, 1])[row]
+        undeformed = self._element_length(eta) * row.astype(eta.dtype)
+        return Pose(p + R @ offset.p.at[0].add(-undeformed), R @ offset.R)
+
+    def _rotations(self, slopes: Float[Array, "m 3"]) -> Float[Array, "m 3 3"]:
+        """Rotations with x along the slopes, without twist from one to the next."""
+        tangents = slopes / jnp.linalg.norm(slopes, axis=1, keepdims=True)
+        eye = jnp.eye(3, dtype=slopes.dtype)
+        if self.planar:
+            across = jnp.broadcast_to(eye[1], tangents.shape)
+            return jnp.stack([tangents, across, jnp.cross(tangents, across)], axis=2)
+        turns = jax.vmap(_shortest_turn)(tangents[:-1], tangents[1:])
+        # From the base to the tip: the last turn is on the left.
+        later = jax.lax.associative_scan(lambda a, b: b @ a, turns)
+        return jnp.concatenate([eye[None], later])
+
+    def is_concrete(self) -> bool:
+        return all_concrete(self)
+
+    def is_possible(self) -> Bool[Array, ""]:
+        values = jnp.stack([self.length, self.EA, self.EI, self.mass_per_length])
+        return jnp.all(values > 0) & (self.damping >= 0)
+
+    def validate(self) -> str | None:
+        problem = not_positive(self, "length", "EA", "EI", "mass_per_length")
+        return problem or negative(self, "damping")
+
+    def _element_length(self, like: Array) -> Float[Array, ""]:
+        return (self.length / self.n_elements).astype(like.dtype)
+
+    def _displacements(self, eta: Float[Array, "k"]) -> Float[Array, "n_nodes 2 3"]:
+        """The part of the nodal coordinates that is linear in η."""
+        axes = np.array([0, 2]) if self.planar else np.arange(3)
+        first = jnp.zeros((1, 2, 3), dtype=eta.dtype).at[0, 1, 0].set(eta[0])
+        others = eta[1:].reshape(self.n_elements, 2, len(axes))
+        rest = jnp.zeros((self.n_elements, 2, 3), dtype=eta.dtype).at[:, :, axes].set(others)
+        return jnp.concatenate([first, rest])
+
+    def _derivatives(
+        self, eta: Float[Array, "k"], n: int
+    ) -> tuple[Float[Array, "n_elements n 3"], Float[Array, "n_elements n 3"]]:
+        """First and second derivatives of the centre line by ξ of the elements at n points."""
+        nodal = self.nodal(eta)
+        ends = jnp.concatenate([nodal[:-1], nodal[1:]], axis=1)
+        _, first, second = (jnp.asarray(x, dtype=eta.dtype) for x in _hermite(_gauss(n)[0]))
+        return jnp.einsum("ga,eai->egi", first, ends), jnp.einsum("ga,eai->egi", second, ends)
+
+    def _tangents(self, eta: Float[Array, "k"]) -> Float[Array, "n_elements b 3"]:
+        slope, _ = self._derivatives(eta, N_BENDING)
+        return slope / jnp.linalg.norm(slope, axis=2, keepdims=True)
+
+    def _stiffnesses(
+        self, eta: Float[Array, "k"]
+    ) -> tuple[Float[Array, "1 a"], Float[Array, "1 b"]]:
+        """EA and EI times weights of Gauss points and the length of an element."""
+        h = self._element_length(eta)
+        weights = (jnp.asarray(_gauss(n)[1], dtype=eta.dtype)[None] for n in (N_AXIAL, N_BENDING))
+        axial, bending = weights
+        return self.EA.astype(eta.dtype) * h * axial, self.EI.astype(eta.dtype) * h * bending
+
+
+def _unit_mass(n_elements: int) -> np.ndarray:
+    """∫ of products of the functions of nodes, in lengths of an element."""
+    xi, weights = _gauss(4)
+    values = _hermite(xi)[0]
+    own = np.einsum("g,ga,gb->ab", weights, values, values)
+    total = np.zeros((2 * n_elements + 2,) * 2)
+    for k in range(n_elements):
+        total[2 * k : 2 * k + 4, 2 * k : 2 * k + 4] += own
+    return total
+
+
+def _shortest_turn(a: Float[Array, "3"], b: Float[Array, "3"]) -> Float[Array, "3 3"]:
+    """The rotation from one unit vector to another about their common normal."""
+    w = jnp.cross(a, b)
+    eye = jnp.eye(3, dtype=a.dtype)
+    W = jnp.cross(w[None], eye).T
+    return eye + W + W @ W / (1.0 + a @ b)
+
+
+__all__ = ["ANCFCable"]

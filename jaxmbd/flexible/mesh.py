@@ -1,0 +1,328 @@
+"""Flexible bodies from meshes of solids."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.sparse as sp
+from jaxtyping import Array, Float
+
+from ..bodies import FlexibleBody, Skin
+from ..errors import ModelError
+from ..model.model import unknown
+from ..model.values import as_leaf, is_concrete
+from .beam import check_units, positive
+from .damping import damping_matrix
+from .solid import Solid, solid
+from .sparse_modes import Tie, craig_bampton, mean_motion
+
+# Largest difference of the mass from the one that is expected.
+MASS = 0.01
+
+
+@dataclass(frozen=True, eq=False)
+class Interface:
+    """Nodes of a mesh with the frame to which a joint attaches.
+
+    **Arguments:**
+
+    - `select`: the name of a part of the surface or of a set of points in the mesh; or a function
+      of positions, shape `(n, 3)` [m], that returns n booleans; or rows of points of the mesh.
+    - `coupling`: `"rigid"`, the nodes follow the frame as a rigid body; `"averaged"`, the frame
+      follows the nodes, by least squares with equal weights, and does not stiffen the body there.
+    - `p`: position of the frame, in the axes of the mesh, shape `(3,)` [m]. Default: the mean of
+      the nodes.
+
+    **Raises** `ModelError` for another coupling, and for another shape of `p`.
+    """
+
+    select: Any
+    coupling: str = "rigid"
+    p: Any = None
+
+    def __post_init__(self):
+        if self.coupling not in ("rigid", "averaged"):
+            raise ModelError(
+                f"Interface: coupling must be 'rigid' or 'averaged', got {self.coupling!r}"
+            )
+        if self.p is not None and np.shape(self.p) != (3,):
+            raise ModelError(f"Interface: p must have shape (3,), got {np.shape(self.p)}")
+
+
+class _Unit(NamedTuple):
+    """A reduced solid for unit density and unit Lamé parameters, in NumPy arrays.
+
+    `motions`: displacements and rotations of the nodes of the body, shape `(n_nodes, k, 6)`.
+    """
+
+    volume: float
+    first: np.ndarray
+    second: np.ndarray
+    by_lambda: np.ndarray
+    by_mu: np.ndarray
+    positions: np.ndarray
+    motions: np.ndarray
+
+
+def from_mesh(
+    mesh: Any,
+    E: Any,
+    nu: Any,
+    density: Any,
+    interfaces: Mapping[str, Any],
+    n_modes: int = 6,
+    *,
+    unit: float,
+    frame: str = "clamped",
+    nodes: Mapping[str, Any] | None = None,
+    damping: Any = 0.0,
+    degree: int = 2,
+    basis_nu: float | None = None,
+    total_mass: float | None = None,
+) -> FlexibleBody:
+    """A flexible body of an elastic solid from a mesh of tetrahedra or hexahedra.
+
+    The solid is linear elastic, isotropic and homogeneous. Mode shapes are those of Craig &
+    Bampton (1968): `n_modes` modes with interfaces held, and six static shapes for each interface
+    after the first. They are computed with sparse matrices on the host, and are the same for all E
+    and densities. The body's frame of reference has the axes and the origin of the mesh. Nodes for
+    frames are the names of `interfaces` and `nodes`, and the rows of the vertices of the surface
+    after them, which turn by least squares with their neighbours on the surface.
+
+    Derivatives by E, ν, density and damping are those of a frozen basis, as in `reduce`. The mesh
+    has no derivatives. Loads do not stiffen the body (K has no geometric stiffness). Needs the
+    extra `fem`.
+
+    **Arguments:**
+
+    - `mesh`: a file that meshio reads, such as of Gmsh, Abaqus or VTK, or a `skfem` mesh.
+    - `E`: Young's modulus [Pa]; `nu`: Poisson's ratio; `density` [kg/m³].
+    - `interfaces`: `{name: selection}` with the selections of `Interface`, or `{name: Interface}`.
+      The first one holds the frame of reference if that is clamped.
+    - `n_modes`: number of normal modes.
+    - `unit`: unit of length of the mesh [m], 1e-3 for mm. Files do not contain it.
+    - `frame`: `"clamped"`, `"chord"` or `"mean-axis"`, as in `reduce`.
+    - `nodes`: `{name: selection}` of further frames, which follow the mean motion of their nodes.
+    - `damping`: modal damping ratios, a number or one for each mode; or a `Rayleigh`.
+    - `degree`: of the displacements in an element, 1 or 2. With 1, thin parts are much too stiff
+      in bending.
+    - `basis_nu`: Poisson's ratio for which mode shapes are computed. Default: `nu`. Pass it if `nu`
+      is traced, and for finite differences by `nu`.
+    - `total_mass`: mass that the body is to have to 1 % [kg], as a check of the units.
+
+    **Raises** `ModelError` for values that are impossible, for moduli and density that no material
+    has in SI units, for unknown or empty selections, interfaces on a line or with common nodes,
+    unsuitable meshes, a number of modes that parts a pair of repeated ones, and a mass that is not
+    `total_mass`. `ImportError` without scikit-fem and meshio.
+    """
+    who = "flexible.from_mesh"
+    E, density = positive(E, f"{who}: E"), positive(density, f"{who}: density")
+    check_units(E, density, who)
+    nu, at = _poisson(nu, basis_nu, who)
+    if not unit > 0:
+        raise ModelError(f"{who}: unit must be positive, got {unit}; 1e-3 for a mesh in mm")
+    if frame not in ("clamped", "chord", "mean-axis"):
+        raise ModelError(f"{who}: frame must be clamped, chord or mean-axis, got {frame!r}")
+    if len(interfaces) < (2 if frame == "chord" else 1):
+        raise ModelError(
+            f"{who}: interfaces must name the parts at which joints act: one, or two "
+            "for frame='chord'"
+        )
+    given = solid(mesh, unit, degree, who)
+    ties = [_tie(given, name, x, who) for name, x in interfaces.items()]
+    _check_apart(ties, who)
+    extra = [
+        _tie(given, name, x, who) for name, x in (nodes or {}).items() if name not in interfaces
+    ]
+    shapes = _shapes(given, ties, n_modes, frame, at, who)
+    reduced, skin = _reduced(given, shapes, [*ties, *extra], who)
+    _check_mass(density, reduced.volume, total_mass, who)
+    arrays = _body_arrays(reduced, E, nu, density, damping)
+    names = {tie.name: row for row, tie in enumerate([*ties, *extra])}
+    return FlexibleBody(**arrays, nodes=names, skin=skin)
+
+
+def _poisson(nu: Any, basis_nu: float | None, who: str) -> tuple[Float[Array, ""], float]:
+    """ν as an array, and its value for the mode shapes."""
+    given = nu if basis_nu is None else basis_nu
+    nu = as_leaf(nu, (), f"{who}: nu")
+    # Within jit as_leaf traces even a Python number.
+    at = given if is_concrete(given) else jax.lax.stop_gradient(given)
+    if not is_concrete(at):
+        raise ModelError(
+            f"{who}: nu is traced, but mode shapes are computed on the host; pass basis_nu, the "
+            "number for which they are computed"
+        )
+    for value in (nu, at):
+        if is_concrete(value) and not -1.0 < float(value) < 0.5:
+            raise ModelError(f"{who}: Poisson's ratio must be above -1 and below 0.5, got {value}")
+    return nu, float(at)
+
+
+def _lame(E: Any, nu: Any) -> tuple[Any, Any]:
+    """λ and μ."""
+    return E * nu / ((1.0 + nu) * (1.0 - 2.0 * nu)), E / (2.0 * (1.0 + nu))
+
+
+def _tie(given: Solid, name: str, value: Any, who: str) -> Tie:
+    """The nodes and the frame of an interface; **raises** `ModelError` if there are none."""
+    x = value if isinstance(value, Interface) else Interface(value)
+    rows = _selected(given, name, x.select, who)
+    if rows.size == 0:
+        low, high = given.positions.min(axis=0), given.positions.max(axis=0)
+        raise ModelError(
+            f"{who}: interface {name!r} selects no node of an element; the body extends from "
+            f"{low} to {high} m"
+        )
+    p = given.positions[rows].mean(axis=0) if x.p is None else np.asarray(x.p, dtype=float)
+    return Tie(name, rows, p, x.coupling == "rigid")
+
+
+def _selected(given: Solid, name: str, select: Any, who: str) -> np.ndarray:
+    """Rows of nodes, ascending."""
+    if isinstance(select, str):
+        if select not in given.sets:
+            raise ModelError(unknown(f"{who}: interface {name!r}: unknown set", select, given.sets))
+        rows = given.sets[select]
+    elif callable(select):
+        chosen = np.asarray(select(given.positions))
+        if chosen.dtype != bool or chosen.shape != (len(given.positions),):
+            raise ModelError(
+                f"{who}: interface {name!r}: the function must return booleans of shape (n,) for "
+                f"positions of shape (n, 3), got {chosen.dtype} of shape {chosen.shape}"
+            )
+        return np.flatnonzero(chosen)
+    else:
+        points = np.asarray(select)
+        n = len(given.points)
+        if points.dtype == bool and points.shape == (n,):
+            points = np.flatnonzero(points)
+        if not np.issubdtype(points.dtype, np.integer) or points.ndim != 1:
+            raise ModelError(
+                f"{who}: interface {name!r} must be a name, a function of positions, or rows of "
+                f"points, got {select!r}"
+            )
+        if points.size and not 0 <= points.min() <= points.max() < n:
+            raise ModelError(f"{who}: interface {name!r} has rows outside of the {n} points")
+        rows = given.points[points]
+    return _completed(given, np.unique(rows[rows >= 0]))
+
+
+def _completed(given: Solid, rows: np.ndarray) -> np.ndarray:
+    """The nodes, with those on the edges and facets of the surface whose vertices are chosen."""
+    inside = np.isin(given.facets[:, : given.n_corners], rows).all(axis=1)
+    return np.union1d(rows, given.facets[inside])
+
+
+def _check_apart(ties: list[Tie], who: str) -> None:
+    for i, tie in enumerate(ties):
+        for other in ties[:i]:
+            common = np.intersect1d(tie.rows, other.rows)
+            if common.size:
+                raise ModelError(
+                    f"{who}: interfaces {other.name!r} and {tie.name!r} have {common.size} nodes "
+                    "in common, which cannot follow both"
+                )
+
+
+def _shapes(
+    given: Solid, ties: list[Tie], n_modes: int, frame: str, nu: float, who: str
+) -> np.ndarray:
+    """Mode shapes of unit mass for unit density."""
+    lam, mu = _lame(1.0, nu)
+    K = lam * given.by_lambda + mu * given.by_mu
+    M = sp.csr_matrix(sp.kron(given.mass, np.eye(3)))
+    return craig_bampton(K, M, given.positions, ties, n_modes, frame, who)
+
+
+def _reduced(given: Solid, shapes: np.ndarray, ties: list[Tie], who: str) -> tuple[_Unit, Skin]:
+    n, k = len(given.positions), shapes.shape[1]
+    by_node = shapes.reshape(n, 3, k)
+    psi = np.concatenate([given.positions[:, :, None], by_node], axis=2)
+    weighted = (given.mass @ psi.reshape(n, -1)).reshape(psi.shape)
+    second = np.einsum("nia,njb->aibj", psi, weighted)
+    vertices, triangles = np.unique(given.triangles, return_inverse=True)
+    triangles = triangles.reshape(-1, 3)
+    of_ties = [
+        np.einsum(
+            "ij,jk->ki", mean_motion(given.positions, tie, who), by_node[tie.rows].reshape(-1, k)
+        )
+        for tie in ties
+    ]
+    at_surface = _surface_motions(given.positions[vertices], by_node[vertices], triangles)
+    positions = np.concatenate([np.stack([tie.p for tie in ties]), given.positions[vertices]])
+    unit = _Unit(
+        float(given.mass.sum()),
+        weighted.sum(axis=0).T,
+        second,
+        shapes.T @ (given.by_lambda @ shapes),
+        shapes.T @ (given.by_mu @ shapes),
+        positions,
+        np.concatenate([np.stack(of_ties), at_surface]),
+    )
+    rows = len(ties) + np.arange(len(vertices))
+    return unit, Skin(rows, np.zeros((len(vertices), 3)), triangles)
+
+
+def _surface_motions(
+    positions: np.ndarray, displacements: np.ndarray, triangles: np.ndarray
+) -> np.ndarray:
+    """Displacements, and rotations by least squares with the neighbours, shape `(n, k, 6)`."""
+    n = len(positions)
+    pairs = np.concatenate([triangles[:, [i, j]] for i in range(3) for j in range(3) if i != j])
+    a, b = np.unique(pairs, axis=0).T
+    arms = positions[b] - positions[a]
+    spread, turned = np.zeros((n, 3, 3)), np.zeros((n, 3, displacements.shape[2]))
+    squares = np.sum(arms**2, axis=1)[:, None, None] * np.eye(3) - arms[:, :, None] * arms[:, None]
+    np.add.at(spread, a, squares)
+    np.add.at(turned, a, np.cross(arms[:, :, None], displacements[b] - displacements[a], axis=1))
+    rotations = np.linalg.pinv(spread, hermitian=True) @ turned
+    return np.concatenate([displacements, rotations], axis=1).swapaxes(1, 2)
+
+
+def _check_mass(
+    density: Float[Array, ""], volume: float, total_mass: float | None, who: str
+) -> None:
+    if total_mass is None or not is_concrete(density):
+        return
+    mass = float(density) * volume
+    if abs(mass - total_mass) > MASS * abs(total_mass):
+        raise ModelError(
+            f"{who}: the mesh has a mass of {mass:.6g} kg, but total_mass is {total_mass:.6g} kg; "
+            "check unit (1e-3 for a mesh in mm) and density [kg/m³]"
+        )
+
+
+def _body_arrays(
+    reduced: _Unit,
+    E: Float[Array, ""],
+    nu: Float[Array, ""],
+    density: Float[Array, ""],
+    damping: Any,
+) -> dict[str, Any]:
+    """Arrays of the body, with shapes of unit mass."""
+    dtype = jnp.result_type(E, nu, density)
+    lam, mu = _lame(E, nu)
+    scale = 1.0 / jnp.sqrt(jax.lax.stop_gradient(density))
+    k = reduced.by_mu.shape[0]
+    scales = jnp.concatenate([jnp.ones(1, dtype), jnp.broadcast_to(scale, (k,))])
+    of = {name: jnp.asarray(x, dtype) for name, x in reduced._asdict().items()}
+    stiffness = scale**2 * (lam * of["by_lambda"] + mu * of["by_mu"])
+    second = density * of["second"] * scales[:, None, None, None] * scales[None, None, :, None]
+    modal = jnp.einsum("aibi->ab", second[1:, :, 1:])
+    return {
+        "mass": density * of["volume"],
+        "first": density * scales[:, None] * of["first"],
+        "second": second,
+        "stiffness": stiffness,
+        "damping": damping_matrix(damping, stiffness, modal),
+        "positions": of["positions"],
+        "translations": scale * of["motions"][..., :3],
+        "rotations": scale * of["motions"][..., 3:],
+    }
+
+
+__all__ = ["Interface", "from_mesh"]
