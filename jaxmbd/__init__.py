@@ -23,6 +23,7 @@ from . import joints as joints
 from . import lie as lie
 from . import sensors as sensors
 from . import signals as signals
+from . import tyres as tyres
 from .analyses.assemble import assemble as assemble
 from .analyses.checkpoints import MemoryBudget as MemoryBudget
 from .analyses.equilibrium import ArcLength as ArcLength
@@ -115,6 +116,7 @@ from .system.partitioning import CoordinatePartitioning as CoordinatePartitionin
 from .system.projection import Projection as Projection
 from .system.reactions import reactions as reactions
 from .system.stabilization import Baumgarte as Baumgarte
+from .system.tyre_contacts import tyre_contacts as tyre_contacts
 
 __all__ = [
     "BDF",
@@ -220,6 +222,8 @@ __all__ = [
     "testing",
     "trajectory_growth",
     "transforms",
+    "tyre_contacts",
+    "tyres",
     "viz",
 ]
 

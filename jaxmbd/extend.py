@@ -43,6 +43,7 @@ from .signals import as_signal as as_signal
 from .system.abstract import AbstractSystem as AbstractSystem
 from .system.configuration import AbstractConfiguration as AbstractConfiguration
 from .system.constraints import n_constraints as n_constraints
+from .tyres import AbstractSlip as AbstractSlip
 
 __all__ = [
     "AbstractBody",
@@ -61,6 +62,7 @@ __all__ = [
     "AbstractNormalLaw",
     "AbstractRotation",
     "AbstractSignal",
+    "AbstractSlip",
     "AbstractSolid",
     "AbstractSurface",
     "AbstractSystem",

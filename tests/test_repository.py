@@ -18,7 +18,7 @@ PACKAGE = REPOSITORY / "jaxmbd"
 # and nobody imports them but inside a function: plotting and file formats load when first used.
 BOTTOM = {"errors", "_stop_gradients", "_runtime_guard", "_joint_tangents", "_inlined_jit"}
 MATHEMATICS = BOTTOM | {"lie", "linear", "fused", "native"}
-DESCRIPTION = {"model", "inertia", "signals", "bodies", "joints", "contact", "forces"}
+DESCRIPTION = {"model", "inertia", "signals", "bodies", "joints", "contact", "tyres", "forces"}
 MECHANISM = MATHEMATICS | DESCRIPTION | {"mechanism"}
 SYSTEM = MECHANISM | {"system"}
 NUMERICS = SYSTEM - {"bodies", "joints"} | {"nonlinear", "integrators"}

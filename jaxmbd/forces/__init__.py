@@ -25,6 +25,8 @@ from .lugre import LuGreFriction as LuGreFriction
 from .motor import DCMotor as DCMotor
 from .spring_damper import SpringDamper as SpringDamper
 from .torsional_spring_damper import TorsionalSpringDamper as TorsionalSpringDamper
+from .tyre import Tyre as Tyre
+from .tyre import TyreContact as TyreContact
 
 __all__ = [
     "AbstractController",
@@ -50,6 +52,8 @@ __all__ = [
     "SpringDamper",
     "StribeckFriction",
     "TorsionalSpringDamper",
+    "Tyre",
+    "TyreContact",
     "ViscousFriction",
     "contact_pairs",
 ]

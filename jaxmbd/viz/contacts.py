@@ -1,16 +1,19 @@
-"""Shapes and forces of contacts in animations."""
+"""Shapes and forces of contacts and tyres in animations."""
 
 from collections.abc import Iterator
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from ..analyses.motion import AbstractMotion
 from ..contact import AbstractShape, Box, Capsule, Cylinder, Disc, HalfSpace, Sphere, Terrain
-from ..forces import Contact
+from ..forces import Contact, Tyre
 from ..mechanism.elements import FrameElements
+from ..system.abstract import State
 from ..system.contacts import contacts
+from ..system.tyre_contacts import tyre_contacts
 from . import shapes
 from .scene import GROUND, STEEL, Drawing, port_poses
 from .shapes import Mesh
@@ -18,18 +21,23 @@ from .stage import Stage
 
 FORCE = 0xD62728
 PATCH = 41  # Vertices along a side of a drawn surface.
+SIDES = {Contact: ("shape_a", "shape_b"), Tyre: ("wheel", "road")}
 LONGEST = 0.25  # Longest arrow, as a part of the extent of the motion.
 
 
 def contact_drawings(stage: Stage, solution: AbstractMotion) -> Iterator[Drawing]:
-    """Each shape once, and an arrow at each point of contact where there is a force."""
+    """Each shape once, and an arrow at each point of contact where there is a force.
+
+    Tyres have one arrow each, from the road along the total force on the wheel.
+    """
     drawn: set[tuple] = set()
     for group in stage.mechanism.elements:
-        if not (isinstance(group, FrameElements) and isinstance(group.element, Contact)):
+        sides = next((x for kind, x in SIDES.items() if isinstance(group.element, kind)), None)
+        if sides is None or not isinstance(group, FrameElements):
             continue
         for row, name in enumerate(group.names):
             element = jax.tree.map(lambda x, row=row: np.asarray(x[row]), group.element)
-            for side, rows in zip(("shape_a", "shape_b"), group.ports, strict=True):
+            for side, rows in zip(sides, group.ports, strict=True):
                 shape, port = getattr(element, side), rows.index[row]
                 key = _identity(stage, shape, port)
                 mesh = None if key in drawn else _mesh(stage, shape, port)
@@ -93,10 +101,18 @@ def _surface(stage: Stage, shape: HalfSpace | Terrain, port: int) -> Mesh:
 
 def _arrows(stage: Stage, solution: AbstractMotion) -> Iterator[Drawing]:
     """Arrows from the points of contact along the forces on the first bodies."""
-    found = jax.vmap(lambda t, y: contacts(solution.system, t, y))(solution.ts, solution.states)
+
+    def places(t: Array, y: State) -> dict[str, tuple[Array, Array]]:
+        """Positions and forces, by name, shape `(k, 3)` each."""
+        touching = contacts(solution.system, t, y).items()
+        rolling = tyre_contacts(solution.system, t, y).items()
+        found = {name: (points.position, points.force) for name, points in touching}
+        return found | {name: (x.position[None], x.force[None]) for name, x in rolling}
+
+    found = jax.vmap(places)(solution.ts, solution.states)
     ts = np.asarray(solution.ts)
     rows = np.clip(np.searchsorted(ts, stage.motion.ts - 1e-9), 0, len(ts) - 1)
-    sizes = [np.linalg.norm(np.asarray(x.force), axis=-1) for x in found.values()]
+    sizes = [np.linalg.norm(np.asarray(force), axis=-1) for _, force in found.values()]
     largest = max(float(np.nanmax(size, initial=0.0)) for size in sizes)
     if not largest > 0:
         return
@@ -104,11 +120,11 @@ def _arrows(stage: Stage, solution: AbstractMotion) -> Iterator[Drawing]:
     # Forces differ by orders of magnitude between impact and rest.
     longest = max(LONGEST * float(np.max(extent)), 10 * stage.unit)
     mesh = _arrow(stage.unit)
-    for (name, points), size in zip(found.items(), sizes, strict=True):
+    for (name, (position, force_on)), size in zip(found.items(), sizes, strict=True):
         for k in range(size.shape[1]):
-            force = np.asarray(points.force)[rows, k]
+            force = np.asarray(force_on)[rows, k]
             length = longest * np.sqrt(np.nan_to_num(size[rows, k]) / largest)
-            poses = _along(np.nan_to_num(force), length, np.asarray(points.position)[rows, k])
+            poses = _along(np.nan_to_num(force), length, np.asarray(position)[rows, k])
             yield Drawing(f"{name} force {k}", "contact forces", mesh, poses)
 
 

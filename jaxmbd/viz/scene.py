@@ -6,7 +6,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from ..forces import Contact, SpringDamper
+from ..forces import Contact, SpringDamper, Tyre
 from ..joints import RollingDisc
 from ..joints.rotation import AxisRotation, FreeRotation, TwoAxisRotation
 from ..mechanism.elements import FrameElements
@@ -142,7 +142,7 @@ def spring_drawings(stage: Stage) -> Iterator[Drawing]:
     for group in stage.mechanism.elements:
         if not isinstance(group, FrameElements) or len(group.ports) != 2:
             continue
-        if isinstance(group.element, Contact):
+        if isinstance(group.element, Contact | Tyre):
             continue
         pairs = zip(group.names, *(rows.index for rows in group.ports), strict=True)
         for name, first, second in pairs:

@@ -147,6 +147,29 @@ def test_contacts_are_shapes_and_arrows():
     np.testing.assert_allclose(pose[:2, 2], 0.0, atol=1e-6)
 
 
+def test_tyres_are_wheels_and_arrows():
+    """One that rests: a disc, the road once, and an arrow upwards; no line between their frames."""
+    across = mbd.Frame("wheel", R=np.array([[1.0, 0, 0], [0, 0, 1.0], [0, -1.0, 0]]))
+    disc, road = mbd.contact.Disc(across, 0.3), mbd.contact.HalfSpace("ground")
+    laws = mbd.contact.KelvinVoigt(1e4), mbd.tyres.Linear(10.0)
+    tyre = forces.Tyre(disc, road, *laws, relaxation=0.3)
+    body = mbd.RigidBody(10.0, [0.3, 0.5, 0.3])
+    system = mbd.formulate(
+        mbd.Model({"wheel": body}, forces={"tyre": tyre}), mbd.JointCoordinates()
+    )
+    rest = mbd.assemble(system, {"wheel": mbd.Pose(jnp.array([0.5, 0.0, 0.29]), jnp.eye(3))})
+    plot = motions.solution(system, jnp.zeros(1), jax.tree.map(lambda x: x[None], rest)).animate()
+    drawn = {x.name for x in plot.objects}
+    assert {"tyre.wheel", "tyre.road", "tyre force 0"} <= drawn
+    assert "tyre" not in drawn
+    points = np.asarray(named(plot, "tyre.wheel").vertices)
+    assert np.hypot(points[:, 0], points[:, 1]).max() == pytest.approx(0.3, rel=1e-6)
+    pose = np.asarray(named(plot, "tyre force 0").model_matrix)
+    np.testing.assert_allclose(pose[:3, 3], [0.5, 0.0, 0.0], atol=1e-6)
+    assert pose[2, 2] > 0.01
+    np.testing.assert_allclose(pose[:2, 2], 0.0, atol=1e-6)
+
+
 def test_an_ended_motion_stops_where_it_ended(swing):
     ts = jnp.concatenate([swing.ts[:11], jnp.full(10, jnp.inf)])
     ended = motions.solution(swing.system, ts, swing.states)

@@ -1,0 +1,28 @@
+"""A car on four tyres beside the bicycle model."""
+
+import numpy as np
+import pytest
+
+from tests.examples import comparing
+
+EXAMPLE = comparing.example("car")
+
+
+@pytest.mark.thorough
+def test_the_car_turns_like_the_bicycle_and_changes_lanes(tmp_path):
+    _, changing, (found, wanted) = EXAMPLE["main"](
+        png=tmp_path / "plot.png", html=tmp_path / "motion.html"
+    )
+    assert found == pytest.approx(wanted, rel=0.02)
+    # It understeers: a neutral car would turn by V / L.
+    assert wanted < 0.8 * EXAMPLE["SPEED"] / (EXAMPLE["FRONT"] + EXAMPLE["REAR"])
+    seen = np.asarray(EXAMPLE["looks"](changing))
+    weight = 2.0 * sum(total for total, _ in EXAMPLE["loads"]().values())
+    assert np.min(seen[..., 0]) > 0
+    np.testing.assert_allclose(np.sum(seen[0, :, 0]), weight, rtol=1e-9)
+    p = np.asarray(changing.frames["chassis"].p)
+    assert 1.0 < p[-1, 1] < 4.0
+    heading = changing.frames["chassis"].R[-1, 1, 0]
+    assert abs(heading) < 0.02
+    assert (tmp_path / "plot.png").is_file()
+    assert (tmp_path / "motion.html").is_file()
