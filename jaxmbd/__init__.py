@@ -12,8 +12,7 @@ from ._runtime_guard import prevent_deadlock
 prevent_deadlock()  # Before a JAX backend starts.
 
 import importlib
-from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from . import contact as contact
 from . import flexible as flexible
@@ -212,10 +211,12 @@ __all__ = [
     "priors",
     "reactions",
     "reducers",
+    "report_environment",
     "rollout",
     "root_locus",
     "sensitivities",
     "sensors",
+    "show",
     "signals",
     "simulate",
     "sweep",
@@ -232,12 +233,24 @@ if TYPE_CHECKING:
     from . import io as io
     from . import testing as testing
     from . import viz as viz
+    from .environment import report_environment as report_environment
+    from .viz.show import show as show
 
 # Parts that not every user needs, and whose dependencies are extras.
 _ON_DEMAND = ("extend", "io", "testing", "viz")
 
 
-def __getattr__(name: str) -> ModuleType:
+# Functions of these parts, with their modules.
+_FUNCTIONS_ON_DEMAND = {"report_environment": ".environment", "show": ".viz.show"}
+
+
+def __getattr__(name: str) -> Any:
     if name in _ON_DEMAND:
         return importlib.import_module(f".{name}", __name__)
+    if name in _FUNCTIONS_ON_DEMAND:
+        return getattr(importlib.import_module(_FUNCTIONS_ON_DEMAND[name], __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -106,8 +106,12 @@ def to_log_cholesky(body: RigidBody) -> Float[Array, "10"]:
     return jnp.concatenate([jnp.log(scale)[None], logs, rest])
 
 
-def from_log_cholesky(theta: Float[Array, "10"]) -> RigidBody:
-    """The body with the log-Cholesky parameters `theta`; the inverse of `to_log_cholesky`."""
+def from_log_cholesky(theta: Any) -> RigidBody:
+    """The body with the log-Cholesky parameters `theta`; the inverse of `to_log_cholesky`.
+
+    **Raises** `ModelError` for another shape than `(10,)`.
+    """
+    theta = as_leaf(theta, (10,), "from_log_cholesky: theta")
     alpha, d1, d2, d3, s12, s23, s13, t1, t2, t3 = theta
     zero, one = jnp.zeros_like(alpha), jnp.ones_like(alpha)
     U = jnp.exp(alpha) * jnp.stack(

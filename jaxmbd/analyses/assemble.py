@@ -16,7 +16,14 @@ from ..lie import Pose, so3
 from ..model.model import unknown
 from ..model.values import as_leaf, is_concrete
 from ..system import constraints
-from ..system.abstract import AbstractSystem, State, Time, as_time, reference_values
+from ..system.abstract import (
+    AbstractSystem,
+    State,
+    Time,
+    as_time,
+    reference_values,
+    require_system,
+)
 from .closing import Target, Targets, closed, consistent
 
 
@@ -62,9 +69,11 @@ def assemble(
     not finite. `AssemblyError` if joints cannot be closed, with their names and constraint
     residuals at the nearest position, or if velocities contradict each other.
     """
+    require_system(system)
     mechanism, dtype = system.mechanism, system.mechanism.dtype
+    _check_mappings(guess=guess, rates=rates, states=states, elastic=elastic)
     guess, rates = dict(guess or {}), dict(rates or {})
-    hold = (hold,) if isinstance(hold, str) else tuple(hold)
+    hold = (hold,) if isinstance(hold, str) else _names(hold)
     _check_hold(hold, guess, rates)
     values = list(reference_values(mechanism))
     for name, value in guess.items():
@@ -122,6 +131,20 @@ def _by_name(
         own = as_leaf(own, () if count == 1 and own.ndim == 0 else (count,), who)
         x = x.at[first : first + count].set(own.astype(x.dtype).reshape(count))
     return x
+
+
+def _check_mappings(**given: Any) -> None:
+    for argument, value in given.items():
+        if value is not None and not isinstance(value, Mapping):
+            raise ModelError(
+                f"assemble: {argument} is a dict {{name: value}}, got a {type(value).__name__}"
+            )
+
+
+def _names(hold: Any) -> tuple[str, ...]:
+    if not isinstance(hold, Sequence):
+        raise ModelError(f"assemble: hold are names of joints, got {hold!r}")
+    return tuple(hold)
 
 
 def _check_hold(hold: tuple[str, ...], guess: dict[str, Any], rates: dict[str, Any]) -> None:

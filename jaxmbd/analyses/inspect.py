@@ -13,7 +13,7 @@ from ..mechanism.loops import Block, blocks
 from ..mechanism.mechanism import Mechanism
 from ..model.values import all_concrete
 from ..system import constraints
-from ..system.abstract import AbstractSystem, State, as_state
+from ..system.abstract import AbstractSystem, State, as_state, require_system
 from ..system.rank import ConstraintRank, constraint_rank
 from .assemble import assemble
 from .fusion import why_not_fused
@@ -94,14 +94,17 @@ def inspect(system: AbstractSystem, state: State | None = None, t: float = 0.0) 
     Returns an `Inspection`. If no state can be assembled, its `problem` is the reason, and it has
     no rank.
 
-    **Raises** `ModelError` under a transformation: it needs concrete numbers.
+    **Raises** `ModelError` under a transformation, since it needs concrete numbers, and for a state
+    of another system.
     """
     if not all_concrete((system, state)):
         raise ModelError("inspect needs concrete numbers; call it outside jit")
+    require_system(system)
+    state = None if state is None else as_state(state, system)
     mechanism = system.mechanism
     own = rigid = problem = None
     try:
-        state = assemble(system, t=t) if state is None else as_state(state, system)
+        state = assemble(system, t=t) if state is None else state
         own = constraint_rank(system, t, state.q)
         rigid = constraint_rank(system.rigid(), t, state.q) if _has_springs(system) else own
     except (AssemblyError, ModelError) as error:

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 from ..errors import AssemblyError, ModelError
 from ..model.values import as_leaf, is_concrete
 from ..system import branches, constraints
-from ..system.abstract import AbstractSystem, State, Time, Velocities, as_state
+from ..system.abstract import AbstractSystem, State, Time, Velocities, as_state, require_system
 from ..system.projection import projected
 from ..system.residuals import constraint_rates
 from ..system.saddle_point import saddle_point
@@ -65,6 +65,7 @@ def kinematics(
     position or no velocity, for example if a driver acts on a locked joint, and if a joint is
     closed the wrong way round. Under a transformation these are errors at run time.
     """
+    require_system(system)
     ts = as_leaf(ts, None, "kinematics: ts").astype(system.mechanism.dtype)
     if ts.ndim != 1 or ts.shape[0] == 0:
         raise ModelError(f"kinematics: ts must be times, shape (n,), got shape {ts.shape}")

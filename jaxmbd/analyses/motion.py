@@ -1,7 +1,7 @@
 """States of a system over time, with names."""
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import equinox as eqx
@@ -11,10 +11,13 @@ from jaxtyping import Array, Float
 
 from ..errors import ModelError
 from ..model.model import unknown
+from ..model.values import all_concrete
 from ..system.abstract import AbstractSystem, NamedPoses, NamedTwists, State
 from ..system.energy import Energy, Momentum, energy, momentum
 from ..system.joint_states import JointState, joint_states
 from ..system.loads import element_states
+from ..system.reactions import reactions
+from .comparison import MotionDifference, compare
 
 # Not typing.Self: checks of types at run time support it only if they decorate whole classes.
 M = TypeVar("M", bound="AbstractMotion")
@@ -26,6 +29,9 @@ class AbstractMotion(eqx.Module):
     - `ts`: times [s], shape `(n,)`.
     - `states`: `State` with a leading axis of length n.
     - `system`: the system that moved.
+
+    Frames, joints, reactions and energies are computed at the first access. They are available
+    under `jit`, too, and raise `ModelError` if the motion has no states at saved times.
     """
 
     ts: eqx.AbstractVar[Float[Array, "n"]]
@@ -39,17 +45,25 @@ class AbstractMotion(eqx.Module):
     @property
     def frames(self) -> NamedPoses:
         """Poses over time: `frames["rod"].p`, shape `(n, 3)`, and `.R`, shape `(n, 3, 3)`."""
-        return _frames(self.system, self.ts, self.states)
+        return _once(self, "frames", _frames)
 
     @property
     def twists(self) -> NamedTwists:
         """Twists `[v, ω]` over time along the frames' own axes: `twists["rod"]`, `(n, 6)`."""
-        return _twists(self.system, self.ts, self.states)
+        return _once(self, "twists", _twists)
 
     @property
     def joints(self) -> Mapping[str, JointState]:
         """Joint motion over time: `joints["hinge"].q` and `.v`, shape `(n,)` or `(n, k)`."""
-        return _joints(self.system, self.ts, self.states)
+        return _once(self, "joints", _joints)
+
+    @property
+    def reactions(self) -> Mapping[str, Float[Array, "n 6"]]:
+        """Reaction wrench `[f, τ]` [N, N m] of every joint over time: `reactions["pin"]`, `(n, 6)`.
+
+        See `jaxmbd.reactions` for its frame and sign. After the end of a motion it is NaN.
+        """
+        return _once(self, "reactions", _reactions)
 
     @property
     def element_states(self) -> Mapping[str, Float[Array, "..."]]:
@@ -57,23 +71,28 @@ class AbstractMotion(eqx.Module):
 
         Empty if no element has first-order states.
         """
-        return element_states(self.system, self.states)
+        return element_states(self.system, _states_of(self, "element_states"))
 
     @property
     def energy(self) -> Energy:
         """Kinetic, potential and total energy over time [J], shape `(n,)`."""
-        return _energies(self.system, self.ts, self.states)
+        return _once(self, "energy", _energies)
 
     @property
     def momentum(self) -> Momentum:
         """Linear and angular momentum over time, shape `(n, 3)`."""
-        return _momenta(self.system, self.ts, self.states)
+        return _once(self, "momentum", _momenta)
 
     def finite(self: M) -> M:
         """The motion without rows after an event or a failure (not under `jit`).
 
         **Raises** `ModelError` for a batch, whose motions may end at different rows.
         """
+        if not eqx.is_array(self.ts):
+            raise ModelError(
+                f"{type(self).__name__}.finite: the motion has no one sequence of saved times; "
+                f"{_REMEDY}"
+            )
         if self.ts.ndim != 1:
             raise ModelError(
                 f"{type(self).__name__}.finite is for one motion, not for a batch of shape "
@@ -99,20 +118,51 @@ class AbstractMotion(eqx.Module):
         """
         from ..io.dataset import to_dataset
 
+        _states_of(self, "to_xarray")
         return to_dataset(self)
 
-    def plot(self, joints: Any = None, energy: bool = True, elements: Any = None) -> Any:
+    def to_pandas(self) -> Any:
+        """A `pandas.DataFrame` over the time [s]: `q_<joint>`, `v_<joint>`, `z_<element>`,
+        positions such as `position.tip.x`, energies and momenta. Needs the extra `io`.
+        """
+        from ..io.dataset import to_table
+
+        _states_of(self, "to_pandas")
+        return to_table(self)
+
+    def compare(self, other: Any) -> MotionDifference:
+        """Differences to another motion of equally named bodies at the same times.
+
+        The motions may be of different formulations, integrators or parameters. Save both at the
+        same times by `saveat`.
+
+        **Returns** a `MotionDifference`: distances and angles by frame, and energies, over time;
+        `print` shows the largest ones.
+
+        **Raises** `ModelError` for other times and other frames; under a transformation, other
+        times are an error at run time.
+        """
+        return compare(self, other)
+
+    def plot(
+        self, joints: Any = None, energy: bool = True, elements: Any = None, *, ax: Any = None
+    ) -> Any:
         """Coordinates and velocities of joints, first-order states, and the energy, over time.
 
         Needs the extra `viz`.
 
         **Arguments:** `joints`, `elements`: names of the joints, and of the elements with
-        first-order states, to show; default: all. `energy`: whether to show it.
+        first-order states, to show; default: all. `energy`: whether to show it. `ax`: matplotlib
+        axes for the coordinates of the joints alone, which must have one unit.
 
-        **Returns** a `matplotlib.figure.Figure` outside of pyplot: `figure.savefig(path)`.
+        **Returns** a `matplotlib.figure.Figure`, without `ax` outside of pyplot:
+        `figure.savefig(path)`.
         """
-        from ..viz.plot import plot_solution
+        from ..viz.plot import plot_joints, plot_solution
 
+        _states_of(self, "plot")
+        if ax is not None:
+            return plot_joints(self, joints, ax)
         return plot_solution(self, joints, energy, elements)
 
     def animate(self, path: Any = None, **options: Any) -> Any:
@@ -127,7 +177,44 @@ class AbstractMotion(eqx.Module):
         """
         from ..viz.animate import animate_solution
 
+        _states_of(self, "animate")
         return animate_solution(self, path, **options)
+
+
+_REMEDY = (
+    "give times in saveat, without `fn` and `subs`; `raw.evaluate(t)` returns states of dense "
+    "output, `ts` and `states` what was saved"
+)
+T = TypeVar("T")
+
+
+def _states_of(motion: AbstractMotion, name: str) -> State:
+    """**Raises** `ModelError`, with the `name` of what was requested, without saved states."""
+    if not isinstance(motion.states, State) or not eqx.is_array(motion.ts):
+        raise ModelError(
+            f"{type(motion).__name__}.{name}: the motion has no states at saved times; {_REMEDY}"
+        )
+    return motion.states
+
+
+def _once(motion: AbstractMotion, name: str, of: Callable[[AbstractSystem, Array, State], T]) -> T:
+    """A quantity of all rows, which the motion keeps after the first access.
+
+    Not if it is traced: the motion may live longer than the trace. The value is not a field, so
+    that it is no part of the pytree.
+    """
+    kept = vars(motion).setdefault("_computed", {})
+    if name in kept:
+        return kept[name]
+    value = of(motion.system, motion.ts, _states_of(motion, name))
+    if all_concrete(value):
+        kept[name] = value
+    return value
+
+
+@eqx.filter_jit
+def _reactions(system: AbstractSystem, ts: Array, states: State) -> dict[str, Array]:
+    return jax.vmap(lambda t, y: reactions(system, t, y))(ts, states)
 
 
 @eqx.filter_jit

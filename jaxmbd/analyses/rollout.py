@@ -11,13 +11,15 @@ from .._joint_tangents import with_joint_tangents
 from ..errors import ModelError
 from ..integrators.abstract import AbstractIntegrator
 from ..integrators.explicit import as_integrator
-from ..system.abstract import AbstractSystem, State, as_state, as_time
+from ..system.abstract import AbstractSystem, State, as_time
 from .checkpoints import MemoryBudget, halved, n_bytes, nested_scan, residual_bytes
+from .start import as_start, as_system
+from .times import check_rollout
 
 
 def rollout(
-    system: AbstractSystem,
-    state: State,
+    system: Any,
+    state: Any,
     dt: Any,
     n_steps: int,
     integrator: Any = None,
@@ -31,7 +33,9 @@ def rollout(
 
     **Arguments:**
 
-    - `state`: first state; a narrower float type than the system's is converted.
+    - `system`: of `formulate`, or a `Model`, which is formulated in joint coordinates.
+    - `state`: first state, of which a narrower float type than the system's is converted; or
+      `{joint: coordinates}`, the `guess` of `assemble` at `t0`, at rest.
     - `dt`: step [s].
     - `integrator`: an integrator of this package or a diffrax Runge–Kutta method. Default:
       Tsitouras' method of order 5.
@@ -40,14 +44,17 @@ def rollout(
       steps are recomputed.
 
     **Raises** `IncompatibleIntegrator` if the integrator cannot move the system, and `ModelError`
-    if reverse mode does not fit in the budget, `checkpoint` has another type, or the state has a
-    wider float type than the system.
+    if reverse mode does not fit in the budget, `checkpoint` has another type, `n_steps` is no whole
+    number from 1 on, or the state has another shape or a wider float type than the system.
     """
     if not isinstance(checkpoint, bool | MemoryBudget):  # A number would count as True.
         raise ModelError(f"rollout: checkpoint is a bool or a MemoryBudget, got {checkpoint!r}")
     integrator = as_integrator(integrator)
+    check_rollout(dt, n_steps, t0)
+    system = as_system(system, "rollout")
+    state = as_start(system, state, t0, "rollout", must_be_finite=False)
     dt, t0 = as_time(dt, system), as_time(t0, system)
-    return _rollout(system, as_state(state, system), dt, n_steps, integrator, t0, checkpoint)
+    return _rollout(system, state, dt, n_steps, integrator, t0, checkpoint)
 
 
 @eqx.filter_jit

@@ -16,21 +16,22 @@ from ..integrators.generalized_alpha import AlphaMemory
 from ..integrators.implicit import AbstractImplicit, Memory
 from ..model.values import all_concrete, is_concrete
 from ..system import branches
-from ..system.abstract import AbstractSystem, State, as_state, as_time
+from ..system.abstract import AbstractSystem, State, as_time
 from .collapse import ControllerState, EndsCollapsed
 from .contact_guard import warn_of_contacts
 from .energy_gain import EnergyBalance, energy_balance, is_watched, warn_of_energy
 from .sampling import with_samples
 from .solution import Solution
+from .start import as_start, as_system, check_options
+from .times import as_saveat, check_times, n_steps
 from .verdict import Verdict, first_lost, in_words, judged
 
-DEFAULT_FRAMES = 201
 ADAPTIVE_MAX_STEPS = 100_000
 
 
 def simulate(
-    system: AbstractSystem,
-    state: State,
+    system: Any,
+    state: Any,
     *,
     t1: Any,
     t0: Any = 0.0,
@@ -48,7 +49,9 @@ def simulate(
 
     **Arguments:**
 
-    - `state`: first state; a narrower float type than the system's is converted.
+    - `system`: of `formulate`, or a `Model`, which is formulated in joint coordinates.
+    - `state`: first state, of which a narrower float type than the system's is converted; or
+      `{joint: coordinates}`, the `guess` of `assemble` at `t0`, at rest.
     - `t0`, `t1`: first and last time [s].
     - `dt`: fixed step [s]; with a `controller`, length of the first step.
     - `controller`: step size control of diffrax. Default, without `dt`: adaptive steps with
@@ -56,7 +59,8 @@ def simulate(
     - `integrator`: `ExplicitRK(...)`, another integrator of this package, or any Runge–Kutta method
       of diffrax. Default: Tsitouras' method of order 5.
     - `saveat`: times to save: an interval [s], an array of times, or a `diffrax.SaveAt`. Default:
-      every fixed step, or 201 equally spaced times.
+      every fixed step, or 201 equally spaced times. If `t0` or `t1` are traced, an interval is not
+      possible. If `dt` is traced, unused rows up to `max_steps` are infinite, see `finite`.
     - `event`: a `diffrax.Event` that ends the motion; its condition is `f(t, y, args, **kwargs)`,
       `y` the state and `args` the system.
     - `progress`: whether to show a progress meter.
@@ -96,20 +100,21 @@ def simulate(
       fewer than 15 of them; the message has the step that would do.
     """
     integrator = as_integrator(integrator).differentiated_by(adjoint)
-    _check_state(system, state)
-    state = as_state(state, system)
-    _check_times(t0, t1, dt)
+    check_times(t0, t1, dt, max_steps)
+    check_options(controller, event, adjoint)
+    system = as_system(system, "simulate")
+    state = as_start(system, state, t0, "simulate")
     if controller is None:
         controller = diffrax.ConstantStepSize() if dt is not None else _default_controller(state)
     fixed = isinstance(controller, diffrax.ConstantStepSize)
     if fixed and dt is None:
         raise ModelError("simulate: a constant step size needs dt")
     if max_steps is None:
-        max_steps = _n_steps(t0, t1, dt) + 2 if fixed else ADAPTIVE_MAX_STEPS
+        max_steps = n_steps(t0, t1, dt) + 2 if fixed else ADAPTIVE_MAX_STEPS
+    saveat = as_saveat(saveat, t0, t1, dt if fixed else None, max_steps, system)
     t0, t1 = as_time(t0, system), as_time(t1, system)
     _check_branches(system, t0, state)
     dt = None if dt is None else as_time(dt, system)
-    saveat = _as_saveat(saveat, t0, t1, dt if fixed else None)
     controller, dt = with_samples(system, controller, t0, t1, dt)
     watched = is_watched(system) and all_concrete((system, state, t0, t1, dt))
     sol, verdict, balance = _solve(
@@ -192,32 +197,27 @@ def _solve(
 
 def _without_failed_step(sol: diffrax.Solution) -> diffrax.Solution:
     """Put infinities into rows of a failed step, as diffrax does for rows after the end."""
-    if sol.ts is None:
-        return sol
     memory = cast(Memory, sol.solver_state)
-    failed = (sol.result == diffrax.RESULTS.nonlinear_divergence) & (sol.ts > memory.t)
+    diverged = sol.result == diffrax.RESULTS.nonlinear_divergence
 
-    def blank(x: Array) -> Array:
-        return jnp.where(failed.reshape(-1, *[1] * (x.ndim - 1)), jnp.inf, x)
+    def blank(ts: Array, saved: Any) -> Any:
+        failed = diverged & (ts > memory.t)
 
-    return eqx.tree_at(lambda s: (s.ts, s.ys), sol, jax.tree.map(blank, (sol.ts, sol.ys)))
+        def of(x: Array) -> Array:
+            return jnp.where(failed.reshape(-1, *[1] * (x.ndim - 1)), jnp.inf, x)
+
+        return jax.tree.map(of, saved)
+
+    # None, the times, or a tree of times for a tree of `SubSaveAt`.
+    ys, ts = (jax.tree.map(blank, sol.ts, saved) for saved in (sol.ys, sol.ts))
+    if ts is None:
+        return sol
+    return eqx.tree_at(lambda s: (s.ts, s.ys), sol, (ts, ys))
 
 
 def _default_controller(state: State) -> diffrax.AbstractStepSizeController:
     tolerance = float(np.sqrt(jnp.finfo(state.q.dtype).eps))
     return diffrax.PIDController(rtol=tolerance, atol=tolerance)
-
-
-def _check_state(system: AbstractSystem, state: State) -> None:
-    sizes = ("q", state.q, system.nq), ("v", state.v, system.nv), ("z", state.z, system.nz)
-    for name, x, size in sizes:
-        if jnp.shape(x) != (size,):
-            raise ModelError(
-                f"simulate: state.{name} has shape {jnp.shape(x)}, this system needs ({size},); "
-                "use vmap for a batch of states"
-            )
-        if is_concrete(x) and not np.all(np.isfinite(np.asarray(x))):
-            raise ModelError(f"simulate: state.{name} must be finite, got {np.asarray(x)}")
 
 
 def _check_branches(system: AbstractSystem, t0: Array, state: State) -> None:
@@ -235,34 +235,6 @@ def _check_branches(system: AbstractSystem, t0: Array, state: State) -> None:
         )
 
 
-def _check_times(t0: Any, t1: Any, dt: Any) -> None:
-    if not all(is_concrete(x) for x in (t0, t1)):
-        return
-    if not (np.isfinite(t0) and np.isfinite(t1) and t1 > t0):
-        raise ModelError(f"simulate: t1 must come after t0, got t0={t0} and t1={t1}")
-    if dt is not None and is_concrete(dt) and not (np.isfinite(dt) and dt > 0):
-        raise ModelError(f"simulate: dt must be positive, got {dt}")
-
-
-def _n_steps(t0: Any, t1: Any, dt: Any) -> int:
-    if not all(is_concrete(x) for x in (t0, t1, dt)):
-        raise ModelError("simulate: give max_steps if t0, t1 or dt are traced")
-    return int(np.ceil((float(t1) - float(t0)) / float(dt) - 1e-6))
-
-
-def _as_saveat(saveat: Any, t0: Array, t1: Array, dt: Array | None) -> diffrax.SaveAt:
-    if isinstance(saveat, diffrax.SaveAt):
-        return saveat
-    if saveat is None and dt is None:
-        return diffrax.SaveAt(ts=jnp.linspace(t0, t1, DEFAULT_FRAMES))
-    if saveat is None or np.ndim(saveat) == 0:
-        interval = dt if saveat is None else saveat
-        count = _n_steps(t0, t1, interval)
-        ts = t0 + jnp.arange(count + 1, dtype=t0.dtype) * jnp.asarray(interval, dtype=t0.dtype)
-        return diffrax.SaveAt(ts=jnp.minimum(ts, t1))
-    return diffrax.SaveAt(ts=jnp.asarray(saveat, dtype=t0.dtype))
-
-
 def _is_okay(result: RESULTS) -> Any:
     return (result == RESULTS.successful) | (result == RESULTS.event_occurred)
 
@@ -273,10 +245,10 @@ def _checked(solution: Solution, verdict: Verdict, throw: bool) -> Solution:
     result = verdict.result
     okay = _is_okay(result)
     if not is_concrete(okay):
-        saved = (solution.states, solution.raw.interpolation)
+        saved = (solution.states, solution.rest.interpolation)
         states, dense = result.error_if(saved, ~okay)
         return eqx.tree_at(
-            lambda s: (s.states, s.raw.interpolation),
+            lambda s: (s.states, s.rest.interpolation),
             solution,
             (states, dense),
             is_leaf=lambda x: x is None,

@@ -3,6 +3,7 @@
 from typing import Any
 
 import diffrax
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -23,12 +24,13 @@ class Solution(AbstractMotion):
       finite and every constraint is satisfied; otherwise the cause of failure.
     - `system`: the system that moved.
     - `raw`: the `diffrax.Solution`, with statistics, dense output and event mask.
+    - `rest`: `raw` without `ts` and `ys`, so that no program returns them twice.
     """
 
     ts: Any
     states: Any
     system: AbstractSystem
-    raw: diffrax.Solution
+    rest: diffrax.Solution
     result: RESULTS
 
     def __init__(
@@ -39,7 +41,8 @@ class Solution(AbstractMotion):
         raw: diffrax.Solution,
         result: RESULTS | None = None,
     ):
-        self.ts, self.states, self.system, self.raw = ts, states, system, raw
+        self.ts, self.states, self.system = ts, states, system
+        self.rest = _with_saved(raw, None, None)
         self.result = RESULTS.promote(raw.result) if result is None else result
 
     @staticmethod
@@ -50,14 +53,42 @@ class Solution(AbstractMotion):
         return Solution(raw.ts, raw.ys, system, raw, result)
 
     @property
+    def raw(self) -> diffrax.Solution:
+        """The `diffrax.Solution`, with statistics, dense output and event mask."""
+        return _with_saved(self.rest, self.ts, self.states)
+
+    @property
     def t0(self) -> Float[Array, ""]:
         """Start time [s]."""
-        return jnp.asarray(self.raw.t0)
+        return jnp.asarray(self.rest.t0)
+
+    def continued(self, t1: Any, **options: Any) -> "Solution":
+        """The motion continued from its last finite row to a later time.
+
+        Step size control and implicit integrators start anew. Pass `max_steps` and `saveat` under
+        a transformation; the result is then the continuation alone.
+
+        **Arguments:** `t1`: the new last time [s]; `options`: as for `simulate`, without `t0`. They
+        are not those of the motion: pass `dt`, `controller` and `integrator` again.
+
+        **Returns** a `Solution` with the rows of both parts; `raw` and `result` are those of the
+        continuation.
+
+        **Raises** `ModelError` for a motion that has failed, a batch, or a motion without states at
+        saved times; and the errors of `simulate`.
+        """
+        from .continuation import continued
+
+        return continued(self, t1, **options)
 
     def rows(self, index: np.ndarray) -> "Solution":
         """The motion at some of its times."""
         ts, states = jax.tree.map(lambda x: x[index], (self.ts, self.states))
-        return Solution(ts, states, self.system, self.raw, self.result)
+        return Solution(ts, states, self.system, self.rest, self.result)
+
+
+def _with_saved(raw: diffrax.Solution, ts: Any, ys: Any) -> diffrax.Solution:
+    return eqx.tree_at(lambda s: (s.ts, s.ys), raw, (ts, ys), is_leaf=lambda x: x is None)
 
 
 __all__ = ["Solution"]

@@ -222,7 +222,10 @@ def as_integrator(integrator: Any) -> AbstractIntegrator:
         return integrator
     if isinstance(integrator, diffrax.AbstractSolver):
         return ExplicitRK(integrator)
+    instance = (
+        f"pass an instance, {integrator.__name__}(); " if isinstance(integrator, type) else ""
+    )
     raise IncompatibleIntegrator(
-        f"{integrator!r} is no integrator; use ExplicitRK() or a diffrax solver such as "
+        f"{integrator!r} is no integrator; {instance}use ExplicitRK() or a diffrax solver such as "
         "diffrax.Dopri8()"
     )

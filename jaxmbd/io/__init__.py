@@ -1,5 +1,7 @@
-"""Input and output: robot descriptions, measured records, labelled arrays."""
+"""Input and output: models, robot descriptions, measured records, labelled arrays."""
 
+from .model_files import load_model as load_model
+from .model_files import save_model as save_model
 from .records import read_record as read_record
 from .urdf import from_urdf as from_urdf
 from .urdf import urdf_limits as urdf_limits
@@ -7,4 +9,13 @@ from .urdf import urdf_mimics as urdf_mimics
 from .urdf_parts import JointLimits as JointLimits
 from .urdf_parts import Mimic as Mimic
 
-__all__ = ["JointLimits", "Mimic", "from_urdf", "read_record", "urdf_limits", "urdf_mimics"]
+__all__ = [
+    "JointLimits",
+    "Mimic",
+    "from_urdf",
+    "load_model",
+    "read_record",
+    "save_model",
+    "urdf_limits",
+    "urdf_mimics",
+]

@@ -73,6 +73,37 @@ def to_dataset(solution: AbstractMotion) -> xr.Dataset:
     return xr.Dataset(variables, coords, attributes)
 
 
+def to_table(solution: AbstractMotion) -> Any:
+    """A motion as a `pandas.DataFrame`, without rows after an event.
+
+    The index is the time [s]. Columns are the variables of `to_dataset` in their units: `q_hinge`,
+    `kinetic_energy`; with their components if there are several: `q_ball.x`, `linear_momentum.z`;
+    and of the frames the positions alone: `position.tip.x`.
+
+    **Raises** the errors of `to_dataset`.
+    """
+    dataset = to_dataset(solution)
+    columns: dict[str, Any] = {}
+    for name, variable in dataset.data_vars.items():
+        if variable.ndim == 1:
+            columns[str(name)] = variable.values
+        elif variable.ndim == 2:
+            labels = _labels(dataset, variable.dims[1])
+            columns |= {f"{name}.{x}": y for x, y in zip(labels, variable.values.T, strict=True)}
+    for frame, p in zip(
+        dataset["frame"].values, dataset["position"].values.swapaxes(0, 1), strict=True
+    ):
+        columns |= {f"position.{frame}.{x}": y for x, y in zip(XYZ, p.T, strict=True)}
+    return xr.Dataset({}, {"time": dataset["time"]}).to_dataframe().assign(**columns)
+
+
+def _labels(dataset: xr.Dataset, dim: Any) -> list[str]:
+    return [
+        str(x)
+        for x in (dataset[dim].values if dim in dataset.coords else range(dataset.sizes[dim]))
+    ]
+
+
 def _frame_variables(solution: AbstractMotion) -> dict[str, Variable]:
     frames, twists = solution.frames, solution.twists
     rows = [i for i, name in enumerate(frames.names) if name is not None]
@@ -143,4 +174,4 @@ def _attributes(units: str, long_name: str) -> dict[str, str]:
     return {"units": units, "long_name": long_name}
 
 
-__all__ = ["to_dataset"]
+__all__ = ["to_dataset", "to_table"]

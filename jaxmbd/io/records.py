@@ -1,12 +1,14 @@
 """Measured records from files of comma-separated values."""
 
 import csv
+import io
 from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 
 from ..errors import DataError
+from .text_files import read_file
 
 
 def read_record(path: str | Path, columns: Iterable[str]) -> dict[str, np.ndarray]:
@@ -20,8 +22,7 @@ def read_record(path: str | Path, columns: Iterable[str]) -> dict[str, np.ndarra
     """
     path, columns = Path(path), list(columns)
     try:
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = list(csv.reader(file))
+        rows = list(csv.reader(io.StringIO(read_file(path).decode("utf-8"), newline="")))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path}: cannot be read: {error}") from error
     if not rows:

@@ -8,6 +8,9 @@ from xml.parsers import expat
 import numpy as np
 
 from ..errors import ModelError
+from .text_files import read_file
+
+MOST_LEVELS = 64  # Elements inside one another: URDF has fewer than ten.
 
 
 class Element:
@@ -93,11 +96,10 @@ def read_xml(source: str | os.PathLike[str]) -> Element:
     if isinstance(source, str) and source.lstrip().startswith("<"):
         return _parse(source.encode(), "URDF", "utf-8")
     try:
-        path = Path(source)
-        content = path.read_bytes()
+        content = read_file(source)
     except (OSError, TypeError, ValueError) as error:
         raise ModelError(f"cannot read the URDF file {str(source)!r}: {error}") from error
-    return _parse(content, path.name)
+    return _parse(content, Path(source).name)
 
 
 def _parse(content: bytes, file: str, encoding: str | None = None) -> Element:
@@ -109,6 +111,8 @@ def _parse(content: bytes, file: str, encoding: str | None = None) -> Element:
         own = f"{tag} {attributes['name']!r}" if "name" in attributes else tag
         outer = "" if len(open_elements) <= 2 else f"{open_elements[-1].label}: "
         where = f"{file}:{parser.CurrentLineNumber}"
+        if len(open_elements) > MOST_LEVELS:
+            raise ModelError(f"{where}: <{tag}> is inside of {MOST_LEVELS} others; is it URDF?")
         element = Element(tag, attributes, where, outer + own)
         open_elements[-1].children.append(element)
         open_elements.append(element)

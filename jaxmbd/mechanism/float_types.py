@@ -57,6 +57,8 @@ def in_one_float_type(model: Model, dtype: Any = None, who: str = "formulate") -
     **Raises** `ModelError` for a type other than float32 and float64, and for float64 if
     `jax_enable_x64` is off.
     """
+    if not isinstance(model, Model):
+        raise ModelError(f"{who} needs a Model, got a {type(model).__name__}")
     if dtype is not None:
         return in_float_type(model, _checked(dtype))
     widest = float_type(model)

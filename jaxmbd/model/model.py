@@ -9,6 +9,7 @@ import numpy as np
 
 from ..errors import ModelError
 from .frame import GROUND, Frame, JointReference, as_frame, is_reference
+from .kinds import as_components
 from .values import is_concrete
 
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ class Model(eqx.Module):
     - `rotors`: `{name: Rotor}`, inertia behind gears.
 
     **Raises** `ModelError`, naming the component, if it refers to an unknown body or joint, if a
-    joint connects a body to itself, if a name is used twice, or if values are invalid.
+    joint connects a body to itself, if a name is used twice, if it has another type, or if values
+    are invalid.
     """
 
     bodies: dict[str, "AbstractBody"]
@@ -48,29 +50,30 @@ class Model(eqx.Module):
 
     def __init__(
         self,
-        bodies: Mapping[str, "AbstractBody"],
-        joints: Mapping[str, "AbstractJoint"] | None = None,
-        forces: Mapping[str, "AbstractElement"] | None = None,
+        bodies: Mapping[str, Any],
+        joints: Mapping[str, Any] | None = None,
+        forces: Mapping[str, Any] | None = None,
         frames: Mapping[str, Any] | None = None,
-        couplings: Mapping[str, "AbstractCoupling"] | None = None,
-        drivers: Mapping[str, "Driver"] | None = None,
-        rotors: Mapping[str, "Rotor"] | None = None,
+        couplings: Mapping[str, Any] | None = None,
+        drivers: Mapping[str, Any] | None = None,
+        rotors: Mapping[str, Any] | None = None,
     ):
-        self.bodies = dict(bodies)
-        self.joints = dict(joints or {})
-        self.forces = dict(forces or {})
+        self.bodies = as_components("body", bodies)
+        self.joints = as_components("joint", joints)
+        self.forces = as_components("force", forces)
         self.frames = {
-            name: as_frame(frame, f"frame {name!r}") for name, frame in (frames or {}).items()
+            name: as_frame(frame, f"frame {name!r}")
+            for name, frame in as_components("frame", frames).items()
         }
-        self.couplings = dict(couplings or {})
-        self.drivers = dict(drivers or {})
-        self.rotors = dict(rotors or {})
+        self.couplings = as_components("coupling", couplings)
+        self.drivers = as_components("driver", drivers)
+        self.rotors = as_components("rotor", rotors)
 
     def __check_init__(self):
         if not self.bodies:
             raise ModelError("a model needs at least one body")
         for name in (*self.bodies, *self.frames):
-            if not isinstance(name, str) or name in ("", GROUND):
+            if name == GROUND:
                 raise ModelError(f"{name!r} cannot be the name of a body or a frame")
         for name in self.frames:
             if name in self.bodies:
@@ -102,6 +105,22 @@ class Model(eqx.Module):
             ("driver", self.drivers),
             ("rotor", self.rotors),
         )
+
+    def replace(self, values: Any) -> "Model":
+        """The model with other values: `model.replace({"bodies.rod.mass": 2.0})`.
+
+        Works under `jit`, `grad` and `vmap`.
+
+        **Arguments:** `values`: `{path: value}`: a path leads to a number, and the value has its
+        shape, or to a component or a signal, and the value is another one. The keys of dicts may
+        contain dots.
+
+        **Raises** `ModelError`, with the known names, for an unknown path; for a value of another
+        shape; and for values that `Model` refuses.
+        """
+        from .paths import replaced
+
+        return replaced(self, values)
 
     def check_values(self) -> None:
         """Check all values that are not being traced.

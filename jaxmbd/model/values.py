@@ -56,6 +56,8 @@ def as_leaf(value: Any, shape: tuple[int, ...] | None, name: str) -> Float[Array
 
     **Raises** `ModelError` for another shape and for values that are not real numbers.
     """
+    if isinstance(value, str | bytes):  # NumPy takes some texts for names of types.
+        raise ModelError(f"{name} must be numeric, got {value!r}")
     try:
         leaf = jnp.asarray(value)
         if jnp.issubdtype(leaf.dtype, jnp.complexfloating):

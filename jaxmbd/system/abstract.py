@@ -15,6 +15,7 @@ from ..lie import Pose
 from ..mechanism.float_types import as_own
 from ..mechanism.mechanism import Mechanism
 from ..model.model import unknown
+from ..model.values import as_leaf
 from .configuration import AbstractConfiguration
 from .sparsity import SparsityPattern
 
@@ -42,6 +43,10 @@ class State(eqx.Module):
     z: Float[Array, "*batch nz"]
 
     def __init__(self, q: Any, v: Any, z: Any = None):
+        q, v, z = (
+            as_leaf(x, None, f"State: {name}") if isinstance(x, list | tuple | str) else x
+            for name, x in (("q", q), ("v", v), ("z", z))
+        )
         self.q, self.v = q, v
         self.z = jnp.zeros((*jnp.shape(v)[:-1], 0), jnp.result_type(v)) if z is None else z
 
@@ -291,20 +296,20 @@ class AbstractSystem(eqx.Module, Generic[C]):
 
     def mass(self, q: Coordinates) -> Float[Array, "nv nv"]:
         """Mass matrix M(q) [kg, kg m, kg m²], shape `(nv, nv)`."""
-        return _mass(self, q)
+        return _mass(self, _of_size(q, self, "q"))
 
     def bias(self, q: Coordinates, v: Velocities) -> Velocities:
         """Bias b(q, v), shape `(nv,)`: centrifugal, Coriolis and gyroscopic terms, and the gradient
         of `internal_potential`. Gravity is an applied force."""
-        return _bias(self, q, v)
+        return _bias(self, _of_size(q, self, "q"), _of_size(v, self, "v"))
 
     def frames(self, t: float | Time, q: Coordinates) -> NamedPoses:
         """Poses in the world of bodies, marker frames and joint frames, by name."""
-        return _frames(self, as_time(t, self), as_own(q, self, "q"))
+        return _frames(self, as_time(t, self), _of_size(q, self, "q"))
 
     def twists(self, t: float | Time, q: Coordinates, v: Velocities) -> NamedTwists:
         """Twists of bodies, marker frames and joint frames along their own axes, by name."""
-        q, v = as_own(q, self, "q"), as_own(v, self, "v")
+        q, v = _of_size(q, self, "q"), _of_size(v, self, "v")
         return _twists(self, as_time(t, self), q, v)
 
 
@@ -328,6 +333,20 @@ def _bias(system: AbstractSystem, q: Coordinates, v: Velocities) -> Velocities:
     return system.bias_at(system.configuration(as_time(0.0, system), q), v)
 
 
+def _of_size(x: Any, system: AbstractSystem, name: str) -> Array:
+    """Coordinates q or velocities v in the system's float type.
+
+    **Raises** `ModelError` for another shape.
+    """
+    size = system.nq if name == "q" else system.nv
+    if isinstance(x, State) or jnp.shape(x) != (size,):
+        shape = "a State" if isinstance(x, State) else f"shape {jnp.shape(x)}"
+        raise ModelError(
+            f"{name} must have shape ({size},), got {shape}; use vmap for a batch of states"
+        )
+    return as_own(x, system, name)
+
+
 def reference_values(mechanism: Mechanism) -> tuple[Float[Array, "_n _nq"], ...]:
     """Zero coordinates of every joint, by group."""
     return tuple(
@@ -336,23 +355,59 @@ def reference_values(mechanism: Mechanism) -> tuple[Float[Array, "_n _nq"], ...]
     )
 
 
+def require_system(system: Any) -> None:
+    """**Raises** `ModelError` for anything but a system."""
+    if not isinstance(system, AbstractSystem):
+        what = "the class " + system.__name__ if isinstance(system, type) else type(system).__name__
+        raise ModelError(
+            f"a system of `formulate` is needed, got {what}; arguments come in the order system, "
+            "t, state"
+        )
+
+
 def as_time(t: Any, system: AbstractSystem) -> Time:
-    """Convert `t` to a strongly typed scalar of the system's float type."""
-    return jnp.asarray(t, dtype=system.mechanism.dtype)
+    """Convert `t` to a strongly typed scalar of the system's float type.
 
-
-def as_state(state: State, system: AbstractSystem, name: str = "state") -> State:
-    """Convert a state, or a batch of states, to the system's float type; `name` is for messages.
-
-    **Raises** `ModelError` for a wider float type, whose digits would be lost, and for a number of
-    first-order states other than that of the system.
+    **Raises** `ModelError` for anything but numbers, and for anything but a system.
     """
+    require_system(system)
+    try:
+        return jnp.asarray(t, dtype=system.mechanism.dtype)
+    except (TypeError, ValueError) as error:
+        raise ModelError(
+            f"a time must be a number [s], got {t!r:.60}; arguments come in the order system, t, "
+            "state"
+        ) from error
+
+
+def as_state(state: Any, system: AbstractSystem, name: str = "state", batch: bool = False) -> State:
+    """Convert a state, or a `batch` of states, to the system's float type; `name` is for messages.
+
+    **Raises** `ModelError` for anything but a state, for a wider float type, whose digits would be
+    lost, and for numbers of coordinates, velocities or first-order states other than those of the
+    system.
+    """
+    require_system(system)
+    if not isinstance(state, State):
+        raise ModelError(
+            f"{name} must be a State, such as `assemble(system, {{joint: coordinates}})` returns, "
+            f"got a {type(state).__name__}"
+        )
     own = {part: as_own(getattr(state, part), system, f"{name}.{part}") for part in "qvz"}
     if own["z"].shape[-1] != system.nz:
         names = ", ".join(map(repr, system.mechanism.state_places)) or "no element"
         raise ModelError(
             f"{name}.z has {own['z'].shape[-1]} first-order states, the system has {system.nz} "
             f"(of {names}); take a state of `assemble`, or State(q, v, z)"
+        )
+    shapes = {part: x.shape for part, x in own.items()}
+    axes = own["q"].shape[:-1] if batch else ()
+    needed = {"q": (*axes, system.nq), "v": (*axes, system.nv), "z": (*axes, system.nz)}
+    if shapes != needed:
+        part = next(part for part in "qvz" if shapes[part] != needed[part])
+        raise ModelError(
+            f"{name}.{part} has shape {shapes[part]}, this system needs {needed[part]}; compute "
+            "the state by `assemble` with this system, use vmap for a batch of states"
         )
     return state if all(x is getattr(state, part) for part, x in own.items()) else State(**own)
 
@@ -366,4 +421,5 @@ __all__ = [
     "as_state",
     "as_time",
     "reference_values",
+    "require_system",
 ]

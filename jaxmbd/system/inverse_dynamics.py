@@ -2,6 +2,7 @@
 
 import equinox as eqx
 
+from ..errors import ModelError
 from ..mechanism.float_types import as_own
 from .abstract import AbstractSystem, State, Time, Velocities, as_state, as_time
 from .residuals import motion_residual
@@ -14,8 +15,14 @@ def inverse_dynamics(
 
     In `JointCoordinates` of an open tree the entries are joint torques and forces. In coordinates
     with constraints the force includes the constraint forces.
+
+    **Raises** `ModelError` for a state or `vdot` of another shape.
     """
     state, vdot = as_state(state, system), as_own(vdot, system, "vdot")
+    if vdot.shape != (system.nv,):
+        raise ModelError(
+            f"inverse_dynamics: vdot has shape {vdot.shape}, this system needs ({system.nv},)"
+        )
     return _inverse_dynamics(system, as_time(t, system), state, vdot)
 
 

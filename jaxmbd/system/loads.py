@@ -153,7 +153,7 @@ def sampled(system: AbstractSystem, t: Time, state: State) -> State:
 
 def element_states(system: AbstractSystem, state: State) -> dict[str, Float[Array, "..."]]:
     """First-order states of elements by name; shape `(..., n_states)`, or `(...)` if only one."""
-    z, by_name = as_state(state, system).z, {}
+    z, by_name = as_state(state, system, batch=True).z, {}
     for name, (first, count) in system.mechanism.state_places.items():
         own = z[..., first : first + count]
         by_name[name] = own[..., 0] if count == 1 else own

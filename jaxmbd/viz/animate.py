@@ -12,17 +12,11 @@ from ..errors import ModelError
 from ..mechanism.mechanism import Mechanism
 from ..model.model import unknown
 from . import player
-from .contacts import contact_drawings
 from .deformed import color_range
+from .drawings import drawings
 from .motion import keyframes
-from .scene import (
-    STEEL,
-    Drawing,
-    body_drawings,
-    ground_drawings,
-    joint_drawings,
-    spring_drawings,
-)
+from .palette import palette_of
+from .scene import STEEL, Drawing
 from .stage import Stage, set_stage, world_points
 from .view import FIELD_OF_VIEW, bounds, camera
 
@@ -31,8 +25,6 @@ try:
 except ImportError as error:
     raise ImportError('animate needs k3d: pip install "jaxmbd[viz]"') from error
 
-# Okabe & Ito's colours, which colour-blind people can distinguish.
-PALETTE = (0x0072B2, 0xE69F00, 0x009E73, 0xCC79A7, 0x56B4E9, 0xD55E00, 0x8C6BB1, 0x999933)
 # Colours from the lowest to the highest value, for colour-blind people as well: value, r, g, b.
 WHITE_TO_BLUE = np.array([[0, 0.93, 0.93, 0.93], [0.5, 0.34, 0.71, 0.91], [1, 0.0, 0.2, 0.45]])
 COLD_TO_HOT = np.array([[0, 0.0, 0.32, 0.65], [0.5, 0.93, 0.93, 0.93], [1, 0.75, 0.26, 0.0]])
@@ -99,7 +91,7 @@ def animate_solution(
         raise ModelError(f"animate writes a page: the path must end in .html, got {str(path)!r}")
     mechanism = solution.system.mechanism
     names = list(mechanism.topology.bodies[1:])
-    palette = _colors(names, colors)
+    palette = palette_of(names, colors)
     motion = keyframes(solution, speed / fps, deformation)
     stage = set_stage(mechanism, motion, scale, deformation)
     limits = None if contours is None else color_range(stage.surfaces, contours)
@@ -114,15 +106,8 @@ def animate_solution(
         name=title,
         additional_js_code=player.script(float(motion.ts[0]), float(played[-1]), speed),
     )
-    for drawings in (
-        ground_drawings(stage),
-        body_drawings(stage, palette, contours),
-        joint_drawings(stage),
-        spring_drawings(stage),
-        contact_drawings(stage, solution),
-    ):
-        for drawing in drawings:
-            plot += _mesh(drawing, played, limits)
+    for drawing in drawings(stage, solution, palette, contours):
+        plot += _mesh(drawing, played, limits)
     for name, positions in paths.items():
         color = palette.get(_carrier(mechanism, name), STEEL)
         plot += _path(name, positions, color, 0.6 * stage.unit)
@@ -155,21 +140,6 @@ def _check_positive(**options: float | int) -> None:
     for name, value in options.items():
         if not (np.isfinite(value) and value > 0):
             raise ModelError(f"animate: {name} must be positive, got {value}")
-
-
-def _colors(names: list[str], given: Mapping[str, int | str] | None) -> dict[str, int]:
-    palette = {name: PALETTE[i % len(PALETTE)] for i, name in enumerate(names)}
-    for name, color in (given or {}).items():
-        if name not in palette:
-            raise KeyError(unknown("animate: colors: unknown body", name, palette))
-        try:
-            value = int(color.removeprefix("#"), 16) if isinstance(color, str) else int(color)
-        except ValueError:
-            value = -1
-        if not 0 <= value <= 0xFFFFFF:
-            raise ModelError(f"animate: the colour of {name!r} must be #rrggbb, got {color!r}")
-        palette[name] = value
-    return palette
 
 
 def _paths(
@@ -233,10 +203,7 @@ def _path(name: str, positions: np.ndarray, color: int, width: float) -> Any:
 
 def _labels(stage: Stage, played: np.ndarray, palette: Mapping[str, int]) -> Any:
     """The names of all bodies at their centres of mass, as one object."""
-    rows = range(1, 1 + stage.mechanism.n_bodies)
-    com = np.asarray(stage.mechanism.rigid.com)
-    p, R = stage.motion.p[:, rows], stage.motion.R[:, rows]
-    positions = (p + np.einsum("nbij,bj->nbi", R, com)).reshape(len(p), -1).astype(np.float32)
+    positions = label_positions(stage)
     style = "text-shadow: 0 0 3px #fff, 0 0 3px #fff; margin-left: 0.8em"
     texts: Any = [
         f'<span style="color: #{color:06x}; {style}">{html.escape(name)}</span>'
@@ -247,8 +214,16 @@ def _labels(stage: Stage, played: np.ndarray, palette: Mapping[str, int]) -> Any
     return labels
 
 
+def label_positions(stage: Stage) -> np.ndarray:
+    """Centres of mass of all bodies at the keyframes, shape `(n, 3 n_bodies)`."""
+    rows = range(1, 1 + stage.mechanism.n_bodies)
+    com = np.asarray(stage.mechanism.rigid.com)
+    p, R = stage.motion.p[:, rows], stage.motion.R[:, rows]
+    return (p + np.einsum("nbij,bj->nbi", R, com)).reshape(len(p), -1).astype(np.float32)
+
+
 def _series(played: np.ndarray, values: np.ndarray) -> dict[str, np.ndarray]:
     return {f"{t:.6f}": value for t, value in zip(played, values, strict=True)}
 
 
-__all__ = ["animate_solution"]
+__all__ = ["animate_solution", "label_positions"]

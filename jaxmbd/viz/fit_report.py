@@ -14,6 +14,8 @@ from ..analyses.identification.statistics import autocorrelation
 
 try:
     from matplotlib.figure import Figure
+
+    from .figure import NotebookFigure
 except ImportError as error:
     raise ImportError('a report needs matplotlib: pip install "jaxmbd[viz]"') from error
 
@@ -49,6 +51,23 @@ def write_report(fit: Fit, path: Any, validation: Sequence[Experiment], title: s
     Path(path).write_text(page, encoding="utf-8")
 
 
+def plot_fit(fit: Fit) -> Figure:
+    """Measured and predicted readings of the records of a fit; see `Fit.plot`."""
+    worst = _worst(fit.overlays) if fit.overlays else []
+    shown = [(i, name, x) for i in worst for name, x in fit.overlays[i].items()]
+    n = len(shown) + len(fit.comparisons)
+    figure, grid = _axes(n, figure=NotebookFigure)
+    for axes, (i, name, overlay) in zip(grid, shown, strict=False):
+        _curves(axes, overlay, f"record {i}, {name}")
+    for axes, record in zip(grid[len(shown) :], fit.comparisons, strict=True):
+        residuals = (record.predicted - record.measured) / record.deviations
+        axes.bar(range(len(residuals)), residuals)
+        axes.set_xticks(range(len(residuals)), record.labels, rotation=90)
+        axes.axhline(0.0, color="k", lw=0.8)
+        axes.set(ylabel="residual [deviations]", title=f"{record.name}: rms {record.rms:.3g}")
+    return figure
+
+
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     def line(cells: Sequence[str], tag: str) -> str:
         return "<tr>" + "".join(f"<{tag}>{html.escape(x)}</{tag}>" for x in cells) + "</tr>"
@@ -62,14 +81,14 @@ def _svg(figure: Figure) -> str:
     return text.getvalue()[text.getvalue().index("<svg") :]
 
 
-def _axes(n: int, height: float = 2.4) -> tuple[Figure, list[Any]]:
-    """A figure with n axes, two in a row."""
+def _axes(n: int, height: float = 2.4, figure: type[Figure] = Figure) -> tuple[Figure, list[Any]]:
+    """A figure of a class with n axes, two in a row."""
     rows = (n + 1) // 2
-    figure = Figure(figsize=(10, height * rows), layout="constrained")
-    grid = figure.subplots(rows, 2, squeeze=False).ravel()
+    drawn = figure(figsize=(10, height * rows), layout="constrained")
+    grid = drawn.subplots(rows, 2, squeeze=False).ravel()
     for unused in grid[n:]:
         unused.set_axis_off()
-    return figure, list(grid[:n])
+    return drawn, list(grid[:n])
 
 
 def _summary(fit: Fit) -> Iterator[str]:
@@ -230,4 +249,4 @@ def _validation(fit: Fit, records: Sequence[Experiment]) -> Iterator[str]:
     yield from _drawn(overlays, "unseen record")
 
 
-__all__ = ["write_report"]
+__all__ = ["plot_fit", "write_report"]

@@ -97,6 +97,36 @@ def plot_solution(
     return figure
 
 
+def plot_joints(solution: AbstractMotion, joints: Sequence[str] | str | None, axes: Axes) -> Figure:
+    """Plot coordinates of joints over time into axes of the user.
+
+    **Arguments:** `joints`: as for `plot_solution`; `axes`: of matplotlib.
+
+    **Returns** the figure of the axes.
+
+    **Raises** `KeyError`, with the known names, for an unknown joint; `ModelError` for a batch of
+    motions, for no coordinates, and for coordinates of several units.
+    """
+    check_single(solution, "plot")
+    if not isinstance(axes, Axes):
+        raise ModelError(f"plot: ax is one matplotlib.axes.Axes, got a {type(axes).__name__}")
+    solution = solution.finite()
+    rows = _curves(solution, joints)
+    if len(rows) != 1:
+        units = ", ".join(f"[{unit}]" for unit in rows) or "none"
+        raise ModelError(
+            f"plot: ax shows coordinates of one unit, these joints have {units}; choose joints"
+        )
+    ((unit, (curves, _)),) = rows.items()
+    for curve in curves:
+        axes.plot(np.asarray(solution.ts), curve.values, label=curve.label)
+    axes.set(xlabel="time [s]", ylabel=ROWS[unit][0])
+    axes.legend()
+    figure = axes.get_figure(root=True)
+    assert isinstance(figure, Figure)
+    return figure
+
+
 def _curves(
     solution: AbstractMotion, joints: Sequence[str] | str | None
 ) -> dict[str, tuple[list[Curve], list[Curve]]]:
@@ -247,4 +277,4 @@ def _draw_energy(left: Axes, right: Axes, ts: np.ndarray, solution: AbstractMoti
         axis.grid(alpha=0.3)
 
 
-__all__ = ["plot_solution"]
+__all__ = ["plot_joints", "plot_solution"]

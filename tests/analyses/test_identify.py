@@ -148,6 +148,11 @@ def test_a_report_needs_no_network(fitted, tmp_path):
     assert "<h1>Rod &amp; spring</h1>" in page
     assert page.count("<svg") == 5  # Fits, autocorrelation, correlation, convergence, validation.
     assert not re.search(r"(src|href)=.http", page)
+    shown = [x for x in fitted.plot().axes if x.axison]
+    assert [x.get_title().split(":")[0] for x in shown] == [
+        f"record {i}, hinge" for i in range(len(fitted.overlays))
+    ]
+    assert np.array_equal(shown[0].lines[1].get_ydata(), fitted.overlays[0]["hinge"].predicted)
     for label, value in zip(fitted.labels, fitted.values, strict=True):
         assert label in page
         assert f"{value:.6g}" in page

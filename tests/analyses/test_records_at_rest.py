@@ -171,6 +171,8 @@ def test_the_report_lists_deflections_and_frequencies(all_kinds, tmp_path):
     assert "shaker" in page
     assert "frequency 1 [Hz]" in page
     assert "weight of 1000 N" in page
+    shown = [x for x in all_kinds.plot().axes if x.axison]
+    assert len(shown) == sum(map(len, all_kinds.overlays)) + len(all_kinds.comparisons)
 
 
 @pytest.mark.thorough

@@ -433,3 +433,29 @@ NAN = {"a": np.array([0.0, np.nan, np.inf])}
 def test_what_makes_no_sense_is_refused(call, message):
     with pytest.raises(mbd.ModelError, match=message):
         call(functools.partial(mbd.sweep, progress=False))
+
+
+def heavier(model):
+    """Named results of a model; at module level for other processes."""
+    return {"twice": 2.0 * model.bodies["rod"].mass}
+
+
+def test_a_model_with_numbers_at_paths():
+    model = mbd.Model({"rod": mbd.inertia.rod(1.0, 1.0)})
+    masses = {"bodies.rod.mass": np.array([1.0, 2.0, 4.0])}
+    found = mbd.sweep(model, masses, heavier, progress=False)
+    assert np.array_equal(found["twice"], [2.0, 4.0, 8.0])
+    assert np.array_equal(found["bodies.rod.mass"], [1.0, 2.0, 4.0])
+    drawn = {"bodies.rod.mass": mbd.distributions.Normal(1.0, 0.02)}
+    assert mbd.sweep(model, drawn, heavier, n=5, progress=False)["twice"].shape == (5,)
+    for arguments, message in (
+        ((model, {"bodies.bar.mass": [1.0]}, heavier), "no 'bar'; known are 'rod'"),
+        ((model, masses), "the third argument is a function of a model"),
+        ((model, [1.0], heavier), "a dict {path: values or distribution}"),
+        ((heavier, masses, heavier), r"call sweep\(fn, scenarios\)"),
+        ((3.0, masses), "the first argument is a float"),
+        ((model, masses, lambda m: m.bodies["rod"].mass), "must return a dict of named arrays"),
+        ((model, masses, lambda m: None), "must return a dict of named arrays"),
+    ):
+        with pytest.raises(mbd.ModelError, match=message):
+            mbd.sweep(*arguments, progress=False)

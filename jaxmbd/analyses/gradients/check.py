@@ -117,6 +117,8 @@ def check_gradients(
     **Raises** `ModelError` if there is no float in `inputs` or in the result, and under a
     transformation.
     """
+    if not callable(fn):
+        raise ModelError(f"check_gradients: fn is a function, got a {type(fn).__name__}")
     if not all_concrete(inputs):
         raise ModelError("check_gradients needs concrete numbers; call it outside jit")
     inputs = jax.tree.map(lambda x: jnp.asarray(x) if _is_number(x) else x, inputs)

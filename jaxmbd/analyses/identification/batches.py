@@ -9,11 +9,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
 from ...mechanism.groups import group_by
-from .experiment import Experiment
+from .experiment import Experiment, RecordName
 
 
 class Batch(eqx.Module):
-    """Records of one kind, stacked along a leading axis; `rows` are their numbers.
+    """Records of one kind, stacked along a leading axis; `rows` are their numbers, `labels` their
+    names.
 
     Shorter records are padded with their last time and readings, so that one program serves all
     lengths; `is_reading` is False for padding.
@@ -22,6 +23,11 @@ class Batch(eqx.Module):
     experiments: Experiment
     is_reading: Bool[Array, "w n"]
     rows: tuple[int, ...] = eqx.field(static=True)
+    labels: tuple[RecordName, ...] = eqx.field(static=True)
+
+    def called(self, i: int) -> str:
+        """One of the records in messages: its number, and its name if it has one."""
+        return self.labels[i].called(self.rows[i])
 
     def record(self, i: int) -> Experiment:
         """One of the records, padded."""
@@ -42,6 +48,7 @@ def batch_experiments(experiments: Sequence[Experiment]) -> tuple[Batch, ...]:
             jax.tree.map(lambda *x: jnp.stack(x), *[e for _, e, _ in members]),
             jnp.stack([is_reading for _, _, is_reading in members]),
             tuple(i for i, _, _ in members),
+            tuple(e.label for _, e, _ in members),
         )
         for members in group_by(padded, key=kind)
     )

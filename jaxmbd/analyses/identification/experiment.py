@@ -16,6 +16,26 @@ from ...model.values import is_concrete
 
 # A gap in a record is an interval longer than this many median intervals.
 LARGEST_GAP = 10.0
+UNNAMED = "record"
+
+
+class RecordName:
+    """The name of a record, in messages. All names are equal, so that records of different names
+    share batches and compiled programs."""
+
+    def __init__(self, text: str):
+        self.text = text
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RecordName)
+
+    def __hash__(self) -> int:
+        return 0
+
+    def called(self, number: int) -> str:
+        """The record in messages: its number, and its name if it has one."""
+        given = "" if self.text == UNNAMED else f" ({self.text!r})"
+        return f"experiment {number}{given}"
 
 
 class Experiment(eqx.Module):
@@ -31,7 +51,7 @@ class Experiment(eqx.Module):
       at `ts[0]`, as for `assemble`.
     - `forces`: forces of this record, `{name: force}`; they replace forces of the same name in the
       model, or are added.
-    - `name`: name in error messages.
+    - `name`: name in error messages and warnings.
 
     All numbers are converted to JAX's default float type, in which fits and predictions are
     computed: float64 if `jax_enable_x64` is on.
@@ -46,6 +66,7 @@ class Experiment(eqx.Module):
     rates: dict[str, Any]
     states: dict[str, Any]
     forces: dict[str, AbstractElement]
+    label: RecordName = eqx.field(static=True)
 
     def __init__(
         self,
@@ -54,15 +75,24 @@ class Experiment(eqx.Module):
         guess: Mapping[str, Any] | None = None,
         rates: Mapping[str, Any] | None = None,
         forces: Mapping[str, AbstractElement] | None = None,
-        name: str = "record",
+        name: str = UNNAMED,
         states: Mapping[str, Any] | None = None,
     ):
+        self.label = RecordName(name)
         self.ts = _floats(ts, f"{name}: ts")
+        if not isinstance(measurements, Mapping):
+            raise DataError(
+                f"{name}: measurements are a dict {{sensor: readings}}, got a "
+                f"{type(measurements).__name__}"
+            )
+        for key, force in dict(forces or {}).items():
+            if not isinstance(force, AbstractElement):
+                raise DataError(f"{name}: force {key!r} must be a force, got {force!r:.60}")
         self.measurements = {k: _floats(v, f"{name}: {k!r}") for k, v in measurements.items()}
         dtype = self.ts.dtype
-        self.guess = {k: jnp.asarray(v, dtype) for k, v in (guess or {}).items()}
-        self.rates = {k: jnp.asarray(v, dtype) for k, v in (rates or {}).items()}
-        self.states = {k: jnp.asarray(v, dtype) for k, v in (states or {}).items()}
+        self.guess = _starts(guess, f"{name}: guess", dtype)
+        self.rates = _starts(rates, f"{name}: rates", dtype)
+        self.states = _starts(states, f"{name}: states", dtype)
         self.forces = in_float_type(dict(forces or {}), dtype)
         _check_times(self.ts, name)
         if not self.measurements:
@@ -75,6 +105,11 @@ class Experiment(eqx.Module):
                 )
             _check_finite(values, f"{name}: {key!r}")
 
+    @property
+    def name(self) -> str:
+        """The name in messages."""
+        return self.label.text
+
     def part(
         self, start: int, stop: int, guess: Any = None, rates: Any = None, states: Any = None
     ) -> "Experiment":
@@ -82,13 +117,14 @@ class Experiment(eqx.Module):
 
         Times do not change, since input signals refer to the same clock.
         """
+        prefix = "" if self.name == UNNAMED else f"{self.name}, "
         return Experiment(
             self.ts[start:stop],
             {k: v[start:stop] for k, v in self.measurements.items()},
             guess,
             rates,
             self.forces,
-            name=f"rows {start} to {stop}",
+            name=prefix + f"rows {start} to {stop}",
             states=states,
         )
 
@@ -122,6 +158,13 @@ class Experiment(eqx.Module):
             )
             for first in range(0, n - length, stride)
         ]
+
+
+def _starts(given: Any, name: str, dtype: Any) -> dict[str, Array]:
+    """Values by the names of joints or elements."""
+    if not isinstance(given or {}, Mapping):
+        raise DataError(f"{name} is a dict {{joint: coordinates}}, got a {type(given).__name__}")
+    return {k: _floats(v, f"{name}: {k!r}").astype(dtype) for k, v in (given or {}).items()}
 
 
 def _floats(value: Any, name: str) -> Array:

@@ -154,6 +154,18 @@ class Fit(eqx.Module):
 
         write_report(self, path, validation, title)
 
+    def plot(self) -> Any:
+        """Measured and predicted readings, one panel for each sensor of each record.
+
+        Of many records the ones with the largest errors are drawn. Static and modal records have
+        bars of their residuals in deviations. Needs the extra `viz`.
+
+        **Returns** a `matplotlib.figure.Figure` outside of pyplot: `figure.savefig(path)`.
+        """
+        from ...viz.fit_report import plot_fit
+
+        return plot_fit(self)
+
     def _row(self, label: str) -> int:
         if label not in self.labels:
             raise KeyError(f"no parameter {label!r}; there are {', '.join(self.labels)}")

@@ -124,6 +124,11 @@ def identify(
     )
     residuals = with_substeps(residuals, experiments, noise, None, 3)
     method = LevenbergMarquardt() if method is None else method
+    if not isinstance(method, AbstractMethod):
+        raise DataError(
+            "identify: method is an instance of jaxmbd.methods, such as LevenbergMarquardt(), got "
+            f"{method!r}"
+        )
     firsts = _scattered(residuals.unknowns(), starts, spread, seed)
     end = _minimum(method, residuals, firsts, progress, throw)
     motions, limits, integration = _integration(residuals, experiments, noise, end)
@@ -276,9 +281,8 @@ def _check_start(residuals: Residuals, r: np.ndarray) -> None:
         lost = ~np.isfinite(rows).all(axis=1)
         if lost.any():
             raise SimulationError(
-                f"identify: the starting model's motion in experiment "
-                f"{batch.rows[int(np.argmax(lost))]} is not finite; use more substeps or better "
-                "starting values"
+                f"identify: the starting model's motion in {batch.called(int(np.argmax(lost)))} is "
+                "not finite; use more substeps or better starting values"
             )
     others = r[sum(x.size for x in _by_batch(residuals, r)) :][: _n_others(residuals)]
     if not np.isfinite(others).all():

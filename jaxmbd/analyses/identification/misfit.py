@@ -30,6 +30,10 @@ class Misfit(eqx.Module):
 
     problem: Residuals
 
+    # By identity, so that `jax.jit` takes a misfit like any other function.
+    __hash__ = object.__hash__
+    __eq__ = object.__eq__
+
     @property
     def substeps(self) -> int:
         """Number of integration steps in each sample interval."""

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 from ...errors import ModelError
 from ...model import Model
-from ...model.model import unknown
+from ...model.paths import follow
 from .priors import Normal
 from .transforms import AbstractTransform, Unbounded
 
@@ -40,13 +40,27 @@ class Parameter(eqx.Module):
 
     def __init__(
         self,
-        where: str | Callable[[Model], Any],
-        transform: AbstractTransform | None = None,
-        prior: Normal | None = None,
+        where: Any,
+        transform: Any = None,
+        prior: Any = None,
     ):
         self.where = where
         self.transform = Unbounded() if transform is None else transform
         self.prior = prior
+        if not isinstance(where, str) and not callable(where):
+            raise ModelError(
+                f"Parameter: where is a path or a function of the model, got {where!r}"
+            )
+        if not isinstance(self.transform, AbstractTransform):
+            raise ModelError(
+                "Parameter: transform is an instance of jaxmbd.transforms, such as Positive(), got "
+                f"{transform!r}"
+            )
+        if prior is not None and not isinstance(prior, Normal):
+            raise ModelError(
+                f"Parameter: prior is an instance of jaxmbd.priors, such as Normal(2.0, 0.1), got "
+                f"{prior!r}"
+            )
 
     def get(self, subject: Subject) -> Any:
         """The value in a model or a sensor."""
@@ -124,6 +138,11 @@ def select_parameters(subject: Subject, select: Selection, who: str = "identify"
     floats, a starting value outside of the range of its transform, and a prior of another shape
     than the reported numbers.
     """
+    if isinstance(select, str) or not isinstance(select, Mapping | Sequence):
+        raise ModelError(
+            f"{who}: select is a list of paths and Parameters, or a dict of them by name, got "
+            f"{select!r:.60}"
+        )
     if isinstance(select, Mapping):
         chosen = {str(name): _as_parameter(p) for name, p in select.items()}
     else:
@@ -162,28 +181,3 @@ def _check_prior(who: str, name: str, p: Parameter, value: Any) -> None:
 
 def _as_parameter(p: "Parameter | str | Callable") -> Parameter:
     return p if isinstance(p, Parameter) else Parameter(p)
-
-
-def follow(model: Any, path: str) -> Any:
-    """The part of a model at a dotted path of attributes and dict keys.
-
-    Dict keys may contain dots; the longest key that fits is used.
-
-    **Raises** `ModelError`, with the step that fails and the known names.
-    """
-    node, rest = model, path
-    while rest:
-        if isinstance(node, dict):
-            fitting = [k for k in node if rest == k or rest.startswith(f"{k}.")]
-            if not fitting:
-                raise ModelError(unknown(f"path {path!r}: no", rest.split(".")[0], node))
-            step = max(fitting, key=len)
-            node = node[step]
-        else:
-            step = rest.split(".")[0]
-            fields = getattr(type(node), "__dataclass_fields__", {})
-            if step not in fields:
-                raise ModelError(unknown(f"path {path!r}: no", step, fields))
-            node = getattr(node, step)
-        rest = rest[len(step) + 1 :]
-    return node

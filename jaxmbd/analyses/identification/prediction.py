@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
-from ...errors import DataError
+from ...errors import DataError, ModelError
 from ...forces import AbstractElement
 from ...formulations import formulate
 from ...integrators.abstract import AbstractIntegrator
@@ -169,8 +169,16 @@ def make_simulator(
     substeps: int | None,
 ) -> Simulator:
     """A simulator from the options of `identify` and `predict`."""
-    if substeps is not None and substeps < 1:
-        raise DataError(f"substeps must be one or more, got {substeps}")
+    if substeps is not None and (not isinstance(substeps, int) or substeps < 1):
+        raise DataError(f"substeps must be one or more, got {substeps!r}")
+    if not isinstance(sensors or {}, Mapping):
+        raise DataError(f"sensors are a dict {{name: sensor}}, got a {type(sensors).__name__}")
+    for name, sensor in (sensors or {}).items():
+        if isinstance(sensor, type) or not callable(sensor):
+            raise DataError(
+                f"sensor {name!r} is an instance of jaxmbd.sensors or a function (system, t, "
+                f"state), got {sensor!r:.60}"
+            )
     return Simulator(
         formulation,
         dict(sensors or {}),
@@ -183,7 +191,7 @@ def make_simulator(
 def check_sensors(simulator: Simulator, model: Model, batches: Sequence[Batch]) -> None:
     """**Raises** `DataError` for a measurement without sensor, or of another shape."""
     for batch in batches:
-        name, first = f"experiment {batch.rows[0]}", batch.record(0)
+        name, first = batch.called(0), batch.record(0)
         for key in first.measurements:
             if key not in simulator.sensors and key not in model.joints:
                 known = ", ".join(sorted([*simulator.sensors, *model.joints]))
@@ -191,7 +199,10 @@ def check_sensors(simulator: Simulator, model: Model, batches: Sequence[Batch]) 
                     f"{name}: no sensor {key!r}; measurements are named after a joint, or after "
                     f"one of `sensors`: {known}"
                 )
-        shapes = jax.eval_shape(lambda e: simulator.predict(model, e), first)
+        try:
+            shapes = jax.eval_shape(lambda e, s=simulator: s.predict(model, e), first)
+        except (ModelError, DataError) as error:
+            raise type(error)(f"{name}: {error}") from error
         for key, values in first.measurements.items():
             if shapes[key].shape != values.shape:
                 raise DataError(
@@ -202,28 +213,71 @@ def check_sensors(simulator: Simulator, model: Model, batches: Sequence[Batch]) 
 
 def predict(
     model: Model,
-    experiments: Experiment | Sequence[Experiment],
+    experiments: Any,
+    guess: Mapping[str, Any] | None = None,
+    rates: Mapping[str, Any] | None = None,
     *,
+    states: Mapping[str, Any] | None = None,
     formulation: Any = None,
     sensors: Sensors | None = None,
     integrator: Any = None,
     substeps: int | None = None,
     noise: Mapping[str, float] | None = None,
 ) -> Any:
-    """Predict readings of the records' sensors, from their initial states and inputs.
+    """Predict readings of sensors, from initial states and inputs of records, or at given times.
 
-    **Arguments:** as for `identify`. The limit of the integration error is 1e-6 of the largest
-    reading of a sensor in all records, or a hundredth of its `noise`, if that is given.
+    **Arguments:** `experiments`: one or more records, whose sensors are read; or times `ts`, shape
+    `(n,)` [s], at which all joints with coordinates and all `sensors` are read. The motion then
+    starts at `ts[0]` from `guess`, `rates` and `states`, as for `assemble`; records have their own.
+    The other arguments are as for `identify`. The limit of the integration error is 1e-6 of the
+    largest reading of a sensor in all records, or a hundredth of its `noise`, if that is given.
 
-    **Returns** a `Prediction` for one experiment: a mapping `{sensor: readings}` with readings of
-    shape `(n,)` or `(n, k)`; a list of them for a sequence of experiments.
+    **Returns** a `Prediction` for one experiment, or for times: a mapping `{sensor: readings}` with
+    readings of shape `(n,)` or `(n, k)`; a list of them for a sequence of experiments.
 
     **Warns** by `IntegrationWarning` if the integration error exceeds its limit, and, without
     `substeps`, under a transformation such as `jax.jit`: substeps cannot be chosen, and the default
     is one.
+
+    **Raises** `DataError` for invalid records or times, and for an initial state given beside
+    records; `ModelError` for an invalid initial state.
     """
     simulator = make_simulator(formulation, sensors, integrator, substeps)
+    start = {"guess": guess, "rates": rates, "states": states}
+    if _are_records(experiments):
+        given = [name for name, x in start.items() if x is not None]
+        if given:
+            raise DataError(f"predict: records have their own {', '.join(given)}; omit the others")
+    else:
+        experiments = _unmeasured(simulator, model, experiments, **start)
     return predicted(simulator, model, experiments, 3, noise)
+
+
+def _are_records(experiments: Any) -> bool:
+    """Whether the argument is a record or a sequence of them, and not times."""
+    if isinstance(experiments, eqx.Module):
+        return True
+    return isinstance(experiments, list | tuple) and (
+        not experiments or any(isinstance(x, eqx.Module) for x in experiments)
+    )
+
+
+def _unmeasured(simulator: Simulator, model: Model, ts: Any, **start: Any) -> Experiment:
+    """A record of all joints with coordinates and all sensors, without readings.
+
+    Zeros of the shapes of the readings are in their place; predictions do not depend on them.
+    """
+    if not isinstance(model, Model):
+        raise ModelError(f"predict: the model is a Model, got a {type(model).__name__}")
+    moving = [name for name, joint in model.joints.items() if joint.sizes()[0] > 0]
+    names = dict.fromkeys([*moving, *simulator.sensors])
+    if not names:
+        raise DataError("predict: no joint has coordinates; give sensors")
+    zeros = jnp.zeros(jnp.shape(ts))
+    record = Experiment(ts, dict.fromkeys(names, zeros), name="predict", **start)
+    shapes = jax.eval_shape(lambda e: simulator.predict(model, e), record)
+    readings = {name: jnp.zeros(shapes[name].shape, shapes[name].dtype) for name in names}
+    return Experiment(ts, readings, name="predict", **start)
 
 
 def predicted(

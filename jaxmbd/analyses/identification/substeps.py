@@ -173,12 +173,13 @@ class Motions(NamedTuple):
         caller.
         """
         i, name = integration.worst
-        ts = np.asarray(self.experiments[i].ts)
+        record = self.experiments[i]
+        ts = np.asarray(record.ts)
         n = f"{integration.substeps} substep" + ("s" if integration.substeps > 1 else "")
         message = (
             f"{who}: {n} in each sample interval leave an integration error of about "
-            f"{integration.errors[name]:.2g} in {name!r} of experiment {i} ({ts[0]:g} s to "
-            f"{ts[-1]:g} s), where {integration.allowed[name]:.2g} is allowed; "
+            f"{integration.errors[name]:.2g} in {name!r} of {record.label.called(i)} "
+            f"({ts[0]:g} s to {ts[-1]:g} s), where {integration.allowed[name]:.2g} is allowed; "
         )
         better = self.chosen(limits, 2 * integration.substeps) if given else integration
         if better.is_met:

@@ -60,6 +60,11 @@ def sensitivities(
     """
     if mode not in (None, "forward", "reverse"):
         raise ModelError(f"sensitivities: mode is 'forward' or 'reverse', got {mode!r}")
+    if not callable(fn):
+        raise ModelError(
+            f"sensitivities: fn is a function of a model that returns a dict of float arrays, got "
+            f"a {type(fn).__name__}"
+        )
     if not all_concrete(model):
         raise ModelError("sensitivities needs concrete numbers; call it outside jit")
     model = in_one_float_type(model, who="sensitivities")

@@ -20,6 +20,9 @@ def traced_by_name(
     **Raises** `ModelError`, which begins with `who`, if results are not arrays by name.
     """
 
+    if not callable(function):
+        raise ModelError(f"{who}: a function is needed, got a {type(function).__name__}")
+
     def named(argument: Any) -> dict[str, Any]:
         results = function(argument)
         if not isinstance(results, Mapping) or not jax.tree.leaves(results):

@@ -3,12 +3,15 @@
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 
 from ...errors import ModelError
+from ...model import Model
+from ...model.paths import steps_of
 from .chunks import Chunk, run_chunk
 from .program import Program
 from .progress import Progress
@@ -21,8 +24,9 @@ FORMAT = 1  # Version of the files of a folder.
 
 
 def sweep(
-    fn: Callable[[Any], Mapping[str, Any]],
+    fn: Any,
     scenarios: Any,
+    of: Any = None,
     *,
     n: int | None = None,
     seed: int = 0,
@@ -36,10 +40,16 @@ def sweep(
 ) -> Any:
     """Results of a function for many scenarios, an `xarray.Dataset`; needs the extra `io`.
 
+    `sweep(fn, scenarios)` evaluates a function of one scenario. `sweep(model, scenarios, of)`
+    evaluates a function `of` one model, for models with other numbers at paths:
+    `sweep(model, {"bodies.rod.mass": Normal(1.0, 0.02)}, of, n=200)`.
+
     **Arguments:**
 
     - `fn`: a pure function of one scenario that JAX can trace. It returns a dict of arrays, or of
-      pytrees of them, for example numbers or trajectories of a changed model.
+      pytrees of them, for example numbers or trajectories of a changed model. Or a `Model`: then
+      scenarios are `{path: values}`, as for `Model.replace`, and `of` is such a function of a
+      model.
     - `scenarios`: arguments of `fn`, as a dict or any other pytree of arrays with a row for each
       scenario, or of distributions (`mbd.distributions`), from which `n` scenarios are drawn.
     - `seed`, `sampling`: as for `mbd.distributions.sample`.
@@ -61,13 +71,14 @@ def sweep(
 
     **Warns** by `DamagedFileWarning` of chunks in the folder that are computed again.
 
-    **Raises** `ModelError` for invalid scenarios, a function that returns no names, and a folder
-    that holds another sweep; `OSError` if a file changes while the sweep runs.
+    **Raises** `ModelError` for invalid scenarios, unknown paths, a function that returns no
+    names, and a folder that holds another sweep; `OSError` if a file changes while the sweep runs.
     """
     from .labelled import check_names, concatenated, to_dataset
 
-    if chunk < 1:
-        raise ModelError(f"sweep: a chunk has one scenario or more, got {chunk}")
+    if not isinstance(chunk, int) or chunk < 1:
+        raise ModelError(f"sweep: a chunk has one scenario or more, got {chunk!r}")
+    fn = _function(fn, scenarios, of)
     given, dims = as_scenarios(scenarios, n, seed, sampling), dict(dims or {})
     size = min(chunk, len(given))
     program = Program(fn, given.rows(slice(0, 1)), size)
@@ -95,6 +106,45 @@ def sweep(
         chunks |= {k: store.read(k) for k in missing}
     attributes = {"title": "sweep", "jaxmbd_version": manifest["software"]["jaxmbd"]}
     return concatenated([chunks[k] for k in numbers], attributes)
+
+
+@dataclass(frozen=True)
+class OfModel:
+    """A function of a model as a function of a scenario `{path: value}`; it can be pickled."""
+
+    model: Model
+    of: Callable[[Model], Mapping[str, Any]]
+
+    def __call__(self, scenario: Mapping[str, Any]) -> Mapping[str, Any]:
+        return self.of(self.model.replace(scenario))
+
+
+def _function(fn: Any, scenarios: Any, of: Any) -> Callable[[Any], Any]:
+    """The function of one scenario.
+
+    **Raises** `ModelError` for arguments of neither form, and for unknown paths.
+    """
+    if not isinstance(fn, Model):
+        if of is not None or not callable(fn):
+            raise ModelError(
+                "sweep: call sweep(fn, scenarios) with a function of a scenario, or sweep(model, "
+                f"scenarios, of) with a Model and a function of it; the first argument is a "
+                f"{type(fn).__name__}"
+            )
+        return fn
+    if not callable(of):
+        raise ModelError(
+            "sweep: the third argument is a function of a model that returns a dict of arrays, got "
+            f"a {type(of).__name__}"
+        )
+    if not isinstance(scenarios, Mapping):
+        raise ModelError(
+            "sweep: scenarios of a model are a dict {path: values or distribution}, got a "
+            f"{type(scenarios).__name__}"
+        )
+    for path in scenarios:
+        steps_of(fn, str(path))
+    return OfModel(fn, cast(Callable[[Model], Mapping[str, Any]], of))
 
 
 def _results(

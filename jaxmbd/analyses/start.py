@@ -1,0 +1,91 @@
+"""The first arguments of analyses: a system, and a state of it, from what a user passes."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import diffrax
+import jax.numpy as jnp
+import numpy as np
+
+from ..errors import ModelError
+from ..formulations import formulate
+from ..model import Model
+from ..model.values import is_concrete
+from ..system.abstract import AbstractSystem, State, as_state
+from .assemble import assemble
+
+
+def as_system(system: Any, who: str) -> AbstractSystem:
+    """A system, or the one of a model in joint coordinates; messages name the analysis `who`.
+
+    **Raises** `ModelError` for anything else.
+    """
+    if isinstance(system, Model):
+        return formulate(system)
+    if isinstance(system, AbstractSystem):
+        return system
+    hint = "; pass an instance" if isinstance(system, type) else ""
+    raise ModelError(
+        f"{who}: the first argument is a Model or a system of `formulate`, got "
+        f"{described(system)}{hint}"
+    )
+
+
+def as_start(
+    system: AbstractSystem, state: Any, t: Any, who: str, must_be_finite: bool = True
+) -> State:
+    """One state of a system in its float type, from a `State` or from values of joints at `t`.
+
+    **Raises** `ModelError` for anything else, for another shape, for numbers that are not finite
+    and for a wider float type than the system's; and the errors of `assemble`.
+    """
+    if isinstance(state, Mapping):
+        return assemble(system, state, t=t)
+    if not isinstance(state, State):
+        raise ModelError(
+            f"{who}: the state is a State of `assemble`, or a dict {{joint: coordinates}}, got "
+            f"{described(state)}"
+        )
+    check_state(system, state, who, must_be_finite)
+    return as_state(state, system)
+
+
+def check_state(
+    system: AbstractSystem, state: State, who: str, must_be_finite: bool = True
+) -> None:
+    """**Raises** `ModelError` for another shape than one state has, and for infinite numbers."""
+    sizes = ("q", state.q, system.nq), ("v", state.v, system.nv), ("z", state.z, system.nz)
+    for name, x, size in sizes:
+        try:
+            shape = jnp.shape(x)
+        except TypeError as error:
+            raise ModelError(f"{who}: state.{name} must be an array, got {described(x)}") from error
+        if shape != (size,):
+            raise ModelError(
+                f"{who}: state.{name} has shape {shape}, this system needs ({size},); "
+                "compute the state by `assemble` with this system, use vmap for a batch of states"
+            )
+        if must_be_finite and is_concrete(x) and not np.all(np.isfinite(np.asarray(x))):
+            raise ModelError(f"{who}: state.{name} must be finite, got {np.asarray(x)}")
+
+
+def check_options(controller: Any, event: Any, adjoint: Any) -> None:
+    """**Raises** `ModelError` for options of `simulate` that are no instances of their classes."""
+    for name, value, base, example in (
+        ("controller", controller, diffrax.AbstractStepSizeController, "PIDController(rtol, atol)"),
+        ("event", event, diffrax.Event, "Event(f)"),
+        ("adjoint", adjoint, diffrax.AbstractAdjoint, "DirectAdjoint()"),
+    ):
+        if value is not None and not isinstance(value, base):
+            raise ModelError(
+                f"simulate: {name} must be one of diffrax, such as diffrax.{example}, got "
+                f"{described(value)}"
+            )
+
+
+def described(x: Any) -> str:
+    """A value of a wrong type in messages: a class by its name, anything else by its type."""
+    return f"the class {x.__name__}" if isinstance(x, type) else f"a {type(x).__name__}"
+
+
+__all__ = ["as_start", "as_system", "check_options", "check_state", "described"]

@@ -1,0 +1,310 @@
+"""Models as JSON files: components of public classes, arrays with their types, nothing executable.
+
+A file is an object with `format`, `version` and `model`. Values are plain JSON, or an object with
+one of these keys:
+
+- `class` and `fields`: a component of a public class of jaxmbd, such as `joints.Revolute`;
+- `array`, `dtype` and `shape`: an array, its numbers in row-major order;
+- `function`: one of `FUNCTIONS`;
+- `tuple`, `list`, `dict`, `bytes` (base64): these types of Python.
+
+Numbers are decimals that give the same binary numbers.
+"""
+
+import base64
+import binascii
+import dataclasses
+import functools
+import importlib
+import inspect
+import json
+import math
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import AnnotationError
+
+from ..analyses.sweep.versions import version_of
+from ..errors import ModelError
+from ..forces.controller import OutputReference
+from ..model import Model
+from ..model.frame import Frame, JointReference
+from ..model.values import is_concrete
+from .text_files import read_file
+
+FORMAT, VERSION = "jaxmbd model", 1
+# Public modules whose classes a file may name.
+MODULES = ("bodies", "joints", "forces", "signals", "contact", "sensors", "control")
+# Functions of components that a file may name.
+FUNCTIONS = {"jax.numpy.tanh": jnp.tanh}
+DTYPES = ("bool", "int32", "int64", "uint32", "uint64", "float32", "float64")
+
+
+@functools.cache
+def known_classes() -> dict[str, type]:
+    """Classes that a file may name: concrete public components, by module and name."""
+    references = (Frame, JointReference, OutputReference)
+    found: dict[str, type] = {x.__name__: x for x in references}
+    for part in MODULES:
+        module = importlib.import_module(f"..{part}", __package__)
+        for name in module.__all__:
+            value = getattr(module, name)
+            is_component = inspect.isclass(value) and issubclass(value, eqx.Module)
+            if is_component and not name.startswith("Abstract"):
+                found[f"{part}.{name}"] = value
+    return found
+
+
+@functools.cache
+def _names_of_classes() -> dict[type, str]:
+    return {value: name for name, value in known_classes().items()}
+
+
+def save_model(model: Any, path: Any) -> None:
+    """Write a model to a JSON file, which `load_model` reads with the same numbers.
+
+    The file is complete or does not exist: it is written under another name first.
+
+    **Raises** `ModelError`, with the path of the part, for traced numbers, for functions of Python
+    in the place of signals, and for classes outside of jaxmbd; `OSError` if it cannot be written.
+    """
+    if not isinstance(model, Model):
+        raise ModelError(f"save_model needs a Model, got a {type(model).__name__}")
+    parts = {
+        field.name: {
+            name: _encoded(component, f"{field.name}.{name}")
+            for name, component in getattr(model, field.name).items()
+        }
+        for field in dataclasses.fields(Model)
+    }
+    content = {
+        "format": FORMAT,
+        "version": VERSION,
+        "jaxmbd": version_of("jaxmbd"),
+        "model": parts,
+    }
+    target = Path(path)
+    part = target.with_name(f"{target.name}.{os.getpid()}.part")
+    part.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    os.replace(part, target)
+
+
+def load_model(path: Any) -> Model:
+    """Read a model from a file of `save_model`.
+
+    **Raises** `ModelError` for a file that cannot be read, is cut short or no model, is of another
+    version, names unknown classes or fields, or holds arrays of wrong types or shapes; and for a
+    model that `Model` refuses.
+    """
+    who = f"load_model: {path}"
+    try:
+        content = json.loads(read_file(path).decode("utf-8"), parse_constant=_refused)
+    except (OSError, TypeError) as error:
+        raise ModelError(f"{who} cannot be read: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"{who} is no complete JSON, maybe cut short: {error}") from error
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise ModelError(f"{who} is not the file of a model; `save_model` writes these")
+    if content.get("version") != VERSION:
+        raise ModelError(
+            f"{who} has version {content.get('version')!r} of the format, this jaxmbd reads "
+            f"{VERSION}; install the version that wrote it, jaxmbd {content.get('jaxmbd')}"
+        )
+    kinds, parts = {field.name for field in dataclasses.fields(Model)}, content.get("model")
+    if not isinstance(parts, dict) or set(parts) != kinds:
+        raise ModelError(f"{who} must have a model with {', '.join(sorted(kinds))}")
+    decoded = {}
+    for kind, components in parts.items():
+        if not isinstance(components, dict):
+            raise ModelError(f"{who}: {kind} must be components by name")
+        decoded[kind] = {
+            name: _decoded(value, f"{who}: {kind}.{name}") for name, value in components.items()
+        }
+    try:
+        return Model(**decoded)
+    except ModelError as error:
+        raise ModelError(f"{who}: {error}") from error
+
+
+def _refused(constant: str) -> Any:
+    raise ValueError(f"{constant} is no number of JSON")
+
+
+def _encoded(value: Any, where: str) -> Any:
+    """A value as JSON; `where` is its path in messages."""
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float) and not isinstance(value, np.generic):
+        return _number(value, where)
+    if isinstance(value, jax.Array | np.ndarray | np.generic):
+        return _array(value, where)
+    if isinstance(value, bytes):
+        return {"bytes": base64.b64encode(value).decode("ascii")}
+    if isinstance(value, tuple | list):
+        kind = "tuple" if isinstance(value, tuple) else "list"
+        return {kind: [_encoded(x, f"{where}[{i}]") for i, x in enumerate(value)]}
+    if isinstance(value, Mapping):
+        if not all(isinstance(name, str) for name in value):
+            raise ModelError(f"save_model: {where}: keys must be texts")
+        return {"dict": {name: _encoded(x, f"{where}.{name}") for name, x in value.items()}}
+    name = _names_of_classes().get(type(value))
+    if name is not None:
+        encoded = {}
+        for field in dataclasses.fields(value):
+            x, own = getattr(value, field.name), f"{where}.{field.name}"
+            if isinstance(x, float | np.ndarray) and not _fits(x, field.type):
+                x = jnp.asarray(x)  # Replaced by a number of Python or NumPy.
+            if not _fits(x, field.type) and is_concrete(x):
+                raise ModelError(
+                    f"save_model: {own} must be {_in_words(field.type)}, got {_described(x)}; a "
+                    "file holds one model, not a batch"
+                )
+            encoded[field.name] = _encoded(x, own)
+        return {"class": name, "fields": encoded}
+    for function_name, function in FUNCTIONS.items():
+        if value is function:
+            return {"function": function_name}
+    raise ModelError(
+        f"save_model: {where} is a {type(value).__name__}, which a file cannot hold: only public "
+        "classes of jaxmbd, numbers and texts; for a function of time use a signal such as "
+        "signals.Spline or signals.Samples"
+    )
+
+
+def _array(value: Any, where: str) -> dict[str, Any]:
+    if not is_concrete(value):
+        raise ModelError(f"save_model: {where} is traced; save the model outside of jit")
+    x = np.asarray(value)
+    if x.dtype.name not in DTYPES:
+        raise ModelError(f"save_model: {where} has dtype {x.dtype}; possible are {DTYPES}")
+    numbers = x.ravel().tolist()
+    if x.dtype.kind == "f":
+        numbers = [_number(number, where) for number in numbers]
+    return {"array": numbers, "dtype": x.dtype.name, "shape": list(x.shape)}
+
+
+def _number(value: float, where: str) -> float:
+    if not math.isfinite(value):
+        raise ModelError(f"save_model: {where} must be finite, got {value}")
+    return value
+
+
+def _decoded(value: Any, where: str) -> Any:
+    """A value from JSON; `where` is its path in messages."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if not isinstance(value, dict):
+        raise ModelError(f"{where} is {value!r:.60}, which the format does not have")
+    for keys, decode in _DECODERS.items():
+        if set(value) == set(keys):
+            return decode(*(value[key] for key in keys), where)
+    raise ModelError(f"{where} has the unknown keys {', '.join(sorted(value)) or 'none'}")
+
+
+def _decoded_class(name: Any, fields: Any, where: str) -> Any:
+    cls = known_classes().get(name) if isinstance(name, str) else None
+    if cls is None:
+        raise ModelError(
+            f"{where} is of class {name!r}, which is no public component of this jaxmbd"
+        )
+    known = {field.name: field.type for field in dataclasses.fields(cls)}
+    if not isinstance(fields, dict) or set(fields) != set(known):
+        raise ModelError(f"{where}: a {name} has the fields {', '.join(known) or 'none'}")
+    component = object.__new__(cls)
+    for field, content in fields.items():
+        value = _decoded(content, f"{where}.{field}")
+        if not _fits(value, known[field]):
+            raise ModelError(
+                f"{where}.{field} must be {_in_words(known[field])}, got {_described(value)}"
+            )
+        object.__setattr__(component, field, value)
+    return component
+
+
+def _fits(value: Any, annotation: Any) -> bool:
+    """Whether a value has the type and shape of a field, as far as they can be checked."""
+    try:
+        return isinstance(value, annotation)
+    except (
+        TypeError,
+        NameError,
+        AnnotationError,
+    ):  # Such as tuple[str, ...], Callable[...], "n-1".
+        return True
+
+
+def _described(value: Any) -> str:
+    if eqx.is_array(value):
+        return f"an array of {value.dtype} and shape {value.shape}"
+    return f"a {type(value).__name__}"
+
+
+def _in_words(annotation: Any) -> str:
+    return getattr(annotation, "__name__", str(annotation))
+
+
+def _decoded_array(numbers: Any, dtype: Any, shape: Any, where: str) -> Any:
+    if dtype not in DTYPES or not isinstance(numbers, list):
+        raise ModelError(f"{where}: an array has numbers and a dtype of {', '.join(DTYPES)}")
+    kinds = {"b": bool, "i": int, "u": int, "f": int | float}[np.dtype(dtype).kind]
+    for x in numbers:
+        if not isinstance(x, kinds) or (kinds is not bool and isinstance(x, bool)):
+            raise ModelError(f"{where}: {x!r:.40} is no {dtype}")
+    sizes = isinstance(shape, list) and all(type(k) is int and k >= 0 for k in shape)
+    if not sizes or math.prod(shape) != len(numbers):
+        raise ModelError(f"{where}: {len(numbers)} numbers do not fill the shape {shape!r:.60}")
+    if jax.dtypes.canonicalize_dtype(dtype) != np.dtype(dtype):
+        raise ModelError(
+            f"{where} is {dtype}, which needs jax.config.update('jax_enable_x64', True) first"
+        )
+    try:
+        return jnp.asarray(np.array(numbers, dtype=dtype).reshape(shape))
+    except OverflowError as error:
+        raise ModelError(f"{where}: a number is too large for {dtype}") from error
+
+
+def _decoded_function(name: Any, where: str) -> Any:
+    if not isinstance(name, str) or name not in FUNCTIONS:
+        raise ModelError(f"{where} names the function {name!r:.60}; known are {list(FUNCTIONS)}")
+    return FUNCTIONS[name]
+
+
+def _decoded_sequence(kind: type) -> Callable[[Any, str], Any]:
+    def decode(items: Any, where: str) -> Any:
+        if not isinstance(items, list):
+            raise ModelError(f"{where}: a {kind.__name__} needs a list")
+        return kind(_decoded(x, f"{where}[{i}]") for i, x in enumerate(items))
+
+    return decode
+
+
+def _decoded_dict(items: Any, where: str) -> dict[str, Any]:
+    if not isinstance(items, dict):
+        raise ModelError(f"{where}: a dict needs values by name")
+    return {name: _decoded(x, f"{where}.{name}") for name, x in items.items()}
+
+
+def _decoded_bytes(text: Any, where: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (TypeError, ValueError, binascii.Error) as error:
+        raise ModelError(f"{where}: bytes must be base64") from error
+
+
+_DECODERS: dict[tuple[str, ...], Callable[..., Any]] = {
+    ("class", "fields"): _decoded_class,
+    ("array", "dtype", "shape"): _decoded_array,
+    ("function",): _decoded_function,
+    ("tuple",): _decoded_sequence(tuple),
+    ("list",): _decoded_sequence(list),
+    ("dict",): _decoded_dict,
+    ("bytes",): _decoded_bytes,
+}
+
+__all__ = ["known_classes", "load_model", "save_model"]

@@ -1,0 +1,31 @@
+"""Contents of files that users name."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+# Descriptions and records are smaller by orders of magnitude; a larger file is a mistake.
+MOST_BYTES = 2**28
+
+
+def read_file(source: Any) -> bytes:
+    """The bytes of a regular file.
+
+    Pipes and devices, which may never end, are not opened.
+
+    **Raises** `OSError` if it cannot be read, is no regular file or has more than 256 MB;
+    `TypeError` and `ValueError` for a path that is none.
+    """
+    path = Path(source)
+    if not path.exists():
+        raise FileNotFoundError(2, os.strerror(2), str(path))
+    if not path.is_file():
+        raise OSError("it is a directory, a pipe or a device, not a file")
+    with path.open("rb") as file:
+        content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise OSError(f"it has more than {MOST_BYTES // 2**20} MB")
+    return content
+
+
+__all__ = ["read_file"]

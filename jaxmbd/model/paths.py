@@ -1,0 +1,89 @@
+"""Parts of a model by dotted paths, such as `bodies.rod.mass`."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+
+from ..errors import ModelError
+from .model import Model, unknown
+from .values import as_leaf
+
+
+def follow(model: Any, path: str) -> Any:
+    """The part of a model at a dotted path of attributes and dict keys.
+
+    Dict keys may contain dots; the longest key that fits is used.
+
+    **Raises** `ModelError`, with the step that fails and the known names.
+    """
+    node = model
+    for step in steps_of(model, path):
+        node = node[step] if isinstance(node, dict) else getattr(node, step)
+    return node
+
+
+def steps_of(model: Any, path: str) -> list[str]:
+    """Attributes and dict keys of a path; see `follow`."""
+    node, rest, steps = model, path, []
+    while rest:
+        if isinstance(node, dict):
+            fitting = [k for k in node if rest == k or rest.startswith(f"{k}.")]
+            if not fitting:
+                raise ModelError(unknown(f"path {path!r}: no", rest.split(".")[0], node))
+            step = max(fitting, key=len)
+            node = node[step]
+        else:
+            step = rest.split(".")[0]
+            fields = getattr(type(node), "__dataclass_fields__", {})
+            if step not in fields:
+                raise ModelError(unknown(f"path {path!r}: no", step, fields))
+            node = getattr(node, step)
+        steps.append(step)
+        rest = rest[len(step) + 1 :]
+    return steps
+
+
+def replaced(model: Model, values: Any) -> Model:
+    """A model with other values at paths; see `Model.replace`."""
+    if not isinstance(values, Mapping):
+        raise ModelError(
+            f"replace: values are a dict {{path: value}}, got a {type(values).__name__}"
+        )
+    for path, value in values.items():
+        if not isinstance(path, str) or not path:
+            raise ModelError(f"replace: {path!r} is no path such as 'bodies.rod.mass'")
+        steps = steps_of(model, path)
+        node = follow(model, path)
+        if isinstance(node, dict):
+            names = ", ".join(map(repr, sorted(node))) or "none"
+            raise ModelError(f"replace: {path!r} are components by name, {names}; name one of them")
+        if eqx.is_inexact_array(node):
+            leaf = as_leaf(value, node.shape, f"replace: {path!r}").astype(node.dtype)
+        elif isinstance(node, eqx.Module) and isinstance(value, eqx.Module):
+            leaf = value
+        elif isinstance(node, eqx.Module):
+            raise ModelError(
+                f"replace: {path!r} is a {type(node).__name__}, not a number; give another "
+                f"component, or one of its numbers: {', '.join(type(node).__dataclass_fields__)}"
+            )
+        else:
+            raise ModelError(
+                f"replace: {path!r} is no array of floats: {node!r}; replace its component"
+            )
+        model = _with(model, steps, leaf)
+    # The constructor checks references and values.
+    return Model(**{name: getattr(model, name) for name in Model.__dataclass_fields__})
+
+
+def _with(node: Any, steps: list[str], value: Any) -> Any:
+    if not steps:
+        return value
+    step, rest = steps[0], steps[1:]
+    if isinstance(node, dict):
+        return {**node, step: _with(node[step], rest, value)}
+    changed = _with(getattr(node, step), rest, value)
+    return eqx.tree_at(lambda n: getattr(n, step), node, changed)
+
+
+__all__ = ["follow", "replaced", "steps_of"]

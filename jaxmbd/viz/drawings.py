@@ -1,0 +1,25 @@
+"""Everything that a picture of a mechanism draws as a mesh."""
+
+from collections.abc import Iterator, Mapping
+
+from ..analyses.motion import AbstractMotion
+from .contacts import contact_drawings
+from .scene import Drawing, body_drawings, ground_drawings, joint_drawings, spring_drawings
+from .stage import Stage
+
+
+def drawings(
+    stage: Stage,
+    solution: AbstractMotion,
+    palette: Mapping[str, int],
+    contours: str | None = None,
+) -> Iterator[Drawing]:
+    """Everything that is drawn as a mesh, with its poses at the keyframes of the stage."""
+    yield from ground_drawings(stage)
+    yield from body_drawings(stage, palette, contours)
+    yield from joint_drawings(stage)
+    yield from spring_drawings(stage)
+    yield from contact_drawings(stage, solution)
+
+
+__all__ = ["drawings"]

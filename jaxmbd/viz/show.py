@@ -1,0 +1,100 @@
+"""A picture of a mechanism, with sliders for its joints where there are widgets."""
+
+import importlib.util
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ..analyses.assemble import assemble
+from ..analyses.kinematics import DrivenMotion
+from ..analyses.motion import AbstractMotion
+from ..errors import ModelError
+from ..formulations import formulate
+from ..model import Model
+from ..system.abstract import AbstractSystem, State
+
+
+def show(
+    what: Any,
+    guess: Mapping[str, Any] | State | None = None,
+    *,
+    t: float = 0.0,
+    widgets: bool | None = None,
+    **options: Any,
+) -> Any:
+    """A picture of a mechanism: `mbd.show("robot.urdf")` or `mbd.show(model)`.
+
+    In a notebook with k3d and ipywidgets, which the extra `viz` installs, the picture has a slider
+    for each coordinate of a joint. A slider assembles the mechanism anew: joints of loops follow.
+    Elsewhere it is a plain picture.
+
+    **Arguments:**
+
+    - `what`: a `Model`, a system of `formulate`, the path of a URDF file, or a motion, which is
+      animated.
+    - `guess`: joint values as for `assemble`, or a state. Default: the reference position.
+    - `t`: time [s], for drivers.
+    - `widgets`: whether to return the picture with sliders. Default: whether a notebook runs and
+      both packages are installed.
+    - `options`: `scale`, `colors`, `labels`, `view`, `height`: as for `Solution.animate`, for
+      pictures with sliders; `view` and `colors` for plain ones.
+
+    **Returns** an `ipywidgets.VBox` with the picture first, then sliders, or a
+    `matplotlib.figure.Figure`, which `savefig(path)` writes to a file.
+
+    **Raises** `ModelError` for anything else to show, and the errors of `from_urdf`, `formulate`
+    and `assemble`.
+    """
+    if isinstance(what, AbstractMotion):
+        return what.animate(**options)
+    system, limits = _system(what)
+    state = guess if isinstance(guess, State) else assemble(system, guess, t=t)
+    still = _still(system, t, state)
+    if _can_slide() if widgets is None else widgets:
+        from .sliders import with_sliders
+
+        return with_sliders(still, limits, **options)
+    from .picture import plot_picture
+
+    return plot_picture(still, **options)
+
+
+def _system(what: Any) -> tuple[AbstractSystem, dict[str, tuple[float, float]]]:
+    """The system, and limits of joints that only the file has."""
+    limits: dict[str, tuple[float, float]] = {}
+    if isinstance(what, str | Path):
+        from ..io import from_urdf, urdf_limits
+
+        limits = {name: (x.lower, x.upper) for name, x in urdf_limits(what).items()}
+        what = from_urdf(what)
+    if isinstance(what, Model):
+        return formulate(what), limits
+    if isinstance(what, AbstractSystem):
+        return what, limits
+    raise ModelError(
+        "show: give a Model, a system, the path of a URDF file, or a motion, got a "
+        f"{type(what).__name__}"
+    )
+
+
+def _still(system: AbstractSystem, t: float, state: State) -> DrivenMotion:
+    """One state as a motion with one row."""
+    states = jax.tree.map(lambda x: x[None], state)
+    ts = jnp.full(1, t, dtype=state.q.dtype)
+    return DrivenMotion(ts=ts, states=states, vdot=jnp.zeros_like(states.v), system=system)
+
+
+def _can_slide() -> bool:
+    """Whether a notebook runs that shows widgets."""
+    if not all(importlib.util.find_spec(name) for name in ("k3d", "ipywidgets")):
+        return False
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    return getattr(shell, "kernel", None) is not None
+
+
+__all__ = ["show"]

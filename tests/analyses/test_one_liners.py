@@ -1,0 +1,240 @@
+"""Analyses in one line, from a model and values of joints, also under transformations."""
+
+import diffrax
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmbd as mbd
+
+DT, T1 = 0.05, 0.2
+
+
+@pytest.fixture(scope="module")
+def model():
+    return mbd.Model(
+        bodies={"rod": mbd.inertia.shifted(mbd.inertia.rod(1.0, 1.0), (0.5, 0, 0))},
+        joints={"hinge": mbd.joints.Revolute(mbd.ground, "rod", axis=(0, 1, 0))},
+        forces={"gravity": mbd.forces.Gravity()},
+        frames={"tip": mbd.Frame("rod", (1.0, 0, 0))},
+    )
+
+
+@pytest.fixture(scope="module")
+def system(model):
+    return mbd.formulate(model)
+
+
+@pytest.fixture(scope="module")
+def motion(model):
+    return mbd.simulate(model, {"hinge": 0.3}, t1=T1, dt=DT)
+
+
+def test_from_a_model_and_a_guess(system, motion):
+    state = mbd.assemble(system, {"hinge": 0.3})
+    expected = mbd.simulate(system, state, t1=T1, dt=DT)
+    assert np.array_equal(motion.states.q, expected.states.q)
+    assert np.array_equal(motion.ts, np.arange(5) * DT)
+    from_dict = mbd.simulate(system, {"hinge": 0.3}, t1=T1, dt=DT)
+    assert np.array_equal(from_dict.states.q, expected.states.q)
+    steps = mbd.rollout(system, {"hinge": 0.3}, DT, 4)
+    assert np.allclose(steps.q, expected.states.q[1:], atol=1e-14)
+
+
+def test_the_same_line_under_jit_and_vmap(model, motion):
+    """The number of fixed steps is known, although `jit` converts every number of JAX's."""
+
+    def line(angle):
+        solution = mbd.simulate(model, {"hinge": angle}, t1=T1, dt=DT)
+        return solution.states.q, solution.reactions["hinge"]
+
+    q, wrench = jax.jit(line)(0.3)
+    assert np.allclose(q, motion.states.q, atol=1e-13)
+    assert np.allclose(wrench, motion.reactions["hinge"], atol=1e-11)
+    batch, _ = jax.jit(jax.vmap(line))(jnp.array([0.3, 0.5]))
+    assert np.allclose(batch[0], motion.states.q, atol=1e-13)
+
+
+def test_times_under_jit(system, motion):
+    @jax.jit
+    def several(dt):
+        equal = mbd.simulate(system, {"hinge": 0.3}, t1=T1, saveat=0.1)
+        some = mbd.simulate(system, {"hinge": 0.3}, t1=T1, dt=dt, max_steps=6)
+        return equal.ts, equal.states.q, some.ts, some.states.q
+
+    ts, q, every, steps = several(DT)
+    assert np.allclose(ts, [0.0, 0.1, 0.2])
+    assert np.allclose(q[-1], motion.states.q[-1], atol=1e-4)
+    # Rows up to max_steps, of which the last are unused.
+    assert np.allclose(every[:5], motion.ts)
+    assert np.all(np.isinf(every[5:]))
+    assert np.allclose(steps[:5], motion.states.q, atol=1e-13)
+
+    def interval(t1):
+        return mbd.simulate(system, {"hinge": 0.3}, t1=t1, saveat=0.1).states.q
+
+    with pytest.raises(mbd.ModelError, match="needs t0 and t1 that are not traced"):
+        jax.eval_shape(interval, T1)
+
+
+def test_a_compiled_simulation_returns_the_trajectory_once(system):
+    def run(angle):
+        return eqx.filter(mbd.simulate(system, {"hinge": angle}, t1=T1, dt=DT), eqx.is_array)
+
+    shapes = [x.shape for x in jax.tree.leaves(jax.eval_shape(run, 0.3))]
+    assert shapes.count((5, 1)) == 2  # q and v.
+    assert shapes.count((5,)) == 1  # ts
+
+
+def test_raw_has_the_saved_states(motion):
+    assert motion.raw.ts is motion.ts
+    assert motion.raw.ys.q is motion.states.q
+
+
+def test_reactions_over_time(system, motion):
+    last = jax.tree.map(lambda x: x[-1], motion.states)
+    expected = mbd.reactions(system, motion.ts[-1], last)["hinge"]
+    assert motion.reactions["hinge"].shape == (5, 6)
+    assert np.allclose(motion.reactions["hinge"][-1], expected, atol=1e-12)
+
+
+def test_frames_are_computed_once(motion):
+    assert motion.frames is motion.frames
+    assert motion.rows(np.array([0, 1])).frames["tip"].p.shape == (2, 3)
+    changed = eqx.tree_at(lambda m: m.states.q, motion, motion.states.q + 1.0)
+    assert not np.allclose(changed.frames["tip"].p, motion.frames["tip"].p)
+
+    @jax.jit
+    def height(x):
+        # A motion from outside: its frames are computed in the trace and must not outlive it.
+        return x * fresh.frames["tip"].p[-1, 2]
+
+    fresh = motion.rows(np.arange(5))
+    assert np.allclose(height(2.0), 2 * motion.frames["tip"].p[-1, 2])
+    assert np.allclose(fresh.frames["tip"].p, motion.frames["tip"].p)
+
+
+def test_comparison_of_two_formulations(model, motion):
+    other = mbd.simulate(
+        mbd.formulate(model, mbd.MaximalCoordinates()), {"hinge": 0.3}, t1=T1, dt=DT
+    )
+    apart = motion.compare(other)
+    assert apart.distances["tip"].shape == apart.ts.shape == (5,)
+    expected = np.linalg.norm(motion.frames["tip"].p - other.frames["tip"].p, axis=1)
+    assert np.allclose(apart.distances["tip"], expected, atol=1e-15)
+    assert 0 < apart.distance < 1e-4
+    turned = eqx.tree_at(lambda m: m.states.q, motion, motion.states.q + 0.1)
+    assert np.allclose(motion.compare(turned).angles["rod"], 0.1)
+    assert "tip" in str(apart)
+    with pytest.raises(mbd.ModelError, match=r"shape \(5,\) and \(3,\)"):
+        motion.compare(motion.rows(np.arange(3)))
+    with pytest.raises(mbd.ModelError, match="other times"):
+        motion.compare(eqx.tree_at(lambda m: m.ts, motion, motion.ts + 1.0))
+    with pytest.raises(mbd.ModelError, match="not a motion"):
+        motion.compare(3.0)
+
+
+def test_a_motion_continued(model, motion):
+    whole = mbd.simulate(model, {"hinge": 0.3}, t1=2 * T1, dt=DT)
+    longer = motion.continued(2 * T1, dt=DT)
+    assert np.allclose(longer.ts, whole.ts)
+    assert np.allclose(longer.states.q, whole.states.q, atol=1e-12)
+    with pytest.raises(mbd.ModelError, match="t1 must come after t0"):
+        motion.continued(T1, dt=DT)
+    failed = mbd.simulate(model, {"hinge": 0.3}, t1=T1, max_steps=1, throw=False)
+    with pytest.raises(mbd.ModelError, match="has failed"):
+        failed.continued(2 * T1)
+
+
+def test_saved_values_other_than_states(system):
+    saved = {
+        "end": diffrax.SubSaveAt(t1=True),
+        "angle": diffrax.SubSaveAt(ts=jnp.array([0.0, T1]), fn=lambda t, y, args: y.q),
+    }
+    saveat, method = diffrax.SaveAt(subs=saved, dense=True), mbd.GeneralizedAlpha()
+    guess = {"hinge": 0.3}
+    motion = mbd.simulate(system, guess, t1=T1, dt=DT, saveat=saveat, integrator=method)
+    assert motion.states["angle"].shape == (2, 1)
+    assert np.allclose(motion.states["end"].q[0], motion.states["angle"][1])
+    assert np.allclose(motion.raw.evaluate(jnp.asarray(T1)).q, motion.states["angle"][1])
+    for name in ("frames", "energy", "reactions", "element_states"):
+        with pytest.raises(mbd.ModelError, match=f"Solution.{name}: the motion has no states"):
+            getattr(motion, name)
+    for method in (motion.finite, motion.plot, motion.to_xarray, motion.to_pandas):
+        with pytest.raises(mbd.ModelError, match="give times in saveat"):
+            method()
+
+
+def test_replaced_numbers_and_components(model):
+    changed = model.replace({"bodies.rod.mass": 2.0, "joints.hinge.axis": (0, 3, 0)})
+    assert changed.bodies["rod"].mass == 2.0
+    assert model.bodies["rod"].mass == 1.0
+    assert np.array_equal(changed.joints["hinge"].axis, [0, 3, 0])
+    ball = mbd.inertia.sphere(3.0, 0.1)
+    assert model.replace({"bodies.rod": ball}).bodies["rod"].mass == 3.0
+    masses = jnp.array([1.0, 2.0])
+    batch = jax.vmap(lambda m: model.replace({"bodies.rod.mass": m}))(masses)
+    assert np.array_equal(batch.bodies["rod"].mass, masses)
+    slope = jax.grad(lambda m: 3 * model.replace({"bodies.rod.mass": m}).bodies["rod"].mass)(1.0)
+    assert slope == 3.0
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"bodies.bar.mass": 1.0}, "no 'bar'; known are 'rod'"),
+        ({"bodies.rod.weight": 1.0}, "no 'weight'; known are 'com', 'inertia', 'mass'"),
+        ({"bodies.rod": 1.0}, "is a RigidBody, not a number"),
+        ({"bodies": 1.0}, "components by name, 'rod'; name one"),
+        ({"bodies.rod.mass": -1.0}, "body 'rod': mass must be positive"),
+        ({"bodies.rod.mass": [1.0, 2.0]}, "'bodies.rod.mass' must be a number"),
+        ({"frames.tip.body": "bar"}, "replace its component"),
+        ({1: 2.0}, "1 is no path"),
+        (2.0, "a dict {path: value}"),
+    ],
+)
+def test_replacements_that_make_no_sense(model, values, message):
+    with pytest.raises(mbd.ModelError, match=message):
+        model.replace(values)
+
+
+def test_predictions_without_readings(model):
+    ts = np.linspace(0.0, T1, 5)
+    spin = {"spin": mbd.sensors.AngularVelocity("tip")}
+    read = mbd.predict(model, ts, {"hinge": 0.3}, sensors=spin, substeps=1)
+    record = mbd.Experiment(ts, {"hinge": np.ones(5)}, {"hinge": 0.3})
+    assert np.array_equal(read["hinge"], mbd.predict(model, record, substeps=1)["hinge"])
+    assert read["spin"].shape == (5, 3)
+    with pytest.raises(mbd.DataError, match="records have their own guess"):
+        mbd.predict(model, record, {"hinge": 0.3})
+    with pytest.raises(mbd.DataError, match="two or more times"):
+        mbd.predict(model, 1.0)
+    with pytest.raises(mbd.ModelError, match="unknown joint 'elbow'"):
+        mbd.predict(model, ts, {"elbow": 0.3})
+
+
+def test_names_of_records_in_errors(model):
+    ts = np.linspace(0.0, T1, 5)
+    good = mbd.Experiment(ts, {"hinge": np.zeros(5)})
+    wide = mbd.Experiment(ts, {"hinge": np.zeros((5, 2))}, name="run 3")
+    with pytest.raises(mbd.DataError, match=r"experiment 1 \('run 3'\): 'hinge' has shape"):
+        mbd.predict(model, [good, wide])
+    astray = mbd.Experiment(ts, {"hinge": np.zeros(5)}, {"elbow": 1.0}, name="run 4")
+    with pytest.raises(mbd.ModelError, match=r"experiment 0 \('run 4'\): guess: unknown joint"):
+        mbd.predict(model, astray)
+    part = mbd.Experiment(ts, {"hinge": np.zeros(5)}, name="run 5").part(1, 4)
+    assert part.name == "run 5, rows 1 to 4"
+
+
+def test_names_do_not_split_batches():
+    ts = np.linspace(0.0, T1, 5)
+    runs = [mbd.Experiment(ts, {"hinge": np.zeros(5)}, name=name) for name in ("a", "b")]
+    assert jax.tree.structure(runs[0]) == jax.tree.structure(runs[1])
+
+
+def test_a_misfit_under_jit(model):
+    record = mbd.Experiment(np.linspace(0.0, T1, 5), {"hinge": np.zeros(5)})
+    misfit = mbd.misfit(model, record, ["bodies.rod.mass"], substeps=1)
+    assert np.allclose(jax.jit(misfit)(misfit.start), eqx.filter_jit(misfit)(misfit.start))

@@ -1,0 +1,241 @@
+# pyright: reportArgumentType=false, reportAttributeAccessIssue=false
+"""Arguments of wrong types and shapes: each is an error of the package, with name and remedy.
+
+Nothing is compiled: the arguments are refused before any computation.
+"""
+
+import os
+import threading
+
+import diffrax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmbd as mbd
+from jaxmbd import forces, inertia, joints, signals
+
+pytestmark = pytest.mark.skipif(
+    os.environ.get("JAXMBD_TEST_SHAPES") == "1", reason="the checks of types refuse these first"
+)
+
+ROD = inertia.shifted(inertia.rod(1.0, 1.0), [0.5, 0, 0])
+HINGE = joints.Revolute(mbd.ground, "rod", [0, 1, 0])
+MODEL = mbd.Model({"rod": ROD}, {"hinge": HINGE}, {"gravity": forces.Gravity()})
+SYSTEM = mbd.formulate(MODEL)
+ZERO = mbd.State(jnp.zeros(1), jnp.zeros(1))
+WIDE = mbd.State(jnp.zeros(2), jnp.zeros(1))
+TS = np.linspace(0.0, 1.0, 3)
+RECORD = mbd.Experiment(TS, {"hinge": TS})
+
+
+def model(**parts):
+    return lambda: mbd.Model(**{"bodies": {"rod": ROD}, **parts})
+
+
+def simulate(*start, **options):
+    return lambda: mbd.simulate(*(start or (SYSTEM, ZERO)), **{"t1": 1.0, **options})
+
+
+def rollout(n_steps=2, state=ZERO, **options):
+    return lambda: mbd.rollout(SYSTEM, state, **{"dt": 0.1, **options}, n_steps=n_steps)
+
+
+def identify(experiments=RECORD, select=("bodies.rod.mass",), **options):
+    return lambda: mbd.identify(MODEL, experiments, select, **options)
+
+
+CASES = {
+    "body: number": (model(bodies={"rod": 1.0}), "body 'rod' must be a body such as RigidBody"),
+    "body: class": (
+        model(bodies={"rod": mbd.RigidBody}),
+        r"body 'rod' is the class RigidBody; pass an instance, RigidBody\(\.\.\.\)",
+    ),
+    "bodies: list": (model(bodies=[ROD]), r"bodies must be a dict {name: body}, got a list"),
+    "bodies: None": (model(bodies=None), "at least one body"),
+    "body: number as name": (model(bodies={1: ROD}), "1 cannot be the name of a body"),
+    "joints: list": (model(joints=[HINGE]), "joints must be a dict {name: joint}, got a list"),
+    "joint: number": (model(joints={"h": 1.0}), "joint 'h' must be a joint of jaxmbd.joints"),
+    "joint: None": (model(joints={"h": None}), "joint 'h' must be a joint"),
+    "joint: class": (model(joints={"h": joints.Revolute}), "joint 'h' is the class Revolute"),
+    "joint: body": (model(joints={"h": ROD}), "joint 'h' must be a joint.*RigidBody"),
+    "joint: no name": (model(joints={"": HINGE}), "'' cannot be the name of a joint"),
+    "force: number": (model(forces={"g": 9.81}), "force 'g' must be a force.*got 9.81"),
+    "force: array": (model(forces={"g": np.zeros(3)}), "force 'g' must be a force"),
+    "force: class": (model(forces={"g": forces.Gravity}), "force 'g' is the class Gravity"),
+    "force: joint": (model(forces={"g": HINGE}), "force 'g' must be a force.*got Revolute"),
+    "force: number as name": (model(forces={1: forces.Gravity()}), "1 cannot be the name of a f"),
+    "frame: number": (model(frames={"f": 1.0}), "frame 'f' must be a Frame or the name"),
+    "coupling: number": (model(couplings={"c": 1.0}), "coupling 'c' must be a coupling"),
+    "driver: number": (model(drivers={"d": 1.0}), r"driver 'd' must be a jaxmbd.joints.Driver"),
+    "rotor: class": (model(rotors={"r": mbd.Rotor}), "rotor 'r' is the class Rotor"),
+    "gravity: empty": (lambda: forces.Gravity([]), r"Gravity: g must be .* got shape \(0,\)"),
+    "gravity: text": (lambda: forces.Gravity("down"), "Gravity: g must be numeric"),
+    "samples: empty": (lambda: signals.Samples([], []), "two or more times"),
+    "spline: empty": (lambda: signals.Spline([], []), "two or more times"),
+    "com: empty": (lambda: mbd.RigidBody(1.0, [1, 1, 1], []), "com must be"),
+    "inertia: empty": (lambda: mbd.RigidBody(1.0, []), "inertia must be"),
+    "frame: empty": (lambda: mbd.Frame("rod", []), "frame on 'rod': p must be"),
+    "9 log-Cholesky numbers": (
+        lambda: inertia.from_log_cholesky(jnp.zeros(9)),
+        r"from_log_cholesky: theta must be an array of shape \(10,\), got shape \(9,\)",
+    ),
+    "formulate: number": (lambda: mbd.formulate(1.0), "formulate needs a Model, got float"),
+    "assemble: model": (lambda: mbd.assemble(MODEL, {}), "a system of `formulate` is needed"),
+    "assemble: list": (lambda: mbd.assemble(SYSTEM, [0.3]), "guess is a dict .*, got a list"),
+    "assemble: rates": (lambda: mbd.assemble(SYSTEM, {}, [1.0]), "rates is a dict"),
+    "assemble: text": (lambda: mbd.assemble(SYSTEM, {"hinge": "x"}), "joint 'hinge' must be num"),
+    "assemble: empty": (lambda: mbd.assemble(SYSTEM, {"hinge": []}), r"joint 'hinge'.*\(0,\)"),
+    "assemble: hold": (lambda: mbd.assemble(SYSTEM, {}, hold=1.0), "hold are names of joints"),
+    "assemble: time": (lambda: mbd.assemble(SYSTEM, {}, t="x"), "a time must be a number"),
+    "simulate: number": (simulate(3.0, ZERO), "first argument is a Model or a system.* a float"),
+    "simulate: class": (simulate(mbd.Model, ZERO), "the class Model; pass an instance"),
+    "simulate: no state": (simulate(SYSTEM, None), "the state is a State of `assemble`, or a dict"),
+    "simulate: array": (simulate(SYSTEM, np.zeros(1)), "the state is a State .* got a ndarray"),
+    "simulate: wide state": (
+        simulate(SYSTEM, WIDE),
+        r"state.q has shape \(2,\), this system needs",
+    ),
+    "simulate: text state": (lambda: mbd.State("a", "b"), "State: q must be numeric"),
+    "simulate: unknown joint": (simulate(SYSTEM, {"elbow": 1.0}), "guess: unknown joint 'elbow'"),
+    "simulate: integrator": (simulate(integrator=mbd.BDF), r"pass an instance, BDF\(\)"),
+    "simulate: controller": (simulate(controller=1e-6), r"controller must be one of diffrax"),
+    "simulate: controller class": (simulate(controller=diffrax.PIDController), "the class PIDC"),
+    "simulate: event": (simulate(event=lambda t, y: 1.0), "event must be one of diffrax"),
+    "simulate: adjoint": (
+        simulate(adjoint=diffrax.DirectAdjoint),
+        "adjoint must be one of diffrax",
+    ),
+    "simulate: t1 missing": (simulate(t1=None), "t1 must be numeric"),
+    "simulate: t1 array": (simulate(t1=[1.0, 2.0]), "t1 must be a number"),
+    "simulate: dt zero": (simulate(dt=0), "dt must be positive"),
+    "simulate: 1e12 steps": (simulate(t1=1e6, dt=1e-6), r"into 1e\+12 steps"),
+    "simulate: 1.5e9 rows": (simulate(t1=1.5e3, dt=1e-6), r"saved states take 36 GB; give saveat"),
+    "simulate: max_steps": (simulate(max_steps=0), "max_steps is a whole number from 1 on"),
+    "simulate: half a step": (simulate(max_steps=2.5), "max_steps is a whole number from 1 on"),
+    "saveat: zero": (simulate(saveat=0), "an interval saveat must be positive, got 0"),
+    "saveat: negative": (simulate(saveat=-0.1), "an interval saveat must be positive"),
+    "saveat: NaN": (simulate(saveat=float("nan")), "an interval saveat must be positive"),
+    "saveat: empty": (simulate(saveat=[]), r"one or more times, shape \(n,\), got shape \(0,\)"),
+    "saveat: matrix": (simulate(saveat=[[0.1, 0.2]]), r"got shape \(1, 2\)"),
+    "saveat: text": (simulate(saveat="x"), "saveat must be numeric"),
+    "saveat: after t1": (simulate(saveat=[0.5, 1.5]), "contains 1.5 s, outside of t0 = 0 s to t1"),
+    "saveat: before t0": (simulate(saveat=[0.0, 0.9], t0=0.5), "contains 0 s, outside"),
+    "saveat: SaveAt after t1": (
+        simulate(saveat=diffrax.SaveAt(ts=jnp.array([1.5]))),
+        "contains 1.5 s, outside",
+    ),
+    "saveat: unsorted": (
+        simulate(saveat=[0.5, 0.2]),
+        "saveat must increase, it does not after 0.5",
+    ),
+    "rollout: 1e12 steps": (rollout(10**12), "n_steps is a whole number from 1 to 2147483644"),
+    "rollout: no steps": (rollout(0), "n_steps is a whole number"),
+    "rollout: half a step": (rollout(2.5), "n_steps is a whole number"),
+    "rollout: dt": (rollout(dt=[0.1, 0.2]), "rollout: dt must be a number"),
+    "rollout: wide state": (rollout(state=WIDE), r"rollout: state.q has shape \(2,\)"),
+    "vdot": (
+        lambda: mbd.inverse_dynamics(SYSTEM, 0.0, ZERO, jnp.zeros(2)),
+        r"vdot has shape \(2,\), this system needs \(1,\)",
+    ),
+    "mass of a state": (lambda: SYSTEM.mass(ZERO), r"q must have shape \(1,\), got a State"),
+    "frames of two": (lambda: SYSTEM.frames(0.0, jnp.zeros(2)), r"q must have shape \(1,\)"),
+    "kinematics: list": (lambda: mbd.kinematics(SYSTEM, TS, [1.0]), "guess is a dict"),
+    "inspect: number": (lambda: mbd.inspect(3.0), "a system of `formulate` is needed"),
+    "inspect: dict": (lambda: mbd.inspect(SYSTEM, {"hinge": 1.0}), "state must be a State"),
+    "linearize: wide": (lambda: mbd.linearize(SYSTEM, 0.0, WIDE), r"state.q has shape \(2,\)"),
+    "equilibrium: dict": (lambda: mbd.equilibrium(SYSTEM, {"hinge": 1.0}), "state must be a State"),
+    "identify: path": (identify(select="bodies.rod.mass"), "select is a list of paths"),
+    "identify: number": (identify(select=[3]), "where is a path or a function"),
+    "identify: model": (lambda: mbd.identify(1.0, RECORD, ["a"]), "identify needs a Model"),
+    "identify: method": (identify(method=mbd.methods.LevenbergMarquardt), "method is an instance"),
+    "identify: sensor": (identify(sensors={"a": 1.0}), "sensor 'a' is an instance of"),
+    "parameter: class": (
+        lambda: mbd.Parameter("a", mbd.transforms.Positive),
+        r"transform is an instance of jaxmbd.transforms, such as Positive\(\)",
+    ),
+    "parameter: prior": (lambda: mbd.Parameter("a", None, 3.0), "prior is an instance"),
+    "record: list": (lambda: mbd.Experiment(TS, [TS]), "measurements are a dict"),
+    "record: force": (
+        lambda: mbd.Experiment(TS, {"a": TS}, forces={"f": 1.0}, name="run"),
+        "run: force 'f' must be a force",
+    ),
+    "record: guess": (lambda: mbd.Experiment(TS, {"a": TS}, 0.3), "guess is a dict"),
+    "sensitivities: number": (
+        lambda: mbd.sensitivities(3.0, MODEL, ["bodies.rod.mass"]),
+        "fn is a function of a model",
+    ),
+    "sensitivities: no names": (
+        lambda: mbd.sensitivities(lambda m: m.bodies["rod"].mass, MODEL, ["bodies.rod.mass"]),
+        "must return a dict of named arrays",
+    ),
+    "sweep: no names": (
+        lambda: mbd.sweep(lambda x: x, TS, progress=False),
+        "sweep: the function must return a dict of named arrays",
+    ),
+    "sweep: nothing": (lambda: mbd.sweep(None, TS), r"call sweep\(fn, scenarios\)"),
+    "sweep: chunk": (lambda: mbd.sweep(lambda x: {"y": x}, TS, chunk="a"), "a chunk has one"),
+    "gradients: number": (lambda: mbd.check_gradients(3.0, MODEL), "fn is a function"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_arguments_that_make_no_sense(case):
+    make, message = CASES[case]
+    with pytest.raises((mbd.ModelError, mbd.DataError), match=message):
+        make()
+
+
+INSTANT = {
+    "accelerations": mbd.accelerations,
+    "reactions": mbd.reactions,
+    "energy": mbd.energy,
+    "momentum": mbd.momentum,
+    "joint_states": mbd.joint_states,
+    "driving_forces": mbd.driving_forces,
+    "contacts": mbd.contacts,
+    "linearize": mbd.linearize,
+}
+
+
+@pytest.mark.parametrize("name", INSTANT)
+def test_states_of_an_instant(name):
+    """A state of another size was taken, with finite and wrong results."""
+    function = INSTANT[name]
+    with pytest.raises(mbd.ModelError, match=r"state must be a State.* got a dict"):
+        function(SYSTEM, 0.0, {"hinge": 0.3})
+    with pytest.raises(mbd.ModelError, match=r"state.q has shape \(2,\), this system needs \(1,\)"):
+        function(SYSTEM, 0.0, WIDE)
+    with pytest.raises(mbd.ModelError, match="arguments come in the order system, t, state"):
+        function(SYSTEM, ZERO, 0.0)
+    with pytest.raises(mbd.ModelError, match="a system of `formulate` is needed, got Model"):
+        function(MODEL, 0.0, ZERO)
+
+
+def test_a_pipe_in_the_place_of_a_file(tmp_path):
+    """A pipe without a writer would be waited for without end."""
+    pipe = tmp_path / "robot.urdf"
+    os.mkfifo(pipe)
+    raised = []
+
+    def read():
+        for read in (mbd.io.from_urdf, lambda path: mbd.io.read_record(path, ["a"])):
+            with pytest.raises((mbd.ModelError, mbd.DataError), match="a pipe or a device"):
+                read(pipe)
+            raised.append(read)
+
+    thread = threading.Thread(target=read, daemon=True)
+    thread.start()
+    thread.join(timeout=20.0)
+    assert len(raised) == 2
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="no such device")
+def test_an_endless_file():
+    with pytest.raises(mbd.ModelError, match="a pipe or a device"):
+        mbd.io.from_urdf("/dev/zero")
+
+
+def test_elements_without_end():
+    with pytest.raises(mbd.ModelError, match="inside of 64 others; is it URDF"):
+        mbd.io.from_urdf("<robot>" + "<link>" * 100_000)
