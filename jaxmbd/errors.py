@@ -20,6 +20,20 @@ class RESULTS(diffrax.RESULTS):  # pyright: ignore[reportGeneralTypeIssues]
         "A joint is closed the wrong way round, half a turn from its own rotations. The step is too"
         " large, or the first state is closed like that already."
     )
+    contact_persists = (
+        "A contact closes and stays closed, after impacts that follow one another ever faster or "
+        "from the start. Impacts as events end there: simulate without `impacts`, with the "
+        "compliant forces of the contacts."
+    )
+    impacts_exhausted = (
+        "The largest number of impacts was reached: raise max_impacts of Restitution, or simulate "
+        "without `impacts`, with the compliant forces of the contacts."
+    )
+    impact_unsolved = (
+        "An impact has no impulse that satisfies Newton's law of restitution and Coulomb's law "
+        "without a gain of energy: reduce friction or restitution, or simulate without `impacts`, "
+        "with the compliant forces of the contacts."
+    )
     equilibrium_unstable = "The equilibrium is unstable: a small disturbance moves it away."
     no_equilibrium = (
         "No equilibrium was reached. Start from a state nearer to it, allow more steps, or check "

@@ -136,7 +136,7 @@ def warn_of_energy(system: AbstractSystem, balance: EnergyBalance, is_okay: bool
 
 
 def _warn(message: str, kind: Any) -> None:
-    warnings.warn(f"simulate: {message}", kind, stacklevel=4)
+    warnings.warn(f"simulate: {message}", kind, stacklevel=5)
 
 
 __all__ = ["EnergyBalance", "can_gain_energy", "energy_balance", "is_watched", "warn_of_energy"]

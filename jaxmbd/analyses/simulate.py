@@ -1,7 +1,7 @@
 """Motion over time."""
 
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import diffrax
 import equinox as eqx
@@ -10,16 +10,20 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from ..contact import Restitution
 from ..errors import RESULTS, ModelError, SimulationError
 from ..integrators.explicit import as_integrator
 from ..integrators.generalized_alpha import AlphaMemory
 from ..integrators.implicit import AbstractImplicit, Memory
 from ..model.values import all_concrete, is_concrete
 from ..system import branches
-from ..system.abstract import AbstractSystem, State, as_time
+from ..system.abstract import AbstractSystem, State, Time, as_time
+from ..system.surfaces import surfaces_of, without_contacts
 from .collapse import ControllerState, EndsCollapsed
-from .contact_guard import warn_of_contacts
+from .contact_guard import ContactSteps, ObservesContacts, warn_of_first_state, warn_of_steps
 from .energy_gain import EnergyBalance, energy_balance, is_watched, warn_of_energy
+from .impacts import Impacts, Run, check_impacts, is_explicit, with_impacts
+from .missed_contacts import MeetsContacts
 from .sampling import with_samples
 from .solution import Solution
 from .start import as_start, as_system, check_options
@@ -40,6 +44,7 @@ def simulate(
     integrator: Any = None,
     saveat: Any = None,
     event: diffrax.Event | None = None,
+    impacts: Restitution | None = None,
     progress: bool = False,
     adjoint: diffrax.AbstractAdjoint | None = None,
     max_steps: int | None = None,
@@ -63,6 +68,11 @@ def simulate(
       possible. If `dt` is traced, unused rows up to `max_steps` are infinite, see `finite`.
     - `event`: a `diffrax.Event` that ends the motion; its condition is `f(t, y, args, **kwargs)`,
       `y` the state and `args` the system.
+    - `impacts`: a `contact.Restitution`, by which contacts of the model act as impacts between
+      rigid shapes, without forces; their own laws are not used. Requires an explicit Runge–Kutta
+      method, adaptive steps and `saveat` by times; `event`, `progress`, bristles, and elements with
+      a period are refused. A state saved at the time of an impact is the state before it. Default:
+      contacts act by their forces.
     - `progress`: whether to show a progress meter.
     - `adjoint`: method of reverse-mode differentiation, see diffrax. Default: recursive
       checkpointing. For forward mode pass `diffrax.ForwardMode()` or `diffrax.DirectAdjoint()`.
@@ -96,8 +106,12 @@ def simulate(
       package can add energy. The energy in motion is the largest sum of kinetic, elastic and
       artificial energy, plus the range of the field energy.
     - `ContactWarning` if shapes of a `forces.Contact` overlap in the first state by more than a
-      tenth of the thickness of the solid, or if every fixed step is saved and a contact lasts for
-      fewer than 15 of them; the message has the step that would do.
+      tenth of the thickness of the solid, if a contact lasts for fewer than 15 fixed steps, or if
+      bristles relax too fast for fixed steps of an explicit method; the message has the step that
+      would do.
+
+    Adaptive steps that may jump over a contact are repeated with shorter steps: those within which
+    two surfaces may meet and part again, by the gaps and their rates at the ends.
     """
     integrator = as_integrator(integrator).differentiated_by(adjoint)
     check_times(t0, t1, dt, max_steps)
@@ -116,8 +130,12 @@ def simulate(
     _check_branches(system, t0, state)
     dt = None if dt is None else as_time(dt, system)
     controller, dt = with_samples(system, controller, t0, t1, dt)
+    if impacts is not None:
+        methods = integrator, controller, saveat, event, progress
+        check_impacts(system, t0, t1, state, impacts, *methods)
     watched = is_watched(system) and all_concrete((system, state, t0, t1, dt))
-    sol, verdict, balance = _solve(
+    observed = fixed and all_concrete((system, state, t0, t1, dt))
+    solved = _solve(
         system,
         state,
         t0,
@@ -127,17 +145,38 @@ def simulate(
         integrator,
         saveat,
         event,
+        impacts,
         progress,
         adjoint,
         max_steps,
         watched,
+        observed,
     )
-    solution = _checked(Solution.of(system, sol, verdict.result), verdict, throw)
-    if balance is not None and all_concrete(balance):
-        warn_of_energy(system, balance, bool(_is_okay(verdict.result)))
-    if isinstance(sol.ts, jax.Array) and isinstance(sol.ys, State):
-        warn_of_contacts(system, t0, state, sol.ts, sol.ys, dt if fixed else None)
+    result = Solution.of(system, solved.sol, solved.verdict.result, solved.met)
+    solution = _checked(result, solved.verdict, throw)
+    _warn(system, t0, state, solved, dt, integrator)
     return solution
+
+
+class _Solved(NamedTuple):
+    """What one compiled program computes; `steps` are the ends of fixed steps, and the contacts."""
+
+    sol: diffrax.Solution
+    verdict: Verdict
+    balance: EnergyBalance | None
+    met: Impacts | None
+    steps: tuple[Array, ContactSteps] | None
+
+
+def _warn(
+    system: AbstractSystem, t0: Time, state: State, solved: _Solved, dt: Any, integrator: Any
+) -> None:
+    if solved.balance is not None and all_concrete(solved.balance):
+        warn_of_energy(system, solved.balance, bool(_is_okay(solved.verdict.result)))
+    if solved.met is None:
+        warn_of_first_state(system, t0, state)
+    if solved.steps is not None and all_concrete(solved.steps):
+        warn_of_steps(surfaces_of(system), *solved.steps, dt, is_explicit(integrator))
 
 
 @eqx.filter_jit
@@ -151,48 +190,84 @@ def _solve(
     integrator,
     saveat,
     event,
+    impacts,
     progress,
     adjoint,
     max_steps,
     watched,
-) -> tuple[diffrax.Solution, Verdict, EnergyBalance | None]:
-    implicit = isinstance(integrator, AbstractImplicit)
+    observed,
+) -> _Solved:
     adaptive = isinstance(controller, diffrax.AbstractAdaptiveStepSizeController)
-    returned = saveat.controller_state
-    if implicit:  # The integrator's memory has the time of a failed step.
-        saveat = replace(saveat, solver_state=True)
-    if adaptive:
-        saveat = replace(saveat, controller_state=True)
+    returned, surfaces = saveat.controller_state, surfaces_of(system)
+    if adaptive and surfaces.groups:
+        controller = MeetsContacts(controller, surfaces)
+    if impacts is not None:
+        system = without_contacts(system)
     system = system.prepared()
-    sol = diffrax.diffeqsolve(
-        integrator.terms(system),
-        integrator,
-        t0,
-        t1,
-        dt,
-        state,
-        args=system,
-        stepsize_controller=EndsCollapsed(controller) if adaptive else controller,
-        saveat=saveat,
-        event=event,
-        adjoint=diffrax.RecursiveCheckpointAdjoint() if adjoint is None else adjoint,
-        progress_meter=diffrax.TextProgressMeter() if progress else diffrax.NoProgressMeter(),
-        max_steps=max_steps,
-        throw=False,
-    )
-    if implicit:
+    run = _runner(system, t1, dt, controller, integrator, progress, adjoint, max_steps)
+    ending = met = steps = None
+    if impacts is not None:
+        at = t0, t1, state, saveat.subs.ts
+        sol, lost, ending, met = with_impacts(system, surfaces, impacts, run, *at, max_steps)
+    elif observed and surfaces.groups:
+        every = diffrax.SubSaveAt(t0=True, steps=True, fn=ObservesContacts(surfaces))
+        sol, lost = run(t0, state, replace(saveat, subs=[saveat.subs, every]), event)
+        (ts, ends), (ys, found) = cast(Any, sol.ts), cast(Any, sol.ys)
+        steps, sol = (ends, found), eqx.tree_at(lambda s: (s.ts, s.ys), sol, (ts, ys))
+    else:
+        sol, lost = run(t0, state, saveat, event)
+    if isinstance(integrator, AbstractImplicit):
         sol = _without_failed_step(sol)
     elif isinstance(sol.ts, jax.Array) and isinstance(sol.ys, State):
         sol = eqx.tree_at(lambda s: s.ys, sol, integrator.saved(system, sol.ts, sol.ys))
-    accuracy, lost = None, jnp.array(False)
+    accuracy = None
     if adaptive:
-        memory = cast(ControllerState, sol.controller_state)
         accuracy = jnp.maximum(jnp.asarray(controller.rtol), jnp.asarray(controller.atol))
-        lost = memory.lost & ~diffrax.is_okay(sol.result)
-        controller_state = memory.inner if returned else None
-        sol = eqx.tree_at(lambda s: s.controller_state, sol, controller_state)
+        memory = cast(ControllerState | None, sol.controller_state)
+        inner = memory.inner if returned and memory is not None else None
+        sol = _with_controller_state(sol, inner)
     balance = energy_balance(system, t0, state, sol) if watched else None
-    return sol, judged(system, t0, state, accuracy, sol, lost), balance
+    verdict = judged(system, t0, state, accuracy, sol, lost, ending)
+    return _Solved(sol, verdict, balance, met, steps)
+
+
+def _with_controller_state(sol: diffrax.Solution, inner: Any) -> diffrax.Solution:
+    return eqx.tree_at(lambda s: s.controller_state, sol, inner, is_leaf=lambda x: x is None)
+
+
+def _runner(system, t1, dt, controller, integrator, progress, adjoint, max_steps) -> Run:
+    """The function that integrates from a time and state to `t1` or an event."""
+    adaptive = isinstance(controller, diffrax.AbstractAdaptiveStepSizeController)
+
+    def run(
+        t0: Time, state: State, saveat: diffrax.SaveAt, event: diffrax.Event | None
+    ) -> tuple[diffrax.Solution, Any]:
+        if isinstance(integrator, AbstractImplicit):  # Its memory has the time of a failed step.
+            saveat = replace(saveat, solver_state=True)
+        if adaptive:
+            saveat = replace(saveat, controller_state=True)
+        sol = diffrax.diffeqsolve(
+            integrator.terms(system),
+            integrator,
+            t0,
+            t1,
+            dt,
+            state,
+            args=system,
+            stepsize_controller=EndsCollapsed(controller) if adaptive else controller,
+            saveat=saveat,
+            event=event,
+            adjoint=diffrax.RecursiveCheckpointAdjoint() if adjoint is None else adjoint,
+            progress_meter=diffrax.TextProgressMeter() if progress else diffrax.NoProgressMeter(),
+            max_steps=max_steps,
+            throw=False,
+        )
+        if not adaptive:
+            return sol, jnp.array(False)
+        memory = cast(ControllerState, sol.controller_state)
+        return sol, memory.lost & ~diffrax.is_okay(sol.result)
+
+    return run
 
 
 def _without_failed_step(sol: diffrax.Solution) -> diffrax.Solution:
@@ -270,11 +345,18 @@ def _failure(solution: Solution, verdict: Verdict) -> str:
         return f"joints are closed the wrong way round, {listed}: {RESULTS[result]} {look}"
     if result == RESULTS.constraints_violated:
         return f"{in_words(solution.system, verdict)}: {RESULTS[result]} {look}"
+    if solution.impacts is not None and _is_of_impacts(result):
+        return f"{solution.impacts.last_in_words()}: {RESULTS[result]} {look}"
     memory = solution.raw.solver_state
     if isinstance(memory, Memory) and result == RESULTS.nonlinear_divergence:
         where = f"the step of {float(memory.h)} s from t = {float(memory.t)} s"
         return f"Newton's method found no solution of {where}; {_likely(memory)}; {look}"
     return f"stopped after t = {_last(solution, ts)} s: {RESULTS[result]}; {look}"
+
+
+def _is_of_impacts(result: RESULTS) -> bool:
+    codes = RESULTS.contact_persists, RESULTS.impacts_exhausted, RESULTS.impact_unsolved
+    return any(bool(result == code) for code in codes)
 
 
 def _where_lost(solution: Solution, verdict: Verdict) -> str:

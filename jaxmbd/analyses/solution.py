@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 
 from ..errors import RESULTS
 from ..system.abstract import AbstractSystem
+from .impacts import Impacts
 from .motion import AbstractMotion
 
 
@@ -23,6 +24,8 @@ class Solution(AbstractMotion):
     - `result`: one of `jaxmbd.RESULTS`: success if the motion is complete, every saved number is
       finite and every constraint is satisfied; otherwise the cause of failure.
     - `system`: the system that moved.
+    - `impacts`: an `Impacts`, the times and contacts of impacts; None unless `simulate` was called
+      with `impacts`.
     - `raw`: the `diffrax.Solution`, with statistics, dense output and event mask.
     - `rest`: `raw` without `ts` and `ys`, so that no program returns them twice.
     """
@@ -32,6 +35,7 @@ class Solution(AbstractMotion):
     system: AbstractSystem
     rest: diffrax.Solution
     result: RESULTS
+    impacts: Impacts | None
 
     def __init__(
         self,
@@ -40,17 +44,22 @@ class Solution(AbstractMotion):
         system: AbstractSystem,
         raw: diffrax.Solution,
         result: RESULTS | None = None,
+        impacts: Impacts | None = None,
     ):
         self.ts, self.states, self.system = ts, states, system
         self.rest = _with_saved(raw, None, None)
         self.result = RESULTS.promote(raw.result) if result is None else result
+        self.impacts = impacts
 
     @staticmethod
     def of(
-        system: AbstractSystem, raw: diffrax.Solution, result: RESULTS | None = None
+        system: AbstractSystem,
+        raw: diffrax.Solution,
+        result: RESULTS | None = None,
+        impacts: Impacts | None = None,
     ) -> "Solution":
         """From a diffrax solution. Default of `result`: diffrax's own."""
-        return Solution(raw.ts, raw.ys, system, raw, result)
+        return Solution(raw.ts, raw.ys, system, raw, result, impacts)
 
     @property
     def raw(self) -> diffrax.Solution:
@@ -84,7 +93,7 @@ class Solution(AbstractMotion):
     def rows(self, index: np.ndarray) -> "Solution":
         """The motion at some of its times."""
         ts, states = jax.tree.map(lambda x: x[index], (self.ts, self.states))
-        return Solution(ts, states, self.system, self.rest, self.result)
+        return Solution(ts, states, self.system, self.rest, self.result, self.impacts)
 
 
 def _with_saved(raw: diffrax.Solution, ts: Any, ys: Any) -> diffrax.Solution:

@@ -45,7 +45,13 @@ class Verdict(eqx.Module):
 
 
 def judged(
-    system: AbstractSystem, t0: Time, start: State, accuracy: Any, raw: diffrax.Solution, lost: Any
+    system: AbstractSystem,
+    t0: Time,
+    start: State,
+    accuracy: Any,
+    raw: diffrax.Solution,
+    lost: Any,
+    ending: RESULTS | None = None,
 ) -> Verdict:
     """The verdict on a solution of diffrax.
 
@@ -54,6 +60,8 @@ def judged(
     - `start`: the state at `t0`, which gives the size of the mechanism.
     - `accuracy`: the tolerance of the step size control, None for fixed steps.
     - `lost`: whether steps collapsed because their results are not finite.
+    - `ending`: result of the impacts, if any, which precedes that of the integration unless it is
+      successful.
     """
     system, t0, start, saved = stop_gradients((system, t0, start, _saved(raw)))
     lost_at = [_lost_at(ts, tree) for ts, tree in saved]
@@ -67,6 +75,8 @@ def judged(
     ]
     violation, row, at, angles = unconstrained if not violations else _worst(violations)
     result = RESULTS.promote(raw.result)
+    if ending is not None:
+        result = RESULTS.where(ending == RESULTS.successful, result, ending)
     okay = (result == RESULTS.successful) | (result == RESULTS.event_occurred)
     bad: Any = RESULTS.constraints_violated
     result = RESULTS.where(okay & (violation > 1), bad, result)

@@ -22,6 +22,7 @@ from .normal import KelvinVoigt as KelvinVoigt
 from .points import Points as Points
 from .points import is_pair as is_pair
 from .points import points_of as points_of
+from .restitution import Restitution as Restitution
 from .shapes import AbstractShape as AbstractShape
 from .shapes import AbstractSolid as AbstractSolid
 from .shapes import AbstractSurface as AbstractSurface
@@ -52,6 +53,7 @@ __all__ = [
     "HuntCrossley",
     "KelvinVoigt",
     "Points",
+    "Restitution",
     "Road",
     "RollingResistance",
     "Slope",

@@ -11,6 +11,7 @@ from .applied import AppliedTorque as AppliedTorque
 from .cable import Cable as Cable
 from .contact import Contact as Contact
 from .contact import ContactPoints as ContactPoints
+from .contact import Gaps as Gaps
 from .contact_pairs import Material as Material
 from .contact_pairs import contact_pairs as contact_pairs
 from .controller import AbstractController as AbstractController

@@ -140,6 +140,30 @@ class Contact(AbstractFrameElement):
             force=sign * (at.forces @ X_WB.R.T),
         )
 
+    def gaps(self, X: Pose, V: Float[Array, "2 6"]) -> "Gaps":
+        """Gaps, normals and velocities of the solid relative to the base, along the base's axes."""
+        X_BA, V = self._ordered(X, V)
+        points = self._points(X_BA)
+        slip, rate, _ = jax.vmap(lambda p, n: _relative(X_BA, V, p, n))(points.p, points.n)
+        return Gaps(-points.depth, points.n, slip - rate[:, None] * points.n)
+
+    def bristle_rate(
+        self, X: Pose, V: Float[Array, "2 6"], z: Float[Array, "n_states"]
+    ) -> Float[Array, ""]:
+        """Largest rate at which bristles of points in contact relax [1/s]; zero without bristles.
+
+        It is the largest row sum of ∂ż/∂z.
+        """
+        if self.friction is None or not self.friction.has_bristles:
+            return jnp.zeros((), X.p.dtype)
+        X_BA, V = self._ordered(X, V)
+        points = self._points(X_BA)
+        slip, _, _ = jax.vmap(lambda p, n: _relative(X_BA, V, p, n))(points.p, points.n)
+        by_z = jax.vmap(jax.jacfwd(self.friction.deflection_rate, argnums=1))
+        J = by_z(slip, self._deflections(z))
+        rates = jnp.max(jnp.sum(jnp.abs(J), axis=2), axis=1)
+        return jnp.max(jnp.where(points.depth > 0, rates, 0.0))
+
     @property
     def _is_flipped(self) -> bool:
         """Whether the second shape is the one that touches the first."""
@@ -214,6 +238,19 @@ class ContactPoints(eqx.Module):
     force: Float[Array, "*batch n 3"]
 
 
+class Gaps(NamedTuple):
+    """Gaps between two surfaces at their points of contact, along the axes of the base.
+
+    - `gap`: distances, negative where the shapes overlap, shape `(n,)` [m].
+    - `normal`: unit normals towards the solid, shape `(n, 3)`.
+    - `velocity`: of the solid relative to the base at the points, shape `(n, 3)` [m/s].
+    """
+
+    gap: Float[Array, "n"]
+    normal: Float[Array, "n 3"]
+    velocity: Float[Array, "n 3"]
+
+
 class _PointForces(NamedTuple):
     """Forces and moments on the solid at its points, along the axes of the base."""
 
@@ -260,4 +297,4 @@ def _check_kinds(a: Any, b: Any, normal: Any, friction: Any, rolling: Any) -> No
             raise ModelError(f"Contact: {name} must be of a kind of {kind.__name__}, got {law!r}")
 
 
-__all__ = ["Contact", "ContactPoints"]
+__all__ = ["Contact", "ContactPoints", "Gaps"]

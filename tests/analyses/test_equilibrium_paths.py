@@ -1,6 +1,5 @@
 """Paths of equilibria against closed forms, long chains, and a catenary."""
 
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp

@@ -8,11 +8,11 @@ class StaticNewton(eqx.Module):
     """Newton's method on q ⊞ δ and λ, globalized by inertia (pseudo-transient continuation).
 
     A step solves (K + m M) δ - Gᵀ Δλ = -r, G δ = -g. At m = 0 it is Newton's step. If its second
-    correction, by the same factors, exceeds a quarter of the first, or if it displaces the mechanism too
-    far, m grows, and the step follows the flow M δ ∝ -r, whose only points of rest are equilibria
-    (Kelley and Keyes 1998). Unlike a minimization of rᵀ r it does not stop elsewhere. m shrinks
-    as the equations become linear. Full steps get further corrections by the same factors, as long
-    as each is less than a quarter of the one before.
+    correction, by the same factors, exceeds a quarter of the first, or if it displaces the
+    mechanism too far, m grows, and the step follows the flow M δ ∝ -r, whose only points of rest
+    are equilibria (Kelley and Keyes 1998). Unlike a minimization of rᵀ r it does not stop
+    elsewhere. m shrinks as the equations become linear. Full steps get further corrections by the
+    same factors, as long as each is less than a quarter of the one before.
 
     The method finds the nearest equilibrium, stable or not.
 

@@ -1,0 +1,89 @@
+"""Gaps between the surfaces of all contacts of a system, and their velocities."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..forces import Contact, Gaps
+from ..mechanism.elements import FrameElements, Motion
+from .abstract import AbstractSystem, State, Time, Velocities
+from .configuration import AbstractConfiguration
+
+
+class Surfaces(eqx.Module):
+    """Contacts of a system, without their forces.
+
+    - `groups`: the groups of contacts.
+    """
+
+    groups: tuple[FrameElements, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Name of the contact of every point."""
+        return tuple(
+            name
+            for group in self.groups
+            for name in group.names
+            for _ in range(_contact(group).n_points)
+        )
+
+    @property
+    def thickness(self) -> Float[Array, "n_points"]:
+        """Smallest dimension of the solid of every point [m]."""
+        parts = [
+            jnp.repeat(jax.vmap(lambda x: x.thickness)(group.element), _contact(group).n_points)
+            for group in self.groups
+        ]
+        return jnp.concatenate(parts)
+
+    def at(self, c: AbstractConfiguration, v: Velocities) -> Gaps:
+        """Gaps, normals and relative velocities of all points, shapes `(n_points, ...)`."""
+        motion, parts = Motion(c, v), []
+        for group in self.groups:
+            args = *group.positions(c), *group.velocities(motion)
+            gaps = jax.vmap(lambda contact, *args: contact.gaps(*args))(group.element, *args)
+            parts.append(jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), gaps))
+        return jax.tree.map(lambda *x: jnp.concatenate(x), *parts)
+
+    def gaps(
+        self, system: AbstractSystem, t: Time, state: State
+    ) -> tuple[Float[Array, "n_points"], Float[Array, "n_points"]]:
+        """Gaps [m] and their rates [m/s] at a state."""
+        here = self.at(system.configuration(t, state.q, state.z), state.v)
+        return here.gap, jnp.sum(here.normal * here.velocity, axis=1)
+
+    def bristle_rates(
+        self, system: AbstractSystem, t: Time, state: State
+    ) -> Float[Array, "n_contacts"]:
+        """Largest rate at which bristles of every contact relax [1/s], see `Contact`."""
+        c = system.configuration(t, state.q, state.z)
+        motion, parts = Motion(c, state.v), []
+        for group in self.groups:
+            args = *group.positions(c), *group.velocities(motion), group.states(c.z)
+            rates = jax.vmap(lambda contact, *args: contact.bristle_rate(*args))
+            parts.append(rates(group.element, *args))
+        return jnp.concatenate(parts)
+
+
+def _contact(group: FrameElements) -> Contact:
+    assert isinstance(group.element, Contact)
+    return group.element
+
+
+def surfaces_of(system: AbstractSystem) -> Surfaces:
+    """The contacts of a system."""
+    groups = [x for x in system.mechanism.elements if isinstance(x, FrameElements)]
+    return Surfaces(tuple(group for group in groups if isinstance(group.element, Contact)))
+
+
+def without_contacts(system: AbstractSystem) -> Any:
+    """The system without the forces of its contacts."""
+    rest = tuple(x for x in system.mechanism.elements if not isinstance(x.element, Contact))
+    return eqx.tree_at(lambda s: s.mechanism.elements, system, rest)
+
+
+__all__ = ["Surfaces", "surfaces_of", "without_contacts"]
