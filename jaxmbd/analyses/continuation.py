@@ -42,7 +42,7 @@ def continued(motion: Solution, t1: Any, **options: Any) -> Solution:
     new = np.flatnonzero(np.asarray(later.ts) > float(ts[row]))
     both = (ts, states), (later.ts, later.states)
     ts, states = jax.tree.map(lambda a, b: jnp.concatenate([a, b[new]]), *both)
-    return Solution(ts, states, motion.system, later.rest, later.result)
+    return Solution(ts, states, motion.system, later.rest, later.result, later.impacts)
 
 
 __all__ = ["continued"]

@@ -80,8 +80,8 @@ class Solution(AbstractMotion):
         **Arguments:** `t1`: the new last time [s]; `options`: as for `simulate`, without `t0`. They
         are not those of the motion: pass `dt`, `controller` and `integrator` again.
 
-        **Returns** a `Solution` with the rows of both parts; `raw` and `result` are those of the
-        continuation.
+        **Returns** a `Solution` with the rows of both parts; `raw`, `result` and `impacts` are
+        those of the continuation.
 
         **Raises** `ModelError` for a motion that has failed, a batch, or a motion without states at
         saved times; and the errors of `simulate`.

@@ -239,7 +239,7 @@ def test_what_impacts_refuse():
     refused("adaptive steps", dt=0.01)
     refused("explicit Runge-Kutta", mbd.IncompatibleIntegrator, integrator=mbd.BDF())
     refused("saveat must be", saveat=diffrax.SaveAt(t1=True))
-    refused("saveat must lie", saveat=[0.05, 0.2])
+    refused("saveat contains 0.2 s, outside", saveat=[0.05, 0.2])
     refused("event", event=diffrax.Event(lambda t, y, args, **_: t > 0.05))
     refused("overlap by 0.02 m", state=mbd.State(jnp.asarray([-0.02]), jnp.zeros(1)))
     model = guided(jnp.asarray(G))
