@@ -36,6 +36,10 @@ CONSTRAINT_TOLERANCE, VIOLATION_TOLERANCE = 20.0, 100.0
 # leave far larger residuals.
 MOTION_TOLERANCE = 1e4
 
+# Terms of a row that count as none, by the inertial force of the row under the largest
+# acceleration, in units of the machine epsilon.
+ZERO = 10.0
+
 # No residual above this part of the largest acceleration along a row is a rounding error.
 MAX_ROUNDING = 1e-2
 
@@ -200,11 +204,11 @@ class SaddlePoint(eqx.Module):
         # For rows whose terms are only rounding errors of other rows, squared by refinement.
         floor = eps * root * jnp.max(terms / root, initial=0.0)
         residual = jnp.abs(self.metric.apply(x) - f - self.G.T @ lam)
-        # Within M x large terms may cancel one another, as in symmetric mechanisms: a row may be
-        # off by what a rounding error of the largest acceleration does to it by its own inertia.
-        cancelled = eps * root**2 * jnp.max(jnp.abs(x), initial=0.0)
-        tolerance = (MOTION_TOLERANCE * eps + self._disturbance) * (terms + floor) + cancelled
-        return jnp.all(residual <= tolerance)
+        tolerance = (MOTION_TOLERANCE * eps + self._disturbance) * (terms + floor)
+        # In symmetric mechanisms all terms of a row may be zero but for rounding errors of the
+        # largest acceleration within M x.
+        zero = terms <= ZERO * eps * root**2 * jnp.max(jnp.abs(x), initial=0.0)
+        return jnp.all((residual <= tolerance) | zero)
 
     def is_same_force(self, a: Float[Array, "ng"], b: Float[Array, "ng"]) -> Bool[Array, ""]:
         """Whether Gᵀ a = Gᵀ b, in the norm of the metric M⁻¹.
