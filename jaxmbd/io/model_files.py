@@ -40,7 +40,7 @@ from .text_files import read_file
 
 FORMAT, VERSION = "jaxmbd model", 1
 # Public modules whose classes a file may name.
-MODULES = ("bodies", "joints", "forces", "signals", "contact", "sensors", "control")
+MODULES = ("bodies", "joints", "forces", "signals", "tyres", "contact", "sensors", "control")
 # Functions of components that a file may name.
 FUNCTIONS = {"jax.numpy.tanh": jnp.tanh}
 DTYPES = ("bool", "int32", "int64", "uint32", "uint64", "float32", "float64")

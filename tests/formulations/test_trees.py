@@ -134,10 +134,10 @@ def test_trees_have_everything():
     assert against == set(models.JOINT_KINDS)
     assert len(along) >= 4
     every = {name for name in mbd.forces.__all__ if not name.startswith("Abstract")}
-    every -= {"ContactPoints", "Material", "contact_pairs"}  # Parts of Contact.
+    every -= {"ContactPoints", "Material", "TyreContact", "contact_pairs"}  # Parts of Contact.
     # Stops and cables are at rest in most states; these have systems in tests of their own.
     apart = {"AsymmetricFriction", "Cable", "Contact", "DCMotor", "JointStop", "LuGreFriction"}
-    assert kinds == every - apart - {"StribeckFriction"}
+    assert kinds == every - apart - {"StribeckFriction", "Tyre"}
     assert floating
     assert max(depths) >= 4
     assert branches >= 2

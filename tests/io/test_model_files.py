@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import jaxmbd as mbd
-from jaxmbd import contact, control, flexible, forces, inertia, joints, sensors, signals
+from jaxmbd import contact, control, flexible, forces, inertia, joints, sensors, signals, tyres
 from jaxmbd.extend import JointReference
 from jaxmbd.io.model_files import known_classes
 
@@ -45,7 +45,7 @@ def every_force():
     ground = contact.Terrain(mbd.ground, contact.SumOfHeights(heights))
     laws = contact.HuntCrossley(1e4, 0.1), contact.KelvinVoigt(1e4), contact.Hertz(1e9, 0.3, 0.1)
     rub, bristle = contact.Coulomb(0.5), contact.Bristle(0.5, 1e3)
-    read = sensors.JointPosition("Revolute")
+    read, wheel = sensors.JointPosition("Revolute"), contact.Disc(ENDS[0], 0.1)
     return {
         "pull": forces.AppliedForce("a", signals.Sine(np.ones(3), 0.7, 0.4), follower=True),
         "twist": forces.AppliedTorque("a", signals.Polynomial(np.arange(6.0).reshape(2, 3))),
@@ -56,7 +56,7 @@ def every_force():
         "cable": forces.Cable(*ENDS, 1e3, 0.5, transition=0.01),
         "on floor": forces.Contact(ball, floor, laws[0], rub, contact.RollingResistance(0.01)),
         "on terrain": forces.Contact(contact.Capsule(ENDS[0], 0.1, 0.4), ground, laws[1], bristle),
-        "disc": forces.Contact(contact.Disc(ENDS[0], 0.1), floor, laws[2]),
+        "disc": forces.Contact(wheel, floor, laws[2]),
         "box": forces.Contact(contact.Box(ENDS[0], (0.1, 0.2, 0.3)), floor, laws[1]),
         "cylinder": forces.Contact(contact.Cylinder(ENDS[0], 0.1, 0.3), floor, laws[1]),
         "dry": forces.CoulombFriction("Revolute", 0.5, 0.1),
@@ -69,6 +69,9 @@ def every_force():
         "lugre": forces.LuGreFriction("Revolute", 0.3, 0.5, 0.1, 1e3),
         "spring": forces.SpringDamper(*ENDS, 30.0, 2.0, 0.3),
         "stribeck": forces.StribeckFriction("Revolute", 0.3, 0.5, 0.1),
+        "linear": forces.Tyre(wheel, floor, laws[1], tyres.Linear(1e4, 1e4)),
+        "brush": forces.Tyre(wheel, floor, laws[1], tyres.Brush(1e4, 1e4, 0.8)),
+        "magic": forces.Tyre(wheel, floor, laws[1], tyres.MagicFormula(10.0, 1.9)),
         "coil": forces.TorsionalSpringDamper("Revolute", 1.0, 0.1),
         "oil": forces.ViscousFriction("Revolute", 0.1),
         "pid": control.PID(read, "Revolute", 1.0, 0.5, setpoint=signals.Sine(1.0, 2.0)),
@@ -82,6 +85,7 @@ def everything():
         bodies={
             "a": inertia.shifted(inertia.rod(1 / 3, 0.7), Y),
             "b": mbd.RigidBody(jnp.float32(0.1), np.ones(3, np.float32), np.zeros(3, np.float32)),
+            "rope": mbd.bodies.ANCFCable(0.8, 1e3, 0.1, 0.2, n_elements=2),
             "beam": flexible.beam(0.8, 2e11, 8e10, 7850.0, flexible.Round(0.01), 3, 2),
         },
         joints=every_joint(),
@@ -114,9 +118,10 @@ def test_every_kind_of_component_comes_back(everything, path):
     mbd.io.save_model(everything, path)
     same(mbd.io.load_model(path), everything)
     assert [x.name for x in path.parent.iterdir()] == ["model.json"]
-    # Without those of measurements, results of contacts, and functions of Python.
+    # Without those of measurements, results and impacts of contacts, and functions of Python.
     text = path.read_text()
-    kept_out = {"forces.ContactPoints", "signals.Function", "control.Controller"}
+    results = {"forces.ContactPoints", "forces.TyreContact", "contact.Restitution"}
+    kept_out = results | {"signals.Function", "control.Controller"}
     missing = {n for n in known_classes() if f'"{n}"' not in text and n[:7] != "sensors"}
     assert missing == kept_out
 
