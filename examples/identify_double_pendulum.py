@@ -123,7 +123,7 @@ def select():
 def fit(paths):
     """Centres, inertias and friction of both links, rotor 2 and the tilt of the frame."""
     records = [window for path in paths for window in windows(path, WINDOW, STRIDE)]
-    return mbd.identify(rig(ROUGH, TRANSITION), records, select(), integrator=SOLVER, substeps=1)
+    return mbd.identify(rig(ROUGH, TRANSITION), records, select(), integrator=SOLVER, substeps=2)
 
 
 def forecasts(path):
