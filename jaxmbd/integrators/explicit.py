@@ -117,6 +117,10 @@ class ExplicitRK(AbstractIntegrator):
         elif error is not None and isinstance(solver, diffrax.AbstractERK):
             error = _with_missed_forces(error, state, end, dense["k"])
         end = self._corrected(system, t1, end, choice)
+        if self._corrects(system):
+            # Dense output knows nothing of the correction, and of a step that is rejected for it.
+            rejected = jnp.any(jnp.isnan(end.v))
+            dense = jax.tree.map(lambda x: jnp.where(rejected, jnp.nan, x), dense)
         return Attempt(end, memory, error, converged=converged, dense=dense)
 
     @property

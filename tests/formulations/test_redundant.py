@@ -103,6 +103,7 @@ def test_all_formulations_agree(k):
     models.near(*seen["smallest"], 1e-9)
 
 
+@pytest.mark.thorough
 def test_reactions_within_the_plane_are_those_without_redundancy():
     system = mbd.formulate(four_bar(loose=True), mbd.JointCoordinates(cut="C"))
     guess = {"A": 1.0, "B": [0, 0, -0.3084930], "D": 1.8104084}
@@ -144,10 +145,13 @@ def test_a_passage_that_would_add_energy_is_an_error():
     system = mbd.formulate(mbd.Model(plain.bodies, plain.joints), mbd.MaximalCoordinates())
     state = mbd.assemble(system, {"A": 1.0, "B": -1.0, "D": 1.0}, fast, hold=["A"])
     method = mbd.ExplicitRK(diffrax.Dopri8(), mbd.Projection())
-    with pytest.raises(mbd.SimulationError, match=r"at t = 0\.10\d* s; .*singular position"):
+    with pytest.raises(
+        mbd.SimulationError, match=r"at t = 0\.10\d* s in all joints; .*singular position"
+    ):
         mbd.simulate(system, state, t1=0.12, dt=1e-3, integrator=method)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("k", "method"),
     [
