@@ -16,7 +16,14 @@ PACKAGE = REPOSITORY / "jaxmbd"
 
 # What each part of the package may import, itself apart. io and viz stand on top of everything,
 # and nobody imports them but inside a function: plotting and file formats load when first used.
-BOTTOM = {"errors", "_stop_gradients", "_runtime_guard", "_joint_tangents", "_inlined_jit"}
+BOTTOM = {
+    "errors",
+    "_stop_gradients",
+    "_with_slope",
+    "_runtime_guard",
+    "_joint_tangents",
+    "_inlined_jit",
+}
 MATHEMATICS = BOTTOM | {"lie", "linear", "fused", "native"}
 DESCRIPTION = {"model", "inertia", "signals", "bodies", "joints", "contact", "tyres", "forces"}
 MECHANISM = MATHEMATICS | DESCRIPTION | {"mechanism"}

@@ -1,6 +1,6 @@
 """Roots as functions of the arguments of their equations (the implicit function theorem)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -8,11 +8,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
-from jax.extend.core import Primitive
 from jax.flatten_util import ravel_pytree
-from jax.interpreters import ad, batching, mlir
 from jaxtyping import Array, Bool, Float
 
+from .._with_slope import with_slope
 from ..fused import derivative_kernel, jvp_with_zeros, traced
 from .blocks import Blocks
 from .linearization import AbstractFactorization
@@ -62,7 +61,7 @@ def implicit(
             ),
         )
 
-    return _root.bind(x, *leaves, slope=slope)
+    return with_slope(x, leaves, slope)
 
 
 def _derivatives(
@@ -79,57 +78,6 @@ def _derivatives(
             return along_args((x, args), dots), lambda dx: along_x((x, args), dx)
     _, by_args = jvp_with_zeros(lambda args: fn(x, args), (args,), (d_args,))
     return by_args, jax.linearize(lambda x: fn(x, args), x)[1]
-
-
-# A primitive instead of `custom_jvp`: second derivatives of loops lose the rule of a `custom_jvp`.
-# JAX evaluates the known part of a derivative without the rule, and there x depends on nothing.
-_root = Primitive("implicit_root")
-Slope = Callable[[Array, list[Any], list[Any]], Array]  # Constants may be NumPy arrays.
-
-
-@_root.def_impl
-def _value(x: Array, *leaves: Array, slope: Slope) -> Array:
-    return x
-
-
-@_root.def_abstract_eval
-def _(x: Any, *leaves: Any, slope: Slope) -> Any:
-    return x
-
-
-def _forward(
-    primals: Sequence[Any], tangents: Sequence[Any], *, slope: Slope
-) -> tuple[Array, Array]:
-    x, *leaves = primals
-    x = _root.bind(x, *leaves, slope=slope)
-    along = [
-        ad.instantiate_zeros(d) if jnp.issubdtype(y.dtype, jnp.inexact) else None
-        for y, d in zip(leaves, tangents[1:], strict=True)
-    ]
-    return x, slope(x, leaves, along)
-
-
-def _in_batch(
-    arrays: Sequence[Any], axes: Sequence[int | None], *, slope: Slope
-) -> tuple[Array, int]:
-    count = next(x.shape[k] for x, k in zip(arrays, axes, strict=True) if k is not None)
-    x, *leaves = (
-        y if k is None else jnp.moveaxis(y, k, 0) for y, k in zip(arrays, axes, strict=True)
-    )
-    if axes[0] is None:
-        x = jnp.broadcast_to(x, (count, *x.shape))
-    each = [None if k is None else 0 for k in axes[1:]]
-
-    def slopes(x: Array, leaves: list[Any], along: list[Any]) -> Array:
-        moving = [None if d is None else k for d, k in zip(along, each, strict=True)]
-        return jax.vmap(slope, in_axes=(0, each, moving))(x, leaves, along)
-
-    return _root.bind(x, *leaves, slope=slopes), 0
-
-
-ad.primitive_jvps[_root] = _forward
-batching.primitive_batchers[_root] = _in_batch
-mlir.register_lowering(_root, mlir.lower_fun(_value, multiple_results=False))
 
 
 def _refined(

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from .._stop_gradients import stop_gradients
+from .._with_slope import converged
 from . import constraints
 from .abstract import AbstractSystem, Coordinates, State, Time, Velocities
 from .residuals import constraint_rates
@@ -98,8 +99,13 @@ def project_positions(
     if constraints.n_constraints(system) == 0:
         return q
     constant, time, start = stop_gradients((system, t, q))
-    correction = _closed(constant, time, start, movable) - start
-    return _correct(system, t, q + correction, movable)[0]
+
+    def corrected(end: Array, args: tuple[AbstractSystem, Time, Array]) -> Array:
+        system, t, q = args
+        return _correct(system, t, q + jax.lax.stop_gradient(end - q), movable)[0]
+
+    end = _closed(constant, time, start, movable)
+    return converged(corrected, end, (system, jnp.asarray(t, q.dtype), q))
 
 
 def _closed(
