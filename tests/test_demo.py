@@ -34,6 +34,7 @@ def test_commands_are_required(capsys):
     assert "demo" in capsys.readouterr().err
 
 
+@pytest.mark.thorough
 def test_recordings_are_noisy_and_repeatable():
     first, again = (demo.record(demo.pendulum(demo.TRUTH), 3) for _ in range(2))
     np.testing.assert_array_equal(first[0].measurements["elbow"], again[0].measurements["elbow"])

@@ -250,6 +250,7 @@ def test_steps_that_run_out():
     assert len(stopped.finite().ts) < len(stopped.ts)
 
 
+@pytest.mark.thorough
 def test_unknown_names_of_a_motion(system, state):
     motion = mbd.simulate(system, state, t1=0.1, dt=0.05)
     with pytest.raises(KeyError, match="unknown frame 'tip'; known are 'ground', 'hinge"):

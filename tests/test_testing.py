@@ -218,6 +218,7 @@ def test_state_off_the_constraints():
         testing.check_system(system, off)
 
 
+@pytest.mark.thorough
 def test_orders():
     testing.check_integrator_order(diffrax.Euler(), 1, mbd.JointCoordinates())
     testing.check_integrator_order(mbd.ExplicitRK(diffrax.Dopri8()), 8, mbd.MaximalCoordinates())
@@ -235,6 +236,7 @@ class Untimely(mbd.integrators.AbstractIntegrator):
         return self.method.attempt(system, 0.5 * t, h, state, memory)
 
 
+@pytest.mark.thorough
 def test_wrong_orders():
     with pytest.raises(AssertionError, match=r"the order is 2\.\d\d, not 3; errors with 8, 16"):
         testing.check_integrator_order(diffrax.Heun(), 3)

@@ -106,6 +106,7 @@ def test_a_weld_is_not_closed_half_a_turn_away():
     np.testing.assert_allclose(system.frames(0.0, state.q)["a"].R, np.eye(3), atol=1e-12)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", thorough_but(["revolute"], KINDS))
 def test_no_guess_closes_a_joint_the_wrong_way_round(kind):
     """From all of them the search comes to the joint's own rotations, also from half a turn."""
@@ -115,6 +116,7 @@ def test_no_guess_closes_a_joint_the_wrong_way_round(kind):
             assert missed(system, mbd.assemble(system, guess(system, turn))) < 1e-6, (name, turn)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", thorough_but(("points",), FORMULATIONS))
 def test_no_formulation_closes_a_weld_the_wrong_way_round(name):
     if name == "planar points":
@@ -128,6 +130,7 @@ def test_no_formulation_closes_a_weld_the_wrong_way_round(name):
         assert missed(system, mbd.assemble(system, start)) < 1e-6, start
 
 
+@pytest.mark.thorough
 def test_single_precision_closes_the_right_way_round():
     system = loop("fixed", dtype=jnp.float32)
     for turn in GUESSES:
@@ -160,6 +163,7 @@ def test_the_wrong_way_round_is_an_error_at_run_time():
         jax.vmap(closed)(jnp.array([0.5, 2.5]))
 
 
+@pytest.mark.thorough
 def test_states_closed_the_wrong_way_round_are_refused():
     system = weld(formulation=MAXIMAL)
     state = turned(system, [0.0, 1.0, 0.0, 0.0])
@@ -176,6 +180,7 @@ def test_states_closed_the_wrong_way_round_are_refused():
     assert constraint_rank(system, 0.0, turned(system, [1.0, 0.0, 0.0, 0.0]).q).closes
 
 
+@pytest.mark.thorough
 def test_motions_that_end_the_wrong_way_round_say_so():
     """A hinge about z whose body turns about x, in one step: by 2 atan(3/2)."""
     model = mbd.Model(
@@ -240,6 +245,7 @@ def test_misalignment_is_zero_at_the_rotations_of_a_joint_alone(kind):
             assert (np.linalg.norm(by_default[k]) < 1e-6) == own
 
 
+@pytest.mark.thorough
 def test_joints_of_a_loop_close_without_whole_turns():
     """From this guess steps of Newton's method without a limit turn the hinges over."""
     system = mbd.formulate(pinned_four_bar())

@@ -41,6 +41,7 @@ MODEL = slider(4.0)
 INPUTS = {"k": MODEL.forces["spring"].stiffness, "q": jnp.array([0.3]), "v": jnp.array([-0.5])}
 
 
+@pytest.mark.thorough
 def test_derivatives_of_a_motion_agree():
     def last(inputs):
         return end(inputs["numbers"])[-1, 0]

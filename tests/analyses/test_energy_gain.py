@@ -59,6 +59,7 @@ class Own(forces.AbstractJointForce):
         return -0.1 * v
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "drive",
     [forces.JointTorque("hinge", signals.Sine(1.0, 1.0)), Own(JointReference("hinge"))],

@@ -8,6 +8,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import Frame, forces, ground, joints
+from tests.marks import thorough_but
 from tests.models import four_bar as open_four_bar
 from tests.models import name_of
 
@@ -95,7 +96,7 @@ def hanging():
     return mbd.formulate(pendulum())
 
 
-@pytest.mark.parametrize("method", ["auto", "newton", "drainage"])
+@pytest.mark.parametrize("method", thorough_but(["auto"], ["auto", "newton", "drainage"]))
 def test_a_pendulum_falls_from_the_horizontal_to_the_bottom(hanging, method):
     found = mbd.equilibrium(hanging, mbd.assemble(hanging), method=method)
     assert float(angle(hanging, found)) == pytest.approx(np.pi / 2, abs=1e-12)
@@ -115,12 +116,14 @@ def test_drainage_counts_the_turns_that_it_wound(hanging):
     assert float(found.turned["hinge"]) == pytest.approx(np.pi / 2 - 0.1, abs=0.01)
 
 
+@pytest.mark.thorough
 def test_drainage_does_not_stop_where_a_motion_begins(hanging):
     """At the start nothing moves: kinetic energy and increment are zero, the force is not."""
     found = mbd.equilibrium(hanging, mbd.assemble(hanging), method=mbd.Drainage(tolerance=1e-3))
     assert float(angle(hanging, found)) == pytest.approx(np.pi / 2, abs=0.01)
 
 
+@pytest.mark.thorough
 def test_a_creeping_drainage_lengthens_its_steps(hanging):
     method = mbd.Drainage(omega=jnp.asarray(4.0 * 9.81**0.5))
     found = mbd.equilibrium(hanging, mbd.assemble(hanging), method=method)
@@ -128,6 +131,7 @@ def test_a_creeping_drainage_lengthens_its_steps(hanging):
     assert int(found.steps[0]) < 300
 
 
+@pytest.mark.thorough
 def test_other_numbers_of_a_method_use_the_same_program(hanging, caplog):
     state = mbd.assemble(hanging, {"hinge": 1.0})
 
@@ -169,6 +173,7 @@ def test_auto_drains_only_where_newtons_method_goes_uphill(hanging):
         assert int(found.left_unstable) == 0
 
 
+@pytest.mark.thorough
 def test_auto_does_not_end_at_a_saddle_that_newtons_method_finds_downhill():
     """One of two pendulums is almost upright: their energy falls on the way to the saddle."""
     one = pendulum()
@@ -187,6 +192,7 @@ def test_auto_does_not_end_at_a_saddle_that_newtons_method_finds_downhill():
     assert float(angle(system, found)) == pytest.approx(np.pi / 2, abs=1e-12)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("load", [1.2, 2.0])
 def test_a_spring_hinge_bends_as_theta_by_sine(load):
     """θ / sin θ = m g l / k beyond the pitchfork at k = m g l."""
@@ -217,6 +223,7 @@ def _in_world(system, found, name):
     return np.asarray(R @ found.reactions[name][:3])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("formulation", "method"),
     [
@@ -240,6 +247,7 @@ def test_methods_and_formulations_agree_on_a_four_bar(bar, formulation, method):
     assert float(found.eigenvalues[0]) == pytest.approx(float(first.eigenvalues[0]), rel=1e-9)
 
 
+@pytest.mark.thorough
 def test_the_potential_of_a_four_bar_is_stationary_and_least(bar):
     system, _, found = bar
     energies = []
@@ -252,6 +260,7 @@ def test_the_potential_of_a_four_bar_is_stationary_and_least(bar):
     assert abs(energies[2] - energies[0]) < 1e-3 * (energies[0] + energies[2] - 2 * energies[1])
 
 
+@pytest.mark.thorough
 def test_redundant_hinges_share_reactions_of_minimum_norm():
     system = mbd.formulate(door())
     found = mbd.equilibrium(system, mbd.assemble(system, {"lower": 1.0}), method="newton")
@@ -269,6 +278,7 @@ def rolling():
     return system, mbd.assemble(system, {"plane": [0.4, -0.4, 0.0]})
 
 
+@pytest.mark.thorough
 def test_a_wheel_rolls_to_rest(rolling):
     system, state = rolling
     found = mbd.equilibrium(system, state)
@@ -278,6 +288,7 @@ def test_a_wheel_rolls_to_rest(rolling):
     assert float(found.eigenvalues[0]) == pytest.approx(50.0 / (2.0 + 0.2 / 0.4**2), rel=1e-9)
 
 
+@pytest.mark.thorough
 def test_a_wheel_on_a_level_plane_is_free_and_on_a_slope_rolls_away():
     level = mbd.formulate(wheel((0.0, 0.0, -9.81)))
     state = mbd.assemble(level, {"plane": [0.7, -0.4, 0.2]})
@@ -292,6 +303,7 @@ def test_a_wheel_on_a_level_plane_is_free_and_on_a_slope_rolls_away():
     assert lost.result == mbd.RESULTS.unbounded_motion
 
 
+@pytest.mark.thorough
 def test_a_motor_rests_at_its_stall_torque():
     motor = forces.DCMotor(
         "hinge", 0.05, gear_ratio=50.0, voltage=3.0, resistance=1.2, inductance=0.01
@@ -304,6 +316,7 @@ def test_a_motor_rests_at_its_stall_torque():
     assert weight * np.cos(float(angle(system, found))) == pytest.approx(-torque, rel=1e-10)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("tilt", "sticks"), [(0.3, True), (0.6, False)])
 def test_bristles_hold_a_block_up_to_their_static_force(tilt, sticks):
     weight = 9.81 * np.sin(tilt), 0.0, -9.81 * np.cos(tilt)
@@ -325,6 +338,7 @@ def test_bristles_hold_a_block_up_to_their_static_force(tilt, sticks):
     assert 1e4 * float(found.state.z[0]) == pytest.approx(2.0 * weight[0], rel=1e-10)
 
 
+@pytest.mark.thorough
 def test_held_joints_keep_their_coordinates_and_take_the_load(hanging):
     state = mbd.assemble(hanging, {"hinge": 0.3})
     found = mbd.equilibrium(hanging, state, hold="hinge")
@@ -362,6 +376,7 @@ def test_invalid_arguments_are_named(hanging, options, message):
         mbd.equilibrium(hanging, mbd.assemble(hanging), **options)
 
 
+@pytest.mark.thorough
 def test_a_free_body_falls_for_ever():
     model = mbd.Model({"stone": mbd.inertia.box(2.0, (0.1, 0.1, 0.1))}, {}, {"g": forces.Gravity()})
     system = mbd.formulate(model)
@@ -410,6 +425,7 @@ def _leaf_value(model, formulation, state_of, joint, method="newton"):
     return value, leaves
 
 
+@pytest.mark.thorough
 def test_derivatives_by_every_number_of_a_pendulum():
     model = pendulum(spring=forces.TorsionalSpringDamper("hinge", 5.0, rest=0.3))
     value, leaves = _leaf_value(
@@ -418,6 +434,7 @@ def test_derivatives_by_every_number_of_a_pendulum():
     _check_derivatives(value, leaves)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "formulation",
     [mbd.JointCoordinates(), pytest.param(mbd.MaximalCoordinates(), marks=pytest.mark.thorough)],
@@ -431,6 +448,7 @@ def test_derivatives_by_every_number_of_a_four_bar(formulation):
     _check_derivatives(value, leaves)
 
 
+@pytest.mark.thorough
 def test_derivatives_of_a_wheel_by_its_radius_and_start(rolling):
     system, state = rolling
 

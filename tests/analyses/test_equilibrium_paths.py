@@ -58,6 +58,7 @@ def _load(y, stiffness):
     return stiffness * y * (rest / jnp.sqrt(B * B + y * y) - 1.0)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "path",
     [
@@ -146,6 +147,7 @@ def _sag_of_catenary(span=2.0, total=2.5):
     return a * (np.cosh(span / (2 * a)) - 1.0)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("counts", [(4, 8), pytest.param((8, 16, 32), marks=pytest.mark.thorough)])
 def test_hung_chains_approach_the_catenary(counts):
     errors = []
@@ -176,6 +178,7 @@ def long_chain(n, formulation):
     return system, mbd.assemble(system, guess)
 
 
+@pytest.mark.thorough
 def test_newton_takes_few_steps_from_the_drained_state_of_50_links():
     system, state = long_chain(50, mbd.MaximalCoordinates())
     found = mbd.equilibrium(system, state)

@@ -112,6 +112,7 @@ def test_the_integration_error_of_a_current_is_seen():
     assert both.integration_error["current"] < 1e-5
 
 
+@pytest.mark.thorough
 def test_a_record_starts_at_its_first_time():
     """Drivers are where they are then, not where they are at time zero."""
     plain = motors.model()

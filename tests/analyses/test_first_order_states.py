@@ -33,6 +33,7 @@ def exact(z0, ts):
     return 3.0 + (z0 - 3.0) * np.exp(-20.0 * np.asarray(ts))
 
 
+@pytest.mark.thorough
 def test_saved_states_have_names(system, motion):
     assert motion.states.z.shape == (11, 3)
     assert motion.element_states["motor"].shape == (11,)
@@ -45,6 +46,7 @@ def test_saved_states_have_names(system, motion):
     np.testing.assert_array_equal(part.element_states["motor"], motion.states.z[::10, 2])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("constant", [0.0])
 def test_batches_dense_output_and_parts_of_states(constant):
     """Against the exponential that the current is where the motor has no torque."""
@@ -134,6 +136,7 @@ def test_a_row_of_the_plot(motion):
         motion.plot(elements="engine")
 
 
+@pytest.mark.thorough
 def test_driven_motions_keep_them():
     drive = mbd.joints.Driver("hinge", mbd.signals.Sine(0.5, 1.0))
     plain = motors.model()
@@ -148,6 +151,7 @@ def test_driven_motions_keep_them():
     np.testing.assert_allclose(other - force, 0.5 * 0.4, rtol=1e-9)
 
 
+@pytest.mark.thorough
 def test_the_contract_of_systems(system):
     check_system(system, motors.start(system))
 
@@ -177,6 +181,7 @@ def test_what_is_not_fused_and_why():
         assert mbd.inspect(bad).not_fused == "fused programs are switched off"
 
 
+@pytest.mark.thorough
 def test_growth_of_changes_of_first_order_states():
     """Of two that grow as exp(100 t), beside those of a rod."""
     system = mbd.formulate(motors.model(filter=Growing(motors.HINGE)))

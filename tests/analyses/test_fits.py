@@ -173,6 +173,7 @@ def specific_force(fields, angle=0.0, speed=0.0, formulation=None, sensor=None):
     return (sensor or mbd.sensors.Accelerometer("imu"))(system, T, state)
 
 
+@pytest.mark.thorough
 def test_accelerometers_read_the_gravity_of_their_model():
     """At rest its reaction to all fields of gravity together; in a model without any nothing."""
     moon = {"gravity": mbd.forces.Gravity([0.0, 0.0, -1.62])}
@@ -186,6 +187,7 @@ def test_accelerometers_read_the_gravity_of_their_model():
     assert jnp.linalg.norm(specific_force({}, sensor=told)) == pytest.approx(9.81, abs=1e-12)
 
 
+@pytest.mark.thorough
 def test_accelerometers_feel_what_does_not_grow_with_the_mass():
     """At the centre of mass: what the hinge and drag do to it together, per mass."""
     hill = Hillside(jnp.asarray(5.0), jnp.asarray(0.7))
@@ -200,6 +202,7 @@ def test_accelerometers_feel_what_does_not_grow_with_the_mass():
     np.testing.assert_allclose(0.8 * model.frames["imu"].R @ felt, held + drag, atol=1e-12)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("field", thorough_but(["hill"], ["gravity", "hill"]))
 def test_readings_of_accelerometers_have_exact_derivatives_by_gravity(field):
     """By its strength and, in `g`, by its tilt."""
@@ -219,6 +222,7 @@ def test_readings_of_accelerometers_have_exact_derivatives_by_gravity(field):
     np.testing.assert_allclose(reverse, forward, atol=1e-12)
 
 
+@pytest.mark.thorough
 def test_instruments_on_a_pendulum():
     """Of a rod that turns about y with its centre 0.3 m below: closed forms."""
     model = pendulum()

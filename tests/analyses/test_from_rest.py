@@ -48,6 +48,7 @@ def test_equilibrium_and_motion_under_vmap():
     np.testing.assert_allclose(jax.jit(jax.vmap(after))(ks), single, rtol=1e-10)
 
 
+@pytest.mark.thorough
 def test_a_sweep_of_modes_about_rest_names_the_scenarios_without_rest():
     names = ["lower", "upper"]
 

@@ -225,6 +225,7 @@ def test_what_the_data_cannot_tell_apart_is_named(measured):
     assert fit["mass"] * fit["centre"] == pytest.approx(-0.8 * 0.3, rel=0.02)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("reverse", [pytest.param(False, marks=pytest.mark.thorough), True])
 def test_blocks_are_the_jacobian(measured, reverse):
     """Against finite differences; one record's start does not move the other record."""

@@ -74,6 +74,7 @@ def test_a_four_bar_in_numbers():
     assert found.problem is None
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", thorough_but(["joint", "maximal", "natural"], FORMULATIONS))
 def test_every_formulation_has_the_same_freedoms(name):
     found = look(FOUR_BAR, FORMULATIONS[name])
@@ -95,12 +96,14 @@ def test_every_formulation_has_the_same_freedoms(name):
         assert found.redundant == {}
 
 
+@pytest.mark.thorough
 def test_without_a_state_it_assembles_one():
     found = mbd.inspect(mbd.formulate(linkages.slider_crank(), mbd.JointCoordinates()))
     assert (found.dof, found.redundant, found.singular) == (1, {}, False)
     assert "repeat" not in found.report
 
 
+@pytest.mark.thorough
 def test_where_nothing_can_be_assembled_it_says_why(capsys):
     model = linkages.slider_crank()
     far = eqx.tree_at(lambda model: model.joints["ball"].successor.p, model, jnp.array([9.0, 0, 0]))
@@ -194,6 +197,7 @@ def test_it_cannot_be_traced():
         jax.jit(lambda state: mbd.inspect(system, state).rank)(linkages.drawn(system))
 
 
+@pytest.mark.thorough
 def test_elastic_coordinates_under_gravity():
     """Fields have no law of their own at bodies that are not rigid."""
     rope = mbd.bodies.ANCFCable(1.0, EA=1e3, EI=1.0, mass_per_length=1.0, n_elements=1)

@@ -72,6 +72,7 @@ def test_displaced_state(rods):
     np.testing.assert_allclose(moved.v, x[3:], atol=1e-15)
 
 
+@pytest.mark.thorough
 def test_figures(rods, tmp_path):
     system = rods.system
     modes = rods.modes()
@@ -94,6 +95,7 @@ def test_figures(rods, tmp_path):
         rods.frequency_response([1.0])
 
 
+@pytest.mark.thorough
 def test_eigenvalues_are_differentiable_and_modes_are_not(rods):
     def slowest(scale):
         system = mbd.formulate(hanging_rods(0.8 * scale))

@@ -14,6 +14,7 @@ from tests.marks import thorough_but
 from tests.models import name_of
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("formulation", thorough_but(REGULAR[:1], models.FORMULATIONS), ids=name_of)
 def test_euler_column_of_links(formulation):
     """μ_k = 2 (k/L) (1 - cos((2k - 1) π / (2n + 1))) of a cantilever of n sprung links."""
@@ -29,6 +30,7 @@ def test_euler_column_of_links(formulation):
     assert np.abs(singular @ result.shapes[:, 0]).max() < 1e-9 * scale
 
 
+@pytest.mark.thorough
 def test_a_following_load_does_not_buckle():
     """Beck's column of links: no load factor, and flutter where two frequencies meet."""
     n, length, stiffness = 3, 0.25, 30.0
@@ -92,6 +94,7 @@ def test_flutter_of_ziegler_pendulum():
     assert abs(value / slope) < 1e-9
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("formulation", thorough_but(REGULAR[:1], REGULAR), ids=name_of)
 def test_whirl_of_an_overhung_disc(formulation):
     """ω = ±I_p Ω / (2 I_t) + √((I_p Ω / (2 I_t))² + k/I_t) of tilting with stiffness k.
@@ -156,6 +159,7 @@ CASES = [(change, formulation) for change in CHANGES for formulation in REGULAR]
 QUICK = [CASES[8]]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("change", "formulation"),
     [case if case in QUICK else pytest.param(*case, marks=pytest.mark.thorough) for case in CASES],
@@ -184,6 +188,7 @@ def test_derivatives_of_eigenvalues(change, formulation):
         np.testing.assert_allclose(reverse, forward, rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.thorough
 def test_misuse_of_buckling():
     system = mbd.formulate(models.column(2, 1.0, 0.25, 30.0, False))
     state = mbd.assemble(system)

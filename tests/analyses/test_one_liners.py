@@ -32,6 +32,7 @@ def motion(model):
     return mbd.simulate(model, {"hinge": 0.3}, t1=T1, dt=DT)
 
 
+@pytest.mark.thorough
 def test_from_a_model_and_a_guess(system, motion):
     state = mbd.assemble(system, {"hinge": 0.3})
     expected = mbd.simulate(system, state, t1=T1, dt=DT)
@@ -116,6 +117,7 @@ def test_frames_are_computed_once(motion):
     assert np.allclose(fresh.frames["tip"].p, motion.frames["tip"].p)
 
 
+@pytest.mark.thorough
 def test_comparison_of_two_formulations(model, motion):
     other = mbd.simulate(
         mbd.formulate(model, mbd.MaximalCoordinates()), {"hinge": 0.3}, t1=T1, dt=DT
@@ -136,6 +138,7 @@ def test_comparison_of_two_formulations(model, motion):
         motion.compare(3.0)
 
 
+@pytest.mark.thorough
 def test_a_motion_continued(model, motion):
     whole = mbd.simulate(model, {"hinge": 0.3}, t1=2 * T1, dt=DT)
     longer = motion.continued(2 * T1, dt=DT)
@@ -148,6 +151,7 @@ def test_a_motion_continued(model, motion):
         failed.continued(2 * T1)
 
 
+@pytest.mark.thorough
 def test_saved_values_other_than_states(system):
     saved = {
         "end": diffrax.SubSaveAt(t1=True),
@@ -234,6 +238,7 @@ def test_names_do_not_split_batches():
     assert jax.tree.structure(runs[0]) == jax.tree.structure(runs[1])
 
 
+@pytest.mark.thorough
 def test_a_misfit_under_jit(model):
     record = mbd.Experiment(np.linspace(0.0, T1, 5), {"hinge": np.zeros(5)})
     misfit = mbd.misfit(model, record, ["bodies.rod.mass"], substeps=1)

@@ -9,6 +9,7 @@ import jaxmbd as mbd
 from tests.analyses.test_identify import NOISE, SELECT, experiment, pendulum, records
 
 
+@pytest.mark.thorough
 def test_density_is_that_of_the_residuals():
     """Differences of its logarithm: of the sums of squares, and of what transforms stretch."""
     density = mbd.log_posterior(pendulum(), records(), SELECT, {"hinge": NOISE})

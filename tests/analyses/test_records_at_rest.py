@@ -75,6 +75,7 @@ def weights(loads=(500.0, 1000.0), noise=0.0, seed=0):
 START = quarter_car(strut=20e3, tyre=140e3)
 
 
+@pytest.mark.thorough
 def test_two_stiffnesses_from_deflections_alone():
     fit = mbd.identify(START, weights(), SELECT)
     np.testing.assert_allclose(fit.values, list(TRUTH.values()), rtol=1e-6)
@@ -297,6 +298,7 @@ def test_records_that_do_not_fit_the_model_are_named(records, message):
         mbd.identify(START, records, SELECT)
 
 
+@pytest.mark.thorough
 def test_a_record_without_equilibrium_is_named():
     loose = mbd.Model(
         quarter_car().bodies,
@@ -315,6 +317,7 @@ def test_experiments_of_other_kinds_are_named():
         motions_only(weights(), "predict")
 
 
+@pytest.mark.thorough
 def test_misfits_of_a_pendulum_that_a_spring_holds_upright():
     """Its gradient agrees with differences; a spring too weak to hold it has no misfit."""
     length, mass, stiffness = 0.5, 2.0, 15.0  # m g l = 9.81 N m/rad.

@@ -24,6 +24,7 @@ def ends(system, t1=0.2, t0=0.0, **options):
     return np.asarray(moved.finite().ts)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("t0", [0.0, 0.01, 2 * PERIOD * (1 - 1e-9)])
 def test_adaptive_steps_end_at_multiples_of_the_period(system, t0):
     coarse = diffrax.PIDController(rtol=1e-3, atol=1e-3)
@@ -39,6 +40,7 @@ def test_without_sampled_elements_steps_are_longer():
     assert np.diff(ends(plain, controller=diffrax.PIDController(rtol=1e-2, atol=1e-2))).max() > 0.03
 
 
+@pytest.mark.thorough
 def test_fixed_steps_that_miss_a_multiple(system):
     assert len(ends(system, dt=0.01)) == 20
     with pytest.raises(mbd.ModelError, match=r"dt = 0.02 s from t0 = 0 s miss .* 'hold', 0.03 s"):
@@ -62,6 +64,7 @@ def test_traced_steps_that_miss_a_multiple(system):
         jax.block_until_ready(end(0.02))
 
 
+@pytest.mark.thorough
 def test_chosen_steps(system):
     good = np.sort(np.append(np.linspace(0.0, 0.2, 5), PERIOD * np.arange(1, 7)))
     np.testing.assert_allclose(ends(system, controller=diffrax.StepTo(good)), good[1:])

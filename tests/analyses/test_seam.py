@@ -39,6 +39,7 @@ def test_the_default_formulation_has_coordinates_of_joints():
     assert jax.tree.structure(one) == jax.tree.structure(other)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("formulation", [mbd.MaximalCoordinates(), mbd.PointCoordinates()])
 def test_loops_are_closed_in_the_coordinates_that_a_system_chooses(formulation):
     """The same position and velocity as where the loop is closed in coordinates of joints."""

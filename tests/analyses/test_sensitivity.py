@@ -79,6 +79,7 @@ def swept():
     return mbd.sweep(fn, scenarios, chunk=4096, dims={"x": ("time",)}, progress=False)
 
 
+@pytest.mark.thorough
 def test_slopes_of_a_trajectory():
     """Against the formula, and against central differences."""
     slopes = found().slopes

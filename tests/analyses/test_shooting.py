@@ -100,6 +100,7 @@ def test_derivatives_of_defects():
     assert list(touched[touched >= 3]) == [5, 6, 7, 8]
 
 
+@pytest.mark.thorough
 def test_a_fit_of_windows_that_meet():
     start, few = pendulum(0.8, 0.1, 1.9), {"k": SELECT["stiffness"]}
     parts = windows(lengths=(26, 6))
@@ -211,6 +212,7 @@ def test_defects_of_rotations_have_no_sign():
     np.testing.assert_allclose(met.residuals(system, State(same, v), State(same, v)), 0, atol=1e-14)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("options", "message"),
     [

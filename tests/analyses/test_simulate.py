@@ -23,6 +23,7 @@ def pendulum(request):
     return system, mbd.assemble(system, *START)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("solver", "order", "dt"),
     [(diffrax.Heun(), 2, 0.01), (diffrax.Bosh3(), 3, 0.02), (diffrax.Tsit5(), 5, 0.05)],
@@ -54,6 +55,7 @@ def test_formulations_move_alike():
     assert jnp.max(jnp.abs(ends[0] - ends[1])) < 1e-9
 
 
+@pytest.mark.thorough
 def test_constraints_stay_closed_for_a_hundred_seconds():
     """Measured: |g| under 3e-5 with Tsitouras' method at 10 ms."""
     system = mbd.formulate(chain(2), mbd.MaximalCoordinates())
@@ -99,12 +101,14 @@ def test_an_event_ends_the_motion(pendulum):
     assert (heights > -0.451).all()
 
 
+@pytest.mark.thorough
 def test_progress_is_shown(pendulum, capsys):
     mbd.simulate(*pendulum, t1=0.1, dt=0.01, progress=True)
     jax.effects_barrier()
     assert "100.00%" in capsys.readouterr().out
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("formulation", thorough_but(FORMULATIONS[:1], FORMULATIONS), ids=name_of)
 def test_loops_stay_closed(formulation):
     system = mbd.formulate(four_bar(), formulation)
@@ -117,6 +121,7 @@ def test_loops_stay_closed(formulation):
     assert jnp.max(jnp.abs(energy - energy[0])) < 1e-5
 
 
+@pytest.mark.thorough
 def test_signals_see_the_time_of_the_step():
     """A torque c t on a free hinge of inertia J turns it by c t³ / 6 J."""
     body = mbd.RigidBody(1.0, [0.5, 0.5, 0.5])

@@ -59,6 +59,7 @@ def record(readings=None, guess=START):
     return mbd.Experiment(TS, {"hinge": true_angles() if readings is None else readings}, guess)
 
 
+@pytest.mark.thorough
 def test_a_prediction_at_four_samples_a_second():
     """One step a sample is 16 mrad off; those that are chosen are not, and the error is told."""
     found = mbd.predict(pendulum(), record())
@@ -96,6 +97,7 @@ def test_what_no_number_makes_accurate():
     assert found.integration_error["hinge"] == pytest.approx(error, rel=0.3)
 
 
+@pytest.mark.thorough
 def test_exact_readings_give_the_truth(tmp_path):
     """By one step a sample, friction is off by 0.6 % and inertia by 1.2 %."""
     start = pendulum(0.15, 0.04)
@@ -140,6 +142,7 @@ def test_a_fit_with_given_substeps_says_what_they_leave():
     assert "\n1 substep in each sample interval" in str(fit)
 
 
+@pytest.mark.thorough
 def test_traced_models():
     """Nothing can be chosen under `jit`; gradients at known numbers choose as predictions do."""
 
@@ -156,6 +159,7 @@ def test_traced_models():
     assert slope == pytest.approx(float(difference), rel=1e-5)
 
 
+@pytest.mark.thorough
 def test_implicit_integrators_by_their_order():
     ts = 0.02 * np.arange(6)
     short = mbd.Experiment(ts, {"hinge": np.zeros(6)}, START)

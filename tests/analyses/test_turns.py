@@ -48,6 +48,7 @@ def fit(formulation, counted):
     return mbd.identify(pendulum(0.13), record, unknown, formulation=formulation, **OPTIONS)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("counted", [True, False], ids=["counted", "within half a turn"])
 @pytest.mark.parametrize("formulation", models.FORMULATIONS, ids=models.name_of)
 def test_turns_do_not_count_in_any_formulation(formulation, counted):

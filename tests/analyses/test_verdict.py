@@ -27,6 +27,7 @@ def moved(coefficient, throw=False, **options):
     return mbd.simulate(system, state, t1=1.0, throw=throw, **options)
 
 
+@pytest.mark.thorough
 def test_a_motion_that_leaves_the_numbers_is_no_success():
     lost = moved(1e6, dt=0.01)
     assert lost.raw.result == diffrax.RESULTS.successful  # diffrax sees nothing in fixed steps.
@@ -49,6 +50,7 @@ def test_members_of_a_batch_are_judged_one_by_one():
         jax.block_until_ready(jax.jit(lambda c: moved(c, True, **EVERY).states.q)(1e6))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "saveat",
     [
@@ -70,6 +72,7 @@ def test_whatever_is_saved_is_judged(saveat):
     assert result(mbd.BDF()) == RESULTS.successful
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("start", [0.5, 0.0])
 def test_adaptive_steps_end_where_nothing_finite_follows(start):
     """From t = 0.5 s on there is no force; with a start there steps collapse at once."""
@@ -122,6 +125,7 @@ def test_constraints_that_come_apart_are_no_success():
     assert good.result == RESULTS.successful
 
 
+@pytest.mark.thorough
 def test_a_start_off_the_constraints_is_no_success():
     """Where only the start is off: by 1 mm, of steps that promise 1e-6 of a metre."""
     system, state = pair(mbd.MaximalCoordinates())

@@ -44,6 +44,7 @@ def rolled_up(body, moments):
     return jax.lax.scan(increment, jnp.zeros(body.n_elastic), moments)[1]
 
 
+@pytest.mark.thorough
 def test_end_moment_bends_a_cantilever_into_a_circle():
     """κ = M/EI: the tip comes back to the base, and a half circle ends at 2 L/π; with order 4."""
     errors = []
@@ -241,6 +242,7 @@ def test_swinging_cable_keeps_its_energy_to_second_order():
     np.testing.assert_allclose(orders, 2.0, atol=0.2)
 
 
+@pytest.mark.thorough
 def test_messages():
     for match, node in (("'base', 'tip' or a row from 0 to 4, got None", None), ("got 5", 5)):
         with pytest.raises(mbd.ModelError, match=match):

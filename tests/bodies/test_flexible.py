@@ -99,6 +99,7 @@ def coordinate_accelerations(system, state):
     return vdot, c.elastic_rates(vdot)
 
 
+@pytest.mark.thorough
 def test_formulations_agree_in_a_tree():
     one = mbd.formulate(tree(), mbd.JointCoordinates())
     two = mbd.formulate(tree(), mbd.MaximalCoordinates())
@@ -113,6 +114,7 @@ def test_formulations_agree_in_a_tree():
     np.testing.assert_allclose(momenta[0].angular, momenta[1].angular, rtol=1e-10)
 
 
+@pytest.mark.thorough
 def test_formulations_agree_in_a_loop():
     """A slider-crank whose connecting rod bends."""
     model = slider_crank(rod(n_modes=2, interfaces=("base",), attachments=("tip",)))
@@ -147,6 +149,7 @@ def as_rigid(body):
     return rigid_part(body)
 
 
+@pytest.mark.thorough
 def test_a_rigid_body_is_the_limit_of_stiffness():
     """Quasi-static accelerations differ from those of a rigid body in proportion to 1 / E."""
     base = slim()
@@ -179,6 +182,7 @@ def test_a_rigid_body_is_the_limit_of_stiffness():
     np.testing.assert_allclose(orders[1:], 1.0, atol=0.05)
 
 
+@pytest.mark.thorough
 def test_a_chain_of_bodies_is_one_body():
     """Static deflection by a load at the tip of two halves of a cantilever, welded."""
     half = rod(0.25, 0, ("base", "tip"))
@@ -213,6 +217,7 @@ def test_a_chain_of_bodies_is_one_body():
     np.testing.assert_allclose(system.frames(0.0, q)["end"].p[2], exact, rtol=2e-2)
 
 
+@pytest.mark.thorough
 def test_trapezoidal_rule_keeps_energy_to_its_order():
     system = mbd.formulate(tree_without_damping(), mbd.JointCoordinates())
     state = mbd.assemble(system, {"hinge": 0.4}, elastic={"rod": [1e-3, 2e-3]})
@@ -234,6 +239,7 @@ def tree_without_damping() -> mbd.Model:
     )
 
 
+@pytest.mark.thorough
 def test_gradient_of_a_motion_by_material_and_dimensions():
     basis = slim()
 
@@ -327,6 +333,7 @@ def test_values_are_checked():
         mbd.FlexibleBody(**fields, nodes={"end": 9})
 
 
+@pytest.mark.thorough
 def test_free_body_keeps_its_momentum_and_energy():
     """Rates of a bent body that flies freely, in a mean-axis frame, are zero."""
     body = rod(0.5, 2, ("base",), method="free", frame="mean-axis")

@@ -25,6 +25,7 @@ def past_a_post():
     return mbd.formulate(mbd.Model(bodies, guides, {"touch": touch}), mbd.JointCoordinates())
 
 
+@pytest.mark.thorough
 def test_adaptive_steps_do_not_jump_over_a_contact():
     """In free flight steps grow until one would pass the post."""
     system = past_a_post()
@@ -75,6 +76,7 @@ def test_short_contacts_are_counted_whatever_is_saved():
     assert motion.ts.shape == (1,)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("dt", [2e-3, 2e-4])
 def test_bristles_too_stiff_for_fixed_steps(dt):
     """σ₀ |u| / μ = 1e4 / 0.3 * 0.1 = 3.3e3 per second, against 2 / dt."""

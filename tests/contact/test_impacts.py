@@ -71,6 +71,7 @@ def test_a_ball_bounces():
         assert z == pytest.approx(exact, abs=1e-8)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("e", [1.0, 0.8])
 def test_derivatives_contain_those_of_the_times_of_impacts(e):
     """Of all heights by drop height, restitution and gravity."""
@@ -92,6 +93,7 @@ def slopes(x):
     return jax.jacfwd(heights)(x)
 
 
+@pytest.mark.thorough
 def test_a_ball_that_comes_to_rest():
     """Its impacts end at t (1 + e) / (1 - e), t the time of fall: a result of its own."""
     motion = bounced(jnp.asarray([0.3, 0.5, G]), jnp.asarray(SAVED[-1]))
@@ -106,6 +108,7 @@ def test_a_ball_that_comes_to_rest():
     assert of(motion).count == 40
 
 
+@pytest.mark.thorough
 def test_errors_name_the_contact():
     system = mbd.formulate(guided(jnp.asarray(G)), mbd.JointCoordinates())
     lies = mbd.State(jnp.zeros(1), jnp.zeros(1))
@@ -181,6 +184,7 @@ def pendulum():
     )
 
 
+@pytest.mark.thorough
 def test_joints_hold_after_an_impact():
     """A double pendulum whose tip hits a wall, in two formulations."""
     after, angles = [], {"shoulder": -0.6, "elbow": 0.3}
@@ -258,6 +262,7 @@ def test_what_impacts_refuse():
         contact.Restitution(0.5, max_impacts=0)
 
 
+@pytest.mark.thorough
 def test_an_impact_that_would_gain_energy_is_a_result():
     """Kane's paradox: a rod that slides without spin would gain energy by friction."""
     rod = mbd.RigidBody(1.0, [1 / 12] * 3)

@@ -33,6 +33,7 @@ def on_slope():
     return lambda angle, mu, size: run(*(jnp.asarray(x) for x in (angle, mu, size)))
 
 
+@pytest.mark.thorough
 def test_a_block_sticks_slides_and_tips(on_slope):
     """Sticks below arctan μ without creep, slides with g (sin β - μ cos β) above it, and tips where
     tan β exceeds the ratio of its length to its height."""
@@ -232,6 +233,7 @@ def test_an_oscillator_with_friction():
     assert abs(x[-1]) < 0.3 * force / k
 
 
+@pytest.mark.thorough
 def test_formulations_agree():
     """Accelerations of a spinning ball in contact."""
     touch = models.floor(

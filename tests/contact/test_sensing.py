@@ -65,6 +65,7 @@ def test_pairs_of_shapes():
         forces.contact_pairs(boxes, felt)
 
 
+@pytest.mark.thorough
 def test_warnings_of_simulate():
     """A bounce of 5 ms in steps of 1 ms; with the step that is named there is no warning."""
     law = contact.HuntCrossley(4e5, 0.3, 1.0)

@@ -46,6 +46,7 @@ class AsForce(AbstractFrameForce):
         return self.contact.potential(t, X)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("pair", thorough_but(["floor under sphere", "sphere on box"], [*PAIRS]))
 def test_contract(pair):
     """Wrenches in balance, that of a potential at rest, no gain; derivatives at the centres too."""
@@ -139,6 +140,7 @@ def test_normals_are_gradients_of_the_depth():
         np.testing.assert_allclose(found, wanted, atol=1e-9)
 
 
+@pytest.mark.thorough
 def test_no_force_beyond_contact_and_none_from_what_is_unknown():
     X = Pose(
         jnp.asarray([[0.0, 0.0, 2.0], [0.0, 0.0, 0.0]]), jnp.broadcast_to(jnp.eye(3), (2, 3, 3))
@@ -153,6 +155,7 @@ def test_no_force_beyond_contact_and_none_from_what_is_unknown():
     assert all(np.all(np.isnan(x)) for x in look(touch, off))
 
 
+@pytest.mark.thorough
 def test_batches_of_pairs_are_one_group():
     """200 balls on a floor: two groups of elements, gravity and contacts."""
     bodies = {f"b{k}": mbd.inertia.sphere(1.0, 0.1) for k in range(200)}

@@ -20,7 +20,16 @@ BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 RUN = ("install", "model", "urdf", "choosing", "loops", "simulation", "gradients", "identification")
 RUN += ("controllers", "sensitivity", "linearization", "sweeps", "compiling", "flexible")
 RUN += ("how_it_works", "statics", "contact", "tyres")
-SLOW = ("loops", "gradients", "identification", "sensitivity", "linearization", "statics")
+SLOW = (
+    "loops",
+    "gradients",
+    "identification",
+    "sensitivity",
+    "linearization",
+    "statics",
+    "flexible",
+    "contact",
+)
 PAGES_WITH_CODE = [ROOT / "README.md", *(PAGES / f"{name}.md" for name in RUN)]
 ROBOT = """<robot name="arm">
   <link name="base">

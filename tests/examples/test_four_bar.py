@@ -74,6 +74,7 @@ def test_it_moves_like_the_one_without_redundancy():
         assert abs(one["reactions"]["left"][1] - other["reactions"]["left"][1]) > 0.1
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "formulation",
     thorough_but(comparing.ELSEWHERE[:1], [*comparing.ELSEWHERE, mbd.PointCoordinates("zx")]),

@@ -44,6 +44,7 @@ def in_plane(reactions):
     return {name: wrench[jnp.array([0, 1, 5])] for name, wrench in reactions.items()}
 
 
+@pytest.mark.thorough
 def test_loops_close_at_the_closed_form():
     """The posture is closed as it is, velocities too, but for rounding."""
     system, found = states()
@@ -59,6 +60,7 @@ def test_loops_close_at_the_closed_form():
         )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "formulation",
     thorough_but(comparing.ELSEWHERE[:1], [*comparing.ELSEWHERE, PARTICLES]),

@@ -25,6 +25,7 @@ def seen(formulation, more_spin):
     return comparing.look(system, T, state), system.frames(T, state.q)["disc"].R
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "formulation", thorough_but([MAXIMAL], [JOINT, MAXIMAL]), ids=models.name_of
 )

@@ -6,6 +6,7 @@ import pytest
 from .comparing import example
 
 
+@pytest.mark.thorough
 def test_frequency_at_rest():
     script = example("spinning_beam")
     stiffness, mass = 6.895e10 * 8.218e-9, 2766.67 * 7.3e-5

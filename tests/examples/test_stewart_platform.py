@@ -63,6 +63,7 @@ def test_formulations_agree(formulation):
         models.near(seen, {name: expected[name] for name in seen}, 1e-9)
 
 
+@pytest.mark.thorough
 def test_particles_of_a_flat_platform_are_placed_by_hand():
     with pytest.raises(mbd.ModelError, match="'platform': its particles lie in one plane"):
         mbd.formulate(MODEL(), mbd.PointCoordinates())

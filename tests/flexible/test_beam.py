@@ -24,6 +24,7 @@ def frequencies(body):
     return np.asarray(body.frequencies())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("exact", "options"),
     [
@@ -43,6 +44,7 @@ def test_frequencies_converge_with_order_four(exact, options):
     assert np.log2(differences[0] / differences[1]) == pytest.approx(4.0, abs=0.2)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("frame", ["clamped", "chord", "mean-axis"])
 def test_frames_of_reference_span_the_same_motions(frame):
     """A free body has the same frequencies in all frames of reference."""
@@ -99,6 +101,7 @@ def test_attachment_modes_give_the_static_deflection():
     np.testing.assert_allclose(*deflections, rtol=1e-8, atol=1e-15)
 
 
+@pytest.mark.thorough
 def test_integrals_agree_with_a_dense_quadrature_over_the_volume():
     """S and s of fields of first and second order, at points of the volume."""
     body = thick_beam(n_elements=2, n_modes=2, interfaces=("base",))
@@ -132,6 +135,7 @@ def test_undeformed_body_is_the_rigid_one():
     np.testing.assert_allclose(found.inertia, expected.inertia, rtol=1e-11, atol=1e-12)
 
 
+@pytest.mark.thorough
 def test_fields_of_second_order_are_those_of_a_bent_rod():
     """Bent and twisted with constant strains, a rod is a helix, to second order."""
     n, L, kappa = 6, 1.0, np.array([0.3, -0.4, 0.5])
@@ -219,6 +223,7 @@ def test_a_deep_cantilever_buckles_sideways():
     assert lowest(0.97 * load) > 0 > lowest(1.03 * load)
 
 
+@pytest.mark.thorough
 def test_strains_are_those_of_a_tip_load():
     body = thick_beam(n_modes=0, stiffening=False)
     s = flexible.Rectangle(0.04, 0.02).properties()
@@ -246,6 +251,7 @@ def build(theta, **options):
 THETA = np.array([0.5, 7e10, 2700.0, 0.04, 0.02])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("basis", ["moving", "frozen"])
 def test_derivatives_by_dimensions_and_material(basis):
     """Also for batches. With a frozen basis, differences have the same mode shapes."""
@@ -276,6 +282,7 @@ def test_repeated_modes_have_finite_derivatives():
         np.testing.assert_allclose(slope, difference, rtol=1e-5)
 
 
+@pytest.mark.thorough
 def test_float32():
     beam = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), THETA[:3].tolist())
     length, E, density = beam
@@ -327,6 +334,7 @@ def test_sections_have_known_constants():
     np.testing.assert_allclose([flat.Iy, flat.Iz], [2 / 12, 8 / 12], rtol=1e-12)
 
 
+@pytest.mark.thorough
 def test_default_amplitude_of_elastic_modes():
     """The nodes of a clamped beam without frames move by a tenth of its length at most."""
     rod = mbd.flexible.beam(

@@ -132,6 +132,7 @@ def test_lateral_stiffness_of_a_portal(ratio):
     np.testing.assert_allclose(1.0 / compliance, lateral, rtol=1e-4)
 
 
+@pytest.mark.thorough
 def test_a_portal_buckles_sideways():
     """With a stiff beam each column buckles under π² E I / h². The reaction of the right foot acts
     through displacements of second order along all members."""
@@ -180,6 +181,7 @@ def angle(theta, basis="frozen"):
     return flexible.frame(nodes, members, ("base",), 2, basis=basis)
 
 
+@pytest.mark.thorough
 def test_derivatives_by_dimensions_and_material():
     """With a frozen basis, differences have the same mode shapes."""
     fixed = angle(jnp.asarray(THETA))
@@ -199,6 +201,7 @@ def test_derivatives_by_dimensions_and_material():
         )
 
 
+@pytest.mark.thorough
 def test_strains_at_a_corner_need_a_member():
     body = angle(jnp.asarray(THETA))
     hinge = mbd.joints.Revolute("ground", mbd.Frame("angle", node="base"), [0, 1, 0])
@@ -211,6 +214,7 @@ def test_strains_at_a_corner_need_a_member():
     assert np.abs(arm - post).max() > 1e-3 * np.abs(arm).max()
 
 
+@pytest.mark.thorough
 def test_messages():
     nodes = {"a": [0, 0, 0], "b": [1, 0, 0], "c": [1, 0, 1]}
     rod = Member("a", "b", SECTION, E, G, DENSITY, 1)

@@ -60,6 +60,7 @@ def expected(omega):
     return np.sqrt([FLAP[omega] ** 2 - omega**2, FLAP[omega] ** 2])
 
 
+@pytest.mark.thorough
 def test_one_body_with_geometric_stiffening():
     system = mbd.formulate(spinning([unit_beam(6, 6)]), mbd.JointCoordinates())
     for omega, own in lowest_frequencies(system, FLAP).items():

@@ -152,6 +152,7 @@ def swing(stop, formulation, **options):
 FINE = diffrax.PIDController(rtol=1e-10, atol=1e-10)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "formulation",
     thorough_but([mbd.JointCoordinates()], [mbd.JointCoordinates(), mbd.MaximalCoordinates()]),

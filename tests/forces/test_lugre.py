@@ -130,6 +130,7 @@ def test_both_formulations_agree():
     np.testing.assert_allclose(*both, rtol=1e-7)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "formulation",
     [

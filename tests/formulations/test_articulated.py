@@ -31,6 +31,7 @@ def welded():
 MODELS = {"floating": models.floating_tree, "welded": welded, "chain": lambda: models.chain(4)}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "name", [pytest.param("floating", marks=pytest.mark.thorough), "welded", "chain"]
 )
@@ -92,6 +93,7 @@ def gradient(system, state):
     return jax.grad(lambda v: jnp.sum(moved(system, mbd.State(state.q, v)) ** 2))(state.v)
 
 
+@pytest.mark.thorough
 def test_a_kernel_is_made_where_it_can_be(optimized):
     model = models.chain(3)
     odd = {**model.forces, "odd": Scattered(next(iter(model.joints)))}
@@ -151,6 +153,7 @@ def test_a_loop_may_hold_the_system_as_a_constant(optimized):
     np.testing.assert_allclose(end, eqx.filter_jit(moved)(system, state), rtol=1e-10)
 
 
+@pytest.mark.thorough
 def test_functions_may_close_over_traced_values():
     model = models.chain(2)
     name = next(iter(model.joints))

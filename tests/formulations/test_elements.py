@@ -282,6 +282,7 @@ def test_simulations_with_springs_are_differentiated_and_end_early():
     assert not np.isfinite(motion.ts).all()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", thorough_but(["points"], RIGID))
 def test_reactions_of_coupled_joints(name):
     """What the coupling does is no reaction."""

@@ -9,6 +9,7 @@ import pytest
 import jaxmbd as mbd
 from jaxmbd import forces, joints, signals
 from tests.derivatives import difference
+from tests.marks import thorough_but
 from tests.models import random_body, random_frame, random_joint
 
 KINDS = {"hinge": joints.Revolute, "cross": joints.Universal, "ball": joints.Spherical}
@@ -62,7 +63,7 @@ def end(formulation, inputs):
     return tip.p @ jnp.array([1.0, -0.7, 0.4]) + tip.R[0, 1]
 
 
-@pytest.fixture(scope="module", params=STARTS)
+@pytest.fixture(scope="module", params=thorough_but(["at rest"], STARTS))
 def inputs(request):
     # Of one type: what a Python number becomes would have programs of its own.
     starts = [{n: jnp.asarray(x, float) for n, x in part.items()} for part in STARTS[request.param]]

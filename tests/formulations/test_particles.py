@@ -57,6 +57,7 @@ def applied(system, q):
     return loads.applied(system, system.configuration(T, q), jnp.zeros_like(q))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("along", [0.0, 0.5, 1.0, 1.7])
 def test_forces_are_shared_by_weights(along):
     """Σ αᵢ = 1, Σ αᵢ sᵢ = s_P; one end of the rod is on the ground."""
@@ -75,6 +76,7 @@ def test_a_couple_is_forces_across_the_rod():
     np.testing.assert_allclose(applied(system, q), 3.0 / 2.0 * across, atol=1e-13)
 
 
+@pytest.mark.thorough
 def test_particles_may_be_anywhere():
     """By hand or at joints: the same motion, the point that two bodies share left out or not."""
     model = models.chain(2, joints.Spherical)

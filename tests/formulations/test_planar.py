@@ -221,6 +221,7 @@ def moving(system, state):
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("plane", thorough_but(["xy"], ["xy", "yz", "zx"]))
 def test_planes_are_alike(plane):
     """The same chain in each of them swings the same way."""
@@ -277,6 +278,7 @@ def _ends(model, name):
     return model.joints[name].predecessor, model.joints[name].successor
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", ["axis", "height", "kind", "rail"])
 def test_what_leaves_the_plane_is_refused(case):
     model, message = leaving()[case]

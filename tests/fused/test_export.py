@@ -75,6 +75,7 @@ def lowered(fn, args, platform):
     return jax.jit(fn).trace(*args).lower(lowering_platforms=(platform,)).as_text()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", thorough_but(["joint, explicit"], SYSTEMS))
 def test_other_platforms_get_no_loops_over_tiles(name):
     for what, (fn, args) in programs(name).items():
@@ -90,6 +91,7 @@ def test_other_platforms_get_no_loops_over_tiles(name):
             assert text.count("stablehlo.while") == plain.count("stablehlo.while")
 
 
+@pytest.mark.thorough
 def test_an_export_for_several_platforms():
     fn, args = programs("joint, explicit")["batch"]
     exported = export.export(jax.jit(fn), platforms=("cpu", "cuda"))(*args)

@@ -94,6 +94,7 @@ class Turning(forces.AbstractJointForce):
         return jnp.linspace(1.0, 2.0, found.size) @ found * v
 
 
+@pytest.mark.thorough
 def test_a_force_of_a_user():
     body = mbd.RigidBody(1.2, jnp.diag(jnp.array([0.2, 0.3, 0.4])))
     turning = {"f": Turning(JointReference("j"), UNSUPPORTED["reshape with dimensions"])}

@@ -137,6 +137,7 @@ ON_THE_WHOLE = [*range(8), *range(200, 260)]
 REGULAR_ON_THE_WHOLE = (3, 5)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", thorough_but(REGULAR_ON_THE_WHOLE, ON_THE_WHOLE))
 def test_kernels(seed):
     dtype = TYPES[seed % 2]

@@ -59,6 +59,7 @@ def errors(system, start, exact, method, batched=False):
     return each(jnp.array([64.0, 128.0, 256.0]))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("order", thorough_but([2, 4], range(1, 6)))
 def test_order(pendulum, order):
     systems, starts, exact = pendulum
@@ -74,6 +75,7 @@ def test_order_with_constraints(pendulum, index):
     np.testing.assert_allclose(np.log2(found[1] / found[2]), 2.0, atol=0.25)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", thorough_but(["joint"], ["joint", "maximal"]))
 def test_adaptive_steps(pendulum, name):
     """The error per step is controlled: that of the motion falls like the tolerance to the 3/4."""

@@ -155,6 +155,7 @@ def exact():
     return np.asarray(fine), np.stack([states.q[:, 0], states.v[:, 0], current], axis=1)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", thorough_but(REGULAR, METHODS))
 def test_order(found, exact, name):
     """Of angle, rate and current together; largest errors at 20 times."""
@@ -190,6 +191,7 @@ def test_states_without_solution_end_a_rollout(found, name):
     assert np.isnan(found(name)["burnt out"][-1]).all()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", thorough_but(REGULAR[1:], METHODS))
 def test_gradient_by_the_inductance(found, name):
     method, formulation, _ = METHODS[name]
@@ -235,6 +237,7 @@ ADAPTIVE = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", thorough_but(["alpha"], ADAPTIVE))
 def test_adaptive_steps(exact, name):
     """Of a pendulum that moves slowly the current alone sets the steps, and follows in between."""
@@ -277,6 +280,7 @@ class Alone(forces.AbstractJointElement):
         return 3.0 * jnp.cos(20.0 * t) - self.decay * z
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "method",
     [

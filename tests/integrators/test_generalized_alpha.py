@@ -19,6 +19,7 @@ METHODS = {
 }
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "name",
     ["index 2", *(pytest.param(n, marks=pytest.mark.thorough) for n in ("rho 0.8", "projected"))],
@@ -73,6 +74,7 @@ def spinning(falling):
     return system, mbd.assemble(system, angles, {"jlink0002": 400.0})
 
 
+@pytest.mark.thorough
 def test_accelerations_that_ring_are_named(spinning):
     with pytest.raises(mbd.SimulationError, match="change their sign from step to step"):
         mbd.simulate(*spinning, t1=0.1, dt=1e-3, integrator=mbd.GeneralizedAlpha(0.9))

@@ -48,6 +48,7 @@ def pendulum():
 ADAPTIVE = [mbd.GeneralizedAlpha(0.8, index=2), mbd.EnergyMomentum()]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("method", thorough_but(ADAPTIVE[:1], ADAPTIVE))
 def test_adaptive_steps_and_dense_output(pendulum, method):
     system, start, exact = pendulum
@@ -107,6 +108,7 @@ def stiff():
     return system, start
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", thorough_but(list(STIFF)[:2], STIFF))
 def test_vibration_a_thousand_times_faster_than_the_step(stiff, name):
     states = mbd.rollout(*stiff, dt=0.01, n_steps=300, integrator=STIFF[name])
@@ -118,6 +120,7 @@ def test_vibration_a_thousand_times_faster_than_the_step(stiff, name):
     np.testing.assert_allclose(angle[-1], 1.5, atol=0.02)
 
 
+@pytest.mark.thorough
 def test_lanes_of_a_batch_fail_alone():
     system = mbd.formulate(chain(3), mbd.JointCoordinates())
     start = mbd.assemble(system, {"jlink0000": 0.1, "jlink0001": 0.3, "jlink0002": 0.6})

@@ -100,6 +100,7 @@ def errors_after_half_a_second(forced, method, batched):
     return each(jnp.array([128.0, 256.0]))
 
 
+@pytest.mark.thorough
 @each_form
 @pytest.mark.parametrize("scheme", thorough_but(["generalized-alpha"], SCHEMES))
 def test_order(forced, scheme, form, kind):
@@ -142,6 +143,7 @@ def test_free_body_keeps_energy_and_momentum(free, form, kind):
     assert np.abs(momentum.linear).max() < 1e-13
 
 
+@pytest.mark.thorough
 @each_exact
 def test_free_body_loses_energy_steadily_and_keeps_momentum(free, increments):
     energy, momentum, _ = run(*free, mbd.EnergyDecaying(increments), 0.02, 5000)
@@ -182,6 +184,7 @@ def linked():
     return model, {"hinge": 0.5}, {"free": [0.2, 0.1, -0.3, 1.0, 2.0, -1.0], "hinge": 2.0}
 
 
+@pytest.mark.thorough
 @each_exact
 @pytest.mark.parametrize("make", thorough_but([linked], [top, linked]))
 def test_joints_and_potentials_keep_energy_and_momentum(make, increments):
@@ -210,6 +213,7 @@ def test_decaying_scheme_keeps_momentum_between_bodies_and_loses_energy():
     assert means[-1] > 0.99 * energy.total[0]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "method", [mbd.EnergyMomentum(), pytest.param(mbd.EnergyDecaying(), marks=pytest.mark.thorough)]
 )

@@ -36,6 +36,7 @@ def drift(values):
     return np.abs(np.asarray(values) - np.asarray(values)[0]).max()
 
 
+@pytest.mark.thorough
 @each_kind
 def test_energy_and_momentum_are_kept(kind):
     """Bodies that float, with springs between points and springs of an angle."""
@@ -151,6 +152,7 @@ def test_gradient(kind):
     check_gradient(end, reverse=kind == "springs")
 
 
+@pytest.mark.thorough
 def test_couplings_are_refused():
     model = models.chain(2)
     coupling = {"gear": mbd.joints.Coupling("jlink0001", "jlink0000", 2.0)}

@@ -113,6 +113,7 @@ def check(kind, solver, n, seed):
     assert np.sum(lowest < 0) > n // 3
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("height", "speed", "stiffness", "tolerance"),
     [(5.112416135502563, -7.9527911934718745, 57325.23444587841, 1.1139509056215233e-12)],

@@ -50,6 +50,7 @@ def dataset(fall) -> xr.Dataset:
     return fall.to_xarray()
 
 
+@pytest.mark.thorough
 def test_rows_after_an_event_are_dropped(fall, dataset):
     n = int(np.sum(np.isfinite(fall.ts)))
     assert 1 < n < len(fall.ts)

@@ -200,6 +200,7 @@ def test_unknown_treatment_of_mimics():
         from_urdf(CRANE, mimic="follow")
 
 
+@pytest.mark.thorough
 def test_followers_are_coupled():
     model = from_urdf(GRIPPER)
     assert set(model.couplings) == {"right", "roll"}

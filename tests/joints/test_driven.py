@@ -138,6 +138,7 @@ def test_couplings_reflect_inertia(kind, formulation):
     assert float(rates[g][row, 0]) == pytest.approx(expected, rel=1e-10)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", thorough_but(["rack"], ["gear", "rack"]))
 def test_gears_and_racks_turn_many_times_in_absolute_coordinates(kind):
     coupling, second, inertia, ratio = CLOSED[kind]
@@ -153,6 +154,7 @@ def test_gears_and_racks_turn_many_times_in_absolute_coordinates(kind):
     assert (np.sin(other) if kind == "gear" else other) == pytest.approx(0.0, abs=1e-5)
 
 
+@pytest.mark.thorough
 @each_formulation
 def test_nut_on_a_spindle_falls_by_its_lead(formulation):
     """m g h = (J + m h²) θ̈, and the angle counts its turns."""
@@ -180,6 +182,7 @@ ON_A_ROD = (
 )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("formulation", thorough_but(ON_A_ROD[:2], ON_A_ROD), ids=name_of)
 def test_ball_on_a_rod_without_mass(formulation):
     """The tension of a spherical pendulum is m (v²/L - g·n), wherever the ball turns to."""

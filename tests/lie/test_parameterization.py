@@ -40,6 +40,7 @@ def test_angle_and_axis(kind):
         np.testing.assert_allclose(kind.parameters(-1.7 * kind.quaternion(p)), p, atol=5e-15)
 
 
+@pytest.mark.thorough
 def test_tangents_of_rotation_and_motion(kind):
     """Against the derivative of the matrices that they are the tangents of."""
     rate = jnp.asarray(RNG.normal(size=6))

@@ -87,6 +87,7 @@ def derivatives(signal, ts, order):
     return jax.jit(jax.vmap(function))(jnp.asarray(ts))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("n", [3, 4, 6])
 def test_spline_is_the_natural_one(n):
     """Values and both derivatives are those of SciPy between the samples, straight outside."""

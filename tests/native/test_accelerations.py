@@ -37,6 +37,7 @@ def many(system, q, v):
 CASES = [("revolute", some), ("revolute", many), ("spherical", many)]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", thorough_but(CASES[:1], CASES))
 def test_accelerations_and_derivatives(case):
     kind, ways = case
@@ -57,6 +58,7 @@ def test_accelerations_and_derivatives(case):
     jax.tree.map(close, found, expected)
 
 
+@pytest.mark.thorough
 def test_motions():
     system = mbd.formulate(chain(2), mbd.JointCoordinates())
     state = mbd.assemble(system, {"jlink0000": 0.3})

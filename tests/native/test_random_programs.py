@@ -75,6 +75,7 @@ def test_random_programs_with_loops_in_several_parts(monkeypatch, block):
     code_of.cache_clear()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("block", thorough_but(range(REGULAR), range(ALL)))
 def test_random_programs(block):
     with native.enabled(True):

@@ -4,6 +4,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from jaxmbd.nonlinear import linear_root
 from jaxmbd.system.sparsity import SparsityPattern
@@ -34,6 +35,7 @@ def solve(matrix, b):
     return linear_root(equations, jnp.zeros(6), (matrix, b), 4, PATTERN)
 
 
+@pytest.mark.thorough
 def test_solution_and_both_modes():
     np.testing.assert_allclose(solve(A, B), jnp.linalg.solve(A, B), rtol=1e-14)
     for jacobian in (jax.jacfwd, jax.jacrev):

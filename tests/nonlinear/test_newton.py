@@ -50,6 +50,7 @@ def test_gradients_of_both_modes_are_those_of_the_implicit_function(newton):
         np.testing.assert_allclose(found, expected, rtol=1e-11)
 
 
+@pytest.mark.thorough
 def test_little_is_kept_for_the_way_back(newton):
     """The root and the factors, not what happens within the equations."""
 
@@ -75,6 +76,7 @@ def test_second_derivative(newton):
     np.testing.assert_allclose(hessian, jnp.stack(differences), atol=1e-9)
 
 
+@pytest.mark.thorough
 def test_second_derivative_of_a_loop(newton):
     """Also of a batch; JAX loses the rules of `custom_jvp` on the way."""
 
@@ -240,6 +242,7 @@ def test_no_unknowns():
 BLOCKS_OF_ONE = Blocks((1,), (jnp.array(1.0),))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("chord", [False, True])
 def test_derivatives_can_be_differentiated(chord):
     """Of x³ = a: d²x/da² = -2/9 a^(-5/3), in all orders of the modes."""

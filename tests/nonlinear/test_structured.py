@@ -215,6 +215,7 @@ def test_dependent_constraints_give_way_as_in_the_dense_matrix():
     np.testing.assert_allclose(J @ one, b, rtol=1e-5, atol=1e-5 * np.abs(b).max())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "model",
     [

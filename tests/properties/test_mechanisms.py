@@ -51,7 +51,7 @@ def is_well_posed(name, masses, dtype):
     return dtype == "float64" and masses in ("ordinary", "wide") and TEMPLATES[name].n <= 103
 
 
-REGULAR = [("a four-bar within 10 links", "float64"), ("a chain of 5", "float32")]
+REGULAR = [("a four-bar within 10 links", "float64")]
 ALL = [(name, dtype) for dtype in ("float64", "float32") for name in TEMPLATES]
 
 
@@ -81,6 +81,7 @@ def test_formulations_agree_and_constraints_hold(name_and_type):
 OVERDRIVEN = ["a crank and a rocker driven", "two parallel cranks driven"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("dtype", thorough_but(["float64"], ["float64", "float32"]))
 @pytest.mark.parametrize("name", thorough_but(OVERDRIVEN[:1], OVERDRIVEN))
 def test_drivers_that_contradict_one_another_give_nan(name, dtype):

@@ -27,7 +27,7 @@ def lowered(n, kind, formulation):
     [joints.Revolute, pytest.param(joints.Spherical, marks=pytest.mark.thorough)],
     ids=lambda k: k.__name__,
 )
-@pytest.mark.parametrize("formulation", FORMULATIONS, ids=name_of)
+@pytest.mark.parametrize("formulation", thorough_but(FORMULATIONS[:1], FORMULATIONS), ids=name_of)
 def test_programs_do_not_grow_with_the_chain(formulation, kind):
     """By their operations; long chains have a program of their own in two formulations."""
     apart = isinstance(formulation, mbd.MaximalCoordinates | mbd.JointCoordinates)
@@ -69,6 +69,7 @@ def test_new_numbers_do_not_retrace(formulation):
     assert traced.count == 2
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("formulation", thorough_but(FORMULATIONS[:1], FORMULATIONS), ids=name_of)
 def test_a_batch_is_its_members(formulation):
     """1024 masses and starts at once; looked at one by one here and there."""

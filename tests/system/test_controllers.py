@@ -191,6 +191,7 @@ READ = {
 }
 
 
+@pytest.mark.thorough
 def test_a_learned_law_has_gradients():
     network = Network(eqx.nn.MLP(5, 2, 8, 1, key=jax.random.key(0), dtype=jnp.float64))
     system = arm(mbd.Controller(READ, network, ["shoulder", "elbow"]))

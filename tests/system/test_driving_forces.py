@@ -37,6 +37,7 @@ def test_forces_on_all_joints_of_a_chain_are_those_of_inverse_dynamics(masses):
 MASSES = [(1.0, 1.0, 1.0), (1e6, 1.0, 1e-6), (1e-6, 1e6, 1e-3)]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("masses", thorough_but(MASSES[1:2], MASSES), ids=str)
 def test_redundant_drives_of_a_loop_have_the_power_of_the_motion(masses):
     """Crank and rocker of a four-bar both drive 3 v more acceleration than free motion has.

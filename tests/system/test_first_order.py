@@ -96,6 +96,7 @@ def test_explicit_steps_advance_states(formulation):
     )
 
 
+@pytest.mark.thorough
 def test_gradient_by_a_parameter_of_the_states():
     def current(inductance):
         system = mbd.formulate(model(inductance=inductance), mbd.JointCoordinates())
@@ -115,6 +116,7 @@ def test_states_of_another_number_are_refused():
         mbd.assemble(system, states={"engine": 1.0})
 
 
+@pytest.mark.thorough
 def test_stages_solve_their_equations():
     """Of two stages the residual vanishes, and the derivative agrees with finite differences."""
     system = mbd.formulate(model(), mbd.JointCoordinates())
@@ -142,6 +144,7 @@ def test_stages_solve_their_equations():
     np.testing.assert_allclose(back @ way, jnp.sum(slope), rtol=1e-10)
 
 
+@pytest.mark.thorough
 def test_stages_whose_states_are_far_smaller_than_the_terms_of_their_rates():
     """A motor at the speed where its voltage is that of the winding has a current near zero."""
     system = mbd.formulate(model(), mbd.JointCoordinates())

@@ -385,6 +385,7 @@ else:
     subprocess.run([sys.executable, "-c", script], check=True, env=own)
 
 
+@pytest.mark.thorough
 def test_fits_compute_in_the_type_of_their_records():
     """A misfit and its gradient are those of float64 everywhere; the mixture is said."""
 

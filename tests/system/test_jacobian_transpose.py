@@ -35,6 +35,7 @@ def powers(system, state):
     return rate, state.v @ loads.applied(system, system.configuration(T, state.q), state.v)
 
 
+@pytest.mark.thorough
 @each_formulation
 def test_applied_forces_feed_the_kinetic_energy(formulation):
     """dT/dt = v·f: neither the bias nor the constraints do work."""

@@ -32,6 +32,7 @@ def rank_of(model, formulation):
     return constraint_rank(system, 0.0, system.from_tree(reference_values(system.mechanism)))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "name", thorough_but([x for x in FORMULATIONS if x not in ("points", "natural")], FORMULATIONS)
 )
@@ -59,6 +60,7 @@ def test_a_slider_crank_with_a_ball_and_a_cross_repeats_nothing(name):
     assert not found.singular
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["joint", "maximal"])
 def test_a_folded_parallelogram_is_singular(name):
     """The third crank repeats in every position; in the folded one the bar might as well turn."""

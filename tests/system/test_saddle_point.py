@@ -12,6 +12,7 @@ from jaxmbd.system import constraints
 from jaxmbd.system.partitioning import dependent
 from jaxmbd.system.saddle_point import saddle_point
 from tests import models
+from tests.marks import thorough_but
 from tests.system import linkages
 
 
@@ -45,6 +46,7 @@ def tip_acceleration(system, state):
 CHAINS = [(12, "float32"), (100, "float64"), (200, "float64")]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("n", "dtype"),
     [CHAINS[0], *(pytest.param(*chain, marks=pytest.mark.thorough) for chain in CHAINS[1:])],
@@ -71,7 +73,9 @@ FORMULATIONS = (
 )
 
 
-@pytest.mark.parametrize("formulation", FORMULATIONS, ids=models.name_of)
+@pytest.mark.parametrize(
+    "formulation", thorough_but(FORMULATIONS[:1], FORMULATIONS), ids=models.name_of
+)
 def test_derivatives_by_a_force_alone(formulation):
     """G and M do not depend on the parameter, and the constraints' right-hand side does not."""
     model = linkages.hinged(**linkages.four_bar(), forces={"gravity": forces.Gravity()})
@@ -99,6 +103,7 @@ def crank(drivers):
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("formulation", FORMULATIONS[:2], ids=models.name_of)
 def test_drivers_that_contradict_each_other_give_no_number(formulation):
     """Two hinges in one place, one at constant speed and one with an acceleration of 0.5 rad/s²."""
@@ -115,6 +120,7 @@ def test_drivers_that_contradict_each_other_give_no_number(formulation):
     assert all(np.all(np.isnan(x)) for x in accelerated(0.0))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("formulation", FORMULATIONS[:2], ids=models.name_of)
 def test_a_door_on_two_hinges_swings(formulation):
     """All constraints of the second hinge are redundant, its rows nothing but rounding."""
@@ -139,6 +145,7 @@ def test_a_door_on_two_hinges_swings(formulation):
     np.testing.assert_allclose(found, expected, atol=1e-11 * float(jnp.max(jnp.abs(expected))))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("formulation", FORMULATIONS[:2], ids=models.name_of)
 def test_an_overconstrained_linkage_that_is_a_little_open_does_not_lock(formulation):
     """Bennett's linkage, moved off its constraints by 1e-9: its one freedom stays free."""
@@ -192,6 +199,7 @@ def test_a_door_on_two_hinges_stays_at_its_guess(formulation):
         np.testing.assert_allclose(float(motion[name].q), 0.4, rtol=0, atol=1e-10)
 
 
+@pytest.mark.thorough
 def test_a_four_bar_closes_alike_at_all_sizes():
     """Lengths of millimetres, metres and kilometres."""
 

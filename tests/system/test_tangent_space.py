@@ -77,6 +77,7 @@ def door(axis: object) -> mbd.Model:
 UPRIGHT = jnp.array([0.0, 0.0, 1.0])
 
 
+@pytest.mark.thorough
 def test_derivative_of_the_null_space_with_redundant_rows():
     """The projector N Nᵀ does not depend on the basis, so that differences of it are defined."""
     system = mbd.formulate(door(UPRIGHT), mbd.MaximalCoordinates())
@@ -98,6 +99,7 @@ def test_derivative_of_the_null_space_with_redundant_rows():
     np.testing.assert_allclose(jax.jit(jax.jacrev(projector))(0.3), difference, atol=1e-8)
 
 
+@pytest.mark.thorough
 def test_nonholonomic_rows_can_be_omitted():
     model = mbd.Model(
         bodies={"sledge": mbd.inertia.box(2.0, [0.4, 0.2, 0.1])},

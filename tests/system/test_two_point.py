@@ -88,6 +88,7 @@ def test_work(system, increments):
         assert abs(work) > 0.1
 
 
+@pytest.mark.thorough
 def test_what_is_internal_has_no_resultant():
     model = models.conservative(models.floating_tree())
     system = mbd.formulate(model, mbd.MaximalCoordinates())
@@ -98,6 +99,7 @@ def test_what_is_internal_has_no_resultant():
         np.testing.assert_allclose(W.sum(0), 0.0, atol=1e-13 * jnp.abs(W).max())
 
 
+@pytest.mark.thorough
 def test_between_equal_poses_they_are_the_forces(system):
     """The limit of small steps, where the correction along the step is left out."""
     q = models.random_state(system, seed=1).q

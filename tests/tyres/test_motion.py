@@ -86,6 +86,7 @@ def braked():
 BRAKING = jnp.asarray([2e5, 0.8, 8.0]), jnp.asarray([3e4, 0.2, 1.0])
 
 
+@pytest.mark.thorough
 def test_derivatives_of_braking(braked):
     """By stiffness, friction and speed against differences."""
     x, along = BRAKING
@@ -101,6 +102,7 @@ def test_derivatives_of_braking_backwards(braked):
     assert float(backward @ along) == pytest.approx(float(forward), rel=1e-9)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("relaxation", [None, 0.1], ids=["direct", "relaxed"])
 def test_braking_distance(relaxation):
     """A locked wheel needs v² / (2 μ g), and stays where it is."""
@@ -151,6 +153,7 @@ def bicycle(cornering, angle, L=2.6, b=1.2):
     return mbd.Model(bodies, links, acting)
 
 
+@pytest.mark.thorough
 def test_steady_yaw_rate_of_the_bicycle():
     """r = V δ / (L + K V²) with K = m/L (b/C_f - a/C_r), to the first order of the angle."""
     L, b, V, angle, cornering = 2.6, 1.2, 20.0, 1e-3, (8.0, 12.0)

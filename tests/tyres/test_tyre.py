@@ -83,6 +83,7 @@ def rough(x, y):
     return 0.02 * jnp.sin(5.0 * x + 2.0 * y) + 0.01 * jnp.cos(7.0 * y)
 
 
+@pytest.mark.thorough
 def test_vertical_forces_have_a_potential(wrench):
     """Its slope by the pose of the wheel, on rough terrain; there is no moment about the axle, and
     damping only takes energy away."""

@@ -32,6 +32,7 @@ def named(plot, name: str):
     return next(x for x in plot.objects if x.name == name)
 
 
+@pytest.mark.thorough
 def test_page_needs_no_network_and_names_the_bodies(swing, tmp_path):
     path = tmp_path / "crane & cart.html"
     swing.animate(path)
@@ -104,6 +105,7 @@ def test_colors(swing):
     assert named(plot, "cart box").colors[0] == 0x123456
 
 
+@pytest.mark.thorough
 def test_joints_by_kind():
     model = models.random_tree(3)
     found = {x.name for x in motions.motion(model, [0.0]).animate().objects}
@@ -114,6 +116,7 @@ def test_joints_by_kind():
         assert drawn == {x for x in found if x == name or x == f"{name} rail"}
 
 
+@pytest.mark.thorough
 def test_a_disc_that_rolls_is_a_disc():
     """Of its radius about its axis, with a bar that shows its turning."""
     disc = mbd.inertia.cylinder(2.0, 0.3, 0.01, axis=(0, 1, 0))

@@ -55,6 +55,7 @@ def plot(bending):
     return bending.animate(fps=20, contours="strain", trace="tip")
 
 
+@pytest.mark.thorough
 def test_a_beam_is_swept_along_its_deformed_nodes(bending, plot):
     """Each ring of vertices is the section at its node, also between saved times."""
     rod = bending.system.mechanism.bodies[0].body
@@ -129,6 +130,7 @@ def test_a_body_without_a_skin_is_rods_between_its_nodes():
     np.testing.assert_allclose(points[:4].mean(axis=0), 0.0, atol=1e-9)
 
 
+@pytest.mark.thorough
 def test_errors(bending):
     with pytest.raises(mbd.ModelError, match="contours must be 'displacement' or 'strain'"):
         bending.animate(contours="stress")

@@ -15,6 +15,7 @@ def fine() -> mbd.Solution:
     return motions.motion(motions.crane(), np.linspace(0.0, 1.0, 41), motions.swinging)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("every", [2, 4, 8])
 def test_between_saved_times_the_motion_is_followed(fine, every):
     rows = jnp.arange(0, 41, every)
