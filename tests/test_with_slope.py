@@ -44,7 +44,7 @@ def test_projected_positions_have_derivatives(moving):
     def end(s):
         if moving == "coordinates":
             return along @ project_positions(system, jnp.zeros(()), q + s * along)
-        return along @ project_positions(mbd.formulate(four_bar(2.0 + s)), 0.0, q)
+        return along @ project_positions(mbd.formulate(four_bar(2.0 + s)), jnp.zeros(()), q)
 
     look = jax.jit(lambda s: jax.jvp(end, (s,), (1.0,)))
     _, forward = look(0.0)
