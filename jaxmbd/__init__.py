@@ -82,6 +82,7 @@ from .errors import EquilibriumError as EquilibriumError
 from .errors import FloatTypeWarning as FloatTypeWarning
 from .errors import IncompatibleIntegrator as IncompatibleIntegrator
 from .errors import ModelError as ModelError
+from .errors import NotRepresentedWarning as NotRepresentedWarning
 from .errors import OperatingPointWarning as OperatingPointWarning
 from .errors import SimulationError as SimulationError
 from .errors import UnstableEquilibriumWarning as UnstableEquilibriumWarning
@@ -156,6 +157,7 @@ __all__ = [
     "ModelError",
     "MotionIncrements",
     "NaturalCoordinates",
+    "NotRepresentedWarning",
     "OperatingPointWarning",
     "Parameter",
     "PointCoordinates",

@@ -95,6 +95,10 @@ class ContactWarning(UserWarning):
     contact, and the step that would do."""
 
 
+class NotRepresentedWarning(UserWarning):
+    """A file of another program has parts that a model does not represent; lists them."""
+
+
 class OperatingPointWarning(UserWarning):
     """A point of linearization is neither an equilibrium nor a steady motion; names the state
     that changes, and its rate."""

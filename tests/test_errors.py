@@ -105,8 +105,10 @@ def test_models_that_make_no_sense(case):
 
 FORMULATED = {
     "rotor on three coordinates": (
-        lambda: ball(rotors={"a": mbd.Rotor("hinge", 0.1)}),
-        "rotor 'a' on the Spherical joint 'hinge': it needs a joint with one coordinate",
+        lambda: pendulum(
+            joint=joints.Planar(mbd.ground, "rod"), rotors={"a": mbd.Rotor("hinge", 0.1)}
+        ),
+        "rotor 'a' on the Planar joint 'hinge': it needs a joint with one coordinate",
     ),
     "spring on a quaternion": (
         lambda: ball(forces={"s": forces.TorsionalSpringDamper("hinge", 1.0)}),

@@ -177,7 +177,8 @@ def _size(system: AbstractSystem, t: Time, state: State) -> Float[Array, ""]:
     p = system.configuration(t, state.q, state.z).ports.p
     extent = jnp.max(jnp.linalg.norm(p - jnp.mean(p, axis=0)[None], axis=1))
     bodies = system.mechanism.rigid
-    gyration = jnp.sqrt(jnp.trace(bodies.inertia, axis1=1, axis2=2) / (2.0 * bodies.mass))
+    with_mass = system.mechanism.nearest_with_mass.take_tree(bodies)
+    gyration = jnp.sqrt(jnp.trace(with_mass.inertia, axis1=1, axis2=2) / (2.0 * with_mass.mass))
     return jnp.maximum(extent, jnp.max(gyration))
 
 

@@ -13,12 +13,15 @@ from ..model.values import as_leaf, is_concrete
 class Rotor(eqx.Module):
     """Kinetic energy `½ n² J v²` of a rotor that a gear drives from a joint with one coordinate.
 
+    On a `Spherical` joint, in `JointCoordinates`, v² is the square of the angular velocity, as of
+    three rotors.
+
     Only the spin of the rotor is included. Its mass belongs to the body that carries it. The
     gyroscopic coupling between the spin and the rotation of that body is neglected, as is usual.
 
     **Arguments:**
 
-    - `joint`: name of a joint with one coordinate.
+    - `joint`: name of a joint with one coordinate, or of a spherical one.
     - `inertia`: J about the rotor's axis, on the motor's side of the gear [kg m²].
     - `gear_ratio`: n, rotor speed over joint speed; in rad/m if the joint slides.
     """

@@ -6,6 +6,8 @@ from .abstract import AbstractFrameElement as AbstractFrameElement
 from .abstract import AbstractFrameForce as AbstractFrameForce
 from .abstract import AbstractJointElement as AbstractJointElement
 from .abstract import AbstractJointForce as AbstractJointForce
+from .actuator import AffineActuator as AffineActuator
+from .actuator import AffineFrameActuator as AffineFrameActuator
 from .applied import AppliedForce as AppliedForce
 from .applied import AppliedTorque as AppliedTorque
 from .cable import Cable as Cable
@@ -24,6 +26,7 @@ from .joint_stop import JointStop as JointStop
 from .joint_torque import JointTorque as JointTorque
 from .lugre import LuGreFriction as LuGreFriction
 from .motor import DCMotor as DCMotor
+from .rotational_spring import RotationalSpring as RotationalSpring
 from .spring_damper import SpringDamper as SpringDamper
 from .torsional_spring_damper import TorsionalSpringDamper as TorsionalSpringDamper
 from .tyre import Tyre as Tyre
@@ -37,6 +40,8 @@ __all__ = [
     "AbstractFrameForce",
     "AbstractJointElement",
     "AbstractJointForce",
+    "AffineActuator",
+    "AffineFrameActuator",
     "AppliedForce",
     "AppliedTorque",
     "AsymmetricFriction",
@@ -50,6 +55,7 @@ __all__ = [
     "JointTorque",
     "LuGreFriction",
     "Material",
+    "RotationalSpring",
     "SpringDamper",
     "StribeckFriction",
     "TorsionalSpringDamper",

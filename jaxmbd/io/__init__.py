@@ -1,5 +1,8 @@
 """Input and output: models, robot descriptions, measured records, labelled arrays."""
 
+from .mjcf import MJCF as MJCF
+from .mjcf import Keyframe as Keyframe
+from .mjcf import from_mjcf as from_mjcf
 from .model_files import load_model as load_model
 from .model_files import save_model as save_model
 from .records import read_record as read_record
@@ -10,8 +13,11 @@ from .urdf_parts import JointLimits as JointLimits
 from .urdf_parts import Mimic as Mimic
 
 __all__ = [
+    "MJCF",
     "JointLimits",
+    "Keyframe",
     "Mimic",
+    "from_mjcf",
     "from_urdf",
     "load_model",
     "read_record",

@@ -1,5 +1,6 @@
 """Links of a URDF file that move as one rigid body."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -8,6 +9,23 @@ from ..model.frame import GROUND
 from .urdf_parts import Joint, Link
 from .urdf_placement import Placement
 from .urdf_tree import Robot
+
+Inertia = tuple[float, np.ndarray, np.ndarray]
+
+
+def combined_inertia(parts: Sequence[Inertia]) -> Inertia:
+    """Mass, centre of mass, and inertia about it, of parts that move together.
+
+    **Arguments:** `parts`: the same of each part, all along the same axes.
+    """
+    mass = sum((part[0] for part in parts), start=0.0)
+    moments = [part[0] * part[1] for part in parts]
+    com = np.sum(moments, axis=0) / mass if mass > 0.0 else np.zeros(3)
+    inertia = np.zeros((3, 3))
+    for own_mass, centre, own in parts:
+        d = centre - com
+        inertia += own + own_mass * (d @ d * np.eye(3) - np.outer(d, d))
+    return mass, com, inertia
 
 
 @dataclass(frozen=True)
@@ -22,18 +40,12 @@ class Lump:
         """Whether none of its links could move by itself."""
         return all(link.is_light for link in self.links)
 
-    def inertia(self) -> tuple[float, np.ndarray, np.ndarray]:
+    def inertia(self) -> Inertia:
         """Mass, centre of mass, and inertia about it, along the axes of the first link's frame."""
-        mass = sum((link.mass for link in self.links), start=0.0)
-        centres = [X.apply(k.com) for k, X in zip(self.links, self.placements, strict=True)]
-        moments = [k.mass * c for k, c in zip(self.links, centres, strict=True)]
-        com = np.sum(moments, axis=0) / mass if mass > 0.0 else np.zeros(3)
-        inertia = np.zeros((3, 3))
-        for link, X, centre in zip(self.links, self.placements, centres, strict=True):
-            d = centre - com
-            inertia += X.R @ link.inertia @ X.R.T
-            inertia += link.mass * (d @ d * np.eye(3) - np.outer(d, d))
-        return mass, com, inertia
+        pairs = zip(self.links, self.placements, strict=True)
+        return combined_inertia(
+            [(k.mass, X.apply(k.com), X.R @ k.inertia @ X.R.T) for k, X in pairs]
+        )
 
 
 @dataclass(frozen=True)

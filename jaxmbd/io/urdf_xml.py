@@ -88,21 +88,31 @@ class Element:
         return values
 
 
-def read_xml(source: str | os.PathLike[str]) -> Element:
+def is_text(source: str | os.PathLike[str]) -> bool:
+    """Whether `source` is XML text, which begins with `<`, and no path."""
+    return isinstance(source, str) and source.lstrip().startswith("<")
+
+
+def read_xml(
+    source: str | os.PathLike[str], kind: str = "URDF", most_levels: int = MOST_LEVELS
+) -> Element:
     """The root element of a file, or of the XML text itself if `source` begins with `<`.
 
-    **Raises** `ModelError` if the file cannot be read or is not XML.
+    **Raises** `ModelError` if the file cannot be read or is not XML, or if more than `most_levels`
+    elements are inside one another.
     """
-    if isinstance(source, str) and source.lstrip().startswith("<"):
-        return _parse(source.encode(), "URDF", "utf-8")
+    if isinstance(source, str) and is_text(source):
+        return _parse(source.encode(), kind, kind, most_levels, "utf-8")
     try:
         content = read_file(source)
     except (OSError, TypeError, ValueError) as error:
-        raise ModelError(f"cannot read the URDF file {str(source)!r}: {error}") from error
-    return _parse(content, Path(source).name)
+        raise ModelError(f"cannot read the {kind} file {str(source)!r}: {error}") from error
+    return _parse(content, Path(source).name, kind, most_levels)
 
 
-def _parse(content: bytes, file: str, encoding: str | None = None) -> Element:
+def _parse(
+    content: bytes, file: str, kind: str, most_levels: int, encoding: str | None = None
+) -> Element:
     parser = expat.ParserCreate(encoding)
     top = Element("", {}, file, "")
     open_elements = [top]
@@ -111,8 +121,8 @@ def _parse(content: bytes, file: str, encoding: str | None = None) -> Element:
         own = f"{tag} {attributes['name']!r}" if "name" in attributes else tag
         outer = "" if len(open_elements) <= 2 else f"{open_elements[-1].label}: "
         where = f"{file}:{parser.CurrentLineNumber}"
-        if len(open_elements) > MOST_LEVELS:
-            raise ModelError(f"{where}: <{tag}> is inside of {MOST_LEVELS} others; is it URDF?")
+        if len(open_elements) > most_levels:
+            raise ModelError(f"{where}: <{tag}> is inside of {most_levels} others; is it {kind}?")
         element = Element(tag, attributes, where, outer + own)
         open_elements[-1].children.append(element)
         open_elements.append(element)

@@ -6,9 +6,10 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
-from ..bodies import AbstractBody, RigidBody, Rotor
+from ..bodies import AbstractBody, MasslessLink, RigidBody, Rotor
 from ..errors import ModelError
 from ..forces import (
     AbstractElement,
@@ -17,7 +18,7 @@ from ..forces import (
     AbstractJointElement,
 )
 from ..forces.controller import AbstractController
-from ..joints import AbstractJoint, Free
+from ..joints import AbstractJoint, Free, Spherical
 from ..lie import Pose, se3, so3
 from ..model import Frame, Model, ground
 from ..model.model import references
@@ -36,10 +37,12 @@ class Mechanism(eqx.Module):
     """Bodies, joints and forces by kind, and the table of ports (frames) to which they attach.
 
     Ports 0 … n_bodies are the frames of the ground and of the bodies. The attached ports follow;
-    `offsets` are their poses in the bodies of rows `port_bodies`.
+    `offsets` are their poses in the bodies of rows `port_bodies`. Massless links count as rigid
+    bodies whose mass and inertia are zero; `massless` are their rows, without the ground.
     """
 
     topology: Topology = eqx.field(static=True)
+    massless: tuple[int, ...] = eqx.field(static=True)
     bodies: tuple[BodyGroup, ...]
     joints: tuple[JointGroup, ...]
     elements: tuple[AbstractElementGroup, ...]
@@ -62,7 +65,7 @@ class Mechanism(eqx.Module):
 
     @property
     def all_rigid(self) -> bool:
-        """Whether every body is a `RigidBody`."""
+        """Whether every body is a `RigidBody` or a `MasslessLink`."""
         return all(isinstance(group.body, RigidBody) for group in self.bodies)
 
     @property
@@ -77,6 +80,14 @@ class Mechanism(eqx.Module):
             for group in self.bodies
         ]
         return in_order([group.rows for group in self.bodies], self.n_bodies, parts)
+
+    @property
+    def nearest_with_mass(self) -> Rows:
+        """For each body its own row; for a massless link that of a body with mass beyond it."""
+        rows = list(range(self.n_bodies))
+        for i in sorted(self.massless, reverse=True):
+            rows[i] = rows[i + 1]  # Depth first: the next row is a child.
+        return Rows.of(rows)
 
     @property
     def body_ports(self) -> Rows:
@@ -213,17 +224,26 @@ class _Ports:
         return Rows.of(range(first, len(self.names)))
 
 
-def lower(model: Model, cut: Sequence[str] = ()) -> Mechanism:
+def lower(model: Model, cut: Sequence[str] = (), joint_coordinates: bool = False) -> Mechanism:
     """Group the components of a model by kind, and lay out its ports.
 
     A pure function of the leaves, which works under JAX transformations. All floats of the model
     must have one type. Joints named in `cut` close loops.
 
     **Raises** `ModelError`, naming the component, for invalid values, for forces that do not match
-    their joint, and for names in `cut` of joints that close no loop.
+    their joint, and for names in `cut` of joints that close no loop; for massless links with no
+    mass beyond them in the tree. Without `joint_coordinates` it raises for all massless links, and
+    for rotors on spherical joints.
     """
     model.check_values()
-    topology = find_topology(model.bodies, model.joints, cut)
+    links = [name for name, body in model.bodies.items() if isinstance(body, MasslessLink)]
+    if links and not joint_coordinates:
+        raise ModelError(
+            f"body {links[0]!r} is a massless link: the mass matrix of this formulation would be "
+            "singular; use JointCoordinates()"
+        )
+    topology = _topology(model, cut, links)
+    massless = _massless(topology, links)
     ports = _Ports(topology)
     ports.add([model.frames[name] for name in sorted(model.frames)], sorted(model.frames))
     dtype = float_type(model)
@@ -231,11 +251,12 @@ def lower(model: Model, cut: Sequence[str] = ()) -> Mechanism:
     place = {name: (g, i) for g, group in enumerate(joints) for i, name in enumerate(group.names)}
     forces = {name: model.forces[name] for name in sorted(model.forces)}
     rotors = {name: model.rotors[name] for name in sorted(model.rotors)}
-    _check_rotors(rotors, joints, place)
+    _check_rotors(rotors, joints, place, joint_coordinates)
     elements = _lower_elements(forces, ports, joints, place, dtype)
     frames = [_in_body(frame, model.bodies) for frame in ports.frames]
     return Mechanism(
         topology=topology,
+        massless=massless,
         bodies=_lower_bodies(model, topology, ports),
         joints=joints,
         elements=elements,
@@ -264,8 +285,54 @@ def _in_body(frame: Frame, bodies: Mapping[str, AbstractBody]) -> Frame:
     return Frame(frame.body, X.apply(frame.p), quat=quat)
 
 
+def _topology(model: Model, cut: Sequence[str], links: Sequence[str]) -> Topology:
+    """The tree, in which massless links are no tips, and joints with rotors have coordinates.
+
+    **Raises** `ModelError` for a rotor on a joint that closes a loop nevertheless.
+    """
+    of_links = [
+        name
+        for name, joint in model.joints.items()
+        if {joint.predecessor.body, joint.successor.body} & set(links)
+    ]
+    topology = find_topology(model.bodies, model.joints, cut, of_links)
+    geared = [rotor.joint.name for rotor in model.rotors.values()]
+    if not set(geared) & set(topology.loops):
+        return topology
+    topology = find_topology(model.bodies, model.joints, cut, [*of_links, *geared])
+    for name, rotor in model.rotors.items():
+        if rotor.joint.name in topology.loops:
+            raise ModelError(
+                f"rotor {name!r} on joint {rotor.joint.name!r}, which closes a loop: the "
+                "joint of a rotor must be in the tree; name another joint of the loop in "
+                "JointCoordinates(cut=...)"
+            )
+    return topology
+
+
+def _massless(topology: Topology, links: Sequence[str]) -> tuple[int, ...]:
+    """Rows of massless links, without the ground; **raises** `ModelError` for one at a tip."""
+    rows = sorted(topology.row[name] - 1 for name in links)
+    without_mass = set(rows)
+    for row in rows:
+        subtree = range(row, int(topology.subtree_ends[row]) - 1)
+        if without_mass.issuperset(subtree):
+            raise ModelError(
+                f"body {topology.bodies[row + 1]!r} is a massless link at a tip of the tree of "
+                "joints: no mass resists its motion; give it a mass, or cut the loop elsewhere by "
+                "JointCoordinates(cut=...)"
+            )
+    return tuple(rows)
+
+
 def _lower_bodies(model: Model, topology: Topology, ports: _Ports) -> tuple[BodyGroup, ...]:
-    entries = [(row, name, model.bodies[name]) for row, name in enumerate(topology.bodies[1:])]
+    zero = jnp.zeros((), float_type(model))
+    nothing = RigidBody(zero, jnp.zeros((3, 3), zero.dtype), jnp.zeros(3, zero.dtype))
+    bodies = {
+        name: nothing if isinstance(body, MasslessLink) else body
+        for name, body in model.bodies.items()
+    }
+    entries = [(row, name, bodies[name]) for row, name in enumerate(topology.bodies[1:])]
     carriers = [topology.row[frame.body] - 1 for frame in ports.frames]
     nodes = [
         -1 if frame.node is None else model.bodies[frame.body].node_row(frame.node)
@@ -277,7 +344,12 @@ def _lower_bodies(model: Model, topology: Topology, ports: _Ports) -> tuple[Body
         k = members[0][2].n_elastic
         groups.append(
             BodyGroup(
-                body=_checked_bodies([(name, body) for _, name, body in members]),
+                body=_checked_bodies(
+                    [(name, body) for _, name, body in members],
+                    np.array(
+                        [isinstance(model.bodies[name], MasslessLink) for _, name, _ in members]
+                    ),
+                ),
                 names=tuple(name for _, name, _ in members),
                 rows=Rows.of(rows),
                 n_elastic=k,
@@ -293,12 +365,14 @@ def _lower_bodies(model: Model, topology: Topology, ports: _Ports) -> tuple[Body
     return tuple(groups)
 
 
-def _checked_bodies(bodies: Sequence[tuple[str, AbstractBody]]) -> AbstractBody:
+def _checked_bodies(
+    bodies: Sequence[tuple[str, AbstractBody]], massless: np.ndarray
+) -> AbstractBody:
     """Stack bodies; impossible values of traced leaves raise an error at run time."""
     stacked = stack([body for _, body in bodies])
     if all(body.is_concrete() for _, body in bodies):
         return stacked  # `Model.check_values` has checked them.
-    bad = jax.vmap(lambda body: ~body.is_possible())(stacked)
+    bad = jax.vmap(lambda body: ~body.is_possible())(stacked) & ~massless
     messages = [f"body {name!r}: mass or inertia is impossible" for name, _ in bodies]
     first, *rest = jax.tree.leaves(stacked)
     first = eqx.branched_error_if(first, jnp.any(bad), jnp.argmax(bad), messages)
@@ -394,13 +468,20 @@ def _lower_rotors(rotors: dict[str, Rotor], place: Places) -> tuple[RotorGroup, 
     return tuple(groups)
 
 
-def _check_rotors(rotors: dict[str, Rotor], joints: tuple[JointGroup, ...], place: Places) -> None:
+def _check_rotors(
+    rotors: dict[str, Rotor],
+    joints: tuple[JointGroup, ...],
+    place: Places,
+    joint_coordinates: bool,
+) -> None:
     for name, rotor in rotors.items():
         joint = joints[place[rotor.joint.name][0]].joint
-        if joint.sizes()[0] != 1:
+        spherical = isinstance(joint, Spherical)
+        if joint.sizes()[0] != 1 and not (spherical and joint_coordinates):
+            also = ", or JointCoordinates() for a spherical joint" if spherical else ""
             raise ModelError(
                 f"rotor {name!r} on the {type(joint).__name__} joint {rotor.joint.name!r}: it "
-                f"needs a joint with one coordinate, not {joint.sizes()[0]}"
+                f"needs a joint with one coordinate, not {joint.sizes()[0]}{also}"
             )
 
 

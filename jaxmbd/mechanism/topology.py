@@ -1,7 +1,7 @@
 """The joint graph: body rows, spanning tree and loops, computed once on the host."""
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,6 +11,8 @@ from ..errors import ModelError
 from ..joints import AbstractJoint
 from ..model.frame import GROUND
 from ..model.model import unknown
+
+Edge = tuple[str, str, bool]  # Joint, other body, whether that is the predecessor.
 
 
 @dataclass(frozen=True)
@@ -74,9 +76,15 @@ class Topology:
 
 
 def find_topology(
-    bodies: Mapping[str, object], joints: Mapping[str, AbstractJoint], cut: Sequence[str] = ()
+    bodies: Mapping[str, object],
+    joints: Mapping[str, AbstractJoint],
+    cut: Sequence[str] = (),
+    preferred: Collection[str] = (),
 ) -> Topology:
     """Spanning tree of shortest paths from the ground, visited in sorted order of joint names.
+
+    Joints named in `preferred` come first, and do not count in the length of a path: they are tree
+    joints, unless they alone close a loop.
 
     Joints named in `cut`, and constraints that cannot be tree joints, are no edges of the tree. A
     part of the mechanism that is not connected to the ground floats: one of its bodies gets a free
@@ -89,35 +97,21 @@ def find_topology(
         if name not in joints:
             raise ModelError(unknown("cut: unknown joint", name, joints))
     usable = [n for n in sorted(joints) if joints[n].can_be_tree_joint and n not in cut]
-    neighbours: dict[str, list[tuple[str, str, bool]]] = {name: [] for name in (GROUND, *bodies)}
+    neighbours: dict[str, list[Edge]] = {name: [] for name in (GROUND, *bodies)}
     for name in usable:
         first, second = joints[name].predecessor.body, joints[name].successor.body
         neighbours[first].append((name, second, False))
         neighbours[second].append((name, first, True))
 
-    children: dict[str, list[tuple[str, str, bool]]] = {name: [] for name in neighbours}
-    root, used = {GROUND: GROUND}, set()  # Root of the connected part of each body.
-
-    def grow(start: str) -> None:
-        queue = deque([start])
-        while queue:
-            body = queue.popleft()
-            for joint, other, is_reversed in neighbours[body]:
-                if other not in root:
-                    root[other] = start
-                    used.add(joint)
-                    children[body].append((joint, other, is_reversed))
-                    queue.append(other)
-
-    grow(GROUND)
-    floating = []
+    tree = _Tree(neighbours, frozenset(preferred))
+    tree.grow(GROUND)
+    floating, root, children = [], tree.root, tree.children
     carried = {joints[name].successor.body for name in usable}
     for name in sorted(bodies, key=lambda name: (name in carried, name)):
         if name not in root:
-            root[name] = name
             floating.append(name)
             children[GROUND].append((name, name, False))
-            grow(name)
+            tree.grow(name)
     _check_cuts(joints, cut, root)
     for name in floating:
         if name in joints:
@@ -126,6 +120,8 @@ def find_topology(
                 f"{name!r}; rename one, or add a Free joint between the ground and the body"
             )
 
+    for own in children.values():  # By name, floating bodies last in their order.
+        own.sort(key=lambda edge: (edge[0] in floating, "" if edge[0] in floating else edge[0]))
     order, edges = [GROUND], []
     stack = [(0, child) for child in reversed(children[GROUND])]
     while stack:
@@ -134,8 +130,45 @@ def find_topology(
         order.append(body)
         edges.append(TreeEdge(joint, parent, is_reversed))
         stack.extend((row, child) for child in reversed(children[body]))
-    loops = tuple(name for name in sorted(joints) if name not in used)
+    loops = tuple(name for name in sorted(joints) if name not in tree.used)
     return Topology(tuple(order), tuple(edges), loops, tuple(floating))
+
+
+class _Tree:
+    """A spanning tree under construction.
+
+    - `root`: for each body that the tree has reached, the root of its connected part.
+    - `used`: names of tree joints; `children`: tree edges by parent.
+    """
+
+    def __init__(self, neighbours: dict[str, list[Edge]], preferred: frozenset[str]):
+        self.neighbours = neighbours
+        self.preferred = preferred
+        self.root: dict[str, str] = {}
+        self.used: set[str] = set()
+        self.children: dict[str, list[Edge]] = {name: [] for name in neighbours}
+
+    def grow(self, start: str) -> None:
+        """Add all bodies that joints connect to `start`, by breadth-first search."""
+        self.root[start] = start
+        queue, chain = deque([start]), [start]
+        while queue or chain:
+            # Bodies behind preferred joints come first, before other paths reach them.
+            added = self._add(chain.pop(), True) if chain else self._add(queue.popleft(), False)
+            queue.extend(added)
+            chain.extend(added)
+
+    def _add(self, body: str, preferred_only: bool) -> list[str]:
+        """Add the neighbours of a body, or only those by preferred joints."""
+        added = []
+        for joint, other, is_reversed in self.neighbours[body]:
+            allowed = joint in self.preferred or not preferred_only
+            if other not in self.root and allowed:
+                self.root[other] = self.root[body]
+                self.used.add(joint)
+                self.children[body].append((joint, other, is_reversed))
+                added.append(other)
+        return added
 
 
 def _check_cuts(

@@ -86,7 +86,8 @@ def kinetic_energy(
             kinetic += jnp.sum(of_body(group.body, eta, V, eta_dot))
     for group in mechanism.rotors:
         reflected = jax.vmap(lambda rotor: rotor.reflected_inertia())(group.rotor)
-        kinetic += 0.5 * jnp.sum(reflected * group.rows.take(c.rates(group.group, v))[:, 0] ** 2)
+        rates = group.rows.take(c.rates(group.group, v))
+        kinetic += 0.5 * jnp.sum(reflected * jnp.sum(rates**2, axis=1))
     return kinetic
 
 

@@ -83,9 +83,9 @@ def assembled_mass(system: AbstractSystem, c: AbstractConfiguration) -> Float[Ar
         total = total + jnp.einsum("bik,bij,bjl->kl", J, inertia, J)
     for group in mechanism.rotors:
         rates = jax.vmap(lambda v, g=group.group: c.rates(g, v), out_axes=-1)(units)
-        spin = group.rows.take(rates)[:, 0]
+        spin = group.rows.take(rates)
         reflected = jax.vmap(lambda rotor: rotor.reflected_inertia())(group.rotor)
-        total = total + jnp.einsum("nk,n,nl->kl", spin, reflected, spin)
+        total = total + jnp.einsum("nik,n,nil->kl", spin, reflected, spin)
     return total
 
 

@@ -26,7 +26,7 @@ def show(
     widgets: bool | None = None,
     **options: Any,
 ) -> Any:
-    """A picture of a mechanism: `mbd.show("robot.urdf")` or `mbd.show(model)`.
+    """A picture of a mechanism: `mbd.show("robot.urdf")`, `show("robot.xml")` or `show(model)`.
 
     In a notebook with k3d and ipywidgets, which the extra `viz` installs, the picture has a slider
     for each coordinate of a joint. A slider assembles the mechanism anew: joints of loops follow.
@@ -34,9 +34,10 @@ def show(
 
     **Arguments:**
 
-    - `what`: a `Model`, a system of `formulate`, the path of a URDF file, or a motion, which is
-      animated.
-    - `guess`: joint values as for `assemble`, or a state. Default: the reference position.
+    - `what`: a `Model`, a system of `formulate`, the path of a URDF or MJCF file, or a motion,
+      which is animated.
+    - `guess`: joint values as for `assemble`, or a state. Default: the reference position, of an
+      MJCF file that of MuJoCo.
     - `t`: time [s], for drivers.
     - `widgets`: whether to return the picture with sliders. Default: whether a notebook runs and
       both packages are installed.
@@ -46,12 +47,13 @@ def show(
     **Returns** an `ipywidgets.VBox` with the picture first, then sliders, or a
     `matplotlib.figure.Figure`, which `savefig(path)` writes to a file.
 
-    **Raises** `ModelError` for anything else to show, and the errors of `from_urdf`, `formulate`
-    and `assemble`.
+    **Raises** `ModelError` for anything else to show, and the errors of `from_urdf`, `from_mjcf`,
+    `formulate` and `assemble`.
     """
     if isinstance(what, AbstractMotion):
         return what.animate(**options)
-    system, limits = _system(what)
+    system, limits, initial = _system(what)
+    guess = initial if guess is None else guess
     state = guess if isinstance(guess, State) else assemble(system, guess, t=t)
     still = _still(system, t, state)
     if _can_slide() if widgets is None else widgets:
@@ -63,22 +65,32 @@ def show(
     return plot_picture(still, **options)
 
 
-def _system(what: Any) -> tuple[AbstractSystem, dict[str, tuple[float, float]]]:
-    """The system, and limits of joints that only the file has."""
-    limits: dict[str, tuple[float, float]] = {}
-    if isinstance(what, str | Path):
-        from ..io import from_urdf, urdf_limits
+Limits = dict[str, tuple[float, float]]
 
-        limits = {name: (x.lower, x.upper) for name, x in urdf_limits(what).items()}
-        what = from_urdf(what)
+
+def _system(what: Any) -> tuple[AbstractSystem, Limits, Mapping[str, Any] | None]:
+    """The system, and limits and initial coordinates of joints that only the file has."""
+    if isinstance(what, str | Path):
+        return _system_of_file(what)
     if isinstance(what, Model):
-        return formulate(what), limits
+        return formulate(what), {}, None
     if isinstance(what, AbstractSystem):
-        return what, limits
+        return what, {}, None
     raise ModelError(
-        "show: give a Model, a system, the path of a URDF file, or a motion, got a "
+        "show: give a Model, a system, the path of a URDF or MJCF file, or a motion, got a "
         f"{type(what).__name__}"
     )
+
+
+def _system_of_file(path: str | Path) -> tuple[AbstractSystem, Limits, Mapping[str, Any] | None]:
+    from ..io import from_mjcf, from_urdf, urdf_limits
+    from ..io.mjcf import is_mjcf
+
+    if Path(path).suffix.lower() != ".urdf" and is_mjcf(path):
+        mjcf = from_mjcf(path)
+        return formulate(mjcf.model), mjcf.limits, mjcf.initial.guess
+    limits = {name: (x.lower, x.upper) for name, x in urdf_limits(path).items()}
+    return formulate(from_urdf(path)), limits, None
 
 
 def _still(system: AbstractSystem, t: float, state: State) -> DrivenMotion:

@@ -77,6 +77,7 @@ def equivalent_boxes(mechanism: Mechanism) -> tuple[np.ndarray, np.ndarray, np.n
     mass, inertia = np.asarray(bodies.mass), np.asarray(bodies.inertia)
     moments, axes = np.linalg.eigh(0.5 * (inertia + np.swapaxes(inertia, 1, 2)))
     axes[np.linalg.det(axes) < 0, :, 0] *= -1
+    mass = np.where(mass > 0.0, mass, 1.0)  # The boxes of massless links have no size.
     squares = 6.0 * (moments.sum(axis=1, keepdims=True) - 2.0 * moments) / mass[:, None]
     return np.sqrt(np.maximum(squares, 0.0)), axes, np.asarray(bodies.com)
 

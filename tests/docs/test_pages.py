@@ -17,20 +17,30 @@ from tests.marks import thorough_but
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "pages"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-RUN = ("install", "model", "urdf", "choosing", "loops", "simulation", "gradients", "identification")
-RUN += ("controllers", "sensitivity", "linearization", "sweeps", "compiling", "flexible")
-RUN += ("how_it_works", "statics", "contact", "tyres")
-SLOW = (
-    "loops",
-    "gradients",
-    "identification",
-    "sensitivity",
-    "linearization",
-    "statics",
-    "flexible",
-    "contact",
-)
+RUN = ("install", "model", "urdf", "mjcf", "choosing", "loops", "simulation", "gradients")
+RUN += ("identification", "controllers", "sensitivity", "linearization", "sweeps", "compiling")
+RUN += ("flexible", "how_it_works", "statics", "contact", "tyres")
+SLOW = ("loops", "gradients", "identification", "sensitivity", "linearization", "statics")
+SLOW += ("flexible", "contact")
 PAGES_WITH_CODE = [ROOT / "README.md", *(PAGES / f"{name}.md" for name in RUN)]
+MUJOCO = """<mujoco>
+  <worldbody>
+    <geom name="floor" type="plane" size="5 5 .1"/>
+    <body name="base" pos="0 0 1">
+      <freejoint name="base"/>
+      <geom name="ball" size=".1"/>
+      <body name="arm" pos="0 0 .2">
+        <joint name="shoulder" axis="0 1 0" armature=".01" damping=".1"/>
+        <joint name="twist" axis="0 0 1"/>
+        <geom type="capsule" size=".03 .2" pos="0 0 .2" contype="0" conaffinity="0"/>
+        <site name="tip" pos="0 0 .4"/>
+      </body>
+    </body>
+  </worldbody>
+  <actuator><position name="servo" joint="shoulder" kp="5" kv=".5"/></actuator>
+  <keyframe><key name="home" qpos="0 0 .5 1 0 0 0 .3 0"/></keyframe>
+</mujoco>
+"""
 ROBOT = """<robot name="arm">
   <link name="base">
     <inertial>
@@ -89,7 +99,10 @@ def test_every_page_with_code_is_run():
 )
 def test_code_of_a_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    if page.stem == "mjcf":
+        pytest.importorskip("mujoco", reason="the extra 'mujoco' is not installed")
     Path("robot.urdf").write_text(ROBOT)
+    Path("robot.xml").write_text(MUJOCO)
     known = names()
     for block in blocks(page, "python"):
         exec(compile(block, page.name, "exec"), known)
@@ -101,6 +114,11 @@ def test_code_of_a_page_runs(page, tmp_path, monkeypatch):
     if page.stem == "simulation":
         tip = known["motion"].frames["tip"].p
         np.testing.assert_allclose(tip[-1, 2], -0.9, atol=1e-6)
+    if page.stem == "mjcf":
+        tip = known["motion"].frames["tip"].p
+        assert tip.shape == (11, 3)
+        assert np.all(np.isfinite(tip))
+        np.testing.assert_allclose(known["qpos"][2], 0.5)
     if page.stem == "controllers":
         assert abs(known["angle"][-1] - 1.2) < 0.1
         assert known["slope"] != 0

@@ -57,6 +57,9 @@ def every_force():
         "on floor": forces.Contact(ball, floor, laws[0], rub, contact.RollingResistance(0.01)),
         "on terrain": forces.Contact(contact.Capsule(ENDS[0], 0.1, 0.4), ground, laws[1], bristle),
         "disc": forces.Contact(wheel, floor, laws[2]),
+        "ball": forces.RotationalSpring("Spherical", 2.0),
+        "servo": forces.AffineActuator("Revolute", 0.3, 2.0, force_range=(-1.0, 1.0)),
+        "thruster": forces.AffineFrameActuator("a", 0.3, np.arange(6.0)),
         "box": forces.Contact(contact.Box(ENDS[0], (0.1, 0.2, 0.3)), floor, laws[1]),
         "cylinder": forces.Contact(contact.Cylinder(ENDS[0], 0.1, 0.3), floor, laws[1]),
         "dry": forces.CoulombFriction("Revolute", 0.5, 0.1),
@@ -85,6 +88,7 @@ def everything():
         bodies={
             "a": inertia.shifted(inertia.rod(1 / 3, 0.7), Y),
             "b": mbd.RigidBody(jnp.float32(0.1), np.ones(3, np.float32), np.zeros(3, np.float32)),
+            "link": mbd.bodies.MasslessLink(),
             "rope": mbd.bodies.ANCFCable(0.8, 1e3, 0.1, 0.2, n_elements=2),
             "beam": flexible.beam(0.8, 2e11, 8e10, 7850.0, flexible.Round(0.01), 3, 2),
         },

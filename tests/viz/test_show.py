@@ -89,8 +89,23 @@ def test_a_robot_from_a_file(tmp_path):
     assert (slider.min, slider.max) == (-1.0, 2.0)
 
 
+@pytest.mark.peers
+def test_a_model_of_mujoco_from_a_file(tmp_path):
+    path = tmp_path / "arm.xml"
+    joint = '<joint name="shoulder" range="-1 2" ref="1"/><geom size=".1"/>'
+    body = f'<body name="arm">{joint}</body>'
+    path.write_text(f'<mujoco><compiler angle="radian"/><worldbody>{body}</worldbody></mujoco>')
+    slider = mbd.show(path, widgets=True).children[1]
+    assert slider.description == "shoulder [rad]"
+    assert (slider.min, slider.max, slider.value) == (-1.0, 2.0, 1.0)
+    path.write_text(ROBOT)
+    assert mbd.show(path, widgets=True).children[1].max == 2.0
+
+
 def test_nothing_to_show():
-    with pytest.raises(mbd.ModelError, match="give a Model, a system, the path of a URDF file"):
+    with pytest.raises(
+        mbd.ModelError, match="give a Model, a system, the path of a URDF or MJCF file"
+    ):
         mbd.show(3.0)
     with pytest.raises(mbd.ModelError, match=r"cannot read the URDF file 'none.urdf'"):
         mbd.show("none.urdf")

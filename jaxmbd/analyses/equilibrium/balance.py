@@ -183,7 +183,8 @@ def scales_of(system: AbstractSystem, t: Time, state: State) -> Scales:
     centres = jax.vmap(lambda X, com: X.apply(com))(of_bodies, bodies.com)
     p = jnp.concatenate([c.ports.p, centres])
     extent = jnp.max(jnp.linalg.norm(p - jnp.mean(p, axis=0)[None], axis=1))
-    gyration = jnp.sqrt(jnp.trace(bodies.inertia, axis1=1, axis2=2) / (2.0 * bodies.mass))
+    with_mass = system.mechanism.nearest_with_mass.take_tree(bodies)
+    gyration = jnp.sqrt(jnp.trace(with_mass.inertia, axis1=1, axis2=2) / (2.0 * with_mass.mass))
     length = jnp.maximum(extent, jnp.max(gyration))
     rest = jnp.zeros_like(state.v)
     # In equilibrium generalized forces cancel; wrenches on frames do not.

@@ -201,8 +201,9 @@ class JointSystem(AbstractSystem[JointConfiguration]):
         entries = dict(zip(self.layout.groups, self.layout.velocities, strict=True))
         for rotors in self.mechanism.rotors:
             reflected = jax.vmap(lambda rotor: rotor.reflected_inertia())(rotors.rotor)
-            own = Rows.of(entries[rotors.group].array[rotors.rows.array])
-            total = own.add_to(total, reflected)
+            group = self.mechanism.joints[rotors.group]
+            own = entries[rotors.group].array.reshape(len(group), -1)[rotors.rows.array]
+            total = Rows.of(own.ravel()).add_to(total, jnp.repeat(reflected, own.shape[1]))
         return total
 
     def solve_mass(self, c: JointConfiguration, f: Float[Array, "nv *k"]) -> Float[Array, "nv *k"]:
@@ -278,13 +279,13 @@ def _retracted(
 
 @system_of.register
 def _(formulation: JointCoordinates, model: Model) -> JointSystem:
-    mechanism = lower(model, formulation.cut)
+    mechanism = lower(model, formulation.cut, joint_coordinates=True)
     return JointSystem(mechanism, lay_out(mechanism))
 
 
 @system_of.register
 def _(formulation: None, model: Model) -> JointSystem:
-    mechanism = lower(model)
+    mechanism = lower(model, joint_coordinates=True)
     return JointSystem(mechanism, lay_out(mechanism))
 
 
@@ -306,10 +307,11 @@ def _(
 def _(system: JointSystem, c: JointConfiguration, B: Float[Array, "nv ng"]) -> Float[Array, "ng"]:
     """Lengths as if the two bodies of each joint were free, since tree joints may make a row zero.
 
-    Bodies count as rigid.
+    Bodies count as rigid, and massless links have the inertia of a body beyond them.
     """
     mechanism = system.mechanism
-    own = jax.vmap(inertial_factor)(mechanism.rigid)
+    with_mass = mechanism.nearest_with_mass.take_tree(mechanism.rigid)
+    own = jax.vmap(inertial_factor)(with_mass)
 
     def squares(g: int, D: Float[Array, "n m 6"]) -> Float[Array, "n m"]:
         group = mechanism.joints[g]

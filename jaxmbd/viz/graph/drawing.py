@@ -95,7 +95,7 @@ def plot_graph(system: Model | AbstractSystem) -> Figure:
 
 
 def _lowered(model: Model) -> Mechanism:
-    return lower(in_one_float_type(model, float_type(model)))
+    return lower(in_one_float_type(model, float_type(model)), joint_coordinates=True)
 
 
 def _placed(graph: Graph) -> Picture:

@@ -1,0 +1,100 @@
+"""MJCF files: reading them by MuJoCo's compiler, from within the folder of the file."""
+
+import importlib
+import os
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import Any
+
+from .mjcf import MOST_LEVELS
+from .urdf_xml import Element, is_text, read_xml
+
+# MuJoCo has no type stubs.
+mujoco: Any = importlib.import_module("mujoco")
+
+FOLDERS = ("assetdir", "meshdir", "texturedir")
+# Attributes that name a file; those of a texture are the six sides of a cube.
+FILES = ("file", *(f"file{side}" for side in ("right", "left", "up", "down", "front", "back")))
+
+
+def read_mjcf(source: str | os.PathLike[str]) -> Element:
+    """The root element of an MJCF file or text, all of whose files are within its folder.
+
+    **Raises** `ModelError` if it cannot be read, is not MJCF, or refers to files elsewhere.
+    """
+    root = read_xml(source, "MJCF", MOST_LEVELS)
+    if root.tag == "robot":
+        raise root.error("this is a URDF, read it by from_urdf")
+    if root.tag != "mujoco":
+        raise root.error("an MJCF model begins with <mujoco>")
+    _check_files(root, None if is_text(source) else Path(source).parent.resolve(), set())
+    return root
+
+
+def compile_mjcf(source: str | os.PathLike[str]) -> Any:
+    """The `mujoco.MjModel` of an MJCF file or text.
+
+    **Raises** `ModelError` as `read_mjcf`, and if MuJoCo refuses the model, with its message.
+    """
+    root = read_mjcf(source)
+    try:
+        if isinstance(source, str) and is_text(source):
+            spec = mujoco.MjSpec.from_string(source)
+        else:
+            spec = mujoco.MjSpec.from_file(os.fspath(source))
+        return spec.compile()
+    except (ValueError, mujoco.FatalError) as error:
+        message = " ".join(str(error).split())
+        raise root.error(f"MuJoCo cannot compile it: {message}") from error
+
+
+def _check_files(root: Element, folder: Path | None, seen: set[Path]) -> None:
+    """Check the paths in a document, and in the documents that it includes."""
+    elements, folders = [], [Path()]
+    stack = [root]
+    while stack:
+        element = stack.pop()
+        elements.append(element)
+        stack.extend(element.children)
+        if element.tag == "compiler":
+            for attribute in FOLDERS:
+                if attribute in element.attributes:
+                    folders.append(_inside(element, attribute, folder, [Path()])[0])
+    for element in elements:
+        for attribute in FILES:
+            if attribute not in element.attributes:
+                continue
+            paths = _inside(element, attribute, folder, folders)
+            if element.tag not in ("include", "model"):
+                continue
+            for path in paths:
+                target = None if folder is None else (folder / path).resolve()
+                if target is not None and target.is_file() and target not in seen:
+                    seen.add(target)
+                    _check_files(read_xml(target, "MJCF", MOST_LEVELS), folder, seen)
+
+
+def _inside(
+    element: Element, attribute: str, folder: Path | None, folders: list[Path]
+) -> list[Path]:
+    """Paths of a file in each of `folders`; **raises** `ModelError` if one is not in `folder`."""
+    text = element.attributes[attribute]
+    if not text:
+        return [Path()]
+    if folder is None:
+        raise element.error(
+            f"{attribute} is {text!r}, and a text has no folder with files; give the path of a file"
+        )
+    names = [PurePosixPath(text), PureWindowsPath(text)]
+    outside = any(name.is_absolute() or name.drive or ".." in name.parts for name in names)
+    paths = [path / text for path in folders]
+    if not outside:
+        outside = any(not (folder / path).resolve().is_relative_to(folder) for path in paths)
+    if outside:
+        raise element.error(
+            f"{attribute} is {text!r}, which is not in the folder of the file; copy what it names "
+            "into this folder and give the path relative to it"
+        )
+    return paths
+
+
+__all__ = ["compile_mjcf", "mujoco", "read_mjcf"]
