@@ -36,8 +36,10 @@ from .newton import StaticNewton
 from .report import named_joints, reported
 from .stability import Stability, stability
 
-# "auto" drains until residual force, increment and energy are this small, and then iterates by
-# Newton's method. It leaves an unstable equilibrium by this displacement, at most so many times.
+# "auto" tries at most `MOST_TRIED` steps of Newton's method that go downhill. Unless they end at a
+# stable equilibrium, it drains from the first state until residual force, increment and energy are
+# at most `NEAR`, and then iterates by Newton's method. It leaves an unstable equilibrium by the
+# displacement `NUDGE`, at most `MAX_NUDGES` times.
 NEAR, NUDGE, MAX_NUDGES = 1e-3, 1e-2, 2
 
 # Rate s of first-order states at rest, as a part of the mechanism's own: slow by any scale.

@@ -21,6 +21,7 @@ from ...errors import EquilibriumError, ModelError
 from ...model.values import is_concrete
 from ...nonlinear import Dense
 from ...system.abstract import AbstractSystem, State, Time, as_state, as_time
+from ...system.acceleration import accelerations
 from ...system.energy import energy
 from ...system.joint_states import JointState, joint_states
 from .balance import (
@@ -35,6 +36,7 @@ from .balance import (
     scales_of,
     unknowns,
 )
+from .eigenvalues import with_derivatives
 from .equilibrium import SLOW, Equilibrium, equilibrium
 from .held import at_rest, with_loads
 from .stability import Stability, stability
@@ -166,8 +168,8 @@ def load_path(
     path. The Jacobian along an arc length is dense.
 
     Values, states and energies have derivatives by the system, in forward and reverse mode: those
-    of points at the same values, or at the same number of steps along the arc. Eigenvalues and
-    `Branch.limit_points` have none.
+    of points at the same values, or at the same number of steps along the arc. Eigenvalues have
+    the first derivatives of `Equilibrium.eigenvalues`; `Branch.limit_points` have none.
 
     **Raises** `EquilibriumError`, with the value, if the path is lost; with `throw=False` read
     `Branch.converged`. `ModelError` for invalid arguments.
@@ -256,8 +258,10 @@ def _along_arc(
         def step(now: _Arc, _: None) -> tuple[_Arc, Any]:
             end, size, change, judged = _arc_step(of, t, now, path)
             at = State(end.place.q, zeros, end.place.z)
-            named = _point(of(end.value), t, at)
-            row = end.value, at, judged.eigenvalues, judged.stable, size <= CONVERGED, change
+            system = of(end.value)
+            named = _point(system, t, at)
+            eigenvalues = _eigenvalues(judged, system, t, at)
+            row = end.value, at, eigenvalues, judged.stable, size <= CONVERGED, change
             return end, (*row, *named)
 
         judged = begin.eigenvalues, begin.stable, good, jnp.asarray(path.direction, first.dtype)
@@ -267,6 +271,13 @@ def _along_arc(
 
     values, states, eigenvalues, stable, converged, changes, joints, energies = along(state)
     return Branch(values, states, eigenvalues, stable, converged, changes, joints, energies)
+
+
+def _eigenvalues(judged: Stability, system: AbstractSystem, t: Time, at: State) -> Array:
+    """The eigenvalues at a point, with the derivatives of `Equilibrium.eigenvalues`."""
+    # Those of the eigenvectors do not exist where eigenvalues repeat.
+    constant = jax.lax.stop_gradient((judged.eigenvalues, judged.directions))
+    return with_derivatives(*constant, system, t, at, accelerations(system, t, at)[1])
 
 
 def _arc_step(
