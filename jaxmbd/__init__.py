@@ -63,6 +63,7 @@ from .analyses.sensitivity import Uncertainty as Uncertainty
 from .analyses.sensitivity import sensitivities as sensitivities
 from .analyses.simulate import simulate as simulate
 from .analyses.solution import Solution as Solution
+from .analyses.stepper import Stepper as Stepper
 from .analyses.sweep import distributions as distributions
 from .analyses.sweep import reducers as reducers
 from .analyses.sweep import sweep as sweep
@@ -174,6 +175,7 @@ __all__ = [
     "State",
     "StaticExperiment",
     "StaticNewton",
+    "Stepper",
     "Uncertainty",
     "UnstableEquilibriumWarning",
     "VelocityTransformation",

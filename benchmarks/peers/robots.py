@@ -56,11 +56,8 @@ class Robot(NamedTuple):
 @cache
 def load(name: str) -> Robot:
     """One robot, by its name in `FILES`."""
-    subpath, floating = FILES[name]
-    path = f"{example_robot_data.getModelPath(subpath)}/{subpath}"
-    model = from_urdf(path, floating_base=floating, mimic="independent")
-    model = eqx.tree_at(lambda m: m.forces, model, {"gravity": model.forces["gravity"]})
-    system = mbd.formulate(model, mbd.JointCoordinates())
+    path, floating = path_of(name)
+    system = mbd.formulate(model_of(name), mbd.JointCoordinates())
     peer = mujoco_model(path, floating)
     base = (pin.JointModelFreeFlyer(), BASE) if floating else ()
     third = pin.buildModelFromUrdf(path, *base)
@@ -71,6 +68,19 @@ def load(name: str) -> Robot:
         rows[BASE] = q[[0, 1, 2, 4, 5, 6, 3]], v
     to_pinocchio = columns(rows, list(third.names)[1:])
     return Robot(name, system, peer, third, to_mujoco, to_pinocchio)
+
+
+def path_of(name: str) -> tuple[str, bool]:
+    """The file of a robot, and whether its base floats."""
+    subpath, floating = FILES[name]
+    return f"{example_robot_data.getModelPath(subpath)}/{subpath}", floating
+
+
+def model_of(name: str) -> mbd.Model:
+    """One robot with weight alone."""
+    path, floating = path_of(name)
+    model = from_urdf(path, floating_base=floating, mimic="independent")
+    return eqx.tree_at(lambda m: m.forces, model, {"gravity": model.forces["gravity"]})
 
 
 def mujoco_model(path: str, floating: bool) -> mujoco.MjModel:

@@ -28,7 +28,8 @@ def explicit_step(
     def stage(k: Float[Array, "s n"], row: tuple[Array, Array, Array]) -> tuple[Array, None]:
         a_i, c_i, i = row
         slope = term.vf(t0 + c_i * h, unravel(flat + h * (a_i @ k)), args)
-        return k.at[i].set(ravel_pytree(slope)[0]), None
+        # Not `k.at[i].set`: a scatter, which generated code does not support.
+        return jax.lax.dynamic_update_index_in_dim(k, ravel_pytree(slope)[0], i, 0), None
 
     rows = (jnp.asarray(A, flat.dtype), jnp.asarray(c, flat.dtype), jnp.arange(len(c)))
     k, _ = jax.lax.scan(stage, jnp.zeros((len(c), flat.size), dtype=flat.dtype), rows)

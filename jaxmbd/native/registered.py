@@ -53,6 +53,12 @@ def code_of(program: ClosedJaxpr, batched: tuple[bool, ...]) -> Code:
     return Code(name, None, generated.shared, generated.varying)
 
 
+def address_of(code: Code) -> int:
+    """Address of the handler of generated code, for calls without XLA."""
+    assert code.name is not None
+    return _loaded[code.name].handler
+
+
 def _capsule(address: int) -> object:
     """The address of a function as JAX takes it."""
     make = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
@@ -66,4 +72,4 @@ def reason_of(program: ClosedJaxpr, batched: Sequence[bool]) -> str | None:
     return code_of(program, tuple(batched)).reason
 
 
-__all__ = ["PREFIX", "Code", "code_of", "reason_of"]
+__all__ = ["PREFIX", "Code", "address_of", "code_of", "reason_of"]

@@ -38,6 +38,13 @@ def enabled(on: bool) -> Iterator[None]:
         yield
 
 
+def is_switched_off() -> bool:
+    """Whether a `with` block or the environment variable switches generated code off."""
+    if _chosen.value is not None:
+        return not _chosen.value
+    return os.environ.get(VARIABLE) == "0"
+
+
 def generates() -> bool:
     """Whether generated code is switched on, and possible on this machine.
 
@@ -68,4 +75,4 @@ def _warn() -> None:
         )
 
 
-__all__ = ["enabled", "generates"]
+__all__ = ["enabled", "generates", "is_switched_off"]

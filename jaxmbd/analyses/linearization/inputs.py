@@ -130,11 +130,11 @@ def with_offsets(
     for place in inputs:
         change = u[start : start + place.size].reshape(place.shape)
         start += place.size
-        old = _get(system, place)
+        old = input_of(system, place)
         n = len(system.mechanism.elements[place.group].names)
         offset = jnp.zeros((n, *place.shape), dtype=u.dtype).at[place.row].set(change)
         new = old + offset.astype(old.dtype) if eqx.is_array(old) else _Offset(old, offset)
-        system = eqx.tree_at(lambda s, place=place: _get(s, place), system, new)
+        system = eqx.tree_at(lambda s, place=place: input_of(s, place), system, new)
     return system
 
 
@@ -142,16 +142,21 @@ def scaled(
     system: AbstractSystem, place: Input, factor: Float[Array, ""], t: Float[Array, ""]
 ) -> AbstractSystem:
     """The system with one input multiplied by a factor, at time t."""
-    old = _get(system, place)
-    value = old[place.row] if eqx.is_array(old) else _value(old, t, place.row)
-    return with_offsets(system, (place,), ((factor - 1.0) * value).ravel())
+    return with_offsets(system, (place,), ((factor - 1.0) * value_at(system, place, t)).ravel())
 
 
-def _get(system: AbstractSystem, place: Input) -> Any:
+def value_at(system: AbstractSystem, place: Input, t: Float[Array, ""]) -> Float[Array, "..."]:
+    """The value of one input at time t."""
+    old = input_of(system, place)
+    return old[place.row] if eqx.is_array(old) else _value(old, t, place.row)
+
+
+def input_of(system: AbstractSystem, place: Input) -> Any:
+    """The stacked signal or numbers of a group, of which the input is a row."""
     node: Any = system.mechanism.elements[place.group].element
     for step in place.path:
         node = getattr(node, step)
     return node
 
 
-__all__ = ["Input", "find_inputs", "scaled", "with_offsets"]
+__all__ = ["Input", "find_inputs", "input_of", "scaled", "value_at", "with_offsets"]

@@ -1,0 +1,5 @@
+"""One step a call, compiled ahead of time."""
+
+from .stepper import Stepper as Stepper
+
+__all__ = ["Stepper"]
