@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ... import fused, native
+from ... import native
 from ...native.machine_code import is_installed
 from ...native.registered import address_of, code_of
 from ...native.switch import is_switched_off
@@ -138,13 +138,11 @@ def _generated(program: StepProgram, fn: Callable[..., Any]) -> int | str:
     (flat,), u = program.arguments
     given = (u,) if u.shape[0] else ()
 
-    def plainly(flat: Any, *given: Any) -> Any:
-        held = given[0] if given else np.zeros(0, u.dtype)
-        with native.enabled(False), fused.enabled(False):
-            return fn([flat], held)
+    def of_arrays(flat: Any, *given: Any) -> Any:
+        return fn([flat], given[0] if given else np.zeros(0, u.dtype))
 
     with native.enabled(True):
-        found = native.native_or_reason(plainly, flat, *given)
+        found = native.native_or_reason(of_arrays, flat, *given)
     if isinstance(found, str):
         return found
     code = code_of(found.program, (False,) * (1 + len(given)))
