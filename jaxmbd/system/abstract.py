@@ -170,6 +170,13 @@ class AbstractSystem(eqx.Module, Generic[C]):
         """M(q) v, shape `(nv,)`."""
         return self.mass_at(c) @ v
 
+    def inertial_terms(self, c: C, v: Velocities) -> Velocities:
+        """Sums of the absolute terms of `apply_mass`, which scale its rounding errors.
+
+        Terms that cancel within an entry of M count in full. Default: |M| |v|.
+        """
+        return jnp.abs(self.mass_at(c)) @ jnp.abs(v)
+
     def mass_factor(self, c: C) -> Any:
         """L of M(q) = L Lᵀ, in the form that `whiten` and `unwhiten` accept."""
         return jnp.linalg.cholesky(self.mass_at(c))

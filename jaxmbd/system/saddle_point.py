@@ -36,10 +36,6 @@ CONSTRAINT_TOLERANCE, VIOLATION_TOLERANCE = 20.0, 100.0
 # leave far larger residuals.
 MOTION_TOLERANCE = 1e4
 
-# Terms of a row that count as none, by the inertial force of the row under the largest
-# acceleration, in units of the machine epsilon.
-ZERO = 10.0
-
 # No residual above this part of the largest acceleration along a row is a rounding error.
 MAX_ROUNDING = 1e-2
 
@@ -58,7 +54,7 @@ class AbstractMetric(eqx.Module):
 
     @abstractmethod
     def sizes(self, x: Velocities) -> tuple[Velocities, Velocities]:
-        """|M| |x|, which scales rounding errors of M x, and square roots of M's diagonal."""
+        """Sums of absolute terms of M x, which scale its rounding errors, and roots of diag(M)."""
 
     @abstractmethod
     def whiten(self, f: Float[Array, "nv *k"]) -> Float[Array, "nv *k"]:
@@ -80,8 +76,8 @@ class KineticMetric(AbstractMetric):
         return self.system.apply_mass(self.c, x)
 
     def sizes(self, x: Velocities) -> tuple[Velocities, Velocities]:
-        mass = self.system.mass_at(self.c)
-        return jnp.abs(mass) @ jnp.abs(x), jnp.sqrt(jnp.diagonal(mass))
+        diagonal = jnp.diagonal(self.system.mass_at(self.c))
+        return self.system.inertial_terms(self.c, x), jnp.sqrt(diagonal)
 
     def whiten(self, f: Float[Array, "nv *k"]) -> Float[Array, "nv *k"]:
         return self.system.whiten(self.factor, f)
@@ -205,10 +201,7 @@ class SaddlePoint(eqx.Module):
         floor = eps * root * jnp.max(terms / root, initial=0.0)
         residual = jnp.abs(self.metric.apply(x) - f - self.G.T @ lam)
         tolerance = (MOTION_TOLERANCE * eps + self._disturbance) * (terms + floor)
-        # In symmetric mechanisms all terms of a row may be zero but for rounding errors of the
-        # largest acceleration within M x.
-        zero = terms <= ZERO * eps * root**2 * jnp.max(jnp.abs(x), initial=0.0)
-        return jnp.all((residual <= tolerance) | zero)
+        return jnp.all(residual <= tolerance)
 
     def is_same_force(self, a: Float[Array, "ng"], b: Float[Array, "ng"]) -> Bool[Array, ""]:
         """Whether Gᵀ a = Gᵀ b, in the norm of the metric M⁻¹.

@@ -25,6 +25,12 @@ class WorldInertia(eqx.Module):
         angular = self.J @ V[3:] + so3.cross(self.h, V[:3])
         return jnp.concatenate([linear, angular])
 
+    def momentum_terms(self, V: Float[Array, "6"]) -> Float[Array, "6"]:
+        """Sums of the absolute terms of `momentum`, for a twist without negative entries."""
+        H = jnp.abs(so3.hat(self.h))
+        linear = self.mass * V[:3] + H @ V[3:]
+        return jnp.concatenate([linear, jnp.abs(self.J) @ V[3:] + H @ V[:3]])
+
 
 def world_inertia(bodies: RigidBody, X: Pose) -> WorldInertia:
     """Inertia of every body at its pose."""

@@ -195,6 +195,16 @@ class JointSystem(AbstractSystem[JointConfiguration]):
         wrenches = jax.vmap(WorldInertia.momentum)(self._inertia(c.ports), V)
         return self.project(c, wrenches) + self.reflected_inertias() * v
 
+    def inertial_terms(self, c: JointConfiguration, v: Float[Array, "nv"]) -> Float[Array, "nv"]:
+        """|H|ᵀ T⁻ᵀ |𝓜| T⁻¹ |H| |v|: moments about the world's origin may cancel within M."""
+        if not self.mechanism.all_rigid:
+            return super().inertial_terms(c, v)
+        H = jnp.abs(c.H)
+        V = sum_over_ancestors(self.mechanism, self.layout, H * jnp.abs(v)[:, None])
+        wrenches = jax.vmap(WorldInertia.momentum_terms)(self._inertia(c.ports), V)
+        subtrees = self.layout.bodies.take(sum_over_subtrees(self.mechanism, wrenches))
+        return jnp.sum(H * subtrees, axis=1) + self.reflected_inertias() * jnp.abs(v)
+
     def reflected_inertias(self) -> Float[Array, "nv"]:
         """Contributions of rotors behind gears to the diagonal of M."""
         total = jnp.zeros(self.nv, dtype=self.mechanism.dtype)
