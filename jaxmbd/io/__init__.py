@@ -9,6 +9,7 @@ from .records import read_record as read_record
 from .urdf import from_urdf as from_urdf
 from .urdf import urdf_limits as urdf_limits
 from .urdf import urdf_mimics as urdf_mimics
+from .urdf import urdf_shapes as urdf_shapes
 from .urdf_parts import JointLimits as JointLimits
 from .urdf_parts import Mimic as Mimic
 
@@ -24,4 +25,5 @@ __all__ = [
     "save_model",
     "urdf_limits",
     "urdf_mimics",
+    "urdf_shapes",
 ]

@@ -1,24 +1,35 @@
 """Models from URDF files, the robot descriptions of ROS."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..bodies import RigidBody
+from ..contact import AbstractSolid, AbstractSurface, Coulomb, HalfSpace, HuntCrossley
 from ..errors import ModelError
-from ..forces import AbstractElement, CoulombFriction, Gravity, ViscousFriction
+from ..forces import (
+    AbstractElement,
+    CoulombFriction,
+    Gravity,
+    Material,
+    ViscousFriction,
+    contact_pairs,
+)
 from ..joints import AbstractJoint, Coupling, Fixed, Free, Planar, Prismatic, Revolute
 from ..model import Frame, Model
 from ..model.frame import GROUND
 from .urdf_lumps import Assembly, Lump, hold_followers, lump_links
 from .urdf_parts import Joint, JointLimits, Mimic
 from .urdf_placement import Placement
-from .urdf_tree import read_robot
+from .urdf_shapes import Meshes, read_shapes
+from .urdf_tree import Robot, read_robot
 from .urdf_xml import read_xml
 
 Source = str | os.PathLike[str]
 
 FLOATING_BASE = "floating_base"
+FLOOR = "floor"
+DEFLECTION = 2e-3  # Of one contact by the weight of the robot, by default [m].
 WITH_AXIS = {
     "revolute": Revolute,
     "continuous": Revolute,
@@ -35,6 +46,9 @@ def from_urdf(
     merge_fixed: bool = True,
     mimic: str = "couple",
     gravity: Any = (0.0, 0.0, -9.81),
+    contacts: bool | Material = False,
+    surface: AbstractSurface | None = None,
+    meshes: Meshes = "box",
 ) -> Model:
     """Read a model from a URDF file.
 
@@ -45,8 +59,8 @@ def from_urdf(
 
     A joint's `damping` becomes a `ViscousFriction` of the name `"<joint> damping"`, its `friction`
     a `CoulombFriction` `"<joint> friction"`. Limits are not enforced, see `urdf_limits`. Elements
-    without mass or motion are skipped: visual, collision, material, transmission, gazebo,
-    calibration, safety_controller.
+    without mass or motion are skipped: visual, material, transmission, gazebo, calibration,
+    safety_controller; collision too, unless `contacts` is given.
 
     **Arguments:**
 
@@ -60,23 +74,21 @@ def from_urdf(
       `urdf_mimics` returns the relations. A fixed joint follows no other joint.
     - `gravity`: acceleration of free fall, shape `(3,)` [m/s²], of the force named `"gravity"`; if
       None, there is no such force.
+    - `contacts`: whether the collision shapes of all links that move touch a surface, by a
+      `Contact` of the name `"<shape>-floor"` each. A `Material` gives its laws; True stands for
+      `HuntCrossley(stiffness, 0.5)` with a stiffness at which the weight of the robot on one point
+      deflects by 2 mm, and `Coulomb(0.8)`. Links do not touch one another; `urdf_shapes` and
+      `contact_pairs` make other pairs. Default: no contacts.
+    - `surface`: `contact.HalfSpace`, `Terrain` or another surface. Default: the plane z = 0 of the
+      ground.
+    - `meshes`: treatment of collision meshes, for all or by link, as for `urdf_shapes`.
 
     **Raises** `ModelError`, with the file, the line and the element, if the file cannot be read or
     is malformed, if its joints are no tree, or if a body is impossible.
 
     The format is described in the ROS documentation, "urdf/XML".
     """
-    robot = read_robot(read_xml(source))
-    if floating_base and robot.root.name == "world" and robot.root.is_light:
-        raise robot.root.element.error(
-            "it stands for the ground, so that there is no base to float; "
-            "leave floating_base out, or take this link and its joint out of the file"
-        )
-    if mimic not in ("couple", "independent", "fixed"):
-        raise ModelError(f"mimic must be 'couple', 'independent' or 'fixed', got {mimic!r}")
-    if mimic == "fixed":
-        robot = hold_followers(robot)
-    assembly = lump_links(robot, floating_base, merge_fixed)
+    robot, assembly = _read(source, floating_base, merge_fixed, mimic)
     bodies = {name: _body(lump) for name, lump in assembly.lumps.items()}
     if not bodies:
         raise robot.element.error("no link moves; floating_base=True frees the root")
@@ -88,6 +100,10 @@ def from_urdf(
         joints[FLOATING_BASE] = Free(GROUND, robot.root.name)
     forces: dict[str, AbstractElement] = {} if gravity is None else {"gravity": Gravity(gravity)}
     forces |= _friction(assembly.joints)
+    if contacts is not False:
+        material = _default_material(bodies) if contacts is True else contacts
+        shapes = read_shapes(robot, assembly, source, meshes)
+        forces |= _touching(shapes, HalfSpace(GROUND) if surface is None else surface, material)
     markers = {
         link: _frame(body, X)
         for link, (body, X) in assembly.places.items()
@@ -99,6 +115,66 @@ def from_urdf(
         if joint.mimic is not None and mimic == "couple"
     }
     return Model(bodies, joints, forces, markers, couplings)
+
+
+def urdf_shapes(
+    source: Source,
+    *,
+    floating_base: bool = False,
+    merge_fixed: bool = True,
+    mimic: str = "couple",
+    meshes: Meshes = "box",
+) -> dict[str, AbstractSolid]:
+    """Collision shapes of a URDF file on the bodies of `from_urdf`, for contacts of one's own.
+
+    The names are those of the links; further shapes of a link are `"<link> 2"` and so on. Cylinders
+    are `contact.Cylinder`, which touches surfaces by points of its rims.
+
+    **Arguments:** `source`, `floating_base`, `merge_fixed`, `mimic`: as for `from_urdf`; `meshes`:
+    treatment of collision meshes. `"box"`: the box around the mesh along its axes; `"sphere"`: a
+    ball in its middle, whose diameter is the mean of the edges of this box; `"skip"`: no shape. Or
+    `{link: treatment}`, with boxes for other links. Default: `"box"`. Meshes need the extra `fem`.
+
+    **Raises** `ModelError` as `from_urdf`, for unknown shapes, and for files of meshes that are
+    missing or cannot be read.
+    """
+    robot, assembly = _read(source, floating_base, merge_fixed, mimic)
+    return read_shapes(robot, assembly, source, meshes)
+
+
+def _read(
+    source: Source, floating_base: bool, merge_fixed: bool, mimic: str
+) -> tuple[Robot, Assembly]:
+    robot = read_robot(read_xml(source))
+    if floating_base and robot.root.name == "world" and robot.root.is_light:
+        raise robot.root.element.error(
+            "it stands for the ground, so that there is no base to float; "
+            "leave floating_base out, or take this link and its joint out of the file"
+        )
+    if mimic not in ("couple", "independent", "fixed"):
+        raise ModelError(f"mimic must be 'couple', 'independent' or 'fixed', got {mimic!r}")
+    if mimic == "fixed":
+        robot = hold_followers(robot)
+    return robot, lump_links(robot, floating_base, merge_fixed)
+
+
+def _touching(
+    shapes: dict[str, AbstractSolid], surface: AbstractSurface, material: Material
+) -> dict[str, AbstractElement]:
+    """Contacts of all shapes that do not stand on the ground with the surface."""
+    moving = {name: shape for name, shape in shapes.items() if shape.frame.body != GROUND}
+    forces: dict[str, AbstractElement] = {}
+    for name, shape in moving.items():
+        if name == FLOOR:
+            raise ModelError(f"contacts: the link {name!r} has the name of the surface; rename it")
+        forces |= contact_pairs({name: shape, FLOOR: surface}, material)
+    return forces
+
+
+def _default_material(bodies: Mapping[str, RigidBody]) -> Material:
+    """Laws by the weight of the robot, see `from_urdf`."""
+    weight = 9.81 * sum(float(body.mass) for body in bodies.values())
+    return Material(HuntCrossley(weight / DEFLECTION**1.5, 0.5), Coulomb(0.8))
 
 
 def urdf_limits(source: Source) -> dict[str, JointLimits]:
