@@ -168,16 +168,28 @@ class AbstractMotion(eqx.Module):
     def animate(self, path: Any = None, **options: Any) -> Any:
         """Animate the mechanism; needs the extra `viz`.
 
-        **Arguments:** `path`: where to write a page (`.html`) that plays it without a network;
-        `fps`, `speed` (0.1 is slow motion), `scale`, `trace` (frames whose paths to draw),
-        `colors`, `labels`, `view`, `height`, `deformation` (factor for flexible bodies),
-        `contours` (`"displacement"` or `"strain"`): see `jaxmbd.viz.animate.animate_solution`.
+        **Arguments:**
 
-        **Returns** a `k3d.Plot`, shown by a notebook.
+        - `path`: a file that plays the motion without a network: a page (`.html`) or a picture
+          (`.gif`). Default: no file.
+        - `options` of pages: `fps`, `speed` (0.1 is slow motion), `scale`, `trace` (frames whose
+          paths to draw), `colors`, `labels`, `view`, `height`, `deformation` (factor for flexible
+          bodies), `contours` (`"displacement"` or `"strain"`), see
+          `jaxmbd.viz.animate.animate_solution`; of pictures: those of
+          `jaxmbd.viz.gif.gif_of_solution`.
+
+        **Returns** a `k3d.Plot`, or a `Gif` if the path ends in `.gif`. Notebooks show both.
+
+        **Raises** `ModelError` for a motion without saved states, a path with another ending, and
+        invalid options.
         """
+        _states_of(self, "animate")
+        if path is not None and str(path).lower().endswith(".gif"):
+            from ..viz.gif import gif_of_solution
+
+            return gif_of_solution(self, path, **options)
         from ..viz.animate import animate_solution
 
-        _states_of(self, "animate")
         return animate_solution(self, path, **options)
 
 

@@ -9,13 +9,12 @@ import numpy as np
 
 from ..analyses.motion import AbstractMotion
 from ..errors import ModelError
-from ..mechanism.mechanism import Mechanism
-from ..model.model import unknown
 from . import player
 from .deformed import color_range
 from .drawings import drawings
 from .motion import keyframes
 from .palette import palette_of
+from .paths import carrier, paths_of
 from .scene import STEEL, Drawing
 from .stage import Stage, set_stage, world_points
 from .view import FIELD_OF_VIEW, bounds, camera
@@ -29,7 +28,6 @@ except ImportError as error:
 WHITE_TO_BLUE = np.array([[0, 0.93, 0.93, 0.93], [0.5, 0.34, 0.71, 0.91], [1, 0.0, 0.2, 0.45]])
 COLD_TO_HOT = np.array([[0, 0.0, 0.32, 0.65], [0.5, 0.93, 0.93, 0.93], [1, 0.75, 0.26, 0.0]])
 MAX_LABELS = 8
-FINER = 8  # Points of a path for each keyframe.
 
 
 def animate_solution(
@@ -88,14 +86,14 @@ def animate_solution(
     """
     _check_positive(fps=fps, speed=speed, scale=scale, deformation=deformation)
     if path is not None and Path(path).suffix.lower() not in (".html", ".htm"):
-        raise ModelError(f"animate writes a page: the path must end in .html, got {str(path)!r}")
+        raise ModelError(f"animate: the path must end in .html or .gif, got {str(path)!r}")
     mechanism = solution.system.mechanism
     names = list(mechanism.topology.bodies[1:])
     palette = palette_of(names, colors)
     motion = keyframes(solution, speed / fps, deformation)
     stage = set_stage(mechanism, motion, scale, deformation)
     limits = None if contours is None else color_range(stage.surfaces, contours)
-    paths = _paths(solution, trace, speed / fps, deformation)
+    paths = paths_of(solution, trace, speed / fps, deformation)
     played = (motion.ts - motion.ts[0]) / speed
     title = "motion" if path is None else Path(path).stem
     points = np.concatenate([world_points(stage), *paths.values()])
@@ -109,7 +107,7 @@ def animate_solution(
     for drawing in drawings(stage, solution, palette, contours):
         plot += _mesh(drawing, played, limits)
     for name, positions in paths.items():
-        color = palette.get(_carrier(mechanism, name), STEEL)
+        color = palette.get(carrier(mechanism, name), STEEL)
         plot += _path(name, positions, color, 0.6 * stage.unit)
     if len(names) <= MAX_LABELS if labels is None else labels:
         plot += _labels(stage, played, palette)
@@ -140,33 +138,6 @@ def _check_positive(**options: float | int) -> None:
     for name, value in options.items():
         if not (np.isfinite(value) and value > 0):
             raise ModelError(f"animate: {name} must be positive, got {value}")
-
-
-def _paths(
-    solution: AbstractMotion,
-    trace: Sequence[str] | str,
-    interval: float,
-    deformation: float | int,
-) -> dict[str, np.ndarray]:
-    """Positions over time of the named frames, shape `(k, 3)`, finer than the keyframes."""
-    traced = [trace] if isinstance(trace, str) else list(trace)
-    names = solution.system.mechanism.port_names
-    known = {name: names.index(name) for name in names if name is not None}
-    for name in traced:
-        if name not in known:
-            raise KeyError(unknown("animate: trace: unknown frame", name, known))
-    if not traced:
-        return {}
-    p = keyframes(solution, interval / FINER, deformation).p
-    return {name: p[:, known[name]] for name in traced}
-
-
-def _carrier(mechanism: Mechanism, frame: str) -> str:
-    """The body (or ground) on which a named frame is."""
-    row, first = mechanism.port_names.index(frame), 1 + mechanism.n_bodies
-    return mechanism.topology.bodies[
-        row if row < first else mechanism.port_bodies.index[row - first]
-    ]
 
 
 def _mesh(drawing: Drawing, played: np.ndarray, limits: tuple[float, float] | None) -> Any:

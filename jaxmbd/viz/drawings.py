@@ -13,10 +13,11 @@ def drawings(
     solution: AbstractMotion,
     palette: Mapping[str, int],
     contours: str | None = None,
+    axes_of_bodies: bool = True,
 ) -> Iterator[Drawing]:
     """Everything that is drawn as a mesh, with its poses at the keyframes of the stage."""
     yield from ground_drawings(stage)
-    yield from body_drawings(stage, palette, contours)
+    yield from body_drawings(stage, palette, contours, axes_of_bodies)
     yield from joint_drawings(stage)
     yield from spring_drawings(stage)
     yield from contact_drawings(stage, solution)

@@ -37,11 +37,14 @@ class Drawing(NamedTuple):
 
 
 def body_drawings(
-    stage: Stage, colors: Mapping[str, int], contours: str | None = None
+    stage: Stage,
+    colors: Mapping[str, int],
+    contours: str | None = None,
+    axes_of_bodies: bool = True,
 ) -> Iterator[Drawing]:
     """For each rigid body: rods from its centre of mass to its anchors, its axes, and its box.
 
-    For each flexible body: its surface and its axes.
+    For each flexible body: its surface and its axes. Axes are drawn if `axes_of_bodies`.
     """
     mechanism, unit = stage.mechanism, stage.unit
     sizes, axes, coms = equivalent_boxes(mechanism)
@@ -49,9 +52,11 @@ def body_drawings(
     for row, name in enumerate(names, 1):
         com, color = coms[row - 1], colors[name]
         if name in stage.surfaces:
-            yield from _flexible(stage, row, name, color, contours)
+            yield from _flexible(stage, row, name, color, contours, axes_of_bodies)
             continue
-        parts = [shapes.sphere(com, 1.6 * unit, color), shapes.triad(8 * unit, 0.35 * unit)]
+        parts = [shapes.sphere(com, 1.6 * unit, color)]
+        if axes_of_bodies:
+            parts.append(shapes.triad(8 * unit, 0.35 * unit))
         for point in stage.anchors[row]:
             if np.linalg.norm(point - com) > 0.1 * unit:
                 parts.append(shapes.cylinder(com, point, unit, color))
@@ -63,10 +68,12 @@ def body_drawings(
 
 
 def _flexible(
-    stage: Stage, row: int, name: str, color: int, contours: str | None
+    stage: Stage, row: int, name: str, color: int, contours: str | None, axes: bool
 ) -> Iterator[Drawing]:
     surface, poses = stage.surfaces[name], port_poses(stage.motion, row)
-    yield Drawing(f"{name} axes", "bodies", shapes.triad(8 * stage.unit, 0.35 * stage.unit), poses)
+    if axes:
+        triad = shapes.triad(8 * stage.unit, 0.35 * stage.unit)
+        yield Drawing(f"{name} axes", "bodies", triad, poses)
     if not surface.triangles.size:
         return
     mesh = shapes.painted(surface.points[0], surface.triangles, color)

@@ -49,6 +49,10 @@ def show(
 
     **Raises** `ModelError` for anything else to show, and the errors of `from_urdf`, `from_mjcf`,
     `formulate` and `assemble`.
+
+    Example:
+
+        mbd.show(model, {"hinge": 0.3}, widgets=False).savefig("model.png")
     """
     if isinstance(what, AbstractMotion):
         return what.animate(**options)

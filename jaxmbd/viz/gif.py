@@ -1,0 +1,212 @@
+"""Animations as GIF files: they need no widgets, no scripts and no network."""
+
+import base64
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from ..analyses.motion import AbstractMotion
+from ..errors import ModelError
+from .drawings import drawings
+from .motion import keyframes
+from .palette import palette_of
+from .paths import FINER as FINER_PATHS
+from .paths import carrier, paths_of
+from .scene import STEEL, Drawing
+from .stage import set_stage, world_points
+from .view import bounds, camera
+
+try:
+    from PIL import Image, ImageDraw
+except ImportError as error:
+    raise ImportError('animate needs Pillow: pip install "jaxmbd[viz]"') from error
+
+SMOOTHING = 2  # A pixel is the mean of SMOOTHING² drawn ones.
+TO_LIGHT = np.array([0.35, -0.6, 0.72])
+ROOM = 0.92  # Part of the picture that the motion fills.
+N_COLORS = 64
+MAX_FRAMES = 400
+
+
+class Gif:
+    """An animation: the bytes of a GIF file in `data`. Notebooks show it."""
+
+    def __init__(self, data: bytes):
+        self.data = data
+
+    def _repr_html_(self) -> str:
+        text = base64.b64encode(self.data).decode()
+        return f'<img alt="animation" src="data:image/gif;base64,{text}"/>'
+
+
+def gif_of_solution(
+    solution: AbstractMotion,
+    path: str | Path | None = None,
+    *,
+    fps: float | int = 20,
+    speed: float | int = 1,
+    scale: float | int = 1,
+    trace: Sequence[str] | str = (),
+    colors: Mapping[str, int | str] | None = None,
+    view: Sequence[float | int] | None = None,
+    size: tuple[int, int] = (400, 300),
+    deformation: float | int = 1,
+) -> Gif:
+    """Animate a mechanism as a GIF file.
+
+    The pictures are those of `animate_solution`, in perspective, without axes of bodies and
+    names. The animation repeats without end.
+
+    **Arguments:**
+
+    - `path`: the file to write. Default: no file.
+    - `fps`: frames per second of playing time, at most 50, and 400 frames in all.
+    - `speed`: seconds of motion per second of playing time: 0.1 is slow motion.
+    - `scale`: factor of the thickness of links and symbols.
+    - `trace`: names of frames whose paths to draw.
+    - `colors`: `{body: 0xrrggbb or "#rrggbb"}`. Default: a palette.
+    - `view`: direction from the mechanism to the camera, in the world, shape `(3,)`. Default:
+      roughly normal to the plane of motion.
+    - `size`: width and height [pixels].
+    - `deformation`: factor of the deformation of flexible bodies.
+
+    **Returns** a `Gif`, which a notebook shows if it is the last line of a cell.
+
+    **Raises** `KeyError` for an unknown frame or body, and `ModelError` for a batch of motions, a
+    motion without a finite time, and options that are not positive.
+    """
+    for name, value in {"fps": fps, "speed": speed, "scale": scale, "size": min(size)}.items():
+        if not (np.isfinite(value) and value > 0):
+            raise ModelError(f"animate: {name} must be positive, got {value}")
+    mechanism = solution.system.mechanism
+    delay = max(round(100.0 / fps), 2)  # Browsers play shorter delays [1/100 s] slowly.
+    interval = speed * delay / 100.0
+    motion = keyframes(solution, interval, deformation)
+    wanted = (motion.ts[-1] - motion.ts[0]) / interval
+    if wanted > MAX_FRAMES:
+        raise ModelError(
+            f"animate: {wanted:.0f} frames are more than {MAX_FRAMES}; multiply speed by "
+            f"{wanted / MAX_FRAMES:.2g}, or lower fps"
+        )
+    stage = set_stage(mechanism, motion, scale, deformation)
+    palette = palette_of(list(mechanism.topology.bodies[1:]), colors)
+    paths = paths_of(solution, trace, interval, deformation)
+    triad = 16 * stage.unit * np.eye(4)[:, :3]
+    points = np.concatenate([world_points(stage), triad, *paths.values()])
+    eye = _eye(points, view, size)
+    lines = [(_rgb(palette.get(carrier(mechanism, n), STEEL)), p) for n, p in paths.items()]
+    drawn = list(drawings(stage, solution, palette, axes_of_bodies=False))
+    data = _encoded(list(_pictures(drawn, lines, eye, len(motion.ts), size)), 10 * delay)
+    if path is not None:
+        Path(path).write_bytes(data)
+    return Gif(data)
+
+
+class Eye(NamedTuple):
+    """A perspective view: position [m], axes as rows, pixels by unit of tangent, and the centre
+    of the picture [pixels]."""
+
+    position: np.ndarray
+    axes: np.ndarray
+    focal: float
+    centre: np.ndarray
+
+    def project(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Pixels, shape `(..., 2)`, and depths [m], shape `(...)`, of points in the world."""
+        local = (points - self.position) @ self.axes.T
+        depth = np.maximum(-local[..., 2], 1e-9)
+        aside = local[..., :2] * np.array([1.0, -1.0])
+        return self.centre + self.focal * aside / depth[..., None], depth
+
+
+def _eye(points: np.ndarray, view: Sequence[float | int] | None, size: tuple[int, int]) -> Eye:
+    """The camera of `animate_solution`, moved so that the points [m] fill the picture."""
+    numbers = np.array(camera(*bounds(points, 0.0), view))
+    position, target, up = numbers[:3], numbers[3:6], numbers[6:]
+    back = (position - target) / np.linalg.norm(position - target)
+    right = np.cross(up, back) / np.linalg.norm(np.cross(up, back))
+    pixels = SMOOTHING * np.array(size, dtype=float)
+    eye = Eye(position, np.stack([right, np.cross(back, right), back]), 1.0, np.zeros(2))
+    flat, _ = eye.project(points)
+    low, high = flat.min(axis=0), flat.max(axis=0)
+    focal = float(np.min(ROOM * pixels / np.maximum(high - low, 1e-9)))
+    return eye._replace(focal=focal, centre=pixels / 2 - focal * (low + high) / 2)
+
+
+def _pictures(
+    drawn: list[Drawing],
+    lines: list[tuple[tuple[int, int, int], np.ndarray]],
+    eye: Eye,
+    n: int,
+    size: tuple[int, int],
+) -> Iterator[Image.Image]:
+    """One picture for each keyframe: triangles from the farthest to the nearest."""
+    light = TO_LIGHT / np.linalg.norm(TO_LIGHT)
+    for i in range(n):
+        picture = Image.new("RGB", (SMOOTHING * size[0], SMOOTHING * size[1]), "white")
+        draw = ImageDraw.Draw(picture, "RGBA")
+        for color, points in lines:
+            flat, _ = eye.project(points[: FINER_PATHS * i + 1])
+            draw.line([tuple(p) for p in flat.tolist()], fill=(*color, 160), width=2 * SMOOTHING)
+        flats, depths, colors = [], [], []
+        for drawing in drawn:
+            flat, depth, shaded = _triangles(drawing, i, eye, light)
+            flats.append(flat)
+            depths.append(depth)
+            colors.append(shaded)
+        flat, depth, color = (np.concatenate(parts) for parts in (flats, depths, colors))
+        order = np.argsort(-depth)
+        for corners, fill in zip(flat[order].tolist(), color[order].tolist(), strict=True):
+            draw.polygon([tuple(corner) for corner in corners], fill=tuple(fill))
+        yield picture.resize(size, Image.Resampling.BOX)
+
+
+def _triangles(
+    drawing: Drawing, i: int, eye: Eye, light: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Corners [pixels], shape `(m, 3, 2)`, depths [m], and colours with opacity, shape `(m, 4)`."""
+    local = drawing.mesh.vertices if drawing.vertices is None else drawing.vertices[i]
+    pose = drawing.poses[min(i, len(drawing.poses) - 1)]
+    corners = (local @ pose[:3, :3].T + pose[:3, 3])[drawing.mesh.triangles]
+    flat, depth = eye.project(corners)
+    normal = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+    length = np.linalg.norm(normal, axis=1)
+    facing = np.abs(normal @ light) / np.where(length > 0.0, length, 1.0)
+    shade = 0.55 + 0.45 * facing
+    packed = drawing.mesh.colors[drawing.mesh.triangles[:, 0]].astype(int)
+    rgb = np.stack([packed >> 16 & 255, packed >> 8 & 255, packed & 255], axis=1) * shade[:, None]
+    opacity = np.full((len(rgb), 1), 255.0 * drawing.opacity)
+    # Of a translucent mesh both sides are drawn: each has half of the opacity.
+    opacity = opacity if drawing.opacity >= 1.0 else 0.5 * opacity
+    return flat, depth.mean(axis=1), np.concatenate([rgb, opacity], axis=1).astype(int)
+
+
+def _rgb(color: int) -> tuple[int, int, int]:
+    return color >> 16 & 255, color >> 8 & 255, color & 255
+
+
+def _encoded(pictures: list[Image.Image], delay: int) -> bytes:
+    """One palette for all pictures, so that what does not move takes no space."""
+    some = pictures[:: max(len(pictures) // 8, 1)]
+    strip = Image.new("RGB", (some[0].width, some[0].height * len(some)))
+    for row, picture in enumerate(some):
+        strip.paste(picture, (0, row * picture.height))
+    palette = strip.quantize(N_COLORS, dither=Image.Dither.NONE)
+    frames = [p.quantize(palette=palette, dither=Image.Dither.NONE) for p in pictures]
+    buffer = io.BytesIO()
+    frames[0].save(
+        buffer,
+        "GIF",
+        save_all=True,
+        append_images=frames[1:],
+        duration=delay,
+        loop=0,
+        optimize=True,
+    )
+    return buffer.getvalue()
+
+
+__all__ = ["Gif", "gif_of_solution"]

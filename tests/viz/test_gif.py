@@ -1,0 +1,54 @@
+"""Animations as GIF files."""
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import jaxmbd as mbd
+from tests.viz import motions
+
+TS = np.linspace(1.0, 2.0, 21)
+
+
+@pytest.fixture(scope="module")
+def swing() -> mbd.Solution:
+    return motions.motion(motions.crane(), TS, motions.swinging)
+
+
+def pictures(gif):
+    picture = Image.open(io.BytesIO(gif.data))
+    for row in range(picture.n_frames):
+        picture.seek(row)
+        yield np.asarray(picture.convert("RGB")).astype(int)
+
+
+def test_a_gif_shows_the_motion(swing, tmp_path):
+    path = tmp_path / "crane.gif"
+    gif = swing.animate(path, trace="tip", fps=10, size=(160, 120))
+    assert path.read_bytes() == gif.data
+    frames = list(pictures(gif))
+    assert [frame.shape for frame in frames] == [(120, 160, 3)] * 11
+    drawn = [np.argwhere(frame.sum(axis=2) < 720) for frame in frames]
+    assert all(len(pixels) > 50 for pixels in drawn)
+    assert any(np.abs(frames[0] - frame).max() > 50 for frame in frames)
+    assert "data:image/gif;base64,R0lGOD" in gif._repr_html_()
+    for pixels in drawn:  # Nothing is cut off.
+        assert pixels.min() > 0
+        assert pixels[:, 0].max() < 119
+        assert pixels[:, 1].max() < 159
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"fps": 0}, "fps must be positive"), ({"speed": 1e-3}, "multiply speed by 5")],
+)
+def test_options_without_a_meaning_are_errors(swing, tmp_path, options, message):
+    with pytest.raises(mbd.ModelError, match=message):
+        swing.animate(tmp_path / "crane.gif", **options)
+
+
+def test_other_endings_are_errors(swing):
+    with pytest.raises(mbd.ModelError, match=r"must end in \.html or \.gif"):
+        swing.animate("crane.png")
