@@ -12,6 +12,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import tables  # noqa: E402
 
+import jaxmbd  # noqa: E402
+
 project = "jaxmbd"
 author = "The jaxmbd developers"
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
@@ -20,7 +22,7 @@ html_theme = "furo"
 html_title = "jaxmbd"
 html_static_path = ["static"]
 html_css_files = ["wide.css"]
-nb_execution_mode = "off"  # The tests execute the notebooks.
+nb_execution_mode = "off"  # Outputs are stored: docs/execute_notebooks.py.
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 3
 default_role = "code"  # Docstrings are written with `single` backticks.
@@ -35,6 +37,32 @@ copies = DOCS / "generated_notebooks"
 copies.mkdir(exist_ok=True)
 for notebook in (DOCS.parent / "notebooks").glob("*.ipynb"):
     shutil.copyfile(notebook, copies / notebook.name)
+
+
+def documented_names():
+    """Names in backticks of docstrings, and the entries of the reference that they link to."""
+    targets = {}
+    modules = ("joints", "forces", "signals", "contact", "tyres", "inertia", "flexible", "io")
+    for module in modules:
+        for name in getattr(jaxmbd, module).__all__:
+            targets[f"{module}.{name}"] = targets[name] = f"jaxmbd.{module}.{name}"
+    public = {name: f"jaxmbd.{name}" for name in jaxmbd.__all__ if name not in modules}
+    return targets | public
+
+
+NAMES = documented_names()
+IN_BACKTICKS = re.compile(r"(?<![`:\w])`((?:mbd\.)?[\w.]+)`(?![`_\w])")
+
+
+def link_names(app, what, name, obj, options, lines):
+    """Link names of the reference in docstrings to their entries."""
+
+    def linked(match):
+        shown = match.group(1)
+        target = NAMES.get(shown.removeprefix("mbd."))
+        return match.group() if target is None else f":py:obj:`{shown} <{target}>`"
+
+    lines[:] = [IN_BACKTICKS.sub(linked, line) for line in lines]
 
 
 def keep_equations(app, what, name, obj, options, lines):
@@ -60,4 +88,5 @@ def _line(lines, i):
 
 
 def setup(app):
+    app.connect("autodoc-process-docstring", link_names)
     app.connect("autodoc-process-docstring", keep_equations)

@@ -202,7 +202,7 @@ DAMAGED = {
     "shape": ((*AXIS, "shape"), [2], r"hinge\.axis: 3 numbers do not fill the shape \[2\]"),
     "huge shape": ((*AXIS, "shape"), [10**12], "do not fill the shape"),
     "other shape": ((*AXIS, "shape"), [1, 3], r"hinge\.axis must be .*shape \(1, 3\)"),
-    "dtype": ((*AXIS, "dtype"), "object", "an array has numbers and a dtype of"),
+    "dtype": ((*AXIS, "dtype"), "object", "an array has a list of numbers"),
     "text": ((*AXIS, "array"), ["a", 0, 0], r"hinge\.axis: 'a' is no float64"),
     "function": (AXIS, {"function": "os.system"}, "names the function 'os.system'; known are"),
     "keys": (AXIS, {"pickle": "x"}, r"hinge\.axis has the unknown keys pickle"),

@@ -1,0 +1,149 @@
+"""Moving pictures of the gallery, from the scripts in `examples/`.
+
+    python docs/gallery.py [NAME ...] [--hero]
+
+Each picture is `docs/gallery/NAME.gif`, of at most 150 kB. `--hero` draws the first picture of the
+README, `docs/images/hero.gif`. Without names, all pictures are drawn, in some minutes.
+"""
+
+import argparse
+import importlib
+import sys
+from pathlib import Path
+
+import numpy as np
+
+DOCS = Path(__file__).resolve().parent
+sys.path[:0] = [str(DOCS.parent), str(DOCS.parent / "examples")]
+
+import jaxmbd as mbd  # noqa: E402
+
+LARGEST = 150_000  # [bytes]
+SIZE = (260, 195)  # [pixels]
+
+
+def four_bar():
+    """A turn and a half of a linkage that coasts."""
+    example = importlib.import_module("four_bar")
+    system = mbd.formulate(example.model(), mbd.JointCoordinates())
+    state = mbd.assemble(system, example.posture(1.0), {"left": 12.0}, hold="left")
+    motion = mbd.simulate(system, state, t1=1.0, dt=0.005, integrator=example.METHOD)
+    return motion, {"trace": "point", "speed": 0.4}
+
+
+def slider_crank():
+    """One turn of a compressor."""
+    example = importlib.import_module("slider_crank")
+    turn = np.linspace(0.0, 2 * np.pi / example.SPEED, 91)
+    system = mbd.formulate(example.model(), mbd.JointCoordinates())
+    motion = mbd.kinematics(system, turn, {"guide": example.height(0.0)})
+    return motion, {"speed": turn[-1] / 2, "trace": "crank pin.successor", "view": (0.4, -1, 0.3)}
+
+
+def platform_3rrr():
+    """A planar platform that falls."""
+    example = importlib.import_module("platform_3rrr")
+    system = mbd.formulate(example.model(), mbd.PointCoordinates("xy", example.RODS))
+    state = mbd.assemble(system, example.posture(np.zeros(3)))
+    motion = mbd.simulate(system, state, t1=2.5, dt=0.01, integrator=example.METHOD)
+    return motion, {"trace": "platform", "view": (0.0, -0.3, 1.0)}
+
+
+def stewart_platform():
+    """One period of heave and tilt."""
+    example = importlib.import_module("stewart_platform")
+    system = mbd.formulate(example.model(), mbd.JointCoordinates())
+    motion = mbd.kinematics(system, np.linspace(0.0, example.PERIOD, 81))
+    return motion, {"trace": "platform", "speed": example.PERIOD / 3}
+
+
+def wheel_loader():
+    """A loader that digs, lifts and dumps."""
+    example = importlib.import_module("wheel_loader")
+    system = mbd.formulate(example.model(), mbd.JointCoordinates())
+    motion = mbd.kinematics(system, np.linspace(0.0, 9.0, 121))
+    return motion, {"trace": "lip", "view": (0.3, -1.0, 0.2), "speed": 2.5}
+
+
+def differential_gear():
+    """A differential whose left wheel comes onto ice."""
+    example = importlib.import_module("differential_gear")
+    motion = example.simulate(mbd.formulate(example.model(), mbd.JointCoordinates()), t1=0.6)
+    return motion, {"speed": 0.2}
+
+
+def rolling_disc():
+    """A disc that wobbles as it rolls in a circle."""
+    example = importlib.import_module("rolling_disc")
+    system = mbd.formulate(example.model(), mbd.JointCoordinates())
+    around = 2 * np.pi / example.TURNING
+    start = example.on_circle(system, more_spin=1.1)
+    motion = mbd.simulate(system, start, t1=2 * around, dt=around / 100, integrator=example.METHOD)
+    return motion, {"trace": "disc", "speed": around / 2}
+
+
+def washboard():
+    """A ball that leaves the crests of a washboard road."""
+    example = importlib.import_module("washboard")
+    motion = example.roll(example.AMPLITUDE, t1=1.2)
+    return motion, {"trace": "ball", "speed": 0.4}
+
+
+def car():
+    """A lane change on tyres."""
+    example = importlib.import_module("car")
+    motion = example.drive(example.lane_change(0.03), t1=3.0, saveat=0.05)
+    return motion, {"trace": "chassis"}
+
+
+def spinning_beam():
+    """A flexible beam that is spun up."""
+    example = importlib.import_module("spinning_beam")
+    system = mbd.formulate(example.model(), mbd.JointCoordinates())
+    motion = mbd.simulate(
+        system, mbd.assemble(system), t1=10.0, dt=0.02, integrator=mbd.GeneralizedAlpha(0.8)
+    )
+    return motion, {"trace": "tip", "speed": 4.0, "deformation": 3.0}
+
+
+PICTURES = {
+    make.__name__: make
+    for make in (
+        four_bar,
+        slider_crank,
+        platform_3rrr,
+        stewart_platform,
+        wheel_loader,
+        differential_gear,
+        rolling_disc,
+        washboard,
+        car,
+        spinning_beam,
+    )
+}
+
+
+def main(names, hero):
+    """Draw."""
+    if hero:
+        motion, options = wheel_loader()
+        options |= {"speed": 1.8, "size": (560, 330), "fps": 16}
+        gif = motion.animate(str(DOCS / "images" / "hero.gif"), **options)
+        sys.stdout.write(f"hero: {len(gif.data) / 1e3:.0f} kB\n")
+    (DOCS / "gallery").mkdir(exist_ok=True)
+    for name in names or ([] if hero else PICTURES):
+        motion, options = PICTURES[name]()
+        path = str(DOCS / "gallery" / f"{name}.gif")
+        for fps in (16, 12, 10, 8, 6, 5):
+            gif = motion.animate(path, **{"size": SIZE, "fps": fps} | options)
+            if len(gif.data) <= LARGEST:
+                break
+        sys.stdout.write(f"{name}: {len(gif.data) / 1e3:.0f} kB, {fps} frames a second\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(PICTURES))
+    parser.add_argument("--hero", action="store_true", help="draw the picture of the README")
+    main(**vars(parser.parse_args()))
