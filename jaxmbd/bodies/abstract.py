@@ -4,11 +4,12 @@ from abc import abstractmethod
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from ..errors import ModelError
-from ..lie import Pose
+from ..lie import Pose, se3
 
 
 class AbstractBody(eqx.Module):
@@ -20,7 +21,8 @@ class AbstractBody(eqx.Module):
         d/dt ∂T/∂V + V ×* ∂T/∂V = W,   d/dt ∂T/∂η̇ - ∂T/∂η + ∂U/∂η + d(η, η̇) = Q
 
     A kind of body with elastic coordinates defines `n_elastic`, `kinetic_energy` and `frame`, and
-    if it has them, `elastic_energy` and `damping_force`.
+    if it has them, `elastic_energy` and `damping_force`. The methods for momentum, mass matrix and
+    inertial force differentiate the kinetic energy; a kind may define them in a faster way.
     """
 
     @property
@@ -33,6 +35,31 @@ class AbstractBody(eqx.Module):
         self, eta: Float[Array, "k"], V: Float[Array, "6"], eta_dot: Float[Array, "k"]
     ) -> Float[Array, ""]:
         """Kinetic energy T [J], quadratic in the velocities."""
+
+    def momentum(self, eta: Float[Array, "k"], u: Float[Array, "6+k"]) -> Float[Array, "6+k"]:
+        """∂T/∂(V, η̇) at the velocities u = (V, η̇); linear in them."""
+        return jax.grad(lambda u: self.kinetic_energy(eta, u[:6], u[6:]))(u)
+
+    def momentum_at_uniform_velocity(
+        self, eta: Float[Array, "k"], velocity: Float[Array, "3"]
+    ) -> Float[Array, "6+k"]:
+        """`momentum` if all points have the same velocity, along the axes of the body."""
+        rest = jnp.zeros(3 + self.n_elastic, dtype=velocity.dtype)
+        return self.momentum(eta, jnp.concatenate([velocity, rest]))
+
+    def mass_matrix(self, eta: Float[Array, "k"]) -> Float[Array, "6+k 6+k"]:
+        """Mass matrix for the velocities (V, η̇)."""
+        zeros = jnp.zeros(6 + self.n_elastic, dtype=eta.dtype)
+        return jax.jacfwd(lambda u: self.momentum(eta, u))(zeros)
+
+    def inertial_force(
+        self, eta: Float[Array, "k"], u: Float[Array, "6+k"], u_dot: Float[Array, "6+k"]
+    ) -> Float[Array, "6+k"]:
+        """Force on (V, η̇) that the velocities u and their rates require, by inertia only."""
+        p, p_dot = jax.jvp(self.momentum, (eta, u), (u[6:], u_dot))
+        by_eta = jax.grad(lambda eta: self.kinetic_energy(eta, u[:6], u[6:]))(eta)
+        on_frame = p_dot[:6] + se3.cross_wrench(u[:6], p[:6])
+        return jnp.concatenate([on_frame, p_dot[6:] - by_eta])
 
     def frame(self, offset: Pose, eta: Float[Array, "k"]) -> Pose:
         """Pose at η of a frame on the body whose pose at η = 0 is `offset`, in the body's frame.

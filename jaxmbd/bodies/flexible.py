@@ -146,14 +146,76 @@ class FlexibleBody(AbstractBody):
     def kinetic_energy(
         self, eta: Float[Array, "k"], V: Float[Array, "6"], eta_dot: Float[Array, "k"]
     ) -> Float[Array, ""]:
-        # The velocity of a point is v_i + Σ X[A, j, i] ψ_{A,j} along axis i.
-        c, c_dot = jax.jvp(self.coefficients, (eta,), (eta_dot,))
-        cross = jnp.tensordot(V[3:], jnp.asarray(_CROSS, dtype=V.dtype), 1)
-        unit = jnp.eye(3, dtype=V.dtype)
-        X = jnp.tensordot(c, cross, 0) + jnp.tensordot(c_dot, unit, 0)
+        X = self._velocity_field(eta, V, eta_dot)
         of_frame = 0.5 * self.mass * (V[:3] @ V[:3])
         mixed = jnp.tensordot(self.first, X, 2) @ V[:3]
         return of_frame + mixed + 0.5 * jnp.vdot(X, jnp.tensordot(self.second, X, 2))
+
+    def _velocity_field(
+        self, eta: Float[Array, "k"], V: Float[Array, "6"], eta_dot: Float[Array, "k"]
+    ) -> Float[Array, "n 3 3"]:
+        """X of the velocities v_i + Σ X[A, j, i] ψ_{A,j} of points along axis i."""
+        c, c_dot = jax.jvp(self.coefficients, (eta,), (eta_dot,))
+        return jnp.tensordot(c, _cross(V[3:]), 0) + jnp.tensordot(
+            c_dot, jnp.eye(3, dtype=V.dtype), 0
+        )
+
+    def _resultants(
+        self, eta: Float[Array, "k"], a: Float[Array, "3"], Y: Float[Array, "n 3 3"]
+    ) -> Float[Array, "6+k"]:
+        """Force on (V, η̇) of the force density ρ (a_i + Σ Y[A, j, i] ψ_{A,j}) along axis i."""
+        c, back = jax.vjp(self.coefficients, eta)
+        force = self.mass * a + jnp.tensordot(self.first, Y, 2)
+        # ∫ρ ψ_{A,j} times the density along i.
+        F = jnp.tensordot(self.second, Y, 2) + jnp.tensordot(self.first, a, 0)
+        product = jnp.asarray(_CROSS, dtype=Y.dtype)
+        torque = jnp.tensordot(jnp.tensordot(c, F, 1), product, 2)
+        return jnp.concatenate([force, torque, *back(jnp.trace(F, axis1=1, axis2=2))])
+
+    def momentum(self, eta: Float[Array, "k"], u: Float[Array, "6+k"]) -> Float[Array, "6+k"]:
+        return self._resultants(eta, u[:3], self._velocity_field(eta, u[:6], u[6:]))
+
+    def momentum_at_uniform_velocity(
+        self, eta: Float[Array, "k"], velocity: Float[Array, "3"]
+    ) -> Float[Array, "6+k"]:
+        c, back = jax.vjp(self.coefficients, eta)
+        angular = jnp.cross(c @ self.first, velocity)
+        return jnp.concatenate([self.mass * velocity, angular, *back(self.first @ velocity)])
+
+    def mass_matrix(self, eta: Float[Array, "k"]) -> Float[Array, "6+k 6+k"]:
+        # Once contracted with c, S has all that depends on η.
+        c, slope = self.coefficients(eta), jax.jacfwd(self.coefficients)(eta)
+        eye, product = jnp.eye(3, dtype=eta.dtype), jnp.asarray(_CROSS, dtype=eta.dtype)
+        of_c = jnp.tensordot(c, self.second, 1)
+        moments = jnp.einsum("ibj,b->ij", of_c, c)
+        traces = jnp.einsum("aibi->ab", self.second)
+        mixed = jnp.einsum("kji,j->ik", product, c @ self.first)
+        frame = [
+            jnp.concatenate([self.mass * eye, mixed, self.first.T @ slope], axis=1),
+            jnp.concatenate(
+                [
+                    mixed.T,
+                    jnp.trace(moments) * eye - moments,
+                    jnp.einsum("ibl,ilm,ba->ma", of_c, product, slope),
+                ],
+                axis=1,
+            ),
+        ]
+        upper = jnp.concatenate(frame)
+        elastic = slope.T @ traces @ slope
+        return jnp.concatenate([upper, jnp.concatenate([upper[:, 6:].T, elastic], axis=1)])
+
+    def inertial_force(
+        self, eta: Float[Array, "k"], u: Float[Array, "6+k"], u_dot: Float[Array, "6+k"]
+    ) -> Float[Array, "6+k"]:
+        # d'Alembert: points are accelerated by u̇ + ω × u, and S is needed once.
+        def velocity(eta: Array, u: Array) -> tuple[Array, Array]:
+            return u[:3], self._velocity_field(eta, u[:6], u[6:])
+
+        field, rates = jax.jvp(velocity, (eta, u), (u[6:], u_dot))
+        turned = _cross(u[3:6])
+        a, Y = (rate + x @ turned for x, rate in zip(field, rates, strict=True))
+        return self._resultants(eta, a, Y)
 
     def elastic_energy(self, eta: Float[Array, "k"]) -> Float[Array, ""]:
         return 0.5 * eta @ self.stiffness @ eta
@@ -217,9 +279,8 @@ class FlexibleBody(AbstractBody):
 
     def is_possible(self) -> Bool[Array, ""]:
         """Whether mass and inertia are positive; traceable, False for NaN."""
-        T = jax.hessian(lambda u: self.kinetic_energy(jnp.zeros_like(u[6:]), u[:6], u[6:]))
-        zeros = jnp.zeros(6 + self.n_elastic, dtype=self.mass.dtype)
-        values = jnp.linalg.eigvalsh(jax.lax.stop_gradient(T(zeros)))
+        inertia = self.mass_matrix(jnp.zeros(self.n_elastic, dtype=self.mass.dtype))
+        values = jnp.linalg.eigvalsh(jax.lax.stop_gradient(inertia))
         return (self.mass > 0) & (values[0] > 0) & jnp.all(jnp.isfinite(self.stiffness))
 
     def validate(self) -> str | None:
@@ -243,6 +304,11 @@ class FlexibleBody(AbstractBody):
                 "repeats another one, or contains a rigid motion; leave it out"
             )
         return None
+
+
+def _cross(w: Float[Array, "3"]) -> Float[Array, "3 3"]:
+    """The matrix W of w × p = p W, for rows p."""
+    return jnp.tensordot(w, jnp.asarray(_CROSS, dtype=w.dtype), 1)
 
 
 def _identities(points: Float[Array, "n 3"]) -> Float[Array, "n 3 3"]:

@@ -37,24 +37,20 @@ class Gravity(AbstractField):
         self, t: Time, body: AbstractBody, X_WB: Pose, V: Float[Array, "6"], eta: Float[Array, "k"]
     ) -> Float[Array, "6+k"]:
         """Generalized weight: the momentum if all points have the velocity g."""
-        uniform = jnp.concatenate([X_WB.R.T @ self.g, jnp.zeros(3 + body.n_elastic, V.dtype)])
-        return jax.grad(lambda u: body.kinetic_energy(eta, u[:6], u[6:]))(uniform)
+        return body.momentum_at_uniform_velocity(eta, X_WB.R.T @ self.g)
 
     def potential_of_body(
         self, t: Time, body: AbstractBody, X_WB: Pose, eta: Float[Array, "k"]
     ) -> Float[Array, ""]:
-        """-m g · p of the centre of mass; the kinetic energy gives m and the first moments."""
-        zeros = jnp.zeros_like(eta)
-
-        def momentum(V: Float[Array, "6"]) -> Float[Array, "6"]:
-            return jax.grad(lambda V: body.kinetic_energy(eta, V, zeros))(V)
-
+        """-m g · p of the centre of mass; momenta at uniform velocities give m and m c."""
         g = X_WB.R.T @ self.g
-        weight = momentum(jnp.concatenate([g, jnp.zeros_like(g)]))[:3]
-        # The momentum at the angular velocity ω is ω × m c, so that along g it is m c × g · ω.
-        linear = jax.vmap(lambda w: momentum(jnp.concatenate([jnp.zeros(3, g.dtype), w]))[:3])
-        H = linear(jnp.eye(3, dtype=g.dtype))  # Row i: e_i × m c.
-        first = jnp.stack([H[2, 1], H[0, 2], H[1, 0]])
+
+        def momentum(velocity: Float[Array, "3"]) -> Float[Array, "6"]:
+            return body.momentum_at_uniform_velocity(eta, velocity)[:6]
+
+        weight = momentum(g)[:3]
+        H = jax.vmap(momentum)(jnp.eye(3, dtype=g.dtype))[:, 3:]  # Row i: m c × e_i.
+        first = jnp.stack([H[1, 2], H[2, 0], H[0, 1]])
         return -(X_WB.p @ (X_WB.R @ weight)) - first @ g
 
 

@@ -37,7 +37,7 @@ from ..system.inertia import (
     twist_rates,
 )
 from ..system.loads import generalized
-from ..system.residuals import forces_and_reactions, motion_residual
+from ..system.residuals import forces_and_reactions, motion_residual, residual_by_bodies
 from ..system.sparsity import SparsityPattern, body_sparsity
 from .formulate import system_of
 from .joint.layout import lay_out
@@ -369,7 +369,9 @@ def _(
 ) -> Float[Array, "nv"]:
     """The residual computed body by body, without the mass matrix."""
     if not system.mechanism.all_rigid:
-        return motion_residual.dispatch(object)(system, c, v, vdot, lam)
+        residual = residual_by_bodies(system, c, v, vdot, lam)
+        rotors = system.nv - system.n_rotors
+        return residual.at[rotors:].add(system._reflected_inertias() * vdot[rotors:])
     (twists, _), (rates, turns) = system._split(v, 6), system._split(vdot, 6)
     W = jax.vmap(inertial_wrench)(system.mechanism.rigid, twists, rates)
     inertial = jnp.concatenate([W.ravel(), system._reflected_inertias() * turns])

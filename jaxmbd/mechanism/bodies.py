@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..bodies import AbstractBody, RigidBody
-from ..lie import Pose, se3
+from ..lie import Pose
 from .rows import Rows
 
 
@@ -46,33 +46,19 @@ class BodyGroup(eqx.Module):
 
 def rigid_part(body: AbstractBody) -> RigidBody:
     """The rigid body with the kinetic energy of a body at η = 0 and η̇ = 0."""
-    zeros, at_rest = jnp.zeros(body.n_elastic), jnp.zeros(6)
-    inertia = jax.hessian(lambda V: body.kinetic_energy(zeros, V, zeros))(at_rest)
+    inertia = body.mass_matrix(jnp.zeros(body.n_elastic))[:6, :6]
     mass = inertia[0, 0]
     com = jnp.stack([inertia[1, 5], inertia[2, 3], inertia[0, 4]]) / mass
     outer = com @ com * jnp.eye(3, dtype=com.dtype) - jnp.outer(com, com)
     return RigidBody(mass, inertia[3:, 3:] - mass * outer, com)
 
 
-def momentum(
-    body: AbstractBody, eta: Float[Array, "k"], u: Float[Array, "6+k"]
-) -> Float[Array, "6+k"]:
-    """∂T/∂(V, η̇) at the velocities u = (V, η̇); linear in them."""
-    return jax.grad(lambda u: body.kinetic_energy(eta, u[:6], u[6:]))(u)
-
-
-def inertial_force(
+def required_force(
     body: AbstractBody, eta: Float[Array, "k"], u: Float[Array, "6+k"], u_dot: Float[Array, "6+k"]
 ) -> Float[Array, "6+k"]:
     """Force on (V, η̇) that the motion of a body requires, with elastic forces and damping."""
-    p, p_dot = jax.jvp(lambda eta, u: momentum(body, eta, u), (eta, u), (u[6:], u_dot))
-
-    def lagrangian(eta: Float[Array, "k"]) -> Float[Array, ""]:
-        return body.kinetic_energy(eta, u[:6], u[6:]) - body.elastic_energy(eta)
-
-    on_frame = p_dot[:6] + se3.cross_wrench(u[:6], p[:6])
-    on_elastic = p_dot[6:] - jax.grad(lagrangian)(eta) + body.damping_force(eta, u[6:])
-    return jnp.concatenate([on_frame, on_elastic])
+    own = jax.grad(body.elastic_energy)(eta) + body.damping_force(eta, u[6:])
+    return body.inertial_force(eta, u, u_dot).at[6:].add(own)
 
 
-__all__ = ["BodyGroup", "inertial_force", "momentum", "rigid_part"]
+__all__ = ["BodyGroup", "required_force", "rigid_part"]

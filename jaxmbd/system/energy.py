@@ -9,7 +9,6 @@ from jaxtyping import Array, Float
 
 from ..bodies import RigidBody
 from ..lie import Pose, se3
-from ..mechanism.bodies import momentum as momentum_at_frame
 from .abstract import AbstractSystem, State, Time, Velocities, as_state, as_time
 from .configuration import AbstractConfiguration
 from .inertia import body_velocities, momentum_of
@@ -110,6 +109,7 @@ def momentum_at(system: AbstractSystem, c: AbstractConfiguration, v: Velocities)
         if isinstance(group.body, RigidBody):
             P = jax.vmap(momentum_of)(group.body, u)
         else:
-            P = jax.vmap(momentum_at_frame)(group.body, group.own(c.elastic), u)[:, :6]
+            of_body = jax.vmap(lambda body, eta, u: body.momentum(eta, u)[:6])
+            P = of_body(group.body, group.own(c.elastic), u)
         total += jnp.sum(jax.vmap(se3.transform_wrench)(group.rows.take_tree(X), P), axis=0)
     return Momentum(total[:3], total[3:])

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 from ..bodies import AbstractBody, RigidBody
 from ..lie import se3, so3
-from ..mechanism.bodies import inertial_force, momentum
+from ..mechanism.bodies import required_force
 from .abstract import AbstractSystem, Coordinates, Time, Velocities
 from .configuration import AbstractConfiguration
 
@@ -93,8 +93,7 @@ def inertia_matrix(body: AbstractBody, eta: Float[Array, "k"]) -> Float[Array, "
     """Mass matrix of a body for its velocities (V, η̇)."""
     if isinstance(body, RigidBody):
         return spatial_inertia(body)
-    zeros = jnp.zeros(6 + body.n_elastic, dtype=eta.dtype)
-    return jax.jacfwd(lambda u: momentum(body, eta, u))(zeros)
+    return body.mass_matrix(eta)
 
 
 def forces_on_bodies(
@@ -110,7 +109,7 @@ def forces_on_bodies(
             forces.append(jax.vmap(inertial_wrench)(group.body, u, own))
         else:
             u_dot = jnp.concatenate([own, group.own(second)], axis=1)
-            forces.append(jax.vmap(inertial_force)(group.body, group.own(c.elastic), u, u_dot))
+            forces.append(jax.vmap(required_force)(group.body, group.own(c.elastic), u, u_dot))
     return forces
 
 

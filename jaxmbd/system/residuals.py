@@ -2,13 +2,16 @@
 
 from functools import singledispatch
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..mechanism.elements import JointForces, Wrenches
+from ..mechanism.rows import in_order
 from . import constraints
 from .abstract import AbstractSystem, Coordinates, State, Time, Velocities
 from .configuration import AbstractConfiguration
+from .inertia import forces_on_bodies
 from .loads import elastic_force, generalized, loads
 
 
@@ -28,6 +31,28 @@ def motion_residual(
     wrenches, joint_forces, intrinsic = forces_and_reactions(system, c, v, lam)
     force = generalized(c, wrenches, joint_forces) + intrinsic
     return system.apply_mass(c, vdot) + system.bias_at(c, v) - force
+
+
+def residual_by_bodies(
+    system: AbstractSystem,
+    c: AbstractConfiguration,
+    v: Velocities,
+    vdot: Velocities,
+    lam: Float[Array, "ng"] | None,
+) -> Velocities:
+    """`motion_residual` by the forces on bodies of any kind; rotors are left out.
+
+    Inertial forces join the loads of the bodies, so that the velocity maps are transposed once.
+    """
+    mechanism = c.mechanism
+    wrenches, joint_forces, rest = forces_and_reactions(system, c, v, lam)
+    required = forces_on_bodies(system, c, v, vdot)
+    rows = [group.rows for group in mechanism.bodies]
+    frames = in_order(rows, mechanism.n_bodies, [x[:, :6] for x in required])
+    wrenches = wrenches.at[1 : mechanism.n_bodies + 1].add(-frames)
+    elastic = jnp.concatenate([v[:0], *(x[:, 6:].ravel() for x in required)])
+    elastic = jax.linear_transpose(c.elastic_rates, v)(elastic)[0]
+    return elastic - rest - generalized(c, wrenches, joint_forces)
 
 
 def forces_and_reactions(
@@ -82,6 +107,7 @@ __all__ = [
     "forces_and_reactions",
     "motion_residual",
     "position_residual",
+    "residual_by_bodies",
     "step_constraints",
     "velocity_residual",
 ]

@@ -10,6 +10,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import Frame, flexible, forces, joints, sensors
+from jaxmbd.bodies import AbstractBody
 from jaxmbd.mechanism.bodies import rigid_part
 
 FORMULATIONS = [mbd.JointCoordinates(), mbd.MaximalCoordinates()]
@@ -97,6 +98,39 @@ def coordinate_accelerations(system, state):
     vdot, _ = mbd.accelerations(system, 0.0, state)
     c = system.configuration(jnp.zeros(()), state.q)
     return vdot, c.elastic_rates(vdot)
+
+
+class ByEnergy(AbstractBody):
+    """A body whose inertia follows from its kinetic energy by differentiation."""
+
+    body: mbd.FlexibleBody
+
+    @property
+    def n_elastic(self):
+        return self.body.n_elastic
+
+    def kinetic_energy(self, eta, V, eta_dot):
+        return self.body.kinetic_energy(eta, V, eta_dot)
+
+
+@pytest.mark.parametrize("stiffening", [True, False])
+def test_inertia_is_that_of_the_kinetic_energy(stiffening):
+    """Of a bent body, with displacements of second order and without."""
+    body = rod(interfaces=("base",), stiffening=stiffening)
+    rng, k = np.random.default_rng(0), body.n_elastic
+    eta, u, u_dot = (jnp.asarray(rng.normal(size=n)) for n in (k, 6 + k, 6 + k))
+
+    @jax.jit
+    def inertia(body):
+        return (
+            body.momentum(0.1 * eta, u),
+            body.momentum_at_uniform_velocity(0.1 * eta, u[:3]),
+            body.mass_matrix(0.1 * eta),
+            body.inertial_force(0.1 * eta, u, u_dot),
+        )
+
+    for found, expected in zip(inertia(body), inertia(ByEnergy(body)), strict=True):
+        np.testing.assert_allclose(found, expected, atol=1e-13 * np.abs(expected).max())
 
 
 @pytest.mark.thorough

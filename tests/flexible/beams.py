@@ -8,7 +8,7 @@ import numpy as np
 import scipy.linalg
 
 from jaxmbd import flexible
-from jaxmbd.mechanism.bodies import inertial_force
+from jaxmbd.mechanism.bodies import required_force
 from jaxmbd.system.inertia import inertia_matrix
 
 # E I = ρ A = L = 1, with a radius of gyration of 1e-3: rotary inertia does not matter.
@@ -38,7 +38,7 @@ def _spinning(body, omega):
     def force(eta, eta_dot):
         u = jnp.concatenate([jnp.zeros(3), omega, eta_dot])
         u_dot = jnp.zeros_like(u)
-        return inertial_force(body, eta, u, u_dot)[6:]
+        return required_force(body, eta, u, u_dot)[6:]
 
     still = jnp.zeros(k)
 

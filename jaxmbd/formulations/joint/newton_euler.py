@@ -12,7 +12,7 @@ from ...system.abstract import State
 from ...system.acceleration import accelerations
 from ...system.loads import loads
 from ...system.reactions import constraint_reactions, reactions_of
-from ...system.residuals import forces_and_reactions, motion_residual
+from ...system.residuals import forces_and_reactions, motion_residual, residual_by_bodies
 from ...system.two_point import on_bodies
 from .configuration import JointConfiguration, sum_over_subtrees
 from .system import JointSystem
@@ -28,7 +28,8 @@ def _(
 ) -> Float[Array, "nv"]:
     """The residual by one pass from root to tips and one from tips to root (Newton–Euler)."""
     if not system.mechanism.all_rigid:
-        return motion_residual.dispatch(object)(system, c, v, vdot, lam)
+        residual = residual_by_bodies(system, c, v, vdot, lam)
+        return residual + system.reflected_inertias() * vdot
     wrenches, joint_forces, intrinsic = forces_and_reactions(system, c, v, lam)
     force = _net_force(system, c, v, vdot, wrenches, joint_forces)
     return system.reflected_inertias() * vdot - force - intrinsic
