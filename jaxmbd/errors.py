@@ -5,7 +5,13 @@ import diffrax
 
 class RESULTS(diffrax.RESULTS):  # pyright: ignore[reportGeneralTypeIssues]
     """The result codes of diffrax, those of `simulate`'s checks of saved states, and those of
-    `equilibrium`."""
+    `equilibrium`.
+
+    For example:
+
+        motion = mbd.simulate(model, {"hinge": 0.3}, t1=0.5, throw=False)
+        motion.result == mbd.RESULTS.successful
+    """
 
     not_finite = (
         "The motion is no longer finite. The step may be too large: take a smaller one, or an "
@@ -46,11 +52,27 @@ class RESULTS(diffrax.RESULTS):  # pyright: ignore[reportGeneralTypeIssues]
 
 
 class ModelError(ValueError):
-    """A model, a formulation or an argument is invalid; names the component."""
+    """A model, a formulation or an argument is invalid; names the component.
+
+    For example:
+
+        try:
+            mbd.Frame("rod", [1.0, 0])
+        except mbd.ModelError as error:
+            print(error)
+    """
 
 
 class IncompatibleIntegrator(ModelError):
-    """The integrator cannot move the system; names both and a remedy."""
+    """The integrator cannot move the system; names both and a remedy.
+
+    For example:
+
+        try:
+            mbd.rollout(system, state, 0.01, 10, mbd.EnergyMomentum())
+        except mbd.IncompatibleIntegrator as error:
+            print(error)
+    """
 
 
 class AssemblyError(RuntimeError):

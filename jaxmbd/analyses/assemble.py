@@ -68,6 +68,10 @@ def assemble(
     **Raises** `ModelError` for an unknown joint or element, and for a value of the wrong shape or
     not finite. `AssemblyError` if joints cannot be closed, with their names and constraint
     residuals at the nearest position, or if velocities contradict each other.
+
+    For example:
+
+        state = mbd.assemble(system, {"hinge": 0.3}, rates={"hinge": 1.0})
     """
     require_system(system)
     mechanism, dtype = system.mechanism, system.mechanism.dtype

@@ -99,7 +99,7 @@ def _limit(q: Coordinates) -> float:
 
 
 def _complain(system: AbstractSystem, held: Targets, residuals: np.ndarray) -> None:
-    """**Raises** `AssemblyError` with the constraint residuals at the nearest position."""
+    """Raise `AssemblyError` with the constraint residuals at the nearest position."""
     holonomic = constraints.is_holonomic(system)
     names = [
         n for n, is_row in zip(constraints.row_names(system), holonomic, strict=True) if is_row

@@ -96,6 +96,10 @@ def inspect(system: AbstractSystem, state: State | None = None, t: float = 0.0) 
 
     **Raises** `ModelError` under a transformation, since it needs concrete numbers, and for a state
     of another system.
+
+    For example:
+
+        mbd.inspect(system, state)  # bodies, tree, loops, degrees of freedom
     """
     if not all_concrete((system, state)):
         raise ModelError("inspect needs concrete numbers; call it outside jit")

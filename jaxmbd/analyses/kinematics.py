@@ -64,6 +64,12 @@ def kinematics(
     increase; `AssemblyError`, with names of joints, constraint residuals and time, if there is no
     position or no velocity, for example if a driver acts on a locked joint, and if a joint is
     closed the wrong way round. Under a transformation these are errors at run time.
+
+    For example:
+
+        drivers = {"motor": mbd.joints.Driver("hinge", mbd.signals.Sine(0.5, 1.0))}
+        driven = mbd.Model(model.bodies, model.joints, model.forces, model.frames, drivers=drivers)
+        cycle = mbd.kinematics(mbd.formulate(driven), jnp.linspace(0.0, 1.0, 11))
     """
     require_system(system)
     ts = as_leaf(ts, None, "kinematics: ts").astype(system.mechanism.dtype)

@@ -46,6 +46,11 @@ def rollout(
     **Raises** `IncompatibleIntegrator` if the integrator cannot move the system, and `ModelError`
     if reverse mode does not fit in the budget, `checkpoint` has another type, `n_steps` is no whole
     number from 1 on, or the state has another shape or a wider float type than the system.
+
+    For example:
+
+        states = mbd.rollout(system, state, dt=0.01, n_steps=20)
+        states.q  # (20, 1)
     """
     if not isinstance(checkpoint, bool | MemoryBudget):  # A number would count as True.
         raise ModelError(f"rollout: checkpoint is a bool or a MemoryBudget, got {checkpoint!r}")

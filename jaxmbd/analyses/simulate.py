@@ -112,6 +112,12 @@ def simulate(
 
     Adaptive steps that may jump over a contact are repeated with shorter steps: those within which
     two surfaces may meet and part again, by the gaps and their rates at the ends.
+
+    For example:
+
+        motion = mbd.simulate(model, {"hinge": 0.3}, t1=0.5)
+        motion.frames["tip"].p  # (201, 3) [m]
+        fixed = mbd.simulate(system, state, t1=0.5, dt=0.01, integrator=mbd.BDF(2))
     """
     integrator = as_integrator(integrator).differentiated_by(adjoint)
     check_times(t0, t1, dt, max_steps)

@@ -28,6 +28,12 @@ class Solution(AbstractMotion):
       with `impacts`.
     - `raw`: the `diffrax.Solution`, with statistics, dense output and event mask.
     - `rest`: `raw` without `ts` and `ys`, so that no program returns them twice.
+
+    For example:
+
+        motion = mbd.simulate(model, {"hinge": 0.3}, t1=0.5)
+        motion.ts, motion.joint("hinge").q, motion.energy.total, motion.reactions["hinge"]
+        motion.plot(), motion.to_xarray()
     """
 
     ts: Any

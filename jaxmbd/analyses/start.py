@@ -84,7 +84,7 @@ def check_options(controller: Any, event: Any, adjoint: Any) -> None:
 
 
 def described(x: Any) -> str:
-    """A value of a wrong type in messages: a class by its name, anything else by its type."""
+    """Text of a message for a value of a wrong type: name of a class, or type of another value."""
     return f"the class {x.__name__}" if isinstance(x, type) else f"a {type(x).__name__}"
 
 

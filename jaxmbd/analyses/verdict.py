@@ -201,9 +201,9 @@ def _row_scales(
 
 
 def first_lost(system: AbstractSystem, ts: Array, states: State, lost_at: Array) -> str:
-    """In words, joints and elements with coordinates, velocities or states that are not finite.
+    """Name the joints and elements with values that are not finite at a time.
 
-    At a time; empty if all named ones are finite.
+    The text is empty if all named values are finite.
     """
     row = int(np.argmin(np.abs(np.asarray(ts) - np.asarray(lost_at))))
     state = jax.tree.map(lambda x: x[row], states)

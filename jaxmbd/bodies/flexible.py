@@ -74,6 +74,12 @@ class FlexibleBody(AbstractBody):
 
     **Raises** `ModelError` for wrong shapes and unknown rows. `Model` raises it, with the body's
     name, for matrices that are not symmetric or not positive (semi)definite.
+
+    For example:
+
+        section = mbd.flexible.General(A=1e-4, Iy=1e-9, Iz=1e-9, J=2e-9)
+        body = mbd.flexible.beam(1.0, 7e10, 2.6e10, 2700.0, section, 4, n_modes=2)
+        body.frequencies()  # [rad/s]
     """
 
     mass: Float[Array, ""]

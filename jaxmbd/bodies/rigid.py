@@ -28,6 +28,10 @@ class RigidBody(AbstractBody):
     that are not finite, for a mass that is not positive, and for an inertia that no distribution
     of mass has: not symmetric, not positive definite, or with principal moments that violate the
     triangle inequality.
+
+    For example:
+
+        body = mbd.RigidBody(mass=2.0, inertia=[0.1, 0.1, 0.02], com=[0, 0, 0.3])
     """
 
     mass: Float[Array, ""]

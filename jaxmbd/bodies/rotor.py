@@ -24,6 +24,10 @@ class Rotor(eqx.Module):
     - `joint`: name of a joint with one coordinate, or of a spherical one.
     - `inertia`: J about the rotor's axis, on the motor's side of the gear [kg m²].
     - `gear_ratio`: n, rotor speed over joint speed; in rad/m if the joint slides.
+
+    For example:
+
+        rotors = {"rotor": mbd.Rotor("hinge", 3e-6, gear_ratio=50.0)}  # n² J = 0.0075 kg m²
     """
 
     joint: JointReference

@@ -221,7 +221,7 @@ class HeightGrid(AbstractHeight):
         return (u >= 0) & (u <= n - 1) & (v >= 0) & (v <= m - 1)
 
     def _steps(self, x: Scalar, y: Scalar) -> tuple[Scalar, Scalar]:
-        """Coordinates in numbers of spacings."""
+        """Coordinates from the corner of the grid, divided by its spacing."""
         return (x - self.corner[0]) / self.spacing[0], (y - self.corner[1]) / self.spacing[1]
 
 

@@ -49,6 +49,11 @@ class Controller(AbstractController):
     **Raises** `ModelError` for invalid sensors. `Model` and `formulate` raise it, with the name of
     the controller, for sensors that depend on accelerations or multipliers, unknown names, commands
     of a wrong shape and a period that is not positive.
+
+    For example:
+
+        speed = mbd.sensors.JointVelocity("hinge")
+        brake = mbd.Controller(speed, lambda t, v: -5.0 * v, "hinge")
     """
 
     sensors: Any

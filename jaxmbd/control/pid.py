@@ -52,6 +52,10 @@ class PID(AbstractController):
     - `period`: h, positive [s]. Default: None, continuous.
 
     **Raises** `ModelError` for incompatible arguments.
+
+    For example:
+
+        servo = mbd.PID("hinge", kp=60.0, ki=120.0, kd=12.0, setpoint=1.2, limits=(-12.0, 12.0))
     """
 
     sensors: Any
@@ -94,7 +98,7 @@ class PID(AbstractController):
         self.setpoint = as_signal(setpoint, "PID: setpoint")
         self.filter_time = _leaf(filter_time, "filter_time")
         if limits is not None and (not isinstance(limits, list | tuple) or len(limits) != 2):
-            raise ModelError(f"PID: limits are (lower, upper), got {limits!r}")
+            raise ModelError(f"PID: limits must be (lower, upper), got {limits!r}")
         self.limits = None
         if limits is not None:
             low, high = (as_leaf(x, None, "PID: limits") for x in limits)
@@ -156,7 +160,10 @@ class PID(AbstractController):
     def _continuous(
         self, error: Array, slope: Array | None, memory: Memory
     ) -> tuple[Array, Memory]:
-        """de/dt, and the rate of the filter's state: of a slope, or without `rate` of an error."""
+        """Compute de/dt and the rate of the filter's state of a continuous controller.
+
+        The filter's input is `slope`, or the error if the controller has no `rate`.
+        """
         if self.filter_time is None:
             assert slope is not None  # See `__init__`.
             return slope, {}

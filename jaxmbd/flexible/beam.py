@@ -64,6 +64,12 @@ def beam(
 
     **Raises** `ModelError` for values that are not positive, for moduli and density that no
     material has in SI units, for unknown nodes, and for a number of modes that parts a pair.
+
+    For example:
+
+        section = mbd.flexible.General(A=1e-4, Iy=1e-9, Iz=1e-9, J=2e-9)
+        body = mbd.flexible.beam(1.0, 7e10, 2.6e10, 2700.0, section, 4, n_modes=2)
+        tip = mbd.Frame("beam", node="tip")
     """
     who = "flexible.beam"
     length, E, G, density = (

@@ -364,7 +364,7 @@ def _skin(strains: Array, named: Array, members: tuple[Member, ...], mesh: _Mesh
 
 
 def _basis(basis: Any, mesh: _Mesh, members: Mapping[str, Member]) -> Any:
-    """Mode shapes by the degrees of freedom of the mesh, from those of another frame's nodes."""
+    """Convert the mode shapes of another frame to the degrees of freedom of this mesh."""
     if not isinstance(basis, FlexibleBody):
         return basis
     rows = dict(basis.nodes)

@@ -20,7 +20,10 @@ class Interfaces(eqx.Module):
 
     @staticmethod
     def of(given: Mapping[str, Any], n_nodes: int, who: str) -> "Interfaces":
-        """**Raises** `ModelError` for rows that are not those of nodes."""
+        """Make interfaces of rows of nodes by name.
+
+        **Raises** `ModelError` for rows that are not those of nodes.
+        """
         rows = []
         for name, value in given.items():
             own = tuple(int(row) for row in np.atleast_1d(np.asarray(value)))

@@ -190,7 +190,7 @@ def _filled(
     unknown = sorted({int(x) for x in table[:, [0, 2]].ravel()} - set(places))
     if unknown or table[:, [1, 3]].max() > per_node:
         raise ModelError(
-            f"read_matrices: {name} has freedoms that the stiffness matrix lacks"
+            f"read_matrices: {name} has degrees of freedom that the stiffness matrix lacks"
             + (f", of node {unknown[0]}" if unknown else "")
         )
     freedoms = table[:, [1, 3]].astype(int) - 1

@@ -99,6 +99,17 @@ def reduce(
 
     **Raises** `ModelError` for matrices that are not symmetric or indefinite, for supports left in
     K, for unknown nodes, and for a number of modes that parts a pair of repeated ones.
+
+    For example:
+
+        nodes = jnp.array([[0.0, 0, 0], [1, 0, 0], [0, 1, 0], [0.3, 0.3, 1.0]])
+        K = jnp.zeros((4, 3, 4, 3))  # of a tetrahedron of bars
+        for i, j in ((0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)):
+            d = (nodes[j] - nodes[i]) / jnp.linalg.norm(nodes[j] - nodes[i])
+            k = 1e6 * jnp.outer(d, d)
+            K = K.at[i, :, i].add(k).at[j, :, j].add(k).at[i, :, j].add(-k).at[j, :, i].add(-k)
+        M = 0.5 * jnp.eye(12)
+        body = mbd.flexible.reduce(K.reshape(12, 12), M, nodes, {"base": [0, 1, 2]}, n_modes=2)
     """
     who = "flexible.reduce"
     K, M = as_leaf(K, None, f"{who}: K"), as_leaf(M, None, f"{who}: M")

@@ -49,6 +49,13 @@ class Contact(AbstractFrameElement):
 
     **Raises** `ModelError` for a pair of shapes without points of contact, and for laws of a wrong
     kind.
+
+    For example:
+
+        ball = mbd.contact.Sphere("ball", 0.1)
+        law = mbd.contact.HuntCrossley(1e5, 0.3)
+        floor = mbd.contact.HalfSpace("ground")
+        touch = mbd.forces.Contact(ball, floor, law, mbd.contact.Coulomb(0.4))
     """
 
     shape_a: AbstractShape

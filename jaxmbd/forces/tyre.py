@@ -63,6 +63,16 @@ class Tyre(AbstractFrameElement):
     - `n_points`: points along the patch, at least 2. Default: 5, in two rows.
 
     **Raises** `ModelError` for arguments of a wrong kind or shape.
+
+    For example:
+
+        axle = mbd.Frame("wheel", R=[[1, 0, 0], [0, 0, 1], [0, -1, 0]])  # The z axis is the axle.
+        tyre = mbd.forces.Tyre(
+            mbd.contact.Disc(axle, 0.3),
+            mbd.contact.HalfSpace("ground"),
+            mbd.contact.KelvinVoigt(stiffness=2e5, damping=500.0),
+            mbd.tyres.Brush(stiffness=12.0, friction=0.9),
+        )
     """
 
     wheel: Disc

@@ -30,6 +30,11 @@ def formulate(model: Model, formulation: Any = None, dtype: Any = None) -> Abstr
     **Raises** `ModelError`, naming the component, for invalid values and for components that the
     formulation cannot represent; also for another `dtype`, and for a model whose floats all have
     half precision.
+
+    For example:
+
+        system = mbd.formulate(model)  # in JointCoordinates()
+        system.mass(jnp.array([0.3]))  # [[1/3 kg m²]]
     """
     if not isinstance(model, Model):
         raise ModelError(f"formulate needs a Model, got {type(model).__name__}")

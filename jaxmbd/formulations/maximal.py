@@ -52,6 +52,11 @@ class MaximalCoordinates(eqx.Module):
     velocity of a body is its twist `[v, ω]` along its own axes. A rotor behind a gear (`Rotor`) has
     a coordinate of its own, its angle at the joint, with a constraint that it equals the joint's
     angle; the mass matrix thereby remains constant.
+
+    For example:
+
+        system = mbd.formulate(model, mbd.MaximalCoordinates())
+        system.nv  # 6 for each body
     """
 
 

@@ -41,6 +41,11 @@ class VelocityTransformation(eqx.Module):
     `formulate` **raises** `ModelError` for a formulation without a constant mass matrix, for free
     joints if the formulation has a plane, and for all causes of the formulation, applied to the
     mechanism with its loops cut.
+
+    For example:
+
+        formulation = mbd.VelocityTransformation(mbd.MaximalCoordinates())
+        system = mbd.formulate(model, formulation)
     """
 
     formulation: Any

@@ -133,7 +133,7 @@ def function_of(program: ClosedJaxpr) -> Callable[..., jax.Array]:
 
 
 def of_arguments(program: ClosedJaxpr) -> Callable[..., jax.Array]:
-    """The function of a program with one result, of the same pytrees as in its trace."""
+    """Convert a program with one result to a function of the pytrees that it was traced with."""
     return lambda *args: function_of(program)(*jax.tree.leaves(eqx.filter(args, eqx.is_array)))
 
 

@@ -107,6 +107,10 @@ class BDF(AbstractImplicit):
     coordinates, so that rounding errors grow by the factor 1/h: use float64 for small steps.
 
     **Raises** `ModelError` for another order or index, or for a stabilization that is not used.
+
+    For example:
+
+        states = mbd.rollout(system, state, 0.01, 10, mbd.BDF(2))
     """
 
     k: int
@@ -293,7 +297,7 @@ class _Step(eqx.Module):
     scatter: Float[Array, "nv ng"] | None
 
     def ends(self, x: Float[Array, "n"]) -> tuple[State, Array, Array, Array]:
-        """States, v̇, λ and shifts at the nodes, computed from the unknowns."""
+        """Compute states, v̇, λ and h μ (zero columns without index 2) from the unknowns."""
         system, s, nv = self.system, self.ts.size, self.system.nv
         increments, rest = x[: s * nv].reshape(s, nv), x[s * nv :]
         ng = constraints.n_constraints(system)

@@ -57,6 +57,12 @@ class EnergyDecaying(AbstractIntrinsic):
     - `increments`: parameterization of the change of poses in a step.
       Default: `MotionIncrements(Cayley())`.
     - `newton`: the solver of the equations of a step. Default: `Newton()`.
+
+    For example:
+
+        bodies = mbd.formulate(model, mbd.MaximalCoordinates())
+        start = mbd.assemble(bodies, {"hinge": 0.3})
+        states = mbd.rollout(bodies, start, 0.01, 10, mbd.EnergyDecaying())
     """
 
     increments: AbstractIncrements

@@ -44,6 +44,12 @@ class EnergyMomentum(AbstractIntrinsic):
       Default: `RotationIncrements(CayleyGibbsRodrigues())`.
     - `newton`: the solver of the equations of a step. Default: `Newton()`, which may lose a part of
       1e-15 of the energy in every step; `Newton(tolerance=0.0)` iterates down to rounding.
+
+    For example:
+
+        bodies = mbd.formulate(model, mbd.MaximalCoordinates())
+        start = mbd.assemble(bodies, {"hinge": 0.3})
+        states = mbd.rollout(bodies, start, 0.01, 10, mbd.EnergyMomentum())
     """
 
     increments: AbstractIncrements

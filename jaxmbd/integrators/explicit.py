@@ -37,6 +37,11 @@ class ExplicitRK(AbstractIntegrator):
     - `stabilization`: limits the drift of constraints if the formulation has constraints:
       `Baumgarte(...)`, `Projection()` or `CoordinatePartitioning()`. With the last two the states
       that `simulate` returns satisfy the constraints as well. Default: `Baumgarte()`.
+
+    For example:
+
+        method = mbd.ExplicitRK(diffrax.Dopri8(), mbd.Projection())
+        motion = mbd.simulate(system, state, t1=0.1, dt=0.01, integrator=method)
     """
 
     solver: diffrax.AbstractSolver

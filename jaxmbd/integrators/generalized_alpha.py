@@ -132,6 +132,11 @@ class GeneralizedAlpha(AbstractImplicit):
     `newmark`, `hht` and `trapezoidal` are constructors of special cases.
 
     **Raises** `ModelError` for a `rho_inf` outside [0, 1].
+
+    For example:
+
+        method = mbd.GeneralizedAlpha(0.8)
+        states = mbd.rollout(system, state, 0.01, 10, method)
     """
 
     alpha_m: float

@@ -38,6 +38,12 @@ class SimoGonzalez(AbstractSecondOrder):
     **Arguments:** `newton`: the solver of the equations of a step. Default: `Newton()`, which may
     lose a part of 1e-15 of the energy in every step; `Newton(tolerance=0.0)` iterates down to
     rounding.
+
+    For example:
+
+        points = mbd.formulate(model, mbd.PointCoordinates("zx"))
+        start = mbd.assemble(points, {"hinge": 0.3})
+        states = mbd.rollout(points, start, 0.01, 10, mbd.SimoGonzalez())
     """
 
     newton: Newton

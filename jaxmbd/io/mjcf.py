@@ -112,6 +112,12 @@ def from_mjcf(path: str | os.PathLike[str], contacts: bool = True, actuators: bo
 
     **Raises** `ModelError` if the file cannot be read, if MuJoCo refuses it, with MuJoCo's message,
     or if nothing in it moves; `ImportError` without MuJoCo, which the extra `mujoco` installs.
+
+    For example:
+
+        mjcf = mbd.io.from_mjcf("robot.xml")
+        system = mbd.formulate(mjcf.model)
+        state = mbd.assemble(system, mjcf.keyframes["home"].guess)
     """
     if importlib.util.find_spec("mujoco") is None:
         raise ImportError('from_mjcf needs MuJoCo: pip install "jaxmbd[mujoco]"')

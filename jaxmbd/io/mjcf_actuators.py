@@ -97,7 +97,7 @@ def _problem(source: Source, i: int) -> str | None:
 
 
 def _kind(enum: str, value: int) -> str:
-    """A constant of MuJoCo in words, such as `muscle`."""
+    """Name of an enumeration value of MuJoCo, such as `muscle`."""
     return getattr(mujoco, f"mjt{enum}")(value).name.split("_")[-1].lower()
 
 

@@ -251,7 +251,9 @@ def _in_words(annotation: Any) -> str:
 
 def _decoded_array(numbers: Any, dtype: Any, shape: Any, where: str) -> Any:
     if dtype not in DTYPES or not isinstance(numbers, list):
-        raise ModelError(f"{where}: an array has numbers and a dtype of {', '.join(DTYPES)}")
+        raise ModelError(
+            f"{where}: an array has a list of numbers and one of the dtypes {', '.join(DTYPES)}"
+        )
     kinds = {"b": bool, "i": int, "u": int, "f": int | float}[np.dtype(dtype).kind]
     for x in numbers:
         if not isinstance(x, kinds) or (kinds is not bool and isinstance(x, bool)):

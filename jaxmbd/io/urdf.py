@@ -87,6 +87,10 @@ def from_urdf(
     is malformed, if its joints are no tree, or if a body is impossible.
 
     The format is described in the ROS documentation, "urdf/XML".
+
+    For example:
+
+        model = mbd.io.from_urdf("robot.urdf")
     """
     robot, assembly = _read(source, floating_base, merge_fixed, mimic)
     bodies = {name: _body(lump) for name, lump in assembly.lumps.items()}

@@ -83,7 +83,7 @@ def read_link(element: Element) -> Link:
 
 
 def read_joint(element: Element) -> Joint:
-    """Read a joint."""
+    """Read a `<joint>` element of a URDF file."""
     name, kind = element.text("name"), element.text("type")
     if kind not in KINDS:
         raise element.error(f"unknown type {kind!r}; known are {', '.join(KINDS)}")

@@ -1,4 +1,4 @@
-"""A hinge."""
+"""Revolute joints: rotation about one axis."""
 
 from typing import Any, ClassVar
 

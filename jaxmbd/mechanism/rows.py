@@ -41,7 +41,7 @@ class Rows:
         return np.asarray(self.index, dtype=np.int32)
 
     def shifted(self, by: int) -> "Rows":
-        """The selection with `by` added to every row."""
+        """Selection with `by` added to every row."""
         return Rows(tuple(i + by for i in self.index))
 
     def traced(self) -> Array:

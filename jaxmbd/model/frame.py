@@ -47,6 +47,11 @@ class Frame(Reference):
     The frame stores the quaternion, so that every leaf may vary freely.
 
     **Raises** `ModelError` for wrong shapes, non-finite numbers, or an `R` that is no rotation.
+
+    For example:
+
+        tip = mbd.Frame("rod", [1.0, 0, 0])
+        turned = mbd.Frame("rod", [1.0, 0, 0], quat=[0.7071, 0, 0.7071, 0])
     """
 
     body: str = eqx.field(static=True)

@@ -38,6 +38,15 @@ class Model(eqx.Module):
     **Raises** `ModelError`, naming the component, if it refers to an unknown body or joint, if a
     joint connects a body to itself, if a name is used twice, if it has another type, or if values
     are invalid.
+
+    For example:
+
+        model = mbd.Model(
+            bodies={"rod": mbd.inertia.rod(mass=1.0, length=1.0)},
+            joints={"hinge": mbd.joints.Revolute("ground", "rod", axis=[0, 1, 0])},
+            forces={"gravity": mbd.forces.Gravity()},
+        )
+        heavier = model.replace({"bodies.rod.mass": 2.0})
     """
 
     bodies: dict[str, "AbstractBody"]

@@ -139,7 +139,7 @@ class Pass:
         return w.spread(node.type, self._from(place, node.type))
 
     def _passed_on(self, node: Node) -> int:
-        """Where an earlier part stores a value for later ones."""
+        """Offset in the scratch memory at which an earlier part stores a value for later parts."""
         if node.index not in self._passed:
             start = self.scratch.take(SIZES[node.type] * max(1, self.lanes))
             part, at = self._defined[node.index]

@@ -74,7 +74,7 @@ class Double(Writer):
         return self.constant("f64", x)
 
     def op(self, name: str, a: str, b: str) -> str:
-        """An operation that is not contracted."""
+        """Write an arithmetic operation, which LLVM must not contract with another one."""
         return self.put(f"{name} {self.T} {a}, {b}")
 
     def fma(self, a: str, b: str, c: str) -> str:
@@ -249,7 +249,7 @@ TWO_ARGUMENTS = frozenset({"atan2", "pow", "fmod"})
 
 
 def _by_lane(w: Double, name: str, x: list[str]) -> str:
-    """A function of the library of C for each lane."""
+    """Call a function of the C library, for vectors once for each lane."""
     given = ", ".join(["double"] * len(x))
     symbol = LIBRARY.get(name, name)
     w.module.declare(f"declare double @{symbol}({given})")

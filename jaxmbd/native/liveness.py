@@ -58,7 +58,7 @@ class Plan:
             region = region.parent
 
     def _cross(self, results: list[Node]) -> None:
-        """Give a slot to each shared value that the pass on vectors reads."""
+        """Reserve memory for each value without a batch axis that the pass on vectors reads."""
         for node in [*self.live.values(), None]:
             if node is None:
                 read = results if any(self.graph.batched) else []

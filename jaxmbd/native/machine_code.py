@@ -14,7 +14,7 @@ LEVEL = 1
 
 
 class Target(NamedTuple):
-    """The processor that code is for. All of it is part of the names of files in the cache."""
+    """Processor of the machine code. Names of files in the cache contain all fields."""
 
     triple: str
     processor: str

@@ -1,4 +1,4 @@
-"""Jaxprs as programs of scalars: structure vanishes, constants fold, short loops unroll."""
+"""Jaxprs as programs of scalars, with constants folded and short loops unrolled."""
 
 import math
 from collections.abc import Sequence

@@ -36,6 +36,10 @@ class State(eqx.Module):
       values from a state.
     - `z`: first-order states of elements, shape `(nz,)`, such as the current of a motor;
       `element_states` reads them by name. Default: none, shape `(0,)`.
+
+    For example:
+
+        state = mbd.State(q=jnp.array([0.3]), v=jnp.array([0.0]))
     """
 
     q: Float[Array, "*batch nq"]
@@ -363,7 +367,10 @@ def reference_values(mechanism: Mechanism) -> tuple[Float[Array, "_n _nq"], ...]
 
 
 def require_system(system: Any) -> None:
-    """**Raises** `ModelError` for anything but a system."""
+    """Check that a value is a system.
+
+    **Raises** `ModelError` if not.
+    """
     if not isinstance(system, AbstractSystem):
         what = "the class " + system.__name__ if isinstance(system, type) else type(system).__name__
         raise ModelError(

@@ -38,6 +38,10 @@ def accelerations(
     constraints contradict one another, or the float type is not precise enough for them.
 
     **Arguments:** `stabilization`: adds terms that reduce constraint residuals. Default: none.
+
+    For example:
+
+        vdot, lam = mbd.accelerations(system, 0.0, state)
     """
     return _accelerations(system, as_time(t, system), as_state(state, system), stabilization)
 

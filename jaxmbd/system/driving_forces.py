@@ -45,6 +45,10 @@ def driving_forces(
     - `joints`: names of the joints that drive. The drivers of the model are then ignored.
 
     **Raises** `ModelError` for an unknown joint and for a joint without coordinates.
+
+    For example:
+
+        held = mbd.driving_forces(system, 0.0, state, jnp.zeros(system.nv), ["hinge"])["hinge"]
     """
     time, state = as_time(t, system), as_state(state, system)
     vdot = None if vdot is None else as_own(vdot, system, "vdot")

@@ -49,12 +49,22 @@ class Momentum(eqx.Module):
 
 
 def energy(system: AbstractSystem, t: float | Time, state: State) -> Energy:
-    """Energies of a state [J], by kind; friction and drives have no potential."""
+    """Energies of a state [J], by kind; friction and drives have no potential.
+
+    For example:
+
+        mbd.energy(system, 0.0, state).total  # [J]
+    """
     return _energy(system, as_time(t, system), as_state(state, system))
 
 
 def momentum(system: AbstractSystem, t: float | Time, state: State) -> Momentum:
-    """Momentum of all bodies about the world's origin, without rotors behind gears."""
+    """Momentum of all bodies about the world's origin, without rotors behind gears.
+
+    For example:
+
+        mbd.momentum(system, 0.0, state).angular  # (3,) [N m s]
+    """
     return _momentum(system, as_time(t, system), as_state(state, system))
 
 

@@ -17,6 +17,10 @@ def inverse_dynamics(
     with constraints the force includes the constraint forces.
 
     **Raises** `ModelError` for a state or `vdot` of another shape.
+
+    For example:
+
+        torque = mbd.inverse_dynamics(system, 0.0, state, jnp.zeros(system.nv))
     """
     state, vdot = as_state(state, system), as_own(vdot, system, "vdot")
     if vdot.shape != (system.nv,):

@@ -20,6 +20,10 @@ def joint_states(system: AbstractSystem, t: float | Time, state: State) -> dict[
     """Coordinates and velocities of all joints at a state, by name.
 
     Formulations without joint coordinates compute angles from poses, within (-π, π].
+
+    For example:
+
+        mbd.joint_states(system, 0.0, state)["hinge"].q  # [rad]
     """
     return _joint_states(system, as_time(t, system), as_state(state, system))
 

@@ -167,7 +167,7 @@ class _Configuration:
         return len(self.G) if self.independent else self._rank(self.W)
 
     def rank_of(self, rows: np.ndarray) -> int:
-        """Rank of some of the rows."""
+        """Rank of a part of the rows of G, selected by a boolean for each row."""
         if self.independent:
             return int(np.sum(rows))
         return self.rank if rows.all() else self._rank(self.W[rows])

@@ -27,6 +27,10 @@ def reactions(
     The wrench acts on the successor, expressed and taken at the joint's frame M; the opposite
     wrench acts on the predecessor. It does no work in the motion of the joint, and does not include
     drives, springs and friction in the joint.
+
+    For example:
+
+        wrench = mbd.reactions(system, 0.0, state)["hinge"]  # (6,) [N, N m]
     """
     return _reactions(system, as_time(t, system), as_state(state, system))
 

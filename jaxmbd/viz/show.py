@@ -50,7 +50,7 @@ def show(
     **Raises** `ModelError` for anything else to show, and the errors of `from_urdf`, `from_mjcf`,
     `formulate` and `assemble`.
 
-    Example:
+    For example:
 
         mbd.show(model, {"hinge": 0.3}, widgets=False).savefig("model.png")
     """

@@ -136,6 +136,11 @@ def equilibrium(
 
     **Warns** by `UnstableEquilibriumWarning`, naming joints, if the equilibrium is unstable, or if
     `"auto"` left an unstable one; not under a transformation.
+
+    For example:
+
+        rest = mbd.equilibrium(system, state)
+        rest.state.q, rest.stable, rest.reactions["hinge"]
     """
     methods = _methods(method).as_arrays(system.mechanism.dtype)
     state = as_state(state, system)

@@ -92,7 +92,9 @@ def _place(system: AbstractSystem, path: str) -> tuple[int, int, list[int]]:
     g, row = mechanism.find_joint(name)
     nq = mechanism.joints[g].joint.sizes()[0]
     if number and int(number) >= nq:
-        raise ModelError(f"hold: joint {name!r} has {nq} coordinates, none of number {number}")
+        raise ModelError(
+            f"hold: joint {name!r} has {nq} coordinates, none of number {number}; count from 0"
+        )
     return g, row, [int(number)] if number else list(range(nq))
 
 

@@ -173,6 +173,11 @@ def load_path(
 
     **Raises** `EquilibriumError`, with the value, if the path is lost; with `throw=False` read
     `Branch.converged`. `ModelError` for invalid arguments.
+
+    For example:
+
+        path = mbd.load_path(system, state, "gravity", [0.5, 1.0])
+        path.plot()
     """
     state = as_state(state, system)
     hold = (hold,) if isinstance(hold, str) else tuple(hold)

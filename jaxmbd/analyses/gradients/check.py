@@ -116,6 +116,14 @@ def check_gradients(
 
     **Raises** `ModelError` if there is no float in `inputs` or in the result, and under a
     transformation.
+
+    For example:
+
+        def angle(state):
+            return mbd.rollout(system, state, dt=0.01, n_steps=10).q[-1]
+
+
+        print(mbd.check_gradients(angle, state))
     """
     if not callable(fn):
         raise ModelError(f"check_gradients: fn is a function, got a {type(fn).__name__}")

@@ -58,6 +58,10 @@ class Experiment(eqx.Module):
 
     **Raises** `DataError`, with record, column and row, for fewer than two samples, lengths that
     differ, times that do not increase or have a gap, and readings that are not finite.
+
+    For example:
+
+        record = mbd.Experiment(ts, {"hinge": angles}, guess={"hinge": angles[0]}, name="run 1")
     """
 
     ts: Float[Array, "n"]

@@ -103,6 +103,12 @@ def identify(
     **Warns** by `RankWarning`, with names, if the data cannot distinguish parameters, and by
     `IntegrationWarning`, with experiment and sensor, if the integration error at the end of the fit
     exceeds its limit.
+
+    For example:
+
+        record = mbd.Experiment(ts, {"hinge": angles}, guess={"hinge": angles[0]})
+        fit = mbd.identify(model, record, ["forces.bearing.coefficient"])
+        print(fit)
     """
     if starts < 1:
         raise DataError(f"identify: starts must be one or more, got {starts}")

@@ -32,6 +32,10 @@ class Parameter(eqx.Module):
       model that returns the leaf, as for `equinox.tree_at`.
     - `transform`: transform that keeps the value in its range. Default: `Unbounded()`.
     - `prior`: prior of the reported numbers, such as `Normal(2.0, 0.1)`. Default: none.
+
+    For example:
+
+        mass = mbd.Parameter("bodies.rod.mass", mbd.transforms.Positive())
     """
 
     where: str | Callable[[Model], Any] = eqx.field(static=True)

@@ -241,6 +241,11 @@ def predict(
 
     **Raises** `DataError` for invalid records or times, and for an initial state given beside
     records; `ModelError` for an invalid initial state.
+
+    For example:
+
+        record = mbd.Experiment(ts, {"hinge": angles}, guess={"hinge": 0.3})
+        angle = mbd.predict(model, record)["hinge"]
     """
     simulator = make_simulator(formulation, sensors, integrator, substeps)
     start = {"guess": guess, "rates": rates, "states": states}

@@ -71,6 +71,14 @@ def buckling(
 
     **Raises** `ModelError` for an unknown load, a load of zero, a position that is no equilibrium
     with and without the load, and as `linearize`.
+
+    For example:
+
+        spring = mbd.forces.TorsionalSpringDamper("hinge", 50.0)
+        load = mbd.forces.AppliedForce(mbd.Frame("rod", [1.0, 0, 0]), [-1.0, 0, 0])
+        column = mbd.Model(model.bodies, model.joints, {"spring": spring, "load": load})
+        pressed = mbd.formulate(column)
+        print(mbd.buckling(pressed, mbd.assemble(pressed), "load").factors)  # [50.]
     """
     time, state = as_time(t, system), as_state(state, system)
     state = State(state.q, jnp.zeros_like(state.v), state.z)

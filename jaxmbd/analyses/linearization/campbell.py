@@ -85,6 +85,22 @@ def campbell(
     - `guess`: as for `assemble`; `coordinates`: as for `linearize`.
 
     **Raises** `ModelError` for an unknown joint, speeds that are not finite, and as `linearize`.
+
+    For example:
+
+        rotor = mbd.Model(
+            bodies={
+                "hub": mbd.inertia.principal(1.0, [0.15, 0.15, 0.02]),
+                "disc": mbd.inertia.principal(1.0, [0.15, 0.15, 0.2]),
+            },
+            joints={
+                "tilt": mbd.joints.Universal("ground", "hub", axis1=[1, 0, 0], axis2=[0, 1, 0]),
+                "spin": mbd.joints.Revolute("hub", "disc", axis=[0, 0, 1]),
+            },
+            forces={"shaft": mbd.forces.TorsionalSpringDamper("tilt", 500.0)},
+        )
+        diagram = mbd.campbell(mbd.formulate(rotor), jnp.linspace(0.0, 100.0, 11), "spin")
+        diagram.frequencies  # (11, 2) [Hz]
     """
     parameters = parameters_of(speeds, "campbell: speeds").astype(system.mechanism.dtype)
     system, time = system.rigid(), as_time(t, system)

@@ -50,7 +50,9 @@ def frequency_response_of(linearization: Linearization, w: Any) -> FrequencyResp
     given = linearization.inputs, linearization.outputs
     for names, what in zip(given, ("inputs", "outputs"), strict=True):
         if not names:
-            raise ModelError(f"frequency_response: give {what}= to linearize")
+            raise ModelError(
+                f"frequency_response: the linearization has no {what}; give {what}= to linearize"
+            )
     A, B, C, D = (getattr(linearization, name) for name in "ABCD")
     w = jnp.atleast_1d(as_leaf(w, None, "frequency_response: w")).astype(A.dtype)
     if w.ndim != 1:

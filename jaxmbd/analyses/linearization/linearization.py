@@ -150,6 +150,12 @@ def linearize(
     **Raises** `ModelError` for unknown joints, forces and fields, for outputs that are not
     callable, for states that are not finite or do not satisfy the constraints, for dependent
     coordinates, and if derivatives are not finite.
+
+    For example:
+
+        rest = mbd.equilibrium(system, state)
+        linear = mbd.linearize(system, 0.0, rest.state)
+        print(linear.modes())
     """
     time, state = as_time(t, system), as_state(state, system)
     system = system.rigid()
@@ -229,7 +235,10 @@ def _residuals(system: AbstractSystem, t: Time, state: State) -> tuple[Array, Ar
 
 
 def check_state(system: AbstractSystem, t: Time, state: State, who: str = "linearize") -> None:
-    """**Raises** `ModelError` if a state is not finite or violates the constraints, by name."""
+    """Check that a state is finite and satisfies the constraints.
+
+    **Raises** `ModelError`, naming entries or constraints, if not.
+    """
     for name, x in (("q", state.q), ("v", state.v), ("z", state.z)):
         bad = np.flatnonzero(~np.isfinite(np.asarray(x)))
         if bad.size:

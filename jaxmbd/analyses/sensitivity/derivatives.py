@@ -145,7 +145,7 @@ def _reported(selected: Selected, free: Any) -> tuple[Float[Array, "k"], Float[A
 def _traced(
     function: Callable[[Array], Any], x: Float[Array, "n"]
 ) -> tuple[core.ClosedJaxpr, dict[str, Any]]:
-    """The function, traced once, and shapes of its results, by name."""
+    """Trace a function; return the trace, and the shapes of its results by name."""
     traced, shapes = traced_by_name(function, x, "sensitivities")
     for name, shape in shapes.items():
         if not jnp.issubdtype(shape.dtype, jnp.floating):

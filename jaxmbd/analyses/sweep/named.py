@@ -36,7 +36,9 @@ def traced_by_name(
     leaves = jax.tree_util.tree_flatten_with_path(returned)[0]
     shapes = {name_of(path): shape for path, shape in leaves}
     if len(shapes) < len(leaves):
-        raise ModelError(f"{who}: two results have one name; a slash counts as a dot")
+        raise ModelError(
+            f"{who}: two results have the same name; rename one (`a/b` and `a.b` are the same)"
+        )
     return traced, shapes
 
 

@@ -73,6 +73,16 @@ def sweep(
 
     **Raises** `ModelError` for invalid scenarios, unknown paths, a function that returns no
     names, and a folder that holds another sweep; `OSError` if a file changes while the sweep runs.
+
+    For example:
+
+        def fastest(model):
+            return {"rate": abs(mbd.rollout(model, {"hinge": 0.3}, 0.01, 40).v).max()}
+
+
+        masses = {"bodies.rod.mass": mbd.distributions.Normal(1.0, 0.02)}
+        results = mbd.sweep(model, masses, fastest, n=20)
+        results["rate"]  # (scenario,)
     """
     from .labelled import check_names, concatenated, to_dataset
 

@@ -58,6 +58,11 @@ class JointCoordinates(eqx.Module):
 
     `formulate` **raises** `ModelError`, naming the joint, for a joint in `cut` that is unknown or
     closes no loop.
+
+    For example:
+
+        system = mbd.formulate(model, mbd.JointCoordinates())
+        system.nv  # 1 for a hinge
     """
 
     cut: tuple[str, ...] = eqx.field(static=True)

@@ -66,6 +66,11 @@ class NaturalCoordinates(eqx.Module):
 
     `formulate` **raises** `ModelError`, naming the component, for a stiffness that is not positive,
     for flat bodies (a vector would have no mass), for rotors, and for nonholonomic joints.
+
+    For example:
+
+        box = mbd.inertia.shifted(mbd.inertia.box(1.0, [1.0, 0.1, 0.1]), [0.5, 0, 0])
+        system = mbd.formulate(model.replace({"bodies.rod": box}), mbd.NaturalCoordinates(1e6))
     """
 
     stiffness: Any

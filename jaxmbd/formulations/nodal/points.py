@@ -52,6 +52,10 @@ class PointCoordinates(eqx.Module):
     `formulate` **raises** `ModelError`, naming the component, for particles of one body that lie in
     one plane (or on one line), for joints that leave the plane, for flat bodies, for rotors, and
     for nonholonomic joints.
+
+    For example:
+
+        flat = mbd.formulate(model, mbd.PointCoordinates("zx"))
     """
 
     particles: dict[str, tuple[Any, ...]]
