@@ -39,6 +39,8 @@ import jaxmbd  # noqa: F401
 
 import jax
 
+from tests import time_limit
+
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
@@ -66,16 +68,27 @@ PEER_MODULES = ("pinocchio", "example_robot_data", "mujoco")
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     """Workers for a whole run; none for one narrowed down by path or keyword, or with ``-s``."""
     whole = config.args_source is pytest.Config.ArgsSource.TESTPATHS
-    narrowed = config.option.keyword or config.option.lf or config.option.capture == "no"
+    # Without pytest's cache provider there is no option 'lf'.
+    last_failed = config.getoption("lf", default=False)
+    narrowed = config.option.keyword or last_failed or config.option.capture == "no"
     return None if whole and not narrowed else 0
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
+    if time_limit.is_over():
+        pytest.skip(time_limit.OUT_OF_TIME)
     if item.get_closest_marker("peers") is None:
         return
     missing = [name for name in PEER_MODULES if importlib.util.find_spec(name) is None]
     if missing:
         pytest.skip(f"{' and '.join(missing)} not installed: pip install -e '.[peers]'")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    skipped = terminalreporter.stats.get("skipped", [])
+    reasons = [(report.nodeid.split("::")[0], str(report.longrepr)) for report in skipped]
+    for line in time_limit.not_run(reasons):
+        terminalreporter.write_line(line)
 
 
 @pytest.fixture(scope="session")
