@@ -44,7 +44,7 @@ from .analyses.identification import StaticExperiment as StaticExperiment
 from .analyses.identification import identify as identify
 from .analyses.identification import log_posterior as log_posterior
 from .analyses.identification import losses as losses
-from .analyses.identification import methods as methods
+from .analyses.identification import minimizers as minimizers
 from .analyses.identification import misfit as misfit
 from .analyses.identification import predict as predict
 from .analyses.identification import priors as priors
@@ -208,7 +208,7 @@ __all__ = [
     "load_path",
     "log_posterior",
     "losses",
-    "methods",
+    "minimizers",
     "misfit",
     "momentum",
     "predict",
@@ -257,4 +257,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    """The public names, without internal packages, and what Python itself adds to a module."""
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

@@ -256,7 +256,7 @@ def test_blocks_are_the_jacobian(measured, reverse):
 def test_first_order_method_goes_downhill(measured):
     start = pendulum(0.8, 0.1, 1.5)
     select = {"k": mbd.Parameter("forces.spring.stiffness", Positive())}
-    method = mbd.methods.FirstOrder(optax.adam(3e-2), steps=60)
+    method = mbd.minimizers.FirstOrder(optax.adam(3e-2), steps=60)
     fit = mbd.identify(start, measured, select, method=method)
     assert fit["k"] == pytest.approx(2.0, rel=0.02)
 
@@ -351,7 +351,7 @@ def test_selections_that_make_no_sense(measured, select, message):
 
 @pytest.mark.thorough
 def test_a_fit_that_does_not_converge_says_so(measured):
-    method = mbd.methods.LevenbergMarquardt(max_steps=2)
+    method = mbd.minimizers.LevenbergMarquardt(max_steps=2)
     start, select = pendulum(0.8, 0.5, 0.5), {"k": "forces.spring.stiffness"}
     with pytest.raises(mbd.SimulationError, match="stopped after 2 steps"):
         mbd.identify(start, measured, select, method=method)

@@ -177,7 +177,7 @@ def chaotic(continuity=None, length=None, max_steps=100):
         noise=noise,
         fit_initial_states=True,
         continuity=continuity,
-        method=mbd.methods.LevenbergMarquardt(max_steps=max_steps),
+        method=mbd.minimizers.LevenbergMarquardt(max_steps=max_steps),
         throw=False,
     )
 

@@ -6,8 +6,8 @@ from .identify import RankWarning as RankWarning
 from .identify import identify as identify
 from .losses import Cauchy as Cauchy
 from .losses import PseudoHuber as PseudoHuber
-from .methods import FirstOrder as FirstOrder
-from .methods import LevenbergMarquardt as LevenbergMarquardt
+from .minimizers import FirstOrder as FirstOrder
+from .minimizers import LevenbergMarquardt as LevenbergMarquardt
 from .misfit import Misfit as Misfit
 from .misfit import misfit as misfit
 from .modal_experiment import ModalExperiment as ModalExperiment

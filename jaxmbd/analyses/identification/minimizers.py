@@ -16,7 +16,7 @@ from .damping import Damped
 from .residuals import Residuals
 
 
-class AbstractMethod(eqx.Module):
+class AbstractMinimizer(eqx.Module):
     """A minimizer of the sum of squared residuals."""
 
     @abstractmethod
@@ -35,7 +35,7 @@ class AbstractMethod(eqx.Module):
         """
 
 
-class LevenbergMarquardt(AbstractMethod):
+class LevenbergMarquardt(AbstractMinimizer):
     """Damped Gauss–Newton steps with exact Jacobians (optimistix).
 
     Damping is scaled by the largest influence of each unknown so far, so that a mass in kg and an
@@ -82,7 +82,7 @@ class LevenbergMarquardt(AbstractMethod):
         return unravel(solution.value / scale), solution.stats["num_steps"], solution.result
 
 
-class FirstOrder(AbstractMethod):
+class FirstOrder(AbstractMinimizer):
     """Gradient steps of an optax optimizer, for rough losses or many parameters.
 
     **Arguments:** `optimizer`, for example `optax.adam(1e-2)`; `steps`: number of steps.
