@@ -10,20 +10,32 @@ from .urdf import from_urdf as from_urdf
 from .urdf import urdf_limits as urdf_limits
 from .urdf import urdf_mimics as urdf_mimics
 from .urdf import urdf_shapes as urdf_shapes
+from .urdf import urdf_transmissions as urdf_transmissions
 from .urdf_parts import JointLimits as JointLimits
 from .urdf_parts import Mimic as Mimic
+from .urdf_parts import Transmission as Transmission
+from .urdf_visuals import Visual as Visual
+from .urdf_visuals import urdf_visuals as urdf_visuals
+from .urdf_writer import to_urdf as to_urdf
+from .xacro_files import expand_xacro as expand_xacro
 
 __all__ = [
     "MJCF",
     "JointLimits",
     "Keyframe",
     "Mimic",
+    "Transmission",
+    "Visual",
+    "expand_xacro",
     "from_mjcf",
     "from_urdf",
     "load_model",
     "read_record",
     "save_model",
+    "to_urdf",
     "urdf_limits",
     "urdf_mimics",
     "urdf_shapes",
+    "urdf_transmissions",
+    "urdf_visuals",
 ]

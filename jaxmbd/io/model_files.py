@@ -21,7 +21,6 @@ import json
 import math
 import os
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -34,9 +33,10 @@ from ..analyses.sweep.versions import version_of
 from ..errors import ModelError
 from ..forces.controller import OutputReference
 from ..model import Model
+from ..model.arguments import as_path
 from ..model.frame import Frame, JointReference
+from ..model.text_files import read_file
 from ..model.values import is_concrete
-from .text_files import read_file
 
 FORMAT, VERSION = "jaxmbd model", 1
 # Public modules whose classes a file may name.
@@ -72,7 +72,8 @@ def save_model(model: Any, path: Any) -> None:
     The file is complete or does not exist: it is written under another name first.
 
     **Raises** `ModelError`, with the path of the part, for traced numbers, for functions of Python
-    in the place of signals, and for classes outside of jaxmbd; `OSError` if it cannot be written.
+    in the place of signals, for classes outside of jaxmbd, and for a path without its folder;
+    `OSError` if it cannot be written.
     """
     if not isinstance(model, Model):
         raise ModelError(f"save_model needs a Model, got a {type(model).__name__}")
@@ -89,7 +90,9 @@ def save_model(model: Any, path: Any) -> None:
         "jaxmbd": version_of("jaxmbd"),
         "model": parts,
     }
-    target = Path(path)
+    target = as_path(path, "save_model: path")
+    if not target.parent.is_dir():
+        raise ModelError(f"save_model: there is no folder {str(target.parent)!r}; make it first")
     part = target.with_name(f"{target.name}.{os.getpid()}.part")
     part.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     os.replace(part, target)

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import DataError
-from .text_files import read_file
+from ..model.arguments import as_names, described
+from ..model.text_files import read_file
 
 
 def read_record(path: str | Path, columns: Iterable[str]) -> dict[str, np.ndarray]:
@@ -20,7 +21,9 @@ def read_record(path: str | Path, columns: Iterable[str]) -> dict[str, np.ndarra
     column, a line with too few fields (a truncated file), a field that is no finite number, and
     fewer than two lines.
     """
-    path, columns = Path(path), list(columns)
+    if not isinstance(path, str | Path):
+        raise DataError(f"read_record: path must be the path of a file, got {described(path)}")
+    path, columns = Path(path), list(as_names(columns, "read_record: columns"))
     try:
         rows = list(csv.reader(io.StringIO(read_file(path).decode("utf-8"), newline="")))
     except (OSError, UnicodeDecodeError, csv.Error) as error:

@@ -18,8 +18,9 @@ from ..forces import (
 from ..joints import AbstractJoint, Coupling, Fixed, Free, Planar, Prismatic, Revolute
 from ..model import Frame, Model
 from ..model.frame import GROUND
+from ..model.model import unknown
 from .urdf_lumps import Assembly, Lump, hold_followers, lump_links
-from .urdf_parts import Joint, JointLimits, Mimic
+from .urdf_parts import Joint, JointLimits, Mimic, Transmission, read_transmission
 from .urdf_placement import Placement
 from .urdf_shapes import Meshes, read_shapes
 from .urdf_tree import Robot, read_robot
@@ -59,8 +60,9 @@ def from_urdf(
 
     A joint's `damping` becomes a `ViscousFriction` of the name `"<joint> damping"`, its `friction`
     a `CoulombFriction` `"<joint> friction"`. Limits are not enforced, see `urdf_limits`. Elements
-    without mass or motion are skipped: visual, material, transmission, gazebo, calibration,
-    safety_controller; collision too, unless `contacts` is given.
+    without mass or motion are skipped: visual (see `urdf_visuals`), material, transmission (see
+    `urdf_transmissions`), gazebo, calibration, safety_controller; collision too, unless `contacts`
+    is given.
 
     **Arguments:**
 
@@ -199,6 +201,26 @@ def urdf_mimics(source: Source) -> dict[str, Mimic]:
     """
     robot = read_robot(read_xml(source))
     return {name: joint.mimic for name, joint in robot.joints.items() if joint.mimic is not None}
+
+
+def urdf_transmissions(source: Source) -> dict[str, Transmission]:
+    """Transmissions between actuators and joints of a URDF file, by name.
+
+    They have no effect on the model. The speed of the actuator is `reduction` times that of the
+    joint, the torque on the joint `reduction` times that of the actuator; the inertia of a motor
+    behind it is a `Rotor` with this gear ratio.
+
+    **Raises** `ModelError` as `from_urdf`, and for unknown joints.
+    """
+    document = read_xml(source)
+    joints = read_robot(document).joints
+    found = {}
+    for element in document.all("transmission"):
+        transmission = read_transmission(element)
+        if transmission.joint not in joints:
+            raise element.error(unknown("unknown joint", transmission.joint, joints))
+        found[element.text("name")] = transmission
+    return found
 
 
 def _body(lump: Lump) -> RigidBody:

@@ -32,6 +32,16 @@ class Mimic(NamedTuple):
     offset: float
 
 
+class Transmission(NamedTuple):
+    """A transmission: names of its `joint` and `actuator`, its `reduction`, the ratio of the speed
+    of the actuator to that of the joint, and the `kind`, such as "SimpleTransmission"."""
+
+    joint: str
+    actuator: str
+    reduction: float
+    kind: str
+
+
 @dataclass(frozen=True)
 class Link:
     """Mass [kg], centre of mass [m] and inertia about it [kg m²], along the link frame's axes."""
@@ -100,6 +110,30 @@ def read_joint(element: Element) -> Joint:
         damping=damping,
         friction=friction,
         element=element,
+    )
+
+
+def read_transmission(element: Element) -> Transmission:
+    """Read a transmission with one joint and one actuator, of ROS 1 or 2.
+
+    **Raises** `ModelError` for several joints or actuators, which are a differential.
+    """
+    for tag in ("joint", "actuator"):
+        if len(element.all(tag)) != 1:
+            raise element.error(f"one <{tag}> is supported, got {len(element.all(tag))}")
+    joint, actuator = element.required("joint"), element.required("actuator")
+    ratios = []
+    for part in (joint, actuator, element):
+        for tag in ("mechanicalReduction", "mechanical_reduction"):
+            ratios += [x.content_number() for x in part.all(tag)]
+    if len(ratios) > 1:
+        raise element.error("the mechanical reduction is given twice")
+    kind = element.child("type")
+    name = element.attributes.get("type", "") if kind is None else kind.content
+    plugin = element.child("plugin")
+    name = plugin.content if not name and plugin is not None else name
+    return Transmission(
+        joint.text("name"), actuator.text("name"), (ratios or [1.0])[0], name.rpartition("/")[2]
     )
 
 

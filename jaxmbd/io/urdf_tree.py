@@ -30,7 +30,7 @@ def read_robot(document: Element) -> Robot:
         raise document.error("a robot description begins with <robot>")
     for element in document.children:
         if element.tag.startswith("xacro:"):
-            raise element.error("this is a xacro file; expand it first, with the program 'xacro'")
+            raise element.error("this is a xacro file; read io.expand_xacro(path) instead")
     links = _by_name(document, "link", read_link)
     joints = _by_name(document, "joint", read_joint)
     if not links:

@@ -8,13 +8,13 @@ from xml.parsers import expat
 import numpy as np
 
 from ..errors import ModelError
-from .text_files import read_file
+from ..model.text_files import read_file
 
 MOST_LEVELS = 64  # Elements inside one another: URDF has fewer than ten.
 
 
 class Element:
-    """An element of a robot description: attributes, children, and file and line.
+    """An element of a robot description: attributes, children, text, and file and line.
 
     `label` is its name in messages: the chain of elements around it, without the robot.
     """
@@ -25,6 +25,7 @@ class Element:
         self.where = where
         self.label = label
         self.children: list[Element] = []
+        self.content = ""
 
     def error(self, problem: str) -> ModelError:
         """An exception with file, line, element and problem."""
@@ -68,11 +69,18 @@ class Element:
             return default
         return self._numbers(attribute, self.text(attribute), 1)[0]
 
-    def vector(self, attribute: str) -> np.ndarray:
-        """Three finite numbers. Default: zeros."""
+    def content_number(self) -> float:
+        """The number between the tags."""
+        value = self._numbers("its content", self.content, 1)[0]
+        if not math.isfinite(value):
+            raise self.error(f"its content must be finite, got {self.content!r}")
+        return value
+
+    def vector(self, attribute: str, size: int = 3) -> np.ndarray:
+        """Three finite numbers, or another `size`. Default: zeros."""
         if attribute not in self.attributes:
-            return np.zeros(3)
-        values = self._numbers(attribute, self.attributes[attribute], 3)
+            return np.zeros(size)
+        values = self._numbers(attribute, self.attributes[attribute], size)
         if not all(map(math.isfinite, values)):
             raise self.error(f"{attribute} must be finite, got {self.attributes[attribute]!r}")
         return np.array(values)
@@ -130,6 +138,11 @@ def _parse(
     def end(tag: str) -> None:
         open_elements.pop()
 
+    def text(data: str) -> None:
+        open_elements[-1].content = (open_elements[-1].content + data).strip()
+
+    parser.buffer_text = True
+    parser.CharacterDataHandler = text
     parser.StartElementHandler, parser.EndElementHandler = start, end
     try:
         parser.Parse(content, True)

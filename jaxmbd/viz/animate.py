@@ -18,6 +18,7 @@ from .paths import carrier, paths_of
 from .scene import STEEL, Drawing
 from .stage import Stage, set_stage, world_points
 from .view import FIELD_OF_VIEW, bounds, camera
+from .visuals import Visuals
 
 try:
     import k3d
@@ -44,6 +45,7 @@ def animate_solution(
     height: int = 600,
     deformation: float | int = 1,
     contours: str | None = None,
+    visuals: Visuals | None = None,
 ) -> k3d.Plot:
     """Animate a mechanism.
 
@@ -76,6 +78,8 @@ def animate_solution(
     - `contours`: `"displacement"` or `"strain"` colours flexible bodies by the size of their
       elastic displacement [m], in their frames of reference, or by the strain along their fibres
       [1]; both are not multiplied by `deformation`. Default: the colours of the bodies.
+    - `visuals`: `{frame: meshes}` of `io.urdf_visuals`, in the place of rods and boxes of their
+      bodies. Default: none.
 
     **Returns** the `k3d.Plot`. A notebook shows it if it is the last line of a cell, with a slider
     of time in its panel under Controls, Animation.
@@ -104,7 +108,7 @@ def animate_solution(
         name=title,
         additional_js_code=player.script(float(motion.ts[0]), float(played[-1]), speed),
     )
-    for drawing in drawings(stage, solution, palette, contours):
+    for drawing in drawings(stage, solution, palette, contours, visuals=visuals):
         plot += _mesh(drawing, played, limits)
     for name, positions in paths.items():
         color = palette.get(carrier(mechanism, name), STEEL)

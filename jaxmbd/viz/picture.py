@@ -10,6 +10,7 @@ from .motion import keyframes
 from .palette import palette_of
 from .stage import set_stage, world_points
 from .view import OBLIQUE, bounds
+from .visuals import Visuals
 
 try:
     from matplotlib.colors import to_rgb
@@ -27,6 +28,7 @@ def plot_picture(
     scale: float = 1.0,
     colors: Mapping[str, int | str] | None = None,
     view: Sequence[float] = OBLIQUE,
+    visuals: Visuals | None = None,
 ) -> Figure:
     """Draw the first row of a motion; see `show`."""
     mechanism = still.system.mechanism
@@ -34,7 +36,7 @@ def plot_picture(
     palette = palette_of(list(mechanism.topology.bodies[1:]), colors)
     figure = NotebookFigure(figsize=(7.0, 6.0), layout="constrained")
     axes = figure.add_subplot(projection="3d")
-    for drawing in drawings(stage, still, palette):
+    for drawing in drawings(stage, still, palette, visuals=visuals):
         local = drawing.mesh.vertices if drawing.vertices is None else drawing.vertices[0]
         pose = drawing.poses[0]
         points = local @ pose[:3, :3].T + pose[:3, 3]

@@ -1,6 +1,6 @@
 """Meshes of an animation: the ground, bodies, joints and springs."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 import jax
@@ -41,16 +41,20 @@ def body_drawings(
     colors: Mapping[str, int],
     contours: str | None = None,
     axes_of_bodies: bool = True,
+    hidden: Collection[str] = (),
 ) -> Iterator[Drawing]:
     """For each rigid body: rods from its centre of mass to its anchors, its axes, and its box.
 
-    For each flexible body: its surface and its axes. Axes are drawn if `axes_of_bodies`.
+    For each flexible body: its surface and its axes. Axes are drawn if `axes_of_bodies`. Bodies
+    that are `hidden` are left out.
     """
     mechanism, unit = stage.mechanism, stage.unit
     sizes, axes, coms = equivalent_boxes(mechanism)
     names = mechanism.topology.bodies[1:]
     for row, name in enumerate(names, 1):
         com, color = coms[row - 1], colors[name]
+        if name in hidden:
+            continue
         if name in stage.surfaces:
             yield from _flexible(stage, row, name, color, contours, axes_of_bodies)
             continue

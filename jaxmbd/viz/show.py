@@ -2,6 +2,7 @@
 
 import importlib.util
 import sys
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import jax.numpy as jnp
 from ..analyses.assemble import assemble
 from ..analyses.kinematics import DrivenMotion
 from ..analyses.motion import AbstractMotion
-from ..errors import ModelError
+from ..errors import ModelError, NotRepresentedWarning
 from ..formulations import formulate
 from ..model import Model
 from ..system.abstract import AbstractSystem, State
@@ -24,9 +25,13 @@ def show(
     *,
     t: float = 0.0,
     widgets: bool | None = None,
+    packages: Any = None,
     **options: Any,
 ) -> Any:
     """A picture of a mechanism: `mbd.show("robot.urdf")`, `show("robot.xml")` or `show(model)`.
+
+    The meshes and shapes of a URDF file are drawn; if one cannot be read, a
+    `NotRepresentedWarning` says why, and the mechanism is drawn as for a model.
 
     In a notebook with k3d and ipywidgets, which the extra `viz` installs, the picture has a slider
     for each coordinate of a joint. A slider assembles the mechanism anew: joints of loops follow.
@@ -41,6 +46,8 @@ def show(
     - `t`: time [s], for drivers.
     - `widgets`: whether to return the picture with sliders. Default: whether a notebook runs and
       both packages are installed.
+    - `packages`: of a URDF file, where `package://name/path` leads: `{name: folder}`, or folders
+      that contain packages.
     - `options`: `scale`, `colors`, `labels`, `view`, `height`: as for `Solution.animate`, for
       pictures with sliders; `view` and `colors` for plain ones.
 
@@ -57,6 +64,9 @@ def show(
     if isinstance(what, AbstractMotion):
         return what.animate(**options)
     system, limits, initial = _system(what)
+    visuals = _visuals(what, packages)
+    if visuals and "visuals" not in options:
+        options["visuals"] = visuals
     guess = initial if guess is None else guess
     state = guess if isinstance(guess, State) else assemble(system, guess, t=t)
     still = _still(system, t, state)
@@ -95,6 +105,26 @@ def _system_of_file(path: str | Path) -> tuple[AbstractSystem, Limits, Mapping[s
         return formulate(mjcf.model), mjcf.limits, mjcf.initial.guess
     limits = {name: (x.lower, x.upper) for name, x in urdf_limits(path).items()}
     return formulate(from_urdf(path)), limits, None
+
+
+def _visuals(what: Any, packages: Any) -> dict[str, Any]:
+    """Visuals of a URDF file; none of anything else, and, with a warning, of unreadable files."""
+    is_path = isinstance(what, str | Path)
+    if not is_path or (Path(what).suffix.lower() != ".urdf" and _is_mjcf(what)):
+        return {}
+    from ..io import urdf_visuals
+
+    try:
+        return {name: x for name, x in urdf_visuals(what, packages).items() if x}
+    except (ModelError, ImportError) as error:
+        warnings.warn(f"show: visuals are left out: {error}", NotRepresentedWarning, stacklevel=3)
+        return {}
+
+
+def _is_mjcf(path: str | Path) -> bool:
+    from ..io.mjcf import is_mjcf
+
+    return is_mjcf(path)
 
 
 def _still(system: AbstractSystem, t: float, state: State) -> DrivenMotion:

@@ -110,7 +110,7 @@ class Sliders:
         stage = set_stage(mechanism, keyframes(still, 1.0), 1)._replace(unit=self.unit)
         palette = palette_of(list(mechanism.topology.bodies[1:]), self.options.get("colors"))
         objects: dict[Any, Any] = {(x.group, x.name): x for x in self.plot.objects}
-        for drawing in drawings(stage, still, palette):
+        for drawing in drawings(stage, still, palette, visuals=self.options.get("visuals")):
             known = objects.get((drawing.group, drawing.name))
             if known is None:
                 continue

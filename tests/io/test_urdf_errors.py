@@ -103,7 +103,7 @@ CHANGED = {
     "body named ground": ('"tool"', '"ground"', "URDF:18: link 'ground': this name means the w"),
 }
 ADDED = {
-    "xacro": (added('<xacro:arm name="left"/>'), "URDF:23: xacro:arm 'left': .*expand it first"),
+    "xacro": (added('<xacro:arm name="left"/>'), "URDF:23: xacro:arm 'left': .*expand_xacro"),
     "another format": ("<sdf/>", "URDF:1: sdf: a robot description begins with <robot>"),
     "no link": ('<robot name="r"/>', "URDF:1: robot 'r': there is no link"),
     "several roots": (added(heavy("a")), "robot 'arm': several links are no .*child: 'base', 'a'"),

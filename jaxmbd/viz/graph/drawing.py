@@ -7,6 +7,7 @@ import numpy as np
 from ...mechanism.float_types import float_type, in_one_float_type
 from ...mechanism.mechanism import Mechanism, lower
 from ...model import Model
+from ...model.arguments import as_instance
 from ...system.abstract import AbstractSystem
 from .content import Graph, Joint, graph_of
 from .layout import arrange
@@ -66,6 +67,7 @@ def plot_graph(system: Model | AbstractSystem) -> Figure:
 
     **Raises** `ModelError` for a model that cannot be formulated.
     """
+    as_instance(system, (Model, AbstractSystem), "plot_graph: system", "a Model or a system")
     graph = graph_of(_lowered(system) if isinstance(system, Model) else system.mechanism)
     picture = _placed(graph)
     corners = [_corners(picture.bodies), _corners(picture.labels[1:]), *picture.curves]

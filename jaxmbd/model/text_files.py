@@ -4,6 +4,9 @@ import os
 from pathlib import Path
 from typing import Any
 
+from ..errors import ModelError
+from .arguments import as_path
+
 # Descriptions and records are smaller by orders of magnitude; a larger file is a mistake.
 MOST_BYTES = 2**28
 
@@ -28,4 +31,19 @@ def read_file(source: Any) -> bytes:
     return content
 
 
-__all__ = ["read_file"]
+def read_lines(source: Any, who: str, encoding: str, advice: str) -> list[str]:
+    """Lines of a text file.
+
+    **Raises** `ModelError`, with `who`, if it cannot be read, or is not text in this encoding;
+    `advice` says what to do then.
+    """
+    path = as_path(source, f"{who}: path")
+    try:
+        return read_file(path).decode(encoding).splitlines()
+    except UnicodeDecodeError:
+        raise ModelError(f"{who}: {path.name} is not text; {advice}") from None
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{who}: cannot read {str(path)!r}: {error}") from error
+
+
+__all__ = ["read_file", "read_lines"]

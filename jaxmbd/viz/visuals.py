@@ -1,0 +1,53 @@
+"""Visual geometry of links, such as of a URDF file, in pictures."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..mechanism.mechanism import Mechanism
+from ..model.model import unknown
+from .scene import Drawing, port_poses
+from .shapes import painted
+from .stage import Stage
+
+Visuals = Mapping[str, Sequence[Any]]
+
+
+def ports_of(mechanism: Mechanism, visuals: Visuals, who: str) -> dict[str, int]:
+    """Rows of the frames that have visuals; **raises** `KeyError` for an unknown frame.
+
+    Links on the ground that are no frame of the mechanism are left out.
+    """
+    names = mechanism.port_names
+    known = {name: row for row, name in enumerate(names) if name is not None}
+    for name in visuals:
+        if name not in known:
+            raise KeyError(unknown(f"{who}: visuals: unknown frame", name, known))
+    return {name: known[name] for name in visuals}
+
+
+def visual_bodies(mechanism: Mechanism, visuals: Visuals) -> set[str]:
+    """Bodies that visuals show, so that no rods and boxes are drawn for them."""
+    first, bodies = 1 + mechanism.n_bodies, mechanism.topology.bodies
+    shown = set()
+    for name, row in ports_of(mechanism, visuals, "visuals").items():
+        if len(visuals[name]):
+            body = row if row < first else mechanism.port_bodies.index[row - first]
+            shown.add(bodies[body])
+    return shown
+
+
+def visual_drawings(stage: Stage, visuals: Visuals) -> Iterator[Drawing]:
+    """The meshes at the frames of their links."""
+    for name, row in ports_of(stage.mechanism, visuals, "visuals").items():
+        for number, visual in enumerate(visuals[name]):
+            mesh = painted(
+                np.asarray(visual.vertices, float), np.asarray(visual.triangles), visual.color
+            )
+            label = f"{name} visual" + (f" {number}" if number else "")
+            poses = port_poses(stage.motion, row)
+            yield Drawing(label, "visuals", mesh, poses, opacity=visual.opacity)
+
+
+__all__ = ["Visuals", "ports_of", "visual_bodies", "visual_drawings"]
