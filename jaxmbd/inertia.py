@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 
 from .bodies import RigidBody
 from .errors import ModelError
+from .model.arguments import as_instance
 from .model.values import as_direction, as_leaf, is_concrete
 
 
@@ -75,12 +76,15 @@ def principal(mass: Any, moments: Any, R: Any = None, com: Any = (0.0, 0.0, 0.0)
 
 def shifted(body: RigidBody, by: Any) -> RigidBody:
     """The body with its material displaced by `by` in the body frame, shape `(3,)` [m]."""
-    return RigidBody(body.mass, body.inertia, body.com + as_leaf(by, (3,), "shifted: by"))
+    by = as_leaf(by, (3,), "shifted: by")
+    body = as_instance(body, RigidBody, "shifted: body", "a RigidBody")
+    return RigidBody(body.mass, body.inertia, body.com + by)
 
 
 def rotated(body: RigidBody, R: Any) -> RigidBody:
     """The body with its material rotated about the body frame's origin by the matrix `R`."""
     R = as_leaf(R, (3, 3), "rotated: R")
+    body = as_instance(body, RigidBody, "rotated: body", "a RigidBody")
     return RigidBody(body.mass, R @ body.inertia @ R.T, R @ body.com)
 
 
@@ -92,6 +96,7 @@ def to_log_cholesky(body: RigidBody) -> Float[Array, "10"]:
     s13, t1, t2, t3. Source: Rucker & Wensing (2022), "Smooth parameterization of rigid-body
     inertia", eqs 6 to 10.
     """
+    body = as_instance(body, RigidBody, "to_log_cholesky: body", "a RigidBody")
     J = body.symmetric_inertia()
     h = body.mass * body.com
     second = 0.5 * jnp.trace(J) * jnp.eye(3, dtype=J.dtype) - J

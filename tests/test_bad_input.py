@@ -87,7 +87,7 @@ CASES = {
     "assemble: text": (lambda: mbd.assemble(SYSTEM, {"hinge": "x"}), "joint 'hinge' must be num"),
     "assemble: empty": (lambda: mbd.assemble(SYSTEM, {"hinge": []}), r"joint 'hinge'.*\(0,\)"),
     "assemble: hold": (lambda: mbd.assemble(SYSTEM, {}, hold=1.0), "hold are names of joints"),
-    "assemble: time": (lambda: mbd.assemble(SYSTEM, {}, t="x"), "a time must be a number"),
+    "assemble: time": (lambda: mbd.assemble(SYSTEM, {}, t="x"), "a time, must be a number"),
     "simulate: number": (simulate(3.0, ZERO), "first argument is a Model or a system.* a float"),
     "simulate: class": (simulate(mbd.Model, ZERO), "the class Model; pass an instance"),
     "simulate: no state": (simulate(SYSTEM, None), "the state is a State of `assemble`, or a dict"),
@@ -148,7 +148,10 @@ CASES = {
     "identify: path": (identify(select="bodies.rod.mass"), "select is a list of paths"),
     "identify: number": (identify(select=[3]), "where is a path or a function"),
     "identify: model": (lambda: mbd.identify(1.0, RECORD, ["a"]), "identify needs a Model"),
-    "identify: method": (identify(method=mbd.methods.LevenbergMarquardt), "method is an instance"),
+    "identify: method": (
+        identify(method=mbd.minimizers.LevenbergMarquardt),
+        "method must be an instance",
+    ),
     "identify: sensor": (identify(sensors={"a": 1.0}), "sensor 'a' is an instance of"),
     "parameter: class": (
         lambda: mbd.Parameter("a", mbd.transforms.Positive),

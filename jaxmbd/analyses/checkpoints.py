@@ -13,6 +13,7 @@ from jax.extend.core import Jaxpr, Var
 from jaxtyping import PyTree
 
 from ..errors import ModelError
+from ..model.arguments import as_positive
 
 # Every level is one more pass over the motion, and one more copy of a step in the program.
 MAX_LEVELS = 8
@@ -35,8 +36,7 @@ class MemoryBudget:
     n_bytes: float
 
     def __post_init__(self):
-        if not self.n_bytes > 0:
-            raise ModelError(f"MemoryBudget: the number of bytes must be positive: {self.n_bytes}")
+        as_positive(self.n_bytes, "MemoryBudget: n_bytes")
 
     def lengths(self, n_steps: int, step: int, start: int, result: int) -> tuple[int, ...]:
         """Lengths of nested blocks, the outermost first.

@@ -10,8 +10,8 @@ from jaxtyping import Array, Float
 
 from ..errors import ModelError
 from ..lie import Pose, so3
+from ..model.arguments import described
 from ..model.values import all_concrete
-from .start import described
 
 if TYPE_CHECKING:
     from .motion import AbstractMotion

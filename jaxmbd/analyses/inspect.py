@@ -13,7 +13,7 @@ from ..mechanism.loops import Block, blocks
 from ..mechanism.mechanism import Mechanism
 from ..model.values import all_concrete
 from ..system import constraints
-from ..system.abstract import AbstractSystem, State, as_state, require_system
+from ..system.abstract import AbstractSystem, State, as_state, as_time, require_system
 from ..system.rank import ConstraintRank, constraint_rank
 from .assemble import assemble
 from .fusion import why_not_fused
@@ -104,6 +104,7 @@ def inspect(system: AbstractSystem, state: State | None = None, t: float = 0.0) 
     if not all_concrete((system, state)):
         raise ModelError("inspect needs concrete numbers; call it outside jit")
     require_system(system)
+    as_time(t, system)
     state = None if state is None else as_state(state, system)
     mechanism = system.mechanism
     own = rigid = problem = None

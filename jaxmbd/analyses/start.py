@@ -10,6 +10,7 @@ import numpy as np
 from ..errors import ModelError
 from ..formulations import formulate
 from ..model import Model
+from ..model.arguments import described
 from ..model.values import is_concrete
 from ..system.abstract import AbstractSystem, State, as_state
 from .assemble import assemble
@@ -83,9 +84,4 @@ def check_options(controller: Any, event: Any, adjoint: Any) -> None:
             )
 
 
-def described(x: Any) -> str:
-    """Text of a message for a value of a wrong type: name of a class, or type of another value."""
-    return f"the class {x.__name__}" if isinstance(x, type) else f"a {type(x).__name__}"
-
-
-__all__ = ["as_start", "as_system", "check_options", "check_state", "described"]
+__all__ = ["as_start", "as_system", "check_options", "check_state"]

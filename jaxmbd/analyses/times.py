@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array
 
 from ..errors import ModelError
+from ..model.arguments import is_count
 from ..model.values import all_concrete, as_leaf, is_concrete
 from ..system.abstract import AbstractSystem, as_time
 
@@ -34,24 +35,19 @@ def check_times(t0: Any, t1: Any, dt: Any, max_steps: Any) -> None:
         raise ModelError(f"simulate: dt must be positive, got {dt}")
 
 
-def check_rollout(dt: Any, n_steps: Any, t0: Any) -> None:
+def check_rollout(dt: Any, n_steps: Any, t0: Any, who: str = "rollout") -> None:
     """**Raises** `ModelError` for a step, a start or a number of steps that is no number or
     impossible."""
     for name, value in (("dt", dt), ("t0", t0)):
-        as_leaf(value, (), f"rollout: {name}")
+        as_leaf(value, (), f"{who}: {name}")
         if is_concrete(value) and not np.isfinite(value):
-            raise ModelError(f"rollout: {name} must be finite, got {value}")
+            raise ModelError(f"{who}: {name} must be finite, got {value}")
     if not is_concrete(n_steps):
-        raise ModelError("rollout: n_steps is traced; pass a Python int, static under jit")
+        raise ModelError(f"{who}: n_steps is traced; pass a Python int, static under jit")
     if not is_count(n_steps) or n_steps > MOST_STEPS:
         raise ModelError(
-            f"rollout: n_steps is a whole number from 1 to {MOST_STEPS}, got {n_steps!r}"
+            f"{who}: n_steps is a whole number from 1 to {MOST_STEPS}, got {n_steps!r}"
         )
-
-
-def is_count(n: Any) -> bool:
-    """Whether something is a whole number from 1 on, of Python or NumPy."""
-    return isinstance(n, int | np.integer) and not isinstance(n, bool) and int(n) >= 1
 
 
 def n_steps(t0: Any, t1: Any, dt: Any, who: str = "simulate: dt") -> int:
@@ -157,4 +153,4 @@ def _check_saved(ts: Any, t0: Any, t1: Any) -> None:
         )
 
 
-__all__ = ["as_saveat", "check_rollout", "check_times", "is_count", "n_steps"]
+__all__ = ["as_saveat", "check_rollout", "check_times", "n_steps"]

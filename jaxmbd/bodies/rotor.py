@@ -35,7 +35,7 @@ class Rotor(eqx.Module):
     gear_ratio: Float[Array, ""]
 
     def __init__(self, joint: Any, inertia: Any, gear_ratio: Any = 1.0):
-        self.joint = as_joint_reference(joint)
+        self.joint = as_joint_reference(joint, "Rotor: joint")
         self.inertia = as_leaf(inertia, (), "Rotor: inertia")
         self.gear_ratio = as_leaf(gear_ratio, (), "Rotor: gear_ratio")
 

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from ..errors import ModelError
+from ..model.arguments import as_count, described
 from ..model.values import as_leaf, is_concrete
 
 Scalar = Float[Array, ""]
@@ -135,15 +136,26 @@ def iso_8608(
 
     **Raises** `ModelError` for an unknown class or an empty band.
     """
-    if road not in ISO_8608:
+    if not isinstance(road, str) or road not in ISO_8608:
         raise ModelError(f"iso_8608: the classes are {', '.join(ISO_8608)}, got {road!r}")
-    low, high = band
-    if not 0 < low < high or n_waves < 1:
+    _check_key(key)
+    n_waves = as_count(n_waves, "iso_8608: n_waves")
+    low, high = as_leaf(band, (2,), "iso_8608: band").tolist()
+    if not 0 < low < high:
         raise ModelError(f"iso_8608: no waves in the band {band} with n_waves={n_waves}")
     edges = np.geomspace(low, high, n_waves + 1)
     variance = ISO_8608[road] * REFERENCE**2 * (1.0 / edges[:-1] - 1.0 / edges[1:])
     phases = jax.random.uniform(key, (n_waves,), maxval=2.0 * np.pi)
     return Road(np.sqrt(2.0 * variance), np.sqrt(edges[:-1] * edges[1:]), phases)
+
+
+def _check_key(key: Any) -> None:
+    try:
+        jax.random.key_data(key)
+    except (TypeError, ValueError) as error:
+        raise ModelError(
+            f"iso_8608: key must be a key such as jax.random.key(0), got {described(key)}"
+        ) from error
 
 
 class Steps(AbstractHeight):
@@ -254,7 +266,7 @@ def as_height(value: Any) -> AbstractHeight:
     """
     if isinstance(value, AbstractHeight):
         return value
-    if not callable(value):
+    if isinstance(value, type) or not callable(value):
         raise ModelError(f"Terrain: height must be a function of x and y, got {value!r}")
     is_module = isinstance(value, eqx.Module)
     function = None if is_module else cast(Callable[..., Any], value)

@@ -6,6 +6,7 @@ import equinox as eqx
 from jaxtyping import Array, Float
 
 from ..errors import ModelError
+from ..model.arguments import as_count
 from ..model.values import as_leaf, is_concrete, negative
 
 
@@ -43,15 +44,13 @@ class Restitution(eqx.Module):
     def __init__(self, restitution: Any, friction: Any = 0.0, max_impacts: int = 100):
         self.restitution = as_leaf(restitution, (), "Restitution: restitution")
         self.friction = as_leaf(friction, (), "Restitution: friction")
-        self.max_impacts = max_impacts
+        self.max_impacts = as_count(max_impacts, "Restitution: max_impacts")
         e = self.restitution
         if is_concrete(e) and not 0.0 <= float(e) <= 1.0:
             raise ModelError(f"Restitution: restitution must be from 0 to 1, got {e}")
         problem = negative(self, "friction")
         if problem is not None:
             raise ModelError(f"Restitution: {problem}")
-        if max_impacts < 1:
-            raise ModelError(f"Restitution: max_impacts must be at least 1, got {max_impacts}")
 
 
 __all__ = ["Restitution"]

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..lie import vector
+from ..model.arguments import as_count
 from ..model.frame import Frame, as_frame
 from ..model.values import as_leaf, not_positive
 
@@ -138,11 +139,9 @@ class Capsule(AbstractSolid):
         self.frame = as_frame(frame, "Capsule: frame")
         self.radius = as_leaf(radius, (), "Capsule: radius")
         self.length = as_leaf(length, (), "Capsule: length")
-        self.n_balls = n_balls
+        self.n_balls = as_count(n_balls, "Capsule: n_balls", least=2)
 
     def validate(self) -> str | None:
-        if self.n_balls < 2:
-            return f"n_balls must be at least 2, got {self.n_balls}"
         return not_positive(self, "radius", "length")
 
     @property

@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 
 from ..bodies import FlexibleBody
 from ..errors import ModelError
+from ..model.arguments import as_count, as_instance, as_mapping, as_names
 from ..model.values import as_leaf, is_concrete
 from .damping import damping_matrix
 from .element import Material, assembled, beam_fields, gauss, matrices, strains_at_nodes
@@ -77,12 +78,14 @@ def beam(
         for x, name in ((length, "length"), (E, "E"), (G, "G"), (density, "density"))
     )
     check_units(E, density, who)
-    if n_elements < 1:
-        raise ModelError(f"{who}: n_elements must be positive, got {n_elements}")
-    section.validate()
+    n_elements = as_count(n_elements, f"{who}: n_elements")
+    as_section(section, f"{who}: section")
+    interfaces = as_names(interfaces, f"{who}: interfaces")
+    attachments = as_names(attachments, f"{who}: attachments")
+    nodes = as_mapping(nodes, f"{who}: nodes", "{name: row}")
     if theory not in THEORIES:
         raise ModelError(f"{who}: theory must be 'timoshenko' or 'bernoulli', got {theory!r}")
-    known = {"base": 0, "tip": n_elements, **(nodes or {})}
+    known = {"base": 0, "tip": n_elements, **nodes}
     L = length / n_elements
     material, K, M, positions = _assembled(E, G, density, section, L, theory, n_elements)
 
@@ -150,6 +153,13 @@ def _shapes_of_body(body: FlexibleBody) -> Float[Array, "n k"]:
     return jnp.swapaxes(both, 1, 2).reshape(-1, k)
 
 
+def as_section(value: Any, name: str) -> AbstractSection:
+    """A section with valid dimensions; **raises** `ModelError` for anything else."""
+    section = as_instance(value, AbstractSection, name, "a section such as flexible.Round(0.01)")
+    section.validate()
+    return section
+
+
 def positive(value: Any, name: str) -> Float[Array, ""]:
     """The value as an array; **raises** `ModelError` if it is not positive."""
     leaf = as_leaf(value, (), name)
@@ -184,4 +194,4 @@ def material_of(
     return Material(stiffness, density * jnp.stack([s.A, s.Iz, s.Iy]), phi)
 
 
-__all__ = ["beam", "check_units", "material_of", "positive"]
+__all__ = ["as_section", "beam", "check_units", "material_of", "positive"]

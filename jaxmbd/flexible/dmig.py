@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import ModelError
+from ..model.text_files import read_lines
 
 SUFFIXES = (".pch", ".bdf", ".dat", ".nas", ".dmig")
 # A number whose exponent has no letter, such as 1.5-3.
@@ -21,10 +22,7 @@ def dmig_entries(path: Path, name: str | None, who: str) -> np.ndarray:
     **Raises** `ModelError` for unknown or several matrices, complex ones, scalar points, and
     fields that cannot be read.
     """
-    try:
-        lines = path.read_text(encoding="ascii").splitlines()
-    except UnicodeDecodeError:
-        raise ModelError(f"{who}: {path.name} is not text; export DMIG as text") from None
+    lines = read_lines(path, who, "ascii", "export DMIG as text")
     entries = [entry for entry in _entries(lines) if entry[1][0].upper() == "DMIG"]
     names = sorted({fields[1].upper() for _, fields in entries})
     if name is None and len(names) != 1:

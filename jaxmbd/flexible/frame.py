@@ -10,9 +10,10 @@ from jaxtyping import Array, Float
 
 from ..bodies import FlexibleBody
 from ..errors import ModelError
+from ..model.arguments import as_count, as_instance, as_mapping, as_names, as_text
 from ..model.model import unknown
 from ..model.values import as_leaf, is_concrete
-from .beam import THEORIES, check_units, material_of, positive
+from .beam import THEORIES, as_section, check_units, material_of, positive
 from .damping import damping_matrix
 from .element import Fields, Material, SecondOrder, beam_fields, gauss, matrices, strains_at_nodes
 from .modes import modes, shapes_of
@@ -61,20 +62,19 @@ class Member(eqx.Module):
         up: Any = (0.0, 0.0, 1.0),
         theory: str = "timoshenko",
     ):
+        start, end = as_text(start, "Member: start"), as_text(end, "Member: end")
         who = f"Member from {start!r} to {end!r}"
         if start == end:
             raise ModelError(f"{who}: the ends must be two nodes")
-        if n_elements < 1:
-            raise ModelError(f"{who}: n_elements must be positive, got {n_elements}")
         if theory not in THEORIES:
             raise ModelError(f"{who}: theory must be 'timoshenko' or 'bernoulli', got {theory!r}")
-        section.validate()
-        self.start, self.end, self.section = start, end, section
+        self.start, self.end = start, end
+        self.section = as_section(section, f"{who}: section")
         self.E, self.G, self.density = (
             positive(x, f"{who}: {name}") for name, x in (("E", E), ("G", G), ("density", density))
         )
         check_units(self.E, self.density, who)
-        self.n_elements, self.theory = int(n_elements), theory
+        self.n_elements, self.theory = as_count(n_elements, f"{who}: n_elements"), theory
         self.up = as_leaf(up, (3,), f"{who}: up")
 
 
@@ -128,6 +128,12 @@ def frame(
     to their `up`, and for stiffening of loops of members.
     """
     who = "flexible.frame"
+    nodes = as_mapping(nodes, f"{who}: nodes", "{name: position}")
+    members = as_mapping(members, f"{who}: members", "{name: Member}")
+    for name, member in members.items():
+        as_instance(member, Member, f"{who}: member {name!r}", "a flexible.Member")
+    interfaces = as_names(interfaces, f"{who}: interfaces")
+    attachments = as_names(attachments, f"{who}: attachments")
     positions = {name: as_leaf(p, (3,), f"{who}: node {name!r}") for name, p in nodes.items()}
     mesh = _mesh(tuple(positions), members, interfaces, who)
     if stiffening and mesh.closed:

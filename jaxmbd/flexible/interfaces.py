@@ -26,7 +26,13 @@ class Interfaces(eqx.Module):
         """
         rows = []
         for name, value in given.items():
-            own = tuple(int(row) for row in np.atleast_1d(np.asarray(value)))
+            given_rows = np.atleast_1d(np.asarray(value))
+            if not np.issubdtype(given_rows.dtype, np.integer) or given_rows.ndim != 1:
+                raise ModelError(
+                    f"{who}: node {name!r} must be one or more rows of nodes, whole numbers, got "
+                    f"{value!r:.60}"
+                )
+            own = tuple(int(row) for row in given_rows)
             if not own or min(own) < 0 or max(own) >= n_nodes:
                 raise ModelError(
                     f"{who}: node {name!r} has the rows {own}, but there are {n_nodes} nodes "

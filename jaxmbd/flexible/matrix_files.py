@@ -7,6 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..errors import ModelError
+from ..model.arguments import as_path
+from ..model.text_files import read_lines
 from .dmig import SUFFIXES, dmig_entries
 
 # Files that are not text of entries, and how to get one.
@@ -72,7 +74,7 @@ def read_matrices(
     matrices = names or (None, None)
     files = (("stiffness", stiffness, matrices[0]), ("mass", mass, matrices[1]))
     for name, path, matrix in files:
-        path = Path(path)
+        path = as_path(path, f"read_matrices: {name}")
         advice = REFUSED.get(path.suffix.lower())
         if advice is not None:
             raise ModelError(f"read_matrices: cannot read {path.name}: {advice}")
@@ -80,7 +82,7 @@ def read_matrices(
             tables[name] = dmig_entries(path, matrix, "read_matrices")
         else:
             tables[name] = _entries(path)
-    labels = None if dofs is None else _labels(Path(dofs))
+    labels = None if dofs is None else _labels(as_path(dofs, "read_matrices: dofs"))
     of_stiffness, of_mass = (_labelled(table, labels) for table in tables.values())
     places, nodes, per_node = _places(of_stiffness, Path(stiffness).name)
     scales = np.where(np.arange(6) < 3, 1.0, length)
@@ -116,10 +118,7 @@ def _check_complete(K: np.ndarray, M: np.ndarray, nodes: np.ndarray, per_node: i
 def _entries(path: Path) -> np.ndarray:
     """Numbers of all lines, shape `(n, 3)` or `(n, 5)`."""
     rows: list[list[float]] = []
-    try:
-        lines = path.read_text(encoding="ascii").splitlines()
-    except UnicodeDecodeError:
-        raise ModelError(f"read_matrices: {path.name} is not text; export it as text") from None
+    lines = read_lines(path, "read_matrices", "ascii", "export it as text")
     for k, line in enumerate(lines, 1):
         fields = line.replace(",", " ").replace("D", "E").replace("d", "e").split()
         if not fields or fields[0][0] in "*#":
@@ -142,7 +141,8 @@ def _entries(path: Path) -> np.ndarray:
 
 def _labels(path: Path) -> np.ndarray:
     """Node and freedom of each row, shape `(n, 2)`, from lines 'node.freedom'."""
-    parts = [line.strip().split(".") for line in path.read_text(encoding="ascii").splitlines()]
+    lines = read_lines(path, "read_matrices", "ascii", "export it as text")
+    parts = [line.strip().split(".") for line in lines]
     try:
         return np.asarray([[int(node), int(freedom)] for node, freedom in filter(any, parts)])
     except ValueError:

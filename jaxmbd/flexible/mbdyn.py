@@ -12,6 +12,8 @@ import numpy as np
 
 from ..bodies import FlexibleBody
 from ..errors import ModelError
+from ..model.arguments import as_path
+from ..model.text_files import read_lines
 from .damping import damping_matrix
 from .reduction import lump_integrals
 
@@ -76,7 +78,7 @@ def read_mbdyn(
     matrices that are not symmetric, for lumped masses that differ between directions, and for
     masses that contradict each other. `Model` raises it for rigid motions among the shapes.
     """
-    path = Path(path)
+    path = as_path(path, "read_mbdyn: path")
     found = _read(path)
     k = found.shapes.shape[2]
     masses = _masses(found, path)
@@ -140,12 +142,7 @@ def _read(path: Path) -> _File:
 
 def _groups(path: Path) -> dict[int, list[str]]:
     """Words of each record group."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError:
-        raise ModelError(
-            f"read_mbdyn: {path.name} is not text; MBDyn's binary .mod files are not read"
-        ) from None
+    lines = read_lines(path, "read_mbdyn", "utf-8", "MBDyn's binary .mod files are not read")
     groups: dict[int, list[str]] = {}
     current = None
     for line in lines:

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 
 from ..bodies import FlexibleBody, Skin
 from ..errors import ModelError
+from ..model.arguments import as_count, as_mapping
 from ..model.model import unknown
 from ..model.values import as_leaf, is_concrete
 from .beam import check_units, positive
@@ -119,11 +120,13 @@ def from_mesh(
     `total_mass`. `ImportError` without scikit-fem and meshio.
     """
     who = "flexible.from_mesh"
+    interfaces = as_mapping(interfaces, f"{who}: interfaces", "{name: selection}")
+    nodes = as_mapping(nodes, f"{who}: nodes", "{name: selection}")
+    n_modes = as_count(n_modes, f"{who}: n_modes", least=0)
     E, density = positive(E, f"{who}: E"), positive(density, f"{who}: density")
     check_units(E, density, who)
     nu, at = _poisson(nu, basis_nu, who)
-    if not unit > 0:
-        raise ModelError(f"{who}: unit must be positive, got {unit}; 1e-3 for a mesh in mm")
+    unit = float(positive(unit, f"{who}: unit [m]"))
     if frame not in ("clamped", "chord", "mean-axis"):
         raise ModelError(f"{who}: frame must be clamped, chord or mean-axis, got {frame!r}")
     if len(interfaces) < (2 if frame == "chord" else 1):
@@ -134,9 +137,7 @@ def from_mesh(
     given = solid(mesh, unit, degree, who)
     ties = [_tie(given, name, x, who) for name, x in interfaces.items()]
     _check_apart(ties, who)
-    extra = [
-        _tie(given, name, x, who) for name, x in (nodes or {}).items() if name not in interfaces
-    ]
+    extra = [_tie(given, name, x, who) for name, x in nodes.items() if name not in interfaces]
     shapes = _shapes(given, ties, n_modes, frame, at, who)
     reduced, skin = _reduced(given, shapes, [*ties, *extra], who)
     _check_mass(density, reduced.volume, total_mass, who)

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..errors import ModelError
+from ..model.arguments import as_count
 from ..model.values import as_leaf, is_concrete
 from .interfaces import Interfaces, per_node_of, rigid_modes
 
@@ -100,6 +101,7 @@ def modes(
     mass, and are ordered by the frequencies of the body with that frame held.
     """
     who = "flexible.modes"
+    n_modes = as_count(n_modes, f"{who}: n_modes", least=0)
     per_node = per_node_of(K, positions, who)
     known = Interfaces.of({**(nodes or {}), **interfaces}, len(positions), who)
     ends = known.select(tuple(interfaces), who)

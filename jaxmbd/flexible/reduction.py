@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 from ..bodies import FlexibleBody
 from ..bodies.flexible import indefinite
 from ..errors import ModelError
+from ..model.arguments import as_count, as_mapping, as_names
 from ..model.values import as_leaf, is_concrete
 from .damping import damping_matrix
 from .geometric import GeometricStiffness, stiffened
@@ -114,12 +115,20 @@ def reduce(
     who = "flexible.reduce"
     K, M = as_leaf(K, None, f"{who}: K"), as_leaf(M, None, f"{who}: M")
     positions = as_leaf(positions, None, f"{who}: positions")
-    as_leaf(positions, (len(positions), 3), f"{who}: positions")
+    if positions.ndim != 2 or positions.shape[1] != 3:
+        raise ModelError(f"{who}: positions must have shape (n_nodes, 3), got {positions.shape}")
+    for name, matrix in (("K", K), ("M", M)):
+        if matrix.ndim != 2:
+            raise ModelError(f"{who}: {name} must be a matrix, got shape {matrix.shape}")
+    interfaces = as_mapping(interfaces, f"{who}: interfaces", "{name: row}")
+    nodes = as_mapping(nodes, f"{who}: nodes", "{name: row}")
+    attachments = as_names(attachments, f"{who}: attachments")
+    n_modes = as_count(n_modes, f"{who}: n_modes", least=0)
     per_node = per_node_of(K, positions, who)
     as_leaf(K, (per_node * len(positions),) * 2, f"{who}: K")
     as_leaf(M, K.shape, f"{who}: M")
     K, M = checked_matrices(K, M, positions, who)
-    known = {**(nodes or {}), **interfaces}
+    known = {**nodes, **interfaces}
 
     def computed() -> Array:
         return modes(K, M, positions, interfaces, n_modes, method, frame, attachments, nodes)

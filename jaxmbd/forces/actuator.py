@@ -53,7 +53,7 @@ class AffineActuator(AbstractJointForce):
         control_range: Any = None,
         force_range: Any = None,
     ):
-        self.joint = as_joint_reference(joint)
+        self.joint = as_joint_reference(joint, "AffineActuator: joint")
         self.signal = as_signal(signal, "AffineActuator: signal", ())
         self.gear = as_leaf(gear, (), "AffineActuator: gear")
         self.gain = as_leaf(gain, (3,), "AffineActuator: gain")

@@ -13,6 +13,7 @@ from ..contact import (
     is_pair,
 )
 from ..errors import ModelError
+from ..model.arguments import as_instance, as_mapping, described
 from .contact import Contact
 
 
@@ -48,6 +49,16 @@ def contact_pairs(
     **Raises** `ModelError` for unknown names in `exclude`, and for pairs of kinds without points of
     contact, such as two boxes, that are not excluded.
     """
+    shapes = as_mapping(shapes, "contact_pairs: shapes", "{name: shape}")
+    for name, shape in shapes.items():
+        as_instance(shape, AbstractShape, f"contact_pairs: shape {name!r}", "a shape")
+    if not isinstance(materials, Material) and (
+        isinstance(materials, type) or not callable(materials)
+    ):
+        raise ModelError(
+            "contact_pairs: materials must be a Material, or a function of two names that returns "
+            f"one, got {described(materials)}"
+        )
     excluded = {frozenset(pair) for pair in exclude}
     for name in sorted(set().union(*excluded)):
         if name not in shapes:
@@ -65,6 +76,9 @@ def contact_pairs(
                 f"{type(b).__name__} {second!r}; exclude this pair, or take spheres"
             )
         laws: Any = materials if isinstance(materials, Material) else materials(first, second)
+        as_instance(
+            laws, Material, f"contact_pairs: the material of {first!r} and {second!r}", "a Material"
+        )
         pairs[f"{first}-{second}"] = Contact(a, b, *laws)
     return pairs
 

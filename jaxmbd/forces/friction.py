@@ -24,7 +24,7 @@ class ViscousFriction(AbstractJointForce):
     coefficient: Float[Array, "..."]
 
     def __init__(self, joint: Any, coefficient: Any):
-        self.joint = as_joint_reference(joint)
+        self.joint = as_joint_reference(joint, "ViscousFriction: joint")
         name = "ViscousFriction: coefficient"
         self.coefficient = as_leaf(coefficient, None, name)
 
@@ -55,7 +55,7 @@ class CoulombFriction(AbstractJointForce):
         transition_velocity: Any = 0.01,
         profile: Callable = jnp.tanh,
     ):
-        self.joint = as_joint_reference(joint)
+        self.joint = as_joint_reference(joint, "CoulombFriction: joint")
         self.torque = as_leaf(torque, None, "CoulombFriction: torque")
         name = "CoulombFriction: transition_velocity"
         self.transition_velocity = as_leaf(transition_velocity, (), name)
@@ -112,7 +112,7 @@ class StribeckFriction(AbstractJointForce):
         transition_velocity: Any = 0.01,
         exponent: Any = 2.0,
     ):
-        self.joint = as_joint_reference(joint)
+        self.joint = as_joint_reference(joint, "StribeckFriction: joint")
         name = "StribeckFriction:"
         self.coulomb = as_leaf(coulomb, None, f"{name} coulomb")
         self.static = as_leaf(static, None, f"{name} static")

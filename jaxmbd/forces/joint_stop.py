@@ -58,7 +58,7 @@ class JointStop(AbstractJointForce):
         transition: Any,
         damping: Any = 0.0,
     ):
-        self.joint = as_joint_reference(joint)
+        self.joint = as_joint_reference(joint, "JointStop: joint")
         self.lower = None if lower is None else as_leaf(lower, (), "JointStop: lower")
         self.upper = None if upper is None else as_leaf(upper, (), "JointStop: upper")
         self.stiffness = as_leaf(stiffness, (), "JointStop: stiffness")

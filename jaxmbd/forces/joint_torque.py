@@ -25,7 +25,7 @@ class JointTorque(AbstractJointForce):
     signal: Callable
 
     def __init__(self, joint: Any, torque: Any):
-        self.joint = as_joint_reference(joint)
+        self.joint = as_joint_reference(joint, "JointTorque: joint")
         self.signal = as_signal(torque, "JointTorque: torque")
 
     def force(self, t: Time, q: Float[Array, "nq"], v: Float[Array, "nv"]) -> Float[Array, "nv"]:

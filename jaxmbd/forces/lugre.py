@@ -71,7 +71,7 @@ class LuGreFriction(AbstractJointElement):
         viscous: Any = 0.0,
         damping_velocity: Any = None,
     ):
-        self.joint = as_joint_reference(joint)
+        self.joint = as_joint_reference(joint, "LuGreFriction: joint")
         name = "LuGreFriction:"
         self.coulomb = as_leaf(coulomb, None, f"{name} coulomb")
         self.static = as_leaf(static, None, f"{name} static")

@@ -76,7 +76,7 @@ class DCMotor(AbstractJointForce):
             raise ModelError(
                 "DCMotor: an inductance needs voltage and resistance, not a prescribed current"
             )
-        self.joint = as_joint_reference(joint)
+        self.joint = as_joint_reference(joint, "DCMotor: joint")
         self.torque_constant = as_leaf(torque_constant, (), "DCMotor: torque_constant")
         self.gear_ratio = as_leaf(gear_ratio, (), "DCMotor: gear_ratio")
         self.current = None if current is None else as_signal(current, "DCMotor: current", ())

@@ -30,7 +30,7 @@ class RotationalSpring(AbstractJointForce):
     rest: Float[Array, "4"]
 
     def __init__(self, joint: Any, stiffness: Any, rest: Any = (1.0, 0.0, 0.0, 0.0)):
-        self.joint = as_joint_reference(joint)
+        self.joint = as_joint_reference(joint, "RotationalSpring: joint")
         self.stiffness = as_leaf(stiffness, (), "RotationalSpring: stiffness")
         self.rest = as_leaf(rest, (4,), "RotationalSpring: rest")
 

@@ -29,7 +29,7 @@ class TorsionalSpringDamper(AbstractJointForce):
     rest: Float[Array, "..."]
 
     def __init__(self, joint: Any, stiffness: Any, damping: Any = 0.0, rest: Any = 0.0):
-        self.joint = as_joint_reference(joint)
+        self.joint = as_joint_reference(joint, "TorsionalSpringDamper: joint")
         name = "TorsionalSpringDamper:"
         self.stiffness = as_leaf(stiffness, None, f"{name} stiffness")
         self.damping = as_leaf(damping, None, f"{name} damping")

@@ -6,6 +6,7 @@ from typing import Any
 from ..errors import ModelError
 from ..mechanism.float_types import in_one_float_type
 from ..model import Model
+from ..model.arguments import described
 from ..system.abstract import AbstractSystem
 
 
@@ -45,5 +46,10 @@ def formulate(model: Model, formulation: Any = None, dtype: Any = None) -> Abstr
 def system_of(formulation: Any, model: Model) -> AbstractSystem:
     """The system of a formulation; a new formulation registers its own function."""
     if isinstance(formulation, type):
-        raise ModelError(f"formulate needs an instance: {formulation.__name__}()")
-    raise ModelError(f"{formulation!r} is no formulation; use JointCoordinates() or another one")
+        raise ModelError(
+            f"the formulation is the class {formulation.__name__}; pass an instance, "
+            f"{formulation.__name__}()"
+        )
+    raise ModelError(
+        f"the formulation must be JointCoordinates() or another one, got {described(formulation)}"
+    )

@@ -24,7 +24,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from ..errors import ModelError
-from ..nonlinear import Blocks, Newton
+from ..model.arguments import is_count
+from ..nonlinear import Blocks, Newton, as_newton
 from ..system import constraints
 from ..system.abstract import (
     AbstractSystem,
@@ -126,15 +127,15 @@ class BDF(AbstractImplicit):
         stabilization: Baumgarte | None = None,
         newton: Newton | None = None,
     ):
-        if order not in (1, 2, 3, 4, 5):
+        if not is_count(order) or order > 5:
             raise ModelError(f"BDF: order must be 1, 2, 3, 4 or 5, got {order}")
-        if index not in (1, 2, 3):
+        if not is_count(index) or index > 3:
             raise ModelError(f"BDF: index must be 1, 2 or 3, got {index}")
         if stabilization is not None and index != 1:
             raise ModelError(f"BDF: index {index} uses no stabilization, only index 1 does")
         self.k, self.index = order, index
         self.stabilization = Baumgarte() if stabilization is None else stabilization
-        self.newton = Newton() if newton is None else newton
+        self.newton = as_newton(newton, "BDF")
 
     def begin(self, system: AbstractSystem, t: Time, h: Time, state: State) -> History:
         vdot, lam = accelerations(system, as_time(t, system), state)

@@ -26,10 +26,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..lie import Cayley
-from ..nonlinear import Blocks, Newton
+from ..nonlinear import Blocks, Newton, as_newton
 from ..system import loads
 from ..system.abstract import AbstractSystem, State, Time, Velocities
-from ..system.body_increments import AbstractIncrements, MotionIncrements
+from ..system.body_increments import AbstractIncrements, MotionIncrements, as_increments
 from ..system.configuration import AbstractConfiguration
 from ..system.constraints import constraint_force, n_constraints, redundant_rows, residual
 from ..system.nonconservative import conservative
@@ -70,8 +70,9 @@ class EnergyDecaying(AbstractIntrinsic):
 
     def __init__(self, increments: AbstractIncrements | None = None, newton: Newton | None = None):
         default = MotionIncrements(Cayley())
-        self.increments = default if increments is None else increments
-        self.newton = Newton() if newton is None else newton
+        given = default if increments is None else increments
+        self.increments = as_increments(given, "EnergyDecaying")
+        self.newton = as_newton(newton, "EnergyDecaying")
 
     def attempt(
         self, system: AbstractSystem, t: Time, h: Time, state: State, memory: StepMemory

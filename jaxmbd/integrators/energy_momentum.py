@@ -14,9 +14,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..lie import CayleyGibbsRodrigues
-from ..nonlinear import Blocks, Newton
+from ..nonlinear import Blocks, Newton, as_newton
 from ..system.abstract import AbstractSystem, State, Time, Velocities
-from ..system.body_increments import AbstractIncrements, RotationIncrements
+from ..system.body_increments import AbstractIncrements, RotationIncrements, as_increments
 from ..system.configuration import AbstractConfiguration
 from ..system.constraints import n_constraints, redundant_rows, residual
 from ..system.nonconservative import nonconservative
@@ -57,8 +57,9 @@ class EnergyMomentum(AbstractIntrinsic):
 
     def __init__(self, increments: AbstractIncrements | None = None, newton: Newton | None = None):
         default = RotationIncrements(CayleyGibbsRodrigues())
-        self.increments = default if increments is None else increments
-        self.newton = Newton() if newton is None else newton
+        given = default if increments is None else increments
+        self.increments = as_increments(given, "EnergyMomentum")
+        self.newton = as_newton(newton, "EnergyMomentum")
 
     def attempt(
         self, system: AbstractSystem, t: Time, h: Time, state: State, memory: StepMemory

@@ -10,6 +10,7 @@ import optimistix
 from jaxtyping import Array, Float, PyTree
 
 from ..errors import IncompatibleIntegrator
+from ..model.arguments import as_instance
 from ..system import constraints
 from ..system.abstract import AbstractSystem, State, Time
 from ..system.acceleration import accelerations
@@ -56,6 +57,15 @@ class ExplicitRK(AbstractIntegrator):
         self.stabilization = Baumgarte() if stabilization is None else stabilization
 
     def __check_init__(self):
+        as_instance(
+            self.solver, diffrax.AbstractSolver, "ExplicitRK: solver", "such as diffrax.Tsit5()"
+        )
+        as_instance(
+            self.stabilization,
+            AbstractStabilization,
+            "ExplicitRK: stabilization",
+            "such as Baumgarte() or Projection()",
+        )
         structure = self.solver.term_structure
         if not (isinstance(structure, type) and issubclass(diffrax.ODETerm, structure)):
             name = type(self.solver).__name__

@@ -32,10 +32,11 @@ from jaxtyping import Array, Bool, Float
 
 from .._joint_tangents import with_joint_tangents
 from ..errors import ModelError
-from ..nonlinear import Blocks, CachedFactors, Newton, saves_roots
+from ..model.arguments import as_host_number
+from ..nonlinear import Blocks, CachedFactors, Newton, as_newton, saves_roots
 from ..system.abstract import AbstractSystem, State, States, Time, Velocities, as_time
 from ..system.acceleration import accelerations
-from ..system.body_increments import AbstractIncrements
+from ..system.body_increments import AbstractIncrements, as_increments
 from ..system.configuration import AbstractConfiguration
 from ..system.constraints import n_constraints, redundant_rows
 from ..system.loads import rates_at
@@ -160,7 +161,7 @@ class GeneralizedAlpha(AbstractImplicit):
         increments: AbstractIncrements | None = None,
         coefficients: tuple[float, float, float, float] | None = None,
     ):
-        if not 0.0 <= rho_inf <= 1.0:
+        if not 0.0 <= as_host_number(rho_inf, "GeneralizedAlpha: rho_inf") <= 1.0:
             raise ModelError(f"GeneralizedAlpha: rho_inf must be within [0, 1], got {rho_inf}")
         if index not in (2, 3):
             raise ModelError(f"GeneralizedAlpha: index must be 2 or 3, got {index}")
@@ -173,8 +174,12 @@ class GeneralizedAlpha(AbstractImplicit):
             self.alpha_z, self.gamma_z = float(coefficients[0]), float(coefficients[3])
         self.alpha_m, self.alpha_f, self.beta, self.gamma = map(float, coefficients)
         self.index, self.project = index, project
-        self.newton = Newton() if newton is None else newton
-        self.components = Moving() if increments is None else Resting(increments)
+        self.newton = as_newton(newton, "GeneralizedAlpha")
+        self.components = (
+            Moving()
+            if increments is None
+            else Resting(as_increments(increments, "GeneralizedAlpha"))
+        )
 
     @classmethod
     def newmark(cls, beta: float = 0.25, gamma: float = 0.5, **options: Any) -> "GeneralizedAlpha":

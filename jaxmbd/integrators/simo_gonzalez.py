@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..errors import IncompatibleIntegrator
-from ..nonlinear import Blocks, Newton
+from ..nonlinear import Blocks, Newton, as_newton
 from ..system.abstract import AbstractSystem, State, Time, Velocities
 from ..system.configuration import AbstractConfiguration
 from ..system.constraints import n_constraints, redundant_rows
@@ -49,7 +49,7 @@ class SimoGonzalez(AbstractSecondOrder):
     newton: Newton
 
     def __init__(self, newton: Newton | None = None):
-        self.newton = Newton() if newton is None else newton
+        self.newton = as_newton(newton, "SimoGonzalez")
 
     def check(self, system: AbstractSystem) -> None:
         if not isinstance(system, AbstractNodalSystem):

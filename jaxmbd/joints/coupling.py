@@ -64,8 +64,8 @@ class Coupling(AbstractCoupling):
     offset: Float[Array, ""]
 
     def __init__(self, joint: Any, source: Any, ratio: Any = 1.0, offset: Any = 0.0):
-        self.joint = as_joint_reference(joint)
-        self.source = as_joint_reference(source)
+        self.joint = as_joint_reference(joint, "Coupling: joint")
+        self.source = as_joint_reference(source, "Coupling: source")
         self.ratio = as_leaf(ratio, (), "Coupling: ratio")
         self.offset = as_leaf(offset, (), "Coupling: offset")
 
@@ -96,8 +96,8 @@ class Gear(AbstractCoupling):
     def __init__(
         self, joint: Any, source: Any, teeth: Any, internal: bool = False, offset: Any = 0.0
     ):
-        self.joint = as_joint_reference(joint)
-        self.source = as_joint_reference(source)
+        self.joint = as_joint_reference(joint, "Gear: joint")
+        self.source = as_joint_reference(source, "Gear: source")
         numbers = np.asarray(teeth)
         if numbers.shape != (2,) or np.any(numbers != np.round(numbers)) or np.any(numbers < 1):
             raise ModelError(f"Gear: teeth must be two positive integers, got {teeth}")
@@ -151,8 +151,8 @@ class Belt(AbstractCoupling):
         crossed: bool = False,
         offset: Any = 0.0,
     ):
-        self.joint = as_joint_reference(joint)
-        self.source = as_joint_reference(source)
+        self.joint = as_joint_reference(joint, "Belt: joint")
+        self.source = as_joint_reference(source, "Belt: source")
         self.radius = as_leaf(radius, (), "Belt: radius")
         self.source_radius = as_leaf(source_radius, (), "Belt: source_radius")
         self.crossed = crossed
@@ -184,8 +184,8 @@ class RackAndPinion(AbstractCoupling):
     offset: Float[Array, ""]
 
     def __init__(self, rack: Any, pinion: Any, radius: Any, offset: Any = 0.0):
-        self.joint = as_joint_reference(rack)
-        self.source = as_joint_reference(pinion)
+        self.joint = as_joint_reference(rack, "RackAndPinion: rack")
+        self.source = as_joint_reference(pinion, "RackAndPinion: pinion")
         self.radius = as_leaf(radius, (), "RackAndPinion: radius")
         self.offset = as_leaf(offset, (), "RackAndPinion: offset")
 

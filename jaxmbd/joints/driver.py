@@ -6,6 +6,7 @@ from typing import Any
 import equinox as eqx
 
 from ..errors import ModelError
+from ..model.arguments import as_count
 from ..model.frame import JointReference, as_joint_reference
 from ..signals import Samples, as_signal
 
@@ -32,14 +33,14 @@ class Driver(eqx.Module):
     component: int = eqx.field(static=True)
 
     def __init__(self, joint: Any, motion: Any, component: int = 0):
-        self.joint = as_joint_reference(joint)
+        self.joint = as_joint_reference(joint, "Driver: joint")
         if isinstance(motion, Samples):
             raise ModelError(
                 "Driver: motion: Samples has kinks, where accelerations are infinite; use "
                 "signals.Spline of the same samples"
             )
         self.motion = as_signal(motion, "Driver: motion", ())
-        self.component = component
+        self.component = as_count(component, "Driver: component", least=0)
 
     def validate(self) -> str | None:
         """The reason why the values are invalid, or None. Traced values are not checked."""

@@ -1,6 +1,6 @@
 """Any subset of the six relative motions."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..errors import ModelError
+from ..model.arguments import described
 from ..model.frame import Frame, as_frame
 from .abstract import AbstractJoint
 from .rotation import AbstractRotation, AxisRotation, FreeRotation, NoRotation, TwoAxisRotation
@@ -39,6 +40,9 @@ class Generic(AbstractJoint):
     def __init__(self, predecessor: Any, successor: Any, free: Sequence[Any]):
         self.predecessor = as_frame(predecessor, "Generic: predecessor")
         self.successor = as_frame(successor, "Generic: successor")
+        if not isinstance(free, Iterable):
+            listed = ", ".join(map(repr, MOTIONS))
+            raise ModelError(f"Generic: free must be names out of {listed}, got {described(free)}")
         names = [free] if isinstance(free, str) else list(free)
         if len(names) == 6 and all(isinstance(name, bool | np.bool_) for name in names):
             names = [name for name, is_free in zip(MOTIONS, names, strict=True) if is_free]

@@ -13,6 +13,7 @@ from jaxtyping import PyTree
 from ..bodies import AbstractBody
 from ..errors import FloatTypeWarning, ModelError
 from ..model import Frame, Model
+from ..model.values import as_leaf
 
 MAX_LISTED = 6  # Leaves that a warning lists.
 
@@ -88,7 +89,9 @@ def as_own(x: Any, system: Any, name: str) -> jax.Array:
 
     **Raises** `ModelError` for a wider float type, whose digits would be lost.
     """
-    x, own = jnp.asarray(x), system.mechanism.dtype
+    own = system.mechanism.dtype
+    if not isinstance(x, jax.Array):
+        x = as_leaf(x, None, name)
     if x.dtype == own:
         return x
     if jnp.issubdtype(x.dtype, jnp.floating) and _widest({x.dtype, own}) != own:

@@ -153,13 +153,13 @@ class JointReference(Reference):
         return JointReference("")
 
 
-def as_joint_reference(value: Any) -> JointReference:
-    """A `JointReference` from the name of a joint."""
+def as_joint_reference(value: Any, name: str = "a reference") -> JointReference:
+    """A `JointReference` from the name of a joint; `name` denotes the argument in messages."""
     if isinstance(value, JointReference):
         return value
     if isinstance(value, str):
         return JointReference(value)
-    raise ModelError(f"a joint is referred to by its name, got {value!r}")
+    raise ModelError(f"{name} must be the name of a joint, got {value!r:.60}")
 
 
 def is_reference(x: Any) -> bool:

@@ -9,6 +9,7 @@ from .linearization import AbstractLinearization as AbstractLinearization
 from .linearization import Dense as Dense
 from .newton import Newton as Newton
 from .newton import Root as Root
+from .newton import as_newton as as_newton
 from .structured import Automatic as Automatic
 from .structured import BlockSparse as BlockSparse
 
@@ -22,6 +23,7 @@ __all__ = [
     "Dense",
     "Newton",
     "Root",
+    "as_newton",
     "linear_root",
     "saves_roots",
 ]

@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from .._stop_gradients import stop_gradients
 from ..fused import kernel_of
+from ..model.arguments import as_instance
 from .blocks import Blocks
 from .cached_factors import UNUSUAL, CachedFactors
 from .implicit import implicit, saved_residuals
@@ -253,6 +254,14 @@ def _find(fn, guess, args, blocks, cache, newton: Newton) -> tuple[Root, Any]:
     end, left = _chord(search, cache)
     new_cache = left if cache is not None else None
     return Root(end.x, search.converged(end), end.steps, new_cache), left.factors
+
+
+def as_newton(newton: Any, who: str) -> Newton:
+    """The `Newton` of an integrator `who`, or the default for None.
+
+    **Raises** `ModelError` for anything else.
+    """
+    return Newton() if newton is None else as_instance(newton, Newton, f"{who}: newton", "a Newton")
 
 
 __all__ = ["Newton", "Root"]

@@ -52,7 +52,15 @@ class State(eqx.Module):
             for name, x in (("q", q), ("v", v), ("z", z))
         )
         self.q, self.v = q, v
-        self.z = jnp.zeros((*jnp.shape(v)[:-1], 0), jnp.result_type(v)) if z is None else z
+        self.z = _no_states(v) if z is None else z
+
+
+def _no_states(v: Any) -> Array:
+    """First-order states of a system without any, for velocities `v`."""
+    try:
+        return jnp.zeros((*jnp.shape(v)[:-1], 0), jnp.result_type(v))
+    except (TypeError, ValueError) as error:
+        raise ModelError(f"State: v must be numeric, got {v!r:.60}") from error
 
 
 class NamedPoses(eqx.Module):
@@ -350,12 +358,13 @@ def _of_size(x: Any, system: AbstractSystem, name: str) -> Array:
     **Raises** `ModelError` for another shape.
     """
     size = system.nq if name == "q" else system.nv
-    if isinstance(x, State) or jnp.shape(x) != (size,):
-        shape = "a State" if isinstance(x, State) else f"shape {jnp.shape(x)}"
+    array = x if isinstance(x, State) else as_own(x, system, name)
+    if isinstance(array, State) or array.shape != (size,):
+        shape = "a State" if isinstance(array, State) else f"shape {array.shape}"
         raise ModelError(
             f"{name} must have shape ({size},), got {shape}; use vmap for a batch of states"
         )
-    return as_own(x, system, name)
+    return array
 
 
 def reference_values(mechanism: Mechanism) -> tuple[Float[Array, "_n _nq"], ...]:
@@ -379,19 +388,22 @@ def require_system(system: Any) -> None:
         )
 
 
-def as_time(t: Any, system: AbstractSystem) -> Time:
-    """Convert `t` to a strongly typed scalar of the system's float type.
+def as_time(t: Any, system: AbstractSystem, name: str = "t, a time,") -> Time:
+    """Convert `t` to a strongly typed scalar of the system's float type; `name` is for messages.
 
     **Raises** `ModelError` for anything but numbers, and for anything but a system.
     """
     require_system(system)
     try:
-        return jnp.asarray(t, dtype=system.mechanism.dtype)
+        time = jnp.asarray(t, dtype=system.mechanism.dtype)
     except (TypeError, ValueError) as error:
         raise ModelError(
-            f"a time must be a number [s], got {t!r:.60}; arguments come in the order system, t, "
+            f"{name} must be a number [s], got {t!r:.60}; arguments come in the order system, t, "
             "state"
         ) from error
+    if time.shape != ():
+        raise ModelError(f"{name} must be a number [s], got shape {time.shape}; use vmap for many")
+    return time
 
 
 def as_state(state: Any, system: AbstractSystem, name: str = "state", batch: bool = False) -> State:

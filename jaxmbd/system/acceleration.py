@@ -14,6 +14,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ..model.arguments import as_instance
 from . import constraints
 from .abstract import AbstractSystem, State, Time, Velocities, as_state, as_time
 from .residuals import constraint_rates, motion_residual
@@ -43,6 +44,8 @@ def accelerations(
 
         vdot, lam = mbd.accelerations(system, 0.0, state)
     """
+    if stabilization is not None:
+        as_instance(stabilization, AbstractStabilization, "stabilization", "such as Baumgarte()")
     return _accelerations(system, as_time(t, system), as_state(state, system), stabilization)
 
 

@@ -7,6 +7,7 @@ implement the same interface. The configuration x of a body is position and quat
 """
 
 from abc import abstractmethod
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -15,6 +16,7 @@ from jaxtyping import Array, Float
 from ..bodies import RigidBody
 from ..lie import Pose, se3, so3
 from ..lie.parameterization import AbstractParameterization
+from ..model.arguments import as_instance
 from .inertia import momentum_of
 
 Configuration = Float[Array, "7"]
@@ -181,6 +183,16 @@ class RotationIncrements(AbstractIncrements):
         R = so3.to_matrix(x[3:])
         centre = x[:3] + R @ (body.com + delta[:3])
         return R.T @ W[:3], R.T @ (W[3:] - so3.cross(centre, W[:3]))
+
+
+def as_increments(increments: Any, who: str) -> AbstractIncrements:
+    """The increments of an integrator `who`; **raises** `ModelError` for anything else."""
+    return as_instance(
+        increments,
+        AbstractIncrements,
+        f"{who}: increments",
+        "MotionIncrements(...) or RotationIncrements(...)",
+    )
 
 
 __all__ = ["AbstractIncrements", "MotionIncrements", "RotationIncrements"]

@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 
 from ..errors import ModelError
 from ..mechanism.float_types import as_own
+from ..model.arguments import as_names
 from ..model.model import unknown
 from . import constraints
 from .abstract import AbstractSystem, State, Time, Velocities, as_state, as_time
@@ -56,7 +57,7 @@ def driving_forces(
         if vdot is not None:
             raise ModelError("driving_forces: vdot needs the names of the joints that drive")
         return _of_drivers(system, time, state)
-    names = (joints,) if isinstance(joints, str) else tuple(joints)
+    names = as_names(joints, "driving_forces: joints")
     for name in names:
         known = {n: None for group in system.mechanism.joints for n in group.names}
         if name not in known:

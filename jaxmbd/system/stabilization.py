@@ -5,9 +5,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
-from ..model.values import as_leaf
+from ..errors import ModelError
+from ..model.values import as_leaf, is_concrete
 
 if TYPE_CHECKING:
     from .abstract import AbstractSystem, State, Time
@@ -63,6 +65,9 @@ class Baumgarte(AbstractStabilization):
     def __init__(self, alpha: Any = 10.0, beta: Any = 10.0):
         self.alpha = as_leaf(alpha, (), "Baumgarte: alpha")
         self.beta = as_leaf(beta, (), "Baumgarte: beta")
+        for name, x in (("alpha", self.alpha), ("beta", self.beta)):
+            if is_concrete(x) and not (np.isfinite(x) and np.asarray(x) >= 0):
+                raise ModelError(f"Baumgarte: {name} must not be negative, and finite, got {x}")
 
     def correction(self, g: Float[Array, "ng"], g_dot: Float[Array, "ng"]) -> Float[Array, "ng"]:
         alpha, beta = (jnp.asarray(x, g.dtype) for x in (self.alpha, self.beta))

@@ -132,7 +132,7 @@ def test_several_starts_find_the_least_of_several_minima():
         truth,
         STIFFNESS,
         noise={"hinge": NOISE},
-        method=mbd.methods.LevenbergMarquardt(max_steps=40),
+        method=mbd.minimizers.LevenbergMarquardt(max_steps=40),
         starts=5,
         spread=1.5,
     )
@@ -142,7 +142,7 @@ def test_several_starts_find_the_least_of_several_minima():
     assert ends[0] > 1e6  # The first start is the model's own.
     assert min(ends) < 1e-6
     assert fit.started_from[0] == pytest.approx(8.0)
-    with pytest.raises(mbd.DataError, match="starts must be one or more"):
+    with pytest.raises(mbd.DataError, match="starts must be a whole number"):
         mbd.identify(pendulum(), truth, STIFFNESS, starts=0)
 
 

@@ -151,24 +151,56 @@ def test_a_motion_continued(model, motion):
         failed.continued(2 * T1)
 
 
+METHODS = {
+    "explicit": (mbd.ExplicitRK(), mbd.MaximalCoordinates()),
+    "generalized-alpha": (mbd.GeneralizedAlpha(), mbd.MaximalCoordinates()),
+    "BDF": (mbd.BDF(), mbd.MaximalCoordinates()),
+    "energy-momentum": (mbd.EnergyMomentum(), mbd.MaximalCoordinates()),
+    "energy-decaying": (mbd.EnergyDecaying(), mbd.MaximalCoordinates()),
+    "Simo-Gonzalez": (mbd.SimoGonzalez(), mbd.NaturalCoordinates()),
+    "implicit of diffrax": (diffrax.Kvaerno3(), mbd.JointCoordinates()),
+}
+
+
 @pytest.mark.thorough
-def test_saved_values_other_than_states(system):
+@pytest.mark.parametrize("name", METHODS)
+def test_saved_values_other_than_states(model, name):
+    """Several kinds at once, dense output, an event and a continuation, of every integrator."""
+    method, formulation = METHODS[name]
+    system = mbd.formulate(model, formulation)
+    state = mbd.assemble(system, {"hinge": 0.3})
     saved = {
         "end": diffrax.SubSaveAt(t1=True),
-        "angle": diffrax.SubSaveAt(ts=jnp.array([0.0, T1]), fn=lambda t, y, args: y.q),
+        "height": diffrax.SubSaveAt(
+            ts=jnp.array([0.0, 0.12, T1]), fn=lambda t, y, args: args.frames(t, y.q)["tip"].p[2]
+        ),
+        "every": diffrax.SubSaveAt(t0=True, steps=2),
     }
-    saveat, method = diffrax.SaveAt(subs=saved, dense=True), mbd.GeneralizedAlpha()
-    guess = {"hinge": 0.3}
-    motion = mbd.simulate(system, guess, t1=T1, dt=DT, saveat=saveat, integrator=method)
-    assert motion.states["angle"].shape == (2, 1)
-    assert np.allclose(motion.states["end"].q[0], motion.states["angle"][1])
-    assert np.allclose(motion.raw.evaluate(jnp.asarray(T1)).q, motion.states["angle"][1])
-    for name in ("frames", "energy", "reactions", "element_states"):
-        with pytest.raises(mbd.ModelError, match=f"Solution.{name}: the motion has no states"):
-            getattr(motion, name)
-    for method in (motion.finite, motion.plot, motion.to_xarray, motion.to_pandas):
+    options = {"dt": DT, "integrator": method}
+    saveat = diffrax.SaveAt(subs=saved, dense=True)
+    motion = mbd.simulate(system, state, t1=T1, saveat=saveat, **options)
+    last = jax.tree.map(lambda x: x[-1], motion.states["end"])
+    assert motion.states["height"].shape == (3,)
+    assert np.allclose(motion.states["height"][-1], system.frames(T1, last.q)["tip"].p[2])
+    assert np.isfinite(motion.states["every"].q).all(axis=1).sum() == 3
+    assert np.allclose(motion.raw.evaluate(jnp.asarray(T1)).q, last.q)
+    # Dense output stays on the manifold: the tip is at its distance from the hinge.
+    between = system.frames(0.12, motion.raw.evaluate(jnp.asarray(0.12)).q)["tip"].p
+    assert np.allclose(np.linalg.norm(between), 1.0, atol=1e-4)
+    assert np.allclose(between[2], motion.states["height"][1], atol=1e-12)
+    for part in ("frames", "energy", "reactions", "element_states"):
+        with pytest.raises(mbd.ModelError, match=f"Solution.{part}: the motion has no states"):
+            getattr(motion, part)
+    for call in (motion.finite, motion.plot, motion.to_xarray, motion.to_pandas):
         with pytest.raises(mbd.ModelError, match="give times in saveat"):
-            method()
+            call()
+    event = diffrax.Event(lambda t, y, args, **_: args.frames(t, y.q)["tip"].p[2] + 0.35)
+    keep = diffrax.SaveAt(ts=jnp.linspace(0.0, T1, 5), t1=True)
+    ended = mbd.simulate(system, state, t1=T1, event=event, saveat=keep, **options).finite()
+    assert ended.frames["tip"].p[-1, 2] < -0.35 < ended.frames["tip"].p[-2, 2]
+    longer = ended.continued(T1, **options)
+    assert np.allclose(longer.ts[-1], T1)
+    assert np.allclose(longer.frames["tip"].p[-1, 2], motion.states["height"][-1], atol=2e-3)
 
 
 def test_replaced_numbers_and_components(model):

@@ -398,8 +398,11 @@ NAN = {"a": np.array([0.0, np.nan, np.inf])}
         (lambda s: s(identity, NAN), "'a' is not finite in 2 scenarios, first in 1"),
         (lambda s: s(identity, A, n=4), "n is 4, but there are 3"),
         (lambda s: s(identity, LAWS), "number of scenarios to draw"),
-        (lambda s: s(identity, LAWS, n=0), "n must be one or more"),
-        (lambda s: s(identity, LAWS, n=2, sampling="sobol"), "sampling is LatinHypercube"),
+        (lambda s: s(identity, LAWS, n=0), "n must be a whole number"),
+        (
+            lambda s: s(identity, LAWS, n=2, sampling="sobol"),
+            "sampling must be one such as Latin",
+        ),
         (lambda s: s(identity, A, chunk=0), "one scenario or more, got 0"),
         (lambda s: s(identity, A, part=(2, 2)), "0 <= i < k"),
         (lambda s: s(identity, A, part=(1, 2)), r"part \(1, 2\) of 1 chunks has none"),

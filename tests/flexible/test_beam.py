@@ -311,7 +311,7 @@ def test_messages():
         ("basis must have 24 rows", {"basis": np.zeros((3, 2))}),
         ("frame='chord' needs two interfaces", {"frame": "chord"}),
         ("attachment modes repeat", {"interfaces": ("base", "tip"), "attachments": ("tip",)}),
-        ("n_elements must be positive", {"n_elements": 0}),
+        ("n_elements must be a whole number from 1 on", {"n_elements": 0}),
     ):
         with pytest.raises(mbd.ModelError, match=match):
             make(**options)

@@ -282,7 +282,7 @@ def test_messages(tmp_path):
         ("density must be positive", {"density": 0.0}),
         ("which no material has", {"E": 7e4}),
         ("Poisson's ratio must be above -1 and below 0.5, got 0.5", {"nu": 0.5}),
-        ("unit must be positive", {"unit": 0.0}),
+        (r"unit \[m\] must be positive", {"unit": 0.0}),
         ("the mesh has a mass of 1.62 kg, but .*check unit", {"total_mass": 1.62e-9}),
         ("interface 'top' selects no node", {"interfaces": {"top": lambda x: x[:, 2] > 1.0}}),
         ("unknown set 'rihgt'", {"interfaces": {"end": "rihgt"}}),

@@ -1,7 +1,11 @@
 """Energy drainage: a motion whose acceleration is damped until it rests."""
 
 import equinox as eqx
+import jax
 from jaxtyping import Array, Float, Int
+
+from ...model.arguments import as_count, as_positive
+from ...model.values import is_concrete
 
 
 class Drainage(eqx.Module):
@@ -39,6 +43,14 @@ class Drainage(eqx.Module):
     tolerance: Float[Array, ""] | float | None = None
     max_steps: Int[Array, ""] | int = 2000
     max_displacement: Float[Array, ""] | float = 0.2
+
+    def __check_init__(self):
+        for name in ("omega", "tolerance", "max_displacement"):
+            x = getattr(self, name)
+            if x is not None and is_concrete(x):
+                as_positive(x, f"Drainage: {name}")
+        if is_concrete(self.max_steps) and not isinstance(self.max_steps, jax.Array):
+            as_count(self.max_steps, "Drainage: max_steps")
 
 
 __all__ = ["Drainage"]

@@ -10,10 +10,11 @@ from jaxtyping import Array, Bool, Float, Int
 
 from ..._stop_gradients import stop_gradients
 from ...errors import RESULTS, ModelError
+from ...model.arguments import as_mapping, as_names
 from ...nonlinear import Automatic
 from ...nonlinear.implicit import implicit
 from ...system import constraints
-from ...system.abstract import AbstractSystem, State, Time, as_state, as_time
+from ...system.abstract import AbstractSystem, State, Time, as_state, as_time, require_system
 from ...system.acceleration import accelerations
 from ...system.reactions import reactions
 from .balance import (
@@ -142,22 +143,18 @@ def equilibrium(
         rest = mbd.equilibrium(system, state)
         rest.state.q, rest.stable, rest.reactions["hinge"]
     """
+    require_system(system)
     methods = _methods(method).as_arrays(system.mechanism.dtype)
     state = as_state(state, system)
-    for name, x, size in (("q", state.q, system.nq), ("v", state.v, system.nv)):
-        if x.shape != (size,):
-            raise ModelError(
-                f"equilibrium: state.{name} has shape {x.shape}, this system needs ({size},); use "
-                "vmap for a batch of states"
-            )
-    hold = (hold,) if isinstance(hold, str) else tuple(hold)
+    hold = as_names(hold, "equilibrium: hold")
+    load = as_mapping(load, "equilibrium: load", "{name: element or factor}")
     time = as_time(t, system)
     system = at_rest(with_loads(system, load), time, state, hold)
     return reported(_equilibrium(system, time, state, methods), throw)
 
 
 def _methods(method: Any) -> Methods:
-    if method == "auto":
+    if isinstance(method, str) and method == "auto":
         return Methods(Drainage(tolerance=NEAR), StaticNewton())
     if method == "drainage" or isinstance(method, Drainage):
         return Methods(method if isinstance(method, Drainage) else Drainage(), None)

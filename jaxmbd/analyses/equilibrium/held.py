@@ -98,8 +98,10 @@ def _place(system: AbstractSystem, path: str) -> tuple[int, int, list[int]]:
     return g, row, [int(number)] if number else list(range(nq))
 
 
-def with_loads(system: AbstractSystem, load: Mapping[str, Any] | None) -> AbstractSystem:
-    """The system with other loads, by name.
+def with_loads(
+    system: AbstractSystem, load: Mapping[str, Any] | None, who: str = "load"
+) -> AbstractSystem:
+    """The system with other loads, by name; messages begin with `who`.
 
     A value is an element of the same kind as the one of this name, which it replaces, or a factor
     of the load of a `Gravity`, `AppliedForce`, `AppliedTorque` or `JointTorque`.
@@ -108,15 +110,15 @@ def with_loads(system: AbstractSystem, load: Mapping[str, Any] | None) -> Abstra
     any other element.
     """
     for name, value in (load or {}).items():
-        system = _with_load(system, name, value)
+        system = _with_load(system, name, value, who)
     return system
 
 
-def _with_load(system: AbstractSystem, name: str, value: Any) -> AbstractSystem:
+def _with_load(system: AbstractSystem, name: str, value: Any, who: str) -> AbstractSystem:
     elements = system.mechanism.elements
     known = {n: None for group in elements for n in group.names}
     if name not in known:
-        raise ModelError(unknown("load: unknown element", name, known))
+        raise ModelError(unknown(f"{who}: unknown element", name, known))
     k = next(k for k, group in enumerate(elements) if name in group.names)
     group = elements[k]
     row = group.names.index(name)
@@ -126,7 +128,7 @@ def _with_load(system: AbstractSystem, name: str, value: Any) -> AbstractSystem:
     new = jax.tree.map(lambda x: jnp.asarray(x, dtype) if eqx.is_inexact_array(x) else x, new)
     if kind_of(new) != kind_of(old):
         raise ModelError(
-            f"load: {name!r} is a {type(old).__name__}, which only one with the same kind of "
+            f"{who}: {name!r} is a {type(old).__name__}, which only one with the same kind of "
             f"arguments can replace; got {type(value).__name__}"
         )
     stacked = jax.tree.map(lambda x, y: jnp.asarray(x).at[row].set(y), group.element, new)

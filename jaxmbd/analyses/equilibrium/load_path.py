@@ -18,7 +18,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from ...errors import EquilibriumError, ModelError
-from ...model.values import is_concrete
+from ...model.arguments import as_count, as_host_number, as_names, described
+from ...model.values import as_leaf, is_concrete
 from ...nonlinear import Dense
 from ...system.abstract import AbstractSystem, State, Time, as_state, as_time
 from ...system.acceleration import accelerations
@@ -65,8 +66,10 @@ class ArcLength(eqx.Module):
     direction: float = 1.0
 
     def __check_init__(self):
-        if self.n_steps < 1:
-            raise ModelError(f"ArcLength: n_steps must be positive, got {self.n_steps}")
+        as_count(self.n_steps, "ArcLength: n_steps")
+        for name in ("start", "step", "size", "direction"):
+            if is_concrete(getattr(self, name)):
+                as_host_number(getattr(self, name), f"ArcLength: {name}")
         for name in ("step", "size"):
             value = getattr(self, name)
             if is_concrete(value) and not value > 0:
@@ -180,8 +183,24 @@ def load_path(
         path.plot()
     """
     state = as_state(state, system)
-    hold = (hold,) if isinstance(hold, str) else tuple(hold)
+    hold = as_names(hold, "load_path: hold")
     time = as_time(t, system)
+    if isinstance(parameter, str):
+        with_loads(system, {parameter: 1.0}, "load_path: parameter")  # Raises for unknown names.
+    elif isinstance(parameter, type) or not callable(parameter):
+        raise ModelError(
+            "load_path: parameter must be the name of an element, or a function that returns a "
+            f"system, got {described(parameter)}"
+        )
+    if not isinstance(path, ArcLength):
+        path = as_leaf(path, None, "load_path: path")
+        if path.ndim != 1 or path.shape[0] == 0:
+            raise ModelError(
+                "load_path: path must be one or more values, shape (n,), or an ArcLength, got "
+                f"shape {path.shape}"
+            )
+        if is_concrete(path) and not np.all(np.isfinite(np.asarray(path))):
+            raise ModelError(f"load_path: path must be finite, got {path}")
 
     def of(value: Any) -> AbstractSystem:
         if isinstance(parameter, str):
@@ -193,7 +212,7 @@ def load_path(
     if isinstance(path, ArcLength):
         branch = _along_arc(of, time, state, path)
     else:
-        branch = _along_values(of, time, state, jnp.asarray(path, state.q.dtype))
+        branch = _along_values(of, time, state, path.astype(state.q.dtype))
     lost = ~jnp.all(branch.converged)
     if not throw:
         return branch

@@ -1,7 +1,11 @@
 """Newton's method for the equations of rest, damped by inertia."""
 
 import equinox as eqx
+import jax
 from jaxtyping import Array, Float, Int
+
+from ...model.arguments import as_count, as_positive
+from ...model.values import is_concrete
 
 
 class StaticNewton(eqx.Module):
@@ -28,6 +32,14 @@ class StaticNewton(eqx.Module):
     tolerance: Float[Array, ""] | float | None = None
     max_steps: Int[Array, ""] | int = 300
     max_displacement: Float[Array, ""] | float = 1.0
+
+    def __check_init__(self):
+        for name in ("tolerance", "max_displacement"):
+            x = getattr(self, name)
+            if x is not None and is_concrete(x):
+                as_positive(x, f"StaticNewton: {name}")
+        if is_concrete(self.max_steps) and not isinstance(self.max_steps, jax.Array):
+            as_count(self.max_steps, "StaticNewton: max_steps")
 
 
 __all__ = ["StaticNewton"]

@@ -12,10 +12,12 @@ from jaxtyping import Array, Float
 from ...errors import ModelError
 from ...integrators.abstract import AbstractIntegrator
 from ...integrators.explicit import as_integrator
+from ...model.arguments import as_count, as_positive
 from ...model.values import all_concrete
 from ...system.abstract import AbstractSystem, State, Time, as_state, as_time
 from ...system.projection import projected
 from ..rollout import rollout
+from ..times import check_rollout
 
 # Singular values of first changes below this part of the largest are round-off.
 INDEPENDENT = 1e-3
@@ -100,6 +102,10 @@ def trajectory_growth(
     """
     if not all_concrete((system, state)):
         raise ModelError("trajectory_growth needs concrete numbers; call it outside jit")
+    who = "trajectory_growth"
+    check_rollout(dt, n_steps, t0, who)
+    directions = as_count(directions, f"{who}: directions")
+    tolerance = as_positive(tolerance, f"{who}: tolerance")
     integrator = as_integrator(integrator)
     state = as_state(state, system)
     dt, t0 = as_time(dt, system), as_time(t0, system)

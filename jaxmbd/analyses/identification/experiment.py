@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 from ...errors import DataError
 from ...forces import AbstractElement
 from ...mechanism.float_types import in_float_type
+from ...model.arguments import as_mapping
 from ...model.values import is_concrete
 
 # A gap in a record is an interval longer than this many median intervals.
@@ -89,7 +90,8 @@ class Experiment(eqx.Module):
                 f"{name}: measurements are a dict {{sensor: readings}}, got a "
                 f"{type(measurements).__name__}"
             )
-        for key, force in dict(forces or {}).items():
+        forces = as_mapping(forces, f"{name}: forces", "{name: force}", DataError)
+        for key, force in forces.items():
             if not isinstance(force, AbstractElement):
                 raise DataError(f"{name}: force {key!r} must be a force, got {force!r:.60}")
         self.measurements = {k: _floats(v, f"{name}: {k!r}") for k, v in measurements.items()}
@@ -97,7 +99,7 @@ class Experiment(eqx.Module):
         self.guess = _starts(guess, f"{name}: guess", dtype)
         self.rates = _starts(rates, f"{name}: rates", dtype)
         self.states = _starts(states, f"{name}: states", dtype)
-        self.forces = in_float_type(dict(forces or {}), dtype)
+        self.forces = in_float_type(forces, dtype)
         _check_times(self.ts, name)
         if not self.measurements:
             raise DataError(f"{name}: there are no measurements")
@@ -189,7 +191,7 @@ def _check_finite(values: Array, name: str) -> None:
 
 def _check_times(ts: Array, name: str) -> None:
     if ts.ndim != 1 or ts.shape[0] < 2:
-        raise DataError(f"{name}: a record needs two or more times, got shape {ts.shape}")
+        raise DataError(f"{name}: ts must have two or more times, got shape {ts.shape}")
     _check_finite(ts, f"{name}: ts")
     if not is_concrete(ts):
         return

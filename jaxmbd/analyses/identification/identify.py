@@ -13,12 +13,13 @@ from jaxtyping import Array, Float
 
 from ...errors import RESULTS, DataError, SimulationError
 from ...model import Model
+from ...model.arguments import is_count
 from . import convergence
 from .batches import Batch
 from .experiment import Experiment
 from .fit import Fit, Overlay, overlays_of, rms_of
 from .losses import AbstractLoss, Squares
-from .methods import AbstractMethod, LevenbergMarquardt
+from .minimizers import AbstractMinimizer, LevenbergMarquardt
 from .parameters import Selection
 from .prediction import Sensors
 from .problem import motions_of, residuals_of, with_substeps
@@ -49,7 +50,7 @@ def identify(
     formulation: Any = None,
     integrator: Any = None,
     substeps: int | None = None,
-    method: AbstractMethod | None = None,
+    method: AbstractMinimizer | None = None,
     jacobian: str = "forward",
     starts: int = 1,
     spread: float = 0.3,
@@ -110,8 +111,8 @@ def identify(
         fit = mbd.identify(model, record, ["forces.bearing.coefficient"])
         print(fit)
     """
-    if starts < 1:
-        raise DataError(f"identify: starts must be one or more, got {starts}")
+    if not is_count(starts):
+        raise DataError(f"identify: starts must be a whole number from 1 on, got {starts!r}")
     experiments, records = split_experiments(experiments, "identify")
     residuals = residuals_of(
         model,
@@ -130,10 +131,10 @@ def identify(
     )
     residuals = with_substeps(residuals, experiments, noise, None, 3)
     method = LevenbergMarquardt() if method is None else method
-    if not isinstance(method, AbstractMethod):
+    if not isinstance(method, AbstractMinimizer):
         raise DataError(
-            "identify: method is an instance of jaxmbd.methods, such as LevenbergMarquardt(), got "
-            f"{method!r}"
+            "identify: method must be an instance of jaxmbd.minimizers, such as "
+            f"LevenbergMarquardt(), got {method!r}"
         )
     firsts = _scattered(residuals.unknowns(), starts, spread, seed)
     end = _minimum(method, residuals, firsts, progress, throw)
@@ -165,7 +166,7 @@ class End(NamedTuple):
 
 
 def _minimum(
-    method: AbstractMethod, residuals: Residuals, starts: Any, progress: bool, throw: bool
+    method: AbstractMinimizer, residuals: Residuals, starts: Any, progress: bool, throw: bool
 ) -> End:
     """The best end from starting points along a leading axis.
 
@@ -299,7 +300,7 @@ def _check_start(residuals: Residuals, r: np.ndarray) -> None:
 
 @eqx.filter_jit
 def _minimize(
-    method: AbstractMethod,
+    method: AbstractMinimizer,
     residuals: Residuals,
     starts: Any,
     influence: Array,

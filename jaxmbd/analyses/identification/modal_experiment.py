@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Complex, Float, Int
 from ...errors import DataError
 from ...linear import Eigen, modal_assurance
 from ...model import Model
+from ...model.arguments import as_mapping, is_count
 from ...sensors import JointPosition
 from ...system.abstract import AbstractSystem, State
 from ..linearization import Linearization, linearize
@@ -97,10 +98,9 @@ class ModalExperiment(AbstractRecord):
         self.damping_deviations = (
             empty if not known else numbers(damping_deviations, label, size, positive=True)
         )
+        shapes = as_mapping(shapes, f"{name}: shapes", "{sensor: amplitudes}", DataError)
         self.modes = _modes(name, modes, shapes, self.frequencies)
-        self.shapes = {
-            key: _amplitudes(name, key, x, size[0]) for key, x in sorted((shapes or {}).items())
-        }
+        self.shapes = {key: _amplitudes(name, key, x, size[0]) for key, x in sorted(shapes.items())}
         self.rest = rest_of(name, load, guess, states, t, (), method)
 
     def labels(self) -> tuple[str, ...]:
@@ -160,7 +160,9 @@ def _modes(
         if modes is not None:
             raise DataError(f"{name}: give `modes` or `shapes`, which match modes, not both")
         return ()
-    chosen = tuple(range(m)) if modes is None else tuple(int(k) for k in modes)
+    chosen = tuple(range(m) if modes is None else np.atleast_1d(np.asarray(modes)).tolist())
+    if not all(is_count(k, least=0) for k in chosen):
+        raise DataError(f"{name}: modes are whole numbers from 0, got {modes!r:.60}")
     if len(chosen) != m or len(set(chosen)) != m or min(chosen) < 0:
         raise DataError(
             f"{name}: modes are {m} different numbers from 0, one for each frequency, got "

@@ -13,7 +13,7 @@ from ...errors import ModelError
 from ...model import Model
 from ...model.paths import follow
 from .priors import Normal
-from .transforms import AbstractTransform, Unbounded
+from .transforms import AbstractElementwise, AbstractTransform, Unbounded
 
 
 class Subject(eqx.Module):
@@ -161,6 +161,12 @@ def select_parameters(subject: Subject, select: Selection, who: str = "identify"
         value = p.get(subject)
         if not jax.tree.leaves(value) or not all(map(eqx.is_inexact_array, jax.tree.leaves(value))):
             raise ModelError(f"{who}: parameter {name!r} is no array of floats: {value!r}")
+        if isinstance(p.transform, AbstractElementwise) and not eqx.is_array(value):
+            numbers = ", ".join(getattr(type(value), "__dataclass_fields__", ()))
+            raise ModelError(
+                f"{who}: parameter {name!r} is a {type(value).__name__}, not one array; select one "
+                f"of its numbers ({numbers}), or give a transform such as PhysicalBody()"
+            )
         try:
             free = p.transform.to_free(value)
         except ModelError as error:

@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 
 from ...errors import DataError
 from ...model import Model
+from ...model.arguments import as_mapping
 from .losses import AbstractLoss
 from .misfit import Misfit, misfit_of
 from .parameters import Selection
@@ -89,6 +90,7 @@ def log_posterior(
     **Raises** the errors of `misfit`, and `DataError` for a sensor without noise.
     """
     motions, _ = split_experiments(experiments, "log_posterior")
+    noise = as_mapping(noise, "log_posterior: noise", "{sensor: standard deviation}", DataError)
     for name in sorted({name for e in motions for name in e.measurements}):
         if name not in noise:
             raise DataError(f"log_posterior: give the noise of sensor {name!r}")

@@ -15,6 +15,7 @@ from ...formulations import formulate
 from ...integrators.abstract import AbstractIntegrator
 from ...integrators.explicit import as_integrator
 from ...model import Model
+from ...model.arguments import as_instance, as_mapping
 from ...model.values import all_concrete
 from ...sensors import JointPosition, nearest_reading
 from ...system.abstract import AbstractSystem, State
@@ -247,6 +248,8 @@ def predict(
         record = mbd.Experiment(ts, {"hinge": angles}, guess={"hinge": 0.3})
         angle = mbd.predict(model, record)["hinge"]
     """
+    as_instance(model, Model, "predict: model", "a Model")
+    noise = as_mapping(noise, "predict: noise", "{sensor: standard deviation}", DataError)
     simulator = make_simulator(formulation, sensors, integrator, substeps)
     start = {"guess": guess, "rates": rates, "states": states}
     if _are_records(experiments):
@@ -272,8 +275,6 @@ def _unmeasured(simulator: Simulator, model: Model, ts: Any, **start: Any) -> Ex
 
     Zeros of the shapes of the readings are in their place; predictions do not depend on them.
     """
-    if not isinstance(model, Model):
-        raise ModelError(f"predict: the model is a Model, got a {type(model).__name__}")
     moving = [name for name, joint in model.joints.items() if joint.sizes()[0] > 0]
     names = dict.fromkeys([*moving, *simulator.sensors])
     if not names:

@@ -7,11 +7,13 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Int
 
 from ...errors import DataError
 from ...mechanism.float_types import in_float_type, in_one_float_type
 from ...model import Model
+from ...model.arguments import as_mapping, described
 from ...model.values import all_concrete
 from .batches import batch_experiments
 from .continuity import join_windows
@@ -50,13 +52,19 @@ def residuals_of(
         raise DataError("identify: continuity needs fit_initial_states=True")
     if continuity is not None and not experiments:
         raise DataError("identify: continuity needs windows of a motion")
+    if loss is not None and not isinstance(loss, AbstractLoss):
+        raise DataError(
+            "identify: loss must be an instance of jaxmbd.losses, such as PseudoHuber(), got "
+            f"{described(loss)}"
+        )
+    noise = as_mapping(noise, "identify: noise", "{sensor: standard deviation}", DataError)
     dtype = jnp.result_type(float)
     model = in_float_type(in_one_float_type(model, who="identify"), dtype)
     simulator = make_simulator(formulation, in_float_type(sensors, dtype), integrator, substeps)
     selected = select_parameters(Subject(model, simulator.sensors), select)
     batches = batch_experiments(experiments)
     check_sensors(simulator, model, batches)
-    weights = _noise(noise or {}, experiments, records)
+    weights = _noise(noise, experiments, records)
     return Residuals(
         selected,
         simulator,
@@ -66,7 +74,7 @@ def residuals_of(
         fit_initial_states,
         jacobian == "reverse",
         None if continuity is None else join_windows(continuity, experiments, batches),
-        stack_records(records, simulator, model, noise or {}),
+        stack_records(records, simulator, model, noise),
     )
 
 
@@ -146,7 +154,7 @@ def _noise(
     for name, value in given.items():
         if name not in known:
             raise DataError(f"identify: noise of {name!r}, which no experiment measures")
-        if not value > 0:
+        if isinstance(value, str) or np.ndim(value) != 0 or not value > 0:
             raise DataError(f"identify: noise of {name!r} must be positive, got {value}")
     dtype = jnp.result_type(float)
     return {name: jnp.asarray(given.get(name, 1.0), dtype=dtype) for name in names}

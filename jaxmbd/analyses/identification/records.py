@@ -7,7 +7,7 @@ evaluated together.
 """
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ from jaxtyping import Array, Bool, Float
 from ...errors import AssemblyError, DataError, EquilibriumError, ModelError
 from ...mechanism.groups import group_by
 from ...model import Model
+from ...model.arguments import described
 from ...model.values import is_concrete
 from .experiment import Experiment
 from .prediction import Simulator
@@ -111,6 +112,11 @@ def split_experiments(experiments: Any, who: str) -> tuple[list[Experiment], lis
     **Raises** `DataError` for anything else, and if there are none.
     """
     single = isinstance(experiments, (Experiment, AbstractRecord))
+    if not single and not isinstance(experiments, Iterable):
+        raise DataError(
+            f"{who}: experiments are an Experiment, a StaticExperiment or a ModalExperiment, or a "
+            f"list of them, got {described(experiments)}"
+        )
     given = [experiments] if single else list(experiments)
     for i, x in enumerate(given):
         if not isinstance(x, (Experiment, AbstractRecord)):

@@ -12,6 +12,7 @@ from ...errors import RESULTS, DataError
 from ...forces import AbstractElement
 from ...mechanism.float_types import in_float_type
 from ...model import Model
+from ...model.arguments import as_mapping, as_names
 from ...system.abstract import AbstractSystem, State
 from ..assemble import assemble
 from ..equilibrium import Equilibrium, StaticNewton, equilibrium
@@ -138,21 +139,24 @@ def rest_of(
 
     **Raises** `DataError`, with the record's name, for invalid loads, times and methods.
     """
-    if method not in METHODS:
+    load = as_mapping(load, f"{name}: load", "{name: element or factor}", DataError)
+    guess = as_mapping(guess, f"{name}: guess", "{joint: coordinates}", DataError)
+    states = as_mapping(states, f"{name}: states", "{element: states}", DataError)
+    if not isinstance(method, str) or method not in METHODS:
         raise DataError(f"{name}: method is one of {', '.join(METHODS)}, got {method!r}")
     dtype = jnp.result_type(float)
-    elements = {k: x for k, x in (load or {}).items() if isinstance(x, AbstractElement)}
+    elements = {k: x for k, x in load.items() if isinstance(x, AbstractElement)}
     factors = {
         k: numbers(x, f"{name}: load {k!r}", ())
-        for k, x in (load or {}).items()
+        for k, x in load.items()
         if not isinstance(x, AbstractElement)
     }
     return Rest(
         Loads(in_float_type(elements, dtype), factors),
-        {k: jnp.asarray(x, dtype) for k, x in (guess or {}).items()},
-        {k: jnp.asarray(x, dtype) for k, x in (states or {}).items()},
+        {k: numbers(x, f"{name}: guess of {k!r}") for k, x in guess.items()},
+        {k: numbers(x, f"{name}: states of {k!r}") for k, x in states.items()},
         numbers(t, f"{name}: t", ()),
-        (hold,) if isinstance(hold, str) else tuple(hold),
+        as_names(hold, f"{name}: hold"),
         method,
     )
 

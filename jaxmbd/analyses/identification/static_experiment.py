@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Float
 
 from ...errors import DataError
 from ...model import Model
+from ...model.arguments import as_mapping
 from ...sensors import JointPosition
 from ...system.abstract import AbstractSystem, State
 from .prediction import Simulator
@@ -61,13 +62,17 @@ class StaticExperiment(AbstractRecord):
         name: str = "static experiment",
     ):
         self.name, self.change = name, change
+        measured = as_mapping(measured, f"{name}: measured", "{sensor: reading}", DataError)
+        deviations = as_mapping(
+            deviations, f"{name}: deviations", "{sensor: standard deviation}", DataError
+        )
         self.measured = {k: numbers(x, f"{name}: {k!r}") for k, x in sorted(measured.items())}
         if not measured:
             raise DataError(f"{name}: there are no measurements")
         if change and not load:
             raise DataError(f"{name}: readings are changes by a load; give `load`")
         self.deviations = {}
-        for key, x in (deviations or {}).items():
+        for key, x in deviations.items():
             if key not in measured:
                 raise DataError(f"{name}: deviation of {key!r}, which is not measured")
             shape = self.measured[key].shape

@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 
 from ...errors import ModelError
 from ...linear import eig
+from ...model.arguments import as_names
 from ...model.values import all_concrete
 from ...system.abstract import AbstractSystem, State, Time, as_state, as_time
 from ...system.acceleration import accelerations
@@ -92,7 +93,7 @@ def buckling(
     chosen = (
         choose_coordinates(system, time, state)
         if coordinates is None
-        else given_coordinates(system, coordinates, None)
+        else given_coordinates(system, as_names(coordinates, "buckling: coordinates"), None)
     )
     K, K_loaded, moved = _stiffnesses(system, time, state, chosen, place)
     if concrete:

@@ -8,7 +8,8 @@ import numpy as np
 from jaxtyping import Array, Complex, Float
 
 from ...errors import ModelError
-from ...system.abstract import AbstractSystem, State, as_time
+from ...model.arguments import as_names, described
+from ...system.abstract import AbstractSystem, State, as_time, require_system
 from ..assemble import assemble
 from .coordinates import choose_coordinates, given_coordinates
 from .linearization import Linearization, check_state, linearized
@@ -102,6 +103,7 @@ def campbell(
         diagram = mbd.campbell(mbd.formulate(rotor), jnp.linspace(0.0, 100.0, 11), "spin")
         diagram.frequencies  # (11, 2) [Hz]
     """
+    require_system(system)
     parameters = parameters_of(speeds, "campbell: speeds").astype(system.mechanism.dtype)
     system, time = system.rigid(), as_time(t, system)
     if isinstance(joint, str):
@@ -115,6 +117,11 @@ def campbell(
             return assemble(system, guess, {name: speed}, time, (name,))
 
         state_at: Callable[[Array], State] = assembled
+    elif isinstance(joint, type) or not callable(joint):
+        raise ModelError(
+            "campbell: joint must be the name of a joint, or a function from a speed to a State, "
+            f"got {described(joint)}"
+        )
     else:
         state_at = joint
     last = state_at(parameters[-1])
@@ -122,7 +129,7 @@ def campbell(
     chosen = (
         choose_coordinates(system, time, last)
         if coordinates is None
-        else given_coordinates(system, coordinates, None)
+        else given_coordinates(system, as_names(coordinates, "campbell: coordinates"), None)
     )
 
     def at(speed: Array) -> Linearization:

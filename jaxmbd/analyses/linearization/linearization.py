@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 
 from ...errors import ModelError, OperatingPointWarning
 from ...linear import Eigen, eig
+from ...model.arguments import as_mapping, as_names
 from ...model.values import all_concrete
 from ...system import constraints
 from ...system.abstract import AbstractSystem, State, Time, as_state, as_time
@@ -159,17 +160,20 @@ def linearize(
     """
     time, state = as_time(t, system), as_state(state, system)
     system = system.rigid()
-    places = find_inputs(system, dict(inputs or {}))
-    sensors = dict(outputs or {})
+    places = find_inputs(system, as_mapping(inputs, "linearize: inputs", "{name: path}"))
+    sensors = as_mapping(outputs, "linearize: outputs", "{name: sensor}")
     for name, sensor in sensors.items():
         if not callable(sensor):
             raise ModelError(f"linearize: outputs: {name!r} is no sensor, got {sensor!r}")
     concrete = all_concrete((system, time, state))
     if concrete:
         check_state(system, time, state)
+    if velocities is not None:
+        velocities = as_names(velocities, "linearize: velocities")
+        if coordinates is None:
+            raise ModelError("linearize: velocities need coordinates; give both, or none")
     if coordinates is not None:
-        if isinstance(coordinates, str):
-            coordinates = (coordinates,)
+        coordinates = as_names(coordinates, "linearize: coordinates")
         chosen = given_coordinates(system, coordinates, velocities)
         if concrete:
             check_number(system, time, state, chosen)

@@ -5,12 +5,13 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Complex, Float
 
 from ...errors import ModelError
 from ...linear import eig, follow
+from ...model.arguments import described
+from ...model.values import as_leaf
 from .linearization import Linearization
 
 
@@ -67,13 +68,18 @@ def root_locus(linearization_at: Callable[[Array], Linearization], values: Any) 
 
     **Raises** `ModelError` for values that are not finite, or eigenvalues that are not.
     """
+    if isinstance(linearization_at, type) or not callable(linearization_at):
+        raise ModelError(
+            "root_locus: the first argument must be a function from a value to a Linearization, "
+            f"got {described(linearization_at)}"
+        )
     parameters = parameters_of(values, "root_locus: values")
     batch = eqx.filter_jit(eqx.filter_vmap(linearization_at))(parameters)
     return located(parameters, batch, "root_locus")
 
 
 def parameters_of(values: Any, who: str) -> Float[Array, "k"]:
-    parameters = jnp.asarray(values, dtype=jnp.result_type(float))
+    parameters = as_leaf(values, None, who)
     if parameters.ndim != 1 or not len(parameters) or not np.all(np.isfinite(parameters)):
         raise ModelError(f"{who} must be finite numbers of shape (k,), got {values!r}")
     return parameters

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ...errors import ModelError
+from ...model.arguments import as_count, is_count
 from .sobol import pages
 
 # Quasi-random points may be 0 or 1, where quantiles of a normal distribution are infinite.
@@ -152,8 +153,7 @@ def sample(scenarios: Any, n: int, *, seed: int = 0, sampling: Any = None) -> An
 
     **Raises** `ModelError` if n is not positive.
     """
-    if n < 1:
-        raise ModelError(f"sweep: n must be one or more, got {n}")
+    n = as_count(n, "sweep: n")
     leaves, structure = jax.tree.flatten(scenarios, is_leaf=is_law)
     sizes = [int(np.prod(x.shape)) for x in leaves if is_law(x)]
     sampling = Independent() if sampling is None else sampling
@@ -182,7 +182,7 @@ def saltelli(scenarios: Any, n: int, *, seed: int = 0) -> Any:
     **Raises** `ModelError` if n is no power of two, a leaf is no distribution, or there are fewer
     than two numbers.
     """
-    if n < 2 or n & (n - 1):
+    if not is_count(n, least=2) or n & (n - 1):
         raise ModelError(f"saltelli: n must be a power of two, from 2 on, got {n}")
     leaves, structure = jax.tree.flatten(scenarios, is_leaf=is_law)
     if not all(map(is_law, leaves)):
@@ -223,6 +223,8 @@ def _parameters(law: AbstractDistribution, **given: Any) -> list[np.ndarray]:
             arrays[name] = np.asarray(value, dtype=float)
         except (TypeError, ValueError) as error:
             raise ModelError(f"{who}: {name} must be numeric, got {value!r}") from error
+        if arrays[name].size == 0:
+            raise ModelError(f"{who}: {name} must be one or more numbers, got none")
         if not np.all(np.isfinite(arrays[name])):
             raise ModelError(f"{who}: {name} must be finite, got {value!r}")
     try:

@@ -11,8 +11,10 @@ import jax.numpy as jnp
 
 from ...errors import ModelError
 from ...model import Model
+from ...model.arguments import as_instance, as_mapping, is_count
 from ...model.paths import steps_of
 from .chunks import Chunk, run_chunk
+from .distributions import AbstractSampling
 from .program import Program
 from .progress import Progress
 from .scenarios import Scenarios, as_scenarios
@@ -86,10 +88,15 @@ def sweep(
     """
     from .labelled import check_names, concatenated, to_dataset
 
-    if not isinstance(chunk, int) or chunk < 1:
+    if not is_count(chunk):
         raise ModelError(f"sweep: a chunk has one scenario or more, got {chunk!r}")
+    if sampling is not None:
+        as_instance(sampling, AbstractSampling, "sweep: sampling", "one such as LatinHypercube()")
+    if executor is not None:
+        as_instance(executor, Executor, "sweep: executor", "one of concurrent.futures")
+    dims = as_mapping(dims, "sweep: dims", "{name: dimensions}")
     fn = _function(fn, scenarios, of)
-    given, dims = as_scenarios(scenarios, n, seed, sampling), dict(dims or {})
+    given = as_scenarios(scenarios, n, seed, sampling)
     size = min(chunk, len(given))
     program = Program(fn, given.rows(slice(0, 1)), size)
     check_names(given, program, dims)
@@ -184,10 +191,11 @@ def _rows(number: int, size: int, scenarios: Scenarios) -> range:
 
 def _numbers(count: int, part: tuple[int, int] | None) -> Sequence[int]:
     """Chunks to compute."""
-    first, step = (0, 1) if part is None else part
-    if not 0 <= first < step:
+    given = (0, 1) if part is None else part
+    whole = isinstance(given, tuple | list) and len(given) == 2
+    if not (whole and all(is_count(k, least=0) for k in given) and given[0] < given[1]):
         raise ModelError(f"sweep: part is (i, k) with 0 <= i < k, got {part}")
-    numbers = range(first, count, step)
+    numbers = range(given[0], count, given[1])
     if not numbers:
         raise ModelError(f"sweep: part {part} of {count} chunks has none")
     return numbers

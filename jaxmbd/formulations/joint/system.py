@@ -19,6 +19,7 @@ from ...mechanism.mechanism import Mechanism, lower
 from ...mechanism.rows import Rows, in_order
 from ...mechanism.tree import tree_poses
 from ...model import Model
+from ...model.arguments import as_names
 from ...system import constraints, joint_motion
 from ...system.abstract import AbstractSystem, Elastic
 from ...system.configuration import relative_poses
@@ -68,7 +69,7 @@ class JointCoordinates(eqx.Module):
     cut: tuple[str, ...] = eqx.field(static=True)
 
     def __init__(self, cut: str | Sequence[str] = ()):
-        self.cut = (cut,) if isinstance(cut, str) else tuple(cut)
+        self.cut = as_names(cut, "JointCoordinates: cut")
 
 
 class JointSystem(AbstractSystem[JointConfiguration]):

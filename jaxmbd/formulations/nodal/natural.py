@@ -24,6 +24,7 @@ from ...mechanism.mechanism import Mechanism, lower
 from ...mechanism.rows import Rows, in_order
 from ...mechanism.tree import forward_pass
 from ...model import Model
+from ...model.arguments import as_positive
 from ...model.model import unknown
 from ...model.values import as_leaf, is_concrete
 from ...system.abstract import ArtificialEnergyLimit
@@ -85,12 +86,10 @@ class NaturalCoordinates(eqx.Module):
         penalty: Any = None,
         tolerance: float = 0.01,
     ):
-        if not tolerance > 0:
-            raise ModelError(f"NaturalCoordinates: tolerance must be positive, got {tolerance}")
         self.stiffness = dict(stiffness) if isinstance(stiffness, Mapping) else stiffness
         self.rigid = rigid
         self.penalty = penalty
-        self.tolerance = tolerance
+        self.tolerance = as_positive(tolerance, "NaturalCoordinates: tolerance")
 
 
 def _own(group: JointGroup) -> tuple[int, int]:

@@ -19,6 +19,7 @@ from ...mechanism.groups import JointGroup
 from ...mechanism.mechanism import Mechanism, lower
 from ...mechanism.rows import Rows, in_order
 from ...model import Model
+from ...model.arguments import as_mapping
 from ...model.values import is_concrete
 from ...system import constraints
 from ...system.nodal import NodalFrame
@@ -68,7 +69,9 @@ class PointCoordinates(eqx.Module):
         self.plane = plane
         self.particles = {
             name: (places,) if isinstance(places, str) else tuple(places)
-            for name, places in (particles or {}).items()
+            for name, places in as_mapping(
+                particles, "PointCoordinates: particles", "{body: places}"
+            ).items()
         }
 
 

@@ -1,0 +1,313 @@
+"""Analyses, at one instant and over time."""
+# pyright: reportArgumentType=false
+
+import jax.numpy as jnp
+
+import jaxmbd as mbd
+from tests.bad_calls.values import DRIVEN, MODEL, RECORD, STATE, SYSTEM, TS, Call, skip
+
+INSTANT = {
+    name: Call(
+        function,
+        {"system": SYSTEM, "t": 0.0, "state": STATE, **more},
+        {"system": "system", "t": "time", "state": "state", **kinds},
+    )
+    for name, function, more, kinds in (
+        ("accelerations", mbd.accelerations, {}, {"stabilization": "option"}),
+        ("reactions", mbd.reactions, {}, {}),
+        ("energy", mbd.energy, {}, {}),
+        ("momentum", mbd.momentum, {}, {}),
+        ("joint_states", mbd.joint_states, {}, {}),
+        ("contacts", mbd.contacts, {}, {}),
+        ("tyre_contacts", mbd.tyre_contacts, {}, {}),
+        ("driving_forces", mbd.driving_forces, {}, {"joints": "names"}),
+        ("inverse_dynamics", mbd.inverse_dynamics, {"vdot": jnp.zeros(1)}, {"vdot": "vector"}),
+        (
+            "linearize",
+            mbd.linearize,
+            {},
+            {
+                "inputs": "mapping",
+                "outputs": "mapping",
+                "coordinates": "names",
+                "velocities": "names",
+            },
+        ),
+    )
+}
+
+ANALYSES = {
+    "formulate": Call(
+        mbd.formulate, {"model": MODEL}, {"model": "model", "formulation": "formulation"}
+    ),
+    "Model.replace": Call(
+        MODEL.replace, {"values": {"bodies.rod.mass": 1.0}}, {"values": "mapping"}
+    ),
+    "assemble": Call(
+        mbd.assemble,
+        {"system": SYSTEM},
+        {
+            "system": "system",
+            "guess": "mapping",
+            "rates": "mapping",
+            "t": "time",
+            "hold": "names",
+            "states": "mapping",
+            "elastic": "mapping",
+        },
+    ),
+    "assemble joint": Call(
+        lambda hinge: mbd.assemble(SYSTEM, {"hinge": hinge}), {"hinge": 0.0}, {"hinge": "number"}
+    ),
+    "State": Call(
+        mbd.State,
+        {"q": [0.0], "v": [0.0]},
+        {"q": "vector", "v": "vector"},
+        lambda y: mbd.energy(SYSTEM, 0.0, y),
+    ),
+    "simulate": Call(
+        mbd.simulate,
+        {"system": SYSTEM, "state": STATE, "t1": 1.0, "dt": 0.5},
+        {
+            "system": "system",
+            "state": "state",
+            "t1": "time",
+            "t0": "time",
+            "dt": "positive",
+            "controller": "option",
+            "integrator": "integrator",
+            "saveat": "times",
+            "event": "option",
+            "impacts": "option",
+            "adjoint": "option",
+            "max_steps": "count",
+        },
+        skip=skip("saveat", "None"),
+    ),
+    "rollout": Call(
+        mbd.rollout,
+        {"system": SYSTEM, "state": STATE, "dt": 0.1, "n_steps": 2},
+        {
+            "system": "system",
+            "state": "state",
+            "dt": "number",
+            "n_steps": "count",
+            "integrator": "integrator",
+            "t0": "time",
+            "checkpoint": "option",
+        },
+    ),
+    "trajectory_growth": Call(
+        mbd.trajectory_growth,
+        {"system": SYSTEM, "state": STATE, "dt": 0.1, "n_steps": 2},
+        {
+            "system": "system",
+            "state": "state",
+            "dt": "number",
+            "n_steps": "count",
+            "integrator": "integrator",
+            "tolerance": "positive",
+            "directions": "count",
+        },
+    ),
+    "kinematics": Call(
+        mbd.kinematics,
+        {"system": DRIVEN, "ts": TS},
+        {"system": "system", "ts": "times", "guess": "mapping"},
+    ),
+    "inspect": Call(
+        mbd.inspect,
+        {"system": SYSTEM, "state": STATE},
+        {"system": "system", "state": "state", "t": "time"},
+        skip=skip("state", "None"),
+    ),
+    "equilibrium": Call(
+        mbd.equilibrium,
+        {"system": SYSTEM, "state": STATE},
+        {
+            "system": "system",
+            "state": "state",
+            "t": "time",
+            "method": "option",
+            "hold": "names",
+            "load": "mapping",
+        },
+    ),
+    "load_path": Call(
+        mbd.load_path,
+        {"system": SYSTEM, "state": STATE, "parameter": "gravity", "path": [0.0, 1.0]},
+        {
+            "system": "system",
+            "state": "state",
+            "parameter": "option",
+            "path": "times",
+            "t": "time",
+            "hold": "names",
+        },
+    ),
+    "buckling": Call(
+        mbd.buckling,
+        {"system": SYSTEM, "state": STATE, "load": "gravity"},
+        {"system": "system", "state": "state", "load": "option", "t": "time"},
+    ),
+    "campbell": Call(
+        mbd.campbell,
+        {"system": SYSTEM, "speeds": [0.0, 1.0], "joint": "hinge"},
+        {"system": "system", "speeds": "times", "joint": "option", "guess": "mapping"},
+    ),
+    "root_locus": Call(
+        mbd.root_locus,
+        {"linearization_at": lambda x: x, "values": [0.0, 1.0]},
+        {"linearization_at": "function", "values": "times"},
+    ),
+    "check_gradients": Call(
+        mbd.check_gradients, {"fn": lambda x: x, "inputs": 1.0}, {"fn": "function"}
+    ),
+    "Experiment": Call(
+        mbd.Experiment,
+        {"ts": TS, "measurements": {"hinge": TS}},
+        {
+            "ts": "times",
+            "measurements": "mapping",
+            "guess": "mapping",
+            "rates": "mapping",
+            "forces": "mapping",
+            "states": "mapping",
+        },
+    ),
+    "Experiment readings": Call(
+        lambda readings: mbd.Experiment(TS, {"hinge": readings}, name="run"),
+        {"readings": TS},
+        {"readings": "times"},
+        skip=skip("readings", "matrix"),
+    ),
+    "StaticExperiment": Call(
+        mbd.StaticExperiment,
+        {"measured": {"hinge": 0.0}, "deviations": {"hinge": 0.1}},
+        {
+            "measured": "mapping",
+            "deviations": "mapping",
+            "load": "mapping",
+            "guess": "mapping",
+            "t": "time",
+            "method": "option",
+        },
+    ),
+    "ModalExperiment": Call(
+        mbd.ModalExperiment,
+        {"frequencies": [1.0], "deviations": [0.1]},
+        {
+            "frequencies": "times",
+            "deviations": "times",
+            "modes": "option",
+            "shapes": "mapping",
+            "load": "mapping",
+            "guess": "mapping",
+        },
+    ),
+    "Parameter": Call(
+        mbd.Parameter,
+        {"where": "bodies.rod.mass"},
+        {"where": "count", "transform": "option", "prior": "option"},
+        skip=skip("where", "text"),
+    ),
+    **{
+        name: Call(
+            function,
+            {
+                "model": MODEL,
+                "experiments": RECORD,
+                "select": ["bodies.rod.mass"],
+                "substeps": 1,
+                **more,
+            },
+            {
+                "model": "model",
+                "experiments": "records",
+                "select": "select",
+                "sensors": "mapping",
+                "noise": "mapping",
+                "loss": "option",
+                "formulation": "formulation",
+                "integrator": "integrator",
+                "substeps": "count",
+                **kinds,
+            },
+        )
+        for name, function, more, kinds in (
+            ("identify", mbd.identify, {}, {"method": "method", "starts": "count"}),
+            ("misfit", mbd.misfit, {}, {"jacobian": "option"}),
+            ("log_posterior", mbd.log_posterior, {"noise": {"hinge": 0.1}}, {}),
+        )
+    },
+    "predict": Call(
+        mbd.predict,
+        {"model": MODEL, "experiments": RECORD},
+        {
+            "model": "model",
+            "experiments": "records",
+            "sensors": "mapping",
+            "formulation": "formulation",
+            "integrator": "integrator",
+            "substeps": "count",
+            "noise": "mapping",
+        },
+    ),
+    "predict without readings": Call(
+        mbd.predict,
+        {"model": MODEL, "experiments": TS},
+        {"experiments": "times", "guess": "mapping", "rates": "mapping", "states": "mapping"},
+    ),
+    "sensitivities": Call(
+        mbd.sensitivities,
+        {
+            "fn": lambda m: {"y": m.bodies["rod"].mass},
+            "model": MODEL,
+            "select": ["bodies.rod.mass"],
+        },
+        {"fn": "function", "model": "model", "select": "select", "mode": "option"},
+    ),
+    "sweep": Call(
+        lambda **given: mbd.sweep(progress=False, **given),
+        {"fn": lambda x: {"y": x}, "scenarios": TS},
+        {
+            "fn": "function",
+            "scenarios": "option",
+            "of": "function",
+            "chunk": "count",
+            "n": "count",
+            "sampling": "option",
+            "dims": "mapping",
+            "part": "option",
+            "executor": "option",
+        },
+        skip=skip("of", "None"),
+    ),
+    "sweep of a model": Call(
+        lambda **given: mbd.sweep(progress=False, **given),
+        {
+            "fn": MODEL,
+            "scenarios": {"bodies.rod.mass": mbd.distributions.Uniform(1.0, 2.0)},
+            "of": lambda m: {"y": m.bodies["rod"].mass},
+            "n": 2,
+        },
+        {"fn": "model", "scenarios": "mapping", "of": "function", "n": "count"},
+    ),
+    "distributions.Normal": Call(
+        mbd.distributions.Normal,
+        {"mean": 0.0, "deviation": 1.0},
+        {"mean": "finite", "deviation": "positive"},
+        skip=skip("mean", "two") | skip("deviation", "two"),
+    ),
+    "distributions.Uniform": Call(
+        mbd.distributions.Uniform,
+        {"lower": 0.0, "upper": 1.0},
+        {"lower": "finite", "upper": "finite"},
+        skip=skip("lower", "two") | skip("upper", "two"),
+    ),
+    "distributions.sample": Call(
+        mbd.distributions.sample,
+        {"scenarios": {"x": mbd.distributions.Uniform(0.0, 1.0)}, "n": 2},
+        {"n": "count", "sampling": "option"},
+    ),
+}
