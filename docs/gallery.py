@@ -65,13 +65,6 @@ def wheel_loader():
     return motion, {"trace": "lip", "view": (0.3, -1.0, 0.2), "speed": 2.5}
 
 
-def differential_gear():
-    """A differential whose left wheel comes onto ice."""
-    example = importlib.import_module("differential_gear")
-    motion = example.simulate(mbd.formulate(example.model(), mbd.JointCoordinates()), t1=0.6)
-    return motion, {"speed": 0.2}
-
-
 def rolling_disc():
     """A disc that wobbles as it rolls in a circle."""
     example = importlib.import_module("rolling_disc")
@@ -114,7 +107,6 @@ PICTURES = {
         platform_3rrr,
         stewart_platform,
         wheel_loader,
-        differential_gear,
         rolling_disc,
         washboard,
         car,

@@ -35,6 +35,10 @@ def rod(mass: Any, length: Any, axis: Any = (1.0, 0.0, 0.0), radius: Any = None)
 
     The moment about normals to the axis is m L²/12, for any `radius` [m]. The moment about the
     axis is m r²/2. Use `cylinder` if the radius matters. Default: a radius of 0.01 `length`.
+
+    For example:
+
+        rod = inertia.rod(mass=1.0, length=0.5, axis=[1, 0, 0])
     """
     m, length = _positive(mass, (), "rod: mass"), _positive(length, (), "rod: length")
     r = 0.01 * length if radius is None else _positive(radius, (), "rod: radius")
@@ -42,21 +46,36 @@ def rod(mass: Any, length: Any, axis: Any = (1.0, 0.0, 0.0), radius: Any = None)
 
 
 def cylinder(mass: Any, radius: Any, length: Any, axis: Any = (0.0, 0.0, 1.0)) -> RigidBody:
-    """A solid uniform cylinder of `mass` [kg], `radius` and `length` [m] along `axis`."""
+    """A solid uniform cylinder of `mass` [kg], `radius` and `length` [m] along `axis`.
+
+    For example:
+
+        drum = inertia.cylinder(5.0, radius=0.2, length=0.5)
+    """
     m, r = _positive(mass, (), "cylinder: mass"), _positive(radius, (), "cylinder: radius")
     length = _positive(length, (), "cylinder: length")
     return _axial(m, axis, m * r**2 / 2, m * (length**2 / 12 + r**2 / 4))
 
 
 def box(mass: Any, size: Any) -> RigidBody:
-    """A solid uniform box of `mass` [kg] and edges `size` along x, y, z, shape `(3,)` [m]."""
+    """A solid uniform box of `mass` [kg] and edges `size` along x, y, z, shape `(3,)` [m].
+
+    For example:
+
+        crate = inertia.box(10.0, [0.4, 0.3, 0.3])
+    """
     m, size = _positive(mass, (), "box: mass"), _positive(size, (3,), "box: size")
     squares = size**2
     return RigidBody(m, m / 12 * (jnp.sum(squares) - squares))
 
 
 def sphere(mass: Any, radius: Any) -> RigidBody:
-    """A solid uniform ball of `mass` [kg] and `radius` [m]."""
+    """A solid uniform ball of `mass` [kg] and `radius` [m].
+
+    For example:
+
+        ball = inertia.sphere(1.0, radius=0.1)
+    """
     m, r = _positive(mass, (), "sphere: mass"), _positive(radius, (), "sphere: radius")
     return RigidBody(m, 0.4 * m * r**2 * jnp.ones(3, dtype=m.dtype))
 
@@ -66,6 +85,10 @@ def principal(mass: Any, moments: Any, R: Any = None, com: Any = (0.0, 0.0, 0.0)
 
     The columns of `R` are the principal axes in the body frame. Default: the axes of that frame.
     `com` is the centre of mass in the body frame, shape `(3,)` [m].
+
+    For example:
+
+        plate = inertia.principal(2.0, [0.1, 0.1, 0.2])
     """
     moments = _positive(moments, (3,), "principal: moments")
     if R is None:
@@ -75,14 +98,24 @@ def principal(mass: Any, moments: Any, R: Any = None, com: Any = (0.0, 0.0, 0.0)
 
 
 def shifted(body: RigidBody, by: Any) -> RigidBody:
-    """The body with its material displaced by `by` in the body frame, shape `(3,)` [m]."""
+    """The body with its material displaced by `by` in the body frame, shape `(3,)` [m].
+
+    For example:
+
+        pendulum = inertia.shifted(inertia.rod(1.0, 1.0), [0.5, 0, 0])  # frame at one end
+    """
     by = as_leaf(by, (3,), "shifted: by")
     body = as_instance(body, RigidBody, "shifted: body", "a RigidBody")
     return RigidBody(body.mass, body.inertia, body.com + by)
 
 
 def rotated(body: RigidBody, R: Any) -> RigidBody:
-    """The body with its material rotated about the body frame's origin by the matrix `R`."""
+    """The body with its material rotated about the body frame's origin by the matrix `R`.
+
+    For example:
+
+        turned = inertia.rotated(inertia.rod(1.0, 1.0), np.eye(3)[[1, 2, 0]])
+    """
     R = as_leaf(R, (3, 3), "rotated: R")
     body = as_instance(body, RigidBody, "rotated: body", "a RigidBody")
     return RigidBody(body.mass, R @ body.inertia @ R.T, R @ body.com)
@@ -115,6 +148,10 @@ def from_log_cholesky(theta: Any) -> RigidBody:
     """The body with the log-Cholesky parameters `theta`; the inverse of `to_log_cholesky`.
 
     **Raises** `ModelError` for another shape than `(10,)`.
+
+    For example:
+
+        body = inertia.from_log_cholesky(np.zeros(10))
     """
     theta = as_leaf(theta, (10,), "from_log_cholesky: theta")
     alpha, d1, d2, d3, s12, s23, s13, t1, t2, t3 = theta

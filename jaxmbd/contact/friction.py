@@ -52,6 +52,10 @@ class Coulomb(AbstractFriction):
 
     - `coefficient`: μ, not negative.
     - `transition_velocity`: v_t [m/s], positive. Default: 0.01.
+
+    For example:
+
+        friction = contact.Coulomb(0.4)
     """
 
     coefficient: Float[Array, ""]
@@ -98,6 +102,10 @@ class Bristle(AbstractFriction):
     - `static`: μ_s, positive. Default: None, as μ.
     - `stribeck_velocity`: v_s [m/s], positive. Default: 0.01.
     - `damping_velocity`: v_d [m/s], positive. Default: None, a constant σ₁.
+
+    For example:
+
+        friction = contact.Bristle(0.7, 1e3, damping=10.0)
     """
 
     coefficient: Float[Array, ""]
@@ -172,6 +180,10 @@ class RollingResistance(eqx.Module):
     - `rolling`: c_r [m], the lever arm of the normal force, not negative. Default: zero.
     - `spin`: c_s [m], not negative; 2/3 μ a for a circular patch of radius a. Default: zero.
     - `transition_rate`: w [rad/s], positive. Default: 0.1.
+
+    For example:
+
+        rolling = contact.RollingResistance(rolling=0.002)
     """
 
     rolling: Float[Array, ""]

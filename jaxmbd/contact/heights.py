@@ -63,7 +63,12 @@ class FunctionOfPlace(AbstractHeight):
 
 
 class Slope(AbstractHeight):
-    """A plane, z = s_x x + s_y y + z₀, with `gradient` (s_x, s_y) and `offset` z₀ [m]."""
+    """A plane, z = s_x x + s_y y + z₀, with `gradient` (s_x, s_y) and `offset` z₀ [m].
+
+    For example:
+
+        slope = contact.Slope([-0.1, 0.0])
+    """
 
     gradient: Float[Array, "2"]
     offset: Scalar
@@ -80,6 +85,10 @@ class Washboard(AbstractHeight):
     """Waves along x, z = A cos(2π x / L + φ), with `amplitude` A and `wavelength` L [m], `phase` φ.
 
     A ball of radius r touches its valleys at one point only if r < (L / 2π)² / A.
+
+    For example:
+
+        bumps = contact.Washboard(amplitude=0.01, wavelength=0.5) + contact.Slope([-0.1, 0.0])
     """
 
     amplitude: Scalar
@@ -135,6 +144,10 @@ def iso_8608(
       resolved by steps, and its valleys must be wider than wheels. Default: 0.02 to 2.
 
     **Raises** `ModelError` for an unknown class or an empty band.
+
+    For example:
+
+        rough = contact.iso_8608("C", jax.random.key(0))
     """
     if not isinstance(road, str) or road not in ISO_8608:
         raise ModelError(f"iso_8608: the classes are {', '.join(ISO_8608)}, got {road!r}")
@@ -164,6 +177,10 @@ class Steps(AbstractHeight):
         z = Σ hᵢ s((x - xᵢ) / w + 1/2),   s(u) = u³ (10 - 15 u + 6 u²) from 0 at u = 0 to 1 at u = 1
 
     **Arguments:** `positions` and `rises`, shape `(k,)` [m]; `width` [m], positive.
+
+    For example:
+
+        stairs = contact.Steps(positions=[1.0, 1.3], rises=[0.17, 0.17], width=0.05)
     """
 
     positions: Float[Array, "k"]
@@ -199,6 +216,10 @@ class HeightGrid(AbstractHeight):
 
     **Raises** `ModelError` for heights that are not finite, other shapes and spacings that are not
     positive.
+
+    For example:
+
+        field = contact.HeightGrid(np.zeros((8, 8)), spacing=0.5)
     """
 
     heights: Float[Array, "nx ny"]

@@ -53,6 +53,10 @@ class HuntCrossley(AbstractNormalLaw):
     - `damping`: c [s/m], not negative. Default: zero.
     - `exponent`: n, at least 1. Default: 1.5, which is that of Hertz for round bodies.
     - `onset`: w [m], positive. Default: None, no smoothing.
+
+    For example:
+
+        law = contact.HuntCrossley(1e5, 0.3, exponent=1.5)
     """
 
     stiffness: Float[Array, ""]
@@ -101,6 +105,10 @@ class KelvinVoigt(AbstractNormalLaw):
 
     - `stiffness`: k [N/m], positive; `damping`: c [N s/m], not negative. Default of c: zero.
     - `onset`: w [m], positive. Default: None, no smoothing.
+
+    For example:
+
+        law = contact.KelvinVoigt(1e5, 100.0)
     """
 
     stiffness: Float[Array, ""]
@@ -141,6 +149,10 @@ class Hertz(AbstractNormalLaw):
     - `damping`: c [s/m], not negative, as in `HuntCrossley`. Default: zero.
 
     **Raises** `ModelError` if `E` and `nu` have different shapes.
+
+    For example:
+
+        steel = contact.Hertz(E=2.1e11, nu=0.3, R=0.02)
     """
 
     E: Float[Array, "..."]

@@ -35,6 +35,10 @@ class Restitution(eqx.Module):
     - `max_impacts`: largest number of impacts in a motion. Default: 100.
 
     **Raises** `ModelError` for other numbers. Traced numbers are not checked.
+
+    For example:
+
+        law = contact.Restitution(0.8, 0.2, max_impacts=20)
     """
 
     restitution: Float[Array, ""]

@@ -73,6 +73,10 @@ class HalfSpace(AbstractSurface):
     """All points with z < 0 in the frame; its z axis is the normal.
 
     **Arguments:** `frame`: a `Frame`, or the name of a body for its own frame.
+
+    For example:
+
+        floor = contact.HalfSpace("ground")
     """
 
     frame: Frame
@@ -92,6 +96,10 @@ class Sphere(AbstractSolid):
     """A ball about the origin of the frame.
 
     **Arguments:** `frame`: a `Frame`, or the name of a body for its own frame; `radius` [m].
+
+    For example:
+
+        ball = contact.Sphere("ball", 0.1)
     """
 
     frame: Frame
@@ -128,6 +136,10 @@ class Capsule(AbstractSolid):
 
     **Arguments:** `frame`: as for `Sphere`; `radius` [m]; `length` of the cylinder [m]; `n_balls`:
     number of balls along the axis, at least 2. Default: 2.
+
+    For example:
+
+        finger = contact.Capsule("finger", 0.01, 0.05, n_balls=3)
     """
 
     frame: Frame
@@ -171,6 +183,10 @@ class Box(AbstractSolid):
     It touches surfaces by its eight corners: between them, a bump of terrain is not met.
 
     **Arguments:** `frame`: as for `Sphere`; `size`: edge lengths, shape `(3,)` [m].
+
+    For example:
+
+        crate = contact.Box("crate", [0.4, 0.3, 0.3])
     """
 
     frame: Frame
@@ -215,6 +231,10 @@ class Disc(AbstractSolid):
     from it. A wheel rolls on the first; a disc that lies rests on all three.
 
     **Arguments:** `frame`: as for `Sphere`; `radius` [m].
+
+    For example:
+
+        wheel = contact.Disc("wheel", 0.3)
     """
 
     frame: Frame
@@ -245,6 +265,10 @@ class Cylinder(AbstractSolid):
     It touches surfaces by three points of either rim, chosen as for `Disc`.
 
     **Arguments:** `frame`: as for `Sphere`; `radius` and `length` [m].
+
+    For example:
+
+        drum = contact.Cylinder("drum", 0.2, 0.5)
     """
 
     frame: Frame

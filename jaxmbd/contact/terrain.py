@@ -37,6 +37,10 @@ class Terrain(AbstractSurface):
       leaves of the model; a plain function is static.
 
     Where the height is not finite, the contact force is NaN. Off a `HeightGrid` it is NaN, too.
+
+    For example:
+
+        road = contact.Terrain("ground", contact.Washboard(0.01, 0.5))
     """
 
     frame: Frame

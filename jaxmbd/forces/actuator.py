@@ -33,6 +33,10 @@ class AffineActuator(AbstractJointForce):
     - `gear`: n. Default: 1.
     - `gain`: (g₀, g₁, g₂), and `bias`: (b₀, b₁, b₂). Default: (1, 0, 0) and zeros.
     - `control_range`, `force_range`: `(lower, upper)` of u, and of F [N or N m]. Default: None.
+
+    For example:
+
+        servo = forces.AffineActuator("hinge", 0.5, gain=(5.0, 0, 0), bias=(0, -5.0, -0.5))
     """
 
     joint: JointReference

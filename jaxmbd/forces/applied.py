@@ -26,6 +26,10 @@ class AppliedForce(AbstractFrameForce):
     - `force`: three numbers or a signal of shape `(3,)` [N].
     - `follower`: whether the components are along the axes of the frame, so that the force turns
       with it. Default: False, along the axes of the world.
+
+    For example:
+
+        push = forces.AppliedForce("cart", [10.0, 0, 0])
     """
 
     frame: Frame
@@ -46,6 +50,10 @@ class AppliedTorque(AbstractFrameForce):
     """A torque on the body of a frame.
 
     **Arguments:** as for `AppliedForce`, with `torque` [N m].
+
+    For example:
+
+        turn = forces.AppliedTorque("rotor", signals.Sine([0, 0, 2.0], 1.0))
     """
 
     frame: Frame

@@ -35,6 +35,10 @@ class Cable(AbstractFrameForce):
     - `transition`: w [m], the range of lengths of the transition, less than 2 L0. Time steps should
       be so short that the cable passes this range in several steps.
     - `damping`: c [N s/m]. Default: zero.
+
+    For example:
+
+        rope = forces.Cable("ground", "load", 1e5, 2.0, transition=0.01, damping=50.0)
     """
 
     frame_a: Frame

@@ -18,7 +18,12 @@ from .contact import Contact
 
 
 class Material(NamedTuple):
-    """The laws of a contact: `normal`, `friction` and `rolling`, as in `Contact`."""
+    """The laws of a contact: `normal`, `friction` and `rolling`, as in `Contact`.
+
+    For example:
+
+        rubber = forces.Material(contact.HuntCrossley(1e5, 0.3), contact.Coulomb(0.9))
+    """
 
     normal: AbstractNormalLaw
     friction: AbstractFriction | None = None

@@ -18,6 +18,10 @@ class ViscousFriction(AbstractJointForce):
 
     **Arguments:** `joint`, the name of the joint, and `coefficient` b [N m s/rad or N s/m], a
     number or one for each velocity of the joint.
+
+    For example:
+
+        bearing = forces.ViscousFriction("hinge", 0.1)
     """
 
     joint: JointReference
@@ -41,6 +45,10 @@ class CoulombFriction(AbstractJointForce):
     - `torque`: c [N m or N], a number or one for each velocity of the joint.
     - `transition_velocity`: v_t [rad/s or m/s], positive; below it the force decreases to zero.
     - `profile`: an odd function that tends to ±1. Default: `jnp.tanh`.
+
+    For example:
+
+        dry = forces.CoulombFriction("hinge", 0.2, transition_velocity=0.01)
     """
 
     joint: JointReference
@@ -92,6 +100,10 @@ class StribeckFriction(AbstractJointForce):
     - `transition_velocity`: v_t [rad/s or m/s], positive; below it the force decreases to zero.
     - `exponent`: α, positive. The first derivative by the velocity is continuous for any α, all
       derivatives for even numbers.
+
+    For example:
+
+        dry = forces.StribeckFriction("hinge", 0.10, 0.15, 0.05, viscous=0.02)
     """
 
     joint: JointReference
@@ -152,6 +164,11 @@ class AsymmetricFriction(AbstractJointForce):
 
     **Raises** `ModelError` for a law that is no friction: no force on a joint, or one with a
     potential.
+
+    For example:
+
+        forward, backward = (forces.CoulombFriction("hinge", c) for c in (0.10, 0.12))
+        dry = forces.AsymmetricFriction(forward, backward)
     """
 
     joint: JointReference

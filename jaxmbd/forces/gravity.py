@@ -17,6 +17,10 @@ class Gravity(AbstractField):
 
     **Arguments:** `g`: acceleration of free fall in the world, shape `(3,)` [m/s²]. Default:
     `[0, 0, -9.81]`.
+
+    For example:
+
+        gravity = forces.Gravity([0, 0, -1.62])
     """
 
     g: Float[Array, "3"]

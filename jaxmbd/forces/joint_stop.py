@@ -39,6 +39,10 @@ class JointStop(AbstractJointForce):
     - `transition`: w, the depth of the transition [rad or m]. Time steps should be so short that
       a joint passes this depth in several steps.
     - `damping`: c [N m s/rad or N s/m]. Default: zero.
+
+    For example:
+
+        stop = forces.JointStop("hinge", -0.5, 0.8, stiffness=1e4, transition=0.01)
     """
 
     joint: JointReference

@@ -19,6 +19,10 @@ class JointTorque(AbstractJointForce):
     - `joint`: name of the joint.
     - `torque`: a number, one number for each velocity of the joint, or a signal of either shape
       [N m or N].
+
+    For example:
+
+        drive = forces.JointTorque("hinge", signals.Samples([0.0, 1.0], [0.0, 5.0]))
     """
 
     joint: JointReference

@@ -49,6 +49,10 @@ class LuGreFriction(AbstractJointElement):
     - `damping`: σ₁ [N m s/rad or N s/m]. Default: zero, for which sticking joints vibrate.
     - `viscous`: σ₂ [N m s/rad or N s/m]. Default: zero.
     - `damping_velocity`: v_d, positive [rad/s or m/s]. Default: None, a constant σ₁.
+
+    For example:
+
+        dry = forces.LuGreFriction("slide", 1.0, 1.5, 0.001, stiffness=1e5, damping=300.0)
     """
 
     joint: JointReference

@@ -49,6 +49,10 @@ class DCMotor(AbstractJointForce):
 
     **Raises** `ModelError` unless either `current`, or `voltage` and `resistance`, are given, and
     for an inductance without a voltage.
+
+    For example:
+
+        motor = forces.DCMotor("hinge", 0.05, gear_ratio=50.0, voltage=12.0, resistance=1.2)
     """
 
     joint: JointReference

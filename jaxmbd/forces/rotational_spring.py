@@ -23,6 +23,10 @@ class RotationalSpring(AbstractJointForce):
       joint are free of the spring.
     - `stiffness`: k [N m/rad].
     - `rest`: quaternion `w x y z` at which the moment is zero. Default: that of zero coordinates.
+
+    For example:
+
+        centring = forces.RotationalSpring("ball", 5.0)
     """
 
     joint: JointReference

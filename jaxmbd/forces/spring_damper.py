@@ -20,6 +20,10 @@ class SpringDamper(AbstractFrameForce):
 
     - `frame_a`, `frame_b`: a `Frame` each, or the name of a body for its own frame.
     - `stiffness`: k [N/m]; `damping`: c [N s/m]; `rest_length`: L0 [m]. Defaults of c and L0: zero.
+
+    For example:
+
+        spring = forces.SpringDamper("ground", "car", 2e4, damping=1e3, rest_length=0.4)
     """
 
     frame_a: Frame

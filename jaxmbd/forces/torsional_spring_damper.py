@@ -21,6 +21,10 @@ class TorsionalSpringDamper(AbstractJointForce):
     - `joint`: name of a revolute, prismatic, cylindrical, universal or planar joint.
     - `stiffness`: k [N m/rad or N/m]; `damping`: c [N m s/rad or N s/m]; `rest`: q0 [rad or m].
       A number each, or one for each coordinate of the joint.
+
+    For example:
+
+        coil = forces.TorsionalSpringDamper("hinge", 20.0, damping=0.1, rest=0.3)
     """
 
     joint: JointReference

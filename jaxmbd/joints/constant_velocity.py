@@ -23,6 +23,10 @@ class ConstantVelocity(AbstractJoint):
 
     - `predecessor`, `successor`: a `Frame` each, or the name of a body for its own frame.
     - `axis`: direction of the shafts, in the axes of F (and of M at zero); any length but zero.
+
+    For example:
+
+        ball_drive = joints.ConstantVelocity("shaft", "wheel", axis=[0, 1, 0])
     """
 
     predecessor: Frame

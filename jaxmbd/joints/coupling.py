@@ -56,6 +56,10 @@ class Coupling(AbstractCoupling):
 
     - `joint`: name of the joint that follows; `source`: name of the one it follows.
     - `ratio`: [1, rad/m or m/rad]; `offset`: [rad or m].
+
+    For example:
+
+        follow = joints.Coupling("finger", "thumb", ratio=-1.0)
     """
 
     joint: JointReference
@@ -85,6 +89,10 @@ class Gear(AbstractCoupling):
     - `offset`: angle of the joint if its source is at zero [rad].
 
     **Raises** `ModelError` for numbers of teeth that are no positive integers.
+
+    For example:
+
+        gear = joints.Gear("output", "input", teeth=(40, 20))
     """
 
     joint: JointReference
@@ -133,6 +141,10 @@ class Belt(AbstractCoupling):
     - `radius`, `source_radius`: radii of the pulleys [m], positive.
     - `crossed`: whether the belt is crossed; the pulleys then turn in opposite directions.
     - `offset`: angle of the joint if its source is at zero [rad].
+
+    For example:
+
+        belt = joints.Belt("output", "input", radius=0.1, source_radius=0.05)
     """
 
     joint: JointReference
@@ -176,6 +188,10 @@ class RackAndPinion(AbstractCoupling):
     - `radius`: r of the pinion's pitch circle [m]; negative if the rack moves in the opposite
       direction.
     - `offset`: displacement of the rack if the pinion is at zero [m].
+
+    For example:
+
+        rack = joints.RackAndPinion("rail", "pinion", radius=0.02)
     """
 
     joint: JointReference

@@ -21,6 +21,10 @@ class Distance(AbstractConstraint):
 
     - `predecessor`, `successor`: a `Frame` each, or the name of a body for its own frame.
     - `length`: L [m], positive.
+
+    For example:
+
+        link = joints.Distance(mbd.Frame("a", [0.1, 0, 0]), "b", length=0.5)
     """
 
     predecessor: Frame

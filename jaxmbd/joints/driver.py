@@ -26,6 +26,10 @@ class Driver(eqx.Module):
 
     **Raises** `ModelError` for a signal that is not scalar, and for `Samples`, which has kinks: use
     `Spline` instead.
+
+    For example:
+
+        motor = joints.Driver("hinge", signals.Sine(0.5, 1.0))
     """
 
     joint: JointReference

@@ -12,6 +12,10 @@ class Fixed(AbstractJoint):
 
     **Arguments:** `predecessor` and `successor`, a `Frame` each, or the name of a body for its own
     frame.
+
+    For example:
+
+        weld = joints.Fixed(mbd.Frame("arm", [0.3, 0, 0]), "tool")
     """
 
     predecessor: Frame

@@ -19,6 +19,10 @@ class Free(AbstractJoint):
 
     **Arguments:** `predecessor` and `successor`, a `Frame` each, or the name of a body for its own
     frame.
+
+    For example:
+
+        free = joints.Free("ground", "drone")
     """
 
     predecessor: Frame

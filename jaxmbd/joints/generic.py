@@ -31,6 +31,10 @@ class Generic(AbstractJoint):
       booleans in this order.
 
     **Raises** `ModelError` for other names.
+
+    For example:
+
+        guide = joints.Generic("ground", "plate", free=["x", "rz"])
     """
 
     predecessor: Frame

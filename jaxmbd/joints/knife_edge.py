@@ -21,6 +21,10 @@ class KnifeEdge(AbstractConstraint):
 
     - `predecessor`, `successor`: a `Frame` each, or the name of a body for its own frame.
     - `axis`: the sideways direction, in the axes of M; any length but zero.
+
+    For example:
+
+        blade = joints.KnifeEdge("ground", "sleigh", axis=[0, 1, 0])
     """
 
     predecessor: Frame

@@ -21,6 +21,10 @@ class Planar(AbstractJoint):
 
     - `predecessor`, `successor`: a `Frame` each, or the name of a body for its own frame.
     - `axis`: normal of the plane in the axes of F (and of M at zero); any length but zero.
+
+    For example:
+
+        table = joints.Planar("ground", "puck")
     """
 
     predecessor: Frame

@@ -21,6 +21,10 @@ class PointOnLine(AbstractJoint):
 
     - `predecessor`, `successor`: a `Frame` each, or the name of a body for its own frame.
     - `axis`: direction of the line, through the origin of F, in the axes of F; any length but zero.
+
+    For example:
+
+        pin = joints.PointOnLine("slot", mbd.Frame("crank", [0.1, 0, 0]), axis=[1, 0, 0])
     """
 
     predecessor: Frame

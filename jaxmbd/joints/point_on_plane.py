@@ -21,6 +21,10 @@ class PointOnPlane(AbstractJoint):
 
     - `predecessor`, `successor`: a `Frame` each, or the name of a body for its own frame.
     - `axis`: normal of the plane, through the origin of F, in the axes of F; any length but zero.
+
+    For example:
+
+        foot = joints.PointOnPlane("ground", mbd.Frame("leg", [0, 0, -0.4]), axis=[0, 0, 1])
     """
 
     predecessor: Frame

@@ -18,6 +18,10 @@ class Prismatic(AbstractJoint):
 
     - `predecessor`, `successor`: a `Frame` each, or the name of a body for its own frame.
     - `axis`: direction of the axis in the axes of F (and of M at zero); any length but zero.
+
+    For example:
+
+        slide = joints.Prismatic("ground", "cart", axis=[1, 0, 0])
     """
 
     predecessor: Frame

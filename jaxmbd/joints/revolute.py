@@ -18,6 +18,10 @@ class Revolute(AbstractJoint):
 
     - `predecessor`, `successor`: a `Frame` each, or the name of a body for its own frame.
     - `axis`: direction of the axis in the axes of F (and of M at zero); any length but zero.
+
+    For example:
+
+        hinge = joints.Revolute("ground", mbd.Frame("door", [0, 0.4, 0]), axis=[0, 0, 1])
     """
 
     predecessor: Frame

@@ -28,6 +28,10 @@ class RollingDisc(AbstractConstraint):
     - `axis`: axis of the disc, in the axes of M; any length but zero.
 
     If the disc lies flat, it has no lowest point.
+
+    For example:
+
+        wheel = joints.RollingDisc("ground", "disc", radius=0.3)
     """
 
     predecessor: Frame

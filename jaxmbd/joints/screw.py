@@ -23,6 +23,10 @@ class Screw(AbstractJoint):
     - `predecessor`, `successor`: a `Frame` each, or the name of a body for its own frame.
     - `pitch`: displacement of M along the axis per turn [m], negative for a left-handed thread.
     - `axis`: direction of the axis in the axes of F (and of M at zero); any length but zero.
+
+    For example:
+
+        spindle = joints.Screw("ground", "nut", pitch=0.005, axis=[0, 0, 1])
     """
 
     predecessor: Frame

@@ -15,6 +15,10 @@ class Spherical(AbstractJoint):
 
     **Arguments:** `predecessor` and `successor`, a `Frame` each, or the name of a body for its own
     frame.
+
+    For example:
+
+        ball = joints.Spherical(mbd.Frame("rod", [1.0, 0, 0]), "load")
     """
 
     predecessor: Frame

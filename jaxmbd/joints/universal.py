@@ -25,6 +25,10 @@ class Universal(AbstractJoint):
       zero.
 
     `Model` **raises** `ModelError` if the axes are not perpendicular.
+
+    For example:
+
+        cross = joints.Universal("shaft", "drum", axis1=[0, 1, 0], axis2=[0, 0, 1])
     """
 
     predecessor: Frame

@@ -24,6 +24,10 @@ class Calibrated(AbstractSensor):
 
     **Arguments:** `sensor`; `bias`, in its unit, and `scale`, a number or one for each component;
     `delay`. Default: no delay, which needs no accelerations.
+
+    For example:
+
+        potentiometer = sensors.Calibrated(sensors.JointPosition("hinge"), bias=0.02, scale=0.98)
     """
 
     sensor: Callable[..., Array]

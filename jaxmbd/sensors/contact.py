@@ -17,6 +17,10 @@ class ContactForce(AbstractSensor):
     It is the sum over the points of contact. `mbd.contacts` gives each of them.
 
     **Arguments:** `contact`: name of the element.
+
+    For example:
+
+        scale = sensors.ContactForce("touch")
     """
 
     contact: str = eqx.field(static=True)

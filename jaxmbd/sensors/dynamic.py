@@ -31,6 +31,10 @@ class Accelerometer(AbstractSensor):
 
     **Arguments:** `frame`: its name; `gravity`: the acceleration of free fall in the world, in
     place of that of the fields.
+
+    For example:
+
+        accelerometer = sensors.Accelerometer("tip")
     """
 
     frame: str = eqx.field(static=True)
@@ -77,6 +81,10 @@ class ElementState(AbstractSensor):
     """First-order states of an element, such as the current of a motor [A].
 
     Shape `(n_states,)`, or `()` if there is one state.
+
+    For example:
+
+        current = sensors.ElementState("motor")
     """
 
     element: str = eqx.field(static=True)
@@ -89,7 +97,12 @@ class ElementState(AbstractSensor):
 
 
 class JointReaction(AbstractSensor):
-    """Wrench `[f, τ]` of a joint, as computed by `reactions`, shape `(6,)` [N, N m]."""
+    """Wrench `[f, τ]` of a joint, as computed by `reactions`, shape `(6,)` [N, N m].
+
+    For example:
+
+        load_cell = sensors.JointReaction("hinge")
+    """
 
     joint: str = eqx.field(static=True)
 
@@ -101,7 +114,12 @@ class JointReaction(AbstractSensor):
 
 
 class DriverForce(AbstractSensor):
-    """Force or torque of one of the model's drivers [N or N m]."""
+    """Force or torque of one of the model's drivers [N or N m].
+
+    For example:
+
+        torque = sensors.DriverForce("motor")
+    """
 
     driver: str = eqx.field(static=True)
 

@@ -19,6 +19,10 @@ class Modal(AbstractSensor):
     """Elastic coordinates η of a body, or their rates, shape `(k,)`.
 
     **Arguments:** `body`: its name; `rates`: whether to return η̇.
+
+    For example:
+
+        modes = sensors.Modal("beam")
     """
 
     body: str = eqx.field(static=True)

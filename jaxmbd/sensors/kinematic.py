@@ -20,6 +20,10 @@ class JointPosition(AbstractKinematicSensor):
     A fit compares angles modulo whole turns, which only some formulations and encoders count, and
     quaternions up to their sign and length. It compares lengths, and the angle of a screw,
     unchanged.
+
+    For example:
+
+        angle = sensors.JointPosition("hinge")
     """
 
     joint: str = eqx.field(static=True)
@@ -54,7 +58,12 @@ def _nearest_quaternion(
 
 
 class JointVelocity(AbstractKinematicSensor):
-    """Velocities of a joint [rad/s or m/s]."""
+    """Velocities of a joint [rad/s or m/s].
+
+    For example:
+
+        rate = sensors.JointVelocity("hinge")
+    """
 
     joint: str = eqx.field(static=True)
 
@@ -63,7 +72,12 @@ class JointVelocity(AbstractKinematicSensor):
 
 
 class FramePosition(AbstractKinematicSensor):
-    """Position in the world of a body's frame or of a marker frame, shape `(3,)` [m]."""
+    """Position in the world of a body's frame or of a marker frame, shape `(3,)` [m].
+
+    For example:
+
+        place = sensors.FramePosition("tip")
+    """
 
     frame: str = eqx.field(static=True)
 
@@ -75,6 +89,10 @@ class FrameOrientation(AbstractKinematicSensor):
     """Orientation of a frame in the world as a unit quaternion `w x y z`, shape `(4,)`.
 
     A fit compares quaternions up to their sign and length.
+
+    For example:
+
+        attitude = sensors.FrameOrientation("tip")
     """
 
     frame: str = eqx.field(static=True)
@@ -89,7 +107,12 @@ class FrameOrientation(AbstractKinematicSensor):
 
 
 class FrameVelocity(AbstractKinematicSensor):
-    """Velocity of a frame's origin along the axes of the world, shape `(3,)` [m/s]."""
+    """Velocity of a frame's origin along the axes of the world, shape `(3,)` [m/s].
+
+    For example:
+
+        velocity = sensors.FrameVelocity("tip")
+    """
 
     frame: str = eqx.field(static=True)
 
@@ -98,7 +121,12 @@ class FrameVelocity(AbstractKinematicSensor):
 
 
 class AngularVelocity(AbstractKinematicSensor):
-    """Angular velocity of a frame along its own axes, shape `(3,)` [rad/s]: a gyroscope."""
+    """Angular velocity of a frame along its own axes, shape `(3,)` [rad/s]: a gyroscope.
+
+    For example:
+
+        gyro = sensors.AngularVelocity("tip")
+    """
 
     frame: str = eqx.field(static=True)
 

@@ -9,7 +9,12 @@ from .abstract import AbstractSignal, Time
 
 
 class Constant(AbstractSignal):
-    """`value` at all times."""
+    """`value` at all times.
+
+    For example:
+
+        level = signals.Constant(2.0)
+    """
 
     value: Float[Array, "..."]
 

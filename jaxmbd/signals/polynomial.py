@@ -11,7 +11,12 @@ from .abstract import AbstractSignal, Time
 
 
 class Polynomial(AbstractSignal):
-    """`c₀ + c₁ t + c₂ t² + …` with `coefficients` along the first axis."""
+    """`c₀ + c₁ t + c₂ t² + …` with `coefficients` along the first axis.
+
+    For example:
+
+        ramp = signals.Polynomial([0.0, 2.0])  # 2 t
+    """
 
     coefficients: Float[Array, "n *shape"]
 

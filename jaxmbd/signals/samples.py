@@ -19,6 +19,10 @@ class Samples(AbstractSignal):
 
     **Raises** `ModelError` for fewer than two samples, unequal lengths or times that do not
     increase.
+
+    For example:
+
+        measured = signals.Samples([0.0, 0.5, 1.0], [0.0, 2.0, 1.0])
     """
 
     ts: Float[Array, "n"]

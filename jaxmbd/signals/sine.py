@@ -15,6 +15,10 @@ class Sine(AbstractSignal):
 
     **Arguments:** `amplitude` and `offset`, arrays of the same shape; `frequency` [Hz] and `phase`
     [rad], numbers. Defaults: a phase and an offset of zero.
+
+    For example:
+
+        shake = signals.Sine(amplitude=0.01, frequency=5.0)
     """
 
     amplitude: Float[Array, "..."]

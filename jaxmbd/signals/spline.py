@@ -27,6 +27,10 @@ class Spline(AbstractSignal):
 
     **Raises** `ModelError` for fewer than two samples, unequal lengths or times that do not
     increase.
+
+    For example:
+
+        smooth = signals.Spline([0.0, 0.5, 1.0], [0.0, 2.0, 1.0])
     """
 
     ts: Float[Array, "n"]

@@ -22,6 +22,10 @@ class Step(AbstractSignal):
     **Arguments:** `start` and `stop`, times [s]; `before` and `after`, arrays of the same shape.
 
     **Raises** `ModelError` for other shapes and if `stop` is not after `start`.
+
+    For example:
+
+        start = signals.Step(0.0, 0.5, before=0.0, after=10.0)
     """
 
     start: Float[Array, ""]

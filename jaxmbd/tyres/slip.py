@@ -55,6 +55,10 @@ class Linear(AbstractSlip):
     - `stiffness`: c, force by load and slip, positive. The cornering stiffness is F c_y [N/rad].
     - `friction`: μ, positive.
     - `trail`: pneumatic trail [m], not negative. Default: zero.
+
+    For example:
+
+        slip = tyres.Linear(stiffness=12.0, friction=0.9)
     """
 
     stiffness: Pair
@@ -93,6 +97,10 @@ class Brush(AbstractSlip):
     Source: Pacejka (2012), Tire and Vehicle Dynamics, eq. 3.11 to 3.14.
 
     **Arguments:** as for `Linear`; `trail` is t₀, at zero slip.
+
+    For example:
+
+        slip = tyres.Brush(stiffness=12.0, friction=0.9, trail=0.03)
     """
 
     stiffness: Pair
@@ -142,6 +150,10 @@ class MagicFormula(AbstractSlip):
     - `friction`: μ, the peak value by the load, positive.
     - `E`: curvature factor, at most 1. Default: zero.
     - `trail`: t₀, the pneumatic trail at zero slip [m], not negative. Default: zero.
+
+    For example:
+
+        slip = tyres.MagicFormula(B=10.0, C=1.6, friction=0.9, E=0.5)
     """
 
     B: Pair

@@ -25,7 +25,34 @@ NAMES = [
     "kinematics", "driving_forces", "joint_states", "PID", "Controller", "Experiment",
     "Parameter", "Rotor",
 ]
+# Parts of models, whose examples construct one each.
+PARTS = [
+    "joints.Revolute", "joints.Prismatic", "joints.Cylindrical", "joints.Screw",
+    "joints.Universal", "joints.ConstantVelocity", "joints.Spherical", "joints.Planar",
+    "joints.Free", "joints.Fixed", "joints.Generic", "joints.PointOnLine",
+    "joints.PointOnPlane", "joints.Distance", "joints.RollingDisc", "joints.KnifeEdge",
+    "joints.Coupling", "joints.Gear", "joints.Belt", "joints.RackAndPinion", "joints.Driver",
+    "forces.Gravity", "forces.SpringDamper", "forces.Cable", "forces.AppliedForce",
+    "forces.AppliedTorque", "forces.JointTorque", "forces.TorsionalSpringDamper",
+    "forces.RotationalSpring", "forces.JointStop", "forces.ViscousFriction",
+    "forces.CoulombFriction", "forces.StribeckFriction", "forces.AsymmetricFriction",
+    "forces.LuGreFriction", "forces.DCMotor", "forces.AffineActuator", "forces.Material",
+    "signals.Constant", "signals.Sine", "signals.Polynomial", "signals.Samples",
+    "signals.Spline", "signals.Step", "sensors.JointPosition", "sensors.JointVelocity",
+    "sensors.FramePosition", "sensors.FrameOrientation", "sensors.FrameVelocity",
+    "sensors.AngularVelocity", "sensors.Accelerometer", "sensors.JointReaction",
+    "sensors.DriverForce", "sensors.ElementState", "sensors.ContactForce", "sensors.Calibrated",
+    "sensors.Modal", "contact.Sphere", "contact.Capsule", "contact.Box", "contact.Disc",
+    "contact.Cylinder", "contact.HalfSpace", "contact.Terrain", "contact.Slope",
+    "contact.Washboard", "contact.Steps", "contact.HeightGrid", "contact.iso_8608",
+    "contact.HuntCrossley", "contact.Hertz", "contact.KelvinVoigt", "contact.Coulomb",
+    "contact.Bristle", "contact.RollingResistance", "contact.Restitution", "tyres.Linear",
+    "tyres.Brush", "tyres.MagicFormula", "inertia.rod", "inertia.box", "inertia.cylinder",
+    "inertia.sphere", "inertia.principal", "inertia.shifted", "inertia.rotated",
+    "inertia.from_log_cholesky",
+]
 # fmt: on
+MODULES = ("contact", "forces", "inertia", "joints", "sensors", "signals", "tyres")
 
 
 def example_of(name):
@@ -42,6 +69,12 @@ def example_of(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_has_an_example(name):
     assert ast.parse(example_of(name)).body
+
+
+def test_examples_of_parts_run():
+    known = names() | {"np": np} | {name: getattr(mbd, name) for name in MODULES}
+    for name in PARTS:
+        exec(compile(example_of(name), name, "exec"), dict(known))
 
 
 @pytest.mark.thorough
