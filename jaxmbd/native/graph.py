@@ -44,7 +44,7 @@ class Node:
 class Region:
     """The body of a loop; the root region is the program.
 
-    - `rows`: for each array that is read row by row, its entries by iteration.
+    - `rows`: for each array that is read row by row, its entries by iteration, or `Rows`.
     - `carried`: nodes of the carried values at the beginning of an iteration.
     - `start`, `end`: their values before the first iteration, and at the end of an iteration.
     - `kept`: for each array that is written row by row, the entries of a row.
@@ -54,7 +54,7 @@ class Region:
     length: int = 1
     reverse: bool = False
     index: int = -1
-    rows: list[np.ndarray] = field(default_factory=list)
+    rows: list[Any] = field(default_factory=list)
     carried: list[Node] = field(default_factory=list)
     start: list[Node] = field(default_factory=list)
     end: list[Node] = field(default_factory=list)

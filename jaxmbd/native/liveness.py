@@ -5,11 +5,11 @@ pass computes what varies, on vectors of states.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from .graph import Graph, Node, Region
-from .structure import Nodes
+from .rows import KeptRows, Rows
 
 
 class Plan:
@@ -18,18 +18,29 @@ class Plan:
     - `items`: for each pass and region, live nodes and loops in the order of their computation.
     - `slots`: number of each shared value that the other pass reads, within its region.
     - `crossing`: for each region, the number of these values.
+    - `kept`: entries of rows that loops store in memory: loop, number of the array, and entry.
+    - `stored`: results whose rows a loop stores, by loop and number of the array.
+    - `work`: operations on vectors, those of loops as often as they are computed.
     """
 
-    def __init__(self, graph: Graph, results: Iterable[Nodes]):
+    def __init__(self, graph: Graph, results: Sequence[Any]):
         self.graph = graph
         self.live: dict[int, Node] = {}
-        self._mark(x for array in results for x in array.flat)
+        entries = [x for array in results if not isinstance(array, Rows) for x in array.flat]
+        self.stored: dict[tuple[Region, int], list[int]] = defaultdict(list)
+        for k, array in enumerate(results):
+            if isinstance(array, KeptRows):
+                self.stored[array.loop, array.number].append(k)
+        written = [x for loop, number in self.stored for x in loop.kept[number]]
+        self._mark([*entries, *written])
+        self.kept: dict[tuple[Region, int, int], bool] = {}
         self.items: dict[tuple[bool, int], list[Any]] = defaultdict(list)
         self.loops: dict[bool, set[Region]] = {False: set(), True: set()}
         self.slots: dict[int, int] = {}
         self.crossing: dict[Region, int] = defaultdict(int)
         self._place()
-        self._cross([x for array in results for x in array.flat])
+        self._cross([*entries, *written])
+        self.work = sum(x.region.iterations for x in self.live.values() if x.varies)
 
     def _mark(self, nodes: Iterable[Node]) -> None:
         stack = list(nodes)
@@ -46,11 +57,30 @@ class Plan:
                 self._enter(node.varies, node.region)
                 if node.op in ("final", "kept"):
                     self._enter(node.varies, node.data[0])
+            self._keep(node)
+        for loop, _ in self.stored:
+            self._enter(any(self.graph.batched), loop)
         for varies, loops in self.loops.items():
             for loop in loops:
                 self.items[varies, id(loop.parent)].append(loop)
         for items in self.items.values():
             items.sort(key=lambda x: x.index)
+
+    def _keep(self, node: Node) -> None:
+        """Note what a loop has to store in memory for a node."""
+        found = None
+        if node.op == "kept":
+            loop, number, _, k = node.data
+            found = loop, number, k
+        elif node.op == "row" and isinstance(rows := node.data[0].rows[node.data[1]], KeptRows):
+            found = rows.loop, rows.number, node.data[2]
+        if found is None:
+            return
+        loop, number, k = found
+        own = loop.kept[number][k].varies
+        self._enter(own, loop)
+        # Whether the other pass reads it.
+        self.kept[found] = self.kept.get(found, False) or node.varies != own
 
     def _enter(self, varies: bool, region: Region) -> None:
         while region.parent is not None and region not in self.loops[varies]:
@@ -63,11 +93,16 @@ class Plan:
             if node is None:
                 read = results if any(self.graph.batched) else []
             else:
-                read = needed(node) if node.varies else ()
+                read = needed(node) if node.varies and not _reads_kept(node) else ()
             for x in read:
                 if not x.varies and x.op not in ("const", "arg") and x.index not in self.slots:
                     self.slots[x.index] = self.crossing[x.region]
                     self.crossing[x.region] += 1
+
+
+def _reads_kept(node: Node) -> bool:
+    """Whether a node stands for a row that another loop has written, which is in memory."""
+    return node.op == "row" and isinstance(node.data[0].rows[node.data[1]], KeptRows)
 
 
 def needed(node: Node) -> list[Node]:
@@ -80,7 +115,10 @@ def needed(node: Node) -> list[Node]:
         return [loop.start[k], loop.end[k]]
     if node.op == "row":
         loop, number, k = node.data
-        return list(loop.rows[number][:, k])
+        rows = loop.rows[number]
+        if isinstance(rows, KeptRows):
+            return [rows.loop.kept[rows.number][k]]
+        return [] if isinstance(rows, Rows) else list(rows[:, k])
     if node.op == "kept":
         loop, number, _, k = node.data
         return [loop.kept[number][k]]

@@ -7,14 +7,12 @@ from typing import Any
 
 from jax.extend.core import ClosedJaxpr
 
-from .emit import SLOT, Memory, Part, Pass
+from .emit import POINTERS, SLOT, Memory, Part, Pass
 from .functions import function_text
 from .handler import Sizes, handler_text
 from .ir import SIZES, Module, wide
 from .liveness import Plan
 from .scalars import scalars_of
-
-POINTERS = "ptr %args, ptr %rets, ptr %shared, ptr %scratch"
 
 
 @dataclass(frozen=True)
@@ -47,22 +45,25 @@ def generate(program: ClosedJaxpr, batched: Sequence[bool], width: int) -> Gener
     kinds = [x.type for x in plan.live.values() if x.varies and x.type[0] == "f"]
     lanes = width // max((SIZES[kind] for kind in kinds), default=SLOT) if any(batched) else 0
     module, memory = Module(), Memory()
-    offsets = {
+    offsets: dict[Any, int] = {
         id(region): memory.take(SLOT * plan.crossing[region] * region.iterations)
         for region in (scalars.graph.root, *scalars.graph.regions)
     }
+    for (loop, number, k), crosses in plan.kept.items():
+        if crosses:
+            offsets[loop.index, number, k] = memory.take(SLOT * loop.iterations)
     passes = [Pass(scalars, plan, module, n, offsets) for n in ((0, lanes) if lanes else (0,))]
     texts = []
     for each in passes:
         each.write()
         texts += [_part_text(each, k, part, program) for k, part in enumerate(each.parts)]
-    texts += [_shared_text(len(passes[0].parts))]
+    texts += [_shared_text(passes[0].driver)]
     if lanes:
-        texts += [_varying_text(len(passes[1].parts))]
+        texts += [_varying_text(passes[1].driver, passes[1].block)]
     scratch = max(each.scratch.size for each in passes)
     counts = [sum(x.varies == varies for x in plan.live.values()) for varies in (False, True)]
     numbers = len(program.in_avals), len(program.out_avals)
-    sizes = Sizes(*numbers, memory.size, scratch, lanes, counts[1])
+    sizes = Sizes(*numbers, memory.size, scratch, lanes, plan.work)
     texts.append(handler_text(sizes, module))
     texts += _functions(module)
     text = "\n".join([*module.globals, *module.declared, *texts])
@@ -85,8 +86,9 @@ def _part_text(own: Pass, number: int, part: Part, program: ClosedJaxpr) -> str:
         for k in sorted(numbers):
             lines.append(f"  %{which}_at{k} = getelementptr ptr, ptr %{which}s, i64 {k}")
             lines.append(f"  %{which}{k} = load ptr, ptr %{which}_at{k}")
+    turns = "".join(f", i64 %turn{k}" for k in part.loops)
     if not own.lanes:
-        head = f"define internal void @shared{number}({POINTERS}) {{"
+        head = f"define internal void @shared{number}({POINTERS}{turns}) {{"
         return "\n".join([head, "entry:", *lines, *part.lines(), "  ret void", "}"])
     lines += _states(own.lanes)
     varying = [k for k in sorted(part.args) if own.plan.graph.batched[k]]
@@ -94,7 +96,7 @@ def _part_text(own: Pass, number: int, part: Part, program: ClosedJaxpr) -> str:
         lines += _addresses(own.lanes, f"base{k}", f"arg{k}", program.in_avals[k])
     for k in sorted(part.rets):
         lines += _addresses(own.lanes, f"place{k}", f"ret{k}", program.out_avals[k])
-    head = f"define internal void @vary{number}({POINTERS}, i64 %turn, i64 %last) {{"
+    head = f"define internal void @vary{number}({POINTERS}, i64 %vector, i64 %last{turns}) {{"
     return "\n".join([head, "entry:", *lines, *part.lines(), "  ret void", "}"])
 
 
@@ -107,7 +109,7 @@ def _states(n: int) -> list[str]:
         lines.append(f"  %{name}_lane = insertelement {T} poison, i64 {value}, i64 0")
         lines.append(f"  %{name} = shufflevector {T} %{name}_lane, {T} poison, {zeros}")
     return [
-        f"  %state = mul i64 %turn, {n}",
+        f"  %state = mul i64 %vector, {n}",
         *lines,
         f"  %each = add {T} %first, <{steps}>",
         f"  %beyond = icmp sgt {T} %each, %end",
@@ -124,27 +126,26 @@ def _addresses(n: int, name: str, start: str, aval: Any) -> list[str]:
     ]
 
 
-def _shared_text(n_parts: int) -> str:
+def _shared_text(driver: list[str]) -> str:
     """The function of what all states share; with one state it is all there is."""
-    calls = [f"  call void @shared{k}({POINTERS})" for k in range(n_parts)]
-    return "\n".join([f"define internal void @shared({POINTERS}) {{", *calls, "  ret void", "}"])
+    head = f"define internal void @shared({POINTERS}) {{"
+    return "\n".join([head, "entry:", *driver, "  ret void", "}"])
 
 
-def _varying_text(n_parts: int) -> str:
+def _varying_text(driver: list[str], block: str) -> str:
     """The function of what varies, for vectors of states from `first` to before `end`."""
-    given = f"{POINTERS}, i64 %turn, i64 %last"
     return "\n".join(
         [
             f"define internal void @vary({POINTERS}, i64 %first, i64 %end, i64 %count) {{",
             "entry:",
             "  %last = sub i64 %count, 1",
-            "  br label %vector",
-            "vector:",
-            "  %turn = phi i64 [%first, %entry], [%next, %vector]",
-            *(f"  call void @vary{k}({given})" for k in range(n_parts)),
-            "  %next = add i64 %turn, 1",
+            "  br label %one",
+            "one:",
+            f"  %vector = phi i64 [%first, %entry], [%next, %{block}]",
+            *driver,
+            "  %next = add i64 %vector, 1",
             "  %more = icmp slt i64 %next, %end",
-            "  br i1 %more, label %vector, label %done",
+            "  br i1 %more, label %one, label %done",
             "done:",
             "  ret void",
             "}",

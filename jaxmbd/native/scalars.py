@@ -14,6 +14,7 @@ from ..fused.inline_and_unroll import BATCHES, CALLS, blank, literal
 from . import elementwise
 from .graph import TYPES, Graph, Node, Region
 from .parameters import uncovered
+from .rows import MAX_ENTRIES, ArgumentRows, KeptRows, Rows, as_nodes
 from .structure import STRUCTURE, Nodes, NotCovered, as_array, constants, each
 
 # Loops of more operations on scalars than this stay loops.
@@ -22,8 +23,8 @@ MAX_UNROLLED = 20_000
 # Programs of more scalars than this are left to JAX: they take long to compile.
 MAX_NODES = 400_000
 
-# Largest number of entries of an array, or of products in an operation.
-MAX_ENTRIES = 100_000
+# Entries of arrays, or arrays of which loops read or write one row after another.
+Array = Nodes | Rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +32,7 @@ class Scalars:
     """A program of scalars, and the entries of its results."""
 
     graph: Graph
-    results: list[Nodes]
+    results: list[Array]
 
 
 def scalars_of(program: ClosedJaxpr, batched: Sequence[bool]) -> Scalars:
@@ -40,18 +41,24 @@ def scalars_of(program: ClosedJaxpr, batched: Sequence[bool]) -> Scalars:
     **Raises** `NotCovered` with the reason for which there is none.
     """
     graph = Graph(tuple(batched))
-    given = []
+    given: list[Array] = []
     for number, aval in enumerate(program.in_avals):
-        kind = _type_of(aval)
-        size = math.prod(_small(aval).shape)
-        entries = np.empty(size, dtype=object)
-        entries[:] = [graph.argument(number, k, kind) for k in range(size)]
-        given.append(entries.reshape(aval.shape))
+        rows = ArgumentRows(graph, number, _type_of(aval), aval.shape)
+        given.append(rows if aval.ndim else rows.nodes())
     try:
         results = Trace(graph).evaluate(program, given, graph.root)
     except OverflowError as error:
         raise NotCovered(f"a number out of the range of its type: {error}") from error
-    return Scalars(graph, results)
+    return Scalars(graph, [_as_result(graph, x) for x in results])
+
+
+def _as_result(graph: Graph, x: Array) -> Array:
+    """Rows that a loop can store as it writes them, otherwise entries."""
+    if isinstance(x, KeptRows):
+        kept = x.loop.kept[x.number]
+        if x.loop.parent is graph.root and all(y.varies == any(graph.batched) for y in kept):
+            return x
+    return as_nodes(x)
 
 
 def _type_of(aval: Any) -> str:
@@ -84,16 +91,16 @@ class Trace:
     def __init__(self, graph: Graph):
         self.graph = graph
 
-    def evaluate(self, program: ClosedJaxpr, given: Sequence[Nodes], region: Region) -> list[Nodes]:
+    def evaluate(self, program: ClosedJaxpr, given: Sequence[Array], region: Region) -> list[Array]:
         """Results of a jaxpr in the body of a loop, or in the root region."""
         jaxpr: Jaxpr = program.jaxpr
-        known: dict[Any, Nodes] = {}
+        known: dict[Any, Array] = {}
         for x, value in zip(jaxpr.constvars, program.consts, strict=True):
             _type_of(_small(x.aval))
             known[x] = constants(self.graph, value)
         known.update(zip(jaxpr.invars, given, strict=True))
 
-        def read(x: Any) -> Nodes:
+        def read(x: Any) -> Array:
             if isinstance(x, Literal):
                 return constants(self.graph, literal(x))
             return known[x]
@@ -102,19 +109,27 @@ class Trace:
             reason = uncovered(equation)
             if reason is not None:
                 raise NotCovered(reason)
-            for x in equation.outvars:
-                _small(x.aval, 2 * _products(equation))
             found = self._found(equation, [read(x) for x in equation.invars], region)
             for x, value in zip(equation.outvars, found, strict=True):
-                value = as_array(value)
+                value = value if isinstance(value, Rows) else as_array(value)
                 assert value.shape == _shape_of(x), (equation.primitive.name, value.shape)
                 known[x] = value
             if self.graph.count > MAX_NODES:
                 raise NotCovered(f"more than {MAX_NODES} scalars")
         return [read(x) for x in jaxpr.outvars]
 
-    def _found(self, equation: Any, x: list[Nodes], region: Region) -> Sequence[Nodes]:
+    def _found(self, equation: Any, given: list[Array], region: Region) -> Sequence[Array]:
         name, params, graph = equation.primitive.name, equation.params, self.graph
+        if name == "scan":
+            return self._scan(params, given, region)
+        if name in CALLS and isinstance(params[CALLS[name]], ClosedJaxpr):
+            return self.evaluate(params[CALLS[name]], given, region)
+        if name in BATCHES:
+            inner = jax.make_jaxpr(params["plain"])(*(blank(y.aval) for y in equation.invars))
+            return self.evaluate(inner, given, region)
+        for y in equation.outvars:
+            _small(y.aval, 2 * _products(equation))
+        x = list(map(as_nodes, given))
         if name in elementwise.RULES:
             rule = elementwise.RULES[name]
             shape = equation.outvars[0].aval.shape
@@ -123,27 +138,20 @@ class Trace:
             return [each(lambda *args: rule(graph, params, *args), *x)]
         if name in STRUCTURE:
             return STRUCTURE[name](graph, equation, x)
-        if name == "scan":
-            return self._scan(params, x, region)
         if name == "cond":
             return self._cond(params["branches"], x, region)
-        if name in CALLS and isinstance(params[CALLS[name]], ClosedJaxpr):
-            return self.evaluate(params[CALLS[name]], x, region)
-        if name in BATCHES:
-            inner = jax.make_jaxpr(params["plain"])(*(blank(y.aval) for y in equation.invars))
-            return self.evaluate(inner, x, region)
         raise NotCovered(name)
 
     def _cond(
         self, branches: Sequence[ClosedJaxpr], x: list[Nodes], region: Region
-    ) -> Sequence[Nodes]:
+    ) -> Sequence[Array]:
         """The branch if it is known, otherwise all, and a choice among their results."""
         number, *given = x
         which: Node = number.item()
         if which.op == "const":
             chosen = branches[min(max(int(which.data), 0), len(branches) - 1)]
             return self.evaluate(chosen, given, region)
-        found = self.evaluate(branches[0], given, region)
+        found = list(map(as_nodes, self.evaluate(branches[0], given, region)))
         for k, branch in enumerate(branches[1:], 1):
             if which.type == "i1":
                 here = which
@@ -151,41 +159,41 @@ class Trace:
                 limit = self.graph.constant(k, which.type)
                 here = elementwise.compare(self.graph, "ge", which, limit)
             choose = lambda yes, no, here=here: elementwise.select(self.graph, here, yes, no)  # noqa: E731
-            others = self.evaluate(branch, given, region)
+            others = map(as_nodes, self.evaluate(branch, given, region))
             found = [
                 each(choose, new, old) if new.size else new
                 for new, old in zip(others, found, strict=True)
             ]
         return found
 
-    def _scan(self, params: Any, x: list[Nodes], region: Region) -> Sequence[Nodes]:
-        body, length = params["jaxpr"], params["length"]
+    def _scan(self, params: Any, x: list[Array], region: Region) -> Sequence[Array]:
+        body, length, reverse = params["jaxpr"], params["length"], params["reverse"]
         n_consts, n_carry = _counts(params)
-        consts, carry = x[:n_consts], x[n_consts : n_consts + n_carry]
-        rows = x[n_consts + n_carry :]
+        consts, rows = x[:n_consts], x[n_consts + n_carry :]
+        carry = list(map(as_nodes, x[n_consts : n_consts + n_carry]))
         shapes = [y.shape for y in body.out_avals[n_carry:]]
-        reverse = params["reverse"]
         if length == 0:
             return [*carry, *(np.empty((0, *shape), dtype=object) for shape in shapes)]
-        if length == 1 or length * work(body.jaxpr) <= MAX_UNROLLED:
-            kept: list[list[Nodes]] = []
-            for k in range(length)[:: -1 if reverse else 1]:
-                own = [as_array(y[k]) for y in rows]
-                found = self.evaluate(body, [*consts, *carry, *own], region)
-                carry = found[:n_carry]
-                kept.append(found[n_carry:])
-            kept = kept[:: -1 if reverse else 1]
-            return [*carry, *(np.stack([y[j] for y in kept]) for j in range(len(shapes)))]
-        return self._loop(Loop(body, n_carry, length, reverse), consts, carry, rows, region)
+        if not (length == 1 or length * work(body.jaxpr) <= MAX_UNROLLED):
+            return self._loop(Loop(body, n_carry, length, reverse), consts, carry, rows, region)
+        entries = list(map(as_nodes, rows))
+        kept: list[list[Nodes]] = []
+        for k in range(length)[:: -1 if reverse else 1]:
+            own = [as_array(y[k]) for y in entries]
+            found = list(map(as_nodes, self.evaluate(body, [*consts, *carry, *own], region)))
+            carry = found[:n_carry]
+            kept.append(found[n_carry:])
+        kept = kept[:: -1 if reverse else 1]
+        return [*carry, *(np.stack([y[j] for y in kept]) for j in range(len(shapes)))]
 
     def _loop(
         self,
         given: "Loop",
-        consts: list[Nodes],
+        consts: list[Array],
         carry: list[Nodes],
-        rows: list[Nodes],
+        rows: list[Array],
         region: Region,
-    ) -> Sequence[Nodes]:
+    ) -> Sequence[Array]:
         """A loop that stays one. Values vary where those carried to the next iteration do."""
         start = [x for array in carry for x in array.flat]
         varies = [x.varies for x in start]
@@ -200,17 +208,19 @@ class Trace:
                 break
             varies = now
         loop.start, loop.end = start, end
-        loop.kept = [list(array.flat) for array in found[given.n_carry :]]
+        kept = found[given.n_carry :]
+        loop.kept = [list(array.flat) for array in kept]
         self.graph.close(loop)
-        return self._results(loop, carry, found[given.n_carry :], varies)
+        written = [KeptRows(self.graph, loop, k, x.shape) for k, x in enumerate(kept)]
+        return [*self._ends(loop, carry, varies), *written]
 
     def _body(
         self,
         loop: Region,
         given: "Loop",
-        consts: list[Nodes],
+        consts: list[Array],
         carry: list[Nodes],
-        rows: list[Nodes],
+        rows: list[Array],
         varies: list[bool],
     ) -> list[Nodes]:
         graph, at = self.graph, 0
@@ -222,24 +232,33 @@ class Trace:
                 loop.carried.append(nodes[k])
                 at += 1
             inside.append(nodes.reshape(array.shape))
-        own = []
-        for number, array in enumerate(rows):
-            table = array.reshape(given.length, -1)
-            loop.rows.append(table)
-            nodes = np.empty(table.shape[1], dtype=object)
-            for k in range(table.shape[1]):
-                column = table[:, k]
-                if all(x is column[0] for x in column):
-                    nodes[k] = column[0]
-                    continue
-                some = any(x.varies for x in column) or not graph.shares(loop)
-                nodes[k] = graph.of_loop("row", column[0].type, loop, (number, k), some)
-            own.append(nodes.reshape(array.shape[1:]))
-        return self.evaluate(given.body, [*consts, *inside, *own], loop)
+        own = [self._row(loop, x) for x in rows]
+        return list(map(as_nodes, self.evaluate(given.body, [*consts, *inside, *own], loop)))
 
-    def _results(
-        self, loop: Region, carry: list[Nodes], kept: list[Nodes], varies: list[bool]
-    ) -> list[Nodes]:
+    def _row(self, loop: Region, array: Array) -> Nodes:
+        """The row of an array that an iteration reads."""
+        graph, number = self.graph, len(loop.rows)
+        if isinstance(array, Rows):
+            loop.rows.append(array)
+            columns = [(array.varies(k), array.type(k)) for k in range(array.size)]
+        else:
+            table = array.reshape(loop.length, -1)
+            loop.rows.append(table)
+            columns = [
+                (any(x.varies for x in table[:, k]), table[0, k].type)
+                for k in range(table.shape[1])
+            ]
+        nodes = np.empty(len(columns), dtype=object)
+        for k, (some, kind) in enumerate(columns):
+            if not isinstance(array, Rows) and all(x is table[0, k] for x in table[:, k]):
+                nodes[k] = table[0, k]
+                continue
+            varies = some or not graph.shares(loop)
+            nodes[k] = graph.of_loop("row", kind, loop, (number, k), varies)
+        return nodes.reshape(array.shape[1:])
+
+    def _ends(self, loop: Region, carry: list[Nodes], varies: list[bool]) -> list[Nodes]:
+        """Carried values after a loop."""
         graph, at = self.graph, 0
         results = []
         for array in carry:
@@ -248,12 +267,6 @@ class Trace:
                 nodes[k] = graph.of_loop("final", x.type, loop, (at,), varies[at])
                 at += 1
             results.append(nodes.reshape(array.shape))
-        for number, array in enumerate(kept):
-            nodes = np.empty((loop.length, array.size), dtype=object)
-            for k, x in enumerate(array.flat):
-                for i in range(loop.length):
-                    nodes[i, k] = graph.of_loop("kept", x.type, loop, (number, i, k), x.varies)
-            results.append(nodes.reshape(loop.length, *array.shape))
         return results
 
 

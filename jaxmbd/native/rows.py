@@ -1,0 +1,95 @@
+"""Arrays of which loops read or write one row after another.
+
+Rows of arguments are read from memory where they are. Rows that a loop writes go to memory that
+other loops read, or to the results. Their entries become nodes only if another operation needs
+them, so that the length of a program does not depend on that of its loops.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .graph import Graph, Node, Region
+from .structure import Nodes, NotCovered
+
+# Largest number of entries of an array, or of products in an operation.
+MAX_ENTRIES = 100_000
+
+
+class Rows:
+    """An array with at least one axis, whose entries are not nodes yet."""
+
+    def __init__(self, graph: Graph, shape: tuple[int, ...]):
+        self.graph, self.shape = graph, shape
+        self.size = math.prod(shape[1:])  # Of a row.
+        self._nodes: Nodes | None = None
+
+    def varies(self, k: int) -> bool:
+        """Whether entry k of a row differs between the states of a batch."""
+        raise NotImplementedError
+
+    def type(self, k: int) -> str:
+        """Type of entry k of a row."""
+        raise NotImplementedError
+
+    def node(self, row: int, k: int) -> Node:
+        """An entry."""
+        raise NotImplementedError
+
+    def nodes(self) -> Nodes:
+        """All entries.
+
+        **Raises** `NotCovered` if there are too many.
+        """
+        if self._nodes is None:
+            count = math.prod(self.shape)
+            if count > MAX_ENTRIES:
+                raise NotCovered(f"an array of {count} entries")
+            entries = np.empty(count, dtype=object)
+            entries[:] = [self.node(*divmod(k, max(1, self.size))) for k in range(count)]
+            self._nodes = entries.reshape(self.shape)
+        return self._nodes
+
+
+class ArgumentRows(Rows):
+    """An argument of the program."""
+
+    def __init__(self, graph: Graph, number: int, kind: str, shape: tuple[int, ...]):
+        super().__init__(graph, shape)
+        self.number, self.kind = number, kind
+
+    def varies(self, k: int) -> bool:
+        return self.graph.batched[self.number]
+
+    def type(self, k: int) -> str:
+        return self.kind
+
+    def node(self, row: int, k: int) -> Node:
+        return self.graph.argument(self.number, row * self.size + k, self.kind)
+
+
+class KeptRows(Rows):
+    """What a loop has written: for each iteration a row with the entries `loop.kept[number]`."""
+
+    def __init__(self, graph: Graph, loop: Region, number: int, row: tuple[int, ...]):
+        super().__init__(graph, (loop.length, *row))
+        self.loop, self.number = loop, number
+
+    def varies(self, k: int) -> bool:
+        return self.loop.kept[self.number][k].varies
+
+    def type(self, k: int) -> str:
+        return self.loop.kept[self.number][k].type
+
+    def node(self, row: int, k: int) -> Node:
+        data = self.number, row, k
+        return self.graph.of_loop("kept", self.type(k), self.loop, data, self.varies(k))
+
+
+def as_nodes(x: Any) -> Nodes:
+    """Entries of an array."""
+    return x.nodes() if isinstance(x, Rows) else x
+
+
+__all__ = ["MAX_ENTRIES", "ArgumentRows", "KeptRows", "Rows", "as_nodes"]
