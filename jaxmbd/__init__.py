@@ -98,6 +98,7 @@ from .integrators import EnergyDecaying as EnergyDecaying
 from .integrators import EnergyMomentum as EnergyMomentum
 from .integrators import ExplicitRK as ExplicitRK
 from .integrators import GeneralizedAlpha as GeneralizedAlpha
+from .integrators import SemiImplicitEuler as SemiImplicitEuler
 from .integrators import SimoGonzalez as SimoGonzalez
 from .lie import Pose as Pose
 from .model import Frame as Frame
@@ -169,6 +170,7 @@ __all__ = [
     "RotationIncrements",
     "Rotor",
     "Sensitivities",
+    "SemiImplicitEuler",
     "SimoGonzalez",
     "SimulationError",
     "Solution",

@@ -11,6 +11,7 @@ from .._joint_tangents import with_joint_tangents
 from ..errors import ModelError
 from ..integrators.abstract import AbstractIntegrator
 from ..integrators.explicit import as_integrator
+from ..native import native_or_traced
 from ..system.abstract import AbstractSystem, State, as_time
 from .checkpoints import MemoryBudget, halved, n_bytes, nested_scan, residual_bytes
 from .start import as_start, as_system
@@ -87,8 +88,15 @@ def _rollout(
     else:
         lengths = halved(n_steps) if checkpoint else (n_steps,)
     counts = jnp.arange(n_steps, dtype=dt.dtype)
-    start = with_joint_tangents(state, (state, memory)), memory
-    return nested_scan(lambda c, n: step(c, n, floats), start, counts, lengths)[1]
+
+    def run(floats: PyTree, state: State, memory: PyTree, counts: Array) -> State:
+        start = with_joint_tangents(state, (state, memory)), memory
+        return nested_scan(lambda c, n: step(c, n, floats), start, counts, lengths)[1]
+
+    args = floats, state, memory, counts
+    if len(lengths) == 1 and integrator.for_fixed_steps().explicit:
+        run = native_or_traced(run, *args)
+    return run(*args)
 
 
 def _lengths(

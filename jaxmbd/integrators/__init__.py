@@ -7,6 +7,7 @@ from .energy_decaying import EnergyDecaying as EnergyDecaying
 from .energy_momentum import EnergyMomentum as EnergyMomentum
 from .explicit import ExplicitRK as ExplicitRK
 from .generalized_alpha import GeneralizedAlpha as GeneralizedAlpha
+from .semi_implicit import SemiImplicitEuler as SemiImplicitEuler
 from .simo_gonzalez import SimoGonzalez as SimoGonzalez
 
 __all__ = [
@@ -17,5 +18,6 @@ __all__ = [
     "EnergyMomentum",
     "ExplicitRK",
     "GeneralizedAlpha",
+    "SemiImplicitEuler",
     "SimoGonzalez",
 ]

@@ -68,6 +68,8 @@ class AbstractIntegrator(diffrax.AbstractSolver):
     # Whether reverse mode recomputes a step except for its roots. In loops each saved intermediate
     # result is an array over all steps.
     recomputed: ClassVar[bool] = False
+    # Whether a step solves no equations. Machine code is generated of whole motions then.
+    explicit: ClassVar[bool] = False
 
     @abstractmethod
     def attempt(

@@ -1,6 +1,6 @@
 """Runge–Kutta methods of diffrax on the index-1 equations."""
 
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import diffrax
 import equinox as eqx
@@ -179,6 +179,7 @@ class ExplicitRK(AbstractIntegrator):
 class _FixedSteps(AbstractIntegrator):
     """Fixed steps of an explicit method, differentiable in either mode."""
 
+    explicit: ClassVar[bool] = True
     method: ExplicitRK
 
     def attempt(

@@ -3,6 +3,7 @@
 from .call import NativeFunction as NativeFunction
 from .call import native_of as native_of
 from .call import native_or_reason as native_or_reason
+from .call import native_or_traced as native_or_traced
 from .switch import enabled as enabled
 
-__all__ = ["NativeFunction", "enabled", "native_of", "native_or_reason"]
+__all__ = ["NativeFunction", "enabled", "native_of", "native_or_reason", "native_or_traced"]

@@ -73,7 +73,39 @@ def native_or_reason(
 ) -> NativeFunction | str:
     """As `native_of`, with the reason in the place of None."""
     if not generates():
-        return "generated code is switched off"
+        return OFF
+    program, structure, plain = _traced(fn, args, otherwise)
+    reason = _reason(program)
+    if reason is not None:
+        return reason
+    return NativeFunction(program, structure, linear, plain)
+
+
+def native_or_traced(fn: Callable[..., Any], *args: Any) -> Callable[..., Any]:
+    """fn as generated code, or as JAX compiles it; a function of the arrays among the arguments.
+
+    `fn` is traced here in both cases, unless generated code is switched off.
+    """
+    if not generates():
+        return fn
+    program, structure, _ = _traced(fn, args, None)
+    if _reason(program) is None:
+        return NativeFunction(program, structure)
+
+    def traced(*args: Any) -> Any:
+        found = jaxpr_as_fun(program)(*jax.tree.leaves(eqx.filter(args, eqx.is_array)))
+        return jax.tree.unflatten(structure, found)
+
+    return traced
+
+
+OFF = "generated code is switched off"
+
+
+def _traced(
+    fn: Callable[..., Any], args: Any, otherwise: Callable[..., Any] | None
+) -> tuple[ClosedJaxpr, Any, Callable[..., Any] | None]:
+    """The program of fn, the structure of its results, and `otherwise` as a function of arrays."""
     arrays, rest = eqx.partition(args, _is_array_like)
     leaves, structure = jax.tree.flatten(arrays)
 
@@ -84,16 +116,15 @@ def native_or_reason(
         return jax.tree.leaves(of_leaves(otherwise or fn, *leaves))
 
     program, shapes = jax.make_jaxpr(partial(of_leaves, fn), return_shape=True)(*leaves)
+    if not any(isinstance(x, Tracer) for x in program.consts):
+        program = canonical(program)
+    return program, jax.tree.structure(shapes), None if otherwise is None else elsewhere
+
+
+def _reason(program: ClosedJaxpr) -> str | None:
     if any(isinstance(x, Tracer) for x in program.consts):
         return "traced values beside the arguments"
-    if not program.out_avals:
-        return "no results"
-    program = canonical(program)
-    reason = _uncovered(program)
-    if reason is not None:
-        return reason
-    plain = None if otherwise is None else elsewhere
-    return NativeFunction(program, jax.tree.structure(shapes), linear, plain)
+    return _uncovered(program) if program.out_avals else "no results"
 
 
 def _is_array_like(x: Any) -> bool:
@@ -272,9 +303,10 @@ def _turned(program: ClosedJaxpr, linear: int) -> ClosedJaxpr:
     at = len(avals) - linear
 
     def back(*given: Any) -> Any:
+        """By `vjp`: loops carry values that are not linear, which `linear_transpose` refuses."""
         fixed, cotangents = given[:at], given[at:]
-        turned = jax.linear_transpose(lambda *x: fn(*fixed, *x), *avals[at:])
-        return turned(list(cotangents))
+        zeros = [jnp.zeros(x.shape, x.dtype) for x in avals[at:]]
+        return jax.vjp(lambda *x: fn(*fixed, *x), *zeros)[1](list(cotangents))
 
     return canonical(jax.make_jaxpr(back)(*avals[:at], *map(blank, program.out_avals)))
 
