@@ -1,8 +1,9 @@
 """Jaxprs as programs of scalars, with constants folded and short loops unrolled."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import mul
 from typing import Any
 
 import jax
@@ -20,8 +21,8 @@ from .structure import STRUCTURE, Nodes, NotCovered, as_array, constants, each
 # Loops of more operations on scalars than this stay loops.
 MAX_UNROLLED = 20_000
 
-# Programs of more scalars than this are left to JAX: they take long to compile.
-MAX_NODES = 400_000
+# Programs of about this many operations and more are left to JAX: they take long to compile.
+MAX_LENGTH = 200_000
 
 # Entries of arrays, or arrays of which loops read or write one row after another.
 Array = Nodes | Rows
@@ -40,6 +41,9 @@ def scalars_of(program: ClosedJaxpr, batched: Sequence[bool]) -> Scalars:
 
     **Raises** `NotCovered` with the reason for which there is none.
     """
+    about = length(program.jaxpr)
+    if about > MAX_LENGTH:
+        raise NotCovered(f"about {about:.1g} operations")
     graph = Graph(tuple(batched))
     given: list[Array] = []
     for number, aval in enumerate(program.in_avals):
@@ -114,8 +118,6 @@ class Trace:
                 value = value if isinstance(value, Rows) else as_array(value)
                 assert value.shape == _shape_of(x), (equation.primitive.name, value.shape)
                 known[x] = value
-            if self.graph.count > MAX_NODES:
-                raise NotCovered(f"more than {MAX_NODES} scalars")
         return [read(x) for x in jaxpr.outvars]
 
     def _found(self, equation: Any, given: list[Array], region: Region) -> Sequence[Array]:
@@ -284,8 +286,13 @@ def _shape_of(x: Any) -> tuple[int, ...]:
     return x.aval.shape
 
 
-def work(jaxpr: Jaxpr) -> int:
-    """About the number of operations on scalars of a jaxpr with all its loops unrolled."""
+def work(jaxpr: Jaxpr, times: Callable[[int, int], int] = mul) -> int:
+    """About the number of operations on scalars of a jaxpr with all its loops unrolled.
+
+    **Arguments:**
+
+    - `times`: what a loop counts, a function of its number of iterations and of the work of one.
+    """
     total = 0
     for equation in jaxpr.eqns:
         name, params = equation.primitive.name, equation.params
@@ -299,8 +306,14 @@ def work(jaxpr: Jaxpr) -> int:
         for value in jax.tree.leaves(tuple(params.values()), is_leaf=_is_program):
             inner = value.jaxpr if isinstance(value, ClosedJaxpr) else value
             if isinstance(inner, Jaxpr):
-                total += work(inner) * (params["length"] if name == "scan" else 1)
+                own = work(inner, times)
+                total += times(params["length"], own) if name == "scan" else own
     return total
+
+
+def length(jaxpr: Jaxpr) -> int:
+    """About the number of operations in the program of scalars of a jaxpr."""
+    return work(jaxpr, lambda n, own: n * own if n * own <= MAX_UNROLLED else own)
 
 
 def _is_program(value: Any) -> bool:
