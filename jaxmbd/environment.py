@@ -9,8 +9,19 @@ from importlib import metadata
 import jax
 
 # Packages of the core, and of the extras by name.
-CORE = ("jaxmbd", "jax", "jaxlib", "diffrax", "equinox", "lineax", "optimistix", "numpy", "scipy")
-EXTRAS = ("k3d", "ipywidgets", "matplotlib", "xarray", "h5netcdf", "control", "llvmlite")
+CORE = (
+    "jaxmbd",
+    "jax",
+    "jaxlib",
+    "diffrax",
+    "equinox",
+    "lineax",
+    "optimistix",
+    "numpy",
+    "scipy",
+    "llvmlite",
+)
+EXTRAS = ("k3d", "ipywidgets", "matplotlib", "xarray", "h5netcdf", "control")
 SETTINGS = ("jax_enable_x64", "jax_numpy_dtype_promotion", "jax_disable_jit", "jax_debug_nans")
 SWITCHES = ("JAXMBD_FUSED", "JAXMBD_NATIVE", "JAX_PLATFORMS")
 WORD = re.compile(r"[A-Za-z0-9_.,+-]*")

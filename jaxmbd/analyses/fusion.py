@@ -1,5 +1,6 @@
-"""Whether accelerations are one fused program, and the operation that prevents it."""
+"""Whether accelerations are generated code or one fused program, and what prevents it."""
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -7,11 +8,45 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from ..fused.query import holds_fused_program, refused_operation, why_no_fused_programs
+from .. import native
+from ..fused.query import holds, holds_fused_program, refused_operation, why_no_fused_programs
 from ..mechanism.elements import AbstractElementGroup, Fields, Motion
 from ..system import constraints
 from ..system.abstract import AbstractSystem, State, Time
 from ..system.acceleration import accelerations
+
+GENERATED = frozenset({"native_call"})
+
+
+def why_not_generated(system: AbstractSystem) -> str | None:
+    """Why no machine code is generated for accelerations of a system; None if it is.
+
+    Names the operation without a rule: of the first force or element with one, otherwise of the
+    accelerations as a whole.
+    """
+    general = native.why_none()
+    if general is not None:
+        return general
+    if constraints.n_constraints(system) > 0:
+        return "systems with constraints"
+    t, state = _shapes(system)
+    floats, rest = eqx.partition(system, eqx.is_inexact_array)
+
+    def vdot(floats: Any, t: Time, state: State) -> Array:
+        return accelerations(eqx.combine(floats, rest), t, state)[0]
+
+    if holds(GENERATED, jax.make_jaxpr(vdot)(floats, t, state).jaxpr):
+        return None
+    for group in system.mechanism.elements:
+        reason = _refused_of(system, group, t, state, _native_reason)
+        if reason is not None:
+            return f"{_shortened(reason)} in {', '.join(map(repr, group.names))}"
+    return _shortened(_native_reason(vdot, floats, t, state) or type(system).__name__)
+
+
+def _native_reason(fn: Any, *args: Any) -> str | None:
+    found = native.native_or_reason(fn, *args)
+    return found if isinstance(found, str) and found != "no results" else None
 
 
 def why_not_fused(system: AbstractSystem) -> str | None:
@@ -34,7 +69,7 @@ def why_not_fused(system: AbstractSystem) -> str | None:
     if holds_fused_program(vdot, floats, t, state):
         return None
     for group in system.mechanism.elements:
-        operation = _refused_of(system, group, t, state)
+        operation = _refused_of(system, group, t, state, refused_operation)
         if operation is not None:
             names = ", ".join(map(repr, group.names))
             return f"primitive {_shortened(operation)!r} in {names}"
@@ -60,7 +95,11 @@ def _shapes(system: AbstractSystem) -> tuple[Any, Any]:
 
 
 def _refused_of(
-    system: AbstractSystem, group: AbstractElementGroup, t: Any, state: Any
+    system: AbstractSystem,
+    group: AbstractElementGroup,
+    t: Any,
+    state: Any,
+    refused: Callable[..., str | None],
 ) -> str | None:
     """The unsupported operation of a group's law, apart from kinematics."""
     if isinstance(group, Fields) and not system.mechanism.all_rigid:
@@ -81,7 +120,7 @@ def _refused_of(
             return jax.vmap(each)(elements)
         return jax.vmap(lambda e, z, *x: e.load(t, *x, z))(elements, z, *inputs)
 
-    return refused_operation(law, element, t, z, *inputs)
+    return refused(law, element, t, z, *inputs)
 
 
-__all__ = ["why_not_fused"]
+__all__ = ["why_not_fused", "why_not_generated"]

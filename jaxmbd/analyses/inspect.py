@@ -16,7 +16,7 @@ from ..system import constraints
 from ..system.abstract import AbstractSystem, State, as_state, as_time, require_system
 from ..system.rank import ConstraintRank, constraint_rank
 from .assemble import assemble
-from .fusion import why_not_fused
+from .fusion import why_not_fused, why_not_generated
 
 WIDTH = 100
 # Longer lists are cut short; deeper branches have their depth as a number in place of an indent.
@@ -37,7 +37,9 @@ class Inspection:
       that stand in for rigidity.
     - `redundant`: by joint, number of its constraints that depend on others in all positions.
     - `singular`: whether constraints depend on one another in this position only.
-    - `not_fused`: why accelerations are left to XLA; None if they are one fused program.
+    - `not_generated`: why no machine code is generated for accelerations; None if it is.
+    - `not_fused`: why accelerations are left to XLA; None if they are generated code or one fused
+      program.
     - `problem`: why there is no rank; then `rank`, `dof`, `redundant` and `singular` are None.
     - `report`: the printed text.
     """
@@ -55,6 +57,7 @@ class Inspection:
     dof: int | None
     redundant: dict[str, int] | None
     singular: bool | None
+    not_generated: str | None
     not_fused: str | None
     problem: str | None
     report: str = field(compare=False)
@@ -83,8 +86,8 @@ def inspect(system: AbstractSystem, state: State | None = None, t: float = 0.0) 
     The report lists bodies, joint tree, loops and the joints that close them, couplings, drivers,
     the meaning of the coordinates, number and rank of the constraints, degrees of freedom,
     redundant constraints, whether the position is singular, elements with first-order states, and
-    whether accelerations are one fused program: if not, the operation, and its force, that
-    prevents it.
+    whether accelerations are generated machine code or one fused program: if not, the operation,
+    and its force, that prevents it.
 
     **Arguments:**
 
@@ -114,8 +117,9 @@ def inspect(system: AbstractSystem, state: State | None = None, t: float = 0.0) 
         rigid = constraint_rank(system.rigid(), t, state.q) if _has_springs(system) else own
     except (AssemblyError, ModelError) as error:
         problem = str(error)
-    not_fused = why_not_fused(system)
-    report = _report(system, own, rigid, problem, not_fused)
+    not_generated = why_not_generated(system)
+    not_fused = None if not_generated is None else why_not_fused(system)
+    report = _report(system, own, rigid, problem, (not_generated, not_fused))
     sys.stdout.write(report)
     edges = zip(mechanism.topology.edges, mechanism.topology.bodies[1:], strict=True)
     return Inspection(
@@ -132,6 +136,7 @@ def inspect(system: AbstractSystem, state: State | None = None, t: float = 0.0) 
         dof=None if rigid is None else rigid.dof,
         redundant=None if own is None else own.redundant,
         singular=None if own is None else own.singular,
+        not_generated=not_generated,
         not_fused=not_fused,
         problem=problem,
         report=report,
@@ -148,12 +153,21 @@ def _joints(mechanism: Mechanism) -> dict[str, AbstractJoint]:
     return {name: group.joint for group in mechanism.joints for name in group.names}
 
 
+def _way(not_generated: str | None, not_fused: str | None) -> str:
+    """How accelerations are compiled."""
+    if not_generated is None:
+        return "generated machine code"
+    if not_fused is None:
+        return f"one fused program; no generated code: {not_generated}"
+    return f"left to XLA: {not_fused}"
+
+
 def _report(
     system: AbstractSystem,
     own: ConstraintRank | None,
     rigid: ConstraintRank | None,
     problem: str | None,
-    not_fused: str | None,
+    left: tuple[str | None, str | None],
 ) -> str:
     mechanism = system.mechanism
     masses = np.asarray(mechanism.rigid.mass)
@@ -180,8 +194,7 @@ def _report(
     for title, entries in sections:
         if entries:
             lines += [title, *_shortened(entries)]
-    fused = "one fused program" if not_fused is None else f"left to XLA: {not_fused}"
-    lines += _shortened([f"accelerations: {fused}"], "")
+    lines += _shortened([f"accelerations: {_way(*left)}"], "")
     return "\n".join(lines) + "\n"
 
 

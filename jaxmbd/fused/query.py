@@ -15,16 +15,17 @@ FUSED = frozenset({"fused_program", "batch_of_kernels"})
 
 def holds_fused_program(fn: Callable[..., Any], *args: Any) -> bool:
     """Whether a function, traced for arguments of these shapes, calls a fused program."""
-    return _holds(jax.make_jaxpr(fn)(*args).jaxpr)
+    return holds(FUSED, jax.make_jaxpr(fn)(*args).jaxpr)
 
 
-def _holds(program: Jaxpr) -> bool:
+def holds(primitives: frozenset[str], program: Jaxpr) -> bool:
+    """Whether a program has one of these primitives, by name."""
     for equation in program.eqns:
-        if equation.primitive.name in FUSED:
+        if equation.primitive.name in primitives:
             return True
         for value in jax.tree.leaves(tuple(equation.params.values()), is_leaf=_is_program):
             inner = value.jaxpr if isinstance(value, ClosedJaxpr) else value
-            if isinstance(inner, Jaxpr) and _holds(inner):
+            if isinstance(inner, Jaxpr) and holds(primitives, inner):
                 return True
     return False
 
@@ -49,4 +50,4 @@ def why_no_fused_programs() -> str | None:
     return None if backend == "cpu" else f"fused programs are for the CPU, not for {backend!r}"
 
 
-__all__ = ["holds_fused_program", "refused_operation", "why_no_fused_programs"]
+__all__ = ["holds", "holds_fused_program", "refused_operation", "why_no_fused_programs"]

@@ -5,5 +5,13 @@ from .call import native_of as native_of
 from .call import native_or_reason as native_or_reason
 from .call import native_or_traced as native_or_traced
 from .switch import enabled as enabled
+from .switch import why_none as why_none
 
-__all__ = ["NativeFunction", "enabled", "native_of", "native_or_reason", "native_or_traced"]
+__all__ = [
+    "NativeFunction",
+    "enabled",
+    "native_of",
+    "native_or_reason",
+    "native_or_traced",
+    "why_none",
+]

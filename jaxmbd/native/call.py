@@ -18,7 +18,7 @@ from .canonical import canonical
 from .registered import code_of
 from .scalars import scalars_of
 from .structure import NotCovered
-from .switch import generates
+from .switch import generates, why_none
 
 # Arguments and results of generated code. Parameters:
 # - `program`: a jaxpr for one state; derivatives and programs for other platforms follow from it.
@@ -73,7 +73,7 @@ def native_or_reason(
 ) -> NativeFunction | str:
     """As `native_of`, with the reason in the place of None."""
     if not generates():
-        return OFF
+        return why_none() or ""
     program, structure, plain = _traced(fn, args, otherwise)
     reason = _reason(program)
     if reason is not None:
@@ -97,9 +97,6 @@ def native_or_traced(fn: Callable[..., Any], *args: Any) -> Callable[..., Any]:
         return jax.tree.unflatten(structure, found)
 
     return traced
-
-
-OFF = "generated code is switched off"
 
 
 def _traced(

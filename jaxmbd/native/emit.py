@@ -225,9 +225,7 @@ class Pass(Values):
         w, row, own = self.w, self.names["row", id(x.region)], MEMORY[x.type]
         if place.kind == "argument":
             offset = w.put(f"mul i64 {row}, {place.step}")
-            return self.of_argument(
-                place.start, x.type, w.put(f"add i64 {offset}, {place.entry}")
-            )
+            return self.of_argument(place.start, x.type, w.put(f"add i64 {offset}, {place.entry}"))
         if place.kind == "scratch":
             first = w.put(f"getelementptr i8, ptr %scratch, i64 {place.start}")
             return self.row_from(

@@ -22,9 +22,9 @@ def enabled(on: bool) -> Iterator[None]:
 
     Generated code is an optimization for the CPU: results with and without it agree to rounding.
     Functions under `jax.jit` are traced and compiled separately for each choice. The environment
-    variable `JAXMBD_NATIVE`, 0 or 1, sets the choice outside all blocks. Default: 0.
+    variable `JAXMBD_NATIVE`, 0 or 1, sets the choice outside all blocks. Default: 1.
 
-    It needs the package `llvmlite`, the extra `native`. Without it programs run as if switched off.
+    It needs the package `llvmlite`. Without it programs run as if switched off.
 
     **Arguments:**
 
@@ -45,21 +45,37 @@ def is_switched_off() -> bool:
     return os.environ.get(VARIABLE) == "0"
 
 
+OFF = "generated code is switched off"
+NO_LLVMLITE = "the package llvmlite is not installed"
+
+
 def generates() -> bool:
     """Whether generated code is switched on, and possible on this machine.
 
     **Raises** `ModelError` if the environment variable is neither 0 nor 1.
+    **Warns** by `RuntimeWarning`, once, if it is switched on and `llvmlite` is not installed.
     """
-    given = os.environ.get(VARIABLE, "0")
+    missing = why_none()
+    if missing == NO_LLVMLITE:
+        _warn()
+    return missing is None
+
+
+def why_none() -> str | None:
+    """Reason for which no code is generated here, or None.
+
+    **Raises** `ModelError` if the environment variable is neither 0 nor 1.
+    """
+    given = os.environ.get(VARIABLE, "1")
     if given not in ("0", "1"):
         raise ModelError(f"{VARIABLE} is {given!r}: set it to 0 (off) or 1 (on)")
     on = given == "1" if _chosen.value is None else _chosen.value
     if not on:
-        return False
+        return OFF
     if not is_installed():
-        _warn()
-        return False
-    return jax.default_backend() == "cpu"
+        return NO_LLVMLITE
+    backend = jax.default_backend()
+    return None if backend == "cpu" else f"code is generated for the CPU, not for {backend!r}"
 
 
 _warned: list[bool] = []
@@ -69,10 +85,11 @@ def _warn() -> None:
     if not _warned:
         _warned.append(True)
         warnings.warn(
-            "generated code needs the package llvmlite: pip install jaxmbd[native]",
+            "jaxmbd generates machine code with the package llvmlite, which is not installed: "
+            "steps take several times as long; pip install llvmlite, or set JAXMBD_NATIVE=0",
             RuntimeWarning,
             stacklevel=3,
         )
 
 
-__all__ = ["enabled", "generates", "is_switched_off"]
+__all__ = ["OFF", "enabled", "generates", "is_switched_off", "why_none"]

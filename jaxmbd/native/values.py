@@ -16,6 +16,7 @@ from .scalars import Scalars
 # Bytes of a shared value, and alignment of vectors.
 SLOT, ALIGNMENT = 8, 64
 
+
 @dataclass
 class Memory:
     """Bytes taken so far."""

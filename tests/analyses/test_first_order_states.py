@@ -161,7 +161,7 @@ def test_what_inspect_says(system, capsys):
     assert found.states == {"filter": 2, "motor": 1}
     assert "3 first-order states\n  filter: 2\n  motor: 1\n" in capsys.readouterr().out
     assert found.not_fused is None
-    assert found.report.endswith("accelerations: one fused program\n")
+    assert found.report.endswith("accelerations: generated machine code\n")
 
 
 def test_what_is_not_fused_and_why():
@@ -175,6 +175,7 @@ def test_what_is_not_fused_and_why():
 
     bad = mbd.formulate(motors.model(other=Iterated(motors.HINGE)))
     found = mbd.inspect(bad)
+    assert found.not_generated == "while in 'other'"
     assert found.not_fused == "primitive 'while' in 'other'"
     assert "accelerations: left to XLA: primitive 'while' in 'other'\n" in found.report
     with mbd.fused.enabled(False):

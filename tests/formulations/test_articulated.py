@@ -7,13 +7,20 @@ import numpy as np
 import pytest
 
 import jaxmbd as mbd
-from jaxmbd import forces, joints
+from jaxmbd import forces, joints, native
 from jaxmbd.formulations.joint import free
 from jaxmbd.model.frame import JointReference, as_joint_reference
 from tests import models
 
 T = jnp.asarray(0.37)
 MARK = "xla_cpu_small_call"
+
+
+@pytest.fixture
+def kernels(optimized):
+    """Fused programs are what the CPU runs where no machine code is generated."""
+    with native.enabled(False):
+        yield
 
 
 def formulated(model):
@@ -94,7 +101,7 @@ def gradient(system, state):
 
 
 @pytest.mark.thorough
-def test_a_kernel_is_made_where_it_can_be(optimized):
+def test_a_kernel_is_made_where_it_can_be(kernels):
     model = models.chain(3)
     odd = {**model.forces, "odd": Scattered(next(iter(model.joints)))}
     for built, marked in ((model, True), (mbd.Model(model.bodies, model.joints, odd), False)):
@@ -106,7 +113,7 @@ def test_a_kernel_is_made_where_it_can_be(optimized):
 
 
 @pytest.mark.thorough
-def test_a_kernel_in_reverse_mode(optimized):
+def test_a_kernel_in_reverse_mode(kernels):
     args = formulated(models.chain(3))
     alone = eqx.filter_jit(gradient).lower(*args)
     assert alone.as_text().count(MARK) == 2  # Of a step, and of the backward pass.
@@ -128,7 +135,7 @@ def test_second_derivatives_of_a_loop():
 
 
 @pytest.mark.smoke  # Programs of other releases of JAX look different.
-def test_several_states_are_one_kernel_too(optimized):
+def test_several_states_are_one_kernel_too(kernels):
     system, state = formulated(models.chain(3))
     masses = jnp.linspace(1.0, 2.0, 11)
 
@@ -146,7 +153,7 @@ def test_several_states_are_one_kernel_too(optimized):
     np.testing.assert_allclose(many.compile()(masses, states), jnp.stack(expected), rtol=1e-11)
 
 
-def test_a_loop_may_hold_the_system_as_a_constant(optimized):
+def test_a_loop_may_hold_the_system_as_a_constant(kernels):
     """XLA 0.10 ended the process where some arguments of a kernel are large constants."""
     system, state = formulated(models.chain(40))
     end = jax.jit(lambda state: moved(system, state))(state)

@@ -8,6 +8,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import integrators
+from jaxmbd.system.constraints import n_constraints
 from jaxmbd.system.nodal import AbstractNodalSystem
 from tests.marks import thorough_but
 from tests.models import FORMULATIONS, chain, name_of
@@ -28,6 +29,8 @@ def needs(kind, system):
         return "the poses", "MaximalCoordinates"
     if kind is mbd.SimoGonzalez and not isinstance(system, AbstractNodalSystem):
         return "points and vectors", "NaturalCoordinates"
+    if kind is mbd.SemiImplicitEuler and n_constraints(system) > 0:
+        return "a system without constraints", "ExplicitRK"
     return None
 
 
@@ -46,5 +49,6 @@ def test_integrator_on_formulation(formulation, kind):
     states = mbd.rollout(system, start, dt=0.01, n_steps=20, integrator=kind())
     end = jax.tree.map(lambda x: x[-1], states)
     tip = system.frames(0.0, end.q)["link0000"].R[:, 0]
-    # The angle after 0.2 s, to the accuracy of an order of 2.
-    assert jnp.arctan2(-tip[2], tip[0]) == pytest.approx(1.0222, abs=2e-3)
+    # The angle after 0.2 s, to the accuracy of an order of 2; of order 1, of 1.
+    error = 3e-2 if kind is mbd.SemiImplicitEuler else 2e-3
+    assert jnp.arctan2(-tip[2], tip[0]) == pytest.approx(1.0222, abs=error)

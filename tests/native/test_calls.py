@@ -214,13 +214,15 @@ def test_the_switch(monkeypatch):
         native.native_of(jnp.sin, X)
 
 
-def test_without_llvmlite_there_is_one_warning_for_those_who_ask(monkeypatch):
+def test_without_llvmlite_there_is_one_warning(monkeypatch):
     monkeypatch.setattr(switch, "is_installed", lambda: False)
     monkeypatch.setattr(switch, "_warned", [])
-    monkeypatch.setenv(switch.VARIABLE, "0")
-    assert native.native_of(jnp.sin, X) is None
-    with pytest.warns(RuntimeWarning, match="llvmlite"), native.enabled(True):
+    monkeypatch.delenv(switch.VARIABLE, raising=False)
+    with native.enabled(False):
         assert native.native_of(jnp.sin, X) is None
+    with pytest.warns(RuntimeWarning, match="llvmlite, which is not installed"):
+        assert native.native_of(jnp.sin, X) is None
+    assert native.native_or_reason(jnp.sin, X) == "the package llvmlite is not installed"
     with native.enabled(True):
         assert native.native_of(jnp.sin, X) is None
 

@@ -68,7 +68,10 @@ def _generated(
 
 @_generated.def_jvp
 def _(primals, tangents, *, native):
-    """As that of `_recursive`, as generated code, which JAX transposes."""
+    """As that of `_recursive`, as generated code, which JAX transposes.
+
+    If the derivative is too long a program for generated code, it is a fused program.
+    """
     vdot = _generated(*primals, native=native)
     dots, unravel = ravel_pytree(tangents)
 
@@ -78,8 +81,7 @@ def _(primals, tangents, *, native):
     linear = native_of(tangent, (primals, vdot), dots, linear=1)
     if linear is not None:
         return vdot, linear((primals, vdot), dots)
-    plain = lambda system, *args: _fallback(system)(system, args)  # noqa: E731
-    return vdot, jvp_with_zeros(plain, primals, tangents)[1]
+    return vdot, _fused_slope(primals, tangents, vdot)
 
 
 def _slope(args: Primals, vdot: Float[Array, "nv"], dots: Any) -> Float[Array, "nv"]:
@@ -103,6 +105,11 @@ def _(primals, tangents, *, kernel):
     The transpose is another fused program. Both save the arguments and v̇ only.
     """
     vdot = _recursive(*primals, kernel=kernel)
+    return vdot, _fused_slope(primals, tangents, vdot)
+
+
+def _fused_slope(primals: Any, tangents: Any, vdot: Float[Array, "nv"]) -> Float[Array, "nv"]:
+    """dv̇ as a fused program, or as JAX compiles it."""
     dots, unravel = ravel_pytree(tangents)
     has_tangent = moved(tangents)
 
@@ -118,9 +125,9 @@ def _(primals, tangents, *, kernel):
 
     linear = linear_kernel_of(tangent, cotangent, (primals, vdot), dots)
     if linear is not None:
-        return vdot, linear((primals, vdot), dots)
+        return linear((primals, vdot), dots)
     plain = lambda system, *args: _fallback(system)(system, args)  # noqa: E731
-    return vdot, jvp_with_zeros(plain, primals, tangents)[1]
+    return jvp_with_zeros(plain, primals, tangents)[1]
 
 
 def _by_mass_matrix(
