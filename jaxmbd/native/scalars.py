@@ -242,21 +242,18 @@ class Trace:
         graph, number = self.graph, len(loop.rows)
         if isinstance(array, Rows):
             loop.rows.append(array)
-            columns = [(array.varies(k), array.type(k)) for k in range(array.size)]
+            columns = [(None, array.varies(k), array.type(k)) for k in range(array.size)]
         else:
             table = array.reshape(loop.length, -1)
             loop.rows.append(table)
             columns = [
-                (any(x.varies for x in table[:, k]), table[0, k].type)
-                for k in range(table.shape[1])
+                (x[0] if all(y is x[0] for y in x) else None, any(y.varies for y in x), x[0].type)
+                for x in table.T
             ]
         nodes = np.empty(len(columns), dtype=object)
-        for k, (some, kind) in enumerate(columns):
-            if not isinstance(array, Rows) and all(x is table[0, k] for x in table[:, k]):
-                nodes[k] = table[0, k]
-                continue
+        for k, (same, some, kind) in enumerate(columns):
             varies = some or not graph.shares(loop)
-            nodes[k] = graph.of_loop("row", kind, loop, (number, k), varies)
+            nodes[k] = same or graph.of_loop("row", kind, loop, (number, k), varies)
         return nodes.reshape(array.shape[1:])
 
     def _ends(self, loop: Region, carry: list[Nodes], varies: list[bool]) -> list[Nodes]:

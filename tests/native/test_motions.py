@@ -89,7 +89,7 @@ def test_the_order_of_semi_implicit_steps():
 def test_semi_implicit_steps_refuse_constraints():
     system = mbd.formulate(chain(1), mbd.MaximalCoordinates())
     state = mbd.assemble(system)
-    with pytest.raises(IncompatibleIntegrator, match="without constraints, .* has 5; use"):
+    with pytest.raises(IncompatibleIntegrator, match=r"without constraints, .* has 5; use"):
         mbd.rollout(system, state, 0.01, 2, mbd.SemiImplicitEuler())
 
 
@@ -133,10 +133,8 @@ def test_rows_in_memory(monkeypatch, long):
         "rows": ((None, None, 0), (A, X, many)),
     }
     for axes, args in ways.values():
-        each = (
-            (lambda f, axes=axes: jax.vmap(f, axes)) if any(k == 0 for k in axes) else lambda f: f
-        )
-        close(jax.jit(each(own))(*args), jax.jit(each(fn))(*args))
+        found, expected = (jax.vmap(f, axes) if 0 in axes else f for f in (own, fn))
+        close(jax.jit(found)(*args), jax.jit(expected)(*args))
     total = lambda f: lambda *args: jnp.sum(f(*args)[1] ** 2)  # noqa: E731
     slopes = [jax.jit(jax.vmap(jax.grad(total(f), (0, 1, 2)), (None, None, 0))) for f in (own, fn)]
     close(*(slope(A, X, many) for slope in slopes), rtol=1e-10)
