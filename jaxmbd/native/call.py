@@ -203,18 +203,52 @@ def _in_batch(
     *,
     program: ClosedJaxpr,
     batched: tuple[bool, ...],
-    **others: Any,
+    linear: int,
+    otherwise: Callable[..., list[Any]] | None,
 ) -> tuple[list[Any], list[int]]:
-    """Batches of batches are one batch of all states."""
-    count = next(x.shape[k] for x, k in zip(arrays, axes, strict=True) if k is not None)
+    """Batches of batches of the same arguments are one batch of all states.
+
+    Those of other arguments, such as several directions of a derivative at each of many states, are
+    a loop over the smaller number in a batch of the larger one. Then what depends on the arguments
+    of one of them alone is computed once.
+    """
     first = [x if k is None else jnp.moveaxis(x, k, 0) for x, k in zip(arrays, axes, strict=True)]
-    here = [k is not None for k in axes]
+    here = tuple(k is not None for k in axes)
+    own = {"linear": linear, "otherwise": otherwise}
     if not any(batched):
-        found = _native.bind(*first, program=program, batched=tuple(here), **others)
+        found = _native.bind(*first, program=program, batched=here, **own)
         return found, [0] * len(found)
-    inner = next(
-        x.shape[int(k is not None)] for x, k, own in zip(first, axes, batched, strict=True) if own
-    )
+    outer = next(x.shape[0] for x, k in zip(first, here, strict=True) if k)
+    inner = next(x.shape[int(k)] for x, k, old in zip(first, here, batched, strict=True) if old)
+    if here == batched or min(outer, inner) > MANY_TURNS:
+        found = _together(first, here, (outer, inner), program=program, batched=batched, **own)
+        return found, [0] * len(found)
+    looped, other = (here, batched) if outer <= inner else (batched, here)
+    if looped is here:  # States first.
+        both = [a and b for a, b in zip(here, batched, strict=True)]
+        first = [jnp.moveaxis(x, 1, 0) if b else x for x, b in zip(first, both, strict=True)]
+    plain = partial(_many, fn=otherwise or jaxpr_as_fun(program), axes=looped)
+    program = _mapped(program, looped, min(outer, inner))
+    found = _native.bind(*first, program=program, batched=other, linear=linear, otherwise=plain)
+    if looped is here:
+        found = [jnp.moveaxis(x, 1, 0) for x in found]
+    return found, [0] * len(found)
+
+
+# Largest number of iterations of a loop that a batch is turned into.
+MANY_TURNS = 256
+
+
+def _together(
+    arrays: Sequence[Any],
+    here: Sequence[bool],
+    counts: tuple[int, int],
+    *,
+    batched: tuple[bool, ...],
+    **others: Any,
+) -> list[Any]:
+    """A batch of batches as one batch."""
+    count, inner = counts
 
     def together(x: Any, outer: bool, own: bool) -> Any:
         if not (outer or own):
@@ -223,11 +257,34 @@ def _in_batch(
         x = x.reshape(count if outer else 1, inner if own else 1, *rest)
         return jnp.broadcast_to(x, (count, inner, *rest)).reshape(count * inner, *rest)
 
-    arrays = list(map(together, first, here, batched))
-    either = [a or b for a, b in zip(here, batched, strict=True)]
-    found = _native.bind(*arrays, program=program, batched=tuple(either), **others)
-    found = [x.reshape(count, inner, *x.shape[1:]) for x in found]
-    return found, [0] * len(found)
+    arrays = list(map(together, arrays, here, batched))
+    either = tuple(a or b for a, b in zip(here, batched, strict=True))
+    found = _native.bind(*arrays, batched=either, **others)
+    return [x.reshape(count, inner, *x.shape[1:]) for x in found]
+
+
+def _many(*arrays: Any, fn: Callable[..., list[Any]], axes: Sequence[bool]) -> list[Any]:
+    return jax.vmap(fn, in_axes=tuple(0 if own else None for own in axes))(*arrays)
+
+
+@lru_cache(maxsize=64)
+def _mapped(program: ClosedJaxpr, axes: tuple[bool, ...], count: int) -> ClosedJaxpr:
+    """The program for several values of some arguments, one after another."""
+    fn = jaxpr_as_fun(program)
+
+    def each(*arrays: Any) -> list[Any]:
+        def one(_: None, row: list[Any]) -> tuple[None, list[Any]]:
+            rest = iter(row)
+            return None, fn(*(next(rest) if m else x for x, m in zip(arrays, axes, strict=True)))
+
+        rows = [x for x, m in zip(arrays, axes, strict=True) if m]
+        return jax.lax.scan(one, None, rows, length=count)[1]
+
+    shapes = [
+        jax.ShapeDtypeStruct((count, *x.shape), x.dtype) if m else blank(x)
+        for x, m in zip(program.in_avals, axes, strict=True)
+    ]
+    return canonical(jax.make_jaxpr(each)(*shapes))
 
 
 batching.primitive_batchers[_native] = _in_batch
