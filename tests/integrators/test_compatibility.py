@@ -30,7 +30,7 @@ def needs(kind, system):
     if kind is mbd.SimoGonzalez and not isinstance(system, AbstractNodalSystem):
         return "points and vectors", "NaturalCoordinates"
     if kind is mbd.SemiImplicitEuler and n_constraints(system) > 0:
-        return "a system without constraints", "ExplicitRK"
+        return "a system without constraints,", "ExplicitRK"
     return None
 
 
