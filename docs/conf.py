@@ -1,5 +1,6 @@
 """Sphinx configuration."""
 
+import inspect
 import os
 import re
 import shutil
@@ -11,6 +12,8 @@ sys.path[:0] = [str(DOCS.parent), str(DOCS)]
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import tables  # noqa: E402
+from docutils import nodes  # noqa: E402
+from sphinx import addnodes  # noqa: E402
 
 import jaxmbd  # noqa: E402
 
@@ -40,14 +43,23 @@ for notebook in (DOCS.parent / "notebooks").glob("*.ipynb"):
 
 
 def documented_names():
-    """Names in backticks of docstrings, and the entries of the reference that they link to."""
+    """Names in backticks, and the entries of the reference that they link to.
+
+    Names of modules in small letters, such as `rod`, are often names of bodies: they need the
+    module, `inertia.rod`.
+    """
     targets = {}
     modules = ("joints", "forces", "signals", "contact", "tyres", "inertia", "flexible", "io")
+    modules += ("sensors",)
     for module in modules:
         for name in getattr(jaxmbd, module).__all__:
-            targets[f"{module}.{name}"] = targets[name] = f"jaxmbd.{module}.{name}"
+            targets[f"{module}.{name}"] = f"jaxmbd.{module}.{name}"
+            if name[0].isupper():
+                targets[name] = f"jaxmbd.{module}.{name}"
+    errors = {name for name, value in vars(jaxmbd.errors).items() if inspect.isclass(value)}
+    targets |= {name: f"jaxmbd.errors.{name}" for name in errors - {"RESULTS"}}
     public = {name: f"jaxmbd.{name}" for name in jaxmbd.__all__ if name not in modules}
-    return targets | public
+    return {**public, **targets}
 
 
 NAMES = documented_names()
@@ -63,6 +75,21 @@ def link_names(app, what, name, obj, options, lines):
         return match.group() if target is None else f":py:obj:`{shown} <{target}>`"
 
     lines[:] = [IN_BACKTICKS.sub(linked, line) for line in lines]
+
+
+def link_names_of_pages(app, doctree):
+    """Link names of the reference on pages to their entries."""
+    for literal in list(doctree.findall(nodes.literal)):
+        target = NAMES.get(literal.astext().removeprefix("mbd."))
+        inside = (nodes.reference, nodes.title, addnodes.pending_xref)
+        if target is None or isinstance(literal.parent, inside):
+            continue
+        link = addnodes.pending_xref(
+            "", refdomain="py", reftype="obj", reftarget=target, refexplicit=True, refwarn=False
+        )
+        link["refdoc"] = app.env.docname
+        literal.replace_self(link)
+        link += literal
 
 
 def keep_equations(app, what, name, obj, options, lines):
@@ -89,4 +116,5 @@ def _line(lines, i):
 
 def setup(app):
     app.connect("autodoc-process-docstring", link_names)
+    app.connect("doctree-read", link_names_of_pages)
     app.connect("autodoc-process-docstring", keep_equations)
