@@ -15,6 +15,7 @@ from .visuals import Visuals
 try:
     from matplotlib.colors import to_rgb
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
     from mpl_toolkits.mplot3d.art3d import Poly3DCollection
 
     from .figure import NotebookFigure
@@ -48,7 +49,10 @@ def plot_picture(
     low, high = bounds(world_points(stage), 10 * stage.unit)
     axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), zlim=(low[2], high[2]))
     axes.set(xlabel="x [m]", ylabel="y [m]", zlabel="z [m]")
-    axes.set_box_aspect(high - low)
+    extents = high - low
+    for axis, extent in zip((axes.xaxis, axes.yaxis, axes.zaxis), extents, strict=True):
+        axis.set_major_locator(MaxNLocator(max(round(6 * extent / np.max(extents)), 2)))
+    axes.set_box_aspect(extents)
     x, y, z = view
     axes.view_init(np.degrees(np.arctan2(z, np.hypot(x, y))), np.degrees(np.arctan2(y, x)))
     return figure
