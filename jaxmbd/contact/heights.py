@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import equinox as eqx
 import jax
@@ -21,6 +21,14 @@ ISO_8608 = {name: 16e-6 * 4.0**k for k, name in enumerate("ABCDEFGH")}
 REFERENCE = 0.1  # [cycles/m]
 
 
+class Jet(NamedTuple):
+    """A height z [m], its slope `(2,)`, and its second derivatives xx, xy, yy, `(3,)` [1/m]."""
+
+    z: Scalar
+    slope: Float[Array, "2"]
+    curvature: Float[Array, "3"]
+
+
 class AbstractHeight(eqx.Module):
     """A height z(x, y), with two continuous derivatives almost everywhere. Heights add up by +."""
 
@@ -31,6 +39,19 @@ class AbstractHeight(eqx.Module):
     def covers(self, x: Scalar, y: Scalar) -> Bool[Array, ""]:
         """Whether the terrain has a height here. Default: everywhere."""
         return jnp.array(True)
+
+    def jet(self, x: Scalar, y: Scalar) -> Jet:
+        """Height, slope and second derivatives at x, y. Default: by differentiation."""
+
+        def law(at: Float[Array, "2"]) -> Scalar:
+            return self(at[0], at[1])
+
+        at = jnp.stack([x, y])
+        z, slope = jax.value_and_grad(law)(at)
+        # Not by `jax.hessian`, whose unit vectors have a sharding: fused programs have none.
+        units = jnp.asarray(np.eye(2), at.dtype)
+        rows = jax.vmap(lambda unit: jax.jvp(jax.grad(law), (at,), (unit,))[1])(units)
+        return Jet(z, slope, jnp.stack([rows[0, 0], rows[0, 1], rows[1, 1]]))
 
     def __add__(self, other: "AbstractHeight") -> "AbstractHeight":
         return SumOfHeights((self, other))
@@ -43,6 +64,12 @@ class SumOfHeights(AbstractHeight):
 
     def __call__(self, x: Scalar, y: Scalar) -> Scalar:
         return sum((part(x, y) for part in self.parts[1:]), start=self.parts[0](x, y))
+
+    def jet(self, x: Scalar, y: Scalar) -> Jet:
+        first, *others = (part.jet(x, y) for part in self.parts)
+        for other in others:
+            first = Jet(*(a + b for a, b in zip(first, other, strict=True)))
+        return first
 
     def covers(self, x: Scalar, y: Scalar) -> Bool[Array, ""]:
         return jnp.all(jnp.stack([part.covers(x, y) for part in self.parts]))
@@ -80,6 +107,9 @@ class Slope(AbstractHeight):
     def __call__(self, x: Scalar, y: Scalar) -> Scalar:
         return self.gradient[0] * x + self.gradient[1] * y + self.offset
 
+    def jet(self, x: Scalar, y: Scalar) -> Jet:
+        return Jet(self(x, y), self.gradient, jnp.zeros(3, self.gradient.dtype))
+
 
 class Washboard(AbstractHeight):
     """Waves along x, z = A cos(2π x / L + φ), with `amplitude` A and `wavelength` L [m], `phase` φ.
@@ -105,6 +135,15 @@ class Washboard(AbstractHeight):
     def __call__(self, x: Scalar, y: Scalar) -> Scalar:
         return self.amplitude * jnp.cos(2.0 * np.pi * x / self.wavelength + self.phase)
 
+    def jet(self, x: Scalar, y: Scalar) -> Jet:
+        kappa = 2.0 * np.pi / self.wavelength
+        angle = kappa * x + self.phase
+        return _along_x(
+            self.amplitude * jnp.cos(angle),
+            -self.amplitude * kappa * jnp.sin(angle),
+            -self.amplitude * kappa**2 * jnp.cos(angle),
+        )
+
 
 class Road(AbstractHeight):
     """A sum of waves along x, z = Σ Aᵢ cos(2π nᵢ x + φᵢ).
@@ -123,6 +162,12 @@ class Road(AbstractHeight):
 
     def __call__(self, x: Scalar, y: Scalar) -> Scalar:
         return self.amplitudes @ jnp.cos(2.0 * np.pi * self.frequencies * x + self.phases)
+
+    def jet(self, x: Scalar, y: Scalar) -> Jet:
+        kappa = 2.0 * np.pi * self.frequencies
+        c = self.amplitudes * jnp.cos(kappa * x + self.phases)
+        s = self.amplitudes * jnp.sin(kappa * x + self.phases)
+        return _along_x(jnp.sum(c), -(kappa @ s), -(kappa**2 @ c))
 
 
 def iso_8608(
@@ -243,10 +288,17 @@ class HeightGrid(AbstractHeight):
             raise ModelError(f"HeightGrid: spacing must be positive, got {spacing}")
 
     def __call__(self, x: Scalar, y: Scalar) -> Scalar:
+        return self.jet(x, y).z
+
+    def jet(self, x: Scalar, y: Scalar) -> Jet:
         u, v = self._steps(x, y)
         i, along_x = _convolution(u, self.heights.shape[0])
         j, along_y = _convolution(v, self.heights.shape[1])
-        return along_x @ jax.lax.dynamic_slice(self.heights, (i, j), (4, 4)) @ along_y
+        by_order = along_x.T @ jax.lax.dynamic_slice(self.heights, (i, j), (4, 4)) @ along_y
+        dx, dy = self.spacing[0], self.spacing[1]
+        slope = jnp.stack([by_order[1, 0] / dx, by_order[0, 1] / dy])
+        second = [by_order[2, 0] / dx**2, by_order[1, 1] / (dx * dy), by_order[0, 2] / dy**2]
+        return Jet(by_order[0, 0], slope, jnp.stack(second))
 
     def covers(self, x: Scalar, y: Scalar) -> Bool[Array, ""]:
         u, v = self._steps(x, y)
@@ -258,25 +310,37 @@ class HeightGrid(AbstractHeight):
         return (x - self.corner[0]) / self.spacing[0], (y - self.corner[1]) / self.spacing[1]
 
 
-def _convolution(u: Scalar, n: int) -> tuple[Array, Float[Array, "4"]]:
-    """First of four samples and their weights at a coordinate u, in numbers of spacings.
+# Weights of four samples by powers of the place t between the second and the third one.
+INNER = np.array([[0, -0.5, 1, -0.5], [1, 0, -2.5, 1.5], [0, 0.5, 2, -1.5], [0, 0, -0.5, 0.5]])
+# Beyond the first and the last sample one more is extrapolated by a quadratic, as Keys does.
+_B, _L, _R, _A = INNER
+FIRST = np.stack([_L + 3 * _B, _R - 3 * _B, _A + _B, np.zeros(4)])
+LAST = np.stack([np.zeros(4), _B + _A, _L - 3 * _A, _R + 3 * _A])
 
-    Beyond the first and the last sample one more is extrapolated by a quadratic, as Keys does.
+
+def _convolution(u: Scalar, n: int) -> tuple[Array, Float[Array, "4 3"]]:
+    """First of four samples at a coordinate u, in numbers of spacings, and their weights.
+
+    The columns are weights of the height, its slope and its second derivative.
     """
+    inside = (u >= 0.0) & (u <= n - 1.0)
     u = jnp.clip(u, 0.0, n - 1.0)
     cell = jnp.clip(jnp.floor(jax.lax.stop_gradient(u)), 0.0, n - 2.0)
     t = u - cell
-    before = 0.5 * t * (-1.0 + t * (2.0 - t))
-    left = 1.0 + t * t * (1.5 * t - 2.5)
-    right = 0.5 * t * (1.0 + t * (4.0 - 3.0 * t))
-    after = 0.5 * t * t * (t - 1.0)
-    zero = jnp.zeros_like(t)
-    inner = jnp.stack([before, left, right, after])
-    first = jnp.stack([left + 3.0 * before, right - 3.0 * before, after + before, zero])
-    last = jnp.stack([zero, before + after, left - 3.0 * after, right + 3.0 * after])
-    weights = jnp.where(cell == 0, first, jnp.where(cell == n - 2, last, inner))
+    zero, one = jnp.zeros_like(t), jnp.ones_like(t)
+    powers = jnp.stack([one, t, t * t, t * t * t])
+    by_t = jnp.where(inside, jnp.stack([zero, one, 2.0 * t, 3.0 * t * t]), 0.0)
+    twice = jnp.where(inside, jnp.stack([zero, zero, 2.0 * one, 6.0 * t]), 0.0)
+    first, last, inner = (jnp.asarray(table, t.dtype) for table in (FIRST, LAST, INNER))
+    table = jnp.where(cell == 0, first, jnp.where(cell == n - 2, last, inner))
     start = jnp.clip(cell - 1.0, 0.0, n - 4.0).astype(jnp.int32)
-    return start, weights
+    return start, table @ jnp.stack([powers, by_t, twice], axis=1)
+
+
+def _along_x(z: Scalar, slope: Scalar, second: Scalar) -> Jet:
+    """The jet of a height that depends on x alone."""
+    zero = jnp.zeros_like(z)
+    return Jet(z, jnp.stack([slope, zero]), jnp.stack([second, zero, zero]))
 
 
 def as_height(value: Any) -> AbstractHeight:

@@ -78,7 +78,7 @@ class Terrain(AbstractSurface):
         for _ in range(DIFFERENTIATED):
             step, convex = _newton_step(self.height, point, foot, 1e-3)
             foot = foot + step
-        z, slope = jax.value_and_grad(lambda at: _at(self.height, at))(foot)
+        z, slope, _ = self.height.jet(foot[0], foot[1])
         normal = jnp.concatenate([-slope, jnp.ones((1,), slope.dtype)])
         normal = normal / jnp.sqrt(normal @ normal)
         offset = point - jnp.concatenate([foot, z[None]])
@@ -106,15 +106,11 @@ def _newton_step(
     `smallest`, which is the second result, the curvature of the surface is left out.
     """
 
-    def law(at: Float[Array, "2"]) -> Float[Array, ""]:
-        return _at(height, at)
-
-    z, slope = jax.value_and_grad(law)(foot)
-    curvature = jax.jacfwd(jax.grad(law))(foot)
+    z, slope, curvature = height.jet(foot[0], foot[1])
     s = point[2] - z
     gradient = foot - point[:2] - s * slope
     a, b, c = 1.0 + slope[0] ** 2, slope[0] * slope[1], 1.0 + slope[1] ** 2
-    full = (a - s * curvature[0, 0], b - s * curvature[0, 1], c - s * curvature[1, 1])
+    full = (a - s * curvature[0], b - s * curvature[1], c - s * curvature[2])
     least = 0.5 * (full[0] + full[2]) - jnp.hypot(0.5 * (full[0] - full[2]), full[1])
     convex = jax.lax.stop_gradient(least) > smallest
     a, b, c = (jnp.where(convex, x, y) for x, y in zip(full, (a, b, c), strict=True))

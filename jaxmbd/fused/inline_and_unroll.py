@@ -105,6 +105,8 @@ def _rewritten(equation: Any, values: list[Any], large: int) -> Sequence[Any] | 
     elif name in BATCHES:
         inner = jax.make_jaxpr(params["plain"])(*(blank(x.aval) for x in equation.invars))
         return jaxpr_as_fun(inline_and_unroll(inner, large))(*values)
+    elif name == "stop_gradient":
+        return values
     elif name == "scatter-add":
         total, rows, x = values
         return [_scattered(total, rows, x, large)]

@@ -161,6 +161,8 @@ PARAMETERS: dict[str, dict[str, Check]] = {
     "scan": dict.fromkeys(
         ("reverse", "length", "jaxpr", "unroll", "num_consts", "num_carry", "ft_in", "ft_out"), _any
     ),
+    # The identity; derivatives are traced before programs are rewritten.
+    "stop_gradient": {},
     # Calls.
     "jit": _CALL,
     "pjit": _CALL,

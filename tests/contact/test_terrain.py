@@ -98,6 +98,24 @@ def test_grid():
     np.testing.assert_allclose(np.sum(slope.heights), 1.0, rtol=1e-12)
 
 
+@pytest.mark.parametrize("kind", ["waves", "grid"])
+def test_slopes_and_curvatures(kind):
+    """In closed form, as by differentiation; of a grid in its inner and its outer cells."""
+    waves = contact.Washboard(A, L, 0.3) + contact.Slope([0.1, -0.2], 0.5)
+    waves = waves + contact.Road([0.01, 0.02], [1.0, 0.4], [0.1, 2.0])
+    grid = np.random.default_rng(0).normal(size=(5, 6))
+    height = waves if kind == "waves" else contact.HeightGrid(grid, [0.5, 0.4], [-1.0, -1.0])
+    rng = np.random.default_rng(1)
+    x, y = jnp.asarray(rng.uniform(-0.99, 0.99, (2, 40)))
+
+    def both(x, y):
+        return height.jet(x, y), contact.AbstractHeight.jet(height, x, y)
+
+    found, wanted = jax.jit(jax.vmap(both))(x, y)
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10 * np.abs(b).max())
+
+
 def test_generators():
     steps = contact.Steps([1.0, 2.0], [0.1, -0.3], 0.2)
     x = jnp.asarray([0.5, 0.9, 1.0, 1.1, 1.5, 2.0, 3.0])
