@@ -1,6 +1,9 @@
 """Warnings about contacts of a simulated motion: first states that overlap, and too few steps."""
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import equinox as eqx
@@ -25,6 +28,29 @@ FEWEST, ENOUGH = 15, 50
 # Largest rate at which bristles may relax, in units of 1 / dt: stability of Euler's method. Other
 # explicit methods have limits up to 4.
 FASTEST = 2.0
+
+_unobserved: ContextVar[list[str] | None] = ContextVar("unobserved", default=None)
+
+
+@contextmanager
+def unobserved_contacts() -> Iterator[list[str]]:
+    """Collect names of contacts that `simulate` passes within transformations by fixed steps.
+
+    Their steps are not counted there.
+    """
+    names: list[str] = []
+    token = _unobserved.set(names)
+    try:
+        yield names
+    finally:
+        _unobserved.reset(token)
+
+
+def note_unobserved(surfaces: Surfaces, passed: bool) -> None:
+    """Add contacts to those of `unobserved_contacts` if fixed steps passed them unobserved."""
+    names = _unobserved.get()
+    if passed and names is not None:
+        names += [name for name in dict.fromkeys(surfaces.names) if name not in names]
 
 
 class ContactSteps(eqx.Module):
@@ -113,4 +139,11 @@ def _warn(message: str) -> None:
     warnings.warn(f"simulate: {message}", ContactWarning, stacklevel=5)
 
 
-__all__ = ["ContactSteps", "ObservesContacts", "warn_of_first_state", "warn_of_steps"]
+__all__ = [
+    "ContactSteps",
+    "ObservesContacts",
+    "note_unobserved",
+    "unobserved_contacts",
+    "warn_of_first_state",
+    "warn_of_steps",
+]

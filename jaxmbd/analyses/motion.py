@@ -145,15 +145,22 @@ class AbstractMotion(eqx.Module):
         return compare(self, other)
 
     def plot(
-        self, joints: Any = None, energy: bool = True, elements: Any = None, *, ax: Any = None
+        self,
+        joints: Any = None,
+        energy: bool = True,
+        elements: Any = None,
+        *,
+        contacts: Any = None,
+        ax: Any = None,
     ) -> Any:
-        """Coordinates and velocities of joints, first-order states, and the energy, over time.
+        """Joint coordinates and velocities, first-order states, contact forces and energy.
 
         Needs the extra `viz`.
 
         **Arguments:** `joints`, `elements`: names of the joints, and of the elements with
-        first-order states, to show; default: all. `energy`: whether to show it. `ax`: matplotlib
-        axes for the coordinates of the joints alone, which must have one unit.
+        first-order states, to show; default: all. `energy`: whether to show it. `contacts`: names
+        of the contacts and tyres whose forces to show; default: all. `ax`: matplotlib axes for the
+        coordinates of the joints alone, which must have one unit.
 
         **Returns** a `matplotlib.figure.Figure`, without `ax` outside of pyplot:
         `figure.savefig(path)`.
@@ -163,7 +170,7 @@ class AbstractMotion(eqx.Module):
         _states_of(self, "plot")
         if ax is not None:
             return plot_joints(self, joints, ax)
-        return plot_solution(self, joints, energy, elements)
+        return plot_solution(self, joints, energy, elements, contacts)
 
     def animate(self, path: Any = None, **options: Any) -> Any:
         """Animate the mechanism; needs the extra `viz`.

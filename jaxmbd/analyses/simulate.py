@@ -20,7 +20,13 @@ from ..system import branches
 from ..system.abstract import AbstractSystem, State, Time, as_time
 from ..system.surfaces import surfaces_of, without_contacts
 from .collapse import ControllerState, EndsCollapsed
-from .contact_guard import ContactSteps, ObservesContacts, warn_of_first_state, warn_of_steps
+from .contact_guard import (
+    ContactSteps,
+    ObservesContacts,
+    note_unobserved,
+    warn_of_first_state,
+    warn_of_steps,
+)
 from .energy_gain import EnergyBalance, energy_balance, is_watched, warn_of_energy
 from .impacts import Impacts, Run, check_impacts, is_explicit, with_impacts
 from .missed_contacts import MeetsContacts
@@ -139,8 +145,8 @@ def simulate(
     if impacts is not None:
         methods = integrator, controller, saveat, event, progress
         check_impacts(system, t0, t1, state, impacts, *methods)
-    watched = is_watched(system) and all_concrete((system, state, t0, t1, dt))
-    observed = fixed and all_concrete((system, state, t0, t1, dt))
+    known = all_concrete((system, state, t0, t1, dt))
+    note_unobserved(surfaces_of(system), fixed and not known and impacts is None)
     solved = _solve(
         system,
         state,
@@ -155,8 +161,8 @@ def simulate(
         progress,
         adjoint,
         max_steps,
-        watched,
-        observed,
+        is_watched(system) and known,
+        fixed and known,
     )
     result = Solution.of(system, solved.sol, solved.verdict.result, solved.met)
     solution = _checked(result, solved.verdict, throw)

@@ -5,16 +5,20 @@ from typing import NamedTuple
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
 from ..analyses.motion import AbstractMotion
 from ..errors import ModelError
+from ..forces import Contact, Tyre
 from ..joints.components import Component, coordinate_components, velocity_components
 from ..model.model import unknown
 from ..system.abstract import AbstractSystem, State
+from ..system.contacts import contacts as contacts_at
 from ..system.energy import Energy
 from ..system.loads import element_states, rates_at
+from ..system.tyre_contacts import tyre_contacts
 from .motion import check_single
 
 try:
@@ -32,6 +36,7 @@ ROWS = {
     "m": ("displacement [m]", "velocity [m/s]"),
     "1": ("quaternion", "angular velocity [rad/s]"),
 }
+CONTACT_ROW = ("normal force [N]", "tangential force [N]")
 STATE_ROW = ("first-order state", "its rate [1/s]")
 LEGEND_ROWS = 10
 WIDTH, ROW_HEIGHT = 10.0, 2.5  # [inch]
@@ -49,12 +54,15 @@ def plot_solution(
     joints: Sequence[str] | str | None = None,
     energy: bool = True,
     elements: Sequence[str] | str | None = None,
+    contacts: Sequence[str] | str | None = None,
 ) -> Figure:
-    """Plot coordinates and velocities of joints, first-order states, and the energy, over time.
+    """Plot coordinates and velocities of joints, first-order states, contact forces and energy.
 
     One row of axes for each kind of coordinate: angles, displacements, quaternions; coordinates on
     the left, velocities on the right. Then one row for first-order states of elements, if there are
-    some, with their rates on the right. The last row has the kinetic, potential and total energy,
+    some, with their rates on the right. Then one row for contacts and tyres, if there are some: the
+    part of the total force along the normals on the left, the other part on the right. The last row
+    has the kinetic, potential and total energy,
     and the parts of the potential energy if there are several. On its right is the change of the
     total energy, relative to the largest kinetic energy: in a mechanism without damping and drives
     that is the error of the integration.
@@ -65,31 +73,33 @@ def plot_solution(
 
     - `joints`: names of the joints to show. Default: all.
     - `elements`: names of the elements with first-order states to show. Default: all.
+    - `contacts`: names of the contacts and tyres to show. Default: all; none for `[]`.
     - `energy`: whether to show the energy.
 
     **Returns** a `matplotlib.figure.Figure` outside of pyplot: save it with
     `figure.savefig(path)`, or let a notebook show it.
 
-    **Raises** `KeyError`, with the known names, for an unknown joint or element; `ModelError`
-    for a batch of motions, and if nothing is left to show.
+    **Raises** `KeyError`, with the known names, for an unknown joint, element or contact;
+    `ModelError` for a batch of motions, and if nothing is left to show.
     """
     check_single(solution, "plot")
     solution = solution.finite()
     ts = np.asarray(solution.ts)
     rows = _curves(solution, joints)
-    states = _state_curves(solution, elements)
-    if not rows and not states[0] and not energy:
+    states, touching = _state_curves(solution, elements), _contact_curves(solution, contacts)
+    if not rows and not states[0] and not touching[0] and not energy:
         raise ModelError(
             "plot: these joints have no coordinates, and energy=False; nothing to show"
         )
-    n_rows = len(rows) + bool(states[0]) + bool(energy)
+    others = [(STATE_ROW, states), (CONTACT_ROW, touching)]
+    others = [(labels, curves) for labels, curves in others if curves[0]]
+    n_rows = len(rows) + len(others) + bool(energy)
     figure = NotebookFigure(figsize=(WIDTH, ROW_HEIGHT * n_rows), layout="constrained")
     axes = figure.subplots(n_rows, 2, sharex=True, squeeze=False)
     for (left, right), unit in zip(axes, rows, strict=False):
         _draw(left, right, ts, ROWS[unit], *rows[unit])
-    if states[0]:
-        left, right = axes[len(rows)]
-        _draw(left, right, ts, STATE_ROW, *states)
+    for (left, right), (labels, curves) in zip(axes[len(rows) :], others, strict=False):
+        _draw(left, right, ts, labels, *curves)
     if energy:
         _draw_energy(axes[-1, 0], axes[-1, 1], ts, solution)
     for axis in axes[-1]:
@@ -171,6 +181,51 @@ def _state_curves(
             labels = [name] if len(columns) == 1 else [f"{name}[{k}]" for k in range(len(columns))]
             side += [Curve(*pair) for pair in zip(labels, columns, strict=True)]
     return sides
+
+
+def _contact_curves(
+    solution: AbstractMotion, contacts: Sequence[str] | str | None
+) -> tuple[list[Curve], list[Curve]]:
+    """Curves of the normal forces of contacts and tyres, and of the forces along the surfaces."""
+    system = solution.system
+    if not any(isinstance(group.element, Contact | Tyre) for group in system.mechanism.elements):
+        known = {}
+    else:
+        known = _contact_forces(system, solution.ts, solution.states)
+    chosen = known if contacts is None else contacts
+    names = [chosen] if isinstance(chosen, str) else list(chosen)
+    sides: tuple[list[Curve], list[Curve]] = [], []
+    for name in names:
+        if name not in known:
+            raise KeyError(unknown("plot: unknown contact", name, known))
+        for side, values in zip(sides, known[name], strict=True):
+            side.append(Curve(name, np.asarray(values)))
+    return sides
+
+
+@eqx.filter_jit
+def _contact_forces(
+    system: AbstractSystem, ts: Array, states: State
+) -> dict[str, tuple[Array, Array]]:
+    """Normal and tangential force over time [N], by the name of a contact or tyre.
+
+    The points of a contact have several normals: their normal forces add up as numbers.
+    """
+
+    def parts(force: Array, normal: Array) -> tuple[Array, Array]:
+        along = jnp.sum(force * normal, axis=-1)
+        rest = jnp.sum(force - along[:, None] * normal, axis=0)
+        squared = rest @ rest
+        size = jnp.sqrt(jnp.where(squared > 0, squared, 1.0))
+        return jnp.sum(along), jnp.where(squared > 0, size, 0.0)
+
+    def at(t: Array, y: State) -> dict[str, tuple[Array, Array]]:
+        touching, rolling = contacts_at(system, t, y), tyre_contacts(system, t, y)
+        found = {name: parts(x.force, x.normal) for name, x in touching.items()}
+        on = {name: parts(x.force[None], x.axes[None, :, 2]) for name, x in rolling.items()}
+        return found | on
+
+    return jax.vmap(at)(ts, states)
 
 
 @eqx.filter_jit

@@ -1,6 +1,7 @@
 """Steps that are too long for contacts: repeated if adaptive, warned of if fixed."""
 
 import warnings
+from functools import partial
 
 import diffrax
 import jax.numpy as jnp
@@ -94,3 +95,23 @@ def test_bristles_too_stiff_for_fixed_steps(dt):
     assert [("bristles of contact 'touch'" in x, "at most 0.0003 s" in x) for x in found] == (
         [(True, True)] if dt > 1e-3 else []
     )
+
+
+@pytest.mark.thorough
+def test_check_gradients_counts_steps_of_contacts():
+    """A ball that falls on the floor and bounces, by fixed steps of 5 ms; and by adaptive ones."""
+
+    def height(x, **steps):
+        model = models.ball({"floor": models.floor()})
+        system = mbd.formulate(model, mbd.JointCoordinates())
+        X = mbd.Pose(jnp.stack([0.0 * x, 0.0 * x, x]), jnp.eye(3))
+        options = {"adjoint": diffrax.DirectAdjoint(), "max_steps": 400, **steps}
+        start = mbd.assemble(system, {"ball": X})
+        motion = mbd.simulate(system, start, t1=0.3, saveat=jnp.array([0.3]), **options)
+        return motion.frames["ball"].p[-1, 2]
+
+    with pytest.warns(mbd.ContactWarning, match=r"contact 'floor' at t = .* take dt of at most"):
+        mbd.check_gradients(partial(height, dt=5e-3), jnp.asarray(0.2), steps=[1e-3])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        mbd.check_gradients(height, jnp.asarray(0.2), steps=[1e-3])

@@ -2,6 +2,7 @@ import importlib
 import sys
 
 import jax
+import jax.numpy as jnp
 import matplotlib as mpl
 import numpy as np
 import pytest
@@ -66,6 +67,33 @@ def test_errors(swing):
     batch = jax.tree.map(lambda x: x[None], swing)
     with pytest.raises(mbd.ModelError, match="batch of motions"):
         batch.plot()
+
+
+@pytest.mark.thorough
+def test_forces_of_contacts():
+    """A ball that slides on the floor under its weight, and a post that it does not touch."""
+    floor = mbd.contact.HalfSpace("ground")
+    wall = mbd.contact.HalfSpace(mbd.Frame("ground", [-9, 0, 0], quat=[0.5**0.5, 0, 0.5**0.5, 0]))
+    law = mbd.contact.HuntCrossley(1e4, 0.0, 1.0), mbd.contact.Coulomb(0.3, 1e-3)
+    ball = mbd.contact.Sphere("ball", 0.1)
+    touching = {
+        name: mbd.forces.Contact(ball, x, *law) for name, x in (("floor", floor), ("wall", wall))
+    }
+    gravity = {"gravity": mbd.forces.Gravity([0, 0, -10.0])}
+    model = mbd.Model({"ball": mbd.inertia.sphere(2.0, 0.1)}, forces=gravity | touching)
+    system = mbd.formulate(model, mbd.JointCoordinates())
+    at = mbd.Pose(jnp.array([0.0, 0.0, 0.1 - 20.0 / 1e4]), jnp.eye(3))
+    start = mbd.assemble(system, {"ball": at}, {"ball": [1.0, 0, 0, 0, 0, 0]})
+    motion = mbd.simulate(system, start, t1=1e-3, dt=2e-4)
+    axes = motion.plot(joints=[], energy=False).axes
+    assert [axis.get_ylabel() for axis in axes] == ["normal force [N]", "tangential force [N]"]
+    for axis, wanted in zip(axes, (20.0, 6.0), strict=True):
+        found = {line.get_label(): line.get_ydata() for line in axis.get_lines()}
+        np.testing.assert_allclose(found["floor"], wanted, rtol=1e-6)
+        np.testing.assert_array_equal(found["wall"], 0.0)
+    assert len(motion.plot(joints=[], contacts="floor").axes) == 4
+    with pytest.raises(KeyError, match="unknown contact 'roof'"):
+        motion.plot(contacts=["roof"])
 
 
 def test_many_joints_keep_a_readable_legend():
