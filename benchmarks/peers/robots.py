@@ -83,8 +83,8 @@ def model_of(name: str) -> mbd.Model:
     return eqx.tree_at(lambda m: m.forces, model, {"gravity": model.forces["gravity"]})
 
 
-def mujoco_model(path: str, floating: bool) -> mujoco.MjModel:
-    """The file without its shapes, in MuJoCo, with everything off but inertia and weight."""
+def mujoco_spec(path: str, floating: bool) -> mujoco.MjSpec:
+    """The file without its shapes, as MuJoCo reads it."""
     root = ET.parse(path).getroot()
     for link in root.findall("link"):
         for shape in [*link.findall("visual"), *link.findall("collision")]:
@@ -97,7 +97,12 @@ def mujoco_model(path: str, floating: bool) -> mujoco.MjModel:
         joint = ET.SubElement(root, "joint", name=BASE, type="floating")
         ET.SubElement(joint, "parent", link="world")
         ET.SubElement(joint, "child", link=first)
-    model = mujoco.MjModel.from_xml_string(ET.tostring(root, encoding="unicode"))
+    return mujoco.MjSpec.from_string(ET.tostring(root, encoding="unicode"))
+
+
+def mujoco_model(path: str, floating: bool) -> mujoco.MjModel:
+    """The file without its shapes, in MuJoCo, with everything off but inertia and weight."""
+    model = mujoco_spec(path, floating).compile()
     off = mujoco.mjtDisableBit
     model.opt.disableflags |= (
         off.mjDSBL_CONSTRAINT | off.mjDSBL_CONTACT | off.mjDSBL_EULERDAMP | off.mjDSBL_SENSOR

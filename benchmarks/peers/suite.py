@@ -18,6 +18,7 @@ from benchmarks.peers import (
     batches,
     chain_batches,
     chains,
+    contacts,
     equilibria,
     linkages,
     picture,
@@ -38,6 +39,7 @@ SECTIONS: dict[str, Callable[[Options], Result]] = {
     "gradients": reverse.run,
     "scaling": scaling.run,
     "work": work.run,
+    "contact": contacts.run,
     "loops": linkages.run,
     "equilibrium": equilibria.run,
     "analyses": analyses.run,
@@ -47,7 +49,7 @@ SECTIONS: dict[str, Callable[[Options], Result]] = {
 
 # With XLA's emitters of fused operations MJX's unrolled Panda takes 49 ms a step and state, without
 # them a ten thousandth of that.
-FLAGS = {"batches": "--xla_cpu_use_fusion_emitters=false"}
+FLAGS = dict.fromkeys(("batches", "contact"), "--xla_cpu_use_fusion_emitters=false")
 
 
 def main() -> None:
