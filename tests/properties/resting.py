@@ -17,8 +17,8 @@ CORNERS = {"fl": (1.3, 0.75), "fr": (1.3, -0.75), "rl": (-1.4, 0.75), "rr": (-1.
 HINGE = [(1.0, 0.0, 0.0)]
 Z = np.array([0.0, 0.0, 1.0])
 AWAY = np.array([0.6, -0.48, 0.64])
-SHIFTS = [0.0, 1.0, 10.0]  # [m]
-EXACT = [(0.0, 0.0), (0.0, 1.0), (10.0, 0.0), (10.0, 1.0)]
+SHIFTS = [0.0, 1.0, 10.0, 1000.0]  # [m]
+EXACT = [(0.0, 0.0), (0.0, 1.0), (1000.0, 0.0), (1000.0, 1.0)]
 
 
 def car(preload=0.0):
@@ -77,7 +77,7 @@ def platform(n=6):
     return mbd.Model(bodies, links, {"gravity": forces.Gravity()}, drivers=drivers)
 
 
-def star(n=6):
+def star(n=6, driven=True):
     """A floating hub with arms of two links in a circle; one arm is driven, two are geared."""
     bodies = {"hub": mbd.inertia.cylinder(50.0, 0.5, 0.2)}
     links = {"base": joints.Free("ground", "hub")}
@@ -92,8 +92,8 @@ def star(n=6):
         bodies,
         links,
         {"gravity": forces.Gravity()},
-        couplings={"gear": joints.Coupling("arm hinge 2", "arm hinge 1", -1.0)},
-        drivers={"drive": joints.Driver("arm hinge 0", signals.Constant(0.0))},
+        couplings={"gear": joints.Coupling("arm hinge 2", "arm hinge 1", -1.0)} if driven else {},
+        drivers={"drive": joints.Driver("arm hinge 0", signals.Constant(0.0))} if driven else {},
     )
 
 
@@ -127,6 +127,7 @@ MODELS = {
     "a car": Resting(car(), True),
     "a car on preloaded springs": Resting(car(1e6), True, 1e6 / 8.0),
     "a star": Resting(star(), True),
+    "a free star": Resting(star(driven=False), True),
     "a platform on three legs": Resting(platform(3), False),
     "a platform on six legs": Resting(platform(6), False),
     "a table": Resting(table(), False),

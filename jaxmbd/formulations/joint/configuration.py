@@ -1,9 +1,12 @@
-"""Velocities and accelerations in joint coordinates, in the world frame.
+"""Velocities and accelerations in joint coordinates, along the world's axes.
 
 Omar (2014), "Static analysis of large-scale multibody system using joint coordinates and spatial
 algebra operator", writes the spatial velocities of all bodies as T V = H q̇, with T lower
-triangular and the joints' transforms below its diagonal. Taken at the world's origin and along
-the world's axes, every transform is the identity, and T⁻¹ is the 0/1 matrix of ancestors.
+triangular and the joints' transforms below its diagonal. Taken at one point and along the world's
+axes, every transform is the identity, and T⁻¹ is the 0/1 matrix of ancestors.
+
+This point is the momentary position of the first body of each branch of the tree, not the world's
+origin: moments of inertia about a point at the distance d lose as many digits as (d / size)² has.
 """
 
 import equinox as eqx
@@ -23,6 +26,7 @@ class JointConfiguration(AbstractPortConfiguration):
     """The configuration in joint coordinates.
 
     - `H`: world twists per unit velocity, shape `(nv, 6)`.
+    - `shifted`: poses of the ports with the reference point of their branch as the origin.
     """
 
     t: Float[Array, ""]
@@ -33,6 +37,7 @@ class JointConfiguration(AbstractPortConfiguration):
     relative: tuple[Pose | None, ...]
     values: tuple[Float[Array, "_n _nq"], ...]
     H: Float[Array, "nv 6"]
+    shifted: Pose
     layout: Layout = eqx.field(static=True)
 
     @property
@@ -47,7 +52,7 @@ class JointConfiguration(AbstractPortConfiguration):
         return v[self.layout.nv :]
 
     def world_twists(self, v: Float[Array, "nv"]) -> Float[Array, "n_bodies 6"]:
-        """Twist of every body, taken at the world's origin along the world's axes: T⁻¹ H v.
+        """Twist of every body, taken at its reference point along the world's axes: T⁻¹ H v.
 
         Deformation adds the twists of the two frames of each tree joint in their bodies.
         """
@@ -56,7 +61,7 @@ class JointConfiguration(AbstractPortConfiguration):
         per_velocity = self.H * v[: self.layout.nv, None]
         joints = sum_over_ancestors(self.mechanism, self.layout, per_velocity)
         skip = 1 + self.mechanism.n_bodies
-        attached = jax.tree.map(lambda x: x[skip:], self.ports)
+        attached = jax.tree.map(lambda x: x[skip:], self.shifted)
         twists = jax.vmap(se3.transform_twist)(attached, self._offset_twists(v))
         groups = [self.mechanism.joints[g] for g in self.layout.groups]
         parts = []
@@ -81,7 +86,11 @@ class JointConfiguration(AbstractPortConfiguration):
         """World twists of the bodies, taken at every port along its own axes."""
         bodies = jnp.concatenate([jnp.zeros((1, 6), dtype=world.dtype), world])
         carriers = jnp.concatenate([bodies, self.mechanism.port_bodies.take(bodies)])
-        return jax.vmap(se3.transform_twist_back)(self.ports, carriers)
+        return jax.vmap(se3.transform_twist_back)(self.shifted, carriers)
+
+    def frames_M(self, g: int) -> Pose:
+        """X_WM of the joints of a group in the tree, from the reference points of their bodies."""
+        return frames_M(self.mechanism, self.layout, g, self.ports)
 
     def coordinates(self, g: int) -> Float[Array, "_n _nq"]:
         return self.values[g] if self.mechanism.joints[g].in_tree else super().coordinates(g)
@@ -150,6 +159,28 @@ def join(
     return inverse(rows, size).take(jnp.concatenate([x.reshape(-1, *x.shape[2:]) for x in values]))
 
 
+def reference_points(layout: Layout, ports: Pose) -> Float[Array, "n_bodies 3"]:
+    """Position of the first body of the branch of each body."""
+    return layout.roots.shifted(1).take(ports.p)
+
+
+def shifted_ports(mechanism: Mechanism, layout: Layout, ports: Pose) -> Pose:
+    """Poses of the ports with the reference point of their branch as the origin.
+
+    Ports on the ground have that of the first branch.
+    """
+    points = reference_points(layout, ports)
+    points = jnp.concatenate([points[:1], points])
+    return Pose(ports.p - jnp.concatenate([points, mechanism.port_bodies.take(points)]), ports.R)
+
+
+def frames_M(mechanism: Mechanism, layout: Layout, g: int, ports: Pose) -> Pose:
+    """X_WM of the joints of a group in the tree, from the reference points of their bodies."""
+    group = mechanism.joints[g]
+    X_WM = group.second.take_tree(ports)
+    return Pose(X_WM.p - group.children.take(reference_points(layout, ports)), X_WM.R)
+
+
 def motion_columns(
     mechanism: Mechanism, layout: Layout, values: tuple[Array, ...], ports: Pose
 ) -> Float[Array, "nv 6"]:
@@ -157,7 +188,7 @@ def motion_columns(
     parts = []
     for g in layout.groups:
         group = mechanism.joints[g]
-        X_WM = group.second.take_tree(ports)
+        X_WM = frames_M(mechanism, layout, g, ports)
 
         def columns(joint: AbstractJoint, q: Array, X: Pose) -> Float[Array, "k 6"]:
             return jax.vmap(lambda S: se3.transform_twist(X, S), in_axes=1)(joint.motion(q))
@@ -216,7 +247,7 @@ def velocity_products(
     per_joint = []
     for g in layout.groups:
         group = mechanism.joints[g]
-        X_WM = group.second.take_tree(c.ports)
+        X_WM = c.frames_M(g)
         skip = 1 + mechanism.n_bodies
         of_M = Rows.of(mechanism.port_bodies.array[group.second.array - skip])
 

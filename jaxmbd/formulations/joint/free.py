@@ -187,7 +187,7 @@ def _loads(system: JointSystem, t: Float[Array, ""], state: State) -> _Loads:
     c = system.configuration(t, state.q, state.z)
     world = _summed_over_ancestors(system, c.H * v[:, None])
     bodies = slice(1, mechanism.n_bodies + 1)
-    X = Pose(c.ports.p[bodies], c.ports.R[bodies])
+    X = Pose(c.shifted.p[bodies], c.shifted.R[bodies])
     motion = Motion(c, v)
     motion.body_twists = jax.vmap(se3.transform_twist_back)(X, world)
     motion.twists = c.at_ports(world)
@@ -196,7 +196,7 @@ def _loads(system: JointSystem, t: Float[Array, ""], state: State) -> _Loads:
     if applied.on_bodies is not None:
         wrenches = jax.vmap(se3.transform_wrench)(X, applied.on_bodies)
     if applied.on_ports is not None:
-        wrenches = wrenches + external_wrenches(mechanism, c.ports, applied.on_ports)
+        wrenches = wrenches + external_wrenches(c, applied.on_ports)
     inertia = world_inertia(mechanism.rigid, X)
     momenta = jax.vmap(WorldInertia.momentum)(inertia, world)
     wrenches = wrenches - jax.vmap(se3.cross_wrench)(world, momenta)

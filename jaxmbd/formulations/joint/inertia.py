@@ -1,4 +1,4 @@
-"""Inertia of bodies and of subtrees, about the world's origin along the world's axes."""
+"""Inertia of bodies and of subtrees, about one point along the world's axes."""
 
 import equinox as eqx
 import jax
@@ -10,7 +10,7 @@ from ...lie import Pose, so3
 
 
 class WorldInertia(eqx.Module):
-    """Mass, first moment `h = m c` and rotational inertia `J` about the world's origin.
+    """Mass, first moment `h = m c` and rotational inertia `J` about the reference point.
 
     The three are linear in the mass distribution: the inertia of a subtree is their sum.
     """

@@ -18,6 +18,8 @@ class Layout:
     - `bodies`: for each entry of `v`, the row of the joint's child body, without the ground.
     - `recursion`: the tree whose nodes are the velocities.
     - `last_velocities`: the last degree of freedom of each body; `ROOT` for bodies without one.
+    - `roots`: for each body, the row of the first body of its branch, which a joint connects with
+      the ground, without the ground.
     """
 
     nq: int
@@ -28,6 +30,7 @@ class Layout:
     bodies: Rows
     recursion: TreeRecursion
     last_velocities: tuple[int, ...]
+    roots: Rows
 
 
 def lay_out(mechanism: Mechanism) -> Layout:
@@ -50,6 +53,9 @@ def lay_out(mechanism: Mechanism) -> Layout:
             parents.append(velocity)
             velocity = len(parents) - 1
         last.append(velocity)
+    roots: list[int] = []
+    for body, parent in enumerate(mechanism.topology.parents):
+        roots.append(body if parent == 0 else roots[parent - 1])
     return Layout(
         nq=int(nq.sum()),
         nv=int(nv.sum()),
@@ -59,4 +65,5 @@ def lay_out(mechanism: Mechanism) -> Layout:
         bodies=Rows.of(np.repeat(np.arange(mechanism.n_bodies), nv)),
         recursion=TreeRecursion.of(parents),
         last_velocities=tuple(last[1:]),
+        roots=Rows.of(roots),
     )

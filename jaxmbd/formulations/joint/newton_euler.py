@@ -4,9 +4,8 @@ import jax
 from jaxtyping import Array, Float
 
 from ...joints import AbstractJoint
-from ...lie import Pose, se3
+from ...lie import se3
 from ...mechanism.elements import JointForces, Wrenches
-from ...mechanism.mechanism import Mechanism
 from ...system import joint_motion
 from ...system.abstract import State
 from ...system.acceleration import accelerations
@@ -48,7 +47,7 @@ def _(system: JointSystem, t: Float[Array, ""], state: State) -> dict[str, Float
     by_name = constraint_reactions(system, c, lam)
     for g in system.layout.groups:
         group = mechanism.joints[g]
-        X_WM = group.second.take_tree(c.ports)
+        X_WM = c.frames_M(g)
         W = jax.vmap(se3.transform_wrench_back)(X_WM, group.children.take(subtrees))
 
         def reaction(joint: AbstractJoint, q: Array, W: Array) -> Array:
@@ -102,12 +101,12 @@ def _external_wrenches(
             X_FM, q = c.relative_poses(g), c.coordinates(g)
             driven = joint_motion.driving_wrenches(group, X_FM, q, value, mechanism.n_ports)
             wrenches = wrenches + driven
-    return external_wrenches(mechanism, c.ports, wrenches)
+    return external_wrenches(c, wrenches)
 
 
 def external_wrenches(
-    mechanism: Mechanism, ports: Pose, wrenches: Float[Array, "n_ports 6"]
+    c: JointConfiguration, wrenches: Float[Array, "n_ports 6"]
 ) -> Float[Array, "n_bodies 6"]:
-    """Sum of the port wrenches on every body, about the world's origin."""
-    world = jax.vmap(se3.transform_wrench)(ports, wrenches)
-    return on_bodies(mechanism, world)
+    """Sum of the port wrenches on every body, about its reference point."""
+    world = jax.vmap(se3.transform_wrench)(c.shifted, wrenches)
+    return on_bodies(c.mechanism, world)

@@ -32,11 +32,13 @@ from ...system.inertia import (
 )
 from ...system.saddle_point import row_lengths
 from ..formulate import system_of
+from .articulated import least_pivots
 from .configuration import (
     JointConfiguration,
     ancestors,
     join,
     motion_columns,
+    shifted_ports,
     split,
     sum_over_ancestors,
     sum_over_subtrees,
@@ -174,18 +176,20 @@ class JointSystem(AbstractSystem[JointConfiguration]):
         loops = {*self.constrained, *mechanism.observed}
         loops = [g for g in loops if not mechanism.joints[g].in_tree]
         relative = relative_poses(mechanism, ports, loops)
-        return JointConfiguration(t, q, z, mechanism, ports, relative, values, H, self.layout)
+        shifted = shifted_ports(mechanism, self.layout, ports)
+        return JointConfiguration(
+            t, q, z, mechanism, ports, relative, values, H, shifted, self.layout
+        )
 
-    def _inertia(self, ports: Pose) -> WorldInertia:
-        bodies = slice(1, self.mechanism.n_bodies + 1)
-        return world_inertia(self.mechanism.rigid, Pose(ports.p[bodies], ports.R[bodies]))
+    def _inertia(self, c: JointConfiguration) -> WorldInertia:
+        X, bodies = c.shifted, slice(1, self.mechanism.n_bodies + 1)
+        return world_inertia(self.mechanism.rigid, Pose(X.p[bodies], X.R[bodies]))
 
     def mass_at(self, c: JointConfiguration) -> Float[Array, "nv nv"]:
         """M of rigid bodies by composite rigid bodies: the inertias of subtrees."""
         if not self.mechanism.all_rigid:
             return assembled_mass(self, c)
-        composite = sum_over_subtrees(self.mechanism, flatten(self._inertia(c.ports)))
-        inertias = unflatten(self.layout.bodies.take(composite))
+        inertias = self._composite(c)
         momenta = jax.vmap(WorldInertia.momentum)(inertias, c.H)
         products = momenta @ c.H.T  # Valid if the column's body is an ancestor of the row's.
         rows = self.layout.bodies
@@ -193,21 +197,35 @@ class JointSystem(AbstractSystem[JointConfiguration]):
         M = jnp.where(is_ancestor, products, jnp.where(is_ancestor.T, products.T, 0.0))
         return M + jnp.diag(self.reflected_inertias())
 
+    def _composite(self, c: JointConfiguration) -> WorldInertia:
+        """Inertia of all bodies that each velocity moves."""
+        composite = sum_over_subtrees(self.mechanism, flatten(self._inertia(c)))
+        return unflatten(self.layout.bodies.take(composite))
+
+    def mass_factor(self, c: JointConfiguration) -> Float[Array, "nv nv"]:
+        """Cholesky factor of M; NaN if pivots consist of rounding errors."""
+        L = super().mass_factor(c)
+        if not self.mechanism.all_rigid:
+            return L
+        whole = self._composite(c)
+        holds = jnp.diagonal(L) ** 2 > least_pivots(c.H, whole.mass, whole.J)
+        return jnp.where(jnp.all(holds), L, jnp.nan)
+
     def apply_mass(self, c: JointConfiguration, v: Float[Array, "nv"]) -> Float[Array, "nv"]:
         """M v, for rigid bodies without forming M."""
         if not self.mechanism.all_rigid:
             return super().apply_mass(c, v)
         V = c.world_twists(v)
-        wrenches = jax.vmap(WorldInertia.momentum)(self._inertia(c.ports), V)
+        wrenches = jax.vmap(WorldInertia.momentum)(self._inertia(c), V)
         return self.project(c, wrenches) + self.reflected_inertias() * v
 
     def inertial_terms(self, c: JointConfiguration, v: Float[Array, "nv"]) -> Float[Array, "nv"]:
-        """|H|ᵀ T⁻ᵀ |𝓜| T⁻¹ |H| |v|: moments about the world's origin may cancel within M."""
+        """|H|ᵀ T⁻ᵀ |𝓜| T⁻¹ |H| |v|: moments about the reference point may cancel in M."""
         if not self.mechanism.all_rigid:
             return super().inertial_terms(c, v)
         H = jnp.abs(c.H)
         V = sum_over_ancestors(self.mechanism, self.layout, H * jnp.abs(v)[:, None])
-        wrenches = jax.vmap(WorldInertia.momentum_terms)(self._inertia(c.ports), V)
+        wrenches = jax.vmap(WorldInertia.momentum_terms)(self._inertia(c), V)
         subtrees = self.layout.bodies.take(sum_over_subtrees(self.mechanism, wrenches))
         return jnp.sum(H * subtrees, axis=1) + self.reflected_inertias() * jnp.abs(v)
 
@@ -233,12 +251,12 @@ class JointSystem(AbstractSystem[JointConfiguration]):
     def inertial_wrenches(
         self, c: JointConfiguration, v: Float[Array, "nv"], vdot: Float[Array, "nv"]
     ) -> Float[Array, "n_bodies 6"]:
-        """Rate of momentum of every body, as a wrench about the world's origin."""
+        """Rate of momentum of every body, as a wrench about its reference point."""
         if not self.mechanism.all_rigid:
             bodies = self.mechanism.bodies
             forces = [x[:, :6] for x in forces_on_bodies(self, c, v, vdot)]
             along = in_order([group.rows for group in bodies], self.mechanism.n_bodies, forces)
-            X = self.mechanism.body_ports.take_tree(c.ports)
+            X = self.mechanism.body_ports.take_tree(c.shifted)
             return jax.vmap(se3.transform_wrench)(X, along)
         V = c.world_twists(v)
         A = velocity_product_twists(c, v)
@@ -247,7 +265,7 @@ class JointSystem(AbstractSystem[JointConfiguration]):
         def wrench(inertia: WorldInertia, V: Array, A: Array) -> Array:
             return inertia.momentum(A) + se3.cross_wrench(V, inertia.momentum(V))
 
-        return jax.vmap(wrench)(self._inertia(c.ports), V, A)
+        return jax.vmap(wrench)(self._inertia(c), V, A)
 
     def project(
         self, c: JointConfiguration, wrenches: Float[Array, "n_bodies 6"]
