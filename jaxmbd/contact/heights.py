@@ -1,7 +1,7 @@
 """Heights of terrain as functions of two coordinates: slopes, washboards, roads, steps, grids."""
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
 
 import equinox as eqx
@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from ..errors import ModelError
-from ..model.arguments import as_count, described
+from ..model.arguments import as_count, as_positive, described
 from ..model.values import as_leaf, is_concrete
 
 Scalar = Float[Array, ""]
@@ -198,7 +198,9 @@ def iso_8608(
         raise ModelError(f"iso_8608: the classes are {', '.join(ISO_8608)}, got {road!r}")
     _check_key(key)
     n_waves = as_count(n_waves, "iso_8608: n_waves")
-    low, high = as_leaf(band, (2,), "iso_8608: band").tolist()
+    if not isinstance(band, Sequence) or len(band) != 2:
+        raise ModelError(f"iso_8608: band must be two frequencies, got {described(band)}")
+    low, high = (as_positive(x, "iso_8608: band") for x in band)
     if not 0 < low < high:
         raise ModelError(f"iso_8608: no waves in the band {band} with n_waves={n_waves}")
     edges = np.geomspace(low, high, n_waves + 1)

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 
 from ..bodies import FlexibleBody, Skin
 from ..errors import ModelError
-from ..model.arguments import as_count, as_mapping
+from ..model.arguments import as_count, as_mapping, as_positive
 from ..model.model import unknown
 from ..model.values import as_leaf, is_concrete
 from .beam import check_units, positive
@@ -126,7 +126,7 @@ def from_mesh(
     E, density = positive(E, f"{who}: E"), positive(density, f"{who}: density")
     check_units(E, density, who)
     nu, at = _poisson(nu, basis_nu, who)
-    unit = float(positive(unit, f"{who}: unit [m]"))
+    unit = as_positive(unit, f"{who}: unit [m]")
     if frame not in ("clamped", "chord", "mean-axis"):
         raise ModelError(f"{who}: frame must be clamped, chord or mean-axis, got {frame!r}")
     if len(interfaces) < (2 if frame == "chord" else 1):
