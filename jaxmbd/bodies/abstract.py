@@ -102,6 +102,10 @@ class AbstractBody(eqx.Module):
         """Damping force d, opposed to η̇. Default: zero."""
         return jnp.zeros_like(eta_dot)
 
+    def lowered(self) -> "AbstractBody":
+        """The body in the equations, computed once by `formulate`. Default: itself."""
+        return self
+
     def is_concrete(self) -> bool:
         """Whether `validate` can check all values (none is being traced). Default: True."""
         return True

@@ -15,6 +15,7 @@ from .mbdyn import read_mbdyn as read_mbdyn
 from .mesh import Interface as Interface
 from .mesh import from_mesh as from_mesh
 from .modes import modes as modes
+from .parametric import Parametric as Parametric
 from .reduction import reduce as reduce
 from .sections import AbstractSection as AbstractSection
 from .sections import General as General
@@ -29,6 +30,7 @@ __all__ = [
     "Interface",
     "Matrices",
     "Member",
+    "Parametric",
     "Rayleigh",
     "Rectangle",
     "Round",

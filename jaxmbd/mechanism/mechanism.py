@@ -236,6 +236,8 @@ def lower(model: Model, cut: Sequence[str] = (), joint_coordinates: bool = False
     for rotors on spherical joints.
     """
     model.check_values()
+    bodies = {name: body.lowered() for name, body in model.bodies.items()}
+    model = eqx.tree_at(lambda m: m.bodies, model, bodies)
     links = [name for name, body in model.bodies.items() if isinstance(body, MasslessLink)]
     if links and not joint_coordinates:
         raise ModelError(
