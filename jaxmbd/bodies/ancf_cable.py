@@ -115,15 +115,44 @@ class ANCFCable(AbstractBody):
     def kinetic_energy(
         self, eta: Float[Array, "k"], V: Float[Array, "6"], eta_dot: Float[Array, "k"]
     ) -> Float[Array, ""]:
-        # Velocities are interpolated as positions are: Hermite's functions have constants exactly.
-        moves = jnp.cross(V[None, None, 3:], self.nodal(eta)) + self._displacements(eta_dot)
-        moves = moves.at[:, 0].add(V[:3])
-        mass, h = self.mass_per_length.astype(eta.dtype), self._element_length(eta)
-        unit = jnp.asarray(_unit_mass(self.n_elements), dtype=eta.dtype)
-        w = moves.reshape(-1, 3)
-        # I/A = EI/EA for a homogeneous section, and twice as much about the axis.
-        spin = 2.0 * mass * self.length.astype(eta.dtype) * (self.EI / self.EA).astype(eta.dtype)
-        return 0.5 * mass * h * jnp.sum(w * (unit @ w)) + 0.5 * spin * V[3] ** 2
+        w = self._velocities(eta, V, eta_dot)
+        return 0.5 * jnp.sum(w * self._weighted(w)) + 0.5 * self._spin(eta) * V[3] ** 2
+
+    def inertial_force(
+        self, eta: Float[Array, "k"], u: Float[Array, "6+k"], u_dot: Float[Array, "6+k"]
+    ) -> Float[Array, "6+k"]:
+        # d'Alembert: nodal coordinates are accelerated by ẇ + ω × w.
+        def velocities(eta: Array, u: Array) -> Array:
+            return self._velocities(eta, u[:6], u[6:])
+
+        w, rates = jax.jvp(velocities, (eta, u), (u[6:], u_dot))
+        F = self._weighted(rates + jnp.cross(u[None, None, 3:6], w))
+        spin, axis = self._spin(eta), jnp.eye(1, 3, dtype=eta.dtype)[0]
+        torque = jnp.sum(jnp.cross(self.nodal(eta), F), axis=(0, 1))
+        torque = torque + spin * (u_dot[3] * axis + u[3] * jnp.cross(u[3:6], axis))
+        (elastic,) = jax.linear_transpose(self._displacements, eta)(F)
+        return jnp.concatenate([jnp.sum(F[:, 0], axis=0), torque, elastic])
+
+    def _velocities(
+        self, eta: Float[Array, "k"], V: Float[Array, "6"], eta_dot: Float[Array, "k"]
+    ) -> Float[Array, "n_nodes 2 3"]:
+        """Velocities of the nodal coordinates, along the axes of the body.
+
+        They are interpolated as positions are: Hermite's functions have constants exactly.
+        """
+        w = jnp.cross(V[None, None, 3:], self.nodal(eta)) + self._displacements(eta_dot)
+        return w.at[:, 0].add(V[:3])
+
+    def _weighted(self, w: Float[Array, "n_nodes 2 3"]) -> Float[Array, "n_nodes 2 3"]:
+        """The mass matrix of the nodal coordinates times w."""
+        unit = jnp.asarray(_unit_mass(self.n_elements), dtype=w.dtype)
+        mass = self.mass_per_length.astype(w.dtype) * self._element_length(w)
+        return mass * (unit @ w.reshape(-1, 3)).reshape(w.shape)
+
+    def _spin(self, like: Array) -> Float[Array, ""]:
+        """Spin inertia about x: I/A = EI/EA for a homogeneous section, and twice about the axis."""
+        mass = self.mass_per_length.astype(like.dtype) * self.length.astype(like.dtype)
+        return 2.0 * mass * (self.EI / self.EA).astype(like.dtype)
 
     def elastic_energy(self, eta: Float[Array, "k"]) -> Float[Array, ""]:
         axial, bending = self._stiffnesses(eta)
@@ -226,9 +255,10 @@ class ANCFCable(AbstractBody):
     def _displacements(self, eta: Float[Array, "k"]) -> Float[Array, "n_nodes 2 3"]:
         """The part of the nodal coordinates that is linear in η."""
         axes = np.array([0, 2]) if self.planar else np.arange(3)
-        first = jnp.zeros((1, 2, 3), dtype=eta.dtype).at[0, 1, 0].set(eta[0])
+        # Products with constants, which can be transposed, in place of assignments.
+        stretch = jnp.asarray(np.eye(1, 6, 3).reshape(1, 2, 3), dtype=eta.dtype)
         others = eta[1:].reshape(self.n_elements, 2, len(axes))
-        rest = jnp.zeros((self.n_elements, 2, 3), dtype=eta.dtype).at[:, :, axes].set(others)
+        first, rest = eta[0] * stretch, others @ jnp.asarray(np.eye(3)[axes], dtype=eta.dtype)
         return jnp.concatenate([first, rest])
 
     def _derivatives(
