@@ -35,6 +35,12 @@ class Parametric(AbstractBody):
       values of the model. Integers, strings, and sequences and dicts of these are constants.
 
     **Raises** `ModelError` for arguments that `build` refuses.
+
+    For example:
+
+        section = mbd.flexible.Rectangle(0.03, 0.02)
+        numbers = {"length": 0.5, "E": 7e10, "G": 2.6e10, "density": 2700.0, "section": section}
+        body = mbd.flexible.Parametric(mbd.flexible.beam, n_elements=4, n_modes=2, **numbers)
     """
 
     numbers: dict[str, Any]
