@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -91,7 +92,8 @@ def beam(
 
     def computed() -> Float[Array, "n k"]:
         ends = {name: _row(known, name, who) for name in interfaces}
-        return modes(K, M, positions, ends, n_modes, method, frame, attachments, known)
+        found = modes(K, M, positions, ends, n_modes, method, frame, attachments, known)
+        return _uncoupled(found, length)
 
     given = _shapes_of_body(basis) if isinstance(basis, FlexibleBody) else basis
     shapes = shapes_of(given, computed, K.shape[0], who)
@@ -110,6 +112,29 @@ def _assembled(
     K, M = assembled(n, *matrices(L, material))
     x = L * jnp.arange(n + 1, dtype=L.dtype)
     return material, K, M, jnp.stack([x, jnp.zeros_like(x), jnp.zeros_like(x)], axis=1)
+
+
+# Elongation, torsion, and bending along y and along z do not depend on one another.
+UNCOUPLED = ((0,), (3,), (1, 5), (2, 4))
+# Largest part of a mode shape that is a rounding error, relative to the shape.
+ROUNDING = 1e-9
+
+
+@eqx.filter_jit
+def _uncoupled(shapes: Float[Array, "n k"], length: Array) -> Float[Array, "n k"]:
+    """Mode shapes without the rounding errors by which one kind of motion has parts of another.
+
+    Such parts would be constraints on in-plane motion in mechanisms that hold bodies in a plane.
+    """
+    by_node = shapes.reshape(-1, 6, shapes.shape[1])
+    scale = jnp.where(jnp.arange(6) < 3, 1.0, length).astype(shapes.dtype)
+    largest = jax.lax.stop_gradient(jnp.max(jnp.abs(by_node * scale[None, :, None]), axis=0))
+    sizes = jnp.zeros_like(largest)
+    for kind in UNCOUPLED:
+        sizes = sizes.at[np.array(kind)].set(jnp.max(largest[np.array(kind)], axis=0))
+    is_part = sizes > ROUNDING * jnp.max(sizes, axis=0, keepdims=True)
+    cleaned = jnp.where(is_part[None], by_node, 0.0)
+    return cleaned.reshape(shapes.shape)
 
 
 @eqx.filter_jit

@@ -174,6 +174,24 @@ def test_formulations_agree_in_a_loop():
 
 
 @pytest.mark.thorough
+def test_a_driven_slider_crank_moves_in_its_plane():
+    """Of the rows across the plane only one is independent, for one mode of bending across it."""
+    body = rod(n_modes=3, interfaces=("base",))
+    model = slider_crank(body)
+    driver = joints.Driver("shaft", mbd.signals.Polynomial([0.0, 50.0]))
+    model = mbd.Model(model.bodies, model.joints, model.forces, drivers={"motor": driver})
+    system = mbd.formulate(model, mbd.JointCoordinates())
+    state = mbd.assemble(system)
+    vdot, lam = mbd.accelerations(system, 0.0, state)
+    assert jnp.all(jnp.isfinite(vdot))
+    assert jnp.all(jnp.isfinite(lam))
+    elastic = system.configuration(jnp.zeros(()), state.q).elastic_rates(vdot)
+    across = np.abs(body.translations[-1, :3, 1]) > 0
+    assert across.sum() == 1
+    assert np.abs(elastic[across]).max() < 1e-9 * np.abs(elastic).max()
+
+
+@pytest.mark.thorough
 @pytest.mark.parametrize("formulation", FORMULATIONS)
 def test_system_keeps_its_contract(formulation):
     """With a short soft body in a mean-axis frame. The check changes S in proportion to its largest

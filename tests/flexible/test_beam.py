@@ -223,6 +223,16 @@ def test_a_deep_cantilever_buckles_sideways():
     assert lowest(0.97 * load) > 0 > lowest(1.03 * load)
 
 
+@pytest.mark.parametrize("frame", ["clamped", "chord", "mean-axis"])
+def test_kinds_of_motion_are_uncoupled(frame):
+    """Each mode shape is an elongation, a torsion or a bending in one plane, without rounding
+    errors of other kinds, which would hold back a mechanism that moves in a plane."""
+    body = thick_beam(frame=frame, stiffening=False)
+    moved = np.abs(np.concatenate([body.translations, body.rotations], axis=2)).max(axis=0) > 0
+    kinds = {tuple(row) for row in moved}
+    assert kinds <= {tuple(i in kind for i in range(6)) for kind in ((0,), (3,), (1, 5), (2, 4))}
+
+
 @pytest.mark.thorough
 def test_strains_are_those_of_a_tip_load():
     body = thick_beam(n_modes=0, stiffening=False)
