@@ -20,6 +20,7 @@ from benchmarks.peers import (
     chains,
     contacts,
     equilibria,
+    flexible,
     linkages,
     picture,
     report,
@@ -42,6 +43,7 @@ SECTIONS: dict[str, Callable[[Options], Result]] = {
     "contact": contacts.run,
     "loops": linkages.run,
     "equilibrium": equilibria.run,
+    "flexible": flexible.run,
     "analyses": analyses.run,
     "compile": compiling.run,
 }

@@ -1,0 +1,56 @@
+"""Columns and shafts in their supports: buckling loads."""
+
+import numpy as np
+import pytest
+
+import jaxmbd as mbd
+from jaxmbd import Frame, flexible, forces, joints
+
+# E I = ρ A = L = 1 for bending in the x-z plane; across it the beam is 100 times as stiff.
+SECTION = flexible.General(A=1e-3, Iy=1e-9, Iz=1e-7, J=1e-9)
+ROUND = flexible.General(A=1e-3, Iy=1e-9, Iz=1e-9, J=2e-9)
+BASE, TIP = Frame("rod", node="base"), Frame("rod", node="tip")
+
+
+def beam(E=1e9, section=SECTION, n_modes=4, **options):
+    """Between two supports; G does not change with E."""
+    return flexible.beam(
+        1.0, E, 4e8, 1000.0, section, 8, n_modes, "bernoulli", ("base", "tip"), **options
+    )
+
+
+def column(body, thrust=1.0):
+    """A beam on two pins, of which the second one slides along it."""
+    return mbd.Model(
+        {"rod": body},
+        {
+            "pin": joints.Revolute("ground", BASE, [0, 1, 0]),
+            "slide": joints.PointOnLine(Frame("ground", [1, 0, 0]), TIP, [1, 0, 0]),
+        },
+        {"thrust": forces.AppliedForce(TIP, [-thrust, 0, 0])},
+    )
+
+
+@pytest.mark.thorough
+def test_a_pinned_column_buckles_under_its_thrust():
+    """Euler: π² E I / L²."""
+    system = mbd.formulate(column(beam(), 1e-3))
+    found = mbd.buckling(system, mbd.assemble(system), "thrust")
+    assert 1e-3 * float(found.critical) == pytest.approx(np.pi**2, rel=1e-4)
+
+
+@pytest.mark.thorough
+def test_a_shaft_buckles_sideways_under_torque():
+    """A shaft that is clamped at its base and guided by a sleeve: tan u = u for u = T L / 2 E I,
+    T = 8.987 E I / L (Greenhill's problem with clamped ends)."""
+    model = mbd.Model(
+        {"rod": beam(section=ROUND, n_modes=8)},
+        {
+            "clamp": joints.Fixed("ground", BASE),
+            "sleeve": joints.Cylindrical(Frame("ground", [1, 0, 0]), TIP, [1, 0, 0]),
+        },
+        {"torque": forces.AppliedTorque(TIP, [1e-6, 0, 0])},
+    )
+    system = mbd.formulate(model)
+    found = mbd.buckling(system, mbd.assemble(system), "torque")
+    assert 1e-6 * float(found.critical) == pytest.approx(2 * 4.493409458, rel=2e-3)
