@@ -26,7 +26,8 @@ class Case(NamedTuple):
     def end(self, state: mbd.State, n: int) -> mbd.State:
         """The state after `n` steps."""
         if self.integrator is None:
-            return steps.semi_implicit(self.system, state, n)
+            states = steps.semi_implicit(self.system, state, n)
+            return jax.tree.map(lambda x: x[-1], states)
         states = mbd.rollout(self.system, state, chains.STEP, n, self.integrator)
         return jax.tree.map(lambda x: x[-1], states)
 

@@ -5,7 +5,7 @@ from benchmarks.peers.protocol import Contender, Options, Result, Target, race, 
 
 TITLE = "One robot"
 AGREE = 1e-6
-WITHIN = 3.0  # Times MuJoCo's step.
+WITHIN = 1.0  # Times MuJoCo's step.
 
 
 def agreed(name: str) -> robots.Robot:

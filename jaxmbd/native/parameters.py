@@ -8,6 +8,7 @@ that only programs of scalars have, and those that they have not.
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 
 from ..fused.parameters import PARAMETERS, TYPES, Check
@@ -21,10 +22,22 @@ def _first_axis(value: Any, equation: Any) -> bool:
     return value >= 0
 
 
+def _replicated(value: Any, equation: Any) -> bool:
+    """No sharding, or one along no axis, as operations inside `jax.shard_map` have it."""
+    return value is None or (
+        isinstance(value, jax.sharding.NamedSharding) and all(x is None for x in value.spec)
+    )
+
+
 _CUMULATIVE: dict[str, Check] = {"axis": _first_axis, "reverse": _any}
 
+SHARDINGS = frozenset({"sharding", "out_sharding"})
+
 COVERED: dict[str, dict[str, Check]] = {
-    **PARAMETERS,
+    **{
+        name: {key: _replicated if key in SHARDINGS else check for key, check in checks.items()}
+        for name, checks in PARAMETERS.items()
+    },
     **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin"), _CUMULATIVE),
     "cond": {"branches": _any},
 }
