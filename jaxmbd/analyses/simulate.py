@@ -19,6 +19,7 @@ from ..model.values import all_concrete, is_concrete
 from ..system import branches
 from ..system.abstract import AbstractSystem, State, Time, as_time
 from ..system.surfaces import surfaces_of, without_contacts
+from .checked_before import without_checks
 from .collapse import ControllerState, EndsCollapsed
 from .contact_guard import (
     ContactSteps,
@@ -135,9 +136,12 @@ def simulate(
     fixed = isinstance(controller, diffrax.ConstantStepSize)
     if fixed and dt is None:
         raise ModelError("simulate: a constant step size needs dt")
+    controller = _with_traced_tolerances(controller, system)
+    limit = max_steps
     if max_steps is None:
         max_steps = n_steps(t0, t1, dt) + 2 if fixed else ADAPTIVE_MAX_STEPS
     saveat = as_saveat(saveat, t0, t1, dt if fixed else None, max_steps, system)
+    max_steps = _shared_limit(system, saveat, max_steps) if limit is None else limit
     t0, t1 = as_time(t0, system), as_time(t1, system)
     _check_branches(system, t0, state)
     dt = None if dt is None else as_time(dt, system)
@@ -147,23 +151,11 @@ def simulate(
         check_impacts(system, t0, t1, state, impacts, *methods)
     known = all_concrete((system, state, t0, t1, dt))
     note_unobserved(surfaces_of(system), fixed and not known and impacts is None)
-    solved = _solve(
-        system,
-        state,
-        t0,
-        t1,
-        dt,
-        controller,
-        integrator,
-        saveat,
-        event,
-        impacts,
-        progress,
-        adjoint,
-        max_steps,
-        is_watched(system) and known,
-        fixed and known,
-    )
+    motion = system, state, t0, t1, dt, controller, integrator, saveat, event, impacts
+    options = progress, adjoint, max_steps, is_watched(system) and known, fixed and known
+    # Checks of times are made above; a progress meter calls Python in any case.
+    checked = all_concrete((*motion[:-3], saveat.subs, event, impacts)) and not progress
+    solved = (_solve_checked if checked else _solve)(*motion, *options)
     result = Solution.of(system, solved.sol, solved.verdict.result, solved.met)
     solution = _checked(result, solved.verdict, throw)
     _warn(system, t0, state, solved, dt, integrator)
@@ -243,6 +235,11 @@ def _solve(
     return _Solved(sol, verdict, balance, met, steps)
 
 
+# Checks of diffrax that `simulate` has made.
+_CHECKED = "Must have (t1 - t0) * dt0 >= 0", "saveat.ts must be increasing", "saveat.ts must lie"
+_solve_checked = eqx.filter_jit(without_checks(getattr(_solve, "__wrapped__"), _CHECKED))  # noqa: B009
+
+
 def _with_controller_state(sol: diffrax.Solution, inner: Any) -> diffrax.Solution:
     return eqx.tree_at(lambda s: s.controller_state, sol, inner, is_leaf=lambda x: x is None)
 
@@ -305,6 +302,40 @@ def _without_failed_step(sol: diffrax.Solution) -> diffrax.Solution:
 def _default_controller(state: State) -> diffrax.AbstractStepSizeController:
     tolerance = float(np.sqrt(jnp.finfo(state.q.dtype).eps))
     return diffrax.PIDController(rtol=tolerance, atol=tolerance)
+
+
+def _with_traced_tolerances(
+    controller: diffrax.AbstractStepSizeController, system: AbstractSystem
+) -> diffrax.AbstractStepSizeController:
+    """The controller with tolerances as arrays: another tolerance needs no other program."""
+
+    def is_pid(x: Any) -> bool:
+        return isinstance(x, diffrax.PIDController)
+
+    def traced(x: Any) -> Any:
+        if not is_pid(x):
+            return x
+        tolerances = [jnp.asarray(y, system.mechanism.dtype) for y in (x.rtol, x.atol)]
+        return eqx.tree_at(lambda c: [c.rtol, c.atol], x, tolerances)
+
+    return jax.tree.map(traced, controller, is_leaf=is_pid)
+
+
+def _shared_limit(system: AbstractSystem, saveat: diffrax.SaveAt, max_steps: int) -> int:
+    """A limit of steps that no run reaches, so that runs of about one length share a program."""
+    if _saves_steps(saveat) or surfaces_of(system).groups:
+        return max_steps
+    return 1 << (max_steps - 1).bit_length()
+
+
+def _saves_steps(saveat: diffrax.SaveAt) -> bool:
+    """Whether the number of saved rows is that of the steps."""
+
+    def is_sub(x: Any) -> bool:
+        return isinstance(x, diffrax.SubSaveAt)
+
+    subs = jax.tree.leaves(saveat.subs, is_leaf=is_sub)
+    return saveat.dense or any(is_sub(sub) and sub.steps for sub in subs)
 
 
 def _check_branches(system: AbstractSystem, t0: Array, state: State) -> None:
