@@ -12,6 +12,7 @@ A force is an element without states; it needs one method only.
 """
 
 from abc import abstractmethod
+from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -26,6 +27,10 @@ Time = Float[Array, ""]
 
 class AbstractElement(eqx.Module):
     """The base class of all entries of `Model.forces`."""
+
+    # Fields with signals that `load` evaluates at its own time t only. Their values may be computed
+    # in advance.
+    signals_at_own_time: ClassVar[tuple[str, ...]] = ()
 
     @property
     def n_states(self) -> int:

@@ -1,7 +1,7 @@
 """Actuators whose force is affine in their length and its rate."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -41,6 +41,7 @@ class AffineActuator(AbstractJointForce):
 
     joint: JointReference
     signal: Callable
+    signals_at_own_time: ClassVar[tuple[str, ...]] = ("signal",)
     gear: Float[Array, ""]
     gain: Float[Array, "3"]
     bias: Float[Array, "3"]
@@ -95,6 +96,7 @@ class AffineFrameActuator(AbstractFrameForce):
 
     frame: Frame
     signal: Callable
+    signals_at_own_time: ClassVar[tuple[str, ...]] = ("signal",)
     gear: Float[Array, "6"]
     gain: Float[Array, "2"]
     bias: Float[Array, "2"]

@@ -1,7 +1,7 @@
 """Forces and torques prescribed as functions of time."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -34,6 +34,7 @@ class AppliedForce(AbstractFrameForce):
 
     frame: Frame
     signal: Callable
+    signals_at_own_time: ClassVar[tuple[str, ...]] = ("signal",)
     follower: bool = eqx.field(static=True)
 
     def __init__(self, frame: Any, force: Any, follower: bool = False):
@@ -58,6 +59,7 @@ class AppliedTorque(AbstractFrameForce):
 
     frame: Frame
     signal: Callable
+    signals_at_own_time: ClassVar[tuple[str, ...]] = ("signal",)
     follower: bool = eqx.field(static=True)
 
     def __init__(self, frame: Any, torque: Any, follower: bool = False):

@@ -1,7 +1,7 @@
 """A force or torque on a joint as a function of time."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -27,6 +27,7 @@ class JointTorque(AbstractJointForce):
 
     joint: JointReference
     signal: Callable
+    signals_at_own_time: ClassVar[tuple[str, ...]] = ("signal",)
 
     def __init__(self, joint: Any, torque: Any):
         self.joint = as_joint_reference(joint, "JointTorque: joint")

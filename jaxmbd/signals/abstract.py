@@ -1,6 +1,7 @@
 """The interface of signals."""
 
 from abc import abstractmethod
+from typing import ClassVar
 
 import equinox as eqx
 from jaxtyping import Array, Float
@@ -10,6 +11,9 @@ Time = Float[Array, ""]
 
 class AbstractSignal(eqx.Module):
     """A function of time only."""
+
+    # Whether a call searches a table.
+    looks_up: ClassVar[bool] = False
 
     @abstractmethod
     def __call__(self, t: Time) -> Float[Array, "..."]:

@@ -1,6 +1,6 @@
 """Linear interpolation between samples."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +24,8 @@ class Samples(AbstractSignal):
 
         measured = signals.Samples([0.0, 0.5, 1.0], [0.0, 2.0, 1.0])
     """
+
+    looks_up: ClassVar[bool] = True
 
     ts: Float[Array, "n"]
     values: Float[Array, "n *shape"]

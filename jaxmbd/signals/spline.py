@@ -1,6 +1,6 @@
 """A smooth curve through samples."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -32,6 +32,8 @@ class Spline(AbstractSignal):
 
         smooth = signals.Spline([0.0, 0.5, 1.0], [0.0, 2.0, 1.0])
     """
+
+    looks_up: ClassVar[bool] = True
 
     ts: Float[Array, "n"]
     values: Float[Array, "n *shape"]

@@ -19,6 +19,7 @@ from ...system import constraints
 from ...system.abstract import State
 from ...system.acceleration import free_accelerations
 from ...system.loads import total_loads
+from ...system.looked_up import with_values_looked_up
 from .articulated import Articulated, as_matrix
 from .configuration import JointConfiguration, velocity_products
 from .inertia import WorldInertia, world_inertia
@@ -45,6 +46,7 @@ def _(system: JointSystem, t: Float[Array, ""], state: State) -> Float[Array, "n
     unconstrained = constraints.n_constraints(system) == 0
     if not (unconstrained and jax.default_backend() == "cpu"):
         return _by_mass_matrix(system, (t, state))
+    system = with_values_looked_up(system, t)
     fallback = _fallback(system)
     native = native_of(_by_articulated_bodies, system, (t, state), otherwise=fallback)
     if native is not None:
