@@ -83,7 +83,7 @@ def simulate(
     - `progress`: whether to show a progress meter.
     - `adjoint`: method of reverse-mode differentiation, see diffrax. Default: recursive
       checkpointing. For forward mode pass `diffrax.ForwardMode()` or `diffrax.DirectAdjoint()`.
-    - `max_steps`: largest number of steps. Default: 100,000 adaptive steps, or the number of fixed
+    - `max_steps`: largest number of steps. Default: 100,000 adaptive steps, or enough for all fixed
       steps.
     - `throw`: whether a failure raises; if False, read `Solution.result`.
 
@@ -141,7 +141,8 @@ def simulate(
     if max_steps is None:
         max_steps = n_steps(t0, t1, dt) + 2 if fixed else ADAPTIVE_MAX_STEPS
     saveat = as_saveat(saveat, t0, t1, dt if fixed else None, max_steps, system)
-    max_steps = _shared_limit(system, saveat, max_steps) if limit is None else limit
+    if fixed and limit is None:
+        max_steps = _shared_limit(system, saveat, max_steps)
     t0, t1 = as_time(t0, system), as_time(t1, system)
     _check_branches(system, t0, state)
     dt = None if dt is None else as_time(dt, system)
