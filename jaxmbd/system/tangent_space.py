@@ -125,17 +125,19 @@ def _tangent_matrices(
 
     zeros = jnp.zeros_like(state.v), jnp.zeros_like(state.v), jnp.zeros_like(state.z)
     _, slope = jax.linearize(equations, *zeros)
-    apply = jax.vmap(slope, in_axes=1, out_axes=1)
-    k, nz = columns.shape[1], system.nz
-    zeros, of_states = jnp.zeros_like(columns), jnp.zeros((nz, k), dtype=columns.dtype)
-    stiffness, rates_by_position = apply(columns, zeros, of_states)
-    damping, rates_by_velocity = apply(zeros, columns, of_states)
-    states = zeros = jnp.zeros((system.nv, nz), dtype=columns.dtype)
-    rates_by_states = jnp.zeros((nz, nz), dtype=columns.dtype)
-    if nz > 0:
-        states, rates_by_states = apply(zeros, zeros, jnp.eye(nz, dtype=columns.dtype))
+    k, nz, dtype = columns.shape[1], system.nz, columns.dtype
+    # One evaluation for all columns: its program is compiled once.
+    along = (
+        jnp.concatenate([columns, jnp.zeros((system.nv, k + nz), dtype)], axis=1),
+        jnp.concatenate(
+            [jnp.zeros_like(columns), columns, jnp.zeros((system.nv, nz), dtype)], axis=1
+        ),
+        jnp.concatenate([jnp.zeros((nz, 2 * k), dtype), jnp.eye(nz, dtype=dtype)], axis=1),
+    )
+    of_motion, of_rates = jax.vmap(slope, in_axes=1, out_axes=1)(*along)
+    parts = (slice(0, k), slice(k, 2 * k), slice(2 * k, 2 * k + nz))
     return TangentMatrices(
-        stiffness, damping, states, rates_by_position, rates_by_velocity, rates_by_states
+        *(of_motion[:, part] for part in parts), *(of_rates[:, part] for part in parts)
     )
 
 
