@@ -32,6 +32,9 @@ LEAST_INERTIA = 1e-8
 NEWTON_RATIO, MORE, LESS = 0.25, 8.0, 1e-3
 NEGLIGIBLE = 1e-3
 
+# Part of the last step of Newton's method at which the next Jacobian is taken, beside kinks.
+ASIDE = 1e-6
+
 # Steps of Newton's method that are tried before drainage.
 MOST_TRIED = 12
 
@@ -48,7 +51,8 @@ class March(eqx.Module):
     """State of the iteration.
 
     - `v`: velocities; `increment`: qₙ - qₙ₋₁, in the space of v; of a failed step if none followed.
-    - `heading`: increment of the last step, accepted or not.
+    - `heading`: velocity in the last step of drainage, accepted or not, or the last increment of
+      Newton's method.
     - `h`: length of the next step [s]; `rate`: Rayleigh quotient ω₁² of the motion [1/s²];
       `inertia`: m of Newton's method [1/s²].
     - `size`: correction of the last full step of Newton's method; infinite after other steps.
@@ -154,7 +158,9 @@ class Methods(eqx.Module):
             # The rate of first-order states in a step is part of their equations.
             if self.newton is not None and system.nz == 0:
                 full = ~now.draining & (now.inertia <= LEAST_INERTIA * scales.rate)
-            trial = attempt(at, now.place, now.heading, scales, blocks, way, full)
+            # Newton's method knows the direction of its next step at most.
+            ahead = jnp.where(now.draining, now.h, ASIDE) * now.heading
+            trial = attempt(at, now.place, ahead, scales, blocks, way, full)
             if self.drain is None or self.newton is None:
                 only = self._drained if self.newton is None else self._newton_step
                 return only(system, now, trial, at, scales)
@@ -225,7 +231,7 @@ class Methods(eqx.Module):
             trial.place,
             delta / h,
             delta,
-            delta,
+            delta / h,
             longer,
             rate,
             now.inertia,
@@ -241,7 +247,7 @@ class Methods(eqx.Module):
         shorter = eqx.tree_at(
             lambda m: (m.h, m.steps, m.draining, m.heading),
             now,
-            (SHORTER * h, steps, draining, _finite(delta)),
+            (SHORTER * h, steps, draining, _finite(delta / h)),
         )
         return jax.tree.map(lambda a, b: jnp.where(accepted, a, b), end, shorter)
 

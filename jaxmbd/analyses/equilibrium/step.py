@@ -11,11 +11,12 @@ from ...nonlinear import AbstractFactorization, Blocks
 from ...system.abstract import AbstractSystem, Velocities
 from .balance import Balance, Place, Scales, displacement, equations, parts, unknowns
 
-# Part of the expected step at which the Jacobian is taken, on one side of kinks at rest.
-ASIDE = 1e-6
-
-# Displacement below which the ratio of displacements is not examined.
+# Displacement, and change of z, below which the ratio of changes is not examined.
 SMALL = 1e-9
+
+# A state z of less than this size [its SI unit] counts by its absolute change: near zero, the
+# change by the state itself would be that of rounding errors.
+LEAST_STATE = 1.0
 
 # Further corrections of a step: their largest number, and the largest ratio of successive ones. A
 # correction takes a small part of the time of a factorization.
@@ -51,7 +52,7 @@ class Trial(eqx.Module):
 def attempt(
     at: Balance,
     place: Place,
-    heading: Velocities,
+    ahead: Velocities,
     scales: Scales,
     blocks: Blocks,
     way: AbstractFactorization,
@@ -59,24 +60,26 @@ def attempt(
 ) -> Trial:
     """Solve the equations of a step approximately, by two changes with the first Jacobian.
 
-    **Arguments:** `heading`: expected direction of the step. Rates of bristles have a kink at rest:
-    the Jacobian is that on the side of the direction. `further`: whether to iterate
-    further with the same factors, without inertia, if the equations are nearly linear. Default: no.
+    **Arguments:** `ahead`: displacement at which the Jacobian is taken if there are first-order
+    states. Their rates may have a kink at rest, and those of bristles saturate. `further`: whether
+    to iterate further with the same factors, without inertia, if the equations are nearly linear.
+    Default: no.
     """
     system = at.system
     x0 = unknowns(system, place.lam)
-    if system.nz > 0:
-        x0 = x0.at[: system.nv].set(ASIDE * heading)
+    begin = x0 if system.nz == 0 else x0.at[: system.nv].set(ahead)
     c = system.configuration(at.t, place.q, place.z)
-    value, factors = way.factor(lambda x: equations(x, at), x0, blocks)
-    first = way.solve(factors, -value)
+    value, factors = way.factor(lambda x: equations(x, at), begin, blocks)
+    first = begin - x0 + way.solve(factors, -value)
+    if system.nz > 0:
+        value = equations(x0, at)
     second = way.solve(factors, -equations(x0 + first, at))
     x = x0 + first + second
     moved, first_states = _sizes(system, c, first, first, place, scales)
     after, second_states = _sizes(system, c, second, first, place, scales)
     size = moved + first_states
     ratio = after / (moved + SMALL)
-    ratio = jnp.maximum(ratio, second_states / jnp.where(first_states > 0, first_states, 1.0))
+    ratio = jnp.maximum(ratio, second_states / (first_states + SMALL))
     last = jnp.full_like(size, jnp.inf)
     if further is not None:
         x, last = _corrected(
@@ -134,13 +137,14 @@ def _sizes(
     place: Place,
     scales: Scales,
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Size of a displacement, and of a change of z by their size after the first change."""
+    """Size of a displacement, and the largest change of z by its size after the first change."""
     delta, _, dz = parts(system, change)
     size = displacement(system, c, delta, scales)
     if system.nz == 0:
         return size, jnp.zeros_like(size)
-    typical = jnp.max(jnp.abs(place.z)) + jnp.max(jnp.abs(place.z + parts(system, first)[2]))
-    return size, jnp.max(jnp.abs(dz)) / jnp.where(typical > 0, typical, 1.0)
+    after = place.z + parts(system, first)[2]
+    typical = jnp.maximum(jnp.maximum(jnp.abs(place.z), jnp.abs(after)), LEAST_STATE)
+    return size, jnp.max(jnp.abs(dz) / typical)
 
 
 __all__ = ["Trial", "attempt"]
