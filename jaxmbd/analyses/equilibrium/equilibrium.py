@@ -58,8 +58,8 @@ class Equilibrium(eqx.Module):
     - `eigenvalues`: of Nᵀ (K - ∂(Gᵀ λ)/∂q) N, in order [1/s²], with Nᵀ M N = 1: squares of the
       natural frequencies without damping. All of them, shape `(nv,)`, infinite for directions that
       constraints hold; or the 10 lowest of systems with a sparsity pattern and 100 unknowns or
-      more. First derivatives are NaN unless all constraints are holonomic, the stiffness is
-      symmetric and there are no first-order states; second derivatives are NaN.
+      more. Real parts with loads that have no potential. They have first derivatives; second ones
+      are NaN, and the first ones of the 10 lowest if the stiffness is not symmetric.
     - `residual`: largest acceleration from rest, by that under the loads by themselves.
     - `result`: one of `jaxmbd.RESULTS`.
     - `turned`: rotation [rad] or travel [m] of every joint velocity on the way, by joint, with the
@@ -298,7 +298,10 @@ def _finished(
         minimum_norm,
         reactions(system, t, state),
         found.stability.stable,
-        with_derivatives(found.stability.eigenvalues, directions, system, t, state, minimum_norm),
+        with_derivatives(
+            *(found.stability.eigenvalues, found.stability.basis, system, t, state, minimum_norm),
+            SLOW * jnp.sqrt(scales.rate),
+        ),
         residual,
         result,
         _by_joint(system, found.turned),
@@ -343,11 +346,11 @@ def _differentiable(
 def _carried(
     system: AbstractSystem, t: Time, place: Place, found: Stability, offset: Float[Array, "nv"]
 ) -> Float[Array, "nv"]:
-    """The part of a displacement along directions without stiffness, M-orthonormal columns."""
+    """The part of a displacement along directions without stiffness."""
     system, t = stop_gradients((system, t))
     c = system.configuration(t, place.q, place.z)
-    free = jnp.where(found.free[None], found.directions, 0.0)
-    return free @ (free.T @ system.apply_mass(c, offset))
+    along = jnp.where(found.free, found.duals.T @ system.apply_mass(c, offset), 0.0)
+    return found.directions @ along
 
 
 def _joint_motion(

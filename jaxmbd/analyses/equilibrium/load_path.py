@@ -300,8 +300,10 @@ def _along_arc(
 def _eigenvalues(judged: Stability, system: AbstractSystem, t: Time, at: State) -> Array:
     """The eigenvalues at a point, with the derivatives of `Equilibrium.eigenvalues`."""
     # Those of the eigenvectors do not exist where eigenvalues repeat.
-    constant = jax.lax.stop_gradient((judged.eigenvalues, judged.directions))
-    return with_derivatives(*constant, system, t, at, accelerations(system, t, at)[1])
+    slow = SLOW * jnp.sqrt(scales_of(system, t, at).rate)
+    constant = jax.lax.stop_gradient((judged.eigenvalues, judged.basis, slow))
+    values, basis, slow = constant
+    return with_derivatives(values, basis, system, t, at, accelerations(system, t, at)[1], slow)
 
 
 def _arc_step(

@@ -12,9 +12,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from ..._stop_gradients import stop_gradients
 from ...nonlinear import AbstractFactorization, Blocks, Dense
 from ...system import constraints
-from ...system.abstract import State
+from ...system.abstract import AbstractSystem, State, Time
 from ...system.saddle_point import saddle_point
 from ...system.tangent_space import tangent_matrices
 from .balance import Balance, Scales, equations, parts, unknowns
@@ -25,6 +26,13 @@ ZERO, ROUNDING = 1e-6, 1e-11
 # Relative asymmetry above which the stiffness has circulatory parts, and the relative imaginary
 # part above which they cause flutter.
 CIRCULATORY, FLUTTER = 1e-7, 1e-6
+
+# Part of the size of Lanczos' matrix at which the remainder of a vector is rounding errors.
+BROKEN = 1e-10
+
+# Largest entry of the matrix of Lanczos' method beyond its three diagonals, relative to the largest
+# one, with a symmetric stiffness.
+LANCZOS = 1e-9
 
 # With a sparsity pattern: number of lowest eigenvalues, of Lanczos steps, and the shift as a
 # multiple of the mechanism's `rate`.
@@ -37,13 +45,20 @@ class Stability(eqx.Module):
     - `eigenvalues`: shape `(k,)` [1/s²]; infinity for directions that constraints hold.
     - `free`, `unstable`: whether each eigenvalue is zero, and whether it is negative or the
       direction flutters.
-    - `directions`: shape `(nv, k)`, in the space of v.
+    - `directions`: shape `(nv, k)`, in the space of v: eigenvectors, real and imaginary parts of
+      complex ones.
+    - `duals`: left eigenvectors in columns, shape `(nv, k)`, with dualsᵀ M directions = 1; zero if
+      they are not known.
+    - `basis`: M-orthonormal directions that span the same space, shape `(nv, k)`: the same as
+      `directions` if the stiffness is symmetric.
     """
 
     eigenvalues: Float[Array, "k"]
     free: Bool[Array, "k"]
     unstable: Bool[Array, "k"]
     directions: Float[Array, "nv k"]
+    duals: Float[Array, "nv k"]
+    basis: Float[Array, "nv k"]
 
     @property
     def stable(self) -> Bool[Array, ""]:
@@ -58,6 +73,7 @@ def stability(
 
     **Arguments:** `at`: the equations there, without inertia.
     """
+    at, lam, scales = stop_gradients((at, lam, scales))
     if isinstance(way, Dense):
         return _all(at, lam, scales)
     return _lowest(at, lam, scales, blocks, way)
@@ -67,7 +83,8 @@ def _all(at: Balance, lam: Float[Array, "ng"], scales: Scales) -> Stability:
     system, nv = at.system, at.system.nv
     c = system.configuration(at.t, at.q, at.z)
     saddle = saddle_point(system, c, constraints.residual(system, c))
-    K = _stiffness(at, lam)
+    state = State(at.q, jnp.zeros_like(at.travelled), at.z)
+    K = stiffness_at_rest(system, at.t, state, lam, at.state_rate)
     whiten = saddle.metric.whiten
     P = saddle.projector() if saddle.B.size else jnp.eye(nv, dtype=K.dtype)
     A = P @ whiten(whiten(K).T).T @ P
@@ -76,27 +93,30 @@ def _all(at: Balance, lam: Float[Array, "ng"], scales: Scales) -> Stability:
     beyond = 10.0 * nv * largest + scales.rate
     unit = jnp.eye(nv, dtype=A.dtype)
     held = jnp.round(jnp.trace(unit - P)).astype(jnp.int32)
-    values, Y = jnp.linalg.eigh(0.5 * (A + A.T) + beyond * (unit - P))
-    real, flutters = _circulatory(A + beyond * (unit - P), largest, values)
+    values, basis = jnp.linalg.eigh(0.5 * (A + A.T) + beyond * (unit - P))
+    skew = jnp.max(jnp.abs(A - A.T), initial=0.0)
+    general = _circulatory(A + beyond * (unit - P), largest, skew, values, basis)
+    values, flutters, right, left = general
     numbers = jnp.arange(nv, dtype=jnp.int32)
-    values = jnp.where(numbers < nv - held, real, jnp.inf)
+    values = jnp.where(numbers < nv - held, values, jnp.inf)
     zero = jnp.maximum(ZERO * scales.rate, ROUNDING * largest)
     unwhiten = jax.vmap(saddle.metric.unwhiten, in_axes=1, out_axes=1)
-    return Stability(values, jnp.abs(values) <= zero, (values < -zero) | flutters, unwhiten(P @ Y))
+    bases = [unwhiten(P @ x) for x in (right, left, basis)]
+    return Stability(values, jnp.abs(values) <= zero, (values < -zero) | flutters, *bases)
 
 
-def _stiffness(at: Balance, lam: Float[Array, "ng"]) -> Float[Array, "nv nv"]:
+def stiffness_at_rest(
+    system: AbstractSystem, t: Time, state: State, lam: Float[Array, "ng"], slow: Float[Array, ""]
+) -> Float[Array, "nv nv"]:
     """K, with first-order states that follow the displacement slowly.
 
     They solve s z = r_q δ + s r_v δ + r_z z for a rate s that is slow by any scale. States without
     a rate at rest follow the velocity, such as the deflection of bristles.
     """
-    state = State(at.q, jnp.zeros_like(at.travelled), at.z)
-    found = tangent_matrices(at.system, at.t, state, lam)
-    if at.system.nz == 0:
+    found = tangent_matrices(system, t, state, lam)
+    if system.nz == 0:
         return found.stiffness
-    slow = at.state_rate
-    unit = jnp.eye(at.system.nz, dtype=lam.dtype)
+    unit = jnp.eye(system.nz, dtype=lam.dtype)
     driven = found.rates_by_position + slow * found.rates_by_velocity
     return found.stiffness + found.states @ jnp.linalg.solve(
         slow * unit - found.rates_by_states, driven
@@ -104,23 +124,33 @@ def _stiffness(at: Balance, lam: Float[Array, "ng"]) -> Float[Array, "nv nv"]:
 
 
 def _circulatory(
-    A: Float[Array, "n n"], largest: Float[Array, ""], values: Float[Array, "n"]
-) -> tuple[Float[Array, "n"], Bool[Array, "n"]]:
-    """Real parts of the eigenvalues in order, and whether they flutter.
+    A: Float[Array, "n n"],
+    largest: Float[Array, ""],
+    skew: Float[Array, ""],
+    values: Float[Array, "k"],
+    basis: Float[Array, "n k"],
+) -> tuple[Float[Array, "k"], Bool[Array, "k"], Float[Array, "n k"], Float[Array, "n k"]]:
+    """Real parts of the eigenvalues in order, whether they flutter, right and left eigenvectors.
 
-    `values` are those of a symmetric matrix.
+    **Arguments:** `values`, `basis`: eigenvalues and eigenvectors of the symmetric part of A, which
+    are the results if A is symmetric; `skew`: the largest entry of A - Aᵀ.
     """
-
-    def general() -> tuple[Array, Array]:
-        found = jnp.linalg.eigvals(A)
-        order = jnp.argsort(found.real)
-        flutters = jnp.abs(found.imag) > FLUTTER * largest
-        return found.real[order].astype(values.dtype), flutters[order]
-
+    quiet = jnp.zeros(values.shape, bool)
     if jax.default_backend() != "cpu":  # The general eigenvalue problem is solved on CPUs only.
-        return values, jnp.zeros(values.shape, bool)
-    asymmetric = jnp.max(jnp.abs(A - A.T), initial=0.0) > CIRCULATORY * largest
-    return jax.lax.cond(asymmetric, general, lambda: (values, jnp.zeros(values.shape, bool)))
+        return values, quiet, basis, basis
+
+    def general() -> tuple[Array, Array, Array, Array]:
+        found, vectors = jnp.linalg.eig(A)
+        order = jnp.argsort(found.real)[: values.size]
+        found, vectors = found[order], vectors[:, order]
+        # Of a pair the first one has the real part of the vector, the second one the imaginary one.
+        right = jnp.where(found.imag[None] < 0, vectors.imag, vectors.real).astype(A.dtype)
+        left = jnp.linalg.pinv(right).T
+        flutters = jnp.abs(found.imag) > FLUTTER * largest
+        return found.real.astype(A.dtype), flutters, right, left
+
+    circulates = skew > CIRCULATORY * largest
+    return jax.lax.cond(circulates, general, lambda: (values, quiet, basis, basis))
 
 
 def _lowest(
@@ -140,32 +170,82 @@ def _lowest(
     def inverse(v: Array) -> Array:
         return parts(system, way.solve(factors, jnp.concatenate([weight(v), rest])))[0]
 
-    def normal(v: Array) -> tuple[Array, Array]:
-        size = jnp.sqrt(jnp.maximum(v @ weight(v), 0.0))
-        return v / jnp.where(size > 0, size, 1.0), size
+    def beside(v: Array, V: Array, W: Array) -> Array:
+        for _ in range(2):
+            v = v - V.T @ (W @ v)
+        return v
+
+    def norm(v: Array) -> Array:
+        return jnp.sqrt(jnp.maximum(v @ weight(v), 0.0))
+
+    def fresh(k: Any, V: Array, W: Array) -> Array:
+        """A unit vector beside the others; zero if they span all displacements."""
+        numbers = jnp.arange(system.nv, dtype=lam.dtype)
+        v = inverse(jnp.cos(1.0 + jnp.asarray(k, lam.dtype) + numbers**2))
+        size = norm(v)
+        v = beside(v / jnp.where(size > 0, size, 1.0), V, W)
+        size = norm(v)
+        return jnp.where(size > BROKEN, v, 0.0) / jnp.where(size > BROKEN, size, 1.0)
 
     def step(k: Any, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         V, W, T = carry  # W = M V.
         v = inverse(V[k])
         column = W @ v
-        for _ in range(2):
-            v = v - V.T @ (W @ v)
-        v, size = normal(v)
-        T = T.at[k, :m].set(column[:m]).at[k, k + 1].set(size)
+        v = beside(v, V, W)
+        T = T.at[k, :m].set(column[:m])
+        size = norm(v)
+        # The vectors span an invariant subspace: v is the rounding errors.
+        ends = size <= BROKEN * jnp.max(jnp.abs(T), initial=0.0)
+        v = jax.lax.cond(ends, lambda: fresh(k, V, W), lambda: v / jnp.where(size > 0, size, 1.0))
+        T = T.at[k, k + 1].set(jnp.where(ends, 0.0, size))
         return V.at[k + 1].set(v), W.at[k + 1].set(weight(v)), T
 
-    first = inverse(jnp.cos(1.0 + jnp.arange(system.nv, dtype=lam.dtype) ** 2))
-    first, _ = normal(first)
-    V = jnp.zeros((m + 1, system.nv), lam.dtype).at[0].set(first)
+    V = jnp.zeros((m + 1, system.nv), lam.dtype)
+    first = fresh(-1, V, V)
+    V = V.at[0].set(first)
     W = jnp.zeros_like(V).at[0].set(weight(first))
     V, _, T = jax.lax.fori_loop(0, m, step, (V, W, jnp.zeros((m, m + 1), lam.dtype)))
-    theta, Y = jnp.linalg.eigh(0.5 * (T[:, :m] + T[:, :m].T))
-    found = jnp.abs(theta) > 1e-12 * jnp.max(jnp.abs(theta))
-    values = jnp.where(found, 1.0 / jnp.where(found, theta, 1.0) - shift, jnp.inf)
-    order = jnp.argsort(values)[:N_LOWEST]
-    values = values[order]
+    H = T[:, :m].T  # Vᵀ M (K + s M)⁻¹ M V, tridiagonal if K is symmetric.
+    skew = jnp.max(jnp.abs(jnp.triu(H, 2)), initial=0.0)
+    largest = jnp.max(jnp.abs(H), initial=0.0)
+    values, flutters, Y = _of_inverse(H, skew > LANCZOS * largest, shift)
     zero = ZERO * scales.rate
-    return Stability(values, jnp.abs(values) <= zero, values < -zero, V[:m].T @ Y[:, order])
+    Y = V[:m].T @ Y
+    duals = jnp.where(skew > LANCZOS * largest, 0.0, Y)
+    unstable = (values < -zero) | flutters
+    return Stability(values, jnp.abs(values) <= zero, unstable, Y, duals, duals)
 
 
-__all__ = ["Stability", "stability"]
+def _of_inverse(
+    H: Float[Array, "m m"], circulates: Bool[Array, ""], shift: Float[Array, ""]
+) -> tuple[Float[Array, "k"], Bool[Array, "k"], Float[Array, "m k"]]:
+    """The lowest eigenvalues 1/θ - s by the eigenvalues θ of H, whether they flutter, and vectors.
+
+    Reorthogonalized Lanczos steps are those of Arnoldi: H is right for circulatory forces too.
+    """
+
+    def symmetric() -> tuple[Array, Array, Array]:
+        theta, Y = jnp.linalg.eigh(0.5 * (H + H.T))
+        found = jnp.abs(theta) > 1e-12 * jnp.max(jnp.abs(theta))
+        values = jnp.where(found, 1.0 / jnp.where(found, theta, 1.0) - shift, jnp.inf)
+        order = jnp.argsort(values)[:N_LOWEST]
+        return values[order], jnp.zeros(order.shape, bool), Y[:, order]
+
+    if jax.default_backend() != "cpu":
+        return symmetric()
+
+    def general() -> tuple[Array, Array, Array]:
+        theta, Y = jnp.linalg.eig(H)
+        found = jnp.abs(theta) > 1e-12 * jnp.max(jnp.abs(theta))
+        inverse = 1.0 / jnp.where(found, theta, 1.0)
+        real = jnp.where(found, inverse.real - shift, jnp.inf)
+        order = jnp.argsort(real)[:N_LOWEST]
+        imaginary = jnp.where(found, inverse.imag, 0.0)[order]
+        flutters = jnp.abs(imaginary) > FLUTTER * (jnp.abs(real[order]) + shift)
+        Y = jnp.where(imaginary[None] > 0, Y[:, order].imag, Y[:, order].real)
+        return real[order].astype(H.dtype), flutters, Y.astype(H.dtype)
+
+    return jax.lax.cond(circulates, general, symmetric)
+
+
+__all__ = ["Stability", "stability", "stiffness_at_rest"]
