@@ -267,8 +267,33 @@ def _spring(secant, k=1e4, rest=1.0, h=0.02, n=60):
     return h * np.arange(n), np.array(energies) / energies[0]
 
 
+def conventions():
+    """Two frames, a position, and a twist along the axes of the body."""
+    figure = Figure(figsize=(5.5, 3), layout="constrained")
+    axis = figure.subplots()
+    angle = np.radians(35)
+    x, z = np.array([np.cos(angle), np.sin(angle)]), np.array([-np.sin(angle), np.cos(angle)])
+    at, com = np.array([2.2, 0.7]), np.array([2.2, 0.7]) + 0.8 * x
+    corners = [com + a * 1.0 * x + b * 0.25 * z for a, b in ((-1, -1), (1, -1), (1, 1), (-1, 1))]
+    axis.fill(*np.transpose(corners), color="C0", alpha=0.2)
+    arrow = {"width": 0.02, "length_includes_head": True, "head_width": 0.09}
+    for start, directions, name in ((np.zeros(2), np.eye(2), "W"), (at, (x, z), "B")):
+        for direction, color, label in zip(directions, ("C3", "C2"), "xz", strict=True):
+            axis.arrow(*start, *(0.8 * direction), color=color, **arrow)
+            axis.text(*(start + 0.9 * direction), f"{label} of {name}", color=color)
+        axis.text(*(start - [0.12, 0.22]), name, fontweight="bold")
+    axis.arrow(0, 0, *at, color="0.4", **arrow)
+    axis.text(1.0, 0.5, "p_WB")
+    axis.plot(*com, "ko")
+    axis.text(com[0] + 0.08, com[1] - 0.22, "centre of mass, com in B")
+    axis.set(aspect="equal", xlim=(-0.4, 4.6), ylim=(-0.4, 2.1))
+    axis.axis("off")
+    save(figure, "conventions")
+
+
 def main():
     """Draw all figures."""
+    conventions()
     for draw in (joint, maximal, natural, points, velocity_transformation):
         draw()
     for draw in (explicit, generalized_alpha, bdf, energy, simo_gonzalez):
