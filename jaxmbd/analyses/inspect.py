@@ -29,7 +29,7 @@ class Inspection:
 
     - `bodies`: names; `joints`: kind by name, free joints of floating bodies included; `tree`: the
       body that each joint of the spanning tree carries; `blocks`: groups of loops and couplings
-      that share joints (`joints`, `closures`, `couplings`); `drivers`: names.
+      that share joints (`joints`, `loop_constraints`, `couplings`); `drivers`: names.
     - `states`: number of first-order states by element, if it has any.
     - `nq`, `nv`: numbers of coordinates and velocities; `n_constraints`: number of constraints;
       `rank`: number of independent constraints at the state.
@@ -217,7 +217,7 @@ def _loops(mechanism: Mechanism) -> list[str]:
     for block in blocks(mechanism):
         closing = [
             f"{name} ({type(joints[name]).__name__}, {_count(n_rows(joints[name]), 'constraint')})"
-            for name in block.closures
+            for name in block.loop_constraints
         ]
         by = [f"closed by {_names(closing)}"] if closing else []
         by += [f"coupled by {_names(block.couplings)}"] if block.couplings else []

@@ -40,25 +40,25 @@ Transposed = Callable[[], Kernel | None]
 class LinearKernel:
     """A function of arguments and a vector, linear in the vector, and its transpose."""
 
-    there: Kernel
-    back: Transposed
+    linear: Kernel
+    transpose: Transposed
 
     def __call__(self, at: Any, x: Float[Array, "n"]) -> Float[Array, "m"]:
-        return _bound(jax.tree.leaves(eqx.filter(at, eqx.is_array)), x, self.there, self.back)
+        return _bound(jax.tree.leaves(eqx.filter(at, eqx.is_array)), x, self.linear, self.transpose)
 
 
 def linear_kernel_of(
-    there: Callable[[Any, Float[Array, "n"]], Float[Array, "m"]],
-    back: Callable[[Any, Float[Array, "m"]], Float[Array, "n"]],
+    linear: Callable[[Any, Float[Array, "n"]], Float[Array, "m"]],
+    transpose: Callable[[Any, Float[Array, "m"]], Float[Array, "n"]],
     at: Any,
     x: Float[Array, "n"],
 ) -> LinearKernel | None:
-    """Convert `there` with its transpose `back` to a linear kernel; None as for `kernel_of`.
+    """Convert `linear` and its transpose to a linear kernel; None as for `kernel_of`.
 
-    Each takes the arguments in which it is not linear, and a vector. If `back` cannot be a kernel,
-    JAX transposes `there`.
+    Each takes the arguments in which it is not linear, and a vector. If `transpose` cannot be a
+    kernel, JAX transposes `linear`.
     """
-    ahead = kernel_of(there, there, at, x)
+    ahead = kernel_of(linear, linear, at, x)
     if ahead is None:
         return None
     shapes = jax.tree.map(lambda x: blank(x) if eqx.is_array(x) else x, at)
@@ -67,7 +67,7 @@ def linear_kernel_of(
 
     def transposed() -> Kernel | None:
         with jax.enable_x64(x64):  # The setting at the call of `linear_kernel_of`.
-            return kernel_of(back, back, shapes, blank(y))
+            return kernel_of(transpose, transpose, shapes, blank(y))
 
     return LinearKernel(ahead, cache(transposed))
 
@@ -133,15 +133,15 @@ def derivative_kernel(
     moving = moved(tangents)
     dots, unravel = ravel_pytree(tangents)
 
-    def there(args: Any, dots: Float[Array, "n"]) -> Float[Array, "m"]:
+    def linear(args: Any, dots: Float[Array, "n"]) -> Float[Array, "m"]:
         return jvp_with_zeros(fn, args, unravel(dots))[1]
 
-    def back(args: Any, y: Float[Array, "m"]) -> Float[Array, "n"]:
+    def transpose(args: Any, y: Float[Array, "m"]) -> Float[Array, "n"]:
         varied, rest = eqx.partition(args, moving)
         pull = jax.vjp(lambda varied: fn(*eqx.combine(varied, rest)), varied)[1]
         return ravel_pytree(pull(y))[0]
 
-    return linear_kernel_of(there, back, args, dots)
+    return linear_kernel_of(linear, transpose, args, dots)
 
 
 def moved(tangents: Any) -> Any:
@@ -168,9 +168,9 @@ def jvp_with_zeros(fn: Callable[..., Any], primals: Any, tangents: Any) -> tuple
 _linear = Primitive("linear_kernel")
 
 
-def _bound(at: Sequence[Any], x: Any, there: Kernel, back: Transposed) -> jax.Array:
-    params = {"program": there.program, "plain": there.plain, "states": there.states}
-    return _linear.bind(*at, x, **params, transposed=back)
+def _bound(at: Sequence[Any], x: Any, linear: Kernel, transpose: Transposed) -> jax.Array:
+    params = {"program": linear.program, "plain": linear.plain, "states": linear.states}
+    return _linear.bind(*at, x, **params, transposed=transpose)
 
 
 @_linear.def_abstract_eval
@@ -209,12 +209,12 @@ def _transpose(
     *at, x = arrays
     if isinstance(cotangent, ad.Zero):
         return [None] * len(arrays)
-    back = transposed()
-    if back is None:
+    transpose = transposed()
+    if transpose is None:
         turned = jax.linear_transpose(lambda x: function_of(plain)(*at, x), blank(x.aval))
         return [*[None] * len(at), *turned(cotangent)]
-    there = Kernel(program, plain, function_of(plain), states)
-    return [*[None] * len(at), _bound(at, cotangent, back, lambda: there)]
+    linear = Kernel(program, plain, function_of(plain), states)
+    return [*[None] * len(at), _bound(at, cotangent, transpose, lambda: linear)]
 
 
 def _elsewhere(*arrays: Any, plain: ClosedJaxpr, **others: Any) -> jax.Array:
@@ -236,7 +236,7 @@ def _in_batch(
     def loop(program: ClosedJaxpr, arrays: Sequence[Any], axes: Sequence[Any]) -> Any:
         return tiles_of(arrays, axes, lambda *given: tile_of(program, *given))
 
-    def back() -> Batch | None:
+    def transpose() -> Batch | None:
         turned = transposed()
         if turned is None:
             return None
@@ -252,14 +252,14 @@ def _in_batch(
         return Batch(fused, jax.vmap(function_of(turned.plain), along), turned.plain, (count,))
 
     if states >= ENOUGH:
-        there = Kernel(params["program"], plain, function_of(plain), states)
-        fused = partial(in_turn_of, there, axes)
+        linear = Kernel(params["program"], plain, function_of(plain), states)
+        fused = partial(in_turn_of, linear, axes)
     else:
         fused = loop(plain, arrays, axes)
     at_once = jax.vmap(function_of(plain), in_axes=tuple(axes))
     if fused is None:
         return at_once(*arrays), 0
-    return _bound_batch(Batch(fused, at_once, plain, (count,)), cache(back), arrays), 0
+    return _bound_batch(Batch(fused, at_once, plain, (count,)), cache(transpose), arrays), 0
 
 
 def in_turn_of(kernel: Kernel, axes: Sequence[int | None], *arrays: Any) -> jax.Array:
@@ -292,9 +292,9 @@ _linear_batch = Primitive("batch_of_linear_kernels")
 
 
 def _bound_batch(
-    batch: Batch, back: Callable[[], Batch | None], arrays: Sequence[Any]
+    batch: Batch, transpose: Callable[[], Batch | None], arrays: Sequence[Any]
 ) -> jax.Array:
-    return _linear_batch.bind(*map(jnp.asarray, arrays), **vars(batch), transposed=back)
+    return _linear_batch.bind(*map(jnp.asarray, arrays), **vars(batch), transposed=transpose)
 
 
 @_linear_batch.def_abstract_eval
@@ -324,11 +324,11 @@ def _batch_transpose(
     *at, x = arrays
     if isinstance(cotangent, ad.Zero):
         return [None] * len(arrays)
-    back, there = transposed(), Batch(**batch)
-    if back is None:
-        turned = jax.linear_transpose(lambda x: there.plain(*at, x), blank(x.aval))
+    transpose, linear = transposed(), Batch(**batch)
+    if transpose is None:
+        turned = jax.linear_transpose(lambda x: linear.plain(*at, x), blank(x.aval))
         return [*[None] * len(at), *turned(cotangent)]
-    return [*[None] * len(at), _bound_batch(back, lambda: there, [*at, cotangent])]
+    return [*[None] * len(at), _bound_batch(transpose, lambda: linear, [*at, cotangent])]
 
 
 def _batch_in_batch(
@@ -340,8 +340,8 @@ def _batch_in_batch(
     arrays, axes = _with_vectors(arrays, axes)
 
     def behind() -> Batch | None:
-        back = transposed()  # The cotangents have the same states as the vectors.
-        return None if back is None else back.batched(arrays, axes)
+        transpose = transposed()  # The cotangents have the same states as the vectors.
+        return None if transpose is None else transpose.batched(arrays, axes)
 
     return _bound_batch(Batch(**batch).batched(arrays, axes), cache(behind), arrays), 0
 

@@ -13,11 +13,11 @@ class Block:
     The constraints of one block do not restrict the joints of other blocks.
 
     - `joints`: movable joints of the spanning tree, in the order of their child bodies.
-    - `closures`: loop constraints; `couplings`: couplings of the block's joints.
+    - `loop_constraints`: joints that close loops; `couplings`: couplings of the block's joints.
     """
 
     joints: tuple[str, ...]
-    closures: tuple[str, ...]
+    loop_constraints: tuple[str, ...]
     couplings: tuple[str, ...]
 
 
@@ -76,7 +76,7 @@ def blocks(mechanism: Mechanism) -> tuple[Block, ...]:
     return tuple(
         Block(
             joints=tuple(names[i] for i in block if i < n),
-            closures=tuple(names[i] for i in block if n <= i < m),
+            loop_constraints=tuple(names[i] for i in block if n <= i < m),
             couplings=tuple(names[i] for i in block if i >= m),
         )
         for block in _connected(len(names), related)

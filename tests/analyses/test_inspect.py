@@ -67,7 +67,10 @@ def test_a_four_bar_in_numbers():
     assert found.joints == dict.fromkeys(FOUR_BAR.joints, "Revolute")
     assert found.tree == {"left": "crank", "crank pin": "coupler", "right": "rocker"}
     (block,) = found.blocks
-    assert (block.joints, block.closures) == (("left", "crank pin", "right"), ("rocker pin",))
+    assert (block.joints, block.loop_constraints) == (
+        ("left", "crank pin", "right"),
+        ("rocker pin",),
+    )
     assert (found.nq, found.nv, found.n_constraints, found.rank, found.dof) == (3, 3, 5, 2, 1)
     assert found.redundant == {"rocker pin": 3}
     assert found.singular is False

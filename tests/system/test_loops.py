@@ -51,8 +51,8 @@ def test_loops_that_share_nothing_are_kept_apart():
 def test_loops_that_share_a_joint_are_one_block():
     model = linkages.hinged(**six_bar())
     (block,) = found(model)
-    assert len(block.closures) == 2
-    assert {*block.joints, *block.closures} == set(model.joints)
+    assert len(block.loop_constraints) == 2
+    assert {*block.joints, *block.loop_constraints} == set(model.joints)
 
 
 def test_loops_on_one_moving_body_are_kept_apart():
@@ -65,7 +65,7 @@ def test_loops_on_one_moving_body_are_kept_apart():
     model = linkages.drawing(parts["bars"] | {"cart": ((0, 0, 0), (1, 0, 0))}, pins)
     first, second = found(model)
     assert "track" not in (*first.joints, *second.joints)
-    assert {*first.closures, *second.closures} == {"rocker pin", "other rocker pin"}
+    assert {*first.loop_constraints, *second.loop_constraints} == {"rocker pin", "other rocker pin"}
 
 
 def test_a_joint_that_cannot_move_relates_nothing():
@@ -90,7 +90,7 @@ def test_couplings_relate_their_joints():
     model = mbd.Model(two.bodies, two.joints, couplings={"gear": gear})
     (block,) = found(model)
     assert block.couplings == ("gear",)
-    assert set(block.closures) == {"rocker pin", "other rocker pin"}
+    assert set(block.loop_constraints) == {"rocker pin", "other rocker pin"}
     # Also where a joint closes a loop, and in a tree.
     gear = joints.Coupling("other left", "rocker pin")
     (block,) = found(mbd.Model(two.bodies, two.joints, couplings={"gear": gear}))
@@ -105,7 +105,7 @@ def test_cutting_another_joint_moves_the_closure():
     model = linkages.hinged(**FOUR_BAR)
     for cut in ("left", "crank pin", "right"):
         (block,) = found(model, (cut,))
-        assert block.closures == (cut,)
+        assert block.loop_constraints == (cut,)
         assert set(block.joints) == set(model.joints) - {cut}
 
 
@@ -182,5 +182,5 @@ def test_ladders_of_any_length_are_one_block():
         pins |= {f"{side} pin{k}": (f"{side}{k - 1}", f"{side}{k}", (x, 0, k)) for k in range(1, n)}
     pins |= {f"rung{k}": (f"left{k}", f"right{k}", (0.5, 0, k + 1)) for k in range(n)}
     (block,) = found(linkages.hinged(bars, pins))
-    assert len(block.closures) == n
+    assert len(block.loop_constraints) == n
     assert len(block.joints) == 2 * n
