@@ -1,6 +1,7 @@
 """What tests of the mechanisms among the examples share."""
 
 import runpy
+import sys
 from pathlib import Path
 
 import equinox as eqx
@@ -21,7 +22,9 @@ ELSEWHERE = (
 
 
 def example(name):
-    """What the script of an example defines."""
+    """What the script of an example defines; it may import others beside it, as it does alone."""
+    if str(EXAMPLES) not in sys.path:
+        sys.path.append(str(EXAMPLES))
     return runpy.run_path(str(EXAMPLES / f"{name}.py"))
 
 
