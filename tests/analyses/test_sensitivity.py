@@ -319,7 +319,7 @@ SIGNS = np.array([[1.0, 2.0, 0.0], [2.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
         (lambda: ask(lambda m: m.bodies["cart"].mass), "must return a dict of named arrays"),
         (lambda: ask(lambda m: {}), "must return a dict of named arrays"),
         (lambda: ask(lambda m: {"n": jnp.arange(3)}), "result 'n' is int.*, not floats"),
-        (lambda: ask(lambda m: {"a/b": jnp.ones(1), "a": {"b": jnp.ones(1)}}), "the same name; rename one"),
+        (lambda: ask(lambda m: {"a/b": jnp.ones(1), "a": {"b": jnp.ones(1)}}), "the same name"),
         (lambda: ask(lambda m: {"y": jnp.ones(2) / jnp.zeros(2)}), r"'y' is not finite, first at"),
         (lambda: ask(not_smooth, BOTH, mode="reverse"), "of 'root' by 'rest' is not finite"),
         (lambda: ask(not_smooth, BOTH, mode="forward"), "of 'root' by 'm', 'rest' is not finite"),

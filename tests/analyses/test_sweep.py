@@ -410,7 +410,7 @@ NAN = {"a": np.array([0.0, np.nan, np.inf])}
         (lambda s: s(lambda x: {}, A), "dict of named arrays"),
         (lambda s: s(lambda x: {"a": x["a"]}, A), "names must differ: a"),
         (lambda s: s(lambda x: {"failed": x["a"]}, A), "'failed' is reserved by"),
-        (lambda s: s(lambda x: {"b/c": x["a"], "b": {"c": x["a"]}}, A), "the same name; rename one"),
+        (lambda s: s(lambda x: {"b/c": x["a"], "b": {"c": x["a"]}}, A), "the same name"),
         (lambda s: s(identity, A, dims={"z": ("time",)}), "'z', which is not among a, y"),
         (lambda s: s(identity, A, dims={"y": ("time",)}), r"dims of 'y', shape \(\)"),
         (lambda s: s(identity, {"a": np.ones((3, 2))}, dims={"y": ("a",)}), "'a' of 'y'.*taken"),
