@@ -125,7 +125,9 @@ def _compliances(
     safe = jnp.where(diagonal == 0, 1.0, diagonal)
     # -(G H⁻¹ B) of [[H, B], [G, 0]], as if H were diagonal.
     schur = -jnp.sum(J[first:, :first] / safe[None] * J[:first, first:].T, axis=1)
-    return jnp.concatenate([jnp.zeros(first, J.dtype), compliances(schur, rows[first:])])
+    # A row with unit entries for the softest velocity.
+    unit = jnp.max(jnp.where(diagonal == 0, 0.0, 1.0 / jnp.abs(safe)), initial=0.0)
+    return jnp.concatenate([jnp.zeros(first, J.dtype), compliances(schur, rows[first:], unit)])
 
 
 def relative_compliance(
@@ -138,11 +140,19 @@ def relative_compliance(
     return added / jnp.where(typical > 0, typical, 1.0)
 
 
-def compliances(schur: Float[Array, "m"], rows: Bool[np.ndarray, "m"]) -> Float[Array, "m"]:
-    """Diagonal to add for possibly redundant constraints, from that of the Schur complement."""
-    typical = jnp.max(jnp.abs(schur), initial=0.0)
+def compliances(
+    schur: Float[Array, "m"], rows: Bool[np.ndarray, "m"], unit: Float[Array, ""] | float = 0.0
+) -> Float[Array, "m"]:
+    """Diagonal to add for possibly redundant constraints, from that of the Schur complement.
+
+    **Arguments:** `unit`: entry of a row of ones; rows of rounding errors, all of a loop's rows
+    perhaps, are far smaller. Default: unknown.
+    """
+    largest = jnp.max(jnp.abs(schur), initial=0.0)
     eps = float(jnp.finfo(schur.dtype).eps)
-    is_row = jnp.abs(schur) > typical * eps**0.9  # Other rows are rounding errors only.
+    # Other rows are rounding errors only.
+    is_row = (jnp.abs(schur) > largest * eps**0.9) & (jnp.abs(schur) > unit * eps**1.5)
+    typical = jnp.max(jnp.where(is_row, jnp.abs(schur), 0.0), initial=0.0)
     size = jnp.where(is_row, schur, jnp.where(typical > 0, typical, 1.0))
     return jnp.where(rows, eps**0.5 * size, 0.0)
 
