@@ -1,5 +1,7 @@
-"""Columns and shafts in their supports: buckling loads."""
+"""Columns and shafts in their supports: buckling loads and frequencies under load."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -37,6 +39,36 @@ def test_a_pinned_column_buckles_under_its_thrust():
     system = mbd.formulate(column(beam(), 1e-3))
     found = mbd.buckling(system, mbd.assemble(system), "thrust")
     assert 1e-3 * float(found.critical) == pytest.approx(np.pi**2, rel=1e-4)
+
+
+@pytest.mark.thorough
+def test_thrust_lowers_the_frequency_of_a_pinned_beam():
+    """ω² = ω₀² (1 - P / P_cr), and its derivatives by P and E: with ω₀² = π⁴ E I / ρ A L⁴ and
+    P_cr = π² E I / L² it is linear in both."""
+    shapes = beam()
+    system = mbd.formulate(column(shapes, 0.0))
+    state = mbd.assemble(system)
+    names = mbd.linearize(system, 0.0, state).coordinates
+
+    @jax.jit
+    @jax.value_and_grad
+    def square(numbers):
+        thrust, E = numbers
+        body = beam(E, basis=shapes)
+        system = mbd.formulate(column(body, thrust))
+        # Straight, and shortened by the thrust.
+        along = body.translations[-1, : body.n_elastic, 0]
+        eta = jnp.linalg.solve(body.stiffness, -thrust * along)
+        rest = mbd.State(jnp.concatenate([state.q[: -eta.size], eta]), state.v)
+        linear = mbd.linearize(system, 0.0, rest, coordinates=names)
+        values = linear.eigen().values
+        return jnp.min(-(values**2).real)
+
+    for part in (-0.5, 0.0, 0.5, 0.9):
+        value, (by_thrust, by_E) = square(jnp.array([part * np.pi**2, 1e9]))
+        assert value == pytest.approx(np.pi**4 * (1.0 - part), rel=1e-3)
+        assert by_thrust == pytest.approx(-(np.pi**2), rel=1e-3)
+        assert 1e9 * by_E == pytest.approx(np.pi**4, rel=1e-3)
 
 
 @pytest.mark.thorough
