@@ -106,13 +106,14 @@ def gif_of_solution(
 
 
 class Eye(NamedTuple):
-    """A perspective view: position [m], axes as rows, pixels by unit of tangent, and the centre
-    of the picture [pixels]."""
+    """A perspective view: position [m], axes as rows, pixels by unit of tangent, the centre of the
+    picture [pixels], and the smallest depth that is drawn [m]."""
 
     position: np.ndarray
     axes: np.ndarray
     focal: float
     centre: np.ndarray
+    near: float
 
     def project(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Pixels, shape `(..., 2)`, and depths [m], shape `(...)`, of points in the world."""
@@ -129,11 +130,12 @@ def _eye(points: np.ndarray, view: Sequence[float | int] | None, size: tuple[int
     back = (position - target) / np.linalg.norm(position - target)
     right = np.cross(up, back) / np.linalg.norm(np.cross(up, back))
     pixels = SMOOTHING * np.array(size, dtype=float)
-    eye = Eye(position, np.stack([right, np.cross(back, right), back]), 1.0, np.zeros(2))
-    flat, _ = eye.project(points)
+    eye = Eye(position, np.stack([right, np.cross(back, right), back]), 1.0, np.zeros(2), 0.0)
+    flat, depth = eye.project(points)
     low, high = flat.min(axis=0), flat.max(axis=0)
     focal = float(np.min(ROOM * pixels / np.maximum(high - low, 1e-9)))
-    return eye._replace(focal=focal, centre=pixels / 2 - focal * (low + high) / 2)
+    centre = pixels / 2 - focal * (low + high) / 2
+    return eye._replace(focal=focal, centre=centre, near=0.5 * float(depth.min()))
 
 
 def _pictures(
@@ -181,7 +183,10 @@ def _triangles(
     opacity = np.full((len(rgb), 1), 255.0 * drawing.opacity)
     # Of a translucent mesh both sides are drawn: each has half of the opacity.
     opacity = opacity if drawing.opacity >= 1.0 else 0.5 * opacity
-    return flat, depth.mean(axis=1), np.concatenate([rgb, opacity], axis=1).astype(int)
+    colors = np.concatenate([rgb, opacity], axis=1).astype(int)
+    # Terrain extends beyond the motion, also behind the camera.
+    seen = depth.min(axis=1) > eye.near
+    return flat[seen], depth[seen].mean(axis=1), colors[seen]
 
 
 def _rgb(color: int) -> tuple[int, int, int]:
