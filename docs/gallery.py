@@ -89,6 +89,12 @@ def car():
     return motion, {"trace": "chassis"}
 
 
+def skidder():
+    """A forestry machine that drops onto a washboard."""
+    example = importlib.import_module("skidder")
+    return example.drop(t1=2.0, saveat=0.04), {"speed": 0.7}
+
+
 def spinning_beam():
     """A flexible beam that is spun up."""
     example = importlib.import_module("spinning_beam")
@@ -110,6 +116,7 @@ PICTURES = {
         rolling_disc,
         washboard,
         car,
+        skidder,
         spinning_beam,
     )
 }
