@@ -14,9 +14,10 @@ class Blocks(eqx.Module):
     - `counts`: number of unknowns of each kind, in their order.
     - `typical`: size [unit of the kind] below which relative changes are negligible.
     - `redundant`: for each constraint whether it is possibly redundant. All kinds but the first are
-      then multipliers, constraint by constraint, once or several times. If any constraint is
-      possibly redundant, multipliers are not unique, and convergence is that of the first kind
-      alone.
+      then multipliers, constraint by constraint, once or several times, and `others` at their end.
+      If any constraint is possibly redundant, multipliers are not unique, and convergence is that
+      of the first kind alone.
+    - `others`: number of unknowns at the end that are not multipliers. Default: 0.
     - `pattern`: sparsity pattern of the Jacobian, None if unknown. The first kind then has one or
       more unknowns for each velocity, all velocities in turn, and the second kind as many for each
       constraint; equations have the same order.
@@ -26,15 +27,22 @@ class Blocks(eqx.Module):
     typical: tuple[Float[Array, ""], ...]
     redundant: tuple[bool, ...] = eqx.field(static=True, default=())
     pattern: SparsityPattern | None = eqx.field(static=True, default=None)
+    others: int = eqx.field(static=True, default=0)
 
     @property
     def compliant(self) -> Bool[np.ndarray, "n"] | None:
         """For each equation whether it is a possibly redundant constraint; None if none is."""
         if not any(self.redundant):
             return None
-        times = sum(self.counts[1:]) // len(self.redundant)
+        times = (sum(self.counts[1:]) - self.others) // len(self.redundant)
         multipliers = np.tile(np.asarray(self.redundant, dtype=bool), times)
-        return np.concatenate([np.zeros(self.counts[0], dtype=bool), multipliers])
+        zeros = [np.zeros(n, dtype=bool) for n in (self.counts[0], self.others)]
+        return np.concatenate([zeros[0], multipliers, zeros[1]])
+
+    @property
+    def multipliers(self) -> slice:
+        """Multipliers among the unknowns."""
+        return slice(self.counts[0], sum(self.counts) - self.others)
 
     @property
     def structured(self) -> bool:

@@ -92,7 +92,7 @@ class Dense(AbstractFactorization):
         value, J = _jacobian(fn, x)
         added = None
         if blocks.compliant is not None:
-            added = _compliances(J, blocks.counts[0], blocks.compliant)
+            added = _compliances(J, blocks, blocks.compliant)
             J = J + jnp.diag(added)
         largest = jnp.max(jnp.abs(J), axis=1)
         scale = 1.0 / jnp.where(largest > 0, largest, 1.0)
@@ -119,15 +119,18 @@ def _jacobian(fn: Residual, x: Float[Array, "n"]) -> tuple[Float[Array, "n"], Fl
 
 
 def _compliances(
-    J: Float[Array, "n n"], first: int, rows: Bool[np.ndarray, "n"]
+    J: Float[Array, "n n"], blocks: Blocks, rows: Bool[np.ndarray, "n"]
 ) -> Float[Array, "n"]:
+    first, own = blocks.counts[0], blocks.multipliers
     diagonal = jnp.diagonal(J)[:first]
     safe = jnp.where(diagonal == 0, 1.0, diagonal)
     # -(G H⁻¹ B) of [[H, B], [G, 0]], as if H were diagonal.
-    schur = -jnp.sum(J[first:, :first] / safe[None] * J[:first, first:].T, axis=1)
+    schur = -jnp.sum(J[own, :first] / safe[None] * J[:first, own].T, axis=1)
     # A row with unit entries for the softest velocity.
     unit = jnp.max(jnp.where(diagonal == 0, 0.0, 1.0 / jnp.abs(safe)), initial=0.0)
-    return jnp.concatenate([jnp.zeros(first, J.dtype), compliances(schur, rows[first:], unit)])
+    added = compliances(schur, rows[own], unit)
+    zeros = [jnp.zeros(n, J.dtype) for n in (first, blocks.others)]
+    return jnp.concatenate([zeros[0], added, zeros[1]])
 
 
 def relative_compliance(
@@ -136,7 +139,7 @@ def relative_compliance(
     """`AbstractFactors.compliance`, from the added diagonal and the largest entry of each row."""
     if added is None:
         return None
-    typical = jnp.max(largest[blocks.counts[0] :])
+    typical = jnp.max(largest[blocks.multipliers])
     return added / jnp.where(typical > 0, typical, 1.0)
 
 

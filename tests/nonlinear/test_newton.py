@@ -258,3 +258,18 @@ def test_derivatives_can_be_differentiated(chord):
     expected = [-2.0 / 9.0 * 2.0 ** (-5.0 / 3.0)]
     for twice in (jax.grad(slope), jax.jacfwd(slope), jax.hessian(root)):
         np.testing.assert_allclose(np.ravel(twice(a)), expected, rtol=1e-12)
+
+
+def test_equations_beyond_the_constraints_do_not_loosen_them():
+    """A state z that pulls at a velocity of little inertia, beside a possibly redundant constraint.
+
+    The unknowns are two velocities, the multiplier and z.
+    """
+    J = jnp.array(
+        [[1.0, 0.0, -1.0, 0.0], [0.0, 1e-10, 0.0, 1e6], [1.0, 0.0, 0.0, 0.0], [0.0, -1.0, 0.0, 1.0]]
+    )
+    blocks = Blocks((2, 1, 1), (jnp.array(1.0),) * 3, (True,), others=1)
+    _, factors = Dense().factor(lambda x: J @ x, jnp.zeros(4), blocks)
+    x = Dense().solve(factors, jnp.array([0.0, 0.0, 1.0, 0.0]))
+    np.testing.assert_allclose(x, [1.0, 0.0, 1.0, 0.0], atol=1e-7)
+    assert factors.missed(x) < 1e-7

@@ -99,12 +99,9 @@ def kinds(system: AbstractSystem, scales: Scales) -> Blocks:
     ng = constraints.n_constraints(system)
     counts = (system.nv, ng) if system.nz == 0 else (system.nv, ng, system.nz)
     redundant = constraints.redundant_rows(system)
-    if system.nz:  # Neither multipliers nor redundant: all unknowns beyond δ are rows of the end.
-        counts = system.nv, ng + system.nz
-        redundant = (*redundant, *[False] * system.nz)
     pattern = system.sparsity_pattern() if system.nz == 0 else None
     typical = tuple(jnp.ones((), scales.length.dtype) for _ in counts)
-    return Blocks(counts, typical, redundant, pattern)
+    return Blocks(counts, typical, redundant, pattern, others=system.nz)
 
 
 def equations(x: Float[Array, "n"], at: Balance) -> Float[Array, "n"]:

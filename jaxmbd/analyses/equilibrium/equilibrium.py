@@ -61,6 +61,8 @@ class Equilibrium(eqx.Module):
       more. Real parts with loads that have no potential. They have first derivatives; second ones
       are NaN, and the first ones of the 10 lowest if the stiffness is not symmetric.
     - `residual`: largest acceleration from rest, by that under the loads by themselves.
+    - `opening`: constraint residual, shape `(ng,)` [m or sine of an angle], zero for nonholonomic
+      constraints. An equilibrium has at most the square root of the float type's precision.
     - `result`: one of `jaxmbd.RESULTS`.
     - `turned`: rotation [rad] or travel [m] of every joint velocity on the way, by joint, with the
       turns that it wound.
@@ -74,6 +76,7 @@ class Equilibrium(eqx.Module):
     stable: Bool[Array, ""]
     eigenvalues: Float[Array, "k"]
     residual: Float[Array, ""]
+    opening: Float[Array, "ng"]
     result: RESULTS
     turned: dict[str, Float[Array, "..."]]
     left_unstable: Int[Array, ""]
@@ -82,6 +85,7 @@ class Equilibrium(eqx.Module):
     unstable_motion: Float[Array, "n_joints"]
     falling_motion: Float[Array, "n_joints"]
     joints: tuple[str, ...] = eqx.field(static=True)
+    rows: tuple[str, ...] = eqx.field(static=True)
 
     @property
     def free(self) -> tuple[str, ...]:
@@ -279,7 +283,9 @@ def _finished(
     bad: Any = RESULTS.equilibrium_unstable
     result = RESULTS.where(found.stability.stable, result, bad)
     bad = RESULTS.no_equilibrium
-    result = RESULTS.where(found.converged & (residual <= limit), result, bad)
+    opening = jnp.where(constraints.is_holonomic(system), constraints.residual(system, c), 0.0)
+    closed = jnp.all(jnp.abs(opening) <= float(jnp.finfo(opening.dtype).eps) ** 0.5)
+    result = RESULTS.where(found.converged & closed & (residual <= limit), result, bad)
     bad = RESULTS.unbounded_motion
     loose = jnp.any(found.stability.free | found.stability.unstable)
     result = RESULTS.where(~found.converged & loose, bad, result)
@@ -303,6 +309,7 @@ def _finished(
             SLOW * jnp.sqrt(scales.rate),
         ),
         residual,
+        opening,
         result,
         _by_joint(system, found.turned),
         found.left,
@@ -311,6 +318,7 @@ def _finished(
         motion(found.stability.unstable),
         falling,
         names,
+        tuple(constraints.row_names(system)),
     )
 
 

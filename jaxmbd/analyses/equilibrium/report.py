@@ -75,6 +75,15 @@ def _failure(found: "Equilibrium") -> str:
         )
     if not np.isfinite(float(found.residual)):
         return f"the equations are not finite at the last state; {look}"
+    opening = np.abs(np.asarray(found.opening))
+    apart = opening > float(np.finfo(opening.dtype).eps) ** 0.5
+    if apart.any():
+        names = tuple(dict.fromkeys(found.rows[int(i)] for i in np.flatnonzero(apart)))
+        return (
+            f"no equilibrium was reached: {_listed(names)} stays open by up to "
+            f"{opening.max():.3g} (m or sine of an angle); check that joints, drivers and held "
+            f"coordinates permit a common position, or start nearer; {look}"
+        )
     return (
         f"no equilibrium was reached: {moving} still moves (acceleration from rest "
         f"{float(found.residual):.3g} of that under the loads); start nearer, allow more steps, or "
