@@ -97,6 +97,8 @@ class ExplicitRK(AbstractIntegrator):
     def _ready(self, y0: State) -> diffrax.AbstractSolver:
         """The solver, with tolerances of the float type if its root finder has none.
 
+        `VeryChord` becomes `_LongerChord`.
+
         diffrax sets the tolerances of the step size controller only for solvers that it
         receives directly.
         """
@@ -104,6 +106,9 @@ class ExplicitRK(AbstractIntegrator):
         if not isinstance(solver, diffrax.AbstractImplicitSolver):
             return solver
         finder: Any = solver.root_finder
+        if type(finder) is diffrax.VeryChord:
+            finder = _LongerChord(**{name: getattr(finder, name) for name in _OF_CHORD})
+            solver = eqx.tree_at(lambda s: s.root_finder, solver, finder)
         if isinstance(finder.rtol, int | float | Array):
             return solver
         tolerance = float(jnp.finfo(y0.q.dtype).eps) ** 0.7
@@ -174,6 +179,21 @@ class ExplicitRK(AbstractIntegrator):
 
     def error_order(self, terms: Any = None) -> Any:
         return self.solver.error_order(terms)
+
+
+_OF_CHORD = "rtol", "atol", "norm", "kappa", "linear_solver"
+
+
+class _LongerChord(diffrax.VeryChord):
+    """`VeryChord` with as many iterations as the solver allows.
+
+    `VeryChord` calls every iterate a failure that is not converged, from the second on, and
+    Optimistix stops at a failure. With fixed steps two iterations are too few.
+    """
+
+    def terminate(self, *args: Any, **kwargs: Any) -> Any:
+        ends, result = super().terminate(*args, **kwargs)
+        return ends, optimistix.RESULTS.where(ends, result, optimistix.RESULTS.successful)
 
 
 class _FixedSteps(AbstractIntegrator):
