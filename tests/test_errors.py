@@ -133,7 +133,7 @@ def test_models_that_cannot_be_formulated(case):
 
 
 def test_formulation_that_is_none():
-    with pytest.raises(mbd.ModelError, match=r"an instance: JointCoordinates\(\)"):
+    with pytest.raises(mbd.ModelError, match=r"an instance, JointCoordinates\(\)"):
         mbd.formulate(pendulum(), mbd.JointCoordinates)
 
 
