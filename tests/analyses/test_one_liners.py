@@ -159,6 +159,7 @@ METHODS = {
     "energy-decaying": (mbd.EnergyDecaying(), mbd.MaximalCoordinates()),
     "Simo-Gonzalez": (mbd.SimoGonzalez(), mbd.NaturalCoordinates()),
     "Kvaerno3": (diffrax.Kvaerno3(), mbd.JointCoordinates()),
+    "semi-implicit": (mbd.SemiImplicitEuler(), mbd.JointCoordinates()),
 }
 
 
