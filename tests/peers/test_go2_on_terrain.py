@@ -1,6 +1,5 @@
 """Go2 stands on a rough road, its feet from the collision shapes of its file."""
 
-import example_robot_data
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,6 +9,7 @@ import jaxmbd as mbd
 from jaxmbd import contact, forces
 from jaxmbd.io import from_urdf, urdf_shapes
 
+example_robot_data = pytest.importorskip("example_robot_data")
 pytestmark = [pytest.mark.peers, pytest.mark.thorough]
 FILE = "go2_description/urdf/go2.urdf"
 FEET = [f"{leg}_foot" for leg in ("FL", "FR", "RL", "RR")]
