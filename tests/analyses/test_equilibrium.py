@@ -239,6 +239,8 @@ def _in_world(system, found, name):
         pytest.param(mbd.MaximalCoordinates(), "drainage", marks=pytest.mark.thorough),
         pytest.param(RIGID, "newton", marks=pytest.mark.thorough),
         pytest.param(RIGID, "drainage", marks=pytest.mark.thorough),
+        (mbd.PointCoordinates(), "newton"),
+        (mbd.PointCoordinates(), "drainage"),
     ],
 )
 def test_methods_and_formulations_agree_on_a_four_bar(bar, formulation, method):
@@ -252,6 +254,20 @@ def test_methods_and_formulations_agree_on_a_four_bar(bar, formulation, method):
         expected = _in_world(system, first, name)
         assert np.abs(_in_world(other, found, name) - expected).max() < 1e-9
     assert float(found.eigenvalues[0]) == pytest.approx(float(first.eigenvalues[0]), rel=1e-9)
+
+
+@pytest.mark.thorough
+def test_methods_agree_on_a_four_bar_of_springs(bar):
+    """In natural coordinates whose springs stand in for rigidity, the same rest by both methods."""
+    system, state, _ = bar
+    other = mbd.formulate(four_bar(), mbd.NaturalCoordinates(1e6))
+    guess = {name: x.q for name, x in mbd.joint_states(system, 0.0, state).items()}
+    start = mbd.assemble(other, guess)
+    drained, found = (
+        mbd.equilibrium(other, start, method=method) for method in ("drainage", "newton")
+    )
+    for name in ("left", "right"):
+        assert abs(angle(other, drained, name) - angle(other, found, name)) < 1e-10
 
 
 @pytest.mark.thorough
@@ -414,7 +430,7 @@ def test_it_runs_under_jit_and_vmap(hanging):
     assert found.stable.tolist() == [True, True, False]
 
 
-def _check_derivatives(value, leaves, tolerance=1e-7, h=1e-5):
+def check_derivatives(value, leaves, tolerance=1e-7, h=1e-5):
     """Forward and reverse mode against central differences, along random directions."""
     rng = np.random.default_rng(0)
     grads = jax.grad(value)(leaves)
@@ -454,7 +470,7 @@ def test_derivatives_by_every_number_of_a_pendulum():
     value, leaves = _leaf_value(
         model, mbd.JointCoordinates(), lambda s: mbd.assemble(s, {"hinge": 1.0}), "hinge"
     )
-    _check_derivatives(value, leaves)
+    check_derivatives(value, leaves)
 
 
 @pytest.mark.thorough
@@ -468,7 +484,7 @@ def test_derivatives_by_every_number_of_a_four_bar(formulation):
     model = eqx.tree_at(lambda m: m.forces, open_four_bar(), four_bar().forces)
     start = {"left": 0.3, "crank pin": [-0.5, 0.0]}
     value, leaves = _leaf_value(model, formulation, lambda s: mbd.assemble(s, start), "right")
-    _check_derivatives(value, leaves)
+    check_derivatives(value, leaves)
 
 
 @pytest.mark.thorough
@@ -483,4 +499,4 @@ def test_derivatives_of_a_wheel_by_its_radius_and_start(rolling):
         q = state.q.at[0].set(x).at[1].set(-radius)
         return mbd.equilibrium(new, mbd.State(q, state.v)).state.q[2]
 
-    _check_derivatives(turned, jnp.array([0.4, 0.4]), tolerance=1e-6)
+    check_derivatives(turned, jnp.array([0.4, 0.4]), tolerance=1e-6)

@@ -1,0 +1,26 @@
+"""Derivatives at rest through redundant joints: angle, reactions and the lowest eigenvalue."""
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import jaxmbd as mbd
+from tests.analyses.test_equilibrium import angle, check_derivatives, door
+
+
+@pytest.mark.thorough
+def test_derivatives_of_a_door_on_redundant_hinges():
+    """By stiffness, mass, wind, the distance of the hinges and the direction of both axes."""
+    formulation = mbd.MaximalCoordinates()
+    near = mbd.formulate(door(), formulation)
+    state = mbd.assemble(near, {"lower": 1.0, "upper": 1.0})
+    start = mbd.equilibrium(near, state, method="newton").state
+
+    @jax.jit
+    def value(numbers):
+        system = mbd.formulate(door(*numbers), formulation)
+        found = mbd.equilibrium(system, start, method="newton")
+        force = sum(w @ jnp.arange(1.0, 7.0) for w in found.reactions.values())
+        return jnp.sin(angle(system, found, "lower")) + 1e-2 * (force + found.eigenvalues[0])
+
+    check_derivatives(value, jnp.array([3.0, 20.0, 1.0, 1.8, 0.0]), tolerance=3e-7)
