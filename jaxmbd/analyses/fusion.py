@@ -30,11 +30,7 @@ def why_not_generated(system: AbstractSystem) -> str | None:
     if constraints.n_constraints(system) > 0:
         return "systems with constraints"
     t, state = _shapes(system)
-    floats, rest = eqx.partition(system, eqx.is_inexact_array)
-
-    def vdot(floats: Any, t: Time, state: State) -> Array:
-        return accelerations(eqx.combine(floats, rest), t, state)[0]
-
+    floats, vdot = _accelerations_of(system)
     if holds(GENERATED, jax.make_jaxpr(vdot)(floats, t, state).jaxpr):
         return None
     for group in system.mechanism.elements:
@@ -42,6 +38,16 @@ def why_not_generated(system: AbstractSystem) -> str | None:
         if reason is not None:
             return f"{_shortened(reason)} in {', '.join(map(repr, group.names))}"
     return _shortened(_native_reason(vdot, floats, t, state) or type(system).__name__)
+
+
+def _accelerations_of(system: AbstractSystem) -> tuple[Any, Callable[..., Array]]:
+    """The floats of a system, and accelerations as a function of floats, time and state."""
+    floats, rest = eqx.partition(system, eqx.is_inexact_array)
+
+    def vdot(floats: Any, t: Time, state: State) -> Array:
+        return accelerations(eqx.combine(floats, rest), t, state)[0]
+
+    return floats, vdot
 
 
 def _native_reason(fn: Any, *args: Any) -> str | None:
@@ -61,11 +67,7 @@ def why_not_fused(system: AbstractSystem) -> str | None:
     if constraints.n_constraints(system) > 0:
         return "systems with constraints have no fused program"
     t, state = _shapes(system)
-    floats, rest = eqx.partition(system, eqx.is_inexact_array)
-
-    def vdot(floats: Any, t: Time, state: State) -> Array:
-        return accelerations(eqx.combine(floats, rest), t, state)[0]
-
+    floats, vdot = _accelerations_of(system)
     if holds_fused_program(vdot, floats, t, state):
         return None
     for group in system.mechanism.elements:

@@ -301,8 +301,7 @@ def _eigenvalues(judged: Stability, system: AbstractSystem, t: Time, at: State) 
     """The eigenvalues at a point, with the derivatives of `Equilibrium.eigenvalues`."""
     # Those of the eigenvectors do not exist where eigenvalues repeat.
     slow = SLOW * jnp.sqrt(scales_of(system, t, at).rate)
-    constant = jax.lax.stop_gradient((judged.eigenvalues, judged.basis, slow))
-    values, basis, slow = constant
+    values, basis, slow = jax.lax.stop_gradient((judged.eigenvalues, judged.basis, slow))
     return with_derivatives(values, basis, system, t, at, accelerations(system, t, at)[1], slow)
 
 
