@@ -8,7 +8,6 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import jax.scipy.linalg as jsl
 from jaxtyping import Array, Float
 
 from ..bodies import RigidBody
@@ -35,6 +34,8 @@ from ..system.inertia import (
     momentum_of,
     spatial_inertia,
     twist_rates,
+    unwhiten_twists,
+    whiten_wrenches,
 )
 from ..system.loads import generalized
 from ..system.residuals import forces_and_reactions, motion_residual, residual_by_bodies
@@ -220,14 +221,14 @@ class MaximalSystem(AbstractSystem[AbstractConfiguration]):
             return super().whiten(factor, f)
         loads, torques = self._split(f, 6)
         columns = loads.reshape(*loads.shape[:2], -1)
-        whitened = jsl.solve_triangular(factor[0], columns, lower=True).reshape(-1, *f.shape[1:])
+        whitened = whiten_wrenches(factor[0], columns).reshape(-1, *f.shape[1:])
         return jnp.concatenate([whitened, torques / factor[1].reshape(-1, *[1] * (f.ndim - 1))])
 
     def unwhiten(self, factor: Any, y: Float[Array, "nv"]) -> Float[Array, "nv"]:
         if not self.mechanism.all_rigid:
             return super().unwhiten(factor, y)
         bodies, rotors = self._split(y, 6)
-        twists = jsl.solve_triangular(factor[0], bodies[:, :, None], trans=1, lower=True)
+        twists = unwhiten_twists(factor[0], bodies)
         return jnp.concatenate([twists.ravel(), rotors / factor[1]])
 
     def bias_at(self, c: AbstractConfiguration, v: Float[Array, "nv"]) -> Float[Array, "nv"]:

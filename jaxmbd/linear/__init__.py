@@ -11,6 +11,7 @@ from .modal_assurance import follow as follow
 from .modal_assurance import modal_assurance as modal_assurance
 from .spd import UNROLLED_SIZE as UNROLLED_SIZE
 from .spd import solve_spd as solve_spd
+from .succession import after as after
 
 __all__ = [
     "UNROLLED_SIZE",
@@ -18,6 +19,7 @@ __all__ = [
     "Eigen",
     "Followed",
     "SymmetricEigen",
+    "after",
     "eig",
     "eigh",
     "factor_constraints",

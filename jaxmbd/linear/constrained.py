@@ -15,6 +15,8 @@ import jax.scipy.linalg as jsl
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from .succession import after
+
 # Rounding errors of a column of W, in units of the machine epsilon and of the lengths of the
 # columns that it combines (measured singular values of zero are at most 1.3 of these units, for
 # masses from 1e-6 to 1e6 kg and chains of up to 100 links); and the relative error of the columns,
@@ -56,6 +58,16 @@ class ConstraintFactors(eqx.Module):
         mask = np.asarray(self.redundant, dtype=bool)
         return np.flatnonzero(~mask), np.flatnonzero(mask)
 
+    @property
+    def last(self) -> Array:
+        """The result of the last operation of the factorization; see `after` in `linear`."""
+        return self.nonzero if self.nonzero.size > 0 else self.Q
+
+    def after(self, other: Array) -> "ConstraintFactors":
+        """The same factors, for use after `other`; see `after` in `linear`."""
+        R, scale = after(self.R, other), after(self.scale, other)
+        return eqx.tree_at(lambda own: (own.R, own.scale), self, (R, scale))
+
     def nearest(
         self, y0: Float[Array, "n"], b: Float[Array, "m_k"]
     ) -> tuple[Float[Array, "n"], Float[Array, "m_k"]]:
@@ -65,7 +77,7 @@ class ConstraintFactors(eqx.Module):
         relative to the largest entry of `y0`; callers refine the result.
         """
         first, others = self.order
-        z = jsl.solve_triangular(self.R, b[first], trans=1)
+        z = jsl.solve_triangular(self.R, after(b[first], self.last), trans=1)
         weights = jnp.where(self.nonzero, 1.0 / jnp.where(self.nonzero, self.sigma, 1.0), 0.0)
         target = self.V.T @ ((b[others] - self.P.T @ z) / self.scale) * weights
 
@@ -128,12 +140,12 @@ def factor_constraints(
     rounding, errors = _errors(B, first, others, length, violation, R, P)
     # Not divided by the errors: which solution of contradicting rows is nearest must not depend on
     # whether constraints are violated, or derivatives would not be those of nearby configurations.
-    scale = length[others]
+    scale = after(length[others], errors)
     U, sigma, Vt = jnp.linalg.svd(W / scale[None], full_matrices=False)
     limit = jnp.linalg.norm(Vt * (errors / scale)[None], axis=1)
     nonzero = sigma > limit
     if demand is not None:
-        z = jsl.solve_triangular(R, demand[first], trans=1)
+        z = jsl.solve_triangular(R, after(demand[first], sigma), trans=1)
         along = Vt @ ((demand[others] - P.T @ z) / scale)
         largest = jnp.max(jnp.abs(demand / length), initial=0.0)
         effect = limit * largest

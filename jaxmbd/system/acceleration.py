@@ -14,6 +14,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ..linear import after
 from ..model.arguments import as_instance
 from . import constraints
 from .abstract import AbstractSystem, State, Time, Velocities, as_state, as_time
@@ -82,7 +83,7 @@ def constrained_accelerations(
     f = -motion_residual(system, c, v, jnp.zeros_like(v))
     vdot, lam = equations.solve(f, target)
     holds = equations.holds((vdot, lam), f, target, motion.noise(c, vdot))
-    least = equations.minimum_norm(lam)
+    least = equations.minimum_norm(after(lam, holds))
     holds, lam = holds & equations.is_same_force(least, lam), least
     return jnp.where(holds, vdot, jnp.nan), jnp.where(holds, lam, jnp.nan)
 

@@ -31,8 +31,45 @@ def momentum_of(body: RigidBody, V: Float[Array, "6"]) -> Float[Array, "6"]:
 
 
 def inertial_factor(body: RigidBody) -> Float[Array, "6 6"]:
-    """Cholesky factor L of the spatial inertia L Lᵀ of one body."""
-    return jnp.linalg.cholesky(spatial_inertia(body))
+    """Cholesky factor L of the spatial inertia L Lᵀ of one body, in closed form.
+
+    L = [[√m 1, 0], [√m ĉ, K]] with the inertia K Kᵀ about the centre of mass.
+    """
+    root, J = jnp.sqrt(body.mass), body.symmetric_inertia()
+    zero = jnp.zeros_like(root)
+    k00 = jnp.sqrt(J[0, 0])
+    k10, k20 = J[1, 0] / k00, J[2, 0] / k00
+    k11 = jnp.sqrt(J[1, 1] - k10**2)
+    k21 = (J[2, 1] - k20 * k10) / k11
+    k22 = jnp.sqrt(J[2, 2] - k20**2 - k21**2)
+    K = jnp.array([[k00, zero, zero], [k10, k11, zero], [k20, k21, k22]])
+    unit = jnp.eye(3, dtype=K.dtype)
+    return jnp.block([[root * unit, jnp.zeros_like(K)], [root * so3.hat(body.com), K]])
+
+
+def whiten_wrenches(L: Float[Array, "n 6 6"], W: Float[Array, "n 6 k"]) -> Float[Array, "n 6 k"]:
+    """L⁻¹ W for the factors of `inertial_factor` of several bodies.
+
+    A library's triangular solve costs more than these few operations.
+    """
+    linear = W[:, :3] / L[:, 0, 0][:, None, None]
+    rest = W[:, 3:] - L[:, 3:, :3] @ linear
+    K = L[:, 3:, 3:, None]
+    x = rest[:, 0] / K[:, 0, 0]
+    y = (rest[:, 1] - K[:, 1, 0] * x) / K[:, 1, 1]
+    z = (rest[:, 2] - K[:, 2, 0] * x - K[:, 2, 1] * y) / K[:, 2, 2]
+    return jnp.concatenate([linear, jnp.stack([x, y, z], axis=1)], axis=1)
+
+
+def unwhiten_twists(L: Float[Array, "n 6 6"], y: Float[Array, "n 6"]) -> Float[Array, "n 6"]:
+    """L⁻ᵀ y for the factors of `inertial_factor` of several bodies."""
+    K = L[:, 3:, 3:]
+    c = y[:, 5] / K[:, 2, 2]
+    b = (y[:, 4] - K[:, 2, 1] * c) / K[:, 1, 1]
+    a = (y[:, 3] - K[:, 1, 0] * b - K[:, 2, 0] * c) / K[:, 0, 0]
+    angular = jnp.stack([a, b, c], axis=1)
+    linear = y[:, :3] - jnp.einsum("nji,nj->ni", L[:, 3:, :3], angular)
+    return jnp.concatenate([linear / L[:, 0, 0][:, None], angular], axis=1)
 
 
 def inertial_wrench(
@@ -130,4 +167,6 @@ __all__ = [
     "momentum_of",
     "spatial_inertia",
     "twist_rates",
+    "unwhiten_twists",
+    "whiten_wrenches",
 ]

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from .._stop_gradients import stop_gradients
-from ..linear import ConstraintFactors, factor_constraints
+from ..linear import ConstraintFactors, after, factor_constraints
 from . import constraints
 from .abstract import AbstractSystem, Velocities
 from .configuration import AbstractConfiguration
@@ -144,11 +144,13 @@ class SaddlePoint(eqx.Module):
         return unknowns[:nv], unknowns[nv:]
 
     def _solved(self, f: Velocities, a: Float[Array, "ng"]) -> tuple[Array, Array]:
-        y0 = self.metric.whiten(f)
+        factors = self.factors
+        last = factors.last if isinstance(factors, ConstraintFactors) else factors
+        y0 = self.metric.whiten(after(f, last))
         if a.size == 0:
             return self.metric.unwhiten(y0), a
         if isinstance(self.factors, ConstraintFactors):
-            y, lam = self.factors.nearest(y0, a)
+            y, lam = self.factors.nearest(y0, after(a, y0))
             return self.metric.unwhiten(y), lam
         cholesky = (self.factors, True)
         lam = jsl.cho_solve(cholesky, a - self.B.T @ y0)
@@ -170,6 +172,7 @@ class SaddlePoint(eqx.Module):
         """
         equations, solution, f, a, noise = stop_gradients((self, solution, f, a, noise))
         motion_holds = equations._motion_holds(*solution, f)
+        f = after(f, solution[0])
         return motion_holds & equations._constraints_hold(*solution, f, a, noise)
 
     def holds_in_norm(
@@ -187,8 +190,9 @@ class SaddlePoint(eqx.Module):
         metric, eps = equations.metric, float(jnp.finfo(f.dtype).eps)
         residual = metric.whiten(metric.apply(x) - f - equations.G.T @ lam)
         tolerance = MOTION_TOLERANCE * eps + equations._disturbance
-        motion_holds = jnp.linalg.norm(residual) <= tolerance * jnp.linalg.norm(metric.whiten(f))
-        zeros = jnp.zeros_like(lam)
+        size = jnp.linalg.norm(metric.whiten(after(f, residual)))
+        motion_holds = jnp.linalg.norm(residual) <= tolerance * size
+        zeros, f = jnp.zeros_like(lam), after(f, size)
         return motion_holds & equations._constraints_hold(x, lam, f, zeros, noise)
 
     def _motion_holds(
@@ -268,7 +272,7 @@ class SaddlePoint(eqx.Module):
         def solution(_: Any, right: Array) -> Array:
             return jnp.concatenate(self._least(idle, right[:ng], right[ng:]))
 
-        idle = self.factors.idle()
+        idle = self.factors.after(lam).idle()
         near = jax.lax.stop_gradient(lam)
         near = near - idle @ (idle.T @ near)
         # The difference from `near` is small, and so are its rounding errors.
@@ -280,8 +284,8 @@ class SaddlePoint(eqx.Module):
     ) -> tuple[Array, Array]:
         """λ and x of λ - G x = `of_rows`, -Gᵀ λ = `f`, with `idle` of the factors."""
         assert isinstance(self.factors, ConstraintFactors)
-        y0 = self.metric.whiten(-f)
-        lam = self.factors.nearest(y0, jnp.zeros_like(of_rows))[1]
+        y0 = self.metric.whiten(-after(f, idle))
+        lam = self.factors.nearest(y0, after(jnp.zeros_like(of_rows), y0))[1]
         lam = idle @ (idle.T @ (of_rows + lam)) - lam
         x = self.factors.nearest(jnp.zeros_like(y0), lam - of_rows)[0]
         return lam, self.metric.unwhiten(x)

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import jax.scipy.linalg as jsl
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
@@ -29,6 +28,7 @@ from ...system.inertia import (
     forces_on_bodies,
     inertial_factor,
     twist_rates,
+    whiten_wrenches,
 )
 from ...system.saddle_point import row_lengths
 from ..formulate import system_of
@@ -353,7 +353,7 @@ def _(system: JointSystem, c: JointConfiguration, B: Float[Array, "nv ng"]) -> F
         total = jnp.zeros(D.shape[:2], dtype=D.dtype)
         for bodies, rows in joint_motion.body_rows(mechanism, group, X_FM, D):
             L = Rows.of(np.maximum(bodies.array - 1, 0)).take(own)
-            whitened = jsl.solve_triangular(L, jnp.swapaxes(rows, 1, 2), lower=True)
+            whitened = whiten_wrenches(L, jnp.swapaxes(rows, 1, 2))
             movable = jnp.asarray(bodies.array > 0)[:, None]  # All bodies except for the ground.
             total = total + jnp.where(movable, jnp.sum(whitened**2, axis=1), 0.0)
         return total
