@@ -23,6 +23,7 @@ BOTTOM = {
     "_runtime_guard",
     "_joint_tangents",
     "_inlined_jit",
+    "_while_at_most",
 }
 MATHEMATICS = BOTTOM | {"lie", "linear", "fused", "native"}
 DESCRIPTION = {"model", "inertia", "signals", "bodies", "joints", "contact", "tyres", "forces"}

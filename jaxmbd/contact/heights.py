@@ -53,6 +53,17 @@ class AbstractHeight(eqx.Module):
         rows = jax.vmap(lambda unit: jax.jvp(jax.grad(law), (at,), (unit,))[1])(units)
         return Jet(z, slope, jnp.stack([rows[0, 0], rows[0, 1], rows[1, 1]]))
 
+    def near(self, x: Scalar, y: Scalar) -> "AbstractHeight":
+        """A height that equals this one around a place, and takes less time there.
+
+        Default: the height itself.
+        """
+        return self
+
+    def equals_whole(self, x: Scalar, y: Scalar) -> Bool[Array, ""]:
+        """Whether the result of `near` equals the whole height at x, y. Default: everywhere."""
+        return jnp.array(True)
+
     def __add__(self, other: "AbstractHeight") -> "AbstractHeight":
         return SumOfHeights((self, other))
 
@@ -73,6 +84,12 @@ class SumOfHeights(AbstractHeight):
 
     def covers(self, x: Scalar, y: Scalar) -> Bool[Array, ""]:
         return jnp.all(jnp.stack([part.covers(x, y) for part in self.parts]))
+
+    def near(self, x: Scalar, y: Scalar) -> AbstractHeight:
+        return SumOfHeights(tuple(part.near(x, y) for part in self.parts))
+
+    def equals_whole(self, x: Scalar, y: Scalar) -> Bool[Array, ""]:
+        return jnp.all(jnp.stack([part.equals_whole(x, y) for part in self.parts]))
 
 
 class FunctionOfPlace(AbstractHeight):
@@ -293,50 +310,100 @@ class HeightGrid(AbstractHeight):
         return self.jet(x, y).z
 
     def jet(self, x: Scalar, y: Scalar) -> Jet:
-        u, v = self._steps(x, y)
-        i, along_x = _convolution(u, self.heights.shape[0])
-        j, along_y = _convolution(v, self.heights.shape[1])
-        by_order = along_x.T @ jax.lax.dynamic_slice(self.heights, (i, j), (4, 4)) @ along_y
-        dx, dy = self.spacing[0], self.spacing[1]
-        slope = jnp.stack([by_order[1, 0] / dx, by_order[0, 1] / dy])
-        second = [by_order[2, 0] / dx**2, by_order[1, 1] / (dx * dy), by_order[0, 2] / dy**2]
-        return Jet(by_order[0, 0], slope, jnp.stack(second))
+        return self.near(x, y).jet(x, y)
+
+    def near(self, x: Scalar, y: Scalar) -> "Cell":
+        at = jax.lax.stop_gradient(jnp.stack(_in_spacings(self, x, y)))
+        last = jnp.array(self.heights.shape, at.dtype) - 1.0
+        cell = jnp.clip(jnp.floor(at), 0.0, last - 1.0)
+        first = jnp.clip(cell - 1.0, 0.0, last - 3.0).astype(jnp.int32)
+        values = jax.lax.dynamic_slice(self.heights, (first[0], first[1]), (4, 4))
+        values = _around(values, cell[0], last[0])
+        values = _around(values.T, cell[1], last[1])
+        powers = _powers(_powers(values).T)  # Samples along y are in the rows.
+        return Cell(powers, cell, last, self.spacing, self.corner)
 
     def covers(self, x: Scalar, y: Scalar) -> Bool[Array, ""]:
-        u, v = self._steps(x, y)
+        u, v = _in_spacings(self, x, y)
         n, m = self.heights.shape
         return (u >= 0) & (u <= n - 1) & (v >= 0) & (v <= m - 1)
 
-    def _steps(self, x: Scalar, y: Scalar) -> tuple[Scalar, Scalar]:
-        """Coordinates from the corner of the grid, divided by its spacing."""
-        return (x - self.corner[0]) / self.spacing[0], (y - self.corner[1]) / self.spacing[1]
 
+class Cell(AbstractHeight):
+    """The cubic of one cell of a `HeightGrid`, and beyond the cell.
 
-# Weights of four samples by powers of the place t between the second and the third one.
-INNER = np.array([[0, -0.5, 1, -0.5], [1, 0, -2.5, 1.5], [0, 0.5, 2, -1.5], [0, 0, -0.5, 0.5]])
-# Beyond the first and the last sample one more is extrapolated by a quadratic, as Keys does.
-_B, _L, _R, _A = INNER
-FIRST = np.stack([_L + 3 * _B, _R - 3 * _B, _A + _B, np.zeros(4)])
-LAST = np.stack([np.zeros(4), _B + _A, _L - 3 * _A, _R + 3 * _A])
-
-
-def _convolution(u: Scalar, n: int) -> tuple[Array, Float[Array, "4 3"]]:
-    """First of four samples at a coordinate u, in numbers of spacings, and their weights.
-
-    The columns are weights of the height, its slope and its second derivative.
+    - `powers`: coefficients of powers of x and y, in numbers of spacings from the corner of the
+      cell, shape `(4, 4)`.
+    - `cell`, `last`: number of the cell and of the last sample along x and y, shape `(2,)`.
+    - `spacing`, `corner`: of the grid.
     """
-    inside = (u >= 0.0) & (u <= n - 1.0)
-    u = jnp.clip(u, 0.0, n - 1.0)
-    cell = jnp.clip(jnp.floor(jax.lax.stop_gradient(u)), 0.0, n - 2.0)
-    t = u - cell
-    zero, one = jnp.zeros_like(t), jnp.ones_like(t)
-    powers = jnp.stack([one, t, t * t, t * t * t])
-    by_t = jnp.where(inside, jnp.stack([zero, one, 2.0 * t, 3.0 * t * t]), 0.0)
-    twice = jnp.where(inside, jnp.stack([zero, zero, 2.0 * one, 6.0 * t]), 0.0)
-    first, last, inner = (jnp.asarray(table, t.dtype) for table in (FIRST, LAST, INNER))
-    table = jnp.where(cell == 0, first, jnp.where(cell == n - 2, last, inner))
-    start = jnp.clip(cell - 1.0, 0.0, n - 4.0).astype(jnp.int32)
-    return start, table @ jnp.stack([powers, by_t, twice], axis=1)
+
+    powers: Float[Array, "4 4"]
+    cell: Float[Array, "2"]
+    last: Float[Array, "2"]
+    spacing: Float[Array, "2"]
+    corner: Float[Array, "2"]
+
+    def __call__(self, x: Scalar, y: Scalar) -> Scalar:
+        return self.jet(x, y).z
+
+    def jet(self, x: Scalar, y: Scalar) -> Jet:
+        at = jnp.stack(_in_spacings(self, x, y))
+        below, beyond = at < 0.0, at > self.last
+        u, v = jnp.where(below, 0.0, jnp.where(beyond, self.last, at)) - self.cell
+        # Cubics in x, and their derivatives, as coefficients of powers of y.
+        value, first, second = _cubic(self.powers, u)
+        z, by_y, twice_by_y = _cubic(value, v)
+        by_x, mixed, _ = _cubic(first, v)
+        twice_by_x, _, _ = _cubic(second, v)
+        per = 1.0 / self.spacing
+        slope = jnp.stack([by_x, by_y]) * per
+        curvature = jnp.stack([twice_by_x, mixed, twice_by_y])
+        curvature = curvature * jnp.stack([per[0] * per[0], per[0] * per[1], per[1] * per[1]])
+        # Beyond the border of the grid, its value continues without a slope.
+        off = below | beyond
+        slope = jnp.where(off, 0.0, slope)
+        curvature = jnp.where(jnp.stack([off[0], off[0] | off[1], off[1]]), 0.0, curvature)
+        return Jet(z, slope, curvature)
+
+    def equals_whole(self, x: Scalar, y: Scalar) -> Bool[Array, ""]:
+        at = jnp.stack(_in_spacings(self, x, y))
+        before = (at < self.cell) & (self.cell > 0.0)
+        after = (at > self.cell + 1.0) & (self.cell < self.last - 1.0)
+        return ~jnp.any(before | after)
+
+
+def _in_spacings(grid: HeightGrid | Cell, x: Scalar, y: Scalar) -> tuple[Scalar, Scalar]:
+    """Coordinates from the corner of a grid, divided by its spacing."""
+    along_x = (x - grid.corner[0]) / grid.spacing[0]
+    return along_x, (y - grid.corner[1]) / grid.spacing[1]
+
+
+def _around(rows: Float[Array, "4 4"], cell: Scalar, last: Scalar) -> Float[Array, "4 4"]:
+    """The two samples before a place and the two after it, from four samples of the grid.
+
+    Beyond the first and the last sample one more is extrapolated by a quadratic, as Keys does.
+    """
+    a, b, c, d = rows
+    first = jnp.stack([c + 3.0 * (a - b), a, b, c])
+    end = jnp.stack([b, c, d, b + 3.0 * (d - c)])
+    return jnp.where(cell == 0, first, jnp.where(cell == last - 1.0, end, rows))
+
+
+def _powers(rows: Float[Array, "4 4"]) -> Float[Array, "4 4"]:
+    """Coefficients of the cubic between the second and the third of four samples."""
+    a, b, c, d = rows
+    third = 1.5 * (b - c) + 0.5 * (d - a)
+    return jnp.stack([b, 0.5 * (c - a), 0.5 * (a + c) - b - third, third])
+
+
+def _cubic(
+    powers: Float[Array, "4 *k"], t: Scalar
+) -> tuple[Float[Array, "*k"], Float[Array, "*k"], Float[Array, "*k"]]:
+    """A cubic, and its first two derivatives."""
+    a, b, c, d = powers
+    value = a + t * (b + t * (c + t * d))
+    return value, b + t * (2.0 * c + t * (3.0 * d)), 2.0 * c + t * (6.0 * d)
 
 
 def _along_x(z: Scalar, slope: Scalar, second: Scalar) -> Jet:

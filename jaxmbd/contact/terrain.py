@@ -1,21 +1,22 @@
 """Terrain: surfaces given by a height over a plane."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from .._while_at_most import while_at_most
 from ..model.frame import Frame, as_frame
 from ..model.values import all_concrete
-from .heights import AbstractHeight, as_height
+from .heights import AbstractHeight, Jet, as_height
 from .shapes import AbstractSurface, Nearest, Vector
 
-SEARCH = 8  # Steps of the search for the foot, in front of those that are differentiated.
-# Steps that are differentiated: from a foot found, the first one has exact first derivatives, the
-# second one exact second derivatives.
-DIFFERENTIATED = 2
+# Steps of the search for the foot in the part of the surface below the point, and further pairs of
+# steps, at most. Two more are differentiated: from a foot found, the first of these has exact first
+# derivatives, the second one exact second derivatives.
+FIRST_STEPS, SEARCH = 3, 4
 # Distances up to this multiple of the radius of a ball require a foot that was found.
 NEAR = 1.5
 
@@ -61,61 +62,111 @@ class Terrain(AbstractSurface):
         return None
 
     def nearest(self, point: Vector, radius: Float[Array, ""]) -> Nearest:
-        below = point[:2]
-        still = jax.lax.stop_gradient((self.height, point))
-        above = jnp.abs(still[1][2] - _at(still[0], still[1][:2]))
-
-        def search(_: Any, foot: Float[Array, "2"]) -> Float[Array, "2"]:
-            # The foot is no farther than the point of the surface right below.
-            offset = foot + _newton_step(*still, foot, 0.1)[0] - still[1][:2]
-            squared = offset @ offset
-            far = squared > above**2
-            scale = above / jnp.sqrt(jnp.where(far, squared, 1.0))
-            return still[1][:2] + jnp.where(far, scale, 1.0) * offset
-
-        foot = jax.lax.fori_loop(0, SEARCH, search, still[1][:2])
-        convex = jnp.array(True)
-        for _ in range(DIFFERENTIATED):
-            step, convex = _newton_step(self.height, point, foot, 1e-3)
-            foot = foot + step
-        z, slope, _ = self.height.jet(foot[0], foot[1])
+        foot = _search(*jax.lax.stop_gradient((self.height, point, radius)))
+        local = self.height.near(foot[0], foot[1])
+        first = _newton_step(local, point, foot, 1e-3)
+        second = _newton_step(local, point, foot + first.step, 1e-3)
+        # Expanded about the place before the last step, which is as short as rounding errors are:
+        # values and two derivatives are those at its end.
+        foot = foot + first.step + second.step
+        z, slope = _expanded(second.jet, second.step)
         normal = jnp.concatenate([-slope, jnp.ones((1,), slope.dtype)])
         normal = normal / jnp.sqrt(normal @ normal)
         offset = point - jnp.concatenate([foot, z[None]])
         distance = offset @ normal
         # Off the normal by more than rounding, the foot was not found.
-        aside = jax.lax.stop_gradient(offset - distance * normal)
-        limit = jnp.sqrt(jnp.finfo(point.dtype).eps) * (radius + jnp.abs(distance))
+        aside, last = jax.lax.stop_gradient((offset - distance * normal, second.step))
+        size, root = radius + jnp.abs(distance), jnp.finfo(point.dtype).eps ** 0.5
+        found = (aside @ aside <= (root * size) ** 2) & (last @ last <= root * size**2)
         near = (distance < NEAR * radius) | (distance < 0)
-        lost = near & ~((aside @ aside <= limit**2) & convex)
+        lost = near & ~(found & second.is_convex)
         lost = lost | (near & ~self.height.covers(foot[0], foot[1]))
-        lost = lost | ~self.height.covers(below[0], below[1])
+        lost = lost | ~self.height.covers(point[0], point[1])
         return jnp.where(lost, jnp.nan, distance), normal
 
 
-def _at(height: AbstractHeight, at: Float[Array, "2"]) -> Float[Array, ""]:
-    return height(at[0], at[1])
+def _search(height: AbstractHeight, point: Vector, radius: Float[Array, ""]) -> Float[Array, "2"]:
+    """x and y of the foot of a point, from below the point, by Newton's method.
+
+    The error is that of a step shorter than the fourth root of rounding errors.
+    """
+    below = point[:2]
+    local = height.near(below[0], below[1])
+    above = jnp.abs(point[2] - local.jet(below[0], below[1]).z)
+    short = jnp.finfo(point.dtype).eps ** 0.5 * (radius + above) ** 2
+
+    def step(
+        local: AbstractHeight, state: tuple[Float[Array, "2"], Float[Array, ""]]
+    ) -> tuple[Float[Array, "2"], Float[Array, ""]]:
+        """The next place, and the square of the distance from the last one."""
+        foot, _ = state
+        # The foot is no farther than the point of the surface right below.
+        offset = foot + _newton_step(local, point, foot, 0.1).step - below
+        squared = offset @ offset
+        far = squared > above**2
+        scale = above / jnp.sqrt(jnp.where(far, squared, 1.0))
+        new = below + jnp.where(far, scale, 1.0) * offset
+        return new, (new - foot) @ (new - foot)
+
+    def steps(state: _Place) -> _Place:
+        local = height.near(state.foot[0], state.foot[1])
+        return moved(local, jax.lax.fori_loop(0, 2, lambda _, x: step(local, x), tuple(state[:2])))
+
+    def moved(local: AbstractHeight, x: tuple[Float[Array, "2"], Float[Array, ""]]) -> _Place:
+        foot, squared = x
+        return _Place(foot, squared, (squared > short) | ~local.equals_whole(foot[0], foot[1]))
+
+    start = below, jnp.zeros_like(above)
+    place = moved(local, jax.lax.fori_loop(0, FIRST_STEPS, lambda _, x: step(local, x), start))
+    return while_at_most(lambda place: place.is_rough, steps, place, SEARCH).foot
+
+
+class _Place(NamedTuple):
+    """A place near the foot, the square of the last step's length [m²], and whether to go on."""
+
+    foot: Float[Array, "2"]
+    squared: Float[Array, ""]
+    is_rough: Bool[Array, ""]
+
+
+class _Step(NamedTuple):
+    """A step of Newton's method, and the jet of the height from which it starts.
+
+    - `is_convex`: whether the step is that of the function itself, not without its curvature.
+    """
+
+    step: Float[Array, "2"]
+    is_convex: Bool[Array, ""]
+    jet: Jet
 
 
 def _newton_step(
     height: AbstractHeight, point: Vector, foot: Float[Array, "2"], smallest: float
-) -> tuple[Float[Array, "2"], Bool[Array, ""]]:
+) -> _Step:
     """A step of Newton's method for the least distance, in x and y of the foot.
 
     With s = z_p - z it minimizes ½ |foot - p|² + ½ s². Unless the eigenvalues of the Hessian exceed
-    `smallest`, which is the second result, the curvature of the surface is left out.
+    `smallest`, the curvature of the surface is left out.
     """
-
-    z, slope, curvature = height.jet(foot[0], foot[1])
+    jet = height.jet(foot[0], foot[1])
+    z, slope, curvature = jet
     s = point[2] - z
     gradient = foot - point[:2] - s * slope
     a, b, c = 1.0 + slope[0] ** 2, slope[0] * slope[1], 1.0 + slope[1] ** 2
     full = (a - s * curvature[0], b - s * curvature[1], c - s * curvature[2])
-    least = 0.5 * (full[0] + full[2]) - jnp.hypot(0.5 * (full[0] - full[2]), full[1])
-    convex = jax.lax.stop_gradient(least) > smallest
+    own = jax.lax.stop_gradient(full)
+    more = own[0] - smallest, own[2] - smallest
+    convex = (more[0] > 0) & (more[1] > 0) & (more[0] * more[1] > own[1] ** 2)
     a, b, c = (jnp.where(convex, x, y) for x, y in zip(full, (a, b, c), strict=True))
     step = jnp.stack([c * gradient[0] - b * gradient[1], a * gradient[1] - b * gradient[0]])
-    return -step / (a * c - b * b), convex
+    return _Step(-step / (a * c - b * b), convex, jet)
+
+
+def _expanded(jet: Jet, step: Float[Array, "2"]) -> tuple[Float[Array, ""], Float[Array, "2"]]:
+    """Height and slope at the end of a short step."""
+    xx, xy, yy = jet.curvature
+    bend = jnp.stack([xx * step[0] + xy * step[1], xy * step[0] + yy * step[1]])
+    return jet.z + step @ (jet.slope + 0.5 * bend), jet.slope + bend
 
 
 __all__ = ["Terrain"]

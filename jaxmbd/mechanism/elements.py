@@ -55,6 +55,7 @@ class Loads:
 
     - `on_bodies`: wrench of fields on every body; None without fields.
     - `on_ports`: wrench of other elements on every port; None without such elements.
+    - `loaded`: rows of the ports with such a wrench; it is zero on the others.
     - `joint_forces`: force on every joint velocity, by group.
     """
 
@@ -62,6 +63,7 @@ class Loads:
         self.c = c
         self.on_bodies: Float[Array, "n_bodies 6"] | None = None
         self.on_ports: Wrenches | None = None
+        self.loaded: set[int] = set()
         self.joint_forces: JointForces = {}
 
     @property
@@ -80,6 +82,7 @@ class Loads:
         """Add wrenches on some ports."""
         total = self._zeros() if self.on_ports is None else self.on_ports
         self.on_ports = ports.add_to(total, wrenches)
+        self.loaded.update(ports.index)
 
     def _zeros(self) -> Wrenches:
         return jnp.zeros((self.c.mechanism.n_ports, 6), dtype=self.c.q.dtype)

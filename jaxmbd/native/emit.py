@@ -92,6 +92,8 @@ class Pass(Values):
             return
         if item.op == "kept":
             self.names[item.index] = self._kept(item)
+        elif item.op == "load":
+            self.names[item.index] = self.at_index(item)
         elif item.op not in ("carry", "row", "final"):  # Their loop has named them.
             self.names[item.index] = instruct(self.w, item, [self.read(x) for x in item.args])
         if not self.varies and item.index in self.plan.slots:
@@ -109,9 +111,12 @@ class Pass(Values):
         for j, x in enumerate(loop.carried):
             if self._live(x):
                 self.read(loop.start[j])  # Before the loop.
+        results = self._results_of(loop, "final")
+        starts = {x.index: self.read(loop.start[x.data[1]]) for x in results}
         columns = self._columns(loop)
+        enters = "true" if loop.enters is None else self._any(self.read(loop.enters))
         before = w.block
-        w.do(f"br label %loop{k}")
+        w.do(f"br i1 {enters}, label %loop{k}, label %after{k}")
         w.begin(f"loop{k}")
         at = len(w.lines)
         carried = [(j, x) for j, x in enumerate(loop.carried) if self._live(x)]
@@ -125,12 +130,13 @@ class Pass(Values):
             self._write(item)
         self._keep(loop)
         ends = [self.read(loop.end[j]) for j, _ in carried]
-        for x in self._results_of(loop, "final"):
-            self.names[x.index] = self.read(loop.end[x.data[1]])
+        finals = {x.index: self.read(loop.end[x.data[1]]) for x in results}
+        repeats = "true" if loop.repeats is None else self._any(self.read(loop.repeats))
         self.region = outer
         w.do(f"%next{k} = add i64 %turn{k}, 1")
-        w.do(f"%more{k} = icmp slt i64 %next{k}, {loop.length}")
-        w.do(f"br i1 %more{k}, label %loop{k}, label %after{k}")
+        more = w.put(f"icmp slt i64 %next{k}, {loop.length}")
+        more = w.put(f"and i1 {more}, {repeats}")
+        w.do(f"br i1 {more}, label %loop{k}, label %after{k}")
         phis = [f"  %turn{k} = phi i64 [0, %{before}], [%next{k}, %{w.block}]"]
         for (j, x), end in zip(carried, ends, strict=True):
             name, start = self.names[x.index], self.read(loop.start[j])
@@ -138,10 +144,23 @@ class Pass(Values):
                 f"  {name} = phi {w.type(x.type)} [{start}, %{before}], [{end}, %{w.block}]"
             )
         w.lines[at:at] = phis
+        inner = w.block
         w.begin(f"after{k}")
+        for x in results:
+            both = f"[{starts[x.index]}, %{before}], [{finals[x.index]}, %{inner}]"
+            self.names[x.index] = w.put(f"phi {w.type(x.type)} {both}")
+
+    def _any(self, value: str) -> str:
+        """Whether a truth value is true in any lane."""
+        n = self.lanes
+        if not n:
+            return value
+        name = f"@llvm.vector.reduce.or.v{n}i1"
+        self.module.declare(f"declare i1 {name}(<{n} x i1>)")
+        return self.w.put(f"call i1 {name}(<{n} x i1> {value})")
 
     def _write_long_loop(self, loop: Region) -> None:
-        """A loop in the driver."""
+        """A loop in the driver, with all its iterations, also those that change nothing."""
         k = loop.index
         live = {j for j, x in enumerate(loop.carried) if self._live(x)}
         for j in sorted(live | {x.data[1] for x in self._results_of(loop, "final")}):

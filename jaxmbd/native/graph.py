@@ -48,6 +48,8 @@ class Region:
     - `carried`: nodes of the carried values at the beginning of an iteration.
     - `start`, `end`: their values before the first iteration, and at the end of an iteration.
     - `kept`: for each array that is written row by row, the entries of a row.
+    - `enters`, `repeats`: whether there is a first iteration, and another one after an iteration;
+      None for a fixed number of iterations.
     """
 
     parent: "Region | None"
@@ -59,6 +61,8 @@ class Region:
     start: list[Node] = field(default_factory=list)
     end: list[Node] = field(default_factory=list)
     kept: list[list[Node]] = field(default_factory=list)
+    enters: Node | None = None
+    repeats: Node | None = None
 
     @property
     def depth(self) -> int:
@@ -119,6 +123,17 @@ class Graph:
         key = ("arg", kind, number, entry)
         if key not in self._known:
             node = Node("arg", kind, (), (number, entry), self.root, self.batched[number])
+            self._known[key] = self._added(node)
+        return self._known[key]
+
+    def load(self, number: int, first: Node, entry: int, kind: str) -> Node:
+        """The entry of an argument that follows the computed one `first` by `entry` entries."""
+        if first.op == "const":
+            return self.argument(number, int(first.data) + entry, kind)
+        key = ("load", kind, (number, entry), first.index)
+        if key not in self._known:
+            varies = self.batched[number] or first.varies
+            node = Node("load", kind, (first,), (number, entry), first.region, varies)
             self._known[key] = self._added(node)
         return self._known[key]
 

@@ -107,12 +107,10 @@ def _reads_kept(node: Node) -> bool:
 
 def needed(node: Node) -> list[Node]:
     """Nodes that a node depends on directly, those of a loop included."""
-    if node.op == "carry":
+    if node.op in ("carry", "final"):
         loop, k = node.data
-        return [loop.start[k], loop.end[k]]
-    if node.op == "final":
-        loop, k = node.data
-        return [loop.start[k], loop.end[k]]
+        flags = [x for x in (loop.enters, loop.repeats) if x is not None]
+        return [loop.start[k], loop.end[k], *flags]
     if node.op == "row":
         loop, number, k = node.data
         rows = loop.rows[number]

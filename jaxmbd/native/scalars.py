@@ -10,13 +10,14 @@ import jax
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
+from .._while_at_most import NAME as WHILE_AT_MOST
 from ..fused.batch_last import _counts
 from ..fused.inline_and_unroll import BATCHES, CALLS, blank, literal
-from . import elementwise
+from . import elementwise, tables
 from .graph import TYPES, Graph, Node, Region
 from .parameters import uncovered
 from .rows import MAX_ENTRIES, ArgumentRows, KeptRows, Rows, as_nodes
-from .structure import STRUCTURE, Nodes, NotCovered, as_array, constants, each
+from .structure import STRUCTURE, Nodes, NotCovered, as_array, constants, each, known
 
 # Loops of more operations on scalars than this stay loops.
 MAX_UNROLLED = 20_000
@@ -94,6 +95,7 @@ class Trace:
 
     def __init__(self, graph: Graph):
         self.graph = graph
+        self.ends_early = False  # Whether the next loop does: `while_at_most`.
 
     def evaluate(self, program: ClosedJaxpr, given: Sequence[Array], region: Region) -> list[Array]:
         """Results of a jaxpr in the body of a loop, or in the root region."""
@@ -125,12 +127,21 @@ class Trace:
         if name == "scan":
             return self._scan(params, given, region)
         if name in CALLS and isinstance(params[CALLS[name]], ClosedJaxpr):
+            self.ends_early = params.get("name") == WHILE_AT_MOST
             return self.evaluate(params[CALLS[name]], given, region)
         if name in BATCHES:
             inner = jax.make_jaxpr(params["plain"])(*(blank(y.aval) for y in equation.invars))
             return self.evaluate(inner, given, region)
         for y in equation.outvars:
             _small(y.aval, 2 * _products(equation))
+        if name == "stop_gradient":  # Derivatives are traced before.
+            return given
+        if name in ("gather", "dynamic_slice") and isinstance(given[0], ArgumentRows):
+            places = list(map(as_nodes, given[1:]))
+            if any(known(x) is None for x in places):
+                if name == "gather":
+                    return [tables.gathered(graph, equation, given[0], places[0])]
+                return [tables.sliced(graph, equation, given[0], [x.item() for x in places])]
         x = list(map(as_nodes, given))
         if name in elementwise.RULES:
             rule = elementwise.RULES[name]
@@ -176,8 +187,12 @@ class Trace:
         shapes = [y.shape for y in body.out_avals[n_carry:]]
         if length == 0:
             return [*carry, *(np.empty((0, *shape), dtype=object) for shape in shapes)]
-        if not (length == 1 or length * work(body.jaxpr) <= MAX_UNROLLED):
-            return self._loop(Loop(body, n_carry, length, reverse), consts, carry, rows, region)
+        # Not loops of transposes, or loops that save values for them.
+        early = self.ends_early and not (rows or shapes or reverse)
+        early, self.ends_early = early and body.in_avals[n_consts].dtype == bool, False
+        if early or not (length == 1 or length * work(body.jaxpr) <= MAX_UNROLLED):
+            loop = Loop(body, n_carry, length, reverse, early)
+            return self._loop(loop, consts, carry, rows, region)
         entries = list(map(as_nodes, rows))
         kept: list[list[Nodes]] = []
         for k in range(length)[:: -1 if reverse else 1]:
@@ -206,15 +221,27 @@ class Trace:
             found = self._body(loop, given, consts, carry, rows, varies)
             end = [x for array in found[: given.n_carry] for x in array.flat]
             now = [old or x.varies for old, x in zip(varies, end, strict=True)]
+            if given.ends_early:  # One pass computes all of it.
+                now = [any(now)] * len(now)
             if now == varies:
                 break
             varies = now
         loop.start, loop.end = start, end
+        if given.ends_early:
+            first = carry[0].size
+            loop.enters, loop.repeats = self._any(start[:first]), self._any(end[:first])
         kept = found[given.n_carry :]
         loop.kept = [list(array.flat) for array in kept]
         self.graph.close(loop)
         written = [KeptRows(self.graph, loop, k, x.shape) for k, x in enumerate(kept)]
         return [*self._ends(loop, carry, varies), *written]
+
+    def _any(self, flags: Sequence[Node]) -> Node:
+        """Whether one of several truth values is true."""
+        found = self.graph.constant(False, "i1")
+        for flag in flags:
+            found = elementwise.logic(self.graph, "or", found, flag)
+        return found
 
     def _body(
         self,
@@ -277,6 +304,7 @@ class Loop:
     n_carry: int
     length: int
     reverse: bool
+    ends_early: bool = False
 
 
 def _shape_of(x: Any) -> tuple[int, ...]:

@@ -283,7 +283,7 @@ def unwrapped(x: Nodes) -> Any:
     return x[()] if x.ndim == 0 else x
 
 
-def _fill_value(equation: Any) -> Any:
+def fill_value(equation: Any) -> Any:
     """What a gather puts in the place of entries out of bounds."""
     given, dtype = equation.params["fill_value"], equation.outvars[0].aval.dtype
     if given is not None:
@@ -313,7 +313,7 @@ def _gather(graph, equation, x):
                 places, rows.astype(equation.invars[1].aval.dtype), **params | {"fill_value": -1}
             )
         )
-    fill = graph.constant(_fill_value(equation), _type(equation))
+    fill = graph.constant(fill_value(equation), _type(equation))
     table = np.append(x[0].ravel(), [fill])
     return [table[taken].reshape(taken.shape)]
 
@@ -332,7 +332,7 @@ def _gathered_rows(graph: Graph, equation: Any, x: Nodes, rows: Nodes) -> Nodes:
     )
     if not whole:
         raise NotCovered("gather of parts by computed indices")
-    fill = graph.constant(_fill_value(equation), _type(equation))
+    fill = graph.constant(fill_value(equation), _type(equation))
     found = np.empty(equation.outvars[0].aval.shape, dtype=object)
     for place in np.ndindex(*rows.shape[:-1]):
         row = rows[(*place, 0)]
@@ -404,4 +404,13 @@ STRUCTURE: dict[str, Callable[..., Sequence[Nodes]]] = {
     "scatter-add": _scatter_add,
 }
 
-__all__ = ["STRUCTURE", "Nodes", "NotCovered", "as_array", "constants", "each"]
+__all__ = [
+    "STRUCTURE",
+    "Nodes",
+    "NotCovered",
+    "as_array",
+    "constants",
+    "each",
+    "fill_value",
+    "known",
+]

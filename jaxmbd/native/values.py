@@ -153,9 +153,23 @@ class Values:
         """An entry of argument k, at an offset in bytes."""
         self.part.args.add(k)
         if self.plan.graph.batched[k]:
-            return self._gathered(kind, f"%base{k}", offset)
+            return self._gathered(kind, f"<{self.lanes} x ptr> %base{k}, i64 {offset}")
         place = self.w.put(f"getelementptr i8, ptr %arg{k}, i64 {offset}")
         return self.w.spread(kind, self.scalar_from(place, kind))
+
+    def at_index(self, node: Node) -> str:
+        """An entry of an argument at an index that is computed."""
+        w, kind, (k, entry) = self.w, node.type, node.data
+        self.part.args.add(k)
+        T, size = w.type("i64"), SIZES[kind]
+        scaled = w.put(f"mul {T} {self.read(node.args[0])}, {w.constant('i64', size)}")
+        offset = w.put(f"add {T} {scaled}, {w.constant('i64', entry * size)}")
+        if self.lanes:
+            base = (
+                f"<{self.lanes} x ptr> %base{k}" if self.plan.graph.batched[k] else f"ptr %arg{k}"
+            )
+            return self._gathered(kind, f"{base}, {T} {offset}")
+        return self.scalar_from(w.put(f"getelementptr i8, ptr %arg{k}, i64 {offset}"), kind)
 
     def _passed_on(self, node: Node) -> int:
         """Offset in the scratch memory at which an earlier part stores a value for later parts."""
@@ -193,10 +207,10 @@ class Values:
             return made
         return self.w.put(f"icmp ne {T} {made}, {self.w.constant('i8', 0)}")
 
-    def _gathered(self, kind: str, base: str, offset: str) -> str:
-        """Load an entry of the argument of each state."""
+    def _gathered(self, kind: str, at: str) -> str:
+        """Load an entry for each state, at addresses of bases and offsets."""
         w, n = self.w, self.lanes
-        place = w.put(f"getelementptr i8, <{n} x ptr> {base}, i64 {offset}")
+        place = w.put(f"getelementptr i8, {at}")
         T = wide(MEMORY[kind], n)
         name = f"@llvm.masked.gather.v{n}{_short(kind)}.v{n}p0"
         self.module.declare(f"declare {T} {name}(<{n} x ptr>, <{n} x i1>, {T})")

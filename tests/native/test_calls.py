@@ -168,7 +168,7 @@ LEFT = {
     "sin with accuracy": lambda A: lax.sin(A, accuracy=lax.AccuracyMode.HIGHEST),
     "convert_element_type with new_dtype": lambda A: A.astype(jnp.float16).astype(A.dtype),
     "gather of parts by computed indices": lambda A: jnp.take_along_axis(
-        A, jnp.argmax(A, 0)[None], 0
+        A + 1, jnp.argmax(A, 0)[None], 0
     ),
     "while": lambda A: lax.while_loop(lambda A: A[0, 0] < 9, lambda A: A + 1, A),
     "traced values": None,

@@ -1,6 +1,6 @@
 """Accelerations of a tree without constraints."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -23,7 +23,7 @@ from ...system.looked_up import with_values_looked_up
 from .articulated import Articulated, as_matrix
 from .configuration import JointConfiguration, velocity_products
 from .inertia import WorldInertia, world_inertia
-from .newton_euler import add_joint_forces, external_wrenches, net_force
+from .newton_euler import add_joint_forces, net_force
 from .system import JointSystem
 from .tree_recursion import ROOT
 
@@ -198,13 +198,28 @@ def _loads(system: JointSystem, t: Float[Array, ""], state: State) -> _Loads:
     if applied.on_bodies is not None:
         wrenches = jax.vmap(se3.transform_wrench)(X, applied.on_bodies)
     if applied.on_ports is not None:
-        wrenches = wrenches + external_wrenches(c, applied.on_ports)
+        wrenches = wrenches + _on_bodies(c, applied.on_ports, applied.loaded)
     inertia = world_inertia(mechanism.rigid, X)
     momenta = jax.vmap(WorldInertia.momentum)(inertia, world)
     wrenches = wrenches - jax.vmap(se3.cross_wrench)(world, momenta)
     products = velocity_products(c, v, world)
     joints = add_joint_forces(system, jnp.zeros_like(v), applied.joint_forces)
     return _Loads(c, inertia, wrenches, products, joints)
+
+
+def _on_bodies(
+    c: JointConfiguration, on_ports: Float[Array, "n_ports 6"], loaded: Iterable[int]
+) -> Float[Array, "n_bodies 6"]:
+    """Sum of the port wrenches on every body, about its reference point.
+
+    Ports that are not `loaded` have no wrench: most frames of a robot's file are such.
+    """
+    mechanism = c.mechanism
+    row = [*range(1 + mechanism.n_bodies), *mechanism.port_bodies.index]
+    ports = Rows.of(k for k in sorted(loaded) if row[k] > 0)  # Row 0 is the ground.
+    bodies = Rows.of(row[k] - 1 for k in ports.index)
+    world = jax.vmap(se3.transform_wrench)(ports.take_tree(c.shifted), ports.take(on_ports))
+    return bodies.add_to(jnp.zeros((mechanism.n_bodies, 6), on_ports.dtype), world)
 
 
 def _articulated(system: JointSystem, loads: _Loads) -> Articulated:
