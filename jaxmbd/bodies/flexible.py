@@ -69,6 +69,8 @@ class FlexibleBody(AbstractBody):
       elongation, shear along y and z [1], twist, curvatures about y and z [1/m].
     - `skin`: the surface with which animations draw the body, or None.
     - `without_strains`: rows of nodes at which strains are not unique, such as corners of frames.
+    - `stresses`: stress at the nodes of a solid for each η, along the axes of the body, shape
+      `(n_nodes, k, 6)`, or None: components xx, yy, zz, yz, zx, xy [Pa].
 
     Frames on the body name a node: `Frame("rod", node="tip")`.
 
@@ -94,6 +96,7 @@ class FlexibleBody(AbstractBody):
     skin: Skin | None
     nodes: tuple[tuple[str, int], ...] = eqx.field(static=True)
     without_strains: tuple[int, ...] = eqx.field(static=True)
+    stresses: Float[Array, "n_nodes k 6"] | None
 
     def __init__(
         self,
@@ -109,6 +112,7 @@ class FlexibleBody(AbstractBody):
         strains: Any = None,
         skin: Skin | None = None,
         without_strains: Sequence[int] = (),
+        stresses: Any = None,
     ):
         who = "FlexibleBody"
         self.mass = as_leaf(mass, (), f"{who}: mass")
@@ -131,6 +135,9 @@ class FlexibleBody(AbstractBody):
         self.translations = as_leaf(translations, (m, n - 1, 3), f"{who}: translations")
         self.rotations = as_leaf(rotations, (m, n - 1, 3), f"{who}: rotations")
         self.strains = None if strains is None else as_leaf(strains, (m, k, 6), f"{who}: strains")
+        self.stresses = (
+            None if stresses is None else as_leaf(stresses, (m, k, 6), f"{who}: stresses")
+        )
         self.skin, self.without_strains = skin, tuple(int(row) for row in without_strains)
         if skin is not None and skin.rows.size and not 0 <= skin.rows.min() <= skin.rows.max() < m:
             raise ModelError(f"{who}: skin must refer to the {m} nodes by their rows")

@@ -22,6 +22,7 @@ from .sections import General as General
 from .sections import Rectangle as Rectangle
 from .sections import Round as Round
 from .sections import Tube as Tube
+from .stress import von_mises as von_mises
 
 __all__ = [
     "AbstractSection",
@@ -42,4 +43,5 @@ __all__ = [
     "read_matrices",
     "read_mbdyn",
     "reduce",
+    "von_mises",
 ]

@@ -19,6 +19,7 @@ from .beam import check_units, positive
 from .damping import damping_matrix
 from .solid import Solid, solid
 from .sparse_modes import Tie, craig_bampton, mean_motion
+from .stress import COMPONENTS
 
 # Largest difference of the mass from the one that is expected.
 MASS = 0.01
@@ -56,7 +57,8 @@ class Interface:
 class _Unit(NamedTuple):
     """A reduced solid for unit density and unit Lamé parameters, in NumPy arrays.
 
-    `motions`: displacements and rotations of the nodes of the body, shape `(n_nodes, k, 6)`.
+    `motions`: displacements and rotations of the nodes of the body, shape `(n_nodes, k, 6)`;
+    `strains`: strain tensors there, shape `(n_nodes, k, 3, 3)`.
     """
 
     volume: float
@@ -66,6 +68,7 @@ class _Unit(NamedTuple):
     by_mu: np.ndarray
     positions: np.ndarray
     motions: np.ndarray
+    strains: np.ndarray
 
 
 def from_mesh(
@@ -92,6 +95,11 @@ def from_mesh(
     and densities. The body's frame of reference has the axes and the origin of the mesh. Nodes for
     frames are the names of `interfaces` and `nodes`, and the rows of the vertices of the surface
     after them, which turn by least squares with their neighbours on the surface.
+
+    `sensors.Stress` reads the stress at nodes. It is that of the strains of the elements at the
+    node, in the mean, and at interfaces and named nodes the mean of their nodes. Stresses converge
+    by one order less than displacements, and not at all at edges of rigid interfaces, where those
+    of an elastic solid are unbounded.
 
     Derivatives by E, ν, density and damping are those of a frozen basis, as in `reduce`. The mesh
     has no derivatives. Loads do not stiffen the body (K has no geometric stiffness). Needs the
@@ -263,9 +271,33 @@ def _reduced(given: Solid, shapes: np.ndarray, ties: list[Tie], who: str) -> tup
         shapes.T @ (given.by_mu @ shapes),
         positions,
         np.concatenate([np.stack(of_ties), at_surface]),
+        _strains(given, by_node, ties, vertices),
     )
     rows = len(ties) + np.arange(len(vertices))
     return unit, Skin(rows, np.zeros((len(vertices), 3)), triangles)
+
+
+def _strains(
+    given: Solid, by_node: np.ndarray, ties: list[Tie], vertices: np.ndarray
+) -> np.ndarray:
+    """Strain tensors of all shapes, shape `(n_nodes, k, 3, 3)`.
+
+    The strain at an interface or a named node is the mean of those of its nodes.
+    """
+    n, _, k = by_node.shape
+    rows = [tie.rows for tie in ties]
+    sizes = np.array([len(own) for own in rows])
+    means = sp.csr_matrix(
+        (
+            np.repeat(1.0 / sizes, sizes),
+            (np.repeat(np.arange(len(ties)), sizes), np.concatenate(rows)),
+        ),
+        (len(ties), n),
+    )
+    flat = by_node.reshape(n, -1)
+    slopes = [sp.vstack([means @ by_axis, by_axis[vertices]]) @ flat for by_axis in given.slopes]
+    G = np.stack(slopes, axis=1).reshape(-1, 3, 3, k)  # Nodes, ∂/∂x_j, displacement i, shapes.
+    return np.moveaxis(0.5 * (G + G.swapaxes(1, 2)), 3, 1)
 
 
 def _surface_motions(
@@ -314,6 +346,9 @@ def _body_arrays(
     stiffness = scale**2 * (lam * of["by_lambda"] + mu * of["by_mu"])
     second = density * of["second"] * scales[:, None, None, None] * scales[None, None, :, None]
     modal = jnp.einsum("aibi->ab", second[1:, :, 1:])
+    dilatation = jnp.trace(of["strains"], axis1=2, axis2=3)
+    sphere = dilatation[..., None, None] * jnp.eye(3, dtype=dtype)[None, None]
+    stress = lam * sphere + 2.0 * mu * of["strains"]
     return {
         "mass": density * of["volume"],
         "first": density * scales[:, None] * of["first"],
@@ -323,6 +358,7 @@ def _body_arrays(
         "positions": of["positions"],
         "translations": scale * of["motions"][..., :3],
         "rotations": scale * of["motions"][..., 3:],
+        "stresses": scale * stress[..., *np.array(COMPONENTS).T],
     }
 
 

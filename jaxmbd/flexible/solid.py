@@ -25,6 +25,8 @@ class Solid(NamedTuple):
     - `positions`: of the nodes, shape `(n, 3)` [m].
     - `mass`: ∫ φ_a φ_b, shape `(n, n)`; the mass matrix of one direction for unit density.
     - `by_lambda`, `by_mu`: stiffness matrices of unit Lamé parameters, shape `(3 n, 3 n)`.
+    - `slopes`: ∂/∂x, ∂/∂y, ∂/∂z at the nodes, the mean of the elements there, weighted with their
+      volumes; shapes `(n, n)`.
     - `triangles`: rows of the nodes of the surface's triangles, outwards, shape `(m, 3)`.
     - `points`: rows of the nodes at the points of the mesh or of its file.
     - `facets`: rows of the nodes of each facet of the surface, with `n_corners` vertices first.
@@ -35,6 +37,7 @@ class Solid(NamedTuple):
     mass: sp.csr_matrix
     by_lambda: sp.csr_matrix
     by_mu: sp.csr_matrix
+    slopes: tuple[sp.csr_matrix, ...]
     triangles: np.ndarray
     points: np.ndarray
     facets: np.ndarray
@@ -80,6 +83,7 @@ def solid(mesh: Any, unit: float, degree: int, who: str) -> Solid:
         positions,
         M,
         *_stiffness(G),
+        tuple(x[inside][:, inside] for x in _slopes_at_nodes(mesh, basis)),
         kept[_triangles(mesh, surface)],
         rows,
         facets,
@@ -238,6 +242,25 @@ def _stiffness(G: list[list[sp.csr_matrix]]) -> tuple[sp.csr_matrix, sp.csr_matr
     return sp.csr_matrix(by_lambda), sp.csr_matrix(
         sp.kron(G[0][0] + G[1][1] + G[2][2], unit) + twisted
     )
+
+
+def _slopes_at_nodes(mesh: Any, basis: Any) -> list[sp.csr_matrix]:
+    """First derivatives at the nodes: means of the elements there, weighted with their volumes."""
+    import skfem
+
+    element = basis.elem
+    corners = np.asarray(element.doflocs).T
+    at_nodes = skfem.Basis(mesh, element, quadrature=(corners, np.ones(corners.shape[1])))
+    dofs, volumes = basis.element_dofs, basis.dx.sum(axis=1)
+    total = np.bincount(dofs.ravel(), np.tile(volumes, len(dofs)), minlength=basis.N)
+    share = volumes / np.maximum(total, np.finfo(float).tiny)[dofs]
+    n = len(dofs)
+    rows, columns = (np.broadcast_to(x, (n, n, dofs.shape[1])) for x in (dofs[None], dofs[:, None]))
+    # For axes, functions, nodes, and elements.
+    grads = np.stack([np.asarray(at_nodes.basis[i][0].grad) for i in range(n)], axis=1)
+    place = rows.ravel(), columns.ravel()
+    grads = np.swapaxes(grads, 2, 3) * share
+    return [sp.csr_matrix((g.ravel(), place), (basis.N, basis.N)) for g in grads]
 
 
 def _facet_dofs(basis: Any, surface: np.ndarray) -> np.ndarray:

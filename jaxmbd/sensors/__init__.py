@@ -14,6 +14,7 @@ from .dynamic import ElementState as ElementState
 from .dynamic import JointReaction as JointReaction
 from .elastic import Modal as Modal
 from .elastic import Strain as Strain
+from .elastic import Stress as Stress
 from .kinematic import AngularVelocity as AngularVelocity
 from .kinematic import FrameOrientation as FrameOrientation
 from .kinematic import FramePosition as FramePosition
@@ -38,5 +39,6 @@ __all__ = [
     "JointVelocity",
     "Modal",
     "Strain",
+    "Stress",
     "nearest_reading",
 ]

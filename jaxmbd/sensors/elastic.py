@@ -57,15 +57,11 @@ class Strain(AbstractSensor):
         self.point = None if point is None else as_leaf(point, (2,), "Strain: point")
 
     def __call__(self, system: AbstractSystem, t: Time, state: State) -> Float[Array, "..."]:
-        if self.body not in system.mechanism.elastic_places:
-            raise ModelError(
-                unknown("sensor: unknown flexible body", self.body, system.mechanism.elastic_places)
-            )
         body = _body(system, self.body)
         if not isinstance(body, FlexibleBody) or body.strains is None:
             raise ModelError(
                 f"sensor: body {self.body!r} has no recovery of strains; build it by "
-                "flexible.beam, or give FlexibleBody its strains"
+                "flexible.beam, give FlexibleBody its strains, or read sensors.Stress of a solid"
             )
         row = body.node_row(self.node)
         if row in body.without_strains:
@@ -80,11 +76,41 @@ class Strain(AbstractSensor):
         return strain[0] - y * strain[5] + z * strain[4]
 
 
+class Stress(AbstractSensor):
+    """Stress at a node of a solid body, such as one of `flexible.from_mesh`, shape `(6,)` [Pa].
+
+    Components are xx, yy, zz, yz, zx, xy along the axes of the body; `flexible.von_mises` is their
+    equivalent stress.
+
+    **Arguments:** `body`: its name; `node`: name or row of the node.
+
+    For example:
+
+        stress = sensors.Stress("block", 12)
+    """
+
+    body: str = eqx.field(static=True)
+    node: str | int = eqx.field(static=True)
+
+    def __call__(self, system: AbstractSystem, t: Time, state: State) -> Float[Array, "6"]:
+        body = _body(system, self.body)
+        if not isinstance(body, FlexibleBody) or body.stresses is None:
+            raise ModelError(
+                f"sensor: body {self.body!r} has no recovery of stresses; build it by "
+                "flexible.from_mesh, give FlexibleBody its stresses, or read sensors.Strain of a "
+                "beam"
+            )
+        return Modal(self.body)(system, t, state) @ body.stresses[body.node_row(self.node)]
+
+
 def _body(system: AbstractSystem, name: str) -> Any:
-    """One body of the mechanism, unstacked."""
+    """One body of the mechanism, unstacked; **raises** `ModelError` if it is not flexible."""
+    places = system.mechanism.elastic_places
+    if name not in places:
+        raise ModelError(unknown("sensor: unknown flexible body", name, places))
     (group,) = (group for group in system.mechanism.bodies if name in group.names)
     row = group.names.index(name)
     return jax.tree.map(lambda x: x[row], group.body)
 
 
-__all__ = ["Modal", "Strain"]
+__all__ = ["Modal", "Strain", "Stress"]
