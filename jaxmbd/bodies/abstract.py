@@ -92,6 +92,16 @@ class AbstractBody(eqx.Module):
         """
         return self.frame(offset, eta)
 
+    def twist_at_node(
+        self, row: Any, offset: Pose, eta: Float[Array, "k"], rates: Float[Array, "k"]
+    ) -> Float[Array, "6"]:
+        """Twist in the body, along its own axes, of the frame of `frame_at_node` at rates η̇.
+
+        Default: by differentiation. A kind may compute it in a faster way.
+        """
+        moved = jax.jvp(lambda eta: self.frame_at_node(row, offset, eta), (eta,), (rates,))
+        return se3.velocity(*moved)
+
     def elastic_energy(self, eta: Float[Array, "k"]) -> Float[Array, ""]:
         """Elastic energy U [J]. Default: zero."""
         return jnp.zeros((), dtype=eta.dtype)

@@ -281,6 +281,20 @@ class FlexibleBody(AbstractBody):
         p, R = self.positions[row], _rotation(c @ self.rotations[row])
         return Pose(p + c @ self.translations[row] + R @ (offset.p - p), R @ offset.R)
 
+    def twist_at_node(
+        self, row: Any, offset: Pose, eta: Float[Array, "k"], rates: Float[Array, "k"]
+    ) -> Float[Array, "6"]:
+        # By hand: configurations need it for many velocities, and its derivatives.
+        row = jnp.asarray(row)
+        c, c_dot = jax.jvp(self.coefficients, (eta,), (rates,))
+        c, c_dot = (jnp.where(row < 0, 0.0, x[1:]) for x in (c, c_dot))
+        # ω along the axes of the node, by Cayley's rotation: s (θ̇ - ½ θ × θ̇), s = 1 / (1 + ¼ θ²).
+        theta, rate = c @ self.rotations[row], c_dot @ self.rotations[row]
+        omega = (rate - 0.5 * (rate @ _cross(theta))) / (1.0 + 0.25 * (theta @ theta))
+        v = c_dot @ self.translations[row] @ _rotation(theta)
+        v = v + (offset.p - self.positions[row]) @ _cross(omega)
+        return jnp.concatenate([v @ offset.R, omega @ offset.R])
+
     def skin_points(self, skin: Skin, eta: Float[Array, "k"]) -> Float[Array, "n_points 3"]:
         """Positions of the vertices of a skin at η, in the body's frame."""
         rows = jnp.asarray(skin.rows)

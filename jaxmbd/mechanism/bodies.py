@@ -3,7 +3,7 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from ..bodies import AbstractBody, RigidBody
 from ..lie import Pose
@@ -36,12 +36,23 @@ class BodyGroup(eqx.Module):
 
     def offsets(self, offsets: Pose, eta: Float[Array, "n_elastic"]) -> Pose:
         """Poses of the frames on these bodies, in their bodies, from `offsets` at η = 0."""
-        bodies, own = self.carriers.take_tree(self.body), self.carriers.take(self.own(eta))
-        undeformed = self.ports.take_tree(offsets)
-        nodes = jnp.asarray(self.nodes.array)
         return jax.vmap(lambda body, node, X, eta: body.frame_at_node(node, X, eta))(
-            bodies, nodes, undeformed, own
+            *self._frames(offsets), self.carriers.take(self.own(eta))
         )
+
+    def offset_twists(
+        self, offsets: Pose, eta: Float[Array, "n_elastic"], rates: Float[Array, "n_elastic"]
+    ) -> Float[Array, "n 6"]:
+        """Twists of the frames on these bodies in their bodies, along their own axes."""
+        own = (self.carriers.take(self.own(x)) for x in (eta, rates))
+        return jax.vmap(lambda body, node, X, *x: body.twist_at_node(node, X, *x))(
+            *self._frames(offsets), *own
+        )
+
+    def _frames(self, offsets: Pose) -> tuple[AbstractBody, Int[Array, "n"], Pose]:
+        """Body, node and undeformed pose of each frame on these bodies."""
+        bodies = self.carriers.take_tree(self.body)
+        return bodies, jnp.asarray(self.nodes.array), self.ports.take_tree(offsets)
 
 
 def rigid_part(body: AbstractBody) -> RigidBody:

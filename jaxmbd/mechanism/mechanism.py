@@ -19,7 +19,7 @@ from ..forces import (
 )
 from ..forces.controller import AbstractController
 from ..joints import AbstractJoint, Free, Spherical
-from ..lie import Pose, se3, so3
+from ..lie import Pose, so3
 from ..model import Frame, Model, ground
 from ..model.model import references
 from .bodies import BodyGroup, rigid_part
@@ -182,8 +182,12 @@ class Mechanism(eqx.Module):
         self, eta: Float[Array, "n_elastic"], rates: Float[Array, "n_elastic"]
     ) -> Float[Array, "n_attached 6"]:
         """Twists of the attached ports in their bodies, along their own axes; linear in η̇."""
-        moved = jax.jvp(self.deformed_offsets, (eta,), (rates,))
-        return jax.vmap(se3.velocity)(*moved)
+        twists = jnp.zeros((len(self.port_bodies), 6), dtype=eta.dtype)
+        for group in self.bodies:
+            if group.n_elastic > 0 and len(group.ports) > 0:
+                moved = group.offset_twists(self.offsets, eta, rates)
+                twists = group.ports.add_to(twists, moved)
+        return twists
 
     def ports(self, bodies: Pose, offsets: Pose | None = None) -> Pose:
         """Poses of all ports from those of the bodies (rows 0 … n_bodies).

@@ -142,6 +142,25 @@ def test_inertia_is_that_of_the_kinetic_energy(body):
         np.testing.assert_allclose(found, expected, atol=1e-13 * np.abs(expected).max())
 
 
+def test_twists_of_frames_are_derivatives_of_their_poses():
+    """Of frames at nodes, and of the frame of reference, at large deformations."""
+    body = rod(interfaces=("base",))
+    rng = np.random.default_rng(0)
+    eta, rates = jnp.asarray(rng.normal(size=(2, body.n_elastic)))
+    turn = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+    offset = mbd.lie.Pose(jnp.asarray(rng.normal(size=3)), jnp.asarray(turn))
+
+    @jax.jit
+    def twists(body, row):
+        by_hand = body.twist_at_node(row, offset, eta, rates)
+        return by_hand, AbstractBody.twist_at_node(body, row, offset, eta, rates)
+
+    for row in (-1, 2, 4):
+        found, expected = twists(body, row)
+        assert (row < 0) == bool(jnp.all(expected == 0.0))
+        np.testing.assert_allclose(found, expected, atol=1e-13)
+
+
 @pytest.mark.thorough
 def test_formulations_agree_in_a_tree():
     one = mbd.formulate(tree(), mbd.JointCoordinates())

@@ -56,13 +56,17 @@ class JointConfiguration(AbstractPortConfiguration):
 
         Deformation adds the twists of the two frames of each tree joint in their bodies.
         """
-        if self.mechanism.n_elastic == 0:
-            return sum_over_ancestors(self.mechanism, self.layout, self.H * v[:, None])
         per_velocity = self.H * v[: self.layout.nv, None]
         joints = sum_over_ancestors(self.mechanism, self.layout, per_velocity)
+        if self.mechanism.n_elastic == 0:
+            return joints
+        return joints + self._by_deformation(self._offset_twists(v))
+
+    def _by_deformation(self, twists: Float[Array, "n_attached 6"]) -> Float[Array, "n_bodies 6"]:
+        """World twists of the bodies by `twists` of the attached ports in their bodies."""
         skip = 1 + self.mechanism.n_bodies
         attached = jax.tree.map(lambda x: x[skip:], self.shifted)
-        twists = jax.vmap(se3.transform_twist)(attached, self._offset_twists(v))
+        twists = jax.vmap(se3.transform_twist)(attached, twists)
         groups = [self.mechanism.joints[g] for g in self.layout.groups]
         parts = []
         for group in groups:
@@ -70,17 +74,19 @@ class JointConfiguration(AbstractPortConfiguration):
             parts.append(of_M - of_F if group.reversed else of_F - of_M)
         children = [group.children for group in groups]
         by_body = in_order(children, self.mechanism.n_bodies, parts)
-        return joints + ancestors(self.mechanism).astype(v.dtype) @ by_body
+        return ancestors(self.mechanism).astype(twists.dtype) @ by_body
 
     def _offset_twists(self, v: Float[Array, "nv"]) -> Float[Array, "n_attached 6"]:
         return self.mechanism.offset_twists(self.elastic, self.elastic_rates(v))
 
     def twists(self, v: Float[Array, "nv"]) -> Float[Array, "n_ports 6"]:
-        twists = self.at_ports(self.world_twists(v))
         if self.mechanism.n_elastic == 0:
-            return twists
+            return self.at_ports(self.world_twists(v))
+        per_velocity = self.H * v[: self.layout.nv, None]
+        joints = sum_over_ancestors(self.mechanism, self.layout, per_velocity)
+        own = self._offset_twists(v)
         skip = 1 + self.mechanism.n_bodies
-        return twists.at[skip:].add(self._offset_twists(v))
+        return self.at_ports(joints + self._by_deformation(own)).at[skip:].add(own)
 
     def at_ports(self, world: Float[Array, "n_bodies 6"]) -> Float[Array, "n_ports 6"]:
         """World twists of the bodies, taken at every port along its own axes."""
