@@ -157,6 +157,15 @@ def equilibrium(
     return reported(_equilibrium(system, time, state, methods), throw)
 
 
+def nearest_rest(
+    system: AbstractSystem, t: Time, state: State, hold: Sequence[str] = ()
+) -> tuple[State, RESULTS]:
+    """State and result of `equilibrium` by Newton's method alone, without further derivatives."""
+    newton = _methods("newton").as_arrays(system.mechanism.dtype)
+    end = _equilibrium(at_rest(system, t, state, hold), t, state, newton, True)
+    return end.state, end.result
+
+
 def _methods(method: Any) -> Methods:
     if isinstance(method, str) and method == "auto":
         return Methods(Drainage(tolerance=NEAR), StaticNewton())
@@ -189,11 +198,14 @@ class Found(eqx.Module):
 
 
 @eqx.filter_jit
-def _equilibrium(system: AbstractSystem, t: Time, state: State, methods: Methods) -> Equilibrium:
+def _equilibrium(
+    system: AbstractSystem, t: Time, state: State, methods: Methods, state_alone: bool = False
+) -> Equilibrium:
+    """With `state_alone` only the state has derivatives."""
     rest = State(state.q, jnp.zeros_like(state.v), state.z)
     fixed, time, start = stop_gradients((system, t, rest))
     found = stop_gradients(_search(fixed, time, start, methods))
-    return _finished(system, t, rest, found, methods.limit(state.q.dtype))
+    return _finished(system, t, rest, found, methods.limit(state.q.dtype), state_alone)
 
 
 def _search(system: AbstractSystem, t: Time, state: State, methods: Methods) -> Found:
@@ -270,12 +282,19 @@ def _beyond_unstable(system: AbstractSystem, t: Time, start: Place, methods: Met
 
 
 def _finished(
-    system: AbstractSystem, t: Time, start: State, found: Found, limit: Float[Array, ""]
+    system: AbstractSystem,
+    t: Time,
+    start: State,
+    found: Found,
+    limit: Float[Array, ""],
+    state_alone: bool,
 ) -> Equilibrium:
     """The equilibrium at a place, with derivatives by the system, the time and the first state."""
     fixed, time = stop_gradients((system, t))
     scales = stop_gradients(scales_of(fixed, time, State(found.place.q, start.v, found.place.z)))
-    state = _differentiable(system, t, start, found, scales)
+    end = state = _differentiable(system, t, start, found, scales)
+    if state_alone:
+        system, t, state = fixed, time, stop_gradients(state)
     vdot, minimum_norm = accelerations(system, t, state)
     c = system.configuration(t, state.q, state.z)
     residual = displacement(system, c, vdot, scales) / scales.rate
@@ -300,7 +319,7 @@ def _finished(
 
     falling = jax.lax.stop_gradient(_joint_motion(system, c, found.falling, scales))
     return Equilibrium(
-        state,
+        end,
         minimum_norm,
         reactions(system, t, state),
         found.stability.stable,

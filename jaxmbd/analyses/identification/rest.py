@@ -15,7 +15,8 @@ from ...model import Model
 from ...model.arguments import as_mapping, as_names
 from ...system.abstract import AbstractSystem, State
 from ..assemble import assemble
-from ..equilibrium import Equilibrium, StaticNewton, equilibrium
+from ..equilibrium import equilibrium
+from ..equilibrium.equilibrium import nearest_rest
 from ..equilibrium.held import with_loads
 from .prediction import Simulator
 from .records import numbers
@@ -111,19 +112,17 @@ class BoundRest(eqx.Module):
         def one(elements: Any, start: State) -> tuple[Any, Bool[Array, ""]]:
             own = eqx.combine(elements, split[0][1])
             system = eqx.tree_at(lambda s: s.mechanism.elements, systems[0], own)
-            end = equilibrium(
-                system, start, t=self.t, method=StaticNewton(), hold=self.hold, throw=False
-            )
-            return reader(system, end.state), self._exists(end)
+            state, result = nearest_rest(system, self.t, start, self.hold)
+            return reader(system, state), self._exists(result)
 
         readings, exist = jax.vmap(one)(elements, self.starts)
         return readings, jnp.all(exist)
 
-    def _exists(self, end: Equilibrium) -> Bool[Array, ""]:
+    def _exists(self, result: RESULTS) -> Bool[Array, ""]:
         """Whether the search ended in an equilibrium, which is stable if it was at the start."""
         unstable: Any = RESULTS.equilibrium_unstable
-        successful = end.result == RESULTS.successful
-        return successful if self.stable else successful | (end.result == unstable)
+        successful = result == RESULTS.successful
+        return successful if self.stable else successful | (result == unstable)
 
 
 def rest_of(
