@@ -313,7 +313,7 @@ class HeightGrid(AbstractHeight):
         return self.near(x, y).jet(x, y)
 
     def near(self, x: Scalar, y: Scalar) -> "Cell":
-        at = jax.lax.stop_gradient(jnp.stack(_in_spacings(self, x, y)))
+        at = jax.lax.stop_gradient(self._in_spacings(x, y))
         last = jnp.array(self.heights.shape, at.dtype) - 1.0
         cell = jnp.clip(jnp.floor(at), 0.0, last - 1.0)
         first = jnp.clip(cell - 1.0, 0.0, last - 3.0).astype(jnp.int32)
@@ -321,12 +321,16 @@ class HeightGrid(AbstractHeight):
         values = _around(values, cell[0], last[0])
         values = _around(values.T, cell[1], last[1])
         powers = _powers(_powers(values).T)  # Samples along y are in the rows.
-        return Cell(powers, cell, last, self.spacing, self.corner)
+        return Cell(powers, cell, last, 1.0 / self.spacing, self.corner)
 
     def covers(self, x: Scalar, y: Scalar) -> Bool[Array, ""]:
-        u, v = _in_spacings(self, x, y)
+        u, v = self._in_spacings(x, y)
         n, m = self.heights.shape
         return (u >= 0) & (u <= n - 1) & (v >= 0) & (v <= m - 1)
+
+    def _in_spacings(self, x: Scalar, y: Scalar) -> Float[Array, "2"]:
+        """Coordinates from the corner of the grid, divided by its spacing."""
+        return (jnp.stack([x, y]) - self.corner) / self.spacing
 
 
 class Cell(AbstractHeight):
@@ -335,28 +339,29 @@ class Cell(AbstractHeight):
     - `powers`: coefficients of powers of x and y, in numbers of spacings from the corner of the
       cell, shape `(4, 4)`.
     - `cell`, `last`: number of the cell and of the last sample along x and y, shape `(2,)`.
-    - `spacing`, `corner`: of the grid.
+    - `per`: samples by length [1/m]; `corner`: of the grid.
     """
 
     powers: Float[Array, "4 4"]
     cell: Float[Array, "2"]
     last: Float[Array, "2"]
-    spacing: Float[Array, "2"]
+    per: Float[Array, "2"]
     corner: Float[Array, "2"]
 
     def __call__(self, x: Scalar, y: Scalar) -> Scalar:
         return self.jet(x, y).z
 
     def jet(self, x: Scalar, y: Scalar) -> Jet:
-        at = jnp.stack(_in_spacings(self, x, y))
-        below, beyond = at < 0.0, at > self.last
+        at = self._in_spacings(x, y)
+        # The last sample is not beyond the border by a rounding error.
+        below, beyond = at < 0.0, at > self.last * (1.0 + 4.0 * jnp.finfo(at.dtype).eps)
         u, v = jnp.where(below, 0.0, jnp.where(beyond, self.last, at)) - self.cell
         # Cubics in x, and their derivatives, as coefficients of powers of y.
         value, first, second = _cubic(self.powers, u)
         z, by_y, twice_by_y = _cubic(value, v)
         by_x, mixed, _ = _cubic(first, v)
         twice_by_x, _, _ = _cubic(second, v)
-        per = 1.0 / self.spacing
+        per = self.per
         slope = jnp.stack([by_x, by_y]) * per
         curvature = jnp.stack([twice_by_x, mixed, twice_by_y])
         curvature = curvature * jnp.stack([per[0] * per[0], per[0] * per[1], per[1] * per[1]])
@@ -367,16 +372,13 @@ class Cell(AbstractHeight):
         return Jet(z, slope, curvature)
 
     def equals_whole(self, x: Scalar, y: Scalar) -> Bool[Array, ""]:
-        at = jnp.stack(_in_spacings(self, x, y))
+        at = self._in_spacings(x, y)
         before = (at < self.cell) & (self.cell > 0.0)
         after = (at > self.cell + 1.0) & (self.cell < self.last - 1.0)
         return ~jnp.any(before | after)
 
-
-def _in_spacings(grid: HeightGrid | Cell, x: Scalar, y: Scalar) -> tuple[Scalar, Scalar]:
-    """Coordinates from the corner of a grid, divided by its spacing."""
-    along_x = (x - grid.corner[0]) / grid.spacing[0]
-    return along_x, (y - grid.corner[1]) / grid.spacing[1]
+    def _in_spacings(self, x: Scalar, y: Scalar) -> Float[Array, "2"]:
+        return (jnp.stack([x, y]) - self.corner) * self.per
 
 
 def _around(rows: Float[Array, "4 4"], cell: Scalar, last: Scalar) -> Float[Array, "4 4"]:

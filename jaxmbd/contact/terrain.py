@@ -71,7 +71,7 @@ class Terrain(AbstractSurface):
         foot = foot + first.step + second.step
         z, slope = _expanded(second.jet, second.step)
         normal = jnp.concatenate([-slope, jnp.ones((1,), slope.dtype)])
-        normal = normal / jnp.sqrt(normal @ normal)
+        normal = normal * (1.0 / jnp.sqrt(normal @ normal))
         offset = point - jnp.concatenate([foot, z[None]])
         distance = offset @ normal
         # Off the normal by more than rounding, the foot was not found.
@@ -88,45 +88,48 @@ class Terrain(AbstractSurface):
 def _search(height: AbstractHeight, point: Vector, radius: Float[Array, ""]) -> Float[Array, "2"]:
     """x and y of the foot of a point, from below the point, by Newton's method.
 
-    The error is that of a step shorter than the fourth root of rounding errors.
+    The last step is shorter than the fourth root of rounding errors.
     """
     below = point[:2]
     local = height.near(below[0], below[1])
     above = jnp.abs(point[2] - local.jet(below[0], below[1]).z)
     short = jnp.finfo(point.dtype).eps ** 0.5 * (radius + above) ** 2
 
-    def step(
-        local: AbstractHeight, state: tuple[Float[Array, "2"], Float[Array, ""]]
-    ) -> tuple[Float[Array, "2"], Float[Array, ""]]:
-        """The next place, and the square of the distance from the last one."""
-        foot, _ = state
-        # The foot is no farther than the point of the surface right below.
-        offset = foot + _newton_step(local, point, foot, 0.1).step - below
+    def step(local: AbstractHeight, state: _Moved) -> _Moved:
+        move = _newton_step(local, point, state.foot, 0.1).step
+        return _Moved(state.foot + move, move @ move)
+
+    def limited(local: AbstractHeight, state: _Moved) -> _Moved:
+        """A step to a place no farther than the point of the surface right below."""
+        offset = step(local, state).foot - below
         squared = offset @ offset
         far = squared > above**2
         scale = above / jnp.sqrt(jnp.where(far, squared, 1.0))
-        new = below + jnp.where(far, scale, 1.0) * offset
-        return new, (new - foot) @ (new - foot)
+        move = below + jnp.where(far, scale, 1.0) * offset - state.foot
+        return _Moved(state.foot + move, move @ move)
 
-    def steps(state: _Place) -> _Place:
-        local = height.near(state.foot[0], state.foot[1])
-        return moved(local, jax.lax.fori_loop(0, 2, lambda _, x: step(local, x), tuple(state[:2])))
+    def is_rough(local: AbstractHeight, state: _Moved) -> Bool[Array, ""]:
+        return (state.squared > short) | ~local.equals_whole(state.foot[0], state.foot[1])
 
-    def moved(local: AbstractHeight, x: tuple[Float[Array, "2"], Float[Array, ""]]) -> _Place:
-        foot, squared = x
-        return _Place(foot, squared, (squared > short) | ~local.equals_whole(foot[0], foot[1]))
+    def two_steps(place: tuple[Bool[Array, ""], _Moved]) -> tuple[Bool[Array, ""], _Moved]:
+        local = height.near(place[1].foot[0], place[1].foot[1])
+        state = jax.lax.fori_loop(0, 2, lambda _, state: limited(local, state), place[1])
+        return is_rough(local, state), state
 
-    start = below, jnp.zeros_like(above)
-    place = moved(local, jax.lax.fori_loop(0, FIRST_STEPS, lambda _, x: step(local, x), start))
-    return while_at_most(lambda place: place.is_rough, steps, place, SEARCH).foot
+    start = _Moved(below, jnp.zeros_like(above))
+    state = jax.lax.fori_loop(0, FIRST_STEPS, lambda _, state: step(local, state), start)
+    offset = state.foot - below
+    far = offset @ offset > above**2
+    state = _Moved(jnp.where(far, below, state.foot), state.squared)
+    place = far | is_rough(local, state), state
+    return while_at_most(lambda place: place[0], two_steps, place, SEARCH)[1].foot
 
 
-class _Place(NamedTuple):
-    """A place near the foot, the square of the last step's length [m²], and whether to go on."""
+class _Moved(NamedTuple):
+    """A place near the foot, and the square of the length of the last step [m²]."""
 
     foot: Float[Array, "2"]
     squared: Float[Array, ""]
-    is_rough: Bool[Array, ""]
 
 
 class _Step(NamedTuple):
@@ -159,7 +162,7 @@ def _newton_step(
     convex = (more[0] > 0) & (more[1] > 0) & (more[0] * more[1] > own[1] ** 2)
     a, b, c = (jnp.where(convex, x, y) for x, y in zip(full, (a, b, c), strict=True))
     step = jnp.stack([c * gradient[0] - b * gradient[1], a * gradient[1] - b * gradient[0]])
-    return _Step(-step / (a * c - b * b), convex, jet)
+    return _Step(step * (-1.0 / (a * c - b * b)), convex, jet)
 
 
 def _expanded(jet: Jet, step: Float[Array, "2"]) -> tuple[Float[Array, ""], Float[Array, "2"]]:

@@ -7,6 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optimistix
 import pytest
 
 import jaxmbd as mbd
@@ -143,23 +144,58 @@ def test_oblique_impact_of_a_sphere(mu, sticks):
     assert found.solved
 
 
-def test_rimless_wheel():
-    """ω⁺ (I + m l²) = ω⁻ (I + m l² cos 2α), of a wheel that rolls from one spoke to the next."""
-    alpha, mass, length, moment = 0.3, 2.0, 0.5, 0.1
+def rimless(alpha, mass, length, moment):
+    """A free wheel on two spokes, of which the one ahead is a contact; turning about the other."""
     foot = mbd.Frame("wheel", [length * np.sin(alpha), 0.0, -length * np.cos(alpha)])
     touch = forces.Contact(contact.Box(foot, [1e-6] * 3), contact.HalfSpace("ground"), LAW)
     model = mbd.Model({"wheel": mbd.RigidBody(mass, [moment] * 3)}, forces={"foot": touch})
     system = mbd.formulate(model, mbd.MaximalCoordinates())
     X = mbd.Pose(jnp.asarray([0.0, 0.0, length * np.cos(alpha)]), jnp.eye(3))
     # About the spoke behind, at -α: ω × r.
-    omega = 1.3
-    v = omega * length * np.array([np.cos(alpha), 0.0, -np.sin(alpha)])
-    state = mbd.assemble(system, {"wheel": X}, {"wheel": [*v, 0.0, omega, 0.0]})
+    v = length * np.array([np.cos(alpha), 0.0, -np.sin(alpha)])
+    return system, mbd.assemble(system, {"wheel": X}, {"wheel": [*v, 0.0, 1.0, 0.0]})
+
+
+def after_impact(system, state, omega):
+    """ω⁺ of the wheel about its new foot, from ω⁻ about the old one."""
+    state = mbd.State(state.q, omega * state.v)
     found = collided(system, state, 0, contact.Restitution(0.0, 10.0))
-    after = system.twists(0.0, state.q, found.v)["wheel"]
+    return system.twists(0.0, state.q, found.v)["wheel"][4]
+
+
+def test_rimless_wheel():
+    """ω⁺ (I + m l²) = ω⁻ (I + m l² cos 2α), of a wheel that rolls from one spoke to the next."""
+    alpha, mass, length, moment, omega = 0.3, 2.0, 0.5, 0.1, 1.3
+    after = after_impact(*rimless(alpha, mass, length, moment), omega)
     size = mass * length**2
     wanted = omega * (moment + size * np.cos(2 * alpha)) / (moment + size)
-    assert float(after[4]) == pytest.approx(wanted, rel=1e-5)
+    assert float(after) == pytest.approx(wanted, rel=1e-5)
+
+
+@pytest.mark.thorough
+def test_a_rimless_wheel_rolls_down_a_slope():
+    """ω⁺² = 4 (g/l) sin α sin γ cot² 2α after many steps, with all mass at the hub."""
+    alpha, gamma, mass, length, moment = 0.5, 0.3, 2.0, 0.5, 1e-8
+    hinge = joints.Revolute("ground", mbd.Frame("wheel", [0.0, 0.0, -length]), axis=[0, 1, 0])
+    weight = forces.Gravity([G * np.sin(gamma), 0.0, -G * np.cos(gamma)])
+    body = mbd.RigidBody(mass, [moment] * 3)
+    stance = mbd.formulate(mbd.Model({"wheel": body}, {"foot": hinge}, {"weight": weight}))
+    event = diffrax.Event(
+        lambda t, y, args, **_: y.q[0] - alpha, root_finder=optimistix.Newton(1e-12, 1e-12)
+    )
+
+    @jax.jit
+    def before_impact(omega):
+        """ω⁻ at the end of the turn about a foot, from -α to α."""
+        state = mbd.State(jnp.asarray([-alpha]), omega[None])
+        motion = mbd.simulate(stance, state, t1=3.0, event=event, saveat=diffrax.SaveAt(t1=True))
+        return motion.states.v[-1, 0]
+
+    omega, landing = jnp.asarray(2.0), rimless(alpha, mass, length, moment)
+    for _ in range(16):
+        omega = after_impact(*landing, before_impact(omega))
+    wanted = 4 * G / length * np.sin(alpha) * np.sin(gamma) / np.tan(2 * alpha) ** 2
+    assert float(omega) ** 2 == pytest.approx(wanted, rel=1e-5)
 
 
 def pendulum():

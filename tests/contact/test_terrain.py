@@ -185,12 +185,8 @@ def axle(height):
     )
 
 
-@pytest.mark.thorough
-def test_two_wheels_settle_at_the_root_of_the_potential():
-    """Centred over a crest, at the height where both springs along the normals bear the weight."""
-    system = mbd.formulate(axle(contact.Washboard(A, L)), mbd.JointCoordinates())
-    start = mbd.assemble(system, {"plane": [0.1, 0.09, 0.05]})
-    states = eqx.filter_jit(mbd.rollout)(system, start, 1e-3, 12000)
+def root():
+    """Height at which both springs along the normals bear the weight, over a crest."""
     x = BASE / 2
 
     def too_low(z):
@@ -200,5 +196,33 @@ def test_two_wheels_settle_at_the_root_of_the_potential():
         up = (z - A * np.cos(KAPPA * foot.x)) / foot.fun
         return 2 * K * max(RADIUS - foot.fun, 0.0) * up - MASS * 9.81
 
-    z = brentq(too_low, 0.05, 0.1)
-    np.testing.assert_allclose(states.q[-1], [0.0, z, 0.0], atol=1e-7)
+    return brentq(too_low, 0.05, 0.1)
+
+
+@pytest.mark.thorough
+def test_two_wheels_settle_at_the_root_of_the_potential():
+    """Centred over a crest, at the height where both springs along the normals bear the weight."""
+    system = mbd.formulate(axle(contact.Washboard(A, L)), mbd.JointCoordinates())
+    start = mbd.assemble(system, {"plane": [0.1, 0.09, 0.05]})
+    states = eqx.filter_jit(mbd.rollout)(system, start, 1e-3, 12000)
+    np.testing.assert_allclose(states.q[-1], [0.0, root(), 0.0], atol=1e-7)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "formulation",
+    [
+        mbd.JointCoordinates(),
+        mbd.MaximalCoordinates(),
+        mbd.NaturalCoordinates(rigid=True),
+        mbd.PointCoordinates(),
+    ],
+    ids=lambda x: type(x).__name__,
+)
+def test_two_wheels_rest_at_the_root_of_the_potential(formulation):
+    system = mbd.formulate(axle(contact.Washboard(A, L)), formulation)
+    rest = mbd.equilibrium(system, mbd.assemble(system, {"plane": [0.02, 0.085, 0.03]}))
+    at = system.frames(0.0, rest.state.q)["axle"]
+    np.testing.assert_allclose(at.p, [0.0, 0.0, root()], atol=1e-8)
+    np.testing.assert_allclose(at.R, np.eye(3), atol=1e-8)
+    assert bool(rest.stable)
