@@ -81,6 +81,7 @@ def test_a_loop_that_ends_early_stays_a_loop():
     assert all(x.varies for x in loop.carried)
 
 
+@pytest.mark.thorough
 def test_a_long_body_is_computed_as_often_as_allowed():
     """Beyond the length of a function a loop has all its iterations, with the same result."""
 
