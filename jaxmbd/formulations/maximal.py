@@ -38,7 +38,12 @@ from ..system.inertia import (
     whiten_wrenches,
 )
 from ..system.loads import generalized
-from ..system.residuals import forces_and_reactions, motion_residual, residual_by_bodies
+from ..system.residuals import (
+    forces_and_reactions,
+    motion_residual,
+    residual_by_bodies,
+    rest_residual,
+)
 from ..system.sparsity import SparsityPattern, body_sparsity
 from .formulate import system_of
 from .joint.layout import lay_out
@@ -383,6 +388,18 @@ def _(
     inertial = jnp.concatenate([W.ravel(), system._reflected_inertias() * turns])
     wrenches, joint_forces, intrinsic = forces_and_reactions(system, c, v, lam)
     return inertial - generalized(c, wrenches, joint_forces) - intrinsic
+
+
+@rest_residual.register
+def _(
+    system: MaximalSystem, c: AbstractConfiguration, lam: Float[Array, "ng"] | None = None
+) -> Float[Array, "nv"]:
+    """-(f + Gᵀ λ) for rigid bodies, whose inertial forces are zero at rest."""
+    v = jnp.zeros(system.nv, c.q.dtype)
+    if not system.mechanism.all_rigid:
+        return motion_residual(system, c, v, v, lam)
+    wrenches, joint_forces, intrinsic = forces_and_reactions(system, c, v, lam)
+    return -generalized(c, wrenches, joint_forces) - intrinsic
 
 
 constrained_accelerations.register(MaximalSystem, sparse_accelerations)

@@ -188,6 +188,8 @@ def _(formulation: VelocityTransformation, model: Model) -> ReducedSystem:
 
 
 @reactions_of.register
-def _(system: ReducedSystem, t: Float[Array, ""], state: State) -> dict[str, Float[Array, "6"]]:
+def _(
+    system: ReducedSystem, t: Float[Array, ""], state: State, solved: tuple[Array, Array]
+) -> dict[str, Float[Array, "6"]]:
     plane = None if system.plane is None else normal_of(system.plane, system.mechanism.dtype)
-    return reactions_of_motion(system, t, state, plane)
+    return reactions_of_motion(system, t, state, solved, plane)

@@ -11,7 +11,7 @@ from ..joints.abstract import n_rows
 from ..lie import Pose, se3, so3
 from ..mechanism.elements import Wrenches
 from . import constraints, joint_motion
-from .abstract import AbstractSystem, State, Time, as_state, as_time
+from .abstract import AbstractSystem, State, Time, Velocities, as_state, as_time
 from .acceleration import accelerations
 from .configuration import AbstractConfiguration
 from .inertia import inertial_wrench, twist_rates
@@ -37,17 +37,20 @@ def reactions(
 
 @eqx.filter_jit
 def _reactions(system: AbstractSystem, t: Time, state: State) -> dict[str, Array]:
-    return reactions_of(system, t, state)
+    return reactions_of(system, t, state, accelerations(system, t, state))
 
 
 @singledispatch
-def reactions_of(system: AbstractSystem, t: Time, state: State) -> dict[str, Float[Array, "6"]]:
+def reactions_of(
+    system: AbstractSystem, t: Time, state: State, solved: tuple[Velocities, Float[Array, "ng"]]
+) -> dict[str, Float[Array, "6"]]:
     """Reactions from the multipliers.
 
     Formulations in which joints have no multipliers register their own function.
+
+    **Arguments:** `solved`: the result of `accelerations` at the state.
     """
-    _, lam = accelerations(system, t, state)
-    return constraint_reactions(system, system.configuration(t, state.q, state.z), lam)
+    return constraint_reactions(system, system.configuration(t, state.q, state.z), solved[1])
 
 
 def constraint_reactions(
@@ -71,18 +74,23 @@ def constraint_reactions(
 
 
 def reactions_of_motion(
-    system: AbstractSystem, t: Time, state: State, plane: Float[Array, "3"] | None = None
+    system: AbstractSystem,
+    t: Time,
+    state: State,
+    solved: tuple[Velocities, Float[Array, "ng"]],
+    plane: Float[Array, "3"] | None = None,
 ) -> dict[str, Float[Array, "6"]]:
     """Minimum-norm reactions under which every body has its acceleration.
 
     For formulations in which joints have no multipliers. Bodies made of artificial springs are
     taken as rigid bodies of the same motion.
 
-    **Arguments:** `plane`: normal of a plane whose wrenches hold all bodies too. Default: none.
+    **Arguments:** `solved`: the result of `accelerations` at the state; `plane`: normal of a plane
+    whose wrenches hold all bodies too. Default: none.
     """
     mechanism, c = system.mechanism, system.configuration(t, state.q, state.z)
     ports, n = c.ports, mechanism.n_bodies
-    vdot, lam = accelerations(system, t, state)
+    vdot, lam = solved
     V = c.twists(state.v)[1 : n + 1]
     A = twist_rates(system, c, state.v, vdot)[1 : n + 1]
     own = jax.tree.map(lambda x: x[1 : n + 1], ports)

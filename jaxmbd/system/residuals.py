@@ -33,6 +33,20 @@ def motion_residual(
     return system.apply_mass(c, vdot) + system.bias_at(c, v) - force
 
 
+@singledispatch
+def rest_residual(
+    system: AbstractSystem,
+    c: AbstractConfiguration,
+    lam: Float[Array, "ng"] | None = None,
+) -> Velocities:
+    """Residual b - f - Gᵀ λ of the equations of motion at v = v̇ = 0, shape `(nv,)`.
+
+    Formulations may register a faster way, without terms that are zero at rest.
+    """
+    v = jnp.zeros(system.nv, c.q.dtype)
+    return motion_residual(system, c, v, v, lam)
+
+
 def residual_by_bodies(
     system: AbstractSystem,
     c: AbstractConfiguration,
@@ -108,6 +122,7 @@ __all__ = [
     "motion_residual",
     "position_residual",
     "residual_by_bodies",
+    "rest_residual",
     "step_constraints",
     "velocity_residual",
 ]

@@ -17,7 +17,7 @@ from ..system.abstract import AbstractSystem, State, as_time
 from ..system.acceleration import accelerations, free_accelerations
 from ..system.configuration import AbstractConfiguration
 from ..system.energy import energy
-from ..system.residuals import constraint_rates, motion_residual
+from ..system.residuals import constraint_rates, motion_residual, rest_residual
 from .verdict import Findings, check_shapes, direction, dot, judge
 
 
@@ -207,6 +207,10 @@ def _force_findings(system: AbstractSystem, t: Array, state: State) -> Findings:
         "motion_residual with multipliers vanishes": (
             motion_residual(system, c, v, vdot, lam) + force,
             force,
+        ),
+        "rest_residual is the generic one": (
+            rest_residual(system, c, lam),
+            rest_residual.dispatch(object)(system, c, lam),
         ),
         "constraint_force is Gᵀ λ": (constraints.constraint_force(system, c, lam), reaction),
     }

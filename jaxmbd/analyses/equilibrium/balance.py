@@ -9,6 +9,7 @@ A step solves these equations for an increment δ of q, together with terms that
 
     M (m δ - p) + b - f(t, q ⊞ δ, 0, z) - Gᵀ (λ - k g) = 0,   s (z - z₀) = r(t, q ⊞ δ, s δ, z)
 
+M is the mass matrix at q, the start of the step: its derivative is not needed.
 The penalty k of the constraints changes no solution. It makes the stiffness regular across them.
 """
 
@@ -25,7 +26,7 @@ from ...system.abstract import AbstractSystem, Coordinates, State, States, Time,
 from ...system.acceleration import accelerations
 from ...system.configuration import AbstractConfiguration
 from ...system.loads import elastic_force, generalized, loads, rates_of_states, state_inputs
-from ...system.residuals import motion_residual
+from ...system.residuals import rest_residual
 
 # Rate [1/s²] of a mechanism that nothing loads, and the rate below which loads are rounding errors
 # of springs at rest.
@@ -49,7 +50,8 @@ class Scales(eqx.Module):
 class Balance(eqx.Module):
     """Arguments of the equations of a step.
 
-    - `q`, `z`: coordinates and first-order states at the start of the step.
+    - `q`, `z`: coordinates and first-order states at the start of the step; `start`: the
+      configuration there; `mass`: M there, None for formulations with a sparse one.
     - `inertia`: m [1/s²]; `push`: p [velocity per s].
     - `state_rate`: s [1/s].
     - `travelled`: displacement from the first state to `q`, the sum of all increments.
@@ -60,6 +62,8 @@ class Balance(eqx.Module):
     t: Time
     q: Coordinates
     z: States
+    start: AbstractConfiguration
+    mass: Float[Array, "nv nv"] | None
     inertia: Float[Array, ""]
     push: Velocities
     state_rate: Float[Array, ""]
@@ -112,8 +116,13 @@ def equations(x: Float[Array, "n"], at: Balance) -> Float[Array, "n"]:
     c = system.configuration(at.t, q, at.z + dz)
     rows = holding_rows(system, c, delta, at)
     held = lam - at.penalty * rows if lam.size else lam
-    motion = motion_residual(system, c, jnp.zeros_like(delta), at.inertia * delta - at.push, held)
+    motion = rest_residual(system, c, held) + inertial(at, at.inertia * delta - at.push)
     return jnp.concatenate([motion, rows, rest_of_states(system, c, delta, dz, at)])
+
+
+def inertial(at: Balance, a: Velocities) -> Velocities:
+    """M a at the start of the step."""
+    return at.system.apply_mass(at.start, a) if at.mass is None else at.mass @ a
 
 
 def holding_rows(
@@ -217,11 +226,14 @@ def at_place(
 ) -> Balance:
     """Equations of a step from a place. Default of `push`: zero."""
     zeros = jnp.zeros_like(place.travelled)
+    start = system.configuration(t, place.q, place.z)
     return Balance(
         system,
         t,
         place.q,
         place.z,
+        start,
+        system.mass_at(start) if system.sparsity_pattern() is None else None,
         inertia,
         zeros if push is None else push,
         state_rate,
@@ -240,6 +252,7 @@ __all__ = [
     "equations",
     "first_multipliers",
     "holding_rows",
+    "inertial",
     "kinds",
     "parts",
     "scales_of",

@@ -16,7 +16,7 @@ from ...nonlinear.implicit import implicit
 from ...system import constraints
 from ...system.abstract import AbstractSystem, State, Time, as_state, as_time, require_system
 from ...system.acceleration import accelerations
-from ...system.reactions import reactions
+from ...system.reactions import reactions_of
 from .balance import (
     Place,
     Scales,
@@ -311,8 +311,9 @@ def _finished(
     names = tuple(name for group in system.mechanism.joints for name in group.names)
     directions = found.stability.directions
 
+    each = jax.vmap(lambda y: _joint_motion(system, c, y, scales), in_axes=1)(directions)
+
     def motion(of: Bool[Array, "k"]) -> Float[Array, "n_joints"]:
-        each = jax.vmap(lambda y: _joint_motion(system, c, y, scales), in_axes=1)(directions)
         return jax.lax.stop_gradient(
             jnp.max(jnp.where(of[:, None], each, 0.0), axis=0, initial=0.0)
         )
@@ -321,7 +322,7 @@ def _finished(
     return Equilibrium(
         end,
         minimum_norm,
-        reactions(system, t, state),
+        reactions_of(system, t, state, (vdot, minimum_norm)),
         found.stability.stable,
         with_derivatives(
             *(found.stability.eigenvalues, found.stability.basis, system, t, state, minimum_norm),

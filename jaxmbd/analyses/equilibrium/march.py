@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from ...nonlinear import AbstractFactorization, Blocks
 from ...system.abstract import AbstractSystem, Time
-from .balance import Balance, Place, Scales, at_place, displacement
+from .balance import Balance, Place, Scales, at_place, displacement, inertial
 from .drainage import Drainage
 from .newton import StaticNewton
 from .step import Trial, attempt
@@ -29,7 +29,7 @@ CHANGE = 2.0
 # without stiffness regular, and slows convergence by this part of the stiffness. Largest ratio of
 # corrections of an accepted step, factors of the inertia, and the inertia that counts as none.
 LEAST_INERTIA = 1e-8
-NEWTON_RATIO, MORE, LESS = 0.25, 8.0, 1e-3
+NEWTON_RATIO, MORE, LESS = 0.35, 8.0, 0.02
 NEGLIGIBLE = 1e-3
 
 # Part of the last step of Newton's method at which the next Jacobian is taken, beside kinks.
@@ -206,16 +206,14 @@ class Methods(eqx.Module):
         small = trial.size <= eps**0.5
         within = (trial.ratio <= DRAINED_RATIO) & (trial.moved <= drain.max_displacement)
         accepted = trial.finite & (small | within)
-        c = system.configuration(at.t, at.q, at.z)
+        c = at.start
         # The equations of the step give the residual force at its end.
         left = at.inertia * delta - at.push
         moved = displacement(system, c, delta, scales)
         size = displacement(system, c, left, scales) / scales.rate
         size = jnp.maximum(size, moved / h / jnp.sqrt(scales.rate))
         rests = jnp.maximum(jnp.maximum(size, moved), trial.states) <= tolerance
-        mass, stiffness = (
-            delta @ x for x in (system.apply_mass(c, delta), -system.apply_mass(c, left))
-        )
+        mass, stiffness = (delta @ x for x in (inertial(at, delta), -inertial(at, left)))
         stiffness = stiffness - delta @ trial.force
         positive = (stiffness > 0) & (mass > 0)
         rate = jnp.where(positive, stiffness / jnp.where(positive, mass, 1.0), now.rate)
@@ -262,7 +260,7 @@ class Methods(eqx.Module):
         small = trial.size <= eps**0.5
         within = (trial.ratio <= NEWTON_RATIO) & (trial.moved <= newton.max_displacement)
         accepted = trial.finite & (small | within)
-        c = system.configuration(at.t, at.q, at.z)
+        c = at.start
         least = LEAST_INERTIA * scales.rate
         full = now.inertia <= least
         # The remaining inertia slows stiff directions by `SLOWED` at most. Small corrections that
@@ -275,11 +273,12 @@ class Methods(eqx.Module):
         size = jnp.where(accepted & full, jnp.maximum(trial.size, eps**2), jnp.inf)
         less = jnp.clip(trial.ratio, LESS, 0.5) * now.inertia
         less = jnp.where(less < NEGLIGIBLE * scales.rate, least, less)
-        inertia = jnp.where(accepted, less, jnp.maximum(MORE * now.inertia, scales.rate))
+        more = jnp.where(full, scales.rate, MORE * now.inertia)
+        inertia = jnp.where(accepted, less, more)
         place = jax.tree.map(lambda a, b: jnp.where(accepted, a, b), trial.place, now.place)
         steps = now.steps + jnp.array([0, 1], jnp.int32)
         # A trial ends if a step goes uphill, as towards an unstable equilibrium.
-        uphill = trial.delta @ trial.force > eps * trial.delta @ system.apply_mass(c, trial.delta)
+        uphill = trial.delta @ trial.force > eps * trial.delta @ inertial(at, trial.delta)
         uphill = uphill & accepted & ~small
         trying = now.trying & ~uphill & (done | (steps[1] < MOST_TRIED))
         turned = jnp.concatenate([x.ravel() for x in c.joint_rates(trial.delta)])

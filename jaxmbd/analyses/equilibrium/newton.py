@@ -12,7 +12,7 @@ class StaticNewton(eqx.Module):
     """Newton's method on q ⊞ δ and λ, globalized by inertia (pseudo-transient continuation).
 
     A step solves (K + m M) δ - Gᵀ Δλ = -r, G δ = -g. At m = 0 it is Newton's step. If its second
-    correction, by the same factors, exceeds a quarter of the first, or if it displaces the
+    correction, by the same factors, exceeds about a third of the first, or if it displaces the
     mechanism too far, m grows, and the step follows the flow M δ ∝ -r, whose only points of rest
     are equilibria (Kelley and Keyes 1998). Unlike a minimization of rᵀ r it does not stop
     elsewhere. m shrinks as the equations become linear. Full steps get further corrections by the

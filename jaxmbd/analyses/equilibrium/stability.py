@@ -15,7 +15,8 @@ from jaxtyping import Array, Bool, Float
 from ..._stop_gradients import stop_gradients
 from ...nonlinear import AbstractFactorization, Blocks, Dense
 from ...system import constraints
-from ...system.abstract import AbstractSystem, State, Time
+from ...system.abstract import AbstractSystem, State, Time, Velocities
+from ...system.residuals import rest_residual
 from ...system.saddle_point import saddle_point
 from ...system.tangent_space import tangent_matrices
 from .balance import Balance, Scales, equations, parts, unknowns
@@ -81,7 +82,7 @@ def stability(
 
 def _all(at: Balance, lam: Float[Array, "ng"], scales: Scales) -> Stability:
     system, nv = at.system, at.system.nv
-    c = system.configuration(at.t, at.q, at.z)
+    c = at.start
     saddle = saddle_point(system, c, constraints.residual(system, c))
     state = State(at.q, jnp.zeros_like(at.travelled), at.z)
     K = stiffness_at_rest(system, at.t, state, lam, at.state_rate)
@@ -113,14 +114,26 @@ def stiffness_at_rest(
     They solve s z = r_q δ + s r_v δ + r_z z for a rate s that is slow by any scale. States without
     a rate at rest follow the velocity, such as the deflection of bristles.
     """
-    found = tangent_matrices(system, t, state, lam)
     if system.nz == 0:
-        return found.stiffness
+        return _stiffness(system, t, state, lam)
+    found = tangent_matrices(system, t, state, lam)
     unit = jnp.eye(system.nz, dtype=lam.dtype)
     driven = found.rates_by_position + slow * found.rates_by_velocity
     return found.stiffness + found.states @ jnp.linalg.solve(
         slow * unit - found.rates_by_states, driven
     )
+
+
+def _stiffness(
+    system: AbstractSystem, t: Time, state: State, lam: Float[Array, "ng"]
+) -> Float[Array, "nv nv"]:
+    """Derivatives of the residual at rest along all displacements."""
+
+    def residual(delta: Velocities) -> Velocities:
+        q = system.retract(state.q, delta)
+        return rest_residual(system, system.configuration(t, q, state.z), lam)
+
+    return jax.jacfwd(residual)(jnp.zeros_like(state.v))
 
 
 def _circulatory(
@@ -158,7 +171,7 @@ def _lowest(
 ) -> Stability:
     """The lowest eigenvalues by Lanczos' method on (K + s M)⁻¹ M, with the sparse factors."""
     system, shift = at.system, SHIFT * scales.rate
-    c = system.configuration(at.t, at.q, at.z)
+    c = at.start
     shifted = eqx.tree_at(lambda b: b.inertia, at, shift)
     _, factors = way.factor(lambda x: equations(x, shifted), unknowns(system, lam), blocks)
     rest = jnp.zeros_like(lam)

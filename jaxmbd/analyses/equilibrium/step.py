@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float
 
 from ...nonlinear import AbstractFactorization, Blocks
 from ...system.abstract import AbstractSystem, Velocities
-from .balance import Balance, Place, Scales, displacement, equations, parts, unknowns
+from .balance import Balance, Place, Scales, displacement, equations, inertial, parts, unknowns
 
 # Displacement, and change of z, below which the ratio of changes is not examined.
 SMALL = 1e-9
@@ -21,6 +21,10 @@ LEAST_STATE = 1.0
 # Further corrections of a step: their largest number, and the largest ratio of successive ones. A
 # correction takes a small part of the time of a factorization.
 MOST_CORRECTIONS, SHRINKING = 10, 0.25
+
+# Largest further correction, by the first one, of a step of a system with constraints. What a step
+# leaves of the constraints' residuals adds up along a chain.
+CLOSED = 1e-3
 
 
 class Trial(eqx.Module):
@@ -68,7 +72,7 @@ def attempt(
     system = at.system
     x0 = unknowns(system, place.lam)
     begin = x0 if system.nz == 0 else x0.at[: system.nv].set(ahead)
-    c = system.configuration(at.t, place.q, place.z)
+    c = at.start
     value, factors = way.factor(lambda x: equations(x, at), begin, blocks)
     first = begin - x0 + way.solve(factors, -value)
     if system.nz > 0:
@@ -81,52 +85,58 @@ def attempt(
     ratio = after / (moved + SMALL)
     ratio = jnp.maximum(ratio, second_states / (first_states + SMALL))
     last = jnp.full_like(size, jnp.inf)
-    if further is not None:
-        x, last = _corrected(
-            x, after + second_states, ratio, further, at, c, place, scales, way, factors
-        )
+    if further is not None or place.lam.size > 0:
+        sizes = size, after + second_states
+        x, last = _corrected(x, sizes, ratio, further, at, place, scales, way, factors)
     delta, lam, dz = parts(system, x)
     end = Place(system.retract(place.q, delta), lam, place.z + dz, place.travelled + delta)
     finite = jnp.all(jnp.isfinite(x)) & jnp.all(jnp.isfinite(end.q)) & jnp.isfinite(ratio)
-    force = value[: system.nv] + system.apply_mass(c, at.push)
+    force = value[: system.nv] + inertial(at, at.push)
     return Trial(end, delta, force, size, moved, first_states, ratio, last, finite)
 
 
 def _corrected(
     x: Float[Array, "n"],
-    size: Float[Array, ""],
+    sizes: tuple[Float[Array, ""], Float[Array, ""]],
     ratio: Float[Array, ""],
-    further: Bool[Array, ""],
+    further: Bool[Array, ""] | None,
     at: Balance,
-    c: Any,
     place: Place,
     scales: Scales,
     way: AbstractFactorization,
     factors: Any,
 ) -> tuple[Float[Array, "n"], Float[Array, ""]]:
-    """Unknowns after further corrections, and the size of the last one.
+    """Unknowns after further corrections, and the size of the last one of a step with `further`.
 
-    The corrections are those of the equations without inertia, whose root is the equilibrium.
+    With `further`, the corrections are those of the equations without inertia, whose root is the
+    equilibrium. Otherwise they solve the equations of the step, constraints included.
+
+    **Arguments:** `sizes`: sizes of the first two corrections.
     """
-    system = at.system
-    still = eqx.tree_at(lambda b: b.inertia, at, jnp.zeros_like(at.inertia))
-    least = float(jnp.finfo(x.dtype).eps)
+    system, first = at.system, sizes[0]
+    further = jnp.array(False) if further is None else further
+    inertia = jnp.where(further, 0.0, at.inertia)
+    solved = eqx.tree_at(lambda b: b.inertia, at, inertia)
+    eps = float(jnp.finfo(x.dtype).eps)
+    least = jnp.where(further, eps, CLOSED * first + eps)
+    wanted = jnp.array(True) if place.lam.size > 0 else further
+    shrinking = jnp.where(further, SHRINKING, 2.0 * SHRINKING)
 
     def unfinished(carry: tuple[Array, Array, Array, Array]) -> Bool[Array, ""]:
         _, size, ratio, n = carry
-        return further & (ratio <= SHRINKING) & (size > least) & (n < MOST_CORRECTIONS)
+        return wanted & (ratio <= shrinking) & (size > least) & (n < MOST_CORRECTIONS)
 
     def correct(carry: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
         x, before, _, n = carry
-        change = way.solve(factors, -equations(x, still))
-        size = sum(_sizes(system, c, change, x, place, scales))
-        ratio = size / (before + least)
-        good = ratio <= SHRINKING
+        change = way.solve(factors, -equations(x, solved))
+        size = sum(_sizes(system, at.start, change, x, place, scales))
+        ratio = size / (before + eps)
+        good = ratio <= shrinking
         return jnp.where(good, x + change, x), jnp.where(good, size, before), ratio, n + 1
 
-    start = x, size, ratio, jnp.zeros((), jnp.int32)
+    start = x, sizes[1], ratio, jnp.zeros((), jnp.int32)
     x, size, _, n = jax.lax.while_loop(unfinished, correct, start)
-    return x, jnp.where(n > 0, size, jnp.inf)
+    return x, jnp.where(further & (n > 0), size, jnp.inf)
 
 
 def _sizes(

@@ -1,6 +1,7 @@
 """Inverse dynamics and reactions in a tree by the Newton–Euler equations."""
 
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ...joints import AbstractJoint
@@ -8,10 +9,14 @@ from ...lie import se3
 from ...mechanism.elements import JointForces, Wrenches
 from ...system import joint_motion
 from ...system.abstract import State
-from ...system.acceleration import accelerations
 from ...system.loads import loads
 from ...system.reactions import constraint_reactions, reactions_of
-from ...system.residuals import forces_and_reactions, motion_residual, residual_by_bodies
+from ...system.residuals import (
+    forces_and_reactions,
+    motion_residual,
+    residual_by_bodies,
+    rest_residual,
+)
 from ...system.two_point import on_bodies
 from .configuration import JointConfiguration, sum_over_subtrees
 from .system import JointSystem
@@ -34,11 +39,30 @@ def _(
     return system.reflected_inertias() * vdot - force - intrinsic
 
 
+@rest_residual.register
+def _(
+    system: JointSystem, c: JointConfiguration, lam: Float[Array, "ng"] | None = None
+) -> Float[Array, "nv"]:
+    """-(f + Gᵀ λ) for rigid bodies, whose inertial forces are zero at rest.
+
+    Wrenches are added along the world's axes, as in `motion_residual`: then loads that are
+    perpendicular to a free direction have no component along it, not even rounding errors.
+    """
+    v = jnp.zeros(system.nv, c.q.dtype)
+    if not system.mechanism.all_rigid:
+        return motion_residual(system, c, v, v, lam)
+    wrenches, joint_forces, intrinsic = forces_and_reactions(system, c, v, lam)
+    force = system.project(c, _external_wrenches(c, wrenches, joint_forces))
+    return -add_joint_forces(system, force, joint_forces) - intrinsic
+
+
 @reactions_of.register
-def _(system: JointSystem, t: Float[Array, ""], state: State) -> dict[str, Float[Array, "6"]]:
+def _(
+    system: JointSystem, t: Float[Array, ""], state: State, solved: tuple[Array, Array]
+) -> dict[str, Float[Array, "6"]]:
     """Reactions of tree joints from the wrenches that the bodies beyond them require."""
     mechanism = system.mechanism
-    vdot, lam = accelerations(system, t, state)
+    vdot, lam = solved
     c = system.configuration(t, state.q, state.z)
     wrenches, joint_forces, _ = forces_and_reactions(system, c, state.v, lam)
     external = _external_wrenches(c, wrenches, joint_forces)

@@ -193,8 +193,11 @@ class PlanarPointSystem(PointSystem):
 
 
 @reactions_of.register
-def _(system: PlanarPointSystem, t: Float[Array, ""], state: State) -> dict[str, Float[Array, "6"]]:
-    return reactions_of_motion(system, t, state, normal_of(system.plane, system.mechanism.dtype))
+def _(
+    system: PlanarPointSystem, t: Float[Array, ""], state: State, solved: tuple[Array, Array]
+) -> dict[str, Float[Array, "6"]]:
+    normal = normal_of(system.plane, system.mechanism.dtype)
+    return reactions_of_motion(system, t, state, solved, normal)
 
 
 def _across(d: Float[Array, "2"]) -> Float[Array, "2"]:

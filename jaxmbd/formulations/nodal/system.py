@@ -312,8 +312,10 @@ def _axial(T: Float[Array, "3 3"]) -> Float[Array, "3"]:
 
 
 @reactions_of.register
-def _(system: NodalSystem, t: Time, state: State) -> dict[str, Float[Array, "6"]]:
-    return reactions_of_motion(system, t, state)
+def _(
+    system: NodalSystem, t: Time, state: State, solved: tuple[Array, Array]
+) -> dict[str, Float[Array, "6"]]:
+    return reactions_of_motion(system, t, state, solved)
 
 
 __all__ = ["Assembly", "Elements", "NodalSystem", "second_moments"]
