@@ -9,6 +9,7 @@ from jaxtyping import Array, PyTree
 
 from .._joint_tangents import with_joint_tangents
 from ..errors import ModelError
+from ..fused import widened
 from ..integrators.abstract import AbstractIntegrator
 from ..integrators.explicit import as_integrator
 from ..native import native_or_traced
@@ -80,7 +81,7 @@ def _rollout(
     def step(carry: tuple[State, PyTree], n: Array, floats: PyTree) -> tuple[Any, State]:
         system, t0, dt = eqx.combine(floats, rest)
         t = t0 + n * dt
-        y, memory = integrator.advance(system, t, t + dt, *carry)
+        y, memory = widened(integrator.advance)(system, t, t + dt, *carry)
         return (y, memory), y
 
     if isinstance(checkpoint, MemoryBudget):

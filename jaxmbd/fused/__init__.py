@@ -12,6 +12,9 @@ from .linear_kernel import moved as moved
 from .linear_kernel import smooth_kernel as smooth_kernel
 from .linear_kernel import smooth_kernel_of as smooth_kernel_of
 from .switch import enabled as enabled
+from .wide import is_wide as is_wide
+from .wide import wide_programs as wide_programs
+from .wide import widened as widened
 
 __all__ = [
     "DerivativeKernels",
@@ -26,4 +29,6 @@ __all__ = [
     "smooth_kernel",
     "smooth_kernel_of",
     "traced",
+    "wide_programs",
+    "widened",
 ]

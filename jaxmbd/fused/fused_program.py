@@ -20,6 +20,7 @@ from .batch_last import CannotBatch, batch_last
 from .inline_and_unroll import inline_and_unroll
 from .supported import LARGE, is_supported
 from .switch import fuses
+from .wide import is_wide
 
 # Number of states in one call of a kernel in a batch (fewer than twice as many, to divide the batch
 # evenly), and the number of states of a kernel from which a batch of it is a loop.
@@ -118,7 +119,7 @@ def _of_leaves(
 
 
 def _program_of(fn: Callable[..., jax.Array], args: Any) -> ClosedJaxpr | None:
-    if jax.default_backend() != "cpu" or not fuses():
+    if is_wide() or not fuses():
         return None
     of_leaves, leaves = _of_leaves(fn, args)
     if len({x.dtype for x in leaves}) != 1 or not jnp.issubdtype(leaves[0].dtype, jnp.floating):

@@ -9,6 +9,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr
 from .inline_and_unroll import inline_and_unroll
 from .supported import LARGE, refusal
 from .switch import fuses
+from .wide import is_wide, target
 
 FUSED = frozenset({"fused_program", "batch_of_kernels"})
 
@@ -46,8 +47,7 @@ def why_no_fused_programs() -> str | None:
     """Reason for which no program is fused here, or None if programs may be fused."""
     if not fuses():
         return "fused programs are switched off"
-    backend = jax.default_backend()
-    return None if backend == "cpu" else f"fused programs are for the CPU, not for {backend!r}"
+    return f"fused programs are for the CPU, not for {target()!r}" if is_wide() else None
 
 
 __all__ = ["holds", "holds_fused_program", "refused_operation", "why_no_fused_programs"]

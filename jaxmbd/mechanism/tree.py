@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ..fused import is_wide
 from ..lie import Pose
 from .groups import JointGroup
 from .mechanism import Mechanism
@@ -68,7 +69,24 @@ def _relative_poses(
 def _compose(mechanism: Mechanism, relative: Pose) -> Pose:
     """World poses of bodies 1 … n_bodies from their poses in their parents."""
     world = Pose(jnp.zeros(3, dtype=mechanism.dtype), jnp.eye(3, dtype=mechanism.dtype))
+    if is_wide():
+        return _doubled(mechanism, world, relative)
     return forward_pass(mechanism, Pose.__matmul__, world, relative)
+
+
+def _doubled(mechanism: Mechanism, world: Pose, relative: Pose) -> Pose:
+    """`_compose` in as many operations as the depth of the tree has binary digits.
+
+    In each round the known part of each path towards the root doubles its length: a body's pose in
+    an ancestor is composed with the ancestor's pose in its own (Hillis and Steele 1986).
+    """
+    poses = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), world, relative)
+    ancestors = np.concatenate([[0], mechanism.topology.parents])
+    while ancestors.any():
+        above = Rows.of(ancestors).take_tree(poses)
+        poses = jax.vmap(Pose.__matmul__)(above, poses)
+        ancestors = ancestors[ancestors]
+    return jax.tree.map(lambda x: x[1:], poses)
 
 
 def forward_pass(

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import jax
 
 from ..errors import ModelError
+from ..fused.wide import is_wide, target
 from .machine_code import is_installed
 
 VARIABLE = "JAXMBD_NATIVE"
@@ -74,8 +75,7 @@ def why_none() -> str | None:
         return OFF
     if not is_installed():
         return NO_LLVMLITE
-    backend = jax.default_backend()
-    return None if backend == "cpu" else f"code is generated for the CPU, not for {backend!r}"
+    return f"code is generated for the CPU, not for {target()!r}" if is_wide() else None
 
 
 _warned: list[bool] = []

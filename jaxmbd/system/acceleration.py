@@ -14,6 +14,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ..fused import widened
 from ..linear import after
 from ..model.arguments import as_instance
 from . import constraints
@@ -56,8 +57,9 @@ def _accelerations(
 ) -> tuple[Velocities, Float[Array, "ng"]]:
     system = system.prepared()
     if constraints.n_constraints(system) == 0:
-        return free_accelerations(system, t, state), jnp.zeros(0, dtype=state.q.dtype)
-    return constrained_accelerations(system, t, state, stabilization)
+        rates = widened(free_accelerations)(system, t, state)
+        return rates, jnp.zeros(0, dtype=state.q.dtype)
+    return widened(constrained_accelerations)(system, t, state, stabilization)
 
 
 @singledispatch

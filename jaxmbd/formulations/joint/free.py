@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from ...fused import Kernel, jvp_with_zeros, kernel_of, linear_kernel_of, moved
+from ...fused import Kernel, is_wide, jvp_with_zeros, kernel_of, linear_kernel_of, moved
 from ...lie import Pose, se3
 from ...linear import solve_spd
 from ...mechanism.elements import Motion
@@ -44,7 +44,7 @@ def _(system: JointSystem, t: Float[Array, ""], state: State) -> Float[Array, "n
     if not system.mechanism.all_rigid:
         return free_accelerations.dispatch(object)(system, t, state)
     unconstrained = constraints.n_constraints(system) == 0
-    if not (unconstrained and jax.default_backend() == "cpu"):
+    if not (unconstrained and not is_wide()):
         return _by_mass_matrix(system, (t, state))
     system = with_values_looked_up(system, t)
     fallback = _fallback(system)

@@ -1,0 +1,116 @@
+"""Programs for accelerators: few operations on many numbers instead of many small ones.
+
+A launch of a kernel on a GPU costs about 2 µs for any batch. Small matrix products are kernels of
+their own, while XLA fuses products and sums with the operations around them. The sums are also
+exact to rounding, whereas library products of float32 matrices may round their factors to 10 bits.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.extend.core import ClosedJaxpr, Literal
+
+from .inline_and_unroll import _product, blank, literal
+
+# Longest sums of products that are written as sums.
+LONGEST = 32
+
+# JAX traces again if the value changes, so that no program of the other choice is reused.
+_chosen = jax.make_user_context(default_value=None)
+
+
+@contextmanager
+def wide_programs(on: bool) -> Iterator[None]:
+    """Switch programs for accelerators on or off inside a `with` block.
+
+    Results agree to rounding. Default: on, unless JAX's default backend is the CPU.
+    """
+    with _chosen(on):
+        yield
+
+
+def is_wide() -> bool:
+    """Whether programs for accelerators are traced."""
+    return jax.default_backend() != "cpu" if _chosen.value is None else _chosen.value
+
+
+def target() -> str:
+    """Name of the platform that programs are traced for."""
+    backend = jax.default_backend()
+    return "gpu" if is_wide() and backend == "cpu" else backend
+
+
+def widened(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """fn with its small matrix products written as sums, if programs are for accelerators."""
+
+    def of_args(*args: Any) -> Any:
+        if not is_wide():
+            return fn(*args)
+        program, shapes, rest = eqx.filter_make_jaxpr(fn)(*args)
+        arrays = jax.tree.leaves(eqx.filter(args, eqx.is_array))
+        leaves = _evaluate(program, arrays)
+        return eqx.combine(jax.tree.unflatten(jax.tree.structure(shapes), leaves), rest)
+
+    return of_args
+
+
+def _evaluate(program: ClosedJaxpr, args: list[Any]) -> list[Any]:
+    jaxpr = program.jaxpr
+    known: dict[Any, Any] = dict(zip(jaxpr.constvars, program.consts, strict=True))
+    known.update(zip(jaxpr.invars, args, strict=True))
+
+    def read(x: Any) -> Any:
+        return literal(x) if isinstance(x, Literal) else known[x]
+
+    for equation in jaxpr.eqns:
+        results = _results(equation, [read(x) for x in equation.invars])
+        known.update(zip(equation.outvars, results, strict=True))
+    return [read(x) for x in jaxpr.outvars]
+
+
+def _results(equation: Any, values: list[Any]) -> list[Any]:
+    """Results of an equation: sums for a small product, else those of the same operation."""
+    name, params = equation.primitive.name, equation.params
+    if name == "dot_general" and _is_small(equation):
+        along, beside = params["dimension_numbers"]
+        a, b = map(jnp.asarray, values)
+        return [_product(a, b, along, beside, LARGE)]
+    if name in ("jit", "pjit"):
+        return _evaluate(params["jaxpr"], values)
+    if name in LOOPS:
+        params = params | {key: _rewritten(params[key]) for key in LOOPS[name]}
+    found = equation.primitive.bind(*values, **equation.primitive.get_bind_params(params))
+    return list(found) if equation.primitive.multiple_results else [found]
+
+
+# Sums are reductions, of which XLA makes loops within fusions.
+LARGE = 10**9
+
+# Loops and branches, and their parameters with programs.
+LOOPS = {"scan": ("jaxpr",), "while": ("cond_jaxpr", "body_jaxpr"), "cond": ("branches",)}
+
+
+def _rewritten(program: Any) -> Any:
+    if isinstance(program, tuple):
+        return tuple(map(_rewritten, program))
+    inner: ClosedJaxpr = program
+    shapes = map(blank, inner.in_avals)
+    return jax.make_jaxpr(lambda *args: _evaluate(inner, list(args)))(*shapes)
+
+
+def _is_small(equation: Any) -> bool:
+    """Whether a product is a short sum, in the float type of both factors."""
+    a, b = (x.aval for x in equation.invars)
+    (result,) = (x.aval for x in equation.outvars)
+    length = 1
+    for axis in equation.params["dimension_numbers"][0][0]:
+        length *= a.shape[axis]
+    floats = jnp.issubdtype(a.dtype, jnp.floating)
+    return floats and a.dtype == b.dtype == result.dtype and length <= LONGEST
+
+
+__all__ = ["is_wide", "target", "wide_programs", "widened"]
