@@ -140,6 +140,13 @@ class Model(eqx.Module):
         for kind, components in self.components():
             for name, component in components.items():
                 for path, leaf in jax.tree_util.tree_leaves_with_path(component):
+                    if callable(leaf):
+                        raise ModelError(
+                            f"{kind} {name!r}: {jax.tree_util.keystr(path).lstrip('.')} is a "
+                            "function, and fields hold numbers: declare the field of the class "
+                            "with equinox.field(static=True); of a network, hold both parts of "
+                            "equinox.partition(network, equinox.is_array), the second one static"
+                        )
                     if is_concrete(leaf) and not np.all(np.isfinite(np.asarray(leaf))):
                         raise ModelError(
                             f"{kind} {name!r}: {jax.tree_util.keystr(path).lstrip('.')} must be "

@@ -1,5 +1,7 @@
 """Functions of time: values, derivatives of their leaves, errors."""
 
+from collections.abc import Callable
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -230,3 +232,20 @@ def test_errors(make, message):
     with pytest.raises(mbd.ModelError) as caught:
         make()
     assert message in str(caught.value)
+
+
+class OfFunction(eqx.Module):
+    fn: Callable
+
+    def __call__(self, t):
+        return self.fn(t)
+
+
+def test_a_function_in_a_field_is_named():
+    """Fields with functions are no numbers to group or differentiate, unless they are static."""
+    model = mbd.Model(
+        {"rod": mbd.inertia.rod(1.0, 1.0)}, {"hinge": mbd.joints.Revolute("ground", "rod")}
+    )
+    torque = mbd.forces.JointTorque("hinge", OfFunction(jnp.sin))
+    with pytest.raises(mbd.ModelError, match=r"torque.*signal\.fn is a function.*static=True"):
+        mbd.Model(model.bodies, model.joints, {"torque": torque})
