@@ -5,7 +5,7 @@
 For each length and formulation: numbers of velocities and constraints, time to build the equations,
 size of the lowered program, and of the accelerations and of an implicit step the time to compile
 and the median time to run, on one machine in one run. For a short chain also a rollout and its
-gradients, and steps of the chord method in maximal coordinates. Results are Markdown; compile times
+gradients, and steps of modified Newton in maximal coordinates. Results are Markdown; compile times
 are cold, without a compilation cache. Takes about half an hour, most of it in the dense steps of
 the longest chains.
 """
@@ -137,7 +137,7 @@ def chord_row(n, tolerance):
     """One line of the third table: many steps from rest, each with factors of one before."""
     system = mbd.formulate(chain(n), mbd.MaximalCoordinates())
     state = mbd.assemble(system, {"hinge0": 0.3})
-    newton = mbd.nonlinear.Newton(tolerance, chord=True)
+    newton = mbd.nonlinear.Newton(tolerance)
     integrator = mbd.GeneralizedAlpha(0.9, newton=newton)
 
     def end(steps, system, state):
@@ -198,7 +198,7 @@ def main():
     rows, exponents = chord_table()
     lines += [
         "",
-        f"Maximal coordinates, `GeneralizedAlpha(0.9)` with `Newton(chord=True)`, {CHORD_STEPS} "
+        f"Maximal coordinates, `GeneralizedAlpha(0.9)` with modified Newton, {CHORD_STEPS} "
         f"steps of 1 ms from rest. Exponents of cost against links, 50 to 1000: {exponents[0]:.2f} "
         f"with the default tolerance, {exponents[1]:.2f} with 1e-8.",
         "",

@@ -37,9 +37,9 @@ AT_ONCE = 64  # Chains of a batch that are moved side by side: their factors sta
 LONGEST = 200  # Links, for a method that takes many times as long.
 LIKE_PEER = "jaxmbd, modified Newton to 1e-8"
 WAYS = {
-    "jaxmbd": Newton(),
-    "jaxmbd, modified Newton": Newton(chord=True),
-    LIKE_PEER: Newton(tolerance=1e-8, chord=True),
+    "jaxmbd": Newton(chord=False),
+    "jaxmbd, modified Newton": Newton(),
+    LIKE_PEER: Newton(tolerance=1e-8),
 }
 PEER = "Exudyn"
 SETTINGS = {"integrator": f"generalized-α, index 3, rho_inf {RHO_INF}", "step [s]": STEP}

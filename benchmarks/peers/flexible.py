@@ -47,7 +47,7 @@ NORMAL = (4, 10, 14)
 ROPE = Rope(2.0, 1e4, 0.05, 0.5, 8)
 # Of the way of the tip: rods have the same modes, and interfaces turn by small rotations.
 AGREE = {"rod": 1e-5, "rope": 1e-4}
-FULL, LIKE_PEER = Newton(), Newton(tolerance=1e-8, chord=True)
+FULL, LIKE_PEER = Newton(chord=False), Newton(tolerance=1e-8)
 MAXIMAL, JOINT = mbd.MaximalCoordinates(), mbd.JointCoordinates()
 WAYS = {
     "jaxmbd, maximal": (MAXIMAL, FULL),

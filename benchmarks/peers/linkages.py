@@ -39,13 +39,13 @@ AGREE = 1e-5
 LENGTHS = (1, 2, 5, 10, 20, 40)
 FROM = 5  # Loops from which exponents are fitted.
 MAXIMAL, JOINT = mbd.MaximalCoordinates(), mbd.JointCoordinates()
-ALPHA = mbd.GeneralizedAlpha(RHO_INF)
-MODIFIED = mbd.GeneralizedAlpha(RHO_INF, newton=Newton(tolerance=1e-8, chord=True))
+FULL = mbd.GeneralizedAlpha(RHO_INF, newton=Newton(chord=False))
+MODIFIED = mbd.GeneralizedAlpha(RHO_INF, newton=Newton(tolerance=1e-8))
 LIKE_PEER = "maximal, modified Newton to 1e-8"
 WAYS = {
-    "maximal": (MAXIMAL, ALPHA),
+    "maximal": (MAXIMAL, FULL),
     LIKE_PEER: (MAXIMAL, MODIFIED),
-    "joint": (JOINT, ALPHA),
+    "joint": (JOINT, mbd.GeneralizedAlpha(RHO_INF)),
 }
 EXPLICIT = {
     "joint, Tsit5, Projection": (JOINT, mbd.ExplicitRK(diffrax.Tsit5(), mbd.Projection())),

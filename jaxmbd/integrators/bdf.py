@@ -25,7 +25,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from ..errors import ModelError
 from ..model.arguments import is_count
-from ..nonlinear import Blocks, Newton, as_newton
+from ..nonlinear import Blocks, CachedFactors, Newton, Root, as_newton
 from ..system import constraints
 from ..system.abstract import (
     AbstractSystem,
@@ -43,6 +43,7 @@ from ..system.residuals import constraint_rates, motion_residual, step_constrain
 from ..system.stabilization import Baumgarte
 from .difference import RADAU, backward_weights, collocation_weights, extrapolation_weights
 from .implicit import (
+    SAME_LENGTH,
     AbstractImplicit,
     Attempt,
     Increments,
@@ -61,6 +62,7 @@ class History(eqx.Module):
     - `count`: number of valid entries.
     - `vdot`, `lam`: v̇, shape `(nv,)`, and λ, shape `(ng,)`.
     - `z`, `zdot`: first-order states, shape `(k, nz)`, and ż at the current state, shape `(nz,)`.
+    - `cache`: cached factors of modified Newton, None if it is not used.
     """
 
     q: Float[Array, "k nq"]
@@ -71,9 +73,16 @@ class History(eqx.Module):
     lam: Float[Array, "ng"]
     z: Float[Array, "k nz"]
     zdot: Float[Array, "nz"]
+    cache: CachedFactors | None = None
 
     def after(
-        self, state: State, h: Time, vdot: Velocities, lam: Float[Array, "ng"], zdot: States
+        self,
+        state: State,
+        h: Time,
+        vdot: Velocities,
+        lam: Float[Array, "ng"],
+        zdot: States,
+        cache: CachedFactors | None,
     ) -> "History":
         """The history after a step of length `h` that started from `state`."""
 
@@ -84,7 +93,7 @@ class History(eqx.Module):
         ages = shifted(h, self.ages + h)
         count = jnp.minimum(self.count + 1, self.ages.size)
         z = shifted(state.z, self.z) if self.zdot.size else self.z
-        return History(q, v, ages, count, vdot, lam, z, zdot)
+        return History(q, v, ages, count, vdot, lam, z, zdot, cache)
 
 
 class BDF(AbstractImplicit):
@@ -138,29 +147,36 @@ class BDF(AbstractImplicit):
         self.newton = as_newton(newton, "BDF")
 
     def begin(self, system: AbstractSystem, t: Time, h: Time, state: State) -> History:
-        vdot, lam = accelerations(system, as_time(t, system), state)
+        t, h = as_time(t, system), as_time(h, system)
+        vdot, lam = accelerations(system, t, state)
         # Copies of the state fill the entries that are not valid yet.
         q, v, z = (jnp.tile(x, (self.k, 1)) for x in (state.q, state.v, state.z))
         ages = h * jnp.arange(1, self.k + 1, dtype=state.q.dtype)
-        zdot, count = rates_at(system, as_time(t, system), state), jnp.zeros((), dtype=jnp.int32)
-        return History(q, v, ages, count, vdot, lam, z, zdot)
+        zdot, count = rates_at(system, t, state), jnp.zeros((), dtype=jnp.int32)
+        sizes = jnp.zeros_like(h), jnp.zeros_like(h)
+        cache = self.newton.empty_cache(self._kinds(system, 1, sizes), state.q.dtype)
+        return History(q, v, ages, count, vdot, lam, z, zdot, cache)
 
     def attempt(
         self, system: AbstractSystem, t: Time, h: Time, state: State, memory: History
     ) -> Attempt:
         starts = memory.count < self.k
+        given = system, t, h, state, memory
+        if self.k <= 2:  # The first steps have one node too: one program.
+            return self._multistep(*given, starts)
         rates = memory.vdot, memory.zdot
         error = state.v, *rates
         blank = Attempt(state, memory, error, (rates, rates), jnp.array(False))
-        given = system, t, h, state, memory
         # In a batch each branch is computed only while some member needs it.
-        one = jax.lax.cond(eqxi.unvmap_any(starts), lambda: self._one_step(*given), lambda: blank)
+        one = jax.lax.cond(eqxi.unvmap_any(starts), lambda: self._radau(*given), lambda: blank)
         many = jax.lax.cond(
-            eqxi.unvmap_any(~starts), lambda: self._many_steps(*given), lambda: blank
+            eqxi.unvmap_any(~starts),
+            lambda: self._multistep(*given, jnp.array(False)),
+            lambda: blank,
         )
         return jax.tree.map(lambda a, b: jnp.where(starts, a, b), one, many)
 
-    def _one_step(
+    def _radau(
         self, system: AbstractSystem, t: Time, h: Time, state: State, own: History
     ) -> Attempt:
         nodes = RADAU[(self.k + 1) // 2]  # Order k - 1 at least, which preserves order k.
@@ -171,24 +187,33 @@ class BDF(AbstractImplicit):
             *(weights[1:, 1:], weights[1:, 1:1], position_shift(system, t, state, self.index)),
         )
         # Without v̇, which may be huge if the system is stiff.
-        solved, ends, vdot, lam = self._solve(step, t, own, jnp.outer(c * h, state.v))
-        # Difference between the derivatives of the polynomial and of the motion at the start.
-        q_dot = weights[0, 1:] @ (ends.q - state.q[None])
-        slope = weights[0, 1:] @ (ends.v - state.v[None])
-        scale = h / (nodes.size + 1)
-        dz = state.z
-        if system.nz:
-            dz = scale * (weights[0, 1:] @ (ends.z - state.z[None]) - own.zdot)
-        error = (
-            scale * (system.velocities(state.q, q_dot) - state.v),
-            scale * (slope - own.vdot),
-            dz,
-        )
-        return self._finished(step, ends, vdot, lam, own, error, solved)
+        found, (ends, vdot, lam) = self._solve(step, t, own, jnp.outer(c * h, state.v), None)
+        error = self._starting_error(step, own, ends, weights[0, 1:], nodes.size)
+        return self._finished(step, ends, vdot, lam, own, error, found)
 
-    def _many_steps(
-        self, system: AbstractSystem, t: Time, h: Time, state: State, own: History
+    def _starting_error(
+        self, step: "_Step", own: History, ends: State, weights: Float[Array, "s"], n_nodes: int
+    ) -> Increments:
+        """Difference between the derivatives of the polynomial and of the motion at the start."""
+        state, scale = step.state, step.h / (n_nodes + 1)
+        q_dot = weights @ (ends.q - state.q[None])
+        slope = weights @ (ends.v - state.v[None])
+        dz = state.z
+        if step.system.nz:
+            dz = scale * (weights @ (ends.z - state.z[None]) - own.zdot)
+        dq = step.system.velocities(state.q, q_dot) - state.v
+        return scale * dq, scale * (slope - own.vdot), dz
+
+    def _multistep(
+        self,
+        system: AbstractSystem,
+        t: Time,
+        h: Time,
+        state: State,
+        own: History,
+        starts: Bool[Array, ""],
     ) -> Attempt:
+        """A step of the difference formula; if it `starts`, of the implicit Euler method."""
         ages = jnp.concatenate([h[None], own.ages + h])
         q, v = (
             jnp.concatenate([x[None], past]) for x, past in ((state.q, own.q), (state.v, own.v))
@@ -197,15 +222,21 @@ class BDF(AbstractImplicit):
         expected = State(
             state.q + ahead @ (q - state.q[None]), state.v + ahead @ (v - state.v[None])
         )
-        weights = backward_weights(ages[:-1])
+        weights = jnp.where(starts, 0.0, backward_weights(ages[:-1]))
+        weights = weights.at[0].add(jnp.where(starts, -1.0 / h, 0.0))
         lead = -jnp.sum(weights)
         step = _Step(
             *(system, (t + h)[None], h, state, own.q[:-1], own.v[:-1], own.z[:-1]),
             *(lead[None, None], weights[None, 1:], position_shift(system, t, state, self.index)),
         )
         half = 0.5 * (state.q + expected.q)
-        guess = system.velocities(half, expected.q - state.q)
-        solved, ends, vdot, lam = self._solve(step, t, own, guess[None])
+        # The first steps start without v̇, which may be huge if the system is stiff.
+        guess = jnp.where(starts, h * state.v, system.velocities(half, expected.q - state.q))
+        cache = own.cache
+        if cache is not None:
+            other = (own.count <= self.k) | (jnp.abs(h - own.ages[0]) > SAME_LENGTH * jnp.abs(h))
+            cache = cache.of_other_equations(other)
+        found, (ends, vdot, lam) = self._solve(step, t, own, guess[None], cache)
         q1, v1 = ends.q[-1], ends.v[-1]
         # The next derivative, estimated from the difference to the prediction (Milne's device).
         scale = 1.0 / (lead * ages[-1])
@@ -214,7 +245,10 @@ class BDF(AbstractImplicit):
             past = jnp.concatenate([state.z[None], own.z]) - state.z[None]
             dz = scale * (ends.z[-1] - state.z - ahead @ past)
         error = scale * system.velocities(q1, q1 - expected.q), scale * (v1 - expected.v), dz
-        return self._finished(step, ends, vdot, lam, own, error, solved)
+        if self.k <= 2:
+            first = self._starting_error(step, own, ends, lead[None], 1)
+            error = jax.tree.map(lambda a, b: jnp.where(starts, a, b), first, error)
+        return self._finished(step, ends, vdot, lam, own, error, found)
 
     def _finished(
         self,
@@ -224,33 +258,48 @@ class BDF(AbstractImplicit):
         lam: Float[Array, "s ng"],
         own: History,
         error: Increments,
-        solved: Array,
+        root: Root,
     ) -> Attempt:
         if lam.size and self.index == 3:
             error = without_ringing(error)
         end = State(ends.q[-1], ends.v[-1], ends.z[-1])
         zdot = step.state_rates(ends.z)[-1] if ends.z.size else own.zdot
-        memory = own.after(step.state, step.h, vdot[-1], lam[-1], zdot)
+        cache = own.cache if root.cache is None else root.cache
+        memory = own.after(step.state, step.h, vdot[-1], lam[-1], zdot, cache)
         slopes = (own.vdot, own.zdot), (vdot[-1], zdot)
+        solved = is_solved(root.converged, ends.z)
         return Attempt(end, memory, error, slopes, solved)
 
+    def _kinds(
+        self,
+        system: AbstractSystem,
+        n_nodes: int,
+        sizes: tuple[Float[Array, ""], Float[Array, ""]],
+    ) -> Blocks:
+        """Kinds of unknowns of a step, with typical sizes of increments and of multipliers."""
+        n = n_nodes * constraints.n_constraints(system)
+        counts = n_nodes * system.nv, n, n if self.index == 2 else 0
+        small, heavy = sizes
+        pattern = system.sparsity_pattern()
+        return Blocks(counts, (small, heavy, heavy), constraints.redundant_rows(system), pattern)
+
     def _solve(
-        self, step: "_Step", t: Time, own: History, increments: Float[Array, "s nv"]
-    ) -> tuple[Bool[Array, ""], State, Array, Array]:
-        """Whether the step was solved, and states, v̇ and λ at all its nodes."""
+        self,
+        step: "_Step",
+        t: Time,
+        own: History,
+        increments: Float[Array, "s nv"],
+        cache: CachedFactors | None,
+    ) -> tuple[Root, tuple[State, Array, Array]]:
+        """The root of the equations of a step, and states, v̇ and λ at all its nodes."""
         s, h = len(increments), step.h
-        n = s * own.lam.size
-        n_shift = 0 if step.scatter is None else n
-        small, heavy = typical_sizes(step.system, t, h, step.state, own.vdot)
-        push, zeros = jnp.tile(h * h * own.lam, s), jnp.zeros_like(increments, shape=n_shift)
+        sizes = typical_sizes(step.system, t, h, step.state, own.vdot)
+        blocks = self._kinds(step.system, s, sizes)
+        push = jnp.tile(h * h * own.lam, s)
+        zeros = jnp.zeros_like(increments, shape=blocks.counts[2])
         guess = jnp.concatenate([increments.ravel(), push, zeros])
-        kinds = (increments.size, n, n_shift), (small, heavy, heavy)
-        blocks = Blocks(
-            *kinds, constraints.redundant_rows(step.system), step.system.sparsity_pattern()
-        )
-        root = self.newton(_residual, guess, (step, self), blocks)
-        ends, vdot, lam, _ = step.ends(root.x)
-        return is_solved(root.converged, ends.z), ends, vdot, lam
+        root = self.newton(_residual, guess, (step, self), blocks, cache)
+        return root, step.ends(root.x)[:3]
 
     def rows(
         self,

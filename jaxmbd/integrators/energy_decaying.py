@@ -20,22 +20,22 @@ states have the same stages:
     (z_f - z_i) / h = (r_f + r_j) / 2,   (z_j - z_i) / h = -(r_f - r_j) / 6
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..lie import Cayley
-from ..nonlinear import Blocks, Newton, as_newton
+from ..nonlinear import Newton, as_newton
 from ..system import loads
 from ..system.abstract import AbstractSystem, State, Time, Velocities
 from ..system.body_increments import AbstractIncrements, MotionIncrements, as_increments
 from ..system.configuration import AbstractConfiguration
-from ..system.constraints import constraint_force, n_constraints, redundant_rows, residual
+from ..system.constraints import constraint_force, n_constraints, residual
 from ..system.nonconservative import conservative
 from ..system.residuals import constraint_rates
 from ..system.two_point import conservative_wrenches, on_bodies
-from .implicit import Attempt, typical_sizes
+from .implicit import Attempt
 from .intrinsic import AbstractIntrinsic, Start
 from .second_order import StepMemory
 from .states import with_stage_states
@@ -67,6 +67,7 @@ class EnergyDecaying(AbstractIntrinsic):
 
     increments: AbstractIncrements
     newton: Newton
+    n_stages: ClassVar[int] = 2
 
     def __init__(self, increments: AbstractIncrements | None = None, newton: Newton | None = None):
         default = MotionIncrements(Cayley())
@@ -78,21 +79,16 @@ class EnergyDecaying(AbstractIntrinsic):
         self, system: AbstractSystem, t: Time, h: Time, state: State, memory: StepMemory
     ) -> Attempt:
         start = Start(self.increments, system, t, h, state)
-        nv, ng = system.nv, n_constraints(system)
-        small, heavy = typical_sizes(system, t, h, state, memory.trend.vdot)
         whole = start.predicted(memory.trend)
         jump = (start.predicted(memory.trend, 0.0) - whole) / 3.0  # At constant v̇.
         push = h * h * memory.lam
         guess = jnp.concatenate([whole.ravel(), jump.ravel(), push, push])
-        blocks = Blocks(
-            (2 * nv, 2 * ng), (small, heavy), redundant_rows(system), system.sparsity_pattern()
-        )
-        root = self.newton(_equations, guess, start, blocks)
+        root = self.solved(_equations, guess, start, system, t, h, state, memory)
         (delta, u, impulse), _ = _stages(root.x, start)
         end = start.reached(delta, u)
         if system.nz:
             end = State(end.q, end.v, _moved(_stages(root.x, start), start)[0][0].z)
-        return self.finished(h, state, memory, end, impulse, root.converged)
+        return self.finished(h, state, memory, end, impulse, root)
 
 
 def _stages(x: Float[Array, "n"], start: Start) -> Any:

@@ -46,6 +46,7 @@ from .components import AbstractComponents, Moving, Resting
 from .implicit import (
     AbstractImplicit,
     Attempt,
+    cache_for,
     hidden_rows,
     is_smooth,
     is_solved,
@@ -55,9 +56,6 @@ from .implicit import (
 )
 from .intrinsic import check_bodies
 from .states import with_states
-
-# Largest relative difference of step lengths for which cached rates remain valid.
-SAME_LENGTH = 0.01
 
 # Size of the difference for derivatives of accelerations, as a part of the first step.
 NEAR = 1.0 / 1024.0
@@ -239,19 +237,31 @@ class GeneralizedAlpha(AbstractImplicit):
         lead = self.components.change(system, state.v, vdot, jerk)
         lead = (self.alpha_m - self.alpha_f) * lead
         own = AlphaMemory(vdot, lam, lead, jerk, lam_rate, h, states=states)
-        cache = self.newton.empty_cache(self._equations, *self._problem(system, t, h, state, own))
-        return AlphaMemory(vdot, lam, lead, jerk, lam_rate, h, cache, states)
+        blocks = self._kinds(system, (jnp.zeros_like(h), jnp.zeros_like(h)))
+        cache = self.newton.empty_cache(blocks, state.q.dtype)
+        return eqx.tree_at(lambda own: own.cache, own, cache, is_leaf=lambda x: x is None)
+
+    def _kinds(
+        self, system: AbstractSystem, sizes: tuple[Float[Array, ""], Float[Array, ""]]
+    ) -> Blocks:
+        """Kinds of unknowns of a step, with typical sizes of increments and of multipliers."""
+        ng = n_constraints(system)
+        n_shift = ng if self.index == 2 else 0
+        small, heavy = sizes
+        return Blocks(
+            *((system.nv, ng, n_shift), (small, heavy, heavy)),
+            *(redundant_rows(system), system.sparsity_pattern()),
+        )
 
     def _problem(
         self, system: AbstractSystem, t: Time, h: Time, state: State, own: AlphaMemory
     ) -> tuple[Float[Array, "n"], "_Step", Blocks]:
         """Initial guess, arguments and kinds of unknowns of the equations of a step."""
-        ng = n_constraints(system)
         _, a = self.components.of(system, state.v, own.vdot + h * own.lead)
         w, wdot = self.components.of(system, state.v, own.vdot)
         shift = position_shift(system, t, state, self.index)
         step = _Step(system, t, h, state, w, wdot, a, shift, self._known(h, state, own.states))
-        small, heavy = typical_sizes(system, t, h, state, own.vdot)
+        blocks = self._kinds(system, typical_sizes(system, t, h, state, own.vdot))
         steady = -self.beta * h * h * self._algorithmic(jnp.zeros_like(w), step)
         steady = steady - (0.5 - self.beta) * h * h * a
         # v̇ and λ are extrapolated by their last change if the change is no more than their size.
@@ -260,12 +270,8 @@ class GeneralizedAlpha(AbstractImplicit):
         going = jnp.where(is_smooth(h, own.vdot, own.jerk), going, 0.0)
         first = jnp.where(is_smooth(h, state.v, own.vdot), going, steady)
         lam = own.lam + jnp.where(is_smooth(h, own.lam, own.lam_rate), h * own.lam_rate, 0.0)
-        n_shift = 0 if step.scatter is None else ng
+        n_shift = blocks.counts[2]
         guess = jnp.concatenate([first, h * h * lam, jnp.zeros_like(w, shape=n_shift)])
-        counts = system.nv, ng, n_shift
-        blocks = Blocks(
-            counts, (small, heavy, heavy), redundant_rows(system), system.sparsity_pattern()
-        )
         return guess, step, blocks
 
     def attempt(
@@ -273,9 +279,7 @@ class GeneralizedAlpha(AbstractImplicit):
     ) -> Attempt:
         guess, step, blocks = self._problem(system, t, h, state, memory)
         ng = n_constraints(system)
-        cache = memory.cache
-        if cache is not None:
-            cache = cache.of_other_equations(jnp.abs(h - memory.h) > SAME_LENGTH * jnp.abs(h))
+        cache = cache_for(memory.cache, h, memory.h)
         root = self.newton(self._equations, guess, step, blocks, cache)
         end, vdot, lam = self._end(root.x, step)
         states, dz, z_slopes = memory.states, state.z, (state.z, state.z)

@@ -7,7 +7,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree
 
-from ..nonlinear import Newton
+from ..nonlinear import CachedFactors, Newton
 from ..system.abstract import AbstractSystem, State, Time, Velocities
 from ..system.configuration import AbstractConfiguration
 from ..system.constraints import is_holonomic, n_constraints
@@ -26,6 +26,17 @@ class AbstractImplicit(AbstractIntegrator):
     @abstractmethod
     def begin(self, system: AbstractSystem, t: Time, h: Time, state: State) -> PyTree:
         """Memory for the first step, and for a step after a jump."""
+
+
+# Largest relative difference of step lengths for which cached rates remain valid.
+SAME_LENGTH = 0.01
+
+
+def cache_for(cache: CachedFactors | None, h: Time, before: Time) -> CachedFactors | None:
+    """The cache for a step of length h after a step of length `before`."""
+    if cache is None:
+        return None
+    return cache.of_other_equations(jnp.abs(h - before) > SAME_LENGTH * jnp.abs(h))
 
 
 def is_solved(converged: Bool[Array, ""], z: Float[Array, "*nodes nz"]) -> Bool[Array, ""]:
@@ -89,10 +100,12 @@ def typical_sizes(
 
 
 __all__ = [
+    "SAME_LENGTH",
     "AbstractImplicit",
     "Attempt",
     "Increments",
     "Memory",
+    "cache_for",
     "hidden_rows",
     "is_smooth",
     "is_solved",

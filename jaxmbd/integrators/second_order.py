@@ -1,38 +1,79 @@
 """Base class of schemes of order 2 whose unknowns are those at the end of the step."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import equinox as eqx
-from jaxtyping import Array, Bool, Float
+import jax.numpy as jnp
+from jaxtyping import Array, Float
 
 from ..errors import IncompatibleIntegrator
+from ..nonlinear import Blocks, CachedFactors, Root
 from ..system.abstract import AbstractSystem, State, Time, as_time
 from ..system.acceleration import accelerations
+from ..system.constraints import n_constraints, redundant_rows
 from ..system.loads import rates_at
-from .implicit import AbstractImplicit, Attempt, is_solved, without_ringing
+from .implicit import (
+    AbstractImplicit,
+    Attempt,
+    cache_for,
+    is_solved,
+    typical_sizes,
+    without_ringing,
+)
 from .trend import Trend
 
 
 class StepMemory(eqx.Module):
     """Multipliers λ, shape `(ng,)`, and trends over the last step.
 
+    - `h`: length of the last step [s].
     - `trend`: of the velocities; `states`: of the first-order states, None if there are none.
+    - `cache`: cached factors of modified Newton, None if it is not used.
     """
 
     lam: Float[Array, "ng"]
     trend: Trend
+    h: Float[Array, ""]
     states: Trend | None = None
+    cache: CachedFactors | None = None
 
 
 class AbstractSecondOrder(AbstractImplicit):
     """A step that returns its multipliers, and the trend that predicts the next step."""
 
+    # Number of stages of a step. Each has an increment and multipliers among the unknowns.
+    n_stages: ClassVar[int] = 1
+
     def begin(self, system: AbstractSystem, t: Time, h: Time, state: State) -> StepMemory:
-        vdot, lam = accelerations(system, as_time(t, system), state)
-        if system.nz == 0:
-            return StepMemory(lam, Trend.at_start(vdot))
-        zdot = rates_at(system, as_time(t, system), state)
-        return StepMemory(lam, Trend.at_start(vdot), Trend.at_start(zdot))
+        t, h = as_time(t, system), as_time(h, system)
+        vdot, lam = accelerations(system, t, state)
+        states = Trend.at_start(rates_at(system, t, state)) if system.nz else None
+        blocks = self._kinds(system, (jnp.zeros_like(h), jnp.zeros_like(h)))
+        cache = self.newton.empty_cache(blocks, state.q.dtype)
+        return StepMemory(lam, Trend.at_start(vdot), h, states, cache)
+
+    def _kinds(
+        self, system: AbstractSystem, sizes: tuple[Float[Array, ""], Float[Array, ""]]
+    ) -> Blocks:
+        """Kinds of unknowns of a step, with typical sizes of increments and of multipliers."""
+        counts = self.n_stages * system.nv, self.n_stages * n_constraints(system)
+        return Blocks(counts, sizes, redundant_rows(system), system.sparsity_pattern())
+
+    def solved(
+        self,
+        fn: Callable[[Float[Array, "n"], Any], Float[Array, "n"]],
+        guess: Float[Array, "n"],
+        args: Any,
+        system: AbstractSystem,
+        t: Time,
+        h: Time,
+        state: State,
+        own: StepMemory,
+    ) -> Root:
+        """The root of the equations fn(x, args) of a step of length h from `state`."""
+        blocks = self._kinds(system, typical_sizes(system, t, h, state, own.trend.vdot))
+        return self.newton(fn, guess, args, blocks, cache_for(own.cache, h, own.h))
 
     def finished(
         self,
@@ -41,10 +82,10 @@ class AbstractSecondOrder(AbstractImplicit):
         own: StepMemory,
         end: State,
         impulse: Float[Array, "ng"],
-        converged: Bool[Array, ""],
+        root: Root,
         rings: bool = False,
     ) -> Attempt:
-        """The outcome of a step of length h from `state` to `end`, with its h² λ.
+        """The outcome of a step of length h from `state` to `end`, with its h² λ and its root.
 
         `rings`: whether velocities ring, so that their error estimate is omitted.
         """
@@ -59,8 +100,8 @@ class AbstractSecondOrder(AbstractImplicit):
             slopes = (begins, z_begins), (ends, z_ends)
         if rings:
             error = without_ringing(error)
-        memory = StepMemory(impulse / (h * h), trend, states)
-        solved = is_solved(converged, end.z)
+        memory = StepMemory(impulse / (h * h), trend, h, states, root.cache)
+        solved = is_solved(root.converged, end.z)
         return Attempt(end, memory, error, slopes, solved)
 
     def order(self, terms: Any = None) -> int:

@@ -114,7 +114,8 @@ def _reduction(step: Callable[[Graph, Node, Node], Node], start: float | bool | 
         (x,), axes = x, equation.params["axes"]
         shape = equation.outvars[0].aval.shape
         kept = [k for k in range(x.ndim) if k not in axes]
-        rows = [as_array(row) for row in x.transpose([*axes, *kept]).reshape(-1, *shape)]
+        count = math.prod(x.shape[k] for k in axes)
+        rows = [as_array(row) for row in x.transpose([*axes, *kept]).reshape(count, *shape)]
         if not rows:
             return [np.full(shape, graph.constant(_start(start, equation), _type(equation)))]
         return [reduce(lambda a, b: each(lambda *ab: step(graph, *ab), a, b), rows)]

@@ -9,6 +9,8 @@ from jaxtyping import Array, Bool, Float, Int
 
 # Number of steps between checks whether new factors pay: they cost about 15 iterations.
 RENEWAL = 20
+# Largest age: steps whose first change is small give no sign of factors that are too old.
+OLDEST = 100
 # Bounds of predicted rates: the smallest rate assumed, and the largest ratio of a first change to
 # the previous first change. A body that hits a stop next has had rates near zero before.
 LEAST_RATE, UNUSUAL = 1e-3, 10.0
@@ -64,7 +66,8 @@ class CachedFactors(eqx.Module):
         expected = jnp.where(old, jnp.minimum(expected, 1.0), 1.0)
         fewest = jnp.where(old, jnp.minimum(self.fewest, n_steps), n_steps)
         pays = old & (age % RENEWAL == 0) & (n_steps > fewest)
-        return CachedFactors(factors, converged & ~pays, expected, first, age, fewest)
+        usable = converged & ~pays & (age < OLDEST)
+        return CachedFactors(factors, usable, expected, first, age, fewest)
 
 
 __all__ = ["UNUSUAL", "CachedFactors"]

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float, Int
 
 from ..system.sparsity import SparsityPattern
 from .elimination import neighbours
-from .residual import KernelResidual
+from .residual import Residual
 
 
 def directions(pattern: SparsityPattern, members: Sequence[np.ndarray]) -> np.ndarray:
@@ -48,10 +48,11 @@ def compressed_jacobian(
     def members(number: Array) -> Array:
         return (direction == number).astype(x.dtype)
 
-    if isinstance(fn, KernelResidual):
+    if isinstance(fn, Residual):
         result = fn.derivatives(x, jax.vmap(members)(numbers))
         if result is not None:
             return result
+        fn = fn.differentiable
     value, along = jax.linearize(fn, x)
     # Sequential: the intermediate results of all directions together exceed the CPU's cache.
     return value, jax.lax.map(lambda number: along(members(number)), numbers)

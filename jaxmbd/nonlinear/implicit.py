@@ -11,13 +11,17 @@ from jax.ad_checkpoint import checkpoint_name
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float
 
+from .._stop_gradients import stop_gradients
 from .._with_slope import with_slope
 from ..fused import derivative_kernel, jvp_with_zeros, traced
 from .blocks import Blocks
 from .linearization import AbstractFactorization
+from .residual import Equations, Residual
 
-# Enough for changes that shrink by a factor of 0.6.
-MAX_REFINEMENTS = 60
+# Enough for changes that shrink by a factor of 0.1.
+MAX_REFINEMENTS = 20
+
+Product = Callable[[Array], Array]
 
 # Name of the residuals that `jax.checkpoint` must save so that no root is computed twice.
 ROOT = "jaxmbd_root"
@@ -30,7 +34,7 @@ def saved_residuals(solution: Any) -> Any:
 
 
 def implicit(
-    fn: Callable[[Array, Any], Array],
+    fn: Equations,
     x: Float[Array, "n"],
     args: Any,
     factors: Any,
@@ -39,7 +43,9 @@ def implicit(
 ) -> Float[Array, "n"]:
     """x, a root of fn(x, args), as a function of `args`: dx of J dx = -(∂fn/∂args) d args.
 
-    J = ∂fn/∂x at the root. `factors`, computed by `way`, are those of a matrix near J.
+    J = ∂fn/∂x at the root.
+
+    **Arguments:** `factors`: those of a matrix near J, by `way`; None to factor J for derivatives.
     """
     arrays, rest = eqx.partition((args, factors, blocks), eqx.is_array)
     leaves, structure = jax.tree.flatten(arrays)
@@ -50,10 +56,14 @@ def implicit(
     def slope(x: Array, leaves: list[Any], along: list[Any]) -> Array:
         args, factors, blocks = eqx.combine(jax.tree.unflatten(structure, leaves), rest)
         d_args = jax.tree.unflatten(structure, along)[0]
-        by_args, jacobian = _derivatives(fn, x, args, d_args, blocks)
-        # The factors are those of an earlier iterate; refinement corrects the difference.
+        if factors is None:
+            by_args, product, factors = _at_root(fn, x, args, d_args, blocks, way)
+        else:
+            by_args, product = _derivatives(fn, x, args, d_args, blocks)
+
+        # The factors may be those of an earlier iterate; refinement corrects the difference.
         return jax.lax.custom_linear_solve(
-            jacobian,
+            product,
             -by_args,
             solve=lambda product, b: _refined(product, lambda r: way.solve(factors, r), b, blocks),
             transpose_solve=lambda product, b: _refined(
@@ -64,32 +74,56 @@ def implicit(
     return with_slope(x, leaves, slope)
 
 
-def _derivatives(
-    fn: Callable[[Array, Any], Array], x: Float[Array, "n"], args: Any, d_args: Any, blocks: Blocks
-) -> tuple[Float[Array, "n"], Callable[[Array], Array]]:
-    """(∂fn/∂args) d args, and the product with ∂fn/∂x; fused programs if the pattern is known."""
+def _at_root(
+    fn: Equations,
+    x: Float[Array, "n"],
+    args: Any,
+    d_args: Any,
+    blocks: Blocks,
+    way: AbstractFactorization,
+) -> tuple[Float[Array, "n"], Product, Any]:
+    """(∂fn/∂args) d args, the product with J = ∂fn/∂x, and factors of J."""
+    residual = Residual(fn, x, args, blocks, often=False)
+    by_args = _by_args(residual.fn, x, args, d_args, blocks)
+    J = way.jacobian(residual, x, blocks)[1]
+    return by_args, lambda y: way.product(J, y, blocks), stop_gradients(way.factors(J, blocks))
+
+
+def _by_args(
+    fn: Equations, x: Float[Array, "n"], args: Any, d_args: Any, blocks: Blocks
+) -> Float[Array, "n"]:
+    """(∂fn/∂args) d args; by a fused program if the pattern is known."""
     once = traced(fn, x, args) if blocks.structured else None
     if once is not None:
+        along = derivative_kernel(once, (x, args), (None, d_args))
+        if along is not None:
+            return along((x, args), ravel_pytree(d_args)[0])
+    return jvp_with_zeros(lambda args: fn(x, args), (args,), (d_args,))[1]
+
+
+def _derivatives(
+    fn: Equations, x: Float[Array, "n"], args: Any, d_args: Any, blocks: Blocks
+) -> tuple[Float[Array, "n"], Product]:
+    """(∂fn/∂args) d args, and the product with ∂fn/∂x; fused programs if the pattern is known."""
+    once = traced(fn, x, args) if blocks.structured else None
+    by_args = _by_args(fn, x, args, d_args, blocks)
+    if once is not None:
         constant = jax.tree.map(lambda _: None, args)
-        along_args = derivative_kernel(once, (x, args), (None, d_args))
         along_x = derivative_kernel(once, (x, args), (x, constant))
-        if along_args is not None and along_x is not None:
-            dots = ravel_pytree(d_args)[0]
-            return along_args((x, args), dots), lambda dx: along_x((x, args), dx)
-    _, by_args = jvp_with_zeros(lambda args: fn(x, args), (args,), (d_args,))
+        if along_x is not None:
+            return by_args, lambda dx: along_x((x, args), dx)
     return by_args, jax.linearize(lambda x: fn(x, args), x)[1]
 
 
 def _refined(
-    product: Callable[[Array], Array],
+    product: Product,
     solve: Callable[[Array], Array],
     b: Float[Array, "n"],
     blocks: Blocks,
 ) -> Float[Array, "n"]:
     """Solve A y = b by iterative refinement with a solver for a matrix near A.
 
-    NaN if the refinement does not converge: factors of the chord method may be those of a matrix so
-    far from A that changes do not shrink.
+    NaN if the refinement does not converge.
     """
     eps = float(jnp.finfo(b.dtype).eps)
 

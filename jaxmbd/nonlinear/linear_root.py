@@ -13,7 +13,7 @@ from .blocks import Blocks
 from .compressed import compressed_jacobian
 from .implicit import implicit, saved_residuals
 from .plan import plan_of
-from .structured import BlockSparse, product
+from .structured import BlockSparse
 
 # Number of solutions: the first one, and two refinements that correct rounding errors.
 PASSES = 3
@@ -42,10 +42,10 @@ def linear_root(
     alone = jnp.where(inertia == 0, 0.0, b[:nv] / jnp.where(inertia == 0, 1.0, inertia))
     typical = tuple(jnp.max(jnp.abs(x), initial=0.0) for x in (alone, b[:nv]))
     blocks = Blocks(counts, typical, pattern=pattern)
-    factors = way.factors(A, blocks, plan)
+    factors = way.factors(A, blocks)
 
     def refined(_: Any, carry: tuple[Array, Array]) -> tuple[Array, Array]:
-        change = way.solve(factors, -b - product(A, carry[0], plan))
+        change = way.solve(factors, -b - way.product(A, carry[0], blocks))
         x = carry[0] + change
         return x, blocks.size(change, x)
 

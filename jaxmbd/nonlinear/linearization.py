@@ -12,9 +12,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from .blocks import Blocks
-from .residual import KernelResidual
+from .residual import Residual
 
-Residual = Callable[[Float[Array, "n"]], Float[Array, "n"]]
+Function = Callable[[Float[Array, "n"]], Float[Array, "n"]]
 
 
 class AbstractLinearization(eqx.Module):
@@ -47,15 +47,42 @@ class AbstractFactorization(AbstractLinearization):
     def chosen(self, blocks: Blocks) -> "AbstractFactorization":
         return self
 
-    @abstractmethod
     def factor(
-        self, fn: Residual, x: Float[Array, "n"], blocks: Blocks
+        self, fn: Function, x: Float[Array, "n"], blocks: Blocks
     ) -> tuple[Float[Array, "n"], AbstractFactors]:
-        """fn(x), and factors of ∂fn/∂x there.
+        """fn(x), and factors of ∂fn/∂x there."""
+        value, J = self.jacobian(fn, x, blocks)
+        return value, self.factors(J, blocks)
+
+    @abstractmethod
+    def jacobian(
+        self, fn: Function, x: Float[Array, "n"], blocks: Blocks
+    ) -> tuple[Float[Array, "n"], Float[Array, "k n"]]:
+        """fn(x), and the entries of J = ∂fn/∂x there, for `product` and `factors`."""
+
+    @abstractmethod
+    def n_entries(self, blocks: Blocks) -> tuple[int, int]:
+        """Shape of the entries of J."""
+
+    @abstractmethod
+    def product(
+        self, J: Float[Array, "k n"], y: Float[Array, "n"], blocks: Blocks
+    ) -> Float[Array, "n"]:
+        """J y."""
+
+    @abstractmethod
+    def factors(self, J: Float[Array, "k n"], blocks: Blocks) -> AbstractFactors:
+        """Factors of J.
 
         Rows `blocks.compliant`, if any, are possibly redundant constraints, with their multipliers
-        as unknowns. The factors are then those of a regular matrix close to ∂fn/∂x.
+        as unknowns. The factors are then those of a regular matrix close to J.
         """
+
+    def no_factors(self, blocks: Blocks, dtype: Any) -> AbstractFactors:
+        """Zeros of the shapes of factors."""
+        J = jax.ShapeDtypeStruct(self.n_entries(blocks), dtype)
+        shapes = eqx.filter_eval_shape(self.factors, J, blocks)
+        return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
 
     @abstractmethod
     def solve(self, factors: Any, b: Float[Array, "n"]) -> Float[Array, "n"]:
@@ -86,10 +113,26 @@ class Dense(AbstractFactorization):
 
     solver: lx.AbstractLinearSolver = lx.LU()
 
-    def factor(
-        self, fn: Residual, x: Float[Array, "n"], blocks: Blocks
-    ) -> tuple[Float[Array, "n"], DenseFactors]:
-        value, J = _jacobian(fn, x)
+    def jacobian(
+        self, fn: Function, x: Float[Array, "n"], blocks: Blocks
+    ) -> tuple[Float[Array, "n"], Float[Array, "n n"]]:
+        if isinstance(fn, Residual):
+            result = fn.derivatives(x, jnp.eye(x.size, dtype=x.dtype))
+            if result is not None:
+                return result[0], result[1].T
+            fn = fn.differentiable
+        J, value = jax.jacfwd(lambda x: 2 * (fn(x),), has_aux=True)(x)
+        return value, J
+
+    def n_entries(self, blocks: Blocks) -> tuple[int, int]:
+        return sum(blocks.counts), sum(blocks.counts)
+
+    def product(
+        self, J: Float[Array, "n n"], y: Float[Array, "n"], blocks: Blocks
+    ) -> Float[Array, "n"]:
+        return J @ y
+
+    def factors(self, J: Float[Array, "n n"], blocks: Blocks) -> DenseFactors:
         added = None
         if blocks.compliant is not None:
             added = _compliances(J, blocks, blocks.compliant)
@@ -98,7 +141,7 @@ class Dense(AbstractFactorization):
         scale = 1.0 / jnp.where(largest > 0, largest, 1.0)
         operator = lx.MatrixLinearOperator(J * scale[:, None])
         added = relative_compliance(added, largest, blocks)
-        return value, DenseFactors(scale, self.solver.init(operator, {}), added)
+        return DenseFactors(scale, self.solver.init(operator, {}), added)
 
     def solve(self, factors: DenseFactors, b: Float[Array, "n"]) -> Float[Array, "n"]:
         return self.solver.compute(factors.state, factors.scale * b, {})[0]
@@ -107,15 +150,6 @@ class Dense(AbstractFactorization):
         scale, state = factors.scale, factors.state
         transposed, options = self.solver.transpose(state, {})
         return scale * self.solver.compute(transposed, b, options)[0]
-
-
-def _jacobian(fn: Residual, x: Float[Array, "n"]) -> tuple[Float[Array, "n"], Float[Array, "n n"]]:
-    if isinstance(fn, KernelResidual):
-        result = fn.derivatives(x, jnp.eye(x.size, dtype=x.dtype))
-        if result is not None:
-            return result[0], result[1].T
-    J, value = jax.jacfwd(lambda x: 2 * (fn(x),), has_aux=True)(x)
-    return value, J
 
 
 def _compliances(
@@ -165,6 +199,7 @@ __all__ = [
     "AbstractFactors",
     "AbstractLinearization",
     "Dense",
+    "Function",
     "compliances",
     "relative_compliance",
 ]

@@ -10,13 +10,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from .._stop_gradients import stop_gradients
-from ..fused import kernel_of
 from ..model.arguments import as_instance
 from .blocks import Blocks
 from .cached_factors import UNUSUAL, CachedFactors
 from .implicit import implicit, saved_residuals
 from .linearization import AbstractLinearization
-from .residual import KernelResidual
+from .residual import Residual
 from .structured import Automatic
 
 
@@ -34,29 +33,31 @@ class Root(eqx.Module):
 
 
 class Newton(eqx.Module):
-    """Newton's method, or the chord method with a cached factorization.
+    """Modified Newton's method, which reuses factors of the Jacobian, or full Newton's method.
 
     An unknown has converged if the estimated remaining error, relative to its kind, is below the
     tolerance, or if small changes no longer shrink, which is the limit of rounding.
 
-    The chord method reuses the factors of an earlier step, if the integrator passes them, and their
+    The modified method, also called chord method, reuses the factors of earlier steps and their
     rate of convergence, so that one change may suffice (Hairer and Wanner 1996, IV.8). It factors
-    the Jacobian at the predictor if factors do not converge within `max_steps`, and from time to
-    time if steps take more iterations than at first. If that fails too, it falls back on Newton's
-    method. Derivatives are NaN if the last factors are too far from the Jacobian at the root.
+    the Jacobian at the predictor if changes do not shrink fast enough to converge within
+    `max_steps`, after 100 steps, and earlier if steps take more iterations than at first. If that
+    fails too, it falls back on full Newton's method, which factors the Jacobian in each iteration.
+    Derivatives follow from the Jacobian at the root in both methods.
 
     **Arguments:**
 
     - `tolerance`: relative tolerance. Default: 20 times the float type's precision.
-    - `max_steps`: largest number of iterations, also of each phase of the chord method.
+    - `max_steps`: largest number of iterations, also of each phase of the modified method.
       Default: 12.
-    - `chord`: whether to reuse factors as long as they converge. Default: False.
+    - `chord`: whether to reuse factors as long as they converge; False for full Newton's method.
+      Default: True.
     - `linearization`: the solver of the linear systems. Default: `Automatic()`.
     """
 
     tolerance: float | None = None
     max_steps: int = 12
-    chord: bool = False
+    chord: bool = True
     linearization: AbstractLinearization = Automatic()
 
     def __call__(
@@ -75,22 +76,19 @@ class Newton(eqx.Module):
         if guess.size == 0:
             return Root(guess, jnp.array(True), jnp.zeros((), jnp.int32), cache)
         guess, at, blocks, cache = stop_gradients((guess, args, blocks, cache))
-        root, factors = saved_residuals(_find(fn, guess, at, blocks, cache, self))
+        root, factors = _find(fn, guess, at, blocks, cache, self)
+        # Factors of the chord method may be too far from the Jacobian at the root.
+        x, factors = saved_residuals((root.x, None if self.chord else factors))
         way = self.linearization.chosen(blocks)
-        x = implicit(fn, root.x, args, factors, blocks, way)
-        return Root(x, root.converged, root.steps, root.cache)
+        x = implicit(fn, x, args, factors, blocks, way)
+        return Root(x, *saved_residuals((root.converged, root.steps, root.cache)))
 
-    def empty_cache(
-        self, fn: Callable[..., Array], guess: Float[Array, "n"], args: Any, blocks: Blocks
-    ) -> CachedFactors | None:
+    def empty_cache(self, blocks: Blocks, dtype: Any) -> CachedFactors | None:
         """Empty cache of the chord method before the first step; None if it is not used."""
-        if not self.chord or guess.size == 0:
+        if not self.chord or sum(blocks.counts) == 0:
             return None
         way = self.linearization.chosen(blocks)
-        shapes = eqx.filter_eval_shape(
-            lambda x, args: way.factor(lambda x: fn(x, args), x, blocks)[1], guess, args
-        )
-        return CachedFactors.nothing(shapes, guess.dtype)
+        return CachedFactors.nothing(way.no_factors(blocks, dtype), dtype)
 
 
 class _Iterate(eqx.Module):
@@ -114,17 +112,10 @@ class _Search:
     """Iterations towards the root of one step."""
 
     def __init__(self, fn, guess, args, blocks, newton: Newton):
-        self.residual = self.value = lambda x: fn(x, args)
-        # Without a pattern each equation may depend on all unknowns; derivatives as fused programs
-        # then take up to 20 times as long.
-        kernel = kernel_of(fn, fn, guess, args) if newton.chord or blocks.structured else None
-        if kernel is not None:
-            self.value = lambda x: kernel(x, args)
-            if blocks.structured:
-                self.residual = KernelResidual(fn, kernel, guess, args)
+        self.residual = Residual(fn, guess, args, blocks, often=newton.chord)
         self.blocks, self.most = blocks, newton.max_steps
         self.way = newton.linearization.chosen(blocks)
-        eps = float(jnp.finfo(guess.dtype).eps)
+        eps = self.eps = float(jnp.finfo(guess.dtype).eps)
         self.tolerance = 20 * eps if newton.tolerance is None else newton.tolerance
         self.stalled = tuple(max(self.tolerance, eps**power) for power in (0.6, 0.5, 0.4))
         self.open = max(self.tolerance, eps**0.5)
@@ -136,8 +127,7 @@ class _Search:
         return self.way.factor(self.residual, x, self.blocks)
 
     def no_factors(self) -> Any:
-        shapes = eqx.filter_eval_shape(self.factor, self.start.x)[1]
-        return jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
+        return self.way.no_factors(self.blocks, self.start.x.dtype)
 
     def advance(self, now: _Iterate, value: Array, factors: Any, quadratic: Any) -> _Iterate:
         change = self.way.solve(factors, -value)
@@ -163,6 +153,12 @@ class _Search:
 
     def converged(self, now: _Iterate) -> Bool[Array, ""]:
         return now.done & jnp.isfinite(now.size)
+
+    def hopeless(self, now: _Iterate) -> Bool[Array, ""]:
+        """Whether changes grow, or shrink too slowly to converge within the iterations left."""
+        left = (self.most - now.steps).astype(now.size.dtype)
+        slow = now.size * now.rate**left > max(self.tolerance, self.eps)
+        return jnp.isfinite(now.best) & ((now.rate >= 1.0) | slow) & (now.size > self.stalled[1])
 
     def unfinished(self, now: _Iterate) -> Bool[Array, ""]:
         return ~now.done & (now.steps < self.most) & ~jnp.isnan(now.size)
@@ -201,10 +197,11 @@ def _chord(search: _Search, cache: CachedFactors | None) -> tuple[_Iterate, Cach
         factors = _renewed(search, carry.now.x, carry.factors, active & (phase > 0))
 
         def going(now: _Iterate) -> Bool[Array, ""]:
-            return search.unfinished(now) & ((phase < 2) | (now.steps == begun))
+            same = jnp.where(phase < 2, ~search.hopeless(now), now.steps == begun)
+            return search.unfinished(now) & same
 
         def step(now: _Iterate) -> _Iterate:
-            return search.advance(now, search.value(now.x), factors, phase == 2)
+            return search.advance(now, search.residual(now.x), factors, phase == 2)
 
         end = jax.lax.while_loop(going, step, carry.now)
         starts_over = active & ~end.done & (phase < 2)
@@ -256,12 +253,14 @@ def _find(fn, guess, args, blocks, cache, newton: Newton) -> tuple[Root, Any]:
     return Root(end.x, search.converged(end), end.steps, new_cache), left.factors
 
 
-def as_newton(newton: Any, who: str) -> Newton:
-    """The `Newton` of an integrator `who`, or the default for None.
+def as_newton(newton: Any, who: str, default: Newton | None = None) -> Newton:
+    """The `Newton` of an integrator `who`; for None the default, which is `Newton()` by default.
 
     **Raises** `ModelError` for anything else.
     """
-    return Newton() if newton is None else as_instance(newton, Newton, f"{who}: newton", "a Newton")
+    if newton is None:
+        return Newton() if default is None else default
+    return as_instance(newton, Newton, f"{who}: newton", "a Newton")
 
 
 __all__ = ["Newton", "Root"]

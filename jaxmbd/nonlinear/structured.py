@@ -24,7 +24,7 @@ from .linearization import (
     AbstractFactors,
     AbstractLinearization,
     Dense,
-    Residual,
+    Function,
     compliances,
     relative_compliance,
 )
@@ -56,20 +56,26 @@ class BlockSparse(AbstractFactorization):
     redundant constraints get the same small compliance as in `Dense`.
     """
 
-    def factor(
-        self, fn: Residual, x: Float[Array, "n"], blocks: Blocks
-    ) -> tuple[Float[Array, "n"], Factors]:
-        if not blocks.structured:
-            raise ModelError(
-                "BlockSparse: it is not known which equations depend on which unknowns"
-            )
-        assert blocks.pattern is not None
-        plan = plan_of(blocks.pattern, blocks.counts)
-        value, J = compressed_jacobian(fn, x, plan.direction)
-        return value, self.factors(J, blocks, plan)
+    def jacobian(
+        self, fn: Function, x: Float[Array, "n"], blocks: Blocks
+    ) -> tuple[Float[Array, "n"], Float[Array, "k n"]]:
+        """fn(x), and derivatives along the directions of the plan."""
+        return compressed_jacobian(fn, x, _plan(blocks).direction)
 
-    def factors(self, J: Float[Array, "k n"], blocks: Blocks, plan: Plan) -> Factors:
-        """Factors of the Jacobian, from derivatives along the directions of the plan."""
+    def n_entries(self, blocks: Blocks) -> tuple[int, int]:
+        plan = _plan(blocks)
+        return plan.seen.shape[0], plan.direction.size
+
+    def product(
+        self, J: Float[Array, "k n"], y: Float[Array, "n"], blocks: Blocks
+    ) -> Float[Array, "n"]:
+        plan = _plan(blocks)
+        of_nodes = _pick(y, _table(plan.seen))
+        each = of_nodes.at[:, _table(plan.owner)].get(mode="promise_in_bounds")
+        return jnp.sum(J * each, axis=0)
+
+    def factors(self, J: Float[Array, "k n"], blocks: Blocks) -> Factors:
+        plan = _plan(blocks)
         added = None
         if blocks.compliant is not None:
             added = _compliances(J, blocks.counts[0], blocks.compliant, plan)
@@ -100,10 +106,11 @@ class Automatic(AbstractLinearization):
         return BlockSparse() if large else Dense()
 
 
-def product(J: Float[Array, "k n"], x: Float[Array, "n"], plan: Plan) -> Float[Array, "n"]:
-    """J x, with the Jacobian given by derivatives along the directions of the plan."""
-    of_nodes = _pick(x, _table(plan.seen))
-    return jnp.sum(J * of_nodes.at[:, _table(plan.owner)].get(mode="promise_in_bounds"), axis=0)
+def _plan(blocks: Blocks) -> Plan:
+    if not blocks.structured:
+        raise ModelError("BlockSparse: it is not known which equations depend on which unknowns")
+    assert blocks.pattern is not None
+    return plan_of(blocks.pattern, blocks.counts)
 
 
 def _table(x: np.ndarray) -> Array:
@@ -235,4 +242,4 @@ def _times(columns: Float[Array, "k n m"], x: Float[Array, "k n"]) -> Float[Arra
     return sum(terms, jnp.zeros(columns.shape[::2], x.dtype))
 
 
-__all__ = ["Automatic", "BlockSparse", "Factors", "product"]
+__all__ = ["Automatic", "BlockSparse", "Factors"]

@@ -53,6 +53,13 @@ def test_batches_of_batches():
         close(own(*given), jax.vmap(jax.vmap(turned, axes[0]), axes[1])(*given))
 
 
+def test_sums_of_empty_arrays():
+    def fn(x):
+        return jnp.sum(x[:, None] * jnp.zeros((1, 0)), axis=0), jnp.sum(x[:0])
+
+    close(made(fn, X)(X), fn(X))
+
+
 def test_calls_within_calls():
     """Programs of one state are inlined, those of batches are left to JAX."""
     inner = made(jnp.sin, X)

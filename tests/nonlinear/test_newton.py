@@ -183,10 +183,8 @@ def test_chord_falls_back_on_newton():
     np.testing.assert_allclose(root.x, np.tan(0.9), rtol=1e-14)
 
 
-@pytest.mark.parametrize(
-    ("slope", "off", "expected"), [(2.5, 1e-10, 1.0), (0.4, 0.0, np.nan)], ids=["slow", "diverging"]
-)
-def test_derivatives_with_factors_far_from_the_jacobian(slope, off, expected):
+@pytest.mark.parametrize(("slope", "off"), [(2.5, 1e-10), (0.4, 0.0)], ids=["slow", "diverging"])
+def test_derivatives_with_factors_far_from_the_jacobian(slope, off):
     """Of x = a, from so near that steps with the slope of another equation find it."""
     factors = Dense().factor(lambda x: slope * x, jnp.ones(1), BLOCKS_OF_ONE)[1]
     newton, cache = Newton(chord=True), having(factors)
@@ -197,7 +195,7 @@ def test_derivatives_with_factors_far_from_the_jacobian(slope, off, expected):
     a = jnp.array([2.0])
     assert root(a).converged
     for derivative in (jax.jacfwd, jax.jacrev):
-        np.testing.assert_allclose(derivative(lambda a: root(a).x)(a), [[expected]], rtol=1e-12)
+        np.testing.assert_allclose(derivative(lambda a: root(a).x)(a), [[1.0]], rtol=1e-12)
 
 
 @pytest.mark.parametrize("chord", [False, True])

@@ -1,0 +1,121 @@
+"""Modified Newton, the default, beside full Newton: states, and derivatives in both modes."""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmbd as mbd
+from jaxmbd import Frame, forces, inertia, joints
+from jaxmbd.nonlinear import Newton
+
+FULL, MODIFIED = Newton(tolerance=0.0, chord=False), Newton(tolerance=0.0)
+
+METHODS: dict[str, Callable[[Newton | None], mbd.integrators.AbstractIntegrator]] = {
+    "generalized-alpha": lambda newton: mbd.GeneralizedAlpha(0.8, newton=newton),
+    "generalized-alpha 2": lambda newton: mbd.GeneralizedAlpha(0.8, index=2, newton=newton),
+    "bdf": lambda newton: mbd.BDF(newton=newton),
+    "bdf 4": lambda newton: mbd.BDF(4, index=3, newton=newton),
+    "energy-momentum": lambda newton: mbd.EnergyMomentum(newton=newton),
+    "energy-decaying": lambda newton: mbd.EnergyDecaying(newton=newton),
+    "simo-gonzalez": lambda newton: mbd.SimoGonzalez(newton=newton),
+}
+FORMULATIONS = {
+    "joint": mbd.JointCoordinates(),
+    "maximal": mbd.MaximalCoordinates(),
+    "natural": mbd.NaturalCoordinates(rigid=True),
+}
+ALL = [
+    ("generalized-alpha", "joint"),
+    ("generalized-alpha", "maximal"),
+    ("generalized-alpha", "natural"),
+    ("generalized-alpha 2", "maximal"),
+    ("bdf", "joint"),
+    ("bdf", "maximal"),
+    ("bdf 4", "maximal"),
+    ("energy-momentum", "maximal"),
+    ("energy-decaying", "maximal"),
+    ("simo-gonzalez", "natural"),
+]
+
+
+def pendulum(stiffness: float) -> mbd.Model:
+    """Two links that a spring pulls into its length."""
+    link = inertia.shifted(inertia.cylinder(1.0, 0.05, 0.5), [0, 0, -0.25])
+    return mbd.Model(
+        {"a": link, "b": link},
+        {
+            "one": joints.Revolute(mbd.ground, "a", axis=[0, 1, 0]),
+            "two": joints.Revolute(Frame("a", [0, 0, -0.5]), "b", axis=[0, 1, 0]),
+        },
+        {
+            "weight": forces.Gravity(),
+            "spring": forces.SpringDamper(
+                Frame("ground", [0.7, 0.0, -0.3]), Frame("b", [0, 0, -0.3]), stiffness, 20.0, 0.6
+            ),
+        },
+    )
+
+
+# Stiffness [N/m], first velocities [rad/s], step [s], and number of steps.
+MOTIONS = {
+    "fast": (10.0, (25.0, -60.0), 2e-3, 120),
+    "stiff": (1e5, (0.5, 0.5), 2e-3, 60),
+    "from rest": (0.0, (0.0, 0.0), 1e-2, 150),
+}
+
+
+def end_of(motion: str, formulation: str, dtype=jnp.float64):
+    """A function of a method and changes of mass, speed and stiffness, with the last state."""
+    stiffness, rates, h, n_steps = MOTIONS[motion]
+    model = pendulum(stiffness)
+
+    def end(changes, method):
+        changed = eqx.tree_at(
+            lambda m: (m.bodies["b"].mass, m.forces["spring"].stiffness),
+            model,
+            (
+                model.bodies["b"].mass * (1.0 + changes[0]),
+                model.forces["spring"].stiffness * (1.0 + changes[1]),
+            ),
+        )
+        system = mbd.formulate(changed, FORMULATIONS[formulation])
+        v = (jnp.asarray(rates) * (1.0 + changes[2])).astype(dtype)
+        state = mbd.assemble(system, {"one": 0.3, "two": -0.2}, {"one": v[0], "two": v[1]})
+        states = mbd.rollout(system, state, h, n_steps, method)
+        return jnp.concatenate([states.q[-1], states.v[-1]])
+
+    return end
+
+
+@eqx.filter_jit
+def together(end, method, changes):
+    """The last state, its Jacobian in forward mode, and the gradient of a sum in reverse mode."""
+    weights = 1.0 + jnp.arange(100, dtype=changes.dtype)
+
+    def total(changes):
+        x = end(changes, method)
+        return jnp.sum(weights[: x.size] * x)
+
+    x = end(changes, method)
+    forward = jax.jvp(total, (changes,), (jnp.ones_like(changes),))[1]
+    return x, forward, jax.grad(total)(changes)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("motion", MOTIONS)
+@pytest.mark.parametrize("case", ALL, ids=", ".join)
+def test_states_and_derivatives_are_those_of_full_newton(case, motion):
+    method, formulation = case
+    end, none = end_of(motion, formulation), jnp.zeros(3)
+    expected, found = (together(end, METHODS[method](newton), none) for newton in (FULL, MODIFIED))
+    size = np.abs(expected[0]).max()
+    np.testing.assert_allclose(found[0], expected[0], atol=1e-10 * size)
+    gradient = np.abs(expected[2]).max()
+    assert 0.0 < gradient < np.inf
+    for a, b in zip(found[1:], expected[1:], strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9 * gradient)
+    np.testing.assert_allclose(found[1], jnp.sum(found[2]), rtol=1e-9, atol=1e-9 * gradient)
