@@ -68,7 +68,7 @@ MOTIONS = {
 }
 
 
-def end_of(motion: str, formulation: str, dtype=jnp.float64):
+def end_of(motion: str, formulation: str):
     """A function of a method and changes of mass, speed and stiffness, with the last state."""
     stiffness, rates, h, n_steps = MOTIONS[motion]
     model = pendulum(stiffness)
@@ -82,8 +82,8 @@ def end_of(motion: str, formulation: str, dtype=jnp.float64):
                 model.forces["spring"].stiffness * (1.0 + changes[1]),
             ),
         )
-        system = mbd.formulate(changed, FORMULATIONS[formulation])
-        v = (jnp.asarray(rates) * (1.0 + changes[2])).astype(dtype)
+        system = mbd.formulate(changed, FORMULATIONS[formulation], dtype=changes.dtype)
+        v = jnp.asarray(rates, changes.dtype) * (1.0 + changes[2])
         state = mbd.assemble(system, {"one": 0.3, "two": -0.2}, {"one": v[0], "two": v[1]})
         states = mbd.rollout(system, state, h, n_steps, method)
         return jnp.concatenate([states.q[-1], states.v[-1]])
@@ -119,3 +119,40 @@ def test_states_and_derivatives_are_those_of_full_newton(case, motion):
     for a, b in zip(found[1:], expected[1:], strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9 * gradient)
     np.testing.assert_allclose(found[1], jnp.sum(found[2]), rtol=1e-9, atol=1e-9 * gradient)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("formulation", ["joint", "maximal"])
+def test_each_member_of_a_batch_has_its_own_derivatives(formulation):
+    """Slow and fast motions together, beside full Newton and beside finite differences."""
+    end = end_of("fast", formulation)
+    batch = jnp.array([[0.0, 0.0, 0.0], [0.3, 0.1, -0.9], [-0.2, 0.5, 0.2]])
+
+    def total(method, changes):
+        return jnp.sum(end(changes, method))
+
+    def gradients(newton):
+        method = METHODS["generalized-alpha"](newton)
+        each = eqx.filter_jit(jax.vmap(lambda x: jax.value_and_grad(total, 1)(method, x)))
+        return each(batch)
+
+    (values, found), (_, expected) = gradients(MODIFIED), gradients(FULL)
+    np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9 * np.abs(expected).max())
+    method, h = METHODS["generalized-alpha"](MODIFIED), 1e-5
+    value = eqx.filter_jit(jax.vmap(lambda x: total(method, x)))
+    np.testing.assert_allclose(value(batch), values, rtol=1e-10)
+    for k in range(3):
+        ahead, behind = (value(batch.at[:, k].add(s * h)) for s in (1.0, -1.0))
+        difference = (ahead - behind) / (2.0 * h)
+        np.testing.assert_allclose(found[:, k], difference, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("formulation", ["joint", "maximal"])
+def test_single_precision(formulation):
+    end, none = end_of("fast", formulation), jnp.zeros(3, jnp.float32)
+    method = METHODS["generalized-alpha"](None)
+    exact, x = together(end, method, jnp.zeros(3)), together(end, method, none)
+    for a, b in zip(x, exact, strict=True):
+        assert a.dtype == jnp.float32
+        np.testing.assert_allclose(a, b, atol=2e-2 * np.abs(b).max())
