@@ -41,17 +41,20 @@ def directions(pattern: SparsityPattern, members: Sequence[np.ndarray]) -> np.nd
 
 def compressed_jacobian(
     fn: Callable[[Array], Array], x: Float[Array, "n"], direction: Int[np.ndarray, "n"]
-) -> tuple[Float[Array, "n"], Float[Array, "k n"]]:
-    """fn(x), and its derivative along the sum of the unit vectors of each direction."""
+) -> tuple[Float[Array, "n"] | None, Float[Array, "k n"]]:
+    """fn(x), and its derivative along the sum of the unit vectors of each direction.
+
+    None in the place of fn(x) if it is not computed beside the derivative.
+    """
     numbers = jnp.arange(int(direction.max()) + 1, dtype=jnp.int32)
 
     def members(number: Array) -> Array:
         return (direction == number).astype(x.dtype)
 
     if isinstance(fn, Residual):
-        result = fn.derivatives(x, jax.vmap(members)(numbers))
-        if result is not None:
-            return result
+        along_all = fn.derivatives(x, jax.vmap(members)(numbers))
+        if along_all is not None:
+            return None, along_all
         fn = fn.differentiable
     value, along = jax.linearize(fn, x)
     # Sequential: the intermediate results of all directions together exceed the CPU's cache.

@@ -52,13 +52,16 @@ class AbstractFactorization(AbstractLinearization):
     ) -> tuple[Float[Array, "n"], AbstractFactors]:
         """fn(x), and factors of ∂fn/∂x there."""
         value, J = self.jacobian(fn, x, blocks)
-        return value, self.factors(J, blocks)
+        return fn(x) if value is None else value, self.factors(J, blocks)
 
     @abstractmethod
     def jacobian(
         self, fn: Function, x: Float[Array, "n"], blocks: Blocks
-    ) -> tuple[Float[Array, "n"], Float[Array, "k n"]]:
-        """fn(x), and the entries of J = ∂fn/∂x there, for `product` and `factors`."""
+    ) -> tuple[Float[Array, "n"] | None, Float[Array, "k n"]]:
+        """fn(x), and the entries of J = ∂fn/∂x there, for `product` and `factors`.
+
+        None in the place of fn(x) if it is not computed beside J.
+        """
 
     @abstractmethod
     def n_entries(self, blocks: Blocks) -> tuple[int, int]:
@@ -94,7 +97,7 @@ class AbstractFactorization(AbstractLinearization):
 
 
 class DenseFactors(AbstractFactors):
-    """Scale of the rows, and the state of a lineax solver for the scaled Jacobian."""
+    """Scale of the rows, and the inverse or the state of a lineax solver of the scaled Jacobian."""
 
     scale: Float[Array, "n"]
     state: Any
@@ -109,17 +112,22 @@ class Dense(AbstractFactorization):
 
     Possibly redundant constraints get a small compliance: a diagonal of about the square root of
     the float type's precision, relative to its value after eliminating the velocities.
+
+    **Arguments:**
+
+    - `solver`: a solver of lineax. Default: the inverse, by a factorization with pivots. Newton's
+      iterations correct its rounding errors, and a solve is one product.
     """
 
-    solver: lx.AbstractLinearSolver = lx.LU()
+    solver: lx.AbstractLinearSolver | None = None
 
     def jacobian(
         self, fn: Function, x: Float[Array, "n"], blocks: Blocks
-    ) -> tuple[Float[Array, "n"], Float[Array, "n n"]]:
+    ) -> tuple[Float[Array, "n"] | None, Float[Array, "n n"]]:
         if isinstance(fn, Residual):
-            result = fn.derivatives(x, jnp.eye(x.size, dtype=x.dtype))
-            if result is not None:
-                return result[0], result[1].T
+            along_all = fn.derivatives(x, jnp.eye(x.size, dtype=x.dtype))
+            if along_all is not None:
+                return None, along_all.T
             fn = fn.differentiable
         J, value = jax.jacfwd(lambda x: 2 * (fn(x),), has_aux=True)(x)
         return value, J
@@ -139,15 +147,21 @@ class Dense(AbstractFactorization):
             J = J + jnp.diag(added)
         largest = jnp.max(jnp.abs(J), axis=1)
         scale = 1.0 / jnp.where(largest > 0, largest, 1.0)
-        operator = lx.MatrixLinearOperator(J * scale[:, None])
+        scaled = J * scale[:, None]
         added = relative_compliance(added, largest, blocks)
-        return DenseFactors(scale, self.solver.init(operator, {}), added)
+        if self.solver is None:
+            return DenseFactors(scale, jnp.linalg.inv(scaled), added)
+        return DenseFactors(scale, self.solver.init(lx.MatrixLinearOperator(scaled), {}), added)
 
     def solve(self, factors: DenseFactors, b: Float[Array, "n"]) -> Float[Array, "n"]:
+        if self.solver is None:
+            return factors.state @ (factors.scale * b)
         return self.solver.compute(factors.state, factors.scale * b, {})[0]
 
     def solve_transposed(self, factors: DenseFactors, b: Float[Array, "n"]) -> Float[Array, "n"]:
         scale, state = factors.scale, factors.state
+        if self.solver is None:
+            return scale * (b @ state)
         transposed, options = self.solver.transpose(state, {})
         return scale * self.solver.compute(transposed, b, options)[0]
 

@@ -126,6 +126,9 @@ class _Search:
     def factor(self, x: Array) -> tuple[Array, Any]:
         return self.way.factor(self.residual, x, self.blocks)
 
+    def factors_at(self, x: Array) -> Any:
+        return self.way.factors(self.way.jacobian(self.residual, x, self.blocks)[1], self.blocks)
+
     def no_factors(self) -> Any:
         return self.way.no_factors(self.blocks, self.start.x.dtype)
 
@@ -234,7 +237,7 @@ def _renewed(search: _Search, x: Array, old: Any, stale: Bool[Array, ""]) -> Any
     """
 
     def renewed(carry: tuple[Array, Any]) -> tuple[Array, Any]:
-        new = search.factor(x)[1]
+        new = search.factors_at(x)
         factors = jax.tree.map(lambda a, b: jnp.where(stale, a, b), new, carry[1])
         return jnp.array(False), factors
 

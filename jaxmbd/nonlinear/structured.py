@@ -58,8 +58,8 @@ class BlockSparse(AbstractFactorization):
 
     def jacobian(
         self, fn: Function, x: Float[Array, "n"], blocks: Blocks
-    ) -> tuple[Float[Array, "n"], Float[Array, "k n"]]:
-        """fn(x), and derivatives along the directions of the plan."""
+    ) -> tuple[Float[Array, "n"] | None, Float[Array, "k n"]]:
+        """fn(x), or None, and derivatives along the directions of the plan."""
         return compressed_jacobian(fn, x, _plan(blocks).direction)
 
     def n_entries(self, blocks: Blocks) -> tuple[int, int]:

@@ -74,12 +74,13 @@ def end_of(motion: str, formulation: str):
     model = pendulum(stiffness)
 
     def end(changes, method):
+        wide = changes.astype(jnp.float64)
         changed = eqx.tree_at(
             lambda m: (m.bodies["b"].mass, m.forces["spring"].stiffness),
             model,
             (
-                model.bodies["b"].mass * (1.0 + changes[0]),
-                model.forces["spring"].stiffness * (1.0 + changes[1]),
+                model.bodies["b"].mass * (1.0 + wide[0]),
+                model.forces["spring"].stiffness * (1.0 + wide[1]),
             ),
         )
         system = mbd.formulate(changed, FORMULATIONS[formulation], dtype=changes.dtype)
