@@ -113,11 +113,12 @@ def _search(height: AbstractHeight, point: Vector, radius: Float[Array, ""]) -> 
 
     def two_steps(place: tuple[Bool[Array, ""], _Moved]) -> tuple[Bool[Array, ""], _Moved]:
         local = height.near(place[1].foot[0], place[1].foot[1])
-        state = jax.lax.fori_loop(0, 2, lambda _, state: limited(local, state), place[1])
+        state = limited(local, limited(local, place[1]))
         return is_rough(local, state), state
 
-    start = _Moved(below, jnp.zeros_like(above))
-    state = jax.lax.fori_loop(0, FIRST_STEPS, lambda _, state: step(local, state), start)
+    state = _Moved(below, jnp.zeros_like(above))
+    for _ in range(FIRST_STEPS):  # No loop: fused programs are slower with several.
+        state = step(local, state)
     offset = state.foot - below
     far = offset @ offset > above**2
     state = _Moved(jnp.where(far, below, state.foot), state.squared)
