@@ -1,7 +1,8 @@
 """Least squares over trajectories."""
 
+import functools
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -298,8 +299,7 @@ def _check_start(residuals: Residuals, r: np.ndarray) -> None:
         )
 
 
-@eqx.filter_jit
-def _minimize(
+def _minimized(
     method: AbstractMinimizer,
     residuals: Residuals,
     starts: Any,
@@ -320,8 +320,7 @@ def _minimize(
     return *end, jnp.zeros(1)
 
 
-@eqx.filter_jit
-def _linearize(residuals: Residuals, unknowns: Any) -> tuple[Array, Array, Array]:
+def _linearized(residuals: Residuals, unknowns: Any) -> tuple[Array, Array, Array]:
     """Residuals, dense Jacobian, and derivative of the reported numbers by the free numbers."""
     flat, unravel = ravel_pytree(unknowns)
 
@@ -333,6 +332,25 @@ def _linearize(residuals: Residuals, unknowns: Any) -> tuple[Array, Array, Array
     free, unravel_free = ravel_pytree(unknowns[0])
     D = jax.jacfwd(lambda x: residuals.selected.report(unravel_free(x)))(free)
     return r, J, D
+
+
+# Without motions a fit takes milliseconds, but XLA takes minutes to optimize its programs.
+QUICKLY = {"xla_backend_optimization_level": 0}
+
+
+@functools.cache
+def _program(function: Callable[..., Any], optimized: bool) -> Callable[..., Any]:
+    """The compiled function; compiled in a fraction of the time if it is not optimized."""
+    options: dict[str, Any] = {} if optimized else {"compiler_options": QUICKLY}
+    return eqx.filter_jit(function, **options)
+
+
+def _linearize(residuals: Residuals, *rest: Any) -> tuple[Array, Array, Array]:
+    return _program(_linearized, bool(residuals.batches))(residuals, *rest)
+
+
+def _minimize(method: AbstractMinimizer, residuals: Residuals, *rest: Any) -> Any:
+    return _program(_minimized, bool(residuals.batches))(method, residuals, *rest)
 
 
 def _fit(
