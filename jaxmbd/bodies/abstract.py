@@ -112,6 +112,15 @@ class AbstractBody(eqx.Module):
         """Damping force d, opposed to η̇. Default: zero."""
         return jnp.zeros_like(eta_dot)
 
+    def internal_force(
+        self, eta: Float[Array, "k"], eta_dot: Float[Array, "k"]
+    ) -> Float[Array, "k"]:
+        """∂U/∂η + d, the force that holds the deformation and its rate.
+
+        Default: by differentiation of the elastic energy. A kind may compute it in a faster way.
+        """
+        return jax.grad(self.elastic_energy)(eta) + self.damping_force(eta, eta_dot)
+
     def lowered(self) -> "AbstractBody":
         """The body in the equations, computed once by `formulate`. Default: itself."""
         return self

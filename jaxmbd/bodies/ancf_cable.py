@@ -163,20 +163,62 @@ class ANCFCable(AbstractBody):
     def damping_force(
         self, eta: Float[Array, "k"], eta_dot: Float[Array, "k"]
     ) -> Float[Array, "k"]:
-        """Derivative by η̇ of ½ β ∫ EA (dε/dt)² + EI (dκ/dt)² ds.
+        """Of stresses β EA dε/dt and β EI dκ/dt.
 
         dκ/dt is relative to an axis system that follows the slope without spin about it.
         """
-        axial, bending = self._stiffnesses(eta)
         beta = self.damping.astype(eta.dtype)
+        _, rates = self._strains_and_rates(eta, eta_dot)
+        return self._force_of(eta, *(beta * x for x in rates))
 
-        def half_dissipation(rates: Float[Array, "k"]) -> Float[Array, ""]:
-            (_, curvature), (e_dot, k_dot) = jax.jvp(self.strains, (eta,), (rates,))
-            tangent, t_dot = jax.jvp(self._tangents, (eta,), (rates,))
-            k_dot = k_dot - jnp.cross(jnp.cross(tangent, t_dot), curvature)
-            return 0.5 * beta * (jnp.sum(axial * e_dot**2) + jnp.sum(bending[..., None] * k_dot**2))
+    def internal_force(
+        self, eta: Float[Array, "k"], eta_dot: Float[Array, "k"]
+    ) -> Float[Array, "k"]:
+        beta = self.damping.astype(eta.dtype)
+        strains, rates = self._strains_and_rates(eta, eta_dot)
+        return self._force_of(eta, *(x + beta * y for x, y in zip(strains, rates, strict=True)))
 
-        return jax.grad(half_dissipation)(eta_dot)
+    def _strains_and_rates(
+        self, eta: Float[Array, "k"], rates: Float[Array, "k"]
+    ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+        """ε and κ, and their rates, κ relative to an axis system that follows the slope."""
+        (strains, strain_rates) = jax.jvp(self.strains, (eta,), (rates,))
+        tangent, t_dot = jax.jvp(self._tangents, (eta,), (rates,))
+        spin = jnp.cross(tangent, t_dot)
+        return strains, (strain_rates[0], strain_rates[1] - jnp.cross(spin, strains[1]))
+
+    def _force_of(
+        self,
+        eta: Float[Array, "k"],
+        elongation: Float[Array, "n_elements a"],
+        curvature: Float[Array, "n_elements b 3"],
+    ) -> Float[Array, "k"]:
+        """Force of the stresses EA ε and EI κ: their power by rates of strains and curvatures.
+
+        By hand, element by element: derivatives of the energy of the whole cable, and their
+        derivatives, have several times the operations.
+        """
+        h = self._element_length(eta)
+        axial, bending = self._stiffnesses(eta)
+        (slope, _), (at, bend) = (self._derivatives(eta, n) for n in (N_AXIAL, N_BENDING))
+        tension = axial * elongation / (h * jnp.linalg.norm(slope, axis=2))
+        squares = jnp.sum(at**2, axis=2, keepdims=True)
+        moment = bending[..., None] * curvature / (h * squares)
+        own = jnp.cross(at, bend)
+        # κ = at × bend / (h at²); the last term turns κ with the slope, zero for moments along κ.
+        by_at = (
+            jnp.cross(bend, moment)
+            - 2.0 * at * jnp.sum(moment * own, axis=2, keepdims=True) / squares
+        )
+        by_at = by_at + jnp.cross(at, jnp.cross(own, moment)) / squares
+        _, first, _ = (jnp.asarray(x, eta.dtype) for x in _hermite(_gauss(N_AXIAL)[0]))
+        _, at_bend, second = (jnp.asarray(x, eta.dtype) for x in _hermite(_gauss(N_BENDING)[0]))
+        F = jnp.einsum("ga,egi->eai", first, tension[..., None] * slope)
+        F = F + jnp.einsum("ga,egi->eai", at_bend, by_at)
+        F = F + jnp.einsum("ga,egi->eai", second, jnp.cross(moment, at))
+        nodal = jnp.pad(F[:, :2], ((0, 1), (0, 0), (0, 0)))
+        nodal = nodal + jnp.pad(F[:, 2:], ((1, 0), (0, 0), (0, 0)))
+        return jax.linear_transpose(self._displacements, eta)(nodal)[0]
 
     def strains(
         self, eta: Float[Array, "k"]

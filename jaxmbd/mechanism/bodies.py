@@ -68,8 +68,7 @@ def required_force(
     body: AbstractBody, eta: Float[Array, "k"], u: Float[Array, "6+k"], u_dot: Float[Array, "6+k"]
 ) -> Float[Array, "6+k"]:
     """Force on (V, η̇) that the motion of a body requires, with elastic forces and damping."""
-    own = jax.grad(body.elastic_energy)(eta) + body.damping_force(eta, u[6:])
-    return body.inertial_force(eta, u, u_dot).at[6:].add(own)
+    return body.inertial_force(eta, u, u_dot).at[6:].add(body.internal_force(eta, u[6:]))
 
 
 __all__ = ["BodyGroup", "required_force", "rigid_part"]

@@ -130,6 +130,32 @@ def test_space_and_plane_agree_and_turn_with_the_bending_plane():
     np.testing.assert_allclose(R_turned, turn @ R @ turn.T, atol=1e-12)
 
 
+@pytest.mark.parametrize("planar", [True, False])
+def test_internal_force_is_the_derivative_of_the_energies(planar):
+    """At large strains and bends: of U, and of half of the power of damping by the rates."""
+    body = cable(3, planar=planar, damping=0.1)
+    rng = np.random.default_rng(0)
+    eta, rates = jnp.asarray(0.2 * rng.normal(size=(2, body.n_elastic)))
+
+    def half_power(rates):
+        (_, curvature), (e_dot, k_dot) = jax.jvp(body.strains, (eta,), (rates,))
+        tangent, t_dot = jax.jvp(body._tangents, (eta,), (rates,))
+        k_dot = k_dot - jnp.cross(jnp.cross(tangent, t_dot), curvature)
+        axial, bending = body._stiffnesses(eta)
+        energy = jnp.sum(axial * e_dot**2) + jnp.sum(bending[..., None] * k_dot**2)
+        return 0.5 * body.damping * energy
+
+    @jax.jit
+    def forces_of(rates):
+        damping = body.damping_force(eta, rates)
+        return body.internal_force(eta, rates), damping, jax.grad(half_power)(rates)
+
+    both, damping, expected = forces_of(rates)
+    np.testing.assert_allclose(damping, expected, atol=1e-12 * np.abs(expected).max())
+    elastic = jax.grad(body.elastic_energy)(eta)
+    np.testing.assert_allclose(both, elastic + damping, atol=1e-12 * np.abs(both).max())
+
+
 def test_damping_is_proportional_to_stiffness_at_the_straight_cable():
     body = cable(2, planar=False, damping=0.02)
     zeros = jnp.zeros(body.n_elastic)
