@@ -83,3 +83,72 @@ def test_modulus_width_and_damping_follow_from_frequencies():
         step = np.linalg.lstsq(np.asarray(slopes(logarithms)), misfit, rcond=None)[0]
         logarithms = logarithms - step
     np.testing.assert_allclose(logarithms, 0.0, atol=1e-9)
+
+
+@pytest.mark.thorough
+def test_modulus_and_damping_follow_from_a_motion():
+    """The tip of a cantilever, released under its weight: deflection and decay."""
+    truth, deviation = np.array([7e9, 0.02]), 1e-6
+
+    def model(E, damping):
+        numbers = arguments(damping=damping, E=E, n_modes=1)
+        return cantilever(flexible.Parametric(flexible.beam, **numbers))
+
+    ts = np.linspace(0.0, 0.2, 81)
+    tip = mbd.sensors.FramePosition("tip")
+    system = mbd.formulate(model(*truth))
+    motion = mbd.simulate(
+        system,
+        mbd.assemble(system),
+        t1=ts[-1],
+        saveat=ts,
+        integrator=mbd.GeneralizedAlpha(1.0),
+        dt=1.25e-4,
+    )
+    read = jax.jit(jax.vmap(lambda t, state: tip(system, t, state)[2]))
+    heights = np.asarray(read(jnp.asarray(ts), motion.states))
+    assert np.ptp(heights) > 100 * deviation
+    noise = deviation * np.random.default_rng(0).normal(size=ts.shape)
+    record = mbd.Experiment(ts, {"height": heights + noise})
+    fit = mbd.identify(
+        model(6e9, 0.04),
+        record,
+        {
+            "E": mbd.Parameter("bodies.rod.numbers.E", mbd.transforms.Positive()),
+            "damping": mbd.Parameter("bodies.rod.numbers.damping", mbd.transforms.Positive()),
+        },
+        sensors={"height": lambda system, t, state: tip(system, t, state)[2]},
+        noise={"height": deviation},
+        substeps=8,
+    )
+    errors = fit.values - truth
+    assert np.all(np.abs(errors) < 4 * fit.standard_errors + 1e-3 * truth), fit
+    assert np.all(fit.standard_errors < 0.02 * truth), fit
+
+
+@pytest.mark.thorough
+def test_modulus_and_damping_follow_from_a_modal_record():
+    """Of a clamped rod that is tapped: 0.1 % of two frequencies, and 0.001 of their damping."""
+    truth = np.array([7e9, 0.02])
+
+    def clamped(E, damping):
+        body = flexible.Parametric(flexible.beam, **arguments(E=E, damping=damping))
+        return mbd.Model({"rod": body}, {"vice": joints.Fixed("ground", Frame("rod", node="base"))})
+
+    body = clamped(*truth).bodies["rod"]
+    assert isinstance(body, flexible.Parametric)
+    exact = np.asarray(body.built().frequencies()) / (2.0 * np.pi)
+    rng = np.random.default_rng(3)
+    record = mbd.ModalExperiment(
+        exact * (1.0 + 1e-3 * rng.normal(size=2)),
+        1e-3 * exact,
+        damping_ratios=0.02 + 1e-3 * rng.normal(size=2),
+        damping_deviations=1e-3,
+    )
+    positive = mbd.transforms.Positive()
+    chosen = {
+        name: mbd.Parameter(f"bodies.rod.numbers.{name}", positive) for name in ("E", "damping")
+    }
+    fit = mbd.identify(clamped(5e9, 0.01), record, chosen)
+    assert np.all(np.abs(fit.values - truth) < 4 * fit.standard_errors), fit
+    assert np.all(fit.standard_errors < [1e-2 * truth[0], 2e-3]), fit
