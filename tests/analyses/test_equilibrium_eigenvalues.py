@@ -114,3 +114,20 @@ def test_lowest_eigenvalues_of_a_column_by_sparse_factors(follower):
         assert found.eigenvalues[:4] == pytest.approx(expected, rel=1e-7)
         assert bool(found.stable) == stable
         assert bool(found.unstable) != stable
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("n", "formulation"), [(2, None), (10, mbd.MaximalCoordinates())])
+def test_the_warning_about_flutter_names_its_frequency_and_growth(n, formulation):
+    """A follower load on a column, by all eigenvalues and by the lowest ones."""
+    load, length, stiffness = (30.0, 0.5, 5.0) if n == 2 else (100.0, 0.1, 30.0)
+    M, K = column_matrices(n, load, length, stiffness, follower=True)
+    s = np.sqrt(-np.linalg.eigvals(np.linalg.solve(M, K)).astype(complex))
+    fastest = s[np.argmax(s.real)]
+    assert fastest.imag != 0
+    frequency = abs(fastest.imag) / (2 * np.pi)
+    message = rf"flutter at {frequency:.3g} Hz; without damping it grows at {fastest.real:.3g} 1/s"
+    system = mbd.formulate(column(n, load, length, stiffness, True), formulation)
+    with pytest.warns(mbd.UnstableEquilibriumWarning, match=message):
+        found = mbd.equilibrium(system, mbd.assemble(system), method="newton")
+    assert np.any(found.imaginary != 0)

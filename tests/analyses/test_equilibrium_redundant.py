@@ -6,12 +6,15 @@ import pytest
 
 import jaxmbd as mbd
 from tests.analyses.test_equilibrium import angle, check_derivatives, door
+from tests.models import name_of
 
 
 @pytest.mark.thorough
-def test_derivatives_of_a_door_on_redundant_hinges():
+@pytest.mark.parametrize(
+    "formulation", [mbd.JointCoordinates(), mbd.MaximalCoordinates()], ids=name_of
+)
+def test_derivatives_of_a_door_on_redundant_hinges(formulation):
     """By stiffness, mass, wind, the distance of the hinges and the direction of both axes."""
-    formulation = mbd.MaximalCoordinates()
     near = mbd.formulate(door(), formulation)
     state = mbd.assemble(near, {"lower": 1.0, "upper": 1.0})
     start = mbd.equilibrium(near, state, method="newton").state

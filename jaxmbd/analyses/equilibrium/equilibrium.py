@@ -60,6 +60,8 @@ class Equilibrium(eqx.Module):
       constraints hold; or the 10 lowest of systems with a sparsity pattern and 100 unknowns or
       more. Real parts with loads that have no potential. They have first derivatives; second ones
       are NaN, and the first ones of the 10 lowest if the stiffness is not symmetric.
+    - `imaginary`: imaginary parts of the eigenvalues, zero unless a direction flutters. No
+      derivatives.
     - `residual`: largest acceleration from rest, by that under the loads by themselves.
     - `opening`: constraint residual, shape `(ng,)` [m or sine of an angle], zero for nonholonomic
       constraints. An equilibrium has at most the square root of the float type's precision.
@@ -75,6 +77,7 @@ class Equilibrium(eqx.Module):
     reactions: dict[str, Float[Array, "6"]]
     stable: Bool[Array, ""]
     eigenvalues: Float[Array, "k"]
+    imaginary: Float[Array, "k"]
     residual: Float[Array, ""]
     opening: Float[Array, "ng"]
     result: RESULTS
@@ -328,6 +331,7 @@ def _finished(
             *(found.stability.eigenvalues, found.stability.basis, system, t, state, minimum_norm),
             SLOW * jnp.sqrt(scales.rate),
         ),
+        found.stability.imaginary,
         residual,
         opening,
         result,

@@ -46,7 +46,7 @@ def reported(found: "Equilibrium", throw: bool) -> "Equilibrium":
     if result == unstable:
         warnings.warn(
             f"the equilibrium is unstable: {_listed(found.unstable)} moves away from it "
-            f"(lowest eigenvalue {float(found.eigenvalues[0]):.3g} 1/s²)",
+            f"({_fastest(found)})",
             UnstableEquilibriumWarning,
             stacklevel=3,
         )
@@ -58,6 +58,18 @@ def reported(found: "Equilibrium", throw: bool) -> "Equilibrium":
             stacklevel=3,
         )
     return found
+
+
+def _fastest(found: "Equilibrium") -> str:
+    """The fastest of the motions exp(s t), s² = -κ, that grow without damping."""
+    values, imaginary = np.asarray(found.eigenvalues), np.asarray(found.imaginary)
+    known = np.isfinite(values)
+    s = np.sqrt(-(values[known] + 1j * imaginary[known]))
+    k = int(np.argmax(s.real))
+    growth = f"without damping it grows at {s[k].real:.3g} 1/s"
+    if imaginary[known][k] == 0:
+        return f"eigenvalue {values[known][k]:.3g} 1/s²; {growth}"
+    return f"flutter at {abs(s[k].imag) / (2 * np.pi):.3g} Hz; {growth}"
 
 
 def _listed(names: tuple[str, ...]) -> str:

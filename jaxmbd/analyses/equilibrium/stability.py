@@ -46,6 +46,7 @@ class Stability(eqx.Module):
     - `eigenvalues`: shape `(k,)` [1/s²]; infinity for directions that constraints hold.
     - `free`, `unstable`: whether each eigenvalue is zero, and whether it is negative or the
       direction flutters.
+    - `imaginary`: imaginary parts of the eigenvalues, zero unless the direction flutters.
     - `directions`: shape `(nv, k)`, in the space of v: eigenvectors, real and imaginary parts of
       complex ones.
     - `duals`: left eigenvectors in columns, shape `(nv, k)`, with dualsᵀ M directions = 1; zero if
@@ -57,6 +58,7 @@ class Stability(eqx.Module):
     eigenvalues: Float[Array, "k"]
     free: Bool[Array, "k"]
     unstable: Bool[Array, "k"]
+    imaginary: Float[Array, "k"]
     directions: Float[Array, "nv k"]
     duals: Float[Array, "nv k"]
     basis: Float[Array, "nv k"]
@@ -97,13 +99,14 @@ def _all(at: Balance, lam: Float[Array, "ng"], scales: Scales) -> Stability:
     values, basis = jnp.linalg.eigh(0.5 * (A + A.T) + beyond * (unit - P))
     skew = jnp.max(jnp.abs(A - A.T), initial=0.0)
     general = _circulatory(A + beyond * (unit - P), largest, skew, values, basis)
-    values, flutters, right, left = general
+    values, imaginary, right, left = general
     numbers = jnp.arange(nv, dtype=jnp.int32)
     values = jnp.where(numbers < nv - held, values, jnp.inf)
     zero = jnp.maximum(ZERO * scales.rate, ROUNDING * largest)
     unwhiten = jax.vmap(saddle.metric.unwhiten, in_axes=1, out_axes=1)
     bases = [unwhiten(P @ x) for x in (right, left, basis)]
-    return Stability(values, jnp.abs(values) <= zero, (values < -zero) | flutters, *bases)
+    unstable = (values < -zero) | (imaginary != 0)
+    return Stability(values, jnp.abs(values) <= zero, unstable, imaginary, *bases)
 
 
 def stiffness_at_rest(
@@ -148,7 +151,7 @@ def _circulatory(
     **Arguments:** `values`, `basis`: eigenvalues and eigenvectors of the symmetric part of A, which
     are the results if A is symmetric; `skew`: the largest entry of A - Aᵀ.
     """
-    quiet = jnp.zeros(values.shape, bool)
+    quiet = jnp.zeros_like(values)
     if jax.default_backend() != "cpu":  # The general eigenvalue problem is solved on CPUs only.
         return values, quiet, basis, basis
 
@@ -160,7 +163,8 @@ def _circulatory(
         right = jnp.where(found.imag[None] < 0, vectors.imag, vectors.real).astype(A.dtype)
         left = jnp.linalg.pinv(right).T
         flutters = jnp.abs(found.imag) > FLUTTER * largest
-        return found.real.astype(A.dtype), flutters, right, left
+        imaginary = jnp.where(flutters, found.imag, 0.0).astype(A.dtype)
+        return found.real.astype(A.dtype), imaginary, right, left
 
     circulates = skew > CIRCULATORY * largest
     return jax.lax.cond(circulates, general, lambda: (values, quiet, basis, basis))
@@ -221,18 +225,20 @@ def _lowest(
     H = T[:, :m].T  # Vᵀ M (K + s M)⁻¹ M V, tridiagonal if K is symmetric.
     skew = jnp.max(jnp.abs(jnp.triu(H, 2)), initial=0.0)
     largest = jnp.max(jnp.abs(H), initial=0.0)
-    values, flutters, Y = _of_inverse(H, skew > LANCZOS * largest, shift)
+    values, imaginary, Y = _of_inverse(H, skew > LANCZOS * largest, shift)
     zero = ZERO * scales.rate
     Y = V[:m].T @ Y
     duals = jnp.where(skew > LANCZOS * largest, 0.0, Y)
-    unstable = (values < -zero) | flutters
-    return Stability(values, jnp.abs(values) <= zero, unstable, Y, duals, duals)
+    unstable = (values < -zero) | (imaginary != 0)
+    return Stability(values, jnp.abs(values) <= zero, unstable, imaginary, Y, duals, duals)
 
 
 def _of_inverse(
     H: Float[Array, "m m"], circulates: Bool[Array, ""], shift: Float[Array, ""]
-) -> tuple[Float[Array, "k"], Bool[Array, "k"], Float[Array, "m k"]]:
-    """The lowest eigenvalues 1/θ - s by the eigenvalues θ of H, whether they flutter, and vectors.
+) -> tuple[Float[Array, "k"], Float[Array, "k"], Float[Array, "m k"]]:
+    """The lowest eigenvalues 1/θ - s by the eigenvalues θ of H, and vectors.
+
+    Real and imaginary parts; the imaginary ones are zero unless a direction flutters.
 
     Reorthogonalized Lanczos steps are those of Arnoldi: H is right for circulatory forces too.
     """
@@ -242,7 +248,7 @@ def _of_inverse(
         found = jnp.abs(theta) > 1e-12 * jnp.max(jnp.abs(theta))
         values = jnp.where(found, 1.0 / jnp.where(found, theta, 1.0) - shift, jnp.inf)
         order = jnp.argsort(values)[:N_LOWEST]
-        return values[order], jnp.zeros(order.shape, bool), Y[:, order]
+        return values[order], jnp.zeros(order.shape, H.dtype), Y[:, order]
 
     if jax.default_backend() != "cpu":
         return symmetric()
@@ -256,7 +262,8 @@ def _of_inverse(
         imaginary = jnp.where(found, inverse.imag, 0.0)[order]
         flutters = jnp.abs(imaginary) > FLUTTER * (jnp.abs(real[order]) + shift)
         Y = jnp.where(imaginary[None] > 0, Y[:, order].imag, Y[:, order].real)
-        return real[order].astype(H.dtype), flutters, Y.astype(H.dtype)
+        imaginary = jnp.where(flutters, imaginary, 0.0).astype(H.dtype)
+        return real[order].astype(H.dtype), imaginary, Y.astype(H.dtype)
 
     return jax.lax.cond(circulates, general, symmetric)
 
