@@ -121,7 +121,7 @@ def _plane(axis: Axes) -> None:
     axis.grid(alpha=0.3)
 
 
-def _heat(axis: Axes, shares: Mapping[str, np.ndarray], n: int) -> None:
+def _heat(axis: Axes, shares: Mapping[str, Any], n: int) -> None:
     if not shares:
         axis.set_axis_off()
         return

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import jaxmbd as mbd
-from jaxmbd import ModelError, sensors
+from jaxmbd import ModelError, forces, sensors
 from tests.analyses import linearized_models as models
 from tests.marks import thorough_but
 from tests.models import name_of
@@ -96,7 +96,7 @@ def test_figures(rods, tmp_path):
 
 
 @pytest.mark.thorough
-def test_eigenvalues_are_differentiable_and_modes_are_not(rods):
+def test_eigenvalues_are_differentiable_and_all_modes_are_not(rods):
     def slowest(scale):
         system = mbd.formulate(hanging_rods(0.8 * scale))
         state = mbd.assemble(system)
@@ -106,5 +106,43 @@ def test_eigenvalues_are_differentiable_and_modes_are_not(rods):
     # ω is proportional to the square root of 1/L.
     value, slope = jax.jit(jax.value_and_grad(slowest))(1.0)
     np.testing.assert_allclose(slope, -0.5 * value, rtol=1e-10)
-    with pytest.raises(ModelError, match="call modes outside jit"):
+    with pytest.raises(ModelError, match="give their number"):
         jax.jit(lambda A: eqx.tree_at(lambda x: x.A, rods, A).modes().shapes)(rods.A)
+
+
+@pytest.mark.thorough
+def test_modes_of_a_given_number_are_differentiable(rods):
+    """Frequencies, damping, shapes and shares of damped rods by a length and a damping, in jit."""
+
+    def numbers(x):
+        length, damping = x
+        model = hanging_rods(length)
+        damper = forces.TorsionalSpringDamper("hinge1", 0.5, damping=damping)
+        system = mbd.formulate(mbd.Model(model.bodies, model.joints, model.forces | {"d": damper}))
+        linear = mbd.linearize(system, 0.0, mbd.assemble(system), coordinates=rods.coordinates)
+        modes = linear.modes(2)
+        shares = [modes.participation["hinge0"], modes.energies["rod2"]]
+        parts = modes.frequencies, modes.damping_ratios, modes.shapes.real, modes.joints["hinge1"]
+        return jnp.concatenate([jnp.ravel(jnp.real(part)) for part in (*parts, *shares)])
+
+    x = jnp.array([0.8, 0.3])
+    J = jax.jit(jax.jacfwd(numbers))(x)
+    value = jax.jit(numbers)
+    h = 1e-5
+    for k in range(2):
+        dx = h * jnp.eye(2)[k]
+        np.testing.assert_allclose(J[:, k], (value(x + dx) - value(x - dx)) / (2 * h), atol=1e-7)
+    weights = jnp.cos(jnp.arange(J.shape[0]))
+    np.testing.assert_allclose(
+        jax.jit(jax.grad(lambda x: weights @ numbers(x)))(x), weights @ J, rtol=1e-9
+    )
+
+
+def test_modes_of_a_given_number_are_the_slowest(rods):
+    two = rods.modes(2)
+    np.testing.assert_allclose(two.frequencies, rods.modes().frequencies[:2], rtol=1e-12)
+    assert isinstance(two.shapes, jax.Array)
+    with pytest.raises(ModelError, match="fewer than n = 4"):
+        rods.modes(4)
+    with pytest.raises(ModelError, match="modes: n must be a whole number"):
+        rods.modes(0)

@@ -67,11 +67,18 @@ class Linearization(eqx.Module):
         """Eigenvalues and eigenvectors of A with derivatives, see `jaxmbd.linear.eig`."""
         return eig(self.A)
 
-    def modes(self) -> "Modes":
-        """Eigenvalues, frequencies, damping ratios and shapes, see `Modes`."""
+    def modes(self, n: int | None = None) -> "Modes":
+        """Eigenvalues, frequencies, damping ratios and shapes, see `Modes`.
+
+        **Arguments:** `n`: number of modes, the slowest ones; required under a transformation, and
+        then the modes have derivatives. Default: all.
+
+        **Raises** `ModelError` if there are fewer than `n` modes, under a transformation without
+        `n`, and for a batch of linearizations.
+        """
         from .modes import modes_of
 
-        return modes_of(self)
+        return modes_of(self, n)
 
     def frequency_response(self, w: Any) -> "FrequencyResponse":
         """C (iω - A)⁻¹ B + D at angular frequencies `w`, shape `(k,)` [rad/s].

@@ -7,14 +7,18 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Complex, Float
+from jaxtyping import Array, Bool, Complex, Float, Int
 
 from ...bodies import RigidBody
 from ...errors import ModelError
+from ...linear import Eigen
+from ...model.arguments import as_count
 from ...model.values import all_concrete
 from ...system.abstract import AbstractSystem, State, Time, Velocities
 from .linearization import Linearization
 from .mode_motion import ModeMotion, mode_motion
+
+Numbers = np.ndarray | Array
 
 
 class Modes(eqx.Module):
@@ -35,31 +39,38 @@ class Modes(eqx.Module):
     - `energies`: `{body: shares}` of the kinetic energy, shape `(m,)`, without rotors.
     - `repeated`: whether the eigenvalue is one of a cluster, shape `(m,)`. Shapes of clusters are
       not unique.
+
+    `Linearization.modes(n)` has JAX arrays, with the derivatives of `jaxmbd.linear.eig`: exact ones
+    of eigenvalues and shapes that are not repeated. Modes beyond the last one, under a
+    transformation, are NaN.
     """
 
-    eigenvalues: Complex[np.ndarray, "m"]
-    shapes: Complex[np.ndarray, "n m"]
-    joints: Mapping[str, Complex[np.ndarray, "m nv"]]
-    participation: Mapping[str, Float[np.ndarray, "m"]]
-    energies: Mapping[str, Float[np.ndarray, "m"]]
-    repeated: Bool[np.ndarray, "m"]
+    eigenvalues: Complex[Numbers, "m"]
+    shapes: Complex[Numbers, "n m"]
+    joints: Mapping[str, Complex[Numbers, "m nv"]]
+    participation: Mapping[str, Float[Numbers, "m"]]
+    energies: Mapping[str, Float[Numbers, "m"]]
+    repeated: Bool[Numbers, "m"]
     linearization: Linearization
 
     @property
-    def frequencies(self) -> Float[np.ndarray, "m"]:
+    def frequencies(self) -> Float[Numbers, "m"]:
         """abs(λ) / 2π [Hz], shape `(m,)`."""
-        return np.abs(self.eigenvalues) / (2 * np.pi)
+        return abs(self.eigenvalues) / (2 * np.pi)
 
     @property
-    def damped_frequencies(self) -> Float[np.ndarray, "m"]:
+    def damped_frequencies(self) -> Float[Numbers, "m"]:
         """Im λ / 2π [Hz], shape `(m,)`."""
-        return np.imag(self.eigenvalues) / (2 * np.pi)
+        values: Any = self.eigenvalues
+        return values.imag / (2 * np.pi)
 
     @property
-    def damping_ratios(self) -> Float[np.ndarray, "m"]:
+    def damping_ratios(self) -> Float[Numbers, "m"]:
         """-Re λ / abs(λ), shape `(m,)`."""
-        size = np.abs(self.eigenvalues)
-        return np.where(size > 0, -np.real(self.eigenvalues) / np.where(size > 0, size, 1.0), 0.0)
+        values: Any = self.eigenvalues
+        size = abs(values)
+        where = np.where if isinstance(size, np.ndarray) else jnp.where
+        return where(size > 0, -values.real / where(size > 0, size, 1.0), 0.0)
 
     def __len__(self) -> int:
         return len(self.eigenvalues)
@@ -84,7 +95,11 @@ class Modes(eqx.Module):
         """
         self._check(k)
         return mode_motion(
-            self.linearization, self.eigenvalues[k], self.shapes[:, k], amplitude, n_periods
+            self.linearization,
+            complex(self.eigenvalues[k]),
+            np.asarray(self.shapes[:, k]),
+            amplitude,
+            n_periods,
         )
 
     def animate(
@@ -120,48 +135,77 @@ class Modes(eqx.Module):
             raise ModelError(f"modes: there is no mode {k}; there are {len(self)}, from 0")
 
 
-def _largest(shares: Mapping[str, np.ndarray], k: int) -> str:
+def _largest(shares: Mapping[str, Numbers], k: int) -> str:
     return max(shares, key=lambda name: shares[name][k])
 
 
-def modes_of(linearization: Linearization) -> Modes:
+def modes_of(linearization: Linearization, n: int | None = None) -> Modes:
     """See `Linearization.modes`."""
-    if not all_concrete(linearization.A):
+    concrete = all_concrete(linearization.A)
+    if n is None and not concrete:
         raise ModelError(
-            "the number of oscillating modes depends on values: call modes outside jit; "
-            "`eigen` gives differentiable eigenvalues"
+            "the number of oscillating modes depends on values: under jit, grad or vmap give their "
+            "number, as modes(3), or use the eigenvalues of `eigen`"
         )
     if linearization.A.ndim != 2:
         raise ModelError(
             "modes: this is a batch of linearizations; take one of them, or use root_locus"
         )
     eigen = linearization.eigen()
-    values = np.asarray(eigen.values)
-    kept = np.flatnonzero(np.imag(values) >= 0)
-    right, left = np.asarray(eigen.right)[:, kept], np.asarray(eigen.left)[:, kept]
+    first = eigen.values.imag >= 0  # Of a pair.
+    if n is None:
+        kept, present = jnp.flatnonzero(first), None
+    else:
+        n = as_count(n, "modes: n")
+        if n > len(eigen.values) or (concrete and n > int(jnp.sum(first))):
+            raise ModelError(f"modes: there are fewer than n = {n} modes")
+        kept = jnp.flatnonzero(first, size=n, fill_value=0)
+        present = jnp.arange(n) < jnp.sum(first)
+    found = _modes(linearization, eigen, kept, present)
+    return found if n is not None else _as_numpy(found)
+
+
+def _modes(
+    linearization: Linearization, eigen: Eigen, kept: Int[Array, "m"], present: Array | None
+) -> Modes:
+    """Modes of the eigenvalues `kept`, NaN unless `present`. Default of the latter: all present."""
+
+    def marked(x: Array) -> Array:
+        if present is None:
+            return x
+        return jnp.where(jnp.broadcast_to(present, x.shape), x, jnp.nan)
+
+    right, left = eigen.right[:, kept], eigen.left[:, kept]
     n_p = len(linearization.coordinates)
     joints, energies = _shares(
         linearization.system,
         linearization.t,
         linearization.state,
-        jnp.asarray(np.asarray(linearization.directions.displacements) @ right[:n_p]),
+        linearization.directions.displacements.astype(right.dtype) @ right[:n_p],
     )
-    weights = np.abs(right) * np.abs(left)
-    total = weights.sum(axis=0)
-    weights = weights / np.where(total > 0, total, 1.0)
-    participation: dict[str, np.ndarray] = {}
+    weights = jnp.abs(right) * jnp.abs(left)
+    total = jnp.sum(weights, axis=0)
+    weights = weights / jnp.where(total > 0, total, 1.0)[None]
+    participation: dict[str, Array] = {}
     for name, row in zip(_owners(linearization), weights, strict=True):
-        participation[name] = participation.get(name, 0.0) + row
-    cluster = np.asarray(eigen.cluster)
+        participation[name] = participation.get(name, jnp.zeros_like(row)) + row
+    same = eigen.cluster[:, None] == eigen.cluster[None]
     return Modes(
-        values[kept],
-        right,
-        {name: np.asarray(x) for name, x in joints.items()},
-        participation,
-        {name: np.asarray(x) for name, x in energies.items()},
-        np.bincount(cluster, minlength=len(values))[cluster][kept] > 1,
+        marked(eigen.values[kept]),
+        marked(right),
+        {name: marked(x.T).T for name, x in joints.items()},
+        {name: marked(x) for name, x in participation.items()},
+        {name: marked(x) for name, x in energies.items()},
+        (jnp.sum(same, axis=1) > 1)[kept],
         linearization,
     )
+
+
+def _as_numpy(modes: Modes) -> Modes:
+    """The same modes with arrays of NumPy."""
+    rest = modes.linearization
+    host = jax.tree.map(np.asarray, eqx.tree_at(lambda m: m.linearization, modes, None))
+    return eqx.tree_at(lambda m: m.linearization, host, rest, is_leaf=lambda x: x is None)
 
 
 def _owners(linearization: Linearization) -> list[str]:
