@@ -1,6 +1,7 @@
 """Figures of linearizations: modes, frequency responses, root loci, Campbell diagrams."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
