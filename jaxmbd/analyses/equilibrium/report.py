@@ -64,7 +64,7 @@ def _fastest(found: "Equilibrium") -> str:
     """The fastest of the motions exp(s t), s² = -κ, that grow without damping."""
     values, imaginary = np.asarray(found.eigenvalues), np.asarray(found.imaginary)
     known = np.isfinite(values)
-    s = np.sqrt(-(values[known] + 1j * imaginary[known]))
+    s: Any = np.sqrt(-(values[known] + 1j * imaginary[known]))
     k = int(np.argmax(s.real))
     growth = f"without damping it grows at {s[k].real:.3g} 1/s"
     if imaginary[known][k] == 0:
