@@ -3,6 +3,9 @@
 from functools import partial
 from typing import Any
 
+import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 import jaxmbd as mbd
@@ -33,8 +36,9 @@ TITLE = "Static equilibrium of a chain"
 ABOUT = (
     "The chain of 50 links of `papers.static_equilibrium`, from its start to rest, each to its own "
     "tolerance, and squares of natural frequencies there. Rows of jaxmbd have the eigenvalues of "
-    "the stiffness, which say whether it is stable, and the reactions of all joints. Exudyn: "
-    "minimal coordinates, Newton's method with a sparse Jacobian by differences, one thread."
+    "the stiffness, which say whether it is stable, and the reactions of all joints. Variants are "
+    "chains of other densities in one batch, by `vmap`; the last rows are chains of one shape. "
+    "Exudyn: minimal coordinates, Newton's method with a sparse Jacobian by differences, one thread."
 )
 FORMULATIONS = {"joint": mbd.JointCoordinates(), "maximal": mbd.MaximalCoordinates()}
 METHODS = {"drainage": mbd.Drainage(), "Newton": mbd.StaticNewton(), "auto": "auto"}
@@ -102,12 +106,46 @@ def peers(start: Start) -> list[Contender]:
     ]
 
 
+def variants(start: Start, count: int) -> Contender:
+    """jaxmbd: chains of other densities in one batch; **raises** `ValueError` unless all hang."""
+    system = mbd.formulate(chain(start.n), FORMULATIONS["joint"])
+    state = started(system, start)
+    densities = jnp.linspace(0.5, 2.0, count)
+
+    def find(system: AbstractSystem, state: mbd.State, densities: Any) -> Any:
+        def one(density: Any) -> Any:
+            of = lambda s: (s.mechanism.rigid.mass, s.mechanism.rigid.inertia)  # noqa: E731
+            changed = eqx.tree_at(of, system, tuple(density * x for x in of(system)))
+            found = found_by(mbd.StaticNewton(), changed, state)
+            return angles(changed, found.state.q), found.eigenvalues
+
+        return jax.vmap(one)(densities)
+
+    name = f"jaxmbd, joint, Newton, each of {count} variants"
+    program: Program = compiled(find, system, state, densities)
+    turned, eigenvalues = program(system, state, densities)
+    for row in (0, count - 1):
+        checked(name, turned, eigenvalues[row], start.n)
+    return program.contender(name, system, state, densities, work=count, settings={})
+
+
+def longer(options: Options) -> list[Entry]:
+    """Chains of the same shape with more links, in maximal coordinates."""
+    entries: list[Entry] = []
+    for n in (5, 10) if options.quick else (50, 1000):
+        start = STARTS["chain of 50"]._replace(n=n, other=50.0 / n)
+        case = {"links": n, "shape": "an arc of 50°"}
+        entries += race(TITLE, case, [own("maximal", "Newton", start)], options.repeats)
+    return entries
+
+
 def run(options: Options) -> Result:
-    """All of them in one race."""
+    """All of them in one race, and longer chains."""
     start = STARTS["chain of 50"]
     if options.quick:
         start = start._replace(n=5)
     contenders = [own(name, how, start) for name, hows in WAYS.items() for how in hows]
-    contenders += [modes(start), *peers(start)]
-    entries: list[Entry] = race(TITLE, {"links": start.n}, contenders, options.repeats)
+    contenders += [variants(start, options.sized(1000, 8)), modes(start), *peers(start)]
+    case = {"links": start.n, "shape": "5°, then 1° each"}
+    entries: list[Entry] = race(TITLE, case, contenders, options.repeats) + longer(options)
     return Result(TITLE, ABOUT, "equilibrium", entries, [], {})
