@@ -38,7 +38,8 @@ ABOUT = (
     "tolerance, and squares of natural frequencies there. Rows of jaxmbd have the eigenvalues of "
     "the stiffness, which say whether it is stable, and the reactions of all joints. Variants are "
     "chains of other densities in one batch, by `vmap`; the last rows are chains of one shape. "
-    "Exudyn: minimal coordinates, Newton's method with a sparse Jacobian by differences, one thread."
+    "Exudyn: minimal coordinates, Newton's method with a sparse Jacobian by differences, one "
+    "thread."
 )
 FORMULATIONS = {"joint": mbd.JointCoordinates(), "maximal": mbd.MaximalCoordinates()}
 METHODS = {"drainage": mbd.Drainage(), "Newton": mbd.StaticNewton(), "auto": "auto"}
