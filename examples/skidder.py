@@ -1,13 +1,14 @@
-"""A grapple skidder drops on a washboard and comes to rest: energies, loads of tyres, picture.
+"""A grapple skidder drops on a washboard and comes to rest: energies, modes and stability margin.
 
-    python examples/skidder.py [--png PICTURE] [--energies PLOT] [--html PAGE]
+    python examples/skidder.py [--png PICTURE] [--energies PLOT] [--modes PLOT] [--html PAGE]
 
 The machine of papers/4, figures 11 to 13, with data of its own: two frames with an articulation
 between them, an oscillating front axle, four tyres, an arch and a boom moved by hydraulic
 cylinders, a grapple that swings on the boom, and a log that drags on the ground. The loops of both
 cylinders share the arch. The oil in the cylinders is a stiff, damped spring, or has pressures as
 states. Dimensions and masses are invented, of a machine of 17 t. Printed are energies and places of
-the drop, with and without drainage of energy, and the static equilibrium.
+the drop, with and without drainage of energy, the static equilibrium, its modes, and its stability
+margin with derivatives by the angle of the boom and by the slope of the ground.
 """
 
 import argparse
@@ -67,7 +68,8 @@ CORNERS = {
     "rear left": ("rear frame", 0.5),
     "rear right": ("rear frame", -0.5),
 }
-DRAIN = 2.0  # ω of drainage [1/s].
+DRAIN, ZERO = 2.0, 1e-6  # ω of drainage, and eigenvalues that count as zero [1/s].
+STICKING = 1e3  # Coefficient of friction of a log that does not slide.
 ACROSS = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, -1.0, 0.0]])  # Disc with its axle on y.
 ALONG = np.array([[0.0, 0.0, 1.0], [0.0, 1.0, 0.0], [-1.0, 0.0, 0.0]])  # Capsule along x.
 Y = (0.0, 1.0, 0.0)
@@ -190,7 +192,7 @@ def wheels(terrain):
     return bodies, links, acting
 
 
-def load(terrain):
+def load(terrain, friction):
     """Body, joint and forces of the log between the tongs."""
     bite = point("bite")
     middle = bite + jnp.array([0.6 - 0.5 * LOG_LENGTH, 0.0, 0.0])
@@ -203,7 +205,7 @@ def load(terrain):
             ),
             terrain,
             contact.HuntCrossley(3e5, 0.3, 1.0, onset=2e-3),
-            contact.Bristle(0.5, 200.0, 20.0),
+            contact.Bristle(friction, 200.0, 20.0),
         ),
     }
     return {"log": inertia.shifted(log, middle)}, {"bite": hinge("grapple", "log", bite)}, acting
@@ -215,11 +217,12 @@ def ground(slope):
     return contact.Terrain("ground", contact.Washboard(AMPLITUDE, WAVELENGTH) + contact.Slope(side))
 
 
-def model(arch=0.0, boom=0.0, slope=0.0, steer=0.0, drain=0.0, pressures=False):
+def model(arch=0.0, boom=0.0, slope=0.0, steer=0.0, drain=0.0, pressures=False, friction=0.5):
     """The machine, its cylinders set for angles of the arch and the boom [rad].
 
     **Arguments:** `slope` of the ground across the machine and angle `steer` of the articulation
-    [rad]; `drain`, ω of the drainage of energy [1/s]; `pressures`: whether oil has states.
+    [rad]; `drain`, ω of the drainage of energy [1/s]; `pressures`: whether oil has states;
+    `friction` of the log on the ground.
     """
     terrain = ground(slope)
     bodies: dict[str, Any] = {
@@ -244,7 +247,7 @@ def model(arch=0.0, boom=0.0, slope=0.0, steer=0.0, drain=0.0, pressures=False):
         "drain": Brake(jnp.asarray(drain)),
     }
     parts = [cylinder(name, stroke(name, arch, boom), pressures) for name in CYLINDERS]
-    for more in (*parts, wheels(terrain), load(terrain)):
+    for more in (*parts, wheels(terrain), load(terrain, friction)):
         for whole, added in zip((bodies, links, acting), more, strict=True):
             whole |= added
     return mbd.Model(bodies, links, acting)
@@ -272,6 +275,26 @@ def wheel_loads(system, state):
     """Loads of the tyres [N], in the order of `CORNERS`."""
     found = mbd.tyre_contacts(system, 0.0, state)
     return jnp.stack([found[f"{name} tyre"].load for name in CORNERS])
+
+
+def margin(settings, state):
+    """Load of the lightest tyre by the mean load, at the equilibrium near a state of rest.
+
+    `settings` of `model` change slowly from those of the state, with tyres and log that stick.
+    """
+    system = mbd.formulate(model(**settings, friction=STICKING), mbd.JointCoordinates())
+    loads = wheel_loads(system, mbd.equilibrium(system, state, method="newton").state)
+    return jnp.min(loads) / jnp.mean(loads)
+
+
+def slowest(linear):
+    """Eigenvalue with the largest real part, of those that are not zero [1/s].
+
+    Tyres and bristles at rest keep their deflection, with an eigenvalue of zero for each.
+    """
+    values = linear.eigen().values
+    values = values[jnp.abs(values) > ZERO]
+    return complex(values[jnp.argmax(values.real)])
 
 
 @eqx.filter_jit
@@ -314,8 +337,32 @@ def plot(motion, damped):
     return figure
 
 
-def main(png=None, energies=None, html=None):
-    """Drop the machine, with and without drainage."""
+def plot_modes(linear):
+    """Eigenvalues, and shares of joints and bodies in the modes, every fifth with its number."""
+    figure = linear.modes().plot()
+    for axes in figure.axes[1:]:
+        first, last = (round(x) for x in axes.get_xlim())
+        numbers = range(first, last, 5)
+        axes.set_xticks(numbers, map(str, numbers))
+    return figure
+
+
+def analysis(system, rest):
+    """Modes, loads and stability margin of the machine at rest, the latter with derivatives."""
+    for name, load_of in zip(CORNERS, wheel_loads(system, rest.state), strict=True):
+        print(f"  {name}: {float(load_of) / 1e3:.2f} kN")
+    linear = mbd.linearize(system, 0.0, rest.state)
+    value = slowest(linear)
+    print(f"slowest of {linear.A.shape[0]} eigenvalues: {value.real:.3f} + {value.imag:.3f}i 1/s")
+    at = {name: jnp.zeros(()) for name in ("boom", "slope")}
+    found, slopes = jax.value_and_grad(margin)(at, rest.state)
+    print(f"stability margin {float(found):.4f}, derivatives", end=" ")
+    print(", ".join(f"{float(x):.4f} 1/rad by the {name}" for name, x in slopes.items()))
+    return linear, (found, slopes)
+
+
+def main(png=None, energies=None, modes=None, html=None):
+    """Drop the machine, with and without drainage, bring it to rest, and analyse the rest."""
     motion, damped = drop(), drop(drain=DRAIN)
     for solution, label in ((motion, "drop"), (damped, "with drainage")):
         kinetic, potential = np.asarray(energies_of(solution)).T / 1e3
@@ -328,20 +375,22 @@ def main(png=None, energies=None, html=None):
     print(f"equilibrium: {drainage} steps of drainage, {newton} of Newton's method,", end=" ")
     print("stable" if bool(rest.stable) else "unstable")
     print(f"lowest natural frequency {float(rest.eigenvalues[0]) ** 0.5:.3f} rad/s")
-    for name, load_of in zip(CORNERS, wheel_loads(motion.system, rest.state), strict=True):
-        print(f"  {name}: {float(load_of) / 1e3:.2f} kN")
+    linear, found = analysis(motion.system, rest)
     if png is not None:
         picture(motion, rest.state).savefig(png, dpi=90)
     if energies is not None:
         plot(motion, damped).savefig(energies, dpi=120)
+    if modes is not None:
+        plot_modes(linear).savefig(modes, dpi=90)
     if html is not None:
         motion.animate(html, view=(0.75, -1.0, 0.42))
-    return motion, damped, rest
+    return motion, damped, rest, linear, found
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--png", help="where to write the picture")
     parser.add_argument("--energies", help="where to write the plot of energies")
+    parser.add_argument("--modes", help="where to write the plot of modes")
     parser.add_argument("--html", help="where to write the animation")
     main(**vars(parser.parse_args()))

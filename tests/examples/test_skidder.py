@@ -10,6 +10,7 @@ import jaxmbd as mbd
 from tests.examples import comparing
 
 EXAMPLE = comparing.example("skidder")
+STEP = 1e-3  # Of the angles in differences [rad].
 
 
 def test_strokes_follow_the_angles():
@@ -38,8 +39,8 @@ def test_the_model_has_two_loops_that_share_the_arch():
 
 @pytest.mark.thorough
 def test_the_machine_drops_and_comes_to_rest(tmp_path):
-    files = {name: tmp_path / f"{name}.png" for name in ("png", "energies")}
-    motion, damped, rest = EXAMPLE["main"](**files)
+    files = {name: tmp_path / f"{name}.png" for name in ("png", "energies", "modes")}
+    motion, damped, rest, linear, (value, slopes) = EXAMPLE["main"](**files)
     kinetic, potential = np.asarray(EXAMPLE["energies_of"](motion)).T
     # It rolls back into the ditch, and loses energy.
     place = motion.frames["rear frame"].p
@@ -64,6 +65,14 @@ def test_the_machine_drops_and_comes_to_rest(tmp_path):
     )
     np.testing.assert_allclose(loads, last, rtol=0.05)
     assert all(path.is_file() for path in files.values())
+    assert linear.A.shape == (57, 57)
+    assert EXAMPLE["slowest"](linear).real < -0.1
+    assert float(value) == pytest.approx(loads.min() / loads.mean(), rel=1e-6)
+    # Against differences of equilibria that are found again. To either side they differ.
+    find, h, at = jax.jit(EXAMPLE["margin"]), STEP, dict.fromkeys(slopes, jnp.zeros(()))
+    for name, slope in slopes.items():
+        ends = [find(at | {name: jnp.asarray(s * h)}, still) for s in (-1.0, 1.0)]
+        assert float(ends[1] - ends[0]) / (2 * h) == pytest.approx(float(slope), rel=2e-4), name
 
 
 def test_the_picture_is_painted():
