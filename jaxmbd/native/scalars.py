@@ -23,7 +23,7 @@ from .structure import STRUCTURE, Nodes, NotCovered, as_array, constants, each, 
 MAX_UNROLLED = 20_000
 
 # Programs of about this many operations and more are left to JAX: they take long to compile.
-MAX_LENGTH = 80_000
+MAX_LENGTH = 400_000
 
 # Entries of arrays, or arrays of which loops read or write one row after another.
 Array = Nodes | Rows

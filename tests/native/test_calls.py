@@ -89,7 +89,8 @@ def test_large_arrays_are_left_to_jax():
     large = jnp.ones((400, 400))
     for fn, x in ((lambda x: x @ x, large), (lambda x: jnp.outer(x, x), large[0])):
         with native.enabled(True):
-            assert "operations" in str(native.native_or_reason(fn, x))
+            reason = str(native.native_or_reason(fn, x))
+        assert "operations" in reason or "an array or a product as large" in reason
 
 
 def test_batches_of_no_state():
