@@ -23,7 +23,9 @@ from .structure import STRUCTURE, Nodes, NotCovered, as_array, constants, each, 
 MAX_UNROLLED = 20_000
 
 # Programs of about this many operations and more are left to JAX: they take long to compile.
-MAX_LENGTH = 400_000
+# Motions and their derivatives, whose loops over steps stay loops, may have as many in each loop,
+# up to `MAX_LOOPS`: calls from a loop of XLA would cost more time than is saved in compiling.
+MAX_LENGTH, MAX_LOOPS = 80_000, 2
 
 # Entries of arrays, or arrays of which loops read or write one row after another.
 Array = Nodes | Rows
@@ -42,8 +44,8 @@ def scalars_of(program: ClosedJaxpr, batched: Sequence[bool]) -> Scalars:
 
     **Raises** `NotCovered` with the reason for which there is none.
     """
-    about = length(program.jaxpr)
-    if about > MAX_LENGTH:
+    about, n_loops = length(program.jaxpr)
+    if about > MAX_LENGTH * (1 + min(n_loops, MAX_LOOPS)):
         raise NotCovered(f"about {about:.1g} operations")
     graph = Graph(tuple(batched))
     given: list[Array] = []
@@ -336,9 +338,17 @@ def work(jaxpr: Jaxpr, times: Callable[[int, int], int] = mul) -> int:
     return total
 
 
-def length(jaxpr: Jaxpr) -> int:
-    """About the number of operations in the program of scalars of a jaxpr."""
-    return work(jaxpr, lambda n, own: n * own if n * own <= MAX_UNROLLED else own)
+def length(jaxpr: Jaxpr) -> tuple[int, int]:
+    """About the number of operations in the program of scalars of a jaxpr, and of its loops."""
+    loops: list[int] = []
+
+    def times(n: int, own: int) -> int:
+        if n * own <= MAX_UNROLLED:
+            return n * own
+        loops.append(own)
+        return own
+
+    return work(jaxpr, times), len(loops)
 
 
 def _is_program(value: Any) -> bool:
