@@ -22,10 +22,11 @@ from .structure import STRUCTURE, Nodes, NotCovered, as_array, constants, each, 
 # Loops of more operations on scalars than this stay loops.
 MAX_UNROLLED = 20_000
 
-# Programs of about this many operations and more are left to JAX: they take long to compile.
-# Motions and their derivatives, whose loops over steps stay loops, may have as many in each loop,
-# up to `MAX_LOOPS`: calls from a loop of XLA would cost more time than is saved in compiling.
-MAX_LENGTH, MAX_LOOPS = 80_000, 2
+# Programs of about this many operations and more are left to JAX: they take long to compile, and
+# run slower from some length on. By the number of long loops: none, a motion with its loop over
+# steps, a gradient of a motion with two. Calls from a loop of XLA would cost more time
+# than is saved in compiling. Measured with chains of 20 to 60 links and with Go2.
+MAX_LENGTHS = (80_000, 80_000, 240_000)
 
 # Entries of arrays, or arrays of which loops read or write one row after another.
 Array = Nodes | Rows
@@ -45,7 +46,7 @@ def scalars_of(program: ClosedJaxpr, batched: Sequence[bool]) -> Scalars:
     **Raises** `NotCovered` with the reason for which there is none.
     """
     about, n_loops = length(program.jaxpr)
-    if about > MAX_LENGTH * (1 + min(n_loops, MAX_LOOPS)):
+    if about > MAX_LENGTHS[min(n_loops, len(MAX_LENGTHS) - 1)]:
         raise NotCovered(f"about {about:.1g} operations")
     graph = Graph(tuple(batched))
     given: list[Array] = []
@@ -339,13 +340,14 @@ def work(jaxpr: Jaxpr, times: Callable[[int, int], int] = mul) -> int:
 
 
 def length(jaxpr: Jaxpr) -> tuple[int, int]:
-    """About the number of operations in the program of scalars of a jaxpr, and of its loops."""
+    """About the number of operations in the program of scalars of a jaxpr, and of long loops."""
     loops: list[int] = []
 
     def times(n: int, own: int) -> int:
         if n * own <= MAX_UNROLLED:
             return n * own
-        loops.append(own)
+        if own > MAX_UNROLLED:  # Not a recursion over the bodies of a long chain.
+            loops.append(own)
         return own
 
     return work(jaxpr, times), len(loops)
