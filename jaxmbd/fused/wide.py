@@ -5,6 +5,7 @@ their own, while XLA fuses products and sums with the operations around them. Th
 exact to rounding, whereas library products of float32 matrices may round their factors to 10 bits.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -18,6 +19,12 @@ from .inline_and_unroll import _product, blank, literal
 
 # Longest sums of products that are written as sums.
 LONGEST = 32
+
+# Number of terms up to which sums are reductions; XLA makes loops of reductions within fusions.
+LARGE = 10**9
+
+# Loops and branches, and their parameters with programs.
+LOOPS = {"scan": ("jaxpr",), "while": ("cond_jaxpr", "body_jaxpr"), "cond": ("branches",)}
 
 # JAX traces again if the value changes, so that no program of the other choice is reused.
 _chosen = jax.make_user_context(default_value=None)
@@ -34,7 +41,7 @@ def wide_programs(on: bool) -> Iterator[None]:
 
 
 def is_wide() -> bool:
-    """Whether programs for accelerators are traced."""
+    """Whether JAX traces programs for accelerators here."""
     return jax.default_backend() != "cpu" if _chosen.value is None else _chosen.value
 
 
@@ -87,13 +94,6 @@ def _results(equation: Any, values: list[Any]) -> list[Any]:
     return list(found) if equation.primitive.multiple_results else [found]
 
 
-# Sums are reductions, of which XLA makes loops within fusions.
-LARGE = 10**9
-
-# Loops and branches, and their parameters with programs.
-LOOPS = {"scan": ("jaxpr",), "while": ("cond_jaxpr", "body_jaxpr"), "cond": ("branches",)}
-
-
 def _rewritten(program: Any) -> Any:
     if isinstance(program, tuple):
         return tuple(map(_rewritten, program))
@@ -106,9 +106,7 @@ def _is_small(equation: Any) -> bool:
     """Whether a product is a short sum, in the float type of both factors."""
     a, b = (x.aval for x in equation.invars)
     (result,) = (x.aval for x in equation.outvars)
-    length = 1
-    for axis in equation.params["dimension_numbers"][0][0]:
-        length *= a.shape[axis]
+    length = math.prod(a.shape[axis] for axis in equation.params["dimension_numbers"][0][0])
     floats = jnp.issubdtype(a.dtype, jnp.floating)
     return floats and a.dtype == b.dtype == result.dtype and length <= LONGEST
 
