@@ -43,6 +43,7 @@ class Newton(eqx.Module):
     the Jacobian at the predictor if changes do not shrink fast enough to converge within
     `max_steps`, after 100 steps, and earlier if steps take more iterations than at first. If that
     fails too, it falls back on full Newton's method, which factors the Jacobian in each iteration.
+    Members of a batch under `vmap` renew the factors of earlier steps together.
     Derivatives follow from the Jacobian at the root in both methods.
 
     **Arguments:**
@@ -217,8 +218,11 @@ def _chord(search: _Search, cache: CachedFactors | None) -> tuple[_Iterate, Cach
         cache = CachedFactors.nothing(search.no_factors(), search.start.x.dtype)
     zero, known = search.start.steps, (cache.rate, UNUSUAL * cache.first)
     first = eqx.tree_at(lambda now: (now.rate, now.first), search.start, known)
-    first = jax.tree.map(lambda a, b: jnp.where(cache.usable, a, b), first, search.start)
-    start = _Chord(first, cache.factors, jnp.where(cache.usable, zero, zero + 1), zero)
+    # A batch factors all its Jacobians if one member needs new factors. If all members renew their
+    # factors at that time, fewer steps factor. A member without a finite guess has no root.
+    usable = eqxi.unvmap_all(cache.usable | ~jnp.all(jnp.isfinite(search.start.x)))
+    first = jax.tree.map(lambda a, b: jnp.where(usable, a, b), first, search.start)
+    start = _Chord(first, cache.factors, jnp.where(usable, zero, zero + 1), zero)
     end = jax.lax.while_loop(lambda c: eqxi.unvmap_any(search.unfinished(c.now)), body, start)
     now = end.now
     new_cache = cache.after(

@@ -111,30 +111,49 @@ def test_each_lane_of_a_batch_ends_by_itself(newton):
     np.testing.assert_allclose(root.x[1], 2.0, rtol=1e-14)
 
 
-def test_lanes_of_a_batch_renew_their_own_factors():
-    """One has none, one good ones, one those of another equation, one such that are of no use."""
-    a = jnp.array([[4.0], [4.0], [4.0], [jnp.nan]])
-    slopes = jnp.array([0.0, 4.0, -4.0, 4.0])
-    usable = jnp.array([False, True, True, True])
+def solve_parabola(a, slope, usable):
+    """Root of x² = a from 2.1 with factors of slope * x from an earlier step."""
+    factors = Dense().factor(lambda x: slope * x, jnp.ones(1), BLOCKS_OF_ONE)[1]
+    cache = having(factors, usable)
+    guess = jnp.where(jnp.isnan(a), a, 2.1)
+    root = Newton()(lambda x, a: x * x - a, guess, a, BLOCKS_OF_ONE, cache)
+    return root.x, root.steps, root.converged, root.cache
 
-    def parabola(x, a):
-        return x * x - a
 
-    def solve(a, slope, usable):
-        factors = Dense().factor(lambda x: slope * x, jnp.ones(1), BLOCKS_OF_ONE)[1]
-        cache = having(factors, usable)
-        root = Newton(chord=True)(parabola, jnp.array([2.1]), a, BLOCKS_OF_ONE, cache)
-        return root.x, root.steps, root.converged, root.cache
-
-    together = jax.jit(jax.vmap(solve))(a, slopes, usable)
-    alone = [jax.jit(solve)(*x) for x in zip(a, slopes, usable, strict=True)]
+def compare(together, alone):
     jax.tree.map(
         lambda found, *each: np.testing.assert_allclose(found, np.stack(each), rtol=1e-12),
         together,
         *alone,
     )
-    np.testing.assert_array_equal(together[2], [True, True, True, False])
-    np.testing.assert_allclose(together[0][:3], 2.0, rtol=1e-14)
+
+
+def test_members_of_a_batch_renew_their_own_factors():
+    """One has good factors, one those of another equation, and one has no root."""
+    a = jnp.array([[4.0], [4.0], [jnp.nan]])
+    slopes = jnp.array([4.0, -4.0, 4.0])
+    usable = jnp.array([True, True, False])
+    together = jax.jit(jax.vmap(solve_parabola))(a, slopes, usable)
+    one = jax.jit(solve_parabola)
+    alone = [one(*x) for x in zip(a, slopes, usable, strict=True)]
+    compare(together, alone)
+    np.testing.assert_array_equal(together[2], [True, True, False])
+    np.testing.assert_allclose(together[0][:2], 2.0, rtol=1e-14)
+    np.testing.assert_array_equal(together[3].age, [1, 0, 0])
+
+
+def test_members_of_a_batch_renew_factors_together():
+    """If one member has none, all do so; each has the root that it has alone."""
+    a = jnp.array([[4.0], [4.0], [4.0]])
+    slopes = jnp.array([0.0, 4.1, -4.0])
+    usable = jnp.array([False, True, True])
+    together = jax.jit(jax.vmap(solve_parabola))(a, slopes, usable)
+    one = jax.jit(solve_parabola)
+    compare(together, [one(x, slope, jnp.array(False)) for x, slope in zip(a, slopes, strict=True)])
+    np.testing.assert_array_equal(together[3].age, [0, 0, 0])
+    kept = one(a[1], slopes[1], usable[1])
+    assert kept[3].age == 1
+    np.testing.assert_allclose(kept[0], together[0][1], rtol=1e-14)
 
 
 def test_one_change_does_where_the_rate_is_known():
