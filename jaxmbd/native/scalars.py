@@ -15,6 +15,7 @@ from ..fused.batch_last import _counts
 from ..fused.inline_and_unroll import BATCHES, CALLS, blank, literal
 from . import elementwise, tables
 from .graph import TYPES, Graph, Node, Region
+from .masks import Mask
 from .parameters import uncovered
 from .rows import MAX_ENTRIES, ArgumentRows, KeptRows, Rows, as_nodes
 from .structure import STRUCTURE, Nodes, NotCovered, as_array, constants, each, known
@@ -85,6 +86,12 @@ def _small(aval: Any, times: int = 1) -> Any:
     return aval
 
 
+def _makes_mask(equation: Any) -> bool:
+    """Whether an equation converts truth values to numbers."""
+    name = equation.primitive.name
+    return name == "convert_element_type" and equation.invars[0].aval.dtype == bool
+
+
 def _products(equation: Any) -> int:
     """Number of products in a sum of an equation."""
     if equation.primitive.name != "dot_general":
@@ -151,7 +158,8 @@ class Trace:
             shape = equation.outvars[0].aval.shape
             if math.prod(shape) == 0:
                 return [np.empty(shape, dtype=object)]
-            return [each(lambda *args: rule(graph, params, *args), *x)]
+            found = each(lambda *args: rule(graph, params, *args), *x)
+            return [found.view(Mask) if _makes_mask(equation) else found]
         if name in STRUCTURE:
             return STRUCTURE[name](graph, equation, x)
         if name == "cond":
@@ -322,10 +330,20 @@ def work(jaxpr: Jaxpr, times: Callable[[int, int], int] = mul) -> int:
     - `times`: what a loop counts, a function of its number of iterations and of the work of one.
     """
     total = 0
+    masks: set[Any] = set()
+    folded: set[Any] = set(jaxpr.constvars)
     for equation in jaxpr.eqns:
         name, params = equation.primitive.name, equation.params
         size = sum(math.prod(_shape_of(x)) for x in equation.outvars)
-        if name == "dot_general":
+        given = {x for x in equation.invars if not isinstance(x, Literal)}
+        if given <= folded:
+            folded.update(equation.outvars)
+            size = 0
+        if _makes_mask(equation) or (name == "transpose" and given & masks):
+            masks.update(equation.outvars)
+        elif name == "dot_general" and given & masks:  # Sums that share partial sums.
+            total += 2 * size
+        elif name == "dot_general":
             total += 2 * size * _products(equation)
         elif name in elementwise.RULES:
             total += size

@@ -12,6 +12,7 @@ from jax.lax import GatherScatterMode
 
 from .elementwise import add, compare, is_float, logic, mul, select
 from .graph import TYPES, Graph, Node
+from .masks import is_mask, sums
 
 # Arrays of nodes.
 Nodes = np.ndarray
@@ -200,14 +201,17 @@ def _product(graph, equation, x):
     length = math.prod(a.shape[k] for k in along_a)
     each_of = [a.shape[k] for k in beside_a]
     own_a, own_b = [a.shape[k] for k in free_a], [b.shape[k] for k in free_b]
-    a = a.transpose([*along_a, *beside_a, *free_a]).reshape(
-        length, *each_of, *own_a, *[1] * len(own_b)
-    )
-    b = b.transpose([*along_b, *beside_b, *free_b]).reshape(
-        length, *each_of, *[1] * len(own_a), *own_b
-    )
+    a = a.transpose([*along_a, *beside_a, *free_a])
+    b = b.transpose([*along_b, *beside_b, *free_b])
+    zero = graph.constant(0, _type(equation))
     if length == 0:
-        return [np.full(shape, graph.constant(0, _type(equation)))]
+        return [np.full(shape, zero)]
+    if not each_of and (is_mask(a) or is_mask(b)):
+        a, b = a.reshape(length, -1), b.reshape(length, -1)
+        found = sums(graph, a.T, b, zero) if is_mask(a) else sums(graph, b.T, a, zero).T
+        return [found.reshape(shape)]
+    a = a.reshape(length, *each_of, *own_a, *[1] * len(own_b))
+    b = b.reshape(length, *each_of, *[1] * len(own_a), *own_b)
     total = each(lambda a, b: mul(graph, a, b), a[0], b[0])
     for k in range(1, length):
         total = each(lambda s, a, b: add(graph, s, mul(graph, a, b)), total, a[k], b[k])
