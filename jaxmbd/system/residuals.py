@@ -47,6 +47,17 @@ def rest_residual(
     return motion_residual(system, c, v, v, lam)
 
 
+@singledispatch
+def rest_stiffness(
+    system: AbstractSystem, c: AbstractConfiguration, lam: Float[Array, "ng"]
+) -> Float[Array, "nv nv"] | None:
+    """Derivative of `rest_residual` by displacements of q, in closed form.
+
+    None where none is known; differentiate the residual then.
+    """
+    return None
+
+
 def residual_by_bodies(
     system: AbstractSystem,
     c: AbstractConfiguration,
@@ -123,6 +134,7 @@ __all__ = [
     "position_residual",
     "residual_by_bodies",
     "rest_residual",
+    "rest_stiffness",
     "step_constraints",
     "velocity_residual",
 ]

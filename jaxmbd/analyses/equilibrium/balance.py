@@ -20,13 +20,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ...nonlinear import Blocks
+from ...nonlinear import AbstractFactorization, Blocks
 from ...system import constraints
 from ...system.abstract import AbstractSystem, Coordinates, State, States, Time, Velocities
 from ...system.acceleration import accelerations
 from ...system.configuration import AbstractConfiguration
 from ...system.loads import elastic_force, generalized, loads, rates_of_states, state_inputs
-from ...system.residuals import rest_residual
+from ...system.residuals import rest_residual, rest_stiffness
 
 # Rate [1/s²] of a mechanism that nothing loads, and the rate below which loads are rounding errors
 # of springs at rest.
@@ -118,6 +118,19 @@ def equations(x: Float[Array, "n"], at: Balance) -> Float[Array, "n"]:
     held = lam - at.penalty * rows if lam.size else lam
     motion = rest_residual(system, c, held) + inertial(at, at.inertia * delta - at.push)
     return jnp.concatenate([motion, rows, rest_of_states(system, c, delta, dz, at)])
+
+
+def factored(
+    at: Balance, lam: Float[Array, "ng"], blocks: Blocks, way: AbstractFactorization
+) -> tuple[Float[Array, "n"], Any]:
+    """Residuals of the equations without a displacement, and factors of their Jacobian there."""
+    x = unknowns(at.system, lam)
+    K = None
+    if at.mass is not None and at.system.nz == 0:
+        K = rest_stiffness(at.system, at.start, lam)
+    if K is None or at.mass is None:
+        return way.factor(lambda x: equations(x, at), x, blocks)
+    return equations(x, at), way.factors(K + at.inertia * at.mass, blocks)
 
 
 def inertial(at: Balance, a: Velocities) -> Velocities:
@@ -250,6 +263,7 @@ __all__ = [
     "at_place",
     "displacement",
     "equations",
+    "factored",
     "first_multipliers",
     "holding_rows",
     "inertial",

@@ -10,6 +10,8 @@ from jaxtyping import Array, Bool, Float, Int
 
 from ..._stop_gradients import stop_gradients
 from ...errors import RESULTS, ModelError
+from ...linear import after
+from ...mechanism.tree import fused_poses
 from ...model.arguments import as_mapping, as_names
 from ...nonlinear import Automatic
 from ...nonlinear.implicit import implicit
@@ -23,6 +25,7 @@ from .balance import (
     at_place,
     displacement,
     equations,
+    factored,
     first_multipliers,
     kinds,
     parts,
@@ -33,6 +36,7 @@ from .drainage import Drainage
 from .eigenvalues import with_derivatives
 from .held import at_rest, with_loads
 from .march import LEAST_INERTIA, Methods
+from .members import if_any
 from .newton import StaticNewton
 from .report import named_joints, reported
 from .stability import Stability, stability
@@ -234,16 +238,19 @@ def _start(system: AbstractSystem, t: Time, state: State) -> Place:
 
 def _beyond_unstable(system: AbstractSystem, t: Time, start: Place, methods: Methods) -> Found:
     """March to rest, and again from beside unstable equilibria if both methods are given."""
-    scales = scales_of(system, t, State(start.q, jnp.zeros_like(start.travelled), start.z))
+    first = State(after(start.q, start.lam), jnp.zeros_like(start.travelled), start.z)
+    with fused_poses():
+        scales = scales_of(system, t, first)
     blocks = kinds(system, scales)
     way = Automatic().chosen(blocks)
 
     def once(place: Place, trying: Bool[Array, ""]) -> Found:
         begin = methods.begin(system, place, scales, trying)
-        end = methods.march(system, t, begin, scales, blocks, way)
         slow = SLOW * jnp.sqrt(scales.rate)
-        at = at_place(system, t, end.place, scales, jnp.zeros_like(slow), slow)
-        judged = stability(at, end.place.lam, scales, blocks, way)
+        with fused_poses():
+            end = methods.march(system, t, begin, scales, blocks, way)
+            at = at_place(system, t, end.place, scales, jnp.zeros_like(slow), slow)
+            judged = stability(at, end.place.lam, scales, blocks, way)
         falling = jnp.where(end.done, 0.0, end.increment)
         left = jnp.array(-1, jnp.int32)
         return Found(
@@ -294,8 +301,11 @@ def _finished(
 ) -> Equilibrium:
     """The equilibrium at a place, with derivatives by the system, the time and the first state."""
     fixed, time = stop_gradients((system, t))
-    scales = stop_gradients(scales_of(fixed, time, State(found.place.q, start.v, found.place.z)))
+    q = after(found.place.q, found.stability.basis)
+    with fused_poses():
+        scales = stop_gradients(scales_of(fixed, time, State(q, start.v, found.place.z)))
     end = state = _differentiable(system, t, start, found, scales)
+    state = State(after(state.q, scales.rate), state.v, state.z)
     if state_alone:
         system, t, state = fixed, time, stop_gradients(state)
     vdot, minimum_norm = accelerations(system, t, state)
@@ -312,16 +322,7 @@ def _finished(
     loose = jnp.any(found.stability.free | found.stability.unstable)
     result = RESULTS.where(~found.converged & loose, bad, result)
     names = tuple(name for group in system.mechanism.joints for name in group.names)
-    directions = found.stability.directions
-
-    each = jax.vmap(lambda y: _joint_motion(system, c, y, scales), in_axes=1)(directions)
-
-    def motion(of: Bool[Array, "k"]) -> Float[Array, "n_joints"]:
-        return jax.lax.stop_gradient(
-            jnp.max(jnp.where(of[:, None], each, 0.0), axis=0, initial=0.0)
-        )
-
-    falling = jax.lax.stop_gradient(_joint_motion(system, c, found.falling, scales))
+    free, unstable, falling = _motions(fixed, stop_gradients(c), scales, found)
     return Equilibrium(
         end,
         minimum_norm,
@@ -338,8 +339,8 @@ def _finished(
         _by_joint(system, found.turned),
         found.left,
         found.steps,
-        motion(found.stability.free),
-        motion(found.stability.unstable),
+        free,
+        unstable,
         falling,
         names,
         tuple(constraints.row_names(system)),
@@ -367,7 +368,7 @@ def _differentiable(
     x0 = unknowns(system, place.lam)
     # Factors with a little inertia are regular if directions have no stiffness.
     near = eqx.tree_at(lambda b: b.inertia, stop_gradients(at), LEAST_INERTIA * scales.rate)
-    _, factors = way.factor(lambda x: equations(x, near), x0, blocks)
+    _, factors = factored(near, place.lam, blocks, way)
     x = implicit(equations, x0, at, stop_gradients(factors), blocks, way)
     delta, _, dz = parts(system, x)
     delta = delta + _carried(system, t, place, found.stability, offset.v)
@@ -393,6 +394,26 @@ def _joint_motion(
     each = [jnp.max(jnp.abs(x), axis=1, initial=0.0) for x in rates]
     size = displacement(system, c, y, scales)
     return jnp.concatenate(each) / jnp.where(size > 0, size, 1.0)
+
+
+def _motions(
+    system: AbstractSystem, c: Any, scales: Scales, found: Found
+) -> tuple[Array, Array, Array]:
+    """Largest motions of each joint in free and in unstable directions, and in the last increment.
+
+    The first two are computed if there are such directions.
+    """
+    judged = found.stability
+
+    def largest(of: Bool[Array, "k"]) -> Float[Array, "n_joints"]:
+        def compute() -> Float[Array, "n_joints"]:
+            each = jax.vmap(lambda y: _joint_motion(system, c, y, scales), in_axes=1)
+            return jnp.max(jnp.where(of[:, None], each(judged.directions), 0.0), axis=0)
+
+        return if_any(jnp.any(of), compute, jnp.zeros_like(falling))
+
+    falling = _joint_motion(system, c, found.falling, scales)
+    return largest(judged.free), largest(judged.unstable), falling
 
 
 def _by_joint(system: AbstractSystem, values: Float[Array, "n"]) -> dict[str, Float[Array, "..."]]:

@@ -5,6 +5,7 @@ the derivative of b - f - Gᵀ λ with constant λ. The eigenvalues of Nᵀ K N 
 frequencies [1/s²]. First-order states follow the displacement as they do in a slow motion.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -13,13 +14,15 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from ..._stop_gradients import stop_gradients
+from ...linear import after
 from ...nonlinear import AbstractFactorization, Blocks, Dense
 from ...system import constraints
 from ...system.abstract import AbstractSystem, State, Time, Velocities
-from ...system.residuals import rest_residual
+from ...system.residuals import rest_residual, rest_stiffness
 from ...system.saddle_point import saddle_point
 from ...system.tangent_space import tangent_matrices
 from .balance import Balance, Scales, equations, parts, unknowns
+from .members import if_any
 
 # Eigenvalues below these parts of the mechanism's `rate` and of the largest stiffness are zero.
 ZERO, ROUNDING = 1e-6, 1e-11
@@ -90,7 +93,8 @@ def _all(at: Balance, lam: Float[Array, "ng"], scales: Scales) -> Stability:
     K = stiffness_at_rest(system, at.t, state, lam, at.state_rate)
     whiten = saddle.metric.whiten
     P = saddle.projector() if saddle.B.size else jnp.eye(nv, dtype=K.dtype)
-    A = P @ whiten(whiten(K).T).T @ P
+    A = whiten(whiten(K).T).T
+    A = P @ A @ P if saddle.B.size else A
     largest = jnp.max(jnp.abs(A), initial=0.0)
     # Held directions get eigenvalues above all others.
     beyond = 10.0 * nv * largest + scales.rate
@@ -98,15 +102,19 @@ def _all(at: Balance, lam: Float[Array, "ng"], scales: Scales) -> Stability:
     held = jnp.round(jnp.trace(unit - P)).astype(jnp.int32)
     values, basis = jnp.linalg.eigh(0.5 * (A + A.T) + beyond * (unit - P))
     skew = jnp.max(jnp.abs(A - A.T), initial=0.0)
-    general = _circulatory(A + beyond * (unit - P), largest, skew, values, basis)
+
+    def unwhiten(y: Float[Array, "nv k"]) -> Float[Array, "nv k"]:
+        y = P @ y if saddle.B.size else y
+        return jax.vmap(saddle.metric.unwhiten, in_axes=1, out_axes=1)(y)
+
+    basis = unwhiten(basis)
+    general = _circulatory(A + beyond * (unit - P), largest, skew, values, basis, unwhiten)
     values, imaginary, right, left = general
     numbers = jnp.arange(nv, dtype=jnp.int32)
     values = jnp.where(numbers < nv - held, values, jnp.inf)
     zero = jnp.maximum(ZERO * scales.rate, ROUNDING * largest)
-    unwhiten = jax.vmap(saddle.metric.unwhiten, in_axes=1, out_axes=1)
-    bases = [unwhiten(P @ x) for x in (right, left, basis)]
     unstable = (values < -zero) | (imaginary != 0)
-    return Stability(values, jnp.abs(values) <= zero, unstable, imaginary, *bases)
+    return Stability(values, jnp.abs(values) <= zero, unstable, imaginary, right, left, basis)
 
 
 def stiffness_at_rest(
@@ -132,6 +140,10 @@ def _stiffness(
 ) -> Float[Array, "nv nv"]:
     """Derivatives of the residual at rest along all displacements."""
 
+    K = rest_stiffness(system, system.configuration(t, state.q, state.z), lam)
+    if K is not None:
+        return K
+
     def residual(delta: Velocities) -> Velocities:
         q = system.retract(state.q, delta)
         return rest_residual(system, system.configuration(t, q, state.z), lam)
@@ -145,18 +157,19 @@ def _circulatory(
     skew: Float[Array, ""],
     values: Float[Array, "k"],
     basis: Float[Array, "n k"],
-) -> tuple[Float[Array, "k"], Bool[Array, "k"], Float[Array, "n k"], Float[Array, "n k"]]:
-    """Real parts of the eigenvalues in order, whether they flutter, right and left eigenvectors.
+    unwhiten: Callable[[Float[Array, "n k"]], Float[Array, "n k"]],
+) -> tuple[Float[Array, "k"], Float[Array, "k"], Float[Array, "n k"], Float[Array, "n k"]]:
+    """Real and imaginary parts of the eigenvalues in order, right and left eigenvectors.
 
-    **Arguments:** `values`, `basis`: eigenvalues and eigenvectors of the symmetric part of A, which
-    are the results if A is symmetric; `skew`: the largest entry of A - Aᵀ.
+    **Arguments:** `values`, `basis`: eigenvalues of the symmetric part of A, and its eigenvectors
+    after `unwhiten`, which are the results if A is symmetric; `skew`: the largest entry of A - Aᵀ.
     """
     quiet = jnp.zeros_like(values)
     if jax.default_backend() != "cpu":  # The general eigenvalue problem is solved on CPUs only.
         return values, quiet, basis, basis
 
     def general() -> tuple[Array, Array, Array, Array]:
-        found, vectors = jnp.linalg.eig(A)
+        found, vectors = jnp.linalg.eig(after(A, basis))
         order = jnp.argsort(found.real)[: values.size]
         found, vectors = found[order], vectors[:, order]
         # Of a pair the first one has the real part of the vector, the second one the imaginary one.
@@ -164,10 +177,10 @@ def _circulatory(
         left = jnp.linalg.pinv(right).T
         flutters = jnp.abs(found.imag) > FLUTTER * largest
         imaginary = jnp.where(flutters, found.imag, 0.0).astype(A.dtype)
-        return found.real.astype(A.dtype), imaginary, right, left
+        right = unwhiten(after(right, left))
+        return found.real.astype(A.dtype), imaginary, right, unwhiten(after(left, right))
 
-    circulates = skew > CIRCULATORY * largest
-    return jax.lax.cond(circulates, general, lambda: (values, quiet, basis, basis))
+    return if_any(skew > CIRCULATORY * largest, general, (values, quiet, basis, basis))
 
 
 def _lowest(
@@ -250,11 +263,12 @@ def _of_inverse(
         order = jnp.argsort(values)[:N_LOWEST]
         return values[order], jnp.zeros(order.shape, H.dtype), Y[:, order]
 
+    alone = symmetric()
     if jax.default_backend() != "cpu":
-        return symmetric()
+        return alone
 
     def general() -> tuple[Array, Array, Array]:
-        theta, Y = jnp.linalg.eig(H)
+        theta, Y = jnp.linalg.eig(after(H, alone[0]))
         found = jnp.abs(theta) > 1e-12 * jnp.max(jnp.abs(theta))
         inverse = 1.0 / jnp.where(found, theta, 1.0)
         real = jnp.where(found, inverse.real - shift, jnp.inf)
@@ -265,7 +279,7 @@ def _of_inverse(
         imaginary = jnp.where(flutters, imaginary, 0.0).astype(H.dtype)
         return real[order].astype(H.dtype), imaginary, Y.astype(H.dtype)
 
-    return jax.lax.cond(circulates, general, symmetric)
+    return if_any(circulates, general, alone)
 
 
 __all__ = ["Stability", "stability", "stiffness_at_rest"]

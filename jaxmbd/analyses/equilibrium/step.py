@@ -9,7 +9,17 @@ from jaxtyping import Array, Bool, Float
 
 from ...nonlinear import AbstractFactorization, Blocks
 from ...system.abstract import AbstractSystem, Velocities
-from .balance import Balance, Place, Scales, displacement, equations, inertial, parts, unknowns
+from .balance import (
+    Balance,
+    Place,
+    Scales,
+    displacement,
+    equations,
+    factored,
+    inertial,
+    parts,
+    unknowns,
+)
 
 # Displacement, and change of z, below which the ratio of changes is not examined.
 SMALL = 1e-9
@@ -71,11 +81,14 @@ def attempt(
     """
     system = at.system
     x0 = unknowns(system, place.lam)
-    begin = x0 if system.nz == 0 else x0.at[: system.nv].set(ahead)
     c = at.start
-    value, factors = way.factor(lambda x: equations(x, at), begin, blocks)
-    first = begin - x0 + way.solve(factors, -value)
-    if system.nz > 0:
+    if system.nz == 0:
+        value, factors = factored(at, place.lam, blocks, way)
+        first = way.solve(factors, -value)
+    else:
+        begin = x0.at[: system.nv].set(ahead)
+        value, factors = way.factor(lambda x: equations(x, at), begin, blocks)
+        first = begin - x0 + way.solve(factors, -value)
         value = equations(x0, at)
     second = way.solve(factors, -equations(x0 + first, at))
     x = x0 + first + second
