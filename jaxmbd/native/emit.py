@@ -15,7 +15,7 @@ import numpy as np
 from .graph import Node, Region
 from .instructions import instruct
 from .ir import MEMORY, SIZES, number, wide
-from .rows import ArgumentRows, KeptRows, Rows
+from .rows import AbstractRows, ArgumentRows, KeptRows
 from .values import SLOT, Memory, Part, Values, for_memory
 
 # Instructions of a part, after which the next one begins.
@@ -215,7 +215,7 @@ class Pass(Values):
             if self.plan.kept[rows.loop, rows.number, k] and self.varies:
                 return Place("shared", self.offsets[key], loop=rows.loop)
             return Place("scratch", self.buffers[key])
-        assert not isinstance(rows, Rows)
+        assert not isinstance(rows, AbstractRows)
         column: np.ndarray = rows[:, k]
         if all(y.op == "const" for y in column):
             return Place("table", self._table(x.type, [y.data for y in column]))

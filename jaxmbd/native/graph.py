@@ -44,7 +44,7 @@ class Node:
 class Region:
     """The body of a loop; the root region is the program.
 
-    - `rows`: for each array that is read row by row, its entries by iteration, or `Rows`.
+    - `rows`: for each array that is read row by row, its entries by iteration, or `AbstractRows`.
     - `carried`: nodes of the carried values at the beginning of an iteration.
     - `start`, `end`: their values before the first iteration, and at the end of an iteration.
     - `kept`: for each array that is written row by row, the entries of a row.

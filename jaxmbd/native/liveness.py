@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from .graph import Graph, Node, Region
-from .rows import KeptRows, Rows
+from .rows import AbstractRows, KeptRows
 
 
 class Plan:
@@ -26,7 +26,9 @@ class Plan:
     def __init__(self, graph: Graph, results: Sequence[Any]):
         self.graph = graph
         self.live: dict[int, Node] = {}
-        entries = [x for array in results if not isinstance(array, Rows) for x in array.flat]
+        entries = [
+            x for array in results if not isinstance(array, AbstractRows) for x in array.flat
+        ]
         self.stored: dict[tuple[Region, int], list[int]] = defaultdict(list)
         for k, array in enumerate(results):
             if isinstance(array, KeptRows):
@@ -116,7 +118,7 @@ def needed(node: Node) -> list[Node]:
         rows = loop.rows[number]
         if isinstance(rows, KeptRows):
             return [rows.loop.kept[rows.number][k]]
-        return [] if isinstance(rows, Rows) else list(rows[:, k])
+        return [] if isinstance(rows, AbstractRows) else list(rows[:, k])
     if node.op == "kept":
         loop, number, _, k = node.data
         return [loop.kept[number][k]]

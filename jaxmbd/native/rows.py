@@ -6,6 +6,7 @@ them, so that the length of a program does not depend on that of its loops.
 """
 
 import math
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from .structure import Nodes, NotCovered
 MAX_ENTRIES = 100_000
 
 
-class Rows:
+class AbstractRows(ABC):
     """An array with at least one axis, whose entries are not nodes yet."""
 
     def __init__(self, graph: Graph, shape: tuple[int, ...]):
@@ -25,17 +26,17 @@ class Rows:
         self.size = math.prod(shape[1:])  # Of a row.
         self._nodes: Nodes | None = None
 
+    @abstractmethod
     def varies(self, k: int) -> bool:
         """Whether entry k of a row differs between the states of a batch."""
-        raise NotImplementedError
 
+    @abstractmethod
     def type(self, k: int) -> str:
         """Type of entry k of a row."""
-        raise NotImplementedError
 
+    @abstractmethod
     def node(self, row: int, k: int) -> Node:
         """An entry."""
-        raise NotImplementedError
 
     def nodes(self) -> Nodes:
         """All entries.
@@ -52,7 +53,7 @@ class Rows:
         return self._nodes
 
 
-class ArgumentRows(Rows):
+class ArgumentRows(AbstractRows):
     """An argument of the program."""
 
     def __init__(self, graph: Graph, number: int, kind: str, shape: tuple[int, ...]):
@@ -69,7 +70,7 @@ class ArgumentRows(Rows):
         return self.graph.argument(self.number, row * self.size + k, self.kind)
 
 
-class KeptRows(Rows):
+class KeptRows(AbstractRows):
     """What a loop has written: for each iteration a row with the entries `loop.kept[number]`."""
 
     def __init__(self, graph: Graph, loop: Region, number: int, row: tuple[int, ...]):
@@ -89,7 +90,7 @@ class KeptRows(Rows):
 
 def as_nodes(x: Any) -> Nodes:
     """Entries of an array."""
-    return x.nodes() if isinstance(x, Rows) else x
+    return x.nodes() if isinstance(x, AbstractRows) else x
 
 
-__all__ = ["MAX_ENTRIES", "ArgumentRows", "KeptRows", "Rows", "as_nodes"]
+__all__ = ["MAX_ENTRIES", "AbstractRows", "ArgumentRows", "KeptRows", "as_nodes"]

@@ -17,7 +17,7 @@ from . import elementwise, tables
 from .graph import TYPES, Graph, Node, Region
 from .masks import Mask
 from .parameters import uncovered
-from .rows import MAX_ENTRIES, ArgumentRows, KeptRows, Rows, as_nodes
+from .rows import MAX_ENTRIES, AbstractRows, ArgumentRows, KeptRows, as_nodes
 from .structure import STRUCTURE, Nodes, NotCovered, as_array, constants, each, known
 
 # Loops of more operations on scalars than this stay loops.
@@ -30,7 +30,7 @@ MAX_UNROLLED = 20_000
 MAX_LENGTHS = (80_000, 80_000, 240_000)
 
 # Entries of arrays, or arrays of which loops read or write one row after another.
-Array = Nodes | Rows
+Array = Nodes | AbstractRows
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +127,7 @@ class Trace:
                 raise NotCovered(reason)
             found = self._found(equation, [read(x) for x in equation.invars], region)
             for x, value in zip(equation.outvars, found, strict=True):
-                value = value if isinstance(value, Rows) else as_array(value)
+                value = value if isinstance(value, AbstractRows) else as_array(value)
                 assert value.shape == _shape_of(x), (equation.primitive.name, value.shape)
                 known[x] = value
         return [read(x) for x in jaxpr.outvars]
@@ -278,7 +278,7 @@ class Trace:
     def _row(self, loop: Region, array: Array) -> Nodes:
         """The row of an array that an iteration reads."""
         graph, number = self.graph, len(loop.rows)
-        if isinstance(array, Rows):
+        if isinstance(array, AbstractRows):
             loop.rows.append(array)
             columns = [(None, array.varies(k), array.type(k)) for k in range(array.size)]
         else:

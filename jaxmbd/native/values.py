@@ -10,7 +10,7 @@ from typing import Any
 from .graph import Node, Region
 from .ir import MEMORY, SIZES, Module, Writer, wide
 from .liveness import Plan
-from .rows import Rows
+from .rows import AbstractRows
 from .scalars import Scalars
 
 # Bytes of a shared value, and alignment of vectors.
@@ -81,7 +81,7 @@ class Values:
         self._defined: dict[int, tuple[Part, int]] = {}
         self._passed: dict[int, int] = {}
         self._results: dict[int, list[tuple[int, int]]] = {}
-        entries = [(k, x) for k, x in enumerate(scalars.results) if not isinstance(x, Rows)]
+        entries = [(k, x) for k, x in enumerate(scalars.results) if not isinstance(x, AbstractRows)]
         for k, array in entries:
             for entry, x in enumerate(array.flat):
                 self._results.setdefault(x.index, []).append((k, entry))
