@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.extend.core import Jaxpr
 from jax.lax import GatherScatterMode, Precision
 
@@ -18,10 +19,11 @@ Check = Callable[[Any, Any], bool]
 
 # Supported types of arrays. Fused programs round narrower floats at other places.
 TYPES = frozenset(
-    {
+    np.dtype(name)
+    for name in (
         *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
         *("float32", "float64"),
-    }
+    )
 )
 
 
@@ -52,7 +54,7 @@ def _from_first(value: Any, equation: Any) -> bool:
 
 
 def _type(value: Any, equation: Any) -> bool:
-    return jnp.dtype(value).name in TYPES
+    return jnp.dtype(value) in TYPES
 
 
 def _known_mode(value: Any, equation: Any) -> bool:
@@ -208,7 +210,7 @@ def unsupported(equation: Any) -> str | None:
             return f"{name} with {key}" + ("" if isinstance(value, Jaxpr) else f"={value}")
     for x in (*equation.invars, *equation.outvars):
         dtype = getattr(x.aval, "dtype", None)
-        if dtype is None or dtype.name not in TYPES:
+        if dtype not in TYPES:
             return f"{name} of {x.aval}"
     return f"{name} with effects" if equation.effects else None
 

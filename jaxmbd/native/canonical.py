@@ -35,10 +35,10 @@ def _of_jaxpr(jaxpr: Jaxpr) -> Any:
 
     def of_variable(x: Any) -> Any:
         if isinstance(x, Literal):
-            return _of_value(x.val), str(x.aval)
+            return _of_value(x.val), x.aval
         if x not in numbers:
             numbers[x] = len(numbers)
-        return numbers[x], str(x.aval)
+        return numbers[x], x.aval
 
     heads = [tuple(map(of_variable, xs)) for xs in (jaxpr.constvars, jaxpr.invars)]
     equations = []

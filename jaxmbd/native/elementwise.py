@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from jax.lax import RoundingMethod
 
-from .graph import TYPES, Graph, Node
+from .graph import NUMPY_TYPES, TYPES, Graph, Node
 
 # A rule takes the graph, the parameters of the primitive and one scalar of each argument.
 Rule = Callable[..., Node]
@@ -105,11 +105,8 @@ def logic(graph: Graph, op: str, a: Node, b: Node) -> Node:
 
 
 def invert(graph: Graph, a: Node) -> Node:
-    ones = True if a.type == "i1" else ~np.zeros((), TYPE_OF[a.type])[()]
+    ones = True if a.type == "i1" else ~np.zeros((), NUMPY_TYPES[a.type])[()]
     return graph.node("xor", a.type, (a, graph.constant(ones, a.type)))
-
-
-TYPE_OF = {short: name for name, short in TYPES.items()}
 
 
 def power(graph: Graph, x: Node, y: int) -> Node:
@@ -184,7 +181,7 @@ def _with(fn: Callable[..., Node], *given: str) -> Rule:
 
 
 def _converted(graph: Graph, params: Any, x: Node) -> Node:
-    return convert(graph, x, TYPES[np.dtype(params["new_dtype"]).name])
+    return convert(graph, x, TYPES[np.dtype(params["new_dtype"])])
 
 
 RULES: dict[str, Rule] = {

@@ -11,15 +11,19 @@ import numpy as np
 
 from .folding import FOLDED
 
-# Names of types in programs, by names of NumPy types.
-TYPES = {
-    "bool": "i1",
-    "float32": "f32",
-    "float64": "f64",
-    **{f"int{n}": f"i{n}" for n in (8, 16, 32, 64)},
-    **{f"uint{n}": f"u{n}" for n in (8, 16, 32, 64)},
+# NumPy's types by their names in programs, and the names by the types. NumPy puts together the name
+# of a type each time that it is read.
+NUMPY_TYPES = {
+    short: np.dtype(name)
+    for name, short in {
+        "bool": "i1",
+        "float32": "f32",
+        "float64": "f64",
+        **{f"int{n}": f"i{n}" for n in (8, 16, 32, 64)},
+        **{f"uint{n}": f"u{n}" for n in (8, 16, 32, 64)},
+    }.items()
 }
-NUMPY_TYPES = {short: np.dtype(name) for name, short in TYPES.items()}
+TYPES = {dtype: short for short, dtype in NUMPY_TYPES.items()}
 
 COMMUTATIVE = frozenset({"add", "mul", "and", "or", "xor", "eq", "ne"})
 COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})

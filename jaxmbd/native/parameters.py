@@ -54,7 +54,7 @@ def uncovered(equation: Any) -> str | None:
             return f"{name} with {key}" + ("" if hasattr(value, "eqns") else f"={value}")
     for x in (*equation.invars, *equation.outvars):
         dtype = getattr(x.aval, "dtype", None)
-        if dtype is None or dtype.name not in TYPES:
+        if dtype not in TYPES:
             return f"{name} of {x.aval}"
         if name in FLOATS and not jnp.issubdtype(equation.invars[0].aval.dtype, jnp.floating):
             return f"{name} of {x.aval}"

@@ -72,11 +72,11 @@ def _as_result(graph: Graph, x: Array) -> Array:
 
 def _type_of(aval: Any) -> str:
     dtype = getattr(aval, "dtype", None)
-    if dtype is None or dtype.name not in TYPES:
+    if dtype is None or dtype not in TYPES:
         raise NotCovered(f"an array of type {aval}")
     if not all(isinstance(k, int) for k in aval.shape):
         raise NotCovered("an array of symbolic shape")
-    return TYPES[dtype.name]
+    return TYPES[dtype]
 
 
 def _small(aval: Any, times: int = 1) -> Any:

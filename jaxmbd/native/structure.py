@@ -43,7 +43,7 @@ def each(fn: Callable[..., Node], *arrays: Any) -> Nodes:
 def constants(graph: Graph, x: Any) -> Nodes:
     """Nodes of the entries of an array of numbers."""
     x = np.asarray(x)
-    kind = TYPES[x.dtype.name]
+    kind = TYPES[x.dtype]
     return each(lambda value: graph.constant(value, kind), x.astype(object)).reshape(x.shape)
 
 
@@ -139,7 +139,7 @@ def _start(start: Any, equation: Any) -> Any:
 
 
 def _type(equation: Any) -> str:
-    return TYPES[equation.outvars[0].aval.dtype.name]
+    return TYPES[equation.outvars[0].aval.dtype]
 
 
 def _named(op: str) -> Callable[[Graph, Node, Node], Node]:
@@ -151,7 +151,7 @@ def _extreme(op: str) -> Rule:
 
     def rule(graph, equation, x):
         (x,), (axis,) = x, equation.params["axes"]
-        kind = TYPES[np.dtype(equation.params["index_dtype"]).name]
+        kind = TYPES[np.dtype(equation.params["index_dtype"])]
         rows = np.moveaxis(x, axis, 0)
 
         def better(best: Node, place: Node, new: Node, number: int) -> tuple[Node, Node]:
