@@ -39,7 +39,7 @@ import jaxmbd  # noqa: F401
 
 import jax
 
-from tests import time_limit
+from tests import shared_contexts, time_limit
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
@@ -49,6 +49,8 @@ if "JAX_DISABLE_MOST_OPTIMIZATIONS" not in os.environ:
     jax.config.update("jax_disable_most_optimizations", True)
 # Where in the code an operation of a program comes from, which no test reads.
 jax.config.update("jax_traceback_in_locations_limit", 0)
+if jaxlib_version.startswith("0.10."):
+    shared_contexts.share_contexts()
 
 # Tracing makes hundreds of thousands of objects that stay. Looking through them for cycles as often
 # as Python does by default takes a fifth of the time to trace. Full collections stay about as
