@@ -19,6 +19,7 @@ from ..joints import AbstractJoint, Coupling, Fixed, Free, Planar, Prismatic, Re
 from ..model import Frame, Model
 from ..model.frame import GROUND
 from ..model.model import unknown
+from .urdf_folders import Roots
 from .urdf_lumps import Assembly, Lump, hold_followers, lump_links
 from .urdf_parts import Joint, JointLimits, Mimic, Transmission, read_transmission
 from .urdf_placement import Placement
@@ -50,6 +51,7 @@ def from_urdf(
     contacts: bool | Material = False,
     surface: AbstractSurface | None = None,
     meshes: Meshes = "box",
+    packages: Roots | None = None,
 ) -> Model:
     """Read a model from a URDF file.
 
@@ -84,6 +86,7 @@ def from_urdf(
     - `surface`: `contact.HalfSpace`, `Terrain` or another surface. Default: the plane z = 0 of the
       ground.
     - `meshes`: treatment of collision meshes, for all or by link, as for `urdf_shapes`.
+    - `packages`: folders of collision meshes, as for `urdf_visuals`.
 
     **Raises** `ModelError`, with the file, the line and the element, if the file cannot be read or
     is malformed, if its joints are no tree, or if a body is impossible.
@@ -108,7 +111,7 @@ def from_urdf(
     forces |= _friction(assembly.joints)
     if contacts is not False:
         material = _default_material(bodies) if contacts is True else contacts
-        shapes = read_shapes(robot, assembly, source, meshes)
+        shapes = read_shapes(robot, assembly, source, meshes, packages)
         forces |= _touching(shapes, HalfSpace(GROUND) if surface is None else surface, material)
     markers = {
         link: _frame(body, X)
@@ -130,6 +133,7 @@ def urdf_shapes(
     merge_fixed: bool = True,
     mimic: str = "couple",
     meshes: Meshes = "box",
+    packages: Roots | None = None,
 ) -> dict[str, AbstractSolid]:
     """Collision shapes of a URDF file on the bodies of `from_urdf`, for contacts of one's own.
 
@@ -140,12 +144,13 @@ def urdf_shapes(
     treatment of collision meshes. `"box"`: the box around the mesh along its axes; `"sphere"`: a
     ball in its middle, whose diameter is the mean of the edges of this box; `"skip"`: no shape. Or
     `{link: treatment}`, with boxes for other links. Default: `"box"`. Meshes need the extra `fem`.
+    `packages`: folders of collision meshes, as for `urdf_visuals`.
 
     **Raises** `ModelError` as `from_urdf`, for unknown shapes, and for files of meshes that are
-    missing or cannot be read.
+    missing, cannot be read, or are outside of the folders.
     """
     robot, assembly = _read(source, floating_base, merge_fixed, mimic)
-    return read_shapes(robot, assembly, source, meshes)
+    return read_shapes(robot, assembly, source, meshes, packages)
 
 
 def _read(

@@ -1,8 +1,6 @@
 """Collision shapes of a URDF file."""
 
-import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,29 +8,29 @@ import numpy as np
 from ..contact import AbstractSolid, Box, Cylinder, Sphere
 from ..errors import ModelError
 from ..model import Frame
+from .urdf_folders import MeshFolders, Roots, mesh_folders
 from .urdf_lumps import Assembly
 from .urdf_parts import Link, read_origin
 from .urdf_placement import Placement
 from .urdf_tree import Robot
-from .urdf_xml import Element, is_text
+from .urdf_xml import Element
 
 Meshes = str | Mapping[str, str]
 TREATMENTS = ("box", "sphere", "skip")
-PACKAGE = "package://"
 
 
 def read_shapes(
-    robot: Robot, assembly: Assembly, source: Any, meshes: Meshes
+    robot: Robot, assembly: Assembly, source: Any, meshes: Meshes, packages: Roots | None
 ) -> dict[str, AbstractSolid]:
     """Shapes of all links, by the name of the link, with numbers from 2 on for further ones."""
-    folder = Path.cwd() if is_text(source) else Path(os.fspath(source)).resolve().parent
+    folders = mesh_folders(source, packages)
     _check_treatments(meshes, robot)
     shapes: dict[str, AbstractSolid] = {}
     for link in robot.links.values():
         treatment = meshes if isinstance(meshes, str) else meshes.get(link.name, "box")
         body, X = assembly.places[link.name]
         for element in link.element.all("collision"):
-            shape = _shape(element, body, X @ read_origin(element), folder, treatment)
+            shape = _shape(element, body, X @ read_origin(element), folders, treatment)
             if shape is not None:
                 shapes[_unused(link, shapes)] = shape
     return shapes
@@ -56,7 +54,7 @@ def _unused(link: Link, shapes: Mapping[str, Any]) -> str:
 
 
 def _shape(
-    element: Element, body: str, X: Placement, folder: Path, treatment: str
+    element: Element, body: str, X: Placement, folders: MeshFolders, treatment: str
 ) -> AbstractSolid | None:
     """The shape of a `<collision>`, or None for a mesh that is skipped."""
     geometry = element.required("geometry")
@@ -75,17 +73,17 @@ def _shape(
                 raise shape.error(f"size must be positive, got {size.tolist()}")
             return Box(frame, size)
         case "mesh":
-            return _of_mesh(shape, body, X, folder, treatment)
+            return _of_mesh(shape, body, X, folders, treatment)
     raise shape.error("unknown shape; known are sphere, cylinder, box, mesh")
 
 
 def _of_mesh(
-    shape: Element, body: str, X: Placement, folder: Path, treatment: str
+    shape: Element, body: str, X: Placement, folders: MeshFolders, treatment: str
 ) -> AbstractSolid | None:
     """The box around a mesh along its axes, or a ball of the mean of its edges."""
     if treatment == "skip":
         return None
-    points = _vertices(shape, folder)
+    points = _vertices(shape, folders)
     if "scale" in shape.attributes:
         points = points * shape.vector("scale")
     low, high = points.min(axis=0), points.max(axis=0)
@@ -97,12 +95,10 @@ def _of_mesh(
     return Box(frame, high - low)
 
 
-def _vertices(shape: Element, folder: Path) -> np.ndarray:
+def _vertices(shape: Element, folders: MeshFolders) -> np.ndarray:
     """Vertices of the mesh of a file [m], shape `(n, 3)`."""
     name = shape.text("filename")
-    path = _find(name, folder)
-    if path is None:
-        raise shape.error(f"there is no file {name!r} beside or above the robot description")
+    path = folders.find(name, shape)
     try:
         import meshio
     except ImportError as error:
@@ -117,23 +113,6 @@ def _vertices(shape: Element, folder: Path) -> np.ndarray:
     if points.ndim != 2 or points.shape[1:] != (3,) or not np.all(np.isfinite(points)):
         raise shape.error(f"the mesh {name!r} has no finite vertices in space")
     return points
-
-
-def _find(name: str, folder: Path) -> Path | None:
-    """A file beside the description, or below one of the folders above it.
-
-    The name of a package is that of a folder above, or is left out.
-    """
-    if not name.startswith(PACKAGE):
-        path = folder / name.removeprefix("file://")
-        return path if path.is_file() else None
-    inside = name.removeprefix(PACKAGE)
-    within = inside.split("/", 1)[-1]
-    for above in (folder, *folder.parents):
-        for path in (above / inside, above / within):
-            if path.is_file():
-                return path
-    return None
 
 
 def _positive(shape: Element, attribute: str) -> float:

@@ -1,19 +1,16 @@
 """Visual geometry of URDF files: boxes, cylinders, spheres and meshes of links."""
 
 import os
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import ModelError
-from ..model.arguments import as_path, described
+from .urdf_folders import MeshFolders, Roots, mesh_folders
 from .urdf_parts import read_origin
-from .urdf_xml import Element, is_text, read_xml
+from .urdf_xml import Element, read_xml
 
 GREY = 0xB0B0B0
-Roots = Mapping[str, Any] | Iterable[Any]
 
 
 class Visual(NamedTuple):
@@ -42,7 +39,8 @@ def urdf_visuals(
 
     - `source`: path of the file, or the XML text itself.
     - `packages`: where `package://name/path` leads: `{name: folder}`, or folders that contain
-      packages. Default: none.
+      packages. Default: a package that the file itself is in, which is the folder of this name
+      around it.
 
     Meshes by other paths are relative to the file's folder. Files outside of this folder and of
     `packages` are not read.
@@ -51,8 +49,7 @@ def urdf_visuals(
     files that do not exist, cannot be read or are elsewhere, and for malformed elements.
     """
     document = read_xml(source)
-    folder = None if is_text(source) else Path(source).resolve().parent
-    folders = _Folders(folder, *_roots(packages))
+    folders = mesh_folders(source, packages)
     colors = {
         element.text("name"): _color(element)
         for element in document.all("material")
@@ -66,59 +63,9 @@ def urdf_visuals(
     }
 
 
-class _Folders(NamedTuple):
-    """Folders from which meshes may be read: the file's own, packages by name, and others."""
-
-    own: Path | None
-    named: dict[str, Path]
-    roots: tuple[Path, ...]
-
-    def find(self, name: str, element: Element) -> Path:
-        """The file of a mesh; **raises** `ModelError` if it is none, or outside of the folders."""
-        if name.startswith("package://"):
-            package, _, rest = name.removeprefix("package://").partition("/")
-            folders = [self.named[package]] if package in self.named else []
-            folders += [root / package for root in self.roots]
-            if not folders:
-                raise element.error(
-                    f"unknown package {package!r}; give its folder: "
-                    f"packages={{{package!r}: folder}}"
-                )
-        else:
-            rest = name.removeprefix("file://")
-            if self.own is None:
-                raise element.error(
-                    f"the mesh {name!r} is relative to a file; read the URDF by path"
-                )
-            folders = [self.own]
-        for folder in folders:
-            path = (folder / rest).resolve()
-            allowed = (folder, *self.named.values(), *self.roots)
-            if not any(path.is_relative_to(root.resolve()) for root in allowed):
-                raise element.error(
-                    f"the mesh {name!r} leads out of {str(folder)!r}; add the folder to packages"
-                )
-            if path.is_file():
-                return path
-        listed = ", ".join(str(folder / rest) for folder in folders)
-        raise element.error(f"there is no mesh {name!r}; looked for {listed}")
-
-
-def _roots(packages: Roots | None) -> tuple[dict[str, Path], tuple[Path, ...]]:
-    if packages is None:
-        return {}, ()
-    if isinstance(packages, str | os.PathLike):
-        packages = [packages]
-    if isinstance(packages, Mapping):
-        return {str(k): as_path(x, f"packages: {k!r}") for k, x in packages.items()}, ()
-    if not isinstance(packages, Iterable):
-        raise ModelError(
-            f"packages are {{name: folder}} or a list of folders, got {described(packages)}"
-        )
-    return {}, tuple(as_path(x, "packages") for x in packages)
-
-
-def _visual(element: Element, folders: _Folders, colors: Mapping[str, tuple[int, float]]) -> Visual:
+def _visual(
+    element: Element, folders: MeshFolders, colors: Mapping[str, tuple[int, float]]
+) -> Visual:
     origin = read_origin(element)
     vertices, triangles, color = _geometry(element.required("geometry"), folders)
     material = element.child("material")
@@ -140,7 +87,7 @@ def _color(element: Element) -> tuple[int, float]:
     return (parts[0] << 16) + (parts[1] << 8) + parts[2], float(np.clip(alpha, 0.0, 1.0))
 
 
-def _geometry(element: Element, folders: _Folders) -> tuple[np.ndarray, np.ndarray, int]:
+def _geometry(element: Element, folders: MeshFolders) -> tuple[np.ndarray, np.ndarray, int]:
     try:
         import trimesh
     except ImportError as error:
@@ -163,7 +110,7 @@ def _geometry(element: Element, folders: _Folders) -> tuple[np.ndarray, np.ndarr
     return np.asarray(mesh.vertices), np.asarray(mesh.faces), _shade(mesh)
 
 
-def _mesh(trimesh: Any, shape: Element, folders: _Folders) -> Any:
+def _mesh(trimesh: Any, shape: Element, folders: MeshFolders) -> Any:
     path = folders.find(shape.text("filename"), shape)
     scale = shape.vector("scale") if "scale" in shape.attributes else np.ones(3)
     try:

@@ -37,10 +37,11 @@ ROBOT = """<robot name="stool">
 @pytest.fixture
 def stool(tmp_path):
     """The file of a robot in the folder `urdf` of its package."""
+    package = tmp_path / "stool"
     for name in ("urdf", "meshes"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "meshes" / "wedge.stl").write_text(STL)
-    path = tmp_path / "urdf" / "stool.urdf"
+        (package / name).mkdir(parents=True)
+    (package / "meshes" / "wedge.stl").write_text(STL)
+    path = package / "urdf" / "stool.urdf"
     path.write_text(ROBOT)
     return path
 
@@ -64,6 +65,20 @@ def test_shapes_are_on_the_bodies_of_the_model(stool):
     ball = urdf_shapes(stool, floating_base=True, meshes={"fin": "sphere"})["fin"]
     np.testing.assert_allclose(ball.radius, 0.15, rtol=1e-6)
     assert "fin" not in urdf_shapes(stool, floating_base=True, meshes="skip")
+
+
+def test_collision_meshes_come_from_given_folders(stool):
+    """Of a package that is elsewhere, by its name or by the folder that contains it."""
+    pytest.importorskip("meshio")
+    text = stool.read_text()
+    inside = urdf_shapes(stool, floating_base=True)["fin"]
+    for packages in ([stool.parents[2]], {"stool": stool.parents[1]}):
+        shape = urdf_shapes(text, floating_base=True, packages=packages)["fin"]
+        np.testing.assert_array_equal(shape.size, inside.size)
+    model = from_urdf(text, floating_base=True, contacts=True, packages=[stool.parents[2]])
+    assert "fin-floor" in model.forces
+    with pytest.raises(mbd.ModelError, match="unknown package 'stool'; give its folder"):
+        urdf_shapes(text, floating_base=True)
 
 
 def test_contacts_with_a_floor(stool):
@@ -97,7 +112,9 @@ def test_links_on_the_ground_have_no_contact():
 WRONG = {
     "there is no link 'toe'": ("", "", {"toe": "box"}),
     "'ball' is none of 'box', 'sphere', 'skip'": ("", "", "ball"),
-    "no file 'package://stool/meshes/lost.stl'": ("wedge.stl", "lost.stl", "box"),
+    "no mesh 'package://stool/meshes/lost.stl'; looked": ("wedge.stl", "lost.stl", "box"),
+    "'package://stool/../wedge.stl' leads out of": ("meshes/wedge", "../wedge", "box"),
+    "unknown package 'bench'; give its folder": ("package://stool", "package://bench", "box"),
     "radius must be positive, got -0.04": ('radius="0.04"', 'radius="-0.04"', "skip"),
     "unknown shape; known are": ("<sphere ", "<blob ", "skip"),
     "collision: <geometry> is missing": ('<box size="0.4 0.3 0.05"/></geometry>', "", "skip"),

@@ -92,9 +92,13 @@ def test_relative_meshes_stay_in_the_folder_of_the_file(packages):
     path.write_text(robot("../../secret.stl"))
     with pytest.raises(mbd.ModelError, match=r"robot.urdf:\d+: .*leads out of"):
         urdf_visuals(path)
-    path.write_text(robot())
-    with pytest.raises(mbd.ModelError, match="unknown package 'arm'; give its folder: packages="):
+    # The file is in a package of its own, and in no other.
+    path.write_text(robot("package:///arm/tip.stl"))
+    assert len(urdf_visuals(path)["rod"][0].triangles) == 1
+    path.write_text(robot("package://leg/tip.stl"))
+    with pytest.raises(mbd.ModelError, match="unknown package 'leg'; give its folder: packages="):
         urdf_visuals(path)
+    path.write_text(robot())
     (packages / "arm" / "tip.stl").write_text("solid broken")
     with pytest.raises(mbd.ModelError, match=r"'tip\.stl'"):
         urdf_visuals(path, packages)
