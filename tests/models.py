@@ -230,14 +230,16 @@ def four_bar(coupler: float = 2.0) -> mbd.Model:
 
 def near(a: object, b: object, tolerance: float) -> None:
     """Assert that two trees agree to a tolerance relative to the largest number of each leaf."""
-    leaves, others = jax.tree.leaves(a), jax.tree.leaves(b)
+    leaves, others = jax.tree.leaves_with_path(a), jax.tree.leaves(b)
     assert len(leaves) == len(others)
-    for x, y in zip(leaves, others, strict=True):
+    for (path, x), y in zip(leaves, others, strict=True):
         x, y = np.asarray(x), np.asarray(y)
         assert x.shape == y.shape
         scale = max(1.0, np.abs(y).max(initial=0.0))
         error = np.abs(x - y).max(initial=0.0)
-        assert error <= tolerance * scale, f"off by {error:.2e} at a scale of {scale:.2e}"
+        assert error <= tolerance * scale, (
+            f"{jax.tree_util.keystr(path)} off by {error:.2e} at a scale of {scale:.2e}"
+        )
 
 
 class Traces:

@@ -102,7 +102,7 @@ def inner(a, b):
 
 @pytest.mark.parametrize("name", ["joint", pytest.param("maximal", marks=pytest.mark.thorough)])
 def test_every_leaf_against_finite_differences(compiled, inputs, name):
-    value, gradient, along = compiled[name]
+    value, gradient, _ = compiled[name]
     g = gradient(inputs)
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(g))
     largest = max(float(jnp.max(jnp.abs(x))) for x in jax.tree.leaves(g))
@@ -110,6 +110,15 @@ def test_every_leaf_against_finite_differences(compiled, inputs, name):
         slope = difference(value, inputs, direction)
         error = abs(inner(g, direction) - slope)
         assert error < 1e-6 * max(abs(slope), 1e-2 * largest), f"{leaf}: off by {error}"
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", FORMULATIONS)
+def test_forward_mode_is_reverse_mode(compiled, inputs, name):
+    _, gradient, along = compiled[name]
+    g = gradient(inputs)
+    largest = max(float(jnp.max(jnp.abs(x))) for x in jax.tree.leaves(g))
+    for leaf, direction in directions(inputs):
         forward = float(along(inputs, direction))
         assert abs(forward - inner(g, direction)) < 1e-9 * largest, f"{leaf}: forward"
 

@@ -135,12 +135,22 @@ def free():
     return system, mbd.State(start.q, jnp.concatenate([-jnp.cross(spin, com), jnp.asarray(spin)]))
 
 
-@each_form
-def test_free_body_keeps_energy_and_momentum(free, form, kind):
-    energy, momentum, _ = run(*free, mbd.EnergyMomentum(chosen(form, kind)), 0.02, 5000)
+def keeps_energy_and_momentum(free, increments):
+    energy, momentum, _ = run(*free, mbd.EnergyMomentum(increments), 0.02, 5000)
     assert np.ptp(energy.total) < 1e-13 * energy.total[0]
     assert np.ptp(momentum.angular, axis=0).max() < 1e-13 * np.linalg.norm(momentum.angular[0])
     assert np.abs(momentum.linear).max() < 1e-13
+
+
+@pytest.mark.parametrize("increments", EXACT, ids=name_of)
+def test_free_body_keeps_energy_and_momentum(free, increments):
+    keeps_energy_and_momentum(free, increments)
+
+
+@pytest.mark.thorough
+@each_form
+def test_every_form_keeps_energy_and_momentum(free, form, kind):
+    keeps_energy_and_momentum(free, chosen(form, kind))
 
 
 @pytest.mark.thorough

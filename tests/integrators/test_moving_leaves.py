@@ -132,7 +132,7 @@ def differences(way, subset, system, integrator):
     return weights(found[:, 0]) @ found if "grad" in way else found
 
 
-REGULAR = {("free, joint", "implicit", "gravity", "grad")}
+REGULAR = {("spherical, joint", "implicit", "gravity", "jvp")}
 FEW = ("velocity", "signal", "model", "all but coordinates")
 
 

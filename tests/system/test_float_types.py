@@ -1,9 +1,6 @@
 """One float type for a model, its system and its states: never a narrower one by accident."""
 
 import functools
-import os
-import subprocess
-import sys
 
 import equinox as eqx
 import jax
@@ -135,24 +132,33 @@ def test_the_warning_is_one_and_names_the_leaves():
     assert "dtype=jnp.float64" in str(warning.message)
 
 
-def test_motions_energies_and_gradients_are_those_of_float64():
-    """A gradient has the type of its leaf, as JAX requires."""
+def motion(model, dtype=None):
+    system = mbd.formulate(model, mbd.JointCoordinates(), dtype)
+    state = mbd.assemble(system, {"hinge": SINGLE(0.25)}, {"hinge": np.float16(0.5)})
+    path = mbd.rollout(system, state, SINGLE(0.0625), 3, t0=SINGLE(0.5))
+    return path, mbd.energy(system, 0.5, state).total
 
-    def motion(model, dtype=None):
-        system = mbd.formulate(model, mbd.JointCoordinates(), dtype)
-        state = mbd.assemble(system, {"hinge": SINGLE(0.25)}, {"hinge": np.float16(0.5)})
-        path = mbd.rollout(system, state, SINGLE(0.0625), 3, t0=SINGLE(0.5))
-        return path, mbd.energy(system, 0.5, state).total
+
+def with_a_narrow_mass():
+    return model(mbd.RigidBody(SINGLE(2.0), [0.5, 0.5, 0.25]))
+
+
+def test_motions_and_energies_are_those_of_float64():
+    double = jax.jit(motion)(model())
+    assert types(double) == {"float64"}
+    with pytest.warns(mbd.FloatTypeWarning):
+        same(jax.jit(motion)(with_a_narrow_mass()), double)
+
+
+@pytest.mark.thorough
+def test_gradients_are_those_of_float64():
+    """A gradient has the type of its leaf, as JAX requires."""
 
     def loss(model, dtype=None):
         path, energy = motion(model, dtype)
         return jnp.sum(path.q) + energy
 
-    mixed = model(mbd.RigidBody(SINGLE(2.0), [0.5, 0.5, 0.25]))
-    double = jax.jit(motion)(model())
-    assert types(double) == {"float64"}
-    with pytest.warns(mbd.FloatTypeWarning):
-        same(jax.jit(motion)(mixed), double)
+    mixed = with_a_narrow_mass()
     slope = jax.jit(jax.grad(functools.partial(loss, dtype=jnp.float64)))(mixed)
     assert slope.bodies["rod"].mass.dtype == SINGLE
     exact = jax.jit(jax.grad(loss))(model())
@@ -363,26 +369,16 @@ def test_rotations_of_a_guess_are_exact():
 
 
 def test_without_float64_all_is_float32():
-    """Also NumPy's float64; float64 is refused by name. In a process of its own."""
-    script = """
-import warnings; warnings.simplefilter("error")
-import jax, jax.numpy as jnp, numpy as np
-import jaxmbd as mbd
-from tests.system.test_float_types import model, types
-for mass in (2, 2.0, np.float32(2), np.float64(2)):
-    system = mbd.formulate(model(mbd.RigidBody(mass, np.eye(3))), mbd.MaximalCoordinates())
-    assert types(system) == {"float32"}, types(system)
-    assert system.mechanism.dtype == jnp.float32
-    assert types(mbd.assemble(system, {"hinge": np.float64(0.3)})) == {"float32"}
-try:
-    mbd.formulate(model(), mbd.JointCoordinates(), dtype=jnp.float64)
-except mbd.ModelError as error:
-    assert "jax_enable_x64" in str(error)
-else:
-    raise AssertionError
-"""
-    own = {name: x for name, x in os.environ.items() if name != "JAX_ENABLE_X64"}
-    subprocess.run([sys.executable, "-c", script], check=True, env=own)
+    """Also NumPy's float64; float64 is refused by name."""
+    with jax.enable_x64(False):
+        for mass in (2, 2.0, np.float32(2), np.float64(2)):
+            heavy = model(mbd.RigidBody(mass, np.eye(3)))
+            system = mbd.formulate(heavy, mbd.MaximalCoordinates())
+            assert types(system) == {"float32"}
+            assert system.mechanism.dtype == jnp.float32
+        assert types(mbd.assemble(system, {"hinge": np.float64(0.3)})) == {"float32"}
+        with pytest.raises(mbd.ModelError, match="jax_enable_x64"):
+            mbd.formulate(model(), mbd.JointCoordinates(), dtype=jnp.float64)
 
 
 @pytest.mark.thorough
