@@ -106,11 +106,8 @@ class ANCFCable(AbstractBody):
 
     def nodal(self, eta: Float[Array, "k"]) -> Float[Array, "n_nodes 2 3"]:
         """Positions, and slopes times the length of an element, of the nodes [m]."""
-        n, h = self.n_elements, self._element_length(eta)
-        rows = jnp.arange(n + 1, dtype=eta.dtype)
-        along = jnp.stack([rows, jnp.ones_like(rows)], axis=1)
-        straight = jnp.zeros((n + 1, 2, 3), dtype=eta.dtype).at[..., 0].set(along)
-        return h * straight + self._displacements(eta)
+        straight = jnp.asarray(_straight(self.n_elements), eta.dtype)
+        return self._element_length(eta) * straight + self._displacements(eta)
 
     def kinetic_energy(
         self, eta: Float[Array, "k"], V: Float[Array, "6"], eta_dot: Float[Array, "k"]
@@ -141,13 +138,14 @@ class ANCFCable(AbstractBody):
         They are interpolated as positions are: Hermite's functions have constants exactly.
         """
         w = jnp.cross(V[None, None, 3:], self.nodal(eta)) + self._displacements(eta_dot)
-        return w.at[:, 0].add(V[:3])
+        of_positions = jnp.asarray(np.eye(1, 2).reshape(1, 2, 1), dtype=w.dtype)
+        return w + of_positions * V[None, None, :3]
 
     def _weighted(self, w: Float[Array, "n_nodes 2 3"]) -> Float[Array, "n_nodes 2 3"]:
-        """The mass matrix of the nodal coordinates times w."""
-        unit = jnp.asarray(_unit_mass(self.n_elements), dtype=w.dtype)
+        """The mass matrix of the nodal coordinates times w, element by element."""
+        unit = jnp.asarray(_unit_mass(), dtype=w.dtype)
         mass = self.mass_per_length.astype(w.dtype) * self._element_length(w)
-        return mass * (unit @ w.reshape(-1, 3)).reshape(w.shape)
+        return mass * _of_nodes(jnp.einsum("ab,ebi->eai", unit, _ends(w)))
 
     def _spin(self, like: Array) -> Float[Array, ""]:
         """Spin inertia about x: I/A = EI/EA for a homogeneous section, and twice about the axis."""
@@ -156,14 +154,14 @@ class ANCFCable(AbstractBody):
 
     def elastic_energy(self, eta: Float[Array, "k"]) -> Float[Array, ""]:
         axial, bending = self._stiffnesses(eta)
-        elongation, curvature = self.strains(eta)
+        elongation, curvature = self._strains(eta)
         squares = jnp.sum(curvature**2, axis=2)
         return 0.5 * (jnp.sum(axial * elongation**2) + jnp.sum(bending * squares))
 
     def damping_force(
         self, eta: Float[Array, "k"], eta_dot: Float[Array, "k"]
     ) -> Float[Array, "k"]:
-        """Of stresses β EA dε/dt and β EI dκ/dt.
+        """Force of the stresses β EA dε/dt and β EI dκ/dt.
 
         dκ/dt is relative to an axis system that follows the slope without spin about it.
         """
@@ -182,7 +180,9 @@ class ANCFCable(AbstractBody):
         self, eta: Float[Array, "k"], rates: Float[Array, "k"]
     ) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
         """ε and κ, and their rates, κ relative to an axis system that follows the slope."""
-        (strains, strain_rates) = jax.jvp(self.strains, (eta,), (rates,))
+        strains, strain_rates = jax.jvp(self._strains, (eta,), (rates,))
+        if self.planar:  # κ is normal to the plane, about which the axis system turns.
+            return strains, strain_rates
         tangent, t_dot = jax.jvp(self._tangents, (eta,), (rates,))
         spin = jnp.cross(tangent, t_dot)
         return strains, (strain_rates[0], strain_rates[1] - jnp.cross(spin, strains[1]))
@@ -191,7 +191,7 @@ class ANCFCable(AbstractBody):
         self,
         eta: Float[Array, "k"],
         elongation: Float[Array, "n_elements a"],
-        curvature: Float[Array, "n_elements b 3"],
+        curvature: Float[Array, "n_elements b r"],
     ) -> Float[Array, "k"]:
         """Force of the stresses EA ε and EI κ: their power by rates of strains and curvatures.
 
@@ -204,31 +204,38 @@ class ANCFCable(AbstractBody):
         tension = axial * elongation / (h * jnp.linalg.norm(slope, axis=2))
         squares = jnp.sum(at**2, axis=2, keepdims=True)
         moment = bending[..., None] * curvature / (h * squares)
-        own = jnp.cross(at, bend)
+        own = _wedge(at, bend)
         # κ = at × bend / (h at²); the last term turns κ with the slope, zero for moments along κ.
-        by_at = (
-            jnp.cross(bend, moment)
-            - 2.0 * at * jnp.sum(moment * own, axis=2, keepdims=True) / squares
-        )
-        by_at = by_at + jnp.cross(at, jnp.cross(own, moment)) / squares
+        by_at = -_turned(moment, bend)
+        by_at = by_at - 2.0 * at * jnp.sum(moment * own, axis=2, keepdims=True) / squares
+        if not self.planar:
+            by_at = by_at + jnp.cross(at, jnp.cross(own, moment)) / squares
         _, first, _ = (jnp.asarray(x, eta.dtype) for x in _hermite(_gauss(N_AXIAL)[0]))
         _, at_bend, second = (jnp.asarray(x, eta.dtype) for x in _hermite(_gauss(N_BENDING)[0]))
         F = jnp.einsum("ga,egi->eai", first, tension[..., None] * slope)
         F = F + jnp.einsum("ga,egi->eai", at_bend, by_at)
-        F = F + jnp.einsum("ga,egi->eai", second, jnp.cross(moment, at))
-        nodal = jnp.pad(F[:, :2], ((0, 1), (0, 0), (0, 0)))
-        nodal = nodal + jnp.pad(F[:, 2:], ((1, 0), (0, 0), (0, 0)))
-        return jax.linear_transpose(self._displacements, eta)(nodal)[0]
+        F = F + jnp.einsum("ga,egi->eai", second, _turned(moment, at))
+        nodal = _of_nodes(F)
+        return jnp.concatenate([nodal[0, 1, :1], nodal[1:].ravel()])
 
     def strains(
         self, eta: Float[Array, "k"]
     ) -> tuple[Float[Array, "n_elements a"], Float[Array, "n_elements b 3"]]:
         """ε and κ [1/m], along the body's axes, each at its own Gauss points."""
+        elongation, curvature = self._strains(eta)
+        if self.planar:
+            curvature = curvature * jnp.eye(1, 3, 1, dtype=eta.dtype)[None]
+        return elongation, curvature
+
+    def _strains(
+        self, eta: Float[Array, "k"]
+    ) -> tuple[Float[Array, "n_elements a"], Float[Array, "n_elements b r"]]:
+        """As `strains`, of planar cables only the component of κ along y."""
         h = self._element_length(eta)
         (slope, _), (at, bend) = (self._derivatives(eta, n) for n in (N_AXIAL, N_BENDING))
         elongation = jnp.linalg.norm(slope, axis=2) / h - 1.0
         squares = jnp.sum(at**2, axis=2, keepdims=True)
-        return elongation, jnp.cross(at, bend) / (h * squares)
+        return elongation, _wedge(at, bend) / (h * squares)
 
     def centre_line(
         self, eta: Float[Array, "k"], n: int
@@ -261,20 +268,52 @@ class ANCFCable(AbstractBody):
         return Pose(p, jnp.eye(3, dtype=p.dtype))
 
     def frame_at_node(self, row: Any, offset: Pose, eta: Float[Array, "k"]) -> Pose:
-        # Row -1 is the frame of the body, to which a body without joints is free; as is row 0.
+        nodal, arm = self.nodal(eta), self._arm(row, offset, eta)
+        p = self._at_node(row, nodal[:, 0])
+        if self.planar:
+            R = self._rotation_in_plane(self._at_node(row, nodal[:, 1]))
+        else:
+            R = self._at_node(row, self._rotations(nodal[:, 1]))
+        return Pose(p + R @ arm, R @ offset.R)
+
+    def twist_at_node(
+        self, row: Any, offset: Pose, eta: Float[Array, "k"], rates: Float[Array, "k"]
+    ) -> Float[Array, "6"]:
+        if not self.planar:
+            return super().twist_at_node(row, offset, eta, rates)
+        # By hand: configurations need it for many velocities, and its derivatives.
+        velocity, rate = self._at_node(row, self._displacements(rates))
+        slope = self._at_node(row, self.nodal(eta)[:, 1])
+        omega = jnp.cross(slope, rate) / (slope @ slope)
+        R = self._rotation_in_plane(slope)
+        v = velocity + jnp.cross(omega, R @ self._arm(row, offset, eta))
+        return jnp.concatenate([v @ R @ offset.R, omega @ R @ offset.R])
+
+    def _at_node(self, row: Any, x: Float[Array, "n_nodes ..."]) -> Float[Array, "..."]:
+        """The value of a node by a product: no code is generated for transposes of a gather.
+
+        Row -1 is the frame of the body, to which a body without joints is free; as is row 0.
+        """
         row = jnp.maximum(jnp.asarray(row), 0)
-        nodal = self.nodal(eta)
-        p, R = nodal[row, 0], self._rotations(nodal[:, 1])[row]
-        undeformed = self._element_length(eta) * row.astype(eta.dtype)
-        return Pose(p + R @ offset.p.at[0].add(-undeformed), R @ offset.R)
+        rows = jnp.arange(self.n_elements + 1, dtype=row.dtype)
+        return jnp.tensordot((rows == row).astype(x.dtype), x, 1)
+
+    def _arm(self, row: Any, offset: Pose, eta: Float[Array, "k"]) -> Float[Array, "3"]:
+        """Position of a frame relative to its node at η = 0."""
+        along = self._element_length(eta) * jnp.maximum(jnp.asarray(row), 0).astype(eta.dtype)
+        return offset.p - along * jnp.eye(1, 3, dtype=eta.dtype)[0]
+
+    def _rotation_in_plane(self, slope: Float[Array, "3"]) -> Float[Array, "3 3"]:
+        """The rotation about y with x along the slope."""
+        tangent, across = slope / jnp.linalg.norm(slope), jnp.eye(3, dtype=slope.dtype)[1]
+        return jnp.stack([tangent, across, jnp.cross(tangent, across)], axis=1)
 
     def _rotations(self, slopes: Float[Array, "m 3"]) -> Float[Array, "m 3 3"]:
         """Rotations with x along the slopes, without twist from one to the next."""
+        if self.planar:
+            return jax.vmap(self._rotation_in_plane)(slopes)
         tangents = slopes / jnp.linalg.norm(slopes, axis=1, keepdims=True)
         eye = jnp.eye(3, dtype=slopes.dtype)
-        if self.planar:
-            across = jnp.broadcast_to(eye[1], tangents.shape)
-            return jnp.stack([tangents, across, jnp.cross(tangents, across)], axis=2)
         turns = jax.vmap(_shortest_turn)(tangents[:-1], tangents[1:])
         # From the base to the tip: the last turn is on the left.
         later = jax.lax.associative_scan(lambda a, b: b @ a, turns)
@@ -296,19 +335,27 @@ class ANCFCable(AbstractBody):
 
     def _displacements(self, eta: Float[Array, "k"]) -> Float[Array, "n_nodes 2 3"]:
         """The part of the nodal coordinates that is linear in η."""
-        axes = np.array([0, 2]) if self.planar else np.arange(3)
-        # Products with constants, which can be transposed, in place of assignments.
-        stretch = jnp.asarray(np.eye(1, 6, 3).reshape(1, 2, 3), dtype=eta.dtype)
-        others = eta[1:].reshape(self.n_elements, 2, len(axes))
-        first, rest = eta[0] * stretch, others @ jnp.asarray(np.eye(3)[axes], dtype=eta.dtype)
-        return jnp.concatenate([first, rest])
+        own = self._own_displacements(eta)
+        if not self.planar:
+            return own
+        return jnp.concatenate([own[..., :1], jnp.zeros_like(own[..., :1]), own[..., 1:]], axis=2)
+
+    def _own_displacements(self, eta: Float[Array, "k"]) -> Float[Array, "n_nodes 2 d"]:
+        """The same, with the d = 2 components along x and z if planar."""
+        d = 2 if self.planar else 3
+        zeros = jnp.zeros(d, eta.dtype)
+        return jnp.concatenate([zeros, eta[:1], zeros[1:], eta[1:]]).reshape(-1, 2, d)
 
     def _derivatives(
         self, eta: Float[Array, "k"], n: int
-    ) -> tuple[Float[Array, "n_elements n 3"], Float[Array, "n_elements n 3"]]:
-        """First and second derivatives of the centre line by ξ of the elements at n points."""
-        nodal = self.nodal(eta)
-        ends = jnp.concatenate([nodal[:-1], nodal[1:]], axis=1)
+    ) -> tuple[Float[Array, "n_elements n d"], Float[Array, "n_elements n d"]]:
+        """First and second derivatives of the centre line by ξ of the elements at n points.
+
+        d = 2 components, along x and z, of planar cables.
+        """
+        axes = np.array([0, 2]) if self.planar else np.arange(3)
+        straight = jnp.asarray(_straight(self.n_elements)[..., axes], eta.dtype)
+        ends = _ends(self._element_length(eta) * straight + self._own_displacements(eta))
         _, first, second = (jnp.asarray(x, dtype=eta.dtype) for x in _hermite(_gauss(n)[0]))
         return jnp.einsum("ga,eai->egi", first, ends), jnp.einsum("ga,eai->egi", second, ends)
 
@@ -326,15 +373,42 @@ class ANCFCable(AbstractBody):
         return self.EA.astype(eta.dtype) * h * axial, self.EI.astype(eta.dtype) * h * bending
 
 
-def _unit_mass(n_elements: int) -> np.ndarray:
-    """∫ of products of the functions of nodes, in lengths of an element."""
+def _straight(n_elements: int) -> np.ndarray:
+    """Nodal coordinates of the straight cable in lengths of an element, `(n_nodes, 2, 3)`."""
+    straight = np.zeros((n_elements + 1, 2, 3))
+    straight[:, 0, 0], straight[:, 1, 0] = np.arange(n_elements + 1), 1.0
+    return straight
+
+
+def _unit_mass() -> np.ndarray:
+    """∫ of products of the functions of an element, in lengths of an element, shape `(4, 4)`."""
     xi, weights = _gauss(4)
     values = _hermite(xi)[0]
-    own = np.einsum("g,ga,gb->ab", weights, values, values)
-    total = np.zeros((2 * n_elements + 2,) * 2)
-    for k in range(n_elements):
-        total[2 * k : 2 * k + 4, 2 * k : 2 * k + 4] += own
-    return total
+    return np.einsum("g,ga,gb->ab", weights, values, values)
+
+
+def _ends(nodal: Float[Array, "n_nodes 2 d"]) -> Float[Array, "n_elements 4 d"]:
+    """Coordinates of the two nodes of each element."""
+    return jnp.concatenate([nodal[:-1], nodal[1:]], axis=1)
+
+
+def _of_nodes(F: Float[Array, "n_elements 4 d"]) -> Float[Array, "n_nodes 2 d"]:
+    """Sums over the elements of each node; the transpose of `_ends`."""
+    return jnp.pad(F[:, :2], ((0, 1), (0, 0), (0, 0))) + jnp.pad(F[:, 2:], ((1, 0), (0, 0), (0, 0)))
+
+
+def _wedge(a: Float[Array, "... d"], b: Float[Array, "... d"]) -> Float[Array, "... r"]:
+    """a × b; in the x-z plane its only component, which is along y."""
+    if a.shape[-1] == 3:
+        return jnp.cross(a, b)
+    return a[..., 1:] * b[..., :1] - a[..., :1] * b[..., 1:]
+
+
+def _turned(m: Float[Array, "... r"], a: Float[Array, "... d"]) -> Float[Array, "... d"]:
+    """m × a; in the x-z plane with m along y."""
+    if a.shape[-1] == 3:
+        return jnp.cross(m, a)
+    return m * jnp.concatenate([a[..., 1:], -a[..., :1]], axis=-1)
 
 
 def _shortest_turn(a: Float[Array, "3"], b: Float[Array, "3"]) -> Float[Array, "3 3"]:

@@ -68,7 +68,8 @@ def required_force(
     body: AbstractBody, eta: Float[Array, "k"], u: Float[Array, "6+k"], u_dot: Float[Array, "6+k"]
 ) -> Float[Array, "6+k"]:
     """Force on (V, η̇) that the motion of a body requires, with elastic forces and damping."""
-    return body.inertial_force(eta, u, u_dot).at[6:].add(body.internal_force(eta, u[6:]))
+    force = body.inertial_force(eta, u, u_dot)
+    return jnp.concatenate([force[:6], force[6:] + body.internal_force(eta, u[6:])])
 
 
 __all__ = ["BodyGroup", "required_force", "rigid_part"]

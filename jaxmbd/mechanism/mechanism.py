@@ -171,12 +171,14 @@ class Mechanism(eqx.Module):
 
     def deformed_offsets(self, eta: Float[Array, "n_elastic"]) -> Pose:
         """`offsets` at elastic coordinates of the bodies."""
-        offsets = self.offsets
-        for group in self.bodies:
-            if group.n_elastic > 0 and len(group.ports) > 0:
-                moved, at = group.offsets(self.offsets, eta), group.ports.array
-                offsets = jax.tree.map(lambda x, new, at=at: x.at[at].set(new), offsets, moved)
-        return offsets
+        elastic = [g for g in self.bodies if g.n_elastic > 0 and len(g.ports) > 0]
+        if not elastic:
+            return self.offsets
+        n, moved = len(self.port_bodies), [g.offsets(self.offsets, eta) for g in elastic]
+        on_rigid = Rows.of(sorted(set(range(n)).difference(*(g.ports.index for g in elastic))))
+        # Selections of rows in place of assignments, for which no code is generated.
+        parts = [on_rigid, *(g.ports for g in elastic)]
+        return in_order(parts, n, [on_rigid.take_tree(self.offsets), *moved])
 
     def offset_twists(
         self, eta: Float[Array, "n_elastic"], rates: Float[Array, "n_elastic"]

@@ -85,8 +85,11 @@ class JointConfiguration(AbstractPortConfiguration):
         per_velocity = self.H * v[: self.layout.nv, None]
         joints = sum_over_ancestors(self.mechanism, self.layout, per_velocity)
         own = self._offset_twists(v)
-        skip = 1 + self.mechanism.n_bodies
-        return self.at_ports(joints + self._by_deformation(own)).at[skip:].add(own)
+        twists, skip = (
+            self.at_ports(joints + self._by_deformation(own)),
+            1 + self.mechanism.n_bodies,
+        )
+        return jnp.concatenate([twists[:skip], twists[skip:] + own])
 
     def at_ports(self, world: Float[Array, "n_bodies 6"]) -> Float[Array, "n_ports 6"]:
         """World twists of the bodies, taken at every port along its own axes."""
