@@ -36,7 +36,9 @@ class Newton(eqx.Module):
     """Modified Newton's method, which reuses factors of the Jacobian, or full Newton's method.
 
     An unknown has converged if the estimated remaining error, relative to its kind, is below the
-    tolerance, or if small changes no longer shrink, which is the limit of rounding.
+    tolerance, or if small changes no longer shrink, which is the limit of rounding. If two earlier
+    steps came to this limit, an estimated error below the limit suffices, unless the tolerance is
+    zero.
 
     The modified method, also called chord method, reuses the factors of earlier steps and their
     rate of convergence, so that one change may suffice (Hairer and Wanner 1996, IV.8). It factors
@@ -98,6 +100,7 @@ class _Iterate(eqx.Module):
     - `size`: size of the last change; `rate`: its ratio to the previous one; `best`: smallest rate.
     - `first`: size of the first change. Before the first change, `rate` is the expected rate of
       changes up to `first`.
+    - `noise`: size of changes that are rounding errors; zero if the last change was none.
     """
 
     x: Float[Array, "n"]
@@ -107,22 +110,33 @@ class _Iterate(eqx.Module):
     first: Float[Array, ""]
     done: Bool[Array, ""]
     steps: Int[Array, ""]
+    noise: Float[Array, ""]
 
 
 class _Search:
-    """Iterations towards the root of one step."""
+    """Iterations towards the root of one step.
 
-    def __init__(self, fn, guess, args, blocks, newton: Newton):
+    Errors up to `goal` count as converged: the tolerance, or the rounding errors of earlier steps.
+    """
+
+    def __init__(self, fn, guess, args, blocks, cache: CachedFactors | None, newton: Newton):
         self.residual = Residual(fn, guess, args, blocks, often=newton.chord)
         self.blocks, self.most = blocks, newton.max_steps
         self.way = newton.linearization.chosen(blocks)
         eps = self.eps = float(jnp.finfo(guess.dtype).eps)
         self.tolerance = 20 * eps if newton.tolerance is None else newton.tolerance
         self.stalled = tuple(max(self.tolerance, eps**power) for power in (0.6, 0.5, 0.4))
+        self.goal = jnp.asarray(self.tolerance, guess.dtype)
+        # A tolerance of zero requires changes that are rounding errors in each step.
+        if cache is not None and self.tolerance > 0:
+            known = jnp.minimum(cache.reachable, self.stalled[1])
+            self.goal = jnp.maximum(self.goal, known)
         self.open = max(self.tolerance, eps**0.5)
         infinite = jnp.array(jnp.inf, guess.dtype)
         one, zero = jnp.ones((), guess.dtype), jnp.zeros((), jnp.int32)
-        self.start = _Iterate(guess, infinite, one, infinite, infinite, jnp.array(False), zero)
+        self.start = _Iterate(
+            guess, infinite, one, infinite, infinite, jnp.array(False), zero, 0 * one
+        )
 
     def factor(self, x: Array) -> tuple[Array, Any]:
         return self.way.factor(self.residual, x, self.blocks)
@@ -142,7 +156,7 @@ class _Search:
         rate = jnp.where(begins, expected, size / now.size)
         # Remaining error after a change with this rate: linear for the chord, else quadratic.
         left = size * rate * jnp.where(quadratic, rate, 1.0) / jnp.maximum(1.0 - rate, 0.1)
-        small = jnp.where(begins, jnp.minimum(size, left), left) <= self.tolerance
+        small = jnp.where(begins, jnp.minimum(size, left), left) <= self.goal
         best = jnp.where(begins, now.best, jnp.minimum(rate, now.best))
         # Changes that shrank fast and no longer shrink are rounding errors, even if large: 1e-7 of
         # 1000 in chains of hundreds of bodies, whose far ends load every joint. Rates of a
@@ -153,7 +167,9 @@ class _Search:
         first = jnp.where(begins, size, now.first)
         # With compliance of redundant constraints, convergence requires small constraint residuals.
         closed = factors.missed(change) <= self.open * self.blocks.reference(x)
-        return _Iterate(x, size, rate, best, first, (small | stuck) & closed, now.steps + 1)
+        done = (small | stuck) & closed
+        noise = jnp.where(stuck & ~small, jnp.minimum(size, now.size), 0.0)
+        return _Iterate(x, size, rate, best, first, done, now.steps + 1, noise)
 
     def converged(self, now: _Iterate) -> Bool[Array, ""]:
         return now.done & jnp.isfinite(now.size)
@@ -161,7 +177,7 @@ class _Search:
     def hopeless(self, now: _Iterate) -> Bool[Array, ""]:
         """Whether changes grow, or shrink too slowly to converge within the iterations left."""
         left = (self.most - now.steps).astype(now.size.dtype)
-        slow = now.size * now.rate**left > max(self.tolerance, self.eps)
+        slow = now.size * now.rate**left > jnp.maximum(self.goal, self.eps)
         return jnp.isfinite(now.best) & ((now.rate >= 1.0) | slow) & (now.size > self.stalled[1])
 
     def unfinished(self, now: _Iterate) -> Bool[Array, ""]:
@@ -226,7 +242,7 @@ def _chord(search: _Search, cache: CachedFactors | None) -> tuple[_Iterate, Cach
     end = jax.lax.while_loop(lambda c: eqxi.unvmap_any(search.unfinished(c.now)), body, start)
     now = end.now
     new_cache = cache.after(
-        end.factors, search.converged(now), now.rate, now.first, now.steps, end.phase
+        end.factors, search.converged(now), now.rate, now.first, now.steps, end.phase, now.noise
     )
     return eqx.tree_at(lambda now: now.steps, now, end.steps), new_cache
 
@@ -251,7 +267,7 @@ def _renewed(search: _Search, x: Array, old: Any, stale: Bool[Array, ""]) -> Any
 
 def _find(fn, guess, args, blocks, cache, newton: Newton) -> tuple[Root, Any]:
     """The root, and factors of a Jacobian near the root."""
-    search = _Search(fn, guess, args, blocks, newton)
+    search = _Search(fn, guess, args, blocks, cache, newton)
     if not newton.chord:
         end, factors = _newton(search)
         return Root(end.x, search.converged(end), end.steps), factors

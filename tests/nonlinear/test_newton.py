@@ -188,9 +188,53 @@ def test_factors_are_given_up_where_steps_take_more_iterations(age, n_steps, usa
     cache = CachedFactors.nothing(jnp.zeros(1), jnp.float64)
     cache = eqx.tree_at(lambda k: (k.age, k.fewest), cache, (jnp.array(age), jnp.array(2)))
     one, yes, phase = jnp.ones(()), jnp.array(True), jnp.array(0)
-    left = cache.after(cache.factors, yes, 0.1 * one, one, jnp.array(n_steps), phase)
+    left = cache.after(cache.factors, yes, 0.1 * one, one, jnp.array(n_steps), phase, 0 * one)
     assert left.usable == usable
     assert left.fewest == 2
+
+
+def test_rounding_of_two_steps_is_enough_for_the_next():
+    """Of x = a with errors of 1e-11 in each evaluation, and a slope that is off by 0.001."""
+    factors = Dense().factor(lambda x: 1.001 * x, jnp.ones(1), BLOCKS_OF_ONE)[1]
+
+    def equation(x, a):
+        return x - a + 1e-11 * jnp.sin(1e16 * x)
+
+    @eqx.filter_jit
+    def root(newton, off, cache):
+        a = jnp.array([2.0])
+        return newton(equation, a + off, a, BLOCKS_OF_ONE, cache)
+
+    steps = {}
+    for tolerance in (None, 0.0):
+        newton, cache, steps[tolerance] = Newton(tolerance, chord=True), having(factors), []
+        for k in range(8):
+            found = root(newton, 1e-3 * (1 + 0.1 * k), cache)
+            assert found.converged
+            assert abs(found.x[0] - 2.0) < 3e-11
+            cache = found.cache
+            steps[tolerance].append(int(found.steps))
+    assert max(steps[None][2:]) < min(steps[None][:2])  # Without changes that only show rounding.
+    assert max(steps[None][2:]) < min(steps[0.0])
+    assert 0 < cache.reachable < 1e-10
+    assert cache.of_other_equations(jnp.array(True)).reachable == 0
+
+
+def test_rounding_of_one_step_is_forgotten():
+    """As of an impact; and that of earlier steps fades until it is seen again."""
+    cache = CachedFactors.nothing(jnp.zeros(1), jnp.float64)
+    one, yes, old = jnp.ones(()), jnp.array(True), jnp.array(0)
+
+    def after(cache, noise, converged=yes):
+        return cache.after(cache.factors, converged, 0.1 * one, one, jnp.array(3), old, noise * one)
+
+    once = after(cache, 1e-9)
+    assert once.reachable == 0
+    twice = after(after(once, 0.0), 3e-11)
+    np.testing.assert_allclose(twice.reachable, 3e-11, rtol=1e-12)
+    np.testing.assert_allclose(after(twice, 1e-12).reachable, 1e-12, rtol=1e-12)
+    np.testing.assert_allclose(after(twice, 0.0).reachable, 0.95 * 3e-11, rtol=1e-12)
+    assert after(twice, 1e-12, jnp.array(False)).reachable == 0
 
 
 def test_chord_falls_back_on_newton():
