@@ -15,6 +15,7 @@ from jaxlib.mlir import ir
 
 from ..fused.inline_and_unroll import blank
 from .canonical import canonical
+from .linearized import linearized
 from .registered import code_of
 from .scalars import scalars_of
 from .structure import NotCovered
@@ -323,16 +324,26 @@ def _forward(
     otherwise: Callable[..., list[Any]] | None,
 ) -> tuple[list[Any], list[Any]]:
     own = {"program": program, "batched": batched, "linear": linear, "otherwise": otherwise}
-    found = _native.bind(*primals, **own)
     moving = tuple(not isinstance(dot, ad.Zero) for dot in tangents)
     at = len(primals) - linear
     if not any(moving[:at]):  # Linear: the derivative is the function itself.
         dots = list(map(ad.instantiate_zeros, tangents[at:]))
-        return found, _native.bind(*primals[:at], *dots, **own)
-    derivative = _derivative(program, moving)
+        return _native.bind(*primals, **own), _native.bind(*primals[:at], *dots, **own)
     dots = [dot for dot, m in zip(tangents, moving, strict=True) if m]
     of_dots = [b for b, m in zip(batched, moving, strict=True) if m]
-    slopes = _bound(derivative, [*batched, *of_dots], len(dots), [*primals, *dots])
+    # Those of batches stay in the memory of threads.
+    parts = None if linear or any(batched) else linearized(program, moving)
+    if parts is None:
+        found = _native.bind(*primals, **own)
+        slopes = _bound(
+            _derivative(program, moving), [*batched, *of_dots], len(dots), [*primals, *dots]
+        )
+        return found, _with_zeros(slopes, found)
+    saved = _bound(parts.known, batched, 0, primals)
+    needed = [[*primals, *saved][k] for k in parts.places]
+    of_needed = [False] * len(needed)
+    slopes = _bound(parts.linear, [*of_needed, *of_dots], len(dots), [*needed, *dots])
+    found = saved[: len(program.out_avals)]
     return found, _with_zeros(slopes, found)
 
 

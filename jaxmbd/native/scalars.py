@@ -201,7 +201,7 @@ class Trace:
         # Not loops of transposes, or loops that save values for them.
         early = self.ends_early and not (rows or shapes or reverse)
         early, self.ends_early = early and body.in_avals[n_consts].dtype == bool, False
-        if early or not (length == 1 or length * work(body.jaxpr) <= MAX_UNROLLED):
+        if early or stays_loop(params):
             loop = Loop(body, n_carry, length, reverse, early)
             return self._loop(loop, consts, carry, rows, region)
         entries = list(map(as_nodes, rows))
@@ -357,6 +357,12 @@ def work(jaxpr: Jaxpr, times: Callable[[int, int], int] = mul) -> int:
     return total
 
 
+def stays_loop(params: Any) -> bool:
+    """Whether a scan with these parameters has too many operations to be unrolled."""
+    n = params["length"]
+    return n != 1 and n * work(params["jaxpr"].jaxpr) > MAX_UNROLLED
+
+
 def length(jaxpr: Jaxpr) -> tuple[int, int]:
     """About the number of operations in the program of scalars of a jaxpr, and of long loops."""
     loops: list[int] = []
@@ -375,4 +381,4 @@ def _is_program(value: Any) -> bool:
     return isinstance(value, Jaxpr | ClosedJaxpr)
 
 
-__all__ = ["Scalars", "scalars_of"]
+__all__ = ["Scalars", "scalars_of", "stays_loop"]

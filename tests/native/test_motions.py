@@ -152,3 +152,66 @@ def test_code_does_not_grow_with_the_number_of_steps():
     with native.enabled(True):
         short, long = run(4000), run(40_000)
     assert (short.shared, short.varying) == (long.shared, long.varying)
+
+
+def programs_of(jaxpr):
+    """Programs of generated code that a jaxpr calls."""
+    for equation in jaxpr.eqns:
+        if equation.primitive.name == "native_call":
+            yield equation.params["program"]
+        for inner in filter(None, map(equation.params.get, ("jaxpr", "call_jaxpr"))):
+            yield from programs_of(getattr(inner, "jaxpr", inner))
+
+
+def saving(monkeypatch):
+    """A motion with a state that is an integer, its code, and the squares of its results."""
+    monkeypatch.setattr(scalars, "MAX_UNROLLED", 0)
+
+    def motion(A, x, r):
+        def step(carry, r):
+            x, n = carry
+            x = jnp.sin(A @ x) + r * x[n % 2]
+            return (x, n + 1), (x, n)
+
+        return lax.scan(step, (x, jnp.array(0)), r)[1]
+
+    def loss(f):
+        def total(A, x, r):
+            x, n = f(A, x, r)
+            return jnp.sum(x**2 * n[:, None].astype(x.dtype)), n
+
+        return total
+
+    with native.enabled(True):
+        return native.native_of(motion, A, X, STEPS), motion, loss
+
+
+STEPS = jnp.cos(jnp.arange(9.0))
+
+
+def test_reverse_mode_saves_the_motion(monkeypatch):
+    """The linear part needs the states of all steps, and does not compute them again."""
+    own, motion, loss = saving(monkeypatch)
+    by = {"argnums": (0, 1, 2), "has_aux": True}
+    slope, expected = (jax.value_and_grad(loss(f), **by) for f in (own, motion))
+    close(jax.jit(slope)(A, X, STEPS), expected(A, X, STEPS))
+    first, last = programs_of(jax.make_jaxpr(slope)(A, X, STEPS).jaxpr)
+    assert "sin" in str(first)
+    assert "sin" not in str(last)
+    assert all(code_of(p, (False,) * len(p.in_avals)).name for p in (first, last))
+
+
+@pytest.mark.thorough
+def test_derivatives_of_saved_motions(monkeypatch):
+    own, motion, loss = saving(monkeypatch)
+
+    def one(x):
+        return loss(f)(A, x, STEPS)[0]
+
+    many = jnp.stack([X, -X, 2 * X])
+    results = []
+    for f in (own, motion):
+        batch = jax.jit(jax.vmap(jax.grad(one)))(many)
+        along = jax.jacfwd(lambda x, f=f: f(A, x, STEPS)[0])(X)
+        results.append((jax.jit(jax.hessian(one))(X), along, batch))
+    close(*results)
