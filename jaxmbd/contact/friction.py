@@ -71,7 +71,7 @@ class Coulomb(AbstractFriction):
     def traction(
         self, normal_force: Float[Array, ""], slip: Vector, n: Vector, z: Vector
     ) -> Vector:
-        return -self.coefficient * normal_force * saturated(slip / self.transition_velocity)
+        return -self.coefficient * normal_force * saturated(slip * (1.0 / self.transition_velocity))
 
 
 class Bristle(AbstractFriction):
@@ -204,7 +204,7 @@ class RollingResistance(eqx.Module):
 
     def moment(self, normal_force: Float[Array, ""], omega: Vector, n: Vector) -> Vector:
         """Moment [N m] on the first body, at its relative angular velocity `omega` [rad/s]."""
-        omega = omega / self.transition_rate
+        omega = omega * (1.0 / self.transition_rate)
         about_normal = n @ omega
         rolling = self.rolling * saturated(omega - about_normal * n)
         return -normal_force * (rolling + self.spin * jnp.tanh(about_normal) * n)

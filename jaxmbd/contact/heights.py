@@ -316,34 +316,41 @@ class HeightGrid(AbstractHeight):
         at = jax.lax.stop_gradient(self._in_spacings(x, y))
         last = jnp.array(self.heights.shape, at.dtype) - 1.0
         cell = jnp.clip(jnp.floor(at), 0.0, last - 1.0)
-        first = jnp.clip(cell - 1.0, 0.0, last - 3.0).astype(jnp.int32)
+        origin = jnp.clip(cell, 1.0, last - 2.0)
+        first = origin.astype(jnp.int32) - 1
         values = jax.lax.dynamic_slice(self.heights, (first[0], first[1]), (4, 4))
-        values = _around(values, cell[0], last[0])
-        values = _around(values.T, cell[1], last[1])
-        powers = _powers(_powers(values).T)  # Samples along y are in the rows.
-        return Cell(powers, cell, last, 1.0 / self.spacing, self.corner)
+        side = cell - origin
+        powers = _powers(_powers(values.T, side[1]).T, side[0])
+        return Cell(powers, cell, origin, last, 1.0 / self.spacing, self.corner)
 
     def covers(self, x: Scalar, y: Scalar) -> Bool[Array, ""]:
-        u, v = self._in_spacings(x, y)
-        n, m = self.heights.shape
-        return (u >= 0) & (u <= n - 1) & (v >= 0) & (v <= m - 1)
+        at = self._in_spacings(x, y)
+        last = jnp.array(self.heights.shape, at.dtype) - 1.0
+        return jnp.all((at >= 0.0) & (at <= _with_rounding(last)))
 
     def _in_spacings(self, x: Scalar, y: Scalar) -> Float[Array, "2"]:
         """Coordinates from the corner of the grid, divided by its spacing."""
-        return (jnp.stack([x, y]) - self.corner) / self.spacing
+        return (jnp.stack([x, y]) - self.corner) * (1.0 / self.spacing)
+
+
+def _with_rounding(last: Float[Array, "2"]) -> Float[Array, "2"]:
+    """The last sample, which is not beyond the border by a rounding error."""
+    return last * (1.0 + 4.0 * jnp.finfo(last.dtype).eps)
 
 
 class Cell(AbstractHeight):
     """The cubic of one cell of a `HeightGrid`, and beyond the cell.
 
-    - `powers`: coefficients of powers of x and y, in numbers of spacings from the corner of the
-      cell, shape `(4, 4)`.
+    - `powers`: coefficients of powers of x and y, in numbers of spacings from `origin`, shape
+      `(4, 4)`.
     - `cell`, `last`: number of the cell and of the last sample along x and y, shape `(2,)`.
+    - `origin`: number of the cell with a sample more on either side, next to `cell` or itself.
     - `per`: samples by length [1/m]; `corner`: of the grid.
     """
 
     powers: Float[Array, "4 4"]
     cell: Float[Array, "2"]
+    origin: Float[Array, "2"]
     last: Float[Array, "2"]
     per: Float[Array, "2"]
     corner: Float[Array, "2"]
@@ -353,9 +360,9 @@ class Cell(AbstractHeight):
 
     def jet(self, x: Scalar, y: Scalar) -> Jet:
         at = self._in_spacings(x, y)
-        # The last sample is not beyond the border by a rounding error.
-        below, beyond = at < 0.0, at > self.last * (1.0 + 4.0 * jnp.finfo(at.dtype).eps)
-        u, v = jnp.where(below, 0.0, jnp.where(beyond, self.last, at)) - self.cell
+        limited = jax.lax.stop_gradient(jnp.clip(at, 0.0, _with_rounding(self.last)))
+        off = limited != at
+        u, v = jnp.where(off, limited, at) - self.origin
         # Cubics in x, and their derivatives, as coefficients of powers of y.
         value, first, second = _cubic(self.powers, u)
         z, by_y, twice_by_y = _cubic(value, v)
@@ -366,7 +373,6 @@ class Cell(AbstractHeight):
         curvature = jnp.stack([twice_by_x, mixed, twice_by_y])
         curvature = curvature * jnp.stack([per[0] * per[0], per[0] * per[1], per[1] * per[1]])
         # Beyond the border of the grid, its value continues without a slope.
-        off = below | beyond
         slope = jnp.where(off, 0.0, slope)
         curvature = jnp.where(jnp.stack([off[0], off[0] | off[1], off[1]]), 0.0, curvature)
         return Jet(z, slope, curvature)
@@ -381,22 +387,19 @@ class Cell(AbstractHeight):
         return (jnp.stack([x, y]) - self.corner) * self.per
 
 
-def _around(rows: Float[Array, "4 4"], cell: Scalar, last: Scalar) -> Float[Array, "4 4"]:
-    """The two samples before a place and the two after it, from four samples of the grid.
+def _powers(rows: Float[Array, "4 4"], side: Scalar) -> Float[Array, "4 4"]:
+    """Coefficients of powers of the distance from the second of four samples.
 
-    Beyond the first and the last sample one more is extrapolated by a quadratic, as Keys does.
+    Between the second and the third one they are those of the cubic (`side` 0). Next to the border,
+    where Keys extrapolates a sample by a quadratic, the height is a quadratic of three samples: of
+    the first three between the first two (`side` -1), and of the last three between the last two
+    (`side` 1).
     """
     a, b, c, d = rows
-    first = jnp.stack([c + 3.0 * (a - b), a, b, c])
-    end = jnp.stack([b, c, d, b + 3.0 * (d - c)])
-    return jnp.where(cell == 0, first, jnp.where(cell == last - 1.0, end, rows))
-
-
-def _powers(rows: Float[Array, "4 4"]) -> Float[Array, "4 4"]:
-    """Coefficients of the cubic between the second and the third of four samples."""
-    a, b, c, d = rows
-    third = 1.5 * (b - c) + 0.5 * (d - a)
-    return jnp.stack([b, 0.5 * (c - a), 0.5 * (a + c) - b - third, third])
+    before, after = 0.5 * (a + c) - b, 0.5 * (b + d) - c
+    third = jnp.where(side == 0.0, after - before, 0.0)
+    bend = jnp.where(side > 0.0, after, before)
+    return jnp.stack([b, (c - b) - bend, bend - third, third])
 
 
 def _cubic(

@@ -7,18 +7,21 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from .._stop_gradients import stop_gradients
 from .._while_at_most import while_at_most
+from .._with_slope import converged, with_slope_of
 from ..model.frame import Frame, as_frame
 from ..model.values import all_concrete
 from .heights import AbstractHeight, Jet, as_height
 from .shapes import AbstractSurface, Nearest, Vector
 
 # Steps of the search for the foot in the part of the surface below the point, and further pairs of
-# steps, at most. Two more are differentiated: from a foot found, the first of these has exact first
-# derivatives, the second one exact second derivatives.
+# steps, at most.
 FIRST_STEPS, SEARCH = 3, 4
 # Distances up to this multiple of the radius of a ball require a foot that was found.
 NEAR = 1.5
+# Least eigenvalues of the Hessian for steps of Newton's method, far from the foot and at the foot.
+FAR_CONVEX, CONVEX = 0.1, 1e-3
 
 
 class Terrain(AbstractSurface):
@@ -62,75 +65,120 @@ class Terrain(AbstractSurface):
         return None
 
     def nearest(self, point: Vector, radius: Float[Array, ""]) -> Nearest:
-        foot = _search(*jax.lax.stop_gradient((self.height, point, radius)))
-        local = self.height.near(foot[0], foot[1])
-        first = _newton_step(local, point, foot, 1e-3)
-        second = _newton_step(local, point, foot + first.step, 1e-3)
-        # Expanded about the place before the last step, which is as short as rounding errors are:
-        # values and two derivatives are those at its end.
-        foot = foot + first.step + second.step
-        z, slope = _expanded(second.jet, second.step)
-        normal = jnp.concatenate([-slope, jnp.ones((1,), slope.dtype)])
-        normal = normal * (1.0 / jnp.sqrt(normal @ normal))
-        offset = point - jnp.concatenate([foot, z[None]])
-        distance = offset @ normal
-        # Off the normal by more than rounding, the foot was not found.
-        aside, last = jax.lax.stop_gradient((offset - distance * normal, second.step))
-        size, root = radius + jnp.abs(distance), jnp.finfo(point.dtype).eps ** 0.5
-        found = (aside @ aside <= (root * size) ** 2) & (last @ last <= root * size**2)
-        near = (distance < NEAR * radius) | (distance < 0)
-        lost = near & ~(found & second.is_convex)
-        lost = lost | (near & ~self.height.covers(foot[0], foot[1]))
-        lost = lost | ~self.height.covers(point[0], point[1])
-        return jnp.where(lost, jnp.nan, distance), normal
+        height, place, radius = stop_gradients((self.height, point, radius))
+        end = _search(height, place, radius)
+        distance, normal = _from_jet(place, end.foot, end.z, end.slope)
+        is_lost = _is_lost(height, place, radius, end)
+        known = jnp.concatenate([jnp.where(is_lost, jnp.nan, distance)[None], normal])
+        found = with_slope_of(_nearest, known, (self.height, point, end.foot))
+        return found[0], found[1:]
 
 
-def _search(height: AbstractHeight, point: Vector, radius: Float[Array, ""]) -> Float[Array, "2"]:
-    """x and y of the foot of a point, from below the point, by Newton's method.
+def _is_lost(
+    height: AbstractHeight, point: Vector, radius: Float[Array, ""], end: "_Moved"
+) -> Bool[Array, ""]:
+    """Whether the foot is unknown and the distance matters, or the point is off the terrain."""
+    distance, normal = _from_jet(point, end.foot, end.z, end.slope)
+    offset = point - jnp.concatenate([end.foot, end.z[None]])
+    aside = offset - distance * normal
+    # Off the normal by more than rounding, the foot was not found.
+    size, root = radius + jnp.abs(distance), jnp.finfo(point.dtype).eps ** 0.5
+    found = (aside @ aside <= (root * size) ** 2) & (end.squared <= root * size**2)
+    near = (distance < NEAR * radius) | (distance < 0)
+    lost = near & ~(found & end.is_convex & height.covers(end.foot[0], end.foot[1]))
+    return lost | ~height.covers(point[0], point[1])
 
-    The last step is shorter than the fourth root of rounding errors.
+
+def _nearest(args: tuple[AbstractHeight, Vector, Float[Array, "2"]]) -> Float[Array, "4"]:
+    """Distance and normal at a foot that was found, with all derivatives.
+
+    By the implicit function theorem a step of Newton's method from the foot has the derivative of
+    the foot.
+    """
+    height, point, foot = args
+    foot = converged(_step, foot, (height, point))
+    local = height.near(foot[0], foot[1])
+    z, slope, _ = local.jet(foot[0], foot[1])
+    distance, normal = _from_jet(point, foot, z, slope)
+    return jnp.concatenate([distance[None], normal])
+
+
+def _step(foot: Float[Array, "2"], args: tuple[AbstractHeight, Vector]) -> Float[Array, "2"]:
+    """The end of a step of Newton's method from a place near the foot."""
+    height, point = args
+    return foot + _newton_step(height.near(foot[0], foot[1]), point, foot, CONVEX).step
+
+
+def _from_jet(
+    point: Vector, foot: Float[Array, "2"], z: Float[Array, ""], slope: Float[Array, "2"]
+) -> Nearest:
+    """Distance and normal by the height and the slope at the foot."""
+    scale = 1.0 / jnp.sqrt(1.0 + slope @ slope)
+    normal = scale * jnp.concatenate([-slope, jnp.ones((1,), slope.dtype)])
+    return (point - jnp.concatenate([foot, z[None]])) @ normal, normal
+
+
+def _search(height: AbstractHeight, point: Vector, radius: Float[Array, ""]) -> "_Moved":
+    """The foot of a point, from below the point, by Newton's method.
+
+    Steps converge quadratically, and the last one is so short that its end is exact to rounding,
+    with the height and the slope expanded about its start.
     """
     below = point[:2]
     local = height.near(below[0], below[1])
     above = jnp.abs(point[2] - local.jet(below[0], below[1]).z)
-    short = jnp.finfo(point.dtype).eps ** 0.5 * (radius + above) ** 2
+    short = (jnp.finfo(point.dtype).eps ** 0.375 * (radius + above)) ** 2
 
-    def step(local: AbstractHeight, state: _Moved) -> _Moved:
-        move = _newton_step(local, point, state.foot, 0.1).step
-        return _Moved(state.foot + move, move @ move)
-
-    def limited(local: AbstractHeight, state: _Moved) -> _Moved:
+    def limited(foot: Float[Array, "2"], move: Float[Array, "2"]) -> Float[Array, "2"]:
         """A step to a place no farther than the point of the surface right below."""
-        offset = step(local, state).foot - below
+        offset = foot + move - below
         squared = offset @ offset
         far = squared > above**2
         scale = above / jnp.sqrt(jnp.where(far, squared, 1.0))
-        move = below + jnp.where(far, scale, 1.0) * offset - state.foot
-        return _Moved(state.foot + move, move @ move)
+        return below + jnp.where(far, scale, 1.0) * offset - foot
 
-    def is_rough(local: AbstractHeight, state: _Moved) -> Bool[Array, ""]:
-        return (state.squared > short) | ~local.equals_whole(state.foot[0], state.foot[1])
+    def is_rough(local: AbstractHeight, end: _Moved) -> Bool[Array, ""]:
+        inside = local.equals_whole(end.foot[0], end.foot[1])
+        return (end.squared > short) | ~(inside & end.is_convex)
 
     def two_steps(place: tuple[Bool[Array, ""], _Moved]) -> tuple[Bool[Array, ""], _Moved]:
-        local = height.near(place[1].foot[0], place[1].foot[1])
-        state = limited(local, limited(local, place[1]))
-        return is_rough(local, state), state
+        foot = place[1].foot
+        local = height.near(foot[0], foot[1])
+        foot = foot + limited(foot, _newton_step(local, point, foot, FAR_CONVEX).step)
+        step = _newton_step(local, point, foot, CONVEX)
+        end = _moved(foot, step._replace(step=limited(foot, step.step)))
+        return is_rough(local, end), end
 
-    state = _Moved(below, jnp.zeros_like(above))
-    for _ in range(FIRST_STEPS):  # No loop: fused programs are slower with several.
-        state = step(local, state)
-    offset = state.foot - below
+    foot = below
+    for _ in range(FIRST_STEPS - 1):  # No loop: fused programs are slower with several.
+        foot = foot + _newton_step(local, point, foot, FAR_CONVEX).step
+    end = _moved(foot, _newton_step(local, point, foot, FAR_CONVEX))
+    offset = end.foot - below
     far = offset @ offset > above**2
-    state = _Moved(jnp.where(far, below, state.foot), state.squared)
-    place = far | is_rough(local, state), state
-    return while_at_most(lambda place: place[0], two_steps, place, SEARCH)[1].foot
+    place = far | is_rough(local, end), end._replace(foot=jnp.where(far, below, end.foot))
+    return while_at_most(lambda place: place[0], two_steps, place, SEARCH)[1]
 
 
 class _Moved(NamedTuple):
-    """A place near the foot, and the square of the length of the last step [m²]."""
+    """The end of a step.
+
+    - `foot`: its place, near the foot.
+    - `squared`: square of the length of the step [m²].
+    - `z`, `slope`: height and slope there, expanded about the start of the step.
+    - `is_convex`: as of the step.
+    """
 
     foot: Float[Array, "2"]
     squared: Float[Array, ""]
+    z: Float[Array, ""]
+    slope: Float[Array, "2"]
+    is_convex: Bool[Array, ""]
+
+
+def _moved(foot: Float[Array, "2"], step: "_Step") -> _Moved:
+    """The end of a step from a place."""
+    z, slope = _expanded(step.jet, step.step)
+    return _Moved(foot + step.step, step.step @ step.step, z, slope, step.is_convex)
 
 
 class _Step(NamedTuple):

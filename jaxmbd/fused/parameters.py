@@ -163,8 +163,9 @@ PARAMETERS: dict[str, dict[str, Check]] = {
     "scan": dict.fromkeys(
         ("reverse", "length", "jaxpr", "unroll", "num_consts", "num_carry", "ft_in", "ft_out"), _any
     ),
-    # The identity; derivatives are traced before programs are rewritten.
+    # The first argument; derivatives are traced before programs are rewritten.
     "stop_gradient": {},
+    "with_slope": dict.fromkeys(("slope", "with_zeros"), _any),
     # Calls.
     "jit": _CALL,
     "pjit": _CALL,

@@ -105,8 +105,7 @@ def _has_loop(jaxpr: Jaxpr) -> bool:
     for equation in jaxpr.eqns:
         if equation.primitive.name == "scan" and stays_loop(equation.params):
             return True
-        inner = equation.params.get("jaxpr")
-        if equation.primitive.name in ("jit", "pjit") and _has_loop(inner.jaxpr):
+        if equation.primitive.name in ("jit", "pjit") and _has_loop(equation.params["jaxpr"].jaxpr):
             return True
     return False
 

@@ -25,9 +25,9 @@ MAX_UNROLLED = 20_000
 
 # Programs of about this many operations and more are left to JAX: they take long to compile, and
 # run slower from some length on. By the number of long loops: none, a motion with its loop over
-# steps, a gradient of a motion with two. Calls from a loop of XLA would cost more time
-# than is saved in compiling. Measured with chains of 20 to 60 links and with Go2.
-MAX_LENGTHS = (80_000, 80_000, 240_000)
+# steps, the linear part of a gradient of a motion with two. Calls from a loop of XLA would cost
+# more time than is saved in compiling. Measured with chains of 20 to 60 links and with Go2.
+MAX_LENGTHS = (80_000, 80_000, 270_000)
 
 # Entries of arrays, or arrays of which loops read or write one row after another.
 Array = Nodes | AbstractRows
@@ -144,8 +144,8 @@ class Trace:
             return self.evaluate(inner, given, region)
         for y in equation.outvars:
             _small(y.aval, 2 * _products(equation))
-        if name == "stop_gradient":  # Derivatives are traced before.
-            return given
+        if name in ("stop_gradient", "with_slope"):  # Derivatives are traced before.
+            return given[:1]
         if name in ("gather", "dynamic_slice") and isinstance(given[0], ArgumentRows):
             places = list(map(as_nodes, given[1:]))
             if any(known(x) is None for x in places):
