@@ -95,6 +95,22 @@ def compare(graph: Graph, op: str, a: Node, b: Node) -> Node:
     return graph.node(op, "i1", (a, b))
 
 
+def compare_total(graph: Graph, op: str, a: Node, b: Node) -> Node:
+    """A comparison in the total order: -NaN < -∞ < … < -0 < +0 < … < ∞ < NaN."""
+    return compare(graph, op, _ordinal(graph, a), _ordinal(graph, b))
+
+
+def _ordinal(graph: Graph, x: Node) -> Node:
+    """An integer of the same order: the bits of a float, those of magnitude inverted below zero."""
+    if not is_float(x):
+        return x
+    bits = graph.node("bits", "i64" if x.type == "f64" else "i32", (x,))
+    zero = graph.constant(0, bits.type)
+    magnitude = graph.constant(np.iinfo(TYPE_OF[bits.type]).max, bits.type)
+    below = logic(graph, "xor", bits, magnitude)
+    return select(graph, compare(graph, "lt", bits, zero), below, bits)
+
+
 def logic(graph: Graph, op: str, a: Node, b: Node) -> Node:
     """`and`, `or` or `xor` of the bits of integers, or of truth values."""
     if a.type == "i1":
@@ -207,6 +223,7 @@ RULES: dict[str, Rule] = {
     "round": lambda graph, params, x: round_(graph, x, params["rounding_method"]),
     **{name: _with(logic, name) for name in ("and", "or", "xor")},
     **{name: _with(compare, name) for name in ("lt", "le", "gt", "ge", "eq", "ne")},
+    **{f"{name}_to": _with(compare_total, name) for name in ("lt", "le")},
     **{name: _plain(name) for name in ("max", "min", "sqrt", "floor", "ceil")},
     **{name: _plain(name) for name in ("sin", "cos", "exp", "log", "tanh")},
     **{name: _plain(name) for name in LIBRARY if name != "fmod"},

@@ -49,6 +49,7 @@ FOLDED: dict[str, Callable[..., Any]] = {
     "or": _of(np.bitwise_or),
     "xor": _of(np.bitwise_xor),
     "convert": _converted,
+    "bits": lambda kind, x: x.view(kind),
     "select": _select,
     "is_finite": _of(np.isfinite),
     "sqrt": _of(np.sqrt),

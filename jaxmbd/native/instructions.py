@@ -27,6 +27,8 @@ def instruct(w: Writer, node: Node, x: list[str]) -> str:
         return w.put(f"select {which} {x[0]}, {T} {x[1]}, {T} {x[2]}")
     if op == "convert":
         return _converted(w, node.args[0].type, kind, x[0])
+    if op == "bits":
+        return w.put(f"bitcast {w.type(node.args[0].type)} {x[0]} to {w.type(kind)}")
     if op == "is_finite":
         own = node.args[0].type
         size = w.call(own, "fabs", x[0])

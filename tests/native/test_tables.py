@@ -50,6 +50,31 @@ def test_computed_indices(fn, dtype):
     close(total(own), total(fn))
 
 
+# Both zeros, both infinities, both signs of what is not a number, and numbers between samples.
+UNORDERED = [-np.nan, -np.inf, -2.5, -0.0, 0.0, 1e-300, 0.4, 1.0, 7.25, np.inf, np.nan]
+
+
+@pytest.mark.parametrize("dtype", [jnp.float64, jnp.float32])
+def test_total_order(dtype):
+    xs = jnp.asarray(UNORDERED, dtype)
+    order = lambda x: (jax.lax.lt_to_p.bind(x, xs), jax.lax.le_to_p.bind(xs, x))  # noqa: E731
+    own = made(lambda x: order(jnp.broadcast_to(x, xs.shape)), xs[0])
+    for x in xs:
+        close(own(x), order(jnp.broadcast_to(x, xs.shape)))
+
+
+@pytest.mark.parametrize("dtype", [jnp.float64, jnp.float32])
+def test_interpolation_in_a_table(dtype):
+    """Binary search among samples, and its derivative by time and by the samples."""
+    ts, values = jnp.linspace(-3, 3, 500).astype(dtype), jnp.sin(jnp.arange(500.0)).astype(dtype)
+    own = made(jnp.interp, ts[0], ts, values)
+    times = jnp.asarray([-5.0, -3.0, -0.0, 1e-3, 1.234, float(ts[77]), 3.0, 4.0, np.nan], dtype)
+    close(jax.vmap(own, (0, None, None))(times, ts, values), jnp.interp(times, ts, values))
+    dots = (jnp.ones((), dtype), 0 * ts, values[::-1])
+    for t in times[1:5]:
+        close(jax.jvp(own, (t, ts, values), dots), jax.jvp(jnp.interp, (t, ts, values), dots))
+
+
 def halved(x, n=20):
     """Values of more than 1 are halved until they are not, at most n times."""
     return while_at_most(lambda x: x > 1.0, lambda x: 0.5 * x, x, n)
