@@ -2,7 +2,6 @@
 
 from typing import Any, ClassVar
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -34,9 +33,12 @@ class Samples(AbstractSignal):
         self.ts, self.values = as_samples(ts, values, "Samples")
 
     def __call__(self, t: Time) -> Float[Array, "*shape"]:
-        columns = self.values.reshape(self.values.shape[0], -1)
-        value = jax.vmap(lambda column: jnp.interp(t, self.ts, column), in_axes=1)(columns)
-        return value.reshape(self.values.shape[1:])
+        # One search for all components; `jnp.interp` searches for each.
+        after = jnp.clip(jnp.searchsorted(self.ts, t, side="right"), 1, self.ts.shape[0] - 1)
+        (a, b), (x, y) = ((of[after - 1], of[after]) for of in (self.ts, self.values))
+        value = x + (t - a) / (b - a) * (y - x)
+        value = jnp.where(t < self.ts[0], self.values[0], value)
+        return jnp.where(t > self.ts[-1], self.values[-1], value)
 
 
 def as_samples(ts: Any, values: Any, name: str) -> tuple[Array, Array]:
