@@ -17,12 +17,15 @@ from ...integrators.explicit import as_integrator
 from ...model import Model
 from ...model.arguments import as_instance, as_mapping
 from ...model.values import all_concrete
+from ...native import native_or_traced
+from ...native.switch import generates
 from ...sensors import JointPosition, nearest_reading
 from ...system.abstract import AbstractSystem, State
 from ..assemble import assemble
 from .batches import Batch, batch_experiments
 from .experiment import Experiment
 from .substeps import Limits, Motions, primal, warn_traced
+from .variations import Begin, states_with_slopes
 
 Sensors = Mapping[str, Callable[..., Array]]
 
@@ -97,10 +100,12 @@ class Simulator(eqx.Module):
         n = self.substeps if substeps is None else substeps
         count = jnp.asarray(n, dtype=ts.dtype)
         memory = self.integrator.start(system, ts[0], (ts[1] - ts[0]) / count, state)
+        floats, rest = eqx.partition((system, count), eqx.is_inexact_array)
 
         def step(
-            carry: tuple[State, PyTree], interval: tuple[Array, Array]
+            carry: tuple[State, PyTree], interval: tuple[Array, Array], floats: PyTree
         ) -> tuple[tuple[State, PyTree], State]:
+            system, count = eqx.combine(floats, rest)
             start, stop = interval
             h = (stop - start) / count
 
@@ -114,8 +119,34 @@ class Simulator(eqx.Module):
                 carry = jax.lax.fori_loop(0, n, substep, carry)
             return carry, carry[0]
 
-        _, later = jax.lax.scan(step, (state, memory), (ts[:-1], ts[1:]))
-        return jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), state, later)
+        def run(floats: PyTree, state: State, memory: PyTree, ts: Array) -> State:
+            move = functools.partial(step, floats=floats)
+            return jax.lax.scan(move, (state, memory), (ts[:-1], ts[1:]))[1]
+
+        args = floats, state, memory, ts
+        if isinstance(n, int) and self.integrator.for_fixed_steps().explicit:
+            run = native_or_traced(run, *args)
+        return jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), state, run(*args))
+
+    def states_with_slopes(
+        self,
+        begin: Begin,
+        numbers: Float[Array, "k"],
+        experiment: Experiment,
+    ) -> tuple[State, State] | None:
+        """States at the record's times, and their derivatives by numbers with a leading axis k.
+
+        `begin`: function from the numbers to the system and its initial state. None unless code is
+        generated for the motion.
+        """
+        integrator = self.integrator
+
+        def advance(system: AbstractSystem, t0: Array, t1: Array, state: State) -> State:
+            return integrator.advance(system, t0, t1, state, None)[0]
+
+        if not (generates() and integrator.for_fixed_steps().explicit):
+            return None
+        return states_with_slopes(begin, numbers, experiment.ts, advance, self.substeps)
 
     def predict(
         self, model: Model, experiment: Experiment, substeps: Int[Array, ""] | None = None

@@ -7,7 +7,7 @@ multiplies them with any directions.
 """
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import equinox as eqx
@@ -22,7 +22,7 @@ from ...formulations import formulate
 from ...model import Model
 from ...sensors import JointPosition, nearest_reading
 from ...system import constraints
-from ...system.abstract import State
+from ...system.abstract import AbstractSystem, State
 from .batches import Batch
 from .continuity import Continuity
 from .experiment import Experiment
@@ -85,7 +85,21 @@ class Residuals(eqx.Module):
 
         With `continuity`, its first and last state follow.
         """
-        readings, states = self.motion_of_one(theta, start, experiment)
+        system, state = self.begun(theta, start, experiment)
+        states = self.simulator.states(system, state, experiment)
+        return self._judged(theta, system, states, experiment, is_reading)
+
+    def _judged(
+        self,
+        theta: Free,
+        system: AbstractSystem,
+        states: State,
+        experiment: Experiment,
+        is_reading: Bool[Array, "n"],
+    ) -> Float[Array, "r"]:
+        """Residuals of one record from the states at its times."""
+        simulator, _ = self.fitted(theta)
+        readings = simulator.readings(system, states, experiment)
         subject, parts = self.selected.apply(theta), []
         for name, measured in sorted(experiment.measurements.items()):
             sensor = subject.sensors.get(name, JointPosition(name))
@@ -129,12 +143,18 @@ class Residuals(eqx.Module):
 
         `substeps` as for `Simulator.states`.
         """
-        simulator, model = self.fitted(theta)
-        system, state = simulator.start(model, experiment)
-        if self.fit_starts:
-            state = system.displaced(state, start)
+        simulator, _ = self.fitted(theta)
+        system, state = self.begun(theta, start, experiment)
         states = simulator.states(system, state, experiment, substeps)
         return simulator.readings(system, states, experiment), states
+
+    def begun(
+        self, theta: Free, start: Float[Array, "k"], experiment: Experiment
+    ) -> tuple[AbstractSystem, State]:
+        """The system of one record, and its initial state."""
+        simulator, model = self.fitted(theta)
+        system, state = simulator.start(model, experiment)
+        return system, system.displaced(state, start) if self.fit_starts else state
 
     def by_record(self, theta: Free, starts: list[Array]) -> list[Float[Array, "w r"]]:
         """Residuals of `of_one` for every batch, one row per record."""
@@ -164,11 +184,47 @@ class Residuals(eqx.Module):
         def one(flat: Array, start: Array, experiment: Experiment, is_reading: Array) -> Array:
             return self.of_one(unravel(flat), start, experiment, is_reading)
 
-        jacobian = jax.vmap(differentiate(one, argnums=(0, 1)), in_axes=(None, 0, 0, 0))
+        def jacobian(
+            start: Array, experiment: Experiment, is_reading: Array
+        ) -> tuple[Array, Array]:
+            blocks = None
+            if not self.reverse:
+                blocks = self._by_variations(flat, unravel, start, experiment, is_reading)
+            if blocks is None:
+                fn = differentiate(one, argnums=(0, 1))
+                blocks = fn(flat, start, experiment, is_reading)
+            return blocks
+
         return [
-            jacobian(flat, start, batch.experiments, batch.is_reading)
+            jax.vmap(jacobian)(start, batch.experiments, batch.is_reading)
             for batch, start in zip(self.batches, starts, strict=True)
         ]
+
+    def _by_variations(
+        self,
+        flat: Float[Array, "p"],
+        unravel: Callable[[Array], Free],
+        start: Float[Array, "k"],
+        experiment: Experiment,
+        is_reading: Bool[Array, "n"],
+    ) -> tuple[Float[Array, "r p"], Float[Array, "r k"]] | None:
+        """Jacobian blocks of one record by the variational equations; None without their code."""
+        numbers, p = jnp.concatenate([flat, start]), flat.size
+
+        def begin(x: Array) -> tuple[AbstractSystem, State]:
+            return self.begun(unravel(x[:p]), x[p:], experiment)
+
+        motion = self.simulator.states_with_slopes(begin, numbers, experiment)
+        if motion is None:
+            return None
+        states, slopes = motion
+
+        def judged(x: Array, states: State) -> Array:
+            return self._judged(unravel(x[:p]), begin(x)[0], states, experiment, is_reading)
+
+        _, push = jax.linearize(judged, numbers, states)
+        J = jax.vmap(push, out_axes=1)(jnp.eye(numbers.size, dtype=numbers.dtype), slopes)
+        return J[:, :p], J[:, p:]
 
     def plain(self, unknowns: tuple[Free, list[Array]]) -> Float[Array, "r"]:
         """All residuals as one vector, for products with few vectors.
