@@ -3,7 +3,7 @@
     python -m benchmarks.double_pendulum FOLDER [--windows SECONDS ...] [--only NAME ...]
 
 The equations of motion are written by hand, for all windows at once along the last axis, and
-`scipy.optimize.least_squares` fits them: an independent check of what `identify` finds in
+`scipy.optimize.least_squares` fits them: an independent check of the results of `identify` in
 `examples/identify_double_pendulum.py`, and quick enough to compare choices. Each of three records
 is left out in turn; errors are rms errors of both angles [rad] ahead of 80 starts in it. Steps are
 one midpoint step a sample. Prints Markdown.
@@ -35,10 +35,10 @@ FIRST = np.array([0.15, 0.03 - M1 * 0.15**2, 0.01, 0.1, 0.2, 0.04 - M2 * 0.2**2,
 FIRST = np.concatenate([FIRST, [example.SPIN, 0.0, 0.0, 0.0]])
 # Numbers that are fitted, and numbers of which each record has its own.
 CHOICES = {
-    "as in the example": (10, ()),
-    "without tilt": (9, ()),
-    "without tilt and rotor 2": (8, ()),
-    "without tilt, zeros of both angles for each record": (9, (10, 11)),
+    "with rotor 2 and tilt": (10, ()),
+    "with rotor 2": (9, ()),
+    "as in the example": (8, ()),
+    "with rotor 2, zeros of both angles for each record": (9, (10, 11)),
 }
 
 

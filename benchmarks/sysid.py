@@ -2,10 +2,10 @@
 
     python -m benchmarks.sysid FOLDER [--unseen NAME] [--windows N] [--repeats N]
 
-Records, windows and their starts, parameters and their first values are those of
-`examples/identify_double_pendulum.py`; residuals are the differences of both angles. Both sides
-take steps of 2 ms by the classical Runge–Kutta method; MuJoCo's default, semi-implicit Euler, has
-rows too. MuJoCo holds torques over a step: it gets the means of their values at its ends. Dry
+Records, the starts of windows and first values are those of `examples/identify_double_pendulum.py`.
+Rotor 2 and the tilt of the frame are fitted as well, in windows of 2 s. Residuals are the
+differences of both angles. Both sides take steps of 2 ms by the classical Runge–Kutta method;
+MuJoCo's default, semi-implicit Euler, has rows too. MuJoCo holds torques over a step: it gets the means of their values at its ends. Dry
 friction is a soft constraint there, c tanh(v / v_t) here, and each model is judged in its own
 simulator. MuJoCo's optimizer is the default of `mujoco.sysid`, with `x_scale="jac"`. Prints
 Markdown; needs the extra `peers`.
@@ -82,6 +82,16 @@ class RK4(diffrax.AbstractERK):
         return 4
 
 
+WINDOW, STRIDE = 1000, 500  # Samples of a window, and from start to start.
+
+
+def select() -> dict[str, Any]:
+    """The parameters: those of the example, rotor 2 and the tilt of the frame."""
+    rotor = mbd.Parameter("rotors.rotor2.inertia", mbd.transforms.Positive())
+    tilt = mbd.Parameter("forces.gravity.g", mbd.transforms.Entries(0))
+    return example.select() | {"rotor 2 [kg m²]": rotor, "gravity along x [m/s²]": tilt}
+
+
 class Found(NamedTuple):
     """A fit: its numbers in the order of `select`, iterations, seconds of every repeat."""
 
@@ -100,7 +110,7 @@ class Window(NamedTuple):
 
 
 def values_of(model: mbd.Model) -> np.ndarray:
-    """The numbers that are fitted, in the order of `example.select`."""
+    """The numbers that are fitted, in the order of `select`."""
     found = []
     for i in (1, 2):
         body, forces = model.bodies[f"link{i}"], model.forces
@@ -225,7 +235,7 @@ def fit_here(start: mbd.Model, records: Any, repeats: int) -> tuple[Found, float
     seconds = []
     for _ in range(repeats + 1):
         began = time.perf_counter()
-        found = mbd.identify(start, records, example.select(), integrator=RK4(), substeps=1)
+        found = mbd.identify(start, records, select(), integrator=RK4(), substeps=1)
         seconds.append(time.perf_counter() - began)
     return Found("jaxmbd", values_of(found.model), found.n_steps, seconds[1:]), seconds[0]
 
@@ -302,7 +312,7 @@ def show(found: Sequence[Found], first: float, fitted: Any, unseen: Any) -> None
         )
     print("\n| parameter | " + " | ".join(fit.name for fit in found) + " |")
     print("|---|" + "---|" * len(found))
-    for name, *row in zip(example.select(), *(fit.values for fit in found), strict=True):
+    for name, *row in zip(select(), *(fit.values for fit in found), strict=True):
         print(f"| {name} | " + " | ".join(f"{x:.5g}" for x in row) + " |")
 
 
@@ -316,7 +326,7 @@ def main() -> None:
     arguments = parser.parse_args()
     paths = {path.stem: path for path in sorted(arguments.folder.glob("*.csv"))}
     left_out = paths.pop(arguments.unseen)
-    cuts = [example.windows(path, example.WINDOW, example.STRIDE) for path in paths.values()]
+    cuts = [example.windows(path, WINDOW, STRIDE) for path in paths.values()]
     fitted = [window for records in cuts for window in records[: arguments.windows]]
     unseen = example.forecasts(left_out)[: arguments.windows]
     start = example.rig(example.ROUGH, example.TRANSITION)
@@ -325,7 +335,7 @@ def main() -> None:
         fit_there(method, start, fitted, arguments.repeats) for method in ("RK4", "Euler")
     ]
     print(f"{machine()} MuJoCo {mujoco.__version__}, {os.cpu_count()} threads.")
-    print(f"{len(fitted)} windows of {example.WINDOW} samples of {', '.join(paths)}; predictions")
+    print(f"{len(fitted)} windows of {WINDOW} samples of {', '.join(paths)}; predictions")
     print(f"of {arguments.unseen} from {len(unseen)} starts, median of {arguments.repeats} fits.\n")
     show(found, first, fitted, unseen)
 
