@@ -5,10 +5,10 @@
 Records, the starts of windows and first values are those of `examples/identify_double_pendulum.py`.
 Rotor 2 and the tilt of the frame are fitted as well, in windows of 2 s. Residuals are the
 differences of both angles. Both sides take steps of 2 ms by the classical Runge–Kutta method;
-MuJoCo's default, semi-implicit Euler, has rows too. MuJoCo holds torques over a step: it gets the means of their values at its ends. Dry
-friction is a soft constraint there, c tanh(v / v_t) here, and each model is judged in its own
-simulator. MuJoCo's optimizer is the default of `mujoco.sysid`, with `x_scale="jac"`. Prints
-Markdown; needs the extra `peers`.
+MuJoCo's default, semi-implicit Euler, has rows too. MuJoCo holds torques over a step: it gets the
+means of their values at its ends. Dry friction is a soft constraint there, c tanh(v / v_t) here,
+and each model is judged in its own simulator. MuJoCo's optimizer is the default of `mujoco.sysid`,
+with `x_scale="jac"`. Prints Markdown; needs the extra `peers`.
 """
 
 import argparse

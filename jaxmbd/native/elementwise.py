@@ -106,7 +106,7 @@ def _ordinal(graph: Graph, x: Node) -> Node:
         return x
     bits = graph.node("bits", "i64" if x.type == "f64" else "i32", (x,))
     zero = graph.constant(0, bits.type)
-    magnitude = graph.constant(np.iinfo(TYPE_OF[bits.type]).max, bits.type)
+    magnitude = graph.constant(np.iinfo(NUMPY_TYPES[bits.type]).max, bits.type)
     below = logic(graph, "xor", bits, magnitude)
     return select(graph, compare(graph, "lt", bits, zero), below, bits)
 
