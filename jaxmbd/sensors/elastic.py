@@ -5,10 +5,12 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from ..bodies import FlexibleBody
 from ..errors import ModelError
+from ..model.arguments import as_text
 from ..model.model import unknown
 from ..model.values import as_leaf
 from ..system.abstract import AbstractSystem, State, Time
@@ -27,6 +29,9 @@ class Modal(AbstractSensor):
 
     body: str = eqx.field(static=True)
     rates: bool = eqx.field(static=True, default=False)
+
+    def __check_init__(self):
+        as_text(self.body, "Modal: body")
 
     def __call__(self, system: AbstractSystem, t: Time, state: State) -> Float[Array, "k"]:
         places = system.mechanism.elastic_places
@@ -53,23 +58,11 @@ class Strain(AbstractSensor):
     point: Float[Array, "2"] | None
 
     def __init__(self, body: str, node: str | int, point: Any = None):
-        self.body, self.node = body, node
+        self.body, self.node = as_text(body, "Strain: body"), as_node(node, "Strain: node")
         self.point = None if point is None else as_leaf(point, (2,), "Strain: point")
 
     def __call__(self, system: AbstractSystem, t: Time, state: State) -> Float[Array, "..."]:
-        body = _body(system, self.body)
-        if not isinstance(body, FlexibleBody) or body.strains is None:
-            raise ModelError(
-                f"sensor: body {self.body!r} has no recovery of strains; build it by "
-                "flexible.beam, give FlexibleBody its strains, or read sensors.Stress of a solid"
-            )
-        row = body.node_row(self.node)
-        if row in body.without_strains:
-            raise ModelError(
-                f"sensor: beams with axes of their own meet at node {self.node!r} of body "
-                f"{self.body!r}; name the end of one of them, such as node='beam[0]'"
-            )
-        strain = Modal(self.body)(system, t, state) @ body.strains[row]
+        strain = _recovered("strains", self.body, self.node, system, t, state)
         if self.point is None:
             return strain
         y, z = jnp.asarray(self.point, strain.dtype)
@@ -92,15 +85,51 @@ class Stress(AbstractSensor):
     body: str = eqx.field(static=True)
     node: str | int = eqx.field(static=True)
 
+    def __init__(self, body: str, node: str | int):
+        self.body, self.node = as_text(body, "Stress: body"), as_node(node, "Stress: node")
+
     def __call__(self, system: AbstractSystem, t: Time, state: State) -> Float[Array, "6"]:
-        body = _body(system, self.body)
-        if not isinstance(body, FlexibleBody) or body.stresses is None:
-            raise ModelError(
-                f"sensor: body {self.body!r} has no recovery of stresses; build it by "
-                "flexible.from_mesh, give FlexibleBody its stresses, or read sensors.Strain of a "
-                "beam"
-            )
-        return Modal(self.body)(system, t, state) @ body.stresses[body.node_row(self.node)]
+        return _recovered("stresses", self.body, self.node, system, t, state)
+
+
+# Cures if a body has no recovery.
+CURES = {
+    "strains": "build it by flexible.beam, give FlexibleBody its strains, or read sensors.Stress "
+    "of a solid",
+    "stresses": "build it by flexible.from_mesh, give FlexibleBody its stresses, or read "
+    "sensors.Strain of a beam",
+}
+
+
+def _recovered(
+    kind: str, name: str, node: str | int, system: AbstractSystem, t: Time, state: State
+) -> Float[Array, "6"]:
+    """Strains or stresses at a node, from those of each elastic coordinate.
+
+    **Raises** `ModelError` for a body without them, for an unknown node, and for strains at a node
+    that has no axes of its own.
+    """
+    body, shapes = _body(system, name), None
+    if isinstance(body, FlexibleBody):
+        shapes = body.strains if kind == "strains" else body.stresses
+    if shapes is None:
+        raise ModelError(f"sensor: body {name!r} has no recovery of {kind}; {CURES[kind]}")
+    row = body.node_row(node)
+    if kind == "strains" and row in body.without_strains:
+        raise ModelError(
+            f"sensor: beams with axes of their own meet at node {node!r} of body "
+            f"{name!r}; name the end of one of them, such as node='beam[0]'"
+        )
+    return Modal(name)(system, t, state) @ shapes[row]
+
+
+def as_node(node: Any, name: str) -> str | int:
+    """The name or the row of a node; **raises** `ModelError` for anything else."""
+    if isinstance(node, str):
+        return node
+    if isinstance(node, (int, np.integer)) and not isinstance(node, bool):
+        return int(node)
+    raise ModelError(f"{name} must be the name or the row of a node, got {node!r}")
 
 
 def _body(system: AbstractSystem, name: str) -> Any:

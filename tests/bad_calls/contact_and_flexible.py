@@ -3,11 +3,12 @@
 
 from typing import Any
 
+import equinox as eqx
 import jax
 import numpy as np
 
 import jaxmbd as mbd
-from jaxmbd import contact, flexible, forces, tyres
+from jaxmbd import contact, flexible, forces, sensors, tyres
 from tests.bad_calls.values import (
     BALL,
     MEMBER,
@@ -27,6 +28,20 @@ from tests.bad_calls.values import (
 def beam(**given: Any) -> Any:
     usual = {"section": SECTION, "length": 1.0, "E": 2e11, "G": 8e10, "density": 7800.0}
     return flexible.beam(**{**usual, "n_elements": 2, "n_modes": 2, **given})
+
+
+def read_stress(**given: Any) -> Any:
+    """The reading of a body at rest with recovery of stresses."""
+    part = beam()
+    n_nodes, n_elastic = len(part.positions), part.n_elastic
+    part = eqx.tree_at(
+        lambda part: part.stresses,
+        part,
+        np.ones((n_nodes, n_elastic, 6)),
+        is_leaf=lambda x: x is None,
+    )
+    system = mbd.formulate(mbd.Model({"part": part}), mbd.JointCoordinates())
+    return sensors.Stress(**given)(system, np.zeros(()), mbd.assemble(system))
 
 
 CONTACT = {
@@ -224,6 +239,14 @@ FLEXIBLE = {
         flexible.from_mesh,
         {"E": 1e9, "nu": 0.3, "density": 1e3, "interfaces": {"base": [0]}, "unit": 1.0},
         {"mesh": "path"},
+    ),
+    "sensors.Stress": Call(
+        read_stress,
+        {"body": "part", "node": "tip"},
+        {"body": "name", "node": "node"},
+    ),
+    "flexible.von_mises": Call(
+        flexible.von_mises, {"stress": [1.0, 2, 3, 4, 5, 6]}, {"stress": "vector"}
     ),
     "flexible.read_mbdyn": Call(flexible.read_mbdyn, {}, {"path": "path"}),
     "flexible.read_matrices": Call(flexible.read_matrices, {"mass": "x"}, {"stiffness": "path"}),
