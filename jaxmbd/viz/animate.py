@@ -75,9 +75,10 @@ def animate_solution(
     - `height`: height of the plot in a notebook [pixels].
     - `deformation`: factor of the deformation of flexible bodies. Frames on them follow it. Other
       bodies do not: a joint between both is drawn open.
-    - `contours`: `"displacement"` or `"strain"` colours flexible bodies by the size of their
-      elastic displacement [m], in their frames of reference, or by the strain along their fibres
-      [1]; both are not multiplied by `deformation`. Default: the colours of the bodies.
+    - `contours`: quantity that colours flexible bodies: `"displacement"` is the size of their
+      elastic displacement [m], in their frames of reference, `"strain"` the strain along the fibres
+      of beams [1], and `"stress"` the equivalent stress of von Mises of bodies of `from_mesh` [Pa].
+      None of them is multiplied by `deformation`. Default: the colours of the bodies.
     - `visuals`: `{frame: meshes}` of `io.urdf_visuals`, in the place of rods and boxes of their
       bodies. Default: none.
 
@@ -86,7 +87,7 @@ def animate_solution(
 
     **Raises** `KeyError`, with the known names, for an unknown frame or body, and `ModelError` for
     a batch of motions, a motion without a finite time, and invalid options, such as `contours` of
-    strains if no body has any.
+    strains or stresses if no body has any.
     """
     _check_positive(fps=fps, speed=speed, scale=scale, deformation=deformation)
     if path is not None and Path(path).suffix.lower() not in (".html", ".htm"):

@@ -12,10 +12,17 @@ from jaxtyping import Array, Float
 from ..bodies import ANCFCable, FlexibleBody, Skin
 from ..errors import ModelError
 from ..flexible.skins import tube
+from ..flexible.stress import von_mises
 from ..mechanism.mechanism import Mechanism
 from .motion import PADDING, Motion
 
-CONTOURS = ("displacement", "strain")
+CONTOURS = ("displacement", "strain", "stress")
+# Bodies that have these quantities, for messages.
+SOURCES = {
+    "displacement": "",
+    "strain": " with strains in its skin, such as flexible.beam",
+    "stress": " with stresses, such as flexible.from_mesh",
+}
 # Parts of an element of a cable, and corners of its section.
 PARTS, CORNERS = 4, 8
 
@@ -27,18 +34,22 @@ class Surface(NamedTuple):
     - `triangles`: rows of vertices, shape `(m, 3)`.
     - `displacements`: abs(elastic displacement) of the vertices, shape `(n, n_points)` [m].
     - `strains`: strains of the vertices, shape `(n, n_points)` [1], or None.
+    - `stresses`: equivalent stresses of the vertices, shape `(n, n_points)` [Pa], or None.
     """
 
     points: np.ndarray
     triangles: np.ndarray
     displacements: np.ndarray
     strains: np.ndarray | None
+    stresses: np.ndarray | None
 
     def values(self, contours: str | None) -> np.ndarray | None:
         """The quantity that colours the vertices."""
         if contours is None:
             return None
-        return self.displacements if contours == "displacement" else self.strains
+        if contours == "displacement":
+            return self.displacements
+        return self.strains if contours == "strain" else self.stresses
 
 
 def surfaces(
@@ -77,7 +88,10 @@ def _surface(
     drawn = true if deformation == 1 else _points(body, skin, deformation * eta)
     strains = None if skin.strains is None else elastic @ np.asarray(skin.strains).T
     displacements = np.linalg.norm(np.asarray(true - at_rest), axis=2)
-    return Surface(np.asarray(drawn)[:n], skin.triangles, displacements[:n], strains)
+    stresses = None
+    if body.skin is not None and body.stresses is not None:
+        stresses = np.asarray(_equivalent(body.stresses[jnp.asarray(skin.rows)], eta))[:n]
+    return Surface(np.asarray(drawn)[:n], skin.triangles, displacements[:n], strains, stresses)
 
 
 def _cable(body: ANCFCable, unit: float, elastic: np.ndarray, deformation: float | int) -> Surface:
@@ -88,7 +102,7 @@ def _cable(body: ANCFCable, unit: float, elastic: np.ndarray, deformation: float
     at_rest, true, drawn = (_rings(body, width, x) for x in (0.0 * eta[:1], eta, deformation * eta))
     displacements = np.linalg.norm(np.asarray(true - at_rest), axis=2)
     triangles = tube(1 + PARTS * body.n_elements, CORNERS)
-    return Surface(np.asarray(drawn)[:n], triangles, displacements[:n], None)
+    return Surface(np.asarray(drawn)[:n], triangles, displacements[:n], None, None)
 
 
 @eqx.filter_jit
@@ -107,6 +121,12 @@ def _rings(body: ANCFCable, unit: Array, eta: Float[Array, "n k"]) -> Float[Arra
 @eqx.filter_jit
 def _points(body: FlexibleBody, skin: Skin, eta: Float[Array, "n k"]) -> Float[Array, "n m 3"]:
     return jax.vmap(lambda x: body.skin_points(skin, x))(eta)
+
+
+@eqx.filter_jit
+def _equivalent(shapes: Float[Array, "m k 6"], eta: Float[Array, "n k"]) -> Float[Array, "n m"]:
+    """Equivalent stresses, one keyframe after another: all components take six times the memory."""
+    return jax.lax.map(lambda x: von_mises(jnp.tensordot(x, shapes, (0, 1))), eta)
 
 
 def _rods(body: FlexibleBody, unit: float) -> Skin:
@@ -133,22 +153,20 @@ def _rods(body: FlexibleBody, unit: float) -> Skin:
 
 
 def color_range(found: Mapping[str, Surface], contours: str) -> tuple[float, float]:
-    """Limits of the colours: from zero for displacements, symmetric for strains.
+    """Limits of the colours: symmetric for strains, otherwise from zero.
 
-    **Raises** `ModelError` for an unknown quantity, and for strains if no body has them.
+    **Raises** `ModelError` for an unknown quantity, and for one that no body has.
     """
     if contours not in CONTOURS:
-        raise ModelError(f"animate: contours must be 'displacement' or 'strain', got {contours!r}")
+        listed = ", ".join(map(repr, CONTOURS))
+        raise ModelError(f"animate: contours must be one of {listed}, got {contours!r}")
     values = [surface.values(contours) for surface in found.values()]
     largest = [np.abs(x).max() for x in values if x is not None and x.size]
     if not largest:
-        raise ModelError(
-            f"animate: contours={contours!r} needs a flexible body"
-            + (" with strains in its skin, such as flexible.beam" if contours == "strain" else "")
-        )
+        raise ModelError(f"animate: contours={contours!r} needs a flexible body{SOURCES[contours]}")
     # A body that does not deform at all has a range as well.
     top = float(max(largest)) or 1.0
-    return (0.0, top) if contours == "displacement" else (-top, top)
+    return (-top, top) if contours == "strain" else (0.0, top)
 
 
 __all__ = ["Surface", "color_range", "surfaces"]

@@ -8,6 +8,7 @@ import pytest
 import jaxmbd as mbd
 from jaxmbd import Frame, flexible, joints
 from jaxmbd.viz import deformed
+from tests.flexible.test_mesh import of_block
 from tests.viz import motions
 
 TS = np.linspace(0.0, 1.0, 11)
@@ -116,6 +117,25 @@ def test_deformation_is_a_factor_of_the_picture_alone(bending, plot):
     assert np.all(seen < grid[3:])
 
 
+@pytest.mark.thorough
+def test_stress_colours_the_surface_of_a_mesh():
+    """By the equivalent stress that the sensor reads at a vertex, which no factor multiplies."""
+    body = of_block(n_modes=2)
+    clamp = joints.Fixed("ground", Frame("block", node="left"))
+    system = mbd.formulate(mbd.Model({"block": body}, {"clamp": clamp}), mbd.JointCoordinates())
+    eta = 1e-4 * np.linspace(1.0, 2.0, body.n_elastic)
+    state = mbd.assemble(system, elastic={"block": eta})
+    still = motions.solution(system, jnp.zeros(1), jax.tree.map(lambda x: x[None], state))
+    mesh = named(still.animate(contours="stress", deformation=5), "block")
+    for vertex in (3, 11):
+        row = body.skin.rows[vertex]
+        stress = mbd.sensors.Stress("block", row)(system, jnp.zeros(()), state)
+        expected = flexible.von_mises(stress)
+        found = np.asarray(mesh.attribute)
+        np.testing.assert_allclose(found[vertex], expected, rtol=1e-5)
+    assert mesh.color_range[0] == 0.0
+
+
 def test_a_body_without_a_skin_is_rods_between_its_nodes():
     """From its first node to the others, that follow the deformation."""
     body = flexible.beam(
@@ -132,10 +152,12 @@ def test_a_body_without_a_skin_is_rods_between_its_nodes():
 
 @pytest.mark.thorough
 def test_errors(bending):
-    with pytest.raises(mbd.ModelError, match="contours must be 'displacement' or 'strain'"):
-        bending.animate(contours="stress")
+    with pytest.raises(mbd.ModelError, match="contours must be one of 'displacement', 'strain'"):
+        bending.animate(contours="pressure")
     with pytest.raises(mbd.ModelError, match="deformation must be positive"):
         bending.animate(deformation=0)
     rigid = motions.motion(motions.crane(), [0.0])
     with pytest.raises(mbd.ModelError, match="contours='strain' needs a flexible body with strain"):
         rigid.animate(contours="strain")
+    with pytest.raises(mbd.ModelError, match="'stress' needs a flexible body with stresses"):
+        bending.animate(contours="stress")
