@@ -58,7 +58,7 @@ def check(seed, dtype):
 
 @pytest.mark.parametrize("seed", [418])
 def test_programs_that_failed_once(seed):
-    """Of cumulative sums of vectors."""
+    """Programs of cumulative sums of vectors."""
     with native.enabled(True):
         assert check(seed, jnp.float64)
 

@@ -10,8 +10,16 @@ import jaxmbd as mbd
 from jaxmbd import Frame, ModelError, forces, joints
 from jaxmbd.system import constraints
 from jaxmbd.system.tangent_space import n_free, null_space, tangent_matrices, tangent_stiffness
+from tests.marks import thorough_but
+from tests.models import name_of
 
 LENGTH = 0.8
+FORMULATIONS = (
+    mbd.JointCoordinates(),
+    mbd.MaximalCoordinates(),
+    mbd.NaturalCoordinates(rigid=True),
+    mbd.PointCoordinates(),
+)
 
 
 def hanging_rods(length: object = LENGTH) -> mbd.Model:
@@ -39,13 +47,8 @@ def squares_of_hanging_rods() -> np.ndarray:
 
 @pytest.mark.parametrize(
     "formulation",
-    [
-        mbd.JointCoordinates(),
-        mbd.MaximalCoordinates(),
-        mbd.NaturalCoordinates(rigid=True),
-        mbd.PointCoordinates(),
-    ],
-    ids=lambda formulation: type(formulation).__name__,
+    thorough_but(FORMULATIONS[:2], FORMULATIONS),
+    ids=name_of,
 )
 def test_stiffness_contains_the_curvature_of_the_constraints(formulation):
     system = mbd.formulate(hanging_rods(), formulation)
