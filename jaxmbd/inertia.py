@@ -34,7 +34,8 @@ def rod(mass: Any, length: Any, axis: Any = (1.0, 0.0, 0.0), radius: Any = None)
     """A slender uniform rod of `mass` [kg] and `length` [m] along `axis`.
 
     The moment about normals to the axis is m L²/12, for any `radius` [m]. The moment about the
-    axis is m r²/2. Use `cylinder` if the radius matters. Default: a radius of 0.01 `length`.
+    axis is m r²/2. Use `cylinder` if the radius matters. Defaults: the x axis, so that joints about
+    their default axis z move the rod in the plane of x and y; a radius of 0.01 `length`.
 
     For example:
 
@@ -47,6 +48,8 @@ def rod(mass: Any, length: Any, axis: Any = (1.0, 0.0, 0.0), radius: Any = None)
 
 def cylinder(mass: Any, radius: Any, length: Any, axis: Any = (0.0, 0.0, 1.0)) -> RigidBody:
     """A solid uniform cylinder of `mass` [kg], `radius` and `length` [m] along `axis`.
+
+    Default: the z axis, about which joints turn by default.
 
     For example:
 
