@@ -55,7 +55,7 @@ def passage(joint, q):
 
 
 def poses(model, q):
-    """Of the ground and every body, found joint by joint."""
+    """Poses of the ground and every body, found joint by joint."""
     X = {"ground": jnp.eye(4)}
     while len(X) <= len(model.bodies):
         for name, joint in model.joints.items():
@@ -123,7 +123,7 @@ def dissipation(model, X, X_dot, v):
 
 
 def power(model, t, X, X_dot):
-    """Of applied forces and torques: its slope along the velocities is the force."""
+    """Power of applied forces and torques: its slope along the velocities is the force."""
     total = 0.0
     for force in model.forces.values():
         if not isinstance(force, forces.AppliedForce | forces.AppliedTorque):

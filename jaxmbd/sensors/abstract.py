@@ -33,7 +33,7 @@ class AbstractSensor(eqx.Module):
     def nearest(
         self, model: Model, reading: Float[Array, "*n"], measured: Float[Array, "*n"]
     ) -> Float[Array, "*n"]:
-        """Of all readings equivalent to `reading`, the nearest to `measured`.
+        """The reading nearest to `measured` among all that are equivalent to `reading`.
 
         The residual of a fit is the difference of both. Default: the reading itself. Both arrays
         may have leading axes, such as that of time.

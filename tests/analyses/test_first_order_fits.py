@@ -102,7 +102,7 @@ def test_defects_between_windows(truth):
 
 
 def test_the_integration_error_of_a_current_is_seen():
-    """Of a motor that turns nothing: the angle alone would be right with one step."""
+    """A motor that turns nothing: the angle alone would be right with one step."""
     model = motors.model(0.0, gravity=mbd.forces.Gravity([0.0, 0.0, 0.0]))
     options = {"sensors": SENSORS, "integrator": diffrax.Heun(), "noise": {"current": 1e-3}}
     alone = mbd.Experiment(TS, {"angle": 0 * TS}, **GUESS, states=Z0)

@@ -184,7 +184,7 @@ def test_what_is_not_fused_and_why():
 
 @pytest.mark.thorough
 def test_growth_of_changes_of_first_order_states():
-    """Of two that grow as exp(100 t), beside those of a rod."""
+    """Two states that grow as exp(100 t), beside those of a rod."""
     system = mbd.formulate(motors.model(filter=Growing(motors.HINGE)))
     found = mbd.trajectory_growth(system, motors.start(system), 1e-3, 20)
     assert (found.directions, found.n_directions) == (5, 5)

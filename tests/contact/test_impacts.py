@@ -75,7 +75,7 @@ def test_a_ball_bounces():
 @pytest.mark.thorough
 @pytest.mark.parametrize("e", [1.0, 0.8])
 def test_derivatives_contain_those_of_the_times_of_impacts(e):
-    """Of all heights by drop height, restitution and gravity."""
+    """Derivatives of all heights by drop height, restitution and gravity."""
     x = jnp.asarray([0.3, e, G])
     found = slopes(x)
     first = np.sqrt(2 * 0.3 / G)

@@ -94,7 +94,7 @@ def test_every_formulation_finds_the_same(formulation):
 
 @pytest.mark.thorough
 def test_slopes_through_the_redundant_loop():
-    """Of the point and of the crank's acceleration; those of the point also in closed form."""
+    """Derivatives of the point and the crank's acceleration; of the point also in closed form."""
     angle = ANGLES[1]
 
     def outputs(inputs):

@@ -108,7 +108,7 @@ def test_torques_of_motors_at_the_hips():
 
 @pytest.mark.thorough
 def test_slopes_of_the_platform():
-    """Of where the hips put it, by lengths and anchors, through loops that repeat each other."""
+    """Derivatives of its position by lengths and anchors, with redundant loops."""
     angles = POSTURE(POSES[0], lengths=LENGTHS)
 
     def outputs(inputs):

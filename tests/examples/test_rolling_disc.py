@@ -58,7 +58,7 @@ def test_formulations_agree_off_the_circle():
 
 @pytest.mark.thorough
 def test_an_implicit_integrator_rolls_without_slip():
-    """Of order 2: halved steps, a quarter of the error; velocities that are kept are kept."""
+    """Order 2: half the step, a quarter of the error; conserved velocities stay constant."""
     system = mbd.formulate(MODEL(), MAXIMAL)
     start, r, w = EXAMPLE["on_circle"](system), 0.3, EXAMPLE["circle"]()
     angle = TURNING * 0.5 - np.pi / 2

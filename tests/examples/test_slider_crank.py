@@ -25,7 +25,7 @@ def assembled(t, **changes):
 
 @functools.cache
 def states():
-    """Of joint coordinates, at three times."""
+    """Values of joint coordinates, at three times."""
     system, _ = assembled(TIMES[0])
     found = [mbd.assemble(system, {"guide": HEIGHT(t)}, t=t) for t in TIMES]
     return system, found

@@ -95,7 +95,7 @@ def test_the_drives_give_what_the_motion_takes():
 
 @pytest.mark.thorough
 def test_slopes_of_forces():
-    """Of a leg's force by the radius of the base, the load and the amplitude of the motion."""
+    """Derivatives of a leg's force by radius of the base, load and amplitude of the motion."""
     inputs = {"base": jnp.asarray(0.9), "load": jnp.asarray(120.0), "heave": jnp.asarray(0.12)}
 
     def outputs(inputs):

@@ -51,7 +51,7 @@ def wanted():
 
 
 def test_energies_and_forces_balance():
-    """Of the whole: cylinders and loads do the work, and the mount carries all weights."""
+    """Cylinders and loads do all work, and the mount carries all weights."""
     motion, _, said, picture = script()
     assert len(picture) > 10_000
     found = re.search(r"cylinders (\S+) kJ.*loads (\S+) kJ.*gained (\S+) kJ: off by (\S+) J", said)
@@ -119,7 +119,7 @@ def test_forces_of_the_cylinders_move_it_alike():
 
 @pytest.mark.thorough
 def test_slopes_through_redundant_loops():
-    """Of the energy of the machine on a slope, by pins, a mass and the direction of all axes."""
+    """Derivatives of the energy on a slope, by pins, a mass and the direction of all axes."""
     motion, t = script()[0], jnp.asarray(TIMES[SEEN[1]])
     tree = [edge.joint for edge in motion.system.mechanism.topology.edges[1:]]
     guess = {name: motion.joints[name].q[SEEN[1]] for name in tree}

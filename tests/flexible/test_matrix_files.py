@@ -124,7 +124,7 @@ def test_messages_of_nastran(tmp_path):
 
 
 def test_units_of_rotations(tmp_path):
-    """Of a node with six freedoms: moments and tensors of inertia."""
+    """Moments and tensors of inertia of a node with six freedoms."""
     path = tmp_path / "one.mtx"
     path.write_text("".join(f"1 {i} 1 {i} 2.0\n" for i in range(1, 7)))
     found = flexible.read_matrices(path, path, length=1e-3, mass_unit=1e3, time=10.0)

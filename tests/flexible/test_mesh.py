@@ -226,7 +226,7 @@ def test_mesh_files(tmp_path, body):
 
 
 def test_quadratic_cells(tmp_path, body):
-    """Of which the first three nodes of a facet are vertices."""
+    """Facets whose first three nodes are vertices."""
     mesh = skfem.MeshTet2.from_mesh(block())
     mesh.save(tmp_path / "block.vtk")
     for given in (mesh, tmp_path / "block.vtk"):

@@ -128,7 +128,7 @@ def test_modulus_and_damping_follow_from_a_motion():
 
 @pytest.mark.thorough
 def test_modulus_and_damping_follow_from_a_modal_record():
-    """Of a clamped rod that is tapped: 0.1 % of two frequencies, and 0.001 of their damping."""
+    """A clamped rod that is tapped: 0.1 % of two frequencies, and 0.001 of their damping."""
     truth = np.array([7e9, 0.02])
 
     def clamped(E, damping):

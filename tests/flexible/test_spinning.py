@@ -56,7 +56,7 @@ def lowest_frequencies(system, speeds):
 
 
 def expected(omega):
-    """Of lag, in the plane of the spin, and of flap."""
+    """Frequencies of lag, in the plane of the spin, and of flap."""
     return np.sqrt([FLAP[omega] ** 2 - omega**2, FLAP[omega] ** 2])
 
 

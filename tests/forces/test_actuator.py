@@ -34,7 +34,7 @@ def test_force_is_affine_in_length_and_rate():
 
 
 def test_ranges():
-    """Of the control first, then of the force, which the gear multiplies afterwards."""
+    """Limits of the control first, then of the force, which the gear multiplies afterwards."""
     limited = forces.AffineActuator("joint", 5.0, 2.0, (3.0, 0, 0), control_range=(-1.0, 1.0))
     assert force(limited) == 6.0
     limited = forces.AffineActuator("joint", 5.0, 2.0, (3.0, 0, 0), force_range=(-1.0, 2.5))

@@ -142,7 +142,7 @@ def test_like_laws_in_both_directions_are_one():
 
 
 def test_derivatives_reach_either_law():
-    """Of a mixture, by all coefficients of both, against differences."""
+    """Derivatives of a mixture by all coefficients of both laws, against differences."""
 
     @jax.jit
     def work(friction):

@@ -101,7 +101,7 @@ def test_contract():
 @pytest.mark.parametrize("v", [-2.0, 0.0, 2.0])
 @pytest.mark.parametrize("leaf", ["lower", "upper", "stiffness", "damping", "transition"])
 def test_derivatives_by_every_leaf(leaf, v):
-    """Of the force and of the potential, beyond both limits, in and past the transition."""
+    """Slopes of force and potential, beyond both limits, in and past the transition."""
     q, rate = jnp.asarray(Q), jnp.full(len(Q), v)
     weights = jnp.asarray(np.random.default_rng(0).normal(size=len(Q)))
 
@@ -192,7 +192,7 @@ def test_damping_takes_energy_in_contact_only():
 
 @pytest.mark.thorough
 def test_gradient_through_bounces():
-    """Of the angle after bounces at both sides, by all leaves of the stop at once."""
+    """Derivatives of the angle after bounces at both sides, by all leaves of the stop."""
 
     def end(x):
         stop = forces.JointStop(

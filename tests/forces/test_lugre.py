@@ -67,7 +67,7 @@ def test_breaks_away_at_the_static_force():
 
 
 def test_slides_on_the_stribeck_curve():
-    """Of the law at each speed, and of a block that a load moves."""
+    """The law's steady force at each speed, and that of a block that a load moves."""
     for speed in (-0.3, -0.01, 1e-4, 0.004, 0.02, 0.5):
         v = jnp.asarray([speed])
         z = LAW.steady_force(v) / STIFFNESS * jnp.sign(v)

@@ -85,7 +85,7 @@ def test_platform_moves_alike(name):
 
 @functools.cache
 def gradient(name):
-    """Of the platform's acceleration, by masses, moments, geometry and state, in reverse mode."""
+    """The platform's acceleration by masses, moments, geometry and state, in reverse mode."""
     spatial = name in SPATIAL
     formulation = SPATIAL[name] if spatial else PLANAR[name]
 

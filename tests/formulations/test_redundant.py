@@ -183,7 +183,7 @@ def start(x):
 
 @pytest.mark.thorough
 def test_gradients_through_redundant_loops():
-    """Of a reaction and a position, by eight leaves at once, forwards and in reverse."""
+    """Derivatives of a reaction and a position by eight leaves at once, in both modes."""
 
     def found(x):
         system, state = start(x)

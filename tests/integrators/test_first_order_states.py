@@ -158,7 +158,7 @@ def exact():
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", thorough_but(REGULAR, METHODS))
 def test_order(found, exact, name):
-    """Of angle, rate and current together; largest errors at 20 times."""
+    """Errors of angle, rate and current together; largest errors at 20 times."""
     order, motion = METHODS[name][2], found(name)
     errors = [
         np.abs(motion[f"{n} steps"][n // 20 - 1 : n : n // 20] - exact[0][3::4]).max(axis=0)
@@ -240,7 +240,7 @@ ADAPTIVE = {
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", thorough_but(["alpha"], ADAPTIVE))
 def test_adaptive_steps(exact, name):
-    """Of a pendulum that moves slowly the current alone sets the steps, and follows in between."""
+    """If a pendulum moves slowly, the current alone sets the steps."""
     system, state = mbd.formulate(wound(INDUCTANCE), JOINT), start(JOINT)
     state = mbd.State(state.q, state.v, jnp.asarray([0.4]))
 

@@ -56,7 +56,7 @@ def test_energy_and_momentum_are_kept(kind):
 
 @pytest.mark.thorough
 def test_forces_over_a_step_do_the_work_of_potentials():
-    """Of joints of every kind, along any step, for springs of the formulation too."""
+    """Potentials on joints of every kind, along any step, and springs of the formulation."""
     model = models.conservative(models.random_tree(2))
     model = mbd.Model(model.bodies, model.joints, model.forces)
     system = mbd.formulate(model, mbd.NaturalCoordinates(50.0, penalty=20.0))

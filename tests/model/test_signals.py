@@ -82,7 +82,7 @@ VALUES = np.random.default_rng(0).normal(size=(len(TS), 2))
 
 
 def derivatives(signal, ts, order):
-    """Of a signal by time, at many times."""
+    """Derivative of a signal by time, at many times."""
     function = signal
     for _ in range(order):
         function = jax.jacfwd(function)

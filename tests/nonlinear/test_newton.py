@@ -157,7 +157,7 @@ def test_members_of_a_batch_renew_factors_together():
 
 
 def test_one_change_does_where_the_rate_is_known():
-    """Of x = a with a slope that is off by 0.001: each change is 0.001 of the one before."""
+    """Steps for x = a with a slope that is off by 0.001: each change is 0.001 of the one before."""
     factors = Dense().factor(lambda x: 1.001 * x, jnp.ones(1), BLOCKS_OF_ONE)[1]
     newton, a = Newton(tolerance=1e-8, chord=True), jnp.array([2.0])
 
@@ -248,7 +248,7 @@ def test_chord_falls_back_on_newton():
 
 @pytest.mark.parametrize(("slope", "off"), [(2.5, 1e-10), (0.4, 0.0)], ids=["slow", "diverging"])
 def test_derivatives_with_factors_far_from_the_jacobian(slope, off):
-    """Of x = a, from so near that steps with the slope of another equation find it."""
+    """Steps for x = a, from so near that steps with the slope of another equation find it."""
     factors = Dense().factor(lambda x: slope * x, jnp.ones(1), BLOCKS_OF_ONE)[1]
     newton, cache = Newton(chord=True), having(factors)
 
@@ -263,7 +263,7 @@ def test_derivatives_with_factors_far_from_the_jacobian(slope, off):
 
 @pytest.mark.parametrize("chord", [False, True])
 def test_changes_that_rounding_keeps_large_end_the_search(chord):
-    """Of unknowns that a Jacobian of condition 1e9 leaves uncertain to 1e-7 of themselves."""
+    """Unknowns that a Jacobian of condition 1e9 leaves uncertain to 1e-7 of themselves."""
 
     @eqx.filter_jit
     @jax.vmap
@@ -306,7 +306,7 @@ BLOCKS_OF_ONE = Blocks((1,), (jnp.array(1.0),))
 @pytest.mark.thorough
 @pytest.mark.parametrize("chord", [False, True])
 def test_derivatives_can_be_differentiated(chord):
-    """Of x³ = a: d²x/da² = -2/9 a^(-5/3), in all orders of the modes."""
+    """Derivatives of the root of x³ = a: d²x/da² = -2/9 a^(-5/3), in all orders of the modes."""
     newton = Newton(chord=chord)
 
     def root(a):

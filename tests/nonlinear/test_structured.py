@@ -131,7 +131,7 @@ def random_matrix(pattern: SparsityPattern) -> np.ndarray:
 
 
 def solutions(way, J: np.ndarray, blocks: Blocks, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of J y = b and of Jᵀ y = b."""
+    """Solutions of J y = b and of Jᵀ y = b."""
 
     @jax.jit
     def solve(x):
@@ -158,7 +158,7 @@ MODELS = {
     ],
 )
 def test_solutions(name):
-    """Of random equations, with J and with its transpose."""
+    """Solutions of random equations, with J and with its transpose."""
     pattern = MaximalSystem(lower(MODELS[name]())).sparsity_pattern()
     J = random_matrix(pattern)
     nv = len(pattern.velocities)

@@ -163,7 +163,7 @@ def bennett(sketch, rng):
 
 
 def random_inertia(rng, mass, size):
-    """Of a block with unlike edges, along random axes."""
+    """Inertia of a block with unlike edges, along random axes."""
     squares = (size * rng.uniform(0.2, 1.0, size=3)) ** 2
     R = matrix(quaternion(rng))
     return mass * R @ np.diag((squares.sum() - squares) / 12) @ R.T

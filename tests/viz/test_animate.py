@@ -118,7 +118,7 @@ def test_joints_by_kind():
 
 @pytest.mark.thorough
 def test_a_disc_that_rolls_is_a_disc():
-    """Of its radius about its axis, with a bar that shows its turning."""
+    """The drawn disc has its radius about its axis, and a bar that shows its turning."""
     disc = mbd.inertia.cylinder(2.0, 0.3, 0.01, axis=(0, 1, 0))
     rim = joints.RollingDisc(mbd.Frame("ground", [0.0, 0.0, -0.3]), "disc", 0.3, axis=(0, 2, 0))
     model = mbd.Model({"disc": disc}, {"rim": rim})

@@ -101,7 +101,7 @@ def test_colours_are_the_strain_that_a_gauge_measures(bending, plot):
 
 
 def test_deformation_is_a_factor_of_the_picture_alone(bending, plot):
-    """Of the surface and of the frames on it, but not of the values that colour it."""
+    """The scale multiplies displacements of the surface and its frames, not its colours."""
     larger = bending.animate(fps=20, deformation=3, contours="displacement")
     points, tripled = (series(named(x, "rod").vertices) for x in (plot, larger))
     shift, of_tripled = (np.mean((x - x[:1])[-1, -16:], axis=0) for x in (points, tripled))

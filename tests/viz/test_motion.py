@@ -75,7 +75,7 @@ def test_equivalent_boxes_are_the_boxes_that_bodies_were_made_of():
 
 
 def volume(mesh: shapes.Mesh) -> float:
-    """Of a closed surface whose triangles run counterclockwise, seen from outside."""
+    """Volume of a closed surface whose triangles run counterclockwise, seen from outside."""
     a, b, c = np.moveaxis(mesh.vertices[mesh.triangles], 1, 0)
     return np.sum(np.cross(a, b) * c) / 6
 
