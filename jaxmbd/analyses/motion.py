@@ -208,7 +208,7 @@ T = TypeVar("T")
 
 
 def _states_of(motion: AbstractMotion, name: str) -> State:
-    """**Raises** `ModelError`, with the `name` of what was requested, without saved states."""
+    """Saved states of a motion; **raises** `ModelError` with the requested `name` if none."""
     if not isinstance(motion.states, State) or not eqx.is_array(motion.ts):
         raise ModelError(
             f"{type(motion).__name__}.{name}: the motion has no states at saved times; {_REMEDY}"

@@ -302,7 +302,7 @@ class HeightGrid(AbstractHeight):
             raise ModelError(f"HeightGrid: heights must be at least 4 × 4, got shape {shape}")
         if is_concrete(self.heights) and not np.all(np.isfinite(np.asarray(self.heights))):
             bad = np.argwhere(~np.isfinite(np.asarray(self.heights)))[0].tolist()
-            raise ModelError(f"HeightGrid: heights must be finite, not so at {bad}")
+            raise ModelError(f"HeightGrid: heights must be finite; the one at index {bad} is not")
         if is_concrete(self.spacing) and not np.all(np.asarray(self.spacing) > 0):
             raise ModelError(f"HeightGrid: spacing must be positive, got {spacing}")
 

@@ -180,7 +180,7 @@ class Capsule(AbstractSolid):
 class Box(AbstractSolid):
     """A box about the origin of the frame, along its axes.
 
-    It touches surfaces by its eight corners: between them, a bump of terrain is not met.
+    It touches surfaces by its eight corners; terrain between the corners has no effect.
 
     **Arguments:** `frame`: as for `Sphere`; `size`: edge lengths, shape `(3,)` [m].
 

@@ -160,7 +160,7 @@ def _search(height: AbstractHeight, point: Vector, radius: Float[Array, ""]) -> 
 
 
 class _Moved(NamedTuple):
-    """The end of a step.
+    """The end of a step of the search for a foot.
 
     - `foot`: its place, near the foot.
     - `squared`: square of the length of the step [m²].

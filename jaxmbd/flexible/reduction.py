@@ -192,7 +192,7 @@ def _integrals(
 def lump_integrals(
     masses: Any, inertias: Any, positions: Any, shapes: Any
 ) -> tuple[Float[Array, "n 3"], Float[Array, "n 3 n 3"]]:
-    """s and S of rigid lumps at nodes.
+    """Integrals s and S of `FlexibleBody` from rigid lumps at nodes.
 
     **Arguments:** `masses`: shape `(n_nodes,)` [kg]; `inertias`: tensors about the nodes, shape
     `(n_nodes, 3, 3)` [kg m²]; `positions`: shape `(n_nodes, 3)` [m]; `shapes`: displacements and

@@ -240,7 +240,7 @@ class Pass(Values):
         return super().loaded(node) if place is None else self._read_row(node, place)
 
     def _read_row(self, x: Node, place: Place) -> str:
-        """The entry of the row of this iteration."""
+        """Load an entry of the row that this iteration of the loop reads; returns its name."""
         w, row, own = self.w, self.names["row", id(x.region)], MEMORY[x.type]
         if place.kind == "argument":
             offset = w.put(f"mul i64 {row}, {place.step}")

@@ -163,7 +163,7 @@ def _arrays(sizes: Sizes) -> str:
 
 
 def _calls(sizes: Sizes, module: Module) -> list[str]:
-    """Take memory, and call the functions of the program."""
+    """LLVM lines that allocate memory, and call the functions of the program."""
     total = sizes.shared + sizes.scratch + 64
     heap = total > MAX_STACK
     lines = [f"  %stack = alloca [{total} x i8], align 64"]

@@ -134,7 +134,10 @@ class Values:
         return self.names[key]
 
     def loaded(self, node: Node) -> str:
-        """An argument, a value of an earlier part, or one that the other pass has stored."""
+        """Load the value of a node from memory; returns its name.
+
+        Arguments, values of earlier parts and values that the other pass has stored are there.
+        """
         w = self.w
         if node.op == "arg":
             k, entry = node.data

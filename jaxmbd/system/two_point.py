@@ -4,8 +4,8 @@ Poses of ports at the start and at the end of a step give wrenches whose work ov
 decrease of the potential, and which conserve momentum. This follows from two facts (Gonzalez 1996;
 Betsch and Steinmann 2002). Entries of relative poses are bilinear in positions and axes, so that
 their change over a step is exactly the derivative at the mean of the two ends. Entries of relative
-poses are invariant under rigid motions of the whole. Means of rotation matrices are no rotations,
-and need not be.
+poses are invariant under rigid motions of the whole. Both facts hold for means of rotation
+matrices, although these are no rotations.
 
 Wrenches are `[f, τ]` along the world's axes, about the world's origin.
 """

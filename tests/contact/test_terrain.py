@@ -187,7 +187,7 @@ def test_roads_have_the_spectral_density_of_their_class():
 
 
 def test_invalid_terrain():
-    with pytest.raises(mbd.ModelError, match=r"heights must be finite, not so at \[2, 1\]"):
+    with pytest.raises(mbd.ModelError, match=r"heights must be finite; the one at index \[2, 1\]"):
         contact.HeightGrid(np.where(np.arange(20).reshape(5, 4) == 9, np.nan, 0.0), 0.1)
     with pytest.raises(mbd.ModelError, match="at least 4 × 4"):
         contact.HeightGrid(np.zeros((3, 5)), 0.1)

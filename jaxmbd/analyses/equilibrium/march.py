@@ -77,7 +77,7 @@ class March(eqx.Module):
 
 
 class Methods(eqx.Module):
-    """The methods in turn, None for one that is left out."""
+    """Methods of the search for an equilibrium: drainage, then Newton's; None if not used."""
 
     drain: Drainage | None
     newton: StaticNewton | None

@@ -249,11 +249,11 @@ def _lowest(
 def _of_inverse(
     H: Float[Array, "m m"], circulates: Bool[Array, ""], shift: Float[Array, ""]
 ) -> tuple[Float[Array, "k"], Float[Array, "k"], Float[Array, "m k"]]:
-    """The lowest eigenvalues 1/θ - s by the eigenvalues θ of H, and vectors.
+    """The lowest eigenvalues 1/θ - s, for eigenvalues θ of H, and their vectors.
 
-    Real and imaginary parts; the imaginary ones are zero unless a direction flutters.
-
-    Reorthogonalized Lanczos steps are those of Arnoldi: H is right for circulatory forces too.
+    Returns real parts, imaginary parts and vectors. Imaginary parts are zero unless a direction
+    flutters. Reorthogonalized Lanczos steps are those of Arnoldi's method, so that H is right for
+    circulatory forces too.
     """
 
     def symmetric() -> tuple[Array, Array, Array]:

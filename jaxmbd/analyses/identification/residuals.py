@@ -166,7 +166,10 @@ class Residuals(eqx.Module):
         ]
 
     def by_stack(self, theta: Free) -> Float[Array, "m"]:
-        """Residuals of records that are not motions, in deviations, stack by stack."""
+        """Residuals of records of rest and of modes, in multiples of their standard deviations.
+
+        Records of equal structure form a stack. The residuals of the stacks are concatenated.
+        """
         simulator, model = self.fitted(theta)
         parts = [stack.residuals(simulator, model) for stack in self.stacks]
         return jnp.concatenate([theta[0][:0], *parts])

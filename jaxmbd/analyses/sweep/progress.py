@@ -34,7 +34,7 @@ class Progress:
         sys.stderr.flush()
 
     def line(self) -> str:
-        """The current line."""
+        """Text of the progress: scenarios done, their rate and the time left."""
         counts = f"sweep: {self._done}/{self._total} scenarios"
         elapsed = time.monotonic() - self._start
         if self._done == self._before or elapsed <= 0:

@@ -176,7 +176,7 @@ def _values(results: Any, name: str, weights: Any) -> tuple[np.ndarray, np.ndarr
 
 def _shares(weights: Any, counted: np.ndarray) -> np.ndarray:
     if not counted.any():
-        raise ModelError("all scenarios failed; see `reason`")
+        raise ModelError("all scenarios failed; `reason` in the results says why")
     given = np.ones(counted.shape) if weights is None else np.asarray(weights, dtype=float)
     if given.shape != counted.shape or not np.all(np.isfinite(given) & (given >= 0)):
         raise ModelError(
