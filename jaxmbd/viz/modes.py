@@ -14,12 +14,15 @@ try:
     import matplotlib as mpl
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     from .figure import NotebookFigure
 except ImportError as error:
     raise ImportError('plot needs matplotlib: pip install "jaxmbd[viz]"') from error
 
 WIDTH = 9.0  # [inch]
+# Size of the number of a mode [inch], and the largest number of ticks along modes.
+LABEL, MOST_TICKS = (0.26, 0.16), 8
 # Gains below this part of the largest one are drawn at it.
 FLOOR = 1e-12
 
@@ -30,9 +33,12 @@ def plot_modes(modes: Modes) -> Figure:
     figure = NotebookFigure(figsize=(WIDTH, 1.5 + 0.3 * n_rows), layout="constrained")
     plane, *shares = figure.subplots(1, 3, width_ratios=(1.2, 1.0, 1.0))
     _plane(plane)
-    for k, value in enumerate(modes.eigenvalues):
+    eigenvalues = np.asarray(modes.eigenvalues)
+    for k, value in enumerate(eigenvalues):
         plane.plot(value.real, value.imag, "x", color=_colour(k, len(modes)))
-        plane.annotate(f" {k}", (value.real, value.imag), fontsize="small")
+    for k in _with_labels(eigenvalues, figure.get_figheight()):
+        at = eigenvalues[k].real, eigenvalues[k].imag
+        plane.annotate(f" {k}", at, fontsize="small")
     for axis, rows, title in zip(
         shares,
         (modes.participation, modes.energies),
@@ -128,7 +134,26 @@ def _heat(axis: Axes, shares: Mapping[str, Any], n: int) -> None:
         return
     axis.imshow(np.stack(list(shares.values())), vmin=0.0, vmax=1.0, cmap="Blues", aspect="auto")
     axis.set_yticks(range(len(shares)), list(shares), fontsize="small")
-    axis.set_xticks(range(n))
+    if n <= MOST_TICKS:
+        axis.set_xticks(range(n))
+    else:
+        axis.xaxis.set_major_locator(MaxNLocator(MOST_TICKS, integer=True))
+
+
+def _with_labels(eigenvalues: np.ndarray, height: float) -> list[int]:
+    """Numbers of the eigenvalues whose labels do not cover one another, the first ones first."""
+    sizes = LABEL[0] / (WIDTH / 4), LABEL[1] / height  # As parts of the axes.
+    x, y = (_from_0_to_1(part) for part in (np.real(eigenvalues), np.imag(eigenvalues)))
+    kept: list[int] = []
+    for k in range(len(eigenvalues)):
+        if all(abs(x[k] - x[j]) > sizes[0] or abs(y[k] - y[j]) > sizes[1] for j in kept):
+            kept.append(k)
+    return kept
+
+
+def _from_0_to_1(x: np.ndarray) -> np.ndarray:
+    extent = np.ptp(x)
+    return (x - x.min()) / extent if extent > 0 else np.zeros_like(x)
 
 
 def _colour(k: int, n: int) -> tuple[float, float, float, float]:

@@ -72,6 +72,16 @@ def test_displaced_state(rods):
     np.testing.assert_allclose(moved.v, x[3:], atol=1e-15)
 
 
+def test_numbers_of_modes_do_not_cover_one_another():
+    """Of 34 eigenvalues of zero the first one has a number, and those at a distance have theirs."""
+    pytest.importorskip("matplotlib")
+    from jaxmbd.viz.modes import _with_labels
+
+    others = np.array([-1.0 + 3.0j, -0.99 + 3.0j, -5.0 + 8.0j])
+    eigenvalues = np.concatenate([np.zeros(34), others])
+    assert _with_labels(eigenvalues, 4.0) == [0, 34, 36]
+
+
 @pytest.mark.thorough
 def test_figures(rods, tmp_path):
     system = rods.system

@@ -124,6 +124,8 @@ class Modes(eqx.Module):
     def plot(self) -> Any:
         """Eigenvalues in the complex plane, and the shares of joints and bodies in each mode.
 
+        Of numbers of modes that would cover one another, the first one is shown.
+
         Needs the extra `viz`. **Returns** a `matplotlib.figure.Figure`.
         """
         from ...viz.modes import plot_modes
