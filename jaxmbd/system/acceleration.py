@@ -12,15 +12,19 @@ from functools import singledispatch
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
+from .._stop_gradients import stop_gradients
 from ..fused import widened
 from ..linear import after
 from ..model.arguments import as_instance
 from . import constraints
 from .abstract import AbstractSystem, State, Time, Velocities, as_state, as_time
+from .configuration import AbstractConfiguration
+from .loads import loads
 from .residuals import constraint_rates, motion_residual
-from .saddle_point import saddle_point
+from .rounding import is_checked, is_rounding_small, load_scale
+from .saddle_point import SaddlePoint, saddle_point
 from .stabilization import AbstractStabilization
 
 
@@ -85,9 +89,33 @@ def constrained_accelerations(
     f = -motion_residual(system, c, v, jnp.zeros_like(v))
     vdot, lam = equations.solve(f, target)
     holds = equations.holds((vdot, lam), f, target, motion.noise(c, vdot))
+    if is_checked(v.dtype) and system.mechanism.all_rigid:
+        solution = after(vdot, holds), lam
+        holds = holds & _is_rounding_small(system, c, v, equations, solution, target)
     least = equations.minimum_norm(after(lam, holds))
     holds, lam = holds & equations.is_same_force(least, lam), least
     return jnp.where(holds, vdot, jnp.nan), jnp.where(holds, lam, jnp.nan)
+
+
+def _is_rounding_small(
+    system: AbstractSystem,
+    c: AbstractConfiguration,
+    v: Velocities,
+    equations: SaddlePoint,
+    solution: tuple[Velocities, Float[Array, "ng"]],
+    target: Float[Array, "ng"],
+) -> Bool[Array, ""]:
+    """Whether one step of iterative refinement changes v̇ little; see `rounding`."""
+    system, c, v, equations, solution, target = stop_gradients(
+        (system, c, v, equations, solution, target)
+    )
+    vdot, lam = solution
+    rest = -motion_residual(system, c, v, vdot, lam)
+    change, _ = equations.solve_once(rest, target - equations.G @ vdot)
+    bodies = slice(1, system.mechanism.n_bodies + 1)
+    scale = load_scale(system.mechanism, c.twists(v)[bodies], *loads(c, v))
+    changed, rates = c.twists(change)[bodies], c.twists(vdot)[bodies]
+    return is_rounding_small(system.mechanism.rigid, changed, rates, scale)
 
 
 __all__ = ["accelerations", "constrained_accelerations", "free_accelerations"]

@@ -136,14 +136,15 @@ class SaddlePoint(eqx.Module):
             return jnp.concatenate([self.metric.apply(x) - self.G.T @ lam, -(self.G @ x)])
 
         def solution(_: Any, right: Array) -> Array:
-            first = jnp.concatenate(self._solved(right[:nv], -right[nv:]))
+            first = jnp.concatenate(self.solve_once(right[:nv], -right[nv:]))
             rest = right - product(first)
-            return first + jnp.concatenate(self._solved(rest[:nv], -rest[nv:]))
+            return first + jnp.concatenate(self.solve_once(rest[:nv], -rest[nv:]))
 
         unknowns = _solve_symmetric(product, solution, jnp.concatenate([f, -a]))
         return unknowns[:nv], unknowns[nv:]
 
-    def _solved(self, f: Velocities, a: Float[Array, "ng"]) -> tuple[Array, Array]:
+    def solve_once(self, f: Velocities, a: Float[Array, "ng"]) -> tuple[Array, Array]:
+        """`solve` without the step of iterative refinement."""
         factors = self.factors
         last = factors.last if isinstance(factors, ConstraintFactors) else factors
         y0 = self.metric.whiten(after(f, last))
