@@ -22,13 +22,21 @@ def test_fifty_links_take_few_iterations_from_the_drained_state(formulation):
     assert jnp.abs(angles(system, found.state.q)).max() < 1e-12
     exact = squared_frequencies(start.n)[:3]
     assert found.eigenvalues[:3] == pytest.approx(exact, rel=1e-9)
+    # Of a chain with infinitely many links: j₀² g / 4 L.
+    assert float(found.eigenvalues[0]) == pytest.approx(2.404826**2 * 9.81 / (4 * 75.0), rel=0.01)
 
 
 @pytest.mark.thorough
-def test_what_steps_leave_of_constraints_does_not_add_up_along_a_chain():
-    """The links of 300 start on an arc of 50°, far from rest."""
-    start = STARTS["chain of 50"]._replace(n=300, other=50.0 / 300)
-    system = mbd.formulate(chain(start.n), mbd.MaximalCoordinates())
-    found = mbd.equilibrium(system, started(system, start), method="newton")
-    assert int(found.steps[1]) <= 10
-    assert jnp.abs(angles(system, found.state.q)).max() < 1e-12
+def test_1000_links_rest_as_50_do():
+    """Newton's method takes no more steps: what they leave of constraints does not add up."""
+    steps = {}
+    for n in (50, 1000):
+        start = STARTS["chain of 50"]._replace(n=n, other=50.0 / n)
+        system = mbd.formulate(chain(n), mbd.MaximalCoordinates())
+        found = mbd.equilibrium(system, started(system, start), method="newton")
+        assert found.stable
+        assert found.residual < 1e-10
+        assert jnp.abs(angles(system, found.state.q)).max() < 1e-12
+        steps[n] = int(found.steps[1])
+    assert max(steps.values()) <= 10
+    assert steps[1000] <= 2 * steps[50]
