@@ -40,6 +40,13 @@ class Samples(AbstractSignal):
         value = jnp.where(t < self.ts[0], self.values[0], value)
         return jnp.where(t > self.ts[-1], self.values[-1], value)
 
+    def extended(self, n: int) -> "Samples":
+        """The same signal with n samples, by repetitions of the last value at later times."""
+        more = jnp.arange(1, n - self.ts.shape[0] + 1, dtype=self.ts.dtype)
+        ts = jnp.concatenate([self.ts, self.ts[-1] + more * (self.ts[-1] - self.ts[-2])])
+        rows = [(0, more.size), *[(0, 0)] * (self.values.ndim - 1)]
+        return Samples(ts, jnp.pad(self.values, rows, mode="edge"))
+
 
 def as_samples(ts: Any, values: Any, name: str) -> tuple[Array, Array]:
     """Convert times, shape `(n,)` [s], and values, shape `(n, ...)`; `name` denotes the signal.

@@ -20,9 +20,9 @@ pytest.importorskip("llvmlite")
 TS = 0.05 * np.arange(7)
 
 
-def driven(gain):
+def driven(gain, samples=23):
     """A record with a torque that is interpolated between samples of other times."""
-    times = np.linspace(-0.1, 0.5, 23)
+    times = np.linspace(-0.1, 0.5, samples)
     drive = mbd.forces.JointTorque("hinge", mbd.signals.Samples(times, gain * np.sin(9 * times)))
     start = {"guess": {"hinge": 0.4 * gain}, "rates": {"hinge": -gain}}
     return mbd.Experiment(TS, {"hinge": np.zeros(len(TS))}, forces={"drive": drive}, **start)
@@ -75,3 +75,14 @@ def test_second_derivatives_of_blocks():
     for k, e in enumerate(1e-5 * jnp.eye(x.size)):
         column = (slope(x + e) - slope(x - e)) / 2e-5
         np.testing.assert_allclose(H[k], column, atol=1e-6 * float(jnp.max(jnp.abs(H))))
+
+
+def test_records_with_inputs_of_different_lengths_are_one_batch():
+    """Inputs are extended by their last value, which is their value after the last sample."""
+    long, short = driven(1.0), driven(-0.5, samples=9)
+    (batch,) = batch_experiments([long, short])
+    extended = batch.record(1).forces["drive"].signal
+    signal = short.forces["drive"].signal
+    assert extended.ts.shape == (23,)
+    times = jnp.linspace(-0.3, 0.9, 37)
+    np.testing.assert_array_equal(jax.vmap(extended)(times), jax.vmap(signal)(times))

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
 from ...mechanism.groups import group_by
+from ...signals import Samples
 from .experiment import Experiment, RecordName
 
 
@@ -16,8 +17,8 @@ class Batch(eqx.Module):
     """Records of one kind, stacked along a leading axis; `rows` are their numbers, `labels` their
     names.
 
-    Shorter records are padded with their last time and readings, so that one program serves all
-    lengths; `is_reading` is False for padding.
+    Shorter records are padded with their last time and readings, and sampled inputs with their last
+    value, so that one program serves all lengths; `is_reading` is False for padding.
     """
 
     experiments: Experiment
@@ -37,7 +38,9 @@ class Batch(eqx.Module):
 def batch_experiments(experiments: Sequence[Experiment]) -> tuple[Batch, ...]:
     """Group records of equal structure into batches."""
     length = max((e.ts.shape[0] for e in experiments), default=0)
-    padded = [(i, *_pad(e, length)) for i, e in enumerate(experiments)]
+    sampled = [x for e in experiments for x in jax.tree.leaves(e.forces, is_leaf=_is_samples)]
+    longest = max((x.ts.shape[0] for x in sampled if _is_samples(x)), default=0)
+    padded = [(i, *_pad(e, length, longest)) for i, e in enumerate(experiments)]
 
     def kind(entry: tuple[int, Experiment, Array]) -> Any:
         leaves, structure = jax.tree.flatten(entry[1])
@@ -54,15 +57,26 @@ def batch_experiments(experiments: Sequence[Experiment]) -> tuple[Batch, ...]:
     )
 
 
-def _pad(experiment: Experiment, length: int) -> tuple[Experiment, Bool[Array, "n"]]:
+def _is_samples(x: Any) -> bool:
+    return isinstance(x, Samples)
+
+
+def _pad(experiment: Experiment, length: int, longest: int) -> tuple[Experiment, Bool[Array, "n"]]:
+    """A record of a number of readings, with a number of samples of each sampled signal."""
     n = experiment.ts.shape[0]
 
     def extend(x: Array) -> Array:
         return jnp.pad(x, [(0, length - n), *[(0, 0)] * (x.ndim - 1)], mode="edge")
 
+    def sampled(x: Any) -> Any:
+        return x.extended(longest) if _is_samples(x) and x.ts.shape[0] < longest else x
+
     longer = eqx.tree_at(
-        lambda e: (e.ts, e.measurements),
+        lambda e: (e.ts, e.measurements, e.forces),
         experiment,
-        jax.tree.map(extend, (experiment.ts, experiment.measurements)),
+        (
+            *jax.tree.map(extend, (experiment.ts, experiment.measurements)),
+            jax.tree.map(sampled, experiment.forces, is_leaf=_is_samples),
+        ),
     )
     return longer, jnp.arange(length) < n
