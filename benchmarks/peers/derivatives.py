@@ -2,13 +2,13 @@
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pinocchio as pin
 
 import jaxmbd as mbd
 from benchmarks.peers import robots
 from benchmarks.peers.protocol import Contender, Options, Result, Target, compiled, race, ratio
 from benchmarks.peers.single import agreed
+from benchmarks.peers.steps import called_in_pinocchio
 from jaxmbd.system.abstract import AbstractSystem
 
 TITLE = "Derivatives of accelerations"
@@ -37,16 +37,7 @@ def one_after_another(system: AbstractSystem, state: mbd.State, n: int) -> jax.A
 
 def in_pinocchio(robot: robots.Robot, states: mbd.State, n: int) -> Contender:
     """`computeABADerivatives`, each a call from Python."""
-    model, data = robot.pinocchio, robot.pinocchio.createData()
-    in_q, in_v = robot.to_pinocchio
-    q, v = np.asarray(states.q)[0, in_q], np.asarray(states.v)[0, in_v]
-    still = np.zeros(model.nv)
-
-    def run() -> None:
-        for _ in range(n):
-            pin.computeABADerivatives(model, data, q, v, still)
-
-    return Contender("Pinocchio", run, n, {"dtype": "float64", "threads": 1})
+    return called_in_pinocchio("Pinocchio", pin.computeABADerivatives, robot, states, n)
 
 
 def run(options: Options) -> Result:

@@ -8,6 +8,7 @@ method's error there, and by rounding with a fixed base.
 
 import os
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stdout
 from functools import partial
@@ -95,18 +96,25 @@ def in_mujoco(robot: Robot, states: mbd.State, n: int) -> Contender:
     return Contender("MuJoCo, mj_step", run, n, settings, memory=int(data.nbuffer))
 
 
-def in_pinocchio(robot: Robot, states: mbd.State, n: int) -> Contender:
-    """`aba`, accelerations alone, each a call from Python."""
+def called_in_pinocchio(
+    name: str, function: Callable[..., Any], robot: Robot, states: mbd.State, n: int
+) -> Contender:
+    """A function of the first of some states and of forces of zero, `n` times from Python."""
     model, data = robot.pinocchio, robot.pinocchio.createData()
     in_q, in_v = robot.to_pinocchio
     q, v = np.asarray(states.q)[0, in_q], np.asarray(states.v)[0, in_v]
-    still = np.zeros(model.nv)
+    zeros = np.zeros(model.nv)
 
     def run() -> None:
         for _ in range(n):
-            pin.aba(model, data, q, v, still)
+            function(model, data, q, v, zeros)
 
-    return Contender("Pinocchio, aba alone", run, n, {"dtype": "float64", "threads": 1})
+    return Contender(name, run, n, {"dtype": "float64", "threads": 1})
+
+
+def in_pinocchio(robot: Robot, states: mbd.State, n: int) -> Contender:
+    """`aba`, accelerations alone."""
+    return called_in_pinocchio("Pinocchio, aba alone", pin.aba, robot, states, n)
 
 
 def in_rollout(robot: Robot, states: mbd.State, n: int) -> Contender:
