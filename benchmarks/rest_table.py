@@ -38,7 +38,7 @@ FORMULATIONS = {
 }
 PARAMETERS = ("length", "stiffness", "mass", "tilt")
 NUMBERS = np.array([0.5, 20.0, 1.3, 0.2])  # [m], [N m], [kg], [rad]
-STEP = 3e-3  # Of the differences, as a part of each number.
+STEP = 1e-3  # Of the differences, as a part of each number.
 Y = jnp.array([0.0, 1.0, 0.0])
 
 
