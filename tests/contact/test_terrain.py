@@ -111,6 +111,15 @@ def test_derivatives_take_no_operations_from_values():
     assert count < 1400
 
 
+def test_a_place_far_above_steep_ground_has_a_distance():
+    """Steps from a foot nearly without convexity once ended 3,600 km below."""
+    heights = 0.06 * np.random.default_rng(0).uniform(size=(41, 41))
+    steep = contact.Terrain("ground", contact.HeightGrid(heights, 0.1, (-2.0, -2.0)))
+    point = jnp.asarray([-0.25886535230775976, 0.7038227336838228, 0.284475074042377])
+    found, _ = nearest(steep, point, 0.022)
+    assert 0.05 < found < 0.3
+
+
 def test_a_ball_that_does_not_fit_touches_the_nearer_side():
     """In a valley with a radius of curvature of 0.01 m."""
     sharp = contact.Terrain("ground", contact.Washboard(0.04, 0.126))
