@@ -104,9 +104,21 @@ def shared_data() -> Path:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _room_for_programs():
+def _room_after_modules():
     """Forget compiled programs between modules, before memory or memory maps run out."""
     yield
+    _make_room_for_programs()
+
+
+@pytest.fixture(autouse=True)
+def _room_after_thorough_tests(request: pytest.FixtureRequest):
+    """The same after each thorough test: a file of them compiles thousands of programs."""
+    yield
+    if request.node.get_closest_marker("thorough"):
+        _make_room_for_programs()
+
+
+def _make_room_for_programs() -> None:
     maps, pages = Path("/proc/self/maps"), Path("/proc/self/statm")
     if not (maps.exists() and pages.exists()):
         return

@@ -22,6 +22,8 @@ from .residual import Equations, Residual
 MAX_REFINEMENTS = 20
 
 Product = Callable[[Array], Array]
+# Solution, sizes of the last two changes, number of refinements, and the last residual.
+Carry = tuple[Array, Array, Array, Array, Array]
 
 # Name of the residuals that `jax.checkpoint` must save so that no root is computed twice.
 ROOT = "jaxmbd_root"
@@ -123,7 +125,8 @@ def _refined(
 ) -> Float[Array, "n"]:
     """Solve A y = b by iterative refinement with a solver for a matrix near A.
 
-    NaN if the refinement does not converge.
+    NaN if the refinement does not converge: if changes do not vanish beside y, and A y is not b to
+    rounding. Of the solution zero, as of a held coordinate, only the latter can be said.
     """
     eps = float(jnp.finfo(b.dtype).eps)
 
@@ -132,25 +135,28 @@ def _refined(
         n = None if blocks.compliant is None else blocks.counts[0]
         return jnp.max(jnp.abs(y[:n]))
 
-    def converged(carry: tuple[Array, Array, Array, Array]) -> Bool[Array, ""]:
-        y, size, before, _ = carry
+    def converged(carry: Carry) -> Bool[Array, ""]:
+        y, size, before, *_ = carry
         whole = largest(y)
         # Small changes that no longer shrink are rounding errors.
         rounding = (size > 0.9 * before) & (size <= eps ** (1 / 3) * whole)
         return (size <= 100 * eps * whole) | rounding
 
-    def unfinished(carry: tuple[Array, Array, Array, Array]) -> Bool[Array, ""]:
+    def unfinished(carry: Carry) -> Bool[Array, ""]:
         return ~converged(carry) & (carry[3] < MAX_REFINEMENTS) & jnp.isfinite(carry[1])
 
-    def body(carry: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
-        y, size, _, n = carry
-        change = solve(b - product(y))
-        return y + change, largest(change), size, n + 1
+    def body(carry: Carry) -> Carry:
+        y, size, _, n, _ = carry
+        remaining = b - product(y)
+        change = solve(remaining)
+        return y + change, largest(change), size, n + 1, jnp.max(jnp.abs(remaining))
 
     first = solve(b)
-    start = (first, largest(first), jnp.array(jnp.inf, b.dtype), jnp.zeros((), jnp.int32))
+    infinite = jnp.array(jnp.inf, b.dtype)
+    start = (first, largest(first), infinite, jnp.zeros((), jnp.int32), infinite)
     end = jax.lax.while_loop(unfinished, body, start)
-    return jnp.where(converged(end), end[0], jnp.nan)
+    solved = end[4] <= 100 * eps * jnp.max(jnp.abs(b))
+    return jnp.where(converged(end) | solved, end[0], jnp.nan)
 
 
 __all__ = ["implicit", "saved_residuals", "saves_roots"]
