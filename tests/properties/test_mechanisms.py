@@ -16,8 +16,8 @@ from tests.properties.templates import TEMPLATES
 # number; residuals in units of the precision, and powers at least.
 ERROR, MISS = 1e3, 1e2
 
-# A formulation may be worse conditioned than the mechanism. That excuses errors up to this part, and
-# up to another part of the power in single precision.
+# A formulation may be worse conditioned than the mechanism. That excuses errors up to this part,
+# and up to another part of the power in single precision.
 EXCUSED, EXCUSED_POWER = 0.05, 5e-3
 
 
