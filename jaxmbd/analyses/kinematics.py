@@ -36,8 +36,8 @@ class DrivenMotion(AbstractMotion):
     vdot: Float[Array, "n nv"]
     system: AbstractSystem
 
-    def rows(self, index: np.ndarray) -> "DrivenMotion":
-        """The motion at some of its times."""
+    def at_rows(self, index: Any) -> "DrivenMotion":
+        """The motion at some of its times, for an index that `rows` has checked."""
         ts, states, vdot = jax.tree.map(lambda x: x[index], (self.ts, self.states, self.vdot))
         return DrivenMotion(ts=ts, states=states, vdot=vdot, system=self.system)
 

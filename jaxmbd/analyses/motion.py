@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 from ..errors import ModelError
 from ..model.model import unknown
-from ..model.values import all_concrete
+from ..model.values import all_concrete, is_concrete
 from ..system.abstract import AbstractSystem, NamedPoses, NamedTwists, State
 from ..system.energy import Energy, Momentum, energy, momentum
 from ..system.joint_states import JointState, joint_states
@@ -31,7 +31,9 @@ class AbstractMotion(eqx.Module):
     - `system`: the system that moved.
 
     Frames, joints, reactions and energies are computed at the first access. They are available
-    under `jit`, too, and raise `ModelError` if the motion has no states at saved times.
+    under `jit`, too, and raise `ModelError` if the motion has no states at saved times. All are
+    JAX arrays, which do not take lists as indices: `motion.rows([0, -1]).joints["hinge"].q` has
+    the first and the last row, as has `motion.joints["hinge"].q[np.array([0, -1])]`.
     """
 
     ts: eqx.AbstractVar[Float[Array, "n"]]
@@ -39,8 +41,29 @@ class AbstractMotion(eqx.Module):
     system: eqx.AbstractVar[AbstractSystem]
 
     @abc.abstractmethod
-    def rows(self: M, index: np.ndarray) -> M:
-        """The motion at some of its times."""
+    def at_rows(self: M, index: Any) -> M:
+        """The motion at some of its times, for an index that `rows` has checked."""
+
+    def rows(self: M, index: Any) -> M:
+        """The motion at some of its times: `motion.rows([0, -1])` is the first and the last one.
+
+        **Arguments:** `index`: a slice, or a list or an array of integers or of booleans.
+
+        **Raises** `ModelError` for an index outside the motion, another type, and a batch.
+        """
+        n = _times_of(self, "rows").shape[0]
+        if not is_concrete(index):
+            return self.at_rows(index)
+        try:
+            chosen = np.atleast_1d(np.arange(n)[index])
+        except (IndexError, TypeError, ValueError):
+            chosen = None
+        if chosen is None or chosen.ndim != 1:
+            raise ModelError(
+                f"{type(self).__name__}.rows: index must be a slice, integers from {-n} to "
+                f"{n - 1}, or {n} booleans, got {index!r}"
+            )
+        return self.at_rows(chosen)
 
     @property
     def frames(self) -> NamedPoses:
@@ -88,17 +111,7 @@ class AbstractMotion(eqx.Module):
 
         **Raises** `ModelError` for a batch, whose motions may end at different rows.
         """
-        if not eqx.is_array(self.ts):
-            raise ModelError(
-                f"{type(self).__name__}.finite: the motion has no one sequence of saved times; "
-                f"{_REMEDY}"
-            )
-        if self.ts.ndim != 1:
-            raise ModelError(
-                f"{type(self).__name__}.finite is for one motion, not for a batch of shape "
-                f"{self.ts.shape[:-1]}; choose one with `motion`"
-            )
-        return self.rows(np.flatnonzero(np.isfinite(np.asarray(self.ts))))
+        return self.at_rows(np.flatnonzero(np.isfinite(np.asarray(_times_of(self, "finite")))))
 
     def motion(self: M, index: int | tuple[int, ...]) -> M:
         """One motion of a batch from `jax.vmap`."""
@@ -214,6 +227,21 @@ def _states_of(motion: AbstractMotion, name: str) -> State:
             f"{type(motion).__name__}.{name}: the motion has no states at saved times; {_REMEDY}"
         )
     return motion.states
+
+
+def _times_of(motion: AbstractMotion, name: str) -> Array:
+    """Saved times of one motion; **raises** `ModelError` with the requested `name` otherwise."""
+    if not eqx.is_array(motion.ts):
+        raise ModelError(
+            f"{type(motion).__name__}.{name}: the motion has no one sequence of saved times; "
+            f"{_REMEDY}"
+        )
+    if motion.ts.ndim != 1:
+        raise ModelError(
+            f"{type(motion).__name__}.{name} is for one motion, not for a batch of shape "
+            f"{motion.ts.shape[:-1]}; choose one with `motion`"
+        )
+    return motion.ts
 
 
 def _once(motion: AbstractMotion, name: str, of: Callable[[AbstractSystem, Array, State], T]) -> T:

@@ -6,7 +6,6 @@ import diffrax
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
 from ..errors import RESULTS
@@ -96,8 +95,8 @@ class Solution(AbstractMotion):
 
         return continued(self, t1, **options)
 
-    def rows(self, index: np.ndarray) -> "Solution":
-        """The motion at some of its times."""
+    def at_rows(self, index: Any) -> "Solution":
+        """The motion at some of its times, for an index that `rows` has checked."""
         ts, states = jax.tree.map(lambda x: x[index], (self.ts, self.states))
         return Solution(ts, states, self.system, self.rest, self.result, self.impacts)
 

@@ -140,21 +140,33 @@ class Model(eqx.Module):
         for kind, components in self.components():
             for name, component in components.items():
                 for path, leaf in jax.tree_util.tree_leaves_with_path(component):
-                    if callable(leaf):
-                        raise ModelError(
-                            f"{kind} {name!r}: {jax.tree_util.keystr(path).lstrip('.')} is a "
-                            "function, and fields hold numbers: declare the field of the class "
-                            "with equinox.field(static=True); of a network, hold both parts of "
-                            "equinox.partition(network, equinox.is_array), the second one static"
-                        )
-                    if is_concrete(leaf) and not np.all(np.isfinite(np.asarray(leaf))):
-                        raise ModelError(
-                            f"{kind} {name!r}: {jax.tree_util.keystr(path).lstrip('.')} must be "
-                            f"finite, got {np.asarray(leaf).tolist()}"
-                        )
+                    problem = _problem_of_leaf(leaf)
+                    if problem is not None:
+                        field = jax.tree_util.keystr(path).lstrip(".")
+                        raise ModelError(f"{kind} {name!r}: {field} {problem}")
                 problem = component.validate()
                 if problem is not None:
                     raise ModelError(f"{kind} {name!r}: {problem}")
+
+
+def _problem_of_leaf(leaf: Any) -> str | None:
+    """A message about a leaf of a component that is no finite number, or None."""
+    if callable(leaf):
+        return (
+            "is a function, and fields hold numbers: declare the field of the class with "
+            "equinox.field(static=True); of a network, hold both parts of "
+            "equinox.partition(network, equinox.is_array), the second one static"
+        )
+    if not is_concrete(leaf):
+        return None
+    try:
+        finite = np.all(np.isfinite(np.asarray(leaf)))
+    except TypeError:
+        return (
+            f"is {leaf!r}, and fields hold numbers: declare the field of the class with "
+            "equinox.field(static=True)"
+        )
+    return None if finite else f"must be finite, got {np.asarray(leaf).tolist()}"
 
 
 def _check_references(

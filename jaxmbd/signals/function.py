@@ -32,13 +32,21 @@ def as_signal(
 ) -> Callable[[Time], Array]:
     """Convert `value` to a signal: a module remains as it is, others become `Function`, `Constant`.
 
-    **Raises** `ModelError`, naming `name`, if the signal does not return an array of `shape`.
+    **Raises** `ModelError`, naming `name`, if the signal does not return an array of `shape`, or
+    if JAX cannot trace it.
     """
     if not callable(value):
         return Constant(as_leaf(value, shape, name))
     function = cast(Callable[[Time], Array], value)
     signal = function if isinstance(value, eqx.Module) else Function(function)
-    returned = signal_shape(signal)
+    try:
+        returned = signal_shape(signal)
+    except (TypeError, ValueError) as error:  # Errors of JAX about tracers are TypeErrors.
+        raise ModelError(
+            f"{name}: the signal must be a function of the time alone that returns an array and "
+            f"that JAX can trace, with jax.numpy for numpy, and jnp.where for if; it raises "
+            f"{type(error).__name__}: {str(error).splitlines()[0]}"
+        ) from error
     if shape is not None and returned != shape:
         raise ModelError(f"{name}: the signal returns shape {returned}, expected {shape}")
     return signal

@@ -117,6 +117,22 @@ def test_frames_are_computed_once(motion):
     assert np.allclose(fresh.frames["tip"].p, motion.frames["tip"].p)
 
 
+def test_rows_of_a_motion(motion):
+    ends = motion.rows([0, -1])
+    assert np.array_equal(ends.ts, [0.0, T1])
+    assert np.array_equal(ends.states.q, motion.states.q[np.array([0, -1])])
+    assert np.array_equal(motion.rows(motion.ts < 0.12).ts, motion.ts[:3])
+    assert np.array_equal(motion.rows(slice(1, 3)).ts, motion.ts[1:3])
+    assert np.array_equal(motion.rows(-1).ts, motion.ts[-1:])
+    assert jax.jit(lambda x: motion.rows(x).ts)(jnp.array([2])) == motion.ts[2]
+    for wrong in ([0, 5], [True], "first", [0.5], None, [[0, 1]]):
+        with pytest.raises(mbd.ModelError, match=r"rows: index must be .*from -5 to 4"):
+            motion.rows(wrong)
+    batch = jax.tree.map(lambda x: jnp.stack([x, x]) if eqx.is_array(x) else x, motion)
+    with pytest.raises(mbd.ModelError, match="one motion, not for a batch"):
+        batch.rows([0])
+
+
 @pytest.mark.thorough
 def test_comparison_of_two_formulations(model, motion):
     other = mbd.simulate(

@@ -226,6 +226,10 @@ def test_numbers_become_constants():
             "AppliedForce: force: the signal returns shape (), expected (3,)",
         ),
         (lambda: mbd.forces.AppliedForce("a", 1.0), "force must be an array of shape (3,)"),
+        (lambda: mbd.joints.Driver("a", np.sin), "motion: the signal must be a function of the"),
+        (lambda: mbd.joints.Driver("a", lambda t: None), "raises ValueError: None is not a valid"),
+        (lambda: mbd.joints.Driver("a", lambda: 1.0), "raises TypeError: "),
+        (lambda: mbd.joints.Driver("a", lambda t: t if t > 0 else 0.0), "jnp.where for if"),
     ],
 )
 def test_errors(make, message):
@@ -236,16 +240,24 @@ def test_errors(make, message):
 
 class OfFunction(eqx.Module):
     fn: Callable
+    unit: str | None = None
 
     def __call__(self, t):
         return self.fn(t)
 
 
-def test_a_function_in_a_field_is_named():
-    """Fields with functions are no numbers to group or differentiate, unless they are static."""
+@pytest.mark.parametrize(
+    ("signal", "message"),
+    [
+        (OfFunction(jnp.sin), r"torque.*signal\.fn is a function.*static=True"),
+        (OfFunction(jax.tree_util.Partial(jnp.sin), "N m"), r"torque.*unit is 'N m'.*static=True"),
+    ],
+)
+def test_a_field_without_a_number_is_named(signal, message):
+    """Only numbers can be grouped and differentiated; fields with others must be static."""
     model = mbd.Model(
         {"rod": mbd.inertia.rod(1.0, 1.0)}, {"hinge": mbd.joints.Revolute("ground", "rod")}
     )
-    torque = mbd.forces.JointTorque("hinge", OfFunction(jnp.sin))
-    with pytest.raises(mbd.ModelError, match=r"torque.*signal\.fn is a function.*static=True"):
+    torque = mbd.forces.JointTorque("hinge", signal)
+    with pytest.raises(mbd.ModelError, match=message):
         mbd.Model(model.bodies, model.joints, {"torque": torque})

@@ -1,5 +1,7 @@
 """The motion of one mode around an operating point, to animate."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -24,8 +26,8 @@ class ModeMotion(AbstractMotion):
     states: State
     system: AbstractSystem
 
-    def rows(self, index: np.ndarray) -> "ModeMotion":
-        """The motion at some of its times."""
+    def at_rows(self, index: Any) -> "ModeMotion":
+        """The motion at some of its times, for an index that `rows` has checked."""
         ts, states = jax.tree.map(lambda x: x[index], (self.ts, self.states))
         return ModeMotion(ts, states, self.system)
 
