@@ -12,7 +12,8 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from .._while_at_most import NAME as WHILE_AT_MOST
 from ..fused.batch_last import _counts
-from ..fused.inline_and_unroll import BATCHES, CALLS, blank, literal
+from ..fused.inline_and_unroll import BATCHES, blank, literal
+from ..fused.inline_and_unroll import CALLS as INLINED
 from . import elementwise, tables
 from .graph import TYPES, Graph, Node, Region
 from .masks import Mask
@@ -28,6 +29,10 @@ MAX_UNROLLED = 20_000
 # steps, the linear part of a gradient of a motion with two. Calls from a loop of XLA would cost
 # more time than is saved in compiling. Measured with chains of 20 to 60 links and with Go2.
 MAX_LENGTHS = (80_000, 80_000, 270_000)
+
+# Calls of functions, and the parameter with the function. Rewritten programs of kernels have lost
+# the names of loops; those before are evaluated.
+CALLS = INLINED | dict.fromkeys(("fused_program", "linear_kernel"), "plain")
 
 # Entries of arrays, or arrays of which loops read or write one row after another.
 Array = Nodes | AbstractRows
@@ -349,7 +354,8 @@ def work(jaxpr: Jaxpr, times: Callable[[int, int], int] = mul) -> int:
             total += size
         elif name.startswith(("reduce", "cum", "arg", "scatter")):
             total += math.prod(_shape_of(equation.invars[0]))
-        for value in jax.tree.leaves(tuple(params.values()), is_leaf=_is_program):
+        called = params[CALLS[name]] if name in CALLS else tuple(params.values())
+        for value in jax.tree.leaves(called, is_leaf=_is_program):
             inner = value.jaxpr if isinstance(value, ClosedJaxpr) else value
             if isinstance(inner, Jaxpr):
                 own = work(inner, times)
