@@ -4,7 +4,7 @@ sin, cos, exp, log and tanh reduce their argument to a small interval, and evalu
 there. The polynomials interpolate at Chebyshev nodes; computed with 75 digits their errors are
 below a fifth of the rounding of a result. Errors are below 2 units in the last place. Functions of
 single precision are computed in double precision. Other functions call the mathematical library of
-C for each lane.
+C for each lane, pow for exponents other than 0, 1/2, 1, 3/2 and 2.
 
 Steps that split a number into a sum of two are not contracted.
 """
@@ -164,18 +164,22 @@ def _cos(w: Double, x: str) -> str:
 def _large_by_library(w: Double, name: str, x: str, found: str) -> str:
     """Lanes with large arguments by the library of C."""
     small = w.test("ole", w.call("f64", "fabs", x), w.c(REDUCED))
-    every = small
+    return _others_by_library(w, name, [w.where(small, w.c(0.0), x)], small, found)
+
+
+def _others_by_library(w: Double, name: str, x: list[str], known: str, found: str) -> str:
+    """Lanes that are not `known` by the library of C."""
+    every = known
     if w.lanes:
         reduce = f"@llvm.vector.reduce.and.v{w.lanes}i1"
         w.module.declare(f"declare i1 {reduce}({w.type('i1')})")
-        every = w.put(f"call i1 {reduce}({w.type('i1')} {small})")
-    w.do(f"br i1 {every}, label %end, label %large")
-    w.begin("large")
-    slow = _by_lane(w, name, [w.where(small, w.c(0.0), x)])
-    slow = w.where(small, found, slow)
+        every = w.put(f"call i1 {reduce}({w.type('i1')} {known})")
+    w.do(f"br i1 {every}, label %end, label %others")
+    w.begin("others")
+    slow = w.where(known, found, _by_lane(w, name, x))
     w.do("br label %end")
     w.begin("end")
-    return w.put(f"phi {w.T} [{found}, %entry], [{slow}, %large]")
+    return w.put(f"phi {w.T} [{found}, %entry], [{slow}, %others]")
 
 
 def _exp(w: Double, x: str) -> str:
@@ -238,6 +242,24 @@ def _tanh(w: Double, x: str) -> str:
     return w.where(w.test("oeq", x, w.c(0.0)), x, found)
 
 
+def _pow(w: Double, x: str, y: str) -> str:
+    """Products and square roots for positive x and y = 0, 1/2, 1, 3/2, 2."""
+    one, twice = w.c(1.0), w.op("fadd", y, y)
+    tests = [
+        w.test("oeq", twice, w.call("f64", "rint", twice)),
+        *(w.test("oge", y, w.c(0.0)), w.test("ole", y, w.c(2.0))),
+        *(w.test("ogt", x, w.c(0.0)), w.test("olt", x, w.c(float("inf")))),
+    ]
+    known = tests[0]
+    for test in tests[1:]:
+        known = w.put(f"and {w.type('i1')} {known}, {test}")
+    whole = w.where(w.test("oge", y, one), x, one)
+    whole = w.where(w.test("oeq", y, w.c(2.0)), w.op("fmul", x, x), whole)
+    is_whole = w.test("oeq", y, w.call("f64", "rint", y))
+    root = w.where(is_whole, one, w.call("f64", "sqrt", w.where(known, x, one)))
+    return _others_by_library(w, "pow", [x, y], known, w.op("fmul", whole, root))
+
+
 VECTORS: dict[str, Callable[[Double, str], str]] = {
     "sin": _sin,
     "cos": _cos,
@@ -276,6 +298,8 @@ def function_text(module: Module, name: str, kind: str, lanes: int) -> str:
         found = w.put(f"fptrunc {w.T} {found} to {T}")
     elif name in VECTORS:
         found = VECTORS[name](w, x[0])
+    elif name == "pow":
+        found = _pow(w, *x)
     else:
         found = _by_lane(w, name, x)
     head = f"define internal {T} @{name}.{suffix(kind, lanes)}({', '.join(f'{T} {y}' for y in x)})"

@@ -111,6 +111,19 @@ def test_edge_values_of_two_arguments(name):
     same(found, expected)
 
 
+@pytest.mark.parametrize("dtype", [jnp.float64, jnp.float32])
+def test_powers_by_products_and_square_roots(dtype):
+    """Exponents of contact laws and of their derivatives, alone and beside others in a vector."""
+    far = [float(jnp.finfo(dtype).max) ** p for p in (-0.7, 0.7)]
+    x = jnp.asarray([*np.random.default_rng(0).uniform(0, 10, 40), *EDGES, *far], dtype)
+    for y in (0.0, -0.0, 0.5, 1.0, 1.5, 2.0, 2.5, -0.5, np.nextafter(1.5, 2), np.nan):
+        exponents = jnp.full(x.shape, y, dtype)
+        for z in (exponents, exponents.at[::3].set(1.5)):
+            found, expected = generated(lax.pow, x, z), np.asarray(jax.jit(lax.pow)(x, z))
+            np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
+            np.testing.assert_allclose(found, expected, rtol=2 * float(jnp.finfo(dtype).eps))
+
+
 def test_a_factor_of_zero_does_not_hide_infinities():
     fn = lambda x: 0.0 * x + jnp.sum(jnp.zeros(2) * x)  # noqa: E731
     x = jnp.asarray([1.0, np.inf, np.nan])
