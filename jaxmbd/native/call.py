@@ -185,7 +185,8 @@ _lowered_plainly = mlir.lower_fun(_plainly, multiple_results=True)
 def _lowered(ctx: mlir.LoweringRuleContext, *arrays: ir.Value, **params: Any) -> Any:
     """A call of generated code; exported programs, which leave the process, have none."""
     exported = ctx.module_context.lowering_parameters.for_export
-    code = None if exported else code_of(params["program"], params["batched"])
+    own = params["program"], params["batched"], params["linear"] > 0
+    code = None if exported else code_of(*own)
     if code is None or code.name is None:
         return _lowered_plainly(ctx, *arrays, **params)
     return jax.ffi.ffi_lowering(code.name)(ctx, *arrays)

@@ -54,7 +54,7 @@ def sub(graph: Graph, a: Node, b: Node) -> Node:
 
 
 def mul(graph: Graph, a: Node, b: Node) -> Node:
-    """a b. A factor of zero stays: zero times infinity is not a number."""
+    """a b. Except in derivatives a factor of zero stays: zero times infinity is not a number."""
     if a.op == "const":
         a, b = b, a
     if b.op == "const":
@@ -62,7 +62,7 @@ def mul(graph: Graph, a: Node, b: Node) -> Node:
             return a
         if is_float(a) and is_value(b, -1):
             return neg(graph, a)
-        if not is_float(a) and is_value(b, 0):
+        if is_value(b, 0) and (graph.is_linear or not is_float(a)):
             return b
     return graph.node("mul", a.type, (a, b))
 

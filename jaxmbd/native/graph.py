@@ -82,10 +82,12 @@ class Graph:
     """Nodes and loops in an order in which they can be computed.
 
     - `batched`: for each argument, whether it differs between states.
+    - `is_linear`: whether the program is a derivative. A product with a constant zero is zero then,
+      as JAX takes it for tangents and cotangents that it knows to be zero.
     """
 
-    def __init__(self, batched: tuple[bool, ...]):
-        self.batched = batched
+    def __init__(self, batched: tuple[bool, ...], is_linear: bool = False):
+        self.batched, self.is_linear = batched, is_linear
         self.root = Region(None)
         self.nodes: list[Node] = []
         self.regions: list[Region] = []

@@ -28,7 +28,9 @@ class Generated:
     varying: int
 
 
-def generate(program: ClosedJaxpr, batched: Sequence[bool], width: int) -> Generated:
+def generate(
+    program: ClosedJaxpr, batched: Sequence[bool], width: int, is_linear: bool = False
+) -> Generated:
     """Code of a program for one state, or for all states of a batch.
 
     **Arguments:**
@@ -36,10 +38,11 @@ def generate(program: ClosedJaxpr, batched: Sequence[bool], width: int) -> Gener
     - `batched`: for each argument, whether it has a leading axis of states. All results have one
       then. Without such an argument the code is for one state.
     - `width`: bytes of a vector.
+    - `is_linear`: as of `scalars_of`.
 
     **Raises** `NotCovered` with the reason for which there is no code.
     """
-    scalars = scalars_of(program, batched)
+    scalars = scalars_of(program, batched, is_linear)
     plan = Plan(scalars.graph, scalars.results)
     # The widest type that varies decides: narrower vectors would stay half empty otherwise.
     kinds = [x.type for x in plan.live.values() if x.varies and x.type[0] == "f"]

@@ -36,11 +36,11 @@ class Code:
 
 
 @lru_cache(maxsize=512)
-def code_of(program: ClosedJaxpr, batched: tuple[bool, ...]) -> Code:
+def code_of(program: ClosedJaxpr, batched: tuple[bool, ...], is_linear: bool = False) -> Code:
     """Generate, compile and register the code of a program, unless the cache holds it."""
     own = target()
     try:
-        generated = generate(program, batched, own.width)
+        generated = generate(program, batched, own.width, is_linear)
     except NotCovered as reason:
         return Code(None, str(reason))
     key = name_of(generated.text, own)

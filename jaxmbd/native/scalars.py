@@ -46,15 +46,19 @@ class Scalars:
     results: list[Array]
 
 
-def scalars_of(program: ClosedJaxpr, batched: Sequence[bool]) -> Scalars:
+def scalars_of(program: ClosedJaxpr, batched: Sequence[bool], is_linear: bool = False) -> Scalars:
     """The program of scalars of a jaxpr; arguments that are not `batched` are shared by all states.
+
+    **Arguments:**
+
+    - `is_linear`: whether the program is a derivative, whose products with zero are zero.
 
     **Raises** `NotCovered` with the reason for which there is none.
     """
     about, n_loops = length(program.jaxpr)
     if about > MAX_LENGTHS[min(n_loops, len(MAX_LENGTHS) - 1)]:
         raise NotCovered(f"about {about:.1g} operations")
-    graph = Graph(tuple(batched))
+    graph = Graph(tuple(batched), is_linear)
     given: list[Array] = []
     for number, aval in enumerate(program.in_avals):
         rows = ArgumentRows(graph, number, _type_of(aval), aval.shape)

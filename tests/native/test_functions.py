@@ -10,6 +10,8 @@ from jax import lax
 
 from jaxmbd import native
 from jaxmbd.native import machine_code, registered
+from jaxmbd.native.liveness import Plan
+from jaxmbd.native.scalars import scalars_of
 
 pytest.importorskip("llvmlite")
 
@@ -128,6 +130,29 @@ def test_a_factor_of_zero_does_not_hide_infinities():
     fn = lambda x: 0.0 * x + jnp.sum(jnp.zeros(2) * x)  # noqa: E731
     x = jnp.asarray([1.0, np.inf, np.nan])
     np.testing.assert_array_equal(generated(fn, x), [0.0, np.nan, np.nan])
+
+
+def test_tangents_that_are_zero_have_no_products():
+    """As in JAX, where zeros of tangents are symbols."""
+
+    def fn(x, y):  # One of four products depends on y.
+        return jnp.asarray([[2.0, 0.0], [0.0, 0.0]]) @ jnp.stack([x * y, y])
+
+    args = jnp.asarray(3.0), jnp.asarray(5.0)
+    program = jax.make_jaxpr(fn)(*args)
+    counts = []
+    for is_linear in (False, True):
+        made = scalars_of(program, [False, False], is_linear)
+        live = Plan(made.graph, made.results).live.values()
+        counts.append(sum(x.op in ("add", "mul") for x in live))
+    assert counts == [6, 2]  # 0 y and the sum of two such products are one node each.
+    with native.enabled(True):
+        along = native.native_of(fn, *args, linear=1)
+    assert along is not None
+    np.testing.assert_array_equal(along(*args), [30.0, 0.0])
+    np.testing.assert_array_equal(
+        jax.vjp(lambda y: along(args[0], y), args[1])[1](jnp.ones(2)), 6.0
+    )
 
 
 def test_lanes_do_not_depend_on_their_neighbours():
