@@ -93,13 +93,13 @@ def decide(
 
 
 def is_affected(jaxlib_version: str) -> bool:
-    """Whether this version of jaxlib is in the range that deadlocks."""
+    """True if this version of jaxlib is in the range that deadlocks."""
     major, minor = jaxlib_version.split(".")[:2]
     return AFFECTED_FROM <= (int(major), int(minor)) < AFFECTED_BELOW
 
 
 def backends_are_initialized() -> bool:
-    """Whether a JAX backend is running; starts no backend.
+    """True if a JAX backend is running; starts no backend.
 
     JAX has no public function for this: ``jax.devices()`` and all of ``jax.extend.backend`` start
     the backends that they report. ``jax.distributed.initialize`` calls the function used here

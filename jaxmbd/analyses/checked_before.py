@@ -59,7 +59,7 @@ def _results(equation: Any, values: list[Any], messages: tuple[str, ...]) -> lis
 
 
 def _has_check(jaxpr: Jaxpr, messages: tuple[str, ...]) -> bool:
-    """Whether a program, or one that it calls, has a check that is to be left out."""
+    """True if a program, or one that it calls, has a check with these messages."""
     for equation in jaxpr.eqns:
         inner = equation.params.get(CALLS.get(equation.primitive.name, ""))
         if isinstance(inner, ClosedJaxpr) and _has_check(inner.jaxpr, messages):
@@ -70,7 +70,7 @@ def _has_check(jaxpr: Jaxpr, messages: tuple[str, ...]) -> bool:
 
 
 def _is_check(equation: Any, messages: tuple[str, ...]) -> bool:
-    """Whether one branch of two raises errors, all with messages that begin so."""
+    """True if one branch of two raises errors, and all their messages begin with these."""
     branches = equation.params["branches"]
     raising = [x.jaxpr for x in branches if _calls_python(x.jaxpr)]
     if len(branches) != 2 or len(raising) != 1:

@@ -59,7 +59,7 @@ class EnergyBalance(eqx.Module):
 
 
 def can_gain_energy(system: AbstractSystem) -> bool:
-    """Whether drivers, or elements that are not known to be passive, may do work on a system."""
+    """True if drivers, or elements that are not known to be passive, may do work on a system."""
     mechanism = system.mechanism
     if mechanism.drivers or mechanism.n_states > 0:
         return True
@@ -74,7 +74,7 @@ def _is_passive(element: Any) -> bool:
 
 
 def is_watched(system: AbstractSystem) -> bool:
-    """Whether the energies of a motion indicate its error."""
+    """True if the energies of a motion indicate its error."""
     return not can_gain_energy(system) or system.artificial_energy_limit is not None
 
 

@@ -1,4 +1,4 @@
-"""Whether accelerations are generated code or one fused program, and what prevents it."""
+"""Report whether accelerations are generated code or one fused program, and why not."""
 
 from collections.abc import Callable
 from typing import Any

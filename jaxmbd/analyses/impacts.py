@@ -85,7 +85,7 @@ class _Progress(eqx.Module):
 
 
 class _Meeting(eqx.Module):
-    """What happens next at a state: which points collide, and whether a contact persists.
+    """Next events at a state: the points that collide, and the contacts that persist.
 
     - `gap`, `rate`: of every point, shape `(n_points,)` [m, m/s].
     """
@@ -197,7 +197,7 @@ def check_impacts(
 
 
 def is_explicit(integrator: Any) -> bool:
-    """Whether an integrator is an explicit Runge–Kutta method."""
+    """True if an integrator is an explicit Runge–Kutta method."""
     return isinstance(integrator, ExplicitRK) and isinstance(integrator.solver, diffrax.AbstractERK)
 
 
@@ -305,7 +305,7 @@ def _start(
 
 
 def _meeting(system: AbstractSystem, surfaces: Surfaces, t: Time, state: State) -> _Meeting:
-    """Which points collide now, and which stay closed.
+    """The points that collide now, and those that stay closed.
 
     A point that touches stays closed if its gap would close again after opening by less than the
     gap that counts as closed. Such points collide no more.

@@ -144,7 +144,7 @@ def inspect(system: AbstractSystem, state: State | None = None, t: float = 0.0) 
 
 
 def _has_springs(system: AbstractSystem) -> bool:
-    """Whether springs stand in for some constraints."""
+    """True if springs stand in for some constraints."""
     return constraints.n_constraints(system) < constraints.n_constraints(system.rigid())
 
 

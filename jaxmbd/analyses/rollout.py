@@ -36,7 +36,7 @@ def rollout(
     **Arguments:**
 
     - `system`: of `formulate`, or a `Model`, which is formulated in joint coordinates.
-    - `state`: first state, of which a narrower float type than the system's is converted; or
+    - `state`: first state; a narrower float type than the system's is converted; or
       `{joint: coordinates}`, the `guess` of `assemble` at `t0`, at rest.
     - `dt`: step [s].
     - `integrator`: an integrator of this package or a diffrax Runge–Kutta method. Default:

@@ -76,7 +76,7 @@ class EndsAtSamples(AbstractWrappedController):
         return jnp.where(end > first - jnp.min(_margin(end, periods)), first, end)
 
     def _is_sample(self, t: Any) -> Bool[Array, ""]:
-        """Whether states are updated at a time, so that a derivative saved for it is invalid."""
+        """True if states are updated at time `t`, so that a derivative saved for it is invalid."""
         t = jnp.asarray(t)
         periods = jax.lax.stop_gradient(self.periods).astype(t.dtype)
         apart = jnp.abs(t - periods * jnp.round(t / periods))

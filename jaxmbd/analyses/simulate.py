@@ -62,7 +62,7 @@ def simulate(
     **Arguments:**
 
     - `system`: of `formulate`, or a `Model`, which is formulated in joint coordinates.
-    - `state`: first state, of which a narrower float type than the system's is converted; or
+    - `state`: first state; a narrower float type than the system's is converted; or
       `{joint: coordinates}`, the `guess` of `assemble` at `t0`, at rest.
     - `t0`, `t1`: first and last time [s].
     - `dt`: fixed step [s]; with a `controller`, length of the first step.
@@ -164,7 +164,7 @@ def simulate(
 
 
 class _Solved(NamedTuple):
-    """What one compiled program computes; `steps` are the ends of fixed steps, and the contacts."""
+    """Results of one compiled program; `steps` are the ends of fixed steps and their contacts."""
 
     sol: diffrax.Solution
     verdict: Verdict
@@ -330,7 +330,7 @@ def _shared_limit(system: AbstractSystem, saveat: diffrax.SaveAt, max_steps: int
 
 
 def _saves_steps(saveat: diffrax.SaveAt) -> bool:
-    """Whether the number of saved rows is that of the steps."""
+    """True if a row is saved for each step."""
 
     def is_sub(x: Any) -> bool:
         return isinstance(x, diffrax.SubSaveAt)

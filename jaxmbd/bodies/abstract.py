@@ -126,11 +126,11 @@ class AbstractBody(eqx.Module):
         return self
 
     def is_concrete(self) -> bool:
-        """Whether `validate` can check all values (none is being traced). Default: True."""
+        """True if `validate` can check all values (none is being traced). Default: True."""
         return True
 
     def is_possible(self) -> Bool[Array, ""]:
-        """Whether the values are valid; traceable. Default: True."""
+        """True if the values are valid; traceable. Default: True."""
         return jnp.array(True)
 
     def validate(self) -> str | None:

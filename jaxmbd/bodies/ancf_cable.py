@@ -230,7 +230,7 @@ class ANCFCable(AbstractBody):
     def _strains(
         self, eta: Float[Array, "k"]
     ) -> tuple[Float[Array, "n_elements a"], Float[Array, "n_elements b r"]]:
-        """As `strains`, of planar cables only the component of κ along y."""
+        """The same as `strains`, but for planar cables κ has only its component along y."""
         h = self._element_length(eta)
         (slope, _), (at, bend) = (self._derivatives(eta, n) for n in (N_AXIAL, N_BENDING))
         elongation = jnp.linalg.norm(slope, axis=2) / h - 1.0

@@ -305,7 +305,7 @@ class FlexibleBody(AbstractBody):
         return all_concrete(self)
 
     def is_possible(self) -> Bool[Array, ""]:
-        """Whether mass and inertia are positive; traceable, False for NaN."""
+        """True if mass and inertia are positive; traceable, False for NaN."""
         inertia = self.mass_matrix(jnp.zeros(self.n_elastic, dtype=self.mass.dtype))
         values = jnp.linalg.eigvalsh(jax.lax.stop_gradient(inertia))
         return (self.mass > 0) & (values[0] > 0) & jnp.all(jnp.isfinite(self.stiffness))

@@ -45,11 +45,11 @@ class RigidBody(AbstractBody):
         self.inertia = jnp.diag(leaf) if leaf.shape == (3,) else as_leaf(leaf, (3, 3), "inertia")
 
     def is_concrete(self) -> bool:
-        """Whether the values are available (none is being traced)."""
+        """True if the values are available (none is being traced)."""
         return is_concrete(self.mass) and is_concrete(self.com) and is_concrete(self.inertia)
 
     def is_possible(self) -> Bool[Array, ""]:
-        """Whether some distribution of mass has these properties; traceable, False for NaN."""
+        """True if some distribution of mass has these properties; traceable, False for NaN."""
         moments = jnp.linalg.eigvalsh(jax.lax.stop_gradient(self.symmetric_inertia()))
         triangle = moments[2] <= (moments[0] + moments[1]) * (1 + 1e-6)
         return (self.mass > 0) & (moments[0] > 0) & triangle & jnp.all(jnp.isfinite(self.com))

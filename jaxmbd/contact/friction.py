@@ -24,7 +24,7 @@ class AbstractFriction(eqx.Module):
 
     @property
     def has_bristles(self) -> bool:
-        """Whether the law has a deflection z in the tangent plane as states. Default: no."""
+        """True if the law has a deflection z in the tangent plane as states. Default: no."""
         return False
 
     @abstractmethod
@@ -83,7 +83,7 @@ class Bristle(AbstractFriction):
     A body that sticks comes to rest on the bristles and does not creep. In steady sliding the force
     is F (g(u) + σ₂ |u|). This is the law of `LuGreFriction` in a plane and per normal force. z is
     given along the axes of the frame of the second shape: its first two components if this is a
-    half space, otherwise all three, of which the tangential part acts.
+    half space, otherwise all three; their tangential part acts.
 
     z follows the slip of nearby shapes beyond contact too, where no force acts. A body that lands
     in sliding therefore meets the full friction at once. Stiffness: the bristles of a body of mass

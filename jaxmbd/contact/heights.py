@@ -37,7 +37,7 @@ class AbstractHeight(eqx.Module):
         """Height [m] at x, y [m]."""
 
     def covers(self, x: Scalar, y: Scalar) -> Bool[Array, ""]:
-        """Whether the terrain has a height here. Default: everywhere."""
+        """True if the terrain has a height here. Default: everywhere."""
         return jnp.array(True)
 
     def jet(self, x: Scalar, y: Scalar) -> Jet:
@@ -61,7 +61,7 @@ class AbstractHeight(eqx.Module):
         return self
 
     def equals_whole(self, x: Scalar, y: Scalar) -> Bool[Array, ""]:
-        """Whether the result of `near` equals the whole height at x, y. Default: everywhere."""
+        """True if the result of `near` equals the whole height at x, y. Default: everywhere."""
         return jnp.array(True)
 
     def __add__(self, other: "AbstractHeight") -> "AbstractHeight":

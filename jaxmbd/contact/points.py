@@ -27,7 +27,7 @@ class Points(NamedTuple):
 
 
 def is_pair(a: AbstractShape, b: AbstractShape) -> bool:
-    """Whether points of contact between these shapes, in this order, are defined."""
+    """True if points of contact between these shapes, in this order, are defined."""
     if isinstance(b, AbstractSurface):
         return isinstance(a, AbstractSolid)
     return isinstance(a, Sphere) and isinstance(b, TARGETS)

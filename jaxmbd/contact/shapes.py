@@ -39,7 +39,7 @@ class AbstractSurface(AbstractShape):
 
     @property
     def is_flat(self) -> bool:
-        """Whether the normal is the z axis of the frame everywhere. Default: no."""
+        """True if the normal is the z axis of the frame everywhere. Default: no."""
         return False
 
     @abstractmethod
@@ -124,7 +124,7 @@ class Sphere(AbstractSolid):
         return jnp.zeros((1, 3), self.radius.dtype), self.radius[None]
 
     def nearest(self, point: Vector, radius: Float[Array, ""]) -> Nearest:
-        """As for a surface. At the centre there is no normal; it is zero there."""
+        """Distance from the surface and normal. At the centre, the normal is zero."""
         return vector.length(point) - self.radius, vector.direction(point)
 
 
@@ -171,7 +171,7 @@ class Capsule(AbstractSolid):
         return centres, jnp.broadcast_to(self.radius, (self.n_balls,))
 
     def nearest(self, point: Vector, radius: Float[Array, ""]) -> Nearest:
-        """As for a surface. On the axis there is no normal; it is zero there."""
+        """Distance from the surface and normal. On the axis, the normal is zero."""
         half = 0.5 * self.length
         offset = point.at[2].add(-jnp.clip(point[2], -half, half))
         return vector.length(offset) - self.radius, vector.direction(offset)
@@ -213,7 +213,7 @@ class Box(AbstractSolid):
         return corners, jnp.zeros(8, self.size.dtype)
 
     def nearest(self, point: Vector, radius: Float[Array, ""]) -> Nearest:
-        """As for a surface. Within the box the nearest face counts."""
+        """Distance from the surface and normal. Within the box, those of the nearest face."""
         half = 0.5 * self.size
         offset = point - jnp.clip(point, -half, half)
         beyond = jnp.abs(point) - half

@@ -77,7 +77,7 @@ class Terrain(AbstractSurface):
 def _is_lost(
     height: AbstractHeight, point: Vector, radius: Float[Array, ""], end: "_Moved"
 ) -> Bool[Array, ""]:
-    """Whether the foot is unknown and the distance matters, or the point is off the terrain."""
+    """True if the point is off the terrain, or near it with an unknown foot of the normal."""
     distance, normal = _from_jet(point, end.foot, end.z, end.slope)
     offset = point - jnp.concatenate([end.foot, end.z[None]])
     aside = offset - distance * normal

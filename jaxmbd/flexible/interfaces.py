@@ -42,7 +42,7 @@ class Interfaces(eqx.Module):
         return Interfaces(tuple(given), tuple(rows))
 
     def select(self, names: Sequence[str], who: str) -> "Interfaces":
-        """Those of these names, in their order; **raises** `ModelError` for an unknown name."""
+        """The interfaces `names`, in this order; **raises** `ModelError` for an unknown name."""
         for name in names:
             if name not in self.names:
                 listed = ", ".join(map(repr, self.names)) or "none"

@@ -93,7 +93,7 @@ def reduce(
       second interface; `"mean-axis"`, such that modes have no linear and angular momentum.
     - `basis`: `"frozen"`, Φ has no derivatives, and derivatives are those of K and M projected on
       it; `"moving"`, Φ has derivatives; or Φ itself, shape `(n, k)`, such as from `modes`.
-    - `attachments`: names of nodes for each of which six static modes by unit loads are added.
+    - `attachments`: names of nodes; each adds six static modes by unit loads.
     - `nodes`: `{name: rows}` of further nodes for frames.
     - `damping`: modal damping ratios, a number or one for each mode; or a `Rayleigh`.
     - `geometric`: a `GeometricStiffness`, with `frame="clamped"`. Default: no stiffening.

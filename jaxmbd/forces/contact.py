@@ -173,7 +173,7 @@ class Contact(AbstractFrameElement):
 
     @property
     def _is_flipped(self) -> bool:
-        """Whether the second shape is the one that touches the first."""
+        """True if the second shape is the one that touches the first."""
         return not is_pair(self.shape_a, self.shape_b)
 
     @property

@@ -121,7 +121,7 @@ class AbstractController(AbstractElement):
 
 
 def is_part(x: Any) -> bool:
-    """Whether `x` is a module; for use as `is_leaf` in containers of sensors."""
+    """True if `x` is a module; for use as `is_leaf` in containers of sensors."""
     return isinstance(x, eqx.Module)
 
 

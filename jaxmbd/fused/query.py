@@ -15,12 +15,12 @@ FUSED = frozenset({"fused_program", "batch_of_kernels"})
 
 
 def holds_fused_program(fn: Callable[..., Any], *args: Any) -> bool:
-    """Whether a function, traced for arguments of these shapes, calls a fused program."""
+    """True if a function, traced for arguments of these shapes, calls a fused program."""
     return holds(FUSED, jax.make_jaxpr(fn)(*args).jaxpr)
 
 
 def holds(primitives: frozenset[str], program: Jaxpr) -> bool:
-    """Whether a program has one of these primitives, by name."""
+    """True if a program, or one within it, has a primitive of one of these names."""
     for equation in program.eqns:
         if equation.primitive.name in primitives:
             return True

@@ -37,7 +37,7 @@ def refusal(jaxpr: Jaxpr) -> str | None:
 
 
 def is_empty(jaxpr: Jaxpr) -> bool:
-    """Whether all arguments or all results are empty: XLA compiles no kernel then."""
+    """True if all arguments or all results are empty: XLA compiles no kernel then."""
     given, results = (
         sum(math.prod(getattr(x.aval, "shape")) for x in variables)  # noqa: B009
         for variables in (jaxpr.invars, jaxpr.outvars)
@@ -46,7 +46,7 @@ def is_empty(jaxpr: Jaxpr) -> bool:
 
 
 def is_supported(jaxpr: Jaxpr) -> bool:
-    """Whether a program compiles as one kernel."""
+    """True if a program compiles as one kernel."""
     return not is_empty(jaxpr) and refusal(jaxpr) is None
 
 

@@ -31,7 +31,7 @@ def enabled(on: bool) -> Iterator[None]:
 
 
 def fuses() -> bool:
-    """Whether fused programs are switched on.
+    """True if fused programs are switched on.
 
     **Raises** `ModelError` if the environment variable is neither 0 nor 1.
     """

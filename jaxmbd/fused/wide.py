@@ -41,7 +41,7 @@ def wide_programs(on: bool) -> Iterator[None]:
 
 
 def is_wide() -> bool:
-    """Whether JAX traces programs for accelerators here."""
+    """True if JAX traces programs for accelerators here."""
     return jax.default_backend() != "cpu" if _chosen.value is None else _chosen.value
 
 
@@ -103,7 +103,7 @@ def _rewritten(program: Any) -> Any:
 
 
 def _is_small(equation: Any) -> bool:
-    """Whether a product is a short sum, in the float type of both factors."""
+    """True if a product is a short sum, in the float type of both factors."""
     a, b = (x.aval for x in equation.invars)
     (result,) = (x.aval for x in equation.outvars)
     length = math.prod(a.shape[axis] for axis in equation.params["dimension_numbers"][0][0])

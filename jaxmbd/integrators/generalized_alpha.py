@@ -94,7 +94,7 @@ class AlphaMemory(eqx.Module):
     states: StateRates | None = None
 
     def rings(self, h: Time) -> Bool[Array, ""]:
-        """Whether v̇ reversed its direction in the last step, of length `h` [s]."""
+        """True if v̇ reversed its direction in the last step, of length `h` [s]."""
         return self.vdot @ (self.vdot - h * self.jerk) < 0
 
 

@@ -40,7 +40,7 @@ def cache_for(cache: CachedFactors | None, h: Time, before: Time) -> CachedFacto
 
 
 def is_solved(converged: Bool[Array, ""], z: Float[Array, "*nodes nz"]) -> Bool[Array, ""]:
-    """Whether Newton's method converged and the equations of the first-order states were solved."""
+    """True if Newton's method converged and the equations of the first-order states were solved."""
     return converged & jnp.all(jnp.isfinite(z)) if z.size else converged
 
 
@@ -74,7 +74,7 @@ def without_ringing(errors: Increments) -> Increments:
 
 
 def is_smooth(h: Time, v: Velocities, vdot: Velocities) -> Bool[Array, ""]:
-    """Whether accelerations change velocities in a step by no more than the size of the velocities.
+    """True if accelerations change velocities in a step by no more than the size of the velocities.
 
     Predictors omit accelerations that are not smooth: with stiff springs they lead to other
     solutions.

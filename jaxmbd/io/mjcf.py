@@ -29,7 +29,7 @@ class JointEntry(NamedTuple):
 
     @property
     def is_scalar(self) -> bool:
-        """Whether the joint has one coordinate: a hinge or a slide."""
+        """True if the joint has one coordinate: a hinge or a slide."""
         return self.kind in ("hinge", "slide")
 
 
@@ -134,7 +134,7 @@ def from_mjcf(path: str | os.PathLike[str], contacts: bool = True, actuators: bo
 
 
 def is_mjcf(source: str | os.PathLike[str]) -> bool:
-    """Whether a file or an XML text is MJCF, and no URDF.
+    """True if a file or an XML text is MJCF, and no URDF.
 
     **Raises** `ModelError` if it cannot be read or is not XML.
     """

@@ -69,7 +69,7 @@ class Source:
         self.omitted.append(what)
 
     def is_disabled(self, flag: str) -> bool:
-        """Whether the option disables a part, such as `GRAVITY`."""
+        """True if the option disables a part, such as `GRAVITY`."""
         return bool(
             self.compiled.opt.disableflags & getattr(mujoco.mjtDisableBit, f"mjDSBL_{flag}")
         )

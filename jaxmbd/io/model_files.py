@@ -231,7 +231,7 @@ def _decoded_class(name: Any, fields: Any, where: str) -> Any:
 
 
 def _fits(value: Any, annotation: Any) -> bool:
-    """Whether a value has the type and shape of a field, as far as they can be checked."""
+    """True if a value has the type and shape of a field, as far as they can be checked."""
     try:
         return isinstance(value, annotation)
     except (

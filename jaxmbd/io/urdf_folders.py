@@ -1,4 +1,4 @@
-"""Where the meshes of a URDF file are read from."""
+"""The folders from which the meshes of a URDF file are read."""
 
 import os
 from collections.abc import Iterable, Mapping

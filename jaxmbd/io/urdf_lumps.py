@@ -37,7 +37,7 @@ class Lump:
 
     @property
     def is_light(self) -> bool:
-        """Whether none of its links could move by itself."""
+        """True if no link of the lump could move by itself."""
         return all(link.is_light for link in self.links)
 
     def inertia(self) -> Inertia:

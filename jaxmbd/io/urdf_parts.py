@@ -54,7 +54,7 @@ class Link:
 
     @property
     def is_light(self) -> bool:
-        """Whether it lacks the mass or the inertia to move by itself."""
+        """True if the link lacks the mass or the inertia to move by itself."""
         return self.mass == 0.0 or not np.any(self.inertia)
 
 

@@ -133,7 +133,7 @@ def _check_chain(model: Model, body: str, carried: Mapping[str, str]) -> None:
 
 
 def _not_represented(model: Model) -> Iterator[str]:
-    """What affects the motion and has no element in URDF."""
+    """Parts of a model that affect the motion and have no element in URDF."""
     fields = [x.g for x in model.forces.values() if isinstance(x, Gravity)]
     if len(fields) != 1 or not np.allclose(fields[0], STANDARD, atol=1e-12):
         yield f"gravity other than {STANDARD} m/s²"

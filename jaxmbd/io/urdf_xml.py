@@ -97,7 +97,7 @@ class Element:
 
 
 def is_text(source: str | os.PathLike[str]) -> bool:
-    """Whether `source` is XML text, which begins with `<`, and no path."""
+    """True if `source` is XML text, which begins with `<`, and no path."""
     return isinstance(source, str) and source.lstrip().startswith("<")
 
 

@@ -136,7 +136,7 @@ def n_rows(joint: AbstractJoint) -> int:
 
 
 def has_scalar_coordinates(joint: AbstractJoint) -> bool:
-    """Whether the rate of every coordinate is a velocity (no coordinate is of a quaternion)."""
+    """True if the rate of every coordinate is a velocity (no coordinate is of a quaternion)."""
     return joint.rotation.nq == joint.rotation.nv
 
 

@@ -190,7 +190,7 @@ def _balancing(A: Float[Array, "n n"]) -> Float[Array, "n"]:
 
 
 def _connected(near: Bool[Array, "n n"]) -> Bool[Array, "n n"]:
-    """Whether two eigenvalues are connected by steps between near ones."""
+    """True if two eigenvalues are connected by steps between near ones."""
     count = near.astype(float) + jnp.eye(len(near))
     for _ in range(len(near).bit_length()):
         count = jnp.minimum(count @ count, 1.0)

@@ -149,7 +149,7 @@ class AbstractElementGroup(eqx.Module):
 
     @property
     def has_potential(self) -> bool:
-        """Whether the kind of element overrides `potential`."""
+        """True if the kind of element overrides `potential`."""
         bases = AbstractFrameElement, AbstractJointElement, AbstractField
         return type(self.element).potential not in [base.potential for base in bases]
 

@@ -36,7 +36,7 @@ class JointGroup(eqx.Module):
 
     @property
     def counts_no_turns(self) -> bool:
-        """Whether the coordinate is an angle that a pose determines within (-π, π] only."""
+        """True if the coordinate is an angle that a pose determines within (-π, π] only."""
         return self.joint.rotation.nq == 1 and not isinstance(self.joint, Screw)
 
 

@@ -65,7 +65,7 @@ class Mechanism(eqx.Module):
 
     @property
     def all_rigid(self) -> bool:
-        """Whether every body is a `RigidBody` or a `MasslessLink`."""
+        """True if every body is a `RigidBody` or a `MasslessLink`."""
         return all(isinstance(group.body, RigidBody) for group in self.bodies)
 
     @property

@@ -70,7 +70,7 @@ class Rows:
 
     @property
     def consecutive(self) -> bool:
-        """Whether the rows are consecutive."""
+        """True if the rows are consecutive."""
         return len(self.runs) == 1
 
     def take(self, x: Array) -> Array:

@@ -21,7 +21,7 @@ def described(x: Any) -> str:
 
 
 def is_count(n: Any, least: int = 1) -> bool:
-    """Whether something is a whole number from `least` on, of Python or NumPy."""
+    """True if something is a whole number from `least` on, of Python or NumPy."""
     return isinstance(n, int | np.integer) and not isinstance(n, bool) and int(n) >= least
 
 

@@ -163,7 +163,7 @@ def as_joint_reference(value: Any, name: str = "a reference") -> JointReference:
 
 
 def is_reference(x: Any) -> bool:
-    """Whether `x` is a `Reference`; for use as `is_leaf` in tree maps."""
+    """True if `x` is a `Reference`; for use as `is_leaf` in tree maps."""
     return isinstance(x, Reference)
 
 

@@ -13,12 +13,12 @@ from ..errors import ModelError
 
 
 def is_concrete(x: Any) -> bool:
-    """Whether the values of `x` are available (`x` is not being traced)."""
+    """True if the values of `x` are available (`x` is not being traced)."""
     return not isinstance(x, Tracer)
 
 
 def all_concrete(tree: Any) -> bool:
-    """Whether `is_concrete` holds for all leaves of a tree."""
+    """True if `is_concrete` holds for all leaves of a tree."""
     return all(is_concrete(x) for x in jax.tree.leaves(tree))
 
 

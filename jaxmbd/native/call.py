@@ -72,7 +72,7 @@ def native_of(
 def native_or_reason(
     fn: Callable[..., Any], *args: Any, otherwise: Callable[..., Any] | None = None, linear: int = 0
 ) -> NativeFunction | str:
-    """As `native_of`, with the reason in the place of None."""
+    """The same as `native_of`, but with the reason in the place of None."""
     if not generates():
         return why_none() or ""
     program, structure, plain = _traced(fn, args, otherwise)
@@ -369,7 +369,7 @@ def _turned(program: ClosedJaxpr, linear: int) -> ClosedJaxpr:
     at = len(avals) - linear
 
     def back(*given: Any) -> Any:
-        """By `vjp`: loops carry values that are not linear, which `linear_transpose` refuses."""
+        """Transpose by `vjp`, as `linear_transpose` refuses loops that carry nonlinear values."""
         fixed, cotangents = given[:at], given[at:]
         zeros = [jnp.zeros(x.shape, x.dtype) for x in avals[at:]]
         return jax.vjp(lambda *x: fn(*fixed, *x), *zeros)[1](list(cotangents))

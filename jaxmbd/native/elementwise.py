@@ -22,12 +22,12 @@ LIBRARY = {
 
 
 def is_float(x: Node) -> bool:
-    """Whether a node is a float."""
+    """True if a node is a float."""
     return x.type in ("f32", "f64")
 
 
 def is_value(x: Node, value: int) -> bool:
-    """Whether a node is a constant of this value; 0 stands for both zeros."""
+    """True if a node is a constant of this value; 0 stands for both zeros."""
     return x.op == "const" and bool(x.data == value)
 
 

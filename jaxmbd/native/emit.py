@@ -24,7 +24,7 @@ LONG = 4000
 
 @dataclass(frozen=True)
 class Place:
-    """Where the entries are that a loop reads row by row.
+    """Location in memory of the entries that a loop reads row by row.
 
     - `kind`: `table` of constants, `argument`, `scratch` memory of a pass, or memory that both
       passes `share`.
@@ -151,7 +151,7 @@ class Pass(Values):
             self.names[x.index] = w.put(f"phi {w.type(x.type)} {both}")
 
     def _any(self, value: str) -> str:
-        """Whether a truth value is true in any lane."""
+        """True if a truth value is true in any lane."""
         n = self.lanes
         if not n:
             return value

@@ -159,7 +159,7 @@ class Graph:
         self.regions.append(loop)
 
     def shares(self, loop: Region) -> bool:
-        """Whether values in a loop that all states share are computed once."""
+        """True if values in a loop that all states share are computed once."""
         return loop.iterations <= MAX_SHARED_ITERATIONS or not any(self.batched)
 
     def _added(self, node: Node) -> Node:

@@ -76,7 +76,7 @@ def _of_integers(w: Writer, op: str, kind: str, x: list[str]) -> str:
 
 
 def _divided(w: Writer, op: str, kind: str, x: list[str]) -> str:
-    """As XLA: x / 0 is -1, x % 0 is x, and the most negative number by -1 wraps."""
+    """Integer division as in XLA: x / 0 = -1, x % 0 = x, the most negative number / -1 wraps."""
     T, C, signed = w.type(kind), w.type("i1"), kind.startswith("i")
     one, none = w.constant(kind, 1), w.put(f"icmp eq {T} {x[1]}, {w.constant(kind, 0)}")
     guard = none

@@ -74,7 +74,7 @@ class Writer:
 
 
 class Module:
-    """What the functions of a module need."""
+    """Declarations, helper functions and constants that the functions of a module need."""
 
     def __init__(self) -> None:
         self.declared: dict[str, None] = {}

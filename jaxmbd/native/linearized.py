@@ -101,7 +101,7 @@ def _needed(jaxpr: Jaxpr, n_results: int) -> tuple[list[int], tuple[int, ...]]:
 
 
 def _has_loop(jaxpr: Jaxpr) -> bool:
-    """Whether a program has a loop that is not unrolled."""
+    """True if a program has a loop that is not unrolled."""
     for equation in jaxpr.eqns:
         if equation.primitive.name == "scan" and stays_loop(equation.params):
             return True

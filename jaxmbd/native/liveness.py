@@ -13,7 +13,7 @@ from .rows import AbstractRows, KeptRows
 
 
 class Plan:
-    """What each pass computes.
+    """Nodes and loops that each pass computes.
 
     - `items`: for each pass and region, live nodes and loops in the order of their computation.
     - `slots`: number of each shared value that the other pass reads, within its region.
@@ -103,7 +103,7 @@ class Plan:
 
 
 def _reads_kept(node: Node) -> bool:
-    """Whether a node stands for a row that another loop has written, which is in memory."""
+    """True if a node stands for a row that another loop has written, which is in memory."""
     return node.op == "row" and isinstance(node.data[0].rows[node.data[1]], KeptRows)
 
 

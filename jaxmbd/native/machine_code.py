@@ -24,7 +24,7 @@ class Target(NamedTuple):
 
 
 def is_installed() -> bool:
-    """Whether `llvmlite` can be imported."""
+    """True if `llvmlite` can be imported."""
     return importlib.util.find_spec("llvmlite") is not None
 
 

@@ -18,7 +18,7 @@ class Mask(np.ndarray):
 
 
 def is_mask(array: np.ndarray) -> bool:
-    """Whether an array of nodes is known to be an array of truth values, as numbers."""
+    """True if all nodes of an array are constants 0 or 1."""
     return isinstance(array, Mask) and all(x.op == "const" and x.data in (0, 1) for x in array.flat)
 
 

@@ -1,4 +1,4 @@
-"""Arrays of which loops read or write one row after another.
+"""Arrays that loops read or write row by row.
 
 Rows of arguments are read from memory where they are. Rows that a loop writes go to memory that
 other loops read, or to the results. Their entries become nodes only if another operation needs
@@ -28,7 +28,7 @@ class AbstractRows(ABC):
 
     @abstractmethod
     def varies(self, k: int) -> bool:
-        """Whether entry k of a row differs between the states of a batch."""
+        """True if entry k of a row differs between the states of a batch."""
 
     @abstractmethod
     def type(self, k: int) -> str:
@@ -71,7 +71,7 @@ class ArgumentRows(AbstractRows):
 
 
 class KeptRows(AbstractRows):
-    """What a loop has written: for each iteration a row with the entries `loop.kept[number]`."""
+    """Rows that a loop has written, one an iteration, with the entries `loop.kept[number]`."""
 
     def __init__(self, graph: Graph, loop: Region, number: int, row: tuple[int, ...]):
         super().__init__(graph, (loop.length, *row))

@@ -34,7 +34,7 @@ MAX_LENGTHS = (80_000, 80_000, 270_000)
 # the names of loops; those before are evaluated.
 CALLS = INLINED | dict.fromkeys(("fused_program", "linear_kernel"), "plain")
 
-# Entries of arrays, or arrays of which loops read or write one row after another.
+# Entries of arrays, or arrays that loops read or write row by row.
 Array = Nodes | AbstractRows
 
 
@@ -96,7 +96,7 @@ def _small(aval: Any, times: int = 1) -> Any:
 
 
 def _makes_mask(equation: Any) -> bool:
-    """Whether an equation converts truth values to numbers."""
+    """True if an equation converts truth values to numbers."""
     name = equation.primitive.name
     return name == "convert_element_type" and equation.invars[0].aval.dtype == bool
 
@@ -257,7 +257,7 @@ class Trace:
         return [*self._ends(loop, carry, varies), *written]
 
     def _any(self, flags: Sequence[Node]) -> Node:
-        """Whether one of several truth values is true."""
+        """True if any of the truth values is true."""
         found = self.graph.constant(False, "i1")
         for flag in flags:
             found = elementwise.logic(self.graph, "or", found, flag)
@@ -318,7 +318,7 @@ class Trace:
 
 @dataclass(frozen=True)
 class Loop:
-    """What a scan repeats, and how often."""
+    """Body and number of iterations of a scan."""
 
     body: ClosedJaxpr
     n_carry: int
@@ -368,7 +368,7 @@ def work(jaxpr: Jaxpr, times: Callable[[int, int], int] = mul) -> int:
 
 
 def stays_loop(params: Any) -> bool:
-    """Whether a scan with these parameters has too many operations to be unrolled."""
+    """True if a scan with these parameters has too many operations to be unrolled."""
     n = params["length"]
     return n != 1 and n * work(params["jaxpr"].jaxpr) > MAX_UNROLLED
 

@@ -289,7 +289,7 @@ def unwrapped(x: Nodes) -> Any:
 
 
 def fill_value(equation: Any) -> Any:
-    """What a gather puts in the place of entries out of bounds."""
+    """The value that a gather returns for entries out of bounds."""
     given, dtype = equation.params["fill_value"], equation.outvars[0].aval.dtype
     if given is not None:
         return given
@@ -350,7 +350,7 @@ def _gathered_rows(graph: Graph, equation: Any, x: Nodes, rows: Nodes) -> Nodes:
 
 
 def _inside(graph: Graph, row: Node, size: int) -> Node:
-    """Whether a row is one of an array with `size` rows."""
+    """True if a row is within an array of `size` rows."""
     low = compare(graph, "ge", row, graph.constant(0, row.type))
     return logic(graph, "and", low, compare(graph, "lt", row, graph.constant(size, row.type)))
 

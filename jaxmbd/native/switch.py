@@ -40,7 +40,7 @@ def enabled(on: bool) -> Iterator[None]:
 
 
 def is_switched_off() -> bool:
-    """Whether a `with` block or the environment variable switches generated code off."""
+    """True if a `with` block or the environment variable switches generated code off."""
     if _chosen.value is not None:
         return not _chosen.value
     return os.environ.get(VARIABLE) == "0"
@@ -51,7 +51,7 @@ NO_LLVMLITE = "the package llvmlite is not installed"
 
 
 def generates() -> bool:
-    """Whether generated code is switched on, and possible on this machine.
+    """True if generated code is switched on, and possible on this machine.
 
     **Raises** `ModelError` if the environment variable is neither 0 nor 1.
     **Warns** by `RuntimeWarning`, once, if it is switched on and `llvmlite` is not installed.

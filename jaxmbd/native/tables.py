@@ -67,7 +67,7 @@ def _first(graph: Graph, shape: Any, starts: list[Node], sizes: Any) -> Node:
 
 
 def _inside(graph: Graph, shape: Any, starts: list[Node], sizes: Any) -> Node:
-    """Whether all of a part is within the argument."""
+    """True if a whole part is within the argument."""
     inside = graph.constant(True, "i1")
     for length, start, size in zip(shape, starts, sizes, strict=True):
         low = compare(graph, "ge", start, graph.constant(0, start.type))

@@ -89,7 +89,7 @@ end:
 
 
 def _task(scratch: int) -> str:
-    """What other threads do, with memory of their own; without any they take nothing."""
+    """Function of the other threads: each runs on its own memory, or ends if it gets none."""
     return f"""
 define internal void @task(ptr %block) {{
   %memory = call ptr @malloc(i64 {scratch + 64})

@@ -46,7 +46,7 @@ class Blocks(eqx.Module):
 
     @property
     def structured(self) -> bool:
-        """Whether the sparsity pattern of the Jacobian is known."""
+        """True if the sparsity pattern of the Jacobian is known."""
         return self.pattern is not None and sum(self.counts[2:]) == 0
 
     def reference(self, x: Float[Array, "n"]) -> Float[Array, ""]:

@@ -175,7 +175,7 @@ class _Search:
         return now.done & jnp.isfinite(now.size)
 
     def hopeless(self, now: _Iterate) -> Bool[Array, ""]:
-        """Whether changes grow, or shrink too slowly to converge within the iterations left."""
+        """True if changes grow, or shrink too slowly to converge within the iterations left."""
         left = (self.most - now.steps).astype(now.size.dtype)
         slow = now.size * now.rate**left > jnp.maximum(self.goal, self.eps)
         return jnp.isfinite(now.best) & ((now.rate >= 1.0) | slow) & (now.size > self.stalled[1])

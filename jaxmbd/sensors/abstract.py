@@ -22,7 +22,7 @@ class AbstractSensor(eqx.Module):
 
     @property
     def kinematic(self) -> bool:
-        """Whether `read` computes the reading from positions and velocities only."""
+        """True if `read` computes the reading from positions and velocities only."""
         return False
 
     def read(self, motion: AbstractNamedMotion) -> Float[Array, "..."]:

@@ -58,7 +58,7 @@ class Calibrated(AbstractSensor):
 
     @property
     def kinematic(self) -> bool:
-        """Whether the sensor is kinematic and there is no delay."""
+        """True if the sensor is kinematic and there is no delay."""
         inner = self.sensor
         return self.delay is None and isinstance(inner, AbstractSensor) and inner.kinematic
 

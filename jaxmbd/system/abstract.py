@@ -120,12 +120,12 @@ class AbstractSystem(eqx.Module, Generic[C]):
 
     @property
     def constant_mass(self) -> bool:
-        """Whether M depends neither on q nor on t. Default: False."""
+        """True if M depends neither on q nor on t. Default: False."""
         return False
 
     @property
     def absolute(self) -> bool:
-        """Whether q are positions and quaternions of rigid bodies, and v twists. Default: False."""
+        """True if q are positions and quaternions of rigid bodies, and v twists. Default: False."""
         return False
 
     @property

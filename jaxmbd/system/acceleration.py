@@ -105,7 +105,7 @@ def _is_rounding_small(
     solution: tuple[Velocities, Float[Array, "ng"]],
     target: Float[Array, "ng"],
 ) -> Bool[Array, ""]:
-    """Whether one step of iterative refinement changes v̇ little; see `rounding`."""
+    """True if one step of iterative refinement changes v̇ little; see `rounding`."""
     system, c, v, equations, solution, target = stop_gradients(
         (system, c, v, equations, solution, target)
     )

@@ -56,7 +56,7 @@ def angles(system: AbstractSystem, c: AbstractConfiguration) -> Float[Array, "n"
 
 
 def is_reversed(angles: Float[Array | np.ndarray, "*n"]) -> Bool[Array | np.ndarray, "*n"]:
-    """Whether each joint is reversed, from the result of `angles`; False for NaN."""
+    """Mask of the reversed joints, from the result of `angles`; False for NaN."""
     return angles > LIMIT
 
 

@@ -59,7 +59,7 @@ def coordinate_names(system: AbstractSystem) -> list[str]:
 
 
 def is_holonomic(system: AbstractSystem) -> Bool[np.ndarray, "ng"]:
-    """Whether each constraint row is holonomic, a constraint on positions."""
+    """Mask of the holonomic constraint rows, which are constraints on positions."""
     rows: list[bool] = []
     for group in constrained_groups(system):
         n_fixed = group.joint.sizes()[2]
@@ -73,7 +73,7 @@ def n_constraints(system: AbstractSystem) -> int:
 
 
 def may_be_redundant(system: AbstractSystem) -> bool:
-    """Whether any constraint row is possibly redundant."""
+    """True if any constraint row is possibly redundant."""
     return bool(possibly_redundant(system).any())
 
 
@@ -84,7 +84,7 @@ def redundant_rows(system: AbstractSystem) -> tuple[bool, ...]:
 
 @singledispatch
 def possibly_redundant(system: AbstractSystem) -> Bool[np.ndarray, "ng"]:
-    """Whether each row may depend on other rows; rows of tree joints never do.
+    """Mask of the rows that may depend on other rows; rows of tree joints never do.
 
     Formulations register their own function if further rows may be redundant.
     """

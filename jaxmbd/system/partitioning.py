@@ -39,7 +39,7 @@ class CoordinatePartitioning(AbstractCorrection):
 
 
 def dependent(system: AbstractSystem, t: Time, q: Float[Array, "nq"]) -> Bool[Array, "nv"]:
-    """Whether each velocity is dependent; there is one for each independent constraint.
+    """Mask of the dependent velocities, one for each independent constraint.
 
     Columns of G are scaled by the inertia of their velocities, since lengths and angles have
     different units, and rows by their lengths.

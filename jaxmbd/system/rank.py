@@ -74,7 +74,7 @@ class ConstraintRank:
 
     @property
     def singular(self) -> bool:
-        """Whether the rank is smaller than in the neighbourhood (a singular position)."""
+        """True if the rank is smaller than in the neighbourhood (a singular position)."""
         return self.rank < self.generic_rank
 
 
@@ -139,7 +139,7 @@ class _Configuration:
 
     @cached_property
     def independent(self) -> bool:
-        """Whether a Cholesky factorization of W Wᵀ proves that all rows are independent.
+        """True if a Cholesky factorization of W Wᵀ proves that all rows are independent.
 
         If it does, no singular values of W are needed, which take minutes for large mechanisms.
         """
@@ -152,7 +152,7 @@ class _Configuration:
 
     @property
     def is_closed(self) -> bool:
-        """Whether all joints are closed and none is reversed; drivers are ignored."""
+        """True if all joints are closed and none is reversed; drivers are ignored."""
         closed = np.abs(self.residuals[self.undriven]).max(initial=0.0) <= self.eps**0.5
         return bool(closed and not np.any(branches.is_reversed(self.angles)))
 
@@ -181,7 +181,7 @@ class _Configuration:
 
     @property
     def dependent(self) -> np.ndarray:
-        """Whether each row is part of a linear combination of rows that vanishes."""
+        """Mask of the rows that are part of a vanishing linear combination of rows."""
         if self.rank == len(self.G):
             return np.zeros(len(self.G), dtype=bool)
         vanishing = np.linalg.svd(self.W)[0][:, self.rank :]
@@ -254,7 +254,7 @@ def _neighbours(here: _Configuration) -> list[_Configuration]:
 
 
 def _is_driven(system: AbstractSystem) -> np.ndarray:
-    """Whether each row belongs to a driver."""
+    """Mask of the rows of drivers."""
     coordinate = len(constraints.coordinate_names(system))
     start = constraints.n_constraints(system) - coordinate
     start += sum(len(group.names) for group in system.mechanism.couplings)

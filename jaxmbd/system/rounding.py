@@ -28,7 +28,7 @@ MAX_CHANGE = 0.003
 
 
 def is_checked(dtype: Any) -> bool:
-    """Whether accelerations of a float type are checked."""
+    """True if accelerations of a float type are checked."""
     return float(jnp.finfo(dtype).eps) > DOUBLE_EPS
 
 
@@ -38,7 +38,7 @@ def is_rounding_small(
     rates: Float[Array, "n 6"],
     scale: Float[Array, ""],
 ) -> Bool[Array, ""]:
-    """Whether a change of accelerations by refinement is small.
+    """True if a change of accelerations by refinement is small.
 
     **Arguments:**
 

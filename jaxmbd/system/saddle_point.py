@@ -164,7 +164,7 @@ class SaddlePoint(eqx.Module):
         a: Float[Array, "ng"],
         noise: Float[Array, ""],
     ) -> Bool[Array, ""]:
-        """Whether M x - Gᵀ λ = f, row by row, and G x = a.
+        """True if M x - Gᵀ λ = f, row by row, and G x = a.
 
         Tolerances include rounding and the violation of the constraints, which decides whether a
         combination of rows is truncated.
@@ -182,7 +182,7 @@ class SaddlePoint(eqx.Module):
         f: Velocities,
         noise: Float[Array, ""],
     ) -> Bool[Array, ""]:
-        """Whether M x - Gᵀ λ = f, in the norm of the metric M⁻¹, and G x = 0.
+        """True if M x - Gᵀ λ = f, in the norm of the metric M⁻¹, and G x = 0.
 
         For responses to single forces, whose rows differ by the ratios of all masses: rounding
         errors of one row may exceed all terms of another.
@@ -209,7 +209,7 @@ class SaddlePoint(eqx.Module):
         return jnp.all(residual <= tolerance)
 
     def is_same_force(self, a: Float[Array, "ng"], b: Float[Array, "ng"]) -> Bool[Array, ""]:
-        """Whether Gᵀ a = Gᵀ b, in the norm of the metric M⁻¹.
+        """True if Gᵀ a = Gᵀ b, in the norm of the metric M⁻¹.
 
         The rows of unloaded directions have rounding errors of loaded multipliers only.
         """

@@ -135,7 +135,7 @@ def _still(system: AbstractSystem, t: float, state: State) -> DrivenMotion:
 
 
 def _can_slide() -> bool:
-    """Whether a notebook runs that shows widgets."""
+    """True if a notebook runs that shows widgets."""
     if not all(importlib.util.find_spec(name) for name in ("k3d", "ipywidgets")):
         return False
     ipython = sys.modules.get("IPython")

@@ -83,7 +83,7 @@ def equivalent_boxes(mechanism: Mechanism) -> tuple[np.ndarray, np.ndarray, np.n
 
 
 def is_free(group: JointGroup) -> bool:
-    """Whether the joints of a group have no constraints."""
+    """True if the joints of a group have no constraints."""
     return len(group.joint.translation) == 3 and isinstance(group.joint.rotation, FreeRotation)
 
 

@@ -163,7 +163,7 @@ def load_path(
     - `state`: near the first equilibrium, which `equilibrium` finds with `method="newton"`.
     - `parameter`: name of an element whose load is multiplied by the values, or a function that
       returns the system for a value, such as `lambda p: formulate(model(p), formulation)`.
-    - `path`: values, shape `(n,)`, each of which starts from the equilibrium before; or an
+    - `path`: values, shape `(n,)`; the search at each starts from the equilibrium before; or an
       `ArcLength`, which passes limit points too.
     - `t`, `hold`: as for `equilibrium`.
 

@@ -181,7 +181,7 @@ class Methods(eqx.Module):
         return jax.lax.while_loop(lambda now: self._unfinished(now), step, start)
 
     def _unfinished(self, now: March) -> Bool[Array, ""]:
-        """Whether steps are left; drainage that runs out of them hands over to Newton's method."""
+        """True while steps are left. Drainage without steps left is followed by Newton's method."""
         left = now.draining
         if self.drain is not None and self.newton is None:
             left = now.steps[0] < self.drain.max_steps

@@ -68,7 +68,7 @@ class Stability(eqx.Module):
 
     @property
     def stable(self) -> Bool[Array, ""]:
-        """Whether no direction is unstable."""
+        """True if no direction is unstable."""
         return ~jnp.any(self.unstable)
 
 

@@ -49,7 +49,7 @@ class GradientReport:
 
     @property
     def ok(self) -> bool:
-        """Whether all derivatives agree."""
+        """True if all derivatives agree."""
         return not self.failed
 
     @property

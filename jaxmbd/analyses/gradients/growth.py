@@ -52,7 +52,7 @@ class TrajectoryGrowth:
 
     @property
     def ok(self) -> bool:
-        """Whether gradients can be relied on to the end."""
+        """True if gradients can be relied on to the end."""
         return bool(self.trustworthy_until == self.ts[-1])
 
     def __str__(self) -> str:

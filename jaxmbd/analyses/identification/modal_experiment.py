@@ -194,7 +194,7 @@ def _outputs(names: Any, simulator: Simulator) -> dict[str, Any]:
 
 
 def _oscillates(eigen: Eigen) -> Bool[Array, "n"]:
-    """Whether an eigenvalue is the one with positive imaginary part of an oscillating mode."""
+    """Mask of the eigenvalues of oscillating modes that have a positive imaginary part."""
     eps = jnp.finfo(eigen.values.real.dtype).eps
     least = OSCILLATING * float(eps) ** 0.5 * jnp.max(jnp.abs(eigen.values))
     return eigen.values.imag > least

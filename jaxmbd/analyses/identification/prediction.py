@@ -293,7 +293,7 @@ def predict(
 
 
 def _are_records(experiments: Any) -> bool:
-    """Whether the argument is a record or a sequence of them, and not times."""
+    """True if the argument is a record or a sequence of them, and not times."""
     if isinstance(experiments, eqx.Module):
         return True
     return isinstance(experiments, list | tuple) and (

@@ -237,7 +237,7 @@ class Residuals(eqx.Module):
         return self._joined(unknowns[0], self.by_record(*unknowns), self.by_stack(unknowns[0]))
 
     def flat(self, unknowns: tuple[Free, list[Array]]) -> Float[Array, "r"]:
-        """As `plain`, with derivatives by blocks; for the whole Jacobian."""
+        """The same as `plain`, with derivatives by blocks, for the whole Jacobian."""
 
         @jax.custom_jvp
         def evaluate(theta: Free, starts: list[Array]) -> tuple[list[Array], Array]:

@@ -119,7 +119,7 @@ class BoundRest(eqx.Module):
         return readings, jnp.all(exist)
 
     def _exists(self, result: RESULTS) -> Bool[Array, ""]:
-        """Whether the search ended in an equilibrium, which is stable if it was at the start."""
+        """True if the search ended in an equilibrium, which is stable if it was at the start."""
         unstable: Any = RESULTS.equilibrium_unstable
         successful = result == RESULTS.successful
         return successful if self.stable else successful | (result == unstable)

@@ -82,7 +82,7 @@ class Integration(NamedTuple):
 
     @property
     def is_met(self) -> bool:
-        """Whether all errors are within their limits."""
+        """True if all errors are within their limits."""
         return self.excess <= 1.0
 
 

@@ -69,7 +69,7 @@ def _priorities(system: AbstractSystem) -> np.ndarray:
 def choose_coordinates(system: AbstractSystem, t: Time, state: State) -> Coordinates:
     """Independent coordinates at a state: joints of the spanning tree as far as possible.
 
-    Of dependent ones those are chosen of which the constraints leave the largest part free.
+    From dependent coordinates, choose those that the constraints leave free to the largest part.
     """
     (n_positions, rows), (n_velocities, of_velocities) = _free_parts(system, t, state)
     tolerance = 10 * float(jnp.finfo(state.q.dtype).eps) ** 0.5

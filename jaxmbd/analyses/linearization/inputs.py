@@ -152,7 +152,7 @@ def value_at(system: AbstractSystem, place: Input, t: Float[Array, ""]) -> Float
 
 
 def input_of(system: AbstractSystem, place: Input) -> Any:
-    """The stacked signal or numbers of a group, of which the input is a row."""
+    """The stacked signals or numbers of a group; the input is one of their rows."""
     node: Any = system.mechanism.elements[place.group].element
     for step in place.path:
         node = getattr(node, step)

@@ -103,8 +103,8 @@ class Stepper:
         **Arguments:**
 
         - `u`: inputs during the step, shape `(nu,)` in the order of `inputs`, of a batch
-          `(batch, nu)`; or `{label: value}`, of which inputs left out stay as they are. Default:
-          those of the last step.
+          `(batch, nu)`; or `{label: value}`, where inputs that are left out keep their values.
+          Default: those of the last step.
 
         **Raises** `ModelError` before `reset`, and for inputs of another shape.
         """

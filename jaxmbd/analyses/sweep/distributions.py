@@ -119,7 +119,7 @@ class LatinHypercube(AbstractSampling):
     """
 
     def points(self, n: int, d: int, seed: int) -> Float[np.ndarray, "{n} {d}"]:
-        """By `scipy.stats.qmc.LatinHypercube`."""
+        """Points of `scipy.stats.qmc.LatinHypercube`."""
         from scipy.stats import qmc  # Takes a second to load.
 
         return qmc.LatinHypercube(d, rng=np.random.default_rng(seed)).random(n)
@@ -132,7 +132,7 @@ class Sobol(AbstractSampling):
     """
 
     def points(self, n: int, d: int, seed: int) -> Float[np.ndarray, "{n} {d}"]:
-        """By `scipy.stats.qmc.Sobol`."""
+        """Points of `scipy.stats.qmc.Sobol`."""
         from scipy.stats import qmc
 
         return qmc.Sobol(d, rng=np.random.default_rng(seed)).random(n)
@@ -204,7 +204,7 @@ def saltelli(scenarios: Any, n: int, *, seed: int = 0) -> Any:
 
 
 def is_law(x: Any) -> bool:
-    """Whether something is a distribution."""
+    """True if something is a distribution."""
     return isinstance(x, AbstractDistribution)
 
 

@@ -70,7 +70,7 @@ def _generated(
 
 @_generated.def_jvp
 def _(primals, tangents, *, native):
-    """As that of `_recursive`, as generated code, which JAX transposes.
+    """The same derivative as that of `_recursive`, as generated code, which JAX transposes.
 
     If the derivative is too long a program for generated code, it is a fused program.
     """

@@ -112,7 +112,7 @@ def _finite(point: Float[Array, "3"], who: str) -> Float[Array, "3"]:
 
 
 def holds_point(joint: AbstractJoint) -> bool:
-    """Whether a joint connects a point of one body to a point of the other one."""
+    """True if a joint connects a point of one body to a point of the other one."""
     return len(joint.translation) == 0
 
 

@@ -36,7 +36,7 @@ class PointCoordinates(eqx.Module):
     """Particles at constant distances in place of bodies.
 
     A spatial body has four particles, a planar body three, and a rod in a plane two, with further
-    masses at the midpoints of every two particles. The masses, some of which may be negative, have
+    masses at the midpoints of every two particles. The masses may be negative, and together have
     exactly the mass, centre and inertia of the body. By default particles are at joints. Two bodies
     then share a particle, and the joint's point needs no constraint; revolute joints in a plane
     need none at all. Distances, and the other constraints of joints, are quadratic constraints.

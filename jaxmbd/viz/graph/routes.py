@@ -181,7 +181,7 @@ def _touched(points: np.ndarray, drawn: np.ndarray) -> int:
 
 
 def _within(points: np.ndarray, boxes: np.ndarray) -> np.ndarray:
-    """Whether each point lies in each box, shape `(n_points, n_boxes)`."""
+    """Mask of the points in each box, shape `(n_points, n_boxes)`."""
     apart = np.abs(points[:, None] - boxes[None, :, :2])
     return np.all(apart < 0.5 * boxes[None, :, 2:], axis=2)
 
