@@ -139,7 +139,7 @@ class Rest(NamedTuple):
 
 
 def looked(case: Case, system: AbstractSystem, found: Any) -> Rest:
-    """What is compared."""
+    """Position, reactions and first eigenvalue that the table compares."""
     frames = system.frames(0.0, found.state.q)
     position = jnp.concatenate([frames[name].p for name in case.bodies])
     reaction = jnp.concatenate([found.reactions[name] for name in case.reactions])

@@ -47,7 +47,7 @@ def fingerprint(notebook):
 
 
 def is_current(notebook):
-    """Whether the outputs are those of the code."""
+    """True if the outputs belong to the code."""
     return notebook.metadata.get("jaxmbd", {}).get("executed") == fingerprint(notebook)
 
 

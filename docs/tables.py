@@ -57,7 +57,7 @@ def formulations() -> dict[str, Any]:
 
 
 def traits() -> str:
-    """What the systems of each formulation are, with the sizes of two small mechanisms."""
+    """Table of traits of the systems of each formulation, with sizes of two small mechanisms."""
     rows = []
     for name, formulation in formulations().items():
         small, closed = (
@@ -79,7 +79,7 @@ def traits() -> str:
 
 
 def compatibility() -> str:
-    """Which integrator moves which system: asked of the integrators themselves."""
+    """Table of the systems that each integrator accepts, from the integrators' own checks."""
     kinds = [getattr(integrators, name) for name in integrators.__all__]
     kinds = [kind for kind in kinds if issubclass(kind, integrators.AbstractIntegrator)]
     kinds = [kind for kind in kinds if not inspect.isabstract(kind)]

@@ -66,7 +66,7 @@ def model(crank=0.1, coupler=0.3, rocker=0.25, ground=0.28, normal=AXIS, mass=0.
 
 
 def posture(angle, hinged=True):
-    """Where to look for the linkage whose crank is at an `angle` [rad]."""
+    """Guess of the joint coordinates for a crank at an `angle` [rad]."""
     pin = 0.6 - angle
     return {"left": angle, "crank pin": pin if hinged else [pin, 0.0], "right": 1.6}
 

@@ -103,7 +103,7 @@ def windows(path, length, stride):
 
 
 def select():
-    """What is fitted."""
+    """The parameters to identify."""
     diagonal = mbd.transforms.Entries((0, 0), (1, 1), (2, 2), inner=mbd.transforms.Positive())
     positive = mbd.transforms.Positive()
     chosen = {}

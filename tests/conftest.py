@@ -1,4 +1,4 @@
-"""What every test runs under: float64, no silent promotion, warnings as errors.
+"""Settings of every test: float64, no silent promotion, warnings as errors.
 
 Two environment variables change this:
 

@@ -16,7 +16,7 @@ def difference(value, inputs, direction, h=2e-5):
 
 
 def check_gradient(end, reverse=True):
-    """By three inputs at once; without `reverse` forwards only, which compiles faster."""
+    """Check derivatives by three inputs; without `reverse` only in forward mode, for speed."""
     inputs, along = jnp.array([1.1, 0.4, 0.8]), jnp.array([0.5, -0.7, 1.3])
     look = eqx.filter_jit(lambda x: jax.jvp(end, (x,), (along,)))
     _, forward = look(inputs)

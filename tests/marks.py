@@ -1,4 +1,4 @@
-"""Which parameters of a test are run each time, and which in thorough runs alone."""
+"""Selection of the parameters of a test that run by default."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -7,6 +7,6 @@ import pytest
 
 
 def thorough_but(regular: Iterable[Any], values: Iterable[Any]) -> list[Any]:
-    """`values`, of which all that are not `regular` wait for a thorough run."""
+    """`values`, with the mark `thorough` on all that are not `regular`."""
     regular = list(regular)
     return [x if x in regular else pytest.param(x, marks=pytest.mark.thorough) for x in values]

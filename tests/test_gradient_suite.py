@@ -157,7 +157,7 @@ def pendulum():
 
 
 def check(model, formulation, integrator=None, h=0.01, tolerance=1e-6):
-    """By every leaf of the model, and by the velocities that the motion begins with."""
+    """Check gradients by every leaf of the model and by the initial velocities."""
     found = jnp.asarray(0.5 * np.random.default_rng(8).normal(size=nv(model, formulation)))
 
     def end(inputs):

@@ -171,7 +171,7 @@ def test_readme_announces_the_command_that_ci_runs():
 
 
 def test_no_registry_hosts_and_no_machine_paths():
-    """Where packages come from is the installer's business, and paths are each machine's own."""
+    """Hosts of packages are the installer's choice, and paths differ between machines."""
     found = []
     for path in repository_files():
         text = path.read_bytes().decode("utf-8", errors="ignore")

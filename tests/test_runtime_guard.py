@@ -1,4 +1,4 @@
-"""The guard against the scheduler deadlock: what it decides, and what it does to a process."""
+"""The guard against the scheduler deadlock: its decisions and its effects on a process."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Where an iteration ended, as a function of its arguments."""
+"""Derivatives of the result of an iteration by its arguments."""
 
 import jax
 import jax.numpy as jnp

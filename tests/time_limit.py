@@ -12,7 +12,7 @@ OUT_OF_TIME = "not run: out of time"
 
 
 def is_over(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether the time is over."""
+    """True if the time is over."""
     until = environment.get("JAXMBD_TEST_UNTIL", "")
     return bool(until) and time.time() >= float(until)
 

@@ -77,7 +77,7 @@ class Chain:
 
 
 def settings(step: float, rho_inf: float, n_steps: int) -> exu.SimulationSettings:
-    """Those of the solver that are not its defaults."""
+    """Settings of the solver that differ from its defaults."""
     chosen = exu.SimulationSettings()
     chosen.linearSolverType = exu.LinearSolverType.EigenSparse
     chosen.solutionSettings.writeSolutionToFile = False

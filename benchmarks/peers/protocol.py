@@ -69,7 +69,7 @@ class Target(NamedTuple):
 
     @property
     def met(self) -> bool:
-        """Whether the number meets the target."""
+        """True if the number meets the target."""
         return self.found >= self.wanted if self.relation == "≥" else self.found <= self.wanted
 
 

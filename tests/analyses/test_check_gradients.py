@@ -241,7 +241,7 @@ def test_what_a_step_leaves_is_counted():
 
 
 def test_a_rollout_keeps_to_its_budget():
-    """What the compiled program takes, too, though its optimizations are off in tests."""
+    """Memory of the compiled program, though without XLA's optimizations in tests."""
     n = 500
     t = DT * np.arange(1, n + 1)
 

@@ -51,7 +51,7 @@ def test_steps_that_resolve_the_force_keep_the_energy():
 
 
 class Own(forces.AbstractJointForce):
-    """A force of the user's, of which it is not known whether it adds energy."""
+    """A force of the user, which may add energy."""
 
     joint: JointReference
 

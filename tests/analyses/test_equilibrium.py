@@ -45,7 +45,7 @@ def inverted(stiffness, mass=2.0, length=1.0):
 
 
 def four_bar():
-    """Four parallel hinges, the last of which closes the loop, and a spring on the crank."""
+    """Four parallel hinges in a loop, and a spring on the crank."""
     model = open_four_bar()
     pin = joints.Revolute(Frame("crank", (0.5, 0, 0)), "coupler", axis=Y)
     return mbd.Model(

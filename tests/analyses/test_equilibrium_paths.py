@@ -121,7 +121,7 @@ def test_invalid_arcs_are_named(options):
 
 
 def hung(n, span=2.0, total=2.5):
-    """n links between two pins at one height, the last of which closes a loop."""
+    """n links between two pins at one height; the last pin closes a loop."""
     names = [f"link{k:03d}" for k in range(n)]
     length = total / n
     tips = [ground, *[Frame(name, (length, 0, 0)) for name in names]]

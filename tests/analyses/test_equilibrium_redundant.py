@@ -14,7 +14,7 @@ from tests.models import name_of
     "formulation", [mbd.JointCoordinates(), mbd.MaximalCoordinates()], ids=name_of
 )
 def test_derivatives_of_a_door_on_redundant_hinges(formulation):
-    """By stiffness, mass, wind, the distance of the hinges and the direction of both axes."""
+    """Derivatives by stiffness, mass, wind, distance of the hinges and direction of both axes."""
     near = mbd.formulate(door(), formulation)
     state = mbd.assemble(near, {"lower": 1.0, "upper": 1.0})
     start = mbd.equilibrium(near, state, method="newton").state

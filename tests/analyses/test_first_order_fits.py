@@ -44,7 +44,7 @@ def test_a_sensor_of_a_current(truth):
 
 
 def test_a_late_sensor_of_a_current():
-    """Against the motion a delay before, of which the error is of second order."""
+    """The reading is that of the motion one delay before, to second order."""
     system = mbd.formulate(motors.model())
     states = mbd.rollout(system, motors.start(system), 1e-4, 100)
     late = jax.tree.map(lambda x: x[-1], states)
@@ -59,7 +59,7 @@ def test_a_late_sensor_of_a_current():
 
 @pytest.mark.thorough
 def test_a_fit_of_initial_currents():
-    """That of the current, which the record does not give, and the torque constant."""
+    """Fit of a current that the record does not give, and of the torque constant."""
 
     def rod(constant):
         whole = motors.model(constant)

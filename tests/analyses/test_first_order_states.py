@@ -166,7 +166,7 @@ def test_what_inspect_says(system, capsys):
 
 def test_what_is_not_fused_and_why():
     class Iterated(mbd.forces.AbstractJointForce):
-        """A force with a loop of which the number of turns depends on the state."""
+        """A force with a loop whose number of iterations depends on the state."""
 
         joint: motors.JointReference
 

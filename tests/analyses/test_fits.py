@@ -98,7 +98,7 @@ def test_steps_to_bodies_that_cannot_be_are_rejected():
 
 @pytest.mark.thorough
 def test_bias_scale_and_delay_of_a_sensor():
-    """Of a second reading of one angle; the first gives the motion."""
+    """Bias, scale and delay of a second sensor of one angle; the first gives the motion."""
     late = np.interp(0.01 * np.arange(120) - 0.004, 0.001 * np.arange(1200), fine())
     truth = true_angles(0.5, 0.0, 120)
     record = mbd.Experiment(
@@ -205,7 +205,7 @@ def test_accelerometers_feel_what_does_not_grow_with_the_mass():
 @pytest.mark.thorough
 @pytest.mark.parametrize("field", thorough_but(["hill"], ["gravity", "hill"]))
 def test_readings_of_accelerometers_have_exact_derivatives_by_gravity(field):
-    """By its strength and, in `g`, by its tilt."""
+    """Derivatives by the strength of the field and by its tilt."""
 
     def reading(x):
         if field == "gravity":
@@ -224,7 +224,7 @@ def test_readings_of_accelerometers_have_exact_derivatives_by_gravity(field):
 
 @pytest.mark.thorough
 def test_instruments_on_a_pendulum():
-    """Of a rod that turns about y with its centre 0.3 m below: closed forms."""
+    """Closed forms for a rod that turns about y with its centre 0.3 m below."""
     model = pendulum()
     system = mbd.formulate(
         mbd.Model(

@@ -46,7 +46,7 @@ def pendulum(mass=0.8, friction=0.1, stiffness=2.0):
 
 @functools.cache
 def true_angles(angle, speed, n):
-    """What a sensor without noise would read; predicted once for all seeds."""
+    """Readings without noise, predicted once for all seeds."""
     return np.asarray(mbd.predict(pendulum(), experiment(angle, speed, np.zeros(n)))["hinge"])
 
 
@@ -107,7 +107,7 @@ def test_robust_errors_are_about_the_same_where_noise_is_white(fitted):
 
 
 def test_robust_errors_are_larger_where_noise_is_correlated(tmp_path):
-    """By some ten readings; the table and the page say which errors to trust, and of what."""
+    """The correlation spans some ten readings; table and page say which errors are reliable."""
     fit = fit_of(records(correlation=0.9, seed=1))
     far = fit.robust_errors > 1.5 * fit.standard_errors
     assert far.any()

@@ -1,4 +1,4 @@
-"""What `inspect` prints and returns."""
+"""Text and fields of the report of `inspect`."""
 
 import equinox as eqx
 import jax

@@ -73,7 +73,7 @@ def test_displaced_state(rods):
 
 
 def test_numbers_of_modes_do_not_cover_one_another():
-    """Of 34 eigenvalues of zero the first one has a number, and those at a distance have theirs."""
+    """Only the first of 34 equal eigenvalues is numbered, and the distant ones."""
     pytest.importorskip("matplotlib")
     from jaxmbd.viz.modes import _with_labels
 

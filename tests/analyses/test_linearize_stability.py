@@ -166,7 +166,7 @@ QUICK = [CASES[8]]
     ids=lambda x: x if isinstance(x, str) else name_of(x),
 )
 def test_derivatives_of_eigenvalues(change, formulation):
-    """Of a state that moves with the parameter, by forward and reverse mode and differences."""
+    """The state moves with the parameter; forward and reverse mode equal differences."""
     model_at, names = CHANGES[change]
 
     def values(x):

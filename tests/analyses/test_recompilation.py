@@ -1,4 +1,4 @@
-"""Which changes need another program, and which programs JAX's cache on disk keeps."""
+"""Changes that need another program, and programs that JAX's cache on disk keeps."""
 
 import importlib
 import os

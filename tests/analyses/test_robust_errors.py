@@ -79,7 +79,7 @@ def test_correlation_is_seen(rho):
 
 
 def test_swings_of_a_correlation_do_not_end_it():
-    """Of a damped oscillation the autocorrelation is one: its size falls like exp(-h/30)."""
+    """The autocorrelation is a damped oscillation whose amplitude falls like exp(-h/30)."""
     h = np.arange(4000)
     rng = np.random.default_rng(2)
     answer = np.exp(-h / 30) * np.cos(0.1 * h)
@@ -155,7 +155,7 @@ def test_both_intervals_agree_where_residuals_are_not_correlated():
 
 
 def test_what_the_fit_takes_of_the_noise_is_put_back():
-    """Of 12 residuals three numbers take a quarter; the mean variance is right all the same."""
+    """Three fitted numbers take a quarter of the variance of 12 residuals; errors allow for it."""
     J, rng = influences(12, 1), np.random.default_rng(7)
     naive = np.sqrt(np.diagonal(np.linalg.inv(J[0].T @ J[0])))
     own = [linear_fit(J, rng.normal(size=(1, 12)))[3] for _ in range(400)]
@@ -216,7 +216,7 @@ def test_windows_of_a_record_are_one_motion():
 
 
 def test_readings_that_count_twice_make_no_error_smaller():
-    """Of a mean over windows that overlap by half: the readings are 200 all the same."""
+    """The error of a mean over windows that overlap by half is that of 200 readings."""
     record = experiment(0.0, 0.0, np.random.default_rng(6).normal(size=201))
     parts = parts_of(record, 10, 5)
     y = [np.asarray(x.measurements["hinge"])[:, None] for x in parts]

@@ -1,4 +1,4 @@
-"""What analyses ask of a system, and that they know no formulation."""
+"""Analyses and integrators import no formulation, but through systems."""
 
 import ast
 from pathlib import Path
@@ -15,7 +15,7 @@ MODULES = [path for part in ("analyses", "integrators") for path in (PACKAGE / p
 
 
 def imported(path: Path) -> list[str]:
-    """What a module imports from formulations, as dotted names."""
+    """Dotted names that a module imports from formulations."""
     found = []
     for node in ast.walk(ast.parse(path.read_text())):
         names = [alias.name for alias in node.names] if hasattr(node, "names") else []
@@ -25,7 +25,7 @@ def imported(path: Path) -> list[str]:
 
 
 def test_analyses_and_integrators_name_no_formulation():
-    """Those that take a model call `formulate`, and nothing else."""
+    """Analyses that accept a model import `formulate` and nothing else."""
     assert len(MODULES) > 60
     found = {path.name: imported(path) for path in MODULES}
     assert found["prediction.py"] == ["formulations.formulate"]  # The test sees imports.

@@ -99,7 +99,7 @@ def test_second_derivatives_through_implicit_steps():
 
 @pytest.mark.thorough
 def test_other_minimizers_end_where_identify_does():
-    """By products with the Hessian, and by conjugate gradients within Gauss and Newton's method."""
+    """Minimizers with products with the Hessian, and conjugate gradients in Gauss–Newton steps."""
     start, options = pendulum(0.8, 0.11, 1.98), {"noise": {"hinge": NOISE}}
     fit = mbd.identify(start, records(), SELECT, **options)
     m = mbd.misfit(start, records(), SELECT, **options)

@@ -181,7 +181,7 @@ def test_linear_propagation_beside_monte_carlo():
 
 
 def a_fit(**changes):
-    """A fit of which the numbers alone matter."""
+    """A fit with given numbers; its other fields are not used."""
     numbers = {
         "labels": [*VALUES, "bias"],
         "values": np.array([*VALUES.values(), 0.3]),

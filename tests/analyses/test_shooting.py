@@ -23,7 +23,7 @@ WIDE = (0.02, 0.3)
 
 
 def windows(seed=0, lengths=(16, 11)):
-    """Of two records, each with starts that are read and not smoothed."""
+    """Windows of two records, with initial states that are read and not smoothed."""
     cut = []
     for record in records(lengths=lengths, seed=seed):
         angles = np.asarray(record.measurements["hinge"])
@@ -87,7 +87,7 @@ def test_defects_are_residuals():
 
 @pytest.mark.thorough
 def test_derivatives_of_defects():
-    """By blocks and by products, against differences."""
+    """The Jacobian by blocks and by products equals differences."""
     x, h = misfit().start + X, 1e-5
     _, J, product = look()(x, V)
     steps = [h * direction for direction in jnp.eye(x.size)]

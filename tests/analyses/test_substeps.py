@@ -99,7 +99,7 @@ def test_what_no_number_makes_accurate():
 
 @pytest.mark.thorough
 def test_exact_readings_give_the_truth(tmp_path):
-    """By one step a sample, friction is off by 0.6 % and inertia by 1.2 %."""
+    """With one step a sample, friction is off by 0.6 % and inertia by 1.2 %."""
     start = pendulum(0.15, 0.04)
     first = mbd.misfit(start, record(), SELECT)
     fit = mbd.identify(start, record(), SELECT)
@@ -172,7 +172,7 @@ def test_implicit_integrators_by_their_order():
 
 
 def motions(error, order, n=11):
-    """Of one record whose reading is one but for an error, a function of the substeps."""
+    """Motions of one record, with reading 1 and an error that depends on the substeps."""
     ts = np.arange(float(n))
     run = lambda substeps: [{"x": np.full(n, 1.0 + error(substeps))}]  # noqa: E731
     return Motions(run, order, [mbd.Experiment(ts, {"x": np.zeros(n)})])
@@ -195,7 +195,7 @@ def test_errors_are_estimated_as_they_fall(error, substeps):
 
 
 def test_errors_that_do_not_fall_cost_no_substeps():
-    """Of a chaotic motion any number is as good; more are no better, and the least is taken."""
+    """More substeps of a chaotic motion are no better, and the smallest number is chosen."""
     found = motions(lambda n: 0.1 * (-1) ** int(np.log2(n)), 5).chosen(Limits({}))
     assert not found.is_met
     assert found.substeps == 1

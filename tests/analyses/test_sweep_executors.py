@@ -47,7 +47,7 @@ def times(folder):
 
 
 def deadly(scenario, growth, folder):
-    """As `swing`, for those who survive."""
+    """`swing`, in a process that a fatal scenario kills."""
     kill = functools.partial(die, folder=folder, fatal=float(scenarios()["k"][FATAL]))
     shape = jax.ShapeDtypeStruct((), scenario["k"].dtype)
     k = jax.pure_callback(kill, shape, scenario["k"], vmap_method="sequential")
@@ -69,7 +69,7 @@ def survived(folder, undisturbed, found):
 
 @pytest.fixture
 def undisturbed(tmp_path):
-    """Of this process, without a folder; the mark keeps it alive."""
+    """Results of a sweep in this process, which the file `finished.json` keeps alive."""
     calm = tmp_path / "calm"
     calm.mkdir()
     (calm / "finished.json").touch()

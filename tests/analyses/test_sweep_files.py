@@ -91,7 +91,7 @@ def test_checksums_bind_chunks_to_their_sweep(tmp_path):
 
 
 def test_chunks_without_checksum_are_computed_again(tmp_path):
-    """As of an earlier version, whose files were netCDF and no more."""
+    """Files of an earlier version are netCDF without a checksum."""
     options = {"chunk": 4, "dims": DIMS, "folder": tmp_path, "progress": False}
     mbd.sweep(swing, scenarios(), **options)
     for path in tmp_path.glob("chunk_*.nc"):

@@ -1,4 +1,4 @@
-"""What `simulate` calls successful: finite numbers, and constraints that hold."""
+"""`simulate` is successful if all numbers are finite and constraints are satisfied."""
 
 import diffrax
 import jax
@@ -127,7 +127,7 @@ def test_constraints_that_come_apart_are_no_success():
 
 @pytest.mark.thorough
 def test_a_start_off_the_constraints_is_no_success():
-    """Where only the start is off: by 1 mm, of steps that promise 1e-6 of a metre."""
+    """The start alone is off, by 1 mm; steps of this accuracy allow 1e-6 m."""
     system, state = pair(mbd.MaximalCoordinates())
     off = mbd.State(state.q.at[9].add(1e-3), state.v)
     fine = diffrax.PIDController(rtol=1e-12, atol=1e-12)

@@ -68,7 +68,7 @@ def test_end_moment_bends_a_cantilever_into_a_circle():
 
 
 def test_small_vibrations_are_those_of_euler_bernoulli():
-    """Of a cantilever, in bending with order 4 and along its axis."""
+    """Frequencies of a cantilever, in bending with order 4 and along its axis."""
 
     @eqx.filter_jit
     def matrices(body):
@@ -158,7 +158,7 @@ def test_internal_force_is_the_derivative_of_the_energies(planar):
 
 
 def test_twist_of_a_node_is_the_derivative_of_its_frame():
-    """Of a frame beside the node, at large bends."""
+    """A frame beside the node, at large bends."""
     body = cable(3, planar=True)
     eta, rates = jnp.asarray(0.2 * np.random.default_rng(1).normal(size=(2, body.n_elastic)))
     R = jax.scipy.linalg.expm(jnp.array([[0, -0.2, -0.5], [0.2, 0, -0.3], [0.5, 0.3, 0]]))
@@ -242,7 +242,7 @@ def test_hanging_cable_is_a_catenary():
 
 @pytest.mark.parametrize("planar", [True, False])
 def test_picture_is_a_tube_about_the_centre_line(planar):
-    """Of a bent cable, with the rings at nodes in the frames of the nodes."""
+    """The tube of a bent cable; rings at nodes lie in the frames of the nodes."""
     body = cable(2, planar=planar)
     eta = 0.1 * jax.random.normal(jax.random.key(2), (body.n_elastic,))
     p, R = body.centre_line(eta, 4)

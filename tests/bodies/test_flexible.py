@@ -126,7 +126,7 @@ class ByEnergy(AbstractBody):
     ids=["stiffening", "linear", "cable", "planar cable"],
 )
 def test_inertia_is_that_of_the_kinetic_energy(body):
-    """Of bent bodies."""
+    """The inertia of bent bodies is the Hessian of their kinetic energy."""
     body = body()
     rng, k = np.random.default_rng(0), body.n_elastic
     eta, u, u_dot = (jnp.asarray(rng.normal(size=n)) for n in (k, 6 + k, 6 + k))
@@ -145,7 +145,7 @@ def test_inertia_is_that_of_the_kinetic_energy(body):
 
 
 def test_twists_of_frames_are_derivatives_of_their_poses():
-    """Of frames at nodes, and of the frame of reference, at large deformations."""
+    """Frames at nodes and the frame of reference, at large deformations."""
     body = rod(interfaces=("base",))
     rng = np.random.default_rng(0)
     eta, rates = jnp.asarray(rng.normal(size=(2, body.n_elastic)))
@@ -196,7 +196,7 @@ def test_formulations_agree_in_a_loop():
 
 @pytest.mark.thorough
 def test_a_driven_slider_crank_moves_in_its_plane():
-    """Of the rows across the plane only one is independent, for one mode of bending across it."""
+    """Only one row across the plane is independent, as one mode bends across it."""
     body = rod(n_modes=3, interfaces=("base",))
     model = slider_crank(body)
     driver = joints.Driver("shaft", mbd.signals.Polynomial([0.0, 50.0]))
@@ -371,7 +371,7 @@ def test_trapezoidal_rule_keeps_energy_to_its_order():
 
 @pytest.mark.thorough
 def test_trapezoidal_rule_keeps_momentum_to_its_order():
-    """Of a bent body that tumbles freely, about the origin."""
+    """Momentum about the origin of a bent body that tumbles freely."""
     body = rod(0.5, 2, ("base",), method="free", frame="mean-axis")
     system = mbd.formulate(mbd.Model({"rod": body}), mbd.JointCoordinates())
     twist = [0.1, 0.2, -0.3, 3.0, 5.0, 2.0]

@@ -145,7 +145,7 @@ def test_oblique_impact_of_a_sphere(mu, sticks):
 
 
 def rimless(alpha, mass, length, moment):
-    """A free wheel on two spokes, of which the one ahead is a contact; turning about the other."""
+    """A free wheel on two spokes: it turns about one, and the one ahead has a contact."""
     foot = mbd.Frame("wheel", [length * np.sin(alpha), 0.0, -length * np.cos(alpha)])
     touch = forces.Contact(contact.Box(foot, [1e-6] * 3), contact.HalfSpace("ground"), LAW)
     model = mbd.Model({"wheel": mbd.RigidBody(mass, [moment] * 3)}, forces={"foot": touch})

@@ -68,7 +68,7 @@ def test_derivatives_of_the_distance():
 
 @pytest.mark.thorough
 def test_second_derivatives_of_the_distance_in_loops():
-    """By heights of a grid and by the point, of a loop over points, against differences."""
+    """Derivatives by heights and points, in a loop over points, equal differences."""
     heights = 0.02 * np.random.default_rng(2).uniform(size=(5, 5))
     points = jnp.asarray([[0.13, 0.2, 0.03], [0.02, 0.34, 0.05], [0.31, 0.05, 0.04]])
 

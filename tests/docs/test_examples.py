@@ -21,7 +21,7 @@ def test_example(path):
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_examples_import_the_package_and_what_extends_it_only(path):
-    """What is documented as a way to add a part needs no other module of the package."""
+    """Documented ways to add a part use only public modules and `jaxmbd.extend`."""
     found = [
         name
         for node in ast.walk(ast.parse(path.read_text()))

@@ -1,4 +1,4 @@
-"""What the pages say: their code runs, files they name exist, no public name is missing."""
+"""Pages: their code runs, files that they name exist, no public name is missing."""
 
 import re
 from pathlib import Path
@@ -72,7 +72,7 @@ ROBOT = """<robot name="arm">
 
 
 def names():
-    """What the code on the pages takes for granted."""
+    """Names that the code on the pages uses without defining them."""
     model = mbd.Model(
         bodies={"rod": mbd.inertia.shifted(mbd.inertia.rod(1.0, 1.0), [0.5, 0, 0])},
         joints={"hinge": mbd.joints.Revolute(mbd.ground, "rod", axis=[0, 1, 0])},

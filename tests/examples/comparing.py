@@ -1,4 +1,4 @@
-"""What tests of the mechanisms among the examples share."""
+"""Helpers for tests of the mechanisms among the examples."""
 
 import runpy
 import sys
@@ -22,7 +22,7 @@ ELSEWHERE = (
 
 
 def example(name):
-    """What the script of an example defines; it may import others beside it, as it does alone."""
+    """Names that the script of an example defines; it may import scripts beside it."""
     if str(EXAMPLES) not in sys.path:
         sys.path.append(str(EXAMPLES))
     return runpy.run_path(str(EXAMPLES / f"{name}.py"))

@@ -120,7 +120,7 @@ def test_main(capsys, tmp_path):
 
 @pytest.mark.thorough
 def test_slopes():
-    """By an anchor, masses and the direction of an axis, as the closed form has them.
+    """Derivatives by an anchor, masses and the direction of an axis are those of the closed form.
 
     Engine, vehicle and wheels are light here, so that the gears matter.
     """

@@ -80,7 +80,7 @@ def test_every_formulation_finds_the_same(formulation):
 
 @pytest.mark.thorough
 def test_torques_of_motors_at_the_hips():
-    """Those of prescribed hips, applied as torques, accelerate it alike."""
+    """Driving torques of prescribed hips, applied as forces, give the same accelerations."""
     system, found = states()
     model, state = MODEL(), found[0]
     seen = mbd.joint_states(system, T, state)

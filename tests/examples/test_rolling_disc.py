@@ -110,7 +110,7 @@ def test_the_script_says_what_it_found(capsys, tmp_path):
 
 @pytest.mark.thorough
 def test_slopes_through_the_contact():
-    """By the radius, a centre of mass off the axis, the plane's normal and the mass."""
+    """Derivatives by radius, centre of mass off the axis, normal of the plane and mass."""
     inputs = {"radius": 0.3, "com": [0.02, 0.0, -0.03], "normal": [0.1, -0.05, 1.0], "mass": 2.0}
     inputs = {name: jnp.asarray(value, float) for name, value in inputs.items()}
 

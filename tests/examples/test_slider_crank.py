@@ -110,7 +110,7 @@ def test_the_torque_turns_the_crank_without_a_motor():
 
 @pytest.mark.thorough
 def test_slopes_of_motion_and_torque():
-    """By a length, an anchor, an axis and a mass; the piston's also have a closed form."""
+    """Derivatives by a length, an anchor, an axis and a mass; the piston's have a closed form."""
     t = TIMES[1]
     inputs = {"rod": ROD, "offset": OFFSET, "axis": [0.1, 1.0, -0.2], "mass": 0.5}
 

@@ -78,7 +78,7 @@ def test_energies_and_forces_balance():
     "name", ["maximal", "natural", pytest.param("points", marks=pytest.mark.thorough)]
 )
 def test_every_formulation_finds_the_same(name):
-    """Reactions too: redundant ones are the smallest, none of which leaves the plane.
+    """Reactions agree too: redundant ones are those of least norm, and lie in the plane.
 
     Particles that are close to each other cost digits.
     """

@@ -22,7 +22,7 @@ def beam(E=1e9, section=SECTION, n_modes=4, **options):
 
 
 def column(body, thrust=1.0):
-    """A beam on two pins, of which the second one slides along it."""
+    """A beam on two pins; the second pin slides along it."""
     return mbd.Model(
         {"rod": body},
         {

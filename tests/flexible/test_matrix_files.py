@@ -69,7 +69,7 @@ def field(value, width):
 
 
 def dmig(name, A, form):
-    """Bulk data of a symmetric matrix, of which the lower triangle is written."""
+    """Bulk data of the lower triangle of a symmetric matrix."""
     width, star = (16, "*") if form == "large" else (8, "")
     lines = ["$ written by a test", f"DMIG    {name:<8}       0       6       2       0"]
     for j in range(len(A)):

@@ -70,13 +70,13 @@ def test_curve_rises_to_static_and_falls_to_coulomb():
 
 
 def test_steady_speed_and_creep():
-    """Where the friction balances a load: fast, it slides; below the static one, it creeps."""
+    """Friction balances a load at a sliding speed, and below static friction at a creeping one."""
     load = 2.5
     np.testing.assert_allclose(
         law(CURVE, V.at[0].set((load - COULOMB) / VISCOUS))[0], -load, rtol=1e-14
     )
     creep = SMALL * np.arctanh(0.8)
-    # What the curve has lost of s at this speed, and what is viscous, is of the order 1e-3.
+    # At this speed the loss of static friction and the viscous part are of the order 1e-3.
     np.testing.assert_allclose(law(CURVE, V.at[0].set(creep))[0], -0.8 * STATIC, rtol=1e-3)
 
 

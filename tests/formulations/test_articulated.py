@@ -186,7 +186,7 @@ def unlike_links(dtype, n=30):
     state = mbd.assemble(system, values)
 
     def rates(system, masses):
-        """By the recursion, and by the factors of the mass matrix."""
+        """Accelerations by the recursion, and by the factors of the mass matrix."""
         bodies = system.mechanism.rigid
         scaled = masses * bodies.mass, masses[:, None, None] * bodies.inertia
         system = eqx.tree_at(

@@ -55,7 +55,7 @@ def look(system, state):
 
 @functools.cache
 def motions(name):
-    """What `look` saw of a tree of all joint kinds, forces of all kinds, and a floating body."""
+    """Results of `look` for a tree of all joint and force kinds with a floating body."""
     formulation = RIGID.get(name, mbd.JointCoordinates())
     seen = []
     for draw in range(2):
@@ -100,7 +100,7 @@ def gradients_agree(found, wanted, tolerance):
 
 @functools.cache
 def gradient(name):
-    """By masses, inertias, geometry, forces and the state, in reverse mode."""
+    """Gradient by masses, inertias, geometry, forces and the state, in reverse mode."""
     formulation = RIGID.get(name, mbd.JointCoordinates())
     model = small_tree()
     values = models.random_values(mbd.formulate(model, mbd.JointCoordinates()), 5)
@@ -145,7 +145,7 @@ def loaded(system, rigid, state, stiffness):
 
 @pytest.mark.thorough
 def test_accelerations_of_springs_approach_the_rigid_ones():
-    """By 1 / k; joints that share no node by a penalty here."""
+    """The difference falls like 1 / k; joints that share no node are penalties here."""
     model, _ = mechanisms.three_link()
     crank = joints.Universal(model.joints["ball2"].predecessor, model.joints["ball2"].successor)
     model = mbd.Model(model.bodies, {**model.joints, "ball2": crank}, model.forces)
@@ -285,7 +285,7 @@ def test_simulations_with_springs_are_differentiated_and_end_early():
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", thorough_but(["points"], RIGID))
 def test_reactions_of_coupled_joints(name):
-    """What the coupling does is no reaction."""
+    """Forces of the coupling are no part of reactions."""
     model = models.chain(2)
     coupling = {"gear": joints.Coupling("jlink0001", "jlink0000", 2.0)}
     model = mbd.Model(model.bodies, model.joints, model.forces, couplings=coupling)

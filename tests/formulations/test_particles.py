@@ -78,7 +78,7 @@ def test_a_couple_is_forces_across_the_rod():
 
 @pytest.mark.thorough
 def test_particles_may_be_anywhere():
-    """By hand or at joints: the same motion, the point that two bodies share left out or not."""
+    """Particles placed by hand or at joints give the same motion, shared or not."""
     model = models.chain(2, joints.Spherical)
     places = [(0.1, 0.2, 0.3), (0.7, -0.2, 0.1), (0.3, 0.6, -0.4), (0.2, 0.1, 0.9)]
     by_hand = {"link0000": places, "link0001": ["jlink0001", *places[1:]]}

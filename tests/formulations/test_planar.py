@@ -144,7 +144,7 @@ def test_velocity_transformation_of_particles():
 
 @pytest.mark.thorough
 def test_platform_like_the_reference(shared_data):
-    """By the midpoint step of Simo and Gonzalez, extrapolated from two steps."""
+    """The midpoint step of Simo and Gonzalez, extrapolated from two step sizes."""
     data = mechanisms.recorded(shared_data, "platform_3rrr")
     system = mbd.formulate(mechanisms.platform(), PLANAR["rods"])
     rest = start(system, pose=jnp.zeros(3), rate=jnp.zeros(3))
@@ -192,7 +192,7 @@ def slide():
 
 @pytest.mark.thorough
 def test_every_joint_of_a_plane():
-    """As in space, where the floating body stays in the plane by its symmetry."""
+    """The motion is that in space, where the floating body stays in the plane by symmetry."""
     guess = {"cart": 0.3, "hinge": 0.7, "table": [0.2, -0.4, 0.5], "rail": 0.4}
     rates = {"cart": 0.5, "hinge": -0.6, "table": [0.3, 0.1, 0.9], "rail": -0.2}
     guess["stone"] = [0.0, 0.5, -0.3, 0.4, 0.0, 0.0]

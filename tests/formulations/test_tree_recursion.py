@@ -16,7 +16,7 @@ each = pytest.mark.parametrize("parents", TREES.values(), ids=TREES)
 
 
 def carries(parents):
-    """Whether node j (column) is node i (row) or above it."""
+    """Mask: node j (column) is node i (row) or above it."""
     n = len(parents)
     above = np.eye(n, dtype=bool)
     for i, parent in enumerate(parents):

@@ -55,7 +55,7 @@ def look(system, state):
 
 @functools.cache
 def motions(tree, formulation):
-    """What `look` saw in every draw."""
+    """Results of `look` in every draw."""
     seen = []
     for draw in range(DRAWS):
         system = mbd.formulate(TREES[tree](draw), formulation)
@@ -105,7 +105,7 @@ def compare(system, q, v):
 
 @functools.cache
 def comparisons(formulation):
-    """What `compare` saw in every draw of a tree without forces, its rotors apart."""
+    """Results of `compare` in every draw of a tree without forces, its rotors apart."""
     seen = []
     for draw in range(DRAWS):
         model = TREES["all kinds"](draw)

@@ -94,7 +94,7 @@ def test_gradients_of_batches_and_batches_of_gradients(name):
 
 
 def turned(A, x):
-    """As a smooth kernel in a loop, which loses rules of functions in second derivatives."""
+    """A smooth kernel in a loop, whose second derivatives do not use the functions' own rules."""
 
     def step(x, _):
         return smooth_kernel(moved, A, x), None

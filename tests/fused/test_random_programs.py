@@ -88,7 +88,7 @@ def rewritten(fn, given, batched):
 
 
 def check(seed, kind, dtype):
-    """Whether a kernel is made of it, alone and in tiles, after comparing these."""
+    """Compare kernels of a random program, alone and in tiles; return whether each was made."""
     fn, given = MAKERS[kind](random_function(seed), seed, dtype)
     rng = np.random.default_rng([seed, 4])
     count, batched = COUNTS[seed % len(COUNTS)], rng.random(len(given())) < 0.7

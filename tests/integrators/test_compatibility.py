@@ -24,7 +24,7 @@ ALL = (*FORMULATIONS, mbd.NaturalCoordinates(rigid=True), mbd.PointCoordinates("
 
 
 def needs(kind, system):
-    """What the system has not and the integrator needs, as the traits say; None where it fits."""
+    """The trait that the integrator needs and the system lacks, or None."""
     if kind in (mbd.EnergyMomentum, mbd.EnergyDecaying) and not system.absolute:
         return "the poses", "MaximalCoordinates"
     if kind is mbd.SimoGonzalez and not isinstance(system, AbstractNodalSystem):

@@ -36,7 +36,7 @@ def test_order_without_constraints(name):
 
 @pytest.mark.thorough
 def test_gradients():
-    """By mass, angle and rate at once, of the end of a constrained pendulum after 20 steps."""
+    """Derivatives of a constrained pendulum after 20 steps, by mass, angle and rate."""
     model, method = chain(1), mbd.GeneralizedAlpha(0.7)
     fixed = mbd.formulate(model, mbd.MaximalCoordinates())
     start = mbd.assemble(fixed, {"jlink0000": 0.3}, {"jlink0000": 0.8})

@@ -1,4 +1,4 @@
-"""What all implicit integrators share: loops, adaptive steps, stiffness, failures in a batch."""
+"""All implicit integrators: loops, adaptive steps, stiffness, failures in a batch."""
 
 import diffrax
 import equinox as eqx

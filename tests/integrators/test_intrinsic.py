@@ -1,4 +1,4 @@
-"""The intrinsic schemes of Bauchau et al.: order, what they keep, what they refuse, gradients."""
+"""The intrinsic schemes of Bauchau et al.: order, invariants, refused systems, gradients."""
 
 import functools
 
@@ -255,7 +255,7 @@ def test_drives_and_dampers(method):
     ids=models.name_of,
 )
 def test_gradients(method):
-    """By mass, spin and gravity at once; backwards for one scheme only, which compiles slowly."""
+    """Derivatives by mass, spin and gravity; in reverse mode, slow to compile, for one scheme."""
     model, guess, rates = top()
     start = mbd.assemble(mbd.formulate(model, mbd.MaximalCoordinates()), guess, rates)
 

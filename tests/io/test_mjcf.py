@@ -51,7 +51,7 @@ def compiled(source):
 
 
 def read(source, **options):
-    """Read a file of which something may be left out."""
+    """Read a file without warnings about parts that are not represented."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", mbd.NotRepresentedWarning)
         return from_mjcf(source, **options)

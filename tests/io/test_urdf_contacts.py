@@ -68,7 +68,7 @@ def test_shapes_are_on_the_bodies_of_the_model(stool):
 
 
 def test_collision_meshes_come_from_given_folders(stool):
-    """Of a package that is elsewhere, by its name or by the folder that contains it."""
+    """Meshes of a package elsewhere, found by its name or by the folder that contains it."""
     pytest.importorskip("meshio")
     text = stool.read_text()
     inside = urdf_shapes(stool, floating_base=True)["fin"]

@@ -15,7 +15,7 @@ pytest.importorskip("llvmlite")
 
 
 def ancestors(parents):
-    """Whether body j (column) is body i (row) or an ancestor of it."""
+    """Mask: body j (column) is body i (row) or an ancestor of it."""
     found = np.eye(len(parents), dtype=bool)
     for i, parent in enumerate(parents):
         if parent >= 0:
@@ -24,7 +24,7 @@ def ancestors(parents):
 
 
 def sums(mask):
-    """Sums over subtrees and over ancestors, of which no entry reads a row of another branch."""
+    """Sums over subtrees and over ancestors; no entry reads a row of another branch."""
 
     def fn(x):
         chosen = jnp.asarray(mask).astype(x.dtype)

@@ -39,7 +39,7 @@ def ways_of(call, axes):
 
 
 def check(seed, dtype):
-    """Whether code was generated for a program, after comparing its results."""
+    """Compare results of generated code; return False if none was generated."""
     fn = random_function(seed)
     made = native.native_or_reason(fn, *arguments(seed, dtype))
     if isinstance(made, str):

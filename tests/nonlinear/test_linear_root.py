@@ -1,4 +1,4 @@
-"""Linear equations of which a function is known."""
+"""Linear equations given by a function."""
 
 import equinox as eqx
 import jax

@@ -194,7 +194,7 @@ def test_factors_are_given_up_where_steps_take_more_iterations(age, n_steps, usa
 
 
 def test_rounding_of_two_steps_is_enough_for_the_next():
-    """Of x = a with errors of 1e-11 in each evaluation, and a slope that is off by 0.001."""
+    """The equation x = a has errors of 1e-11 in each evaluation, and a slope off by 0.001."""
     factors = Dense().factor(lambda x: 1.001 * x, jnp.ones(1), BLOCKS_OF_ONE)[1]
 
     def equation(x, a):
@@ -221,7 +221,7 @@ def test_rounding_of_two_steps_is_enough_for_the_next():
 
 
 def test_rounding_of_one_step_is_forgotten():
-    """As of an impact; and that of earlier steps fades until it is seen again."""
+    """A large rounding error as of an impact; errors of earlier steps fade until they recur."""
     cache = CachedFactors.nothing(jnp.zeros(1), jnp.float64)
     one, yes, old = jnp.ones(()), jnp.array(True), jnp.array(0)
 

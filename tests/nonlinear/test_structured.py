@@ -338,7 +338,7 @@ STEPPERS = {
 
 
 def end_of(model: mbd.Model, stepper, newton: Newton):
-    """Where three steps end, as a function of a mass."""
+    """The end of three steps as a function of a mass."""
     first = min(model.bodies)
 
     @eqx.filter_jit

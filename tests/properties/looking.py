@@ -1,4 +1,4 @@
-"""What the properties are about, of one state of one system; all uses of internals are here."""
+"""Quantities of one state that properties compare; all uses of internals are in this file."""
 
 from collections.abc import Mapping
 

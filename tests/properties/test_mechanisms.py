@@ -1,4 +1,4 @@
-"""What holds of the accelerations of any mechanism in motion, in every formulation."""
+"""Properties of accelerations of any mechanism in motion, in every formulation."""
 
 import equinox as eqx
 import jax
@@ -22,13 +22,13 @@ EXCUSED, EXCUSED_POWER = 0.05, 5e-3
 
 
 def look(case, formulation, dtype):
-    """What is seen of a draw, or None if its accelerations are NaN."""
+    """Quantities of a draw, or None if its accelerations are NaN."""
     seen = case.look(formulation, dtype)
     return seen if np.isfinite(seen["vdot"]).all() else None
 
 
 def failures(seen, reference, conditions, eps):
-    """Which properties do not hold, and by how much.
+    """Messages about the properties that do not hold, with numbers.
 
     **Arguments:** `conditions`, of the mechanism and of the formulation.
     """
@@ -88,7 +88,7 @@ OVERDRIVEN = ["a crank and a rocker driven", "two parallel cranks driven"]
 @pytest.mark.parametrize("dtype", thorough_but(["float64"], ["float64", "float32"]))
 @pytest.mark.parametrize("name", thorough_but(OVERDRIVEN[:1], OVERDRIVEN))
 def test_drivers_that_contradict_one_another_give_nan(name, dtype):
-    """Those that agree do not, with the same numbers otherwise."""
+    """Drivers that agree, with otherwise equal numbers, give finite results."""
     found = []
     for masses, k in ((masses, k) for masses in MASSES for k in range(TEMPLATES[name].draws)):
         for disagreement in (0.0, 10.0):

@@ -1,4 +1,4 @@
-"""What recompiles and what does not; programs that do not grow with the mechanism."""
+"""Changes that recompile, and sizes of programs that do not grow with the mechanism."""
 
 import time
 
@@ -18,7 +18,7 @@ def accelerations(system, state):
 
 
 def lowered(n, kind, formulation):
-    """As XLA compiles it; generated code is left to short programs."""
+    """The program that XLA compiles, without generated code."""
     system = mbd.formulate(chain(n, kind), formulation)
     with native.enabled(False):
         return eqx.filter_jit(accelerations).lower(system, mbd.assemble(system))
@@ -31,7 +31,7 @@ def lowered(n, kind, formulation):
 )
 @pytest.mark.parametrize("formulation", thorough_but(FORMULATIONS[:1], FORMULATIONS), ids=name_of)
 def test_programs_do_not_grow_with_the_chain(formulation, kind):
-    """By their operations; long chains have a program of their own in two formulations."""
+    """Numbers of operations are equal; two formulations have another program for long chains."""
     apart = isinstance(formulation, mbd.MaximalCoordinates | mbd.JointCoordinates)
     for sizes in ((10, 50), (200, 1000)) if apart else ((10, 1000),):
         short, long = (lowered(n, kind, formulation).as_text().count("\n") for n in sizes)

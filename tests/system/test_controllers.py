@@ -56,7 +56,7 @@ def test_continuous_pid_of_a_joint(formulation):
 
 
 def test_filtered_derivative_of_a_sensor_and_of_a_joint():
-    """Of a sensor, whose filter starts from zero, and of a joint's velocity."""
+    """The filter of a sensor starts from zero, that of a joint from its velocity."""
     kp, _, kd = GAINS
     tau, ts = 0.05, H * np.arange(1, 101)
     reading = sensors.Calibrated(sensors.JointPosition("hinge"), bias=-0.1, scale=2.0)
@@ -130,7 +130,7 @@ def test_sampled_pid_is_the_one_by_hand(difference):
 
 @pytest.mark.parametrize("period", thorough_but([H], [None, H]))
 def test_gradients_by_gains(period):
-    """Of both kinds of PID, at their limits too, and in a batch."""
+    """Gradients of both kinds of PID, at their limits too, and in a batch."""
 
     def end(gains):
         kp, ki, kd = gains
@@ -500,7 +500,7 @@ def test_errors(controller, message):
 
 @pytest.mark.thorough
 def test_sampled_laws_in_all_ways_of_stepping():
-    """Fixed, adaptive and implicit steps give one motion, of which each holds the same samples."""
+    """Fixed, adaptive and implicit steps give one motion with the same samples."""
     rod = mbd.inertia.shifted(mbd.inertia.rod(1.0, 0.5), [0.25, 0, 0])
     servo = mbd.PID("hinge", kp=20.0, ki=10.0, kd=3.0, setpoint=0.5, period=0.05)
     hinge = mbd.joints.Revolute("ground", "rod", [0, 1, 0])

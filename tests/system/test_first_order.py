@@ -118,7 +118,7 @@ def test_states_of_another_number_are_refused():
 
 @pytest.mark.thorough
 def test_stages_solve_their_equations():
-    """Of two stages the residual vanishes, and the derivative agrees with finite differences."""
+    """The residual of two stages vanishes, and the derivative equals finite differences."""
     system = mbd.formulate(model(), mbd.JointCoordinates())
     state = start(system)
     W = jnp.asarray([[30.0, 5.0], [-12.0, 40.0]])

@@ -50,7 +50,7 @@ PARTS = {
 
 
 def numbers(x):
-    """As a list or a number of Python."""
+    """The numbers as a list or a number of Python."""
     return np.asarray(x).tolist()
 
 

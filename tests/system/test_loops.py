@@ -171,7 +171,7 @@ def test_two_floating_bodies_on_a_rod_float_both():
 
 
 def test_ladders_of_any_length_are_one_block():
-    """Many loops, each of which shares joints with its neighbours."""
+    """Many loops that share joints with their neighbours."""
     n = 100
     bars = {f"left{k}": ((0, 0, k), (0, 0, k + 1)) for k in range(n)}
     bars |= {f"right{k}": ((1, 0, k), (1, 0, k + 1)) for k in range(n)}

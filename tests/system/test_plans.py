@@ -1,4 +1,4 @@
-"""What is laid out before tracing: rows, the spanning tree, groups, ports."""
+"""Static layout before tracing: rows, the spanning tree, groups, ports."""
 
 import jax.numpy as jnp
 import numpy as np

@@ -88,7 +88,7 @@ BRAKING = jnp.asarray([2e5, 0.8, 8.0]), jnp.asarray([3e4, 0.2, 1.0])
 
 @pytest.mark.thorough
 def test_derivatives_of_braking(braked):
-    """By stiffness, friction and speed against differences."""
+    """Derivatives by stiffness, friction and speed equal differences."""
     x, along = BRAKING
     forward = jax.jit(lambda x: jax.jvp(braked, (x,), (along,))[1])(x)
     assert float(forward) == pytest.approx(difference(braked, x, along, h=1e-3), rel=1e-6)

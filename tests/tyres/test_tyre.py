@@ -66,7 +66,7 @@ def test_signs_are_those_of_iso_8855(wrench):
 
 
 def test_direction_of_the_axle_does_not_matter(wrench):
-    """Nor does travel backwards, of which all but the normal force is the mirror image."""
+    """Travel backwards mirrors all forces but the normal one."""
     tyre = models.tyre(tyres.Brush(10.0, 0.8, 0.03), camber=0.05, rolling_resistance=0.01)
     X, V = models.at(models.on_flat(LOAD), [3.0, 0.2, -0.1], 9.0, heading=0.3, camber=0.1)
     force, moment, _ = wrench(tyre, X, V)

@@ -119,7 +119,7 @@ def test_deformation_is_a_factor_of_the_picture_alone(bending, plot):
 
 @pytest.mark.thorough
 def test_stress_colours_the_surface_of_a_mesh():
-    """By the equivalent stress that the sensor reads at a vertex, which no factor multiplies."""
+    """Colours are equivalent stresses of the sensor, without the factor `deformation`."""
     body = of_block(n_modes=2)
     clamp = joints.Fixed("ground", Frame("block", node="left"))
     system = mbd.formulate(mbd.Model({"block": body}, {"clamp": clamp}), mbd.JointCoordinates())

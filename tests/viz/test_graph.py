@@ -85,7 +85,7 @@ def pictures():
 
 
 def artists(figure) -> dict:
-    """What is drawn, by its id."""
+    """Drawn artists by id."""
     (axes,) = figure.axes
     drawn = [*axes.patches, *axes.lines, *axes.texts]
     assert len({artist.get_gid() for artist in drawn}) == len(drawn)
