@@ -47,10 +47,10 @@ LARGEST_GAIN = 0.1
 class EnergyBalance(eqx.Module):
     """Ratios of energies of a motion.
 
-    - `gain`: the largest rise of the total energy, by the energy in motion: the largest sum of
-      kinetic, elastic and artificial energy, plus the range of the field energy.
+    - `gain`: the largest rise of the total energy, divided by the energy in motion. This is the
+      largest sum of kinetic, elastic and artificial energy, plus the range of the field energy.
     - `gained_at`: end of the largest rise [s].
-    - `artificial`: the largest artificial energy by the largest kinetic energy.
+    - `artificial`: the largest artificial energy, divided by the largest kinetic energy.
     """
 
     gain: Float[Array, ""]

@@ -166,7 +166,7 @@ def _errors(
     R: Float[Array, "m m"],
     P: Float[Array, "m k"],
 ) -> tuple[Float[Array, "k"], Float[Array, "k"]]:
-    """Rounding errors of the columns of W, and the maximum of these and the violation's errors.
+    """Rounding errors of the columns of W, alone and with the effect of the violation.
 
     A column of W is one of B_L minus a combination B_T C, C = R⁻¹ P, and has the rounding errors of
     all of its terms. C is large if columns of B_T are nearly dependent.

@@ -35,7 +35,7 @@ class BodyGroup(eqx.Module):
         return x[self.first : self.first + n * k].reshape(n, k)
 
     def offsets(self, offsets: Pose, eta: Float[Array, "n_elastic"]) -> Pose:
-        """Poses of the frames on these bodies, in their bodies, from `offsets` at η = 0."""
+        """Poses of frames relative to these bodies at η, given the poses `offsets` at η = 0."""
         return jax.vmap(lambda body, node, X, eta: body.frame_at_node(node, X, eta))(
             *self._frames(offsets), self.carriers.take(self.own(eta))
         )
@@ -43,7 +43,7 @@ class BodyGroup(eqx.Module):
     def offset_twists(
         self, offsets: Pose, eta: Float[Array, "n_elastic"], rates: Float[Array, "n_elastic"]
     ) -> Float[Array, "n 6"]:
-        """Twists of the frames on these bodies in their bodies, along their own axes."""
+        """Twists of frames relative to these bodies, along the axes of the frames."""
         own = (self.carriers.take(self.own(x)) for x in (eta, rates))
         return jax.vmap(lambda body, node, X, *x: body.twist_at_node(node, X, *x))(
             *self._frames(offsets), *own

@@ -164,7 +164,7 @@ def lower_controller(
 def _output(
     who: str, reference: Any, joints: tuple[JointGroup, ...], place: Places, ports: Any
 ) -> tuple[Output, str]:
-    """An output and its name in messages."""
+    """Resolve where a controller's command acts; also return the name of the place for messages."""
     if isinstance(reference, Frame):
         (row,) = ports.add([reference], [None]).index
         return Output(-1, row, 6), f"frame on {reference.body}"

@@ -54,7 +54,7 @@ def sub(graph: Graph, a: Node, b: Node) -> Node:
 
 
 def mul(graph: Graph, a: Node, b: Node) -> Node:
-    """a b. Except in derivatives a factor of zero stays: zero times infinity is not a number."""
+    """Node of a b. A factor 0 is simplified in derivatives only, since 0 times infinity is NaN."""
     if a.op == "const":
         a, b = b, a
     if b.op == "const":

@@ -125,7 +125,7 @@ class Graph:
         return self._known[key]
 
     def argument(self, number: int, entry: int, kind: str) -> Node:
-        """An entry of an argument."""
+        """Node of entry `entry` of argument `number`."""
         key = ("arg", kind, number, entry)
         if key not in self._known:
             node = Node("arg", kind, (), (number, entry), self.root, self.batched[number])

@@ -23,7 +23,7 @@ def is_mask(array: np.ndarray) -> bool:
 
 
 def sums(graph: Graph, mask: np.ndarray, rows: np.ndarray, zero: Node) -> np.ndarray:
-    """The product of a mask, shape `(m, n)`, and of rows, shape `(n, k)`."""
+    """Product of a mask, shape `(m, n)`, and an array, shape `(n, k)`, by sums of rows."""
     chosen = [frozenset(np.flatnonzero([x.data == 1 for x in row]).tolist()) for row in mask]
     known: dict[frozenset[int], list[Any]] = {}
     for rest in sorted(set(chosen), key=len):

@@ -356,7 +356,7 @@ def _inside(graph: Graph, row: Node, size: int) -> Node:
 
 
 def _scatter_add(graph, equation, x):
-    """Rows added to rows, one after another; those out of bounds are dropped."""
+    """Add parts to the given rows of an array, in their order; drop rows out of bounds."""
     total, rows, parts = x
     total = total.copy()
     for number, row in enumerate(rows[:, 0]):

@@ -63,7 +63,7 @@ class AbstractIncrements(eqx.Module):
 
     @abstractmethod
     def load(self, body: RigidBody, delta: Increment, W: Float[Array, "6"]) -> Float[Array, "6"]:
-        """Load of the wrench W along the body's axes, taken at its frame after an increment."""
+        """Load of a wrench W along the body's axes, about the body's frame after an increment."""
 
     @abstractmethod
     def mean_load(

@@ -31,7 +31,7 @@ class AbstractStabilization(eqx.Module):
         """The target of g̈, shape `(ng,)`."""
 
     def choose(self, system: "AbstractSystem", t: "Time", state: "State") -> Choice:
-        """Data for a step from a state. Default: None."""
+        """Compute `choice`, data for all stages of a step from `state`. Default: None."""
         return None
 
     def stage(self, system: "AbstractSystem", t: "Time", state: "State", choice: Choice) -> "State":

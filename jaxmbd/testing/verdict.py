@@ -16,7 +16,7 @@ Findings = dict[str, tuple[Any, Any]]
 
 
 def round_off(dtype: Any) -> float:
-    """Tolerance of differences, relative to the largest number or to 1."""
+    """Default tolerance of `judge`, relative to the largest number, or to 1 if that is smaller."""
     return 1e5 * float(np.finfo(dtype).eps)
 
 

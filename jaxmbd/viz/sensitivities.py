@@ -55,7 +55,7 @@ def plot_sensitivities(
 def _rows(
     sensitivities: Sensitivities, outputs: Sequence[str] | None, sizes: Mapping[str, float] | None
 ) -> dict[str, np.ndarray]:
-    """Curves of each row of axes, shape `(k, n)`."""
+    """Curves to plot in each row of axes, by output: shape `(k, n)`."""
     shapes = {name: y.shape for name, y in sensitivities.outputs.items()}
     if outputs is None:
         outputs = [name for name, shape in shapes.items() if len(shape) in (1, 2)]

@@ -211,7 +211,7 @@ def _as_numpy(modes: Modes) -> Modes:
 
 
 def _owners(linearization: Linearization) -> list[str]:
-    """Joint or element of each state; entries of v are by themselves."""
+    """Name of the joint or element of each state; an entry of v without one has its own name."""
     known: dict[str, str] = {}
     for group in linearization.system.mechanism.joints:
         nv = group.joint.sizes()[1]

@@ -20,7 +20,7 @@ Dims = Mapping[str, Sequence[str]]
 
 
 def to_dataset(chunk: Chunk, first: int, scenarios: Scenarios, dims: Dims) -> xr.Dataset:
-    """One chunk as a dataset; its scenarios have numbers from `first` on."""
+    """Convert a chunk to a dataset; `first` is the number of its first scenario."""
     count = len(chunk.reasons)
     rows = slice(first, first + count)
     inputs = zip(scenarios.names, (x[rows] for x in scenarios.leaves), strict=True)

@@ -1,4 +1,4 @@
-"""Functions that return arrays by name, traced once."""
+"""Results by name of a user's function, checked in one trace."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

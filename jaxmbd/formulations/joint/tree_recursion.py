@@ -32,7 +32,7 @@ class TreeRecursion:
 
     @staticmethod
     def of(parents: Sequence[int]) -> "TreeRecursion":
-        """A recursion from any sequence of parents."""
+        """Build a recursion from the parent of each node, any sequence of integers."""
         return TreeRecursion(tuple(int(i) for i in parents))
 
     @cached_property
