@@ -83,6 +83,7 @@ def windows(truth):
     return whole.windows(10, 10, guesses, {"hinge": speeds}, states)
 
 
+@pytest.mark.thorough
 def test_defects_between_windows(truth):
     """The defect of the current is between the end of the first window and the second start."""
     parts = windows(truth)

@@ -7,7 +7,6 @@ import pytest
 
 import jaxmbd as mbd
 from tests.analyses.test_records_at_rest import frequencies, quarter_car
-from tests.marks import thorough_but
 
 WAYS = {"simulate": {"dt": 1e-3}, "rollout": {}, "variable steps": {}}
 
@@ -17,7 +16,8 @@ def resting(**numbers):
     return system, mbd.equilibrium(system, mbd.assemble(system)).state
 
 
-@pytest.mark.parametrize("way", thorough_but(["simulate", "rollout"], [*WAYS]))
+@pytest.mark.thorough
+@pytest.mark.parametrize("way", WAYS)
 def test_a_suspension_at_rest_stays_at_rest(way):
     """To rounding in fixed steps. The acceleration at rest is 1.5e-15 m/s², of gravity's 9.81.
 

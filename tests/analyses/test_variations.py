@@ -14,6 +14,7 @@ from jaxmbd.analyses.identification.parameters import Subject, select_parameters
 from jaxmbd.analyses.identification.prediction import make_simulator
 from jaxmbd.analyses.identification.residuals import Residuals
 from tests.analyses.test_identify import NOISE, pendulum
+from tests.marks import thorough_but
 
 pytest.importorskip("llvmlite")
 
@@ -44,7 +45,7 @@ def residuals(substeps):
 SELECT = ["forces.spring.stiffness", "bodies.rod.mass"]
 
 
-@pytest.mark.parametrize("substeps", [1, 3])
+@pytest.mark.parametrize("substeps", thorough_but([3], [1, 3]))
 def test_blocks_agree_with_forward_mode(substeps, monkeypatch):
     given, found = residuals(substeps), []
     inner = Residuals._by_variations

@@ -243,6 +243,7 @@ def test_joints_hold_after_an_impact():
     np.testing.assert_allclose(after[0], after[1], rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.thorough
 def test_a_row_of_balls_hands_on_the_velocity():
     """The last of three balls that touch leaves with the velocity of the first."""
     names, r = ("first", "second", "third"), 0.03

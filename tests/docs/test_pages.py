@@ -26,7 +26,8 @@ RUN += ("howto_state_feedback", "theory_bdf", "theory_explicit", "theory_velocit
 SLOW = ("loops", "gradients", "identification", "sensitivity", "linearization", "statics")
 SLOW += ("flexible", "contact", "coming_from", "faq", "glossary", "howto_bearing_forces")
 SLOW += ("howto_events", "howto_float32", "howto_resume", "howto_state_feedback", "theory_bdf")
-SLOW += ("howto_short", "theory_explicit", "theory_velocity_transformation")
+SLOW += ("compiling", "controllers", "sweeps", "tyres", "howto_short", "theory_explicit")
+SLOW += ("theory_velocity_transformation",)
 # Pages whose text blocks are all that their code prints.
 PRINTED = ("README", "coming_from", "howto_bearing_forces", "howto_events", "howto_resume")
 PRINTED += ("howto_state_feedback",)

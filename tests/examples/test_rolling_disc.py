@@ -50,6 +50,7 @@ def test_steady_circle(formulation):
     np.testing.assert_allclose(jnp.concatenate(found["gaps"]), 0.0, atol=1e-13)
 
 
+@pytest.mark.thorough
 def test_formulations_agree_off_the_circle():
     found, wanted = (seen(formulation, 1.1)[0] for formulation in (MAXIMAL, JOINT))
     assert np.abs(wanted["accelerations"]["disc"]).max() > 1.0
