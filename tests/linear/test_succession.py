@@ -10,7 +10,6 @@ import pytest
 import jaxmbd as mbd
 from jaxmbd.linear import after
 from jaxmbd.linear.succession import _WAITS
-from tests.marks import thorough_but
 from tests.properties import resting
 from tests.properties.draws import FORMULATIONS
 
@@ -76,7 +75,8 @@ ALL = [(name, dtype) for name in ("joint", "maximal") for dtype in ("float32", "
 
 
 @waits
-@pytest.mark.parametrize("case", thorough_but([("maximal", "float32")], ALL), ids="-".join)
+@pytest.mark.thorough
+@pytest.mark.parametrize("case", ALL, ids="-".join)
 def test_accelerations(case):
     """Batched accelerations of a free body with hinged arms, one of them driven."""
     formulation, dtype = case
