@@ -17,8 +17,7 @@ from ..fused.inline_and_unroll import blank
 from .canonical import canonical
 from .linearized import linearized
 from .registered import code_of
-from .scalars import scalars_of
-from .structure import NotCovered
+from .scalars import reason_of
 from .switch import generates, why_none
 
 # Arguments and results of generated code. Parameters:
@@ -129,13 +128,7 @@ def _is_array_like(x: Any) -> bool:
     return eqx.is_array(x) or isinstance(x, jax.ShapeDtypeStruct)
 
 
-@lru_cache(maxsize=256)
-def _uncovered(program: ClosedJaxpr) -> str | None:
-    try:
-        scalars_of(program, [False] * len(program.in_avals))
-    except NotCovered as reason:
-        return str(reason)
-    return None
+_uncovered = lru_cache(maxsize=256)(reason_of)
 
 
 def _bound(

@@ -162,6 +162,10 @@ class Graph:
         """True if values in a loop that all states share are computed once."""
         return loop.iterations <= MAX_SHARED_ITERATIONS or not any(self.batched)
 
+    def forget(self) -> None:
+        """Free the memory that further nodes would need."""
+        self._known = {}
+
     def _added(self, node: Node) -> Node:
         node.index = self._next()
         self.nodes.append(node)

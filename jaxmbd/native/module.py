@@ -12,7 +12,7 @@ from .functions import function_text
 from .handler import Sizes, handler_text
 from .ir import SIZES, Module, wide
 from .liveness import Plan
-from .scalars import scalars_of
+from .scalars import once
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def generate(
 
     **Raises** `NotCovered` with the reason for which there is no code.
     """
-    scalars = scalars_of(program, batched, is_linear)
+    scalars = once(program, batched, is_linear)
     plan = Plan(scalars.graph, scalars.results)
     # The widest type that varies decides: narrower vectors would stay half empty otherwise.
     kinds = [x.type for x in plan.live.values() if x.varies and x.type[0] == "f"]

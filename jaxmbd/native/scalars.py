@@ -1,6 +1,7 @@
 """Jaxprs as programs of scalars, with constants folded and short loops unrolled."""
 
 import math
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import mul
@@ -67,7 +68,32 @@ def scalars_of(program: ClosedJaxpr, batched: Sequence[bool], is_linear: bool = 
         results = Trace(graph).evaluate(program, given, graph.root)
     except OverflowError as error:
         raise NotCovered(f"a number out of the range of its type: {error}") from error
-    return Scalars(graph, [_as_result(graph, x) for x in results])
+    results = [_as_result(graph, x) for x in results]
+    graph.forget()
+    return Scalars(graph, results)
+
+
+# Programs of scalars from which no code was generated yet, and the largest number of their nodes.
+_waiting: OrderedDict[Any, Scalars] = OrderedDict()
+MANY_NODES = 500_000
+
+
+def reason_of(program: ClosedJaxpr) -> str | None:
+    """Reason for which there is no program of scalars for one state, or None."""
+    key = program, (False,) * len(program.in_avals)
+    try:
+        _waiting[key] = scalars_of(*key)
+    except NotCovered as reason:
+        return str(reason)
+    while len(_waiting) > 1 and sum(len(x.graph.nodes) for x in _waiting.values()) > MANY_NODES:
+        _waiting.popitem(last=False)
+    return None
+
+
+def once(program: ClosedJaxpr, batched: Sequence[bool], is_linear: bool = False) -> Scalars:
+    """The program of `scalars_of`; one that `reason_of` has made is returned once."""
+    made = None if is_linear else _waiting.pop((program, tuple(batched)), None)
+    return made or scalars_of(program, batched, is_linear)
 
 
 def _as_result(graph: Graph, x: Array) -> Array:
@@ -391,4 +417,4 @@ def _is_program(value: Any) -> bool:
     return isinstance(value, Jaxpr | ClosedJaxpr)
 
 
-__all__ = ["Scalars", "scalars_of", "stays_loop"]
+__all__ = ["Scalars", "once", "reason_of", "scalars_of", "stays_loop"]

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.lax import GatherScatterMode
@@ -310,17 +309,34 @@ def _gather(graph, equation, x):
         return [_gathered_rows(graph, equation, *x)]
     if x[0].size == 0:
         raise NotCovered("gather from nothing")
-    places = np.arange(x[0].size, dtype=np.int32).reshape(x[0].shape)
-    params = equation.params
-    with jax.ensure_compile_time_eval():  # Of the numbers of the entries.
-        taken = np.asarray(
-            equation.primitive.bind(
-                places, rows.astype(equation.invars[1].aval.dtype), **params | {"fill_value": -1}
-            )
-        )
     fill = graph.constant(fill_value(equation), _type(equation))
-    table = np.append(x[0].ravel(), [fill])
-    return [table[taken].reshape(taken.shape)]
+    return [np.append(x[0].ravel(), [fill])[_places(equation, x[0].shape, rows)]]
+
+
+def _places(equation: Any, shape: tuple[int, ...], rows: np.ndarray) -> np.ndarray:
+    """Numbers of the entries that a gather takes; those that it fills are one beyond the last.
+
+    Computed here, and not by JAX, which would compile a program for each shape.
+    """
+    numbers, sizes = equation.params["dimension_numbers"], equation.params["slice_sizes"]
+    lead = rows.shape[:-1]
+    starts = np.zeros((*lead, len(shape)), dtype=np.int64)
+    starts[..., list(numbers.start_index_map)] = rows
+    beside = zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True)
+    for k, axis in beside:
+        starts[..., k] = np.indices(lead)[axis]
+    last = np.subtract(shape, sizes)
+    strides = np.cumprod([1, *shape[:0:-1]], dtype=np.int64)[: len(shape)][::-1]
+    window = np.tensordot(strides, np.indices(sizes), 1)
+    gone = (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
+    window = window.squeeze(gone)
+    first = np.clip(starts, 0, last) @ strides
+    taken = first.reshape(*lead, *[1] * window.ndim) + window
+    if equation.params["mode"] == GatherScatterMode.FILL_OR_DROP:
+        inside = np.all((starts >= 0) & (starts <= last), axis=-1)
+        taken = np.where(inside.reshape(*lead, *[1] * window.ndim), taken, math.prod(shape))
+    outer = [k for k in range(taken.ndim) if k not in numbers.offset_dims]
+    return taken.transpose(np.argsort([*outer, *numbers.offset_dims]))
 
 
 def _gathered_rows(graph: Graph, equation: Any, x: Nodes, rows: Nodes) -> Nodes:

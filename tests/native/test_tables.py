@@ -51,6 +51,38 @@ def test_computed_indices(fn, dtype):
     close(total(own), total(fn))
 
 
+TABLE = jnp.arange(60.0).reshape(3, 4, 5)
+
+
+def places(fn, *indices):
+    """A function of a table whose indices are constants, also in batches of tables and indices."""
+    many = [jnp.stack([x, -x, x + 1]) for x in indices]
+    return [
+        lambda table: fn(table, *indices),
+        lambda table: jax.vmap(lambda *own: fn(table, *own))(*many),
+        lambda table: jax.vmap(fn)(table, *many),
+    ]
+
+
+@pytest.mark.parametrize("mode", ["clip", "fill"])
+def test_known_indices(mode):
+    """Within the table and beyond its ends: rows, columns, single entries and parts."""
+    i, j = jnp.asarray([[2, 0, 3], [-4, 1, 9]]), jnp.asarray([[0, 3, 4], [1, -2, 2]])
+    get = lambda x: x.get(mode=mode)  # noqa: E731
+    programs = [
+        *places(lambda table, i: get(table.at[i]), i),
+        *places(lambda table, i: get(table.at[..., i]), i),
+        *places(lambda table, i, j: get(table.at[..., i, j]), i, j),
+        *places(lambda table, i, j: get(table.at[i, ..., j]), i, j),
+        *places(lambda table, i: lax.dynamic_slice_in_dim(table, i[0, 2], 2), i),
+        lambda table: jnp.take_along_axis(table, i[:, :1, None], 0, mode=mode),
+    ]
+    for fn in programs:
+        with jax.ensure_compile_time_eval():
+            expected = fn(TABLE)
+        close(made(fn, TABLE)(TABLE), expected)
+
+
 # Both zeros, both infinities, both signs of what is not a number, and numbers between samples.
 UNORDERED = [-np.nan, -np.inf, -2.5, -0.0, 0.0, 1e-300, 0.4, 1.0, 7.25, np.inf, np.nan]
 
