@@ -19,7 +19,7 @@ from .rows import AbstractRows, ArgumentRows, KeptRows
 from .values import SLOT, Memory, Part, Values, for_memory
 
 # Instructions of a part, after which the next one begins.
-LONG = 4000
+LONG = 20_000
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,11 @@ pass computes what varies, on vectors of states.
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 from typing import Any
 
 from .graph import Graph, Node, Region
+from .order import by_use
 from .rows import AbstractRows, KeptRows
 
 
@@ -67,6 +69,7 @@ class Plan:
                 self.items[varies, id(loop.parent)].append(loop)
         for items in self.items.values():
             items.sort(key=lambda x: x.index)
+            items[:] = _ordered(items)
 
     def _keep(self, node: Node) -> None:
         """Note what a loop has to store in memory for a node."""
@@ -100,6 +103,19 @@ class Plan:
                 if not x.varies and x.op not in ("const", "arg") and x.index not in self.slots:
                     self.slots[x.index] = self.crossing[x.region]
                     self.crossing[x.region] += 1
+
+
+# Operations on values of loops, which stay where they are among the loops.
+OF_LOOPS = frozenset({"carry", "row", "final", "kept"})
+
+
+def _ordered(items: list[Any]) -> list[Any]:
+    """Nodes between loops in the order of their use."""
+    found: list[Any] = []
+    for pure, group in groupby(items, lambda x: isinstance(x, Node) and x.op not in OF_LOOPS):
+        some = list(group)
+        found += by_use(some) if pure else some
+    return found
 
 
 def _reads_kept(node: Node) -> bool:
