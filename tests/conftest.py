@@ -103,6 +103,16 @@ def shared_data() -> Path:
     return folder
 
 
+@pytest.fixture
+def optimized():
+    """Programs are compiled as for users; elsewhere tests do without most optimizations."""
+    name = "jax_disable_most_optimizations"
+    given = jax.config.values[name]
+    jax.config.update(name, False)
+    yield
+    jax.config.update(name, given)
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _room_after_modules():
     """Forget compiled programs between modules, before memory or memory maps run out."""

@@ -11,6 +11,7 @@ from .modal_assurance import follow as follow
 from .modal_assurance import modal_assurance as modal_assurance
 from .spd import UNROLLED_SIZE as UNROLLED_SIZE
 from .spd import solve_spd as solve_spd
+from .spd import spd_solver as spd_solver
 from .succession import after as after
 
 __all__ = [
@@ -26,4 +27,5 @@ __all__ = [
     "follow",
     "modal_assurance",
     "solve_spd",
+    "spd_solver",
 ]

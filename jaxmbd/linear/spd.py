@@ -1,5 +1,8 @@
 """Symmetric positive definite linear systems of small and medium size."""
 
+from collections.abc import Callable
+from functools import partial
+
 import jax.numpy as jnp
 import jax.scipy.linalg as jsl
 from jaxtyping import Array, Float
@@ -13,9 +16,14 @@ UNROLLED_SIZE = 8
 
 def solve_spd(A: Float[Array, "n n"], b: Float[Array, "n *k"]) -> Float[Array, "n *k"]:
     """Solve A x = b; NaN if `A` is not positive definite. Only the lower triangle is used."""
+    return spd_solver(A)(b)
+
+
+def spd_solver(A: Float[Array, "n n"]) -> Callable[[Float[Array, "n *k"]], Float[Array, "n *k"]]:
+    """`solve_spd` of one matrix, which is factored once."""
     if A.shape[0] > UNROLLED_SIZE:
-        return jsl.cho_solve(jsl.cho_factor(A, lower=True), b)
-    return _solve_unrolled(A, b)
+        return partial(jsl.cho_solve, jsl.cho_factor(A, lower=True))
+    return partial(_solve_unrolled, A)  # XLA removes the second one of two equal factorizations.
 
 
 @inlined_jit

@@ -82,16 +82,6 @@ def in_batch(system, state):
     return jax.vmap(lambda state: moved(system, state))(twice)
 
 
-@pytest.fixture
-def optimized():
-    """Programs are compiled as for users; elsewhere tests do without most optimizations."""
-    name = "jax_disable_most_optimizations"
-    given = jax.config.values[name]
-    jax.config.update(name, False)
-    yield
-    jax.config.update(name, given)
-
-
 def in_batch_gradient(system, state):
     twice = jax.tree.map(lambda x: jnp.stack([x, x]), state)
     return jax.vmap(lambda state: gradient(system, state))(twice)

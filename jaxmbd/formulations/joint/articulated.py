@@ -5,6 +5,7 @@ one point, so that no transformations between bodies are needed. Every velocity 
 joint of its own, with massless bodies between the joints.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -20,6 +21,18 @@ from .tree_recursion import TreeRecursion
 # in float32 with bodies that are 1e7 times as heavy as six or more links before them, or with
 # hundreds of links.
 MIN_PIVOT = 3.0
+
+
+class Refined(NamedTuple):
+    """Accelerations after a step of iterative refinement.
+
+    - `rates`: rates of world twists after each velocity, before the step; `changes`: what the step
+      adds to them.
+    """
+
+    vdot: Float[Array, "nv"]
+    rates: Float[Array, "nv 6"]
+    changes: Float[Array, "nv 6"]
 
 
 class Articulated(NamedTuple):
@@ -49,6 +62,42 @@ class Articulated(NamedTuple):
         - `products`: contribution of each velocity to the rate of the world twist at v̇ = 0.
           Default: zero.
         """
+        return self._solve(force, wrenches, products)[0]
+
+    def refined(
+        self,
+        force: Float[Array, "nv"],
+        wrenches: Float[Array, "nv 6"],
+        products: Float[Array, "nv 6"],
+        momenta: Callable[[Float[Array, "nv 6"]], Float[Array, "nv 6"]],
+    ) -> Refined:
+        """v̇ by one step of iterative refinement, which costs half as much as the recursion itself.
+
+        **Arguments:** as of `accelerations`, and `momenta`: those of the bodies, by velocities, at
+        the world twists of all velocities.
+        """
+        vdot, rates, (U, D) = self._solve(force, wrenches, products)
+        required = momenta(rates) - wrenches
+
+        def backward(beyond: Array, own: tuple[Array, ...]) -> tuple[Array, Array]:
+            S, U, D, left, required = own
+            p = beyond + required
+            u = left - S @ p
+            return p + (u / D) * U, u
+
+        left = force - self.rotors * vdot
+        own = self.H, U, D, left, required
+        u = self.recursion.backward(backward, jnp.zeros_like(self.H[0]), own)
+        change, changes = self._forward(jnp.zeros_like(self.H), U, D, u)
+        return Refined(vdot + change, rates, changes)
+
+    def _solve(
+        self,
+        force: Float[Array, "nv"],
+        wrenches: Float[Array, "nv 6"] | None,
+        products: Float[Array, "nv 6"] | None,
+    ) -> tuple[Float[Array, "nv"], Float[Array, "nv 6"], tuple[Array, Array]]:
+        """v̇, rates of world twists after each velocity, and (U, D)."""
         zeros = jnp.zeros_like(self.H)
         wrenches = zeros if wrenches is None else wrenches
         products = zeros if products is None else products
@@ -56,6 +105,16 @@ class Articulated(NamedTuple):
         tip = jnp.zeros_like(self.inertia[0]), zeros[0], (nothing, nothing)
         own = self.H, self.inertia, self.rotors, force, wrenches, products
         U, D, u = self.recursion.backward(_backward, tip, own)
+        return *self._forward(products, U, D, u), (U, D)
+
+    def _forward(
+        self,
+        products: Float[Array, "nv 6"],
+        U: Float[Array, "nv 6"],
+        D: Float[Array, "nv"],
+        u: Float[Array, "nv"],
+    ) -> tuple[Float[Array, "nv"], Float[Array, "nv 6"]]:
+        """v̇, and rates of world twists after each velocity."""
 
         def forward(above: tuple[Array, Array], own: tuple[Array, ...]) -> tuple[Array, Array]:
             S, c, U, D, u = own
@@ -63,8 +122,9 @@ class Articulated(NamedTuple):
             vdot = (u - U @ A) / D
             return A + vdot * S, vdot
 
-        root = zeros[0], jnp.zeros_like(force[0])
-        return self.recursion.forward(forward, root, (self.H, products, U, D, u))[1]
+        root = jnp.zeros_like(self.H[0]), jnp.zeros_like(u[0])
+        rates, vdot = self.recursion.forward(forward, root, (self.H, products, U, D, u))
+        return vdot, rates
 
 
 def _backward(

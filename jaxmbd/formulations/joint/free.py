@@ -9,9 +9,10 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
+from ..._stop_gradients import stop_gradients
 from ...fused import Kernel, is_wide, jvp_with_zeros, kernel_of, linear_kernel_of, moved
 from ...lie import Pose, se3
-from ...linear import solve_spd
+from ...linear import solve_spd, spd_solver
 from ...mechanism.elements import Motion
 from ...mechanism.rows import Rows
 from ...native import NativeFunction, native_of
@@ -20,10 +21,17 @@ from ...system.abstract import State
 from ...system.acceleration import free_accelerations
 from ...system.loads import total_loads
 from ...system.looked_up import with_values_looked_up
+from ...system.rounding import is_checked
 from .articulated import Articulated, as_matrix
-from .configuration import JointConfiguration, velocity_products
+from .configuration import (
+    JointConfiguration,
+    sum_over_ancestors,
+    velocity_product_twists,
+    velocity_products,
+)
 from .inertia import WorldInertia, world_inertia
-from .newton_euler import add_joint_forces, net_force
+from .newton_euler import add_joint_forces, external_loads, net_force
+from .refinement import is_change_small
 from .system import JointSystem
 from .tree_recursion import ROOT
 
@@ -90,7 +98,14 @@ def _slope(args: Primals, vdot: Float[Array, "nv"], dots: Any) -> Float[Array, "
     """M⁻¹ d(f - b - M v̇) at constant v̇."""
     residual = lambda *args: _residual(args, vdot)  # noqa: E731
     (_, bodies), (slope, _) = jvp_with_zeros(residual, args, dots)
-    return bodies.accelerations(slope)
+    return _also_nan(bodies.accelerations(slope), vdot)
+
+
+def _also_nan(x: Float[Array, "nv"], vdot: Float[Array, "nv"]) -> Float[Array, "nv"]:
+    """x, NaN where v̇ is: derivatives by forces alone do not depend on v̇."""
+    if not is_checked(x.dtype):
+        return x
+    return x * jnp.where(jnp.isnan(vdot), jnp.nan, 1.0).astype(x.dtype)
 
 
 @eqx.filter_custom_jvp
@@ -123,7 +138,7 @@ def _fused_slope(primals: Any, tangents: Any, vdot: Float[Array, "nv"]) -> Float
         varied, rest = eqx.partition(args, has_tangent)
         residual = lambda varied: _residual(eqx.combine(varied, rest), vdot)  # noqa: E731
         _, transpose, bodies = jax.vjp(residual, varied, has_aux=True)
-        return ravel_pytree(transpose(bodies.accelerations(y)))[0]
+        return ravel_pytree(transpose(bodies.accelerations(_also_nan(y, vdot))))[0]
 
     linear = linear_kernel_of(tangent, cotangent, (primals, vdot), dots)
     if linear is not None:
@@ -138,8 +153,38 @@ def _by_mass_matrix(
     """v̇ by the mass matrix; bias and applied wrenches are projected on the joints together."""
     t, state = args
     c = system.configuration(t, state.q, state.z)
+    if is_checked(state.v.dtype):
+        return _refined_by_mass_matrix(system, c, state.v)
     force = net_force(system, c, state.v, jnp.zeros_like(state.v))
     return solve_spd(system.mass_at(c), force)
+
+
+def _refined_by_mass_matrix(
+    system: JointSystem, c: JointConfiguration, v: Float[Array, "nv"]
+) -> Float[Array, "nv"]:
+    """v̇ by the mass matrix and one step of iterative refinement; NaN if rounding errors are large.
+
+    The derivative is that of v̇ before the step, and NaN too.
+    """
+    mechanism, layout = system.mechanism, system.layout
+    inertia, twists = system.inertia(c), c.world_twists(v)
+    applied, joint_forces = external_loads(c, v)
+    momentum = jax.vmap(WorldInertia.momentum)
+    wrenches = applied - jax.vmap(se3.cross_wrench)(twists, momentum(inertia, twists))
+    products = velocity_product_twists(c, v)
+    solve = spd_solver(system.mass_at(c))
+    joints = add_joint_forces(system, jnp.zeros_like(v), joint_forces)
+
+    def missing(rates: Float[Array, "n_bodies 6"]) -> Float[Array, "nv"]:
+        return system.project(c, wrenches - momentum(inertia, rates)) + joints
+
+    vdot = solve(missing(products))
+    rates = products + sum_over_ancestors(mechanism, layout, c.H * vdot[:, None])
+    left = missing(rates) - system.reflected_inertias() * vdot
+    change = stop_gradients(solve(left))
+    changes = sum_over_ancestors(mechanism, layout, c.H * change[:, None])
+    holds = is_change_small(mechanism.rigid, inertia, twists, wrenches, rates, changes)
+    return (vdot + change) * jnp.where(holds, 1.0, jnp.nan).astype(v.dtype)
 
 
 def _by_articulated_bodies(
@@ -147,8 +192,21 @@ def _by_articulated_bodies(
 ) -> Float[Array, "nv"]:
     """v̇ by recursions only."""
     loads = _loads(system, *args)
-    by_velocity = (_on_last_velocities(system, x) for x in (loads.wrenches, loads.products))
-    return _articulated(system, loads).accelerations(loads.joints, *by_velocity)
+    wrenches, products = (_on_last_velocities(system, x) for x in (loads.wrenches, loads.products))
+    bodies = _articulated(system, loads)
+    if not is_checked(loads.joints.dtype):
+        return bodies.accelerations(loads.joints, wrenches, products)
+
+    def momenta(rates: Float[Array, "nv 6"]) -> Float[Array, "nv 6"]:
+        own = jax.vmap(WorldInertia.momentum)(loads.inertia, _of_bodies(system, rates))
+        return _on_last_velocities(system, own)
+
+    found = bodies.refined(loads.joints, wrenches, products, momenta)
+    rates, changes = (_of_bodies(system, x) for x in (found.rates, found.changes))
+    holds = is_change_small(
+        system.mechanism.rigid, loads.inertia, loads.twists, loads.wrenches, rates, changes
+    )
+    return jnp.where(holds, found.vdot, jnp.nan)
 
 
 def _residual(primals: Primals, vdot: Float[Array, "nv"]) -> tuple[Float[Array, "nv"], Articulated]:
@@ -172,6 +230,7 @@ def _residual(primals: Primals, vdot: Float[Array, "nv"]) -> tuple[Float[Array, 
 class _Loads(NamedTuple):
     """Inertias, and loads at v̇ = 0.
 
+    - `twists`: world twists of the bodies.
     - `wrenches`: wrenches applied to the bodies, minus rates of momentum at constant twists.
     - `products`: contribution of the tree joint of each body to the rate of its twist at v̇ = 0.
     - `joints`: forces on the velocities.
@@ -179,6 +238,7 @@ class _Loads(NamedTuple):
 
     configuration: JointConfiguration
     inertia: WorldInertia
+    twists: Float[Array, "n_bodies 6"]
     wrenches: Float[Array, "n_bodies 6"]
     products: Float[Array, "n_bodies 6"]
     joints: Float[Array, "nv"]
@@ -204,7 +264,7 @@ def _loads(system: JointSystem, t: Float[Array, ""], state: State) -> _Loads:
     wrenches = wrenches - jax.vmap(se3.cross_wrench)(world, momenta)
     products = velocity_products(c, v, world)
     joints = add_joint_forces(system, jnp.zeros_like(v), applied.joint_forces)
-    return _Loads(c, inertia, wrenches, products, joints)
+    return _Loads(c, inertia, world, wrenches, products, joints)
 
 
 def _on_bodies(
@@ -234,8 +294,12 @@ def _summed_over_ancestors(
     system: JointSystem, x: Float[Array, "nv 6"]
 ) -> Float[Array, "n_bodies 6"]:
     """For each body, the sum over the velocities that move it, by a forward pass."""
-    zeros = jnp.zeros_like(x[:1])
-    padded = jnp.concatenate([system.layout.recursion.forward(jnp.add, zeros[0], x), zeros])
+    return _of_bodies(system, system.layout.recursion.forward(jnp.add, jnp.zeros_like(x[0]), x))
+
+
+def _of_bodies(system: JointSystem, x: Float[Array, "nv 6"]) -> Float[Array, "n_bodies 6"]:
+    """For each body, the row of its last degree of freedom; zero for bodies without one."""
+    padded = jnp.concatenate([x, jnp.zeros_like(x[:1])])
     return Rows.of(_last_velocities(system)).take(padded)
 
 

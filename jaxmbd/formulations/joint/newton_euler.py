@@ -90,6 +90,14 @@ def net_force(
     return _net_force(system, c, v, vdot, *loads(c, v))
 
 
+def external_loads(
+    c: JointConfiguration, v: Float[Array, "nv"]
+) -> tuple[Float[Array, "n_bodies 6"], JointForces]:
+    """Applied wrenches on every body, about its reference point, and forces on joints."""
+    wrenches, joint_forces = loads(c, v)
+    return _external_wrenches(c, wrenches, joint_forces), joint_forces
+
+
 def _net_force(
     system: JointSystem,
     c: JointConfiguration,

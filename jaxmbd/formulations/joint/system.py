@@ -181,7 +181,7 @@ class JointSystem(AbstractSystem[JointConfiguration]):
             t, q, z, mechanism, ports, relative, values, H, shifted, self.layout
         )
 
-    def _inertia(self, c: JointConfiguration) -> WorldInertia:
+    def inertia(self, c: JointConfiguration) -> WorldInertia:
         X, bodies = c.shifted, slice(1, self.mechanism.n_bodies + 1)
         return world_inertia(self.mechanism.rigid, Pose(X.p[bodies], X.R[bodies]))
 
@@ -199,7 +199,7 @@ class JointSystem(AbstractSystem[JointConfiguration]):
 
     def _composite(self, c: JointConfiguration) -> WorldInertia:
         """Inertia of all bodies that each velocity moves."""
-        composite = sum_over_subtrees(self.mechanism, flatten(self._inertia(c)))
+        composite = sum_over_subtrees(self.mechanism, flatten(self.inertia(c)))
         return unflatten(self.layout.bodies.take(composite))
 
     def mass_factor(self, c: JointConfiguration) -> Float[Array, "nv nv"]:
@@ -216,7 +216,7 @@ class JointSystem(AbstractSystem[JointConfiguration]):
         if not self.mechanism.all_rigid:
             return super().apply_mass(c, v)
         V = c.world_twists(v)
-        wrenches = jax.vmap(WorldInertia.momentum)(self._inertia(c), V)
+        wrenches = jax.vmap(WorldInertia.momentum)(self.inertia(c), V)
         return self.project(c, wrenches) + self.reflected_inertias() * v
 
     def inertial_terms(self, c: JointConfiguration, v: Float[Array, "nv"]) -> Float[Array, "nv"]:
@@ -225,7 +225,7 @@ class JointSystem(AbstractSystem[JointConfiguration]):
             return super().inertial_terms(c, v)
         H = jnp.abs(c.H)
         V = sum_over_ancestors(self.mechanism, self.layout, H * jnp.abs(v)[:, None])
-        wrenches = jax.vmap(WorldInertia.momentum_terms)(self._inertia(c), V)
+        wrenches = jax.vmap(WorldInertia.momentum_terms)(self.inertia(c), V)
         subtrees = self.layout.bodies.take(sum_over_subtrees(self.mechanism, wrenches))
         return jnp.sum(H * subtrees, axis=1) + self.reflected_inertias() * jnp.abs(v)
 
@@ -265,7 +265,7 @@ class JointSystem(AbstractSystem[JointConfiguration]):
         def wrench(inertia: WorldInertia, V: Array, A: Array) -> Array:
             return inertia.momentum(A) + se3.cross_wrench(V, inertia.momentum(V))
 
-        return jax.vmap(wrench)(self._inertia(c), V, A)
+        return jax.vmap(wrench)(self.inertia(c), V, A)
 
     def project(
         self, c: JointConfiguration, wrenches: Float[Array, "n_bodies 6"]
