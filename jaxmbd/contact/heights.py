@@ -60,8 +60,18 @@ class AbstractHeight(eqx.Module):
         """
         return self
 
+    def without_border(self) -> "AbstractHeight":
+        """A result of `near` that does not end at the border of the terrain, and takes less time.
+
+        Default: the height itself.
+        """
+        return self
+
     def equals_whole(self, x: Scalar, y: Scalar) -> Bool[Array, ""]:
-        """True if the result of `near` equals the whole height at x, y. Default: everywhere."""
+        """True if a result of `near` or `without_border` equals the whole height at x, y.
+
+        Default: everywhere.
+        """
         return jnp.array(True)
 
     def __add__(self, other: "AbstractHeight") -> "AbstractHeight":
@@ -87,6 +97,9 @@ class SumOfHeights(AbstractHeight):
 
     def near(self, x: Scalar, y: Scalar) -> AbstractHeight:
         return SumOfHeights(tuple(part.near(x, y) for part in self.parts))
+
+    def without_border(self) -> AbstractHeight:
+        return SumOfHeights(tuple(part.without_border() for part in self.parts))
 
     def equals_whole(self, x: Scalar, y: Scalar) -> Bool[Array, ""]:
         return jnp.all(jnp.stack([part.equals_whole(x, y) for part in self.parts]))
@@ -339,7 +352,7 @@ def _with_rounding(last: Float[Array, "2"]) -> Float[Array, "2"]:
 
 
 class Cell(AbstractHeight):
-    """The cubic of one cell of a `HeightGrid`, and beyond the cell.
+    """The cubic of one cell of a `HeightGrid`, beyond the cell up to the border of the grid.
 
     - `powers`: coefficients of powers of x and y, in numbers of spacings from `origin`, shape
       `(4, 4)`.
@@ -359,10 +372,18 @@ class Cell(AbstractHeight):
         return self.jet(x, y).z
 
     def jet(self, x: Scalar, y: Scalar) -> Jet:
-        at = self._in_spacings(x, y)
+        at = self.in_spacings(x, y)
         limited = jax.lax.stop_gradient(jnp.clip(at, 0.0, _with_rounding(self.last)))
         off = limited != at
-        u, v = jnp.where(off, limited, at) - self.origin
+        z, slope, curvature = self.cubic(jnp.where(off, limited, at))
+        # Beyond the border of the grid, its value continues without a slope.
+        slope = jnp.where(off, 0.0, slope)
+        curvature = jnp.where(jnp.stack([off[0], off[0] | off[1], off[1]]), 0.0, curvature)
+        return Jet(z, slope, curvature)
+
+    def cubic(self, at: Float[Array, "2"]) -> Jet:
+        """The jet of the cubic at a place in numbers of spacings."""
+        u, v = at - self.origin
         # Cubics in x, and their derivatives, as coefficients of powers of y.
         value, first, second = _cubic(self.powers, u)
         z, by_y, twice_by_y = _cubic(value, v)
@@ -372,19 +393,36 @@ class Cell(AbstractHeight):
         slope = jnp.stack([by_x, by_y]) * per
         curvature = jnp.stack([twice_by_x, mixed, twice_by_y])
         curvature = curvature * jnp.stack([per[0] * per[0], per[0] * per[1], per[1] * per[1]])
-        # Beyond the border of the grid, its value continues without a slope.
-        slope = jnp.where(off, 0.0, slope)
-        curvature = jnp.where(jnp.stack([off[0], off[0] | off[1], off[1]]), 0.0, curvature)
         return Jet(z, slope, curvature)
 
+    def without_border(self) -> "WithoutBorder":
+        return WithoutBorder(self)
+
     def equals_whole(self, x: Scalar, y: Scalar) -> Bool[Array, ""]:
-        at = self._in_spacings(x, y)
+        at = self.in_spacings(x, y)
         before = (at < self.cell) & (self.cell > 0.0)
         after = (at > self.cell + 1.0) & (self.cell < self.last - 1.0)
         return ~jnp.any(before | after)
 
-    def _in_spacings(self, x: Scalar, y: Scalar) -> Float[Array, "2"]:
+    def in_spacings(self, x: Scalar, y: Scalar) -> Float[Array, "2"]:
+        """Coordinates from the corner of the grid, divided by its spacing."""
         return (jnp.stack([x, y]) - self.corner) * self.per
+
+
+class WithoutBorder(AbstractHeight):
+    """The cubic of a `Cell`, also beyond the border of the grid."""
+
+    of: Cell
+
+    def __call__(self, x: Scalar, y: Scalar) -> Scalar:
+        return self.jet(x, y).z
+
+    def jet(self, x: Scalar, y: Scalar) -> Jet:
+        return self.of.cubic(self.of.in_spacings(x, y))
+
+    def equals_whole(self, x: Scalar, y: Scalar) -> Bool[Array, ""]:
+        at, cell = self.of.in_spacings(x, y), self.of.cell
+        return jnp.all((at >= cell) & (at <= cell + 1.0))
 
 
 def _powers(rows: Float[Array, "4 4"], side: Scalar) -> Float[Array, "4 4"]:

@@ -125,7 +125,7 @@ def _search(height: AbstractHeight, point: Vector, radius: Float[Array, ""]) -> 
     with the height and the slope expanded about its start.
     """
     below = point[:2]
-    local = height.near(below[0], below[1])
+    local = height.near(below[0], below[1]).without_border()
     above = jnp.abs(point[2] - local.jet(below[0], below[1]).z)
     short = (jnp.finfo(point.dtype).eps ** 0.375 * (radius + above)) ** 2
 
