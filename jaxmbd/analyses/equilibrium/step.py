@@ -1,5 +1,6 @@
 """One linearly implicit step towards equilibrium: corrections by one factorization."""
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -7,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from ...native import native_or_traced
 from ...nonlinear import AbstractFactorization, Blocks
 from ...system.abstract import AbstractSystem, Velocities
 from .balance import (
@@ -82,15 +84,17 @@ def attempt(
     system = at.system
     x0 = unknowns(system, place.lam)
     c = at.start
+    # With states the Jacobian has no closed form, and code of the equations is generated once.
+    residual = equations if system.nz == 0 else native_or_traced(equations, x0, at)
     if system.nz == 0:
         value, factors = factored(at, place.lam, blocks, way)
         first = way.solve(factors, -value)
     else:
         begin = x0.at[: system.nv].set(ahead)
-        value, factors = way.factor(lambda x: equations(x, at), begin, blocks)
+        value, factors = way.factor(lambda x: residual(x, at), begin, blocks)
         first = begin - x0 + way.solve(factors, -value)
-        value = equations(x0, at)
-    second = way.solve(factors, -equations(x0 + first, at))
+        value = residual(x0, at)
+    second = way.solve(factors, -residual(x0 + first, at))
     x = x0 + first + second
     moved, first_states = _sizes(system, c, first, first, place, scales)
     after, second_states = _sizes(system, c, second, first, place, scales)
@@ -100,7 +104,7 @@ def attempt(
     last = jnp.full_like(size, jnp.inf)
     if further is not None or place.lam.size > 0:
         sizes = size, after + second_states
-        x, last = _corrected(x, sizes, ratio, further, at, place, scales, way, factors)
+        x, last = _corrected(x, sizes, ratio, further, at, place, scales, way, factors, residual)
     delta, lam, dz = parts(system, x)
     end = Place(system.retract(place.q, delta), lam, place.z + dz, place.travelled + delta)
     finite = jnp.all(jnp.isfinite(x)) & jnp.all(jnp.isfinite(end.q)) & jnp.isfinite(ratio)
@@ -118,6 +122,7 @@ def _corrected(
     scales: Scales,
     way: AbstractFactorization,
     factors: Any,
+    residual: Callable[..., Float[Array, "n"]],
 ) -> tuple[Float[Array, "n"], Float[Array, ""]]:
     """Unknowns after further corrections, and the size of the last one of a step with `further`.
 
@@ -141,7 +146,7 @@ def _corrected(
 
     def correct(carry: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
         x, before, _, n = carry
-        change = way.solve(factors, -equations(x, solved))
+        change = way.solve(factors, -residual(x, solved))
         size = sum(_sizes(system, at.start, change, x, place, scales))
         ratio = size / (before + eps)
         good = ratio <= shrinking
