@@ -11,7 +11,7 @@ import numpy as np
 from ..analyses.motion import AbstractMotion
 from ..errors import ModelError
 from .drawings import drawings
-from .motion import keyframes
+from .motion import Motion, keyframes
 from .palette import palette_of
 from .paths import FINER as FINER_PATHS
 from .paths import carrier, paths_of
@@ -54,6 +54,7 @@ def gif_of_solution(
     view: Sequence[float | int] | None = None,
     size: tuple[int, int] = (400, 300),
     deformation: float | int = 1,
+    follow: str | None = None,
 ) -> Gif:
     """Animate a mechanism as a GIF file.
 
@@ -72,6 +73,7 @@ def gif_of_solution(
       roughly normal to the plane of motion.
     - `size`: width and height [pixels].
     - `deformation`: factor of the deformation of flexible bodies.
+    - `follow`: name of a frame with which the camera moves. Default: the camera stands still.
 
     **Returns** a `Gif`, which a notebook shows if it is the last line of a cell.
 
@@ -95,14 +97,31 @@ def gif_of_solution(
     palette = palette_of(list(mechanism.topology.bodies[1:]), colors)
     paths = paths_of(solution, trace, interval, deformation)
     triad = 16 * stage.unit * np.eye(4)[:, :3]
-    points = np.concatenate([world_points(stage), triad, *paths.values()])
-    eye = _eye(points, view, size)
+    moves = _moves(solution, follow, motion, interval, deformation)
+    beside = [triad, *paths.values()] if follow is None else []
+    points = world_points(stage._replace(motion=motion._replace(p=motion.p - moves[:, None])))
+    eye = _eye(np.concatenate([points, *beside]), view, size)
+    eyes = [eye._replace(position=eye.position + move) for move in moves]
     lines = [(_rgb(palette.get(carrier(mechanism, n), STEEL)), p) for n, p in paths.items()]
     drawn = list(drawings(stage, solution, palette, axes_of_bodies=False))
-    data = _encoded(list(_pictures(drawn, lines, eye, len(motion.ts), size)), 10 * delay)
+    data = _encoded(list(_pictures(drawn, lines, eyes, size)), 10 * delay)
     if path is not None:
         Path(path).write_bytes(data)
     return Gif(data)
+
+
+def _moves(
+    solution: AbstractMotion,
+    follow: str | None,
+    motion: Motion,
+    interval: float,
+    deformation: float | int,
+) -> np.ndarray:
+    """Displacements of a frame from its first position to those at the keyframes, `(n, 3)` [m]."""
+    if follow is None:
+        return np.zeros((len(motion.ts), 3))
+    p = paths_of(solution, [follow], interval, deformation, "follow")[follow]
+    return p[np.minimum(FINER_PATHS * np.arange(len(motion.ts)), len(p) - 1)] - p[0]
 
 
 class Eye(NamedTuple):
@@ -141,13 +160,12 @@ def _eye(points: np.ndarray, view: Sequence[float | int] | None, size: tuple[int
 def _pictures(
     drawn: list[Drawing],
     lines: list[tuple[tuple[int, int, int], np.ndarray]],
-    eye: Eye,
-    n: int,
+    eyes: Sequence[Eye],
     size: tuple[int, int],
 ) -> Iterator[Image.Image]:
-    """One picture for each keyframe: triangles from the farthest to the nearest."""
+    """One picture for each keyframe and its eye: triangles from the farthest to the nearest."""
     light = TO_LIGHT / np.linalg.norm(TO_LIGHT)
-    for i in range(n):
+    for i, eye in enumerate(eyes):
         picture = Image.new("RGB", (SMOOTHING * size[0], SMOOTHING * size[1]), "white")
         draw = ImageDraw.Draw(picture, "RGBA")
         for color, points in lines:

@@ -17,14 +17,18 @@ def paths_of(
     trace: Sequence[str] | str,
     interval: float,
     deformation: float | int,
+    option: str = "trace",
 ) -> dict[str, np.ndarray]:
-    """Positions over time of the named frames, shape `(k, 3)`, finer than the keyframes."""
+    """Positions over time of the named frames, shape `(k, 3)`, finer than the keyframes.
+
+    `option` is the name of the argument in messages.
+    """
     traced = [trace] if isinstance(trace, str) else list(trace)
     names = solution.system.mechanism.port_names
     known = {name: names.index(name) for name in names if name is not None}
     for name in traced:
         if name not in known:
-            raise KeyError(unknown("animate: trace: unknown frame", name, known))
+            raise KeyError(unknown(f"animate: {option}: unknown frame", name, known))
     if not traced:
         return {}
     p = keyframes(solution, interval / FINER, deformation).p

@@ -42,6 +42,24 @@ def test_a_gif_shows_the_motion(swing, tmp_path):
         assert pixels[:, 1].max() < 159
 
 
+def test_the_camera_follows_a_frame(tmp_path):
+    """A ball that rolls far is drawn as large, and in the same place, all the way."""
+    model = mbd.Model(
+        {"ball": mbd.inertia.sphere(1.0, 0.1)}, forces={"gravity": mbd.forces.Gravity()}
+    )
+    system = mbd.formulate(model)
+    start = mbd.assemble(system, {}, {"ball": [20.0, 0, 0, 0, 0, 0]})
+    fall = mbd.simulate(system, start, t1=1.0, saveat=0.1)
+    path = tmp_path / "fall.gif"
+    frames = list(pictures(fall.animate(path, fps=10, size=(80, 60), follow="ball")))[1:]
+    drawn = [np.argwhere(frame.sum(axis=2) < 720) for frame in frames]
+    ends = np.array([[*pixels.min(axis=0), *pixels.max(axis=0)] for pixels in drawn])
+    assert np.ptp(ends, axis=0).max() <= 2
+    assert (ends[:, 2] - ends[:, 0]).min() > 30
+    with pytest.raises(KeyError, match="follow: unknown frame 'bal'"):
+        fall.animate(path, follow="bal")
+
+
 def test_triangles_behind_the_camera_are_not_drawn():
     """Terrain extends beyond the motion: its projection would cover the picture."""
     cube = np.array([[x, y, z] for x in (0, 1) for y in (0, 1) for z in (0, 1)], float)
