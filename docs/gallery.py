@@ -85,8 +85,8 @@ def washboard():
 def car():
     """A lane change on tyres."""
     example = importlib.import_module("car")
-    motion = example.drive(example.lane_change(0.03), t1=3.0, saveat=0.05)
-    return motion, {"trace": "chassis"}
+    motion = example.drive(example.lane_change(0.03), t1=2.5, saveat=0.05)
+    return motion, {"follow": "chassis", "view": (0.8, -1.0, 0.6)}
 
 
 def skidder():
