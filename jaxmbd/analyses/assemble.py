@@ -49,7 +49,9 @@ def assemble(
       rotation vector, shape `(3,)` [rad], or a quaternion, shape `(4,)`, for a spherical joint; a
       `Pose`, or `[p, quaternion]`, shape `(7,)`, for a free one; otherwise all its coordinates. A
       body that floats without a joint has a free joint with the body's name. Values of joints that
-      close loops are approximated as far as the other values permit.
+      close loops are approximated as far as the other values permit; derivatives take the result
+      of this search as constant, and are exact only if the constraints and the joints in `hold`
+      determine all coordinates.
     - `rates`: `{joint: velocities}` [rad/s or m/s], shaped like the joint's velocities.
     - `t`: time at which to assemble [s].
     - `hold`: names of joints, loop joints included, whose values in `guess` and velocities in
