@@ -1,6 +1,7 @@
 """Jaxprs as programs of scalars, with constants folded and short loops unrolled."""
 
 import math
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -81,6 +82,7 @@ def scalars_of(program: ClosedJaxpr, batched: Sequence[bool], is_linear: bool = 
 
 # Programs of scalars from which no code was generated yet, and the largest number of their nodes.
 _waiting: OrderedDict[Any, Scalars] = OrderedDict()
+_waiting_lock = threading.Lock()  # Threads of users may compile at the same time.
 MANY_NODES = 500_000
 
 
@@ -88,17 +90,20 @@ def reason_of(program: ClosedJaxpr) -> str | None:
     """Reason for which there is no program of scalars for one state, or None."""
     key = program, (False,) * len(program.in_avals)
     try:
-        _waiting[key] = scalars_of(*key)
+        made = scalars_of(*key)
     except NotCovered as reason:
         return str(reason)
-    while len(_waiting) > 1 and sum(len(x.graph.nodes) for x in _waiting.values()) > MANY_NODES:
-        _waiting.popitem(last=False)
+    with _waiting_lock:
+        _waiting[key] = made
+        while len(_waiting) > 1 and sum(len(x.graph.nodes) for x in _waiting.values()) > MANY_NODES:
+            _waiting.popitem(last=False)
     return None
 
 
 def once(program: ClosedJaxpr, batched: Sequence[bool], is_linear: bool = False) -> Scalars:
     """The program of `scalars_of`; one that `reason_of` has made is returned once."""
-    made = None if is_linear else _waiting.pop((program, tuple(batched)), None)
+    with _waiting_lock:
+        made = None if is_linear else _waiting.pop((program, tuple(batched)), None)
     return made or scalars_of(program, batched, is_linear)
 
 
