@@ -101,7 +101,7 @@ def inner(a, b):
 
 
 def test_gradients_by_every_leaf(case):
-    """Of a sum over elastic accelerations and reactions, relative to the largest of them."""
+    """Gradients of a sum over elastic accelerations and reactions, relative to the largest."""
     inputs, coordinates = case
     found = compiled(motion, coordinates)
     values = [f(inputs) for f in found.values()]
@@ -121,7 +121,7 @@ def test_gradients_by_every_leaf(case):
 
 @pytest.mark.release
 def test_derivatives_of_linearizations(case):
-    """Along one direction in all leaves at once."""
+    """Derivatives along one direction in all leaves at once."""
     inputs, coordinates = case
     along = functools.reduce(eqx.apply_updates, [x for _, x in directions(inputs)])
     found = []
