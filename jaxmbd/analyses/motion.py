@@ -109,9 +109,15 @@ class AbstractMotion(eqx.Module):
     def finite(self: M) -> M:
         """The motion without rows after an event or a failure (not under `jit`).
 
+        Rows with states that are not finite are left out as well.
+
         **Raises** `ModelError` for a batch, whose motions may end at different rows.
         """
-        return self.at_rows(np.flatnonzero(np.isfinite(np.asarray(_times_of(self, "finite")))))
+        kept = np.isfinite(np.asarray(_times_of(self, "finite")))
+        if isinstance(self.states, State):
+            for x in map(np.asarray, (self.states.q, self.states.v, self.states.z)):
+                kept = kept & np.all(np.isfinite(x), axis=1)
+        return self.at_rows(np.flatnonzero(kept))
 
     def motion(self: M, index: int | tuple[int, ...]) -> M:
         """One motion of a batch from `jax.vmap`."""

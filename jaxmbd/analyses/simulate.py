@@ -18,7 +18,7 @@ from ..integrators.implicit import AbstractImplicit, Memory
 from ..model.values import all_concrete, is_concrete
 from ..system import branches
 from ..system.abstract import AbstractSystem, State, Time, as_time
-from ..system.surfaces import surfaces_of, without_contacts
+from ..system.surfaces import names_on_terrain, surfaces_of, without_contacts
 from .checked_before import without_checks
 from .collapse import ControllerState, EndsCollapsed
 from .contact_guard import (
@@ -382,7 +382,8 @@ def _failure(solution: Solution, verdict: Verdict) -> str:
     result, ts = verdict.result, solution.raw.ts
     look = "pass throw=False to look at the motion so far"
     if result == RESULTS.not_finite:
-        return f"{_where_lost(solution, verdict)}; {_LOST}; {look}"
+        causes = f"{_LOST}{_beyond_terrain(solution.system)}"
+        return f"{_where_lost(solution, verdict)}; {causes}; {look}"
     if result == RESULTS.joint_reversed:
         names = branches.checked_joints(solution.system)
         listed = branches.reversed_joints(names, np.asarray(verdict.angles))
@@ -425,6 +426,17 @@ _LOST = (
     "integrator such as BDF(); or the mechanism may pass a singular position (see `inspect`), "
     "which EnergyMomentum can pass"
 )
+
+
+def _beyond_terrain(system: AbstractSystem) -> str:
+    """Cause of a failure of systems with terrain, names included; empty without terrain."""
+    names = ", ".join(map(repr, names_on_terrain(system)))
+    if not names:
+        return ""
+    return (
+        f"; or a body of {names} left the grid of heights, or a shape does not fit into valleys of "
+        "the terrain: forces are not numbers there"
+    )
 
 
 def _likely(memory: Memory) -> str:

@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..forces import Contact, Gaps
+from ..contact import Terrain
+from ..forces import Contact, Gaps, Tyre
 from ..mechanism.elements import FrameElements, Motion
 from .abstract import AbstractSystem, State, Time, Velocities
 from .configuration import AbstractConfiguration
@@ -80,10 +81,25 @@ def surfaces_of(system: AbstractSystem) -> Surfaces:
     return Surfaces(tuple(group for group in groups if isinstance(group.element, Contact)))
 
 
+def names_on_terrain(system: AbstractSystem) -> tuple[str, ...]:
+    """Names of contacts and tyres on terrain."""
+
+    def is_on_terrain(element: Any) -> bool:
+        shapes: tuple[Any, ...] = ()
+        if isinstance(element, Contact):
+            shapes = element.shape_a, element.shape_b
+        elif isinstance(element, Tyre):
+            shapes = (element.road,)
+        return any(isinstance(shape, Terrain) for shape in shapes)
+
+    groups = system.mechanism.elements
+    return tuple(name for x in groups if is_on_terrain(x.element) for name in x.names)
+
+
 def without_contacts(system: AbstractSystem) -> Any:
     """The system without the forces of its contacts."""
     rest = tuple(x for x in system.mechanism.elements if not isinstance(x.element, Contact))
     return eqx.tree_at(lambda s: s.mechanism.elements, system, rest)
 
 
-__all__ = ["Surfaces", "surfaces_of", "without_contacts"]
+__all__ = ["Surfaces", "names_on_terrain", "surfaces_of", "without_contacts"]

@@ -33,6 +33,7 @@ def test_a_motion_that_leaves_the_numbers_is_no_success():
     assert lost.raw.result == diffrax.RESULTS.successful  # diffrax sees nothing in fixed steps.
     assert lost.result == RESULTS.not_finite
     first = float(lost.ts[np.argmax(~np.isfinite(np.asarray(lost.states.v[:, 0])))])
+    np.testing.assert_array_equal(lost.finite().ts, lost.ts[lost.ts < first])
     with pytest.raises(mbd.SimulationError, match="smaller one or, for stiff springs and") as said:
         moved(1e6, True, dt=0.01)
     assert f"finite at t = {first} s in 'hinge'" in str(said.value)

@@ -212,6 +212,19 @@ def test_invalid_terrain():
         mbd.Model({"ball": mbd.inertia.sphere(1.0, 0.1)}, forces={"touch": touch})
 
 
+def test_a_motion_off_the_grid_names_the_contact():
+    """A ball on a guide that leaves a grid of 1 m."""
+    grid = contact.HeightGrid(np.zeros((11, 11)), 0.1, corner=(-0.5, -0.5))
+    pair = contact.Sphere("ball", 0.1), contact.Terrain("ground", grid)
+    guide = joints.Prismatic(mbd.Frame("ground", [0.0, 0.0, 0.2]), "ball", axis=[1, 0, 0])
+    touch = {"touch": forces.Contact(*pair, contact.HuntCrossley(1e4))}
+    model = mbd.Model({"ball": mbd.inertia.sphere(1.0, 0.1)}, {"guide": guide}, touch)
+    system = mbd.formulate(model, mbd.JointCoordinates())
+    state = mbd.assemble(system, rates={"guide": 1.0})
+    with pytest.raises(mbd.SimulationError, match="a body of 'touch' left the grid of heights"):
+        mbd.simulate(system, state, t1=1.0, dt=0.1)
+
+
 # Two wheels, of half the weight of an axle each, on the waves.
 RADIUS, BASE, MASS, K = 0.1, 0.5, 3.0, 4e4
 
