@@ -15,8 +15,9 @@ from ..model.values import all_concrete, as_leaf
 from .abstract import AbstractBody
 from .skin import Skin
 
-# Largest asymmetry, and most negative eigenvalue, of a matrix relative to its largest entry.
-TOLERANCE = 1e-6
+# Largest asymmetry, and most negative eigenvalue, of a matrix relative to its largest entry: in
+# double precision, and in units of the precision.
+TOLERANCE, ROUNDINGS = 1e-6, 1e2
 
 
 # ω × p = Σ ω_k p_j, by k, j and the component of the product.
@@ -354,14 +355,15 @@ def indefinite(name: str, matrix: np.ndarray) -> str | None:
     scale = np.abs(matrix).max(initial=0.0)
     if scale == 0.0:
         return None
+    allowed = max(TOLERANCE, ROUNDINGS * float(jnp.finfo(matrix.dtype).eps))
     error = np.abs(matrix - matrix.T).max() / scale
-    if error > TOLERANCE:
+    if error > allowed:
         return (
             f"{name} must be symmetric, but differs from its transpose by {error:.1e} of its "
             "largest entry; check the order of rows and columns"
         )
     lowest = np.linalg.eigvalsh(0.5 * (matrix + matrix.T))[0] / scale
-    if lowest < -TOLERANCE:
+    if lowest < -allowed:
         return (
             f"{name} must not be indefinite, but has the eigenvalue {lowest:.1e} relative to its "
             "largest entry; check signs and the order of rows and columns"

@@ -15,7 +15,7 @@ from ..model.arguments import as_count, as_instance, as_mapping, as_names
 from ..model.values import as_leaf, is_concrete
 from .damping import damping_matrix
 from .element import Material, assembled, beam_fields, gauss, matrices, strains_at_nodes
-from .modes import modes, shapes_of
+from .modes import modes, projected, shapes_of
 from .sections import AbstractSection
 from .skins import beam_skin
 
@@ -116,8 +116,9 @@ def _assembled(
 
 # Elongation, torsion, and bending along y and along z do not depend on one another.
 UNCOUPLED = ((0,), (3,), (1, 5), (2, 4))
-# Largest part of a mode shape that is a rounding error, relative to the shape.
-ROUNDING = 1e-9
+# Largest part of a mode shape that is a rounding error, relative to the shape: in double precision,
+# and in units of the precision.
+ROUNDING, ROUNDINGS = 1e-9, 1e3
 
 
 @eqx.filter_jit
@@ -132,7 +133,8 @@ def _uncoupled(shapes: Float[Array, "n k"], length: Array) -> Float[Array, "n k"
     sizes = jnp.zeros_like(largest)
     for kind in UNCOUPLED:
         sizes = sizes.at[np.array(kind)].set(jnp.max(largest[np.array(kind)], axis=0))
-    is_part = sizes > ROUNDING * jnp.max(sizes, axis=0, keepdims=True)
+    limit = max(ROUNDING, ROUNDINGS * float(jnp.finfo(shapes.dtype).eps))
+    is_part = sizes > limit * jnp.max(sizes, axis=0, keepdims=True)
     cleaned = jnp.where(is_part[None], by_node, 0.0)
     return cleaned.reshape(shapes.shape)
 
@@ -151,13 +153,13 @@ def _body_arrays(
     by_node = shapes.reshape(-1, 6, shapes.shape[1])
     fields = beam_fields(by_node, L, material.phi, stiffening)
     w = L * material.inertia[None] * jnp.asarray(gauss()[1], dtype=L.dtype)[:, None]
-    stiffness = shapes.T @ K @ shapes
+    stiffness = projected(K, shapes)
     return {
         "mass": material.inertia[0] * L * (by_node.shape[0] - 1),
         "first": jnp.einsum("egai,g->ai", fields.fields[:, :, 0], w[:, 0]),
         "second": jnp.einsum("egfai,gf,egfbj->aibj", fields.fields, w, fields.fields),
         "stiffness": stiffness,
-        "damping": damping_matrix(damping, stiffness, shapes.T @ M @ shapes),
+        "damping": damping_matrix(damping, stiffness, projected(M, shapes)),
         "translations": fields.nodes[:, 1:, :3],
         "rotations": fields.nodes[:, 1:, 3:],
         "strains": strains_at_nodes(by_node, L, material.phi),

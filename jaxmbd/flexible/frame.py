@@ -16,7 +16,7 @@ from ..model.values import as_leaf, is_concrete
 from .beam import THEORIES, as_section, check_units, material_of, positive
 from .damping import damping_matrix
 from .element import Fields, Material, SecondOrder, beam_fields, gauss, matrices, strains_at_nodes
-from .modes import modes, shapes_of
+from .modes import modes, projected, shapes_of
 from .sections import AbstractSection
 from .skins import beam_skin, merged
 
@@ -311,13 +311,13 @@ def _body_arrays(
             of_named.setdefault(node, (fields.nodes[k], strain[k]))
     named = [of_named[row] for row in range(n_named)]
     at_nodes = jnp.concatenate([jnp.stack([x for x, _ in named]), *rows])
-    stiffness = shapes.T @ K @ shapes
+    stiffness = projected(K, shapes)
     return {
         "mass": jnp.asarray(mass),
         "first": jnp.asarray(first),
         "second": jnp.asarray(second),
         "stiffness": stiffness,
-        "damping": damping_matrix(damping, stiffness, shapes.T @ M @ shapes),
+        "damping": damping_matrix(damping, stiffness, projected(M, shapes)),
         "positions": at_nodes[:, 0, :3],
         "translations": at_nodes[:, 1:, :3],
         "rotations": at_nodes[:, 1:, 3:],

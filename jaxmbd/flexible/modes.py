@@ -242,6 +242,12 @@ def _conditions(
     return jnp.concatenate([first[:3], axis[None] @ first[3:], across @ motion(1)[:3]])
 
 
+def projected(matrix: Float[Array, "n n"], shapes: Float[Array, "n k"]) -> Float[Array, "k k"]:
+    """A symmetric matrix on mode shapes, symmetric despite rounding errors."""
+    found = shapes.T @ matrix @ shapes
+    return 0.5 * (found + found.T)
+
+
 def shapes_of(basis: Any, computed: Any, n: int, who: str) -> Float[Array, "n k"]:
     """Mode shapes by the argument `basis`: frozen, moving, or given."""
     if isinstance(basis, str):
@@ -256,4 +262,4 @@ def shapes_of(basis: Any, computed: Any, n: int, who: str) -> Float[Array, "n k"
     return given
 
 
-__all__ = ["check_cut", "eigen", "modes", "shapes_of"]
+__all__ = ["check_cut", "eigen", "modes", "projected", "shapes_of"]

@@ -17,7 +17,7 @@ from ..model.values import as_leaf, is_concrete
 from .damping import damping_matrix
 from .geometric import GeometricStiffness, stiffened
 from .interfaces import Interfaces, per_node_of, rigid_modes
-from .modes import modes, shapes_of
+from .modes import modes, projected, shapes_of
 
 # Largest force of K on a rigid motion, relative to ‖K‖ times the motion.
 RIGID = 1e-6
@@ -157,13 +157,13 @@ def _reduced(
         for centre, dofs in zip(centres, named.dofs(per_node), strict=True)
     ]
     at_nodes = jnp.swapaxes(jnp.stack(motions), 1, 2)
-    stiffness = shapes.T @ K @ shapes
+    stiffness = projected(K, shapes)
     return {
         "mass": mass,
         "first": first,
         "second": second,
         "stiffness": stiffness,
-        "damping": damping_matrix(damping, stiffness, shapes.T @ M @ shapes),
+        "damping": damping_matrix(damping, stiffness, projected(M, shapes)),
         "positions": centres,
         "translations": at_nodes[..., :3],
         "rotations": at_nodes[..., 3:],

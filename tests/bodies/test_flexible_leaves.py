@@ -1,7 +1,7 @@
-"""Derivatives of a tree with a flexible body by every number of the model and of the state.
+"""Derivatives with a flexible body by every number of the model and of the state.
 
-Accelerations, reactions and linearizations of both formulations agree, and so do their gradients,
-with each other and with central differences.
+Accelerations, reactions and linearizations of both formulations agree, in a tree and in a loop, and
+so do their gradients, with each other and with central differences.
 """
 
 import functools
@@ -13,10 +13,12 @@ import numpy as np
 import pytest
 
 import jaxmbd as mbd
+from jaxmbd import Frame, forces, joints
 from tests.bodies.test_flexible import in_maximal, slim, tree
-from tests.derivatives import difference
 
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(1800)]
+
+STEP = 2e-5  # Of differences of fourth order.
 
 
 def hanging():
@@ -26,13 +28,35 @@ def hanging():
     return tree(slim(E=7e7)), guess, rates, ("hinge", *(f"ball[{i}]" for i in range(3)))
 
 
+def crank():
+    """A slider-crank in space with a soft connecting rod; the wrist closes the loop.
+
+    Derivatives of an assembled state are exact if `guess` has no value of the wrist.
+    """
+    arm = mbd.inertia.shifted(mbd.inertia.box(0.3, [0.15, 0.03, 0.03]), [0.075, 0, 0])
+    base, tip = (Frame("rod", node=name) for name in ("base", "tip"))
+    model = mbd.Model(
+        {"arm": arm, "rod": slim(E=7e7), "block": mbd.inertia.box(0.2, [0.05, 0.04, 0.03])},
+        {
+            "shaft": joints.Revolute("ground", "arm", [0, 1, 0]),
+            "pin": joints.Spherical(Frame("arm", [0.15, 0, 0]), base),
+            "wrist": joints.Universal(tip, "block", [0, 0, 1], [0, 1, 0]),
+            "slide": joints.Prismatic(Frame("ground", [0, 0.06, 0]), "block", [1, 0, 0]),
+        },
+        {"gravity": forces.Gravity()},
+    )
+    guess = {"shaft": 0.7, "pin": [0, -0.89, 0], "slide": 0.6}
+    return model, guess, {"shaft": 5.0}, ("shaft",)
+
+
 def states(model, guess, rates, eta, eta_dot):
     """Systems in joint and in maximal coordinates, and the same motion in both."""
     one = mbd.formulate(model, mbd.JointCoordinates())
     two = mbd.formulate(model, mbd.MaximalCoordinates())
     state = mbd.assemble(one, guess, rates, elastic={"rod": eta})
-    state = mbd.State(state.q, state.v.at[-eta_dot.size :].set(eta_dot))
-    return {"joint": (one, state), "maximal": (two, in_maximal(two, one, state))}
+    if eta_dot is not None:
+        state = mbd.State(state.q, state.v.at[-eta_dot.size :].set(eta_dot))
+    return (one, state), (two, in_maximal(two, one, state))
 
 
 def motion(system, state, coordinates):
@@ -50,28 +74,19 @@ def matrix(system, state, coordinates):
     return mbd.linearize(system, 0.0, state, coordinates=names).A
 
 
-@pytest.fixture(scope="module")
-def case():
+def case(mechanism):
     """The inputs of a mechanism, and the names of its independent coordinates."""
-    model, guess, rates, coordinates = hanging()
+    model, guess, rates, coordinates = mechanism()
     guess, rates = ({n: jnp.asarray(x, float) for n, x in d.items()} for d in (guess, rates))
     amplitudes = jnp.arange(1.0, model.bodies["rod"].n_elastic + 1)
-    eta_dot = 0.1 * amplitudes
+    # Velocities of a loop follow from those of its independent joints.
+    eta_dot = 0.1 * amplitudes if mechanism is hanging else None
     return (model, guess, rates, 1e-3 * jnp.cos(amplitudes), eta_dot), coordinates
-
-
-def compiled(quantity, coordinates):
-    """The quantity as a compiled function of the inputs, in both formulations."""
-
-    def found(name, inputs):
-        return quantity(*states(*inputs)[name], coordinates)
-
-    return {name: eqx.filter_jit(functools.partial(found, name)) for name in ("joint", "maximal")}
 
 
 def directions(inputs):
     """One direction for each leaf, a part of each entry and zero in all other leaves."""
-    leaves, structure = jax.tree_util.tree_flatten_with_path(eqx.filter(inputs, eqx.is_array))
+    leaves, structure = jax.tree_util.tree_flatten_with_path(inputs)
     rng = np.random.default_rng(0)
     for k, (path, leaf) in enumerate(leaves):
         parts = [jnp.zeros_like(x) for _, x in leaves]
@@ -91,48 +106,74 @@ def _as_symmetric_as(leaf, direction):
     return (direction + direction.transpose(swapped)) / 2
 
 
-def moved(inputs, along, h):
-    """The inputs, `h` times a direction further."""
-    return eqx.apply_updates(inputs, jax.tree.map(lambda x: h * x, along))
+def difference(value, inputs, along, h=STEP):
+    """Central difference of fourth order along a direction."""
+
+    def at(s):
+        return value(jax.tree.map(lambda x, d: x + s * d, inputs, along))
+
+    return (8 * (at(h) - at(-h)) - (at(2 * h) - at(-2 * h))) / (12 * h)
 
 
 def inner(a, b):
     return sum(float(jnp.sum(x * y)) for x, y in zip(*map(jax.tree.leaves, (a, b)), strict=True))
 
 
-def test_gradients_by_every_leaf(case):
+def agree(pair, limit):
+    """Two formulations give the same, to a part of the largest number."""
+    np.testing.assert_allclose(pair[1], pair[0], atol=limit * np.abs(pair[0]).max(), rtol=0)
+
+
+@pytest.mark.parametrize("mechanism", [hanging, crank])
+def test_gradients_by_every_leaf(mechanism):
     """Gradients of a sum over elastic accelerations and reactions, relative to the largest."""
-    inputs, coordinates = case
-    found = compiled(motion, coordinates)
-    values = [f(inputs) for f in found.values()]
-    size = float(jnp.abs(values[0]).max())
-    np.testing.assert_allclose(values[1], values[0], atol=1e-9 * size, rtol=0)
-    weights = jnp.asarray(np.random.default_rng(1).normal(size=values[0].shape)) / size
-    totals = [eqx.filter_jit(lambda x, f=f: weights @ f(x)) for f in found.values()]
-    gradients = [eqx.filter_jit(eqx.filter_grad(f))(inputs) for f in totals]
-    for name, along in directions(inputs):
-        slopes = [inner(g, along) for g in gradients]
+    inputs, coordinates = case(mechanism)
+    floats, rest = eqx.partition(inputs, eqx.is_inexact_array)
+
+    def values(floats):
+        pairs = states(*eqx.combine(floats, rest))
+        return jnp.stack([motion(*pair, coordinates) for pair in pairs])
+
+    @jax.jit
+    def sums(floats, weights):
+        """Both formulations' values, and gradients of their weighted sums."""
+        found, pull = jax.vjp(values, floats)
+        both = jnp.zeros((2, *found.shape)).at[jnp.arange(2), jnp.arange(2)].set(weights[None])
+        return found, jax.vmap(pull)(both)[0]
+
+    found = jax.eval_shape(values, floats)
+    weights = jnp.asarray(np.random.default_rng(1).normal(size=found.shape[1]))
+    found, gradients = sums(floats, weights)
+    agree(found, 1e-9)
+    weights, size = weights / float(jnp.abs(found[0]).max()), float(jnp.abs(found[0]).max())
+    gradients = [jax.tree.map(lambda x, k=k: x[k] / size, gradients) for k in range(2)]
+    total = jax.jit(lambda floats: values(floats) @ weights)
+    for name, along in directions(floats):
+        slopes = np.array([inner(gradient, along) for gradient in gradients])
         allowed = max(1.0, abs(slopes[0]))
         assert abs(slopes[1] - slopes[0]) < 1e-9 * allowed, f"{name}: formulations differ"
-        for f, slope in zip(totals, slopes, strict=True):
-            expected = difference(f, inputs, along)
-            assert abs(slope - expected) < 1e-6 * allowed, f"{name}: {slope}, not {expected}"
+        expected = difference(total, floats, along)
+        assert np.all(abs(slopes - expected) < 1e-6 * allowed), f"{name}: {slopes}, not {expected}"
 
 
 @pytest.mark.release
-def test_derivatives_of_linearizations(case):
+@pytest.mark.parametrize("mechanism", [hanging, crank])
+def test_derivatives_of_linearizations(mechanism):
     """Derivatives along one direction in all leaves at once."""
-    inputs, coordinates = case
-    along = functools.reduce(eqx.apply_updates, [x for _, x in directions(inputs)])
-    found = []
-    for f in compiled(matrix, coordinates).values():
-        A, slope = eqx.filter_jit(lambda x, f=f: eqx.filter_jvp(f, (x,), (along,)))(inputs)
-        size, h = float(jnp.abs(slope).max()), 1e-5
-        near, far = (
-            f(moved(inputs, along, k * h)) - f(moved(inputs, along, -k * h)) for k in (1, 2)
-        )
-        expected = (8 * near - far) / (12 * h)
-        np.testing.assert_allclose(slope, expected, atol=1e-6 * size, rtol=0)
-        found.append((A, slope))
-    for one, two in zip(*found, strict=True):
-        np.testing.assert_allclose(two, one, atol=1e-9 * float(jnp.abs(one).max()), rtol=0)
+    inputs, coordinates = case(mechanism)
+    floats, rest = eqx.partition(inputs, eqx.is_inexact_array)
+    along = functools.reduce(eqx.apply_updates, [x for _, x in directions(floats)])
+
+    @jax.jit
+    def derivatives(floats):
+        def values(floats):
+            pairs = states(*eqx.combine(floats, rest))
+            return jnp.stack([matrix(*pair, coordinates) for pair in pairs])
+
+        return jax.jvp(values, (floats,), (along,))
+
+    found, slopes = derivatives(floats)
+    agree(found, 1e-9)
+    agree(slopes, 1e-9)
+    expected = difference(lambda floats: derivatives(floats)[0], floats, along, 1e-5)
+    np.testing.assert_allclose(slopes, expected, atol=1e-6 * np.abs(slopes).max(), rtol=0)

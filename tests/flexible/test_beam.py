@@ -292,7 +292,6 @@ def test_repeated_modes_have_finite_derivatives():
         np.testing.assert_allclose(slope, difference, rtol=1e-5)
 
 
-@pytest.mark.thorough
 def test_float32():
     beam = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), THETA[:3].tolist())
     length, E, density = beam
@@ -300,6 +299,9 @@ def test_float32():
     body = flexible.beam(length, E, 0.4 * E, density, section, 3, 2)
     assert {x.dtype for x in jax.tree.leaves(body)} == {np.dtype(np.float32)}
     assert body.validate() is None
+    flat = flexible.Rectangle(jnp.float32(0.03), jnp.float32(0.02))
+    bent = flexible.beam(length, E, 0.4 * E, density, flat, 3, 4).translations[-1, :4]
+    assert np.count_nonzero(bent, axis=1).tolist() == [1, 1, 1, 1]
 
 
 def test_messages():

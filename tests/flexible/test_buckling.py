@@ -14,10 +14,10 @@ ROUND = flexible.General(A=1e-3, Iy=1e-9, Iz=1e-9, J=2e-9)
 BASE, TIP = Frame("rod", node="base"), Frame("rod", node="tip")
 
 
-def beam(E=1e9, section=SECTION, n_modes=4, **options):
+def beam(E=1e9, section=SECTION, n_modes=4, n_elements=8, **options):
     """Between two supports; G does not change with E."""
     return flexible.beam(
-        1.0, E, 4e8, 1000.0, section, 8, n_modes, "bernoulli", ("base", "tip"), **options
+        1.0, E, 4e8, 1000.0, section, n_elements, n_modes, "bernoulli", ("base", "tip"), **options
     )
 
 
@@ -74,9 +74,10 @@ def test_thrust_lowers_the_frequency_of_a_pinned_beam():
 @pytest.mark.thorough
 def test_a_shaft_buckles_sideways_under_torque():
     """A shaft that is clamped at its base and guided by a sleeve: tan u = u for u = T L / 2 E I,
-    T = 8.987 E I / L (Greenhill's problem with clamped ends)."""
+    T = 8.987 E I / L (Greenhill's problem with clamped ends). The error is that of the beam: 0.49 %
+    with 8 elements and 8 modes, 0.03 % with 16 and 16, as of Ritz's method on the same shapes."""
     model = mbd.Model(
-        {"rod": beam(section=ROUND, n_modes=8)},
+        {"rod": beam(section=ROUND, n_elements=16, n_modes=16)},
         {
             "clamp": joints.Fixed("ground", BASE),
             "sleeve": joints.Cylindrical(Frame("ground", [1, 0, 0]), TIP, [1, 0, 0]),
@@ -85,4 +86,4 @@ def test_a_shaft_buckles_sideways_under_torque():
     )
     system = mbd.formulate(model)
     found = mbd.buckling(system, mbd.assemble(system), "torque")
-    assert 1e-6 * float(found.critical) == pytest.approx(2 * 4.493409458, rel=2e-3)
+    assert 1e-6 * float(found.critical) == pytest.approx(2 * 4.493409458, rel=5e-4)
