@@ -1,4 +1,4 @@
-"""The first arguments of analyses: a system, and a state of it, from what a user passes."""
+"""System and first state of an analysis from its arguments: models, systems, states, guesses."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -87,9 +87,11 @@ def craig_bampton(
 
 
 def _constraints(positions: np.ndarray, ties: list[Tie], who: str) -> tuple[Any, Any, Any]:
-    """u = T q with rigid interfaces, motions C u of the interfaces, and C as a dense array each.
+    """Matrices of the constraints of interfaces on the displacements u of all nodes.
 
-    q has the displacements of nodes outside of rigid interfaces, and motions of these.
+    **Returns** T of u = T q, where q has the displacements of nodes outside of rigid interfaces and
+    the motions of rigid interfaces; C of the motions C u of all interfaces; and the rows of C for
+    each interface, as dense arrays.
     """
     n = len(positions)
     fits, place = [], np.arange(n)

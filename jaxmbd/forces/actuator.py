@@ -141,7 +141,7 @@ def _clipped(x: Float[Array, ""], bounds: Range) -> Float[Array, ""]:
 
 
 def _reversed_range(component: Any, *names: str) -> str | None:
-    """A message about the first of these ranges whose lower end is above the upper one."""
+    """A message about the first named range of a component with its ends reversed, or None."""
     for name in names:
         bounds = getattr(component, name)
         if bounds is not None and is_concrete(bounds):

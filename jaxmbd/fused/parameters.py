@@ -48,7 +48,7 @@ def _no_shardings(value: Any, equation: Any) -> bool:
 
 
 def _from_first(value: Any, equation: Any) -> bool:
-    """Axes counted from the first one, which an additional last axis does not change."""
+    """True if no axis is negative: an additional last axis does not change such axes."""
     axes = value if isinstance(value, tuple | list) else (value,)
     return all(axis >= 0 for axis in axes)
 

@@ -116,7 +116,10 @@ class AbstractIntegrator(diffrax.AbstractSolver):
         return self
 
     def saved(self, system: AbstractSystem, ts: Float[Array, "n"], states: State) -> State:
-        """States to return from the states of dense output at `ts`. Default: the same states."""
+        """Saved states at `ts` from those of dense output, which may violate constraints.
+
+        Default: those of dense output.
+        """
         return states
 
     def _attempted(

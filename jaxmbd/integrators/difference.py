@@ -32,7 +32,7 @@ def extrapolation_weights(ages: Float[Array, "k"]) -> Float[Array, "k"]:
 
 
 def collocation_weights(nodes: Float[np.ndarray, "s"]) -> Float[np.ndarray, "s+1 s+1"]:
-    """Derivatives at 0 and the nodes of the polynomial through values at 0 and the nodes."""
+    """Differentiation matrix of polynomials given by their values at 0 and at the nodes."""
     points = np.concatenate([[0.0], nodes])
     columns = []
     for j, x in enumerate(points):

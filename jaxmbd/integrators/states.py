@@ -27,7 +27,9 @@ def with_stage_states(
     known: Float[Array, "s nz"],
     guess: States,
 ) -> list[C]:
-    """Configurations of all stages with first-order states; NaN if not solved.
+    """Configurations of all stages with the first-order states z of the stages.
+
+    The states solve Σ_j W_ij z_j - r(t_i, q_i, v_i, z_i) = k_i; they are NaN without a solution.
 
     **Arguments:** `stages`: configuration and velocities; `weights`: W [1/s]; `known`: k; `guess`:
     initial guess of z. Without first-order states the configurations are returned unchanged.

@@ -76,7 +76,7 @@ def _roots(packages: Roots | None) -> tuple[dict[str, Path], tuple[Path, ...]]:
         return {str(k): as_path(x, f"packages: {k!r}") for k, x in packages.items()}, ()
     if not isinstance(packages, Iterable):
         raise ModelError(
-            f"packages are {{name: folder}} or a list of folders, got {described(packages)}"
+            f"packages must be {{name: folder}} or a list of folders, got {described(packages)}"
         )
     return {}, tuple(as_path(x, "packages") for x in packages)
 

@@ -101,7 +101,7 @@ class EulerRodrigues(AbstractParameterization):
 
 
 class CayleyGibbsRodrigues(AbstractParameterization):
-    """p = 2 tan(φ/2)."""
+    """Rotation by an angle φ about the direction of p, with |p| = 2 tan(φ/2)."""
 
     def quaternion(self, p: Vector) -> Quaternion:
         return jnp.concatenate([jnp.ones_like(p[:1]), 0.5 * p])

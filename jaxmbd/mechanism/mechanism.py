@@ -170,7 +170,7 @@ class Mechanism(eqx.Module):
         return jnp.concatenate([jnp.zeros(0, self.dtype), *parts])
 
     def deformed_offsets(self, eta: Float[Array, "n_elastic"]) -> Pose:
-        """`offsets` at elastic coordinates of the bodies."""
+        """Poses of the ports in their bodies, `offsets`, at elastic coordinates η of the bodies."""
         elastic = [g for g in self.bodies if g.n_elastic > 0 and len(g.ports) > 0]
         if not elastic:
             return self.offsets

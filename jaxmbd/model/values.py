@@ -23,7 +23,7 @@ def all_concrete(tree: Any) -> bool:
 
 
 def not_positive(component: Any, *names: str) -> str | None:
-    """A message about the first of these fields that is not positive, or None.
+    """A message about the first named field of a component that is not positive, or None.
 
     Neither this function nor `negative` checks traced values.
     """
@@ -31,7 +31,7 @@ def not_positive(component: Any, *names: str) -> str | None:
 
 
 def negative(component: Any, *names: str) -> str | None:
-    """A message about the first of these fields that is negative, or None."""
+    """A message about the first named field of a component that is negative, or None."""
     return _refused(component, names, "not be negative", lambda x: x >= 0)
 
 

@@ -19,7 +19,7 @@ SLOT, ALIGNMENT = 8, 64
 
 @dataclass
 class Memory:
-    """Bytes taken so far."""
+    """Places of shared values in the memory of a call: `size`, the bytes that are taken."""
 
     size: int = 0
 

@@ -46,10 +46,11 @@ class Projection(AbstractCorrection):
 def small_correction(
     system: AbstractSystem, before: Velocities, given: State, moved: State
 ) -> State:
-    """The state `moved` by a correction, with velocities NaN if it is far from the state `given`.
+    """A corrected state, with velocities NaN if the correction is large.
 
-    `before` are the velocities at the start of the step. Systems with drivers are not checked,
-    since drivers may start to move within a step.
+    `given` is the state before the correction, `moved` the state after it. `before` are the
+    velocities at the start of the step. Systems with drivers are not checked, since drivers may
+    start to move within a step.
     """
     if system.mechanism.drivers:
         return moved

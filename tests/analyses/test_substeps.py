@@ -84,7 +84,7 @@ def test_given_substeps_stay_and_are_checked():
     assert error > 1e-2
     assert coarse.integration_error["hinge"] == pytest.approx(error, rel=0.2)
     assert mbd.predict(pendulum(), both, substeps=4)[1].substeps == 4
-    with pytest.raises(mbd.DataError, match="substeps must be one or more"):
+    with pytest.raises(mbd.DataError, match="substeps must be one or more, and"):
         mbd.predict(pendulum(), record(), substeps=0)
 
 

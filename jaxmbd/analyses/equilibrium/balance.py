@@ -134,7 +134,7 @@ def factored(
 
 
 def inertial(at: Balance, a: Velocities) -> Velocities:
-    """M a at the start of the step."""
+    """Inertia forces M a of accelerations `a`, with the mass matrix at the start of the step."""
     return at.system.apply_mass(at.start, a) if at.mass is None else at.mass @ a
 
 

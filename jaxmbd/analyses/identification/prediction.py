@@ -202,9 +202,9 @@ def make_simulator(
 ) -> Simulator:
     """A simulator from the options of `identify` and `predict`."""
     if substeps is not None and (not isinstance(substeps, int) or substeps < 1):
-        raise DataError(f"substeps must be one or more, got {substeps!r}")
+        raise DataError(f"substeps must be one or more, and a whole number, got {substeps!r}")
     if not isinstance(sensors or {}, Mapping):
-        raise DataError(f"sensors are a dict {{name: sensor}}, got a {type(sensors).__name__}")
+        raise DataError(f"sensors must be a dict {{name: sensor}}, got a {type(sensors).__name__}")
     for name, sensor in (sensors or {}).items():
         if isinstance(sensor, type) or not callable(sensor):
             raise DataError(

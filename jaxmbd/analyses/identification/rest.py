@@ -102,7 +102,8 @@ class BoundRest(eqx.Module):
     ) -> tuple[Any, Bool[Array, ""]]:
         """Readings in every equilibrium, along a leading axis, and whether all exist.
 
-        One program computes both equilibria: they differ in the numbers of their elements.
+        There are two with `change`, with and without the loads. One program computes both: they
+        differ in the numbers of their elements.
         """
         cases = (True, False) if self.change else (True,)
         systems = [self.loads.on(simulator, model, self.t.dtype, loaded) for loaded in cases]

@@ -44,7 +44,7 @@ class Family:
         return len(self.nodes)
 
     def points(self, table: Float[Array, "_n 3"]) -> Float[Array, "_n_bodies g 3"]:
-        """Given points of every body."""
+        """Positions in their bodies of particles at joints or placed by hand, from all points."""
         points = [rows.take(table) for rows in self.given]
         if not points:
             return jnp.zeros((len(self.bodies), 0, 3), table.dtype)

@@ -157,7 +157,7 @@ class NodalSystem(AbstractNodalSystem):
         return self.node_mass() if self.assembly is None else self.assembly.mass
 
     def momentum_of(self, v: Float[Array, "nv"]) -> Float[Array, "nv"]:
-        """M v, shape `(nv,)`."""
+        """Momentum M v of velocities `v` of the nodes, shape `(nv,)`."""
         return (self._mass @ v.reshape(self.n_nodes, self.width)).ravel()
 
     def solve_mass(
