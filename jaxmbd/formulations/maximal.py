@@ -14,7 +14,8 @@ from ..bodies import RigidBody
 from ..joints.abstract import n_rows
 from ..lie import Pose, se3, so3
 from ..linear import solve_spd
-from ..mechanism.mechanism import Mechanism, lower
+from ..mechanism.lowering import lower
+from ..mechanism.mechanism import Mechanism
 from ..mechanism.tree import tree_poses, tree_tangents
 from ..model import Model
 from ..system import constraints, joint_motion

@@ -15,7 +15,8 @@ from jaxtyping import Array, Bool, Float
 from ..errors import ModelError
 from ..joints import Free
 from ..linear import solve_spd
-from ..mechanism.mechanism import Mechanism, lower
+from ..mechanism.lowering import lower
+from ..mechanism.mechanism import Mechanism
 from ..model import Model
 from ..system.abstract import AbstractSystem, Elastic, State
 from ..system.reactions import reactions_of, reactions_of_motion

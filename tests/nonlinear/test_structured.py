@@ -14,7 +14,7 @@ import jaxmbd as mbd
 from jaxmbd import Frame, ModelError, forces, joints
 from jaxmbd.formulations.maximal import MaximalSystem
 from jaxmbd.integrators.generalized_alpha import AlphaMemory
-from jaxmbd.mechanism.mechanism import lower
+from jaxmbd.mechanism.lowering import lower
 from jaxmbd.nonlinear import Automatic, Blocks, BlockSparse, Dense, Newton
 from jaxmbd.nonlinear.elimination import eliminate, neighbours
 from jaxmbd.nonlinear.plan import plan_of

@@ -6,7 +6,7 @@ import pytest
 import jaxmbd as mbd
 from jaxmbd import Frame, forces, joints
 from jaxmbd.mechanism.loops import Block, blocks, cycles
-from jaxmbd.mechanism.mechanism import lower
+from jaxmbd.mechanism.lowering import lower
 from tests import models
 from tests.system import linkages
 

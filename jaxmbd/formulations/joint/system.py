@@ -14,7 +14,8 @@ from ...joints.abstract import n_rows
 from ...joints.components import coordinate_components, periodic_coordinates
 from ...lie import Pose, se3
 from ...linear import solve_spd
-from ...mechanism.mechanism import Mechanism, lower
+from ...mechanism.lowering import lower
+from ...mechanism.mechanism import Mechanism
 from ...mechanism.rows import Rows, in_order
 from ...mechanism.tree import tree_poses
 from ...model import Model

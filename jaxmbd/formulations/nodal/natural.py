@@ -20,7 +20,8 @@ from ...joints import AbstractJoint
 from ...joints.rotation import AxisRotation, NoRotation
 from ...lie import Pose, vector
 from ...mechanism.groups import JointGroup
-from ...mechanism.mechanism import Mechanism, lower
+from ...mechanism.lowering import lower
+from ...mechanism.mechanism import Mechanism
 from ...mechanism.rows import Rows, in_order
 from ...mechanism.tree import forward_pass
 from ...model import Model

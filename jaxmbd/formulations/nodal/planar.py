@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 
 from ...lie import Pose
 from ...mechanism.groups import JointGroup
-from ...mechanism.mechanism import lower
+from ...mechanism.lowering import lower
 from ...mechanism.tree import tree_poses, tree_tangents
 from ...model import Model
 from ...system.abstract import Elastic, State

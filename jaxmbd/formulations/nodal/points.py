@@ -16,7 +16,8 @@ from jaxtyping import Array, Bool, Float
 from ...errors import ModelError
 from ...lie import Pose, so3
 from ...mechanism.groups import JointGroup
-from ...mechanism.mechanism import Mechanism, lower
+from ...mechanism.lowering import lower
+from ...mechanism.mechanism import Mechanism
 from ...mechanism.rows import Rows, in_order
 from ...model import Model
 from ...model.arguments import as_mapping

@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...mechanism.float_types import float_type, in_one_float_type
-from ...mechanism.mechanism import Mechanism, lower
+from ...mechanism.lowering import lower
+from ...mechanism.mechanism import Mechanism
 from ...model import Model
 from ...model.arguments import as_instance
 from ...system.abstract import AbstractSystem
