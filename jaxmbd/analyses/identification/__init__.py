@@ -2,7 +2,6 @@
 
 from .experiment import Experiment as Experiment
 from .fit import Fit as Fit
-from .identify import RankWarning as RankWarning
 from .identify import identify as identify
 from .losses import Cauchy as Cauchy
 from .losses import PseudoHuber as PseudoHuber
@@ -22,6 +21,7 @@ from .records import AbstractRecord as AbstractRecord
 from .records import Comparison as Comparison
 from .static_experiment import StaticExperiment as StaticExperiment
 from .substeps import IntegrationWarning as IntegrationWarning
+from .summary import RankWarning as RankWarning
 from .transforms import Bounded as Bounded
 from .transforms import Entries as Entries
 from .transforms import PhysicalBody as PhysicalBody
