@@ -49,9 +49,8 @@ def assemble(
       rotation vector, shape `(3,)` [rad], or a quaternion, shape `(4,)`, for a spherical joint; a
       `Pose`, or `[p, quaternion]`, shape `(7,)`, for a free one; otherwise all its coordinates. A
       body that floats without a joint has a free joint with the body's name. Values of joints that
-      close loops are approximated as far as the other values permit; derivatives take the result
-      of this search as constant, and are exact only if the constraints and the joints in `hold`
-      determine all coordinates.
+      close loops are approximated as far as the constraints and the joints in `hold` permit, by
+      the least squares of their misses [rad, m]. Derivatives are those of this minimum.
     - `rates`: `{joint: velocities}` [rad/s or m/s], shaped like the joint's velocities.
     - `t`: time at which to assemble [s].
     - `hold`: names of joints, loop joints included, whose values in `guess` and velocities in
@@ -69,7 +68,9 @@ def assemble(
 
     **Raises** `ModelError` for an unknown joint or element, and for a value of the wrong shape or
     not finite. `AssemblyError` if joints cannot be closed, with their names and constraint
-    residuals at the nearest position, or if velocities contradict each other.
+    residuals at the nearest position, or if velocities contradict each other. An error of
+    `equinox` at run time if a derivative is wanted and the search for values of joints that close
+    loops has found no minimum.
 
     For example:
 

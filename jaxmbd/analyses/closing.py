@@ -24,6 +24,7 @@ from ..system.saddle_point import row_lengths, saddle_point
 MAX_STEPS = 50
 FAR_STEPS = 500
 MAX_TURN = 1.0  # [rad]
+WEAK = 1e-3  # Weight of sought values: they only choose among positions with closed joints.
 REMEDY = "start from a guess nearer to the target position, or check the frames of these joints"
 
 
@@ -45,7 +46,7 @@ def closed(
 ) -> Coordinates:
     """Coordinates near `start` at which all joints are closed and held joints have their values.
 
-    Joints in `sought` approximate their values as far as the constraints permit.
+    Joints in `sought` approximate their values as far as the constraints permit (see `_nearest`).
 
     **Raises** `AssemblyError`, with names of joints and constraint residuals, if there are no such
     coordinates, or if joints close the wrong way round only.
@@ -262,22 +263,28 @@ def _approach(
 ) -> Coordinates:
     """Minimize constraint residuals by Levenberg and Marquardt's method, from near `start`.
 
-    The result has no derivative, as it only starts Newton's method. Misalignments are minimized
-    together with the residuals: a joint that is closed the wrong way round is then no minimum.
+    Misalignments are minimized together with the residuals: a joint that is closed the wrong way
+    round is then no minimum. The result has a derivative only if there are `sought` values, see
+    `_nearest`: without them it only starts Newton's method.
     """
-    system, t, start, held, sought = stop_gradients((system, t, start, held, sought))
+    delta = _descend(*stop_gradients((system, t, start, held, sought)))
+    if sought:
+        delta = _nearest(system, t, start, held, sought, delta)
+    return system.retract(start, delta)
+
+
+def _descend(
+    system: AbstractSystem, t: Time, start: Coordinates, held: Targets, sought: Targets
+) -> Velocities:
+    """The increment of `start` that minimizes the residuals of `_approach`."""
     # A small offset, since the gradient vanishes in a stretched mechanism. The solver's own
     # numbers have JAX's default float type, and its unknowns must have the same.
     nudge = 1e-3 * jnp.cos(1.0 + jnp.arange(system.nv, dtype=jnp.result_type(float)))
-    weak = 1e-3  # Sought values only choose among positions with closed joints.
-
-    def moved(delta: Array) -> Coordinates:
-        return system.retract(start, delta.astype(start.dtype))
 
     def residual(delta: Array, _: None) -> Array:
-        q = moved(delta)
+        q = system.retract(start, delta.astype(start.dtype))
         turned = [x.ravel() for x in branches.misalignments(system, system.configuration(t, q))]
-        misses = weak * _misses(system, t, q, sought)
+        misses = WEAK * _misses(system, t, q, sought)
         return jnp.concatenate([_residuals(system, t, q, held), *turned, misses]).astype(
             delta.dtype
         )
@@ -285,7 +292,71 @@ def _approach(
     tolerance = float(jnp.finfo(start.dtype).eps) ** 0.6
     solver = optx.LevenbergMarquardt(rtol=tolerance, atol=tolerance)
     solution: Any = optx.least_squares(residual, solver, nudge, max_steps=FAR_STEPS, throw=False)
-    return moved(solution.value)
+    return solution.value.astype(start.dtype)
+
+
+def _nearest(
+    system: AbstractSystem,
+    t: Time,
+    start: Coordinates,
+    held: Targets,
+    sought: Targets,
+    near: Velocities,
+) -> Velocities:
+    """The increment δ near `near` that minimizes the misses m(δ) of sought values, joints closed.
+
+    It is the stationary point of ½ |m(δ)|² + ½ √ε |δ|² + λᵀ g(δ) - ½ √ε |λ|², with the residuals
+    g of `_residuals`, and is differentiated by the implicit function theorem. The terms in √ε
+    determine what neither the sought values nor the constraints do, and multipliers λ of redundant
+    constraints. If Newton's method fails, `near` is returned, whose derivative is an error.
+    """
+    eps = float(jnp.finfo(near.dtype).eps)
+    small = eps**0.5
+
+    def parts(delta: Array) -> tuple[Array, Array]:
+        q = system.retract(start, delta)
+        return _misses(system, t, q, sought), _residuals(system, t, q, held)
+
+    def slope(x: Array, _: None) -> Array:
+        (misses, residuals), pull = jax.vjp(parts, x[: near.size])
+        multipliers = x[near.size :]
+        (gradient,) = pull((misses, multipliers))
+        return jnp.concatenate([gradient + small * x[: near.size], residuals - small * multipliers])
+
+    misses, residuals = parts(near)
+    guess = stop_gradients(jnp.concatenate([near, residuals / WEAK**2]))
+    solution: Any = optx.root_find(
+        slope,
+        optx.Newton(rtol=eps**0.75, atol=eps**0.75, linear_solver=lx.LU()),
+        guess,
+        adjoint=optx.ImplicitAdjoint(linear_solver=lx.LU()),
+        max_steps=MAX_STEPS,
+        throw=False,
+    )
+    found = solution.value[: near.size]
+    # A stationary point farther away, or a worse one, is not the minimum that was sought.
+    is_near = jnp.max(jnp.abs(found - near), initial=0.0) < MAX_TURN
+    is_better = jnp.linalg.norm(parts(found)[0]) <= jnp.linalg.norm(misses) + WEAK
+    is_found = (solution.result == optx.RESULTS.successful) & is_near & is_better
+    delta = jnp.where(is_found, found, near)
+    return _differentiable_if(is_found, delta, ", ".join(repr(x.name) for x in sought))
+
+
+@eqx.filter_custom_jvp
+def _differentiable_if(is_found: Bool[Array, ""], delta: Velocities, names: str) -> Velocities:
+    """`delta`, whose derivative is an error at run time unless `is_found`."""
+    return delta
+
+
+@_differentiable_if.def_jvp
+def _(primals: tuple, tangents: tuple) -> tuple[Velocities, Velocities]:
+    is_found, delta, names = primals
+    message = (
+        f"assemble: no position is nearest to the guess for {names}, so that none has a derivative "
+        "there; hold joints instead (hold=...), or start from a nearer guess"
+    )
+    one = eqx.error_if(jnp.ones((), delta.dtype), ~is_found, message)
+    return delta, one * tangents[1]
 
 
 @eqx.filter_jit
