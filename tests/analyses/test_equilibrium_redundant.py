@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import pytest
 
 import jaxmbd as mbd
-from tests.analyses.test_equilibrium import angle, check_derivatives, door
+from tests.analyses.test_equilibrium import angle, door
+from tests.analyses.test_equilibrium_derivatives import check_derivatives
 from tests.models import name_of
 
 
