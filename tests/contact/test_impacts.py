@@ -313,33 +313,41 @@ def test_an_impact_that_would_gain_energy_is_a_result():
     assert collided(system, state, 0, contact.Restitution(1.0, 0.0)).solved
 
 
+def end_of_a_thrown_ball(x, adjoint=None):
+    """Position, velocity and rotation of a free ball after two bounces with slip."""
+    height, e, gravity, mu = x
+    touch = {"floor": models.floor()}
+    system = mbd.formulate(models.ball(touch, gravity=gravity), mbd.JointCoordinates())
+    X = mbd.Pose(jnp.stack([0.0 * height, 0.0 * height, height + 0.1]), jnp.eye(3))
+    start = mbd.assemble(system, {"ball": X}, {"ball": [1.0, 0.3, 0.0, 0.0, 0.0, 0.0]})
+    steps = diffrax.PIDController(rtol=1e-11, atol=1e-11)
+    law = contact.Restitution(e, mu, max_impacts=3)
+    options = {"controller": steps, "impacts": law, "adjoint": adjoint}
+    motion = mbd.simulate(system, start, t1=0.8, saveat=[0.8], **options)
+    X, V = motion.frames["ball"], motion.twists["ball"][-1]
+    return jnp.concatenate([X.p[-1], X.R[-1] @ V[:3], X.R[-1] @ V[3:]])
+
+
+@pytest.fixture(scope="module")
+def thrown():
+    """Compiled: the end, its derivatives in forward mode, and in reverse mode by weights."""
+    forward = jax.jacfwd(lambda x: end_of_a_thrown_ball(x, diffrax.ForwardMode()))
+    reverse = jax.grad(lambda x, weights: weights @ end_of_a_thrown_ball(x))
+    return tuple(map(jax.jit, (end_of_a_thrown_ball, forward, reverse)))
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("mu", [0.05, 0.5], ids=["slides", "sticks"])
-def test_gradients_of_oblique_impacts(mu):
+def test_gradients_of_oblique_impacts(thrown, mu):
     """Reverse mode, forward mode and differences of a free ball with slip and two bounces."""
-
-    def end(x, adjoint=None):
-        height, e, gravity, mu = x
-        touch = {"floor": models.floor()}
-        system = mbd.formulate(models.ball(touch, gravity=gravity), mbd.JointCoordinates())
-        X = mbd.Pose(jnp.stack([0.0 * height, 0.0 * height, height + 0.1]), jnp.eye(3))
-        start = mbd.assemble(system, {"ball": X}, {"ball": [1.0, 0.3, 0.0, 0.0, 0.0, 0.0]})
-        steps = diffrax.PIDController(rtol=1e-11, atol=1e-11)
-        law = contact.Restitution(e, mu, max_impacts=3)
-        options = {"controller": steps, "impacts": law, "adjoint": adjoint}
-        motion = mbd.simulate(system, start, t1=0.8, saveat=[0.8], **options)
-        X, V = motion.frames["ball"], motion.twists["ball"][-1]
-        return jnp.concatenate([X.p[-1], X.R[-1] @ V[:3], X.R[-1] @ V[3:]])
-
+    value, forward, reverse = thrown
     x = jnp.asarray([0.3, 0.8, G, mu])
     weights = jnp.asarray(np.random.default_rng(0).normal(size=9))
-    found = jax.jit(jax.jacfwd(lambda x: end(x, diffrax.ForwardMode())))(x)
-    value = jax.jit(end)
+    found = forward(x)
     h = 1e-4
     wanted = [(value(x + h * d) - value(x - h * d)) / (2 * h) for d in np.eye(4)]
     np.testing.assert_allclose(found, np.transpose(wanted), rtol=1e-6, atol=1e-6)
-    reverse = jax.jit(jax.grad(lambda x: weights @ end(x)))(x)
-    np.testing.assert_allclose(reverse, weights @ found, rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(reverse(x, weights), weights @ found, rtol=1e-8, atol=1e-9)
 
 
 @pytest.mark.thorough
