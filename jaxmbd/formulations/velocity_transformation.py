@@ -18,8 +18,11 @@ from ..linear import solve_spd
 from ..mechanism.lowering import lower
 from ..mechanism.mechanism import Mechanism
 from ..model import Model
-from ..system.abstract import AbstractSystem, Elastic, State
+from ..system.abstract import AbstractSystem, Elastic, State, Time
+from ..system.acceleration import free_accelerations
 from ..system.reactions import reactions_of, reactions_of_motion
+from ..system.refined import correction
+from ..system.rounding import is_checked
 from .formulate import system_of
 from .joint.configuration import JointConfiguration, split
 from .joint.layout import Layout, lay_out
@@ -186,6 +189,17 @@ def _(formulation: VelocityTransformation, model: Model) -> ReducedSystem:
                     "plane; use a Planar joint in its place, or PointCoordinates alone"
                 )
     return ReducedSystem(mechanism, full, lay_out(mechanism), plane)
+
+
+@free_accelerations.register
+def _(system: ReducedSystem, t: Time, state: State) -> Float[Array, "nv"]:
+    """M⁻¹ (f - b); in single precision NaN if the residual of `JointSystem` shows an error."""
+    vdot = free_accelerations.dispatch(object)(system, t, state)
+    if not is_checked(vdot.dtype):
+        return vdot
+    c = system.configuration(t, state.q, state.z)
+    _, holds = correction(system.joint, c, state.v, vdot)
+    return vdot * jnp.where(holds, 1.0, jnp.nan).astype(vdot.dtype)
 
 
 @reactions_of.register

@@ -7,6 +7,7 @@ from jaxtyping import Array, Float, Int
 
 from ..bodies import AbstractBody, RigidBody
 from ..lie import Pose
+from .float_types import float_type
 from .rows import Rows
 
 
@@ -57,7 +58,8 @@ class BodyGroup(eqx.Module):
 
 def rigid_part(body: AbstractBody) -> RigidBody:
     """The rigid body with the kinetic energy of a body at η = 0 and η̇ = 0."""
-    inertia = body.mass_matrix(jnp.zeros(body.n_elastic))[:6, :6]
+    eta = jnp.zeros(body.n_elastic, float_type(body))
+    inertia = body.mass_matrix(eta)[:6, :6]
     mass = inertia[0, 0]
     com = jnp.stack([inertia[1, 5], inertia[2, 3], inertia[0, 4]]) / mass
     outer = com @ com * jnp.eye(3, dtype=com.dtype) - jnp.outer(com, com)

@@ -25,6 +25,7 @@ FORMULATIONS = {
     "maximal": mbd.MaximalCoordinates(),
     "natural": mbd.NaturalCoordinates(),
     "point": mbd.PointCoordinates(),
+    "transformed": mbd.VelocityTransformation(mbd.MaximalCoordinates()),
 }
 
 

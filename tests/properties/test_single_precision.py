@@ -22,7 +22,7 @@ N = 100
 RANGES = [(-3, 3), (-4, 4), (-6, 6)]  # Decimal logarithms of masses [kg].
 
 # Without a check, accelerations of some of these draws are finite and off by up to 110 % (joint
-# coordinates) and 250 % (maximal coordinates).
+# coordinates), 250 % (maximal coordinates) and 350 % (transformed velocities).
 CASES = [
     ("a floating tree", "joint"),
     ("a chain of 30", "joint"),
@@ -30,6 +30,7 @@ CASES = [
     ("a chain of 5", "maximal"),
     ("a slider-crank", "maximal"),
     ("a floating tree", "maximal"),
+    ("a floating tree", "transformed"),
 ]
 
 

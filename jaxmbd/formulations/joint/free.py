@@ -21,6 +21,7 @@ from ...system.abstract import State
 from ...system.acceleration import free_accelerations
 from ...system.loads import total_loads
 from ...system.looked_up import with_values_looked_up
+from ...system.refined import refined_accelerations
 from ...system.rounding import is_checked
 from .articulated import Articulated, as_matrix
 from .configuration import (
@@ -50,6 +51,8 @@ def _(system: JointSystem, t: Float[Array, ""], state: State) -> Float[Array, "n
     which loops are slow.
     """
     if not system.mechanism.all_rigid:
+        if is_checked(state.v.dtype):
+            return refined_accelerations(system, t, state)
         return free_accelerations.dispatch(object)(system, t, state)
     unconstrained = constraints.n_constraints(system) == 0
     if not (unconstrained and not is_wide()):
