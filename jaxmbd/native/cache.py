@@ -1,4 +1,4 @@
-"""Object code on disk, by what it was made from.
+"""Files of generated code on disk, by what they were made from.
 
 The folder is `JAXMBD_NATIVE_CACHE`, if that is set, otherwise `jaxmbd/native` in the user's folder
 of caches. An empty value switches the cache off. A file begins with a digest of its contents: one
@@ -39,15 +39,24 @@ def folder() -> Path | None:
 
 def cached(name: str, make: Callable[[], bytes]) -> bytes:
     """Code of this name from the cache, or made and put there."""
-    where = folder()
-    if where is None:
-        return make()
-    path = where / f"{name}.o"
-    code = _read(path)
+    code = held(f"{name}.o")
     if code is None:
         code = make()
-        _write(path, code)
+        keep(f"{name}.o", code)
     return code
+
+
+def held(name: str) -> bytes | None:
+    """Contents of a file of the cache, or None if there is none that is whole."""
+    where = folder()
+    return None if where is None else _read(where / name)
+
+
+def keep(name: str, contents: bytes) -> None:
+    """Write a file of the cache, if there is one."""
+    where = folder()
+    if where is not None:
+        _write(where / name, contents)
 
 
 def _read(path: Path) -> bytes | None:
@@ -72,4 +81,4 @@ def _write(path: Path, code: bytes) -> None:
         return
 
 
-__all__ = ["cached", "folder", "name_of"]
+__all__ = ["cached", "folder", "held", "keep", "name_of"]

@@ -16,8 +16,8 @@ from jaxlib.mlir import ir
 from ..fused.inline_and_unroll import blank
 from .canonical import canonical
 from .linearized import linearized
+from .records import reason_for_none
 from .registered import code_of
-from .scalars import reason_of
 from .switch import generates, why_none
 
 # Arguments and results of generated code. Parameters:
@@ -121,14 +121,11 @@ def _traced(
 def _reason(program: ClosedJaxpr) -> str | None:
     if any(isinstance(x, Tracer) for x in program.consts):
         return "traced values beside the arguments"
-    return _uncovered(program) if program.out_avals else "no results"
+    return reason_for_none(program) if program.out_avals else "no results"
 
 
 def _is_array_like(x: Any) -> bool:
     return eqx.is_array(x) or isinstance(x, jax.ShapeDtypeStruct)
-
-
-_uncovered = lru_cache(maxsize=256)(reason_of)
 
 
 def _bound(

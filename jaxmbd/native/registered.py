@@ -2,16 +2,16 @@
 
 import ctypes
 import threading
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import jax
 from jax.extend.core import ClosedJaxpr
 
-from .cache import cached, name_of
+from .cache import cached, held, name_of
 from .machine_code import Loaded, compiled, target
 from .module import generate
+from .records import Record, record, recorded
 from .structure import NotCovered
 
 PREFIX = "jaxmbd_native_"
@@ -39,18 +39,35 @@ class Code:
 def code_of(program: ClosedJaxpr, batched: tuple[bool, ...], is_linear: bool = False) -> Code:
     """Generate, compile and register the code of a program, unless the cache holds it."""
     own = target()
+    known = recorded(program, batched, is_linear, own)
+    if known is not None:
+        code = None if known.code is None else held(f"{known.code}.o")
+        if known.code is None or code is not None:
+            return _registered(known, code)
     try:
         generated = generate(program, batched, own.width, is_linear)
     except NotCovered as reason:
-        return Code(None, str(reason))
-    key = name_of(generated.text, own)
-    name = PREFIX + key
+        found, code = Record(None, str(reason)), None
+    else:
+        key = name_of(generated.text, own)
+        found = Record(key, None, generated.shared, generated.varying)
+        with _loading:  # Of several threads one makes it.
+            code = cached(key, lambda: compiled(generated.text))
+    record(program, batched, is_linear, own, found)
+    return _registered(found, code)
+
+
+def _registered(found: Record, code: bytes | None) -> Code:
+    """The code of a record, loaded once, under a name by which XLA calls it."""
+    if found.code is None or code is None:
+        return Code(None, found.reason)
+    name = PREFIX + found.code
     with _loading:
         if name not in _loaded:
-            loaded = Loaded(cached(key, lambda: compiled(generated.text)), name)
+            loaded = Loaded(code, name)
             jax.ffi.register_ffi_target(name, _capsule(loaded.handler), platform="cpu")
             _loaded[name] = loaded
-    return Code(name, None, generated.shared, generated.varying)
+    return Code(name, None, found.shared, found.varying)
 
 
 def address_of(code: Code) -> int:
@@ -67,9 +84,4 @@ def _capsule(address: int) -> object:
     return make(address, None, None)
 
 
-def reason_of(program: ClosedJaxpr, batched: Sequence[bool]) -> str | None:
-    """Reason for which there is no code of a program, or None."""
-    return code_of(program, tuple(batched)).reason
-
-
-__all__ = ["PREFIX", "Code", "address_of", "code_of", "reason_of"]
+__all__ = ["PREFIX", "Code", "address_of", "code_of"]

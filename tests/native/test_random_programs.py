@@ -7,6 +7,7 @@ import pytest
 
 from jaxmbd import native
 from jaxmbd.native import call, emit, scalars
+from jaxmbd.native.records import reason_for_none
 from jaxmbd.native.registered import code_of
 from tests.fused.random_programs import arguments, random_function
 from tests.fused.test_random_programs import close
@@ -69,7 +70,7 @@ def test_random_programs_with_loops_in_several_parts(monkeypatch, block):
     """No loop is unrolled, and functions are as short as can be."""
     monkeypatch.setattr(scalars, "MAX_UNROLLED", 0)
     monkeypatch.setattr(emit, "LONG", 15)
-    for cache in (call._uncovered, code_of, call._jitted):
+    for cache in (reason_for_none, code_of, call._jitted):
         cache.cache_clear()
     test_random_programs(block)
     code_of.cache_clear()
