@@ -63,7 +63,7 @@ class Pass(Values):
         """Write all parts."""
         self._write_items(self.root)
         if self.stores:
-            self.store_others()
+            self.store_others(LONG)
 
     def _write_items(self, region: Region) -> None:
         """Write nodes and loops of the root region or of a long loop."""

@@ -13,6 +13,11 @@ from .handler import Sizes, handler_text
 from .ir import SIZES, Module, wide
 from .liveness import Plan
 from .scalars import once
+from .structure import NotCovered
+
+# Largest number of instructions that store results of a batch, one for each lane. LLVM took 900 s
+# for 80,000, the saved values of a flexible body's motion, which XLA compiles in 20 s.
+MAX_STORES = 20_000
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,9 @@ def generate(
     **Raises** `NotCovered` with the reason for which there is no code.
     """
     scalars = once(program, batched, is_linear)
+    stores = sum(x.size for x in scalars.results)  # Of rows that a loop stores, the size of one.
+    if any(batched) and stores > MAX_STORES:
+        raise NotCovered(f"about {stores:.1g} instructions that store results of a batch")
     plan = Plan(scalars.graph, scalars.results)
     # The widest type that varies decides: narrower vectors would stay half empty otherwise.
     kinds = [x.type for x in plan.live.values() if x.varies and x.type[0] == "f"]

@@ -113,11 +113,18 @@ class Values:
         self._defined[node.index] = self.part, len(self.w.lines)
         self._store_results(node)
 
-    def store_others(self) -> None:
-        """Store results that no instruction computes: constants, arguments and shared values."""
-        for index in self._results:
+    def store_others(self, longest: int) -> None:
+        """Store results that no instruction computes: constants, arguments and shared values.
+
+        Parts end after `longest` instructions.
+        """
+        for index, places in self._results.items():
             if index not in self._defined:
-                self._store_results(self._by_index[index])
+                node = self._by_index[index]
+                for k, entry in places:
+                    if len(self.w.lines) > longest:
+                        self.begin_part()
+                    self.store_result(k, node.type, self.read(node), str(entry * SIZES[node.type]))
 
     # Values -----------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from jax import export, lax
 from jaxmbd import native
 from jaxmbd.errors import ModelError
 from jaxmbd.fused import smooth_kernel_of
-from jaxmbd.native import emit, graph, handler, scalars, switch, threads
+from jaxmbd.native import emit, graph, handler, module, scalars, switch, threads
 from jaxmbd.native.registered import PREFIX, code_of
 
 pytest.importorskip("llvmlite")
@@ -270,3 +270,16 @@ def test_queries_of_the_handler():
         wrong[2] = api.ctypes.data
         assert call(wrong.ctypes.data) == 1
     assert texts == [handler.TEXT] * 2
+
+
+def test_batches_that_store_many_results_are_left_to_jax(monkeypatch):
+    monkeypatch.setattr(module, "MAX_STORES", 5)
+    few, many = (made(lambda x, n=n: jnp.tile(jnp.sin(x), n), X) for n in (1, 2))
+    assert code_of(few.program, (True,)).name is not None
+    found = code_of(many.program, (True,))
+    assert (found.name, found.reason) == (
+        None,
+        "about 6 instructions that store results of a batch",
+    )
+    assert code_of(many.program, (False,)).name is not None
+    close(jax.vmap(many)(X[None]), jnp.tile(jnp.sin(X), 2)[None])
