@@ -18,7 +18,7 @@ from .._stop_gradients import stop_gradients
 from ..fused import widened
 from ..linear import after
 from ..model.arguments import as_instance
-from . import constraints
+from . import constraints, refined
 from .abstract import AbstractSystem, State, Time, Velocities, as_state, as_time
 from .configuration import AbstractConfiguration
 from .loads import loads
@@ -89,7 +89,7 @@ def constrained_accelerations(
     f = -motion_residual(system, c, v, jnp.zeros_like(v))
     vdot, lam = equations.solve(f, target)
     holds = equations.holds((vdot, lam), f, target, motion.noise(c, vdot))
-    if is_checked(v.dtype) and system.mechanism.all_rigid:
+    if is_checked(v.dtype):
         solution = after(vdot, holds), lam
         holds = holds & _is_rounding_small(system, c, v, equations, solution, target)
     least = equations.minimum_norm(after(lam, holds))
@@ -105,13 +105,15 @@ def _is_rounding_small(
     solution: tuple[Velocities, Float[Array, "ng"]],
     target: Float[Array, "ng"],
 ) -> Bool[Array, ""]:
-    """True if one step of iterative refinement changes v̇ little; see `rounding`."""
+    """True if one step of iterative refinement changes v̇ little; see `rounding` and `refined`."""
     system, c, v, equations, solution, target = stop_gradients(
         (system, c, v, equations, solution, target)
     )
     vdot, lam = solution
     rest = -motion_residual(system, c, v, vdot, lam)
     change, _ = equations.solve_once(rest, target - equations.G @ vdot)
+    if not system.mechanism.all_rigid:
+        return refined.is_rounding_small(system, c, v, vdot, change)
     bodies = slice(1, system.mechanism.n_bodies + 1)
     scale = load_scale(system.mechanism, c.twists(v)[bodies], *loads(c, v))
     changed, rates = c.twists(change)[bodies], c.twists(vdot)[bodies]

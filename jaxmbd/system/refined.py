@@ -1,8 +1,8 @@
-"""Accelerations without constraints in single precision, by the mass matrix and one correction.
+"""Rounding errors of accelerations of bodies of any kind, in single precision.
 
-They are for systems whose mass matrix couples bodies of any kind. One step of iterative refinement
-corrects the accelerations. They are NaN if a pivot of the mass matrix consists of rounding errors,
-or if the step changes them too much; see `rounding`.
+One step of iterative refinement corrects accelerations without constraints. With and without
+constraints, they are NaN if a pivot of the mass matrix consists of rounding errors, or if the step
+changes them too much; see `rounding`.
 """
 
 import jax
@@ -50,14 +50,48 @@ def correction(
     M = system.mass_at(c)
     L = jnp.linalg.cholesky(M)
     change = jsl.cho_solve((L, True), -motion_residual(system, c, v, vdot))
+    pivots = _are_pivots_large(jnp.diagonal(L), M, v)
+    return change, pivots & _is_change_small(system, c, v, vdot, change)
+
+
+def is_rounding_small(
+    system: AbstractSystem,
+    c: AbstractConfiguration,
+    v: Velocities,
+    vdot: Velocities,
+    change: Velocities,
+) -> Bool[Array, ""]:
+    """Whether rounding errors of v̇ are small, for mechanisms with constraints.
+
+    **Arguments:** `change`: what a step of iterative refinement adds to v̇.
+    """
+    M = system.mass_at(c)
+    pivots = _are_pivots_large(jnp.diagonal(jnp.linalg.cholesky(M)), M, v)
+    return pivots & _is_change_small(system, c, v, vdot, change)
+
+
+def _is_change_small(
+    system: AbstractSystem,
+    c: AbstractConfiguration,
+    v: Velocities,
+    vdot: Velocities,
+    change: Velocities,
+) -> Bool[Array, ""]:
+    """Whether accelerations of all bodies change little; False if one is not a number."""
     eps = float(jnp.finfo(v.dtype).eps)
-    pivots = jnp.diagonal(L) ** 2 > MIN_PIVOT * eps * jnp.diagonal(M)
     bodies = slice(1, system.mechanism.n_bodies + 1)
     rates = twist_rates(system, c, v, vdot)[bodies]
     size = jnp.max(_sizes(c, rates, c.elastic_rates(vdot)))
     changed = jnp.max(_sizes(c, c.twists(change)[bodies], c.elastic_rates(change)))
-    allowed = MAX_CHANGE * size + MAX_ROUNDINGS * eps * _load_scale(system, c, v)
-    return change, jnp.all(pivots) & (changed <= allowed)
+    return changed <= MAX_CHANGE * size + MAX_ROUNDINGS * eps * _load_scale(system, c, v)
+
+
+def _are_pivots_large(
+    roots: Float[Array, "nv"], M: Float[Array, "nv nv"], v: Velocities
+) -> Bool[Array, ""]:
+    """Whether no pivot, of which the roots are given, consists of rounding errors."""
+    eps = float(jnp.finfo(v.dtype).eps)
+    return jnp.all(roots**2 > MIN_PIVOT * eps * jnp.diagonal(M))
 
 
 def _sizes(
@@ -106,4 +140,4 @@ def _root(x: Float[Array, ""], mass: Float[Array, ""]) -> Float[Array, ""]:
     return jnp.sqrt(jnp.where(mass > 0, jnp.maximum(x, 0.0) / jnp.where(mass > 0, mass, 1.0), 0.0))
 
 
-__all__ = ["correction", "refined_accelerations"]
+__all__ = ["correction", "is_rounding_small", "refined_accelerations"]
