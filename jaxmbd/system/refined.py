@@ -47,11 +47,9 @@ def correction(
     Neither has a derivative.
     """
     system, c, v, vdot = stop_gradients((system, c, v, vdot))
-    M = system.mass_at(c)
-    L = jnp.linalg.cholesky(M)
+    L = jnp.linalg.cholesky(system.mass_at(c))
     change = jsl.cho_solve((L, True), -motion_residual(system, c, v, vdot))
-    pivots = _are_pivots_large(jnp.diagonal(L), M, v)
-    return change, pivots & _is_change_small(system, c, v, vdot, change)
+    return change, is_rounding_small(system, c, v, vdot, change)
 
 
 def is_rounding_small(
@@ -61,37 +59,22 @@ def is_rounding_small(
     vdot: Velocities,
     change: Velocities,
 ) -> Bool[Array, ""]:
-    """Whether rounding errors of v̇ are small, for mechanisms with constraints.
+    """Whether no pivot of the mass matrix consists of rounding errors and accelerations are right.
 
-    **Arguments:** `change`: what a step of iterative refinement adds to v̇.
+    They are if a step of iterative refinement changes those of all bodies little. False if one is
+    not a number.
+
+    **Arguments:** `change`: what the step adds to v̇.
     """
-    M = system.mass_at(c)
-    pivots = _are_pivots_large(jnp.diagonal(jnp.linalg.cholesky(M)), M, v)
-    return pivots & _is_change_small(system, c, v, vdot, change)
-
-
-def _is_change_small(
-    system: AbstractSystem,
-    c: AbstractConfiguration,
-    v: Velocities,
-    vdot: Velocities,
-    change: Velocities,
-) -> Bool[Array, ""]:
-    """Whether accelerations of all bodies change little; False if one is not a number."""
     eps = float(jnp.finfo(v.dtype).eps)
+    M = system.mass_at(c)
+    pivots = jnp.diagonal(jnp.linalg.cholesky(M)) ** 2
     bodies = slice(1, system.mechanism.n_bodies + 1)
     rates = twist_rates(system, c, v, vdot)[bodies]
     size = jnp.max(_sizes(c, rates, c.elastic_rates(vdot)))
     changed = jnp.max(_sizes(c, c.twists(change)[bodies], c.elastic_rates(change)))
-    return changed <= MAX_CHANGE * size + MAX_ROUNDINGS * eps * _load_scale(system, c, v)
-
-
-def _are_pivots_large(
-    roots: Float[Array, "nv"], M: Float[Array, "nv nv"], v: Velocities
-) -> Bool[Array, ""]:
-    """Whether no pivot, of which the roots are given, consists of rounding errors."""
-    eps = float(jnp.finfo(v.dtype).eps)
-    return jnp.all(roots**2 > MIN_PIVOT * eps * jnp.diagonal(M))
+    limit = MAX_CHANGE * size + MAX_ROUNDINGS * eps * _load_scale(system, c, v)
+    return jnp.all(pivots > MIN_PIVOT * eps * jnp.diagonal(M)) & (changed <= limit)
 
 
 def _sizes(
