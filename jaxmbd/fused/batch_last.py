@@ -54,7 +54,7 @@ def batch_last(program: ClosedJaxpr, size: int, batched: Sequence[bool]) -> Clos
                 found = found if equation.primitive.multiple_results else [found]
                 found = [_Value(x, False) for x in found]
             known.update(zip(equation.outvars, found, strict=True))
-        return [read(x).spread(x.aval.shape, size) for x in jaxpr.outvars]
+        return [read(x).broadcast(x.aval.shape, size) for x in jaxpr.outvars]
 
     shapes = [
         jax.ShapeDtypeStruct((*x.shape, size), x.dtype) if last else blank(x)
@@ -69,7 +69,7 @@ class _Value:
     def __init__(self, x: Any, batched: bool):
         self.x, self.batched = x, batched
 
-    def spread(self, shape: Sequence[int], size: int) -> jax.Array:
+    def broadcast(self, shape: Sequence[int], size: int) -> jax.Array:
         """The array for all states, with this shape for each state."""
         x, rank = jnp.asarray(self.x), len(shape)
         own = x.ndim - self.batched
@@ -92,7 +92,7 @@ def _found(equation: Any, values: list[_Value], size: int) -> Sequence[jax.Array
         raise CannotBatch
     if name in ELEMENTWISE:
         shape = equation.outvars[0].aval.shape
-        return [primitive.bind(*(v.spread(shape, size) for v in values), **params)]
+        return [primitive.bind(*(v.broadcast(shape, size) for v in values), **params)]
     if name in BY_AXIS:
         found = primitive.bind(values[0].x, **params)
         return found if primitive.multiple_results else [found]
@@ -137,7 +137,7 @@ def _zero(like: list[Any]) -> Any:
 
 
 def _each(values: list[_Value], size: int) -> list[jax.Array]:
-    return [v.spread(jnp.shape(v.x)[: jnp.ndim(v.x) - v.batched], size) for v in values]
+    return [v.broadcast(jnp.shape(v.x)[: jnp.ndim(v.x) - v.batched], size) for v in values]
 
 
 def _concatenate(values, params, size, shape):
@@ -159,8 +159,8 @@ def _pad(values, params, size, shape):
 
 def _select(values, params, size, shape):
     which, *cases = values
-    chosen = which.spread(shape, size) if which.batched or jnp.ndim(which.x) else which.x
-    return jax.lax.select_n(chosen, *(case.spread(shape, size) for case in cases))
+    chosen = which.broadcast(shape, size) if which.batched or jnp.ndim(which.x) else which.x
+    return jax.lax.select_n(chosen, *(case.broadcast(shape, size) for case in cases))
 
 
 def _gather(values, params, size, shape):

@@ -15,7 +15,7 @@ import numpy as np
 from .graph import Node, Region
 from .instructions import instruct
 from .ir import MEMORY, SIZES, number, wide
-from .rows import AbstractRows, ArgumentRows, KeptRows
+from .rows import AbstractRows, ArgumentRows, StackedRows
 from .values import SLOT, Memory, Part, Values, for_memory
 
 # Instructions of a part, after which the next one begins.
@@ -90,8 +90,8 @@ class Pass(Values):
         if isinstance(item, Region):
             self._write_loop(item)
             return
-        if item.op == "kept":
-            self.names[item.index] = self._kept(item)
+        if item.op == "stacked":
+            self.names[item.index] = self._stacked(item)
         elif item.op == "load":
             self.names[item.index] = self.at_index(item)
         elif item.op not in ("carry", "row", "final"):  # Their loop has named them.
@@ -210,9 +210,9 @@ class Pass(Values):
         if isinstance(rows, ArgumentRows):
             size = SIZES[x.type]
             return Place("argument", rows.number, k * size, rows.size * size)
-        if isinstance(rows, KeptRows):
+        if isinstance(rows, StackedRows):
             key = rows.loop.index, rows.number, k
-            if self.plan.kept[rows.loop, rows.number, k] and self.varies:
+            if self.plan.stacked[rows.loop, rows.number, k] and self.varies:
                 return Place("shared", self.offsets[key], loop=rows.loop)
             return Place("scratch", self.buffers[key])
         assert not isinstance(rows, AbstractRows)
@@ -254,7 +254,7 @@ class Pass(Values):
             at = w.put(f"getelementptr {own}, ptr {place.start}, i64 {row}")
         else:
             at = self._shared_row(place.loop, place.start, row)
-        return w.spread(x.type, self.scalar_from(at, x.type))
+        return w.broadcast(x.type, self.scalar_from(at, x.type))
 
     def _shared_row(self, loop: Region | None, start: int, row: str) -> str:
         """Address of an entry of a row that one pass writes and the other reads."""
@@ -270,8 +270,8 @@ class Pass(Values):
     def _keep(self, loop: Region) -> None:
         """Store what the loop writes row by row, at the end of an iteration."""
         w, row = self.w, self.names["row", id(loop)]
-        for (own, number_, k), crosses in self.plan.kept.items():
-            x = loop.kept[number_][k] if own is loop else None
+        for (own, number_, k), crosses in self.plan.stacked.items():
+            x = loop.stacked[number_][k] if own is loop else None
             if x is None or x.varies != self.varies:
                 continue
             T, value = for_memory(w, x.type, self.read(x))
@@ -286,7 +286,7 @@ class Pass(Values):
             for (own, number_), results in self.plan.stored.items():
                 if own is loop:
                     for k in results:
-                        self._store_row(k, loop.kept[number_], row)
+                        self._store_row(k, loop.stacked[number_], row)
 
     def _store_row(self, k: int, entries: list[Node], row: str) -> None:
         """Store a row of result k."""
@@ -296,7 +296,7 @@ class Pass(Values):
             offset = self.w.put(f"add i64 {start}, {entry * size}")
             self.store_result(k, x.type, self.read(x), offset)
 
-    def _kept(self, x: Node) -> str:
+    def _stacked(self, x: Node) -> str:
         """Load an entry of a row that a loop has written."""
         loop, number_, i, k = x.data
         start = self.buffers[loop.index, number_, k] + i * SIZES[x.type] * max(1, self.lanes)

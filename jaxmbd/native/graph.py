@@ -51,7 +51,7 @@ class Region:
     - `rows`: for each array that is read row by row, its entries by iteration, or `AbstractRows`.
     - `carried`: nodes of the carried values at the beginning of an iteration.
     - `start`, `end`: their values before the first iteration, and at the end of an iteration.
-    - `kept`: for each array that is written row by row, the entries of a row.
+    - `stacked`: for each array that is written row by row, the entries of a row.
     - `enters`, `repeats`: whether there is a first iteration, and another one after an iteration;
       None for a fixed number of iterations.
     """
@@ -64,7 +64,7 @@ class Region:
     carried: list[Node] = field(default_factory=list)
     start: list[Node] = field(default_factory=list)
     end: list[Node] = field(default_factory=list)
-    kept: list[list[Node]] = field(default_factory=list)
+    stacked: list[list[Node]] = field(default_factory=list)
     enters: Node | None = None
     repeats: Node | None = None
 

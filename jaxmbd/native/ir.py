@@ -55,7 +55,7 @@ class Writer:
         text = number(kind, value)
         return f"splat ({REGISTER[kind]} {text})" if self.lanes else text
 
-    def spread(self, kind: str, scalar: str) -> str:
+    def broadcast(self, kind: str, scalar: str) -> str:
         """A scalar in all lanes."""
         if not self.lanes:
             return scalar

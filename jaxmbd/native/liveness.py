@@ -11,7 +11,7 @@ from typing import Any
 
 from .graph import Graph, Node, Region
 from .order import by_use
-from .rows import AbstractRows, KeptRows
+from .rows import AbstractRows, StackedRows
 
 
 class Plan:
@@ -20,7 +20,7 @@ class Plan:
     - `items`: for each pass and region, live nodes and loops in the order of their computation.
     - `slots`: number of each shared value that the other pass reads, within its region.
     - `crossing`: for each region, the number of these values.
-    - `kept`: entries of rows that loops store in memory: loop, number of the array, and entry.
+    - `stacked`: entries of rows that loops store in memory: loop, number of the array, and entry.
     - `stored`: results whose rows a loop stores, by loop and number of the array.
     - `work`: operations on vectors, those of loops as often as they are computed.
     """
@@ -33,11 +33,11 @@ class Plan:
         ]
         self.stored: dict[tuple[Region, int], list[int]] = defaultdict(list)
         for k, array in enumerate(results):
-            if isinstance(array, KeptRows):
+            if isinstance(array, StackedRows):
                 self.stored[array.loop, array.number].append(k)
-        written = [x for loop, number in self.stored for x in loop.kept[number]]
+        written = [x for loop, number in self.stored for x in loop.stacked[number]]
         self._mark([*entries, *written])
-        self.kept: dict[tuple[Region, int, int], bool] = {}
+        self.stacked: dict[tuple[Region, int, int], bool] = {}
         self.items: dict[tuple[bool, int], list[Any]] = defaultdict(list)
         self.loops: dict[bool, set[Region]] = {False: set(), True: set()}
         self.slots: dict[int, int] = {}
@@ -59,7 +59,7 @@ class Plan:
             if node.op not in ("const", "arg"):
                 self.items[node.varies, id(node.region)].append(node)
                 self._enter(node.varies, node.region)
-                if node.op in ("final", "kept"):
+                if node.op in ("final", "stacked"):
                     self._enter(node.varies, node.data[0])
             self._keep(node)
         for loop, _ in self.stored:
@@ -74,18 +74,18 @@ class Plan:
     def _keep(self, node: Node) -> None:
         """Note what a loop has to store in memory for a node."""
         found = None
-        if node.op == "kept":
+        if node.op == "stacked":
             loop, number, _, k = node.data
             found = loop, number, k
-        elif node.op == "row" and isinstance(rows := node.data[0].rows[node.data[1]], KeptRows):
+        elif node.op == "row" and isinstance(rows := node.data[0].rows[node.data[1]], StackedRows):
             found = rows.loop, rows.number, node.data[2]
         if found is None:
             return
         loop, number, k = found
-        own = loop.kept[number][k].varies
+        own = loop.stacked[number][k].varies
         self._enter(own, loop)
         # Whether the other pass reads it.
-        self.kept[found] = self.kept.get(found, False) or node.varies != own
+        self.stacked[found] = self.stacked.get(found, False) or node.varies != own
 
     def _enter(self, varies: bool, region: Region) -> None:
         while region.parent is not None and region not in self.loops[varies]:
@@ -98,7 +98,7 @@ class Plan:
             if node is None:
                 read = results if any(self.graph.batched) else []
             else:
-                read = needed(node) if node.varies and not _reads_kept(node) else ()
+                read = needed(node) if node.varies and not _reads_stacked(node) else ()
             for x in read:
                 if not x.varies and x.op not in ("const", "arg") and x.index not in self.slots:
                     self.slots[x.index] = self.crossing[x.region]
@@ -106,7 +106,7 @@ class Plan:
 
 
 # Operations on values of loops, which stay where they are among the loops.
-OF_LOOPS = frozenset({"carry", "row", "final", "kept"})
+OF_LOOPS = frozenset({"carry", "row", "final", "stacked"})
 
 
 def _ordered(items: list[Any]) -> list[Any]:
@@ -118,9 +118,9 @@ def _ordered(items: list[Any]) -> list[Any]:
     return found
 
 
-def _reads_kept(node: Node) -> bool:
+def _reads_stacked(node: Node) -> bool:
     """True if a node stands for a row that another loop has written, which is in memory."""
-    return node.op == "row" and isinstance(node.data[0].rows[node.data[1]], KeptRows)
+    return node.op == "row" and isinstance(node.data[0].rows[node.data[1]], StackedRows)
 
 
 def needed(node: Node) -> list[Node]:
@@ -132,12 +132,12 @@ def needed(node: Node) -> list[Node]:
     if node.op == "row":
         loop, number, k = node.data
         rows = loop.rows[number]
-        if isinstance(rows, KeptRows):
-            return [rows.loop.kept[rows.number][k]]
+        if isinstance(rows, StackedRows):
+            return [rows.loop.stacked[rows.number][k]]
         return [] if isinstance(rows, AbstractRows) else list(rows[:, k])
-    if node.op == "kept":
+    if node.op == "stacked":
         loop, number, _, k = node.data
-        return [loop.kept[number][k]]
+        return [loop.stacked[number][k]]
     return list(node.args)
 
 

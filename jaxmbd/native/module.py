@@ -60,7 +60,7 @@ def generate(
         id(region): memory.take(SLOT * plan.crossing[region] * region.iterations)
         for region in (scalars.graph.root, *scalars.graph.regions)
     }
-    for (loop, number, k), crosses in plan.kept.items():
+    for (loop, number, k), crosses in plan.stacked.items():
         if crosses:
             offsets[loop.index, number, k] = memory.take(SLOT * loop.iterations)
     passes = [Pass(scalars, plan, module, n, offsets) for n in ((0, lanes) if lanes else (0,))]

@@ -70,22 +70,22 @@ class ArgumentRows(AbstractRows):
         return self.graph.argument(self.number, row * self.size + k, self.kind)
 
 
-class KeptRows(AbstractRows):
-    """Rows that a loop has written, one an iteration, with the entries `loop.kept[number]`."""
+class StackedRows(AbstractRows):
+    """Rows that a loop has written, one an iteration, with the entries `loop.stacked[number]`."""
 
     def __init__(self, graph: Graph, loop: Region, number: int, row: tuple[int, ...]):
         super().__init__(graph, (loop.length, *row))
         self.loop, self.number = loop, number
 
     def varies(self, k: int) -> bool:
-        return self.loop.kept[self.number][k].varies
+        return self.loop.stacked[self.number][k].varies
 
     def type(self, k: int) -> str:
-        return self.loop.kept[self.number][k].type
+        return self.loop.stacked[self.number][k].type
 
     def node(self, row: int, k: int) -> Node:
         data = self.number, row, k
-        return self.graph.of_loop("kept", self.type(k), self.loop, data, self.varies(k))
+        return self.graph.of_loop("stacked", self.type(k), self.loop, data, self.varies(k))
 
 
 def as_nodes(x: Any) -> Nodes:
@@ -93,4 +93,4 @@ def as_nodes(x: Any) -> Nodes:
     return x.nodes() if isinstance(x, AbstractRows) else x
 
 
-__all__ = ["MAX_ENTRIES", "AbstractRows", "ArgumentRows", "KeptRows", "as_nodes"]
+__all__ = ["MAX_ENTRIES", "AbstractRows", "ArgumentRows", "StackedRows", "as_nodes"]

@@ -20,7 +20,7 @@ from . import elementwise, tables
 from .graph import TYPES, Graph, Node, Region
 from .masks import Mask
 from .parameters import uncovered
-from .rows import MAX_ENTRIES, AbstractRows, ArgumentRows, KeptRows, as_nodes
+from .rows import MAX_ENTRIES, AbstractRows, ArgumentRows, StackedRows, as_nodes
 from .structure import STRUCTURE, Nodes, NotCovered, as_array, constants, each, known
 
 # Loops of more operations on scalars than this stay loops.
@@ -109,9 +109,9 @@ def once(program: ClosedJaxpr, batched: Sequence[bool], is_linear: bool = False)
 
 def _as_result(graph: Graph, x: Array) -> Array:
     """Rows that a loop can store as it writes them, otherwise entries."""
-    if isinstance(x, KeptRows):
-        kept = x.loop.kept[x.number]
-        if x.loop.parent is graph.root and all(y.varies == any(graph.batched) for y in kept):
+    if isinstance(x, StackedRows):
+        stacked = x.loop.stacked[x.number]
+        if x.loop.parent is graph.root and all(y.varies == any(graph.batched) for y in stacked):
             return x
     return as_nodes(x)
 
@@ -251,14 +251,14 @@ class Trace:
             loop = Loop(body, n_carry, length, reverse, early)
             return self._loop(loop, consts, carry, rows, region)
         entries = list(map(as_nodes, rows))
-        kept: list[list[Nodes]] = []
+        stacked: list[list[Nodes]] = []
         for k in range(length)[:: -1 if reverse else 1]:
             own = [as_array(y[k]) for y in entries]
             found = list(map(as_nodes, self.evaluate(body, [*consts, *carry, *own], region)))
             carry = found[:n_carry]
-            kept.append(found[n_carry:])
-        kept = kept[:: -1 if reverse else 1]
-        return [*carry, *(np.stack([y[j] for y in kept]) for j in range(len(shapes)))]
+            stacked.append(found[n_carry:])
+        stacked = stacked[:: -1 if reverse else 1]
+        return [*carry, *(np.stack([y[j] for y in stacked]) for j in range(len(shapes)))]
 
     def _loop(
         self,
@@ -287,10 +287,10 @@ class Trace:
         if given.ends_early:
             first = carry[0].size
             loop.enters, loop.repeats = self._any(start[:first]), self._any(end[:first])
-        kept = found[given.n_carry :]
-        loop.kept = [list(array.flat) for array in kept]
+        stacked = found[given.n_carry :]
+        loop.stacked = [list(array.flat) for array in stacked]
         self.graph.close(loop)
-        written = [KeptRows(self.graph, loop, k, x.shape) for k, x in enumerate(kept)]
+        written = [StackedRows(self.graph, loop, k, x.shape) for k, x in enumerate(stacked)]
         return [*self._ends(loop, carry, varies), *written]
 
     def _any(self, flags: Sequence[Node]) -> Node:

@@ -157,7 +157,7 @@ class Values:
             place = w.put(f"getelementptr i8, ptr %scratch, i64 {self._passed_on(node)}")
             return self.row_from(place, node.type)
         place = self.slot(node)
-        return w.spread(node.type, self.scalar_from(place, node.type))
+        return w.broadcast(node.type, self.scalar_from(place, node.type))
 
     def of_argument(self, k: int, kind: str, offset: str) -> str:
         """An entry of argument k, at an offset in bytes."""
@@ -165,7 +165,7 @@ class Values:
         if self.plan.graph.batched[k]:
             return self._gathered(kind, f"<{self.lanes} x ptr> %base{k}, i64 {offset}")
         place = self.w.put(f"getelementptr i8, ptr %arg{k}, i64 {offset}")
-        return self.w.spread(kind, self.scalar_from(place, kind))
+        return self.w.broadcast(kind, self.scalar_from(place, kind))
 
     def at_index(self, node: Node) -> str:
         """An entry of an argument at an index that is computed."""
