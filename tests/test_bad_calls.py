@@ -44,6 +44,7 @@ def problems(call: str) -> list[str]:
     return found
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("call", thorough_but(set(CALLS) - SLOW, CALLS))
 def test_wrong_calls_are_refused_by_name(call, capsys):
     with warnings.catch_warnings():

@@ -220,6 +220,7 @@ def four_bar(coupler, last):
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("formulation", [mbd.JointCoordinates(), mbd.MaximalCoordinates()])
 def test_loops_that_cannot_close(formulation):
     inline = mbd.formulate(four_bar(9.0, PinInSlot), formulation)
@@ -242,6 +243,7 @@ def test_motion_that_leaves_the_numbers(system, state):
         mbd.simulate(mbd.formulate(wild, mbd.JointCoordinates()), state, t1=1.0, dt=0.25)
 
 
+@pytest.mark.long
 def test_steps_that_run_out():
     system = mbd.formulate(pendulum(forces={"gravity": forces.Gravity()}), mbd.JointCoordinates())
     fast = mbd.assemble(system, rates={"hinge": 50.0})

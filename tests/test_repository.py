@@ -149,6 +149,7 @@ def repository_files() -> list[Path]:
     return [path for path in paths if path.is_file()]
 
 
+@pytest.mark.long
 def test_lengths():
     """At most 500 lines a file and 60 a function (100 in formulations/), docstrings apart."""
     sources = [path for path in repository_files() if path.suffix == ".py"]

@@ -132,6 +132,7 @@ def test_environment_after_the_guard(version, before, after):
     assert run_in_new_process(CALL_AS.format(version) + SHOW_FLAGS, before) == after
 
 
+@pytest.mark.long
 def test_no_backend_is_started_and_the_installed_xla_accepts_the_flag():
     code = """
 import jax
@@ -144,6 +145,7 @@ assert guard["backends_are_initialized"]()
     run_in_new_process(code)
 
 
+@pytest.mark.long
 def test_warns_once_when_a_backend_already_runs():
     code = """
 import warnings, jax

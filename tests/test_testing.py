@@ -22,6 +22,7 @@ def joint_of(kind):
     return models.random_joint(np.random.default_rng(4), kind, "a", "b")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", [joints.Universal, joints.Free], ids=lambda kind: kind.__name__)
 def test_joints_keep_their_contract(kind):
     testing.check_joint(joint_of(kind), KEY)
@@ -100,6 +101,7 @@ class SharpSpring(forces.SpringDamper):
         return 0.5 * self.stiffness * (jnp.sqrt(d @ d) - self.rest_length) ** 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "message"),
     [

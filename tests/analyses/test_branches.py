@@ -139,6 +139,7 @@ def test_single_precision_closes_the_right_way_round():
         assert missed(system, state) < 1e-3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("formulation", [JOINT, MAXIMAL], ids=name_of)
 def test_loops_that_close_the_wrong_way_round_only_are_refused(formulation):
     """Half a turn across the hinge, whatever its angle: the weld's residual is zero everywhere."""
@@ -148,6 +149,7 @@ def test_loops_that_close_the_wrong_way_round_only_are_refused(formulation):
         mbd.assemble(system, {"hinge": 0.3})
 
 
+@pytest.mark.long
 def test_the_wrong_way_round_is_an_error_at_run_time():
     system = weld()
 
@@ -211,6 +213,7 @@ ROTATIONS = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ROTATIONS, ids=name_of)
 def test_misalignment_is_zero_at_the_rotations_of_a_joint_alone(kind):
     """Also as a part of one's own has it by default, and with derivatives everywhere."""

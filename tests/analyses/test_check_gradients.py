@@ -240,6 +240,7 @@ def test_what_a_step_leaves_is_counted():
     assert checkpoints.residual_bytes(step, x, x) == 2 * 5 * 8
 
 
+@pytest.mark.long
 def test_a_rollout_keeps_to_its_budget():
     """Memory of the compiled program, though without XLA's optimizations in tests."""
     n = 500

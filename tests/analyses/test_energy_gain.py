@@ -30,6 +30,7 @@ def hits(system, **options):
     return mbd.simulate(system, start, t1=0.2, dt=0.05, **options)
 
 
+@pytest.mark.long
 def test_energy_that_comes_from_nowhere():
     with pytest.warns(mbd.EnergyGainWarning, match=r"grows by .* % of the energy in motion until"):
         motion = hits(pendulum())
@@ -42,6 +43,7 @@ def test_the_last_state_alone_is_compared_with_the_first():
         hits(pendulum(), saveat=diffrax.SaveAt(t1=True))
 
 
+@pytest.mark.long
 def test_steps_that_resolve_the_force_keep_the_energy():
     system = pendulum()
     start = mbd.assemble(system, {"hinge": 0.0}, {"hinge": 3.0})

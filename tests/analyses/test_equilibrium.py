@@ -101,6 +101,7 @@ def hanging():
     return mbd.formulate(pendulum())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("method", thorough_but(["auto"], ["auto", "newton", "drainage"]))
 def test_a_pendulum_falls_from_the_horizontal_to_the_bottom(hanging, method):
     found = mbd.equilibrium(hanging, mbd.assemble(hanging), method=method)
@@ -153,6 +154,7 @@ def test_other_numbers_of_a_method_use_the_same_program(hanging, caplog):
     assert int(iterated.steps[1]) > 2
 
 
+@pytest.mark.long
 def test_newton_names_an_unstable_equilibrium_and_auto_leaves_it(hanging):
     top = mbd.assemble(hanging, {"hinge": -np.pi / 2})
     with pytest.warns(mbd.UnstableEquilibriumWarning, match="'hinge' moves away"):
@@ -208,6 +210,7 @@ def test_a_spring_hinge_bends_as_theta_by_sine(load):
     assert found.stable
 
 
+@pytest.mark.long
 def test_below_the_critical_load_the_spring_hinge_stands():
     system = mbd.formulate(inverted(2.0 * 9.81 / 0.8))
     found = mbd.equilibrium(system, mbd.assemble(system, {"hinge": 0.1}))
@@ -423,6 +426,7 @@ def test_a_free_body_falls_for_ever():
         mbd.equilibrium(system, mbd.assemble(system), method="newton")
 
 
+@pytest.mark.long
 def test_it_runs_under_jit_and_vmap(hanging):
     starts = jax.vmap(lambda a: mbd.State(a[None], jnp.zeros(1)))(jnp.array([0.0, 1.0, -1.4]))
     found = jax.jit(jax.vmap(lambda s: mbd.equilibrium(hanging, s, method="newton")))(starts)

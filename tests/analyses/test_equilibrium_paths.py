@@ -35,6 +35,7 @@ def branch():
     return mbd.load_path(system, state, "load", mbd.ArcLength(0.0, n_steps=60, step=0.04, size=8.0))
 
 
+@pytest.mark.long
 def test_an_arc_length_passes_the_limit_points_of_a_truss(branch):
     rest = np.hypot(B, Y0)
     y = np.asarray(branch.joints["slide"].q)
@@ -89,6 +90,7 @@ def test_points_of_a_branch_have_derivatives_by_the_model(path):
     assert float(back) == pytest.approx(float(dy.sum()), rel=1e-9)
 
 
+@pytest.mark.long
 def test_values_below_the_limit_point_follow_the_path():
     system = mbd.formulate(truss())
     state = mbd.assemble(system, {"slide": Y0})
@@ -98,6 +100,7 @@ def test_values_below_the_limit_point_follow_the_path():
     assert K * y * (rest / np.hypot(B, y) - 1.0) == pytest.approx(np.linspace(0, 3, 4), abs=1e-9)
 
 
+@pytest.mark.long
 def test_a_pitchfork_is_found_at_the_critical_load():
     stiffness = 2.0 * 9.81
     system = mbd.formulate(inverted(stiffness))

@@ -30,6 +30,7 @@ def truth():
     return dict(mbd.predict(motors.model(), record(), **OPTIONS))
 
 
+@pytest.mark.long
 def test_a_sensor_of_a_current(truth):
     """Readings are those of the motion that starts with the record's states."""
     system = mbd.formulate(motors.model())
@@ -102,6 +103,7 @@ def test_defects_between_windows(truth):
         mbd.misfit(motors.model(), parts, select, continuity=(1.0, 1.0, -1.0), **options)
 
 
+@pytest.mark.long
 def test_the_integration_error_of_a_current_is_seen():
     """A motor that turns nothing: the angle alone would be right with one step."""
     model = motors.model(0.0, gravity=mbd.forces.Gravity([0.0, 0.0, 0.0]))
@@ -130,6 +132,7 @@ def peak(model):
     return {"current": states.z[-1, 2], "filtered": states.z[:, :2]}
 
 
+@pytest.mark.long
 def test_derivatives_and_uncertainty_of_a_current():
     select = {"voltage": "forces.motor.voltage"}
     found = mbd.sensitivities(peak, motors.model(), select)

@@ -69,6 +69,7 @@ def test_batches_dense_output_and_parts_of_states(constant):
         np.testing.assert_allclose(within, exact(current, 0.0513), rtol=1e-6)
 
 
+@pytest.mark.long
 def test_an_event_of_a_current(system):
     event = diffrax.Event(lambda t, y, args, **_: y.z[2] > 1.0)
     state = motors.start(system)
@@ -89,6 +90,7 @@ def test_a_state_that_is_lost_is_named():
     assert ended.result == mbd.RESULTS.not_finite
 
 
+@pytest.mark.long
 def test_adaptive_steps_see_the_error_of_first_order_states():
     """The rod rests; the current alone decides on the steps."""
     system = mbd.formulate(motors.model(0.0, gravity=mbd.forces.Gravity([0.0, 0.0, 0.0])))
@@ -108,6 +110,7 @@ def test_states_that_make_no_sense(system, z):
         mbd.simulate(system, mbd.State(good.q, good.v, jnp.array(z)), t1=0.1)
 
 
+@pytest.mark.long
 def test_files(motion, tmp_path):
     xr = pytest.importorskip("xarray")
     dataset = motion.to_xarray()

@@ -127,6 +127,7 @@ def test_open_joints_are_reported():
     assert "the joints are open" in look(far).report
 
 
+@pytest.mark.long
 def test_singular_positions_are_pointed_out():
     found = look(linkages.parallelogram(0.0))
     assert found.singular
@@ -174,6 +175,7 @@ def test_rotors_and_fixed_joints():
     assert ": : " not in found.report
 
 
+@pytest.mark.long
 def test_long_models_are_shortened_and_long_lines_wrapped():
     found = look(models.chain(150))
     lines = found.report.splitlines()

@@ -21,6 +21,7 @@ def eigenvalues(A) -> np.ndarray:
     return np.sort_complex(np.linalg.eigvals(np.asarray(A)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("formulation", thorough_but(REGULAR[:1], models.FORMULATIONS), ids=name_of)
 def test_cart_pendulum(formulation):
     system = mbd.formulate(models.cart_pendulum(), formulation)
@@ -110,6 +111,7 @@ def test_redundant_loop(formulation):
     np.testing.assert_allclose(linear.A, [[0, 1], [-3.0 / J, -2.0 / J]], rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.long
 def test_states_of_a_motor_and_a_controller():
     """J θ̈ = k i,  L i̇ = u - R i - k θ̇ with the PID's torque -kp θ - I - kd θ̇, İ = ki θ."""
     J, k, R, L, kp, ki, kd = 0.5 * 0.4**2 / 3 + 0.0, 0.3, 2.0, 0.1, 5.0, 3.0, 0.7
@@ -322,6 +324,7 @@ def cart_system():
     return mbd.formulate(models.cart_pendulum())
 
 
+@pytest.mark.long
 def test_invalid_states(cart_system):
     state = mbd.assemble(cart_system)
     bad = mbd.State(state.q.at[1].set(jnp.nan), state.v)

@@ -21,6 +21,7 @@ def rods() -> mbd.Linearization:
     return mbd.linearize(system, 0.0, mbd.assemble(system), outputs=tip)
 
 
+@pytest.mark.long
 def test_modes_of_hanging_rods(rods):
     modes = rods.modes()
     expected = np.sqrt(squares_of_hanging_rods())

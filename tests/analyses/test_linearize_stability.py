@@ -80,6 +80,7 @@ def ziegler(load: object) -> mbd.Model:
     return mbd.Model(bodies, links, parts)
 
 
+@pytest.mark.long
 def test_flutter_of_ziegler_pendulum():
     """P = (7/2 - √2) k/l without damping (Ziegler 1952)."""
 

@@ -44,6 +44,7 @@ def test_from_a_model_and_a_guess(system, motion):
     assert np.allclose(steps.q, expected.states.q[1:], atol=1e-14)
 
 
+@pytest.mark.long
 def test_the_same_line_under_jit_and_vmap(model, motion):
     """The number of fixed steps is known, although `jit` converts every number of JAX's."""
 
@@ -58,6 +59,7 @@ def test_the_same_line_under_jit_and_vmap(model, motion):
     assert np.allclose(batch[0], motion.states.q, atol=1e-13)
 
 
+@pytest.mark.long
 def test_times_under_jit(system, motion):
     @jax.jit
     def several(dt):

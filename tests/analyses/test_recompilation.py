@@ -88,6 +88,7 @@ def test_programs_are_counted():
     assert programs.count == 1
 
 
+@pytest.mark.long
 def test_programs_of_simulate_do_not_call_python(model, monkeypatch):
     system = mbd.formulate(model)
     given = []

@@ -269,6 +269,7 @@ def test_invalid_records_name_the_record_and_a_remedy(make, message):
         make()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("records", "message"),
     [

@@ -90,6 +90,7 @@ def test_what_is_kept(formulation):
     assert jnp.max(jnp.abs(own.states.q[0] - default.states.q[-1])) < 1e-7
 
 
+@pytest.mark.long
 def test_an_event_ends_the_motion(pendulum):
     system, state = pendulum
 

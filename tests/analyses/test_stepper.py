@@ -56,6 +56,7 @@ def expected(model, start):
     return mbd.formulate(changed), mbd.rollout(mbd.formulate(changed), start, DT, STEPS, t0=0.1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("generated", [True, False], ids=["generated", "XLA"])
 def test_states_and_readings_of_a_rollout(system, start, expected, generated):
     if generated and not is_installed():

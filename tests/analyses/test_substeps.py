@@ -71,6 +71,7 @@ def test_a_prediction_at_four_samples_a_second():
     assert len(found) == 1
 
 
+@pytest.mark.long
 def test_given_substeps_stay_and_are_checked():
     """The warning says where, by how much, and how many would do; that many pass."""
     said = (

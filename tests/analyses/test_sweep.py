@@ -160,6 +160,7 @@ def run_until_killed(folder):
     mbd.sweep(swing, scenarios(), chunk=4, dims=DIMS, folder=folder, progress=False)
 
 
+@pytest.mark.long
 def test_a_killed_sweep_goes_on(tmp_path):
     """Bit for bit as if nothing had happened, and without computing anything twice."""
     options = {"JAX_ENABLE_X64": "1", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}

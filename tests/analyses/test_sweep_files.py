@@ -17,6 +17,7 @@ def damaged_value(path):
     path.write_bytes(content[:at] + bytes([content[at] ^ 16]) + content[at + 1 :])
 
 
+@pytest.mark.long
 def test_damaged_chunks_are_computed_again(tmp_path):
     """With a warning that names files and scenarios; also those in the place of another one."""
     options = {"chunk": 2, "dims": DIMS, "folder": tmp_path, "progress": False}

@@ -45,6 +45,7 @@ def residuals(substeps):
 SELECT = ["forces.spring.stiffness", "bodies.rod.mass"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("substeps", thorough_but([3], [1, 3]))
 def test_blocks_agree_with_forward_mode(substeps, monkeypatch):
     given, found = residuals(substeps), []

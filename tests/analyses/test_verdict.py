@@ -43,6 +43,7 @@ def test_a_motion_that_leaves_the_numbers_is_no_success():
 EVERY = {"dt": 0.01, "saveat": np.linspace(0.0, 1.0, 101)}
 
 
+@pytest.mark.long
 def test_members_of_a_batch_are_judged_one_by_one():
     found = jax.jit(jax.vmap(lambda c: moved(c, **EVERY).result))(jnp.array([0.1, 1e6, 1.0]))
     assert (found == RESULTS.not_finite).tolist() == [False, True, False]
@@ -112,6 +113,7 @@ def pair(formulation):
 GENTLE = mbd.ExplicitRK(diffrax.Heun(), mbd.Baumgarte(0.0, 0.0))
 
 
+@pytest.mark.long
 def test_constraints_that_come_apart_are_no_success():
     system, state = pair(mbd.MaximalCoordinates())
     shared = {"t1": 3.0, "dt": 0.05, "integrator": GENTLE}

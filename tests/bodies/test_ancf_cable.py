@@ -243,6 +243,7 @@ def distance_from_catenary(n):
     return np.abs(nodes - points).max()
 
 
+@pytest.mark.long
 def test_hanging_cable_is_a_catenary():
     assert distance_from_catenary(8) < 4e-3
 

@@ -115,6 +115,7 @@ class ByEnergy(AbstractBody):
         return self.body.kinetic_energy(eta, V, eta_dot)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "body",
     [
@@ -355,6 +356,7 @@ def test_a_chain_of_bodies_is_one_body():
     np.testing.assert_allclose(system.frames(0.0, q)["end"].p[2], exact, rtol=2e-2)
 
 
+@pytest.mark.long
 def test_sensors_read_deformation():
     strains = sensors.Strain("rod", "base"), sensors.Strain("rod", "base", [0.015, 0.01])
     read = (sensors.Modal("rod"), sensors.Modal("rod", rates=True), *strains)

@@ -112,6 +112,7 @@ def moving(system):
     return mbd.State(jnp.concatenate([*q, state.q[-1:]]), jnp.concatenate([*v, state.v[-1:]]))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("formulation", thorough_but(FORMULATIONS[:1], FORMULATIONS))
 def test_accelerations_are_those_of_a_prismatic_joint(formulation):
     system = mbd.formulate(elastic_model(), formulation)

@@ -52,6 +52,7 @@ def test_two_hinges_with_a_link_between_them_move_as_a_universal_joint():
     np.testing.assert_allclose(*(m.frames["arm"].p for m in motions), atol=1e-9)
 
 
+@pytest.mark.long
 def test_a_link_is_no_tip_of_the_tree():
     """The shortest path to the arm is the joint "brace", which would leave the link at a tip."""
     system = mbd.formulate(chain(brace=True))
@@ -95,6 +96,7 @@ def test_a_tip_without_mass_is_an_error():
         mbd.formulate(model)
 
 
+@pytest.mark.long
 def test_a_rotor_on_a_spherical_joint():
     """On the ground, it is like an equal inertia of the body; maximal coordinates refuse it."""
     ball, inertia = {"ball": joints.Spherical(MOUNT, "arm")}, np.diag([0.3, 0.4, 0.5])

@@ -69,6 +69,7 @@ def dropped(saveat):
     return mbd.simulate(system, state, t1=0.15, dt=2e-3, saveat=saveat)
 
 
+@pytest.mark.long
 def test_short_contacts_are_counted_whatever_is_saved():
     with pytest.warns(
         mbd.ContactWarning, match="'touch' at t = 0.0.* lasts for .* steps of 0.002 s"

@@ -57,6 +57,7 @@ def fallen(x, t, n):
 DROP = np.array([0.3, 0.8, G])
 
 
+@pytest.mark.long
 def test_a_ball_bounces():
     """Times of impacts follow e^n, and saved heights are parabolas between them."""
     motion = bounced(jnp.asarray(DROP), jnp.asarray(SAVED[-1]))

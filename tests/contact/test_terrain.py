@@ -212,6 +212,7 @@ def test_invalid_terrain():
         mbd.Model({"ball": mbd.inertia.sphere(1.0, 0.1)}, forces={"touch": touch})
 
 
+@pytest.mark.long
 def test_a_motion_off_the_grid_names_the_contact():
     """A ball on a guide that leaves a grid of 1 m."""
     grid = contact.HeightGrid(np.zeros((11, 11)), 0.1, corner=(-0.5, -0.5))

@@ -106,6 +106,7 @@ def test_every_page_with_code_is_run():
     assert with_code == {*PAGES_WITH_CODE[1:], PAGES / "extending.md"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "page",
     thorough_but([page for page in PAGES_WITH_CODE if page.stem not in SLOW], PAGES_WITH_CODE),

@@ -73,6 +73,7 @@ def M_coupling(body):
     return M[:6, 6:]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("theory", "n_elements"), [("bernoulli", 3), ("timoshenko", 1)])
 def test_tip_deflection_by_loads_at_an_interface_is_exact(theory, n_elements):
     E, G, L = 7e10, 2.6e10, 0.5
@@ -160,6 +161,7 @@ def test_fields_of_second_order_are_those_of_a_bent_rod():
         np.testing.assert_allclose(rotated, rotated.T, atol=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("omega", [1, 4, 5])
 def test_a_spinning_cantilever_gains_stiffness(omega):
     own = spinning_frequencies(unit_beam(), [0.0, 0.0, omega])
@@ -205,6 +207,7 @@ def test_a_column_buckles_under_its_tip_load():
     assert lowest(0.99 * load) > 0 > lowest(1.01 * load)
 
 
+@pytest.mark.long
 def test_a_deep_cantilever_buckles_sideways():
     """Lateral buckling: P = 4.013 √(E Iz G J) / L² at the tip of a deep cantilever."""
     section = flexible.General(A=1e-2, Iy=1e-4, Iz=1e-7, J=1e-7)
@@ -281,6 +284,7 @@ def test_derivatives_by_dimensions_and_material(basis):
     np.testing.assert_allclose(of_batch[0] * THETA[None], J * THETA[None], rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.long
 def test_repeated_modes_have_finite_derivatives():
     def lowest(radius, basis):
         body = flexible.beam(1.0, 7e10, 2.6e10, 2700.0, flexible.Round(radius), 3, 2, basis=basis)
@@ -292,6 +296,7 @@ def test_repeated_modes_have_finite_derivatives():
         np.testing.assert_allclose(slope, difference, rtol=1e-5)
 
 
+@pytest.mark.long
 def test_float32():
     beam = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), THETA[:3].tolist())
     length, E, density = beam

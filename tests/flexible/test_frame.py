@@ -27,6 +27,7 @@ def straight(**options):
     return flexible.frame(nodes, members, ("base",), 4, **options)
 
 
+@pytest.mark.long
 def test_two_collinear_beams_are_one():
     """With displacements of second order: also in frequencies of a spinning body."""
     two = straight()
@@ -120,6 +121,7 @@ def held(body):
     return foot, np.linalg.svd(foot)[2][6:].T
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ratio", [1.0, 4.0])
 def test_lateral_stiffness_of_a_portal(ratio):
     """24 E I / h³ (1 + 6 κ) / (4 + 6 κ), κ = ratio of E I / length of the beam and a column."""

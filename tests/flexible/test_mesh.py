@@ -126,6 +126,7 @@ def test_mass_centre_and_inertia_are_those_of_the_block(kind, frame):
     np.testing.assert_allclose(found.inertia, expected, rtol=1e-11, atol=1e-12 * expected.max())
 
 
+@pytest.mark.long
 def test_bending_frequency_of_a_cantilever():
     """Against a Timoshenko beam; without lateral contraction the clamped end is that of a beam."""
     steel = {"E": 2.1e11, "density": 7850.0}

@@ -27,6 +27,7 @@ def cantilever(body):
     )
 
 
+@pytest.mark.long
 def test_formulate_builds_the_body():
     """With derivatives by the numbers; frequencies of a slender beam are proportional to √E and to
     1 / L²."""

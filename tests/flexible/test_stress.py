@@ -125,6 +125,7 @@ def clamped(body):
     )
 
 
+@pytest.mark.long
 def test_sensor_reads_stress_and_its_derivative_by_the_modulus():
     body = bent()
     eta = deflected(body, "right", [0.0, 0.0, 0.0, 0.0, 0.0, 20.0])
@@ -157,6 +158,7 @@ def test_messages():
         mbd.sensors.Stress("block", 0)(system, jnp.zeros(()), state)
 
 
+@pytest.mark.long
 def test_named_nodes_have_the_mean_of_their_nodes():
     """A section of a block under tension and bending: N / A, the mean of N / A - M y / I."""
     a, b = SIZE[1:]

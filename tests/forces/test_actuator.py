@@ -20,6 +20,7 @@ def force(actuator, q=0.4, v=-0.3):
     return float(actuator.force(jnp.asarray(0.0), jnp.array([q]), jnp.array([v]))[0])
 
 
+@pytest.mark.long
 def test_contracts():
     hinge = joints.Revolute("ground", "rod")
     testing.check_joint_force(SERVO, hinge, jax.random.key(0))

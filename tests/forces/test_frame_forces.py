@@ -71,6 +71,7 @@ def test_spring_acts_and_reacts():
     np.testing.assert_allclose(in_world(X, SPRING.wrenches(T, X, V)), 0.0, atol=1e-13)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("rest_length", [0.0, 0.4])
 def test_spring_of_zero_length(rest_length):
     """No NaN in value or derivative, in either mode; without rest length a linear spring."""

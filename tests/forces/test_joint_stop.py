@@ -98,6 +98,7 @@ def test_contract():
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("v", [-2.0, 0.0, 2.0])
 @pytest.mark.parametrize("leaf", ["lower", "upper", "stiffness", "damping", "transition"])
 def test_derivatives_by_every_leaf(leaf, v):
@@ -180,6 +181,7 @@ def test_an_energy_conserving_integrator_keeps_it_to_rounding():
     assert np.max(np.abs(total - total[0])) < 1e-10
 
 
+@pytest.mark.long
 def test_damping_takes_energy_in_contact_only():
     motion = swing(BOTH, mbd.JointCoordinates(), t1=3.0, controller=FINE, saveat=0.002)
     q, total = np.asarray(motion.joints["hinge"].q), np.asarray(motion.energy.total)

@@ -125,6 +125,7 @@ def end(numbers, formulation):
     return jnp.stack([slide.q, slide.v, element_states(system, last)["friction"]])
 
 
+@pytest.mark.long
 def test_both_formulations_agree():
     both = [end(NUMBERS, f) for f in (mbd.JointCoordinates(), mbd.MaximalCoordinates())]
     np.testing.assert_allclose(*both, rtol=1e-7)

@@ -210,6 +210,7 @@ def run_up(times, inductance, current=0.0):
     return around.real.T + np.array([IDLE, 0.0])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("formulation", [mbd.JointCoordinates(), mbd.MaximalCoordinates()])
 @pytest.mark.parametrize("current", [0.0, 3.0])
 def test_current_through_an_inductance(formulation, current):
@@ -241,6 +242,7 @@ def test_without_an_inductance_in_the_limit():
     assert off[-1] < 1e-3
 
 
+@pytest.mark.long
 def test_gradient_by_the_inductance():
     @jax.jit
     def speed(inductance):

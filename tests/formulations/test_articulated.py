@@ -144,6 +144,7 @@ def test_several_states_are_one_kernel_too(kernels):
     np.testing.assert_allclose(many.compile()(masses, states), jnp.stack(expected), rtol=1e-11)
 
 
+@pytest.mark.long
 def test_a_loop_may_hold_the_system_as_a_constant(kernels):
     """XLA 0.10 ended the process where some arguments of a kernel are large constants."""
     system, state = formulated(models.chain(40))
@@ -193,6 +194,7 @@ def unlike_links(dtype, n=30):
     return system, eqx.filter_jit(rates)
 
 
+@pytest.mark.long
 def test_masses_that_are_too_unlike_give_no_number():
     """In single precision, against double precision. Without checks errors are up to 500 %."""
     (single, in_single), (double, in_double) = map(unlike_links, ("float32", "float64"))

@@ -162,6 +162,7 @@ def test_accelerations_of_springs_approach_the_rigid_ones():
     assert errors[-1] < 1e-3 * float(jnp.max(jnp.abs(wanted)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", thorough_but(["natural"], ["natural", "points"]))
 def test_prepared_systems_are_the_same(name):
     """Prepared, the mass matrix is not worked out again."""
@@ -185,6 +186,7 @@ def test_prepared_systems_are_the_same(name):
     models.near(*both(system, state), 1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", thorough_but(["natural"], ["natural", "points"]))
 def test_programs_do_not_grow_with_the_chain(name):
     sizes = []

@@ -100,6 +100,7 @@ def inner(a, b):
     return sum(float(jnp.sum(x * y)) for x, y in zip(*map(jax.tree.leaves, (a, b)), strict=True))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["joint", pytest.param("maximal", marks=pytest.mark.thorough)])
 def test_every_leaf_against_finite_differences(compiled, inputs, name):
     value, gradient, _ = compiled[name]

@@ -37,6 +37,7 @@ def both(model, system, state):
     return ours, oracle.accelerations(model, T, q, v), energies, mbd.energy(system, T, state)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", thorough_but(["arm"], TREES))
 def test_accelerations_are_those_of_lagrange(name):
     for draw in range(4):

@@ -68,6 +68,7 @@ def test_forces_are_shared_by_weights(along):
     np.testing.assert_allclose(applied(system, q), weight * force[:2], atol=1e-13)
 
 
+@pytest.mark.long
 def test_a_couple_is_forces_across_the_rod():
     """± m / d at its two ends."""
     system = rod(forces.AppliedTorque("rod", [0.0, 0.0, 3.0]), ("hinge", (1.0, 0, 0)))

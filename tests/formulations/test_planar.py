@@ -297,6 +297,7 @@ def test_traced_geometry_that_leaves_the_plane_is_an_error_at_run_time():
         look(model)
 
 
+@pytest.mark.long
 def test_bodies_and_rods_that_do_not_fit_are_refused():
     model = mechanisms.platform()
     bent = eqx.tree_at(lambda m: m.bodies["upper1"].com, model, jnp.array([0.0, 0.1, 0.0]))
@@ -352,6 +353,7 @@ def test_loops_that_float_in_a_plane():
     assert jnp.abs(seen[0][1]["ab"]).max() > 0.1
 
 
+@pytest.mark.long
 def test_a_loop_joint_that_keeps_nothing():
     body = mbd.RigidBody(1.0, [1.0, 1.2, 1.5], com=(0.5, 0.1, 0.0))
     links = {

@@ -88,6 +88,7 @@ def found(k):
     return system, state, look(system, state)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("k", thorough_but([2], range(len(ALL))), ids=IDS)
 def test_all_formulations_agree(k):
     """State, energy, acceleration, and reactions within the plane, which are unique."""

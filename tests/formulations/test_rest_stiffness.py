@@ -69,6 +69,7 @@ def posed():
     return system, system.retract(q, jnp.asarray(0.7 * rng.normal(size=system.nv)))
 
 
+@pytest.mark.long
 def test_all_kinds_of_joints_and_forces(posed):
     K, expected = (eqx.filter_jit(fn)(*posed) for fn in (closed, differentiated))
     assert jnp.abs(K - expected).max() < 1e-13 * jnp.abs(expected).max()

@@ -145,6 +145,7 @@ def test_trees_have_everything():
     assert branches >= 2
 
 
+@pytest.mark.long
 @each_tree
 def test_formulations_agree(tree):
     """In all quantities of `look`, to 1e-10 of the largest number of each leaf."""
@@ -162,6 +163,7 @@ def test_accelerations_solve_the_equation_of_motion(tree, formulation):
         np.testing.assert_allclose(error, 0.0, atol=1e-9)
 
 
+@pytest.mark.long
 @each_formulation
 def test_fast_path_is_the_generic_one(formulation):
     """And both are what differentiating positions gives; masses are compared below."""

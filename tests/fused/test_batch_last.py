@@ -74,6 +74,7 @@ def batched(fn, A, x, shared):
     return jnp.moveaxis(found, -1, 0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("shared", [True, False])
 def test_results_are_those_of_vmap(name, shared):

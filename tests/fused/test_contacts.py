@@ -17,6 +17,7 @@ SURFACES = {
 ACROSS = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, -1.0, 0.0]])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("surface", SURFACES)
 def test_every_operation_is_supported(surface):
     touch = forces.Contact(

@@ -17,6 +17,7 @@ WAYS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", thorough_but(["joint"], WAYS))
 def test_batches_of_any_size(way):
     formulation, integrator = WAYS[way]

@@ -149,6 +149,7 @@ UNMOVED = {"of x alone": lambda A, x: jnp.cos(x), "of nothing": lambda A, x: jnp
 SUMS = {"matrix": 0, "vector": 1, "both": (0, 1)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", UNMOVED)
 @pytest.mark.parametrize("argnums", SUMS.values(), ids=SUMS)
 def test_derivatives_by_arguments_that_do_not_matter(name, argnums):

@@ -106,6 +106,7 @@ def check(seed, kind, dtype):
     return True, tiles is not None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("block", thorough_but(range(REGULAR), range(ALL)))
 def test_rewritten_programs(block):
     made = [

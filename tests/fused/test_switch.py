@@ -26,6 +26,7 @@ def is_fused():
     return kernel_of(jnp.sin, jnp.sin, X) is not None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", thorough_but(["joint, explicit"], WAYS))
 def test_results_agree_to_rounding(way):
     kind, formulation, integrator = WAYS[way]

@@ -60,6 +60,7 @@ def test_long_products_and_integers_remain():
     assert sorted(products(program.jaxpr)) == [3, 40]
 
 
+@pytest.mark.long
 def test_accelerations_of_a_tree():
     """Poses are composed along paths of doubled length; a branched tree and a long chain."""
     for model in (random_tree(3), chain(6)):

@@ -34,6 +34,7 @@ def needs(kind, system):
     return None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 @pytest.mark.parametrize("formulation", thorough_but(FORMULATIONS, ALL), ids=name_of)
 def test_integrator_on_formulation(formulation, kind):

@@ -169,6 +169,7 @@ def test_order(found, exact, name):
     assert np.max(errors[2]) < (2e-2 if order == 2 else 5e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", thorough_but(REGULAR[1:], IMPLICIT))
 def test_a_time_constant_far_below_the_step(found, exact, name):
     stiff = found(name)["stiff"]
@@ -219,6 +220,7 @@ def test_gradient_in_reverse(found, name):
     assert slope(LIST[2])[1] == pytest.approx(float(weights @ by_difference), rel=1e-6)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", thorough_but(REGULAR[:1], METHODS))
 def test_batches(found, name):
     """Lanes of different steps and inductances, one without solution."""
@@ -335,6 +337,7 @@ class Sampled(forces.AbstractJointElement):
         return -self.gain * (q + v) - 0.1 * z
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "method",
     [

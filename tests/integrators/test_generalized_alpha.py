@@ -87,6 +87,7 @@ def test_what_does_not_ring(spinning, name):
     assert np.isfinite(states.v).all()
 
 
+@pytest.mark.long
 def test_rollout_ends_in_nan_rather_than_in_a_wrong_trajectory(falling):
     states = mbd.rollout(*falling, dt=0.5, n_steps=2, integrator=mbd.GeneralizedAlpha(0.9))
     assert np.isnan(states.q).all()

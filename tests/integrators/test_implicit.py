@@ -135,6 +135,7 @@ def test_lanes_of_a_batch_fail_alone():
     np.testing.assert_allclose(good, run(jnp.asarray(0.01)), rtol=1e-12)
 
 
+@pytest.mark.long
 def test_a_step_that_does_not_converge_is_an_error_that_names_it():
     system = mbd.formulate(chain(3), mbd.JointCoordinates())
     start = mbd.assemble(system, {"jlink0000": 0.1, "jlink0001": 0.3, "jlink0002": 0.6})

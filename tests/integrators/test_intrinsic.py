@@ -142,6 +142,7 @@ def keeps_energy_and_momentum(free, increments):
     assert np.abs(momentum.linear).max() < 1e-13
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("increments", EXACT, ids=name_of)
 def test_free_body_keeps_energy_and_momentum(free, increments):
     keeps_energy_and_momentum(free, increments)

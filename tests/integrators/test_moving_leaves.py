@@ -153,6 +153,7 @@ def marked(case):
     return pytest.param(*case, marks=() if case in REGULAR else pytest.mark.thorough)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("system", "integrator", "subset", "way"), list(map(marked, dict.fromkeys(cases())))
 )

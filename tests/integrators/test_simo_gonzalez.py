@@ -94,6 +94,7 @@ def test_order(kind):
     assert jnp.log2(rate) == pytest.approx(2.0, abs=0.1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "stiffness", [None, *(pytest.param(k, marks=pytest.mark.thorough) for k in (8e4, 1e6))]
 )

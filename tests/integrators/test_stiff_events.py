@@ -138,6 +138,7 @@ def test_no_ball_falls_through(kind, solver):
     check(kind, solver, 200, 0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("solver", [diffrax.Tsit5(), diffrax.Dopri8()])
 def test_smooth_motions_take_no_more_steps(solver):
     """A pendulum swings as it does without looking at what stages disagree in."""

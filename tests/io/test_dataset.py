@@ -58,6 +58,7 @@ def test_rows_after_an_event_are_dropped(fall, dataset):
     assert all(np.all(np.isfinite(x)) for x in dataset.data_vars.values())
 
 
+@pytest.mark.long
 def test_round_trip(dataset, tmp_path):
     path = tmp_path / "fall.nc"
     dataset.to_netcdf(path, engine="h5netcdf")

@@ -130,6 +130,7 @@ def thorough(name):
     return pytest.param(PACKAGED / name, marks=pytest.mark.thorough, id=name)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "source",
     [
@@ -241,6 +242,7 @@ LOADED = """<mujoco><compiler angle="radian"/><worldbody>
  <motor name="geared" joint="pin" gear="4" armature=".02"/></actuator></mujoco>"""
 
 
+@pytest.mark.long
 def test_forces_of_joints_and_actuators():
     """Springs, dampers, compensation of gravity and actuators; dry friction and stops apart."""
     m, mjcf = compiled(LOADED), from_mjcf(LOADED, contacts=False)
@@ -359,6 +361,7 @@ def constrained_accelerations(m, qpos, qvel):
     return np.linalg.lstsq(matrix, right, rcond=1e-12)[0][: m.nv]
 
 
+@pytest.mark.long
 def test_equality_constraints():
     """A four-bar by `connect`, two bodies by `weld`, and two joints by a polynomial."""
     m, mjcf = compiled(CLOSED), from_mjcf(CLOSED)
@@ -392,6 +395,7 @@ def test_equality_constraints_of_other_kinds():
     assert set(mjcf.model.drivers) == {"held"}
 
 
+@pytest.mark.long
 def test_same_robot_as_urdf_and_as_mjcf():
     """The crane, whose MJCF MuJoCo writes; numbers have its six digits."""
     text = (MECHANISMS / "crane.urdf").read_text()

@@ -118,6 +118,7 @@ def same(a, b):
         assert np.array_equal(x, y)
 
 
+@pytest.mark.long
 def test_every_kind_of_component_comes_back(everything, path):
     mbd.io.save_model(everything, path)
     same(mbd.io.load_model(path), everything)

@@ -123,6 +123,7 @@ def test_moves_like_the_model_built_by_hand():
     assert_same_motion(model, crane_by_hand())
 
 
+@pytest.mark.long
 def test_fixed_joints_can_be_kept():
     model, expected = from_urdf(CRANE, merge_fixed=False), crane_by_hand()
     assert set(model.bodies) == set(expected.bodies)

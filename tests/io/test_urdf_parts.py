@@ -161,6 +161,7 @@ def arm():
     )
 
 
+@pytest.mark.long
 def test_a_written_file_has_the_same_equations(arm):
     read = from_urdf(to_urdf(arm))
     assert {*read.joints} == {*arm.joints}

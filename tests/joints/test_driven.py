@@ -122,6 +122,7 @@ CLOSED = {  # Reflected inertia of the second at the first: J r², or m r².
 }
 
 
+@pytest.mark.long
 @each_formulation
 @pytest.mark.parametrize("kind", thorough_but(["gear"], CLOSED))
 def test_couplings_reflect_inertia(kind, formulation):

@@ -95,12 +95,14 @@ def test_velocity_of_the_pose_is_the_motion_times_the_velocities(kind):
     zero(findings(kind)["twist"])
 
 
+@pytest.mark.long
 @every_kind
 def test_unit_forces_work_on_unit_velocities(kind):
     found = findings(kind)
     zero((found["unit"], found["basis"], found["turn"]))
 
 
+@pytest.mark.long
 @every_kind
 def test_frames_coincide_at_zero(kind):
     zero(findings(kind)["home"])

@@ -140,6 +140,7 @@ def test_retraction_moves_along_the_body_twist(poses):
     np.testing.assert_allclose(each(error, poses[0], V), 0.0, atol=20 * EPS)
 
 
+@pytest.mark.long
 def test_exponential_is_smooth_at_zero():
     """Its first two derivatives there are those of 1 + A + A²/2."""
 

@@ -26,6 +26,7 @@ def test_values_on_both_sides_of_the_switch(first):
     np.testing.assert_allclose(got, [exact(v, first) for v in x], rtol=3e-15, atol=3e-16)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("first", range(4), ids=lambda first: FUNCTIONS[first].__name__)
 def test_derivatives_at_zero(first):
     """dᵏ/dxᵏ at zero is (-1)ᵏ k! / (2k + first)!."""

@@ -122,6 +122,7 @@ ZERO_SAFE = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ZERO_SAFE)
 def test_smooth_at_zero(name):
     """Value, Jacobian and Hessian at zero are those next to it, in both modes."""

@@ -198,6 +198,7 @@ def test_left_vectors_of_a_repeated_eigenvalue_are_biorthogonal():
     np.testing.assert_allclose(change, 0.0, atol=1e-10)
 
 
+@pytest.mark.long
 def test_exact_jordan_block_is_finite():
     """A rigid-body mode by itself, and one beside an oscillator."""
     for A in (
@@ -271,6 +272,7 @@ def test_vmap_mixes_matrices_with_and_without_clusters():
         np.testing.assert_allclose(together[0][k], solved(A).values, atol=1e-12)
 
 
+@pytest.mark.long
 def test_single_precision():
     rng = np.random.default_rng(7)
     A, dA = rng.normal(size=(5, 5)), rng.normal(size=(5, 5))

@@ -145,6 +145,7 @@ def test_step():
     assert np.min(derivatives(step, [0.45], 1)) == pytest.approx(-1.875 * 4.0 / 0.5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("t", [-0.9, -0.5, 0.1, 0.8, 1.95, 2.5])
 @pytest.mark.parametrize("order", [0, 2])
 def test_spline_is_differentiable_by_its_samples(t, order):

@@ -41,6 +41,7 @@ with native.enabled(True):
 """
 
 
+@pytest.mark.long
 def test_another_process_compiles_nothing(folder):
     with native.enabled(True):
         found = native.native_of(lambda x: jnp.sin(x) * 1.2345, X)(X)[3]

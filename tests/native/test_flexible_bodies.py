@@ -16,6 +16,7 @@ BODIES = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", BODIES)
 def test_residuals_of_steps_have_code(kind):
     """With a stone at the tip, so that a frame moves with the deformation."""

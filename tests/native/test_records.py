@@ -151,6 +151,7 @@ def test_unknown_parameters_have_no_digest():
     assert digest(lambda a: jax.pure_callback(np.sin, a, a), A) is None
 
 
+@pytest.mark.long
 def test_random_programs_have_the_digests_of_equal_programs():
     """Programs that `canonical` distinguishes differ; those of a second trace do not."""
     made = {}

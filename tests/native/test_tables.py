@@ -33,6 +33,7 @@ def entries(grid, place):
     return grid.at[1, jnp.stack([i, i + 1]), j].get(mode="fill", fill_value=jnp.nan)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fn", [part, entries])
 @pytest.mark.parametrize("dtype", [jnp.float64, jnp.float32])
 def test_computed_indices(fn, dtype):
@@ -64,6 +65,7 @@ def places(fn, *indices):
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["clip", "fill"])
 def test_known_indices(mode):
     """Within the table and beyond its ends: rows, columns, single entries and parts."""

@@ -41,6 +41,7 @@ def test_root(newton):
     np.testing.assert_allclose(curves(root.x, ARGS), 0.0, atol=2e-14)
 
 
+@pytest.mark.long
 def test_gradients_of_both_modes_are_those_of_the_implicit_function(newton):
     root = solve(newton, ARGS).x
     by_x, by_a = (jax.jacfwd(curves, k)(root, ARGS) for k in (0, 1))
@@ -193,6 +194,7 @@ def test_factors_are_given_up_where_steps_take_more_iterations(age, n_steps, usa
     assert left.fewest == 2
 
 
+@pytest.mark.long
 def test_rounding_of_two_steps_is_enough_for_the_next():
     """The equation x = a has errors of 1e-11 in each evaluation, and a slope off by 0.001."""
     factors = Dense().factor(lambda x: 1.001 * x, jnp.ones(1), BLOCKS_OF_ONE)[1]
@@ -246,6 +248,7 @@ def test_chord_falls_back_on_newton():
     np.testing.assert_allclose(root.x, np.tan(0.9), rtol=1e-14)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("slope", "off"), [(2.5, 1e-10), (0.4, 0.0)], ids=["slow", "diverging"])
 def test_derivatives_with_factors_far_from_the_jacobian(slope, off):
     """Steps for x = a, from so near that steps with the slope of another equation find it."""

@@ -150,6 +150,7 @@ MODELS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "name",
     [
@@ -299,6 +300,7 @@ def test_small_systems_and_unknown_patterns_are_dense():
         BlockSparse().factor(jnp.sin, jnp.zeros(220), Blocks((120, 100), size))
 
 
+@pytest.mark.long
 def test_root_of_a_step():
     """The chord method, whose factors the next step goes on with."""
     system = mbd.formulate(webbed(4), mbd.MaximalCoordinates())

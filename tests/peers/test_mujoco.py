@@ -17,6 +17,7 @@ pytestmark = pytest.mark.peers
 TOLERANCE = 1e-10  # relative to the largest entry
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", robots.FILES)
 def test_accelerations(name, record_property):
     robot = robots.load(name)

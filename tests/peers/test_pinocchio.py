@@ -99,6 +99,7 @@ def difference(found, expected):
     return np.abs(found - expected).max() / np.abs(expected).max()
 
 
+@pytest.mark.long
 def test_equations_of_motion(robot, record_property):
     rows = robot.velocities
     worst = np.zeros(3)
@@ -138,6 +139,7 @@ def test_limits(robot):
         assert limits[name].velocity == peer.velocityLimit[joint.idx_v]
 
 
+@pytest.mark.long
 def test_coupled_fingers():
     """Pinocchio takes the follower's coordinate out, jaxmbd keeps it and holds it to the other."""
     subpath = ROBOTS["Panda"][0]

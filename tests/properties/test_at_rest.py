@@ -20,6 +20,7 @@ ALL = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", thorough_but(REGULAR, ALL), ids="-".join)
 def test_accelerations_at_rest(case):
     """Without and with gravity, near the origin and away from it, of equal and of unlike legs."""

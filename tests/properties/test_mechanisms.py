@@ -58,6 +58,7 @@ REGULAR = [("a four-bar within 10 links", "float64")]
 ALL = [(name, dtype) for dtype in ("float64", "float32") for name in TEMPLATES]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name_and_type", thorough_but(REGULAR, ALL), ids="-".join)
 def test_formulations_agree_and_constraints_hold(name_and_type):
     """Against joint coordinates in float64; the energy's rate is the power of the forces."""

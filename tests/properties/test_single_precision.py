@@ -76,6 +76,7 @@ def errors(name, formulation, numbers, accelerations=mbd.accelerations):
     return np.abs(single - double).max((1, 2)) / (np.abs(double).max((1, 2)) + GRAVITY)
 
 
+@pytest.mark.long
 def test_a_draw_that_was_off_by_250_percent():
     floats, rest = drawn("a chain of 5", "maximal", [(64, (-6, 6))])
     assert np.isnan(rates(floats, rest, "maximal", "float32")).all()
@@ -89,6 +90,7 @@ def by_mass_matrix(system, t, state):
     return free._by_mass_matrix(system, (t, state)), None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("accelerations", [mbd.accelerations, by_mass_matrix])
 def test_floating_trees_with_light_bodies(accelerations):
     found = errors("a floating tree", "joint", LIGHT, accelerations)
@@ -101,6 +103,7 @@ def test_fused_programs_of_floating_trees_with_light_bodies(optimized):
         assert not np.any(errors("a floating tree", "joint", LIGHT) > ERROR)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("generated", thorough_but([True], [True, False]))
 def test_nan_in_batches_and_in_derivatives(generated):
     """By forces alone as well, although the mass matrix does not depend on them."""

@@ -24,6 +24,7 @@ def lowered(n, kind, formulation):
         return eqx.filter_jit(accelerations).lower(system, mbd.assemble(system))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "kind",
     [joints.Revolute, pytest.param(joints.Spherical, marks=pytest.mark.thorough)],
@@ -38,6 +39,7 @@ def test_programs_do_not_grow_with_the_chain(formulation, kind):
         assert abs(long - short) < 0.1 * short
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n", thorough_but([50], [50, 500]))
 @pytest.mark.parametrize("formulation", FORMULATIONS, ids=name_of)
 def test_long_chains_compile(formulation, n):

@@ -39,6 +39,7 @@ def configurations(monkeypatch, system, function):
     return len(made)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("formulation", FORMULATIONS, ids=models.name_of)
 def test_accelerations_with_constraints_compute_one_configuration(monkeypatch, formulation):
     system = driven(formulation)

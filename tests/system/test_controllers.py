@@ -40,6 +40,7 @@ def linear(A, x0, ts):
     return ((modes * shares) @ np.exp(np.outer(rates, ts))).real.T
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("formulation", models.FORMULATIONS, ids=models.name_of)
 def test_continuous_pid_of_a_joint(formulation):
     """A linear system of third order, from 0.2 rad to 0.5 rad, in two formulations."""
@@ -115,6 +116,7 @@ def sampled_pid(gains, limits, difference, **options):
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("difference", [False, True])
 def test_sampled_pid_is_the_one_by_hand(difference):
     """With a held command, at its limits for a while, with several steps in a sample."""
@@ -128,6 +130,7 @@ def test_sampled_pid_is_the_one_by_hand(difference):
         np.testing.assert_allclose(angle[steps - 1 :: steps], wanted, atol=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("period", thorough_but([H], [None, H]))
 def test_gradients_by_gains(period):
     """Gradients of both kinds of PID, at their limits too, and in a batch."""
@@ -327,6 +330,7 @@ def test_held_commands_between_samples():
     np.testing.assert_allclose(found.z[:, 0], [1.0, 1.0, 1.1, 1.1])
 
 
+@pytest.mark.long
 def test_single_precision():
     controller = mbd.PID("hinge", kp=3.0, ki=1.0, kd=0.2, setpoint=0.5, period=H)
     hinge = {"hinge": joints.Revolute("ground", "wheel")}

@@ -24,6 +24,7 @@ def chain(masses):
     return mbd.Model(bodies, hinges, {"gravity": forces.Gravity()})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("masses", MASSES, ids=str)
 def test_forces_on_all_joints_of_a_chain_are_those_of_inverse_dynamics(masses):
     system = mbd.formulate(chain(masses))

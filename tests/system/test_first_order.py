@@ -78,6 +78,7 @@ def start(system):
     return mbd.assemble(system, {"shoulder": 0.3}, {"elbow": 1.0}, states={"motor": 0.4})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("formulation", [mbd.JointCoordinates(), mbd.MaximalCoordinates()])
 def test_explicit_steps_advance_states(formulation):
     """Motions of both formulations agree, in z as well; a reference by a tight tolerance."""

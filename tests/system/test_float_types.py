@@ -192,6 +192,7 @@ def test_a_model_in_float32_stays_so():
         assert types(mbd.assemble(narrow, {"hinge": 0.25})) == {"float32"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("formulation", thorough_but(FORMULATIONS[:2], FORMULATIONS), ids=name_of)
 def test_float32_throughout(formulation):
     """Though JAX would compute in float64. Under strict promotion none of it may enter."""
@@ -216,6 +217,7 @@ INTEGRATORS = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("integrator", thorough_but(INTEGRATORS[:2], INTEGRATORS), ids=name_of)
 def test_integrators_keep_float32(integrator):
     system = mbd.formulate(four_bar(), mbd.MaximalCoordinates(), dtype=jnp.float32)
@@ -291,6 +293,7 @@ def test_replaced_leaves_of_a_system_count():
     assert wide.mechanism.dtype == jnp.float64
 
 
+@pytest.mark.long
 def test_narrower_states_are_converted():
     """Exactly, by everything that takes a state; the numbers are those of the float64 state."""
     system = mbd.formulate(model(driver=None), mbd.JointCoordinates())
@@ -331,6 +334,7 @@ def driven_pendulum():
     return mbd.formulate(model(driver=drive), FORMULATIONS[0])
 
 
+@pytest.mark.long
 def test_narrower_states_of_kinematics():
     driven, (narrow, wide) = driven_pendulum(), states_at_zero()
     ts = np.array([0.0, 0.125], SINGLE)

@@ -57,6 +57,7 @@ def slopes(system, state):
     )
 
 
+@pytest.mark.long
 @each_formulation
 def test_conservative_forces_are_the_slopes_of_their_potential(formulation):
     model = models.conservative(models.random_tree(3, kinds=KINDS))

@@ -30,6 +30,7 @@ class Late(forces.JointTorque):
         return super().force(t - 0.5, q, v)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", [signals.Samples, signals.Spline])
 def test_accelerations_are_one_program(kind):
     def vdot(values, t):

@@ -51,6 +51,7 @@ def test_a_four_bar_of_hinges_repeats_three_constraints(name):
         assert found.redundant == {"rocker pin": 3}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["joint", "maximal"])
 def test_a_slider_crank_with_a_ball_and_a_cross_repeats_nothing(name):
     found = rank_of(linkages.slider_crank(), FORMULATIONS[name])
@@ -79,6 +80,7 @@ def test_near_a_singular_position_the_rank_is_full():
     assert rank_of(linkages.parallelogram(1e-3), JOINT).dof == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["joint", "maximal"])
 def test_what_only_its_proportions_let_move_is_no_singular_position(name):
     found = rank_of(linkages.bennett(), FORMULATIONS[name])
@@ -135,6 +137,7 @@ def test_units_do_not_matter(size, mass):
     assert found.n_nearby > 0
 
 
+@pytest.mark.long
 def test_heavy_and_light_parts_together():
     parts = linkages.together(linkages.four_bar(), linkages.four_bar("tiny ", at=0.0, size=1e-3))
     model = linkages.hinged(**parts)
@@ -219,6 +222,7 @@ def test_a_second_weld_repeats_the_first():
         assert not found.singular
 
 
+@pytest.mark.long
 def test_long_chains_take_no_singular_values(monkeypatch):
     """They would take minutes: a chain in maximal coordinates is known to be independent before."""
 

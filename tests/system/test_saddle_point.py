@@ -73,6 +73,7 @@ FORMULATIONS = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "formulation", thorough_but(FORMULATIONS[:1], FORMULATIONS), ids=models.name_of
 )
@@ -166,6 +167,7 @@ def test_an_overconstrained_linkage_that_is_a_little_open_does_not_lock(formulat
     np.testing.assert_allclose(accelerations(1e-9), exact, atol=1e-6 * size)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("dtype", "heavy"), [("float32", 1e3), ("float64", 1e6)])
 def test_partitioning_finds_a_coordinate_for_each_independent_constraint(dtype, heavy):
     """Heavy and light links in turn, five constraints each, beside a four-bar that has 17."""
@@ -184,6 +186,7 @@ def test_partitioning_finds_a_coordinate_for_each_independent_constraint(dtype, 
     assert int(jnp.sum(chosen)) == 12 * 5 + 17
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("formulation", FORMULATIONS[:2], ids=models.name_of)
 def test_a_door_on_two_hinges_stays_at_its_guess(formulation):
     """Rows of the second hinge are rounding errors and correct no position."""

@@ -45,6 +45,7 @@ def squares_of_hanging_rods() -> np.ndarray:
     return np.sort(np.linalg.eigvals(np.linalg.solve(M, K)).real)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "formulation",
     thorough_but(FORMULATIONS[:2], FORMULATIONS),
@@ -137,6 +138,7 @@ def test_coupling_to_states_of_a_motor():
     assert not np.any(matrices.rates_by_position)
 
 
+@pytest.mark.long
 def test_static_number_of_columns():
     system = mbd.formulate(door(UPRIGHT), mbd.JointCoordinates())
     q = mbd.assemble(system).q

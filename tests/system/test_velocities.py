@@ -9,6 +9,7 @@ from tests.marks import thorough_but
 from tests.models import FORMULATIONS, name_of, near, random_state, random_tree
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("formulation", FORMULATIONS, ids=name_of)
 @pytest.mark.parametrize("seed", thorough_but([0], range(3)))
 def test_velocities_undo_rates(formulation, seed):

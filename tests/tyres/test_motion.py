@@ -16,6 +16,7 @@ from tests.tyres import models
 G = models.GRAVITY
 
 
+@pytest.mark.long
 def test_formulations_agree():
     """Accelerations of a wheel that slips, with camber, on waves."""
     road = contact.Washboard(0.01, 0.8)

@@ -134,6 +134,7 @@ def ditch(x):
     return contact.Steps([x, x + 0.1], [-1.0, 1.0], 1e-3)
 
 
+@pytest.mark.long
 def test_a_wheel_bridges_a_ditch(wrench):
     """It touches on both sides, without a force along the road, and does not touch between."""
     height = models.on_flat(LOAD)
@@ -152,6 +153,7 @@ def test_a_wheel_bridges_a_ditch(wrench):
     assert force[2] == pytest.approx(0.5 * LOAD, rel=0.1)
 
 
+@pytest.mark.long
 def test_the_force_is_unknown_beyond_the_grid(wrench):
     grid = contact.HeightGrid(np.zeros((5, 5)), 0.5, (-1.0, -1.0))
     X, V = models.at(0.28, [1.0, 0.0, 0.0], 3.0)
@@ -183,6 +185,7 @@ def test_relaxation_over_the_distance():
         np.testing.assert_allclose(follow(jnp.asarray(speed)), wanted, rtol=2e-4)
 
 
+@pytest.mark.long
 def test_relaxed_and_unrelaxed_tyres_agree_in_steady_rolling(wrench):
     """At ż = 0, with camber."""
     law = tyres.Brush([12.0, 10.0], 0.8, 0.03)

@@ -47,6 +47,7 @@ def test_page_needs_no_network_and_names_the_bodies(swing, tmp_path):
     assert [re.sub("<.*?>", "", text) for text in texts] == ["cart", "rod"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("fps", "speed", "expected"), [(30, 1, 31), (10, 1, 11), (30, 0.5, 61)])
 def test_keyframes_follow_fps_and_speed(swing, fps, speed, expected):
     series = named(swing.animate(fps=fps, speed=speed, labels=False), "rod").model_matrix
@@ -235,6 +236,7 @@ def test_other_forces_between_frames_are_lines_and_views_may_be_from_above(swing
     assert plot.camera[6:] == [0, 1, 0]
 
 
+@pytest.mark.long
 def test_missing_k3d_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "k3d", None)
     monkeypatch.delitem(sys.modules, "jaxmbd.viz.animate", raising=False)

@@ -80,6 +80,7 @@ def test_a_beam_is_swept_along_its_deformed_nodes(bending, plot):
     assert volume == pytest.approx(0.5 * 0.03 * 0.02, rel=1e-5)  # Closed, and turned outwards.
 
 
+@pytest.mark.long
 def test_symbols_and_paths_are_at_the_deformed_tip(bending, plot):
     weld = series(named(plot, "weld").model_matrix)
     np.testing.assert_allclose(weld[::2, :3, 3], bending.frames["tip"].p, atol=1e-6)
@@ -88,6 +89,7 @@ def test_symbols_and_paths_are_at_the_deformed_tip(bending, plot):
     )
 
 
+@pytest.mark.long
 def test_colours_are_the_strain_that_a_gauge_measures(bending, plot):
     mesh = named(plot, "rod")
     strains, points = series(mesh.attribute), series(mesh.vertices)

@@ -42,6 +42,7 @@ def test_a_gif_shows_the_motion(swing, tmp_path):
         assert pixels[:, 1].max() < 159
 
 
+@pytest.mark.long
 def test_the_camera_follows_a_frame(tmp_path):
     """A ball that rolls far is drawn as large, and in the same place, all the way."""
     model = mbd.Model(

@@ -41,6 +41,7 @@ def test_fast_turns_do_not_swing_over():
     np.testing.assert_allclose(angle, np.linspace(0.0, 0.8, 11), atol=1e-12)
 
 
+@pytest.mark.long
 def test_long_motions_get_fewer_keyframes(fine):
     assert len(motion.keyframes(fine, 1e-5).ts) == motion.MAX_KEYFRAMES
 
