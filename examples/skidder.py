@@ -287,6 +287,10 @@ def margin(settings, state):
     return jnp.min(loads) / jnp.mean(loads)
 
 
+# In one program, which leaves out derivatives of eigenvalues that nothing reads.
+margin_and_slopes = jax.jit(jax.value_and_grad(margin))
+
+
 def slowest(linear):
     """Eigenvalue with the largest real part, of those that are not zero [1/s].
 
@@ -355,8 +359,7 @@ def analysis(system, rest):
     value = slowest(linear)
     print(f"slowest of {linear.A.shape[0]} eigenvalues: {value.real:.3f} + {value.imag:.3f}i 1/s")
     at = {name: jnp.zeros(()) for name in ("boom", "slope")}
-    # In one program, which leaves out derivatives of eigenvalues that nothing reads.
-    found, slopes = jax.jit(jax.value_and_grad(margin))(at, rest.state)
+    found, slopes = margin_and_slopes(at, rest.state)
     print(f"stability margin {float(found):.4f}, derivatives", end=" ")
     print(", ".join(f"{float(x):.4f} 1/rad by the {name}" for name, x in slopes.items()))
     return linear, (found, slopes)

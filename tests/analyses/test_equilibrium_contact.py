@@ -1,5 +1,7 @@
 """Rest on tyres and on bristles, whose deflections are first-order states."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -55,3 +57,36 @@ def test_a_ball_that_does_not_slip_rolls_to_the_bottom_of_a_bowl():
     assert p == pytest.approx(np.array([0.0, 0.0, 0.1 - depth]), abs=1e-7)
     assert found.stable
     assert int(found.steps[0]) < 500
+
+
+@pytest.mark.thorough
+def test_bristles_take_one_step_to_rest_and_so_do_derivatives():
+    """Under a force F they stretch by z = F/σ₀, after D = z / (1 - σ₀ z/F_s) of the block."""
+    static, stiffness = 8.0, 1e4
+    slide = forces.LuGreFriction("slide", 6.0, static, 0.01, stiffness, damping=100.0)
+
+    def block(force):
+        return mbd.formulate(
+            mbd.Model(
+                {"block": mbd.inertia.box(2.0, (0.1, 0.1, 0.1))},
+                {"slide": joints.Prismatic(mbd.ground, "block", axis=(1, 0, 0))},
+                {
+                    "friction": slide,
+                    "push": forces.AppliedForce("block", jnp.stack([force, 0.0 * force, 0.0])),
+                },
+            )
+        )
+
+    state = mbd.assemble(block(jnp.asarray(0.0)))
+
+    def displacement(force):
+        return mbd.equilibrium(block(force), state, method="newton").state.q[0]
+
+    both = jax.jit(jax.value_and_grad(displacement))
+    for force in (6.0, -3.0, 1e-3):
+        part = 1.0 - abs(force) / static
+        value, slope = both(jnp.asarray(force))
+        assert float(value) == pytest.approx(force / stiffness / part, rel=1e-8)
+        assert float(slope) == pytest.approx(1.0 / stiffness / part**2, rel=1e-6)
+    # To either side of the first state it is the same here.
+    assert float(both(jnp.asarray(0.0))[1]) == pytest.approx(1.0 / stiffness, rel=1e-6)

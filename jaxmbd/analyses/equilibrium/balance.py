@@ -32,6 +32,9 @@ from ...system.residuals import rest_residual, rest_stiffness
 # of springs at rest.
 UNLOADED, NO_LOAD = 1.0, 1e-9
 
+# Rate s of first-order states at rest, as a part of the mechanism's own: slow by any scale.
+SLOW = 1e-9
+
 
 class Scales(eqx.Module):
     """Sizes that make displacements and accelerations dimensionless.
@@ -56,6 +59,8 @@ class Balance(eqx.Module):
     - `state_rate`: s [1/s].
     - `travelled`: displacement from the first state to `q`, the sum of all increments.
     - `offset`: displacement of the first state, zero; it has a derivative by the first state.
+    - `before`: displacement and change of z before the step, if s (z - z₀) = r(t, q, s δ, z) counts
+      both from the first state. Zero if it counts them from the start of the step.
     """
 
     system: AbstractSystem
@@ -70,6 +75,7 @@ class Balance(eqx.Module):
     penalty: Float[Array, ""]
     travelled: Velocities
     offset: State
+    before: State
 
 
 class Place(eqx.Module):
@@ -164,10 +170,10 @@ def rest_of_states(
     """
     if system.nz == 0:
         return dz
-    v = at.state_rate * (delta - at.offset.v)
+    v = at.state_rate * (at.before.v + delta - at.offset.v)
     assert c.z is not None
     r = rates_of_states(system.mechanism, state_inputs(c, v), c.z)
-    rows = at.state_rate * (dz - at.offset.z) - r
+    rows = at.state_rate * (at.before.z + dz - at.offset.z) - r
     for group in system.mechanism.sampled_groups:
         own = slice(group.first_state, group.first_state + len(group.names) * group.n_states)
         (inputs,) = _inputs_of(system, c, jnp.zeros_like(v), group)
@@ -236,10 +242,18 @@ def at_place(
     inertia: Float[Array, ""],
     state_rate: Float[Array, ""],
     push: Velocities | None = None,
+    first: States | None = None,
 ) -> Balance:
-    """Equations of a step from a place. Default of `push`: zero."""
+    """Equations of a step from a place.
+
+    **Arguments:** `push`: default zero; `first`: z of the first state, if changes of z are counted
+    from there. Default: from the start of the step.
+    """
     zeros = jnp.zeros_like(place.travelled)
     start = system.configuration(t, place.q, place.z)
+    nothing = before = State(place.q, zeros, jnp.zeros_like(place.z))
+    if first is not None:
+        before = State(place.q, place.travelled, place.z - first)
     return Balance(
         system,
         t,
@@ -252,11 +266,13 @@ def at_place(
         state_rate,
         scales.penalty,
         place.travelled,
-        State(place.q, zeros, jnp.zeros_like(place.z)),
+        nothing,
+        before,
     )
 
 
 __all__ = [
+    "SLOW",
     "Balance",
     "Place",
     "Scales",

@@ -20,6 +20,7 @@ from ...system.abstract import AbstractSystem, State, Time, as_state, as_time, r
 from ...system.acceleration import accelerations
 from ...system.reactions import reactions_of
 from .balance import (
+    SLOW,
     Place,
     Scales,
     at_place,
@@ -46,9 +47,6 @@ from .stability import Stability, stability
 # at most `NEAR`, and then iterates by Newton's method. It leaves an unstable equilibrium by the
 # displacement `NUDGE`, at most `MAX_NUDGES` times.
 NEAR, NUDGE, MAX_NUDGES = 1e-3, 1e-2, 2
-
-# Rate s of first-order states at rest, as a part of the mechanism's own: slow by any scale.
-SLOW = 1e-9
 
 
 class Equilibrium(eqx.Module):
@@ -139,8 +137,10 @@ def equilibrium(
     Directions without stiffness, such as that of a wheel on a level plane, keep their position as
     far as the motion towards equilibrium permits; `Equilibrium.free` names them. Nonholonomic
     constraints hold displacements as they hold velocities. With them, and with states that have no
-    rate at rest (bristles), the equilibrium depends on the way; derivatives are those at the last
-    displacement.
+    rate at rest (bristles, slips of tyres), the equilibrium depends on the way. With `"newton"`
+    these states take one implicit step from the first state to the equilibrium, and derivatives
+    are those of this step. If the first state is the equilibrium itself, or after drainage,
+    derivatives by numbers of the system are the mean of those to either side.
 
     **Raises** `ModelError` for invalid arguments, and `EquilibriumError`, naming joints, if no
     equilibrium is reached: forces move the mechanism for ever along directions without stiffness,
@@ -212,7 +212,7 @@ def _equilibrium(
     rest = State(state.q, jnp.zeros_like(state.v), state.z)
     fixed, time, start = stop_gradients((system, t, rest))
     found = stop_gradients(_search(fixed, time, start, methods))
-    return _finished(system, t, rest, found, methods.limit(state.q.dtype), state_alone)
+    return _finished(system, t, rest, found, methods, state_alone)
 
 
 def _search(system: AbstractSystem, t: Time, state: State, methods: Methods) -> Found:
@@ -296,7 +296,7 @@ def _finished(
     t: Time,
     start: State,
     found: Found,
-    limit: Float[Array, ""],
+    methods: Methods,
     state_alone: bool,
 ) -> Equilibrium:
     """The equilibrium at a place, with derivatives by the system, the time and the first state."""
@@ -304,7 +304,7 @@ def _finished(
     q = after(found.place.q, found.stability.basis)
     with fused_poses():
         scales = stop_gradients(scales_of(fixed, time, State(q, start.v, found.place.z)))
-    end = state = _differentiable(system, t, start, found, scales)
+    end = state = _differentiable(system, t, start, found, scales, methods)
     state = State(after(state.q, scales.rate), state.v, state.z)
     if state_alone:
         system, t, state = fixed, time, stop_gradients(state)
@@ -317,7 +317,8 @@ def _finished(
     bad = RESULTS.no_equilibrium
     opening = jnp.where(constraints.is_holonomic(system), constraints.residual(system, c), 0.0)
     closed = jnp.all(jnp.abs(opening) <= float(jnp.finfo(opening.dtype).eps) ** 0.5)
-    result = RESULTS.where(found.converged & closed & (residual <= limit), result, bad)
+    small = residual <= methods.limit(state.q.dtype)
+    result = RESULTS.where(found.converged & closed & small, result, bad)
     bad = RESULTS.unbounded_motion
     loose = jnp.any(found.stability.free | found.stability.unstable)
     result = RESULTS.where(~found.converged & loose, bad, result)
@@ -348,9 +349,14 @@ def _finished(
 
 
 def _differentiable(
-    system: AbstractSystem, t: Time, start: State, found: Found, scales: Scales
+    system: AbstractSystem, t: Time, start: State, found: Found, scales: Scales, methods: Methods
 ) -> State:
-    """The state at a place, as an implicit function of the arguments."""
+    """The state at a place, as an implicit function of the arguments.
+
+    Rates of first-order states may have a kink at rest. If the way from the first state is known,
+    the derivative is that of the side from which the mechanism came; otherwise, and if the
+    displacement consists of rounding errors, it is the mean of both sides.
+    """
     place = found.place
     constant = stop_gradients(start)
     # Zero, with the derivative of the first state.
@@ -365,6 +371,12 @@ def _differentiable(
     slow = SLOW * jnp.sqrt(scales.rate)
     at = at_place(system, t, place, scales, none, slow)
     at = eqx.tree_at(lambda b: b.offset, at, offset)
+    if methods.is_direct and system.artificial_energy_limit is None:
+        way_there = State(place.q, place.travelled, place.z - constant.z)
+        size = displacement(system, stop_gradients(at.start), place.travelled, scales)
+        known = size > float(jnp.finfo(size.dtype).eps) ** 0.5
+        before = jax.tree.map(lambda x, none: jnp.where(known, x, none), way_there, at.before)
+        at = eqx.tree_at(lambda b: b.before, at, before)
     x0 = unknowns(system, place.lam)
     # Factors with a little inertia are regular if directions have no stiffness.
     near = eqx.tree_at(lambda b: b.inertia, stop_gradients(at), LEAST_INERTIA * scales.rate)

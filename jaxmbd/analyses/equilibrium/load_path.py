@@ -26,6 +26,7 @@ from ...system.acceleration import accelerations
 from ...system.energy import energy
 from ...system.joint_states import JointState, joint_states
 from .balance import (
+    SLOW,
     Place,
     Scales,
     at_place,
@@ -38,7 +39,7 @@ from .balance import (
     unknowns,
 )
 from .eigenvalues import with_derivatives
-from .equilibrium import SLOW, Equilibrium, equilibrium
+from .equilibrium import Equilibrium, equilibrium
 from .held import at_rest, with_loads
 from .stability import Stability, stability
 

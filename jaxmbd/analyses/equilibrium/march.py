@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from ...nonlinear import AbstractFactorization, Blocks
 from ...system.abstract import AbstractSystem, Time
-from .balance import Balance, Place, Scales, at_place, displacement, inertial
+from .balance import SLOW, Balance, Place, Scales, at_place, displacement, inertial
 from .drainage import Drainage
 from .newton import StaticNewton
 from .step import Trial, attempt
@@ -82,6 +82,11 @@ class Methods(eqx.Module):
     drain: Drainage | None
     newton: StaticNewton | None
 
+    @property
+    def is_direct(self) -> bool:
+        """Whether the way to rest is that from the first state, not that of a damped motion."""
+        return self.drain is None
+
     def as_arrays(self, dtype: Any) -> "Methods":
         """The same methods with arrays as numbers: a program is compiled for all numbers."""
 
@@ -141,7 +146,15 @@ class Methods(eqx.Module):
         blocks: Blocks,
         way: AbstractFactorization,
     ) -> March:
-        """Step until rest, or until steps run out; no derivatives."""
+        """Step until rest, or until steps run out; no derivatives.
+
+        First-order states follow displacements as in a slow motion: of each step, or with Newton's
+        method alone in one implicit step from the first state. The end then does not depend on the
+        iterations.
+        """
+        state_rate, first = jnp.sqrt(LEAST_INERTIA * scales.rate), None
+        if self.is_direct:
+            state_rate, first = SLOW * jnp.sqrt(scales.rate), start.place.z
 
         def step(now: March) -> March:
             omega, zeros = self._damping(now), jnp.zeros_like(now.v)
@@ -151,9 +164,7 @@ class Methods(eqx.Module):
             # term of the step before would otherwise make the motion unstable.
             part = omega**2 / jnp.maximum(1.0, now.h * omega)
             push = jnp.where(now.draining, now.v / now.h - part * now.increment, zeros)
-            # First-order states follow displacements as in a slow motion.
-            state_rate = jnp.sqrt(LEAST_INERTIA * scales.rate)
-            at = at_place(system, t, now.place, scales, inertia, state_rate, push)
+            at = at_place(system, t, now.place, scales, inertia, state_rate, push, first)
             full = None
             # The rate of first-order states in a step is part of their equations.
             if self.newton is not None and system.nz == 0:
