@@ -237,6 +237,7 @@ class PinInSlot(joints.AbstractJoint):
     rotation = joints.Free.rotation
 
 
+@pytest.mark.long
 def test_motion_that_leaves_the_numbers(system, state):
     wild = pendulum(forces={"push": forces.JointTorque("hinge", lambda t: 1.0 / (0.5 - t))})
     with pytest.raises(mbd.SimulationError, match=r"finite at t = 0\.5"):

@@ -74,6 +74,7 @@ def test_joint_whose_values_make_no_sense():
 SPRING = forces.SpringDamper("a", "b", stiffness=30.0, damping=2.0, rest_length=0.4)
 
 
+@pytest.mark.long
 def test_frame_forces_keep_their_contract():
     testing.check_frame_force(SPRING, KEY, passive=True)
     testing.check_frame_force(forces.AppliedForce("a", mbd.signals.Sine([1.0, 2.0, 3.0], 0.3)), KEY)

@@ -38,6 +38,7 @@ def test_energy_that_comes_from_nowhere():
     assert energy.max() > 10 * energy[0]  # What the warning is of.
 
 
+@pytest.mark.long
 def test_the_last_state_alone_is_compared_with_the_first():
     with pytest.warns(mbd.EnergyGainWarning):
         hits(pendulum(), saveat=diffrax.SaveAt(t1=True))

@@ -116,6 +116,7 @@ def test_a_pendulum_falls_from_the_horizontal_to_the_bottom(hanging, method):
     assert float(found.eigenvalues[0]) == pytest.approx(expected, rel=1e-4)
 
 
+@pytest.mark.long
 def test_drainage_counts_the_turns_that_it_wound(hanging):
     found = mbd.equilibrium(hanging, mbd.assemble(hanging, {"hinge": 0.1 + 2 * np.pi}))
     assert float(angle(hanging, found)) == pytest.approx(2.5 * np.pi, abs=1e-12)

@@ -109,6 +109,7 @@ def test_a_pitchfork_is_found_at_the_critical_load():
     assert path.stable.tolist() == [True, True, False]
 
 
+@pytest.mark.long
 def test_a_branch_is_plotted(branch):
     pytest.importorskip("matplotlib")
     axis = branch.plot().axes[0]

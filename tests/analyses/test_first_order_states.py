@@ -80,6 +80,7 @@ def test_an_event_of_a_current(system):
     assert 0.002 < ended.ts[-1] < 0.19
 
 
+@pytest.mark.long
 def test_a_state_that_is_lost_is_named():
     burnt = motors.motor(0.5, 1e308)
     lost = mbd.formulate(motors.model(motor=burnt))
@@ -123,6 +124,7 @@ def test_files(motion, tmp_path):
         np.testing.assert_array_equal(read["z_filter"], motion.element_states["filter"])
 
 
+@pytest.mark.long
 def test_a_row_of_the_plot(motion):
     figure = motion.plot(joints=[], energy=False)
     left, right = figure.axes

@@ -139,6 +139,7 @@ def test_intervals_are_student_s(fitted):
         fitted.intervals(95.0)
 
 
+@pytest.mark.long
 def test_a_report_needs_no_network(fitted, tmp_path):
     unseen = records(starts=((0.9, 1.0),), lengths=(100,), seed=7)
     errors = fitted.validate(unseen)
@@ -268,6 +269,7 @@ def test_records_are_predicted_together_as_apart(measured):
         np.testing.assert_allclose(prediction["hinge"], alone, atol=1e-14)
 
 
+@pytest.mark.long
 def test_sensors_and_inputs_of_a_record(measured):
     ts = np.asarray(measured[0].ts)
     drive = mbd.forces.JointTorque("hinge", mbd.signals.Samples(ts, np.sin(ts)))

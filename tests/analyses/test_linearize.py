@@ -146,6 +146,7 @@ def test_states_of_a_motor_and_a_controller():
     np.testing.assert_allclose(linear.C, [[0, 0, 1, 0]], atol=0)
 
 
+@pytest.mark.long
 def test_motion_after_a_small_input(cart_system):
     """A motion under a small constant force F differs from the linear one by terms of order F³.
 

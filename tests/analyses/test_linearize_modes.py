@@ -51,6 +51,7 @@ def test_formulations_agree(formulation, rods):
     )
 
 
+@pytest.mark.long
 def test_motion_of_a_mode(rods):
     """The motion is a small vibration at the frequency of the mode, in its shape."""
     modes = rods.modes()

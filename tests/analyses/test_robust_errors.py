@@ -129,6 +129,7 @@ def repeated(J, rho, n=150):
     return *shares, np.median(own / errors, axis=0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("rho", "n", "n_records"),
     [

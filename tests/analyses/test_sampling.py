@@ -35,6 +35,7 @@ def test_adaptive_steps_end_at_multiples_of_the_period(system, t0):
     assert found[-1] == 0.2
 
 
+@pytest.mark.long
 def test_without_sampled_elements_steps_are_longer():
     plain = mbd.formulate(motors.model())
     assert np.diff(ends(plain, controller=diffrax.PIDController(rtol=1e-2, atol=1e-2))).max() > 0.03
@@ -50,6 +51,7 @@ def test_fixed_steps_that_miss_a_multiple(system):
     assert len(ends(system, t1=0.02, dt=0.02)) == 1  # It ends before the first of them.
 
 
+@pytest.mark.long
 def test_traced_steps_that_miss_a_multiple(system):
     state = mbd.assemble(system, {"hinge": 0.4})
     kept = jnp.array([0.06])

@@ -89,6 +89,7 @@ def test_inputs_begin_with_the_values_of_the_model(system, start):
     assert abs(stepper.u[0]) > 0.1
 
 
+@pytest.mark.long
 def test_a_batch_restarts_some_of_its_motions(system, start):
     stepper = mbd.Stepper(system, None, DT, inputs=["upper"], sensors=SENSORS, batch=3)
     assert stepper.reason == "a batch"
@@ -109,6 +110,7 @@ def test_a_batch_restarts_some_of_its_motions(system, start):
     assert stepper.sensors()["acceleration"].shape == (3, 3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "integrator",
     [
@@ -196,6 +198,7 @@ def test_errors_of_calls(system, start):
         stepper.reset(mbd.State(start.q * np.nan, start.v))
 
 
+@pytest.mark.long
 def test_batches_of_another_size(system, start):
     with native.enabled(False):
         stepper = mbd.Stepper(system, None, DT, batch=2)

@@ -89,6 +89,7 @@ def test_given_substeps_stay_and_are_checked():
         mbd.predict(pendulum(), record(), substeps=0)
 
 
+@pytest.mark.long
 def test_what_no_number_makes_accurate():
     said = r"experiment 0 .* up to 256 were tried\. The motion may be chaotic"
     with pytest.warns(mbd.IntegrationWarning, match=said):

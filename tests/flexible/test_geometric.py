@@ -64,6 +64,7 @@ def reduced(with_data=True):
     return flexible.reduce(K, M, positions, {"base": 0}, 6, nodes={"tip": N}, geometric=given)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("omega", [1, 5])
 def test_a_spinning_cantilever_gains_stiffness(omega):
     own = spinning_frequencies(reduced(), [0.0, 0.0, omega])

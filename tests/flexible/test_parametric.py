@@ -73,6 +73,7 @@ def measured(numbers):
     return jnp.concatenate([body.frequencies() / (2.0 * jnp.pi), ratios])
 
 
+@pytest.mark.long
 def test_modulus_width_and_damping_follow_from_frequencies():
     """Bending in two planes: √(E/ρ) times the height and the width. Gauss-Newton."""
     truth = jnp.array([7e9, 0.03, 0.01])

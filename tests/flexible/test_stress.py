@@ -146,6 +146,7 @@ def test_sensor_reads_stress_and_its_derivative_by_the_modulus():
     np.testing.assert_allclose(slope * MATERIAL["E"], expected, rtol=1e-7)
 
 
+@pytest.mark.long
 def test_messages():
     section = flexible.Rectangle(0.03, 0.02)
     beam = flexible.beam(0.5, 7e9, 2.8e9, 2700.0, section, 2, n_modes=1)

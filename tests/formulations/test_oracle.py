@@ -49,6 +49,7 @@ def test_accelerations_are_those_of_lagrange(name):
         assert max(np.abs(x).max(initial=0) for x in wanted.values()) > 1
 
 
+@pytest.mark.long
 def test_energies_are_those_of_the_bodies():
     model = tree("arm", 9)
     # The oracle gives drives a potential, which is no energy of the mechanism.

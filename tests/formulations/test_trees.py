@@ -155,6 +155,7 @@ def test_formulations_agree(tree):
         assert np.abs(joint["accelerations"]).max() > 10
 
 
+@pytest.mark.long
 @each_formulation
 @each_tree
 def test_accelerations_solve_the_equation_of_motion(tree, formulation):
@@ -174,6 +175,7 @@ def test_fast_path_is_the_generic_one(formulation):
                 models.near({quantity: first}, {quantity: other}, 1e-11)
 
 
+@pytest.mark.long
 @each_formulation
 def test_mass_is_the_generic_one(formulation):
     """In maximal coordinates rotors are coordinates of their own, not spread over the bodies."""

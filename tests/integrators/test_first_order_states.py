@@ -176,6 +176,7 @@ def test_a_time_constant_far_below_the_step(found, exact, name):
     np.testing.assert_allclose(stiff, exact[1], atol=0.015)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", thorough_but(REGULAR[1:], IMPLICIT))
 def test_a_start_off_the_fast_decay(found, exact, name):
     """The motion hardly sees it; the current oscillates where the method damps nothing."""

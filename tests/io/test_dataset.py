@@ -66,6 +66,7 @@ def test_round_trip(dataset, tmp_path):
         xr.testing.assert_identical(read.load(), dataset)
 
 
+@pytest.mark.long
 def test_frames_by_name(fall, dataset):
     ended = fall.finite()
     assert list(dataset.frame.values) == ended.frames.keys()

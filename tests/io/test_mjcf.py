@@ -293,6 +293,7 @@ TOUCHING = """<mujoco><option gravity="0 0 0"/><worldbody>
 </worldbody><contact><exclude body1="rod" body2="ball"/></contact></mujoco>"""
 
 
+@pytest.mark.long
 def test_contacts():
     with pytest.warns(mbd.NotRepresentedWarning) as caught:
         mjcf = from_mjcf(TOUCHING)

@@ -262,6 +262,7 @@ def test_units_of_states_change_nothing():
     np.testing.assert_allclose(one.condition[3:], other.condition[3:], rtol=0.3)
 
 
+@pytest.mark.long
 def test_vmap_mixes_matrices_with_and_without_clusters():
     blocks = [jordan([-1, -1, -2, -3], [0]), jordan([-1, -1, -2, -2]), jordan([-1, -2, -3, -4])]
     As, dAs = (jnp.asarray(x) for x in zip(*map(similar, blocks), strict=True))

@@ -114,6 +114,7 @@ def test_spline_of_two_samples_is_a_line():
     np.testing.assert_allclose(jax.vmap(line)(jnp.array([-1.0, 0.3, 2.0])), [-1.0, 1.6, 5.0])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("signal", "joints"),
     [(signals.Spline(TS, VALUES[:, 0]), TS), (signals.Step(0.2, 0.9, 1.0, -2.0), [0.2, 0.9])],

@@ -116,6 +116,7 @@ X = jnp.asarray([0.4, -0.7])
 ROWS = jnp.cos(jnp.arange(12.0)).reshape(6, 2)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("long", [False, True])
 def test_rows_in_memory(monkeypatch, long):
     monkeypatch.setattr(scalars, "MAX_UNROLLED", 0)

@@ -68,6 +68,7 @@ def test_little_is_kept_for_the_way_back(newton):
     assert n_bytes(jax.vjp(once, ARGS)[1]) < 10 * ARGS.nbytes
 
 
+@pytest.mark.long
 def test_second_derivative(newton):
     hessian = jax.jacfwd(jax.jacrev(lambda a: solve(newton, a).x[0]))(ARGS)
     gradient = jax.jacrev(lambda a: solve(newton, a).x[0])

@@ -171,6 +171,7 @@ def test_solutions(name):
         np.testing.assert_allclose(y, expected, atol=1e-10 * np.abs(expected).max())
 
 
+@pytest.mark.long
 def test_batches_of_factors():
     pattern = MaximalSystem(lower(chain(6))).sparsity_pattern()
     J = jnp.asarray(random_matrix(pattern))
@@ -270,6 +271,7 @@ def test_a_chain_is_gone_after_the_logarithm_of_its_length():
     assert sorted(gone) == list(range(len(sizes)))
 
 
+@pytest.mark.long
 def test_the_program_does_not_grow():
     """Tables of indices do, instructions do not."""
 

@@ -114,6 +114,7 @@ def test_equations_of_motion(robot, record_property):
         assert value < TOLERANCE, f"{name} differs by {value}"
 
 
+@pytest.mark.long
 def test_every_link_is_where_pinocchio_has_it(robot):
     q, _ = next(states(robot))
     data = robot.peer.createData()

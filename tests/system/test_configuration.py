@@ -71,6 +71,7 @@ def count(jaxpr):
     return total
 
 
+@pytest.mark.long
 def test_a_step_of_a_four_bar_is_a_short_program():
     """A step of generalized-α in maximal coordinates has 8,400 operations with JAX 0.10."""
     model = linkages.hinged(**linkages.four_bar(), forces={"gravity": forces.Gravity()})

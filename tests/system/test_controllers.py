@@ -344,6 +344,7 @@ def test_single_precision():
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("formulation", models.FORMULATIONS, ids=models.name_of)
 def test_one_configuration_for_accelerations(monkeypatch, formulation):
     """Sensors of all kinds compute no kinematics of their own."""

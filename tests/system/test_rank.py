@@ -90,6 +90,7 @@ def test_what_only_its_proportions_let_move_is_no_singular_position(name):
     assert found.n_nearby > 0
 
 
+@pytest.mark.long
 def test_a_stretched_toggle_has_no_position_nearby():
     """To first order its middle may move, to second order it may not."""
     bars = {"a": ((0, 0, 0), (1, 0, 0)), "b": ((1, 0, 0), (2, 0, 0))}
@@ -115,6 +116,7 @@ def test_trees_have_the_freedoms_of_their_joints(formulation):
     assert found.redundant == {}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["joint", "maximal"])
 def test_planes_may_lie_anyhow(name):
     """Rows across the plane are rounding then, and not zero, in coordinates of joints."""

@@ -201,6 +201,7 @@ def test_relaxed_and_unrelaxed_tyres_agree_in_steady_rolling(wrench):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "road", [None, pytest.param(rough, marks=pytest.mark.thorough)], ids=["flat", "terrain"]
 )

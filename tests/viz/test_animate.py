@@ -55,6 +55,7 @@ def test_keyframes_follow_fps_and_speed(swing, fps, speed, expected):
     assert [float(min(series, key=float)), float(max(series, key=float))] == [0.0, 1.0 / speed]
 
 
+@pytest.mark.long
 def test_bodies_are_where_the_motion_has_them(swing):
     series = named(swing.animate(fps=20), "rod").model_matrix
     poses = np.stack([series[t] for t in sorted(series, key=float)])
@@ -191,6 +192,7 @@ def test_rows_without_a_state_are_left_out(swing):
         motions.solution(swing.system, swing.ts, states).animate()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ts", [[0.0], [0.0, 1.0]], ids=["one time", "at rest"])
 def test_where_nothing_moves(ts, tmp_path):
     dust = mbd.Model({"dust": mbd.RigidBody(1.0, (1e-12, 1e-12, 1e-12))})

@@ -102,6 +102,7 @@ def test_colours_are_the_strain_that_a_gauge_measures(bending, plot):
     assert mesh.color_range == pytest.approx([-np.abs(strains).max(), np.abs(strains).max()])
 
 
+@pytest.mark.long
 def test_deformation_is_a_factor_of_the_picture_alone(bending, plot):
     """The scale multiplies displacements of the surface and its frames, not its colours."""
     larger = bending.animate(fps=20, deformation=3, contours="displacement")

@@ -46,12 +46,14 @@ def test_long_motions_get_fewer_keyframes(fine):
     assert len(motion.keyframes(fine, 1e-5).ts) == motion.MAX_KEYFRAMES
 
 
+@pytest.mark.long
 def test_many_rows_are_thinned_before_anything_is_evaluated(fine, monkeypatch):
     monkeypatch.setattr(motion, "MAX_KEYFRAMES", 11)
     found = motion.keyframes(fine, 1e-3)
     np.testing.assert_allclose(found.p, fine.frames.pose.p[::4], atol=1e-12)
 
 
+@pytest.mark.long
 def test_repeated_times_and_float32(fine):
     ts = fine.ts.at[-1].set(fine.ts[-2])
     found = motion.keyframes(motions.solution(fine.system, ts, fine.states), 0.1)
