@@ -6,7 +6,8 @@ Names are those of `benchmarks.peers.robots`, which need the extra `peers`, or `
 Prints Markdown: the time to trace and compile, without the caches on disk, and the time of one
 state in a batch and alone in a loop. `mujoco.rollout` and `mj_step` make whole steps, which are
 little more than the accelerations, and take no time to compile. Times are the shortest of several
-calls in turn; the process keeps to one core where the system allows it.
+calls in turn; the process keeps to one core where the system allows it. Operations are those on
+scalars that depend on the state.
 """
 
 import argparse
@@ -30,6 +31,8 @@ import jaxmbd as mbd
 from benchmarks.chains import chain
 from benchmarks.machine import machine
 from jaxmbd import native
+from jaxmbd.native.rows import as_nodes
+from jaxmbd.native.scalars import scalars_of
 from jaxmbd.system.abstract import AbstractSystem
 
 LINKS, ALONE, REPEATS, SECONDS = 10, 1000, 5, 1.0
@@ -76,6 +79,26 @@ def own(system: AbstractSystem, states: mbd.State, on: bool) -> tuple[list[float
     return [compiling, *(1e6 * x for x in times)], np.asarray(many(system, states))
 
 
+def operations(system: AbstractSystem, state: mbd.State) -> int:
+    """Operations on scalars of the generated accelerations that depend on the state."""
+
+    def of_arrays(q: jax.Array, v: jax.Array, system: AbstractSystem) -> jax.Array:
+        return accelerations(system, mbd.State(q, v))
+
+    found = native.native_of(of_arrays, state.q, state.v, system)
+    assert found is not None
+    program = found.program
+    batched = (True, True, *(False for _ in program.jaxpr.invars[2:]))
+    nodes = [x for result in scalars_of(program, batched).results for x in as_nodes(result).flat]
+    seen = set()
+    while nodes:
+        node = nodes.pop()
+        if node.varies and node.index not in seen:
+            seen.add(node.index)
+            nodes.extend(node.args)
+    return len(seen)
+
+
 def rows(name: str, size: int) -> Iterator[str]:
     """Rows of the table of one mechanism."""
     robot = None
@@ -93,7 +116,8 @@ def rows(name: str, size: int) -> Iterator[str]:
     found = {on: own(system, states, on) for on in (False, True)}
     for on, label in ((False, "fused program"), (True, "generated code")):
         numbers = " | ".join(f"{x:.3g}" for x in found[on][0])
-        yield f"| {name} | {label} | {numbers} |"
+        count = operations(system, jax.tree.map(lambda x: x[0], states)) if on else ""
+        yield f"| {name} | {label} | {count} | {numbers} |"
     if robot is not None:
         from benchmarks.peers import steps
 
@@ -101,7 +125,7 @@ def rows(name: str, size: int) -> Iterator[str]:
             make(robot, states, n) for make, n in ((steps.in_rollout, 1), (steps.in_mujoco, ALONE))
         )
         times = shortest(many.run) / size, shortest(one.run) / ALONE
-        yield f"| {name} | MuJoCo | | {1e6 * times[0]:.3g} | {1e6 * times[1]:.3g} |"
+        yield f"| {name} | MuJoCo | | | {1e6 * times[0]:.3g} | {1e6 * times[1]:.3g} |"
     error = np.abs(found[True][1] - found[False][1]).max() / np.abs(found[False][1]).max()
     assert error < 1e-9, f"{name}: results differ by {error:.1e}"
 
@@ -114,8 +138,8 @@ def main() -> None:
     parser.add_argument("names", nargs="*", default=["chain", *(["UR5", "Go2"] if PEERS else [])])
     options = parser.parse_args()
     print(f"{machine()} One of the cores, a batch of {options.batch} states.\n")
-    print("| | | compile [s] | batch [µs a state] | alone [µs a state] |")
-    print("|---|---|---|---|---|", flush=True)
+    print("| | | operations | compile [s] | batch [µs a state] | alone [µs a state] |")
+    print("|---|---|---|---|---|---|", flush=True)
     for name in options.names:
         for row in rows(name, options.batch):
             print(row, flush=True)
