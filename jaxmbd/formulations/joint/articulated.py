@@ -76,19 +76,19 @@ class Articulated(NamedTuple):
         **Arguments:** as of `accelerations`, and `momenta`: those of the bodies, by velocities, at
         the world twists of all velocities.
         """
-        vdot, rates, (U, D) = self._solve(force, wrenches, products)
+        vdot, rates, (U, inverse) = self._solve(force, wrenches, products)
         required = momenta(rates) - wrenches
 
         def backward(beyond: Array, own: tuple[Array, ...]) -> tuple[Array, Array]:
-            S, U, D, left, required = own
+            S, U, inverse, left, required = own
             p = beyond + required
             u = left - S @ p
-            return p + (u / D) * U, u
+            return p + (u * inverse) * U, u
 
         left = force - self.rotors * vdot
-        own = self.H, U, D, left, required
+        own = self.H, U, inverse, left, required
         u = self.recursion.backward(backward, jnp.zeros_like(self.H[0]), own)
-        change, changes = self._forward(jnp.zeros_like(self.H), U, D, u)
+        change, changes = self._forward(jnp.zeros_like(self.H), U, inverse, u)
         return Refined(vdot + change, rates, changes)
 
     def _solve(
@@ -97,40 +97,40 @@ class Articulated(NamedTuple):
         wrenches: Float[Array, "nv 6"] | None,
         products: Float[Array, "nv 6"] | None,
     ) -> tuple[Float[Array, "nv"], Float[Array, "nv 6"], tuple[Array, Array]]:
-        """v̇, rates of world twists after each velocity, and (U, D)."""
+        """v̇, rates of world twists after each velocity, and (U, 1/D)."""
         zeros = jnp.zeros_like(self.H)
         wrenches = zeros if wrenches is None else wrenches
         products = zeros if products is None else products
         nothing = jnp.zeros_like(force[0])
         tip = jnp.zeros_like(self.inertia[0]), zeros[0], (nothing, nothing)
         own = self.H, self.inertia, self.rotors, force, wrenches, products
-        U, D, u = self.recursion.backward(_backward, tip, own)
-        return *self._forward(products, U, D, u), (U, D)
+        U, inverse, u = self.recursion.backward(_backward, tip, own)
+        return *self._forward(products, U, inverse, u), (U, inverse)
 
     def _forward(
         self,
         products: Float[Array, "nv 6"],
         U: Float[Array, "nv 6"],
-        D: Float[Array, "nv"],
+        inverse: Float[Array, "nv"],
         u: Float[Array, "nv"],
     ) -> tuple[Float[Array, "nv"], Float[Array, "nv 6"]]:
         """v̇, and rates of world twists after each velocity."""
 
         def forward(above: tuple[Array, Array], own: tuple[Array, ...]) -> tuple[Array, Array]:
-            S, c, U, D, u = own
+            S, c, U, inverse, u = own
             A = above[0] + c
-            vdot = (u - U @ A) / D
+            vdot = (u - U @ A) * inverse
             return A + vdot * S, vdot
 
         root = jnp.zeros_like(self.H[0]), jnp.zeros_like(u[0])
-        rates, vdot = self.recursion.forward(forward, root, (self.H, products, U, D, u))
+        rates, vdot = self.recursion.forward(forward, root, (self.H, products, U, inverse, u))
         return vdot, rates
 
 
 def _backward(
     beyond: tuple[Array, Array, tuple[Array, Array]], own: tuple[Array, ...]
 ) -> tuple[tuple[Array, Array, tuple[Array, Array]], tuple[Array, Array, Array]]:
-    """Contributions of inertia and wrench to the parent of a velocity, and U, D, u."""
+    """Contributions of inertia and wrench to the parent of a velocity, and U, 1/D, u."""
     S, inertia, rotor, force, wrench, c = own
     A, p = beyond[0] + inertia, beyond[1] - wrench
     # Mass and trace of the moments of inertia of all bodies that the velocity moves.
@@ -138,10 +138,11 @@ def _backward(
     moments = beyond[2][1] + (inertia[3, 3] + inertia[4, 4] + inertia[5, 5])
     U = A @ S
     D, least = S @ U + rotor, _least_pivot(S, mass, moments)
-    D = jnp.where(least < D, D, jnp.nan)
+    inverse = 1.0 / jnp.where(least < D, D, jnp.nan)
     u = force - S @ p
-    reduced = A - (U / D)[:, None] * U[None, :]
-    return (reduced, p + reduced @ c + (u / D) * U, (mass, moments)), (U, D, u)
+    # In this order of products, generated code computes the entries beside the diagonal once.
+    reduced = A - inverse * (U[:, None] * U[None, :])
+    return (reduced, p + reduced @ c + (u * inverse) * U, (mass, moments)), (U, inverse, u)
 
 
 def _least_pivot(S: Float[Array, "6"], mass: Array, moments: Array) -> Array:

@@ -254,19 +254,21 @@ def velocity_products(
     carriers = jnp.concatenate([jnp.zeros((1, 6), dtype=v.dtype), world])
     velocities = split(mechanism, layout, v)
     per_joint = []
-    for g in layout.groups:
+    for g, rows in zip(layout.groups, layout.velocities, strict=True):
         group = mechanism.joints[g]
-        X_WM = c.frames_M(g)
+        nu = velocities[g]
         skip = 1 + mechanism.n_bodies
         of_M = Rows.of(mechanism.port_bodies.array[group.second.array - skip])
 
-        def product(joint: AbstractJoint, q: Array, nu: Array, X: Pose, V: Array) -> Array:
-            S_nu, S_dot_nu = jax.jvp(lambda q: joint.motion(q) @ nu, (q,), (joint.rates(q, nu),))
-            rotation = se3.cross_twist(V, se3.transform_twist(X, S_nu))
-            return rotation + se3.transform_twist(X, S_dot_nu)
+        def products(
+            joint: AbstractJoint, q: Array, nu: Array, H: Array, X: Pose, V: Array
+        ) -> tuple[Float[Array, "6"], Float[Array, "6"]]:
+            _, S_dot_nu = jax.jvp(lambda q: joint.motion(q) @ nu, (q,), (joint.rates(q, nu),))
+            return se3.cross_twist(V, nu @ H), se3.transform_twist(X, S_dot_nu)
 
-        V = of_M.take(carriers)
-        rate = jax.vmap(product)(group.joint, c.values[g], velocities[g], X_WM, V)
-        per_joint.append(-rate if group.reversed else rate)
+        H = rows.take(c.H).reshape(*nu.shape, 6)
+        at = c.values[g], nu, H, c.frames_M(g), of_M.take(carriers)
+        turning, changing = jax.vmap(products)(group.joint, *at)
+        per_joint.append(turning - changing if group.reversed else turning + changing)
     children = [mechanism.joints[g].children for g in layout.groups]
     return inverse(children, mechanism.n_bodies).take(jnp.concatenate(per_joint))

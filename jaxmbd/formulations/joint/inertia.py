@@ -39,9 +39,15 @@ def world_inertia(bodies: RigidBody, X: Pose) -> WorldInertia:
         c = X.apply(body.com)
         about_com = X.R @ body.symmetric_inertia() @ X.R.T
         C = so3.hat(c)
-        return WorldInertia(body.mass, body.mass * c, about_com - body.mass * (C @ C))
+        J = symmetric(about_com - body.mass * (C @ C))
+        return WorldInertia(body.mass, body.mass * c, J)
 
     return jax.vmap(one)(bodies, X)
+
+
+def symmetric(A: Float[Array, "n n"]) -> Float[Array, "n n"]:
+    """The symmetric matrix with the upper triangle of A."""
+    return jnp.triu(A) + jnp.triu(A, 1).T
 
 
 def flatten(inertia: WorldInertia) -> Float[Array, "n 13"]:
