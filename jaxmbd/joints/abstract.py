@@ -62,6 +62,17 @@ class AbstractJoint(eqx.Module):
         E, k = self.basis(), len(self.translation)
         return Pose(_columns(E, self.translation) @ q[:k], self.rotation.matrix(E, q[k:]))
 
+    def between(
+        self, q: Float[Array, "nq"], on_parent: Pose, on_child: Pose, reverse: bool = False
+    ) -> Pose:
+        """Pose of the body beyond the joint in the body before it.
+
+        **Arguments:** `on_parent`, `on_child`: poses of F and M in their bodies, of M and F if
+        `reverse`.
+        """
+        X = self.pose(q)
+        return on_parent @ (X.inverse() if reverse else X) @ on_child.inverse()
+
     def motion(self, q: Float[Array, "nq"]) -> Float[Array, "6 nv"]:
         """Motion subspace S(q): twist of M in F, expressed and taken at M, per unit velocity."""
         E, k = self.basis(), len(self.translation)

@@ -2,9 +2,10 @@
 
 from typing import Any, ClassVar
 
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..lie import so3
+from ..lie import Pose, so3
 from ..model.frame import Frame, as_frame
 from ..model.values import as_direction
 from .abstract import AbstractJoint
@@ -37,6 +38,20 @@ class Revolute(AbstractJoint):
 
     def basis(self) -> Float[Array, "3 3"]:
         return so3.basis(self.axis)
+
+    def between(
+        self, q: Float[Array, "1"], on_parent: Pose, on_child: Pose, reverse: bool = False
+    ) -> Pose:
+        if type(self) is not Revolute:  # Whose pose may be another one.
+            return super().between(q, on_parent, on_child, reverse)
+        # The matrices beside sine and cosine depend on the model alone: code for many states
+        # computes them once.
+        axis, unturned = on_parent.R @ self.basis()[:, 2], on_parent.R @ on_child.R.T
+        across = so3.hat(axis) @ unturned
+        square = axis[:, None] * (axis @ unturned)[None, :] - unturned
+        sine = -jnp.sin(q[0]) if reverse else jnp.sin(q[0])
+        R = unturned + sine * across + (1.0 - jnp.cos(q[0])) * square
+        return Pose(on_parent.p - R @ on_child.p, R)
 
 
 __all__ = ["Revolute"]

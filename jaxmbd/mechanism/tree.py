@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..fused import is_wide, kernel_of
+from ..joints.abstract import AbstractJoint
 from ..lie import Pose
 from .groups import JointGroup
 from .mechanism import Mechanism
@@ -76,13 +77,13 @@ def _relative_poses(
     """Pose of each child body in its parent body, for one group of tree joints."""
     skip = 1 + mechanism.n_bodies
     ends = [rows.shifted(-skip).take_tree(offsets) for rows in (group.first, group.second)]
-    X_FM = jax.vmap(lambda joint, q: joint.pose(q))(group.joint, q)
     if group.reversed:
-        X_FM = jax.vmap(Pose.inverse)(X_FM)
         ends.reverse()
-    on_parent, on_child = ends
-    compose = jax.vmap(Pose.__matmul__)
-    return compose(compose(on_parent, X_FM), jax.vmap(Pose.inverse)(on_child))
+
+    def between(joint: AbstractJoint, q: Array, on_parent: Pose, on_child: Pose) -> Pose:
+        return joint.between(q, on_parent, on_child, group.reversed)
+
+    return jax.vmap(between)(group.joint, q, *ends)
 
 
 def _compose(mechanism: Mechanism, relative: Pose) -> Pose:

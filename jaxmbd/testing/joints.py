@@ -27,11 +27,11 @@ def check_joint(joint: AbstractJoint, key: PRNGKeyArray) -> None:
     """Check that pose, velocities and constraint of a joint are consistent.
 
     At zero the frames coincide; the pose moves with `motion(q) @ v` if q moves with `rates(q, v)`
-    or by `retract`, and `velocities` inverts `rates`; `dual_motion` does unit work on unit
-    velocities; `coordinates` inverts `pose`; the residual is zero at the joint's poses, and changes
-    with all fixed motions and no free one; derivatives exist at zero, also by the joint's own
-    leaves. For a joint without coordinates (`AbstractConstraint`): nonholonomic constraints are
-    linear in the twist, constraint rows are independent, and derivatives exist.
+    or by `retract`, and is the one in `between`; `velocities` inverts `rates`; `dual_motion` does
+    unit work on unit velocities; `coordinates` inverts `pose`; the residual is zero at the joint's
+    poses, and changes with all fixed motions and no free one; derivatives exist at zero, also by
+    the joint's own leaves. For a joint without coordinates (`AbstractConstraint`): nonholonomic
+    constraints are linear in the twist, constraint rows are independent, and derivatives exist.
 
     **Arguments:** `joint`, with any leaves; `key`: a key of `jax.random`.
 
@@ -150,6 +150,7 @@ def _evaluate(
             return jax.jvp(joint.residual, (X,), (se3.rate(X, V),))[1]
 
         D = jax.vmap(residual_rate, out_axes=1)(jnp.eye(6, dtype=zero.dtype))
+        A, B = (se3.exp(x * jnp.arange(1.0, 7.0, dtype=zero.dtype)) for x in (0.1, -0.2))
         findings = {
             "dual_motion(q) does unit work, TᵀS = 1": (joint.dual_motion(q).T @ S, jnp.eye(nv)),
             "pose(q) moves with motion(q) @ v as q with rates(q, v)": (
@@ -161,6 +162,11 @@ def _evaluate(
             "pose(q) moves with motion(q) @ v as q by retract": (
                 _twist_of(joint.pose, q, q_dot),
                 S @ v,
+            ),
+            "between(q, A, B) is A pose(q) B⁻¹": (joint.between(q, A, B), A @ X @ B.inverse()),
+            "between(q, A, B, True) is A pose(q)⁻¹ B⁻¹": (
+                joint.between(q, A, B, True),
+                A @ X.inverse() @ B.inverse(),
             ),
             "coordinates(pose(q)) has the same pose": (joint.pose(joint.coordinates(X)), X),
             "residual(pose(q)) is zero": (joint.residual(X), jnp.zeros(n_fixed)),

