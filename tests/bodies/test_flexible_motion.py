@@ -10,10 +10,32 @@ from jaxmbd import Frame, flexible, forces, joints
 from tests.bodies.test_flexible import rod, slim
 
 
+def free_rod():
+    """A rod in a mean-axis frame."""
+    return rod(0.5, 2, ("base",), method="free", frame="mean-axis")
+
+
+def tumbling():
+    """The system of a bent rod that flies freely, and its first state."""
+    system = mbd.formulate(mbd.Model({"rod": free_rod()}), mbd.JointCoordinates())
+    twist = [0.1, 0.2, -0.3, 3.0, 5.0, 2.0]
+    return system, mbd.assemble(system, rates={"rod": twist}, elastic={"rod": [2e-3, 1e-3]})
+
+
+def hanging(body):
+    """A flexible rod on a hinge without friction, and its first state."""
+    model = mbd.Model(
+        {"rod": body},
+        {"hinge": joints.Revolute("ground", Frame("rod", node="base"), [0, 1, 0.3])},
+        {"gravity": forces.Gravity()},
+    )
+    system = mbd.formulate(model, mbd.JointCoordinates())
+    return system, mbd.assemble(system, {"hinge": 0.4}, elastic={"rod": [1e-3, 2e-3]})
+
+
 @pytest.mark.thorough
 def test_trapezoidal_rule_keeps_energy_to_its_order():
-    system = mbd.formulate(tree_without_damping(), mbd.JointCoordinates())
-    state = mbd.assemble(system, {"hinge": 0.4}, elastic={"rod": [1e-3, 2e-3]})
+    system, state = hanging(slim())
     before = mbd.energy(system, 0.0, state)
     errors = []
     for n in (100, 200):
@@ -27,10 +49,7 @@ def test_trapezoidal_rule_keeps_energy_to_its_order():
 @pytest.mark.thorough
 def test_trapezoidal_rule_keeps_momentum_to_its_order():
     """Momentum about the origin of a bent body that tumbles freely."""
-    body = rod(0.5, 2, ("base",), method="free", frame="mean-axis")
-    system = mbd.formulate(mbd.Model({"rod": body}), mbd.JointCoordinates())
-    twist = [0.1, 0.2, -0.3, 3.0, 5.0, 2.0]
-    state = mbd.assemble(system, rates={"rod": twist}, elastic={"rod": [2e-3, 1e-3]})
+    system, state = tumbling()
 
     def kept(state):
         momentum = mbd.momentum(system, 0.0, state)
@@ -48,14 +67,6 @@ def test_trapezoidal_rule_keeps_momentum_to_its_order():
     np.testing.assert_allclose(orders, 2.0, atol=0.3)
 
 
-def tree_without_damping() -> mbd.Model:
-    return mbd.Model(
-        {"rod": slim()},
-        {"hinge": joints.Revolute("ground", Frame("rod", node="base"), [0, 1, 0.3])},
-        {"gravity": forces.Gravity()},
-    )
-
-
 @pytest.mark.thorough
 def test_gradient_of_a_motion_by_material_and_dimensions():
     basis = slim()
@@ -64,13 +75,7 @@ def test_gradient_of_a_motion_by_material_and_dimensions():
         E, density, width, ratio = theta
         section = flexible.Rectangle(width, 0.02)
         body = flexible.beam(0.5, E, 0.4 * E, density, section, 4, 2, damping=ratio, basis=basis)
-        model = mbd.Model(
-            {"rod": body},
-            {"hinge": joints.Revolute("ground", Frame("rod", node="base"), [0, 1, 0.3])},
-            {"gravity": forces.Gravity()},
-        )
-        system = mbd.formulate(model, mbd.JointCoordinates())
-        state = mbd.assemble(system, {"hinge": 0.4}, elastic={"rod": [1e-3, 2e-3]})
+        system, state = hanging(body)
         end = mbd.rollout(system, state, 1e-3, 5)
         return jnp.concatenate([end.q[-1], end.v[-1]])
 
@@ -87,10 +92,8 @@ def test_gradient_of_a_motion_by_material_and_dimensions():
 @pytest.mark.thorough
 def test_free_body_keeps_its_momentum_and_energy():
     """Rates of a bent body that flies freely, in a mean-axis frame, are zero."""
-    body = rod(0.5, 2, ("base",), method="free", frame="mean-axis")
-    system = mbd.formulate(mbd.Model({"rod": body}), mbd.JointCoordinates())
-    twist = [0.1, 0.2, -0.3, 3.0, 5.0, 2.0]
-    state = mbd.assemble(system, rates={"rod": twist}, elastic={"rod": [2e-3, 1e-3]})
+    body = free_rod()
+    system, state = tumbling()
     state = mbd.State(state.q, state.v.at[-2:].set(jnp.asarray([0.3, -0.2])))
     vdot, _ = mbd.accelerations(system, 0.0, state)
 
