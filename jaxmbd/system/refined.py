@@ -59,10 +59,11 @@ def is_rounding_small(
     vdot: Velocities,
     change: Velocities,
 ) -> Bool[Array, ""]:
-    """Whether no pivot of the mass matrix consists of rounding errors and accelerations are right.
+    """Whether rounding errors of v̇ are small.
 
-    They are if a step of iterative refinement changes those of all bodies little. False if one is
-    not a number.
+    They are if each pivot of the mass matrix exceeds its rounding errors, and if a step of
+    iterative refinement changes the accelerations of all bodies little. False if one of these
+    numbers is NaN.
 
     **Arguments:** `change`: what the step adds to v̇.
     """

@@ -1,6 +1,7 @@
 """Static equilibrium: a state in which nothing moves."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -369,14 +370,15 @@ def _differentiable(
     way = Automatic().chosen(blocks)
     none = jnp.zeros_like(scales.rate)
     slow = SLOW * jnp.sqrt(scales.rate)
-    at = at_place(system, t, place, scales, none, slow)
-    at = eqx.tree_at(lambda b: b.offset, at, offset)
-    if methods.is_direct and system.artificial_energy_limit is None:
-        way_there = State(place.q, place.travelled, place.z - constant.z)
+    is_known = methods.is_direct and system.artificial_energy_limit is None
+    first = constant.z if is_known else None
+    at = at_place(system, t, place, scales, none, slow, first=first)
+    if is_known:
         size = displacement(system, stop_gradients(at.start), place.travelled, scales)
-        known = size > float(jnp.finfo(size.dtype).eps) ** 0.5
-        before = jax.tree.map(lambda x, none: jnp.where(known, x, none), way_there, at.before)
+        has_direction = size > float(jnp.finfo(size.dtype).eps) ** 0.5
+        before = jax.tree.map(partial(jnp.where, has_direction), at.before, at.offset)
         at = eqx.tree_at(lambda b: b.before, at, before)
+    at = eqx.tree_at(lambda b: b.offset, at, offset)
     x0 = unknowns(system, place.lam)
     # Factors with a little inertia are regular if directions have no stiffness.
     near = eqx.tree_at(lambda b: b.inertia, stop_gradients(at), LEAST_INERTIA * scales.rate)

@@ -84,7 +84,7 @@ class Methods(eqx.Module):
 
     @property
     def is_direct(self) -> bool:
-        """Whether the way to rest is that from the first state, not that of a damped motion."""
+        """Whether Newton's method alone leads from the first state to rest, without drainage."""
         return self.drain is None
 
     def as_arrays(self, dtype: Any) -> "Methods":
