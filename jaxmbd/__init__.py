@@ -106,6 +106,7 @@ from .model import Model as Model
 from .model import ground as ground
 from .system.abstract import State as State
 from .system.acceleration import accelerations as accelerations
+from .system.acceleration_derivatives import acceleration_derivatives as acceleration_derivatives
 from .system.body_increments import MotionIncrements as MotionIncrements
 from .system.body_increments import RotationIncrements as RotationIncrements
 from .system.contacts import contacts as contacts
@@ -181,6 +182,7 @@ __all__ = [
     "Uncertainty",
     "UnstableEquilibriumWarning",
     "VelocityTransformation",
+    "acceleration_derivatives",
     "accelerations",
     "assemble",
     "buckling",

@@ -16,20 +16,11 @@ NAMES = ("UR5", "Talos")
 ALONE, IN_BATCH = 2.0, 0.5  # Times Pinocchio's.
 
 
-def jacobians(system: AbstractSystem, state: mbd.State) -> tuple[jax.Array, jax.Array]:
-    """∂v̇/∂q along displacements of each velocity, and ∂v̇/∂v."""
-
-    def vdot(dq: jax.Array, v: jax.Array) -> jax.Array:
-        return mbd.accelerations(system, 0.0, mbd.State(system.retract(state.q, dq), v))[0]
-
-    return jax.jacfwd(vdot, (0, 1))(jnp.zeros_like(state.v), state.v)
-
-
 def one_after_another(system: AbstractSystem, state: mbd.State, n: int) -> jax.Array:
     """Velocities after `n` evaluations, each of which depends on the one before."""
 
     def one(v: jax.Array, _: None) -> tuple[jax.Array, None]:
-        by_q, by_v = jacobians(system, mbd.State(state.q, v))
+        by_q, by_v = mbd.acceleration_derivatives(system, 0.0, mbd.State(state.q, v))
         return v + 1e-12 * jnp.sum(by_q + by_v, axis=1), None
 
     return jax.lax.scan(one, state.v, None, length=n)[0]
@@ -42,14 +33,18 @@ def in_pinocchio(robot: robots.Robot, states: mbd.State, n: int) -> Contender:
 
 def run(options: Options) -> Result:
     """A fixed base and a floating one."""
-    n, size = options.sized(200, 10), options.sized(1024, 64)
+    n, size = options.sized(200, 10), options.sized(512, 64)
     entries, targets = [], []
     for name in NAMES:
         robot = agreed(name)
         states = robots.random_states(robot, size)
         first = jax.tree.map(lambda x: x[0], states)
         alone = compiled(lambda s, x: one_after_another(s, x, n), robot.system, first)
-        batch = compiled(jax.vmap(jacobians, (None, 0)), robot.system, states)
+        batch = compiled(
+            jax.vmap(lambda s, x: mbd.acceleration_derivatives(s, 0.0, x), (None, 0)),
+            robot.system,
+            states,
+        )
         found = race(
             TITLE,
             {"robot": name, "batch": size},
@@ -66,7 +61,7 @@ def run(options: Options) -> Result:
             what = f"{name}, derivatives, {own.split(', ')[1]}, times Pinocchio's"
             targets.append(Target(what, slower, "≤", wanted))
     about = (
-        f"All columns of ∂v̇/∂q and ∂v̇/∂v by forward mode, of one state in a loop of {n}, and of a "
+        f"∂v̇/∂q and ∂v̇/∂v by `acceleration_derivatives`, of one state in a loop of {n}, and of a "
         f"batch of {size} by `vmap`; Pinocchio's `computeABADerivatives` on one thread."
     )
     return Result(TITLE, about, "evaluation", entries, targets, {})

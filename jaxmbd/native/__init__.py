@@ -4,12 +4,14 @@ from .call import NativeFunction as NativeFunction
 from .call import native_of as native_of
 from .call import native_or_reason as native_or_reason
 from .call import native_or_traced as native_or_traced
+from .mostly_zeros import mostly_zeros as mostly_zeros
 from .switch import enabled as enabled
 from .switch import why_none as why_none
 
 __all__ = [
     "NativeFunction",
     "enabled",
+    "mostly_zeros",
     "native_of",
     "native_or_reason",
     "native_or_traced",

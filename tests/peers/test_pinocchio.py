@@ -115,6 +115,21 @@ def test_equations_of_motion(robot, record_property):
 
 
 @pytest.mark.long
+def test_derivatives_of_accelerations(robot):
+    """Pinocchio leaves friction aside, so that both have weight alone."""
+    rows = robot.velocities
+    forces = {k: x for k, x in robot.model.forces.items() if isinstance(x, mbd.forces.Gravity)}
+    model = eqx.tree_at(lambda m: m.forces, robot.model, forces)
+    system, q, v = mbd.formulate(model, mbd.JointCoordinates()), *next(states(robot))
+    state = mbd.State(jnp.asarray(q[robot.coordinates]), jnp.asarray(v[rows]))
+    found = mbd.acceleration_derivatives(system, 0.0, state)
+    data = robot.peer.createData()
+    pin.computeABADerivatives(robot.peer, data, q, v, np.zeros(robot.peer.nv))
+    for matrix, expected in zip(found, (data.ddq_dq, data.ddq_dv), strict=True):
+        assert difference(matrix, expected[np.ix_(rows, rows)]) < TOLERANCE
+
+
+@pytest.mark.long
 def test_every_link_is_where_pinocchio_has_it(robot):
     q, _ = next(states(robot))
     data = robot.peer.createData()

@@ -1,8 +1,10 @@
 """Joint coordinates: the free motions of the joints of a spanning tree."""
 
-from . import free as free  # This import and the next two register faster functions.
+# The first four imports register faster functions.
+from . import acceleration_derivatives as acceleration_derivatives
+from . import free as free
 from . import newton_euler as newton_euler
-from . import rest_stiffness as rest_stiffness
+from . import residual_derivatives as residual_derivatives
 from .system import JointCoordinates as JointCoordinates
 from .system import JointSystem as JointSystem
 

@@ -1,6 +1,6 @@
 """Accelerations of a tree without constraints."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -31,7 +31,7 @@ from .configuration import (
     velocity_products,
 )
 from .inertia import WorldInertia, world_inertia
-from .newton_euler import add_joint_forces, external_loads, net_force
+from .newton_euler import add_joint_forces, applied_wrenches, external_loads, net_force
 from .refinement import is_change_small
 from .system import JointSystem
 from .tree_recursion import ROOT
@@ -196,7 +196,7 @@ def _by_articulated_bodies(
     """v̇ by recursions only."""
     loads = _loads(system, *args)
     wrenches, products = (_on_last_velocities(system, x) for x in (loads.wrenches, loads.products))
-    bodies = _articulated(system, loads)
+    bodies = articulated_bodies(system, loads.configuration, loads.inertia)
     if not is_checked(loads.joints.dtype):
         return bodies.accelerations(loads.joints, wrenches, products)
 
@@ -227,7 +227,7 @@ def _residual(primals: Primals, vdot: Float[Array, "nv"]) -> tuple[Float[Array, 
 
     subtrees = recursion.backward(backward, zeros, _on_last_velocities(system, required))
     residual = loads.joints - system.reflected_inertias() * vdot - jax.vmap(jnp.vdot)(H, subtrees)
-    return residual, _articulated(system, loads)
+    return residual, articulated_bodies(system, loads.configuration, loads.inertia)
 
 
 class _Loads(NamedTuple):
@@ -257,11 +257,7 @@ def _loads(system: JointSystem, t: Float[Array, ""], state: State) -> _Loads:
     motion.body_twists = jax.vmap(se3.transform_twist_back)(X, world)
     motion.twists = c.at_ports(world)
     applied = total_loads(motion)
-    wrenches = jnp.zeros_like(world)
-    if applied.on_bodies is not None:
-        wrenches = jax.vmap(se3.transform_wrench)(X, applied.on_bodies)
-    if applied.on_ports is not None:
-        wrenches = wrenches + _on_bodies(c, applied.on_ports, applied.loaded)
+    wrenches = applied_wrenches(c, applied.on_bodies, applied.on_ports, applied.loaded)
     inertia = world_inertia(mechanism.rigid, X)
     momenta = jax.vmap(WorldInertia.momentum)(inertia, world)
     wrenches = wrenches - jax.vmap(se3.cross_wrench)(world, momenta)
@@ -270,27 +266,12 @@ def _loads(system: JointSystem, t: Float[Array, ""], state: State) -> _Loads:
     return _Loads(c, inertia, world, wrenches, products, joints)
 
 
-def _on_bodies(
-    c: JointConfiguration, on_ports: Float[Array, "n_ports 6"], loaded: Iterable[int]
-) -> Float[Array, "n_bodies 6"]:
-    """Sum of the port wrenches on every body, about its reference point.
-
-    Ports that are not `loaded` have no wrench: most frames of a robot's file are such.
-    """
-    mechanism = c.mechanism
-    row = [*range(1 + mechanism.n_bodies), *mechanism.port_bodies.index]
-    ports = Rows.of(k for k in sorted(loaded) if row[k] > 0)  # Row 0 is the ground.
-    bodies = Rows.of(row[k] - 1 for k in ports.index)
-    world = jax.vmap(se3.transform_wrench)(ports.take_tree(c.shifted), ports.take(on_ports))
-    return bodies.add_to(jnp.zeros((mechanism.n_bodies, 6), on_ports.dtype), world)
-
-
-def _articulated(system: JointSystem, loads: _Loads) -> Articulated:
+def articulated_bodies(
+    system: JointSystem, c: JointConfiguration, inertia: WorldInertia
+) -> Articulated:
     """The articulated bodies, which solve with the mass matrix by one pass in each direction."""
-    own = _on_last_velocities(system, jax.vmap(as_matrix)(loads.inertia))
-    return Articulated(
-        system.layout.recursion, loads.configuration.H, own, system.reflected_inertias()
-    )
+    own = _on_last_velocities(system, jax.vmap(as_matrix)(inertia))
+    return Articulated(system.layout.recursion, c.H, own, system.reflected_inertias())
 
 
 def _summed_over_ancestors(
@@ -323,3 +304,6 @@ def _on_last_velocities(
 def _last_velocities(system: JointSystem) -> list[int]:
     """The last degree of freedom of each body, `nv` for bodies without one."""
     return [system.nv if i == ROOT else i for i in system.layout.last_velocities]
+
+
+__all__ = ["articulated_bodies"]

@@ -1,5 +1,7 @@
 """Inverse dynamics and reactions in a tree by the Newton–Euler equations."""
 
+from collections.abc import Iterable
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -7,6 +9,7 @@ from jaxtyping import Array, Float
 from ...joints import AbstractJoint
 from ...lie import se3
 from ...mechanism.elements import JointForces, Wrenches
+from ...mechanism.rows import Rows
 from ...system import joint_motion
 from ...system.abstract import State
 from ...system.loads import loads
@@ -142,3 +145,27 @@ def external_wrenches(
     """Sum of the port wrenches on every body, about its reference point."""
     world = jax.vmap(se3.transform_wrench)(c.shifted, wrenches)
     return on_bodies(c.mechanism, world)
+
+
+def applied_wrenches(
+    c: JointConfiguration,
+    on_bodies: Float[Array, "n_bodies 6"] | None,
+    on_ports: Wrenches | None,
+    loaded: Iterable[int],
+) -> Float[Array, "n_bodies 6"]:
+    """Sum of the wrenches on every body and its ports, about its reference point.
+
+    Ports that are not `loaded` have no wrench: most frames of a robot's file are such.
+    """
+    mechanism = c.mechanism
+    total = jnp.zeros((mechanism.n_bodies, 6), c.q.dtype)
+    if on_bodies is not None:
+        X = jax.tree.map(lambda x: x[1 : mechanism.n_bodies + 1], c.shifted)
+        total = jax.vmap(se3.transform_wrench)(X, on_bodies)
+    if on_ports is None:
+        return total
+    row = [*range(1 + mechanism.n_bodies), *mechanism.port_bodies.index]
+    ports = Rows.of(k for k in sorted(loaded) if row[k] > 0)  # Row 0 is the ground.
+    bodies = Rows.of(row[k] - 1 for k in ports.index)
+    world = jax.vmap(se3.transform_wrench)(ports.take_tree(c.shifted), ports.take(on_ports))
+    return total + bodies.add_to(jnp.zeros((mechanism.n_bodies, 6), world.dtype), world)

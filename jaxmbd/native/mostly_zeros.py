@@ -1,0 +1,30 @@
+"""Programs whose arrays are zero but for a few entries, such as derivatives along unit vectors.
+
+Generated code has no operations on zeros, but a program is measured before it is converted.
+"""
+
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar, cast
+
+import equinox as eqx
+import jax
+
+MOSTLY_ZEROS = "mostly_zeros"
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def mostly_zeros(fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Call a function most of whose operations are on zeros; its results must be arrays."""
+    arrays, rest = eqx.partition((args, kwargs), eqx.is_array)
+
+    def named(arrays: Any) -> R:
+        args, kwargs = eqx.combine(arrays, rest)
+        return cast(Any, fn)(*args, **kwargs)
+
+    named.__name__ = MOSTLY_ZEROS
+    return jax.jit(named)(arrays)
+
+
+__all__ = ["MOSTLY_ZEROS", "mostly_zeros"]

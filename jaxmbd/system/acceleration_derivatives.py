@@ -1,0 +1,49 @@
+"""Derivatives of accelerations by positions and velocities."""
+
+from functools import singledispatch
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .abstract import AbstractSystem, State, Time, as_state, as_time
+from .acceleration import accelerations
+
+Matrices = tuple[Float[Array, "nv nv"], Float[Array, "nv nv"]]
+
+
+@eqx.filter_jit
+def acceleration_derivatives(system: AbstractSystem, t: float | Time, state: State) -> Matrices:
+    """∂v̇/∂q and ∂v̇/∂v of the accelerations of a state, each of shape `(nv, nv)`.
+
+    Column j of ∂v̇/∂q is the change by a unit displacement along velocity j, in the sense of
+    `system.retract`, at constant v and z. Both are NaN where `accelerations` are.
+
+    Trees of rigid bodies in joint coordinates without constraints, and without elements with states
+    or controllers, have derivatives in closed form, for the cost of a few evaluations of the
+    accelerations. All other systems are differentiated, in 2 `nv` directions.
+
+    For example:
+
+        by_q, by_v = mbd.acceleration_derivatives(system, 0.0, state)
+    """
+    t, state, system = as_time(t, system), as_state(state, system), system.prepared()
+    found = in_closed_form(system, t, state)
+    if found is not None:
+        return found
+
+    def vdot(dq: Float[Array, "nv"], v: Float[Array, "nv"]) -> Float[Array, "nv"]:
+        now = State(system.retract(state.q, dq), v, state.z)
+        return accelerations(system, t, now)[0]
+
+    return jax.jacfwd(vdot, (0, 1))(jnp.zeros_like(state.v), state.v)
+
+
+@singledispatch
+def in_closed_form(system: AbstractSystem, t: Time, state: State) -> Matrices | None:
+    """The result of `acceleration_derivatives`; None where no closed form is known."""
+    return None
+
+
+__all__ = ["acceleration_derivatives", "in_closed_form"]
