@@ -191,6 +191,7 @@ def test_arguments_that_make_no_sense(case):
 
 INSTANT = {
     "accelerations": mbd.accelerations,
+    "acceleration_derivatives": mbd.acceleration_derivatives,
     "reactions": mbd.reactions,
     "energy": mbd.energy,
     "momentum": mbd.momentum,

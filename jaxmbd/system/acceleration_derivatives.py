@@ -13,7 +13,6 @@ from .acceleration import accelerations
 Matrices = tuple[Float[Array, "nv nv"], Float[Array, "nv nv"]]
 
 
-@eqx.filter_jit
 def acceleration_derivatives(system: AbstractSystem, t: float | Time, state: State) -> Matrices:
     """∂v̇/∂q and ∂v̇/∂v of the accelerations of a state, each of shape `(nv, nv)`.
 
@@ -28,7 +27,12 @@ def acceleration_derivatives(system: AbstractSystem, t: float | Time, state: Sta
 
         by_q, by_v = mbd.acceleration_derivatives(system, 0.0, state)
     """
-    t, state, system = as_time(t, system), as_state(state, system), system.prepared()
+    return _derivatives(system, as_time(t, system), as_state(state, system))
+
+
+@eqx.filter_jit
+def _derivatives(system: AbstractSystem, t: Time, state: State) -> Matrices:
+    system = system.prepared()
     found = in_closed_form(system, t, state)
     if found is not None:
         return found

@@ -13,6 +13,7 @@ INSTANT = {
         {"system": "system", "t": "time", "state": "state", **kinds},
     )
     for name, function, more, kinds in (
+        ("acceleration_derivatives", mbd.acceleration_derivatives, {}, {}),
         ("accelerations", mbd.accelerations, {}, {"stabilization": "option"}),
         ("reactions", mbd.reactions, {}, {}),
         ("energy", mbd.energy, {}, {}),
