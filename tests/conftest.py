@@ -29,6 +29,7 @@ if jaxlib_version.startswith("0.10.") and (not given or given.startswith("-")):
 
 import jaxtyping
 import pytest
+from _pytest import runner
 
 # Before jaxmbd is first imported. It stays on, for the modules that jaxmbd imports lazily.
 if os.environ.get("JAXMBD_TEST_SHAPES") == "1":
@@ -39,6 +40,7 @@ import jaxmbd  # noqa: F401
 
 import jax
 
+from jaxmbd._with_room import with_room
 from tests import shared_contexts, time_limit
 
 jax.config.update("jax_enable_x64", True)
@@ -74,6 +76,12 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     last_failed = config.getoption("lf", default=False)
     narrowed = config.option.keyword or last_failed or config.option.capture == "no"
     return None if whole and not narrowed else 0
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> object:
+    """pytest's own, with room for the frames of deep traces."""
+    return with_room(runner.pytest_runtest_protocol)(item, nextitem)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

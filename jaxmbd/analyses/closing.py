@@ -11,6 +11,7 @@ import optimistix as optx
 from jaxtyping import Array, Bool, Float
 
 from .._stop_gradients import stop_gradients
+from .._with_room import with_room
 from ..errors import AssemblyError
 from ..joints import AbstractJoint
 from ..joints.rotation import FreeRotation
@@ -166,6 +167,7 @@ def _difference(joint: AbstractJoint, target: Array, actual: Array) -> Float[Arr
 
 
 @eqx.filter_jit
+@with_room
 def _newton(
     system: AbstractSystem, t: Time, start: Coordinates, held: Targets
 ) -> tuple[Coordinates, Float[Array, "n"], Float[Array, "k"]]:
@@ -258,6 +260,7 @@ def _joint_rows(
 
 
 @eqx.filter_jit
+@with_room
 def _approach(
     system: AbstractSystem, t: Time, start: Coordinates, held: Targets, sought: Targets
 ) -> Coordinates:
@@ -360,6 +363,7 @@ def _(primals: tuple, tangents: tuple) -> tuple[Velocities, Velocities]:
 
 
 @eqx.filter_jit
+@with_room
 def consistent(
     system: AbstractSystem, t: Time, q: Coordinates, v: Velocities, held: Targets
 ) -> tuple[Velocities, Float[Array, "n"]]:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .._with_room import with_room
 from ..errors import AssemblyError, ModelError
 from ..model.values import as_leaf, is_concrete
 from ..system import branches, constraints
@@ -97,6 +98,7 @@ def kinematics(
 
 
 @eqx.filter_jit
+@with_room
 def _march(
     system: AbstractSystem, ts: Float[Array, "n"], start: State
 ) -> tuple[

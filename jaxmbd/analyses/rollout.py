@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
 from .._joint_tangents import with_joint_tangents
+from .._with_room import with_room
 from ..errors import ModelError
 from ..fused import widened
 from ..integrators.abstract import AbstractIntegrator
@@ -65,6 +66,7 @@ def rollout(
 
 
 @eqx.filter_jit
+@with_room
 def _rollout(
     system: AbstractSystem,
     state: State,

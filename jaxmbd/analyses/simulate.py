@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from .._with_room import with_room
 from ..contact import Restitution
 from ..errors import RESULTS, ModelError, SimulationError
 from ..integrators.explicit import as_integrator
@@ -185,6 +186,7 @@ def _warn(
 
 
 @eqx.filter_jit
+@with_room
 def _solve(
     system,
     state,

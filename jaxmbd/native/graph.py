@@ -67,10 +67,10 @@ class Region:
     stacked: list[list[Node]] = field(default_factory=list)
     enters: Node | None = None
     repeats: Node | None = None
+    depth: int = field(init=False)
 
-    @property
-    def depth(self) -> int:
-        return 0 if self.parent is None else self.parent.depth + 1
+    def __post_init__(self):
+        self.depth = 0 if self.parent is None else self.parent.depth + 1
 
     @property
     def iterations(self) -> int:
@@ -99,21 +99,22 @@ class Graph:
         if op in COMMUTATIVE and args[0].index > args[1].index:
             args = args[::-1]
         key = (op, kind, data, *[x.index for x in args])
-        found = self._known.get(key)
-        if found is not None:
-            return found
-        if args and op in FOLDED and all(x.op == "const" for x in args):
+        known = self._known
+        if key in known:
+            return known[key]
+        constant, varies, region = op in FOLDED, False, self.root
+        for x in args:  # Half of the time to convert a program is spent here.
+            constant = constant and x.op == "const"
+            varies = varies or x.varies
+            if x.region.depth > region.depth:
+                region = x.region
+        if constant and args:
             with np.errstate(all="ignore"):
                 value = FOLDED[op](NUMPY_TYPES[kind], *(x.data for x in args))
             made = self.constant(value, kind)
         else:
-            region, varies = self.root, False
-            for x in args:
-                varies = varies or x.varies
-                if x.region.depth > region.depth:
-                    region = x.region
             made = self._added(Node(op, kind, args, data, region, varies))
-        self._known[key] = made
+        known[key] = made
         return made
 
     def constant(self, value: Any, kind: str) -> Node:
@@ -155,7 +156,8 @@ class Graph:
 
     def close(self, loop: Region) -> None:
         """Put a loop behind all nodes that its body depends on."""
-        loop.index = self._next()
+        self.count += 1
+        loop.index = self.count
         self.regions.append(loop)
 
     def shares(self, loop: Region) -> bool:
@@ -167,13 +169,10 @@ class Graph:
         self._known = {}
 
     def _added(self, node: Node) -> Node:
-        node.index = self._next()
+        self.count += 1
+        node.index = self.count
         self.nodes.append(node)
         return node
-
-    def _next(self) -> int:
-        self.count += 1
-        return self.count
 
 
 __all__ = ["COMPARISONS", "NUMPY_TYPES", "TYPES", "Graph", "Node", "Region"]

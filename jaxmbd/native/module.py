@@ -7,6 +7,7 @@ from typing import Any
 
 from jax.extend.core import ClosedJaxpr
 
+from .._with_room import with_room
 from .emit import POINTERS, SLOT, Memory, Part, Pass
 from .functions import function_text
 from .handler import Sizes, handler_text
@@ -33,6 +34,7 @@ class Generated:
     varying: int
 
 
+@with_room
 def generate(
     program: ClosedJaxpr, batched: Sequence[bool], width: int, is_linear: bool = False
 ) -> Generated:

@@ -13,6 +13,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from .._while_at_most import NAME as WHILE_AT_MOST
+from .._with_room import with_room
 from ..fused.batch_last import _counts
 from ..fused.inline_and_unroll import BATCHES, blank, literal
 from ..fused.inline_and_unroll import CALLS as INLINED
@@ -57,6 +58,7 @@ class Scalars:
     results: list[Array]
 
 
+@with_room
 def scalars_of(program: ClosedJaxpr, batched: Sequence[bool], is_linear: bool = False) -> Scalars:
     """The program of scalars of a jaxpr; arguments that are not `batched` are shared by all states.
 

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from .._stop_gradients import stop_gradients
+from .._with_room import with_room
 from ..fused import widened
 from ..linear import after
 from ..model.arguments import as_instance
@@ -56,6 +57,7 @@ def accelerations(
 
 
 @eqx.filter_jit
+@with_room
 def _accelerations(
     system: AbstractSystem, t: Time, state: State, stabilization: AbstractStabilization | None
 ) -> tuple[Velocities, Float[Array, "ng"]]:

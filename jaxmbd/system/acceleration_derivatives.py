@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .._with_room import with_room
 from .abstract import AbstractSystem, State, Time, as_state, as_time
 from .acceleration import accelerations
 
@@ -31,6 +32,7 @@ def acceleration_derivatives(system: AbstractSystem, t: float | Time, state: Sta
 
 
 @eqx.filter_jit
+@with_room
 def _derivatives(system: AbstractSystem, t: Time, state: State) -> Matrices:
     system = system.prepared()
     found = in_closed_form(system, t, state)

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from ..._stop_gradients import stop_gradients
+from ..._with_room import with_room
 from ...errors import RESULTS, ModelError
 from ...linear import after
 from ...mechanism.tree import fused_poses
@@ -206,6 +207,7 @@ class Found(eqx.Module):
 
 
 @eqx.filter_jit
+@with_room
 def _equilibrium(
     system: AbstractSystem, t: Time, state: State, methods: Methods, state_alone: bool = False
 ) -> Equilibrium:

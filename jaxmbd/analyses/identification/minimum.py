@@ -11,6 +11,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
+from ..._with_room import with_room
 from ...errors import RESULTS, SimulationError
 from . import convergence
 from .flat_residuals import by_batch, n_others
@@ -140,7 +141,7 @@ QUICKLY = {"xla_backend_optimization_level": 0}
 def _program(function: Callable[..., Any], optimized: bool) -> Callable[..., Any]:
     """The compiled function; compiled in a fraction of the time if it is not optimized."""
     options: dict[str, Any] = {} if optimized else {"compiler_options": QUICKLY}
-    return eqx.filter_jit(function, **options)
+    return eqx.filter_jit(with_room(function), **options)
 
 
 def linearize(residuals: Residuals, *rest: Any) -> tuple[Array, Array, Array]:

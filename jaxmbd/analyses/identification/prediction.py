@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
+from ..._with_room import with_room
 from ...errors import DataError, ModelError
 from ...forces import AbstractElement
 from ...formulations import formulate
@@ -374,6 +375,7 @@ def by_record(
 
 
 @eqx.filter_jit
+@with_room
 def _predict(
     simulator: Simulator, model: Model, batch: Batch, substeps: Int[Array, ""] | None
 ) -> dict[str, Array]:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
+from ..._with_room import with_room
 from ...errors import DataError
 from ...mechanism.float_types import in_float_type, in_one_float_type
 from ...model import Model
@@ -94,6 +95,7 @@ def motions_of(residuals: Residuals, experiments: Sequence[Experiment], unknowns
 
 
 @eqx.filter_jit
+@with_room
 def _readings(
     residuals: Residuals, unknowns: Any, substeps: Int[Array, ""]
 ) -> list[Mapping[str, Array]]:

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ..._with_room import with_room
 from ...system import constraints
 from ...system.abstract import AbstractSystem, State, States, Time, Velocities
 from ...system.acceleration import accelerations
@@ -69,6 +70,7 @@ class Matrices(NamedTuple):
 
 
 @eqx.filter_jit
+@with_room
 def matrices(
     system: AbstractSystem,
     t: Time,

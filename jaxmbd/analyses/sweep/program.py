@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
+from ..._with_room import with_room
 from .fingerprint import Digest
 from .named import runnable, traced_by_name
 
@@ -26,7 +27,7 @@ class Program:
 
     def __init__(self, function: Callable[[Any], Any], example: Any, size: int):
         shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), example)
-        traced, self.outputs = traced_by_name(function, shapes, "sweep")
+        traced, self.outputs = with_room(traced_by_name)(function, shapes, "sweep")
         self.size = size
         self.digest = Digest().of(traced)
         run = runnable(traced)
