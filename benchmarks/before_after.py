@@ -149,8 +149,11 @@ def motion(
     return measure
 
 
-def fit(calls: int) -> Times:
-    """Residuals and their Jacobian by four parameters of a double pendulum, as `identify` does."""
+def fit(calls: int, records: int = 1) -> Times:
+    """Residuals and their Jacobian by four parameters of a double pendulum, as `identify` does.
+
+    **Arguments:** `records`: number of equal records of 500 steps.
+    """
     import importlib
     import importlib.util
 
@@ -186,7 +189,7 @@ def fit(calls: int) -> Times:
     chosen |= {f"centre of {k}": mbd.Parameter(f"bodies.{k}.com", entries) for k in bodies}
     setattr(module, place[1], record)
     try:
-        mbd.identify(chain(2), [experiment], chosen, substeps=1)
+        mbd.identify(chain(2), records * [experiment], chosen, substeps=1)
     except Stop:
         setattr(module, place[1], original)
 

@@ -172,6 +172,17 @@ def test_accelerations(arm, generated):
 
 
 @pytest.mark.long
+def test_joints_without_velocities():
+    tree = models.random_tree(5, kinds=[joints.Revolute, joints.Spherical, joints.Fixed])
+    system = mbd.formulate(tree, mbd.JointCoordinates())
+    state = models.random_state(system, seed=3)
+    found = mbd.acceleration_derivatives(system, 0.0, state)
+    expected = eqx.filter_jit(differentiated_accelerations)(system, 0.0, state)
+    for matrix, other in zip(found, expected, strict=True):
+        assert jnp.abs(matrix - other).max() < 1e-12 * jnp.abs(other).max()
+
+
+@pytest.mark.long
 def test_accelerations_of_a_batch_and_their_derivatives(arm):
     system, state = arm
     states = jax.tree.map(lambda x: jnp.stack([x, 0.9 * x, 0.8 * x]), state)

@@ -204,3 +204,16 @@ def test_generic_paths_are_not_the_fast_ones(formulation):
     }
     for function in registered[type(formulation)]:
         assert function.dispatch(type(system)) is not function.dispatch(object)
+
+
+def test_bodies_that_cannot_move_have_reactions():
+    weld = joints.Fixed(mbd.ground, mbd.Frame("box", [0.2, 0.0, 0.0]))
+    bodies, weight = {"box": mbd.inertia.box(2.0, [0.1, 0.1, 0.1])}, {"g": mbd.forces.Gravity()}
+    system = mbd.formulate(mbd.Model(bodies, {"weld": weld}, weight), mbd.JointCoordinates())
+    state = mbd.assemble(system)
+    assert mbd.accelerations(system, 0.0, state)[0].shape == (0,)
+    assert mbd.acceleration_derivatives(system, 0.0, state)[0].shape == (0, 0)
+    found = mbd.reactions(system, 0.0, state)["weld"]
+    np.testing.assert_allclose(found, [0.0, 0.0, 19.62, 0.0, 3.924, 0.0], atol=1e-12)
+    with pytest.raises(mbd.ModelError, match="nothing can move"):
+        mbd.equilibrium(system, state)

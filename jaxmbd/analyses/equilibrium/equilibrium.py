@@ -37,7 +37,7 @@ from .balance import (
 )
 from .drainage import Drainage
 from .eigenvalues import with_derivatives
-from .held import at_rest, with_loads
+from .held import at_rest, check_mobility, with_loads
 from .march import LEAST_INERTIA, Methods
 from .members import if_any
 from .newton import StaticNewton
@@ -144,9 +144,10 @@ def equilibrium(
     are those of this step. If the first state is the equilibrium itself, or after drainage,
     derivatives by numbers of the system are the mean of those to either side.
 
-    **Raises** `ModelError` for invalid arguments, and `EquilibriumError`, naming joints, if no
-    equilibrium is reached: forces move the mechanism for ever along directions without stiffness,
-    or the iterations do not converge. Under a transformation it is an error at run time.
+    **Raises** `ModelError` for invalid arguments and if nothing can move, and `EquilibriumError`,
+    naming joints, if no equilibrium is reached: forces move the mechanism for ever along directions
+    without stiffness, or the iterations do not converge. Under a transformation it is an error at
+    run time.
 
     **Warns** by `UnstableEquilibriumWarning`, naming joints, if the equilibrium is unstable, or if
     `"auto"` left an unstable one; not under a transformation.
@@ -159,6 +160,7 @@ def equilibrium(
     require_system(system)
     methods = _methods(method).as_arrays(system.mechanism.dtype)
     state = as_state(state, system)
+    check_mobility(system, "equilibrium")
     hold = as_names(hold, "equilibrium: hold")
     load = as_mapping(load, "equilibrium: load", "{name: element or factor}")
     time = as_time(t, system)

@@ -50,6 +50,8 @@ def _(system: JointSystem, t: Float[Array, ""], state: State) -> Float[Array, "n
     The mass matrix is used if there are constraints, which need it too, and on accelerators, on
     which loops are slow.
     """
+    if system.nv == 0:
+        return jnp.zeros_like(state.v)
     if not system.mechanism.all_rigid:
         if is_checked(state.v.dtype):
             return refined_accelerations(system, t, state)
