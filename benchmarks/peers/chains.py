@@ -1,5 +1,6 @@
 """Index-3 generalized-α steps of chains of hinges in maximal coordinates, beside Exudyn."""
 
+import math
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -140,7 +141,14 @@ def own(name: str, n: int, angles: Float[np.ndarray, "m"] | None = None) -> Own:
         one = lambda x: advanced(integrator, system, *x, n)  # noqa: E731
         if not batched:
             return one((state, memory))
-        return jax.lax.map(one, (state, memory), batch_size=AT_ONCE)
+        count = len(state.q)
+        size = math.gcd(count, AT_ONCE)
+        # `batch_size` of `jax.lax.map` fails for arrays without entries, such as no states.
+        parts = jax.tree.map(
+            lambda x: x.reshape(count // size, size, *x.shape[1:]), (state, memory)
+        )
+        ends = jax.lax.map(jax.vmap(one), parts)
+        return jax.tree.map(lambda x: x.reshape(count, *x.shape[2:]), ends)
 
     memory = jax.block_until_ready(eqx.filter_jit(start)(system, state))
     settings = SETTINGS | {"tolerance": WAYS[name].tolerance or "20 eps"}

@@ -51,8 +51,9 @@ def code_of(program: ClosedJaxpr, batched: tuple[bool, ...], is_linear: bool = F
     else:
         key = name_of(generated.text, own)
         found = Record(key, None, generated.shared, generated.varying)
-        with _loading:  # Of several threads one makes it.
-            code = cached(key, lambda: compiled(generated.text))
+        with _loading:  # Of several threads one makes it, and programs with the same text share it.
+            is_loaded = PREFIX + key in _loaded
+            code = b"" if is_loaded else cached(key, lambda: compiled(generated.text))
     record(program, batched, is_linear, own, found)
     return _registered(found, code)
 
