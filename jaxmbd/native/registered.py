@@ -8,7 +8,7 @@ from functools import lru_cache
 import jax
 from jax.extend.core import ClosedJaxpr
 
-from .cache import cached, held, name_of
+from .cache import cached, folder, held, name_of
 from .machine_code import Loaded, compiled, target
 from .module import generate
 from .records import Record, record, recorded
@@ -51,8 +51,8 @@ def code_of(program: ClosedJaxpr, batched: tuple[bool, ...], is_linear: bool = F
     else:
         key = name_of(generated.text, own)
         found = Record(key, None, generated.shared, generated.varying)
-        with _loading:  # Of several threads one makes it, and programs with the same text share it.
-            is_loaded = PREFIX + key in _loaded
+        with _loading:  # Of several threads one makes it. Programs may have the same text.
+            is_loaded = folder() is None and PREFIX + key in _loaded
             code = b"" if is_loaded else cached(key, lambda: compiled(generated.text))
     record(program, batched, is_linear, own, found)
     return _registered(found, code)

@@ -12,7 +12,7 @@ from jax import export, lax
 from jaxmbd import native
 from jaxmbd.errors import ModelError
 from jaxmbd.fused import smooth_kernel_of
-from jaxmbd.native import emit, graph, handler, module, scalars, switch, threads
+from jaxmbd.native import emit, graph, handler, machine_code, module, scalars, switch, threads
 from jaxmbd.native.registered import PREFIX, code_of
 
 pytest.importorskip("llvmlite")
@@ -121,6 +121,17 @@ def test_batches_in_several_threads(monkeypatch):
     code_of.cache_clear()
     for found in (*whole, *divided):
         np.testing.assert_array_equal(found, whole[0])
+
+
+def test_vector_code_that_llvm_does_not_schedule(monkeypatch):
+    monkeypatch.setenv("JAXMBD_NATIVE_CACHE", "")
+    A, xs = jnp.arange(9.0).reshape(3, 3), jnp.linspace(0.1, 2.0, 60).reshape(20, 3)
+    expected = jax.jit(jax.vmap(lambda x: jnp.sin(A @ x) * 3.25))(xs)
+    for most, factor in ((0, 3.25), (15_000, 3.5)):  # Off, and on again.
+        monkeypatch.setattr(machine_code, "MOST_SCHEDULED", most)
+        fn = made(lambda A, x, factor=factor: jnp.sin(A @ x) * factor, A, xs[0])
+        found = jax.jit(jax.vmap(fn, (None, 0)))(A, xs)
+        close(found, factor / 3.25 * expected)
 
 
 def steps(A, x):
