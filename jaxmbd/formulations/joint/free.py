@@ -198,7 +198,7 @@ def _by_articulated_bodies(
     """v̇ by recursions only."""
     loads = _loads(system, *args)
     wrenches, products = (_on_last_velocities(system, x) for x in (loads.wrenches, loads.products))
-    bodies = articulated_bodies(system, loads.configuration, loads.inertia)
+    bodies = _articulated(system, loads)
     if not is_checked(loads.joints.dtype):
         return bodies.accelerations(loads.joints, wrenches, products)
 
@@ -229,7 +229,7 @@ def _residual(primals: Primals, vdot: Float[Array, "nv"]) -> tuple[Float[Array, 
 
     subtrees = recursion.backward(backward, zeros, _on_last_velocities(system, required))
     residual = loads.joints - system.reflected_inertias() * vdot - jax.vmap(jnp.vdot)(H, subtrees)
-    return residual, articulated_bodies(system, loads.configuration, loads.inertia)
+    return residual, _articulated(system, loads)
 
 
 class _Loads(NamedTuple):
@@ -268,12 +268,12 @@ def _loads(system: JointSystem, t: Float[Array, ""], state: State) -> _Loads:
     return _Loads(c, inertia, world, wrenches, products, joints)
 
 
-def articulated_bodies(
-    system: JointSystem, c: JointConfiguration, inertia: WorldInertia
-) -> Articulated:
+def _articulated(system: JointSystem, loads: _Loads) -> Articulated:
     """The articulated bodies, which solve with the mass matrix by one pass in each direction."""
-    own = _on_last_velocities(system, jax.vmap(as_matrix)(inertia))
-    return Articulated(system.layout.recursion, c.H, own, system.reflected_inertias())
+    own = _on_last_velocities(system, jax.vmap(as_matrix)(loads.inertia))
+    return Articulated(
+        system.layout.recursion, loads.configuration.H, own, system.reflected_inertias()
+    )
 
 
 def _summed_over_ancestors(
@@ -306,6 +306,3 @@ def _on_last_velocities(
 def _last_velocities(system: JointSystem) -> list[int]:
     """The last degree of freedom of each body, `nv` for bodies without one."""
     return [system.nv if i == ROOT else i for i in system.layout.last_velocities]
-
-
-__all__ = ["articulated_bodies"]
