@@ -8,12 +8,12 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import Frame, forces, joints, native
+from jaxmbd.formulations.joint import residual_derivatives as closed_form
 from jaxmbd.formulations.joint.load_derivatives import (
     coloured,
     number_of_directions,
     plan_of,
 )
-from jaxmbd.formulations.joint.residual_derivatives import residual_derivatives
 from jaxmbd.formulations.joint.tree_factor import TreeFactor
 from jaxmbd.system.acceleration_derivatives import in_closed_form
 from jaxmbd.system.residuals import motion_residual, rest_residual, rest_stiffness
@@ -121,7 +121,9 @@ def test_systems_with_constraints_are_differentiated(change):
 
 
 @pytest.mark.long
-def test_equations_of_moving_trees(posed):
+@pytest.mark.parametrize("most", [40, 0], ids=["entry by entry", "as products"])
+def test_equations_of_moving_trees(posed, most, monkeypatch):
+    monkeypatch.setattr(closed_form, "MAX_BY_ENTRIES", most)
     system, q = posed
     rng = np.random.default_rng(1)
     v, vdot = (jnp.asarray(x) for x in rng.normal(size=(2, system.nv)))
@@ -129,7 +131,7 @@ def test_equations_of_moving_trees(posed):
 
     def closed(system, v, vdot):
         c = system.configuration(t, q)
-        return residual_derivatives(system, c, plan_of(system), v, vdot)
+        return closed_form.residual_derivatives(system, c, plan_of(system), v, vdot)
 
     def differentiated(system, v, vdot):
         def residual(delta, v):

@@ -62,6 +62,9 @@ class _Changes(NamedTuple):
     alpha: Float[Array, "nv 6"]
 
 
+# Largest number of velocities for which entries of the matrices are computed one by one.
+MAX_BY_ENTRIES = 40
+
 # Rows of two arrays whose products are entries of a matrix.
 Factors = tuple[Float[Array, "nv k"], Float[Array, "nv k"]]
 
@@ -279,9 +282,14 @@ def _by_nearness(
 ) -> Float[Array, "nv nv"]:
     """`deeper` where j (column) moves the body that i moves, `higher` where i moves that of j.
 
-    Other entries are zero and are not computed.
+    Other entries are zero. Generated code computes these entries only; of larger systems, which it
+    leaves to XLA, whole products take less time than gathers.
     """
     moves, nv = _moves(system), system.nv
+    if nv > MAX_BY_ENTRIES:
+        either = sum(a @ b.T for a, b in deeper), higher[0] @ higher[1].T
+        beyond = jnp.where(jnp.asarray(moves.T), either[1], 0.0)
+        return jnp.where(jnp.asarray(moves), either[0], beyond)
     places = np.nonzero(moves), np.nonzero(moves.T & ~moves)
 
     def products(at: tuple[np.ndarray, ...], factors: Factors) -> Float[Array, "n"]:
