@@ -18,6 +18,9 @@ from .residual_derivatives import packed_mass, residual_derivatives
 from .system import JointSystem
 from .tree_factor import Packed, TreeFactor
 
+# Programs for more velocities are too long for generated code; to trace their factors takes long.
+MAX_GENERATED = 48
+
 Columns = Float[Array, "k nv"]
 Factored = Callable[[Packed], Packed]
 
@@ -47,6 +50,8 @@ def _generated(
     plan: Plan, system: JointSystem, t: Time, state: State, vdot: Float[Array, "nv"]
 ) -> Matrices | None:
     """The derivatives by generated code: for the residual, and for one column after another."""
+    if system.nv > MAX_GENERATED:
+        return None
     tree = TreeFactor(system.layout.recursion.parents)
     args = system, t, state, vdot, jnp.ones((), vdot.dtype)
     elsewhere = partial(_residual, plan, tree, tree.factor_densely)
