@@ -260,18 +260,17 @@ def process(folder: Path, name: str, calls: int) -> Times:
     environment.pop("JAX_COMPILATION_CACHE_DIR", None)
     # Without -P, the folder of this file would precede that of the checkout.
     command = [sys.executable, "-P", "-W", "ignore", __file__, "--worker", name]
-    done = subprocess.run(
-        [*command, "--calls", str(calls)],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command += ["--calls", str(calls)]
+    return times_of(command, f"{name} in {folder}", cwd=folder, env=environment)
+
+
+def times_of(command: list[str], what: str, **options: Any) -> Times:
+    """The times that a worker prints."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False, **options)
     for line in done.stdout.splitlines():
         if line.startswith(MARK):
             return Times(*json.loads(line.removeprefix(MARK)))
-    raise RuntimeError(f"{name} in {folder} failed:\n{done.stderr[-2000:]}")
+    raise RuntimeError(f"{what} failed:\n{done.stderr[-2000:]}")
 
 
 def best(times: list[Times]) -> Times:

@@ -12,11 +12,10 @@ process choose its cores.
 import argparse
 import json
 import os
-import subprocess
 import sys
 from functools import partial
 
-from benchmarks.before_after import MARK, Row, Times, best, fit, robot, sweep
+from benchmarks.before_after import MARK, Row, Times, best, fit, robot, sweep, times_of
 
 ROWS = {
     "UR5, batch of 1024, 20 steps": Row(robot("UR5", 1024, 20), "step of a state"),
@@ -32,11 +31,7 @@ def process(name: str, cores: list[int], calls: int) -> Times:
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "JAX_ENABLE_X64": "1"}
     command = [sys.executable, "-W", "ignore", "-m", "benchmarks.cores", "--worker", name]
     command += ["--cores", *map(str, cores), "--calls", str(calls)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    for line in done.stdout.splitlines():
-        if line.startswith(MARK):
-            return Times(*json.loads(line.removeprefix(MARK)))
-    raise RuntimeError(f"{name} failed:\n{done.stderr[-2000:]}")
+    return times_of(command, name, env=environment)
 
 
 def main() -> None:

@@ -4,24 +4,22 @@ Generated code has no operations on zeros, but a program is measured before it i
 """
 
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
 
 MOSTLY_ZEROS = "mostly_zeros"
 
-P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def mostly_zeros(fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+def mostly_zeros(fn: Callable[..., R], *args: Any) -> R:
     """Call a function most of whose operations are on zeros; its results must be arrays."""
-    arrays, rest = eqx.partition((args, kwargs), eqx.is_array)
+    arrays, rest = eqx.partition(args, eqx.is_array)
 
     def named(arrays: Any) -> R:
-        args, kwargs = eqx.combine(arrays, rest)
-        return cast(Any, fn)(*args, **kwargs)
+        return fn(*eqx.combine(arrays, rest))
 
     named.__name__ = MOSTLY_ZEROS
     return jax.jit(named)(arrays)

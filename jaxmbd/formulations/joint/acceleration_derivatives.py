@@ -14,12 +14,9 @@ from ...system.acceleration import free_accelerations
 from ...system.acceleration_derivatives import Matrices, in_closed_form
 from ...system.looked_up import with_values_looked_up
 from .load_derivatives import Plan, plan_of
-from .residual_derivatives import packed_mass, residual_derivatives
+from .residual_derivatives import MAX_BY_ENTRIES, residual_derivatives
 from .system import JointSystem
 from .tree_factor import Packed, TreeFactor
-
-# Programs for more velocities are too long for generated code; to trace their factors takes long.
-MAX_GENERATED = 48
 
 Columns = Float[Array, "k nv"]
 Factored = Callable[[Packed], Packed]
@@ -50,7 +47,7 @@ def _generated(
     plan: Plan, system: JointSystem, t: Time, state: State, vdot: Float[Array, "nv"]
 ) -> Matrices | None:
     """The derivatives by generated code: for the residual, and for one column after another."""
-    if system.nv > MAX_GENERATED:
+    if system.nv > MAX_BY_ENTRIES:
         return None
     tree = TreeFactor(system.layout.recursion.parents)
     args = system, t, state, vdot, jnp.ones((), vdot.dtype)
@@ -89,7 +86,7 @@ def _residual(
     def one(system: JointSystem, t: Time, state: State, vdot: Array) -> tuple[Columns, Packed]:
         c = system.configuration(t, state.q, state.z)
         by_q, by_v = residual_derivatives(system, c, plan, state.v, vdot)
-        L = factor(packed_mass(system, c, tree))
+        L = factor(tree.packed(system.mass_at(c)))
         return -_also_nan(jnp.concatenate([by_q.T, by_v.T]), vdot), L
 
     columns, L = mostly_zeros(one, system, t, state, vdot)

@@ -235,6 +235,11 @@ def sum_over_subtrees(
     return ancestors(mechanism).astype(x.dtype).T @ x
 
 
+def carriers_of(mechanism: Mechanism, ports: Rows) -> Rows:
+    """The bodies that carry frames of joints; 0 is the ground."""
+    return Rows.of(mechanism.port_bodies.array[ports.array - (1 + mechanism.n_bodies)])
+
+
 def velocity_product_twists(
     c: JointConfiguration, v: Float[Array, "nv"]
 ) -> Float[Array, "n_bodies 6"]:
@@ -256,9 +261,7 @@ def velocity_products(
     per_joint = []
     for g, rows in zip(layout.groups, layout.velocities, strict=True):
         group = mechanism.joints[g]
-        nu = velocities[g]
-        skip = 1 + mechanism.n_bodies
-        of_M = Rows.of(mechanism.port_bodies.array[group.second.array - skip])
+        nu, of_M = velocities[g], carriers_of(mechanism, group.second)
 
         def products(
             joint: AbstractJoint, q: Array, nu: Array, H: Array, X: Pose, V: Array

@@ -85,7 +85,7 @@ def coloured(n: int, connected: tuple[tuple[int, ...], ...]) -> Plan:
 
 
 def number_of_directions(plan: Plan) -> int:
-    """Directions in which loads are differentiated by displacements."""
+    """Number of directions in which displacements differentiate the loads."""
     return 6 * (1 + max(plan.colours))
 
 
@@ -117,7 +117,7 @@ def _own_twists(c: JointConfiguration, V: Float[Array, "n_bodies 6"]) -> _Twists
 
 
 def _have_frames(mechanism: Mechanism) -> bool:
-    """Whether there are forces on ports beside those on bodies."""
+    """True if forces act on ports, not on bodies alone."""
     return any(isinstance(group, FrameElements) for group in mechanism.elements)
 
 

@@ -36,6 +36,7 @@ from ...system.loads import loads
 from ...system.residuals import rest_stiffness
 from .configuration import (
     JointConfiguration,
+    carriers_of,
     join,
     split,
     sum_over_ancestors,
@@ -52,17 +53,17 @@ from .load_derivatives import (
     wrenches_on_bodies,
 )
 from .system import JointSystem
-from .tree_factor import Packed, TreeFactor
 
 
 class _Changes(NamedTuple):
-    """What one unit of each velocity changes: ν, and α, seen from the moved bodies."""
+    """Changes ν and α by one unit of each velocity, as seen from the moved bodies."""
 
     nu: Float[Array, "nv 6"]
     alpha: Float[Array, "nv 6"]
 
 
-# Largest number of velocities for which entries of the matrices are computed one by one.
+# Largest number of velocities for which entries of the matrices are computed one by one, and code
+# is generated. Programs for more are too long.
 MAX_BY_ENTRIES = 40
 
 # Rows of two arrays whose products are entries of a matrix.
@@ -160,7 +161,7 @@ def _changes(
     parts = []
     for g, entries in zip(layout.groups, layout.velocities, strict=True):
         group = mechanism.joints[g]
-        of_F, of_M = (_carriers(system, rows) for rows in (group.first, group.second))
+        of_F, of_M = (carriers_of(mechanism, rows) for rows in (group.first, group.second))
         H = entries.take(c.H).reshape(*velocities[g].shape, 6)
         V_F, A_F, V_M = of_F.take(V), of_F.take(A), of_M.take(V)
         X = c.frames_M(g)
@@ -266,12 +267,12 @@ def _subtrees(
 
 
 def _moves(system: JointSystem) -> Bool[np.ndarray, "nv nv"]:
-    """Whether j (column) moves the body that i moves."""
+    """True where velocity j (column) moves the body that i moves."""
     return _moves_bodies(system)[system.layout.bodies.array]
 
 
 def _moves_bodies(system: JointSystem) -> Bool[np.ndarray, "n_bodies nv"]:
-    """Whether each velocity (column) moves each body."""
+    """True where a velocity (column) moves a body."""
     bodies, ends = system.layout.bodies.array, system.mechanism.topology.subtree_ends - 1
     row = np.arange(system.mechanism.n_bodies)[:, None]
     return (row >= bodies) & (row < ends[bodies])
@@ -287,9 +288,10 @@ def _by_nearness(
     """
     moves, nv = _moves(system), system.nv
     if nv > MAX_BY_ENTRIES:
-        either = sum(a @ b.T for a, b in deeper), higher[0] @ higher[1].T
-        beyond = jnp.where(jnp.asarray(moves.T), either[1], 0.0)
-        return jnp.where(jnp.asarray(moves), either[0], beyond)
+        # Constants: to compute the masks at each evaluation takes a third more time for 50 links.
+        deep, high = jnp.asarray(moves), jnp.asarray(moves.T)
+        beyond = jnp.where(high, higher[0] @ higher[1].T, 0.0)
+        return jnp.where(deep, sum(a @ b.T for a, b in deeper), beyond)
     places = np.nonzero(moves), np.nonzero(moves.T & ~moves)
 
     def products(at: tuple[np.ndarray, ...], factors: Factors) -> Float[Array, "n"]:
@@ -307,19 +309,13 @@ def _by_nearness(
 
 
 def _takes_along(system: JointSystem) -> Bool[np.ndarray, "nv nv"]:
-    """Whether j (column) moves the body that carries the frame M of the joint of i."""
+    """True where velocity j (column) moves the body with the frame M of the joint of i."""
     mechanism, carriers = system.mechanism, np.zeros(system.layout.nv, dtype=int)
     for g, entries in zip(system.layout.groups, system.layout.velocities, strict=True):
-        bodies = _carriers(system, mechanism.joints[g].second).array
+        bodies = carriers_of(mechanism, mechanism.joints[g].second).array
         carriers[entries.array] = np.repeat(bodies, len(entries) // max(len(bodies), 1))
     moved = _moves_bodies(system)
     return np.concatenate([np.zeros_like(moved[:1]), moved])[carriers]
-
-
-def _carriers(system: JointSystem, ports: Rows) -> Rows:
-    """The bodies that carry frames of joints; 0 is the ground."""
-    skip = 1 + system.mechanism.n_bodies
-    return Rows.of(system.mechanism.port_bodies.array[ports.array - skip])
 
 
 def _between(
@@ -456,15 +452,4 @@ def _slopes_by_velocities(
     return jax.vmap(along, out_axes=2)(jnp.eye(len(entries) // n, dtype=v.dtype))
 
 
-def packed_mass(system: JointSystem, c: JointConfiguration, tree: TreeFactor) -> Packed:
-    """Entries of M between velocities and their ancestors."""
-    (rows,) = _subtrees(system, flatten(system.inertia(c)))
-    composite = unflatten(rows)
-    momenta = jax.vmap(WorldInertia.momentum)(composite, c.H)
-    i, j = tree.pairs
-    own = jnp.asarray(i.array == j.array)
-    M = jnp.sum(i.take(momenta) * j.take(c.H), axis=1)
-    return M + jnp.where(own, i.take(system.reflected_inertias()), 0.0)
-
-
-__all__ = ["packed_mass", "residual_derivatives"]
+__all__ = ["MAX_BY_ENTRIES", "residual_derivatives"]

@@ -49,6 +49,11 @@ class TreeFactor:
         end = self._places[i, i] + 1
         return slice(end - len(self.paths[i]), end)
 
+    def packed(self, M: Float[Array, "nv nv"]) -> Packed:
+        """The entries of a matrix between velocities and their ancestors."""
+        rows, columns = (x.array for x in self.pairs)
+        return Rows.of(rows * len(self.parents) + columns).take(M.ravel())
+
     def factor(self, M: Packed) -> Packed:
         """L, with the reciprocals of its diagonal; NaN if M is not positive definite."""
         n, rows = M.size, [M[:0]] * len(self.parents)
@@ -86,7 +91,7 @@ class TreeFactor:
         dense = self._dense(M)
         upside_down = (dense + jnp.tril(dense, -1).T)[::-1, ::-1]
         rows, columns = (x.array for x in self.pairs)
-        L = jnp.linalg.cholesky(upside_down)[::-1, ::-1].T[rows, columns]
+        L = self.packed(jnp.linalg.cholesky(upside_down)[::-1, ::-1].T)
         return jnp.where(jnp.asarray(rows == columns), 1.0 / L, L)
 
     def solve_densely(self, L: Packed, x: Float[Array, "nv"]) -> Float[Array, "nv"]:
