@@ -14,6 +14,7 @@ os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
 import gc
 import importlib.util
+from contextlib import nullcontext
 from pathlib import Path
 
 from jaxlib.version import __version__ as jaxlib_version
@@ -30,6 +31,7 @@ if jaxlib_version.startswith("0.10.") and (not given or given.startswith("-")):
 import jaxtyping
 import pytest
 from _pytest import runner
+from _pytest.faulthandler import fault_handler_stderr_fd_key
 
 # Before jaxmbd is first imported. It stays on, for the modules that jaxmbd imports lazily.
 if os.environ.get("JAXMBD_TEST_SHAPES") == "1":
@@ -65,6 +67,9 @@ MAPS_BEFORE_CLEARING = 50_000
 # Compiled programs of a whole run take 6 GB in each worker unless they are forgotten.
 MEMORY_BEFORE_CLEARING = 3e9  # bytes
 
+# Seconds after a test's timeout, by when `pytest-timeout` has ended it, if it can.
+GRACE = 30
+
 REPOSITORY = Path(__file__).resolve().parents[1]
 PEER_MODULES = ("pinocchio", "example_robot_data", "mujoco")
 
@@ -80,8 +85,21 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> object:
-    """pytest's own, with room for the frames of deep traces."""
-    return with_room(runner.pytest_runtest_protocol)(item, nextitem)
+    """pytest's own, with room for the frames of deep traces, and an end where a test hangs."""
+    stderr = item.config.stash[fault_handler_stderr_fd_key]
+    seconds = _timeout(item)
+    limit = time_limit.ended_after(seconds + GRACE, stderr) if seconds else nullcontext()
+    with limit:
+        return with_room(runner.pytest_runtest_protocol)(item, nextitem)
+
+
+def _timeout(item: pytest.Item) -> float:
+    """Seconds that the test may take, and 0 without a limit."""
+    marker = item.get_closest_marker("timeout")
+    if marker is not None:
+        return float(marker.args[0])
+    option = item.config.getoption("timeout")
+    return float(item.config.getini("timeout") if option is None else option)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -1,8 +1,24 @@
 """Tests after a time are skipped and reported; see `tests/time_limit.py`."""
 
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 from tests.time_limit import OUT_OF_TIME, is_over, not_run
+
+HUNG = """
+import ctypes
+from tests.time_limit import ended_after
+
+def hangs():
+    ctypes.PyDLL(None).sleep(100)  # A PyDLL holds the interpreter.
+
+with ended_after(0.2):
+    pass
+with ended_after(0.5):
+    hangs()
+"""
 
 
 def test_no_test_starts_after_the_time():
@@ -18,3 +34,12 @@ def test_the_report_counts_what_was_not_run():
     (line,) = not_run([*skipped, ("tests/c.py", "no such device")])
     assert line == "3 tests were not run, out of time: tests/a.py 1, tests/b.py 2"
     assert not_run([("tests/c.py", "no such device")]) == []
+
+
+def test_a_process_is_ended_where_compiled_code_holds_the_interpreter():
+    folder = Path(__file__).resolve().parents[1]
+    run = [sys.executable, "-c", HUNG]
+    done = subprocess.run(run, cwd=folder, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "Timeout" in done.stderr
+    assert "in hangs" in done.stderr

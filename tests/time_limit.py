@@ -1,12 +1,16 @@
-"""A time after which no test starts: the rest is skipped, and the report says what that was.
+"""Two limits of time: one after which no test starts, and one after which a process is ended.
 
-`JAXMBD_TEST_UNTIL` is this time, in seconds since 1970, as of `date +%s`. Without it there is none.
+`JAXMBD_TEST_UNTIL` is the first, in seconds since 1970, as of `date +%s`. Without it there is none.
+Tests after it are skipped, and the report says which.
 """
 
+import contextlib
+import faulthandler
 import os
+import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 OUT_OF_TIME = "not run: out of time"
 
@@ -15,6 +19,21 @@ def is_over(environment: Mapping[str, str] = os.environ) -> bool:
     """True if the time is over."""
     until = environment.get("JAXMBD_TEST_UNTIL", "")
     return bool(until) and time.time() >= float(until)
+
+
+@contextlib.contextmanager
+def ended_after(seconds: float, file: int | None = None) -> Iterator[None]:
+    """End the process if the block takes longer, and write where all threads are to a file.
+
+    `pytest-timeout` needs the interpreter to do this, and waits as long as compiled code holds it.
+    ``file``: a file descriptor; that of the standard error by default.
+    """
+    stream = sys.stderr if file is None else file
+    faulthandler.dump_traceback_later(seconds, exit=True, file=stream)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 def not_run(skipped: Iterable[tuple[str, str]]) -> list[str]:
