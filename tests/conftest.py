@@ -86,6 +86,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> object:
     """pytest's own, with room for the frames of deep traces, and an end where a test hangs."""
+    # pytest's option `faulthandler_timeout` is one time for all tests; theirs differ.
     stderr = item.config.stash[fault_handler_stderr_fd_key]
     seconds = _timeout(item)
     limit = time_limit.ended_after(seconds + GRACE, stderr) if seconds else nullcontext()
