@@ -42,7 +42,7 @@ import jaxmbd  # noqa: F401
 
 import jax
 
-from jaxmbd._with_room import with_room
+from jaxmbd._with_room import with_frames
 from tests import shared_contexts, time_limit
 
 jax.config.update("jax_enable_x64", True)
@@ -91,7 +91,7 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     seconds = _timeout(item)
     limit = time_limit.ended_after(seconds + GRACE, stderr) if seconds else nullcontext()
     with limit:
-        return with_room(runner.pytest_runtest_protocol)(item, nextitem)
+        return with_frames(runner.pytest_runtest_protocol)(item, nextitem)
 
 
 def _timeout(item: pytest.Item) -> float:

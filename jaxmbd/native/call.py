@@ -13,6 +13,7 @@ from jax.extend.core import ClosedJaxpr, Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir
 from jaxlib.mlir import ir
 
+from .._with_room import with_room
 from ..fused.inline_and_unroll import blank
 from .canonical import canonical
 from .linearized import linearized
@@ -172,6 +173,7 @@ def _plainly(
 _lowered_plainly = mlir.lower_fun(_plainly, multiple_results=True)
 
 
+@with_room
 def _lowered(ctx: mlir.LoweringRuleContext, *arrays: ir.Value, **params: Any) -> Any:
     """A call of generated code; exported programs, which leave the process, have none."""
     exported = ctx.module_context.lowering_parameters.for_export
@@ -305,6 +307,7 @@ def _derivative(program: ClosedJaxpr, moving: tuple[bool, ...]) -> ClosedJaxpr:
     return canonical(jax.make_jaxpr(along)(*avals, *dots))
 
 
+@with_room
 def _forward(
     primals: Sequence[Any],
     tangents: Sequence[Any],
@@ -367,6 +370,7 @@ def _turned(program: ClosedJaxpr, linear: int) -> ClosedJaxpr:
     return canonical(jax.make_jaxpr(back)(*avals[:at], *map(blank, program.out_avals)))
 
 
+@with_room
 def _transpose(
     cotangents: Sequence[Any],
     *arrays: Any,
