@@ -103,6 +103,10 @@ def _timeout(item: pytest.Item) -> float:
     return float(item.config.getini("timeout") if option is None else option)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items[:] = time_limit.from_first_file(items, lambda item: item.nodeid.split("::")[0])
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     if time_limit.is_over():
         pytest.skip(time_limit.OUT_OF_TIME)

@@ -172,12 +172,6 @@ def test_readme_announces_the_command_that_ci_runs():
     assert "-m pytest" in announced.partition("```")[2].partition("```")[0]
 
 
-def test_thorough_tests_that_ci_runs_exist():
-    lines = (REPOSITORY / ".ci" / "thorough").read_text().splitlines()
-    named = {line.split("::")[0] for line in lines if not line.startswith("#")}
-    assert not [path for path in sorted(named) if not (REPOSITORY / path).exists()]
-
-
 def test_no_registry_hosts_and_no_machine_paths():
     """Hosts of packages are the installer's choice, and paths differ between machines."""
     found = []

@@ -5,7 +5,9 @@ import sys
 import time
 from pathlib import Path
 
-from tests.time_limit import OUT_OF_TIME, is_over, not_run
+import pytest
+
+from tests.time_limit import OUT_OF_TIME, from_first_file, is_over, not_run
 
 HUNG = """
 import ctypes
@@ -43,3 +45,19 @@ def test_a_process_is_ended_where_compiled_code_holds_the_interpreter():
     assert done.returncode == 1
     assert "Timeout" in done.stderr
     assert "in hangs" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [("0", "a1 a2 b1 c1 c2"), ("2", "c1 c2 a1 a2 b1"), ("7", "b1 c1 c2 a1 a2")],
+)
+def test_a_number_chooses_the_first_file(number, expected):
+    tests = ["a1", "a2", "b1", "c1", "c2"]
+    chosen = {"JAXMBD_TEST_FIRST": number}
+    assert from_first_file(tests, lambda test: test[0], chosen) == expected.split()
+    assert from_first_file([], str, chosen) == []
+
+
+def test_without_a_number_tests_keep_their_order():
+    tests = ["a1", "b1", "a2"]
+    assert from_first_file(tests, lambda test: test[0], {}) == tests

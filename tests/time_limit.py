@@ -1,7 +1,8 @@
 """Two limits of time: one after which no test starts, and one after which a process is ended.
 
 `JAXMBD_TEST_UNTIL` is the first, in seconds since 1970, as of `date +%s`. Without it there is none.
-Tests after it are skipped, and the report says which.
+Tests after it are skipped, and the report says which. `JAXMBD_TEST_FIRST` chooses the file that the
+tests begin with, by a number: runs with different numbers miss different files.
 """
 
 import contextlib
@@ -10,7 +11,10 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
 
 OUT_OF_TIME = "not run: out of time"
 
@@ -19,6 +23,18 @@ def is_over(environment: Mapping[str, str] = os.environ) -> bool:
     """True if the time is over."""
     until = environment.get("JAXMBD_TEST_UNTIL", "")
     return bool(until) and time.time() >= float(until)
+
+
+def from_first_file(
+    tests: Sequence[T], file_of: Callable[[T], str], environment: Mapping[str, str] = os.environ
+) -> list[T]:
+    """The tests, those of the chosen file and of later ones before those of earlier files."""
+    number = environment.get("JAXMBD_TEST_FIRST", "")
+    if not (number and tests):
+        return list(tests)
+    files = list(dict.fromkeys(map(file_of, tests)))
+    turned = {file: (k - int(number)) % len(files) for k, file in enumerate(files)}
+    return sorted(tests, key=lambda test: turned[file_of(test)])
 
 
 @contextlib.contextmanager
