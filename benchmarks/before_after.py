@@ -12,6 +12,7 @@ cache on disk. Memory is that of XLA's temporaries. Prints Markdown; robots need
 
 import argparse
 import json
+import math
 import os
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from typing import Any, NamedTuple
 
 H = 1e-3  # [s]
 SLOWER, COMPILING = 1.05, 0.7  # Largest ratios that are wanted.
+LONG = 0.1  # [s] Least length of a timing.
 MARK = "before_after:"
 
 
@@ -52,20 +54,25 @@ def clocks() -> tuple[float, float]:
     return time.process_time(), time.perf_counter()
 
 
-def timed(run: Callable[[], Any]) -> tuple[float, float]:
-    """CPU and wall-clock seconds of one call."""
+def timed(run: Callable[[], Any], times: int = 1) -> tuple[float, float]:
+    """CPU and wall-clock seconds of a call, the means of several."""
     import jax
 
     cpu, wall = clocks()
-    jax.block_until_ready(run())
+    for _ in range(times):
+        jax.block_until_ready(run())
     after_cpu, after_wall = clocks()
-    return after_cpu - cpu, after_wall - wall
+    return (after_cpu - cpu) / times, (after_wall - wall) / times
 
 
 def least(run: Callable[[], Any], calls: int) -> tuple[float, float]:
-    """Smallest times of several calls after one that does not count."""
+    """Smallest times of several calls after two that do not count.
+
+    Short calls are timed together: CPU times of less than some clock ticks are wrong.
+    """
     timed(run)
-    cpu, wall = zip(*(timed(run) for _ in range(calls)), strict=True)
+    times = math.ceil(LONG / timed(run)[1])
+    cpu, wall = zip(*(timed(run, times) for _ in range(calls)), strict=True)
     return min(cpu), min(wall)
 
 
