@@ -92,6 +92,10 @@ CASES = {
     "simulate: class": (simulate(mbd.Model, ZERO), "the class Model; pass an instance"),
     "simulate: no state": (simulate(SYSTEM, None), "the state is a State of `assemble`, or a dict"),
     "simulate: array": (simulate(SYSTEM, np.zeros(1)), "the state is a State .* got a ndarray"),
+    "simulate: motion": (
+        lambda: mbd.simulate(SYSTEM, mbd.simulate(SYSTEM, ZERO, t1=0.1, dt=0.1), t1=1.0),
+        "got a Solution; continue a motion by its method `continued`",
+    ),
     "simulate: wide state": (
         simulate(SYSTEM, WIDE),
         r"state.q has shape \(2,\), this system needs",

@@ -43,9 +43,11 @@ def as_start(
     if isinstance(state, Mapping):
         return assemble(system, state, t=t)
     if not isinstance(state, State):
+        is_motion = hasattr(state, "continued")
+        hint = "; continue a motion by its method `continued`" if is_motion else ""
         raise ModelError(
             f"{who}: the state is a State of `assemble`, or a dict {{joint: coordinates}}, got "
-            f"{described(state)}"
+            f"{described(state)}{hint}"
         )
     check_state(system, state, who, must_be_finite)
     return as_state(state, system)
