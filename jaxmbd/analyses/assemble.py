@@ -100,7 +100,9 @@ def assemble(
     eta = _by_name(zeros, mechanism.elastic_places, elastic, "elastic: body")
     time = as_time(t, system)
     _follow(system, time, values, speeds, {*guess, *rates})
-    if not constraints.may_be_redundant(system):
+    closing = system.closing()
+    # Not those of the system, whose penalties may replace constraints.
+    if not constraints.may_be_redundant(closing):
         return State(
             *_place(system, tuple(values), tuple(speeds), eta), z
         )  # A tree satisfies its joints by construction.
@@ -113,7 +115,6 @@ def assemble(
     held_rates = targets(hold)
     loops = mechanism.topology.loops
     sought = targets(name for name in guess if name in loops and name not in hold)
-    closing = system.closing()
     q, v = _place(closing, tuple(values), tuple(speeds), eta)
     if constraints.n_constraints(closing) > 0 or held or held_rates:
         q = closed(closing, time, q, held, sought)
