@@ -45,7 +45,8 @@ class Newton(eqx.Module):
     the Jacobian at the predictor if changes do not shrink fast enough to converge within
     `max_steps`, after 100 steps, and earlier if steps take more iterations than at first. If that
     fails too, it falls back on full Newton's method, which factors the Jacobian in each iteration.
-    Members of a batch under `vmap` renew the factors of earlier steps together.
+    Members of a batch under `vmap` renew the factors of earlier steps together. Steps of index 2
+    with possibly redundant constraints are solved by full Newton's method.
     Derivatives follow from the Jacobian at the root in both methods.
 
     **Arguments:**
@@ -81,14 +82,25 @@ class Newton(eqx.Module):
         guess, at, blocks, cache = stop_gradients((guess, args, blocks, cache))
         root, factors = _find(fn, guess, at, blocks, cache, self)
         # Factors of the chord method may be too far from the Jacobian at the root.
-        x, factors = saved_residuals((root.x, None if self.chord else factors))
+        x, factors = saved_residuals((root.x, None if self.reuses(blocks) else factors))
         way = self.linearization.chosen(blocks)
         x = implicit(fn, x, args, factors, blocks, way)
         return Root(x, *saved_residuals((root.converged, root.steps, root.cache)))
 
+    def reuses(self, blocks: Blocks) -> bool:
+        """True for the modified method, False for full Newton's method.
+
+        Position shifts have multipliers of their own, on which constraint residuals depend. If
+        constraints are possibly redundant, factors of another position would amplify residuals in
+        the directions that were redundant there, by up to the inverse of the compliance in each
+        iteration, and no increment would show it: poses of a gear were wrong by up to 0.9.
+        """
+        shifts = sum(blocks.counts[2:]) > blocks.others
+        return self.chord and not (shifts and any(blocks.redundant))
+
     def empty_cache(self, blocks: Blocks, dtype: Any) -> CachedFactors | None:
         """Empty cache of the chord method before the first step; None if it is not used."""
-        if not self.chord or sum(blocks.counts) == 0:
+        if not self.reuses(blocks) or sum(blocks.counts) == 0:
             return None
         way = self.linearization.chosen(blocks)
         return CachedFactors.nothing(way.no_factors(blocks, dtype), dtype)
@@ -120,7 +132,7 @@ class _Search:
     """
 
     def __init__(self, fn, guess, args, blocks, cache: CachedFactors | None, newton: Newton):
-        self.residual = Residual(fn, guess, args, blocks, often=newton.chord)
+        self.residual = Residual(fn, guess, args, blocks, often=newton.reuses(blocks))
         self.blocks, self.most = blocks, newton.max_steps
         self.way = newton.linearization.chosen(blocks)
         eps = self.eps = float(jnp.finfo(guess.dtype).eps)
@@ -268,7 +280,7 @@ def _renewed(search: _Search, x: Array, old: Any, stale: Bool[Array, ""]) -> Any
 def _find(fn, guess, args, blocks, cache, newton: Newton) -> tuple[Root, Any]:
     """The root, and factors of a Jacobian near the root."""
     search = _Search(fn, guess, args, blocks, cache, newton)
-    if not newton.chord:
+    if not newton.reuses(blocks):
         end, factors = _newton(search)
         return Root(end.x, search.converged(end), end.steps), factors
     end, left = _chord(search, cache)

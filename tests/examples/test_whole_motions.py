@@ -20,8 +20,7 @@ from tests.examples import test_rolling_disc as disc
 from tests.examples import test_slider_crank as slider
 from tests.examples import test_stewart_platform as stewart
 from tests.examples import test_wheel_loader as loader
-
-pytestmark = pytest.mark.thorough
+from tests.marks import thorough_but
 
 PROJECTED = mbd.ExplicitRK(diffrax.Dopri8(), mbd.Projection())
 ALL = dict(zip(("maximal", "natural", "points"), comparing.ELSEWHERE, strict=True))
@@ -127,6 +126,7 @@ def wanted(name):
     return poses, gaps, comparing.look(system, t, end)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("name", "way"), PAIRS, ids=[f"{n}, {w}" for n, w in PAIRS])
 def test_projected_motions_agree(name, way):
     """To what steps of order 8 leave, closed to 1e-10; reactions at the end too."""
@@ -145,8 +145,15 @@ def test_projected_motions_agree(name, way):
     models.near(seen["drivers"], last["drivers"], 1e-6)
 
 
-# Drivers prescribe the motion of the others.
-@pytest.mark.parametrize("name", ["four-bar", "platform", "differential gear", "rolling disc"])
+# Drivers prescribe the motion of the others. Modified Newton failed with the redundant constraints
+# of the gear and of the platform.
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "name",
+    thorough_but(
+        ["differential gear"], ["four-bar", "platform", "differential gear", "rolling disc"]
+    ),
+)
 def test_implicit_steps_are_of_second_order(name):
     """In maximal coordinates, towards the motion in joint coordinates."""
     model, start, h, ways, _ = CASES[name]

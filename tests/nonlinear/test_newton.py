@@ -338,3 +338,22 @@ def test_equations_beyond_the_constraints_do_not_loosen_them():
     x = Dense().solve(factors, jnp.array([0.0, 0.0, 1.0, 0.0]))
     np.testing.assert_allclose(x, [1.0, 0.0, 1.0, 0.0], atol=1e-7)
     assert factors.missed(x) < 1e-7
+
+
+@pytest.mark.parametrize(
+    ("counts", "redundant", "others", "reuses"),
+    [
+        ((4, 2, 2), (True, False), 0, False),
+        ((4, 2, 2), (False, False), 0, True),
+        ((4, 2, 0), (True, False), 0, True),
+        ((4, 2, 3), (True, False), 3, True),
+    ],
+    ids=["redundant, of index 2", "independent", "of index 3", "other unknowns"],
+)
+def test_position_shifts_of_redundant_constraints_need_new_factors(
+    counts, redundant, others, reuses
+):
+    blocks = Blocks(counts, 3 * (jnp.array(1.0),), redundant, others=others)
+    assert Newton().reuses(blocks) is reuses
+    assert (Newton().empty_cache(blocks, jnp.float64) is not None) is reuses
+    assert not Newton(chord=False).reuses(blocks)
