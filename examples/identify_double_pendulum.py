@@ -130,7 +130,7 @@ def forecasts(path):
 
 def forecast_errors(model, records):
     """Rms errors of both angles together [rad], for each time ahead."""
-    predicted = mbd.predict(model, records, integrator=SOLVER, substeps=4, noise=NOISE)
+    predicted = mbd.predict(model, records, integrator=SOLVER, substeps=8, noise=NOISE)
     errors = np.array(
         [[p[j] - w.measurements[j] for j in p] for p, w in zip(predicted, records, strict=True)]
     )

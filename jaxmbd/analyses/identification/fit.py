@@ -137,7 +137,7 @@ class Fit(eqx.Module):
 
     def overlay(self, records: Sequence[Experiment]) -> list[dict[str, Overlay]]:
         """Measured readings of records, and predicted ones of the fitted model."""
-        readings = predicted(self.simulator, self.model, records, 4)
+        readings = predicted(self.simulator, self.model, records, 4, residuals=self.rms)
         nearest = functools.partial(self.simulator.nearest, self.model)
         return overlays_of(nearest, records, readings)
 

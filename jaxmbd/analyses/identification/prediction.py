@@ -324,13 +324,17 @@ def predicted(
     experiments: Any,
     level: int,
     noise: Mapping[str, float] | None = None,
+    residuals: Mapping[str, float] | None = None,
 ) -> Any:
-    """Predictions of a simulator; `level` is the stack level of the user's code for warnings."""
+    """Predictions of a simulator; `level` is the stack level of the user's code for warnings.
+
+    Integration errors are compared with the noise of sensors, or with the residuals of a fit.
+    """
     several = not isinstance(experiments, Experiment)
     records = motions_only(experiments, "predict")
     batches = batch_experiments(records)
     check_sensors(simulator, model, batches)
-    errors, limits = None, Limits(noise or {})
+    errors, limits = None, Limits(noise or {}, residuals or {})
     primals, any_number = primal((model, batches)), simulator.stepped(1)
 
     @functools.cache
