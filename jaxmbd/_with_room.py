@@ -56,7 +56,7 @@ def with_room(fn: Callable[P, R]) -> Callable[P, R]:
     return roomy
 
 
-_lock = threading.Lock()
+_lock = threading.RLock()  # A finalizer that a collection calls may trace too.
 _running = 0  # Number of functions with room, in all threads.
 _before: tuple[int, ...] = ()  # Thresholds of before the first of them.
 
