@@ -187,7 +187,7 @@ def test_systems_keep_their_contract():
     testing.check_system(*moving(mbd.JointCoordinates()), t=0.3)
     # Of maximal coordinates, a rotor as a coordinate of its own; the rest is in test_trees.
     system, state = moving(mbd.MaximalCoordinates(), names=("b0",))
-    looks = systems._look_at_masses(system, jnp.zeros(()), state)
+    looks = systems._mass_findings(system, jnp.zeros(()), state)
     verdict.judge("maximal", looks)
 
 
