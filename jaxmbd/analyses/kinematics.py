@@ -176,9 +176,10 @@ def _check(
         k = int(np.argmax(bad))
         names = constraints.row_names(system)
         by_name: dict[str, float] = {}
+        least = 1e-3 * np.nan_to_num(worst[k], nan=np.inf)  # Of NaN, the rows that are NaN.
         for name, residual in zip(names, violation[k], strict=True):
-            if not residual < 1e-3 * worst[k]:
-                by_name[name] = max(by_name.get(name, 0.0), float(residual))
+            if not residual < least:
+                by_name[name] = float(np.maximum(by_name.get(name, 0.0), residual))
         listed = ", ".join(f"{name!r} by {residual:.3g}" for name, residual in by_name.items())
         raise AssemblyError(
             f"kinematics: at t = {ts[k]:.6g} s these stay open, in position or velocity: {listed} "
