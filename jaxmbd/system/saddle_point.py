@@ -192,7 +192,7 @@ class SaddlePoint(eqx.Module):
         residual = metric.whiten(metric.apply(x) - f - equations.G.T @ lam)
         tolerance = MOTION_TOLERANCE * eps + equations._disturbance
         size = jnp.linalg.norm(metric.whiten(after(f, residual)))
-        motion_holds = jnp.linalg.norm(residual) <= tolerance * size
+        motion_holds = jnp.linalg.norm(residual) <= tolerance * size + _smallest(f.dtype)
         zeros, f = jnp.zeros_like(lam), after(f, size)
         return motion_holds & equations._constraints_hold(x, lam, f, zeros, noise)
 
@@ -206,7 +206,7 @@ class SaddlePoint(eqx.Module):
         floor = eps * root * jnp.max(terms / root, initial=0.0)
         residual = jnp.abs(self.metric.apply(x) - f - self.G.T @ lam)
         tolerance = (MOTION_TOLERANCE * eps + self._disturbance) * (terms + floor)
-        return jnp.all(residual <= tolerance)
+        return jnp.all(residual <= tolerance + _smallest(x.dtype))
 
     def is_same_force(self, a: Float[Array, "ng"], b: Float[Array, "ng"]) -> Bool[Array, ""]:
         """True if Gᵀ a = Gᵀ b, in the norm of the metric M⁻¹.
@@ -217,7 +217,8 @@ class SaddlePoint(eqx.Module):
         whiten, eps = equations.metric.whiten, float(jnp.finfo(a.dtype).eps)
         size = equations.length @ jnp.maximum(jnp.abs(a), jnp.abs(b))
         error = jnp.linalg.norm(whiten(equations.G.T @ (a - b)))
-        return error <= (MOTION_TOLERANCE * eps + equations._disturbance) * size
+        tolerance = (MOTION_TOLERANCE * eps + equations._disturbance) * size
+        return error <= tolerance + _smallest(a.dtype)
 
     @property
     def _disturbance(self) -> Float[Array, ""]:
@@ -242,7 +243,7 @@ class SaddlePoint(eqx.Module):
         terms = jnp.abs(G) @ (jnp.abs(x) + jnp.abs(self.metric.unwhiten(y0))) + jnp.abs(a)
         limit = MAX_ROUNDING * jnp.max(terms, initial=0.0)
         tolerance = jnp.minimum(part * length * size, limit) + part * noise
-        return jnp.all(jnp.abs(G @ x - a) <= tolerance)
+        return jnp.all(jnp.abs(G @ x - a) <= tolerance + _smallest(x.dtype))
 
     def unseen(self) -> Float[Array, "nv"]:
         """The part of each whitened velocity that the constraints leave free, from 0 to 1."""
@@ -290,6 +291,12 @@ class SaddlePoint(eqx.Module):
         lam = idle @ (idle.T @ (of_rows + lam)) - lam
         x = self.factors.nearest(jnp.zeros_like(y0), lam - of_rows)[0]
         return lam, self.metric.unwhiten(x)
+
+
+def _smallest(dtype: Any) -> float:
+    """The smallest number whose rounding errors are relative: those of smaller ones underflow."""
+    info = jnp.finfo(dtype)
+    return float(info.tiny) / float(info.eps)
 
 
 def _solve_symmetric(

@@ -213,3 +213,21 @@ def test_a_four_bar_closes_alike_at_all_sizes():
 
     for size in (1e-3, 1e3):
         np.testing.assert_allclose(angles(size), angles(1.0), rtol=0, atol=1e-10)
+
+
+def test_motions_that_fade_stay_finite():
+    """Terms that underflow have rounding errors larger than any part of them."""
+    model = models.four_bar()
+    model = mbd.Model(model.bodies, model.joints)
+    system = mbd.formulate(model, mbd.MaximalCoordinates(), dtype=jnp.float32)
+    state = mbd.assemble(system, {"left": 1.0}, {"left": 1.0})
+    scales = 10.0 ** -np.arange(0, 26)
+
+    @jax.vmap
+    def at(v):
+        return mbd.accelerations(system, 0.0, mbd.State(state.q, v, state.z))[0]
+
+    found = np.asarray(at(jnp.asarray(scales[:, None] * np.asarray(state.v), jnp.float32)))
+    assert np.isfinite(found).all()
+    of_one = found[:15] / scales[:15, None] ** 2
+    np.testing.assert_allclose(of_one, of_one[:1].repeat(15, 0), rtol=0, atol=1e-5)
