@@ -202,8 +202,9 @@ class SaddlePoint(eqx.Module):
         eps = float(jnp.finfo(x.dtype).eps)
         terms, root = self.metric.sizes(x)
         terms = terms + jnp.abs(f) + jnp.abs(self.G).T @ jnp.abs(lam)
-        # For rows whose terms are only rounding errors of other rows, squared by refinement.
-        floor = eps * root * jnp.max(terms / root, initial=0.0)
+        # For rows whose terms are only rounding errors of other rows, squared by refinement, which
+        # grow with the condition number.
+        floor = eps**0.75 * root * jnp.max(terms / root, initial=0.0)
         residual = jnp.abs(self.metric.apply(x) - f - self.G.T @ lam)
         tolerance = (MOTION_TOLERANCE * eps + self._disturbance) * (terms + floor)
         return jnp.all(residual <= tolerance + _smallest(x.dtype))
