@@ -73,7 +73,7 @@ def test_the_machine_drops_and_comes_to_rest(tmp_path):
     find, at = EXAMPLE["margin_and_slopes"], dict.fromkeys(slopes, jnp.zeros(()))
     for name, slope in slopes.items():
         points = (-STEP, STEP, AWAY - STEP, AWAY, AWAY + STEP)
-        found = [find(at | {name: jnp.array(x)}, still) for x in points]
+        found = [find(at | {name: jnp.float64(x)}, still) for x in points]  # Not of a weak type.
         left, right, low, _, high = (float(x) for x, _ in found)
         sides = (float(value) - left) / STEP, (right - float(value)) / STEP
         assert min(sides) < float(slope) < max(sides), name
