@@ -9,7 +9,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ...errors import ModelError
-from ...linear import eig
+from ...linear import Eigen, eig
+from ...linear.eigen import ROUNDING
 from ...model.arguments import as_names
 from ...model.values import all_concrete
 from ...system.abstract import AbstractSystem, State, Time, as_state, as_time
@@ -99,13 +100,29 @@ def buckling(
     if concrete:
         _check(np.asarray(K), np.asarray(K_loaded), np.asarray(moved), load)
     geometric = K_loaded - K
-    eigen = eig(-jnp.linalg.solve(K, geometric))
+    inverse_factors = -jnp.linalg.solve(K, geometric)
+    eigen = eig(inverse_factors)
     values, size = eigen.values, jnp.abs(eigen.values)
-    floor = float(jnp.finfo(K.dtype).eps) ** 0.75 * jnp.max(size, initial=0.0)
+    eps = float(jnp.finfo(K.dtype).eps)
+    floor = jnp.maximum(
+        eps**0.75 * jnp.max(size, initial=0.0), _rounding(K, inverse_factors, eigen)
+    )
     real = (jnp.abs(values.imag) <= REAL * size) & (size > floor)
     factors = jnp.where(real, 1.0 / jnp.where(real, values.real, 1.0), jnp.inf)
     order = jnp.argsort(jnp.abs(jax.lax.stop_gradient(factors)))
     return Buckling(factors[order], eigen.right.real[:, order], K, geometric, chosen.names)
+
+
+def _rounding(K: Float[Array, "n n"], A: Float[Array, "n n"], eigen: Eigen) -> Float[Array, "n"]:
+    """Rounding errors of eigenvalues of A, large for defective ones, which `eig` balances away.
+
+    In displacements scaled by the roots of the stiffnesses, they do not depend on units.
+    """
+    K, A, v, w = jax.lax.stop_gradient((K, A, eigen.right, eigen.left))
+    root = jnp.sqrt(jnp.abs(jnp.diag(K)))[:, None]
+    condition = jnp.linalg.norm(root * jnp.abs(v), axis=0)
+    condition *= jnp.linalg.norm(jnp.abs(w) / root, axis=0) / jnp.abs(jnp.sum(w.conj() * v, axis=0))
+    return ROUNDING * float(jnp.finfo(A.dtype).eps) * jnp.linalg.norm(root * A / root.T) * condition
 
 
 @eqx.filter_jit
