@@ -71,7 +71,9 @@ def draw(name, masses, k, disagreement=0.0):
     free = Draw(model, values, looking.tree_rates(system, jnp.asarray(v)), v)
     G, _ = map(np.asarray, looking.rows(*_q(free)))
     if len(G):
-        v = v - np.linalg.pinv(G, rcond=1e-9) @ (G @ v)
+        _, sigma, directions = np.linalg.svd(G)
+        held = directions[: len(sigma)][sigma > 1e-9]
+        v = v - held.T @ (held @ v)
     found = Draw(model, values, looking.tree_rates(system, jnp.asarray(v)), v)
     if not template.driven:
         return found
