@@ -192,7 +192,7 @@ class SaddlePoint(eqx.Module):
         residual = metric.whiten(metric.apply(x) - f - equations.G.T @ lam)
         tolerance = MOTION_TOLERANCE * eps + equations._disturbance
         size = jnp.linalg.norm(metric.whiten(after(f, residual)))
-        motion_holds = jnp.linalg.norm(residual) <= tolerance * size + _smallest(f.dtype)
+        motion_holds = _is_within(jnp.linalg.norm(residual), tolerance * size)
         zeros, f = jnp.zeros_like(lam), after(f, size)
         return motion_holds & equations._constraints_hold(x, lam, f, zeros, noise)
 
@@ -207,7 +207,7 @@ class SaddlePoint(eqx.Module):
         floor = eps**0.75 * root * jnp.max(terms / root, initial=0.0)
         residual = jnp.abs(self.metric.apply(x) - f - self.G.T @ lam)
         tolerance = (MOTION_TOLERANCE * eps + self._disturbance) * (terms + floor)
-        return jnp.all(residual <= tolerance + _smallest(x.dtype))
+        return _is_within(residual, tolerance)
 
     def is_same_force(self, a: Float[Array, "ng"], b: Float[Array, "ng"]) -> Bool[Array, ""]:
         """True if Gᵀ a = Gᵀ b, in the norm of the metric M⁻¹.
@@ -219,7 +219,7 @@ class SaddlePoint(eqx.Module):
         size = equations.length @ jnp.maximum(jnp.abs(a), jnp.abs(b))
         error = jnp.linalg.norm(whiten(equations.G.T @ (a - b)))
         tolerance = (MOTION_TOLERANCE * eps + equations._disturbance) * size
-        return error <= tolerance + _smallest(a.dtype)
+        return _is_within(error, tolerance)
 
     @property
     def _disturbance(self) -> Float[Array, ""]:
@@ -244,7 +244,7 @@ class SaddlePoint(eqx.Module):
         terms = jnp.abs(G) @ (jnp.abs(x) + jnp.abs(self.metric.unwhiten(y0))) + jnp.abs(a)
         limit = MAX_ROUNDING * jnp.max(terms, initial=0.0)
         tolerance = jnp.minimum(part * length * size, limit) + part * noise
-        return jnp.all(jnp.abs(G @ x - a) <= tolerance + _smallest(x.dtype))
+        return _is_within(jnp.abs(G @ x - a), tolerance)
 
     def unseen(self) -> Float[Array, "nv"]:
         """The part of each whitened velocity that the constraints leave free, from 0 to 1."""
@@ -294,10 +294,12 @@ class SaddlePoint(eqx.Module):
         return lam, self.metric.unwhiten(x)
 
 
-def _smallest(dtype: Any) -> float:
-    """The smallest number whose rounding errors are relative: those of smaller ones underflow."""
-    info = jnp.finfo(dtype)
-    return float(info.tiny) / float(info.eps)
+def _is_within(sizes: Float[Array, "..."], tolerances: Float[Array, "..."]) -> Bool[Array, ""]:
+    """True if no size exceeds its tolerance by more than underflow."""
+    info = jnp.finfo(sizes.dtype)
+    # Rounding errors are relative to numbers as large at least; those of smaller ones underflow.
+    smallest = float(info.tiny) / float(info.eps)
+    return jnp.all(sizes <= tolerances + smallest)
 
 
 def _solve_symmetric(
