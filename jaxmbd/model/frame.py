@@ -100,9 +100,7 @@ class Frame(Reference):
         return Frame(self.body, displaced.p, quat=quat, node=self.node)
 
     def anonymous(self) -> "Frame":
-        return eqx.tree_at(
-            lambda f: (f.p, f.quat), _UNNAMED, (self.p, self.quat), is_leaf=lambda x: x is None
-        )
+        return _unchecked("", self.p, self.quat)
 
 
 def _checked_rotation(R: Any, body: str) -> Float[Array, "3 3"]:
@@ -116,22 +114,17 @@ def _checked_rotation(R: Any, body: str) -> Float[Array, "3 3"]:
     return R
 
 
-def _body_frame(body: str) -> Frame:
-    """A body's own frame with numpy leaves.
-
-    It is created on import, which must neither start a JAX backend nor fix a float type.
-    """
+def _unchecked(body: str, p: Any, quat: Any) -> Frame:
     frame = object.__new__(Frame)
     object.__setattr__(frame, "body", body)
     object.__setattr__(frame, "node", None)
-    object.__setattr__(frame, "p", np.zeros(3))
-    object.__setattr__(frame, "quat", np.array([1.0, 0.0, 0.0, 0.0]))
+    object.__setattr__(frame, "p", p)
+    object.__setattr__(frame, "quat", quat)
     return frame
 
 
-_UNNAMED = _body_frame("")
-
-ground = _body_frame(GROUND)
+# With numpy leaves: importing must neither start a JAX backend nor fix a float type.
+ground = _unchecked(GROUND, np.zeros(3), np.array([1.0, 0.0, 0.0, 0.0]))
 
 
 def as_frame(value: Any, name: str) -> Frame:
