@@ -4,6 +4,7 @@ JAX leaves out the tangents of what does not move, so that each choice of moving
 program.
 """
 
+from functools import cache
 from itertools import cycle
 
 import jax
@@ -122,13 +123,26 @@ def columns(fn, x, h=1e-3):
     return np.stack([slope(e) for e in np.eye(x.size)], axis=-1)
 
 
+@cache
+def jacobian(system, integrator):
+    """Differences by all numbers."""
+    fn = jax.jit(lambda x: end(x, tuple(REST), *SYSTEMS[system], INTEGRATORS[integrator]))
+    return columns(lambda x: np.asarray(fn(x)), np.zeros(len(REST)))
+
+
+@cache
+def hessian(system, integrator):
+    """Differences of the gradient by all numbers."""
+    model = *SYSTEMS[system], INTEGRATORS[integrator]
+    slope = jax.jit(lambda x: by_grad(lambda x: end(x, tuple(REST), *model), x))
+    return columns(lambda x: np.asarray(slope(x)), np.zeros(len(REST)))
+
+
 def differences(way, subset, system, integrator):
-    fn = jax.jit(lambda x: end(x, subset, *SYSTEMS[system], INTEGRATORS[integrator]))
-    x = np.zeros(len(subset))
+    moving = [list(REST).index(name) for name in subset]
     if way == "hessian":
-        slope = jax.jit(lambda x: by_grad(fn, x))
-        return columns(lambda x: np.asarray(slope(x)), x)
-    found = columns(lambda x: np.asarray(fn(x)), x)
+        return hessian(system, integrator)[np.ix_(moving, moving)]
+    found = jacobian(system, integrator)[:, moving]
     return weights(found[:, 0]) @ found if "grad" in way else found
 
 
