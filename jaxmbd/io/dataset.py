@@ -54,7 +54,7 @@ def to_dataset(solution: AbstractMotion) -> xr.Dataset:
         "row": list(XYZ),
         "column": list(XYZ),
     }
-    variables = {**_frame_variables(solution), **_energy_variables(solution)}
+    variables: dict[str, Any] = {}
     for name, motion in solution.joints.items():
         for variable, values in _joint_variables(name, motion, solution, coords).items():
             if variable in variables:
@@ -65,6 +65,7 @@ def to_dataset(solution: AbstractMotion) -> xr.Dataset:
         if variable in variables:
             raise ModelError(f"to_xarray: two elements would both be {variable!r}; rename one")
         variables[variable] = content
+    variables = {**_frame_variables(solution), **_energy_variables(solution), **variables}
     attributes = {
         "title": "motion of a multibody system",
         "system": type(solution.system).__name__,
