@@ -16,7 +16,7 @@ import jaxmbd as mbd
 from jaxmbd import Frame, forces, joints
 from tests.bodies.test_flexible import in_maximal, slim, tree
 
-pytestmark = [pytest.mark.thorough, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.thorough, pytest.mark.timeout(900)]
 
 STEP = 2e-5  # Of differences of fourth order.
 

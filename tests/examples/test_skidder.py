@@ -39,6 +39,7 @@ def test_the_model_has_two_loops_that_share_the_arch():
 
 
 @pytest.mark.thorough
+@pytest.mark.timeout(900)
 def test_the_machine_drops_and_comes_to_rest(tmp_path):
     files = {name: tmp_path / f"{name}.png" for name in ("png", "energies", "modes")}
     motion, damped, rest, linear, (value, slopes) = EXAMPLE["main"](**files)

@@ -47,7 +47,7 @@ def test_a_changed_cell_is_noticed():
 
 
 @pytest.mark.thorough
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 # Kernels and their sockets are closed by the garbage collector.
 @pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
