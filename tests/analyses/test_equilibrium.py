@@ -170,6 +170,7 @@ def test_newton_names_an_unstable_equilibrium_and_auto_leaves_it(hanging):
     assert abs(np.sin(float(angle(hanging, found)))) == pytest.approx(1.0, abs=1e-12)
 
 
+@pytest.mark.long
 def test_auto_drains_only_where_newtons_method_goes_uphill(hanging):
     near = mbd.equilibrium(hanging, mbd.assemble(hanging, {"hinge": 1.0}))
     assert near.steps.tolist()[0] == 0

@@ -216,6 +216,7 @@ def test_loops_of_balls_and_hinges_close():
             models.near(seen[quantity], wanted[quantity], 1e-8)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("penalty", [1e6, pytest.param(None, marks=pytest.mark.thorough)])
 def test_springs_close_loops_as_if_they_were_rigid(penalty):
     """`assemble` strains no spring, whether joints are constraints or penalties."""

@@ -310,6 +310,7 @@ def test_bodies_and_rods_that_do_not_fit_are_refused():
         mbd.PointCoordinates("xz")
 
 
+@pytest.mark.long
 def test_a_floating_body_must_start_in_the_plane():
     stone = mbd.Model({"stone": mbd.RigidBody(1.0, [1.0, 1.0, 1.5])})
     system = mbd.formulate(stone, mbd.PointCoordinates("xy"))

@@ -188,6 +188,7 @@ def test_a_start_off_the_fast_decay(found, exact, name):
         assert off[10:].max() < 0.015
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", thorough_but(REGULAR[1:], IMPLICIT))
 def test_states_without_solution_end_a_rollout(found, name):
     assert np.isnan(found(name)["burnt out"][-1]).all()

@@ -215,6 +215,7 @@ def test_a_four_bar_closes_alike_at_all_sizes():
         np.testing.assert_allclose(angles(size), angles(1.0), rtol=0, atol=1e-10)
 
 
+@pytest.mark.long
 def test_motions_that_fade_stay_finite():
     """Terms that underflow have rounding errors larger than any part of them."""
     model = models.four_bar()
