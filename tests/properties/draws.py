@@ -1,6 +1,7 @@
 """Random mechanisms in motion, and what is seen of them."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -37,6 +38,7 @@ class Draw:
     values: dict[str, np.ndarray]
     rates: tuple[jax.Array, ...]
     v: np.ndarray
+    in_joint_coordinates: Any  # The system, in float64.
 
     def system(self, formulation="joint", dtype="float64"):
         """The system in one float type, and its state."""
@@ -44,7 +46,10 @@ class Draw:
         def cast(x):
             return x.astype(dtype) if eqx.is_inexact_array(x) else x
 
-        system = mbd.formulate(jax.tree.map(cast, self.model), FORMULATIONS[formulation])
+        if (formulation, dtype) == ("joint", "float64"):
+            system = self.in_joint_coordinates
+        else:
+            system = mbd.formulate(jax.tree.map(cast, self.model), FORMULATIONS[formulation])
         values = looking.joint_values(system, self.values)
         return system, looking.placed(system, values, self.rates)
 
@@ -68,19 +73,20 @@ def draw(name, masses, k, disagreement=0.0):
     model, values = fill_in(alone, np.random.default_rng(numbers), MASSES[masses])
     system = mbd.formulate(model, mbd.JointCoordinates())
     v = np.random.default_rng((*seed, 2)).normal(size=system.nv)
-    free = Draw(model, values, looking.tree_rates(system, jnp.asarray(v)), v)
+    free = Draw(model, values, looking.tree_rates(system, jnp.asarray(v)), v, system)
     G, _ = map(np.asarray, looking.rows(*_q(free)))
     if len(G):
         _, sigma, directions = np.linalg.svd(G)
         held = directions[: len(sigma)][sigma > 1e-9]
         v = v - held.T @ (held @ v)
-    found = Draw(model, values, looking.tree_rates(system, jnp.asarray(v)), v)
+    found = Draw(model, values, looking.tree_rates(system, jnp.asarray(v)), v, system)
     if not template.driven:
         return found
     drives = _drives(found, template.driven, disagreement)
     driven = template.sketch(seed)
     model, values = fill_in(driven, np.random.default_rng(numbers), MASSES[masses], drives)
-    return Draw(model, values, found.rates, v)
+    system = mbd.formulate(model, mbd.JointCoordinates())
+    return Draw(model, values, found.rates, v, system)
 
 
 def _q(draw):
