@@ -108,7 +108,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    if time_limit.is_over(_timeout(item)):
+    if time_limit.is_too_late(_timeout(item)):
         pytest.skip(time_limit.OUT_OF_TIME)
     if item.get_closest_marker("peers") is None:
         return

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.time_limit import OUT_OF_TIME, from_first_file, is_over, not_run
+from tests.time_limit import OUT_OF_TIME, from_first_file, is_too_late, not_run
 
 HUNG = """
 import ctypes
@@ -24,12 +24,12 @@ with ended_after(0.5):
 
 
 def test_no_test_starts_that_might_end_after_the_time():
-    assert not is_over(0.0, {})
-    assert not is_over(0.0, {"JAXMBD_TEST_UNTIL": ""})
+    assert not is_too_late(0.0, {})
+    assert not is_too_late(0.0, {"JAXMBD_TEST_UNTIL": ""})
     soon = {"JAXMBD_TEST_UNTIL": str(time.time() + 1000)}
-    assert not is_over(900.0, soon)
-    assert is_over(1100.0, soon)
-    assert is_over(0.0, {"JAXMBD_TEST_UNTIL": str(time.time() - 1)})
+    assert not is_too_late(900.0, soon)
+    assert is_too_late(1100.0, soon)
+    assert is_too_late(0.0, {"JAXMBD_TEST_UNTIL": str(time.time() - 1)})
 
 
 def test_the_report_counts_what_was_not_run():

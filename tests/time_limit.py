@@ -1,7 +1,7 @@
-"""Two limits of time: one by which all tests end, and one after which a process is ended.
+"""Limits of time, for all tests together and for one test that hangs.
 
-`JAXMBD_TEST_UNTIL` is the first, in seconds since 1970, as of `date +%s`. Without it there is none.
-A test is skipped if its own timeout would pass this time, and the report says which tests were.
+All tests end by `JAXMBD_TEST_UNTIL`, if it is set, in seconds since 1970, as of `date +%s`. A test
+whose timeout would pass this time is skipped, and the report counts the skipped tests of each file.
 `JAXMBD_TEST_FIRST` chooses the file that the tests begin with, by a number: runs with different
 numbers miss different files.
 """
@@ -20,8 +20,8 @@ T = TypeVar("T")
 OUT_OF_TIME = "not run: out of time"
 
 
-def is_over(seconds: float, environment: Mapping[str, str] = os.environ) -> bool:
-    """True if a test that may take so many seconds might end too late."""
+def is_too_late(seconds: float, environment: Mapping[str, str] = os.environ) -> bool:
+    """True if a test that starts now might end too late, given its timeout in seconds."""
     until = environment.get("JAXMBD_TEST_UNTIL", "")
     return bool(until) and time.time() + seconds >= float(until)
 
