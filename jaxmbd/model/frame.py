@@ -115,6 +115,7 @@ def _checked_rotation(R: Any, body: str) -> Float[Array, "3 3"]:
 
 
 def _unchecked(body: str, p: Any, quat: Any) -> Frame:
+    """A frame of values that are known to be right, made without the checks of `Frame`."""
     frame = object.__new__(Frame)
     object.__setattr__(frame, "body", body)
     object.__setattr__(frame, "node", None)
