@@ -59,9 +59,9 @@ def platform() -> Mechanism:
         name: PointOnLine(model.joints[name].predecessor, model.joints[name].successor)
         for name in ("ankle2", "ankle3")
     }
-    weight = {"gravity": mbd.forces.Gravity(GRAVITY)}
+    weight = {"gravity": mbd.forces.Gravity(GRAVITY), "push": None}
     start = {k: float(x) for k, x in platform_3rrr.posture(jnp.zeros(3)).items()}
-    return Mechanism(mbd.Model(model.bodies, model.joints | cut, weight), start, {})
+    return Mechanism(model.with_(joints=cut, forces=weight), start, {})
 
 
 def ladder(n: int) -> Mechanism:

@@ -158,7 +158,7 @@ def checks():
 
     # A constraint does the same in joint coordinates.
     coupling = mbd.joints.Coupling("tip", "knuckle", 0.7)
-    coupled = mbd.Model(model.bodies, model.joints, model.forces, couplings={"belt": coupling})
+    coupled = model.with_(couplings={"belt": coupling})
     other = mbd.formulate(coupled, mbd.JointCoordinates())
     there = mbd.assemble(other, {"knuckle": 0.5}, {"knuckle": 2.0})
     ours, _ = mbd.accelerations(system, 0.0, state)

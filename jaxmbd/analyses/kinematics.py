@@ -69,8 +69,8 @@ def kinematics(
     For example:
 
         drivers = {"motor": mbd.joints.Driver("hinge", mbd.signals.Sine(0.5, 1.0))}
-        driven = mbd.Model(model.bodies, model.joints, model.forces, model.frames, drivers=drivers)
-        cycle = mbd.kinematics(mbd.formulate(driven), jnp.linspace(0.0, 1.0, 11))
+        driven = mbd.formulate(model.with_(drivers=drivers))
+        cycle = mbd.kinematics(driven, jnp.linspace(0.0, 1.0, 11))
     """
     require_system(system)
     ts = as_leaf(ts, None, "kinematics: ts").astype(system.mechanism.dtype)

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from ..errors import ModelError
+from .arguments import as_mapping
 from .frame import GROUND, Frame, JointReference, as_frame, is_reference
 from .kinds import as_components
 from .values import is_concrete
@@ -47,6 +48,7 @@ class Model(eqx.Module):
             forces={"gravity": mbd.forces.Gravity()},
         )
         heavier = model.replace({"bodies.rod.mass": 2.0})
+        driven = model.with_(forces={"motor": mbd.forces.JointTorque("hinge", 1.0)})
     """
 
     bodies: dict[str, "AbstractBody"]
@@ -115,10 +117,46 @@ class Model(eqx.Module):
             ("rotor", self.rotors),
         )
 
+    def with_(
+        self,
+        bodies: Mapping[str, Any] | None = None,
+        joints: Mapping[str, Any] | None = None,
+        forces: Mapping[str, Any] | None = None,
+        frames: Mapping[str, Any] | None = None,
+        couplings: Mapping[str, Any] | None = None,
+        drivers: Mapping[str, Any] | None = None,
+        rotors: Mapping[str, Any] | None = None,
+    ) -> "Model":
+        """The model with components added, replaced or removed by name; all others stay.
+
+        **Arguments:** as those of `Model`: a new name adds a component, the name of a component
+        replaces it, and `{name: None}` removes it.
+
+        **Raises** `ModelError`, with the known names, if there is no component to remove; and as
+        `Model`, for example if a joint to remove is still used by a force.
+
+        For example:
+
+            brake = mbd.forces.ViscousFriction("hinge", 0.1)
+            braked = model.with_(forces={"brake": brake})
+            weightless = braked.with_(forces={"gravity": None})
+        """
+        changes = (bodies, joints, forces, frames, couplings, drivers, rotors)
+        changed = {}
+        for (kind, known), change in zip(self.components(), changes, strict=True):
+            plural = "bodies" if kind == "body" else f"{kind}s"
+            change = as_mapping(change, f"with_: {plural}", f"{{name: {kind}}}")
+            for name, component in change.items():
+                if component is None and name not in known:
+                    raise ModelError(unknown(f"with_: there is no {kind}", name, known))
+            merged = {**known, **change}
+            changed[plural] = {name: x for name, x in merged.items() if x is not None}
+        return Model(**changed)
+
     def replace(self, values: Any) -> "Model":
         """The model with other values: `model.replace({"bodies.rod.mass": 2.0})`.
 
-        Works under `jit`, `grad` and `vmap`.
+        Works under `jit`, `grad` and `vmap`. `with_` adds and removes components.
 
         **Arguments:** `values`: `{path: value}`: a path leads to a number, and the value has its
         shape, or to a component or a signal, and the value is another one. The keys of dicts may

@@ -53,11 +53,19 @@ def replaced(model: Model, values: Any) -> Model:
     for path, value in values.items():
         if not isinstance(path, str) or not path:
             raise ModelError(f"replace: {path!r} is no path such as 'bodies.rod.mass'")
-        steps = steps_of(model, path)
+        try:
+            steps = steps_of(model, path)
+        except ModelError as error:
+            if isinstance(value, eqx.Module):
+                raise ModelError(f"replace: {error}; `with_` adds components") from None
+            raise
         node = follow(model, path)
         if isinstance(node, dict):
             names = ", ".join(map(repr, sorted(node))) or "none"
-            raise ModelError(f"replace: {path!r} are components by name, {names}; name one of them")
+            raise ModelError(
+                f"replace: {path!r} are components by name, {names}; name one of them; `with_` "
+                "adds and removes components"
+            )
         if eqx.is_inexact_array(node):
             leaf = as_leaf(value, node.shape, f"replace: {path!r}").astype(node.dtype)
         elif isinstance(node, eqx.Module) and isinstance(value, eqx.Module):
@@ -65,7 +73,8 @@ def replaced(model: Model, values: Any) -> Model:
         elif isinstance(node, eqx.Module):
             raise ModelError(
                 f"replace: {path!r} is a {type(node).__name__}, not a number; give another "
-                f"component, or one of its numbers: {', '.join(type(node).__dataclass_fields__)}"
+                f"component, or one of its numbers: {', '.join(type(node).__dataclass_fields__)}; "
+                "`with_` removes components"
             )
         else:
             raise ModelError(

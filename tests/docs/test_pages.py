@@ -1,6 +1,9 @@
 """Pages: their code runs, files that they name exist, no public name is missing."""
 
+import ast
+import json
 import re
+import textwrap
 from pathlib import Path
 
 import diffrax
@@ -141,13 +144,53 @@ def test_code_of_a_page_runs(page, tmp_path, monkeypatch, capsys):
         assert abs(known["angle"][-1] - 1.2) < 0.1
         assert known["slope"] != 0
         laws = {"level": known["level"], "slow": known["slow"]}
-        model = mbd.Model(known["model"].bodies, known["model"].joints, laws, known["model"].frames)
+        model = known["model"].with_(forces=laws)
         assert mbd.formulate(model, mbd.JointCoordinates()).nz == 2
     if page.stem == "gradients":
         assert known["ends"].shape == (1024, 3)
         assert known["slope"].shape == (1,)
     if page.stem == "compiling":
         assert known["ends"][0].shape == (3, 7)
+
+
+def codes(path):
+    """Python code of a page, a notebook, or a module with the examples of its docstrings."""
+    text = path.read_text()
+    if path.suffix == ".md":
+        return blocks(path, "python")
+    if path.suffix == ".ipynb":
+        cells = json.loads(text)["cells"]
+        return ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    strings = [x.value for x in ast.walk(ast.parse(text)) if isinstance(x, ast.Constant)]
+    parts = [x.split("For example:\n") for x in strings if isinstance(x, str)]
+    own = [] if path.is_relative_to(ROOT / "jaxmbd") else [text]
+    return own + [textwrap.dedent(example) for _, *after in parts for example in after]
+
+
+KINDS = list(mbd.Model.__dataclass_fields__)
+
+
+def rebuilt(code):
+    """Calls of `Model` with parts of another model, which lose the parts that they leave out."""
+    calls = [x for x in ast.walk(ast.parse(code)) if isinstance(x, ast.Call)]
+    calls = [x for x in calls if ast.unparse(x.func).split(".")[-1] == "Model"]
+    return [
+        ast.unparse(call)
+        for call in calls
+        for argument in (*call.args, *(x.value for x in call.keywords))
+        for x in ast.walk(argument)
+        if isinstance(x, ast.Attribute) and x.attr in KINDS and ast.unparse(x.value) != "mbd"
+    ]
+
+
+def test_no_example_rebuilds_a_model_by_hand():
+    assert rebuilt("driven = mbd.Model(m.bodies, m.joints, {**m.forces, 'push': push}, m.frames)")
+    folders = ("docs", "notebooks", "examples", "benchmarks", "jaxmbd")
+    found = [path for folder in folders for path in (ROOT / folder).rglob("*.*")]
+    found = [ROOT / "README.md", *(x for x in found if x.suffix in (".md", ".ipynb", ".py"))]
+    found = [path for path in found if "Model(" in path.read_text()]
+    losing = {path.name: rebuilt(code) for path in found for code in codes(path)}
+    assert not {name: calls for name, calls in losing.items() if calls}, "use Model.with_"
 
 
 def test_a_check_fails_as_the_page_says():

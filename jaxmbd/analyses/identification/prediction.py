@@ -61,9 +61,7 @@ class Simulator(eqx.Module):
         self, model: Model, forces: Mapping[str, AbstractElement], dtype: Any
     ) -> AbstractSystem:
         """The system of a record, with its own forces."""
-        parts = model.frames, model.couplings, model.drivers, model.rotors
-        own = Model(model.bodies, model.joints, {**model.forces, **forces}, *parts)
-        return formulate(own, self.formulation, dtype)
+        return formulate(model.with_(forces=forces), self.formulation, dtype)
 
     def start(self, model: Model, experiment: Experiment) -> tuple[AbstractSystem, State]:
         """The system of a record, with its own forces, and its initial state."""

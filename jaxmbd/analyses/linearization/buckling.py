@@ -78,7 +78,7 @@ def buckling(
 
         spring = mbd.forces.TorsionalSpringDamper("hinge", 50.0)
         load = mbd.forces.AppliedForce(mbd.Frame("rod", [1.0, 0, 0]), [-1.0, 0, 0])
-        column = mbd.Model(model.bodies, model.joints, {"spring": spring, "load": load})
+        column = model.with_(forces={"gravity": None, "spring": spring, "load": load})
         pressed = mbd.formulate(column)
         print(mbd.buckling(pressed, mbd.assemble(pressed), "load").factors)  # [50.]
     """
