@@ -25,6 +25,7 @@ BOTTOM = {
     "_with_room",
     "_inlined_jit",
     "_while_at_most",
+    "_whole_files",
 }
 MATHEMATICS = BOTTOM | {"lie", "linear", "fused", "native"}
 DESCRIPTION = {"model", "inertia", "signals", "bodies", "joints", "contact", "tyres", "forces"}

@@ -19,7 +19,6 @@ import importlib
 import inspect
 import json
 import math
-import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -29,6 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import AnnotationError
 
+from .._whole_files import written_whole
 from ..analyses.sweep.versions import version_of
 from ..errors import ModelError
 from ..forces.controller import OutputReference
@@ -93,9 +93,8 @@ def save_model(model: Any, path: Any) -> None:
     target = as_path(path, "save_model: path")
     if not target.parent.is_dir():
         raise ModelError(f"save_model: there is no folder {str(target.parent)!r}; make it first")
-    part = target.with_name(f"{target.name}.{os.getpid()}.part")
-    part.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-    os.replace(part, target)
+    with written_whole(target) as part:
+        part.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
 
 
 def load_model(path: Any) -> Model:

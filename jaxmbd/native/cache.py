@@ -1,84 +1,166 @@
 """Files of generated code on disk, by what they were made from.
 
 The folder is `JAXMBD_NATIVE_CACHE`, if that is set, otherwise `jaxmbd/native` in the user's folder
-of caches. An empty value switches the cache off. A file begins with a digest of its contents: one
-that was cut short or changed is made again. Files are written under another name and moved, so
-that processes may write the same file at the same time.
+of caches. An empty value switches the cache off, and so does a user without a home.
+
+Code of the cache is run, so that an entry must prove where it is from:
+
+- Only the user can write to the folder and to the file; otherwise there is no cache, and a warning.
+- The name of a file is a digest of the program, of the processor, and of the source that generates
+  code. The file begins with a digest of its name and its contents. A file that was cut short,
+  changed, or stored under another name is made again.
+
+Files are written under another name and moved, so that processes may write the same file at the
+same time.
 """
 
 import hashlib
 import os
+import stat
 import sys
-import tempfile
-from collections.abc import Callable
+import warnings
+from functools import cache
 from pathlib import Path
 
+from .._whole_files import remove_old_parts, written_whole
+from .digest import generator
 from .machine_code import Target
 
 VARIABLE = "JAXMBD_NATIVE_CACHE"
 DIGEST = hashlib.sha256().digest_size
+FORMAT = "jaxmbd native cache 2"
+# Names of unfinished files, the first one of earlier versions.
+PARTS = "tmp*.part", "*.o.*.part", "*.json.*.part"
+OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def name_of(text: str, target: Target) -> str:
     """Name of the code of a module for a processor."""
-    return hashlib.sha256("\n".join([*map(str, target), text]).encode()).hexdigest()[:40]
+    parts = *map(str, target), _source() or "", text
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:40]
+
+
+@cache
+def _source() -> str | None:
+    """Digest of the source that generates code, or None if it is not in files."""
+    try:
+        return generator()
+    except OSError:  # Such as that of a package in an archive.
+        return None
 
 
 def folder() -> Path | None:
-    """Folder of the cache, or None without a cache."""
+    """Folder of the cache, or None without a cache.
+
+    **Warns** by `RuntimeWarning`, once, of a folder to which other users can write.
+    """
+    where = _named() if _source() else None
+    if where is None:
+        return None
+    danger = _danger(where)
+    if danger is not None:
+        _warn(where, danger)
+    return where if danger is None else None
+
+
+def _named() -> Path | None:
+    """The folder of the user's choice or the default one; None without either."""
     given = os.environ.get(VARIABLE)
     if given is not None:
         return Path(given) if given else None
-    home = Path.home()
-    if sys.platform == "darwin":
-        return home / "Library" / "Caches" / "jaxmbd" / "native"
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", home)) / "jaxmbd" / "native"
-    return Path(os.environ.get("XDG_CACHE_HOME", home / ".cache")) / "jaxmbd" / "native"
+    variable = {"win32": "LOCALAPPDATA", "darwin": ""}.get(sys.platform, "XDG_CACHE_HOME")
+    caches = Path(os.environ.get(variable, ""))
+    if not caches.is_absolute():  # Relative ones are invalid, by the specification of XDG.
+        try:
+            home = Path.home()
+        except RuntimeError:  # Of a user that the system does not know.
+            return None
+        caches = home / {"win32": "", "darwin": "Library/Caches"}.get(sys.platform, ".cache")
+    return caches / "jaxmbd" / "native"
 
 
-def cached(name: str, make: Callable[[], bytes]) -> bytes:
-    """Code of this name from the cache, or made and put there."""
-    code = held(f"{name}.o")
-    if code is None:
-        code = make()
-        keep(f"{name}.o", code)
-    return code
+def _danger(where: Path) -> str | None:
+    """Why other users could place code in a folder, with a remedy, or None if they cannot."""
+    if sys.platform == "win32":  # Its folder of a user is that user's, without modes of POSIX.
+        return None
+    try:
+        where = where.resolve()
+    except (OSError, RuntimeError):  # A circle of links.
+        return None
+    for path in (where, *where.parents):
+        try:
+            status = path.stat()
+        except OSError:  # Not there yet, or out of reach.
+            continue
+        if path == where and status.st_uid != os.getuid():
+            return f"{path} belongs to another user"
+        own = path == where and status.st_mode & OTHERS_WRITE
+        if own or (status.st_mode & stat.S_IWOTH and not status.st_mode & stat.S_ISVTX):
+            return f"other users can write to {path} (chmod go-w {path})"
+    return None
+
+
+_warned: set[Path] = set()
+
+
+def _warn(where: Path, danger: str) -> None:
+    if where not in _warned:
+        _warned.add(where)
+        warnings.warn(
+            f"jaxmbd keeps no generated code in {where}, since code from there is run and {danger}:"
+            f" every process compiles it again; set {VARIABLE} to a folder of your own",
+            RuntimeWarning,
+            stacklevel=3,
+        )
 
 
 def held(name: str) -> bytes | None:
-    """Contents of a file of the cache, or None if there is none that is whole."""
+    """Contents of a file of the cache, or None if there is none that is whole and its own."""
     where = folder()
-    return None if where is None else _read(where / name)
+    path = None if where is None else where / name
+    try:
+        if path is None or not path.is_file():
+            return None
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            if sys.platform != "win32" and (
+                status.st_uid != os.getuid() or status.st_mode & OTHERS_WRITE
+            ):
+                return None
+            data = file.read()
+    except OSError:
+        return None
+    digest, contents = data[:DIGEST], data[DIGEST:]
+    return contents if _digest(name, contents) == digest else None
 
 
 def keep(name: str, contents: bytes) -> None:
-    """Write a file of the cache, if there is one."""
+    """Write a file of the cache, if there is one that can be written to."""
     where = folder()
-    if where is not None:
-        _write(where / name, contents)
-
-
-def _read(path: Path) -> bytes | None:
-    """Contents of a file, or None if it does not exist or if its digest is another one."""
+    if where is None:
+        return
     try:
-        held = path.read_bytes()
-    except OSError:
-        return None
-    digest, code = held[:DIGEST], held[DIGEST:]
-    return code if hashlib.sha256(code).digest() == digest else None
-
-
-def _write(path: Path, code: bytes) -> None:
-    """Write a file at once. A folder that cannot be written to leaves the code uncached."""
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, other = tempfile.mkstemp(dir=path.parent, suffix=".part")
-        with os.fdopen(handle, "wb") as file:
-            file.write(hashlib.sha256(code).digest() + code)
-        os.replace(other, path)
+        for path in reversed((where, *where.parents)):
+            path.mkdir(mode=0o700, exist_ok=True)
+        if folder() is None:  # Another user was faster.
+            return
+        _tidy(where)
+        with written_whole(where / name) as part:
+            handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(handle, "wb") as file:
+                file.write(_digest(name, contents) + contents)
     except OSError:
         return
 
 
-__all__ = ["cached", "folder", "held", "keep", "name_of"]
+def _digest(name: str, contents: bytes) -> bytes:
+    return hashlib.sha256(f"{FORMAT} {name}\n".encode() + contents).digest()
+
+
+@cache
+def _tidy(where: Path) -> None:
+    """Remove what killed processes have left behind, once in a process."""
+    remove_old_parts(where, *PARTS)
+
+
+__all__ = ["folder", "held", "keep", "name_of"]

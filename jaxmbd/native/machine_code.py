@@ -4,6 +4,7 @@ import ctypes
 import ctypes.util
 import functools
 import importlib.util
+import itertools
 import sys
 from typing import Any, NamedTuple
 
@@ -51,12 +52,13 @@ def target() -> Target:
     return Target(*names, versions, width)
 
 
-def compiled(text: str) -> bytes:
-    """Object code of a module in LLVM's intermediate representation."""
+def compiled(text: str, name: str) -> bytes:
+    """Object code of a module in LLVM's intermediate representation, its handler of this name."""
     import llvmlite.binding as llvm
 
     own = target()
     module = llvm.parse_assembly(text)
+    module.get_function("handler").name = name
     module.triple = own.triple
     machine = llvm.Target.from_triple(own.triple).create_target_machine(
         cpu=own.processor,
@@ -79,7 +81,12 @@ def compiled(text: str) -> bytes:
 
 
 class Loaded:
-    """Object code in memory, for as long as this object lives."""
+    """Object code in memory, for as long as this object lives.
+
+    - `handler`: address of the handler of the given name.
+
+    **Raises** `RuntimeError` for anything but object code with this handler.
+    """
 
     def __init__(self, code: bytes, name: str):
         import llvmlite.binding as llvm
@@ -88,12 +95,14 @@ class Loaded:
         builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
         for symbol in LIBRARY_SYMBOLS:
             builder.import_symbol(symbol, _address(symbol))
-        self._library = builder.export_symbol("handler").link(_linker(), name)
+        # A name of a library cannot be used again, even if the library could not be loaded.
+        self._library = builder.export_symbol(name).link(_linker(), f"{name}_{next(_libraries)}")
+        self.handler: int = self._library[name]
+        if not self.handler:
+            raise RuntimeError(f"the object code has no handler {name}")
 
-    @property
-    def handler(self) -> int:
-        """Address of the handler."""
-        return self._library["handler"]
+
+_libraries = itertools.count()
 
 
 @functools.cache

@@ -5,6 +5,7 @@ own name is a digest of the program, of the processor, and of the source that ge
 """
 
 import json
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -12,9 +13,11 @@ from typing import NamedTuple
 from jax.extend.core import ClosedJaxpr
 
 from . import cache
-from .digest import digest_of, generator, settings
+from .digest import digest_of, settings
 from .machine_code import Target, target
 from .scalars import reason_of
+
+CODE = re.compile("[0-9a-f]{40}")  # A name of `cache.name_of`.
 
 
 class Record(NamedTuple):
@@ -35,7 +38,24 @@ def recorded(
     """The record of a program for a processor, or None."""
     name = _name_of(program, batched, is_linear, target)
     contents = None if name is None else cache.held(name)
-    return None if contents is None else Record(*json.loads(contents))
+    return None if contents is None else _parsed(contents)
+
+
+def _parsed(contents: bytes) -> Record | None:
+    """The record of a file, or None if the file holds something else."""
+    try:
+        found = json.loads(contents)
+    except (ValueError, RecursionError):
+        return None
+    if not (isinstance(found, list) and len(found) == len(Record._fields)):
+        return None
+    code, reason, *counts = found
+    if code is None:
+        is_valid = isinstance(reason, str)
+    else:
+        is_valid = isinstance(code, str) and bool(CODE.fullmatch(code)) and reason is None
+    is_valid = is_valid and all(type(x) is int and x >= 0 for x in counts)
+    return Record(*found) if is_valid else None
 
 
 def record(
@@ -69,11 +89,7 @@ def _name_of(
     digest = digest_of(program)
     if digest is None:
         return None
-    try:
-        source = generator()
-    except OSError:  # Such as that of a package in an archive.
-        return None
-    which = f"{source} {settings()} {digest} {[bool(x) for x in batched]} {bool(is_linear)}"
+    which = f"{settings()} {digest} {[bool(x) for x in batched]} {bool(is_linear)}"
     return f"{cache.name_of(which, target)}.json"
 
 

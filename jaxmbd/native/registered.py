@@ -8,7 +8,7 @@ from functools import lru_cache
 import jax
 from jax.extend.core import ClosedJaxpr
 
-from .cache import cached, folder, held, name_of
+from .cache import folder, held, keep, name_of
 from .machine_code import Loaded, compiled, target
 from .module import generate
 from .records import Record, record, recorded
@@ -40,35 +40,56 @@ def code_of(program: ClosedJaxpr, batched: tuple[bool, ...], is_linear: bool = F
     """Generate, compile and register the code of a program, unless the cache holds it."""
     own = target()
     known = recorded(program, batched, is_linear, own)
-    if known is not None:
-        code = None if known.code is None else held(f"{known.code}.o")
-        if known.code is None or code is not None:
-            return _registered(known, code)
+    if known is not None and (known.code is None or _is_on_disk(known.code)):
+        return _code(known)
     try:
         generated = generate(program, batched, own.width, is_linear)
     except NotCovered as reason:
-        found, code = Record(None, str(reason)), None
+        found = Record(None, str(reason))
     else:
         key = name_of(generated.text, own)
         found = Record(key, None, generated.shared, generated.varying)
-        with _loading:  # Of several threads one makes it. Programs may have the same text.
-            is_loaded = folder() is None and PREFIX + key in _loaded
-            code = b"" if is_loaded else cached(key, lambda: compiled(generated.text))
+        if not _is_on_disk(key):
+            _make(key, generated.text)
     record(program, batched, is_linear, own, found)
-    return _registered(found, code)
+    return _code(found)
 
 
-def _registered(found: Record, code: bytes | None) -> Code:
-    """The code of a record, loaded once, under a name by which XLA calls it."""
-    if found.code is None or code is None:
-        return Code(None, found.reason)
-    name = PREFIX + found.code
+def _code(found: Record) -> Code:
+    name = None if found.code is None else PREFIX + found.code
+    return Code(name, found.reason, found.shared, found.varying)
+
+
+def _is_on_disk(key: str) -> bool:
+    """Load code of the cache; False if there is none, or none that can be loaded."""
     with _loading:
-        if name not in _loaded:
-            loaded = Loaded(code, name)
-            jax.ffi.register_ffi_target(name, _capsule(loaded.handler), platform="cpu")
-            _loaded[name] = loaded
-    return Code(name, None, found.shared, found.varying)
+        code = held(f"{key}.o")
+        if code is None:
+            return False
+        try:
+            _load(PREFIX + key, code)
+        except RuntimeError:
+            return False
+        return True
+
+
+def _make(key: str, text: str) -> None:
+    """Compile and load code. Of several threads one does: programs may have the same text."""
+    name = PREFIX + key
+    with _loading:
+        if name in _loaded and (folder() is None or held(f"{key}.o") is not None):
+            return
+        code = compiled(text, name)
+        _load(name, code)
+        keep(f"{key}.o", code)
+
+
+def _load(name: str, code: bytes) -> None:
+    """Load code once, under a name by which XLA calls it."""
+    if name not in _loaded:
+        loaded = Loaded(code, name)
+        jax.ffi.register_ffi_target(name, _capsule(loaded.handler), platform="cpu")
+        _loaded[name] = loaded
 
 
 def address_of(code: Code) -> int:

@@ -1,5 +1,6 @@
 """Sweeps of a formula whose numbers are known, that fail in places, and that are killed."""
 
+import errno
 import functools
 import itertools
 import multiprocessing
@@ -231,9 +232,30 @@ def test_a_folder_that_is_not_whole_is_refused(tmp_path):
     (tmp_path / "chunk_000000.nc").touch()
     with pytest.raises(mbd.ModelError, match="without manifest"):
         mbd.sweep(swing, scenarios(), folder=tmp_path, progress=False)
-    (tmp_path / store.MANIFEST).write_text("{")
-    with pytest.raises(mbd.ModelError, match="not the manifest of a sweep"):
-        mbd.sweep(swing, scenarios(), folder=tmp_path, progress=False)
+    for other in ("{", "null", "[]", '"text"', "[" * 100_000):
+        (tmp_path / store.MANIFEST).write_text(other)
+        with pytest.raises(mbd.ModelError, match="not the manifest of a sweep"):
+            mbd.sweep(swing, scenarios(), folder=tmp_path, progress=False)
+
+
+def test_unfinished_files(tmp_path):
+    """A write that fails leaves nothing behind, and old files of killed processes are removed."""
+
+    class Full:
+        def to_netcdf(self, path, engine):
+            path.write_bytes(b"x")
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    names = ["chunk_000001.nc.host.1.2.part", "manifest.json.host.1.2.part", "other.part"]
+    for name in (*names, "chunk_000002.nc.host.3.4.part"):
+        (tmp_path / name).touch()
+    for name in names:
+        os.utime(tmp_path / name, (0, 0))
+    whole = store.Store(tmp_path, dict.fromkeys(store.MEANINGS, 1) | {"n": 1})
+    with pytest.raises(OSError, match="No space"):
+        whole.write(0, Full())
+    left = {path.name for path in tmp_path.iterdir()}
+    assert left == {"manifest.json", "other.part", "chunk_000002.nc.host.3.4.part"}
 
 
 def test_jobs_share_a_folder(tmp_path, capsys):

@@ -78,6 +78,39 @@ def test_lost_and_damaged_files_are_made_again(folder, kind):
     assert {path: path.read_bytes() for path in folder.iterdir()} == whole
 
 
+BAD = (
+    "null",
+    "3",
+    "{}",
+    "[]",
+    '"text"',
+    "[null, null, 0, 0]",
+    "[3, null, 0, 0]",
+    '["../a", null, 0, 0]',
+    f'["{"a" * 40}", "reason", 0, 0]',
+    f'["{"a" * 40}", null, "0", 0]',
+    f'["{"a" * 40}", null, true, -1]',
+    f'["{"a" * 40}", null, 0]',
+    "[" * 100_000,
+    "\xff",
+)
+
+
+@pytest.mark.parametrize("bad", BAD, ids=range(len(BAD)))
+def test_records_of_wrong_types_are_made_again(folder, bad):
+    with native.enabled(True):
+        fn = native.native_of(lambda x: jnp.sin(x) * 1.125, X)
+    assert fn is not None
+    found = fn(X)
+    (path,) = folder.glob("*.json")
+    whole = path.read_bytes()
+    cache.keep(path.name, bad.encode("latin-1"))
+    assert path.read_bytes() != whole
+    forget()
+    np.testing.assert_array_equal(jax.jit(lambda x: fn(x))(X), found)
+    assert path.read_bytes() == whole
+
+
 def test_reasons_are_recorded(folder, monkeypatch):
     sorted_sums = lambda x: jnp.sort(x) + 1.0  # noqa: E731
     with native.enabled(True):

@@ -4,12 +4,12 @@ import hashlib
 import io
 import json
 import os
-import platform
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..._whole_files import remove_old_parts, written_whole
 from ...errors import DamagedFileWarning, ModelError
 from .labelled import xr
 
@@ -41,6 +41,7 @@ class Store:
     def __init__(self, folder: Any, manifest: dict[str, Any]):
         self._folder = Path(folder)
         self._folder.mkdir(parents=True, exist_ok=True)
+        remove_old_parts(self._folder, f"{MANIFEST}.*.part", "chunk_*.nc.*.part")
         path = self._folder / MANIFEST
         chunks = any(self._folder.glob("chunk_*.nc"))  # Another job writes its manifest first.
         if not path.exists():
@@ -131,15 +132,11 @@ def _dataset(content: bytes) -> xr.Dataset:
         return chunk.load().drop_encoding()
 
 
-def _replace(path: Path, write: Any) -> None:
-    """Write a file atomically: it is complete or missing, even after a loss of power.
-
-    A killed process leaves a file that ends in `.part`, which is never read.
-    """
-    part = path.with_name(f"{path.name}.{platform.node()}.{os.getpid()}.part")
-    write(part)
-    _flush(part)
-    os.replace(part, path)
+def _replace(path: Path, write: Callable[[Path], object]) -> None:
+    """Write a file atomically: it is complete or missing, even after a loss of power."""
+    with written_whole(path) as part:
+        write(part)
+        _flush(part)
     if os.name == "posix":
         _flush(path.parent)  # Saves the file's name.
 
@@ -155,8 +152,12 @@ def _flush(path: Path) -> None:
 def _compare(path: Path, manifest: dict[str, Any]) -> None:
     try:
         present = json.loads(path.read_text())
-    except ValueError as error:
-        raise ModelError(f"sweep: {path} is not the manifest of a sweep") from error
+    except (ValueError, RecursionError):
+        present = None
+    if not isinstance(present, dict):
+        raise ModelError(
+            f"sweep: {path} is not the manifest of a sweep; give another folder, or remove this one"
+        )
     for part, meaning in MEANINGS.items():
         if present.get(part) != manifest[part]:
             raise ModelError(
