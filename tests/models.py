@@ -65,7 +65,7 @@ def random_joint(
     axis, other = rng.normal(size=3), rng.normal(size=3)
     if kind is joints.Universal:
         return kind(*frames, axis1=axis, axis2=np.cross(axis, other))
-    if kind in (joints.Fixed, joints.Spherical, joints.Free):
+    if issubclass(kind, joints.Fixed | joints.Spherical | joints.Free):
         return kind(*frames)
     if kind is joints.Screw:
         return kind(*frames, pitch=rng.uniform(0.5, 2.0), axis=axis)

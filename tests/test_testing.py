@@ -12,6 +12,7 @@ import pytest
 import jaxmbd as mbd
 from jaxmbd import forces, joints, testing
 from jaxmbd.formulations.joint import JointSystem
+from jaxmbd.lie import so3
 from jaxmbd.testing import systems, verdict
 from tests import models
 
@@ -40,6 +41,21 @@ def test_joint_whose_velocity_is_not_that_of_its_pose():
         testing.check_joint(joint_of(SkewedHinge), KEY)
     assert "TᵀS = 1: off by 0.75" in str(caught.value)
     assert "residual" not in str(caught.value)
+
+
+class HastyJoint(joints.Free):
+    """Moves straight on while it turns: `retract` is the motion to first order only."""
+
+    def retract(self, q, dv):
+        turned = so3.multiply(q[3:], so3.exp(dv[3:]))
+        return jnp.concatenate([q[:3] + so3.to_matrix(q[3:]) @ dv[:3], turned])
+
+
+@pytest.mark.long
+def test_joint_whose_retraction_is_of_first_order():
+    with pytest.raises(AssertionError, match=r"to second order in s: off by \d\.") as caught:
+        testing.check_joint(joint_of(HastyJoint), KEY)
+    assert len(str(caught.value).splitlines()) == 2
 
 
 class LooseHinge(joints.Revolute):
@@ -196,6 +212,25 @@ class CarelessSystem(JointSystem):
 
     def bias(self, q, v):
         return jnp.zeros_like(v)
+
+
+class HastySystem(JointSystem):
+    """Moves straight on while it turns, as `HastyJoint`."""
+
+    def retract(self, q, dv):
+        return self._by_joint(q, dv, HastyJoint.retract, jnp.add)
+
+
+@pytest.mark.long
+def test_system_whose_retraction_is_of_first_order():
+    rng = np.random.default_rng(7)
+    system = mbd.formulate(mbd.Model({"body": models.random_body(rng)}), mbd.JointCoordinates())
+    state = models.random_state(system, seed=1)
+    fields = {f.name: getattr(system, f.name) for f in dataclasses.fields(system)}
+    findings = systems._map_findings(HastySystem(**fields), jnp.zeros(()), state)
+    with pytest.raises(AssertionError, match="to second order in s: off by") as caught:
+        verdict.judge("system", findings)
+    assert len(str(caught.value).splitlines()) == 2
 
 
 @pytest.mark.thorough

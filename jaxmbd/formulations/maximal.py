@@ -133,13 +133,7 @@ class MaximalSystem(AbstractSystem[AbstractConfiguration]):
 
     def retract(self, q: Float[Array, "nq"], dv: Float[Array, "nv"]) -> Float[Array, "nq"]:
         (bodies, rotors), (increments, turns) = self._split(q, 7), self._split(dv, 6)
-
-        def retract_body(x: Array, delta: Array) -> Array:
-            p, quaternion = se3.displacement(delta)
-            product = so3.multiply(x[3:], quaternion)
-            return jnp.concatenate([x[:3] + so3.to_matrix(x[3:]) @ p, product])
-
-        poses = jax.vmap(retract_body)(bodies, increments)
+        poses = jax.vmap(se3.displaced)(bodies, increments)
         return jnp.concatenate([poses.ravel(), rotors + turns])
 
     def rates(self, q: Float[Array, "nq"], v: Float[Array, "nv"]) -> Float[Array, "nq"]:

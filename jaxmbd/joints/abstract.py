@@ -101,7 +101,10 @@ class AbstractJoint(eqx.Module):
         return jnp.concatenate([q_dot[:k], self.rotation.velocities(q[k:], q_dot[k:])])
 
     def retract(self, q: Float[Array, "nq"], dv: Float[Array, "nv"]) -> Float[Array, "nq"]:
-        """Coordinates displaced by an increment `dv` in the space of the velocities."""
+        """Coordinates displaced by an increment `dv` in the space of the velocities.
+
+        `retract(q, s v)` is the motion at constant velocities v, to second order in s at least.
+        """
         k = len(self.translation)
         return jnp.concatenate([q[:k] + dv[:k], self.rotation.retract(q[k:], dv[k:])])
 

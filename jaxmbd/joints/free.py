@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..lie import so3
+from ..lie import se3, so3
 from ..model.frame import Frame, as_frame
 from .abstract import AbstractJoint
 from .rotation import AbstractRotation, FreeRotation
@@ -48,8 +48,8 @@ class Free(AbstractJoint):
         return jnp.concatenate([linear, so3.velocity(q[3:], q_dot[3:])])
 
     def retract(self, q: Float[Array, "7"], dv: Float[Array, "6"]) -> Float[Array, "7"]:
-        p = q[:3] + so3.to_matrix(q[3:]) @ dv[:3]
-        return jnp.concatenate([p, so3.multiply(q[3:], so3.exp(dv[3:]))])
+        # Exact for a constant twist: the linear velocity turns with M during the increment.
+        return se3.displaced(q, dv)
 
 
 __all__ = ["Free"]

@@ -109,15 +109,19 @@ def exp(V: Twist) -> Pose:
 
 
 @inlined_jit
-def displacement(V: Twist) -> tuple[Float[Array, "3"], Float[Array, "4"]]:
-    """Position and unit quaternion of `exp(V)`, with fewer operations than `exp`."""
-    rho, phi = V[:3], V[3:]
-    x = phi @ phi
-    half = series.sinc(0.25 * x)
+def displaced(x: Float[Array, "7"], delta: Twist) -> Float[Array, "7"]:
+    """X exp(δ) of a position and a quaternion x, with fewer operations than `retract`.
+
+    The quaternion keeps its length.
+    """
+    rho, phi = delta[:3], delta[3:]
+    square = phi @ phi
+    half = series.sinc(0.25 * square)
     product = so3.cross(phi, rho)
     # (1 - cos θ) / θ² is half the square of sin(θ/2) / (θ/2).
-    p = rho + 0.5 * half * half * product + series.cubic(x) * so3.cross(phi, product)
-    return p, jnp.concatenate([series.cos_theta(0.25 * x)[None], 0.5 * half * phi])
+    p = rho + 0.5 * half * half * product + series.cubic(square) * so3.cross(phi, product)
+    turn = jnp.concatenate([series.cos_theta(0.25 * square)[None], 0.5 * half * phi])
+    return jnp.concatenate([x[:3] + so3.to_matrix(x[3:]) @ p, so3.multiply(x[3:], turn)])
 
 
 @inlined_jit

@@ -145,7 +145,10 @@ class AbstractSystem(eqx.Module, Generic[C]):
 
     @abstractmethod
     def retract(self, q: Coordinates, dv: Velocities) -> Coordinates:
-        """q ⊞ δ: coordinates displaced by an increment `dv` in the space of the velocities."""
+        """q ⊞ δ: coordinates displaced by an increment `dv` in the space of the velocities.
+
+        q ⊞ s v is the motion q̇ = N(q) v at constant v, to second order in s at least.
+        """
 
     @abstractmethod
     def rates(self, q: Coordinates, v: Velocities) -> Coordinates:

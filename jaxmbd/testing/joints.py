@@ -13,7 +13,9 @@ from ..lie import Pose, se3
 from .verdict import (
     DRAWS,
     REACH,
+    SECOND_ORDER,
     Findings,
+    along_retraction,
     both_modes,
     check_shapes,
     direction,
@@ -27,7 +29,8 @@ def check_joint(joint: AbstractJoint, key: PRNGKeyArray) -> None:
     """Check that pose, velocities and constraint of a joint are consistent.
 
     At zero the frames coincide; the pose moves with `motion(q) @ v` if q moves with `rates(q, v)`
-    or by `retract`, and is the one in `between`; `velocities` inverts `rates`; `dual_motion` does
+    or by `retract`, and is the one in `between`; `velocities` inverts `rates`; `retract(q, s v)`
+    is the motion at constant velocities v to second order in s; `dual_motion` does
     unit work on unit velocities; `coordinates` inverts `pose`; the residual is zero at the joint's
     poses, and changes with all fixed motions and no free one; derivatives exist at zero, also by
     the joint's own leaves. For a joint without coordinates (`AbstractConstraint`): nonholonomic
@@ -144,7 +147,7 @@ def _evaluate(
     def evaluate(dv: Array, v: Array) -> tuple[Findings, Array]:
         q = joint.retract(zero, dv)
         X, S = joint.pose(q), joint.motion(q)
-        q_same, q_dot = jax.jvp(lambda s: joint.retract(q, s * v), (0 * one,), (one,))
+        q_same, q_dot, *moving = along_retraction(joint, q, v)
 
         def residual_rate(V: Array) -> Array:
             return jax.jvp(joint.residual, (X,), (se3.rate(X, V),))[1]
@@ -163,6 +166,7 @@ def _evaluate(
                 _twist_of(joint.pose, q, q_dot),
                 S @ v,
             ),
+            SECOND_ORDER: (moving, [v, jnp.zeros_like(v)]),
             "between(q, A, B) is A pose(q) B⁻¹": (joint.between(q, A, B), A @ X @ B.inverse()),
             "between(q, A, B, True) is A pose(q)⁻¹ B⁻¹": (
                 joint.between(q, A, B, True),

@@ -18,13 +18,22 @@ from ..system.acceleration import accelerations, free_accelerations
 from ..system.configuration import AbstractConfiguration
 from ..system.energy import energy
 from ..system.residuals import constraint_rates, motion_residual, rest_residual
-from .verdict import Findings, check_shapes, direction, dot, judge
+from .verdict import (
+    SECOND_ORDER,
+    Findings,
+    along_retraction,
+    check_shapes,
+    direction,
+    dot,
+    judge,
+)
 
 
 def check_system(system: AbstractSystem, state: State, t: float = 0.0) -> None:
     """Check the system of a formulation at one state of one model.
 
-    `retract`, `rates` and the velocity maps are consistent; every fast path agrees with the generic
+    `retract`, `rates` and the velocity maps are consistent: `retract(q, s v)` is the motion at
+    constant velocities v to second order in s; every fast path agrees with the generic
     functions of `jaxmbd.system`: mass, bias, constraint Jacobian, accelerations, inverse dynamics;
     constraint rates are derivatives of the constraints; the rate of kinetic energy is the power of
     the forces; gradients of the accelerations, and of the rates of first-order states, by every
@@ -66,8 +75,7 @@ def _map_findings(system: AbstractSystem, t: Array, state: State) -> Findings:
     """Findings about coordinates, poses, velocities and constraints."""
     q, v = state.q, state.v
     c, q_dot = system.configuration(t, q), system.rates(q, v)
-    one = jnp.ones((), dtype=q.dtype)
-    q_same, q_moved = jax.jvp(lambda s: system.retract(q, s * v), (0 * one,), (one,))
+    q_same, q_moved, *moving = along_retraction(system, q, v)
     G = constraints.jacobian(system, c)
     coordinates, rates = c.joint_coordinates(), c.joint_rates(v)
     by_rates = tuple(
@@ -94,6 +102,7 @@ def _map_findings(system: AbstractSystem, t: Array, state: State) -> Findings:
     return {
         "retract(q, 0) is q": (q_same, q),
         "retract(q, dv) has the derivative rates(q, dv) at zero": (q_moved, q_dot),
+        SECOND_ORDER: (moving, [v, jnp.zeros_like(v)]),
         "velocities(q, rates(q, v)) is v": (system.velocities(q, q_dot), v),
         "twists(v) are the velocities of the ports": (
             c.twists(v),

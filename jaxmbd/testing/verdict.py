@@ -9,8 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from ..joints import AbstractJoint
+from ..system.abstract import AbstractSystem
+
 DRAWS = 16
 REACH = 1.2  # Largest random angle and displacement [rad or m].
+SECOND_ORDER = "retract(q, s v) moves with constant velocities v, to second order in s"
 
 Findings = dict[str, tuple[Any, Any]]
 
@@ -68,6 +72,24 @@ def dot(a: Any, b: Any) -> Float[Array, ""]:
     """Sum of the products of all entries of two trees of equal structure."""
     products = jax.tree.map(lambda x, y: jnp.sum(x * y), a, b)
     return sum(jax.tree.leaves(products), start=jnp.zeros(()))
+
+
+def along_retraction(
+    moved: AbstractJoint | AbstractSystem, q: Float[Array, "nq"], v: Float[Array, "nv"]
+) -> tuple[Array, Array, Array, Array]:
+    """q and q̇ of `retract(q, s v)` at s = 0, and the velocities there and their derivative by s.
+
+    Generalized-α and sensors with a delay displace coordinates by v s + ½ v̇ s², which is the motion
+    to second order only if `retract(q, s v)` is the motion at constant velocities to this order.
+    """
+    zero, one = jnp.zeros((), dtype=q.dtype), jnp.ones((), dtype=q.dtype)
+
+    def moving(s: Array) -> tuple[Array, tuple[Array, Array]]:
+        q_s, q_dot = jax.jvp(lambda s: moved.retract(q, s * v), (s,), (one,))
+        return moved.velocities(q_s, q_dot), (q_s, q_dot)
+
+    velocities, change, (q_same, q_dot) = jax.jvp(moving, (zero,), (one,), has_aux=True)
+    return q_same, q_dot, velocities, change
 
 
 def floats_of(tree: Any) -> Any:

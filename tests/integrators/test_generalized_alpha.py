@@ -8,6 +8,7 @@ import pytest
 import jaxmbd as mbd
 from jaxmbd import testing
 from tests.derivatives import check_gradient
+from tests.marks import thorough_but
 from tests.models import chain
 
 METHODS = {
@@ -28,8 +29,8 @@ def test_order_with_constraints(name):
     testing.check_integrator_order(METHODS[name], 2, mbd.MaximalCoordinates())
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("name", ["rho 0.8", "trapezoidal", "hht"])
+@pytest.mark.long
+@pytest.mark.parametrize("name", thorough_but(["rho 0.8"], ["rho 0.8", "trapezoidal", "hht"]))
 def test_order_without_constraints(name):
     testing.check_integrator_order(METHODS[name], 2)
 

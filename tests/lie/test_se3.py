@@ -34,14 +34,15 @@ def poses():
     return tuple(each(se3.exp, jnp.roll(TWISTS, k, axis=0)) for k in (0, 5, 17))
 
 
-def test_displacements_are_exponentials():
-    def both(V):
-        p, quaternion = se3.displacement(V)
-        return Pose(p, so3.to_matrix(quaternion)), se3.exp(V)
+def test_displaced_coordinates_have_the_pose_of_the_retraction(poses):
+    def both(X, V):
+        x = se3.displaced(jnp.concatenate([X.p, 1.3 * so3.from_matrix(X.R)]), V)
+        return Pose(x[:3], so3.to_matrix(x[3:])), se3.retract(X, V), x[3:] @ x[3:]
 
-    got, expected = each(both, TWISTS)
-    np.testing.assert_allclose(got.R, expected.R, atol=1e-15)
-    np.testing.assert_allclose(got.p, expected.p, atol=1e-14)
+    got, expected, squares = each(both, poses[0], TWISTS)
+    np.testing.assert_allclose(got.R, expected.R, atol=2e-15)
+    np.testing.assert_allclose(got.p, expected.p, atol=2e-14)
+    np.testing.assert_allclose(squares, 1.69, rtol=1e-14)
 
 
 @pytest.mark.smoke
