@@ -112,11 +112,26 @@ FORMULATED = {
     ),
     "spring on a quaternion": (
         lambda: ball(forces={"s": forces.TorsionalSpringDamper("hinge", 1.0)}),
-        "force 's' on the Spherical joint 'hinge'",
+        "force 's' on the Spherical joint 'hinge' does not fit its 4 coordinates and 3 velocities: "
+        "give .*quaternion by forces.RotationalSpring",
     ),
     "torques for other coordinates": (
         lambda: pendulum(forces={"t": forces.JointTorque("hinge", [1.0, 2.0])}),
-        "force 't' on the Revolute joint 'hinge'",
+        "force 't' on the Revolute joint 'hinge'.*one number for all, or one for each of the 1",
+    ),
+    "a spring for other coordinates": (
+        lambda: pendulum(
+            joint=joints.Planar(mbd.ground, "rod"),
+            forces={"s": forces.TorsionalSpringDamper("hinge", [1.0, 2.0])},
+        ),
+        "force 's' on the Planar joint 'hinge'.*give one number for all, or one for each of the 3",
+    ),
+    "a spring on no coordinate": (
+        lambda: pendulum(
+            joint=joints.Fixed(mbd.ground, "rod"),
+            forces={"s": forces.TorsionalSpringDamper("hinge", 1.0)},
+        ),
+        "force 's' on the Fixed joint 'hinge': this joint has no velocity",
     ),
     "a body replaced by an impossible one": (
         lambda: eqx.tree_at(lambda m: m.bodies["rod"].mass, pendulum(), jnp.asarray(-1.0)),
@@ -194,6 +209,55 @@ def test_states_that_make_no_sense(system, state):
         mbd.simulate(system, mbd.State(jnp.zeros(2), state.v), t1=1.0)
     with pytest.raises(mbd.ModelError, match=r"state.v must be finite"):
         mbd.simulate(system, mbd.State(state.q, jnp.full(1, NAN)), t1=1.0)
+
+
+class WithoutError(mbd.extend.AbstractIntegrator):
+    """An integrator of a user without order and error estimate."""
+
+    def attempt(self, system, t, h, state, memory):
+        return mbd.extend.Attempt(state)
+
+
+@pytest.mark.parametrize(
+    "integrator", [mbd.SemiImplicitEuler(), diffrax.Euler(), WithoutError()], ids=type
+)
+def test_integrators_whose_steps_cannot_adapt(system, state, integrator):
+    for options in ({}, {"dt": 0.1, "controller": diffrax.PIDController(1e-3, 1e-3)}):
+        with pytest.raises(mbd.IncompatibleIntegrator, match=r"estimates no error.* fixed step dt"):
+            mbd.simulate(system, state, t1=1.0, integrator=integrator, **options)
+
+
+def test_integrators_are_refused_before_anything_is_computed(system, monkeypatch):
+    monkeypatch.setattr(mbd.analyses.start, "assemble", None)
+    monkeypatch.setattr(mbd.analyses.identification.prediction, "assemble", None)
+    energy, ts = mbd.EnergyMomentum(), np.linspace(0.0, 1.0, 3)
+    record = mbd.Experiment(ts, {"hinge": ts})
+    for run in (
+        lambda: mbd.simulate(system, {}, t1=1.0, dt=0.1, integrator=energy),
+        lambda: mbd.rollout(system, {}, 0.1, 2, energy),
+        lambda: mbd.Stepper(system, energy, 0.1),
+        lambda: mbd.identify(pendulum(), record, ["bodies.rod.mass"], integrator=energy),
+        lambda: mbd.predict(pendulum(), record, integrator=energy),
+        lambda: mbd.predict(pendulum(), ts, integrator=energy),
+    ):
+        with pytest.raises(mbd.IncompatibleIntegrator, match="use MaximalCoordinates"):
+            run()
+
+
+def test_batches_of_systems():
+    def system(mass):
+        return mbd.formulate(pendulum().replace({"bodies.rod.mass": mass}))
+
+    many = jax.vmap(system)(jnp.ones(3))
+    for call in (
+        lambda: mbd.simulate(many, {}, t1=1.0, dt=0.1),
+        lambda: mbd.rollout(many, {}, 0.1, 2),
+        lambda: mbd.assemble(many),
+        lambda: mbd.inspect(many),
+        lambda: mbd.accelerations(many, 0.0, mbd.State(jnp.zeros(1), jnp.zeros(1))),
+    ):
+        with pytest.raises(mbd.ModelError, match=r"a batch of 3 systems; .*jax\.vmap"):
+            call()
 
 
 @pytest.mark.parametrize("solver", [diffrax.SemiImplicitEuler(), "RK4"])

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
+from ..errors import IncompatibleIntegrator
 from .wrapped_controller import AbstractWrappedController
 
 
@@ -25,17 +26,24 @@ class EndsCollapsed(AbstractWrappedController):
     rejected as a step of infinite error, regardless of its error estimate: an infinite state
     divided by its own scale would be an error of zero, or NaN.
 
-    **Arguments:** `controller`: chooses the steps.
+    **Arguments:** `controller`: chooses the steps; `method`: name of the integrator for messages.
+
+    **Raises** `IncompatibleIntegrator` for an integrator without an estimate of its error.
     """
 
     controller: diffrax.AbstractAdaptiveStepSizeController
-
-    def __init__(self, controller: diffrax.AbstractAdaptiveStepSizeController):
-        self.controller = controller
+    method: str = eqx.field(static=True)
 
     def wrap(self, direction: Any) -> "EndsCollapsed":
         wrapped: Any = self.controller.wrap(direction)
-        return EndsCollapsed(wrapped)
+        return EndsCollapsed(wrapped, self.method)
+
+    def _require(self, estimate: Any) -> None:
+        if estimate is None:
+            raise IncompatibleIntegrator(
+                f"simulate: {self.method} estimates no error, so that steps cannot adapt; give a "
+                "fixed step dt and no controller, or use an integrator such as diffrax.Tsit5()"
+            )
 
     def init(
         self,
@@ -48,6 +56,7 @@ class EndsCollapsed(AbstractWrappedController):
         func: Any,
         error_order: Any,
     ) -> tuple[Any, ControllerState]:
+        self._require(error_order)
         t1, inner = self.controller.init(terms, t0, t1, y0, dt0, args, func, error_order)
         return t1, ControllerState(inner, jnp.array(False))
 
@@ -62,6 +71,7 @@ class EndsCollapsed(AbstractWrappedController):
         error_order: Any,
         controller_state: ControllerState,
     ) -> Any:
+        self._require(y_error)
         lost = ~_all_finite(y1_candidate)
         failed = lost | ~_all_finite(y_error)
         y1, error = _where(failed, (y0, _full(y_error, jnp.inf)), (y1_candidate, y_error))

@@ -60,6 +60,7 @@ def rollout(
     integrator = as_integrator(integrator)
     check_rollout(dt, n_steps, t0)
     system = as_system(system, "rollout")
+    integrator.check(system)
     state = as_start(system, state, t0, "rollout", must_be_finite=False)
     dt, t0 = as_time(dt, system), as_time(t0, system)
     return _rollout(system, state, dt, n_steps, integrator, t0, checkpoint)

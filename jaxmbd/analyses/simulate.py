@@ -13,7 +13,7 @@ from jaxtyping import Array
 from .._with_room import with_room
 from ..contact import Restitution
 from ..errors import RESULTS, ModelError, SimulationError
-from ..integrators.explicit import as_integrator
+from ..integrators.explicit import ExplicitRK, as_integrator
 from ..integrators.generalized_alpha import AlphaMemory
 from ..integrators.implicit import AbstractImplicit, Memory
 from ..model.values import all_concrete, is_concrete
@@ -131,6 +131,7 @@ def simulate(
     check_times(t0, t1, dt, max_steps)
     check_options(controller, event, adjoint)
     system = as_system(system, "simulate")
+    integrator.check(system)
     state = as_start(system, state, t0, "simulate")
     if controller is None:
         controller = diffrax.ConstantStepSize() if dt is not None else _default_controller(state)
@@ -266,7 +267,7 @@ def _runner(system, t1, dt, controller, integrator, progress, adjoint, max_steps
             dt,
             state,
             args=system,
-            stepsize_controller=EndsCollapsed(controller) if adaptive else controller,
+            stepsize_controller=_ending(controller, integrator) if adaptive else controller,
             saveat=saveat,
             event=event,
             adjoint=diffrax.RecursiveCheckpointAdjoint() if adjoint is None else adjoint,
@@ -280,6 +281,11 @@ def _runner(system, t1, dt, controller, integrator, progress, adjoint, max_steps
         return sol, memory.lost & ~diffrax.is_okay(sol.result)
 
     return run
+
+
+def _ending(controller: Any, integrator: Any) -> EndsCollapsed:
+    method = integrator.solver if isinstance(integrator, ExplicitRK) else integrator
+    return EndsCollapsed(controller, type(method).__name__)
 
 
 def _without_failed_step(sol: diffrax.Solution) -> diffrax.Solution:

@@ -12,7 +12,7 @@ from ..formulations import formulate
 from ..model import Model
 from ..model.arguments import described
 from ..model.values import is_concrete
-from ..system.abstract import AbstractSystem, State, as_state
+from ..system.abstract import AbstractSystem, State, as_state, require_system
 from .assemble import assemble
 
 
@@ -24,6 +24,7 @@ def as_system(system: Any, who: str) -> AbstractSystem:
     if isinstance(system, Model):
         return formulate(system)
     if isinstance(system, AbstractSystem):
+        require_system(system)
         return system
     hint = "; pass an instance" if isinstance(system, type) else ""
     raise ModelError(

@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float
 
 from ..errors import ModelError
 from ..lie import Pose
-from ..model.values import all_concrete, as_leaf, negative, not_positive
+from ..model.values import all_concrete, as_leaf, batched, negative, not_positive
 from .abstract import AbstractBody
 
 # Gauss points of an element for elongation, of degree 9, and for curvature, of degree 5.
@@ -327,7 +327,9 @@ class ANCFCable(AbstractBody):
         return jnp.all(values > 0) & (self.damping >= 0)
 
     def validate(self) -> str | None:
-        problem = not_positive(self, "length", "EA", "EI", "mass_per_length")
+        problem = batched(self, "length") or not_positive(
+            self, "length", "EA", "EI", "mass_per_length"
+        )
         return problem or negative(self, "damping")
 
     def _element_length(self, like: Array) -> Float[Array, ""]:

@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float
 
 from ..errors import ModelError
 from ..lie import Pose
-from ..model.values import all_concrete, as_leaf
+from ..model.values import all_concrete, as_leaf, batched
 from .abstract import AbstractBody
 from .skin import Skin
 
@@ -312,8 +312,9 @@ class FlexibleBody(AbstractBody):
         return (self.mass > 0) & (values[0] > 0) & jnp.all(jnp.isfinite(self.stiffness))
 
     def validate(self) -> str | None:
-        if not self.is_concrete():
-            return None
+        problem = batched(self, "mass")
+        if problem is not None or not self.is_concrete():
+            return problem
         if not np.asarray(self.mass) > 0:
             return f"mass must be positive, got {self.mass}"
         n = 3 * self.first.shape[0]

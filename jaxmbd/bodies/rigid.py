@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from ..lie import so3
-from ..model.values import as_leaf, is_concrete
+from ..model.values import as_leaf, batched, is_concrete
 from .abstract import AbstractBody
 
 
@@ -59,8 +59,9 @@ class RigidBody(AbstractBody):
 
         Traced values are not checked.
         """
-        if not self.is_concrete():
-            return None
+        problem = batched(self, "mass")
+        if problem is not None or not self.is_concrete():
+            return problem
         mass, inertia = np.asarray(self.mass), np.asarray(self.inertia)
         if mass <= 0:
             return f"mass must be positive, got {mass}"

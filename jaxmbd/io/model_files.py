@@ -36,7 +36,7 @@ from ..model import Model
 from ..model.arguments import as_path
 from ..model.frame import Frame, JointReference
 from ..model.text_files import read_file
-from ..model.values import is_concrete
+from ..model.values import as_direction, directions_of, is_concrete
 
 FORMAT, VERSION = "jaxmbd model", 1
 # Public modules whose classes a file may name.
@@ -72,8 +72,7 @@ def save_model(model: Any, path: Any) -> None:
     The file is complete or does not exist: it is written under another name first.
 
     **Raises** `ModelError`, with the path of the part, for traced numbers, for functions of Python
-    in the place of signals, for classes outside of jaxmbd, and for a path without its folder;
-    `OSError` if it cannot be written.
+    in the place of signals, for classes outside of jaxmbd, and for a file that cannot be written.
     """
     if not isinstance(model, Model):
         raise ModelError(f"save_model needs a Model, got a {type(model).__name__}")
@@ -91,22 +90,36 @@ def save_model(model: Any, path: Any) -> None:
         "model": parts,
     }
     target = as_path(path, "save_model: path")
-    if not target.parent.is_dir():
-        raise ModelError(f"save_model: there is no folder {str(target.parent)!r}; make it first")
-    with written_whole(target) as part:
-        part.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    text = json.dumps(content, indent=1, allow_nan=False) + "\n"
+    try:
+        if target.is_dir() or target.name in ("", ".."):
+            raise ModelError(f"save_model: {str(target)!r} is a folder; add the name of a file")
+        if not target.parent.is_dir():
+            raise ModelError(f"save_model: there is no folder {str(target.parent)!r}; make it")
+        with written_whole(target) as part:
+            part.write_text(text, encoding="utf-8")
+    except ModelError:
+        raise
+    except (OSError, ValueError) as error:  # ValueError: a path with a null character.
+        raise ModelError(f"save_model: cannot write {str(target)!r}: {error}") from error
 
 
 def load_model(path: Any) -> Model:
     """Read a model from a file of `save_model`.
 
-    **Raises** `ModelError` for a file that cannot be read, is cut short or no model, is of another
-    version, names unknown classes or fields, or holds arrays of wrong types or shapes; and for a
-    model that `Model` refuses.
+    Directions of joints become unit vectors, as by the constructors.
+
+    **Raises** `ModelError` for a file that cannot be read, is cut short or no model, has a key
+    twice, is of another version, names unknown classes or fields, or holds arrays of wrong types or
+    shapes; and for a model that `Model` refuses.
     """
     who = f"load_model: {path}"
     try:
-        content = json.loads(read_file(path).decode("utf-8"), parse_constant=_refused)
+        content = json.loads(
+            read_file(path).decode("utf-8"), parse_constant=_refused, object_pairs_hook=_object
+        )
+    except ModelError as error:
+        raise ModelError(f"{who}: {error}") from error
     except (OSError, TypeError) as error:
         raise ModelError(f"{who} cannot be read: {error}") from error
     except (ValueError, RecursionError) as error:
@@ -132,6 +145,16 @@ def load_model(path: Any) -> Model:
         return Model(**decoded)
     except ModelError as error:
         raise ModelError(f"{who}: {error}") from error
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON, of which a second value of a key would replace the first one."""
+    given = dict(pairs)
+    if len(given) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ModelError(f"the key {twice!r} occurs twice in one object; remove one of them")
+    return given
 
 
 def _refused(constant: str) -> Any:
@@ -225,6 +248,8 @@ def _decoded_class(name: Any, fields: Any, where: str) -> Any:
             raise ModelError(
                 f"{where}.{field} must be {_in_words(known[field])}, got {_described(value)}"
             )
+        if field in directions_of(cls):
+            value = as_direction(value, f"{where}.{field}")
         object.__setattr__(component, field, value)
     return component
 

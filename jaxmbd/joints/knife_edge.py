@@ -7,7 +7,7 @@ from jaxtyping import Array, Float
 
 from ..lie import Pose
 from ..model.frame import Frame, as_frame
-from ..model.values import as_direction
+from ..model.values import as_direction, direction
 from .abstract import AbstractConstraint
 
 
@@ -29,7 +29,7 @@ class KnifeEdge(AbstractConstraint):
 
     predecessor: Frame
     successor: Frame
-    axis: Float[Array, "3"]
+    axis: Float[Array, "3"] = direction()
     n_fixed: ClassVar[int] = 0
     n_nonholonomic: ClassVar[int] = 1
 

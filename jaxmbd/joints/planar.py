@@ -6,7 +6,7 @@ from jaxtyping import Array, Float
 
 from ..lie import so3
 from ..model.frame import Frame, as_frame
-from ..model.values import as_direction
+from ..model.values import as_direction, direction
 from .abstract import AbstractJoint
 from .rotation import AbstractRotation, AxisRotation
 
@@ -29,7 +29,7 @@ class Planar(AbstractJoint):
 
     predecessor: Frame
     successor: Frame
-    axis: Float[Array, "3"]
+    axis: Float[Array, "3"] = direction()
     translation: ClassVar[tuple[int, ...]] = (0, 1)
     rotation: ClassVar[AbstractRotation] = AxisRotation()
 

@@ -7,7 +7,7 @@ from jaxtyping import Array, Float
 
 from ..lie import Pose, so3
 from ..model.frame import Frame, as_frame
-from ..model.values import as_direction
+from ..model.values import as_direction, direction
 from .abstract import AbstractJoint
 from .rotation import AbstractRotation, AxisRotation
 
@@ -27,7 +27,7 @@ class Revolute(AbstractJoint):
 
     predecessor: Frame
     successor: Frame
-    axis: Float[Array, "3"]
+    axis: Float[Array, "3"] = direction()
     translation: ClassVar[tuple[int, ...]] = ()
     rotation: ClassVar[AbstractRotation] = AxisRotation()
 

@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 
 from ..lie import Pose, so3
 from ..model.frame import Frame, as_frame
-from ..model.values import as_direction, as_leaf, is_concrete
+from ..model.values import as_direction, as_leaf, direction, is_concrete
 from .abstract import AbstractConstraint
 
 
@@ -37,8 +37,8 @@ class RollingDisc(AbstractConstraint):
     predecessor: Frame
     successor: Frame
     radius: Float[Array, ""]
-    normal: Float[Array, "3"]
-    axis: Float[Array, "3"]
+    normal: Float[Array, "3"] = direction()
+    axis: Float[Array, "3"] = direction()
     n_fixed: ClassVar[int] = 1
     n_nonholonomic: ClassVar[int] = 2
     bilinear: ClassVar[bool] = False

@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 
 from ..lie import Pose, so3
 from ..model.frame import Frame, as_frame
-from ..model.values import as_direction, as_leaf, is_concrete
+from ..model.values import as_direction, as_leaf, direction, is_concrete
 from .abstract import AbstractJoint
 from .rotation import AbstractRotation, AxisRotation
 
@@ -32,7 +32,7 @@ class Screw(AbstractJoint):
     predecessor: Frame
     successor: Frame
     pitch: Float[Array, ""]
-    axis: Float[Array, "3"]
+    axis: Float[Array, "3"] = direction()
     translation: ClassVar[tuple[int, ...]] = (2,)
     rotation: ClassVar[AbstractRotation] = AxisRotation()
     bilinear: ClassVar[bool] = False

@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 
 from ..lie import so3
 from ..model.frame import Frame, as_frame
-from ..model.values import as_direction, is_concrete
+from ..model.values import as_direction, direction, is_concrete
 from .abstract import AbstractJoint
 from .rotation import AbstractRotation, TwoAxisRotation
 
@@ -33,8 +33,8 @@ class Universal(AbstractJoint):
 
     predecessor: Frame
     successor: Frame
-    axis1: Float[Array, "3"]
-    axis2: Float[Array, "3"]
+    axis1: Float[Array, "3"] = direction()
+    axis2: Float[Array, "3"] = direction()
     translation: ClassVar[tuple[int, ...]] = ()
     rotation: ClassVar[AbstractRotation] = TwoAxisRotation()
 

@@ -315,7 +315,7 @@ def _check_element(
     name: str, element: AbstractElement, joints: tuple[JointGroup, ...], place: Places, dtype: Any
 ) -> None:
     """**Raises** `ModelError` for other types, and for wrong shapes of loads or rates."""
-    who, k = f"force {name!r}", element.n_states
+    who, k, remedy = f"force {name!r}", element.n_states, "its arrays have other shapes"
     time, z = _like(dtype), _like(dtype, k)
     if isinstance(element, AbstractField):
         return
@@ -327,29 +327,41 @@ def _check_element(
         joint = joints[place[element.joint.name][0]].joint
         nq, nv, _ = joint.sizes()
         who = f"{who} on the {type(joint).__name__} joint {element.joint.name!r}"
+        if nv == 0:
+            raise ModelError(f"{who}: this joint has no velocity on which a force can act")
         args, size = (_like(dtype, nq), _like(dtype, nv), z), (nv,)
-        touched = f"{nq} coordinates"
+        touched = f"{nq} coordinates and {nv} velocities"
+        remedy = f"give one number for all, or one for each of the {nv} velocities"
+        if nq != nv:
+            remedy += ", and a spring on a quaternion by forces.RotationalSpring"
     else:
         raise ModelError(
             f"{who}: {type(element).__name__} is none of the kinds of element; derive it from "
             "AbstractFrameForce, AbstractJointForce, AbstractField, or a kind with states"
         )
-    _check_shape(element, "load", (time, *args), size, f"{who} does not fit its {touched}")
+    misfit = f"{who} does not fit its {touched}"
+    _check_shape(element, "load", (time, *args), size, misfit, remedy)
     if k > 0:
-        _check_shape(element, "state_rates", (time, *args), (k,), f"{who}: its states")
+        _check_shape(element, "state_rates", (time, *args), (k,), f"{who}: its states", remedy)
 
 
 def _like(dtype: Any, *shape: int) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(shape, dtype)
 
 
-def _check_shape(element: Any, method: str, args: Any, size: tuple[int, ...], who: str) -> None:
+def _check_shape(
+    element: Any, method: str, args: Any, size: tuple[int, ...], who: str, remedy: str
+) -> None:
     try:
         returned = jax.eval_shape(getattr(type(element), method), element, *args).shape
     except (TypeError, ValueError, NotImplementedError) as error:
-        raise ModelError(f"{who}: {error}") from error
+        # JAX's messages about broadcasting name neither the component nor a remedy.
+        reason = remedy if "broadcasting" in str(error) else error
+        raise ModelError(f"{who}: {reason}") from error
     if returned != size:
-        raise ModelError(f"{who}: {method} returns shape {returned} where {size} is needed")
+        raise ModelError(
+            f"{who}: {method} returns shape {returned} where {size} is needed; {remedy}"
+        )
 
 
 __all__ = ["lower"]

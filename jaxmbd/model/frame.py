@@ -79,8 +79,19 @@ class Frame(Reference):
         else:
             quat = (1.0, 0.0, 0.0, 0.0) if quat is None else quat
             self.quat = as_leaf(quat, (4,), f"frame on {body!r}: quat")
-            if is_concrete(self.quat) and not np.any(np.asarray(self.quat)):
-                raise ModelError(f"frame on {body!r}: quat must not be zero")
+            problem = self.validate()
+            if problem is not None:
+                raise ModelError(problem)
+
+    def validate(self) -> str | None:
+        if is_concrete(self.quat):
+            quat = np.asarray(self.quat)
+            with np.errstate(over="ignore", under="ignore"):
+                square = quat @ quat  # Zero and infinite for the smallest and largest numbers too.
+            if square == 0 or np.isinf(square):
+                required = "not be zero" if square == 0 else f"be shorter, got {quat.tolist()}"
+                return f"frame on {self.body!r}: quat must {required}"
+        return None
 
     @property
     def R(self) -> Float[Array, "3 3"]:

@@ -11,7 +11,7 @@ from ..errors import ModelError
 from .arguments import as_mapping
 from .frame import GROUND, Frame, JointReference, as_frame, is_reference
 from .kinds import as_components
-from .values import is_concrete
+from .values import is_concrete, zero_direction
 
 if TYPE_CHECKING:
     from ..bodies import AbstractBody, Rotor
@@ -182,7 +182,9 @@ class Model(eqx.Module):
                     if problem is not None:
                         field = jax.tree_util.keystr(path).lstrip(".")
                         raise ModelError(f"{kind} {name!r}: {field} {problem}")
-                problem = component.validate()
+                problem = component.validate() or zero_direction(component)
+                for reference in references(component):
+                    problem = problem or reference.validate()
                 if problem is not None:
                     raise ModelError(f"{kind} {name!r}: {problem}")
 

@@ -7,7 +7,7 @@ import equinox as eqx
 
 from ..errors import ModelError
 from .model import Model, unknown
-from .values import as_leaf
+from .values import as_direction, as_leaf, directions_of
 
 
 def follow(model: Any, path: str) -> Any:
@@ -67,6 +67,9 @@ def replaced(model: Model, values: Any) -> Model:
                 "adds and removes components"
             )
         if eqx.is_inexact_array(node):
+            parent = follow(model, path.removesuffix(f".{steps[-1]}"))
+            if steps[-1] in directions_of(type(parent)):
+                value = as_direction(value, f"replace: {path!r}")
             leaf = as_leaf(value, node.shape, f"replace: {path!r}").astype(node.dtype)
         elif isinstance(node, eqx.Module) and isinstance(value, eqx.Module):
             leaf = value

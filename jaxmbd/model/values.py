@@ -1,8 +1,10 @@
 """Conversion of arguments to float leaves, and checks of values."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -33,6 +35,14 @@ def not_positive(component: Any, *names: str) -> str | None:
 def negative(component: Any, *names: str) -> str | None:
     """A message about the first named field of a component that is negative, or None."""
     return _refused(component, names, "not be negative", lambda x: x >= 0)
+
+
+def batched(component: Any, name: str) -> str | None:
+    """A message if a field that is a number has axes of a batch, or None."""
+    shape = np.shape(getattr(component, name))
+    if shape == ():
+        return None
+    return f"{name} has shape {shape}; a batch of models goes through the function under jax.vmap"
 
 
 def _refused(
@@ -76,9 +86,45 @@ def as_leaf(value: Any, shape: tuple[int, ...] | None, name: str) -> Float[Array
     return leaf
 
 
+def direction() -> Any:
+    """A dataclass field that holds a direction, of any length but zero.
+
+    `Model` refuses zero vectors in it; `replace` and `load_model` convert values by `as_direction`.
+    """
+    return eqx.field(metadata={"direction": True})
+
+
+@functools.cache
+def directions_of(component: type) -> tuple[str, ...]:
+    """Names of the fields of a class that are directions."""
+    fields = getattr(component, "__dataclass_fields__", {})
+    return tuple(name for name, field in fields.items() if field.metadata.get("direction"))
+
+
+def zero_direction(component: Any) -> str | None:
+    """A message about the first direction of a component that is zero, or None."""
+    for name in directions_of(type(component)):
+        value = getattr(component, name)
+        if is_concrete(value) and not np.any(np.asarray(value)):
+            return f"{name} must not be the zero vector"
+    return None
+
+
 def as_direction(value: Any, name: str) -> Float[Array, "3"]:
-    """A direction as a unit vector; **raises** `ModelError` if its length is zero."""
+    """A direction as a unit vector; **raises** `ModelError` if its length is zero.
+
+    A unit vector stays the same to the last bit.
+    """
     leaf = as_leaf(value, (3,), name)
-    if is_concrete(leaf) and not np.linalg.norm(np.asarray(leaf)) > 0:
+    if not is_concrete(leaf):
+        return leaf / jnp.sqrt(leaf @ leaf)
+    x = np.asarray(leaf)
+    if not np.any(x):
         raise ModelError(f"{name} must not be the zero vector")
-    return leaf / jnp.sqrt(leaf @ leaf)
+    with np.errstate(all="ignore"):
+        if abs(x @ x - 1.0) <= 4.0 * float(jnp.finfo(x.dtype).eps):
+            return leaf
+        x = (
+            x / np.abs(x).max()
+        )  # Squares of the largest numbers are infinite, of the smallest zero.
+        return jnp.asarray(x / np.sqrt(x @ x))

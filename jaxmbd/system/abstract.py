@@ -381,7 +381,7 @@ def reference_values(mechanism: Mechanism) -> tuple[Float[Array, "_n _nq"], ...]
 def require_system(system: Any) -> None:
     """Check that a value is a system.
 
-    **Raises** `ModelError` if not.
+    **Raises** `ModelError` if not, for a batch of systems, and for float types below float32.
     """
     if not isinstance(system, AbstractSystem):
         what = "the class " + system.__name__ if isinstance(system, type) else type(system).__name__
@@ -389,6 +389,14 @@ def require_system(system: Any) -> None:
             f"a system of `formulate` is needed, got {what}; arguments come in the order system, "
             "t, state"
         )
+    p = system.mechanism.offsets.p
+    if p.ndim != 2:
+        raise ModelError(
+            f"the system is a batch of {p.shape[0]} systems; call the function under jax.vmap, "
+            "whose argument is the batch"
+        )
+    if jnp.finfo(p.dtype).bits < 32:
+        raise ModelError(f"the system is of {p.dtype}; use float32, by `formulate(model, ...)`")
 
 
 def as_time(t: Any, system: AbstractSystem, name: str = "t, a time,") -> Time:
@@ -398,6 +406,8 @@ def as_time(t: Any, system: AbstractSystem, name: str = "t, a time,") -> Time:
     """
     require_system(system)
     try:
+        if isinstance(t, str | bytes) or jnp.iscomplexobj(t):  # NumPy converts them.
+            raise TypeError
         time = jnp.asarray(t, dtype=system.mechanism.dtype)
     except (TypeError, ValueError) as error:
         raise ModelError(

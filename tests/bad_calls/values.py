@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -23,6 +24,7 @@ DRIVEN = mbd.formulate(
         drivers={"drive": joints.Driver("hinge", signals.Sine(1, 1))},
     )
 )
+BATCH = jax.vmap(lambda m: mbd.formulate(MODEL.replace({"bodies.rod.mass": m})))(jnp.ones(3))
 STATE = mbd.State(jnp.zeros(1), jnp.zeros(1))
 OTHER = mbd.State(jnp.zeros(14), jnp.zeros(12))  # A state of another system.
 TS = np.linspace(0.0, 1.0, 3)
@@ -52,6 +54,7 @@ THING = _Thing()
 WRONG: dict[str, Mapping[str, Any]] = {
     "number": {
         "text": "x",
+        "number as text": "1",
         "empty": [],
         "two": [1.0, 2.0],
         "dict": {},
@@ -97,6 +100,7 @@ WRONG: dict[str, Mapping[str, Any]] = {
         "class": mbd.Model,
         "state": STATE,
         "body": ROD,
+        "batch": BATCH,
     },
     "state": {
         "number": 1.0,
@@ -107,7 +111,15 @@ WRONG: dict[str, Mapping[str, Any]] = {
         "list": [0.0],
         "of another system": OTHER,
     },
-    "time": {"text": "x", "two": [0.0, 1.0], "dict": {}, "thing": THING, "state": STATE},
+    "time": {
+        "text": "x",
+        "number as text": "1",
+        "complex": 1j,
+        "two": [0.0, 1.0],
+        "dict": {},
+        "thing": THING,
+        "state": STATE,
+    },
     "count": {"text": "x", "half": 1.5, "zero": 0, "negative": -3, "empty": [], "thing": THING},
     "names": {"number": 1.0, "numbers": [1.0, 2.0], "unknown": ["nobody"], "thing": THING},
     "mapping": {"number": 1.0, "text": "x", "list": [1.0], "thing": THING},
@@ -138,7 +150,14 @@ WRONG: dict[str, Mapping[str, Any]] = {
     "method": {"number": 1.0, "class": mbd.minimizers.LevenbergMarquardt, "thing": THING},
     "integrator": {"number": 1.0, "text": "RK4", "class": mbd.BDF, "thing": THING},
     "formulation": {"number": 1.0, "text": "joint", "class": mbd.MaximalCoordinates},
-    "path": {"number": 1.0, "None": None, "missing": "/nowhere/at/all", "thing": THING},
+    "path": {
+        "number": 1.0,
+        "None": None,
+        "missing": "/nowhere/at/all",
+        "folder": ".",
+        "null": "a\0b",
+        "thing": THING,
+    },
     "times": {
         "text": "x",
         "None": None,

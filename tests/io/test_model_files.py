@@ -210,6 +210,12 @@ DAMAGED = {
     "list": (AXIS, [1, 2, 3], "which the format does not have"),
     "number for array": (AXIS, 1.0, r"hinge\.axis must be .*got a float"),
     "component of another kind": (ROD, 1.0, "body 'rod' must be a body"),
+    "zero axis": ((*AXIS, "array"), [0.0, 0.0, 0.0], r"hinge\.axis must not be the zero vector"),
+    "zero quaternion": (
+        ("model", "joints", "hinge", "fields", "predecessor", "fields", "quat", "array"),
+        [0.0, 0.0, 0.0, 0.0],
+        "joint 'hinge': frame on 'ground': quat must not be zero",
+    ),
     "impossible": ((*ROD, "fields", "mass", "array"), [-1.0], "body 'rod': mass must be positive"),
 }
 
@@ -242,6 +248,41 @@ def test_files_cut_short_or_of_other_contents(small, path, tmp_path):
     for other in (tmp_path, tmp_path / "none.json", 3):
         with pytest.raises(mbd.ModelError, match="cannot be read"):
             mbd.io.load_model(other)
+
+
+def test_an_axis_of_another_length_is_that_of_the_constructor(small, path):
+    mbd.io.save_model(small, path)
+    path.write_text(edited(json.loads(path.read_text()), (*AXIS, "array"), [0.0, 2.0, 0.2]))
+    longer = joints.Revolute(mbd.ground, "rod", [0.0, 2.0, 0.2])
+    same(mbd.io.load_model(path), small.with_(joints={"hinge": longer}))
+
+
+def test_a_key_twice(small, path):
+    mbd.io.save_model(small, path)
+    text = path.read_text().replace('"rod": {', '"rod": 1.0, "rod": {', 1)
+    path.write_text(text)
+    with pytest.raises(mbd.ModelError, match=r"model\.json: the key 'rod' occurs twice"):
+        mbd.io.load_model(path)
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "model\0.json", "x" * 300, "none/model.json"])
+def test_paths_that_cannot_be_written(small, tmp_path, name):
+    before = sorted(tmp_path.parent.iterdir())
+    with pytest.raises(mbd.ModelError, match=r"save_model: .*(is a folder|cannot write|no folder)"):
+        mbd.io.save_model(small, f"{tmp_path}/{name}")
+    assert not list(tmp_path.iterdir())
+    assert sorted(tmp_path.parent.iterdir()) == before
+
+
+@pytest.mark.long
+def test_replacing_every_number_by_itself_changes_nothing(everything):
+    leaves = jax.tree_util.tree_leaves_with_path(everything)
+    numbers = {}
+    for keys, leaf in leaves:
+        if jnp.issubdtype(leaf.dtype, jnp.floating) and not any(hasattr(k, "idx") for k in keys):
+            numbers[".".join(str(getattr(k, "key", getattr(k, "name", k))) for k in keys)] = leaf
+    assert len(numbers) > 300
+    same(everything.replace(numbers), everything)
 
 
 def test_double_precision_is_not_lost(small, path):

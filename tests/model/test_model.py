@@ -1,5 +1,6 @@
 """Models made from other models: components by name, and values by path."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,6 +8,8 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import forces, inertia, joints
+from jaxmbd.lie import Pose, so3
+from jaxmbd.model.values import as_direction, directions_of
 
 
 def geared():
@@ -98,3 +101,63 @@ def test_replace_says_what_adds_and_removes():
     for values in ({"forces.new": brake}, {"forces": {"new": brake}}, {"forces.push": None}):
         with pytest.raises(mbd.ModelError, match=r"`with_` .*s components"):
             geared().replace(values)
+
+
+OTHER = {"RollingDisc": {"radius": 0.4}, "Screw": {"pitch": 0.2}}
+DIRECTED = {
+    name: [getattr(joints, name)("ground", "left", **OTHER.get(name, {})), directions]
+    for name in joints.__all__
+    if (directions := directions_of(getattr(joints, name)))
+}
+
+
+@pytest.mark.parametrize("name", DIRECTED)
+def test_the_length_of_a_direction_does_not_matter(name):
+    joint, directions = DIRECTED[name]
+    model = mbd.Model({"left": inertia.rod(1.0, 1.0)}, {"j": joint})
+    X = Pose(jnp.array([0.1, 0.2, 0.3]), so3.to_matrix(so3.exp(jnp.array([0.3, 0.2, 0.1]))))
+    for field in directions:
+        n = getattr(joint, field)
+        longer = model.replace({f"joints.j.{field}": 3.7 * n}).joints["j"]
+        np.testing.assert_allclose(getattr(longer, field), n, rtol=1e-15)
+        moved = eqx.tree_at(lambda j, f=field: getattr(j, f), joint, 3.7 * n)  # As by a fit.
+        np.testing.assert_allclose(moved.residual(X), joint.residual(X), rtol=1e-14, atol=1e-15)
+        V = jnp.arange(6.0)
+        np.testing.assert_allclose(moved.nonholonomic(X, V), joint.nonholonomic(X, V), rtol=1e-14)
+        if joint.can_be_tree_joint:
+            q = 0.1 + joint.zero()
+            np.testing.assert_allclose(moved.pose(q).R, joint.pose(q).R, rtol=1e-14, atol=1e-15)
+            np.testing.assert_allclose(moved.motion(q), joint.motion(q), rtol=1e-14, atol=1e-15)
+        with pytest.raises(mbd.ModelError, match=f"'joints.j.{field}' must not be the zero vector"):
+            model.replace({f"joints.j.{field}": 0.0 * n})
+        zero = eqx.tree_at(lambda m, f=field: getattr(m.joints["j"], f), model, 0.0 * n)
+        with pytest.raises(mbd.ModelError, match=f"joint 'j': {field} must not be the zero vector"):
+            mbd.formulate(zero)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_directions_of_extreme_lengths(dtype):
+    small, large = 2 * float(jnp.finfo(dtype).tiny), float(jnp.finfo(dtype).max)
+    for scale in (small, 1e-20, 1.0, 1e20, large):
+        n = as_direction(jnp.array([0.6, 0.0, -0.8], dtype) * scale, "n")
+        np.testing.assert_allclose(n, [0.6, 0.0, -0.8], rtol=4 * float(jnp.finfo(dtype).eps))
+        assert jnp.array_equal(as_direction(n, "n"), n)
+    slope = jax.jacobian(lambda x: as_direction(x, "n"))(jnp.array([0.0, 2.0, 0.0], dtype))
+    np.testing.assert_allclose(slope, np.diag([0.5, 0.0, 0.5]), atol=1e-7)
+
+
+@pytest.mark.parametrize("length", [0.0, 1e-200, 1e200])
+def test_quaternions_without_a_rotation(length):
+    with pytest.raises(mbd.ModelError, match="frame on 'left': quat must"):
+        mbd.Frame("left", quat=[length, 0, 0, 0])
+    frames = ("joints.a.predecessor", "frames.tip")
+    for path in frames:
+        with pytest.raises(mbd.ModelError, match=r"frame on .*: quat must"):
+            geared().replace({f"{path}.quat": [length, 0, 0, 0]})
+
+
+def test_a_batch_of_models():
+    model = geared()
+    many = jax.vmap(lambda mass: model.replace({"bodies.left.mass": mass}))(jnp.ones(3))
+    with pytest.raises(mbd.ModelError, match=r"body 'left': mass has shape \(3,\).*jax.vmap"):
+        mbd.formulate(many)

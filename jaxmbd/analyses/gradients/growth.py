@@ -108,6 +108,7 @@ def trajectory_growth(
     tolerance = as_positive(tolerance, f"{who}: tolerance")
     integrator = as_integrator(integrator)
     state = as_state(state, system)
+    integrator.check(system)
     dt, t0 = as_time(dt, system), as_time(t0, system)
     n, dtype = 2 * system.nv + system.nz, state.q.dtype
     drawn = np.eye(n) if n <= directions else _orthonormal(n, directions, seed)

@@ -66,6 +66,7 @@ class Simulator(eqx.Module):
     def start(self, model: Model, experiment: Experiment) -> tuple[AbstractSystem, State]:
         """The system of a record, with its own forces, and its initial state."""
         system = self.system(model, experiment.forces, experiment.ts.dtype)
+        self.integrator.check(system)
         at = experiment.ts[0]
         start = assemble(system, experiment.guess, experiment.rates, at, states=experiment.states)
         return system, start

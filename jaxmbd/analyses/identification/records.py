@@ -180,6 +180,8 @@ def numbers(
     **Raises** `DataError`, with `name`, for other values.
     """
     try:
+        if isinstance(value, str | bytes):  # NumPy converts the text of a number.
+            raise TypeError
         array = value if isinstance(value, jax.Array) else np.asarray(value, dtype=float)
     except (TypeError, ValueError) as error:
         raise DataError(f"{name} is not numeric") from error

@@ -68,6 +68,7 @@ class Stepper:
         places = held_inputs(system, inputs)
         self.inputs = tuple(label for place in places for label in place.labels)
         integrator = as_integrator(integrator)
+        integrator.check(system)
         self._program = StepProgram(system, integrator, self.dt, places, _callables(sensors))
         self._calls, self.reason = calls_of(self._program, batch)
         self._lead = () if batch is None else (batch,)

@@ -220,6 +220,8 @@ def _parameters(law: AbstractDistribution, **given: Any) -> list[np.ndarray]:
     arrays = {}
     for name, value in given.items():
         try:
+            if isinstance(value, str | bytes):  # NumPy converts the text of a number.
+                raise TypeError
             arrays[name] = np.asarray(value, dtype=float)
         except (TypeError, ValueError) as error:
             raise ModelError(f"{who}: {name} must be numeric, got {value!r}") from error
