@@ -82,6 +82,7 @@ from .errors import EnergyGainWarning as EnergyGainWarning
 from .errors import EquilibriumError as EquilibriumError
 from .errors import FloatTypeWarning as FloatTypeWarning
 from .errors import IncompatibleIntegrator as IncompatibleIntegrator
+from .errors import InertiaWarning as InertiaWarning
 from .errors import ModelError as ModelError
 from .errors import NotRepresentedWarning as NotRepresentedWarning
 from .errors import OperatingPointWarning as OperatingPointWarning
@@ -150,6 +151,7 @@ __all__ = [
     "Frame",
     "GeneralizedAlpha",
     "IncompatibleIntegrator",
+    "InertiaWarning",
     "IntegrationWarning",
     "JointCoordinates",
     "Linearization",

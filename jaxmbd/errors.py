@@ -121,6 +121,10 @@ class NotRepresentedWarning(UserWarning):
     """A file of another program has parts that a model does not represent; lists them."""
 
 
+class InertiaWarning(UserWarning):
+    """Impossible inertias of a file were repaired; the message has the links and the changes."""
+
+
 class OperatingPointWarning(UserWarning):
     """A point of linearization is neither an equilibrium nor a steady motion; names the state
     that changes, and its rate."""

@@ -3,6 +3,7 @@
 import importlib.util
 import os
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -95,7 +96,12 @@ class MJCF:
         return qpos, qvel
 
 
-def from_mjcf(path: str | os.PathLike[str], contacts: bool = True, actuators: bool = True) -> MJCF:
+def from_mjcf(
+    path: str | os.PathLike[str],
+    contacts: bool = True,
+    actuators: bool = True,
+    folders: str | os.PathLike[str] | Iterable[Any] = (),
+) -> MJCF:
     """Read a model from an MJCF file, by MuJoCo's own compiler.
 
     Coordinates of joints equal MuJoCo's qpos; see `MJCF.joint_values` for velocities. The page
@@ -103,15 +109,17 @@ def from_mjcf(path: str | os.PathLike[str], contacts: bool = True, actuators: bo
 
     **Arguments:**
 
-    - `path`: path of the file, or the XML text itself. Included files and assets are in the folder
-      of the file, or in a folder inside of it; a text has none.
+    - `path`: path of the file, or the XML text itself; a text has no included files and assets.
     - `contacts`: whether geoms become contacts, pair by pair.
     - `actuators`: whether actuators become forces, with a control of zero.
+    - `folders`: one or more folders, beside that of the file, with included files and assets, such
+      as `"robot"` for `robot/mjcf/arm.xml` with `meshdir="../meshes"`.
 
     **Warns** by `NotRepresentedWarning`, once, of everything in `MJCF.not_represented`.
 
-    **Raises** `ModelError` if the file cannot be read, if MuJoCo refuses it, with MuJoCo's message,
-    or if nothing in it moves; `ImportError` without MuJoCo, which the extra `mujoco` installs.
+    **Raises** `ModelError` if the file cannot be read, if it names files in other folders, if
+    MuJoCo refuses it, with MuJoCo's message, or if nothing in it moves; `ImportError` without
+    MuJoCo, which the extra `mujoco` installs.
 
     For example:
 
@@ -123,7 +131,7 @@ def from_mjcf(path: str | os.PathLike[str], contacts: bool = True, actuators: bo
         raise ImportError('from_mjcf needs MuJoCo: pip install "jaxmbd[mujoco]"')
     from .mjcf_reader import read_model  # On demand: not every user has MuJoCo.
 
-    mjcf = read_model(path, contacts, actuators)
+    mjcf = read_model(path, contacts, actuators, folders)
     if mjcf.not_represented:
         warnings.warn(
             "from_mjcf: the model does not represent " + "; ".join(mjcf.not_represented),

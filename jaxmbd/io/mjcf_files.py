@@ -1,10 +1,13 @@
-"""MJCF files: reading them by MuJoCo's compiler, from within the folder of the file."""
+"""MJCF files: reading them by MuJoCo's compiler, from within the allowed folders."""
 
 import importlib
 import os
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from collections.abc import Iterable
+from pathlib import Path, PureWindowsPath
 from typing import Any
 
+from ..errors import ModelError
+from ..model.arguments import as_path, described
 from .mjcf import MOST_LEVELS
 from .urdf_xml import Element, is_text, read_xml
 
@@ -16,8 +19,8 @@ FOLDERS = ("assetdir", "meshdir", "texturedir")
 FILES = ("file", *(f"file{side}" for side in ("right", "left", "up", "down", "front", "back")))
 
 
-def read_mjcf(source: str | os.PathLike[str]) -> Element:
-    """The root element of an MJCF file or text, all of whose files are within its folder.
+def read_mjcf(source: str | os.PathLike[str], folders: Any = ()) -> Element:
+    """The root element of an MJCF file or text, all of whose files are in its folder or `folders`.
 
     **Raises** `ModelError` if it cannot be read, is not MJCF, or refers to files elsewhere.
     """
@@ -26,16 +29,26 @@ def read_mjcf(source: str | os.PathLike[str]) -> Element:
         raise root.error("this is a URDF, read it by from_urdf")
     if root.tag != "mujoco":
         raise root.error("an MJCF model begins with <mujoco>")
-    _check_files(root, None if is_text(source) else Path(source).parent.resolve(), set())
+    folder = None if is_text(source) else Path(source).parent.resolve()
+    allowed = () if folder is None else (folder, *_allowed(folders))
+    _check_files(root, folder, allowed, set())
     return root
 
 
-def compile_mjcf(source: str | os.PathLike[str]) -> Any:
+def _allowed(folders: Any) -> list[Path]:
+    if isinstance(folders, str | os.PathLike):
+        folders = [folders]
+    if not isinstance(folders, Iterable):
+        raise ModelError(f"from_mjcf: folders must be a list of folders, got {described(folders)}")
+    return [as_path(folder, "from_mjcf: folders").resolve() for folder in folders]
+
+
+def compile_mjcf(source: str | os.PathLike[str], folders: Any = ()) -> Any:
     """The `mujoco.MjModel` of an MJCF file or text.
 
     **Raises** `ModelError` as `read_mjcf`, and if MuJoCo refuses the model, with its message.
     """
-    root = read_mjcf(source)
+    root = read_mjcf(source, folders)
     try:
         if isinstance(source, str) and is_text(source):
             spec = mujoco.MjSpec.from_string(source)
@@ -47,7 +60,9 @@ def compile_mjcf(source: str | os.PathLike[str]) -> Any:
         raise root.error(f"MuJoCo cannot compile it: {message}") from error
 
 
-def _check_files(root: Element, folder: Path | None, seen: set[Path]) -> None:
+def _check_files(
+    root: Element, folder: Path | None, allowed: tuple[Path, ...], seen: set[Path]
+) -> None:
     """Check the paths in a document, and in the documents that it includes."""
     elements, folders = [], [Path()]
     stack = [root]
@@ -58,25 +73,29 @@ def _check_files(root: Element, folder: Path | None, seen: set[Path]) -> None:
         if element.tag == "compiler":
             for attribute in FOLDERS:
                 if attribute in element.attributes:
-                    folders.append(_inside(element, attribute, folder, [Path()])[0])
+                    folders.append(_inside(element, attribute, folder, allowed, [Path()])[0])
     for element in elements:
         for attribute in FILES:
             if attribute not in element.attributes:
                 continue
-            paths = _inside(element, attribute, folder, folders)
+            paths = _inside(element, attribute, folder, allowed, folders)
             if element.tag not in ("include", "model"):
                 continue
             for path in paths:
                 target = None if folder is None else (folder / path).resolve()
                 if target is not None and target.is_file() and target not in seen:
                     seen.add(target)
-                    _check_files(read_xml(target, "MJCF", MOST_LEVELS), folder, seen)
+                    _check_files(read_xml(target, "MJCF", MOST_LEVELS), folder, allowed, seen)
 
 
 def _inside(
-    element: Element, attribute: str, folder: Path | None, folders: list[Path]
+    element: Element,
+    attribute: str,
+    folder: Path | None,
+    allowed: tuple[Path, ...],
+    folders: list[Path],
 ) -> list[Path]:
-    """Paths of a file in each of `folders`; **raises** `ModelError` if one is not in `folder`."""
+    """Paths of a file in each of `folders`; **raises** `ModelError` if one is not `allowed`."""
     text = element.attributes[attribute]
     if not text:
         return [Path()]
@@ -84,16 +103,17 @@ def _inside(
         raise element.error(
             f"{attribute} is {text!r}, and a text has no folder with files; give the path of a file"
         )
-    names = [PurePosixPath(text), PureWindowsPath(text)]
-    outside = any(name.is_absolute() or name.drive or ".." in name.parts for name in names)
-    paths = [path / text for path in folders]
-    if not outside:
-        outside = any(not (folder / path).resolve().is_relative_to(folder) for path in paths)
-    if outside:
-        raise element.error(
-            f"{attribute} is {text!r}, which is not in the folder of the file; copy what it names "
-            "into this folder and give the path relative to it"
-        )
+    name = PureWindowsPath(text)  # Its separators are those of both systems, as for MuJoCo.
+    paths = [path / name.as_posix() for path in folders]
+    for path in paths:
+        # MuJoCo shortens a/../b, which is another file if a is a link.
+        short = Path(os.path.normpath(folder / path))
+        ends = (short.resolve(), (folder / path).resolve())
+        if name.drive or not all(any(end.is_relative_to(x) for x in allowed) for end in ends):
+            raise element.error(
+                f"{attribute} is {text!r}, which is not in the folder of the file; if it is to be "
+                f"read, allow its folder by from_mjcf(..., folders=[{str(short.parent)!r}])"
+            )
     return paths
 
 

@@ -18,9 +18,9 @@ from .mjcf_parts import Source, unused
 from .mjcf_tree import read_frames, read_rotors, read_tree
 
 
-def read_model(path: str | os.PathLike[str], contacts: bool, actuators: bool) -> MJCF:
+def read_model(path: str | os.PathLike[str], contacts: bool, actuators: bool, folders: Any) -> MJCF:
     """The model of a file, see `from_mjcf`."""
-    compiled = compile_mjcf(path)
+    compiled = compile_mjcf(path, folders)
     source = Source(compiled)
     bodies, joints = read_tree(source)
     if not bodies:

@@ -1,12 +1,16 @@
 """Models from URDF files, the robot descriptions of ROS."""
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..bodies import RigidBody
+import jax.numpy as jnp
+import numpy as np
+
+from ..bodies import MasslessLink, RigidBody
 from ..contact import AbstractSolid, AbstractSurface, Coulomb, HalfSpace, HuntCrossley
-from ..errors import ModelError
+from ..errors import InertiaWarning, ModelError
 from ..forces import (
     AbstractElement,
     CoulombFriction,
@@ -24,7 +28,7 @@ from .urdf_lumps import Assembly, Lump, hold_followers, lump_links
 from .urdf_parts import Joint, JointLimits, Mimic, Transmission, read_transmission
 from .urdf_placement import Placement
 from .urdf_shapes import Meshes, read_shapes
-from .urdf_tree import Robot, read_robot
+from .urdf_tree import Robot, read_robot, without_world
 from .urdf_xml import read_xml
 
 Source = str | os.PathLike[str]
@@ -52,13 +56,15 @@ def from_urdf(
     surface: AbstractSurface | None = None,
     meshes: Meshes = "box",
     packages: Roots | None = None,
+    balance_inertia: bool = False,
 ) -> Model:
     """Read a model from a URDF file.
 
     Bodies and joints have the names of the file's links and joints. Links that fixed joints
     connect are one body, with the name of the link nearest the root; the other links, and links on
     the ground, are marker frames of the model, so that `system.frames(t, q)` has the pose of every
-    link.
+    link. A link without mass that carries others by joints that move is a `MasslessLink`, which
+    `JointCoordinates` represents.
 
     A joint's `damping` becomes a `ViscousFriction` of the name `"<joint> damping"`, its `friction`
     a `CoulombFriction` `"<joint> friction"`. Limits are not enforced, see `urdf_limits`. Elements
@@ -70,7 +76,8 @@ def from_urdf(
 
     - `source`: path of the file, or the XML text itself.
     - `floating_base`: whether the root link moves freely, by a `Free` joint named
-      `"floating_base"`; otherwise it is part of the ground, and its mass has no effect.
+      `"floating_base"`; otherwise it is part of the ground, and its mass has no effect. A root
+      `world` without mass stands for the ground: the link that it carries is the base.
     - `merge_fixed`: whether links are merged across fixed joints. If not, these are `Fixed` joints
       with reactions; links without mass or without inertia are merged in any case.
     - `mimic`: treatment of joints that follow another one: `"couple"` adds a `Coupling` of the
@@ -87,9 +94,15 @@ def from_urdf(
       ground.
     - `meshes`: treatment of collision meshes, for all or by link, as for `urdf_shapes`.
     - `packages`: folders of collision meshes, as for `urdf_visuals`.
+    - `balance_inertia`: whether the principal moments of a body that no distribution of mass has
+      are all replaced by their mean, as MuJoCo's `balanceinertia` does. Default: such a body is an
+      error.
+
+    **Warns** by `InertiaWarning`, with names and moments, of bodies that `balance_inertia` changed.
 
     **Raises** `ModelError`, with the file, the line and the element, if the file cannot be read or
-    is malformed, if its joints are no tree, or if a body is impossible.
+    is malformed, if its joints are no tree, if a body is impossible, or if no mass resists the
+    motion of a link.
 
     The format is described in the ROS documentation, "urdf/XML".
 
@@ -98,7 +111,9 @@ def from_urdf(
         model = mbd.io.from_urdf("robot.urdf")
     """
     robot, assembly = _read(source, floating_base, merge_fixed, mimic)
-    bodies = {name: _body(lump) for name, lump in assembly.lumps.items()}
+    _check_massless(assembly)
+    bodies = {name: _body(lump, balance_inertia) for name, lump in assembly.lumps.items()}
+    _warn_of_balanced(assembly, bodies)
     if not bodies:
         raise robot.element.error("no link moves; floating_base=True frees the root")
     joints = {joint.name: _joint(joint, assembly) for joint in assembly.joints}
@@ -106,7 +121,7 @@ def from_urdf(
         if FLOATING_BASE in joints:
             joint = robot.joints[FLOATING_BASE]
             raise joint.element.error("the joint of a floating base has this name; rename this one")
-        joints[FLOATING_BASE] = Free(GROUND, robot.root.name)
+        joints[FLOATING_BASE] = Free(_frame(GROUND, robot.origin), robot.root.name)
     forces: dict[str, AbstractElement] = {} if gravity is None else {"gravity": Gravity(gravity)}
     forces |= _friction(assembly.joints)
     if contacts is not False:
@@ -117,7 +132,7 @@ def from_urdf(
         link: _frame(body, X)
         for link, (body, X) in assembly.places.items()
         if link not in bodies and link != GROUND
-    }
+    } | {link: Frame(GROUND) for link in robot.frames}
     couplings = {
         joint.name: Coupling(joint.name, *joint.mimic)
         for joint in assembly.joints
@@ -157,11 +172,8 @@ def _read(
     source: Source, floating_base: bool, merge_fixed: bool, mimic: str
 ) -> tuple[Robot, Assembly]:
     robot = read_robot(read_xml(source))
-    if floating_base and robot.root.name == "world" and robot.root.is_light:
-        raise robot.root.element.error(
-            "it stands for the ground, so that there is no base to float; "
-            "leave floating_base out, or take this link and its joint out of the file"
-        )
+    if floating_base:
+        robot = without_world(robot)
     if mimic not in ("couple", "independent", "fixed"):
         raise ModelError(f"mimic must be 'couple', 'independent' or 'fixed', got {mimic!r}")
     if mimic == "fixed":
@@ -182,9 +194,9 @@ def _touching(
     return forces
 
 
-def _default_material(bodies: Mapping[str, RigidBody]) -> Material:
+def _default_material(bodies: Mapping[str, RigidBody | MasslessLink]) -> Material:
     """Laws by the weight of the robot, see `from_urdf`."""
-    weight = 9.81 * sum(float(body.mass) for body in bodies.values())
+    weight = 9.81 * sum(float(x.mass) for x in bodies.values() if isinstance(x, RigidBody))
     return Material(HuntCrossley(weight / DEFLECTION**1.5, 0.5), Coulomb(0.8))
 
 
@@ -228,18 +240,66 @@ def urdf_transmissions(source: Source) -> dict[str, Transmission]:
     return found
 
 
-def _body(lump: Lump) -> RigidBody:
+def _merged(lump: Lump) -> str:
+    names = ", ".join(repr(link.name) for link in lump.links[1:])
+    return f", together with {names}," if names else ""
+
+
+def _check_massless(assembly: Assembly) -> None:
+    """**Raises** `ModelError` for a link without mass whose motion no mass resists."""
+    carriers = {joint.child: assembly.places[joint.parent][0] for joint in assembly.joints}
+    with_mass = {name for name, lump in assembly.lumps.items() if lump.inertia()[0] > 0.0}
+    resisted = set(with_mass)
+    for name in with_mass:
+        while name in carriers:
+            name = carriers[name]
+            resisted.add(name)
+    free = {joint.child for joint in assembly.joints if joint.kind == "floating"}
+    free |= set(assembly.lumps) - set(carriers)
+    for name, lump in assembly.lumps.items():
+        element, merged = lump.links[0].element, _merged(lump)
+        if name not in resisted:
+            raise element.error(
+                f"it moves{merged} and has no mass, nor has a link beyond it; give it an "
+                "<inertial>, or fix its joint"
+            )
+        if name not in with_mass and name in free:
+            raise element.error(f"it floats{merged} and has no mass; give it an <inertial>")
+
+
+def _body(lump: Lump, balance: bool) -> RigidBody | MasslessLink:
     mass, com, inertia = lump.inertia()
-    element = lump.links[0].element
-    merged = ", ".join(repr(link.name) for link in lump.links[1:])
-    merged = f", together with {merged}," if merged else ""
+    if mass == 0.0 and not np.any(inertia):
+        return MasslessLink()
+    element, merged = lump.links[0].element, _merged(lump)
     if mass == 0.0:
-        raise element.error(f"it moves{merged} and has no mass; give it an <inertial>")
+        raise element.error(f"it moves{merged} and has no mass, but inertia; give it a mass")
     body = RigidBody(mass, inertia, com)
     problem = body.validate()
+    if problem is not None and balance and np.trace(inertia) > 0.0:
+        return RigidBody(mass, np.trace(inertia) / 3.0 * np.eye(3), com)
     if problem is not None:
-        raise element.error(f"as a body{merged} {problem}")
+        raise element.error(
+            f"as a body{merged} {problem}; balance_inertia=True replaces its moments by their mean"
+        )
     return body
+
+
+def _warn_of_balanced(assembly: Assembly, bodies: Mapping[str, RigidBody | MasslessLink]) -> None:
+    """Warn of the bodies whose inertia is no longer that of the file."""
+    changes = []
+    for name, body in bodies.items():
+        inertia = assembly.lumps[name].inertia()[2]
+        if isinstance(body, RigidBody) and not np.array_equal(body.inertia, jnp.asarray(inertia)):
+            moments = ", ".join(f"{x:.4g}" for x in np.linalg.eigvalsh(inertia))
+            changes.append(f"{name!r} from ({moments}) to {np.trace(inertia) / 3.0:.4g}")
+    if changes:
+        warnings.warn(
+            "from_urdf: principal moments [kg m²] that no body has were replaced by their mean: "
+            + "; ".join(changes),
+            InertiaWarning,
+            stacklevel=3,
+        )
 
 
 def _frame(body: str, X: Placement) -> Frame:

@@ -105,4 +105,4 @@ def hold_followers(robot: Robot) -> Robot:
         return replace(joint, kind="fixed", origin=origin, mimic=None, damping=0.0, friction=0.0)
 
     joints = {name: fixed(joint) for name, joint in robot.joints.items()}
-    return Robot(robot.root, robot.links, joints, robot.element)
+    return replace(robot, joints=joints)

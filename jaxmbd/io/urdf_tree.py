@@ -1,11 +1,13 @@
 """The tree of links and joints of a URDF file."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
+from ..model.frame import GROUND
 from ..model.model import unknown
 from .urdf_parts import SCALAR, Joint, Link, read_joint, read_link
+from .urdf_placement import Placement
 from .urdf_xml import Element
 
 Part = TypeVar("Part", Link, Joint)
@@ -13,12 +15,17 @@ Part = TypeVar("Part", Link, Joint)
 
 @dataclass(frozen=True)
 class Robot:
-    """Links and joints by name; joints are in an order with parents first."""
+    """Links and joints by name; joints are in an order with parents first.
+
+    `origin` is the placement of the root link in the world; `frames` are links that stand for it.
+    """
 
     root: Link
     links: dict[str, Link]
     joints: dict[str, Joint]
     element: Element
+    origin: Placement = field(default_factory=Placement)
+    frames: tuple[str, ...] = ()
 
 
 def read_robot(document: Element) -> Robot:
@@ -39,6 +46,29 @@ def read_robot(document: Element) -> Robot:
     _check_mimics(joints)
     root = _root(document, links, above)
     return Robot(links[root], links, _from_root(links, joints, root), document)
+
+
+def without_world(robot: Robot) -> Robot:
+    """The robot whose root is the base, if the root `world` stands for the ground.
+
+    **Raises** `ModelError`, with the element, unless `world` carries one link by a joint that a
+    floating base replaces.
+    """
+    world = robot.root
+    if world.name != "world" or not world.is_light:
+        return robot
+    carried = [joint for joint in robot.joints.values() if joint.parent == world.name]
+    if len(carried) != 1 or carried[0].kind not in ("fixed", "floating"):
+        listed = ", ".join(f"{joint.name!r} ({joint.kind})" for joint in carried) or "none"
+        raise world.element.error(
+            f"it stands for the ground and carries the joints {listed}; a floating base replaces "
+            "one fixed or floating joint: leave floating_base out, or change these joints"
+        )
+    (base,) = carried
+    links = {name: link for name, link in robot.links.items() if name != world.name}
+    joints = {name: joint for name, joint in robot.joints.items() if joint is not base}
+    frames = () if world.name == GROUND else (world.name,)
+    return Robot(links[base.child], links, joints, robot.element, base.origin, frames)
 
 
 def _by_name(document: Element, tag: str, read: Callable[[Element], Part]) -> dict[str, Part]:

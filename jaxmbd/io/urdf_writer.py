@@ -9,7 +9,7 @@ from xml.etree import ElementTree as xml
 import jax
 import numpy as np
 
-from ..bodies import RigidBody
+from ..bodies import MasslessLink, RigidBody
 from ..errors import ModelError, NotRepresentedWarning
 from ..forces import CoulombFriction, Gravity, ViscousFriction
 from ..joints import Fixed, Free, Planar, Prismatic, Revolute
@@ -72,7 +72,8 @@ def to_urdf(
     own = {body: _placement(joint.successor) for body, joint in carriers.items()}
     for body_name, body in model.bodies.items():
         link = xml.SubElement(robot, "link", name=body_name)
-        _add_inertial(link, body, own[body_name])
+        if isinstance(body, RigidBody):
+            _add_inertial(link, body, own[body_name])
         if not _is_identity(own[body_name]):
             _add_frame(robot, f"{body_name} frame", body_name, _inverse(own[body_name]))
     for joint_name, joint in model.joints.items():
@@ -95,7 +96,7 @@ def to_urdf(
 def _check(model: Model) -> None:
     """**Raises** `ModelError` for what a tree of links cannot be."""
     for name, body in model.bodies.items():
-        if not isinstance(body, RigidBody):
+        if not isinstance(body, RigidBody | MasslessLink):
             raise ModelError(f"to_urdf: body {name!r} is a {type(body).__name__}, not a RigidBody")
         if name == ROOT:
             raise ModelError(f"to_urdf: {name!r} names the ground in URDF; rename the body")

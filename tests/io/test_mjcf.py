@@ -488,6 +488,11 @@ def test_files_are_within_the_folder(tmp_path):
     path.write_text('<mujoco><compiler meshdir="/usr"/></mujoco>')
     with pytest.raises(mbd.ModelError, match="compiler: meshdir is '/usr', which is not in"):
         from_mjcf(path)
+    path.write_text('<mujoco><include file="../secret.xml"/></mujoco>')
+    for allowed in (tmp_path, [str(tmp_path)]):
+        assert set(from_mjcf(path, folders=allowed).model.joints) == {"body 1 joint"}
+    with pytest.raises(mbd.ModelError, match="folders must be a list of folders, got a float"):
+        from_mjcf(path, folders=1.0)
     with pytest.raises(mbd.ModelError, match=r"cannot read the MJCF file .*none\.xml"):
         from_mjcf(folder / "none.xml")
 

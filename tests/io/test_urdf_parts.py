@@ -213,3 +213,114 @@ def test_what_is_left_out_is_listed(arm):
         to_urdf(changed)
     with pytest.raises(mbd.ModelError, match="traced; call it outside jit"):
         jax.eval_shape(lambda m: to_urdf(arm.replace({"bodies.a.mass": m})), 1.0)
+
+
+def link(name, mass=0.0, moments=(0.0, 0.0, 0.0), com=(0.0, 0.0, 0.0)):
+    if mass == 0.0:
+        return f'<link name="{name}"/>'
+    entries = dict(zip(("ixx", "iyy", "izz"), moments, strict=True)) | dict.fromkeys(
+        ("ixy", "ixz", "iyz"), 0
+    )
+    inertia = " ".join(f'{key}="{x}"' for key, x in entries.items())
+    origin = f'<origin xyz="{com[0]} {com[1]} {com[2]}"/>'
+    inside = f'{origin}<mass value="{mass}"/><inertia {inertia}/>'
+    return f'<link name="{name}"><inertial>{inside}</inertial></link>'
+
+
+def described(*parts):
+    """Links as texts, and joints as (name, type, parent, child, axis)."""
+    written = []
+    for part in parts:
+        if not isinstance(part, str):
+            name, kind, parent, child, axis = part
+            ends = f'<parent link="{parent}"/><child link="{child}"/><origin xyz="0 0 0.7"/>'
+            part = f'<joint name="{name}" type="{kind}">{ends}<axis xyz="{axis}"/></joint>'
+        written.append(part)
+    return f'<robot name="r">{"".join(written)}</robot>'
+
+
+ARM = link("arm", 2.0, (0.2, 0.2, 0.01), (0.0, 0.0, -0.5))
+CROSS = (
+    ("a", "continuous", "base", "cross", "1 0 0"),
+    ("b", "continuous", "cross", "arm", "0 1 0"),
+)
+
+
+LINKS = link("base"), link("cross"), ARM
+
+
+def test_two_hinges_through_a_link_without_mass():
+    model = from_urdf(described(*LINKS, *CROSS))
+    offset = np.array([0.0, 0.0, 0.2])  # Of the centre of mass from the first axis.
+    moments = 0.2 + 2.0 * offset[2] ** 2, 0.2 + 2.0 * 0.5**2
+    system = mbd.formulate(model)
+    np.testing.assert_allclose(system.mass(jnp.zeros(2)), np.diag(moments), rtol=1e-14)
+    at = mbd.assemble(system, {"b": np.pi / 2})  # The arm lies across: less inertia about a.
+    about_a = 0.01 + 2.0 * 0.7**2
+    np.testing.assert_allclose(system.mass(at.q)[0, 0], about_a, rtol=1e-12)
+    again = from_urdf(to_urdf(model))
+    assert {k: type(x) for k, x in again.bodies.items()} == {
+        k: type(x) for k, x in model.bodies.items()
+    }
+    np.testing.assert_allclose(mbd.formulate(again).mass(at.q), system.mass(at.q), atol=1e-12)
+
+
+TOOL = ("c", "continuous", "arm", "tool", "0 0 1")
+
+
+TIP = ("d", "continuous", "tool", "tip", "0 0 1")
+FLOATING = ("a", "floating", "base", "cross", "1 0 0")
+
+
+@pytest.mark.parametrize(
+    ("parts", "options", "message"),
+    [
+        ((*LINKS, link("tool"), *CROSS, TOOL), {}, "'tool': it moves and has no mass, nor"),
+        (
+            (*LINKS, link("tool"), link("tip"), *CROSS, TOOL, TIP),
+            {},
+            r"'tool': it moves and has no mass, nor has a link beyond it; .* or fix its joint",
+        ),
+        ((*LINKS, *CROSS), {"floating_base": True}, "'base': it floats and has no mass"),
+        ((*LINKS, FLOATING, CROSS[1]), {}, "'cross': it floats and has no mass"),
+    ],
+)
+def test_links_without_mass_that_nothing_holds(parts, options, message):
+    with pytest.raises(mbd.ModelError, match=message):
+        from_urdf(described(*parts), **options)
+
+
+def test_a_base_behind_the_world_floats():
+    base = link("base", 3.0, (0.1, 0.1, 0.1))
+    for kind in ("fixed", "floating"):
+        text = described(
+            link("world"),
+            base,
+            ARM,
+            ("w", kind, "world", "base", "1 0 0"),
+            (*CROSS[0][:3], "arm", "1 0 0"),
+        )
+        model = from_urdf(text, floating_base=True)
+        assert set(model.bodies) == {"base", "arm"}
+        assert set(model.joints) == {"floating_base", "a"}
+        system = mbd.formulate(model)
+        poses = system.frames(0.0, mbd.assemble(system).q)
+        np.testing.assert_allclose(poses["base"].p, [0, 0, 0.7])
+        np.testing.assert_allclose(poses["world"].p, 0.0)
+
+
+def test_impossible_inertias_are_balanced_as_by_mujoco():
+    text = described(
+        link("base"), link("arm", 2.0, (0.1, 0.2, 0.9)), (*CROSS[0][:3], "arm", "1 0 0")
+    )
+    with pytest.raises(mbd.ModelError, match=r"triangle inequality.*balance_inertia=True"):
+        from_urdf(text)
+    with pytest.warns(mbd.InertiaWarning, match=r"'arm' from \(0\.1, 0\.2, 0\.9\) to 0\.4$"):
+        model = from_urdf(text, balance_inertia=True)
+    np.testing.assert_allclose(model.bodies["arm"].inertia, 0.4 * np.eye(3), atol=1e-7)
+    possible = described(link("base"), ARM, (*CROSS[0][:3], "arm", "1 0 0"))
+    assert isinstance(from_urdf(possible, balance_inertia=True), mbd.Model)  # Without a warning.
+    mujoco = pytest.importorskip("mujoco", reason="the extra 'mujoco' is not installed")
+    option = '<mujoco><compiler balanceinertia="true"/></mujoco>'
+    theirs = mujoco.MjModel.from_xml_string(text.replace("<link", option + "<link", 1))
+    np.testing.assert_allclose(theirs.body_inertia[1], 0.4)
