@@ -34,6 +34,10 @@ class EndsCollapsed(AbstractWrappedController):
     controller: diffrax.AbstractAdaptiveStepSizeController
     method: str = eqx.field(static=True)
 
+    def __init__(self, controller: diffrax.AbstractAdaptiveStepSizeController, method: str):
+        self.controller = controller
+        self.method = method
+
     def wrap(self, direction: Any) -> "EndsCollapsed":
         wrapped: Any = self.controller.wrap(direction)
         return EndsCollapsed(wrapped, self.method)
