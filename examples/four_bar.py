@@ -111,7 +111,7 @@ def main(html=None, png=None):
         system = mbd.formulate(model(hinged=hinged), mbd.JointCoordinates())
         state = mbd.assemble(system, posture(ANGLE, hinged), {"left": SPEED}, hold="left")
         held[hinged] = mbd.reactions(system, 0.0, state)
-    mbd.inspect(system, state)
+    print(mbd.inspect(system, state))
     print("reactions at the start, in the plane and across it, along the axes of the link carried:")
     print(
         f"{'':<18}"

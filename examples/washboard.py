@@ -71,7 +71,7 @@ def road(amplitude):
     touch = forces.Contact(
         contact.Sphere("ball", RADIUS),
         terrain,
-        contact.HuntCrossley(3e5, 0.5),
+        contact.HuntCrossley(3e5, 0.5, exponent=1.5),
         contact.Coulomb(0.8, 0.01),
         contact.RollingResistance(1e-3),
     )

@@ -105,6 +105,7 @@ from .lie import Pose as Pose
 from .model import Frame as Frame
 from .model import Model as Model
 from .model import ground as ground
+from .nonlinear import Newton as Newton
 from .system.abstract import State as State
 from .system.acceleration import accelerations as accelerations
 from .system.acceleration_derivatives import acceleration_derivatives as acceleration_derivatives
@@ -162,6 +163,7 @@ __all__ = [
     "ModelError",
     "MotionIncrements",
     "NaturalCoordinates",
+    "Newton",
     "NotRepresentedWarning",
     "OperatingPointWarning",
     "Parameter",

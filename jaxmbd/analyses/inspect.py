@@ -1,12 +1,13 @@
 """Report on a mechanism: tree, loops, coordinates, constraints, degrees of freedom."""
 
-import sys
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import jax
 import numpy as np
 
+from ..bodies import FlexibleBody
 from ..errors import AssemblyError, ModelError
 from ..joints.abstract import AbstractJoint, n_rows
 from ..mechanism.loops import Block, blocks
@@ -41,7 +42,7 @@ class Inspection:
     - `not_fused`: why accelerations are left to XLA; None if they are generated code or one fused
       program.
     - `problem`: why there is no rank; then `rank`, `dof`, `redundant` and `singular` are None.
-    - `report`: the printed text.
+    - `report`: the text, which is also that of `str` and `repr`.
     """
 
     bodies: tuple[str, ...]
@@ -66,28 +67,17 @@ class Inspection:
         return self.report
 
     def __repr__(self) -> str:
-        parts = [
-            _count(len(self.bodies), "body", "bodies"),
-            _count(len(self.joints), "joint"),
-            f"nq={self.nq}",
-            f"nv={self.nv}",
-            _count(self.n_constraints, "constraint"),
-        ]
-        if self.problem is None:
-            parts += [f"rank={self.rank}", f"dof={self.dof}"]
-            parts += ["redundant"] if self.redundant else []
-            parts += ["singular"] if self.singular else []
-        return f"Inspection({', '.join(parts)})"
+        return self.report
 
 
 def inspect(system: AbstractSystem, state: State | None = None, t: float = 0.0) -> Inspection:
-    """Print the structure of a mechanism and its degrees of freedom.
+    """Report the structure of a mechanism and its degrees of freedom.
 
-    The report lists bodies, joint tree, loops and the joints that close them, couplings, drivers,
-    the meaning of the coordinates, number and rank of the constraints, degrees of freedom,
-    redundant constraints, whether the position is singular, elements with first-order states, and
-    whether accelerations are generated machine code or one fused program: if not, the operation,
-    and its force, that prevents it.
+    `print` and notebooks show the result as a text. It lists bodies, joint tree, loops and the
+    joints that close them, couplings, drivers, the meaning of the coordinates, number and rank of
+    the constraints, degrees of freedom, redundant constraints, whether the position is singular,
+    elements with first-order states, and whether accelerations are generated machine code or one
+    fused program: if not, the operation, and its force, that prevents it.
 
     **Arguments:**
 
@@ -102,7 +92,7 @@ def inspect(system: AbstractSystem, state: State | None = None, t: float = 0.0) 
 
     For example:
 
-        mbd.inspect(system, state)  # bodies, tree, loops, degrees of freedom
+        print(mbd.inspect(system, state))  # bodies, tree, loops, degrees of freedom
     """
     if not all_concrete((system, state)):
         raise ModelError("inspect needs concrete numbers; call it outside jit")
@@ -120,7 +110,6 @@ def inspect(system: AbstractSystem, state: State | None = None, t: float = 0.0) 
     not_generated = why_not_generated(system)
     not_fused = None if not_generated is None else why_not_fused(system)
     report = _report(system, own, rigid, problem, (not_generated, not_fused))
-    sys.stdout.write(report)
     edges = zip(mechanism.topology.edges, mechanism.topology.bodies[1:], strict=True)
     return Inspection(
         bodies=mechanism.topology.bodies[1:],
@@ -171,8 +160,9 @@ def _report(
 ) -> str:
     mechanism = system.mechanism
     masses = np.asarray(mechanism.rigid.mass)
+    elastic = _elastic(mechanism)
     bodies = [
-        f"{name}: {mass:.4g} kg"
+        f"{name}: {mass:.4g} kg{elastic.get(name, '')}"
         for name, mass in zip(mechanism.topology.bodies[1:], masses, strict=True)
     ]
     sections = [
@@ -195,7 +185,34 @@ def _report(
         if entries:
             lines += [title, *_shortened(entries)]
     lines += _shortened([f"accelerations: {_way(*left)}"], "")
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
+
+
+# Strain measures of `FlexibleBody.strains`, by their components.
+STRAINS = {0: "elongation", 3: "twist", 4: "bending about y", 5: "bending about z"}
+
+
+def _elastic(mechanism: Mechanism) -> dict[str, str]:
+    """By body, main strain and frequency of each elastic coordinate, and strains that none has."""
+    words = {}
+    for group in mechanism.bodies:
+        if not isinstance(group.body, FlexibleBody) or group.body.strains is None:
+            continue
+        for row, name in enumerate(group.names):
+            body = jax.tree.map(lambda x, row=row: np.asarray(x[row]), group.body)
+            length = np.linalg.norm(body.positions - body.positions[0], axis=1).max()
+            sizes = np.abs(body.strains).max(axis=0)[:, list(STRAINS)] * [1, *[length] * 3]
+            kinds = [list(STRAINS.values())[k] for k in sizes.argmax(axis=1)]
+            stiffness, mass = np.diag(body.stiffness), np.diag(body.modal_mass())
+            hertz = np.sqrt(np.maximum(stiffness / mass, 0.0)) / (2.0 * np.pi)
+            listed = [f"{kind} at {f:.4g} Hz" for kind, f in zip(kinds, hertz, strict=True)]
+            part = sizes > 1e-6 * sizes.max(axis=1, keepdims=True)
+            rigid = [
+                x for x, has in zip(STRAINS.values(), part.any(axis=0), strict=True) if not has
+            ]
+            words[name] = f"; elastic: {_names(listed)}"
+            words[name] += f"; without {_names(rigid)}" if rigid else ""
+    return words
 
 
 def _tree(mechanism: Mechanism) -> list[str]:

@@ -49,14 +49,19 @@ class HuntCrossley(AbstractNormalLaw):
 
     **Arguments:**
 
-    - `stiffness`: k [N/mⁿ], positive.
+    - `stiffness`: k [N/mⁿ], positive: in N/m for n = 1, in N/m^1.5 for n = 1.5. At a depth of 1 mm
+      the force k dⁿ of the same number k is 32 times larger with n = 1 than with n = 1.5.
     - `damping`: c [s/m], not negative. Default: zero.
-    - `exponent`: n, at least 1. Default: 1.5, which is that of Hertz for round bodies.
+    - `exponent`: n, at least 1, required: 1 for a linear spring, 1.5 for round elastic bodies
+      (Hertz).
     - `onset`: w [m], positive. Default: None, no smoothing.
+
+    **Raises** `ModelError` without an exponent.
 
     For example:
 
-        law = contact.HuntCrossley(1e5, 0.3, exponent=1.5)
+        linear = contact.HuntCrossley(1e5, 0.3, exponent=1.0)  # 1e5 N/m
+        round_bodies = contact.HuntCrossley(3e6, 0.3, exponent=1.5)  # 3e6 N/m^1.5
     """
 
     stiffness: Float[Array, ""]
@@ -64,7 +69,12 @@ class HuntCrossley(AbstractNormalLaw):
     exponent: Float[Array, ""]
     onset: Float[Array, ""] | None
 
-    def __init__(self, stiffness: Any, damping: Any = 0.0, exponent: Any = 1.5, onset: Any = None):
+    def __init__(self, stiffness: Any, damping: Any = 0.0, exponent: Any = None, onset: Any = None):
+        if exponent is None:
+            raise ModelError(
+                "HuntCrossley: give the exponent, which is the unit of the stiffness too: "
+                "exponent=1 for a stiffness in N/m, exponent=1.5 (Hertz) for one in N/m^1.5"
+            )
         self.stiffness = as_leaf(stiffness, (), "HuntCrossley: stiffness")
         self.damping = as_leaf(damping, (), "HuntCrossley: damping")
         self.exponent = as_leaf(exponent, (), "HuntCrossley: exponent")

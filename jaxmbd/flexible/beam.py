@@ -53,7 +53,11 @@ def beam(
     - `section`: such as `Round(radius)`, with its principal axes along y and z.
     - `n_elements`: finite elements of equal length; their number affects accuracy and the time to
       build the body, not the cost of its motion.
-    - `n_modes`: number of normal modes, the lowest of all kinds of motion.
+    - `n_modes`: number of normal modes, the lowest of all kinds of motion. Elongation and torsion
+      of a slender beam have high frequencies, √(E/ρ)/(4 length) [Hz] and √(G J/ρ(Iy + Iz))/(4
+      length) [Hz] from `base` alone, so that few modes leave the beam rigid along and about its
+      axis. `inspect` lists the kinds of the modes and those without a mode;
+      `attachments=["tip"]` adds the static shapes of all kinds.
     - `theory`: `"timoshenko"`, or `"bernoulli"` without shear.
     - `interfaces`: names of nodes at which joints act.
     - `stiffening`: whether displacements are of second order in η, so that loads along the beam

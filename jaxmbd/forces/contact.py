@@ -53,7 +53,7 @@ class Contact(AbstractFrameElement):
     For example:
 
         ball = mbd.contact.Sphere("ball", 0.1)
-        law = mbd.contact.HuntCrossley(1e5, 0.3)
+        law = mbd.contact.HuntCrossley(1e5, 0.3, exponent=1.5)
         floor = mbd.contact.HalfSpace("ground")
         touch = mbd.forces.Contact(ball, floor, law, mbd.contact.Coulomb(0.4))
     """
@@ -296,7 +296,7 @@ def _check_kinds(a: Any, b: Any, normal: Any, friction: Any, rolling: Any) -> No
         needed = " and friction is in proportion to it" if friction is not None else ""
         raise ModelError(
             f"Contact: a contact needs a normal force{needed}: give normal, such as "
-            "contact.HuntCrossley(stiffness, damping)"
+            "contact.HuntCrossley(stiffness, damping, exponent=1.5)"
         )
     kinds = (("normal", normal, AbstractNormalLaw), ("friction", friction, AbstractFriction))
     for name, law, kind in (*kinds, ("rolling", rolling, RollingResistance)):

@@ -22,7 +22,7 @@ class Material(NamedTuple):
 
     For example:
 
-        rubber = forces.Material(contact.HuntCrossley(1e5, 0.3), contact.Coulomb(0.9))
+        rubber = forces.Material(contact.HuntCrossley(1e5, 0.3, exponent=1.5), contact.Coulomb(0.9))
     """
 
     normal: AbstractNormalLaw

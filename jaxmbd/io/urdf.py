@@ -87,8 +87,8 @@ def from_urdf(
       None, there is no such force.
     - `contacts`: whether the collision shapes of all links that move touch a surface, by a
       `Contact` of the name `"<shape>-floor"` each. A `Material` gives its laws; True stands for
-      `HuntCrossley(stiffness, 0.5)` with a stiffness at which the weight of the robot on one point
-      deflects by 2 mm, and `Coulomb(0.8)`. Links do not touch one another; `urdf_shapes` and
+      `HuntCrossley(stiffness, 0.5, 1.5)` with a stiffness at which the weight of the robot on one
+      point deflects by 2 mm, and `Coulomb(0.8)`. Links do not touch one another; `urdf_shapes` and
       `contact_pairs` make other pairs. Default: no contacts.
     - `surface`: `contact.HalfSpace`, `Terrain` or another surface. Default: the plane z = 0 of the
       ground.
@@ -197,7 +197,7 @@ def _touching(
 def _default_material(bodies: Mapping[str, RigidBody | MasslessLink]) -> Material:
     """Laws by the weight of the robot, see `from_urdf`."""
     weight = 9.81 * sum(float(x.mass) for x in bodies.values() if isinstance(x, RigidBody))
-    return Material(HuntCrossley(weight / DEFLECTION**1.5, 0.5), Coulomb(0.8))
+    return Material(HuntCrossley(weight / DEFLECTION**1.5, 0.5, exponent=1.5), Coulomb(0.8))
 
 
 def urdf_limits(source: Source) -> dict[str, JointLimits]:

@@ -36,7 +36,8 @@ class Frame(Reference):
 
     **Arguments:**
 
-    - `body`: name of the body, or `"ground"`.
+    - `body`: name of the body, or `"ground"`; or another frame, such as `jaxmbd.ground`, to which
+      `p` and the orientation are relative, as those of `at`.
     - `p`: position of the frame's origin in the body frame, shape `(3,)` [m].
     - `R`: rotation matrix whose columns are the frame's axes in the body frame, shape `(3, 3)`.
     - `node`: name or row of a node of a flexible body. The frame moves with the node, and `p` and
@@ -61,14 +62,20 @@ class Frame(Reference):
 
     def __init__(
         self,
-        body: str,
+        body: "str | Frame",
         p: Any = (0.0, 0.0, 0.0),
         R: Any = None,
         quat: Any = None,
         node: str | int | None = None,
     ):
+        if isinstance(body, Frame):  # Such as `jaxmbd.ground`.
+            if node is not None:
+                raise ModelError(f"frame on {body.body!r}: a node needs the name of its body")
+            at = body.at(p, R, quat)
+            self.body, self.p, self.quat, self.node = at.body, at.p, at.quat, at.node
+            return
         if not isinstance(body, str):
-            raise ModelError(f"a Frame needs the name of a body, got {body!r}")
+            raise ModelError(f"a Frame needs the name of a body, or jaxmbd.ground, got {body!r}")
         if R is not None and quat is not None:
             raise ModelError(f"frame on {body!r}: give R or quat, not both")
         self.body = body

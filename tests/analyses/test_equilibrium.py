@@ -257,6 +257,8 @@ def test_methods_and_formulations_agree_on_a_four_bar(bar, formulation, method):
         expected = _in_world(system, first, name)
         assert np.abs(_in_world(other, found, name) - expected).max() < 1e-9
     assert float(found.eigenvalues[0]) == pytest.approx(float(first.eigenvalues[0]), rel=1e-9)
+    # One for each degree of freedom, without those of directions that the loop holds.
+    assert found.eigenvalues.shape == found.imaginary.shape == first.eigenvalues.shape == (1,)
 
 
 @pytest.mark.thorough

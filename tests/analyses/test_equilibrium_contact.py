@@ -44,7 +44,7 @@ def test_a_ball_that_does_not_slip_rolls_to_the_bottom_of_a_bowl():
     touch = forces.Contact(
         contact.Sphere("ball", 0.1),
         bowl,
-        contact.HuntCrossley(1e5, 0.3),
+        contact.HuntCrossley(1e5, 0.3, exponent=1.5),
         contact.Bristle(0.5, 1e3, 10.0),
     )
     body = mbd.RigidBody(1.0, [0.004, 0.004, 0.004])

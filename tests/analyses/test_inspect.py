@@ -54,11 +54,8 @@ def look(model, formulation=FORMULATIONS["joint"]):
 
 def test_a_four_bar_in_words(capsys):
     found = look(FOUR_BAR)
-    assert capsys.readouterr().out == REPORT
-    assert str(found) == found.report == REPORT
-    assert repr(found) == (
-        "Inspection(3 bodies, 4 joints, nq=3, nv=3, 5 constraints, rank=2, dof=1, redundant)"
-    )
+    assert capsys.readouterr().out == ""  # `print` would repeat it.
+    assert f"{found}\n" == f"{found!r}\n" == f"{found.report}\n" == REPORT
 
 
 def test_a_four_bar_in_numbers():
@@ -107,16 +104,14 @@ def test_without_a_state_it_assembles_one():
 
 
 @pytest.mark.thorough
-def test_where_nothing_can_be_assembled_it_says_why(capsys):
+def test_where_nothing_can_be_assembled_it_says_why():
     model = linkages.slider_crank()
     far = eqx.tree_at(lambda model: model.joints["ball"].successor.p, model, jnp.array([9.0, 0, 0]))
     found = mbd.inspect(mbd.formulate(far, mbd.JointCoordinates()))
     assert found.rank is found.dof is found.redundant is found.singular is None
     assert "stay open" in found.problem
-    assert repr(found) == "Inspection(3 bodies, 4 joints, nq=6, nv=5, 4 constraints)"
-    printed = capsys.readouterr().out
-    assert "bearing: Revolute, 1 dof, carries crank" in printed
-    assert "not evaluated: assemble: these joints stay open" in printed
+    assert "bearing: Revolute, 1 dof, carries crank" in found.report
+    assert "not evaluated: assemble: these joints stay open" in found.report
 
 
 def test_open_joints_are_reported():
@@ -132,7 +127,6 @@ def test_singular_positions_are_pointed_out():
     found = look(linkages.parallelogram(0.0))
     assert found.singular
     assert "singular position: the rank is 3 nearby" in found.report
-    assert repr(found).endswith("redundant, singular)")
     bars = {"a": ((0, 0, 0), (1, 0, 0)), "b": ((1, 0, 0), (2, 0, 0))}
     pins = {"p": ("ground", "a", (0, 0, 0)), "q": ("a", "b", (1, 0, 0))}
     toggle = linkages.hinged(bars, pins | {"r": ("b", "ground", (2, 0, 0))})

@@ -20,7 +20,7 @@ def ball(touch, radius=0.1, mass=1.0, gravity=GRAVITY, inertia_factor=0.4, **mor
 
 def floor(radius=0.1, normal=None, friction=None, rolling=None):
     """Contact of the ball with the ground."""
-    normal = contact.HuntCrossley(1e5, 0.3) if normal is None else normal
+    normal = contact.HuntCrossley(1e5, 0.3, exponent=1.5) if normal is None else normal
     pair = contact.Sphere("ball", radius), contact.HalfSpace("ground")
     return forces.Contact(*pair, normal, friction, rolling)
 

@@ -22,7 +22,7 @@ def thrown(x):
     touch = forces.Contact(
         contact.Sphere("ball", radius),
         contact.Terrain("ground", contact.Slope(jnp.stack([slope, 0.0 * slope]))),
-        contact.HuntCrossley(stiffness, 0.2),
+        contact.HuntCrossley(stiffness, 0.2, exponent=1.5),
         contact.Coulomb(friction, TRANSITION),
     )
     gravity = forces.Gravity([0.0, 0.0, -G])

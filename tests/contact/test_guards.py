@@ -17,7 +17,9 @@ from tests.contact import models
 def past_a_post():
     """A ball on two guides that flies past a post, and overlaps it by 5 mm if it does not turn."""
     post = contact.Sphere(mbd.Frame("ground", [1.0, 0.195, 0.0]), 0.1)
-    touch = forces.Contact(contact.Sphere("ball", 0.1), post, contact.HuntCrossley(1e5, 0.0))
+    touch = forces.Contact(
+        contact.Sphere("ball", 0.1), post, contact.HuntCrossley(1e5, 0.0, exponent=1.5)
+    )
     guides = {
         "along": joints.Prismatic("ground", "slide", [1, 0, 0]),
         "across": joints.Prismatic("slide", "ball", [0, 1, 0]),
@@ -58,7 +60,7 @@ def test_lowest_point_between_the_ends_of_a_step():
 
 def dropped(saveat):
     """A ball on the floor and back with steps of 2 ms."""
-    law = contact.HuntCrossley(1e7, 0.3)
+    law = contact.HuntCrossley(1e7, 0.3, exponent=1.5)
     touch = forces.Contact(contact.Sphere("ball", 0.1), contact.HalfSpace("ground"), law)
     guide = joints.Prismatic(mbd.Frame("ground", [0.0, 0.0, 0.1]), "ball", [0, 0, 1])
     weight = forces.Gravity([0.0, 0.0, -9.81])

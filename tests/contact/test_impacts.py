@@ -18,7 +18,7 @@ from jaxmbd.system.surfaces import surfaces_of
 from tests.contact import models
 
 G = models.GRAVITY
-LAW = contact.HuntCrossley(1e5, 0.3)
+LAW = contact.HuntCrossley(1e5, 0.3, exponent=1.5)
 SAVED = np.linspace(0.0, 1.2, 13)
 
 

@@ -136,7 +136,7 @@ def test_friction_at_rest_and_in_sliding():
 
 def test_invalid_numbers():
     ball, floor = contact.Sphere("ball", 0.1), contact.HalfSpace("ground")
-    law = contact.HuntCrossley(1e4)
+    law = contact.HuntCrossley(1e4, exponent=1.5)
 
     def refused(*parts, **laws):
         with pytest.raises(mbd.ModelError) as caught:
@@ -154,6 +154,8 @@ def test_invalid_numbers():
     assert "shape_a: radius must be positive" in refused(contact.Sphere("ball", -1.0), floor, law)
     steep = contact.HuntCrossley(1e4, exponent=0.5)
     assert "normal: exponent must be at least 1" in refused(ball, floor, steep)
+    with pytest.raises(mbd.ModelError, match=r"give the exponent.* N/m, .*Hertz.* N/m\^1\.5"):
+        contact.HuntCrossley(1e4, 0.3)
     assert "friction: coefficient must" in refused(ball, floor, law, contact.Coulomb(-0.1))
     assert "rolling: rolling resistance needs" in refused(
         ball, floor, law, rolling=contact.RollingResistance()
@@ -162,5 +164,5 @@ def test_invalid_numbers():
     with pytest.raises(mbd.ModelError, match="one number each, or two each"):
         contact.Hertz([1e9, 2e9], 0.3, 0.1)
     assert "touch': normal.stiffness must be finite" in refused(
-        ball, floor, contact.HuntCrossley(np.nan)
+        ball, floor, contact.HuntCrossley(np.nan, exponent=1.5)
     )

@@ -80,7 +80,7 @@ def test_derivative_of_sliding_by_friction():
 @eqx.filter_jit
 def dropped(height, stiffness, damping, t1, formulation):
     """Height of a ball after it fell on the floor and bounced."""
-    law = contact.HuntCrossley(stiffness, damping)
+    law = contact.HuntCrossley(stiffness, damping, exponent=1.5)
     model = models.ball({"floor": models.floor(normal=law, friction=contact.Coulomb(0.2))})
     system = mbd.formulate(model, formulation)
     X = mbd.Pose(jnp.stack([0.0 * height, 0.0 * height, height + 0.1]), jnp.eye(3))
@@ -270,7 +270,7 @@ def test_formulations_agree():
 )
 def test_integrators_agree(formulation, integrator):
     """A soft bounce with slip, against adaptive steps."""
-    law = contact.HuntCrossley(1e3, 0.2)
+    law = contact.HuntCrossley(1e3, 0.2, exponent=1.5)
     model = models.ball({"floor": models.floor(normal=law, friction=contact.Coulomb(0.2, 0.1))})
     X, rates = [0.0, 0.0, 0.12], {"ball": [0.5, 0.0, -0.3, 0.0, 1.0, 0.0]}
     wanted = motion(model, {"ball": X}, rates, 0.3, [0.3]).frames["ball"].p[-1]

@@ -44,8 +44,8 @@ def test_pairs_of_shapes():
         "table": contact.HalfSpace("ground"),
         "hill": contact.Terrain("ground", contact.Washboard(0.1, 2.0)),
     }
-    felt = forces.Material(contact.HuntCrossley(1e5), contact.Coulomb(0.2))
-    steel = forces.Material(contact.HuntCrossley(1e7))
+    felt = forces.Material(contact.HuntCrossley(1e5, exponent=1.5), contact.Coulomb(0.2))
+    steel = forces.Material(contact.HuntCrossley(1e7, exponent=1.5))
 
     def materials(a, b):
         return steel if {a, b} == {"red", "blue"} else felt
@@ -99,7 +99,10 @@ class Trampoline(contact.AbstractNormalLaw):
 
 
 def test_energy_is_watched_where_contacts_add_none():
-    laws = (contact.HuntCrossley(1e4), contact.Coulomb(0.3)), (Trampoline(), contact.Coulomb(0.3))
+    laws = (
+        (contact.HuntCrossley(1e4, exponent=1.5), contact.Coulomb(0.3)),
+        (Trampoline(), contact.Coulomb(0.3)),
+    )
     for pair, gains in zip(laws, (False, True), strict=True):
         system = mbd.formulate(models.ball({"touch": models.floor(0.1, *pair)}))
         assert can_gain_energy(system) == gains

@@ -207,7 +207,7 @@ def test_invalid_terrain():
     with pytest.raises(mbd.ModelError, match="classes are A, B"):
         contact.iso_8608("Z", jax.random.key(0))
     pair = contact.Sphere("ball", 0.1), contact.Terrain("ground", lambda x, y: jnp.log(x))
-    touch = forces.Contact(*pair, contact.HuntCrossley(1e4))
+    touch = forces.Contact(*pair, contact.HuntCrossley(1e4, exponent=1.5))
     with pytest.raises(mbd.ModelError, match="shape_b: the height at the origin"):
         mbd.Model({"ball": mbd.inertia.sphere(1.0, 0.1)}, forces={"touch": touch})
 
@@ -218,7 +218,7 @@ def test_a_motion_off_the_grid_names_the_contact():
     grid = contact.HeightGrid(np.zeros((11, 11)), 0.1, corner=(-0.5, -0.5))
     pair = contact.Sphere("ball", 0.1), contact.Terrain("ground", grid)
     guide = joints.Prismatic(mbd.Frame("ground", [0.0, 0.0, 0.2]), "ball", axis=[1, 0, 0])
-    touch = {"touch": forces.Contact(*pair, contact.HuntCrossley(1e4))}
+    touch = {"touch": forces.Contact(*pair, contact.HuntCrossley(1e4, exponent=1.5))}
     model = mbd.Model({"ball": mbd.inertia.sphere(1.0, 0.1)}, {"guide": guide}, touch)
     system = mbd.formulate(model, mbd.JointCoordinates())
     state = mbd.assemble(system, rates={"guide": 1.0})

@@ -368,3 +368,26 @@ def test_default_amplitude_of_elastic_modes():
     motion = mbd.linearize(system, 0.0, mbd.assemble(system)).modes().motion(0)
     elastic = np.einsum("nai,ta->tni", rod.translations[:, :2], motion.states.q)
     np.testing.assert_allclose(np.abs(elastic).max(), 0.2, rtol=1e-6)
+
+
+@pytest.mark.long
+def test_inspect_lists_the_kinds_of_modes_and_those_without_one():
+    def said(**options):
+        section = flexible.Rectangle(0.03, 0.02)
+        rod = flexible.beam(0.5, 7e9, 2.8e9, 2700.0, section, 4, 2, **options)
+        weld = mbd.joints.Fixed("ground", mbd.Frame("rod", node="base"))
+        system = mbd.formulate(mbd.Model({"rod": rod}, {"weld": weld}))
+        return rod, " ".join(mbd.inspect(system).report.split())
+
+    rod, text = said()
+    low, high = np.asarray(rod.frequencies()) / (2 * np.pi)
+    expected = f"bending about y at {low:.4g} Hz, bending about z at {high:.4g} Hz"
+    assert f"rod: 0.81 kg; elastic: {expected}; without elongation, twist" in text
+    rod, text = said(attachments=["tip"])
+    assert "elongation at" in text
+    assert "twist at" in text
+    assert "without" not in text.partition("joint tree")[0]
+    # A pull of 1 N at the tip elongates the rod by F L / (E A).
+    along = np.asarray(rod.translations[rod.node_row("tip"), : rod.n_elastic, 0])
+    stretch = along @ np.linalg.solve(np.asarray(rod.stiffness), along)
+    np.testing.assert_allclose(stretch, 0.5 / (7e9 * 0.03 * 0.02), rtol=1e-6)

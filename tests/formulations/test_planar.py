@@ -1,5 +1,6 @@
 """Point coordinates in a plane: the 3-RRR platform, other mechanisms, and what leaves the plane."""
 
+import ast
 import functools
 
 import equinox as eqx
@@ -370,3 +371,32 @@ def test_a_loop_joint_that_keeps_nothing():
 def test_planes_are_named():
     with pytest.raises(mbd.ModelError, match="plane must be one of"):
         mbd.PointCoordinates({"link": ["hinge"]})
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("plane", thorough_but(["zx"], [None, "xy", "zx"]))
+def test_particles_of_the_message_for_joints_on_one_line(plane):
+    """A bar with three hinges on one line, and links that hang from two of them."""
+    axis, down = ([0, 1, 0], [0, 0, -9.81]) if plane == "zx" else ([0, 0, 1], [0, -9.81, 0])
+    bodies = {"bar": mbd.inertia.box(1.0, [1.0, 0.1, 0.2])}
+    bodies |= dict.fromkeys(("a", "b"), mbd.inertia.box(1.0, [0.5, 0.1, 0.2]))
+    links = {
+        "p": joints.Revolute("ground", Frame("bar", [-0.5, 0, 0]), axis),
+        "q": joints.Revolute("bar", Frame("a", [-0.25, 0, 0]), axis),
+        "r": joints.Revolute(Frame("bar", [0.5, 0, 0]), Frame("b", [-0.25, 0, 0]), axis),
+    }
+    model = mbd.Model(bodies, links, {"gravity": forces.Gravity(down)})
+    with pytest.raises(mbd.ModelError, match="body 'bar': its particles lie in one p") as caught:
+        mbd.formulate(model, mbd.PointCoordinates(plane))
+    particles = ast.literal_eval(str(caught.value).partition("particles=")[2])
+    assert len(particles["bar"]) == (4 if plane is None else 3)
+    ends = []
+    for formulation in (mbd.PointCoordinates(plane, particles), mbd.JointCoordinates()):
+        system = mbd.formulate(model, formulation)
+        state = mbd.assemble(
+            system, {"p": 0.3, "q": -0.8, "r": 0.4}, {"p": 1.0, "q": -2.0, "r": 0.5}
+        )
+        state = jax.tree.map(lambda x: x[-1], mbd.rollout(system, state, 1e-3, 20))
+        frames = system.frames(0.02, state.q)
+        ends.append(jnp.stack([frames[name].p for name in sorted(model.bodies)]))
+    np.testing.assert_allclose(*ends, atol=1e-9)

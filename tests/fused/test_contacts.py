@@ -23,7 +23,7 @@ def test_every_operation_is_supported(surface):
     touch = forces.Contact(
         contact.Sphere("ball", 0.1),
         SURFACES[surface],
-        contact.HuntCrossley(1e4, 0.1),
+        contact.HuntCrossley(1e4, 0.1, exponent=1.5),
         contact.Bristle(0.5, 1e3, 10.0),
     )
     tyre = forces.Tyre(

@@ -43,7 +43,7 @@ def test_energy_and_momentum_are_kept(kind):
     model = models.conservative(models.floating_tree())
     system = mbd.formulate(model, KINDS[kind])
     start = models.random_state(system, seed=4, scale=0.5)
-    newton = mbd.nonlinear.Newton(tolerance=0.0)
+    newton = mbd.Newton(tolerance=0.0)
     states = mbd.rollout(system, start, 0.02, 400, mbd.SimoGonzalez(newton))
     energy, momentum, gaps = watch(system, states)
     largest = float(jnp.max(energy.kinetic))

@@ -43,7 +43,11 @@ def every_force():
         grid,
     )
     ground = contact.Terrain(mbd.ground, contact.SumOfHeights(heights))
-    laws = contact.HuntCrossley(1e4, 0.1), contact.KelvinVoigt(1e4), contact.Hertz(1e9, 0.3, 0.1)
+    laws = (
+        contact.HuntCrossley(1e4, 0.1, exponent=1.5),
+        contact.KelvinVoigt(1e4),
+        contact.Hertz(1e9, 0.3, 0.1),
+    )
     rub, bristle = contact.Coulomb(0.5), contact.Bristle(0.5, 1e3)
     read, wheel = sensors.JointPosition("Revolute"), contact.Disc(ENDS[0], 0.1)
     return {

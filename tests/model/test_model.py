@@ -1,5 +1,6 @@
 """Models made from other models: components by name, and values by path."""
 
+import diffrax
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -144,6 +145,24 @@ def test_directions_of_extreme_lengths(dtype):
         assert jnp.array_equal(as_direction(n, "n"), n)
     slope = jax.jacobian(lambda x: as_direction(x, "n"))(jnp.array([0.0, 2.0, 0.0], dtype))
     np.testing.assert_allclose(slope, np.diag([0.5, 0.0, 0.5]), atol=1e-7)
+
+
+def test_frames_relative_to_frames():
+    at = mbd.Frame(mbd.ground, [1.0, 2.0, 3.0], quat=[1.0, 1.0, 0.0, 0.0])
+    assert at.body == "ground"
+    assert jnp.array_equal(at.p, jnp.array([1.0, 2.0, 3.0]))
+    assert jnp.array_equal(at.quat, jnp.array([1.0, 1.0, 0.0, 0.0]))
+    turned = mbd.Frame(at, [0.0, 1.0, 0.0])  # y of the frame is z of the ground.
+    np.testing.assert_allclose(turned.p, [1.0, 2.0, 4.0], atol=1e-15)
+    with pytest.raises(mbd.ModelError, match="a node needs the name of its body"):
+        mbd.Frame(mbd.ground, node=0)
+
+
+def test_results_in_words():
+    promoted = mbd.RESULTS.promote(diffrax.RESULTS.successful)
+    assert repr(promoted) == repr(mbd.RESULTS.successful) == "jaxmbd.errors.RESULTS<success>"
+    assert promoted == mbd.RESULTS.successful
+    assert all(mbd.RESULTS[getattr(mbd.RESULTS, x)] for x in ("max_steps_reached", "not_finite"))
 
 
 @pytest.mark.parametrize("length", [0.0, 1e-200, 1e200])

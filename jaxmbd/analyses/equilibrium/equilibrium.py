@@ -60,10 +60,11 @@ class Equilibrium(eqx.Module):
     - `reactions`: reaction wrench `[f, τ]` of every joint, by name, see `jaxmbd.reactions`.
     - `stable`: whether no admissible displacement has negative stiffness, and none flutters.
     - `eigenvalues`: of Nᵀ (K - ∂(Gᵀ λ)/∂q) N, in order [1/s²], with Nᵀ M N = 1: squares of the
-      natural frequencies without damping. All of them, shape `(nv,)`, infinite for directions that
-      constraints hold; or the 10 lowest of systems with a sparsity pattern and 100 unknowns or
-      more. Real parts with loads that have no potential. They have first derivatives; second ones
-      are NaN, and the first ones of the 10 lowest if the stiffness is not symmetric.
+      natural frequencies without damping. All of them, one for each degree of freedom; or the 10
+      lowest of systems with a sparsity pattern and 100 unknowns or more. Under a transformation the
+      shape is `(nv,)`, with infinity for directions that constraints hold. Real parts with loads
+      that have no potential. They have first derivatives; second ones are NaN, and the first ones
+      of the 10 lowest if the stiffness is not symmetric.
     - `imaginary`: imaginary parts of the eigenvalues, zero unless a direction flutters. No
       derivatives.
     - `residual`: largest acceleration from rest, by that under the loads by themselves.

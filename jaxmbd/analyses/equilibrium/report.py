@@ -39,6 +39,7 @@ def reported(found: "Equilibrium", throw: bool) -> "Equilibrium":
         return eqx.tree_at(lambda f: f.state, found, state)
     if np.ndim(okay):
         return found
+    found = _of_free_directions(found)
     if not okay:
         if throw:
             raise EquilibriumError(f"equilibrium: {_failure(found)}")
@@ -58,6 +59,15 @@ def reported(found: "Equilibrium", throw: bool) -> "Equilibrium":
             stacklevel=3,
         )
     return found
+
+
+def _of_free_directions(found: "Equilibrium") -> "Equilibrium":
+    """The result without the infinite eigenvalues of directions that constraints hold."""
+    if not is_concrete(found.eigenvalues):
+        return found
+    free = np.flatnonzero(~np.isposinf(np.asarray(found.eigenvalues)))
+    values = found.eigenvalues[free], found.imaginary[free]
+    return eqx.tree_at(lambda f: (f.eigenvalues, f.imaginary), found, values)
 
 
 def _fastest(found: "Equilibrium") -> str:

@@ -125,6 +125,42 @@ def _joints_of(model: Model, body: str) -> list[str]:
     ]
 
 
+def _candidates(model: Model, body: str, carrier: str) -> list[str]:
+    """Joints of a body that hold a point, the tree joint first, then by name."""
+    return sorted(_joints_of(model, body), key=lambda name: (name != carrier, name))
+
+
+def independent_entries(
+    model: Model, body: str, carrier: str, count: int, normal: Any = None
+) -> str:
+    """Particles of a body that lie in no plane, or line, for a message: joints, and points beside.
+
+    **Arguments:** `carrier`: the tree joint; `normal`: that of the plane of motion, along the axes
+    of the body.
+    """
+    names = _candidates(model, body, carrier)
+    joints = [model.joints[name] for name in names]
+    frames = [j.predecessor if j.predecessor.body == body else j.successor for j in joints]
+    p = np.array([np.asarray(frame.p, float) for frame in frames]).reshape(-1, 3)
+    first = p[0] if names else np.zeros(3)
+    size = np.linalg.norm(p - first, axis=1).max(initial=0.0) or 1.0
+    # Orthonormal directions of the points so far; that of the normal does not count.
+    span = [] if normal is None else [np.asarray(normal, float)]
+    entries: list[str] = [repr(name) for name in names[:1]] or ["[0.0, 0.0, 0.0]"]
+    for name, point in [
+        *zip(names[1:], p[1:], strict=True),
+        *((None, e) for e in size * np.eye(3)),
+    ]:
+        d = point - first if name is not None else point
+        for direction in span:
+            d = d - (d @ direction) * direction
+        if len(entries) < count and np.linalg.norm(d) > 0.1 * size:
+            span.append(d / np.linalg.norm(d))
+            beside = [float(f"{x:.3g}") + 0.0 for x in first + size * span[-1]]
+            entries.append(repr(name) if name is not None else repr(beside))
+    return f"[{', '.join(entries)}]"
+
+
 def place(
     model: Model, mechanism: Mechanism, by_hand: Mapping[str, tuple[Entry, ...]], count: int
 ) -> tuple[Placement, Float[Array, "n_by_hand 3"]]:
@@ -141,8 +177,7 @@ def place(
     for edge, body in zip(topology.edges, topology.bodies[1:], strict=True):
         entries: Sequence[Any] = by_hand.get(body, ())
         if not entries:
-            names = _joints_of(model, body)
-            entries = sorted(names, key=lambda name: (name != edge.joint, name))[:count]
+            entries = _candidates(model, body, edge.joint)[:count]
         own: list[str | int | None] = []
         for entry in entries:
             if isinstance(entry, str):
@@ -235,4 +270,4 @@ class _Numbers:
         return self.moving[key]
 
 
-__all__ = ["Family", "Placement", "check_particles", "holds_point", "place"]
+__all__ = ["Family", "Placement", "check_particles", "holds_point", "independent_entries", "place"]

@@ -225,7 +225,11 @@ def planar_system(formulation: PointCoordinates, plane: str, model: Model) -> Pl
     system = PlanarPointSystem(
         mechanism=mechanism, by_hand=by_hand, placement=placement, plane=plane
     )
-    return _check_rods(check_points(system))
+
+    def normals() -> Float[Array, "n 3"]:
+        return jnp.einsum("nij,i->nj", system.geometry.R0, normal_of(plane, mechanism.dtype))
+
+    return _check_rods(check_points(system, model, 3, normals))
 
 
 def _check_rods(system: PlanarPointSystem) -> PlanarPointSystem:

@@ -26,7 +26,7 @@ from ...system import constraints
 from ...system.nodal import NodalFrame
 from ..formulate import system_of
 from . import particles, remaining
-from .placement import Family, Placement, check_particles, place
+from .placement import Family, Placement, check_particles, independent_entries, place
 from .plane import PLANES
 from .representable import check_bodies, check_inertias, check_joints, check_rotors
 from .shifted_to_com import shifted_to_com
@@ -283,23 +283,26 @@ def _(formulation: PointCoordinates, model: Model) -> PointSystem:
     check_inertias("PointCoordinates", mechanism)
     chosen = check_particles(model, formulation.particles, (4,))
     placement, by_hand = place(model, mechanism, chosen, 4)
-    return check_points(PointSystem(mechanism=mechanism, by_hand=by_hand, placement=placement))
+    system = PointSystem(mechanism=mechanism, by_hand=by_hand, placement=placement)
+    return check_points(system, model, 4)
 
 
-def check_points(system: Any) -> Any:
+def check_points(system: Any, model: Model, count: int, normals: Any = None) -> Any:
     """**Raises** `ModelError`, naming the body, if its particles lie in one plane or line."""
     for family, points in zip(system.placement.families, _points(system), strict=True):
-        names = [system.mechanism.topology.bodies[1 + row] for row in family.bodies.index]
         if not is_concrete(points):
             continue  # If traced points lie in one plane, masses and the motion are not finite.
-        for name, own in zip(names, np.asarray(points), strict=True):
+        for row, own in zip(family.bodies.index, np.asarray(points), strict=True):
             # If given points coincide, further points are not finite.
             extents = np.linalg.svd(np.nan_to_num(own[1:] - own[0]), compute_uv=False)
             if not (np.all(np.isfinite(own)) and extents.min() > 1e-6 * extents.max()):
+                name = system.mechanism.topology.bodies[1 + row]
+                carrier = system.mechanism.topology.edges[row].joint
+                normal = None if normals is None else normals()[row]
+                better = independent_entries(model, name, carrier, count, normal)
                 raise ModelError(
                     f"body {name!r}: its particles lie in one plane, or on one line or point; "
-                    f"place them by hand, PointCoordinates(particles={{{name!r}: [...]}}), with "
-                    "joints or points off it"
+                    f"place them by hand, such as by particles={{{name!r}: {better}}}"
                 )
     return system
 
