@@ -34,6 +34,7 @@ from .analyses.equilibrium import equilibrium as equilibrium
 from .analyses.equilibrium import load_path as load_path
 from .analyses.gradients import check_gradients as check_gradients
 from .analyses.gradients import trajectory_growth as trajectory_growth
+from .analyses.identification import BoundWarning as BoundWarning
 from .analyses.identification import Experiment as Experiment
 from .analyses.identification import Fit as Fit
 from .analyses.identification import IntegrationWarning as IntegrationWarning
@@ -131,6 +132,7 @@ __all__ = [
     "ArtificialEnergyWarning",
     "AssemblyError",
     "Baumgarte",
+    "BoundWarning",
     "Branch",
     "ContactWarning",
     "Controller",

@@ -10,7 +10,7 @@ with warnings.catch_warnings():
 
     class RESULTS(diffrax.RESULTS):  # pyright: ignore[reportGeneralTypeIssues]
         """The result codes of diffrax, those of `simulate`'s checks of saved states, and those of
-        `equilibrium`.
+        `equilibrium` and `identify`.
 
         For example:
 
@@ -54,6 +54,11 @@ with warnings.catch_warnings():
         unbounded_motion = (
             "No equilibrium was reached: the loads move the mechanism along a direction without"
             " stiffness. Add a support, a spring, or hold a joint."
+        )
+        at_bound = "The fit converged at bounds of its parameters: see `Fit.bounds`."
+        no_minimum = (
+            "The fit ended before a minimum: a body, a motion or an equilibrium that further steps "
+            "need does not exist, or there were too few steps. Start from another model."
         )
 
 

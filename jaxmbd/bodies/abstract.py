@@ -6,6 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from ..errors import ModelError
@@ -133,9 +134,25 @@ class AbstractBody(eqx.Module):
         """True if the values are valid; traceable. Default: True."""
         return jnp.array(True)
 
+    def inequalities(self) -> "dict[str, AbstractBody]":
+        """The inequalities of possible bodies, in words, at concrete values. Default: none.
+
+        Each inequality is linear: Σ c x > 0, over the numbers x of the body. Its value is a body
+        whose numbers are the coefficients c, as NumPy arrays.
+        """
+        return {}
+
     def validate(self) -> str | None:
         """The reason why the values are invalid, or None. Traced values are not checked."""
         return None
+
+    def _coefficients(self, **fields: Any) -> "AbstractBody":
+        """Coefficients of one inequality: those of the given fields; zero for other fields."""
+        zeros = jax.tree.map(np.zeros_like, self)
+        names = tuple(fields)
+        return eqx.tree_at(
+            lambda body: [getattr(body, name) for name in names], zeros, list(fields.values())
+        )
 
 
 __all__ = ["AbstractBody"]

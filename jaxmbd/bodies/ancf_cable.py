@@ -326,6 +326,13 @@ class ANCFCable(AbstractBody):
         values = jnp.stack([self.length, self.EA, self.EI, self.mass_per_length])
         return jnp.all(values > 0) & (self.damping >= 0)
 
+    def inequalities(self) -> dict[str, AbstractBody]:
+        signs = {"length": ">", "EA": ">", "EI": ">", "mass_per_length": ">", "damping": ">="}
+        return {
+            f"{name} {sign} 0": self._coefficients(**{name: np.ones_like(getattr(self, name))})
+            for name, sign in signs.items()
+        }
+
     def validate(self) -> str | None:
         problem = batched(self, "length") or not_positive(
             self, "length", "EA", "EI", "mass_per_length"

@@ -311,6 +311,9 @@ class FlexibleBody(AbstractBody):
         values = jnp.linalg.eigvalsh(jax.lax.stop_gradient(inertia))
         return (self.mass > 0) & (values[0] > 0) & jnp.all(jnp.isfinite(self.stiffness))
 
+    def inequalities(self) -> dict[str, AbstractBody]:
+        return {"mass > 0": self._coefficients(mass=np.ones_like(self.mass))}
+
     def validate(self) -> str | None:
         problem = batched(self, "mass")
         if problem is not None or not self.is_concrete():

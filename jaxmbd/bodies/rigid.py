@@ -78,6 +78,18 @@ class RigidBody(AbstractBody):
             )
         return None
 
+    def inequalities(self) -> dict[str, AbstractBody]:
+        """A positive mass, and positive second moments of mass ½ tr J - aᵀ J a along the principal
+        axes a: the triangle inequalities of the principal moments."""
+        J = np.asarray(self.symmetric_inertia(), dtype=float)
+        moments, axes = np.linalg.eigh(J)
+        result = {"mass > 0": self._coefficients(mass=np.ones_like(self.mass))}
+        for i, axis in enumerate(axes.T):
+            name = _triangle_inequality(axis, moments[i], np.delete(moments, i))
+            second = 0.5 * np.eye(3) - np.outer(axis, axis)
+            result[name] = self._coefficients(inertia=second)
+        return result
+
     def kinetic_energy(
         self, eta: Float[Array, "0"], V: Float[Array, "6"], eta_dot: Float[Array, "0"]
     ) -> Float[Array, ""]:
@@ -88,6 +100,22 @@ class RigidBody(AbstractBody):
     def symmetric_inertia(self) -> Float[Array, "3 3"]:
         """The inertia that enters the equations: the symmetric part of the leaf."""
         return 0.5 * (self.inertia + self.inertia.T)
+
+
+def _triangle_inequality(
+    axis: Float[np.ndarray, "3"], moment: float, others: Float[np.ndarray, "2"]
+) -> str:
+    """In words: a principal moment does not exceed the sum of the others."""
+    along = int(np.argmax(np.abs(axis)))
+    if np.abs(axis[along]) > 1 - 1e-9:
+        names = [f"I_{x}{x}" for x in "xyz"]
+        this = names.pop(along)
+        return f"{' + '.join(names)} >= {this} (triangle inequality of the moments of inertia)"
+    a, b = others
+    return (
+        "the triangle inequality of the principal moments of inertia, "
+        f"{a:.4g} + {b:.4g} >= {moment:.4g}"
+    )
 
 
 __all__ = ["RigidBody"]

@@ -120,8 +120,9 @@ def _estimates(fit: Fit) -> Iterator[str]:
     yield "<h2>Parameters</h2>"
     plain = np.column_stack([fit.standard_errors, fit.intervals()])
     robust = np.column_stack([fit.robust_errors, fit.intervals(robust=True)])
+    limited = {name for bound in fit.bounds for name in bound.parameters}
     rows = [
-        [label, f"{start:.6g}", f"{value:.6g}"]
+        [f"{label} (at a bound)" if label in limited else label, f"{start:.6g}", f"{value:.6g}"]
         + [f"{x:.2g}" if i % 3 == 0 else f"{x:.6g}" for i, x in enumerate(numbers)]
         for label, start, value, numbers in zip(
             fit.labels, fit.started_from, fit.values, np.hstack([plain, robust]), strict=True
@@ -134,16 +135,22 @@ def _estimates(fit: Fit) -> Iterator[str]:
         "of the others. Robust ones allow for residuals that are correlated over time, here for "
         f"{fit.bandwidth:.3g} s (Newey and West).</p>"
     )
+    for bound in fit.bounds:
+        yield f'<p class="bad">{html.escape(f"No error at {bound}")}.</p>'
+    if fit.bounds:
+        yield "<p>Errors of the other parameters are conditional: they hold at these bounds.</p>"
     if apart := far_apart(fit):
         yield f'<p class="bad">{html.escape(apart[0].upper() + apart[1:])}.</p>'
     for names in fit.unseen:
         yield f'<p class="bad">Not told apart by the data: {html.escape(", ".join(names))}.</p>'
-    largest, least = fit.singular_values[0], fit.singular_values[-1]
-    condition = "infinite" if least == 0 else f"{largest / least:.3g}"
-    yield (
-        f"<p>Condition of the Jacobian with columns of length one: {condition}. Large values mean "
-        "that combinations of parameters have much larger errors than single ones suggest.</p>"
-    )
+    if fit.singular_values.size:
+        largest, least = fit.singular_values[0], fit.singular_values[-1]
+        condition = "infinite" if least == 0 else f"{largest / least:.3g}"
+        yield (
+            f"<p>Condition of the Jacobian with columns of length one: {condition}. Large values "
+            "mean that combinations of parameters have much larger errors than single ones suggest."
+            "</p>"
+        )
 
 
 def _error(overlay: Overlay) -> float:

@@ -21,10 +21,12 @@ from .records import AbstractRecord as AbstractRecord
 from .records import Comparison as Comparison
 from .static_experiment import StaticExperiment as StaticExperiment
 from .substeps import IntegrationWarning as IntegrationWarning
+from .summary import BoundWarning as BoundWarning
 from .summary import RankWarning as RankWarning
 from .transforms import Bounded as Bounded
 from .transforms import Entries as Entries
 from .transforms import PhysicalBody as PhysicalBody
+from .transforms import PhysicalInertia as PhysicalInertia
 from .transforms import Positive as Positive
 from .transforms import Scaled as Scaled
 from .transforms import Unbounded as Unbounded
@@ -32,6 +34,7 @@ from .transforms import Unbounded as Unbounded
 __all__ = [
     "AbstractBoundRecord",
     "AbstractRecord",
+    "BoundWarning",
     "Bounded",
     "Cauchy",
     "Comparison",
@@ -47,6 +50,7 @@ __all__ = [
     "Normal",
     "Parameter",
     "PhysicalBody",
+    "PhysicalInertia",
     "Positive",
     "Prediction",
     "PseudoHuber",

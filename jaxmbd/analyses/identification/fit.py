@@ -1,7 +1,7 @@
 """The result of a fit: estimates, errors, predictions and reports."""
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -9,6 +9,7 @@ import numpy as np
 
 from ...errors import RESULTS, DataError
 from ...model import Model
+from .bounds import Bound
 from .experiment import Experiment
 from .prediction import Sensors, Simulator, motions_only, predicted
 from .records import Comparison
@@ -32,9 +33,13 @@ class Overlay(NamedTuple):
 class Fit(eqx.Module):
     """Estimates and their errors, the result of `identify`; `print` a table or `report` a page.
 
+    A fit is read like a dict `{label: value}`, but its `values` are an array.
+
     - `model`, `sensors`: model and sensors with fitted parameters.
     - `labels`, `values`, `standard_errors`: of the reported numbers, shape `(k,)`; a standard error
-      is infinite if the data cannot distinguish the number from others.
+      is infinite if the data cannot distinguish the number from others. It is NaN, and so are
+      intervals, for numbers that are limited by `bounds`, and for all numbers if the fit did not
+      reach a minimum. Errors of other numbers are conditional on the bounds.
     - `correlation`: of the reported numbers, shape `(k, k)`.
     - `robust_errors`, `robust_degrees`: standard errors that allow for residuals that are
       correlated over time, and their degrees of freedom, shape `(k,)`.
@@ -48,11 +53,15 @@ class Fit(eqx.Module):
     - `defects`: continuity defects between windows, in standard deviations, shape
       `(g, 2 nv + nz)`: coordinates, velocities, first-order states.
     - `unseen`: groups of names that the data cannot distinguish.
+    - `bounds`: the bounds at which the fit ended, of transforms and of possible bodies; each has
+      the `parameters` that it limits and the `inequality` in words.
     - `singular_values`: of the Jacobian with columns of length one, largest first.
     - `overlays`: `{sensor: Overlay}` of every motion.
     - `comparisons`: measured and predicted numbers of every other record.
     - `costs`: half the sum of squares in every step, from every start.
-    - `n_steps`, `result`: number of steps and result of the optimizer.
+    - `n_steps`, `result`: number of steps, and result of the optimizer or of the check of its end:
+      `RESULTS.at_bound` with `bounds`, `RESULTS.no_minimum` if it ended where further steps are
+      refused.
     - `substeps`: number of integration steps in each sample interval.
     - `integration_error`: `{sensor: estimated largest error at sample times}` in all records at the
       end of the fit, in the sensor's own unit.
@@ -72,6 +81,7 @@ class Fit(eqx.Module):
     initial_states: list[np.ndarray]
     defects: np.ndarray
     unseen: list[list[str]]
+    bounds: list[Bound]
     singular_values: np.ndarray
     overlays: list[dict[str, Overlay]]
     comparisons: list[Comparison]
@@ -85,6 +95,16 @@ class Fit(eqx.Module):
 
     def __getitem__(self, label: str) -> float:
         return float(self.values[self._row(label)])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.labels)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    # No subclass of `Mapping`, whose `values` is a method.
+    __contains__ = Mapping.__contains__
+    keys, items, get = Mapping.keys, Mapping.items, Mapping.get
 
     @property
     def covariance(self) -> np.ndarray:
@@ -181,6 +201,7 @@ class Fit(eqx.Module):
             f"{n:<{width}}  {s:12.6g}  {x:12.6g}  {e:12.2g}  {robust:12.2g}"
             for n, s, x, e, robust in rows
         ]
+        lines += [f"no error at {bound}" for bound in self.bounds]
         lines += filter(None, [far_apart(self)])
         lines += [f"rms residual of {name}: {value:.4g}" for name, value in self.rms.items()]
         lines += [f"rms residual of {x.name}: {x.rms:.4g} deviations" for x in self.comparisons]

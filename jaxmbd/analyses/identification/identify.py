@@ -3,11 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import equinox as eqx
 import jax
 
 from ...errors import RESULTS, DataError
 from ...model import Model
 from ...model.arguments import is_count
+from .bounds import plane_of
 from .experiment import Experiment
 from .fit import Fit, rms_of
 from .losses import AbstractLoss
@@ -19,7 +21,7 @@ from .problem import motions_of, residuals_of, with_substeps
 from .records import AnyRecord, split_experiments
 from .residuals import Residuals
 from .substeps import AS_GOOD, MARGIN, Integration, Limits, Motions
-from .summary import fit_at, overlays_at
+from .summary import fit_at, linearized, overlays_at
 
 # A fit continues with more substeps at most so many times.
 MOST_REFITS = 2
@@ -89,7 +91,8 @@ def identify(
     **Raises** `ModelError` and `DataError` for invalid parameters and records, and
     `SimulationError` if the motion of the starting model is not finite or the fit fails, and
     `EquilibriumError`, naming record and joints, if the starting model has no equilibrium.
-    **Warns** by `RankWarning`, with names, if the data cannot distinguish parameters, and by
+    **Warns** by `RankWarning`, with names, if the data cannot distinguish parameters, by
+    `BoundWarning`, with names and inequalities, if the fit ends at a bound, and by
     `IntegrationWarning`, with experiment and sensor, if the integration error at the end of the fit
     exceeds its limit.
 
@@ -135,9 +138,19 @@ def identify(
         again = jax.tree.map(lambda x: x[None], end.unknowns)
         end = joined(end, minimum(method, residuals, again, progress, throw))
         motions, limits, integration = _integration(residuals, experiments, noise, end)
+    linear = linearized(residuals, end.unknowns)
+    if linear.bounds.of_bodies and not linear.is_minimum:
+        # The minimizer stopped where a body became impossible: minimize along that bound.
+        plane = plane_of(linear.bounds, end.unknowns[0], linear.statistics.scale)
+        along = eqx.tree_at(lambda x: x.confinement, residuals, plane, is_leaf=lambda x: x is None)
+        again = jax.tree.map(lambda x: x[None], end.unknowns)
+        end = joined(end, minimum(method, along, again, progress, throw))
+        end = end._replace(unknowns=along.confined(end.unknowns))
+        motions, limits, integration = _integration(residuals, experiments, noise, end)
+        linear = linearized(residuals, end.unknowns)
     if not integration.is_met:
         motions.warn("identify", integration, limits, not residuals.simulator.chooses, 2)
-    return fit_at(residuals, experiments, records, end, motions, integration)
+    return fit_at(residuals, experiments, records, end, linear, motions, integration)
 
 
 def _integration(

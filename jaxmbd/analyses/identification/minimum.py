@@ -40,7 +40,7 @@ def minimum(
     **Raises** `SimulationError` if the motion of the first one is not finite and, with `throw`,
     if the minimization fails.
     """
-    r, J, _ = linearize(residuals, jax.tree.map(lambda x: x[0], starts))
+    r, J, *_ = linearize(residuals, jax.tree.map(lambda x: x[0], starts))
     _check_start(residuals, np.asarray(r))
     influence = jnp.linalg.norm(J, axis=0)
     keys = convergence.open_logs(jax.tree.leaves(starts)[0].shape[0])
@@ -119,8 +119,21 @@ def _minimized(
     return *end, jnp.zeros(1)
 
 
-def _linearized(residuals: Residuals, unknowns: Any) -> tuple[Array, Array, Array]:
-    """Residuals, dense Jacobian, and derivative of the reported numbers by the free numbers."""
+class Linearization(NamedTuple):
+    """Residuals and their derivatives by the unknowns, of which the p free numbers come first.
+
+    - `r`, shape `(m,)`; `J`, shape `(m, n)`: residuals and their Jacobian.
+    - `D`, shape `(k, p)`: derivative of the reported numbers.
+    - `bodies`: derivatives of the numbers of fitted bodies, with a last axis of length p.
+    """
+
+    r: Any
+    J: Any
+    D: Any
+    bodies: Any
+
+
+def _linearized(residuals: Residuals, unknowns: Any) -> Linearization:
     flat, unravel = ravel_pytree(unknowns)
 
     def evaluate(x: Array) -> tuple[Array, Array]:
@@ -129,8 +142,8 @@ def _linearized(residuals: Residuals, unknowns: Any) -> tuple[Array, Array, Arra
 
     J, r = jax.jacfwd(evaluate, has_aux=True)(flat)
     free, unravel_free = ravel_pytree(unknowns[0])
-    D = jax.jacfwd(lambda x: residuals.selected.report(unravel_free(x)))(free)
-    return r, J, D
+    D, bodies = jax.jacfwd(lambda x: residuals.selected.numbers(unravel_free(x)))(free)
+    return Linearization(r, J, D, bodies)
 
 
 # Without motions a fit takes milliseconds, but XLA takes minutes to optimize its programs.
@@ -144,8 +157,8 @@ def _program(function: Callable[..., Any], optimized: bool) -> Callable[..., Any
     return eqx.filter_jit(with_room(function), **options)
 
 
-def linearize(residuals: Residuals, *rest: Any) -> tuple[Array, Array, Array]:
-    """Residuals, dense Jacobian, and derivative of the reported numbers, by a compiled program."""
+def linearize(residuals: Residuals, *rest: Any) -> Linearization:
+    """Residuals and derivatives at unknowns, by a compiled program."""
     return _program(_linearized, bool(residuals.batches))(residuals, *rest)
 
 
@@ -153,4 +166,4 @@ def _minimize(method: AbstractMinimizer, residuals: Residuals, *rest: Any) -> An
     return _program(_minimized, bool(residuals.batches))(method, residuals, *rest)
 
 
-__all__ = ["End", "joined", "linearize", "minimum", "scattered"]
+__all__ = ["End", "Linearization", "joined", "linearize", "minimum", "scattered"]

@@ -1,5 +1,6 @@
 """Selection of leaves of a model and its sensors for a fit, with transforms and priors."""
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ...bodies import AbstractBody
 from ...errors import ModelError
 from ...model import Model
 from ...model.paths import follow
@@ -101,6 +103,15 @@ class Selected(eqx.Module):
             subject = eqx.tree_at(p.get, subject, value)
         return subject
 
+    def fitted_bodies(self, subject: Subject) -> dict[str, AbstractBody]:
+        """The bodies of a subject from `apply` that the fit varies."""
+        start = self.subject.model.bodies
+        return {
+            name: body
+            for name, body in subject.model.bodies.items()
+            if any(map(operator.is_not, jax.tree.leaves(body), jax.tree.leaves(start[name])))
+        }
+
     def report(self, free: Free) -> Float[Array, "k"]:
         """Reported numbers, in the order of `labels`."""
         return jnp.concatenate(self._reported(free))
@@ -112,6 +123,11 @@ class Selected(eqx.Module):
             value = p.transform.to_value(x, reference)
             parts.append(p.transform.report(value, reference))
         return parts
+
+    def numbers(self, free: Free) -> tuple[Float[Array, "k"], dict[str, AbstractBody]]:
+        """Reported numbers, and the floats of fitted bodies."""
+        bodies = self.fitted_bodies(self.apply(free))
+        return self.report(free), eqx.filter(bodies, eqx.is_inexact_array)
 
     def priors(self, free: Free) -> Float[Array, "m"]:
         """Residuals of the priors, in deviations."""
@@ -174,7 +190,7 @@ def select_parameters(subject: Subject, select: Selection, who: str = "identify"
         if not np.all(np.isfinite(np.asarray(free))):
             raise ModelError(
                 f"{who}: parameter {name!r}: {type(p.transform).__name__} does not admit its "
-                f"starting value {value}"
+                f"starting value {value}, which must be inside of its range"
             )
         _check_prior(who, name, p, value)
     return Selected(tuple(chosen), tuple(chosen.values()), subject)

@@ -6,7 +6,6 @@ parameters and entries of one initial state, not of W. A custom rule computes th
 multiplies them with any directions.
 """
 
-import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -32,6 +31,17 @@ from .prediction import Simulator
 from .records import Stack
 
 
+class Confinement(eqx.Module):
+    """A plane of free numbers: `anchor`, shape `(n,)`, and a projection on its directions."""
+
+    anchor: Float[Array, "n"]
+    projection: Float[Array, "n n"]
+
+    def __call__(self, theta: Free) -> Free:
+        flat, unravel = ravel_pytree(theta)
+        return unravel(self.anchor + self.projection @ (flat - self.anchor))
+
+
 class Residuals(eqx.Module):
     """Weighted differences of predicted and measured readings; other records, defects, priors.
 
@@ -48,10 +58,16 @@ class Residuals(eqx.Module):
     reverse: bool = eqx.field(static=True)
     continuity: Continuity | None = None
     stacks: tuple[Stack, ...] = ()
+    confinement: Confinement | None = None
 
     def stepped(self, substeps: int) -> "Residuals":
         """A copy with another number of substeps."""
         return eqx.tree_at(lambda x: x.simulator, self, self.simulator.stepped(substeps))
+
+    def confined(self, unknowns: tuple[Free, list[Array]]) -> tuple[Free, list[Array]]:
+        """Unknowns with free numbers projected on the plane of `confinement`, if there is one."""
+        theta, starts = unknowns
+        return (theta if self.confinement is None else self.confinement(theta)), starts
 
     def unknowns(self) -> tuple[Free, list[Float[Array, "w k"]]]:
         """Starting values of the unknowns: free numbers, and changes of initial states."""
@@ -120,11 +136,7 @@ class Residuals(eqx.Module):
         subject, start = self.selected.apply(theta), self.selected.subject.model.bodies
         bodies = subject.model.bodies
         # Bodies that are not fitted remain constants of a program, if they are concrete.
-        fitted = {
-            name: body
-            for name, body in bodies.items()
-            if any(map(operator.is_not, jax.tree.leaves(body), jax.tree.leaves(start[name])))
-        }
+        fitted = self.selected.fitted_bodies(subject)
         possible = jnp.all(jnp.array([body.is_possible() for body in fitted.values()], dtype=bool))
         chosen = {
             name: jax.tree.map(lambda x, y: jnp.where(possible, x, y), body, start[name])
@@ -234,10 +246,12 @@ class Residuals(eqx.Module):
 
         Motions come first, then other records, defects and priors. Infinite for impossible bodies.
         """
+        unknowns = self.confined(unknowns)
         return self._joined(unknowns[0], self.by_record(*unknowns), self.by_stack(unknowns[0]))
 
     def flat(self, unknowns: tuple[Free, list[Array]]) -> Float[Array, "r"]:
         """The same as `plain`, with derivatives by blocks, for the whole Jacobian."""
+        unknowns = self.confined(unknowns)
 
         @jax.custom_jvp
         def evaluate(theta: Free, starts: list[Array]) -> tuple[list[Array], Array]:

@@ -21,6 +21,8 @@ class Statistics:
       which the Jacobian's columns are orthonormal.
     - `unseen`: for each other direction, the labels of its unknowns.
     - `singular_values`: of J with columns of length one, largest first.
+    - `undetermined`: the directions that the data do not determine, shape `(n_unknowns, m)`, by
+      unknowns in units of `scale`, in which the Jacobian's columns have length one.
     """
 
     rank: int
@@ -29,21 +31,39 @@ class Statistics:
     directions: np.ndarray
     unseen: list[list[str]]
     singular_values: np.ndarray
+    undetermined: np.ndarray
+    scale: np.ndarray
+
+    def share_undetermined(self, rows: np.ndarray) -> np.ndarray:
+        """The share of numbers with derivatives `rows` that the data do not determine."""
+        scaled = rows / self.scale[: rows.shape[1]]
+        lengths = np.linalg.norm(scaled, axis=1, keepdims=True)
+        scaled = scaled / np.where(lengths > 0, lengths, 1.0)
+        return np.abs(scaled @ self.undetermined[: rows.shape[1]]).max(axis=1, initial=0.0)
 
 
-def statistics(J: np.ndarray, labels: list[str], variance: float) -> Statistics:
+def statistics(
+    J: np.ndarray, labels: list[str], variance: float, held: np.ndarray | None = None
+) -> Statistics:
     """Linearized statistics of least squares: covariance `variance · (JᵀJ)⁻¹`.
 
     **Arguments:** `J`, shape `(n_residuals, n_unknowns)`; `labels` of the unknowns; `variance` of a
-    residual.
+    residual; `held`: rows `a`, shape `(m, n_unknowns)`, if the statistics are conditional on
+    constant values of `a · unknowns`.
     """
-    norms = np.linalg.norm(J, axis=0)
+    J = np.asarray(J, dtype=float)
+    # Columns are scaled first, since squares of small numbers underflow.
+    largest = np.abs(J).max(axis=0, initial=0.0)
+    largest = np.where(largest > 0, largest, 1.0)
+    norms = largest * np.linalg.norm(J / largest, axis=0)
     scale = np.where(norms > 0, norms, 1.0)
+    tangents = _tangents(held, scale)
     # The triangular factor has the same values; left singular vectors of J would fill the memory.
-    _, sigma, Vt = np.linalg.svd(np.linalg.qr(J / scale, mode="r"), full_matrices=True)
+    R = np.linalg.qr((J / scale) @ tangents, mode="r")
+    _, sigma, Vt = np.linalg.svd(R, full_matrices=True)
     sigma = np.concatenate([sigma, np.zeros(Vt.shape[0] - sigma.size)])
     seen = sigma > RANK_TOLERANCE * max(sigma.max(initial=0.0), np.finfo(float).tiny)
-    V = Vt.T
+    V = tangents @ Vt.T
     directions = V[:, seen] / sigma[seen] / scale[:, None]
     covariance = variance * directions @ directions.T
     undetermined = np.any(np.abs(V[:, ~seen]) > NAMED_SHARE, axis=1)
@@ -52,7 +72,18 @@ def statistics(J: np.ndarray, labels: list[str], variance: float) -> Statistics:
         [label for label, share in zip(labels, direction, strict=True) if abs(share) > NAMED_SHARE]
         for direction in V[:, ~seen].T
     ]
-    return Statistics(int(seen.sum()), J.shape[1], covariance, directions, unseen, sigma)
+    rank, n = int(seen.sum()), J.shape[1]
+    return Statistics(rank, n, covariance, directions, unseen, sigma, V[:, ~seen], scale)
+
+
+def _tangents(held: np.ndarray | None, scale: np.ndarray) -> np.ndarray:
+    """Orthonormal directions of the scaled unknowns in which rows `held` do not change."""
+    if held is None or not len(held):
+        return np.eye(len(scale))
+    rows = held / scale
+    rows = rows / np.abs(rows).max(axis=1, keepdims=True)
+    _, sigma, Wt = np.linalg.svd(rows / np.linalg.norm(rows, axis=1, keepdims=True))
+    return Wt[int(np.sum(sigma > RANK_TOLERANCE * sigma.max())) :].T
 
 
 def correlation_of(covariance: np.ndarray) -> np.ndarray:

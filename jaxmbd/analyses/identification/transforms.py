@@ -40,6 +40,13 @@ class AbstractTransform(eqx.Module):
     def labels(self, name: str, reference: Any) -> list[str]:
         """A label for each reported number."""
 
+    def bounds(self) -> tuple[float, float]:
+        """The bounds of every reported number, which finite free numbers do not reach.
+
+        With bounds, each reported number has one free number. Default: none.
+        """
+        return -np.inf, np.inf
+
 
 def _indexed(name: str, shape: tuple[int, ...]) -> list[str]:
     if shape == ():
@@ -95,6 +102,9 @@ class Positive(AbstractElementwise):
     def backward(self, free: Array, reference: Array) -> Array:
         return jnp.exp(free)
 
+    def bounds(self) -> tuple[float, float]:
+        return 0.0, np.inf
+
 
 class Bounded(AbstractElementwise):
     """Numbers strictly between `lower` and `upper`, by their logit."""
@@ -112,6 +122,9 @@ class Bounded(AbstractElementwise):
 
     def backward(self, free: Array, reference: Array) -> Array:
         return self.lower + (self.upper - self.lower) * jax.nn.sigmoid(free)
+
+    def bounds(self) -> tuple[float, float]:
+        return self.lower, self.upper
 
 
 class Entries(AbstractTransform):
@@ -151,6 +164,9 @@ class Entries(AbstractTransform):
     def labels(self, name: str, reference: Array) -> list[str]:
         return [name]
 
+    def bounds(self) -> tuple[float, float]:
+        return self.inner.bounds()
+
 
 class Scaled(AbstractTransform):
     """The starting value times a positive factor, which is reported."""
@@ -169,6 +185,9 @@ class Scaled(AbstractTransform):
     def labels(self, name: str, reference: Any) -> list[str]:
         return [f"{name} (factor)"]
 
+    def bounds(self) -> tuple[float, float]:
+        return 0.0, np.inf
+
 
 class PhysicalBody(AbstractTransform):
     """A whole `RigidBody`; every value is that of some distribution of mass.
@@ -185,10 +204,49 @@ class PhysicalBody(AbstractTransform):
         return from_log_cholesky(free)
 
     def report(self, value: RigidBody, reference: RigidBody) -> Float[Array, "10"]:
-        J = value.symmetric_inertia()
-        products = jnp.stack([J[0, 1], J[0, 2], J[1, 2]])
-        return jnp.concatenate([value.mass[None], value.com, jnp.diagonal(J), products])
+        moments = _moments_and_products(value.symmetric_inertia())
+        return jnp.concatenate([value.mass[None], value.com, moments])
 
     def labels(self, name: str, reference: RigidBody) -> list[str]:
-        parts = ("mass", "com x", "com y", "com z", "Jxx", "Jyy", "Jzz", "Jxy", "Jxz", "Jyz")
+        parts = ("mass", "com x", "com y", "com z", *MOMENTS_AND_PRODUCTS)
         return [f"{name} {part}" for part in parts]
+
+
+class PhysicalInertia(AbstractTransform):
+    """The inertia of a `RigidBody` whose mass and centre of mass are known; always possible.
+
+    Six free numbers: the second moments of mass about the centre, Σ = ½ tr(J) 1 - J, are
+    D L Lᵀ D with D = diag(exp d) and a lower triangular L whose diagonal is one. Σ is positive
+    definite if and only if J is positive definite and satisfies the triangle inequality.
+
+    For example:
+
+        parameter = mbd.Parameter("bodies.rod.inertia", mbd.transforms.PhysicalInertia())
+    """
+
+    def to_free(self, reference: Array) -> Free:
+        if jnp.shape(reference) != (3, 3):
+            raise ModelError("PhysicalInertia is for an inertia, such as 'bodies.rod.inertia'")
+        J = 0.5 * (reference + reference.T)
+        C = jnp.linalg.cholesky(0.5 * jnp.trace(J) * jnp.eye(3, dtype=J.dtype) - J)
+        d = jnp.diagonal(C)
+        return jnp.concatenate([jnp.log(d), (C / d[:, None])[jnp.tril_indices(3, -1)]])
+
+    def to_value(self, free: Free, reference: Array) -> Array:
+        L = jnp.eye(3, dtype=free.dtype).at[jnp.tril_indices(3, -1)].set(free[3:])
+        C = jnp.exp(free[:3])[:, None] * L
+        second = C @ C.T
+        return jnp.trace(second) * jnp.eye(3, dtype=free.dtype) - second
+
+    def report(self, value: Array, reference: Array) -> Float[Array, "6"]:
+        return _moments_and_products(0.5 * (value + value.T))
+
+    def labels(self, name: str, reference: Array) -> list[str]:
+        return [f"{name} {part}" for part in MOMENTS_AND_PRODUCTS]
+
+
+MOMENTS_AND_PRODUCTS = ("Jxx", "Jyy", "Jzz", "Jxy", "Jxz", "Jyz")
+
+
+def _moments_and_products(J: Float[Array, "3 3"]) -> Float[Array, "6"]:
+    return jnp.concatenate([jnp.diagonal(J), jnp.stack([J[0, 1], J[0, 2], J[1, 2]])])
