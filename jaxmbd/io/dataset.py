@@ -49,7 +49,7 @@ def to_dataset(solution: AbstractMotion) -> xr.Dataset:
     solution = solution.finite()
     coords: dict[str, Any] = {
         "time": ("time", np.asarray(solution.ts), {"units": "s", "long_name": "time"}),
-        "frame": list(solution.frames.keys()),
+        "frame": list(solution.frames),
         "xyz": list(XYZ),
         "row": list(XYZ),
         "column": list(XYZ),

@@ -1,6 +1,7 @@
 """The interface that formulations implement and that integrators and analyses use."""
 
 from abc import abstractmethod
+from collections.abc import Iterator, Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import equinox as eqx
@@ -20,6 +21,7 @@ from .configuration import AbstractConfiguration
 from .sparsity import SparsityPattern
 
 C = TypeVar("C", bound=AbstractConfiguration)
+T = TypeVar("T")
 
 Elastic = tuple[Float[Array, "n_elastic"], Float[Array, "n_elastic"]]
 Time = Float[Array, ""]
@@ -63,39 +65,49 @@ def _no_states(v: Any) -> Array:
         raise ModelError(f"State: v must be numeric, got {v!r:.60}") from error
 
 
-class NamedPoses(eqx.Module):
+class AbstractByFrame(eqx.Module, Mapping[str, T]):
+    """A mapping by the names of bodies, of marker frames and of the two frames of every joint.
+
+    - `names`: of all rows, None for frames without a name.
+    """
+
+    names: eqx.AbstractVar[tuple[str | None, ...]]
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self.names if name is not None)
+
+    def __len__(self) -> int:
+        return sum(name is not None for name in self.names)
+
+    def row(self, name: str) -> int:
+        """The row of a frame. **Raises** `KeyError` with the known names for another one."""
+        if name not in self:
+            raise KeyError(unknown("unknown frame", name, dict.fromkeys(self)))
+        return self.names.index(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name is not None and name in self.names
+
+
+class NamedPoses(AbstractByFrame[Pose]):
     """Poses of named frames: `poses["rod"].p`, shape `(..., 3)`, and `.R`, shape `(..., 3, 3)`."""
 
-    pose: Pose
     names: tuple[str | None, ...] = eqx.field(static=True)
+    pose: Pose
 
     def __getitem__(self, name: str) -> Pose:
-        row = _row(self.names, name)
+        row = self.row(name)
         return Pose(self.pose.p[..., row, :], self.pose.R[..., row, :, :])
 
-    def keys(self) -> list[str]:
-        """Names of bodies, of marker frames and of the two frames of every joint."""
-        return [name for name in self.names if name is not None]
 
-
-class NamedTwists(eqx.Module):
+class NamedTwists(AbstractByFrame[Array]):
     """Twists `[v, ω]` of named frames along their own axes: `twists["rod"]`, shape `(..., 6)`."""
 
-    twist: Float[Array, "*batch n 6"]
     names: tuple[str | None, ...] = eqx.field(static=True)
+    twist: Float[Array, "*batch n 6"]
 
     def __getitem__(self, name: str) -> Float[Array, "*batch 6"]:
-        return self.twist[..., _row(self.names, name), :]
-
-    def keys(self) -> list[str]:
-        """Names of bodies, of marker frames and of the two frames of every joint."""
-        return [name for name in self.names if name is not None]
-
-
-def _row(names: tuple[str | None, ...], name: str) -> int:
-    if name not in names:
-        raise KeyError(unknown("unknown frame", name, {n: None for n in names if n is not None}))
-    return names.index(name)
+        return self.twist[..., self.row(name), :]
 
 
 class ArtificialEnergyLimit(NamedTuple):
@@ -337,12 +349,14 @@ class AbstractSystem(eqx.Module, Generic[C]):
 
 @eqx.filter_jit
 def _frames(system: AbstractSystem, t: Time, q: Coordinates) -> NamedPoses:
-    return NamedPoses(system.configuration(t, q).ports, system.mechanism.port_names)
+    return NamedPoses(pose=system.configuration(t, q).ports, names=system.mechanism.port_names)
 
 
 @eqx.filter_jit
 def _twists(system: AbstractSystem, t: Time, q: Coordinates, v: Velocities) -> NamedTwists:
-    return NamedTwists(system.configuration(t, q).twists(v), system.mechanism.port_names)
+    return NamedTwists(
+        twist=system.configuration(t, q).twists(v), names=system.mechanism.port_names
+    )
 
 
 @eqx.filter_jit

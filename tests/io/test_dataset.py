@@ -69,7 +69,7 @@ def test_round_trip(dataset, tmp_path):
 @pytest.mark.long
 def test_frames_by_name(fall, dataset):
     ended = fall.finite()
-    assert list(dataset.frame.values) == ended.frames.keys()
+    assert list(dataset.frame.values) == list(ended.frames)
     assert "tip" in dataset.frame
     assert None not in dataset.frame.values
     tip = dataset.sel(frame="tip")
