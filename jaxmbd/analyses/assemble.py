@@ -7,12 +7,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from ..errors import AssemblyError, ModelError
 from ..joints import AbstractJoint
 from ..joints.rotation import FreeRotation
 from ..lie import Pose, so3
+from ..mechanism.mechanism import Mechanism
 from ..model.model import unknown
 from ..model.values import as_leaf, is_concrete
 from ..system import constraints
@@ -24,7 +26,8 @@ from ..system.abstract import (
     reference_values,
     require_system,
 )
-from .closing import Target, Targets, closed, consistent
+from .closing import Target, Targets, closed
+from .closing_rates import consistent
 
 
 def assemble(
@@ -118,7 +121,11 @@ def assemble(
     q, v = _place(closing, tuple(values), tuple(speeds), eta)
     if constraints.n_constraints(closing) > 0 or held or held_rates:
         q = closed(closing, time, q, held, sought)
-        v = _consistent_velocities(closing, time, q, v, held_rates)
+        if rates or mechanism.drivers:  # Otherwise all joints are at rest.
+            sought = targets(name for name in rates if name in loops and name not in hold)
+            given = {*rates, *hold}
+            columns = _left_out(closing, tuple(values), eta, _masks(mechanism, given))
+            v = _consistent_velocities(closing, time, q, v, columns, held_rates, sought)
     if closing is system:
         return State(q, v, z)
     return State(*_converted(closing, system, time, q, v), z)
@@ -162,19 +169,23 @@ def _check_hold(hold: tuple[str, ...], guess: dict[str, Any], rates: dict[str, A
 
 
 def _consistent_velocities(
-    system: AbstractSystem, t: Array, q: Array, v: Array, held: Targets
+    system: AbstractSystem,
+    t: Array,
+    q: Array,
+    v: Array,
+    left_out: Array,
+    held: Targets,
+    sought: Targets,
 ) -> Array:
     """Velocities that keep the joints closed; **raises** `AssemblyError` if there are none."""
-    v, left = consistent(system, t, q, v, held)
-    scale = 1.0 + jnp.max(jnp.abs(v), initial=0.0)
-    worst = jnp.max(jnp.abs(left), initial=0.0)
-    bad = ~(worst < 10 * float(jnp.finfo(q.dtype).eps) ** 0.5 * scale)
+    v, left, is_open = consistent(system, t, q, v, left_out, held, sought)
+    bad = jnp.any(is_open)
     if not is_concrete(bad):
         return eqx.error_if(v, bad, "assemble: drivers or held velocities contradict the joints")
     if bad:
         names = constraints.row_names(system)
         names += [target.name for target in held for _ in range(target.rate.size)]
-        limit = 1e-3 * float(worst)
+        limit = 1e-3 * float(jnp.max(jnp.abs(left)))
         misses = {name: float(x) for name, x in zip(names, left, strict=True) if abs(x) > limit}
         listed = ", ".join(f"{name!r} by {x:.3g}" for name, x in misses.items())
         raise AssemblyError(
@@ -219,6 +230,33 @@ def _place(
     """Coordinates and velocities of bodies with elastic coordinates at rest."""
     v = system.from_tree_rates(values, speeds, (elastic, jnp.zeros_like(elastic)))
     return system.from_tree(values, elastic), v
+
+
+def _masks(mechanism: Mechanism, given: set[str]) -> tuple[Array, ...]:
+    """For each velocity of each joint, by group: 1 if it is left out, 0 if it is given."""
+    return tuple(
+        jnp.outer(
+            jnp.array([name not in given for name in group.names], mechanism.dtype),
+            jnp.ones(group.joint.sizes()[1], mechanism.dtype),
+        )
+        for group in mechanism.joints
+    )
+
+
+@eqx.filter_jit
+def _left_out(
+    system: AbstractSystem,
+    values: tuple[Array, ...],
+    elastic: Array,
+    masks: tuple[Array, ...],
+) -> Float[Array, "nv k"]:
+    """Changes of v by each velocity of each joint, zero for joints with a given rate."""
+    flat, unflatten = ravel_pytree(masks)
+
+    def place(rates: Array) -> Array:
+        return system.from_tree_rates(values, unflatten(rates), (elastic, jnp.zeros_like(elastic)))
+
+    return jax.vmap(place, out_axes=1)(jnp.diag(flat))
 
 
 @eqx.filter_jit

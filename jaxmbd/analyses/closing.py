@@ -1,4 +1,4 @@
-"""Positions and velocities that close the joints of a mechanism."""
+"""Positions that close the joints of a mechanism."""
 
 from typing import Any
 
@@ -20,7 +20,8 @@ from ..model.values import is_concrete
 from ..nonlinear.limited_newton import LimitedNewton
 from ..system import branches, constraints
 from ..system.abstract import AbstractSystem, Coordinates, Time, Velocities
-from ..system.saddle_point import row_lengths, saddle_point
+from ..system.configuration import AbstractConfiguration
+from ..system.saddle_point import row_lengths
 
 MAX_STEPS = 50
 FAR_STEPS = 500
@@ -48,33 +49,29 @@ def closed(
     """Coordinates near `start` at which all joints are closed and held joints have their values.
 
     Joints in `sought` approximate their values as far as the constraints permit (see `_nearest`).
+    If all of this is satisfied to rounding, the coordinates are `start`.
 
     **Raises** `AssemblyError`, with names of joints and constraint residuals, if there are no such
     coordinates, or if joints close the wrong way round only.
     """
     if sought:
         start = _approach(system, t, start, held, sought)
-    q, residuals, angles = _newton(system, t, start, held)
-    if not is_concrete(residuals):
-        return _judged(system, q, residuals, angles)
-    was_open = _is_open(residuals, q)
-    if was_open or np.any(branches.is_reversed(angles)):
+    q, is_open, angles = _newton(system, t, start, held)
+    if not is_concrete(is_open):
+        return _judged(system, q, is_open, angles)
+    if is_open or np.any(branches.is_reversed(angles)):
         near = _approach(system, t, start, held, ())
-        q, residuals, after = _newton(system, t, near, held)
-        if _is_open(residuals, q):
-            if not was_open:
+        q, still_open, after = _newton(system, t, near, held)
+        if still_open:
+            if not is_open:
                 _complain_of_reversed(system, angles)
             _complain(system, held, np.asarray(_residuals(system, t, near, held)))
         _complain_of_reversed(system, after)
     return q
 
 
-def _is_open(residuals: Float[Array, "n"], q: Coordinates) -> Bool[Array, ""]:
-    return ~(jnp.max(jnp.abs(residuals), initial=0.0) < _limit(q))
-
-
 def _judged(
-    system: AbstractSystem, q: Coordinates, residuals: Float[Array, "n"], angles: Float[Array, "k"]
+    system: AbstractSystem, q: Coordinates, is_open: Bool[Array, ""], angles: Float[Array, "k"]
 ) -> Coordinates:
     """`q`, with an error at run time if joints are open or closed the wrong way round."""
     messages = ["assemble: the joints do not close from this guess"]
@@ -82,7 +79,7 @@ def _judged(
         f"assemble: joint {name!r} closes the wrong way round from this guess; {REMEDY}"
         for name in branches.checked_joints(system)
     ]
-    bad = jnp.concatenate([_is_open(residuals, q)[None], branches.is_reversed(angles)])
+    bad = jnp.concatenate([is_open[None], branches.is_reversed(angles)])
     return eqx.branched_error_if(q, jnp.any(bad), jnp.argmax(bad), messages)
 
 
@@ -94,10 +91,6 @@ def _complain_of_reversed(system: AbstractSystem, angles: Float[Array, "k"]) -> 
             f"assemble: these joints close the wrong way round only: {listed}, the misalignment; "
             f"{REMEDY}"
         )
-
-
-def _limit(q: Coordinates) -> float:
-    return float(jnp.finfo(q.dtype).eps) ** 0.5
 
 
 def _complain(system: AbstractSystem, held: Targets, residuals: np.ndarray) -> None:
@@ -170,16 +163,21 @@ def _difference(joint: AbstractJoint, target: Array, actual: Array) -> Float[Arr
 @with_room
 def _newton(
     system: AbstractSystem, t: Time, start: Coordinates, held: Targets
-) -> tuple[Coordinates, Float[Array, "n"], Float[Array, "k"]]:
+) -> tuple[Coordinates, Bool[Array, ""], Float[Array, "k"]]:
     """Newton's method for the multipliers μ of q = start ⊞ M⁻¹ Gᵀ μ.
 
     There are as many unknowns as constraints, and the correction is the smallest in the metric of
     the mass. If constraints are redundant, each step takes minimum-norm multipliers. Rows and
     multipliers are scaled by the lengths of the rows, so that units do not matter. No joint turns
     by more than `MAX_TURN` in a step: near stretched positions steps would be many turns long.
-    Returns coordinates, constraint residuals and the angles of `branches`.
+    Residuals that are rounding errors at the start are no residuals: near singular positions, they
+    would move joints by their square root. Returns coordinates, whether joints are open (residuals
+    above the square root of the machine epsilon, relative to `_scales`), and the angles of
+    `branches`.
     """
     J, length = _jacobian(system, t, start, held), _lengths(system, t, start, held)
+    scale = _scales(system, t, start, held)
+    small = _rounding(system, t, start, _residuals(system, t, start, held), scale)
     largest = jnp.max(length, initial=0.0)
     weight = largest / length
     c = system.configuration(t, start)
@@ -187,7 +185,8 @@ def _newton(
     eps = float(jnp.finfo(start.dtype).eps)
 
     def residual(mu: Array, _: None) -> Array:
-        rows = weight * _residuals(system, t, system.retract(start, directions @ mu[:-1]), held)
+        rows = _residuals(system, t, system.retract(start, directions @ mu[:-1]), held)
+        rows = weight * (rows - small)
         # The last equation sets the least scale of singular values: without it, rows of rounding
         # errors alone, such as those of a second hinge of a door, would count as constraints.
         return jnp.concatenate([rows, eps * mu[-1:]])
@@ -207,7 +206,41 @@ def _newton(
         throw=False,
     )
     q = system.retract(start, directions @ solution.value[:-1])
-    return q, _residuals(system, t, q, held), branches.angles_at(system, t, q)
+    residuals = jnp.abs(_residuals(system, t, q, held))
+    is_open = ~jnp.all(residuals <= eps**0.5 * scale)
+    return q, is_open, branches.angles_at(system, t, q)
+
+
+def _scales(system: AbstractSystem, t: Time, q: Coordinates, held: Targets) -> Float[Array, "n"]:
+    """`constraints.scales` of the rows of `_residuals`."""
+    c = system.configuration(t, q)
+    own = constraints.scales(system, c, constraints.jacobian(system, c))
+    own = own[np.flatnonzero(constraints.is_holonomic(system))]
+    return jnp.concatenate([own, target_scales(system, c, held)])
+
+
+def target_scales(
+    system: AbstractSystem, c: AbstractConfiguration, targets: Targets
+) -> Float[Array, "n"]:
+    """Sizes of velocities of joints: the extent of the mechanism [m], or 1 rad."""
+    size, parts = constraints.extent(c), []
+    for target in targets:
+        joint = system.mechanism.joints[target.group].joint
+        n_angles = joint.rotation.nv
+        parts.append(jnp.where(np.arange(joint.sizes()[1]) < joint.sizes()[1] - n_angles, size, 1))
+    return jnp.concatenate([jnp.zeros(0, c.q.dtype), *parts])
+
+
+def _rounding(
+    system: AbstractSystem,
+    t: Time,
+    q: Coordinates,
+    residuals: Float[Array, "n"],
+    scale: Float[Array, "n"],
+) -> Float[Array, "n"]:
+    """The residuals that are rounding errors, and zero for the others; a constant."""
+    limit = constraints.rounding(system.configuration(t, q)) * scale
+    return jax.lax.stop_gradient(jnp.where(jnp.abs(residuals) <= limit, residuals, 0.0))
 
 
 def _turns(
@@ -231,7 +264,7 @@ def _lengths(system: AbstractSystem, t: Time, q: Coordinates, held: Targets) -> 
     factor = stop_gradients(system.mass_factor(c))
     B = system.whiten(factor, constraints.jacobian(system, c).T)
     own = row_lengths(system, c, B)[np.flatnonzero(constraints.is_holonomic(system))]
-    of_held = jnp.linalg.norm(system.whiten(factor, _joint_rows(system, t, q, held).T), axis=0)
+    of_held = jnp.linalg.norm(system.whiten(factor, joint_rows(system, t, q, held).T), axis=0)
     return stop_gradients(jnp.concatenate([own, jnp.where(of_held > 0, of_held, 1.0)]))
 
 
@@ -241,10 +274,10 @@ def _jacobian(
     """Derivative of `_residuals` by increments of the coordinates."""
     G = constraints.jacobian(system, system.configuration(t, q))
     G = G[np.flatnonzero(constraints.is_holonomic(system))]
-    return jnp.concatenate([G, _joint_rows(system, t, q, held)])
+    return jnp.concatenate([G, joint_rows(system, t, q, held)])
 
 
-def _joint_rows(
+def joint_rows(
     system: AbstractSystem, t: Time, q: Coordinates, targets: Targets
 ) -> Float[Array, "n nv"]:
     """Velocities of joints, as linear maps of v."""
@@ -268,21 +301,36 @@ def _approach(
 
     Misalignments are minimized together with the residuals: a joint that is closed the wrong way
     round is then no minimum. The result has a derivative only if there are `sought` values, see
-    `_nearest`: without them it only starts Newton's method.
+    `_nearest`: without them it only starts Newton's method. If constraints and `sought` values are
+    satisfied to rounding, the result is `start`.
     """
-    delta = _descend(*stop_gradients((system, t, start, held, sought)))
-    if sought:
-        delta = _nearest(system, t, start, held, sought, delta)
-    return system.retract(start, delta)
+    constant = stop_gradients((system, t, start, held, sought))
+    if not sought:
+        return system.retract(start, _descend(*constant, jnp.array(False)))
+    c, scale = system.configuration(t, start), _scales(system, t, start, held)
+    residuals = _residuals(system, t, start, held), _misses(system, t, start, sought)
+    small = tuple(
+        _rounding(system, t, start, *x)
+        for x in zip(residuals, (scale, target_scales(system, c, sought)), strict=True)
+    )
+    satisfied = jnp.all(jnp.concatenate(residuals) == jnp.concatenate(small))
+    delta = jnp.where(satisfied, 0.0, _descend(*constant, satisfied))
+    return system.retract(start, _nearest(system, t, start, held, sought, delta, small))
 
 
 def _descend(
-    system: AbstractSystem, t: Time, start: Coordinates, held: Targets, sought: Targets
+    system: AbstractSystem,
+    t: Time,
+    start: Coordinates,
+    held: Targets,
+    sought: Targets,
+    satisfied: Bool[Array, ""],
 ) -> Velocities:
-    """The increment of `start` that minimizes the residuals of `_approach`."""
+    """The increment of `start` that minimizes the residuals of `_approach`, unless `satisfied`."""
     # A small offset, since the gradient vanishes in a stretched mechanism. The solver's own
     # numbers have JAX's default float type, and its unknowns must have the same.
     nudge = 1e-3 * jnp.cos(1.0 + jnp.arange(system.nv, dtype=jnp.result_type(float)))
+    nudge = jnp.where(satisfied, 0.0, nudge)
 
     def residual(delta: Array, _: None) -> Array:
         q = system.retract(start, delta.astype(start.dtype))
@@ -305,6 +353,7 @@ def _nearest(
     held: Targets,
     sought: Targets,
     near: Velocities,
+    rounding: tuple[Float[Array, "m"], Float[Array, "n"]],
 ) -> Velocities:
     """The increment δ near `near` that minimizes the misses m(δ) of sought values, joints closed.
 
@@ -312,13 +361,16 @@ def _nearest(
     g of `_residuals`, and is differentiated by the implicit function theorem. The terms in √ε
     determine what neither the sought values nor the constraints do, and multipliers λ of redundant
     constraints. If Newton's method fails, `near` is returned, whose derivative is an error.
+
+    **Arguments:** `rounding`: the parts of g and m at `start` that are rounding errors, not counted.
     """
     eps = float(jnp.finfo(near.dtype).eps)
     small = eps**0.5
 
     def parts(delta: Array) -> tuple[Array, Array]:
         q = system.retract(start, delta)
-        return _misses(system, t, q, sought), _residuals(system, t, q, held)
+        misses, residuals = _misses(system, t, q, sought), _residuals(system, t, q, held)
+        return misses - rounding[1], residuals - rounding[0]
 
     def slope(x: Array, _: None) -> Array:
         (misses, residuals), pull = jax.vjp(parts, x[: near.size])
@@ -362,26 +414,4 @@ def _(primals: tuple, tangents: tuple) -> tuple[Velocities, Velocities]:
     return delta, one * tangents[1]
 
 
-@eqx.filter_jit
-@with_room
-def consistent(
-    system: AbstractSystem, t: Time, q: Coordinates, v: Velocities, held: Targets
-) -> tuple[Velocities, Float[Array, "n"]]:
-    """The velocity nearest to `v`, in the metric of the mass, that keeps the joints closed.
-
-    Also returns the residuals of ġ and of held rates, which are not zero if they contradict each
-    other.
-    """
-    c, further = system.configuration(t, q), _joint_rows(system, t, q, held)
-    rows = jnp.concatenate([constraints.jacobian(system, c), further])
-    empty = jnp.zeros(0, dtype=q.dtype)  # Sets the float type.
-    required = jnp.concatenate(
-        [-constraints.time_derivative(system, c), *[target.rate for target in held], empty]
-    )
-    residual = constraints.residual(system, c)
-    equations = saddle_point(system, c, residual, further=further if held else None)
-    change, _ = equations.solve(jnp.zeros_like(v), required - rows @ v)
-    return v + change, rows @ (v + change) - required
-
-
-__all__ = ["Target", "Targets", "closed", "consistent"]
+__all__ = ["Target", "Targets", "closed", "joint_rows", "target_scales"]

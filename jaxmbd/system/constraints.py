@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from .._stop_gradients import stop_gradients
 from ..joints.abstract import AbstractJoint, n_rows
 from ..lie import Pose, se3
 from ..mechanism.elements import JointForces, Wrenches
@@ -27,6 +28,10 @@ from .configuration import AbstractConfiguration
 from .inertia import twist_rates
 from .joint_motion import relative_accelerations, scatter
 from .loads import generalized
+
+# Rounding errors of constraint residuals, in units of the machine epsilon: of a few frames, and for
+# each body of the mechanism.
+ROUNDING, PER_BODY = 32.0, 2.0
 
 Coordinates = dict[int, Float[Array, "_n _nq"]]  # For groups that couplings or drivers refer to.
 
@@ -102,6 +107,64 @@ def violation(c: AbstractConfiguration, residual: Float[Array, "ng"]) -> Float[A
     extent = jnp.max(jnp.ptp(c.ports.p, axis=0))
     extent = jnp.where((extent > 0) & (extent < 1), extent, 1.0)
     return jnp.max(jnp.abs(residual), initial=0.0) / extent
+
+
+def extent(c: AbstractConfiguration) -> Float[Array, ""]:
+    """Largest extent of all frames along an axis of the world [m]; 1 if they are at one place."""
+    places = jax.lax.stop_gradient(c.ports.p[1:])  # Without the origin of the world.
+    size = jnp.max(jnp.ptp(places, axis=0))
+    return jnp.where(size > 0, size, 1.0)
+
+
+def rounding(c: AbstractConfiguration) -> Float[Array, ""]:
+    """Largest rounding error of a residual, relative to `scales`, and of a coordinate [rad].
+
+    It grows with the distance from the origin, with the number of turns of joints, and with the
+    number of bodies, whose poses are products along the tree.
+    """
+    c, size = stop_gradients(c), extent(c)
+    groups = enumerate(c.mechanism.joints)
+    angles = [
+        jnp.max(jnp.abs(c.coordinates(g)[:, group.joint.sizes()[0] - group.joint.rotation.nq :]))
+        for g, group in groups
+        if group.in_tree and group.joint.rotation.nq > 0
+    ]
+    largest = jnp.maximum(1.0, jnp.max(jnp.abs(c.ports.p)) / size)
+    terms = ROUNDING + PER_BODY * c.mechanism.n_bodies
+    return terms * float(jnp.finfo(c.q.dtype).eps) * jnp.max(jnp.stack([largest, *angles]))
+
+
+def reach(c: AbstractConfiguration, v: Velocities) -> Float[Array, ""]:
+    """Largest velocity of a frame, its linear part divided by the extent of the mechanism [1/s]."""
+    twists = jax.lax.stop_gradient(c.twists(v))
+    linear, angular = (jnp.max(jnp.abs(x), initial=0.0) for x in jnp.split(twists, 2, axis=1))
+    return jnp.maximum(linear / extent(c), angular)
+
+
+def scales(
+    system: AbstractSystem, c: AbstractConfiguration, G: Float[Array, "ng nv"]
+) -> Float[Array, "ng"]:
+    """The size of each residual: its change by motions of the size of the mechanism.
+
+    These motions are displacements by the extent of the mechanism and rotations by 1 rad.
+
+    **Arguments:** `G`: the constraint Jacobian at `c`.
+    """
+    c, size = stop_gradients(c), extent(c)
+
+    def of_joint(group: JointGroup, X_FM: Pose) -> Float[Array, "m"]:
+        linear, angular = jnp.split(jnp.abs(local_jacobians(group, X_FM)), 2, axis=2)
+        return (size * jnp.sum(linear, axis=2) + jnp.sum(angular, axis=2)).ravel()
+
+    parts = [of_joint(group, c.relative_poses(g)) for g, group in _constrained(system)]
+    n = len(coordinate_names(system))
+    if n > 0:
+        units = jnp.eye(c.nv, dtype=c.q.dtype)
+        largest = jax.vmap(lambda v: reach(c, v))(units)
+        moving = largest > 0
+        units = jnp.where(moving, 1.0 / jnp.where(moving, largest, 1.0), 0.0)
+        parts.append(jnp.abs(jax.lax.stop_gradient(G[len(G) - n :])) @ units)
+    return jnp.concatenate([jnp.zeros(0, c.q.dtype), *parts])
 
 
 class PortMotion(NamedTuple):
