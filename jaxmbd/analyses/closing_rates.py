@@ -80,7 +80,7 @@ def _following(
     """The change of `v` by rates that are left out, see `consistent`."""
     largest = jax.vmap(lambda column: constraints.reach(c, column))(left_out.T)
     moving = largest > 0
-    columns = left_out * jnp.where(moving, 1.0 / jnp.where(moving, largest, 1.0), 0.0)
+    columns = left_out * jnp.where(moving, 1.0 / jnp.where(moving, largest, 1.0), 0.0)[None]
     # The last entry sets the scale of singular values: if no rate left out has an effect on a
     # constraint, all others are rounding errors.
     A = jnp.pad((rows @ columns) / scale[:, None], ((0, 1), (0, 1))).at[-1, -1].set(1.0)

@@ -1,0 +1,120 @@
+"""`assemble` keeps consistent values, and computes rates that are left out from the given ones."""
+
+import functools
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmbd as mbd
+from jaxmbd import Frame, joints, signals
+from tests import models
+from tests.formulations.test_redundant import four_bar
+from tests.marks import thorough_but
+
+JOINT, MAXIMAL = mbd.JointCoordinates(), mbd.MaximalCoordinates()
+
+
+def about_z(angle):
+    return [np.cos(angle / 2), 0.0, 0.0, np.sin(angle / 2)]
+
+
+def radial(n=3, crank=0.3, phase=0.7, size=1.0):
+    """Slider-cranks on one shaft, all at their dead points if the shaft is at `phase`."""
+    body = mbd.RigidBody(1.0, 0.01 * size**2 * np.eye(3), (0.0, 0.0, 0.0))
+    bodies, links = {"wheel": body}, {"shaft": joints.Revolute("ground", "wheel")}
+    for k in range(n):
+        a, rod = 2 * np.pi * k / n, size * (1.0 + 0.1 * k)
+        pin, top = crank * size, crank * size + rod
+        on_wheel = Frame("wheel", [pin * np.cos(a), pin * np.sin(a), 0], quat=about_z(a))
+        b = a + phase
+        on_ground = Frame("ground", [top * np.cos(b), top * np.sin(b), 0], quat=about_z(b))
+        bodies |= {f"rod{k}": body, f"piston{k}": body}
+        links[f"pin{k}"] = joints.Revolute(on_wheel, f"rod{k}")
+        links[f"wrist{k}"] = joints.Revolute(Frame(f"rod{k}", [rod, 0, 0]), f"piston{k}")
+        links[f"bore{k}"] = joints.Prismatic(on_ground, f"piston{k}", axis=[1, 0, 0])
+    return mbd.Model(bodies, links)
+
+
+def geared():
+    """Two wheels in mesh, and a third one that a driver turns."""
+    wheel = mbd.RigidBody(1.0, 0.1 * np.eye(3), (0.0, 0.0, 0.0))
+    places = {"a": 0.0, "b": 0.3, "c": 0.7}
+    return mbd.Model(
+        dict.fromkeys(places, wheel),
+        {name: joints.Revolute(Frame("ground", [x, 0, 0]), name) for name, x in places.items()},
+        couplings={"mesh": joints.Gear("b", "a", teeth=(40, 17), offset=0.3)},
+        drivers={"motor": joints.Driver("c", signals.Sine(0.5, 2.0, 0.4))},
+    )
+
+
+def single(model):
+    return jax.tree.map(lambda x: x.astype(jnp.float32) if eqx.is_inexact_array(x) else x, model)
+
+
+BORES = mbd.JointCoordinates(cut=["bore0", "bore1", "bore2"])
+FOLDED = (0.2, 0.5, 0.2, 0.5)
+AT_DEAD_POINT = {"shaft": 0.7}
+
+# Model, formulation, guess and the rate of the joint that is held.
+CASES = {
+    "dead point": (radial(1), mbd.JointCoordinates(cut="bore0"), AT_DEAD_POINT),
+    "three dead points": (radial(), BORES, AT_DEAD_POINT),
+    "three dead points, cut at the pins": (radial(), JOINT, AT_DEAD_POINT),
+    "three dead points, maximal": (radial(), MAXIMAL, AT_DEAD_POINT),
+    "three dead points, natural": (radial(), mbd.NaturalCoordinates(rigid=True), AT_DEAD_POINT),
+    "micrometres": (radial(size=1e-6), BORES, AT_DEAD_POINT),
+    "near a dead point": (radial(), BORES, {"shaft": 0.7 + 1e-7}),
+    "single precision": (single(radial()), BORES, AT_DEAD_POINT),
+    "redundant hinges": (four_bar(tilt=(0.3, 0.2, 0.1)), MAXIMAL, {"A": 1.0, "B": -0.5, "D": 1.2}),
+    "parallelogram": (four_bar(FOLDED), JOINT, {"A": 1.0, "B": -1.0, "D": 1.0}),
+    "change point": (four_bar(FOLDED), JOINT, {"A": 0.0}),
+    "change point, far": (four_bar(FOLDED), MAXIMAL, {"A": np.pi, "B": -np.pi, "D": np.pi}),
+    "in a plane": (four_bar(), mbd.PointCoordinates("xy"), {"A": 1.0, "B": -0.5, "D": 1.2}),
+    "ball and universal joint": (models.four_bar(), JOINT, {"left": 0.4}),
+    "ball, maximal": (models.four_bar(), MAXIMAL, {"left": 0.4}),
+    "gears and a driver": (geared(), JOINT, {"a": 2.0}),
+    "gears, maximal": (geared(), MAXIMAL, {"a": 2.0}),
+}
+
+
+@functools.cache
+def assembled(case):
+    model, formulation, guess = CASES[case]
+    system, first = mbd.formulate(model, formulation), next(iter(guess))
+    return system, mbd.assemble(system, guess, {first: 1.3}, hold=[first])
+
+
+def values_of(system, state):
+    """Coordinates and velocities of all joints, those that close loops included."""
+    found = mbd.joint_states(system, 0.0, state)
+    moving = {name: x for name, x in found.items() if x.q.size > 0}
+    return {n: x.q for n, x in moving.items()}, {n: x.v for n, x in moving.items()}
+
+
+def is_equal(system, state, other):
+    tolerance = 200 * float(jnp.finfo(state.q.dtype).eps)
+    length = float(jnp.ptp(system.configuration(jnp.zeros((), state.q.dtype), state.q).ports.p))
+    for name, x in mbd.joint_states(system, 0.0, state).items():
+        y = mbd.joint_states(system, 0.0, other)[name]
+        prismatic = isinstance(system.mechanism.joint(name), joints.Prismatic)
+        limit = tolerance * (length if prismatic else 1.0)
+        np.testing.assert_allclose(x.q, y.q, atol=limit, rtol=0, err_msg=name)
+        np.testing.assert_allclose(x.v, y.v, atol=10 * limit, rtol=0, err_msg=name)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", thorough_but(["dead point"], CASES))
+def test_assembling_twice_changes_nothing(case):
+    """Also with the rate of any one joint left out: it follows from the others."""
+    system, state = assembled(case)
+    guess, rates = values_of(system, state)
+    again = mbd.assemble(system, guess, rates)
+    is_equal(system, again, state)
+    is_equal(system, mbd.assemble(system, *values_of(system, again)), again)
+    for name in rates:
+        others = {n: v for n, v in rates.items() if n != name}
+        if others:
+            is_equal(system, mbd.assemble(system, guess, others), state)
