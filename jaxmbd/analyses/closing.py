@@ -362,7 +362,7 @@ def _nearest(
     determine what neither the sought values nor the constraints do, and multipliers λ of redundant
     constraints. If Newton's method fails, `near` is returned, whose derivative is an error.
 
-    **Arguments:** `rounding`: the parts of m and g at `start` that are rounding errors.
+    **Arguments:** `rounding`: the parts of g and m at `start` that are rounding errors.
     """
     eps = float(jnp.finfo(near.dtype).eps)
     small = eps**0.5
