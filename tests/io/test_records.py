@@ -10,7 +10,7 @@ GOOD = "time,angle,torque\n0,0.1,1\n0.01,0.2,2\n0.02,0.3,3\n"
 
 def write(tmp_path, text):
     path = tmp_path / "run.csv"
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
     return path
 
 
@@ -21,6 +21,23 @@ def test_columns_by_name(tmp_path):
     assert "angle" not in record
 
 
+def test_files_with_a_byte_order_mark_or_without_a_header(tmp_path):
+    wanted = mbd.io.read_record(write(tmp_path, GOOD), ["time", "angle"])
+    marked = mbd.io.read_record(write(tmp_path, "\ufeff" + GOOD), ["time", "angle"])
+    numbers = GOOD[GOOD.index("0") :]
+    names = ["time", "angle", "torque"]
+    bare = mbd.io.read_record(write(tmp_path, numbers), ["time", "angle"], header=names)
+    for record in (marked, bare):
+        np.testing.assert_array_equal(record["time"], wanted["time"])
+        np.testing.assert_array_equal(record["angle"], wanted["angle"])
+    twice = write(tmp_path, GOOD.replace("torque", "time"))
+    assert mbd.io.read_record(twice, ["angle"])["angle"].tolist() == [0.1, 0.2, 0.3]
+    with pytest.raises(mbd.DataError, match=r"columns 1, 2 have the name 't'; .* in header"):
+        mbd.io.read_record(write(tmp_path, numbers), ["t"], header=["t", "t", "torque"])
+    with pytest.raises(mbd.DataError, match=r"line 1: 3 fields where the header has 2"):
+        mbd.io.read_record(write(tmp_path, numbers), ["t"], header=["t", "x"])
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -29,7 +46,13 @@ def test_columns_by_name(tmp_path):
         ("time,angle,torque\n0,0.1,1\n", "two or more lines"),
         (GOOD[:-4], r"line 4: 2 fields .* truncated"),
         (GOOD.replace("0.2", "open"), "line 3: 'angle' is no number: 'open'"),
-        (GOOD.replace("0.2", "nan"), "line 3: 'angle' is not finite"),
+        (
+            GOOD.replace("0.2", "nan"),
+            "line 3: 'angle' is not finite: 'nan', in 1 of 3 lines; remove",
+        ),
+        (GOOD.replace("0.2", ""), "line 3: 'angle' is not finite: '', in 1 of 3 lines; remove"),
+        (GOOD[GOOD.index("0") :], r"first line has numbers.* header=\[\.\.\.\]"),
+        (GOOD.replace("torque", "angle"), r"columns 2, 3 have the name 'angle'; .*header=\["),
     ],
 )
 def test_files_that_cannot_be_used(tmp_path, text, message):
@@ -40,3 +63,10 @@ def test_files_that_cannot_be_used(tmp_path, text, message):
 def test_missing_file(tmp_path):
     with pytest.raises(mbd.DataError, match="cannot be read"):
         mbd.io.read_record(tmp_path / "none.csv", ["time"])
+
+
+def test_missing_samples_are_told_with_their_number_and_first_time():
+    readings = np.array([0.0, np.nan, 0.0, np.inf])
+    message = r"'hinge' is not finite in row 1 at 0.5 s, and in 2 of 4 rows in all; remove"
+    with pytest.raises(mbd.DataError, match=message):
+        mbd.Experiment([0.0, 0.5, 1.0, 1.5], {"hinge": readings})

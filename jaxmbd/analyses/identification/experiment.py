@@ -109,7 +109,7 @@ class Experiment(eqx.Module):
                     f"{name}: {key!r} has shape {values.shape}, but there are "
                     f"{self.ts.shape[0]} times"
                 )
-            _check_finite(values, f"{name}: {key!r}")
+            _check_samples(self.ts, values, f"{name}: {key!r}")
 
     @property
     def name(self) -> str:
@@ -187,6 +187,20 @@ def _check_finite(values: Array, name: str) -> None:
     bad = ~np.isfinite(np.asarray(values)).reshape(values.shape[0], -1).all(axis=1)
     if bad.any():
         raise DataError(f"{name} is not finite in row {int(np.argmax(bad))}")
+
+
+def _check_samples(ts: Array, values: Array, name: str) -> None:
+    """**Raises** `DataError` for missing samples, with their number and the first time."""
+    if not is_concrete(values):
+        return
+    bad = np.flatnonzero(~np.isfinite(np.asarray(values)).reshape(values.shape[0], -1).all(axis=1))
+    if bad.size:
+        at = f" at {float(ts[bad[0]]):.6g} s" if is_concrete(ts) else ""
+        raise DataError(
+            f"{name} is not finite in row {bad[0]}{at}, and in {bad.size} of {len(values)} rows in "
+            "all; remove these rows from times and readings, or fill them by interpolation; put a "
+            "sensor with other times into a record of its own"
+        )
 
 
 def _check_times(ts: Array, name: str) -> None:
