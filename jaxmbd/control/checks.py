@@ -10,16 +10,20 @@ from ..sensors import AbstractSensor
 
 
 def as_sensors(value: Any, who: str) -> Any:
-    """Sensors in a dict or a tuple, or one sensor; **raises** `ModelError` for anything else."""
-    sensors = tuple(value) if isinstance(value, list) else value
-    each = list(sensors.values()) if isinstance(sensors, dict) else sensors
-    for sensor in each if isinstance(each, list | tuple) else [each]:
-        if not isinstance(sensor, AbstractSensor) or any(map(callable, jax.tree.leaves(sensor))):
-            raise ModelError(
-                f"{who}: {sensor!r} is no sensor; take one of jaxmbd.sensors, or derive one from "
-                "sensors.AbstractKinematicSensor"
-            )
-    return sensors
+    """Sensors in nested dicts and tuples, or one sensor.
+
+    **Raises** `ModelError` for anything else.
+    """
+    if isinstance(value, dict):
+        return {key: as_sensors(x, who) for key, x in value.items()}
+    if isinstance(value, list | tuple):
+        return tuple(as_sensors(x, who) for x in value)
+    if not isinstance(value, AbstractSensor) or any(map(callable, jax.tree.leaves(value))):
+        raise ModelError(
+            f"{who}: {value!r} is no sensor; take one of jaxmbd.sensors, or derive one from "
+            "sensors.AbstractKinematicSensor"
+        )
+    return value
 
 
 def unreadable(sensors: Any) -> str | None:

@@ -4,13 +4,14 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from ..errors import ModelError
 from ..forces.abstract import Time
 from ..forces.controller import AbstractController, as_outputs
-from ..model.values import as_leaf, not_positive
+from ..model.values import Constant, as_leaf, is_constant, not_positive
 from .checks import as_sensors, unreadable
 
 
@@ -22,7 +23,9 @@ class Controller(AbstractController):
         commands, next = law(t, readings, memory)        sampled, with a period
 
     The law is a pure function or an Equinox module. Floats of a module are leaves of the model,
-    `model.forces["name"].law`: gains and weights have gradients. A plain function is static.
+    `model.forces["name"].law`: gains and weights have gradients. Functions are constants, plain
+    ones and those in a module, such as the activation of a network. `equinox.tree_at` and
+    `Model.replace` change the law, or a part of it.
 
     A continuous law is evaluated with the accelerations, and its memory is integrated with the
     motion. A sampled law is evaluated at multiples of the period, at the start of a step of the
@@ -34,8 +37,8 @@ class Controller(AbstractController):
 
     **Arguments:**
 
-    - `sensors`: a kinematic sensor of `jaxmbd.sensors`, or a sequence or dict of them; readings are
-      an array, or arrays in a tuple or dict likewise.
+    - `sensors`: a kinematic sensor of `jaxmbd.sensors`, or sequences and dicts of them, nested in
+      any way; readings are an array, or arrays in tuples and dicts likewise.
     - `law`: the control law. Commands are converted to the float type of the system.
     - `outputs`: the name of a joint, on whose velocities the command acts [N or N m], or of a
       frame, for a wrench `[f, τ]` along its axes, shape `(6,)` [N, N m]; a `Frame`; or a sequence
@@ -61,7 +64,6 @@ class Controller(AbstractController):
     outputs: Any
     memory: PyTree
     sample_time: Float[Array, ""] | None
-    rest: Any = eqx.field(static=True)
 
     def __init__(
         self, sensors: Any, law: Any, outputs: Any, period: Any = None, *, memory: Any = None
@@ -69,8 +71,7 @@ class Controller(AbstractController):
         if not callable(law):
             raise ModelError(f"Controller: the law must be a function or a module, got {law!r}")
         self.sensors = as_sensors(sensors, "Controller")
-        numbers = jax.tree.map(_as_array, law)
-        self.law, self.rest = eqx.partition(numbers, eqx.is_array)
+        self.law = _as_law(law)
         self.outputs = as_outputs(outputs, "Controller")
         self.memory = jax.tree.map(lambda x: as_leaf(x, None, "Controller: memory"), memory)
         self.sample_time = None if period is None else as_leaf(period, (), "Controller: period")
@@ -80,11 +81,17 @@ class Controller(AbstractController):
             return f"period must be positive, got {self.sample_time}"
         return unreadable(self.sensors)
 
+    def lowered(self) -> "Controller":
+        # `equinox.tree_at` may have changed the law to one with other leaves than arrays.
+        return _as_law(self)
+
     def initial_memory(self) -> PyTree:
         return self.memory
 
     def evaluate(self, t: Time, readings: PyTree, memory: PyTree) -> tuple[PyTree, PyTree]:
-        law = eqx.combine(self.law, self.rest)
+        law = jax.tree.map(
+            lambda x: x.value if is_constant(x) else x, self.law, is_leaf=is_constant
+        )
         if self.memory is None:
             return law(t, readings), None
         both = law(t, readings, memory)
@@ -93,12 +100,18 @@ class Controller(AbstractController):
         return both
 
 
-def _as_array(x: Any) -> Any:
-    """Floats of a law as arrays, so that they are leaves."""
-    is_float = isinstance(x, float) or (
-        isinstance(x, np.ndarray) and np.issubdtype(x.dtype, np.floating)
-    )
-    return as_leaf(x, None, "Controller: law") if is_float else x
+def _as_law(law: Any) -> Any:
+    """The law with arrays as its only leaves, so that it is a part of the model."""
+    return jax.tree.map(_as_leaf, law, is_leaf=is_constant)
+
+
+def _as_leaf(x: Any) -> Any:
+    """An array for numbers in floats and NumPy arrays; a `Constant` for all else."""
+    if isinstance(x, np.ndarray) and not np.issubdtype(x.dtype, np.floating):
+        return jnp.asarray(x)
+    if isinstance(x, float | np.ndarray):
+        return as_leaf(x, None, "Controller: law")
+    return x if eqx.is_array(x) or is_constant(x) else Constant(x)
 
 
 __all__ = ["Controller"]

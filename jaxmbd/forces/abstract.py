@@ -32,6 +32,10 @@ class AbstractElement(eqx.Module):
     # in advance.
     signals_at_own_time: ClassVar[tuple[str, ...]] = ()
 
+    def lowered(self) -> "AbstractElement":
+        """The element in the equations; its leaves are arrays. Default: itself."""
+        return self
+
     @property
     def n_states(self) -> int:
         """Number of first-order states z, a function of shapes and static fields. Default: zero."""

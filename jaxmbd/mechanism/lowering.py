@@ -59,6 +59,8 @@ def lower(model: Model, cut: Sequence[str] = (), joint_coordinates: bool = False
     mass beyond them in the tree. Without `joint_coordinates` it raises for all massless links, and
     for rotors on spherical joints.
     """
+    forces = {name: force.lowered() for name, force in sorted(model.forces.items())}
+    model = eqx.tree_at(lambda m: m.forces, model, forces)
     model.check_values()
     bodies = {name: body.lowered() for name, body in model.bodies.items()}
     model = eqx.tree_at(lambda m: m.bodies, model, bodies)
@@ -75,7 +77,6 @@ def lower(model: Model, cut: Sequence[str] = (), joint_coordinates: bool = False
     dtype = float_type(model)
     joints = _lower_joints(model, topology, ports, dtype)
     place = {name: (g, i) for g, group in enumerate(joints) for i, name in enumerate(group.names)}
-    forces = {name: model.forces[name] for name in sorted(model.forces)}
     rotors = {name: model.rotors[name] for name in sorted(model.rotors)}
     _check_rotors(rotors, joints, place, joint_coordinates)
     elements = _lower_elements(forces, ports, joints, place, dtype)

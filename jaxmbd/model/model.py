@@ -71,7 +71,9 @@ class Model(eqx.Module):
     ):
         self.bodies = as_components("body", bodies)
         self.joints = as_components("joint", joints)
-        self.forces = as_components("force", forces)
+        self.forces = {
+            name: force.lowered() for name, force in as_components("force", forces).items()
+        }
         self.frames = {
             name: as_frame(frame, f"frame {name!r}")
             for name, frame in as_components("frame", frames).items()

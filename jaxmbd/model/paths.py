@@ -7,11 +7,11 @@ import equinox as eqx
 
 from ..errors import ModelError
 from .model import Model, unknown
-from .values import as_direction, as_leaf, directions_of
+from .values import Constant, as_direction, as_leaf, directions_of, is_constant
 
 
 def follow(model: Any, path: str) -> Any:
-    """The part of a model at a dotted path of attributes and dict keys.
+    """The part of a model at a dotted path of attributes, dict keys and indices of sequences.
 
     Dict keys may contain dots; the longest key that fits is used.
 
@@ -19,8 +19,14 @@ def follow(model: Any, path: str) -> Any:
     """
     node = model
     for step in steps_of(model, path):
-        node = node[step] if isinstance(node, dict) else getattr(node, step)
+        node = _child(node, step)
     return node
+
+
+def _child(node: Any, step: str) -> Any:
+    if isinstance(node, list | tuple):
+        return node[int(step)]
+    return node[step] if isinstance(node, dict) else getattr(node, step)
 
 
 def steps_of(model: Any, path: str) -> list[str]:
@@ -36,9 +42,11 @@ def steps_of(model: Any, path: str) -> list[str]:
         else:
             step = rest.split(".")[0]
             fields = getattr(type(node), "__dataclass_fields__", {})
+            if isinstance(node, list | tuple):
+                fields = dict.fromkeys(map(str, range(len(node))))
             if step not in fields:
                 raise ModelError(unknown(f"path {path!r}: no", step, fields))
-            node = getattr(node, step)
+            node = _child(node, step)
         steps.append(step)
         rest = rest[len(step) + 1 :]
     return steps
@@ -73,6 +81,8 @@ def replaced(model: Model, values: Any) -> Model:
             leaf = as_leaf(value, node.shape, f"replace: {path!r}").astype(node.dtype)
         elif isinstance(node, eqx.Module) and isinstance(value, eqx.Module):
             leaf = value
+        elif is_constant(node) and callable(value):
+            leaf = Constant(value)
         elif isinstance(node, eqx.Module):
             raise ModelError(
                 f"replace: {path!r} is a {type(node).__name__}, not a number; give another "
@@ -94,8 +104,10 @@ def _with(node: Any, steps: list[str], value: Any) -> Any:
     step, rest = steps[0], steps[1:]
     if isinstance(node, dict):
         return {**node, step: _with(node[step], rest, value)}
-    changed = _with(getattr(node, step), rest, value)
-    return eqx.tree_at(lambda n: getattr(n, step), node, changed)
+    changed = _with(_child(node, step), rest, value)
+    if isinstance(node, list | tuple):
+        return type(node)([*node[: int(step)], changed, *node[int(step) + 1 :]])
+    return eqx.tree_at(lambda n: getattr(n, step), node, changed, is_leaf=is_constant)
 
 
 __all__ = ["follow", "replaced", "steps_of"]

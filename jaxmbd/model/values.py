@@ -14,6 +14,20 @@ from jaxtyping import Array, Float
 from ..errors import ModelError
 
 
+class Constant(eqx.Module):
+    """A function, or another value that is no array, in the place of a leaf; call it likewise."""
+
+    value: Any = eqx.field(static=True)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.value(*args, **kwargs)
+
+
+def is_constant(x: Any) -> bool:
+    """True for a `Constant`; for use as `is_leaf`."""
+    return isinstance(x, Constant)
+
+
 def is_concrete(x: Any) -> bool:
     """True if the values of `x` are available (`x` is not being traced)."""
     return not isinstance(x, Tracer)

@@ -1,11 +1,14 @@
 """Sensors of positions and velocities."""
 
+from collections.abc import Callable
+from typing import Any
+
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..joints import Free
+from ..joints import AbstractJoint, Free
 from ..joints.components import periodic_coordinates
 from ..joints.rotation import FreeRotation
 from ..lie import so3
@@ -14,8 +17,12 @@ from ..model import Frame, Model, ground
 from .abstract import AbstractKinematicSensor
 
 
+def _as_joints(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
 class JointPosition(AbstractKinematicSensor):
-    """Coordinates of a joint [rad or m; 1 for quaternions].
+    """Coordinates of a joint, or of several joints as one vector [rad or m; 1 for quaternions].
 
     A fit compares angles modulo whole turns, which only some formulations and encoders count, and
     quaternions up to their sign and length. It compares lengths, and the angle of a screw,
@@ -24,19 +31,35 @@ class JointPosition(AbstractKinematicSensor):
     For example:
 
         angle = sensors.JointPosition("hinge")
+        angles = sensors.JointPosition(["shoulder", "elbow"])
     """
 
-    joint: str = eqx.field(static=True)
+    joint: str | tuple[str, ...] = eqx.field(static=True, converter=_as_joints)
 
     def read(self, motion: AbstractNamedMotion) -> Float[Array, "..."]:
-        return motion.joint_position(self.joint)
+        return _read(motion.joint_position, self.joint)
 
     def nearest(
         self, model: Model, reading: Float[Array, "*n"], measured: Float[Array, "*n"]
     ) -> Float[Array, "*n"]:
-        joint = model.joints.get(self.joint)
-        if joint is None:  # The free joint of a floating body has the body's name.
-            joint = Free(ground, Frame(self.joint))
+        if isinstance(self.joint, tuple):
+            sizes = [_joint(model, name).sizes()[0] for name in self.joint]
+            parts = zip(
+                self.joint,
+                sizes,
+                *(jnp.split(x, np.cumsum(sizes)[:-1], axis=-1) for x in (reading, measured)),
+                strict=True,
+            )
+            return jnp.concatenate(
+                [
+                    JointPosition(name).nearest(model, a[..., 0], b[..., 0])[..., None]
+                    if size == 1
+                    else JointPosition(name).nearest(model, a, b)
+                    for name, size, a, b in parts
+                ],
+                axis=-1,
+            )
+        joint = _joint(model, self.joint)
         if joint.sizes()[0] and isinstance(joint.rotation, FreeRotation):
             turned = _nearest_quaternion(reading[..., -4:], measured[..., -4:])
             return jnp.concatenate([reading[..., :-4], turned], axis=-1)
@@ -45,6 +68,19 @@ class JointPosition(AbstractKinematicSensor):
         period = 2.0 * np.pi * (periodic[0] if periodic.size == 1 else periodic)
         turns = jnp.round((reading - measured) / (2.0 * np.pi))
         return reading - turns * jnp.broadcast_to(jnp.asarray(period, turns.dtype), turns.shape)
+
+
+def _read(read: Callable[[str], Array], joint: str | tuple[str, ...]) -> Float[Array, "..."]:
+    """The reading of a joint, or of several joints one after another."""
+    if isinstance(joint, str):
+        return read(joint)
+    return jnp.concatenate([jnp.atleast_1d(read(name)) for name in joint])
+
+
+def _joint(model: Model, name: str) -> AbstractJoint:
+    """A joint; the free joint of a floating body has the body's name."""
+    joint = model.joints.get(name)
+    return Free(ground, Frame(name)) if joint is None else joint
 
 
 def _nearest_quaternion(
@@ -58,17 +94,17 @@ def _nearest_quaternion(
 
 
 class JointVelocity(AbstractKinematicSensor):
-    """Velocities of a joint [rad/s or m/s].
+    """Velocities of a joint, or of several joints as one vector [rad/s or m/s].
 
     For example:
 
         rate = sensors.JointVelocity("hinge")
     """
 
-    joint: str = eqx.field(static=True)
+    joint: str | tuple[str, ...] = eqx.field(static=True, converter=_as_joints)
 
     def read(self, motion: AbstractNamedMotion) -> Float[Array, "..."]:
-        return motion.joint_velocity(self.joint)
+        return _read(motion.joint_velocity, self.joint)
 
 
 class FramePosition(AbstractKinematicSensor):
