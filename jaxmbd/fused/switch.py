@@ -31,10 +31,12 @@ def enabled(on: bool) -> Iterator[None]:
 
 
 def fuses() -> bool:
-    """True if fused programs are switched on.
+    """True if fused programs are switched on, and `jax.jit` too.
 
     **Raises** `ModelError` if the environment variable is neither 0 nor 1.
     """
+    if jax.config.jax_disable_jit:
+        return False
     if _chosen.value is not None:
         return _chosen.value
     given = os.environ.get(VARIABLE, "1")

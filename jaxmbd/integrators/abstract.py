@@ -9,7 +9,6 @@ use it.
 
 from abc import abstractmethod
 from collections.abc import Callable
-from functools import partial
 from typing import Any, ClassVar
 
 import diffrax
@@ -18,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree
 
-from ..nonlinear import saves_roots
+from ..nonlinear import recomputed
 from ..system.abstract import AbstractSystem, State, States, Time, Velocities
 from ..system.acceleration import accelerations
 from ..system.loads import rates_at, sampled
@@ -158,16 +157,17 @@ class AbstractIntegrator(diffrax.AbstractSolver):
         """The state at `t1`, NaN if the step did not converge, and the next memory."""
         method = self.for_fixed_steps()
 
-        def step(state: State, memory: PyTree) -> tuple[State, PyTree]:
-            _, moved = method._attempted(system, t0, t1 - t0, state, memory, False)
+        def step(
+            method: AbstractIntegrator, system: AbstractSystem, t0: Time, t1: Time, *now: PyTree
+        ) -> tuple[State, PyTree]:
+            _, moved = method._attempted(system, t0, t1 - t0, *now, False)
             reached = moved.state
             if moved.converged is not True:
                 reached = jax.tree.map(lambda x: jnp.where(moved.converged, x, jnp.nan), reached)
             return reached, moved.memory
 
-        if method.recomputed:
-            step = partial(eqx.filter_checkpoint, policy=saves_roots, prevent_cse=False)(step)
-        return step(state, memory)
+        args = method, system, t0, t1, state, memory
+        return recomputed(step, *args) if method.recomputed else step(*args)
 
     # The interface of diffrax.
 

@@ -33,7 +33,7 @@ from jaxtyping import Array, Bool, Float
 from .._joint_tangents import with_joint_tangents
 from ..errors import ModelError
 from ..model.arguments import as_host_number
-from ..nonlinear import Blocks, CachedFactors, Newton, as_newton, saves_roots
+from ..nonlinear import Blocks, CachedFactors, Newton, as_newton, recomputed
 from ..system.abstract import AbstractSystem, State, States, Time, Velocities, as_time
 from ..system.acceleration import accelerations
 from ..system.body_increments import AbstractIncrements, as_increments
@@ -206,8 +206,8 @@ class GeneralizedAlpha(AbstractImplicit):
 
         zdot, slow, is_slow = _slow_states(system, t, h, state)
 
-        def displaced(vdot: Velocities, move: tuple[Time, Time]) -> tuple[Velocities, Any]:
-            ahead, later = move
+        def displaced(system: AbstractSystem, t: Time, state: State, *others: Any) -> Any:
+            zdot, slow, vdot, (ahead, later) = others
             z = state.z + ahead * jnp.where(slow, zdot, 0.0) if system.nz else state.z
             at = State(system.retract(state.q, ahead * state.v), state.v + ahead * vdot, z)
             rates = *accelerations(system, t + later, at), rates_at(system, t + later, at)
@@ -221,7 +221,8 @@ class GeneralizedAlpha(AbstractImplicit):
         zero = jnp.zeros_like(near)
         moves = jnp.stack([zero, near, -near]), jnp.stack([zero, 2.0 * near, zero])
         start = with_joint_tangents(jnp.zeros_like(state.v), (system, state))
-        once = jax.checkpoint(displaced, policy=saves_roots, prevent_cse=False)
+        args = system, t, state, zdot, slow
+        once = lambda vdot, move: recomputed(displaced, *args, vdot, move)  # noqa: E731
         vdots, lams, zdots = jax.lax.scan(once, start, moves)[1]
         vdot, lam = vdots[0], lams[0]
         jerk, lam_rate = (vdots[1] - vdots[2]) / (2.0 * near), (lams[1] - lams[2]) / (2.0 * near)

@@ -150,7 +150,8 @@ def _jitted(**params: Any) -> Callable[..., list[Any]]:
 
 @_native.def_impl
 def _eagerly(*arrays: Any, **params: Any) -> list[Any]:
-    return _jitted(**params)(*arrays)
+    with jax.disable_jit(False):  # Functions may be older than a block without `jit`.
+        return _jitted(**params)(*arrays)
 
 
 # Lowering -------------------------------------------------------------------------------------

@@ -47,6 +47,7 @@ def is_switched_off() -> bool:
 
 
 OFF = "generated code is switched off"
+NO_JIT = "jax.disable_jit is on"
 NO_LLVMLITE = "the package llvmlite is not installed"
 
 
@@ -73,6 +74,8 @@ def why_none() -> str | None:
     on = given == "1" if _chosen.value is None else _chosen.value
     if not on:
         return OFF
+    if jax.config.jax_disable_jit:
+        return NO_JIT
     if not is_installed():
         return NO_LLVMLITE
     return f"code is generated for the CPU, not for {target()!r}" if is_wide() else None

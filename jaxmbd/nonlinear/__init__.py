@@ -2,6 +2,7 @@
 
 from .blocks import Blocks as Blocks
 from .cached_factors import CachedFactors as CachedFactors
+from .implicit import recomputed as recomputed
 from .implicit import saves_roots as saves_roots
 from .linear_root import linear_root as linear_root
 from .linearization import AbstractFactorization as AbstractFactorization
@@ -25,5 +26,6 @@ __all__ = [
     "Root",
     "as_newton",
     "linear_root",
+    "recomputed",
     "saves_roots",
 ]

@@ -35,6 +35,20 @@ def saved_residuals(solution: Any) -> Any:
     return jax.tree.map(lambda x: checkpoint_name(x, ROOT) if eqx.is_array(x) else x, solution)
 
 
+def recomputed(fn: Callable[..., Any], *args: Any) -> Any:
+    """fn(*args), of which the backward pass has roots and arguments only, and computes the rest.
+
+    Traced arrays must be among `args`: JAX keeps those that `fn` closes over in a cache, which
+    `jax.checking_leaks` reports.
+    """
+    traced, rest = eqx.partition(args, lambda x: isinstance(x, jax.core.Tracer))
+
+    def again(traced: Any) -> Any:
+        return fn(*eqx.combine(traced, rest))
+
+    return eqx.filter_checkpoint(again, policy=saves_roots, prevent_cse=False)(traced)
+
+
 def implicit(
     fn: Equations,
     x: Float[Array, "n"],
@@ -159,4 +173,4 @@ def _refined(
     return jnp.where(converged(end) | solved, end[0], jnp.nan)
 
 
-__all__ = ["implicit", "saved_residuals", "saves_roots"]
+__all__ = ["implicit", "recomputed", "saved_residuals", "saves_roots"]

@@ -351,3 +351,38 @@ def test_drivers_are_no_inputs():
     system = mbd.formulate(model)
     with pytest.raises(ModelError, match=r"'drive' prescribes a position"):
         mbd.linearize(system, 0.0, mbd.assemble(system), inputs={"u": "drive"})
+
+
+def clamped_beam(E, formulation):
+    """A clamped beam: elastic coordinates are the only ones that move."""
+    section = mbd.flexible.Rectangle(0.01, 0.02)
+    beam = mbd.flexible.beam(1.0, E, 8e10, 7850.0, section, n_elements=2, n_modes=2)
+    tip = mbd.Frame("rod", node="tip")
+    clamp = joints.Fixed("ground", mbd.Frame("rod", node="base"))
+    load = forces.AppliedForce(tip, [-1.0, 0.0, 0.0])
+    system = mbd.formulate(mbd.Model({"rod": beam}, {"clamp": clamp}, {"load": load}), formulation)
+    return system, mbd.assemble(system)
+
+
+ELASTIC = "among 'rod elastic\\[0\\]', 'rod elastic\\[1\\]'"
+
+
+@pytest.mark.parametrize("who", ["linearize", "buckling"])
+@pytest.mark.parametrize("given", [(), ("rod elastic[1]",)])
+def test_too_few_elastic_coordinates(who, given):
+    def result(E):
+        system, state = clamped_beam(E, mbd.JointCoordinates())
+        if who == "linearize":
+            return mbd.linearize(system, 0.0, state, coordinates=given).A[0, 0]
+        return mbd.buckling(system, state, "load", coordinates=given).factors[0]
+
+    with pytest.raises(ModelError, match=f"{who}: coordinates: {len(given)} given.* {ELASTIC}"):
+        result(2.1e11)
+    with pytest.raises(ModelError, match=f"{who}: coordinates: {len(given)} given.* 2.*{ELASTIC}"):
+        jax.grad(result)(2.1e11)
+
+
+def test_unknown_elastic_coordinates():
+    system, state = clamped_beam(2.1e11, mbd.JointCoordinates())
+    with pytest.raises(ModelError, match=r"'rod'; known are 'rod elastic\[0\]', .* v\[0\] to v\[1"):
+        mbd.linearize(system, 0.0, state, coordinates=["rod"])

@@ -11,12 +11,11 @@ from jaxtyping import Array, Float
 from ...errors import ModelError
 from ...linear import Eigen, eig
 from ...linear.eigen import ROUNDING
-from ...model.arguments import as_names
 from ...model.values import all_concrete
 from ...system.abstract import AbstractSystem, State, Time, as_state, as_time
 from ...system.acceleration import accelerations
 from ...system.tangent_space import tangent_stiffness
-from .coordinates import Coordinates, choose_coordinates, given_coordinates
+from .coordinates import Coordinates, coordinates_at
 from .inputs import Input, find_inputs, scaled
 from .linearization import check_state
 from .matrices import independent_displacements
@@ -89,13 +88,7 @@ def buckling(
     concrete = all_concrete((system, time, state))
     if concrete:
         check_state(system, time, state, "buckling")
-    if coordinates is None and not concrete:
-        raise ModelError("buckling: under jit, grad or vmap give coordinates=")
-    chosen = (
-        choose_coordinates(system, time, state)
-        if coordinates is None
-        else given_coordinates(system, as_names(coordinates, "buckling: coordinates"), None)
-    )
+    chosen = coordinates_at(system, time, state, coordinates, who="buckling")
     K, K_loaded, moved = _stiffnesses(system, time, state, chosen, place)
     if concrete:
         _check(np.asarray(K), np.asarray(K_loaded), np.asarray(moved), load)

@@ -8,10 +8,10 @@ import numpy as np
 from jaxtyping import Array, Complex, Float
 
 from ...errors import ModelError
-from ...model.arguments import as_names, described
+from ...model.arguments import described
 from ...system.abstract import AbstractSystem, State, as_time, require_system
 from ..assemble import assemble
-from .coordinates import choose_coordinates, given_coordinates
+from .coordinates import coordinates_at
 from .linearization import Linearization, check_state, linearized
 from .root_locus import located, parameters_of
 
@@ -126,11 +126,7 @@ def campbell(
         state_at = joint
     last = state_at(parameters[-1])
     check_state(system, time, last, "campbell")
-    chosen = (
-        choose_coordinates(system, time, last)
-        if coordinates is None
-        else given_coordinates(system, as_names(coordinates, "campbell: coordinates"), None)
-    )
+    chosen = coordinates_at(system, time, last, coordinates, who="campbell")
 
     def at(speed: Array) -> Linearization:
         return linearized(system, time, state_at(speed), chosen)

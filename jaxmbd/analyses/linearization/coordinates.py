@@ -14,7 +14,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ...errors import ModelError
+from ...model.arguments import as_names
 from ...model.model import unknown
+from ...model.values import all_concrete
 from ...system import constraints
 from ...system.abstract import AbstractSystem, State, Time, Velocities
 from ...system.configuration import AbstractConfiguration
@@ -79,36 +81,80 @@ def choose_coordinates(system: AbstractSystem, t: Time, state: State) -> Coordin
     return _named(system, positions, [positions[i] for i in places])
 
 
-def given_coordinates(
-    system: AbstractSystem, names: Sequence[str], rate_names: Sequence[str] | None
+def coordinates_at(
+    system: AbstractSystem,
+    t: Time,
+    state: State,
+    names: Sequence[str] | None,
+    rate_names: Sequence[str] | None = None,
+    who: str = "linearize",
 ) -> Coordinates:
-    """Coordinates by name; **raises** `ModelError` for unknown names."""
+    """Coordinates by name, or independent ones at a state if `names` is None.
+
+    **Raises** `ModelError` for unknown names, for names that are too few, too many or dependent,
+    and without names if the system or the state is traced.
+    """
+    concrete = all_concrete((system, t, state))
+    if names is None and not concrete:
+        raise ModelError(
+            f"{who}: under jit, grad or vmap give coordinates=, for example the `coordinates` of a "
+            f"result of {who} outside"
+        )
+    if names is None:
+        return choose_coordinates(system, t, state)
+    names = as_names(names, f"{who}: coordinates")
     known = {name: row for row, name in enumerate(candidate_names(system))}
-    rate_names = names if rate_names is None else rate_names
+    rate_names = names if rate_names is None else as_names(rate_names, f"{who}: velocities")
     for name in (*names, *rate_names):
         if name not in known:
-            n_joints = sum(len(g) * g.joint.sizes()[1] for g in system.mechanism.joints)
-            listed = dict.fromkeys(list(known)[:n_joints])
-            raise ModelError(unknown("linearize: coordinates: unknown joint", name, listed))
+            listed = dict.fromkeys(list(known)[: len(known) - system.nv])
+            message = unknown(f"{who}: coordinates: unknown joint", name, listed)
+            raise ModelError(f"{message}, and v[0] to v[{system.nv - 1}]" if system.nv else message)
     for name in rate_names:
         if name not in names:
-            raise ModelError(f"linearize: velocities: {name!r} is not one of the coordinates")
-    return _named(system, [known[n] for n in names], [known[n] for n in rate_names])
+            raise ModelError(f"{who}: velocities: {name!r} is not one of the coordinates")
+    given = _named(system, [known[n] for n in names], [known[n] for n in rate_names])
+    if concrete:
+        _check_number(system, t, state, given, who)
+    else:
+        _check_bounds(system, given, who)
+    return given
 
 
-def check_number(system: AbstractSystem, t: Time, state: State, coordinates: Coordinates) -> None:
+def _check_bounds(system: AbstractSystem, given: Coordinates, who: str) -> None:
+    """**Raises** `ModelError` for numbers of coordinates that no state can have."""
+    ng = constraints.n_constraints(system)
+    for rows in (given.positions, given.velocities):
+        if not system.nv - ng <= len(rows) <= system.nv:
+            number = f"{system.nv - ng} or more" if ng else f"{system.nv}"
+            raise ModelError(
+                f"{who}: coordinates: {len(rows)} given, but the system has {number} independent "
+                f"ones, among {_listed(system)}; give their names, or omit `coordinates`"
+            )
+
+
+def _listed(system: AbstractSystem) -> str:
+    names = candidate_names(system)
+    names = names[: len(names) - system.nv] or names
+    return ", ".join(map(repr, names[:12])) + (", …" if len(names) > 12 else "")
+
+
+def _check_number(
+    system: AbstractSystem, t: Time, state: State, coordinates: Coordinates, who: str
+) -> None:
     """**Raises** `ModelError` if given coordinates are too few, too many or dependent."""
     given = coordinates.positions, coordinates.velocities
     parts = _free_parts(system, t, state)
     for rows, (n, free), what in zip(given, parts, ("positions", "velocities"), strict=True):
         if len(rows) != n:
             raise ModelError(
-                f"linearize: coordinates: {len(rows)} given, but {n} {what} are independent; give "
-                f"{n} names, and `velocities` with nonholonomic constraints, or omit both"
+                f"{who}: coordinates: {len(rows)} given, but {n} {what} are independent, among "
+                f"{_listed(system)}; give {n} names, and `velocities` with nonholonomic "
+                "constraints, or omit both"
             )
         if n and np.linalg.svd(free[list(rows)], compute_uv=False)[-1] < 1e-6:
             raise ModelError(
-                f"linearize: coordinates {', '.join(map(repr, coordinates.names))} are dependent "
+                f"{who}: coordinates {', '.join(map(repr, coordinates.names))} are dependent "
                 "at this state; choose other joints, or omit `coordinates`"
             )
 
@@ -176,8 +222,6 @@ def _relative(
 
 __all__ = [
     "Coordinates",
-    "check_number",
-    "choose_coordinates",
-    "given_coordinates",
+    "coordinates_at",
     "rates_of_candidates",
 ]

@@ -12,12 +12,12 @@ from jaxtyping import Array, Float
 
 from ...errors import ModelError, OperatingPointWarning
 from ...linear import Eigen, eig
-from ...model.arguments import as_mapping, as_names
+from ...model.arguments import as_mapping
 from ...model.values import all_concrete
 from ...system import constraints
 from ...system.abstract import AbstractSystem, State, Time, as_state, as_time
 from ...system.residuals import position_residual, velocity_residual
-from .coordinates import Coordinates, check_number, choose_coordinates, given_coordinates
+from .coordinates import Coordinates, coordinates_at
 from .inputs import Input, find_inputs
 from .matrices import Directions, matrices
 
@@ -175,22 +175,9 @@ def linearize(
     concrete = all_concrete((system, time, state))
     if concrete:
         check_state(system, time, state)
-    if velocities is not None:
-        velocities = as_names(velocities, "linearize: velocities")
-        if coordinates is None:
-            raise ModelError("linearize: velocities need coordinates; give both, or none")
-    if coordinates is not None:
-        coordinates = as_names(coordinates, "linearize: coordinates")
-        chosen = given_coordinates(system, coordinates, velocities)
-        if concrete:
-            check_number(system, time, state, chosen)
-    elif not concrete:
-        raise ModelError(
-            "linearize: under jit, grad or vmap give coordinates=, for example those of a "
-            "linearization outside"
-        )
-    else:
-        chosen = choose_coordinates(system, time, state)
+    if velocities is not None and coordinates is None:
+        raise ModelError("linearize: velocities need coordinates; give both, or none")
+    chosen = coordinates_at(system, time, state, coordinates, velocities)
     result = linearized(system, time, state, chosen, places, sensors)
     if concrete and all_concrete(result.A):
         _check_finite(result)
