@@ -3,6 +3,7 @@
 Sources: "Equations of Multi-Body Motion", eqs 4932 to 4943; Bauchau et al. (2013) for the twists.
 """
 
+import math
 from typing import Any
 
 import equinox as eqx
@@ -190,7 +191,7 @@ class MaximalSystem(AbstractSystem[AbstractConfiguration]):
         if not self.mechanism.all_rigid:
             return solve_spd(self.mass_at(c), f)
         loads, torques = self._split(f, 6)
-        columns = loads.reshape(*loads.shape[:2], -1)
+        columns = loads.reshape(*loads.shape[:2], math.prod(f.shape[1:]))
 
         def solve(body: RigidBody, W: Float[Array, "6 k"]) -> Float[Array, "6 k"]:
             to_com = so3.hat(body.com)
@@ -198,7 +199,8 @@ class MaximalSystem(AbstractSystem[AbstractConfiguration]):
             angular = inverse @ (W[3:] - to_com @ W[:3])
             return jnp.concatenate([W[:3] / body.mass + to_com @ angular, angular])
 
-        twists = jax.vmap(solve)(self.mechanism.rigid, columns).reshape(-1, *f.shape[1:])
+        twists = jax.vmap(solve)(self.mechanism.rigid, columns)
+        twists = twists.reshape(loads.shape[0] * 6, *f.shape[1:])
         scale = self._reflected_inertias().reshape(-1, *[1] * (f.ndim - 1))
         return jnp.concatenate([twists, torques / scale])
 
@@ -220,8 +222,8 @@ class MaximalSystem(AbstractSystem[AbstractConfiguration]):
         if not self.mechanism.all_rigid:
             return super().whiten(factor, f)
         loads, torques = self._split(f, 6)
-        columns = loads.reshape(*loads.shape[:2], -1)
-        whitened = whiten_wrenches(factor[0], columns).reshape(-1, *f.shape[1:])
+        columns = loads.reshape(*loads.shape[:2], math.prod(f.shape[1:]))
+        whitened = whiten_wrenches(factor[0], columns).reshape(loads.shape[0] * 6, *f.shape[1:])
         return jnp.concatenate([whitened, torques / factor[1].reshape(-1, *[1] * (f.ndim - 1))])
 
     def unwhiten(self, factor: Any, y: Float[Array, "nv"]) -> Float[Array, "nv"]:

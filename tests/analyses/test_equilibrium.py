@@ -436,3 +436,12 @@ def test_it_runs_under_jit_and_vmap(hanging):
     found = jax.jit(jax.vmap(lambda s: mbd.equilibrium(hanging, s, method="newton")))(starts)
     assert np.abs(np.cos(found.state.q)).max() < 1e-12
     assert found.stable.tolist() == [True, True, False]
+
+
+def test_solves_with_bodies_without_joints():
+    """The mass matrix of maximal coordinates for no right-hand side at all."""
+    system = mbd.formulate(mbd.Model({"rod": link()}, {}, {}), mbd.MaximalCoordinates())
+    c = system.configuration(0.0, mbd.assemble(system).q)
+    none = jnp.zeros((system.nv, 0))
+    assert system.solve_mass(c, none).shape == none.shape
+    assert system.whiten(system.mass_factor(c), none).shape == none.shape

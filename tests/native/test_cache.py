@@ -251,7 +251,9 @@ def test_equal_programs_are_generated_once():
     with native.enabled(True):
         one, two = (native.native_of(lambda x: jnp.sin(x) * 2.5, X) for _ in range(2))
         other = native.native_of(lambda x: jnp.sin(x) * 2.5000000000000004, X)
-    assert one is not None and two is not None and other is not None
+    assert one is not None
+    assert two is not None
+    assert other is not None
     assert one.program is two.program
     assert one.program is not other.program
     assert code_of(one.program, (False,)).name != code_of(other.program, (False,)).name
