@@ -7,7 +7,9 @@ D is the derivative at t₁ of the polynomial through the last k values and the 
 
 Differences are taken of the coordinates themselves, quaternions included: all configurations of a
 run are displacements q₀ ⊞ d of one another, so that quaternions keep their length, and N⁺ removes
-the component normal to the motion. Unknowns are the increment d, h² λ₁ and h μ. First-order states
+the component normal to the motion. The differences follow from the increments, not from rounded
+coordinates: rounding errors of coordinates, divided by h, would exceed the local errors of short
+steps. Unknowns are the increment d, h² λ₁ and h μ. First-order states
 solve (D z)₁ = r(t₁, q₁, v₁, z₁).
 
 The first k steps of a run, and the first k after a jump, are Radau steps: the same equations at the
@@ -58,7 +60,8 @@ from .implicit import (
 class History(eqx.Module):
     """Previous states, newest first, and accelerations at the current state.
 
-    - `q`, `v`: shapes `(k, nq)` and `(k, nv)`; `ages`: time since each of them [s].
+    - `q`: differences from the current coordinates, shape `(k, nq)`; `v`: shape `(k, nv)`.
+    - `ages`: time since each of them [s].
     - `count`: number of valid entries.
     - `vdot`, `lam`: v̇, shape `(nv,)`, and λ, shape `(ng,)`.
     - `z`, `zdot`: first-order states, shape `(k, nz)`, and ż at the current state, shape `(nz,)`.
@@ -78,18 +81,19 @@ class History(eqx.Module):
     def after(
         self,
         state: State,
+        moved: Coordinates,
         h: Time,
         vdot: Velocities,
         lam: Float[Array, "ng"],
         zdot: States,
         cache: CachedFactors | None,
     ) -> "History":
-        """The history after a step of length `h` that started from `state`."""
+        """The history after a step of length `h` from `state`, in which q changed by `moved`."""
 
         def shifted(new: Array, old: Array) -> Array:
             return jnp.concatenate([new[None], old[:-1]])
 
-        q, v = shifted(state.q, self.q), shifted(state.v, self.v)
+        q, v = shifted(-moved, self.q - moved[None]), shifted(state.v, self.v)
         ages = shifted(h, self.ages + h)
         count = jnp.minimum(self.count + 1, self.ages.size)
         z = shifted(state.z, self.z) if self.zdot.size else self.z
@@ -150,7 +154,8 @@ class BDF(AbstractImplicit):
         t, h = as_time(t, system), as_time(h, system)
         vdot, lam = accelerations(system, t, state)
         # Copies of the state fill the entries that are not valid yet.
-        q, v, z = (jnp.tile(x, (self.k, 1)) for x in (state.q, state.v, state.z))
+        q = jnp.zeros_like(state.q, shape=(self.k, state.q.size))
+        v, z = (jnp.tile(x, (self.k, 1)) for x in (state.v, state.z))
         ages = h * jnp.arange(1, self.k + 1, dtype=state.q.dtype)
         zdot, count = rates_at(system, t, state), jnp.zeros((), dtype=jnp.int32)
         sizes = jnp.zeros_like(h), jnp.zeros_like(h)
@@ -187,16 +192,21 @@ class BDF(AbstractImplicit):
             *(weights[1:, 1:], weights[1:, 1:1], position_shift(system, t, state, self.index)),
         )
         # Without v̇, which may be huge if the system is stiff.
-        found, (ends, vdot, lam) = self._solve(step, t, own, jnp.outer(c * h, state.v), None)
-        error = self._starting_error(step, own, ends, weights[0, 1:], nodes.size)
-        return self._finished(step, ends, vdot, lam, own, error, found)
+        found = self._solve(step, t, own, jnp.outer(c * h, state.v), None)
+        error = self._starting_error(step, own, found, weights[0, 1:], nodes.size)
+        return self._finished(step, own, error, found)
 
     def _starting_error(
-        self, step: "_Step", own: History, ends: State, weights: Float[Array, "s"], n_nodes: int
+        self,
+        step: "_Step",
+        own: History,
+        found: "_Solved",
+        weights: Float[Array, "s"],
+        n_nodes: int,
     ) -> Increments:
         """Difference between the derivatives of the polynomial and of the motion at the start."""
-        state, scale = step.state, step.h / (n_nodes + 1)
-        q_dot = weights @ (ends.q - state.q[None])
+        state, scale, ends = step.state, step.h / (n_nodes + 1), found.ends
+        q_dot = weights @ found.moved
         slope = weights @ (ends.v - state.v[None])
         dz = state.z
         if step.system.nz:
@@ -215,13 +225,9 @@ class BDF(AbstractImplicit):
     ) -> Attempt:
         """A step of the difference formula; if it `starts`, of the implicit Euler method."""
         ages = jnp.concatenate([h[None], own.ages + h])
-        q, v = (
-            jnp.concatenate([x[None], past]) for x, past in ((state.q, own.q), (state.v, own.v))
-        )
         ahead = extrapolation_weights(ages)
-        expected = State(
-            state.q + ahead @ (q - state.q[None]), state.v + ahead @ (v - state.v[None])
-        )
+        # Changes of q and v in the step by the polynomial through the previous values.
+        dq, dv = ahead[1:] @ own.q, ahead[1:] @ (own.v - state.v[None])
         weights = jnp.where(starts, 0.0, backward_weights(ages[:-1]))
         weights = weights.at[0].add(jnp.where(starts, -1.0 / h, 0.0))
         lead = -jnp.sum(weights)
@@ -229,43 +235,42 @@ class BDF(AbstractImplicit):
             *(system, (t + h)[None], h, state, own.q[:-1], own.v[:-1], own.z[:-1]),
             *(lead[None, None], weights[None, 1:], position_shift(system, t, state, self.index)),
         )
-        half = 0.5 * (state.q + expected.q)
         # The first steps start without v̇, which may be huge if the system is stiff.
-        guess = jnp.where(starts, h * state.v, system.velocities(half, expected.q - state.q))
+        guess = jnp.where(starts, h * state.v, system.velocities(state.q + 0.5 * dq, dq))
         cache = own.cache
         if cache is not None:
             other = (own.count <= self.k) | (jnp.abs(h - own.ages[0]) > SAME_LENGTH * jnp.abs(h))
             cache = cache.of_other_equations(other)
-        found, (ends, vdot, lam) = self._solve(step, t, own, guess[None], cache)
-        q1, v1 = ends.q[-1], ends.v[-1]
+        found = self._solve(step, t, own, guess[None], cache)
+        q1, v1, z1 = (x[-1] for x in (found.ends.q, found.ends.v, found.ends.z))
         # The next derivative, estimated from the difference to the prediction (Milne's device).
         scale = 1.0 / (lead * ages[-1])
         dz = state.z
         if system.nz:
             past = jnp.concatenate([state.z[None], own.z]) - state.z[None]
-            dz = scale * (ends.z[-1] - state.z - ahead @ past)
-        error = scale * system.velocities(q1, q1 - expected.q), scale * (v1 - expected.v), dz
+            dz = scale * (z1 - state.z - ahead @ past)
+        astray = system.velocities(q1, found.moved[-1] - dq), v1 - state.v - dv
+        error = scale * astray[0], scale * astray[1], dz
         if self.k <= 2:
-            first = self._starting_error(step, own, ends, lead[None], 1)
+            first = self._starting_error(step, own, found, lead[None], 1)
             error = jax.tree.map(lambda a, b: jnp.where(starts, a, b), first, error)
-        return self._finished(step, ends, vdot, lam, own, error, found)
+        return self._finished(step, own, error, found)
 
     def _finished(
         self,
         step: "_Step",
-        ends: State,
-        vdot: Float[Array, "s nv"],
-        lam: Float[Array, "s ng"],
         own: History,
         error: Increments,
-        root: Root,
+        found: "_Solved",
     ) -> Attempt:
+        root, ends, vdot, lam = found.root, found.ends, found.vdot, found.lam
         if lam.size and self.index == 3:
             error = without_ringing(error)
         end = State(ends.q[-1], ends.v[-1], ends.z[-1])
         zdot = step.state_rates(ends.z)[-1] if ends.z.size else own.zdot
         cache = own.cache if root.cache is None else root.cache
-        memory = own.after(step.state, step.h, vdot[-1], lam[-1], zdot, cache)
+        moved = found.moved[-1]
+        memory = own.after(step.state, moved, step.h, vdot[-1], lam[-1], zdot, cache)
         slopes = (own.vdot, own.zdot), (vdot[-1], zdot)
         solved = is_solved(root.converged, ends.z)
         return Attempt(end, memory, error, slopes, solved)
@@ -290,8 +295,7 @@ class BDF(AbstractImplicit):
         own: History,
         increments: Float[Array, "s nv"],
         cache: CachedFactors | None,
-    ) -> tuple[Root, tuple[State, Array, Array]]:
-        """The root of the equations of a step, and states, v̇ and λ at all its nodes."""
+    ) -> "_Solved":
         s, h = len(increments), step.h
         sizes = typical_sizes(step.system, t, h, step.state, own.vdot)
         blocks = self._kinds(step.system, s, sizes)
@@ -299,7 +303,8 @@ class BDF(AbstractImplicit):
         zeros = jnp.zeros_like(increments, shape=blocks.counts[2])
         guess = jnp.concatenate([increments.ravel(), push, zeros])
         root = self.newton(_residual, guess, (step, self), blocks, cache)
-        return root, step.ends(root.x)[:3]
+        ends, vdot, lam, _ = step.ends(root.x)
+        return _Solved(root, ends, step.displaced(root.x)[1], vdot, lam)
 
     def rows(
         self,
@@ -328,11 +333,21 @@ class BDF(AbstractImplicit):
         return self.k
 
 
+class _Solved(eqx.Module):
+    """The root of the equations of a step; states, changes of q, v̇ and λ at all its nodes."""
+
+    root: Root
+    ends: State
+    moved: Float[Array, "s nq"]
+    vdot: Float[Array, "s nv"]
+    lam: Float[Array, "s ng"]
+
+
 class _Step(eqx.Module):
     """Arguments of the equations of a step.
 
     A derivative at a node is `within @ (y - y₀) + before @ (past - y₀)`, where y are the values
-    at the nodes.
+    at the nodes. `q` are the differences past - y₀ themselves.
     """
 
     system: AbstractSystem
@@ -348,17 +363,35 @@ class _Step(eqx.Module):
 
     def ends(self, x: Float[Array, "n"]) -> tuple[State, Array, Array, Array]:
         """Compute states, v̇, λ and h μ (zero columns without index 2) from the unknowns."""
-        system, s, nv = self.system, self.ts.size, self.system.nv
-        increments, rest = x[: s * nv].reshape(s, nv), x[s * nv :]
+        system, s, rest = self.system, self.ts.size, x[self.ts.size * self.system.nv :]
         ng = constraints.n_constraints(system)
         lam = rest[: s * ng].reshape(s, ng) / (self.h * self.h)
-        q = jax.vmap(lambda d: system.retract(self.state.q, d))(increments)
-        v = jax.vmap(system.velocities)(q, self._derivative(q, self.q, self.state.q))
+        q, moved = self.displaced(x)
+        v = jax.vmap(system.velocities)(q, self.within @ moved + self.before @ self.q)
         shift = rest[s * ng :].reshape(s, -1)
         if self.scatter is not None:
             v = v + shift @ self.scatter.T / self.h
         vdot = self._derivative(v, self.v, self.state.v)
         return State(q, v, self._states(q, v)), vdot, lam, shift
+
+    def displaced(self, x: Float[Array, "n"]) -> tuple[Float[Array, "s nq"], Float[Array, "s nq"]]:
+        """Coordinates at the nodes, and their differences from those at the start.
+
+        If a difference agrees to rounding with the increment along N at the middle, the increment
+        is the more accurate one; for coordinates that are sums the two are equal.
+        """
+        system, start = self.system, self.state.q
+        eps = float(jnp.finfo(start.dtype).eps)
+
+        def at_node(d: Velocities) -> tuple[Coordinates, Coordinates]:
+            q = system.retract(start, d)
+            moved = q - start
+            lost = system.rates(start + 0.5 * moved, d) - moved
+            lost = jnp.where(jnp.abs(lost) <= 4.0 * eps * jnp.abs(start), lost, 0.0)
+            return q, moved + jax.lax.stop_gradient(lost)
+
+        increments = x[: self.ts.size * system.nv].reshape(self.ts.size, system.nv)
+        return jax.vmap(at_node)(increments)
 
     def _states(self, q: Float[Array, "s nq"], v: Float[Array, "s nv"]) -> Float[Array, "s nz"]:
         """First-order states at the nodes, where their derivatives D z equal the rates r."""

@@ -11,6 +11,7 @@ from ..nonlinear import CachedFactors, Newton
 from ..system.abstract import AbstractSystem, State, Time, Velocities
 from ..system.configuration import AbstractConfiguration
 from ..system.constraints import is_holonomic, n_constraints
+from ..system.nodal import AbstractNodalSystem
 from ..system.projection import scattered_jacobian
 from ..system.residuals import constraint_rates
 from .abstract import AbstractIntegrator, Attempt, Increments, Memory
@@ -87,16 +88,27 @@ def typical_sizes(
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """Sizes of an increment of q and of an impulse times h, below which changes are negligible.
 
-    The size includes a small part of the coordinates, so that their rounding stays below the
-    tolerance of Newton's method if the system is at rest. This part is as small as possible, as
+    The size includes a small part of the size of the mechanism, whose lengths have rounding errors
+    even if coordinates, velocities and loads are zero. This part is as small as possible, as
     velocities are increments divided by h.
     """
+    c = system.configuration(t, state.q, state.z)
+    p = c.ports.p
+    extent = jnp.max(jnp.abs(p - jnp.mean(p, axis=0)[None]))
+    whole = jnp.maximum(extent, jnp.max(jnp.abs(state.q), initial=1.0 if _turns(system) else 0.0))
     moved = jnp.max(jnp.abs(h * state.v + 0.5 * h * h * vdot), initial=0.0)
-    part = float(jnp.finfo(state.q.dtype).eps) ** 0.25
-    small = moved + part * jnp.max(jnp.abs(state.q), initial=0.0)
-
-    inertial = system.apply_mass(system.configuration(t, state.q, state.z), jnp.ones_like(vdot))
+    small = moved + float(jnp.finfo(state.q.dtype).eps) ** 0.25 * whole
+    inertial = system.apply_mass(c, jnp.ones_like(vdot))
     return small, small * jnp.max(jnp.abs(inertial), initial=0.0)
+
+
+def _turns(system: AbstractSystem) -> bool:
+    """True if coordinates may be angles or slopes, whose size is one."""
+    if isinstance(system, AbstractNodalSystem):
+        return False
+    groups = system.mechanism.joints
+    turning = any(group.in_tree and group.joint.rotation.nv > 0 for group in groups)
+    return turning or system.mechanism.n_elastic > 0
 
 
 __all__ = [

@@ -3,7 +3,7 @@
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from ..system.sparsity import SparsityPattern
 
@@ -38,6 +38,16 @@ class Blocks(eqx.Module):
         multipliers = np.tile(np.asarray(self.redundant, dtype=bool), times)
         zeros = [np.zeros(n, dtype=bool) for n in (self.counts[0], self.others)]
         return np.concatenate([zeros[0], multipliers, zeros[1]])
+
+    @property
+    def same_velocity(self) -> Int[np.ndarray, "n s"]:
+        """For each unknown of the first kind, the unknowns of the same velocity at all s nodes.
+
+        Steps with several nodes have an increment of each velocity at each node.
+        """
+        n_nodes = self.counts[1] // len(self.redundant) if self.redundant else 1
+        of_nodes = np.arange(self.counts[0], dtype=np.int32).reshape(n_nodes, -1)
+        return np.tile(of_nodes.T, (n_nodes, 1))
 
     @property
     def multipliers(self) -> slice:

@@ -170,7 +170,8 @@ def _compliances(
     J: Float[Array, "n n"], blocks: Blocks, rows: Bool[np.ndarray, "n"]
 ) -> Float[Array, "n"]:
     first, own = blocks.counts[0], blocks.multipliers
-    diagonal = jnp.diagonal(J)[:first]
+    columns = jnp.arange(first, dtype=jnp.int32)[:, None]
+    diagonal = inertias(J[blocks.same_velocity, columns], jnp.diagonal(J)[:first])
     safe = jnp.where(diagonal == 0, 1.0, diagonal)
     # -(G H⁻¹ B) of [[H, B], [G, 0]], as if H were diagonal.
     schur = -jnp.sum(J[own, :first] / safe[None] * J[:first, own].T, axis=1)
@@ -179,6 +180,17 @@ def _compliances(
     added = compliances(schur, rows[own], unit)
     zeros = [jnp.zeros(n, J.dtype) for n in (first, blocks.others)]
     return jnp.concatenate([zeros[0], added, zeros[1]])
+
+
+def inertias(entries: Float[Array, "n s"], diagonal: Float[Array, "n"]) -> Float[Array, "n"]:
+    """Size of each column of H, with the sign of the diagonal.
+
+    The diagonal alone is no size if a step has several nodes: it is zero at the first of the two
+    nodes of Radau.
+
+    **Arguments:** `entries`: of each column, in the rows of the same velocity at all nodes.
+    """
+    return jnp.where(diagonal < 0, -1.0, 1.0) * jnp.max(jnp.abs(entries), axis=1)
 
 
 def relative_compliance(
@@ -215,5 +227,6 @@ __all__ = [
     "Dense",
     "Function",
     "compliances",
+    "inertias",
     "relative_compliance",
 ]

@@ -125,6 +125,10 @@ class _Iterate(eqx.Module):
     noise: Float[Array, ""]
 
 
+# Phase of the chord method that is full Newton's method.
+NEWTON = 2
+
+
 class _Search:
     """Iterations towards the root of one step.
 
@@ -143,6 +147,7 @@ class _Search:
         if cache is not None and self.tolerance > 0:
             known = jnp.minimum(cache.reachable, self.stalled[1])
             self.goal = jnp.maximum(self.goal, known)
+        self.expected = jnp.ones_like(self.goal) if cache is None else cache.rate
         self.open = max(self.tolerance, eps**0.5)
         infinite = jnp.array(jnp.inf, guess.dtype)
         one, zero = jnp.ones((), guess.dtype), jnp.zeros((), jnp.int32)
@@ -159,7 +164,16 @@ class _Search:
     def no_factors(self) -> Any:
         return self.way.no_factors(self.blocks, self.start.x.dtype)
 
-    def advance(self, now: _Iterate, value: Array, factors: Any, quadratic: Any) -> _Iterate:
+    def shows_rounding(self, phase: Any, best: Array) -> Array:
+        """True if changes that shrink slowly can be rounding errors.
+
+        With factors of other equations, as those of a step of another length, and with those of a
+        predictor far from the root, errors may shrink as slowly.
+        """
+        old = (self.expected < 0.1) | (best < 0.01)
+        return jnp.where(phase == 0, old, (phase == NEWTON) | (best < 0.1))
+
+    def advance(self, now: _Iterate, value: Array, factors: Any, phase: Any) -> _Iterate:
         change = self.way.solve(factors, -value)
         x = now.x + change
         size = self.blocks.size(change, x)
@@ -167,7 +181,7 @@ class _Search:
         expected = jnp.where(size <= now.first, now.rate, 1.0)
         rate = jnp.where(begins, expected, size / now.size)
         # Remaining error after a change with this rate: linear for the chord, else quadratic.
-        left = size * rate * jnp.where(quadratic, rate, 1.0) / jnp.maximum(1.0 - rate, 0.1)
+        left = size * rate * jnp.where(phase == NEWTON, rate, 1.0) / jnp.maximum(1.0 - rate, 0.1)
         small = jnp.where(begins, jnp.minimum(size, left), left) <= self.goal
         best = jnp.where(begins, now.best, jnp.minimum(rate, now.best))
         # Changes that shrank fast and no longer shrink are rounding errors, even if large: 1e-7 of
@@ -175,7 +189,9 @@ class _Search:
         # singular root are about 0.5 throughout.
         rounding = jnp.where(best < 0.1, self.stalled[1], self.stalled[0])
         ended = (best < 0.3) & (rate > 0.7) & (size <= self.stalled[2])
-        stuck = ~begins & ((rate > 0.3) & (size <= rounding) | ended)
+        slow = jnp.where((phase == 0) & (self.expected >= 0.1), 0.7, 0.3)
+        stuck = ~begins & ((rate > slow) & (size <= rounding) | ended)
+        stuck = stuck & self.shows_rounding(phase, best)
         first = jnp.where(begins, size, now.first)
         # With compliance of redundant constraints, convergence requires small constraint residuals.
         closed = factors.missed(change) <= self.open * self.blocks.reference(x)
@@ -186,11 +202,12 @@ class _Search:
     def converged(self, now: _Iterate) -> Bool[Array, ""]:
         return now.done & jnp.isfinite(now.size)
 
-    def hopeless(self, now: _Iterate) -> Bool[Array, ""]:
+    def hopeless(self, now: _Iterate, phase: Any) -> Bool[Array, ""]:
         """True if changes grow, or shrink too slowly to converge within the iterations left."""
         left = (self.most - now.steps).astype(now.size.dtype)
         slow = now.size * now.rate**left > jnp.maximum(self.goal, self.eps)
-        return jnp.isfinite(now.best) & ((now.rate >= 1.0) | slow) & (now.size > self.stalled[1])
+        large = (now.size > self.stalled[1]) | ~self.shows_rounding(phase, now.best)
+        return jnp.isfinite(now.best) & ((now.rate >= 1.0) | slow) & large
 
     def unfinished(self, now: _Iterate) -> Bool[Array, ""]:
         return ~now.done & (now.steps < self.most) & ~jnp.isnan(now.size)
@@ -202,7 +219,7 @@ def _newton(search: _Search) -> tuple[_Iterate, Any]:
     def body(carry: tuple[_Iterate, Any]) -> tuple[_Iterate, Any]:
         now, _ = carry
         value, factors = search.factor(now.x)
-        return search.advance(now, value, factors, True), factors
+        return search.advance(now, value, factors, NEWTON), factors
 
     start = (search.start, search.no_factors())
     return jax.lax.while_loop(lambda carry: search.unfinished(carry[0]), body, start)
@@ -211,7 +228,7 @@ def _newton(search: _Search) -> tuple[_Iterate, Any]:
 class _Chord(eqx.Module):
     """State of the chord method.
 
-    - `phase`: 0 with factors of an earlier step, 1 of the predictor, 2 of each iterate.
+    - `phase`: 0 with factors of an earlier step, 1 of the predictor, `NEWTON` of each iterate.
     """
 
     now: _Iterate
@@ -229,14 +246,14 @@ def _chord(search: _Search, cache: CachedFactors | None) -> tuple[_Iterate, Cach
         factors = _renewed(search, carry.now.x, carry.factors, active & (phase > 0))
 
         def going(now: _Iterate) -> Bool[Array, ""]:
-            same = jnp.where(phase < 2, ~search.hopeless(now), now.steps == begun)
+            same = jnp.where(phase < NEWTON, ~search.hopeless(now, phase), now.steps == begun)
             return search.unfinished(now) & same
 
         def step(now: _Iterate) -> _Iterate:
-            return search.advance(now, search.residual(now.x), factors, phase == 2)
+            return search.advance(now, search.residual(now.x), factors, phase)
 
         end = jax.lax.while_loop(going, step, carry.now)
-        starts_over = active & ~end.done & (phase < 2)
+        starts_over = active & ~end.done & (phase < NEWTON)
         now = jax.tree.map(lambda a, b: jnp.where(starts_over, a, b), search.start, end)
         return _Chord(
             now, factors, phase + starts_over.astype(phase.dtype), carry.steps + end.steps - begun

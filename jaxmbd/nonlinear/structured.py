@@ -26,6 +26,7 @@ from .linearization import (
     Dense,
     Function,
     compliances,
+    inertias,
     relative_compliance,
 )
 from .plan import Plan, Sequence, plan_of
@@ -78,7 +79,7 @@ class BlockSparse(AbstractFactorization):
         plan = _plan(blocks)
         added = None
         if blocks.compliant is not None:
-            added = _compliances(J, blocks.counts[0], blocks.compliant, plan)
+            added = _compliances(J, blocks, blocks.compliant, plan)
             numbers = jnp.arange(J.shape[0], dtype=jnp.int32)
             J = J + jnp.where(numbers[:, None] == _table(plan.direction)[None], added[None], 0.0)
         largest = jnp.max(jnp.abs(J), axis=0)
@@ -126,15 +127,18 @@ def _pick(x: Float[Array, "n"], index: Array, present: Array | None = None) -> A
 
 
 def _compliances(
-    J: Float[Array, "k n"], first: int, of: Bool[np.ndarray, "n"], plan: Plan
+    J: Float[Array, "k n"], blocks: Blocks, of: Bool[np.ndarray, "n"], plan: Plan
 ) -> Float[Array, "n"]:
-    n = J.shape[1]
+    n, first, same = J.shape[1], blocks.counts[0], blocks.same_velocity
     direction, around = _table(plan.direction), _table(plan.around)
     near = jnp.maximum(around, 0)
     flat, rows = J.ravel(), jnp.arange(first, n, dtype=jnp.int32)[:, None]
     G = _pick(flat, direction[near] * n + rows, around >= 0)
     B = _pick(flat, direction[first:, None] * n + near, around >= 0)
-    H = _pick(flat, direction[near] * n + near, around >= 0)
+    own = direction[:first] * n
+    diagonal = _pick(flat, own + jnp.arange(first, dtype=jnp.int32))
+    H = inertias(_pick(flat, own[:, None] + _table(same)), diagonal)
+    H = _pick(H, near, around >= 0)
     schur = -jnp.sum(G * B / jnp.where(H == 0, 1.0, H), axis=1)
     return jnp.concatenate([jnp.zeros(first, J.dtype), compliances(schur, of[first:])])
 

@@ -180,3 +180,80 @@ def test_weights_are_exact_for_polynomials():
 def test_impossible_options(make, message):
     with pytest.raises(mbd.ModelError, match=message):
         make()
+
+
+STARTS = (4e-3, 2.5e-4, 1.6e-5, 1e-8)  # Step lengths [s].
+
+
+def rising_cable():
+    """A stiff cable, straight and at rest, under a load that rises from zero."""
+    rope = mbd.bodies.ANCFCable(
+        length=2.0, EA=1e6, EI=3.0, mass_per_length=0.5, n_elements=2, planar=True
+    )
+    load = mbd.signals.Step(0.0, 0.1, [0.0, 0.0, 0.0], [0.0, 0.0, -3.0])
+    return mbd.Model(
+        {"rope": rope},
+        {"root": joints.Fixed("ground", Frame("rope", node="base"))},
+        {"load": forces.AppliedForce(Frame("rope", node="tip"), load)},
+    )
+
+
+def spatial_loop():
+    """A hinge, a ball joint and a point on a plane."""
+    crank, rod = (
+        mbd.inertia.shifted(mbd.inertia.rod(mass=1.0, length=x), [x / 2, 0, 0]) for x in (0.4, 1.0)
+    )
+    return mbd.Model(
+        {"crank": crank, "rod": rod},
+        {
+            "hinge": joints.Revolute(mbd.ground, "crank", axis=[0, 1, 0]),
+            "ball": joints.Spherical(Frame("crank", [0.4, 0, 0]), "rod"),
+            "plane": joints.PointOnPlane(mbd.ground, Frame("rod", [1.0, 0, 0]), axis=[0, 0, 1]),
+        },
+        {"gravity": forces.Gravity()},
+    )
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("make", "guess", "method"),
+    [
+        (rising_cable, {}, mbd.BDF(2)),
+        (rising_cable, {}, mbd.GeneralizedAlpha(index=2)),
+        (spatial_loop, {"hinge": -0.5}, mbd.BDF(3)),
+        (spatial_loop, {"hinge": -0.5}, mbd.BDF(4)),
+    ],
+    ids=["cable, bdf 2", "cable, alpha", "loop, bdf 3", "loop, bdf 4"],
+)
+@pytest.mark.parametrize("formulation", [mbd.JointCoordinates(), mbd.MaximalCoordinates()])
+def test_shorter_steps_from_rest_succeed_too(make, guess, method, formulation):
+    system = mbd.formulate(make(), formulation)
+    start = mbd.assemble(system, guess)
+    run = jax.jit(lambda h: mbd.rollout(system, start, h, 5, method).q)
+    for h in STARTS:
+        assert jnp.all(jnp.isfinite(run(h))), h
+
+
+@pytest.mark.long
+def test_tolerances_near_rounding_take_no_more_than_the_steps_of_the_order():
+    """A stiff, damped spring on a hinge: order 5 needs 10^(1/6) times the steps per decade."""
+    arm = mbd.inertia.shifted(mbd.inertia.rod(mass=2.0, length=1.0), [0.5, 0, 0])
+    anchor, end = Frame("ground", [0, 0, -0.5]), Frame("arm", [0.5, 0, 0])
+    spring = forces.SpringDamper(anchor, end, 8e5, 4e4, 0.6)
+    model = mbd.Model(
+        {"arm": arm},
+        {"hinge": joints.Revolute(mbd.ground, "arm", axis=[0, 1, 0])},
+        {"gravity": forces.Gravity(), "spring": spring},
+    )
+    system = mbd.formulate(model)
+    start = mbd.assemble(system, {"hinge": 0.2})
+
+    @jax.jit
+    def run(tolerance):
+        controller = diffrax.PIDController(rtol=tolerance, atol=tolerance)
+        motion = mbd.simulate(system, start, t1=0.5, integrator=mbd.BDF(5), controller=controller)
+        return motion.states.q[-1, 0], motion.raw.stats["num_steps"]
+
+    (rough, few), (fine, many) = run(1e-8), run(1e-12)
+    np.testing.assert_allclose(rough, fine, rtol=1e-7)
+    assert many < 1.2 * few * 10.0 ** (4 / 6)
