@@ -113,6 +113,7 @@ class _Iterate(eqx.Module):
     - `first`: size of the first change. Before the first change, `rate` is the expected rate of
       changes up to `first`.
     - `noise`: size of changes that are rounding errors; zero if the last change was none.
+    - `moved`: the last change as far as it was made, its `part`.
     """
 
     x: Float[Array, "n"]
@@ -123,10 +124,14 @@ class _Iterate(eqx.Module):
     done: Bool[Array, ""]
     steps: Int[Array, ""]
     noise: Float[Array, ""]
+    moved: Float[Array, "n"]
+    part: Float[Array, ""]
 
 
 # Phase of the chord method that is full Newton's method.
 NEWTON = 2
+# Smallest part of a change, and how many times as many iterations damping may take.
+LEAST_PART, MORE = 1e-3, 4
 
 
 class _Search:
@@ -152,7 +157,8 @@ class _Search:
         infinite = jnp.array(jnp.inf, guess.dtype)
         one, zero = jnp.ones((), guess.dtype), jnp.zeros((), jnp.int32)
         self.start = _Iterate(
-            guess, infinite, one, infinite, infinite, jnp.array(False), zero, 0 * one
+            *(guess, infinite, one, infinite, infinite, jnp.array(False), zero, 0 * one),
+            *(jnp.zeros_like(guess), one),
         )
 
     def factor(self, x: Array) -> tuple[Array, Any]:
@@ -197,7 +203,35 @@ class _Search:
         closed = factors.missed(change) <= self.open * self.blocks.reference(x)
         done = (small | stuck) & closed
         noise = jnp.where(stuck & ~small, jnp.minimum(size, now.size), 0.0)
-        return _Iterate(x, size, rate, best, first, done, now.steps + 1, noise)
+        end = _Iterate(x, size, rate, best, first, done, now.steps + 1, noise, change, now.part)
+        return self.damped(now, end, phase)
+
+    def damped(self, now: _Iterate, end: _Iterate, phase: Any) -> _Iterate:
+        """The iterate after a part of the change, or of half of the one before.
+
+        Newton's method jumps from one side of a kink, as of dry friction, to the other and back. If
+        changes shrink less than they should, half of the last one is taken back (the restricted
+        natural monotonicity test of Deuflhard 2004, algorithm NLEQ-ERR, with new Jacobians).
+        """
+        full = phase == NEWTON
+        large = full & (end.size > self.stalled[1])
+        astray = ~(end.size <= (1.0 - 0.25 * now.part) * now.size)
+        back = large & jnp.isfinite(now.size) & astray & (now.part > LEAST_PART)
+        # A part of almost one says that changes were damped before.
+        whole = jnp.where(now.part == 1.0, 1.0, 1.0 - 4.0 * self.eps)
+        part = jnp.where(large, jnp.minimum(2.0 * now.part, whole), whole)
+        onwards = eqx.tree_at(
+            lambda end: (end.x, end.moved, end.part),
+            end,
+            (now.x + part * end.moved, part * end.moved, part),
+        )
+        half = 0.5 * now.moved
+        again = eqx.tree_at(
+            lambda now: (now.x, now.steps, now.moved, now.part),
+            now,
+            (now.x - half, end.steps, half, 0.5 * now.part),
+        )
+        return jax.tree.map(lambda a, b: jnp.where(back, a, b), again, onwards)
 
     def converged(self, now: _Iterate) -> Bool[Array, ""]:
         return now.done & jnp.isfinite(now.size)
@@ -210,7 +244,9 @@ class _Search:
         return jnp.isfinite(now.best) & ((now.rate >= 1.0) | slow) & large
 
     def unfinished(self, now: _Iterate) -> Bool[Array, ""]:
-        return ~now.done & (now.steps < self.most) & ~jnp.isnan(now.size)
+        # Damped changes are small: a phase of these takes more of them.
+        most = jnp.where(now.part < 1.0, MORE * self.most, self.most)
+        return ~now.done & (now.steps < most) & ~jnp.isnan(now.size)
 
 
 def _newton(search: _Search) -> tuple[_Iterate, Any]:

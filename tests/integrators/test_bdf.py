@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import jaxmbd as mbd
+from jaxmbd import Frame, forces, joints
 from jaxmbd.integrators.difference import (
     backward_weights,
     collocation_weights,
@@ -257,3 +258,49 @@ def test_tolerances_near_rounding_take_no_more_than_the_steps_of_the_order():
     (rough, few), (fine, many) = run(1e-8), run(1e-12)
     np.testing.assert_allclose(rough, fine, rtol=1e-7)
     assert many < 1.2 * few * 10.0 ** (4 / 6)
+
+
+FRICTION, GRAVITY = 0.3, 9.81
+
+
+def on_the_floor(shape, body, start, slope, transition):
+    """A body at rest on a floor under gravity that is inclined by `slope`."""
+    law = mbd.contact.HuntCrossley(1e5, 0.5, 1.0)
+    pull = GRAVITY * np.array([np.sin(slope), 0.0, -np.cos(slope)])
+    friction = mbd.contact.Coulomb(FRICTION, transition)
+    touch = forces.Contact(shape, mbd.contact.HalfSpace("ground"), law, friction)
+    model = mbd.Model(
+        {"body": body},
+        {"free": joints.Free(mbd.ground, "body")},
+        {"gravity": forces.Gravity(pull), "floor": touch},
+    )
+    system = mbd.formulate(model, mbd.JointCoordinates())
+    return system, mbd.assemble(system, {"free": [0, 0, start, 0, 0, 0]})
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("dt", [1e-3, 2e-4])
+@pytest.mark.parametrize("transition", [1e-3, 1e-4])
+def test_regularized_friction_at_its_kink(dt, transition):
+    """Boxes just below and above the angle of friction, and a ball that slides and then rolls."""
+    n = int(0.3 / dt)
+
+    def run(shape, body, start, slope, speed=0.0):
+        system, state = on_the_floor(shape, body, start, slope, transition)
+        state = eqx.tree_at(lambda s: s.v, state, state.v.at[0].add(speed))
+        return jax.jit(lambda s: mbd.rollout(system, s, dt, n, mbd.BDF(2)))(state).v[-1]
+
+    size = np.array([0.2, 0.2, 0.1])
+    box = mbd.contact.Box("body", size), mbd.inertia.box(1.0, size)
+    for part in (0.98, 1.02):
+        slope = part * np.arctan(FRICTION)
+        v = run(*box, 0.05 - GRAVITY * np.cos(slope) / 4e5, slope)[0]
+        if part < 1.0:
+            creep = transition * np.arctanh(np.tan(slope) / FRICTION)
+            np.testing.assert_allclose(v, creep, rtol=0.02)
+        else:
+            pull = GRAVITY * (np.sin(slope) - FRICTION * np.cos(slope))
+            np.testing.assert_allclose(v, 0.3 * pull, rtol=0.02, atol=4.0 * transition)
+    sphere = mbd.contact.Sphere("body", 0.1), mbd.inertia.sphere(1.0, 0.1)
+    v = run(*sphere, 0.1 - GRAVITY / 1e5, 0.0, speed=1.0)
+    np.testing.assert_allclose([jnp.linalg.norm(v[:3]), v[4]], [5 / 7, 50 / 7], rtol=1e-3)
