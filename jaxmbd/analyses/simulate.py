@@ -32,6 +32,7 @@ from .contact_guard import (
 from .energy_gain import EnergyBalance, energy_balance, is_watched, warn_of_energy
 from .impacts import Impacts, Run, check_impacts, is_explicit, with_impacts
 from .missed_contacts import MeetsContacts
+from .motion_errors import MeasuresByMotion, measured
 from .sampling import with_samples
 from .solution import Solution
 from .start import as_start, as_system, check_options
@@ -67,8 +68,10 @@ def simulate(
       `{joint: coordinates}`, the `guess` of `assemble` at `t0`, at rest.
     - `t0`, `t1`: first and last time [s].
     - `dt`: fixed step [s]; with a `controller`, length of the first step.
-    - `controller`: step size control of diffrax. Default, without `dt`: adaptive steps with
-      tolerances of about the square root of the float type's precision.
+    - `controller`: step size control of diffrax. Its tolerances are those of entries of the state,
+      `atol` in their units. Default, without `dt`: adaptive steps. The error of a step is at most
+      √ε of the mechanism's sizes and its motion so far, ε the float type's precision, so that
+      units do not matter. First-order states have no known size: √ε of their value, plus ε^¾.
     - `integrator`: `ExplicitRK(...)`, another integrator of this package, or any Runge–Kutta method
       of diffrax. Default: Tsitouras' method of order 5.
     - `saveat`: times to save: an interval [s], an array of times, or a `diffrax.SaveAt`. Default:
@@ -207,6 +210,7 @@ def _solve(
 ) -> _Solved:
     adaptive = isinstance(controller, diffrax.AbstractAdaptiveStepSizeController)
     returned, surfaces = saveat.controller_state, surfaces_of(system)
+    controller = measured(controller, system, t0, t1, state)
     if adaptive and surfaces.groups:
         controller = MeetsContacts(controller, surfaces)
     if impacts is not None:
@@ -310,7 +314,7 @@ def _without_failed_step(sol: diffrax.Solution) -> diffrax.Solution:
 
 def _default_controller(state: State) -> diffrax.AbstractStepSizeController:
     tolerance = float(np.sqrt(jnp.finfo(state.q.dtype).eps))
-    return diffrax.PIDController(rtol=tolerance, atol=tolerance)
+    return MeasuresByMotion(diffrax.PIDController(rtol=0.0, atol=tolerance))
 
 
 def _with_traced_tolerances(

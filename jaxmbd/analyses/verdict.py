@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int, PyTree
 from .._stop_gradients import stop_gradients
 from ..errors import RESULTS
 from ..joints.abstract import n_rows
-from ..system import branches, constraints
+from ..system import branches, constraints, sizes
 from ..system.abstract import AbstractSystem, State, Time
 from ..system.joint_states import joint_states
 from ..system.loads import element_states
@@ -131,7 +131,7 @@ def _violation(
 
     A row's scale is its change if its joint moves by the mechanism's size or turns by one radian.
     """
-    size = _size(system, t0, start)
+    size = sizes.length(system, t0, start)
     part = _part(accuracy, start.q.dtype)
 
     def at(t: Array, state: State) -> tuple[Array, ...]:
@@ -170,16 +170,6 @@ def _part(accuracy: Any, dtype: Any) -> Any:
         return LARGEST_RESIDUAL
     rounding = float(jnp.finfo(dtype).eps) ** 0.5
     return jnp.clip(jnp.sqrt(jnp.asarray(accuracy, dtype)), rounding, LARGEST_RESIDUAL)
-
-
-def _size(system: AbstractSystem, t: Time, state: State) -> Float[Array, ""]:
-    """Largest distance of ports from their mean [m], at least the largest radius of gyration."""
-    p = system.configuration(t, state.q, state.z).ports.p
-    extent = jnp.max(jnp.linalg.norm(p - jnp.mean(p, axis=0)[None], axis=1))
-    bodies = system.mechanism.rigid
-    with_mass = system.mechanism.nearest_with_mass.take_tree(bodies)
-    gyration = jnp.sqrt(jnp.trace(with_mass.inertia, axis1=1, axis2=2) / (2.0 * with_mass.mass))
-    return jnp.maximum(extent, jnp.max(gyration))
 
 
 def _row_scales(

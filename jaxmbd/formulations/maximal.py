@@ -132,6 +132,12 @@ class MaximalSystem(AbstractSystem[AbstractConfiguration]):
             for k, name in enumerate(self.intrinsic_names(), start=elastic)
         ]
 
+    def sizes(self, length: Float[Array, ""]) -> tuple[Float[Array, "nq"], Float[Array, "nv"]]:
+        n, one = self.mechanism.n_bodies, jnp.ones_like(length)
+        elastic, rotors = self.mechanism.elastic_sizes(length), jnp.full(self.n_rotors, one)
+        q, v = (jnp.tile(jnp.stack([length] * 3 + [one] * k), n) for k in (4, 3))
+        return jnp.concatenate([q, elastic, rotors]), jnp.concatenate([v, elastic, rotors])
+
     def retract(self, q: Float[Array, "nq"], dv: Float[Array, "nv"]) -> Float[Array, "nq"]:
         (bodies, rotors), (increments, turns) = self._split(q, 7), self._split(dv, 6)
         poses = jax.vmap(se3.displaced)(bodies, increments)

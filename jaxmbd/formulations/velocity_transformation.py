@@ -94,6 +94,9 @@ class ReducedSystem(AbstractSystem[JointConfiguration]):
     def periodic_coordinates(self) -> Bool[np.ndarray, "nq"]:
         return self.joint.periodic_coordinates()
 
+    def sizes(self, length: Float[Array, ""]) -> tuple[Float[Array, "nq"], Float[Array, "nv"]]:
+        return self.joint.sizes(length)
+
     def retract(self, q: Float[Array, "nq"], dv: Float[Array, "nv"]) -> Float[Array, "nq"]:
         return self.joint.retract(q, dv)
 

@@ -137,6 +137,21 @@ class Mechanism(eqx.Module):
             for row, name in enumerate(group.names)
         }
 
+    def elastic_sizes(self, length: Float[Array, ""]) -> Float[Array, "n_elastic"]:
+        """Elastic coordinates whose rates have the energy of a displacement by `length` [m].
+
+        Each by itself, and of the whole body.
+        """
+        parts = [jnp.zeros(0, self.dtype)]
+        for group in self.bodies:
+            if group.n_elastic > 0:
+                eta = jnp.zeros(group.n_elastic, self.dtype)
+                M = jax.vmap(lambda body, eta=eta: jnp.diagonal(body.mass_matrix(eta)))(group.body)
+                mass = M[:, 6:]
+                ratio = jnp.where(mass > 0, M[:, :1] / jnp.where(mass > 0, mass, 1.0), 1.0)
+                parts.append(length * jnp.sqrt(ratio).ravel())
+        return jnp.concatenate(parts)
+
     def elastic_in_words(self, q: int, v: int) -> list[str]:
         """Lines for the elastic coordinates of each body, which start at these entries."""
 

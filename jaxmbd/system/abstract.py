@@ -320,6 +320,14 @@ class AbstractSystem(eqx.Module, Generic[C]):
         """For each coordinate, whether values that differ by 2π are equivalent. Default: False."""
         return np.zeros(self.nq, dtype=bool)
 
+    def sizes(self, length: Float[Array, ""]) -> tuple[Coordinates, Velocities]:
+        """Large displacements: increments of each entry of q and of v that count as large.
+
+        They are `length` [m] for displacements, 1 for angles and for entries of quaternions.
+        Default: `length` for all of them.
+        """
+        return jnp.full(self.nq, length), jnp.full(self.nv, length)
+
     def displaced(self, state: State, change: Float[Array, "n"]) -> State:
         """A state displaced by increments of q (in the sense of `retract`), v and z.
 

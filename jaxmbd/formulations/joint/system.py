@@ -130,6 +130,20 @@ class JointSystem(AbstractSystem[JointConfiguration]):
             periodic[rows.array] = np.tile(periodic_coordinates(group.joint), len(group))
         return periodic
 
+    def sizes(self, length: Float[Array, ""]) -> tuple[Float[Array, "nq"], Float[Array, "nv"]]:
+        layout, elastic = self.layout, self.mechanism.elastic_sizes(length)
+
+        def of(rows: tuple[Rows, ...], size: int) -> Array:
+            parts = []
+            for g, entries in zip(layout.groups, rows, strict=True):
+                group = self.mechanism.joints[g]
+                k, width = len(group.joint.translation), len(entries) // len(group)
+                linear, angular = jnp.full(k, length), jnp.ones(width - k, length.dtype)
+                parts.append(jnp.tile(jnp.concatenate([linear, angular]), (len(group), 1)))
+            return jnp.concatenate([join(layout, parts, rows, size), elastic])
+
+        return of(layout.coordinates, layout.nq), of(layout.velocities, layout.nv)
+
     def _by_joint(
         self,
         q: Float[Array, "nq"],

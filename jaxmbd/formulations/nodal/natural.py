@@ -149,6 +149,15 @@ class NaturalSystem(NodalSystem):
         kind = "points and vectors of the bodies, shared at joints"
         return [f"q: {self.n_nodes} {kind}, 3 coordinates each; v: their rates"]
 
+    def sizes(self, length: Float[Array, ""]) -> tuple[Float[Array, "nq"], Float[Array, "nv"]]:
+        parts = []
+        for group in self._tree:
+            n_points, n_vectors = _own(group)
+            points, vectors = jnp.full(3 * n_points, length), jnp.ones(3 * n_vectors, length.dtype)
+            parts.append(jnp.tile(jnp.concatenate([points, vectors]), len(group)))
+        sizes = jnp.concatenate([jnp.zeros(0, length.dtype), *parts])
+        return sizes, sizes
+
     def elements(self, nodes: Float[Array, "n_nodes 3"]) -> Elements:
         rows = self._local_nodes(nodes, jnp.eye(4, 3, -1, dtype=nodes.dtype))
         return Elements(rows[:, 0], jnp.swapaxes(rows[:, 1:], 1, 2))
