@@ -25,6 +25,8 @@ from . import signals as signals
 from . import tyres as tyres
 from .analyses.assemble import assemble as assemble
 from .analyses.checkpoints import MemoryBudget as MemoryBudget
+from .analyses.close_geometry import ClosedGeometry as ClosedGeometry
+from .analyses.close_geometry import close_geometry as close_geometry
 from .analyses.equilibrium import ArcLength as ArcLength
 from .analyses.equilibrium import Branch as Branch
 from .analyses.equilibrium import Drainage as Drainage
@@ -134,6 +136,7 @@ __all__ = [
     "Baumgarte",
     "BoundWarning",
     "Branch",
+    "ClosedGeometry",
     "ContactWarning",
     "Controller",
     "CoordinatePartitioning",
@@ -194,6 +197,7 @@ __all__ = [
     "buckling",
     "campbell",
     "check_gradients",
+    "close_geometry",
     "contact",
     "contacts",
     "distributions",

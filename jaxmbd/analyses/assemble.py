@@ -42,9 +42,10 @@ def assemble(
     """A state that satisfies every joint, coupling and driver, near the given joint values.
 
     Joints without a value are at their reference position (zero) and at rest. In an open tree
-    `assemble` takes the values unchanged. If joints close loops, the values start a Newton
-    iteration; its corrections, of positions and of velocities, are the smallest in the metric of
-    the mass. `accelerations` and `reactions` compute accelerations, multipliers and reactions.
+    `assemble` takes the values unchanged. If joints close loops, values that satisfy all
+    constraints to rounding are not changed. Others start a Newton iteration; its corrections, of
+    positions and of velocities, are the smallest in the metric of the mass. Rates that are left
+    out follow from the given ones and the constraints, and are zero if nothing determines them. `accelerations` and `reactions` compute accelerations, multipliers and reactions.
 
     **Arguments:**
 
@@ -54,7 +55,8 @@ def assemble(
       body that floats without a joint has a free joint with the body's name. Values of joints that
       close loops are approximated as far as the constraints and the joints in `hold` permit, by
       the least squares of their misses [rad, m]. Derivatives are those of this minimum.
-    - `rates`: `{joint: velocities}` [rad/s or m/s], shaped like the joint's velocities.
+    - `rates`: `{joint: velocities}` [rad/s or m/s], shaped like the joint's velocities. Consistent
+      rates are kept. Rates of joints that close loops determine only rates that are left out.
     - `t`: time at which to assemble [s].
     - `hold`: names of joints, loop joints included, whose values in `guess` and velocities in
       `rates` (default: zero) are satisfied exactly. For a name in `rates` alone, only the velocity
@@ -85,11 +87,7 @@ def assemble(
     guess, rates = dict(guess or {}), dict(rates or {})
     hold = (hold,) if isinstance(hold, str) else _names(hold)
     _check_hold(hold, guess, rates)
-    values = list(reference_values(mechanism))
-    for name, value in guess.items():
-        g, row = _find(system, name, "guess")
-        q = _coordinates(mechanism.joint(name), value, name, dtype)
-        values[g] = values[g].at[row].set(q)
+    values = _values(system, guess)
     speeds = [jnp.zeros((len(group), group.joint.sizes()[1]), dtype) for group in mechanism.joints]
     for name, value in rates.items():
         g, row = _find(system, name, "rates")
@@ -129,6 +127,23 @@ def assemble(
     if closing is system:
         return State(q, v, z)
     return State(*_converted(closing, system, time, q, v), z)
+
+
+def start_of(system: AbstractSystem, guess: Mapping[str, Any] | None) -> Float[Array, "nq"]:
+    """Coordinates at the values of `guess`, as for `assemble`, where loops may be open."""
+    _check_mappings(guess=guess)
+    return system.from_tree(tuple(_values(system, dict(guess or {}))))
+
+
+def _values(system: AbstractSystem, guess: Mapping[str, Any]) -> list[Array]:
+    """Coordinates of all joints by group: reference values, and those of `guess`."""
+    mechanism = system.mechanism
+    values = list(reference_values(mechanism))
+    for name, value in guess.items():
+        g, row = _find(system, name, "guess")
+        q = _coordinates(mechanism.joint(name), value, name, mechanism.dtype)
+        values[g] = values[g].at[row].set(q)
+    return values
 
 
 def _by_name(

@@ -27,6 +27,7 @@ MAX_STEPS = 50
 FAR_STEPS = 500
 MAX_TURN = 1.0  # [rad]
 WEAK = 1e-3  # Weight of sought values: they only choose among positions with closed joints.
+SMALL_MISFIT = 1e-3  # Redundant constraints that the geometry misses by less are meant to hold.
 REMEDY = "start from a guess nearer to the target position, or check the frames of these joints"
 
 
@@ -65,7 +66,7 @@ def closed(
         if still_open:
             if not is_open:
                 _complain_of_reversed(system, angles)
-            _complain(system, held, np.asarray(_residuals(system, t, near, held)))
+            _complain(system, t, near, held)
         _complain_of_reversed(system, after)
     return q
 
@@ -93,8 +94,9 @@ def _complain_of_reversed(system: AbstractSystem, angles: Float[Array, "k"]) -> 
         )
 
 
-def _complain(system: AbstractSystem, held: Targets, residuals: np.ndarray) -> None:
+def _complain(system: AbstractSystem, t: Time, q: Coordinates, held: Targets) -> None:
     """Raise `AssemblyError` with the constraint residuals at the nearest position."""
+    residuals = np.asarray(_residuals(system, t, q, held))
     holonomic = constraints.is_holonomic(system)
     names = [
         n for n, is_row in zip(constraints.row_names(system), holonomic, strict=True) if is_row
@@ -119,7 +121,32 @@ def _complain(system: AbstractSystem, held: Targets, residuals: np.ndarray) -> N
     raise AssemblyError(
         f"assemble: these joints stay open{also}: {listed} (constraint residual at the nearest "
         "position, m or sine of an angle); check the geometry of the loop, the values of drivers "
-        "and held joints, or start from a better guess"
+        f"and held joints, or start from a better guess{_of_redundant(system, t, q)}"
+    )
+
+
+def _of_redundant(system: AbstractSystem, t: Time, q: Coordinates) -> str:
+    """What to do if the geometry misses redundant constraints by little, for messages."""
+    rows = np.flatnonzero(constraints.is_holonomic(system))
+    c = system.configuration(t, q)
+    G = constraints.jacobian(system, c)
+    scale = np.asarray(constraints.scales(system, c, G))[rows]
+    reaches = np.asarray(jax.vmap(lambda v: constraints.reach(c, v))(jnp.eye(system.nv)))
+    W = np.asarray(G)[rows] / (scale[:, None] * np.where(reaches > 0, reaches, 1.0))
+    if not np.all(np.isfinite(W)) or not W.size:
+        return ""
+    U, sigma, _ = np.linalg.svd(W)
+    redundant = U[:, int(np.sum(sigma > SMALL_MISFIT * sigma.max(initial=0.0))) :]
+    misfit = np.abs(redundant.T @ (np.asarray(constraints.residual(system, c))[rows] / scale))
+    if redundant.shape[1] == 0 or not misfit.max() < SMALL_MISFIT:
+        return ""
+    names, part = constraints.row_names(system), np.linalg.norm(redundant, axis=1)
+    joints = {names[row]: None for row, size in zip(rows, part, strict=True) if size > 0.1}
+    return (
+        f". There {redundant.shape[1]} constraints of {', '.join(map(repr, joints))} are redundant, "
+        f"and the geometry misses them by {misfit.max():.3g} (rad, or part of the extent of the "
+        "mechanism): replace a hinge of the loop by a Spherical or Cylindrical joint, or move the "
+        "frames to the nearest geometry that closes by close_geometry"
     )
 
 
