@@ -114,6 +114,7 @@ def factor_constraints(
     violation: Float[Array, ""],
     demand: Float[Array, "m_k"] | None = None,
     noise: Float[Array, ""] | None = None,
+    error: Float[Array, ""] | None = None,
 ) -> ConstraintFactors:
     """Factor B.
 
@@ -126,6 +127,7 @@ def factor_constraints(
       as the violation counts as independent if `demand` along it exceeds the effect of the
       violation and rounding errors. Default: none.
     - `noise`: magnitude of the terms of `demand`, which scales its rounding errors. Default: zero.
+    - `error`: magnitude of other errors of `demand`. Default: zero.
     """
     mask = np.asarray(redundant, dtype=bool)
     first, others = np.flatnonzero(~mask), np.flatnonzero(mask)
@@ -149,9 +151,11 @@ def factor_constraints(
         along = Vt @ ((demand[others] - P.T @ z) / scale)
         largest = jnp.max(jnp.abs(demand / length), initial=0.0)
         effect = limit * largest
+        each = jnp.linalg.norm(Vt / scale[None], axis=1)
         if noise is not None:
-            eps = float(jnp.finfo(B.dtype).eps)
-            effect = effect + ROUNDING * eps * noise * jnp.linalg.norm(Vt / scale[None], axis=1)
+            effect = effect + ROUNDING * float(jnp.finfo(B.dtype).eps) * noise * each
+        if error is not None:
+            effect = effect + error * each
         above_rounding = sigma > jnp.linalg.norm(Vt * (rounding / scale)[None], axis=1)
         nonzero |= above_rounding & (jnp.abs(along) > effect)
     return ConstraintFactors(Q, R, P, U, sigma, Vt.T, scale, nonzero, redundant)

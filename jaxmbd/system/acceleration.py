@@ -18,6 +18,7 @@ from .._stop_gradients import stop_gradients
 from .._with_room import with_room
 from ..fused import widened
 from ..linear import after
+from ..linear.constrained import DISTURBANCE
 from ..model.arguments import as_instance
 from . import constraints, refined
 from .abstract import AbstractSystem, State, Time, Velocities, as_state, as_time
@@ -27,6 +28,10 @@ from .residuals import constraint_rates, motion_residual
 from .rounding import is_checked, is_rounding_small, load_scale
 from .saddle_point import SaddlePoint, saddle_point
 from .stabilization import AbstractStabilization
+
+# Tolerance of γ in units of the error that violated velocities cause. Measured errors along
+# redundant rows are up to 10 of these units.
+VELOCITY_TOLERANCE = 100.0
 
 
 def accelerations(
@@ -83,20 +88,54 @@ def constrained_accelerations(
     c, v = system.configuration(t, state.q, state.z), state.v
     motion = constraints.port_motion(system, c, v)
     bias = constraints.constraint_bias(system, c, v, motion)
-    g = constraints.residual(system, c)
-    target = -bias
+    g, target = constraints.residual(system, c), -bias
+    redundant = constraints.may_be_redundant(system)
+    rates = error = None
+    if redundant or stabilization is not None:
+        rates = constraint_rates(system, c, v)
     if stabilization is not None:
-        target = target + stabilization.correction(g, constraint_rates(system, c, v))
-    equations = saddle_point(system, c, g, demand=bias, noise=motion.bias_noise())
+        target = target + stabilization.correction(g, rates)
+    if redundant:
+        error = DISTURBANCE * constraints.violation(c, rates) * jnp.max(jnp.abs(motion.twists))
+    equations = saddle_point(system, c, g, demand=bias, noise=motion.bias_noise(), error=error)
     f = -motion_residual(system, c, v, jnp.zeros_like(v))
     vdot, lam = equations.solve(f, target)
-    holds = equations.holds((vdot, lam), f, target, motion.noise(c, vdot))
+    agree = jnp.ones((), dtype=bool)
+    if redundant:
+        error, agree = _error_by_velocities(system, c, motion, equations, after(rates, vdot))
+        f = after(f, error)
+    holds = agree & equations.holds((vdot, lam), f, target, motion.noise(c, vdot), error)
     if is_checked(v.dtype):
         solution = after(vdot, holds), lam
         holds = holds & _is_rounding_small(system, c, v, equations, solution, target)
     least = equations.minimum_norm(after(lam, holds))
     holds, lam = holds & equations.is_same_force(least, lam), least
     return jnp.where(holds, vdot, jnp.nan), jnp.where(holds, lam, jnp.nan)
+
+
+def _error_by_velocities(
+    system: AbstractSystem,
+    c: AbstractConfiguration,
+    motion: constraints.PortMotion,
+    equations: SaddlePoint,
+    rates: Float[Array, "ng"],
+) -> tuple[Float[Array, ""], Bool[Array, ""]]:
+    """Magnitude of the error of γ that is due to ġ ≠ 0, and whether some velocities have ġ = 0.
+
+    γ is a quadratic function of the velocities: the correction δ of v that makes ġ zero changes it
+    by terms of the size |δ| (|v| + |δ|). Redundant rows are consistent up to these terms only. No
+    velocities have ġ = 0 if drivers contradict one another.
+    """
+    c, motion, equations, rates = stop_gradients((c, motion, equations, rates))
+    zeros = jnp.zeros(c.nv, dtype=rates.dtype)
+    change, lam = equations.solve_once(zeros, rates)
+    off, size = (jnp.max(jnp.abs(x)) for x in (c.twists(change), motion.twists))
+    part = off / jnp.where(off + size > 0, off + size, 1.0)
+    error = VELOCITY_TOLERANCE * part * (motion.bias_noise() + off**2)
+    if not system.mechanism.drivers:
+        return error, jnp.ones((), dtype=bool)
+    zeros = after(zeros, change)
+    return error, equations.constraints_hold(change, lam, zeros, rates, size + off)
 
 
 def _is_rounding_small(

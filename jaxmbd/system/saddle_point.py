@@ -163,18 +163,24 @@ class SaddlePoint(eqx.Module):
         f: Velocities,
         a: Float[Array, "ng"],
         noise: Float[Array, ""],
+        error: Float[Array, ""] | None = None,
     ) -> Bool[Array, ""]:
         """True if M x - Gᵀ λ = f, row by row, and G x = a.
 
         Tolerances include rounding and the violation of the constraints, which decides whether a
         combination of rows is truncated.
 
-        **Arguments:** `noise`: magnitude of the terms of G x and a, in their units.
+        **Arguments:**
+
+        - `noise`: magnitude of the terms of G x and a, in their units.
+        - `error`: magnitude of other errors of a, in its units. Default: zero.
         """
-        equations, solution, f, a, noise = stop_gradients((self, solution, f, a, noise))
+        equations, solution, f, a, noise, error = stop_gradients(
+            (self, solution, f, a, noise, error)
+        )
         motion_holds = equations._motion_holds(*solution, f)
         f = after(f, solution[0])
-        return motion_holds & equations._constraints_hold(*solution, f, a, noise)
+        return motion_holds & equations.constraints_hold(*solution, f, a, noise, error)
 
     def holds_in_norm(
         self,
@@ -194,7 +200,7 @@ class SaddlePoint(eqx.Module):
         size = jnp.linalg.norm(metric.whiten(after(f, residual)))
         motion_holds = _is_within(jnp.linalg.norm(residual), tolerance * size)
         zeros, f = jnp.zeros_like(lam), after(f, size)
-        return motion_holds & equations._constraints_hold(x, lam, f, zeros, noise)
+        return motion_holds & equations.constraints_hold(x, lam, f, zeros, noise)
 
     def _motion_holds(
         self, x: Velocities, lam: Float[Array, "ng"], f: Velocities
@@ -227,14 +233,16 @@ class SaddlePoint(eqx.Module):
         eps = float(jnp.finfo(self.violation.dtype).eps)
         return VIOLATION_TOLERANCE * jnp.minimum(self.violation, eps**0.25)
 
-    def _constraints_hold(
+    def constraints_hold(
         self,
         x: Velocities,
         lam: Float[Array, "ng"],
         f: Velocities,
         a: Float[Array, "ng"],
         noise: Float[Array, ""],
+        error: Float[Array, ""] | None = None,
     ) -> Bool[Array, ""]:
+        """True if G x = a; the arguments are those of `holds`."""
         G, length = self.G, self.length
         part = CONSTRAINT_TOLERANCE * float(jnp.finfo(x.dtype).eps) + self._disturbance
         y0 = self.metric.whiten(f)
@@ -244,6 +252,7 @@ class SaddlePoint(eqx.Module):
         terms = jnp.abs(G) @ (jnp.abs(x) + jnp.abs(self.metric.unwhiten(y0))) + jnp.abs(a)
         limit = MAX_ROUNDING * jnp.max(terms, initial=0.0)
         tolerance = jnp.minimum(part * length * size, limit) + part * noise
+        tolerance = tolerance if error is None else tolerance + error
         return _is_within(jnp.abs(G @ x - a), tolerance)
 
     def unseen(self) -> Float[Array, "nv"]:
@@ -323,6 +332,7 @@ def saddle_point(
     rows: np.ndarray | None = None,
     demand: Float[Array, "ng"] | None = None,
     noise: Float[Array, ""] | None = None,
+    error: Float[Array, ""] | None = None,
     further: Float[Array, "k nv"] | None = None,
 ) -> SaddlePoint:
     """M and G at a configuration, factored.
@@ -333,8 +343,8 @@ def saddle_point(
     - `movable`: the velocities that may be nonzero, in the Euclidean metric. Default: all of them,
       in the kinetic metric.
     - `rows`: indices of the constraints. Default: all.
-    - `demand`: the part of the right-hand side that is not due to g, and `noise`: the magnitude of
-      its terms, as in `factor_constraints`.
+    - `demand`: the part of the right-hand side that is not due to g, with the magnitudes `noise` of
+      its terms and `error` of its errors, as in `factor_constraints`.
     - `further`: possibly redundant rows below those of the constraints. Default: none.
     """
     redundant = constraints.possibly_redundant(system)
@@ -364,7 +374,7 @@ def saddle_point(
         G, B = jnp.concatenate([G, further]), jnp.concatenate([B, below], axis=1)
         length = jnp.concatenate([length, _norms(below)])
         redundant = np.concatenate([redundant, np.ones(len(further), dtype=bool)])
-    constant = stop_gradients((B, length, violation, demand, noise))
+    constant = stop_gradients((B, length, violation, demand, noise, error))
     factors = factor_constraints(constant[0], tuple(redundant.tolist()), *constant[1:])
     return SaddlePoint(metric, G, B, factors, length, violation)
 

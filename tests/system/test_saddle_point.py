@@ -10,6 +10,7 @@ import jaxmbd as mbd
 from jaxmbd import Frame, forces, joints
 from jaxmbd.system import constraints
 from jaxmbd.system.partitioning import dependent
+from jaxmbd.system.projection import project_velocities
 from jaxmbd.system.saddle_point import saddle_point
 from tests import models
 from tests.marks import thorough_but
@@ -119,6 +120,67 @@ def test_drivers_that_contradict_each_other_give_no_number(formulation):
 
     assert all(np.all(np.isfinite(x)) for x in accelerated(0.5))
     assert all(np.all(np.isnan(x)) for x in accelerated(0.0))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("dtype", thorough_but(["float64"], ["float64", "float32"]))
+@pytest.mark.parametrize("formulation", FORMULATIONS[:2], ids=models.name_of)
+def test_velocities_off_redundant_constraints_have_accelerations(formulation, dtype):
+    """Those of the nearest velocities that satisfy the constraints, up to the difference."""
+    system = mbd.formulate(linkages.bennett(), formulation, dtype=dtype)
+    start, t = linkages.drawn(system), jnp.zeros((), dtype)
+    noise = jnp.asarray(np.random.default_rng(0).normal(size=system.nv), dtype)
+
+    @eqx.filter_jit
+    @jax.vmap
+    def look(v):
+        state = mbd.State(start.q, v)
+        nearest = mbd.State(start.q, project_velocities(system, t, state))
+        pairs = zip(
+            mbd.accelerations(system, t, state),
+            mbd.accelerations(system, t, nearest),
+            strict=True,
+        )
+        return jnp.stack([jnp.max(jnp.abs(a - b)) / jnp.max(jnp.abs(b)) for a, b in pairs])
+
+    consistent = project_velocities(system, t, mbd.State(start.q, noise[::-1]))
+    sizes = np.array([0.0, 1e-12, 1e-9, 1e-7, 1e-6, 1e-5, 1e-3])
+    steps = jnp.asarray(np.outer(sizes, noise), dtype)
+    off = np.asarray(look(consistent[None] + steps))
+    assert (off <= 30 * (sizes + 30 * jnp.finfo(dtype).eps)[:, None]).all()
+    # Without any motion along the constraints, all of γ is the error.
+    assert np.isfinite(np.asarray(look(steps[1:]))).all()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("formulation", FORMULATIONS[:2], ids=models.name_of)
+def test_explicit_methods_pass_through_velocities_off_redundant_constraints(formulation):
+    """A Bennett linkage without loads, whose stages violate the constraints; energy is constant."""
+    system = mbd.formulate(linkages.bennett(), formulation)
+    state = mbd.assemble(system, {}, {"h0": 3.0}, hold=["h0"])
+    before = float(mbd.energy(system, 0.0, state).total)
+    end = jax.tree.map(lambda x: x[-1], mbd.rollout(system, state, 5e-3, 20, mbd.ExplicitRK()))
+    assert float(mbd.energy(system, 0.0, end).total) == pytest.approx(before, rel=1e-8)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("formulation", FORMULATIONS[:2], ids=models.name_of)
+def test_drivers_of_unlike_speeds_give_no_number(formulation):
+    """Two hinges in one place with speeds of 0.1 and 0.3 rad/s, and velocities near either."""
+
+    def driven(other):
+        drivers = {
+            "one": joints.Driver("hinge", lambda t: 0.2 + 0.1 * t),
+            "two": joints.Driver("twin", lambda t: 0.2 + other * t),
+        }
+        return mbd.formulate(crank(drivers), formulation)
+
+    (agreeing, opposed), off = map(driven, (0.1, 0.3)), 1e-3
+    state = mbd.assemble(agreeing)
+    for factor in (1.0, 1.0 + off, 2.0, 3.0, 3.0 + off):
+        moving = mbd.State(state.q, factor * state.v)
+        assert np.isfinite(mbd.accelerations(agreeing, 0.0, moving)[0]).all()
+        assert np.isnan(mbd.accelerations(opposed, 0.0, moving)[0]).all()
 
 
 @pytest.mark.thorough
