@@ -19,6 +19,8 @@ from ..integrators.implicit import AbstractImplicit, Memory
 from ..model.values import all_concrete, is_concrete
 from ..system import branches
 from ..system.abstract import AbstractSystem, State, Time, as_time
+from ..system.constraints import may_be_redundant
+from ..system.projection import Projection
 from ..system.surfaces import names_on_terrain, surfaces_of, without_contacts
 from .checked_before import without_checks
 from .collapse import ControllerState, EndsCollapsed
@@ -73,7 +75,8 @@ def simulate(
       √ε of the mechanism's sizes and its motion so far, ε the float type's precision, so that
       units do not matter. First-order states have no known size: √ε of their value, plus ε^¾.
     - `integrator`: `ExplicitRK(...)`, another integrator of this package, or any Runge–Kutta method
-      of diffrax. Default: Tsitouras' method of order 5.
+      of diffrax. Default: Tsitouras' method of order 5, with
+      `Projection()` for adaptive steps of mechanisms with loops.
     - `saveat`: times to save: an interval [s], an array of times, or a `diffrax.SaveAt`. Default:
       every fixed step, or 201 equally spaced times. If `t0` or `t1` are traced, an interval is not
       possible. If `dt` is traced, unused rows up to `max_steps` are infinite, see `finite`.
@@ -130,7 +133,7 @@ def simulate(
         motion.frames["tip"].p  # (201, 3) [m]
         fixed = mbd.simulate(system, state, t1=0.5, dt=0.01, integrator=mbd.BDF(2))
     """
-    integrator = as_integrator(integrator).differentiated_by(adjoint)
+    as_integrator(integrator)
     check_times(t0, t1, dt, max_steps)
     check_options(controller, event, adjoint)
     system = as_system(system, "simulate")
@@ -139,6 +142,11 @@ def simulate(
     if controller is None:
         controller = diffrax.ConstantStepSize() if dt is not None else _default_controller(state)
     fixed = isinstance(controller, diffrax.ConstantStepSize)
+    if integrator is None and not fixed and may_be_redundant(system):
+        # Adaptive steps resolve the motion of a linkage that is open by its drift. At a singular
+        # position that motion turns into another branch.
+        integrator = ExplicitRK(stabilization=Projection())
+    integrator = as_integrator(integrator).differentiated_by(adjoint)
     if fixed and dt is None:
         raise ModelError("simulate: a constant step size needs dt")
     controller = _with_traced_tolerances(controller, system)

@@ -205,3 +205,16 @@ def test_gradients_of_projected_motion(reverse):
         return system.frames(0.0, states.q[-1])["tip"].p @ jnp.array([1.0, 2.0, 3.0])
 
     derivatives.check_gradient(end, reverse)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("angle", "rate"), [(-1.0, -10.0), (0.3, 10.0), (2.0, -12.0)])
+def test_default_steps_pass_the_folded_position_straight_on(angle, rate):
+    """Without weight the cranks of a parallelogram turn at a constant rate, for ten passages."""
+    plain = four_bar((0.2, 0.5, 0.2, 0.5))
+    system = mbd.formulate(mbd.Model(plain.bodies, plain.joints))
+    guess = {"A": angle, "B": -angle, "D": angle}
+    rates = {"A": rate, "B": -rate, "D": rate}
+    motion = mbd.simulate(system, mbd.assemble(system, guess, rates, hold=["A"]), t1=3.0)
+    for crank in "AD":
+        np.testing.assert_allclose(motion.joint(crank).v, rate, rtol=1e-6)
