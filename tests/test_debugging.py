@@ -3,6 +3,7 @@
 Each function depends on one number of a small model, and returns the same arrays in each way.
 """
 
+import traceback
 import types
 
 import equinox as eqx
@@ -73,7 +74,7 @@ def no_walk(monkeypatch):
     """
     from equinox import _errors
 
-    own = {**vars(_errors.traceback), "walk_stack": lambda frame: iter(())}
+    own = {**vars(traceback), "walk_stack": lambda frame: iter(())}
     monkeypatch.setattr(_errors, "traceback", types.SimpleNamespace(**own))
 
 

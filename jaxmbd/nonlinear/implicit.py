@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
+from jax.core import Tracer
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float
 
@@ -41,7 +42,7 @@ def recomputed(fn: Callable[..., Any], *args: Any) -> Any:
     Traced arrays must be among `args`: JAX keeps those that `fn` closes over in a cache, which
     `jax.checking_leaks` reports.
     """
-    traced, rest = eqx.partition(args, lambda x: isinstance(x, jax.core.Tracer))
+    traced, rest = eqx.partition(args, lambda x: isinstance(x, Tracer))
 
     def again(traced: Any) -> Any:
         return fn(*eqx.combine(traced, rest))
