@@ -45,7 +45,8 @@ def assemble(
     `assemble` takes the values unchanged. If joints close loops, values that satisfy all
     constraints to rounding are not changed. Others start a Newton iteration; its corrections, of
     positions and of velocities, are the smallest in the metric of the mass. Rates that are left
-    out follow from the given ones and the constraints, and are zero if nothing determines them. `accelerations` and `reactions` compute accelerations, multipliers and reactions.
+    out follow from the given ones and the constraints, and are zero if nothing determines them.
+    `accelerations` and `reactions` compute accelerations, multipliers and reactions.
 
     **Arguments:**
 
