@@ -144,8 +144,8 @@ def _of_redundant(system: AbstractSystem, t: Time, q: Coordinates) -> str:
     joints = {names[row]: None for row, size in zip(rows, part, strict=True) if size > 0.1}
     return (
         f". There {redundant.shape[1]} constraints of {', '.join(map(repr, joints))} are "
-        f"redundant, and the geometry misses them by {misfit.max():.3g} (rad, or part of the extent of the "
-        "mechanism): replace a hinge of the loop by a Spherical or Cylindrical joint, or move the "
+        f"redundant, and the geometry misses them by {misfit.max():.3g} (rad, or part of the extent "
+        "of the mechanism): replace a hinge of the loop by a Spherical or Cylindrical joint, or move the "
         "frames to the nearest geometry that closes by close_geometry"
     )
 
@@ -331,17 +331,16 @@ def _approach(
     `_nearest`: without them it only starts Newton's method. If constraints and `sought` values are
     satisfied to rounding, the result is `start`.
     """
-    constant = stop_gradients((system, t, start, held, sought))
     if not sought:
-        return system.retract(start, _descend(*constant, jnp.array(False)))
+        return system.retract(start, _descend(system, t, start, held, sought, jnp.array(False)))
     c, scale = system.configuration(t, start), _scales(system, t, start, held)
     residuals = _residuals(system, t, start, held), _misses(system, t, start, sought)
-    small = tuple(
-        _rounding(system, t, start, *x)
-        for x in zip(residuals, (scale, target_scales(system, c, sought)), strict=True)
+    small = (
+        _rounding(system, t, start, residuals[0], scale),
+        _rounding(system, t, start, residuals[1], target_scales(system, c, sought)),
     )
     satisfied = jnp.all(jnp.concatenate(residuals) == jnp.concatenate(small))
-    delta = jnp.where(satisfied, 0.0, _descend(*constant, satisfied))
+    delta = jnp.where(satisfied, 0.0, _descend(system, t, start, held, sought, satisfied))
     return system.retract(start, _nearest(system, t, start, held, sought, delta, small))
 
 
@@ -353,7 +352,11 @@ def _descend(
     sought: Targets,
     satisfied: Bool[Array, ""],
 ) -> Velocities:
-    """The increment of `start` that minimizes the residuals of `_approach`, unless `satisfied`."""
+    """The increment of `start` that minimizes the residuals of `_approach`, unless `satisfied`.
+
+    It has no derivative.
+    """
+    system, t, start, held, sought = stop_gradients((system, t, start, held, sought))
     # A small offset, since the gradient vanishes in a stretched mechanism. The solver's own
     # numbers have JAX's default float type, and its unknowns must have the same.
     nudge = 1e-3 * jnp.cos(1.0 + jnp.arange(system.nv, dtype=jnp.result_type(float)))
