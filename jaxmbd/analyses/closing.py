@@ -143,9 +143,9 @@ def _of_redundant(system: AbstractSystem, t: Time, q: Coordinates) -> str:
     names, part = constraints.row_names(system), np.linalg.norm(redundant, axis=1)
     joints = {names[row]: None for row, size in zip(rows, part, strict=True) if size > 0.1}
     return (
-        f". There {redundant.shape[1]} constraints of {', '.join(map(repr, joints))} are "
-        f"redundant, and the geometry misses them by {misfit.max():.3g} (rad, or part of the extent "
-        "of the mechanism): replace a hinge of the loop by a Spherical or Cylindrical joint, or move the "
+        f". Redundant constraints there: {redundant.shape[1]}, of {', '.join(map(repr, joints))}; "
+        f"the geometry misses them by {misfit.max():.3g} (rad, or part of the extent of the "
+        "mechanism): replace a hinge of the loop by a Spherical or Cylindrical joint, or move the "
         "frames to the nearest geometry that closes by close_geometry"
     )
 
