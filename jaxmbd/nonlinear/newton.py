@@ -44,7 +44,8 @@ class Newton(eqx.Module):
     rate of convergence, so that one change may suffice (Hairer and Wanner 1996, IV.8). It factors
     the Jacobian at the predictor if changes do not shrink fast enough to converge within
     `max_steps`, after 100 steps, and earlier if steps take more iterations than at first. If that
-    fails too, it falls back on full Newton's method, which factors the Jacobian in each iteration.
+    fails too, it falls back on full Newton's method, which factors the Jacobian in each iteration,
+    at last with damped changes.
     Members of a batch under `vmap` renew the factors of earlier steps together. Steps of index 2
     with possibly redundant constraints are solved by full Newton's method.
     Derivatives follow from the Jacobian at the root in both methods.
@@ -128,8 +129,8 @@ class _Iterate(eqx.Module):
     part: Float[Array, ""]
 
 
-# Phase of the chord method that is full Newton's method.
-NEWTON = 2
+# Phases of the chord method that are full Newton's method, without and with damping.
+NEWTON, DAMPED = 2, 3
 # Smallest part of a change, and how many times as many iterations damping may take.
 LEAST_PART, MORE = 1e-3, 4
 
@@ -177,7 +178,7 @@ class _Search:
         predictor far from the root, errors may shrink as slowly.
         """
         old = (self.expected < 0.1) | (best < 0.01)
-        return jnp.where(phase == 0, old, (phase == NEWTON) | (best < 0.1))
+        return jnp.where(phase == 0, old, (phase >= NEWTON) | (best < 0.1))
 
     def advance(self, now: _Iterate, value: Array, factors: Any, phase: Any) -> _Iterate:
         change = self.way.solve(factors, -value)
@@ -187,7 +188,7 @@ class _Search:
         expected = jnp.where(size <= now.first, now.rate, 1.0)
         rate = jnp.where(begins, expected, size / now.size)
         # Remaining error after a change with this rate: linear for the chord, else quadratic.
-        left = size * rate * jnp.where(phase == NEWTON, rate, 1.0) / jnp.maximum(1.0 - rate, 0.1)
+        left = size * rate * jnp.where(phase >= NEWTON, rate, 1.0) / jnp.maximum(1.0 - rate, 0.1)
         small = jnp.where(begins, jnp.minimum(size, left), left) <= self.goal
         best = jnp.where(begins, now.best, jnp.minimum(rate, now.best))
         # Changes that shrank fast and no longer shrink are rounding errors, even if large: 1e-7 of
@@ -213,8 +214,7 @@ class _Search:
         changes shrink less than they should, half of the last one is taken back (the restricted
         natural monotonicity test of Deuflhard 2004, algorithm NLEQ-ERR, with new Jacobians).
         """
-        full = phase == NEWTON
-        large = full & (end.size > self.stalled[1])
+        large = (phase == DAMPED) & (end.size > self.stalled[1])
         astray = ~(end.size <= (1.0 - 0.25 * now.part) * now.size)
         back = large & jnp.isfinite(now.size) & astray & (now.part > LEAST_PART)
         # A part of almost one says that changes were damped before.
@@ -264,7 +264,8 @@ def _newton(search: _Search) -> tuple[_Iterate, Any]:
 class _Chord(eqx.Module):
     """State of the chord method.
 
-    - `phase`: 0 with factors of an earlier step, 1 of the predictor, `NEWTON` of each iterate.
+    - `phase`: 0 with factors of an earlier step, 1 of the predictor, `NEWTON` and
+      `DAMPED` of each iterate.
     """
 
     now: _Iterate
@@ -289,7 +290,8 @@ def _chord(search: _Search, cache: CachedFactors | None) -> tuple[_Iterate, Cach
             return search.advance(now, search.residual(now.x), factors, phase)
 
         end = jax.lax.while_loop(going, step, carry.now)
-        starts_over = active & ~end.done & (phase < NEWTON)
+        ends = (phase == NEWTON) & ~search.unfinished(end)
+        starts_over = active & ~end.done & ((phase < NEWTON) | ends)
         now = jax.tree.map(lambda a, b: jnp.where(starts_over, a, b), search.start, end)
         return _Chord(
             now, factors, phase + starts_over.astype(phase.dtype), carry.steps + end.steps - begun
