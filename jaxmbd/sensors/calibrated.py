@@ -46,7 +46,7 @@ class Calibrated(AbstractSensor):
     def __call__(self, system: AbstractSystem, t: Time, state: State) -> Float[Array, "..."]:
         if self.delay is not None:
             tau = jnp.asarray(self.delay, t.dtype)
-            vdot, _ = accelerations(system, t, state)
+            vdot, _ = accelerations(system.rigid(), t, state)
             q = system.retract(state.q, -tau * state.v + 0.5 * tau**2 * vdot)
             z = state.z - tau * rates_at(system, t, state)
             t, state = t - tau, State(q, state.v - tau * vdot, z)

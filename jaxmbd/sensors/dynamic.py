@@ -27,7 +27,8 @@ class Accelerometer(AbstractSensor):
     The acceleration of free fall is the sum over the model's fields of ∂f/∂m of `wrench`, for a
     body of 1 kg without extent at the frame. For `Gravity` it is `g`; for forces that do not depend
     on the mass, such as drag or lift, it is zero, and the accelerometer measures their effect. A
-    force in proportion to mass and velocity counts as free fall too.
+    force in proportion to mass and velocity counts as free fall too. Bodies made of artificial
+    springs (`NaturalCoordinates`) are taken as rigid bodies of the same motion.
 
     **Arguments:** `frame`: its name; `gravity`: the acceleration of free fall in the world, in
     place of that of the fields.
@@ -46,6 +47,8 @@ class Accelerometer(AbstractSensor):
         self.gravity = given
 
     def __call__(self, system: AbstractSystem, t: Time, state: State) -> Float[Array, "3"]:
+        # Unstretched springs in place of rigid bodies have no centripetal force.
+        system = system.rigid()
         vdot, _ = accelerations(system, t, state)
 
         def velocity(t: Time, q: Array, v: Array) -> Array:

@@ -39,6 +39,9 @@ def driving_forces(
     with the minimum norm, each force weighted by the inertia that it accelerates (by the length of
     its row in the metric M⁻¹). Forces on joints are NaN if the equations do not hold to rounding.
 
+    Bodies made of artificial springs (`NaturalCoordinates`) are taken as rigid bodies of the same
+    motion.
+
     **Arguments:**
 
     - `vdot`: accelerations, shape `(nv,)`, for example from `accelerations` or `kinematics`.
@@ -52,6 +55,7 @@ def driving_forces(
         held = mbd.driving_forces(system, 0.0, state, jnp.zeros(system.nv), ["hinge"])["hinge"]
     """
     time, state = as_time(t, system), as_state(state, system)
+    system = system.rigid()
     vdot = None if vdot is None else as_own(vdot, system, "vdot")
     if joints is None:
         if vdot is not None:

@@ -26,7 +26,8 @@ def reactions(
 
     The wrench acts on the successor, expressed and taken at the joint's frame M; the opposite
     wrench acts on the predecessor. It does no work in the motion of the joint, and does not include
-    drives, springs and friction in the joint.
+    drives, springs and friction in the joint. Bodies made of artificial springs
+    (`NaturalCoordinates`) are taken as rigid bodies of the same motion.
 
     For example:
 
@@ -37,6 +38,7 @@ def reactions(
 
 @eqx.filter_jit
 def _reactions(system: AbstractSystem, t: Time, state: State) -> dict[str, Array]:
+    system = system.rigid()
     return reactions_of(system, t, state, accelerations(system, t, state))
 
 

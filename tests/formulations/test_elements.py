@@ -143,6 +143,43 @@ def loaded(system, rigid, state, stiffness):
     return vdot
 
 
+@pytest.mark.long
+def test_sensors_of_springs_read_rigid_bodies():
+    """A free body that spins about no principal axis, and a pendulum with a driven one on it."""
+    J, p, w = np.diag([0.02, 0.03, 0.04]), np.array([0.1, 0.2, 0.05]), np.array([1.0, 2.0, -3.0])
+    rate = np.linalg.solve(J, -np.cross(w, J @ w))
+    gravity = {"gravity": forces.Gravity()}
+    spinning = mbd.Model({"b": mbd.RigidBody(1.0, J)}, {}, gravity, {"imu": mbd.Frame("b", p)})
+    system = mbd.formulate(spinning, mbd.NaturalCoordinates())
+    state = mbd.assemble(system, {}, {"b": np.r_[0, 0, 0, w]})
+    imu = mbd.sensors.Accelerometer("imu")
+    expected = np.cross(rate, p) + np.cross(w, np.cross(w, p))
+    np.testing.assert_allclose(imu(system, T, state), expected, rtol=1e-12)
+    arm = mbd.inertia.shifted(mbd.inertia.box(1.0, [1.0, 0.1, 0.2]), [0.5, 0, 0])
+    model = mbd.Model(
+        {"arm": arm, "end": arm},
+        {
+            "hinge": joints.Revolute(mbd.ground, "arm", [0, 1, 0]),
+            "elbow": joints.Revolute(mbd.Frame("arm", [1.0, 0, 0]), "end", [0, 1, 0]),
+        },
+        gravity,
+        {"imu": mbd.Frame("end", p)},
+        drivers={"servo": joints.Driver("elbow", lambda t: 0.3 + 2.0 * t + t**2)},
+    )
+
+    def readings(formulation):
+        system = mbd.formulate(model, formulation)
+        state = mbd.assemble(system, {"hinge": 0.4}, {"hinge": 3.0})
+        reaction, servo = mbd.sensors.JointReaction("hinge"), mbd.sensors.DriverForce("servo")
+        late = mbd.sensors.Calibrated(mbd.sensors.JointVelocity("hinge"), delay=1e-6)
+        held = mbd.driving_forces(system, T, state, joints=["hinge", "elbow"])["elbow"]
+        read = [sensor(system, T, state) for sensor in (imu, reaction, servo, late)]
+        return np.concatenate([np.ravel(x) for x in [*read, held]])
+
+    expected = readings(mbd.JointCoordinates())
+    np.testing.assert_allclose(readings(mbd.NaturalCoordinates()), expected, rtol=0, atol=1e-9)
+
+
 @pytest.mark.thorough
 def test_accelerations_of_springs_approach_the_rigid_ones():
     """The difference falls like 1 / k; joints that share no node are penalties here."""

@@ -54,6 +54,8 @@ class NaturalCoordinates(eqx.Module):
 
     The springs deform: the motion differs from that of rigid bodies by the order of 1 / stiffness.
     They also vibrate at high frequencies: use `SimoGonzalez` or another implicit integrator.
+    `accelerations` includes these vibrations: springs of their natural length exert no centripetal
+    force. Accelerometers, reactions and driving forces belong to rigid bodies of the same motion.
 
     **Arguments:**
 
