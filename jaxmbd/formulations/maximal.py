@@ -30,9 +30,9 @@ from ..system.configuration import (
 )
 from ..system.inertia import (
     assembled_bias,
-    assembled_mass,
     inertial_factor,
     inertial_wrench,
+    mass_of_bodies,
     momentum_of,
     spatial_inertia,
     twist_rates,
@@ -173,16 +173,15 @@ class MaximalSystem(AbstractSystem[AbstractConfiguration]):
         return MaximalConfiguration(t, q, z, self.mechanism, ports, relative, offsets)
 
     def mass_at(self, c: AbstractConfiguration) -> Float[Array, "nv nv"]:
+        rotors, first = jnp.diag(self._reflected_inertias()), self.nv - self.n_rotors
         if not self.mechanism.all_rigid:
-            return assembled_mass(self, c)
+            return mass_of_bodies(self, c).at[first:, first:].set(rotors)
         n, dtype = self.mechanism.n_bodies, c.q.dtype
         blocks = jax.vmap(spatial_inertia)(self.mechanism.rigid)
         bodies = jnp.zeros((n, 6, n, 6), dtype=dtype)
         bodies = bodies.at[jnp.arange(n), :, jnp.arange(n), :].set(blocks).reshape(6 * n, 6 * n)
-        rotors = self._reflected_inertias()
         total = jnp.zeros((self.nv, self.nv), dtype=dtype)
-        total = total.at[: 6 * n, : 6 * n].set(bodies)
-        return total.at[6 * n :, 6 * n :].set(jnp.diag(rotors))
+        return total.at[:first, :first].set(bodies).at[first:, first:].set(rotors)
 
     def _reflected_inertias(self) -> Float[Array, "n_rotors"]:
         parts = [

@@ -110,7 +110,21 @@ def generalized_of_bodies(
 
 
 def assembled_mass(system: AbstractSystem, c: AbstractConfiguration) -> Float[Array, "nv nv"]:
-    """M = Σ Jᵀ I J over bodies and rotors, with J from the velocity maps."""
+    """M = Σ Jᵀ I J over bodies and rotors, with J from the velocity maps.
+
+    For coordinates in which rotors have no velocities of their own.
+    """
+    units, total = jnp.eye(system.nv, dtype=c.q.dtype), mass_of_bodies(system, c)
+    for group in system.mechanism.rotors:
+        rates = jax.vmap(lambda v, g=group.group: c.rates(g, v), out_axes=-1)(units)
+        spin = group.rows.take(rates)
+        reflected = jax.vmap(lambda rotor: rotor.reflected_inertia())(group.rotor)
+        total = total + jnp.einsum("nik,n,nil->kl", spin, reflected, spin)
+    return total
+
+
+def mass_of_bodies(system: AbstractSystem, c: AbstractConfiguration) -> Float[Array, "nv nv"]:
+    """M = Σ Jᵀ I J over bodies, without rotors."""
     mechanism = system.mechanism
     units = jnp.eye(system.nv, dtype=c.q.dtype)
     total = jnp.zeros((system.nv, system.nv), dtype=c.q.dtype)
@@ -118,11 +132,6 @@ def assembled_mass(system: AbstractSystem, c: AbstractConfiguration) -> Float[Ar
     for group, J in zip(mechanism.bodies, columns, strict=True):
         inertia = jax.vmap(inertia_matrix)(group.body, group.own(c.elastic))
         total = total + jnp.einsum("bik,bij,bjl->kl", J, inertia, J)
-    for group in mechanism.rotors:
-        rates = jax.vmap(lambda v, g=group.group: c.rates(g, v), out_axes=-1)(units)
-        spin = group.rows.take(rates)
-        reflected = jax.vmap(lambda rotor: rotor.reflected_inertia())(group.rotor)
-        total = total + jnp.einsum("nik,n,nil->kl", spin, reflected, spin)
     return total
 
 
@@ -164,6 +173,7 @@ __all__ = [
     "inertia_matrix",
     "inertial_factor",
     "inertial_wrench",
+    "mass_of_bodies",
     "momentum_of",
     "spatial_inertia",
     "twist_rates",

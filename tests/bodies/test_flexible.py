@@ -14,6 +14,7 @@ import jaxmbd as mbd
 from jaxmbd import Frame, flexible, forces, joints, sensors
 from jaxmbd.bodies import AbstractBody
 from jaxmbd.mechanism.bodies import rigid_part
+from jaxmbd.system.loads import rates_at
 
 FORMULATIONS = [mbd.JointCoordinates(), mbd.MaximalCoordinates()]
 SECTION = flexible.Rectangle(0.03, 0.02)
@@ -177,6 +178,78 @@ def test_formulations_agree_in_a_tree():
         np.testing.assert_allclose(*(getattr(x, name) for x in energies), rtol=1e-11)
     momenta = [mbd.momentum(*pair) for pair in ((one, 0.0, state), (two, 0.0, other))]
     np.testing.assert_allclose(momenta[0].angular, momenta[1].angular, rtol=1e-10)
+
+
+def beside(body) -> mbd.Model:
+    """Two geared arms and a wheel with a driven load: all components beside `body` on a hinge."""
+    arm = mbd.inertia.shifted(mbd.inertia.box(1.0, [1.0, 0.1, 0.1]), [0.5, 0, 0])
+    block = mbd.inertia.box(2.0, [0.5, 0.2, 0.4])
+    ends = [Frame("arm", [1.0, 0, 0]), Frame("rod", node="tip")]
+    axle = Frame("wheel", R=[[1, 0, 0], [0, 0, 1], [0, -1, 0]])
+    floor, disc = mbd.contact.HalfSpace(Frame("ground", [0, 0, -0.25])), mbd.contact.Disc(axle, 0.3)
+    soft = mbd.contact.KelvinVoigt(stiffness=2e3, damping=5.0)
+    return mbd.Model(
+        {"arm": arm, "follower": arm, "rod": body, "wheel": block, "load": block},
+        {
+            "shoulder": joints.Revolute(mbd.ground, "arm", [0, 1, 0.2]),
+            "elbow": joints.Revolute("arm", "follower", [0, 1, 0]),
+            "pin": joints.Revolute("ground", Frame("rod", node="base"), [0, 1, 0.3]),
+            "axle": joints.Cylindrical("ground", "wheel", [0, 1, 0]),
+            "driven": joints.Prismatic(Frame("wheel"), Frame("load"), [0, 1, 0]),
+        },
+        {
+            "gravity": forces.Gravity(),
+            "motor": forces.DCMotor(
+                "shoulder", 0.05, gear_ratio=50.0, voltage=12.0, resistance=1.2
+            ),
+            "coil": forces.DCMotor(
+                "pin", 0.05, gear_ratio=5.0, voltage=12.0, resistance=1.2, inductance=0.01
+            ),
+            "bristle": forces.LuGreFriction("elbow", 1.0, 1.5, 0.001, stiffness=1e3, damping=3),
+            "bearing": forces.ViscousFriction("pin", 0.1),
+            "stop": forces.JointStop("shoulder", -0.5, 0.2, stiffness=1e2, transition=0.01),
+            "rope": forces.Cable(*ends, 1e3, 0.3, transition=0.01, damping=5.0),
+            "ball": forces.Contact(mbd.contact.Sphere(ends[1], 0.3), floor, soft),
+            "tyre": forces.Tyre(disc, floor, soft, mbd.tyres.Brush(stiffness=12.0, friction=0.9)),
+            "push": forces.AppliedForce(ends[1], [1.0, 2.0, 3.0]),
+            "brake": mbd.Controller(
+                mbd.sensors.JointVelocity("shoulder"), lambda t, v: -5.0 * v, "elbow"
+            ),
+            "servo": mbd.PID("shoulder", kp=6.0, ki=12.0, kd=1.0, setpoint=1.2),
+        },
+        frames={"end": ends[1]},
+        couplings={"gear": joints.Coupling("elbow", "shoulder", ratio=-2.0)},
+        drivers={"driven": joints.Driver("driven", lambda t: 0.1 + 0.2 * t + t**2)},
+        rotors={"rotor": mbd.Rotor("shoulder", 0.01, 3.0), "other": mbd.Rotor("pin", 0.02, 2.0)},
+    )
+
+
+@pytest.mark.thorough
+def test_components_act_beside_a_flexible_body():
+    """All kinds in one model: accelerations, energies and states as in joint coordinates."""
+    model, seen = beside(slim()), []
+    guess = {"shoulder": 0.3, "pin": 0.4, "axle": [0.1, 0.2]}
+    rates = {"shoulder": 1.0, "pin": -2.0, "axle": [0.3, 0.4]}
+    for formulation in FORMULATIONS:
+        system = mbd.formulate(model, formulation)
+        state = mbd.assemble(system, guess, rates, elastic={"rod": [1e-3, 2e-3]})
+        state = mbd.State(state.q, state.v, 0.1 + jnp.arange(state.z.size, dtype=float))
+        vdot, _ = mbd.accelerations(system, 0.0, state)
+        of_joints = mbd.joint_states(system, 0.0, mbd.State(state.q, vdot, state.z))
+        energy = mbd.energy(system, 0.0, state)
+        c = system.configuration(jnp.zeros(()), state.q)
+        seen.append(
+            [
+                jnp.stack([of_joints[name].v for name in ("shoulder", "elbow", "pin", "driven")]),
+                of_joints["axle"].v,
+                c.elastic_rates(vdot),
+                jnp.stack([energy.kinetic, energy.field, energy.elastic]),
+                rates_at(system, jnp.zeros(()), state),
+            ]
+        )
+    assert seen[0][-1].size > 2
+    for found, expected in zip(*reversed(seen), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-8)
 
 
 @pytest.mark.thorough
