@@ -137,16 +137,17 @@ def simulate(
     check_times(t0, t1, dt, max_steps)
     check_options(controller, event, adjoint)
     system = as_system(system, "simulate")
-    integrator.check(system)
-    state = as_start(system, state, t0, "simulate")
-    if controller is None:
-        controller = diffrax.ConstantStepSize() if dt is not None else _default_controller(state)
     fixed = isinstance(controller, diffrax.ConstantStepSize)
+    fixed = fixed or (controller is None and dt is not None)
     if integrator is None and not fixed and may_be_redundant(system):
         # Adaptive steps resolve the motion of a linkage that is open by its drift. At a singular
         # position that motion turns into another branch.
         integrator = ExplicitRK(stabilization=Projection())
     integrator = as_integrator(integrator).differentiated_by(adjoint)
+    integrator.check(system)
+    state = as_start(system, state, t0, "simulate")
+    if controller is None:
+        controller = diffrax.ConstantStepSize() if fixed else _default_controller(state)
     if fixed and dt is None:
         raise ModelError("simulate: a constant step size needs dt")
     controller = _with_traced_tolerances(controller, system)
