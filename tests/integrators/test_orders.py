@@ -30,14 +30,17 @@ QUADRATIC = tuple(kind for kind in (*TREE, *LOOPS) if kind.bilinear)
 
 
 def spring(name, anchor):
-    """A spring without rest length, which is smooth at zero length too."""
-    return forces.SpringDamper(Frame(name, [0.1, 0.2, -0.3]), Frame("ground", anchor), 60.0)
+    """A spring without rest length, which is smooth at zero length too.
+
+    It is soft, so that no joint bends by half a turn, where a constant velocity joint is singular.
+    """
+    return forces.SpringDamper(Frame(name, [0.1, 0.2, -0.3]), Frame("ground", anchor), 6.0)
 
 
 def forest(kinds):
     """One rigid body on a joint of each kind, half of the joints against their direction."""
     rng = np.random.default_rng(3)
-    bodies, links, fields = {}, {}, {"gravity": forces.Gravity()}
+    bodies, links, fields = {}, {}, dict[str, forces.AbstractElement](gravity=forces.Gravity())
     for k, kind in enumerate(kinds):
         name = kind.__name__
         bodies[name] = models.random_body(rng)
