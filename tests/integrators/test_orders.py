@@ -100,7 +100,7 @@ FORMULATIONS = {
 # this number and with twice as many.
 CASES = {
     "joint, semi-implicit": ("joint", mbd.SemiImplicitEuler(), 1, "tree", 128),
-    "joint, explicit": ("joint", diffrax.Tsit5(), 5, "all", 16),
+    "joint, explicit": ("joint", diffrax.Tsit5(), 5, "all", 8),
     "joint, alpha": ("joint", mbd.GeneralizedAlpha(0.8), 2, "all", 32),
     "joint, BDF": ("joint", mbd.BDF(2), 2, "all", 64),
     "maximal, explicit": ("maximal", diffrax.Tsit5(), 5, "all", 16),
