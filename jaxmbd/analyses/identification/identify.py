@@ -21,7 +21,7 @@ from .problem import motions_of, residuals_of, with_substeps
 from .records import AnyRecord, split_experiments
 from .residuals import Residuals
 from .substeps import AS_GOOD, MARGIN, Integration, Limits, Motions
-from .summary import fit_at, linearized, overlays_at
+from .summary import Linear, fit_at, linearized, overlays_at
 
 # A fit continues with more substeps at most so many times.
 MOST_REFITS = 2
@@ -140,12 +140,7 @@ def identify(
         motions, limits, integration = _integration(residuals, experiments, noise, end)
     linear = linearized(residuals, end.unknowns)
     if linear.bounds.of_bodies and not linear.is_minimum:
-        # The minimizer stopped where a body became impossible: minimize along that bound.
-        plane = plane_of(linear.bounds, end.unknowns[0], linear.statistics.scale)
-        along = eqx.tree_at(lambda x: x.confinement, residuals, plane, is_leaf=lambda x: x is None)
-        again = jax.tree.map(lambda x: x[None], end.unknowns)
-        end = joined(end, minimum(method, along, again, progress, throw))
-        end = end._replace(unknowns=along.confined(end.unknowns))
+        end = _along_bound(method, residuals, end, linear, progress, throw)
         motions, limits, integration = _integration(residuals, experiments, noise, end)
         linear = linearized(residuals, end.unknowns)
     if not integration.is_met:
@@ -163,6 +158,22 @@ def _integration(
     motions = motions_of(residuals, experiments, end.unknowns)
     limits = Limits(noise or {}, rms_of(overlays_at(residuals, motions)))
     return motions, limits, motions.measured(residuals.simulator.substeps, limits)
+
+
+def _along_bound(
+    method: AbstractMinimizer,
+    residuals: Residuals,
+    end: End,
+    linear: Linear,
+    progress: bool,
+    throw: bool,
+) -> End:
+    """The end of a fit that goes on along the bound at which bodies became impossible."""
+    plane = plane_of(linear.bounds, end.unknowns[0], linear.statistics.scale)
+    along = eqx.tree_at(lambda x: x.confinement, residuals, plane, is_leaf=lambda x: x is None)
+    again = jax.tree.map(lambda x: x[None], end.unknowns)
+    end = joined(end, minimum(method, along, again, progress, throw))
+    return end._replace(unknowns=along.confined(end.unknowns))
 
 
 def _needed(
