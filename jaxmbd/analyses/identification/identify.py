@@ -121,12 +121,7 @@ def identify(
         jacobian=jacobian,
     )
     residuals = with_substeps(residuals, experiments, noise, None, 3)
-    method = LevenbergMarquardt() if method is None else method
-    if not isinstance(method, AbstractMinimizer):
-        raise DataError(
-            "identify: method must be an instance of jaxmbd.minimizers, such as "
-            f"LevenbergMarquardt(), got {method!r}"
-        )
+    method = _as_minimizer(method)
     firsts = scattered(residuals.unknowns(), starts, spread, seed)
     end = minimum(method, residuals, firsts, progress, throw)
     motions, limits, integration = _integration(residuals, experiments, noise, end)
@@ -146,6 +141,17 @@ def identify(
     if not integration.is_met:
         motions.warn("identify", integration, limits, not residuals.simulator.chooses, 2)
     return fit_at(residuals, experiments, records, end, linear, motions, integration)
+
+
+def _as_minimizer(method: Any) -> AbstractMinimizer:
+    if method is None:
+        return LevenbergMarquardt()
+    if not isinstance(method, AbstractMinimizer):
+        raise DataError(
+            "identify: method must be an instance of jaxmbd.minimizers, such as "
+            f"LevenbergMarquardt(), got {method!r}"
+        )
+    return method
 
 
 def _integration(
