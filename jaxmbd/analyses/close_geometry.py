@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 
 from .._with_room import with_room
 from ..errors import AssemblyError, ModelError
-from ..formulations import JointCoordinates, formulate
+from ..formulations import formulate
 from ..lie import se3, so3
 from ..model.frame import Frame
 from ..model.model import Model
@@ -82,7 +82,7 @@ def close_geometry(
         raise ModelError("close_geometry needs concrete numbers; call it outside jit and grad")
     free = eqx.tree_at(lambda m: m.drivers, model, {}, is_leaf=lambda x: isinstance(x, dict))
     names = tuple(sorted(model.joints))
-    system = formulate(free, JointCoordinates())
+    system = formulate(free)
     frames = [f"{name}.{end}" for name in names for end in ("predecessor", "successor")]
     if constraints.n_constraints(system) == 0:
         return ClosedGeometry(model, dict.fromkeys(frames, (0.0, 0.0)), 0, 0.0)
@@ -154,7 +154,7 @@ class _Position:
     def moved(self, step: np.ndarray) -> Array:
         """Coordinates after a step of the scaled velocities."""
         dv = jnp.asarray(step * self.velocities, self.q.dtype)
-        return _retract(formulate(self.model, JointCoordinates()), self.q, dv)
+        return _retract(formulate(self.model), self.q, dv)
 
     def closed(self) -> "_Position | None":
         """The nearby position with closed independent constraints, or None."""
@@ -244,11 +244,11 @@ def _evaluate(model: Model, names: tuple[str, ...], q: Float[Array, "nq"]) -> tu
     """Holonomic constraints, derivatives by v and by frames; sizes, and rounding errors."""
 
     def residual(x: Float[Array, "n 2 6"]) -> Float[Array, "m"]:
-        system = formulate(_moved(model, names, x), JointCoordinates())
+        system = formulate(_moved(model, names, x))
         c = system.configuration(as_time(0.0, system), q)
         return constraints.residual(system, c)[np.flatnonzero(constraints.is_holonomic(system))]
 
-    system = formulate(model, JointCoordinates())
+    system = formulate(model)
     c = system.configuration(as_time(0.0, system), q)
     rows = np.flatnonzero(constraints.is_holonomic(system))
     G = constraints.jacobian(system, c)

@@ -418,7 +418,7 @@ def test_joints_at_one_place_ask_for_particles():
         "second": joints.Spherical("middle", Frame("last", [0.5, 0, 0])),
     }
     model = mbd.Model({"middle": rod, "last": rod}, links)
-    with pytest.raises(mbd.ModelError, match=r"body 'middle': .*particles=\{'middle': \[...\]\}"):
+    with pytest.raises(mbd.ModelError, match=r"body 'middle': .*particles=\{'middle': \['first', "):
         mbd.formulate(model, mbd.PointCoordinates())
     by_hand = {"middle": ["first", [1, 0, 0], [0, 1, 0], [0, 0, 1]]}
     system = mbd.formulate(model, mbd.PointCoordinates(particles=by_hand))
