@@ -219,10 +219,8 @@ def _moved(model: Model, names: tuple[str, ...], x: Float[Array, "n 2 6"]) -> Mo
 
 
 def _displaced(frame: Frame, V: Float[Array, "6"]) -> Frame:
-    p, quaternion = se3.displacement(V.astype(frame.p.dtype))
-    turned = so3.multiply(frame.quat, quaternion)
-    moved = frame.p + so3.to_matrix(so3.normalize(frame.quat)) @ p
-    return eqx.tree_at(lambda f: (f.p, f.quat), frame, (moved, turned))
+    x = se3.displaced(jnp.concatenate([frame.p, frame.quat]), V.astype(frame.p.dtype))
+    return eqx.tree_at(lambda f: (f.p, f.quat), frame, (x[:3], x[3:]))
 
 
 @eqx.filter_jit

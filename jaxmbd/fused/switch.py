@@ -35,7 +35,7 @@ def fuses() -> bool:
 
     **Raises** `ModelError` if the environment variable is neither 0 nor 1.
     """
-    if jax.config.jax_disable_jit:
+    if jax.config.jax_disable_jit:  # pyright: ignore[reportAttributeAccessIssue]
         return False
     if _chosen.value is not None:
         return _chosen.value

@@ -158,9 +158,14 @@ class AbstractIntegrator(diffrax.AbstractSolver):
         method = self.for_fixed_steps()
 
         def step(
-            method: AbstractIntegrator, system: AbstractSystem, t0: Time, t1: Time, *now: PyTree
+            method: AbstractIntegrator,
+            system: AbstractSystem,
+            t0: Time,
+            t1: Time,
+            state: State,
+            memory: PyTree,
         ) -> tuple[State, PyTree]:
-            _, moved = method._attempted(system, t0, t1 - t0, *now, False)
+            _, moved = method._attempted(system, t0, t1 - t0, state, memory, False)
             reached = moved.state
             if moved.converged is not True:
                 reached = jax.tree.map(lambda x: jnp.where(moved.converged, x, jnp.nan), reached)

@@ -74,7 +74,7 @@ def why_none() -> str | None:
     on = given == "1" if _chosen.value is None else _chosen.value
     if not on:
         return OFF
-    if jax.config.jax_disable_jit:
+    if jax.config.jax_disable_jit:  # pyright: ignore[reportAttributeAccessIssue]
         return NO_JIT
     if not is_installed():
         return NO_LLVMLITE

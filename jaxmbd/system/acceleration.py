@@ -90,9 +90,8 @@ def constrained_accelerations(
     bias = constraints.constraint_bias(system, c, v, motion)
     g, target = constraints.residual(system, c), -bias
     redundant = constraints.may_be_redundant(system)
-    rates = error = None
-    if redundant or stabilization is not None:
-        rates = constraint_rates(system, c, v)
+    is_needed, error = redundant or stabilization is not None, None
+    rates = constraint_rates(system, c, v) if is_needed else jnp.zeros_like(g)
     if stabilization is not None:
         target = target + stabilization.correction(g, rates)
     if redundant:
