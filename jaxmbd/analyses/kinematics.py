@@ -140,7 +140,11 @@ def _accelerations(
     )
     rates = constraint_rates(system, c, v)
     size = 1.0 + jnp.max(jnp.abs(v), initial=0.0)
-    return vdot, jnp.maximum(jnp.abs(residuals), jnp.abs(rates) / size), jnp.max(equations.unseen())
+    return (
+        vdot,
+        jnp.maximum(jnp.abs(residuals), jnp.abs(rates) / size),
+        jnp.max(equations.unseen(), initial=0.0),
+    )
 
 
 def _limit(ts: Float[Array, "n"]) -> float:

@@ -38,7 +38,7 @@ class AbstractFactors(eqx.Module):
         """Constraint residual that remains after a change because of `compliance`."""
         if self.compliance is None:
             return jnp.zeros((), dtype=change.dtype)
-        return jnp.max(jnp.abs(self.compliance * change))
+        return jnp.max(jnp.abs(self.compliance * change), initial=0.0)
 
 
 class AbstractFactorization(AbstractLinearization):
@@ -145,7 +145,7 @@ class Dense(AbstractFactorization):
         if blocks.compliant is not None:
             added = _compliances(J, blocks, blocks.compliant)
             J = J + jnp.diag(added)
-        largest = jnp.max(jnp.abs(J), axis=1)
+        largest = jnp.max(jnp.abs(J), axis=1, initial=0.0)
         scale = 1.0 / jnp.where(largest > 0, largest, 1.0)
         scaled = J * scale[:, None]
         added = relative_compliance(added, largest, blocks)

@@ -1,10 +1,15 @@
-"""Analyses of systems without independent coordinates: empty results, or errors that say so."""
+"""Analyses of systems without independent coordinates: the same results in all coordinates.
+
+Results are empty, or those of a body at rest. What cannot be answered is an error that says so.
+"""
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import jaxmbd as mbd
+
+REACTION = [0.0, 0.0, 9.81, 0.0, -2.4525, 0.0]
 
 
 def welded(formulation):
@@ -15,16 +20,28 @@ def welded(formulation):
     return system, mbd.assemble(system)
 
 
+def steps(system, state, integrator=None):
+    return mbd.rollout(system, state, 1e-3, 2, integrator)
+
+
+TIMES = np.array([0.0, 1.0])
+
 # Functions of a system and a state, with the shape of their results for no velocities.
 EMPTY = {
     "accelerations": (lambda s, x: mbd.accelerations(s, 0.0, x)[0], (0,)),
+    "campbell": (lambda s, x: mbd.campbell(s, TIMES, lambda speed: x).frequencies, (2, 0)),
     "derivatives": (lambda s, x: mbd.acceleration_derivatives(s, 0.0, x)[1], (0, 0)),
     "inverse_dynamics": (lambda s, x: mbd.inverse_dynamics(s, 0.0, x, jnp.zeros(0)), (0,)),
+    "kinematics": (lambda s, x: mbd.kinematics(s, TIMES, x).vdot, (2, 0)),
     "linearize": (lambda s, x: mbd.linearize(s, 0.0, x).A, (0, 0)),
     "linearize by name": (lambda s, x: mbd.linearize(s, 0.0, x, coordinates=()).A, (0, 0)),
-    "rollout": (lambda s, x: mbd.rollout(s, x, 1e-3, 2).q, (2, 0)),
-    "generalized-α": (lambda s, x: mbd.rollout(s, x, 1e-3, 2, mbd.GeneralizedAlpha()).v, (2, 0)),
+    "load_path": (lambda s, x: mbd.load_path(s, x, "gravity", TIMES).eigenvalues, (2, 0)),
+    "modes": (lambda s, x: mbd.linearize(s, 0.0, x).modes().frequencies, (0,)),
+    "rollout": (lambda s, x: steps(s, x).q, (2, 0)),
+    "generalized-α": (lambda s, x: steps(s, x, mbd.GeneralizedAlpha()).v, (2, 0)),
+    "BDF": (lambda s, x: steps(s, x, mbd.BDF(2)).v, (2, 0)),
     "simulate": (lambda s, x: mbd.simulate(s, x, t1=2e-3, dt=1e-3).states.q, (3, 0)),
+    "simulate with adaptive steps": (lambda s, x: mbd.simulate(s, x, t1=2e-3).states.q, (201, 0)),
 }
 
 
@@ -35,15 +52,36 @@ def test_without_velocities(name):
     assert fn(*welded(mbd.JointCoordinates())).shape == shape
 
 
-@pytest.mark.parametrize("formulation", [mbd.JointCoordinates(), mbd.MaximalCoordinates()])
+FORMULATIONS = pytest.mark.parametrize(
+    "formulation", [mbd.JointCoordinates(), mbd.MaximalCoordinates()], ids=["joint", "maximal"]
+)
+
+
+@FORMULATIONS
 def test_reactions_of_a_weld(formulation):
     system, state = welded(formulation)
-    expected = [0.0, 0.0, 9.81, 0.0, -2.4525, 0.0]
-    np.testing.assert_allclose(mbd.reactions(system, 0.0, state)["weld"], expected, atol=1e-12)
+    np.testing.assert_allclose(mbd.reactions(system, 0.0, state)["weld"], REACTION, atol=1e-12)
 
 
-def test_refusals():
-    with pytest.raises(mbd.ModelError, match="equilibrium: nothing can move"):
-        mbd.equilibrium(*welded(mbd.JointCoordinates()))
+@FORMULATIONS
+@pytest.mark.long
+def test_equilibrium_of_a_weld(formulation):
+    system, state = welded(formulation)
+    rest = mbd.equilibrium(system, state)
+    assert rest.stable
+    assert rest.free == ()
+    assert rest.eigenvalues.shape == (0,)
+    np.testing.assert_allclose(rest.reactions["weld"], REACTION, atol=1e-12)
+    np.testing.assert_allclose(rest.state.q, state.q, atol=1e-12)
+
+
+@FORMULATIONS
+@pytest.mark.long
+def test_growth_is_refused(formulation):
+    with pytest.raises(mbd.ModelError, match="trajectory_growth: nothing can move"):
+        mbd.trajectory_growth(*welded(formulation), 1e-3, 2)
+
+
+def test_no_bodies_are_refused():
     with pytest.raises(mbd.ModelError, match="a model needs at least one body"):
         mbd.formulate(mbd.Model({}, {}, {}))

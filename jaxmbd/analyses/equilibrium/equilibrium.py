@@ -37,7 +37,7 @@ from .balance import (
 )
 from .drainage import Drainage
 from .eigenvalues import with_derivatives
-from .held import at_rest, check_mobility, with_loads
+from .held import at_rest, with_loads
 from .march import LEAST_INERTIA, Methods
 from .members import if_any
 from .newton import StaticNewton
@@ -145,10 +145,11 @@ def equilibrium(
     are those of this step. If the first state is the equilibrium itself, or after drainage,
     derivatives by numbers of the system are the mean of those to either side.
 
-    **Raises** `ModelError` for invalid arguments and if nothing can move, and `EquilibriumError`,
-    naming joints, if no equilibrium is reached: forces move the mechanism for ever along directions
-    without stiffness, or the iterations do not converge. Under a transformation it is an error at
-    run time.
+    If nothing can move, the state itself is the equilibrium, with its reactions and no eigenvalues.
+
+    **Raises** `ModelError` for invalid arguments, and `EquilibriumError`, naming joints, if no
+    equilibrium is reached: forces move the mechanism for ever along directions without stiffness,
+    or the iterations do not converge. Under a transformation it is an error at run time.
 
     **Warns** by `UnstableEquilibriumWarning`, naming joints, if the equilibrium is unstable, or if
     `"auto"` left an unstable one; not under a transformation.
@@ -161,7 +162,6 @@ def equilibrium(
     require_system(system)
     methods = _methods(method).as_arrays(system.mechanism.dtype)
     state = as_state(state, system)
-    check_mobility(system, "equilibrium")
     hold = as_names(hold, "equilibrium: hold")
     load = as_mapping(load, "equilibrium: load", "{name: element or factor}")
     time = as_time(t, system)
@@ -263,7 +263,8 @@ def _beyond_unstable(system: AbstractSystem, t: Time, start: Place, methods: Met
             *(end.place, judged, end.done, falling, end.turned, end.steps, left, end.trying)
         )
 
-    if methods.drain is None or methods.newton is None:
+    # Without velocities there is no direction in which to leave.
+    if methods.drain is None or methods.newton is None or system.nv == 0:
         return eqx.tree_at(lambda f: f.left, once(start, jnp.array(False)), jnp.array(0, jnp.int32))
 
     # With nonholonomic constraints or states the equilibrium depends on the way.
@@ -427,7 +428,8 @@ def _motions(
     def largest(of: Bool[Array, "k"]) -> Float[Array, "n_joints"]:
         def compute() -> Float[Array, "n_joints"]:
             each = jax.vmap(lambda y: _joint_motion(system, c, y, scales), in_axes=1)
-            return jnp.max(jnp.where(of[:, None], each(judged.directions), 0.0), axis=0)
+            moved = jnp.where(of[:, None], each(judged.directions), 0.0)
+            return jnp.max(moved, axis=0, initial=0.0)
 
         return if_any(jnp.any(of), compute, jnp.zeros_like(falling))
 

@@ -22,15 +22,6 @@ from ...signals import Constant
 from ...system.abstract import AbstractSystem, State, Time
 
 
-def check_mobility(system: AbstractSystem, who: str) -> None:
-    """**Raises** `ModelError` for a system that has no velocities."""
-    if system.nv == 0:
-        raise ModelError(
-            f"{who}: nothing can move, as joints fix all bodies to the ground; reactions(system, "
-            "t, state) are those at rest"
-        )
-
-
 def at_rest(system: AbstractSystem, t: Time, state: State, hold: Sequence[str]) -> AbstractSystem:
     """The system with drivers that stay at their values, and a driver for each held coordinate.
 
@@ -165,4 +156,4 @@ def _scaled(name: str, element: Any, factor: Any) -> Any:
     )
 
 
-__all__ = ["at_rest", "check_mobility", "with_loads"]
+__all__ = ["at_rest", "with_loads"]

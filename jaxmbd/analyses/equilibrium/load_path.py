@@ -40,7 +40,7 @@ from .balance import (
 )
 from .eigenvalues import with_derivatives
 from .equilibrium import Equilibrium, equilibrium
-from .held import at_rest, check_mobility, with_loads
+from .held import at_rest, with_loads
 from .stability import Stability, stability
 
 Parameter = str | Callable[[Any], AbstractSystem]
@@ -184,7 +184,6 @@ def load_path(
         path.plot()
     """
     state = as_state(state, system)
-    check_mobility(system, "load_path")
     hold = as_names(hold, "load_path: hold")
     time = as_time(t, system)
     if isinstance(parameter, str):

@@ -98,7 +98,7 @@ def trajectory_growth(
     - `seed`: seed of random changes.
 
     **Raises** `IncompatibleIntegrator` if the integrator cannot move the system, and `ModelError`
-    under a transformation.
+    under a transformation and if nothing can move.
     """
     if not all_concrete((system, state)):
         raise ModelError("trajectory_growth needs concrete numbers; call it outside jit")
@@ -116,6 +116,9 @@ def trajectory_growth(
         _orthonormal_basis(np.asarray(_projected(system, t0, state, jnp.asarray(drawn, dtype)))),
         dtype,
     )
+
+    if not np.any(start):
+        raise ModelError(f"{who}: nothing can move: the joints permit no change of the first state")
 
     def changes(h: Array) -> Float[np.ndarray, "m n k"]:
         return np.asarray(_changes(system, state, start, h, n_steps, integrator, t0), float)
@@ -137,9 +140,13 @@ def _orthonormal(n: int, k: int, seed: int) -> Float[np.ndarray, "n k"]:
 
 
 def _orthonormal_basis(changes: Float[np.ndarray, "n k"]) -> Float[np.ndarray, "n k"]:
-    """Orthonormal changes that span the given ones; zeros in place of dependent ones."""
+    """Orthonormal changes that span the given ones; zeros in place of dependent ones.
+
+    The given ones are projections of unit changes: all of them are rounding errors if none is
+    about as large as one.
+    """
     u, size, _ = np.linalg.svd(changes, full_matrices=False)
-    return u * (size > INDEPENDENT * np.max(size))
+    return u * (size > INDEPENDENT * np.max(size, initial=1.0))
 
 
 def _norms(changes: Float[np.ndarray, "m n k"]) -> Float[np.ndarray, "m"]:
