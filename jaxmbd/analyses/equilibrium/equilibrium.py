@@ -41,7 +41,7 @@ from .held import at_rest, with_loads
 from .march import LEAST_INERTIA, Methods
 from .members import if_any
 from .newton import StaticNewton
-from .report import named_joints, reported
+from .report import announced, named_joints, reported
 from .stability import Stability, stability
 
 # "auto" tries at most `MOST_TRIED` steps of Newton's method that go downhill. Unless they end at a
@@ -145,6 +145,7 @@ def equilibrium(
     are those of this step. If the first state is the equilibrium itself, or after drainage,
     derivatives by numbers of the system are the mean of those to either side.
 
+    On a terminal, a line on stderr says so if the search or its compilation takes more than 2 s.
     If nothing can move, the state itself is the equilibrium, with its reactions and no eigenvalues.
 
     **Raises** `ModelError` for invalid arguments, and `EquilibriumError`, naming joints, if no
@@ -166,7 +167,8 @@ def equilibrium(
     load = as_mapping(load, "equilibrium: load", "{name: element or factor}")
     time = as_time(t, system)
     system = at_rest(with_loads(system, load), time, state, hold)
-    return reported(_equilibrium(system, time, state, methods), throw)
+    with announced("equilibrium"):
+        return reported(_equilibrium(system, time, state, methods), throw)
 
 
 def nearest_rest(

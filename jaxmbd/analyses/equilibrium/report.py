@@ -1,7 +1,10 @@
 """Failures and warnings of the search for equilibrium, in words."""
 
+import sys
+import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
@@ -15,6 +18,28 @@ if TYPE_CHECKING:
 
 # Joints that move by less than this part of the largest displacement are not named.
 VISIBLE = 1e-2
+
+# Time after which a line says what runs [s].
+PATIENCE = 2.0
+
+
+@contextmanager
+def announced(who: str) -> Iterator[None]:
+    """Write a line to stderr if the work takes longer than `PATIENCE`, on a terminal only."""
+
+    def write() -> None:
+        text = f"{who}: at work; the first call for a model compiles, which may take a minute\n"
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+    timer = threading.Timer(PATIENCE, write)
+    timer.daemon = True
+    if sys.stderr.isatty():
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def named_joints(names: Sequence[str], motion: Any) -> tuple[str, ...]:
@@ -113,4 +138,4 @@ def _failure(found: "Equilibrium") -> str:
     )
 
 
-__all__ = ["named_joints", "reported"]
+__all__ = ["announced", "named_joints", "reported"]
