@@ -99,7 +99,7 @@ def simulate(
     at least a radius of gyration. The tolerance of a constraint residual is 1 % of its change in a
     motion by L or a turn by 1 rad; with adaptive steps the square root of their tolerance replaces
     1 %. The tolerance of its rate is a tenth of its rate at the largest speed of the motion, plus
-    its own tolerance per 0.1 s. Couplings and drivers count as turns, times L² if L² > 1.
+    its own tolerance per 0.1 s.
 
     **Raises** `ModelError` for invalid times, steps or states, for a state of a wider float type
     than the system's, and if a joint of the state is closed the wrong way round;

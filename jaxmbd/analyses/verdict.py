@@ -175,7 +175,7 @@ def _part(accuracy: Any, dtype: Any) -> Any:
 def _row_scales(
     system: AbstractSystem, t: Time, state: State, size: Float[Array, ""]
 ) -> Float[Array, "ng"]:
-    """Change of each constraint row in a motion as large as the mechanism."""
+    """Change of each constraint row in a motion as large as the mechanism, shape `(ng,)`."""
     c, parts = system.configuration(t, state.q, state.z), []
     for g in system.constrained:
         group = system.mechanism.joints[g]
@@ -184,8 +184,9 @@ def _row_scales(
         J = jnp.abs(constraints.local_jacobians(group, c.relative_poses(g))).reshape(-1, 6)
         linear, angular = jnp.max(J[:, :3], axis=1), jnp.max(J[:, 3:], axis=1)
         parts.append(size * linear + angular)
-    others = jnp.ones(len(constraints.coordinate_names(system)), dtype=state.q.dtype)
-    scales = jnp.concatenate([*parts, others * jnp.maximum(1.0, size * size)])
+    _, displacement = system.sizes(size)
+    others = jnp.abs(constraints.coordinate_jacobian(system, c)) * displacement[None]
+    scales = jnp.concatenate([*parts, jnp.max(others, axis=1, initial=0.0)])
     # A row may have no derivative at the start, such as that of a distance of zero.
     return jnp.where(scales > 0, scales, 1.0)
 

@@ -138,3 +138,26 @@ def test_a_start_off_the_constraints_is_no_success():
     shared = {"t1": 0.1, "controller": fine, "throw": False}
     assert mbd.simulate(system, off, **shared).result == RESULTS.constraints_violated
     assert mbd.simulate(system, state, **shared).result == RESULTS.successful
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("formulation", [mbd.JointCoordinates(), mbd.MaximalCoordinates()])
+def test_a_driver_of_a_length_is_judged_by_the_size_of_the_mechanism(formulation):
+    """A slide of a mechanism of 1 mm may be 1 µm off its driver, and not 0.1 mm."""
+    size = 1e-3
+    box = mbd.inertia.box(1e-6, [size] * 3)
+    model = mbd.Model(
+        {"box": box},
+        {"slide": joints.Prismatic(mbd.ground, "box", axis=[1, 0, 0])},
+        drivers={"motor": joints.Driver("slide", mbd.signals.Constant(0.0))},
+    )
+    free = mbd.Model(model.bodies, model.joints)
+    system = mbd.formulate(model, formulation)
+
+    def result(off):
+        state = mbd.assemble(mbd.formulate(free, formulation), {"slide": off})
+        method = mbd.ExplicitRK(stabilization=mbd.Baumgarte(0.0, 0.0))
+        return mbd.simulate(system, state, t1=1e-3, dt=1e-3, integrator=method, throw=False).result
+
+    assert result(1e-6) == RESULTS.successful
+    assert result(1e-4) == RESULTS.constraints_violated
