@@ -114,7 +114,7 @@ class _Iterate(eqx.Module):
     - `first`: size of the first change. Before the first change, `rate` is the expected rate of
       changes up to `first`.
     - `noise`: size of changes that are rounding errors; zero if the last change was none.
-    - `moved`: the last change as far as it was made, its `part`.
+    - `moved`: the last change as far as it was made, its `part`; `trial` if the part may be halved.
     """
 
     x: Float[Array, "n"]
@@ -127,12 +127,13 @@ class _Iterate(eqx.Module):
     noise: Float[Array, ""]
     moved: Float[Array, "n"]
     part: Float[Array, ""]
+    trial: Bool[Array, ""]
 
 
 # Phases of the chord method that are full Newton's method, without and with damping.
 NEWTON, DAMPED = 2, 3
 # Smallest part of a change, and how many times as many iterations damping may take.
-LEAST_PART, MORE = 1e-3, 4
+LEAST_PART, MORE = 1e-4, 8
 
 
 class _Search:
@@ -159,7 +160,7 @@ class _Search:
         one, zero = jnp.ones((), guess.dtype), jnp.zeros((), jnp.int32)
         self.start = _Iterate(
             *(guess, infinite, one, infinite, infinite, jnp.array(False), zero, 0 * one),
-            *(jnp.zeros_like(guess), one),
+            *(jnp.zeros_like(guess), one, jnp.array(False)),
         )
 
     def factor(self, x: Array) -> tuple[Array, Any]:
@@ -204,34 +205,34 @@ class _Search:
         closed = factors.missed(change) <= self.open * self.blocks.reference(x)
         done = (small | stuck) & closed
         noise = jnp.where(stuck & ~small, jnp.minimum(size, now.size), 0.0)
-        end = _Iterate(x, size, rate, best, first, done, now.steps + 1, noise, change, now.part)
+        whole = change, now.part, jnp.array(False)
+        end = _Iterate(x, size, rate, best, first, done, now.steps + 1, noise, *whole)
         return self.damped(now, end, phase)
 
     def damped(self, now: _Iterate, end: _Iterate, phase: Any) -> _Iterate:
-        """The iterate after a part of the change, or of half of the one before.
+        """The iterate after a part of the change; if `now` is a trial, whether that part is kept.
 
-        Newton's method jumps from one side of a kink, as of dry friction, to the other and back. If
-        changes shrink less than they should, half of the last one is taken back (the restricted
-        natural monotonicity test of Deuflhard 2004, algorithm NLEQ-ERR, with new Jacobians).
+        Newton's method jumps from one side of a kink, as of dry friction, to the other and back. A
+        part of a change is kept if the next change by the same factors is smaller, otherwise
+        halved (the restricted natural monotonicity test of Deuflhard 2004, algorithm NLEQ-ERR).
         """
         large = (phase == DAMPED) & (end.size > self.stalled[1])
-        astray = ~(end.size <= (1.0 - 0.25 * now.part) * now.size)
-        back = large & jnp.isfinite(now.size) & astray & (now.part > LEAST_PART)
-        # A part of almost one says that changes were damped before.
-        whole = jnp.where(now.part == 1.0, 1.0, 1.0 - 4.0 * self.eps)
-        part = jnp.where(large, jnp.minimum(2.0 * now.part, whole), whole)
+        fewer = end.size <= (1.0 - 0.25 * now.part) * now.size
+        kept = fewer | (now.part <= LEAST_PART)
+        part = jnp.where(large, jnp.minimum(4.0 * now.part, 1.0), 1.0)
         onwards = eqx.tree_at(
-            lambda end: (end.x, end.moved, end.part),
+            lambda end: (end.x, end.moved, end.part, end.trial),
             end,
-            (now.x + part * end.moved, part * end.moved, part),
+            (now.x + part * end.moved, part * end.moved, part, large & ~end.done),
         )
-        half = 0.5 * now.moved
-        again = eqx.tree_at(
-            lambda now: (now.x, now.steps, now.moved, now.part),
+        less = jnp.where(kept, 0.0, 0.5) * now.moved
+        half = jnp.where(kept, 1.0, 0.5) * now.part
+        tested = eqx.tree_at(
+            lambda now: (now.x, now.steps, now.moved, now.part, now.trial),
             now,
-            (now.x - half, end.steps, half, 0.5 * now.part),
+            (now.x - less, end.steps, now.moved - less, half, ~kept),
         )
-        return jax.tree.map(lambda a, b: jnp.where(back, a, b), again, onwards)
+        return jax.tree.map(lambda a, b: jnp.where(now.trial, a, b), tested, onwards)
 
     def converged(self, now: _Iterate) -> Bool[Array, ""]:
         return now.done & jnp.isfinite(now.size)
@@ -243,9 +244,8 @@ class _Search:
         large = (now.size > self.stalled[1]) | ~self.shows_rounding(phase, now.best)
         return jnp.isfinite(now.best) & ((now.rate >= 1.0) | slow) & large
 
-    def unfinished(self, now: _Iterate) -> Bool[Array, ""]:
-        # Damped changes are small: a phase of these takes more of them.
-        most = jnp.where(now.part < 1.0, MORE * self.most, self.most)
+    def unfinished(self, now: _Iterate, phase: Any) -> Bool[Array, ""]:
+        most = jnp.where(phase == DAMPED, MORE * self.most, self.most)
         return ~now.done & (now.steps < most) & ~jnp.isnan(now.size)
 
 
@@ -258,7 +258,7 @@ def _newton(search: _Search) -> tuple[_Iterate, Any]:
         return search.advance(now, value, factors, NEWTON), factors
 
     start = (search.start, search.no_factors())
-    return jax.lax.while_loop(lambda carry: search.unfinished(carry[0]), body, start)
+    return jax.lax.while_loop(lambda carry: search.unfinished(carry[0], NEWTON), body, start)
 
 
 class _Chord(eqx.Module):
@@ -279,18 +279,19 @@ def _chord(search: _Search, cache: CachedFactors | None) -> tuple[_Iterate, Cach
 
     def body(carry: _Chord) -> _Chord:
         phase, begun = carry.phase, carry.now.steps
-        active = search.unfinished(carry.now)
+        active = search.unfinished(carry.now, phase)
         factors = _renewed(search, carry.now.x, carry.factors, active & (phase > 0))
 
         def going(now: _Iterate) -> Bool[Array, ""]:
-            same = jnp.where(phase < NEWTON, ~search.hopeless(now, phase), now.steps == begun)
-            return search.unfinished(now) & same
+            fresh = now.trial | (now.steps == begun)
+            same = jnp.where(phase < NEWTON, ~search.hopeless(now, phase), fresh)
+            return search.unfinished(now, phase) & same
 
         def step(now: _Iterate) -> _Iterate:
             return search.advance(now, search.residual(now.x), factors, phase)
 
         end = jax.lax.while_loop(going, step, carry.now)
-        ends = (phase == NEWTON) & ~search.unfinished(end)
+        ends = (phase == NEWTON) & ~search.unfinished(end, phase)
         starts_over = active & ~end.done & ((phase < NEWTON) | ends)
         now = jax.tree.map(lambda a, b: jnp.where(starts_over, a, b), search.start, end)
         return _Chord(
@@ -306,7 +307,7 @@ def _chord(search: _Search, cache: CachedFactors | None) -> tuple[_Iterate, Cach
     usable = eqxi.unvmap_all(cache.usable | ~jnp.all(jnp.isfinite(search.start.x)))
     first = jax.tree.map(lambda a, b: jnp.where(usable, a, b), first, search.start)
     start = _Chord(first, cache.factors, jnp.where(usable, zero, zero + 1), zero)
-    end = jax.lax.while_loop(lambda c: eqxi.unvmap_any(search.unfinished(c.now)), body, start)
+    end = jax.lax.while_loop(lambda c: eqxi.unvmap_any(search.unfinished(c.now, c.phase)), body, start)
     now = end.now
     new_cache = cache.after(
         end.factors, search.converged(now), now.rate, now.first, now.steps, end.phase, now.noise
