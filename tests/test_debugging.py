@@ -117,6 +117,7 @@ def test_evaluations_of_other_coordinates(name, formulation, no_walk):
 @pytest.mark.parametrize("formulation", ["joint", "maximal"])
 @pytest.mark.parametrize("name", ANALYSES)
 @pytest.mark.thorough
+@pytest.mark.filterwarnings("ignore::jaxmbd.OperatingPointWarning")  # The rod is not at rest.
 def test_analyses(name, formulation, no_walk):
     check(lambda x: ANALYSES[name](*at(x, FORMULATIONS[formulation])))
 

@@ -73,11 +73,14 @@ def count(jaxpr):
 
 @pytest.mark.long
 def test_a_step_of_a_four_bar_is_a_short_program():
-    """A step of generalized-α in maximal coordinates has 8,400 operations with JAX 0.10."""
+    """A step of generalized-α in maximal coordinates has 10,400 operations with JAX 0.10.
+
+    Of these 640 are the check of accelerations at velocities off redundant constraints.
+    """
     model = linkages.hinged(**linkages.four_bar(), forces={"gravity": forces.Gravity()})
     system = mbd.formulate(model, mbd.MaximalCoordinates())
 
     def step(state):
         return mbd.rollout(system, state, 0.01, 1, mbd.GeneralizedAlpha())
 
-    assert count(jax.make_jaxpr(step)(linkages.drawn(system)).jaxpr) < 9700
+    assert count(jax.make_jaxpr(step)(linkages.drawn(system)).jaxpr) < 10_700
