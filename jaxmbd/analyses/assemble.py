@@ -14,6 +14,7 @@ from ..errors import AssemblyError, ModelError
 from ..joints import AbstractJoint
 from ..joints.rotation import FreeRotation
 from ..lie import Pose, so3
+from ..mechanism.couplings import circles
 from ..mechanism.mechanism import Mechanism
 from ..model.model import unknown
 from ..model.values import as_leaf, is_concrete
@@ -74,7 +75,8 @@ def assemble(
 
     **Raises** `ModelError` for an unknown joint or element, and for a value of the wrong shape or
     not finite. `AssemblyError` if joints cannot be closed, with their names and constraint
-    residuals at the nearest position, or if velocities contradict each other. An error of
+    residuals at the nearest position, if couplings are met only modulo whole turns where they lock
+    joints, or if velocities contradict each other. An error of
     `equinox` at run time if a derivative is wanted and the search for values of joints that close
     loops has found no minimum.
 
@@ -120,6 +122,7 @@ def assemble(
     q, v = _place(closing, tuple(values), tuple(speeds), eta)
     if constraints.n_constraints(closing) > 0 or held or held_rates:
         q = closed(closing, time, q, held, sought)
+        _check_circles(closing, time, q)
         if rates or mechanism.drivers:  # Otherwise all joints are at rest.
             sought = targets(name for name in rates if name in loops and name not in hold)
             given = {*rates, *hold}
@@ -237,6 +240,32 @@ def _follow(
                 v = ratio * speeds[group.source_group][source, 0]
                 values[group.group] = values[group.group].at[row, 0].set(q)
                 speeds[group.group] = speeds[group.group].at[row, 0].set(v)
+
+
+def _check_circles(system: AbstractSystem, t: Time, q: Array) -> None:
+    """**Raises** `AssemblyError` if couplings lock joints, and are met at another turn only.
+
+    Residuals of couplings do not count turns, and joints beyond half a turn can be assembled from
+    their angles within half a turn. Traced values are not checked.
+    """
+    mechanism = system.mechanism
+    locking = [x for x in circles(mechanism.couplings, mechanism.joints) if x.locked()]
+    if not locking or not is_concrete(q):
+        return
+    coordinates = system.configuration(t, q).joint_coordinates()
+    for circle in locking:
+        for name, (value, tolerance) in circle.locked().items():
+            g, row = mechanism.find_joint(name)
+            miss = float(coordinates[g][row, 0]) - value
+            if mechanism.joints[g].counts_no_turns:
+                miss = float(np.angle(np.exp(1j * miss)))
+            if not abs(miss) <= tolerance:
+                raise AssemblyError(
+                    f"assemble: couplings {circle.listed()} form a circle that locks joint "
+                    f"{name!r} at {value:.6g}; it is off by {miss:.6g}, where the couplings are "
+                    f"met only modulo whole turns; start from guess={{{name!r}: {value:.6g}}}, or "
+                    "remove one of the couplings"
+                )
 
 
 @eqx.filter_jit

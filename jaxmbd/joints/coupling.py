@@ -52,6 +52,11 @@ class Coupling(AbstractCoupling):
     in absolute coordinates compute angles within (-π, π]: if a coupling of two angles has a ratio
     that is no integer, its source must stay within half a turn there (a `Gear` need not).
 
+    Couplings may form circles. If the ratios around a circle multiply to one, the offsets must
+    cancel, whole turns included: otherwise `formulate` raises `ModelError`. Other ratios lock the
+    joints, and `assemble` raises `AssemblyError` for positions that are off by whole turns of some
+    joints. Neither checks traced values.
+
     **Arguments:**
 
     - `joint`: name of the joint that follows; `source`: name of the one it follows.
@@ -79,7 +84,8 @@ class Gear(AbstractCoupling):
 
     `n q_joint = ∓ n_source q_source + n offset` with numbers of teeth n: minus for two external
     wheels whose axes have the same direction, plus if one wheel is internal. All teeth are alike:
-    in every formulation the wheels may make any number of turns.
+    in every formulation the wheels may make any number of turns, and a circle of gears is met if
+    all teeth mesh.
 
     **Arguments:**
 

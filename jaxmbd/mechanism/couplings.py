@@ -1,13 +1,16 @@
 """Couplings in all formulations: constraints between the coordinates of two joints."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
+import numpy as np
 from jaxtyping import Array, Float
 
 from ..errors import ModelError
-from ..joints.coupling import AbstractCoupling
+from ..joints.coupling import AbstractCoupling, Gear
+from ..model.values import all_concrete
 from .groups import JointGroup, group_by, kind_of, stack
 from .rows import Rows
 
@@ -44,7 +47,8 @@ def lower_couplings(
 ) -> tuple[CouplingGroup, ...]:
     """Group couplings by kind and by the groups of their joints.
 
-    **Raises** `ModelError` if a joint has not exactly one coordinate.
+    **Raises** `ModelError` if a joint has not exactly one coordinate, and if couplings contradict
+    each other around a circle.
     """
     entries = []
     for name in sorted(couplings):
@@ -57,7 +61,7 @@ def lower_couplings(
                     "joints with one"
                 )
         entries.append((name, coupling, *place[coupling.joint.name], *place[coupling.source.name]))
-    return tuple(
+    groups = tuple(
         CouplingGroup(
             coupling=stack([entry[1] for entry in members]),
             names=tuple(entry[0] for entry in members),
@@ -68,4 +72,148 @@ def lower_couplings(
             is_angle=(joints[members[0][2]].counts_no_turns, joints[members[0][4]].counts_no_turns),
         )
         for members in group_by(entries, key=lambda entry: (kind_of(entry[1]), entry[2], entry[4]))
+    )
+    for circle in circles(groups, joints):
+        circle.validate()
+    return groups
+
+
+class _Link(NamedTuple):
+    """The equation `joint = ratio source + offset`, and the machine epsilon of its numbers."""
+
+    joint: str
+    source: str
+    ratio: float
+    offset: float
+    eps: float
+
+
+class _Place(NamedTuple):
+    """The coordinate `p q + o` of a joint, with q of the first joint.
+
+    `size`: sum of the sizes of the terms of o; `path`: names of the couplings between the two.
+    """
+
+    p: float
+    o: float
+    size: float
+    path: tuple[str, ...]
+
+
+class Circle(NamedTuple):
+    """The equation `slope q = misfit` of couplings that close a circle, with q of one joint.
+
+    - `names`: the couplings, the last of which closes the circle.
+    - `sizes`: sizes of the terms of `slope` and of `misfit` [those of the last coupling's joint].
+    - `places`: `{joint: (p, o)}`, the coordinates p q + o of all joints that couplings relate to q.
+    - `eps`: machine epsilon of the ratios and offsets.
+    """
+
+    names: tuple[str, ...]
+    slope: float
+    misfit: float
+    sizes: tuple[float, float]
+    places: dict[str, tuple[float, float]]
+    eps: float
+
+    @property
+    def is_redundant(self) -> bool:
+        """Whether the ratios around the circle multiply to one, to rounding."""
+        return abs(self.slope) <= 100 * self.eps * self.sizes[0]
+
+    def listed(self) -> str:
+        return ", ".join(map(repr, self.names))
+
+    def validate(self) -> None:
+        """**Raises** `ModelError` if no coordinates satisfy the equation."""
+        if self.is_redundant and abs(self.misfit) > self.eps**0.5 * self.sizes[1]:
+            raise ModelError(
+                f"couplings {self.listed()} form a circle that no position meets: its ratios "
+                f"multiply to one, and its offsets add up to {self.misfit:.6g} where they must "
+                f"cancel; reduce the offset of coupling {self.names[-1]!r} by {self.misfit:.12g}"
+            )
+
+    def locked(self) -> dict[str, tuple[float, float]]:
+        """Coordinates at which the circle locks joints, and tolerances; empty if it locks none."""
+        if self.is_redundant:
+            return {}
+        q, small = self.misfit / self.slope, self.eps**0.5
+        of_q = small * self.sizes[1] / abs(self.slope)
+        return {
+            name: (p * q + o, abs(p) * of_q + small * abs(o))
+            for name, (p, o) in self.places.items()
+        }
+
+
+def circles(groups: Sequence[CouplingGroup], joints: Sequence[JointGroup]) -> list[Circle]:
+    """Circles of couplings, one for each coupling outside of a spanning tree of joints.
+
+    Only circles with an angle are listed: turns of the others cannot be missed. Couplings are left
+    out if their values are traced, if the ratio is zero, and if they are gears, whose teeth mesh
+    at all multiples of one.
+    """
+    links = _links(groups, joints)
+    near: dict[str, list[tuple[str, str]]] = {}
+    for name, link in links.items():
+        near.setdefault(link.joint, []).append((name, link.source))
+        near.setdefault(link.source, []).append((name, link.joint))
+    found, reached = [], set()
+    for first in (name for group in joints if group.counts_no_turns for name in group.names):
+        if first not in near or first in reached:
+            continue
+        places = {first: _Place(1.0, 0.0, 0.0, ())}
+        queue = [first]
+        for joint in queue:  # It grows.
+            for name, other in near[joint]:
+                if other not in places:
+                    places[other] = _through(name, links[name], places[joint], other)
+                    queue.append(other)
+        reached |= set(places)
+        in_tree = {name for place in places.values() for name in place.path}
+        found += [
+            _circle(name, link, places)
+            for name, link in links.items()
+            if link.joint in places and name not in in_tree
+        ]
+    return found
+
+
+def _links(groups: Sequence[CouplingGroup], joints: Sequence[JointGroup]) -> dict[str, _Link]:
+    links = {}
+    for group in groups:
+        if isinstance(group.coupling, Gear) or not all_concrete(group.coupling):
+            continue
+        with jax.ensure_compile_time_eval():
+            ratios, offsets = np.asarray(group.coupling.ratio), np.asarray(group.coupling.offset)
+        eps = float(np.finfo(ratios.dtype).eps)
+        for i, name in enumerate(group.names):
+            own = joints[group.group].names[group.rows.index[i]]
+            source = joints[group.source_group].names[group.source_rows.index[i]]
+            if ratios[i] != 0:
+                links[name] = _Link(own, source, float(ratios[i]), float(offsets[i]), eps)
+    return links
+
+
+def _through(name: str, link: _Link, place: _Place, to: str) -> _Place:
+    """Place of the joint at the other end of a coupling."""
+    (p, o, size, path), r, b = place, link.ratio, link.offset
+    if to == link.joint:
+        return _Place(r * p, r * o + b, abs(r) * size + abs(b), (*path, name))
+    return _Place(p / r, (o - b) / r, (size + abs(b)) / abs(r), (*path, name))
+
+
+def _circle(name: str, link: _Link, places: Mapping[str, _Place]) -> Circle:
+    """The circle that a coupling closes."""
+    own, source = places[link.joint], _through(name, link, places[link.source], link.joint)
+    size = abs(own.p) + abs(source.p)
+    return Circle(
+        names=(
+            *(x for x in (*own.path, *source.path[:-1]) if (x in own.path) != (x in source.path)),
+            name,
+        ),
+        slope=own.p - source.p,
+        misfit=source.o - own.o,
+        sizes=(size, np.pi * size + own.size + source.size),
+        places={joint: (place.p, place.o) for joint, place in places.items()},
+        eps=link.eps,
     )

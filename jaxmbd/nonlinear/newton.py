@@ -307,7 +307,9 @@ def _chord(search: _Search, cache: CachedFactors | None) -> tuple[_Iterate, Cach
     usable = eqxi.unvmap_all(cache.usable | ~jnp.all(jnp.isfinite(search.start.x)))
     first = jax.tree.map(lambda a, b: jnp.where(usable, a, b), first, search.start)
     start = _Chord(first, cache.factors, jnp.where(usable, zero, zero + 1), zero)
-    end = jax.lax.while_loop(lambda c: eqxi.unvmap_any(search.unfinished(c.now, c.phase)), body, start)
+    end = jax.lax.while_loop(
+        lambda c: eqxi.unvmap_any(search.unfinished(c.now, c.phase)), body, start
+    )
     now = end.now
     new_cache = cache.after(
         end.factors, search.converged(now), now.rate, now.first, now.steps, end.phase, now.noise

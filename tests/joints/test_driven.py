@@ -1,6 +1,8 @@
 """Drivers and couplings: prescribed motion, the forces it takes, and gears that turn many times."""
 
 import functools
+import re
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -153,6 +155,99 @@ def test_gears_and_racks_turn_many_times_in_absolute_coordinates(kind):
     assert np.cos(float(found["a"].q) - angle) == pytest.approx(1.0, abs=1e-9)
     other = float(found["b"].q) - ratio * angle
     assert (np.sin(other) if kind == "gear" else other) == pytest.approx(0.0, abs=1e-5)
+
+
+def circle(ratios, offsets, kind: Any = joints.Coupling, second: Any = joints.Revolute):
+    """Three wheels a, b and c, or two and a slide b; each follows the one before, around."""
+    ends = zip("bca", "abc", ratios, offsets, strict=True)
+    return mbd.Model(
+        {name: shaft(0.03) for name in "uvw"},
+        {
+            "a": joints.Revolute("ground", "u"),
+            "b": second(Frame("ground", [0.5, 0, 0]), "v"),
+            "c": joints.Revolute(Frame("ground", [1.0, 0, 0]), "w"),
+        },
+        couplings={f"{b}{a}": kind(b, a, r, offset=o) for b, a, r, o in ends},
+    )
+
+
+@pytest.mark.parametrize(
+    ("ratios", "turns"),
+    [
+        ((1.0, 1.0, 1.0), 2 * np.pi),
+        ((2.0, 0.5, 1.0), -4 * np.pi),
+        ((-1.0, 3.0, -1 / 3), 1e-3),
+    ],
+)
+def test_circles_of_couplings_that_no_position_meets_are_refused(ratios, turns):
+    """Whole turns too, whichever coupling has them; the message tells the offset that is met."""
+    formulation = FORMULATIONS[turns < 0]
+    met = np.array([0.7, -0.4, -ratios[2] * (ratios[1] * 0.7 - 0.4)])
+    mbd.formulate(circle(ratios, met), formulation)
+    for k, gain in enumerate((ratios[1] * ratios[2], ratios[2], 1.0)):
+        offsets = met + turns / gain * np.eye(3)[k]
+        with pytest.raises(mbd.ModelError, match=r"'ac'.*no position meets") as refused:
+            mbd.formulate(circle(ratios, offsets), formulation)
+        cure = re.search(r"offset of coupling '(\w+)' by (\S+)$", str(refused.value))
+        assert cure is not None
+        offsets[("ba", "cb", "ac").index(cure[1])] -= float(cure[2])
+        mbd.formulate(circle(ratios, offsets), formulation)
+
+
+def belt(joint, source, ratio, offset):
+    """Pulleys whose ratios around a circle multiply to one by rounding only."""
+    radii = {"a": 0.3, "b": 0.7, "c": 0.1}
+    return joints.Belt(joint, source, radii[joint], radii[source], offset=offset)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        functools.partial(circle, (0, 0, 0), kind=belt),
+        functools.partial(circle, (0.07, 1 / 0.07, 1.0), second=joints.Prismatic),
+    ],
+    ids=["belts", "rack between pinions"],
+)
+def test_circles_of_belts_and_racks_count_turns(model):
+    mbd.formulate(model(offsets=(0.0, 0.0, 0.0)), mbd.JointCoordinates())
+    with pytest.raises(mbd.ModelError, match="no position meets"):
+        mbd.formulate(model(offsets=(0.0, 0.0, 2 * np.pi)), mbd.JointCoordinates())
+
+
+def test_gears_mesh_at_each_tooth_around_a_circle():
+    teeth = [(20, 30), (40, 20), (30, 40)]
+    ends = zip("bca", "abc", teeth, strict=True)
+    gears = {f"{b}{a}": joints.Gear(b, a, n, True, 2 * np.pi / n[0]) for b, a, n in ends}
+    wheels = circle((1, 1, 1), (0, 0, 0))
+    mbd.formulate(mbd.Model(wheels.bodies, wheels.joints, couplings=gears), FORMULATIONS[0])
+
+
+@pytest.mark.long
+@each_formulation
+def test_circles_of_couplings_that_lock_are_met_at_their_turn_only(formulation):
+    """b = 2 a, c = b, a = 0.4 - c: all stand at a = 0.4 / 3, not at a third of a turn from it."""
+    system = mbd.formulate(circle((2.0, 1.0, -1.0), (0.0, 0.0, 0.4)), formulation)
+    found = mbd.joint_states(system, 0.0, mbd.assemble(system, {"a": 0.2}))
+    for name, ratio in zip("abc", (1.0, 2.0, 2.0), strict=True):
+        assert float(found[name].q) == pytest.approx(ratio * 0.4 / 3, abs=1e-12)
+    wrong = 0.4 / 3 + 2 * np.pi / 3
+    with pytest.raises(mbd.AssemblyError, match=r"'ac'.*locks joint 'a' at 0.1333.*whole turns"):
+        mbd.assemble(system, {"a": wrong})
+
+
+@pytest.mark.long
+@each_formulation
+def test_circles_of_couplings_that_are_met_turn(formulation):
+    """Also if they start from angles within half a turn."""
+    system = mbd.formulate(circle((-1.0, 1.0, -1.0), (-2.0, 0.5, -1.5)), formulation)
+    state = mbd.assemble(system, {"a": 1.8}, {"a": 1.5})
+    found = mbd.joint_states(system, 0.0, state)
+    within = {name: np.angle(np.exp(1j * float(found[name].q))) for name in "abc"}
+    again = mbd.joint_states(system, 0.0, mbd.assemble(system, within))
+    for name, q, v in (("a", 1.8, 1.5), ("b", -3.8, -1.5), ("c", -3.3, -1.5)):
+        assert within[name] == pytest.approx(np.angle(np.exp(1j * q)), abs=1e-12)
+        assert float(found[name].v) == pytest.approx(v, abs=1e-12)
+        assert np.angle(np.exp(1j * (float(again[name].q) - q))) == pytest.approx(0.0, abs=1e-12)
 
 
 @pytest.mark.thorough
