@@ -216,14 +216,14 @@ class _Search:
         part of a change is kept if the next change by the same factors is smaller, otherwise
         halved (the restricted natural monotonicity test of Deuflhard 2004, algorithm NLEQ-ERR).
         """
-        large = (phase == DAMPED) & (end.size > self.stalled[1])
+        large = (phase == DAMPED) & (end.size > self.stalled[1]) & ~end.done
         fewer = end.size <= (1.0 - 0.25 * now.part) * now.size
         kept = fewer | (now.part <= LEAST_PART)
         part = jnp.where(large, jnp.minimum(4.0 * now.part, 1.0), 1.0)
         onwards = eqx.tree_at(
             lambda end: (end.x, end.moved, end.part, end.trial),
             end,
-            (now.x + part * end.moved, part * end.moved, part, large & ~end.done),
+            (now.x + part * end.moved, part * end.moved, part, large),
         )
         less = jnp.where(kept, 0.0, 0.5) * now.moved
         half = jnp.where(kept, 1.0, 0.5) * now.part
