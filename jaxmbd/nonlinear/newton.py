@@ -250,15 +250,26 @@ class _Search:
 
 
 def _newton(search: _Search) -> tuple[_Iterate, Any]:
-    """Newton's method: the last iterate, and the factors of the last Jacobian."""
+    """Full Newton's method: the last iterate, with all steps, and the factors of its last change.
 
-    def body(carry: tuple[_Iterate, Any]) -> tuple[_Iterate, Any]:
-        now, _ = carry
-        value, factors = search.factor(now.x)
-        return search.advance(now, value, factors, NEWTON), factors
+    If it fails, it starts again with damped changes.
+    """
 
-    start = (search.start, search.no_factors())
-    return jax.lax.while_loop(lambda carry: search.unfinished(carry[0], NEWTON), body, start)
+    def body(carry: tuple[_Iterate, Any, Array, Array]) -> tuple[_Iterate, Any, Array, Array]:
+        now, old, phase, steps = carry
+        value, new = search.factor(now.x)
+        factors = jax.tree.map(lambda a, b: jnp.where(now.trial, a, b), old, new)
+        end = search.advance(now, value, factors, phase)
+        failed = (phase == NEWTON) & ~end.done & ~search.unfinished(end, phase)
+        end = jax.tree.map(lambda a, b: jnp.where(failed, a, b), search.start, end)
+        return end, factors, phase + failed.astype(phase.dtype), steps + 1
+
+    zero = search.start.steps
+    start = search.start, search.no_factors(), zero + NEWTON, zero
+    end, factors, _, steps = jax.lax.while_loop(
+        lambda carry: search.unfinished(carry[0], carry[2]), body, start
+    )
+    return eqx.tree_at(lambda now: now.steps, end, steps), factors
 
 
 class _Chord(eqx.Module):

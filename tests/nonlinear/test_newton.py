@@ -249,6 +249,22 @@ def test_chord_falls_back_on_newton():
     np.testing.assert_allclose(root.x, np.tan(0.9), rtol=1e-14)
 
 
+def test_changes_across_a_kink_are_damped(newton):
+    """Of x + 100 tanh(1000 x) = 5, from where each change jumps to the other side of the kink."""
+
+    def kinked(x, a):
+        return x + 100.0 * jnp.tanh(1e3 * x) - a
+
+    @eqx.filter_jit
+    def root(guess):
+        return newton(kinked, guess, jnp.array([5.0]), BLOCKS_OF_ONE)
+
+    for guess in (1.0, -3.0, 1e-3):
+        found = root(jnp.array([guess]))
+        assert found.converged
+        np.testing.assert_allclose(kinked(found.x, 5.0), 0.0, atol=1e-9)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(("slope", "off"), [(2.5, 1e-10), (0.4, 0.0)], ids=["slow", "diverging"])
 def test_derivatives_with_factors_far_from_the_jacobian(slope, off):
