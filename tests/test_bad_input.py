@@ -247,3 +247,40 @@ def test_an_endless_file():
 def test_elements_without_end():
     with pytest.raises(mbd.ModelError, match="inside of 64 others; is it URDF"):
         mbd.io.from_urdf("<robot>" + "<link>" * 100_000)
+
+
+BALL = mbd.Model({"rod": ROD}, {"ball": joints.Spherical(mbd.ground, "rod")})
+# Functions that start at a state, none of which may compute anything from numbers that are none.
+FROM_A_STATE = {
+    "buckling": lambda s, x: mbd.buckling(s, x, "forces.gravity.g"),
+    "equilibrium": mbd.equilibrium,
+    "inspect": mbd.inspect,
+    "kinematics": lambda s, x: mbd.kinematics(s, TS, x),
+    "linearize": lambda s, x: mbd.linearize(s, 0.0, x),
+    "load_path": lambda s, x: mbd.load_path(s, x, "gravity", TS),
+    "rollout": lambda s, x: mbd.rollout(s, x, 0.1, 2),
+    "simulate": lambda s, x: mbd.simulate(s, x, t1=1.0),
+    "trajectory_growth": lambda s, x: mbd.trajectory_growth(s, x, 0.1, 2),
+}
+
+
+@pytest.mark.parametrize("name", FROM_A_STATE)
+@pytest.mark.parametrize(
+    "formulation",
+    [
+        mbd.JointCoordinates(),
+        mbd.MaximalCoordinates(),
+        mbd.VelocityTransformation(mbd.MaximalCoordinates()),
+    ],
+    ids=["joint", "maximal", "velocities"],
+)
+def test_states_without_a_rotation(name, formulation):
+    system = mbd.formulate(BALL.with_(forces={"gravity": forces.Gravity()}), formulation)
+    zeros = mbd.State(jnp.zeros(system.nq), jnp.zeros(system.nv))
+    with pytest.raises(mbd.ModelError, match=rf"state.q\[{system.nq - 4}:{system.nq}\] is a quat"):
+        FROM_A_STATE[name](system, zeros)
+    lost = mbd.State(jnp.ones(system.nq).at[0].set(jnp.nan), jnp.zeros(system.nv))
+    if name == "rollout":  # It continues a motion that is lost.
+        return
+    with pytest.raises(mbd.ModelError, match=r"state.q must be finite, and is not at \[0\]"):
+        FROM_A_STATE[name](system, lost)

@@ -18,6 +18,7 @@ from ..system.abstract import AbstractSystem, State, as_state, as_time, require_
 from ..system.rank import ConstraintRank, constraint_rank
 from .assemble import assemble
 from .fusion import why_not_fused, why_not_generated
+from .start import check_numbers
 
 WIDTH = 100
 # Longer lists are cut short; deeper branches have their depth as a number in place of an indent.
@@ -98,7 +99,9 @@ def inspect(system: AbstractSystem, state: State | None = None, t: float = 0.0) 
         raise ModelError("inspect needs concrete numbers; call it outside jit")
     require_system(system)
     as_time(t, system)
-    state = None if state is None else as_state(state, system)
+    if state is not None:
+        state = as_state(state, system)
+        check_numbers(system, state, "inspect")
     mechanism = system.mechanism
     own = rigid = problem = None
     try:

@@ -19,6 +19,7 @@ from ..system.residuals import constraint_rates
 from ..system.saddle_point import saddle_point
 from .assemble import assemble
 from .motion import AbstractMotion
+from .start import check_numbers
 
 FREE = 1e-3  # If a larger part of a velocity is in the null space of G, there is a freedom left.
 
@@ -80,6 +81,7 @@ def kinematics(
         raise ModelError("kinematics: ts must increase from one time to the next")
     if isinstance(guess, State):
         start = as_state(guess, system, "guess")
+        check_numbers(system, start, "kinematics: guess")
     else:
         start = assemble(system, guess, t=ts[0])
     states, vdot, residuals, free, angles = _march(system, ts, start)

@@ -57,7 +57,7 @@ def as_start(
 def check_state(
     system: AbstractSystem, state: State, who: str, must_be_finite: bool = True
 ) -> None:
-    """**Raises** `ModelError` for another shape than one state has, and for infinite numbers."""
+    """**Raises** `ModelError` for another shape than one state has, and as `check_numbers`."""
     sizes = ("q", state.q, system.nq), ("v", state.v, system.nv), ("z", state.z, system.nz)
     for name, x, size in sizes:
         try:
@@ -69,8 +69,30 @@ def check_state(
                 f"{who}: state.{name} has shape {shape}, this system needs ({size},); "
                 "compute the state by `assemble` with this system, use vmap for a batch of states"
             )
-        if must_be_finite and is_concrete(x) and not np.all(np.isfinite(np.asarray(x))):
-            raise ModelError(f"{who}: state.{name} must be finite, got {np.asarray(x)}")
+    check_numbers(system, state, who, must_be_finite)
+
+
+def check_numbers(
+    system: AbstractSystem, state: State, who: str, must_be_finite: bool = True
+) -> None:
+    """**Raises** `ModelError` for infinite numbers and for quaternions of zeros, if not traced."""
+    for name, x in (("q", state.q), ("v", state.v), ("z", state.z)):
+        if not (must_be_finite and is_concrete(x)):
+            continue
+        bad = np.flatnonzero(~np.isfinite(np.asarray(x)))
+        if bad.size:
+            raise ModelError(
+                f"{who}: state.{name} must be finite, and is not at {bad.tolist()[:12]}; take a "
+                "state of `assemble`, or the last finite one of a simulation"
+            )
+    places = system.quaternions()
+    if len(places) and is_concrete(state.q):
+        zeros = places[~np.any(np.asarray(state.q)[places], axis=1)]
+        if len(zeros):
+            raise ModelError(
+                f"{who}: state.q[{zeros[0, 0]}:{zeros[0, -1] + 1}] is a quaternion of zeros, which "
+                "is no rotation; no rotation is [1, 0, 0, 0]; compute the state by `assemble`"
+            )
 
 
 def check_options(controller: Any, event: Any, adjoint: Any) -> None:
@@ -87,4 +109,4 @@ def check_options(controller: Any, event: Any, adjoint: Any) -> None:
             )
 
 
-__all__ = ["as_start", "as_system", "check_options", "check_state"]
+__all__ = ["as_start", "as_system", "check_numbers", "check_options", "check_state"]

@@ -9,7 +9,8 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+import numpy as np
+from jaxtyping import Array, Float, Int
 
 from ..bodies import RigidBody
 from ..joints.abstract import n_rows
@@ -131,6 +132,9 @@ class MaximalSystem(AbstractSystem[AbstractConfiguration]):
             f"rotor {name}: q[{7 * n + k}], v[{6 * n + k}]: its angle"
             for k, name in enumerate(self.intrinsic_names(), start=elastic)
         ]
+
+    def quaternions(self) -> Int[np.ndarray, "k 4"]:
+        return 7 * np.arange(self.mechanism.n_bodies)[:, None] + np.arange(3, 7)
 
     def sizes(self, length: Float[Array, ""]) -> tuple[Float[Array, "nq"], Float[Array, "nv"]]:
         n, one = self.mechanism.n_bodies, jnp.ones_like(length)

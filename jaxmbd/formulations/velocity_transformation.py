@@ -10,7 +10,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from ..errors import ModelError
 from ..joints import Free
@@ -90,6 +90,9 @@ class ReducedSystem(AbstractSystem[JointConfiguration]):
 
     def coordinates_in_words(self) -> list[str]:
         return self.joint.coordinates_in_words()
+
+    def quaternions(self) -> Int[np.ndarray, "k 4"]:
+        return self.joint.quaternions()
 
     def periodic_coordinates(self) -> Bool[np.ndarray, "nq"]:
         return self.joint.periodic_coordinates()

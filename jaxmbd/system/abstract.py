@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import jax.scipy.linalg as jsl
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from ..errors import ModelError
 from ..lie import Pose
@@ -319,6 +319,10 @@ class AbstractSystem(eqx.Module, Generic[C]):
     def periodic_coordinates(self) -> Bool[np.ndarray, "nq"]:
         """For each coordinate, whether values that differ by 2π are equivalent. Default: False."""
         return np.zeros(self.nq, dtype=bool)
+
+    def quaternions(self) -> Int[np.ndarray, "k 4"]:
+        """Places of the quaternions in q, a row for each one. Default: none."""
+        return np.zeros((0, 4), dtype=int)
 
     def sizes(self, length: Float[Array, ""]) -> tuple[Coordinates, Velocities]:
         """Large displacements: increments of each entry of q and of v that count as large.

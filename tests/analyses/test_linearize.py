@@ -329,7 +329,7 @@ def cart_system():
 def test_invalid_states(cart_system):
     state = mbd.assemble(cart_system)
     bad = mbd.State(state.q.at[1].set(jnp.nan), state.v)
-    with pytest.raises(ModelError, match=r"state.q is not finite at \[1\]"):
+    with pytest.raises(ModelError, match=r"state.q must be finite, and is not at \[1\]"):
         mbd.linearize(cart_system, 0.0, bad)
     system = mbd.formulate(models.door())
     wide = eqx.tree_at(

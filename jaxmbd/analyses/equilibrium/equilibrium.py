@@ -21,6 +21,7 @@ from ...system import constraints
 from ...system.abstract import AbstractSystem, State, Time, as_state, as_time, require_system
 from ...system.acceleration import accelerations
 from ...system.reactions import reactions_of
+from ..start import check_numbers
 from .balance import (
     SLOW,
     Place,
@@ -163,6 +164,7 @@ def equilibrium(
     require_system(system)
     methods = _methods(method).as_arrays(system.mechanism.dtype)
     state = as_state(state, system)
+    check_numbers(system, state, "equilibrium")
     hold = as_names(hold, "equilibrium: hold")
     load = as_mapping(load, "equilibrium: load", "{name: element or factor}")
     time = as_time(t, system)

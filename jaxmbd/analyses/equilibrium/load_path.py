@@ -25,6 +25,7 @@ from ...system.abstract import AbstractSystem, State, Time, as_state, as_time
 from ...system.acceleration import accelerations
 from ...system.energy import energy
 from ...system.joint_states import JointState, joint_states
+from ..start import check_numbers
 from .balance import (
     SLOW,
     Place,
@@ -184,6 +185,7 @@ def load_path(
         path.plot()
     """
     state = as_state(state, system)
+    check_numbers(system, state, "load_path")
     hold = as_names(hold, "load_path: hold")
     time = as_time(t, system)
     if isinstance(parameter, str):

@@ -17,6 +17,7 @@ from ...model.values import all_concrete
 from ...system.abstract import AbstractSystem, State, Time, as_state, as_time
 from ...system.projection import projected
 from ..rollout import rollout
+from ..start import check_numbers
 from ..times import check_rollout
 
 # Singular values of first changes below this part of the largest are round-off.
@@ -108,6 +109,7 @@ def trajectory_growth(
     tolerance = as_positive(tolerance, f"{who}: tolerance")
     integrator = as_integrator(integrator)
     state = as_state(state, system)
+    check_numbers(system, state, who)
     integrator.check(system)
     dt, t0 = as_time(dt, system), as_time(t0, system)
     n, dtype = 2 * system.nv + system.nz, state.q.dtype

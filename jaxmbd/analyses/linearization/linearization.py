@@ -17,6 +17,7 @@ from ...model.values import all_concrete
 from ...system import constraints
 from ...system.abstract import AbstractSystem, State, Time, as_state, as_time
 from ...system.residuals import position_residual, velocity_residual
+from ..start import check_numbers
 from .coordinates import Coordinates, coordinates_at
 from .inputs import Input, find_inputs
 from .matrices import Directions, matrices
@@ -237,13 +238,7 @@ def check_state(system: AbstractSystem, t: Time, state: State, who: str = "linea
 
     **Raises** `ModelError`, naming entries or constraints, if not.
     """
-    for name, x in (("q", state.q), ("v", state.v), ("z", state.z)):
-        bad = np.flatnonzero(~np.isfinite(np.asarray(x)))
-        if bad.size:
-            raise ModelError(
-                f"{who}: state.{name} is not finite at {bad.tolist()[:12]}; take a state of "
-                "`assemble`, or the last finite one of a simulation"
-            )
+    check_numbers(system, state, who)
     limit = float(jnp.finfo(state.q.dtype).eps) ** 0.5
     scale = 1.0 + float(np.abs(np.asarray(state.v)).max(initial=0.0))
     names = constraints.row_names(system)

@@ -6,12 +6,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from ...fused import smooth_kernel
 from ...joints import AbstractJoint
 from ...joints.abstract import n_rows
 from ...joints.components import coordinate_components, periodic_coordinates
+from ...joints.rotation import FreeRotation
 from ...lie import Pose, se3
 from ...linear import solve_spd
 from ...mechanism.lowering import lower
@@ -129,6 +130,14 @@ class JointSystem(AbstractSystem[JointConfiguration]):
             group = self.mechanism.joints[g]
             periodic[rows.array] = np.tile(periodic_coordinates(group.joint), len(group))
         return periodic
+
+    def quaternions(self) -> Int[np.ndarray, "k 4"]:
+        places = [np.zeros((0, 4), dtype=int)]
+        for g, rows in zip(self.layout.groups, self.layout.coordinates, strict=True):
+            group = self.mechanism.joints[g]
+            if isinstance(group.joint.rotation, FreeRotation):
+                places.append(rows.array.reshape(len(group), -1)[:, -4:])
+        return np.concatenate(places)
 
     def sizes(self, length: Float[Array, ""]) -> tuple[Float[Array, "nq"], Float[Array, "nv"]]:
         layout, elastic = self.layout, self.mechanism.elastic_sizes(length)
