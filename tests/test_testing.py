@@ -276,7 +276,9 @@ class Untimely(mbd.integrators.AbstractIntegrator):
 
 @pytest.mark.thorough
 def test_wrong_orders():
-    with pytest.raises(AssertionError, match=r"the order is 2\.\d\d, not 3; errors with 8, 16"):
+    with pytest.raises(
+        AssertionError, match=r"the order is (1\.9|2\.0)\d, not 3; errors with 8, 16"
+    ):
         testing.check_integrator_order(diffrax.Heun(), 3)
     with pytest.raises(AssertionError, match=r"the order is -?0\.\d\d, not 2"):
         testing.check_integrator_order(Untimely(mbd.ExplicitRK(diffrax.Heun())), 2)
