@@ -319,6 +319,24 @@ def test_steps_that_run_out():
     assert len(stopped.finite().ts) < len(stopped.ts)
 
 
+@pytest.mark.long
+def test_tolerances_within_rounding_errors_are_named():
+    """Larger ones are not, if steps run out as well."""
+    system = mbd.formulate(pendulum(forces={"gravity": forces.Gravity()}), mbd.JointCoordinates())
+    start = mbd.assemble(system, {"hinge": 0.2})
+
+    def run(tolerance):
+        steps = diffrax.PIDController(rtol=tolerance, atol=tolerance)
+        options = {"controller": steps, "integrator": mbd.BDF(2), "max_steps": 100}
+        return mbd.simulate(system, start, t1=10.0, **options)
+
+    with pytest.raises(mbd.SimulationError, match="maximum number of solver steps"):
+        run(1e-12)
+    expected = "rtol=1e-15 and atol=1e-15 are within the rounding errors of float64, up to 2e-14"
+    with pytest.raises(mbd.SimulationError, match=expected):
+        run(1e-15)
+
+
 @pytest.mark.thorough
 def test_unknown_names_of_a_motion(system, state):
     motion = mbd.simulate(system, state, t1=0.1, dt=0.05)

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import diffrax
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from .._stop_gradients import stop_gradients
@@ -16,6 +17,8 @@ from .wrapped_controller import AbstractWrappedController
 N_STEPS = 1000.0
 # Rounding errors of a step, in units of those of the coordinates.
 ROUNDING = 16.0
+# Rounding errors of the error estimate of a step, in units of those of the state.
+MOST_ROUNDING = 100.0
 # Parts of the least motion, and of the time of the whole motion, that the first step may take.
 FIRST_MOTION, FIRST_TIME = 0.1, 1e-4
 
@@ -160,4 +163,30 @@ def measured(controller: Any, system: AbstractSystem, t0: Time, t1: Time, start:
     )
 
 
-__all__ = ["MeasuresByMotion", "measured"]
+def below_rounding(controller: Any, state: State, saved: Any) -> str:
+    """In words, that tolerances are within rounding errors of a motion; empty if they are not.
+
+    **Arguments:** `state`: the first state; `saved`: saved values, which may be infinite.
+    """
+    eps = float(jnp.finfo(state.q.dtype).eps)
+    values = [np.ravel(np.asarray(x)) for x in jax.tree.leaves((state, saved))]
+    sizes = np.abs(np.concatenate(values))
+    largest = float(np.max(sizes, where=np.isfinite(sizes), initial=0.0))
+
+    def is_one(x: Any) -> bool:
+        return isinstance(x, MeasuresByMotion | diffrax.PIDController)
+
+    for x in jax.tree.leaves(controller, is_leaf=is_one):
+        if not isinstance(x, diffrax.PIDController):
+            continue
+        rtol, atol = float(x.rtol), float(x.atol)
+        if atol + rtol * largest < MOST_ROUNDING * eps * largest:
+            return (
+                f"the tolerances rtol={rtol:.3g} and atol={atol:.3g} are within the rounding "
+                f"errors of {state.q.dtype}, up to {MOST_ROUNDING * eps:.0e} of the state: take "
+                "larger ones"
+            )
+    return ""
+
+
+__all__ = ["MeasuresByMotion", "below_rounding", "measured"]

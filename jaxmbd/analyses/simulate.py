@@ -34,7 +34,7 @@ from .contact_guard import (
 from .energy_gain import EnergyBalance, energy_balance, is_watched, warn_of_energy
 from .impacts import Impacts, Run, check_impacts, is_explicit, with_impacts
 from .missed_contacts import MeetsContacts
-from .motion_errors import MeasuresByMotion, measured
+from .motion_errors import MeasuresByMotion, below_rounding, measured
 from .sampling import with_samples
 from .solution import Solution
 from .start import as_start, as_system, check_options
@@ -172,7 +172,7 @@ def simulate(
     checked = all_concrete((*motion[:-3], saveat.subs, event, impacts)) and not progress
     solved = (_solve_checked if checked else _solve)(*motion, *options)
     result = Solution.of(system, solved.sol, solved.verdict.result, solved.met)
-    solution = _checked(result, solved.verdict, throw)
+    solution = _checked(result, solved.verdict, throw, controller, state)
     _warn(system, t0, state, solved, dt, integrator)
     return solution
 
@@ -379,7 +379,9 @@ def _is_okay(result: RESULTS) -> Any:
     return (result == RESULTS.successful) | (result == RESULTS.event_occurred)
 
 
-def _checked(solution: Solution, verdict: Verdict, throw: bool) -> Solution:
+def _checked(
+    solution: Solution, verdict: Verdict, throw: bool, controller: Any, state: State
+) -> Solution:
     if not throw:
         return solution
     result = verdict.result
@@ -395,11 +397,13 @@ def _checked(solution: Solution, verdict: Verdict, throw: bool) -> Solution:
         )
     if okay:
         return solution
-    raise SimulationError(f"simulate: {_failure(solution, verdict)}")
+    saved = solution.states if isinstance(solution.states, State) else ()
+    fine = below_rounding(controller, state, saved) if all_concrete(controller) else ""
+    raise SimulationError(f"simulate: {_failure(solution, verdict, fine)}")
 
 
-def _failure(solution: Solution, verdict: Verdict) -> str:
-    """Cause and time of a failure, and the usual remedy."""
+def _failure(solution: Solution, verdict: Verdict, fine: str) -> str:
+    """Cause and time of a failure, and the usual remedy; `fine`: tolerances below rounding."""
     result, ts = verdict.result, solution.raw.ts
     look = "pass throw=False to look at the motion so far"
     if result == RESULTS.not_finite:
@@ -416,8 +420,8 @@ def _failure(solution: Solution, verdict: Verdict) -> str:
     memory = solution.raw.solver_state
     if isinstance(memory, Memory) and result == RESULTS.nonlinear_divergence:
         where = f"the step of {float(memory.h)} s from t = {float(memory.t)} s"
-        return f"Newton's method found no solution of {where}; {_likely(memory)}; {look}"
-    return f"stopped after t = {_last(solution, ts)} s: {RESULTS[result]}; {look}"
+        return f"Newton's method found no solution of {where}; {fine or _likely(memory)}; {look}"
+    return f"stopped after t = {_last(solution, ts)} s: {fine or RESULTS[result]}; {look}"
 
 
 def _is_of_impacts(result: RESULTS) -> bool:
