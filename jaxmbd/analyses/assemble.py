@@ -14,7 +14,7 @@ from ..errors import AssemblyError, ModelError
 from ..joints import AbstractJoint
 from ..joints.rotation import FreeRotation
 from ..lie import Pose, so3
-from ..mechanism.couplings import circles
+from ..mechanism.couplings import circles, contradicting
 from ..mechanism.mechanism import Mechanism
 from ..model.model import unknown
 from ..model.values import as_leaf, is_concrete
@@ -76,7 +76,7 @@ def assemble(
     **Raises** `ModelError` for an unknown joint or element, and for a value of the wrong shape or
     not finite. `AssemblyError` if joints cannot be closed, with their names and constraint
     residuals at the nearest position, if couplings are met only modulo whole turns where they lock
-    joints, or if velocities contradict each other. An error of
+    joints or relate drivers, or if velocities contradict each other. An error of
     `equinox` at run time if a derivative is wanted and the search for values of joints that close
     loops has found no minimum.
 
@@ -123,6 +123,7 @@ def assemble(
     if constraints.n_constraints(closing) > 0 or held or held_rates:
         q = closed(closing, time, q, held, sought)
         _check_circles(closing, time, q)
+        _check_drivers(mechanism, time)
         if rates or mechanism.drivers:  # Otherwise all joints are at rest.
             sought = targets(name for name in rates if name in loops and name not in hold)
             given = {*rates, *hold}
@@ -266,6 +267,20 @@ def _check_circles(system: AbstractSystem, t: Time, q: Array) -> None:
                     f"met only modulo whole turns; start from guess={{{name!r}: {value:.6g}}}, or "
                     "remove one of the couplings"
                 )
+
+
+def _check_drivers(mechanism: Mechanism, t: Time) -> None:
+    """**Raises** `AssemblyError` if drivers agree modulo whole turns only; traced ones may."""
+    driven = {}
+    for group in mechanism.drivers if mechanism.couplings else ():
+        joints, positions = mechanism.joints[group.group], group.prescribed(t)
+        if joints.joint.sizes()[0] == 1 and is_concrete(positions):
+            each = zip(group.rows.index, group.names, np.asarray(positions), strict=True)
+            driven |= {joints.names[row]: (name, float(x)) for row, name, x in each}
+    if len(driven) > 1:
+        problem = contradicting(mechanism.couplings, mechanism.joints, driven)
+        if problem:
+            raise AssemblyError(f"assemble: {problem}; change the motion of one, or remove it")
 
 
 @eqx.filter_jit

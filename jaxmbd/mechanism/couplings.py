@@ -152,12 +152,55 @@ def circles(groups: Sequence[CouplingGroup], joints: Sequence[JointGroup]) -> li
     out if their values are traced, if the ratio is zero, and if they are gears, whose teeth mesh
     at all multiples of one.
     """
+    found, (links, trees) = [], _trees(groups, joints)
+    for places in trees:
+        in_tree = {name for place in places.values() for name in place.path}
+        found += [
+            _circle(name, link, places)
+            for name, link in links.items()
+            if link.joint in places and name not in in_tree
+        ]
+    return found
+
+
+def contradicting(
+    groups: Sequence[CouplingGroup],
+    joints: Sequence[JointGroup],
+    driven: Mapping[str, tuple[str, float]],
+) -> str:
+    """Drivers that couplings relate and that contradict each other, in words; empty if none do.
+
+    Whole turns count, as in `circles`, whose limitations hold.
+
+    **Arguments:** `driven`: for each driven joint of one coordinate, its driver and coordinate.
+    """
+    links, trees = _trees(groups, joints)
+    eps = max((link.eps for link in links.values()), default=0.0)
+    for places in trees:
+        first, *others = [joint for joint in places if joint in driven] or [""]
+        for joint in others:
+            (own, x), (name, y), a, b = driven[first], driven[joint], places[first], places[joint]
+            slope = b.p / a.p
+            miss = y - (slope * (x - a.o) + b.o)
+            size = abs(slope) * (np.pi + abs(x) + a.size) + b.size + abs(y)
+            if not abs(miss) <= eps**0.5 * size:
+                return (
+                    f"drivers {own!r} and {name!r} contradict each other by {miss:.6g}: couplings "
+                    f"relate their joints {first!r} and {joint!r}, whole turns included"
+                )
+    return ""
+
+
+def _trees(
+    groups: Sequence[CouplingGroup], joints: Sequence[JointGroup]
+) -> tuple[dict[str, _Link], list[dict[str, _Place]]]:
+    """Couplings by name, and spanning trees of the joints that they relate to an angle."""
     links = _links(groups, joints)
     near: dict[str, list[tuple[str, str]]] = {}
     for name, link in links.items():
         near.setdefault(link.joint, []).append((name, link.source))
         near.setdefault(link.source, []).append((name, link.joint))
-    found, reached = [], set()
+    trees, reached = [], set()
     for first in (name for group in joints if group.counts_no_turns for name in group.names):
         if first not in near or first in reached:
             continue
@@ -169,13 +212,8 @@ def circles(groups: Sequence[CouplingGroup], joints: Sequence[JointGroup]) -> li
                     places[other] = _through(name, links[name], places[joint], other)
                     queue.append(other)
         reached |= set(places)
-        in_tree = {name for place in places.values() for name in place.path}
-        found += [
-            _circle(name, link, places)
-            for name, link in links.items()
-            if link.joint in places and name not in in_tree
-        ]
-    return found
+        trees.append(places)
+    return links, trees
 
 
 def _links(groups: Sequence[CouplingGroup], joints: Sequence[JointGroup]) -> dict[str, _Link]:

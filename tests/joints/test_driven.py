@@ -236,6 +236,29 @@ def test_circles_of_couplings_that_lock_are_met_at_their_turn_only(formulation):
 
 
 @pytest.mark.long
+def test_drivers_of_coupled_joints_agree_with_all_their_turns():
+    """c = 2 b = -4 a: not by whole turns less or more; teeth of gears do not count them."""
+    wheels = circle((-2.0, 2.0, 1.0), (0.3, 0.0, 0.0))
+    ends = {"a": 0.4, "c": 2.0 * (0.3 - 0.8)}
+
+    def assembled(turns, **couplings):
+        drivers = {f"to {n}": joints.Driver(n, x + turns * (n == "c")) for n, x in ends.items()}
+        parts = {"ac": None, **couplings}
+        system = mbd.formulate(wheels.with_(couplings=parts, drivers=drivers))
+        return mbd.joint_states(system, 0.0, mbd.assemble(system))
+
+    found = assembled(0.0)
+    for name, angle in {**ends, "b": -0.5}.items():
+        assert float(found[name].q) == pytest.approx(angle, abs=1e-12)
+    for turns in (2 * np.pi, -8 * np.pi):
+        with pytest.raises(mbd.AssemblyError, match="'to a' and 'to c' contradict each other by"):
+            assembled(turns)
+    teeth = {f"{b}{a}": joints.Gear(b, a, (20, 40)) for b, a in ("ba", "cb")}
+    ends["c"] = 1.6
+    assembled(2 * np.pi, **teeth)
+
+
+@pytest.mark.long
 @each_formulation
 def test_circles_of_couplings_that_are_met_turn(formulation):
     """Also if they start from angles within half a turn."""
