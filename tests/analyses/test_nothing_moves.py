@@ -82,6 +82,41 @@ def test_growth_is_refused(formulation):
         mbd.trajectory_growth(*welded(formulation), 1e-3, 2)
 
 
+def driven():
+    """A hinge that stands at an angle by its driver."""
+    rod = mbd.inertia.shifted(mbd.inertia.rod(mass=1.0, length=0.5), [0.25, 0, 0])
+    model = mbd.Model(
+        {"rod": rod},
+        {"hinge": mbd.joints.Revolute("ground", "rod", axis=[0, 1, 0])},
+        {"gravity": mbd.forces.Gravity()},
+        drivers={"drive": mbd.joints.Driver("hinge", 0.4)},
+    )
+    system = mbd.formulate(model)
+    return system, mbd.assemble(system)
+
+
+@pytest.mark.thorough
+def test_a_mechanism_that_its_drivers_hold():
+    """It has a coordinate and a velocity, and nothing that moves."""
+    system, state = driven()
+    np.testing.assert_allclose(mbd.accelerations(system, 0.0, state)[0], 0.0, atol=1e-12)
+    torque = mbd.driving_forces(system, 0.0, state)["drive"]
+    np.testing.assert_allclose(torque, -9.81 * 0.25 * np.cos(0.4), rtol=1e-12)
+    linear = mbd.linearize(system, 0.0, state)
+    assert linear.A.shape == (0, 0)
+    path = mbd.load_path(system, state, "gravity", TIMES)
+    assert path.eigenvalues.shape == (2, 0)
+    assert np.all(path.stable)
+    np.testing.assert_allclose(path.states.q, 0.4, rtol=1e-12)
+
+
+@pytest.mark.long
+def test_buckling_is_refused():
+    for system, state in (welded(mbd.JointCoordinates()), driven()):
+        with pytest.raises(mbd.ModelError, match="buckling: nothing can move"):
+            mbd.buckling(system, state, "forces.gravity.g")
+
+
 def test_no_bodies_are_refused():
     with pytest.raises(mbd.ModelError, match="a model needs at least one body"):
         mbd.formulate(mbd.Model({}, {}, {}))

@@ -216,6 +216,9 @@ def load_path(
         branch = _along_arc(of, time, state, path)
     else:
         branch = _along_values(of, time, state, path.astype(state.q.dtype))
+    if is_concrete(branch.eigenvalues):  # Without those of directions that constraints hold.
+        held = np.all(np.isposinf(np.asarray(branch.eigenvalues)), axis=0)
+        branch = eqx.tree_at(lambda b: b.eigenvalues, branch, branch.eigenvalues[:, ~held])
     lost = ~jnp.all(branch.converged)
     if not throw:
         return branch

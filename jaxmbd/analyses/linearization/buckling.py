@@ -138,7 +138,11 @@ def _stiffnesses(
 
 
 def _check(K: np.ndarray, loaded: np.ndarray, forces: np.ndarray, load: str) -> None:
-    """**Raises** `ModelError` if the load does nothing, or if there is no equilibrium."""
+    """**Raises** `ModelError` if nothing moves, the load does nothing, or without equilibrium."""
+    if K.size == 0:
+        raise ModelError(
+            "buckling: nothing can move: drivers, welds or `coordinates=()` leave no displacement"
+        )
     scale = np.abs(np.stack([K, loaded])).max(initial=0.0)
     for force, what in zip(forces, ("without", "with"), strict=True):
         if not np.abs(force).max(initial=0.0) <= 1e-6 * scale:
