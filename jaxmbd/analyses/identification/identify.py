@@ -6,9 +6,10 @@ from typing import Any
 import equinox as eqx
 import jax
 
-from ...errors import RESULTS, DataError
+from ...errors import RESULTS, DataError, ModelError
 from ...model import Model
 from ...model.arguments import is_count
+from ...model.values import all_concrete
 from .bounds import plane_of
 from .experiment import Experiment
 from .fit import Fit, rms_of
@@ -104,6 +105,8 @@ def identify(
     """
     if not is_count(starts):
         raise DataError(f"identify: starts must be a whole number from 1 on, got {starts!r}")
+    if not all_concrete((model, experiments)):
+        raise ModelError("identify needs concrete numbers; call it outside jit, or take misfit")
     experiments, records = split_experiments(experiments, "identify")
     residuals = residuals_of(
         model,

@@ -9,6 +9,7 @@ from jaxtyping import Array, Complex, Float
 
 from ...errors import ModelError
 from ...model.arguments import described
+from ...model.values import all_concrete
 from ...system.abstract import AbstractSystem, State, as_time, require_system
 from ..assemble import assemble
 from .coordinates import coordinates_at
@@ -85,7 +86,8 @@ def campbell(
     - `joint`: the joint that rotates, or a function from a speed to a `State`.
     - `guess`: as for `assemble`; `coordinates`: as for `linearize`.
 
-    **Raises** `ModelError` for an unknown joint, speeds that are not finite, and as `linearize`.
+    **Raises** `ModelError` for an unknown joint, for speeds that are not finite, under a
+    transformation, and as `linearize`.
 
     For example:
 
@@ -104,6 +106,8 @@ def campbell(
         diagram.frequencies  # (11, 2) [Hz]
     """
     require_system(system)
+    if not all_concrete(system):
+        raise ModelError("campbell needs concrete numbers; call it outside jit")
     parameters = parameters_of(speeds, "campbell: speeds").astype(system.mechanism.dtype)
     system, time = system.rigid(), as_time(t, system)
     if isinstance(joint, str):

@@ -11,7 +11,7 @@ from jaxtyping import Array, Complex, Float
 from ...errors import ModelError
 from ...linear import eig, follow
 from ...model.arguments import described
-from ...model.values import as_leaf
+from ...model.values import as_leaf, is_concrete
 from .linearization import Linearization
 
 
@@ -66,7 +66,8 @@ def root_locus(linearization_at: Callable[[Array], Linearization], values: Any) 
       `coordinates` to `linearize`, see there.
     - `values`: shape `(k,)`.
 
-    **Raises** `ModelError` for values that are not finite, or eigenvalues that are not.
+    **Raises** `ModelError` for values that are not finite, or eigenvalues that are not, and under
+    a transformation.
     """
     if isinstance(linearization_at, type) or not callable(linearization_at):
         raise ModelError(
@@ -80,15 +81,22 @@ def root_locus(linearization_at: Callable[[Array], Linearization], values: Any) 
 
 def parameters_of(values: Any, who: str) -> Float[Array, "k"]:
     parameters = as_leaf(values, None, who)
+    _require_concrete(parameters, who.partition(":")[0])
     if parameters.ndim != 1 or not len(parameters) or not np.all(np.isfinite(parameters)):
         raise ModelError(f"{who} must be finite numbers of shape (k,), got {values!r}")
     return parameters
+
+
+def _require_concrete(x: Array, who: str) -> None:
+    if not is_concrete(x):
+        raise ModelError(f"{who} needs concrete numbers; call it outside jit")
 
 
 def located(
     values: Float[Array, "k"], batch: Linearization, who: str, backwards: bool = False
 ) -> RootLocus:
     """Modes of a batch of linearizations in one order, that of the first or of the last value."""
+    _require_concrete(batch.A, who)
     finite = np.isfinite(np.asarray(batch.A)).all(axis=(1, 2))
     if not finite.all():
         first = float(values[int(np.argmin(finite))])

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...errors import ModelError
+from ...model.values import is_concrete
 from .distributions import is_law, sample
 
 
@@ -75,9 +76,12 @@ def name_of(path: tuple[Any, ...]) -> str:
 def _leaf(name: str, value: Any) -> np.ndarray:
     """One leaf in JAX's float type."""
     try:
-        x = np.asarray(jnp.asarray(value))
+        array = jnp.asarray(value)
     except (TypeError, ValueError) as error:
         raise ModelError(f"sweep: scenarios {name!r} must be numeric, got {value!r}") from error
+    if not is_concrete(array):  # Under `jit` every array is traced.
+        raise ModelError("sweep needs concrete numbers; call it outside jit")
+    x = np.asarray(array)
     if x.ndim == 0:
         raise ModelError(
             f"sweep: {name!r} is one number; give an array with a value for each scenario, or a "
