@@ -3,6 +3,7 @@
 Each function depends on one number of a small model, and returns the same arrays in each way.
 """
 
+import inspect
 import traceback
 import types
 
@@ -57,6 +58,64 @@ ANALYSES = {
     "rollout BDF": lambda s, x: mbd.rollout(s, x, STEP, COUNT, mbd.BDF(2)),
     "simulate": lambda s, x: mbd.simulate(s, x, t1=2 * STEP, dt=STEP).states,
 }
+
+
+def with_parts(x, **parts):
+    """A system of the pendulum with further parts, and a state at a zero angle."""
+    return mbd.formulate(pendulum(x).with_(**parts)), mbd.State(jnp.zeros(1), jnp.zeros(1))
+
+
+def ball(x):
+    """A ball that overlaps with the floor by 1 mm, and a time."""
+    touch = mbd.forces.Contact(
+        mbd.contact.Sphere("ball", 0.1),
+        mbd.contact.HalfSpace(mbd.ground),
+        mbd.contact.HuntCrossley(1e4, 0.5, 1.0),
+    )
+    model = mbd.Model({"ball": mbd.inertia.sphere(1.0, 0.1)}, {}, {"floor": touch})
+    system = mbd.formulate(model.replace({"bodies.ball.mass": x}))
+    return system, 0.0, mbd.State(jnp.array([0.0, 0.0, 0.099, 1.0, 0.0, 0.0, 0.0]), jnp.zeros(6))
+
+
+def wheel(x):
+    spin = mbd.joints.Revolute(mbd.Frame("ground", [0, 0, 0.29]), "wheel", axis=[0, 1, 0])
+    tyre = mbd.forces.Tyre(
+        mbd.contact.Disc(mbd.Frame("wheel", R=[[1, 0, 0], [0, 0, 1], [0, -1, 0]]), 0.3),
+        mbd.contact.HalfSpace("ground"),
+        mbd.contact.KelvinVoigt(stiffness=2e5, damping=500.0),
+        mbd.tyres.Brush(stiffness=12.0, friction=0.9),
+    )
+    body = mbd.inertia.sphere(10.0, 0.3)
+    model = mbd.Model({"wheel": body}, {"spin": spin}, {"tyre": tyre})
+    system = mbd.formulate(model.replace({"bodies.wheel.mass": x}))
+    return system, 0.0, mbd.State(jnp.zeros(1), jnp.array([3.0]))
+
+
+DRIVE = {"drive": mbd.joints.Driver("hinge", mbd.signals.Sine(0.5, 1.0))}
+DRIVEN = mbd.State(jnp.zeros(1), jnp.array([np.pi]))
+PUSH = {"push": mbd.forces.AppliedForce(mbd.Frame("rod", [0.5, 0, 0]), [-1.0, 0, 0])}
+TS = np.array([0.0, STEP, 2 * STEP])
+RECORD = mbd.Experiment(TS, {"hinge": 0.3 + TS}, guess={"hinge": 0.3})
+MASS = ["bodies.rod.mass"]
+
+
+# Functions that need models of their own or read records.
+OTHERS = {
+    "buckling": lambda x: (
+        mbd.buckling(
+            *with_parts(x, forces={"gravity": None, **PUSH}), "push", coordinates=["hinge"]
+        ).factors
+    ),
+    "contacts": lambda x: mbd.contacts(*ball(x))["floor"],
+    "driving_forces": lambda x: mbd.driving_forces(
+        mbd.formulate(pendulum(x).with_(drivers=DRIVE)), 0.0, DRIVEN
+    ),
+    "kinematics": lambda x: (
+        mbd.kinematics(mbd.formulate(pendulum(x).with_(drivers=DRIVE)), TS, DRIVEN).states
+    ),
+    "predict": lambda x: mbd.predict(pendulum(x), RECORD, substeps=1)["hinge"],
+    "tyre_contacts": lambda x: mbd.tyre_contacts(*wheel(x))["tyre"],
+}
 FORMULATIONS = {
     "joint": mbd.JointCoordinates(),
     "maximal": mbd.MaximalCoordinates(),
@@ -83,6 +142,54 @@ def same(found, expected):
     for x, y in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         scale = np.max(np.abs(y), initial=1e-3)
         np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-9 * scale)
+
+
+def linear_at(x):
+    system, state = with_parts(x)
+    return mbd.linearize(system, 0.0, state, coordinates=["hinge"])
+
+
+def start_of(model):
+    return mbd.formulate(model), 0.0, mbd.State(jnp.array([0.3]), jnp.zeros(1))
+
+
+# Functions that compute outside of JAX too, with concrete numbers.
+CONCRETE = {
+    "campbell": lambda x: (
+        mbd.campbell(
+            with_parts(x)[0], [0.0, 1.0], lambda _: with_parts(x)[1], coordinates=["hinge"]
+        ).frequencies
+    ),
+    "check_gradients": lambda x: mbd.check_gradients(lambda y: y**2, x).forward,
+    "close_geometry": lambda x: mbd.close_geometry(pendulum(x)).model,
+    "inspect": lambda x: mbd.inspect(with_parts(x)[0]).rank,
+    "root_locus": lambda x: mbd.root_locus(linear_at, x * np.array([1.0, 2.0])).eigenvalues,
+    "identify": lambda x: (
+        mbd.identify(pendulum(x), RECORD, ["forces.spring.stiffness"], substeps=1).model
+    ),
+    "sensitivities": lambda x: (
+        mbd.sensitivities(
+            lambda m: {"energy": mbd.energy(*start_of(m)).total}, pendulum(x), MASS
+        ).slopes
+    ),
+    "sweep": lambda x: mbd.sweep(lambda y: {"square": x * y**2}, TS, progress=False)["square"],
+    "trajectory_growth": lambda x: mbd.trajectory_growth(*with_parts(x), STEP, COUNT).growth,
+}
+# Functions that are in no table, with the reason.
+ELSEWHERE = {
+    "formulate": "all tables call it",
+    "load_path": "a scan over values of equilibrium",
+    "log_posterior": "the misfit and the density of the priors",
+    "misfit": "a sum over the motions of predict",
+    "report_environment": "computes nothing",
+    "show": "draws: tests/viz",
+}
+
+
+def test_every_public_function_has_its_entry():
+    functions = {n for n in mbd.__all__ if inspect.isfunction(getattr(mbd, n))}
+    names = {name.split()[0] for name in (*EVALUATIONS, *ANALYSES, *OTHERS)}
+    assert functions == names | CONCRETE.keys() | ELSEWHERE.keys()
 
 
 def check(fn):
@@ -120,6 +227,19 @@ def test_evaluations_of_other_coordinates(name, formulation, no_walk):
 @pytest.mark.filterwarnings("ignore::jaxmbd.OperatingPointWarning")  # The rod is not at rest.
 def test_analyses(name, formulation, no_walk):
     check(lambda x: ANALYSES[name](*at(x, FORMULATIONS[formulation])))
+
+
+@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.thorough
+def test_functions_of_other_models(name, no_walk):
+    check(OTHERS[name])
+
+
+@pytest.mark.parametrize("name", CONCRETE)
+@pytest.mark.long
+def test_functions_of_concrete_numbers_say_so(name):
+    with pytest.raises(mbd.ModelError, match=f"{name} needs concrete numbers"):
+        jax.jit(lambda x: eqx.filter(CONCRETE[name](x), eqx.is_array))(1.25)
 
 
 def test_accelerations_without_jit():

@@ -39,7 +39,7 @@ def radial(n=3, crank=0.3, phase=0.7, size=1.0):
 
 
 def geared():
-    """Two wheels in mesh, and a third one that a driver turns."""
+    """Two wheels in mesh, one with a rotor, and a third one that a driver turns."""
     wheel = mbd.RigidBody(1.0, 0.1 * np.eye(3), (0.0, 0.0, 0.0))
     places = {"a": 0.0, "b": 0.3, "c": 0.7}
     return mbd.Model(
@@ -47,6 +47,7 @@ def geared():
         {name: joints.Revolute(Frame("ground", [x, 0, 0]), name) for name, x in places.items()},
         couplings={"mesh": joints.Gear("b", "a", teeth=(40, 17), offset=0.3)},
         drivers={"motor": joints.Driver("c", signals.Sine(0.5, 2.0, 0.4))},
+        rotors={"rotor": mbd.Rotor("a", 0.01, 3.0)},
     )
 
 
