@@ -110,7 +110,7 @@ class Simulator(eqx.Module):
             h = (stop - start) / count
 
             def substep(i: Int[Array, ""], carry: tuple[State, PyTree]) -> tuple[State, PyTree]:
-                k = i.astype(h.dtype)
+                k = jnp.asarray(i, h.dtype)  # Without `jit`, i is a number of Python.
                 return advance(system, start + k * h, start + (k + 1) * h, *carry)
 
             if isinstance(n, int) and n == 1:  # The program is smaller without a loop.
