@@ -78,6 +78,7 @@ from .control import Controller as Controller
 from .errors import RESULTS as RESULTS
 from .errors import ArtificialEnergyWarning as ArtificialEnergyWarning
 from .errors import AssemblyError as AssemblyError
+from .errors import BifurcationWarning as BifurcationWarning
 from .errors import ContactWarning as ContactWarning
 from .errors import DamagedFileWarning as DamagedFileWarning
 from .errors import DataError as DataError
@@ -134,6 +135,7 @@ __all__ = [
     "ArtificialEnergyWarning",
     "AssemblyError",
     "Baumgarte",
+    "BifurcationWarning",
     "BoundWarning",
     "Branch",
     "ClosedGeometry",

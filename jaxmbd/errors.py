@@ -128,6 +128,11 @@ class ContactWarning(UserWarning):
     contact, and the step that would do."""
 
 
+class BifurcationWarning(UserWarning):
+    """A loop passed a singular position, where its motion could also go on in another way; names
+    the loop and the time."""
+
+
 class NotRepresentedWarning(UserWarning):
     """A file of another program has parts that a model does not represent; lists them."""
 

@@ -10,7 +10,7 @@ import numpy as np
 from ..bodies import FlexibleBody
 from ..errors import AssemblyError, ModelError
 from ..joints.abstract import AbstractJoint, n_rows
-from ..mechanism.loops import Block, blocks
+from ..mechanism.loops import Block, block_in_words, blocks
 from ..mechanism.mechanism import Mechanism
 from ..model.values import all_concrete
 from ..system import constraints
@@ -23,6 +23,8 @@ from .start import check_numbers
 WIDTH = 100
 # Longer lists are cut short; deeper branches have their depth as a number in place of an indent.
 MAX_LINES, MAX_NAMES, MAX_DEPTH = 40, 12, 16
+# Largest `closeness` that is reported: about 0.01 rad from a singular position.
+CLOSE = 0.1
 
 
 @dataclass(frozen=True, repr=False)
@@ -180,7 +182,9 @@ def _report(
         (f"coordinates: {system.nq}, velocities: {system.nv}", system.coordinates_in_words()),
         (
             _count(constraints.n_constraints(system), "constraint"),
-            [f"not evaluated: {problem}"] if own is None or rigid is None else _rank(own, rigid),
+            [f"not evaluated: {problem}"]
+            if own is None or rigid is None
+            else [*_rank(own, rigid), *_change_point(mechanism, own)],
         ),
     ]
     lines = []
@@ -279,6 +283,19 @@ def _rank(own: ConstraintRank, rigid: ConstraintRank) -> list[str]:
     elif own.n_redundant and own.undriven_dof and not own.n_nearby:
         lines.append("no position nearby closes: nothing can move, or this position is singular")
     return lines
+
+
+def _change_point(mechanism: Mechanism, own: ConstraintRank) -> list[str]:
+    """The loop whose motion is not unique at or near this position, in words."""
+    if own.closeness > CLOSE:
+        return []
+    loop = f"change point of the loop of {block_in_words(mechanism, own.weakest)}"
+    if own.singular:
+        return [f"{loop}: the motion may go on in several ways"]
+    return [
+        f"near a {loop}: a singular value of its constraints is {own.closeness:.2g} of that "
+        "0.1 rad from here"
+    ]
 
 
 def _count(n: int, one: str, many: str | None = None) -> str:

@@ -22,6 +22,7 @@ from ..system.abstract import AbstractSystem, State, Time, as_time
 from ..system.constraints import may_be_redundant
 from ..system.projection import Projection
 from ..system.surfaces import names_on_terrain, surfaces_of, without_contacts
+from .change_points import warn_of_change_points
 from .checked_before import without_checks
 from .collapse import ControllerState, EndsCollapsed
 from .contact_guard import (
@@ -113,6 +114,9 @@ def simulate(
 
     **Warns**, outside of transformations and from the saved states:
 
+    - `BifurcationWarning` if a loop passes a singular position, where it could also go on in
+      another way. Found between saved states if no length changes by more than the mechanism's
+      size and no angle by more than 1 rad between them, for up to 500,000 entries of Jacobians.
     - `ArtificialEnergyWarning` if springs in the place of rigidity store much of the energy.
     - `EnergyGainWarning` if a motion is successful, nothing in the model can add energy, and the
       total energy rises by more than 10 % of the energy in motion. Drivers, first-order states, and
@@ -192,6 +196,7 @@ def _warn(
 ) -> None:
     if solved.balance is not None and all_concrete(solved.balance):
         warn_of_energy(system, solved.balance, bool(_is_okay(solved.verdict.result)))
+    warn_of_change_points(system, solved.verdict, solved.sol.ts, solved.sol.ys)
     if solved.met is None:
         warn_of_first_state(system, t0, state)
     if solved.steps is not None and all_concrete(solved.steps):

@@ -34,6 +34,9 @@ class Verdict(eqx.Module):
     - `violation`: the largest |g| or |ġ| by its tolerance, zero without constraints.
     - `row`, `violated_at`: constraint row and time [s] of `violation`.
     - `angles`: the largest misalignment of each joint that `branches` checks [rad].
+    - `size`: of the mechanism at the start [m]; zero without constraints.
+    - `scales`: change of each constraint row in a motion as large as that, shape `(ng,)`.
+    - `residual`: the largest |g|, each row by its scale.
     """
 
     result: RESULTS
@@ -42,6 +45,9 @@ class Verdict(eqx.Module):
     row: Int[Array, ""]
     violated_at: Float[Array, ""]
     angles: Float[Array, "n_checked"]
+    size: Float[Array, ""]
+    scales: Float[Array, "ng"]
+    residual: Float[Array, ""]
 
 
 def judged(
@@ -66,14 +72,17 @@ def judged(
     system, t0, start, saved = stop_gradients((system, t0, start, _saved(raw)))
     lost_at = [_lost_at(ts, tree) for ts, tree in saved]
     first = jnp.min(jnp.stack([jnp.asarray(jnp.inf, t0.dtype), *lost_at]))
-    zeros = jnp.zeros(len(branches.checked_joints(system)), start.q.dtype)
-    unconstrained = jnp.zeros((), start.q.dtype), jnp.zeros((), jnp.int32), t0, zeros
+    is_constrained, zero = constraints.n_constraints(system) > 0, jnp.zeros((), start.q.dtype)
+    size = sizes.length(system, t0, start) if is_constrained else zero
+    scales = _row_scales(system, t0, start, size) if is_constrained else jnp.zeros(0, zero.dtype)
+    zeros = jnp.zeros(len(branches.checked_joints(system)), zero.dtype)
+    unconstrained = zero, jnp.zeros((), jnp.int32), t0, zeros, zero
     violations = [
-        _violation(system, t0, start, accuracy, ts, tree)
+        _violation(system, t0, start, accuracy, size, scales, ts, tree)
         for ts, tree in saved
-        if _are_states(tree, system) and constraints.n_constraints(system) > 0
+        if _are_states(tree, system) and is_constrained
     ]
-    violation, row, at, angles = unconstrained if not violations else _worst(violations)
+    violation, row, at, angles, g = unconstrained if not violations else _worst(violations)
     result = RESULTS.promote(raw.result)
     if ending is not None:
         result = RESULTS.where(ending == RESULTS.successful, result, ending)
@@ -84,7 +93,7 @@ def judged(
     result = RESULTS.where(jnp.any(branches.is_reversed(angles)), bad, result)
     bad = RESULTS.not_finite
     result = RESULTS.where(jnp.isfinite(first) | lost, bad, result)
-    return Verdict(result, first, violation, row, at, angles)
+    return Verdict(result, first, violation, row, at, angles, size, scales, g)
 
 
 def _saved(raw: diffrax.Solution) -> list[tuple[Array, PyTree]]:
@@ -114,9 +123,9 @@ def _are_states(tree: PyTree, system: AbstractSystem) -> bool:
 
 
 def _worst(violations: list[tuple[Array, ...]]) -> tuple[Array, ...]:
-    ratios, rows, times, angles = (jnp.stack(x) for x in zip(*violations, strict=True))
+    ratios, rows, times, angles, g = (jnp.stack(x) for x in zip(*violations, strict=True))
     k = jnp.argmax(ratios)
-    return ratios[k], rows[k], times[k], jnp.max(angles, axis=0)
+    return ratios[k], rows[k], times[k], jnp.max(angles, axis=0), jnp.max(g)
 
 
 def _violation(
@@ -124,14 +133,15 @@ def _violation(
     t0: Time,
     start: State,
     accuracy: Any,
+    size: Float[Array, ""],
+    scale: Float[Array, "ng"],
     ts: Float[Array, "n"],
     states: State,
 ) -> tuple[Array, ...]:
-    """The largest residual or rate by its tolerance, its row and time; angles of joints.
+    """The largest residual or rate by its tolerance, its row and time; angles; largest residual.
 
     A row's scale is its change if its joint moves by the mechanism's size or turns by one radian.
     """
-    size = sizes.length(system, t0, start)
     part = _part(accuracy, start.q.dtype)
 
     def at(t: Array, state: State) -> tuple[Array, ...]:
@@ -150,14 +160,15 @@ def _violation(
 
     g, rate, speeds, angles = jax.vmap(at)(ts, states)
     angles = jnp.max(angles, axis=0, initial=0.0)
-    scale = _row_scales(system, t0, start, size)
     fastest = LARGEST_RATE * jnp.max(speeds, initial=0.0) / size + CORRECTION_RATE * part
     ratio = jnp.maximum(g / (part * scale)[None], rate / (fastest * scale)[None])
     if ratio.shape[0] == 0:
-        return jnp.zeros((), ratio.dtype), jnp.zeros((), jnp.int32), t0, angles
+        zero = jnp.zeros((), ratio.dtype)
+        return zero, jnp.zeros((), jnp.int32), t0, angles, zero
     k = jnp.argmax(ratio)
     row = k % ratio.shape[1]
-    return jnp.max(ratio), row.astype(jnp.int32), ts[k // ratio.shape[1]], angles
+    where, largest = ts[k // ratio.shape[1]], jnp.max(g / scale)
+    return jnp.max(ratio), row.astype(jnp.int32), where, angles, largest
 
 
 def _part(accuracy: Any, dtype: Any) -> Any:

@@ -84,6 +84,17 @@ def blocks(mechanism: Mechanism) -> tuple[Block, ...]:
     )
 
 
+def block_in_words(mechanism: Mechanism, name: str) -> str:
+    """Names of the joints of the block to which a joint or coupling belongs, in words."""
+    names, shown = (name,), 8
+    for block in blocks(mechanism):
+        members = block.joints + block.loop_constraints
+        if name in members + block.couplings:
+            names = members
+    more = f" and {len(names) - shown} more" if len(names) > shown else ""
+    return ", ".join(map(repr, names[:shown])) + more
+
+
 def _coupled(mechanism: Mechanism) -> dict[str, tuple[str, str]]:
     """The two joints that each coupling relates."""
     joints = mechanism.joints

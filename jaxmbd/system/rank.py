@@ -26,6 +26,9 @@ N_NEARBY, N_ATTEMPTS, DISTANCE = 3, 8, 0.1
 # singular values: redundant rows contradict one another by about the residual of open joints.
 N_STEPS, CUTOFF = 20, 1e-3
 
+# Largest number of independent rows of which nearby configurations are computed.
+MAX_ROWS = 100
+
 
 @dataclass(frozen=True)
 class ConstraintRank:
@@ -40,6 +43,9 @@ class ConstraintRank:
       has some, at the configuration with the largest rank.
     - `closes`: whether the joints are closed, or can be closed by a small displacement, and no
       joint is reversed.
+    - `closeness`: the singular value of G that is the least nonzero one nearby, by its largest
+      value there: 0 in a singular position, about 1 far from all, and without neighbours.
+    - `weakest`: name of the joint (or coupling, driver, body) whose row takes part in it most.
     """
 
     nv: int
@@ -51,6 +57,8 @@ class ConstraintRank:
     n_nearby: int
     redundant: dict[str, int]
     closes: bool
+    closeness: float = 1.0
+    weakest: str = ""
 
     @property
     def dof(self) -> int:
@@ -94,8 +102,10 @@ def constraint_rank(system: AbstractSystem, t: float | Time, q: Coordinates) -> 
     start = _Configuration(system, as_time(t, system), q)
     closed = start if start.independent and start.is_closed else start.closed()
     here = closed or start
-    nearby = _neighbours(here) if here.rank < len(names) else []
+    is_small_loop = system.mechanism.topology.loops and len(names) <= MAX_ROWS
+    nearby = _neighbours(here) if is_small_loop or here.rank < len(names) else []
     generic = max([here, *nearby], key=lambda configuration: configuration.rank)
+    closeness, row = _closeness(here, nearby, generic.rank)
     dependent = zip(names, generic.dependent, strict=True)
     return ConstraintRank(
         nv=system.nv,
@@ -107,6 +117,8 @@ def constraint_rank(system: AbstractSystem, t: float | Time, q: Coordinates) -> 
         n_nearby=len(nearby),
         redundant=dict(Counter(name for name, is_dependent in dependent if is_dependent)),
         closes=closed is not None,
+        closeness=closeness,
+        weakest=names[row],
     )
 
 
@@ -119,10 +131,14 @@ class _Configuration:
         self.G, self.A = G.astype(float), A.astype(float)
         self.eps = float(jnp.finfo(q.dtype).eps)
         self.undriven = constraints.is_holonomic(system) & ~_is_driven(system)
-        lengths = np.sqrt(np.maximum(np.diag(self.A), 0.0))
+        self.lengths = np.sqrt(np.maximum(np.diag(self.A), 0.0))
+        self.scale = self.scale_of(self.lengths)
+
+    def scale_of(self, lengths: np.ndarray) -> np.ndarray:
+        """Inverse lengths of rows."""
         # Rows without effect, such as those of a planar loop across its plane, are rounding errors.
         nonzero = lengths > 1e3 * self.eps * lengths.max()
-        self.scale = np.divide(1.0, lengths, out=np.zeros_like(lengths), where=nonzero)
+        return np.divide(1.0, lengths, out=np.zeros_like(lengths), where=nonzero)
 
     @cached_property
     def L(self) -> np.ndarray:
@@ -135,7 +151,11 @@ class _Configuration:
     @cached_property
     def W(self) -> np.ndarray:
         """G L⁻ᵀ with rows scaled to unit length."""
-        return self.scale[:, None] * np.linalg.solve(self.L, self.G.T).T
+        return self.scaled(self.scale)
+
+    def scaled(self, scale: np.ndarray) -> np.ndarray:
+        """G L⁻ᵀ with scaled rows."""
+        return scale[:, None] * np.linalg.solve(self.L, self.G.T).T
 
     @cached_property
     def independent(self) -> bool:
@@ -251,6 +271,19 @@ def _neighbours(here: _Configuration) -> list[_Configuration]:
         if len(neighbours) == N_NEARBY:
             break
     return neighbours
+
+
+def _closeness(here: _Configuration, nearby: list[_Configuration], rank: int) -> tuple[float, int]:
+    """The singular value of number `rank` by its largest value nearby, and its largest row.
+
+    Rows have the same scale in all positions: the length of one may vanish in a singular one.
+    """
+    if rank == 0 or not nearby:
+        return 1.0, 0
+    scale = here.scale_of(np.max([x.lengths for x in (here, *nearby)], axis=0))
+    U, sigma, _ = np.linalg.svd(here.scaled(scale))
+    values = [np.linalg.svd(x.scaled(scale), compute_uv=False)[rank - 1] for x in nearby]
+    return float(sigma[rank - 1] / max(values)), int(np.argmax(np.abs(U[:, rank - 1])))
 
 
 def _is_driven(system: AbstractSystem) -> np.ndarray:

@@ -127,6 +127,7 @@ def test_singular_positions_are_pointed_out():
     found = look(linkages.parallelogram(0.0))
     assert found.singular
     assert "singular position: the rank is 3 nearby" in found.report
+    assert "change point of the loop of 'p0'" in found.report
     bars = {"a": ((0, 0, 0), (1, 0, 0)), "b": ((1, 0, 0), (2, 0, 0))}
     pins = {"p": ("ground", "a", (0, 0, 0)), "q": ("a", "b", (1, 0, 0))}
     toggle = linkages.hinged(bars, pins | {"r": ("b", "ground", (2, 0, 0))})
