@@ -78,7 +78,8 @@ def inspect(system: AbstractSystem, state: State | None = None, t: float = 0.0) 
 
     `print` and notebooks show the result as a text. It lists bodies, joint tree, loops and the
     joints that close them, couplings, drivers, the meaning of the coordinates, number and rank of
-    the constraints, degrees of freedom, redundant constraints, whether the position is singular,
+    the constraints, degrees of freedom, redundant constraints, whether the position is singular or
+    near a singular one, and the loop that can go on in several ways there,
     elements with first-order states, and whether accelerations are generated machine code or one
     fused program: if not, the operation, and its force, that prevents it.
 

@@ -167,7 +167,7 @@ def _violation(
         return zero, jnp.zeros((), jnp.int32), t0, angles, zero
     k = jnp.argmax(ratio)
     row = k % ratio.shape[1]
-    where, largest = ts[k // ratio.shape[1]], jnp.max(g / scale)
+    where, largest = ts[k // ratio.shape[1]], jnp.max(g / scale[None])
     return jnp.max(ratio), row.astype(jnp.int32), where, angles, largest
 
 

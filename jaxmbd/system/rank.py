@@ -44,7 +44,7 @@ class ConstraintRank:
     - `closes`: whether the joints are closed, or can be closed by a small displacement, and no
       joint is reversed.
     - `closeness`: the singular value of G that is the least nonzero one nearby, by its largest
-      value there: 0 in a singular position, about 1 far from all, and without neighbours.
+      value there: 0 in a singular position, about 1 far from all, 1 without neighbours.
     - `weakest`: name of the joint (or coupling, driver, body) whose row takes part in it most.
     """
 
@@ -283,7 +283,8 @@ def _closeness(here: _Configuration, nearby: list[_Configuration], rank: int) ->
     scale = here.scale_of(np.max([x.lengths for x in (here, *nearby)], axis=0))
     U, sigma, _ = np.linalg.svd(here.scaled(scale))
     values = [np.linalg.svd(x.scaled(scale), compute_uv=False)[rank - 1] for x in nearby]
-    return float(sigma[rank - 1] / max(values)), int(np.argmax(np.abs(U[:, rank - 1])))
+    largest = max(sigma[rank - 1], *values) or 1.0
+    return float(sigma[rank - 1] / largest), int(np.argmax(np.abs(U[:, rank - 1])))
 
 
 def _is_driven(system: AbstractSystem) -> np.ndarray:

@@ -9,7 +9,6 @@ import jaxmbd as mbd
 from jaxmbd.analyses.change_points import _first
 from tests import models
 from tests.formulations.test_redundant import four_bar
-from tests.marks import thorough_but
 
 # Lengths of crank, coupler, rocker and frame.
 PARALLELOGRAM, KITE, CRANK_ROCKER = (
@@ -108,10 +107,8 @@ def moved(formulation, lengths, side, angle, rate, load=1.0):
     return *(np.unwrap(motion.joint(name).q) for name in "ABD"), change
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "formulation", thorough_but(models.FORMULATIONS[:1], models.FORMULATIONS), ids=models.name_of
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("formulation", models.FORMULATIONS, ids=models.name_of)
 def test_motions_under_weight_pass_change_points_straight_on(formulation):
     """Energy and branch of parallelograms, antiparallelograms and kites, and the warning.
 

@@ -127,7 +127,12 @@ def test_singular_positions_are_pointed_out():
     found = look(linkages.parallelogram(0.0))
     assert found.singular
     assert "singular position: the rank is 3 nearby" in found.report
-    assert "change point of the loop of 'p0'" in found.report
+    assert "change point of the loop of 'foot0', 'tip0'" in found.report
+    found = look(linkages.parallelogram(3e-3))
+    assert not found.singular
+    assert "near a change point of the loop of 'foot0', 'tip0'" in found.report
+    for model in (linkages.parallelogram(0.1), linkages.bennett(), linkages.slider_crank()):
+        assert "change point" not in look(model).report
     bars = {"a": ((0, 0, 0), (1, 0, 0)), "b": ((1, 0, 0), (2, 0, 0))}
     pins = {"p": ("ground", "a", (0, 0, 0)), "q": ("a", "b", (1, 0, 0))}
     toggle = linkages.hinged(bars, pins | {"r": ("b", "ground", (2, 0, 0))})
