@@ -308,7 +308,11 @@ class FlexibleBody(AbstractBody):
     def is_possible(self) -> Bool[Array, ""]:
         """True if mass and inertia are positive; traceable, False for NaN."""
         inertia = self.mass_matrix(jnp.zeros(self.n_elastic, dtype=self.mass.dtype))
-        values = jnp.linalg.eigvalsh(jax.lax.stop_gradient(inertia))
+        inertia = jax.lax.stop_gradient(inertia)
+        # With a diagonal of ones no units matter; a zero on it remains.
+        diagonal = jnp.diagonal(inertia)
+        size = jnp.sqrt(jnp.where(diagonal > 0, diagonal, 1.0))
+        values = jnp.linalg.eigvalsh(inertia / size[None, :] / size[:, None])
         return (self.mass > 0) & (values[0] > 0) & jnp.all(jnp.isfinite(self.stiffness))
 
     def inequalities(self) -> dict[str, AbstractBody]:

@@ -280,12 +280,10 @@ class MaximalSystem(AbstractSystem[AbstractConfiguration]):
         return turns - jnp.concatenate([turns[:0], *rates])
 
     def intrinsic_bias(
-        self, c: AbstractConfiguration, v: Float[Array, "nv"]
+        self, c: AbstractConfiguration, v: Float[Array, "nv"], motion: tuple[Array, Array]
     ) -> Float[Array, "n_rotors"]:
-        twists = c.twists(v)
-        zeros = jnp.zeros_like(twists)
         biases = [
-            group.rows.take(c.coordinate_bias(group.group, v, twists, zeros))[:, 0]
+            group.rows.take(c.coordinate_bias(group.group, v, *motion))[:, 0]
             for group in self.mechanism.rotors
         ]
         return -jnp.concatenate([v[:0], *biases])

@@ -235,8 +235,13 @@ class AbstractSystem(eqx.Module, Generic[C]):
             return jnp.zeros(0, dtype=v.dtype)
         return jax.jvp(self._intrinsic, (c.t, c.q), (jnp.zeros_like(c.t), self.rates(c.q, v)))[1]
 
-    def intrinsic_bias(self, c: C, v: Velocities) -> Float[Array, "n_intrinsic"]:
-        """Second time derivative of `intrinsic_constraint` at v̇ = 0."""
+    def intrinsic_bias(
+        self, c: C, v: Velocities, motion: tuple[Array, Array]
+    ) -> Float[Array, "n_intrinsic"]:
+        """Second time derivative of `intrinsic_constraint` at v̇ = 0.
+
+        **Arguments:** `motion`: twists of all ports and their rates at v̇ = 0.
+        """
         if not self.intrinsic_names():
             return jnp.zeros(0, dtype=v.dtype)
 

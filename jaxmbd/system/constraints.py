@@ -255,7 +255,7 @@ def constraint_bias(
 
         parts.append(jax.vmap(second_derivative)(group.joint, X, V, A).ravel())
     parts.append(_coordinate_bias(system, c, v, motion))
-    return jnp.concatenate([*parts, system.intrinsic_bias(c, v)])
+    return jnp.concatenate([*parts, system.intrinsic_bias(c, v, motion)])
 
 
 def _coordinate_bias(

@@ -14,6 +14,7 @@ import jaxmbd as mbd
 from jaxmbd import Frame, flexible, forces, joints, sensors
 from jaxmbd.bodies import AbstractBody
 from jaxmbd.mechanism.bodies import rigid_part
+from jaxmbd.system import constraints
 from jaxmbd.system.loads import rates_at
 
 FORMULATIONS = [mbd.JointCoordinates(), mbd.MaximalCoordinates()]
@@ -252,6 +253,27 @@ def test_components_act_beside_a_flexible_body():
         np.testing.assert_allclose(found, expected, rtol=1e-8)
 
 
+@pytest.mark.long
+def test_a_rotor_at_a_bending_tip_follows_its_joint():
+    """γ is the rate of G v at v̇ = 0: nodes of a body that bends have accelerations there."""
+    pin = joints.Revolute(Frame("rod", node="tip"), Frame("lower", [0, 0, 0.1]), [0, 1, 0.5])
+    model = tree().with_(joints={"ball": pin}, rotors={"rotor": mbd.Rotor("ball", 0.01, 3.0)})
+    system = mbd.formulate(model, mbd.MaximalCoordinates())
+    state = mbd.assemble(system, {"hinge": 0.3, "ball": 1.0}, elastic={"rod": [1e-2, 2e-2]})
+    v = 0.1 * jnp.arange(1.0, 1.0 + system.nv)
+
+    @eqx.filter_jit
+    def biases(q, v):
+        def rate(q):
+            return constraints.rate(system, system.configuration(jnp.zeros(()), q), v)
+
+        c = system.configuration(jnp.zeros(()), q)
+        found = constraints.constraint_bias(system, c, v, constraints.port_motion(system, c, v))
+        return found, jax.jvp(rate, (q,), (system.rates(q, v),))[1]
+
+    np.testing.assert_allclose(*biases(state.q, v), rtol=1e-10, atol=1e-10)
+
+
 @pytest.mark.thorough
 def test_formulations_agree_in_a_loop():
     """A slider-crank whose connecting rod bends."""
@@ -477,6 +499,17 @@ def test_frames_name_nodes():
     hinge = joints.Revolute(Frame("ground", node="tip"), "rod", [0, 1, 0])
     with pytest.raises(mbd.ModelError, match="the ground has no node 'tip'"):
         mbd.Model({"rod": rigid}, {"hinge": hinge})
+
+
+@pytest.mark.parametrize("size", [1e-6, 1e-3, 1.0, 1e3])
+def test_bodies_of_any_size_are_possible(size):
+    """Moments of inertia and the unit of modal masses may be many decades apart."""
+    section = flexible.General(
+        A=1e-4 * size**2, Iy=1e-9 * size**4, Iz=2e-9 * size**4, J=3e-9 * size**4
+    )
+    body = flexible.beam(size, 1e9, 4e8, 1000.0, section, 4, 2)
+    assert mbd.Model({"beam": body}).bodies["beam"].is_possible()
+    assert not eqx.tree_at(lambda b: b.mass, body, 0.3 * body.mass).is_possible()
 
 
 def test_values_are_checked():

@@ -207,7 +207,7 @@ class NodalSystem(AbstractNodalSystem):
         return jax.jvp(self.constraint_of, (c.q,), (v,))[1]
 
     def intrinsic_bias(
-        self, c: AbstractConfiguration, v: Float[Array, "nv"]
+        self, c: AbstractConfiguration, v: Float[Array, "nv"], motion: tuple[Array, Array]
     ) -> Float[Array, "n_intrinsic"]:
         return jax.jvp(lambda q: jax.jvp(self.constraint_of, (q,), (v,))[1], (c.q,), (v,))[1]
 
