@@ -27,6 +27,7 @@ TREE = (
 )
 LOOPS = (joints.PointOnLine, joints.PointOnPlane)
 QUADRATIC = tuple(kind for kind in (*TREE, *LOOPS) if kind.bilinear)
+FEW = (joints.Universal, joints.Spherical, joints.Free, joints.PointOnPlane)
 
 
 def spring(name, anchor):
@@ -86,6 +87,7 @@ MODELS = {
     "tree": lambda: forest(TREE),
     "all": lambda: forest((*TREE, *LOOPS)),
     "quadratic": lambda: forest(QUADRATIC),
+    "few": lambda: forest(FEW),
     "beams": beams,
     "rare": lambda: rare(massless=False),
     "with link": lambda: rare(massless=True),
@@ -108,6 +110,10 @@ CASES = {
     "natural, Simo-Gonzalez": ("natural", mbd.SimoGonzalez(), 2, "quadratic", 64),
     "points, Simo-Gonzalez": ("points", mbd.SimoGonzalez(), 2, "quadratic", 64),
     "beams, joint, alpha": ("joint", mbd.GeneralizedAlpha(0.8), 2, "beams", 128),
+    "joint, BDF(3)": ("joint", mbd.BDF(3), 3, "few", 64),
+    "joint, BDF(5)": ("joint", mbd.BDF(5), 5, "few", 64),
+    "maximal, alpha of index 2": ("maximal", mbd.GeneralizedAlpha(0.8, index=2), 2, "few", 32),
+    "maximal, energy-momentum": ("maximal", mbd.EnergyMomentum(), 2, "quadratic", 32),
     "rare, joint, alpha": ("joint", mbd.GeneralizedAlpha(0.8), 2, "with link", 32),
     "rare, maximal, explicit": ("maximal", diffrax.Tsit5(), 5, "rare", 16),
 }
