@@ -172,7 +172,7 @@ def unlike_links(dtype, n=30):
     """Links about axes of all directions, and a function of their masses: accelerations at rest."""
     sketch = sketches.Sketch()
     sketches.chain(sketch, np.random.default_rng(3), n)
-    model, values = sketches.fill_in(sketch, np.random.default_rng(6), (0, 0))
+    model, values, _ = sketches.fill_in(sketch, np.random.default_rng(6), (0, 0))
     system = mbd.formulate(model, dtype=dtype)
     state = mbd.assemble(system, values)
 

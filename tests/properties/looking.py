@@ -1,6 +1,7 @@
 """Quantities of one state that properties compare; all uses of internals are in this file."""
 
 from collections.abc import Mapping
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -12,7 +13,7 @@ from jaxmbd.formulations.joint.configuration import split
 from jaxmbd.system import constraints
 from jaxmbd.system.abstract import reference_values
 from jaxmbd.system.inertia import twist_rates
-from jaxmbd.system.loads import applied
+from jaxmbd.system.loads import applied, potentials
 from jaxmbd.system.nonconservative import nonconservative
 from jaxmbd.system.saddle_point import row_lengths
 
@@ -33,12 +34,21 @@ def tree_rates(system, v):
     return split(system.mechanism, system.layout, v)
 
 
+def elastic_values(system, elastic: Mapping[str, np.ndarray]):
+    """Elastic coordinates of all bodies, of those by name."""
+    found = np.zeros(system.mechanism.n_elastic)
+    for name, (first, k) in system.mechanism.elastic_places.items():
+        found[first : first + k] = elastic[name]
+    return jnp.asarray(found)
+
+
 @eqx.filter_jit
-def placed(system, values, rates):
-    """The state of given coordinates and velocities of the tree's joints."""
+def placed(system, values, rates, elastic):
+    """The state of given coordinates and velocities of the tree's joints, and of elastic ones."""
     dtype = system.mechanism.dtype
-    values, rates = jax.tree.map(lambda x: x.astype(dtype), (values, rates))
-    return mbd.State(system.from_tree(values), system.from_tree_rates(values, rates))
+    values, rates, elastic = jax.tree.map(lambda x: x.astype(dtype), (values, rates, elastic))
+    q, v = system.from_tree(values, elastic[0]), system.from_tree_rates(values, rates, elastic)
+    return mbd.State(q, v, system.mechanism.initial_states())
 
 
 @eqx.filter_jit
@@ -49,11 +59,24 @@ def rows(system, q):
     return constraints.jacobian(system, c), constraints.time_derivative(system, c)
 
 
+def potential(system, q):
+    """Potential energy of all elements, without that of the bodies' deformation."""
+    c = system.configuration(jnp.zeros((), q.dtype), q)
+    deformed = [
+        jnp.sum(
+            jax.vmap(lambda body, eta: body.elastic_energy(eta))(group.body, group.own(c.elastic))
+        )
+        for group in system.mechanism.bodies
+        if group.n_elastic
+    ]
+    return sum(potentials(c)) - sum(deformed)
+
+
 @eqx.filter_jit
 def look(system, state):
     """Accelerations at time zero, and what they should satisfy; see the keys."""
     q, v, t = state.q, state.v, jnp.zeros((), state.q.dtype)
-    c = system.configuration(t, q)
+    c = system.configuration(t, q, state.z)
     vdot, lam = mbd.accelerations(system, t, state)
     G, motion = constraints.jacobian(system, c), constraints.port_motion(system, c, v)
     gamma = constraints.constraint_bias(system, c, v, motion)
@@ -65,16 +88,20 @@ def look(system, state):
     size = size + jnp.linalg.norm(system.whiten(factor, force - bias))
 
     def total(q, v):
-        return mbd.energy(system, t, mbd.State(q, v)).total
+        return mbd.energy(system, t, mbd.State(q, v, state.z)).total
 
     gain = jax.jvp(total, (q, v), (system.rates(q, v), vdot))[1]
+    if system.mechanism.all_rigid:
+        power = nonconservative(c, v) @ v
+    else:  # That of all loads, and what they lose of their potentials.
+        power = force @ v + jax.jvp(partial(potential, system), (q,), (system.rates(q, v),))[1]
     terms = jnp.abs(mass) @ jnp.abs(vdot) + jnp.abs(bias) + jnp.abs(force)
     bodies = slice(1, system.mechanism.n_bodies + 1)
     return {
         "vdot": vdot,
         "multipliers": lam,
         "twist rates": twist_rates(system, c, v, vdot)[bodies],
-        "speed": jnp.max(jnp.abs(motion.twists[bodies])),
+        "twists": motion.twists[bodies],
         "mass": mass,
         "G": G,
         "length": length,
@@ -82,10 +109,17 @@ def look(system, state):
         "miss": jnp.abs(G @ vdot + gamma),
         "miss scale": length * size + motion.noise(c, vdot),
         # How far the energy's rate is from the power of what has no potential.
-        "unexplained power": gain - nonconservative(c, v) @ v + lam @ by_time,
+        "unexplained power": gain - power + lam @ by_time,
         "power scale": jnp.abs(v) @ terms
         + jnp.abs(lam) @ (jnp.abs(G) @ jnp.abs(v) + jnp.abs(by_time)),
     }
+
+
+def poses_and_twists(system, q, v):
+    """Positions, rotation matrices and twists of all bodies."""
+    c = system.configuration(jnp.zeros((), q.dtype), q)
+    bodies = slice(1, system.mechanism.n_bodies + 1)
+    return c.ports.p[bodies], c.ports.R[bodies], c.twists(v)[bodies]
 
 
 @eqx.filter_jit

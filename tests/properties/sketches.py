@@ -7,10 +7,13 @@ the axes, lengths and frames are different in every draw.
 
 from dataclasses import dataclass, field
 
+import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 import jaxmbd as mbd
-from jaxmbd import Frame, forces, joints, signals
+from jaxmbd import Frame, flexible, forces, joints, sensors, signals
 
 KINDS = {
     "hinge": joints.Revolute,
@@ -35,19 +38,29 @@ class Pin:
 class Sketch:
     """Bodies as their place and size, joints, and what relates or drives joints.
 
-    - `couplings`: `{name: (joint, source, ratio)}`, `dampers` and `driven`: names of joints.
+    - `beams`: `{body: (base, tip)}`, those of the bodies that are flexible.
+    - `couplings`: `{name: (joint, source, ratio)}`; `laws`: `{joint: measured joint}`.
+    - `dampers`, `rotors`, `servos` and `driven`: names of joints, hinges but for rotors.
     """
 
     bodies: dict[str, tuple[np.ndarray, float]] = field(default_factory=dict)
+    beams: dict[str, tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
     pins: dict[str, Pin] = field(default_factory=dict)
     couplings: dict[str, tuple[str, str, float]] = field(default_factory=dict)
     dampers: tuple[str, ...] = ()
+    rotors: tuple[str, ...] = ()
+    servos: tuple[str, ...] = ()
+    laws: dict[str, str] = field(default_factory=dict)
     driven: tuple[str, ...] = ()
 
     def body(self, name, *points):
         points = np.asarray(points)
         size = max(float(np.max(np.ptp(points, axis=0))), 0.1)
         self.bodies[name] = points.mean(axis=0), size
+
+    def beam(self, name, base, tip):
+        self.bodies[name] = (base + tip) / 2, float(np.linalg.norm(tip - base))
+        self.beams[name] = base, tip
 
     def pin(self, name, kind, first, second, point, axis):
         self.pins[name] = Pin(kind, first, second, np.asarray(point), np.asarray(axis))
@@ -169,11 +182,13 @@ def random_inertia(rng, mass, size):
     return mass * R @ np.diag((squares.sum() - squares) / 12) @ R.T
 
 
-def coordinates(rng, kind, axis):
-    """Random coordinates of a joint, and X_FM of them as a position and a matrix."""
+def coordinates(rng, kind, axis, at_zero=False):
+    """Random coordinates of a joint, or zero, and X_FM of them as a position and a matrix."""
     angle, shift = rng.uniform(-2.5, 2.5), rng.uniform(-0.5, 0.5)
+    quat = quaternion(rng) if kind == "ball" else np.eye(4)[0]
+    if at_zero:
+        angle, shift, quat = 0.0, 0.0, np.eye(4)[0]
     if kind == "ball":
-        quat = quaternion(rng)
         return quat, np.zeros(3), matrix(quat)
     R = np.eye(3) if kind == "slide" else turned(axis, angle)
     p = shift * axis if kind in ("slide", "sleeve") else np.zeros(3)
@@ -181,43 +196,148 @@ def coordinates(rng, kind, axis):
     return np.array(parts[kind]), p, R
 
 
-def fill_in(sketch, rng, masses, drives=None):
-    """A model of the sketch, and the coordinates of its joints by name.
+@dataclass(frozen=True)
+class Units:
+    """Units of length, mass and time in SI units; powers of two, so that no digits are lost."""
 
-    **Arguments:** `masses`, decimal logarithms between which those of the bodies lie; `drives`,
-    `{joint: (speed, acceleration)}`.
+    length: float = 1.0
+    mass: float = 1.0
+    time: float = 1.0
+
+    @property
+    def moment(self):
+        return self.mass * self.length**2
+
+    def twists(self, values):
+        """Twists in SI units."""
+        return self.time / np.repeat([self.length, 1.0], 3) * values
+
+    def coordinates(self, kind, values):
+        lengths = {"slide": [self.length], "sleeve": [self.length, 1.0]}
+        return values * np.asarray(lengths.get(kind, 1.0))
+
+
+class Proportional(eqx.Module):
+    """A law of a controller."""
+
+    gain: jax.Array
+
+    def __call__(self, t, reading):
+        return -self.gain * reading
+
+
+def random_beam(rng, mass, length, units):
+    """A beam with two modes, whose bending has 30 rad/s and more if it is clamped at its base."""
+    E, density = 1e9, 2700.0
+    A = mass / (density * length)
+    Iz = A * density / E * (30.0 / 3.5 * length**2) ** 2
+    Iy = rng.uniform(1.5, 2.5) * Iz
+    scale = units.length
+    section = flexible.General(
+        A=A * scale**2, Iy=Iy * scale**4, Iz=Iz * scale**4, J=(Iy + Iz) * scale**4
+    )
+    pressure = units.mass / units.length / units.time**2
+    density = density * units.mass / units.length**3
+    return flexible.beam(scale * length, pressure * E, pressure * 0.4 * E, density, section, 4, 2)
+
+
+class Bodies:
+    """The bodies of a sketch, their poses in the world, and their elastic coordinates."""
+
+    def __init__(self, sketch, rng, masses, units, at_zero):
+        self.units, self.sketch = units, sketch
+        self.poses, self.masses = {"ground": (np.zeros(3), np.eye(3))}, {}
+        self.made, self.elastic = {}, {}
+        for name, (place, size) in sketch.bodies.items():
+            mass = self.masses[name] = 10 ** rng.uniform(*masses)
+            if name in sketch.beams:
+                base, tip = sketch.beams[name]
+                R = np.linalg.qr(np.column_stack([tip - base, rng.normal(size=(3, 2))]))[0]
+                R[:, 0] *= np.sign(R[:, 0] @ (tip - base))
+                R[:, 2] *= np.sign(np.linalg.det(R))
+                self.poses[name] = base, R
+                self.made[name] = random_beam(rng, mass, size, units)
+                eta = 0.0 if at_zero else 0.03 * size * np.sqrt(mass)
+                eta = eta * rng.normal(size=2) * units.length * np.sqrt(units.mass)
+                self.elastic[name] = eta
+                continue
+            self.poses[name] = place + 0.3 * size * rng.normal(size=3), matrix(quaternion(rng))
+            com = self.poses[name][1].T @ (
+                place + 0.2 * size * rng.uniform(-1, 1, 3) - self.poses[name][0]
+            )
+            inertia = units.moment * random_inertia(rng, mass, size)
+            self.made[name] = mbd.RigidBody(units.mass * mass, inertia, units.length * com)
+
+    def frame(self, name, x, R_WF):
+        """The frame on a body that is at a place of the world, on the nearest node of a beam."""
+        origin, R_WB = self.poses[name]
+        p, R = self.units.length * (R_WB.T @ (x - origin)), R_WB.T @ R_WF
+        if name not in self.sketch.beams:
+            return Frame(name, p, R=R)
+        base, tip = self.sketch.beams[name]
+        node = "base" if np.linalg.norm(x - base) < np.linalg.norm(x - tip) else "tip"
+        body, eta = self.made[name], self.elastic[name]
+        row = body.node_row(node)
+        at = body.frame_at_node(row, body.node_pose(row), eta)
+        at_R = np.asarray(at.R)
+        return Frame(name, at_R.T @ (p - np.asarray(at.p)), R=at_R.T @ R, node=node)
+
+
+def fill_in(sketch, rng, masses, drives=None, units=None, at_zero=False):
+    """A model of the sketch, the coordinates of its joints by name, and the elastic ones by body.
+
+    **Arguments:** `masses`, decimal logarithms between which those of the bodies lie, in `units`;
+    `drives`, `{joint: (speed, half the acceleration)}` in SI units; `at_zero`, whether all
+    coordinates are zero.
     """
-    poses, bodies = {"ground": (np.zeros(3), np.eye(3))}, {}
-    for name, (place, size) in sketch.bodies.items():
-        mass = 10 ** rng.uniform(*masses)
-        poses[name] = place + 0.3 * size * rng.normal(size=3), matrix(quaternion(rng))
-        com = poses[name][1].T @ (place + 0.2 * size * rng.uniform(-1, 1, 3) - poses[name][0])
-        bodies[name] = mbd.RigidBody(mass, random_inertia(rng, mass, size), com)
-    links, values = {}, {}
+    units = Units() if units is None else units
+    bodies, links, values = Bodies(sketch, rng, masses, units, at_zero), {}, {}
     for name, pin in sketch.pins.items():
         R_F = matrix(quaternion(rng))
         axis = R_F.T @ pin.axis
-        values[name], p, R = coordinates(rng, pin.kind, axis)
-        ends = (pin.first, pin.point, R_F), (pin.second, pin.point + R_F @ p, R_F @ R)
-        frames = [
-            Frame(body, poses[body][1].T @ (x - poses[body][0]), R=poses[body][1].T @ R_WF)
-            for body, x, R_WF in ends
-        ]
+        value, p, R = coordinates(rng, pin.kind, axis, at_zero)
+        values[name] = units.coordinates(pin.kind, value)
+        frames = (
+            bodies.frame(pin.first, pin.point, R_F),
+            bodies.frame(pin.second, pin.point + R_F @ p, R_F @ R),
+        )
         extra = () if pin.kind == "ball" else (axis * rng.uniform(0.5, 2.0),)
         links[name] = KINDS[pin.kind](*frames, *extra)
-    scale = np.exp(np.mean([np.log(float(body.mass)) for body in bodies.values()]))
-    loads = {"gravity": forces.Gravity(9.81 * direction(rng))}
-    for name in sketch.dampers:
-        loads[f"damper of {name}"] = forces.ViscousFriction(name, scale * rng.uniform(0.1, 1.0))
+    scale = np.exp(np.mean(np.log(list(bodies.masses.values()))))
+    gravity = 9.81 * units.length / units.time**2 * direction(rng)
     couplings = {
         name: joints.Coupling(a, b, ratio, values[a][0] - ratio * values[b][0])
         for name, (a, b, ratio) in sketch.couplings.items()
     }
-    drivers = {
-        f"driver of {name}": joints.Driver(
-            name, signals.Polynomial([values[name][0], *(drives or {}).get(name, (1.0, 1.0))])
-        )
-        for name in sketch.driven
-    }
-    model = mbd.Model(bodies, links, loads, couplings=couplings, drivers=drivers)
-    return model, values
+    drivers = {}
+    for name in sketch.driven:
+        speed, half = (drives or {}).get(name, (1.0, 1.0))
+        motion = [values[name][0], speed / units.time, half / units.time**2]
+        drivers[f"driver of {name}"] = joints.Driver(name, signals.Polynomial(motion))
+    loads = {"gravity": forces.Gravity(gravity), **_loads(sketch, rng, scale * units.moment, units)}
+    rotors = {}
+    for name in sketch.rotors:
+        moment = units.mass if sketch.pins[name].kind == "slide" else units.moment
+        inertia = scale * moment * rng.uniform(1e-3, 1e-2)
+        rotors[f"rotor of {name}"] = mbd.Rotor(name, inertia, rng.uniform(1.0, 10.0))
+    model = mbd.Model(
+        bodies.made, links, loads, couplings=couplings, drivers=drivers, rotors=rotors
+    )
+    return model, values, bodies.elastic
+
+
+def _loads(sketch, rng, moment, units):
+    """Dampers and controllers of hinges; `moment` is of the size of their inertia."""
+    found = {}
+    for name in sketch.dampers:
+        damping = moment / units.time * rng.uniform(0.1, 1.0)
+        found[f"damper of {name}"] = forces.ViscousFriction(name, damping)
+    for name in sketch.servos:
+        kp, ki, kd = moment * rng.uniform(0.1, 1.0, 3) / units.time ** np.array([2, 3, 1])
+        goal = signals.Sine(0.5, 0.3 / units.time)
+        found[f"servo of {name}"] = mbd.PID(name, kp=kp, ki=ki, kd=kd, setpoint=goal)
+    for name, measured in sketch.laws.items():
+        law = Proportional(jnp.asarray(moment / units.time * rng.uniform(0.1, 1.0)))
+        speed = sensors.JointVelocity(measured)
+        found[f"controller of {name}"] = mbd.Controller(speed, law, name)
+    return found

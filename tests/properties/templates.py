@@ -184,6 +184,36 @@ def geared_cranks(sketch, rng):
     sketch.couplings["gear"] = "pin4", "pin0", rng.uniform(0.5, 2.0)
 
 
+def controlled(sketch, rng):
+    """A four-bar with a rotor, a servo and a damper; its coupler carries geared and driven links.
+
+    The slide has a rotor too, and one link a controller that measures a joint of the four-bar.
+    """
+    _, C = four_bar(sketch, rng)
+    chain(sketch, rng, 4, root="coupler", start=C, kinds=("hinge", "hinge", "slide"))
+    sketch.couplings["gear"] = "link joint 001", "link joint 000", rng.uniform(0.5, 2.0)
+    sketch.rotors, sketch.dampers, sketch.servos = ("a", "link joint 002"), ("d",), ("a",)
+    sketch.laws["link joint 000"] = "d"
+
+
+def beam_chain(sketch, rng):
+    """A link, two beams and a link on a ball at the end."""
+    A = rng.normal(size=3)
+    B, C, D, E = np.cumsum(
+        [A] + [rng.uniform(0.4, 1.0) * sketches.direction(rng) for _ in range(4)], 0
+    )[1:]
+    sketch.body("arm", A, B)
+    sketch.beam("boom", B, C)
+    sketch.beam("jib", C, D)
+    sketch.body("load", D, E)
+    sketch.pin("a", "hinge", "ground", "arm", A, sketches.direction(rng))
+    sketch.pin("b", "hinge", "arm", "boom", B, sketches.direction(rng))
+    sketch.pin("c", "hinge", "boom", "jib", C, sketches.direction(rng))
+    sketch.pin("d", "ball", "jib", "load", D, np.zeros(3))
+    sketch.rotors, sketch.dampers, sketch.servos = ("a", "c"), ("b",), ("b",)
+    sketch.laws["c"] = "a"
+
+
 TEMPLATES = {
     "a pendulum": Template(chain_of(1)),
     "a chain of 5": Template(chain_of(5, kinds=("hinge", "slide", "ball"))),
@@ -216,4 +246,6 @@ TEMPLATES = {
     "a driven crank": Template(damped_four_bar, ("a",)),
     "a crank and a rocker driven": Template(four_bar, ("a", "d")),
     "two parallel cranks driven": Template(sketches.parallelogram, ("foot0", "foot2")),
+    "a controlled four-bar": Template(controlled, ("link joint 003",)),
+    "beams in a chain": Template(beam_chain),
 }

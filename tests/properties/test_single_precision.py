@@ -37,7 +37,7 @@ CASES = [
 def drawn(name, formulation, numbers):
     """Floats of models at rest and joint coordinates in single precision, and the rest of them."""
     sketch = TEMPLATES[name].sketch((3, 0, 0), driven=False)
-    models, values = zip(
+    models, values, _ = zip(
         *(fill_in(sketch, np.random.default_rng((7, k, r[1])), r) for k, r in numbers), strict=True
     )
     system = mbd.formulate(models[0], FORMULATIONS[formulation])
