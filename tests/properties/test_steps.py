@@ -15,6 +15,7 @@ from tests.properties.templates import TEMPLATES
 
 # A template, a formulation, an integrator and its order.
 CASES = {
+    "semi-implicit, beams in a chain": ("beams in a chain", "joint", mbd.SemiImplicitEuler(), 1),
     "alpha, beams in a chain": ("beams in a chain", "joint", mbd.GeneralizedAlpha(0.8), 2),
 }
 REFERENCE = mbd.ExplicitRK(diffrax.Dopri8(), mbd.Projection())
