@@ -60,11 +60,11 @@ def consistent(
         v,
     )
     equations = saddle_point(system, c, residual, further=further if held else None)
-    change, _ = equations.solve(
-        jnp.zeros_like(v), _above_rounding(c, required - rows @ v, required, scale, v)
-    )
+    speed = constraints.speed_of(c, v, required, scale)
+    misses = constraints.above_rounding(c, required - rows @ v, scale, speed)
+    change, _ = equations.solve(jnp.zeros_like(v), misses)
     left = rows @ (v + change) - required
-    limit = 10 * float(jnp.finfo(q.dtype).eps) ** 0.5 * scale * _speed(c, required, scale, v)
+    limit = 10 * float(jnp.finfo(q.dtype).eps) ** 0.5 * scale * speed
     return v + change, left, ~(jnp.abs(left) <= limit)
 
 
@@ -85,29 +85,9 @@ def _following(
     # constraint, all others are rounding errors.
     A = jnp.pad((rows @ columns) / scale[:, None], ((0, 1), (0, 1))).at[-1, -1].set(1.0)
     inverse = jnp.linalg.pinv(A, rtol=float(jnp.finfo(v.dtype).eps) ** 0.5)[:-1, :-1]
-    return columns @ (
-        inverse @ (_above_rounding(c, required - rows @ v, required, scale, v) / scale)
-    )
-
-
-def _above_rounding(
-    c: AbstractConfiguration,
-    misses: Float[Array, "n"],
-    required: Float[Array, "n"],
-    scale: Float[Array, "n"],
-    v: Velocities,
-) -> Float[Array, "n"]:
-    """`misses` of the velocities `v`, zero where they are rounding errors; with derivatives."""
-    limit = constraints.rounding(c) * scale * _speed(c, required, scale, v)
-    return misses - jax.lax.stop_gradient(jnp.where(jnp.abs(misses) <= limit, misses, 0.0))
-
-
-def _speed(
-    c: AbstractConfiguration, required: Float[Array, "n"], scale: Float[Array, "n"], v: Velocities
-) -> Float[Array, ""]:
-    """The largest rate, relative to the size of the mechanism [1/s]."""
-    asked = jax.lax.stop_gradient(jnp.max(jnp.abs(required) / scale, initial=0.0))
-    return jnp.maximum(constraints.reach(c, v), asked)
+    speed = constraints.speed_of(c, v, required, scale)
+    misses = constraints.above_rounding(c, required - rows @ v, scale, speed)
+    return columns @ (inverse @ (misses / scale))
 
 
 __all__ = ["consistent"]

@@ -15,7 +15,7 @@ from ..model.values import as_leaf, is_concrete
 from ..system import branches, constraints
 from ..system.abstract import AbstractSystem, State, Time, Velocities, as_state, require_system
 from ..system.projection import projected
-from ..system.residuals import constraint_rates
+from ..system.residuals import violations
 from ..system.saddle_point import saddle_point
 from .assemble import assemble
 from .motion import AbstractMotion
@@ -89,7 +89,7 @@ def kinematics(
         _check_branches(system, ts, angles)
         _check(system, ts, states, residuals, free)
     else:
-        bad = ~(jnp.max(residuals, initial=0.0) < _limit(ts)) | (jnp.max(free) > FREE)
+        bad = ~(jnp.max(residuals, initial=0.0) <= _limit(ts)) | (jnp.max(free) > FREE)
         bad = bad | jnp.any(branches.is_reversed(angles))
         message = (
             "kinematics: the joints do not close, or close the wrong way round, or the drivers "
@@ -113,18 +113,22 @@ def _march(
         h = t - before
         ahead = system.retract(state.q, h * state.v + 0.5 * h * h * vdot)
         now = projected(system, t, State(ahead, state.v + h * vdot, state.z))
-        vdot, residuals, free = _accelerations(system, t, now)
+        vdot, violated, free = _accelerations(system, t, now)
         angles = branches.angles_at(system, t, now.q)
-        return (now, vdot, t), (now, vdot, residuals, free, angles)
+        return (now, vdot, t), (now, vdot, violated, free, angles)
 
     # The first step has length zero: the velocity and acceleration at its start do not matter.
-    return jax.lax.scan(step, (start, jnp.zeros_like(start.v), ts[0]), ts)[1]
+    begin = start, jnp.zeros_like(start.v), ts[0]
+    states, vdot, (g, rates, scale, speeds), free, angles = jax.lax.scan(step, begin, ts)[1]
+    fastest = jnp.max(speeds)
+    rates = rates / jnp.where(fastest > 0, fastest, 1.0)
+    return states, vdot, jnp.maximum(jnp.abs(g), jnp.abs(rates)) / scale, free, angles
 
 
 def _accelerations(
     system: AbstractSystem, t: Time, state: State
-) -> tuple[Velocities, Float[Array, "ng"], Float[Array, ""]]:
-    """v̇ that the constraints prescribe; residuals of g and ġ; and how free the mechanism is.
+) -> tuple[Velocities, tuple[Array, ...], Float[Array, ""]]:
+    """v̇ that the constraints prescribe; `violations`; and how free the mechanism is.
 
     The last is the largest part of any one velocity, in the metric of the mass, that lies in the
     null space of the constraint Jacobian.
@@ -140,13 +144,8 @@ def _accelerations(
     vdot = jnp.where(
         equations.holds((vdot, lam), zeros, -bias, motion.noise(c, vdot)), vdot, jnp.nan
     )
-    rates = constraint_rates(system, c, v)
-    size = 1.0 + jnp.max(jnp.abs(v), initial=0.0)
-    return (
-        vdot,
-        jnp.maximum(jnp.abs(residuals), jnp.abs(rates) / size),
-        jnp.max(equations.unseen(), initial=0.0),
-    )
+    free = jnp.max(equations.unseen(), initial=0.0)
+    return vdot, violations(system, c, v), free
 
 
 def _limit(ts: Float[Array, "n"]) -> float:
@@ -177,7 +176,7 @@ def _check(
 ) -> None:
     violation, freedom = np.asarray(residuals), np.asarray(free)
     worst = violation.max(axis=1, initial=0.0)
-    bad = ~(worst < _limit(ts))
+    bad = ~(worst <= _limit(ts))
     if bad.any():
         k = int(np.argmax(bad))
         names = constraints.row_names(system)
@@ -189,8 +188,9 @@ def _check(
         listed = ", ".join(f"{name!r} by {residual:.3g}" for name, residual in by_name.items())
         raise AssemblyError(
             f"kinematics: at t = {ts[k]:.6g} s these stay open, in position or velocity: {listed} "
-            "(constraint residuals in m, rad, or these per s relative to the motion); the drivers "
-            "contradict the joints, or the mechanism passes a singular position there"
+            "(rad, or part of the extent of the mechanism; of velocities, by the fastest of the "
+            "motion); the drivers contradict the joints, or the mechanism passes a singular "
+            "position there"
         )
     if (freedom > FREE).any():
         k = int(np.argmax(freedom > FREE))

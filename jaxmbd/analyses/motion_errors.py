@@ -45,7 +45,9 @@ class MeasuresByMotion(AbstractWrappedController):
     - of coordinates by their size times σ, and of displacements also by the distance moved;
     - of velocities by their value, and by their size times σ per time of the motion, or ⁴√ε of the
       fastest velocity;
-    - of first-order states, whose size is not known, by their value plus ⁴√ε.
+    - of first-order states, whose size is not known, by their value, plus ⁴√ε of their largest
+      value so far and √ε of their unit. In a step in which they leave zero, also by what they would
+      reach at this rate in the time of the motion: nothing smaller is known there.
 
     The sizes are those of `AbstractSystem.sizes`.
 
@@ -73,11 +75,11 @@ class MeasuresByMotion(AbstractWrappedController):
         func: Any,
         error_order: Any,
     ) -> tuple[Any, Any]:
-        sigma = self._moved(_least(y0), y0)
+        sigma, z = self._moved(_least(y0), y0), jnp.abs(jax.lax.stop_gradient(y0.z))
         if dt0 is None:
             dt0 = self._first_step(*stop_gradients((sigma, func(terms, t0, y0, args))))
         end, inner = self.controller.init(terms, t0, t1, y0, dt0, args, func, error_order)
-        return end, (inner, sigma)
+        return end, (inner, sigma, z)
 
     def _first_step(self, sigma: Float[Array, ""], rates: State) -> Float[Array, ""]:
         """A step in which the motion changes by a small part of its size [s]."""
@@ -98,16 +100,18 @@ class MeasuresByMotion(AbstractWrappedController):
         error_order: Any,
         controller_state: Any,
     ) -> Any:
-        inner, before = controller_state
+        inner, before, largest = controller_state
         if y_error is not None:
-            ends = stop_gradients((before, t1 - t0, y0, y1_candidate))
+            ends = stop_gradients((before, largest, t1 - t0, y0, y1_candidate))
             y_error = jax.tree.map(jnp.divide, y_error, self._measures(*ends))
         zeros = jax.tree.map(jnp.zeros_like, y0)
         keep, start, end, jump, inner, result = self.controller.adapt_step_size(
             t0, t1, zeros, zeros, args, y_error, error_order, inner
         )
         sigma = jnp.where(keep, self._moved(before, y1_candidate), before)
-        return keep, start, end, jump, (inner, sigma), result
+        z = jnp.abs(jax.lax.stop_gradient(y1_candidate.z))
+        largest = jnp.where(keep, jnp.maximum(largest, z), largest)
+        return keep, start, end, jump, (inner, sigma, largest), result
 
     def _moved(self, sigma: Any, y: State) -> Float[Array, ""]:
         """σ after a motion to a state."""
@@ -115,8 +119,10 @@ class MeasuresByMotion(AbstractWrappedController):
         change = jnp.max(jnp.abs(q - scales.start) / scales.q, initial=0.0)
         return jnp.clip(change, sigma, 1.0)
 
-    def _measures(self, sigma: Float[Array, ""], h: Any, y0: State, y1: State) -> State:
-        """By what errors of a step of length h [s] are divided."""
+    def _measures(
+        self, sigma: Float[Array, ""], largest: Float[Array, "nz"], h: Any, y0: State, y1: State
+    ) -> State:
+        """By what errors of a step of length h [s] are divided; `largest`: of z before it."""
         scales, eps = self._scales, float(jnp.finfo(y0.q.dtype).eps)
         sigma = self._moved(sigma, y1)
         q, v, z = (
@@ -126,7 +132,10 @@ class MeasuresByMotion(AbstractWrappedController):
         of_q = scales.q * sigma + jnp.where(scales.is_displacement, moved, 0.0)
         fastest = _least(y0) * jnp.max(v / scales.v, initial=0.0)
         rate = sigma / jnp.minimum(scales.span, N_STEPS * h) + fastest
-        return State(of_q + ROUNDING * eps**0.5 * q, v + scales.v * rate, z + _least(y0))
+        of_z = z + _least(y0) * jnp.maximum(largest, z) + eps**0.5
+        leaving = jnp.abs(y1.z - y0.z) * (scales.span / h)
+        of_z = jnp.where(largest < _least(y0) * z, jnp.maximum(of_z, leaving), of_z)
+        return State(of_q + ROUNDING * eps**0.5 * q, v + scales.v * rate, of_z)
 
     @property
     def _scales(self) -> Scales:

@@ -164,7 +164,37 @@ def scales(
         moving = largest > 0
         units = jnp.where(moving, 1.0 / jnp.where(moving, largest, 1.0), 0.0)
         parts.append(jnp.abs(jax.lax.stop_gradient(G[len(G) - n :])) @ units)
-    return jnp.concatenate([jnp.zeros(0, c.q.dtype), *parts])
+    sizes = jnp.concatenate([jnp.zeros(0, c.q.dtype), *parts])
+    # A row may have no derivative, such as that of a distance between points at one place.
+    return jnp.where(sizes > 0, sizes, size)
+
+
+def above_rounding(
+    c: AbstractConfiguration,
+    misses: Float[Array, "n"],
+    scale: Float[Array, "n"],
+    speed: Float[Array, ""] | float = 1.0,
+) -> Float[Array, "n"]:
+    """Residuals of constraints, zero where they are rounding errors; with derivatives.
+
+    Near singular positions a correction of rounding errors would be their square root.
+
+    **Arguments:** `scale`: `scales` of the rows; `speed`: of rates of residuals, `speed_of`.
+    """
+    limit = rounding(c) * scale * speed
+    return misses - jax.lax.stop_gradient(jnp.where(jnp.abs(misses) <= limit, misses, 0.0))
+
+
+def speed_of(
+    c: AbstractConfiguration, v: Velocities, required: Float[Array, "n"], scale: Float[Array, "n"]
+) -> Float[Array, ""]:
+    """The largest rate, relative to the size of the mechanism [1/s].
+
+    **Arguments:** `required`: prescribed rates of rows, such as those of drivers; `scale`: `scales`
+    of these rows.
+    """
+    asked = jax.lax.stop_gradient(jnp.max(jnp.abs(required) / scale, initial=0.0))
+    return jnp.maximum(reach(c, v), asked)
 
 
 class PortMotion(NamedTuple):

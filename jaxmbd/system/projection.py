@@ -64,7 +64,11 @@ def small_correction(
 def projected(
     system: AbstractSystem, t: Time, state: State, movable: Bool[Array, "nv"] | None = None
 ) -> State:
-    """The projection of a state onto the constraints, positions first."""
+    """The projection of a state onto the constraints, positions first.
+
+    Residuals that are rounding errors are not corrected: near singular positions, the correction
+    would be their square root.
+    """
     q = project_positions(system, t, state.q, movable)
     v = project_velocities(system, t, State(q, state.v, state.z), movable)
     return State(q, v, state.z)
@@ -83,7 +87,10 @@ def project_velocities(
     q, v = state.q, state.v
     c = system.configuration(t, q)
     equations = saddle_point(system, c, constraints.residual(system, c), movable)
-    change, _ = equations.solve(jnp.zeros_like(v), constraint_rates(system, c, v))
+    scale = constraints.scales(system, c, constraints.jacobian(system, c))
+    speed = constraints.speed_of(c, v, constraints.time_derivative(system, c), scale)
+    rates = constraints.above_rounding(c, constraint_rates(system, c, v), scale, speed)
+    change, _ = equations.solve(jnp.zeros_like(v), rates)
     return v - change
 
 
@@ -92,35 +99,39 @@ def project_positions(
 ) -> Coordinates:
     """Coordinates near `q` that satisfy g(t, q) = 0.
 
-    Gauss-Newton steps q ⊞ -M⁻¹ Gᵀ (G M⁻¹ Gᵀ)⁺ g are iterated until g no longer decreases. The
-    derivative is that of one more such step. It is exact if `q` satisfies g = 0; otherwise its
-    relative error is about the size of the correction, which is the error of a step (7e-7 for
-    midpoint steps of 20 ms of a four-bar).
+    Gauss-Newton steps q ⊞ -M⁻¹ Gᵀ (G M⁻¹ Gᵀ)⁺ g are iterated until g is a rounding error, or no
+    longer decreases. The derivative is that of one more such step. It is exact if `q` satisfies
+    g = 0; otherwise its relative error is about the size of the correction, which is the error of a
+    step (7e-7 for midpoint steps of 20 ms of a four-bar).
     """
     if constraints.n_constraints(system) == 0:
         return q
     constant, time, start = stop_gradients((system, t, q))
+    c = constant.configuration(time, start)
+    scale = constraints.scales(constant, c, constraints.jacobian(constant, c))
 
-    def corrected(end: Array, args: tuple[AbstractSystem, Time, Array]) -> Array:
-        system, t, q = args
-        return _correct(system, t, q + jax.lax.stop_gradient(end - q), movable)[0]
+    def corrected(end: Array, args: tuple[AbstractSystem, Time, Array, Array]) -> Array:
+        system, t, q, scale = args
+        return _correct(system, t, q + jax.lax.stop_gradient(end - q), scale, movable)[0]
 
-    end = _closed(constant, time, start, movable)
-    return converged(corrected, end, (system, jnp.asarray(t, q.dtype), q))
+    end = _closed(constant, time, start, scale, movable)
+    return converged(corrected, end, (system, jnp.asarray(t, q.dtype), q, scale))
 
 
 def _closed(
-    system: AbstractSystem, t: Time, q: Coordinates, movable: Bool[Array, "nv"] | None
+    system: AbstractSystem,
+    t: Time,
+    q: Coordinates,
+    scale: Float[Array, "ng"],
+    movable: Bool[Array, "nv"] | None,
 ) -> Coordinates:
-    tolerance = 10 * float(jnp.finfo(q.dtype).eps)
-
     def unfinished(now: tuple[Any, ...]) -> Bool[Array, ""]:
         _, error, before, n = now  # `error` is the residual before the last correction.
-        return (error > tolerance) & (error < 0.5 * before) & (n < MAX_STEPS)
+        return (error > 0) & (error < 0.5 * before) & (n < MAX_STEPS)
 
     def step(now: tuple[Any, ...]) -> tuple[Any, ...]:
         q, before, _, n = now
-        q, error = _correct(system, t, q, movable)
+        q, error = _correct(system, t, q, scale, movable)
         return q, error, before, n + 1
 
     largest = jnp.array(jnp.finfo(q.dtype).max, q.dtype)
@@ -129,15 +140,23 @@ def _closed(
 
 
 def _correct(
-    system: AbstractSystem, t: Time, q: Coordinates, movable: Bool[Array, "nv"] | None
+    system: AbstractSystem,
+    t: Time,
+    q: Coordinates,
+    scale: Float[Array, "ng"],
+    movable: Bool[Array, "nv"] | None,
 ) -> tuple[Coordinates, Float[Array, ""]]:
-    """Coordinates after one Gauss-Newton step, and the largest residual before it."""
+    """Coordinates after one Gauss-Newton step, and the largest residual by `scale` before it.
+
+    Residuals that are rounding errors count as zero.
+    """
     c = system.configuration(t, q)
     holonomic = np.flatnonzero(constraints.is_holonomic(system))
     g = constraints.residual(system, c)
     equations = saddle_point(system, c, g, movable, rows=holonomic)
+    g = constraints.above_rounding(c, g, scale)
     change, _ = equations.solve(jnp.zeros(system.nv, dtype=q.dtype), -g[holonomic])
-    return system.retract(q, change), jnp.max(jnp.abs(g))
+    return system.retract(q, change), jnp.max(jnp.abs(g) / scale)
 
 
 def scattered_jacobian(system: AbstractSystem, t: Time, q: Array) -> Float[Array, "nv ng"]:

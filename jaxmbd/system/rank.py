@@ -127,7 +127,9 @@ class _Configuration:
 
     def __init__(self, system: AbstractSystem, t: Time, q: Coordinates):
         self.system, self.t, self.q = system, t, q
-        G, A, self.residuals, self.origins, self.angles = jax.device_get(_evaluate(system, t, q))
+        G, A, self.residuals, self.relative, self.origins, self.angles = jax.device_get(
+            _evaluate(system, t, q)
+        )
         self.G, self.A = G.astype(float), A.astype(float)
         self.eps = float(jnp.finfo(q.dtype).eps)
         self.undriven = constraints.is_holonomic(system) & ~_is_driven(system)
@@ -173,7 +175,7 @@ class _Configuration:
     @property
     def is_closed(self) -> bool:
         """True if all joints are closed and none is reversed; drivers are ignored."""
-        closed = np.abs(self.residuals[self.undriven]).max(initial=0.0) <= self.eps**0.5
+        closed = np.abs(self.relative[self.undriven]).max(initial=0.0) <= self.eps**0.5
         return bool(closed and not np.any(branches.is_reversed(self.angles)))
 
     @property
@@ -299,11 +301,12 @@ def _is_driven(system: AbstractSystem) -> np.ndarray:
 
 @eqx.filter_jit
 def _evaluate(system: AbstractSystem, t: Time, q: Coordinates) -> tuple[Array, ...]:
-    """G, G M⁻¹ Gᵀ, g, the origins of all frames, and the misalignments of joints."""
+    """G, G M⁻¹ Gᵀ, g, g by its scales, origins of all frames, and misalignments of joints."""
     system = system.prepared()
     c = system.configuration(t, q)
     G, g = constraints.jacobian(system, c), constraints.residual(system, c)
-    return G, G @ system.solve_mass(c, G.T), g, c.ports.p, branches.angles(system, c)
+    A, relative = G @ system.solve_mass(c, G.T), g / constraints.scales(system, c, G)
+    return G, A, g, relative, c.ports.p, branches.angles(system, c)
 
 
 @eqx.filter_jit

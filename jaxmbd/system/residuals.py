@@ -117,6 +117,21 @@ def velocity_residual(system: AbstractSystem, t: Time, state: State) -> Float[Ar
     return constraint_rates(system, system.configuration(t, state.q, state.z), state.v)
 
 
+def violations(
+    system: AbstractSystem, c: AbstractConfiguration, v: Velocities
+) -> tuple[Float[Array, "ng"], Float[Array, "ng"], Float[Array, "ng"], Float[Array, ""]]:
+    """Residuals g, their rates ġ, the scales of both, and the largest speed [1/s].
+
+    Residuals are large if they are of the size of their scales, rates if they are of this size by
+    the speed.
+    """
+    scale = constraints.scales(system, c, constraints.jacobian(system, c))
+    prescribed = constraints.time_derivative(system, c)
+    speed = constraints.speed_of(c, v, prescribed, scale)
+    rate = constraints.rate(system, c, v) + prescribed
+    return constraints.residual(system, c), rate, scale, speed
+
+
 def step_constraints(
     system: AbstractSystem, c: AbstractConfiguration, h: Time, v: Velocities
 ) -> Float[Array, "ng"]:
@@ -137,4 +152,5 @@ __all__ = [
     "rest_stiffness",
     "step_constraints",
     "velocity_residual",
+    "violations",
 ]

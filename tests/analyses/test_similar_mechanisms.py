@@ -1,15 +1,16 @@
-"""Default tolerances: mechanisms of any size, mass and time have similar motions."""
+"""Default tolerances: mechanisms of any size, mass and time have similar results."""
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.linalg import expm
 
 import jaxmbd as mbd
 from jaxmbd import forces, joints
 from tests.marks import thorough_but
 
 # Units of length, mass and time in SI units. Powers of two: similar motions are equal to rounding.
-MILLI, MICRO, KILO = 2.0**-10, 2.0**-20, 2.0**10
+MILLI, MICRO, NANO, KILO = 2.0**-10, 2.0**-20, 2.0**-30, 2.0**10
 UNITS = {
     "millimetres": (MILLI, 1.0, 1.0),
     "micrometres": (MICRO, MICRO**3, 1.0),
@@ -42,6 +43,36 @@ def test_a_vibration_of_any_size_is_the_closed_form(units, amplitude):
     exact = np.exp(-0.05 * t) * (np.cos(w * t) + 0.05 / w * np.sin(w * t))
     found = np.asarray(motion.joint("slide").q) / (amplitude * unit[0])
     np.testing.assert_allclose(found, exact, atol=1e-7)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("units", [*UNITS, "nanometres"])
+def test_a_controlled_vibration_of_any_size_is_the_closed_form(units):
+    """The integral of the controller is a first-order state, whose size is not known."""
+    length, mass, time = (NANO, NANO**3, 1.0) if units == "nanometres" else UNITS[units]
+    servo = mbd.PID("slide", kp=4 * mass / time**2, ki=2 * mass / time**3, kd=mass / time)
+    model, start = oscillator(length, mass, time)
+    motion = mbd.simulate(model.with_(forces={"spring": servo}), start, t1=20.0 * time)
+    A = np.array([[0.0, 1.0, 0.0], [-4.0, -1.0, 1.0], [-2.0, 0.0, 0.0]])
+    exact = np.array([expm(A * t) @ [0.1, 0.0, 0.0] for t in np.asarray(motion.ts) / time])
+    found = np.asarray(motion.joint("slide").q) / length
+    np.testing.assert_allclose(found, exact[:, 0], atol=3e-9)
+    integral = np.asarray(motion.states.z)[:, 0] * time**2 / (mass * length)
+    np.testing.assert_allclose(integral, exact[:, 2], atol=3e-9)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("target", "part"), [(0.1, 1e-6), (1e-6, 1e-5)])
+def test_states_that_leave_zero_suddenly_are_accurate(target, part):
+    """The setpoint jumps within a step. Errors are those of small motions, not of the unit of z."""
+    model, _ = oscillator(1.0, 1.0, 1.0)
+    jump = mbd.signals.Function(lambda t, target: jnp.where(t > 0.37, target, 0.0), target)
+    servo = mbd.PID("slide", kp=4.0, ki=2.0, kd=1.0, setpoint=jump)
+    motion = mbd.simulate(model.with_(forces={"spring": servo}), {}, t1=5.0)
+    A = np.array([[0.0, 1, 0, 0], [-4, -1, 1, 4], [-2, 0, 0, 2], [0, 0, 0, 0]])
+    after = np.maximum(np.asarray(motion.ts) - 0.37, 0.0)
+    exact = [(expm(A * t) @ [0, 0, 0, target])[0] for t in after]
+    np.testing.assert_allclose(motion.joint("slide").q, exact, atol=part * target)
 
 
 def rod(length, mass, size=0.5):
@@ -120,7 +151,7 @@ ALL = [mbd.JointCoordinates(), mbd.MaximalCoordinates()]
 @pytest.mark.parametrize("formulation", thorough_but(ALL[:1], ALL), ids=lambda x: type(x).__name__)
 @pytest.mark.parametrize("build", [pendulum, slider_crank, thrown, beam])
 def test_similar_mechanisms_have_similar_motions(build, formulation):
-    """No step depends on units of length and mass: motions are equal to rounding."""
+    """No step depends on units of length, mass and time: motions are equal to rounding."""
 
     def motion(length, mass, time):
         model, start, rates = build(length, mass, time)
@@ -134,7 +165,106 @@ def test_similar_mechanisms_have_similar_motions(build, formulation):
 
     reference = motion(1.0, 1.0, 1.0)
     for name in ["small", "large and slow"] if build is beam else UNITS:
-        part = 1e-10 if UNITS[name][2] == 1.0 else 1e-6
         for found, expected in zip(motion(*UNITS[name]), reference, strict=True):
-            limit = part * np.abs(expected).max()
+            limit = 1e-10 * np.abs(expected).max()
             np.testing.assert_allclose(found, expected, rtol=0, atol=limit, err_msg=name)
+
+
+def placed(formulation, length, mass, time, moving=False):
+    """The slider-crank and a state."""
+    model, start, rates = slider_crank(length, mass, time)
+    system = mbd.formulate(model, formulation)
+    return system, mbd.assemble(system, start, rates if moving else None, hold=list(rates))
+
+
+def equilibria(formulation, length, mass, time):
+    """Of the slider-crank with its natural frequency, and along a path."""
+    system, state = placed(formulation, length, mass, time)
+    rest = mbd.equilibrium(system, state)
+    path = mbd.load_path(system, rest.state, "gravity", [1.0, 0.5])
+    slide = mbd.joint_states(system, 0.0, rest.state)["guide"].q
+    return slide / length, path.joints["guide"].q / length, rest.eigenvalues * time**2
+
+
+def vibrations(formulation, length, mass, time):
+    """Exponents of small motions about the equilibrium."""
+    system, state = placed(formulation, length, mass, time)
+    rest = mbd.equilibrium(system, state, method="newton")
+    linear = mbd.linearize(system, 0.0, rest.state, coordinates=["guide"])
+    values = np.linalg.eigvals(np.asarray(linear.A)) * time
+    return np.sort(values.real), np.sort(values.imag)
+
+
+def driven(formulation, length, mass, time):
+    """Kinematics of the slider-crank with a driver."""
+    model, start, _ = slider_crank(length, mass, time)
+    motor = joints.Driver("bearing", mbd.signals.Sine(0.5, 2.0 / time, 0.4))
+    system = mbd.formulate(model.with_(drivers={"motor": motor}), formulation)
+    motion = mbd.kinematics(system, np.linspace(0.0, 0.3, 7) * time, start)
+    slide = motion.joint("guide")
+    return slide.q / length, slide.v * time / length
+
+
+def stepped(integrator):
+    """Motions with fixed steps."""
+
+    def motion(formulation, length, mass, time):
+        system, state = placed(formulation, length, mass, time, moving=True)
+        end = mbd.rollout(system, state, 0.005 * time, 10, integrator)
+        of_q, of_v = (np.asarray(x) for x in system.sizes(jnp.asarray(length)))
+        return end.q / of_q, end.v * time / of_v
+
+    return motion
+
+
+def fitted(formulation, length, mass, time):
+    """A mass from readings of a slide in the unit of length."""
+    model, start = oscillator(length, mass, time)
+    ts = np.linspace(0.0, 6.0, 13)
+    w = np.sqrt(1 - 0.05**2)
+    exact = np.exp(-0.05 * ts) * (np.cos(w * ts) + 0.05 / w * np.sin(w * ts))
+    readings = 0.1 * length * (exact + 0.01 * np.cos(37 * ts))
+    record = mbd.Experiment(ts * time, {"slide": readings}, guess=start)
+    heavy = model.with_(bodies={"box": mbd.inertia.box(1.5 * mass, [length] * 3)})
+    fit = mbd.identify(heavy, record, ["bodies.box.mass"], formulation=formulation)
+    return (np.asarray(fit.model.bodies["box"].mass) / mass,)
+
+
+def buckled(formulation, length, mass, time):
+    """The critical load of a hinged rod."""
+    tip = mbd.Frame("rod", [length, 0.0, 0.0])
+    stiffness = mass * (length / time) ** 2
+    model = mbd.Model(
+        {"rod": mbd.inertia.shifted(mbd.inertia.rod(mass, length), [0.5 * length, 0, 0])},
+        {"hinge": joints.Revolute(mbd.ground, "rod", axis=[0, 1, 0])},
+        {
+            "spring": forces.TorsionalSpringDamper("hinge", stiffness),
+            "load": forces.AppliedForce(tip, [-mass * length / time**2, 0, 0]),
+        },
+    )
+    system = mbd.formulate(model, formulation)
+    return (mbd.buckling(system, mbd.assemble(system), "load").factors,)
+
+
+ANALYSES = {
+    "equilibria": equilibria,
+    "vibrations": vibrations,
+    "driven": driven,
+    "BDF": stepped(mbd.BDF()),
+    "generalized-α, index 2": stepped(mbd.GeneralizedAlpha(0.8, index=2)),
+    "fitted": fitted,
+    "buckled": buckled,
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", thorough_but(["buckled"], ANALYSES))
+def test_results_do_not_depend_on_units(name):
+    """Models in kilograms and micrometres or kilometres, and small ones in SI units."""
+    units = [(1 / MICRO, 1.0, 1.0), (MILLI, 1.0, 1.0), UNITS["micrometres"], UNITS["small"]]
+    for formulation in ALL:
+        reference = ANALYSES[name](formulation, 1.0, 1.0, 1.0)
+        for unit in units:
+            for found, expected in zip(ANALYSES[name](formulation, *unit), reference, strict=True):
+                scale = float(np.max(np.abs(np.asarray(expected))))
+                np.testing.assert_allclose(found, expected, rtol=0, atol=1e-8 * scale)

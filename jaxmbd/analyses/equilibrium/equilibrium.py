@@ -70,7 +70,9 @@ class Equilibrium(eqx.Module):
       derivatives.
     - `residual`: largest acceleration from rest, by that under the loads by themselves.
     - `opening`: constraint residual, shape `(ng,)` [m or sine of an angle], zero for nonholonomic
-      constraints. An equilibrium has at most the square root of the float type's precision.
+      constraints.
+    - `is_open`: whether a residual exceeds the square root of the float type's precision [rad, or
+      part of the extent of the mechanism], shape `(ng,)`. An equilibrium has none.
     - `result`: one of `jaxmbd.RESULTS`.
     - `turned`: rotation [rad] or travel [m] of every joint velocity on the way, by joint, with the
       turns that it wound.
@@ -86,6 +88,7 @@ class Equilibrium(eqx.Module):
     imaginary: Float[Array, "k"]
     residual: Float[Array, ""]
     opening: Float[Array, "ng"]
+    is_open: Bool[Array, "ng"]
     result: RESULTS
     turned: dict[str, Float[Array, "..."]]
     left_unstable: Int[Array, ""]
@@ -327,9 +330,10 @@ def _finished(
     result = RESULTS.where(found.stability.stable, result, bad)
     bad = RESULTS.no_equilibrium
     opening = jnp.where(constraints.is_holonomic(system), constraints.residual(system, c), 0.0)
-    closed = jnp.all(jnp.abs(opening) <= float(jnp.finfo(opening.dtype).eps) ** 0.5)
+    scale = constraints.scales(system, c, constraints.jacobian(system, c))
+    is_open = ~(jnp.abs(opening) <= float(jnp.finfo(opening.dtype).eps) ** 0.5 * scale)
     small = residual <= methods.limit(state.q.dtype)
-    result = RESULTS.where(found.converged & closed & small, result, bad)
+    result = RESULTS.where(found.converged & ~jnp.any(is_open) & small, result, bad)
     bad = RESULTS.unbounded_motion
     loose = jnp.any(found.stability.free | found.stability.unstable)
     result = RESULTS.where(~found.converged & loose, bad, result)
@@ -347,6 +351,7 @@ def _finished(
         found.stability.imaginary,
         residual,
         opening,
+        is_open,
         result,
         _by_joint(system, found.turned),
         found.left,

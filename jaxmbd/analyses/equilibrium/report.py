@@ -122,8 +122,7 @@ def _failure(found: "Equilibrium") -> str:
         )
     if not np.isfinite(float(found.residual)):
         return f"the equations are not finite at the last state; {look}"
-    opening = np.abs(np.asarray(found.opening))
-    apart = opening > float(np.finfo(opening.dtype).eps) ** 0.5
+    opening, apart = np.abs(np.asarray(found.opening)), np.asarray(found.is_open)
     if apart.any():
         names = tuple(dict.fromkeys(found.rows[int(i)] for i in np.flatnonzero(apart)))
         return (

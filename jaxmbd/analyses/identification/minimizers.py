@@ -40,7 +40,8 @@ class LevenbergMarquardt(AbstractMinimizer):
 
     Damping is scaled by the largest influence of each unknown so far, so that a mass in kg and an
     inertia in kg m² are damped alike. The tolerances are for unknowns scaled by their influence at
-    the start: a step of one changes the vector of residuals by about one.
+    the start: a step of one changes the vector of residuals by about one, or by the largest reading
+    if there is no standard deviation and it is smaller.
     """
 
     rtol: float = 1e-6
@@ -56,21 +57,23 @@ class LevenbergMarquardt(AbstractMinimizer):
         verbose: bool,
     ) -> tuple[Any, Array, optx.RESULTS]:
         first, unravel = ravel_pytree(start)
+        size = jnp.asarray(residuals.size(), first.dtype)
 
         def evaluate(x: Array) -> Array:
-            return residuals.flat(unravel(x))
+            return residuals.flat(unravel(x)) / size
 
         def log(**values: tuple[str, Any]) -> None:
             n, last, now = (
                 values[name][1]
                 for name in ("num_steps", "loss_last_accepted_step", "loss_this_step")
             )
-            cost = jnp.where(n == 0, now, last)  # No step was accepted before the first one.
+            # No step was accepted before the first one.
+            cost = jnp.where(n == 0, now, last) * size**2
             convergence.log_cost(key, cost)
             if verbose:
                 _print(n, cost)
 
-        scale = jnp.where(influence > 0, influence, 1.0)
+        scale = jnp.where(influence > 0, influence, 1.0) / size
         solver = Damped(self.rtol, self.atol, log)
         solution = optx.least_squares(
             lambda y, _: evaluate(y / scale),

@@ -69,6 +69,20 @@ class Residuals(eqx.Module):
         theta, starts = unknowns
         return (theta if self.confinement is None else self.confinement(theta)), starts
 
+    def size(self) -> Float[Array, ""]:
+        """The largest weighted reading, at most one, by which residuals count as large.
+
+        Standard deviations of readings are one. Without them, readings have the size of their unit:
+        small ones of a small mechanism.
+        """
+        largest = [
+            jnp.max(jnp.abs(measured)) / self.noise[name]
+            for batch in self.batches
+            for name, measured in batch.experiments.measurements.items()
+        ]
+        size = jnp.max(jnp.stack(largest)) if largest else jnp.ones(())
+        return jnp.where(size > 0, jnp.minimum(size, 1.0), 1.0)
+
     def unknowns(self) -> tuple[Free, list[Float[Array, "w k"]]]:
         """Starting values of the unknowns: free numbers, and changes of initial states."""
         starts = []

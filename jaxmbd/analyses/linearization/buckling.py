@@ -12,10 +12,11 @@ from ...errors import ModelError
 from ...linear import Eigen, eig
 from ...linear.eigen import ROUNDING
 from ...model.values import all_concrete
+from ...system import sizes
 from ...system.abstract import AbstractSystem, State, Time, as_state, as_time
 from ...system.acceleration import accelerations
 from ...system.tangent_space import tangent_stiffness
-from .coordinates import Coordinates, coordinates_at
+from .coordinates import Coordinates, candidate_sizes, coordinates_at
 from .inputs import Input, find_inputs, scaled
 from .linearization import check_state
 from .matrices import independent_displacements
@@ -89,9 +90,10 @@ def buckling(
     if concrete:
         check_state(system, time, state, "buckling")
     chosen = coordinates_at(system, time, state, coordinates, who="buckling")
-    K, K_loaded, moved = _stiffnesses(system, time, state, chosen, place)
+    K, K_loaded, moved, unit = _stiffnesses(system, time, state, chosen, place)
     if concrete:
-        _check(np.asarray(K), np.asarray(K_loaded), np.asarray(moved), load)
+        size = np.asarray(unit)
+        _check(np.stack([K, K_loaded]) * size * size[:, None], np.asarray(moved) * size, load)
     geometric = K_loaded - K
     inverse_factors = -jnp.linalg.solve(K, geometric)
     eigen = eig(inverse_factors)
@@ -121,8 +123,8 @@ def _rounding(K: Float[Array, "n n"], A: Float[Array, "n n"], eigen: Eigen) -> F
 @eqx.filter_jit
 def _stiffnesses(
     system: AbstractSystem, t: Time, state: State, coordinates: Coordinates, place: Input
-) -> tuple[Array, Array, Array]:
-    """Stiffness without and with the load, and the accelerations of the coordinates there."""
+) -> tuple[Array, Array, Array, Array]:
+    """Stiffness without and with the load, forces on the coordinates there, and their sizes."""
     rows = np.asarray(coordinates.positions, dtype=int)
     E = independent_displacements(system, t, state, rows)
 
@@ -134,24 +136,28 @@ def _stiffnesses(
         return E.T @ K, E.T @ (system.mass(state.q) @ vdot)
 
     K, forces = jax.vmap(at)(jnp.array([0.0, 1.0], dtype=state.q.dtype))
-    return K[0], K[1], forces
+    return K[0], K[1], forces, candidate_sizes(system, sizes.length(system, t, state))[rows]
 
 
-def _check(K: np.ndarray, loaded: np.ndarray, forces: np.ndarray, load: str) -> None:
-    """**Raises** `ModelError` if nothing moves, the load does nothing, or without equilibrium."""
+def _check(K: np.ndarray, works: np.ndarray, load: str) -> None:
+    """**Raises** `ModelError` if nothing moves, the load does nothing, or without equilibrium.
+
+    **Arguments:** `K`: stiffness, and `works`: forces on the coordinates, both in displacements of
+    the mechanism's size, without and with the load.
+    """
     if K.size == 0:
         raise ModelError(
             "buckling: nothing can move: drivers, welds or `coordinates=()` leave no displacement"
         )
-    scale = np.abs(np.stack([K, loaded])).max(initial=0.0)
-    for force, what in zip(forces, ("without", "with"), strict=True):
-        if not np.abs(force).max(initial=0.0) <= 1e-6 * scale:
+    scale = np.abs(K).max(initial=0.0)
+    for work, what in zip(works, ("without", "with"), strict=True):
+        if not np.abs(work).max(initial=0.0) <= 1e-6 * scale:
             raise ModelError(
                 f"buckling: the position is no equilibrium {what} the load {load!r}: forces on the "
-                f"coordinates are up to {np.abs(force).max():.3g} (N or N m); use a position that "
-                "the load does not displace"
+                f"coordinates do work of up to {np.abs(work).max():.3g} J along displacements of "
+                "the mechanism's size; use a position that the load does not displace"
             )
-    if not np.any(np.abs(loaded - K) > 1e-12 * scale):
+    if not np.any(np.abs(K[1] - K[0]) > 1e-12 * scale):
         raise ModelError(
             f"buckling: the load {load!r} does not change the stiffness; give a load that is not "
             "zero and compresses the mechanism"

@@ -48,6 +48,17 @@ def rates_of_candidates(c: AbstractConfiguration, v: Velocities) -> Float[Array,
     return jnp.concatenate([*joints, c.elastic_rates(v), v])
 
 
+def candidate_sizes(system: AbstractSystem, length: Float[Array, ""]) -> Float[Array, "n"]:
+    """Sizes of large displacements of the candidates: `length` [m], or one radian."""
+    parts = []
+    for group in system.mechanism.joints:
+        nv = group.joint.sizes()[1]
+        is_linear = jnp.arange(nv) < nv - group.joint.rotation.nv
+        parts.append(jnp.tile(jnp.where(is_linear, length, 1.0), len(group)))
+    elastic = system.mechanism.elastic_sizes(length)
+    return jnp.concatenate([*parts, elastic, system.sizes(length)[1]])
+
+
 def candidate_names(system: AbstractSystem) -> list[str]:
     """Names of the candidates: joint, joint[i], body elastic[i], v[i]."""
     mechanism, names = system.mechanism, []
@@ -222,6 +233,7 @@ def _relative(
 
 __all__ = [
     "Coordinates",
+    "candidate_sizes",
     "coordinates_at",
     "rates_of_candidates",
 ]

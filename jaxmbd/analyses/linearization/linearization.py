@@ -14,11 +14,11 @@ from ...errors import ModelError, OperatingPointWarning
 from ...linear import Eigen, eig
 from ...model.arguments import as_mapping
 from ...model.values import all_concrete
-from ...system import constraints
+from ...system import constraints, sizes
 from ...system.abstract import AbstractSystem, State, Time, as_state, as_time
-from ...system.residuals import position_residual, velocity_residual
+from ...system.residuals import violations
 from ..start import check_numbers
-from .coordinates import Coordinates, coordinates_at
+from .coordinates import Coordinates, candidate_sizes, coordinates_at
 from .inputs import Input, find_inputs
 from .matrices import Directions, matrices
 
@@ -182,7 +182,7 @@ def linearize(
     result = linearized(system, time, state, chosen, places, sensors)
     if concrete and all_concrete(result.A):
         _check_finite(result)
-        _warn_unless_steady(result)
+        _warn_unless_steady(result, chosen)
     return result
 
 
@@ -229,8 +229,8 @@ def _output_names(
 
 
 @eqx.filter_jit
-def _residuals(system: AbstractSystem, t: Time, state: State) -> tuple[Array, Array]:
-    return position_residual(system, t, state.q), velocity_residual(system, t, state)
+def _violations(system: AbstractSystem, t: Time, state: State) -> tuple[Array, ...]:
+    return violations(system, system.configuration(t, state.q, state.z), state.v)
 
 
 def check_state(system: AbstractSystem, t: Time, state: State, who: str = "linearize") -> None:
@@ -240,17 +240,20 @@ def check_state(system: AbstractSystem, t: Time, state: State, who: str = "linea
     """
     check_numbers(system, state, who)
     limit = float(jnp.finfo(state.q.dtype).eps) ** 0.5
-    scale = 1.0 + float(np.abs(np.asarray(state.v)).max(initial=0.0))
     names = constraints.row_names(system)
-    position, velocity = jax.device_get(_residuals(system, t, state))
+    if not names:
+        return
+    position, velocity, scale, speed = jax.device_get(_violations(system, t, state))
     for what, unit, residual, tolerance in (
-        ("open", "m or sine of an angle", position, limit),
-        ("violated by the velocities", "m/s or rad/s", velocity, limit * scale),
+        ("open", "m or sine of an angle", position, limit * scale),
+        # Velocities at rest are what a motion left, of unknown speed.
+        ("violated by the velocities", "m/s or rad/s", velocity, limit * (1.0 + speed) * scale),
     ):
         worst: dict[str, float] = {}
-        for name, x in zip(names, np.abs(residual), strict=True):
-            worst[name] = max(worst.get(name, 0.0), float(x))
-        listed = ", ".join(f"{n!r} by {x:.3g}" for n, x in worst.items() if not x <= tolerance)
+        for name, x, most in zip(names, np.abs(residual), tolerance, strict=True):
+            if not x <= most:
+                worst[name] = max(worst.get(name, 0.0), float(x))
+        listed = ", ".join(f"{n!r} by {x:.3g}" for n, x in worst.items())
         if listed:
             raise ModelError(
                 f"{who}: these joints are {what}: {listed} ({unit}); compute the state by "
@@ -272,14 +275,22 @@ def _check_finite(result: Linearization) -> None:
         )
 
 
-def _warn_unless_steady(result: Linearization) -> None:
-    """Warn if the velocities w or the states z change, now or in the next moment."""
-    names = result.states[len(result.coordinates) :]
+def _warn_unless_steady(result: Linearization, chosen: Coordinates) -> None:
+    """Warn if the velocities w or the states z change, now or in the next moment.
+
+    All are compared in units of the sizes of displacements, and of z by itself.
+    """
+    n = len(result.coordinates)
+    names = result.states[n:]
     limit = max(STEADY, 10 * float(jnp.finfo(result.A.dtype).eps) ** 0.5)
-    scale = limit * max(1.0, float(jnp.max(jnp.abs(result.A), initial=0.0)))
+    unit = np.ones(len(result.states))
+    rows = [*chosen.positions, *chosen.velocities]
+    unit[: len(rows)] = _candidate_sizes(result.system, result.t, result.state)[np.array(rows, int)]
+    A = np.abs(np.asarray(result.A)) * unit / unit[:, None]
+    scale = limit * max(1.0, A.max(initial=0.0)) * unit[n:]
     for values, what in ((result.rates, "rate"), (result.second_rates, "second derivative")):
-        size = np.abs(np.asarray(values))
-        if size.size and not size.max() <= scale:
+        size = np.abs(np.asarray(values)) / scale
+        if size.size and not size.max() <= 1:
             worst = int(np.argmax(np.where(np.isnan(size), np.inf, size)))
             warnings.warn(
                 f"linearize: the point is neither an equilibrium nor a steady motion: the {what} "
@@ -288,7 +299,11 @@ def _warn_unless_steady(result: Linearization) -> None:
                 OperatingPointWarning,
                 stacklevel=3,
             )
-            return
+
+
+@eqx.filter_jit
+def _candidate_sizes(system: AbstractSystem, t: Time, state: State) -> Float[Array, "n"]:
+    return candidate_sizes(system, sizes.length(system, t, state))
 
 
 __all__ = ["Linearization", "check_state", "linearize", "linearized"]
