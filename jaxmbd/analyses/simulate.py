@@ -74,7 +74,8 @@ def simulate(
     - `controller`: step size control of diffrax. Its tolerances are those of entries of the state,
       `atol` in their units. Default, without `dt`: adaptive steps. The error of a step is at most
       √ε of the mechanism's sizes and its motion so far, ε the float type's precision, so that
-      units do not matter. First-order states have no known size: √ε of their value, plus ε^¾.
+      units do not matter. First-order states have no known size: √ε of their value, plus ε^¾ of
+      their largest value so far, and ε of their unit.
     - `integrator`: `ExplicitRK(...)`, another integrator of this package, or any Runge–Kutta method
       of diffrax. Default: Tsitouras' method of order 5, with
       `Projection()` for adaptive steps of mechanisms with loops.

@@ -111,7 +111,12 @@ def violation(c: AbstractConfiguration, residual: Float[Array, "ng"]) -> Float[A
 
 def extent(c: AbstractConfiguration) -> Float[Array, ""]:
     """Largest extent of all frames along an axis of the world [m]; 1 if they are at one place."""
-    places = jax.lax.stop_gradient(c.ports.p[1:])  # Without the origin of the world.
+    return extent_of(c.ports.p)
+
+
+def extent_of(places: Float[Array, "n 3"]) -> Float[Array, ""]:
+    """The same of places, the first of which is the origin of the world."""
+    places = jax.lax.stop_gradient(places[1:])
     size = jnp.max(jnp.ptp(places, axis=0))
     return jnp.where(size > 0, size, 1.0)
 

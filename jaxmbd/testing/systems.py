@@ -17,7 +17,7 @@ from ..system.abstract import AbstractSystem, State, as_time
 from ..system.acceleration import accelerations, free_accelerations
 from ..system.configuration import AbstractConfiguration
 from ..system.energy import energy
-from ..system.residuals import constraint_rates, motion_residual, rest_residual
+from ..system.residuals import motion_residual, rest_residual, violations
 from .verdict import (
     SECOND_ORDER,
     Findings,
@@ -66,8 +66,9 @@ def check_system(system: AbstractSystem, state: State, t: float = 0.0) -> None:
 @eqx.filter_jit
 def _violation(system: AbstractSystem, t: Array, state: State) -> Float[Array, ""]:
     c = system.configuration(t, state.q, state.z)
-    residual, rates = constraints.residual(system, c), constraint_rates(system, c, state.v)
-    return jnp.max(jnp.abs(jnp.concatenate([residual, rates])), initial=0.0)
+    g, rates, scale, speed = violations(system, c, state.v)
+    relative = jnp.maximum(jnp.abs(g), jnp.abs(rates) / (1.0 + speed)) / scale
+    return jnp.max(relative, initial=0.0)
 
 
 @eqx.filter_jit

@@ -1,4 +1,4 @@
-"""`assemble` keeps consistent values, and computes rates that are left out from the given ones."""
+"""`assemble` and projections keep consistent values; rates that are left out follow from others."""
 
 import functools
 
@@ -10,6 +10,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import Frame, joints, signals
+from jaxmbd.system.projection import projected
 from tests import models
 from tests.formulations.test_redundant import four_bar
 from tests.marks import thorough_but
@@ -119,3 +120,58 @@ def test_assembling_twice_changes_nothing(case):
         others = {n: v for n, v in rates.items() if n != name}
         if others:
             is_equal(system, mbd.assemble(system, guess, others), state)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("case", thorough_but(["dead point"], CASES))
+def test_projecting_changes_nothing(case):
+    system, state = assembled(case)
+    is_equal(system, projected(system, jnp.zeros((), state.q.dtype), state), state)
+
+
+def piston(angle, rod, crank=0.3):
+    """Distance of a piston from the shaft."""
+    return crank * jnp.cos(angle) + jnp.sqrt(rod**2 - (crank * jnp.sin(angle)) ** 2)
+
+
+@pytest.mark.long
+def test_rates_that_are_left_out_have_derivatives():
+    """The rate of a shaft from that of its piston: value and derivatives are the closed form."""
+    system, _ = assembled("dead point")
+
+    def speed(angle, rate):
+        state = mbd.assemble(system, {"shaft": angle}, {"bore0": rate}, hold=["shaft"])
+        return mbd.joint_states(system, 0.0, state)["shaft"].v[0]
+
+    def exact(angle, rate):
+        return rate / jax.grad(piston)(angle - 0.7, 1.0)
+
+    at = jnp.array(1.9), jnp.array(0.4)
+    np.testing.assert_allclose(speed(*at), exact(*at), rtol=1e-12)
+    expected = jax.grad(exact, argnums=(0, 1))(*at)
+    for derivative in (jax.jacfwd, jax.grad):
+        np.testing.assert_allclose(derivative(speed, argnums=(0, 1))(*at), expected, rtol=1e-10)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("case", ["three dead points", "three dead points, maximal"])
+def test_motions_from_dead_points_are_the_closed_form(case):
+    """Without forces, kinetic energy is constant: time is an integral over the angle."""
+    system, state = assembled(case)
+    motion = mbd.simulate(system, state, t1=3.0)
+    turned = np.asarray(motion.joint("shaft").q).ravel() - 0.7
+
+    @jax.vmap
+    def inertia(angle):
+        total = 0.01
+        for rod in (1.0, 1.1, 1.2):
+            slide = jax.grad(piston)(angle, rod)
+            swing = 0.3 * jnp.cos(angle) / jnp.sqrt(rod**2 - (0.3 * jnp.sin(angle)) ** 2)
+            total = total + 0.3**2 + 0.01 * swing**2 + slide**2
+        return total
+
+    nodes, weights = np.polynomial.legendre.leggauss(60)
+    angles = 0.5 * np.outer(turned, 1.0 + nodes)
+    slowness = np.sqrt(inertia(angles.ravel()) / inertia(jnp.zeros(1))).reshape(angles.shape) / 1.3
+    times = 0.5 * turned * (slowness @ weights)
+    np.testing.assert_allclose(times, motion.ts, atol=1e-6)

@@ -42,12 +42,13 @@ class Scales(eqx.Module):
     - `length`: size of the mechanism [m].
     - `rate`: square of a frequency at which loads move the bodies [1/s²]: the largest acceleration
       under the loads by themselves, as a part of the size per s², or as an angle per s².
-    - `penalty`: k of the constraints, in the units of a stiffness.
+    - `penalty`: k of the constraints, shape `(ng,)`: displacements by the size of the mechanism
+      against a constraint have the same energy for all of them, in any unit.
     """
 
     length: Float[Array, ""]
     rate: Float[Array, ""]
-    penalty: Float[Array, ""]
+    penalty: Float[Array, "ng"]
 
 
 class Balance(eqx.Module):
@@ -72,7 +73,7 @@ class Balance(eqx.Module):
     inertia: Float[Array, ""]
     push: Velocities
     state_rate: Float[Array, ""]
-    penalty: Float[Array, ""]
+    penalty: Float[Array, "ng"]
     travelled: Velocities
     offset: State
     before: State
@@ -216,14 +217,16 @@ def scales_of(system: AbstractSystem, t: Time, state: State) -> Scales:
     wrenches, joint_forces = loads(c, rest)
     force = generalized(c, wrenches, joint_forces) + elastic_force(c, rest)
     free = system.solve_mass(c, force - system.bias_at(c, rest))
-    sizes = Scales(length, jnp.ones_like(length), jnp.ones_like(length))
+    sizes = Scales(length, jnp.ones_like(length), jnp.zeros(0, length.dtype))
     inertia = jnp.mean(bodies.mass) * length
     linear = jnp.max(jnp.abs(wrenches[:, :3]), initial=0.0) / inertia
     angular = jnp.max(jnp.abs(wrenches[:, 3:]), initial=0.0) / (inertia * length)
     rate = jnp.maximum(displacement(system, c, free, sizes), jnp.maximum(linear, angular))
     rate = jnp.where(rate > NO_LOAD, rate, UNLOADED)
-    mass = jnp.max(jnp.abs(system.apply_mass(c, jnp.ones_like(rest))), initial=0.0)
-    return Scales(length, rate, rate * mass)
+    if constraints.n_constraints(system) == 0:
+        return Scales(length, rate, sizes.penalty)
+    rows = length / constraints.scales(system, c, constraints.jacobian(system, c))
+    return Scales(length, rate, rate * jnp.sum(bodies.mass) * rows**2)
 
 
 def first_multipliers(system: AbstractSystem, t: Time, state: State) -> Float[Array, "ng"]:

@@ -12,6 +12,7 @@ from ...mechanism.groups import JointGroup
 from ...mechanism.lowering import lower
 from ...mechanism.tree import tree_poses, tree_tangents
 from ...model import Model
+from ...system import constraints
 from ...system.abstract import Elastic, State
 from ...system.nodal import NodalFrame
 from ...system.reactions import reactions_of, reactions_of_motion
@@ -153,10 +154,12 @@ class PlanarPointSystem(PointSystem):
         return Pose(self._checked(bodies.p, self._off_plane(bodies), "is not in"), bodies.R)
 
     def _off_plane(self, bodies: Pose) -> Float[Array, "n 4"]:
-        """Deviation of every body from its height above the plane, and change of its normal."""
+        """Deviation of every body from its height, by the mechanism's extent, and of its normal."""
         geometry, n = self.geometry, self._normal
+        extent = constraints.extent_of(self.mechanism.ports(geometry.reference).p)
         tilt = jnp.einsum("nij,nkj,k->ni", bodies.R, geometry.R0, n) - n[None]
-        return jnp.concatenate([((bodies.p - geometry.reference.p[1:]) @ n)[:, None], tilt], axis=1)
+        height = (bodies.p - geometry.reference.p[1:]) @ n / extent
+        return jnp.concatenate([height[:, None], tilt], axis=1)
 
     def _checked(self, x: Array, off_plane: Float[Array, "n 4"], verb: str) -> Array:
         """`x`, with an error at run time if a body is off the plane."""

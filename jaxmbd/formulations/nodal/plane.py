@@ -15,7 +15,7 @@ from ...mechanism.groups import JointGroup
 from ...mechanism.mechanism import Mechanism
 from ...mechanism.tree import tree_poses
 from ...model.values import is_concrete
-from ...system import joint_motion
+from ...system import constraints, joint_motion
 from ...system.abstract import reference_values
 from ..joint.configuration import JointConfiguration
 from ..joint.system import JointSystem
@@ -164,7 +164,8 @@ def _off_plane(
     if group.in_tree:  # The two ends coincide at zero coordinates.
         return deviation
     n_M = normals(mechanism, reference, plane, group, second=True)
-    heights = mechanism.ports(reference).p @ normal_of(plane, n_F.dtype)
+    p = mechanism.ports(reference).p
+    heights = p @ normal_of(plane, n_F.dtype) / constraints.extent_of(p)
     step = jnp.abs(group.first.take(heights) - group.second.take(heights))
     return deviation + jnp.linalg.norm(n_F - n_M, axis=1) + step
 

@@ -1,0 +1,86 @@
+"""The size of a mechanism, by which errors are measured."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmbd as mbd
+from jaxmbd import Frame, joints
+from jaxmbd.system import sizes
+
+FORMULATIONS = [mbd.JointCoordinates(), mbd.MaximalCoordinates()]
+
+
+def size_of(model, formulation, guess=None):
+    system = mbd.formulate(model, formulation)
+    return float(sizes.length(system, jnp.zeros(()), mbd.assemble(system, guess)))
+
+
+def chain(size=1.0, place=0.0, mass=1.0):
+    """Two rods of half the size each, hung up at a place along x; the second one turns at 0."""
+    half = 0.5 * size
+    rod = mbd.inertia.shifted(mbd.inertia.rod(mass, half), [0, 0, -0.5 * half])
+    bodies = {"upper": rod, "lower": rod}
+    return mbd.Model(
+        bodies,
+        {
+            "hinge": joints.Revolute(Frame("ground", [place, 0, 0]), "upper", axis=[0, 1, 0]),
+            "elbow": joints.Revolute(Frame("upper", [0, 0, -half]), "lower", axis=[0, 1, 0]),
+        },
+    )
+
+
+@pytest.mark.parametrize("formulation", FORMULATIONS, ids=lambda x: type(x).__name__)
+def test_the_size_is_the_largest_distance_from_the_middle(formulation):
+    """Of two frames each at 0 and -0.5, and of centres of mass at -0.25 and -0.75."""
+    exact = 0.75 - 1 / 3
+    np.testing.assert_allclose(size_of(chain(), formulation), exact, rtol=1e-14)
+    # Neither the place nor masses matter, and lengths scale.
+    np.testing.assert_allclose(size_of(chain(place=1e3), formulation), exact, rtol=1e-12)
+    np.testing.assert_allclose(size_of(chain(mass=1e-9), formulation), exact, rtol=1e-14)
+    np.testing.assert_allclose(size_of(chain(1e-6), formulation), 1e-6 * exact, rtol=1e-12)
+
+
+def test_the_size_follows_the_position():
+    folded = size_of(chain(), mbd.JointCoordinates(), {"elbow": np.pi})
+    # Two frames at 0, two at -0.5, both centres at -0.25.
+    np.testing.assert_allclose(folded, 0.25, rtol=1e-14)
+
+
+@pytest.mark.parametrize("place", [0.0, 1e3])
+def test_a_body_at_one_place_has_the_size_of_its_radius_of_gyration(place):
+    box = mbd.inertia.box(3.0, [0.2] * 3)
+    slide = joints.Prismatic(Frame("ground", [place, 0, 0]), "box", axis=[1, 0, 0])
+    model = mbd.Model({"box": box}, {"slide": slide})
+    np.testing.assert_allclose(size_of(model, mbd.JointCoordinates()), 0.1, rtol=1e-12)
+
+
+def test_sizes_of_coordinates_are_lengths_and_angles():
+    model = mbd.Model(
+        {"cart": mbd.inertia.box(1.0, [1.0] * 3), "rod": mbd.inertia.rod(1.0, 1.0)},
+        {
+            "slide": joints.Prismatic(mbd.ground, "cart", axis=[1, 0, 0]),
+            "hinge": joints.Revolute("cart", "rod", axis=[0, 1, 0]),
+        },
+    )
+    length = jnp.asarray(3.0)
+    q, v = mbd.formulate(model, mbd.JointCoordinates()).sizes(length)
+    assert sorted(q.tolist()) == sorted(v.tolist()) == [1.0, 3.0]
+    q, v = mbd.formulate(model, mbd.MaximalCoordinates()).sizes(length)
+    assert q.tolist() == 2 * ([3.0] * 3 + [1.0] * 4)
+    assert v.tolist() == 2 * ([3.0] * 3 + [1.0] * 3)
+
+
+@pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])
+def test_bodies_are_in_a_plane_by_the_size_of_the_mechanism(size):
+    """Loop joints with ends off the plane by a part of the size are refused, rounding is not."""
+    model = chain(size)
+
+    def closed(off):
+        foot = Frame("ground", [0.1 * size, off * size, -0.9 * size])
+        pin = joints.Revolute(foot, Frame("lower", [0, 0, -0.5 * size]), axis=[0, 1, 0])
+        return model.with_(joints={"pin": pin})
+
+    mbd.formulate(closed(1e-13), mbd.PointCoordinates("zx"))
+    with pytest.raises(mbd.ModelError, match="plane"):
+        mbd.formulate(closed(1e-5), mbd.PointCoordinates("zx"))
