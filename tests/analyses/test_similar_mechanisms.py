@@ -169,29 +169,13 @@ def test_similar_mechanisms_have_similar_motions(build, formulation):
             np.testing.assert_allclose(found, expected, rtol=0, atol=limit, err_msg=name)
 
 
-def placed(formulation, length, mass, time, moving=False):
-    """The slider-crank and a state."""
-    model, start, rates = slider_crank(length, mass, time)
-    system = mbd.formulate(model, formulation)
-    return system, mbd.assemble(system, start, rates if moving else None, hold=list(rates))
-
-
 def equilibria(formulation, length, mass, time):
-    """Of the slider-crank with its natural frequency, and along a path."""
-    system, state = placed(formulation, length, mass, time)
-    rest = mbd.equilibrium(system, state)
-    path = mbd.load_path(system, rest.state, "gravity", [1.0, 0.5])
+    """The equilibrium of the slider-crank, and its natural frequency."""
+    model, start, _ = slider_crank(length, mass, time)
+    system = mbd.formulate(model, formulation)
+    rest = mbd.equilibrium(system, mbd.assemble(system, start), method="newton")
     slide = mbd.joint_states(system, 0.0, rest.state)["guide"].q
-    return slide / length, path.joints["guide"].q / length, rest.eigenvalues * time**2
-
-
-def vibrations(formulation, length, mass, time):
-    """Exponents of small motions about the equilibrium."""
-    system, state = placed(formulation, length, mass, time)
-    rest = mbd.equilibrium(system, state, method="newton")
-    linear = mbd.linearize(system, 0.0, rest.state, coordinates=["guide"])
-    values = np.linalg.eigvals(np.asarray(linear.A)) * time
-    return np.sort(values.real), np.sort(values.imag)
+    return slide / length, rest.eigenvalues * time**2
 
 
 def driven(formulation, length, mass, time):
@@ -202,18 +186,6 @@ def driven(formulation, length, mass, time):
     motion = mbd.kinematics(system, np.linspace(0.0, 0.3, 7) * time, start)
     slide = motion.joint("guide")
     return slide.q / length, slide.v * time / length
-
-
-def stepped(integrator):
-    """Motions with fixed steps."""
-
-    def motion(formulation, length, mass, time):
-        system, state = placed(formulation, length, mass, time, moving=True)
-        end = mbd.rollout(system, state, 0.005 * time, 10, integrator)
-        of_q, of_v = (np.asarray(x) for x in system.sizes(jnp.asarray(length)))
-        return end.q / of_q, end.v * time / of_v
-
-    return motion
 
 
 def fitted(formulation, length, mass, time):
@@ -247,10 +219,7 @@ def buckled(formulation, length, mass, time):
 
 ANALYSES = {
     "equilibria": equilibria,
-    "vibrations": vibrations,
     "driven": driven,
-    "BDF": stepped(mbd.BDF()),
-    "generalized-α, index 2": stepped(mbd.GeneralizedAlpha(0.8, index=2)),
     "fitted": fitted,
     "buckled": buckled,
 }
