@@ -364,9 +364,14 @@ class MaximalConfiguration(AbstractPortConfiguration):
 
 
 def _inverse(J: Float[Array, "3 3"]) -> Float[Array, "3 3"]:
-    """Inverse of a symmetric 3 × 3 matrix by cofactors."""
+    """Inverse of a symmetric 3 × 3 matrix by cofactors.
+
+    The matrix is divided by its trace, as the determinant of a small inertia is zero in float32.
+    """
+    size = jnp.trace(J)
+    J = J / size
     columns = jnp.stack([so3.cross(J[1], J[2]), so3.cross(J[2], J[0]), so3.cross(J[0], J[1])], 1)
-    return columns / (J[0] @ columns[:, 0])
+    return columns / (J[0] @ columns[:, 0]) / size
 
 
 @system_of.register
