@@ -1,5 +1,6 @@
 """Default tolerances: mechanisms of any size, mass and time have similar results."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -236,3 +237,66 @@ def test_results_do_not_depend_on_units(name):
             for found, expected in zip(ANALYSES[name](formulation, *unit), reference, strict=True):
                 scale = float(np.max(np.abs(np.asarray(expected))))
                 np.testing.assert_allclose(found, expected, rtol=0, atol=1e-8 * scale)
+
+
+@pytest.mark.parametrize("units", UNITS)
+def test_small_inertias_have_an_inverse_in_single_precision(units):
+    model, _ = oscillator(*UNITS[units])
+    model = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), model)
+    system = mbd.formulate(model, mbd.MaximalCoordinates())
+    state = mbd.assemble(system)
+    v = jnp.arange(1.0, 7.0, dtype=jnp.float32)
+    c = system.configuration(jnp.zeros((), jnp.float32), state.q)
+    np.testing.assert_allclose(system.solve_mass(c, system.apply_mass(c, v)), v, rtol=1e-5)
+
+
+@pytest.mark.long
+def test_springs_at_rest_are_in_equilibrium_in_any_unit():
+    """Two links on stiff springs, without other loads: loads at rest are rounding errors."""
+    angles = jnp.array([0.3, 0.4])
+
+    def links(length, mass, time):
+        def at(x, y):
+            return length * jnp.array([x, y, 0.0])
+
+        body = mbd.inertia.principal(mass, mass * length**2 / 12 * jnp.ones(3))
+        body = mbd.inertia.shifted(body, at(0.5, 0.0))
+        near = jnp.array([jnp.cos(0.3), jnp.sin(0.3)])
+        far = near + jnp.array([jnp.cos(0.7), jnp.sin(0.7)])
+        springs = {
+            name: forces.SpringDamper(
+                mbd.Frame("ground", at(*anchor)),
+                mbd.Frame(link, at(1.0, 0.0)),
+                1e9 * mass / time**2,
+                rest_length=length * jnp.linalg.norm(tip - jnp.array(anchor)),
+            )
+            for name, link, anchor, tip in [
+                ("first", "near", (0.0, 0.7), near),
+                ("second", "far", (0.9, 1.3), far),
+            ]
+        }
+        return mbd.Model(
+            {"near": body, "far": body},
+            {
+                "root": joints.Revolute(mbd.ground, "near", axis=[0, 0, 1]),
+                "knee": joints.Revolute(mbd.Frame("near", at(1.0, 0.0)), "far", axis=[0, 0, 1]),
+            },
+            springs,
+        )
+
+    @jax.jit
+    def run(unit, start):
+        system = mbd.formulate(links(*unit), mbd.JointCoordinates())
+        state = mbd.assemble(system, {"root": start[0], "knee": start[1]})
+        found = mbd.equilibrium(system, state, throw=False)
+        joint = mbd.joint_states(system, 0.0, found.state)
+        ended = found.result == mbd.RESULTS.successful
+        return jnp.stack([joint["root"].q, joint["knee"].q]), found.eigenvalues, ended
+
+    expected = run(jnp.ones(3), angles)[1]
+    for unit in ((1.0, 1.0, 1.0), (1.0, 1.0, MICRO**-2), *UNITS.values()):
+        for start in (angles, angles + jnp.array([-0.05, 0.1])):
+            found, eigenvalues, ended = run(jnp.array(unit), start)
+            assert ended, unit
+            np.testing.assert_allclose(found, angles, atol=1e-14)
+            np.testing.assert_allclose(eigenvalues * unit[2] ** 2, expected, rtol=1e-9)

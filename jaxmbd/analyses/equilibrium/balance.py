@@ -28,9 +28,9 @@ from ...system.configuration import AbstractConfiguration
 from ...system.loads import elastic_force, generalized, loads, rates_of_states, state_inputs
 from ...system.residuals import rest_residual, rest_stiffness
 
-# Rate [1/s²] of a mechanism that nothing loads, and the rate below which loads are rounding errors
-# of springs at rest.
-UNLOADED, NO_LOAD = 1.0, 1e-9
+# Least rate, as a part of that of the springs, times the square root of the float type's precision:
+# accelerations at rest of 100 times the precision are then rounding errors of springs.
+OF_SPRINGS = 10.0
 
 # Rate s of first-order states at rest, as a part of the mechanism's own: slow by any scale.
 SLOW = 1e-9
@@ -41,7 +41,9 @@ class Scales(eqx.Module):
 
     - `length`: size of the mechanism [m].
     - `rate`: square of a frequency at which loads move the bodies [1/s²]: the largest acceleration
-      under the loads by themselves, as a part of the size per s², or as an angle per s².
+      under the loads by themselves, as a part of the size per s², or as an angle per s²; at least a
+      small part of that under the change of the loads by a displacement of the size. Without
+      loads, one.
     - `penalty`: k of the constraints, shape `(ng,)`: displacements by the size of the mechanism
       against a constraint have the same energy for all of them, in any unit.
     """
@@ -212,17 +214,31 @@ def scales_of(system: AbstractSystem, t: Time, state: State) -> Scales:
     with_mass = system.mechanism.nearest_with_mass.take_tree(bodies)
     gyration = jnp.sqrt(jnp.trace(with_mass.inertia, axis1=1, axis2=2) / (2.0 * with_mass.mass))
     length = jnp.maximum(extent, jnp.max(gyration))
-    rest = jnp.zeros_like(state.v)
-    # In equilibrium generalized forces cancel; wrenches on frames do not.
-    wrenches, joint_forces = loads(c, rest)
-    force = generalized(c, wrenches, joint_forces) + elastic_force(c, rest)
-    free = system.solve_mass(c, force - system.bias_at(c, rest))
     sizes = Scales(length, jnp.ones_like(length), jnp.zeros(0, length.dtype))
-    inertia = jnp.mean(bodies.mass) * length
-    linear = jnp.max(jnp.abs(wrenches[:, :3]), initial=0.0) / inertia
-    angular = jnp.max(jnp.abs(wrenches[:, 3:]), initial=0.0) / (inertia * length)
-    rate = jnp.maximum(displacement(system, c, free, sizes), jnp.maximum(linear, angular))
-    rate = jnp.where(rate > NO_LOAD, rate, UNLOADED)
+    rest = jnp.zeros_like(state.v)
+
+    def of_frames(delta: Velocities) -> tuple[Array, Velocities]:
+        moved = system.configuration(t, system.retract(state.q, delta), state.z)
+        wrenches, joint_forces = loads(moved, rest)
+        return wrenches, generalized(moved, wrenches, joint_forces)
+
+    def rate_of(wrenches: Array, force: Velocities) -> Float[Array, ""]:
+        # In equilibrium generalized forces cancel; wrenches on frames do not.
+        inertia = jnp.mean(bodies.mass) * length
+        linear = jnp.max(jnp.abs(wrenches[:, :3]), initial=0.0) / inertia
+        angular = jnp.max(jnp.abs(wrenches[:, 3:]), initial=0.0) / (inertia * length)
+        free = displacement(system, c, system.solve_mass(c, force), sizes)
+        return jnp.maximum(free, jnp.maximum(linear, angular))
+
+    # Any displacement that no symmetry of the mechanism cancels.
+    aside = jnp.cos(1.0 + jnp.arange(system.nv, dtype=rest.dtype))
+    size = displacement(system, c, aside, sizes)
+    aside = aside / jnp.where(size > 0, size, 1.0)
+    (wrenches, force), changes = jax.jvp(of_frames, (rest,), (aside,))
+    rate = rate_of(wrenches, force + elastic_force(c, rest) - system.bias_at(c, rest))
+    least = OF_SPRINGS * float(jnp.finfo(rest.dtype).eps) ** 0.5 * rate_of(*changes)
+    rate = jnp.maximum(rate, least)
+    rate = jnp.where(rate > 0, rate, 1.0)
     if constraints.n_constraints(system) == 0:
         return Scales(length, rate, sizes.penalty)
     rows = length / constraints.scales(system, c, constraints.jacobian(system, c))
