@@ -264,7 +264,7 @@ def test_tolerances_near_rounding_take_no_more_than_the_steps_of_the_order():
 FRICTION, GRAVITY, STIFFNESS = 0.3, 9.81, 1e5
 
 
-def speeds_on_a_floor(shape, body, half, depth, method, n=300):
+def speeds_on_a_floor(shape, body, half, depth, method, formulation, n=300):
     """Velocities in n steps of a body that lies on an inclined floor, its height half and depth."""
 
     @jax.jit
@@ -278,7 +278,7 @@ def speeds_on_a_floor(shape, body, half, depth, method, n=300):
             {"free": joints.Free(mbd.ground, "body")},
             {"gravity": forces.Gravity(pull), "floor": touch},
         )
-        system = mbd.formulate(model, mbd.JointCoordinates())
+        system = mbd.formulate(model, formulation)
         height = half - depth * jnp.cos(slope)
         start = mbd.assemble(system, {"free": jnp.zeros(6).at[2].set(height)})
         start = eqx.tree_at(lambda s: s.v, start, start.v.at[0].add(speed))
@@ -296,9 +296,17 @@ ANGLE = float(np.arctan(FRICTION))
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("thickness", [2e-3, 0.1])
+@pytest.mark.parametrize(
+    ("formulation", "thickness"),
+    [
+        (mbd.JointCoordinates(), 2e-3),
+        (mbd.JointCoordinates(), 0.1),
+        (mbd.MaximalCoordinates(), 2e-3),
+    ],
+    ids=["joint, thin", "joint, thick", "maximal, thin"],
+)
 @pytest.mark.parametrize("method", [mbd.BDF(2), mbd.GeneralizedAlpha()], ids=["bdf", "alpha"])
-def test_boxes_with_regularized_friction(method, thickness):
+def test_boxes_with_regularized_friction(method, formulation, thickness):
     """Just below and above the angle of friction, and sliding to a stop, against the exact motion.
 
     A thick box tilts when friction starts or stops to act, which changes its speed by about
@@ -307,7 +315,9 @@ def test_boxes_with_regularized_friction(method, thickness):
     """
     size = np.array([0.2, 0.2, thickness])
     shape, body = mbd.contact.Box("body", size), mbd.inertia.box(1.0, size)
-    run = speeds_on_a_floor(shape, body, 0.5 * thickness, GRAVITY / (4 * STIFFNESS), method)
+    run = speeds_on_a_floor(
+        shape, body, 0.5 * thickness, GRAVITY / (4 * STIFFNESS), method, formulation
+    )
     tilting = 3e-3 if thickness > 0.01 else 0.0
     for slope, speed in [(0.98 * ANGLE, 0.0), (1.02 * ANGLE, 0.0), (0.0, 0.1), (0.0, 0.3)]:
         for transition in (1e-3, 1e-4):
@@ -333,7 +343,7 @@ def test_a_ball_slides_and_then_rolls():
     radius = 0.1
     shape, body = mbd.contact.Sphere("body", radius), mbd.inertia.sphere(1.0, radius)
     depth = GRAVITY / STIFFNESS
-    run = speeds_on_a_floor(shape, body, radius, depth, mbd.BDF(2))
+    run = speeds_on_a_floor(shape, body, radius, depth, mbd.BDF(2), mbd.JointCoordinates())
     arm, inertia = radius - 0.5 * depth, 0.4 * radius**2
     for transition in (1e-3, 1e-4):
 
