@@ -6,6 +6,7 @@ from .eigen import Eigen as Eigen
 from .eigen import SymmetricEigen as SymmetricEigen
 from .eigen import eig as eig
 from .eigen import eigh as eigh
+from .eigen import general_eig as general_eig
 from .modal_assurance import Followed as Followed
 from .modal_assurance import follow as follow
 from .modal_assurance import modal_assurance as modal_assurance
@@ -25,6 +26,7 @@ __all__ = [
     "eigh",
     "factor_constraints",
     "follow",
+    "general_eig",
     "modal_assurance",
     "solve_spd",
     "spd_solver",

@@ -132,13 +132,25 @@ def eigh(K: Float[Array, "n n"], M: Float[Array, "n n"]) -> SymmetricEigen:
     return SymmetricEigen(values, vectors, _labels(same))
 
 
+def general_eig(A: Float[Array, "n n"]) -> tuple[Array, Array, Array]:
+    """Eigenvalues, left and right eigenvectors of a real matrix by LAPACK.
+
+    LAPACK's `sgeev` scales matrices with entries above 1e12, and SciPy's build of it returns the
+    eigenvalues of the scaled matrix. Here the largest entry is between 1/2 and 1.
+    """
+    largest = jnp.max(jnp.abs(A), initial=0.0)
+    scale = jnp.ldexp(jnp.ones_like(largest), jnp.frexp(largest)[1])
+    values, left, right = jax.lax.linalg.eig(A / scale)
+    return values * scale.astype(values.dtype), left, right
+
+
 @jax.jit  # Or calls outside jit would compile the loops in it again.
 def _decompose(A: Float[Array, "n n"]) -> tuple[Eigen, _Basis]:
     """Everything but derivatives."""
     eps = float(jnp.finfo(A.dtype).eps)
     d = _balancing(A)
     balanced = A * (d[None] / d[:, None])
-    values, left, right = jax.lax.linalg.eig(balanced)
+    values, left, right = general_eig(balanced)
     left, right = _unit(left), _unit(right)
 
     condition = 1.0 / jnp.maximum(jnp.abs(jnp.sum(left.conj() * right, axis=0)), eps**2)

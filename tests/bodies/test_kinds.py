@@ -1,5 +1,6 @@
 """Kinds of bodies that are not rigid, against rigid bodies with joints and springs."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 from jaxtyping import Array, Float
 
 import jaxmbd as mbd
-from jaxmbd import Frame, forces, joints
+from jaxmbd import Frame, flexible, forces, joints
 from jaxmbd.bodies import AbstractBody, RigidBody
 from jaxmbd.mechanism.bodies import rigid_part
 from tests.marks import thorough_but
@@ -195,3 +196,14 @@ def test_schemes_of_rigid_bodies_refuse_others():
     system = mbd.formulate(elastic_model(), mbd.MaximalCoordinates())
     with pytest.raises(mbd.IncompatibleIntegrator, match="EnergyMomentum"):
         mbd.rollout(system, moving(system), 1e-2, 1, mbd.EnergyMomentum())
+
+
+@pytest.mark.parametrize("size", [1e-6, 1e-3, 1.0, 1e3])
+def test_bodies_of_any_size_are_possible(size):
+    """Moments of inertia and the unit of modal masses may be many decades apart."""
+    section = flexible.General(
+        A=1e-4 * size**2, Iy=1e-9 * size**4, Iz=2e-9 * size**4, J=3e-9 * size**4
+    )
+    body = flexible.beam(size, 1e9, 4e8, 1000.0, section, 4, 2)
+    assert mbd.Model({"beam": body}).bodies["beam"].is_possible()
+    assert not eqx.tree_at(lambda b: b.mass, body, 0.3 * body.mass).is_possible()

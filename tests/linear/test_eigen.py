@@ -377,3 +377,12 @@ def test_modes_in_single_precision_and_of_a_singular_mass():
     np.testing.assert_allclose(found.values, [1.0, 4.0], rtol=1e-6)
     assert np.all(np.isnan(jax.jit(eigh)(K, -M).values))
     assert eigh(jnp.zeros((0, 0)), jnp.zeros((0, 0))).values.shape == (0,)
+
+
+def test_large_and_small_entries_in_single_precision():
+    """LAPACK scales such matrices, and may forget to scale the eigenvalues back."""
+    A = np.array([[1.0, 1.0], [0.999, 2.4]])
+    for size in (1e-15, 1e12, 1e15):
+        found = np.asarray(eig(jnp.asarray(size * A, jnp.float32)).values)
+        expected = size * np.sort(np.linalg.eigvals(A))
+        np.testing.assert_allclose(np.sort(found.real), expected, rtol=1e-6)

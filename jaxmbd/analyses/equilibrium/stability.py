@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from ..._stop_gradients import stop_gradients
-from ...linear import after
+from ...linear import after, general_eig
 from ...nonlinear import AbstractFactorization, Blocks, Dense
 from ...system import constraints
 from ...system.abstract import AbstractSystem, State, Time, Velocities
@@ -169,7 +169,7 @@ def _circulatory(
         return values, quiet, basis, basis
 
     def general() -> tuple[Array, Array, Array, Array]:
-        found, vectors = jnp.linalg.eig(after(A, basis))
+        found, _, vectors = general_eig(after(A, basis))
         order = jnp.argsort(found.real)[: values.size]
         found, vectors = found[order], vectors[:, order]
         # Of a pair the first one has the real part of the vector, the second one the imaginary one.
@@ -268,7 +268,7 @@ def _of_inverse(
         return alone
 
     def general() -> tuple[Array, Array, Array]:
-        theta, Y = jnp.linalg.eig(after(H, alone[0]))
+        theta, _, Y = general_eig(after(H, alone[0]))
         found = jnp.abs(theta) > 1e-12 * jnp.max(jnp.abs(theta))
         inverse = 1.0 / jnp.where(found, theta, 1.0)
         real = jnp.where(found, inverse.real - shift, jnp.inf)

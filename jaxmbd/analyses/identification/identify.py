@@ -103,10 +103,7 @@ def identify(
         fit = mbd.identify(model, record, ["forces.bearing.coefficient"])
         print(fit)
     """
-    if not is_count(starts):
-        raise DataError(f"identify: starts must be a whole number from 1 on, got {starts!r}")
-    if not all_concrete((model, experiments)):
-        raise ModelError("identify needs concrete numbers; call it outside jit, or take misfit")
+    _check(model, experiments, starts)
     experiments, records = split_experiments(experiments, "identify")
     residuals = residuals_of(
         model,
@@ -144,6 +141,13 @@ def identify(
     if not integration.is_met:
         motions.warn("identify", integration, limits, not residuals.simulator.chooses, 2)
     return fit_at(residuals, experiments, records, end, linear, motions, integration)
+
+
+def _check(model: Model, experiments: Any, starts: Any) -> None:
+    if not is_count(starts):
+        raise DataError(f"identify: starts must be a whole number from 1 on, got {starts!r}")
+    if not all_concrete((model, experiments)):
+        raise ModelError("identify needs concrete numbers; call it outside jit, or take misfit")
 
 
 def _as_minimizer(method: Any) -> AbstractMinimizer:
