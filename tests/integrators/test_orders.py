@@ -97,6 +97,7 @@ FORMULATIONS = {
     "maximal": mbd.MaximalCoordinates(),
     "natural": mbd.NaturalCoordinates(rigid=True),
     "points": mbd.PointCoordinates(),
+    "transformed": mbd.VelocityTransformation(mbd.MaximalCoordinates()),
 }
 # Formulation, integrator, its order, a model, and a number of steps. The order is measured with
 # this number and with twice as many.
@@ -111,9 +112,13 @@ CASES = {
     "points, Simo-Gonzalez": ("points", mbd.SimoGonzalez(), 2, "quadratic", 64),
     "beams, joint, alpha": ("joint", mbd.GeneralizedAlpha(0.8), 2, "beams", 128),
     "joint, BDF(3)": ("joint", mbd.BDF(3), 3, "few", 64),
+    "joint, BDF(4)": ("joint", mbd.BDF(4), 4, "few", 64),
     "joint, BDF(5)": ("joint", mbd.BDF(5), 5, "few", 64),
     "maximal, alpha of index 2": ("maximal", mbd.GeneralizedAlpha(0.8, index=2), 2, "few", 32),
     "maximal, energy-momentum": ("maximal", mbd.EnergyMomentum(), 2, "quadratic", 32),
+    "maximal, energy-decaying": ("maximal", mbd.EnergyDecaying(), 2, "few", 32),
+    "transformed, explicit": ("transformed", diffrax.Tsit5(), 5, "few", 8),
+    "beams, maximal, alpha": ("maximal", mbd.GeneralizedAlpha(0.8), 2, "beams", 128),
     "rare, joint, alpha": ("joint", mbd.GeneralizedAlpha(0.8), 2, "with link", 32),
     "rare, maximal, explicit": ("maximal", diffrax.Tsit5(), 5, "rare", 16),
 }
