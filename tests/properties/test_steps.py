@@ -13,10 +13,18 @@ from tests.properties import looking
 from tests.properties.draws import SAME_MATERIAL, UNITS, draw
 from tests.properties.templates import TEMPLATES
 
+GEARS, BALLS = "geared cranks", "a crank and balls"
+PROJECTED = mbd.ExplicitRK(diffrax.Tsit5(), mbd.Projection())
 # A template, a formulation, an integrator and its order.
 CASES = {
     "semi-implicit, beams in a chain": ("beams in a chain", "joint", mbd.SemiImplicitEuler(), 1),
     "alpha, beams in a chain": ("beams in a chain", "joint", mbd.GeneralizedAlpha(0.8), 2),
+    "projected, joint": (GEARS, "joint", PROJECTED, 5),
+    "projected, maximal": (GEARS, "maximal", PROJECTED, 5),
+    "alpha of index 2, joint": (GEARS, "joint", mbd.GeneralizedAlpha(0.8, index=2), 2),
+    "alpha of index 2, maximal": (GEARS, "maximal", mbd.GeneralizedAlpha(0.8, index=2), 2),
+    "energy-momentum": (BALLS, "maximal", mbd.EnergyMomentum(), 2),
+    "energy-decaying": (BALLS, "maximal", mbd.EnergyDecaying(), 2),
 }
 REFERENCE = mbd.ExplicitRK(diffrax.Dopri8(), mbd.Projection())
 N, FINER = 6, 8  # Steps, and steps of the reference in each.
