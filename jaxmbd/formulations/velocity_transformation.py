@@ -23,6 +23,7 @@ from ..system.acceleration import free_accelerations
 from ..system.reactions import reactions_of, reactions_of_motion
 from ..system.refined import correction
 from ..system.rounding import is_checked
+from ..system.saddle_point import row_lengths
 from .formulate import system_of
 from .joint.configuration import JointConfiguration, split
 from .joint.layout import Layout, lay_out
@@ -206,6 +207,11 @@ def _(system: ReducedSystem, t: Time, state: State) -> Float[Array, "nv"]:
     c = system.configuration(t, state.q, state.z)
     _, holds = correction(system.joint, c, state.v, vdot)
     return vdot * jnp.where(holds, 1.0, jnp.nan).astype(vdot.dtype)
+
+
+@row_lengths.register
+def _(system: ReducedSystem, c: JointConfiguration, B: Float[Array, "nv ng"]) -> Float[Array, "ng"]:
+    return row_lengths(system.joint, c, B)
 
 
 @reactions_of.register
