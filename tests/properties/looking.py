@@ -116,10 +116,11 @@ def look(system, state):
 
 
 def poses_and_twists(system, q, v):
-    """Positions, rotation matrices and twists of all bodies."""
-    c = system.configuration(jnp.zeros((), q.dtype), q)
-    bodies = slice(1, system.mechanism.n_bodies + 1)
-    return c.ports.p[bodies], c.ports.R[bodies], c.twists(v)[bodies]
+    """Positions, rotation matrices and twists of all bodies, each along its own axes."""
+    poses, twists = system.frames(0.0, q), system.twists(0.0, q, v)
+    names = system.mechanism.topology.bodies[1:]
+    p, R = ([getattr(poses[name], x) for name in names] for x in "pR")
+    return jnp.stack(p), jnp.stack(R), jnp.stack([twists[name] for name in names])
 
 
 @eqx.filter_jit

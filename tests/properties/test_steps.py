@@ -21,8 +21,11 @@ CASES = {
     "alpha, beams in a chain": ("beams in a chain", "joint", mbd.GeneralizedAlpha(0.8), 2),
     "projected, joint": (GEARS, "joint", PROJECTED, 5),
     "projected, maximal": (GEARS, "maximal", PROJECTED, 5),
+    "BDF(2), joint": (GEARS, "joint", mbd.BDF(2), 1),
+    "BDF(2), maximal": (GEARS, "maximal", mbd.BDF(2), 1),
     "alpha of index 2, joint": (GEARS, "joint", mbd.GeneralizedAlpha(0.8, index=2), 2),
     "alpha of index 2, maximal": (GEARS, "maximal", mbd.GeneralizedAlpha(0.8, index=2), 2),
+    "projected, transformed": (GEARS, "transformed", PROJECTED, 5),
     "energy-momentum": (BALLS, "maximal", mbd.EnergyMomentum(), 2),
     "energy-decaying": (BALLS, "maximal", mbd.EnergyDecaying(), 2),
 }
