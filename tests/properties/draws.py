@@ -24,7 +24,7 @@ MASSES = {
 FORMULATIONS = {
     "joint": mbd.JointCoordinates(),
     "maximal": mbd.MaximalCoordinates(),
-    "natural": mbd.NaturalCoordinates(),
+    "natural": mbd.NaturalCoordinates(rigid=True),
     "point": mbd.PointCoordinates(),
     "transformed": mbd.VelocityTransformation(mbd.MaximalCoordinates()),
 }

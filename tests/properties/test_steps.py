@@ -28,6 +28,8 @@ CASES = {
     "projected, transformed": (GEARS, "transformed", PROJECTED, 5),
     "energy-momentum": (BALLS, "maximal", mbd.EnergyMomentum(), 2),
     "energy-decaying": (BALLS, "maximal", mbd.EnergyDecaying(), 2),
+    "Simo-Gonzalez, natural": (BALLS, "natural", mbd.SimoGonzalez(), 2),
+    "alpha, natural": (BALLS, "natural", mbd.GeneralizedAlpha(0.8), 2),
 }
 REFERENCE = mbd.ExplicitRK(diffrax.Dopri8(), mbd.Projection())
 N, FINER = 6, 8  # Steps, and steps of the reference in each.
