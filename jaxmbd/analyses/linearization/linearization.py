@@ -299,6 +299,7 @@ def _warn_unless_steady(result: Linearization, chosen: Coordinates) -> None:
                 OperatingPointWarning,
                 stacklevel=3,
             )
+            return
 
 
 @eqx.filter_jit
