@@ -18,7 +18,7 @@ from ..joints.rotation import FreeRotation
 from ..lie import so3
 from ..model.values import is_concrete
 from ..nonlinear.limited_newton import LimitedNewton
-from ..system import branches, constraints
+from ..system import branches, constraints, sizes
 from ..system.abstract import AbstractSystem, Coordinates, Time, Velocities
 from ..system.configuration import AbstractConfiguration
 from ..system.saddle_point import row_lengths
@@ -204,10 +204,10 @@ def _newton(
     """
     J, length = _jacobian(system, t, start, held), _lengths(system, t, start, held)
     scale = _scales(system, t, start, held)
-    small = _rounding(system, t, start, _residuals(system, t, start, held), scale)
+    c = system.configuration(t, start)
+    small = constraints.rounding_part(c, _residuals(system, t, start, held), scale)
     largest = jnp.max(length, initial=0.0)
     weight = largest / length
-    c = system.configuration(t, start)
     directions = system.solve_mass(c, J.T) * (weight / largest**2)[None]
     eps = float(jnp.finfo(start.dtype).eps)
 
@@ -253,21 +253,8 @@ def target_scales(
     size, parts = constraints.extent(c), []
     for target in targets:
         joint = system.mechanism.joints[target.group].joint
-        n_angles = joint.rotation.nv
-        parts.append(jnp.where(np.arange(joint.sizes()[1]) < joint.sizes()[1] - n_angles, size, 1))
+        parts.append(sizes.of_joint(joint, size, joint.sizes()[1]))
     return jnp.concatenate([jnp.zeros(0, c.q.dtype), *parts])
-
-
-def _rounding(
-    system: AbstractSystem,
-    t: Time,
-    q: Coordinates,
-    residuals: Float[Array, "n"],
-    scale: Float[Array, "n"],
-) -> Float[Array, "n"]:
-    """The residuals that are rounding errors, and zero for the others; a constant."""
-    limit = constraints.rounding(system.configuration(t, q)) * scale
-    return jax.lax.stop_gradient(jnp.where(jnp.abs(residuals) <= limit, residuals, 0.0))
 
 
 def _turns(
@@ -336,8 +323,8 @@ def _approach(
     c, scale = system.configuration(t, start), _scales(system, t, start, held)
     residuals = _residuals(system, t, start, held), _misses(system, t, start, sought)
     small = (
-        _rounding(system, t, start, residuals[0], scale),
-        _rounding(system, t, start, residuals[1], target_scales(system, c, sought)),
+        constraints.rounding_part(c, residuals[0], scale),
+        constraints.rounding_part(c, residuals[1], target_scales(system, c, sought)),
     )
     satisfied = jnp.all(jnp.concatenate(residuals) == jnp.concatenate(small))
     delta = jnp.where(satisfied, 0.0, _descend(system, t, start, held, sought, satisfied))

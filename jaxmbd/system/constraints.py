@@ -115,7 +115,7 @@ def extent(c: AbstractConfiguration) -> Float[Array, ""]:
 
 
 def extent_of(places: Float[Array, "n 3"]) -> Float[Array, ""]:
-    """The same of places, the first of which is the origin of the world."""
+    """Largest extent of places as in `extent`; the first place, the world's origin, is left out."""
     places = jax.lax.stop_gradient(places[1:])
     size = jnp.max(jnp.ptp(places, axis=0))
     return jnp.where(size > 0, size, 1.0)
@@ -186,8 +186,21 @@ def above_rounding(
 
     **Arguments:** `scale`: `scales` of the rows; `speed`: of rates of residuals, `speed_of`.
     """
+    return misses - rounding_part(c, misses, scale, speed)
+
+
+def rounding_part(
+    c: AbstractConfiguration,
+    misses: Float[Array, "n"],
+    scale: Float[Array, "n"],
+    speed: Float[Array, ""] | float = 1.0,
+) -> Float[Array, "n"]:
+    """The residuals that are rounding errors, and zero for the others; a constant.
+
+    The arguments are those of `above_rounding`.
+    """
     limit = rounding(c) * scale * speed
-    return misses - jax.lax.stop_gradient(jnp.where(jnp.abs(misses) <= limit, misses, 0.0))
+    return jax.lax.stop_gradient(jnp.where(jnp.abs(misses) <= limit, misses, 0.0))
 
 
 def speed_of(

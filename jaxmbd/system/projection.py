@@ -11,7 +11,7 @@ from .._stop_gradients import stop_gradients
 from .._with_slope import converged
 from . import constraints
 from .abstract import AbstractSystem, Coordinates, State, Time, Velocities
-from .residuals import constraint_rates
+from .residuals import violations
 from .saddle_point import saddle_point
 from .stabilization import AbstractCorrection, Choice
 
@@ -86,10 +86,9 @@ def project_velocities(
         return state.v
     q, v = state.q, state.v
     c = system.configuration(t, q)
-    equations = saddle_point(system, c, constraints.residual(system, c), movable)
-    scale = constraints.scales(system, c, constraints.jacobian(system, c))
-    speed = constraints.speed_of(c, v, constraints.time_derivative(system, c), scale)
-    rates = constraints.above_rounding(c, constraint_rates(system, c, v), scale, speed)
+    residual, rates, scale, speed = violations(system, c, v)
+    equations = saddle_point(system, c, residual, movable)
+    rates = constraints.above_rounding(c, rates, scale, speed)
     change, _ = equations.solve(jnp.zeros_like(v), rates)
     return v - change
 

@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ..joints.abstract import AbstractJoint
 from .abstract import AbstractSystem, State, Time
 
 
@@ -23,4 +24,10 @@ def length(system: AbstractSystem, t: Time, state: State) -> Float[Array, ""]:
     return jnp.maximum(jnp.max(extent), jnp.max(gyration))
 
 
-__all__ = ["length"]
+def of_joint(joint: AbstractJoint, length: Float[Array, ""], n: int) -> Float[Array, "n"]:
+    """Large changes of the n coordinates or velocities of a joint: `length` [m], then radians."""
+    k = len(joint.translation)
+    return jnp.concatenate([jnp.full(k, length), jnp.ones(n - k, length.dtype)])
+
+
+__all__ = ["length", "of_joint"]

@@ -17,7 +17,7 @@ from ...errors import ModelError
 from ...model.arguments import as_names
 from ...model.model import unknown
 from ...model.values import all_concrete
-from ...system import constraints
+from ...system import constraints, sizes
 from ...system.abstract import AbstractSystem, State, Time, Velocities
 from ...system.configuration import AbstractConfiguration
 from ...system.tangent_space import free_velocities
@@ -52,9 +52,8 @@ def candidate_sizes(system: AbstractSystem, length: Float[Array, ""]) -> Float[A
     """Sizes of large displacements of the candidates: `length` [m], or one radian."""
     parts = []
     for group in system.mechanism.joints:
-        nv = group.joint.sizes()[1]
-        is_linear = jnp.arange(nv) < nv - group.joint.rotation.nv
-        parts.append(jnp.tile(jnp.where(is_linear, length, 1.0), len(group)))
+        each = sizes.of_joint(group.joint, length, group.joint.sizes()[1])
+        parts.append(jnp.tile(each, len(group)))
     elastic = system.mechanism.elastic_sizes(length)
     return jnp.concatenate([*parts, elastic, system.sizes(length)[1]])
 

@@ -21,7 +21,7 @@ from ...mechanism.rows import Rows, in_order
 from ...mechanism.tree import tree_poses
 from ...model import Model
 from ...model.arguments import as_names
-from ...system import constraints, joint_motion
+from ...system import constraints, joint_motion, sizes
 from ...system.abstract import AbstractSystem, Elastic
 from ...system.configuration import relative_poses
 from ...system.inertia import (
@@ -146,9 +146,8 @@ class JointSystem(AbstractSystem[JointConfiguration]):
             parts = []
             for g, entries in zip(layout.groups, rows, strict=True):
                 group = self.mechanism.joints[g]
-                k, width = len(group.joint.translation), len(entries) // len(group)
-                linear, angular = jnp.full(k, length), jnp.ones(width - k, length.dtype)
-                parts.append(jnp.tile(jnp.concatenate([linear, angular]), (len(group), 1)))
+                each = sizes.of_joint(group.joint, length, len(entries) // len(group))
+                parts.append(jnp.tile(each, (len(group), 1)))
             return jnp.concatenate([join(layout, parts, rows, size), elastic])
 
         return of(layout.coordinates, layout.nq), of(layout.velocities, layout.nv)
