@@ -14,7 +14,6 @@ import jaxmbd as mbd
 from jaxmbd import Frame, flexible, forces, joints, sensors
 from jaxmbd.bodies import AbstractBody
 from jaxmbd.mechanism.bodies import rigid_part
-from jaxmbd.system import constraints
 from jaxmbd.system.loads import rates_at
 
 FORMULATIONS = [mbd.JointCoordinates(), mbd.MaximalCoordinates()]
@@ -251,27 +250,6 @@ def test_components_act_beside_a_flexible_body():
     assert seen[0][-1].size > 2
     for found, expected in zip(*reversed(seen), strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-8)
-
-
-@pytest.mark.long
-def test_a_rotor_at_a_bending_tip_follows_its_joint():
-    """γ is the rate of G v at v̇ = 0: nodes of a body that bends have accelerations there."""
-    pin = joints.Revolute(Frame("rod", node="tip"), Frame("lower", [0, 0, 0.1]), [0, 1, 0.5])
-    model = tree().with_(joints={"ball": pin}, rotors={"rotor": mbd.Rotor("ball", 0.01, 3.0)})
-    system = mbd.formulate(model, mbd.MaximalCoordinates())
-    state = mbd.assemble(system, {"hinge": 0.3, "ball": 1.0}, elastic={"rod": [1e-2, 2e-2]})
-    v = 0.1 * jnp.arange(1.0, 1.0 + system.nv)
-
-    @eqx.filter_jit
-    def biases(q, v):
-        def rate(q):
-            return constraints.rate(system, system.configuration(jnp.zeros(()), q), v)
-
-        c = system.configuration(jnp.zeros(()), q)
-        found = constraints.constraint_bias(system, c, v, constraints.port_motion(system, c, v))
-        return found, jax.jvp(rate, (q,), (system.rates(q, v),))[1]
-
-    np.testing.assert_allclose(*biases(state.q, v), rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.thorough

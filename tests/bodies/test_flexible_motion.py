@@ -1,5 +1,6 @@
 """Motions of flexible bodies: energy, momentum, and derivatives by material and dimensions."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +8,8 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import Frame, flexible, forces, joints
-from tests.bodies.test_flexible import rod, slim
+from jaxmbd.system import constraints
+from tests.bodies.test_flexible import rod, slim, tree
 
 
 def free_rod():
@@ -108,3 +110,24 @@ def test_free_body_keeps_its_momentum_and_energy():
     scale = float(jnp.abs(state.v[-2:]) @ body.stiffness @ jnp.asarray([2e-3, 1e-3]))
     for value, rate in zip(of_state, rates, strict=True):
         assert np.abs(rate).max() < 1e-12 * (scale + np.abs(value).max())
+
+
+@pytest.mark.long
+def test_a_rotor_at_a_bending_tip_follows_its_joint():
+    """γ is the rate of G v at v̇ = 0: nodes of a body that bends have accelerations there."""
+    pin = joints.Revolute(Frame("rod", node="tip"), Frame("lower", [0, 0, 0.1]), [0, 1, 0.5])
+    model = tree().with_(joints={"ball": pin}, rotors={"rotor": mbd.Rotor("ball", 0.01, 3.0)})
+    system = mbd.formulate(model, mbd.MaximalCoordinates())
+    state = mbd.assemble(system, {"hinge": 0.3, "ball": 1.0}, elastic={"rod": [1e-2, 2e-2]})
+    v = 0.1 * jnp.arange(1.0, 1.0 + system.nv)
+
+    @eqx.filter_jit
+    def biases(q, v):
+        def rate(q):
+            return constraints.rate(system, system.configuration(jnp.zeros(()), q), v)
+
+        c = system.configuration(jnp.zeros(()), q)
+        found = constraints.constraint_bias(system, c, v, constraints.port_motion(system, c, v))
+        return found, jax.jvp(rate, (q,), (system.rates(q, v),))[1]
+
+    np.testing.assert_allclose(*biases(state.q, v), rtol=1e-10, atol=1e-10)
