@@ -46,8 +46,8 @@ class MeasuresByMotion(AbstractWrappedController):
     - of velocities by their value, and by their size times σ per time of the motion, or ⁴√ε of the
       fastest velocity;
     - of first-order states, whose size is not known, by their value, plus ⁴√ε of their largest
-      value so far and √ε of their unit. In a step in which they leave zero, also by what they would
-      reach at this rate in the time of the motion: nothing smaller is known there.
+      value so far and √ε of their unit. In a step in which a state leaves zero, it is also measured
+      by its rate times the time of the motion, the only size that is known there.
 
     The sizes are those of `AbstractSystem.sizes`.
 
@@ -122,7 +122,7 @@ class MeasuresByMotion(AbstractWrappedController):
     def _measures(
         self, sigma: Float[Array, ""], largest: Float[Array, "nz"], h: Any, y0: State, y1: State
     ) -> State:
-        """By what errors of a step of length h [s] are divided; `largest`: of z before it."""
+        """Divisors of the errors of a step of length h [s]; `largest`: largest |z| before it."""
         scales, eps = self._scales, float(jnp.finfo(y0.q.dtype).eps)
         sigma = self._moved(sigma, y1)
         q, v, z = (

@@ -85,7 +85,7 @@ def blocks(mechanism: Mechanism) -> tuple[Block, ...]:
 
 
 def block_in_words(mechanism: Mechanism, name: str) -> str:
-    """Names of the joints of the block to which a joint or coupling belongs, in words."""
+    """Names of all joints in the block of a joint or coupling, as text for messages."""
     names, shown = (name,), 8
     for block in blocks(mechanism):
         members = block.joints + block.loop_constraints

@@ -26,7 +26,7 @@ N_NEARBY, N_ATTEMPTS, DISTANCE = 3, 8, 0.1
 # singular values: redundant rows contradict one another by about the residual of open joints.
 N_STEPS, CUTOFF = 20, 1e-3
 
-# Largest number of independent rows of which nearby configurations are computed.
+# With more independent rows than this, no nearby configurations are computed.
 MAX_ROWS = 100
 
 

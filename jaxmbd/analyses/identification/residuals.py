@@ -70,10 +70,10 @@ class Residuals(eqx.Module):
         return (theta if self.confinement is None else self.confinement(theta)), starts
 
     def size(self) -> Float[Array, ""]:
-        """The largest weighted reading, at most one, by which residuals count as large.
+        """Size of large residuals: that of the largest weighted reading, at most one.
 
-        Standard deviations of readings are one. Without them, readings have the size of their unit:
-        small ones of a small mechanism.
+        With `noise`, residuals of one are standard deviations. Without `noise`, readings of a small
+        mechanism are small numbers in their unit.
         """
         largest = [
             jnp.max(jnp.abs(measured)) / self.noise[name]
