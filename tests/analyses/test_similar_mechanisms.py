@@ -151,14 +151,19 @@ ALL = [mbd.JointCoordinates(), mbd.MaximalCoordinates()]
 @pytest.mark.parametrize("formulation", thorough_but(ALL[:1], ALL), ids=lambda x: type(x).__name__)
 @pytest.mark.parametrize("build", [pendulum, slider_crank, thrown, beam])
 def test_similar_mechanisms_have_similar_motions(build, formulation):
-    """No step depends on units of length, mass and time: motions are equal to rounding."""
+    """No step depends on units of length, mass and time: motions are equal to rounding.
+
+    Gains of Baumgarte's terms, the default beside constraints, are per second.
+    """
+    joint = isinstance(formulation, mbd.JointCoordinates)
+    method = None if joint else mbd.ExplicitRK(stabilization=mbd.Projection())
 
     def motion(length, mass, time):
         model, start, rates = build(length, mass, time)
         system = mbd.formulate(model, formulation)
         state = mbd.assemble(system, start, rates, hold=list(rates))
         span = 0.02 if build is beam else 1.0
-        found = mbd.simulate(system, state, t1=span * time, throw=False)
+        found = mbd.simulate(system, state, t1=span * time, integrator=method, throw=False)
         assert found.result == mbd.RESULTS.successful
         q, v = (np.asarray(x) for x in system.sizes(jnp.asarray(length)))
         return np.asarray(found.states.q) / q, np.asarray(found.states.v) / (v / time)
