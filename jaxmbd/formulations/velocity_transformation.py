@@ -20,6 +20,7 @@ from ..mechanism.mechanism import Mechanism
 from ..model import Model
 from ..system.abstract import AbstractSystem, Elastic, State, Time
 from ..system.acceleration import free_accelerations
+from ..system.constraints import sizes_of_possible_zeros
 from ..system.reactions import reactions_of, reactions_of_motion
 from ..system.refined import correction
 from ..system.rounding import is_checked
@@ -212,6 +213,11 @@ def _(system: ReducedSystem, t: Time, state: State) -> Float[Array, "nv"]:
 @row_lengths.register
 def _(system: ReducedSystem, c: JointConfiguration, B: Float[Array, "nv ng"]) -> Float[Array, "ng"]:
     return row_lengths(system.joint, c, B)
+
+
+@sizes_of_possible_zeros.register
+def _(system: ReducedSystem, c: JointConfiguration, size: Float[Array, ""]) -> Float[Array, "ng"]:
+    return sizes_of_possible_zeros(system.joint, c, size)
 
 
 @reactions_of.register

@@ -49,8 +49,10 @@ from .implicit import (
     AbstractImplicit,
     Attempt,
     Increments,
+    Sizes,
     hidden_rows,
     is_solved,
+    no_sizes,
     position_shift,
     typical_sizes,
     without_ringing,
@@ -158,8 +160,8 @@ class BDF(AbstractImplicit):
         v, z = (jnp.tile(x, (self.k, 1)) for x in (state.v, state.z))
         ages = h * jnp.arange(1, self.k + 1, dtype=state.q.dtype)
         zdot, count = rates_at(system, t, state), jnp.zeros((), dtype=jnp.int32)
-        sizes = jnp.zeros_like(h), jnp.zeros_like(h)
-        cache = self.newton.empty_cache(self._kinds(system, 1, sizes), state.q.dtype)
+        blocks = self._kinds(system, 1, no_sizes(h))
+        cache = self.newton.empty_cache(blocks, state.q.dtype)
         return History(q, v, ages, count, vdot, lam, z, zdot, cache)
 
     def attempt(
@@ -275,18 +277,10 @@ class BDF(AbstractImplicit):
         solved = is_solved(root.converged, ends.z)
         return Attempt(end, memory, error, slopes, solved)
 
-    def _kinds(
-        self,
-        system: AbstractSystem,
-        n_nodes: int,
-        sizes: tuple[Float[Array, ""], Float[Array, ""]],
-    ) -> Blocks:
-        """Kinds of unknowns of a step, with typical sizes of increments and of multipliers."""
+    def _kinds(self, system: AbstractSystem, n_nodes: int, sizes: Sizes) -> Blocks:
+        """Kinds of unknowns of a step, with their sizes."""
         n = n_nodes * constraints.n_constraints(system)
-        counts = n_nodes * system.nv, n, n if self.index == 2 else 0
-        small, heavy = sizes
-        pattern = system.sparsity_pattern()
-        return Blocks(counts, (small, heavy, heavy), constraints.redundant_rows(system), pattern)
+        return sizes.blocks((n_nodes * system.nv, n, n if self.index == 2 else 0), system)
 
     def _solve(
         self,

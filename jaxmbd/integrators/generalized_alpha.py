@@ -38,7 +38,7 @@ from ..system.abstract import AbstractSystem, State, States, Time, Velocities, a
 from ..system.acceleration import accelerations
 from ..system.body_increments import AbstractIncrements, as_increments
 from ..system.configuration import AbstractConfiguration
-from ..system.constraints import n_constraints, redundant_rows
+from ..system.constraints import n_constraints
 from ..system.loads import rates_at
 from ..system.projection import project_velocities
 from ..system.residuals import motion_residual, step_constraints
@@ -46,10 +46,12 @@ from .components import AbstractComponents, Moving, Resting
 from .implicit import (
     AbstractImplicit,
     Attempt,
+    Sizes,
     cache_for,
     hidden_rows,
     is_smooth,
     is_solved,
+    no_sizes,
     position_shift,
     typical_sizes,
     without_ringing,
@@ -238,21 +240,14 @@ class GeneralizedAlpha(AbstractImplicit):
         lead = self.components.change(system, state.v, vdot, jerk)
         lead = (self.alpha_m - self.alpha_f) * lead
         own = AlphaMemory(vdot, lam, lead, jerk, lam_rate, h, states=states)
-        blocks = self._kinds(system, (jnp.zeros_like(h), jnp.zeros_like(h)))
+        blocks = self._kinds(system, no_sizes(h))
         cache = self.newton.empty_cache(blocks, state.q.dtype)
         return eqx.tree_at(lambda own: own.cache, own, cache, is_leaf=lambda x: x is None)
 
-    def _kinds(
-        self, system: AbstractSystem, sizes: tuple[Float[Array, ""], Float[Array, ""]]
-    ) -> Blocks:
-        """Kinds of unknowns of a step, with typical sizes of increments and of multipliers."""
+    def _kinds(self, system: AbstractSystem, sizes: Sizes) -> Blocks:
+        """Kinds of unknowns of a step, with their sizes."""
         ng = n_constraints(system)
-        n_shift = ng if self.index == 2 else 0
-        small, heavy = sizes
-        return Blocks(
-            *((system.nv, ng, n_shift), (small, heavy, heavy)),
-            *(redundant_rows(system), system.sparsity_pattern()),
-        )
+        return sizes.blocks((system.nv, ng, ng if self.index == 2 else 0), system)
 
     def _problem(
         self, system: AbstractSystem, t: Time, h: Time, state: State, own: AlphaMemory

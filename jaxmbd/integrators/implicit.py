@@ -7,11 +7,17 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree
 
-from ..nonlinear import CachedFactors, Newton
+from ..nonlinear import Blocks, CachedFactors, Newton
+from ..system import sizes
 from ..system.abstract import AbstractSystem, State, Time, Velocities
 from ..system.configuration import AbstractConfiguration
-from ..system.constraints import is_holonomic, n_constraints
-from ..system.nodal import AbstractNodalSystem
+from ..system.constraints import (
+    is_holonomic,
+    may_be_redundant,
+    n_constraints,
+    redundant_rows,
+    sizes_of_possible_zeros,
+)
 from ..system.projection import scattered_jacobian
 from ..system.residuals import constraint_rates
 from .abstract import AbstractIntegrator, Attempt, Increments, Memory
@@ -83,32 +89,53 @@ def is_smooth(h: Time, v: Velocities, vdot: Velocities) -> Bool[Array, ""]:
     return h * jnp.max(jnp.abs(vdot), initial=0.0) <= jnp.max(jnp.abs(v), initial=0.0)
 
 
+class Sizes(eqx.Module):
+    """Sizes of unknowns and residuals of a step; see `Blocks`.
+
+    - `small`, `heavy`: size of an increment of q by `large`, and of an impulse times h, below which
+      changes are negligible.
+    """
+
+    small: Float[Array, ""]
+    heavy: Float[Array, ""]
+    large: Float[Array, "nv"] | None = None
+    residuals: Float[Array, "ng"] | None = None
+
+    def blocks(self, counts: tuple[int, ...], system: AbstractSystem) -> Blocks:
+        """Unknowns of a step: increments of q, and multipliers of one or more kinds."""
+        typical = self.small, *[self.heavy] * (len(counts) - 1)
+        pattern = system.sparsity_pattern()
+        redundant, sizes = redundant_rows(system), (self.large, self.residuals)
+        return Blocks(counts, typical, redundant, pattern, 0, *sizes)
+
+
 def typical_sizes(
     system: AbstractSystem, t: Time, h: Time, state: State, vdot: Velocities
-) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """Sizes of an increment of q and of an impulse times h, below which changes are negligible.
+) -> Sizes:
+    """Sizes of the unknowns of a step of length h.
 
-    The size includes a small part of the size of the mechanism, whose lengths have rounding errors
-    even if coordinates, velocities and loads are zero. This part is as small as possible, as
-    velocities are increments divided by h.
+    They include a small part of the size of the mechanism, whose lengths have rounding errors even
+    if coordinates, velocities and loads are zero. This part is as small as possible, as velocities
+    are increments divided by h.
     """
     c = system.configuration(t, state.q, state.z)
-    p = c.ports.p
-    extent = jnp.max(jnp.abs(p - jnp.mean(p, axis=0)[None]))
-    whole = jnp.maximum(extent, jnp.max(jnp.abs(state.q), initial=1.0 if _turns(system) else 0.0))
-    moved = jnp.max(jnp.abs(h * state.v + 0.5 * h * h * vdot), initial=0.0)
+    length = sizes.length_at(c)
+    length = jnp.where(length > 0, length, 1.0)
+    of_q, large = system.sizes(length)
+    whole = jnp.max(jnp.abs(state.q) / of_q, initial=1.0)
+    moved = jnp.max(jnp.abs(h * state.v + 0.5 * h * h * vdot) / large, initial=0.0)
     small = moved + float(jnp.finfo(state.q.dtype).eps) ** 0.25 * whole
-    inertial = system.apply_mass(c, jnp.ones_like(vdot))
-    return small, small * jnp.max(jnp.abs(inertial), initial=0.0)
+    inertial = system.apply_mass(c, large)
+    heavy = small * jnp.max(jnp.abs(inertial), initial=0.0)
+    residuals = None
+    if may_be_redundant(system):
+        residuals = sizes_of_possible_zeros(system, c, length)
+    return Sizes(small, heavy, large, residuals)
 
 
-def _turns(system: AbstractSystem) -> bool:
-    """True if coordinates may be angles or slopes, whose size is one."""
-    if isinstance(system, AbstractNodalSystem):
-        return False
-    groups = system.mechanism.joints
-    turning = any(group.in_tree and group.joint.rotation.nv > 0 for group in groups)
-    return turning or system.mechanism.n_elastic > 0
+def no_sizes(h: Time) -> Sizes:
+    """Zeros in place of sizes, for shapes only."""
+    return Sizes(jnp.zeros_like(h), jnp.zeros_like(h))
 
 
 __all__ = [
@@ -117,10 +144,12 @@ __all__ = [
     "Attempt",
     "Increments",
     "Memory",
+    "Sizes",
     "cache_for",
     "hidden_rows",
     "is_smooth",
     "is_solved",
+    "no_sizes",
     "position_shift",
     "typical_sizes",
     "without_ringing",

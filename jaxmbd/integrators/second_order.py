@@ -4,20 +4,21 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import equinox as eqx
-import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..errors import IncompatibleIntegrator
 from ..nonlinear import Blocks, CachedFactors, Root
 from ..system.abstract import AbstractSystem, State, Time, as_time
 from ..system.acceleration import accelerations
-from ..system.constraints import n_constraints, redundant_rows
+from ..system.constraints import n_constraints
 from ..system.loads import rates_at
 from .implicit import (
     AbstractImplicit,
     Attempt,
+    Sizes,
     cache_for,
     is_solved,
+    no_sizes,
     typical_sizes,
     without_ringing,
 )
@@ -49,16 +50,14 @@ class AbstractSecondOrder(AbstractImplicit):
         t, h = as_time(t, system), as_time(h, system)
         vdot, lam = accelerations(system, t, state)
         states = Trend.at_start(rates_at(system, t, state)) if system.nz else None
-        blocks = self._kinds(system, (jnp.zeros_like(h), jnp.zeros_like(h)))
+        blocks = self._kinds(system, no_sizes(h))
         cache = self.newton.empty_cache(blocks, state.q.dtype)
         return StepMemory(lam, Trend.at_start(vdot), h, states, cache)
 
-    def _kinds(
-        self, system: AbstractSystem, sizes: tuple[Float[Array, ""], Float[Array, ""]]
-    ) -> Blocks:
-        """Kinds of unknowns of a step, with typical sizes of increments and of multipliers."""
+    def _kinds(self, system: AbstractSystem, sizes: Sizes) -> Blocks:
+        """Kinds of unknowns of a step, with their sizes."""
         counts = self.n_stages * system.nv, self.n_stages * n_constraints(system)
-        return Blocks(counts, sizes, redundant_rows(system), system.sparsity_pattern())
+        return sizes.blocks(counts, system)
 
     def solved(
         self,

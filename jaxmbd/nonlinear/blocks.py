@@ -12,7 +12,13 @@ class Blocks(eqx.Module):
     """Unknowns by kind: each kind converges relative to its own size.
 
     - `counts`: number of unknowns of each kind, in their order.
-    - `typical`: size [unit of the kind] below which relative changes are negligible.
+    - `typical`: size [unit of the kind] below which relative changes are negligible; of the first
+      kind relative to `large`.
+    - `large`: size that makes each unknown of the first kind dimensionless, one for each velocity:
+      lengths and angles are then alike in any unit. Default: 1.
+    - `residuals`: size of each constraint residual, relative to which derivatives by `large`
+      unknowns may be rounding errors alone. Default: none of them is, and the size of a residual is
+      its largest derivative.
     - `redundant`: for each constraint whether it is possibly redundant. All kinds but the first are
       then multipliers, constraint by constraint, once or several times, and `others` at their end.
       If any constraint is possibly redundant, multipliers are not unique, and convergence is that
@@ -28,6 +34,15 @@ class Blocks(eqx.Module):
     redundant: tuple[bool, ...] = eqx.field(static=True, default=())
     pattern: SparsityPattern | None = eqx.field(static=True, default=None)
     others: int = eqx.field(static=True, default=0)
+    large: Float[Array, "nv"] | None = None
+    residuals: Float[Array, "ng"] | None = None
+
+    @property
+    def scale(self) -> Float[Array, "n"]:
+        """`large` of each unknown of the first kind."""
+        if self.large is None:
+            return jnp.ones(self.counts[0], self.typical[0].dtype)
+        return jnp.tile(self.large, self.counts[0] // self.large.size)
 
     @property
     def compliant(self) -> Bool[np.ndarray, "n"] | None:
@@ -60,12 +75,17 @@ class Blocks(eqx.Module):
         return self.pattern is not None and sum(self.counts[2:]) == 0
 
     def reference(self, x: Float[Array, "n"]) -> Float[Array, ""]:
-        """The largest unknown of the first kind, or the typical size if larger."""
-        return jnp.maximum(jnp.max(jnp.abs(x[: self.counts[0]]), initial=0.0), self.typical[0])
+        """The largest unknown of the first kind by `large`, or the typical size if larger."""
+        first = jnp.abs(x[: self.counts[0]]) / self.scale
+        return jnp.maximum(jnp.max(first, initial=0.0), self.typical[0])
 
     def size(self, change: Float[Array, "n"], x: Float[Array, "n"]) -> Float[Array, ""]:
         """Largest change of any unknown, relative to the largest unknown of its kind."""
         ratio, start = jnp.zeros((), dtype=x.dtype), 0
+        rest = x.size - self.counts[0]
+        if self.large is not None:
+            scale = jnp.concatenate([self.scale, jnp.ones(rest, x.dtype)])
+            change, x = change / scale, x / scale
         kinds = list(zip(self.counts, self.typical, strict=True))
         for count, typical in kinds[: 1 if any(self.redundant) else None]:
             if count > 0:

@@ -8,8 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import lineax as lx
-import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from .blocks import Blocks
 from .residual import Residual
@@ -28,14 +27,14 @@ class AbstractLinearization(eqx.Module):
 class AbstractFactors(eqx.Module):
     """Factors of a Jacobian whose rows are scaled to a largest entry of one.
 
-    - `compliance`: diagonal added to possibly redundant constraints, in units of the largest entry
-      of their rows; None without possibly redundant constraints.
+    - `compliance`: diagonal added to possibly redundant constraints, by the sizes of their
+      residuals; None without possibly redundant constraints.
     """
 
     compliance: eqx.AbstractVar[Float[Array, "n"] | None]
 
     def missed(self, change: Float[Array, "n"]) -> Float[Array, ""]:
-        """Constraint residual that remains after a change because of `compliance`."""
+        """Largest constraint residual, by its size, that `compliance` leaves after a change."""
         if self.compliance is None:
             return jnp.zeros((), dtype=change.dtype)
         return jnp.max(jnp.abs(self.compliance * change), initial=0.0)
@@ -141,17 +140,16 @@ class Dense(AbstractFactorization):
         return J @ y
 
     def factors(self, J: Float[Array, "n n"], blocks: Blocks) -> DenseFactors:
-        added = None
+        relative = None
         if blocks.compliant is not None:
-            added = _compliances(J, blocks, blocks.compliant)
+            added, relative = _compliances(J, blocks)
             J = J + jnp.diag(added)
         largest = jnp.max(jnp.abs(J), axis=1, initial=0.0)
         scale = 1.0 / jnp.where(largest > 0, largest, 1.0)
         scaled = J * scale[:, None]
-        added = relative_compliance(added, largest, blocks)
         if self.solver is None:
-            return DenseFactors(scale, jnp.linalg.inv(scaled), added)
-        return DenseFactors(scale, self.solver.init(lx.MatrixLinearOperator(scaled), {}), added)
+            return DenseFactors(scale, jnp.linalg.inv(scaled), relative)
+        return DenseFactors(scale, self.solver.init(lx.MatrixLinearOperator(scaled), {}), relative)
 
     def solve(self, factors: DenseFactors, b: Float[Array, "n"]) -> Float[Array, "n"]:
         if self.solver is None:
@@ -167,19 +165,16 @@ class Dense(AbstractFactorization):
 
 
 def _compliances(
-    J: Float[Array, "n n"], blocks: Blocks, rows: Bool[np.ndarray, "n"]
-) -> Float[Array, "n"]:
+    J: Float[Array, "n n"], blocks: Blocks
+) -> tuple[Float[Array, "n"], Float[Array, "n"]]:
     first, own = blocks.counts[0], blocks.multipliers
     columns = jnp.arange(first, dtype=jnp.int32)[:, None]
-    diagonal = inertias(J[blocks.same_velocity, columns], jnp.diagonal(J)[:first])
-    safe = jnp.where(diagonal == 0, 1.0, diagonal)
-    # -(G H⁻¹ B) of [[H, B], [G, 0]], as if H were diagonal.
-    schur = -jnp.sum(J[own, :first] / safe[None] * J[:first, own].T, axis=1)
-    # A row with unit entries for the softest velocity.
-    unit = jnp.max(jnp.where(diagonal == 0, 0.0, 1.0 / jnp.abs(safe)), initial=0.0)
-    added = compliances(schur, rows[own], unit)
+    H = inertias(J[blocks.same_velocity, columns], jnp.diagonal(J)[:first])
+    G, B = J[own, :first], J[:first, own].T
+    found = compliances(G, B, H[None], blocks.scale[None], blocks, softest(H, blocks))
     zeros = [jnp.zeros(n, J.dtype) for n in (first, blocks.others)]
-    return jnp.concatenate([zeros[0], added, zeros[1]])
+    added, relative = (jnp.concatenate([zeros[0], x, zeros[1]]) for x in found)
+    return added, relative
 
 
 def inertias(entries: Float[Array, "n s"], diagonal: Float[Array, "n"]) -> Float[Array, "n"]:
@@ -193,31 +188,45 @@ def inertias(entries: Float[Array, "n s"], diagonal: Float[Array, "n"]) -> Float
     return jnp.where(diagonal < 0, -1.0, 1.0) * jnp.max(jnp.abs(entries), axis=1)
 
 
-def relative_compliance(
-    added: Float[Array, "n"] | None, largest: Float[Array, "n"], blocks: Blocks
-) -> Float[Array, "n"] | None:
-    """`AbstractFactors.compliance`, from the added diagonal and the largest entry of each row."""
-    if added is None:
-        return None
-    typical = jnp.max(largest[blocks.multipliers])
-    return added / jnp.where(typical > 0, typical, 1.0)
+def softest(H: Float[Array, "n"], blocks: Blocks) -> Float[Array, ""]:
+    """Largest compliance of one velocity, for changes by `Blocks.large`."""
+    of_each = 1.0 / jnp.where(H == 0, 1.0, jnp.abs(H)) / blocks.scale**2
+    return jnp.max(jnp.where(H == 0, 0.0, of_each), initial=0.0)
 
 
 def compliances(
-    schur: Float[Array, "m"], rows: Bool[np.ndarray, "m"], unit: Float[Array, ""] | float = 0.0
-) -> Float[Array, "m"]:
-    """Diagonal to add for possibly redundant constraints, from that of the Schur complement.
+    G: Float[Array, "m k"],
+    B: Float[Array, "m k"],
+    H: Float[Array, "#m k"],
+    large: Float[Array, "#m k"],
+    blocks: Blocks,
+    soft: Float[Array, ""],
+) -> tuple[Float[Array, "m"], Float[Array, "m"]]:
+    """Diagonal to add for possibly redundant constraints, and the same by sizes of residuals.
 
-    **Arguments:** `unit`: entry of a row of ones; rows of rounding errors, all of a loop's rows
-    perhaps, are far smaller. Default: unknown.
+    It is relative to the diagonal of the Schur complement -G H⁻¹ B of [[H, B], [G, 0]], as if H
+    were diagonal.
+
+    **Arguments:** of the same k velocities for each constraint, `G`: derivatives of the residual;
+    `B`: derivatives of the equations of motion by the multiplier; `H`: inertias, and `large`
+    changes; `soft`: see `softest`.
     """
-    largest = jnp.max(jnp.abs(schur), initial=0.0)
-    eps = float(jnp.finfo(schur.dtype).eps)
-    # Other rows are rounding errors only.
-    is_row = (jnp.abs(schur) > largest * eps**0.9) & (jnp.abs(schur) > unit * eps**1.5)
-    typical = jnp.max(jnp.where(is_row, jnp.abs(schur), 0.0), initial=0.0)
-    size = jnp.where(is_row, schur, jnp.where(typical > 0, typical, 1.0))
-    return jnp.where(rows, eps**0.5 * size, 0.0)
+    eps = float(jnp.finfo(G.dtype).eps)
+    terms = G / jnp.where(H == 0, 1.0, H) * B
+    schur = jnp.sum(jnp.abs(terms), axis=1)
+    size = jnp.max(jnp.abs(G) * large, axis=1, initial=0.0)
+    if blocks.residuals is not None:
+        given = jnp.tile(blocks.residuals, len(G) // blocks.residuals.size)
+        # Of derivatives that are rounding errors alone, the Schur complement is their square.
+        is_row = size > eps**0.45 * given
+        size = jnp.where(is_row, size, given)
+        schur = jnp.where(is_row, schur, 0.0)
+    size = jnp.where(size > 0, size, 1.0)
+    schur = jnp.where(schur > 0, schur, jnp.where(soft > 0, soft, 1.0) * size**2)
+    signed = jnp.where(jnp.sum(terms, axis=1) > 0, -schur, schur)
+    assert blocks.compliant is not None
+    added = jnp.where(blocks.compliant[blocks.multipliers], eps**0.5 * signed, 0.0)
+    return added, added / size
 
 
 __all__ = [
@@ -228,5 +237,5 @@ __all__ = [
     "Function",
     "compliances",
     "inertias",
-    "relative_compliance",
+    "softest",
 ]

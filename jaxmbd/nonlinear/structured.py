@@ -14,7 +14,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from ..errors import ModelError
 from .blocks import Blocks
@@ -27,7 +27,7 @@ from .linearization import (
     Function,
     compliances,
     inertias,
-    relative_compliance,
+    softest,
 )
 from .plan import Plan, Sequence, plan_of
 
@@ -77,16 +77,15 @@ class BlockSparse(AbstractFactorization):
 
     def factors(self, J: Float[Array, "k n"], blocks: Blocks) -> Factors:
         plan = _plan(blocks)
-        added = None
+        relative = None
         if blocks.compliant is not None:
-            added = _compliances(J, blocks, blocks.compliant, plan)
+            added, relative = _compliances(J, blocks, plan)
             numbers = jnp.arange(J.shape[0], dtype=jnp.int32)
             J = J + jnp.where(numbers[:, None] == _table(plan.direction)[None], added[None], 0.0)
         largest = jnp.max(jnp.abs(J), axis=0)
         scale = 1.0 / jnp.where(largest > 0, largest, 1.0)
-        added = relative_compliance(added, largest, blocks)
         fronts = _factored(J * scale[None], plan)
-        return Factors(scale=scale, compliance=added, fronts=fronts, plan=plan)
+        return Factors(scale=scale, compliance=relative, fronts=fronts, plan=plan)
 
     def solve(self, factors: Factors, b: Float[Array, "n"]) -> Float[Array, "n"]:
         return _solved(factors.fronts, factors.plan, factors.scale * b)
@@ -127,20 +126,21 @@ def _pick(x: Float[Array, "n"], index: Array, present: Array | None = None) -> A
 
 
 def _compliances(
-    J: Float[Array, "k n"], blocks: Blocks, of: Bool[np.ndarray, "n"], plan: Plan
-) -> Float[Array, "n"]:
+    J: Float[Array, "k n"], blocks: Blocks, plan: Plan
+) -> tuple[Float[Array, "n"], Float[Array, "n"]]:
     n, first, same = J.shape[1], blocks.counts[0], blocks.same_velocity
     direction, around = _table(plan.direction), _table(plan.around)
-    near = jnp.maximum(around, 0)
+    near, present = jnp.maximum(around, 0), around >= 0
     flat, rows = J.ravel(), jnp.arange(first, n, dtype=jnp.int32)[:, None]
-    G = _pick(flat, direction[near] * n + rows, around >= 0)
-    B = _pick(flat, direction[first:, None] * n + near, around >= 0)
+    G = _pick(flat, direction[near] * n + rows, present)
+    B = _pick(flat, direction[first:, None] * n + near, present)
     own = direction[:first] * n
     diagonal = _pick(flat, own + jnp.arange(first, dtype=jnp.int32))
     H = inertias(_pick(flat, own[:, None] + _table(same)), diagonal)
-    H = _pick(H, near, around >= 0)
-    schur = -jnp.sum(G * B / jnp.where(H == 0, 1.0, H), axis=1)
-    return jnp.concatenate([jnp.zeros(first, J.dtype), compliances(schur, of[first:])])
+    near_H, near_large = (_pick(x, near, present) for x in (H, blocks.scale))
+    found = compliances(G, B, near_H, near_large, blocks, softest(H, blocks))
+    added, relative = (jnp.concatenate([jnp.zeros(first, J.dtype), x]) for x in found)
+    return added, relative
 
 
 def _factored(J: Float[Array, "k n"], plan: Plan) -> tuple[tuple[Array, ...], ...]:

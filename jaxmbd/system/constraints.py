@@ -156,12 +156,7 @@ def scales(
     **Arguments:** `G`: the constraint Jacobian at `c`.
     """
     c, size = stop_gradients(c), extent(c)
-
-    def of_joint(group: JointGroup, X_FM: Pose) -> Float[Array, "m"]:
-        linear, angular = jnp.split(jnp.abs(local_jacobians(group, X_FM)), 2, axis=2)
-        return (size * jnp.sum(linear, axis=2) + jnp.sum(angular, axis=2)).ravel()
-
-    parts = [of_joint(group, c.relative_poses(g)) for g, group in _constrained(system)]
+    parts = scales_of_joints(system, c, size)
     n = len(coordinate_names(system))
     if n > 0:
         units = jnp.eye(c.nv, dtype=c.q.dtype)
@@ -172,6 +167,30 @@ def scales(
     sizes = jnp.concatenate([jnp.zeros(0, c.q.dtype), *parts])
     # A row may have no derivative, such as that of a distance between points at one place.
     return jnp.where(sizes > 0, sizes, size)
+
+
+def scales_of_joints(
+    system: AbstractSystem, c: AbstractConfiguration, size: Float[Array, ""]
+) -> list[Float[Array, "_m"]]:
+    """`scales` of the residuals of joints, by groups, of a mechanism of a size [m]."""
+
+    def of_group(group: JointGroup, X_FM: Pose) -> Float[Array, "m"]:
+        linear, angular = jnp.split(jnp.abs(local_jacobians(group, X_FM)), 2, axis=2)
+        return (size * jnp.sum(linear, axis=2) + jnp.sum(angular, axis=2)).ravel()
+
+    return [of_group(group, c.relative_poses(g)) for g, group in _constrained(system)]
+
+
+@singledispatch
+def sizes_of_possible_zeros(
+    system: AbstractSystem, c: AbstractConfiguration, size: Float[Array, ""]
+) -> Float[Array, "ng"]:
+    """Sizes of residuals whose rows of G may be zero, of a mechanism of a size [m]; 0 for others.
+
+    Formulations without constraint equations for all joints register their own function: the tree
+    alone may satisfy a row, whose derivatives are then rounding errors relative to these sizes.
+    """
+    return jnp.zeros(n_constraints(system), c.q.dtype)
 
 
 def above_rounding(

@@ -5,6 +5,7 @@ from jaxtyping import Array, Float
 
 from ..joints.abstract import AbstractJoint
 from .abstract import AbstractSystem, State, Time
+from .configuration import AbstractConfiguration
 
 
 def length(system: AbstractSystem, t: Time, state: State) -> Float[Array, ""]:
@@ -14,7 +15,12 @@ def length(system: AbstractSystem, t: Time, state: State) -> Float[Array, ""]:
     largest radius of gyration. Positions of the world's origin and of the bodies' own frames, which
     may be anywhere, do not count.
     """
-    mechanism, ports = system.mechanism, system.configuration(t, state.q, state.z).ports
+    return length_at(system.configuration(t, state.q, state.z))
+
+
+def length_at(c: AbstractConfiguration) -> Float[Array, ""]:
+    """`length` at a configuration [m]."""
+    mechanism, ports = c.mechanism, c.ports
     bodies = mechanism.nearest_with_mass.take_tree(mechanism.rigid)
     n = mechanism.n_bodies + 1
     centres = ports.p[1:n] + jnp.einsum("nij,nj->ni", ports.R[1:n], mechanism.rigid.com)
@@ -30,4 +36,4 @@ def of_joint(joint: AbstractJoint, length: Float[Array, ""], n: int) -> Float[Ar
     return jnp.concatenate([jnp.full(k, length), jnp.ones(n - k, length.dtype)])
 
 
-__all__ = ["length", "of_joint"]
+__all__ = ["length", "length_at", "of_joint"]

@@ -217,6 +217,45 @@ def test_dependent_constraints_give_way_as_in_the_dense_matrix():
     np.testing.assert_allclose(J @ one, b, rtol=1e-5, atol=1e-5 * np.abs(b).max())
 
 
+@pytest.mark.parametrize("way", [BlockSparse(), Dense()])
+def test_units_do_not_change_factors_of_dependent_constraints(way):
+    """Units of length and mass multiply unknowns and equations by powers of two.
+
+    One row consists of rounding errors, relative to the size of its residual.
+    """
+    pattern = MaximalSystem(lower(twin_rods())).sparsity_pattern()
+    rng, nv = np.random.default_rng(0), len(pattern.velocities)
+    n = len(owners(pattern))
+    J = np.where(allowed(pattern), rng.uniform(-1.0, 1.0, (n, n)), 0.0)
+    J[:nv, :nv] += 8.0 * np.eye(nv)
+    J[nv:, nv:] = 0.0
+    J[-1], J[nv] = J[-2], 1e-16 * J[nv]
+    J[:nv, nv:] = -J[nv:, :nv].T
+    b = J @ rng.normal(size=n)
+    is_length = rng.random(n) < 0.5
+
+    def found(length, mass):
+        size = np.where(is_length, length, 1.0)
+        rows = np.concatenate([mass * length**2 / size[:nv], size[nv:]])
+        columns = np.concatenate([size[:nv], mass * length**2 / size[nv:]])
+        sizes = (jnp.asarray(size[:nv]), jnp.asarray(size[nv:]))
+        one = jnp.array(1.0)
+        blocks = Blocks((nv, n - nv), (one, one), (True,) * (n - nv), pattern, 0, *sizes)
+        scaled = rows[:, None] * J * columns
+        x = jnp.asarray(rows * b)
+        _, factors = way.factor(lambda x: jnp.asarray(scaled) @ x, x, blocks)
+        y = way.solve(factors, x)
+        return np.asarray(y / columns), float(factors.missed(y)), float(blocks.size(y, 2 * y))
+
+    y, missed, change = found(1.0, 1.0)
+    assert 0 < missed < 1e-6
+    np.testing.assert_allclose((J @ y)[nv:], b[nv:], atol=1e-6)
+    for length, mass in ((2.0**-20, 1.0), (2.0**-20, 2.0**-60), (2.0**10, 2.0**-10)):
+        other, *rest = found(length, mass)
+        np.testing.assert_allclose(other[:nv], y[:nv], atol=1e-7 * np.abs(y[:nv]).max())
+        np.testing.assert_allclose(rest, (missed, change), rtol=1e-6)
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     "model",

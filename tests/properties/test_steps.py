@@ -23,12 +23,14 @@ CASES = {
     "projected, maximal": (GEARS, "maximal", PROJECTED, 5),
     "BDF(2), joint": (GEARS, "joint", mbd.BDF(2), 1),
     "BDF(2), maximal": (GEARS, "maximal", mbd.BDF(2), 1),
+    "BDF(5), joint": (GEARS, "joint", mbd.BDF(5), 5),
     "alpha of index 2, joint": (GEARS, "joint", mbd.GeneralizedAlpha(0.8, index=2), 2),
     "alpha of index 2, maximal": (GEARS, "maximal", mbd.GeneralizedAlpha(0.8, index=2), 2),
     "projected, transformed": (GEARS, "transformed", PROJECTED, 5),
     "energy-momentum": (BALLS, "maximal", mbd.EnergyMomentum(), 2),
     "energy-decaying": (BALLS, "maximal", mbd.EnergyDecaying(), 2),
     "Simo-Gonzalez, natural": (BALLS, "natural", mbd.SimoGonzalez(), 2),
+    "Simo-Gonzalez, points": (BALLS, "point", mbd.SimoGonzalez(), 2),
     "alpha, natural": (BALLS, "natural", mbd.GeneralizedAlpha(0.8), 2),
 }
 REFERENCE = mbd.ExplicitRK(diffrax.Dopri8(), mbd.Projection())

@@ -46,11 +46,13 @@ class Scales(eqx.Module):
       loads, one.
     - `penalty`: k of the constraints, shape `(ng,)`: displacements by the size of the mechanism
       against a constraint have the same energy for all of them, in any unit.
+    - `residuals`: size of each constraint residual, shape `(ng,)`.
     """
 
     length: Float[Array, ""]
     rate: Float[Array, ""]
     penalty: Float[Array, "ng"]
+    residuals: Float[Array, "ng"]
 
 
 class Balance(eqx.Module):
@@ -114,7 +116,8 @@ def kinds(system: AbstractSystem, scales: Scales) -> Blocks:
     redundant = constraints.redundant_rows(system)
     pattern = system.sparsity_pattern() if system.nz == 0 else None
     typical = tuple(jnp.ones((), scales.length.dtype) for _ in counts)
-    return Blocks(counts, typical, redundant, pattern, others=system.nz)
+    sizes = system.sizes(scales.length)[1], scales.residuals
+    return Blocks(counts, typical, redundant, pattern, system.nz, *sizes)
 
 
 def equations(x: Float[Array, "n"], at: Balance) -> Float[Array, "n"]:
@@ -214,7 +217,8 @@ def scales_of(system: AbstractSystem, t: Time, state: State) -> Scales:
     with_mass = system.mechanism.nearest_with_mass.take_tree(bodies)
     gyration = jnp.sqrt(jnp.trace(with_mass.inertia, axis1=1, axis2=2) / (2.0 * with_mass.mass))
     length = jnp.maximum(extent, jnp.max(gyration))
-    sizes = Scales(length, jnp.ones_like(length), jnp.zeros(0, length.dtype))
+    none = jnp.zeros(0, length.dtype)
+    sizes = Scales(length, jnp.ones_like(length), none, none)
     rest = jnp.zeros_like(state.v)
 
     def of_frames(delta: Velocities) -> tuple[Array, Velocities]:
@@ -240,9 +244,10 @@ def scales_of(system: AbstractSystem, t: Time, state: State) -> Scales:
     rate = jnp.maximum(rate, least)
     rate = jnp.where(rate > 0, rate, 1.0)
     if constraints.n_constraints(system) == 0:
-        return Scales(length, rate, sizes.penalty)
-    rows = length / constraints.scales(system, c, constraints.jacobian(system, c))
-    return Scales(length, rate, rate * jnp.sum(bodies.mass) * rows**2)
+        return Scales(length, rate, none, none)
+    residuals = constraints.scales(system, c, constraints.jacobian(system, c))
+    penalty = rate * jnp.sum(bodies.mass) * (length / residuals) ** 2
+    return Scales(length, rate, penalty, residuals)
 
 
 def first_multipliers(system: AbstractSystem, t: Time, state: State) -> Float[Array, "ng"]:

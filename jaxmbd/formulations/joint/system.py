@@ -360,6 +360,20 @@ def _(
     return c.at_ports(velocity_product_twists(c, v))
 
 
+@constraints.sizes_of_possible_zeros.register
+def _(system: JointSystem, c: JointConfiguration, size: Float[Array, ""]) -> Float[Array, "ng"]:
+    mechanism, n = system.mechanism, constraints.n_constraints(system)
+    parts = constraints.scales_of_joints(system, c, size)
+    for coupling in mechanism.couplings:
+        own, source = (jnp.where(is_angle, 1.0, size) for is_angle in coupling.is_angle)
+        parts.append(own + jnp.abs(coupling.coupling.ratio) * source)
+    for driver in mechanism.drivers:
+        each = jnp.where(driver.is_angle, 1.0, size)
+        parts.append(jnp.full(len(driver.names), each))
+    given = jnp.concatenate([jnp.zeros(0, c.q.dtype), *parts])
+    return jnp.concatenate([given, jnp.zeros(n - given.size, c.q.dtype)])
+
+
 @row_lengths.register
 def _(system: JointSystem, c: JointConfiguration, B: Float[Array, "nv ng"]) -> Float[Array, "ng"]:
     """Lengths as if the two bodies of each joint were free, since tree joints may make a row zero.

@@ -127,6 +127,17 @@ class PlanarJointSystem(JointSystem):
         ]
 
 
+@constraints.sizes_of_possible_zeros.register
+def _(system: PlanarJointSystem, c: JointConfiguration, size: Float[Array, ""]) -> Array:
+    """Heights above the plane and rows of points, then rotations; after those of coordinates."""
+    given = constraints.sizes_of_possible_zeros.dispatch(JointSystem)(system, c, size)
+    parts = [given[: given.size - len(system.intrinsic_names())]]
+    for group in system._constraining():
+        n_point, n_rotation = (1, 2) if group.in_tree else ROWS[type(group.joint)]
+        parts += len(group) * [jnp.full(n_point, size), jnp.ones(n_rotation, c.q.dtype)]
+    return jnp.concatenate(parts)
+
+
 def check_plane(mechanism: Mechanism, plane: str) -> Mechanism:
     """**Raises** `ModelError`, naming the joint, if the mechanism leaves the plane.
 
