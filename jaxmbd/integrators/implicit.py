@@ -7,6 +7,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree
 
+from .._stop_gradients import stop_gradients
 from ..nonlinear import Blocks, CachedFactors, Newton
 from ..system import sizes
 from ..system.abstract import AbstractSystem, State, Time, Velocities
@@ -118,6 +119,7 @@ def typical_sizes(
     if coordinates, velocities and loads are zero. This part is as small as possible, as velocities
     are increments divided by h.
     """
+    system, t, h, state, vdot = stop_gradients((system, t, h, state, vdot))
     c = system.configuration(t, state.q, state.z)
     length = sizes.length_at(c)
     length = jnp.where(length > 0, length, 1.0)

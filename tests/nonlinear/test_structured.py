@@ -234,18 +234,20 @@ def test_units_do_not_change_factors_of_dependent_constraints(way):
     b = J @ rng.normal(size=n)
     is_length = rng.random(n) < 0.5
 
+    @jax.jit
+    def solved(J, b, large, residuals):
+        counts, typical = (nv, n - nv), (jnp.array(1.0),) * 2
+        blocks = Blocks(counts, typical, (True,) * (n - nv), pattern, 0, large, residuals)
+        _, factors = way.factor(lambda x: J @ x, b, blocks)
+        y = way.solve(factors, b)
+        return y, factors.missed(y), blocks.size(y, 2 * y)
+
     def found(length, mass):
-        size = np.where(is_length, length, 1.0)
-        rows = np.concatenate([mass * length**2 / size[:nv], size[nv:]])
-        columns = np.concatenate([size[:nv], mass * length**2 / size[nv:]])
-        sizes = (jnp.asarray(size[:nv]), jnp.asarray(size[nv:]))
-        one = jnp.array(1.0)
-        blocks = Blocks((nv, n - nv), (one, one), (True,) * (n - nv), pattern, 0, *sizes)
-        scaled = rows[:, None] * J * columns
-        x = jnp.asarray(rows * b)
-        _, factors = way.factor(lambda x: jnp.asarray(scaled) @ x, x, blocks)
-        y = way.solve(factors, x)
-        return np.asarray(y / columns), float(factors.missed(y)), float(blocks.size(y, 2 * y))
+        size, energy = np.where(is_length, length, 1.0), mass * length**2
+        rows = np.concatenate([energy / size[:nv], size[nv:]])
+        unit = np.concatenate([size[:nv], energy / size[nv:]])
+        y, *rest = solved(rows[:, None] * J / unit, rows * b, size[:nv], size[nv:])
+        return np.asarray(y) / unit, *rest
 
     y, missed, change = found(1.0, 1.0)
     assert 0 < missed < 1e-6
