@@ -4,8 +4,6 @@ Each function depends on one number of a small model, and returns the same array
 """
 
 import inspect
-import traceback
-import types
 
 import equinox as eqx
 import jax
@@ -124,19 +122,6 @@ FORMULATIONS = {
 }
 
 
-@pytest.fixture
-def no_walk(monkeypatch):
-    """Run-time checks without the frames of callers, which equinox reads for its messages.
-
-    Before Python 3.13 a frame keeps the dictionary of its variables once it is read. Those of JAX
-    then refer to tracers, and JAX reports that.
-    """
-    from equinox import _errors
-
-    own = {**vars(traceback), "walk_stack": lambda frame: iter(())}
-    monkeypatch.setattr(_errors, "traceback", types.SimpleNamespace(**own))
-
-
 def same(found, expected):
     """Equal to rounding, by the largest entry of each array."""
     for x, y in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
@@ -199,6 +184,8 @@ def check(fn):
     jax.clear_caches()  # Nothing is traced again that JAX has traced.
     with jax.checking_leaks():
         checked = arrays(x)
+        jax.clear_caches()
+        jax.jit(arrays).trace(x)
     expected = arrays(x)
     same(checked, expected)
     same(jax.jit(arrays)(x), expected)
@@ -210,14 +197,14 @@ def check(fn):
 
 @pytest.mark.parametrize("name", EVALUATIONS)
 @pytest.mark.long
-def test_evaluations(name, no_walk):
+def test_evaluations(name):
     check(lambda x: EVALUATIONS[name](*at(x, mbd.JointCoordinates())))
 
 
 @pytest.mark.parametrize("formulation", ["maximal", "natural", "points"])
 @pytest.mark.parametrize("name", EVALUATIONS)
 @pytest.mark.thorough
-def test_evaluations_of_other_coordinates(name, formulation, no_walk):
+def test_evaluations_of_other_coordinates(name, formulation):
     check(lambda x: EVALUATIONS[name](*at(x, FORMULATIONS[formulation])))
 
 
@@ -225,13 +212,13 @@ def test_evaluations_of_other_coordinates(name, formulation, no_walk):
 @pytest.mark.parametrize("name", ANALYSES)
 @pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore::jaxmbd.OperatingPointWarning")  # The rod is not at rest.
-def test_analyses(name, formulation, no_walk):
+def test_analyses(name, formulation):
     check(lambda x: ANALYSES[name](*at(x, FORMULATIONS[formulation])))
 
 
 @pytest.mark.parametrize("name", OTHERS)
 @pytest.mark.thorough
-def test_functions_of_other_models(name, no_walk):
+def test_functions_of_other_models(name):
     check(OTHERS[name])
 
 
@@ -248,3 +235,17 @@ def test_accelerations_without_jit():
     expected = mbd.accelerations(system, 0.0, state)[0]
     with jax.disable_jit():
         np.testing.assert_allclose(mbd.accelerations(system, 0.0, state)[0], expected, rtol=1e-12)
+
+
+@pytest.mark.long
+def test_leaks_of_laws_are_found():
+    kept = []
+
+    def leaky(t):
+        kept.append(t)
+        return jnp.sin(t)
+
+    push = mbd.forces.JointTorque("hinge", mbd.signals.Function(leaky))
+    system, state = with_parts(1.25, forces={"push": push})
+    with jax.checking_leaks(), pytest.raises(Exception, match="[Ll]eaked"):
+        mbd.rollout(system, state, STEP, COUNT)

@@ -10,6 +10,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
+from .._run_time_checks import error_if
 from ..errors import AssemblyError, ModelError
 from ..joints import AbstractJoint
 from ..joints.rotation import FreeRotation
@@ -201,7 +202,7 @@ def _consistent_velocities(
     v, left, is_open = consistent(system, t, q, v, left_out, held, sought)
     bad = jnp.any(is_open)
     if not is_concrete(bad):
-        return eqx.error_if(v, bad, "assemble: drivers or held velocities contradict the joints")
+        return error_if(v, bad, "assemble: drivers or held velocities contradict the joints")
     if bad:
         names = constraints.row_names(system)
         names += [target.name for target in held for _ in range(target.rate.size)]

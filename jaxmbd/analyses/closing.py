@@ -10,6 +10,7 @@ import numpy as np
 import optimistix as optx
 from jaxtyping import Array, Bool, Float
 
+from .._run_time_checks import branched_error_if, error_if
 from .._stop_gradients import stop_gradients
 from .._with_room import with_room
 from ..errors import AssemblyError
@@ -81,7 +82,7 @@ def _judged(
         for name in branches.checked_joints(system)
     ]
     bad = jnp.concatenate([is_open[None], branches.is_reversed(angles)])
-    return eqx.branched_error_if(q, jnp.any(bad), jnp.argmax(bad), messages)
+    return branched_error_if(q, jnp.any(bad), jnp.argmax(bad), messages)
 
 
 def _complain_of_reversed(system: AbstractSystem, angles: Float[Array, "k"]) -> None:
@@ -427,7 +428,7 @@ def _(primals: tuple, tangents: tuple) -> tuple[Velocities, Velocities]:
         f"assemble: no position is nearest to the guess for {names}, so that none has a derivative "
         "there; hold joints instead (hold=...), or start from a nearer guess"
     )
-    one = eqx.error_if(jnp.ones((), delta.dtype), ~is_found, message)
+    one = error_if(jnp.ones((), delta.dtype), ~is_found, message)
     return delta, one * tangents[1]
 
 

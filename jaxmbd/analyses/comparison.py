@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .._run_time_checks import error_if
 from ..errors import ModelError
 from ..lie import Pose, so3
 from ..model.arguments import described
@@ -71,7 +72,7 @@ def compare(motion: "AbstractMotion", other: Any) -> MotionDifference:
     differ = jnp.any(apart & jnp.isfinite(ts + times))
     message = "compare: the motions have other times; simulate one of them with saveat=other.ts"
     if not all_concrete(differ):
-        ts = eqx.error_if(ts, differ, message)
+        ts = error_if(ts, differ, message)
     elif differ:
         raise ModelError(message)
     own, theirs = motion.frames, other.frames

@@ -15,6 +15,7 @@ import numpy as np
 import optimistix
 from jaxtyping import Array, Bool, Float, Int
 
+from .._run_time_checks import error_if
 from .._stop_gradients import stop_gradients
 from ..contact import Restitution
 from ..errors import RESULTS, IncompatibleIntegrator, ModelError
@@ -237,7 +238,7 @@ def with_impacts(
     `ts`: times to save.
     """
     gap, _ = surfaces.gaps(system, t0, state)
-    state = eqx.error_if(
+    state = error_if(
         state, jnp.any(gap < -closed(surfaces)), "simulate: shapes overlap in the first state"
     )
 

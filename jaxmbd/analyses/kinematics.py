@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .._run_time_checks import error_if
 from .._with_room import with_room
 from ..errors import AssemblyError, ModelError
 from ..model.values import as_leaf, is_concrete
@@ -95,7 +96,7 @@ def kinematics(
             "kinematics: the joints do not close, or close the wrong way round, or the drivers "
             "leave a degree of freedom"
         )
-        states = eqx.tree_at(lambda y: y.q, states, eqx.error_if(states.q, bad, message))
+        states = eqx.tree_at(lambda y: y.q, states, error_if(states.q, bad, message))
     return DrivenMotion(ts=ts, states=states, vdot=vdot, system=system)
 
 

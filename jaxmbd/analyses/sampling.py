@@ -3,12 +3,12 @@
 from typing import Any
 
 import diffrax
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from .._run_time_checks import branched_error_if
 from ..errors import ModelError
 from ..model.values import all_concrete
 from ..system.abstract import AbstractSystem, Time
@@ -175,7 +175,7 @@ def _judged(names: list[str], periods: Float[Array, "n"], t0: Time, dt: Time) ->
     limit = time_tolerance(jnp.abs(t0) + periods, periods)
     bad = jnp.maximum(apart(periods), apart(offset)) > limit
     messages = [f"simulate: dt misses multiples of the period of {name!r}" for name in names]
-    return eqx.branched_error_if(dt, jnp.any(bad), jnp.argmax(bad), messages)
+    return branched_error_if(dt, jnp.any(bad), jnp.argmax(bad), messages)
 
 
 __all__ = ["EndsAtSamples", "sample_periods", "with_samples"]

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from .._run_time_checks import unwatched
 from .._with_room import with_room
 from ..contact import Restitution
 from ..errors import RESULTS, ModelError, SimulationError
@@ -175,9 +176,10 @@ def simulate(
     options = progress, adjoint, max_steps, is_watched(system) and known, fixed and known
     # Checks of times are made above; a progress meter calls Python in any case.
     checked = all_concrete((*motion[:-3], saveat.subs, event, impacts)) and not progress
-    solved = (_solve_checked if checked else _solve)(*motion, *options)
-    result = Solution.of(system, solved.sol, solved.verdict.result, solved.met)
-    solution = _checked(result, solved.verdict, throw, controller, state)
+    with unwatched():
+        solved = (_solve_checked if checked else _solve)(*motion, *options)
+        result = Solution.of(system, solved.sol, solved.verdict.result, solved.met)
+        solution = _checked(result, solved.verdict, throw, controller, state)
     _warn(system, t0, state, solved, dt, integrator)
     return solution
 

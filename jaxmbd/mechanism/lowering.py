@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._run_time_checks import branched_error_if
 from ..bodies import AbstractBody, MasslessLink, RigidBody, Rotor
 from ..errors import ModelError
 from ..forces import (
@@ -202,7 +203,7 @@ def _checked_bodies(
     bad = jax.vmap(lambda body: ~body.is_possible())(stacked) & ~massless
     messages = [f"body {name!r}: mass or inertia is impossible" for name, _ in bodies]
     first, *rest = jax.tree.leaves(stacked)
-    first = eqx.branched_error_if(first, jnp.any(bad), jnp.argmax(bad), messages)
+    first = branched_error_if(first, jnp.any(bad), jnp.argmax(bad), messages)
     return jax.tree.unflatten(jax.tree.structure(stacked), [first, *rest])
 
 

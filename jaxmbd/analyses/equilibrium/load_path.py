@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from ..._run_time_checks import error_if
 from ...errors import EquilibriumError, ModelError
 from ...model.arguments import as_count, as_host_number, as_names, described
 from ...model.values import as_leaf, is_concrete
@@ -224,7 +225,7 @@ def load_path(
         return branch
     if not is_concrete(lost):
         message = "load_path: the path was lost"
-        return eqx.tree_at(lambda b: b.states, branch, eqx.error_if(branch.states, lost, message))
+        return eqx.tree_at(lambda b: b.states, branch, error_if(branch.states, lost, message))
     if lost:
         row = int(np.argmin(np.asarray(branch.converged)))
         raise EquilibriumError(

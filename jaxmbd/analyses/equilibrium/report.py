@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import equinox as eqx
 import numpy as np
 
+from ..._run_time_checks import unwatched
 from ...errors import RESULTS, EquilibriumError, UnstableEquilibriumWarning
 from ...model.values import is_concrete
 
@@ -60,7 +61,8 @@ def reported(found: "Equilibrium", throw: bool) -> "Equilibrium":
     if not is_concrete(okay):
         if not throw:
             return found
-        state = result.error_if(found.state, ~okay)
+        with unwatched():
+            state = result.error_if(found.state, ~okay)
         return eqx.tree_at(lambda f: f.state, found, state)
     if np.ndim(okay):
         return found

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ..._run_time_checks import branched_error_if
 from ...lie import Pose
 from ...mechanism.groups import JointGroup
 from ...mechanism.lowering import lower
@@ -166,7 +167,7 @@ class PlanarPointSystem(PointSystem):
         deviation = jnp.max(jnp.abs(off_plane), axis=1)
         limit = 10 * float(jnp.finfo(deviation.dtype).eps) ** 0.5
         messages = [f"body {name!r} {verb} the {self.plane} plane" for name in self._body_names()]
-        return eqx.branched_error_if(x, jnp.any(deviation > limit), jnp.argmax(deviation), messages)
+        return branched_error_if(x, jnp.any(deviation > limit), jnp.argmax(deviation), messages)
 
     def _body_names(self) -> tuple[str, ...]:
         return self.mechanism.topology.bodies[1:]

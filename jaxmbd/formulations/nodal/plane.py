@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ..._run_time_checks import branched_error_if
 from ...errors import ModelError
 from ...joints import AbstractJoint, Fixed, Free, Planar, Prismatic, Revolute
 from ...lie import Pose, se3, so3
@@ -188,7 +189,7 @@ def refuse(
     bad = ~(deviations < 10 * float(jnp.finfo(deviations.dtype).eps) ** 0.5)
     if not is_concrete(deviations):
         mass = mechanism.rigid.mass
-        mass = eqx.branched_error_if(mass, jnp.any(bad), jnp.argmax(bad), messages)
+        mass = branched_error_if(mass, jnp.any(bad), jnp.argmax(bad), messages)
         return eqx.tree_at(lambda m: m.bodies[0].body.mass, mechanism, mass)
     for is_bad, message in zip(np.asarray(bad), messages, strict=True):
         if is_bad:
