@@ -22,6 +22,7 @@ BOTTOM = {
     "_with_slope",
     "_runtime_guard",
     "_joint_tangents",
+    "_run_time_checks",
     "_with_room",
     "_inlined_jit",
     "_while_at_most",
