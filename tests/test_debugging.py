@@ -5,6 +5,7 @@ Each function depends on one number of a small model, and returns the same array
 
 import inspect
 
+import diffrax as dfx
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -14,6 +15,7 @@ import pytest
 import jaxmbd as mbd
 
 STEP, COUNT = 1e-3, 2
+EULER = dfx.Euler()  # One evaluation a step: without `jit` it takes a second under derivatives.
 
 
 def pendulum(length):
@@ -94,7 +96,13 @@ DRIVEN = mbd.State(jnp.zeros(1), jnp.array([np.pi]))
 PUSH = {"push": mbd.forces.AppliedForce(mbd.Frame("rod", [0.5, 0, 0]), [-1.0, 0, 0])}
 TS = np.array([0.0, STEP, 2 * STEP])
 RECORD = mbd.Experiment(TS, {"hinge": 0.3 + TS}, guess={"hinge": 0.3})
-MASS = ["bodies.rod.mass"]
+MASS, STIFFNESS = ["bodies.rod.mass"], ["forces.spring.stiffness"]
+
+
+def at_start(make, x):
+    """A function that `make` returns for the record of a hinge, with its value at its start."""
+    fn = make(pendulum(x), RECORD, MASS, noise={"hinge": 0.01 * x}, integrator=EULER, substeps=1)
+    return fn(fn.start)
 
 
 # Functions that need models of their own or read records.
@@ -111,6 +119,11 @@ OTHERS = {
     "kinematics": lambda x: (
         mbd.kinematics(mbd.formulate(pendulum(x).with_(drivers=DRIVE)), TS, DRIVEN).states
     ),
+    "load_path": lambda x: (
+        mbd.load_path(*at(x, mbd.JointCoordinates()), "gravity", [0.9, 1.0]).states
+    ),
+    "log_posterior": lambda x: at_start(mbd.log_posterior, x),
+    "misfit": lambda x: at_start(mbd.misfit, x),
     "predict": lambda x: mbd.predict(pendulum(x), RECORD, substeps=1)["hinge"],
     "tyre_contacts": lambda x: mbd.tyre_contacts(*wheel(x))["tyre"],
 }
@@ -150,7 +163,7 @@ CONCRETE = {
     "inspect": lambda x: mbd.inspect(with_parts(x)[0]).rank,
     "root_locus": lambda x: mbd.root_locus(linear_at, x * np.array([1.0, 2.0])).eigenvalues,
     "identify": lambda x: (
-        mbd.identify(pendulum(x), RECORD, ["forces.spring.stiffness"], substeps=1).model
+        mbd.identify(pendulum(x), RECORD, STIFFNESS, integrator=EULER, substeps=1).model
     ),
     "sensitivities": lambda x: (
         mbd.sensitivities(
@@ -158,14 +171,13 @@ CONCRETE = {
         ).slopes
     ),
     "sweep": lambda x: mbd.sweep(lambda y: {"square": x * y**2}, TS, progress=False)["square"],
-    "trajectory_growth": lambda x: mbd.trajectory_growth(*with_parts(x), STEP, COUNT).growth,
+    "trajectory_growth": lambda x: mbd.trajectory_growth(*with_parts(x), STEP, COUNT, EULER).growth,
 }
+# Those that check traced numbers at run time, by equinox; see `no_walk`.
+CHECKED = {"campbell", "identify", "root_locus", "sensitivities"}
 # Functions that are in no table, with the reason.
 ELSEWHERE = {
     "formulate": "all tables call it",
-    "load_path": "a scan over values of equilibrium",
-    "log_posterior": "the misfit and the density of the priors",
-    "misfit": "a sum over the motions of predict",
     "report_environment": "computes nothing",
     "show": "draws: tests/viz",
 }
@@ -177,22 +189,29 @@ def test_every_public_function_has_its_entry():
     assert functions == names | CONCRETE.keys() | ELSEWHERE.keys()
 
 
+def check_switches(arrays, x):
+    """arrays(x), the same under the switches for debugging."""
+    jax.clear_caches()  # Nothing is traced again that JAX has traced.
+    with jax.checking_leaks():
+        checked = arrays(x)
+    expected = arrays(x)
+    same(checked, expected)
+    with jax.disable_jit():
+        same(arrays(x), expected)
+    return expected
+
+
 def check(fn):
     """Compare all ways to call fn(x)."""
     arrays = lambda x: eqx.filter(fn(x), eqx.is_array)  # noqa: E731
     x = jnp.asarray(1.25)
-    jax.clear_caches()  # Nothing is traced again that JAX has traced.
+    expected = check_switches(arrays, x)
+    jax.clear_caches()
     with jax.checking_leaks():
-        checked = arrays(x)
-        jax.clear_caches()
         jax.jit(arrays).trace(x)
-    expected = arrays(x)
-    same(checked, expected)
     same(jax.jit(arrays)(x), expected)
     many = jax.vmap(arrays)(jnp.stack([0.75 * x, x]))
     same(jax.tree.map(lambda y: y[1], many), expected)
-    with jax.disable_jit():
-        same(arrays(x), expected)
 
 
 @pytest.mark.parametrize("name", EVALUATIONS)
@@ -227,6 +246,31 @@ def test_functions_of_other_models(name):
 def test_functions_of_concrete_numbers_say_so(name):
     with pytest.raises(mbd.ModelError, match=f"{name} needs concrete numbers"):
         jax.jit(lambda x: eqx.filter(CONCRETE[name](x), eqx.is_array))(1.25)
+
+
+@pytest.mark.parametrize("name", CONCRETE)
+@pytest.mark.thorough
+def test_functions_of_concrete_numbers(name, request):
+    if name in CHECKED:
+        request.getfixturevalue("no_walk")
+    check_switches(lambda x: eqx.filter(CONCRETE[name](x), eqx.is_array), jnp.asarray(1.25))
+
+
+def doubled(x):
+    y = 2.0 * x
+    return eqx.error_if(y, y < 0.0, "negative")
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="frames keep no variables")
+def test_equinox_alone_leaks():
+    """The reason for `no_walk`, without jaxmbd."""
+    with pytest.raises(Exception, match=r"Leaked|list index"), jax.checking_leaks():
+        jax.jit(doubled)(1.0)
+
+
+def test_equinox_without_frames_does_not_leak(no_walk):
+    with jax.checking_leaks():
+        assert jax.jit(doubled)(1.0) == 2.0
 
 
 def test_accelerations_without_jit():

@@ -1,5 +1,6 @@
 """The posterior of a pendulum, by what it is made of."""
 
+import diffrax
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -29,3 +30,21 @@ def test_density_is_that_of_the_residuals():
     assert float(second - first) == pytest.approx(float(wanted + stretch[1] - stretch[0]), rel=1e-9)
     with pytest.raises(mbd.DataError, match="give the noise of sensor 'hinge'"):
         mbd.log_posterior(pendulum(), experiment(0.5, 0.0, np.zeros(9)), SELECT, {})
+
+
+@pytest.mark.long
+def test_derivatives_by_numbers_that_are_not_fitted():
+    """By the gravity of the model and the noise, at free numbers that depend on x, too."""
+    ts = np.array([0.0, 0.1, 0.2])
+    record = mbd.Experiment(ts, {"hinge": 0.3 + ts}, guess={"hinge": 0.3})
+    friction = "forces.bearing.coefficient"
+    options = {"integrator": diffrax.Euler(), "substeps": 1}
+
+    def value(x):
+        model = pendulum().replace({"forces.gravity.g": [0.0, 0.0, -9.81 * x]})
+        density = mbd.log_posterior(model, record, [friction], {"hinge": 0.01 * x}, **options)
+        return density(density.start * x)
+
+    h, x = 1e-5, jnp.asarray(1.1)
+    expected = (value(x + h) - value(x - h)) / (2.0 * h)
+    np.testing.assert_allclose(jax.jit(jax.grad(value))(x), expected, rtol=1e-6)

@@ -59,30 +59,39 @@ class LevenbergMarquardt(AbstractMinimizer):
         first, unravel = ravel_pytree(start)
         size = jnp.asarray(residuals.size(), first.dtype)
 
-        def evaluate(x: Array) -> Array:
-            return residuals.flat(unravel(x)) / size
-
-        def log(**values: tuple[str, Any]) -> None:
-            n, last, now = (
-                values[name][1]
-                for name in ("num_steps", "loss_last_accepted_step", "loss_this_step")
-            )
-            # No step was accepted before the first one.
-            cost = jnp.where(n == 0, now, last) * size**2
-            convergence.log_cost(key, cost)
-            if verbose:
-                _print(n, cost)
+        # optimistix keeps this function, which therefore must not refer to tracers.
+        def evaluate(y: Array, args: tuple[Residuals, Array, Array]) -> Array:
+            residuals, scale, size = args
+            return residuals.flat(unravel(y / scale)) / size
 
         scale = jnp.where(influence > 0, influence, 1.0) / size
-        solver = Damped(self.rtol, self.atol, log)
         solution = optx.least_squares(
-            lambda y, _: evaluate(y / scale),
-            solver,
+            evaluate,
+            Damped(self.rtol, self.atol, _Log(key, size, verbose)),
             first * scale,
+            (residuals, scale, size),
             max_steps=self.max_steps,
             throw=False,
         )
         return unravel(solution.value / scale), solution.stats["num_steps"], solution.result
+
+
+class _Log(eqx.Module):
+    """Appends the cost of each step, half the sum of squares of scaled residuals, to a log."""
+
+    key: Int[Array, ""]
+    size: Float[Array, ""]
+    prints: bool
+
+    def __call__(self, **values: tuple[str, Any]) -> None:
+        n, last, now = (
+            values[name][1] for name in ("num_steps", "loss_last_accepted_step", "loss_this_step")
+        )
+        # No step was accepted before the first one.
+        cost = jnp.where(n == 0, now, last) * self.size**2
+        convergence.log_cost(self.key, cost)
+        if self.prints:
+            _print(n, cost)
 
 
 class FirstOrder(AbstractMinimizer):

@@ -14,6 +14,7 @@ from ...bodies import AbstractBody
 from ...errors import ModelError
 from ...model import Model
 from ...model.paths import follow
+from ...model.values import is_concrete
 from .priors import Normal
 from .transforms import AbstractElementwise, AbstractTransform, Unbounded
 
@@ -187,7 +188,7 @@ def select_parameters(subject: Subject, select: Selection, who: str = "identify"
             free = p.transform.to_free(value)
         except ModelError as error:
             raise ModelError(f"{who}: parameter {name!r}: {error}") from error
-        if not np.all(np.isfinite(np.asarray(free))):
+        if is_concrete(free) and not np.all(np.isfinite(np.asarray(free))):
             raise ModelError(
                 f"{who}: parameter {name!r}: {type(p.transform).__name__} does not admit its "
                 f"starting value {value}, which must be inside of its range"

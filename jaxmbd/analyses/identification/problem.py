@@ -15,7 +15,7 @@ from ...errors import DataError
 from ...mechanism.float_types import in_float_type, in_one_float_type
 from ...model import Model
 from ...model.arguments import as_mapping, described
-from ...model.values import all_concrete
+from ...model.values import all_concrete, is_concrete
 from .batches import batch_experiments
 from .continuity import join_windows
 from .experiment import Experiment
@@ -121,13 +121,13 @@ def with_substeps(
     """
     if not residuals.simulator.chooses or not experiments:
         return residuals
-    primals = primal((residuals, experiments))
+    primals = primal((residuals, experiments, noise or {}))
     if not all_concrete(primals):
         warn_traced(who or "identify", level)
         return residuals
-    at_start, records = primals
+    at_start, records, deviations = primals
     motions = motions_of(at_start, records, at_start.unknowns())
-    limits = Limits(noise or {})
+    limits = Limits(deviations)
     chosen = motions.chosen(limits._replace(margin=MARGIN)).substeps
     integration = motions.measured(chosen, limits)
     if who is not None and not integration.is_met:
@@ -156,7 +156,7 @@ def _noise(
     for name, value in given.items():
         if name not in known:
             raise DataError(f"identify: noise of {name!r}, which no experiment measures")
-        if isinstance(value, str) or np.ndim(value) != 0 or not value > 0:
+        if isinstance(value, str) or np.ndim(value) != 0 or (is_concrete(value) and not value > 0):
             raise DataError(f"identify: noise of {name!r} must be positive, got {value}")
     dtype = jnp.result_type(float)
     return {name: jnp.asarray(given.get(name, 1.0), dtype=dtype) for name in names}

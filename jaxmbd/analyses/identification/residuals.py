@@ -19,6 +19,7 @@ from jaxtyping import Array, Bool, Float, Int
 from ...errors import DataError
 from ...formulations import formulate
 from ...model import Model
+from ...model.values import is_concrete
 from ...sensors import JointPosition, nearest_reading
 from ...system import constraints
 from ...system.abstract import AbstractSystem, State
@@ -266,23 +267,43 @@ class Residuals(eqx.Module):
     def flat(self, unknowns: tuple[Free, list[Array]]) -> Float[Array, "r"]:
         """The same as `plain`, with derivatives by blocks, for the whole Jacobian."""
         unknowns = self.confined(unknowns)
+        # JAX keeps the rule, which therefore must not refer to tracers. Other arrays remain
+        # constants of a program.
+        traced, known = eqx.partition(self, lambda x: not is_concrete(x))
 
-        @jax.custom_jvp
-        def evaluate(theta: Free, starts: list[Array]) -> tuple[list[Array], Array]:
-            return self.by_record(theta, starts), self.by_stack(theta)
+        def plain(traced: Residuals, theta: Free, starts: list[Array]) -> tuple[list[Array], Array]:
+            residuals = eqx.combine(traced, known)
+            return residuals.by_record(theta, starts), residuals.by_stack(theta)
 
-        @evaluate.defjvp
+        evaluate = eqx.filter_custom_jvp(plain)
+
+        @evaluate.def_jvp
         def _(primals: Any, tangents: Any) -> tuple[Any, Any]:
-            (theta, starts), (d_theta, d_starts) = primals, tangents
-            direction, _ = ravel_pytree(d_theta)
-            changes = [
-                J @ direction + jnp.einsum("wrk,wk->wr", J_start, d_start)
-                for (J, J_start), d_start in zip(self.blocks(theta, starts), d_starts, strict=True)
-            ]
-            others, J = self.stack_block(theta)
-            return (self.by_record(theta, starts), others), (changes, J @ direction)
+            traced, *unknowns = primals
+            values, changes = eqx.combine(traced, known)._along((*unknowns,), tangents[1:])
+            if jax.tree.leaves(tangents[0]):  # By numbers of the model that are not unknowns.
+                fn = lambda x: plain(x, *unknowns)  # noqa: E731
+                by_others = eqx.filter_jvp(fn, (traced,), (tangents[0],))[1]
+                changes = jax.tree.map(
+                    lambda dx, more: dx if more is None else dx + more, changes, by_others
+                )
+            return values, changes
 
-        return self._joined(unknowns[0], *evaluate(*unknowns))
+        return self._joined(unknowns[0], *evaluate(traced, *unknowns))
+
+    def _along(self, unknowns: Any, directions: Any) -> tuple[Any, Any]:
+        """`by_record` and `by_stack`, and their derivatives by blocks along directions."""
+        theta, starts = unknowns
+        d_theta, d_starts = jax.tree.map(
+            lambda x, dx: jnp.zeros_like(x) if dx is None else dx, unknowns, directions
+        )
+        direction, _ = ravel_pytree(d_theta)
+        changes = [
+            J @ direction + jnp.einsum("wrk,wk->wr", J_start, d_start)
+            for (J, J_start), d_start in zip(self.blocks(theta, starts), d_starts, strict=True)
+        ]
+        others, J = self.stack_block(theta)
+        return (self.by_record(theta, starts), others), (changes, J @ direction)
 
     def stack_block(self, theta: Free) -> tuple[Float[Array, "m"], Float[Array, "m p"]]:
         """`by_stack` and its Jacobian, by one search for each equilibrium."""
