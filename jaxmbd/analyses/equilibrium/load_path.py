@@ -20,7 +20,7 @@ from jaxtyping import Array, Bool, Float
 from ..._run_time_checks import error_if
 from ...errors import EquilibriumError, ModelError
 from ...model.arguments import as_count, as_host_number, as_names, described
-from ...model.values import as_leaf, is_concrete
+from ...model.values import all_concrete, as_leaf, is_concrete
 from ...nonlinear import Dense
 from ...system.abstract import AbstractSystem, State, Time, as_state, as_time
 from ...system.acceleration import accelerations
@@ -243,18 +243,15 @@ def _point(system: AbstractSystem, t: Time, state: State) -> tuple[dict[str, Joi
 def _along_values(
     of: Callable[[Any], AbstractSystem], t: Time, state: State, values: Float[Array, "n"]
 ) -> Branch:
-    @eqx.filter_jit
-    def along(state: State, values: Float[Array, "n"]) -> Any:
-        def point(state: State, value: Float[Array, ""]) -> tuple[State, Any]:
-            system = of(value)
-            found: Equilibrium = equilibrium(system, state, t=t, method="newton", throw=False)
-            good = found.residual < CONVERGED**0.5
-            named = _point(system, t, found.state)
-            return found.state, (found.state, found.eigenvalues, found.stable, good, *named)
+    def point(state: State, value: Float[Array, ""]) -> tuple[State, Any]:
+        system = of(value)
+        found: Equilibrium = equilibrium(system, state, t=t, method="newton", throw=False)
+        good = found.residual < CONVERGED**0.5
+        named = _point(system, t, found.state)
+        return found.state, (found.state, found.eigenvalues, found.stable, good, *named)
 
-        return jax.lax.scan(point, state, values)[1]
-
-    states, eigenvalues, stable, converged, joints, energies = along(state, values)
+    rows = jax.lax.scan(point, state, values)[1]
+    states, eigenvalues, stable, converged, joints, energies = rows
     changes = jnp.zeros_like(values)
     return Branch(values, states, eigenvalues, stable, converged, changes, joints, energies)
 
@@ -271,9 +268,9 @@ class _Arc(eqx.Module):
 def _along_arc(
     of: Callable[[Any], AbstractSystem], t: Time, state: State, path: ArcLength
 ) -> Branch:
-    @eqx.filter_jit
+    first = jnp.asarray(path.start, state.q.dtype)
+
     def along(state: State) -> Any:
-        first = jnp.asarray(path.start, state.q.dtype)
         system = of(first)
         begin: Equilibrium = equilibrium(system, state, t=t, method="newton", throw=False)
         good = begin.residual < CONVERGED**0.5
@@ -300,7 +297,9 @@ def _along_arc(
         rows = jax.lax.scan(step, start, None, length=path.n_steps)[1]
         return jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), head, rows)
 
-    values, states, eigenvalues, stable, converged, changes, joints, energies = along(state)
+    # JAX keeps a function made with `jit`, which therefore must not refer to tracers.
+    run = eqx.filter_jit(along) if all_concrete((of(first), state, t, path)) else along
+    values, states, eigenvalues, stable, converged, changes, joints, energies = run(state)
     return Branch(values, states, eigenvalues, stable, converged, changes, joints, energies)
 
 
