@@ -57,7 +57,7 @@ def documented_names():
             if name[0].isupper():
                 targets[name] = f"jaxmbd.{module}.{name}"
     errors = {name for name, value in vars(jaxmbd.errors).items() if inspect.isclass(value)}
-    targets |= {name: f"jaxmbd.errors.{name}" for name in errors - {"RESULTS"}}
+    targets |= {name: f"jaxmbd.errors.{name}" for name in errors}
     public = {name: f"jaxmbd.{name}" for name in jaxmbd.__all__ if name not in modules}
     return {**public, **targets}
 

@@ -1,7 +1,9 @@
-"""The report of the environment: complete, and without names and paths of a machine."""
+"""The report of the environment, and the public names with the libraries that they import."""
 
 import getpass
 import platform
+import subprocess
+import sys
 
 import jax
 import pytest
@@ -41,5 +43,47 @@ def test_no_names_of_the_machine(monkeypatch):
 
 
 def test_every_public_name_is_listed():
-    assert set(mbd.__all__) <= set(dir(mbd))
-    assert all(getattr(mbd, name) is not None for name in mbd.__all__)
+    for part in (mbd, mbd.flexible):
+        assert set(part.__all__) <= set(dir(part))
+        assert all(getattr(part, name) is not None for name in part.__all__)
+
+
+def test_no_imports_before_first_use():
+    """A model and its equations need JAX and equinox alone; analyses import what they use."""
+    script = """
+import sys
+import jaxmbd as mbd
+
+slow = "diffrax equinox jax lineax llvmlite matplotlib numpy optax optimistix scipy xarray".split()
+print(*(name for name in slow if name in sys.modules), sep=",")
+mbd.Model, mbd.joints.Revolute, mbd.forces.Gravity, mbd.formulate, mbd.accelerations
+print(*(name for name in slow if name in sys.modules), sep=",")
+mbd.simulate, mbd.flexible.beam, mbd.equilibrium
+print(*(name for name in slow if name in sys.modules), sep=",")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    first, model, analyses = done.stdout.splitlines()
+    assert first == ""
+    assert model == "equinox,jax,numpy"
+    assert analyses == "diffrax,equinox,jax,lineax,numpy,optimistix"
+
+
+@pytest.mark.long
+def test_first_use_inside_a_transformation():
+    """Modules that are first imported while JAX traces hold no traced arrays."""
+    script = """
+import jax
+import jaxmbd as mbd
+
+with jax.checking_leaks():
+    jax.jit(lambda: [getattr(mbd, name) for name in mbd.__all__] and 0)()
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_names_that_do_not_exist():
+    for part in (mbd, mbd.flexible):
+        with pytest.raises(AttributeError, match=f"module '{part.__name__}' has no attribute 'x'"):
+            _ = part.x

@@ -1,6 +1,8 @@
 """Rules of the repository that no other tool holds: layers, lengths, hosts, docstrings."""
 
 import ast
+import functools
+import graphlib
 import re
 import subprocess
 from collections.abc import Iterator
@@ -65,6 +67,11 @@ def part(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
+@functools.cache
+def syntax(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
 def imports(path: Path) -> Iterator[Import]:
     package = path.relative_to(REPOSITORY).parent.parts
 
@@ -82,7 +89,7 @@ def imports(path: Path) -> Iterator[Import]:
         for child in ast.iter_child_nodes(node):
             yield from visit(child, lazy or function or typing_only)
 
-    yield from visit(ast.parse(path.read_text()), lazy=False)
+    yield from visit(syntax(path), lazy=False)
 
 
 def violations(path: Path) -> Iterator[str]:
@@ -114,6 +121,88 @@ def violations(path: Path) -> Iterator[str]:
 def test_import_layers():
     found = [line for path in sorted(PACKAGE.rglob("*.py")) for line in violations(path)]
     assert not found, "\n".join(found)
+
+
+def modules() -> dict[str, Path]:
+    paths = {path.relative_to(REPOSITORY).with_suffix(""): path for path in PACKAGE.rglob("*.py")}
+    return {".".join(name.parts).removesuffix(".__init__"): path for name, path in paths.items()}
+
+
+@functools.cache
+def loaded_with() -> dict[str, set[str]]:
+    """The modules that each module imports by itself, and the packages around it and them."""
+    every = modules()
+    loaded = {}
+    for name, path in every.items():
+        targets = {target for target, _, lazy in imports(path) if not lazy} | {name}
+        parents = {".".join(t.split(".")[:n]) for t in targets for n in range(2, t.count(".") + 2)}
+        loaded[name] = parents & every.keys() - {name}
+    return loaded
+
+
+def test_parts_do_not_import_one_another_in_circles():
+    """Public names are imported on first use, in any order.
+
+    A package whose `__init__` imports its modules is one part: it is imported as a whole.
+    """
+    loaded = loaded_with()
+
+    def part_of(module: str) -> str:
+        names = module.split(".")
+        around = [".".join(names[:n]) for n in range(2, len(names))]
+        whole = (name for name in around if any(x.startswith(f"{name}.") for x in loaded[name]))
+        return next(whole, module)
+
+    parts: dict[str, set[str]] = {}
+    for module, others in loaded.items():
+        own = part_of(module)
+        parts.setdefault(own, set()).update({part_of(x) for x in others} - {own})
+    graphlib.TopologicalSorter(parts).prepare()  # Raises an error that names a circle.
+
+
+def registrations(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Generic function and class, as written, of each `register` of a `singledispatch`."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            for decorator in map(ast.unparse, node.decorator_list):
+                if decorator.endswith(".register"):
+                    yield decorator, ast.unparse(node.args.args[0].annotation)
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            function = ast.unparse(node.value.func)
+            if function.endswith(".register"):
+                yield function, ast.unparse(node.value.args[0])
+
+
+def test_registrations_are_loaded_with_their_function_or_class():
+    """Otherwise a generic function would find them only if somebody imported their module."""
+    loaded = loaded_with()
+    trees = {name: syntax(path) for name, path in modules().items()}
+    homes: dict[str, set[str]] = {}
+    for module, tree in trees.items():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef | ast.FunctionDef):
+                homes.setdefault(node.name, set()).add(module)
+
+    @functools.cache
+    def all_loaded(start: str) -> set[str]:
+        seen, left = {start}, [start]
+        while left:
+            new = loaded[left.pop()] - seen
+            seen |= new
+            left += new
+        return seen
+
+    checked, lost = 0, []
+    for module, tree in trees.items():
+        for function, classes in registrations(tree):
+            generic = function.split(".")[-2]
+            for name in re.findall(r"[A-Z]\w+", classes):
+                checked += 1
+                starts = homes.get(generic, set()) | homes.get(name, set())
+                if not any(module in all_loaded(start) for start in starts):
+                    lost.append(f"{module}: {generic} of {name}")
+    assert checked > 30
+    assert not lost, "\n".join(lost)
 
 
 def docstring_lines(tree: ast.AST) -> int:

@@ -6,9 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..errors import RESULTS, ModelError
+from ..errors import ModelError
 from ..model.values import all_concrete
 from ..system.abstract import State
+from .results import RESULTS
 from .simulate import simulate
 from .solution import Solution
 

@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float, Int
 from .._run_time_checks import error_if
 from .._stop_gradients import stop_gradients
 from ..contact import Restitution
-from ..errors import RESULTS, IncompatibleIntegrator, ModelError
+from ..errors import IncompatibleIntegrator, ModelError
 from ..integrators.explicit import ExplicitRK
 from ..model.values import all_concrete
 from ..system.abstract import AbstractSystem, State, Time
@@ -26,6 +26,7 @@ from ..system.acceleration import accelerations
 from ..system.impulses import collision
 from ..system.surfaces import Surfaces, surfaces_of
 from .missed_contacts import closed
+from .results import RESULTS
 
 # Speeds of approach of points that rest, as a part of the largest relative speed, in units of the
 # machine epsilon.

@@ -13,7 +13,7 @@ from jaxtyping import Array
 from .._run_time_checks import unwatched
 from .._with_room import with_room
 from ..contact import Restitution
-from ..errors import RESULTS, ModelError, SimulationError
+from ..errors import ModelError, SimulationError
 from ..integrators.explicit import ExplicitRK, as_integrator
 from ..integrators.generalized_alpha import AlphaMemory
 from ..integrators.implicit import AbstractImplicit, Memory
@@ -37,6 +37,7 @@ from .energy_gain import EnergyBalance, energy_balance, is_watched, warn_of_ener
 from .impacts import Impacts, Run, check_impacts, is_explicit, with_impacts
 from .missed_contacts import MeetsContacts
 from .motion_errors import MeasuresByMotion, below_rounding, measured
+from .results import RESULTS
 from .sampling import with_samples
 from .solution import Solution
 from .start import as_start, as_system, check_options

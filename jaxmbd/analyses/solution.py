@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..errors import RESULTS
 from ..system.abstract import AbstractSystem
 from .impacts import Impacts
 from .motion import AbstractMotion
+from .results import RESULTS
 
 
 class Solution(AbstractMotion):

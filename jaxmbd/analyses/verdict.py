@@ -10,13 +10,13 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
 from .._stop_gradients import stop_gradients
-from ..errors import RESULTS
 from ..joints.abstract import n_rows
 from ..system import branches, constraints, sizes
 from ..system.abstract import AbstractSystem, State, Time
 from ..system.joint_states import joint_states
 from ..system.loads import element_states
 from ..system.residuals import constraint_rates
+from .results import RESULTS
 
 # Largest residual by the mechanism's size with fixed steps, which have no error estimate.
 LARGEST_RESIDUAL = 1e-2

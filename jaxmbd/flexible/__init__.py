@@ -4,6 +4,9 @@
 numbers: they can be traced, and derivatives pass from dimensions and materials to the motion.
 """
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from .beam import beam as beam
 from .damping import Rayleigh as Rayleigh
 from .frame import Member as Member
@@ -12,8 +15,6 @@ from .geometric import GeometricStiffness as GeometricStiffness
 from .matrix_files import Matrices as Matrices
 from .matrix_files import read_matrices as read_matrices
 from .mbdyn import read_mbdyn as read_mbdyn
-from .mesh import Interface as Interface
-from .mesh import from_mesh as from_mesh
 from .modes import modes as modes
 from .parametric import Parametric as Parametric
 from .reduction import reduce as reduce
@@ -23,6 +24,10 @@ from .sections import Rectangle as Rectangle
 from .sections import Round as Round
 from .sections import Tube as Tube
 from .stress import von_mises as von_mises
+
+if TYPE_CHECKING:
+    from .mesh import Interface as Interface
+    from .mesh import from_mesh as from_mesh
 
 __all__ = [
     "AbstractSection",
@@ -45,3 +50,14 @@ __all__ = [
     "reduce",
     "von_mises",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import `mesh`, and with it SciPy's sparse matrices, when it is first used."""
+    if name not in ("Interface", "from_mesh"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(".mesh", __name__), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

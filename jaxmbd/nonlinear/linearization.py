@@ -2,16 +2,18 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import lineax as lx
 from jaxtyping import Array, Float
 
 from .blocks import Blocks
 from .residual import Residual
+
+if TYPE_CHECKING:
+    import lineax as lx
 
 Function = Callable[[Float[Array, "n"]], Float[Array, "n"]]
 
@@ -118,7 +120,7 @@ class Dense(AbstractFactorization):
       iterations correct its rounding errors, and a solve is one product.
     """
 
-    solver: lx.AbstractLinearSolver | None = None
+    solver: "lx.AbstractLinearSolver | None" = None
 
     def jacobian(
         self, fn: Function, x: Float[Array, "n"], blocks: Blocks
@@ -149,6 +151,8 @@ class Dense(AbstractFactorization):
         scaled = J * scale[:, None]
         if self.solver is None:
             return DenseFactors(scale, jnp.linalg.inv(scaled), relative)
+        import lineax as lx  # Takes long to load, and few use it.
+
         return DenseFactors(scale, self.solver.init(lx.MatrixLinearOperator(scaled), {}), relative)
 
     def solve(self, factors: DenseFactors, b: Float[Array, "n"]) -> Float[Array, "n"]:

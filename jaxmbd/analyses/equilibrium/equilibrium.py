@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from ..._stop_gradients import stop_gradients
 from ..._with_room import with_room
-from ...errors import RESULTS, ModelError
+from ...errors import ModelError
 from ...linear import after
 from ...mechanism.tree import fused_poses
 from ...model.arguments import as_mapping, as_names
@@ -21,6 +21,7 @@ from ...system import constraints
 from ...system.abstract import AbstractSystem, State, Time, as_state, as_time, require_system
 from ...system.acceleration import accelerations
 from ...system.reactions import reactions_of
+from ..results import RESULTS
 from ..start import check_numbers
 from .balance import (
     SLOW,

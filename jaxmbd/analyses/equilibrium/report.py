@@ -11,8 +11,9 @@ import equinox as eqx
 import numpy as np
 
 from ..._run_time_checks import unwatched
-from ...errors import RESULTS, EquilibriumError, UnstableEquilibriumWarning
+from ...errors import EquilibriumError, UnstableEquilibriumWarning
 from ...model.values import is_concrete
+from ..results import RESULTS
 
 if TYPE_CHECKING:
     from .equilibrium import Equilibrium

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import numpy as np
 
-from ...errors import RESULTS, DataError
+from ...errors import DataError
 from ...model import Model
+from ..results import RESULTS
 from .bounds import Bound
 from .experiment import Experiment
 from .prediction import Sensors, Simulator, motions_only, predicted

@@ -6,10 +6,11 @@ from typing import Any
 import equinox as eqx
 import jax
 
-from ...errors import RESULTS, DataError, ModelError
+from ...errors import DataError, ModelError
 from ...model import Model
 from ...model.arguments import is_count
 from ...model.values import all_concrete
+from ..results import RESULTS
 from .bounds import plane_of
 from .experiment import Experiment
 from .fit import Fit, rms_of

@@ -12,7 +12,8 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
 from ..._with_room import with_room
-from ...errors import RESULTS, SimulationError
+from ...errors import SimulationError
+from ..results import RESULTS
 from . import convergence
 from .flat_residuals import by_batch, n_others
 from .minimizers import AbstractMinimizer

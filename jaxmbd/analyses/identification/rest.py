@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from ...errors import RESULTS, DataError
+from ...errors import DataError
 from ...forces import AbstractElement
 from ...mechanism.float_types import in_float_type
 from ...model import Model
@@ -18,6 +18,7 @@ from ..assemble import assemble
 from ..equilibrium import equilibrium
 from ..equilibrium.equilibrium import nearest_rest
 from ..equilibrium.held import with_loads
+from ..results import RESULTS
 from .prediction import Simulator
 from .records import numbers
 

@@ -8,7 +8,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Float
 
-from ...errors import RESULTS
+from ..results import RESULTS
 from .bounds import Bounds, bounds_at
 from .experiment import Experiment
 from .fit import Fit, Overlay, overlays_of, rms_of
