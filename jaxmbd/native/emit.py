@@ -15,6 +15,7 @@ import numpy as np
 from .graph import Node, Region
 from .instructions import instruct
 from .ir import MEMORY, SIZES, number, wide
+from .routines import ROUTINES
 from .rows import AbstractRows, ArgumentRows, StackedRows
 from .values import SLOT, Memory, Part, Values, for_memory
 
@@ -50,6 +51,7 @@ class Pass(Values):
         self.driver: list[str] = []
         self.block = "one" if args[3] else "entry"  # Of the driver.
         self._rows: dict[Node, Place] = {}  # That long loops read.
+        self._routines: dict[int, int] = {}  # Where their results are in memory.
         super().__init__(*args)
 
     def begin_part(self) -> None:
@@ -94,11 +96,34 @@ class Pass(Values):
             self.names[item.index] = self._stacked(item)
         elif item.op == "load":
             self.names[item.index] = self.at_index(item)
+        elif item.op == "routine":
+            self._write_routine(item)
+            return
+        elif item.op == "part":
+            self.names[item.index] = self.row_from(self._place_of_part(item), item.type)
         elif item.op not in ("carry", "row", "final"):  # Their loop has named them.
             self.names[item.index] = instruct(self.w, item, [self.read(x) for x in item.args])
         if not self.varies and item.index in self.plan.slots:
             T, value = for_memory(self.w, item.type, self.read(item))
             self.w.do(f"store {T} {value}, ptr {self.slot(item)}")
+
+    def _write_routine(self, node: Node) -> None:
+        """Store the arguments of a routine, and call it."""
+        name, sizes = node.data
+        routine, size = ROUTINES[name], SIZES[node.type] * max(1, self.lanes)
+        given = routine.given(*sizes)
+        start = self.take(node.type, given + routine.found(*sizes) + routine.work(*sizes))
+        for k, x in enumerate(node.args):
+            self.store(node.type, self.read(x), start + k * size)
+        self._routines[node.index] = start + given * size
+        own = self.module.routine(name, sizes, node.type, self.lanes)
+        block = self.w.put(f"getelementptr i8, ptr %scratch, i64 {start}")
+        self.w.do(f"call void {own}(ptr {block})")
+
+    def _place_of_part(self, node: Node) -> str:
+        size = SIZES[node.type] * max(1, self.lanes)
+        start = self._routines[node.args[0].index] + node.data * size
+        return self.w.put(f"getelementptr i8, ptr %scratch, i64 {start}")
 
     # Loops ------------------------------------------------------------------------------------
 

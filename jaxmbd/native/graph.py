@@ -4,6 +4,7 @@ A node belongs to the innermost loop that it depends on, so that invariant nodes
 varies if it depends on an argument that differs between the states of a batch.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -143,6 +144,14 @@ class Graph:
             node = Node("load", kind, (first,), (number, entry), first.region, varies)
             self._known[key] = self._added(node)
         return self._known[key]
+
+    def routine(
+        self, name: str, sizes: tuple[int, ...], given: Sequence[Node], count: int
+    ) -> list[Node]:
+        """Nodes of the results of a routine on these entries, which have one type."""
+        kind = given[0].type
+        call = self.node("routine", kind, tuple(given), (name, sizes))
+        return [self.node("part", kind, (call,), k) for k in range(count)]
 
     def of_loop(self, op: str, kind: str, loop: Region, data: Any, varies: bool) -> Node:
         """A value that a loop defines: in its body, or after it for results."""

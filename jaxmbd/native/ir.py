@@ -79,6 +79,7 @@ class Module:
     def __init__(self) -> None:
         self.declared: dict[str, None] = {}
         self.functions: dict[tuple[str, str, int], None] = {}
+        self.routines: dict[tuple[str, tuple[int, ...], str, int], None] = {}
         self.globals: list[str] = []
 
     def declare(self, text: str) -> None:
@@ -88,6 +89,11 @@ class Module:
         """Name of a mathematical function of this type."""
         self.functions[name, kind, lanes] = None
         return f"@{name}.{suffix(kind, lanes)}"
+
+    def routine(self, name: str, sizes: tuple[int, ...], kind: str, lanes: int) -> str:
+        """Name of a routine for arrays of these sizes."""
+        self.routines[name, sizes, kind, lanes] = None
+        return f"@{'.'.join([name, *map(str, sizes)])}.{suffix(kind, lanes)}"
 
 
 def wide(text: str, lanes: int) -> str:

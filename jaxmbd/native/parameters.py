@@ -18,6 +18,14 @@ def _any(value: Any, equation: Any) -> bool:
     return True
 
 
+def _none(value: Any, equation: Any) -> bool:
+    return value is None
+
+
+def _false(value: Any, equation: Any) -> bool:
+    return not value
+
+
 def _first_axis(value: Any, equation: Any) -> bool:
     return value >= 0
 
@@ -31,6 +39,12 @@ def _replicated(value: Any, equation: Any) -> bool:
 
 _CUMULATIVE: dict[str, Check] = {"axis": _first_axis, "reverse": _any}
 
+_SCATTER: dict[str, Check] = {
+    **dict.fromkeys(("dimension_numbers", "unique_indices", "indices_are_sorted"), _any),
+    **dict.fromkeys(("update_jaxpr", "mode"), _any),
+    "update_consts": lambda value, equation: len(value) == 0,
+}
+
 SHARDINGS = frozenset({"sharding", "out_sharding"})
 
 COVERED: dict[str, dict[str, Check]] = {
@@ -39,7 +53,31 @@ COVERED: dict[str, dict[str, Check]] = {
         for name, checks in PARAMETERS.items()
     },
     **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin"), _CUMULATIVE),
-    "cond": {"branches": _any},
+    "cond": dict.fromkeys(("branches", "branches_platforms"), _any),
+    "platform_index": {"platforms": _any},
+    "custom_linear_solve": dict.fromkeys(("const_lengths", "jaxprs"), _any),
+    **dict.fromkeys(("scatter", "scatter-add", "scatter-mul"), _SCATTER),
+    "sort": {
+        "dimension": _first_axis,
+        "is_stable": _any,
+        "num_keys": lambda value, equation: value == 1,
+    },
+    # Dense factorizations.
+    "cholesky": {},
+    "triangular_solve": {
+        **dict.fromkeys(("left_side", "lower", "transpose_a", "unit_diagonal"), _any),
+        "conjugate_a": _any,  # Of floats, their own conjugates.
+    },
+    "lu": {},
+    "qr": {"full_matrices": _any, "pivoting": _false, "use_magma": _any},
+    "svd": {
+        **dict.fromkeys(("full_matrices", "compute_uv", "algorithm"), _any),
+        "subset_by_index": _none,
+    },
+    "eigh": {
+        **dict.fromkeys(("lower", "sort_eigenvalues", "algorithm"), _any),
+        "subset_by_index": _none,
+    },
 }
 
 

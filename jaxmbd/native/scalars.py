@@ -14,16 +14,18 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from .._while_at_most import NAME as WHILE_AT_MOST
 from .._with_room import with_room
+from ..linear.succession import NAME as AFTER
 from ..fused.batch_last import _counts
 from ..fused.inline_and_unroll import BATCHES, blank, literal
 from ..fused.inline_and_unroll import CALLS as INLINED
 from . import elementwise, tables
+from .dense import DENSE
 from .graph import TYPES, Graph, Node, Region
 from .masks import Mask
 from .mostly_zeros import MOSTLY_ZEROS
 from .parameters import uncovered
 from .rows import MAX_ENTRIES, AbstractRows, ArgumentRows, StackedRows, as_nodes
-from .structure import STRUCTURE, Nodes, NotCovered, as_array, constants, each, known
+from .structure import MANY_PRODUCTS, STRUCTURE, Nodes, NotCovered, as_array, constants, each, known
 
 # Loops of more operations on scalars than this stay loops.
 MAX_UNROLLED = 20_000
@@ -189,6 +191,9 @@ class Trace:
         name, params, graph = equation.primitive.name, equation.params, self.graph
         if name == "scan":
             return self._scan(params, given, region)
+        if name in CALLS and params.get("name") == AFTER:
+            if given[0].shape == _shape_of(equation.outvars[0]):
+                return given[:1]
         if name in CALLS and isinstance(params[CALLS[name]], ClosedJaxpr):
             self.ends_early = params.get("name") == WHILE_AT_MOST
             return self.evaluate(params[CALLS[name]], given, region)
@@ -214,11 +219,24 @@ class Trace:
                 return [np.empty(shape, dtype=object)]
             found = each(lambda *args: rule(graph, params, *args), *x)
             return [found.view(Mask) if _makes_mask(equation) else found]
+        if name in DENSE:
+            return DENSE[name](graph, equation, x)
+        if name == "custom_linear_solve":
+            return self._solve(params, x, region)
+        if name == "platform_index":
+            return [constants(graph, np.int32(_index_of_cpu(params["platforms"])))]
         if name in STRUCTURE:
             return STRUCTURE[name](graph, equation, x)
         if name == "cond":
             return self._cond(params["branches"], x, region)
         raise NotCovered(name)
+
+    def _solve(self, params: Any, x: list[Nodes], region: Region) -> Sequence[Array]:
+        counts, solve = params["const_lengths"], params["jaxprs"].solve
+        first = counts.matvec + counts.vecmat
+        end = first + counts.solve
+        right = x[end + counts.transpose_solve :]
+        return self.evaluate(solve, [*x[first:end], *right], region)
 
     def _cond(
         self, branches: Sequence[ClosedJaxpr], x: list[Nodes], region: Region
@@ -372,6 +390,11 @@ class Loop:
     ends_early: bool = False
 
 
+def _index_of_cpu(platforms: Any) -> int:
+    """Number of the first list of platforms with the CPU, or of the default one."""
+    return next(k for k, names in enumerate(platforms) if names is None or "cpu" in names)
+
+
 def _shape_of(x: Any) -> tuple[int, ...]:
     return x.aval.shape
 
@@ -398,11 +421,19 @@ def work(jaxpr: Jaxpr, times: Callable[[int, int], int] = mul) -> int:
         elif name == "dot_general" and given & masks:  # Sums that share partial sums.
             total += 2 * size
         elif name == "dot_general":
-            total += 2 * size * _products(equation)
+            products = size * _products(equation)
+            if products > MANY_PRODUCTS and not params["dimension_numbers"][1][0]:
+                products = sum(math.prod(_shape_of(x)) for x in equation.invars) + size
+            total += 2 * products
+        elif name in DENSE:
+            total += size + sum(math.prod(_shape_of(x)) for x in equation.invars)
         elif name in elementwise.RULES:
             total += size
         elif name.startswith(("reduce", "cum", "arg", "scatter")):
             total += math.prod(_shape_of(equation.invars[0]))
+        if name == "custom_linear_solve":
+            total += work(params["jaxprs"].solve.jaxpr, times)
+            continue
         called = params[CALLS[name]] if name in CALLS else tuple(params.values())
         for value in jax.tree.leaves(called, is_leaf=_is_program):
             inner = value.jaxpr if isinstance(value, ClosedJaxpr) else value

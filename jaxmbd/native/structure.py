@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.lax import GatherScatterMode
 
-from .elementwise import add, compare, is_float, logic, mul, select
+from .elementwise import add, compare, compare_total, is_float, logic, mul, select
 from .graph import TYPES, Graph, Node
 from .masks import is_mask, sums
 
@@ -19,6 +19,10 @@ Rule = Callable[[Graph, Any, list[Nodes]], Sequence[Nodes]]
 
 # Largest number of places among which an index that is computed selects.
 MANY_PLACES = 64
+
+
+# Largest number of products in a product of matrices that is unrolled.
+MANY_PRODUCTS = 1_000
 
 
 class NotCovered(Exception):
@@ -209,6 +213,13 @@ def _product(graph, equation, x):
         a, b = a.reshape(length, -1), b.reshape(length, -1)
         found = sums(graph, a.T, b, zero) if is_mask(a) else sums(graph, b.T, a, zero).T
         return [found.reshape(shape)]
+    if not each_of and length * (n := math.prod(own_a)) * (m := math.prod(own_b)) > MANY_PRODUCTS:
+        a, b = a.reshape(length, n), b.reshape(length, m)
+        if all(2 * sum(x.op == "const" for x in y.flat) < y.size for y in (a, b)):
+            entries = graph.routine("product", (n, length, m), [*a.T.flat, *b.flat], n * m)
+            found = np.empty(n * m, dtype=object)
+            found[:] = entries
+            return [found.reshape(shape)]
     a = a.reshape(length, *each_of, *own_a, *[1] * len(own_b))
     b = b.reshape(length, *each_of, *[1] * len(own_a), *own_b)
     total = each(lambda a, b: mul(graph, a, b), a[0], b[0])
@@ -340,29 +351,26 @@ def _places(equation: Any, shape: tuple[int, ...], rows: np.ndarray) -> np.ndarr
 
 
 def _gathered_rows(graph: Graph, equation: Any, x: Nodes, rows: Nodes) -> Nodes:
-    """Whole rows, by indices that are computed."""
+    """Whole parts along one axis, by indices that are computed."""
     numbers, mode = equation.params["dimension_numbers"], equation.params["mode"]
-    lead = rows.ndim - 1
-    out_rank = len(equation.outvars[0].aval.shape)
-    whole = (
-        (numbers.collapsed_slice_dims, numbers.start_index_map) == ((0,), (0,))
-        and not numbers.operand_batching_dims
-        and rows.shape[-1] == 1
-        and tuple(equation.params["slice_sizes"]) == (1, *x.shape[1:])
-        and numbers.offset_dims == tuple(range(lead, out_rank))
-    )
-    if not whole:
+    axis = numbers.start_index_map[0] if len(numbers.start_index_map) == 1 else -1
+    sizes = tuple(1 if k == axis else size for k, size in enumerate(x.shape))
+    whole = numbers.collapsed_slice_dims == (axis,) and not numbers.operand_batching_dims
+    if not whole or tuple(equation.params["slice_sizes"]) != sizes:
         raise NotCovered("gather of parts by computed indices")
     fill = graph.constant(fill_value(equation), _type(equation))
-    found = np.empty(equation.outvars[0].aval.shape, dtype=object)
-    for place in np.ndindex(*rows.shape[:-1]):
+    parts = list(map(as_array, np.moveaxis(x, axis, 0)))
+    lead = rows.shape[:-1]
+    found = np.empty((*lead, *parts[0].shape), dtype=object)
+    for place in np.ndindex(*lead):
         row = rows[(*place, 0)]
-        taken = at_place(graph, row, list(map(as_array, x)))
+        taken = at_place(graph, row, parts)
         if mode == GatherScatterMode.FILL_OR_DROP:
-            inside = _inside(graph, row, x.shape[0])
+            inside = _inside(graph, row, len(parts))
             taken = each(lambda y, ok=inside: select(graph, ok, y, fill), taken)
         found[place] = unwrapped(taken)
-    return found
+    outer = [k for k in range(found.ndim) if k not in numbers.offset_dims]
+    return found.transpose(np.argsort([*outer, *numbers.offset_dims]))
 
 
 def _inside(graph: Graph, row: Node, size: int) -> Node:
@@ -371,24 +379,100 @@ def _inside(graph: Graph, row: Node, size: int) -> Node:
     return logic(graph, "and", low, compare(graph, "lt", row, graph.constant(size, row.type)))
 
 
-def _scatter_add(graph, equation, x):
-    """Add parts to the given rows of an array, in their order; drop rows out of bounds."""
+def _scattered(step: Callable[[Graph, Node, Node], Node]) -> Rule:
+    """Combine entries of an array with parts, in their order; drop those out of bounds."""
+
+    def rule(graph, equation, x):
+        total, rows, parts = x
+        places = known(rows)
+        if places is None:
+            if step is add:
+                return _add_to_rows(graph, equation, x)
+            raise NotCovered("scatter to computed places")
+        flat = total.flatten()
+        targets = _targets(equation, total.shape, places)
+        for place, part in zip(targets.flat, parts.flat, strict=True):
+            if place >= 0:
+                flat[place] = step(graph, flat[place], part)
+        return [flat.reshape(total.shape)]
+
+    return rule
+
+
+def _add_to_rows(graph, equation, x):
+    """Add to whole rows whose numbers are computed."""
     total, rows, parts = x
+    numbers = equation.params["dimension_numbers"]
+    if not (
+        (numbers.inserted_window_dims, numbers.scatter_dims_to_operand_dims) == ((0,), (0,))
+        and not numbers.operand_batching_dims
+        and numbers.update_window_dims == tuple(range(1, parts.ndim))
+        and rows.ndim == 2
+        and parts.shape[1:] == total.shape[1:]
+        and equation.params["mode"] != GatherScatterMode.CLIP
+    ):
+        raise NotCovered("scatter-add to computed places")
+    if total.shape[0] > MANY_PLACES:
+        raise NotCovered(f"scatter-add to a computed one of {total.shape[0]} rows")
     total = total.copy()
     for number, row in enumerate(rows[:, 0]):
-        if row.op == "const":
-            if 0 <= int(row.data) < total.shape[0]:
-                sums = each(lambda *ab: add(graph, *ab), total[int(row.data)], parts[number])
-                total[int(row.data)] = unwrapped(sums)
-            continue
-        if total.shape[0] > MANY_PLACES:
-            raise NotCovered(f"scatter-add to a computed one of {total.shape[0]} rows")
         for k in range(total.shape[0]):
             here = compare(graph, "eq", row, graph.constant(k, row.type))
             added = lambda s, y, here=here: select(graph, here, add(graph, s, y), s)  # noqa: E731
             sums = each(added, total[k], parts[number])
             total[k] = unwrapped(sums)
     return [total]
+
+
+def _targets(equation: Any, shape: tuple[int, ...], rows: np.ndarray) -> np.ndarray:
+    """For each entry of the parts of a scatter, its place in the flat array; -1 if it is dropped."""
+    numbers, parts = equation.params["dimension_numbers"], equation.invars[2].aval.shape
+    lead = [k for k in range(len(parts)) if k not in numbers.update_window_dims]
+    gone = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
+    window = [k for k in range(len(shape)) if k not in gone]
+    starts = np.zeros((*rows.shape[:-1], len(shape)), dtype=np.int64)
+    starts[..., list(numbers.scatter_dims_to_operand_dims)] = rows
+    beside = numbers.operand_batching_dims, numbers.scatter_indices_batching_dims
+    for k, axis in zip(*beside, strict=True):
+        starts[..., k] = np.indices(rows.shape[:-1])[axis]
+    sizes = np.ones(len(shape), dtype=np.int64)
+    sizes[window] = [parts[k] for k in numbers.update_window_dims]
+    last = np.subtract(shape, sizes)
+    inside = np.all((starts >= 0) & (starts <= last), axis=-1)
+    if equation.params["mode"] == GatherScatterMode.CLIP:
+        starts, inside = np.clip(starts, 0, last), np.ones_like(inside)
+    at = np.indices(parts)
+    first = tuple(at[k] for k in lead)
+    found = np.broadcast_to(starts[first], (*parts, len(shape))).copy()
+    for axis, k in zip(window, numbers.update_window_dims, strict=True):
+        found[..., axis] += at[k]
+    strides = np.cumprod([1, *shape[:0:-1]], dtype=np.int64)[: len(shape)][::-1]
+    return np.where(inside[first], found @ strides, -1)
+
+
+# Longest arrays that are sorted: by exchanges of neighbours, about half the square of the length.
+MANY_SORTED = 40
+
+
+def _sort(graph, equation, x):
+    """Arrays along an axis in the order of the first one; equal entries keep their order."""
+    axis = equation.params["dimension"]
+    n = x[0].shape[axis]
+    if n > MANY_SORTED:
+        raise NotCovered(f"sort of {n} entries")
+    columns = [np.moveaxis(y, axis, 0).reshape(n, -1).copy() for y in x]
+    for k in range(columns[0].shape[1]):
+        own = [y[:, k] for y in columns]
+        for turn in range(n):
+            for i in range(turn % 2, n - 1, 2):
+                wins = compare_total(graph, "lt", own[0][i + 1], own[0][i])
+                for y in own:
+                    a, b = y[i], y[i + 1]
+                    y[i] = select(graph, wins, b, a)
+                    y[i + 1] = select(graph, wins, a, b)
+    shapes = [np.moveaxis(y, axis, 0).shape for y in x]
+    found = zip(columns, shapes, strict=True)
+    return [np.moveaxis(y.reshape(shape), 0, axis) for y, shape in found]
 
 
 STRUCTURE: dict[str, Callable[..., Sequence[Nodes]]] = {
@@ -422,7 +506,10 @@ STRUCTURE: dict[str, Callable[..., Sequence[Nodes]]] = {
     "dynamic_slice": _dynamic_slice,
     "dynamic_update_slice": _dynamic_update_slice,
     "gather": _gather,
-    "scatter-add": _scatter_add,
+    "scatter": _scattered(lambda graph, old, new: new),
+    "scatter-add": _scattered(add),
+    "scatter-mul": _scattered(mul),
+    "sort": _sort,
 }
 
 __all__ = [

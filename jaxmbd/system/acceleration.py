@@ -23,6 +23,7 @@ from ..model.arguments import as_instance
 from . import constraints, refined
 from .abstract import AbstractSystem, State, Time, Velocities, as_state, as_time
 from .configuration import AbstractConfiguration
+from .kernels import kernel
 from .loads import loads
 from .residuals import constraint_rates, motion_residual
 from .rounding import is_checked, is_rounding_small, load_scale
@@ -70,7 +71,7 @@ def _accelerations(
     if constraints.n_constraints(system) == 0:
         rates = widened(free_accelerations)(system, t, state)
         return rates, jnp.zeros(0, dtype=state.q.dtype)
-    return widened(constrained_accelerations)(system, t, state, stabilization)
+    return widened(kernel(constrained_accelerations))(system, t, state, stabilization)
 
 
 @singledispatch

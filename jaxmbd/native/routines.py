@@ -1,0 +1,527 @@
+"""Dense factorizations as loops over entries in memory, in LLVM's intermediate representation.
+
+A routine works on a block of memory: first the entries of its arguments, each array row by row,
+then those of its results. Each entry is a number for each state of a vector. All states of a vector
+take the same steps, and choose what becomes of their own numbers.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .graph import NUMPY_TYPES
+from .ir import SIZES, Module, Writer
+
+# Rotations of an array until its columns are orthogonal: sweeps over all pairs of columns.
+MAX_SWEEPS = 40
+
+Index = str | int
+Body = Callable[..., Sequence[str] | str | None]
+
+
+class Block(Writer):
+    """Instructions on a block of numbers of one type."""
+
+    def __init__(self, kind: str, lanes: int, module: Module):
+        super().__init__(lanes, module)
+        self.kind, self.T = kind, self.type(kind)
+
+    # Numbers ----------------------------------------------------------------------------------
+
+    def c(self, x: float) -> str:
+        return self.constant(self.kind, NUMPY_TYPES[self.kind].type(x))
+
+    def add(self, a: str, b: str) -> str:
+        return self.put(f"fadd contract {self.T} {a}, {b}")
+
+    def sub(self, a: str, b: str) -> str:
+        return self.put(f"fsub contract {self.T} {a}, {b}")
+
+    def mul(self, a: str, b: str) -> str:
+        return self.put(f"fmul contract {self.T} {a}, {b}")
+
+    def div(self, a: str, b: str) -> str:
+        return self.put(f"fdiv {self.T} {a}, {b}")
+
+    def sqrt(self, a: str) -> str:
+        return self.call(self.kind, "sqrt", a)
+
+    def size(self, a: str) -> str:
+        return self.call(self.kind, "fabs", a)
+
+    def signed(self, size: str, sign: str) -> str:
+        """The magnitude of one number with the sign of another one."""
+        return self.call(self.kind, "copysign", size, sign)
+
+    def test(self, how: str, a: str, b: str) -> str:
+        return self.put(f"fcmp {how} {self.T} {a}, {b}")
+
+    def both(self, a: str, b: str) -> str:
+        return self.put(f"and {self.type('i1')} {a}, {b}")
+
+    def where(self, which: str, yes: str, no: str) -> str:
+        return self.put(f"select {self.type('i1')} {which}, {self.T} {yes}, {self.T} {no}")
+
+    def any(self, which: str) -> str:
+        """True if a truth value is true for any state."""
+        n = self.lanes
+        if not n:
+            return which
+        name = f"@llvm.vector.reduce.or.v{n}i1"
+        self.module.declare(f"declare i1 {name}(<{n} x i1>)")
+        return self.put(f"call i1 {name}(<{n} x i1> {which})")
+
+    def number(self, i: Index) -> str:
+        """An index as a number for all states."""
+        if isinstance(i, int):
+            return self.c(i)
+        own = self.put(f"sitofp i64 {i} to {'double' if self.kind == 'f64' else 'float'}")
+        return self.broadcast(self.kind, own)
+
+    # Indices and loops ------------------------------------------------------------------------
+
+    def at(self, i: Index, op: str, j: Index) -> Index:
+        """i op j of integers."""
+        if isinstance(i, int) and isinstance(j, int):
+            return {"add": i + j, "sub": i - j, "mul": i * j}[op]
+        if (op, j) in (("add", 0), ("sub", 0), ("mul", 1)):
+            return i
+        return self.put(f"{op} i64 {i}, {j}")
+
+    def next(self, i: Index) -> Index:
+        return self.at(i, "add", 1)
+
+    def loop(self, first: Index, end: Index, body: Body, *start: str) -> list[str]:
+        """Carry numbers through `body(i, *carried)` for i from `first` to before `end`.
+
+        A body that returns a truth value, and not carried numbers, ends the loop where it is false.
+        """
+        self.count += 1
+        k, before = self.count, self.block
+        enters = self.put(f"icmp slt i64 {first}, {end}")
+        self.do(f"br i1 {enters}, label %loop{k}, label %after{k}")
+        self.begin(f"loop{k}")
+        place, i = len(self.lines), f"%i{k}"
+        names = [self.name() for _ in start]
+        found = body(i, *names)
+        following = self.put(f"add i64 {i}, 1")
+        more = self.put(f"icmp slt i64 {following}, {end}")
+        if isinstance(found, str):
+            more = self.put(f"and i1 {more}, {found}")
+        ends = [] if found is None or isinstance(found, str) else list(found)
+        inner = self.block
+        self.do(f"br i1 {more}, label %loop{k}, label %after{k}")
+        phis = [f"  {i} = phi i64 [{first}, %{before}], [{following}, %{inner}]"]
+        for name, a, b in zip(names, start, ends, strict=True):
+            phis.append(f"  {name} = phi {self.T} [{a}, %{before}], [{b}, %{inner}]")
+        self.lines[place:place] = phis
+        self.begin(f"after{k}")
+        return [
+            self.put(f"phi {self.T} [{a}, %{before}], [{b}, %{inner}]")
+            for a, b in zip(start, ends, strict=True)
+        ]
+
+    def sum(self, first: Index, end: Index, term: Callable[[str], str], start: str = "") -> str:
+        """`start`, or zero, and the sum of terms."""
+        body = lambda i, total: [self.add(total, term(i))]  # noqa: E731
+        return self.loop(first, end, body, start or self.c(0.0))[0]
+
+    def copy(self, source: "Matrix", target: "Matrix") -> None:
+        for_each(self, source, lambda i, j: target.put(i, j, source(i, j)))
+
+
+class Matrix:
+    """An array within a block: `start`, its first entry, and numbers of rows and columns."""
+
+    def __init__(self, block: Block, start: int, rows: int, columns: int):
+        self.block, self.start, self.rows, self.columns = block, start, rows, columns
+        self.end = start + rows * columns
+
+    def _place(self, i: Index, j: Index) -> str:
+        w = self.block
+        flat = w.at(w.at(w.at(i, "mul", self.columns), "add", j), "add", self.start)
+        bytes_ = SIZES[w.kind] * max(1, w.lanes)
+        return w.put(f"getelementptr i8, ptr %block, i64 {w.at(flat, 'mul', bytes_)}")
+
+    def __call__(self, i: Index, j: Index) -> str:
+        return self.block.put(f"load {self.block.T}, ptr {self._place(i, j)}")
+
+    def put(self, i: Index, j: Index, value: str) -> None:
+        self.block.do(f"store {self.block.T} {value}, ptr {self._place(i, j)}")
+
+
+def for_each(w: Block, A: Matrix, body: Callable[[str, str], None]) -> None:
+    """body(i, j) for all entries of an array."""
+
+    def row(i: str) -> None:
+        w.loop(0, A.columns, lambda j: body(i, j))
+
+    w.loop(0, A.rows, row)
+
+
+def _product(w: Block, n: int, k: int, m: int) -> None:
+    """A B."""
+    A = Matrix(w, 0, n, k)
+    B = Matrix(w, A.end, k, m)
+    C = Matrix(w, B.end, n, m)
+    dot = lambda i, j: w.sum(0, k, lambda l: w.mul(A(i, l), B(l, j)))  # noqa: E731
+    for_each(w, C, lambda i, j: C.put(i, j, dot(i, j)))
+
+
+def _cholesky(w: Block, n: int) -> None:
+    """L of A = L Lᵀ, from the lower triangle; NaN if A is not positive definite."""
+    A = Matrix(w, 0, n, n)
+    L = Matrix(w, A.end, n, n)
+
+    def column(j: str, least: str) -> list[str]:
+        product = lambda m: w.mul(L(j, m), L(j, m))  # noqa: E731
+        pivot = w.sub(A(j, j), w.sum(0, j, product))
+        root = w.sqrt(pivot)
+        L.put(j, j, root)
+        inverse = w.div(w.c(1.0), root)
+
+        def below(i: str) -> None:
+            total = w.sum(0, j, lambda m: w.mul(L(i, m), L(j, m)))
+            L.put(i, j, w.mul(w.sub(A(i, j), total), inverse))
+            L.put(j, i, w.c(0.0))
+
+        w.loop(w.next(j), n, below)
+        less = w.test("olt", least, pivot)  # False if a pivot is not a number.
+        return [w.where(less, least, pivot)]
+
+    (least,) = w.loop(0, n, column, w.c(float("inf")))
+    holds = w.test("ogt", least, w.c(0.0))
+
+    def lower(i: str) -> None:
+        fill = lambda j: L.put(i, j, w.where(holds, L(i, j), w.c(float("nan"))))  # noqa: E731
+        w.loop(0, w.next(i), fill)
+
+    w.loop(0, n, lower)
+
+
+def _lower_solve(w: Block, n: int, m: int) -> None:
+    """X of L X = B, for a lower triangle L."""
+    L = Matrix(w, 0, n, n)
+    B = Matrix(w, L.end, n, m)
+    X = Matrix(w, B.end, n, m)
+
+    def row(i: str) -> None:
+        def column(k: str) -> None:
+            total = w.sum(0, i, lambda j: w.mul(L(i, j), X(j, k)))
+            X.put(i, k, w.div(w.sub(B(i, k), total), L(i, i)))
+
+        w.loop(0, m, column)
+
+    w.loop(0, n, row)
+
+
+def _lu(w: Block, n: int, m: int) -> None:
+    """L and U of a row permutation of A; the row that each step exchanges; the permutation."""
+    A = Matrix(w, 0, n, m)
+    LU = Matrix(w, A.end, n, m)
+    k = min(n, m)
+    pivots = Matrix(w, LU.end, 1, k)
+    order = Matrix(w, pivots.end, 1, n)
+    w.copy(A, LU)
+    w.loop(0, n, lambda i: order.put(0, i, w.number(i)))
+
+    def step(j: str) -> None:
+        def better(i: str, best: str, place: str) -> list[str]:
+            size = w.size(LU(i, j))
+            wins = w.test("ogt", size, best)
+            return [w.where(wins, size, best), w.where(wins, w.number(i), place)]
+
+        best = w.size(LU(j, j))
+        _, place = w.loop(w.next(j), n, better, best, w.number(j))
+        pivots.put(0, j, place)
+
+        def exchange(i: str) -> None:
+            here = w.test("oeq", place, w.number(i))
+
+            def entry(M: Matrix, r: Index, s: Index, c: str) -> None:
+                a, b = M(r, c), M(s, c)
+                M.put(r, c, w.where(here, b, a))
+                M.put(s, c, w.where(here, a, b))
+
+            w.loop(0, m, lambda c: entry(LU, j, i, c))
+            a, b = order(0, j), order(0, i)
+            order.put(0, j, w.where(here, b, a))
+            order.put(0, i, w.where(here, a, b))
+
+        w.loop(w.next(j), n, exchange)
+        pivot = LU(j, j)
+
+        def below(i: str) -> None:
+            factor = w.div(LU(i, j), pivot)
+            factor = w.where(w.test("oeq", pivot, w.c(0.0)), LU(i, j), factor)
+            LU.put(i, j, factor)
+            entry = lambda c: LU.put(i, c, w.sub(LU(i, c), w.mul(factor, LU(j, c))))  # noqa: E731
+            w.loop(w.next(j), m, entry)
+
+        w.loop(w.next(j), n, below)
+
+    w.loop(0, k, step)
+
+
+def _qr(w: Block, n: int, m: int, k: int) -> None:
+    """Q, with k columns, and R of A = Q R, by reflections with the signs of LAPACK."""
+    A = Matrix(w, 0, n, m)
+    Q = Matrix(w, A.end, n, k)
+    R = Matrix(w, Q.end, k, m)
+    work = Matrix(w, R.end, n, m)
+    scales = Matrix(w, work.end, 1, m)
+    w.copy(A, work)
+    _reflect(w, work, scales)
+    _form(w, work, scales, Q)
+    for_each(w, R, lambda i, j: R.put(i, j, w.c(0.0)))
+
+    def row(i: str) -> None:
+        w.loop(i, m, lambda j: R.put(i, j, work(i, j)))
+
+    w.loop(0, min(n, k), row)
+
+
+def _reflect(w: Block, A: Matrix, scales: Matrix) -> None:
+    """R above the diagonal of A, the reflections 1 - τ v vᵀ below it, with v = 1 on it."""
+
+    def column(j: str) -> None:
+        following = w.next(j)
+        alpha = A(j, j)
+        rest = w.sum(following, A.rows, lambda i: w.mul(A(i, j), A(i, j)))
+        none = w.test("oeq", rest, w.c(0.0))
+        norm = w.sqrt(w.add(w.mul(alpha, alpha), rest))
+        beta = w.put(f"fneg {w.T} {w.signed(norm, alpha)}")
+        tau = w.where(none, w.c(0.0), w.div(w.sub(beta, alpha), beta))
+        inverse = w.where(none, w.c(0.0), w.div(w.c(1.0), w.sub(alpha, beta)))
+        A.put(j, j, w.where(none, alpha, beta))
+        scales.put(0, j, tau)
+        w.loop(following, A.rows, lambda i: A.put(i, j, w.mul(A(i, j), inverse)))
+
+        def other(c: str) -> None:
+            along = w.sum(following, A.rows, lambda i: w.mul(A(i, j), A(i, c)), A(j, c))
+            along = w.mul(tau, along)
+            A.put(j, c, w.sub(A(j, c), along))
+            change = lambda i: A.put(i, c, w.sub(A(i, c), w.mul(A(i, j), along)))  # noqa: E731
+            w.loop(following, A.rows, change)
+
+        w.loop(following, A.columns, other)
+
+    w.loop(0, min(A.rows, A.columns), column)
+
+
+def _form(w: Block, A: Matrix, scales: Matrix, Q: Matrix) -> None:
+    """The first columns of the product of reflections."""
+    _unit(w, Q)
+    count = min(A.rows, A.columns)
+
+    def reflection(turn: str) -> None:
+        j = w.at(count - 1, "sub", turn)
+        following, tau = w.next(j), scales(0, j)
+
+        def column(c: str) -> None:
+            along = w.sum(following, A.rows, lambda i: w.mul(A(i, j), Q(i, c)), Q(j, c))
+            along = w.mul(tau, along)
+            Q.put(j, c, w.sub(Q(j, c), along))
+            change = lambda i: Q.put(i, c, w.sub(Q(i, c), w.mul(A(i, j), along)))  # noqa: E731
+            w.loop(following, A.rows, change)
+
+        w.loop(0, Q.columns, column)
+
+    w.loop(0, count, reflection)
+
+
+def _rotation(w: Block, a: str, b: str, c: str, tolerance: str) -> tuple[str, str, str]:
+    """Cosine and sine of the rotation that makes [[a, c], [c, b]] diagonal, and whether it turns."""
+    turns = w.test("ogt", w.size(c), tolerance)
+    c = w.where(turns, c, w.c(1.0))
+    slope = w.div(w.sub(b, a), w.add(c, c))
+    root = w.sqrt(w.add(w.c(1.0), w.mul(slope, slope)))
+    tangent = w.div(w.c(1.0), w.add(w.size(slope), root))
+    tangent = w.where(turns, w.signed(tangent, slope), w.c(0.0))
+    cosine = w.div(w.c(1.0), w.sqrt(w.add(w.c(1.0), w.mul(tangent, tangent))))
+    return cosine, w.mul(cosine, tangent), turns
+
+
+def _rotate_columns(w: Block, A: Matrix, p: str, q: str, cosine: str, sine: str) -> None:
+    def row(i: Index) -> None:
+        x, y = A(i, p), A(i, q)
+        A.put(i, p, w.sub(w.mul(cosine, x), w.mul(sine, y)))
+        A.put(i, q, w.add(w.mul(sine, x), w.mul(cosine, y)))
+
+    w.loop(0, A.rows, row)
+
+
+def _sweeps(w: Block, n: int, turned: Matrix, turn: Callable[[str, str], str]) -> None:
+    """turn(p, q) for all pairs of columns, until a sweep turns none of them."""
+
+    def sweep(_: str) -> str:
+        turned.put(0, 0, w.c(0.0))
+
+        def first(p: str) -> None:
+            def second(q: str) -> None:
+                turned.put(0, 0, w.where(turn(p, q), w.c(1.0), turned(0, 0)))
+
+            w.loop(w.next(p), n, second)
+
+        w.loop(0, n, first)
+        return w.any(w.test("ogt", turned(0, 0), w.c(0.0)))
+
+    w.loop(0, MAX_SWEEPS, sweep)
+
+
+def _sort(w: Block, values: Matrix, how: str, *arrays: Matrix) -> None:
+    """Exchange values, and columns of arrays, until the first value is the best one, and so on."""
+    n = values.columns
+
+    def place(p: str) -> None:
+        def other(q: str) -> None:
+            wins = w.test(how, values(0, q), values(0, p))
+
+            def exchange(A: Matrix, i: Index) -> None:
+                a, b = A(i, p), A(i, q)
+                A.put(i, p, w.where(wins, b, a))
+                A.put(i, q, w.where(wins, a, b))
+
+            for A in (values, *arrays):
+                w.loop(0, A.rows, lambda i, A=A: exchange(A, i))
+
+        w.loop(w.next(p), n, other)
+
+    w.loop(0, n, place)
+
+
+def _svd(w: Block, n: int, m: int) -> None:
+    """U, σ and V of A = U diag(σ) Vᵀ, for n ≥ m, by one-sided rotations (Hestenes 1958).
+
+    Columns of U that belong to σ = 0 complete the others: U is the orthogonal factor of A V. All
+    results are NaN if an entry is not finite.
+    """
+    A = Matrix(w, 0, n, m)
+    U = Matrix(w, A.end, n, m)
+    sigma = Matrix(w, U.end, 1, m)
+    V = Matrix(w, sigma.end, m, m)
+    work = Matrix(w, V.end, n, m)
+    scales = Matrix(w, work.end, 1, m)
+    turned = Matrix(w, scales.end, 1, 1)
+    w.copy(A, work)
+    _unit(w, V)
+    eps = w.c(math.sqrt(n) * (2.0**-52 if w.kind == "f64" else 2.0**-23))
+
+    def dot(p: str, q: str) -> str:
+        return w.sum(0, n, lambda i: w.mul(work(i, p), work(i, q)))
+
+    def turn(p: str, q: str) -> str:
+        a, b, c = dot(p, p), dot(q, q), dot(p, q)
+        tolerance = w.mul(eps, w.mul(w.sqrt(a), w.sqrt(b)))
+        cosine, sine, turns = _rotation(w, a, b, c, tolerance)
+        _rotate_columns(w, work, p, q, cosine, sine)
+        _rotate_columns(w, V, p, q, cosine, sine)
+        return turns
+
+    _sweeps(w, m, turned, turn)
+    w.loop(0, m, lambda j: sigma.put(0, j, w.sqrt(dot(j, j))))
+    total = w.sum(0, m, lambda j: w.mul(w.c(0.0), sigma(0, j)))  # Zero, or not a number.
+    _sort(w, sigma, "ogt", work, V)
+    _reflect(w, work, scales)
+    _form(w, work, scales, U)
+
+    def signed(i: str, j: str) -> None:
+        U.put(i, j, w.add(w.mul(U(i, j), w.signed(w.c(1.0), work(j, j))), total))
+
+    for_each(w, U, signed)
+    for_each(w, V, lambda i, j: V.put(i, j, w.add(V(i, j), total)))
+    w.loop(0, m, lambda j: sigma.put(0, j, w.add(sigma(0, j), total)))
+
+
+def _eigh(w: Block, n: int) -> None:
+    """V and λ of a symmetric A = V diag(λ) Vᵀ, from its lower triangle, by rotations (Jacobi).
+
+    All results are NaN if an entry is not finite.
+    """
+    A = Matrix(w, 0, n, n)
+    V = Matrix(w, A.end, n, n)
+    values = Matrix(w, V.end, 1, n)
+    work = Matrix(w, values.end, n, n)
+    turned = Matrix(w, work.end, 1, 1)
+
+    def lower(i: str) -> None:
+        def entry(j: str) -> None:
+            x = A(i, j)
+            work.put(i, j, x)
+            work.put(j, i, x)
+
+        w.loop(0, w.next(i), entry)
+
+    w.loop(0, n, lower)
+    size = w.sqrt(w.sum(0, n, lambda i: w.sum(0, n, lambda j: w.mul(work(i, j), work(i, j)))))
+    tolerance = w.mul(w.c(2.0**-54 if w.kind == "f64" else 2.0**-25), size)
+    total = w.mul(w.c(0.0), size)
+    _unit(w, V)
+
+    def turn(p: str, q: str) -> str:
+        cosine, sine, turns = _rotation(w, work(p, p), work(q, q), work(p, q), tolerance)
+        _rotate_columns(w, work, p, q, cosine, sine)
+
+        def column(j: Index) -> None:
+            x, y = work(p, j), work(q, j)
+            work.put(p, j, w.sub(w.mul(cosine, x), w.mul(sine, y)))
+            work.put(q, j, w.add(w.mul(sine, x), w.mul(cosine, y)))
+
+        w.loop(0, n, column)
+        for i, j in ((p, q), (q, p)):
+            work.put(i, j, w.where(turns, w.c(0.0), work(i, j)))
+        _rotate_columns(w, V, p, q, cosine, sine)
+        return turns
+
+    _sweeps(w, n, turned, turn)
+    w.loop(0, n, lambda j: values.put(0, j, w.add(work(j, j), total)))
+    _sort(w, values, "olt", V)
+    for_each(w, V, lambda i, j: V.put(i, j, w.add(V(i, j), total)))
+
+
+def _unit(w: Block, A: Matrix) -> None:
+    """Store the unit matrix, or its first columns."""
+    for_each(w, A, lambda i, j: A.put(i, j, w.c(0.0)))
+    w.loop(0, A.columns, lambda j: A.put(j, j, w.c(1.0)))
+
+
+class Routine:
+    """A routine: its instructions, and the numbers of entries of a block, by the sizes.
+
+    - `write`: writes the instructions.
+    - `given`, `found`, `work`: entries of the arguments, of the results, and beyond them.
+    """
+
+    def __init__(self, write: Callable[..., None], given: Any, found: Any, work: Any = None):
+        self.write, self.given, self.found = write, given, found
+        self.work = work or (lambda *_: 0)
+
+
+ROUTINES = {
+    "product": Routine(_product, lambda n, k, m: (n + m) * k, lambda n, k, m: n * m),
+    "cholesky": Routine(_cholesky, lambda n: n * n, lambda n: n * n),
+    "lower_solve": Routine(_lower_solve, lambda n, m: n * (n + m), lambda n, m: n * m),
+    "lu": Routine(_lu, lambda n, m: n * m, lambda n, m: n * m + min(n, m) + n),
+    "qr": Routine(
+        _qr, lambda n, m, k: n * m, lambda n, m, k: n * k + k * m, lambda n, m, k: n * m + m
+    ),
+    "svd": Routine(
+        _svd,
+        lambda n, m: n * m,
+        lambda n, m: n * m + m + m * m,
+        lambda n, m: n * m + m + 1,
+    ),
+    "eigh": Routine(_eigh, lambda n: n * n, lambda n: n * n + n, lambda n: n * n + 1),
+}
+
+
+def routine_text(module: Module, name: str, sizes: tuple[int, ...], kind: str, lanes: int) -> str:
+    """Definition of a routine for arrays of these sizes."""
+    w = Block(kind, lanes, module)
+    ROUTINES[name].write(w, *sizes)
+    own = module.routine(name, sizes, kind, lanes)
+    head = f"define internal void {own}(ptr %block)"
+    return "\n".join([f"{head} {{", "entry:", *w.lines, "  ret void", "}"])
+
+
+__all__ = ["ROUTINES", "routine_text"]

@@ -1,0 +1,70 @@
+"""Evaluations of the mechanics as single operations of the programs that use them."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+import jax
+import numpy as np
+
+from .. import native
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+# Largest number of kernels that are remembered, each with its program.
+REMEMBERED = 512
+
+_known: OrderedDict[Any, native.NativeFunction | None] = OrderedDict()
+_lock = threading.RLock()
+
+
+def kernel(fn: Callable[P, R]) -> Callable[P, R]:
+    """fn as one operation, traced once for all arguments of the same structure.
+
+    Programs that call it contain one operation instead of the mechanics, with rules for batches and
+    derivatives. What generated code does not cover is traced as part of the program.
+    """
+
+    @wraps(fn)
+    def called(*args: P.args, **kwargs: P.kwargs) -> R:
+        assert not kwargs
+        found = _kernel_of(fn, args)
+        return fn(*args) if found is None else found(*args)
+
+    return called
+
+
+def _kernel_of(fn: Callable[..., Any], args: tuple[Any, ...]) -> native.NativeFunction | None:
+    if native.why_none() is not None:
+        return None
+    leaves, structure = jax.tree.flatten(args)
+    try:
+        key = fn, structure, tuple(map(_kind, leaves)), jax.config.jax_enable_x64
+        hash(key)
+    except TypeError:
+        return native.native_of(fn, *args)
+    with _lock:
+        if key in _known:
+            _known.move_to_end(key)
+            return _known[key]
+    found = native.native_of(fn, *args)
+    with _lock:
+        _known[key] = found
+        while len(_known) > REMEMBERED:
+            _known.popitem(last=False)
+    return found
+
+
+def _kind(x: Any) -> Any:
+    """Shape and type of an array of JAX, which is an argument; other leaves are parts of programs."""
+    if isinstance(x, jax.Array):
+        return x.shape, x.dtype
+    if isinstance(x, np.ndarray | np.generic):
+        return type(x), x.shape, x.dtype, x.tobytes()
+    return type(x), x
+
+
+__all__ = ["kernel"]
