@@ -6,35 +6,55 @@ from typing import Any
 
 import numpy as np
 
-from .elementwise import add, compare, convert, div, logic, mul, select, sub
+from .elementwise import compare, convert, div, logic, mul, select, sub
 from .graph import Graph, Node
-from .routines import ROUTINES
-from .structure import Nodes, NotCovered, constants
+from .masks import is_mask
+from .routines import Routine, View
+from .structure import STRUCTURE, Nodes, NotCovered
 
 # Largest number of operations of a factorization or solve that is unrolled.
 MAX_UNROLLED = 100
+
+# Largest number of products of numbers in a product of matrices that is unrolled.
+MANY_PRODUCTS = 150
 
 # Largest number of entries of an array that a routine factors; LAPACK is faster for larger ones.
 MAX_ENTRIES = 10_000
 
 
-def _routine(graph: Graph, name: str, sizes: tuple[int, ...], *given: Nodes) -> list[Node]:
-    """Entries of the results of a routine."""
-    entries = [x for array in given for x in array.flat]
-    if len(entries) > MAX_ENTRIES:
-        raise NotCovered(f"{name} of an array with {len(entries)} entries")
-    return graph.routine(name, sizes, entries, ROUTINES[name].found(*sizes))
+def by_routine(
+    graph: Graph, name: str, given: Sequence[Nodes], *shapes: tuple[int, int]
+) -> list[Nodes]:
+    """Results of a routine on matrices, arrays of these shapes.
+
+    Matrices that are in memory already, also in another order, are not stored again.
+    """
+    if any(x.size > MAX_ENTRIES for x in given):
+        raise NotCovered(f"{name} of an array with more than {MAX_ENTRIES} entries")
+    varies = any(x.varies for array in given for x in array.flat)
+    blocks, views = [], []
+    for array in given:
+        view, entries = _stored(graph, array, varies)
+        blocks.append(graph.block(entries, varies))
+        views.append(view)
+    found = graph.call(Routine(name, tuple(views), shapes), blocks)
+    results = []
+    for entries, shape in zip(found, shapes, strict=True):
+        array = np.empty(len(entries), dtype=object)
+        array[:] = entries
+        results.append(array.reshape(shape))
+    return results
 
 
-def _arrays(entries: list[Node], *shapes: tuple[int, ...]) -> list[Nodes]:
-    """Arrays of these shapes, one after another."""
-    found, at = [], 0
-    for shape in shapes:
-        array = np.empty(math.prod(shape), dtype=object)
-        array[:] = entries[at : at + array.size]
-        found.append(array.reshape(shape))
-        at += array.size
-    return found
+def _stored(graph: Graph, array: Nodes, varies: bool) -> tuple[View, list[Node]]:
+    """The order in which an array is in memory, or shall be, and its entries in this order."""
+    for transposed in (False, True):
+        for reverse in (False, True):
+            other = array[::-1, ::-1] if reverse else array
+            entries = list((other.T if transposed else other).flat)
+            if graph.known_block(entries, varies) is not None:
+                return View(*array.shape, transposed, reverse), entries
+    return View(*array.shape), list(array.flat)
 
 
 def _in_batches(rule: Callable[..., Sequence[Nodes]]) -> Callable[..., Sequence[Nodes]]:
@@ -56,14 +76,42 @@ def _filled(graph: Graph, shape: tuple[int, ...], value: float, kind: str) -> No
     return np.full(shape, graph.constant(value, kind), dtype=object)
 
 
+def _product(graph: Graph, equation: Any, x: list[Nodes]) -> Sequence[Nodes]:
+    """A long product of matrices as a routine; a short one, or one with many zeros, unrolled."""
+    along, _ = equation.params["dimension_numbers"]
+    n = is_long_product(equation)
+    folds = any(map(is_mask, x)) or (graph.is_linear and any(map(_is_mostly_known, x)))
+    if not n or folds:
+        return STRUCTURE["dot_general"](graph, equation, x)
+    A, B = (
+        array.transpose([*(k for k in range(array.ndim) if k not in own), *own]).reshape(-1, n)
+        for array, own in zip(x, along, strict=True)
+    )
+    (C,) = by_routine(graph, "product", [A, B.T], (len(A), len(B)))
+    return [C.reshape(equation.outvars[0].aval.shape)]
+
+
+def _is_mostly_known(array: Nodes) -> bool:
+    """True if most entries are constants; those of derivatives are zeros, with no products."""
+    return 2 * sum(x.op == "const" for x in array.flat) > array.size
+
+
+def is_long_product(equation: Any) -> int:
+    """Length of the sums of a product that is not unrolled, otherwise zero."""
+    along, beside = equation.params["dimension_numbers"]
+    length = math.prod(equation.invars[0].aval.shape[k] for k in along[0])
+    products = length * math.prod(equation.outvars[0].aval.shape)
+    floats = np.issubdtype(equation.outvars[0].aval.dtype, np.floating)
+    return length if products > MANY_PRODUCTS and not beside[0] and floats else 0
+
+
 def _cholesky(graph: Graph, equation: Any, x: list[Nodes]) -> list[Nodes]:
     (A,) = x
     n = len(A)
     if n == 0:
         return [A]
     if n**3 // 3 > MAX_UNROLLED:
-        symmetric = np.where(np.tri(n, dtype=bool), A, A.T)
-        return _arrays(_routine(graph, "cholesky", (n,), symmetric), (n, n))
+        return by_routine(graph, "cholesky", [A], (n, n))
     kind = A.flat[0].type
     zero, one = graph.constant(0, kind), graph.constant(1, kind)
     L, holds = _filled(graph, (n, n), 0, kind), graph.constant(True, "i1")
@@ -107,12 +155,9 @@ def _lower_solve(graph: Graph, L: Nodes, B: Nodes, unit: bool) -> Nodes:
     n, m = B.shape
     if B.size == 0:
         return B
-    kind = B.flat[0].type
     if n * n * m > MAX_UNROLLED:
-        L = np.where(np.tri(n, dtype=bool), L, graph.constant(0, kind))
-        if unit:
-            L = np.where(np.eye(n, dtype=bool), graph.constant(1, kind), L)
-        return _arrays(_routine(graph, "lower_solve", (n, m), L, B), (n, m))[0]
+        name = "unit_lower_solve" if unit else "lower_solve"
+        return by_routine(graph, name, [L, B], (n, m))[0]
     X = np.empty((n, m), dtype=object)
     for i in range(n):
         for k in range(m):
@@ -125,9 +170,8 @@ def _lower_solve(graph: Graph, L: Nodes, B: Nodes, unit: bool) -> Nodes:
 
 def _lu(graph: Graph, equation: Any, x: list[Nodes]) -> list[Nodes]:
     n, m = x[0].shape
-    k = min(n, m)
-    LU, pivots, order = _arrays(_routine(graph, "lu", (n, m), x[0]), (n, m), (k,), (n,))
-    return [LU, *(_integers(graph, y) for y in (pivots, order))]
+    LU, pivots, order = by_routine(graph, "lu", x, (n, m), (1, min(n, m)), (1, n))
+    return [LU, *(_integers(graph, y[0]) for y in (pivots, order))]
 
 
 def _integers(graph: Graph, x: Nodes) -> Nodes:
@@ -142,7 +186,7 @@ def _qr(graph: Graph, equation: Any, x: list[Nodes]) -> list[Nodes]:
     k = n if equation.params["full_matrices"] else min(n, m)
     if x[0].size == 0:
         raise NotCovered("qr of nothing")
-    return _arrays(_routine(graph, "qr", (n, m, k), x[0]), (n, k), (k, m))
+    return by_routine(graph, "qr", x, (n, k), (k, m))
 
 
 def _svd(graph: Graph, equation: Any, x: list[Nodes]) -> list[Nodes]:
@@ -156,10 +200,10 @@ def _svd(graph: Graph, equation: Any, x: list[Nodes]) -> list[Nodes]:
     wide = n < m
     if wide:
         A, n, m = A.T, m, n
-    U, sigma, V = _arrays(_routine(graph, "svd", (n, m), A), (n, m), (m,), (m, m))
+    U, sigma, V = by_routine(graph, "svd", [A], (n, m), (1, m), (m, m))
     if len(equation.outvars) == 1:
-        return [sigma]
-    return [sigma, V, U.T] if wide else [sigma, U, V.T]
+        return [sigma[0]]
+    return [sigma[0], V, U.T] if wide else [sigma[0], U, V.T]
 
 
 def _eigh(graph: Graph, equation: Any, x: list[Nodes]) -> list[Nodes]:
@@ -167,10 +211,12 @@ def _eigh(graph: Graph, equation: Any, x: list[Nodes]) -> list[Nodes]:
     if n == 0:
         raise NotCovered("eigh of nothing")
     A = x[0] if equation.params["lower"] else x[0].T
-    return _arrays(_routine(graph, "eigh", (n,), A), (n, n), (n,))
+    V, values = by_routine(graph, "eigh", [A], (n, n), (1, n))
+    return [V, values[0]]
 
 
 DENSE: dict[str, Callable[..., Sequence[Nodes]]] = {
+    "dot_general": _product,
     "cholesky": _in_batches(_cholesky),
     "triangular_solve": _in_batches(_triangular_solve),
     "lu": _in_batches(_lu),
@@ -179,4 +225,4 @@ DENSE: dict[str, Callable[..., Sequence[Nodes]]] = {
     "eigh": _in_batches(_eigh),
 }
 
-__all__ = ["DENSE"]
+__all__ = ["DENSE", "is_long_product"]

@@ -15,7 +15,6 @@ import numpy as np
 from .graph import Node, Region
 from .instructions import instruct
 from .ir import MEMORY, SIZES, number, wide
-from .routines import ROUTINES
 from .rows import AbstractRows, ArgumentRows, StackedRows
 from .values import SLOT, Memory, Part, Values, for_memory
 
@@ -51,7 +50,8 @@ class Pass(Values):
         self.driver: list[str] = []
         self.block = "one" if args[3] else "entry"  # Of the driver.
         self._rows: dict[Node, Place] = {}  # That long loops read.
-        self._routines: dict[int, int] = {}  # Where their results are in memory.
+        self._blocks: dict[int, int] = {}  # Where arrays are in memory.
+        self._calls: dict[int, list[int]] = {}  # Where results of calls are.
         super().__init__(*args)
 
     def begin_part(self) -> None:
@@ -96,34 +96,43 @@ class Pass(Values):
             self.names[item.index] = self._stacked(item)
         elif item.op == "load":
             self.names[item.index] = self.at_index(item)
-        elif item.op == "routine":
-            self._write_routine(item)
+        elif item.op in IN_MEMORY:
+            IN_MEMORY[item.op](self, item)
             return
         elif item.op == "part":
-            self.names[item.index] = self.row_from(self._place_of_part(item), item.type)
+            start = self._blocks[item.args[0].index] + item.data * self._size(item.type)
+            self.names[item.index] = self.row_from(self._address(start), item.type)
         elif item.op not in ("carry", "row", "final"):  # Their loop has named them.
             self.names[item.index] = instruct(self.w, item, [self.read(x) for x in item.args])
         if not self.varies and item.index in self.plan.slots:
             T, value = for_memory(self.w, item.type, self.read(item))
             self.w.do(f"store {T} {value}, ptr {self.slot(item)}")
 
-    def _write_routine(self, node: Node) -> None:
-        """Store the arguments of a routine, and call it."""
-        name, sizes = node.data
-        routine, size = ROUTINES[name], SIZES[node.type] * max(1, self.lanes)
-        given = routine.given(*sizes)
-        start = self.take(node.type, given + routine.found(*sizes) + routine.work(*sizes))
-        for k, x in enumerate(node.args):
-            self.store(node.type, self.read(x), start + k * size)
-        self._routines[node.index] = start + given * size
-        own = self.module.routine(name, sizes, node.type, self.lanes)
-        block = self.w.put(f"getelementptr i8, ptr %scratch, i64 {start}")
-        self.w.do(f"call void {own}(ptr {block})")
+    # Arrays in memory -------------------------------------------------------------------------
 
-    def _place_of_part(self, node: Node) -> str:
-        size = SIZES[node.type] * max(1, self.lanes)
-        start = self._routines[node.args[0].index] + node.data * size
+    def _size(self, kind: str) -> int:
+        return SIZES[kind] * max(1, self.lanes)
+
+    def _address(self, start: int) -> str:
         return self.w.put(f"getelementptr i8, ptr %scratch, i64 {start}")
+
+    def _write_block(self, node: Node) -> None:
+        start = self._blocks[node.index] = self.take(node.type, len(node.args))
+        for k, x in enumerate(node.args):
+            self.store(node.type, self.read(x), start + k * self._size(node.type))
+
+    def _write_call(self, node: Node) -> None:
+        """Call a routine with addresses of its arguments, results and working memory."""
+        routine = node.data
+        starts = [self._blocks[x.index] for x in node.args]
+        starts += [self.take(node.type, count) for count in (*routine.found, routine.work)]
+        self._calls[node.index] = starts[len(node.args) :]
+        own = self.module.routine(routine, node.type, self.lanes)
+        given = ", ".join(f"ptr {self._address(start)}" for start in starts)
+        self.w.do(f"call void {own}({given})")
+
+    def _write_result(self, node: Node) -> None:
+        self._blocks[node.index] = self._calls[node.args[0].index][node.data]
 
     # Loops ------------------------------------------------------------------------------------
 
@@ -328,6 +337,8 @@ class Pass(Values):
         place = self.w.put(f"getelementptr i8, ptr %scratch, i64 {start}")
         return self.row_from(place, x.type)
 
+
+IN_MEMORY = {"block": Pass._write_block, "call": Pass._write_call, "result": Pass._write_result}
 
 POINTERS = "ptr %args, ptr %rets, ptr %shared, ptr %scratch"
 

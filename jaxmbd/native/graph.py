@@ -145,13 +145,39 @@ class Graph:
             self._known[key] = self._added(node)
         return self._known[key]
 
-    def routine(
-        self, name: str, sizes: tuple[int, ...], given: Sequence[Node], count: int
-    ) -> list[Node]:
-        """Nodes of the results of a routine on these entries, which have one type."""
-        kind = given[0].type
-        call = self.node("routine", kind, tuple(given), (name, sizes))
-        return [self.node("part", kind, (call,), k) for k in range(count)]
+    def block(self, entries: Sequence[Node], varies: bool) -> Node:
+        """Entries, row by row in memory: the result of a call if they are all of it."""
+        found = self.known_block(entries, varies)
+        if found is None:
+            region = max((x.region for x in entries), key=lambda region: region.depth)
+            node = Node("block", entries[0].type, tuple(entries), None, region, varies)
+            found = self._known[self._key_of(entries, varies)] = self._added(node)
+        return found
+
+    def known_block(self, entries: Sequence[Node], varies: bool) -> Node | None:
+        """These entries if they are in memory already, otherwise None."""
+        first = entries[0]
+        if first.op == "part" and first.data == 0 and first.varies == varies:
+            result = first.args[0]
+            if len(entries) == result.args[0].data.found[result.data] and all(
+                x.op == "part" and x.args[0] is result and x.data == k
+                for k, x in enumerate(entries)
+            ):
+                return result
+        return self._known.get(self._key_of(entries, varies))
+
+    def _key_of(self, entries: Sequence[Node], varies: bool) -> Any:
+        return ("block", varies, *[x.index for x in entries])
+
+    def call(self, routine: Any, blocks: Sequence[Node]) -> list[list[Node]]:
+        """Nodes of the entries of each result of a routine on blocks in memory."""
+        kind = blocks[0].type
+        call = self.node("call", kind, tuple(blocks), routine)
+        results = [self.node("result", kind, (call,), k) for k in range(len(routine.found))]
+        return [
+            [self.node("part", kind, (x,), k) for k in range(count)]
+            for x, count in zip(results, routine.found, strict=True)
+        ]
 
     def of_loop(self, op: str, kind: str, loop: Region, data: Any, varies: bool) -> Node:
         """A value that a loop defines: in its body, or after it for results."""

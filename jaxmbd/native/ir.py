@@ -79,7 +79,7 @@ class Module:
     def __init__(self) -> None:
         self.declared: dict[str, None] = {}
         self.functions: dict[tuple[str, str, int], None] = {}
-        self.routines: dict[tuple[str, tuple[int, ...], str, int], None] = {}
+        self.routines: dict[tuple[Any, str, int], None] = {}
         self.globals: list[str] = []
 
     def declare(self, text: str) -> None:
@@ -90,10 +90,10 @@ class Module:
         self.functions[name, kind, lanes] = None
         return f"@{name}.{suffix(kind, lanes)}"
 
-    def routine(self, name: str, sizes: tuple[int, ...], kind: str, lanes: int) -> str:
-        """Name of a routine for arrays of these sizes."""
-        self.routines[name, sizes, kind, lanes] = None
-        return f"@{'.'.join([name, *map(str, sizes)])}.{suffix(kind, lanes)}"
+    def routine(self, routine: Any, kind: str, lanes: int) -> str:
+        """Name of a routine on numbers of this type."""
+        self.routines[routine, kind, lanes] = None
+        return f"@{routine.name}.{suffix(kind, lanes)}"
 
 
 def wide(text: str, lanes: int) -> str:

@@ -14,7 +14,6 @@ from .handler import Sizes, handler_text
 from .ir import SIZES, Module, wide
 from .liveness import Plan
 from .scalars import once
-from .routines import routine_text
 from .structure import NotCovered
 
 # Largest number of instructions that store results of a batch, one for each lane. LLVM took 900 s
@@ -80,7 +79,7 @@ def generate(
     sizes = Sizes(*numbers, memory.size, scratch, lanes, plan.work)
     texts.append(handler_text(sizes, module))
     texts += _functions(module)
-    texts += [routine_text(module, *own) for own in list(module.routines)]
+    texts += [own.text(module, *which) for own, *which in list(module.routines)]
     text = "\n".join([*module.globals, *module.declared, *texts])
     return Generated(text, *counts)
 

@@ -1,13 +1,15 @@
 """Dense factorizations as loops over entries in memory, in LLVM's intermediate representation.
 
-A routine works on a block of memory: first the entries of its arguments, each array row by row,
-then those of its results. Each entry is a number for each state of a vector. All states of a vector
-take the same steps, and choose what becomes of their own numbers.
+A routine takes the addresses of its arguments, of its results and of working memory, arrays row by
+row. Each entry is a number for each state of a vector. All states of a vector take the same steps,
+and choose what becomes of their own numbers.
 """
 
+import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from .graph import NUMPY_TYPES
 from .ir import SIZES, Module, Writer
@@ -131,23 +133,52 @@ class Block(Writer):
 
 
 class Matrix:
-    """An array within a block: `start`, its first entry, and numbers of rows and columns."""
+    """An array in memory at `address`, seen in another order if it is stored so.
 
-    def __init__(self, block: Block, start: int, rows: int, columns: int):
-        self.block, self.start, self.rows, self.columns = block, start, rows, columns
-        self.end = start + rows * columns
+    - `transposed`: whether its transpose is stored.
+    - `reversed`: whether it is stored with its rows and columns in reverse order.
+    """
+
+    def __init__(
+        self,
+        block: Block,
+        address: str,
+        rows: int,
+        columns: int,
+        transposed: bool = False,
+        reversed: bool = False,
+    ):
+        self.block, self.address, self.rows, self.columns = block, address, rows, columns
+        self.transposed, self.reversed = transposed, reversed
 
     def _place(self, i: Index, j: Index) -> str:
-        w = self.block
-        flat = w.at(w.at(w.at(i, "mul", self.columns), "add", j), "add", self.start)
-        bytes_ = SIZES[w.kind] * max(1, w.lanes)
-        return w.put(f"getelementptr i8, ptr %block, i64 {w.at(flat, 'mul', bytes_)}")
+        w, width = self.block, self.columns
+        if self.reversed:
+            i, j = w.at(self.rows - 1, "sub", i), w.at(self.columns - 1, "sub", j)
+        if self.transposed:
+            i, j, width = j, i, self.rows
+        flat = w.at(w.at(i, "mul", width), "add", j)
+        size = SIZES[w.kind] * max(1, w.lanes)
+        return w.put(f"getelementptr i8, ptr {self.address}, i64 {w.at(flat, 'mul', size)}")
 
     def __call__(self, i: Index, j: Index) -> str:
         return self.block.put(f"load {self.block.T}, ptr {self._place(i, j)}")
 
     def put(self, i: Index, j: Index, value: str) -> None:
         self.block.do(f"store {self.block.T} {value}, ptr {self._place(i, j)}")
+
+
+class Memory:
+    """Arrays in working memory, one after another."""
+
+    def __init__(self, block: Block):
+        self.block, self.taken = block, 0
+
+    def take(self, rows: int, columns: int) -> Matrix:
+        w = self.block
+        start = self.taken * SIZES[w.kind] * max(1, w.lanes)
+        self.taken += rows * columns
+        return Matrix(w, w.put(f"getelementptr i8, ptr %work, i64 {start}"), rows, columns)
 
 
 def for_each(w: Block, A: Matrix, body: Callable[[str, str], None]) -> None:
@@ -159,19 +190,15 @@ def for_each(w: Block, A: Matrix, body: Callable[[str, str], None]) -> None:
     w.loop(0, A.rows, row)
 
 
-def _product(w: Block, n: int, k: int, m: int) -> None:
-    """A B."""
-    A = Matrix(w, 0, n, k)
-    B = Matrix(w, A.end, k, m)
-    C = Matrix(w, B.end, n, m)
-    dot = lambda i, j: w.sum(0, k, lambda l: w.mul(A(i, l), B(l, j)))  # noqa: E731
+def _product(w: Block, memory: Memory, A: Matrix, B: Matrix, C: Matrix) -> None:
+    """C = A B."""
+    dot = lambda i, j: w.sum(0, A.columns, lambda k: w.mul(A(i, k), B(k, j)))  # noqa: E731
     for_each(w, C, lambda i, j: C.put(i, j, dot(i, j)))
 
 
-def _cholesky(w: Block, n: int) -> None:
+def _cholesky(w: Block, memory: Memory, A: Matrix, L: Matrix) -> None:
     """L of A = L Lᵀ, from the lower triangle; NaN if A is not positive definite."""
-    A = Matrix(w, 0, n, n)
-    L = Matrix(w, A.end, n, n)
+    n = A.rows
 
     def column(j: str, least: str) -> list[str]:
         product = lambda m: w.mul(L(j, m), L(j, m))  # noqa: E731
@@ -199,29 +226,30 @@ def _cholesky(w: Block, n: int) -> None:
     w.loop(0, n, lower)
 
 
-def _lower_solve(w: Block, n: int, m: int) -> None:
-    """X of L X = B, for a lower triangle L."""
-    L = Matrix(w, 0, n, n)
-    B = Matrix(w, L.end, n, m)
-    X = Matrix(w, B.end, n, m)
+def _lower_solve(
+    w: Block, memory: Memory, L: Matrix, B: Matrix, X: Matrix, unit: bool = False
+) -> None:
+    """X of L X = B, for the lower triangle of L, with ones on its diagonal if it is `unit`."""
 
     def row(i: str) -> None:
+        inverse = "" if unit else w.div(w.c(1.0), L(i, i))
+
         def column(k: str) -> None:
-            total = w.sum(0, i, lambda j: w.mul(L(i, j), X(j, k)))
-            X.put(i, k, w.div(w.sub(B(i, k), total), L(i, i)))
+            left = w.sub(B(i, k), w.sum(0, i, lambda j: w.mul(L(i, j), X(j, k))))
+            X.put(i, k, left if unit else w.mul(left, inverse))
 
-        w.loop(0, m, column)
+        w.loop(0, B.columns, column)
 
-    w.loop(0, n, row)
+    w.loop(0, B.rows, row)
 
 
-def _lu(w: Block, n: int, m: int) -> None:
+def _unit_lower_solve(w: Block, memory: Memory, L: Matrix, B: Matrix, X: Matrix) -> None:
+    _lower_solve(w, memory, L, B, X, unit=True)
+
+
+def _lu(w: Block, memory: Memory, A: Matrix, LU: Matrix, pivots: Matrix, order: Matrix) -> None:
     """L and U of a row permutation of A; the row that each step exchanges; the permutation."""
-    A = Matrix(w, 0, n, m)
-    LU = Matrix(w, A.end, n, m)
-    k = min(n, m)
-    pivots = Matrix(w, LU.end, 1, k)
-    order = Matrix(w, pivots.end, 1, n)
+    n, m = A.rows, A.columns
     w.copy(A, LU)
     w.loop(0, n, lambda i: order.put(0, i, w.number(i)))
 
@@ -260,25 +288,21 @@ def _lu(w: Block, n: int, m: int) -> None:
 
         w.loop(w.next(j), n, below)
 
-    w.loop(0, k, step)
+    w.loop(0, min(n, m), step)
 
 
-def _qr(w: Block, n: int, m: int, k: int) -> None:
-    """Q, with k columns, and R of A = Q R, by reflections with the signs of LAPACK."""
-    A = Matrix(w, 0, n, m)
-    Q = Matrix(w, A.end, n, k)
-    R = Matrix(w, Q.end, k, m)
-    work = Matrix(w, R.end, n, m)
-    scales = Matrix(w, work.end, 1, m)
+def _qr(w: Block, memory: Memory, A: Matrix, Q: Matrix, R: Matrix) -> None:
+    """Q and R of A = Q R, by reflections with the signs of LAPACK."""
+    work, scales = memory.take(A.rows, A.columns), memory.take(1, A.columns)
     w.copy(A, work)
     _reflect(w, work, scales)
     _form(w, work, scales, Q)
     for_each(w, R, lambda i, j: R.put(i, j, w.c(0.0)))
 
     def row(i: str) -> None:
-        w.loop(i, m, lambda j: R.put(i, j, work(i, j)))
+        w.loop(i, R.columns, lambda j: R.put(i, j, work(i, j)))
 
-    w.loop(0, min(n, k), row)
+    w.loop(0, min(A.rows, R.rows), row)
 
 
 def _reflect(w: Block, A: Matrix, scales: Matrix) -> None:
@@ -331,7 +355,7 @@ def _form(w: Block, A: Matrix, scales: Matrix, Q: Matrix) -> None:
 
 
 def _rotation(w: Block, a: str, b: str, c: str, tolerance: str) -> tuple[str, str, str]:
-    """Cosine and sine of the rotation that makes [[a, c], [c, b]] diagonal, and whether it turns."""
+    """Cosine and sine of the rotation that makes [[a, c], [c, b]] diagonal; whether it turns."""
     turns = w.test("ogt", w.size(c), tolerance)
     c = w.where(turns, c, w.c(1.0))
     slope = w.div(w.sub(b, a), w.add(c, c))
@@ -390,19 +414,14 @@ def _sort(w: Block, values: Matrix, how: str, *arrays: Matrix) -> None:
     w.loop(0, n, place)
 
 
-def _svd(w: Block, n: int, m: int) -> None:
+def _svd(w: Block, memory: Memory, A: Matrix, U: Matrix, sigma: Matrix, V: Matrix) -> None:
     """U, σ and V of A = U diag(σ) Vᵀ, for n ≥ m, by one-sided rotations (Hestenes 1958).
 
     Columns of U that belong to σ = 0 complete the others: U is the orthogonal factor of A V. All
     results are NaN if an entry is not finite.
     """
-    A = Matrix(w, 0, n, m)
-    U = Matrix(w, A.end, n, m)
-    sigma = Matrix(w, U.end, 1, m)
-    V = Matrix(w, sigma.end, m, m)
-    work = Matrix(w, V.end, n, m)
-    scales = Matrix(w, work.end, 1, m)
-    turned = Matrix(w, scales.end, 1, 1)
+    n, m = A.rows, A.columns
+    work, scales, turned = memory.take(n, m), memory.take(1, m), memory.take(1, 1)
     w.copy(A, work)
     _unit(w, V)
     eps = w.c(math.sqrt(n) * (2.0**-52 if w.kind == "f64" else 2.0**-23))
@@ -433,16 +452,13 @@ def _svd(w: Block, n: int, m: int) -> None:
     w.loop(0, m, lambda j: sigma.put(0, j, w.add(sigma(0, j), total)))
 
 
-def _eigh(w: Block, n: int) -> None:
+def _eigh(w: Block, memory: Memory, A: Matrix, V: Matrix, values: Matrix) -> None:
     """V and λ of a symmetric A = V diag(λ) Vᵀ, from its lower triangle, by rotations (Jacobi).
 
     All results are NaN if an entry is not finite.
     """
-    A = Matrix(w, 0, n, n)
-    V = Matrix(w, A.end, n, n)
-    values = Matrix(w, V.end, 1, n)
-    work = Matrix(w, values.end, n, n)
-    turned = Matrix(w, work.end, 1, 1)
+    n = A.rows
+    work, turned = memory.take(n, n), memory.take(1, 1)
 
     def lower(i: str) -> None:
         def entry(j: str) -> None:
@@ -485,43 +501,69 @@ def _unit(w: Block, A: Matrix) -> None:
     w.loop(0, A.columns, lambda j: A.put(j, j, w.c(1.0)))
 
 
-class Routine:
-    """A routine: its instructions, and the numbers of entries of a block, by the sizes.
-
-    - `write`: writes the instructions.
-    - `given`, `found`, `work`: entries of the arguments, of the results, and beyond them.
-    """
-
-    def __init__(self, write: Callable[..., None], given: Any, found: Any, work: Any = None):
-        self.write, self.given, self.found = write, given, found
-        self.work = work or (lambda *_: 0)
-
-
-ROUTINES = {
-    "product": Routine(_product, lambda n, k, m: (n + m) * k, lambda n, k, m: n * m),
-    "cholesky": Routine(_cholesky, lambda n: n * n, lambda n: n * n),
-    "lower_solve": Routine(_lower_solve, lambda n, m: n * (n + m), lambda n, m: n * m),
-    "lu": Routine(_lu, lambda n, m: n * m, lambda n, m: n * m + min(n, m) + n),
-    "qr": Routine(
-        _qr, lambda n, m, k: n * m, lambda n, m, k: n * k + k * m, lambda n, m, k: n * m + m
-    ),
-    "svd": Routine(
-        _svd,
-        lambda n, m: n * m,
-        lambda n, m: n * m + m + m * m,
-        lambda n, m: n * m + m + 1,
-    ),
-    "eigh": Routine(_eigh, lambda n: n * n, lambda n: n * n + n, lambda n: n * n + 1),
+ROUTINES: dict[str, Callable[..., None]] = {
+    "product": _product,
+    "cholesky": _cholesky,
+    "lower_solve": _lower_solve,
+    "unit_lower_solve": _unit_lower_solve,
+    "lu": _lu,
+    "qr": _qr,
+    "svd": _svd,
+    "eigh": _eigh,
 }
 
 
-def routine_text(module: Module, name: str, sizes: tuple[int, ...], kind: str, lanes: int) -> str:
-    """Definition of a routine for arrays of these sizes."""
-    w = Block(kind, lanes, module)
-    ROUTINES[name].write(w, *sizes)
-    own = module.routine(name, sizes, kind, lanes)
-    head = f"define internal void {own}(ptr %block)"
-    return "\n".join([f"{head} {{", "entry:", *w.lines, "  ret void", "}"])
+class View(NamedTuple):
+    """How a routine sees an argument: as in `Matrix`."""
+
+    rows: int
+    columns: int
+    transposed: bool = False
+    reversed: bool = False
 
 
-__all__ = ["ROUTINES", "routine_text"]
+@dataclass(frozen=True)
+class Routine:
+    """A routine for arrays of these sizes.
+
+    - `kind`: its name in `ROUTINES`.
+    - `given`, `shapes`: its arguments, and the shapes of its results.
+    """
+
+    kind: str
+    given: tuple[View, ...]
+    shapes: tuple[tuple[int, int], ...]
+
+    @property
+    def name(self) -> str:
+        views = ["x".join(map(str, map(int, view))) for view in self.given]
+        return ".".join([self.kind, *views, *("x".join(map(str, x)) for x in self.shapes)])
+
+    @property
+    def found(self) -> tuple[int, ...]:
+        """Numbers of entries of the results."""
+        return tuple(rows * columns for rows, columns in self.shapes)
+
+    @functools.cached_property
+    def work(self) -> int:
+        """Number of entries of its working memory."""
+        return self._written(Block("f64", 0, Module()))
+
+    def text(self, module: Module, kind: str, lanes: int) -> str:
+        """Definition of the routine for numbers of a type."""
+        w = Block(kind, lanes, module)
+        self._written(w)
+        count = len(self.given) + len(self.shapes)
+        given = ", ".join([*(f"ptr %x{k}_" for k in range(count)), "ptr %work"])
+        head = f"define internal void {module.routine(self, kind, lanes)}({given})"
+        return "\n".join([f"{head} {{", "entry:", *w.lines, "  ret void", "}"])
+
+    def _written(self, w: Block) -> int:
+        memory = Memory(w)
+        views = [*self.given, *(View(*shape) for shape in self.shapes)]
+        arrays = [Matrix(w, f"%x{k}_", *view) for k, view in enumerate(views)]
+        ROUTINES[self.kind](w, memory, *arrays)
+        return memory.taken
+
+
+__all__ = ["Routine", "View"]

@@ -14,18 +14,18 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from .._while_at_most import NAME as WHILE_AT_MOST
 from .._with_room import with_room
-from ..linear.succession import NAME as AFTER
 from ..fused.batch_last import _counts
 from ..fused.inline_and_unroll import BATCHES, blank, literal
 from ..fused.inline_and_unroll import CALLS as INLINED
+from ..linear.succession import NAME as AFTER
 from . import elementwise, tables
-from .dense import DENSE
+from .dense import DENSE, is_long_product
 from .graph import TYPES, Graph, Node, Region
 from .masks import Mask
 from .mostly_zeros import MOSTLY_ZEROS
 from .parameters import uncovered
 from .rows import MAX_ENTRIES, AbstractRows, ArgumentRows, StackedRows, as_nodes
-from .structure import MANY_PRODUCTS, STRUCTURE, Nodes, NotCovered, as_array, constants, each, known
+from .structure import STRUCTURE, Nodes, NotCovered, as_array, constants, each, known
 
 # Loops of more operations on scalars than this stay loops.
 MAX_UNROLLED = 20_000
@@ -191,9 +191,8 @@ class Trace:
         name, params, graph = equation.primitive.name, equation.params, self.graph
         if name == "scan":
             return self._scan(params, given, region)
-        if name in CALLS and params.get("name") == AFTER:
-            if given[0].shape == _shape_of(equation.outvars[0]):
-                return given[:1]
+        if name in CALLS and params.get("name") == AFTER and _keeps_shape(equation):
+            return given[:1]
         if name in CALLS and isinstance(params[CALLS[name]], ClosedJaxpr):
             self.ends_early = params.get("name") == WHILE_AT_MOST
             return self.evaluate(params[CALLS[name]], given, region)
@@ -395,6 +394,11 @@ def _index_of_cpu(platforms: Any) -> int:
     return next(k for k, names in enumerate(platforms) if names is None or "cpu" in names)
 
 
+def _keeps_shape(equation: Any) -> bool:
+    """True if the result has the shape of the first argument."""
+    return _shape_of(equation.invars[0]) == _shape_of(equation.outvars[0])
+
+
 def _shape_of(x: Any) -> tuple[int, ...]:
     return x.aval.shape
 
@@ -422,7 +426,7 @@ def work(jaxpr: Jaxpr, times: Callable[[int, int], int] = mul) -> int:
             total += 2 * size
         elif name == "dot_general":
             products = size * _products(equation)
-            if products > MANY_PRODUCTS and not params["dimension_numbers"][1][0]:
+            if is_long_product(equation):
                 products = sum(math.prod(_shape_of(x)) for x in equation.invars) + size
             total += 2 * products
         elif name in DENSE:

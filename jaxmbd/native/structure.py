@@ -21,10 +21,6 @@ Rule = Callable[[Graph, Any, list[Nodes]], Sequence[Nodes]]
 MANY_PLACES = 64
 
 
-# Largest number of products in a product of matrices that is unrolled.
-MANY_PRODUCTS = 1_000
-
-
 class NotCovered(Exception):
     """An operation of a program has no rule."""
 
@@ -213,13 +209,6 @@ def _product(graph, equation, x):
         a, b = a.reshape(length, -1), b.reshape(length, -1)
         found = sums(graph, a.T, b, zero) if is_mask(a) else sums(graph, b.T, a, zero).T
         return [found.reshape(shape)]
-    if not each_of and length * (n := math.prod(own_a)) * (m := math.prod(own_b)) > MANY_PRODUCTS:
-        a, b = a.reshape(length, n), b.reshape(length, m)
-        if all(2 * sum(x.op == "const" for x in y.flat) < y.size for y in (a, b)):
-            entries = graph.routine("product", (n, length, m), [*a.T.flat, *b.flat], n * m)
-            found = np.empty(n * m, dtype=object)
-            found[:] = entries
-            return [found.reshape(shape)]
     a = a.reshape(length, *each_of, *own_a, *[1] * len(own_b))
     b = b.reshape(length, *each_of, *[1] * len(own_a), *own_b)
     total = each(lambda a, b: mul(graph, a, b), a[0], b[0])
@@ -425,7 +414,7 @@ def _add_to_rows(graph, equation, x):
 
 
 def _targets(equation: Any, shape: tuple[int, ...], rows: np.ndarray) -> np.ndarray:
-    """For each entry of the parts of a scatter, its place in the flat array; -1 if it is dropped."""
+    """Places in the flat array of the entries of a scatter's parts; -1 if they are dropped."""
     numbers, parts = equation.params["dimension_numbers"], equation.invars[2].aval.shape
     lead = [k for k in range(len(parts)) if k not in numbers.update_window_dims]
     gone = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
