@@ -10,7 +10,8 @@ from jaxtyping import Array, Bool, Float
 from .._stop_gradients import stop_gradients
 from .._with_slope import converged
 from . import constraints
-from .abstract import AbstractSystem, Coordinates, State, Time, Velocities
+from .abstract import AbstractSystem, Coordinates, State, Time, Velocities, as_time
+from .kernels import kernel
 from .residuals import violations
 from .saddle_point import saddle_point
 from .stabilization import AbstractCorrection, Choice
@@ -84,8 +85,13 @@ def project_velocities(
     """
     if constraints.n_constraints(system) == 0:
         return state.v
-    q, v = state.q, state.v
-    c = system.configuration(t, q)
+    return kernel(_velocities)(system, as_time(t, system), state, movable)
+
+
+def _velocities(
+    system: AbstractSystem, t: Time, state: State, movable: Bool[Array, "nv"] | None
+) -> Velocities:
+    v, c = state.v, system.configuration(t, state.q)
     residual, rates, scale, speed = violations(system, c, v)
     equations = saddle_point(system, c, residual, movable)
     rates = constraints.above_rounding(c, rates, scale, speed)
@@ -105,16 +111,21 @@ def project_positions(
     """
     if constraints.n_constraints(system) == 0:
         return q
-    constant, time, start = stop_gradients((system, t, q))
-    c = constant.configuration(time, start)
-    scale = constraints.scales(constant, c, constraints.jacobian(constant, c))
+    constant, time, start = stop_gradients((system, as_time(t, system), q))
+    scale = kernel(_scales)(constant, time, start)
 
     def corrected(end: Array, args: tuple[AbstractSystem, Time, Array, Array]) -> Array:
         system, t, q, scale = args
-        return _correct(system, t, q + jax.lax.stop_gradient(end - q), scale, movable)[0]
+        end = q + jax.lax.stop_gradient(end - q)
+        return kernel(_correct)(system, t, end, scale, movable)[0]
 
     end = _closed(constant, time, start, scale, movable)
-    return converged(corrected, end, (system, jnp.asarray(t, q.dtype), q, scale))
+    return converged(corrected, end, (system, as_time(t, system), q, scale))
+
+
+def _scales(system: AbstractSystem, t: Time, q: Coordinates) -> Float[Array, "ng"]:
+    c = system.configuration(t, q)
+    return constraints.scales(system, c, constraints.jacobian(system, c))
 
 
 def _closed(
@@ -130,7 +141,7 @@ def _closed(
 
     def step(now: tuple[Any, ...]) -> tuple[Any, ...]:
         q, before, _, n = now
-        q, error = _correct(system, t, q, scale, movable)
+        q, error = kernel(_correct)(system, t, q, scale, movable)
         return q, error, before, n + 1
 
     largest = jnp.array(jnp.finfo(q.dtype).max, q.dtype)
