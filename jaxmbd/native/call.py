@@ -19,6 +19,7 @@ from .canonical import canonical
 from .linearized import linearized
 from .records import reason_for_none
 from .registered import code_of
+from .scalars import mapped
 from .switch import generates, why_none
 
 # Arguments and results of generated code. Parameters:
@@ -223,7 +224,7 @@ def _in_batch(
         both = [a and b for a, b in zip(here, batched, strict=True)]
         first = [jnp.moveaxis(x, 1, 0) if b else x for x, b in zip(first, both, strict=True)]
     plain = partial(_many, fn=otherwise or jaxpr_as_fun(program), axes=looped)
-    program = _mapped(program, looped, min(outer, inner))
+    program = mapped(program, looped, min(outer, inner))
     found = _native.bind(*first, program=program, batched=other, linear=linear, otherwise=plain)
     if looped is here:
         found = [jnp.moveaxis(x, 1, 0) for x in found]
@@ -260,26 +261,6 @@ def _together(
 
 def _many(*arrays: Any, fn: Callable[..., list[Any]], axes: Sequence[bool]) -> list[Any]:
     return jax.vmap(fn, in_axes=tuple(0 if own else None for own in axes))(*arrays)
-
-
-@lru_cache(maxsize=64)
-def _mapped(program: ClosedJaxpr, axes: tuple[bool, ...], count: int) -> ClosedJaxpr:
-    """The program for several values of some arguments, one after another."""
-    fn = jaxpr_as_fun(program)
-
-    def each(*arrays: Any) -> list[Any]:
-        def one(_: None, row: list[Any]) -> tuple[None, list[Any]]:
-            rest = iter(row)
-            return None, fn(*(next(rest) if m else x for x, m in zip(arrays, axes, strict=True)))
-
-        rows = [x for x, m in zip(arrays, axes, strict=True) if m]
-        return jax.lax.scan(one, None, rows, length=count)[1]
-
-    shapes = [
-        jax.ShapeDtypeStruct((count, *x.shape), x.dtype) if m else blank(x)
-        for x, m in zip(program.in_avals, axes, strict=True)
-    ]
-    return canonical(jax.make_jaxpr(each)(*shapes))
 
 
 batching.primitive_batchers[_native] = _in_batch

@@ -194,7 +194,7 @@ class Pass(Values):
         return self.w.put(f"call i1 {name}(<{n} x i1> {value})")
 
     def _write_long_loop(self, loop: Region) -> None:
-        """A loop in the driver, with all its iterations, also those that change nothing."""
+        """A loop in the driver, with one iteration at least, also if it changes nothing."""
         k = loop.index
         live = {j for j, x in enumerate(loop.carried) if self._live(x)}
         for j in sorted(live | {x.data[1] for x in self._results_of(loop, "final")}):
@@ -213,13 +213,25 @@ class Pass(Values):
         ends = {j: self.read(loop.end[j]) for (own, j) in self.places if own == k}
         for j, value in ends.items():
             self.store(loop.end[j].type, value, self.places[k, j])
+        ends = [f"  %more{k} = icmp slt i64 %next{k}, {loop.length}"]
+        if loop.repeats is not None:
+            repeats = self.w.put(f"zext i1 {self._any(self.read(loop.repeats))} to i8")
+            start = self.take("i1")
+            self.w.do(f"store i8 {repeats}, ptr {self._address(start)}")
+            ends = [
+                f"  %below{k} = icmp slt i64 %next{k}, {loop.length}",
+                f"  %repeats_at{k} = getelementptr i8, ptr %scratch, i64 {start}",
+                f"  %repeats{k} = load i8, ptr %repeats_at{k}",
+                f"  %again{k} = icmp ne i8 %repeats{k}, 0",
+                f"  %more{k} = and i1 %below{k}, %again{k}",
+            ]
         self.path.pop()
         self.region = outer
         self.driver += [
             f"  br label %end{k}",
             f"end{k}:",
             f"  %next{k} = add i64 %turn{k}, 1",
-            f"  %more{k} = icmp slt i64 %next{k}, {loop.length}",
+            *ends,
             f"  br i1 %more{k}, label %loop{k}, label %after{k}",
             f"after{k}:",
         ]

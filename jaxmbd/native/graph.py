@@ -34,6 +34,10 @@ COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
 MAX_SHARED_ITERATIONS = 256
 
 
+# Number of iterations of a loop without a limit, and how many of them count as work.
+UNLIMITED, EXPECTED = 2**40, 16
+
+
 class Node:
     """One scalar: an operation on other scalars."""
 
@@ -77,6 +81,12 @@ class Region:
     def iterations(self) -> int:
         """Iterations in total, with those of the surrounding loops."""
         return self.length * (1 if self.parent is None else self.parent.iterations)
+
+    @property
+    def work(self) -> int:
+        """The same for estimates, in which loops without a limit count as short ones."""
+        own = EXPECTED if self.length == UNLIMITED else self.length
+        return own * (1 if self.parent is None else self.parent.work)
 
 
 class Graph:
@@ -210,4 +220,4 @@ class Graph:
         return node
 
 
-__all__ = ["COMPARISONS", "NUMPY_TYPES", "TYPES", "Graph", "Node", "Region"]
+__all__ = ["COMPARISONS", "NUMPY_TYPES", "TYPES", "UNLIMITED", "Graph", "Node", "Region"]

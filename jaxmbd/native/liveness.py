@@ -44,7 +44,7 @@ class Plan:
         self.crossing: dict[Region, int] = defaultdict(int)
         self._place()
         self._cross([*entries, *written])
-        self.work = sum(x.region.iterations for x in self.live.values() if x.varies)
+        self.work = sum(x.region.work for x in self.live.values() if x.varies)
 
     def _mark(self, nodes: Iterable[Node]) -> None:
         stack = list(nodes)

@@ -55,6 +55,8 @@ COVERED: dict[str, dict[str, Check]] = {
     **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin"), _CUMULATIVE),
     "cond": dict.fromkeys(("branches", "branches_platforms"), _any),
     "platform_index": {"platforms": _any},
+    "while": dict.fromkeys(("cond_jaxpr", "body_jaxpr", "cond_nconsts", "body_nconsts"), _any),
+    "native_call": dict.fromkeys(("program", "linear", "otherwise", "batched"), _any),
     "custom_linear_solve": dict.fromkeys(("const_lengths", "jaxprs"), _any),
     **dict.fromkeys(("scatter", "scatter-add", "scatter-mul"), _SCATTER),
     "sort": {

@@ -5,12 +5,14 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from operator import mul
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
 
 from .._while_at_most import NAME as WHILE_AT_MOST
 from .._with_room import with_room
@@ -19,8 +21,9 @@ from ..fused.inline_and_unroll import BATCHES, blank, literal
 from ..fused.inline_and_unroll import CALLS as INLINED
 from ..linear.succession import NAME as AFTER
 from . import elementwise, tables
+from .canonical import canonical
 from .dense import DENSE, is_long_product
-from .graph import TYPES, Graph, Node, Region
+from .graph import TYPES, UNLIMITED, Graph, Node, Region
 from .masks import Mask
 from .mostly_zeros import MOSTLY_ZEROS
 from .parameters import uncovered
@@ -191,6 +194,11 @@ class Trace:
         name, params, graph = equation.primitive.name, equation.params, self.graph
         if name == "scan":
             return self._scan(params, given, region)
+        if name == "while":
+            return self._while(params, given, region)
+        if name == "native_call" and any(params["batched"]):
+            count = equation.outvars[0].aval.shape[0]
+            return self.evaluate(mapped(params["program"], params["batched"], count), given, region)
         if name in CALLS and params.get("name") == AFTER and _keeps_shape(equation):
             return given[:1]
         if name in CALLS and isinstance(params[CALLS[name]], ClosedJaxpr):
@@ -284,6 +292,18 @@ class Trace:
             stacked.append(found[n_carry:])
         stacked = stacked[:: -1 if reverse else 1]
         return [*carry, *(np.stack([y[j] for y in stacked]) for j in range(len(shapes)))]
+
+    def _while(self, params: Any, x: list[Array], region: Region) -> Sequence[Array]:
+        """A loop without a limit; states that have ended keep their values."""
+        n_test, n_body = params["cond_nconsts"], params["body_nconsts"]
+        consts, carry = x[: n_test + n_body], x[n_test + n_body :]
+        first = self.evaluate(params["cond_jaxpr"], [*consts[:n_test], *carry], region)
+        if as_nodes(first[0]).size != 1:
+            raise NotCovered("while of several conditions")
+        body = _guarded(params["cond_jaxpr"], params["body_jaxpr"], n_test, n_body)
+        loop = Loop(body, len(carry) + 1, UNLIMITED, reverse=False, ends_early=True)
+        start = [as_nodes(first[0]), *map(as_nodes, carry)]
+        return self._loop(loop, list(consts), start, [], region)[1:]
 
     def _loop(
         self,
@@ -389,6 +409,49 @@ class Loop:
     ends_early: bool = False
 
 
+@lru_cache(maxsize=64)
+def _guarded(test: ClosedJaxpr, body: ClosedJaxpr, n_test: int, n_body: int) -> ClosedJaxpr:
+    """The body of a loop whose first carried value is whether it goes on."""
+    fns = jaxpr_as_fun(test), jaxpr_as_fun(body)
+
+    def iteration(*args: Any) -> list[Any]:
+        consts, goes, carry = (
+            args[: n_test + n_body],
+            args[n_test + n_body],
+            args[n_test + n_body + 1 :],
+        )
+        new = fns[1](*consts[n_test:], *carry)
+        new = [
+            jax.lax.select_n(jnp.broadcast_to(goes, a.shape), a, b)
+            for a, b in zip(carry, new, strict=True)
+        ]
+        return [goes & fns[0](*consts[:n_test], *new)[0], *new]
+
+    shapes = [*test.in_avals[:n_test], *body.in_avals[:n_body]]
+    goes = jax.ShapeDtypeStruct((), bool)
+    return jax.make_jaxpr(iteration)(*map(blank, shapes), goes, *map(blank, body.in_avals[n_body:]))
+
+
+@lru_cache(maxsize=64)
+def mapped(program: ClosedJaxpr, axes: tuple[bool, ...], count: int) -> ClosedJaxpr:
+    """The program for several values of some arguments, one after another."""
+    fn = jaxpr_as_fun(program)
+
+    def each(*arrays: Any) -> list[Any]:
+        def one(_: None, row: list[Any]) -> tuple[None, list[Any]]:
+            rest = iter(row)
+            return None, fn(*(next(rest) if m else x for x, m in zip(arrays, axes, strict=True)))
+
+        rows = [x for x, m in zip(arrays, axes, strict=True) if m]
+        return jax.lax.scan(one, None, rows, length=count)[1]
+
+    shapes = [
+        jax.ShapeDtypeStruct((count, *x.shape), x.dtype) if m else blank(x)
+        for x, m in zip(program.in_avals, axes, strict=True)
+    ]
+    return canonical(jax.make_jaxpr(each)(*shapes))
+
+
 def _index_of_cpu(platforms: Any) -> int:
     """Number of the first list of platforms with the CPU, or of the default one."""
     return next(k for k, names in enumerate(platforms) if names is None or "cpu" in names)
@@ -437,6 +500,10 @@ def work(jaxpr: Jaxpr, times: Callable[[int, int], int] = mul) -> int:
             total += math.prod(_shape_of(equation.invars[0]))
         if name == "custom_linear_solve":
             total += work(params["jaxprs"].solve.jaxpr, times)
+            continue
+        if name == "native_call" and any(params["batched"]):
+            own = work(params["program"].jaxpr, times)
+            total += times(equation.outvars[0].aval.shape[0], own)
             continue
         called = params[CALLS[name]] if name in CALLS else tuple(params.values())
         for value in jax.tree.leaves(called, is_leaf=_is_program):
