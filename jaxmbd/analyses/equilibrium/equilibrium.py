@@ -20,6 +20,7 @@ from ...nonlinear.implicit import implicit
 from ...system import constraints
 from ...system.abstract import AbstractSystem, State, Time, as_state, as_time, require_system
 from ...system.acceleration import accelerations
+from ...system.kernels import kernel
 from ...system.reactions import reactions_of
 from ..results import RESULTS
 from ..start import check_numbers
@@ -254,7 +255,7 @@ def _beyond_unstable(system: AbstractSystem, t: Time, start: Place, methods: Met
     """March to rest, and again from beside unstable equilibria if both methods are given."""
     first = State(after(start.q, start.lam), jnp.zeros_like(start.travelled), start.z)
     with fused_poses():
-        scales = scales_of(system, t, first)
+        scales = kernel(scales_of)(system, t, first)
     blocks = kinds(system, scales)
     way = Automatic().chosen(blocks)
 
@@ -263,7 +264,7 @@ def _beyond_unstable(system: AbstractSystem, t: Time, start: Place, methods: Met
         slow = SLOW * jnp.sqrt(scales.rate)
         with fused_poses():
             end = methods.march(system, t, begin, scales, blocks, way)
-            at = at_place(system, t, end.place, scales, jnp.zeros_like(slow), slow)
+            at = kernel(at_place)(system, t, end.place, scales, jnp.zeros_like(slow), slow)
             judged = stability(at, end.place.lam, scales, blocks, way)
         falling = jnp.where(end.done, 0.0, end.increment)
         left = jnp.array(-1, jnp.int32)
@@ -318,7 +319,8 @@ def _finished(
     fixed, time = stop_gradients((system, t))
     q = after(found.place.q, found.stability.basis)
     with fused_poses():
-        scales = stop_gradients(scales_of(fixed, time, State(q, start.v, found.place.z)))
+        place = State(q, start.v, found.place.z)
+        scales = stop_gradients(kernel(scales_of)(fixed, time, place))
     end = state = _differentiable(system, t, start, found, scales, methods)
     state = State(after(state.q, scales.rate), state.v, state.z)
     if state_alone:
@@ -343,7 +345,7 @@ def _finished(
     return Equilibrium(
         end,
         minimum_norm,
-        reactions_of(system, t, state, (vdot, minimum_norm)),
+        kernel(reactions_of)(system, t, state, (vdot, minimum_norm)),
         found.stability.stable,
         with_derivatives(
             *(found.stability.eigenvalues, found.stability.basis, system, t, state, minimum_norm),
@@ -388,7 +390,7 @@ def _differentiable(
     slow = SLOW * jnp.sqrt(scales.rate)
     is_known = methods.is_direct and system.artificial_energy_limit is None
     first = constant.z if is_known else None
-    at = at_place(system, t, place, scales, none, slow, first=first)
+    at = kernel(at_place)(system, t, place, scales, none, slow, None, first)
     if is_known:
         size = displacement(system, stop_gradients(at.start), place.travelled, scales)
         has_direction = size > float(jnp.finfo(size.dtype).eps) ** 0.5
@@ -398,8 +400,8 @@ def _differentiable(
     x0 = unknowns(system, place.lam)
     # Factors with a little inertia are regular if directions have no stiffness.
     near = eqx.tree_at(lambda b: b.inertia, stop_gradients(at), LEAST_INERTIA * scales.rate)
-    _, factors = factored(near, place.lam, blocks, way)
-    x = implicit(equations, x0, at, stop_gradients(factors), blocks, way)
+    _, factors = kernel(factored)(near, place.lam, blocks, way)
+    x = implicit(kernel(equations), x0, at, stop_gradients(factors), blocks, way)
     delta, _, dz = parts(system, x)
     delta = delta + _carried(system, t, place, found.stability, offset.v)
     q = system.retract(place.q, delta)

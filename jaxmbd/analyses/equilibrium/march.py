@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from ...nonlinear import AbstractFactorization, Blocks
 from ...system.abstract import AbstractSystem, Time
+from ...system.kernels import kernel
 from .balance import SLOW, Balance, Place, Scales, at_place, displacement, inertial
 from .drainage import Drainage
 from .newton import StaticNewton
@@ -164,14 +165,15 @@ class Methods(eqx.Module):
             # term of the step before would otherwise make the motion unstable.
             part = omega**2 / jnp.maximum(1.0, now.h * omega)
             push = jnp.where(now.draining, now.v / now.h - part * now.increment, zeros)
-            at = at_place(system, t, now.place, scales, inertia, state_rate, push, first)
+            args = system, t, now.place, scales, inertia, state_rate, push, first
+            at = kernel(at_place)(*args)
             full = None
             # The rate of first-order states in a step is part of their equations.
             if self.newton is not None and system.nz == 0:
                 full = ~now.draining & (now.inertia <= LEAST_INERTIA * scales.rate)
             # Newton's method knows the direction of its next step at most.
             ahead = jnp.where(now.draining, now.h, ASIDE) * now.heading
-            trial = attempt(at, now.place, ahead, scales, blocks, way, full)
+            trial = kernel(attempt)(at, now.place, ahead, scales, blocks, way, full)
             if self.drain is None or self.newton is None:
                 only = self._drained if self.newton is None else self._newton_step
                 return only(system, now, trial, at, scales)

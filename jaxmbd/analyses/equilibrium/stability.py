@@ -19,6 +19,7 @@ from ...nonlinear import AbstractFactorization, Blocks, Dense
 from ...system import constraints
 from ...system.abstract import AbstractSystem, State, Time, Velocities
 from ...system.residuals import rest_residual, rest_stiffness
+from ...system.kernels import kernel
 from ...system.saddle_point import saddle_point
 from ...system.tangent_space import tangent_matrices
 from .balance import Balance, Scales, equations, parts, unknowns
@@ -86,15 +87,8 @@ def stability(
 
 
 def _all(at: Balance, lam: Float[Array, "ng"], scales: Scales) -> Stability:
-    system, nv = at.system, at.system.nv
-    c = at.start
-    saddle = saddle_point(system, c, constraints.residual(system, c))
-    state = State(at.q, jnp.zeros_like(at.travelled), at.z)
-    K = stiffness_at_rest(system, at.t, state, lam, at.state_rate)
-    whiten = saddle.metric.whiten
-    P = saddle.projector() if saddle.B.size else jnp.eye(nv, dtype=K.dtype)
-    A = whiten(whiten(K).T).T
-    A = P @ A @ P if saddle.B.size else A
+    nv = at.system.nv
+    A, P, permitted = kernel(_permitted_stiffness)(at, lam)
     largest = jnp.max(jnp.abs(A), initial=0.0)
     # Held directions get eigenvalues above all others.
     beyond = 10.0 * nv * largest + scales.rate
@@ -104,8 +98,7 @@ def _all(at: Balance, lam: Float[Array, "ng"], scales: Scales) -> Stability:
     skew = jnp.max(jnp.abs(A - A.T), initial=0.0)
 
     def unwhiten(y: Float[Array, "nv k"]) -> Float[Array, "nv k"]:
-        y = P @ y if saddle.B.size else y
-        return jax.vmap(saddle.metric.unwhiten, in_axes=1, out_axes=1)(y)
+        return permitted @ y
 
     basis = unwhiten(basis)
     general = _circulatory(A + beyond * (unit - P), largest, skew, values, basis, unwhiten)
@@ -115,6 +108,21 @@ def _all(at: Balance, lam: Float[Array, "ng"], scales: Scales) -> Stability:
     zero = jnp.maximum(ZERO * scales.rate, ROUNDING * largest)
     unstable = (values < -zero) | (imaginary != 0)
     return Stability(values, jnp.abs(values) <= zero, unstable, imaginary, right, left, basis)
+
+
+def _permitted_stiffness(
+    at: Balance, lam: Float[Array, "ng"]
+) -> tuple[Float[Array, "nv nv"], Float[Array, "nv nv"], Float[Array, "nv nv"]]:
+    """Stiffness of whitened displacements that constraints permit, their projector P, and L⁻ᵀ P."""
+    system, c = at.system, at.start
+    saddle = saddle_point(system, c, constraints.residual(system, c))
+    state = State(at.q, jnp.zeros_like(at.travelled), at.z)
+    K = stiffness_at_rest(system, at.t, state, lam, at.state_rate)
+    whiten = saddle.metric.whiten
+    P = saddle.projector() if saddle.B.size else jnp.eye(system.nv, dtype=K.dtype)
+    A = whiten(whiten(K).T).T
+    A = P @ A @ P if saddle.B.size else A
+    return A, P, jax.vmap(saddle.metric.unwhiten, in_axes=1, out_axes=1)(P)
 
 
 def stiffness_at_rest(
