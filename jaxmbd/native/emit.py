@@ -44,7 +44,11 @@ class Pass(Values):
     """One of the two passes of a program.
 
     - `driver`: instructions that call the parts.
+    - `prefix`: how names of the parts begin.
+    - `of_states`: whether arguments and results are those of XLA, for many states.
     """
+
+    prefix, of_states = "", True
 
     def __init__(self, *args: Any):
         self.driver: list[str] = []
@@ -57,9 +61,12 @@ class Pass(Values):
     def begin_part(self) -> None:
         super().begin_part()
         turns = "".join(f", i64 %turn{k}" for k in self.part.loops)
-        name, more = ("vary", ", i64 %vector, i64 %last") if self.lanes else ("shared", "")
+        more = ", i64 %vector, i64 %last" if self.lanes and self.of_states else ""
         given = f"{POINTERS}{more}{turns}"
-        self.driver.append(f"  call void @{name}{len(self.parts) - 1}({given})")
+        self.driver.append(f"  call void {self.part_name(len(self.parts) - 1)}({given})")
+
+    def part_name(self, number: int) -> str:
+        return f"@{self.prefix}{'vary' if self.lanes else 'shared'}{number}"
 
     def write(self) -> None:
         """Write all parts."""
@@ -123,13 +130,13 @@ class Pass(Values):
 
     def _write_call(self, node: Node) -> None:
         """Call a routine with addresses of its arguments, results and working memory."""
-        routine = node.data
+        routine, kinds = node.data, [x.type for x in node.args]
         starts = [self._blocks[x.index] for x in node.args]
-        starts += [self.take(node.type, count) for count in (*routine.found, routine.work)]
-        self._calls[node.index] = starts[len(node.args) :]
-        own = self.module.routine(routine, node.type, self.lanes)
-        given = ", ".join(f"ptr {self._address(start)}" for start in starts)
-        self.w.do(f"call void {own}({given})")
+        found = zip(routine.kinds(node.args), routine.found, strict=True)
+        self._calls[node.index] = [self.take(*which) for which in found]
+        work = self.scratch.take(routine.needs(self.module, kinds[0], self.lanes))
+        starts += [*self._calls[node.index], work]
+        routine.call(self.w, kinds, list(map(self._address, starts)))
 
     def _write_result(self, node: Node) -> None:
         self._blocks[node.index] = self._calls[node.args[0].index][node.data]

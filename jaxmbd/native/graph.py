@@ -95,10 +95,11 @@ class Graph:
     - `batched`: for each argument, whether it differs between states.
     - `is_linear`: whether the program is a derivative. A product with a constant zero is zero then,
       as JAX takes it for tangents and cotangents that it knows to be zero.
+    - `varies`: whether all that is not constant counts as varying.
     """
 
-    def __init__(self, batched: tuple[bool, ...], is_linear: bool = False):
-        self.batched, self.is_linear = batched, is_linear
+    def __init__(self, batched: tuple[bool, ...], is_linear: bool = False, *, varies: bool = False):
+        self.batched, self.is_linear, self.varies = batched, is_linear, varies
         self.root = Region(None)
         self.nodes: list[Node] = []
         self.regions: list[Region] = []
@@ -113,7 +114,7 @@ class Graph:
         known = self._known
         if key in known:
             return known[key]
-        constant, varies, region = op in FOLDED, False, self.root
+        constant, varies, region = op in FOLDED, self.varies, self.root
         for x in args:  # Half of the time to convert a program is spent here.
             constant = constant and x.op == "const"
             varies = varies or x.varies
@@ -181,17 +182,17 @@ class Graph:
 
     def call(self, routine: Any, blocks: Sequence[Node]) -> list[list[Node]]:
         """Nodes of the entries of each result of a routine on blocks in memory."""
-        kind = blocks[0].type
-        call = self.node("call", kind, tuple(blocks), routine)
-        results = [self.node("result", kind, (call,), k) for k in range(len(routine.found))]
+        call = self.node("call", "i64", tuple(blocks), routine)
+        kinds = routine.kinds(blocks)
+        results = [self.node("result", kind, (call,), k) for k, kind in enumerate(kinds)]
         return [
-            [self.node("part", kind, (x,), k) for k in range(count)]
+            [self.node("part", x.type, (x,), k) for k in range(count)]
             for x, count in zip(results, routine.found, strict=True)
         ]
 
     def of_loop(self, op: str, kind: str, loop: Region, data: Any, varies: bool) -> Node:
         """A value that a loop defines: in its body, or after it for results."""
-        inside = op in ("carry", "row")
+        inside, varies = op in ("carry", "row"), varies or self.varies
         region = loop if inside else loop.parent
         return self._added(Node(op, kind, (), (loop, *data), region, varies))
 
@@ -207,6 +208,8 @@ class Graph:
 
     def shares(self, loop: Region) -> bool:
         """True if values in a loop that all states share are computed once."""
+        if self.varies:
+            return False
         return loop.iterations <= MAX_SHARED_ITERATIONS or not any(self.batched)
 
     def forget(self) -> None:

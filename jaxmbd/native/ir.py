@@ -80,6 +80,7 @@ class Module:
         self.declared: dict[str, None] = {}
         self.functions: dict[tuple[str, str, int], None] = {}
         self.routines: dict[tuple[Any, str, int], None] = {}
+        self.callees: dict[tuple[Any, int], Any] = {}
         self.globals: list[str] = []
 
     def declare(self, text: str) -> None:

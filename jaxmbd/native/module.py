@@ -3,18 +3,20 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from jax.extend.core import ClosedJaxpr
 
 from .._with_room import with_room
 from .emit import POINTERS, SLOT, Memory, Part, Pass
 from .functions import function_text
+from .graph import Node
 from .handler import Sizes, handler_text
 from .ir import SIZES, Module, wide
 from .liveness import Plan
 from .scalars import once
 from .structure import NotCovered
+from .values import for_memory
 
 # Largest number of instructions that store results of a batch, one for each lane. LLVM took 900 s
 # for 80,000, the saved values of a flexible body's motion, which XLA compiles in 20 s.
@@ -57,7 +59,7 @@ def generate(
     # The widest type that varies decides: narrower vectors would stay half empty otherwise.
     kinds = [x.type for x in plan.live.values() if x.varies and x.type[0] == "f"]
     lanes = width // max((SIZES[kind] for kind in kinds), default=SLOT) if any(batched) else 0
-    module, memory = Module(), Memory()
+    module, memory = Functions(), Memory()
     offsets: dict[Any, int] = {
         id(region): memory.take(SLOT * plan.crossing[region] * region.iterations)
         for region in (scalars.graph.root, *scalars.graph.regions)
@@ -79,9 +81,76 @@ def generate(
     sizes = Sizes(*numbers, memory.size, scratch, lanes, plan.work)
     texts.append(handler_text(sizes, module))
     texts += _functions(module)
+    texts += [callee.text for callee in module.callees.values()]
     texts += [own.text(module, *which) for own, *which in list(module.routines)]
     text = "\n".join([*module.globals, *module.declared, *texts])
     return Generated(text, *counts)
+
+
+class Called(NamedTuple):
+    """A function of a module: its name, text, and bytes of memory that it works in."""
+
+    name: str
+    text: str
+    scratch: int
+
+
+class Functions(Module):
+    """A module with functions for programs that other programs call."""
+
+    def callee(self, callee: Any, lanes: int) -> Called:
+        """The function of a program; written at the first call."""
+        key = callee, lanes
+        if key not in self.callees:
+            own = CalledPass(callee, self, lanes, len(self.callees))
+            self.callees[key] = Called("", "", 0)  # Its number is taken.
+            own.write()
+            texts = [_part_text(own, k, part, callee.program) for k, part in enumerate(own.parts)]
+            first = ["entry:", "  br label %one", "one:"] if lanes else ["entry:"]
+            head = f"define internal void @{own.prefix[:-1]}({POINTERS}) {{"
+            texts.append("\n".join([head, *first, *own.driver, "  ret void", "}"]))
+            self.callees[key] = Called(f"@{own.prefix[:-1]}", "\n".join(texts), own.scratch.size)
+        return self.callees[key]
+
+
+class CalledPass(Pass):
+    """The only pass of a function, whose arguments and results are vectors in memory."""
+
+    of_states = False
+
+    def __init__(self, callee: Any, module: Module, lanes: int, number: int):
+        self.prefix = f"called{number}_"
+        scalars = callee.scalars(lanes > 0)
+        super().__init__(scalars, Plan(scalars.graph, scalars.results), module, lanes, {})
+
+    def _entry_at(self, name: str, offset: str) -> str:
+        """Address of the entry at an offset in bytes in an array of one state."""
+        w = self.w
+        if self.lanes:
+            offset = w.put(f"mul i64 {offset}, {self.lanes}")
+        return w.put(f"getelementptr i8, ptr {name}, i64 {offset}")
+
+    def of_argument(self, k: int, kind: str, offset: str) -> str:
+        self.part.args.add(k)
+        return self.row_from(self._entry_at(f"%arg{k}", offset), kind)
+
+    def at_index(self, node: Node) -> str:
+        """Each state's entry, at the address of a vector and of a lane."""
+        if not self.lanes:
+            return super().at_index(node)
+        w, kind, (k, entry) = self.w, node.type, node.data
+        self.part.args.add(k)
+        T, size = w.type("i64"), SIZES[kind]
+        rows = w.put(f"mul {T} {self.read(node.args[0])}, {w.constant('i64', size * self.lanes)}")
+        steps = [(entry * self.lanes + lane) * size for lane in range(self.lanes)]
+        each = f"<{', '.join(f'i64 {x}' for x in steps)}>"
+        return self._gathered(kind, f"ptr %arg{k}, {T} {w.put(f'add {T} {rows}, {each}')}")
+
+    def store_result(self, k: int, kind: str, value: str, offset: str) -> None:
+        self.part.rets.add(k)
+        T, value = for_memory(self.w, kind, value)
+        place = self._entry_at(f"%ret{k}", offset)
+        self.w.do(f"store {T} {value}, ptr {place}")
 
 
 def _functions(module: Module) -> list[str]:
@@ -101,8 +170,8 @@ def _part_text(own: Pass, number: int, part: Part, program: ClosedJaxpr) -> str:
             lines.append(f"  %{which}_at{k} = getelementptr ptr, ptr %{which}s, i64 {k}")
             lines.append(f"  %{which}{k} = load ptr, ptr %{which}_at{k}")
     turns = "".join(f", i64 %turn{k}" for k in part.loops)
-    if not own.lanes:
-        head = f"define internal void @shared{number}({POINTERS}{turns}) {{"
+    if not own.lanes or not own.of_states:
+        head = f"define internal void {own.part_name(number)}({POINTERS}{turns}) {{"
         return "\n".join([head, "entry:", *lines, *part.lines(), "  ret void", "}"])
     lines += _states(own.lanes)
     varying = [k for k in sorted(part.args) if own.plan.graph.batched[k]]
@@ -110,7 +179,8 @@ def _part_text(own: Pass, number: int, part: Part, program: ClosedJaxpr) -> str:
         lines += _addresses(own.lanes, f"base{k}", f"arg{k}", program.in_avals[k])
     for k in sorted(part.rets):
         lines += _addresses(own.lanes, f"place{k}", f"ret{k}", program.out_avals[k])
-    head = f"define internal void @vary{number}({POINTERS}, i64 %vector, i64 %last{turns}) {{"
+    given = f"{POINTERS}, i64 %vector, i64 %last{turns}"
+    head = f"define internal void {own.part_name(number)}({given}) {{"
     return "\n".join([head, "entry:", *lines, *part.lines(), "  ret void", "}"])
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from .graph import NUMPY_TYPES
+from .graph import NUMPY_TYPES, Node
 from .ir import SIZES, Module, Writer
 
 # Rotations of an array until its columns are orthogonal: sweeps over all pairs of columns.
@@ -543,6 +543,19 @@ class Routine:
     def found(self) -> tuple[int, ...]:
         """Numbers of entries of the results."""
         return tuple(rows * columns for rows, columns in self.shapes)
+
+    def kinds(self, blocks: Sequence[Node]) -> list[str]:
+        """Types of the results, for arguments of one type."""
+        return [blocks[0].type] * len(self.shapes)
+
+    def needs(self, module: Module, kind: str, lanes: int) -> int:
+        """Bytes of its working memory."""
+        return self.work * SIZES[kind] * max(1, lanes)
+
+    def call(self, w: Writer, kinds: Sequence[str], places: Sequence[str]) -> None:
+        """Write a call with addresses of arguments, results and working memory."""
+        own = w.module.routine(self, kinds[0], w.lanes)
+        w.do(f"call void {own}({', '.join(f'ptr {x}' for x in places)})")
 
     @functools.cached_property
     def work(self) -> int:

@@ -64,12 +64,15 @@ class Scalars:
 
 
 @with_room
-def scalars_of(program: ClosedJaxpr, batched: Sequence[bool], is_linear: bool = False) -> Scalars:
+def scalars_of(
+    program: ClosedJaxpr, batched: Sequence[bool], is_linear: bool = False, *, varies: bool = False
+) -> Scalars:
     """The program of scalars of a jaxpr; arguments that are not `batched` are shared by all states.
 
     **Arguments:**
 
     - `is_linear`: whether the program is a derivative, whose products with zero are zero.
+    - `varies`: as of `Graph`.
 
     **Raises** `NotCovered` with the reason for which there is none.
     """
@@ -78,7 +81,7 @@ def scalars_of(program: ClosedJaxpr, batched: Sequence[bool], is_linear: bool = 
     most = (MORE_IN_SINGLE if is_single else 1.0) * MAX_LENGTHS[min(n_loops, len(MAX_LENGTHS) - 1)]
     if about > most:
         raise NotCovered(f"about {about:.1g} operations")
-    graph = Graph(tuple(batched), is_linear)
+    graph = Graph(tuple(batched), is_linear, varies=varies)
     given: list[Array] = []
     for number, aval in enumerate(program.in_avals):
         rows = ArgumentRows(graph, number, _type_of(aval), aval.shape)
@@ -180,6 +183,10 @@ class Trace:
             return known[x]
 
         for equation in jaxpr.eqns:
+            if all(x.aval.dtype == jax.dtypes.float0 for x in equation.outvars):
+                # Tangents of integers, which nothing needs.
+                known.update((x, np.full(_shape_of(x), None)) for x in equation.outvars)
+                continue
             reason = uncovered(equation)
             if reason is not None:
                 raise NotCovered(reason)
@@ -199,6 +206,8 @@ class Trace:
         if name == "native_call" and any(params["batched"]):
             count = equation.outvars[0].aval.shape[0]
             return self.evaluate(mapped(params["program"], params["batched"], count), given, region)
+        if name == "native_call" and is_called(equation):
+            return self._call(params, list(map(as_nodes, given)))
         if name in CALLS and params.get("name") == AFTER and _keeps_shape(equation):
             return given[:1]
         if name in CALLS and isinstance(params[CALLS[name]], ClosedJaxpr):
@@ -292,6 +301,22 @@ class Trace:
             stacked.append(found[n_carry:])
         stacked = stacked[:: -1 if reverse else 1]
         return [*carry, *(np.stack([y[j] for y in stacked]) for j in range(len(shapes)))]
+
+    def _call(self, params: Any, x: list[Nodes]) -> Sequence[Array]:
+        """A call of a function, whose code is written once."""
+        varies = any(y.varies for array in x for y in array.flat)
+        callee = Callee(params["program"], params["linear"] > 0 or self.graph.is_linear)
+        callee.scalars(varies)  # May not be covered.
+        arrays = [array for array in x if array.size]
+        blocks = [self.graph.block(list(array.flat), varies) for array in arrays]
+        found = iter(self.graph.call(callee, blocks))
+        results = []
+        for aval in params["program"].out_avals:
+            array = np.empty(math.prod(aval.shape), dtype=object)
+            if array.size:
+                array[:] = next(found)
+            results.append(array.reshape(aval.shape))
+        return results
 
     def _while(self, params: Any, x: list[Array], region: Region) -> Sequence[Array]:
         """A loop without a limit; states that have ended keep their values."""
@@ -501,6 +526,9 @@ def work(jaxpr: Jaxpr, times: Callable[[int, int], int] = mul) -> int:
         if name == "custom_linear_solve":
             total += work(params["jaxprs"].solve.jaxpr, times)
             continue
+        if name == "native_call" and is_called(equation):
+            total += size + sum(math.prod(_shape_of(x)) for x in equation.invars)
+            continue
         if name == "native_call" and any(params["batched"]):
             own = work(params["program"].jaxpr, times)
             total += times(equation.outvars[0].aval.shape[0], own)
@@ -513,6 +541,74 @@ def work(jaxpr: Jaxpr, times: Callable[[int, int], int] = mul) -> int:
                 own //= FOLDED if name in CALLS and params.get("name") == MOSTLY_ZEROS else 1
                 total += times(params["length"], own) if name == "scan" else own
     return total
+
+
+# Programs of about this many operations and more are functions, which other programs call.
+MIN_CALLED = 1_000
+
+
+def is_called(equation: Any) -> bool:
+    """True if a call of generated code stays a call within a program."""
+    program, batched = equation.params["program"], equation.params["batched"]
+    some = any(math.prod(x.shape) for x in program.in_avals)
+    return some and not any(batched) and _work_of(program) >= MIN_CALLED
+
+
+@lru_cache(maxsize=256)
+def _work_of(program: ClosedJaxpr) -> int:
+    return work(program.jaxpr)
+
+
+@dataclass(frozen=True)
+class Callee:
+    """A program as a function with arguments and results in memory, for one kind of numbers.
+
+    - `is_linear`: as of `scalars_of`.
+    """
+
+    program: ClosedJaxpr
+    is_linear: bool
+
+    @property
+    def found(self) -> tuple[int, ...]:
+        """Numbers of entries of the results that have some."""
+        counts = (math.prod(x.shape) for x in self.program.out_avals)
+        return tuple(n for n in counts if n)
+
+    def kinds(self, blocks: Sequence[Node]) -> list[str]:
+        """Types of these results."""
+        return [TYPES[x.dtype] for x in self.program.out_avals if math.prod(x.shape)]
+
+    def scalars(self, varies: bool) -> Scalars:
+        """The program of scalars, in which all that is not constant varies, or nothing."""
+        return _scalars_of_callee(self.program, self.is_linear, varies)
+
+    def needs(self, module: Any, kind: str, lanes: int) -> int:
+        """Bytes of its working memory, with addresses of its arguments and results at the end."""
+        count = len(self.program.in_avals) + len(self.program.out_avals)
+        return module.callee(self, lanes).scratch + POINTER * count
+
+    def call(self, w: Any, kinds: Sequence[str], places: Sequence[str]) -> None:
+        """Write a call with addresses of arguments, results and working memory."""
+        own = w.module.callee(self, w.lanes)
+        *arrays, work = places
+        avals = [*self.program.in_avals, *self.program.out_avals]
+        listed = [k for k, aval in enumerate(avals) if math.prod(aval.shape)]
+        for k, place in zip(listed, arrays, strict=True):
+            at = w.put(f"getelementptr i8, ptr {work}, i64 {own.scratch + POINTER * k}")
+            w.do(f"store ptr {place}, ptr {at}")
+        args = w.put(f"getelementptr i8, ptr {work}, i64 {own.scratch}")
+        n_args = len(self.program.in_avals)
+        rets = w.put(f"getelementptr i8, ptr {args}, i64 {POINTER * n_args}")
+        w.do(f"call void {own.name}(ptr {args}, ptr {rets}, ptr {work}, ptr {work})")
+
+
+POINTER = 8  # Bytes of an address.
+
+
+@lru_cache(maxsize=64)
+def _scalars_of_callee(program: ClosedJaxpr, is_linear: bool, varies: bool) -> Scalars:
+    return scalars_of(program, (varies,) * len(program.in_avals), is_linear, varies=varies)
 
 
 def stays_loop(params: Any) -> bool:
