@@ -14,6 +14,7 @@ from ..mechanism.loops import block_in_words
 from ..model.values import all_concrete
 from ..system import constraints
 from ..system.abstract import AbstractSystem, State
+from ..system.kernels import kernel
 from .verdict import Verdict
 
 # Largest number of entries of all Jacobians: their singular values take some tenths of a second.
@@ -68,15 +69,20 @@ def _evaluated(
     system: AbstractSystem, size: Array, scales: Array, ts: Array, states: State
 ) -> tuple[Array, Array]:
     """Jacobians and largest velocities at saved states, by sizes of the mechanism."""
-    system = system.prepared()
     of_v = system.sizes(size)[1]
 
     def at(t: Array, y: State) -> tuple[Array, Array]:
-        c = system.configuration(t, y.q, y.z)
-        G = constraints.jacobian(system, c) * of_v[None] / scales[:, None]
-        return G, jnp.max(jnp.abs(y.v) / of_v)
+        return kernel(_at)(system, of_v, scales, t, y)
 
     return jax.vmap(at)(ts, states)
+
+
+def _at(
+    system: AbstractSystem, of_v: Array, scales: Array, t: Array, y: State
+) -> tuple[Array, Array]:
+    c = system.configuration(t, y.q, y.z)
+    G = constraints.jacobian(system, c) * of_v[None] / scales[:, None]
+    return G, jnp.max(jnp.abs(y.v) / of_v)
 
 
 def _first(

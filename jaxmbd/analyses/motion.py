@@ -2,6 +2,7 @@
 
 import abc
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, TypeVar
 
 import equinox as eqx
@@ -12,9 +13,10 @@ from jaxtyping import Array, Float
 from ..errors import ModelError
 from ..model.model import unknown
 from ..model.values import all_concrete, is_concrete
-from ..system.abstract import AbstractSystem, NamedPoses, NamedTwists, State
+from ..system.abstract import AbstractSystem, NamedPoses, NamedTwists, State, Time
 from ..system.energy import Energy, Momentum, energy, momentum
 from ..system.joint_states import JointState, joint_states
+from ..system.kernels import kernel
 from ..system.loads import element_states
 from ..system.reactions import reactions
 from .comparison import MotionDifference, compare
@@ -265,34 +267,22 @@ def _once(motion: AbstractMotion, name: str, of: Callable[[AbstractSystem, Array
     return value
 
 
-@eqx.filter_jit
-def _reactions(system: AbstractSystem, ts: Array, states: State) -> dict[str, Array]:
-    return jax.vmap(lambda t, y: reactions(system, t, y))(ts, states)
+def _frames_at(system: AbstractSystem, t: Time, state: State) -> NamedPoses:
+    return system.frames(t, state.q)
+
+
+def _twists_at(system: AbstractSystem, t: Time, state: State) -> NamedTwists:
+    return system.twists(t, state.q, state.v)
 
 
 @eqx.filter_jit
-def _frames(system: AbstractSystem, ts: Array, states: State) -> NamedPoses:
-    return jax.vmap(lambda t, y: system.frames(t, y.q))(ts, states)
+def _along(fn: Callable[..., Any], system: AbstractSystem, ts: Array, states: State) -> Any:
+    """fn(system, t, state) along a motion."""
+    return jax.vmap(lambda t, y: kernel(fn)(system, t, y))(ts, states)
 
 
-@eqx.filter_jit
-def _twists(system: AbstractSystem, ts: Array, states: State) -> NamedTwists:
-    return jax.vmap(lambda t, y: system.twists(t, y.q, y.v))(ts, states)
-
-
-@eqx.filter_jit
-def _joints(system: AbstractSystem, ts: Array, states: State) -> dict[str, JointState]:
-    return jax.vmap(lambda t, y: joint_states(system, t, y))(ts, states)
-
-
-@eqx.filter_jit
-def _energies(system: AbstractSystem, ts: Array, states: State) -> Energy:
-    return jax.vmap(lambda t, y: energy(system, t, y))(ts, states)
-
-
-@eqx.filter_jit
-def _momenta(system: AbstractSystem, ts: Array, states: State) -> Momentum:
-    return jax.vmap(lambda t, y: momentum(system, t, y))(ts, states)
-
+_reactions = partial(_along, reactions)
+_frames, _twists = partial(_along, _frames_at), partial(_along, _twists_at)
+_joints, _energies, _momenta = (partial(_along, fn) for fn in (joint_states, energy, momentum))
 
 __all__ = ["AbstractMotion"]

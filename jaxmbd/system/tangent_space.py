@@ -18,6 +18,7 @@ from ..model.values import all_concrete
 from . import constraints
 from .abstract import AbstractSystem, State, States, Time, Velocities, as_state, as_time
 from .configuration import AbstractConfiguration
+from .kernels import kernel
 from .loads import state_rates
 from .residuals import motion_residual
 from .saddle_point import SaddlePoint, saddle_point
@@ -114,8 +115,17 @@ def _tangent_matrices(
     vdot: Velocities,
     columns: Float[Array, "nv k"],
 ) -> TangentMatrices:
-    system = system.prepared()
+    return kernel(_derivatives)(system.prepared(), t, state, lam, vdot, columns)
 
+
+def _derivatives(
+    system: AbstractSystem,
+    t: Time,
+    state: State,
+    lam: Float[Array, "ng"],
+    vdot: Velocities,
+    columns: Float[Array, "nv k"],
+) -> TangentMatrices:
     def equations(
         dq: Velocities, dv: Velocities, dz: States
     ) -> tuple[Float[Array, "nv"], Float[Array, "nz"]]:

@@ -26,6 +26,7 @@ from ...system import constraints
 from ...system.abstract import AbstractSystem, State, States, Time, Velocities
 from ...system.acceleration import accelerations
 from ...system.configuration import AbstractConfiguration
+from ...system.kernels import kernel
 from ...system.loads import rates_at
 from ...system.residuals import constraint_rates
 from ...system.saddle_point import saddle_point
@@ -81,10 +82,9 @@ def matrices(
 ) -> Matrices:
     """Linearize at a state that satisfies the constraints."""
     system = system.prepared()
-    directions = _directions(system, t, state, coordinates)
+    directions = kernel(_directions)(system, t, state, coordinates)
     nu = sum(place.size for place in inputs)
     n_p, n_w, nz = directions.p_rates.shape[0], directions.velocities.shape[1], system.nz
-    rows = np.asarray(coordinates.velocities, dtype=int)
 
     def evaluate(
         dt: Time, dq: Velocities, dv: Velocities, dz: States, du: Float[Array, "nu"]
@@ -92,7 +92,8 @@ def matrices(
         moved = with_offsets(system, inputs, du)
         now = State(system.retract(state.q, dq), state.v + dv, state.z + dz)
         vdot, z_dot = accelerations(moved, t + dt, now)[0], _z_dot(moved, t + dt, now)
-        rates = jnp.concatenate([_joint_accelerations(moved, t + dt, now, vdot, rows), z_dot])
+        w_dot = kernel(_joint_accelerations)(moved, t + dt, now, vdot, coordinates.velocities)
+        rates = jnp.concatenate([w_dot, z_dot])
         return (rates, _readings(moved, t + dt, now, sensors)), (vdot, z_dot)
 
     nv, dtype = system.nv, state.v.dtype
@@ -136,9 +137,10 @@ def _z_dot(system: AbstractSystem, t: Time, state: State) -> States:
 
 
 def _joint_accelerations(
-    system: AbstractSystem, t: Time, state: State, vdot: Velocities, rows: np.ndarray
+    system: AbstractSystem, t: Time, state: State, vdot: Velocities, chosen_rows: tuple[int, ...]
 ) -> Float[Array, "n_w"]:
     """Time derivatives of the rates of the chosen joints."""
+    rows = np.asarray(chosen_rows, dtype=int)
 
     def chosen(q: Array, v: Velocities) -> Float[Array, "n_w"]:
         return rates_of_candidates(system.configuration(t, q), v)[rows]
