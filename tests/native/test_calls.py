@@ -61,7 +61,7 @@ def test_sums_of_empty_arrays():
 
 
 def test_calls_within_calls():
-    """Programs of one state are inlined, those of batches are left to JAX."""
+    """Programs of one state are parts of others; those of batches are called by them."""
     inner = made(jnp.sin, X)
     own = made(lambda x: inner(x) * 2, X)
     assert own.program.eqns[0].primitive.name == "native_call"
@@ -70,8 +70,9 @@ def test_calls_within_calls():
     assert kernel is not None
     close(jax.jit(jax.vmap(kernel))(jnp.outer(X, X)), 2 * jnp.sin(jnp.outer(X, X)))
     with native.enabled(True):
-        reason = native.native_or_reason(lambda x: jax.vmap(inner)(x[None] * 2), X)
-    assert reason == "native_call with batched=(True,)"
+        batch = native.native_or_reason(lambda x: jax.vmap(inner)(x[None] * 2), X)
+    assert isinstance(batch, native.NativeFunction)
+    close(batch(X), jnp.sin(2 * X)[None])
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
@@ -179,7 +180,6 @@ def test_long_loops_are_not_unrolled():
 
 
 LEFT = {
-    "sort": lambda A: jnp.sort(A, axis=0),
     "reshape with dimensions": lambda A: jnp.reshape(A, (3, 3), order="F"),
     "dot_general with preferred_element_type": lambda A: jnp.matmul(
         A, A.T, preferred_element_type=jnp.float32
@@ -189,9 +189,23 @@ LEFT = {
     "gather of parts by computed indices": lambda A: jnp.take_along_axis(
         A + 1, jnp.argmax(A, 0)[None], 0
     ),
-    "while": lambda A: lax.while_loop(lambda A: A[0, 0] < 9, lambda A: A + 1, A),
     "traced values": None,
 }
+
+
+def test_loops_without_a_limit():
+    """The number of rounds follows from the numbers; states of a batch have their own."""
+
+    def fn(x):
+        start = x, jnp.zeros((), jnp.int32)
+        return lax.while_loop(
+            lambda now: now[0][0] < 9, lambda now: (now[0] * 1.5, now[1] + 1), start
+        )
+
+    own, xs = made(fn, X), jnp.stack([X, 5 * X, 100 + X])
+    close(own(X), fn(X))
+    close(jax.vmap(own)(xs), jax.vmap(fn)(xs))
+    close(jax.jvp(lambda x: own(x)[0], (X,), (X,)), jax.jvp(lambda x: fn(x)[0], (X,), (X,)))
 
 
 @pytest.mark.parametrize("name", LEFT)

@@ -120,7 +120,8 @@ def test_what_is_not_a_number():
         A = symmetric(draw(n, n))
         found, expected = with_code(all_of, A.at[n - 1, 0].set(jnp.nan))
         for x, y in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
-            assert np.isnan(x[np.isnan(y)]).all() and np.isnan(y).any()
+            assert np.isnan(x[np.isnan(y)]).all()
+            assert np.isnan(y).any()
         code = native.native_of(jnp.linalg.cholesky, A)
         assert np.isnan(np.tril(jax.jit(lambda A, c=code: c(A))(A - 10.0 * jnp.eye(n)))).any()
 
@@ -134,7 +135,15 @@ def test_repeated_and_zero_values():
     def all_of(A):
         U, sigma, Vt = jnp.linalg.svd(A, full_matrices=False)
         values, V = jnp.linalg.eigh(A @ A.T)
-        return U.T @ U, Vt @ Vt.T, (U * sigma[None]) @ Vt, V.T @ V, (V * values[None]) @ V.T, sigma, values
+        return (
+            U.T @ U,
+            Vt @ Vt.T,
+            (U * sigma[None]) @ Vt,
+            V.T @ V,
+            (V * values[None]) @ V.T,
+            sigma,
+            values,
+        )
 
     code = native.native_of(all_of, A)
     U, Vt, product, V, symmetric_, sigma, values = jax.jit(lambda A: code(A))(A)
@@ -143,7 +152,8 @@ def test_repeated_and_zero_values():
     np.testing.assert_allclose(product, A, atol=1e-14)
     np.testing.assert_allclose(symmetric_, A @ A.T, atol=1e-13)
     np.testing.assert_allclose(sigma[2:], 0.0, atol=1e-14)
-    assert (np.diff(values) >= 0).all() and (np.diff(sigma) <= 0).all()
+    assert (np.diff(values) >= 0).all()
+    assert (np.diff(sigma) <= 0).all()
 
 
 @pytest.mark.long

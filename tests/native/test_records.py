@@ -112,13 +112,13 @@ def test_records_of_wrong_types_are_made_again(folder, bad):
 
 
 def test_reasons_are_recorded(folder, monkeypatch):
-    sorted_sums = lambda x: jnp.sort(x) + 1.0  # noqa: E731
+    coarse = lambda x: x.astype(jnp.float16) + 1.0  # noqa: E731
     with native.enabled(True):
-        reason = native.native_or_reason(sorted_sums, X)
+        reason = native.native_or_reason(coarse, X)
         assert isinstance(reason, str)
         forget()
         monkeypatch.setattr(records, "reason_of", refuse)
-        assert native.native_or_reason(sorted_sums, X) == reason
+        assert native.native_or_reason(coarse, X) == reason
 
 
 def digest(fn, *args):

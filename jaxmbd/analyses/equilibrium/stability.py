@@ -18,8 +18,8 @@ from ...linear import after, general_eig
 from ...nonlinear import AbstractFactorization, Blocks, Dense
 from ...system import constraints
 from ...system.abstract import AbstractSystem, State, Time, Velocities
-from ...system.residuals import rest_residual, rest_stiffness
 from ...system.kernels import kernel
+from ...system.residuals import rest_residual, rest_stiffness
 from ...system.saddle_point import saddle_point
 from ...system.tangent_space import tangent_matrices
 from .balance import Balance, Scales, equations, parts, unknowns
