@@ -59,7 +59,7 @@ def _kernel_of(fn: Callable[..., Any], args: tuple[Any, ...]) -> native.NativeFu
 
 
 def _kind(x: Any) -> Any:
-    """Shape and type of an array of JAX, which is an argument; other leaves are parts of programs."""
+    """Shape and type of an array of JAX, an argument; other leaves are parts of programs."""
     if isinstance(x, jax.Array):
         return x.shape, x.dtype
     if isinstance(x, np.ndarray | np.generic):
