@@ -323,8 +323,6 @@ class Trace:
         n_test, n_body = params["cond_nconsts"], params["body_nconsts"]
         consts, carry = x[: n_test + n_body], x[n_test + n_body :]
         first = self.evaluate(params["cond_jaxpr"], [*consts[:n_test], *carry], region)
-        if as_nodes(first[0]).size != 1:
-            raise NotCovered("while of several conditions")
         body = _guarded(params["cond_jaxpr"], params["body_jaxpr"], n_test, n_body)
         loop = Loop(body, len(carry) + 1, UNLIMITED, reverse=False, ends_early=True)
         start = [as_nodes(first[0]), *map(as_nodes, carry)]
@@ -436,24 +434,22 @@ class Loop:
 
 @lru_cache(maxsize=64)
 def _guarded(test: ClosedJaxpr, body: ClosedJaxpr, n_test: int, n_body: int) -> ClosedJaxpr:
-    """The body of a loop whose first carried value is whether it goes on."""
-    fns = jaxpr_as_fun(test), jaxpr_as_fun(body)
+    """The body of a loop whose first carried value is whether it goes on.
+
+    A loop over a batch may have one condition for each state: the others keep their values.
+    """
+    test_of, body_of = jaxpr_as_fun(test), jaxpr_as_fun(body)
 
     def iteration(*args: Any) -> list[Any]:
-        consts, goes, carry = (
-            args[: n_test + n_body],
-            args[n_test + n_body],
-            args[n_test + n_body + 1 :],
-        )
-        new = fns[1](*consts[n_test:], *carry)
+        consts, (goes, *carry) = args[: n_test + n_body], args[n_test + n_body :]
         new = [
-            jax.lax.select_n(jnp.broadcast_to(goes, a.shape), a, b)
-            for a, b in zip(carry, new, strict=True)
+            jax.lax.select_n(jax.lax.broadcast_in_dim(goes, x.shape, range(goes.ndim)), x, y)
+            for x, y in zip(carry, body_of(*consts[n_test:], *carry), strict=True)
         ]
-        return [goes & fns[0](*consts[:n_test], *new)[0], *new]
+        return [goes & test_of(*consts[:n_test], *new)[0], *new]
 
     shapes = [*test.in_avals[:n_test], *body.in_avals[:n_body]]
-    goes = jax.ShapeDtypeStruct((), bool)
+    goes = jax.ShapeDtypeStruct(test.out_avals[0].shape, bool)
     return jax.make_jaxpr(iteration)(*map(blank, shapes), goes, *map(blank, body.in_avals[n_body:]))
 
 

@@ -170,19 +170,19 @@ def test_what_inspect_says(system):
 
 
 def test_what_is_not_fused_and_why():
-    class Iterated(mbd.forces.AbstractJointForce):
-        """A force with a loop whose number of iterations depends on the state."""
+    class Looked(mbd.forces.AbstractJointForce):
+        """A force that calls Python."""
 
         joint: motors.JointReference
 
         def force(self, t, q, v):
-            return jax.lax.while_loop(lambda x: jnp.all(x > 1.0), lambda x: 0.5 * x, q)
+            return jax.pure_callback(lambda q: q, q, q, vmap_method="broadcast_all")
 
-    bad = mbd.formulate(motors.model(other=Iterated(motors.HINGE)))
+    bad = mbd.formulate(motors.model(other=Looked(motors.HINGE)))
     found = mbd.inspect(bad)
-    assert found.not_generated == "while in 'other'"
-    assert found.not_fused == "primitive 'while' in 'other'"
-    assert found.report.endswith("accelerations: left to XLA: primitive 'while' in 'other'")
+    assert found.not_generated == "pure_callback in 'other'"
+    assert found.not_fused == "primitive 'pure_callback' in 'other'"
+    assert found.report.endswith("accelerations: left to XLA: primitive 'pure_callback' in 'other'")
     with mbd.fused.enabled(False):
         assert mbd.inspect(bad).not_fused == "fused programs are switched off"
 

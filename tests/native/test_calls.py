@@ -205,6 +205,8 @@ def test_loops_without_a_limit():
     own, xs = made(fn, X), jnp.stack([X, 5 * X, 100 + X])
     close(own(X), fn(X))
     close(jax.vmap(own)(xs), jax.vmap(fn)(xs))
+    for batch in (xs[:1], xs):
+        close(made(jax.vmap(fn), batch)(batch), jax.vmap(fn)(batch))
     close(jax.jvp(lambda x: own(x)[0], (X,), (X,)), jax.jvp(lambda x: fn(x)[0], (X,), (X,)))
 
 
