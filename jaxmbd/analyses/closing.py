@@ -22,6 +22,7 @@ from ..nonlinear.limited_newton import LimitedNewton
 from ..system import branches, constraints, sizes
 from ..system.abstract import AbstractSystem, Coordinates, Time, Velocities
 from ..system.configuration import AbstractConfiguration
+from ..system.kernels import kernel
 from ..system.saddle_point import row_lengths
 
 MAX_STEPS = 50
@@ -203,17 +204,11 @@ def _newton(
     above the square root of the machine epsilon, relative to `_scales`), and the angles of
     `branches`.
     """
-    J, length = _jacobian(system, t, start, held), _lengths(system, t, start, held)
-    scale = _scales(system, t, start, held)
-    c = system.configuration(t, start)
-    small = constraints.rounding_part(c, _residuals(system, t, start, held), scale)
-    largest = jnp.max(length, initial=0.0)
-    weight = largest / length
-    directions = system.solve_mass(c, J.T) * (weight / largest**2)[None]
     eps = float(jnp.finfo(start.dtype).eps)
+    directions, weight, scale, small, turns = kernel(_search)(system, t, start, held)
 
     def residual(mu: Array, _: None) -> Array:
-        rows = _residuals(system, t, system.retract(start, directions @ mu[:-1]), held)
+        rows = _moved_residuals(system, t, start, directions @ mu[:-1], held)
         rows = weight * (rows - small)
         # The last equation sets the least scale of singular values: without it, rows of rounding
         # errors alone, such as those of a second hinge of a door, would count as constraints.
@@ -226,17 +221,51 @@ def _newton(
             rtol=100 * eps,
             atol=100 * eps,
             linear_solver=solver,
-            measures=_turns(system, t, start, directions),
+            measures=turns,
         ),
-        jnp.zeros(J.shape[0] + 1, dtype=start.dtype),
+        jnp.zeros(weight.size + 1, dtype=start.dtype),
         adjoint=optx.ImplicitAdjoint(linear_solver=solver),
         max_steps=MAX_STEPS,
         throw=False,
     )
-    q = system.retract(start, directions @ solution.value[:-1])
-    residuals = jnp.abs(_residuals(system, t, q, held))
-    is_open = ~jnp.all(residuals <= eps**0.5 * scale)
-    return q, is_open, branches.angles_at(system, t, q)
+    q, residuals, angles = kernel(_found)(
+        system, t, start, directions @ solution.value[:-1], held
+    )
+    return q, ~jnp.all(residuals <= eps**0.5 * scale), angles
+
+
+def _search(
+    system: AbstractSystem, t: Time, q: Coordinates, held: Targets
+) -> tuple[Float[Array, "nv n"], Float[Array, "n"], Float[Array, "n"], Float[Array, "n"], Array]:
+    """What `_newton` needs at its start.
+
+    Directions of search, weights of the rows, `_scales`, the residuals that are rounding errors,
+    and `_turns`.
+    """
+    c, length = system.configuration(t, q), _lengths(system, t, q, held)
+    scale = _scales(system, t, q, held)
+    small = constraints.rounding_part(c, _residuals(system, t, q, held), scale)
+    largest = jnp.max(length, initial=0.0)
+    weight = largest / length
+    J = _jacobian(system, t, q, held)
+    directions = system.solve_mass(c, J.T) * (weight / largest**2)[None]
+    return directions, weight, scale, small, _turns(system, t, q, directions)
+
+
+def _found(
+    system: AbstractSystem, t: Time, start: Coordinates, increment: Velocities, held: Targets
+) -> tuple[Coordinates, Float[Array, "n"], Float[Array, "k"]]:
+    """Coordinates after an increment, their residuals and the angles of `branches`."""
+    q = system.retract(start, increment)
+    return q, jnp.abs(_residuals(system, t, q, held)), branches.angles_at(system, t, q)
+
+
+@kernel
+def _moved_residuals(
+    system: AbstractSystem, t: Time, start: Coordinates, increment: Velocities, held: Targets
+) -> Float[Array, "n"]:
+    """`_residuals` after an increment of the coordinates."""
+    return _residuals(system, t, system.retract(start, increment), held)
 
 
 def _scales(system: AbstractSystem, t: Time, q: Coordinates, held: Targets) -> Float[Array, "n"]:

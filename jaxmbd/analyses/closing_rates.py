@@ -9,12 +9,14 @@ from .._with_room import with_room
 from ..system import constraints
 from ..system.abstract import AbstractSystem, Coordinates, Time, Velocities
 from ..system.configuration import AbstractConfiguration
+from ..system.kernels import kernel
 from ..system.saddle_point import saddle_point
 from .closing import Targets, joint_rows, target_scales
 
 
 @eqx.filter_jit
 @with_room
+@kernel
 def consistent(
     system: AbstractSystem,
     t: Time,
