@@ -228,9 +228,7 @@ def _newton(
         max_steps=MAX_STEPS,
         throw=False,
     )
-    q, residuals, angles = kernel(_found)(
-        system, t, start, directions @ solution.value[:-1], held
-    )
+    q, residuals, angles = kernel(_found)(system, t, start, directions @ solution.value[:-1], held)
     return q, ~jnp.all(residuals <= eps**0.5 * scale), angles
 
 
