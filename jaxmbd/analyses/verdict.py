@@ -14,6 +14,7 @@ from ..joints.abstract import n_rows
 from ..system import branches, constraints, sizes
 from ..system.abstract import AbstractSystem, State, Time
 from ..system.joint_states import joint_states
+from ..system.kernels import kernel
 from ..system.loads import element_states
 from ..system.residuals import constraint_rates
 from .results import RESULTS
@@ -148,15 +149,9 @@ def _violation(
         finite = jnp.isfinite(t)
         for x in (state.q, state.v, state.z):
             finite = finite & jnp.all(jnp.isfinite(x))
-        t = jnp.where(finite, t, t0)
         state = jax.tree.map(lambda x, y: jnp.where(finite, x, y), state, start)
-        c = system.configuration(t, state.q, state.z)
-        V = c.twists(state.v)
-        speed = jnp.max(jnp.abs(V[:, :3]), initial=0.0)
-        speed = speed + size * jnp.max(jnp.abs(V[:, 3:]), initial=0.0)
-        g, rate = constraints.residual(system, c), constraint_rates(system, c, state.v)
-        g, rate = (jnp.where(finite, jnp.abs(x), 0.0) for x in (g, rate))
-        return g, rate, speed, branches.angles(system, c)
+        g, rate, speed, angles = _residuals(system, jnp.where(finite, t, t0), state, size)
+        return *(jnp.where(finite, x, 0.0) for x in (g, rate)), speed, angles
 
     g, rate, speeds, angles = jax.vmap(at)(ts, states)
     angles = jnp.max(angles, axis=0, initial=0.0)
@@ -171,6 +166,18 @@ def _violation(
     return jnp.max(ratio), row.astype(jnp.int32), where, angles, largest
 
 
+@kernel
+def _residuals(
+    system: AbstractSystem, t: Time, state: State, size: Float[Array, ""]
+) -> tuple[Float[Array, "ng"], Float[Array, "ng"], Float[Array, ""], Float[Array, "n"]]:
+    """Sizes of residuals and of their rates, the largest speed [m/s], and `branches.angles`."""
+    c = system.configuration(t, state.q, state.z)
+    V = jnp.abs(c.twists(state.v))
+    speed = jnp.max(V[:, :3], initial=0.0) + size * jnp.max(V[:, 3:], initial=0.0)
+    g, rate = constraints.residual(system, c), constraint_rates(system, c, state.v)
+    return jnp.abs(g), jnp.abs(rate), speed, branches.angles(system, c)
+
+
 def _part(accuracy: Any, dtype: Any) -> Any:
     """The largest residual permitted, by the mechanism's size.
 
@@ -183,6 +190,7 @@ def _part(accuracy: Any, dtype: Any) -> Any:
     return jnp.clip(jnp.sqrt(jnp.asarray(accuracy, dtype)), rounding, LARGEST_RESIDUAL)
 
 
+@kernel
 def _row_scales(
     system: AbstractSystem, t: Time, state: State, size: Float[Array, ""]
 ) -> Float[Array, "ng"]:

@@ -19,6 +19,7 @@ from ..system.constraints import (
     redundant_rows,
     sizes_of_possible_zeros,
 )
+from ..system.kernels import kernel
 from ..system.projection import scattered_jacobian
 from ..system.residuals import constraint_rates
 from .abstract import AbstractIntegrator, Attempt, Increments, Memory
@@ -119,7 +120,11 @@ def typical_sizes(
     if coordinates, velocities and loads are zero. This part is as small as possible, as velocities
     are increments divided by h.
     """
-    system, t, h, state, vdot = stop_gradients((system, t, h, state, vdot))
+    return _sizes(*stop_gradients((system, t, h, state, vdot)))
+
+
+@kernel
+def _sizes(system: AbstractSystem, t: Time, h: Time, state: State, vdot: Velocities) -> Sizes:
     c = system.configuration(t, state.q, state.z)
     length = sizes.length_at(c)
     length = jnp.where(length > 0, length, 1.0)

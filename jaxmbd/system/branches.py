@@ -18,6 +18,7 @@ from .._stop_gradients import stop_gradients
 from ..lie import vector
 from .abstract import AbstractSystem, Coordinates, Time
 from .configuration import AbstractConfiguration
+from .kernels import kernel
 from .nodal import AbstractNodalSystem
 
 # From this misalignment [rad] on the nearest root of the residual is a false one.
@@ -70,6 +71,7 @@ def reversed_joints(names: Sequence[str], angles: Float[np.ndarray, "n"]) -> str
 
 
 @eqx.filter_jit
+@kernel
 def angles_at(system: AbstractSystem, t: Time, q: Coordinates) -> Float[Array, "n"]:
     """`angles` at time `t` and coordinates `q`."""
     return angles(system, system.configuration(t, q))

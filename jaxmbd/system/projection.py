@@ -55,11 +55,17 @@ def small_correction(
     """
     if system.mechanism.drivers:
         return moved
-    M = system.mass(given.q)
-    correction, size, change = (x @ M @ x for x in (moved.v - given.v, given.v, given.v - before))
+    changes = jnp.stack([moved.v - given.v, given.v, given.v - before])
+    correction, size, change = _metric(system, given.q, changes)
     of_size, of_change = MAX_CORRECTION
     rejected = (correction > of_size**2 * size) & (correction > of_change**2 * change)
     return State(moved.q, jnp.where(rejected, jnp.nan, moved.v), moved.z)
+
+
+@kernel
+def _metric(system: AbstractSystem, q: Coordinates, v: Float[Array, "n nv"]) -> Float[Array, "n"]:
+    """vᵀ M v of each row."""
+    return jnp.sum((v @ system.mass(q)) * v, axis=1)
 
 
 def projected(

@@ -6,8 +6,10 @@ from jaxtyping import Array, Float
 from ..joints.abstract import AbstractJoint
 from .abstract import AbstractSystem, State, Time
 from .configuration import AbstractConfiguration
+from .kernels import kernel
 
 
+@kernel
 def length(system: AbstractSystem, t: Time, state: State) -> Float[Array, ""]:
     """Size of a mechanism at a state [m].
 
