@@ -63,6 +63,10 @@ def _in_batches(rule: Callable[..., Sequence[Nodes]]) -> Callable[..., Sequence[
     def each(graph: Graph, equation: Any, x: list[Nodes]) -> Sequence[Nodes]:
         lead = x[0].shape[:-2]
         results = [np.empty(y.aval.shape, dtype=object) for y in equation.outvars]
+        if x[0].size == 0 and any(y.size for y in results):
+            raise NotCovered(f"{equation.primitive.name} of nothing")
+        if x[0].size == 0:
+            return results
         for place in np.ndindex(*lead):
             found = rule(graph, equation, [y[place] for y in x])
             for whole, part in zip(results, found, strict=True):
@@ -108,8 +112,6 @@ def is_long_product(equation: Any) -> int:
 def _cholesky(graph: Graph, equation: Any, x: list[Nodes]) -> list[Nodes]:
     (A,) = x
     n = len(A)
-    if n == 0:
-        return [A]
     if n**3 // 3 > MAX_UNROLLED:
         return by_routine(graph, "cholesky", [A], (n, n))
     kind = A.flat[0].type
@@ -184,8 +186,6 @@ def _integers(graph: Graph, x: Nodes) -> Nodes:
 def _qr(graph: Graph, equation: Any, x: list[Nodes]) -> list[Nodes]:
     n, m = x[0].shape
     k = n if equation.params["full_matrices"] else min(n, m)
-    if x[0].size == 0:
-        raise NotCovered("qr of nothing")
     return by_routine(graph, "qr", x, (n, k), (k, m))
 
 
@@ -193,8 +193,6 @@ def _svd(graph: Graph, equation: Any, x: list[Nodes]) -> list[Nodes]:
     """Singular values, and vectors if they are asked for."""
     (A,) = x
     n, m = A.shape
-    if A.size == 0:
-        raise NotCovered("svd of nothing")
     if equation.params["full_matrices"] and n != m:
         raise NotCovered("svd with full_matrices")
     wide = n < m
@@ -208,8 +206,6 @@ def _svd(graph: Graph, equation: Any, x: list[Nodes]) -> list[Nodes]:
 
 def _eigh(graph: Graph, equation: Any, x: list[Nodes]) -> list[Nodes]:
     n = len(x[0])
-    if n == 0:
-        raise NotCovered("eigh of nothing")
     A = x[0] if equation.params["lower"] else x[0].T
     V, values = by_routine(graph, "eigh", [A], (n, n), (1, n))
     return [V, values[0]]

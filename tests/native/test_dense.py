@@ -172,3 +172,23 @@ def test_scatters_sorts_and_gathers():
 @pytest.mark.long
 def test_long_products():
     check(lambda A, B: (A @ B, B.T @ A.T, (A @ B)[0] @ B.T), draw(12, 14), draw(14, 11, seed=1))
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (3, 0), (2, 0, 0)])
+def test_factorizations_of_nothing(shape):
+    A = jnp.ones(shape)
+
+    def of_any(A):
+        return jax.lax.linalg.lu(A), jnp.linalg.qr(A), jnp.linalg.svd(A, full_matrices=False)
+
+    def of_square(A):
+        return jnp.linalg.cholesky(A), jnp.linalg.eigh(A), jnp.linalg.solve(A, A)
+
+    for fn in (of_any, of_square) if shape[-1] == shape[-2] else (of_any,):
+        found = native.native_or_reason(lambda x, fn=fn: (fn(A * x), 2.0 * x), jnp.ones(()))
+        if shape == (3, 0):
+            assert found == "lu of nothing"
+            continue
+        assert isinstance(found, native.NativeFunction)
+        same = jax.tree.map(np.array_equal, found(jnp.ones(())), (fn(A), jnp.full((), 2.0)))
+        assert all(jax.tree.leaves(same))

@@ -1,0 +1,143 @@
+"""First calls of the analyses of a mechanism, in a new process and in one with its caches.
+
+    python -m benchmarks.first_number [--only MECHANISM ...]
+
+Processor times by analysis, of one process without caches on disk, and of another one that finds
+the caches that a process before it filled. Prints Markdown, with the targets of the sums.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+MARK = "measured: "
+IMPORT = "import"
+# Sums that are wanted [s of processor time], in the first and in the second process.
+WANTED = {"pendulum": (8.0, 4.0), "four-bar": (15.0, 5.0), "Panda": (15.0, 5.0)}
+
+
+def _mechanism(name: str) -> tuple[Any, dict[str, float], str | None]:
+    """A model, where it starts, and the path of the mass of the gradient, if there is one."""
+    import jaxmbd as mbd
+
+    def rod(mass: float, length: float) -> Any:
+        return mbd.inertia.shifted(mbd.inertia.rod(mass, length), [0.5 * length, 0.0, 0.0])
+
+    def hinge(parent: Any, child: Any) -> Any:
+        return mbd.joints.Revolute(parent, child, axis=[0.0, 1.0, 0.0])
+
+    if name == "Panda":
+        import example_robot_data
+
+        folder = Path(example_robot_data.__file__).parents[4]
+        return mbd.io.from_urdf(next(folder.glob("**/panda.urdf"))), {}, None
+    loads: dict[str, Any] = {"gravity": mbd.forces.Gravity()}
+    if name == "pendulum":
+        loads["bearing"] = mbd.forces.ViscousFriction("hinge", 0.1)
+        bodies, joints = {"rod": rod(1.0, 1.0)}, {"hinge": hinge(mbd.ground, "rod")}
+        return mbd.Model(bodies, joints, loads), {"hinge": 0.3}, "bodies.rod.mass"
+    loads["bearing"] = mbd.forces.ViscousFriction("d", 0.1)
+    bodies = {"crank": rod(1.0, 0.2), "coupler": rod(2.0, 0.5), "rocker": rod(1.5, 0.45)}
+    end = mbd.Frame("rocker", [0.45, 0.0, 0.0])
+    joints = {
+        "a": hinge(mbd.ground, "crank"),
+        "b": hinge(mbd.Frame("crank", [0.2, 0.0, 0.0]), "coupler"),
+        "c": hinge(mbd.Frame("coupler", [0.5, 0.0, 0.0]), end),
+        "d": hinge(mbd.Frame("ground", [0.6, 0.0, 0.0]), "rocker"),
+    }
+    return mbd.Model(bodies, joints, loads), {"a": -1.0, "b": 0.5, "d": -2.0}, "bodies.crank.mass"
+
+
+def first_calls(name: str) -> dict[str, float]:
+    """Processor times of the first calls, by analysis [s]."""
+    times: dict[str, float] = {}
+
+    def lap(what: str, fn: Callable[[], Any]) -> Any:
+        began = time.process_time()
+        found = fn()
+        jax.block_until_ready(found.states if hasattr(found, "states") else found)
+        times[what] = time.process_time() - began
+        return found
+
+    began = time.process_time()
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+    import jaxmbd as mbd
+
+    times[IMPORT] = time.process_time() - began
+    model, start, mass = _mechanism(name)
+    system = lap("formulate", lambda: mbd.formulate(model))
+    state = lap("assemble", lambda: mbd.assemble(system, start))
+    motion = lap("simulate", lambda: mbd.simulate(model, start, t1=2.0))
+    lap("reactions", lambda: motion.reactions[next(iter(model.joints))])
+    lap("energy", lambda: motion.energy.total)
+    method = mbd.GeneralizedAlpha(0.9)
+    lap(
+        "simulate, generalized-α",
+        lambda: mbd.simulate(system, state, t1=0.5, dt=1e-3, integrator=method),
+    )
+    rest = lap("equilibrium", lambda: mbd.equilibrium(system, state))
+    linear = lap("linearize", lambda: mbd.linearize(system, 0.0, rest.state))
+    lap("modes", lambda: linear.modes())
+    if mass is not None:
+
+        def end(value: Any) -> Any:
+            own = model.replace({mass: value})
+            return mbd.rollout(own, start, dt=0.01, n_steps=200).q[-1, 0]
+
+        lap("gradient of a rollout", lambda: jax.value_and_grad(end)(1.0))
+    return times
+
+
+def process(name: str, folder: str | None) -> Mapping[str, float]:
+    """The times in a new process, with caches in a folder or without."""
+    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+    environment.pop("JAX_COMPILATION_CACHE_DIR", None)
+    environment["JAXMBD_NATIVE_CACHE"] = ""
+    if folder is not None:
+        environment["JAX_COMPILATION_CACHE_DIR"] = f"{folder}/jax"
+        environment["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+        environment["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
+        environment["JAXMBD_NATIVE_CACHE"] = f"{folder}/native"
+    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.first_number", "--worker", name]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    for line in done.stdout.splitlines():
+        if line.startswith(MARK):
+            return json.loads(line.removeprefix(MARK))
+    raise RuntimeError(f"{name} failed:\n{done.stderr[-2000:]}")
+
+
+def main() -> None:
+    """Measure all mechanisms, or one of them as a worker."""
+    parser = argparse.ArgumentParser(description="First calls of analyses in a new process.")
+    parser.add_argument("--only", nargs="+", choices=WANTED, default=list(WANTED))
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.worker:
+        print(MARK + json.dumps(first_calls(given.worker)))
+        return
+    from benchmarks.machine import machine
+
+    print(machine())
+    for name in given.only:
+        with tempfile.TemporaryDirectory() as folder:
+            first, _, second = (process(name, where) for where in (None, folder, folder))
+        print(f"\n| {name} | first process [s] | second process [s] |\n|---|---|---|")
+        for what, found in first.items():
+            print(f"| {what} | {found:.1f} | {second[what]:.1f} |")
+        sums, wanted = [sum(x.values()) for x in (first, second)], WANTED[name]
+        print(f"| **sum** | {sums[0]:.1f} | {sums[1]:.1f} |")
+        met = ["met" if x <= y else "not met" for x, y in zip(sums, wanted, strict=True)]
+        print(f"| wanted | {wanted[0]:.0f}: {met[0]} | {wanted[1]:.0f}: {met[1]} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
