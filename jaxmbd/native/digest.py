@@ -19,8 +19,8 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from ..fused.batch_last import _counts
 from ..fused.inline_and_unroll import literal
+from .lengths import CALLS
 from .parameters import uncovered
-from .scalars import CALLS
 
 # Primitives whose parameters are not read: the result is the first argument.
 FIRST = frozenset({"stop_gradient", "with_slope"})

@@ -13,7 +13,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Var, jaxpr_as_fun
 
 from ..fused.inline_and_unroll import blank
 from .canonical import canonical
-from .scalars import stays_loop
+from .lengths import stays_loop
 
 
 @dataclass(frozen=True, eq=False, repr=False)

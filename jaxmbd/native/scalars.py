@@ -3,10 +3,9 @@
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from operator import mul
 from typing import Any
 
 import jax
@@ -17,20 +16,16 @@ from .._while_at_most import NAME as WHILE_AT_MOST
 from .._with_room import with_room
 from ..fused.batch_last import _counts
 from ..fused.inline_and_unroll import BATCHES, blank, literal
-from ..fused.inline_and_unroll import CALLS as INLINED
 from ..linear.succession import NAME as AFTER
 from . import elementwise, tables
 from .canonical import canonical
-from .dense import DENSE, is_long_product
+from .dense import DENSE
 from .graph import TYPES, UNLIMITED, Graph, Node, Region
+from .lengths import CALLS, is_called, length, makes_mask, stays_loop
 from .masks import Mask
-from .mostly_zeros import MOSTLY_ZEROS
 from .parameters import uncovered
 from .rows import MAX_ENTRIES, AbstractRows, ArgumentRows, StackedRows, as_nodes
 from .structure import STRUCTURE, Nodes, NotCovered, as_array, constants, each, known
-
-# Loops of more operations on scalars than this stay loops.
-MAX_UNROLLED = 20_000
 
 # Programs of about this many operations and more are left to JAX: they take long to compile, and
 # run slower from some length on. By the number of long loops: none, a motion with its loop over
@@ -42,13 +37,9 @@ MAX_LENGTHS = (80_000, 80_000, 270_000)
 # refined and checked. That takes 18 % more operations.
 MORE_IN_SINGLE = 1.18
 
-# Operations of a function `mostly_zeros` for each one that remains without those on zeros. Measured
-# with derivatives of robots: 4.2 to 5.1.
-FOLDED = 4
-
-# Calls of functions, and the parameter with the function. Rewritten programs of kernels have lost
-# the names of loops; those before are evaluated.
-CALLS = INLINED | dict.fromkeys(("fused_program", "linear_kernel"), "plain")
+# Programs that are estimated to be longer, by up to this factor, are made nevertheless: loops that
+# stay loops and products with zeros leave less of them. Of the programs of chains 0.7 remains.
+FEWER, NODES = 3.0, 0.7
 
 # Entries of arrays, or arrays that loops read or write row by row.
 Array = Nodes | AbstractRows
@@ -78,7 +69,7 @@ def scalars_of(
     about, n_loops = length(program.jaxpr)
     is_single = all(x.dtype != np.float64 for x in (*program.in_avals, *program.out_avals))
     most = (MORE_IN_SINGLE if is_single else 1.0) * MAX_LENGTHS[min(n_loops, len(MAX_LENGTHS) - 1)]
-    if about > most:
+    if about > FEWER * most:
         raise NotCovered(f"about {about:.1g} operations")
     graph = Graph(tuple(batched), is_linear, varies=varies)
     given: list[Array] = []
@@ -90,6 +81,8 @@ def scalars_of(
     except OverflowError as error:
         raise NotCovered(f"a number out of the range of its type: {error}") from error
     results = [_as_result(graph, x) for x in results]
+    if about > most and len(graph.nodes) > NODES * most:
+        raise NotCovered(f"about {about:.1g} operations, of which {len(graph.nodes)} remain")
     graph.forget()
     return Scalars(graph, results)
 
@@ -146,20 +139,6 @@ def _small(aval: Any, times: int = 1) -> Any:
     return aval
 
 
-def _makes_mask(equation: Any) -> bool:
-    """True if an equation converts truth values to numbers."""
-    name = equation.primitive.name
-    return name == "convert_element_type" and equation.invars[0].aval.dtype == bool
-
-
-def _products(equation: Any) -> int:
-    """Number of products in a sum of an equation."""
-    if equation.primitive.name != "dot_general":
-        return 1
-    (along, _), _ = equation.params["dimension_numbers"]
-    return max(1, math.prod(_shape_of(equation.invars[0])[k] for k in along))
-
-
 class Trace:
     """Evaluation of jaxprs on arrays of nodes."""
 
@@ -184,7 +163,7 @@ class Trace:
         for equation in jaxpr.eqns:
             if all(x.aval.dtype == jax.dtypes.float0 for x in equation.outvars):
                 # Tangents of integers, which nothing needs.
-                known.update((x, np.full(_shape_of(x), None)) for x in equation.outvars)
+                known.update((x, np.full(x.aval.shape, None)) for x in equation.outvars)
                 continue
             reason = uncovered(equation)
             if reason is not None:
@@ -192,7 +171,7 @@ class Trace:
             found = self._found(equation, [read(x) for x in equation.invars], region)
             for x, value in zip(equation.outvars, found, strict=True):
                 value = value if isinstance(value, AbstractRows) else as_array(value)
-                assert value.shape == _shape_of(x), (equation.primitive.name, value.shape)
+                assert value.shape == x.aval.shape, (equation.primitive.name, value.shape)
                 known[x] = value
         return [read(x) for x in jaxpr.outvars]
 
@@ -233,7 +212,7 @@ class Trace:
             if math.prod(shape) == 0:
                 return [np.empty(shape, dtype=object)]
             found = each(lambda *args: rule(graph, params, *args), *x)
-            return [found.view(Mask) if _makes_mask(equation) else found]
+            return [found.view(Mask) if makes_mask(equation) else found]
         if name in DENSE:
             return DENSE[name](graph, equation, x)
         if name == "custom_linear_solve":
@@ -479,79 +458,7 @@ def _index_of_cpu(platforms: Any) -> int:
 
 def _keeps_shape(equation: Any) -> bool:
     """True if the result has the shape of the first argument."""
-    return _shape_of(equation.invars[0]) == _shape_of(equation.outvars[0])
-
-
-def _shape_of(x: Any) -> tuple[int, ...]:
-    return x.aval.shape
-
-
-def work(jaxpr: Jaxpr, times: Callable[[int, int], int] = mul) -> int:
-    """About the number of operations on scalars of a jaxpr with all its loops unrolled.
-
-    **Arguments:**
-
-    - `times`: what a loop counts, a function of its number of iterations and of the work of one.
-    """
-    total = 0
-    masks: set[Any] = set()
-    folded: set[Any] = set(jaxpr.constvars)
-    for equation in jaxpr.eqns:
-        name, params = equation.primitive.name, equation.params
-        size = sum(math.prod(_shape_of(x)) for x in equation.outvars)
-        given = {x for x in equation.invars if not isinstance(x, Literal)}
-        if given <= folded:
-            folded.update(equation.outvars)
-            size = 0
-        if _makes_mask(equation) or (name == "transpose" and given & masks):
-            masks.update(equation.outvars)
-        elif name == "dot_general" and given & masks:  # Sums that share partial sums.
-            total += 2 * size
-        elif name == "dot_general":
-            products = size * _products(equation)
-            if is_long_product(equation):
-                products = sum(math.prod(_shape_of(x)) for x in equation.invars) + size
-            total += 2 * products
-        elif name in DENSE:
-            total += size + sum(math.prod(_shape_of(x)) for x in equation.invars)
-        elif name in elementwise.RULES:
-            total += size
-        elif name.startswith(("reduce", "cum", "arg", "scatter")):
-            total += math.prod(_shape_of(equation.invars[0]))
-        if name == "custom_linear_solve":
-            total += work(params["jaxprs"].solve.jaxpr, times)
-            continue
-        if name == "native_call" and is_called(equation):
-            total += size + sum(math.prod(_shape_of(x)) for x in equation.invars)
-            continue
-        if name == "native_call" and any(params["batched"]):
-            own = work(params["program"].jaxpr, times)
-            total += times(equation.outvars[0].aval.shape[0], own)
-            continue
-        called = params[CALLS[name]] if name in CALLS else tuple(params.values())
-        for value in jax.tree.leaves(called, is_leaf=_is_program):
-            inner = value.jaxpr if isinstance(value, ClosedJaxpr) else value
-            if isinstance(inner, Jaxpr):
-                own = work(inner, times)
-                own //= FOLDED if name in CALLS and params.get("name") == MOSTLY_ZEROS else 1
-                total += times(params["length"], own) if name == "scan" else own
-    return total
-
-
-# Programs of about this many operations and more are functions, which other programs call.
-MIN_CALLED = 1_000
-
-
-def is_called(equation: Any) -> bool:
-    """True if a call of generated code stays a call within a program."""
-    program, batched = equation.params["program"], equation.params["batched"]
-    some = any(math.prod(x.shape) for x in program.in_avals)
-    return some and not any(batched) and _work_of(program) >= MIN_CALLED
-
-
-@lru_cache(maxsize=256)
-def _work_of(program: ClosedJaxpr) -> int:
-    return work(program.jaxpr)
+    return equation.invars[0].aval.shape == equation.outvars[0].aval.shape
 
 
 @dataclass(frozen=True)
@@ -606,28 +513,4 @@ def _scalars_of_callee(program: ClosedJaxpr, is_linear: bool, varies: bool) -> S
     return scalars_of(program, (varies,) * len(program.in_avals), is_linear, varies=varies)
 
 
-def stays_loop(params: Any) -> bool:
-    """True if a scan with these parameters has too many operations to be unrolled."""
-    n = params["length"]
-    return n != 1 and n * work(params["jaxpr"].jaxpr) > MAX_UNROLLED
-
-
-def length(jaxpr: Jaxpr) -> tuple[int, int]:
-    """About the number of operations in the program of scalars of a jaxpr, and of long loops."""
-    loops: list[int] = []
-
-    def times(n: int, own: int) -> int:
-        if n * own <= MAX_UNROLLED:
-            return n * own
-        if own > MAX_UNROLLED:  # Not a recursion over the bodies of a long chain.
-            loops.append(own)
-        return own
-
-    return work(jaxpr, times), len(loops)
-
-
-def _is_program(value: Any) -> bool:
-    return isinstance(value, Jaxpr | ClosedJaxpr)
-
-
-__all__ = ["Scalars", "once", "reason_of", "scalars_of", "stays_loop"]
+__all__ = ["Scalars", "mapped", "once", "reason_of", "scalars_of"]

@@ -93,6 +93,10 @@ def _iota(graph, equation, x):
     return [constants(graph, np.broadcast_to(count, shape))]
 
 
+def _empty(graph, equation, x):
+    return [constants(graph, np.zeros((), equation.params["dtype"]))]  # Any number will do.
+
+
 def _pad(graph, equation, x):
     """Negative padding cuts; interior padding puts values between entries."""
     shape = equation.outvars[0].aval.shape
@@ -477,6 +481,7 @@ STRUCTURE: dict[str, Callable[..., Sequence[Nodes]]] = {
     "concatenate": lambda graph, equation, x: [np.concatenate(x, equation.params["dimension"])],
     "stack": lambda graph, equation, x: [np.stack(x, equation.params["axis"])],
     "iota": _iota,
+    "empty2": _empty,
     "pad": _pad,
     "reduce_sum": _reduction(add, 0.0),
     "reduce_prod": _reduction(mul, 1.0),

@@ -8,7 +8,8 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import native
-from jaxmbd.native.scalars import length, scalars_of
+from jaxmbd.native.lengths import length
+from jaxmbd.native.scalars import scalars_of
 from tests.models import chain
 
 pytest.importorskip("llvmlite")
