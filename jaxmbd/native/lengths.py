@@ -48,7 +48,7 @@ def work(jaxpr: Jaxpr, times: Callable[[int, int], int] = mul) -> int:
         elif name == "dot_general" and given & masks:  # Sums that share partial sums.
             total += 2 * size
         elif name == "dot_general":
-            products = size * _products(equation)
+            products = size * products_of(equation)
             if is_long_product(equation):
                 products = sum(math.prod(_shape_of(x)) for x in equation.invars) + size
             total += 2 * products
@@ -124,7 +124,7 @@ def makes_mask(equation: Any) -> bool:
     return name == "convert_element_type" and equation.invars[0].aval.dtype == bool
 
 
-def _products(equation: Any) -> int:
+def products_of(equation: Any) -> int:
     """Number of products in a sum of an equation."""
     if equation.primitive.name != "dot_general":
         return 1
@@ -136,4 +136,4 @@ def _shape_of(x: Any) -> tuple[int, ...]:
     return x.aval.shape
 
 
-__all__ = ["CALLS", "is_called", "length", "makes_mask", "stays_loop"]
+__all__ = ["CALLS", "is_called", "length", "makes_mask", "products_of", "stays_loop", "work"]

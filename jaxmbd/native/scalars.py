@@ -21,7 +21,7 @@ from . import elementwise, tables
 from .canonical import canonical
 from .dense import DENSE
 from .graph import TYPES, UNLIMITED, Graph, Node, Region
-from .lengths import CALLS, is_called, length, makes_mask, stays_loop
+from .lengths import CALLS, is_called, length, makes_mask, products_of, stays_loop
 from .masks import Mask
 from .parameters import uncovered
 from .rows import MAX_ENTRIES, AbstractRows, ArgumentRows, StackedRows, as_nodes
@@ -196,7 +196,7 @@ class Trace:
             return self.evaluate(inner, given, region)
         sums = any(isinstance(x, Mask) for x in given)  # Masks are not multiplied.
         for y in equation.outvars:
-            _small(y.aval, 2 if sums else 2 * _products(equation))
+            _small(y.aval, 2 if sums else 2 * products_of(equation))
         if name in ("stop_gradient", "with_slope"):  # Derivatives are traced before.
             return given[:1]
         if name in ("gather", "dynamic_slice") and isinstance(given[0], ArgumentRows):
