@@ -48,13 +48,14 @@ def by_routine(
 
 def _stored(graph: Graph, array: Nodes, varies: bool) -> tuple[View, list[Node]]:
     """The order in which an array is in memory, or shall be, and its entries in this order."""
+    rows, columns = array.shape
     for transposed in (False, True):
         for reverse in (False, True):
             other = array[::-1, ::-1] if reverse else array
             entries = list((other.T if transposed else other).flat)
             if graph.known_block(entries, varies) is not None:
-                return View(*array.shape, transposed, reverse), entries
-    return View(*array.shape), list(array.flat)
+                return View(rows, columns, transposed, reverse), entries
+    return View(rows, columns), list(array.flat)
 
 
 def _in_batches(rule: Callable[..., Sequence[Nodes]]) -> Callable[..., Sequence[Nodes]]:
@@ -178,8 +179,8 @@ def _lu(graph: Graph, equation: Any, x: list[Nodes]) -> list[Nodes]:
 
 def _integers(graph: Graph, x: Nodes) -> Nodes:
     found = np.empty(x.shape, dtype=object)
-    for place in np.ndindex(*x.shape):
-        found[place] = convert(graph, x[place], "i32")
+    for k, entry in enumerate(x.flat):
+        found.flat[k] = convert(graph, entry, "i32")
     return found
 
 

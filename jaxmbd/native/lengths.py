@@ -38,7 +38,7 @@ def work(jaxpr: Jaxpr, times: Callable[[int, int], int] = mul) -> int:
     folded: set[Any] = set(jaxpr.constvars)
     for equation in jaxpr.eqns:
         name, params = equation.primitive.name, equation.params
-        size = sum(math.prod(_shape_of(x)) for x in equation.outvars)
+        size = sum(math.prod(shape_of(x)) for x in equation.outvars)
         given = {x for x in equation.invars if not isinstance(x, Literal)}
         if given <= folded:
             folded.update(equation.outvars)
@@ -50,23 +50,23 @@ def work(jaxpr: Jaxpr, times: Callable[[int, int], int] = mul) -> int:
         elif name == "dot_general":
             products = size * products_of(equation)
             if is_long_product(equation):
-                products = sum(math.prod(_shape_of(x)) for x in equation.invars) + size
+                products = sum(math.prod(shape_of(x)) for x in equation.invars) + size
             total += 2 * products
         elif name in DENSE:
-            total += size + sum(math.prod(_shape_of(x)) for x in equation.invars)
+            total += size + sum(math.prod(shape_of(x)) for x in equation.invars)
         elif name in elementwise.RULES:
             total += size
         elif name.startswith(("reduce", "cum", "arg", "scatter")):
-            total += math.prod(_shape_of(equation.invars[0]))
+            total += math.prod(shape_of(equation.invars[0]))
         if name == "custom_linear_solve":
             total += work(params["jaxprs"].solve.jaxpr, times)
             continue
         if name == "native_call" and is_called(equation):
-            total += size + sum(math.prod(_shape_of(x)) for x in equation.invars)
+            total += size + sum(math.prod(shape_of(x)) for x in equation.invars)
             continue
         if name == "native_call" and any(params["batched"]):
             own = work(params["program"].jaxpr, times)
-            total += times(equation.outvars[0].aval.shape[0], own)
+            total += times(shape_of(equation.outvars[0])[0], own)
             continue
         called = params[CALLS[name]] if name in CALLS else tuple(params.values())
         for value in jax.tree.leaves(called, is_leaf=_is_program):
@@ -129,11 +129,21 @@ def products_of(equation: Any) -> int:
     if equation.primitive.name != "dot_general":
         return 1
     (along, _), _ = equation.params["dimension_numbers"]
-    return max(1, math.prod(_shape_of(equation.invars[0])[k] for k in along))
+    return max(1, math.prod(shape_of(equation.invars[0])[k] for k in along))
 
 
-def _shape_of(x: Any) -> tuple[int, ...]:
+def shape_of(x: Any) -> tuple[int, ...]:
+    """Shape of a variable of a program."""
     return x.aval.shape
 
 
-__all__ = ["CALLS", "is_called", "length", "makes_mask", "products_of", "stays_loop", "work"]
+__all__ = [
+    "CALLS",
+    "is_called",
+    "length",
+    "makes_mask",
+    "products_of",
+    "shape_of",
+    "stays_loop",
+    "work",
+]

@@ -21,7 +21,7 @@ from . import elementwise, tables
 from .canonical import canonical
 from .dense import DENSE
 from .graph import TYPES, UNLIMITED, Graph, Node, Region
-from .lengths import CALLS, is_called, length, makes_mask, products_of, stays_loop
+from .lengths import CALLS, is_called, length, makes_mask, products_of, shape_of, stays_loop
 from .masks import Mask
 from .parameters import uncovered
 from .rows import MAX_ENTRIES, AbstractRows, ArgumentRows, StackedRows, as_nodes
@@ -161,9 +161,8 @@ class Trace:
             return known[x]
 
         for equation in jaxpr.eqns:
-            if all(x.aval.dtype == jax.dtypes.float0 for x in equation.outvars):
-                # Tangents of integers, which nothing needs.
-                known.update((x, np.full(x.aval.shape, None)) for x in equation.outvars)
+            if all(map(_is_of_integers, equation.outvars)):
+                known.update((x, np.full(shape_of(x), None)) for x in equation.outvars)
                 continue
             reason = uncovered(equation)
             if reason is not None:
@@ -171,7 +170,7 @@ class Trace:
             found = self._found(equation, [read(x) for x in equation.invars], region)
             for x, value in zip(equation.outvars, found, strict=True):
                 value = value if isinstance(value, AbstractRows) else as_array(value)
-                assert value.shape == x.aval.shape, (equation.primitive.name, value.shape)
+                assert value.shape == shape_of(x), (equation.primitive.name, value.shape)
                 known[x] = value
         return [read(x) for x in jaxpr.outvars]
 
@@ -456,9 +455,14 @@ def _index_of_cpu(platforms: Any) -> int:
     return next(k for k, names in enumerate(platforms) if names is None or "cpu" in names)
 
 
+def _is_of_integers(x: Any) -> bool:
+    """True for tangents of integers, which nothing needs."""
+    return x.aval.dtype == jax.dtypes.float0
+
+
 def _keeps_shape(equation: Any) -> bool:
     """True if the result has the shape of the first argument."""
-    return equation.invars[0].aval.shape == equation.outvars[0].aval.shape
+    return shape_of(equation.invars[0]) == shape_of(equation.outvars[0])
 
 
 @dataclass(frozen=True)

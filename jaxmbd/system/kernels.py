@@ -7,6 +7,7 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from .. import native
@@ -32,7 +33,7 @@ def kernel(fn: Callable[P, R]) -> Callable[P, R]:
     def called(*args: P.args, **kwargs: P.kwargs) -> R:
         assert not kwargs
         found = _kernel_of(fn, args)
-        return fn(*args) if found is None else found(*args)
+        return fn(*args, **kwargs) if found is None else found(*args)
 
     return called
 
@@ -42,7 +43,7 @@ def _kernel_of(fn: Callable[..., Any], args: tuple[Any, ...]) -> native.NativeFu
         return None
     leaves, structure = jax.tree.flatten(args)
     try:
-        key = fn, structure, tuple(map(_kind, leaves)), jax.config.jax_enable_x64
+        key = fn, structure, tuple(map(_kind, leaves)), jnp.result_type(float)
         hash(key)
     except TypeError:
         return native.native_of(fn, *args)

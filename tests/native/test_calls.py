@@ -12,7 +12,7 @@ from jax import export, lax
 from jaxmbd import native
 from jaxmbd.errors import ModelError
 from jaxmbd.fused import smooth_kernel_of
-from jaxmbd.native import emit, graph, handler, machine_code, module, scalars, switch, threads
+from jaxmbd.native import emit, graph, handler, lengths, machine_code, module, switch, threads
 from jaxmbd.native.registered import PREFIX, code_of
 
 pytest.importorskip("llvmlite")
@@ -153,7 +153,7 @@ def steps(A, x):
 
 @pytest.mark.parametrize("shares", [True, False])
 def test_loops_that_stay_loops(monkeypatch, shares):
-    monkeypatch.setattr(scalars, "MAX_UNROLLED", 0)
+    monkeypatch.setattr(lengths, "MAX_UNROLLED", 0)
     monkeypatch.setattr(emit, "LONG", 20)
     if not shares:
         monkeypatch.setattr(graph, "MAX_SHARED_ITERATIONS", 0)

@@ -10,7 +10,7 @@ from jax import lax
 import jaxmbd as mbd
 from jaxmbd import joints, native
 from jaxmbd.errors import IncompatibleIntegrator
-from jaxmbd.native import emit, scalars
+from jaxmbd.native import emit, lengths
 from jaxmbd.native.registered import PREFIX, code_of
 from jaxmbd.testing import check_integrator_order
 from tests.models import chain, random_state, random_tree
@@ -119,7 +119,7 @@ ROWS = jnp.cos(jnp.arange(12.0)).reshape(6, 2)
 @pytest.mark.long
 @pytest.mark.parametrize("long", [False, True])
 def test_rows_in_memory(monkeypatch, long):
-    monkeypatch.setattr(scalars, "MAX_UNROLLED", 0)
+    monkeypatch.setattr(lengths, "MAX_UNROLLED", 0)
     monkeypatch.setattr(emit, "LONG", 6 if long else 4000)
 
     def fn(A, x, given):  # Another object for each case, so that its code is generated anew.
@@ -166,7 +166,7 @@ def programs_of(jaxpr):
 
 def saving(monkeypatch):
     """A motion with a state that is an integer, its code, and the squares of its results."""
-    monkeypatch.setattr(scalars, "MAX_UNROLLED", 0)
+    monkeypatch.setattr(lengths, "MAX_UNROLLED", 0)
 
     def motion(A, x, r):
         def step(carry, r):

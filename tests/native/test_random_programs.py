@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxmbd import native
-from jaxmbd.native import call, emit, scalars
+from jaxmbd.native import call, emit, lengths
 from jaxmbd.native.records import reason_for_none
 from jaxmbd.native.registered import code_of
 from tests.fused.random_programs import arguments, random_function
@@ -73,7 +73,7 @@ def test_programs_that_failed_once(seed, dtype):
 @pytest.mark.parametrize("block", range(0, ALL, 4))
 def test_random_programs_with_loops_in_several_parts(monkeypatch, block):
     """No loop is unrolled, and functions are as short as can be."""
-    monkeypatch.setattr(scalars, "MAX_UNROLLED", 0)
+    monkeypatch.setattr(lengths, "MAX_UNROLLED", 0)
     monkeypatch.setattr(emit, "LONG", 15)
     for cache in (reason_for_none, code_of, call._jitted):
         cache.cache_clear()

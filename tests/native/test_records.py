@@ -7,7 +7,7 @@ import pytest
 from jax import lax
 
 from jaxmbd import native
-from jaxmbd.native import cache, canonical, module, records, registered, scalars
+from jaxmbd.native import cache, canonical, lengths, module, records, registered
 from jaxmbd.native.digest import digest_of
 from tests.fused.random_programs import arguments, random_function
 
@@ -60,7 +60,7 @@ def test_other_limits_are_other_records(folder, monkeypatch):
     slope(X)
     forget()
     monkeypatch.setattr(module, "once", refuse)
-    monkeypatch.setattr(scalars, "MAX_UNROLLED", 0)
+    monkeypatch.setattr(lengths, "MAX_UNROLLED", 0)
     with pytest.raises(AssertionError, match="scalars are made again"):
         slope(X)
 
