@@ -1,7 +1,8 @@
 """Numbers of operations of programs: whether loops are unrolled, and calls inlined."""
 
 import math
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Collection
 from functools import lru_cache
 from operator import mul
 from typing import Any
@@ -26,12 +27,17 @@ FOLDED = 4
 CALLS = INLINED | dict.fromkeys(("fused_program", "linear_kernel"), "plain")
 
 
-def work(jaxpr: Jaxpr, times: Callable[[int, int], int] = mul) -> int:
+def work(
+    jaxpr: Jaxpr,
+    times: Callable[[int, int], int] = mul,
+    called: Collection[ClosedJaxpr] = (),
+) -> int:
     """About the number of operations on scalars of a jaxpr with all its loops unrolled.
 
     **Arguments:**
 
     - `times`: what a loop counts, a function of its number of iterations and of the work of one.
+    - `called`: programs whose calls stay calls.
     """
     total = 0
     masks: set[Any] = set()
@@ -59,38 +65,63 @@ def work(jaxpr: Jaxpr, times: Callable[[int, int], int] = mul) -> int:
         elif name.startswith(("reduce", "cum", "arg", "scatter")):
             total += math.prod(shape_of(equation.invars[0]))
         if name == "custom_linear_solve":
-            total += work(params["jaxprs"].solve.jaxpr, times)
+            total += work(params["jaxprs"].solve.jaxpr, times, called)
             continue
-        if name == "native_call" and is_called(equation):
+        if name == "native_call" and is_called(equation, called):
             total += size + sum(math.prod(shape_of(x)) for x in equation.invars)
             continue
         if name == "native_call" and any(params["batched"]):
-            own = work(params["program"].jaxpr, times)
+            own = work(params["program"].jaxpr, times, called)
             total += times(shape_of(equation.outvars[0])[0], own)
             continue
-        called = params[CALLS[name]] if name in CALLS else tuple(params.values())
-        for value in jax.tree.leaves(called, is_leaf=_is_program):
+        programs = params[CALLS[name]] if name in CALLS else tuple(params.values())
+        for value in jax.tree.leaves(programs, is_leaf=_is_program):
             inner = value.jaxpr if isinstance(value, ClosedJaxpr) else value
             if isinstance(inner, Jaxpr):
-                own = work(inner, times)
+                own = work(inner, times, called)
                 own //= FOLDED if name in CALLS and params.get("name") == MOSTLY_ZEROS else 1
                 total += times(params["length"], own) if name == "scan" else own
     return total
 
 
-# Programs of about this many operations and more are functions, which other programs call.
+# Programs of about this many operations and more are functions if another program calls them more
+# than once. In the loop over the steps of a robot, whose accelerations are called once, a function
+# would cost a tenth to a half of the time, since its arguments and results are in memory.
 MIN_CALLED = 1_000
 
 
-def is_called(equation: Any) -> bool:
+def is_called(equation: Any, called: Collection[ClosedJaxpr]) -> bool:
     """True if a call of generated code stays a call within a program."""
-    program, batched = equation.params["program"], equation.params["batched"]
-    some = any(math.prod(x.shape) for x in program.in_avals)
-    return some and not any(batched) and _work_of(program) >= MIN_CALLED
+    return not any(equation.params["batched"]) and equation.params["program"] in called
 
 
 @lru_cache(maxsize=256)
-def _work_of(program: ClosedJaxpr) -> int:
+def called_by(program: ClosedJaxpr) -> frozenset[ClosedJaxpr]:
+    """Programs that a program calls more than once, if they are long enough to be functions."""
+    counts: Counter[ClosedJaxpr] = Counter()
+    _count(program.jaxpr, counts)
+    return frozenset(
+        x
+        for x, n in counts.items()
+        if n > 1 and any(math.prod(y.shape) for y in x.in_avals) and work_of(x) >= MIN_CALLED
+    )
+
+
+def _count(jaxpr: Jaxpr, counts: Counter[ClosedJaxpr]) -> None:
+    for equation in jaxpr.eqns:
+        name, params = equation.primitive.name, equation.params
+        if name == "native_call" and not any(params["batched"]):
+            counts[params["program"]] += 1
+        programs = params[CALLS[name]] if name in CALLS else tuple(params.values())
+        for value in jax.tree.leaves(programs, is_leaf=_is_program):
+            inner = value.jaxpr if isinstance(value, ClosedJaxpr) else value
+            if isinstance(inner, Jaxpr):
+                _count(inner, counts)
+
+
+@lru_cache(maxsize=256)
+def work_of(program: ClosedJaxpr) -> int:
+    """`work` of a program."""
     return work(program.jaxpr)
 
 
@@ -100,7 +131,7 @@ def stays_loop(params: Any) -> bool:
     return n != 1 and n * work(params["jaxpr"].jaxpr) > MAX_UNROLLED
 
 
-def length(jaxpr: Jaxpr) -> tuple[int, int]:
+def length(jaxpr: Jaxpr, called: Collection[ClosedJaxpr] = ()) -> tuple[int, int]:
     """About the number of operations in the program of scalars of a jaxpr, and of long loops."""
     loops: list[int] = []
 
@@ -111,7 +142,7 @@ def length(jaxpr: Jaxpr) -> tuple[int, int]:
             loops.append(own)
         return own
 
-    return work(jaxpr, times), len(loops)
+    return work(jaxpr, times, called), len(loops)
 
 
 def _is_program(value: Any) -> bool:
@@ -139,6 +170,7 @@ def shape_of(x: Any) -> tuple[int, ...]:
 
 __all__ = [
     "CALLS",
+    "called_by",
     "is_called",
     "length",
     "makes_mask",
@@ -146,4 +178,5 @@ __all__ = [
     "shape_of",
     "stays_loop",
     "work",
+    "work_of",
 ]

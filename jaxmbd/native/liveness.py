@@ -44,7 +44,10 @@ class Plan:
         self.crossing: dict[Region, int] = defaultdict(int)
         self._place()
         self._cross([*entries, *written])
-        self.work = sum(x.region.work for x in self.live.values() if x.varies)
+        varying = [x for x in self.live.values() if x.varies]
+        self.work = sum(
+            x.region.work * (x.data.operations if x.op == "call" else 1) for x in varying
+        )
 
     def _mark(self, nodes: Iterable[Node]) -> None:
         stack = list(nodes)

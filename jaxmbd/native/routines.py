@@ -386,6 +386,11 @@ class Routine:
         own = w.module.routine(self, kinds[0], w.lanes)
         w.do(f"call void {own}({', '.join(f'ptr {x}' for x in places)})")
 
+    @property
+    def operations(self) -> int:
+        """About their number, the cube of the largest dimension."""
+        return max(max(x.rows, x.columns) for x in self.given) ** 3
+
     @functools.cached_property
     def work(self) -> int:
         """Number of entries of its working memory."""

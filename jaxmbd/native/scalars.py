@@ -3,7 +3,7 @@
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -21,7 +21,17 @@ from . import elementwise, tables
 from .canonical import canonical
 from .dense import DENSE
 from .graph import TYPES, UNLIMITED, Graph, Node, Region
-from .lengths import CALLS, is_called, length, makes_mask, products_of, shape_of, stays_loop
+from .lengths import (
+    CALLS,
+    called_by,
+    is_called,
+    length,
+    makes_mask,
+    products_of,
+    shape_of,
+    stays_loop,
+    work_of,
+)
 from .masks import Mask
 from .parameters import uncovered
 from .rows import MAX_ENTRIES, AbstractRows, ArgumentRows, StackedRows, as_nodes
@@ -66,7 +76,8 @@ def scalars_of(
 
     **Raises** `NotCovered` with the reason for which there is none.
     """
-    about, n_loops = length(program.jaxpr)
+    called = called_by(program)
+    about, n_loops = length(program.jaxpr, called)
     is_single = all(x.dtype != np.float64 for x in (*program.in_avals, *program.out_avals))
     most = (MORE_IN_SINGLE if is_single else 1.0) * MAX_LENGTHS[min(n_loops, len(MAX_LENGTHS) - 1)]
     if about > FEWER * most:
@@ -77,7 +88,7 @@ def scalars_of(
         rows = ArgumentRows(graph, number, _type_of(aval), aval.shape)
         given.append(rows if aval.ndim else rows.nodes())
     try:
-        results = Trace(graph).evaluate(program, given, graph.root)
+        results = Trace(graph, called).evaluate(program, given, graph.root)
     except OverflowError as error:
         raise NotCovered(f"a number out of the range of its type: {error}") from error
     results = [_as_result(graph, x) for x in results]
@@ -142,8 +153,8 @@ def _small(aval: Any, times: int = 1) -> Any:
 class Trace:
     """Evaluation of jaxprs on arrays of nodes."""
 
-    def __init__(self, graph: Graph):
-        self.graph = graph
+    def __init__(self, graph: Graph, called: Collection[ClosedJaxpr]):
+        self.graph, self.called = graph, called
         self.ends_early = False  # Whether the next loop does: `while_at_most`.
 
     def evaluate(self, program: ClosedJaxpr, given: Sequence[Array], region: Region) -> list[Array]:
@@ -183,7 +194,7 @@ class Trace:
         if name == "native_call" and any(params["batched"]):
             count = equation.outvars[0].aval.shape[0]
             return self.evaluate(mapped(params["program"], params["batched"], count), given, region)
-        if name == "native_call" and is_called(equation):
+        if name == "native_call" and is_called(equation, self.called):
             return self._call(params, list(map(as_nodes, given)))
         if name in CALLS and params.get("name") == AFTER and _keeps_shape(equation):
             return given[:1]
@@ -480,6 +491,11 @@ class Callee:
         """Numbers of entries of the results that have some."""
         counts = (math.prod(x.shape) for x in self.program.out_avals)
         return tuple(n for n in counts if n)
+
+    @property
+    def operations(self) -> int:
+        """About their number."""
+        return work_of(self.program)
 
     def kinds(self, blocks: Sequence[Node]) -> list[str]:
         """Types of these results."""
