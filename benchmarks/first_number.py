@@ -8,16 +8,13 @@ the caches that a process before it filled. Prints Markdown, with the targets of
 
 import argparse
 import json
-import os
-import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-MARK = "measured: "
+from benchmarks.second_process import MARK, in_two_processes
+
 IMPORT = "import"
 # Sums that are wanted [s of processor time], in the first and in the second process.
 WANTED = {"pendulum": (8.0, 4.0), "four-bar": (15.0, 5.0), "Panda": (15.0, 5.0)}
@@ -69,7 +66,6 @@ def first_calls(name: str) -> dict[str, float]:
     began = time.process_time()
     import jax
 
-    jax.config.update("jax_enable_x64", True)
     import jaxmbd as mbd
 
     times[IMPORT] = time.process_time() - began
@@ -97,24 +93,6 @@ def first_calls(name: str) -> dict[str, float]:
     return times
 
 
-def process(name: str, folder: str | None) -> Mapping[str, float]:
-    """The times in a new process, with caches in a folder or without."""
-    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
-    environment.pop("JAX_COMPILATION_CACHE_DIR", None)
-    environment["JAXMBD_NATIVE_CACHE"] = ""
-    if folder is not None:
-        environment["JAX_COMPILATION_CACHE_DIR"] = f"{folder}/jax"
-        environment["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
-        environment["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
-        environment["JAXMBD_NATIVE_CACHE"] = f"{folder}/native"
-    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.first_number", "--worker", name]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    for line in done.stdout.splitlines():
-        if line.startswith(MARK):
-            return json.loads(line.removeprefix(MARK))
-    raise RuntimeError(f"{name} failed:\n{done.stderr[-2000:]}")
-
-
 def main() -> None:
     """Measure all mechanisms, or one of them as a worker."""
     parser = argparse.ArgumentParser(description="First calls of analyses in a new process.")
@@ -128,8 +106,7 @@ def main() -> None:
 
     print(machine())
     for name in given.only:
-        with tempfile.TemporaryDirectory() as folder:
-            first, _, second = (process(name, where) for where in (None, folder, folder))
+        first, second = in_two_processes("first_number", name)
         print(f"\n| {name} | first process [s] | second process [s] |\n|---|---|---|")
         for what, found in first.items():
             print(f"| {what} | {found:.1f} | {second[what]:.1f} |")

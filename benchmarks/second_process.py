@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from typing import Any
 
 MARK = "measured: "
 
@@ -49,8 +50,14 @@ METHODS = (
 )
 
 
-def process(name: str, folder: str | None) -> list[float]:
-    """The times in a new process, with caches in a folder or without."""
+def in_two_processes(module: str, name: str) -> tuple[Any, Any]:
+    """What a benchmark's worker measures without caches on disk, and with those of another one."""
+    with tempfile.TemporaryDirectory() as folder:
+        first, _, second = (_process(module, name, where) for where in (None, folder, folder))
+    return first, second
+
+
+def _process(module: str, name: str, folder: str | None) -> Any:
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "JAX_ENABLE_X64": "1"}
     environment.pop("JAX_COMPILATION_CACHE_DIR", None)
     environment["JAXMBD_NATIVE_CACHE"] = ""
@@ -59,7 +66,7 @@ def process(name: str, folder: str | None) -> list[float]:
         environment["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
         environment["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
         environment["JAXMBD_NATIVE_CACHE"] = f"{folder}/native"
-    command = [sys.executable, "-W", "ignore", "-m", "benchmarks.second_process", "--worker", name]
+    command = [sys.executable, "-W", "ignore", "-m", f"benchmarks.{module}", "--worker", name]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     for line in done.stdout.splitlines():
         if line.startswith(MARK):
@@ -81,8 +88,7 @@ def main() -> None:
     print(f"{machine()}\n\n| | | without caches [s] | with caches [s] | ratio |")
     print("|---|---|---|---|---|")
     for name in given.only:
-        with tempfile.TemporaryDirectory() as folder:
-            without, _, with_caches = (process(name, where) for where in (None, folder, folder))
+        without, with_caches = in_two_processes("second_process", name)
         for way, a, b in zip(("rollout", "value and gradient"), without, with_caches, strict=True):
             print(f"| {name} | {way} | {a:.1f} | {b:.1f} | {b / a:.2f} |", flush=True)
 

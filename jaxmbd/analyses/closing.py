@@ -235,10 +235,9 @@ def _newton(
 def _search(
     system: AbstractSystem, t: Time, q: Coordinates, held: Targets
 ) -> tuple[Float[Array, "nv n"], Float[Array, "n"], Float[Array, "n"], Float[Array, "n"], Array]:
-    """What `_newton` needs at its start.
+    """Directions of search, weights and `_scales` of rows, residuals at rounding, and `_turns`.
 
-    Directions of search, weights of the rows, `_scales`, the residuals that are rounding errors,
-    and `_turns`.
+    All are constants of the iteration of `_newton`.
     """
     c, length = system.configuration(t, q), _lengths(system, t, q, held)
     scale = _scales(system, t, q, held)

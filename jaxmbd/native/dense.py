@@ -47,7 +47,7 @@ def by_routine(
 
 
 def _stored(graph: Graph, array: Nodes, varies: bool) -> tuple[View, list[Node]]:
-    """The order in which an array is in memory, or shall be, and its entries in this order."""
+    """The order of an array in memory, and its entries in this order."""
     rows, columns = array.shape
     for transposed in (False, True):
         for reverse in (False, True):
@@ -138,7 +138,7 @@ def _cholesky(graph: Graph, equation: Any, x: list[Nodes]) -> list[Nodes]:
 
 
 def _triangular_solve(graph: Graph, equation: Any, x: list[Nodes]) -> list[Nodes]:
-    """By a lower triangle from the left: of transposes, and in the reverse order of rows."""
+    """Solve by a lower triangle from the left; other cases are transposed or reversed to it."""
     A, B = x
     params = equation.params
     lower = params["lower"]

@@ -84,7 +84,7 @@ class Region:
 
     @property
     def work(self) -> int:
-        """The same for estimates, in which loops without a limit count as short ones."""
+        """Expected iterations in a call; loops without a limit count as short ones."""
         own = EXPECTED if self.length == UNLIMITED else self.length
         return own * (1 if self.parent is None else self.parent.work)
 

@@ -502,7 +502,7 @@ class Callee:
         return [TYPES[x.dtype] for x in self.program.out_avals if math.prod(x.shape)]
 
     def scalars(self, varies: bool) -> Scalars:
-        """The program of scalars, in which all that is not constant varies, or nothing."""
+        """The program of scalars; its arguments all vary, or none does."""
         return _scalars_of_callee(self.program, self.is_linear, varies)
 
     def needs(self, module: Any, kind: str, lanes: int) -> int:

@@ -4,6 +4,8 @@ Displacements δ of q ⊞ δ that satisfy the constraints to first order are the
 second derivative of the constraints acts through their multipliers: it is part of the stiffness.
 """
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -107,15 +109,8 @@ def tangent_matrices(
 
 
 @eqx.filter_jit
-def _tangent_matrices(
-    system: AbstractSystem,
-    t: Time,
-    state: State,
-    lam: Float[Array, "ng"],
-    vdot: Velocities,
-    columns: Float[Array, "nv k"],
-) -> TangentMatrices:
-    return kernel(_derivatives)(system.prepared(), t, state, lam, vdot, columns)
+def _tangent_matrices(system: AbstractSystem, *others: Any) -> TangentMatrices:
+    return kernel(_derivatives)(system.prepared(), *others)
 
 
 def _derivatives(

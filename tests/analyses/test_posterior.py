@@ -34,7 +34,7 @@ def test_density_is_that_of_the_residuals():
 
 @pytest.mark.long
 def test_derivatives_by_numbers_that_are_not_fitted():
-    """By the gravity of the model and the noise, at free numbers that depend on x, too."""
+    """Derivatives by gravity, by noise, and by x on which the free numbers depend."""
     ts = np.array([0.0, 0.1, 0.2])
     record = mbd.Experiment(ts, {"hinge": 0.3 + ts}, guess={"hinge": 0.3})
     friction = "forces.bearing.coefficient"
