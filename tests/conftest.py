@@ -28,6 +28,10 @@ if jaxlib_version.startswith("0.10.") and (not given or given.startswith("-")):
     quick = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
     os.environ["XLA_FLAGS"] = f"{quick} {given}".rstrip()
 
+# Programs of analyses and generated code, which all workers of a run share, and later runs too.
+REPOSITORY = Path(__file__).resolve().parents[1]
+os.environ.setdefault("JAXMBD_NATIVE_CACHE", str(REPOSITORY / ".pytest_cache" / "jaxmbd"))
+
 import jaxtyping
 import pytest
 from _pytest import runner
@@ -43,6 +47,7 @@ import jaxmbd  # noqa: F401
 import jax
 
 from jaxmbd._with_room import with_frames
+from jaxmbd.programs import storage
 from tests import shared_contexts, time_limit
 
 jax.config.update("jax_enable_x64", True)
@@ -70,7 +75,6 @@ MEMORY_BEFORE_CLEARING = 3e9  # bytes
 # Seconds after a test's timeout, by when `pytest-timeout` has ended it, if it can.
 GRACE = 30
 
-REPOSITORY = Path(__file__).resolve().parents[1]
 PEER_MODULES = ("pinocchio", "example_robot_data", "mujoco")
 
 
@@ -144,6 +148,13 @@ def optimized():
     jax.config.update(name, given)
 
 
+@pytest.fixture(autouse=True)
+def _no_programs_of_other_code(request: pytest.FixtureRequest):
+    """Tests that replace parts of the package do not use, or leave behind, stored programs."""
+    if "monkeypatch" in request.fixturenames:
+        request.getfixturevalue("monkeypatch").setenv("JAXMBD_NATIVE_CACHE", "")
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _room_after_modules():
     """Forget compiled programs between modules, before memory or memory maps run out."""
@@ -167,4 +178,5 @@ def _make_room_for_programs() -> None:
     many = maps.read_bytes().count(b"\n") > MAPS_BEFORE_CLEARING
     if many or memory > MEMORY_BEFORE_CLEARING:
         jax.clear_caches()
+        storage._known.clear()
         gc.collect()

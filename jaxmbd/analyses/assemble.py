@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -19,6 +18,7 @@ from ..mechanism.couplings import circles, contradicting
 from ..mechanism.mechanism import Mechanism
 from ..model.model import unknown
 from ..model.values import as_leaf, is_concrete
+from ..programs import stored
 from ..system import constraints
 from ..system.abstract import (
     AbstractSystem,
@@ -284,7 +284,7 @@ def _check_drivers(mechanism: Mechanism, t: Time) -> None:
             raise AssemblyError(f"assemble: {problem}; change the motion of one, or remove it")
 
 
-@eqx.filter_jit
+@stored
 def _place(
     system: AbstractSystem, values: tuple[Array, ...], speeds: tuple[Array, ...], elastic: Array
 ) -> tuple[Float[Array, "nq"], Float[Array, "nv"]]:
@@ -304,7 +304,7 @@ def _masks(mechanism: Mechanism, given: set[str]) -> tuple[Array, ...]:
     )
 
 
-@eqx.filter_jit
+@stored
 def _left_out(
     system: AbstractSystem,
     values: tuple[Array, ...],
@@ -320,7 +320,7 @@ def _left_out(
     return jax.vmap(place, out_axes=1)(jnp.diag(flat))
 
 
-@eqx.filter_jit
+@stored
 def _converted(
     closing: AbstractSystem,
     system: AbstractSystem,

@@ -17,6 +17,7 @@ from ..lie import se3, so3
 from ..model.frame import Frame
 from ..model.model import Model
 from ..model.values import all_concrete
+from ..programs import stored
 from ..system import constraints
 from ..system.abstract import AbstractSystem, as_time
 from .assemble import start_of
@@ -223,7 +224,7 @@ def _displaced(frame: Frame, V: Float[Array, "6"]) -> Frame:
     return eqx.tree_at(lambda f: (f.p, f.quat), frame, (x[:3], x[3:]))
 
 
-@eqx.filter_jit
+@stored
 def _changes(before: Model, after: Model, names: tuple[str, ...]) -> Float[Array, "n 2"]:
     """Distance [m] and angle [rad] of each frame between two models."""
     found = []
@@ -236,7 +237,7 @@ def _changes(before: Model, after: Model, names: tuple[str, ...]) -> Float[Array
     return jnp.stack(found)
 
 
-@eqx.filter_jit
+@stored
 @with_room
 def _evaluate(model: Model, names: tuple[str, ...], q: Float[Array, "nq"]) -> tuple[Array, ...]:
     """Holonomic constraints, derivatives by v and by frames; sizes, and rounding errors."""
@@ -258,7 +259,7 @@ def _evaluate(model: Model, names: tuple[str, ...], q: Float[Array, "nq"]) -> tu
     return residual(zeros), G[rows], derivative, scale, reaches, extent, rounding
 
 
-@eqx.filter_jit
+@stored
 def _retract(
     system: AbstractSystem, q: Float[Array, "nq"], dv: Float[Array, "nv"]
 ) -> Float[Array, "nq"]:

@@ -19,6 +19,7 @@ from ..joints.rotation import FreeRotation
 from ..lie import so3
 from ..model.values import is_concrete
 from ..nonlinear.limited_newton import LimitedNewton
+from ..programs import stored
 from ..system import branches, constraints, sizes
 from ..system.abstract import AbstractSystem, Coordinates, Time, Velocities
 from ..system.configuration import AbstractConfiguration
@@ -188,7 +189,7 @@ def _difference(joint: AbstractJoint, target: Array, actual: Array) -> Float[Arr
     return jnp.concatenate([error[:k], jnp.arctan2(jnp.sin(error[k:]), jnp.cos(error[k:]))])
 
 
-@eqx.filter_jit
+@stored
 @with_room
 def _newton(
     system: AbstractSystem, t: Time, start: Coordinates, held: Targets
@@ -333,7 +334,7 @@ def joint_rows(
     return jax.vmap(rates, out_axes=1)(jnp.eye(system.nv, dtype=q.dtype))
 
 
-@eqx.filter_jit
+@stored
 @with_room
 def _approach(
     system: AbstractSystem, t: Time, start: Coordinates, held: Targets, sought: Targets

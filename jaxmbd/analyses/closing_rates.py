@@ -1,11 +1,11 @@
 """Velocities that keep the joints of a mechanism closed."""
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from .._with_room import with_room
+from ..programs import stored
 from ..system import constraints
 from ..system.abstract import AbstractSystem, Coordinates, Time, Velocities
 from ..system.configuration import AbstractConfiguration
@@ -14,7 +14,7 @@ from ..system.saddle_point import saddle_point
 from .closing import Targets, joint_rows, target_scales
 
 
-@eqx.filter_jit
+@stored
 @with_room
 @kernel
 def consistent(

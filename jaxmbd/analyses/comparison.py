@@ -13,6 +13,7 @@ from ..errors import ModelError
 from ..lie import Pose, so3
 from ..model.arguments import described
 from ..model.values import all_concrete
+from ..programs import stored
 
 if TYPE_CHECKING:
     from .motion import AbstractMotion
@@ -89,7 +90,7 @@ def compare(motion: "AbstractMotion", other: Any) -> MotionDifference:
     )
 
 
-@eqx.filter_jit
+@stored
 def _apart(
     own: Pose, theirs: Pose, rows: tuple[int, ...], others: tuple[int, ...]
 ) -> tuple[Float[Array, "m n"], Float[Array, "m n"]]:

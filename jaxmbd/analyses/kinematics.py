@@ -13,6 +13,7 @@ from .._run_time_checks import error_if
 from .._with_room import with_room
 from ..errors import AssemblyError, ModelError
 from ..model.values import as_leaf, is_concrete
+from ..programs import stored
 from ..system import branches, constraints
 from ..system.abstract import AbstractSystem, State, Time, Velocities, as_state, require_system
 from ..system.projection import projected
@@ -100,7 +101,7 @@ def kinematics(
     return DrivenMotion(ts=ts, states=states, vdot=vdot, system=system)
 
 
-@eqx.filter_jit
+@stored
 @with_room
 def _march(
     system: AbstractSystem, ts: Float[Array, "n"], start: State

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float
 from ..errors import ModelError
 from ..model.model import unknown
 from ..model.values import all_concrete, is_concrete
+from ..programs import stored
 from ..system.abstract import AbstractSystem, NamedPoses, NamedTwists, State, Time
 from ..system.energy import Energy, Momentum, energy, momentum
 from ..system.joint_states import JointState, joint_states
@@ -275,7 +276,7 @@ def _twists_at(system: AbstractSystem, t: Time, state: State) -> NamedTwists:
     return system.twists(t, state.q, state.v)
 
 
-@eqx.filter_jit
+@stored
 def _along(fn: Callable[..., Any], system: AbstractSystem, ts: Array, states: State) -> Any:
     """fn(system, t, state) along a motion."""
     return jax.vmap(lambda t, y: kernel(fn)(system, t, y))(ts, states)

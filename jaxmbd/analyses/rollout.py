@@ -14,6 +14,7 @@ from ..fused import widened
 from ..integrators.abstract import AbstractIntegrator
 from ..integrators.explicit import as_integrator
 from ..native import native_or_traced
+from ..programs import stored
 from ..system.abstract import AbstractSystem, State, as_time
 from .checkpoints import MemoryBudget, halved, n_bytes, nested_scan, residual_bytes
 from .start import as_start, as_system
@@ -66,7 +67,7 @@ def rollout(
     return _rollout(system, state, dt, n_steps, integrator, t0, checkpoint)
 
 
-@eqx.filter_jit
+@stored
 @with_room
 def _rollout(
     system: AbstractSystem,

@@ -18,6 +18,7 @@ from ..integrators.explicit import ExplicitRK, as_integrator
 from ..integrators.generalized_alpha import AlphaMemory
 from ..integrators.implicit import AbstractImplicit, Memory
 from ..model.values import all_concrete, is_concrete
+from ..programs import stored
 from ..system import branches
 from ..system.abstract import AbstractSystem, State, Time, as_time
 from ..system.constraints import may_be_redundant
@@ -207,7 +208,7 @@ def _warn(
         warn_of_steps(surfaces_of(system), *solved.steps, dt, is_explicit(integrator))
 
 
-@eqx.filter_jit
+@stored
 @with_room
 def _solve(
     system,
@@ -263,7 +264,7 @@ def _solve(
 
 # Checks of diffrax that `simulate` has made.
 _CHECKED = "Must have (t1 - t0) * dt0 >= 0", "saveat.ts must be increasing", "saveat.ts must lie"
-_solve_checked = eqx.filter_jit(without_checks(getattr(_solve, "__wrapped__"), _CHECKED))  # noqa: B009
+_solve_checked = stored(without_checks(getattr(_solve, "__wrapped__"), _CHECKED))  # noqa: B009
 
 
 def _with_controller_state(sol: diffrax.Solution, inner: Any) -> diffrax.Solution:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +12,7 @@ from ..bodies import FlexibleBody
 from ..errors import ModelError
 from ..model.arguments import as_count, as_instance, as_mapping, as_names
 from ..model.values import as_leaf, is_concrete
+from ..programs import stored
 from .damping import damping_matrix
 from .element import Material, assembled, beam_fields, gauss, matrices, strains_at_nodes
 from .modes import modes, projected, shapes_of
@@ -107,7 +107,7 @@ def beam(
     return FlexibleBody(**arrays, positions=positions, nodes=known, skin=skin)
 
 
-@eqx.filter_jit
+@stored
 def _assembled(
     E: Array, G: Array, density: Array, section: AbstractSection, L: Array, theory: str, n: int
 ) -> tuple[Material, Array, Array, Array]:
@@ -125,7 +125,7 @@ UNCOUPLED = ((0,), (3,), (1, 5), (2, 4))
 ROUNDING, ROUNDINGS = 1e-9, 1e3
 
 
-@eqx.filter_jit
+@stored
 def _uncoupled(shapes: Float[Array, "n k"], length: Array) -> Float[Array, "n k"]:
     """Mode shapes without the rounding errors by which one kind of motion has parts of another.
 
@@ -143,7 +143,7 @@ def _uncoupled(shapes: Float[Array, "n k"], length: Array) -> Float[Array, "n k"
     return cleaned.reshape(shapes.shape)
 
 
-@eqx.filter_jit
+@stored
 def _body_arrays(
     K: Array,
     M: Array,

@@ -13,6 +13,7 @@ from ..errors import ModelError
 from ..model.arguments import as_count, as_instance, as_mapping, as_names, as_text
 from ..model.model import unknown
 from ..model.values import as_leaf, is_concrete
+from ..programs import stored
 from .beam import THEORIES, as_section, check_units, material_of, positive
 from .damping import damping_matrix
 from .element import Fields, Material, SecondOrder, beam_fields, gauss, matrices, strains_at_nodes
@@ -246,7 +247,7 @@ def _placed(named: Array, member: Member, chain: Any) -> _Placed:
     return _Placed(_axes(along, member.up), L, material, named[chain[0]])
 
 
-@eqx.filter_jit
+@stored
 def _assembled(
     named: Float[Array, "m 3"], members: tuple[Member, ...], mesh: _Mesh
 ) -> tuple[Float[Array, "n n"], Float[Array, "n n"], Float[Array, "n_nodes 3"]]:
@@ -274,7 +275,7 @@ def _assembled(
 _REVERSED = np.array([1.0, 1.0, -1.0, 1.0, 1.0, -1.0])
 
 
-@eqx.filter_jit
+@stored
 def _body_arrays(
     K: Array,
     M: Array,

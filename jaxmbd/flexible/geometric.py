@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 from ..errors import ModelError
 from ..model.model import unknown
 from ..model.values import as_leaf, is_concrete
+from ..programs import stored
 
 # Relative size of singular values that count as zero, and of load data that has no mass to act on.
 SINGULAR, UNRELATED = 1e-12, 1e-6
@@ -99,7 +100,7 @@ def _projected(matrices: Float[Array, "*m n n"], shapes: Float[Array, "n k"]) ->
     return jnp.einsum("ia,...ij,jb->...ab", shapes, 0.5 * (matrices + matrices.mT), shapes)
 
 
-@eqx.filter_jit
+@stored
 def _integrals(
     arrays: Mapping[str, Any], geometric: GeometricStiffness, shapes: Float[Array, "n k"]
 ) -> tuple[Float[Array, "m 3"], Float[Array, "m 3 m 3"], Float[Array, ""]]:

@@ -7,7 +7,6 @@ attachment modes; Nikravesh (2005) and Shabana (2020) for frames of reference.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.scipy.linalg as jsl
@@ -17,6 +16,7 @@ from jaxtyping import Array, Float
 from ..errors import ModelError
 from ..model.arguments import as_count
 from ..model.values import as_leaf, is_concrete
+from ..programs import stored
 from .interfaces import Interfaces, per_node_of, rigid_modes
 
 # Relative difference up to which eigenvalues count as repeated.
@@ -128,7 +128,7 @@ def modes(
     return shapes
 
 
-@eqx.filter_jit
+@stored
 def _modes(
     K: Array,
     M: Array,

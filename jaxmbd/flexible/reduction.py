@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +13,7 @@ from ..bodies.flexible import indefinite
 from ..errors import ModelError
 from ..model.arguments import as_count, as_mapping, as_names
 from ..model.values import as_leaf, is_concrete
+from ..programs import stored
 from .damping import damping_matrix
 from .geometric import GeometricStiffness, stiffened
 from .interfaces import Interfaces, per_node_of, rigid_modes
@@ -144,7 +144,7 @@ def reduce(
     return FlexibleBody(**arrays, nodes=named.by_row())
 
 
-@eqx.filter_jit
+@stored
 def _reduced(
     K: Array, M: Array, positions: Array, shapes: Array, named: Interfaces, damping: Any
 ) -> dict[str, Any]:

@@ -107,7 +107,7 @@ def _rewritten(equation: Any, values: list[Any], large: int) -> Sequence[Any] | 
         return jaxpr_as_fun(inline_and_unroll(inner, large))(*values)
     elif name == "stop_gradient":
         return values
-    elif name == "with_slope":
+    elif name in ("after", "with_slope"):
         return values[:1]
     elif name == "scatter-add":
         total, rows, x = values

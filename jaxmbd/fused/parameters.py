@@ -164,6 +164,7 @@ PARAMETERS: dict[str, dict[str, Check]] = {
         ("reverse", "length", "jaxpr", "unroll", "num_consts", "num_carry", "ft_in", "ft_out"), _any
     ),
     # The first argument; derivatives are traced before programs are rewritten.
+    "after": {},
     "stop_gradient": {},
     "with_slope": dict.fromkeys(("slope", "with_zeros"), _any),
     # Calls.

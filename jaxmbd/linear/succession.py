@@ -6,8 +6,13 @@ the same pool. If all threads wait, no thread is left for the tasks, and the pro
 Calls that depend on each other cannot meet. Later versions of jaxlib do not wait.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import jax
 import jax.numpy as jnp
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
 from jaxlib.version import __version__ as jaxlib_version
 from jaxtyping import Array
 
@@ -15,8 +20,8 @@ from .._runtime_guard import is_affected
 
 _WAITS = is_affected(jaxlib_version)
 
-# Generated code, which computes in one order, finds `after` by the name of this function.
-NAME = "after_in_order"
+# Generated code, which computes in one order, takes the first argument.
+_after = Primitive("after")
 
 
 def after(x: Array, other: Array) -> Array:
@@ -26,18 +31,18 @@ def after(x: Array, other: Array) -> Array:
     """
     if not _WAITS or x.size == 0 or other.size == 0:
         return x
-    return _after(x, other)
+    return _after.bind(x, other)
 
 
+@_after.def_abstract_eval
+def _(x: Any, other: Any) -> Any:
+    return x
+
+
+@_after.def_impl
 def _in_order(x: Array, other: Array) -> Array:
     entry = jax.lax.slice(other, (0,) * other.ndim, (1,) * other.ndim).reshape(())
     return x + _zero(entry).astype(x.dtype)
-
-
-_in_order.__name__ = NAME
-# A call by this name, also in derivatives, where a call that is differentiated is another one.
-_after = jax.custom_jvp(jax.jit(_in_order))
-_after.defjvp(lambda x, dx: (_after(*x), dx[0]))
 
 
 def _zero(entry: Array) -> Array:
@@ -49,5 +54,17 @@ def _zero(entry: Array) -> Array:
         bits = jax.lax.bitcast_convert_type(entry, width)
     return jax.lax.population_count(bits) >> 7
 
+
+def _forward(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Array, Any]:
+    return _after.bind(*primals), tangents[0]
+
+
+def _in_batch(arrays: Sequence[Any], axes: Sequence[int | None]) -> tuple[Array, int | None]:
+    return _after.bind(*arrays), axes[0]
+
+
+mlir.register_lowering(_after, mlir.lower_fun(_in_order, multiple_results=False))
+ad.primitive_jvps[_after] = _forward
+batching.primitive_batchers[_after] = _in_batch
 
 __all__ = ["after"]

@@ -10,6 +10,7 @@ Code of the cache is run, so that an entry must prove where it is from:
   code. The file begins with a digest of its name and its contents. A file that was cut short,
   changed, or stored under another name is made again.
 
+The files take up to 1 GiB; those that were not read for longest are removed first.
 Files are written under another name and moved, so that processes may write the same file at the
 same time.
 """
@@ -19,6 +20,7 @@ import os
 import stat
 import sys
 import warnings
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -28,6 +30,8 @@ from .machine_code import Target
 
 VARIABLE = "JAXMBD_NATIVE_CACHE"
 DIGEST = hashlib.sha256().digest_size
+# Bytes of all files; more than that are removed, those first that were not read for longest.
+LARGEST = 2**30
 FORMAT = "jaxmbd native cache 2"
 # Names of unfinished files, the first one of earlier versions.
 PARTS = "tmp*.part", "*.o.*.part", "*.json.*.part"
@@ -128,6 +132,8 @@ def held(name: str) -> bytes | None:
             ):
                 return None
             data = file.read()
+        with suppress(OSError):
+            os.utime(path)
     except OSError:
         return None
     digest, contents = data[:DIGEST], data[DIGEST:]
@@ -159,8 +165,20 @@ def _digest(name: str, contents: bytes) -> bytes:
 
 @cache
 def _tidy(where: Path) -> None:
-    """Remove what killed processes have left behind, once in a process."""
+    """Remove what killed processes have left behind, and what is too much, once in a process."""
     remove_old_parts(where, *PARTS)
+    files = []
+    for path in where.iterdir():
+        with suppress(OSError):  # Another process was faster.
+            status = path.stat()
+            files.append((status.st_mtime, status.st_size, path))
+    total = sum(size for _, size, _ in files)
+    for _, size, path in sorted(files):
+        if total <= LARGEST:
+            break
+        with suppress(OSError):
+            path.unlink()
+            total -= size
 
 
 __all__ = ["folder", "held", "keep", "name_of"]

@@ -1,6 +1,8 @@
 """Calls of generated code inside of JAX's programs, with derivatives and batches."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
@@ -16,6 +18,7 @@ from jaxlib.mlir import ir
 from .._with_room import with_room
 from ..fused.inline_and_unroll import blank
 from .canonical import canonical
+from .kept import keeps, kept
 from .linearized import linearized
 from .records import reason_for_none
 from .registered import code_of
@@ -81,6 +84,21 @@ def native_or_reason(
     if reason is not None:
         return reason
     return NativeFunction(program, structure, linear, plain)
+
+
+def native_by_name(name: str, fn: Callable[..., Any], *args: Any) -> NativeFunction | None:
+    """`native_of`, where `name` tells all that the program follows from, in every process."""
+
+    def made() -> tuple[ClosedJaxpr | None, Any]:
+        program, structure, _ = _traced(fn, args, None)
+        if _reason(program) is not None:
+            return None, None
+        return program, jax.tree.unflatten(structure, range(structure.num_leaves))
+
+    if not generates():
+        return None
+    program, results = kept(name, made)
+    return None if program is None else NativeFunction(program, jax.tree.structure(results))
 
 
 def native_or_traced(fn: Callable[..., Any], *args: Any) -> Callable[..., Any]:
@@ -175,6 +193,20 @@ def _plainly(
 _lowered_plainly = mlir.lower_fun(_plainly, multiple_results=True)
 
 
+_collecting: ContextVar[tuple[set[str], ...]] = ContextVar("collecting", default=())
+
+
+@contextmanager
+def collected() -> Iterator[set[str]]:
+    """Names of the code that programs call which are lowered meanwhile."""
+    names: set[str] = set()
+    token = _collecting.set((*_collecting.get(), names))
+    try:
+        yield names
+    finally:
+        _collecting.reset(token)
+
+
 @with_room
 def _lowered(ctx: mlir.LoweringRuleContext, *arrays: ir.Value, **params: Any) -> Any:
     """A call of generated code; exported programs, which leave the process, have none."""
@@ -183,6 +215,8 @@ def _lowered(ctx: mlir.LoweringRuleContext, *arrays: ir.Value, **params: Any) ->
     code = None if exported else code_of(*own)
     if code is None or code.name is None:
         return _lowered_plainly(ctx, *arrays, **params)
+    for names in _collecting.get():
+        names.add(code.name)
     return jax.ffi.ffi_lowering(code.name)(ctx, *arrays)
 
 
@@ -269,7 +303,7 @@ batching.primitive_batchers[_native] = _in_batch
 # Derivatives ----------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=128)
+@keeps
 def _derivative(program: ClosedJaxpr, moving: tuple[bool, ...]) -> ClosedJaxpr:
     """The derivative of results that are floats, a function of the arguments and of tangents."""
     fn, avals = jaxpr_as_fun(program), list(map(blank, program.in_avals))
@@ -337,7 +371,7 @@ def _is_float(x: Any) -> bool:
     return jnp.issubdtype(x.dtype, jnp.floating)
 
 
-@lru_cache(maxsize=128)
+@keeps
 def _turned(program: ClosedJaxpr, linear: int) -> ClosedJaxpr:
     """The transpose, a function of the other arguments and of cotangents of all results."""
     fn, avals = jaxpr_as_fun(program), list(map(blank, program.in_avals))
@@ -382,4 +416,4 @@ ad.primitive_jvps[_native] = _forward
 ad.primitive_transposes[_native] = _transpose
 
 
-__all__ = ["NativeFunction", "native_of", "native_or_reason"]
+__all__ = ["NativeFunction", "collected", "native_of", "native_or_reason"]

@@ -8,9 +8,10 @@ import hashlib
 import sys
 from collections.abc import Iterator
 from enum import Enum
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import jax
 import numpy as np
@@ -19,24 +20,25 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from ..fused.batch_last import _counts
 from ..fused.inline_and_unroll import literal
-from .lengths import CALLS
+from .lengths import CALLS, FIRST
 from .parameters import uncovered
-
-# Primitives whose parameters are not read: the result is the first argument.
-FIRST = frozenset({"stop_gradient", "with_slope"})
 
 
 class Unknown(Exception):
     """A value of a type that has no digest."""
 
 
-@lru_cache(maxsize=512)
+digests: WeakKeyDictionary[ClosedJaxpr, str | None] = WeakKeyDictionary()
+
+
 def digest_of(program: ClosedJaxpr) -> str | None:
     """Digest of the operations, their parameters, and the constants; None if one is unknown."""
-    try:
-        return _Digests().of_closed(program)
-    except Unknown:
-        return None
+    if program not in digests:
+        try:
+            digests[program] = Digests().of_closed(program)
+        except Unknown:
+            digests[program] = None
+    return digests[program]
 
 
 @cache
@@ -64,7 +66,7 @@ def settings() -> list[str]:
     return found
 
 
-class _Digests:
+class Digests:
     """Digests of the parts of a program; functions that are called several times are read once."""
 
     def __init__(self) -> None:
@@ -156,4 +158,4 @@ def _joined(parts: Any) -> str:
     return found.hexdigest()
 
 
-__all__ = ["digest_of", "generator", "settings"]
+__all__ = ["Digests", "Unknown", "digest_of", "digests", "generator", "settings"]

@@ -24,6 +24,8 @@ FOLDED = 4
 
 # Calls of functions, and the parameter with the function. Rewritten programs of kernels have lost
 # the names of loops; those before are evaluated.
+# Primitives whose result is the first argument: derivatives are traced before code is generated.
+FIRST = frozenset({"after", "stop_gradient", "with_slope"})
 CALLS = INLINED | dict.fromkeys(("fused_program", "linear_kernel"), "plain")
 
 
@@ -170,6 +172,7 @@ def shape_of(x: Any) -> tuple[int, ...]:
 
 __all__ = [
     "CALLS",
+    "FIRST",
     "called_by",
     "is_called",
     "length",

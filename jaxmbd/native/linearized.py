@@ -5,7 +5,6 @@ them, and saves them together with its results, so that the linear part does not
 """
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import jax
@@ -13,6 +12,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Var, jaxpr_as_fun
 
 from ..fused.inline_and_unroll import blank
 from .canonical import canonical
+from .kept import keeps
 from .lengths import stays_loop
 
 
@@ -31,7 +31,7 @@ class Linearized:
     places: tuple[int, ...]
 
 
-@lru_cache(maxsize=128)
+@keeps
 def linearized(program: ClosedJaxpr, moving: tuple[bool, ...]) -> Linearized | None:
     """The two parts of the derivative by the arguments that are `moving`.
 

@@ -92,6 +92,11 @@ def _load(name: str, code: bytes) -> None:
         _loaded[name] = loaded
 
 
+def is_there(name: str) -> bool:
+    """Whether code can be called by this name; code of the cache is loaded."""
+    return name in _loaded or _is_on_disk(name.removeprefix(PREFIX))
+
+
 def address_of(code: Code) -> int:
     """Address of the handler of generated code, for calls without XLA."""
     assert code.name is not None
@@ -106,4 +111,4 @@ def _capsule(address: int) -> object:
     return make(address, None, None)
 
 
-__all__ = ["PREFIX", "Code", "address_of", "code_of"]
+__all__ = ["PREFIX", "Code", "address_of", "code_of", "is_there"]

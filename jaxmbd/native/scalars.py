@@ -16,13 +16,13 @@ from .._while_at_most import NAME as WHILE_AT_MOST
 from .._with_room import with_room
 from ..fused.batch_last import _counts
 from ..fused.inline_and_unroll import BATCHES, blank, literal
-from ..linear.succession import NAME as AFTER
 from . import elementwise, tables
 from .canonical import canonical
 from .dense import DENSE
 from .graph import TYPES, UNLIMITED, Graph, Node, Region
 from .lengths import (
     CALLS,
+    FIRST,
     called_by,
     is_called,
     length,
@@ -196,8 +196,6 @@ class Trace:
             return self.evaluate(mapped(params["program"], params["batched"], count), given, region)
         if name == "native_call" and is_called(equation, self.called):
             return self._call(params, list(map(as_nodes, given)))
-        if name in CALLS and params.get("name") == AFTER and _keeps_shape(equation):
-            return given[:1]
         if name in CALLS and isinstance(params[CALLS[name]], ClosedJaxpr):
             self.ends_early = params.get("name") == WHILE_AT_MOST
             return self.evaluate(params[CALLS[name]], given, region)
@@ -207,7 +205,7 @@ class Trace:
         sums = any(isinstance(x, Mask) for x in given)  # Masks are not multiplied.
         for y in equation.outvars:
             _small(y.aval, 2 if sums else 2 * products_of(equation))
-        if name in ("stop_gradient", "with_slope"):  # Derivatives are traced before.
+        if name in FIRST:
             return given[:1]
         if name in ("gather", "dynamic_slice") and isinstance(given[0], ArgumentRows):
             places = list(map(as_nodes, given[1:]))
@@ -469,11 +467,6 @@ def _index_of_cpu(platforms: Any) -> int:
 def _is_of_integers(x: Any) -> bool:
     """True for tangents of integers, which nothing needs."""
     return x.aval.dtype == jax.dtypes.float0
-
-
-def _keeps_shape(equation: Any) -> bool:
-    """True if the result has the shape of the first argument."""
-    return shape_of(equation.invars[0]) == shape_of(equation.outvars[0])
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from ..errors import ModelError
 from ..mechanism.elements import Motion
 from ..mechanism.named_motion import AbstractNamedMotion, NamedMotion
 from ..model import Model
+from ..programs import stored
 from ..system.abstract import AbstractSystem, State, Time, as_state, as_time
 
 
@@ -58,7 +59,7 @@ class AbstractKinematicSensor(AbstractSensor):
         return _read(self, system, as_time(t, system), as_state(state, system))
 
 
-@eqx.filter_jit
+@stored
 def _read(
     sensor: AbstractKinematicSensor, system: AbstractSystem, t: Time, state: State
 ) -> Float[Array, "..."]:

@@ -17,6 +17,7 @@ from ..mechanism.float_types import as_own
 from ..mechanism.mechanism import Mechanism
 from ..model.model import unknown
 from ..model.values import as_leaf
+from ..programs import stored
 from .configuration import AbstractConfiguration
 from .sparsity import SparsityPattern
 
@@ -364,24 +365,24 @@ class AbstractSystem(eqx.Module, Generic[C]):
         return _twists(self, as_time(t, self), q, v)
 
 
-@eqx.filter_jit
+@stored
 def _frames(system: AbstractSystem, t: Time, q: Coordinates) -> NamedPoses:
     return NamedPoses(pose=system.configuration(t, q).ports, names=system.mechanism.port_names)
 
 
-@eqx.filter_jit
+@stored
 def _twists(system: AbstractSystem, t: Time, q: Coordinates, v: Velocities) -> NamedTwists:
     return NamedTwists(
         twist=system.configuration(t, q).twists(v), names=system.mechanism.port_names
     )
 
 
-@eqx.filter_jit
+@stored
 def _mass(system: AbstractSystem, q: Coordinates) -> Float[Array, "nv nv"]:
     return system.mass_at(system.configuration(as_time(0.0, system), q))
 
 
-@eqx.filter_jit
+@stored
 def _bias(system: AbstractSystem, q: Coordinates, v: Velocities) -> Velocities:
     return system.bias_at(system.configuration(as_time(0.0, system), q), v)
 

@@ -10,7 +10,6 @@ are unique nevertheless, and the multipliers returned are the minimum-norm ones.
 
 from functools import singledispatch
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
@@ -20,6 +19,7 @@ from ..fused import widened
 from ..linear import after
 from ..linear.constrained import DISTURBANCE
 from ..model.arguments import as_instance
+from ..programs import stored
 from . import constraints, refined
 from .abstract import AbstractSystem, State, Time, Velocities, as_state, as_time
 from .configuration import AbstractConfiguration
@@ -62,7 +62,7 @@ def accelerations(
     return _accelerations(system, as_time(t, system), as_state(state, system), stabilization)
 
 
-@eqx.filter_jit
+@stored
 @with_room
 def _accelerations(
     system: AbstractSystem, t: Time, state: State, stabilization: AbstractStabilization | None

@@ -2,12 +2,12 @@
 
 from functools import singledispatch
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._with_room import with_room
+from ..programs import stored
 from .abstract import AbstractSystem, State, Time, as_state, as_time
 from .acceleration import accelerations
 
@@ -31,7 +31,7 @@ def acceleration_derivatives(system: AbstractSystem, t: float | Time, state: Sta
     return _derivatives(system, as_time(t, system), as_state(state, system))
 
 
-@eqx.filter_jit
+@stored
 @with_room
 def _derivatives(system: AbstractSystem, t: Time, state: State) -> Matrices:
     system = system.prepared()

@@ -8,7 +8,6 @@ satisfied by a rotation that the joint does not allow. `AbstractJoint.misalignme
 from collections.abc import Sequence
 from math import pi
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,6 +15,7 @@ from jaxtyping import Array, Bool, Float
 
 from .._stop_gradients import stop_gradients
 from ..lie import vector
+from ..programs import stored
 from .abstract import AbstractSystem, Coordinates, Time
 from .configuration import AbstractConfiguration
 from .kernels import kernel
@@ -70,7 +70,7 @@ def reversed_joints(names: Sequence[str], angles: Float[np.ndarray, "n"]) -> str
     )
 
 
-@eqx.filter_jit
+@stored
 @kernel
 def angles_at(system: AbstractSystem, t: Time, q: Coordinates) -> Float[Array, "n"]:
     """`angles` at time `t` and coordinates `q`."""

@@ -1,10 +1,10 @@
 """Points and forces of contacts at a state."""
 
-import equinox as eqx
 import jax
 
 from ..forces import Contact, ContactPoints
 from ..mechanism.elements import FrameElements, Motion
+from ..programs import stored
 from .abstract import AbstractSystem, State, Time, as_state, as_time
 
 
@@ -16,7 +16,7 @@ def contacts(system: AbstractSystem, t: float | Time, state: State) -> dict[str,
     return _contacts(system, as_time(t, system), as_state(state, system))
 
 
-@eqx.filter_jit
+@stored
 def _contacts(system: AbstractSystem, t: Time, state: State) -> dict[str, ContactPoints]:
     c = system.configuration(t, state.q, state.z)
     motion, by_name = Motion(c, state.v), {}

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +11,7 @@ from ..errors import ModelError
 from ..mechanism.float_types import as_own
 from ..model.arguments import as_names
 from ..model.model import unknown
+from ..programs import stored
 from . import constraints
 from .abstract import AbstractSystem, State, Time, Velocities, as_state, as_time
 from .acceleration import accelerations
@@ -71,7 +71,7 @@ def driving_forces(
     return _of_joints(system, time, state, vdot, names)
 
 
-@eqx.filter_jit
+@stored
 def _of_drivers(system: AbstractSystem, t: Time, state: State) -> dict[str, Array]:
     _, lam = accelerations(system, t, state)
     names = constraints.coordinate_names(system)
@@ -81,7 +81,7 @@ def _of_drivers(system: AbstractSystem, t: Time, state: State) -> dict[str, Arra
     return {name: own[skip + i] for i, name in enumerate(drivers)}
 
 
-@eqx.filter_jit
+@stored
 def _of_joints(
     system: AbstractSystem,
     t: Time,

@@ -9,6 +9,7 @@ from jaxtyping import Array, Float
 
 from ..bodies import RigidBody
 from ..lie import Pose, se3
+from ..programs import stored
 from .abstract import AbstractSystem, State, Time, Velocities, as_state, as_time
 from .configuration import AbstractConfiguration
 from .inertia import body_velocities, momentum_of
@@ -68,7 +69,7 @@ def momentum(system: AbstractSystem, t: float | Time, state: State) -> Momentum:
     return _momentum(system, as_time(t, system), as_state(state, system))
 
 
-@eqx.filter_jit
+@stored
 def _energy(system: AbstractSystem, t: Time, state: State) -> Energy:
     c = system.configuration(t, state.q, state.z)
     artificial = system.internal_potential(state.q)
@@ -100,7 +101,7 @@ def kinetic_energy(
     return kinetic
 
 
-@eqx.filter_jit
+@stored
 def _momentum(system: AbstractSystem, t: Time, state: State) -> Momentum:
     return momentum_at(system, system.configuration(t, state.q, state.z), state.v)
 

@@ -1,9 +1,8 @@
 """Inverse dynamics: the generalized force that an acceleration requires."""
 
-import equinox as eqx
-
 from ..errors import ModelError
 from ..mechanism.float_types import as_own
+from ..programs import stored
 from .abstract import AbstractSystem, State, Time, Velocities, as_state, as_time
 from .residuals import motion_residual
 
@@ -30,7 +29,7 @@ def inverse_dynamics(
     return _inverse_dynamics(system, as_time(t, system), state, vdot)
 
 
-@eqx.filter_jit
+@stored
 def _inverse_dynamics(
     system: AbstractSystem, t: Time, state: State, vdot: Velocities
 ) -> Velocities:

@@ -3,6 +3,7 @@
 import equinox as eqx
 from jaxtyping import Array, Float
 
+from ..programs import stored
 from .abstract import AbstractSystem, State, Time, as_state, as_time
 
 
@@ -28,7 +29,7 @@ def joint_states(system: AbstractSystem, t: float | Time, state: State) -> dict[
     return _joint_states(system, as_time(t, system), as_state(state, system))
 
 
-@eqx.filter_jit
+@stored
 def _joint_states(system: AbstractSystem, t: Time, state: State) -> dict[str, JointState]:
     c = system.configuration(t, state.q, state.z)
     states = {}

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import native
+from ..programs.identity import Argument, Unknown, digest, settings
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -51,7 +52,13 @@ def _kernel_of(fn: Callable[..., Any], args: tuple[Any, ...]) -> native.NativeFu
         if key in _known:
             _known.move_to_end(key)
             return _known[key]
-    found = native.native_of(fn, *args)
+    given = [Argument.of(x) if isinstance(x, jax.Array) else x for x in leaves]
+    try:
+        name = digest(fn, jax.tree.unflatten(structure, given), *settings())
+    except Unknown:
+        found = native.native_of(fn, *args)
+    else:
+        found = native.native_by_name(name, fn, *args)
     with _lock:
         _known[key] = found
         while len(_known) > REMEMBERED:

@@ -7,7 +7,6 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,6 +14,7 @@ from jaxtyping import Array, Float
 
 from ..errors import ModelError
 from ..model.values import all_concrete
+from ..programs import stored
 from . import branches, constraints
 from .abstract import AbstractSystem, Coordinates, Time, Velocities, as_time
 
@@ -299,7 +299,7 @@ def _is_driven(system: AbstractSystem) -> np.ndarray:
     return (start <= rows) & (rows < start + n)
 
 
-@eqx.filter_jit
+@stored
 def _evaluate(system: AbstractSystem, t: Time, q: Coordinates) -> tuple[Array, ...]:
     """G, G M⁻¹ Gᵀ, g, g by its scales, origins of all frames, and misalignments of joints."""
     system = system.prepared()
@@ -309,13 +309,13 @@ def _evaluate(system: AbstractSystem, t: Time, q: Coordinates) -> tuple[Array, .
     return G, A, g, relative, c.ports.p, branches.angles(system, c)
 
 
-@eqx.filter_jit
+@stored
 def _twists(
     system: AbstractSystem, t: Time, q: Coordinates, v: Velocities
 ) -> Float[Array, "n_ports 6"]:
     return system.configuration(t, q).twists(v)
 
 
-@eqx.filter_jit
+@stored
 def _retract(system: AbstractSystem, q: Coordinates, dv: Velocities) -> Coordinates:
     return system.retract(q, dv)

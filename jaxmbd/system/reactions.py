@@ -2,7 +2,6 @@
 
 from functools import singledispatch
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -10,6 +9,7 @@ from jaxtyping import Array, Float
 from ..joints.abstract import n_rows
 from ..lie import Pose, se3, so3
 from ..mechanism.elements import Wrenches
+from ..programs import stored
 from . import constraints, joint_motion
 from .abstract import AbstractSystem, State, Time, Velocities, as_state, as_time
 from .acceleration import accelerations
@@ -36,7 +36,7 @@ def reactions(
     return _reactions(system, as_time(t, system), as_state(state, system))
 
 
-@eqx.filter_jit
+@stored
 def _reactions(system: AbstractSystem, t: Time, state: State) -> dict[str, Array]:
     system = system.rigid()
     return reactions_of(system, t, state, accelerations(system, t, state))

@@ -17,6 +17,7 @@ from .._stop_gradients import stop_gradients
 from ..errors import ModelError
 from ..linear import ConstraintFactors
 from ..model.values import all_concrete
+from ..programs import stored
 from . import constraints
 from .abstract import AbstractSystem, State, States, Time, Velocities, as_state, as_time
 from .configuration import AbstractConfiguration
@@ -108,7 +109,7 @@ def tangent_matrices(
     return _tangent_matrices(*_arguments(system, t, state, lam, vdot, directions))
 
 
-@eqx.filter_jit
+@stored
 def _tangent_matrices(system: AbstractSystem, *others: Any) -> TangentMatrices:
     return kernel(_derivatives)(system.prepared(), *others)
 
@@ -158,7 +159,7 @@ def tangent_stiffness(
     return _tangent_stiffness(*_arguments(system, t, state, lam, vdot, directions))
 
 
-@eqx.filter_jit
+@stored
 def _tangent_stiffness(
     system: AbstractSystem,
     t: Time,
@@ -192,7 +193,7 @@ def _arguments(
     return system, as_time(t, system), state, lam, vdot, columns
 
 
-@eqx.filter_jit
+@stored
 def _rank(system: AbstractSystem, c: AbstractConfiguration, holonomic: bool) -> Array:
     return _rank_of(_equations(system.prepared(), c, holonomic))
 
@@ -223,7 +224,7 @@ def free_velocities(
     return nv - _rank_of(equations), columns
 
 
-@eqx.filter_jit
+@stored
 def _null_space(
     system: AbstractSystem, c: AbstractConfiguration, n: int, holonomic: bool
 ) -> Float[Array, "nv n"]:

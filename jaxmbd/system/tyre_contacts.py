@@ -1,10 +1,10 @@
 """Contacts and forces of tyres at a state."""
 
-import equinox as eqx
 import jax
 
 from ..forces import Tyre, TyreContact
 from ..mechanism.elements import FrameElements, Motion
+from ..programs import stored
 from .abstract import AbstractSystem, State, Time, as_state, as_time
 
 
@@ -13,7 +13,7 @@ def tyre_contacts(system: AbstractSystem, t: float | Time, state: State) -> dict
     return _tyre_contacts(system, as_time(t, system), as_state(state, system))
 
 
-@eqx.filter_jit
+@stored
 def _tyre_contacts(system: AbstractSystem, t: Time, state: State) -> dict[str, TyreContact]:
     c = system.configuration(t, state.q, state.z)
     motion, by_name = Motion(c, state.v), {}

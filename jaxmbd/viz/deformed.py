@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +13,7 @@ from ..errors import ModelError
 from ..flexible.skins import tube
 from ..flexible.stress import von_mises
 from ..mechanism.mechanism import Mechanism
+from ..programs import stored
 from .motion import PADDING, Motion
 
 CONTOURS = ("displacement", "strain", "stress")
@@ -105,7 +105,7 @@ def _cable(body: ANCFCable, unit: float, elastic: np.ndarray, deformation: float
     return Surface(np.asarray(drawn)[:n], triangles, displacements[:n], None, None)
 
 
-@eqx.filter_jit
+@stored
 def _rings(body: ANCFCable, unit: Array, eta: Float[Array, "n k"]) -> Float[Array, "n m 3"]:
     angles = np.linspace(0.0, 2.0 * np.pi, CORNERS, endpoint=False)
     outline = np.stack([0.0 * angles, np.cos(angles), np.sin(angles)])
@@ -118,12 +118,12 @@ def _rings(body: ANCFCable, unit: Array, eta: Float[Array, "n k"]) -> Float[Arra
     return jax.vmap(points)(eta)
 
 
-@eqx.filter_jit
+@stored
 def _points(body: FlexibleBody, skin: Skin, eta: Float[Array, "n k"]) -> Float[Array, "n m 3"]:
     return jax.vmap(lambda x: body.skin_points(skin, x))(eta)
 
 
-@eqx.filter_jit
+@stored
 def _equivalent(shapes: Float[Array, "m k 6"], eta: Float[Array, "n k"]) -> Float[Array, "n m"]:
     """Equivalent stresses, one keyframe after another: all components take six times the memory."""
     return jax.lax.map(lambda x: von_mises(jnp.tensordot(x, shapes, (0, 1))), eta)

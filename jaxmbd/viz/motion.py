@@ -2,7 +2,6 @@
 
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +11,7 @@ from ..analyses.motion import AbstractMotion
 from ..errors import ModelError
 from ..lie import Pose, so3
 from ..mechanism.mechanism import Mechanism
+from ..programs import stored
 from ..system.abstract import AbstractSystem, State
 
 # Largest number of keyframes, as the page holds a pose of every body for each.
@@ -92,7 +92,7 @@ def _interpolated(
     return _between_rows(system.mechanism, solution.ts, X, V, elastic, steps, ts, factor)
 
 
-@eqx.filter_jit
+@stored
 def _elastic(system: AbstractSystem, ts: Array, states: State) -> tuple[Array, Array]:
     """Elastic coordinates and their rates over time."""
     if system.mechanism.n_elastic == 0:
@@ -106,7 +106,7 @@ def _elastic(system: AbstractSystem, ts: Array, states: State) -> tuple[Array, A
     return jax.vmap(one)(ts, states)
 
 
-@eqx.filter_jit
+@stored
 def _between_rows(
     mechanism: Mechanism,
     saved: Array,

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +13,7 @@ from ..errors import ModelError
 from ..forces import Contact, Tyre
 from ..joints.components import Component, coordinate_components, velocity_components
 from ..model.model import unknown
+from ..programs import stored
 from ..system.abstract import AbstractSystem, State
 from ..system.contacts import contacts as contacts_at
 from ..system.energy import Energy
@@ -203,7 +203,7 @@ def _contact_curves(
     return sides
 
 
-@eqx.filter_jit
+@stored
 def _contact_forces(
     system: AbstractSystem, ts: Array, states: State
 ) -> dict[str, tuple[Array, Array]]:
@@ -228,7 +228,7 @@ def _contact_forces(
     return jax.vmap(at)(ts, states)
 
 
-@eqx.filter_jit
+@stored
 def _with_rates(system: AbstractSystem, ts: Array, states: State) -> State:
     """The states with ż in the place of z."""
     rates = jax.vmap(lambda t, y: rates_at(system, t, y))(ts, states)

@@ -17,6 +17,7 @@ from ...mechanism.tree import fused_poses
 from ...model.arguments import as_mapping, as_names
 from ...nonlinear import Automatic
 from ...nonlinear.implicit import implicit
+from ...programs import stored
 from ...system import constraints
 from ...system.abstract import AbstractSystem, State, Time, as_state, as_time, require_system
 from ...system.acceleration import accelerations
@@ -218,7 +219,7 @@ class Found(eqx.Module):
     tried: Bool[Array, ""]
 
 
-@eqx.filter_jit
+@stored
 @with_room
 def _equilibrium(
     system: AbstractSystem, t: Time, state: State, methods: Methods, state_alone: bool = False

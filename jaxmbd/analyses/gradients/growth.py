@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +13,7 @@ from ...integrators.abstract import AbstractIntegrator
 from ...integrators.explicit import as_integrator
 from ...model.arguments import as_count, as_positive
 from ...model.values import all_concrete
+from ...programs import stored
 from ...system.abstract import AbstractSystem, State, Time, as_state, as_time
 from ...system.projection import projected
 from ..rollout import rollout
@@ -164,7 +164,7 @@ def _change(system: AbstractSystem, state: State, rate: State) -> Float[Array, "
     return jnp.concatenate([system.velocities(state.q, rate.q), rate.v, rate.z])
 
 
-@eqx.filter_jit
+@stored
 def _projected(
     system: AbstractSystem, t: Time, state: State, changes: Float[Array, "n k"]
 ) -> Float[Array, "n k"]:
@@ -179,7 +179,7 @@ def _projected(
     return jax.vmap(follow, in_axes=1, out_axes=1)(changes)
 
 
-@eqx.filter_jit
+@stored
 def _changes(
     system: AbstractSystem,
     state: State,

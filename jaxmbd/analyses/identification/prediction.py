@@ -20,6 +20,7 @@ from ...model.arguments import as_instance, as_mapping
 from ...model.values import all_concrete
 from ...native import native_or_traced
 from ...native.switch import generates
+from ...programs import stored
 from ...sensors import JointPosition, nearest_reading
 from ...system.abstract import AbstractSystem, State
 from ..assemble import assemble
@@ -377,7 +378,7 @@ def by_record(
     return ordered
 
 
-@eqx.filter_jit
+@stored
 @with_room
 def _predict(
     simulator: Simulator, model: Model, batch: Batch, substeps: Int[Array, ""] | None

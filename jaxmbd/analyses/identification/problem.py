@@ -16,6 +16,7 @@ from ...mechanism.float_types import in_float_type, in_one_float_type
 from ...model import Model
 from ...model.arguments import as_mapping, described
 from ...model.values import all_concrete, is_concrete
+from ...programs import stored
 from .batches import batch_experiments
 from .continuity import join_windows
 from .experiment import Experiment
@@ -94,7 +95,7 @@ def motions_of(residuals: Residuals, experiments: Sequence[Experiment], unknowns
     return Motions(run, simulator.order, experiments, nearest)
 
 
-@eqx.filter_jit
+@stored
 @with_room
 def _readings(
     residuals: Residuals, unknowns: Any, substeps: Int[Array, ""]

@@ -8,6 +8,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Float
 
+from ...programs import stored
 from ..results import RESULTS
 from .bounds import Bounds, bounds_at
 from .experiment import Experiment
@@ -237,7 +238,7 @@ def _robust(
     return robust_of(experiments, of_r, of_J, of_loss, others, linear.directions, of_unknowns)
 
 
-@eqx.filter_jit
+@stored
 def _bends(residuals: Residuals, unknowns: Any) -> Array:
     """`AbstractLoss.bends` of every residual."""
     plain = eqx.tree_at(lambda x: x.loss, residuals, Squares()).plain(unknowns)

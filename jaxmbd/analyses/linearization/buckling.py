@@ -12,6 +12,7 @@ from ...errors import ModelError
 from ...linear import Eigen, eig
 from ...linear.eigen import ROUNDING
 from ...model.values import all_concrete
+from ...programs import stored
 from ...system import sizes
 from ...system.abstract import AbstractSystem, State, Time, as_state, as_time
 from ...system.acceleration import accelerations
@@ -120,7 +121,7 @@ def _rounding(K: Float[Array, "n n"], A: Float[Array, "n n"], eigen: Eigen) -> F
     return ROUNDING * float(jnp.finfo(A.dtype).eps) * jnp.linalg.norm(root * A / root.T) * condition
 
 
-@eqx.filter_jit
+@stored
 def _stiffnesses(
     system: AbstractSystem, t: Time, state: State, coordinates: Coordinates, place: Input
 ) -> tuple[Array, Array, Array, Array]:

@@ -7,7 +7,6 @@ A displacement q ⊞ δ changes the coordinate of a candidate by its rate at v =
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,6 +16,7 @@ from ...errors import ModelError
 from ...model.arguments import as_names
 from ...model.model import unknown
 from ...model.values import all_concrete
+from ...programs import stored
 from ...system import constraints, sizes
 from ...system.abstract import AbstractSystem, State, Time, Velocities
 from ...system.configuration import AbstractConfiguration
@@ -209,7 +209,7 @@ def _free_parts(
     return parts[0], parts[-1]
 
 
-@eqx.filter_jit
+@stored
 def _relative(
     system: AbstractSystem, t: Time, state: State
 ) -> list[tuple[Array, Float[Array, "m nv"]]]:

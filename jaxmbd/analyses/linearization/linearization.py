@@ -14,6 +14,7 @@ from ...errors import ModelError, OperatingPointWarning
 from ...linear import Eigen, eig
 from ...model.arguments import as_mapping
 from ...model.values import all_concrete
+from ...programs import stored
 from ...system import constraints, sizes
 from ...system.abstract import AbstractSystem, State, Time, as_state, as_time
 from ...system.residuals import violations
@@ -228,7 +229,7 @@ def _output_names(
     return tuple(names)
 
 
-@eqx.filter_jit
+@stored
 def _violations(system: AbstractSystem, t: Time, state: State) -> tuple[Array, ...]:
     return violations(system, system.configuration(t, state.q, state.z), state.v)
 
@@ -302,7 +303,7 @@ def _warn_unless_steady(result: Linearization, chosen: Coordinates) -> None:
             return
 
 
-@eqx.filter_jit
+@stored
 def _candidate_sizes(system: AbstractSystem, t: Time, state: State) -> Float[Array, "n"]:
     return candidate_sizes(system, sizes.length(system, t, state))
 

@@ -15,13 +15,13 @@ constraints acts through them.
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from ..._with_room import with_room
+from ...programs import stored
 from ...system import constraints
 from ...system.abstract import AbstractSystem, State, States, Time, Velocities
 from ...system.acceleration import accelerations
@@ -70,7 +70,7 @@ class Matrices(NamedTuple):
     reading: Float[Array, "ny"]
 
 
-@eqx.filter_jit
+@stored
 @with_room
 def matrices(
     system: AbstractSystem,

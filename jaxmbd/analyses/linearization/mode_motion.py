@@ -2,13 +2,13 @@
 
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from ...bodies import FlexibleBody
+from ...programs import stored
 from ...system.abstract import AbstractSystem, State, Time, Velocities
 from ...system.projection import project_positions, project_velocities
 from ..motion import AbstractMotion
@@ -61,7 +61,7 @@ def mode_motion(
     return ModeMotion(jnp.asarray(phase / omega, dtype), states, at.system)
 
 
-@eqx.filter_jit
+@stored
 def _reach(system: AbstractSystem, t: Time, state: State, delta: Velocities) -> Float[Array, ""]:
     """Largest displacement of a body or node in units of its limits."""
     c = system.configuration(t, state.q, state.z)
@@ -87,7 +87,7 @@ def _deformed(
     return jax.jvp(displacements, (eta,), (delta,))[1]
 
 
-@eqx.filter_jit
+@stored
 def _states(
     system: AbstractSystem,
     t: Time,

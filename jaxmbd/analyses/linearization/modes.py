@@ -14,6 +14,7 @@ from ...errors import ModelError
 from ...linear import Eigen
 from ...model.arguments import as_count
 from ...model.values import all_concrete
+from ...programs import stored
 from ...system.abstract import AbstractSystem, State, Time, Velocities
 from .linearization import Linearization
 from .mode_motion import ModeMotion, mode_motion
@@ -223,7 +224,7 @@ def _owners(linearization: Linearization) -> list[str]:
     return own + rates + [name for name, (_, count) in places.items() for _ in range(count)]
 
 
-@eqx.filter_jit
+@stored
 def _shares(
     system: AbstractSystem, t: Time, state: State, shapes: Complex[Array, "nv m"]
 ) -> tuple[dict[str, Array], dict[str, Array]]:

@@ -16,6 +16,7 @@ from ...errors import ModelError
 from ...mechanism.float_types import in_one_float_type
 from ...model import Model
 from ...model.values import all_concrete
+from ...programs import stored
 from ..identification.parameters import Selected, Selection, Subject, select_parameters
 from ..sweep.named import runnable, traced_by_name
 from .slopes import Sensitivities
@@ -127,7 +128,7 @@ def _directions(selected: Selected) -> tuple[np.ndarray, np.ndarray]:
     return values, inverse
 
 
-@eqx.filter_jit
+@stored
 def _reported(selected: Selected, free: Any) -> tuple[Float[Array, "k"], Float[Array, "k n"]]:
     """Reported numbers of the changed model, and their derivative by the free numbers."""
     x, unravel = ravel_pytree(free)

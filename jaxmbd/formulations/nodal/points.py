@@ -22,6 +22,7 @@ from ...mechanism.rows import Rows, in_order
 from ...model import Model
 from ...model.arguments import as_mapping
 from ...model.values import is_concrete
+from ...programs import stored
 from ...system import constraints
 from ...system.nodal import NodalFrame
 from ..formulate import system_of
@@ -307,6 +308,6 @@ def check_points(system: Any, model: Model, count: int, normals: Any = None) -> 
     return system
 
 
-@eqx.filter_jit
+@stored
 def _points(system: PointSystem) -> tuple[Array, ...]:
     return system.geometry.points

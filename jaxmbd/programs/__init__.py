@@ -1,0 +1,5 @@
+"""Programs of analyses, and what is known of them from one process to the next."""
+
+from .storage import stored
+
+__all__ = ["stored"]

@@ -1,0 +1,217 @@
+"""Digests of objects that are the same in every process.
+
+The digest of an object covers its type and all that it is made of. It exists for objects of this
+package and of the libraries it is made from, whose source is named by their versions. What users
+have written themselves may differ in the next process under the same name: it has no digest.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import importlib.metadata
+import os
+import sys
+import types
+from enum import Enum
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from ..fused.switch import fuses
+from ..native import why_none
+
+PACKAGE = __name__.partition(".")[0]
+LIBRARIES = "diffrax", "equinox", "jax", "jaxlib", "lineax", "numpy", "optax", "optimistix"
+BUILT_IN = frozenset(
+    {"builtins", "collections", "copyreg", "functools", "operator", "types", "typing"}
+)
+TRUSTED = frozenset({PACKAGE, *LIBRARIES, "jaxtyping", "ml_dtypes", "quax"}) | BUILT_IN
+# Settings of JAX that change no program.
+IDLE = ("cache", "log", "traceback", "dump", "pprint", "location", "explain", "transfer_guard")
+
+
+class Unknown(Exception):
+    """An object that has no digest."""
+
+
+class Argument(NamedTuple):
+    """An array that a program takes."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+    is_weak: bool
+
+    @classmethod
+    def of(cls, x: Any) -> "Argument":
+        return cls(x.shape, x.dtype, bool(getattr(x, "weak_type", False)))
+
+
+def digest(*objects: Any) -> str:
+    """Digest of objects, and of what programs are made from.
+
+    **Raises** `Unknown` if an object has none.
+    """
+    found = _Digest()
+    found.add(objects)
+    for text in source():
+        found.text(text)
+    return found.sha.hexdigest()
+
+
+@cache
+def source() -> tuple[str, ...]:
+    """What programs are made from: the source of this package, and versions.
+
+    **Raises** `Unknown` if the source is not in files.
+    """
+    sha = hashlib.sha256()
+    folder = Path(__file__).parents[1]
+    try:
+        for path in sorted(folder.rglob("*.py")):
+            sha.update(f"{path.relative_to(folder)}\n".encode() + path.read_bytes())
+    except OSError as error:  # Such as that of a package in an archive.
+        raise Unknown from error
+    versions = (f"{name} {importlib.metadata.version(name)}" for name in LIBRARIES)
+    return sha.hexdigest(), sys.version, *versions
+
+
+def settings() -> tuple[Any, ...]:
+    """Settings of JAX, of XLA and of this package."""
+    of_jax = (getattr(jax.config, name) for name in _names())
+    own = (name for name in sorted(os.environ) if name.startswith(PACKAGE.upper()))
+    of_package = (f"{name} {os.environ[name]}" for name in own if "CACHE" not in name)
+    switches = fuses(), why_none(), os.environ.get("XLA_FLAGS"), jax.device_count()
+    return *of_jax, *of_package, *switches
+
+
+@cache
+def _names() -> tuple[str, ...]:
+    """Settings of JAX that may change programs."""
+    names = (name for name in jax.config.values if not any(word in name for word in IDLE))
+    return tuple(sorted(name for name in names if hasattr(jax.config, name)))
+
+
+class _Digest:
+    """Digest of a tree of objects in the order in which they are reached."""
+
+    def __init__(self) -> None:
+        self.sha = hashlib.sha256()
+        self.around: set[int] = set()
+
+    def text(self, x: str) -> None:
+        data = x.encode()
+        self.sha.update(b"%d " % len(data))
+        self.sha.update(data)
+
+    def add(self, x: Any) -> None:
+        kind = type(x)
+        if x is None or kind in (bool, int, float, complex, str, bytes):
+            self.text(f"{kind.__name__} {x!r}")
+        elif kind is Argument:
+            self.text(f"argument {x.shape} {x.dtype} {x.is_weak}")
+        elif kind in (tuple, list):
+            self.many(kind.__name__, x)
+        elif kind is dict:
+            self.many("dict", [y for pair in x.items() for y in pair])
+        elif kind in (set, frozenset):
+            self.text(f"{kind.__name__} {sorted(_alone(y) for y in x)}")
+        elif isinstance(x, np.ndarray | np.generic | jax.Array):
+            self.array(x)
+        elif isinstance(x, Enum):
+            self.named(kind)
+            self.text(x.name)
+        elif isinstance(x, type | types.BuiltinFunctionType | np.ufunc):
+            self.named(x)
+        elif isinstance(x, types.FunctionType):
+            self.function(x)
+        else:
+            self.nested(x)
+
+    def many(self, name: str, xs: Any) -> None:
+        self.text(f"{name} {len(xs)}")
+        for x in xs:
+            self.add(x)
+
+    def array(self, x: Any) -> None:
+        array = np.asarray(x)
+        if array.dtype.hasobject:
+            raise Unknown
+        self.text(f"{type(x).__name__} {array.dtype.str} {array.shape}")
+        self.sha.update(array.tobytes())
+
+    def named(self, x: Any) -> None:
+        """A class or function of a library, by its name."""
+        name = f"{_module(x)}.{getattr(x, '__qualname__', x)}"
+        if not _is_trusted(x) or (isinstance(x, type) and "<locals>" in name):
+            raise Unknown(name)
+        self.text(name)
+
+    def function(self, x: types.FunctionType) -> None:
+        """A function and the values that it holds."""
+        self.named(x)
+        methods = getattr(x, "registry", None)
+        if methods is not None and hasattr(x, "dispatch"):  # Of `functools.singledispatch`.
+            self.generic(x, methods)
+            return
+        code = x.__code__
+        self.text(f"{code.co_firstlineno} {code.co_code.hex()}")
+        try:
+            held = [cell.cell_contents for cell in x.__closure__ or ()]
+        except ValueError as error:  # A variable that has no value yet.
+            raise Unknown from error
+        self.inside(x, [*held, x.__defaults__, x.__kwdefaults__])
+
+    def generic(self, x: types.FunctionType, methods: Any) -> None:
+        """A generic function, whose methods belong to classes that are read where they occur."""
+        for kind, method in methods.items():
+            if _is_trusted(kind) and not _is_trusted(method):
+                raise Unknown(f"{x.__qualname__} of {kind.__qualname__}")
+
+    def nested(self, x: Any) -> None:
+        """An object of a class of a library, by what a copy of it would be made from."""
+        self.named(type(x))
+        if isinstance(x, functools.partial):
+            return self.inside(x, [x.func, x.args, x.keywords])
+        if isinstance(x, types.MethodType):
+            return self.inside(x, [x.__self__, x.__func__])
+        wrapped = getattr(x, "__wrapped__", None)
+        if callable(wrapped):  # Such as a function under `jax.jit`.
+            return self.inside(x, [wrapped])
+        if dataclasses.is_dataclass(x):  # Without what it has computed and keeps.
+            fields = dataclasses.fields(x)
+            return self.inside(x, [getattr(x, field.name, None) for field in fields])
+        try:
+            made = x.__reduce_ex__(4)
+        except Exception as error:
+            raise Unknown from error
+        if isinstance(made, str):
+            return self.text(made)
+        parts = [list(y) if hasattr(y, "__next__") else y for y in made]
+        return self.inside(x, parts)
+
+    def inside(self, x: Any, parts: list[Any]) -> None:
+        if id(x) in self.around:
+            raise Unknown(f"a {type(x).__qualname__} that refers to itself")
+        self.around.add(id(x))
+        self.many("object", parts)
+        self.around.remove(id(x))
+
+
+def _is_trusted(x: Any) -> bool:
+    return _module(x).partition(".")[0] in TRUSTED
+
+
+def _module(x: Any) -> str:
+    return getattr(x, "__module__", None) or "builtins"
+
+
+def _alone(x: Any) -> str:
+    found = _Digest()
+    found.add(x)
+    return found.sha.hexdigest()
+
+
+__all__ = ["Argument", "Unknown", "digest"]

@@ -1,0 +1,190 @@
+"""Compiled analyses on disk, by the structure of their arguments.
+
+JAX keeps compiled programs on disk by their operations, which it finds by tracing: half of the time
+to a first result. Analyses of this package are found by the structure of their arguments instead,
+so that a second process neither traces nor compiles them.
+"""
+
+import pickle
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import cache, update_wrapper
+from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.core import Tracer
+from jax.experimental.serialize_executable import deserialize_and_load, serialize
+from jax.extend.core import ClosedJaxpr, Jaxpr
+
+from .. import native
+from .._with_room import with_room
+from ..native import cache as files
+from .identity import Argument, Unknown, digest, settings
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+# Largest number of programs that are remembered, those of all functions.
+REMEMBERED = 512
+
+_known: OrderedDict[Any, "_Ready | None"] = OrderedDict()
+_lock = threading.Lock()
+
+
+def stored(fn: Callable[P, R]) -> Callable[P, R]:
+    """fn as `equinox.filter_jit` compiles it, with its programs on disk.
+
+    Not stored are programs with components that are not of this package or its libraries, programs
+    that call Python, and those of other devices than the first one of a CPU.
+    """
+    return cast(Callable[P, R], _Stored(fn))
+
+
+class _Place(NamedTuple):
+    """The place of an array among the results of a program."""
+
+    number: int
+
+
+class _Ready(NamedTuple):
+    """A compiled program of arrays; `results` have a `_Place` for each array."""
+
+    run: Callable[..., list[Any]]
+    results: list[Any]
+    structure: Any
+
+    def __call__(self, arrays: list[Any]) -> Any:
+        found = self.run(*arrays)
+        leaves = (found[x.number] if isinstance(x, _Place) else x for x in self.results)
+        return jax.tree.unflatten(self.structure, leaves)
+
+
+class _Stored:
+    def __init__(self, fn: Callable[..., Any]):
+        update_wrapper(self, fn)
+        self.fn = fn
+        self.jitted = eqx.filter_jit(fn)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        leaves, structure = jax.tree.flatten((args, kwargs))
+        arrays = [x for x in leaves if eqx.is_array(x)]
+        ready = self._ready(leaves, structure) if _may_store(arrays) else None
+        return self.jitted(*args, **kwargs) if ready is None else ready(arrays)
+
+    def _ready(self, leaves: list[Any], structure: Any) -> _Ready | None:
+        """The program for arguments of this structure; None if it cannot be stored."""
+        given = [Argument.of(x) if eqx.is_array(x) else x for x in leaves]
+        try:
+            key = self.fn, structure, tuple((type(x), x) for x in given), settings()
+            hash(key)
+        except TypeError:
+            return None
+        with _lock:
+            if key in _known:
+                _known.move_to_end(key)
+                return _known[key]
+        try:
+            name = digest(self.fn, jax.tree.unflatten(structure, given), *settings())
+        except Unknown:
+            ready = None
+        else:
+            ready = _on_disk(name) or self._made(name, leaves, structure)
+        with _lock:
+            _known[key] = ready
+            while len(_known) > REMEMBERED:
+                _known.popitem(last=False)
+        return ready
+
+    @with_room
+    def _made(self, name: str, leaves: list[Any], structure: Any) -> _Ready | None:
+        """Trace, compile and store a program."""
+        results: list[Any] = []
+
+        def of_arrays(*arrays: Any) -> list[Any]:
+            rest = iter(arrays)
+            given = [next(rest) if eqx.is_array(x) else x for x in leaves]
+            args, kwargs = jax.tree.unflatten(structure, given)
+            found, tree = jax.tree.flatten(self.fn(*args, **kwargs))
+            made = [x for x in found if eqx.is_array(x)]
+            numbers = iter(range(len(made)))
+            results[:] = [_Place(next(numbers)) if eqx.is_array(x) else x for x in found], tree
+            return made
+
+        of_arrays.__name__ = self.fn.__name__
+        arrays = [x for x in leaves if eqx.is_array(x)]
+        traced = jax.jit(of_arrays).trace(*arrays)
+        if _calls_python(traced.jaxpr.jaxpr):
+            return None
+        with native.collected() as names:
+            lowered = traced.lower()
+        compiled = lowered.compile()
+        ready = _Ready(compiled, *results)
+        _store(name, compiled, sorted(names), ready, len(arrays))
+        return ready
+
+
+def _may_store(arrays: list[Any]) -> bool:
+    config = cast(Any, jax.config)
+    checks = config.jax_disable_jit, config.jax_check_tracer_leaks
+    if any((*checks, config.jax_debug_nans, config.jax_debug_infs)):
+        return False
+    if any(isinstance(x, Tracer) for x in arrays) or files.folder() is None:
+        return False
+    device = jax.devices()[0]
+    return device.platform == "cpu" and all(
+        not isinstance(x, jax.Array) or x.devices() == {device} for x in arrays
+    )
+
+
+def _store(name: str, compiled: Any, names: list[str], ready: _Ready, n_arrays: int) -> None:
+    try:
+        code, *_ = serialize(compiled)
+        # A tree of numbers: structures of trees cannot be stored.
+        results = jax.tree.unflatten(ready.structure, range(len(ready.results)))
+        contents = pickle.dumps((code, n_arrays, names, ready.results, results))
+    except Exception:  # Objects of all kinds may refuse in all ways.
+        return
+    files.keep(f"{name}.program", contents)
+
+
+def _on_disk(name: str) -> _Ready | None:
+    """A program from its file; None if that, or generated code that it calls, is gone."""
+    contents = files.held(f"{name}.program")
+    if contents is None:
+        return None
+    code, n_arrays, names, results, tree = pickle.loads(contents)
+    if not all(map(native.is_there, names)):
+        return None
+    if b"lapack_" in code:
+        _prepare_lapack()
+    given = jax.tree.structure((tuple(range(n_arrays)), {}))
+    made = jax.tree.structure([0 for x in results if isinstance(x, _Place)])
+    run = deserialize_and_load(code, given, made)
+    return _Ready(run, results, jax.tree.structure(tree))
+
+
+@cache
+def _prepare_lapack() -> None:
+    """Let JAX find the functions of LAPACK, as it does when it lowers a program that calls them."""
+    jax.jit(jnp.linalg.cholesky).lower(jnp.ones((1, 1)))
+
+
+def _calls_python(jaxpr: Jaxpr) -> bool:
+    for equation in jaxpr.eqns:
+        if "callback" in equation.primitive.name:
+            return True
+        for x in jax.tree.leaves(equation.params, is_leaf=_is_program):
+            inner = x.jaxpr if isinstance(x, ClosedJaxpr) else x
+            if isinstance(inner, Jaxpr) and _calls_python(inner):
+                return True
+    return False
+
+
+def _is_program(x: Any) -> bool:
+    return isinstance(x, ClosedJaxpr | Jaxpr)
+
+
+__all__ = ["stored"]

@@ -1,0 +1,137 @@
+"""Analyses and kernels whose programs are on disk."""
+
+import os
+
+import jax
+import numpy as np
+import pytest
+
+import jaxmbd as mbd
+from jaxmbd.native import cache, call, registered
+from jaxmbd.native import kept as keeping
+from jaxmbd.programs import storage
+from jaxmbd.system import kernels
+from tests.programs.test_identity import OwnForce, pendulum
+
+pytest.importorskip("llvmlite")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv(cache.VARIABLE, str(tmp_path))
+    forget()
+    yield tmp_path
+    forget()
+
+
+def forget():
+    """Forget the programs of this process, as a new one does."""
+    storage._known.clear()
+    kernels._known.clear()
+    for each in (call._derivative, call._turned, call.linearized, registered.code_of):
+        each.cache_clear()
+    jax.clear_caches()
+
+
+def refuse(*args, **kwargs):
+    raise AssertionError("traced again")
+
+
+def motion(model, t1=0.2, **options):
+    return mbd.simulate(model, {"hinge": 0.3}, t1=t1, dt=0.1, **options).states.q
+
+
+def analyses(model):
+    """Results of several analyses, with names, numbers and arrays."""
+    system = mbd.formulate(model)
+    state = mbd.assemble(system, {"hinge": 0.3})
+    motion = mbd.simulate(system, state, t1=0.2, dt=0.1)
+    rest = mbd.equilibrium(system, mbd.assemble(system, {"hinge": 1.4}))
+    linear = mbd.linearize(system, 0.0, rest.state)
+    return motion.states, motion.result, motion.reactions["hinge"], rest.state, linear.A
+
+
+@pytest.mark.long
+def test_a_second_process_neither_traces_nor_compiles(folder, monkeypatch):
+    first = analyses(pendulum())
+    assert len(list(folder.glob("*.program"))) >= 5
+    forget()
+    monkeypatch.setattr(storage._Stored, "_made", refuse)
+    second = analyses(pendulum())
+    assert jax.tree.structure(first) == jax.tree.structure(second)
+    for a, b in zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert np.all(np.isfinite(motion(pendulum(mass=2.0))))  # The same program.
+    with pytest.raises(AssertionError, match="traced again"):
+        motion(pendulum(), integrator=mbd.BDF(2))
+
+
+@pytest.mark.long
+def test_derivatives_of_kernels_are_not_traced_again(folder, monkeypatch):
+    def slope():
+        @jax.jit
+        def end(mass):
+            system = mbd.formulate(pendulum(mass=mass), mbd.MaximalCoordinates())
+            return mbd.rollout(system, {"hinge": 0.3}, dt=0.01, n_steps=3).q[-1, 0]
+
+        return jax.value_and_grad(end)(2.0)
+
+    first = slope()
+    assert len(list(folder.glob("*.jaxpr"))) >= 3
+    forget()
+    kept = keeping.kept
+    for module in (call, keeping):
+        monkeypatch.setattr(module, "kept", lambda name, make: kept(name, refuse))
+    np.testing.assert_array_equal(slope(), first)
+
+
+def test_components_of_ones_own_are_not_stored(folder):
+    own = pendulum().replace({"forces.g": OwnForce()})
+    found = motion(own)
+    assert not list(folder.glob("*.program"))
+    np.testing.assert_allclose(found, motion(pendulum()), rtol=1e-12)
+    assert list(folder.glob("*.program"))
+
+
+@pytest.mark.long
+def test_switches_choose_other_programs(folder, monkeypatch):
+    found = motion(pendulum())
+    monkeypatch.setattr(storage._Stored, "_made", refuse)
+    for other in ({"JAXMBD_NATIVE": "0"}, {"XLA_FLAGS": "--xla_cpu_enable_fast_math=false"}):
+        with monkeypatch.context() as m:
+            for name, value in other.items():
+                m.setenv(name, value)
+            with pytest.raises(AssertionError, match="traced again"):
+                motion(pendulum())
+    with jax.enable_x64(False), pytest.raises(AssertionError, match="traced again"):
+        motion(pendulum())
+    np.testing.assert_array_equal(motion(pendulum()), found)
+
+
+def test_no_program_is_stored_under_checks_of_jax(folder):
+    with jax.debug_nans(True):
+        motion(pendulum())
+    assert not list(folder.glob("*.program"))
+
+
+def test_lost_and_damaged_files_are_made_again(folder):
+    first = motion(pendulum())
+    paths = sorted(folder.iterdir())
+    assert {path.suffix for path in paths} >= {".program", ".json", ".o"}
+    for k, path in enumerate(paths):
+        path.unlink() if k % 2 else path.write_bytes(path.read_bytes()[:-5])
+    forget()
+    np.testing.assert_array_equal(motion(pendulum()), first)
+    assert set(paths) <= set(folder.iterdir())
+
+
+def test_the_folder_has_a_limit(folder, monkeypatch):
+    for name in "abc":
+        cache.keep(name, bytes(100))
+        os.utime(folder / name, (0, 0))
+    assert cache.held("a") is not None  # The last one that was read.
+    monkeypatch.setattr(cache, "LARGEST", 150)
+    cache._tidy.cache_clear()
+    cache.keep("d", bytes(1))
+    assert cache.held("a") == bytes(100)
+    assert cache.held("b") is cache.held("c") is None
