@@ -50,22 +50,28 @@ METHODS = (
 )
 
 
-def in_two_processes(module: str, name: str) -> tuple[Any, Any]:
-    """What a benchmark's worker measures without caches on disk, and with those of another one."""
+def in_two_processes(module: str, name: str, jax_cache: bool = True) -> tuple[Any, Any]:
+    """What a benchmark's worker measures without files on disk, and with those of another one.
+
+    `jax_cache`: whether JAX's own cache, which is off by default, is one of them.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        first, _, second = (_process(module, name, where) for where in (None, folder, folder))
+        first, _, second = (
+            _process(module, name, where, jax_cache) for where in (None, folder, folder)
+        )
     return first, second
 
 
-def _process(module: str, name: str, folder: str | None) -> Any:
+def _process(module: str, name: str, folder: str | None, jax_cache: bool) -> Any:
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "JAX_ENABLE_X64": "1"}
     environment.pop("JAX_COMPILATION_CACHE_DIR", None)
     environment["JAXMBD_NATIVE_CACHE"] = ""
     if folder is not None:
+        environment["JAXMBD_NATIVE_CACHE"] = f"{folder}/native"
+    if folder is not None and jax_cache:
         environment["JAX_COMPILATION_CACHE_DIR"] = f"{folder}/jax"
         environment["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
         environment["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
-        environment["JAXMBD_NATIVE_CACHE"] = f"{folder}/native"
     command = [sys.executable, "-W", "ignore", "-m", f"benchmarks.{module}", "--worker", name]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     for line in done.stdout.splitlines():
