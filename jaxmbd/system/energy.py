@@ -13,6 +13,7 @@ from ..programs import stored
 from .abstract import AbstractSystem, State, Time, Velocities, as_state, as_time
 from .configuration import AbstractConfiguration
 from .inertia import body_velocities, momentum_of
+from .kernels import kernel
 from .loads import potentials
 
 
@@ -70,6 +71,7 @@ def momentum(system: AbstractSystem, t: float | Time, state: State) -> Momentum:
 
 
 @stored
+@kernel
 def _energy(system: AbstractSystem, t: Time, state: State) -> Energy:
     c = system.configuration(t, state.q, state.z)
     artificial = system.internal_potential(state.q)
@@ -102,6 +104,7 @@ def kinetic_energy(
 
 
 @stored
+@kernel
 def _momentum(system: AbstractSystem, t: Time, state: State) -> Momentum:
     return momentum_at(system, system.configuration(t, state.q, state.z), state.v)
 
