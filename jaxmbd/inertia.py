@@ -13,20 +13,20 @@ from jaxtyping import Array, Float
 from .bodies import RigidBody
 from .errors import ModelError
 from .model.arguments import as_instance
-from .model.values import as_direction, as_leaf, is_concrete
+from .model.values import as_direction, as_leaf, is_concrete, on_host
 
 
-def _positive(value: Any, shape: tuple[int, ...], name: str) -> Array:
-    leaf = as_leaf(value, shape, name)
-    if is_concrete(leaf) and not np.all(np.asarray(leaf) > 0):
-        raise ModelError(f"{name} must be positive, got {np.asarray(leaf).tolist()}")
+def _positive(value: Any, shape: tuple[int, ...], name: str) -> Any:
+    leaf = on_host(as_leaf(value, shape, name))
+    if is_concrete(leaf) and not np.all(leaf > 0):
+        raise ModelError(f"{name} must be positive, got {leaf.tolist()}")
     return leaf
 
 
-def _axial(mass: Any, axis: Any, along: Array, across: Array) -> RigidBody:
+def _axial(mass: Any, axis: Any, along: Any, across: Any) -> RigidBody:
     """A body of revolution with moment `along` about the axis and `across` about normals to it."""
-    n = as_direction(axis, "axis")
-    inertia = across * jnp.eye(3, dtype=n.dtype) + (along - across) * jnp.outer(n, n)
+    n = on_host(as_direction(axis, "axis"))
+    inertia = across * np.eye(3, dtype=n.dtype) + (along - across) * (n[:, None] * n[None])
     return RigidBody(mass, inertia)
 
 
@@ -69,7 +69,7 @@ def box(mass: Any, size: Any) -> RigidBody:
     """
     m, size = _positive(mass, (), "box: mass"), _positive(size, (3,), "box: size")
     squares = size**2
-    return RigidBody(m, m / 12 * (jnp.sum(squares) - squares))
+    return RigidBody(m, m / 12 * (squares.sum() - squares))
 
 
 def sphere(mass: Any, radius: Any) -> RigidBody:
@@ -80,7 +80,7 @@ def sphere(mass: Any, radius: Any) -> RigidBody:
         ball = inertia.sphere(1.0, radius=0.1)
     """
     m, r = _positive(mass, (), "sphere: mass"), _positive(radius, (), "sphere: radius")
-    return RigidBody(m, 0.4 * m * r**2 * jnp.ones(3, dtype=m.dtype))
+    return RigidBody(m, 0.4 * m * r**2 * np.ones(3, dtype=m.dtype))
 
 
 def principal(mass: Any, moments: Any, R: Any = None, com: Any = (0.0, 0.0, 0.0)) -> RigidBody:
@@ -107,9 +107,9 @@ def shifted(body: RigidBody, by: Any) -> RigidBody:
 
         pendulum = inertia.shifted(inertia.rod(1.0, 1.0), [0.5, 0, 0])  # frame at one end
     """
-    by = as_leaf(by, (3,), "shifted: by")
+    by = on_host(as_leaf(by, (3,), "shifted: by"))
     body = as_instance(body, RigidBody, "shifted: body", "a RigidBody")
-    return RigidBody(body.mass, body.inertia, body.com + by)
+    return RigidBody(body.mass, body.inertia, on_host(body.com) + by)
 
 
 def rotated(body: RigidBody, R: Any) -> RigidBody:
@@ -119,9 +119,9 @@ def rotated(body: RigidBody, R: Any) -> RigidBody:
 
         turned = inertia.rotated(inertia.rod(1.0, 1.0), np.eye(3)[[1, 2, 0]])
     """
-    R = as_leaf(R, (3, 3), "rotated: R")
+    R = on_host(as_leaf(R, (3, 3), "rotated: R"))
     body = as_instance(body, RigidBody, "rotated: body", "a RigidBody")
-    return RigidBody(body.mass, R @ body.inertia @ R.T, R @ body.com)
+    return RigidBody(body.mass, R @ on_host(body.inertia) @ R.T, R @ on_host(body.com))
 
 
 def to_log_cholesky(body: RigidBody) -> Float[Array, "10"]:

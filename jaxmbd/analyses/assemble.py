@@ -17,7 +17,7 @@ from ..lie import Pose, so3
 from ..mechanism.couplings import circles, contradicting
 from ..mechanism.mechanism import Mechanism
 from ..model.model import unknown
-from ..model.values import as_leaf, is_concrete
+from ..model.values import as_jax, as_leaf, is_concrete, on_host
 from ..programs import stored
 from ..system import constraints
 from ..system.abstract import (
@@ -92,19 +92,22 @@ def assemble(
     hold = (hold,) if isinstance(hold, str) else _names(hold)
     _check_hold(hold, guess, rates)
     values = _values(system, guess)
-    speeds = [jnp.zeros((len(group), group.joint.sizes()[1]), dtype) for group in mechanism.joints]
+    speeds: list[Any] = [
+        np.zeros((len(group), group.joint.sizes()[1]), dtype) for group in mechanism.joints
+    ]
     for name, value in rates.items():
         g, row = _find(system, name, "rates")
         nv = mechanism.joint(name).sizes()[1]
         who = f"rates: joint {name!r}"
         v = _finite(as_leaf(value, None, who), who)
         v = as_leaf(v, () if nv == 1 and v.ndim == 0 else (nv,), who)
-        speeds[g] = speeds[g].at[row].set(v.astype(dtype).reshape(nv))
+        speeds[g] = _with(speeds[g], row, on_host(v).astype(dtype).reshape(nv))
     z = _by_name(mechanism.initial_states(), mechanism.state_places, states, "states: element")
     zeros = jnp.zeros(mechanism.n_elastic, dtype)
     eta = _by_name(zeros, mechanism.elastic_places, elastic, "elastic: body")
     time = as_time(t, system)
     _follow(system, time, values, speeds, {*guess, *rates})
+    values, speeds = ([as_jax(x) for x in each] for each in (values, speeds))
     closing = system.closing()
     # Not those of the system, whose penalties may replace constraints.
     if not constraints.may_be_redundant(closing):
@@ -144,12 +147,21 @@ def start_of(system: AbstractSystem, guess: Mapping[str, Any] | None) -> Float[A
 def _values(system: AbstractSystem, guess: Mapping[str, Any]) -> list[Array]:
     """Coordinates of all joints by group: reference values, and those of `guess`."""
     mechanism = system.mechanism
-    values = list(reference_values(mechanism))
+    values = [on_host(x) for x in reference_values(mechanism)]
     for name, value in guess.items():
         g, row = _find(system, name, "guess")
         q = _coordinates(mechanism.joint(name), value, name, mechanism.dtype)
-        values[g] = values[g].at[row].set(q)
-    return values
+        values[g] = _with(values[g], row, on_host(q))
+    return [as_jax(x) for x in values]
+
+
+def _with(x: Any, at: Any, value: Any) -> Any:
+    """`x` with other entries `at` an index, by NumPy unless an array is traced."""
+    if not is_concrete(x) or not is_concrete(value):
+        return jnp.asarray(x).at[at].set(value)
+    x = np.array(x)
+    x[at] = value
+    return x
 
 
 def _by_name(
@@ -165,8 +177,8 @@ def _by_name(
         (first, count), who = places[name], f"{what} {name!r}"
         own = _finite(as_leaf(value, None, who), who)
         own = as_leaf(own, () if count == 1 and own.ndim == 0 else (count,), who)
-        x = x.at[first : first + count].set(own.astype(x.dtype).reshape(count))
-    return x
+        x = _with(x, slice(first, first + count), on_host(own).astype(x.dtype).reshape(count))
+    return as_jax(x)
 
 
 def _check_mappings(**given: Any) -> None:
@@ -227,8 +239,8 @@ def _follow(
         for i, row in enumerate(group.rows.index):
             if mechanism.joints[group.group].names[row] not in given:
                 at = row, group.component
-                values[group.group] = values[group.group].at[at].set(position[i])
-                speeds[group.group] = speeds[group.group].at[at].set(speed[i])
+                values[group.group] = _with(values[group.group], at, position[i])
+                speeds[group.group] = _with(speeds[group.group], at, speed[i])
     couplings = mechanism.couplings
     for _ in range(sum(len(group.names) for group in couplings)):  # Length of the longest chain.
         for group in couplings:
@@ -240,8 +252,8 @@ def _follow(
                 ratio, offset = group.coupling.ratio[i], group.coupling.offset[i]
                 q = ratio * values[group.source_group][source, 0] + offset
                 v = ratio * speeds[group.source_group][source, 0]
-                values[group.group] = values[group.group].at[row, 0].set(q)
-                speeds[group.group] = speeds[group.group].at[row, 0].set(v)
+                values[group.group] = _with(values[group.group], (row, 0), q)
+                speeds[group.group] = _with(speeds[group.group], (row, 0), v)
 
 
 def _check_circles(system: AbstractSystem, t: Time, q: Array) -> None:
@@ -369,10 +381,11 @@ def _coordinates(joint: AbstractJoint, value: Any, name: str, dtype: Any) -> Flo
         p, R = jnp.asarray(value.p, dtype), jnp.asarray(value.R, dtype)
         return jnp.concatenate([p, so3.from_matrix(R)])
     free = isinstance(joint.rotation, FreeRotation)
-    leaf = _finite(as_leaf(value, None, who), who).astype(dtype)
+    leaf = on_host(_finite(as_leaf(value, None, who), who)).astype(dtype)
     if free and leaf.shape == (k + 3,):
+        leaf = as_jax(leaf)
         return jnp.concatenate([leaf[:k], so3.exp(leaf[k:])])
-    q = as_leaf(leaf, () if nq == 1 and leaf.ndim == 0 else (nq,), who).reshape(nq)
+    q = on_host(as_leaf(leaf, () if nq == 1 and leaf.ndim == 0 else (nq,), who)).reshape(nq)
     if free and is_concrete(q) and not np.any(np.asarray(q)[k:]):
         raise ModelError(f"{who}: the quaternion must not be zero")
-    return q
+    return as_jax(q)

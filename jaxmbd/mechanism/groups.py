@@ -10,7 +10,7 @@ import numpy as np
 
 from ..joints import AbstractJoint, Screw
 from ..model.model import anonymous
-from ..model.values import is_concrete
+from ..model.values import as_jax, is_concrete
 from .rows import Rows
 
 
@@ -60,7 +60,7 @@ def stack(components: Sequence[Any]) -> Any:
 
     def stack_leaves(*leaves: Any) -> Any:
         if all(is_concrete(x) for x in leaves):
-            return jnp.asarray(np.stack([np.asarray(x) for x in leaves]))
+            return as_jax(np.stack([np.asarray(x) for x in leaves]))
         return jnp.stack(leaves)
 
     return jax.tree.map(stack_leaves, *[anonymous(x) for x in components])

@@ -7,6 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Bool
 
 from .._run_time_checks import branched_error_if
 from ..bodies import AbstractBody, MasslessLink, RigidBody, Rotor
@@ -154,8 +155,8 @@ def _massless(topology: Topology, links: Sequence[str]) -> tuple[int, ...]:
 
 
 def _lower_bodies(model: Model, topology: Topology, ports: _Ports) -> tuple[BodyGroup, ...]:
-    zero = jnp.zeros((), float_type(model))
-    nothing = RigidBody(zero, jnp.zeros((3, 3), zero.dtype), jnp.zeros(3, zero.dtype))
+    dtype = float_type(model)
+    nothing = RigidBody(*(np.zeros(shape, dtype) for shape in ((), (3, 3), (3,))))
     bodies = {
         name: nothing if isinstance(body, MasslessLink) else body
         for name, body in model.bodies.items()
@@ -193,6 +194,11 @@ def _lower_bodies(model: Model, topology: Topology, ports: _Ports) -> tuple[Body
     return tuple(groups)
 
 
+@eqx.filter_jit
+def _impossible(bodies: AbstractBody) -> Bool[Array, "n"]:
+    return jax.vmap(lambda body: ~body.is_possible())(bodies)
+
+
 def _checked_bodies(
     bodies: Sequence[tuple[str, AbstractBody]], massless: np.ndarray
 ) -> AbstractBody:
@@ -200,7 +206,7 @@ def _checked_bodies(
     stacked = stack([body for _, body in bodies])
     if all(body.is_concrete() for _, body in bodies):
         return stacked  # `Model.check_values` has checked them.
-    bad = jax.vmap(lambda body: ~body.is_possible())(stacked) & ~massless
+    bad = _impossible(stacked) & ~massless
     messages = [f"body {name!r}: mass or inertia is impossible" for name, _ in bodies]
     first, *rest = jax.tree.leaves(stacked)
     first = branched_error_if(first, jnp.any(bad), jnp.argmax(bad), messages)

@@ -5,11 +5,13 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from ..bodies import RigidBody
 from ..joints import AbstractJoint
 from ..lie import Pose
+from ..model.values import as_jax, on_host
 from .bodies import BodyGroup, rigid_part
 from .controllers import ControllerGroup
 from .couplings import CouplingGroup
@@ -170,7 +172,7 @@ class Mechanism(eqx.Module):
             for group in self.elements
             if group.n_states > 0
         ]
-        return jnp.concatenate([jnp.zeros(0, self.dtype), *parts])
+        return jnp.concatenate(parts) if parts else as_jax(np.zeros(0, self.dtype))
 
     def deformed_offsets(self, eta: Float[Array, "n_elastic"]) -> Pose:
         """Poses of the ports in their bodies, `offsets`, at elastic coordinates η of the bodies."""
@@ -215,7 +217,7 @@ class Mechanism(eqx.Module):
     def joint(self, name: str) -> AbstractJoint:
         """One joint, unstacked."""
         g, row = self.find_joint(name)
-        return jax.tree.map(lambda x: x[row], self.joints[g].joint)
+        return jax.tree.map(lambda x: as_jax(on_host(x)[row]), self.joints[g].joint)
 
 
 __all__ = ["Mechanism"]

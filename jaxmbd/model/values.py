@@ -83,13 +83,14 @@ def as_leaf(value: Any, shape: tuple[int, ...] | None, name: str) -> Float[Array
     if isinstance(value, str | bytes):  # NumPy takes some texts for names of types.
         raise ModelError(f"{name} must be numeric, got {value!r}")
     try:
-        leaf = jnp.asarray(value)
+        leaf: Any = np.asarray(value) if _is_plain(value) else jnp.asarray(value)
         if jnp.issubdtype(leaf.dtype, jnp.complexfloating):
             raise ModelError(f"{name} must be real, got {value!r}")
         if not jnp.issubdtype(leaf.dtype, jnp.floating):
             leaf = leaf.astype(jnp.result_type(float))
-        elif leaf.weak_type:
+        elif getattr(leaf, "weak_type", False):
             leaf = jnp.asarray(leaf, dtype=jnp.result_type(float))
+        leaf = as_jax(leaf)
     except ModelError:
         raise
     except (TypeError, ValueError) as error:
@@ -98,6 +99,28 @@ def as_leaf(value: Any, shape: tuple[int, ...] | None, name: str) -> Float[Array
         required = "a number" if shape == () else f"an array of shape {shape}"
         raise ModelError(f"{name} must be {required}, got shape {leaf.shape}")
     return leaf
+
+
+def _is_plain(value: Any) -> bool:
+    """True for arrays of NumPy, and for numbers of Python and lists of them."""
+    if isinstance(value, np.ndarray | np.generic):
+        return True
+    return all(isinstance(x, int | float) for x in jax.tree.leaves(value, is_leaf=_is_none))
+
+
+def _is_none(x: Any) -> bool:
+    return x is None
+
+
+def as_jax(x: Any) -> Array:
+    """`jnp.asarray`, which compiles a program for each shape of arrays of NumPy; this does not."""
+    # A copy: JAX may use the memory of the array, which others may write to.
+    return jax.device_put(np.array(x)) if isinstance(x, np.ndarray | np.generic) else jnp.asarray(x)
+
+
+def on_host(x: Any) -> Any:
+    """`x` as an array of NumPy, whose operations compile nothing, unless it is traced."""
+    return np.asarray(x) if is_concrete(x) else x
 
 
 def direction() -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..._run_time_checks import unwatched
 from ...errors import EquilibriumError, UnstableEquilibriumWarning
-from ...model.values import is_concrete
+from ...model.values import as_jax, is_concrete
 from ..results import RESULTS
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def _of_free_directions(found: "Equilibrium") -> "Equilibrium":
     if not is_concrete(found.eigenvalues):
         return found
     free = np.flatnonzero(~np.isposinf(np.asarray(found.eigenvalues)))
-    values = found.eigenvalues[free], found.imaginary[free]
+    values = tuple(as_jax(np.asarray(x)[free]) for x in (found.eigenvalues, found.imaginary))
     return eqx.tree_at(lambda f: (f.eigenvalues, f.imaginary), found, values)
 
 
