@@ -12,13 +12,21 @@ mean of its eigenvalues are differentiable, its eigenvalues and eigenvectors by 
 
 Outside clusters they are the derivatives of the eigenvalues and eigenvectors.
 
-`eig` needs a CPU or a GPU; on a GPU, JAX computes the eigenvectors on the host.
+`eig` needs a CPU or a GPU; on a GPU, JAX computes the eigenvectors on the host. Values that are not
+traced are computed by the same functions with NumPy's arrays, for which nothing is compiled.
 """
+
+from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array, Bool, Complex, Float, Int
+
+Numbers = np.ndarray | Array
 
 # Rounding errors of the eigenvalues of a balanced matrix, in units of the machine epsilon, of the
 # norm of the matrix and of the condition number of the eigenvalue.
@@ -53,13 +61,13 @@ class Eigen(eqx.Module):
     - `defective`: whether the eigenvectors of the cluster do not span its invariant subspace.
     """
 
-    values: Complex[Array, "n"]
-    right: Complex[Array, "n n"]
-    left: Complex[Array, "n n"]
-    condition: Float[Array, "n"]
-    errors: Float[Array, "n"]
-    cluster: Int[Array, "n"]
-    defective: Bool[Array, "n"]
+    values: Complex[Numbers, "n"]
+    right: Complex[Numbers, "n n"]
+    left: Complex[Numbers, "n n"]
+    condition: Float[Numbers, "n"]
+    errors: Float[Numbers, "n"]
+    cluster: Int[Numbers, "n"]
+    defective: Bool[Numbers, "n"]
 
 
 class SymmetricEigen(eqx.Module):
@@ -85,14 +93,14 @@ class _Basis(eqx.Module):
     - `largest`: index of the entry of each v that is positive.
     """
 
-    values: Complex[Array, "n"]
-    N: Complex[Array, "n n"]
-    T: Complex[Array, "n n"]
-    S: Complex[Array, "n n"]
-    right: Complex[Array, "n n"]
-    left: Complex[Array, "n n"]
-    same: Bool[Array, "n n"]
-    largest: Int[Array, "n"]
+    values: Complex[Numbers, "n"]
+    N: Complex[Numbers, "n n"]
+    T: Complex[Numbers, "n n"]
+    S: Complex[Numbers, "n n"]
+    right: Complex[Numbers, "n n"]
+    left: Complex[Numbers, "n n"]
+    same: Bool[Numbers, "n n"]
+    largest: Int[Numbers, "n"]
 
 
 def eig(A: Float[Array, "n n"]) -> Eigen:
@@ -111,7 +119,10 @@ def eig(A: Float[Array, "n n"]) -> Eigen:
         return Eigen(
             jnp.diag(empty), empty, empty, none, none, jnp.zeros(0, int), jnp.zeros(0, bool)
         )
-    eigen, basis = _decompose(jax.lax.stop_gradient(A))
+    if not isinstance(A, Tracer) and np.isfinite(A).all():
+        with np.errstate(all="ignore"):
+            return jax.tree.map(jax.device_put, _decompose(np.asarray(A))[0])
+    eigen, basis = _decompose_by_jax(jax.lax.stop_gradient(A))
     vectors = eigen.values, eigen.right, eigen.left
     values, right, left = _differentiable(A, vectors, basis, eigen.defective)
     return Eigen(values, right, left, eigen.condition, eigen.errors, eigen.cluster, eigen.defective)
@@ -132,166 +143,209 @@ def eigh(K: Float[Array, "n n"], M: Float[Array, "n n"]) -> SymmetricEigen:
     return SymmetricEigen(values, vectors, _labels(same))
 
 
-def general_eig(A: Float[Array, "n n"]) -> tuple[Array, Array, Array]:
+def general_eig(A: Float[Numbers, "n n"]) -> tuple[Any, Any, Any]:
     """Eigenvalues, left and right eigenvectors of a real matrix by LAPACK.
 
     LAPACK's `sgeev` scales matrices with entries above 1e12, and SciPy's build of it returns the
     eigenvalues of the scaled matrix. Here the largest entry is between 1/2 and 1.
     """
-    largest = jnp.max(jnp.abs(A), initial=0.0)
-    scale = jnp.ldexp(jnp.ones_like(largest), jnp.frexp(largest)[1])
-    values, left, right = jax.lax.linalg.eig(A / scale)
+    xp = _library(A)
+    largest = xp.max(xp.abs(A), initial=0.0)
+    scale = xp.ldexp(xp.ones_like(largest), xp.frexp(largest)[1])
+    values, left, right = (_eig_of_numpy if xp is np else jax.lax.linalg.eig)(A / scale)
     return values * scale.astype(values.dtype), left, right
 
 
-@jax.jit  # Or calls outside jit would compile the loops in it again.
-def _decompose(A: Float[Array, "n n"]) -> tuple[Eigen, _Basis]:
+def _library(x: Any) -> Any:
+    """NumPy for its own arrays, otherwise `jax.numpy`."""
+    return np if isinstance(x, np.ndarray | np.generic) else jnp
+
+
+def _eig_of_numpy(A: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Eigenvalues, left and right eigenvectors, as `jax.lax.linalg.eig` returns them."""
+    from scipy import linalg  # Which takes 0.3 s to import.
+
+    found: Any = linalg.eig(A, left=True, right=True, check_finite=False)
+    kind = np.result_type(A.dtype, np.complex64)
+    values, left, right = (x.astype(kind) for x in found)
+    return values, left, right
+
+
+def _inverse(T: Any) -> Any:
+    """T⁻¹; entries that are not finite if T is singular, where NumPy would raise an error."""
+    if _library(T) is jnp:
+        return jnp.linalg.inv(T)
+    from scipy.linalg import lapack
+
+    factor, solve = lapack.get_lapack_funcs(("getrf", "getrs"), (T,))
+    return solve(*factor(T)[:2], np.eye(len(T), dtype=T.dtype))[0]
+
+
+def _repeat(unfinished: Callable[[Any], Any], step: Callable[[Any], Any], carry: Any) -> Any:
+    """The carry after the last step, as of `jax.lax.while_loop`."""
+    if _library(carry[0]) is jnp:
+        return jax.lax.while_loop(unfinished, step, carry)
+    while unfinished(carry):
+        carry = step(carry)
+    return carry
+
+
+def _decompose(A: Any) -> tuple[Eigen, _Basis]:
     """Everything but derivatives."""
-    eps = float(jnp.finfo(A.dtype).eps)
+    xp, eps = _library(A), float(jnp.finfo(A.dtype).eps)
     d = _balancing(A)
     balanced = A * (d[None] / d[:, None])
     values, left, right = general_eig(balanced)
     left, right = _unit(left), _unit(right)
 
-    condition = 1.0 / jnp.maximum(jnp.abs(jnp.sum(left.conj() * right, axis=0)), eps**2)
-    norm = jnp.linalg.norm(balanced)
-    errors = ROUNDING * eps * norm * jnp.minimum(condition, (ROUNDING * eps) ** -0.5)
-    distance = jnp.abs(values[:, None] - values[None])
-    same = _connected(distance <= jnp.maximum(errors[:, None], errors[None]))
+    condition = 1.0 / xp.maximum(xp.abs(xp.sum(left.conj() * right, axis=0)), eps**2)
+    norm = xp.linalg.norm(balanced)
+    errors = ROUNDING * eps * norm * xp.minimum(condition, (ROUNDING * eps) ** -0.5)
+    distance = xp.abs(values[:, None] - values[None])
+    same = _connected(distance <= xp.maximum(errors[:, None], errors[None]))
 
     order = _order(values, same, eps * norm)
     values, left, right = values[order], left[:, order], right[:, order]
     condition, errors, same = condition[order], errors[order], same[order][:, order]
     ill = condition > eps**DEFECTIVE
-    defective = jnp.any(same & ill[None], axis=1) & (jnp.sum(same, axis=1) > 1)
+    defective = xp.any(same & ill[None], axis=1) & (xp.sum(same, axis=1) > 1)
 
     mean = _mean(values, same)
-    T = _subspaces(balanced, jnp.where(defective, mean, values), right, same, defective)
-    S = jnp.linalg.inv(T)
-    left = jnp.where(defective[None], left, S.conj().T)
+    T = _subspaces(balanced, xp.where(defective, mean, values), right, same, defective)
+    S = _inverse(T)
+    left = xp.where(defective[None], left, S.conj().T)
     D = d.astype(T.dtype)
     T, S = T * D[:, None], S / D[None]
     right, left = right * D[:, None], left / D[:, None]
 
     right, largest = _with_convention(right)
-    scale = jnp.sum(left.conj() * right, axis=0).conj()
-    left = jnp.where(defective[None], _unit(left), left / jnp.where(defective, 1.0, scale)[None])
-    block = jnp.where(same, S @ A.astype(T.dtype) @ T, 0.0)
-    N = jnp.where(same & defective[None], block - jnp.diag(mean), 0.0)
-    inside = jnp.where(same, S @ right, 0.0), jnp.where(same, T.conj().T @ left, 0.0)
+    scale = xp.sum(left.conj() * right, axis=0).conj()
+    left = xp.where(defective[None], _unit(left), left / xp.where(defective, 1.0, scale)[None])
+    block = xp.where(same, S @ A.astype(T.dtype) @ T, 0.0)
+    N = xp.where(same & defective[None], block - xp.diag(mean), 0.0)
+    inside = xp.where(same, S @ right, 0.0), xp.where(same, T.conj().T @ left, 0.0)
     eigen = Eigen(values, right, left, condition, errors, _labels(same), defective)
     return eigen, _Basis(
-        jnp.where(defective, mean, values), N, T, S, *inside, same=same, largest=largest
+        xp.where(defective, mean, values), N, T, S, *inside, same=same, largest=largest
     )
 
 
-def _balancing(A: Float[Array, "n n"]) -> Float[Array, "n"]:
+def _balancing(A: Float[Numbers, "n n"]) -> Float[Numbers, "n"]:
     """Powers of two d such that rows and columns of D⁻¹ A D have about equal norms (Osborne 1960).
 
     Simultaneous for all rows, with half of each step, which does not oscillate.
     """
-    size = jnp.abs(A) * (1.0 - jnp.eye(len(A), dtype=A.dtype))
-    log_d = jnp.zeros(len(A), A.dtype)
+    xp = _library(A)
+    size = xp.abs(A) * (1.0 - xp.eye(len(A), dtype=A.dtype))
+    log_d = xp.zeros(len(A), A.dtype)
     for _ in range(N_BALANCING):
-        scaled = size * jnp.exp2(log_d[None] - log_d[:, None])
-        rows, columns = jnp.linalg.norm(scaled, axis=1), jnp.linalg.norm(scaled, axis=0)
+        scaled = size * xp.exp2(log_d[None] - log_d[:, None])
+        rows, columns = xp.linalg.norm(scaled, axis=1), xp.linalg.norm(scaled, axis=0)
         coupled = (rows > 0.0) & (columns > 0.0)
-        ratio = jnp.where(coupled, rows, 1.0) / jnp.where(coupled, columns, 1.0)
-        log_d = log_d + 0.25 * jnp.log2(ratio)
-    return jnp.exp2(jnp.round(log_d))
+        ratio = xp.where(coupled, rows, 1.0) / xp.where(coupled, columns, 1.0)
+        log_d = log_d + 0.25 * xp.log2(ratio)
+    return xp.exp2(xp.round(log_d))
 
 
-def _connected(near: Bool[Array, "n n"]) -> Bool[Array, "n n"]:
+def _connected(near: Bool[Numbers, "n n"]) -> Any:
     """True if two eigenvalues are connected by steps between near ones."""
-    count = near.astype(float) + jnp.eye(len(near))
+    xp = _library(near)
+    count = near.astype(float) + xp.eye(len(near))
     for _ in range(len(near).bit_length()):
-        count = jnp.minimum(count @ count, 1.0)
+        count = xp.minimum(count @ count, 1.0)
     return count > 0.0
 
 
-def _mean(values: Array, same: Bool[Array, "n n"]) -> Array:
+def _mean(values: Any, same: Bool[Numbers, "n n"]) -> Any:
     """Mean over the cluster of each entry."""
-    total = jnp.sum(jnp.where(same, values[None], 0.0), axis=1)
-    return total / jnp.sum(same, axis=1).astype(total.dtype)
+    xp = _library(values)
+    total = xp.sum(xp.where(same, values[None], 0.0), axis=1)
+    return total / xp.sum(same, axis=1).astype(total.dtype)
 
 
-def _labels(same: Bool[Array, "n n"]) -> Int[Array, "n"]:
+def _labels(same: Bool[Numbers, "n n"]) -> Any:
     """Index of the first member of the cluster of each eigenvalue."""
-    return jnp.argmax(same, axis=1)
+    return _library(same).argmax(same, axis=1)
 
 
 def _order(
-    values: Complex[Array, "n"], same: Bool[Array, "n n"], smallest: Float[Array, ""]
-) -> Int[Array, "n"]:
+    values: Complex[Numbers, "n"], same: Bool[Numbers, "n n"], smallest: Any
+) -> Int[Numbers, "n"]:
     """Indices that sort the eigenvalues, clusters by their means.
 
     abs(λ) is rounded: of modes with one frequency, rounding errors do not choose the order.
     """
-    eps = float(jnp.finfo(values.real.dtype).eps)
+    xp, eps = _library(values), float(jnp.finfo(values.dtype).eps)
     mean = _mean(values, same)
-    size = jnp.maximum(jnp.abs(mean), jnp.maximum(smallest, jnp.finfo(mean.real.dtype).tiny))
-    frequency = jnp.round(jnp.log(size) / eps**0.5)
-    keys = -values.imag, values.real, _labels(same), -jnp.sign(mean.imag), mean.real, frequency
-    return jnp.lexsort(keys)
+    size = xp.maximum(xp.abs(mean), xp.maximum(smallest, jnp.finfo(mean.real.dtype).tiny))
+    frequency = xp.round(xp.log(size) / eps**0.5)
+    real, imaginary = xp.real(values), xp.imag(values)
+    keys = -imaginary, real, _labels(same), -xp.sign(mean.imag), mean.real, frequency
+    return xp.lexsort(keys)
 
 
 def _subspaces(
-    A: Float[Array, "n n"],
-    values: Complex[Array, "n"],
-    right: Complex[Array, "n n"],
-    same: Bool[Array, "n n"],
-    defective: Bool[Array, "n"],
-) -> Complex[Array, "n n"]:
+    A: Float[Numbers, "n n"],
+    values: Complex[Numbers, "n"],
+    right: Complex[Numbers, "n n"],
+    same: Bool[Numbers, "n n"],
+    defective: Bool[Numbers, "n"],
+) -> Complex[Numbers, "n n"]:
     """Bases of the invariant subspaces: eigenvectors, or orthonormal ones of defective clusters.
 
     The invariant subspace of a defective λ is the null space of (A - λ)², or of (A - λ)⁴ where that
     of (A - λ)² has too small a dimension.
     """
-    n = len(A)
-    first = defective & (_labels(same) == jnp.arange(n))
-    place = jnp.sum(same & (jnp.arange(n)[None] < jnp.arange(n)[:, None]), axis=1)
+    n, xp = len(A), _library(A)
+    first = defective & (_labels(same) == xp.arange(n))
+    place = xp.sum(same & (xp.arange(n)[None] < xp.arange(n)[:, None]), axis=1)
 
-    def replace(carry: tuple[Array, Array]) -> tuple[Array, Array]:
+    def replace(carry: tuple[Any, Any]) -> tuple[Any, Any]:
         T, remaining = carry
-        k = jnp.argmax(remaining)
-        shifted = A.astype(T.dtype) - values[k] * jnp.eye(n, dtype=T.dtype)
-        null = _null_space(shifted @ shifted, jnp.sum(same[k]))
-        T = jnp.where(same[k][None], null[:, place], T)
-        return T, remaining.at[k].set(False)
+        k = xp.argmax(remaining)
+        shifted = A.astype(T.dtype) - values[k] * xp.eye(n, dtype=T.dtype)
+        null = _null_space(shifted @ shifted, xp.sum(same[k]))
+        T = xp.where(same[k][None], null[:, place], T)
+        return T, remaining & (xp.arange(n) != k)
 
-    return jax.lax.while_loop(lambda carry: jnp.any(carry[1]), replace, (right, first))[0]
+    return _repeat(lambda carry: xp.any(carry[1]), replace, (right, first))[0]
 
 
-def _null_space(square: Complex[Array, "n n"], dimension: Int[Array, ""]) -> Complex[Array, "n n"]:
+def _null_space(square: Complex[Numbers, "n n"], dimension: Any) -> Complex[Numbers, "n n"]:
     """Right singular vectors of B or of B², of the smallest singular values first."""
-    eps = float(jnp.finfo(square.real.dtype).eps)
-    _, sigma, once = jnp.linalg.svd(square)
-    twice = jnp.linalg.svd(square @ square)[2]
+    xp, eps = _library(square), float(jnp.finfo(square.dtype).eps)
+    _, sigma, once = xp.linalg.svd(square)
+    twice = xp.linalg.svd(square @ square)[2]
     largest_null = sigma[len(sigma) - dimension]
     complete = largest_null <= eps**0.5 * sigma[0]
-    return jnp.where(complete, once, twice).conj().T[:, ::-1]
+    return xp.where(complete, once, twice).conj().T[:, ::-1]
 
 
-def _unit(vectors: Array) -> Array:
-    return vectors / jnp.linalg.norm(vectors, axis=0, keepdims=True).astype(vectors.dtype)
+def _unit(vectors: Any) -> Any:
+    length = _library(vectors).linalg.norm(vectors, axis=0, keepdims=True)
+    return vectors / length.astype(vectors.dtype)
 
 
-def _with_convention(vectors: Array) -> tuple[Array, Int[Array, "n"]]:
+def _with_convention(vectors: Any) -> tuple[Any, Int[Numbers, "n"]]:
     """Columns with unit 2-norm, whose first large entry is positive, and its index."""
     vectors = _unit(vectors)
     largest = _first_large(vectors)
     entry = _entries(vectors, largest)
-    return vectors * (entry.conj() / jnp.abs(entry).astype(entry.dtype))[None], largest
+    return vectors * (entry.conj() / abs(entry).astype(entry.dtype))[None], largest
 
 
-def _first_large(vectors: Array) -> Int[Array, "n"]:
-    size = jnp.abs(vectors)
-    return jnp.argmax(size >= (1.0 - TIE) * jnp.max(size, axis=0, keepdims=True), axis=0)
+def _first_large(vectors: Any) -> Int[Numbers, "n"]:
+    xp = _library(vectors)
+    size = xp.abs(vectors)
+    return xp.argmax(size >= (1.0 - TIE) * xp.max(size, axis=0, keepdims=True), axis=0)
 
 
-def _entries(columns: Array, rows: Int[Array, "n"]) -> Array:
+def _entries(columns: Any, rows: Int[Numbers, "n"]) -> Any:
     """One entry of each column."""
-    return jnp.take_along_axis(columns, rows[None], axis=0)[0]
+    return _library(columns).take_along_axis(columns, rows[None], axis=0)[0]
+
+
+_decompose_by_jax = jax.jit(_decompose)  # Or calls outside jit would compile its loops again.
 
 
 @jax.custom_jvp

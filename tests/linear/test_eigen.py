@@ -294,6 +294,25 @@ def test_calls_outside_jit_compile_once(caplog):
     assert not [message for message in compiled if "while" in message or "decompose" in message]
 
 
+def test_values_that_are_not_traced_agree_with_traced_ones():
+    """The same functions with NumPy's arrays, which return arrays of JAX."""
+    rng = np.random.default_rng(3)
+    blocks = [rng.normal(size=(6, 6)), np.zeros((6, 6)), np.eye(6, k=1)]
+    # Vectors of a block of three are determined to a few digits only.
+    blocks += [similar(x[0])[0] for name, x in REPEATED.items() if "three" not in name]
+    for A in blocks + [x.astype(np.float32) for x in blocks[:2]]:
+        found, expected = eig(jnp.asarray(A)), solved(jnp.asarray(A))
+        tolerance = 1e-9 if A.dtype == np.float64 else 1e-4
+        for x, y in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+            assert isinstance(x, jax.Array)
+            assert x.dtype == y.dtype
+        np.testing.assert_array_equal(found.cluster, expected.cluster)
+        np.testing.assert_array_equal(found.defective, expected.defective)
+        for name in ("values", "right", "left"):
+            x, y = getattr(found, name), getattr(expected, name)
+            np.testing.assert_allclose(x, y, atol=tolerance, rtol=tolerance, err_msg=name)
+
+
 def test_nan_and_no_entries():
     assert np.all(np.isnan(solved(jnp.full((3, 3), jnp.nan)).values))
     empty = eig(jnp.zeros((0, 0)))

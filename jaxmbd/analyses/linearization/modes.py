@@ -1,6 +1,6 @@
 """Modes of a linearization: frequencies, damping, shapes, and the parts that take part in them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import equinox as eqx
@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Complex, Float, Int
 
+from ..._with_room import with_room
 from ...bodies import RigidBody
 from ...errors import ModelError
 from ...linear import Eigen
@@ -16,6 +17,7 @@ from ...model.arguments import as_count
 from ...model.values import all_concrete
 from ...programs import stored
 from ...system.abstract import AbstractSystem, State, Time, Velocities
+from ...system.kernels import kernel
 from .linearization import Linearization
 from .mode_motion import ModeMotion, mode_motion
 
@@ -155,43 +157,52 @@ def modes_of(linearization: Linearization, n: int | None = None) -> Modes:
             "modes: this is a batch of linearizations; take one of them, or use root_locus"
         )
     eigen = linearization.eigen()
-    first = eigen.values.imag >= 0  # Of a pair.
-    if n is None:
-        kept, present = jnp.flatnonzero(first), None
-    else:
+    # NumPy's functions compile nothing.
+    eigen = jax.tree.map(np.asarray, eigen) if concrete else eigen
+    values: Any = eigen.values
+    first = values.imag >= 0  # Of a pair.
+    if n is not None:
         n = as_count(n, "modes: n")
-        if n > len(eigen.values) or (concrete and n > int(jnp.sum(first))):
+        if n > len(values) or (concrete and n > int(np.sum(first))):
             raise ModelError(f"modes: there are fewer than n = {n} modes")
+    if not concrete:
         kept = jnp.flatnonzero(first, size=n, fill_value=0)
-        present = jnp.arange(n) < jnp.sum(first)
-    found = _modes(linearization, eigen, kept, present)
-    return found if n is not None else _as_numpy(found)
+        return _modes(linearization, eigen, kept, jnp.arange(n) < jnp.sum(first), jnp)
+    found = _modes(linearization, eigen, np.flatnonzero(first)[:n], None, np)
+    return found if n is None else _with_arrays(found, jax.device_put)
 
 
 def _modes(
-    linearization: Linearization, eigen: Eigen, kept: Int[Array, "m"], present: Array | None
+    linearization: Linearization,
+    eigen: Eigen,
+    kept: Int[Numbers, "m"],
+    present: Array | None,
+    xp: Any,
 ) -> Modes:
-    """Modes of the eigenvalues `kept`, NaN unless `present`. Default of the latter: all present."""
+    """Modes of the eigenvalues `kept`, NaN unless `present`. Default of the latter: all present.
 
-    def marked(x: Array) -> Array:
+    **Arguments:** `xp`: the library of the arrays, NumPy or `jax.numpy`.
+    """
+
+    def marked(x: Any) -> Any:
         if present is None:
             return x
         return jnp.where(jnp.broadcast_to(present, x.shape), x, jnp.nan)
 
-    right, left = eigen.right[:, kept], eigen.left[:, kept]
+    right: Any = eigen.right[:, kept]
+    left = eigen.left[:, kept]
     n_p = len(linearization.coordinates)
-    joints, energies = _shares(
-        linearization.system,
-        linearization.t,
-        linearization.state,
-        linearization.directions.displacements.astype(right.dtype) @ right[:n_p],
-    )
-    weights = jnp.abs(right) * jnp.abs(left)
-    total = jnp.sum(weights, axis=0)
-    weights = weights / jnp.where(total > 0, total, 1.0)[None]
-    participation: dict[str, Array] = {}
+    E = xp.asarray(linearization.directions.displacements)
+    of = linearization.system, linearization.t, linearization.state
+    parts = _shares(*of, *(E @ x[:n_p] for x in (right.real, right.imag)))
+    real, imaginary, energies = parts if xp is jnp else jax.device_get(parts)
+    joints = {name: x + 1j * imaginary[name] for name, x in real.items()}
+    weights = xp.abs(right) * xp.abs(left)
+    total = xp.sum(weights, axis=0)
+    weights = weights / xp.where(total > 0, total, 1.0)[None]
+    participation: dict[str, Any] = {}
     for name, row in zip(_owners(linearization), weights, strict=True):
-        participation[name] = participation.get(name, jnp.zeros_like(row)) + row
+        participation[name] = participation.get(name, xp.zeros_like(row)) + row
     same = eigen.cluster[:, None] == eigen.cluster[None]
     return Modes(
         marked(eigen.values[kept]),
@@ -199,16 +210,16 @@ def _modes(
         {name: marked(x.T).T for name, x in joints.items()},
         {name: marked(x) for name, x in participation.items()},
         {name: marked(x) for name, x in energies.items()},
-        (jnp.sum(same, axis=1) > 1)[kept],
+        (xp.sum(same, axis=1) > 1)[kept],
         linearization,
     )
 
 
-def _as_numpy(modes: Modes) -> Modes:
-    """The same modes with arrays of NumPy."""
+def _with_arrays(modes: Modes, convert: Callable[[Any], Any]) -> Modes:
+    """The same modes with converted arrays."""
     rest = modes.linearization
-    host = jax.tree.map(np.asarray, eqx.tree_at(lambda m: m.linearization, modes, None))
-    return eqx.tree_at(lambda m: m.linearization, host, rest, is_leaf=lambda x: x is None)
+    own = jax.tree.map(convert, eqx.tree_at(lambda m: m.linearization, modes, None))
+    return eqx.tree_at(lambda m: m.linearization, own, rest, is_leaf=lambda x: x is None)
 
 
 def _owners(linearization: Linearization) -> list[str]:
@@ -225,10 +236,22 @@ def _owners(linearization: Linearization) -> list[str]:
 
 
 @stored
-def _shares(
-    system: AbstractSystem, t: Time, state: State, shapes: Complex[Array, "nv m"]
-) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Amplitudes of joints, and shares of bodies in the kinetic energy, at displacements."""
+@with_room
+def _shares(system: AbstractSystem, *others: Any) -> tuple[dict[str, Array], ...]:
+    return kernel(_shares_of)(system, *others)
+
+
+def _shares_of(
+    system: AbstractSystem,
+    t: Time,
+    state: State,
+    real: Float[Array, "nv m"],
+    imaginary: Float[Array, "nv m"],
+) -> tuple[dict[str, Array], dict[str, Array], dict[str, Array]]:
+    """Amplitudes of joints, real and imaginary ones, and shares of bodies in the kinetic energy.
+
+    **Arguments:** `real`, `imaginary`: parts of displacements.
+    """
     c, mechanism = system.configuration(t, state.q, state.z), system.mechanism
 
     def energies(v: Velocities) -> list[Float[Array, "n"]]:
@@ -248,12 +271,12 @@ def _shares(
     def each(v: Velocities) -> tuple[Any, Any]:
         return c.joint_rates(v), energies(v)
 
-    real, imaginary = (jax.vmap(each, in_axes=1)(x) for x in (shapes.real, shapes.imag))
-    joints = {}
-    for group, re, im in zip(mechanism.joints, real[0], imaginary[0], strict=True):
-        for row, name in enumerate(group.names):
-            joints[name] = jax.lax.complex(re[:, row], im[:, row])
-    sums = [re + im for re, im in zip(real[1], imaginary[1], strict=True)]
+    def by_name(rates: Any) -> dict[str, Array]:
+        each = zip(mechanism.joints, rates, strict=True)
+        return {name: x[:, row] for group, x in each for row, name in enumerate(group.names)}
+
+    parts = [jax.vmap(each, in_axes=1)(x) for x in (real, imaginary)]
+    sums = [re + im for re, im in zip(parts[0][1], parts[1][1], strict=True)]
     total = sum(jnp.sum(part, axis=1) for part in sums)
     total = jnp.where(total > 0, total, 1.0)
     shares = {
@@ -261,7 +284,7 @@ def _shares(
         for group, part in zip(mechanism.bodies, sums, strict=True)
         for row, name in enumerate(group.names)
     }
-    return joints, shares
+    return by_name(parts[0][0]), by_name(parts[1][0]), shares
 
 
 __all__ = ["Modes", "modes_of"]
