@@ -36,7 +36,8 @@ def as_array(x: Any) -> Nodes:
 
 def each(fn: Callable[..., Node], *arrays: Any) -> Nodes:
     """fn of the nodes at each index; a node stands for an array without axes."""
-    return as_array(np.frompyfunc(fn, len(arrays), 1)(*arrays))
+    with np.errstate(all="ignore"):  # NumPy sees the flags of constants that `fn` computes.
+        return as_array(np.frompyfunc(fn, len(arrays), 1)(*arrays))
 
 
 def constants(graph: Graph, x: Any) -> Nodes:

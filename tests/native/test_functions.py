@@ -178,3 +178,13 @@ def test_conversions_from_floats(dtype):
     x = jnp.asarray([*EDGES, 0.5, -0.5, 127.6, -128.9, 300.0])
     fn = lambda x: lax.convert_element_type(x, dtype)  # noqa: E731
     np.testing.assert_array_equal(generated(fn, x), jax.jit(fn)(x))
+
+
+def test_constants_that_are_not_numbers_do_not_warn():
+    """Warnings are errors in tests; JAX's programs do not warn of 0 / 0 either."""
+
+    def ratio(x):
+        zero = lax.convert_element_type(0, x.dtype)
+        return jnp.where(x > 0, x, lax.div(zero, zero))
+
+    np.testing.assert_array_equal(generated(ratio, np.array([1.0, -1.0])), [1.0, np.nan])
