@@ -202,8 +202,10 @@ def displacement(
     """Size of a displacement: the largest rotation of any frame, or its motion by `length`."""
     V = jnp.abs(c.twists(delta))
     linear = jnp.max(V[:, :3], initial=0.0) / scales.length
-    elastic = jnp.max(jnp.abs(c.elastic_rates(delta)), initial=0.0)
-    return jnp.maximum(jnp.maximum(linear, jnp.max(V[:, 3:], initial=0.0)), elastic)
+    size = jnp.maximum(linear, jnp.max(V[:, 3:], initial=0.0))
+    if system.mechanism.n_elastic == 0:
+        return size
+    return jnp.maximum(size, jnp.max(jnp.abs(c.elastic_rates(delta))))
 
 
 def scales_of(system: AbstractSystem, t: Time, state: State) -> Scales:

@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from ..._stop_gradients import stop_gradients
 from ..._with_room import with_room
+from ..._with_slope import with_slope_of
 from ...errors import ModelError
 from ...linear import after
 from ...mechanism.tree import fused_poses
@@ -43,7 +44,6 @@ from .drainage import Drainage
 from .eigenvalues import with_derivatives
 from .held import at_rest, with_loads
 from .march import LEAST_INERTIA, Methods
-from .members import if_any
 from .newton import StaticNewton
 from .report import announced, named_joints, reported
 from .stability import Stability, stability
@@ -262,11 +262,9 @@ def _beyond_unstable(system: AbstractSystem, t: Time, start: Place, methods: Met
 
     def once(place: Place, trying: Bool[Array, ""]) -> Found:
         begin = methods.begin(system, place, scales, trying)
-        slow = SLOW * jnp.sqrt(scales.rate)
         with fused_poses():
             end = methods.march(system, t, begin, scales, blocks, way)
-            at = kernel(at_place)(system, t, end.place, scales, jnp.zeros_like(slow), slow)
-            judged = stability(at, end.place.lam, scales, blocks, way)
+            judged = stability(system, t, end.place, scales, blocks, way)
         falling = jnp.where(end.done, 0.0, end.increment)
         left = jnp.array(-1, jnp.int32)
         return Found(
@@ -281,11 +279,7 @@ def _beyond_unstable(system: AbstractSystem, t: Time, start: Place, methods: Met
     may_try = bool(constraints.is_holonomic(system).all()) and system.nz == 0
 
     def again(now: Found) -> Found:
-        at = now.place
-        y = now.stability.directions[:, jnp.argmax(now.stability.unstable)]
-        size = displacement(system, system.configuration(t, at.q, at.z), y, scales)
-        y = NUDGE * y / jnp.where(size > 0, size, 1.0)
-        beside = Place(system.retract(at.q, y), at.lam, at.z, at.travelled + y)
+        beside = kernel(_beside)(system, t, now.place, now.stability, scales)
         # Newton's method may end at an unstable equilibrium that drainage passes: drainage starts
         # where the trial started.
         first = now.left < 0
@@ -308,6 +302,14 @@ def _beyond_unstable(system: AbstractSystem, t: Time, start: Place, methods: Met
     return jax.lax.while_loop(unstable, again, first)
 
 
+def _beside(system: AbstractSystem, t: Time, at: Place, judged: Stability, scales: Scales) -> Place:
+    """A place displaced by `NUDGE` along its first unstable direction."""
+    y = judged.directions[:, jnp.argmax(judged.unstable)]
+    size = displacement(system, system.configuration(t, at.q, at.z), y, scales)
+    y = NUDGE * y / jnp.where(size > 0, size, 1.0)
+    return Place(system.retract(at.q, y), at.lam, at.z, at.travelled + y)
+
+
 def _finished(
     system: AbstractSystem,
     t: Time,
@@ -326,30 +328,28 @@ def _finished(
     state = State(after(state.q, scales.rate), state.v, state.z)
     if state_alone:
         system, t, state = fixed, time, stop_gradients(state)
-    vdot, minimum_norm = accelerations(system, t, state)
-    c = system.configuration(t, state.q, state.z)
-    residual = displacement(system, c, vdot, scales) / scales.rate
+    solved = accelerations(system, t, state)
+    own = found.stability, found.falling
+    read = kernel(_readings)(system, t, state, solved, scales, *own)
+    residual, opening, wrenches, (free, unstable, falling) = read
     result: Any = RESULTS.successful
     bad: Any = RESULTS.equilibrium_unstable
     result = RESULTS.where(found.stability.stable, result, bad)
     bad = RESULTS.no_equilibrium
-    opening = jnp.where(constraints.is_holonomic(system), constraints.residual(system, c), 0.0)
-    scale = constraints.scales(system, c, constraints.jacobian(system, c))
-    is_open = ~(jnp.abs(opening) <= float(jnp.finfo(opening.dtype).eps) ** 0.5 * scale)
+    is_open = ~(jnp.abs(opening) <= float(jnp.finfo(opening.dtype).eps) ** 0.5 * scales.residuals)
     small = residual <= methods.limit(state.q.dtype)
     result = RESULTS.where(found.converged & ~jnp.any(is_open) & small, result, bad)
     bad = RESULTS.unbounded_motion
     loose = jnp.any(found.stability.free | found.stability.unstable)
     result = RESULTS.where(~found.converged & loose, bad, result)
     names = tuple(name for group in system.mechanism.joints for name in group.names)
-    free, unstable, falling = _motions(fixed, stop_gradients(c), scales, found)
     return Equilibrium(
         end,
-        minimum_norm,
-        kernel(reactions_of)(system, t, state, (vdot, minimum_norm)),
+        solved[1],
+        wrenches,
         found.stability.stable,
         with_derivatives(
-            *(found.stability.eigenvalues, found.stability.basis, system, t, state, minimum_norm),
+            *(found.stability.eigenvalues, found.stability.basis, system, t, state, solved[1]),
             SLOW * jnp.sqrt(scales.rate),
         ),
         found.stability.imaginary,
@@ -368,15 +368,60 @@ def _finished(
     )
 
 
+def _readings(
+    system: AbstractSystem,
+    t: Time,
+    state: State,
+    solved: tuple[Float[Array, "nv"], Float[Array, "ng"]],
+    scales: Scales,
+    judged: Stability,
+    increment: Float[Array, "nv"],
+) -> tuple[Float[Array, ""], Float[Array, "ng"], dict[str, Float[Array, "6"]], tuple]:
+    """Largest acceleration, constraint residuals, reactions, and motions of joints.
+
+    These are their largest motions in free and in unstable directions, and in an increment, as
+    parts of the largest displacement of the mechanism; without derivatives.
+    """
+    c = system.configuration(t, state.q, state.z)
+    residual = displacement(system, c, solved[0], scales) / scales.rate
+    opening = jnp.where(constraints.is_holonomic(system), constraints.residual(system, c), 0.0)
+    fixed, at = stop_gradients((system, c))
+
+    def motion(y: Float[Array, "nv"]) -> Float[Array, "n_joints"]:
+        each = [jnp.max(jnp.abs(x), axis=1, initial=0.0) for x in at.joint_rates(y)]
+        size = displacement(fixed, at, y, scales)
+        return jnp.concatenate(each) / jnp.where(size > 0, size, 1.0)
+
+    along = jax.vmap(motion, in_axes=1)(judged.directions)
+    free, unstable = (
+        jnp.max(jnp.where(of[:, None], along, 0.0), axis=0, initial=0.0)
+        for of in (judged.free, judged.unstable)
+    )
+    reactions = reactions_of(system, t, state, solved)
+    return residual, opening, reactions, (free, unstable, motion(increment))
+
+
 def _differentiable(
     system: AbstractSystem, t: Time, start: State, found: Found, scales: Scales, methods: Methods
 ) -> State:
-    """The state at a place, as an implicit function of the arguments.
+    """The state at a place, as an implicit function of the arguments."""
+    known = jnp.concatenate([found.place.q, found.place.z])
+    end = with_slope_of(_near, known, (system, t, start, found, scales, methods))
+    # A slice without entries makes XLA of jaxlib 0.10 refuse all calls of generated code.
+    z = end[system.nq :] if system.nz else found.place.z
+    return State(end[: system.nq], jnp.zeros_like(start.v), z)
+
+
+def _near(
+    args: tuple[AbstractSystem, Time, State, Found, Scales, Methods],
+) -> Float[Array, "n"]:
+    """q and z at the solution of the equations near a place.
 
     Rates of first-order states may have a kink at rest. If the way from the first state is known,
     the derivative is that of the side from which the mechanism came; otherwise, and if the
     displacement consists of rounding errors, it is the mean of both sides.
     """
+    system, t, start, found, scales, methods = args
     place = found.place
     constant = stop_gradients(start)
     # Zero, with the derivative of the first state.
@@ -405,8 +450,7 @@ def _differentiable(
     x = implicit(kernel(equations), x0, at, stop_gradients(factors), blocks, way)
     delta, _, dz = parts(system, x)
     delta = delta + _carried(system, t, place, found.stability, offset.v)
-    q = system.retract(place.q, delta)
-    return State(q, jnp.zeros_like(start.v), place.z + dz)
+    return jnp.concatenate([system.retract(place.q, delta), place.z + dz])
 
 
 def _carried(
@@ -417,37 +461,6 @@ def _carried(
     c = system.configuration(t, place.q, place.z)
     along = jnp.where(found.free, found.duals.T @ system.apply_mass(c, offset), 0.0)
     return found.directions @ along
-
-
-def _joint_motion(
-    system: AbstractSystem, c: Any, y: Float[Array, "nv"], scales: Scales
-) -> Float[Array, "n_joints"]:
-    """Largest velocity of each joint, as a part of the largest displacement of the mechanism."""
-    rates = c.joint_rates(y)
-    each = [jnp.max(jnp.abs(x), axis=1, initial=0.0) for x in rates]
-    size = displacement(system, c, y, scales)
-    return jnp.concatenate(each) / jnp.where(size > 0, size, 1.0)
-
-
-def _motions(
-    system: AbstractSystem, c: Any, scales: Scales, found: Found
-) -> tuple[Array, Array, Array]:
-    """Largest motions of each joint in free and in unstable directions, and in the last increment.
-
-    The first two are computed if there are such directions.
-    """
-    judged = found.stability
-
-    def largest(of: Bool[Array, "k"]) -> Float[Array, "n_joints"]:
-        def compute() -> Float[Array, "n_joints"]:
-            each = jax.vmap(lambda y: _joint_motion(system, c, y, scales), in_axes=1)
-            moved = jnp.where(of[:, None], each(judged.directions), 0.0)
-            return jnp.max(moved, axis=0, initial=0.0)
-
-        return if_any(jnp.any(of), compute, jnp.zeros_like(falling))
-
-    falling = _joint_motion(system, c, found.falling, scales)
-    return largest(judged.free), largest(judged.unstable), falling
 
 
 def _by_joint(system: AbstractSystem, values: Float[Array, "n"]) -> dict[str, Float[Array, "..."]]:

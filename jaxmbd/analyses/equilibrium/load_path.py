@@ -366,9 +366,7 @@ def _arc_step(
         system.retract(now.place.q, delta), lam, now.place.z + dz, now.place.travelled + delta
     )
     system = of(value)
-    none = jnp.zeros_like(value)
-    at = at_place(system, t, place, scales, none, SLOW * jnp.sqrt(scales.rate))
-    judged = stability(at, lam, scales, kinds(system, scales), Dense())
+    judged = stability(system, t, place, scales, kinds(system, scales), Dense())
     change = value - now.value
     return _Arc(place, value, delta, change), size, change, judged
 

@@ -9,8 +9,10 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from ...model.values import as_jax
 from ...nonlinear import AbstractFactorization, Blocks
 from ...system.abstract import AbstractSystem, Time
 from ...system.kernels import kernel
@@ -92,7 +94,7 @@ class Methods(eqx.Module):
         """The same methods with arrays as numbers: a program is compiled for all numbers."""
 
         def array(x: Any) -> Array:
-            return jnp.asarray(x, jnp.int32 if isinstance(x, int) else dtype)
+            return as_jax(np.asarray(x, np.int32 if isinstance(x, int) else dtype))
 
         plain = lambda x: isinstance(x, int | float)  # noqa: E731
         return jax.tree.map(lambda x: array(x) if plain(x) else x, self)
@@ -153,45 +155,24 @@ class Methods(eqx.Module):
         method alone in one implicit step from the first state. The end then does not depend on the
         iterations.
         """
-        state_rate, first = jnp.sqrt(LEAST_INERTIA * scales.rate), None
-        if self.is_direct:
-            state_rate, first = SLOW * jnp.sqrt(scales.rate), start.place.z
 
         def step(now: March) -> March:
-            omega, zeros = self._damping(now), jnp.zeros_like(now.v)
-            drained = 1.0 / now.h**2 + 2.0 * omega / now.h
-            inertia = jnp.where(now.draining, drained, now.inertia)
-            # The increment of a step longer than 1/ω counts as that of a step of this length: the
-            # term of the step before would otherwise make the motion unstable.
-            part = omega**2 / jnp.maximum(1.0, now.h * omega)
-            push = jnp.where(now.draining, now.v / now.h - part * now.increment, zeros)
-            args = system, t, now.place, scales, inertia, state_rate, push, first
-            at = kernel(at_place)(*args)
-            full = None
-            # The rate of first-order states in a step is part of their equations.
-            if self.newton is not None and system.nz == 0:
-                full = ~now.draining & (now.inertia <= LEAST_INERTIA * scales.rate)
-            # Newton's method knows the direction of its next step at most.
-            ahead = jnp.where(now.draining, now.h, ASIDE) * now.heading
-            trial = kernel(attempt)(at, now.place, ahead, scales, blocks, way, full)
-            if self.drain is None or self.newton is None:
-                only = self._drained if self.newton is None else self._newton_step
-                return only(system, now, trial, at, scales)
-            drained = self._drained(system, now, trial, at, scales)
-            iterated = self._newton_step(system, now, trial, at, scales)
-            # Drainage begins where a trial of Newton's method began.
-            failed = now.trying & ~iterated.trying
-            iterated = jax.tree.map(
-                lambda a, b: jnp.where(failed, a, b), fallback(iterated), iterated
-            )
-            return jax.tree.map(lambda a, b: jnp.where(now.draining, a, b), drained, iterated)
-
-        def fallback(now: March) -> March:
-            again = self.begin(system, start.place, scales)
-            return eqx.tree_at(lambda m: m.steps, again, now.steps)
+            return kernel(_step)(self, system, t, start.place, now, scales, blocks, way)
 
         # A bound method of traced numbers, such as ω, has no hash.
         return jax.lax.while_loop(lambda now: self._unfinished(now), step, start)
+
+    def after_step(
+        self, system: AbstractSystem, now: March, trial: Trial, at: Balance, scales: Scales
+    ) -> March:
+        """The state after a step of the present method, accepted or not."""
+        if self.newton is None:
+            return self._drained(system, now, trial, at, scales)
+        if self.drain is None:
+            return self._newton_step(system, now, trial, at, scales)
+        drained = self._drained(system, now, trial, at, scales)
+        iterated = self._newton_step(system, now, trial, at, scales)
+        return jax.tree.map(lambda a, b: jnp.where(now.draining, a, b), drained, iterated)
 
     def _unfinished(self, now: March) -> Bool[Array, ""]:
         """True while steps are left. Drainage without steps left is followed by Newton's method."""
@@ -202,7 +183,7 @@ class Methods(eqx.Module):
             left = left | (now.steps[1] < self.newton.max_steps)
         return ~now.done & left
 
-    def _damping(self, now: March) -> Float[Array, ""]:
+    def damping(self, now: March) -> Float[Array, ""]:
         """ω of drainage [1/s]."""
         if self.drain is None or self.drain.omega is None:
             return jnp.sqrt(now.rate)
@@ -231,7 +212,7 @@ class Methods(eqx.Module):
         positive = (stiffness > 0) & (mass > 0)
         rate = jnp.where(positive, stiffness / jnp.where(positive, mass, 1.0), now.rate)
         rate = jnp.clip(rate, now.rate / CHANGE, CHANGE * now.rate)
-        omega = self._damping(eqx.tree_at(lambda m: m.rate, now, rate))
+        omega = self.damping(eqx.tree_at(lambda m: m.rate, now, rate))
         longest = LONGEST * jnp.maximum(1.0 / omega, omega / rate)
         steps = now.steps + jnp.array([1, 0], jnp.int32)
         over = rests | (steps[0] >= drain.max_steps)
@@ -305,6 +286,44 @@ class Methods(eqx.Module):
             now,
             new,
         )
+
+
+def _step(
+    methods: Methods,
+    system: AbstractSystem,
+    t: Time,
+    start: Place,
+    now: March,
+    scales: Scales,
+    blocks: Blocks,
+    way: AbstractFactorization,
+) -> March:
+    """The state after one step of a march that began at `start`."""
+    state_rate, first = jnp.sqrt(LEAST_INERTIA * scales.rate), None
+    if methods.is_direct:
+        state_rate, first = SLOW * jnp.sqrt(scales.rate), start.z
+    omega, zeros = methods.damping(now), jnp.zeros_like(now.v)
+    drained = 1.0 / now.h**2 + 2.0 * omega / now.h
+    inertia = jnp.where(now.draining, drained, now.inertia)
+    # The increment of a step longer than 1/ω counts as that of a step of this length: the term of
+    # the step before would otherwise make the motion unstable.
+    part = omega**2 / jnp.maximum(1.0, now.h * omega)
+    push = jnp.where(now.draining, now.v / now.h - part * now.increment, zeros)
+    at = at_place(system, t, now.place, scales, inertia, state_rate, push, first)
+    full = None
+    # The rate of first-order states in a step is part of their equations.
+    if methods.newton is not None and system.nz == 0:
+        full = ~now.draining & (now.inertia <= LEAST_INERTIA * scales.rate)
+    # Newton's method knows the direction of its next step at most.
+    ahead = jnp.where(now.draining, now.h, ASIDE) * now.heading
+    trial = attempt(at, now.place, ahead, scales, blocks, way, full)
+    end = methods.after_step(system, now, trial, at, scales)
+    if methods.drain is None or methods.newton is None:
+        return end
+    # Drainage begins where a trial of Newton's method began.
+    again = eqx.tree_at(lambda m: m.steps, methods.begin(system, start, scales), end.steps)
+    failed = ~now.draining & now.trying & ~end.trying
+    return jax.tree.map(lambda a, b: jnp.where(failed, a, b), again, end)
 
 
 def _finite(x: Float[Array, "n"]) -> Float[Array, "n"]:

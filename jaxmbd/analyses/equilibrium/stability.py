@@ -5,13 +5,12 @@ the derivative of b - f - Gᵀ λ with constant λ. The eigenvalues of Nᵀ K N 
 frequencies [1/s²]. First-order states follow the displacement as they do in a slow motion.
 """
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from ..._stop_gradients import stop_gradients
 from ...linear import after, general_eig
@@ -22,7 +21,7 @@ from ...system.kernels import kernel
 from ...system.residuals import rest_residual, rest_stiffness
 from ...system.saddle_point import saddle_point
 from ...system.tangent_space import tangent_matrices
-from .balance import Balance, Scales, equations, parts, unknowns
+from .balance import SLOW, Balance, Place, Scales, at_place, equations, parts, unknowns
 from .members import if_any
 
 # Eigenvalues below these parts of the mechanism's `rate` and of the largest stiffness are zero.
@@ -74,40 +73,68 @@ class Stability(eqx.Module):
 
 
 def stability(
-    at: Balance, lam: Float[Array, "ng"], scales: Scales, blocks: Blocks, way: AbstractFactorization
+    system: AbstractSystem,
+    t: Time,
+    place: Place,
+    scales: Scales,
+    blocks: Blocks,
+    way: AbstractFactorization,
 ) -> Stability:
-    """Stability at a place of rest; no derivatives.
-
-    **Arguments:** `at`: the equations there, without inertia.
-    """
-    at, lam, scales = stop_gradients((at, lam, scales))
+    """Stability at a place of rest; no derivatives."""
+    args = stop_gradients((system, t, place, scales))
     if isinstance(way, Dense):
-        return _all(at, lam, scales)
-    return _lowest(at, lam, scales, blocks, way)
+        return _all(*args)
+    return _lowest(kernel(_at_rest)(*args), place.lam, scales, blocks, way)
 
 
-def _all(at: Balance, lam: Float[Array, "ng"], scales: Scales) -> Stability:
-    nv = at.system.nv
-    A, P, permitted = kernel(_permitted_stiffness)(at, lam)
+def _at_rest(system: AbstractSystem, t: Time, place: Place, scales: Scales) -> Balance:
+    """The equations at a place, without inertia."""
+    slow = SLOW * jnp.sqrt(scales.rate)
+    return at_place(system, t, place, scales, jnp.zeros_like(slow), slow)
+
+
+class _Symmetric(NamedTuple):
+    """Eigenvalues of the symmetric part of a stiffness.
+
+    - `A`: the whitened stiffness, with large eigenvalues of held directions; `largest`, `skew`:
+      largest entries of the stiffness and of its antisymmetric part.
+    - `values`, `basis`: eigenvalues and eigenvectors; `n_free`: number of directions that are not
+      held, those of the lowest eigenvalues.
+    - `permitted`: L⁻ᵀ P.
+    """
+
+    A: Float[Array, "nv nv"]
+    largest: Float[Array, ""]
+    skew: Float[Array, ""]
+    values: Float[Array, "nv"]
+    basis: Float[Array, "nv nv"]
+    n_free: Int[Array, ""]
+    permitted: Float[Array, "nv nv"]
+
+
+def _all(system: AbstractSystem, t: Time, place: Place, scales: Scales) -> Stability:
+    found = kernel(_symmetric)(system, t, place, scales)
+    general = _circulatory(found)
+    values, imaginary, right, left = general
+    numbers = jnp.arange(system.nv, dtype=jnp.int32)
+    values = jnp.where(numbers < found.n_free, values, jnp.inf)
+    zero = jnp.maximum(ZERO * scales.rate, ROUNDING * found.largest)
+    unstable = (values < -zero) | (imaginary != 0)
+    free = jnp.abs(values) <= zero
+    return Stability(values, free, unstable, imaginary, right, left, found.basis)
+
+
+def _symmetric(system: AbstractSystem, t: Time, place: Place, scales: Scales) -> _Symmetric:
+    A, P, permitted = _permitted_stiffness(_at_rest(system, t, place, scales), place.lam)
     largest = jnp.max(jnp.abs(A), initial=0.0)
     # Held directions get eigenvalues above all others.
-    beyond = 10.0 * nv * largest + scales.rate
-    unit = jnp.eye(nv, dtype=A.dtype)
-    held = jnp.round(jnp.trace(unit - P)).astype(jnp.int32)
+    beyond = 10.0 * system.nv * largest + scales.rate
+    unit = jnp.eye(system.nv, dtype=A.dtype)
+    n_free = jnp.round(jnp.trace(P)).astype(jnp.int32)
     values, basis = jnp.linalg.eigh(0.5 * (A + A.T) + beyond * (unit - P))
     skew = jnp.max(jnp.abs(A - A.T), initial=0.0)
-
-    def unwhiten(y: Float[Array, "nv k"]) -> Float[Array, "nv k"]:
-        return permitted @ y
-
-    basis = unwhiten(basis)
-    general = _circulatory(A + beyond * (unit - P), largest, skew, values, basis, unwhiten)
-    values, imaginary, right, left = general
-    numbers = jnp.arange(nv, dtype=jnp.int32)
-    values = jnp.where(numbers < nv - held, values, jnp.inf)
-    zero = jnp.maximum(ZERO * scales.rate, ROUNDING * largest)
-    unstable = (values < -zero) | (imaginary != 0)
-    return Stability(values, jnp.abs(values) <= zero, unstable, imaginary, right, left, basis)
+    A = A + beyond * (unit - P)
+    return _Symmetric(A, largest, skew, values, permitted @ basis, n_free, permitted)
 
 
 def _permitted_stiffness(
@@ -160,35 +187,31 @@ def _stiffness(
 
 
 def _circulatory(
-    A: Float[Array, "n n"],
-    largest: Float[Array, ""],
-    skew: Float[Array, ""],
-    values: Float[Array, "k"],
-    basis: Float[Array, "n k"],
-    unwhiten: Callable[[Float[Array, "n k"]], Float[Array, "n k"]],
-) -> tuple[Float[Array, "k"], Float[Array, "k"], Float[Array, "n k"], Float[Array, "n k"]]:
+    found: _Symmetric,
+) -> tuple[Float[Array, "n"], Float[Array, "n"], Float[Array, "n n"], Float[Array, "n n"]]:
     """Real and imaginary parts of the eigenvalues in order, right and left eigenvectors.
 
-    **Arguments:** `values`, `basis`: eigenvalues of the symmetric part of A, and its eigenvectors
-    after `unwhiten`, which are the results if A is symmetric; `skew`: the largest entry of A - Aᵀ.
+    Those of the symmetric part, unless the stiffness has circulatory parts.
     """
+    A, values, basis = found.A, found.values, found.basis
     quiet = jnp.zeros_like(values)
     if jax.default_backend() != "cpu":  # The general eigenvalue problem is solved on CPUs only.
         return values, quiet, basis, basis
 
     def general() -> tuple[Array, Array, Array, Array]:
-        found, _, vectors = general_eig(after(A, basis))
-        order = jnp.argsort(found.real)[: values.size]
-        found, vectors = found[order], vectors[:, order]
+        roots, _, vectors = general_eig(after(A, basis))
+        order = jnp.argsort(roots.real)
+        roots, vectors = roots[order], vectors[:, order]
         # Of a pair the first one has the real part of the vector, the second one the imaginary one.
-        right = jnp.where(found.imag[None] < 0, vectors.imag, vectors.real).astype(A.dtype)
+        right = jnp.where(roots.imag[None] < 0, vectors.imag, vectors.real).astype(A.dtype)
         left = jnp.linalg.pinv(right).T
-        flutters = jnp.abs(found.imag) > FLUTTER * largest
-        imaginary = jnp.where(flutters, found.imag, 0.0).astype(A.dtype)
-        right = unwhiten(after(right, left))
-        return found.real.astype(A.dtype), imaginary, right, unwhiten(after(left, right))
+        flutters = jnp.abs(roots.imag) > FLUTTER * found.largest
+        imaginary = jnp.where(flutters, roots.imag, 0.0).astype(A.dtype)
+        right, left = (found.permitted @ y for y in (right, left))
+        return roots.real.astype(A.dtype), imaginary, right, left
 
-    return if_any(skew > CIRCULATORY * largest, general, (values, quiet, basis, basis))
+    circulates = found.skew > CIRCULATORY * found.largest
+    return if_any(circulates, general, (values, quiet, basis, basis))
 
 
 def _lowest(
