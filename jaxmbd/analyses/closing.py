@@ -17,7 +17,7 @@ from ..errors import AssemblyError
 from ..joints import AbstractJoint
 from ..joints.rotation import FreeRotation
 from ..lie import so3
-from ..model.values import is_concrete
+from ..model.values import is_concrete, on_host
 from ..nonlinear.limited_newton import LimitedNewton
 from ..programs import stored
 from ..system import branches, constraints, sizes
@@ -63,7 +63,7 @@ def closed(
     q, is_open, angles = _newton(system, t, start, held)
     if not is_concrete(is_open):
         return _judged(system, q, is_open, angles)
-    if is_open or np.any(branches.is_reversed(angles)):
+    if is_open or np.any(branches.is_reversed(on_host(angles))):
         near = _approach(system, t, start, held, ())
         q, still_open, after = _newton(system, t, near, held)
         if still_open:
@@ -99,7 +99,7 @@ def _complain_of_reversed(system: AbstractSystem, angles: Float[Array, "k"]) -> 
 
 def _complain(system: AbstractSystem, t: Time, q: Coordinates, held: Targets) -> None:
     """Raise `AssemblyError` with the constraint residuals at the nearest position."""
-    residuals = np.asarray(_residuals(system, t, q, held))
+    residuals = np.asarray(_residuals(system, system.configuration(t, q), held))
     holonomic = constraints.is_holonomic(system)
     names = [
         n for n, is_row in zip(constraints.row_names(system), holonomic, strict=True) if is_row
@@ -153,23 +153,23 @@ def _of_redundant(system: AbstractSystem, t: Time, q: Coordinates) -> str:
     )
 
 
-def _residuals(system: AbstractSystem, t: Time, q: Coordinates, held: Targets) -> Float[Array, "n"]:
+def _residuals(
+    system: AbstractSystem, c: AbstractConfiguration, held: Targets
+) -> Float[Array, "n"]:
     """Residuals of the holonomic constraints, and of held joints against their values."""
-    rows = constraints.residual(system, system.configuration(t, q))
-    rows = rows[np.flatnonzero(constraints.is_holonomic(system))]
-    return jnp.concatenate([rows, _misses(system, t, q, held)])
+    rows = constraints.residual(system, c)[np.flatnonzero(constraints.is_holonomic(system))]
+    return jnp.concatenate([rows, _misses(c, held)])
 
 
 def _n_rows(system: AbstractSystem, target: Target) -> int:
     return system.mechanism.joints[target.group].joint.sizes()[1]
 
 
-def _misses(system: AbstractSystem, t: Time, q: Coordinates, targets: Targets) -> Float[Array, "n"]:
+def _misses(c: AbstractConfiguration, targets: Targets) -> Float[Array, "n"]:
     """Differences of joints from their target values, as increments of their coordinates."""
     if not targets:
-        return jnp.zeros(0, dtype=q.dtype)
-    coordinates = system.configuration(t, q).joint_coordinates()
-    mechanism = system.mechanism
+        return jnp.zeros(0, dtype=c.q.dtype)
+    coordinates, mechanism = c.joint_coordinates(), c.mechanism
     return jnp.concatenate(
         [
             _difference(
@@ -240,14 +240,15 @@ def _search(
 
     All are constants of the iteration of `_newton`.
     """
-    c, length = system.configuration(t, q), _lengths(system, t, q, held)
-    scale = _scales(system, t, q, held)
-    small = constraints.rounding_part(c, _residuals(system, t, q, held), scale)
+    c = system.configuration(t, q)
+    G, of_held = constraints.jacobian(system, c), joint_rows(system, c, held)
+    length, scale = _lengths(system, c, G, of_held), _scales(system, c, G, held)
+    small = constraints.rounding_part(c, _residuals(system, c, held), scale)
     largest = jnp.max(length, initial=0.0)
     weight = largest / length
-    J = _jacobian(system, t, q, held)
+    J = jnp.concatenate([G[np.flatnonzero(constraints.is_holonomic(system))], of_held])
     directions = system.solve_mass(c, J.T) * (weight / largest**2)[None]
-    return directions, weight, scale, small, _turns(system, t, q, directions)
+    return directions, weight, scale, small, _turns(c, directions)
 
 
 def _found(
@@ -255,7 +256,8 @@ def _found(
 ) -> tuple[Coordinates, Float[Array, "n"], Float[Array, "k"]]:
     """Coordinates after an increment, their residuals and the angles of `branches`."""
     q = system.retract(start, increment)
-    return q, jnp.abs(_residuals(system, t, q, held)), branches.angles_at(system, t, q)
+    c = system.configuration(t, q)
+    return q, jnp.abs(_residuals(system, c, held)), branches.angles(system, c)
 
 
 @kernel
@@ -263,13 +265,14 @@ def _moved_residuals(
     system: AbstractSystem, t: Time, start: Coordinates, increment: Velocities, held: Targets
 ) -> Float[Array, "n"]:
     """`_residuals` after an increment of the coordinates."""
-    return _residuals(system, t, system.retract(start, increment), held)
+    return _residuals(system, system.configuration(t, system.retract(start, increment)), held)
 
 
-def _scales(system: AbstractSystem, t: Time, q: Coordinates, held: Targets) -> Float[Array, "n"]:
+def _scales(
+    system: AbstractSystem, c: AbstractConfiguration, G: Float[Array, "ng nv"], held: Targets
+) -> Float[Array, "n"]:
     """`constraints.scales` of the rows of `_residuals`."""
-    c = system.configuration(t, q)
-    own = constraints.scales(system, c, constraints.jacobian(system, c))
+    own = constraints.scales(system, c, G)
     own = own[np.flatnonzero(constraints.is_holonomic(system))]
     return jnp.concatenate([own, target_scales(system, c, held)])
 
@@ -285,14 +288,11 @@ def target_scales(
     return jnp.concatenate([jnp.zeros(0, c.q.dtype), *parts])
 
 
-def _turns(
-    system: AbstractSystem, t: Time, q: Coordinates, directions: Float[Array, "nv n"]
-) -> Float[Array, "k m"]:
+def _turns(c: AbstractConfiguration, directions: Float[Array, "nv n"]) -> Float[Array, "k m"]:
     """Rotations of all joints by `MAX_TURN` for each direction, and zero for one unknown more."""
-    c = system.configuration(t, q)
 
     def rotations(v: Velocities) -> Array:
-        each = zip(system.mechanism.joints, c.joint_rates(v), strict=True)
+        each = zip(c.mechanism.joints, c.joint_rates(v), strict=True)
         turns = [rates[:, len(group.joint.translation) :].ravel() for group, rates in each]
         return jnp.concatenate([jnp.zeros(0, v.dtype), *turns]) / MAX_TURN
 
@@ -300,38 +300,32 @@ def _turns(
     return stop_gradients(jnp.pad(turns, ((0, 0), (0, 1))))
 
 
-def _lengths(system: AbstractSystem, t: Time, q: Coordinates, held: Targets) -> Float[Array, "n"]:
-    """Lengths of the rows of `_jacobian` in the metric M⁻¹."""
-    c = system.configuration(t, q)
+def _lengths(
+    system: AbstractSystem,
+    c: AbstractConfiguration,
+    G: Float[Array, "ng nv"],
+    of_held: Float[Array, "k nv"],
+) -> Float[Array, "n"]:
+    """Lengths of the rows of holonomic constraints and of held joints in the metric M⁻¹."""
     factor = stop_gradients(system.mass_factor(c))
-    B = system.whiten(factor, constraints.jacobian(system, c).T)
-    own = row_lengths(system, c, B)[np.flatnonzero(constraints.is_holonomic(system))]
-    of_held = jnp.linalg.norm(system.whiten(factor, joint_rows(system, t, q, held).T), axis=0)
-    return stop_gradients(jnp.concatenate([own, jnp.where(of_held > 0, of_held, 1.0)]))
-
-
-def _jacobian(
-    system: AbstractSystem, t: Time, q: Coordinates, held: Targets
-) -> Float[Array, "n nv"]:
-    """Derivative of `_residuals` by increments of the coordinates."""
-    G = constraints.jacobian(system, system.configuration(t, q))
-    G = G[np.flatnonzero(constraints.is_holonomic(system))]
-    return jnp.concatenate([G, joint_rows(system, t, q, held)])
+    own = row_lengths(system, c, system.whiten(factor, G.T))
+    own = own[np.flatnonzero(constraints.is_holonomic(system))]
+    further = jnp.linalg.norm(system.whiten(factor, of_held.T), axis=0)
+    return stop_gradients(jnp.concatenate([own, jnp.where(further > 0, further, 1.0)]))
 
 
 def joint_rows(
-    system: AbstractSystem, t: Time, q: Coordinates, targets: Targets
+    system: AbstractSystem, c: AbstractConfiguration, targets: Targets
 ) -> Float[Array, "n nv"]:
     """Velocities of joints, as linear maps of v."""
     if not targets:
-        return jnp.zeros((0, system.nv), dtype=q.dtype)
-    c = system.configuration(t, q)
+        return jnp.zeros((0, system.nv), dtype=c.q.dtype)
 
     def rates(v: Velocities) -> Array:
         by_group = c.joint_rates(v)
         return jnp.concatenate([by_group[target.group][target.row] for target in targets])
 
-    return jax.vmap(rates, out_axes=1)(jnp.eye(system.nv, dtype=q.dtype))
+    return jax.vmap(rates, out_axes=1)(jnp.eye(system.nv, dtype=c.q.dtype))
 
 
 @stored
@@ -348,8 +342,9 @@ def _approach(
     """
     if not sought:
         return system.retract(start, _descend(system, t, start, held, sought, jnp.array(False)))
-    c, scale = system.configuration(t, start), _scales(system, t, start, held)
-    residuals = _residuals(system, t, start, held), _misses(system, t, start, sought)
+    c = system.configuration(t, start)
+    scale = _scales(system, c, constraints.jacobian(system, c), held)
+    residuals = _residuals(system, c, held), _misses(c, sought)
     small = (
         constraints.rounding_part(c, residuals[0], scale),
         constraints.rounding_part(c, residuals[1], target_scales(system, c, sought)),
@@ -379,11 +374,10 @@ def _descend(
 
     def residual(delta: Array, _: None) -> Array:
         q = system.retract(start, delta.astype(start.dtype))
-        turned = [x.ravel() for x in branches.misalignments(system, system.configuration(t, q))]
-        misses = WEAK * _misses(system, t, q, sought)
-        return jnp.concatenate([_residuals(system, t, q, held), *turned, misses]).astype(
-            delta.dtype
-        )
+        c = system.configuration(t, q)
+        turned = [x.ravel() for x in branches.misalignments(system, c)]
+        parts = _residuals(system, c, held), *turned, WEAK * _misses(c, sought)
+        return jnp.concatenate(parts).astype(delta.dtype)
 
     tolerance = float(jnp.finfo(start.dtype).eps) ** 0.6
     solver = optx.LevenbergMarquardt(rtol=tolerance, atol=tolerance)
@@ -413,8 +407,8 @@ def _nearest(
     small = eps**0.5
 
     def parts(delta: Array) -> tuple[Array, Array]:
-        q = system.retract(start, delta)
-        misses, residuals = _misses(system, t, q, sought), _residuals(system, t, q, held)
+        c = system.configuration(t, system.retract(start, delta))
+        misses, residuals = _misses(c, sought), _residuals(system, c, held)
         return misses - rounding[1], residuals - rounding[0]
 
     def slope(x: Array, _: None) -> Array:

@@ -43,7 +43,7 @@ def consistent(
     """
     c = system.configuration(t, q)
     G, residual = constraints.jacobian(system, c), constraints.residual(system, c)
-    further = joint_rows(system, t, q, held)
+    further = joint_rows(system, c, held)
     empty = jnp.zeros(0, dtype=q.dtype)  # Sets the float type.
     required = jnp.concatenate(
         [-constraints.time_derivative(system, c), *[target.rate for target in held], empty]
@@ -56,7 +56,7 @@ def consistent(
         system,
         c,
         left_out,
-        jnp.concatenate([rows, joint_rows(system, t, q, sought)]),
+        jnp.concatenate([rows, joint_rows(system, c, sought)]),
         jnp.concatenate([required, asked]),
         jnp.concatenate([scale, target_scales(system, c, sought)]),
         v,
