@@ -10,6 +10,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
+from .._with_room import with_room
 from ..errors import ModelError
 from ..model.model import unknown
 from ..model.values import all_concrete, is_concrete
@@ -277,13 +278,16 @@ def _twists_at(system: AbstractSystem, t: Time, state: State) -> NamedTwists:
 
 
 @stored
+@with_room
 def _along(fn: Callable[..., Any], system: AbstractSystem, ts: Array, states: State) -> Any:
     """fn(system, t, state) along a motion."""
-    return jax.vmap(lambda t, y: kernel(fn)(system, t, y))(ts, states)
+    return jax.vmap(lambda t, y: fn(system, t, y))(ts, states)
 
 
-_reactions = partial(_along, reactions)
-_frames, _twists = partial(_along, _frames_at), partial(_along, _twists_at)
-_joints, _energies, _momenta = (partial(_along, fn) for fn in (joint_states, energy, momentum))
+_reactions = partial(_along, reactions)  # Of two evaluations, each one operation.
+_frames, _twists = partial(_along, kernel(_frames_at)), partial(_along, kernel(_twists_at))
+_joints, _energies, _momenta = (
+    partial(_along, kernel(fn)) for fn in (joint_states, energy, momentum)
+)
 
 __all__ = ["AbstractMotion"]

@@ -28,7 +28,7 @@ from .loads import loads
 from .residuals import constraint_rates, motion_residual
 from .rounding import is_checked, is_rounding_small, load_scale
 from .saddle_point import SaddlePoint, saddle_point
-from .stabilization import AbstractStabilization
+from .stabilization import AbstractCorrection, AbstractStabilization
 
 # Tolerance of γ in units of the error that violated velocities cause. Measured errors along
 # redundant rows are up to 10 of these units.
@@ -71,6 +71,8 @@ def _accelerations(
     if constraints.n_constraints(system) == 0:
         rates = widened(free_accelerations)(system, t, state)
         return rates, jnp.zeros(0, dtype=state.q.dtype)
+    # Corrections of states add no term: one kernel for them and for no stabilization.
+    stabilization = None if isinstance(stabilization, AbstractCorrection) else stabilization
     return widened(kernel(constrained_accelerations))(system, t, state, stabilization)
 
 

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .._with_room import with_room
 from ..joints.abstract import n_rows
 from ..lie import Pose, se3, so3
 from ..mechanism.elements import Wrenches
@@ -15,6 +16,7 @@ from .abstract import AbstractSystem, State, Time, Velocities, as_state, as_time
 from .acceleration import accelerations
 from .configuration import AbstractConfiguration
 from .inertia import inertial_wrench, twist_rates
+from .kernels import kernel
 from .loads import loads
 from .two_point import on_bodies
 
@@ -37,9 +39,11 @@ def reactions(
 
 
 @stored
+@with_room
 def _reactions(system: AbstractSystem, t: Time, state: State) -> dict[str, Array]:
     system = system.rigid()
-    return reactions_of(system, t, state, accelerations(system, t, state))
+    solved = accelerations(system, t, state)
+    return kernel(reactions_of)(system.prepared(), t, state, solved)
 
 
 @singledispatch
