@@ -195,7 +195,7 @@ def _arguments(
 
 @stored
 def _rank(system: AbstractSystem, c: AbstractConfiguration, holonomic: bool) -> Array:
-    return _rank_of(_equations(system.prepared(), c, holonomic))
+    return _rank_of(constraint_equations(system.prepared(), c, holonomic))
 
 
 def _rank_of(equations: SaddlePoint | None) -> Array:
@@ -217,7 +217,7 @@ def free_velocities(
 
     **Arguments:** `holonomic`: whether to omit nonholonomic rows.
     """
-    equations, nv = _equations(system, c, holonomic), system.nv
+    equations, nv = constraint_equations(system, c, holonomic), system.nv
     P = jnp.eye(nv, dtype=c.q.dtype) if equations is None else equations.projector()
     factor = system.mass_factor(c)
     columns = jax.vmap(lambda y: system.unwhiten(factor, y), in_axes=1, out_axes=1)(P)
@@ -229,7 +229,13 @@ def _null_space(
     system: AbstractSystem, c: AbstractConfiguration, n: int, holonomic: bool
 ) -> Float[Array, "nv n"]:
     system = system.prepared()
-    equations = _equations(system, c, holonomic)
+    return null_space_of(system, c, constraint_equations(system, c, holonomic), n)
+
+
+def null_space_of(
+    system: AbstractSystem, c: AbstractConfiguration, equations: SaddlePoint | None, n: int
+) -> Float[Array, "nv n"]:
+    """`null_space` of a saddle point, the result of `constraint_equations`."""
     if n == 0:
         return jnp.zeros((system.nv, 0), dtype=c.q.dtype)
     start = _null_columns(system, c, equations, n)
@@ -247,7 +253,7 @@ def _null_space(
     return jsl.solve_triangular(L, projected.T, lower=True).T
 
 
-def _equations(
+def constraint_equations(
     system: AbstractSystem, c: AbstractConfiguration, holonomic: bool
 ) -> SaddlePoint | None:
     """M and G, factored; None without constraints."""
@@ -284,9 +290,11 @@ def _null_columns(
 
 __all__ = [
     "TangentMatrices",
+    "constraint_equations",
     "free_velocities",
     "n_free",
     "null_space",
+    "null_space_of",
     "tangent_matrices",
     "tangent_stiffness",
 ]

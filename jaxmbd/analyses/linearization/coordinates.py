@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ..._with_room import with_room
 from ...errors import ModelError
 from ...model.arguments import as_names
 from ...model.model import unknown
@@ -20,6 +21,7 @@ from ...programs import stored
 from ...system import constraints, sizes
 from ...system.abstract import AbstractSystem, State, Time, Velocities
 from ...system.configuration import AbstractConfiguration
+from ...system.kernels import kernel
 from ...system.tangent_space import free_velocities
 
 
@@ -210,14 +212,20 @@ def _free_parts(
 
 
 @stored
+@with_room
 def _relative(
+    system: AbstractSystem, t: Time, state: State
+) -> list[tuple[Array, Float[Array, "m nv"]]]:
+    return kernel(_relative_at)(system.prepared(), t, state)
+
+
+def _relative_at(
     system: AbstractSystem, t: Time, state: State
 ) -> list[tuple[Array, Float[Array, "m nv"]]]:
     """Rates of the candidates along `free_velocities`, divided by those without constraints.
 
     One entry if all constraints are holonomic, else those of displacements and of velocities.
     """
-    system = system.prepared()
     c = system.configuration(t, state.q, state.z)
     along = jax.vmap(lambda v: rates_of_candidates(c, v), in_axes=1, out_axes=1)
     J = along(jnp.eye(system.nv, dtype=c.q.dtype))

@@ -10,14 +10,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ..._with_room import with_room
 from ...errors import ModelError, OperatingPointWarning
 from ...linear import Eigen, eig
 from ...model.arguments import as_mapping
 from ...model.values import all_concrete
 from ...programs import stored
-from ...system import constraints, sizes
+from ...system import constraints
 from ...system.abstract import AbstractSystem, State, Time, as_state, as_time
+from ...system.kernels import kernel
 from ...system.residuals import violations
+from ...system.sizes import length
 from ..start import check_numbers
 from .coordinates import Coordinates, candidate_sizes, coordinates_at
 from .inputs import Input, find_inputs
@@ -230,7 +233,12 @@ def _output_names(
 
 
 @stored
+@with_room
 def _violations(system: AbstractSystem, t: Time, state: State) -> tuple[Array, ...]:
+    return kernel(_violations_at)(system.prepared(), t, state)
+
+
+def _violations_at(system: AbstractSystem, t: Time, state: State) -> tuple[Array, ...]:
     return violations(system, system.configuration(t, state.q, state.z), state.v)
 
 
@@ -286,11 +294,13 @@ def _warn_unless_steady(result: Linearization, chosen: Coordinates) -> None:
     limit = max(STEADY, 10 * float(jnp.finfo(result.A.dtype).eps) ** 0.5)
     unit = np.ones(len(result.states))
     rows = [*chosen.positions, *chosen.velocities]
-    unit[: len(rows)] = _candidate_sizes(result.system, result.t, result.state)[np.array(rows, int)]
+    sizes = np.asarray(_candidate_sizes(result.system, result.t, result.state))
+    unit[: len(rows)] = sizes[np.array(rows, int)]
     A = np.abs(np.asarray(result.A)) * unit / unit[:, None]
     scale = limit * max(1.0, A.max(initial=0.0)) * unit[n:]
-    for values, what in ((result.rates, "rate"), (result.second_rates, "second derivative")):
-        size = np.abs(np.asarray(values)) / scale
+    for x, what in ((result.rates, "rate"), (result.second_rates, "second derivative")):
+        values = np.asarray(x)
+        size = np.abs(values) / scale
         if size.size and not size.max() <= 1:
             worst = int(np.argmax(np.where(np.isnan(size), np.inf, size)))
             warnings.warn(
@@ -305,7 +315,7 @@ def _warn_unless_steady(result: Linearization, chosen: Coordinates) -> None:
 
 @stored
 def _candidate_sizes(system: AbstractSystem, t: Time, state: State) -> Float[Array, "n"]:
-    return candidate_sizes(system, sizes.length(system, t, state))
+    return candidate_sizes(system, length(system.prepared(), t, state))
 
 
 __all__ = ["Linearization", "check_state", "linearize", "linearized"]

@@ -29,8 +29,8 @@ from ...system.configuration import AbstractConfiguration
 from ...system.kernels import kernel
 from ...system.loads import rates_at
 from ...system.residuals import constraint_rates
-from ...system.saddle_point import saddle_point
-from ...system.tangent_space import null_space
+from ...system.saddle_point import SaddlePoint
+from ...system.tangent_space import constraint_equations, null_space_of
 from .coordinates import Coordinates, rates_of_candidates
 from .inputs import Input, with_offsets
 
@@ -160,16 +160,24 @@ def independent_displacements(
     system: AbstractSystem, t: Time, state: State, rows: np.ndarray
 ) -> Columns:
     """Displacements δ that satisfy the constraints, each with unit rate of one candidate."""
-    return _unit_rates(system, system.configuration(t, state.q, state.z), rows, True)
+    c = system.configuration(t, state.q, state.z)
+    return _unit_rates(system, c, constraint_equations(system, c, True), _matrix_of_rates(c)[rows])
+
+
+def _matrix_of_rates(c: AbstractConfiguration) -> Float[Array, "n nv"]:
+    """`rates_of_candidates` for unit velocities."""
+    return on_columns(lambda v: rates_of_candidates(c, v), jnp.eye(c.nv, dtype=c.q.dtype))
 
 
 def _unit_rates(
-    system: AbstractSystem, c: AbstractConfiguration, rows: np.ndarray, holonomic: bool
+    system: AbstractSystem,
+    c: AbstractConfiguration,
+    equations: SaddlePoint | None,
+    J: Float[Array, "n nv"],
 ) -> Columns:
-    """Null space of the constraints with unit rates of the chosen candidates."""
-    basis = null_space(system, c, len(rows), holonomic)
-    rates = on_columns(lambda v: rates_of_candidates(c, v)[rows], basis)
-    return jnp.linalg.solve(rates.T, basis.T).T
+    """Null space of the constraints with unit rates of the chosen candidates, J v."""
+    basis = null_space_of(system, c, equations, len(J))
+    return jnp.linalg.solve((J @ basis).T, basis.T).T
 
 
 def on_columns(function: Callable[[Velocities], Any], x: Columns) -> Any:
@@ -189,9 +197,12 @@ def _directions(
     def joint_rates(c: AbstractConfiguration, v: Velocities) -> Float[Array, "n_p"]:
         return rates_of_candidates(c, v)[rows]
 
-    E = F = _unit_rates(system, c, rows, True)
-    if not constraints.is_holonomic(system).all():
-        F = _unit_rates(system, c, rows[within], False)
+    J, equations = _matrix_of_rates(c)[rows], constraint_equations(system, c, False)
+    if constraints.is_holonomic(system).all():
+        E = F = _unit_rates(system, c, equations, J)
+    else:
+        E = _unit_rates(system, c, constraint_equations(system, c, True), J)
+        F = _unit_rates(system, c, equations, J[within])
     q_dot = system.rates(q0, v0)
 
     def displaced(dq: Velocities) -> tuple[Array, Array, Array]:
@@ -205,22 +216,18 @@ def _directions(
     _, slope = jax.linearize(displaced, jnp.zeros_like(v0))
     by_constraints, by_joints, ad = on_columns(slope, E)
     follow = -F @ by_joints[within]
-    if constraints.n_constraints(system) > 0:
-        equations = saddle_point(system, c, constraints.residual(system, c))
+    if equations is not None:
         particular = on_columns(
             lambda a: equations.solve(jnp.zeros_like(v0), -a)[0], by_constraints
         )
-        along = on_columns(lambda v: joint_rates(c, v)[within], particular)
-        follow = follow + particular - F @ along
+        follow = follow + particular - F @ (J[within] @ particular)
 
     def turning(dq: Velocities) -> Float[Array, "n_p"]:
         """Time derivative of J δ at constant δ."""
         moved = lambda q: joint_rates(system.configuration(t, q, state.z), dq)  # noqa: E731
         return jax.jvp(moved, (q0,), (q_dot,))[1]
 
-    p_rates = on_columns(turning, E) + on_columns(lambda v: joint_rates(c, v), follow + ad)
-    p_rates_by_w = on_columns(lambda v: joint_rates(c, v), F)
-    return Directions(E, follow, F, p_rates, p_rates_by_w)
+    return Directions(E, follow, F, on_columns(turning, E) + J @ (follow + ad), J @ F)
 
 
 __all__ = ["Directions", "Matrices", "independent_displacements", "matrices"]
