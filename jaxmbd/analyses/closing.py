@@ -89,7 +89,9 @@ def _judged(
 
 def _complain_of_reversed(system: AbstractSystem, angles: Float[Array, "k"]) -> None:
     """**Raises** `AssemblyError` if joints are closed the wrong way round."""
-    listed = branches.reversed_joints(branches.checked_joints(system), np.asarray(angles))
+    listed = branches.reversed_joints(
+        branches.checked_joints(system), np.asarray(stop_gradients(angles))
+    )
     if listed:
         raise AssemblyError(
             f"assemble: these joints close the wrong way round only: {listed}, the misalignment; "

@@ -178,3 +178,19 @@ def test_motions_from_dead_points_are_the_closed_form(case):
     slowness = np.sqrt(inertia(angles.ravel()) / inertia(jnp.zeros(1))).reshape(angles.shape) / 1.3
     times = 0.5 * turned * (slowness @ weights)
     np.testing.assert_allclose(times, motion.ts, atol=1e-6)
+
+
+@pytest.mark.long
+def test_derivatives_without_jit():
+    """Values are known there, and checks of them look at those that are traced."""
+
+    system = mbd.formulate(four_bar())
+    near = mbd.joint_states(system, 0.0, mbd.assemble(system, {"A": 0.5}))
+    guess = {name: near[name].q for name in "ABD"}
+
+    def closed(angle):
+        return jnp.sum(mbd.assemble(system, guess | {"A": guess["A"] + angle}).q)
+
+    h = 1e-5
+    difference = (closed(0.01 + h) - closed(0.01 - h)) / (2 * h)
+    assert jax.grad(closed)(0.01) == pytest.approx(float(difference), rel=1e-5)
