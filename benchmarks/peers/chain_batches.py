@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from benchmarks.peers.chains import LIKE_PEER, PEER, STEPS, WAYS, Own, own, peer_case
+from benchmarks.peers.chains import DEFAULT, PEER, STEPS, WAYS, Own, own, peer_case
 from benchmarks.peers.exudyn_chain import Chain
 from benchmarks.peers.protocol import Contender, Options, Result, Target, race, ratio
 from benchmarks.peers.steps import THREADS
@@ -95,7 +95,7 @@ def run(options: Options) -> Result:
         def mine(name: str) -> Contender:
             compiling, memory = max(workers.each(_build, name))
             workers.each(_check, name, n_steps)
-            settings = {"tolerance": WAYS[name].tolerance or "20 eps", "dtype": "float64"}
+            settings = {"tolerance": WAYS[name].tolerance or "default", "dtype": "float64"}
             settings["processes"] = THREADS
             move = lambda: workers.each(_move, name, n_steps)  # noqa: E731
             return Contender(name, move, work, settings, compiling, memory)
@@ -109,7 +109,7 @@ def run(options: Options) -> Result:
         )
         case = {"links": LINKS, "batch": size, "steps a call": n_steps}
         found = race(TITLE, case, [*map(mine, WAYS), other], options.repeats)
-    times = ratio(found, PEER, LIKE_PEER)
+    times = ratio(found, PEER, DEFAULT)
     targets = [Target(f"{size} chains of {LINKS} links, times Exudyn", times, "≥", WANTED)]
     about = (
         f"{size} chains of {LINKS} links at different angles, {n_steps} steps a call from the "
