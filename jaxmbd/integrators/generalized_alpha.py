@@ -31,6 +31,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from .._joint_tangents import with_joint_tangents
+from .._stop_gradients import stop_gradients
 from ..errors import ModelError
 from ..model.arguments import as_host_number
 from ..nonlinear import Blocks, CachedFactors, Newton, as_newton, recomputed
@@ -46,12 +47,14 @@ from .components import AbstractComponents, Moving, Resting
 from .implicit import (
     AbstractImplicit,
     Attempt,
+    Increments,
     Sizes,
     cache_for,
     hidden_rows,
     is_smooth,
     is_solved,
     no_sizes,
+    of_step,
     position_shift,
     typical_sizes,
     without_ringing,
@@ -61,6 +64,8 @@ from .states import with_states
 
 # Size of the difference for derivatives of accelerations, as a part of the first step.
 NEAR = 1.0 / 1024.0
+# Errors of the unknowns up to this part of the local error of velocities are negligible.
+NEGLIGIBLE = 1e-4
 
 
 class StateRates(eqx.Module):
@@ -81,6 +86,7 @@ class AlphaMemory(eqx.Module):
     - `vdot`, `lam`: v̇, shape `(nv,)`, and λ, shape `(ng,)`.
     - `lead`: (a - v̇) / h, saved instead of a so that the step may change.
     - `jerk`, `lam_rate`: difference quotients of v̇ and of λ.
+    - `snap`, `lam_curvature`: second divided differences of v̇ and of λ.
     - `h`: length of that step [s].
     - `cache`: cached factors of the chord method, None if it is not used.
     - `states`: rates of the first-order states, None if there are none.
@@ -91,6 +97,8 @@ class AlphaMemory(eqx.Module):
     lead: Float[Array, "nv"]
     jerk: Float[Array, "nv"]
     lam_rate: Float[Array, "ng"]
+    snap: Float[Array, "nv"]
+    lam_curvature: Float[Array, "ng"]
     h: Float[Array, ""]
     cache: CachedFactors | None = None
     states: StateRates | None = None
@@ -113,12 +121,20 @@ class GeneralizedAlpha(AbstractImplicit):
       positions (Gear, Gupta and Leimkuhler 1985). Default: 3.
     - `project`: whether to project the velocities on G v = 0 after each step (index 3). Default:
       False.
-    - `newton`: the solver of the equations of a step. Default: `Newton()`.
+    - `newton`: the solver of the equations of a step. Default: `Newton()`, modified Newton's method
+      up to an error that is negligible beside the local error of the step.
     - `increments`: the intrinsic form of the method, with velocities along fixed axes:
       `RotationIncrements` or `MotionIncrements`, for systems in `MaximalCoordinates`. Default: v
       are the velocities of the system.
     - `coefficients`: `(αm, αf, β, γ)`, for first-order states as well. Default: the coefficients
       that follow from `rho_inf`.
+
+    `Newton` without a tolerance ends a step if the remaining error of its unknowns is estimated as
+    1e-4 of the local error of the velocities in the step before, or less: the order does not
+    change. Relative to the increments of the step this error is at most 1e-9, and constraints hold
+    to about 1e-9 of these increments. In single precision, and where motions are so smooth that
+    rounding is larger, steps are solved to rounding. `Newton(tolerance=0.0)` solves each step to
+    rounding.
 
     With constraints and adaptive steps choose index 2: at index 3 the accelerations ring after
     every change of the step, and the error of the positions alone is controlled.
@@ -239,7 +255,8 @@ class GeneralizedAlpha(AbstractImplicit):
         # a is ẇ at another time: a(t) = ẇ(t + (αm - αf) h) + O(h²).
         lead = self.components.change(system, state.v, vdot, jerk)
         lead = (self.alpha_m - self.alpha_f) * lead
-        own = AlphaMemory(vdot, lam, lead, jerk, lam_rate, h, states=states)
+        zeros = jnp.zeros_like(jerk), jnp.zeros_like(lam)
+        own = AlphaMemory(vdot, lam, lead, jerk, lam_rate, *zeros, h, states=states)
         blocks = self._kinds(system, no_sizes(h))
         cache = self.newton.empty_cache(blocks, state.q.dtype)
         return eqx.tree_at(lambda own: own.cache, own, cache, is_leaf=lambda x: x is None)
@@ -257,52 +274,21 @@ class GeneralizedAlpha(AbstractImplicit):
         w, wdot = self.components.of(system, state.v, own.vdot)
         shift = position_shift(system, t, state, self.index)
         step = _Step(system, t, h, state, w, wdot, a, shift, self._known(h, state, own.states))
-        blocks = self._kinds(system, typical_sizes(system, t, h, state, own.vdot))
-        steady = -self.beta * h * h * self._algorithmic(jnp.zeros_like(w), step)
-        steady = steady - (0.5 - self.beta) * h * h * a
-        # v̇ and λ are extrapolated by their last change if the change is no more than their size.
-        jerk = self.components.change(system, state.v, own.vdot, own.jerk)
-        going = self.beta * h**3 / self._ratio * jerk
-        going = jnp.where(is_smooth(h, own.vdot, own.jerk), going, 0.0)
-        first = jnp.where(is_smooth(h, state.v, own.vdot), going, steady)
-        lam = own.lam + jnp.where(is_smooth(h, own.lam, own.lam_rate), h * own.lam_rate, 0.0)
-        n_shift = blocks.counts[2]
-        guess = jnp.concatenate([first, h * h * lam, jnp.zeros_like(w, shape=n_shift)])
-        return guess, step, blocks
+        guess, sizes = of_step(_predicted, system)(*stop_gradients((self, step, own)))
+        return guess, step, self._kinds(system, sizes)
 
     def attempt(
         self, system: AbstractSystem, t: Time, h: Time, state: State, memory: AlphaMemory
     ) -> Attempt:
-        guess, step, blocks = self._problem(system, t, h, state, memory)
-        ng = n_constraints(system)
+        own = eqx.tree_at(lambda own: own.cache, memory, None, is_leaf=lambda x: x is None)
+        h = as_time(h, system)
+        guess, step, blocks = self._problem(system, as_time(t, system), h, state, own)
         cache = cache_for(memory.cache, h, memory.h)
         root = self.newton(self._equations, guess, step, blocks, cache)
-        end, vdot, lam = self._end(root.x, step)
-        states, dz, z_slopes = memory.states, state.z, (state.z, state.z)
-        if states is not None:
-            end = State(end.q, end.v, self._configuration(end, step).z)
-            before = states
-            states, dz = self._state_rates(states, step, end.z)
-            z_slopes = before.zdot, states.zdot
-        if self.project:
-            end = State(end.q, project_velocities(system, t + h, end), end.z)
-        a1 = self._end(root.x, step, algorithmic=True)[1]
-        jerk = (vdot - memory.vdot) / h
-        # Velocities follow a. Accelerations do not show the error of a after a sudden force.
-        astray = end.v - state.v - 0.5 * h * (memory.vdot + vdot)
-        smooth = h * h / 12.0 * (jerk - memory.jerk)
-        error = (
-            h * h * (self.beta - 1.0 / 6.0) * (vdot - memory.vdot),
-            jnp.maximum(jnp.abs(smooth), jnp.abs(astray)),
-            dz,
-        )
-        if ng and self.index == 3:
-            error = without_ringing(error)
-        lead, slope = (a1 - vdot) / h, (lam - memory.lam) / h
-        after = AlphaMemory(vdot, lam, lead, jerk, slope, as_time(h, system), root.cache, states)
-        slopes = (memory.vdot, z_slopes[0]), (vdot, z_slopes[1])
-        solved = is_solved(root.converged, end.z)
-        return Attempt(end, after, error, slopes, solved)
+        end, after, error, zdots = of_step(_finished, system)(self, step, own, root.x)
+        after = eqx.tree_at(lambda own: own.cache, after, root.cache, is_leaf=lambda x: x is None)
+        slopes = (own.vdot, zdots[0]), (after.vdot, zdots[1])
+        return Attempt(end, after, error, slopes, is_solved(root.converged, end.z))
 
     def _weight(self, h: Time) -> Float[Array, ""]:
         """Derivative of ż₁ with respect to z₁ [1/s]."""
@@ -378,6 +364,80 @@ class GeneralizedAlpha(AbstractImplicit):
 
     def order(self, terms: Any = None) -> int:
         return 2
+
+
+def _predicted(
+    method: GeneralizedAlpha, step: "_Step", own: AlphaMemory
+) -> tuple[Float[Array, "n"], Sizes]:
+    """Initial guess of the unknowns of a step, and their sizes."""
+    system, h, state = step.system, step.h, step.state
+    sizes = typical_sizes(system, step.t, h, state, own.vdot)
+    change = method.components.change
+    steady = -method.beta * h * h * method._algorithmic(jnp.zeros_like(step.w), step)
+    steady = steady - (0.5 - method.beta) * h * h * step.a
+    # v̇ and λ are extrapolated by their last changes if these are no more than their size.
+    jerk = change(system, state.v, own.vdot, _next(own.jerk, own.snap, h + own.h))
+    going = method.beta * h**3 / method._ratio * jerk
+    going = jnp.where(is_smooth(h, own.vdot, own.jerk), going, 0.0)
+    first = jnp.where(is_smooth(h, state.v, own.vdot), going, steady)
+    slope = h * _next(own.lam_rate, own.lam_curvature, h + own.h)
+    lam = own.lam + jnp.where(is_smooth(h, own.lam, own.lam_rate), slope, 0.0)
+    # The local error of velocities is h Δ²v̇ / 12, and an error δ of the increment changes them by
+    # 2 δ / h.
+    assert sizes.large is not None
+    largest = jnp.max(jnp.abs(h * (h + own.h) * own.snap) / sizes.large, initial=0.0)
+    negligible = NEGLIGIBLE * h * h / 24.0 * largest / sizes.small
+    sizes = eqx.tree_at(
+        lambda sizes: sizes.negligible, sizes, negligible, is_leaf=lambda x: x is None
+    )
+    n_shift = lam.size if method.index == 2 else 0
+    guess = jnp.concatenate([first, h * h * lam, jnp.zeros_like(lam, shape=n_shift)])
+    return guess, sizes
+
+
+def _next(rate: Float[Array, "n"], second: Float[Array, "n"], both: Time) -> Float[Array, "n"]:
+    """The next difference quotient, from the last one and the second divided difference.
+
+    **Arguments:** `both`: length of the last and of the next step [s].
+    """
+    change = both * second
+    largest = lambda x: jnp.max(jnp.abs(x), initial=0.0)  # noqa: E731
+    # Values that ring change as in the last step but one; others go on along a parabola.
+    rings = rate @ (rate - change) < 0.0
+    is_curve = largest(change) <= 0.5 * largest(rate)
+    return rate + jnp.where(rings, -change, jnp.where(is_curve, change, 0.0))
+
+
+def _finished(
+    method: GeneralizedAlpha, step: "_Step", memory: AlphaMemory, x: Float[Array, "n"]
+) -> tuple[State, AlphaMemory, Increments, tuple[States, States]]:
+    """State and memory after a step, without cached factors; estimated error; ż at both ends."""
+    system, t, h, state = step.system, step.t, step.h, step.state
+    end, vdot, lam = method._end(x, step)
+    states, dz, zdots = memory.states, state.z, (state.z, state.z)
+    if memory.states is not None:
+        end = State(end.q, end.v, method._configuration(end, step).z)
+        states, dz = method._state_rates(memory.states, step, end.z)
+        zdots = memory.states.zdot, states.zdot
+    if method.project:
+        end = State(end.q, project_velocities(system, t + h, end), end.z)
+    a1 = method._end(x, step, algorithmic=True)[1]
+    jerk, lam_rate = (vdot - memory.vdot) / h, (lam - memory.lam) / h
+    # Velocities follow a. Accelerations do not show the error of a after a sudden force.
+    astray = end.v - state.v - 0.5 * h * (memory.vdot + vdot)
+    smooth = h * h / 12.0 * (jerk - memory.jerk)
+    error = (
+        h * h * (method.beta - 1.0 / 6.0) * (vdot - memory.vdot),
+        jnp.maximum(jnp.abs(smooth), jnp.abs(astray)),
+        dz,
+    )
+    if lam.size and method.index == 3:
+        error = without_ringing(error)
+    both = h + memory.h
+    second = (jerk - memory.jerk) / both, (lam_rate - memory.lam_rate) / both
+    lead = (a1 - vdot) / h
+    after = AlphaMemory(vdot, lam, lead, jerk, lam_rate, *second, h, states=states)
+    return end, after, error, zdots
 
 
 def _slow_states(

@@ -1,14 +1,15 @@
 """Base class and functions shared by implicit integrators."""
 
 from abc import abstractmethod
-from typing import ClassVar
+from collections.abc import Callable
+from typing import ClassVar, ParamSpec, TypeVar
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree
 
 from .._stop_gradients import stop_gradients
-from ..nonlinear import Blocks, CachedFactors, Newton
+from ..nonlinear import ENOUGH, Blocks, CachedFactors, Newton
 from ..system import sizes
 from ..system.abstract import AbstractSystem, State, Time, Velocities
 from ..system.configuration import AbstractConfiguration
@@ -23,6 +24,9 @@ from ..system.kernels import kernel
 from ..system.projection import scattered_jacobian
 from ..system.residuals import constraint_rates
 from .abstract import AbstractIntegrator, Attempt, Increments, Memory
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class AbstractImplicit(AbstractIntegrator):
@@ -102,12 +106,13 @@ class Sizes(eqx.Module):
     heavy: Float[Array, ""]
     large: Float[Array, "nv"] | None = None
     residuals: Float[Array, "ng"] | None = None
+    negligible: Float[Array, ""] | None = None
 
     def blocks(self, counts: tuple[int, ...], system: AbstractSystem) -> Blocks:
         """Unknowns of a step: increments of q, and multipliers of one or more kinds."""
         typical = self.small, *[self.heavy] * (len(counts) - 1)
         pattern = system.sparsity_pattern()
-        redundant, sizes = redundant_rows(system), (self.large, self.residuals)
+        redundant, sizes = redundant_rows(system), (self.large, self.residuals, self.negligible)
         return Blocks(counts, typical, redundant, pattern, 0, *sizes)
 
 
@@ -120,10 +125,19 @@ def typical_sizes(
     if coordinates, velocities and loads are zero. This part is as small as possible, as velocities
     are increments divided by h.
     """
-    return _sizes(*stop_gradients((system, t, h, state, vdot)))
+    return of_step(_sizes, system)(*stop_gradients((system, t, h, state, vdot)))
 
 
-@kernel
+def of_step(fn: Callable[P, R], system: AbstractSystem) -> Callable[P, R]:
+    """fn as one operation, unless equations of a step are solved by blocks.
+
+    Generated code of fn has no loops over bodies: it grows with their number, and so does the time
+    to compile it.
+    """
+    n = system.nv + n_constraints(system)
+    return fn if system.sparsity_pattern() is not None and n >= ENOUGH else kernel(fn)
+
+
 def _sizes(system: AbstractSystem, t: Time, h: Time, state: State, vdot: Velocities) -> Sizes:
     c = system.configuration(t, state.q, state.z)
     length = sizes.length_at(c)
@@ -157,6 +171,7 @@ __all__ = [
     "is_smooth",
     "is_solved",
     "no_sizes",
+    "of_step",
     "position_shift",
     "typical_sizes",
     "without_ringing",

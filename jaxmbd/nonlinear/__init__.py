@@ -11,10 +11,12 @@ from .linearization import Dense as Dense
 from .newton import Newton as Newton
 from .newton import Root as Root
 from .newton import as_newton as as_newton
+from .structured import ENOUGH as ENOUGH
 from .structured import Automatic as Automatic
 from .structured import BlockSparse as BlockSparse
 
 __all__ = [
+    "ENOUGH",
     "AbstractFactorization",
     "AbstractLinearization",
     "Automatic",

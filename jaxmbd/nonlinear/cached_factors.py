@@ -55,6 +55,10 @@ class CachedFactors(eqx.Module):
         zero, none = jnp.zeros((), jnp.int32), jnp.zeros((), dtype)
         return cls(zeros, jnp.array(False), jnp.ones((), dtype), none, zero, zero, none, none)
 
+    def with_factors(self, factors: Any) -> "CachedFactors":
+        """The same record with other factors, or with None."""
+        return eqx.tree_at(lambda cache: cache.factors, self, factors, is_leaf=lambda x: x is None)
+
     def of_other_equations(self, other: Bool[Array, ""]) -> "CachedFactors":
         """The cache with unknown rate and rounding if `other`: if the next equations differ."""
         known = self.rate, self.rounding, self.before

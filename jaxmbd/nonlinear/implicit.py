@@ -73,10 +73,11 @@ def implicit(
     def slope(x: Array, leaves: list[Any], along: list[Any]) -> Array:
         args, factors, blocks = eqx.combine(jax.tree.unflatten(structure, leaves), rest)
         d_args = jax.tree.unflatten(structure, along)[0]
+        residual = Residual(fn, x, args, few=way.few, often=False)
         if factors is None:
-            by_args, product, factors = _at_root(fn, x, args, d_args, blocks, way)
+            by_args, product, factors = _at_root(residual, x, d_args, blocks, way)
         else:
-            by_args, product = _derivatives(fn, x, args, d_args, blocks)
+            by_args, product = _derivatives(residual.fn, x, args, d_args, way.few)
 
         # The factors may be those of an earlier iterate; refinement corrects the difference.
         return jax.lax.custom_linear_solve(
@@ -92,25 +93,23 @@ def implicit(
 
 
 def _at_root(
-    fn: Equations,
+    residual: Residual,
     x: Float[Array, "n"],
-    args: Any,
     d_args: Any,
     blocks: Blocks,
     way: AbstractFactorization,
 ) -> tuple[Float[Array, "n"], Product, Any]:
     """(∂fn/∂args) d args, the product with J = ∂fn/∂x, and factors of J."""
-    residual = Residual(fn, x, args, blocks, often=False)
-    by_args = _by_args(residual.fn, x, args, d_args, blocks)
+    by_args = _by_args(residual.fn, x, residual.args, d_args, way.few)
     J = way.jacobian(residual, x, blocks)[1]
     return by_args, lambda y: way.product(J, y, blocks), stop_gradients(way.factors(J, blocks))
 
 
 def _by_args(
-    fn: Equations, x: Float[Array, "n"], args: Any, d_args: Any, blocks: Blocks
+    fn: Equations, x: Float[Array, "n"], args: Any, d_args: Any, few: bool
 ) -> Float[Array, "n"]:
-    """(∂fn/∂args) d args; by a fused program if the pattern is known."""
-    once = traced(fn, x, args) if blocks.structured else None
+    """(∂fn/∂args) d args; by a fused program beside those of `few` directions."""
+    once = traced(fn, x, args) if few else None
     if once is not None:
         along = derivative_kernel(once, (x, args), (None, d_args))
         if along is not None:
@@ -119,11 +118,11 @@ def _by_args(
 
 
 def _derivatives(
-    fn: Equations, x: Float[Array, "n"], args: Any, d_args: Any, blocks: Blocks
+    fn: Equations, x: Float[Array, "n"], args: Any, d_args: Any, few: bool
 ) -> tuple[Float[Array, "n"], Product]:
-    """(∂fn/∂args) d args, and the product with ∂fn/∂x; fused programs if the pattern is known."""
-    once = traced(fn, x, args) if blocks.structured else None
-    by_args = _by_args(fn, x, args, d_args, blocks)
+    """(∂fn/∂args) d args, and the product with ∂fn/∂x; fused programs if `few`."""
+    once = traced(fn, x, args) if few else None
+    by_args = _by_args(fn, x, args, d_args, few)
     if once is not None:
         constant = jax.tree.map(lambda _: None, args)
         along_x = derivative_kernel(once, (x, args), (x, constant))

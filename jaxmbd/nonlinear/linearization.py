@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -43,7 +43,12 @@ class AbstractFactors(eqx.Module):
 
 
 class AbstractFactorization(AbstractLinearization):
-    """Factors the Jacobian of a residual at a point, and solves with the factors."""
+    """Factors the Jacobian of a residual at a point, and solves with the factors.
+
+    - `few`: whether the Jacobian is that of few directional derivatives.
+    """
+
+    few: ClassVar[bool] = False
 
     def chosen(self, blocks: Blocks) -> "AbstractFactorization":
         return self

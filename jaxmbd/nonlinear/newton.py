@@ -1,6 +1,7 @@
 """Newton's method for one implicit step, and its derivative by the implicit function theorem."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -11,6 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from .._stop_gradients import stop_gradients
 from ..model.arguments import as_instance
+from ..system.kernels import kernel
 from .blocks import Blocks
 from .cached_factors import UNUSUAL, CachedFactors
 from .implicit import implicit, saved_residuals
@@ -52,7 +54,8 @@ class Newton(eqx.Module):
 
     **Arguments:**
 
-    - `tolerance`: relative tolerance. Default: 20 times the float type's precision.
+    - `tolerance`: relative tolerance. Default: 20 times the float type's precision; in steps of
+      `GeneralizedAlpha` more, up to 1e-9, if this is negligible beside the local error.
     - `max_steps`: largest number of iterations, also of each phase of the modified method.
       Default: 12.
     - `chord`: whether to reuse factors as long as they converge; False for full Newton's method.
@@ -130,6 +133,9 @@ class _Iterate(eqx.Module):
     trial: Bool[Array, ""]
 
 
+# Largest relative error of the unknowns that is negligible: constraints hold to this part of the
+# increments of a step.
+COARSEST = 1e-9
 # Phases of the chord method that are full Newton's method, without and with damping.
 NEWTON, DAMPED = 2, 3
 # Smallest part of a change, and how many times as many iterations damping may take.
@@ -143,9 +149,10 @@ class _Search:
     """
 
     def __init__(self, fn, guess, args, blocks, cache: CachedFactors | None, newton: Newton):
-        self.residual = Residual(fn, guess, args, blocks, often=newton.reuses(blocks))
         self.blocks, self.most = blocks, newton.max_steps
         self.way = newton.linearization.chosen(blocks)
+        few, often = self.way.few, newton.reuses(blocks)
+        self.residual = Residual(fn, guess, args, few=few, often=often)
         eps = self.eps = float(jnp.finfo(guess.dtype).eps)
         self.tolerance = 20 * eps if newton.tolerance is None else newton.tolerance
         self.stalled = tuple(max(self.tolerance, eps**power) for power in (0.6, 0.5, 0.4))
@@ -154,6 +161,8 @@ class _Search:
         if cache is not None and self.tolerance > 0:
             known = jnp.minimum(cache.reachable, self.stalled[1])
             self.goal = jnp.maximum(self.goal, known)
+        if newton.tolerance is None and blocks.negligible is not None:
+            self.goal = jnp.maximum(self.goal, jnp.minimum(blocks.negligible, COARSEST))
         self.expected = jnp.ones_like(self.goal) if cache is None else cache.rate
         self.open = max(self.tolerance, eps**0.5)
         infinite = jnp.array(jnp.inf, guess.dtype)
@@ -277,55 +286,92 @@ class _Chord(eqx.Module):
 
     - `phase`: 0 with factors of an earlier step, 1 of the predictor, `NEWTON` and
       `DAMPED` of each iterate.
+    - `record`: the cache after the iterations, without factors.
     """
 
     now: _Iterate
-    factors: Any
     phase: Int[Array, ""]
     steps: Int[Array, ""]
+    record: CachedFactors
 
 
-def _chord(search: _Search, cache: CachedFactors | None) -> tuple[_Iterate, CachedFactors]:
-    """The chord method: the last iterate, with the steps of all phases, and the new cache."""
+def _with_factors(
+    fn: Callable[..., Array],
+    guess: Float[Array, "n"],
+    args: Any,
+    blocks: Blocks,
+    newton: Newton,
+    cache: CachedFactors,
+    factors: Any,
+    chord: _Chord,
+    ready: Bool[Array, ""],
+) -> _Chord:
+    """Iterate with the same factors.
 
-    def body(carry: _Chord) -> _Chord:
-        phase, begun = carry.phase, carry.now.steps
-        active = search.unfinished(carry.now, phase)
-        factors = _renewed(search, carry.now.x, carry.factors, active & (phase > 0))
+    **Arguments:** `cache`: that of earlier steps, without factors; `ready`: whether `factors` are
+    those of the phase.
+    """
+    search = _Search(fn, guess, args, blocks, cache, newton)
+    phase, begun = chord.phase, chord.now.steps
+    rate, largest = (
+        jnp.where((phase == 0) & ready, a, b)
+        for a, b in ((cache.rate, chord.now.rate), (UNUSUAL * cache.first, chord.now.first))
+    )
+    first = eqx.tree_at(lambda now: (now.rate, now.first), chord.now, (rate, largest))
 
-        def going(now: _Iterate) -> Bool[Array, ""]:
-            fresh = now.trial | (now.steps == begun)
-            same = jnp.where(phase < NEWTON, ~search.hopeless(now, phase), fresh)
-            return search.unfinished(now, phase) & same
+    def going(now: _Iterate) -> Bool[Array, ""]:
+        fresh = now.trial | (now.steps == begun)
+        same = jnp.where(phase < NEWTON, ~search.hopeless(now, phase), fresh)
+        return ready & search.unfinished(now, phase) & same
 
-        def step(now: _Iterate) -> _Iterate:
-            return search.advance(now, search.residual(now.x), factors, phase)
+    def step(now: _Iterate) -> _Iterate:
+        return search.advance(now, search.residual(now.x), factors, phase)
 
-        end = jax.lax.while_loop(going, step, carry.now)
-        ends = (phase == NEWTON) & ~search.unfinished(end, phase)
-        starts_over = active & ~end.done & ((phase < NEWTON) | ends)
-        now = jax.tree.map(lambda a, b: jnp.where(starts_over, a, b), search.start, end)
-        return _Chord(
-            now, factors, phase + starts_over.astype(phase.dtype), carry.steps + end.steps - begun
-        )
+    active = ready & search.unfinished(first, phase)
+    end = jax.lax.while_loop(going, step, first)
+    ends = (phase == NEWTON) & ~search.unfinished(end, phase)
+    starts_over = active & ~end.done & ((phase < NEWTON) | ends)
+    now = jax.tree.map(lambda a, b: jnp.where(starts_over, a, b), search.start, end)
+    steps = chord.steps + end.steps - begun
+    progress = search.converged(end), end.rate, end.first, end.steps, phase, end.noise
+    after = cache.after(None, *progress)
+    record = jax.tree.map(lambda a, b: jnp.where(active, a, b), after, chord.record)
+    return _Chord(now, phase + starts_over.astype(phase.dtype), steps, record)
 
+
+def _chord(
+    search: _Search, problem: tuple[Any, ...], cache: CachedFactors | None
+) -> tuple[_Iterate, CachedFactors]:
+    """The chord method: the last iterate, with the steps of all phases, and the new cache.
+
+    **Arguments:** `problem`: arguments of `_with_factors` that define the equations.
+    """
     if cache is None:
         cache = CachedFactors.nothing(search.no_factors(), search.start.x.dtype)
-    zero, known = search.start.steps, (cache.rate, UNUSUAL * cache.first)
-    first = eqx.tree_at(lambda now: (now.rate, now.first), search.start, known)
+    factors, record = cache.factors, cache.with_factors(None)
+    is_code = search.residual.is_code
+    iterate = partial(kernel(_with_factors) if is_code else _with_factors, *problem, record)
+
+    def body(carry: tuple[_Chord, Any]) -> tuple[_Chord, Any]:
+        chord, factors = carry
+        active = search.unfinished(chord.now, chord.phase)
+        factors = _renewed(search, chord.now.x, factors, active & (chord.phase > 0))
+        return iterate(factors, chord, jnp.array(True)), factors
+
     # A batch factors all its Jacobians if one member needs new factors. If all members renew their
     # factors at that time, fewer steps factor. A member without a finite guess has no root.
     usable = eqxi.unvmap_all(cache.usable | ~jnp.all(jnp.isfinite(search.start.x)))
-    first = jax.tree.map(lambda a, b: jnp.where(usable, a, b), first, search.start)
-    start = _Chord(first, cache.factors, jnp.where(usable, zero, zero + 1), zero)
-    end = jax.lax.while_loop(
-        lambda c: eqxi.unvmap_any(search.unfinished(c.now, c.phase)), body, start
+    zero = search.start.steps
+    chord = _Chord(search.start, jnp.where(usable, zero, zero + 1), zero, record)
+    if is_code:  # One operation in steps that converge with factors of earlier steps.
+        chord = iterate(factors, chord, usable)
+    chord, factors = jax.lax.while_loop(
+        lambda carry: eqxi.unvmap_any(search.unfinished(carry[0].now, carry[0].phase)),
+        body,
+        (chord, factors),
     )
-    now = end.now
-    new_cache = cache.after(
-        end.factors, search.converged(now), now.rate, now.first, now.steps, end.phase, now.noise
-    )
-    return eqx.tree_at(lambda now: now.steps, now, end.steps), new_cache
+    end = eqx.tree_at(lambda now: now.steps, chord.now, chord.steps)
+    return end, chord.record.with_factors(factors)
 
 
 def _renewed(search: _Search, x: Array, old: Any, stale: Bool[Array, ""]) -> Any:
@@ -352,7 +398,7 @@ def _find(fn, guess, args, blocks, cache, newton: Newton) -> tuple[Root, Any]:
     if not newton.reuses(blocks):
         end, factors = _newton(search)
         return Root(end.x, search.converged(end), end.steps), factors
-    end, left = _chord(search, cache)
+    end, left = _chord(search, (fn, guess, args, blocks, newton), cache)
     new_cache = left if cache is not None else None
     return Root(end.x, search.converged(end), end.steps, new_cache), left.factors
 

@@ -5,9 +5,9 @@ from typing import Any
 
 from jaxtyping import Array, Float
 
-from ..fused import DerivativeKernels, kernel_of
-from ..native import native_of
-from .blocks import Blocks
+from ..fused import DerivativeKernels
+from ..fused import kernel_of as fused_program
+from ..system.kernels import kernel_of
 
 Equations = Callable[[Float[Array, "n"], Any], Float[Array, "n"]]
 
@@ -15,25 +15,31 @@ Equations = Callable[[Float[Array, "n"], Any], Float[Array, "n"]]
 class Residual:
     """fn(x, args) as a function of x.
 
-    Without a sparsity pattern each equation may depend on all unknowns. Fused derivatives then take
-    up to 20 times as long as those of JAX; generated code computes values and derivatives. With a
-    pattern both are fused programs, each of its own: a joint program takes longer to compile.
+    Values and dense derivatives are generated code. If there is none, values that are needed often
+    are a fused program. Derivatives along few directions are fused programs, and so are values
+    beside them, each a program of its own: a joint program takes longer to compile.
 
     - `fn`: the equations with derivatives by x and by the arguments, possibly as generated code.
+    - `is_code`: whether they are generated code.
     """
 
     def __init__(
-        self, fn: Equations, x: Float[Array, "n"], args: Any, blocks: Blocks, *, often: bool = True
+        self, fn: Equations, x: Float[Array, "n"], args: Any, *, few: bool, often: bool = True
     ):
-        """`often`: whether values alone are needed often, so that a fused program pays."""
+        """**Arguments:**
+
+        - `few`: whether derivatives are those along few directions, of a sparse Jacobian.
+        - `often`: whether values alone are needed often, so that a fused program pays.
+        """
         self.args, self.slopes = args, None
-        code = None if blocks.structured else native_of(fn, x, args)
+        code = None if few else kernel_of(fn, x, args)
+        self.is_code = code is not None
         self.fn: Equations = fn if code is None else code
         self.value = self.fn
-        kernel = kernel_of(fn, fn, x, args) if blocks.structured or (often and not code) else None
-        if kernel is not None:
-            self.value = kernel
-            if blocks.structured:
+        program = fused_program(fn, fn, x, args) if few or (often and not code) else None
+        if program is not None:
+            self.value = program
+            if few:
                 self.slopes = DerivativeKernels(fn, x, args)
 
     def __call__(self, x: Float[Array, "n"]) -> Float[Array, "n"]:

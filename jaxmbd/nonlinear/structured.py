@@ -8,7 +8,7 @@ and form a batch.
 
 from dataclasses import fields
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -56,6 +56,8 @@ class BlockSparse(AbstractFactorization):
     Cost and memory are proportional to the number of bodies for trees and for short loops. Possibly
     redundant constraints get the same small compliance as in `Dense`.
     """
+
+    few: ClassVar[bool] = True
 
     def jacobian(
         self, fn: Function, x: Float[Array, "n"], blocks: Blocks
@@ -246,4 +248,4 @@ def _times(columns: Float[Array, "k n m"], x: Float[Array, "k n"]) -> Float[Arra
     return sum(terms, jnp.zeros(columns.shape[::2], x.dtype))
 
 
-__all__ = ["Automatic", "BlockSparse", "Factors"]
+__all__ = ["ENOUGH", "Automatic", "BlockSparse", "Factors"]

@@ -33,13 +33,14 @@ def kernel(fn: Callable[P, R]) -> Callable[P, R]:
     @wraps(fn)
     def called(*args: P.args, **kwargs: P.kwargs) -> R:
         assert not kwargs
-        found = _kernel_of(fn, args)
+        found = kernel_of(fn, *args)
         return fn(*args, **kwargs) if found is None else found(*args)
 
     return called
 
 
-def _kernel_of(fn: Callable[..., Any], args: tuple[Any, ...]) -> native.NativeFunction | None:
+def kernel_of(fn: Callable[..., Any], *args: Any) -> native.NativeFunction | None:
+    """The operation of `kernel` for arguments of this structure; None if no code is generated."""
     if native.why_none() is not None:
         return None
     leaves, structure = jax.tree.flatten(args)
@@ -75,4 +76,4 @@ def _kind(x: Any) -> Any:
     return type(x), x
 
 
-__all__ = ["kernel"]
+__all__ = ["kernel", "kernel_of"]

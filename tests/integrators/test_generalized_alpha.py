@@ -1,15 +1,17 @@
 """Generalized-α: order, constraints, damping, adaptive steps, gradients, failures."""
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import jaxmbd as mbd
 from jaxmbd import testing
+from jaxmbd.system.residuals import position_residual
 from tests.derivatives import check_gradient
 from tests.marks import thorough_but
-from tests.models import chain
+from tests.models import chain, four_bar
 
 METHODS = {
     "rho 0.8": mbd.GeneralizedAlpha(0.8),
@@ -52,6 +54,41 @@ def test_gradients():
         return states.q[-1] @ jnp.linspace(-1.0, 1.0, 7)
 
     check_gradient(end)
+
+
+@pytest.mark.thorough
+def test_errors_of_the_default_newton_are_negligible_in_a_loop():
+    """Beside those of the steps; gradients are those of the differences of these motions."""
+    system = mbd.formulate(four_bar(), mbd.JointCoordinates())
+    start = mbd.assemble(system, {"left": 1.0}, {"left": 6.0}, hold=["left"])
+    solved = {
+        name: mbd.GeneralizedAlpha(0.8, newton=newton)
+        for name, newton in (("default", None), ("rounding", mbd.Newton(tolerance=0.0)))
+    }
+
+    def motion(method, speed, h, n_steps):
+        state = mbd.State(start.q, start.v * speed)
+        return mbd.rollout(system, state, h, n_steps, method)
+
+    move = eqx.filter_jit(lambda method, n: motion(method, 1.0, 0.2 / n, n))
+    found, expected, half = (
+        move(solved[name], n) for name, n in (("default", 40), ("rounding", 40), ("rounding", 80))
+    )
+    for x, y, z in ((found.q, expected.q, half.q), (found.v, expected.v, half.v)):
+        of_steps = np.abs(y - z[1::2]).max()
+        assert 0.0 < np.abs(x - y).max() < 1e-2 * of_steps
+    gaps = jax.vmap(lambda q: position_residual(system, 0.0, q))(found.q)
+    assert np.abs(gaps).max() < 1e-9 * 6.0 * 5e-3
+
+    def end(method, speed):
+        last = motion(method, speed, 5e-3, 40)
+        return last.q[-1] @ jnp.linspace(-1.0, 1.0, last.q.shape[1])
+
+    slope = eqx.filter_jit(jax.value_and_grad(end, argnums=1))
+    (_, found), (_, expected) = (slope(method, jnp.array(1.0)) for method in solved.values())
+    ahead, behind = (slope(solved["default"], jnp.array(1.0 + e))[0] for e in (1e-4, -1e-4))
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    np.testing.assert_allclose((ahead - behind) / 2e-4, found, rtol=1e-5)
 
 
 @pytest.fixture(scope="module")
