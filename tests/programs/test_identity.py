@@ -66,7 +66,7 @@ class OwnModule(eqx.Module):
         [{"law": own_law}],
         pendulum().replace({"forces.g": OwnForce()}),
     ],
-    ids=str,
+    ids=["function", "partial", "element", "module", "lambda", "tree", "model"],
 )
 def test_components_of_the_users_own_have_none(value):
     with pytest.raises(Unknown):
