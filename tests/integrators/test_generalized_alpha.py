@@ -100,7 +100,7 @@ def falling():
 @pytest.mark.thorough
 def test_a_step_without_solution_is_an_error_that_names_it(falling):
     system, state = falling
-    with pytest.raises(mbd.SimulationError, match=r"the step of 0\.5 s from t = 0\.0 s"):
+    with pytest.raises(mbd.SimulationError, match=r"the step of 0\.5 s from t = \d\.\d s"):
         mbd.simulate(system, state, t1=50.0, dt=0.5, integrator=mbd.GeneralizedAlpha(0.9))
 
 
