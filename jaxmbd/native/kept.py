@@ -62,9 +62,9 @@ def keeps(fn: Callable[Concatenate[ClosedJaxpr, P], T]) -> Callable[Concatenate[
         assert not kwargs
         name = _name_of(program)
         if name is None:
-            return fn(program, *args)
+            return fn(program, *args, **kwargs)
         text = f"{fn.__qualname__} {name} {args!r}"
-        return kept(hashlib.sha256(text.encode()).hexdigest(), lambda: fn(program, *args))
+        return kept(hashlib.sha256(text.encode()).hexdigest(), lambda: fn(program, *args, **kwargs))
 
     return cast(Any, found)
 
