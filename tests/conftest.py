@@ -30,7 +30,8 @@ if jaxlib_version.startswith("0.10.") and (not given or given.startswith("-")):
 
 # Programs of analyses and generated code, which all workers of a run share, and later runs too.
 REPOSITORY = Path(__file__).resolve().parents[1]
-os.environ.setdefault("JAXMBD_NATIVE_CACHE", str(REPOSITORY / ".pytest_cache" / "jaxmbd"))
+SHARED = REPOSITORY / ".pytest_cache" / "jaxmbd"
+os.environ.setdefault("JAXMBD_NATIVE_CACHE", str(SHARED))
 
 import jaxtyping
 import pytest
@@ -47,8 +48,12 @@ import jaxmbd  # noqa: F401
 import jax
 
 from jaxmbd._with_room import with_frames
+from jaxmbd.native import cache
 from jaxmbd.programs import storage
 from tests import shared_contexts, time_limit
+
+if os.environ["JAXMBD_NATIVE_CACHE"] == str(SHARED) and cache._danger(SHARED):
+    os.environ["JAXMBD_NATIVE_CACHE"] = ""  # Otherwise each process warns, which is an error here.
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
