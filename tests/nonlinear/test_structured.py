@@ -296,7 +296,7 @@ def problem(system: Any) -> tuple[Any, Any, SparsityPattern]:
     rates = [jnp.asarray(rng.normal(size=nv)) for _ in range(3)]
     lam = jnp.asarray(rng.normal(size=ng))
     t, h = jnp.array(0.1), jnp.array(1e-2)
-    own = AlphaMemory(rates[0], lam, rates[1], rates[2], lam, h)
+    own = AlphaMemory(rates[0], lam, rates[1], rates[2], lam, rates[0], lam, h)
     method = mbd.GeneralizedAlpha(0.8)
     guess, step, blocks = method._problem(system, t, h, state, own)
     assert blocks.pattern is not None
@@ -355,7 +355,7 @@ def test_root_of_a_step():
     @eqx.filter_jit
     def solve(kept):
         none = jnp.zeros(n_constraints(system))
-        own = AlphaMemory(rest, none, rest, rest, none, h)
+        own = AlphaMemory(rest, none, rest, rest, none, rest, none, h)
         equations = method._equations
         guess, step, blocks = method._problem(system, t, h, state, own)
         if kept is None:
