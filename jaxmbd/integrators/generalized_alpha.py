@@ -131,8 +131,8 @@ class GeneralizedAlpha(AbstractImplicit):
 
     `Newton` without a tolerance ends a step if the remaining error of its unknowns is estimated as
     1e-4 of the local error of the velocities in the step before, or less: the order does not
-    change. Relative to the increments of the step this error is at most 1e-9, and constraints hold
-    to about 1e-9 of these increments. In single precision, and where motions are so smooth that
+    change. Relative to the increments of the step this error is at most 1e-12, and constraints hold
+    to about 1e-12 of these increments. In single precision, and where motions are so smooth that
     rounding is larger, steps are solved to rounding. `Newton(tolerance=0.0)` solves each step to
     rounding.
 

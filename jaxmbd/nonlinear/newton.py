@@ -55,7 +55,7 @@ class Newton(eqx.Module):
     **Arguments:**
 
     - `tolerance`: relative tolerance. Default: 20 times the float type's precision; in steps of
-      `GeneralizedAlpha` more, up to 1e-9, if this is negligible beside the local error.
+      `GeneralizedAlpha` more, up to 1e-12, if this is negligible beside the local error.
     - `max_steps`: largest number of iterations, also of each phase of the modified method.
       Default: 12.
     - `chord`: whether to reuse factors as long as they converge; False for full Newton's method.
@@ -135,7 +135,7 @@ class _Iterate(eqx.Module):
 
 # Largest relative error of the unknowns that is negligible: constraints hold to this part of the
 # increments of a step.
-COARSEST = 1e-9
+COARSEST = 1e-12
 # Phases of the chord method that are full Newton's method, without and with damping.
 NEWTON, DAMPED = 2, 3
 # Smallest part of a change, and how many times as many iterations damping may take.
