@@ -51,7 +51,7 @@ METHODS = (
 
 
 def in_two_processes(module: str, name: str, jax_cache: bool = True) -> tuple[Any, Any]:
-    """What a benchmark's worker measures without files on disk, and with those of another one.
+    """Measurements of a worker without files on disk, and of one with files of another worker.
 
     `jax_cache`: whether JAX's own cache, which is off by default, is one of them.
     """

@@ -93,7 +93,7 @@ def _load(name: str, code: bytes) -> None:
 
 
 def is_there(name: str) -> bool:
-    """Whether code can be called by this name; code of the cache is loaded."""
+    """True if XLA can call code by this name. Code of the cache is loaded."""
     return name in _loaded or _is_on_disk(name.removeprefix(PREFIX))
 
 

@@ -402,13 +402,9 @@ def _of_size(x: Any, system: AbstractSystem, name: str) -> Array:
     return array
 
 
+@stored
 def reference_values(mechanism: Mechanism) -> tuple[Float[Array, "_n _nq"], ...]:
     """Zero coordinates of every joint, by group."""
-    return _reference_values(mechanism)
-
-
-@stored
-def _reference_values(mechanism: Mechanism) -> tuple[Float[Array, "_n _nq"], ...]:
     return tuple(
         jax.vmap(lambda joint: joint.zero())(group.joint).astype(mechanism.dtype)
         for group in mechanism.joints
