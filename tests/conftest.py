@@ -50,7 +50,7 @@ import jax
 from jaxmbd._with_room import with_frames
 from jaxmbd.native import cache
 from jaxmbd.programs import storage
-from tests import shared_contexts, time_limit
+from tests import new_process, shared_contexts, time_limit
 
 if os.environ["JAXMBD_NATIVE_CACHE"] == str(SHARED) and cache._danger(SHARED):
     os.environ["JAXMBD_NATIVE_CACHE"] = ""  # Otherwise each process warns, which is an error here.
@@ -141,6 +141,15 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no reference data at {folder}: name their folder in JAXMBD_SHARED_DATA")
     return folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """An empty folder of programs, in a process that remembers none."""
+    monkeypatch.setenv(cache.VARIABLE, str(tmp_path))
+    new_process.forget()
+    yield tmp_path
+    new_process.forget()
 
 
 @pytest.fixture

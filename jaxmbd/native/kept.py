@@ -4,7 +4,6 @@ A program is found by a name that says all that it was traced from. Programs tha
 such as its derivatives, have names that follow from its name.
 """
 
-import hashlib
 import io
 import pickle
 import zlib
@@ -22,8 +21,8 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Primitive, Va
 from jax.interpreters import ad
 
 from . import cache
-from .digest import Digests, Unknown, digest_of, digests
-from .lengths import FIRST
+from .digest import Digests, Unknown, digest_of, digests, settings
+from .machine_code import target
 
 T = TypeVar("T")
 
@@ -33,11 +32,14 @@ _names: WeakKeyDictionary[ClosedJaxpr, str] = WeakKeyDictionary()
 
 
 def kept(name: str, make: Callable[[], T]) -> T:
-    """What an earlier process has made under this name, or what is made now and kept.
+    """Look up a result of earlier processes by its name, or make and keep it.
 
-    Programs of the result get names.
+    Programs of the result get names. Files are those of the generator and of its limits.
     """
-    contents = cache.held(name + ENDING)
+    if cache.folder() is None:
+        return make()
+    file = cache.name_of(f"{settings()} {name}", target()) + ENDING
+    contents = cache.held(file)
     if contents is not None:
         return pickle.loads(zlib.decompress(contents))
     found = make()
@@ -46,7 +48,7 @@ def kept(name: str, make: Callable[[], T]) -> T:
             _names.setdefault(x, f"{name} {number}")
     data = _pickled(found)
     if data is not None:
-        cache.keep(name + ENDING, zlib.compress(data, 1))
+        cache.keep(file, zlib.compress(data, 1))
     return found
 
 
@@ -60,11 +62,11 @@ def keeps(fn: Callable[Concatenate[ClosedJaxpr, P], T]) -> Callable[Concatenate[
     @wraps(fn)
     def found(program: ClosedJaxpr, *args: P.args, **kwargs: P.kwargs) -> T:
         assert not kwargs
-        name = _name_of(program)
+        name = None if cache.folder() is None else _name_of(program)
         if name is None:
             return fn(program, *args, **kwargs)
-        text = f"{fn.__qualname__} {name} {args!r}"
-        return kept(hashlib.sha256(text.encode()).hexdigest(), lambda: fn(program, *args, **kwargs))
+        own = f"{fn.__qualname__} {name} {args!r}"
+        return kept(own, lambda: fn(program, *args, **kwargs))
 
     return cast(Any, found)
 
@@ -80,20 +82,17 @@ def _name_of(program: ClosedJaxpr) -> str | None:
 
 
 class _Whole(Digests):
-    """Digests of programs with their rules of derivatives."""
+    """Digests of programs whose derivatives follow from their operations.
+
+    Functions that are rules of derivatives have none: their source may change under their name.
+    """
 
     def of_closed(self, program: ClosedJaxpr) -> str:
         return _names.get(program) or super().of_closed(program)
 
     def _parameters(self, equation: Any) -> Iterator[str]:
-        name = equation.primitive.name
-        if name in ("custom_jvp_call", "custom_vjp_call"):
+        if equation.primitive.name in ("custom_jvp_call", "custom_vjp_call", "with_slope"):
             raise Unknown
-        if name in FIRST:
-            data = _pickled(equation.params)
-            if data is None:
-                raise Unknown
-            yield hashlib.sha256(data).hexdigest()
         yield from super()._parameters(equation)
 
 
@@ -193,7 +192,7 @@ def _jaxpr(constants: Any, given: Any, results: Any, equations: Any) -> Jaxpr:
 
 @lru_cache
 def _no_names() -> Any:
-    """What JAX knows of functions, for one whose arguments have no names."""
+    """JAX's debugging information for a function whose arguments have no names."""
     return jax.make_jaxpr(lambda: ())().jaxpr.debug_info.with_unknown_names()
 
 

@@ -12,11 +12,13 @@ import importlib.metadata
 import os
 import sys
 import types
+from collections.abc import Callable
 from enum import Enum
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import numpy as np
 
@@ -49,21 +51,41 @@ class Argument(NamedTuple):
         return cls(x.shape, x.dtype, bool(getattr(x, "weak_type", False)))
 
 
+class Call(NamedTuple):
+    """A call of a function, without the numbers in arrays: all that its program follows from."""
+
+    fn: Callable[..., Any]
+    structure: Any
+    leaves: tuple[tuple[type, Any], ...]  # With their types: 1, 1.0 and True are equal.
+    settings: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, fn: Callable[..., Any], leaves: list[Any], structure: Any) -> "Call":
+        given = (Argument.of(x) if eqx.is_array(x) else x for x in leaves)
+        return cls(fn, structure, tuple((type(x), x) for x in given), settings())
+
+    def name(self) -> str:
+        """Name of the program in every process.
+
+        **Raises** `Unknown` if there is none.
+        """
+        given = jax.tree.unflatten(self.structure, [x for _, x in self.leaves])
+        return digest(self.fn, given, self.settings)
+
+
 def digest(*objects: Any) -> str:
     """Digest of objects, and of what programs are made from.
 
     **Raises** `Unknown` if an object has none.
     """
     found = _Digest()
-    found.add(objects)
-    for text in source():
-        found.text(text)
+    found.add((source(), *objects))
     return found.sha.hexdigest()
 
 
 @cache
 def source() -> tuple[str, ...]:
-    """What programs are made from: the source of this package, and versions.
+    """Digest of the source of this package, and versions of Python and of libraries.
 
     **Raises** `Unknown` if the source is not in files.
     """
@@ -95,7 +117,7 @@ def _names() -> tuple[str, ...]:
 
 
 class _Digest:
-    """Digest of a tree of objects in the order in which they are reached."""
+    """Digest of objects, each with all that it refers to."""
 
     def __init__(self) -> None:
         self.sha = hashlib.sha256()
@@ -214,4 +236,4 @@ def _alone(x: Any) -> str:
     return found.sha.hexdigest()
 
 
-__all__ = ["Argument", "Unknown", "digest"]
+__all__ = ["Argument", "Call", "Unknown", "digest"]

@@ -5,10 +5,12 @@ to a first result. Analyses of this package are found by the structure of their 
 so that a second process neither traces nor compiles them.
 """
 
+import os
 import pickle
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache, update_wrapper
 from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
 
@@ -17,18 +19,20 @@ import jax
 import jax.numpy as jnp
 from jax.core import Tracer
 from jax.experimental.serialize_executable import deserialize_and_load, serialize
-from jax.extend.core import ClosedJaxpr, Jaxpr
+from jax.extend.core import Jaxpr, jaxprs_in_params
 
 from .. import native
 from .._with_room import with_room
 from ..native import cache as files
-from .identity import Argument, Unknown, digest, settings
+from ..native.machine_code import is_installed, target
+from .identity import Call, Unknown
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 # Largest number of programs that are remembered, those of all functions.
 REMEMBERED = 512
+ENDING = ".program"
 
 _known: OrderedDict[Any, "_Ready | None"] = OrderedDict()
 _lock = threading.Lock()
@@ -71,14 +75,14 @@ class _Stored:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves, structure = jax.tree.flatten((args, kwargs))
         arrays = [x for x in leaves if eqx.is_array(x)]
-        ready = self._ready(leaves, structure) if _may_store(arrays) else None
+        ready = self._ready(leaves, structure) if _may_be_stored(arrays) else None
         return self.jitted(*args, **kwargs) if ready is None else ready(arrays)
 
     def _ready(self, leaves: list[Any], structure: Any) -> _Ready | None:
         """The program for arguments of this structure; None if it cannot be stored."""
-        given = [Argument.of(x) if eqx.is_array(x) else x for x in leaves]
+        call = Call.of(self.fn, leaves, structure)
+        key = call, os.environ.get(files.VARIABLE)
         try:
-            key = self.fn, structure, tuple((type(x), x) for x in given), settings()
             hash(key)
         except TypeError:
             return None
@@ -86,12 +90,11 @@ class _Stored:
             if key in _known:
                 _known.move_to_end(key)
                 return _known[key]
-        try:
-            name = digest(self.fn, jax.tree.unflatten(structure, given), *settings())
-        except Unknown:
-            ready = None
-        else:
-            ready = _on_disk(name) or self._made(name, leaves, structure)
+        ready = None
+        if files.folder() is not None and is_installed():
+            with suppress(Unknown):
+                name = files.name_of(call.name(), target()) + ENDING
+                ready = _on_disk(name) or self._made(name, leaves, structure)
         with _lock:
             _known[key] = ready
             while len(_known) > REMEMBERED:
@@ -126,12 +129,13 @@ class _Stored:
         return ready
 
 
-def _may_store(arrays: list[Any]) -> bool:
+def _may_be_stored(arrays: list[Any]) -> bool:
+    """True for arrays that are not traced, on the first device of a CPU, without checks of JAX."""
     config = cast(Any, jax.config)
     checks = config.jax_disable_jit, config.jax_check_tracer_leaks
     if any((*checks, config.jax_debug_nans, config.jax_debug_infs)):
         return False
-    if any(isinstance(x, Tracer) for x in arrays) or files.folder() is None:
+    if any(isinstance(x, Tracer) for x in arrays):
         return False
     device = jax.devices()[0]
     return device.platform == "cpu" and all(
@@ -147,12 +151,12 @@ def _store(name: str, compiled: Any, names: list[str], ready: _Ready, n_arrays: 
         contents = pickle.dumps((code, n_arrays, names, ready.results, results))
     except Exception:  # Objects of all kinds may refuse in all ways.
         return
-    files.keep(f"{name}.program", contents)
+    files.keep(name, contents)
 
 
 def _on_disk(name: str) -> _Ready | None:
     """A program from its file; None if that, or generated code that it calls, is gone."""
-    contents = files.held(f"{name}.program")
+    contents = files.held(name)
     if contents is None:
         return None
     code, n_arrays, names, results, tree = pickle.loads(contents)
@@ -176,15 +180,9 @@ def _calls_python(jaxpr: Jaxpr) -> bool:
     for equation in jaxpr.eqns:
         if "callback" in equation.primitive.name:
             return True
-        for x in jax.tree.leaves(equation.params, is_leaf=_is_program):
-            inner = x.jaxpr if isinstance(x, ClosedJaxpr) else x
-            if isinstance(inner, Jaxpr) and _calls_python(inner):
-                return True
+        if any(map(_calls_python, jaxprs_in_params(equation.params))):
+            return True
     return False
-
-
-def _is_program(x: Any) -> bool:
-    return isinstance(x, ClosedJaxpr | Jaxpr)
 
 
 __all__ = ["stored"]

@@ -7,11 +7,9 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 
 from .. import native
-from ..programs.identity import Argument, Unknown, digest, settings
+from ..programs.identity import Call, Unknown
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -44,36 +42,26 @@ def kernel_of(fn: Callable[..., Any], *args: Any) -> native.NativeFunction | Non
     if native.why_none() is not None:
         return None
     leaves, structure = jax.tree.flatten(args)
+    call = Call.of(fn, leaves, structure)
     try:
-        key = fn, structure, tuple(map(_kind, leaves)), jnp.result_type(float)
-        hash(key)
+        hash(call)
     except TypeError:
         return native.native_of(fn, *args)
     with _lock:
-        if key in _known:
-            _known.move_to_end(key)
-            return _known[key]
-    given = [Argument.of(x) if isinstance(x, jax.Array) else x for x in leaves]
+        if call in _known:
+            _known.move_to_end(call)
+            return _known[call]
     try:
-        name = digest(fn, jax.tree.unflatten(structure, given), *settings())
+        name = call.name()
     except Unknown:
         found = native.native_of(fn, *args)
     else:
         found = native.native_by_name(name, fn, *args)
     with _lock:
-        _known[key] = found
+        _known[call] = found
         while len(_known) > REMEMBERED:
             _known.popitem(last=False)
     return found
-
-
-def _kind(x: Any) -> Any:
-    """Shape and type of an array of JAX, an argument; other leaves are parts of programs."""
-    if isinstance(x, jax.Array):
-        return x.shape, x.dtype
-    if isinstance(x, np.ndarray | np.generic):
-        return type(x), x.shape, x.dtype, x.tobytes()
-    return type(x), x
 
 
 __all__ = ["kernel", "kernel_of"]

@@ -7,28 +7,14 @@ import pytest
 from jax import lax
 
 from jaxmbd import native
-from jaxmbd.native import cache, canonical, lengths, module, records, registered
+from jaxmbd.native import cache, canonical, lengths, module, records
 from jaxmbd.native.digest import digest_of
 from tests.fused.random_programs import arguments, random_function
+from tests.new_process import forget
 
 pytest.importorskip("llvmlite")
 
 X = jnp.linspace(0.1, 0.4, 4)
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.setenv(cache.VARIABLE, str(tmp_path))
-    forget()
-    yield tmp_path
-    forget()
-
-
-def forget():
-    """Forget the programs of this process, as a new process does."""
-    canonical._first.clear()
-    for each in (records.reason_for_none, registered.code_of):
-        each.cache_clear()
 
 
 def motion(x):

@@ -3,34 +3,20 @@
 import os
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import jaxmbd as mbd
-from jaxmbd.native import cache, call, registered
+from jaxmbd import native
+from jaxmbd._with_slope import with_slope
+from jaxmbd.native import cache, call, machine_code
 from jaxmbd.native import kept as keeping
 from jaxmbd.programs import storage
-from jaxmbd.system import kernels
+from tests.new_process import forget
 from tests.programs.test_identity import OwnForce, pendulum
 
 pytest.importorskip("llvmlite")
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.setenv(cache.VARIABLE, str(tmp_path))
-    forget()
-    yield tmp_path
-    forget()
-
-
-def forget():
-    """Forget the programs of this process, as a new one does."""
-    storage._known.clear()
-    kernels._known.clear()
-    for each in (call._derivative, call._turned, call.linearized, registered.code_of):
-        each.cache_clear()
-    jax.clear_caches()
 
 
 def refuse(*args, **kwargs):
@@ -106,6 +92,49 @@ def test_switches_choose_other_programs(folder, monkeypatch):
     with jax.enable_x64(False), pytest.raises(AssertionError, match="traced again"):
         motion(pendulum())
     np.testing.assert_array_equal(motion(pendulum()), found)
+
+
+def test_code_of_another_processor_is_not_run(folder, monkeypatch):
+    """Machines of different processors may share a user's folder."""
+    motion(pendulum())
+    forget()
+    own = machine_code.target()
+    monkeypatch.setattr(storage, "target", lambda: own._replace(features="+older"))
+    monkeypatch.setattr(storage._Stored, "_made", refuse)
+    with pytest.raises(AssertionError, match="traced again"):
+        motion(pendulum())
+
+
+def double(x, leaves, along):
+    return 2.0 * along[0]
+
+
+def test_derivatives_with_rules_of_the_users_own_are_not_kept(folder, monkeypatch):
+    """A rule may be another function under the same name in the next process."""
+
+    def slope():
+        known = native.native_of(lambda x: with_slope(jnp.sin(x), [x], double), jnp.ones(2))
+        assert known is not None
+        return jax.jit(jax.jacfwd(known))(jnp.ones(2))
+
+    np.testing.assert_array_equal(slope(), 2.0 * np.eye(2))
+    forget()
+    monkeypatch.setattr(double, "__code__", (lambda x, leaves, along: 3.0 * along[0]).__code__)
+    np.testing.assert_array_equal(slope(), 3.0 * np.eye(2))
+
+
+def test_derivatives_of_another_generator_are_not_used(folder, monkeypatch):
+    def slope():
+        known = native.native_of(lambda x: jnp.sin(x) * x, jnp.ones(2))
+        assert known is not None
+        return jax.jit(jax.jacfwd(known))(jnp.ones(2))
+
+    slope()
+    forget()
+    monkeypatch.setattr(cache, "_source", lambda: "another")
+    monkeypatch.setattr(call, "jaxpr_as_fun", refuse)
+    with pytest.raises(AssertionError, match="traced again"):
+        slope()
 
 
 def test_no_program_is_stored_under_checks_of_jax(folder):

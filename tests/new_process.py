@@ -1,0 +1,18 @@
+"""What a new process does not have."""
+
+import jax
+
+from jaxmbd.native import call, canonical, records, registered
+from jaxmbd.programs import storage
+from jaxmbd.system import kernels
+
+
+def forget() -> None:
+    """Forget the programs of this process, as a new process does."""
+    for known in (canonical._first, storage._known, kernels._known):
+        known.clear()
+    for made in (call._derivative, call._turned, call.linearized):
+        made.cache_clear()
+    for found in (records.reason_for_none, registered.code_of):
+        found.cache_clear()
+    jax.clear_caches()
