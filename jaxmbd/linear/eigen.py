@@ -61,13 +61,13 @@ class Eigen(eqx.Module):
     - `defective`: whether the eigenvectors of the cluster do not span its invariant subspace.
     """
 
-    values: Complex[Numbers, "n"]
-    right: Complex[Numbers, "n n"]
-    left: Complex[Numbers, "n n"]
-    condition: Float[Numbers, "n"]
-    errors: Float[Numbers, "n"]
-    cluster: Int[Numbers, "n"]
-    defective: Bool[Numbers, "n"]
+    values: Complex[Array, "n"]
+    right: Complex[Array, "n n"]
+    left: Complex[Array, "n n"]
+    condition: Float[Array, "n"]
+    errors: Float[Array, "n"]
+    cluster: Int[Array, "n"]
+    defective: Bool[Array, "n"]
 
 
 class SymmetricEigen(eqx.Module):
