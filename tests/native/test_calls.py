@@ -154,7 +154,8 @@ def steps(A, x):
 @pytest.mark.parametrize("shares", [True, False])
 def test_loops_that_stay_loops(monkeypatch, shares):
     monkeypatch.setattr(lengths, "MAX_UNROLLED", 0)
-    monkeypatch.setattr(emit, "LONG", 20)
+    for limit in ("PART", "LONG"):
+        monkeypatch.setattr(emit, limit, 20)
     if not shares:
         monkeypatch.setattr(graph, "MAX_SHARED_ITERATIONS", 0)
 

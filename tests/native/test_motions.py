@@ -120,7 +120,8 @@ ROWS = jnp.cos(jnp.arange(12.0)).reshape(6, 2)
 @pytest.mark.parametrize("long", [False, True])
 def test_rows_in_memory(monkeypatch, long):
     monkeypatch.setattr(lengths, "MAX_UNROLLED", 0)
-    monkeypatch.setattr(emit, "LONG", 6 if long else 4000)
+    for limit in ("PART", "LONG"):
+        monkeypatch.setattr(emit, limit, 6 if long else 4000)
 
     def fn(A, x, given):  # Another object for each case, so that its code is generated anew.
         return rows(A, x + float(long), given)

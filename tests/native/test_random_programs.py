@@ -74,7 +74,8 @@ def test_programs_that_failed_once(seed, dtype):
 def test_random_programs_with_loops_in_several_parts(monkeypatch, block):
     """No loop is unrolled, and functions are as short as can be."""
     monkeypatch.setattr(lengths, "MAX_UNROLLED", 0)
-    monkeypatch.setattr(emit, "LONG", 15)
+    for limit in ("PART", "LONG"):
+        monkeypatch.setattr(emit, limit, 15)
     for cache in (reason_for_none, code_of, call._jitted):
         cache.cache_clear()
     test_random_programs(block)
