@@ -3,7 +3,6 @@
 import warnings
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +11,7 @@ from jaxtyping import Array
 from ..errors import BifurcationWarning
 from ..mechanism.loops import block_in_words
 from ..model.values import all_concrete
+from ..programs import stored
 from ..system import constraints
 from ..system.abstract import AbstractSystem, State
 from ..system.kernels import kernel
@@ -19,8 +19,6 @@ from .verdict import Verdict
 
 # Largest number of entries of all Jacobians: their singular values take some tenths of a second.
 MAX_ENTRIES = 500_000
-# The program takes milliseconds unless it is optimized, which takes seconds.
-QUICKLY: dict[str, Any] = {"compiler_options": {"xla_backend_optimization_level": 0}}
 # Errors of singular values, in units of the largest constraint residual; and how far above them a
 # singular value must be.
 DISTURBANCE, CLEAR = 30.0, 10.0
@@ -64,7 +62,7 @@ def warn_of_change_points(system: AbstractSystem, verdict: Verdict, ts: Any, sta
         )
 
 
-@eqx.filter_jit(**QUICKLY)
+@stored
 def _evaluated(
     system: AbstractSystem, size: Array, scales: Array, ts: Array, states: State
 ) -> tuple[Array, Array]:

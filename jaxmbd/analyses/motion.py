@@ -18,7 +18,7 @@ from ..programs import stored
 from ..system.abstract import AbstractSystem, NamedPoses, NamedTwists, State, Time
 from ..system.energy import Energy, Momentum, energy, momentum
 from ..system.joint_states import JointState, joint_states
-from ..system.kernels import kernel
+from ..system.kernels import kernel, of_rows
 from ..system.loads import element_states
 from ..system.reactions import reactions
 from .comparison import MotionDifference, compare
@@ -254,7 +254,9 @@ def _times_of(motion: AbstractMotion, name: str) -> Array:
     return motion.ts
 
 
-def _once(motion: AbstractMotion, name: str, of: Callable[[AbstractSystem, Array, State], T]) -> T:
+def _once(
+    motion: AbstractMotion, name: str, of: Callable[[bool, AbstractSystem, Array, State], T]
+) -> T:
     """A quantity of all rows, which the motion keeps after the first access.
 
     Not if it is traced: the motion may live longer than the trace. The value is not a field, so
@@ -263,7 +265,8 @@ def _once(motion: AbstractMotion, name: str, of: Callable[[AbstractSystem, Array
     kept = vars(motion).setdefault("_computed", {})
     if name in kept:
         return kept[name]
-    value = of(motion.system, motion.ts, _states_of(motion, name))
+    values = motion.system, motion.ts, _states_of(motion, name)
+    value = of(all_concrete(values), *values)
     if all_concrete(value):
         kept[name] = value
     return value
@@ -279,9 +282,11 @@ def _twists_at(system: AbstractSystem, t: Time, state: State) -> NamedTwists:
 
 @stored
 @with_room
-def _along(fn: Callable[..., Any], system: AbstractSystem, ts: Array, states: State) -> Any:
-    """fn(system, t, state) along a motion."""
-    return jax.vmap(lambda t, y: fn(system, t, y))(ts, states)
+def _along(
+    fn: Callable[..., Any], known: bool, system: AbstractSystem, ts: Array, states: State
+) -> Any:
+    """fn(system, t, state) along a motion; `known`: whether nothing is traced."""
+    return of_rows(partial(fn, system), ts, states, known=known)
 
 
 _reactions = partial(_along, reactions)  # Of two evaluations, each one operation.

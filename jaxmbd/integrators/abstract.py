@@ -114,10 +114,12 @@ class AbstractIntegrator(diffrax.AbstractSolver):
         """The same method, set up for a mode of differentiation. Default: the integrator itself."""
         return self
 
-    def saved(self, system: AbstractSystem, ts: Float[Array, "n"], states: State) -> State:
+    def saved(
+        self, system: AbstractSystem, ts: Float[Array, "n"], states: State, known: bool
+    ) -> State:
         """Saved states at `ts` from those of dense output, which may violate constraints.
 
-        Default: those of dense output.
+        Default: those of dense output. `known`: whether nothing is traced.
         """
         return states
 

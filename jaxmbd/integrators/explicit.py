@@ -14,6 +14,7 @@ from ..model.arguments import as_instance
 from ..system import constraints
 from ..system.abstract import AbstractSystem, State, Time
 from ..system.acceleration import accelerations
+from ..system.kernels import of_rows
 from ..system.loads import rates_at
 from ..system.stabilization import AbstractStabilization, Baumgarte, Choice
 from .abstract import AbstractIntegrator, Attempt
@@ -162,7 +163,9 @@ class ExplicitRK(AbstractIntegrator):
     def _corrects(self, system: AbstractSystem) -> bool:
         return self.stabilization.corrects and constraints.n_constraints(system) > 0
 
-    def saved(self, system: AbstractSystem, ts: Float[Array, "n"], states: State) -> State:
+    def saved(
+        self, system: AbstractSystem, ts: Float[Array, "n"], states: State, known: bool
+    ) -> State:
         if not self._corrects(system):
             return states
 
@@ -172,7 +175,7 @@ class ExplicitRK(AbstractIntegrator):
             moved = self.stabilization.placed(system, time, safe)
             return jax.tree.map(lambda a, b: jnp.where(finite, a, b), moved, state)
 
-        return jax.vmap(one)(ts, states)
+        return of_rows(one, ts, states, known=known)
 
     def order(self, terms: Any = None) -> int | None:
         return self.solver.order(terms)

@@ -13,6 +13,9 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 # Largest number of programs that are remembered.
 REMEMBERED = 256
 
+# Types whose equal values are the same; most parameters have them.
+PLAIN = frozenset({bool, int, str, type(None)})
+
 _first: OrderedDict[Any, ClosedJaxpr] = OrderedDict()
 
 
@@ -52,6 +55,8 @@ def _of_jaxpr(jaxpr: Jaxpr) -> Any:
 
 def _of_value(x: Any) -> Any:
     """A key of the value of a parameter or constant; that of an unknown object is itself."""
+    if type(x) in PLAIN:
+        return type(x), x
     if isinstance(x, ClosedJaxpr):
         return _of_closed(x)
     if isinstance(x, Jaxpr):

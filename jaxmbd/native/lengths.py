@@ -2,12 +2,11 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from functools import lru_cache
 from operator import mul
 from typing import Any
 
-import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from ..fused.inline_and_unroll import CALLS as INLINED
@@ -76,13 +75,10 @@ def work(
             own = work(params["program"].jaxpr, times, called)
             total += times(shape_of(equation.outvars[0])[0], own)
             continue
-        programs = params[CALLS[name]] if name in CALLS else tuple(params.values())
-        for value in jax.tree.leaves(programs, is_leaf=_is_program):
-            inner = value.jaxpr if isinstance(value, ClosedJaxpr) else value
-            if isinstance(inner, Jaxpr):
-                own = work(inner, times, called)
-                own //= FOLDED if name in CALLS and params.get("name") == MOSTLY_ZEROS else 1
-                total += times(params["length"], own) if name == "scan" else own
+        for inner in _programs_of(equation):
+            own = work(inner, times, called)
+            own //= FOLDED if name in CALLS and params.get("name") == MOSTLY_ZEROS else 1
+            total += times(params["length"], own) if name == "scan" else own
     return total
 
 
@@ -114,11 +110,8 @@ def _count(jaxpr: Jaxpr, counts: Counter[ClosedJaxpr]) -> None:
         name, params = equation.primitive.name, equation.params
         if name == "native_call" and not any(params["batched"]):
             counts[params["program"]] += 1
-        programs = params[CALLS[name]] if name in CALLS else tuple(params.values())
-        for value in jax.tree.leaves(programs, is_leaf=_is_program):
-            inner = value.jaxpr if isinstance(value, ClosedJaxpr) else value
-            if isinstance(inner, Jaxpr):
-                _count(inner, counts)
+        for inner in _programs_of(equation):
+            _count(inner, counts)
 
 
 @lru_cache(maxsize=256)
@@ -147,8 +140,15 @@ def length(jaxpr: Jaxpr, called: Collection[ClosedJaxpr] = ()) -> tuple[int, int
     return work(jaxpr, times, called), len(loops)
 
 
-def _is_program(value: Any) -> bool:
-    return isinstance(value, Jaxpr | ClosedJaxpr)
+def _programs_of(equation: Any) -> Iterator[Jaxpr]:
+    """Programs among the parameters of an equation; of a call, the one that is evaluated."""
+    name, params = equation.primitive.name, equation.params
+    for value in [params[CALLS[name]]] if name in CALLS else params.values():
+        for x in value if isinstance(value, tuple | list) else (value,):
+            if isinstance(x, ClosedJaxpr):
+                yield x.jaxpr
+            elif isinstance(x, Jaxpr):
+                yield x
 
 
 def makes_mask(equation: Any) -> bool:

@@ -26,18 +26,21 @@ def by_use(nodes: Sequence[Node]) -> list[Node]:
         counts = [registers[y.index] for y in below]
         registers[x.index] = max((n + k for k, n in enumerate(reversed(counts))), default=1)
     ordered: list[Node] = []
+    begun: set[int] = set()
     done: set[int] = set()
     stack = [x for x in reversed(nodes) if x.index not in used]
     while stack:
-        x = stack[-1]
-        waiting = [y for y in operands[x.index] if y.index not in done]
-        if waiting and x.index not in done:
-            stack += waiting
+        x = stack.pop()
+        k = x.index
+        if k in done:
             continue
-        stack.pop()
-        if x.index not in done:
-            done.add(x.index)
+        if k in begun or not operands[k]:
+            done.add(k)
             ordered.append(x)
+        else:
+            begun.add(k)
+            stack.append(x)
+            stack += operands[k]
     return ordered
 
 

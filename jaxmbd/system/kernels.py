@@ -14,6 +14,10 @@ from ..programs.identity import Call, Unknown
 P = ParamSpec("P")
 R = TypeVar("R")
 
+# The most rows that are evaluated in turn. Compiling the accelerations of a four-bar for batches
+# takes a second, their evaluation in turn 10 µs a row.
+FEW_ROWS = 500
+
 # Largest number of kernels that are remembered, each with its program.
 REMEMBERED = 512
 
@@ -35,6 +39,18 @@ def kernel(fn: Callable[P, R]) -> Callable[P, R]:
         return fn(*args, **kwargs) if found is None else found(*args)
 
     return called
+
+
+def of_rows(fn: Callable[..., R], *rows: Any, known: bool) -> R:
+    """fn of each row of arrays.
+
+    Few `known` rows, which no transformation has traced, are evaluated in turn, by the generated
+    code for one state: it is not compiled for batches as well.
+    """
+    few = len(jax.tree.leaves(rows)[0]) <= FEW_ROWS
+    if known and few and native.why_none() is None:
+        return jax.lax.map(lambda row: fn(*row), rows)
+    return jax.vmap(fn)(*rows)
 
 
 def kernel_of(fn: Callable[..., Any], *args: Any) -> native.NativeFunction | None:
@@ -64,4 +80,4 @@ def kernel_of(fn: Callable[..., Any], *args: Any) -> native.NativeFunction | Non
     return found
 
 
-__all__ = ["kernel", "kernel_of"]
+__all__ = ["kernel", "kernel_of", "of_rows"]

@@ -83,8 +83,9 @@ def test_other_numbers_need_no_other_program(model, adaptive):
 
 
 def test_programs_are_counted():
+    x = jnp.zeros(3)
     with Programs() as programs:
-        jax.jit(lambda x: x + 1.25)(jnp.zeros(3))
+        jax.jit(lambda x: x + 1.25)(x)
     assert programs.count == 1
 
 
@@ -114,6 +115,21 @@ def test_only_known_checks_are_left_out():
     assert unchecked(jnp.array(0.5)) == 1
     with pytest.raises(RuntimeError, match="unknown: x is large"):
         unchecked(jnp.array(2.0))
+
+
+def test_repeated_functions_become_loops():
+    def fn(x):
+        y = x
+        for _ in range(100):  # As diffrax does with the end of a motion.
+            y = eqx.internal.prevbefore(y)
+        z = eqx.internal.prevbefore(y)
+        return y, eqx.internal.prevbefore(z), z + y  # z has another use, and ends the loop.
+
+    unchecked = without_checks(fn, ())
+    found = jax.make_jaxpr(unchecked)(jnp.array(2.0)).eqns
+    assert len(found) < 10
+    for x in (2.0, 1e-310, 0.0, -3.0, jnp.inf):
+        np.testing.assert_array_equal(unchecked(jnp.array(x)), fn(jnp.array(x)))
 
 
 @pytest.mark.thorough

@@ -94,6 +94,34 @@ def test_switches_choose_other_programs(folder, monkeypatch):
     np.testing.assert_array_equal(motion(pendulum()), found)
 
 
+def test_only_programs_of_little_are_compiled_quickly(monkeypatch):
+    mechanics = native.native_of(lambda x: jnp.sin(x) @ x, jnp.ones(3))
+    assert mechanics is not None
+
+    def program(n):
+        def many(x):
+            given = jnp.cos(x)
+            return jax.lax.fori_loop(0, 9, lambda _, x: (x + given) * mechanics(x[:3]), x)
+
+        return jax.jit(many).trace(jnp.ones(n))
+
+    options = []
+    monkeypatch.setattr(jax.stages.Lowered, "compile", lambda self, *given: options.append(given))
+    for n in (10, 10_000):
+        traced = program(n)
+        repeated, once = storage._computed(traced.jaxpr.jaxpr)
+        assert 2 * n <= repeated < 3 * n
+        assert n <= once < 2 * n
+        storage._compiled(traced.lower(), traced.jaxpr.jaxpr)
+    assert options == [(storage.QUICKLY,), ()]
+
+
+def test_versions_of_xla_without_the_options(monkeypatch):
+    monkeypatch.setattr(storage, "QUICKLY", {"xla_of_another_version": True})
+    traced = jax.jit(jnp.sin).trace(1.0)
+    assert storage._compiled(traced.lower(), traced.jaxpr.jaxpr)(1.0) == jnp.sin(1.0)
+
+
 def test_code_of_another_processor_is_not_run(folder, monkeypatch):
     """Machines of different processors may share a user's folder."""
     motion(pendulum())
