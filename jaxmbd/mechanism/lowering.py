@@ -23,6 +23,7 @@ from ..joints import Free, Spherical
 from ..lie import Pose, so3
 from ..model import Frame, Model, ground
 from ..model.model import references
+from ..programs import stored
 from .bodies import BodyGroup
 from .controllers import lower_controller
 from .couplings import lower_couplings
@@ -98,7 +99,7 @@ def lower(model: Model, cut: Sequence[str] = (), joint_coordinates: bool = False
     )
 
 
-@jax.jit
+@stored
 def _poses(frames: Frame) -> Pose:
     """Poses of stacked frames in their bodies."""
     return jax.vmap(lambda frame: frame.pose)(frames)
