@@ -175,7 +175,7 @@ def simulate(
     known = all_concrete((system, state, t0, t1, dt))
     note_unobserved(surfaces_of(system), fixed and not known and impacts is None)
     motion = system, state, t0, t1, dt, controller, integrator, saveat, event, impacts
-    options = progress, adjoint, max_steps, is_watched(system) and known, known
+    options = progress, adjoint, max_steps, is_watched(system) and known, fixed and known
     # Checks of times are made above; a progress meter calls Python in any case.
     checked = all_concrete((*motion[:-3], saveat.subs, event, impacts)) and not progress
     with unwatched():
@@ -225,7 +225,7 @@ def _solve(
     adjoint,
     max_steps,
     watched,
-    known,
+    observed,
 ) -> _Solved:
     adaptive = isinstance(controller, diffrax.AbstractAdaptiveStepSizeController)
     returned, surfaces = saveat.controller_state, surfaces_of(system)
@@ -240,7 +240,7 @@ def _solve(
     if impacts is not None:
         at = t0, t1, state, saveat.subs.ts
         sol, lost, ending, met = with_impacts(system, surfaces, impacts, run, *at, max_steps)
-    elif known and surfaces.groups and isinstance(controller, diffrax.ConstantStepSize):
+    elif observed and surfaces.groups:
         every = diffrax.SubSaveAt(t0=True, steps=True, fn=ObservesContacts(surfaces))
         sol, lost = run(t0, state, replace(saveat, subs=[saveat.subs, every]), event)
         (ts, ends), (ys, found) = cast(Any, sol.ts), cast(Any, sol.ys)
@@ -250,7 +250,7 @@ def _solve(
     if isinstance(integrator, AbstractImplicit):
         sol = _without_failed_step(sol)
     elif isinstance(sol.ts, jax.Array) and isinstance(sol.ys, State):
-        sol = eqx.tree_at(lambda s: s.ys, sol, integrator.saved(system, sol.ts, sol.ys, known))
+        sol = eqx.tree_at(lambda s: s.ys, sol, integrator.saved(system, sol.ts, sol.ys))
     accuracy = None
     if adaptive:
         accuracy = jnp.maximum(jnp.asarray(controller.rtol), jnp.asarray(controller.atol))

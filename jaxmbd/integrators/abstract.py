@@ -114,12 +114,10 @@ class AbstractIntegrator(diffrax.AbstractSolver):
         """The same method, set up for a mode of differentiation. Default: the integrator itself."""
         return self
 
-    def saved(
-        self, system: AbstractSystem, ts: Float[Array, "n"], states: State, known: bool
-    ) -> State:
+    def saved(self, system: AbstractSystem, ts: Float[Array, "n"], states: State) -> State:
         """Saved states at `ts` from those of dense output, which may violate constraints.
 
-        Default: those of dense output. `known`: whether nothing is traced.
+        Default: those of dense output.
         """
         return states
 

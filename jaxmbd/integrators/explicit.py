@@ -14,7 +14,6 @@ from ..model.arguments import as_instance
 from ..system import constraints
 from ..system.abstract import AbstractSystem, State, Time
 from ..system.acceleration import accelerations
-from ..system.kernels import of_rows
 from ..system.loads import rates_at
 from ..system.stabilization import AbstractStabilization, Baumgarte, Choice
 from .abstract import AbstractIntegrator, Attempt
@@ -163,9 +162,7 @@ class ExplicitRK(AbstractIntegrator):
     def _corrects(self, system: AbstractSystem) -> bool:
         return self.stabilization.corrects and constraints.n_constraints(system) > 0
 
-    def saved(
-        self, system: AbstractSystem, ts: Float[Array, "n"], states: State, known: bool
-    ) -> State:
+    def saved(self, system: AbstractSystem, ts: Float[Array, "n"], states: State) -> State:
         if not self._corrects(system):
             return states
 
@@ -175,7 +172,7 @@ class ExplicitRK(AbstractIntegrator):
             moved = self.stabilization.placed(system, time, safe)
             return jax.tree.map(lambda a, b: jnp.where(finite, a, b), moved, state)
 
-        return of_rows(one, ts, states, known=known)
+        return jax.vmap(one)(ts, states)
 
     def order(self, terms: Any = None) -> int | None:
         return self.solver.order(terms)
