@@ -206,7 +206,7 @@ def _computed(jaxpr: Jaxpr, in_loop: bool = False) -> tuple[int, int]:
         inner = list(jaxprs_in_params(equation.params))
         counts = [_computed(x, in_loop or name in ("scan", "while")) for x in inner]
         if not inner:
-            size = sum(math.prod(x.aval.shape) for x in equation.outvars)
+            size = sum(math.prod(cast(Any, x.aval).shape) for x in equation.outvars)
             counts = [(size, 0) if in_loop else (0, size)]
         repeated, once = repeated + sum(x for x, _ in counts), once + sum(x for _, x in counts)
     return repeated, once
