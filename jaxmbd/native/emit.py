@@ -31,14 +31,15 @@ class Place:
     - `kind`: `table` of constants, `argument`, `scratch` memory of a pass, or memory that both
       passes `share`.
     - `start`: name of the table, number of the argument, or offset in bytes.
-    - `entry`, `step`: of arguments, offset of the entry in a row and bytes of a row.
+    - `entry`, `step`: of arguments, offset of the entry in a row and bytes of a row; of other
+      memory, the first of the rows there that make a row, and their number.
     - `loop`: of shared memory, the loop that wrote it.
     """
 
     kind: str
     start: Any
     entry: int = 0
-    step: int = 0
+    step: int = 1
     loop: Region | None = None
 
 
@@ -103,6 +104,10 @@ class Pass(Values):
             return
         if item.op == "stacked":
             self.names[item.index] = self._stacked(item)
+        elif item.op == "stacked_at":
+            self.names[item.index] = self._stacked_at(item)
+        elif item.op == "pick":
+            self.names[item.index] = self._picked(item)
         elif item.op == "load":
             self.names[item.index] = self.at_index(item)
         elif item.op in IN_MEMORY:
@@ -266,10 +271,11 @@ class Pass(Values):
             size = SIZES[x.type]
             return Place("argument", rows.number, k * size, rows.size * size)
         if isinstance(rows, StackedRows):
-            key = rows.loop.index, rows.number, k
-            if self.plan.stacked[rows.loop, rows.number, k] and self.varies:
-                return Place("shared", self.offsets[key], loop=rows.loop)
-            return Place("scratch", self.buffers[key])
+            beyond, entry = rows.entry(k)
+            key = rows.loop.index, rows.number, entry
+            if self.plan.stacked[rows.loop, rows.number, entry] and self.varies:
+                return Place("shared", self.offsets[key], beyond, rows.together, rows.loop)
+            return Place("scratch", self.buffers[key], beyond, rows.together)
         assert not isinstance(rows, AbstractRows)
         column: np.ndarray = rows[:, k]
         if all(y.op == "const" for y in column):
@@ -300,6 +306,9 @@ class Pass(Values):
         if place.kind == "argument":
             offset = w.put(f"mul i64 {row}, {place.step}")
             return self.of_argument(place.start, x.type, w.put(f"add i64 {offset}, {place.entry}"))
+        if place.step > 1:
+            row = w.put(f"mul i64 {row}, {place.step}")
+            row = w.put(f"add i64 {row}, {place.entry}")
         if place.kind == "scratch":
             first = w.put(f"getelementptr i8, ptr %scratch, i64 {place.start}")
             return self.row_from(
@@ -357,6 +366,27 @@ class Pass(Values):
         start = self.buffers[loop.index, number_, k] + i * SIZES[x.type] * max(1, self.lanes)
         place = self.w.put(f"getelementptr i8, ptr %scratch, i64 {start}")
         return self.row_from(place, x.type)
+
+    def _stacked_at(self, x: Node) -> str:
+        """Load an entry of the row with a computed number that a loop has written."""
+        loop, number_, k = x.data
+        own, key = MEMORY[x.type], (loop.index, number_, k)
+        row = self.w.put(f"sext {x.args[0].type} {self.uniform(x.args[0])} to i64")
+        if self.plan.stacked[x.data] and self.varies:
+            place = self._shared_row(loop, self.offsets[key], row)
+            return self.w.broadcast(x.type, self.scalar_from(place, x.type))
+        first = self._address(self.buffers[key])
+        place = f"getelementptr {wide(own, self.lanes)}, ptr {first}, i64 {row}"
+        return self.row_from(self.w.put(place), x.type)
+
+    def _picked(self, x: Node) -> str:
+        """Load an entry of the row with a computed number of an array in memory."""
+        block, row = x.args
+        size, k = x.data
+        first = self._address(self._blocks[block.index] + k * self._size(x.type))
+        row = self.w.put(f"sext {row.type} {self.uniform(row)} to i64")
+        place = self.w.put(f"mul i64 {row}, {size * self._size(x.type)}")
+        return self.row_from(self.w.put(f"getelementptr i8, ptr {first}, i64 {place}"), x.type)
 
 
 IN_MEMORY = {"block": Pass._write_block, "call": Pass._write_call, "result": Pass._write_result}

@@ -190,6 +190,16 @@ class Graph:
             for x, count in zip(results, routine.found, strict=True)
         ]
 
+    def row_of_loop(self, loop: "Region", number: int, k: int, row: Node) -> Node:
+        """Entry k of the row with a computed number that a loop has written."""
+        x = loop.stacked[number][k]
+        key = ("stacked_at", loop.index, number, k, row.index)
+        if key not in self._known:
+            varies = x.varies or row.varies
+            node = Node("stacked_at", x.type, (row,), (loop, number, k), row.region, varies)
+            self._known[key] = self._added(node)
+        return self._known[key]
+
     def of_loop(self, op: str, kind: str, loop: Region, data: Any, varies: bool) -> Node:
         """A value that a loop defines: in its body, or after it for results."""
         inside, varies = op in ("carry", "row"), varies or self.varies

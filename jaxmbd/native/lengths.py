@@ -4,7 +4,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from functools import lru_cache
-from operator import mul
 from typing import Any
 
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
@@ -21,25 +20,39 @@ MAX_UNROLLED = 20_000
 # with derivatives of robots: 4.2 to 5.1.
 FOLDED = 4
 
-# Calls of functions, and the parameter with the function. Rewritten programs of kernels have lost
-# the names of loops; those before are evaluated.
 # Primitives whose result is the first argument: derivatives are traced before code is generated.
 FIRST = frozenset({"after", "stop_gradient", "with_slope"})
+
+# Calls of functions, and the parameter with the function. Rewritten programs of kernels have lost
+# the names of loops; those before are evaluated.
 CALLS = INLINED | dict.fromkeys(("fused_program", "linear_kernel"), "plain")
+
+# Name of the function that calls a loop over rows (`row_loops`), which is never unrolled.
+ROW_LOOP = "row_loop"
+
+Times = Callable[[int, int, int], int]
+
+
+def _all(n: int, own: int, most: int) -> int:
+    return n * own
 
 
 def work(
     jaxpr: Jaxpr,
-    times: Callable[[int, int], int] = mul,
+    times: Times = _all,
     called: Collection[ClosedJaxpr] = (),
+    most: int | None = None,
 ) -> int:
     """About the number of operations on scalars of a jaxpr with all its loops unrolled.
 
     **Arguments:**
 
-    - `times`: what a loop counts, a function of its number of iterations and of the work of one.
+    - `times`: what a loop counts, a function of its number of iterations, of the work of one, and
+      of the most work of a loop that is unrolled.
     - `called`: programs whose calls stay calls.
+    - `most`: the most work of a loop in the program that is unrolled. Default: `MAX_UNROLLED`.
     """
+    most = MAX_UNROLLED if most is None else most
     total = 0
     masks: set[Any] = set()
     folded: set[Any] = set(jaxpr.constvars)
@@ -73,12 +86,14 @@ def work(
             continue
         if name == "native_call" and any(params["batched"]):
             own = work(params["program"].jaxpr, times, called)
-            total += times(shape_of(equation.outvars[0])[0], own)
+            total += times(shape_of(equation.outvars[0])[0], own, MAX_UNROLLED)
             continue
+        called_as = params.get("name") if name in CALLS else None
+        limit = 0 if called_as == ROW_LOOP else MAX_UNROLLED
         for inner in _programs_of(equation):
-            own = work(inner, times, called)
-            own //= FOLDED if name in CALLS and params.get("name") == MOSTLY_ZEROS else 1
-            total += times(params["length"], own) if name == "scan" else own
+            own = work(inner, times, called, limit)
+            own //= FOLDED if called_as == MOSTLY_ZEROS else 1
+            total += times(params["length"], own, most) if name == "scan" else own
     return total
 
 
@@ -120,18 +135,21 @@ def work_of(program: ClosedJaxpr) -> int:
     return work(program.jaxpr)
 
 
-def stays_loop(params: Any) -> bool:
-    """True if a scan with these parameters has too many operations to be unrolled."""
-    n = params["length"]
-    return n != 1 and n * work(params["jaxpr"].jaxpr) > MAX_UNROLLED
+def stays_loop(params: Any, most: int | None = None) -> bool:
+    """True if a scan with these parameters has too many operations to be unrolled.
+
+    **Arguments:** `most`: the largest number. Default: `MAX_UNROLLED`.
+    """
+    n, most = params["length"], MAX_UNROLLED if most is None else most
+    return n != 1 and n * work(params["jaxpr"].jaxpr) > most
 
 
 def length(jaxpr: Jaxpr, called: Collection[ClosedJaxpr] = ()) -> tuple[int, int]:
     """About the number of operations in the program of scalars of a jaxpr, and of long loops."""
     loops: list[int] = []
 
-    def times(n: int, own: int) -> int:
-        if n * own <= MAX_UNROLLED:
+    def times(n: int, own: int, most: int) -> int:
+        if n * own <= most:
             return n * own
         if own > MAX_UNROLLED:  # Not a recursion over the bodies of a long chain.
             loops.append(own)
@@ -173,6 +191,7 @@ def shape_of(x: Any) -> tuple[int, ...]:
 __all__ = [
     "CALLS",
     "FIRST",
+    "ROW_LOOP",
     "called_by",
     "is_called",
     "length",

@@ -80,8 +80,10 @@ class Plan:
         if node.op == "stacked":
             loop, number, _, k = node.data
             found = loop, number, k
+        elif node.op == "stacked_at":
+            found = node.data
         elif node.op == "row" and isinstance(rows := node.data[0].rows[node.data[1]], StackedRows):
-            found = rows.loop, rows.number, node.data[2]
+            found = rows.loop, rows.number, rows.entry(node.data[2])[1]
         if found is None:
             return
         loop, number, k = found
@@ -101,7 +103,7 @@ class Plan:
             if node is None:
                 read = results if any(self.graph.batched) else []
             else:
-                read = needed(node) if node.varies and not _reads_stacked(node) else ()
+                read = (node.args if _reads_stacked(node) else needed(node)) if node.varies else ()
             for x in read:
                 if not x.varies and x.op not in ("const", "arg") and x.index not in self.slots:
                     self.slots[x.index] = self.crossing[x.region]
@@ -123,6 +125,8 @@ def _ordered(items: list[Any]) -> list[Any]:
 
 def _reads_stacked(node: Node) -> bool:
     """True if a node stands for a row that another loop has written, which is in memory."""
+    if node.op == "stacked_at":
+        return True
     return node.op == "row" and isinstance(node.data[0].rows[node.data[1]], StackedRows)
 
 
@@ -136,11 +140,14 @@ def needed(node: Node) -> list[Node]:
         loop, number, k = node.data
         rows = loop.rows[number]
         if isinstance(rows, StackedRows):
-            return [rows.loop.stacked[rows.number][k]]
+            return [rows.loop.stacked[rows.number][rows.entry(k)[1]]]
         return [] if isinstance(rows, AbstractRows) else list(rows[:, k])
     if node.op == "stacked":
         loop, number, _, k = node.data
         return [loop.stacked[number][k]]
+    if node.op == "stacked_at":
+        loop, number, k = node.data
+        return [loop.stacked[number][k], *node.args]
     return list(node.args)
 
 

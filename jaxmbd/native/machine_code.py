@@ -15,8 +15,10 @@ LEVEL = 1
 
 # LLVM's scheduler takes half of the time to compile long code, more than in proportion to its
 # length. Vector code of more lines is left in its order: batches of Talos are 30 % faster then,
-# those of Go2 and the motions of fits as fast. Shorter code and code for one state would be slower.
-MOST_SCHEDULED = 15_000
+# those of Go2 and the motions of fits as fast. Code for one state has another limit: the residual
+# of a chain of 100 links takes 47 µs and 12.8 s to compile with the scheduler, 51 µs and 2.9 s
+# without. Shorter code would be slower.
+MOST_SCHEDULED, MOST_OF_ONE = 15_000, 30_000
 
 
 class Target(NamedTuple):
@@ -45,9 +47,8 @@ def target() -> Target:
     features = llvm.get_host_cpu_features()
     width = 64 if features.get("avx512f") else 32 if features.get("avx2") else 16
     numbers = ".".join(map(str, llvm.llvm_version_info))
-    versions = (
-        f"llvmlite {llvmlite.__version__}, LLVM {numbers}, level {LEVEL}, large, {MOST_SCHEDULED}"
-    )
+    limits = f"{MOST_SCHEDULED}, {MOST_OF_ONE}"
+    versions = f"llvmlite {llvmlite.__version__}, LLVM {numbers}, level {LEVEL}, large, {limits}"
     names = llvm.get_process_triple(), llvm.get_host_cpu_name(), features.flatten()
     return Target(*names, versions, width)
 
@@ -71,7 +72,7 @@ def compiled(text: str, name: str) -> bytes:
     module.data_layout = str(machine.target_data)
     module.verify()
     is_vector = " x double>" in text or " x float>" in text
-    if not is_vector or text.count("\n") <= MOST_SCHEDULED:
+    if text.count("\n") <= (MOST_SCHEDULED if is_vector else MOST_OF_ONE):
         return machine.emit_object(module)
     llvm.set_option("jaxmbd", "-enable-misched=false")  # Of the process: set back at once.
     try:

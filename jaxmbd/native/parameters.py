@@ -55,6 +55,7 @@ COVERED: dict[str, dict[str, Check]] = {
     **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin"), _CUMULATIVE),
     "cond": dict.fromkeys(("branches", "branches_platforms"), _any),
     "platform_index": {"platforms": _any},
+    "row_at": {},
     "empty2": dict.fromkeys(("dtype", "memory_space"), _any),
     "while": dict.fromkeys(("cond_jaxpr", "body_jaxpr", "cond_nconsts", "body_nconsts"), _any),
     "native_call": dict.fromkeys(("program", "linear", "otherwise", "batched"), _any),

@@ -71,21 +71,38 @@ class ArgumentRows(AbstractRows):
 
 
 class StackedRows(AbstractRows):
-    """Rows that a loop has written, one an iteration, with the entries `loop.stacked[number]`."""
+    """Rows that a loop has written, one an iteration, with the entries `loop.stacked[number]`.
 
-    def __init__(self, graph: Graph, loop: Region, number: int, row: tuple[int, ...]):
-        super().__init__(graph, (loop.length, *row))
-        self.loop, self.number = loop, number
+    - `together`: number of rows of the loop that make one row of the array.
+    """
+
+    def __init__(
+        self, graph: Graph, loop: Region, number: int, row: tuple[int, ...], together: int = 1
+    ):
+        super().__init__(graph, (loop.length // together, *row))
+        self.loop, self.number, self.together = loop, number, together
+
+    def entry(self, k: int) -> tuple[int, int]:
+        """Of entry k of a row, the row of the loop among those together, and the entry there."""
+        return divmod(k, max(1, self.size // self.together))
 
     def varies(self, k: int) -> bool:
-        return self.loop.stacked[self.number][k].varies
+        return self.loop.stacked[self.number][self.entry(k)[1]].varies
 
     def type(self, k: int) -> str:
-        return self.loop.stacked[self.number][k].type
+        return self.loop.stacked[self.number][self.entry(k)[1]].type
 
     def node(self, row: int, k: int) -> Node:
-        data = self.number, row, k
+        first, own = self.entry(k)
+        data = self.number, row * self.together + first, own
         return self.graph.of_loop("stacked", self.type(k), self.loop, data, self.varies(k))
+
+    def reshaped(self, shape: tuple[int, ...]) -> "StackedRows | None":
+        """The same entries with several rows as one; None for another shape."""
+        rows = self.loop.length
+        if not shape or shape[0] == 0 or rows % shape[0]:
+            return None
+        return StackedRows(self.graph, self.loop, self.number, shape[1:], rows // shape[0])
 
 
 def as_nodes(x: Any) -> Nodes:

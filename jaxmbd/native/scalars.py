@@ -23,6 +23,7 @@ from .graph import TYPES, UNLIMITED, Graph, Node, Region
 from .lengths import (
     CALLS,
     FIRST,
+    ROW_LOOP,
     called_by,
     is_called,
     length,
@@ -34,6 +35,7 @@ from .lengths import (
 )
 from .masks import Mask
 from .parameters import uncovered
+from .row_loops import with_row_loops
 from .rows import MAX_ENTRIES, AbstractRows, ArgumentRows, StackedRows, as_nodes
 from .structure import STRUCTURE, Nodes, NotCovered, as_array, constants, each, known
 
@@ -77,6 +79,7 @@ def scalars_of(
     **Raises** `NotCovered` with the reason for which there is none.
     """
     called = called_by(program)
+    program = with_row_loops(program, called)
     about, n_loops = length(program.jaxpr, called)
     is_single = all(x.dtype != np.float64 for x in (*program.in_avals, *program.out_avals))
     most = (MORE_IN_SINGLE if is_single else 1.0) * MAX_LENGTHS[min(n_loops, len(MAX_LENGTHS) - 1)]
@@ -127,7 +130,7 @@ def once(program: ClosedJaxpr, batched: Sequence[bool], is_linear: bool = False)
 
 def _as_result(graph: Graph, x: Array) -> Array:
     """Rows that a loop can store as it writes them, otherwise entries."""
-    if isinstance(x, StackedRows):
+    if isinstance(x, StackedRows) and x.together == 1:
         stacked = x.loop.stacked[x.number]
         if x.loop.parent is graph.root and all(y.varies == any(graph.batched) for y in stacked):
             return x
@@ -156,6 +159,7 @@ class Trace:
     def __init__(self, graph: Graph, called: Collection[ClosedJaxpr]):
         self.graph, self.called = graph, called
         self.ends_early = False  # Whether the next loop does: `while_at_most`.
+        self.of_rows = False  # Whether the next loop is one over rows: `row_loops`.
 
     def evaluate(self, program: ClosedJaxpr, given: Sequence[Array], region: Region) -> list[Array]:
         """Results of a jaxpr in the body of a loop, or in the root region."""
@@ -198,7 +202,14 @@ class Trace:
             return self._call(params, list(map(as_nodes, given)))
         if name in CALLS and isinstance(params[CALLS[name]], ClosedJaxpr):
             self.ends_early = params.get("name") == WHILE_AT_MOST
+            self.of_rows = params.get("name") == ROW_LOOP
             return self.evaluate(params[CALLS[name]], given, region)
+        if name == "reshape" and isinstance(given[0], StackedRows):
+            rows = given[0].reshaped(equation.outvars[0].aval.shape)
+            if rows is not None:
+                return [rows]
+        if name == "row_at":
+            return [tables.row_at(graph, given[0], as_nodes(given[1]).item())]
         if name in BATCHES:
             inner = jax.make_jaxpr(params["plain"])(*(blank(y.aval) for y in equation.invars))
             return self.evaluate(inner, given, region)
@@ -275,7 +286,8 @@ class Trace:
         # Not loops of transposes, or loops that save values for them.
         early = self.ends_early and not (rows or shapes or reverse)
         early, self.ends_early = early and body.in_avals[n_consts].dtype == bool, False
-        if early or stays_loop(params):
+        of_rows, self.of_rows = self.of_rows, False
+        if early or of_rows or stays_loop(params):
             loop = Loop(body, n_carry, length, reverse, early)
             return self._loop(loop, consts, carry, rows, region)
         entries = list(map(as_nodes, rows))

@@ -1,5 +1,6 @@
 """Entries of arguments at indices that are computed: loads, not choices among all entries."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,7 @@ from jax.lax import GatherScatterMode
 
 from .elementwise import add, compare, convert, logic, mul, select
 from .graph import Graph, Node
-from .rows import ArgumentRows
+from .rows import AbstractRows, ArgumentRows, StackedRows, as_nodes
 from .structure import Nodes, NotCovered, fill_value
 
 INDEX = "i64"
@@ -50,6 +51,34 @@ def gathered(graph: Graph, equation: Any, x: ArgumentRows, indices: Nodes) -> No
     return found.transpose(np.argsort([*outer, *numbers.offset_dims]))
 
 
+def row_at(graph: Graph, x: Any, row: Node) -> Nodes:
+    """The row of an array with a computed number, the same for all states; it keeps its axis."""
+    shape = (1, *x.shape[1:])
+    found = np.empty(math.prod(shape), dtype=object)
+    if row.op == "const" or x.shape[0] == 1:
+        number = int(row.data) if row.op == "const" else 0
+        if not isinstance(x, AbstractRows):
+            return x[number : number + 1]
+        found[:] = [x.node(number, k) for k in range(x.size)]
+    elif isinstance(x, ArgumentRows):
+        own = convert(graph, row, INDEX)
+        first = mul(graph, own, graph.constant(x.size, INDEX))
+        found[:] = [graph.load(x.number, first, k, x.kind) for k in range(x.size)]
+    elif isinstance(x, StackedRows):
+        first = mul(graph, row, graph.constant(x.together, row.type))
+        for k in range(x.size):
+            beyond, entry = x.entry(k)
+            own = add(graph, first, graph.constant(beyond, row.type))
+            found[k] = graph.row_of_loop(x.loop, x.number, entry, own)
+    elif found.size:
+        entries = list(as_nodes(x).flat)
+        varies = row.varies or any(y.varies for y in entries)
+        block = graph.block(entries, varies)
+        size = found.size
+        found[:] = [graph.node("pick", block.type, (block, row), (size, k)) for k in range(size)]
+    return found.reshape(shape)
+
+
 def _first(graph: Graph, shape: Any, starts: list[Node], sizes: Any) -> Node:
     """Number of the first entry of a part within the argument."""
     total, stride = graph.constant(0, INDEX), 1
@@ -85,4 +114,4 @@ def _loaded(graph: Graph, x: ArgumentRows, first: Node, sizes: Any) -> Nodes:
     return found
 
 
-__all__ = ["gathered", "sliced"]
+__all__ = ["gathered", "row_at", "sliced"]

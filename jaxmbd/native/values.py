@@ -159,6 +159,17 @@ class Values:
         place = self.slot(node)
         return w.broadcast(node.type, self.scalar_from(place, node.type))
 
+    def uniform(self, node: Node) -> str:
+        """The value of a node that is the same for all lanes, as a scalar."""
+        if node.op == "const":
+            return str(int(node.data))
+        if node.varies != self.varies and node.op != "arg":
+            return self.scalar_from(self.slot(node), node.type)
+        value = self.read(node)
+        if not self.lanes:
+            return value
+        return self.w.put(f"extractelement {self.w.type(node.type)} {value}, i64 0")
+
     def of_argument(self, k: int, kind: str, offset: str) -> str:
         """An entry of argument k, at an offset in bytes."""
         self.part.args.add(k)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import jax
 from jaxtyping import Array, Float
 
 from ..fused import DerivativeKernels
@@ -14,10 +15,6 @@ Equations = Callable[[Float[Array, "n"], Any], Float[Array, "n"]]
 
 class Residual:
     """fn(x, args) as a function of x.
-
-    Values and dense derivatives are generated code. If there is none, values that are needed often
-    are a fused program. Derivatives along few directions are fused programs, and so are values
-    beside them, each a program of its own: a joint program takes longer to compile.
 
     - `fn`: the equations with derivatives by x and by the arguments, possibly as generated code.
     - `is_code`: whether they are generated code.
@@ -32,11 +29,13 @@ class Residual:
         - `often`: whether values alone are needed often, so that a fused program pays.
         """
         self.args, self.slopes = args, None
-        code = None if few else kernel_of(fn, x, args)
+        code = kernel_of(fn, x, args)
         self.is_code = code is not None
         self.fn: Equations = fn if code is None else code
         self.value = self.fn
-        program = fused_program(fn, fn, x, args) if few or (often and not code) else None
+        if self.is_code or not (few or often):
+            return
+        program = fused_program(fn, fn, x, args)
         if program is not None:
             self.value = program
             if few:
@@ -52,8 +51,12 @@ class Residual:
     def derivatives(
         self, x: Float[Array, "n"], directions: Float[Array, "k n"]
     ) -> Float[Array, "k n"] | None:
-        """Derivatives along directions, as fused programs; None without these."""
-        return None if self.slopes is None else self.slopes(directions, x, self.args)
+        """Derivatives along directions, as one batch of generated code; None without code."""
+        if self.slopes is not None:
+            return self.slopes(directions, x, self.args)
+        if not self.is_code:
+            return None
+        return jax.vmap(lambda dx: jax.jvp(self.differentiable, (x,), (dx,))[1])(directions)
 
 
 __all__ = ["Equations", "Residual"]

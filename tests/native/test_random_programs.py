@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from jaxmbd import native
-from jaxmbd.native import call, emit, lengths
+from jaxmbd.native import call, emit, lengths, row_loops
 from jaxmbd.native.records import reason_for_none
 from jaxmbd.native.registered import code_of
 from tests.fused.random_programs import arguments, random_function
@@ -72,14 +72,18 @@ def test_programs_that_failed_once(seed, dtype):
 @pytest.mark.thorough
 @pytest.mark.parametrize("block", range(0, ALL, 4))
 def test_random_programs_with_loops_in_several_parts(monkeypatch, block):
-    """No loop is unrolled, and functions are as short as can be."""
+    """No loop is unrolled, also over rows, and functions are as short as can be."""
     monkeypatch.setattr(lengths, "MAX_UNROLLED", 0)
+    monkeypatch.setattr(row_loops, "MIN_ROWS", 2)
+    monkeypatch.setattr(row_loops, "MAX_OPERATIONS", 0)
     for limit in ("PART", "LONG"):
         monkeypatch.setattr(emit, limit, 15)
-    for cache in (reason_for_none, code_of, call._jitted):
+    caches = reason_for_none, code_of, call._jitted, row_loops.with_row_loops
+    for cache in caches:
         cache.cache_clear()
     test_random_programs(block)
-    code_of.cache_clear()
+    for cache in caches:
+        cache.cache_clear()
 
 
 @pytest.mark.thorough
