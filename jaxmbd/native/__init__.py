@@ -6,13 +6,18 @@ from .call import native_by_name as native_by_name
 from .call import native_of as native_of
 from .call import native_or_reason as native_or_reason
 from .call import native_or_traced as native_or_traced
+from .direct import by_routine as by_routine
+from .frontal import Elimination as Elimination
+from .frontal import whole as whole
 from .mostly_zeros import mostly_zeros as mostly_zeros
 from .registered import is_there as is_there
 from .switch import enabled as enabled
 from .switch import why_none as why_none
 
 __all__ = [
+    "Elimination",
     "NativeFunction",
+    "by_routine",
     "collected",
     "enabled",
     "is_there",
@@ -21,5 +26,6 @@ __all__ = [
     "native_of",
     "native_or_reason",
     "native_or_traced",
+    "whole",
     "why_none",
 ]

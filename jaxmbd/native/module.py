@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from jax.extend.core import ClosedJaxpr
 
 from .._with_room import with_room
+from .direct import direct_text, routine_of
 from .emit import POINTERS, SLOT, Memory, Part, Pass
 from .functions import function_text
 from .graph import Node
@@ -51,6 +52,9 @@ def generate(
 
     **Raises** `NotCovered` with the reason for which there is no code.
     """
+    routine = routine_of(program)
+    if routine is not None:
+        return Generated(direct_text(program, batched, routine), 0, routine.operations)
     scalars = once(program, batched, is_linear)
     stores = sum(x.size for x in scalars.results)  # Of rows that a loop stores, the size of one.
     if any(batched) and stores > MAX_STORES:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from jax.extend.core import ClosedJaxpr
 
 from . import cache
+from .direct import routine_of
 from .digest import digest_of, settings
 from .machine_code import Target, target
 from .scalars import reason_of
@@ -74,7 +75,7 @@ def reason_for_none(program: ClosedJaxpr) -> str | None:
     known = recorded(*which)
     if known is not None:
         return known.reason
-    reason = reason_of(program)
+    reason = None if routine_of(program) else reason_of(program)
     if reason is not None:
         record(*which, Record(None, reason))
     return reason

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..native.frontal import Fronts, Stage, whole
 from ..system.sparsity import SparsityPattern
 from .compressed import directions
 from .elimination import Front, eliminate, neighbours
@@ -87,6 +88,49 @@ def plan_of(pattern: SparsityPattern, counts: tuple[int, ...]) -> Plan:
         for unknowns in (members[other] for other in others):
             seen[direction[unknowns], node] = unknowns
     return Plan(direction, owner, seen, _padded(around), tables, order)
+
+
+@lru_cache(maxsize=64)
+def fronts_of(plan: Plan) -> Fronts:
+    """The same elimination front by front, for generated code."""
+    n, start, stages = plan.direction.size, 0, []
+    left: dict[int, tuple[np.ndarray, np.ndarray]] = {}  # By the place of an update matrix.
+    n_updates = 0
+    for sequence in plan.sequences:
+        c, w, size = sequence.at.shape
+        f, b = sequence.n_boundary, size - sequence.n_boundary
+        width = whole(b) + whole(f)
+        local = np.concatenate([np.arange(b), whole(b) + np.arange(f)])  # Columns of unknowns.
+        at = sequence.at.reshape(c * w, size)
+        slot, place = sequence.slot.reshape(c * w, size), sequence.place.reshape(c * w, -1, size)
+        coupled = sequence.coupled.reshape(c * w, *sequence.coupled.shape[2:])
+        matrices = sequence.matrices.reshape(c * w, -1)
+        chosen = np.flatnonzero(at[:, 0] >= 0)
+        rows, columns = (np.zeros((chosen.size, f), np.int64) for _ in range(2))
+        source, target, first = [], [], [0]
+        for k, front in enumerate(chosen.tolist()):
+            own = at[front]
+            near = coupled[front][slot[front][None, :], slot[front][:, None]]
+            i, j = np.nonzero(near & (own[None, :] >= 0) & (own[:, None] >= 0))
+            source.append(plan.direction[own[j]].astype(np.int64) * n + own[i])
+            target.append(start + i * width + local[j])
+            first.append(first[-1] + i.size)
+            for child in range(place.shape[1]):
+                where = np.flatnonzero(place[front, child] >= 0)
+                if where.size:
+                    of_rows, of_columns = left.pop(int(matrices[front, child]))
+                    child_row = place[front, child, where]
+                    of_rows[child_row] = start + where * width
+                    of_columns[child_row] = local[where]
+            left[n_updates + front * f * f] = rows[k], columns[k]
+            start += size * width
+        n_updates += c * w * f * f
+        counts = at[chosen] >= 0
+        numbers = chosen, counts[:, :b].sum(1), counts[:, b:].sum(1), at[chosen], np.array(first)
+        lists = np.concatenate(source), np.concatenate(target)
+        starts = start - size * width * np.arange(chosen.size, 0, -1)
+        stages.append(Stage(b, f, c * w, *numbers, *lists, rows, columns, starts))
+    return Fronts(n, start, tuple(stages))
 
 
 def _members(owner: np.ndarray) -> list[np.ndarray]:
@@ -252,4 +296,4 @@ def _table(
     return at, slot, near, place, *where, np.where(stays >= 0, order[stays], -1).astype(np.int32)
 
 
-__all__ = ["Plan", "Sequence", "plan_of"]
+__all__ = ["Plan", "Sequence", "fronts_of", "plan_of"]

@@ -6,8 +6,9 @@ that is the next to eliminate any of the boundary unknowns. Fronts of a stage ar
 and form a batch.
 """
 
+from collections.abc import Callable
 from dataclasses import fields
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -16,7 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .. import native
 from ..errors import ModelError
+from ..system.kernels import kernel_of
 from .blocks import Blocks
 from .compressed import compressed_jacobian
 from .linearization import (
@@ -29,7 +32,7 @@ from .linearization import (
     inertias,
     softest,
 )
-from .plan import Plan, Sequence, plan_of
+from .plan import Plan, Sequence, fronts_of, plan_of
 
 # Smallest number of unknowns for which blocks are faster than one dense matrix.
 ENOUGH = 100
@@ -46,7 +49,7 @@ class Factors(AbstractFactors):
 
     scale: Float[Array, "n"]
     compliance: Float[Array, "n"] | None
-    fronts: tuple[tuple[Array, ...], ...]
+    fronts: Any
     plan: Plan = eqx.field(static=True)
 
 
@@ -86,18 +89,15 @@ class BlockSparse(AbstractFactorization):
             J = J + jnp.where(numbers[:, None] == _table(plan.direction)[None], added[None], 0.0)
         largest = jnp.max(jnp.abs(J), axis=0)
         scale = 1.0 / jnp.where(largest > 0, largest, 1.0)
-        fronts = _factored(J * scale[None], plan)
+        fronts = _by_code_or_plainly("factored", plan, J * scale[None])
         return Factors(scale=scale, compliance=relative, fronts=fronts, plan=plan)
 
     def solve(self, factors: Factors, b: Float[Array, "n"]) -> Float[Array, "n"]:
-        return _solved(factors.fronts, factors.plan, factors.scale * b)
+        return _by_code_or_plainly("solved", factors.plan, factors.fronts, factors.scale * b)
 
     def solve_transposed(self, factors: Factors, b: Float[Array, "n"]) -> Float[Array, "n"]:
-        fronts = tuple(
-            tuple(jnp.swapaxes(x, -1, -2) for x in (inverse, left, right))
-            for inverse, right, left in factors.fronts
-        )
-        return factors.scale * _solved(fronts, factors.plan, b)
+        found = _by_code_or_plainly("solved_transposed", factors.plan, factors.fronts, b)
+        return factors.scale * found
 
 
 class Automatic(AbstractLinearization):
@@ -106,6 +106,55 @@ class Automatic(AbstractLinearization):
     def chosen(self, blocks: Blocks) -> AbstractFactorization:
         large = blocks.structured and sum(blocks.counts) >= ENOUGH
         return BlockSparse() if large else Dense()
+
+
+def _by_code_or_plainly(kind: str, plan: Plan, *arrays: Any) -> Any:
+    """Factors or a solution by generated code if there is any; its factors are one array."""
+    code = None
+    if kind == "factored" or eqx.is_array(arrays[0]):
+        code = kernel_of(_routine(kind, plan), *arrays)
+    return PLAIN[kind](plan, *arrays) if code is None else code(*arrays)
+
+
+@lru_cache(maxsize=64)
+def _routine(kind: str, plan: Plan) -> Callable[..., Array]:
+    def plain(*arrays: Array) -> Array:
+        if kind == "factored":
+            return _packed(_factored(plan, *arrays), plan)
+        fronts, b = arrays
+        return PLAIN[kind](plan, _unpacked(fronts, plan), b)
+
+    return partial(native.by_routine, native.Elimination(fronts_of(plan), kind), plain)
+
+
+def _packed(factors: tuple[tuple[Array, ...], ...], plan: Plan) -> Array:
+    """Factors as generated code writes them."""
+    rows = []
+    for stage, arrays in zip(fronts_of(plan).stages, factors, strict=True):
+        parts = []
+        for x in arrays:
+            own = x.reshape(stage.count, *x.shape[2:])
+            own = jnp.pad(own, ((0, 0), (0, 0), (0, native.whole(own.shape[2]) - own.shape[2])))
+            parts.append(own.reshape(stage.count, -1))
+        rows.append(jnp.concatenate(parts, axis=1).ravel())
+    return jnp.concatenate(rows)
+
+
+def _unpacked(packed: Array, plan: Plan) -> tuple[tuple[Array, ...], ...]:
+    """Factors as `_solved` takes them."""
+    found, start = [], 0
+    for stage, sequence in zip(fronts_of(plan).stages, plan.sequences, strict=True):
+        b, f, lead = stage.n_own, stage.n_boundary, sequence.at.shape[:2]
+        own = packed[start : start + stage.count * stage.size].reshape(stage.count, stage.size)
+        start += stage.count * stage.size
+        arrays, at = [], 0
+        for rows, columns in ((b, b), (f, b), (b, f)):
+            wide = native.whole(columns)
+            part = own[:, at : at + rows * wide].reshape(*lead, rows, wide)
+            arrays.append(part[..., :columns])
+            at += rows * wide
+        found.append(tuple(arrays))
+    return tuple(found)
 
 
 def _plan(blocks: Blocks) -> Plan:
@@ -145,7 +194,7 @@ def _compliances(
     return added, relative
 
 
-def _factored(J: Float[Array, "k n"], plan: Plan) -> tuple[tuple[Array, ...], ...]:
+def _factored(plan: Plan, J: Float[Array, "k n"]) -> tuple[tuple[Array, ...], ...]:
     direction, n = _table(plan.direction), J.shape[1]
     flat, all_factors = J.ravel(), []
 
@@ -190,7 +239,7 @@ def _inherited(store: Array, tables: dict[str, Array]) -> Array:
     return jnp.sum(_pick(store, index, (rows >= 0) & (columns >= 0)), axis=1)
 
 
-def _solved(fronts: tuple[tuple[Array, ...], ...], plan: Plan, b: Float[Array, "n"]) -> Array:
+def _solved(plan: Plan, fronts: tuple[tuple[Array, ...], ...], b: Float[Array, "n"]) -> Array:
     """Forward and backward substitution."""
     steps = [(_tables(s), *f) for s, f in zip(plan.sequences, fronts, strict=True)]
     owns = []
@@ -226,6 +275,19 @@ def _solved(fronts: tuple[tuple[Array, ...], ...], plan: Plan, b: Float[Array, "
         batch = tables["boundary"], own, jnp.arange(own.shape[0], dtype=jnp.int32)
         carry, _ = jax.lax.scan(partial(backward, inverse, right), carry, batch, reverse=True)
     return carry[0].at[_table(plan.order)].get(mode="promise_in_bounds")
+
+
+def _solved_transposed(
+    plan: Plan, fronts: tuple[tuple[Array, ...], ...], b: Float[Array, "n"]
+) -> Array:
+    turned = tuple(
+        tuple(jnp.swapaxes(x, -1, -2) for x in (inverse, left, right))
+        for inverse, right, left in fronts
+    )
+    return _solved(plan, turned, b)
+
+
+PLAIN = {"factored": _factored, "solved": _solved, "solved_transposed": _solved_transposed}
 
 
 def _tables(sequence: Sequence) -> dict[str, Array]:
