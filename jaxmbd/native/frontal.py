@@ -182,7 +182,7 @@ def _factored(w: Block, fronts: Fronts, given: list[str], made: list[str], work:
     state = row.part(_largest(fronts, lambda s: s.width))
 
     def front(f: _Front, tables: dict[str, _Table]) -> None:
-        stage, w = f.stage, f.w
+        w = f.w
         end = tables["first"](w.next(f.k))
 
         def enter(e: str) -> None:
@@ -406,7 +406,7 @@ def _solved_transposed(
         x.put(place, w.put(f"fsub {x.own} {x(place)}, {dot(first, y, n)}"))
 
     def forward(f: _Front, _: dict[str, _Table]) -> None:
-        n, m = f.stage.n_own, f.stage.n_boundary
+        n = f.stage.n_own
         gather(f, own, 0, f.n, n)
 
         def boundary(i: str) -> None:

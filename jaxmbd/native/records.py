@@ -13,8 +13,8 @@ from typing import NamedTuple
 from jax.extend.core import ClosedJaxpr
 
 from . import cache
-from .direct import routine_of
 from .digest import digest_of, settings
+from .direct import routine_of
 from .machine_code import Target, target
 from .scalars import reason_of
 

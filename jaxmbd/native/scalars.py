@@ -95,10 +95,8 @@ def scalars_of(
     except OverflowError as error:
         raise NotCovered(f"a number out of the range of its type: {error}") from error
     results = [_as_result(graph, x) for x in results]
-    remain = len(graph.nodes)
-    stored = sum(len(x.args) for x in graph.nodes if x.op == "block")  # Large matrices.
-    if (about > most and remain > NODES * most) or remain + stored > most:
-        raise NotCovered(f"about {about:.1g} operations, of which {remain + stored} remain")
+    if about > most and len(graph.nodes) > NODES * most:
+        raise NotCovered(f"about {about:.1g} operations, of which {len(graph.nodes)} remain")
     graph.forget()
     return Scalars(graph, results)
 
