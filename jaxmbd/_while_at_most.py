@@ -16,8 +16,8 @@ NAME = "while_at_most"
 def while_at_most(going: Callable[[X], Bool[Array, ""]], step: Callable[[X], X], x: X, n: int) -> X:
     """Apply `step` while `going`, at most `n` times.
 
-    JAX computes all `n` iterations, so that fused programs may contain the loop; those after the
-    end have no effect. Generated code leaves them out.
+    JAX computes all `n` iterations, and those after the end have no effect: the loop can be
+    differentiated in reverse mode. Generated code leaves them out.
 
     **Arguments:**
 

@@ -73,8 +73,23 @@ class _Derivative:
         rest = jax.tree.unflatten(self.outer, self.others)
         arrays, moving = (jax.tree.unflatten(self.structure, y) for y in (leaves, along))
         fn = partial(self.fn, x) if self.takes_x else self.fn
-        dx = eqx.filter_jvp(fn, (eqx.combine(arrays, rest),), (moving,))[1]
-        return jnp.zeros_like(x) if dx is None else dx
+        return jvp_with_zeros(fn, (eqx.combine(arrays, rest),), (moving,))[1]
+
+
+def jvp_with_zeros(fn: Callable[..., Any], primals: Any, tangents: Any) -> tuple[Any, Any]:
+    """`eqx.filter_jvp(fn, primals, tangents)`, whose tangents of results are all arrays.
+
+    The tangent of an array that depends on no moving argument is an array of zeros, not None. A
+    function may depend on some of its arguments only: coordinates after a step on those before
+    and on velocities, but not on masses.
+    """
+    values, dots = eqx.filter_jvp(fn, primals, tangents)
+
+    def filled(value: Any, dot: Any) -> Any:
+        without = dot is None and eqx.is_inexact_array(value)
+        return jnp.zeros_like(value) if without else dot
+
+    return values, jax.tree.map(filled, values, dots, is_leaf=lambda x: x is None)
 
 
 # A primitive instead of `custom_jvp`: second derivatives of loops lose the rule of a `custom_jvp`.
@@ -137,4 +152,4 @@ batching.primitive_batchers[_with_slope] = _in_batch
 mlir.register_lowering(_with_slope, mlir.lower_fun(_value, multiple_results=False))
 
 
-__all__ = ["converged", "with_slope", "with_slope_of"]
+__all__ = ["converged", "jvp_with_zeros", "with_slope", "with_slope_of"]

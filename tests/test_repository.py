@@ -30,7 +30,7 @@ BOTTOM = {
     "_while_at_most",
     "_whole_files",
 }
-MATHEMATICS = BOTTOM | {"lie", "linear", "fused", "native", "programs"}
+MATHEMATICS = BOTTOM | {"accelerators", "lie", "linear", "native", "programs"}
 DESCRIPTION = {"model", "inertia", "signals", "bodies", "joints", "contact", "tyres", "forces"}
 MECHANISM = MATHEMATICS | DESCRIPTION | {"mechanism"}
 SYSTEM = MECHANISM | {"system"}
@@ -38,7 +38,7 @@ NUMERICS = SYSTEM - {"bodies", "joints"} | {"nonlinear", "integrators"}
 ANALYSES = SYSTEM | NUMERICS | {"sensors", "formulations", "analyses"}
 SUPPORTED = {
     **dict.fromkeys(BOTTOM, BOTTOM),
-    **dict.fromkeys({"lie", "linear", "fused", "native", "programs"}, MATHEMATICS),
+    **dict.fromkeys({"accelerators", "lie", "linear", "native", "programs"}, MATHEMATICS),
     **dict.fromkeys(DESCRIPTION, MATHEMATICS | DESCRIPTION),
     "mechanism": MECHANISM,
     "system": SYSTEM,

@@ -17,7 +17,7 @@ from ..system import constraints
 from ..system.abstract import AbstractSystem, State, as_state, as_time, require_system
 from ..system.rank import ConstraintRank, constraint_rank
 from .assemble import assemble
-from .fusion import why_not_fused, why_not_generated
+from .generated_code import why_not_generated
 from .start import check_numbers
 
 WIDTH = 100
@@ -42,8 +42,6 @@ class Inspection:
     - `redundant`: by joint, number of its constraints that depend on others in all positions.
     - `singular`: whether constraints depend on one another in this position only.
     - `not_generated`: why no machine code is generated for accelerations; None if it is.
-    - `not_fused`: why accelerations are left to XLA; None if they are generated code or one fused
-      program.
     - `problem`: why there is no rank; then `rank`, `dof`, `redundant` and `singular` are None.
     - `report`: the text, which is also that of `str` and `repr`.
     """
@@ -62,7 +60,6 @@ class Inspection:
     redundant: dict[str, int] | None
     singular: bool | None
     not_generated: str | None
-    not_fused: str | None
     problem: str | None
     report: str = field(compare=False)
 
@@ -80,8 +77,8 @@ def inspect(system: AbstractSystem, state: State | None = None, t: float = 0.0) 
     joints that close them, couplings, drivers, the meaning of the coordinates, number and rank of
     the constraints, degrees of freedom, redundant constraints, whether the position is singular or
     near a singular one, and the loop that can go on in several ways there,
-    elements with first-order states, and whether accelerations are generated machine code or one
-    fused program: if not, the operation, and its force, that prevents it.
+    elements with first-order states, and whether accelerations are generated machine code: if not,
+    the operation, and its force, that prevents it.
 
     **Arguments:**
 
@@ -114,8 +111,7 @@ def inspect(system: AbstractSystem, state: State | None = None, t: float = 0.0) 
     except (AssemblyError, ModelError) as error:
         problem = str(error)
     not_generated = why_not_generated(system)
-    not_fused = None if not_generated is None else why_not_fused(system)
-    report = _report(system, own, rigid, problem, (not_generated, not_fused))
+    report = _report(system, own, rigid, problem, not_generated)
     edges = zip(mechanism.topology.edges, mechanism.topology.bodies[1:], strict=True)
     return Inspection(
         bodies=mechanism.topology.bodies[1:],
@@ -132,7 +128,6 @@ def inspect(system: AbstractSystem, state: State | None = None, t: float = 0.0) 
         redundant=None if own is None else own.redundant,
         singular=None if own is None else own.singular,
         not_generated=not_generated,
-        not_fused=not_fused,
         problem=problem,
         report=report,
     )
@@ -148,21 +143,12 @@ def _joints(mechanism: Mechanism) -> dict[str, AbstractJoint]:
     return {name: group.joint for group in mechanism.joints for name in group.names}
 
 
-def _way(not_generated: str | None, not_fused: str | None) -> str:
-    """How accelerations are compiled."""
-    if not_generated is None:
-        return "generated machine code"
-    if not_fused is None:
-        return f"one fused program; no generated code: {not_generated}"
-    return f"left to XLA: {not_fused}"
-
-
 def _report(
     system: AbstractSystem,
     own: ConstraintRank | None,
     rigid: ConstraintRank | None,
     problem: str | None,
-    left: tuple[str | None, str | None],
+    not_generated: str | None,
 ) -> str:
     mechanism = system.mechanism
     masses = np.asarray(mechanism.rigid.mass)
@@ -192,7 +178,8 @@ def _report(
     for title, entries in sections:
         if entries:
             lines += [title, *_shortened(entries)]
-    lines += _shortened([f"accelerations: {_way(*left)}"], "")
+    way = f"left to XLA: {not_generated}" if not_generated else "generated machine code"
+    lines += _shortened([f"accelerations: {way}"], "")
     return "\n".join(lines)
 
 

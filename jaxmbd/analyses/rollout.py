@@ -9,8 +9,8 @@ from jaxtyping import Array, PyTree
 
 from .._joint_tangents import with_joint_tangents
 from .._with_room import with_room
+from ..accelerators import widened
 from ..errors import ModelError
-from ..fused import widened
 from ..integrators.abstract import AbstractIntegrator
 from ..integrators.explicit import as_integrator
 from ..native import native_or_traced

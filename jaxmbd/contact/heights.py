@@ -48,7 +48,6 @@ class AbstractHeight(eqx.Module):
 
         at = jnp.stack([x, y])
         z, slope = jax.value_and_grad(law)(at)
-        # Not by `jax.hessian`, whose unit vectors have a sharding: fused programs have none.
         units = jnp.asarray(np.eye(2), at.dtype)
         rows = jax.vmap(lambda unit: jax.jvp(jax.grad(law), (at,), (unit,))[1])(units)
         return Jet(z, slope, jnp.stack([rows[0, 0], rows[0, 1], rows[1, 1]]))

@@ -150,7 +150,7 @@ def _search(height: AbstractHeight, point: Vector, radius: Float[Array, ""]) -> 
         return is_rough(local, end), end
 
     foot = below
-    for _ in range(FIRST_STEPS - 1):  # No loop: fused programs are slower with several.
+    for _ in range(FIRST_STEPS - 1):  # No loop: it would be compiled for itself.
         foot = foot + _newton_step(local, point, foot, FAR_CONVEX).step
     end = _moved(foot, _newton_step(local, point, foot, FAR_CONVEX))
     offset = end.foot - below

@@ -1,7 +1,6 @@
 """Poses of bodies from the coordinates of the spanning tree's joints."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import TypeVar
 
 import jax
@@ -9,33 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..fused import is_wide, kernel_of
+from ..accelerators import is_wide
 from ..joints.abstract import AbstractJoint
 from ..lie import Pose
 from .groups import JointGroup
 from .mechanism import Mechanism
 from .rows import Rows, in_order
 
-# Number of levels from which a fused program of the poses pays.
-DEEP = 8
-
 Above = TypeVar("Above")
 Own = TypeVar("Own")
-
-
-# JAX traces again if the value changes.
-_fused = jax.make_user_context(default_value=False)
-
-
-@contextmanager
-def fused_poses() -> Iterator[None]:
-    """Compute poses of deep trees by fused programs inside a `with` block.
-
-    The loop over the levels of a tree is a tenth as long then. Functions that are fused as a whole,
-    such as accelerations, cannot contain a fused program. Default: off.
-    """
-    with _fused(True):
-        yield
 
 
 def tree_poses(
@@ -94,17 +75,7 @@ def _compose(mechanism: Mechanism, relative: Pose) -> Pose:
 
     if is_wide():
         return _doubled(mechanism, world(), relative)
-
-    def passed(relative: Pose) -> Float[Array, "n_bodies 3 4"]:
-        X = forward_pass(mechanism, Pose.__matmul__, world(), relative)
-        return jnp.concatenate([X.p[:, :, None], X.R], axis=2)
-
-    deep = _fused.value and max(mechanism.topology.depths) >= DEEP
-    kernel = kernel_of(passed, passed, relative) if deep else None
-    if kernel is None:
-        return forward_pass(mechanism, Pose.__matmul__, world(), relative)
-    X = kernel(relative)
-    return Pose(X[:, :, 0], X[:, :, 1:])
+    return forward_pass(mechanism, Pose.__matmul__, world(), relative)
 
 
 def _doubled(mechanism: Mechanism, world: Pose, relative: Pose) -> Pose:

@@ -16,8 +16,8 @@ from jax.interpreters import ad, batching, mlir
 from jaxlib.mlir import ir
 
 from .._with_room import with_room
-from ..fused.inline_and_unroll import blank
 from .canonical import canonical
+from .jaxprs import blank, is_float
 from .kept import keeps, kept
 from .linearized import linearized
 from .records import reason_for_none
@@ -111,12 +111,23 @@ def native_or_traced(fn: Callable[..., Any], *args: Any) -> Callable[..., Any]:
     program, structure, _ = _traced(fn, args, None)
     if _reason(program) is None:
         return NativeFunction(program, structure)
+    return _of_program(program, structure)
 
-    def traced(*args: Any) -> Any:
+
+def traced(fn: Callable[..., Any], *args: Any) -> Callable[..., Any] | None:
+    """fn, traced once; None if it has traced values that are not among the arguments."""
+    program, structure, _ = _traced(fn, args, None)
+    if any(isinstance(x, Tracer) for x in program.consts):
+        return None
+    return _of_program(program, structure)
+
+
+def _of_program(program: ClosedJaxpr, structure: Any) -> Callable[..., Any]:
+    def of_arrays(*args: Any) -> Any:
         found = jaxpr_as_fun(program)(*jax.tree.leaves(eqx.filter(args, eqx.is_array)))
         return jax.tree.unflatten(structure, found)
 
-    return traced
+    return of_arrays
 
 
 def _traced(
@@ -317,7 +328,7 @@ def _derivative(program: ClosedJaxpr, moving: tuple[bool, ...]) -> ClosedJaxpr:
 
         moved = tuple(x for x, m in zip(primals, moving, strict=True) if m)
         slopes = jax.jvp(of_moving, moved, dots)[1]
-        return [dot for dot, x in zip(slopes, program.out_avals, strict=True) if _is_float(x)]
+        return [dot for dot, x in zip(slopes, program.out_avals, strict=True) if is_float(x)]
 
     dots = [x for x, m in zip(avals, moving, strict=True) if m]
     return canonical(jax.make_jaxpr(along)(*avals, *dots))
@@ -360,15 +371,11 @@ def _forward(
 def _with_zeros(slopes: list[Any], values: list[Any]) -> list[Any]:
     """Tangents of all results, symbolic zeros for integers and truth values."""
     rest = iter(slopes)
-    return [next(rest) if _is_float(x) else _zero_of(x) for x in values]
+    return [next(rest) if is_float(x) else _zero_of(x) for x in values]
 
 
 def _zero_of(x: Any) -> ad.Zero:
     return ad.Zero(jax.typeof(x).to_tangent_aval())
-
-
-def _is_float(x: Any) -> bool:
-    return jnp.issubdtype(x.dtype, jnp.floating)
 
 
 @keeps

@@ -18,9 +18,8 @@ import numpy as np
 from jax.core import ShapedArray, Tracer
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
-from ..fused.batch_last import _counts
-from ..fused.inline_and_unroll import literal
-from .lengths import CALLS, FIRST
+from .jaxprs import CALLS, counts_of, literal
+from .lengths import FIRST
 from .parameters import uncovered
 
 
@@ -49,8 +48,7 @@ def generator() -> str:
     """
     native = Path(__file__).parent
     found = hashlib.sha256(f"jax {jax.__version__}, NumPy {np.__version__}".encode())
-    others = [native.parent / "_while_at_most.py", *(native.parent / "fused").glob("*.py")]
-    for path in sorted([*native.glob("*.py"), *others]):
+    for path in sorted([*native.glob("*.py"), native.parent / "_while_at_most.py"]):
         found.update(path.name.encode() + path.read_bytes())
     return found.hexdigest()
 
@@ -112,7 +110,7 @@ class Digests:
             yield self.of_value(params.get("name"))
             yield self.of_value(params[CALLS[name]])
         elif name == "scan":
-            yield self.of_value(_counts(params))
+            yield self.of_value(counts_of(params))
             yield from (self.of_value(params[key]) for key in ("jaxpr", "length", "reverse"))
         else:
             yield from (f"{key} {self.of_value(x)}" for key, x in sorted(params.items()))

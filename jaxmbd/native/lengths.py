@@ -8,9 +8,9 @@ from typing import Any
 
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
-from ..fused.inline_and_unroll import CALLS as INLINED
 from . import elementwise
 from .dense import DENSE, is_long_product
+from .jaxprs import CALLS, inner_of
 from .mostly_zeros import MOSTLY_ZEROS
 
 # Loops of more operations on scalars than this stay loops.
@@ -22,10 +22,6 @@ FOLDED = 4
 
 # Primitives whose result is the first argument: derivatives are traced before code is generated.
 FIRST = frozenset({"after", "stop_gradient", "with_slope"})
-
-# Calls of functions, and the parameter with the function. Rewritten programs of kernels have lost
-# the names of loops; those before are evaluated.
-CALLS = INLINED | dict.fromkeys(("fused_program", "linear_kernel"), "plain")
 
 # Name of the function that calls a loop over rows (`row_loops`), which is never unrolled.
 ROW_LOOP = "row_loop"
@@ -90,7 +86,7 @@ def work(
             continue
         called_as = params.get("name") if name in CALLS else None
         limit = 0 if called_as == ROW_LOOP else MAX_UNROLLED
-        for inner in _programs_of(equation):
+        for inner in inner_of(equation):
             own = work(inner, times, called, limit)
             own //= FOLDED if called_as == MOSTLY_ZEROS else 1
             total += times(params["length"], own, most) if name == "scan" else own
@@ -125,7 +121,7 @@ def _count(jaxpr: Jaxpr, counts: Counter[ClosedJaxpr]) -> None:
         name, params = equation.primitive.name, equation.params
         if name == "native_call" and not any(params["batched"]):
             counts[params["program"]] += 1
-        for inner in _programs_of(equation):
+        for inner in inner_of(equation):
             _count(inner, counts)
 
 
@@ -158,17 +154,6 @@ def length(jaxpr: Jaxpr, called: Collection[ClosedJaxpr] = ()) -> tuple[int, int
     return work(jaxpr, times, called), len(loops)
 
 
-def _programs_of(equation: Any) -> Iterator[Jaxpr]:
-    """Programs among the parameters of an equation; of a call, the one that is evaluated."""
-    name, params = equation.primitive.name, equation.params
-    for value in [params[CALLS[name]]] if name in CALLS else params.values():
-        for x in value if isinstance(value, tuple | list) else (value,):
-            if isinstance(x, ClosedJaxpr):
-                yield x.jaxpr
-            elif isinstance(x, Jaxpr):
-                yield x
-
-
 def makes_mask(equation: Any) -> bool:
     """True if an equation converts truth values to numbers."""
     name = equation.primitive.name
@@ -189,7 +174,6 @@ def shape_of(x: Any) -> tuple[int, ...]:
 
 
 __all__ = [
-    "CALLS",
     "FIRST",
     "ROW_LOOP",
     "called_by",

@@ -10,8 +10,8 @@ from typing import Any
 import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr, Var, jaxpr_as_fun
 
-from ..fused.inline_and_unroll import blank
 from .canonical import canonical
+from .jaxprs import blank, is_float
 from .kept import keeps
 from .lengths import stays_loop
 
@@ -48,14 +48,14 @@ def linearized(program: ClosedJaxpr, moving: tuple[bool, ...]) -> Linearized | N
         def of_moving(*moved: Any) -> tuple[list[Any], list[Any]]:
             rest = iter(moved)
             results = fn(*(next(rest) if m else x for x, m in zip(primals, moving, strict=True)))
-            return [x for x in results if _is_float(x)], [x for x in results if not _is_float(x)]
+            return [x for x in results if is_float(x)], [x for x in results if not is_float(x)]
 
         moved = tuple(x for x, m in zip(primals, moving, strict=True) if m)
         floats, along, others = jax.linearize(of_moving, *moved, has_aux=True)
         linear = jax.make_jaxpr(along)(*dots)
         found[:] = [linear.jaxpr]
         rest, numbers = iter(floats), iter(others)
-        results = [next(rest if _is_float(x) else numbers) for x in program.out_avals]
+        results = [next(rest if is_float(x) else numbers) for x in program.out_avals]
         return [*results, *linear.consts]
 
     whole = jax.make_jaxpr(known)(*avals)
@@ -108,10 +108,6 @@ def _has_loop(jaxpr: Jaxpr) -> bool:
         if equation.primitive.name in ("jit", "pjit") and _has_loop(equation.params["jaxpr"].jaxpr):
             return True
     return False
-
-
-def _is_float(x: Any) -> bool:
-    return jax.numpy.issubdtype(x.dtype, jax.numpy.floating)
 
 
 __all__ = ["Linearized", "linearized"]

@@ -19,10 +19,10 @@ from jax.core import ShapedArray
 from jax.extend.core import ClosedJaxpr, Literal, Primitive
 
 from .._while_at_most import NAME as WHILE_AT_MOST
-from ..fused.inline_and_unroll import blank, literal
 from . import elementwise, lengths
 from .dense import DENSE
-from .lengths import CALLS, FIRST, ROW_LOOP, shape_of, work
+from .jaxprs import CALLS, blank, literal
+from .lengths import FIRST, ROW_LOOP, shape_of, work
 from .mostly_zeros import MOSTLY_ZEROS
 from .rows import MAX_ENTRIES
 

@@ -14,14 +14,12 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
 
 from .._while_at_most import NAME as WHILE_AT_MOST
 from .._with_room import with_room
-from ..fused.batch_last import _counts
-from ..fused.inline_and_unroll import BATCHES, blank, literal
 from . import elementwise, tables
 from .canonical import canonical
 from .dense import DENSE
 from .graph import TYPES, UNLIMITED, Graph, Node, Region
+from .jaxprs import CALLS, blank, counts_of, literal
 from .lengths import (
-    CALLS,
     FIRST,
     ROW_LOOP,
     called_by,
@@ -210,9 +208,6 @@ class Trace:
                 return [rows]
         if name == "row_at":
             return [tables.row_at(graph, given[0], as_nodes(given[1]).item())]
-        if name in BATCHES:
-            inner = jax.make_jaxpr(params["plain"])(*(blank(y.aval) for y in equation.invars))
-            return self.evaluate(inner, given, region)
         sums = any(isinstance(x, Mask) for x in given)  # Masks are not multiplied.
         for y in equation.outvars:
             _small(y.aval, 2 if sums else 2 * products_of(equation))
@@ -277,7 +272,7 @@ class Trace:
 
     def _scan(self, params: Any, x: list[Array], region: Region) -> Sequence[Array]:
         body, length, reverse = params["jaxpr"], params["length"], params["reverse"]
-        n_consts, n_carry = _counts(params)
+        n_consts, n_carry = counts_of(params)
         consts, rows = x[:n_consts], x[n_consts + n_carry :]
         carry = list(map(as_nodes, x[n_consts : n_consts + n_carry]))
         shapes = [y.shape for y in body.out_avals[n_carry:]]

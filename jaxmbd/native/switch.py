@@ -8,7 +8,6 @@ from contextlib import contextmanager
 import jax
 
 from ..errors import ModelError
-from ..fused.wide import is_wide, target
 from .machine_code import is_installed
 
 VARIABLE = "JAXMBD_NATIVE"
@@ -39,14 +38,30 @@ def enabled(on: bool) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def as_part() -> Iterator[None]:
+    """Trace functions as parts of a program from which code is generated, inside a `with` block.
+
+    They have no code of their own, and JAX differentiates what they compute.
+    """
+    with _chosen(PART):
+        yield
+
+
+def is_part() -> bool:
+    """True inside a block of `as_part`."""
+    return _chosen.value == PART
+
+
 def is_switched_off() -> bool:
     """True if a `with` block or the environment variable switches generated code off."""
     if _chosen.value is not None:
-        return not _chosen.value
+        return _chosen.value is False
     return os.environ.get(VARIABLE) == "0"
 
 
 OFF = "generated code is switched off"
+PART = "part of a program"
 NO_JIT = "jax.disable_jit is on"
 NO_LLVMLITE = "the package llvmlite is not installed"
 
@@ -71,6 +86,8 @@ def why_none() -> str | None:
     given = os.environ.get(VARIABLE, "1")
     if given not in ("0", "1"):
         raise ModelError(f"{VARIABLE} is {given!r}: set it to 0 (off) or 1 (on)")
+    if is_part():
+        return PART
     on = given == "1" if _chosen.value is None else _chosen.value
     if not on:
         return OFF
@@ -78,7 +95,8 @@ def why_none() -> str | None:
         return NO_JIT
     if not is_installed():
         return NO_LLVMLITE
-    return f"code is generated for the CPU, not for {target()!r}" if is_wide() else None
+    platform = jax.default_backend()
+    return None if platform == "cpu" else f"code is generated for the CPU, not for {platform!r}"
 
 
 _warned: list[bool] = []
@@ -95,4 +113,4 @@ def _warn() -> None:
         )
 
 
-__all__ = ["OFF", "enabled", "generates", "is_switched_off", "why_none"]
+__all__ = ["OFF", "as_part", "enabled", "generates", "is_part", "is_switched_off", "why_none"]

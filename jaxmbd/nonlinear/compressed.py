@@ -55,7 +55,6 @@ def compressed_jacobian(
         along_all = fn.derivatives(x, jax.vmap(members)(numbers))
         if along_all is not None:
             return None, along_all
-        fn = fn.differentiable
     value, along = jax.linearize(fn, x)
     # Sequential: the intermediate results of all directions together exceed the CPU's cache.
     return value, jax.lax.map(lambda number: along(members(number)), numbers)

@@ -9,12 +9,10 @@ import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 from jax.core import Tracer
-from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float
 
 from .._stop_gradients import stop_gradients
-from .._with_slope import with_slope
-from ..fused import derivative_kernel, jvp_with_zeros, traced
+from .._with_slope import jvp_with_zeros, with_slope
 from .blocks import Blocks
 from .linearization import AbstractFactorization
 from .residual import Equations, Residual
@@ -73,11 +71,14 @@ def implicit(
     def slope(x: Array, leaves: list[Any], along: list[Any]) -> Array:
         args, factors, blocks = eqx.combine(jax.tree.unflatten(structure, leaves), rest)
         d_args = jax.tree.unflatten(structure, along)[0]
-        residual = Residual(fn, x, args, few=way.few, often=False)
+        residual = Residual(fn, x, args)
+        by_args = jvp_with_zeros(lambda args: residual.fn(x, args), (args,), (d_args,))[1]
         if factors is None:
-            by_args, product, factors = _at_root(residual, x, d_args, blocks, way)
+            J = way.jacobian(residual, x, blocks)[1]
+            product = lambda y: way.product(J, y, blocks)  # noqa: E731
+            factors = stop_gradients(way.factors(J, blocks))
         else:
-            by_args, product = _derivatives(residual.fn, x, args, d_args, way.few)
+            product = jax.linearize(residual, x)[1]
 
         # The factors may be those of an earlier iterate; refinement corrects the difference.
         return jax.lax.custom_linear_solve(
@@ -90,45 +91,6 @@ def implicit(
         )
 
     return with_slope(x, leaves, slope)
-
-
-def _at_root(
-    residual: Residual,
-    x: Float[Array, "n"],
-    d_args: Any,
-    blocks: Blocks,
-    way: AbstractFactorization,
-) -> tuple[Float[Array, "n"], Product, Any]:
-    """(∂fn/∂args) d args, the product with J = ∂fn/∂x, and factors of J."""
-    by_args = _by_args(residual.fn, x, residual.args, d_args, way.few)
-    J = way.jacobian(residual, x, blocks)[1]
-    return by_args, lambda y: way.product(J, y, blocks), stop_gradients(way.factors(J, blocks))
-
-
-def _by_args(
-    fn: Equations, x: Float[Array, "n"], args: Any, d_args: Any, few: bool
-) -> Float[Array, "n"]:
-    """(∂fn/∂args) d args; by a fused program beside those of `few` directions."""
-    once = traced(fn, x, args) if few else None
-    if once is not None:
-        along = derivative_kernel(once, (x, args), (None, d_args))
-        if along is not None:
-            return along((x, args), ravel_pytree(d_args)[0])
-    return jvp_with_zeros(lambda args: fn(x, args), (args,), (d_args,))[1]
-
-
-def _derivatives(
-    fn: Equations, x: Float[Array, "n"], args: Any, d_args: Any, few: bool
-) -> tuple[Float[Array, "n"], Product]:
-    """(∂fn/∂args) d args, and the product with ∂fn/∂x; fused programs if `few`."""
-    once = traced(fn, x, args) if few else None
-    by_args = _by_args(fn, x, args, d_args, few)
-    if once is not None:
-        constant = jax.tree.map(lambda _: None, args)
-        along_x = derivative_kernel(once, (x, args), (x, constant))
-        if along_x is not None:
-            return by_args, lambda dx: along_x((x, args), dx)
-    return by_args, jax.linearize(lambda x: fn(x, args), x)[1]
 
 
 def _refined(

@@ -36,7 +36,7 @@ def linear_root(
     way, plan = BlockSparse(), plan_of(pattern, counts)
     at = stop_gradients(args)
     b, A = compressed_jacobian(lambda x: fn(x, at), zeros, plan.direction)
-    assert b is not None  # Only fused programs have no value.
+    assert b is not None  # Of a function, not of a `Residual`.
     # The typical size of accelerations is that of each body by itself under the forces, the typical
     # size of multipliers is that of the forces.
     inertia = A[plan.direction[:nv], jnp.arange(nv)]

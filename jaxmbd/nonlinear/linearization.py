@@ -45,10 +45,10 @@ class AbstractFactors(eqx.Module):
 class AbstractFactorization(AbstractLinearization):
     """Factors the Jacobian of a residual at a point, and solves with the factors.
 
-    - `few`: whether the Jacobian is that of few directional derivatives.
+    - `is_part`: whether generated code of iterations may contain its solutions.
     """
 
-    few: ClassVar[bool] = False
+    is_part: ClassVar[bool] = True
 
     def chosen(self, blocks: Blocks) -> "AbstractFactorization":
         return self

@@ -151,8 +151,7 @@ class _Search:
     def __init__(self, fn, guess, args, blocks, cache: CachedFactors | None, newton: Newton):
         self.blocks, self.most = blocks, newton.max_steps
         self.way = newton.linearization.chosen(blocks)
-        few, often = self.way.few, newton.reuses(blocks)
-        self.residual = Residual(fn, guess, args, few=few, often=often)
+        self.residual = Residual(fn, guess, args)
         eps = self.eps = float(jnp.finfo(guess.dtype).eps)
         self.tolerance = 20 * eps if newton.tolerance is None else newton.tolerance
         self.stalled = tuple(max(self.tolerance, eps**power) for power in (0.6, 0.5, 0.4))
@@ -349,7 +348,7 @@ def _chord(
     if cache is None:
         cache = CachedFactors.nothing(search.no_factors(), search.start.x.dtype)
     factors, record = cache.factors, cache.with_factors(None)
-    is_code = search.residual.is_code and not search.way.few
+    is_code = search.residual.is_code and search.way.is_part
     iterate = partial(kernel(_with_factors) if is_code else _with_factors, *problem, record)
 
     def body(carry: tuple[_Chord, Any]) -> tuple[_Chord, Any]:

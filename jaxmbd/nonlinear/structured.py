@@ -60,7 +60,7 @@ class BlockSparse(AbstractFactorization):
     redundant constraints get the same small compliance as in `Dense`.
     """
 
-    few: ClassVar[bool] = True
+    is_part: ClassVar[bool] = False
 
     def jacobian(
         self, fn: Function, x: Float[Array, "n"], blocks: Blocks

@@ -22,7 +22,6 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from ..fused.switch import fuses
 from ..native import why_none
 
 PACKAGE = __name__.partition(".")[0]
@@ -105,7 +104,7 @@ def settings() -> tuple[Any, ...]:
     of_jax = (getattr(jax.config, name) for name in _names())
     own = (name for name in sorted(os.environ) if name.startswith(PACKAGE.upper()))
     of_package = (f"{name} {os.environ[name]}" for name in own if "CACHE" not in name)
-    switches = fuses(), why_none(), os.environ.get("XLA_FLAGS"), jax.device_count()
+    switches = why_none(), os.environ.get("XLA_FLAGS"), jax.device_count()
     return *of_jax, *of_package, *switches
 
 

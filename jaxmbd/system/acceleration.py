@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float
 
 from .._stop_gradients import stop_gradients
 from .._with_room import with_room
-from ..fused import widened
+from ..accelerators import widened
 from ..linear import after
 from ..linear.constrained import DISTURBANCE
 from ..model.arguments import as_instance

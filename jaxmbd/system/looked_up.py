@@ -1,7 +1,6 @@
-"""Signals that look values up in tables, evaluated once outside of fused programs.
+"""Signals that look values up in tables, evaluated once outside of generated code.
 
-Programs that are compiled as one, or generated, cannot search a long table. They are given the
-values instead.
+Generated code cannot search a long table. It is given the values instead.
 """
 
 from typing import TypeVar

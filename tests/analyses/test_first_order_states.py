@@ -165,11 +165,11 @@ def test_what_inspect_says(system):
     found = mbd.inspect(system)
     assert found.states == {"filter": 2, "motor": 1}
     assert "3 first-order states\n  filter: 2\n  motor: 1\n" in str(found)
-    assert found.not_fused is None
+    assert found.not_generated is None
     assert found.report.endswith("accelerations: generated machine code")
 
 
-def test_what_is_not_fused_and_why():
+def test_what_is_not_generated_and_why():
     class Looked(mbd.forces.AbstractJointForce):
         """A force that calls Python."""
 
@@ -181,10 +181,9 @@ def test_what_is_not_fused_and_why():
     bad = mbd.formulate(motors.model(other=Looked(motors.HINGE)))
     found = mbd.inspect(bad)
     assert found.not_generated == "pure_callback in 'other'"
-    assert found.not_fused == "primitive 'pure_callback' in 'other'"
-    assert found.report.endswith("accelerations: left to XLA: primitive 'pure_callback' in 'other'")
-    with mbd.fused.enabled(False):
-        assert mbd.inspect(bad).not_fused == "fused programs are switched off"
+    assert found.report.endswith("accelerations: left to XLA: pure_callback in 'other'")
+    with mbd.native.enabled(False):
+        assert mbd.inspect(bad).not_generated == "generated code is switched off"
 
 
 @pytest.mark.thorough

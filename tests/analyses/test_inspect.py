@@ -42,7 +42,7 @@ coordinates: 3, velocities: 3
   rank: 2
   degrees of freedom: 1
   3 of 5 constraints are redundant (in rocker pin): reactions there are minimum-norm ones
-accelerations: left to XLA: systems with constraints have no fused program
+accelerations: generated machine code
 """
 
 

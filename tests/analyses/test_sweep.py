@@ -20,11 +20,10 @@ import xarray as xr
 
 import jaxmbd as mbd
 from jaxmbd import distributions as laws
-from jaxmbd import reducers
+from jaxmbd import native, reducers
 from jaxmbd.analyses.sweep import store
 from jaxmbd.analyses.sweep.fingerprint import Digest
 from jaxmbd.analyses.sweep.progress import Progress
-from jaxmbd.fused import kernel_of
 
 ROOT = Path(__file__).parents[2]
 TIMES = np.linspace(0.0, 1.0, 5)
@@ -216,13 +215,16 @@ def test_fingerprints_see_what_a_function_has_caught():
     assert digest([1.0, 2.0]) != digest([1.0, 2.0], length=3)
 
 
-def test_fingerprints_see_what_a_kernel_computes():
+def test_fingerprints_see_what_generated_code_computes():
+    pytest.importorskip("llvmlite")
+
     def digest(power):
         def fn(x):
             return x**power
 
-        kernel = kernel_of(fn, fn, jnp.ones(2))
-        return Digest().of(jax.make_jaxpr(kernel)(jnp.ones(2)))
+        with native.enabled(True):
+            code = native.native_of(fn, jnp.ones(2))
+        return Digest().of(jax.make_jaxpr(code)(jnp.ones(2)))
 
     assert digest(2) == digest(2)
     assert digest(2) != digest(3)

@@ -1,5 +1,7 @@
 """Accelerations of trees by generated code, in steps and with derivatives."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -7,8 +9,11 @@ import numpy as np
 import pytest
 
 import jaxmbd as mbd
-from jaxmbd import fused, joints, native
+from jaxmbd import forces, joints, native
+from jaxmbd.formulations.joint import free
+from jaxmbd.model.frame import JointReference
 from jaxmbd.native.registered import PREFIX
+from jaxmbd.system.residuals import motion_residual
 from tests.marks import thorough_but
 from tests.models import chain
 
@@ -52,10 +57,13 @@ def test_accelerations_and_derivatives(case):
     with native.enabled(True):
         found, text = run(system, state.q, v), run.lower(system, state.q, v).as_text()
     assert PREFIX in text
-    with native.enabled(False), fused.enabled(False):  # By the mass matrix.
+    with native.enabled(False):
+        plain = run(system, state.q, v)
+    with native.as_part():  # By the mass matrix, and JAX's derivatives of it.
         expected = run(system, state.q, v)
     close = lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-8, atol=1e-9)  # noqa: E731
     jax.tree.map(close, found, expected)
+    jax.tree.map(close, plain, expected)
 
 
 @pytest.mark.thorough
@@ -72,5 +80,93 @@ def test_motions():
     with native.enabled(True):
         found, text = ends(v), ends.lower(v).as_text()
     assert PREFIX in text
-    with fused.enabled(False):
+    with native.enabled(False):
         np.testing.assert_allclose(found, ends(v), rtol=1e-10, atol=1e-12)
+
+
+WAYS = {
+    "joint, explicit": (joints.Revolute, mbd.JointCoordinates(), None),
+    "joint, implicit": (joints.Spherical, mbd.JointCoordinates(), mbd.GeneralizedAlpha()),
+    "maximal, implicit": (joints.Revolute, mbd.MaximalCoordinates(), mbd.GeneralizedAlpha()),
+}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("way", WAYS)
+def test_motions_and_gradients_with_and_without_generated_code(way):
+    kind, formulation, integrator = WAYS[way]
+    system = mbd.formulate(chain(2, kind), formulation)
+    state = mbd.assemble(system)
+
+    @jax.jit
+    def end_and_slope(v):
+        def end(v):
+            states = mbd.rollout(system, mbd.State(state.q, v), 0.01, 3, integrator)
+            return jnp.sum(states.q[-1] ** 2), states
+
+        return jax.vmap(jax.value_and_grad(end, has_aux=True))(v)
+
+    v = jnp.outer(jnp.linspace(0.1, 1.0, 3), jnp.ones_like(state.v))
+    if way.startswith("maximal"):
+        v = jnp.zeros_like(v)
+    with native.enabled(False):
+        plain = end_and_slope.lower(v)
+    with native.enabled(True):
+        own = end_and_slope.lower(v)
+    assert PREFIX not in plain.as_text()
+    assert PREFIX in own.as_text()
+    close = lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-11)  # noqa: E731
+    jax.tree.map(close, own.compile()(v), plain.compile()(v))
+
+
+@pytest.mark.long
+def test_a_long_chain_without_generated_code():
+    """By recursions, with derivatives in both modes and of a batch."""
+    system = mbd.formulate(chain(free.MAX_DENSE + 4), mbd.JointCoordinates())
+    q = jnp.cos(jnp.arange(system.nv, dtype=float))
+
+    def value_and_slopes(v, x):
+        of_v = lambda v: accelerations(system, q, v)  # noqa: E731
+        return of_v(v), jax.jvp(of_v, (v,), (x,))[1], jax.vjp(of_v, v)[1](x)[0]
+
+    v = jnp.outer(jnp.array([0.1, 1.0]), jnp.sin(q))
+    with native.enabled(False):
+        value, along, back = jax.jit(jax.vmap(value_and_slopes))(v, jnp.cos(v))
+    M = system.mass_at(system.configuration(0.0, q))
+
+    def expected(v, x):
+        force = lambda v: -motion_residual(system, system.configuration(0.0, q), v, 0 * v)  # noqa: E731
+        b, slope = jax.jvp(force, (v,), (x,))
+        return *jnp.linalg.solve(M, jnp.stack([b, slope], 1)).T, jax.vjp(force, v)[1](
+            jnp.linalg.solve(M, x)
+        )[0]
+
+    wanted = jax.jit(jax.vmap(expected))(v, jnp.cos(v))
+    for found, x in zip((value, along, back), wanted, strict=True):
+        np.testing.assert_allclose(found, x, atol=1e-9 * np.abs(x).max())
+
+
+class Held(forces.AbstractJointForce):
+    """A force with a number that is no leaf of the model."""
+
+    joint: JointReference
+    factor: Any = eqx.field(static=True)
+
+    def force(self, t, q, v):
+        return self.factor() * q
+
+
+@pytest.mark.parametrize("on", [True, False])
+def test_derivatives_by_values_that_a_force_closes_over(on):
+    bodies = {"rod": mbd.inertia.rod(mass=1.0, length=1.0)}
+    hinge = {"hinge": joints.Revolute(mbd.ground, "rod", axis=[0, 1, 0])}
+
+    def vdot(k):
+        model = mbd.Model(bodies, hinge, {"held": Held(JointReference("hinge"), lambda: k)})
+        system = mbd.formulate(model, mbd.JointCoordinates())
+        return accelerations(system, jnp.array([0.3]), jnp.zeros(1))[0]
+
+    with native.enabled(on):
+        value, slope = jax.jit(jax.value_and_grad(vdot))(-2.0)
+    np.testing.assert_allclose(value, -2.0 * slope, rtol=1e-12)
+    assert slope > 1.0

@@ -11,8 +11,8 @@ from jax import export, lax
 
 from jaxmbd import native
 from jaxmbd.errors import ModelError
-from jaxmbd.fused import smooth_kernel_of
 from jaxmbd.native import emit, graph, handler, lengths, machine_code, module, switch, threads
+from jaxmbd.native.parameters import uncovered
 from jaxmbd.native.registered import PREFIX, code_of
 
 pytest.importorskip("llvmlite")
@@ -66,9 +66,7 @@ def test_calls_within_calls():
     own = made(lambda x: inner(x) * 2, X)
     assert own.program.eqns[0].primitive.name == "native_call"
     close(own(X), 2 * jnp.sin(X))
-    kernel = smooth_kernel_of(lambda x: inner(x) * 2, X)
-    assert kernel is not None
-    close(jax.jit(jax.vmap(kernel))(jnp.outer(X, X)), 2 * jnp.sin(jnp.outer(X, X)))
+    close(jax.jit(jax.vmap(own))(jnp.outer(X, X)), 2 * jnp.sin(jnp.outer(X, X)))
     with native.enabled(True):
         batch = native.native_or_reason(lambda x: jax.vmap(inner)(x[None] * 2), X)
     assert isinstance(batch, native.NativeFunction)
@@ -185,6 +183,9 @@ LEFT = {
     "dot_general with preferred_element_type": lambda A: jnp.matmul(
         A, A.T, preferred_element_type=jnp.float32
     ).astype(A.dtype),
+    "dot_general with precision": lambda A: jnp.matmul(
+        A, A.T, precision=lax.DotAlgorithmPreset.F32_F32_F32
+    ),
     "sin with accuracy": lambda A: lax.sin(A, accuracy=lax.AccuracyMode.HIGHEST),
     "convert_element_type with new_dtype": lambda A: A.astype(jnp.float16).astype(A.dtype),
     "gather of parts by computed indices": lambda A: jnp.take_along_axis(
@@ -222,6 +223,22 @@ def test_what_is_left_to_jax(name):
             reason = native.native_or_reason(LEFT[name], A)
     assert isinstance(reason, str)
     assert reason.startswith(name)
+
+
+@pytest.mark.parametrize("name", ["sin", "scan", "gather"])
+def test_a_parameter_of_a_later_release(name):
+    """One that is not in the table is one that no rule reads."""
+
+    def fn(A):
+        step = lambda total, row: (jnp.sin(total) + row[jnp.array([0, 1])], None)  # noqa: E731
+        return lax.scan(step, A[0, :2], A)[0]
+
+    (scan,) = (x for x in jax.make_jaxpr(fn)(A).jaxpr.eqns if x.primitive.name == "scan")
+    inside = {x.primitive.name: x for x in scan.params["jaxpr"].jaxpr.eqns}
+    equation = scan if name == "scan" else inside[name]
+    assert uncovered(equation) is None
+    changed = equation.replace(params=equation.params | {"novelty": 1})
+    assert uncovered(changed) == f"{name} with novelty=1"
 
 
 def test_other_platforms_and_exports_have_none_of_it():

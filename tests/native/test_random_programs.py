@@ -9,9 +9,8 @@ from jaxmbd import native
 from jaxmbd.native import call, emit, lengths, row_loops
 from jaxmbd.native.records import reason_for_none
 from jaxmbd.native.registered import code_of
-from tests.fused.random_programs import arguments, random_function
-from tests.fused.test_random_programs import close
 from tests.marks import thorough_but
+from tests.native.random_programs import arguments, close, random_function
 
 pytest.importorskip("llvmlite")
 

@@ -9,7 +9,7 @@ from jax import lax
 from jaxmbd import native
 from jaxmbd.native import cache, canonical, lengths, module, records
 from jaxmbd.native.digest import digest_of
-from tests.fused.random_programs import arguments, random_function
+from tests.native.random_programs import arguments, random_function
 from tests.new_process import forget
 
 pytest.importorskip("llvmlite")

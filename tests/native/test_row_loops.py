@@ -9,7 +9,7 @@ from jax import lax
 from jaxmbd import native
 from jaxmbd.native import graph, lengths, row_loops
 from jaxmbd.native.lengths import length
-from tests.fused.test_random_programs import close as close_to
+from tests.native.random_programs import close as close_to
 
 pytest.importorskip("llvmlite")
 

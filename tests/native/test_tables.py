@@ -8,8 +8,7 @@ from jax import lax
 
 from jaxmbd import native
 from jaxmbd._while_at_most import while_at_most
-from jaxmbd.fused import derivative_kernel, kernel_of
-from jaxmbd.native import lengths, scalars
+from jaxmbd.native import scalars
 from tests.native.test_calls import close, made
 
 pytest.importorskip("llvmlite")
@@ -139,27 +138,6 @@ def test_a_loop_that_ends_early_stays_a_loop():
     assert loop.repeats is not None
     (loop,) = scalars.scalars_of(program, [True]).graph.regions
     assert all(x.varies for x in loop.carried)
-
-
-def test_a_loop_that_ends_early_stays_a_loop_in_kernels():
-    """Rewritten programs of kernels have lost its name; those before are evaluated and counted."""
-    x = jnp.ones(3)
-
-    def fn(x):
-        return jax.vmap(lambda x: halved(x, 20))(jnp.sin(x))
-
-    kernel, linear = kernel_of(fn, fn, x), derivative_kernel(fn, (x,), (x,))
-    assert kernel is not None
-    assert linear is not None
-    for program in (
-        jax.make_jaxpr(kernel)(x),
-        jax.make_jaxpr(lambda x, y: linear((x,), y))(x, x),
-    ):
-        (equation,) = program.jaxpr.eqns
-        plain = equation.params["plain"].jaxpr
-        assert lengths.work(program.jaxpr) == lengths.work(plain)
-        (loop,) = scalars.scalars_of(program, [False] * len(program.in_avals)).graph.regions
-        assert loop.repeats is not None
 
 
 @pytest.mark.thorough

@@ -98,7 +98,7 @@ def test_floating_trees_with_light_bodies(accelerations):
 
 
 @pytest.mark.thorough
-def test_fused_programs_of_floating_trees_with_light_bodies(optimized):
+def test_floating_trees_with_light_bodies_without_generated_code(optimized):
     with native.enabled(False):
         assert not np.any(errors("a floating tree", "joint", LIGHT) > ERROR)
 

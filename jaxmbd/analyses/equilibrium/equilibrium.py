@@ -14,7 +14,6 @@ from ..._with_room import with_room
 from ..._with_slope import with_slope_of
 from ...errors import ModelError
 from ...linear import after
-from ...mechanism.tree import fused_poses
 from ...model.arguments import as_mapping, as_names
 from ...nonlinear import Automatic
 from ...nonlinear.implicit import implicit
@@ -255,16 +254,14 @@ def _start(system: AbstractSystem, t: Time, state: State) -> Place:
 def _beyond_unstable(system: AbstractSystem, t: Time, start: Place, methods: Methods) -> Found:
     """March to rest, and again from beside unstable equilibria if both methods are given."""
     first = State(after(start.q, start.lam), jnp.zeros_like(start.travelled), start.z)
-    with fused_poses():
-        scales = kernel(scales_of)(system, t, first)
+    scales = kernel(scales_of)(system, t, first)
     blocks = kinds(system, scales)
     way = Automatic().chosen(blocks)
 
     def once(place: Place, trying: Bool[Array, ""]) -> Found:
         begin = methods.begin(system, place, scales, trying)
-        with fused_poses():
-            end = methods.march(system, t, begin, scales, blocks, way)
-            judged = stability(system, t, end.place, scales, blocks, way)
+        end = methods.march(system, t, begin, scales, blocks, way)
+        judged = stability(system, t, end.place, scales, blocks, way)
         falling = jnp.where(end.done, 0.0, end.increment)
         left = jnp.array(-1, jnp.int32)
         return Found(
@@ -321,9 +318,8 @@ def _finished(
     """The equilibrium at a place, with derivatives by the system, the time and the first state."""
     fixed, time = stop_gradients((system, t))
     q = after(found.place.q, found.stability.basis)
-    with fused_poses():
-        place = State(q, start.v, found.place.z)
-        scales = stop_gradients(kernel(scales_of)(fixed, time, place))
+    place = State(q, start.v, found.place.z)
+    scales = stop_gradients(kernel(scales_of)(fixed, time, place))
     end = state = _differentiable(system, t, start, found, scales, methods)
     state = State(after(state.q, scales.rate), state.v, state.z)
     if state_alone:

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax.extend.core import Literal
 from jaxtyping import Array, Float, PyTree
 
-from ... import fused, native
+from ... import native
 from ...system.abstract import AbstractSystem, State
 
 # System and initial state as a function of some numbers, shape `(k,)`.
@@ -56,7 +56,7 @@ def states_with_slopes(
                 return advance(system, *ends, state)
 
             # Generated code within would repeat the motion for its derivative.
-            with native.enabled(False), fused.enabled(False):
+            with native.as_part():
                 state, push = jax.linearize(move, moved, state)
             return (state, jax.lax.map(lambda x: push(*x), (moved_of, slopes))), None
 

@@ -10,12 +10,13 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from ..._stop_gradients import stop_gradients
-from ...fused import Kernel, is_wide, jvp_with_zeros, kernel_of, linear_kernel_of, moved
+from ..._with_slope import jvp_with_zeros
+from ...accelerators import is_wide
 from ...lie import Pose, se3
 from ...linear import solve_spd, spd_solver
 from ...mechanism.elements import Motion
 from ...mechanism.rows import Rows
-from ...native import NativeFunction, native_of
+from ...native import is_part, native_of, traced
 from ...system import constraints
 from ...system.abstract import State
 from ...system.acceleration import free_accelerations
@@ -37,7 +38,7 @@ from .system import JointSystem
 from .tree_recursion import ROOT
 
 # Up to this number of velocities a dense factorization takes less time than recursions that are not
-# compiled as one fused program.
+# generated code.
 MAX_DENSE = 64
 
 Primals = tuple[JointSystem, Float[Array, ""], State]
@@ -60,43 +61,36 @@ def _(system: JointSystem, t: Float[Array, ""], state: State) -> Float[Array, "n
     if not (unconstrained and not is_wide()):
         return _by_mass_matrix(system, (t, state))
     system = with_values_looked_up(system, t)
-    fallback = _fallback(system)
-    native = native_of(_by_articulated_bodies, system, (t, state), otherwise=fallback)
-    if native is not None:
-        return _generated(system, t, state, native=native)
-    kernel = kernel_of(_by_articulated_bodies, fallback, system, (t, state))
-    if kernel is None:
-        return fallback(system, (t, state))
-    return _recursive(system, t, state, kernel=kernel)
-
-
-def _fallback(system: JointSystem) -> Callable[..., Float[Array, "nv"]]:
-    return _by_articulated_bodies if system.nv > MAX_DENSE else _by_mass_matrix
+    plain = _by_articulated_bodies if system.nv > MAX_DENSE else _by_mass_matrix
+    fn = native_of(_by_articulated_bodies, system, (t, state), otherwise=plain)
+    if fn is None and not is_part():
+        fn = traced(plain, system, (t, state))
+    # The rule below has no derivatives by values that a user's function closes over.
+    return plain(system, (t, state)) if fn is None else _solved(system, t, state, fn=fn)
 
 
 @eqx.filter_custom_jvp
-def _generated(
-    system: JointSystem, t: Float[Array, ""], state: State, *, native: NativeFunction
+def _solved(
+    system: JointSystem, t: Float[Array, ""], state: State, *, fn: Callable[..., Array]
 ) -> Float[Array, "nv"]:
-    return native(system, (t, state))
+    return fn(system, (t, state))
 
 
-@_generated.def_jvp
-def _(primals, tangents, *, native):
-    """The same derivative as that of `_recursive`, as generated code, which JAX transposes.
+@_solved.def_jvp
+def _(primals, tangents, *, fn):
+    """M dv̇ = d(f - b - M v̇) at constant v̇: no derivative of the recursion.
 
-    If the derivative is too long a program for generated code, it is a fused program.
+    The backward pass has the arguments and v̇ only.
     """
-    vdot = _generated(*primals, native=native)
+    vdot = _solved(*primals, fn=fn)
     dots, unravel = ravel_pytree(tangents)
 
     def tangent(at: tuple[Primals, Float[Array, "nv"]], dots: Float[Array, "n"]) -> Array:
         return _slope(*at, unravel(dots))
 
     linear = native_of(tangent, (primals, vdot), dots, linear=1)
-    if linear is not None:
-        return vdot, linear((primals, vdot), dots)
-    return vdot, _fused_slope(primals, tangents, vdot)
+    linear = eqx.filter_checkpoint(tangent, prevent_cse=False) if linear is None else linear
+    return vdot, linear((primals, vdot), dots)
 
 
 def _slope(args: Primals, vdot: Float[Array, "nv"], dots: Any) -> Float[Array, "nv"]:
@@ -111,45 +105,6 @@ def _also_nan(x: Float[Array, "nv"], vdot: Float[Array, "nv"]) -> Float[Array, "
     if not is_checked(x.dtype):
         return x
     return x * jnp.where(jnp.isnan(vdot), jnp.nan, 1.0).astype(x.dtype)
-
-
-@eqx.filter_custom_jvp
-def _recursive(
-    system: JointSystem, t: Float[Array, ""], state: State, *, kernel: Kernel
-) -> Float[Array, "nv"]:
-    return kernel(system, (t, state))
-
-
-@_recursive.def_jvp
-def _(primals, tangents, *, kernel):
-    """M dv̇ = d(f - b - M v̇) at constant v̇, as one fused program: no derivative of the recursion.
-
-    The transpose is another fused program. Both save the arguments and v̇ only.
-    """
-    vdot = _recursive(*primals, kernel=kernel)
-    return vdot, _fused_slope(primals, tangents, vdot)
-
-
-def _fused_slope(primals: Any, tangents: Any, vdot: Float[Array, "nv"]) -> Float[Array, "nv"]:
-    """dv̇ as a fused program, or as JAX compiles it."""
-    dots, unravel = ravel_pytree(tangents)
-    has_tangent = moved(tangents)
-
-    def tangent(at: tuple[Primals, Float[Array, "nv"]], dots: Float[Array, "n"]) -> Array:
-        return _slope(*at, unravel(dots))
-
-    def cotangent(at: tuple[Primals, Float[Array, "nv"]], y: Float[Array, "nv"]) -> Array:
-        args, vdot = at
-        varied, rest = eqx.partition(args, has_tangent)
-        residual = lambda varied: _residual(eqx.combine(varied, rest), vdot)  # noqa: E731
-        _, transpose, bodies = jax.vjp(residual, varied, has_aux=True)
-        return ravel_pytree(transpose(bodies.accelerations(_also_nan(y, vdot))))[0]
-
-    linear = linear_kernel_of(tangent, cotangent, (primals, vdot), dots)
-    if linear is not None:
-        return linear((primals, vdot), dots)
-    plain = lambda system, *args: _fallback(system)(system, args)  # noqa: E731
-    return jvp_with_zeros(plain, primals, tangents)[1]
 
 
 def _by_mass_matrix(

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from ...fused import smooth_kernel
 from ...joints import AbstractJoint
 from ...joints.abstract import n_rows
 from ...joints.components import coordinate_components, periodic_coordinates
@@ -171,9 +170,7 @@ class JointSystem(AbstractSystem[JointConfiguration]):
         return jnp.concatenate([joints, deform(q[self.layout.nq :], v[self.layout.nv :])])
 
     def retract(self, q: Float[Array, "nq"], dv: Float[Array, "nv"]) -> Float[Array, "nq"]:
-        if self.nq == self.nv:  # Without quaternions this is a sum, which needs no fused program.
-            return _retracted(self, q, dv)
-        return smooth_kernel(_retracted, self, q, dv)
+        return self._by_joint(q, dv, lambda joint, q, dv: joint.retract(q, dv), jnp.add)
 
     def rates(self, q: Float[Array, "nq"], v: Float[Array, "nv"]) -> Float[Array, "nq"]:
         return self._by_joint(q, v, lambda joint, q, v: joint.rates(q, v), lambda q, v: v)
@@ -326,12 +323,6 @@ class JointSystem(AbstractSystem[JointConfiguration]):
         v = join(self.layout, parts, self.layout.velocities, self.layout.nv)
         zeros = jnp.zeros(self.mechanism.n_elastic, dtype=v.dtype)
         return jnp.concatenate([v, zeros if elastic is None else elastic[1]])
-
-
-def _retracted(
-    system: JointSystem, q: Float[Array, "nq"], dv: Float[Array, "nv"]
-) -> Float[Array, "nq"]:
-    return system._by_joint(q, dv, lambda joint, q, dv: joint.retract(q, dv), jnp.add)
 
 
 @system_of.register

@@ -24,8 +24,7 @@ class TreeRecursion:
 
     The carry of a pass has only the values that later nodes need, in a few slots: one for a chain
     of any length, and for a tree about one per branch that is open at the same time. The program
-    does not grow with the number of nodes, and consists of slices and arithmetic, so that XLA
-    compiles it as one fused program on CPUs.
+    does not grow with the number of nodes.
     """
 
     parents: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""Report whether accelerations are generated code or one fused program, and why not."""
+"""Report whether accelerations are generated code, and why not."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,9 +9,8 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from .. import native
-from ..fused.query import holds, holds_fused_program, refused_operation, why_no_fused_programs
 from ..mechanism.elements import AbstractElementGroup, Fields, Motion
-from ..system import constraints
+from ..native.jaxprs import holds
 from ..system.abstract import AbstractSystem, State, Time
 from ..system.acceleration import accelerations
 
@@ -27,17 +26,15 @@ def why_not_generated(system: AbstractSystem) -> str | None:
     general = native.why_none()
     if general is not None:
         return general
-    if constraints.n_constraints(system) > 0:
-        return "systems with constraints"
     t, state = _shapes(system)
     floats, vdot = _accelerations_of(system)
     if holds(GENERATED, jax.make_jaxpr(vdot)(floats, t, state).jaxpr):
         return None
     for group in system.mechanism.elements:
-        reason = _refused_of(system, group, t, state, _native_reason)
+        reason = _reason_of(system, group, t, state)
         if reason is not None:
             return f"{_shortened(reason)} in {', '.join(map(repr, group.names))}"
-    return _shortened(_native_reason(vdot, floats, t, state) or type(system).__name__)
+    return _shortened(_reason(vdot, floats, t, state) or type(system).__name__)
 
 
 def _accelerations_of(system: AbstractSystem) -> tuple[Any, Callable[..., Array]]:
@@ -50,35 +47,9 @@ def _accelerations_of(system: AbstractSystem) -> tuple[Any, Callable[..., Array]
     return floats, vdot
 
 
-def _native_reason(fn: Any, *args: Any) -> str | None:
+def _reason(fn: Any, *args: Any) -> str | None:
     found = native.native_or_reason(fn, *args)
     return found if isinstance(found, str) and found != "no results" else None
-
-
-def why_not_fused(system: AbstractSystem) -> str | None:
-    """Why accelerations of a system are left to XLA; None if they are one fused program.
-
-    Names the unsupported operation: of the first force or element with one, otherwise of the
-    accelerations as a whole.
-    """
-    general = why_no_fused_programs()
-    if general is not None:
-        return general
-    if constraints.n_constraints(system) > 0:
-        return "systems with constraints have no fused program"
-    t, state = _shapes(system)
-    floats, vdot = _accelerations_of(system)
-    if holds_fused_program(vdot, floats, t, state):
-        return None
-    for group in system.mechanism.elements:
-        operation = _refused_of(system, group, t, state, refused_operation)
-        if operation is not None:
-            names = ", ".join(map(repr, group.names))
-            return f"primitive {_shortened(operation)!r} in {names}"
-    operation = refused_operation(vdot, floats, t, state)
-    if operation is None:
-        return f"{type(system).__name__} has no fused program"
-    return f"primitive {_shortened(operation)!r}"
 
 
 def _shortened(operation: str) -> str:
@@ -96,14 +67,10 @@ def _shapes(system: AbstractSystem) -> tuple[Any, Any]:
     return jax.eval_shape(zeros)
 
 
-def _refused_of(
-    system: AbstractSystem,
-    group: AbstractElementGroup,
-    t: Any,
-    state: Any,
-    refused: Callable[..., str | None],
+def _reason_of(
+    system: AbstractSystem, group: AbstractElementGroup, t: Any, state: Any
 ) -> str | None:
-    """The unsupported operation of a group's law, apart from kinematics."""
+    """Why no code is generated for a group's law, apart from kinematics."""
     if isinstance(group, Fields) and not system.mechanism.all_rigid:
         return None  # Loads of the field are derivatives of the bodies' kinetic energies.
 
@@ -122,7 +89,7 @@ def _refused_of(
             return jax.vmap(each)(elements)
         return jax.vmap(lambda e, z, *x: e.load(t, *x, z))(elements, z, *inputs)
 
-    return refused(law, element, t, z, *inputs)
+    return _reason(law, element, t, z, *inputs)
 
 
-__all__ = ["why_not_fused", "why_not_generated"]
+__all__ = ["why_not_generated"]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import jaxmbd as mbd
-from jaxmbd.fused import wide_programs, widened
+from jaxmbd.accelerators import wide_programs, widened
 from tests.models import chain, four_bar, random_tree
 
 SYSTEMS = {

@@ -16,6 +16,15 @@ def arguments(seed, dtype, lead=()):
     return [jnp.asarray(rng.normal(size=(*lead, *shape)), dtype) for shape in ((3, 3), (5,), ())]
 
 
+def close(found, expected, dtype, of):
+    """Relative to the largest number: rounding differs with the order of sums."""
+    found, expected = np.asarray(found), np.asarray(expected)
+    assert (found.shape, found.dtype) == (expected.shape, expected.dtype), of
+    scale = max(1.0, np.abs(expected[np.isfinite(expected)]).max(initial=0.0))
+    tolerance = scale * 2e3 * float(jnp.finfo(dtype).eps)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance, err_msg=of)
+
+
 def random_function(seed):
     """A function of `arguments`, which returns a vector.
 

@@ -7,7 +7,7 @@ exact to rounding, whereas library products of float32 matrices may round their 
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import equinox as eqx
@@ -15,13 +15,11 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Literal
 
-from .inline_and_unroll import _product, blank, literal
+from .native import enabled
+from .native.jaxprs import blank, literal
 
 # Longest sums of products that are written as sums.
 LONGEST = 32
-
-# Number of terms up to which sums are reductions; XLA makes loops of reductions within fusions.
-LARGE = 10**9
 
 # Loops and branches, and their parameters with programs.
 LOOPS = {"scan": ("jaxpr",), "while": ("cond_jaxpr", "body_jaxpr"), "cond": ("branches",)}
@@ -34,21 +32,16 @@ _chosen = jax.make_user_context(default_value=None)
 def wide_programs(on: bool) -> Iterator[None]:
     """Switch programs for accelerators on or off inside a `with` block.
 
-    Results agree to rounding. Default: on, unless JAX's default backend is the CPU.
+    Results agree to rounding. Programs for accelerators have no generated code. Default: on, unless
+    JAX's default backend is the CPU.
     """
-    with _chosen(on):
+    with _chosen(on), enabled(False) if on else nullcontext():
         yield
 
 
 def is_wide() -> bool:
     """True if JAX traces programs for accelerators here."""
     return jax.default_backend() != "cpu" if _chosen.value is None else _chosen.value
-
-
-def target() -> str:
-    """Name of the platform that programs are traced for."""
-    backend = jax.default_backend()
-    return "gpu" if is_wide() and backend == "cpu" else backend
 
 
 def widened(fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -84,14 +77,27 @@ def _results(equation: Any, values: list[Any]) -> list[Any]:
     name, params = equation.primitive.name, equation.params
     if name == "dot_general" and _is_small(equation):
         along, beside = params["dimension_numbers"]
-        a, b = map(jnp.asarray, values)
-        return [_product(a, b, along, beside, LARGE)]
+        return [_product(*map(jnp.asarray, values), along, beside)]
     if name in ("jit", "pjit"):
         return _evaluate(params["jaxpr"], values)
     if name in LOOPS:
         params = params | {key: _rewritten(params[key]) for key in LOOPS[name]}
     found = equation.primitive.bind(*values, **equation.primitive.get_bind_params(params))
     return list(found) if equation.primitive.multiple_results else [found]
+
+
+def _product(a: jax.Array, b: jax.Array, along: Any, beside: Any) -> jax.Array:
+    """Product of arrays, summed over the axes `along`, batched over the axes `beside` of both."""
+
+    def arranged(x: jax.Array, k: int, before: int, after: int) -> jax.Array:
+        first = (*along[k], *beside[k])
+        x = jnp.transpose(x, (*first, *(axis for axis in range(x.ndim) if axis not in first)))
+        m, n = len(along[k]), len(first)
+        length, each, own = math.prod(x.shape[:m]), x.shape[m:n], x.shape[n:]
+        return x.reshape(length, *each, *[1] * before, *own, *[1] * after)
+
+    free = [x.ndim - len(along[k]) - len(beside[k]) for k, x in enumerate((a, b))]
+    return jnp.sum(arranged(a, 0, 0, free[1]) * arranged(b, 1, free[0], 0), axis=0)
 
 
 def _rewritten(program: Any) -> Any:
@@ -111,4 +117,4 @@ def _is_small(equation: Any) -> bool:
     return floats and a.dtype == b.dtype == result.dtype and length <= LONGEST
 
 
-__all__ = ["is_wide", "target", "wide_programs", "widened"]
+__all__ = ["is_wide", "wide_programs", "widened"]
