@@ -6,10 +6,10 @@ from .call import native_by_name as native_by_name
 from .call import native_of as native_of
 from .call import native_or_reason as native_or_reason
 from .call import native_or_traced as native_or_traced
+from .call import traced as traced
 from .direct import by_routine as by_routine
 from .frontal import Elimination as Elimination
 from .frontal import whole as whole
-from .call import traced as traced
 from .mostly_zeros import mostly_zeros as mostly_zeros
 from .registered import is_there as is_there
 from .switch import as_part as as_part

@@ -45,10 +45,10 @@ class AbstractFactors(eqx.Module):
 class AbstractFactorization(AbstractLinearization):
     """Factors the Jacobian of a residual at a point, and solves with the factors.
 
-    - `is_part`: whether generated code of iterations may contain its solutions.
+    - `inlined`: whether generated code of iterations may contain its solutions.
     """
 
-    is_part: ClassVar[bool] = True
+    inlined: ClassVar[bool] = True
 
     def chosen(self, blocks: Blocks) -> "AbstractFactorization":
         return self
@@ -134,7 +134,6 @@ class Dense(AbstractFactorization):
             along_all = fn.derivatives(x, jnp.eye(x.size, dtype=x.dtype))
             if along_all is not None:
                 return None, along_all.T
-            fn = fn.differentiable
         J, value = jax.jacfwd(lambda x: 2 * (fn(x),), has_aux=True)(x)
         return value, J
 

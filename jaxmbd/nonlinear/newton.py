@@ -348,7 +348,7 @@ def _chord(
     if cache is None:
         cache = CachedFactors.nothing(search.no_factors(), search.start.x.dtype)
     factors, record = cache.factors, cache.with_factors(None)
-    is_code = search.residual.is_code and search.way.is_part
+    is_code = search.residual.is_code and search.way.inlined
     iterate = partial(kernel(_with_factors) if is_code else _with_factors, *problem, record)
 
     def body(carry: tuple[_Chord, Any]) -> tuple[_Chord, Any]:

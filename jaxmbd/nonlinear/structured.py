@@ -60,7 +60,7 @@ class BlockSparse(AbstractFactorization):
     redundant constraints get the same small compliance as in `Dense`.
     """
 
-    is_part: ClassVar[bool] = False
+    inlined: ClassVar[bool] = False
 
     def jacobian(
         self, fn: Function, x: Float[Array, "n"], blocks: Blocks
