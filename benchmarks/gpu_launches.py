@@ -26,10 +26,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental import topologies
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxmbd.fused import wide_programs
 
 import jaxmbd as mbd
 from benchmarks.chains import chain
+from jaxmbd.accelerators import wide_programs
 
 STATES, LINKS, STEP = 4096, 10, 1e-3
 

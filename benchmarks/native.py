@@ -1,4 +1,4 @@
-"""Accelerations of trees by generated code, by fused programs and by MuJoCo, on one core.
+"""Accelerations of trees by generated code, by XLA and by MuJoCo, on one core.
 
     python -m benchmarks.native [--batch N] [NAME ...]
 
@@ -114,7 +114,7 @@ def rows(name: str, size: int) -> Iterator[str]:
         robot = robots.load(name)
         system, states = robot.system, robots.random_states(robot, size)
     found = {on: own(system, states, on) for on in (False, True)}
-    for on, label in ((False, "fused program"), (True, "generated code")):
+    for on, label in ((False, "XLA"), (True, "generated code")):
         numbers = " | ".join(f"{x:.3g}" for x in found[on][0])
         count = operations(system, jax.tree.map(lambda x: x[0], states)) if on else ""
         yield f"| {name} | {label} | {count} | {numbers} |"

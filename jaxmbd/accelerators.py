@@ -76,8 +76,8 @@ def _results(equation: Any, values: list[Any]) -> list[Any]:
     """Results of an equation: sums for a small product, else those of the same operation."""
     name, params = equation.primitive.name, equation.params
     if name == "dot_general" and _is_small(equation):
-        along, beside = params["dimension_numbers"]
-        return [_product(*map(jnp.asarray, values), along, beside)]
+        a, b = map(jnp.asarray, values)
+        return [_product(a, b, *params["dimension_numbers"])]
     if name in ("jit", "pjit"):
         return _evaluate(params["jaxpr"], values)
     if name in LOOPS:

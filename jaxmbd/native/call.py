@@ -261,7 +261,8 @@ def _in_batch(
         return found, [0] * len(found)
     outer = next(x.shape[0] for x, k in zip(first, here, strict=True) if k)
     inner = next(x.shape[int(k)] for x, k, old in zip(first, here, batched, strict=True) if old)
-    if here == batched or min(outer, inner) > MANY_TURNS:
+    known = isinstance(outer, int) and isinstance(inner, int)  # Not in programs for export.
+    if here == batched or not known or min(outer, inner) > MANY_TURNS:
         found = _together(first, here, (outer, inner), program=program, batched=batched, **own)
         return found, [0] * len(found)
     looped, other = (here, batched) if outer <= inner else (batched, here)
