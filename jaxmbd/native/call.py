@@ -115,7 +115,12 @@ def native_or_traced(fn: Callable[..., Any], *args: Any) -> Callable[..., Any]:
 
 
 def traced(fn: Callable[..., Any], *args: Any) -> Callable[..., Any] | None:
-    """fn, traced once; None if it has traced values that are not among the arguments."""
+    """fn, traced once; None if it has traced values that are not among the arguments.
+
+    None with `jax.disable_jit` too, where a debugger sees the numbers.
+    """
+    if jax.config.jax_disable_jit:  # pyright: ignore[reportAttributeAccessIssue]
+        return None
     program, structure, _ = _traced(fn, args, None)
     if any(isinstance(x, Tracer) for x in program.consts):
         return None

@@ -170,3 +170,25 @@ def test_derivatives_by_values_that_a_force_closes_over(on):
         value, slope = jax.jit(jax.value_and_grad(vdot))(-2.0)
     np.testing.assert_allclose(value, -2.0 * slope, rtol=1e-12)
     assert slope > 1.0
+
+
+class Seen(forces.AbstractJointForce):
+    """A force that tells whether its arguments are numbers or descriptions of arrays."""
+
+    joint: JointReference
+    seen: list = eqx.field(static=True)
+
+    def force(self, t, q, v):
+        self.seen.append(isinstance(getattr(q, "val", q), jax.core.Tracer))  # `val`: of `vmap`.
+        return 0 * q
+
+
+def test_forces_see_numbers_without_jit():
+    bodies = {"rod": mbd.inertia.rod(mass=1.0, length=1.0)}
+    hinge = {"hinge": joints.Revolute(mbd.ground, "rod", axis=[0, 1, 0])}
+    seen = []
+    model = mbd.Model(bodies, hinge, {"seen": Seen(JointReference("hinge"), seen)})
+    system = mbd.formulate(model, mbd.JointCoordinates())
+    with jax.disable_jit():
+        accelerations(system, jnp.array([0.3]), jnp.zeros(1))
+    assert not seen[-1]
