@@ -72,13 +72,13 @@ class _Value:
     """A value of an inlined program: a constant, or a result to be computed.
 
     - `moved`: of an array that consists of rows of others, where these are.
-    - `maker`: the equation whose first result it is.
+    - `turned`: of an array whose second axis is that of the rows, the same with its rows first.
     """
 
     def __init__(self, x: Any = None):
         self.x = x
-        self.maker: _Equation | None = None
         self.moved: _Moved | None = None
+        self.turned: _Value | None = None
 
     @property
     def sources(self) -> "tuple[_Value, ...]":
@@ -180,28 +180,23 @@ def _inlined(
             made = values[:1]
         else:
             made = tuple(_Value() for _ in equation.outvars)
+            turned = _turned(equation, values)
+            if turned is not None:
+                other, given_, back = turned
+                firsts = tuple(_Value() for _ in made) if back else made
+                each = _Equation(other, given_, firsts, _rows(other))
+                if each.rows is not None:
+                    found.append(each)
+                    if not back:
+                        known.update(zip(equation.outvars, made, strict=True))
+                        continue
+                    for x, first in zip(made, firsts, strict=True):
+                        x.turned = first  # The equation itself is computed only where it is used.
             each = _Equation(equation, values, made, _rows(equation))
-            each = _stack_of(each) or each
-            made[0].maker = each
             if not _moves(each):
                 found.append(each)
         known.update(zip(equation.outvars, made, strict=True))
     return list(map(read, jaxpr.outvars))
-
-
-def _stack_of(each: _Equation) -> _Equation | None:
-    """The transpose of a stack along the first axis, which `jax.vmap` makes, as a stack of rows."""
-    maker = each.given[0].maker if each.equation.primitive.name == "transpose" else None
-    if maker is None or maker.equation.primitive.name != "stack":
-        return None
-    axes = list(each.equation.params["permutation"])
-    others = [axis for axis in axes if axis != 0]
-    if maker.equation.params["axis"] != 0 or axes[0] == 0 or sorted(others) != others:
-        return None
-    stack = maker.equation
-    params = stack.params | {"axis": axes.index(0)}
-    stack = _Rewritten(stack.primitive, params, stack.invars, each.equation.outvars)
-    return _Equation(stack, maker.given, each.made, _rows(stack))
 
 
 class _Rewritten(NamedTuple):
@@ -211,6 +206,153 @@ class _Rewritten(NamedTuple):
     params: dict[str, Any]
     invars: Sequence[Any]
     outvars: Sequence[Any]
+
+
+class _Variable(NamedTuple):
+    """What is read of a variable."""
+
+    aval: Any
+
+
+# Arrays of few rows and of many columns, to be turned: `jax.vmap` stacks the vectors of all bodies
+# along a first axis.
+def _turned(
+    equation: Any, values: Sequence[_Value]
+) -> tuple[_Rewritten, tuple[_Value, ...], bool] | None:
+    """An equation on arrays with their rows first, if some have them along the second axis.
+
+    Its arguments, and whether its results have their rows along the second axis, to be turned back.
+    """
+    name = equation.primitive.name
+    rule = TURNED.get("elementwise" if name in elementwise.RULES else name)
+    if rule is None:
+        return None
+    some = [x.turned is not None for x in values]
+    found = rule(equation, some)
+    if found is None:
+        return None
+    params, uses, back = found
+    given = tuple(
+        x.turned if use and x.turned is not None else x for x, use in zip(values, uses, strict=True)
+    )
+    invars = [
+        _Variable(_swapped(v.aval)) if use else v
+        for v, use in zip(equation.invars, uses, strict=True)
+    ]
+    outvars = [_Variable(_swapped(v.aval)) if back else v for v in equation.outvars]
+    return _Rewritten(equation.primitive, equation.params | params, invars, outvars), given, back
+
+
+def _swapped(aval: Any) -> Any:
+    shape = (aval.shape[1], aval.shape[0], *aval.shape[2:])
+    return ShapedArray(shape, aval.dtype, weak_type=aval.weak_type)
+
+
+def _swap(axis: int) -> int:
+    return {0: 1, 1: 0}.get(axis, axis)
+
+
+# What a rule returns: changed parameters, which arguments are turned, and whether results are.
+_Rule = tuple[dict[str, Any], Sequence[bool], bool] | None
+
+
+def _turned_stack(equation: Any, some: Sequence[bool]) -> _Rule:
+    shapes = set(map(shape_of, equation.invars))
+    shape = next(iter(shapes))
+    rows = len(shape) > 0 and shape[0] >= MIN_ROWS and not any(some)
+    return ({"axis": 1}, some, True) if rows and equation.params["axis"] == 0 else None
+
+
+def _turned_broadcast(equation: Any, some: Sequence[bool]) -> _Rule:
+    axes, shape = equation.params["broadcast_dimensions"], equation.params["shape"]
+    given = shape_of(equation.invars[0])
+    row = 1 if some[0] else 0
+    if len(given) <= row or len(shape) < 2 or axes[row] != 1 or given[row] != shape[1]:
+        return None
+    if shape[1] < MIN_ROWS:
+        return None
+    axes = [_swap(k) for k in axes]
+    if some[0]:
+        axes[0], axes[1] = axes[1], axes[0]
+    if axes != sorted(axes):
+        return None
+    swapped = (shape[1], shape[0], *shape[2:])
+    return {"shape": swapped, "broadcast_dimensions": tuple(axes)}, some, True
+
+
+def _turned_elementwise(equation: Any, some: Sequence[bool]) -> _Rule:
+    shape = shape_of(equation.outvars[0])
+    alike = (own or len(shape_of(x)) == 0 for own, x in zip(some, equation.invars, strict=True))
+    return ({}, some, True) if any(some) and len(shape) > 1 and all(alike) else None
+
+
+def _turned_product(equation: Any, some: Sequence[bool]) -> _Rule:
+    along, beside = equation.params["dimension_numbers"]
+    if not any(some) or any(len(own) != 1 for own in beside):
+        return None
+    if any(own[0] != (1 if use else 0) for own, use in zip(beside, some, strict=True)):
+        return None
+    along, beside = (
+        tuple(
+            tuple(_swap(k) if use else k for k in own) for own, use in zip(axes, some, strict=True)
+        )
+        for axes in (along, beside)
+    )
+    return {"dimension_numbers": (along, beside)}, some, False
+
+
+def _turned_transpose(equation: Any, some: Sequence[bool]) -> _Rule:
+    axes = list(equation.params["permutation"])
+    if some[0]:
+        axes = [_swap(k) for k in axes]
+    elif not axes or shape_of(equation.invars[0])[0] < MIN_ROWS:
+        return None
+    place = axes.index(0)
+    if place == 0:
+        return ({"permutation": tuple(axes)}, some, False) if some[0] else None
+    if place != 1:
+        return None
+    axes[0], axes[1] = axes[1], axes[0]
+    return {"permutation": tuple(axes)}, some, True
+
+
+def _turned_along(key: str) -> Callable[[Any, Sequence[bool]], _Rule]:
+    """A rule of operations that remove or reduce axes."""
+
+    def rule(equation: Any, some: Sequence[bool]) -> _Rule:
+        axes = equation.params[key]
+        if not all(some) or 1 in axes:
+            return None
+        return {key: tuple(sorted(map(_swap, axes)))}, some, 0 not in axes
+
+    return rule
+
+
+def _turned_slice(equation: Any, some: Sequence[bool]) -> _Rule:
+    if not all(some):
+        return None
+    params, shape = equation.params, shape_of(equation.invars[0])
+    first, last, steps = params["start_indices"], params["limit_indices"], params["strides"]
+    if first[1] != 0 or last[1] != shape[1] or (steps or (1, 1))[1] != 1:
+        return None
+    keys = ("start_indices", "limit_indices", *(("strides",) if steps else ()))
+    changed = {key: (params[key][1], params[key][0], *params[key][2:]) for key in keys}
+    return changed, some, True
+
+
+TURNED: dict[str, Callable[[Any, Sequence[bool]], _Rule]] = {
+    "stack": _turned_stack,
+    "broadcast_in_dim": _turned_broadcast,
+    "elementwise": _turned_elementwise,
+    "select_n": _turned_elementwise,
+    "dot_general": _turned_product,
+    "transpose": _turned_transpose,
+    "slice": _turned_slice,
+    "squeeze": _turned_along("dimensions"),
+    **dict.fromkeys(
+        (f"reduce_{x}" for x in ("and", "max", "min", "or", "prod", "sum")), _turned_along("axes")
+    ),
+}
 
 
 def _called(equation: Any, called: Collection[ClosedJaxpr]) -> ClosedJaxpr | None:

@@ -21,6 +21,7 @@ from .graph import TYPES, UNLIMITED, Graph, Node, Region
 from .jaxprs import CALLS, blank, counts_of, literal
 from .lengths import (
     FIRST,
+    MAX_UNROLLED,
     ROW_LOOP,
     called_by,
     is_called,
@@ -77,7 +78,9 @@ def scalars_of(
     **Raises** `NotCovered` with the reason for which there is none.
     """
     called = called_by(program)
-    program = with_row_loops(program, called)
+    given_program, program = program, with_row_loops(program, called)
+    # Recursions of long chains: together they would be longer than what remains of the rest.
+    unrolled = MAX_UNROLLED if program is given_program else MAX_UNROLLED // 4
     about, n_loops = length(program.jaxpr, called)
     is_single = all(x.dtype != np.float64 for x in (*program.in_avals, *program.out_avals))
     most = (MORE_IN_SINGLE if is_single else 1.0) * MAX_LENGTHS[min(n_loops, len(MAX_LENGTHS) - 1)]
@@ -89,7 +92,7 @@ def scalars_of(
         rows = ArgumentRows(graph, number, _type_of(aval), aval.shape)
         given.append(rows if aval.ndim else rows.nodes())
     try:
-        results = Trace(graph, called).evaluate(program, given, graph.root)
+        results = Trace(graph, called, unrolled).evaluate(program, given, graph.root)
     except OverflowError as error:
         raise NotCovered(f"a number out of the range of its type: {error}") from error
     results = [_as_result(graph, x) for x in results]
@@ -154,8 +157,9 @@ def _small(aval: Any, times: int = 1) -> Any:
 class Trace:
     """Evaluation of jaxprs on arrays of nodes."""
 
-    def __init__(self, graph: Graph, called: Collection[ClosedJaxpr]):
+    def __init__(self, graph: Graph, called: Collection[ClosedJaxpr], unrolled: int):
         self.graph, self.called = graph, called
+        self.unrolled = unrolled  # Most operations of a loop that is unrolled.
         self.ends_early = False  # Whether the next loop does: `while_at_most`.
         self.of_rows = False  # Whether the next loop is one over rows: `row_loops`.
 
@@ -282,7 +286,7 @@ class Trace:
         early = self.ends_early and not (rows or shapes or reverse)
         early, self.ends_early = early and body.in_avals[n_consts].dtype == bool, False
         of_rows, self.of_rows = self.of_rows, False
-        if early or of_rows or stays_loop(params):
+        if early or of_rows or stays_loop(params, self.unrolled):
             loop = Loop(body, n_carry, length, reverse, early)
             return self._loop(loop, consts, carry, rows, region)
         entries = list(map(as_nodes, rows))

@@ -27,7 +27,9 @@ def bodies(x, w):
 
     def joint(a, b):
         R = jnp.stack([jnp.sin(a), jnp.cos(b), a * b], axis=1)
-        return R @ jnp.tanh(b - a) + jnp.where(a[0] > b[0], a, jnp.cross(a, b))
+        S = jnp.stack([jnp.cos(a), b, a - b])  # With the rows of all bodies along its second axis.
+        S = jnp.where(S > 0.5, -S, S * S.T) @ R + jnp.sum(S, 0)[None] * S[:1] + jnp.max(S, 1)[None]
+        return R @ S @ jnp.tanh(b - a) + jnp.where(a[0] > b[0], a, jnp.cross(a, b))
 
     force = jax.vmap(joint)(before, p) - jnp.cos(after) @ jnp.outer(w, w)
     first, second = jnp.split(jnp.pad(force, ((2, n - 1), (0, 0))), [n])
