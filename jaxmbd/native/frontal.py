@@ -5,7 +5,7 @@ D⁻¹ C and R D⁻¹. Their transposes are stored one after another, with rows 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -141,35 +141,53 @@ def _vectors(w: Block, n: int, body: Callable[[Index], None]) -> None:
     w.loop(0, whole(n) // LANES, lambda k: body(w.at(k, "mul", LANES)))
 
 
+class _Tables(dict[str, _Table]):
+    """Tables of a stage by their names, each written when it is first read.
+
+    - `begin`: place of the first of its factors.
+    """
+
+    def __init__(self, w: Block, stage: Stage, begin: int):
+        super().__init__()
+        self.w, self.stage, self.begin = w, stage, begin
+
+    def __missing__(self, name: str) -> _Table:
+        self[name] = _Table(self.w, getattr(self.stage, name))
+        return self[name]
+
+
 class _Front:
     """A front: its tables and places in memory."""
 
-    def __init__(self, w: Block, stage: Stage, tables: dict[str, _Table], k: str, factors: Index):
-        self.w, self.stage, self.k = w, stage, k
+    def __init__(self, tables: _Tables, k: str):
+        self.w, self.stage, self.tables, self.k = tables.w, tables.stage, tables, k
+        w, stage = self.w, self.stage
         self.n, self.m = tables["own"](k), tables["boundary"](k)
         self.at = tables["at"].row(k)
-        begin = w.at(tables["place"](k), "mul", stage.size)
-        self.inverse = w.at(begin, "add", factors)
+        self.inverse = w.at(w.at(tables["place"](k), "mul", stage.size), "add", tables.begin)
         self.right = w.at(self.inverse, "add", stage.n_own * whole(stage.n_own))
         self.left = w.at(self.right, "add", stage.n_boundary * whole(stage.n_own))
 
 
-def _each_front(
-    w: Block, fronts: Fronts, body: Callable[[_Front, dict[str, _Table]], None], backward: bool
-) -> None:
-    """Write loops over the fronts of all stages."""
+def _stages(w: Block, fronts: Fronts) -> list[_Tables]:
     begins = np.cumsum([0, *(stage.count * stage.size for stage in fronts.stages)]).tolist()
-    pairs = list(zip(fronts.stages, begins[:-1], strict=True))
-    for stage, begin in pairs[::-1] if backward else pairs:
-        arrays = [f.name for f in fields(Stage) if f.type is np.ndarray]
-        tables = {name: _Table(w, getattr(stage, name)) for name in arrays}
-        last = len(stage.place) - 1
+    return [_Tables(w, *both) for both in zip(fronts.stages, begins[:-1], strict=True)]
 
-        def one(k: str, stage: Stage = stage, begin: int = begin, tables=tables, last=last) -> None:
-            k = w.put(f"sub i64 {last}, {k}") if backward else k
-            body(_Front(w, stage, tables, k, begin), tables)
 
-        w.loop(0, len(stage.place), one)
+def _each_front(w: Block, stages: list[_Tables], body: Callable[[_Front], None]) -> None:
+    """Write loops over the fronts of all stages."""
+    for tables in stages:
+        w.loop(0, len(tables.stage.place), lambda k, tables=tables: body(_Front(tables, k)))
+
+
+def _each_front_backward(w: Block, stages: list[_Tables], body: Callable[[_Front], None]) -> None:
+    for tables in reversed(stages):
+        last = len(tables.stage.place) - 1
+
+        def one(k: str, tables: _Tables = tables, last: int = last) -> None:
+            body(_Front(tables, w.put(f"sub i64 {last}, {k}")))
+
+        w.loop(0, last + 1, one)
 
 
 def _factored(w: Block, fronts: Fronts, given: list[str], made: list[str], work: str) -> None:
@@ -181,8 +199,8 @@ def _factored(w: Block, fronts: Fronts, given: list[str], made: list[str], work:
     row = X.part(_largest(fronts, lambda s: s.n_own * whole(s.n_own)))
     state = row.part(_largest(fronts, lambda s: s.width))
 
-    def front(f: _Front, tables: dict[str, _Table]) -> None:
-        w = f.w
+    def front(f: _Front) -> None:
+        tables = f.tables
         end = tables["first"](w.next(f.k))
 
         def enter(e: str) -> None:
@@ -194,11 +212,9 @@ def _factored(w: Block, fronts: Fronts, given: list[str], made: list[str], work:
         A = work_.part(tables["start"](f.k))
         _invert(f, A, X, state)
         _store(f, A, X, factors)
-        _pass_on(
-            f, A, X, row, (tables["rows"].row(f.k), tables["columns"].row(f.k)), factors, work_
-        )
+        _pass_on(f, A, X, row, factors, work_)
 
-    _each_front(w, fronts, front, backward=False)
+    _each_front(w, _stages(w, fronts), front)
 
 
 def _invert(f: _Front, A: _Numbers, X: _Numbers, state: _Numbers) -> None:
@@ -255,7 +271,7 @@ def _pivot(f: _Front, A: _Numbers, k: str, state: _Numbers) -> str:
         x = A(w.at(w.at(i, "mul", width), "add", k))
         return w.put(f"call {A.own} @llvm.fabs.{w.kind}({A.own} {x})")
 
-    place = state.part(1)
+    place = state.part(2)  # Aligned, also for numbers of 4 bytes.
     state.put(0, size(k))
     w.do(f"store i64 {k}, ptr {place.address}")
 
@@ -291,13 +307,13 @@ def _pass_on(
     A: _Numbers,
     X: _Numbers,
     row: _Numbers,
-    places: tuple[Callable[[Index], str], Callable[[Index], str]],
     factors: _Numbers,
     work: _Numbers,
 ) -> None:
     """Store the transpose of R D⁻¹, and add E - R D⁻¹ C to the next front."""
     w, stage = f.w, f.stage
-    wide, width, rows, columns = whole(stage.n_own), stage.width, *places
+    wide, width = whole(stage.n_own), stage.width
+    rows, columns = (f.tables[name].row(f.k) for name in ("rows", "columns"))
 
     def boundary(i: str) -> None:
         R = A.part(w.at(w.at(stage.n_own, "add", i), "mul", width))
@@ -339,8 +355,8 @@ def _solved(w: Block, fronts: Fronts, given: list[str], made: list[str], work: s
     factors, b, x, row = (_Numbers(w, address) for address in (*given, *made, work))
     w.loop(0, fronts.n_unknowns, lambda i: x.put(i, b(i)))
 
-    def forward(f: _Front, _: dict[str, _Table]) -> None:
-        w, n = f.w, f.stage.n_boundary
+    def forward(f: _Front) -> None:
+        n = f.stage.n_boundary
 
         def rest(i: Index) -> None:
             def term(j: str) -> str:
@@ -357,8 +373,8 @@ def _solved(w: Block, fronts: Fronts, given: list[str], made: list[str], work: s
 
         w.loop(0, f.m, less)
 
-    def backward(f: _Front, _: dict[str, _Table]) -> None:
-        w, n = f.w, f.stage.n_own
+    def backward(f: _Front) -> None:
+        n = f.stage.n_own
 
         def own(i: Index) -> None:
             def product(first: Index, shift: int) -> Callable[[str], str]:
@@ -374,8 +390,9 @@ def _solved(w: Block, fronts: Fronts, given: list[str], made: list[str], work: s
         _vectors(w, n, own)
         w.loop(0, f.n, lambda i: x.put(f.at(i), row(i)))
 
-    _each_front(w, fronts, forward, backward=False)
-    _each_front(w, fronts, backward, backward=True)
+    stages = _stages(w, fronts)
+    _each_front(w, stages, forward)
+    _each_front_backward(w, stages, backward)
 
 
 def _solved_transposed(
@@ -405,7 +422,7 @@ def _solved_transposed(
     def less(f: _Front, place: str, first: Index, y: _Numbers, n: int) -> None:
         x.put(place, w.put(f"fsub {x.own} {x(place)}, {dot(first, y, n)}"))
 
-    def forward(f: _Front, _: dict[str, _Table]) -> None:
+    def forward(f: _Front) -> None:
         n = f.stage.n_own
         gather(f, own, 0, f.n, n)
 
@@ -415,7 +432,7 @@ def _solved_transposed(
 
         w.loop(0, f.m, boundary)
 
-    def backward(f: _Front, _: dict[str, _Table]) -> None:
+    def backward(f: _Front) -> None:
         n, m = f.stage.n_own, f.stage.n_boundary
         gather(f, own, 0, f.n, n)
         if m:
@@ -429,8 +446,9 @@ def _solved_transposed(
 
         w.loop(0, f.n, one)
 
-    _each_front(w, fronts, forward, backward=False)
-    _each_front(w, fronts, backward, backward=True)
+    stages = _stages(w, fronts)
+    _each_front(w, stages, forward)
+    _each_front_backward(w, stages, backward)
 
 
 KINDS = {"factored": _factored, "solved": _solved, "solved_transposed": _solved_transposed}
