@@ -36,7 +36,7 @@ MIN_ROWS = 8
 # Operations on all rows that are unrolled, unless they read what another loop has written.
 MAX_OPERATIONS = 3_000
 
-# Largest number of pieces of which an array of moved rows is made; beyond, by indices.
+# An array of moved rows is joined from up to this number of slices; more rows are read by indices.
 MANY_PIECES = 8
 
 # Largest number of arrays from which the rows of one are taken.
@@ -181,27 +181,36 @@ def _inlined(
             made = values[:1]
         else:
             made = tuple(_Value() for _ in equation.outvars)
-            other = turned(equation, [x.turned is not None for x in values])
-            if other is not None:
-                rewritten, uses, back = other
-                firsts = tuple(_Value() for _ in made) if back else made
-                own = tuple(
-                    x.turned if use and x.turned is not None else x
-                    for x, use in zip(values, uses, strict=True)
-                )
-                each = _Equation(rewritten, own, firsts, _rows(rewritten))
-                if each.rows is not None:
-                    found.append(each)
-                    if not back:
-                        known.update(zip(equation.outvars, made, strict=True))
-                        continue
-                    for x, first in zip(made, firsts, strict=True):
-                        x.turned = first  # The equation itself is computed only where it is used.
-            each = _Equation(equation, values, made, _rows(equation))
-            if not _moves(each):
+            each = _with_rows_first(equation, values, made)
+            if each is not None:
                 found.append(each)
+            if each is None or each.made is not made:  # Or as it is, where somebody reads that.
+                each = _Equation(equation, values, made, _rows(equation))
+                if not _moves(each):
+                    found.append(each)
         known.update(zip(equation.outvars, made, strict=True))
     return list(map(read, jaxpr.outvars))
+
+
+def _with_rows_first(
+    equation: Any, values: Sequence[_Value], made: tuple[_Value, ...]
+) -> _Equation | None:
+    """An equation of rows in the place of one with rows along the second axis, or beside it."""
+    other = turned(equation, [x.turned is not None for x in values])
+    if other is None:
+        return None
+    rewritten, uses, back = other
+    given = tuple(
+        x.turned if use and x.turned is not None else x for x, use in zip(values, uses, strict=True)
+    )
+    firsts = tuple(_Value() for _ in made) if back else made
+    each = _Equation(rewritten, given, firsts, _rows(rewritten))
+    if each.rows is None:
+        return None
+    if back:
+        for x, first in zip(made, firsts, strict=True):
+            x.turned = first
+    return each
 
 
 def _called(equation: Any, called: Collection[ClosedJaxpr]) -> ClosedJaxpr | None:
@@ -254,7 +263,7 @@ def _is_long(kind: int, group: Sequence[_Equation]) -> bool:
 
 
 class _Body:
-    """What a group of equations of rows does in an iteration.
+    """The body of a loop over rows, from a group of equations.
 
     - `rows`, `wholes`: values that it reads row by row, and as a whole, with shapes and types.
     - `tables`: numbers for each iteration, those of rows of other arrays.
@@ -360,7 +369,7 @@ def _of_one_row(equation: Any) -> dict[str, Any]:
 
 
 def _rows(equation: Any) -> Rows | None:
-    """Whether each argument is read row by row; None if rows depend on several ones."""
+    """Whether each argument is read row by row; None if a result's row depends on several rows."""
     name = equation.primitive.name
     shapes = {shape_of(x)[:1] for x in equation.outvars}
     if len(shapes) != 1 or not (first := shapes.pop()) or first[0] < MIN_ROWS:
@@ -409,7 +418,7 @@ def _moves(each: _Equation) -> bool:
 
 
 def _composed(sources: Sequence[tuple[_Value, Any]], which: Any, rows: Any) -> _Moved | None:
-    """Rows of arrays, some of which consist of rows of others themselves."""
+    """Places of rows, with arrays that are made of other arrays' rows replaced by those."""
     final: dict[_Value, Any] = {}
     numbers: dict[_Value, int] = {}
     found = np.zeros((2, len(rows)), int)

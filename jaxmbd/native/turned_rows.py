@@ -14,7 +14,7 @@ from .lengths import shape_of
 
 
 class Rewritten(NamedTuple):
-    """What is read of an equation."""
+    """The fields of an equation that are read."""
 
     primitive: Any
     params: dict[str, Any]
@@ -23,7 +23,7 @@ class Rewritten(NamedTuple):
 
 
 class _Variable(NamedTuple):
-    """What is read of a variable."""
+    """The field of a variable that is read."""
 
     aval: Any
 
@@ -63,9 +63,7 @@ _Rule = tuple[dict[str, Any], Sequence[bool], bool] | None
 
 
 def _turned_stack(equation: Any, some: Sequence[bool]) -> _Rule:
-    shapes = set(map(shape_of, equation.invars))
-    shape = next(iter(shapes))
-    rows = len(shape) > 0 and not any(some)
+    rows = len(shape_of(equation.invars[0])) > 0 and not any(some)
     return ({"axis": 1}, some, True) if rows and equation.params["axis"] == 0 else None
 
 
