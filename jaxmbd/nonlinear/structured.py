@@ -110,10 +110,13 @@ class Automatic(AbstractLinearization):
 
 def _by_code_or_plainly(kind: str, plan: Plan, *arrays: Any) -> Any:
     """Factors or a solution by generated code if there is any; its factors are one array."""
-    code = None
-    if kind == "factored" or eqx.is_array(arrays[0]):
-        code = kernel_of(_routine(kind, plan), *arrays)
-    return PLAIN[kind](plan, *arrays) if code is None else code(*arrays)
+    routine = _routine(kind, plan)
+    if kind == "factored":
+        code = kernel_of(routine, *arrays)
+        return _factored(plan, *arrays) if code is None else code(*arrays)
+    if not eqx.is_array(arrays[0]):
+        return PLAIN[kind](plan, *arrays)
+    return (kernel_of(routine, *arrays) or routine)(*arrays)
 
 
 @lru_cache(maxsize=64)
