@@ -1,4 +1,4 @@
-"""What a new process does not have."""
+"""Clear what this process remembers, so that a test can act as a new process."""
 
 import jax
 

@@ -83,7 +83,7 @@ class StackedRows(AbstractRows):
         self.loop, self.number, self.together = loop, number, together
 
     def entry(self, k: int) -> tuple[int, int]:
-        """Of entry k of a row, the row of the loop among those together, and the entry there."""
+        """Where entry k of a row is: number of the loop's row among those together, and entry."""
         return divmod(k, max(1, self.size // self.together))
 
     def varies(self, k: int) -> bool:

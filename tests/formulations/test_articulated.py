@@ -18,7 +18,7 @@ T = jnp.asarray(0.37)
 
 @pytest.fixture
 def plain(optimized):
-    """What JAX compiles where no machine code is generated."""
+    """Generated code is off: JAX compiles everything."""
     with native.enabled(False):
         yield
 

@@ -121,7 +121,7 @@ def test_motions_and_gradients_with_and_without_generated_code(way):
 
 @pytest.mark.long
 def test_a_long_chain_without_generated_code():
-    """By recursions, with derivatives in both modes and of a batch."""
+    """Recursions give the same accelerations and derivatives, alone and in a batch."""
     system = mbd.formulate(chain(free.MAX_DENSE + 4), mbd.JointCoordinates())
     q = jnp.cos(jnp.arange(system.nv, dtype=float))
 

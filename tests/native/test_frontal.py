@@ -33,7 +33,7 @@ def both_solutions(blocks, J, b):
 @pytest.mark.parametrize("dtype", [jnp.float64, jnp.float32])
 @pytest.mark.parametrize("name", ["chain", pytest.param("star", marks=pytest.mark.long)])
 def test_solutions_alone_and_in_batches(name, dtype):
-    """As by LAPACK, for one matrix, for several, and for several right-hand sides."""
+    """Solutions equal LAPACK's: of one matrix, of several, and of several right-hand sides."""
     blocks, J, b = problem(MODELS[name](), dtype)
     with native.enabled(True):
         *found, factors = jax.jit(lambda J, b: both_solutions(blocks, J, b))(J, b)

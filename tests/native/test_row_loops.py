@@ -54,7 +54,7 @@ def short(monkeypatch):
 
 @pytest.mark.parametrize("shares", [True, False])
 def test_values_and_derivatives_alone_and_in_batches(short, monkeypatch, shares):
-    """As JAX computes them, for states that share what does not vary, and for others."""
+    """Results equal JAX's, whether or not states share what does not vary."""
     if not shares:
         monkeypatch.setattr(graph, "MAX_SHARED_ITERATIONS", 0)
 
