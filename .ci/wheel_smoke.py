@@ -11,7 +11,8 @@ import jaxmbd as mbd
 jax.config.update("jax_enable_x64", True)
 repository = Path(__file__).resolve().parents[1]
 assert not Path(mbd.__file__).is_relative_to(repository / "jaxmbd"), mbd.__file__
-assert importlib.resources.files("jaxmbd").joinpath("py.typed").is_file()
+for package in ("jaxmbd", "scalarjit"):
+    assert importlib.resources.files(package).joinpath("py.typed").is_file()
 assert importlib.metadata.version("jaxmbd") in mbd.report_environment()
 
 model = mbd.Model(

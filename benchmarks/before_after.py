@@ -261,7 +261,8 @@ def process(folder: Path, name: str, calls: int) -> Times:
     environment = os.environ | {
         "OPENBLAS_NUM_THREADS": "1",
         "JAX_ENABLE_X64": "1",
-        "JAXMBD_NATIVE_CACHE": "",
+        "SCALARJIT_CACHE": "",
+        "JAXMBD_NATIVE_CACHE": "",  # Of earlier checkouts.
         "PYTHONPATH": str(folder),
     }
     environment.pop("JAX_COMPILATION_CACHE_DIR", None)

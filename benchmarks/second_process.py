@@ -65,9 +65,9 @@ def in_two_processes(module: str, name: str, jax_cache: bool = True) -> tuple[An
 def _process(module: str, name: str, folder: str | None, jax_cache: bool) -> Any:
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "JAX_ENABLE_X64": "1"}
     environment.pop("JAX_COMPILATION_CACHE_DIR", None)
-    environment["JAXMBD_NATIVE_CACHE"] = ""
+    environment["SCALARJIT_CACHE"] = ""
     if folder is not None:
-        environment["JAXMBD_NATIVE_CACHE"] = f"{folder}/native"
+        environment["SCALARJIT_CACHE"] = f"{folder}/programs"
     if folder is not None and jax_cache:
         environment["JAX_COMPILATION_CACHE_DIR"] = f"{folder}/jax"
         environment["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"

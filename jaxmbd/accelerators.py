@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Literal
 
-from .native import enabled
-from .native.jaxprs import blank, literal
+from scalarjit import enabled
+from scalarjit.jaxprs import blank, literal
 
 # Longest sums of products that are written as sums.
 LONGEST = 32

@@ -23,7 +23,7 @@ CORE = (
 )
 EXTRAS = ("k3d", "ipywidgets", "matplotlib", "xarray", "h5netcdf", "control")
 SETTINGS = ("jax_enable_x64", "jax_numpy_dtype_promotion", "jax_disable_jit", "jax_debug_nans")
-SWITCHES = ("JAXMBD_NATIVE", "JAX_PLATFORMS")
+SWITCHES = ("SCALARJIT", "JAX_PLATFORMS")
 WORD = re.compile(r"[A-Za-z0-9_.,+-]*")
 
 

@@ -31,7 +31,7 @@ if jaxlib_version.startswith("0.10.") and (not given or given.startswith("-")):
 # Programs of analyses and generated code, which all workers of a run share, and later runs too.
 REPOSITORY = Path(__file__).resolve().parents[1]
 SHARED = REPOSITORY / ".pytest_cache" / "jaxmbd"
-os.environ.setdefault("JAXMBD_NATIVE_CACHE", str(SHARED))
+os.environ.setdefault("SCALARJIT_CACHE", str(SHARED))
 
 import jaxtyping
 import pytest
@@ -40,20 +40,20 @@ from _pytest.faulthandler import fault_handler_stderr_fd_key
 
 # Before jaxmbd is first imported. It stays on, for the modules that jaxmbd imports lazily.
 if os.environ.get("JAXMBD_TEST_SHAPES") == "1":
-    jaxtyping.install_import_hook("jaxmbd", "beartype.beartype")
+    jaxtyping.install_import_hook(["jaxmbd", "scalarjit"], "beartype.beartype")
 
 # Before anything that might start a JAX backend: jaxmbd's runtime guard acts on import.
 import jaxmbd  # noqa: F401
 
 import jax
 
-from jaxmbd._with_room import with_frames
-from jaxmbd.native import cache
 from jaxmbd.programs import storage
+from scalarjit import cache
+from scalarjit.with_room import with_frames
 from tests import new_process, shared_contexts, time_limit
 
-if os.environ["JAXMBD_NATIVE_CACHE"] == str(SHARED) and cache._danger(SHARED):
-    os.environ["JAXMBD_NATIVE_CACHE"] = ""  # Otherwise each process warns, which is an error here.
+if os.environ["SCALARJIT_CACHE"] == str(SHARED) and cache._danger(SHARED):
+    os.environ["SCALARJIT_CACHE"] = ""  # Otherwise each process warns, which is an error here.
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_dtype_promotion", "strict")
@@ -166,7 +166,7 @@ def optimized():
 def _no_programs_of_other_code(request: pytest.FixtureRequest):
     """Tests that replace parts of the package do not use, or leave behind, stored programs."""
     if "monkeypatch" in request.fixturenames:
-        request.getfixturevalue("monkeypatch").setenv("JAXMBD_NATIVE_CACHE", "")
+        request.getfixturevalue("monkeypatch").setenv("SCALARJIT_CACHE", "")
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -20,12 +20,12 @@ def running_backend():
 def test_versions_devices_and_flags(monkeypatch):
     flags = "--xla_a=false --xla_dump_to=/home/someone/dump --xla_b /home/other C:\\x"
     monkeypatch.setenv("XLA_FLAGS", flags)
-    monkeypatch.setenv("JAXMBD_NATIVE", "0")
+    monkeypatch.setenv("SCALARJIT", "0")
     lines = mbd.report_environment().splitlines()
     assert f"jax {jax.__version__}" in lines
     assert f"{len(jax.devices())} device(s), cpu: cpu" in lines
     assert "jax_enable_x64 = True" in lines
-    assert "JAXMBD_NATIVE = 0" in lines
+    assert "SCALARJIT = 0" in lines
     shown = [line for line in lines if line.startswith("XLA flag")]
     assert shown == [
         "XLA flag --xla_a=false",

@@ -5,6 +5,7 @@ import functools
 import graphlib
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -14,7 +15,7 @@ import pytest
 import jaxmbd
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-PACKAGE = REPOSITORY / "jaxmbd"
+PACKAGE, COMPILER = REPOSITORY / "jaxmbd", REPOSITORY / "scalarjit"
 
 # What each part of the package may import, itself apart. io and viz stand on top of everything,
 # and nobody imports them but inside a function: plotting and file formats load when first used.
@@ -25,12 +26,9 @@ BOTTOM = {
     "_runtime_guard",
     "_joint_tangents",
     "_run_time_checks",
-    "_with_room",
     "_inlined_jit",
-    "_while_at_most",
-    "_whole_files",
 }
-MATHEMATICS = BOTTOM | {"accelerators", "lie", "linear", "native", "programs"}
+MATHEMATICS = BOTTOM | {"accelerators", "lie", "linear", "programs"}
 DESCRIPTION = {"model", "inertia", "signals", "bodies", "joints", "contact", "tyres", "forces"}
 MECHANISM = MATHEMATICS | DESCRIPTION | {"mechanism"}
 SYSTEM = MECHANISM | {"system"}
@@ -38,7 +36,7 @@ NUMERICS = SYSTEM - {"bodies", "joints"} | {"nonlinear", "integrators"}
 ANALYSES = SYSTEM | NUMERICS | {"sensors", "formulations", "analyses"}
 SUPPORTED = {
     **dict.fromkeys(BOTTOM, BOTTOM),
-    **dict.fromkeys({"accelerators", "lie", "linear", "native", "programs"}, MATHEMATICS),
+    **dict.fromkeys({"accelerators", "lie", "linear", "programs"}, MATHEMATICS),
     **dict.fromkeys(DESCRIPTION, MATHEMATICS | DESCRIPTION),
     "mechanism": MECHANISM,
     "system": SYSTEM,
@@ -123,8 +121,24 @@ def test_import_layers():
     assert not found, "\n".join(found)
 
 
+def test_the_compiler_imports_nothing_of_the_simulator():
+    """Neither do its tests, beside marks for tests of the repository."""
+    compiler = {"scalarjit", "jax", "jaxlib", "numpy", "equinox", "llvmlite"}
+    tests = compiler | {"pytest", "tests.scalarjit", "tests.marks"}
+    found = []
+    for folder, allowed in ((COMPILER, compiler), (REPOSITORY / "tests/scalarjit", tests)):
+        for path in folder.rglob("*.py"):
+            for target, line, _ in imports(path):
+                names = target.split(".")
+                name = ".".join(names[: 1 + (names[0] == "tests")])
+                if name not in allowed and name not in sys.stdlib_module_names:
+                    found.append(f"{path.relative_to(REPOSITORY)}:{line}: {target}")
+    assert not found, "\n".join(found)
+
+
 def modules() -> dict[str, Path]:
-    paths = {path.relative_to(REPOSITORY).with_suffix(""): path for path in PACKAGE.rglob("*.py")}
+    sources = [*PACKAGE.rglob("*.py"), *COMPILER.rglob("*.py")]
+    paths = {path.relative_to(REPOSITORY).with_suffix(""): path for path in sources}
     return {".".join(name.parts).removesuffix(".__init__"): path for name, path in paths.items()}
 
 

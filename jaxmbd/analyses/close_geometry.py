@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._with_room import with_room
+from scalarjit.with_room import with_room
+
 from ..errors import AssemblyError, ModelError
 from ..formulations import formulate
 from ..lie import se3, so3

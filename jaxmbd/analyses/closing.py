@@ -10,9 +10,10 @@ import numpy as np
 import optimistix as optx
 from jaxtyping import Array, Bool, Float
 
+from scalarjit.with_room import with_room
+
 from .._run_time_checks import branched_error_if, error_if
 from .._stop_gradients import stop_gradients
-from .._with_room import with_room
 from ..errors import AssemblyError
 from ..joints import AbstractJoint
 from ..joints.rotation import FreeRotation

@@ -4,7 +4,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from .._with_room import with_room
+from scalarjit.with_room import with_room
+
 from ..programs import stored
 from ..system import constraints
 from ..system.abstract import AbstractSystem, Coordinates, Time, Velocities

@@ -8,13 +8,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from .. import native
+import scalarjit
+from scalarjit.jaxprs import holds
+
 from ..mechanism.elements import AbstractElementGroup, Fields, Motion
-from ..native.jaxprs import holds
 from ..system.abstract import AbstractSystem, State, Time
 from ..system.acceleration import accelerations
 
-GENERATED = frozenset({"native_call"})
+GENERATED = frozenset({"scalarjit_call"})
 
 
 def why_not_generated(system: AbstractSystem) -> str | None:
@@ -23,7 +24,7 @@ def why_not_generated(system: AbstractSystem) -> str | None:
     Names the operation without a rule: of the first force or element with one, otherwise of the
     accelerations as a whole.
     """
-    general = native.why_none()
+    general = scalarjit.why_none()
     if general is not None:
         return general
     t, state = _shapes(system)
@@ -48,7 +49,7 @@ def _accelerations_of(system: AbstractSystem) -> tuple[Any, Callable[..., Array]
 
 
 def _reason(fn: Any, *args: Any) -> str | None:
-    found = native.native_or_reason(fn, *args)
+    found = scalarjit.native_or_reason(fn, *args)
     return found if isinstance(found, str) and found != "no results" else None
 
 

@@ -9,8 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from scalarjit.with_room import with_room
+
 from .._run_time_checks import error_if
-from .._with_room import with_room
 from ..errors import AssemblyError, ModelError
 from ..model.values import as_leaf, is_concrete
 from ..programs import stored

@@ -10,7 +10,8 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._with_room import with_room
+from scalarjit.with_room import with_room
+
 from ..errors import ModelError
 from ..model.model import unknown
 from ..model.values import all_concrete, is_concrete

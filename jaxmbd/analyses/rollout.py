@@ -7,13 +7,14 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, PyTree
 
+from scalarjit import native_or_traced
+from scalarjit.with_room import with_room
+
 from .._joint_tangents import with_joint_tangents
-from .._with_room import with_room
 from ..accelerators import widened
 from ..errors import ModelError
 from ..integrators.abstract import AbstractIntegrator
 from ..integrators.explicit import as_integrator
-from ..native import native_or_traced
 from ..programs import stored
 from ..system.abstract import AbstractSystem, State, as_time
 from .checkpoints import MemoryBudget, halved, n_bytes, nested_scan, residual_bytes

@@ -10,8 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from scalarjit.with_room import with_room
+
 from .._run_time_checks import unwatched
-from .._with_room import with_room
 from ..contact import Restitution
 from ..errors import ModelError, SimulationError
 from ..integrators.explicit import ExplicitRK, as_integrator

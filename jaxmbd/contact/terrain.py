@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from scalarjit.while_at_most import while_at_most
+
 from .._stop_gradients import stop_gradients
-from .._while_at_most import while_at_most
 from .._with_slope import converged, with_slope_of
 from ..model.frame import Frame, as_frame
 from ..model.values import all_concrete

@@ -28,7 +28,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import AnnotationError
 
-from .._whole_files import written_whole
+from scalarjit.whole_files import written_whole
+
 from ..analyses.sweep.versions import version_of
 from ..errors import ModelError
 from ..forces.controller import OutputReference

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..native.frontal import Fronts, Stage, whole
+from scalarjit.frontal import Fronts, Stage, whole
+
 from ..system.sparsity import SparsityPattern
 from .compressed import directions
 from .elimination import Front, eliminate, neighbours

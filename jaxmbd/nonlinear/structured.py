@@ -17,7 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .. import native
+import scalarjit
+
 from ..errors import ModelError
 from ..system.kernels import kernel_of
 from .blocks import Blocks
@@ -127,7 +128,7 @@ def _routine(kind: str, plan: Plan) -> Callable[..., Array]:
         fronts, b = arrays
         return PLAIN[kind](plan, _unpacked(fronts, plan), b)
 
-    return partial(native.by_routine, native.Elimination(fronts_of(plan), kind), plain)
+    return partial(scalarjit.by_routine, scalarjit.Elimination(fronts_of(plan), kind), plain)
 
 
 def _packed(factors: tuple[tuple[Array, ...], ...], plan: Plan) -> Array:
@@ -137,7 +138,7 @@ def _packed(factors: tuple[tuple[Array, ...], ...], plan: Plan) -> Array:
         parts = []
         for x in arrays:
             own = x.reshape(stage.count, *x.shape[2:])
-            own = jnp.pad(own, ((0, 0), (0, 0), (0, native.whole(own.shape[2]) - own.shape[2])))
+            own = jnp.pad(own, ((0, 0), (0, 0), (0, scalarjit.whole(own.shape[2]) - own.shape[2])))
             parts.append(own.reshape(stage.count, -1))
         rows.append(jnp.concatenate(parts, axis=1).ravel())
     return jnp.concatenate(rows)
@@ -152,7 +153,7 @@ def _unpacked(packed: Array, plan: Plan) -> tuple[tuple[Array, ...], ...]:
         start += stage.count * stage.size
         arrays, at = [], 0
         for rows, columns in ((b, b), (f, b), (b, f)):
-            wide = native.whole(columns)
+            wide = scalarjit.whole(columns)
             part = own[:, at : at + rows * wide].reshape(*lead, rows, wide)
             arrays.append(part[..., :columns])
             at += rows * wide

@@ -1,8 +1,9 @@
 """Digests of objects that are the same in every process.
 
 The digest of an object covers its type and all that it is made of. It exists for objects of this
-package and of the libraries it is made from, whose source is named by their versions. What users
-have written themselves may differ in the next process under the same name: it has no digest.
+package, of its compiler `scalarjit`, and of the libraries that they use, whose source is named by
+their versions. What users have written themselves may differ in the next process under the same
+name: it has no digest.
 """
 
 import dataclasses
@@ -22,14 +23,15 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from ..native import why_none
+import scalarjit
 
-PACKAGE = __name__.partition(".")[0]
+# Packages of this repository, whose source names what they compute.
+PACKAGES = __name__.partition(".")[0], scalarjit.__name__
 LIBRARIES = "diffrax", "equinox", "jax", "jaxlib", "lineax", "numpy", "optax", "optimistix"
 BUILT_IN = frozenset(
     {"builtins", "collections", "copyreg", "functools", "operator", "types", "typing"}
 )
-TRUSTED = frozenset({PACKAGE, *LIBRARIES, "jaxtyping", "ml_dtypes", "quax"}) | BUILT_IN
+TRUSTED = frozenset({*PACKAGES, *LIBRARIES, "jaxtyping", "ml_dtypes", "quax"}) | BUILT_IN
 # Settings of JAX that change no program.
 IDLE = ("cache", "log", "traceback", "dump", "pprint", "location", "explain", "transfer_guard")
 
@@ -84,15 +86,17 @@ def digest(*objects: Any) -> str:
 
 @cache
 def source() -> tuple[str, ...]:
-    """Digest of the source of this package, and versions of Python and of libraries.
+    """Digest of the source of both packages, and versions of Python and of libraries.
 
     **Raises** `Unknown` if the source is not in files.
     """
     sha = hashlib.sha256()
-    folder = Path(__file__).parents[1]
+    own, compiler = Path(__file__).parents[1], Path(scalarjit.__file__).parent
     try:
-        for path in sorted(folder.rglob("*.py")):
-            sha.update(f"{path.relative_to(folder)}\n".encode() + path.read_bytes())
+        for folder in (own, compiler):
+            for path in sorted(folder.rglob("*.py")):
+                name = path.relative_to(folder.parent)
+                sha.update(f"{name}\n".encode() + path.read_bytes())
     except OSError as error:  # Such as that of a package in an archive.
         raise Unknown from error
     versions = (f"{name} {importlib.metadata.version(name)}" for name in LIBRARIES)
@@ -100,11 +104,12 @@ def source() -> tuple[str, ...]:
 
 
 def settings() -> tuple[Any, ...]:
-    """Settings of JAX, of XLA and of this package."""
+    """Settings of JAX, of XLA and of the packages of this repository."""
     of_jax = (getattr(jax.config, name) for name in _names())
-    own = (name for name in sorted(os.environ) if name.startswith(PACKAGE.upper()))
+    prefixes = tuple(map(str.upper, PACKAGES))
+    own = (name for name in sorted(os.environ) if name.startswith(prefixes))
     of_package = (f"{name} {os.environ[name]}" for name in own if "CACHE" not in name)
-    switches = why_none(), os.environ.get("XLA_FLAGS"), jax.device_count()
+    switches = scalarjit.why_none(), os.environ.get("XLA_FLAGS"), jax.device_count()
     return *of_jax, *of_package, *switches
 
 

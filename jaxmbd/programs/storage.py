@@ -22,10 +22,11 @@ from jax.core import Tracer
 from jax.experimental.serialize_executable import deserialize_and_load, serialize
 from jax.extend.core import Jaxpr, jaxprs_in_params
 
-from .. import native
-from .._with_room import with_room
-from ..native import cache as files
-from ..native.machine_code import is_installed, target
+import scalarjit
+from scalarjit import cache as files
+from scalarjit.machine_code import is_installed, target
+from scalarjit.with_room import with_room
+
 from .identity import Call, Unknown
 
 P = ParamSpec("P")
@@ -132,7 +133,7 @@ class _Stored:
         traced = jax.jit(of_arrays).trace(*arrays)
         if _calls_python(traced.jaxpr.jaxpr):
             return None
-        with native.collected() as names:
+        with scalarjit.collected() as names:
             lowered = traced.lower()
         compiled = _compiled(lowered, traced.jaxpr.jaxpr)
         ready = _Ready(compiled, *results)
@@ -172,7 +173,7 @@ def _on_disk(name: str) -> _Ready | None:
     if contents is None:
         return None
     code, n_arrays, names, results, tree = pickle.loads(contents)
-    if not all(map(native.is_there, names)):
+    if not all(map(scalarjit.is_there, names)):
         return None
     if b"lapack_" in code:
         _prepare_lapack()

@@ -13,8 +13,9 @@ from functools import singledispatch
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from scalarjit.with_room import with_room
+
 from .._stop_gradients import stop_gradients
-from .._with_room import with_room
 from ..accelerators import widened
 from ..linear import after
 from ..linear.constrained import DISTURBANCE

@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._with_room import with_room
+from scalarjit.with_room import with_room
+
 from ..programs import stored
 from .abstract import AbstractSystem, State, Time, as_state, as_time
 from .acceleration import accelerations

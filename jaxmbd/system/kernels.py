@@ -8,7 +8,8 @@ from typing import Any, ParamSpec, TypeVar
 
 import jax
 
-from .. import native
+import scalarjit
+
 from ..programs.identity import Call, Unknown
 
 P = ParamSpec("P")
@@ -21,7 +22,7 @@ FEW_ROWS = 500
 # Largest number of kernels that are remembered, each with its program.
 REMEMBERED = 512
 
-_known: OrderedDict[Any, native.NativeFunction | None] = OrderedDict()
+_known: OrderedDict[Any, scalarjit.NativeFunction | None] = OrderedDict()
 _lock = threading.RLock()
 
 
@@ -48,21 +49,21 @@ def of_rows(fn: Callable[..., R], *rows: Any, known: bool) -> R:
     code for one state: it is not compiled for batches as well.
     """
     few = len(jax.tree.leaves(rows)[0]) <= FEW_ROWS
-    if known and few and native.why_none() is None:
+    if known and few and scalarjit.why_none() is None:
         return jax.lax.map(lambda row: fn(*row), rows)
     return jax.vmap(fn)(*rows)
 
 
-def kernel_of(fn: Callable[..., Any], *args: Any) -> native.NativeFunction | None:
+def kernel_of(fn: Callable[..., Any], *args: Any) -> scalarjit.NativeFunction | None:
     """The operation of `kernel` for arguments of this structure; None if no code is generated."""
-    if native.why_none() is not None:
+    if scalarjit.why_none() is not None:
         return None
     leaves, structure = jax.tree.flatten(args)
     call = Call.of(fn, leaves, structure)
     try:
         hash(call)
     except TypeError:
-        return native.native_of(fn, *args)
+        return scalarjit.native_of(fn, *args)
     with _lock:
         if call in _known:
             _known.move_to_end(call)
@@ -70,9 +71,9 @@ def kernel_of(fn: Callable[..., Any], *args: Any) -> native.NativeFunction | Non
     try:
         name = call.name()
     except Unknown:
-        found = native.native_of(fn, *args)
+        found = scalarjit.native_of(fn, *args)
     else:
-        found = native.native_by_name(name, fn, *args)
+        found = scalarjit.native_by_name(name, fn, *args)
     with _lock:
         _known[call] = found
         while len(_known) > REMEMBERED:

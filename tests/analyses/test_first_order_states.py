@@ -182,7 +182,7 @@ def test_what_is_not_generated_and_why():
     found = mbd.inspect(bad)
     assert found.not_generated == "pure_callback in 'other'"
     assert found.report.endswith("accelerations: left to XLA: pure_callback in 'other'")
-    with mbd.native.enabled(False):
+    with scalarjit.enabled(False):
         assert mbd.inspect(bad).not_generated == "generated code is switched off"
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import jaxmbd as mbd
-from jaxmbd import native
-from jaxmbd.native.machine_code import is_installed
+import scalarjit
+from scalarjit.machine_code import is_installed
 
 DT, STEPS = 0.01, 5
 SENSORS = {
@@ -62,7 +62,7 @@ def test_states_and_readings_of_a_rollout(system, start, expected, generated):
     if generated and not is_installed():
         pytest.skip("llvmlite is not installed")
     inputs = {"torque": "lower", "damping": "forces.damper.coefficient"}
-    with native.enabled(generated):
+    with scalarjit.enabled(generated):
         stepper = mbd.Stepper(system, None, DT, inputs=inputs, sensors=SENSORS)
     assert (stepper.reason == "") == generated
     stepper.reset(start, t0=0.1)
@@ -82,7 +82,7 @@ def test_states_and_readings_of_a_rollout(system, start, expected, generated):
 
 
 def test_inputs_begin_with_the_values_of_the_model(system, start):
-    with native.enabled(False):
+    with scalarjit.enabled(False):
         stepper = mbd.Stepper(system, None, DT, inputs=["motor"])
     stepper.reset(start, t0=0.3)
     assert np.allclose(stepper.u, mbd.signals.Sine(1.0, 2.0)(0.3), atol=1e-14)
@@ -145,7 +145,7 @@ def test_coordinates_of_points(model):
     stepper = mbd.Stepper(system, None, DT)
     stepper.reset(start)
     stepper.step()
-    with native.enabled(False):
+    with scalarjit.enabled(False):
         expected = mbd.rollout(system, start, DT, 1)
     assert np.allclose(stepper.q, expected.q[-1], atol=1e-12)
 
@@ -174,7 +174,7 @@ def test_a_joint_without_torque_is_an_error(model):
 
 
 def test_errors_of_calls(system, start):
-    with native.enabled(False):
+    with scalarjit.enabled(False):
         stepper = mbd.Stepper(system, None, DT, inputs=["motor"])
     with pytest.raises(mbd.ModelError, match="call reset"):
         stepper.step()
@@ -200,7 +200,7 @@ def test_errors_of_calls(system, start):
 
 @pytest.mark.long
 def test_batches_of_another_size(system, start):
-    with native.enabled(False):
+    with scalarjit.enabled(False):
         stepper = mbd.Stepper(system, None, DT, batch=2)
     three = jax.tree.map(lambda x: np.stack([x] * 3), start)
     with pytest.raises(mbd.ModelError, match="3 states, but the batch has 2 motions"):

@@ -19,8 +19,9 @@ import pytest
 import xarray as xr
 
 import jaxmbd as mbd
+import scalarjit
 from jaxmbd import distributions as laws
-from jaxmbd import native, reducers
+from jaxmbd import reducers
 from jaxmbd.analyses.sweep import store
 from jaxmbd.analyses.sweep.fingerprint import Digest
 from jaxmbd.analyses.sweep.progress import Progress
@@ -222,8 +223,8 @@ def test_fingerprints_see_what_generated_code_computes():
         def fn(x):
             return x**power
 
-        with native.enabled(True):
-            code = native.native_of(fn, jnp.ones(2))
+        with scalarjit.enabled(True):
+            code = scalarjit.native_of(fn, jnp.ones(2))
         return Digest().of(jax.make_jaxpr(code)(jnp.ones(2)))
 
     assert digest(2) == digest(2)

@@ -7,7 +7,7 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 import jaxmbd as mbd
-from jaxmbd import native
+import scalarjit
 from jaxmbd.analyses.identification.batches import batch_experiments
 from jaxmbd.analyses.identification.losses import Squares
 from jaxmbd.analyses.identification.parameters import Subject, select_parameters
@@ -59,7 +59,7 @@ def test_blocks_agree_with_forward_mode(substeps, monkeypatch):
     unknowns = given.unknowns()
     blocks = jax.jit(lambda x: given.blocks(*x))(unknowns)
     assert [x is None for x in found] == [False]
-    with native.enabled(False):
+    with scalarjit.enabled(False):
         plain = jax.jit(lambda x: given.blocks(*x))(unknowns)
     assert [x is None for x in found] == [False, True]
     for ours, theirs in zip(jax.tree.leaves(blocks), jax.tree.leaves(plain), strict=True):

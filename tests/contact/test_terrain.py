@@ -8,9 +8,10 @@ import pytest
 from scipy.optimize import brentq, minimize_scalar
 
 import jaxmbd as mbd
-from jaxmbd import contact, forces, joints, native
-from jaxmbd.native.liveness import Plan
-from jaxmbd.native.scalars import scalars_of
+import scalarjit
+from jaxmbd import contact, forces, joints
+from scalarjit.liveness import Plan
+from scalarjit.scalars import scalars_of
 from tests.derivatives import difference
 
 A, L = 0.03, 0.8
@@ -102,8 +103,8 @@ def test_derivatives_take_no_operations_from_values():
     grid = contact.HeightGrid(np.zeros((5, 5)), 0.1)
     terrain = contact.Terrain("ground", grid)
     args = terrain, jnp.asarray([0.13, 0.2, 0.03]), jnp.asarray(0.03)
-    with native.enabled(True):
-        own = native.native_of(lambda terrain, p, r: terrain.nearest(p, r), *args)
+    with scalarjit.enabled(True):
+        own = scalarjit.native_of(lambda terrain, p, r: terrain.nearest(p, r), *args)
     assert own is not None
     made = scalars_of(own.program, [False] * len(own.program.in_avals))
     count = sum(x.op not in ("const", "arg") for x in Plan(made.graph, made.results).live.values())

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import jaxmbd as mbd
-from jaxmbd import forces, joints, native
+import scalarjit
+from jaxmbd import forces, joints
 from jaxmbd.formulations.joint import free
 from jaxmbd.model.frame import JointReference, as_joint_reference
 from tests import models
@@ -19,7 +20,7 @@ T = jnp.asarray(0.37)
 @pytest.fixture
 def plain(optimized):
     """Generated code is off: JAX compiles everything."""
-    with native.enabled(False):
+    with scalarjit.enabled(False):
         yield
 
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import jaxmbd as mbd
-from jaxmbd import Frame, forces, joints, native
+import scalarjit
+from jaxmbd import Frame, forces, joints
 from jaxmbd.formulations.joint import residual_derivatives as closed_form
 from jaxmbd.formulations.joint.load_derivatives import (
     coloured,
@@ -164,7 +165,7 @@ def arm():
 @pytest.mark.parametrize("generated", [True, False])
 def test_accelerations(arm, generated):
     system, state = arm
-    with native.enabled(generated):
+    with scalarjit.enabled(generated):
         assert in_closed_form(system, 0.3, state) is not None
         found = mbd.acceleration_derivatives(system, 0.3, state)
     expected = eqx.filter_jit(differentiated_accelerations)(system, 0.3, state)

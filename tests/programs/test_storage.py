@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import jaxmbd as mbd
-from jaxmbd import native
+import scalarjit
 from jaxmbd._with_slope import with_slope
-from jaxmbd.native import cache, call, machine_code
-from jaxmbd.native import kept as keeping
 from jaxmbd.programs import storage
+from scalarjit import cache, call, machine_code
+from scalarjit import kept as keeping
 from tests.new_process import forget
 from tests.programs.test_identity import OwnForce, pendulum
 
@@ -88,7 +88,7 @@ def test_components_of_ones_own_are_not_stored(folder):
 def test_switches_choose_other_programs(folder, monkeypatch):
     found = motion(pendulum())
     monkeypatch.setattr(storage._Stored, "_made", refuse)
-    for other in ({"JAXMBD_NATIVE": "0"}, {"XLA_FLAGS": "--xla_cpu_enable_fast_math=false"}):
+    for other in ({"SCALARJIT": "0"}, {"XLA_FLAGS": "--xla_cpu_enable_fast_math=false"}):
         with monkeypatch.context() as m:
             for name, value in other.items():
                 m.setenv(name, value)
@@ -100,7 +100,7 @@ def test_switches_choose_other_programs(folder, monkeypatch):
 
 
 def test_only_programs_of_little_are_compiled_quickly(monkeypatch):
-    mechanics = native.native_of(lambda x: jnp.sin(x) @ x, jnp.ones(3))
+    mechanics = scalarjit.native_of(lambda x: jnp.sin(x) @ x, jnp.ones(3))
     assert mechanics is not None
 
     def program(n):
@@ -146,7 +146,7 @@ def test_derivatives_with_rules_of_the_users_own_are_not_kept(folder, monkeypatc
     """A rule may be another function under the same name in the next process."""
 
     def slope():
-        known = native.native_of(lambda x: with_slope(jnp.sin(x), [x], double), jnp.ones(2))
+        known = scalarjit.native_of(lambda x: with_slope(jnp.sin(x), [x], double), jnp.ones(2))
         assert known is not None
         return jax.jit(jax.jacfwd(known))(jnp.ones(2))
 
@@ -158,7 +158,7 @@ def test_derivatives_with_rules_of_the_users_own_are_not_kept(folder, monkeypatc
 
 def test_derivatives_of_another_generator_are_not_used(folder, monkeypatch):
     def slope():
-        known = native.native_of(lambda x: jnp.sin(x) * x, jnp.ones(2))
+        known = scalarjit.native_of(lambda x: jnp.sin(x) * x, jnp.ones(2))
         assert known is not None
         return jax.jit(jax.jacfwd(known))(jnp.ones(2))
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import jaxmbd as mbd
-from jaxmbd import native
+import scalarjit
 from jaxmbd.formulations.joint import free
 from jaxmbd.system.inertia import twist_rates
 from tests.marks import thorough_but
@@ -99,7 +99,7 @@ def test_floating_trees_with_light_bodies(accelerations):
 
 @pytest.mark.thorough
 def test_floating_trees_with_light_bodies_without_generated_code(optimized):
-    with native.enabled(False):
+    with scalarjit.enabled(False):
         assert not np.any(errors("a floating tree", "joint", LIGHT) > ERROR)
 
 
@@ -123,7 +123,7 @@ def test_nan_in_batches_and_in_derivatives(generated):
         return jax.jvp(lambda scale: one(args, scale), (scale,), (scale,))[1]
 
     for fn in (one, gradient, slope):
-        with native.enabled(generated):
+        with scalarjit.enabled(generated):
             found = jax.jit(jax.vmap(fn, in_axes=(0, None)))(floats, jnp.ones((), "float32"))
         assert not np.any(np.isfinite(found[0]))
         assert np.all(np.isfinite(found[1]))

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import pytest
 
 import jaxmbd as mbd
-from jaxmbd import joints, native
+import scalarjit
+from jaxmbd import joints
 from tests.marks import thorough_but
 from tests.models import FORMULATIONS, Traces, chain, name_of
 
@@ -20,7 +21,7 @@ def accelerations(system, state):
 def lowered(n, kind, formulation):
     """The program that XLA compiles, without generated code."""
     system = mbd.formulate(chain(n, kind), formulation)
-    with native.enabled(False):
+    with scalarjit.enabled(False):
         return eqx.filter_jit(accelerations).lower(system, mbd.assemble(system))
 
 

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import pytest
 
 import jaxmbd as mbd
-from jaxmbd import forces, joints, native
+import scalarjit
+from jaxmbd import forces, joints
 from jaxmbd.system.acceleration import constrained_accelerations, free_accelerations
 from tests import models
 from tests.system import linkages
@@ -52,7 +53,7 @@ def test_accelerations_with_constraints_compute_one_configuration(monkeypatch, f
 @pytest.mark.parametrize("formulation", FORMULATIONS[:1], ids=models.name_of)
 def test_accelerations_of_a_tree_compute_one_configuration(monkeypatch, formulation):
     system = mbd.formulate(models.chain(3), formulation)
-    with native.as_part():
+    with scalarjit.as_part():
         seen = configurations(
             monkeypatch, system, lambda y: free_accelerations(system, jnp.zeros(()), y)
         )

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import jaxmbd as mbd
-from jaxmbd import Frame, forces, joints, native, sensors, signals
+import scalarjit
+from jaxmbd import Frame, forces, joints, sensors, signals
 from jaxmbd.nonlinear import BlockSparse, Dense, Newton
 from jaxmbd.system.acceleration import constrained_accelerations, free_accelerations
 from jaxmbd.system.loads import element_states, sampled
@@ -270,7 +271,7 @@ def test_a_controller_is_the_element_it_imitates(formulation):
     wanted, _ = mbd.accelerations(plain, 0.0, mbd.State(state.q, state.v))
     found, _ = mbd.accelerations(system, 0.0, state)
     np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9)
-    with native.enabled(False):
+    with scalarjit.enabled(False):
         np.testing.assert_allclose(mbd.accelerations(system, 0.0, state)[0], wanted, atol=1e-9)
     moved = mbd.rollout(system, state, H, 1)
     assert element_states(system, moved)["law"].shape == (1,)
@@ -370,7 +371,7 @@ def test_one_configuration_for_accelerations(monkeypatch, formulation):
             return free_accelerations(system, jnp.zeros(()), state)
         return constrained_accelerations(system, jnp.zeros(()), state, None)
 
-    with native.as_part():
+    with scalarjit.as_part():
         jax.make_jaxpr(run)(state)
     assert len(made) == 1
 

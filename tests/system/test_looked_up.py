@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import jaxmbd as mbd
-from jaxmbd import forces, native, signals
-from jaxmbd.native.jaxprs import holds
+import scalarjit
+from jaxmbd import forces, signals
 from jaxmbd.system.looked_up import with_values_looked_up
+from scalarjit.jaxprs import holds
 
 TS = np.linspace(0.0, 2.0, 201)
 
@@ -40,11 +41,11 @@ def test_accelerations_are_generated_code(kind):
         return mbd.accelerations(system, t, state)[0][0]
 
     state, values = mbd.State(jnp.array([0.3]), jnp.array([0.2])), jnp.sin(TS)
-    with native.enabled(True):
+    with scalarjit.enabled(True):
         program = jax.make_jaxpr(vdot)(values, jnp.array(0.503)).jaxpr
-        assert holds({"native_call"}, program)
+        assert holds({"scalarjit_call"}, program)
         found = jax.value_and_grad(vdot, argnums=(0, 1))(values, jnp.array(0.503))
-    with native.enabled(False):
+    with scalarjit.enabled(False):
         expected = jax.value_and_grad(vdot, argnums=(0, 1))(values, jnp.array(0.503))
     for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         assert np.allclose(a, b, atol=1e-10)

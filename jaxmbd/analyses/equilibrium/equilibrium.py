@@ -9,8 +9,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from scalarjit.with_room import with_room
+
 from ..._stop_gradients import stop_gradients
-from ..._with_room import with_room
 from ..._with_slope import with_slope_of
 from ...errors import ModelError
 from ...linear import after

@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from ...native import native_or_traced
+from scalarjit import native_or_traced
+
 from ...nonlinear import AbstractFactorization, Blocks
 from ...system.abstract import AbstractSystem, Velocities
 from .balance import (

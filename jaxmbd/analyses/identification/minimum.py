@@ -11,7 +11,8 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
-from ..._with_room import with_room
+from scalarjit.with_room import with_room
+
 from ...errors import SimulationError
 from ..results import RESULTS
 from . import convergence

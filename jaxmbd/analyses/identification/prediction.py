@@ -9,7 +9,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, PyTree
 
-from ..._with_room import with_room
+from scalarjit import native_or_traced
+from scalarjit.switch import generates
+from scalarjit.with_room import with_room
+
 from ...errors import DataError, ModelError
 from ...forces import AbstractElement
 from ...formulations import formulate
@@ -18,8 +21,6 @@ from ...integrators.explicit import as_integrator
 from ...model import Model
 from ...model.arguments import as_instance, as_mapping
 from ...model.values import all_concrete
-from ...native import native_or_traced
-from ...native.switch import generates
 from ...programs import stored
 from ...sensors import JointPosition, nearest_reading
 from ...system.abstract import AbstractSystem, State

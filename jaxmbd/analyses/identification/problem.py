@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
-from ..._with_room import with_room
+from scalarjit.with_room import with_room
+
 from ...errors import DataError
 from ...mechanism.float_types import in_float_type, in_one_float_type
 from ...model import Model

@@ -14,7 +14,8 @@ import jax.numpy as jnp
 from jax.extend.core import Literal
 from jaxtyping import Array, Float, PyTree
 
-from ... import native
+import scalarjit
+
 from ...system.abstract import AbstractSystem, State
 
 # System and initial state as a function of some numbers, shape `(k,)`.
@@ -56,7 +57,7 @@ def states_with_slopes(
                 return advance(system, *ends, state)
 
             # Generated code within would repeat the motion for its derivative.
-            with native.as_part():
+            with scalarjit.as_part():
                 state, push = jax.linearize(move, moved, state)
             return (state, jax.lax.map(lambda x: push(*x), (moved_of, slopes))), None
 
@@ -72,7 +73,7 @@ def states_with_slopes(
         return jax.lax.scan(interval, (start, start_of), (ts[:-1], ts[1:]))[1]
 
     args = still, moved, eqx.filter(floats_of, moves), start, start_of, ts
-    function = native.native_of(run, *args)
+    function = scalarjit.native_of(run, *args)
     if function is None:
         return None
     states, slopes = function(*args)

@@ -12,7 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..._with_room import with_room
+from scalarjit.with_room import with_room
+
 from ...errors import ModelError
 from ...model.arguments import as_names
 from ...model.model import unknown

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..._with_room import with_room
+from scalarjit.with_room import with_room
+
 from ...errors import ModelError, OperatingPointWarning
 from ...linear import Eigen, eig
 from ...model.arguments import as_mapping

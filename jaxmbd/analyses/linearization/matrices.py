@@ -20,7 +20,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..._with_room import with_room
+from scalarjit.with_room import with_room
+
 from ...programs import stored
 from ...system import constraints
 from ...system.abstract import AbstractSystem, State, States, Time, Velocities

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Complex, Float, Int
 
-from ..._with_room import with_room
+from scalarjit.with_room import with_room
+
 from ...bodies import RigidBody
 from ...errors import ModelError
 from ...linear import Eigen

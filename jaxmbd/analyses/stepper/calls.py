@@ -6,10 +6,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from ... import native
-from ...native.machine_code import is_installed
-from ...native.registered import address_of, code_of
-from ...native.switch import is_switched_off
+import scalarjit
+from scalarjit.machine_code import is_installed
+from scalarjit.registered import address_of, code_of
+from scalarjit.switch import is_switched_off
+
 from .direct import DirectCall
 from .program import StepProgram
 
@@ -30,7 +31,7 @@ class CompiledCalls:
 
         arguments = shaped(program.arguments)
         start = shaped((program.state, program.number))
-        with native.enabled(is_installed() and not is_switched_off()):
+        with scalarjit.enabled(is_installed() and not is_switched_off()):
             self._begin = jax.jit(many(program.begin)).lower(*start).compile()
             step = jax.jit(many(program.step), donate_argnums=0)
             self._step = step.lower(*arguments).compile()
@@ -141,8 +142,8 @@ def _generated(program: StepProgram, fn: Callable[..., Any]) -> int | str:
     def of_arrays(flat: Any, *given: Any) -> Any:
         return fn([flat], given[0] if given else np.zeros(0, u.dtype))
 
-    with native.enabled(True):
-        found = native.native_or_reason(of_arrays, flat, *given)
+    with scalarjit.enabled(True):
+        found = scalarjit.native_or_reason(of_arrays, flat, *given)
     if isinstance(found, str):
         return found
     code = code_of(found.program, (False,) * (1 + len(given)))

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from scalarjit.handler import BUFFER, ERROR_CREATE, EXECUTE, FRAME, FRAME_SIZE, LIST
+
 from ...errors import SimulationError
-from ...native.handler import BUFFER, ERROR_CREATE, EXECUTE, FRAME, FRAME_SIZE, LIST
 
 _Function = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 
@@ -56,7 +57,7 @@ class DirectCall:
         **Raises** `SimulationError` if the code has no memory for intermediate values.
         """
         if self._function(self._frame):
-            raise SimulationError("Stepper: generated code failed; set JAXMBD_NATIVE=0")
+            raise SimulationError("Stepper: generated code failed; set SCALARJIT=0")
 
 
 def _put(memory: ctypes.Array, offset: int, value: int) -> None:

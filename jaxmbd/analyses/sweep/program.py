@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
-from ..._with_room import with_room
+from scalarjit.with_room import with_room
+
 from .fingerprint import Digest
 from .named import runnable, traced_by_name
 

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..._whole_files import remove_old_parts, written_whole
+from scalarjit.whole_files import remove_old_parts, written_whole
+
 from ...errors import DamagedFileWarning, ModelError
 from .labelled import xr
 

@@ -7,8 +7,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from scalarjit import mostly_zeros, native_of
+
 from ...linear import solve_spd
-from ...native import mostly_zeros, native_of
 from ...system.abstract import State, Time
 from ...system.acceleration import free_accelerations
 from ...system.acceleration_derivatives import Matrices, in_closed_form

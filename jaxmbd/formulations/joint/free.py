@@ -9,6 +9,8 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
+from scalarjit import is_part, native_of, traced
+
 from ..._stop_gradients import stop_gradients
 from ..._with_slope import jvp_with_zeros
 from ...accelerators import is_wide
@@ -16,7 +18,6 @@ from ...lie import Pose, se3
 from ...linear import solve_spd, spd_solver
 from ...mechanism.elements import Motion
 from ...mechanism.rows import Rows
-from ...native import is_part, native_of, traced
 from ...system import constraints
 from ...system.abstract import State
 from ...system.acceleration import free_accelerations

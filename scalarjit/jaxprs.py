@@ -1,0 +1,60 @@
+"""Parts of JAX's programs that several modules read."""
+
+from collections.abc import Collection
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import Jaxpr, jaxprs_in_params
+
+# Calls of functions, and the parameter with the function.
+CALLS = {
+    "scalarjit_call": "program",  # Of one state: `parameters.py`.
+    "closed_call": "call_jaxpr",
+    "custom_jvp_call": "call_jaxpr",
+    "custom_vjp_call": "call_jaxpr",
+    "jit": "jaxpr",
+    "pjit": "jaxpr",
+}
+
+
+def blank(aval: Any) -> jax.ShapeDtypeStruct:
+    """Shape and type of an array, for tracing."""
+    return jax.ShapeDtypeStruct(aval.shape, aval.dtype)
+
+
+def literal(x: Any) -> np.ndarray:
+    """Value of a literal, with its type in the program."""
+    return np.asarray(x.val, x.aval.dtype)
+
+
+def is_float(x: Any) -> bool:
+    """True if an array, or its description, is of floats."""
+    return jnp.issubdtype(x.dtype, jnp.floating)
+
+
+def counts_of(params: Any) -> tuple[int, int]:
+    """Numbers of constants and of carried values of a loop."""
+    if "num_carry" in params:
+        return params["num_consts"], params["num_carry"]
+    consts, carry, _ = params["ft_in"].unpack()  # From JAX 0.12 on.
+    return len(list(consts)), len(list(carry))
+
+
+def inner_of(equation: Any) -> list[Jaxpr]:
+    """Programs within an operation; of a call, the one that is called."""
+    name, params = equation.primitive.name, equation.params
+    return list(jaxprs_in_params({"": params[CALLS[name]]} if name in CALLS else params))
+
+
+def holds(primitives: Collection[str], program: Jaxpr) -> bool:
+    """True if a program, or one within it, has a primitive of one of these names."""
+    return any(
+        equation.primitive.name in primitives
+        or any(holds(primitives, inner) for inner in jaxprs_in_params(equation.params))
+        for equation in program.eqns
+    )
+
+
+__all__ = ["CALLS", "blank", "counts_of", "holds", "inner_of", "is_float", "literal"]

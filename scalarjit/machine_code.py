@@ -1,0 +1,123 @@
+"""Machine code of generated modules, by LLVM."""
+
+import ctypes
+import ctypes.util
+import functools
+import importlib.util
+import itertools
+import sys
+from typing import Any, NamedTuple
+
+from .functions import LIBRARY_SYMBOLS
+
+# Level of LLVM's optimization of instructions; the programs of scalars hold nothing twice anyway.
+LEVEL = 1
+
+# LLVM's scheduler takes half of the time to compile long code, more than in proportion to its
+# length. Vector code of more lines is left in its order: batches of Talos are 30 % faster then,
+# those of Go2 and the motions of fits as fast. Code for one state has another limit: the residual
+# of a chain of 100 links takes 47 µs and 12.8 s to compile with the scheduler, 51 µs and 2.9 s
+# without. Shorter code would be slower.
+MOST_SCHEDULED, MOST_OF_ONE = 15_000, 30_000
+
+
+class Target(NamedTuple):
+    """Processor of the machine code. Names of files in the cache contain all fields."""
+
+    triple: str
+    processor: str
+    features: str
+    versions: str
+    width: int
+
+
+def is_installed() -> bool:
+    """True if `llvmlite` can be imported."""
+    return importlib.util.find_spec("llvmlite") is not None
+
+
+@functools.cache
+def target() -> Target:
+    """The processor of this machine; `width` is the number of bytes of a vector."""
+    import llvmlite
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    features = llvm.get_host_cpu_features()
+    width = 64 if features.get("avx512f") else 32 if features.get("avx2") else 16
+    numbers = ".".join(map(str, llvm.llvm_version_info))
+    limits = f"{MOST_SCHEDULED}, {MOST_OF_ONE}"
+    versions = f"llvmlite {llvmlite.__version__}, LLVM {numbers}, level {LEVEL}, large, {limits}"
+    names = llvm.get_process_triple(), llvm.get_host_cpu_name(), features.flatten()
+    return Target(*names, versions, width)
+
+
+def compiled(text: str, name: str) -> bytes:
+    """Object code of a module in LLVM's intermediate representation, its handler of this name."""
+    import llvmlite.binding as llvm
+
+    own = target()
+    module = llvm.parse_assembly(text)
+    module.get_function("handler").name = name
+    module.triple = own.triple
+    machine = llvm.Target.from_triple(own.triple).create_target_machine(
+        cpu=own.processor,
+        features=own.features + (",-prefer-256-bit" if own.width == 64 else ""),
+        opt=LEVEL,
+        reloc="static",
+        codemodel="large",  # Sections may be further apart than 32-bit offsets reach.
+        jit=True,
+    )
+    module.data_layout = str(machine.target_data)
+    module.verify()
+    is_vector = " x double>" in text or " x float>" in text
+    if text.count("\n") <= (MOST_SCHEDULED if is_vector else MOST_OF_ONE):
+        return machine.emit_object(module)
+    llvm.set_option("scalarjit", "-enable-misched=false")  # Of the process: set back at once.
+    try:
+        return machine.emit_object(module)
+    finally:
+        llvm.set_option("scalarjit", "-enable-misched=true")
+
+
+class Loaded:
+    """Object code in memory, for as long as this object lives.
+
+    - `handler`: address of the handler of the given name.
+
+    **Raises** `RuntimeError` for anything but object code with this handler.
+    """
+
+    def __init__(self, code: bytes, name: str):
+        import llvmlite.binding as llvm
+
+        target()
+        builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
+        for symbol in LIBRARY_SYMBOLS:
+            builder.import_symbol(symbol, _address(symbol))
+        # A name of a library cannot be used again, even if the library could not be loaded.
+        self._library = builder.export_symbol(name).link(_linker(), f"{name}_{next(_libraries)}")
+        self.handler: int = self._library[name]
+        if not self.handler:
+            raise RuntimeError(f"the object code has no handler {name}")
+
+
+_libraries = itertools.count()
+
+
+@functools.cache
+def _linker() -> Any:
+    import llvmlite.binding as llvm
+
+    return llvm.create_lljit_compiler()
+
+
+@functools.cache
+def _address(symbol: str) -> int:
+    name = "msvcrt" if sys.platform == "win32" else ctypes.util.find_library("m")
+    library = ctypes.CDLL(name)
+    return ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value or 0
+
+
+__all__ = ["Loaded", "Target", "compiled", "is_installed", "target"]

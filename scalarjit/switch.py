@@ -1,0 +1,115 @@
+"""Switch of generated code."""
+
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import jax
+
+from .machine_code import is_installed
+
+VARIABLE = "SCALARJIT"
+
+# JAX traces again if the value changes, so that no program of the other choice is reused.
+_chosen = jax.make_user_context(default_value=None)
+
+
+@contextmanager
+def enabled(on: bool) -> Iterator[None]:
+    """Switch generated machine code on or off inside a `with` block.
+
+    Generated code is an optimization for the CPU: results with and without it agree to rounding.
+    Functions under `jax.jit` are traced and compiled separately for each choice. The environment
+    variable `SCALARJIT`, 0 or 1, sets the choice outside all blocks. Default: 1.
+
+    It needs the package `llvmlite`. Without it programs run as if switched off.
+
+    **Arguments:**
+
+    - `on`: whether to use generated code.
+
+    **Warns** by `RuntimeWarning`, once, if `llvmlite` is not installed.
+    """
+    if on and not is_installed():
+        _warn()
+    with _chosen(on):
+        yield
+
+
+@contextmanager
+def as_part() -> Iterator[None]:
+    """Trace functions as parts of a program from which code is generated, inside a `with` block.
+
+    They have no code of their own, and JAX differentiates what they compute.
+    """
+    with _chosen(PART):
+        yield
+
+
+def is_part() -> bool:
+    """True inside a block of `as_part`."""
+    return _chosen.value == PART
+
+
+def is_switched_off() -> bool:
+    """True if a `with` block or the environment variable switches generated code off."""
+    if _chosen.value is not None:
+        return _chosen.value is False
+    return os.environ.get(VARIABLE) == "0"
+
+
+OFF = "generated code is switched off"
+PART = "part of a program"
+NO_JIT = "jax.disable_jit is on"
+NO_LLVMLITE = "the package llvmlite is not installed"
+
+
+def generates() -> bool:
+    """True if generated code is switched on, and possible on this machine.
+
+    **Raises** `ValueError` if the environment variable is neither 0 nor 1.
+    **Warns** by `RuntimeWarning`, once, if it is switched on and `llvmlite` is not installed.
+    """
+    missing = why_none()
+    if missing == NO_LLVMLITE:
+        _warn()
+    return missing is None
+
+
+def why_none() -> str | None:
+    """Reason for which no code is generated here, or None.
+
+    **Raises** `ValueError` if the environment variable is neither 0 nor 1.
+    """
+    given = os.environ.get(VARIABLE, "1")
+    if given not in ("0", "1"):
+        raise ValueError(f"{VARIABLE} is {given!r}: set it to 0 (off) or 1 (on)")
+    if is_part():
+        return PART
+    on = given == "1" if _chosen.value is None else _chosen.value
+    if not on:
+        return OFF
+    if jax.config.jax_disable_jit:  # pyright: ignore[reportAttributeAccessIssue]
+        return NO_JIT
+    if not is_installed():
+        return NO_LLVMLITE
+    platform = jax.default_backend()
+    return None if platform == "cpu" else f"code is generated for the CPU, not for {platform!r}"
+
+
+_warned: list[bool] = []
+
+
+def _warn() -> None:
+    if not _warned:
+        _warned.append(True)
+        warnings.warn(
+            "scalarjit generates machine code with the package llvmlite, which is not installed: "
+            "programs take several times as long; pip install llvmlite, or set SCALARJIT=0",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+
+__all__ = ["OFF", "as_part", "enabled", "generates", "is_part", "is_switched_off", "why_none"]
