@@ -134,15 +134,16 @@ def jit(fn: Callable[P, R]) -> Callable[P, R]:
         many = jax.jit(jax.vmap(rates))(states)
     """
 
-    def called(args: Any, kwargs: Any) -> R:
-        return fn(*args, **kwargs)
+    whole: Callable[..., R] = fn
 
-    @jax.jit
+    def called(args: Any, kwargs: Any) -> R:
+        return whole(*args, **kwargs)
+
     @wraps(fn)
-    def compiled(*args: P.args, **kwargs: P.kwargs) -> R:
+    def compiled(*args: Any, **kwargs: Any) -> Any:
         return native_or_traced(called, args, kwargs)(args, kwargs)
 
-    return compiled
+    return jax.jit(compiled)
 
 
 def traced(fn: Callable[..., Any], *args: Any) -> Callable[..., Any] | None:
