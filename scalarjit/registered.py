@@ -14,7 +14,7 @@ from .module import generate
 from .records import Record, record, recorded
 from .structure import NotCovered
 
-PREFIX = "scalarjit_"
+PREFIX = "scalarjit_code_"
 
 # Code stays in memory until the process ends: compiled programs hold its address.
 _loaded: dict[str, Loaded] = {}
