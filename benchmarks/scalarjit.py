@@ -64,6 +64,60 @@ def arm(q: jax.Array) -> jax.Array:
     return p
 
 
+def pendulum_by_hand(x: np.ndarray, out: np.ndarray) -> None:
+    """`pendulum` for Numba."""
+    a, b, u, v = x
+    d, g = a - b, 9.81
+    s, c = np.sin(d), np.cos(d)
+    below = 3 - np.cos(2 * d)
+    out[0], out[1] = u, v
+    out[2] = -3 * g * np.sin(a) - g * np.sin(a - 2 * b) - 2 * s * (v**2 + u**2 * c)
+    out[3] = 2 * s * (2 * u**2 + 2 * g * np.cos(a) + v**2 * c)
+    out[2] /= below
+    out[3] /= below
+
+
+def solve_by_hand(x: np.ndarray, out: np.ndarray) -> None:
+    """`solve` for Numba."""
+    L = np.empty((6, 6))
+    for i in range(6):
+        for j in range(i + 1):
+            total = 6.0 if i == j else 0.0
+            for k in range(6):
+                total += x[i, k] * x[j, k]
+            for k in range(j):
+                total -= L[i, k] * L[j, k]
+            L[i, j] = np.sqrt(total) if i == j else total / L[j, j]
+    for i in range(6):
+        out[i] = x[i, 6]
+        for k in range(i):
+            out[i] -= L[i, k] * out[k]
+        out[i] /= L[i, i]
+    for i in range(5, -1, -1):
+        for k in range(i + 1, 6):
+            out[i] -= L[k, i] * out[k]
+        out[i] /= L[i, i]
+
+
+def arm_by_hand(q: np.ndarray, out: np.ndarray) -> None:
+    """`arm` for Numba."""
+    R, turned = np.eye(3), np.empty((3, 3))
+    out[:] = 0.0
+    for k in range(LINKS):
+        s, c = np.sin(q[k]), np.cos(q[k])
+        x, y, z = AXES[k]
+        for i in range(3):  # Rows times the rotation about a unit vector.
+            a, b, e = R[i]
+            along = (1 - c) * (a * x + b * y + e * z)
+            turned[i, 0] = c * a + s * (b * z - e * y) + along * x
+            turned[i, 1] = c * b + s * (e * x - a * z) + along * y
+            turned[i, 2] = c * e + s * (a * y - b * x) + along * z
+        R[:] = turned
+        for i in range(3):
+            for j in range(3):
+                out[i] += R[i, j] * OFFSETS[k, j]
+
+
 def of_numba() -> dict[str, tuple[Callable[..., Any], Callable[..., Any]]]:
     """For each function, one of a batch and one of the loop, compiled by Numba when first called.
 
@@ -71,68 +125,16 @@ def of_numba() -> dict[str, tuple[Callable[..., Any], Callable[..., Any]]]:
     """
     from numba import njit
 
-    sin, cos, sqrt = np.sin, np.cos, np.sqrt
-    axes, offsets = AXES, OFFSETS
+    def both(fn: Callable[..., None]) -> tuple[Callable[..., Any], Callable[..., Any]]:
+        one = njit(fn)
 
-    @njit
-    def pendulum(x, out):
-        a, b, u, v = x
-        d, g = a - b, 9.81
-        s, c = sin(d), cos(d)
-        below = 3 - cos(2 * d)
-        out[0], out[1] = u, v
-        out[2] = -3 * g * sin(a) - g * sin(a - 2 * b) - 2 * s * (v**2 + u**2 * c)
-        out[3] = 2 * s * (2 * u**2 + 2 * g * cos(a) + v**2 * c)
-        out[2] /= below
-        out[3] /= below
-
-    @njit
-    def solve(x, out):
-        L = np.empty((6, 6))
-        for i in range(6):
-            for j in range(i + 1):
-                total = 6.0 if i == j else 0.0
-                for k in range(6):
-                    total += x[i, k] * x[j, k]
-                for k in range(j):
-                    total -= L[i, k] * L[j, k]
-                L[i, j] = sqrt(total) if i == j else total / L[j, j]
-        for i in range(6):
-            out[i] = x[i, 6]
-            for k in range(i):
-                out[i] -= L[i, k] * out[k]
-            out[i] /= L[i, i]
-        for i in range(5, -1, -1):
-            for k in range(i + 1, 6):
-                out[i] -= L[k, i] * out[k]
-            out[i] /= L[i, i]
-
-    @njit
-    def arm(q, out):
-        R, turned = np.eye(3), np.empty((3, 3))
-        out[:] = 0.0
-        for k in range(axes.shape[0]):
-            s, c = sin(q[k]), cos(q[k])
-            x, y, z = axes[k]
-            for i in range(3):  # Columns of the rotation about a unit vector.
-                a, b, e = R[i]
-                along = (1 - c) * (a * x + b * y + e * z)
-                turned[i, 0] = c * a + s * (b * z - e * y) + along * x
-                turned[i, 1] = c * b + s * (e * x - a * z) + along * y
-                turned[i, 2] = c * e + s * (a * y - b * x) + along * z
-            R[:] = turned
-            for i in range(3):
-                for j in range(3):
-                    out[i] += R[i, j] * offsets[k, j]
-
-    def both(one):
         @njit
-        def batch(x, out):
+        def batch(x: np.ndarray, out: np.ndarray) -> None:
             for k in range(len(x)):
                 one(x[k], out[k])
 
         @njit
-        def loop(x, out):
+        def loop(x: np.ndarray, out: np.ndarray) -> None:
             x = x.copy()
             for _ in range(ALONE):
                 one(x, out)
@@ -140,7 +142,8 @@ def of_numba() -> dict[str, tuple[Callable[..., Any], Callable[..., Any]]]:
 
         return batch, loop
 
-    return {"pendulum": both(pendulum), "solve": both(solve), "arm": both(arm)}
+    by_hand = {"pendulum": pendulum_by_hand, "solve": solve_by_hand, "arm": arm_by_hand}
+    return {name: both(fn) for name, fn in by_hand.items()}
 
 
 FUNCTIONS = {

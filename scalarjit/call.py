@@ -16,7 +16,7 @@ from jax.interpreters import ad, batching, mlir
 from jaxlib.mlir import ir
 
 from .canonical import canonical
-from .jaxprs import blank, is_float
+from .jaxprs import GENERATED, blank, is_float
 from .kept import keeps, kept
 from .linearized import linearized
 from .records import reason_for_none
@@ -33,7 +33,7 @@ R = TypeVar("R")
 # - `batched`: for each argument, whether it has a leading axis of states.
 # - `linear`: number of last arguments in which the program is linear.
 # - `otherwise`: an equivalent function for other platforms, or None for the program itself.
-_native = Primitive("scalarjit_call")
+_native = Primitive(GENERATED)
 _native.multiple_results = True
 
 

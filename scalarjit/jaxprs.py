@@ -8,9 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import Jaxpr, jaxprs_in_params
 
+# Name of the primitive that calls generated code.
+GENERATED = "scalarjit_call"
+
 # Calls of functions, and the parameter with the function.
 CALLS = {
-    "scalarjit_call": "program",  # Of one state: `parameters.py`.
+    GENERATED: "program",  # Of one state: `parameters.py`.
     "closed_call": "call_jaxpr",
     "custom_jvp_call": "call_jaxpr",
     "custom_vjp_call": "call_jaxpr",
@@ -57,4 +60,4 @@ def holds(primitives: Collection[str], program: Jaxpr) -> bool:
     )
 
 
-__all__ = ["CALLS", "blank", "counts_of", "holds", "inner_of", "is_float", "literal"]
+__all__ = ["CALLS", "GENERATED", "blank", "counts_of", "holds", "inner_of", "is_float", "literal"]

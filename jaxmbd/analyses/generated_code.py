@@ -9,13 +9,11 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 import scalarjit
-from scalarjit.jaxprs import holds
+from scalarjit.jaxprs import GENERATED, holds
 
 from ..mechanism.elements import AbstractElementGroup, Fields, Motion
 from ..system.abstract import AbstractSystem, State, Time
 from ..system.acceleration import accelerations
-
-GENERATED = frozenset({"scalarjit_call"})
 
 
 def why_not_generated(system: AbstractSystem) -> str | None:
@@ -29,7 +27,7 @@ def why_not_generated(system: AbstractSystem) -> str | None:
         return general
     t, state = _shapes(system)
     floats, vdot = _accelerations_of(system)
-    if holds(GENERATED, jax.make_jaxpr(vdot)(floats, t, state).jaxpr):
+    if holds({GENERATED}, jax.make_jaxpr(vdot)(floats, t, state).jaxpr):
         return None
     for group in system.mechanism.elements:
         reason = _reason_of(system, group, t, state)

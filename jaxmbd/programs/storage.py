@@ -24,6 +24,7 @@ from jax.extend.core import Jaxpr, jaxprs_in_params
 
 import scalarjit
 from scalarjit import cache as files
+from scalarjit.jaxprs import GENERATED
 from scalarjit.machine_code import is_installed, target
 from scalarjit.with_room import with_room
 
@@ -202,7 +203,7 @@ def _computed(jaxpr: Jaxpr, in_loop: bool = False) -> tuple[int, int]:
     repeated = once = 0
     for equation in jaxpr.eqns:
         name = equation.primitive.name
-        if name == "native_call" or name in MOVES:
+        if name == GENERATED or name in MOVES:
             continue
         inner = list(jaxprs_in_params(equation.params))
         counts = [_computed(x, in_loop or name in ("scan", "while")) for x in inner]
