@@ -22,6 +22,7 @@ import numpy as np
 from jaxtyping import Array
 
 import jaxmbd as mbd
+import scalarjit
 from benchmarks.machine import machine
 from jaxmbd import Frame, inertia, joints
 from jaxmbd.integrators.abstract import AbstractIntegrator
@@ -102,6 +103,7 @@ def row(lengths: tuple[float, ...], formulation: object, integrator: object, n: 
     found = []
     for first in range(0, n, CHUNK):
         if first == CHUNK:  # The first call compiled.
+            scalarjit.optimize()
             began = time.perf_counter()
         carry, seen = jax.block_until_ready(chunk(system, integrator, carry, jnp.array(first)))
         found.append(jax.tree.map(np.asarray, seen))

@@ -31,6 +31,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 import jaxmbd as mbd
+import scalarjit
 from benchmarks.machine import machine
 from jaxmbd.analyses import checkpoints
 
@@ -113,6 +114,7 @@ def measure(way: str, n: int, repeats: int) -> dict[str, Any]:
     compiling = time.perf_counter() - began
     forward = jax.jit(end).lower(inputs).compile()
     _, gradient = jax.block_until_ready(back(inputs))  # What runs for the first time takes more.
+    scalarjit.optimize()
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")  # Forgets the most that was resident.
     before = resident("VmRSS")

@@ -21,5 +21,14 @@ from .switch import as_part as as_part
 from .switch import enabled as enabled
 from .switch import is_part as is_part
 from .switch import why_none as why_none
+from .tiers import optimize as optimize
 
-__all__ = ["enabled", "jit", "mostly_zeros", "native_of", "native_or_reason", "why_none"]
+__all__ = [
+    "enabled",
+    "jit",
+    "mostly_zeros",
+    "native_of",
+    "native_or_reason",
+    "optimize",
+    "why_none",
+]

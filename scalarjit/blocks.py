@@ -25,13 +25,13 @@ class Block(Writer):
         return self.constant(self.kind, NUMPY_TYPES[self.kind].type(x))
 
     def add(self, a: str, b: str) -> str:
-        return self.put(f"fadd contract {self.T} {a}, {b}")
+        return self.sum_of(self.kind, a, b)
 
     def sub(self, a: str, b: str) -> str:
-        return self.put(f"fsub contract {self.T} {a}, {b}")
+        return self.difference_of(self.kind, a, b)
 
     def mul(self, a: str, b: str) -> str:
-        return self.put(f"fmul contract {self.T} {a}, {b}")
+        return self.product(self.kind, a, b)
 
     def div(self, a: str, b: str) -> str:
         return self.put(f"fdiv {self.T} {a}, {b}")

@@ -118,7 +118,9 @@ class Pass(Values):
             start = self._blocks[item.args[0].index] + item.data * self._size(item.type)
             self.names[item.index] = self.row_from(self._address(start), item.type)
         elif item.op not in ("carry", "row", "final"):  # Their loop has named them.
-            self.names[item.index] = instruct(self.w, item, [self.read(x) for x in item.args])
+            once = self.plan.uses[item.index] == 1
+            given = [self.read(x) for x in item.args]
+            self.names[item.index] = instruct(self.w, item, given, once)
         if not self.varies and item.index in self.plan.slots:
             T, value = for_memory(self.w, item.type, self.read(item))
             self.w.do(f"store {T} {value}, ptr {self.slot(item)}")

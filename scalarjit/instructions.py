@@ -1,6 +1,6 @@
 """Instructions of single operations.
 
-Sums and products may be contracted to fused multiplications and additions, as XLA's are on the CPU.
+Sums of a product are fused multiplications and additions, as XLA's are on the CPU.
 Nothing else is reordered: infinities, both zeros and what is not a number stay as they are.
 """
 
@@ -8,13 +8,15 @@ from .elementwise import LIBRARY
 from .graph import COMPARISONS, Node
 from .ir import REGISTER, Writer, suffix
 
-FLOAT = {"add": "fadd", "sub": "fsub", "mul": "fmul", "fdiv": "fdiv"}
 ROUNDINGS = frozenset({"sqrt", "floor", "ceil", "round", "roundeven"})
 VECTORIZED = frozenset({"sin", "cos", "exp", "log", "tanh"})
 
 
-def instruct(w: Writer, node: Node, x: list[str]) -> str:
-    """Write the instructions of a node with these operands; the name of the result."""
+def instruct(w: Writer, node: Node, x: list[str], once: bool = False) -> str:
+    """Write the instructions of a node with these operands; the name of the result.
+
+    - `once`: whether another node, but no more than one, uses the result.
+    """
     op, kind = node.op, node.type
     if op in VECTORIZED or op in LIBRARY:
         T = w.type(kind)
@@ -34,15 +36,20 @@ def instruct(w: Writer, node: Node, x: list[str]) -> str:
         size = w.call(own, "fabs", x[0])
         return w.put(f"fcmp olt {w.type(own)} {size}, {w.constant(own, float('inf'))}")
     if kind.startswith("f"):
-        return _of_floats(w, op, kind, x)
+        return _of_floats(w, op, kind, x, once)
     return _of_integers(w, op, kind, x)
 
 
-def _of_floats(w: Writer, op: str, kind: str, x: list[str]) -> str:
+def _of_floats(w: Writer, op: str, kind: str, x: list[str], once: bool) -> str:
     T = w.type(kind)
-    if op in FLOAT:
-        flags = "" if op == "fdiv" else "contract "
-        return w.put(f"{FLOAT[op]} {flags}{T} {x[0]}, {x[1]}")
+    if op == "add":
+        return w.sum_of(kind, *x)
+    if op == "sub":
+        return w.difference_of(kind, *x)
+    if op == "mul":
+        return w.product(kind, x[0], x[1], once)
+    if op == "fdiv":
+        return w.put(f"fdiv {T} {x[0]}, {x[1]}")
     if op in ROUNDINGS:
         return w.call(kind, op, x[0])
     if op == "neg":

@@ -28,6 +28,7 @@ class Writer:
         self.lines: list[str] = []
         self.count = 0
         self.block = "entry"
+        self._products: dict[str, tuple[str, str]] = {}
 
     def name(self) -> str:
         self.count += 1
@@ -47,6 +48,7 @@ class Writer:
         """Begin a block."""
         self.lines.append(f"{label}:")
         self.block = label
+        self._products.clear()
 
     def type(self, kind: str) -> str:
         return wide(REGISTER[kind], self.lanes)
@@ -63,6 +65,34 @@ class Writer:
         first = self.put(f"insertelement {T} poison, {own} {scalar}, i64 0")
         zeros = f"<{self.lanes} x i32> zeroinitializer"
         return self.put(f"shufflevector {T} {first}, {T} poison, {zeros}")
+
+    # Sums of a product and a number are fused here and nowhere else, so that code has the same
+    # results at all of LLVM's levels of optimization. A product that is not used otherwise then
+    # takes no time.
+
+    def product(self, kind: str, a: str, b: str, once: bool = True) -> str:
+        """a b; with `once`, it may become a part of the sum that uses it."""
+        made = self.put(f"fmul {self.type(kind)} {a}, {b}")
+        if once:
+            self._products[made] = a, b
+        return made
+
+    def sum_of(self, kind: str, a: str, b: str) -> str:
+        """a + b, rounded once if one of them is a product that may be fused."""
+        for x, other in ((a, b), (b, a)):
+            if x in self._products:
+                return self.call(kind, "fmuladd", *self._products[x], other)
+        return self.put(f"fadd {self.type(kind)} {a}, {b}")
+
+    def difference_of(self, kind: str, a: str, b: str) -> str:
+        """a - b, rounded once if one of them is a product that may be fused."""
+        T = self.type(kind)
+        if a in self._products:
+            return self.call(kind, "fmuladd", *self._products[a], self.put(f"fneg {T} {b}"))
+        if b in self._products:
+            x, y = self._products[b]
+            return self.call(kind, "fmuladd", self.put(f"fneg {T} {x}"), y, a)
+        return self.put(f"fsub {T} {a}, {b}")
 
     def call(self, kind: str, intrinsic: str, *operands: str, flags: str = "") -> str:
         """A call of an intrinsic whose operands have the type of its result."""

@@ -18,6 +18,7 @@ class Plan:
     """Nodes and loops that each pass computes.
 
     - `items`: for each pass and region, live nodes and loops in the order of their computation.
+    - `uses`: how often live nodes and results use each node.
     - `slots`: number of each shared value that the other pass reads, within its region.
     - `crossing`: for each region, the number of these values.
     - `stacked`: entries of rows that loops store in memory: loop, number of the array, and entry.
@@ -28,6 +29,7 @@ class Plan:
     def __init__(self, graph: Graph, results: Sequence[Any]):
         self.graph = graph
         self.live: dict[int, Node] = {}
+        self.uses: dict[int, int] = defaultdict(int)
         entries = [
             x for array in results if not isinstance(array, AbstractRows) for x in array.flat
         ]
@@ -53,6 +55,7 @@ class Plan:
         stack = list(nodes)
         while stack:
             node = stack.pop()
+            self.uses[node.index] += 1
             if node.index not in self.live:
                 self.live[node.index] = node
                 stack.extend(needed(node))

@@ -6,12 +6,13 @@ import functools
 import importlib.util
 import itertools
 import sys
+import threading
 from typing import Any, NamedTuple
 
 from .functions import LIBRARY_SYMBOLS
 
 # Level of LLVM's optimization of instructions; the programs of scalars hold nothing twice anyway.
-LEVEL = 1
+OPTIMIZED = 1
 
 # LLVM's scheduler takes half of the time to compile long code, more than in proportion to its
 # length. Vector code of more lines is left in its order: batches of Talos are 30 % faster then,
@@ -19,6 +20,9 @@ LEVEL = 1
 # of a chain of 100 links takes 47 µs and 12.8 s to compile with the scheduler, 51 µs and 2.9 s
 # without. Shorter code would be slower.
 MOST_SCHEDULED, MOST_OF_ONE = 15_000, 30_000
+
+# A variable of modules, and the end of its name in object code.
+CELLS, SUFFIX = "cells", "_cells"
 
 
 class Target(NamedTuple):
@@ -47,24 +51,30 @@ def target() -> Target:
     features = llvm.get_host_cpu_features()
     width = 64 if features.get("avx512f") else 32 if features.get("avx2") else 16
     numbers = ".".join(map(str, llvm.llvm_version_info))
-    limits = f"{MOST_SCHEDULED}, {MOST_OF_ONE}"
-    versions = f"llvmlite {llvmlite.__version__}, LLVM {numbers}, level {LEVEL}, large, {limits}"
+    options = f"level {OPTIMIZED}, large, {MOST_SCHEDULED}, {MOST_OF_ONE}"
+    versions = f"llvmlite {llvmlite.__version__}, LLVM {numbers}, {options}"
     names = llvm.get_process_triple(), llvm.get_host_cpu_name(), features.flatten()
     return Target(*names, versions, width)
 
 
-def compiled(text: str, name: str) -> bytes:
-    """Object code of a module in LLVM's intermediate representation, its handler of this name."""
+def compiled(text: str, name: str, optimized: bool) -> bytes:
+    """Object code of a module in LLVM's intermediate representation, its handler of this name.
+
+    Its global variable `cells`, if there is one, gets the name with `_cells` at the end.
+    """
     import llvmlite.binding as llvm
 
     own = target()
     module = llvm.parse_assembly(text)
     module.get_function("handler").name = name
+    for own_variable in module.global_variables:
+        if own_variable.name == CELLS:
+            own_variable.name = name + SUFFIX
     module.triple = own.triple
     machine = llvm.Target.from_triple(own.triple).create_target_machine(
         cpu=own.processor,
         features=own.features + (",-prefer-256-bit" if own.width == 64 else ""),
-        opt=LEVEL,
+        opt=OPTIMIZED if optimized else 0,
         reloc="static",
         codemodel="large",  # Sections may be further apart than 32-bit offsets reach.
         jit=True,
@@ -72,33 +82,42 @@ def compiled(text: str, name: str) -> bytes:
     module.data_layout = str(machine.target_data)
     module.verify()
     is_vector = " x double>" in text or " x float>" in text
-    if text.count("\n") <= (MOST_SCHEDULED if is_vector else MOST_OF_ONE):
+    if not optimized or text.count("\n") <= (MOST_SCHEDULED if is_vector else MOST_OF_ONE):
         return machine.emit_object(module)
-    llvm.set_option("scalarjit", "-enable-misched=false")  # Of the process: set back at once.
-    try:
-        return machine.emit_object(module)
-    finally:
-        llvm.set_option("scalarjit", "-enable-misched=true")
+    with _unscheduled:
+        llvm.set_option("scalarjit", "-enable-misched=false")  # Of the process: set back at once.
+        try:
+            return machine.emit_object(module)
+        finally:
+            llvm.set_option("scalarjit", "-enable-misched=true")
+
+
+_unscheduled = threading.Lock()
 
 
 class Loaded:
     """Object code in memory, for as long as this object lives.
 
     - `handler`: address of the handler of the given name.
+    - `cells`: address of its variable `cells`, if it is said to have one.
 
     **Raises** `RuntimeError` for anything but object code with this handler.
     """
 
-    def __init__(self, code: bytes, name: str):
+    def __init__(self, code: bytes, name: str, has_cells: bool = False):
         import llvmlite.binding as llvm
 
         target()
         builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
         for symbol in LIBRARY_SYMBOLS:
             builder.import_symbol(symbol, _address(symbol))
+        builder = builder.export_symbol(name)
+        if has_cells:
+            builder = builder.export_symbol(name + SUFFIX)
         # A name of a library cannot be used again, even if the library could not be loaded.
-        self._library = builder.export_symbol(name).link(_linker(), f"{name}_{next(_libraries)}")
+        self._library = builder.link(_linker(), f"{name}_{next(_libraries)}")
         self.handler: int = self._library[name]
+        self.cells: int = self._library[name + SUFFIX] if has_cells else 0
         if not self.handler:
             raise RuntimeError(f"the object code has no handler {name}")
 

@@ -2,17 +2,19 @@
 
 import ctypes
 import threading
+import zlib
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import jax
 from jax.extend.core import ClosedJaxpr
 
 from .cache import folder, held, keep, name_of
-from .machine_code import Loaded, compiled, target
+from .machine_code import Loaded, target
 from .module import generate
 from .records import Record, record, recorded
 from .structure import NotCovered
+from .tiers import Stored, first_code, watch
 
 PREFIX = "scalarjit_code_"
 
@@ -63,12 +65,12 @@ def _code(found: Record) -> Code:
 def _is_on_disk(key: str) -> bool:
     """Load code of the cache; False if there is none, or none that can be loaded."""
     with _loading:
-        code = held(f"{key}.o")
-        if code is None:
+        contents = held(f"{key}.o")
+        if contents is None:
             return False
         try:
-            _load(PREFIX + key, code)
-        except RuntimeError:
+            _load(key, Stored.unpacked(contents))
+        except (RuntimeError, ValueError, zlib.error):
             return False
         return True
 
@@ -79,17 +81,24 @@ def _make(key: str, text: str) -> None:
     with _loading:
         if name in _loaded and (folder() is None or held(f"{key}.o") is not None):
             return
-        code = compiled(text, name)
-        _load(name, code)
-        keep(f"{key}.o", code)
+        found = first_code(text, name)
+        _load(key, found)
+        _keep(key, found)
 
 
-def _load(name: str, code: bytes) -> None:
+def _load(key: str, found: Stored) -> None:
     """Load code once, under a name by which XLA calls it."""
+    name = PREFIX + key
     if name not in _loaded:
-        loaded = Loaded(code, name)
+        loaded = Loaded(found.code, name, has_cells=found.text is not None)
+        if found.text is not None:
+            watch(loaded, name, found.text, partial(_keep, key))
         jax.ffi.register_ffi_target(name, _capsule(loaded.handler), platform="cpu")
         _loaded[name] = loaded
+
+
+def _keep(key: str, found: Stored) -> None:
+    keep(f"{key}.o", found.packed())
 
 
 def is_there(name: str) -> bool:

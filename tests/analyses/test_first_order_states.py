@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import jaxmbd as mbd
+import scalarjit
 from jaxmbd.testing import check_system
 from tests.analyses import motors
 

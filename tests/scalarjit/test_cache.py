@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import scalarjit
-from scalarjit import cache, machine_code, registered
+from scalarjit import cache, machine_code, registered, tiers
 from scalarjit.module import generate
 from scalarjit.registered import code_of
 
@@ -34,12 +34,12 @@ import jax
 jax.config.update("jax_enable_x64", True)
 import jax.numpy as jnp
 import scalarjit
-from scalarjit import registered
+from scalarjit import tiers
 
 def fail(*args):
     raise AssertionError("compiled again")
 
-registered.compiled = fail
+tiers.compiled = fail
 x = jnp.linspace(0.1, 0.4, 4)
 with scalarjit.enabled(True):
     print(scalarjit.native_of(lambda x: jnp.sin(x) * 1.2345, x)(x)[3])
@@ -90,16 +90,16 @@ def program(factor):
 def test_contents_that_cannot_be_loaded_are_made_again(folder, monkeypatch, bad):
     factor = 1.5 + len(bad) / 64
     fn, key = program(factor)
-    whole = machine_code.compiled(
+    whole = tiers.first_code(
         generate(fn.program, (False,), machine_code.target().width, False).text,
         registered.PREFIX + ("0" * 40 if bad == "another program" else key),
-    )
+    ).packed()
     contents = {"nothing": b"", "random bytes": random.Random(0).randbytes(5000)}
     cache.keep(f"{key}.o", contents.get(bad, whole[: len(whole) // 2] if bad == "half" else whole))
     np.testing.assert_allclose(fn(X), jnp.sin(X) * factor, rtol=1e-14)
     remade = cache.held(f"{key}.o")
     assert remade is not None
-    machine_code.Loaded(remade, registered.PREFIX + key)
+    machine_code.Loaded(tiers.Stored.unpacked(remade).code, registered.PREFIX + key)
 
 
 def test_code_under_the_name_of_another_program_is_not_run(folder):
