@@ -22,7 +22,7 @@ from benchmarks.peers.steps import THREADS
 
 TITLE = "Batches of chains in maximal coordinates"
 LINKS, SIZE = 10, 256
-WANTED = 3.0
+WANTED = 10.0
 
 Angles = Float[np.ndarray, "m"]
 

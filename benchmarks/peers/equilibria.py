@@ -27,8 +27,10 @@ from benchmarks.peers.protocol import (
     Options,
     Program,
     Result,
+    Target,
     compiled,
     race,
+    ratio,
 )
 from jaxmbd.system.abstract import AbstractSystem
 
@@ -44,6 +46,9 @@ ABOUT = (
 FORMULATIONS = {"joint": mbd.JointCoordinates(), "maximal": mbd.MaximalCoordinates()}
 METHODS = {"drainage": mbd.Drainage(), "Newton": mbd.StaticNewton(), "auto": "auto"}
 WAYS = {"joint": ("drainage", "Newton", "auto"), "maximal": ("Newton", "auto")}
+DEFAULT, LINEARIZED = "jaxmbd, joint, auto", "jaxmbd, joint, linearize and modes"
+BOTH = "Exudyn, both"  # Equilibrium and eigenvalues, which those of jaxmbd have.
+TIMES_EXUDYN, MODES = 2.0, 4.0  # MODES: milliseconds.
 AGREE = 1e-7  # [rad] from the vertical; and of the eigenvalues, by their size, 100 times that.
 
 
@@ -83,7 +88,7 @@ def modes(start: Start) -> Contender:
 
     values = np.abs(run().eigenvalues) ** 2
     checked("jaxmbd, modes", np.zeros(1), values, start.n)
-    return Contender("jaxmbd, joint, linearize and modes", run, 1, {"dtype": "float64"})
+    return Contender(LINEARIZED, run, 1, {"dtype": "float64"})
 
 
 def peers(start: Start) -> list[Contender]:
@@ -103,7 +108,7 @@ def peers(start: Start) -> list[Contender]:
     return [
         Contender("Exudyn, SolveStatic", alone.solve, 1, settings, prepare=alone.prepare),
         Contender("Exudyn, ComputeODE2Eigenvalues", after.eigenvalues, 1, settings),
-        Contender("Exudyn, both", solve_and_judge, 1, settings, prepare=both.prepare),
+        Contender(BOTH, solve_and_judge, 1, settings, prepare=both.prepare),
     ]
 
 
@@ -148,5 +153,11 @@ def run(options: Options) -> Result:
     contenders = [own(name, how, start) for name, hows in WAYS.items() for how in hows]
     contenders += [variants(start, options.sized(1000, 8)), modes(start), *peers(start)]
     case = {"links": start.n, "shape": "5°, then 1° each"}
-    entries: list[Entry] = race(TITLE, case, contenders, options.repeats) + longer(options)
-    return Result(TITLE, ABOUT, "equilibrium", entries, [], {})
+    found = race(TITLE, case, contenders, options.repeats)
+    times = ratio(found, BOTH, DEFAULT)
+    (linear,) = (entry.median for entry in found if entry.name == LINEARIZED)
+    targets = [
+        Target(f"{start.n} links, {DEFAULT}, times {BOTH}", times, "≥", TIMES_EXUDYN),
+        Target(f"{start.n} links, linearize and modes, ms", 1e3 * linear, "≤", MODES),
+    ]
+    return Result(TITLE, ABOUT, "equilibrium", found + longer(options), targets, {})
