@@ -6,6 +6,7 @@ import graphlib
 import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -275,6 +276,19 @@ def test_readme_announces_the_command_that_ci_runs():
     readme = (REPOSITORY / "README.md").read_text()
     announced = readme.lower().partition("run the tests")[2]
     assert "-m pytest" in announced.partition("```")[2].partition("```")[0]
+
+
+def test_versions_agree():
+    """The package, its citation and the latest release of the changelog, with its date."""
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    citation = (REPOSITORY / "CITATION.cff").read_text()
+    changelog = (REPOSITORY / "CHANGELOG.md").read_text()
+    cited = re.search(r'^version: (\S+)\ndate-released: "(\S+)"$', citation, re.MULTILINE)
+    released = re.search(r"^## (\d\S+) - (\S+)$", changelog, re.MULTILINE)
+    assert cited
+    assert released
+    assert cited.groups() == released.groups()
+    assert project["version"] == released[1]
 
 
 def test_no_registry_hosts_and_no_machine_paths():
