@@ -20,7 +20,7 @@ import jaxmbd  # noqa: E402
 project = "jaxmbd"
 author = "The jaxmbd developers"
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-exclude_patterns = ["_build", "generated", "pages/chains_table.md"]
+exclude_patterns = ["_build", "generated"]
 html_theme = "furo"
 html_title = "jaxmbd"
 html_static_path = ["static"]
