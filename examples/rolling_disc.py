@@ -120,25 +120,25 @@ def main(html=None, png=None, rounds=3, spin=3.0):
     print(f"a disc that leans by {np.degrees(LEAN):.0f}° and spins with {w:.4f} rad/s")
     print(f"rolls in a circle of {0.3 * w / TURNING:.4f} m radius in {around:.4f} s")
     print(
-        f"after {rounds} rounds it is off its start by {float(jnp.abs(p[-1] - p[0]).max()):.0e} m"
+        f"distance from the start after {rounds} rounds: {float(jnp.abs(p[-1] - p[0]).max()):.0e} m"
     )
     wanted = 2.0 * jnp.array([0.3 * w * TURNING, GRAVITY])
     found = jnp.stack([jnp.hypot(push[:, 0], push[:, 1]), push[:, 2]], axis=1)
     off = float(jnp.abs(found - wanted[None]).max())
-    print(
-        f"force of the plane: {wanted[0]:.4f} N inwards, {wanted[1]:.4f} N up, off by {off:.0e} N"
-    )
+    print(f"force of the plane: {wanted[0]:.4f} N inwards, {wanted[1]:.4f} N up, to {off:.0e} N")
     height, total = wobbling.frames["disc"].p[:, 2], wobbling.energy.total
     drift = float(jnp.abs(total / total[0] - 1).max())
     print(f"a tenth more spin: its centre is {height.min():.4f} to {height.max():.4f} m high,")
-    print(f"and its energy is kept to {drift:.0e} of it")
+    print(f"and its energy changes by {drift:.0e} of it")
     ice = mbd.formulate(sleigh(), mbd.JointCoordinates())
     start = mbd.assemble(ice, rates={"ice": [0.0, 0.0, spin]})
     sledge = mbd.simulate(ice, start, t1=3.0, dt=0.01, integrator=METHOD)
     (speed, angle), moved = sleigh_motion(sledge.ts, spin), sledge.joints["ice"]
     off = jnp.abs(jnp.hypot(moved.v[:, 0], moved.v[:, 1]) - speed), jnp.abs(moved.q[:, 2] - angle)
     print(f"sleigh: {speed[-1]:.4f} m/s after turning by {np.degrees(float(angle[-1])):.2f}°,")
-    print(f"off its closed form by {float(off[0].max()):.0e} m/s and {float(off[1].max()):.0e} rad")
+    print(
+        f"difference from the closed form: {float(off[0].max()):.0e} m/s, {float(off[1].max()):.0e} rad"
+    )
     if png is not None:
         paths = {"in its circle": p, "a tenth more spin": wobbling.frames["disc"].p}
         plot(paths, sledge, spin).savefig(png, dpi=120)

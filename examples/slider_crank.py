@@ -126,7 +126,7 @@ def main(html=None, png=None):
     torque, push, q, v = look(system, motion.ts, motion.states)
     print(f"piston: {piston.q.min():.4f} to {piston.q.max():.4f} m, up to {piston.v.max():.2f} m/s")
     off = [float(jnp.abs(x - y).max()) for x, y in ((piston.q, q), (piston.v, v))]
-    print(f"off its closed form by {off[0]:.0e} m and {off[1]:.0e} m/s")
+    print(f"difference from the closed form: {off[0]:.0e} m and {off[1]:.0e} m/s")
     mean, lost = jnp.mean(torque[:-1]), jnp.mean(FRICTION * piston.v[:-1] ** 2)
     print(f"torque of the motor: {torque.min():.1f} to {torque.max():.1f} N m, mean {mean:.3f} N m")
     print(f"mean power of the motor: {mean * SPEED:.3f} W, of friction: {lost:.3f} W")

@@ -124,7 +124,7 @@ def main(html=None, png=None):
     ts = np.linspace(0.0, PERIOD, 201)
     motion = mbd.kinematics(system, ts)
     pull, power, energy, off = look(system, motion)
-    print(f"the platform is where it is wanted to {off.max():.0e} m and rad")
+    print(f"error of the platform's position: {off.max():.0e} m and rad")
     print(f"forces of the drives: {pull.min():.0f} to {pull.max():.0f} N")
     work = ts[1] * jnp.cumsum(0.5 * (power[1:] + power[:-1]))
     gained = energy - energy[0]

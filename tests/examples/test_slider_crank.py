@@ -135,7 +135,7 @@ def test_the_script_says_what_it_found(capsys, tmp_path):
     assert (tmp_path / "plot.png").stat().st_size > 10_000
     assert (tmp_path / "page.html").stat().st_size > 100_000
     assert motion.states.q.shape[0] == 181
-    off = re.search(r"off its closed form by (\S+) m and (\S+) m/s", said)
+    off = re.search(r"closed form: (\S+) m and (\S+) m/s", said)
     assert off
     assert float(off[1]) < 1e-12
     assert float(off[2]) < 1e-10

@@ -111,7 +111,7 @@ def test_the_script_says_what_it_found(capsys, tmp_path):
     EXAMPLE["main"](png=tmp_path / "plot.png")
     said = capsys.readouterr().out
     assert (tmp_path / "plot.png").stat().st_size > 10_000
-    off = re.search(r"wanted to (\S+) m and rad", said)
+    off = re.search(r"position: (\S+) m and rad", said)
     assert off
     assert float(off[1]) < 1e-10
     work = re.search(r"differs from it by (\S+) J", said)
