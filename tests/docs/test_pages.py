@@ -209,6 +209,15 @@ def test_files_that_a_page_names_exist(page):
     assert not missing
 
 
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_links_that_a_git_host_shows_lead_to_files(name):
+    """Sphinx checks links between pages, but reads these files in part, or not at all."""
+    links = re.findall(r"\]\(([^)#]+)", (ROOT / name).read_text())
+    local = [link for link in links if not link.startswith("https:")]
+    assert local
+    assert not [link for link in local if not (ROOT / link).exists()]
+
+
 def test_what_the_examples_import_is_in_the_reference():
     text = (PAGES / "api.md").read_text()
     for path in sorted((ROOT / "docs" / "examples").glob("*.py")):
