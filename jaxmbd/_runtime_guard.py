@@ -120,5 +120,5 @@ def _read(path: str) -> str:
 def _warning(jaxlib_version: str, why_and_cure: str) -> str:
     return (
         f"jaxlib {jaxlib_version} can hang forever in batched simulations on the CPU "
-        f"(a fault of its scheduler, gone in jaxlib 0.11). {why_and_cure}"
+        f"(a fault of its scheduler, fixed in jaxlib 0.11). {why_and_cure}"
     )

@@ -59,7 +59,7 @@ class EnergyGainWarning(UserWarning):
 
 
 class ArtificialEnergyWarning(UserWarning):
-    """Springs in place of rigidity store much energy; states how much, and a remedy."""
+    """Springs instead of rigidity store much energy; states how much, and a remedy."""
 
 
 class ContactWarning(UserWarning):

@@ -79,7 +79,7 @@ def native_of(
 def native_or_reason(
     fn: Callable[..., Any], *args: Any, otherwise: Callable[..., Any] | None = None, linear: int = 0
 ) -> NativeFunction | str:
-    """The same as `native_of`, but with the reason in the place of None."""
+    """The same as `native_of`, but with the reason instead of None."""
     if not generates():
         return why_none() or ""
     program, structure, plain = _traced(fn, args, otherwise)
@@ -423,7 +423,7 @@ def _turned(program: ClosedJaxpr, linear: int) -> ClosedJaxpr:
     at = len(avals) - linear
 
     def back(*given: Any) -> Any:
-        """Transpose by `vjp`, as `linear_transpose` refuses loops that carry nonlinear values."""
+        """Transpose by `vjp`, as `linear_transpose` rejects loops that carry nonlinear values."""
         fixed, cotangents = given[:at], given[at:]
         zeros = [jnp.zeros(x.shape, x.dtype) for x in avals[at:]]
         return jax.vjp(lambda *x: fn(*fixed, *x), *zeros)[1](list(cotangents))

@@ -218,7 +218,7 @@ def _factored(w: Block, fronts: Fronts, given: list[str], made: list[str], work:
 
 
 def _invert(f: _Front, A: _Numbers, X: _Numbers, state: _Numbers) -> None:
-    """X = D⁻¹, and D⁻¹ C in the place of C, by Gauss-Jordan elimination with row pivots."""
+    """X = D⁻¹, and D⁻¹ C instead of C, by Gauss-Jordan elimination with row pivots."""
     w, stage = f.w, f.stage
     wide, width = whole(stage.n_own), stage.width
     one = w.put(f"fadd {A.own} 0.0, 1.0")

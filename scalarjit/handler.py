@@ -3,7 +3,7 @@
 XLA's foreign function interface calls a C function with one argument, the address of a call frame
 (`XLA_FFI_CallFrame` in `xla/ffi/api/c_api.h`, which jaxlib installs). The offsets below are those
 of version 0.3 of that interface on machines with addresses of 64 bits. The handler reports this
-version when XLA asks for it, and XLA refuses the registration if it does not support it. Each call
+version when XLA asks for it, and XLA rejects the registration if it does not support it. Each call
 checks the sizes of the structures that it reads.
 """
 

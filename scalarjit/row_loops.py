@@ -1,4 +1,4 @@
-"""Loops over the rows of arrays, in the place of operations on all rows.
+"""Loops over the rows of arrays, instead of operations on all rows.
 
 Functions of one body are mapped over all bodies, so that each operation has an array with a row for
 each of them. A loop over the rows that does several such operations for one row after another is as
@@ -195,7 +195,7 @@ def _inlined(
 def _with_rows_first(
     equation: Any, values: Sequence[_Value], made: tuple[_Value, ...]
 ) -> _Equation | None:
-    """An equation of rows in the place of one with rows along the second axis, or beside it."""
+    """An equation of rows instead of one with rows along the second axis, or beside it."""
     other = turned(equation, [x.turned is not None for x in values])
     if other is None:
         return None

@@ -267,7 +267,7 @@ def _dynamic_update_slice(graph, equation, x):
     old, new, *starts = x
 
     def put(old: Nodes, new: Nodes, starts: list[Node]) -> Nodes:
-        """`new` in the place of a part of `old`; one place after another if it is not known."""
+        """`new` instead of a part of `old`; one place after another if it is not known."""
         if not starts:
             return new
         first, size = starts[0], new.shape[0]

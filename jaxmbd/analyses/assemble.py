@@ -222,7 +222,7 @@ def _consistent_velocities(
         misses = {name: float(x) for name, x in zip(names, left, strict=True) if abs(x) > limit}
         listed = ", ".join(f"{name!r} by {x:.3g}" for name, x in misses.items())
         raise AssemblyError(
-            f"assemble: no velocities keep all joints closed and meet the drivers and held rates; "
+            f"assemble: no velocities keep all joints closed and satisfy drivers and held rates; "
             f"residuals of the velocity constraints: {listed} (m/s or rad/s); the mechanism may be "
             "locked, or in a singular position"
         )
@@ -276,8 +276,8 @@ def _check_circles(system: AbstractSystem, t: Time, q: Array) -> None:
             if not abs(miss) <= tolerance:
                 raise AssemblyError(
                     f"assemble: couplings {circle.listed()} form a circle that locks joint "
-                    f"{name!r} at {value:.6g}; it is off by {miss:.6g}, where the couplings are "
-                    f"met only modulo whole turns; start from guess={{{name!r}: {value:.6g}}}, or "
+                    f"{name!r} at {value:.6g}; it differs by {miss:.6g}, where the couplings "
+                    f"hold only modulo whole turns; start from guess={{{name!r}: {value:.6g}}}, or "
                     "remove one of the couplings"
                 )
 

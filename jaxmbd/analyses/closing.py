@@ -203,7 +203,7 @@ def _newton(
     the mass. If constraints are redundant, each step takes minimum-norm multipliers. Rows and
     multipliers are scaled by the lengths of the rows, so that units do not matter. No joint turns
     by more than `MAX_TURN` in a step: near stretched positions steps would be many turns long.
-    Residuals that are rounding errors at the start are no residuals: near singular positions, they
+    Residuals that are rounding errors at the start are not residuals: near singular positions, they
     would move joints by their square root. Returns coordinates, whether joints are open (residuals
     above the square root of the machine epsilon, relative to `_scales`), and the angles of
     `branches`.

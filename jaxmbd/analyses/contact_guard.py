@@ -87,7 +87,7 @@ def warn_of_first_state(system: AbstractSystem, t0: Time, state: State) -> None:
             if depth > limit:
                 _warn(
                     f"the shapes of contact {name!r} overlap by {depth:.2g} m in the first state; "
-                    "they will be thrown apart: start farther from one another"
+                    "they will be thrown apart: start with more distance between them"
                 )
 
 

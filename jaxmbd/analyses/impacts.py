@@ -163,8 +163,7 @@ def check_impacts(
         raise ModelError(f"simulate: impacts must be a contact.Restitution, got {law!r}")
     if not surfaces_of(system).groups:
         raise ModelError(
-            "simulate: impacts need contacts: add a forces.Contact to Model.forces, or leave "
-            "impacts away"
+            "simulate: impacts need contacts: add a forces.Contact to Model.forces, or omit impacts"
         )
     if not is_explicit(integrator):
         raise IncompatibleIntegrator(
@@ -173,7 +172,7 @@ def check_impacts(
         )
     if not isinstance(controller, diffrax.AbstractAdaptiveStepSizeController):
         raise ModelError(
-            "simulate: impacts need adaptive steps; leave dt away, or add a controller such as "
+            "simulate: impacts need adaptive steps; omit dt, or add a controller such as "
             "diffrax.PIDController(rtol=1e-8, atol=1e-8)"
         )
     if event is not None or progress:

@@ -21,7 +21,7 @@ from .generated_code import why_not_generated
 from .start import check_numbers
 
 WIDTH = 100
-# Longer lists are cut short; deeper branches have their depth as a number in place of an indent.
+# Longer lists are cut short; deeper branches have their depth as a number instead of an indent.
 MAX_LINES, MAX_NAMES, MAX_DEPTH = 40, 12, 16
 # Largest `closeness` that is reported: about 0.01 rad from a singular position.
 CLOSE = 0.1
@@ -37,7 +37,7 @@ class Inspection:
     - `states`: number of first-order states by element, if it has any.
     - `nq`, `nv`: numbers of coordinates and velocities; `n_constraints`: number of constraints;
       `rank`: number of independent constraints at the state.
-    - `dof`: number of independent velocities at the state, with rigid joints in place of springs
+    - `dof`: number of independent velocities at the state, with rigid joints instead of springs
       that stand in for rigidity.
     - `redundant`: by joint, number of its constraints that depend on others in all positions.
     - `singular`: whether constraints depend on one another in this position only.

@@ -261,7 +261,7 @@ def _once(
     """A quantity of all rows, which the motion keeps after the first access.
 
     Not if it is traced: the motion may live longer than the trace. The value is not a field, so
-    that it is no part of the pytree.
+    that it is not part of the pytree.
     """
     kept = vars(motion).setdefault("_computed", {})
     if name in kept:

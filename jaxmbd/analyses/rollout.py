@@ -49,8 +49,8 @@ def rollout(
       steps are recomputed.
 
     **Raises** `IncompatibleIntegrator` if the integrator cannot move the system, and `ModelError`
-    if reverse mode does not fit in the budget, `checkpoint` has another type, `n_steps` is no whole
-    number from 1 on, or the state has another shape or a wider float type than the system.
+    if reverse mode does not fit in the budget, `checkpoint` has another type, `n_steps` is not a
+    whole number from 1 on, or the state has another shape or a wider float type than the system.
 
     For example:
 

@@ -91,8 +91,8 @@ def simulate(
     - `impacts`: a `contact.Restitution`, by which contacts of the model act as impacts between
       rigid shapes, without forces; their own laws are not used. Requires an explicit Runge–Kutta
       method, adaptive steps and `saveat` by times; `event`, `progress`, bristles, and elements with
-      a period are refused. A state saved at the time of an impact is the state before it. Default:
-      contacts act by their forces.
+      a period raise an error. A state saved at the time of an impact is the state before it.
+      Default: contacts act by their forces.
     - `progress`: whether to show a progress meter.
     - `adjoint`: method of reverse-mode differentiation, see diffrax. Default: recursive
       checkpointing. For forward mode pass `diffrax.ForwardMode()` or `diffrax.DirectAdjoint()`.
@@ -122,7 +122,7 @@ def simulate(
     - `BifurcationWarning` if a loop passes a singular position, where it could also go on in
       another way. Found between saved states if no length changes by more than the mechanism's
       size and no angle by more than 1 rad between them, for up to 500,000 entries of Jacobians.
-    - `ArtificialEnergyWarning` if springs in the place of rigidity store much of the energy.
+    - `ArtificialEnergyWarning` if springs instead of rigidity store much of the energy.
     - `EnergyGainWarning` if a motion is successful, nothing in the model can add energy, and the
       total energy rises by more than 10 % of the energy in motion. Drivers, first-order states, and
       elements other than springs, dampers, friction, stops, cables, contacts and gravity of this

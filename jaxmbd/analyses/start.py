@@ -91,12 +91,12 @@ def check_numbers(
         if len(zeros):
             raise ModelError(
                 f"{who}: state.q[{zeros[0, 0]}:{zeros[0, -1] + 1}] is a quaternion of zeros, which "
-                "is no rotation; no rotation is [1, 0, 0, 0]; compute the state by `assemble`"
+                "is not a rotation; no rotation is [1, 0, 0, 0]; compute the state by `assemble`"
             )
 
 
 def check_options(controller: Any, event: Any, adjoint: Any) -> None:
-    """**Raises** `ModelError` for options of `simulate` that are no instances of their classes."""
+    """**Raises** `ModelError` for options of `simulate` that are not instances of their classes."""
     for name, value, base, example in (
         ("controller", controller, diffrax.AbstractStepSizeController, "PIDController(rtol, atol)"),
         ("event", event, diffrax.Event, "Event(f)"),

@@ -21,7 +21,7 @@ MOST_BYTES = 2**34
 
 
 def check_times(t0: Any, t1: Any, dt: Any, max_steps: Any) -> None:
-    """**Raises** `ModelError` for ends or steps that are no numbers or impossible."""
+    """**Raises** `ModelError` for ends or steps that are not numbers or impossible."""
     for name, value in (("t0", t0), ("t1", t1), ("dt", dt)):
         if value is not None or name != "dt":
             as_leaf(value, (), f"simulate: {name}")
@@ -36,7 +36,7 @@ def check_times(t0: Any, t1: Any, dt: Any, max_steps: Any) -> None:
 
 
 def check_rollout(dt: Any, n_steps: Any, t0: Any, who: str = "rollout") -> None:
-    """**Raises** `ModelError` for a step, a start or a number of steps that is no number or
+    """**Raises** `ModelError` for a step, a start or a number of steps that is not a number or
     impossible."""
     for name, value in (("dt", dt), ("t0", t0)):
         as_leaf(value, (), f"{who}: {name}")

@@ -77,7 +77,7 @@ class AbstractBody(eqx.Module):
         """
         if node is not None:
             raise ModelError(
-                f"{type(self).__name__} has no nodes; give the frame its position p in place of "
+                f"{type(self).__name__} has no nodes; give the frame its position p instead of "
                 f"node={node!r}"
             )
         return -1

@@ -1,7 +1,7 @@
 """A cable that bends far, by the absolute nodal coordinate formulation (ANCF).
 
 Sources: Berzeri & Shabana (2000) for the gradient-deficient element; Gerstmayr & Irschik (2008) for
-the curvature θ' in place of the geometric one.
+the curvature θ' instead of the geometric one.
 """
 
 from typing import Any
@@ -63,7 +63,7 @@ class ANCFCable(AbstractBody):
       small, not zero.
     - `mass_per_length` [kg/m].
     - `n_elements`: of equal length. An element should bend by less than half a radian.
-    - `planar`: whether the cable bends only in the x-z plane of its frame, with 4 in place of 6
+    - `planar`: whether the cable bends only in the x-z plane of its frame, with 4 instead of 6
       elastic coordinates for each element.
     - `damping`: β [s] of stresses EA (ε + β dε/dt) and EI (κ + β dκ/dt).
 

@@ -268,7 +268,7 @@ class FlexibleBody(AbstractBody):
                 )
             return names[node]
         if not 0 <= node < count:
-            raise ModelError(f"node {node} is none of the rows 0 to {count - 1}")
+            raise ModelError(f"node {node} is not one of the rows 0 to {count - 1}")
         return int(node)
 
     def node_pose(self, row: int) -> Pose:

@@ -20,7 +20,7 @@ def as_sensors(value: Any, who: str) -> Any:
         return tuple(as_sensors(x, who) for x in value)
     if not isinstance(value, AbstractSensor) or any(map(callable, jax.tree.leaves(value))):
         raise ModelError(
-            f"{who}: {value!r} is no sensor; take one of jaxmbd.sensors, or derive one from "
+            f"{who}: {value!r} is not a sensor; take one of jaxmbd.sensors, or derive one from "
             "sensors.AbstractKinematicSensor"
         )
     return value

@@ -13,12 +13,12 @@ from .dmig import SUFFIXES, dmig_entries
 
 # Files that are not text of entries, and how to get one.
 REFUSED = {
-    ".mnf": "an Adams modal neutral file is binary and has modes in place of K and M; export K and "
+    ".mnf": "an Adams modal neutral file is binary and has modes instead of K and M; export K and "
     "M from the program that wrote it",
     ".op2": "export DMIG as text (EXTSEOUT(DMIGPCH)), which is read",
     ".op4": "its matrices have no labels of nodes; export DMIG as text (EXTSEOUT(DMIGPCH)), or "
     "pass what pyyeti.nastran.op4.load reads to flexible.reduce, with the positions of the nodes",
-    ".fem": "it has modes in place of K and M; read it by read_mbdyn",
+    ".fem": "it has modes instead of K and M; read it by read_mbdyn",
 }
 # Largest difference of the mass from the one that is expected.
 MASS = 0.01

@@ -20,7 +20,7 @@ class Parametric(AbstractBody):
     """A flexible body that `formulate` builds from numbers of the model.
 
     `flexible.Parametric(flexible.beam, length=0.5, E=7e9, …)` is a body of a model like
-    `flexible.beam(length=0.5, E=7e9, …)`, but the model has the numbers in place of the matrices.
+    `flexible.beam(length=0.5, E=7e9, …)`, but the model has the numbers instead of the matrices.
     `identify`, `sweep` and derivatives by the model can refer to them: the path of the modulus is
     `"bodies.rod.numbers.E"`, that of a dimension `"bodies.rod.numbers.section.width"`.
 
@@ -34,7 +34,7 @@ class Parametric(AbstractBody):
     - `arguments`: its arguments, by name. Floats, arrays and components, such as sections, are
       values of the model. Integers, strings, and sequences and dicts of these are constants.
 
-    **Raises** `ModelError` for arguments that `build` refuses.
+    **Raises** `ModelError` for arguments that `build` rejects.
 
     For example:
 
@@ -67,7 +67,7 @@ class Parametric(AbstractBody):
             self.built()
 
     def built(self) -> FlexibleBody:
-        """The body with these numbers. **Raises** `ModelError` for numbers that `build` refuses."""
+        """The body with these numbers. **Raises** `ModelError` for numbers that `build` rejects."""
         options = {name: _as_given(value) for name, value in self.constants}
         if self.basis is not None:
             options[BASIS] = jax.lax.stop_gradient(self.basis)

@@ -41,7 +41,7 @@ def contact_pairs(
     """Contacts of all pairs of shapes on different bodies, as entries of `Model(forces=…)`.
 
     All pairs are evaluated at all times, those of like shapes together: nothing compiles again when
-    bodies meet. A pair out of contact costs as much as one in contact. Two surfaces are no pair.
+    bodies meet. A pair out of contact costs as much as one in contact. Two surfaces are not a pair.
 
     **Arguments:**
 

@@ -162,7 +162,7 @@ class AsymmetricFriction(AbstractJointForce):
     - `transition_velocity`: v_t [rad/s or m/s], positive, preferably that of the laws. At speeds of
       a few v_t only one of the laws acts.
 
-    **Raises** `ModelError` for a law that is no friction: no force on a joint, or one with a
+    **Raises** `ModelError` for a law that is not friction: no force on a joint, or one with a
     potential.
 
     For example:

@@ -6,13 +6,13 @@ Two stages, j just after the start of the step and f at its end:
     δ_j = -h (u_f - u_j) / 6,       (P_j - P_i) / h = -(A_f - A_j) / 6
     A = f(t, q, v) + G(q)ᵀ λ,       g(q_f) = 0,  G(q_f) v_f = 0
 
-The paper has the loads at the start in place of A_j. With A_j, as in the kinematics of the paper,
+The paper has the loads at the start instead of A_j. With A_j, as in the kinematics of the paper,
 the scheme for linear systems is the (1, 2) Padé approximation, which annihilates infinitely fast
-vibration in one step. Stage j is no state of the motion: it differs from the start by h²/6 v̇, so
+vibration in one step. Stage j is not a state of the motion: it differs from the start by h²/6 v̇, so
 that constraints are not enforced at j.
 
 Potential forces have the two-point force f̄(q_j, q_f), whose work is the loss of the potential from
-j to f, in place of (A_f + A_j) / 2, and -(f̄ - A_j) / 3 in place of -(A_f - A_j) / 6. For linear
+j to f, instead of (A_f + A_j) / 2, and -(f̄ - A_j) / 3 instead of -(A_f - A_j) / 6. For linear
 forces both forms are equal. If A_j · δ_j is no more than the loss from i to j, as in springs, the
 sum of kinetic and potential energy decreases. Unknowns are δ and h² λ of both stages. First-order
 states have the same stages:

@@ -266,6 +266,6 @@ def as_integrator(integrator: Any) -> AbstractIntegrator:
         f"pass an instance, {integrator.__name__}(); " if isinstance(integrator, type) else ""
     )
     raise IncompatibleIntegrator(
-        f"{integrator!r} is no integrator; {instance}use ExplicitRK() or a diffrax solver such as "
-        "diffrax.Dopri8()"
+        f"{integrator!r} is not an integrator; {instance}use ExplicitRK() or a diffrax solver such "
+        "as diffrax.Dopri8()"
     )

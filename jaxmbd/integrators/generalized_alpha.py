@@ -122,7 +122,7 @@ class GeneralizedAlpha(AbstractImplicit):
     - `project`: whether to project the velocities on G v = 0 after each step (index 3). Default:
       False.
     - `newton`: the solver of the equations of a step. Default: `Newton()`, modified Newton's method
-      up to an error that is negligible beside the local error of the step.
+      up to an error that is negligible compared with the local error of the step.
     - `increments`: the intrinsic form of the method, with velocities along fixed axes:
       `RotationIncrements` or `MotionIncrements`, for systems in `MaximalCoordinates`. Default: v
       are the velocities of the system.

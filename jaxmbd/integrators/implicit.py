@@ -155,7 +155,7 @@ def _sizes(system: AbstractSystem, t: Time, h: Time, state: State, vdot: Velocit
 
 
 def no_sizes(h: Time) -> Sizes:
-    """Zeros in place of sizes, for shapes only."""
+    """Zeros instead of sizes, for shapes only."""
     return Sizes(jnp.zeros_like(h), jnp.zeros_like(h))
 
 

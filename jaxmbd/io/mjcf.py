@@ -118,7 +118,7 @@ def from_mjcf(
     **Warns** by `NotRepresentedWarning`, once, of everything in `MJCF.not_represented`.
 
     **Raises** `ModelError` if the file cannot be read, if it names files in other folders, if
-    MuJoCo refuses it, with MuJoCo's message, or if nothing in it moves; `ImportError` without
+    MuJoCo rejects it, with MuJoCo's message, or if nothing in it moves; `ImportError` without
     MuJoCo, which the extra `mujoco` installs.
 
     For example:

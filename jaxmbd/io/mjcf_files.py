@@ -46,7 +46,7 @@ def _allowed(folders: Any) -> list[Path]:
 def compile_mjcf(source: str | os.PathLike[str], folders: Any = ()) -> Any:
     """The `mujoco.MjModel` of an MJCF file or text.
 
-    **Raises** `ModelError` as `read_mjcf`, and if MuJoCo refuses the model, with its message.
+    **Raises** `ModelError` as `read_mjcf`, and if MuJoCo rejects the model, with its message.
     """
     root = read_mjcf(source, folders)
     try:

@@ -73,7 +73,7 @@ def save_model(model: Any, path: Any) -> None:
     The file is complete or does not exist: it is written under another name first.
 
     **Raises** `ModelError`, with the path of the part, for traced numbers, for functions of Python
-    in the place of signals, for classes outside of jaxmbd, and for a file that cannot be written.
+    instead of signals, for classes outside of jaxmbd, and for a file that cannot be written.
     """
     if not isinstance(model, Model):
         raise ModelError(f"save_model needs a Model, got a {type(model).__name__}")
@@ -112,7 +112,7 @@ def load_model(path: Any) -> Model:
 
     **Raises** `ModelError` for a file that cannot be read, is cut short or no model, has a key
     twice, is of another version, names unknown classes or fields, or holds arrays of wrong types or
-    shapes; and for a model that `Model` refuses.
+    shapes; and for a model that `Model` rejects.
     """
     who = f"load_model: {path}"
     try:
@@ -124,7 +124,7 @@ def load_model(path: Any) -> Model:
     except (OSError, TypeError) as error:
         raise ModelError(f"{who} cannot be read: {error}") from error
     except (ValueError, RecursionError) as error:
-        raise ModelError(f"{who} is no complete JSON, maybe cut short: {error}") from error
+        raise ModelError(f"{who} is not complete JSON, maybe cut short: {error}") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ModelError(f"{who} is not the file of a model; `save_model` writes these")
     if content.get("version") != VERSION:
@@ -159,7 +159,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _refused(constant: str) -> Any:
-    raise ValueError(f"{constant} is no number of JSON")
+    raise ValueError(f"{constant} is not a number of JSON")
 
 
 def _encoded(value: Any, where: str) -> Any:
@@ -237,7 +237,7 @@ def _decoded_class(name: Any, fields: Any, where: str) -> Any:
     cls = known_classes().get(name) if isinstance(name, str) else None
     if cls is None:
         raise ModelError(
-            f"{where} is of class {name!r}, which is no public component of this jaxmbd"
+            f"{where} is of class {name!r}, which is not a public component of this jaxmbd"
         )
     known = {field.name: field.type for field in dataclasses.fields(cls)}
     if not isinstance(fields, dict) or set(fields) != set(known):
@@ -285,7 +285,7 @@ def _decoded_array(numbers: Any, dtype: Any, shape: Any, where: str) -> Any:
     kinds = {"b": bool, "i": int, "u": int, "f": int | float}[np.dtype(dtype).kind]
     for x in numbers:
         if not isinstance(x, kinds) or (kinds is not bool and isinstance(x, bool)):
-            raise ModelError(f"{where}: {x!r:.40} is no {dtype}")
+            raise ModelError(f"{where}: {x!r:.40} is not a {dtype}")
     sizes = isinstance(shape, list) and all(type(k) is int and k >= 0 for k in shape)
     if not sizes or math.prod(shape) != len(numbers):
         raise ModelError(f"{where}: {len(numbers)} numbers do not fill the shape {shape!r:.60}")

@@ -24,7 +24,7 @@ def read_record(
 
     **Raises** `DataError`, with file and column or line, for a file that cannot be read, a column
     that is missing or that occurs twice, a file without a header line, a line with too few fields
-    (a truncated file), fields that are no finite numbers, and fewer than two lines.
+    (a truncated file), fields that are not finite numbers, and fewer than two lines.
     """
     if not isinstance(path, str | Path):
         raise DataError(f"read_record: path must be the path of a file, got {described(path)}")
@@ -84,7 +84,7 @@ def _is_number(field: str) -> bool:
 
 
 def _column(path: Path, name: str, place: int, lines: list[tuple[int, list[str]]]) -> np.ndarray:
-    """The numbers of a column. **Raises** `DataError` for a field that is no finite number."""
+    """The numbers of a column. **Raises** `DataError` for a field that is not a finite number."""
     values = np.array([_number(path, n, name, row[place]) for n, row in lines])
     bad = np.flatnonzero(~np.isfinite(values))
     if bad.size:
@@ -102,4 +102,4 @@ def _number(path: Path, line: int, column: str, field: str) -> float:
     try:
         return float(field)
     except ValueError as error:
-        raise DataError(f"{path}, line {line}: {column!r} is no number: {field!r}") from error
+        raise DataError(f"{path}, line {line}: {column!r} is not a number: {field!r}") from error

@@ -101,8 +101,8 @@ def from_urdf(
     **Warns** by `InertiaWarning`, with names and moments, of bodies that `balance_inertia` changed.
 
     **Raises** `ModelError`, with the file, the line and the element, if the file cannot be read or
-    is malformed, if its joints are no tree, if a body is impossible, or if no mass resists the
-    motion of a link.
+    is malformed, if its joints do not form a tree, if a body is impossible, or if no mass resists
+    the motion of a link.
 
     The format is described in the ROS documentation, "urdf/XML".
 
@@ -150,7 +150,7 @@ def urdf_shapes(
     meshes: Meshes = "box",
     packages: Roots | None = None,
 ) -> dict[str, AbstractSolid]:
-    """Collision shapes of a URDF file on the bodies of `from_urdf`, for contacts of one's own.
+    """Collision shapes of a URDF file on the bodies of `from_urdf`, for contacts of your own.
 
     The names are those of the links; further shapes of a link are `"<link> 2"` and so on. Cylinders
     are `contact.Cylinder`, which touches surfaces by points of its rims.

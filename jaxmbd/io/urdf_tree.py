@@ -31,7 +31,7 @@ class Robot:
 def read_robot(document: Element) -> Robot:
     """Read links and joints of a file.
 
-    **Raises** `ModelError`, with the element, if they are no tree, or refer to unknown ones.
+    **Raises** `ModelError`, with the element, if they are not a tree, or refer to unknown ones.
     """
     if document.tag != "robot":
         raise document.error("a robot description begins with <robot>")
@@ -103,7 +103,9 @@ def _root(document: Element, links: dict[str, Link], above: dict[str, Joint]) ->
     roots = [name for name in links if name not in above]
     if len(roots) > 1:
         listed = ", ".join(map(repr, roots))
-        raise document.error(f"several links are no joint's child: {listed}; one root is allowed")
+        raise document.error(
+            f"several links are not the child of a joint: {listed}; one root is allowed"
+        )
     if not roots:
         raise document.error("the joints close a loop: every link is the child of a joint")
     return roots[0]

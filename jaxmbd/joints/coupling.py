@@ -50,7 +50,7 @@ class Coupling(AbstractCoupling):
 
     Both joints have one coordinate. `JointCoordinates` counts the turns of an angle. Formulations
     in absolute coordinates compute angles within (-π, π]: if a coupling of two angles has a ratio
-    that is no integer, its source must stay within half a turn there (a `Gear` need not).
+    that is not an integer, its source must stay within half a turn there (a `Gear` need not).
 
     Couplings may form circles. If the ratios around a circle multiply to one, the offsets must
     cancel, whole turns included: otherwise `formulate` raises `ModelError`. Other ratios lock the
@@ -94,7 +94,7 @@ class Gear(AbstractCoupling):
     - `internal`: whether one of the wheels is internal, or the two axes have opposite directions.
     - `offset`: angle of the joint if its source is at zero [rad].
 
-    **Raises** `ModelError` for numbers of teeth that are no positive integers.
+    **Raises** `ModelError` for numbers of teeth that are not positive integers.
 
     For example:
 
@@ -139,7 +139,7 @@ class Belt(AbstractCoupling):
     """Two pulleys with a belt or chain that neither slips nor stretches.
 
     `r q_joint = ± r_source q_source + r offset`. As for a `Coupling`, formulations in absolute
-    coordinates need the source within half a turn if the ratio is no integer.
+    coordinates need the source within half a turn if the ratio is not an integer.
 
     **Arguments:**
 

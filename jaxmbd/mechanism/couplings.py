@@ -128,7 +128,7 @@ class Circle(NamedTuple):
         """**Raises** `ModelError` if no coordinates satisfy the equation."""
         if self.is_redundant and abs(self.misfit) > self.eps**0.5 * self.sizes[1]:
             raise ModelError(
-                f"couplings {self.listed()} form a circle that no position meets: its ratios "
+                f"couplings {self.listed()} form a circle that no position satisfies: its ratios "
                 f"multiply to one, and its offsets add up to {self.misfit:.6g} where they must "
                 f"cancel; reduce the offset of coupling {self.names[-1]!r} by {self.misfit:.12g}"
             )

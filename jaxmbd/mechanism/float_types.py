@@ -118,7 +118,7 @@ def _checked(dtype: Any) -> np.dtype:
 
 
 def _float_type_of(x: Any) -> np.dtype | None:
-    """The float type in which JAX computes with a leaf, or None if the leaf is no float."""
+    """The float type in which JAX computes with a leaf, or None if the leaf is not a float."""
     dtype = float if isinstance(x, float) else getattr(x, "dtype", None)
     if dtype is None or not jnp.issubdtype(dtype, jnp.floating):
         return None

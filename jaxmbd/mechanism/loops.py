@@ -30,7 +30,7 @@ def cycles(mechanism: Mechanism) -> dict[str, tuple[str, ...]]:
     for name, (first, second) in _ends(mechanism).items():
         from_first, from_second = [], []
         while first != second:
-            # Parents precede their children: the body of the larger row is no ancestor.
+            # Parents precede their children: the body of the larger row is not an ancestor.
             if first > second:
                 from_first.append(edges[first - 1].joint)
                 first = edges[first - 1].parent
@@ -80,7 +80,7 @@ def blocks(mechanism: Mechanism) -> tuple[Block, ...]:
             couplings=tuple(names[i] for i in block if i >= m),
         )
         for block in _connected(len(names), related)
-        if block[-1] >= n  # A joint without a loop or a coupling is no block.
+        if block[-1] >= n  # A joint without a loop or a coupling is not a block.
     )
 
 

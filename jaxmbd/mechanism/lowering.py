@@ -116,7 +116,7 @@ def _in_body(frame: Frame, bodies: Mapping[str, AbstractBody]) -> Frame:
 
 
 def _topology(model: Model, cut: Sequence[str], links: Sequence[str]) -> Topology:
-    """The tree, in which massless links are no tips, and joints with rotors have coordinates.
+    """The tree, in which massless links are not tips, and joints with rotors have coordinates.
 
     **Raises** `ModelError` for a rotor on a joint that closes a loop nevertheless.
     """
@@ -345,7 +345,7 @@ def _check_element(
             remedy += ", and a spring on a quaternion by forces.RotationalSpring"
     else:
         raise ModelError(
-            f"{who}: {type(element).__name__} is none of the kinds of element; derive it from "
+            f"{who}: {type(element).__name__} is not a kind of element; derive it from "
             "AbstractFrameForce, AbstractJointForce, AbstractField, or a kind with states"
         )
     misfit = f"{who} does not fit its {touched}"

@@ -181,7 +181,7 @@ class Mechanism(eqx.Module):
             return self.offsets
         n, moved = len(self.port_bodies), [g.offsets(self.offsets, eta) for g in elastic]
         on_rigid = Rows.of(sorted(set(range(n)).difference(*(g.ports.index for g in elastic))))
-        # Selections of rows in place of assignments, for which no code is generated.
+        # Selections of rows instead of assignments, for which no code is generated.
         parts = [on_rigid, *(g.ports for g in elastic)]
         return in_order(parts, n, [on_rigid.take_tree(self.offsets), *moved])
 

@@ -86,9 +86,9 @@ def find_topology(
     Joints named in `preferred` come first, and do not count in the length of a path: they are tree
     joints, unless they alone close a loop.
 
-    Joints named in `cut`, and constraints that cannot be tree joints, are no edges of the tree. A
+    Joints named in `cut`, and constraints that cannot be tree joints, are not edges of the tree. A
     part of the mechanism that is not connected to the ground floats: one of its bodies gets a free
-    joint, preferably a body that is no joint's successor, then the first body by name.
+    joint, preferably a body that is not a joint's successor, then the first body by name.
 
     **Raises** `ModelError` if the free joint would have the name of another joint, and for names in
     `cut` that are unknown or of joints that close no loop.

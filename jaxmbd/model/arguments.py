@@ -67,7 +67,7 @@ def as_mapping(
 ) -> dict[str, Any]:
     """A dict with names as keys; `form` is such as `{name: position}`. None is an empty one.
 
-    `error` is the exception in the place of `ModelError`.
+    `error` is the exception instead of `ModelError`.
     """
     if x is None:
         return {}

@@ -47,7 +47,7 @@ class Frame(Reference):
 
     The frame stores the quaternion, so that every leaf may vary freely.
 
-    **Raises** `ModelError` for wrong shapes, non-finite numbers, or an `R` that is no rotation.
+    **Raises** `ModelError` for wrong shapes, non-finite numbers, or an `R` that is not a rotation.
 
     For example:
 

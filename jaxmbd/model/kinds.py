@@ -10,7 +10,7 @@ def as_components(kind: str, given: Any) -> dict[str, Any]:
     """A dict of the components of one kind, such as `joint`, by name.
 
     **Raises** `ModelError` for anything but a mapping with names, and for a component of another
-    class, or a class in the place of an instance.
+    class, or a class instead of an instance.
     """
     # Bodies, joints and forces import the model.
     from ..bodies import AbstractBody, Rotor

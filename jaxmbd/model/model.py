@@ -165,7 +165,7 @@ class Model(eqx.Module):
         contain dots.
 
         **Raises** `ModelError`, with the known names, for an unknown path; for a value of another
-        shape; and for values that `Model` refuses.
+        shape; and for values that `Model` rejects.
         """
         from .paths import replaced
 
@@ -192,7 +192,7 @@ class Model(eqx.Module):
 
 
 def _problem_of_leaf(leaf: Any) -> str | None:
-    """A message about a leaf of a component that is no finite number, or None."""
+    """A message about a leaf of a component that is not a finite number, or None."""
     if callable(leaf):
         return (
             "is a function, and fields hold numbers: declare the field of the class with "

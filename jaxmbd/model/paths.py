@@ -60,7 +60,7 @@ def replaced(model: Model, values: Any) -> Model:
         )
     for path, value in values.items():
         if not isinstance(path, str) or not path:
-            raise ModelError(f"replace: {path!r} is no path such as 'bodies.rod.mass'")
+            raise ModelError(f"replace: {path!r} is not a path such as 'bodies.rod.mass'")
         try:
             steps = steps_of(model, path)
         except ModelError as error:
@@ -91,7 +91,7 @@ def replaced(model: Model, values: Any) -> Model:
             )
         else:
             raise ModelError(
-                f"replace: {path!r} is no array of floats: {node!r}; replace its component"
+                f"replace: {path!r} is not an array of floats: {node!r}; replace its component"
             )
         model = _with(model, steps, leaf)
     # The constructor checks references and values.

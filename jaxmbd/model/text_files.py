@@ -16,7 +16,7 @@ def read_file(source: Any) -> bytes:
 
     Pipes and devices, which may never end, are not opened.
 
-    **Raises** `OSError` if it cannot be read, is no regular file or has more than 256 MB;
+    **Raises** `OSError` if it cannot be read, is not a regular file or has more than 256 MB;
     `TypeError` and `ValueError` for a path that is none.
     """
     path = Path(source)

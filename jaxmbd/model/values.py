@@ -15,7 +15,7 @@ from ..errors import ModelError
 
 
 class Constant(eqx.Module):
-    """A function, or another value that is no array, in the place of a leaf; call it likewise."""
+    """A function, or another value that is not an array, instead of a leaf; call it likewise."""
 
     value: Any = eqx.field(static=True)
 
@@ -126,7 +126,7 @@ def on_host(x: Any) -> Any:
 def direction() -> Any:
     """A dataclass field that holds a direction, of any length but zero.
 
-    `Model` refuses zero vectors in it; `replace` and `load_model` convert values by `as_direction`.
+    `Model` rejects zero vectors in it; `replace` and `load_model` convert values by `as_direction`.
     """
     return eqx.field(metadata={"direction": True})
 

@@ -24,8 +24,8 @@ class Blocks(eqx.Module):
       If any constraint is possibly redundant, multipliers are not unique, and convergence is that
       of the first kind alone.
     - `others`: number of unknowns at the end that are not multipliers. Default: 0.
-    - `negligible`: relative error of the unknowns that is negligible beside other errors of the
-      step. Default: none.
+    - `negligible`: relative error of the unknowns that is negligible compared with other errors of
+      the step. Default: none.
     - `pattern`: sparsity pattern of the Jacobian, None if unknown. The first kind then has one or
       more unknowns for each velocity, all velocities in turn, and the second kind as many for each
       constraint; equations have the same order.

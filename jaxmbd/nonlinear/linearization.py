@@ -66,7 +66,7 @@ class AbstractFactorization(AbstractLinearization):
     ) -> tuple[Float[Array, "n"] | None, Float[Array, "k n"]]:
         """fn(x), and the entries of J = ∂fn/∂x there, for `product` and `factors`.
 
-        None in the place of fn(x) if it is not computed beside J.
+        None instead of fn(x) if it is not computed beside J.
         """
 
     @abstractmethod
@@ -188,7 +188,7 @@ def _compliances(
 def inertias(entries: Float[Array, "n s"], diagonal: Float[Array, "n"]) -> Float[Array, "n"]:
     """Size of each column of H, with the sign of the diagonal.
 
-    The diagonal alone is no size if a step has several nodes: it is zero at the first of the two
+    The diagonal alone is not a size if a step has several nodes: it is zero at the first of the two
     nodes of Radau.
 
     **Arguments:** `entries`: of each column, in the rows of the same velocity at all nodes.

@@ -55,7 +55,7 @@ class Newton(eqx.Module):
     **Arguments:**
 
     - `tolerance`: relative tolerance. Default: 20 times the float type's precision; in steps of
-      `GeneralizedAlpha` more, up to 1e-12, if this is negligible beside the local error.
+      `GeneralizedAlpha` more, up to 1e-12, if this is negligible compared with the local error.
     - `max_steps`: largest number of iterations, also of each phase of the modified method.
       Default: 12.
     - `chord`: whether to reuse factors as long as they converge; False for full Newton's method.
@@ -374,7 +374,7 @@ def _chord(
 
 
 def _renewed(search: _Search, x: Array, old: Any, stale: Bool[Array, ""]) -> Any:
-    """Factors at x in place of stale factors, computed if any member of a batch has stale factors.
+    """Factors at x instead of stale factors, computed if any member of a batch has stale factors.
 
     The condition is a loop of at most one pass, as XLA copies the unchanged results of a branch of
     `cond`. The conditions of the loops are those of the whole batch: with a condition for each

@@ -29,7 +29,7 @@ class AbstractSensor(eqx.Module):
     def read(self, motion: AbstractNamedMotion) -> Float[Array, "..."]:
         """The reading from computed kinematics; **raises** `ModelError` if the sensor is not
         kinematic."""
-        raise ModelError(f"{type(self).__name__} is no sensor of positions and velocities only")
+        raise ModelError(f"{type(self).__name__} is not a sensor of positions and velocities only")
 
     def nearest(
         self, model: Model, reading: Float[Array, "*n"], measured: Float[Array, "*n"]

@@ -47,7 +47,7 @@ class Accelerometer(AbstractSensor):
         self.gravity = given
 
     def __call__(self, system: AbstractSystem, t: Time, state: State) -> Float[Array, "3"]:
-        # Unstretched springs in place of rigid bodies have no centripetal force.
+        # Unstretched springs instead of rigid bodies have no centripetal force.
         system = system.rigid()
         vdot, _ = accelerations(system, t, state)
 

@@ -23,7 +23,7 @@ class Energy(eqx.Module):
     - `kinetic`: kinetic energy of the bodies, and of rotors behind gears.
     - `field`: potential energy of fields such as gravity.
     - `elastic`: potential energy of all other forces in the model, such as springs.
-    - `artificial`: potential energy of springs that a formulation uses in place of rigid bodies.
+    - `artificial`: potential energy of springs that a formulation uses instead of rigid bodies.
       Unless it is a small part of the total, the motion is not that of rigid bodies.
     """
 

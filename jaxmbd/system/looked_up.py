@@ -25,7 +25,7 @@ class _Value(AbstractSignal):
 
 
 def with_values_looked_up(system: S, t: Time) -> S:
-    """The system at time t, with values in the place of signals that look up.
+    """The system at time t, with values instead of signals that look up.
 
     Only signals of elements that declare them in `signals_at_own_time` are replaced.
     """

@@ -40,7 +40,7 @@ class SparsityPattern:
 
 
 class _Bodies:
-    """Bodies as nodes; the ground is no node."""
+    """Bodies as nodes; the ground is not a node."""
 
     def __init__(self, mechanism: Mechanism):
         self.topology = mechanism.topology

@@ -50,7 +50,7 @@ class AbstractStabilization(eqx.Module):
 
 
 class Baumgarte(AbstractStabilization):
-    """Accelerations with `g̈ + 2α ġ + β² g = 0` in place of `g̈ = 0` (Baumgarte 1972).
+    """Accelerations with `g̈ + 2α ġ + β² g = 0` instead of `g̈ = 0` (Baumgarte 1972).
 
     Constraint residuals decay like a damped oscillator instead of growing with time; α = β damps
     them critically. Large gains make the equations stiff: choose α dt well below one.

@@ -5,7 +5,7 @@ decrease of the potential, and which conserve momentum. This follows from two fa
 Betsch and Steinmann 2002). Entries of relative poses are bilinear in positions and axes, so that
 their change over a step is exactly the derivative at the mean of the two ends. Entries of relative
 poses are invariant under rigid motions of the whole. Both facts hold for means of rotation
-matrices, although these are no rotations.
+matrices, although these are not rotations.
 
 Wrenches are `[f, τ]` along the world's axes, about the world's origin.
 """
@@ -157,20 +157,20 @@ def _joint_wrenches(
 
 
 def mean(A: Frames, B: Frames) -> Frames:
-    """The mean of two frames, entry by entry; the mean of two poses is no pose."""
+    """The mean of two frames, entry by entry; the mean of two poses is not a pose."""
     return jax.tree.map(lambda a, b: 0.5 * (a + b), A, B)
 
 
 @singledispatch
 def invariants(A: Any, B: Any) -> Any:
     """Invariants of two frames under rigid motions of both, bilinear in their entries."""
-    raise NotImplementedError(f"{type(A).__name__} is no kind of frame")
+    raise NotImplementedError(f"{type(A).__name__} is not a kind of frame")
 
 
 @singledispatch
 def relative_pose(relation: Any) -> Pose:
     """The pose of the second frame in the first one, from their `invariants`."""
-    raise NotImplementedError(f"{type(relation).__name__} are no invariants")
+    raise NotImplementedError(f"{type(relation).__name__} are not invariants")
 
 
 @invariants.register

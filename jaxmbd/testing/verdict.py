@@ -93,7 +93,7 @@ def along_retraction(
 
 
 def floats_of(tree: Any) -> Any:
-    """The float leaves of a tree, with None in place of the others."""
+    """The float leaves of a tree, with None instead of the others."""
     return eqx.filter(tree, eqx.is_inexact_array)
 
 

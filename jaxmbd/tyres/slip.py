@@ -141,7 +141,7 @@ class MagicFormula(AbstractSlip):
     The pneumatic trail is t₀ / √(1 + ρ²).
 
     Source: Pacejka (2012), Tire and Vehicle Dynamics, eq. 4.6, without shifts; of the lateral force
-    by tan α in place of α, as in eq. 4.E3.
+    by tan α instead of α, as in eq. 4.E3.
 
     **Arguments:** numbers, or two each, along x and y:
 

@@ -79,7 +79,7 @@ def animate_solution(
       elastic displacement [m], in their frames of reference, `"strain"` the strain along the fibres
       of beams [1], and `"stress"` the equivalent stress of von Mises of bodies of `from_mesh` [Pa].
       None of them is multiplied by `deformation`. Default: the colours of the bodies.
-    - `visuals`: `{frame: meshes}` of `io.urdf_visuals`, in the place of rods and boxes of their
+    - `visuals`: `{frame: meshes}` of `io.urdf_visuals`, instead of rods and boxes of their
       bodies. Default: none.
 
     **Returns** the `k3d.Plot`. A notebook shows it if it is the last line of a cell, with a slider

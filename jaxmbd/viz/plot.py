@@ -230,7 +230,7 @@ def _contact_forces(
 
 @stored
 def _with_rates(system: AbstractSystem, ts: Array, states: State) -> State:
-    """The states with ż in the place of z."""
+    """The states with ż instead of z."""
     rates = jax.vmap(lambda t, y: rates_at(system, t, y))(ts, states)
     return State(states.q, states.v, rates)
 

@@ -65,7 +65,7 @@ def _rows(
         if name not in shapes:
             raise KeyError(unknown("plot: unknown result", name, shapes))
         if len(shapes[name]) not in (1, 2):
-            raise ModelError(f"plot: {name!r} is no trajectory, its shape is {shapes[name]}")
+            raise ModelError(f"plot: {name!r} is not a trajectory, its shape is {shapes[name]}")
         dy = scaled[name]
         if dy.ndim == 2:
             rows[name] = dy

@@ -33,7 +33,7 @@ def camera(low: np.ndarray, high: np.ndarray, view: Sequence[float | int] | None
     """Position, target and upward direction, nine numbers [m], that show the box between two
     corners, z up; `view` is the direction towards the camera.
 
-    **Raises** `ModelError` for a view that is no direction.
+    **Raises** `ModelError` for a view that is not a direction.
     """
     extent = high - low
     if view is None:

@@ -17,7 +17,7 @@ Visuals = Mapping[str, Sequence[Any]]
 def ports_of(mechanism: Mechanism, visuals: Visuals, who: str) -> dict[str, int]:
     """Rows of the frames that have visuals; **raises** `KeyError` for an unknown frame.
 
-    Links on the ground that are no frame of the mechanism are left out.
+    Links on the ground that are not frames of the mechanism are left out.
     """
     names = mechanism.port_names
     known = {name: row for row, name in enumerate(names) if name is not None}

@@ -103,7 +103,7 @@ def test_truth_lies_within_the_standard_errors(fitted):
 
 def test_robust_errors_are_about_the_same_where_noise_is_white(fitted):
     np.testing.assert_allclose(fitted.robust_errors, fitted.standard_errors, rtol=0.3)
-    assert "trust the robust errors" not in str(fitted)
+    assert "use the robust errors" not in str(fitted)
 
 
 def test_robust_errors_are_larger_where_noise_is_correlated(tmp_path):
@@ -120,7 +120,7 @@ def test_robust_errors_are_larger_where_noise_is_correlated(tmp_path):
     assert 0.05 < fit.bandwidth < 1.0
     fit.report(tmp_path / "fit.html")
     page = (tmp_path / "fit.html").read_text()
-    (line,) = [x for x in str(fit).splitlines() if "trust the robust errors" in x]
+    (line,) = [x for x in str(fit).splitlines() if "use the robust errors" in x]
     for label, is_far in zip(fit.labels, far, strict=True):
         assert (f"{label} (" in line) == is_far
     assert line[1:] in page
@@ -217,7 +217,7 @@ def test_what_the_data_cannot_tell_apart_is_named(measured):
         "inertia": mbd.Parameter("bodies.rod.inertia", Entries((1, 1))),
         "friction": "forces.bearing.coefficient",
     }
-    with pytest.warns(mbd.RankWarning, match=r"tell apart: mass, centre, inertia\."):
+    with pytest.warns(mbd.RankWarning, match=r"cannot distinguish mass, centre, inertia\."):
         fit = mbd.identify(pendulum(0.9), measured, select)
     assert fit.unseen == [["mass", "centre", "inertia"]]
     assert np.isinf([fit.standard_error(n) for n in ("mass", "centre", "inertia")]).all()
@@ -342,7 +342,7 @@ def test_records_that_cannot_be_used(make, message):
         (["bodies.bar.mass"], "no 'bar'; known are 'rod'"),
         (["bodies.rod.weight"], "no 'weight'"),
         ({"k": mbd.Parameter("forces.spring.rest", Positive())}, "'k': Positive does not admit"),
-        ({"joint": "joints.hinge.predecessor.body"}, "'joint' is no array of floats"),
+        ({"joint": "joints.hinge.predecessor.body"}, "'joint' is not an array of floats"),
         ([lambda m: m.bodies["rod"].mass], "need a name"),
     ],
 )

@@ -195,7 +195,7 @@ def test_misuse_of_buckling():
     state = mbd.assemble(system)
     with pytest.raises(ModelError, match="unknown force 'lod'"):
         mbd.buckling(system, state, "lod")
-    with pytest.raises(ModelError, match="no equilibrium without the load 'load'"):
+    with pytest.raises(ModelError, match="not an equilibrium without the load 'load'"):
         mbd.buckling(system, mbd.State(state.q + 0.1, state.v), "load")
     with pytest.raises(ModelError, match="campbell: unknown joint 'spin'"):
         mbd.campbell(system, [0.0, 1.0], "spin")

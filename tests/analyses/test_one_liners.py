@@ -249,7 +249,7 @@ def test_replaced_numbers_and_components(model):
         ({"bodies.rod.mass": -1.0}, "body 'rod': mass must be positive"),
         ({"bodies.rod.mass": [1.0, 2.0]}, "'bodies.rod.mass' must be a number"),
         ({"frames.tip.body": "bar"}, "replace its component"),
-        ({1: 2.0}, "1 is no path"),
+        ({1: 2.0}, "1 is not a path"),
         (2.0, "a dict {path: value}"),
     ],
 )

@@ -346,7 +346,7 @@ SIGNS = np.array([[1.0, 2.0, 0.0], [2.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
         (lambda: found().to_xarray({"x": ("a", "b")}), r"dims of 'x', shape \(50,\)"),
         (lambda: found().to_xarray({"x": ("time",)}, {"time": TIMES[:3]}), "to_xarray: "),
         (lambda: found().plot(TIMES[:3]), "x has 50 rows"),
-        (lambda: found().plot(outputs=["end.speed"]), "'end.speed' is no trajectory"),
+        (lambda: found().plot(outputs=["end.speed"]), "'end.speed' is not a trajectory"),
     ],
 )
 def test_what_makes_no_sense_is_refused(call, message):
@@ -355,7 +355,7 @@ def test_what_makes_no_sense_is_refused(call, message):
 
 
 def test_other_errors():
-    with pytest.raises(mbd.DataError, match="do not tell mass, damping from others"):
+    with pytest.raises(mbd.DataError, match="cannot distinguish mass, damping from others"):
         found().propagate(a_fit(**BLIND), ignore=["bias"])
     for call in (lambda: found().slope("y", "mass"), lambda: found().plot(outputs=["y"])):
         with pytest.raises(KeyError, match=r"unknown result 'y'.*end.speed"):

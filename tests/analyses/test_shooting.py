@@ -183,7 +183,7 @@ def chaotic(continuity=None, length=None, max_steps=100):
 
 
 @pytest.mark.thorough
-@pytest.mark.filterwarnings("ignore:identify. the data do not tell apart")
+@pytest.mark.filterwarnings("ignore:identify. the data cannot distinguish")
 @pytest.mark.filterwarnings("ignore:identify. .* integration error")  # Of the one window.
 def test_a_chaotic_motion_is_fitted_in_windows_that_meet():
     """In one window the same start leads nowhere."""

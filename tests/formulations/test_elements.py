@@ -376,7 +376,7 @@ BAD = {
     ),
     "stranger": (
         mbd.PointCoordinates(particles={"link1": ["ball3", "ball2", (0, 1, 0), (0, 2, 0)]}),
-        "'ball3' is no joint of it",
+        "'ball3' is not a joint of it",
     ),
     "nobody": (mbd.PointCoordinates(particles={"arm": []}), "unknown body 'arm'"),
     "changing mass": (

@@ -302,7 +302,7 @@ def test_traced_geometry_that_leaves_the_plane_is_an_error_at_run_time():
 def test_bodies_and_rods_that_do_not_fit_are_refused():
     model = mechanisms.platform()
     bent = eqx.tree_at(lambda m: m.bodies["upper1"].com, model, jnp.array([0.0, 0.1, 0.0]))
-    with pytest.raises(mbd.ModelError, match="body 'upper1' is no rod"):
+    with pytest.raises(mbd.ModelError, match="body 'upper1' is not a rod"):
         mbd.formulate(bent, PLANAR["rods"])
     straight = {"platform": ["ankle1", "ankle2", (0.0, -1 / np.sqrt(3), 0.0)]}
     with pytest.raises(mbd.ModelError, match="body 'platform': its particles lie in one plane, or"):

@@ -201,14 +201,14 @@ DAMAGED = {
     "no parts": (("model",), {}, "must have a model with bodies, couplings"),
     "parts": (("model", "bodies"), [], "bodies must be components by name"),
     "unknown class": ((*ROD, "class"), "os.system", r"bodies\.rod is of class 'os.system', which"),
-    "abstract class": ((*ROD, "class"), "bodies.AbstractBody", "which is no public component"),
-    "other kind": ((*ROD, "class"), ["bodies.RigidBody"], "which is no public component"),
+    "abstract class": ((*ROD, "class"), "bodies.AbstractBody", "which is not a public component"),
+    "other kind": ((*ROD, "class"), ["bodies.RigidBody"], "which is not a public component"),
     "fields": ((*ROD, "fields"), {"mass": 1.0}, "a bodies.RigidBody has the fields mass, com, in"),
     "shape": ((*AXIS, "shape"), [2], r"hinge\.axis: 3 numbers do not fill the shape \[2\]"),
     "huge shape": ((*AXIS, "shape"), [10**12], "do not fill the shape"),
     "other shape": ((*AXIS, "shape"), [1, 3], r"hinge\.axis must be .*shape \(1, 3\)"),
     "dtype": ((*AXIS, "dtype"), "object", "an array has a list of numbers"),
-    "text": ((*AXIS, "array"), ["a", 0, 0], r"hinge\.axis: 'a' is no float64"),
+    "text": ((*AXIS, "array"), ["a", 0, 0], r"hinge\.axis: 'a' is not a float64"),
     "function": (AXIS, {"function": "os.system"}, "names the function 'os.system'; known are"),
     "keys": (AXIS, {"pickle": "x"}, r"hinge\.axis has the unknown keys pickle"),
     "list": (AXIS, [1, 2, 3], "which the format does not have"),
@@ -244,10 +244,10 @@ def test_files_cut_short_or_of_other_contents(small, path, tmp_path):
         "[" * 10**5,
     ):
         path.write_text(part)
-        with pytest.raises(mbd.ModelError, match="is no complete JSON"):
+        with pytest.raises(mbd.ModelError, match="is not complete JSON"):
             mbd.io.load_model(path)
     path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(mbd.ModelError, match="is no complete JSON"):
+    with pytest.raises(mbd.ModelError, match="is not complete JSON"):
         mbd.io.load_model(path)
     for other in (tmp_path, tmp_path / "none.json", 3):
         with pytest.raises(mbd.ModelError, match="cannot be read"):

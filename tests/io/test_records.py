@@ -45,7 +45,7 @@ def test_files_with_a_byte_order_mark_or_without_a_header(tmp_path):
         (GOOD.replace("angle", "angel"), "no column 'angle'; there are time, angel, torque"),
         ("time,angle,torque\n0,0.1,1\n", "two or more lines"),
         (GOOD[:-4], r"line 4: 2 fields .* truncated"),
-        (GOOD.replace("0.2", "open"), "line 3: 'angle' is no number: 'open'"),
+        (GOOD.replace("0.2", "open"), "line 3: 'angle' is not a number: 'open'"),
         (
             GOOD.replace("0.2", "nan"),
             "line 3: 'angle' is not finite: 'nan', in 1 of 3 lines; remove",

@@ -186,7 +186,7 @@ def test_circles_of_couplings_that_no_position_meets_are_refused(ratios, turns):
     mbd.formulate(circle(ratios, met), formulation)
     for k, gain in enumerate((ratios[1] * ratios[2], ratios[2], 1.0)):
         offsets = met + turns / gain * np.eye(3)[k]
-        with pytest.raises(mbd.ModelError, match=r"'ac'.*no position meets") as refused:
+        with pytest.raises(mbd.ModelError, match=r"'ac'.*no position satisfies") as refused:
             mbd.formulate(circle(ratios, offsets), formulation)
         cure = re.search(r"offset of coupling '(\w+)' by (\S+)$", str(refused.value))
         assert cure is not None
@@ -210,7 +210,7 @@ def belt(joint, source, ratio, offset):
 )
 def test_circles_of_belts_and_racks_count_turns(model):
     mbd.formulate(model(offsets=(0.0, 0.0, 0.0)), mbd.JointCoordinates())
-    with pytest.raises(mbd.ModelError, match="no position meets"):
+    with pytest.raises(mbd.ModelError, match="no position satisfies"):
         mbd.formulate(model(offsets=(0.0, 0.0, 2 * np.pi)), mbd.JointCoordinates())
 
 

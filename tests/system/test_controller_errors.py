@@ -73,7 +73,7 @@ ANGLE = sensors.JointPosition("elbow")
         ),
         (
             lambda: mbd.Controller([lambda system, t, state: t], one, "elbow"),
-            "is no sensor; take one",
+            "is not a sensor; take one",
         ),
         (
             lambda: mbd.Controller(ANGLE, 3.0, "elbow"),

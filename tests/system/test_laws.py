@@ -102,7 +102,7 @@ def test_sensors_are_nested_and_several_joints_are_one_vector():
     assert rate == pytest.approx((0.3 + 0.7 * 0.3) / inertia, rel=1e-6)
     assert READ["q"](system, 0.0, state) == pytest.approx(0.3)
     assert JointVelocity(["hinge"])(system, 0.0, state).tolist() == pytest.approx([0.7])
-    with pytest.raises(mbd.ModelError, match="is no sensor"):
+    with pytest.raises(mbd.ModelError, match="is not a sensor"):
         model_of(proportional, {"q": [READ["q"], {"v": 1.0}]})
 
 

@@ -235,7 +235,7 @@ def _search(system: AbstractSystem, t: Time, state: State, methods: Methods) -> 
     """Search; with both methods again from beside each unstable equilibrium."""
     if system.artificial_energy_limit is None:
         return _beyond_unstable(system, t, _start(system, t, state), methods)
-    # Stiff springs in place of rigidity would confine displacements to tiny steps.
+    # Stiff springs instead of rigidity would confine displacements to tiny steps.
     near = _search(system.rigid(), t, state, methods)
     place = _start(system, t, State(near.place.q, state.v, near.place.z))
     newton = methods.newton if methods.newton is not None else StaticNewton()
@@ -404,7 +404,7 @@ def _differentiable(
     """The state at a place, as an implicit function of the arguments."""
     known = jnp.concatenate([found.place.q, found.place.z])
     end = with_slope_of(_near, known, (system, t, start, found, scales, methods))
-    # A slice without entries makes XLA of jaxlib 0.10 refuse all calls of generated code.
+    # A slice without entries makes XLA of jaxlib 0.10 reject all calls of generated code.
     z = end[system.nq :] if system.nz else found.place.z
     return State(end[: system.nq], jnp.zeros_like(start.v), z)
 

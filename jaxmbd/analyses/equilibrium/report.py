@@ -82,7 +82,7 @@ def reported(found: "Equilibrium", throw: bool) -> "Equilibrium":
     elif int(found.left_unstable):
         warnings.warn(
             "an unstable equilibrium was found first and left along an unstable direction; start "
-            "from a state beside it to choose the direction, or with method='newton' to stay",
+            "from a state near it to choose the direction, or with method='newton' to stay",
             UnstableEquilibriumWarning,
             stacklevel=3,
         )

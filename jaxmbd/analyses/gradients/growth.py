@@ -142,7 +142,7 @@ def _orthonormal(n: int, k: int, seed: int) -> Float[np.ndarray, "n k"]:
 
 
 def _orthonormal_basis(changes: Float[np.ndarray, "n k"]) -> Float[np.ndarray, "n k"]:
-    """Orthonormal changes that span the given ones; zeros in place of dependent ones.
+    """Orthonormal changes that span the given ones; zeros instead of dependent ones.
 
     The given ones are projections of unit changes: all of them are rounding errors if none is
     about as large as one.

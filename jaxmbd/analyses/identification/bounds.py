@@ -2,7 +2,7 @@
 
 A fit is at a bound if it ended next to it and the Gauss–Newton step from there crosses it. A
 transform such as `Positive` approaches its bound as its free number grows without limit, and its
-derivative vanishes; a body that is impossible has infinite residuals, and steps to it are refused.
+derivative vanishes; a body that is impossible has infinite residuals, and steps to it are rejected.
 """
 
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ class Bounds(NamedTuple):
 
     - `rows`: derivatives of the distances to the bounds by the unknowns, shape `(m, n)`.
     - `limited`: whether a reported number is in `found`, shape `(k,)`.
-    - `of_bodies`: whether a bound refuses steps, which keeps other unknowns from their minimum.
+    - `of_bodies`: whether a bound rejects steps, which keeps other unknowns from their minimum.
     """
 
     found: list[Bound]

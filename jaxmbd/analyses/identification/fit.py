@@ -62,7 +62,7 @@ class Fit(eqx.Module):
     - `costs`: half the sum of squares in every step, from every start.
     - `n_steps`, `result`: number of steps, and result of the optimizer or of the check of its end:
       `RESULTS.at_bound` with `bounds`, `RESULTS.no_minimum` if it ended where further steps are
-      refused.
+      rejected.
     - `substeps`: number of integration steps in each sample interval.
     - `integration_error`: `{sensor: estimated largest error at sample times}` in all records at the
       end of the fit, in the sensor's own unit.
@@ -257,8 +257,8 @@ def far_apart(fit: Fit) -> str:
         f"{n} ({x:.2g})" for n, x, is_far in zip(fit.labels, ratios, far, strict=True) if is_far
     ]
     return (
-        "residuals are correlated over time: trust the robust errors, which are more than a factor "
-        f"of {FAR_APART} off the others, of {', '.join(named)}"
+        "residuals are correlated over time: use the robust errors, which differ from the others "
+        f"by a factor of more than {FAR_APART} for {', '.join(named)}"
     )
 
 

@@ -155,7 +155,7 @@ class Selected(eqx.Module):
 def select_parameters(subject: Subject, select: Selection, who: str = "identify") -> Selected:
     """Bind a selection to a model and its sensors; error messages name the analysis `who`.
 
-    **Raises** `ModelError` for an empty selection, an unknown path, a leaf that is no array of
+    **Raises** `ModelError` for an empty selection, an unknown path, a leaf that is not an array of
     floats, a starting value outside of the range of its transform, and a prior of another shape
     than the reported numbers.
     """
@@ -177,7 +177,7 @@ def select_parameters(subject: Subject, select: Selection, who: str = "identify"
     for name, p in chosen.items():
         value = p.get(subject)
         if not jax.tree.leaves(value) or not all(map(eqx.is_inexact_array, jax.tree.leaves(value))):
-            raise ModelError(f"{who}: parameter {name!r} is no array of floats: {value!r}")
+            raise ModelError(f"{who}: parameter {name!r} is not an array of floats: {value!r}")
         if isinstance(p.transform, AbstractElementwise) and not eqx.is_array(value):
             numbers = ", ".join(getattr(type(value), "__dataclass_fields__", ()))
             raise ModelError(

@@ -152,8 +152,8 @@ def _noise(
     for name in names if records else []:
         if name not in given:
             raise DataError(
-                f"identify: give the noise of {name!r}: beside {records[0].name!r}, readings of "
-                "motions need their standard deviation too"
+                f"identify: give the noise of {name!r}: with {records[0].name!r}, readings of "
+                "motions need a standard deviation, too"
             )
     for name, value in given.items():
         if name not in known:

@@ -130,7 +130,7 @@ def _warn(linear: Linear) -> None:
     if linear.statistics.unseen:
         groups = "; ".join(", ".join(names) for names in linear.statistics.unseen)
         warnings.warn(
-            f"identify: the data do not tell apart: {groups}. Their values are one choice of many; "
+            f"identify: the data cannot distinguish {groups}. Their values are one choice of many; "
             "fix some of them, or add records that move differently",
             RankWarning,
             stacklevel=4,
@@ -161,7 +161,7 @@ def _linear(
     """Statistics of the unknowns, degrees of freedom, Gauss–Newton step, and whether it is small.
 
     The variance of readings is estimated; that of other records, defects and priors is one. The
-    shares in which other records determine the unknowns are no loss of degrees of freedom. Rows
+    shares in which other records determine the unknowns are not a loss of degrees of freedom. Rows
     `held` as for `statistics`.
     """
     r, J = (np.asarray(x, dtype=float) for x in (line.r, line.J))

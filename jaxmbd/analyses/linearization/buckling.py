@@ -22,7 +22,7 @@ from .inputs import Input, find_inputs, scaled
 from .linearization import check_state
 from .matrices import independent_displacements
 
-# Load factors with a larger imaginary part, relative to their size, are no buckling.
+# Load factors with a larger imaginary part, relative to their size, are not buckling.
 REAL = 1e-6
 
 
@@ -72,8 +72,8 @@ def buckling(
       multiply its value at time `t`.
     - `coordinates`: as for `linearize`.
 
-    **Raises** `ModelError` for an unknown load, a load of zero, a position that is no equilibrium
-    with and without the load, and as `linearize`.
+    **Raises** `ModelError` for an unknown load, a load of zero, a position that is not an
+    equilibrium with and without the load, and as `linearize`.
 
     For example:
 
@@ -154,9 +154,9 @@ def _check(K: np.ndarray, works: np.ndarray, load: str) -> None:
     for work, what in zip(works, ("without", "with"), strict=True):
         if not np.abs(work).max(initial=0.0) <= 1e-6 * scale:
             raise ModelError(
-                f"buckling: the position is no equilibrium {what} the load {load!r}: forces on the "
-                f"coordinates do work of up to {np.abs(work).max():.3g} J along displacements of "
-                "the mechanism's size; use a position that the load does not displace"
+                f"buckling: the position is not an equilibrium {what} the load {load!r}: forces on "
+                f"the coordinates do work of up to {np.abs(work).max():.3g} J along displacements "
+                "of the mechanism's size; use a position that the load does not displace"
             )
     if not np.any(np.abs(K[1] - K[0]) > 1e-12 * scale):
         raise ModelError(

@@ -140,7 +140,7 @@ def linearize(
     """Linearize the equations of motion at an equilibrium or in a steady motion.
 
     The matrices are exact derivatives, for open and closed mechanisms, with redundant and with
-    nonholonomic constraints, in all formulations. Springs in place of rigidity are replaced by
+    nonholonomic constraints, in all formulations. Springs instead of rigidity are replaced by
     rigid bodies. In a steady motion coordinates move with it: entries of x are deviations from the
     moving point, and A is constant if the equations do not depend on its position.
 
@@ -177,7 +177,7 @@ def linearize(
     sensors = as_mapping(outputs, "linearize: outputs", "{name: sensor}")
     for name, sensor in sensors.items():
         if not callable(sensor):
-            raise ModelError(f"linearize: outputs: {name!r} is no sensor, got {sensor!r}")
+            raise ModelError(f"linearize: outputs: {name!r} is not a sensor, got {sensor!r}")
     concrete = all_concrete((system, time, state))
     if concrete:
         check_state(system, time, state)

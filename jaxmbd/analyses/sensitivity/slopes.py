@@ -94,7 +94,7 @@ class Sensitivities:
         - `ignore`: labels of the fit on which no result depends, such as biases of sensors.
 
         **Raises** `ModelError`, with labels, if a deviation is missing, negative or not finite, a
-        matrix is no covariance, or the fit has other parameters or other values of them; and
+        matrix is not a covariance, or the fit has other parameters or other values of them; and
         `DataError` if the fit's data do not distinguish a parameter from others.
         """
         C = covariance_of(uncertainty, self.labels, self.values, tuple(ignore))

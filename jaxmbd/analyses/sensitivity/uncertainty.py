@@ -132,8 +132,8 @@ def _of_fit(
     unseen = [n for n, x in zip(labels, deviations, strict=True) if not np.isfinite(x)]
     if unseen:
         raise DataError(
-            f"propagate: the fit's data do not tell {', '.join(unseen)} from others, so they have "
-            "no standard error; fix some of them, or give a covariance"
+            f"propagate: the fit's data cannot distinguish {', '.join(unseen)} from others, so "
+            "that they have no standard error; fix some of them, or give a covariance"
         )
     tolerance = OFF * deviations + np.sqrt(np.finfo(values.dtype).eps) * np.abs(fitted)
     for label, ours, its, differs in zip(

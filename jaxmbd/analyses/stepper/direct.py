@@ -11,7 +11,7 @@ from ...errors import SimulationError
 
 _Function = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
 
-# What the handler calls to report an error, in place of XLA: any result but zero is an error.
+# What the handler calls to report an error, instead of XLA: any result but zero is an error.
 _report = _Function(lambda _: 1)
 
 

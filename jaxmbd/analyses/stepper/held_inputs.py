@@ -19,7 +19,7 @@ WHO = "Stepper: inputs"
 
 
 class _Held(AbstractSignal):
-    """A value in the place of a signal, if `held`."""
+    """A value instead of a signal, if `held`."""
 
     signal: Callable
     value: Float[Array, "..."]

@@ -17,7 +17,7 @@ MANY = 4096
 class Packing:
     """Places of the arrays of a tree in one flat array for each type, and in arrays of their own.
 
-    **Arguments:** `shapes`: the tree, with shapes and types in the place of arrays.
+    **Arguments:** `shapes`: the tree, with shapes and types instead of arrays.
     """
 
     def __init__(self, shapes: PyTree):

@@ -30,7 +30,7 @@ def run_chunk(program: Program, scenarios: Any) -> Chunk:
 
     A scenario fails if a check at run time fails, or if a result is not finite. XLA reports a
     failed check for the whole chunk only. Scenarios then run in groups, those of failed groups one
-    by one, and the chunk once more with a successful scenario in place of every failed one. The
+    by one, and the chunk once more with a successful scenario instead of every failed one. The
     other scenarios thus have the same results as in a chunk without failures.
     """
     count = jax.tree.leaves(scenarios)[0].shape[0]

@@ -179,8 +179,8 @@ def saltelli(scenarios: Any, n: int, *, seed: int = 0) -> Any:
 
     **Returns** the same pytree of arrays, shape `(n (d + 2), ...)`, for `mbd.sweep`.
 
-    **Raises** `ModelError` if n is no power of two, a leaf is no distribution, or there are fewer
-    than two numbers.
+    **Raises** `ModelError` if n is not a power of two, a leaf is not a distribution, or there are
+    fewer than two numbers.
     """
     if not is_count(n, least=2) or n & (n - 1):
         raise ModelError(f"saltelli: n must be a power of two, from 2 on, got {n}")

@@ -130,7 +130,7 @@ def sobol_indices(
     `first_order` and `total`, each with `_lower` and `_upper`. NaN if the result does not vary
     beyond round-off, such as at the start of a trajectory.
 
-    **Raises** `ModelError` if scenarios are no such design, or if a scenario failed: an estimate
+    **Raises** `ModelError` if scenarios are not such a design, or if a scenario failed: an estimate
     without it would be for other distributions.
     """
     values, _ = _values(results, name, None)

@@ -37,7 +37,7 @@ class Design(NamedTuple):
 def design_of(results: Any) -> Design:
     """The design, from the scenarios among the coordinates of results.
 
-    **Raises** `ModelError` if scenarios are no such design, or not all of it.
+    **Raises** `ModelError` if scenarios are not such a design, or not all of it.
     """
     labels, columns = [], []
     for name, x in results.coords.items():

@@ -55,9 +55,9 @@ class JointCoordinates(eqx.Module):
     `q` and `v` hold the coordinates and velocities of the joints in the order of their child
     bodies, from root to tips. Bodies that are not connected to the ground get a free joint.
 
-    **Arguments:** `cut`: name of a joint, or several names, that are no edges of the spanning tree.
-    Default: the tree has the shortest paths from the ground. The motion does not depend on where a
-    loop is cut. There are fewest coordinates and constraints if the cut joint has most free
+    **Arguments:** `cut`: name of a joint, or several names, that are not edges of the spanning
+    tree. Default: the tree has the shortest paths from the ground. The motion does not depend on
+    where a loop is cut. There are fewest coordinates and constraints if the cut joint has most free
     motions, such as a spherical joint. Only joints of the tree count their turns.
 
     `formulate` **raises** `ModelError`, naming the joint, for a joint in `cut` that is unknown or

@@ -63,7 +63,7 @@ class NaturalCoordinates(eqx.Module):
       `{body: stiffness}`. Default: 1e6.
     - `rigid`: whether constraints keep the vectors orthonormal; `stiffness` is then ignored.
       Default: False.
-    - `penalty`: stiffness [N/m, N m] of springs in place of the constraints of joints. Default:
+    - `penalty`: stiffness [N/m, N m] of springs instead of the constraints of joints. Default:
       None, constraints.
     - `tolerance`: `simulate` warns if the energy of the springs exceeds this part of the largest
       kinetic energy among the states that it returns. Default: 0.01.

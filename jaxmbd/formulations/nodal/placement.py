@@ -94,7 +94,7 @@ def check_particles(
             raise ModelError(f"{who}: there must be {listed} of them, got {len(entries)}")
         for entry in entries:
             if isinstance(entry, str) and entry not in _joints_of(model, body):
-                raise ModelError(f"{who}: {entry!r} is no joint of it that holds a point")
+                raise ModelError(f"{who}: {entry!r} is not a joint of it that holds a point")
         names = [entry for entry in entries if isinstance(entry, str)]
         if len(set(names)) < len(names):
             raise ModelError(f"{who}: a joint is named twice in {names}")
@@ -184,7 +184,7 @@ def place(
                 own.append(entry)
             else:
                 own.append(first_by_hand + len(points))
-                com = cast(RigidBody, model.bodies[body]).com  # `check_bodies` refuses others.
+                com = cast(RigidBody, model.bodies[body]).com  # `check_bodies` rejects others.
                 points.append(entry.astype(mechanism.dtype) - com)
         missing = 0 if body in by_hand else count - len(own)
         slots[body] = own + [None] * missing

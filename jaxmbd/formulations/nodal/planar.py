@@ -243,8 +243,8 @@ def _check_rods(system: PlanarPointSystem) -> PlanarPointSystem:
         if family.n_particles == 2:
             deviations.append(jax.vmap(_off_line)(points))
             messages += [
-                f"body {system._body_names()[row]!r} is no rod: its centre of mass is not on the "
-                "line of its two particles; add a third one"
+                f"body {system._body_names()[row]!r} is not a rod: its centre of mass is not on "
+                "the line of its two particles; add a third one"
                 for row in family.bodies.index
             ]
     if not deviations:

@@ -35,7 +35,7 @@ from .system import Assembly, Elements, NodalSystem, second_moments
 
 
 class PointCoordinates(eqx.Module):
-    """Particles at constant distances in place of bodies.
+    """Particles at constant distances instead of bodies.
 
     A spatial body has four particles, a planar body three, and a rod in a plane two, with further
     masses at the midpoints of every two particles. The masses may be negative, and together have
@@ -104,7 +104,7 @@ class PointSystem(NodalSystem):
         return self.placement.n_nodes
 
     def coordinates_in_words(self) -> list[str]:
-        kind = "particles in place of the bodies, shared at joints"
+        kind = "particles instead of the bodies, shared at joints"
         return [f"q: {self.n_nodes} {kind}, {self.width} coordinates each; v: their rates"]
 
     def compute_geometry(self) -> Any:
