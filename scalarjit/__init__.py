@@ -1,7 +1,7 @@
 """Machine code for JAX functions of small arrays, for one state or for many, on the CPU.
 
 Users need `jit` and `enabled`. The other names are for packages that make operations of their own
-of generated code. `README.md` beside this file has examples and limits.
+of generated code. `README.md` next to this file has examples and limits.
 """
 
 from .call import NativeFunction as NativeFunction

@@ -188,7 +188,7 @@ def _traced(
 
 def _reason(program: ClosedJaxpr) -> str | None:
     if any(isinstance(x, Tracer) for x in program.consts):
-        return "traced values beside the arguments"
+        return "traced values besides the arguments"
     return reason_for_none(program) if program.out_avals else "no results"
 
 

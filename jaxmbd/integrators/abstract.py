@@ -36,8 +36,8 @@ class Attempt(eqx.Module):
     - `slopes`: (v̇, ż) at the start and at the end, for cubic output in between; None for
       linear output.
     - `converged`: whether the equations of the step were solved; `True` if there are none.
-    - `dense`: arguments of `interpolation_cls` beside `t0` and `t1`, for an integrator with its own
-      interpolation; None: arguments computed from `slopes`.
+    - `dense`: arguments of `interpolation_cls` besides `t0` and `t1`, for an integrator with its
+      own interpolation; None: arguments computed from `slopes`.
     """
 
     state: State

@@ -73,7 +73,7 @@ def hidden_rows(
     v: Velocities,
     shift: Float[Array, "ng"],
 ) -> Float[Array, "ng"]:
-    """h ġ, which index 2 enforces beside g; for nonholonomic constraints, the shift."""
+    """h ġ, which index 2 enforces besides g; for nonholonomic constraints, the shift."""
     rates, holonomic = h * constraint_rates(system, c, v), is_holonomic(system)
     return rates if holonomic.all() else jnp.where(jnp.asarray(holonomic), rates, shift)
 

@@ -112,7 +112,7 @@ def from_mjcf(
     - `path`: path of the file, or the XML text itself; a text has no included files and assets.
     - `contacts`: whether geoms become contacts, pair by pair.
     - `actuators`: whether actuators become forces, with a control of zero.
-    - `folders`: one or more folders, beside that of the file, with included files and assets, such
+    - `folders`: one or more folders, besides that of the file, with included files and assets, such
       as `"robot"` for `robot/mjcf/arm.xml` with `meshdir="../meshes"`.
 
     **Warns** by `NotRepresentedWarning`, once, of everything in `MJCF.not_represented`.

@@ -44,7 +44,7 @@ def compressed_jacobian(
 ) -> tuple[Float[Array, "n"] | None, Float[Array, "k n"]]:
     """fn(x), and its derivative along the sum of the unit vectors of each direction.
 
-    None instead of fn(x) if it is not computed beside the derivative.
+    None instead of fn(x) if it is not computed with the derivative.
     """
     numbers = jnp.arange(int(direction.max()) + 1, dtype=jnp.int32)
 

@@ -66,7 +66,7 @@ class AbstractFactorization(AbstractLinearization):
     ) -> tuple[Float[Array, "n"] | None, Float[Array, "k n"]]:
         """fn(x), and the entries of J = ∂fn/∂x there, for `product` and `factors`.
 
-        None instead of fn(x) if it is not computed beside J.
+        None instead of fn(x) if it is not computed with J.
         """
 
     @abstractmethod

@@ -88,7 +88,7 @@ StateInputs = tuple[tuple[Any, ...], ...]
 
 
 def state_inputs(c: AbstractConfiguration, v: Velocities) -> StateInputs:
-    """The arguments of `rates_of_states` beside z: time, positions and velocities.
+    """The arguments of `rates_of_states` besides z: time, positions and velocities.
 
     There is one entry for each group of elements with states. Under `vmap` over configurations each
     entry has an additional leading axis.

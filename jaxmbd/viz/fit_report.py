@@ -131,7 +131,7 @@ def _estimates(fit: Fit) -> Iterator[str]:
     head = ["", "start", "estimate", "std. error", "95 % from", "to"]
     yield _table([*head, "robust error", "95 % from", "to"], rows)
     yield (
-        "<p>Standard errors, and the intervals beside them, take every residual to be independent "
+        "<p>Standard errors, and the intervals next to them, take every residual to be independent "
         "of the others. Robust ones allow for residuals that are correlated over time, here for "
         f"{fit.bandwidth:.3g} s (Newey and West).</p>"
     )

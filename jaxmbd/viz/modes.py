@@ -28,7 +28,7 @@ FLOOR = 1e-12
 
 
 def plot_modes(modes: Modes) -> Figure:
-    """Plot eigenvalues beside shares of joints and bodies, see `Modes.plot`."""
+    """Plot eigenvalues and shares of joints and bodies, see `Modes.plot`."""
     n_rows = max(len(modes.participation) + len(modes.energies), 4)
     figure = NotebookFigure(figsize=(WIDTH, 1.5 + 0.3 * n_rows), layout="constrained")
     plane, *shares = figure.subplots(1, 3, width_ratios=(1.2, 1.0, 1.0))
@@ -74,7 +74,7 @@ def plot_frequency_response(response: FrequencyResponse) -> Figure:
 
 
 def plot_root_locus(locus: RootLocus) -> Figure:
-    """Plot eigenvalues in the complex plane beside their real parts, see `RootLocus.plot`."""
+    """Plot eigenvalues in the complex plane and their real parts, see `RootLocus.plot`."""
     figure = NotebookFigure(figsize=(WIDTH, 3.6), layout="constrained")
     plane, growth = figure.subplots(1, 2)
     _plane(plane)

@@ -232,7 +232,7 @@ def _equilibrium(
 
 
 def _search(system: AbstractSystem, t: Time, state: State, methods: Methods) -> Found:
-    """Search; with both methods again from beside each unstable equilibrium."""
+    """Search; with both methods again from near each unstable equilibrium."""
     if system.artificial_energy_limit is None:
         return _beyond_unstable(system, t, _start(system, t, state), methods)
     # Stiff springs instead of rigidity would confine displacements to tiny steps.
@@ -253,7 +253,7 @@ def _start(system: AbstractSystem, t: Time, state: State) -> Place:
 
 
 def _beyond_unstable(system: AbstractSystem, t: Time, start: Place, methods: Methods) -> Found:
-    """March to rest, and again from beside unstable equilibria if both methods are given."""
+    """March to rest, and again from near unstable equilibria if both methods are given."""
     first = State(after(start.q, start.lam), jnp.zeros_like(start.travelled), start.z)
     scales = kernel(scales_of)(system, t, first)
     blocks = kinds(system, scales)

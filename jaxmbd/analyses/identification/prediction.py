@@ -273,7 +273,7 @@ def predict(
     `substeps`, under a transformation such as `jax.jit`: substeps cannot be chosen, and the default
     is one.
 
-    **Raises** `DataError` for invalid records or times, and for an initial state given beside
+    **Raises** `DataError` for invalid records or times, and for an initial state given with
     records; `ModelError` for an invalid initial state.
 
     For example:

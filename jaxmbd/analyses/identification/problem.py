@@ -144,7 +144,7 @@ def _noise(
 ) -> dict[str, Array]:
     """Standard deviations of the readings of motions. Default: one.
 
-    **Raises** `DataError` for invalid deviations, and for missing ones beside other records, whose
+    **Raises** `DataError` for invalid deviations, and for missing ones with other records, whose
     residuals are in deviations.
     """
     names = sorted({name for e in experiments for name in e.measurements})
