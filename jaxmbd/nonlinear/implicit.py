@@ -102,7 +102,8 @@ def _refined(
     """Solve A y = b by iterative refinement with a solver for a matrix near A.
 
     NaN if the refinement does not converge: if changes are not negligible compared with y, and
-    A y is not b to rounding. Of the solution zero, as of a held coordinate, only the latter can be said.
+    A y is not b to rounding. Of the solution zero, as of a held coordinate, only the latter can
+    be said.
     """
     eps = float(jnp.finfo(b.dtype).eps)
 
