@@ -144,11 +144,13 @@ CASES = {
     ),
     "mass of a state": (lambda: SYSTEM.mass(ZERO), r"q must have shape \(1,\), got a State"),
     "frames of two": (lambda: SYSTEM.frames(0.0, jnp.zeros(2)), r"q must have shape \(1,\)"),
-    "kinematics: list": (lambda: mbd.kinematics(SYSTEM, TS, [1.0]), "guess is a dict"),
-    "inspect: number": (lambda: mbd.inspect(3.0), "a system of `formulate` is needed"),
-    "inspect: dict": (lambda: mbd.inspect(SYSTEM, {"hinge": 1.0}), "state must be a State"),
+    "kinematics: list": (lambda: mbd.kinematics(SYSTEM, TS, [1.0]), "the state is a State .* list"),
+    "inspect: number": (lambda: mbd.inspect(3.0), "inspect: the first argument is a Model or"),
+    "inspect: array": (lambda: mbd.inspect(SYSTEM, np.zeros(1)), "inspect: the state is a State"),
+    "linearize: array": (lambda: mbd.linearize(SYSTEM, 0.0, np.zeros(1)), "the state is a State"),
+    "linearize: order": (lambda: mbd.linearize(SYSTEM, ZERO, 0.0), "in the order system, t, state"),
     "linearize: wide": (lambda: mbd.linearize(SYSTEM, 0.0, WIDE), r"state.q has shape \(2,\)"),
-    "equilibrium: dict": (lambda: mbd.equilibrium(SYSTEM, {"hinge": 1.0}), "state must be a State"),
+    "equilibrium: array": (lambda: mbd.equilibrium(SYSTEM, np.zeros(1)), "the state is a State"),
     "identify: path": (identify(select="bodies.rod.mass"), "select is a list of paths"),
     "identify: number": (identify(select=[3]), "where is a path or a function"),
     "identify: model": (lambda: mbd.identify(1.0, RECORD, ["a"]), "identify needs a Model"),
@@ -202,7 +204,6 @@ INSTANT = {
     "joint_states": mbd.joint_states,
     "driving_forces": mbd.driving_forces,
     "contacts": mbd.contacts,
-    "linearize": mbd.linearize,
 }
 
 

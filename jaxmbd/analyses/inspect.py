@@ -3,6 +3,7 @@
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import jax
 import numpy as np
@@ -14,11 +15,11 @@ from ..mechanism.loops import Block, block_in_words, blocks
 from ..mechanism.mechanism import Mechanism
 from ..model.values import all_concrete
 from ..system import constraints
-from ..system.abstract import AbstractSystem, State, as_state, as_time, require_system
+from ..system.abstract import AbstractSystem, as_time
 from ..system.rank import ConstraintRank, constraint_rank
 from .assemble import assemble
 from .generated_code import why_not_generated
-from .start import check_numbers
+from .start import as_start, as_system
 
 WIDTH = 100
 # Longer lists are cut short; deeper branches have their depth as a number instead of an indent.
@@ -70,7 +71,7 @@ class Inspection:
         return self.report
 
 
-def inspect(system: AbstractSystem, state: State | None = None, t: float = 0.0) -> Inspection:
+def inspect(system: Any, state: Any = None, t: float = 0.0) -> Inspection:
     """Report the structure of a mechanism and its degrees of freedom.
 
     `print` and notebooks show the result as a text. It lists bodies, joint tree, loops and the
@@ -82,26 +83,27 @@ def inspect(system: AbstractSystem, state: State | None = None, t: float = 0.0) 
 
     **Arguments:**
 
-    - `state`: state at which to evaluate the constraints. Default: the result of `assemble`.
+    - `system`: of `formulate`, or a `Model`, which is formulated in joint coordinates.
+    - `state`: where to evaluate the constraints, a `State` or `{joint: coordinates}`, the `guess`
+      of `assemble`. Default: the reference position.
     - `t`: time [s].
 
-    Returns an `Inspection`. If no state can be assembled, its `problem` is the reason, and it has
-    no rank.
+    Returns an `Inspection`. If the reference position cannot be assembled, its `problem` is the
+    reason, and it has no rank.
 
     **Raises** `ModelError` under a transformation, since it needs concrete numbers, and for a state
-    of another system.
+    of another system; `AssemblyError` for joint values that cannot be assembled.
 
     For example:
 
-        print(mbd.inspect(system, state))  # bodies, tree, loops, degrees of freedom
+        print(mbd.inspect(model, {"hinge": 0.3}))  # bodies, tree, loops, degrees of freedom
     """
     if not all_concrete((system, state)):
         raise ModelError("inspect needs concrete numbers; call it outside jit")
-    require_system(system)
+    system = as_system(system, "inspect")
     as_time(t, system)
     if state is not None:
-        state = as_state(state, system)
-        check_numbers(system, state, "inspect")
+        state = as_start(system, state, t, "inspect")
     mechanism = system.mechanism
     own = rigid = problem = None
     try:

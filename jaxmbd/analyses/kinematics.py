@@ -16,13 +16,12 @@ from ..errors import AssemblyError, ModelError
 from ..model.values import as_leaf, is_concrete
 from ..programs import stored
 from ..system import branches, constraints
-from ..system.abstract import AbstractSystem, State, Time, Velocities, as_state, require_system
+from ..system.abstract import AbstractSystem, State, Time, Velocities
 from ..system.projection import projected
 from ..system.residuals import violations
 from ..system.saddle_point import saddle_point
-from .assemble import assemble
 from .motion import AbstractMotion
-from .start import check_numbers
+from .start import as_start, as_system
 
 FREE = 1e-3  # If a larger part of a velocity is in the null space of G, there is a freedom left.
 
@@ -48,7 +47,7 @@ class DrivenMotion(AbstractMotion):
 
 
 def kinematics(
-    system: AbstractSystem,
+    system: Any,
     ts: Any,
     guess: Mapping[str, Any] | State | None = None,
 ) -> DrivenMotion:
@@ -61,6 +60,7 @@ def kinematics(
 
     **Arguments:**
 
+    - `system`: of `formulate`, or a `Model`, which is formulated in joint coordinates.
     - `ts`: times [s], shape `(n,)`, close enough for Newton's method to converge at each time from
       the position before.
     - `guess`: joint values as for `assemble`, or a state, at the first time.
@@ -73,20 +73,15 @@ def kinematics(
     For example:
 
         drivers = {"motor": mbd.joints.Driver("hinge", mbd.signals.Sine(0.5, 1.0))}
-        driven = mbd.formulate(model.with_(drivers=drivers))
-        cycle = mbd.kinematics(driven, jnp.linspace(0.0, 1.0, 11))
+        cycle = mbd.kinematics(model.with_(drivers=drivers), jnp.linspace(0.0, 1.0, 11))
     """
-    require_system(system)
+    system = as_system(system, "kinematics")
     ts = as_leaf(ts, None, "kinematics: ts").astype(system.mechanism.dtype)
     if ts.ndim != 1 or ts.shape[0] == 0:
         raise ModelError(f"kinematics: ts must be times, shape (n,), got shape {ts.shape}")
     if is_concrete(ts) and not np.all(np.asarray(ts)[1:] > np.asarray(ts)[:-1]):
         raise ModelError("kinematics: ts must increase from one time to the next")
-    if isinstance(guess, State):
-        start = as_state(guess, system, "guess")
-        check_numbers(system, start, "kinematics: guess")
-    else:
-        start = assemble(system, guess, t=ts[0])
+    start = as_start(system, {} if guess is None else guess, ts[0], "kinematics: guess")
     states, vdot, residuals, free, angles = _march(system, ts, start)
     if is_concrete(residuals):
         _check_branches(system, ts, angles)

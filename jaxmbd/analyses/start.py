@@ -38,6 +38,8 @@ def as_start(
 ) -> State:
     """One state of a system in its float type, from a `State` or from values of joints at `t`.
 
+    An empty mapping is the reference position at rest.
+
     **Raises** `ModelError` for anything else, for another shape, for numbers that are not finite
     and for a wider float type than the system's; and the errors of `assemble`.
     """

@@ -297,3 +297,32 @@ def test_a_misfit_under_jit(model):
     record = mbd.Experiment(np.linspace(0.0, T1, 5), {"hinge": np.zeros(5)})
     misfit = mbd.misfit(model, record, ["bodies.rod.mass"], substeps=1)
     assert np.allclose(jax.jit(misfit)(misfit.start), eqx.filter_jit(misfit)(misfit.start))
+
+
+ANALYSES = {
+    "inspect": lambda of, at: mbd.inspect(of, at).report,
+    "linearize": lambda of, at: mbd.linearize(of, 0.0, at).A,
+    "equilibrium": lambda of, at: mbd.equilibrium(of, at).state.q,
+    "load_path": lambda of, at: mbd.load_path(of, at, "gravity", [0.5, 1.0]).states.q,
+    "trajectory_growth": lambda of, at: mbd.trajectory_growth(of, at, DT, 4).growth,
+}
+SLOW = [pytest.param(name, marks=pytest.mark.long) for name in list(ANALYSES)[2:]]
+
+
+@pytest.mark.parametrize("name", ["inspect", "linearize", *SLOW])
+def test_analyses_take_a_model_and_a_guess(model, system, name):
+    analysis, lowest = ANALYSES[name], {"hinge": np.pi / 2}
+    expected = analysis(system, mbd.assemble(system, lowest))
+    assert np.array_equal(analysis(model, lowest), expected)
+    assert np.array_equal(analysis(system, lowest), expected)
+
+
+@pytest.mark.long
+def test_analyses_begin_at_the_reference_position(model):
+    spring = mbd.forces.TorsionalSpringDamper("hinge", 50.0)
+    sprung = model.with_(forces={"gravity": None, "spring": spring})
+    rest = mbd.equilibrium(sprung)
+    np.testing.assert_allclose(rest.state.q, 0.0, atol=1e-12)
+    np.testing.assert_allclose(rest.eigenvalues, 150.0)
+    np.testing.assert_allclose(mbd.linearize(sprung).A[1, 0], -150.0)
+    assert mbd.inspect(sprung).dof == 1

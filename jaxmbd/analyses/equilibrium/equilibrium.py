@@ -20,12 +20,12 @@ from ...nonlinear import Automatic
 from ...nonlinear.implicit import implicit
 from ...programs import stored
 from ...system import constraints
-from ...system.abstract import AbstractSystem, State, Time, as_state, as_time, require_system
+from ...system.abstract import AbstractSystem, State, Time, as_time
 from ...system.acceleration import accelerations
 from ...system.kernels import kernel
 from ...system.reactions import reactions_of
 from ..results import RESULTS
-from ..start import check_numbers
+from ..start import as_start, as_system
 from .balance import (
     SLOW,
     Place,
@@ -114,8 +114,8 @@ class Equilibrium(eqx.Module):
 
 
 def equilibrium(
-    system: AbstractSystem,
-    state: State,
+    system: Any,
+    state: Any = None,
     *,
     t: Any = 0.0,
     method: str | Drainage | StaticNewton = "auto",
@@ -131,7 +131,9 @@ def equilibrium(
 
     **Arguments:**
 
-    - `state`: where the search starts; its velocities are ignored.
+    - `system`: of `formulate`, or a `Model`, which is formulated in joint coordinates.
+    - `state`: where the search starts, a `State` or `{joint: coordinates}`, the `guess` of
+      `assemble`; its velocities are ignored. Default: the reference position.
     - `t`: time at which signals and drivers are evaluated [s].
     - `method`: `"auto"`: tries some steps of Newton's method that go downhill. Unless they end at
       a stable equilibrium, drains energy from the first state until near an equilibrium, and
@@ -164,13 +166,12 @@ def equilibrium(
 
     For example:
 
-        rest = mbd.equilibrium(system, state)
+        rest = mbd.equilibrium(model, {"hinge": 0.3})
         rest.state.q, rest.stable, rest.reactions["hinge"]
     """
-    require_system(system)
+    system = as_system(system, "equilibrium")
     methods = _methods(method).as_arrays(system.mechanism.dtype)
-    state = as_state(state, system)
-    check_numbers(system, state, "equilibrium")
+    state = as_start(system, {} if state is None else state, t, "equilibrium")
     hold = as_names(hold, "equilibrium: hold")
     load = as_mapping(load, "equilibrium: load", "{name: element or factor}")
     time = as_time(t, system)

@@ -22,11 +22,11 @@ from ...errors import EquilibriumError, ModelError
 from ...model.arguments import as_count, as_host_number, as_names, described
 from ...model.values import all_concrete, as_leaf, is_concrete
 from ...nonlinear import Dense
-from ...system.abstract import AbstractSystem, State, Time, as_state, as_time
+from ...system.abstract import AbstractSystem, State, Time, as_time
 from ...system.acceleration import accelerations
 from ...system.energy import energy
 from ...system.joint_states import JointState, joint_states
-from ..start import check_numbers
+from ..start import as_start, as_system
 from .balance import (
     SLOW,
     Place,
@@ -150,8 +150,8 @@ class Branch(eqx.Module):
 
 
 def load_path(
-    system: AbstractSystem,
-    state: State,
+    system: Any,
+    state: Any,
     parameter: Parameter,
     path: Any,
     *,
@@ -163,7 +163,9 @@ def load_path(
 
     **Arguments:**
 
-    - `state`: near the first equilibrium, which `equilibrium` finds with `method="newton"`.
+    - `system`: of `formulate`, or a `Model`, which is formulated in joint coordinates.
+    - `state`: near the first equilibrium, which `equilibrium` finds with `method="newton"`: a
+      `State`, or `{joint: coordinates}`, the `guess` of `assemble`.
     - `parameter`: name of an element whose load is multiplied by the values, or a function that
       returns the system for a value, such as `lambda p: formulate(model(p), formulation)`.
     - `path`: values, shape `(n,)`; the search at each starts from the equilibrium before; or an
@@ -185,8 +187,8 @@ def load_path(
         path = mbd.load_path(system, state, "gravity", [0.5, 1.0])
         path.plot()
     """
-    state = as_state(state, system)
-    check_numbers(system, state, "load_path")
+    system = as_system(system, "load_path")
+    state = as_start(system, state, t, "load_path")
     hold = as_names(hold, "load_path: hold")
     time = as_time(t, system)
     if isinstance(parameter, str):

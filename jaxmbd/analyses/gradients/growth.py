@@ -14,10 +14,10 @@ from ...integrators.explicit import as_integrator
 from ...model.arguments import as_count, as_positive
 from ...model.values import all_concrete
 from ...programs import stored
-from ...system.abstract import AbstractSystem, State, Time, as_state, as_time
+from ...system.abstract import AbstractSystem, State, Time, as_time
 from ...system.projection import projected
 from ..rollout import rollout
-from ..start import check_numbers
+from ..start import as_start, as_system
 from ..times import check_rollout
 
 # Singular values of first changes below this part of the largest are round-off.
@@ -71,8 +71,8 @@ class TrajectoryGrowth:
 
 
 def trajectory_growth(
-    system: AbstractSystem,
-    state: State,
+    system: Any,
+    state: Any,
     dt: Any,
     n_steps: int,
     integrator: Any = None,
@@ -92,8 +92,8 @@ def trajectory_growth(
 
     **Arguments:**
 
-    - `dt`, `n_steps`, `integrator`, `t0`: as for `rollout`. The motion is computed over 2 `n_steps`
-      steps, with `dt` and with half of it.
+    - `system`, `state`, `dt`, `n_steps`, `integrator`, `t0`: as for `rollout`. The motion is
+      computed over 2 `n_steps` steps, with `dt` and with half of it.
     - `tolerance`: largest relative error of a reliable derivative.
     - `directions`: largest number of changes to follow; random ones if there are more.
     - `seed`: seed of random changes.
@@ -108,8 +108,8 @@ def trajectory_growth(
     directions = as_count(directions, f"{who}: directions")
     tolerance = as_positive(tolerance, f"{who}: tolerance")
     integrator = as_integrator(integrator)
-    state = as_state(state, system)
-    check_numbers(system, state, who)
+    system = as_system(system, who)
+    state = as_start(system, state, t0, who)
     integrator.check(system)
     dt, t0 = as_time(dt, system), as_time(t0, system)
     n, dtype = 2 * system.nv + system.nz, state.q.dtype

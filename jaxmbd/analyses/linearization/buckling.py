@@ -1,6 +1,7 @@
 """Linear buckling: load factors at which an equilibrium becomes unstable."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -14,9 +15,10 @@ from ...linear.eigen import ROUNDING
 from ...model.values import all_concrete
 from ...programs import stored
 from ...system import sizes
-from ...system.abstract import AbstractSystem, State, Time, as_state, as_time
+from ...system.abstract import AbstractSystem, State, Time, as_time
 from ...system.acceleration import accelerations
 from ...system.tangent_space import tangent_stiffness
+from ..start import as_start, as_system
 from .coordinates import Coordinates, candidate_sizes, coordinates_at
 from .inputs import Input, find_inputs, scaled
 from .linearization import check_state
@@ -49,8 +51,8 @@ class Buckling(eqx.Module):
 
 
 def buckling(
-    system: AbstractSystem,
-    state: State,
+    system: Any,
+    state: Any,
     load: str,
     *,
     t: float | Time = 0.0,
@@ -67,7 +69,9 @@ def buckling(
 
     **Arguments:**
 
-    - `state`: the position; velocities are ignored.
+    - `system`: of `formulate`, or a `Model`, which is formulated in joint coordinates.
+    - `state`: the position, a `State` or `{joint: coordinates}`, the `guess` of `assemble`;
+      velocities are ignored.
     - `load`: path of a signal or number of a force, as for the inputs of `linearize`. The factors
       multiply its value at time `t`.
     - `coordinates`: as for `linearize`.
@@ -80,10 +84,11 @@ def buckling(
         spring = mbd.forces.TorsionalSpringDamper("hinge", 50.0)
         load = mbd.forces.AppliedForce(mbd.Frame("rod", [1.0, 0, 0]), [-1.0, 0, 0])
         column = model.with_(forces={"gravity": None, "spring": spring, "load": load})
-        pressed = mbd.formulate(column)
-        print(mbd.buckling(pressed, mbd.assemble(pressed), "load").factors)  # [50.]
+        print(mbd.buckling(column, {"hinge": 0.0}, "load").factors)  # [50.]
     """
-    time, state = as_time(t, system), as_state(state, system)
+    system = as_system(system, "buckling")
+    time = as_time(t, system)
+    state = as_start(system, state, time, "buckling", must_be_finite=False)
     state = State(state.q, jnp.zeros_like(state.v), state.z)
     system = system.rigid()
     (place,) = find_inputs(system, {"load": load}, "buckling")

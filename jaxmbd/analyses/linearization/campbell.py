@@ -10,8 +10,9 @@ from jaxtyping import Array, Complex, Float
 from ...errors import ModelError
 from ...model.arguments import described
 from ...model.values import all_concrete
-from ...system.abstract import AbstractSystem, State, as_time, require_system
+from ...system.abstract import State, as_time
 from ..assemble import assemble
+from ..start import as_system
 from .coordinates import coordinates_at
 from .linearization import Linearization, check_state, linearized
 from .root_locus import located, parameters_of
@@ -67,7 +68,7 @@ class Campbell(eqx.Module):
 
 
 def campbell(
-    system: AbstractSystem,
+    system: Any,
     speeds: Any,
     joint: str | Callable[[Array], State],
     *,
@@ -82,6 +83,7 @@ def campbell(
 
     **Arguments:**
 
+    - `system`: of `formulate`, or a `Model`, which is formulated in joint coordinates.
     - `speeds`: Ω, shape `(k,)` [rad/s].
     - `joint`: the joint that rotates, or a function from a speed to a `State`.
     - `guess`: as for `assemble`; `coordinates`: as for `linearize`.
@@ -102,12 +104,12 @@ def campbell(
             },
             forces={"shaft": mbd.forces.TorsionalSpringDamper("tilt", 500.0)},
         )
-        diagram = mbd.campbell(mbd.formulate(rotor), jnp.linspace(0.0, 100.0, 11), "spin")
+        diagram = mbd.campbell(rotor, jnp.linspace(0.0, 100.0, 11), "spin")
         diagram.frequencies  # (11, 2) [Hz]
     """
-    require_system(system)
     if not all_concrete(system):
         raise ModelError("campbell needs concrete numbers; call it outside jit")
+    system = as_system(system, "campbell")
     parameters = parameters_of(speeds, "campbell: speeds").astype(system.mechanism.dtype)
     system, time = system.rigid(), as_time(t, system)
     if isinstance(joint, str):

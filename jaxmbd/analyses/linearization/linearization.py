@@ -18,11 +18,11 @@ from ...model.arguments import as_mapping
 from ...model.values import all_concrete
 from ...programs import stored
 from ...system import constraints
-from ...system.abstract import AbstractSystem, State, Time, as_state, as_time
+from ...system.abstract import AbstractSystem, State, Time, as_time
 from ...system.kernels import kernel
 from ...system.residuals import violations
 from ...system.sizes import length
-from ..start import check_numbers
+from ..start import as_start, as_system, check_numbers
 from .coordinates import Coordinates, candidate_sizes, coordinates_at
 from .inputs import Input, find_inputs
 from .matrices import Directions, matrices
@@ -128,9 +128,9 @@ class Linearization(eqx.Module):
 
 
 def linearize(
-    system: AbstractSystem,
-    t: float | Time,
-    state: State,
+    system: Any,
+    t: float | Time = 0.0,
+    state: Any = None,
     *,
     inputs: Mapping[str, str] | None = None,
     outputs: Mapping[str, Callable[..., Any]] | None = None,
@@ -149,6 +149,10 @@ def linearize(
 
     **Arguments:**
 
+    - `system`: of `formulate`, or a `Model`, which is formulated in joint coordinates.
+    - `t`: time [s]. Default: 0.
+    - `state`: the operating point, a `State` or `{joint: coordinates}`, the `guess` of `assemble`.
+      Default: the reference position at rest.
     - `inputs`: `{name: path}` of signals or numbers of forces: `"forces.motor.voltage"`, or the
       name of a force with one signal. Entries of an array are `name[i]`.
     - `outputs`: `{name: sensor}`, see `jaxmbd.sensors`.
@@ -167,11 +171,13 @@ def linearize(
 
     For example:
 
-        rest = mbd.equilibrium(system, state)
-        linear = mbd.linearize(system, 0.0, rest.state)
+        rest = mbd.equilibrium(model)
+        linear = mbd.linearize(model, 0.0, rest.state)
         print(linear.modes())
     """
-    time, state = as_time(t, system), as_state(state, system)
+    system = as_system(system, "linearize")
+    time, given = as_time(t, system), {} if state is None else state
+    state = as_start(system, given, time, "linearize", must_be_finite=False)
     system = system.rigid()
     places = find_inputs(system, as_mapping(inputs, "linearize: inputs", "{name: path}"))
     sensors = as_mapping(outputs, "linearize: outputs", "{name: sensor}")
