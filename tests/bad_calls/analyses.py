@@ -23,17 +23,6 @@ INSTANT = {
         ("tyre_contacts", mbd.tyre_contacts, {}, {}),
         ("driving_forces", mbd.driving_forces, {}, {"joints": "names"}),
         ("inverse_dynamics", mbd.inverse_dynamics, {"vdot": jnp.zeros(1)}, {"vdot": "vector"}),
-        (
-            "linearize",
-            mbd.linearize,
-            {},
-            {
-                "inputs": "mapping",
-                "outputs": "mapping",
-                "coordinates": "names",
-                "velocities": "names",
-            },
-        ),
     )
 }
 
@@ -122,6 +111,20 @@ ANALYSES = {
         {"system": "system", "state": "state", "t": "time"},
         skip=skip("state", "None"),
     ),
+    "linearize": Call(
+        mbd.linearize,
+        {"system": SYSTEM, "t": 0.0, "state": STATE},
+        {
+            "system": "system",
+            "t": "time",
+            "state": "state",
+            "inputs": "mapping",
+            "outputs": "mapping",
+            "coordinates": "names",
+            "velocities": "names",
+        },
+        skip=skip("state", "None"),
+    ),
     "equilibrium": Call(
         mbd.equilibrium,
         {"system": SYSTEM, "state": STATE},
@@ -133,6 +136,7 @@ ANALYSES = {
             "hold": "names",
             "load": "mapping",
         },
+        skip=skip("state", "None"),
     ),
     "load_path": Call(
         mbd.load_path,
