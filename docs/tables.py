@@ -51,7 +51,7 @@ def four_bar() -> mbd.Model:
 
 def formulations() -> dict[str, Any]:
     """One of every kind that `formulate` knows."""
-    kinds = [kind for kind in system_of.registry if kind is not object]
+    kinds = [kind for kind in system_of.registry if kind.__name__ in mbd.__all__]
     given = {mbd.VelocityTransformation: (mbd.MaximalCoordinates(),)}
     return {kind.__name__: kind(*given.get(kind, ())) for kind in kinds}
 
@@ -80,22 +80,31 @@ def traits() -> str:
 
 def compatibility() -> str:
     """Table of the systems that each integrator accepts, from the integrators' own checks."""
+    systems = {
+        name: [mbd.formulate(model(), formulation) for model in (double_pendulum, four_bar)]
+        for name, formulation in formulations().items()
+    }
     kinds = [getattr(integrators, name) for name in integrators.__all__]
     kinds = [kind for kind in kinds if issubclass(kind, integrators.AbstractIntegrator)]
     kinds = [kind for kind in kinds if not inspect.isabstract(kind)]
     rows = []
-    for name, formulation in formulations().items():
+    for name, (tree, loop) in systems.items():
         row = [f"`{name}`"]
         for kind in kinds:
-            try:
-                for model in (double_pendulum, four_bar):
-                    kind().check(mbd.formulate(model(), formulation))
-            except mbd.IncompatibleIntegrator:
-                row.append("no")
-            else:
-                row.append("yes")
+            row.append(
+                "yes" if accepts(kind(), loop) else "trees" if accepts(kind(), tree) else "no"
+            )
         rows.append(row)
     return table(["", *(f"`{kind.__name__}`" for kind in kinds)], rows)
+
+
+def accepts(integrator: Any, system: Any) -> bool:
+    """True if the integrator can advance the system."""
+    try:
+        integrator.check(system)
+    except mbd.IncompatibleIntegrator:
+        return False
+    return True
 
 
 def solvers() -> tuple[list[diffrax.AbstractSolver], list[str]]:

@@ -28,6 +28,9 @@ def test_outputs_are_those_of_the_code(path):
     assert not [output for output in outputs if output.output_type == "error"]
     shown = [key for output in outputs for key in output.get("data", {})]
     assert "image/png" in shown or "text/html" in shown
+    widgets = [output.data for output in outputs if "application/vnd.jupyter" in str(output)]
+    shows_nothing = [data for data in widgets if not {"image/png", "text/html"} & set(data)]
+    assert not shows_nothing, "a widget is empty without its kernel: show a GIF or a figure"
     assert path.stat().st_size < LARGEST
 
 

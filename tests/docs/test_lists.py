@@ -1,0 +1,122 @@
+"""Tables and lists of the pages are complete: they name all that the package has."""
+
+import inspect
+import re
+import tomllib
+
+import diffrax
+import pytest
+
+import jaxmbd as mbd
+from docs import tables
+from jaxmbd import bodies, errors
+from jaxmbd.integrators import AbstractIntegrator
+from tests.docs.test_pages import PAGES, ROOT, blocks
+
+# Pages that together name all components of a module.
+HOMES = {
+    "joints": ("conventions", "model"),
+    "bodies": ("model", "flexible"),
+    "forces": ("model",),
+    "signals": ("model",),
+    "sensors": ("identification", "flexible", "contact"),
+    "contact": ("contact",),
+    "tyres": ("tyres",),
+}
+
+
+def text(*names):
+    return "\n".join((PAGES / f"{name}.md").read_text() for name in names)
+
+
+def inline(page):
+    """Code within the text of a page."""
+    prose = re.sub(r"^```.*?^```", "", page, flags=re.MULTILINE | re.DOTALL)
+    return re.findall(r"`[^`]+`", prose)
+
+
+def not_named(names, page):
+    """Names that no code within the text has."""
+    code = "\n".join(inline(page))
+    return [name for name in names if not re.search(rf"\b{name}\b", code)]
+
+
+@pytest.mark.parametrize("module", HOMES)
+def test_components_are_listed(module):
+    home = bodies if module == "bodies" else getattr(mbd, module)
+    found = {name: getattr(home, name) for name in home.__all__}
+    components = [
+        name
+        for name, kind in found.items()
+        if inspect.isclass(kind)
+        and not name.startswith("Abstract")
+        and any(base.__name__.startswith("Abstract") for base in kind.__mro__)
+    ]
+    assert len(components) >= 3
+    assert not not_named(components, text(*HOMES[module]))
+
+
+def test_exceptions_warnings_and_result_codes_are_listed():
+    kinds = [name for name, kind in vars(errors).items() if inspect.isclass(kind)]
+    kinds += [name for name in mbd.__all__ if name.endswith(("Warning", "Error"))]
+    codes = set(mbd.RESULTS._name_to_item) - set(diffrax.RESULTS._name_to_item)
+    assert {"at_bound", "not_finite"} <= codes
+    assert not not_named([*kinds, *codes], text("errors"))
+
+
+def test_extras_are_listed_with_their_packages():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    rows = dict(re.findall(r"^\| `(\w+)` \|(.*)\|$", text("install"), re.MULTILINE))
+    wanted = {}
+    for extra, packages in project["optional-dependencies"].items():
+        own, given = re.compile(r"jaxmbd\[(.*)\]"), " ".join(packages)
+        others = ",".join(own.findall(given))
+        listed = [re.split(r"[\[=>]", package)[0] for package in packages if not own.match(package)]
+        wanted[extra] = {*listed, *(f"`{other}`" for other in others.split(",") if other)}
+    assert {
+        extra: set(row.split("|")[-1].strip().split(", ")) for extra, row in rows.items()
+    } == wanted
+
+
+def test_every_feature_leads_to_a_page():
+    rows = re.findall(r"^\| (?!part|---)(.*?) \|", text("features"), re.MULTILINE)
+    assert len(rows) > 10
+    assert not [row for row in rows if not re.match(r"\[[^]]+\]\(\w+\.md", row)]
+
+
+def cells(table):
+    return [[x.strip(" `") for x in line.split("|")[1:-1]] for line in table.splitlines()]
+
+
+@pytest.mark.long
+def test_tables_of_formulations_and_integrators():
+    public = {name: getattr(mbd, name) for name in mbd.__all__}
+    integrators = {
+        name
+        for name, kind in public.items()
+        if inspect.isclass(kind) and issubclass(kind, AbstractIntegrator)
+    }
+    formulations = {*tables.formulations()}
+    assert formulations == {
+        name for name in public if name.endswith(("Coordinates", "Transformation"))
+    }
+    (_, *columns), _, *rows = cells(tables.compatibility())
+    assert set(columns) == integrators
+    assert {name for name, *_ in rows} == formulations
+    for column, *accepted in zip(columns, *(row[1:] for row in rows), strict=True):
+        assert {*accepted} & {"yes", "trees"}, f"{column} accepts nothing"
+    trees = {columns[k] for row in rows for k, x in enumerate(row[1:]) if x == "trees"}
+    assert trees == {"SemiImplicitEuler"}
+
+
+@pytest.mark.parametrize("page", sorted(PAGES.glob("*.md")), ids=lambda page: page.stem)
+def test_joints_named_in_the_text_are_those_of_the_code(page):
+    """Of arguments that are names of joints."""
+    code = "\n".join(blocks(page, "python"))
+    lists = [
+        names
+        for span in inline(page.read_text())
+        for names in re.findall(r"\b(?:joints|hold|cut)=\[(.*?)\]", span)
+    ]
+    named = {name for names in lists for name in re.findall(r'"([\w ]+)"', names)}
+    assert not {name for name in named if f'"{name}"' not in code}
