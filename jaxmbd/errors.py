@@ -1,5 +1,11 @@
 """Exceptions and warnings of jaxmbd."""
 
+import sys
+import warnings
+from typing import NamedTuple
+
+PACKAGE = __name__.partition(".")[0]
+
 
 class ModelError(ValueError):
     """A model, a formulation or an argument is invalid; names the component.
@@ -83,3 +89,26 @@ class InertiaWarning(UserWarning):
 class OperatingPointWarning(UserWarning):
     """A point of linearization is neither an equilibrium nor a steady motion; names the state
     that changes, and its rate."""
+
+
+class Outermost(NamedTuple):
+    """The function of this package that a user called, and the number of frames from
+    there to the caller."""
+
+    name: str
+    depth: int
+
+
+def outermost_call() -> Outermost:
+    """The outermost function of this package among those that run."""
+    frame, depth, found = sys._getframe(1), 0, Outermost("", 0)
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").partition(".")[0] == PACKAGE:
+            found = Outermost(frame.f_code.co_qualname.removesuffix(".__init__"), depth)
+        frame, depth = frame.f_back, depth + 1
+    return found
+
+
+def warn(message: str, category: type[Warning]) -> None:
+    """Warn, at the line of the user's code that called this package."""
+    warnings.warn(message, category, stacklevel=outermost_call().depth + 2)

@@ -1,6 +1,5 @@
 """Warning about motions that pass a position where branches of the motion of a loop meet."""
 
-import warnings
 from typing import Any
 
 import jax
@@ -8,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..errors import BifurcationWarning
+from ..errors import BifurcationWarning, warn
 from ..mechanism.loops import block_in_words
 from ..model.values import all_concrete
 from ..programs import stored
@@ -52,13 +51,12 @@ def warn_of_change_points(system: AbstractSystem, verdict: Verdict, ts: Any, sta
     if found is not None:
         names = block_in_words(system.mechanism, constraints.row_names(system)[found[1]])
         single = np.finfo(G.dtype).eps > SINGLE
-        warnings.warn(
+        warn(
             f"simulate: at about t = {found[0]:.6g} s the loop of {names} passes a singular "
             "position (a change point), where it could also go on in another way; this motion "
             "goes straight on, and play or small errors of lengths decide in a real mechanism"
             f"{NOT_DOUBLE if single else ''}",
             BifurcationWarning,
-            stacklevel=4,
         )
 
 

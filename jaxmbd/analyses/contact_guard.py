@@ -1,6 +1,5 @@
 """Warnings about contacts of a simulated motion: first states that overlap, and too few steps."""
 
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -12,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._stop_gradients import stop_gradients
-from ..errors import ContactWarning
+from ..errors import ContactWarning, warn
 from ..forces import Contact
 from ..model.values import all_concrete
 from ..system.abstract import AbstractSystem, State, Time
@@ -136,7 +135,7 @@ def _warn_of_duration(name: str, depth: np.ndarray, ts: np.ndarray, dt: float) -
 
 
 def _warn(message: str) -> None:
-    warnings.warn(f"simulate: {message}", ContactWarning, stacklevel=5)
+    warn(f"simulate: {message}", ContactWarning)
 
 
 __all__ = [

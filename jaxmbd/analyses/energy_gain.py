@@ -1,6 +1,5 @@
 """Checks of the energy of a motion: gains without a source, and artificial energy."""
 
-import warnings
 from typing import Any
 
 import diffrax
@@ -10,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .. import contact
-from ..errors import ArtificialEnergyWarning, EnergyGainWarning
+from ..errors import ArtificialEnergyWarning, EnergyGainWarning, warn
 from ..forces import (
     AsymmetricFriction,
     Cable,
@@ -136,7 +135,7 @@ def warn_of_energy(system: AbstractSystem, balance: EnergyBalance, is_okay: bool
 
 
 def _warn(message: str, kind: Any) -> None:
-    warnings.warn(f"simulate: {message}", kind, stacklevel=5)
+    warn(f"simulate: {message}", kind)
 
 
 __all__ = ["EnergyBalance", "can_gain_energy", "energy_balance", "is_watched", "warn_of_energy"]

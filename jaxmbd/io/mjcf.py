@@ -2,7 +2,6 @@
 
 import importlib.util
 import os
-import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -10,7 +9,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from ..errors import ModelError, NotRepresentedWarning
+from ..errors import ModelError, NotRepresentedWarning, warn
 from ..lie import so3
 from ..model import Model
 from ..system.abstract import AbstractSystem, State
@@ -133,10 +132,9 @@ def from_mjcf(
 
     mjcf = read_model(path, contacts, actuators, folders)
     if mjcf.not_represented:
-        warnings.warn(
+        warn(
             "from_mjcf: the model does not represent " + "; ".join(mjcf.not_represented),
             NotRepresentedWarning,
-            stacklevel=2,
         )
     return mjcf
 

@@ -1,7 +1,6 @@
 """Models from URDF files, the robot descriptions of ROS."""
 
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 
 from ..bodies import MasslessLink, RigidBody
 from ..contact import AbstractSolid, AbstractSurface, Coulomb, HalfSpace, HuntCrossley
-from ..errors import InertiaWarning, ModelError
+from ..errors import InertiaWarning, ModelError, warn
 from ..forces import (
     AbstractElement,
     CoulombFriction,
@@ -294,11 +293,10 @@ def _warn_of_balanced(assembly: Assembly, bodies: Mapping[str, RigidBody | Massl
             moments = ", ".join(f"{x:.4g}" for x in np.linalg.eigvalsh(inertia))
             changes.append(f"{name!r} from ({moments}) to {np.trace(inertia) / 3.0:.4g}")
     if changes:
-        warnings.warn(
+        warn(
             "from_urdf: principal moments [kg m²] that no body has were replaced by their mean: "
             + "; ".join(changes),
             InertiaWarning,
-            stacklevel=3,
         )
 
 

@@ -1,7 +1,6 @@
 """One float type for all numbers of a model, and for the states of its system."""
 
 import functools
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 from jaxtyping import PyTree
 
 from ..bodies import AbstractBody
-from ..errors import FloatTypeWarning, ModelError
+from ..errors import FloatTypeWarning, ModelError, warn
 from ..model import Frame, Model
 from ..model.values import as_leaf
 
@@ -74,12 +73,11 @@ def in_one_float_type(model: Model, dtype: Any = None, who: str = "formulate") -
     if narrower:
         n_more = len(narrower) - MAX_LISTED
         more = f" and {n_more} more" if n_more > 0 else ""
-        warnings.warn(
+        warn(
             f"{who}: the model mixes float types and is computed in {widest}, its widest; "
             f"narrower are {', '.join(narrower[:MAX_LISTED])}{more}; convert them, or pass "
             f"dtype=jnp.{widest} to formulate to accept this",
             FloatTypeWarning,
-            stacklevel=3,
         )
     return in_float_type(model, widest)
 

@@ -2,7 +2,6 @@
 
 import importlib.util
 import sys
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import jax.numpy as jnp
 from ..analyses.assemble import assemble
 from ..analyses.kinematics import DrivenMotion
 from ..analyses.motion import AbstractMotion
-from ..errors import ModelError, NotRepresentedWarning
+from ..errors import ModelError, NotRepresentedWarning, warn
 from ..formulations import formulate
 from ..model import Model
 from ..system.abstract import AbstractSystem, State
@@ -117,7 +116,7 @@ def _visuals(what: Any, packages: Any) -> dict[str, Any]:
     try:
         return {name: x for name, x in urdf_visuals(what, packages).items() if x}
     except (ModelError, ImportError) as error:
-        warnings.warn(f"show: visuals are left out: {error}", NotRepresentedWarning, stacklevel=3)
+        warn(f"show: visuals are left out: {error}", NotRepresentedWarning)
         return {}
 
 

@@ -1,17 +1,13 @@
 """Failures and warnings of the search for equilibrium, in words."""
 
-import sys
-import threading
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import numpy as np
 
 from ..._run_time_checks import unwatched
-from ...errors import EquilibriumError, UnstableEquilibriumWarning
+from ...errors import EquilibriumError, UnstableEquilibriumWarning, warn
 from ...model.values import as_jax, is_concrete
 from ..results import RESULTS
 
@@ -20,28 +16,6 @@ if TYPE_CHECKING:
 
 # Joints that move by less than this part of the largest displacement are not named.
 VISIBLE = 1e-2
-
-# Time after which a line says what runs [s].
-PATIENCE = 2.0
-
-
-@contextmanager
-def announced(who: str) -> Iterator[None]:
-    """Write a line to stderr if the work takes longer than `PATIENCE`, on a terminal only."""
-
-    def write() -> None:
-        text = f"{who}: at work; the first call for a model compiles, which may take a minute\n"
-        sys.stderr.write(text)
-        sys.stderr.flush()
-
-    timer = threading.Timer(PATIENCE, write)
-    timer.daemon = True
-    if sys.stderr.isatty():
-        timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 def named_joints(names: Sequence[str], motion: Any) -> tuple[str, ...]:
@@ -73,18 +47,16 @@ def reported(found: "Equilibrium", throw: bool) -> "Equilibrium":
             raise EquilibriumError(f"equilibrium: {_failure(found)}")
         return found
     if result == unstable:
-        warnings.warn(
+        warn(
             f"the equilibrium is unstable: {_listed(found.unstable)} moves away from it "
             f"({_fastest(found)})",
             UnstableEquilibriumWarning,
-            stacklevel=3,
         )
     elif int(found.left_unstable):
-        warnings.warn(
+        warn(
             "an unstable equilibrium was found first and left along an unstable direction; start "
             "from a state near it to choose the direction, or with method='newton' to stay",
             UnstableEquilibriumWarning,
-            stacklevel=3,
         )
     return found
 
@@ -140,4 +112,4 @@ def _failure(found: "Equilibrium") -> str:
     )
 
 
-__all__ = ["announced", "named_joints", "reported"]
+__all__ = ["named_joints", "reported"]

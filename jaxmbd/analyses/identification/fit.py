@@ -150,7 +150,7 @@ class Fit(eqx.Module):
         Integrator and substeps are those given to `identify`. Default of `substeps`: chosen for
         these records.
         """
-        return predicted(self.simulator, self.model, experiments, 3)
+        return predicted(self.simulator, self.model, experiments)
 
     def validate(self, experiments: Experiment | Sequence[Experiment]) -> dict[str, float]:
         """Root mean square error of every sensor in records that were not fitted."""
@@ -158,7 +158,7 @@ class Fit(eqx.Module):
 
     def overlay(self, records: Sequence[Experiment]) -> list[dict[str, Overlay]]:
         """Measured readings of records, and predicted ones of the fitted model."""
-        readings = predicted(self.simulator, self.model, records, 4, residuals=self.rms)
+        readings = predicted(self.simulator, self.model, records, residuals=self.rms)
         nearest = functools.partial(self.simulator.nearest, self.model)
         return overlays_of(nearest, records, readings)
 

@@ -160,7 +160,7 @@ def misfit_of(
     """The misfit; warnings name `who` and refer to the caller's caller."""
     experiments, records = split_experiments(experiments, who)
     residuals = residuals_of(model, experiments, records, select, noise=noise, **options)
-    return Misfit(with_substeps(residuals, experiments, noise, who, 4))
+    return Misfit(with_substeps(residuals, experiments, noise, who))
 
 
 __all__ = ["Misfit", "misfit", "misfit_of"]

@@ -114,18 +114,16 @@ def with_substeps(
     experiments: Sequence[Experiment],
     noise: Mapping[str, float] | None,
     who: str | None,
-    level: int,
 ) -> Residuals:
     """Residuals with enough substeps for the motions at the start; given numbers do not change.
 
-    If no number is enough, a warning names `who`, unless that is None; `level` is the stack level
-    of the user's code.
+    If no number is enough, a warning names `who`, unless that is None.
     """
     if not residuals.simulator.chooses or not experiments:
         return residuals
     primals = primal((residuals, experiments, noise or {}))
     if not all_concrete(primals):
-        warn_traced(who or "identify", level)
+        warn_traced(who or "identify")
         return residuals
     at_start, records, deviations = primals
     motions = motions_of(at_start, records, at_start.unknowns())
@@ -133,7 +131,7 @@ def with_substeps(
     chosen = motions.chosen(limits._replace(margin=MARGIN)).substeps
     integration = motions.measured(chosen, limits)
     if who is not None and not integration.is_met:
-        motions.warn(who, integration, limits, False, level)
+        motions.warn(who, integration, limits, False)
     return residuals.stepped(chosen)
 
 

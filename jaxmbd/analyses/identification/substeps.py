@@ -6,13 +6,13 @@ extrapolation). If differences decrease more slowly, as with jumps of an input o
 r is the observed ratio of differences.
 """
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
+from ...errors import warn
 from .experiment import Experiment
 
 # Limit of the error, as a part of the standard deviation of a reading,
@@ -163,14 +163,11 @@ class Motions(NamedTuple):
         least = min(x.excess for x in tried)
         return next(x for x in tried if x.excess <= AS_GOOD * least)
 
-    def warn(
-        self, who: str, integration: Integration, limits: Limits, given: bool, level: int
-    ) -> None:
+    def warn(self, who: str, integration: Integration, limits: Limits, given: bool) -> None:
         """Warn by `IntegrationWarning` of an error above its limit.
 
         **Arguments:** `who`: name of the analysis; `given`: whether the number of substeps is the
-        user's, so that a better one is searched; `level`: stack level of the user's code above the
-        caller.
+        user's, so that a better one is searched.
         """
         i, name = integration.worst
         record = self.experiments[i]
@@ -190,7 +187,7 @@ class Motions(NamedTuple):
                 "or forces not smooth: cut the record with `windows`, use another integrator, or "
                 "pass substeps="
             )
-        warnings.warn(message, IntegrationWarning, stacklevel=level + 1)
+        warn(message, IntegrationWarning)
 
 
 def _largest_difference(a: np.ndarray, b: np.ndarray) -> float:
@@ -205,13 +202,12 @@ def primal(tree: Any) -> Any:
     return jax.tree.map(lambda x: jax.lax.stop_gradient(x) if isinstance(x, jax.Array) else x, tree)
 
 
-def warn_traced(who: str, level: int) -> None:
+def warn_traced(who: str) -> None:
     """Warn by `IntegrationWarning` that substeps of traced motions cannot be chosen."""
-    warnings.warn(
+    warn(
         f"{who}: the model or a record is traced, so that substeps cannot be chosen from the "
         "motion: the default is one step from sample to sample, of unknown error; pass substeps=",
         IntegrationWarning,
-        stacklevel=level + 1,
     )
 
 

@@ -1,6 +1,5 @@
 """The result of a fit at a minimum: values, standard errors and comparisons with the data."""
 
-import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -8,6 +7,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Float
 
+from ...errors import warn
 from ...programs import stored
 from ..results import RESULTS
 from .bounds import Bounds, bounds_at
@@ -129,23 +129,21 @@ def _result(end: End, linear: Linear) -> RESULTS:
 def _warn(linear: Linear) -> None:
     if linear.statistics.unseen:
         groups = "; ".join(", ".join(names) for names in linear.statistics.unseen)
-        warnings.warn(
+        warn(
             f"identify: the data cannot distinguish {groups}. Their values are one choice of many; "
             "fix some of them, or add records that move differently",
             RankWarning,
-            stacklevel=4,
         )
     if linear.bounds.found:
         remedy = (
             ". Where a body is the bound, fit all of its inertia by PhysicalInertia(), or the "
             "whole body by PhysicalBody()"
         )
-        warnings.warn(
+        warn(
             f"identify: the fit ended at {'; '.join(map(str, linear.bounds.found))}. These "
             "parameters have no standard errors; those of others are conditional on the bounds"
             f"{remedy if linear.bounds.of_bodies else ''}",
             BoundWarning,
-            stacklevel=4,
         )
 
 

@@ -1,6 +1,5 @@
 """Linearization of the equations of motion at an operating point."""
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +11,11 @@ from jaxtyping import Array, Float
 
 from scalarjit.with_room import with_room
 
-from ...errors import ModelError, OperatingPointWarning
+from ...errors import ModelError, OperatingPointWarning, warn
 from ...linear import Eigen, eig
 from ...model.arguments import as_mapping
 from ...model.values import all_concrete
-from ...programs import stored
+from ...programs import stored, with_progress
 from ...system import constraints
 from ...system.abstract import AbstractSystem, State, Time, as_time
 from ...system.kernels import kernel
@@ -127,6 +126,7 @@ class Linearization(eqx.Module):
         return control.ss(*given, **labels)  # pyright: ignore[reportAttributeAccessIssue]
 
 
+@with_progress
 def linearize(
     system: Any,
     t: float | Time = 0.0,
@@ -310,12 +310,11 @@ def _warn_unless_steady(result: Linearization, chosen: Coordinates) -> None:
         size = np.abs(values) / scale
         if size.size and not size.max() <= 1:
             worst = int(np.argmax(np.where(np.isnan(size), np.inf, size)))
-            warnings.warn(
+            warn(
                 f"linearize: the point is neither an equilibrium nor a steady motion: the {what} "
                 f"of {names[worst]!r} is {float(values[worst]):.3g} (SI units); compute an "
                 "equilibrium first, or read the result as that of a short time",
                 OperatingPointWarning,
-                stacklevel=3,
             )
             return
 

@@ -4,14 +4,13 @@ import hashlib
 import io
 import json
 import os
-import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from scalarjit.whole_files import remove_old_parts, written_whole
 
-from ...errors import DamagedFileWarning, ModelError
+from ...errors import DamagedFileWarning, ModelError, warn
 from .labelled import xr
 
 MANIFEST = "manifest.json"
@@ -70,11 +69,10 @@ class Store:
                 chunks[number] = _dataset(content)
         if damaged:
             more = f"; and {len(damaged) - NAMED} more" if len(damaged) > NAMED else ""
-            warnings.warn(
+            warn(
                 f"sweep: {len(damaged)} chunks in {self._folder} are computed again: "
                 f"{'; '.join(damaged[:NAMED])}{more}",
                 DamagedFileWarning,
-                stacklevel=3,
             )
         return chunks
 
