@@ -18,7 +18,7 @@ from ..mechanism.couplings import circles, contradicting
 from ..mechanism.mechanism import Mechanism
 from ..model.model import unknown
 from ..model.values import as_jax, as_leaf, is_concrete, on_host
-from ..programs import stored
+from ..programs import stored, with_progress
 from ..system import constraints
 from ..system.abstract import (
     AbstractSystem,
@@ -32,6 +32,7 @@ from .closing import Target, Targets, closed
 from .closing_rates import consistent
 
 
+@with_progress
 def assemble(
     system: AbstractSystem,
     guess: Mapping[str, Any] | None = None,

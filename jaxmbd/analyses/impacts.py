@@ -156,7 +156,7 @@ def check_impacts(
     controller: Any,
     saveat: diffrax.SaveAt,
     event: Any,
-    progress: bool,
+    progress: bool | None,
 ) -> None:
     """**Raises** `ModelError` for what motions with impacts cannot have; see `simulate`."""
     if not isinstance(law, Restitution):

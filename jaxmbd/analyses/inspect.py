@@ -14,6 +14,7 @@ from ..joints.abstract import AbstractJoint, n_rows
 from ..mechanism.loops import Block, block_in_words, blocks
 from ..mechanism.mechanism import Mechanism
 from ..model.values import all_concrete
+from ..programs import with_progress
 from ..system import constraints
 from ..system.abstract import AbstractSystem, as_time
 from ..system.rank import ConstraintRank, constraint_rank
@@ -71,6 +72,7 @@ class Inspection:
         return self.report
 
 
+@with_progress
 def inspect(system: Any, state: Any = None, t: float = 0.0) -> Inspection:
     """Report the structure of a mechanism and its degrees of freedom.
 

@@ -14,7 +14,7 @@ from scalarjit.with_room import with_room
 from .._run_time_checks import error_if
 from ..errors import AssemblyError, ModelError
 from ..model.values import as_leaf, is_concrete
-from ..programs import stored
+from ..programs import stored, with_progress
 from ..system import branches, constraints
 from ..system.abstract import AbstractSystem, State, Time, Velocities
 from ..system.projection import projected
@@ -46,6 +46,7 @@ class DrivenMotion(AbstractMotion):
         return DrivenMotion(ts=ts, states=states, vdot=vdot, system=self.system)
 
 
+@with_progress
 def kinematics(
     system: Any,
     ts: Any,

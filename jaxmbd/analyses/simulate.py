@@ -19,7 +19,8 @@ from ..integrators.explicit import ExplicitRK, as_integrator
 from ..integrators.generalized_alpha import AlphaMemory
 from ..integrators.implicit import AbstractImplicit, Memory
 from ..model.values import all_concrete, is_concrete
-from ..programs import stored
+from ..programs import stored, with_progress
+from ..programs.progress import Meter
 from ..system import branches
 from ..system.abstract import AbstractSystem, State, Time, as_time
 from ..system.constraints import may_be_redundant
@@ -49,6 +50,7 @@ from .verdict import Verdict, first_lost, in_words, judged
 ADAPTIVE_MAX_STEPS = 100_000
 
 
+@with_progress
 def simulate(
     system: Any,
     state: Any,
@@ -61,7 +63,7 @@ def simulate(
     saveat: Any = None,
     event: diffrax.Event | None = None,
     impacts: Restitution | None = None,
-    progress: bool = False,
+    progress: bool | None = None,
     adjoint: diffrax.AbstractAdjoint | None = None,
     max_steps: int | None = None,
     throw: bool = True,
@@ -93,7 +95,9 @@ def simulate(
       method, adaptive steps and `saveat` by times; `event`, `progress`, bristles, and elements with
       a period raise an error. A state saved at the time of an impact is the state before it.
       Default: contacts act by their forces.
-    - `progress`: whether to show a progress meter.
+    - `progress`: False shows nothing; True also shows the finished part of the motion, in log files
+      too, by a program that calls Python and is not stored. Default: on a terminal and in notebooks
+      a line on stderr names the step if compiling or running takes more than 1 s.
     - `adjoint`: method of reverse-mode differentiation, see diffrax. Default: recursive
       checkpointing. For forward mode pass `diffrax.ForwardMode()` or `diffrax.DirectAdjoint()`.
     - `max_steps`: largest number of steps. Default: 100,000 adaptive steps, or enough for all fixed
@@ -176,7 +180,7 @@ def simulate(
     known = all_concrete((system, state, t0, t1, dt))
     note_unobserved(surfaces_of(system), fixed and not known and impacts is None)
     motion = system, state, t0, t1, dt, controller, integrator, saveat, event, impacts
-    options = progress, adjoint, max_steps, is_watched(system) and known, fixed and known
+    options = bool(progress), adjoint, max_steps, is_watched(system) and known, fixed and known
     # Checks of times are made above; a progress meter calls Python in any case.
     checked = all_concrete((*motion[:-3], saveat.subs, event, impacts)) and not progress
     with unwatched():
@@ -295,7 +299,7 @@ def _runner(system, t1, dt, controller, integrator, progress, adjoint, max_steps
             saveat=saveat,
             event=event,
             adjoint=diffrax.RecursiveCheckpointAdjoint() if adjoint is None else adjoint,
-            progress_meter=diffrax.TextProgressMeter() if progress else diffrax.NoProgressMeter(),
+            progress_meter=Meter() if progress else diffrax.NoProgressMeter(),
             max_steps=max_steps,
             throw=False,
         )

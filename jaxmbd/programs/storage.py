@@ -28,6 +28,7 @@ from scalarjit.jaxprs import GENERATED
 from scalarjit.machine_code import is_installed, target
 from scalarjit.with_room import with_room
 
+from . import progress
 from .identity import Call, Unknown
 
 P = ParamSpec("P")
@@ -83,13 +84,16 @@ class _Stored:
     def __init__(self, fn: Callable[..., Any]):
         update_wrapper(self, fn)
         self.fn = fn
-        self.jitted = eqx.filter_jit(fn)
+        self.jitted = eqx.filter_jit(progress.while_traced(fn))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves, structure = jax.tree.flatten((args, kwargs))
         arrays = [x for x in leaves if eqx.is_array(x)]
         ready = self._ready(leaves, structure) if _may_be_stored(arrays) else None
-        return self.jitted(*args, **kwargs) if ready is None else ready(arrays)
+        if ready is not None:
+            return ready(arrays)
+        with progress.own_step():
+            return self.jitted(*args, **kwargs)
 
     def _ready(self, leaves: list[Any], structure: Any) -> _Ready | None:
         """The program for arguments of this structure; None if it cannot be stored."""
@@ -107,7 +111,10 @@ class _Stored:
         if files.folder() is not None and is_installed():
             with suppress(Unknown):
                 name = files.name_of(call.name(), target()) + ENDING
-        ready = (name and _on_disk(name)) or self._made(name, leaves, structure)
+        ready = name and _on_disk(name)
+        if not ready:
+            with progress.compiling():
+                ready = self._made(name, leaves, structure)
         with _lock:
             _known[key] = ready
             while len(_known) > REMEMBERED:

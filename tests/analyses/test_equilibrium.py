@@ -1,9 +1,5 @@
 """Static equilibrium against closed forms and among methods and formulations."""
 
-import io
-import sys
-import threading
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +7,6 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import Frame, forces, ground, joints
-from jaxmbd.analyses.equilibrium import report
 from tests.marks import thorough_but
 from tests.models import four_bar as open_four_bar
 
@@ -450,18 +445,3 @@ def test_solves_with_bodies_without_joints():
     none = jnp.zeros((system.nv, 0))
     assert system.solve_mass(c, none).shape == none.shape
     assert system.whiten(system.mass_factor(c), none).shape == none.shape
-
-
-@pytest.mark.parametrize(
-    ("is_terminal", "duration", "expected"),
-    [(True, 10.0, True), (True, 0.0, False), (False, 0.2, False)],
-)
-def test_long_work_says_so_on_a_terminal(monkeypatch, is_terminal, duration, expected):
-    stderr, written = io.StringIO(), threading.Event()
-    stderr.isatty = lambda: is_terminal
-    stderr.flush = written.set
-    monkeypatch.setattr(sys, "stderr", stderr)
-    monkeypatch.setattr(report, "PATIENCE", 0.05 if duration else 10.0)
-    with report.announced("equilibrium"):
-        written.wait(duration)
-    assert stderr.getvalue().startswith("equilibrium: at work") == expected

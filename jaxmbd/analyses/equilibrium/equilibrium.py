@@ -18,7 +18,7 @@ from ...linear import after
 from ...model.arguments import as_mapping, as_names
 from ...nonlinear import Automatic
 from ...nonlinear.implicit import implicit
-from ...programs import stored
+from ...programs import stored, with_progress
 from ...system import constraints
 from ...system.abstract import AbstractSystem, State, Time, as_time
 from ...system.acceleration import accelerations
@@ -45,7 +45,7 @@ from .eigenvalues import with_derivatives
 from .held import at_rest, with_loads
 from .march import LEAST_INERTIA, Methods
 from .newton import StaticNewton
-from .report import announced, named_joints, reported
+from .report import named_joints, reported
 from .stability import Stability, stability
 
 # "auto" tries at most `MOST_TRIED` steps of Newton's method that go downhill. Unless they end at a
@@ -113,6 +113,7 @@ class Equilibrium(eqx.Module):
         return named_joints(self.joints, self.unstable_motion)
 
 
+@with_progress
 def equilibrium(
     system: Any,
     state: Any = None,
@@ -154,7 +155,6 @@ def equilibrium(
     are those of this step. If the first state is the equilibrium itself, or after drainage,
     derivatives by numbers of the system are the mean of those to either side.
 
-    On a terminal, a line on stderr says so if the search or its compilation takes more than 2 s.
     If nothing can move, the state itself is the equilibrium, with its reactions and no eigenvalues.
 
     **Raises** `ModelError` for invalid arguments, and `EquilibriumError`, naming joints, if no
@@ -176,8 +176,7 @@ def equilibrium(
     load = as_mapping(load, "equilibrium: load", "{name: element or factor}")
     time = as_time(t, system)
     system = at_rest(with_loads(system, load), time, state, hold)
-    with announced("equilibrium"):
-        return reported(_equilibrium(system, time, state, methods), throw)
+    return reported(_equilibrium(system, time, state, methods), throw)
 
 
 def nearest_rest(

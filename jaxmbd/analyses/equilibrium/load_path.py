@@ -22,6 +22,7 @@ from ...errors import EquilibriumError, ModelError
 from ...model.arguments import as_count, as_host_number, as_names, described
 from ...model.values import all_concrete, as_leaf, is_concrete
 from ...nonlinear import Dense
+from ...programs import with_progress
 from ...system.abstract import AbstractSystem, State, Time, as_time
 from ...system.acceleration import accelerations
 from ...system.energy import energy
@@ -149,6 +150,7 @@ class Branch(eqx.Module):
         return plot_branch(self, joint)
 
 
+@with_progress
 def load_path(
     system: Any,
     state: Any,

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float, PyTree
 
 from ...errors import ModelError
 from ...model.values import all_concrete
+from ...programs import with_progress
 from ..contact_guard import unobserved_contacts
 
 # Assumed error of function values, in units of round-off.
@@ -86,6 +87,7 @@ class GradientReport:
         return "\n".join(lines)
 
 
+@with_progress
 def check_gradients(
     fn: Callable[[Any], Any],
     inputs: PyTree,

@@ -13,7 +13,7 @@ from ...integrators.abstract import AbstractIntegrator
 from ...integrators.explicit import as_integrator
 from ...model.arguments import as_count, as_positive
 from ...model.values import all_concrete
-from ...programs import stored
+from ...programs import stored, with_progress
 from ...system.abstract import AbstractSystem, State, Time, as_time
 from ...system.projection import projected
 from ..rollout import rollout
@@ -70,6 +70,7 @@ class TrajectoryGrowth:
         return "\n".join(lines)
 
 
+@with_progress
 def trajectory_growth(
     system: Any,
     state: Any,

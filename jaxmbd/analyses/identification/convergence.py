@@ -7,6 +7,8 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from ...programs.progress import say
+
 _costs: dict[int, list[float]] = {}
 _keys = itertools.count()
 
@@ -33,6 +35,7 @@ def _append(key: Array, cost: Array) -> None:
     costs = _costs.get(int(key))
     if costs is not None:
         costs.append(float(cost))
+        say(f"step {len(costs)}, half the sum of squares {costs[-1]:.6g}")
 
 
 __all__ = ["close_logs", "log_cost", "open_logs"]

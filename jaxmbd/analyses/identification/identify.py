@@ -10,6 +10,7 @@ from ...errors import DataError, ModelError
 from ...model import Model
 from ...model.arguments import is_count
 from ...model.values import all_concrete
+from ...programs import with_progress
 from ..results import RESULTS
 from .bounds import plane_of
 from .experiment import Experiment
@@ -29,6 +30,7 @@ from .summary import Linear, fit_at, linearized, overlays_at
 MOST_REFITS = 2
 
 
+@with_progress
 def identify(
     model: Model,
     experiments: AnyRecord | Sequence[AnyRecord],
@@ -47,7 +49,7 @@ def identify(
     starts: int = 1,
     spread: float = 0.3,
     seed: int = 0,
-    progress: bool = False,
+    progress: bool | None = None,
     throw: bool = True,
 ) -> Fit:
     """Fit parameters of a model to motions, deflections and modes, by least squares.
@@ -84,7 +86,8 @@ def identify(
     - `starts`: number of starting points, minimized together; the fit is the best result. The
       first is the model; others differ in their free numbers (logarithms of positive ones) by
       normal deviations of `spread`, drawn with `seed`.
-    - `progress`: whether to print every step.
+    - `progress`: False shows nothing; True writes lines to log files, too. Default: on a terminal
+      and in notebooks a line on stderr has the step and its cost, if a fit takes more than 1 s.
     - `throw`: whether a fit that did not converge raises; if False, read `Fit.result`.
 
     Model and sensors are converted to the float type of the records. **Warns** by
@@ -121,10 +124,10 @@ def identify(
         substeps=substeps,
         jacobian=jacobian,
     )
-    residuals = with_substeps(residuals, experiments, noise, None, 3)
+    residuals = with_substeps(residuals, experiments, noise, None)
     method = _as_minimizer(method)
     firsts = scattered(residuals.unknowns(), starts, spread, seed)
-    end = minimum(method, residuals, firsts, progress, throw)
+    end = minimum(method, residuals, firsts, throw)
     motions, limits, integration = _integration(residuals, experiments, noise, end)
     for _ in range(MOST_REFITS):
         more = _needed(residuals, motions, limits, integration, end)
@@ -132,15 +135,15 @@ def identify(
             break
         residuals = residuals.stepped(more)
         again = jax.tree.map(lambda x: x[None], end.unknowns)
-        end = joined(end, minimum(method, residuals, again, progress, throw))
+        end = joined(end, minimum(method, residuals, again, throw))
         motions, limits, integration = _integration(residuals, experiments, noise, end)
     linear = linearized(residuals, end.unknowns)
     if linear.bounds.of_bodies and not linear.is_minimum:
-        end = _along_bound(method, residuals, end, linear, progress, throw)
+        end = _along_bound(method, residuals, end, linear, throw)
         motions, limits, integration = _integration(residuals, experiments, noise, end)
         linear = linearized(residuals, end.unknowns)
     if not integration.is_met:
-        motions.warn("identify", integration, limits, not residuals.simulator.chooses, 2)
+        motions.warn("identify", integration, limits, not residuals.simulator.chooses)
     return fit_at(residuals, experiments, records, end, linear, motions, integration)
 
 
@@ -179,14 +182,13 @@ def _along_bound(
     residuals: Residuals,
     end: End,
     linear: Linear,
-    progress: bool,
     throw: bool,
 ) -> End:
     """The end of a fit that goes on along the bound at which bodies became impossible."""
     plane = plane_of(linear.bounds, end.unknowns[0], linear.statistics.scale)
     along = eqx.tree_at(lambda x: x.confinement, residuals, plane, is_leaf=lambda x: x is None)
     again = jax.tree.map(lambda x: x[None], end.unknowns)
-    end = joined(end, minimum(method, along, again, progress, throw))
+    end = joined(end, minimum(method, along, again, throw))
     return end._replace(unknowns=along.confined(end.unknowns))
 
 

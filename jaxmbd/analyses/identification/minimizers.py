@@ -26,7 +26,6 @@ class AbstractMinimizer(eqx.Module):
         start: Any,
         influence: Float[Array, "n"],
         key: Int[Array, ""],
-        verbose: bool,
     ) -> tuple[Any, Array, optx.RESULTS]:
         """Unknowns, number of steps, and result code.
 
@@ -54,7 +53,6 @@ class LevenbergMarquardt(AbstractMinimizer):
         start: Any,
         influence: Float[Array, "n"],
         key: Int[Array, ""],
-        verbose: bool,
     ) -> tuple[Any, Array, optx.RESULTS]:
         first, unravel = ravel_pytree(start)
         size = jnp.asarray(residuals.size(), first.dtype)
@@ -67,7 +65,7 @@ class LevenbergMarquardt(AbstractMinimizer):
         scale = jnp.where(influence > 0, influence, 1.0) / size
         solution = optx.least_squares(
             evaluate,
-            Damped(self.rtol, self.atol, _Log(key, size, verbose)),
+            Damped(self.rtol, self.atol, _Log(key, size)),
             first * scale,
             (residuals, scale, size),
             max_steps=self.max_steps,
@@ -81,7 +79,6 @@ class _Log(eqx.Module):
 
     key: Int[Array, ""]
     size: Float[Array, ""]
-    prints: bool
 
     def __call__(self, **values: tuple[str, Any]) -> None:
         n, last, now = (
@@ -90,8 +87,6 @@ class _Log(eqx.Module):
         # No step was accepted before the first one.
         cost = jnp.where(n == 0, now, last) * self.size**2
         convergence.log_cost(self.key, cost)
-        if self.prints:
-            _print(n, cost)
 
 
 class FirstOrder(AbstractMinimizer):
@@ -109,7 +104,6 @@ class FirstOrder(AbstractMinimizer):
         start: Any,
         influence: Float[Array, "n"],
         key: Int[Array, ""],
-        verbose: bool,
     ) -> tuple[Any, Array, optx.RESULTS]:
         def step(carry: Any, n: Array) -> tuple[Any, Array]:
             unknowns, memory = carry
@@ -117,8 +111,6 @@ class FirstOrder(AbstractMinimizer):
             with jax.numpy_dtype_promotion("standard"):  # optax mixes its own types.
                 updates, memory = self.optimizer.update(gradient, memory, unknowns)
             convergence.log_cost(key, value)
-            if verbose:
-                _print(n, value)
             return (optax.apply_updates(unknowns, updates), memory), value
 
         (unknowns, _), losses = jax.lax.scan(
@@ -129,7 +121,3 @@ class FirstOrder(AbstractMinimizer):
             finite, optx.RESULTS.successful, optx.RESULTS.nonlinear_divergence
         )
         return unknowns, jnp.asarray(self.steps), result
-
-
-def _print(n: Array, cost: Array) -> None:
-    jax.debug.print("step {n}: half the sum of squares {cost}", n=n, cost=cost)

@@ -14,6 +14,7 @@ from jaxtyping import Array
 from scalarjit.with_room import with_room
 
 from ...errors import SimulationError
+from ...programs.progress import while_traced
 from ..results import RESULTS
 from . import convergence
 from .flat_residuals import by_batch, n_others
@@ -34,9 +35,7 @@ class End(NamedTuple):
     best: int
 
 
-def minimum(
-    method: AbstractMinimizer, residuals: Residuals, starts: Any, progress: bool, throw: bool
-) -> End:
+def minimum(method: AbstractMinimizer, residuals: Residuals, starts: Any, throw: bool) -> End:
     """The best end from starting points along a leading axis.
 
     **Raises** `SimulationError` if the motion of the first one is not finite and, with `throw`,
@@ -46,7 +45,7 @@ def minimum(
     _check_start(residuals, np.asarray(r))
     influence = jnp.linalg.norm(J, axis=0)
     keys = convergence.open_logs(jax.tree.leaves(starts)[0].shape[0])
-    ends = _minimize(method, residuals, starts, influence, jnp.asarray(keys), progress)
+    ends = _minimize(method, residuals, starts, influence, jnp.asarray(keys))
     costs = convergence.close_logs(keys)
     end = _best(ends, costs)
     if throw and end.result != RESULTS.successful:
@@ -106,12 +105,11 @@ def _minimized(
     starts: Any,
     influence: Array,
     keys: Array,
-    verbose: bool,
 ) -> Any:
     """Unknowns, numbers of steps, results and costs, one row per start."""
 
     def one(start: Any, key: Array) -> Any:
-        return method.minimize(residuals, start, influence, key, verbose)
+        return method.minimize(residuals, start, influence, key)
 
     if keys.shape[0] > 1:
         ends = eqx.filter_vmap(one)(starts, keys)
@@ -156,7 +154,7 @@ QUICKLY = {"xla_backend_optimization_level": 0}
 def _program(function: Callable[..., Any], optimized: bool) -> Callable[..., Any]:
     """The compiled function; compiled in a fraction of the time if it is not optimized."""
     options: dict[str, Any] = {} if optimized else {"compiler_options": QUICKLY}
-    return eqx.filter_jit(with_room(function), **options)
+    return eqx.filter_jit(while_traced(with_room(function)), **options)
 
 
 def linearize(residuals: Residuals, *rest: Any) -> Linearization:

@@ -21,7 +21,7 @@ from ...integrators.explicit import as_integrator
 from ...model import Model
 from ...model.arguments import as_instance, as_mapping
 from ...model.values import all_concrete
-from ...programs import stored
+from ...programs import stored, with_progress
 from ...sensors import JointPosition, nearest_reading
 from ...system.abstract import AbstractSystem, State
 from ..assemble import assemble
@@ -245,6 +245,7 @@ def check_sensors(simulator: Simulator, model: Model, batches: Sequence[Batch]) 
                 )
 
 
+@with_progress
 def predict(
     model: Model,
     experiments: Any,
@@ -291,7 +292,7 @@ def predict(
             raise DataError(f"predict: records have their own {', '.join(given)}; omit the others")
     else:
         experiments = _unmeasured(simulator, model, experiments, **start)
-    return predicted(simulator, model, experiments, 3, noise)
+    return predicted(simulator, model, experiments, noise)
 
 
 def _are_records(experiments: Any) -> bool:
@@ -323,11 +324,10 @@ def predicted(
     simulator: Simulator,
     model: Model,
     experiments: Any,
-    level: int,
     noise: Mapping[str, float] | None = None,
     residuals: Mapping[str, float] | None = None,
 ) -> Any:
-    """Predictions of a simulator; `level` is the stack level of the user's code for warnings.
+    """Predictions of a simulator.
 
     Integration errors are compared with the noise of sensors, or with the residuals of a fit.
     """
@@ -352,10 +352,10 @@ def predicted(
         else:
             integration = motions.measured(simulator.substeps, limits)
         if not integration.is_met:
-            motions.warn("predict", integration, limits, not simulator.chooses, level)
+            motions.warn("predict", integration, limits, not simulator.chooses)
         errors, simulator = integration.errors, simulator.stepped(integration.substeps)
     elif simulator.chooses:
-        warn_traced("predict", level)
+        warn_traced("predict")
     if all_concrete((model, batches)):
         readings = run(simulator.substeps)
     else:  # Static substeps can be differentiated in both modes.

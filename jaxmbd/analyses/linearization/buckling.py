@@ -13,7 +13,7 @@ from ...errors import ModelError
 from ...linear import Eigen, eig
 from ...linear.eigen import ROUNDING
 from ...model.values import all_concrete
-from ...programs import stored
+from ...programs import stored, with_progress
 from ...system import sizes
 from ...system.abstract import AbstractSystem, State, Time, as_time
 from ...system.acceleration import accelerations
@@ -50,6 +50,7 @@ class Buckling(eqx.Module):
         return jnp.min(jnp.where(self.factors > 0, self.factors, jnp.inf), initial=jnp.inf)
 
 
+@with_progress
 def buckling(
     system: Any,
     state: Any,

@@ -10,6 +10,7 @@ from jaxtyping import Array, Complex, Float
 from ...errors import ModelError
 from ...model.arguments import described
 from ...model.values import all_concrete
+from ...programs import with_progress
 from ...system.abstract import State, as_time
 from ..assemble import assemble
 from ..start import as_system
@@ -67,6 +68,7 @@ class Campbell(eqx.Module):
         return plot_campbell(self, orders)
 
 
+@with_progress
 def campbell(
     system: Any,
     speeds: Any,

@@ -12,6 +12,7 @@ from ...errors import ModelError
 from ...linear import eig, follow
 from ...model.arguments import described
 from ...model.values import as_leaf, is_concrete
+from ...programs import with_progress
 from .linearization import Linearization
 
 
@@ -57,6 +58,7 @@ class RootLocus(eqx.Module):
         return plot_root_locus(self)
 
 
+@with_progress
 def root_locus(linearization_at: Callable[[Array], Linearization], values: Any) -> RootLocus:
     """Eigenvalues along a parameter, in one compiled program.
 

@@ -16,7 +16,7 @@ from ...errors import ModelError
 from ...mechanism.float_types import in_one_float_type
 from ...model import Model
 from ...model.values import all_concrete
-from ...programs import stored
+from ...programs import stored, with_progress
 from ..identification.parameters import Selected, Selection, Subject, select_parameters
 from ..sweep.named import runnable, traced_by_name
 from .slopes import Sensitivities
@@ -28,6 +28,7 @@ DIRECTIONS = 12
 NO_FORWARD, NO_REVERSE = "to a custom_vjp function", "Reverse-mode differentiation does not work"
 
 
+@with_progress
 def sensitivities(
     fn: Callable[[Model], Mapping[str, Any]],
     model: Model,

@@ -11,6 +11,7 @@ from jax.sharding import Mesh, PartitionSpec
 
 from scalarjit.with_room import with_room
 
+from ...programs.progress import COMPILING, say
 from .fingerprint import Digest
 from .named import runnable, traced_by_name
 
@@ -28,6 +29,7 @@ class Program:
 
     def __init__(self, function: Callable[[Any], Any], example: Any, size: int):
         shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), example)
+        say(COMPILING)
         traced, self.outputs = with_room(traced_by_name)(function, shapes, "sweep")
         self.size = size
         self.digest = Digest().of(traced)

@@ -1,6 +1,7 @@
 """Evaluation of a function for many scenarios, chunk by chunk."""
 
 import hashlib
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -13,10 +14,11 @@ from ...errors import ModelError
 from ...model import Model
 from ...model.arguments import as_instance, as_mapping, is_count
 from ...model.paths import steps_of
+from ...programs import with_progress
+from ...programs.progress import say
 from .chunks import Chunk, run_chunk
 from .distributions import AbstractSampling
 from .program import Program
-from .progress import Progress
 from .scenarios import Scenarios, as_scenarios
 from .task import Task
 from .versions import versions
@@ -25,6 +27,7 @@ from .workers import by_workers
 FORMAT = 1  # Version of the files of a folder.
 
 
+@with_progress
 def sweep(
     fn: Any,
     scenarios: Any,
@@ -38,7 +41,7 @@ def sweep(
     folder: Any = None,
     part: tuple[int, int] | None = None,
     executor: Executor | None = None,
-    progress: bool = True,
+    progress: bool | None = None,
 ) -> Any:
     """Results of a function for many scenarios, an `xarray.Dataset`; needs the extra `io`.
 
@@ -64,7 +67,9 @@ def sweep(
     - `part`: `(i, k)` computes and returns every k-th chunk from the i-th on, as one of k jobs that
       share a folder. A call without `part` then returns all chunks.
     - `executor`: any `concurrent.futures.Executor`; if it has processes, `fn` must be picklable.
-    - `progress`: whether to show progress on stderr.
+    - `progress`: False shows nothing; True writes a line every ten seconds to log files, too.
+      Default: on a terminal and in notebooks a line on stderr has the number of finished scenarios,
+      their rate, and the time left.
 
     **Returns** results and, as coordinates, scenarios over the dimension `scenario`, with `failed`
     and `reason`. A scenario fails if a check at run time fails, such as that of a loop that does
@@ -111,14 +116,17 @@ def sweep(
         chunks = store.load(numbers)
     missing = [k for k in numbers if k not in chunks]
     total, left = (sum(len(_rows(k, size, given)) for k in ks) for ks in (numbers, missing))
-    bar = Progress(total, total - left, progress)
+    began, finished = time.monotonic(), total - left
+    if finished:
+        say(f"{finished}/{total} scenarios")
     for k, done in _results(executor, fn, program, given, missing):
         dataset = to_dataset(done, k * size, given, dims)
         if store is None:
             chunks[k] = dataset
         else:
             store.write(k, dataset)
-        bar.advance(len(done.reasons))
+        finished += len(done.reasons)
+        say(_in_words(finished, total, left, time.monotonic() - began))
     if store is not None:
         chunks |= {k: store.read(k) for k in missing}
     attributes = {"title": "sweep", "jaxmbd_version": manifest["software"]["jaxmbd"]}
@@ -182,6 +190,14 @@ def _results(
     float64 = jnp.result_type(float) == jnp.float64
     task = Task(fn, program.size, program.digest, float64, versions())
     yield from by_workers(executor, task, inputs, numbers)
+
+
+def _in_words(finished: int, total: int, left: int, elapsed: float) -> str:
+    """Finished scenarios, their rate, and the time left; `left` were left at the start."""
+    rate = (finished - (total - left)) / elapsed
+    seconds = round((total - finished) / rate)
+    clock = f"{seconds // 3600}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+    return f"{finished}/{total} scenarios, {rate:.3g}/s, {clock} left"
 
 
 def _rows(number: int, size: int, scenarios: Scenarios) -> range:
