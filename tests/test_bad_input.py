@@ -6,6 +6,7 @@ Nothing is compiled: the arguments are refused before any computation.
 
 import os
 import threading
+from collections import OrderedDict
 
 import diffrax
 import jax.numpy as jnp
@@ -14,6 +15,8 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import forces, inertia, joints, signals
+from jaxmbd.analyses.identification import minimum
+from jaxmbd.programs import storage
 
 pytestmark = pytest.mark.skipif(
     os.environ.get("JAXMBD_TEST_SHAPES") == "1", reason="the checks of types refuse these first"
@@ -92,10 +95,6 @@ CASES = {
     "simulate: class": (simulate(mbd.Model, ZERO), "the class Model; pass an instance"),
     "simulate: no state": (simulate(SYSTEM, None), "the state is a State of `assemble`, or a dict"),
     "simulate: array": (simulate(SYSTEM, np.zeros(1)), "the state is a State .* got a ndarray"),
-    "simulate: motion": (
-        lambda: mbd.simulate(SYSTEM, mbd.simulate(SYSTEM, ZERO, t1=0.1, dt=0.1), t1=1.0),
-        "got a Solution; continue a motion by its method `continued`",
-    ),
     "simulate: wide state": (
         simulate(SYSTEM, WIDE),
         r"state.q has shape \(2,\), this system needs",
@@ -103,6 +102,15 @@ CASES = {
     "simulate: text state": (lambda: mbd.State("a", "b"), "State: q must be numeric"),
     "simulate: unknown joint": (simulate(SYSTEM, {"elbow": 1.0}), "guess: unknown joint 'elbow'"),
     "simulate: integrator": (simulate(integrator=mbd.BDF), r"pass an instance, BDF\(\)"),
+    "simulate: impacts": (
+        simulate(MODEL, {"hinge": 0.3}, impacts=0.5),
+        "impacts must be a contact.Restitution",
+    ),
+    "simulate: progress": (simulate(progress="yes"), "simulate: progress is True, False or None"),
+    "simulate: values of joints, and saveat": (
+        lambda: mbd.simulate(MODEL, {"hinge": 0.3}, t1=1.0, saveat=[2.0]),
+        "contains 2 s, outside",
+    ),
     "simulate: controller": (simulate(controller=1e-6), r"controller must be one of diffrax"),
     "simulate: controller class": (simulate(controller=diffrax.PIDController), "the class PIDC"),
     "simulate: event": (simulate(event=lambda t, y: 1.0), "event must be one of diffrax"),
@@ -151,12 +159,39 @@ CASES = {
     "linearize: order": (lambda: mbd.linearize(SYSTEM, ZERO, 0.0), "in the order system, t, state"),
     "linearize: wide": (lambda: mbd.linearize(SYSTEM, 0.0, WIDE), r"state.q has shape \(2,\)"),
     "equilibrium: array": (lambda: mbd.equilibrium(SYSTEM, np.zeros(1)), "the state is a State"),
+    "equilibrium: hold": (
+        lambda: mbd.equilibrium(SYSTEM, ZERO, hold="elbow"),
+        "hold: unknown joint 'elbow'",
+    ),
+    "equilibrium: load": (
+        lambda: mbd.equilibrium(SYSTEM, ZERO, load={"gravity": "x"}),
+        "'gravity' must be a factor or an element, got 'x'",
+    ),
+    "load_path: name": (lambda: mbd.load_path(SYSTEM, ZERO, "wind", TS), "'wind'"),
+    "buckling: name": (lambda: mbd.buckling(SYSTEM, ZERO, "wind"), "'wind'"),
     "identify: path": (identify(select="bodies.rod.mass"), "select is a list of paths"),
     "identify: number": (identify(select=[3]), "where is a path or a function"),
     "identify: model": (lambda: mbd.identify(1.0, RECORD, ["a"]), "identify needs a Model"),
     "identify: method": (
         identify(method=mbd.minimizers.LevenbergMarquardt),
         "method must be an instance",
+    ),
+    "identify: starts": (identify(starts=0), "starts must be a whole number from 1 on"),
+    "identify: seed": (identify(seed="x"), "seed must be a whole number from 0 on"),
+    "identify: spread": (identify(spread="x"), "spread must be a number from 0 on"),
+    "identify: noise": (identify(noise={"elbow": 0.1}), "noise of 'elbow', which no experiment"),
+    "identify: leaf": (identify(select=["bodies.rod.weight"]), "weight"),
+    "identify: joint": (
+        identify(mbd.Experiment(TS, {"elbow": TS})),
+        "no sensor 'elbow'; measurements are named after a joint",
+    ),
+    "identify: guess": (
+        identify(mbd.Experiment(TS, {"hinge": TS}, {"elbow": 0.1})),
+        "guess: unknown joint 'elbow'",
+    ),
+    "predict: noise": (
+        lambda: mbd.predict(MODEL, RECORD, noise={"elbow": 0.1}),
+        "noise of 'elbow', which is neither a joint nor a sensor",
     ),
     "identify: sensor": (identify(sensors={"a": 1.0}), "sensor 'a' is an instance of"),
     "parameter: class": (
@@ -182,17 +217,54 @@ CASES = {
         lambda: mbd.sweep(lambda x: x, TS, progress=False),
         "sweep: the function must return a dict of named arrays",
     ),
+    "sweep: path": (
+        lambda: mbd.sweep(MODEL, {"bodies.arm.mass": TS}, lambda m: {"y": m.bodies["rod"].mass}),
+        "no 'arm'; known are 'rod'",
+    ),
+    "sweep: part": (
+        lambda: mbd.sweep(lambda x: {"y": x}, TS, part=(2, 1)),
+        r"part is \(i, k\) with 0 <= i < k",
+    ),
+    "sweep: folder": (lambda: mbd.sweep(lambda x: {"y": x}, TS, folder=__file__), "is a file"),
     "sweep: nothing": (lambda: mbd.sweep(None, TS), r"call sweep\(fn, scenarios\)"),
     "sweep: chunk": (lambda: mbd.sweep(lambda x: {"y": x}, TS, chunk="a"), "a chunk has one"),
     "gradients: number": (lambda: mbd.check_gradients(3.0, MODEL), "fn is a function"),
 }
 
 
+# Programs of some milliseconds: of `formulate`, and reference positions.
+SMALL = {"_poses", "_reported", "reference_values", "unchecked"}
+
+
+@pytest.fixture
+def no_programs(monkeypatch):
+    """Nothing but small programs is compiled, found in this process or on disk."""
+    made = storage._Stored._made
+
+    def none_but_small(program, *rest):
+        assert program.fn.__name__ in SMALL, f"{program.fn.__name__} is compiled before the error"
+        return made(program, *rest)
+
+    def none(*_):
+        raise AssertionError("the fit is compiled before the error")
+
+    monkeypatch.setattr(storage, "_known", OrderedDict())
+    monkeypatch.setattr(storage, "_on_disk", lambda name: None)
+    monkeypatch.setattr(storage._Stored, "_made", none_but_small)
+    monkeypatch.setattr(minimum, "_program", none)
+
+
 @pytest.mark.parametrize("case", CASES)
+@pytest.mark.usefixtures("no_programs")
 def test_arguments_that_make_no_sense(case):
     make, message = CASES[case]
     with pytest.raises((mbd.ModelError, mbd.DataError), match=message):
         make()
+
+
+def test_a_motion_is_no_state():
+    with pytest.raises(mbd.ModelError, match="continue a motion by its method `continued`"):
+        mbd.simulate(SYSTEM, mbd.simulate(SYSTEM, ZERO, t1=0.1, dt=0.1), t1=1.0)
 
 
 INSTANT = {

@@ -148,9 +148,6 @@ class _Halving(optimistix.AbstractRootFinder):
 
 def check_impacts(
     system: AbstractSystem,
-    t0: Time,
-    t1: Time,
-    state: State,
     law: Any,
     integrator: Any,
     controller: Any,
@@ -193,8 +190,6 @@ def check_impacts(
             f"simulate: {system.mechanism.sampled_groups[0].names[0]!r} has a period, which "
             "cannot be combined with impacts; simulate with compliant contact"
         )
-    if all_concrete((system, t0, state)):
-        _check_first_state(system, t0, state)
 
 
 def is_explicit(integrator: Any) -> bool:
@@ -209,7 +204,10 @@ def _has_times_only(saveat: diffrax.SaveAt) -> bool:
     return not (subs.t0 or subs.t1 or subs.steps) and subs.fn is diffrax.SubSaveAt(t0=True).fn
 
 
-def _check_first_state(system: AbstractSystem, t0: Time, state: State) -> None:
+def check_first_state(system: AbstractSystem, t0: Time, state: State) -> None:
+    """**Raises** `ModelError` if shapes overlap in the first state; not under `jit`."""
+    if not all_concrete((system, t0, state)):
+        return
     surfaces = surfaces_of(system)
     gap = np.asarray(eqx.filter_jit(surfaces.gaps)(system, t0, state)[0])
     k = int(np.argmin(gap + np.asarray(closed(surfaces))))
@@ -414,4 +412,4 @@ def _integrated(
     )
 
 
-__all__ = ["Impacts", "Run", "check_impacts", "is_explicit", "with_impacts"]
+__all__ = ["Impacts", "Run", "check_first_state", "check_impacts", "is_explicit", "with_impacts"]

@@ -37,7 +37,7 @@ from .contact_guard import (
     warn_of_steps,
 )
 from .energy_gain import EnergyBalance, energy_balance, is_watched, warn_of_energy
-from .impacts import Impacts, Run, check_impacts, is_explicit, with_impacts
+from .impacts import Impacts, Run, check_first_state, check_impacts, is_explicit, with_impacts
 from .missed_contacts import MeetsContacts
 from .motion_errors import MeasuresByMotion, below_rounding, measured
 from .results import RESULTS
@@ -158,9 +158,8 @@ def simulate(
         integrator = ExplicitRK(stabilization=Projection())
     integrator = as_integrator(integrator).differentiated_by(adjoint)
     integrator.check(system)
-    state = as_start(system, state, t0, "simulate")
     if controller is None:
-        controller = diffrax.ConstantStepSize() if fixed else _default_controller(state)
+        controller = diffrax.ConstantStepSize() if fixed else _default_controller(system)
     if fixed and dt is None:
         raise ModelError("simulate: a constant step size needs dt")
     controller = _with_traced_tolerances(controller, system)
@@ -171,12 +170,15 @@ def simulate(
     if fixed and limit is None:
         max_steps = _shared_limit(system, saveat, max_steps)
     t0, t1 = as_time(t0, system), as_time(t1, system)
-    _check_branches(system, t0, state)
     dt = None if dt is None else as_time(dt, system)
     controller, dt = with_samples(system, controller, t0, t1, dt)
     if impacts is not None:
         methods = integrator, controller, saveat, event, progress
-        check_impacts(system, t0, t1, state, impacts, *methods)
+        check_impacts(system, impacts, *methods)
+    state = as_start(system, state, t0, "simulate")  # Compiles: all else is checked before.
+    _check_branches(system, t0, state)
+    if impacts is not None:
+        check_first_state(system, t0, state)
     known = all_concrete((system, state, t0, t1, dt))
     note_unobserved(surfaces_of(system), fixed and not known and impacts is None)
     motion = system, state, t0, t1, dt, controller, integrator, saveat, event, impacts
@@ -336,8 +338,8 @@ def _without_failed_step(sol: diffrax.Solution) -> diffrax.Solution:
     return eqx.tree_at(lambda s: (s.ts, s.ys), sol, (ts, ys))
 
 
-def _default_controller(state: State) -> diffrax.AbstractStepSizeController:
-    tolerance = float(np.sqrt(jnp.finfo(state.q.dtype).eps))
+def _default_controller(system: AbstractSystem) -> diffrax.AbstractStepSizeController:
+    tolerance = float(np.sqrt(jnp.finfo(system.mechanism.dtype).eps))
     return MeasuresByMotion(diffrax.PIDController(rtol=0.0, atol=tolerance))
 
 

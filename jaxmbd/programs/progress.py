@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from ..errors import outermost_call
+from ..errors import ModelError, outermost_call
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -111,6 +111,9 @@ def with_progress(fn: Callable[P, R]) -> Callable[P, R]:
     @wraps(fn)
     def shown(*args: P.args, **kwargs: P.kwargs) -> R:
         progress: Any = kwargs.get("progress")
+        if not (progress is None or isinstance(progress, bool)):
+            message = f"progress is True, False or None, got {progress!r}"
+            raise ModelError(f"{fn.__name__}: {message}")
         with working(fn.__name__, progress):
             return fn(*args, **kwargs)
 

@@ -53,9 +53,9 @@ def _held(
         for group in mechanism.drivers
         for row in group.rows.index
     }
+    places = [(path, *_place(system, path)) for path in hold]
     values = system.configuration(t, state.q, state.z).joint_coordinates()
-    for path in hold:
-        g, row, numbers = _place(system, path)
+    for path, g, row, numbers in places:
         joint = mechanism.joints[g].joint
         units = [component.unit for component in coordinate_components(joint)]
         for k in numbers:
@@ -123,6 +123,8 @@ def _with_load(system: AbstractSystem, name: str, value: Any, who: str) -> Abstr
     group = elements[k]
     row = group.names.index(name)
     old = jax.tree.map(lambda x: x[row], group.element)
+    if not (_is_number(value) or isinstance(value, eqx.Module)):
+        raise ModelError(f"{who}: {name!r} must be a factor or an element, got {value!r:.60}")
     new = anonymous(_scaled(name, old, value) if _is_number(value) else value)
     dtype = system.mechanism.dtype
     new = jax.tree.map(lambda x: jnp.asarray(x, dtype) if eqx.is_inexact_array(x) else x, new)
@@ -136,7 +138,7 @@ def _with_load(system: AbstractSystem, name: str, value: Any, who: str) -> Abstr
 
 
 def _is_number(value: Any) -> bool:
-    return eqx.is_array_like(value) and np.ndim(value) == 0
+    return not isinstance(value, str) and eqx.is_array_like(value) and np.ndim(value) == 0
 
 
 def _scaled(name: str, element: Any, factor: Any) -> Any:

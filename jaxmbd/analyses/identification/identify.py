@@ -107,7 +107,8 @@ def identify(
         fit = mbd.identify(model, record, ["forces.bearing.coefficient"])
         print(fit)
     """
-    _check(model, experiments, starts)
+    _check(model, experiments, starts, spread, seed)
+    method = _as_minimizer(method)
     experiments, records = split_experiments(experiments, "identify")
     residuals = residuals_of(
         model,
@@ -125,7 +126,6 @@ def identify(
         jacobian=jacobian,
     )
     residuals = with_substeps(residuals, experiments, noise, None)
-    method = _as_minimizer(method)
     firsts = scattered(residuals.unknowns(), starts, spread, seed)
     end = minimum(method, residuals, firsts, throw)
     motions, limits, integration = _integration(residuals, experiments, noise, end)
@@ -147,9 +147,13 @@ def identify(
     return fit_at(residuals, experiments, records, end, linear, motions, integration)
 
 
-def _check(model: Model, experiments: Any, starts: Any) -> None:
-    if not is_count(starts):
-        raise DataError(f"identify: starts must be a whole number from 1 on, got {starts!r}")
+def _check(model: Model, experiments: Any, starts: Any, spread: Any, seed: Any) -> None:
+    for name, value, least in (("starts", starts, 1), ("seed", seed, 0)):
+        if not is_count(value, least):
+            message = f"must be a whole number from {least} on, got {value!r}"
+            raise DataError(f"identify: {name} {message}")
+    if not (isinstance(spread, int | float) and spread >= 0):
+        raise DataError(f"identify: spread must be a number from 0 on, got {spread!r}")
     if not all_concrete((model, experiments)):
         raise ModelError("identify needs concrete numbers; call it outside jit, or take misfit")
 

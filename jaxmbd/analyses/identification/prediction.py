@@ -285,6 +285,9 @@ def predict(
     as_instance(model, Model, "predict: model", "a Model")
     noise = as_mapping(noise, "predict: noise", "{sensor: standard deviation}", DataError)
     simulator = make_simulator(formulation, sensors, integrator, substeps)
+    for name in noise or {}:
+        if name not in {*model.joints, *simulator.sensors}:
+            raise DataError(f"predict: noise of {name!r}, which is neither a joint nor a sensor")
     start = {"guess": guess, "rates": rates, "states": states}
     if _are_records(experiments):
         given = [name for name, x in start.items() if x is not None]

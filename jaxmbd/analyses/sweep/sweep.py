@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 import jax
@@ -99,14 +100,16 @@ def sweep(
         as_instance(sampling, AbstractSampling, "sweep: sampling", "one such as LatinHypercube()")
     if executor is not None:
         as_instance(executor, Executor, "sweep: executor", "one of concurrent.futures")
+    if folder is not None and Path(folder).is_file():
+        raise ModelError(f"sweep: the folder {str(folder)!r} is a file")
     dims = as_mapping(dims, "sweep: dims", "{name: dimensions}")
     fn = _function(fn, scenarios, of)
     given = as_scenarios(scenarios, n, seed, sampling)
     size = min(chunk, len(given))
+    numbers = _numbers(-(-len(given) // size), part)
     program = Program(fn, given.rows(slice(0, 1)), size)
     check_names(given, program, dims)
     manifest = _manifest(given, program, dims)
-    numbers = _numbers(-(-len(given) // size), part)
     chunks: dict[int, Any] = {}
     store = None
     if folder is not None:
