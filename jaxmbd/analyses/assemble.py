@@ -186,13 +186,13 @@ def _check_mappings(**given: Any) -> None:
     for argument, value in given.items():
         if value is not None and not isinstance(value, Mapping):
             raise ModelError(
-                f"assemble: {argument} is a dict {{name: value}}, got a {type(value).__name__}"
+                f"assemble: {argument} must be a dict {{name: value}}, got a {type(value).__name__}"
             )
 
 
 def _names(hold: Any) -> tuple[str, ...]:
     if not isinstance(hold, Sequence):
-        raise ModelError(f"assemble: hold are names of joints, got {hold!r}")
+        raise ModelError(f"assemble: hold must be names of joints, got {hold!r}")
     return tuple(hold)
 
 

@@ -58,7 +58,9 @@ def rollout(
         states.q  # (20, 1)
     """
     if not isinstance(checkpoint, bool | MemoryBudget):  # A number would count as True.
-        raise ModelError(f"rollout: checkpoint is a bool or a MemoryBudget, got {checkpoint!r}")
+        raise ModelError(
+            f"rollout: checkpoint must be a bool or a MemoryBudget, got {checkpoint!r}"
+        )
     integrator = as_integrator(integrator)
     check_rollout(dt, n_steps, t0)
     system = as_system(system, "rollout")

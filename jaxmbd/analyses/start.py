@@ -28,7 +28,7 @@ def as_system(system: Any, who: str) -> AbstractSystem:
         return system
     hint = "; pass an instance" if isinstance(system, type) else ""
     raise ModelError(
-        f"{who}: the first argument is a Model or a system of `formulate`, got "
+        f"{who}: the first argument must be a Model or a system of `formulate`, got "
         f"{described(system)}{hint}"
     )
 
@@ -49,8 +49,8 @@ def as_start(
         is_motion = hasattr(state, "continued")
         hint = "; continue a motion by its method `continued`" if is_motion else ""
         raise ModelError(
-            f"{who}: the state is a State of `assemble`, or a dict {{joint: coordinates}}, got "
-            f"{described(state)}{hint}"
+            f"{who}: the state must be a State of `assemble`, or a dict {{joint: coordinates}}, "
+            f"got {described(state)}{hint}"
         )
     check_state(system, state, who, must_be_finite)
     return as_state(state, system)

@@ -26,7 +26,7 @@ def check_times(t0: Any, t1: Any, dt: Any, max_steps: Any) -> None:
         if value is not None or name != "dt":
             as_leaf(value, (), f"simulate: {name}")
     if max_steps is not None and not is_count(max_steps):
-        raise ModelError(f"simulate: max_steps is a whole number from 1 on, got {max_steps!r}")
+        raise ModelError(f"simulate: max_steps must be a whole number from 1 on, got {max_steps!r}")
     if not all_concrete((t0, t1)):
         return
     if not (np.isfinite(t0) and np.isfinite(t1) and t1 > t0):
@@ -46,7 +46,7 @@ def check_rollout(dt: Any, n_steps: Any, t0: Any, who: str = "rollout") -> None:
         raise ModelError(f"{who}: n_steps is traced; pass a Python int, static under jit")
     if not is_count(n_steps) or n_steps > MOST_STEPS:
         raise ModelError(
-            f"{who}: n_steps is a whole number from 1 to {MOST_STEPS}, got {n_steps!r}"
+            f"{who}: n_steps must be a whole number from 1 to {MOST_STEPS}, got {n_steps!r}"
         )
 
 
@@ -130,7 +130,7 @@ def _check_subs(saveat: diffrax.SaveAt, t0: Any, t1: Any) -> None:
 def _check_saved(ts: Any, t0: Any, t1: Any) -> None:
     if np.ndim(ts) != 1 or np.shape(ts)[0] == 0:
         raise ModelError(
-            "simulate: saveat is an interval [s] or one or more times, shape (n,), got shape "
+            "simulate: saveat must be an interval [s] or one or more times, shape (n,), got shape "
             f"{np.shape(ts)}"
         )
     if not is_concrete(ts):

@@ -131,7 +131,9 @@ def as_output(value: Any, who: str) -> Reference:
         return value
     if isinstance(value, str):
         return OutputReference(value)
-    raise ModelError(f"{who}: an output is the name of a joint or frame, or a Frame, got {value!r}")
+    raise ModelError(
+        f"{who}: an output must be the name of a joint or frame, or a Frame, got {value!r}"
+    )
 
 
 def as_outputs(value: Any, who: str) -> Any:

@@ -56,7 +56,7 @@ def replaced(model: Model, values: Any) -> Model:
     """A model with other values at paths; see `Model.replace`."""
     if not isinstance(values, Mapping):
         raise ModelError(
-            f"replace: values are a dict {{path: value}}, got a {type(values).__name__}"
+            f"replace: values must be a dict {{path: value}}, got a {type(values).__name__}"
         )
     for path, value in values.items():
         if not isinstance(path, str) or not path:

@@ -119,7 +119,7 @@ def plot_joints(solution: AbstractMotion, joints: Sequence[str] | str | None, ax
     """
     check_single(solution, "plot")
     if not isinstance(axes, Axes):
-        raise ModelError(f"plot: ax is one matplotlib.axes.Axes, got a {type(axes).__name__}")
+        raise ModelError(f"plot: ax must be one matplotlib.axes.Axes, got a {type(axes).__name__}")
     solution = solution.finite()
     rows = _curves(solution, joints)
     if len(rows) != 1:

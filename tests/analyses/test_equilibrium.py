@@ -410,7 +410,7 @@ def test_loads_are_replaced_by_name(hanging):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"method": "fast"}, "method is"),
+        ({"method": "fast"}, "method must be"),
         ({"hold": "hing"}, "unknown joint 'hing'"),
         ({"hold": "hinge.1"}, "none of number 1"),
         ({"load": {"wind": 1.0}}, "unknown element 'wind'"),

@@ -255,7 +255,7 @@ def test_pairs_take_the_largest_scores_first_and_no_column_twice():
         (lambda: mbd.StaticExperiment({"upper": 1.0}, {"upper": 0.0}), "must be positive"),
         (lambda: mbd.StaticExperiment({"upper": 1.0}, {"low": 1.0}), "'low', which is not"),
         (lambda: mbd.StaticExperiment({"upper": 1.0}, change=True), "give `load`"),
-        (lambda: mbd.StaticExperiment({"upper": 1.0}, method="best"), "method is one of"),
+        (lambda: mbd.StaticExperiment({"upper": 1.0}, method="best"), "method must be one of"),
         (lambda: mbd.ModalExperiment([1.0, np.nan], 0.1, name="shaker"), "shaker: frequencies is"),
         (lambda: mbd.ModalExperiment([2.0, 1.0], 0.1), "sort them, or give `shapes`"),
         (lambda: mbd.ModalExperiment([1.0], 0.1, modes=[0, 1]), "one for each frequency"),

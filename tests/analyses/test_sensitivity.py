@@ -313,7 +313,7 @@ SIGNS = np.array([[1.0, 2.0, 0.0], [2.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: ask(mode="both"), "mode is 'forward' or 'reverse', got 'both'"),
+        (lambda: ask(mode="both"), "mode must be 'forward' or 'reverse', got 'both'"),
         (lambda: ask(select=[]), "sensitivities: select at least one"),
         (lambda: ask(select=["bodies.car.mass"]), "path 'bodies.car.mass': no 'car'.*cart"),
         (lambda: ask(lambda m: m.bodies["cart"].mass), "must return a dict of named arrays"),
@@ -442,7 +442,10 @@ def drawn():
         (lambda: laws.saltelli({"a": np.zeros(4)}, 4), "must be a distribution"),
         (lambda: laws.saltelli({"a": laws.Normal(0.0, 1.0)}, 4), "two uncertain numbers.*got 1"),
         (lambda: reducers.sobol_indices(uncertain(), "z"), "unknown result 'z'"),
-        (lambda: reducers.sobol_indices(uncertain(), "y", level=95.0), "level is between 0 and 1"),
+        (
+            lambda: reducers.sobol_indices(uncertain(), "y", level=95.0),
+            "level must be between 0 and 1",
+        ),
         (lambda: reducers.sobol_indices(uncertain(), "y", resamples=0), "one or more"),
         (lambda: reducers.sobol_indices(with_failures(), "y"), "2 of 5120.*5: the spring breaks"),
         (lambda: reducers.sobol_indices(drawn(), "y"), "20 scenarios of 3 numbers are not all"),

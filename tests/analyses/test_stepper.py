@@ -158,7 +158,7 @@ def test_coordinates_of_points(model):
         ({"inputs": ["motor", "upper"]}, "'motor' and 'upper' are the same input"),
         ({"inputs": ["gravity"]}, "'gravity' has 0 signals"),
         ({"dt": 0.0}, "dt must be a positive number"),
-        ({"batch": 0}, "batch is a whole number"),
+        ({"batch": 0}, "batch must be a whole number"),
         ({"sensors": {"angle": mbd.sensors.JointPosition}}, "'angle' must be a sensor"),
     ],
 )
@@ -192,7 +192,7 @@ def test_errors_of_calls(system, start):
             stepper.step(u)
     with pytest.raises(mbd.ModelError, match="no sensors"):
         stepper.sensors()
-    with pytest.raises(mbd.ModelError, match="where is an array of booleans"):
+    with pytest.raises(mbd.ModelError, match="where must be an array of booleans"):
         stepper.reset(start, where=[True])
     with pytest.raises(mbd.ModelError, match="must be finite"):
         stepper.reset(mbd.State(start.q * np.nan, start.v))

@@ -477,7 +477,7 @@ def test_a_model_with_numbers_at_paths():
     assert mbd.sweep(model, drawn, heavier, n=5, progress=False)["twice"].shape == (5,)
     for arguments, message in (
         ((model, {"bodies.bar.mass": [1.0]}, heavier), "no 'bar'; known are 'rod'"),
-        ((model, masses), "the third argument is a function of a model"),
+        ((model, masses), "the third argument must be a function of a model"),
         ((model, [1.0], heavier), "a dict {path: values or distribution}"),
         ((heavier, masses, heavier), r"call sweep\(fn, scenarios\)"),
         ((3.0, masses), "the first argument is a float"),

@@ -196,8 +196,8 @@ def _methods(method: Any) -> Methods:
     if method == "newton" or isinstance(method, StaticNewton):
         return Methods(None, method if isinstance(method, StaticNewton) else StaticNewton())
     raise ModelError(
-        f'equilibrium: method is "auto", "drainage", "newton", a Drainage or a StaticNewton, got '
-        f"{method!r}"
+        f'equilibrium: method must be "auto", "drainage", "newton", a Drainage or a StaticNewton, '
+        f"got {method!r}"
     )
 
 

@@ -79,7 +79,7 @@ class ArcLength(eqx.Module):
             if is_concrete(value) and not value > 0:
                 raise ModelError(f"ArcLength: {name} must be positive, got {value}")
         if is_concrete(self.direction) and abs(self.direction) != 1:
-            raise ModelError(f"ArcLength: direction is 1 or -1, got {self.direction}")
+            raise ModelError(f"ArcLength: direction must be 1 or -1, got {self.direction}")
 
 
 class Branch(eqx.Module):

@@ -136,7 +136,7 @@ def check_gradients(
         print(mbd.check_gradients(angle, state))
     """
     if not callable(fn):
-        raise ModelError(f"check_gradients: fn is a function, got a {type(fn).__name__}")
+        raise ModelError(f"check_gradients: fn must be a function, got a {type(fn).__name__}")
     if not all_concrete(inputs):
         raise ModelError("check_gradients needs concrete numbers; call it outside jit")
     inputs = jax.tree.map(lambda x: jnp.asarray(x) if _is_number(x) else x, inputs)

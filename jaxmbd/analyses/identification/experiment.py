@@ -87,7 +87,7 @@ class Experiment(eqx.Module):
         self.ts = _floats(ts, f"{name}: ts")
         if not isinstance(measurements, Mapping):
             raise DataError(
-                f"{name}: measurements are a dict {{sensor: readings}}, got a "
+                f"{name}: measurements must be a dict {{sensor: readings}}, got a "
                 f"{type(measurements).__name__}"
             )
         forces = as_mapping(forces, f"{name}: forces", "{name: force}", DataError)
@@ -169,7 +169,8 @@ class Experiment(eqx.Module):
 def _starts(given: Any, name: str, dtype: Any) -> dict[str, Array]:
     """Values by the names of joints or elements."""
     if not isinstance(given or {}, Mapping):
-        raise DataError(f"{name} is a dict {{joint: coordinates}}, got a {type(given).__name__}")
+        kind = type(given).__name__
+        raise DataError(f"{name} must be a dict {{joint: coordinates}}, got a {kind}")
     return {k: _floats(v, f"{name}: {k!r}").astype(dtype) for k, v in (given or {}).items()}
 
 

@@ -162,7 +162,7 @@ def _modes(
         return ()
     chosen = tuple(range(m) if modes is None else np.atleast_1d(np.asarray(modes)).tolist())
     if not all(is_count(k, least=0) for k in chosen):
-        raise DataError(f"{name}: modes are whole numbers from 0, got {modes!r:.60}")
+        raise DataError(f"{name}: modes must be whole numbers from 0, got {modes!r:.60}")
     if len(chosen) != m or len(set(chosen)) != m or min(chosen) < 0:
         raise DataError(
             f"{name}: modes are {m} different numbers from 0, one for each frequency, got "

@@ -56,17 +56,17 @@ class Parameter(eqx.Module):
         self.prior = prior
         if not isinstance(where, str) and not callable(where):
             raise ModelError(
-                f"Parameter: where is a path or a function of the model, got {where!r}"
+                f"Parameter: where must be a path or a function of the model, got {where!r}"
             )
         if not isinstance(self.transform, AbstractTransform):
             raise ModelError(
-                "Parameter: transform is an instance of jaxmbd.transforms, such as Positive(), got "
-                f"{transform!r}"
+                "Parameter: transform must be an instance of jaxmbd.transforms, such as "
+                f"Positive(), got {transform!r}"
             )
         if prior is not None and not isinstance(prior, Normal):
             raise ModelError(
-                f"Parameter: prior is an instance of jaxmbd.priors, such as Normal(2.0, 0.1), got "
-                f"{prior!r}"
+                f"Parameter: prior must be an instance of jaxmbd.priors, such as Normal(2.0, 0.1), "
+                f"got {prior!r}"
             )
 
     def get(self, subject: Subject) -> Any:
@@ -161,7 +161,7 @@ def select_parameters(subject: Subject, select: Selection, who: str = "identify"
     """
     if isinstance(select, str) or not isinstance(select, Mapping | Sequence):
         raise ModelError(
-            f"{who}: select is a list of paths and Parameters, or a dict of them by name, got "
+            f"{who}: select must be a list of paths and Parameters, or a dict of them by name, got "
             f"{select!r:.60}"
         )
     if isinstance(select, Mapping):

@@ -210,7 +210,7 @@ def make_simulator(
     for name, sensor in (sensors or {}).items():
         if isinstance(sensor, type) or not callable(sensor):
             raise DataError(
-                f"sensor {name!r} is an instance of jaxmbd.sensors or a function (system, t, "
+                f"sensor {name!r} must be an instance of jaxmbd.sensors or a function (system, t, "
                 f"state), got {sensor!r:.60}"
             )
     return Simulator(

@@ -50,7 +50,7 @@ def residuals_of(
     Default of `substeps`: one; see `with_substeps`.
     """
     if jacobian not in ("forward", "reverse"):
-        raise DataError(f"identify: jacobian is 'forward' or 'reverse', got {jacobian!r}")
+        raise DataError(f"identify: jacobian must be 'forward' or 'reverse', got {jacobian!r}")
     if continuity is not None and not fit_initial_states:
         raise DataError("identify: continuity needs fit_initial_states=True")
     if continuity is not None and not experiments:

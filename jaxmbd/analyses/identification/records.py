@@ -114,8 +114,8 @@ def split_experiments(experiments: Any, who: str) -> tuple[list[Experiment], lis
     single = isinstance(experiments, (Experiment, AbstractRecord))
     if not single and not isinstance(experiments, Iterable):
         raise DataError(
-            f"{who}: experiments are an Experiment, a StaticExperiment or a ModalExperiment, or a "
-            f"list of them, got {described(experiments)}"
+            f"{who}: experiments must be an Experiment, a StaticExperiment or a ModalExperiment, "
+            f"or a list of them, got {described(experiments)}"
         )
     given = [experiments] if single else list(experiments)
     for i, x in enumerate(given):

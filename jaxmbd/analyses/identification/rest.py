@@ -144,7 +144,7 @@ def rest_of(
     guess = as_mapping(guess, f"{name}: guess", "{joint: coordinates}", DataError)
     states = as_mapping(states, f"{name}: states", "{element: states}", DataError)
     if not isinstance(method, str) or method not in METHODS:
-        raise DataError(f"{name}: method is one of {', '.join(METHODS)}, got {method!r}")
+        raise DataError(f"{name}: method must be one of {', '.join(METHODS)}, got {method!r}")
     dtype = jnp.result_type(float)
     elements = {k: x for k, x in load.items() if isinstance(x, AbstractElement)}
     factors = {

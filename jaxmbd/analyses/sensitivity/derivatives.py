@@ -61,11 +61,11 @@ def sensitivities(
     derivative is not finite, forward mode may lose all of them; reverse mode names the parameter.
     """
     if mode not in (None, "forward", "reverse"):
-        raise ModelError(f"sensitivities: mode is 'forward' or 'reverse', got {mode!r}")
+        raise ModelError(f"sensitivities: mode must be 'forward' or 'reverse', got {mode!r}")
     if not callable(fn):
         raise ModelError(
-            f"sensitivities: fn is a function of a model that returns a dict of float arrays, got "
-            f"a {type(fn).__name__}"
+            f"sensitivities: fn must be a function of a model that returns a dict of float arrays, "
+            f"got a {type(fn).__name__}"
         )
     if not all_concrete(model):
         raise ModelError("sensitivities needs concrete numbers; call it outside jit")

@@ -61,7 +61,7 @@ class Stepper:
         if not all_concrete(system):
             raise ModelError("Stepper: the system is traced; make a stepper outside of jit")
         if batch is not None and not is_count(batch):
-            raise ModelError(f"Stepper: batch is a whole number from 1 on, got {batch!r}")
+            raise ModelError(f"Stepper: batch must be a whole number from 1 on, got {batch!r}")
         self.system: AbstractSystem = system
         self.dt = _step_length(dt)
         self.batch = batch
@@ -186,8 +186,8 @@ class Stepper:
         where = np.asarray(where)
         if self.batch is None or where.shape != self._lead or where.dtype != bool:
             raise ModelError(
-                "Stepper.reset: where is an array of booleans, shape (batch,), of a stepper with a "
-                f"batch, got {described(where)} of shape {where.shape}"
+                "Stepper.reset: where must be an array of booleans, shape (batch,), of a stepper "
+                f"with a batch, got {described(where)} of shape {where.shape}"
             )
         assert isinstance(self._calls, CompiledCalls)  # Batches are never generated code.
         before, u = [np.array(x) for x in self._flat()], np.array(self._calls.u)

@@ -158,7 +158,7 @@ def sample(scenarios: Any, n: int, *, seed: int = 0, sampling: Any = None) -> An
     sizes = [int(np.prod(x.shape)) for x in leaves if is_law(x)]
     sampling = Independent() if sampling is None else sampling
     if not isinstance(sampling, AbstractSampling):
-        raise ModelError(f"sweep: sampling is LatinHypercube() or the like, got {sampling!r}")
+        raise ModelError(f"sweep: sampling must be LatinHypercube() or the like, got {sampling!r}")
     points = sampling.points(n, sum(sizes), seed)
     columns = iter(np.split(points, np.cumsum(sizes)[:-1], axis=1)) if sizes else iter(())
     drawn = [x.at(next(columns).reshape(n, *x.shape)) if is_law(x) else x for x in leaves]

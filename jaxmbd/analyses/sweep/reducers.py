@@ -45,7 +45,7 @@ def quantiles(results: Any, name: str, shares: Sequence[float], weights: Any = N
     """
     given = np.asarray(shares, dtype=float)
     if given.ndim != 1 or not np.all((given >= 0) & (given <= 1)):
-        raise ModelError(f"quantiles: shares are numbers between 0 and 1, got {shares!r}")
+        raise ModelError(f"quantiles: shares must be numbers between 0 and 1, got {shares!r}")
     values, share = _values(results, name, weights)
     if weights is None:
         numbers = np.quantile(values, given, axis=0)
@@ -136,7 +136,7 @@ def sobol_indices(
     values, _ = _values(results, name, None)
     if not 0 < level < 1 or resamples < 1:
         raise ModelError(
-            f"sobol_indices: level is between 0 and 1, resamples are one or more, got {level} and "
+            f"sobol_indices: level must be between 0 and 1, resamples one or more, got {level} and "
             f"{resamples}"
         )
     design = design_of(results)

@@ -162,12 +162,12 @@ def _function(fn: Any, scenarios: Any, of: Any) -> Callable[[Any], Any]:
         return fn
     if not callable(of):
         raise ModelError(
-            "sweep: the third argument is a function of a model that returns a dict of arrays, got "
-            f"a {type(of).__name__}"
+            "sweep: the third argument must be a function of a model that returns a dict of "
+            f"arrays, got a {type(of).__name__}"
         )
     if not isinstance(scenarios, Mapping):
         raise ModelError(
-            "sweep: scenarios of a model are a dict {path: values or distribution}, got a "
+            "sweep: scenarios of a model must be a dict {path: values or distribution}, got a "
             f"{type(scenarios).__name__}"
         )
     for path in scenarios:
@@ -213,7 +213,7 @@ def _numbers(count: int, part: tuple[int, int] | None) -> Sequence[int]:
     given = (0, 1) if part is None else part
     whole = isinstance(given, tuple | list) and len(given) == 2
     if not (whole and all(is_count(k, least=0) for k in given) and given[0] < given[1]):
-        raise ModelError(f"sweep: part is (i, k) with 0 <= i < k, got {part}")
+        raise ModelError(f"sweep: part must be (i, k) with 0 <= i < k, got {part}")
     numbers = range(given[0], count, given[1])
     if not numbers:
         raise ModelError(f"sweep: part {part} of {count} chunks has none")
