@@ -123,7 +123,7 @@ def main(png=None, n_chains=16, n_warmup=20, n_draws=100):
     measured = records()
     start = pendulum(1.8, 0.01, 0.035)
     fit = mbd.identify(start, measured, SELECT, noise=NOISE, integrator=METHOD)
-    density = mbd.log_posterior(fit.model, measured, SELECT, NOISE, integrator=METHOD)
+    density = mbd.log_posterior(fit.model, measured, SELECT, noise=NOISE, integrator=METHOD)
     near = covariance_of(fit, density)
     draws, rates = sample(density, near, jax.random.key(0), n_chains, n_warmup, n_draws)
     print(f"{n_chains} chains of {n_draws} draws, {np.mean(rates):.0%} of the steps taken")

@@ -32,6 +32,7 @@ from .analyses.identification import Fit as Fit
 from .analyses.identification import IntegrationWarning as IntegrationWarning
 from .analyses.identification import ModalExperiment as ModalExperiment
 from .analyses.identification import Parameter as Parameter
+from .analyses.identification import Problem as Problem
 from .analyses.identification import RankWarning as RankWarning
 from .analyses.identification import StaticExperiment as StaticExperiment
 from .analyses.identification import identify as identify

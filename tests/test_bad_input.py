@@ -193,6 +193,11 @@ CASES = {
     "identify: path": (identify(select="bodies.rod.mass"), "select must be a list of paths"),
     "identify: number": (identify(select=[3]), "where must be a path or a function"),
     "identify: model": (lambda: mbd.identify(1.0, RECORD, ["a"]), "identify needs a Model"),
+    "identify: no records": (lambda: mbd.identify(MODEL), "needs a Problem, or a model, exper"),
+    "misfit: twice": (
+        lambda: mbd.misfit(mbd.Problem(MODEL, RECORD, ["a"]), noise={"hinge": 1.0}),
+        r"misfit: a Problem has its own noise; change it by dataclasses.replace\(problem, noise",
+    ),
     "identify: method": (
         identify(method=mbd.minimizers.LevenbergMarquardt),
         "method must be an instance",

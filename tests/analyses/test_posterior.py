@@ -13,7 +13,7 @@ from tests.analyses.test_identify import NOISE, SELECT, experiment, pendulum, re
 @pytest.mark.thorough
 def test_density_is_that_of_the_residuals():
     """Differences of its logarithm: of the sums of squares, and of what transforms stretch."""
-    density = mbd.log_posterior(pendulum(), records(), SELECT, {"hinge": NOISE})
+    density = mbd.log_posterior(mbd.Problem(pendulum(), records(), SELECT, noise={"hinge": NOISE}))
     assert density.labels == ["stiffness", "friction", "inertia"]
     x = density.start + jnp.array([0.01, -0.02, 0.015])
     value = jax.jit(lambda x: (density(x), density.report(x)))
@@ -29,7 +29,7 @@ def test_density_is_that_of_the_residuals():
     stretch = [jnp.log(v[0] * v[1] * (1 - v[1]) * v[2]) for v in (at_first, at_second)]
     assert float(second - first) == pytest.approx(float(wanted + stretch[1] - stretch[0]), rel=1e-9)
     with pytest.raises(mbd.DataError, match="give the noise of sensor 'hinge'"):
-        mbd.log_posterior(pendulum(), experiment(0.5, 0.0, np.zeros(9)), SELECT, {})
+        mbd.log_posterior(pendulum(), experiment(0.5, 0.0, np.zeros(9)), SELECT, noise={})
 
 
 @pytest.mark.long
@@ -42,7 +42,7 @@ def test_derivatives_by_numbers_that_are_not_fitted():
 
     def value(x):
         model = pendulum().replace({"forces.gravity.g": [0.0, 0.0, -9.81 * x]})
-        density = mbd.log_posterior(model, record, [friction], {"hinge": 0.01 * x}, **options)
+        density = mbd.log_posterior(model, record, [friction], noise={"hinge": 0.01 * x}, **options)
         return density(density.start * x)
 
     h, x = 1e-5, jnp.asarray(1.1)

@@ -16,6 +16,7 @@ from .posterior import log_posterior as log_posterior
 from .prediction import Prediction as Prediction
 from .prediction import predict as predict
 from .priors import Normal as Normal
+from .problem import Problem as Problem
 from .records import AbstractBoundRecord as AbstractBoundRecord
 from .records import AbstractRecord as AbstractRecord
 from .records import Comparison as Comparison
@@ -53,6 +54,7 @@ __all__ = [
     "PhysicalInertia",
     "Positive",
     "Prediction",
+    "Problem",
     "PseudoHuber",
     "RankWarning",
     "Scaled",

@@ -1,7 +1,7 @@
 """Least squares over trajectories."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Unpack
 
 import equinox as eqx
 import jax
@@ -15,13 +15,11 @@ from ..results import RESULTS
 from .bounds import plane_of
 from .experiment import Experiment
 from .fit import Fit, rms_of
-from .losses import AbstractLoss
 from .minimizers import AbstractMinimizer, LevenbergMarquardt
 from .minimum import End, joined, minimum, scattered
 from .parameters import Selection
-from .prediction import Sensors
-from .problem import motions_of, residuals_of, with_substeps
-from .records import AnyRecord, split_experiments
+from .problem import Options, Problem, as_problem, motions_of
+from .records import AnyRecord
 from .residuals import Residuals
 from .substeps import AS_GOOD, MARGIN, Integration, Limits, Motions
 from .summary import Linear, fit_at, linearized, overlays_at
@@ -32,57 +30,25 @@ MOST_REFITS = 2
 
 @with_progress
 def identify(
-    model: Model,
-    experiments: AnyRecord | Sequence[AnyRecord],
-    select: Selection,
+    model: Model | Problem,
+    experiments: AnyRecord | Sequence[AnyRecord] | None = None,
+    select: Selection | None = None,
     *,
-    sensors: Sensors | None = None,
-    noise: Mapping[str, float] | None = None,
-    loss: AbstractLoss | None = None,
-    fit_initial_states: bool = False,
-    continuity: Sequence[Any] | None = None,
-    formulation: Any = None,
-    integrator: Any = None,
-    substeps: int | None = None,
     method: AbstractMinimizer | None = None,
-    jacobian: str = "forward",
     starts: int = 1,
     spread: float = 0.3,
     seed: int = 0,
     progress: bool | None = None,
     throw: bool = True,
+    **options: Unpack[Options],
 ) -> Fit:
     """Fit parameters of a model to motions, deflections and modes, by least squares.
 
-    **Arguments:**
+    **Arguments:** a `Problem`, or the arguments of one: `model`, `experiments`, `select`, and as
+    keywords `sensors`, `noise`, `loss`, `fit_initial_states`, `continuity`, `formulation`,
+    `integrator`, `substeps` and `jacobian`. Besides:
 
-    - `experiments`: one record or several: an `Experiment` is a motion, of any length, a
-      `StaticExperiment` a deflection, and a `ModalExperiment` contains frequencies.
-    - `select`: leaves to fit: `{name: parameter}`, or a list of paths. A parameter is a
-      `Parameter(where, transform, prior)`, a path such as `"bodies.rod.mass"`, or a function of the
-      model. Paths into sensors start with `sensors.`.
-    - `sensors`: `{name: f(system, t, state)}` for measurements other than exact readings of the
-      joint of the same name.
-    - `noise`: `{sensor: standard deviation}` by which residuals are divided. Default: 1. Standard
-      errors take the variance of the weighted residuals of motions from the fit. Records of other
-      kinds need `noise` for every sensor of the motions, and their own deviations count as known.
-    - `loss`: loss of the weighted residuals of motions, if some are outliers: `PseudoHuber()`
-      or `Cauchy()`. Default: squares.
-    - `fit_initial_states`: whether every record's initial state, including first-order states of
-      elements, is fitted too, from its `guess`.
-    - `continuity`: standard deviations of coordinates [rad or m] and of velocities, such as
-      `(1e-3, 1e-2)`, of the defects between the end of a window and the start of the next; for
-      models with first-order states a third one, a number or `{element: deviation}`. Defects then
-      count like readings. `experiments` are in the order of time.
-    - `formulation`: a formulation. Default: `JointCoordinates()`.
-    - `integrator`: an integrator or a diffrax Runge–Kutta method. Default: Tsit5.
-    - `substeps`: number of integration steps in each sample interval. Default: the smallest power
-      of two with an integration error at the sample times below a hundredth of the standard
-      deviation of the readings, from `noise` or from the residuals of the fit; without noise, and
-      with small residuals, below 1e-6 of a sensor's largest reading. It is chosen for the starting
-      model. If the error at the end of the fit is larger, the fit continues with more substeps.
     - `method`: a minimizer such as `FirstOrder(optax.adam(1e-2))`. Default: `LevenbergMarquardt()`.
-    - `jacobian`: `"forward"`, or `"reverse"` if there are more parameters than residuals.
     - `starts`: number of starting points, minimized together; the fit is the best result. The
       first is the model; others differ in their free numbers (logarithms of positive ones) by
       normal deviations of `spread`, drawn with `seed`.
@@ -90,8 +56,7 @@ def identify(
       and in notebooks a line on stderr has the step and its cost, if a fit takes more than 1 s.
     - `throw`: whether a fit that did not converge raises; if False, read `Fit.result`.
 
-    Model and sensors are converted to the float type of the records. **Warns** by
-    `FloatTypeWarning` if floats of the model have different types.
+    **Warns** by `FloatTypeWarning` if floats of the model have different types.
 
     **Raises** `ModelError` and `DataError` for invalid parameters and records, and
     `SimulationError` if the motion of the starting model is not finite or the fit fails, and
@@ -107,28 +72,14 @@ def identify(
         fit = mbd.identify(model, record, ["forces.bearing.coefficient"])
         print(fit)
     """
-    _check(model, experiments, starts, spread, seed)
+    problem = as_problem("identify", model, experiments, select, options)
+    _check(problem, starts, spread, seed)
     method = _as_minimizer(method)
-    experiments, records = split_experiments(experiments, "identify")
-    residuals = residuals_of(
-        model,
-        experiments,
-        records,
-        select,
-        sensors=sensors,
-        noise=noise,
-        loss=loss,
-        fit_initial_states=fit_initial_states,
-        continuity=continuity,
-        formulation=formulation,
-        integrator=integrator,
-        substeps=substeps,
-        jacobian=jacobian,
-    )
-    residuals = with_substeps(residuals, experiments, noise, None)
+    own, records = problem.records("identify")
+    residuals = problem.with_substeps("identify", warns=False)
     firsts = scattered(residuals.unknowns(), starts, spread, seed)
     end = minimum(method, residuals, firsts, throw)
-    motions, limits, integration = _integration(residuals, experiments, noise, end)
+    motions, limits, integration = _integration(residuals, own, problem, end)
     for _ in range(MOST_REFITS):
         more = _needed(residuals, motions, limits, integration, end)
         if more is None:
@@ -136,25 +87,25 @@ def identify(
         residuals = residuals.stepped(more)
         again = jax.tree.map(lambda x: x[None], end.unknowns)
         end = joined(end, minimum(method, residuals, again, throw))
-        motions, limits, integration = _integration(residuals, experiments, noise, end)
+        motions, limits, integration = _integration(residuals, own, problem, end)
     linear = linearized(residuals, end.unknowns)
     if linear.bounds.of_bodies and not linear.is_minimum:
         end = _along_bound(method, residuals, end, linear, throw)
-        motions, limits, integration = _integration(residuals, experiments, noise, end)
+        motions, limits, integration = _integration(residuals, own, problem, end)
         linear = linearized(residuals, end.unknowns)
     if not integration.is_met:
         motions.warn("identify", integration, limits, not residuals.simulator.chooses)
-    return fit_at(residuals, experiments, records, end, linear, motions, integration)
+    return fit_at(residuals, own, records, end, linear, motions, integration)
 
 
-def _check(model: Model, experiments: Any, starts: Any, spread: Any, seed: Any) -> None:
+def _check(problem: Problem, starts: Any, spread: Any, seed: Any) -> None:
     for name, value, least in (("starts", starts, 1), ("seed", seed, 0)):
         if not is_count(value, least):
             message = f"must be a whole number from {least} on, got {value!r}"
             raise DataError(f"identify: {name} {message}")
     if not (isinstance(spread, int | float) and spread >= 0):
         raise DataError(f"identify: spread must be a number from 0 on, got {spread!r}")
-    if not all_concrete((model, experiments)):
+    if not all_concrete((problem.model, problem.experiments)):
         raise ModelError("identify needs concrete numbers; call it outside jit, or take misfit")
 
 
@@ -172,12 +123,12 @@ def _as_minimizer(method: Any) -> AbstractMinimizer:
 def _integration(
     residuals: Residuals,
     experiments: Sequence[Experiment],
-    noise: Mapping[str, float] | None,
+    problem: Problem,
     end: End,
 ) -> tuple[Motions, Limits, Integration]:
     """Motions at the end of a minimization, limits of their integration error, and the error."""
     motions = motions_of(residuals, experiments, end.unknowns)
-    limits = Limits(noise or {}, rms_of(overlays_at(residuals, motions)))
+    limits = Limits(problem.noise or {}, rms_of(overlays_at(residuals, motions)))
     return motions, limits, motions.measured(residuals.simulator.substeps, limits)
 
 

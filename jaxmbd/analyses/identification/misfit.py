@@ -1,7 +1,7 @@
 """Misfit of a model to measured readings, as a function of free numbers."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Unpack
 
 import equinox as eqx
 import jax
@@ -11,11 +11,9 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from ...model import Model
-from .losses import AbstractLoss
 from .parameters import Selection
-from .prediction import Sensors
-from .problem import residuals_of, with_substeps
-from .records import AnyRecord, split_experiments
+from .problem import Options, Problem, as_problem
+from .records import AnyRecord
 from .residuals import Residuals
 
 
@@ -108,59 +106,22 @@ class Misfit(eqx.Module):
 
 
 def misfit(
-    model: Model,
-    experiments: AnyRecord | Sequence[AnyRecord],
-    select: Selection,
-    *,
-    noise: Mapping[str, float] | None = None,
-    sensors: Sensors | None = None,
-    loss: AbstractLoss | None = None,
-    fit_initial_states: bool = False,
-    continuity: Sequence[Any] | None = None,
-    formulation: Any = None,
-    integrator: Any = None,
-    substeps: int | None = None,
-    jacobian: str = "forward",
+    model: Model | Problem,
+    experiments: AnyRecord | Sequence[AnyRecord] | None = None,
+    select: Selection | None = None,
+    **options: Unpack[Options],
 ) -> Misfit:
     """The cost that `identify` minimizes, as a function for other minimizers.
 
-    **Arguments:** as for `identify`; `jacobian` is for solvers that need the whole Jacobian.
-    Default of `substeps`: chosen once, from the motions of `model`. The integration error may be
-    larger for other models; `predict` estimates it. Given `substeps` are not checked.
+    **Arguments:** a `Problem`, or those of one; `jacobian` is for solvers that need the whole
+    Jacobian. Default of `substeps`: chosen once, from the motions of the model. The integration
+    error may be larger for other models; `predict` estimates it. Given `substeps` are not checked.
 
     **Raises** `ModelError` and `DataError` for invalid parameters and records. **Warns** by
     `IntegrationWarning` if the integration error is too large with all numbers of substeps tried.
     """
-    return misfit_of(
-        "misfit",
-        model,
-        experiments,
-        select,
-        sensors=sensors,
-        noise=noise,
-        loss=loss,
-        fit_initial_states=fit_initial_states,
-        continuity=continuity,
-        formulation=formulation,
-        integrator=integrator,
-        substeps=substeps,
-        jacobian=jacobian,
-    )
+    of = as_problem("misfit", model, experiments, select, options)
+    return Misfit(of.with_substeps("misfit"))
 
 
-def misfit_of(
-    who: str,
-    model: Model,
-    experiments: AnyRecord | Sequence[AnyRecord],
-    select: Selection,
-    *,
-    noise: Mapping[str, float] | None,
-    **options: Any,
-) -> Misfit:
-    """The misfit; warnings name `who` and refer to the caller's caller."""
-    experiments, records = split_experiments(experiments, who)
-    residuals = residuals_of(model, experiments, records, select, noise=noise, **options)
-    return Misfit(with_substeps(residuals, experiments, noise, who))
-
-
-__all__ = ["Misfit", "misfit", "misfit_of"]
+__all__ = ["Misfit", "misfit"]

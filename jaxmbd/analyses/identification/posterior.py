@@ -1,7 +1,7 @@
 """Posterior density of parameters, from readings and priors, for samplers."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Unpack
 
 import equinox as eqx
 import jax
@@ -11,11 +11,10 @@ from jaxtyping import Array, Float
 from ...errors import DataError
 from ...model import Model
 from ...model.arguments import as_mapping
-from .losses import AbstractLoss
-from .misfit import Misfit, misfit_of
+from .misfit import Misfit
 from .parameters import Selection
-from .prediction import Sensors
-from .records import AnyRecord, split_experiments
+from .problem import Options, Problem, as_problem
+from .records import AnyRecord
 
 REACH = 20.0  # Largest change of free numbers (logarithms of positive numbers).
 
@@ -67,49 +66,27 @@ class LogPosterior(eqx.Module):
 
 
 def log_posterior(
-    model: Model,
-    experiments: AnyRecord | Sequence[AnyRecord],
-    select: Selection,
-    noise: Mapping[str, float],
-    *,
-    sensors: Sensors | None = None,
-    loss: AbstractLoss | None = None,
-    fit_initial_states: bool = False,
-    continuity: Sequence[Any] | None = None,
-    formulation: Any = None,
-    integrator: Any = None,
-    substeps: int | None = None,
-    jacobian: str = "forward",
+    model: Model | Problem,
+    experiments: AnyRecord | Sequence[AnyRecord] | None = None,
+    select: Selection | None = None,
+    **options: Unpack[Options],
 ) -> LogPosterior:
     """The posterior density of parameters, given records whose noise is known.
 
-    **Arguments:** as for `identify`; `noise` of every sensor; `substeps` as for `misfit`. The
-    gradient takes a forward derivative for each parameter and each number of one initial state, or,
-    with `jacobian="reverse"`, one reverse derivative, which is faster for more than about eight.
+    **Arguments:** a `Problem`, or those of one; `noise` of every sensor; `substeps` as for
+    `misfit`. The gradient takes a forward derivative for each parameter and each number of one
+    initial state, or, with `jacobian="reverse"`, one reverse derivative, which is faster for more
+    than about eight.
 
     **Raises** the errors of `misfit`, and `DataError` for a sensor without noise.
     """
-    motions, _ = split_experiments(experiments, "log_posterior")
-    noise = as_mapping(noise, "log_posterior: noise", "{sensor: standard deviation}", DataError)
+    of = as_problem("log_posterior", model, experiments, select, options)
+    motions, _ = of.records("log_posterior")
+    noise = as_mapping(of.noise, "log_posterior: noise", "{sensor: standard deviation}", DataError)
     for name in sorted({name for e in motions for name in e.measurements}):
         if name not in noise:
             raise DataError(f"log_posterior: give the noise of sensor {name!r}")
-    misfit = misfit_of(
-        "log_posterior",
-        model,
-        experiments,
-        select,
-        noise=noise,
-        sensors=sensors,
-        loss=loss,
-        fit_initial_states=fit_initial_states,
-        continuity=continuity,
-        formulation=formulation,
-        integrator=integrator,
-        substeps=substeps,
-        jacobian=jacobian,
-    )
-    return LogPosterior(misfit)
+    return LogPosterior(Misfit(of.with_substeps("log_posterior")))
 
 
 __all__ = ["LogPosterior", "log_posterior"]
