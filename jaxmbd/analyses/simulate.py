@@ -181,16 +181,48 @@ def simulate(
         check_first_state(system, t0, state)
     known = all_concrete((system, state, t0, t1, dt))
     note_unobserved(surfaces_of(system), fixed and not known and impacts is None)
-    motion = system, state, t0, t1, dt, controller, integrator, saveat, event, impacts
-    options = bool(progress), adjoint, max_steps, is_watched(system) and known, fixed and known
+    method = _Method(integrator, controller, saveat, event, impacts, adjoint, max_steps)
+    watched = is_watched(system) and known
+    task = _Task(system, state, t0, t1, dt, method, bool(progress), watched, fixed and known)
     # Checks of times are made above; a progress meter calls Python in any case.
-    checked = all_concrete((*motion[:-3], saveat.subs, event, impacts)) and not progress
+    traced = system, state, t0, t1, dt, controller, integrator, saveat.subs, event, impacts
+    checked = all_concrete(traced) and not progress
     with unwatched():
-        solved = (_solve_checked if checked else _solve)(*motion, *options)
+        solved = (_solve_checked if checked else _solve)(task)
         result = Solution.of(system, solved.sol, solved.verdict.result, solved.met)
         solution = _checked(result, solved.verdict, throw, controller, state)
     _warn(system, t0, state, solved, dt, integrator)
     return solution
+
+
+class _Method(eqx.Module):
+    """How `simulate` integrates."""
+
+    integrator: Any
+    controller: Any
+    saveat: diffrax.SaveAt
+    event: diffrax.Event | None
+    impacts: Restitution | None
+    adjoint: diffrax.AbstractAdjoint | None
+    max_steps: int
+
+
+class _Task(eqx.Module):
+    """The arguments of one compiled program.
+
+    - `watched`: whether the energy is compared; `observed`: whether the ends of fixed steps and
+      their contacts are results, too.
+    """
+
+    system: AbstractSystem
+    state: State
+    t0: Time
+    t1: Time
+    dt: Time | None
+    method: _Method
+    shows_progress: bool
+    watched: bool
+    observed: bool
 
 
 class _Solved(NamedTuple):
@@ -217,43 +249,29 @@ def _warn(
 
 @stored
 @with_room
-def _solve(
-    system,
-    state,
-    t0,
-    t1,
-    dt,
-    controller,
-    integrator,
-    saveat,
-    event,
-    impacts,
-    progress,
-    adjoint,
-    max_steps,
-    watched,
-    observed,
-) -> _Solved:
-    adaptive = isinstance(controller, diffrax.AbstractAdaptiveStepSizeController)
+def _solve(task: _Task) -> _Solved:
+    system, state, t0, method = task.system, task.state, task.t0, task.method
+    integrator, saveat, impacts = method.integrator, method.saveat, method.impacts
+    adaptive = isinstance(method.controller, diffrax.AbstractAdaptiveStepSizeController)
     returned, surfaces = saveat.controller_state, surfaces_of(system)
-    controller = measured(controller, system, t0, t1, state)
+    controller = measured(method.controller, system, t0, task.t1, state)
     if adaptive and surfaces.groups:
         controller = MeetsContacts(controller, surfaces)
     if impacts is not None:
         system = without_contacts(system)
     system = system.prepared()
-    run = _runner(system, t1, dt, controller, integrator, progress, adjoint, max_steps)
+    run = _runner(task, system, controller)
     ending = met = steps = None
     if impacts is not None:
-        at = t0, t1, state, saveat.subs.ts
-        sol, lost, ending, met = with_impacts(system, surfaces, impacts, run, *at, max_steps)
-    elif observed and surfaces.groups:
+        at = t0, task.t1, state, saveat.subs.ts
+        sol, lost, ending, met = with_impacts(system, surfaces, impacts, run, *at, method.max_steps)
+    elif task.observed and surfaces.groups:
         every = diffrax.SubSaveAt(t0=True, steps=True, fn=ObservesContacts(surfaces))
-        sol, lost = run(t0, state, replace(saveat, subs=[saveat.subs, every]), event)
+        sol, lost = run(t0, state, replace(saveat, subs=[saveat.subs, every]), method.event)
         (ts, ends), (ys, found) = cast(Any, sol.ts), cast(Any, sol.ys)
         steps, sol = (ends, found), eqx.tree_at(lambda s: (s.ts, s.ys), sol, (ts, ys))
     else:
-        sol, lost = run(t0, state, saveat, event)
+        sol, lost = run(t0, state, saveat, method.event)
     if isinstance(integrator, AbstractImplicit):
         sol = _without_failed_step(sol)
     elif isinstance(sol.ts, jax.Array) and isinstance(sol.ys, State):
@@ -264,7 +282,7 @@ def _solve(
         memory = cast(ControllerState | None, sol.controller_state)
         inner = memory.inner if returned and memory is not None else None
         sol = _with_controller_state(sol, inner)
-    balance = energy_balance(system, t0, state, sol) if watched else None
+    balance = energy_balance(system, t0, state, sol) if task.watched else None
     verdict = judged(system, t0, state, accuracy, sol, lost, ending)
     return _Solved(sol, verdict, balance, met, steps)
 
@@ -278,8 +296,9 @@ def _with_controller_state(sol: diffrax.Solution, inner: Any) -> diffrax.Solutio
     return eqx.tree_at(lambda s: s.controller_state, sol, inner, is_leaf=lambda x: x is None)
 
 
-def _runner(system, t1, dt, controller, integrator, progress, adjoint, max_steps) -> Run:
+def _runner(task: _Task, system: AbstractSystem, controller: Any) -> Run:
     """The function that integrates from a time and state to `t1` or an event."""
+    integrator, adjoint = task.method.integrator, task.method.adjoint
     adaptive = isinstance(controller, diffrax.AbstractAdaptiveStepSizeController)
 
     def run(
@@ -293,16 +312,16 @@ def _runner(system, t1, dt, controller, integrator, progress, adjoint, max_steps
             integrator.terms(system),
             integrator,
             t0,
-            t1,
-            dt,
+            task.t1,
+            task.dt,
             state,
             args=system,
             stepsize_controller=_ending(controller, integrator) if adaptive else controller,
             saveat=saveat,
             event=event,
             adjoint=diffrax.RecursiveCheckpointAdjoint() if adjoint is None else adjoint,
-            progress_meter=Meter() if progress else diffrax.NoProgressMeter(),
-            max_steps=max_steps,
+            progress_meter=Meter() if task.shows_progress else diffrax.NoProgressMeter(),
+            max_steps=task.method.max_steps,
             throw=False,
         )
         if not adaptive:
