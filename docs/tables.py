@@ -8,7 +8,7 @@ import diffrax
 
 import jaxmbd as mbd
 from jaxmbd import integrators
-from jaxmbd.formulations.formulate import system_of
+from jaxmbd.extend import AbstractFormulation
 from jaxmbd.system.constraints import n_constraints
 
 
@@ -51,7 +51,8 @@ def four_bar() -> mbd.Model:
 
 def formulations() -> dict[str, Any]:
     """One of every kind that `formulate` knows."""
-    kinds = [kind for kind in system_of.registry if kind.__name__ in mbd.__all__]
+    public = (getattr(mbd, name) for name in mbd.__all__)
+    kinds = [x for x in public if isinstance(x, type) and issubclass(x, AbstractFormulation)]
     given = {mbd.VelocityTransformation: (mbd.MaximalCoordinates(),)}
     return {kind.__name__: kind(*given.get(kind, ())) for kind in kinds}
 

@@ -17,7 +17,6 @@ from .forces import AbstractFrameElement as AbstractFrameElement
 from .forces import AbstractFrameForce as AbstractFrameForce
 from .forces import AbstractJointElement as AbstractJointElement
 from .forces import AbstractJointForce as AbstractJointForce
-from .formulations.formulate import system_of as system_of
 from .integrators import AbstractIntegrator as AbstractIntegrator
 from .integrators import Attempt as Attempt
 from .joints import AbstractConstraint as AbstractConstraint
@@ -40,6 +39,7 @@ from .model.values import negative as negative
 from .model.values import not_positive as not_positive
 from .signals import AbstractSignal as AbstractSignal
 from .signals import as_signal as as_signal
+from .system.abstract import AbstractFormulation as AbstractFormulation
 from .system.abstract import AbstractSystem as AbstractSystem
 from .system.configuration import AbstractConfiguration as AbstractConfiguration
 from .system.constraints import n_constraints as n_constraints
@@ -51,6 +51,7 @@ __all__ = [
     "AbstractConstraint",
     "AbstractElement",
     "AbstractField",
+    "AbstractFormulation",
     "AbstractFrameElement",
     "AbstractFrameForce",
     "AbstractFriction",
@@ -84,5 +85,4 @@ __all__ = [
     "negative",
     "not_positive",
     "solve_spd",
-    "system_of",
 ]

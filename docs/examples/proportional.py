@@ -7,13 +7,28 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 import jaxmbd as mbd
-from jaxmbd.extend import AbstractConfiguration, AbstractSystem, solve_spd, system_of
+from jaxmbd.extend import (
+    AbstractConfiguration,
+    AbstractFormulation,
+    AbstractSystem,
+    solve_spd,
+)
 
 
-class ProportionalCoordinates(eqx.Module):
+class ProportionalCoordinates(AbstractFormulation):
     """q = B y in the joint coordinates q of an open tree, with `ratios` B of shape `(nq, k)`."""
 
     ratios: Float[Array, "nq k"] = eqx.field(converter=jnp.asarray)
+
+    def system(self, model):
+        joints, B = mbd.formulate(model, mbd.JointCoordinates()), self.ratios
+        if joints.nq != joints.nv or joints.constrained or model.couplings:
+            raise mbd.ModelError("ProportionalCoordinates needs an open tree without couplings")
+        if B.shape[0] != joints.nq:
+            raise mbd.ModelError(
+                f"the ratios have {B.shape[0]} rows, the joints {joints.nq} entries"
+            )
+        return ProportionalSystem(joints, B)
 
 
 class ProportionalSystem(AbstractSystem):
@@ -129,16 +144,6 @@ class ProportionalConfiguration(AbstractConfiguration):
 
     def coordinate_loads(self, g, force):
         return self.joints.coordinate_loads(g, force)
-
-
-@system_of.register
-def _(formulation: ProportionalCoordinates, model: mbd.Model) -> ProportionalSystem:
-    system, B = mbd.formulate(model, mbd.JointCoordinates()), formulation.ratios
-    if system.nq != system.nv or system.constrained or model.couplings:
-        raise mbd.ModelError("ProportionalCoordinates needs an open tree without couplings")
-    if B.shape[0] != system.nq:
-        raise mbd.ModelError(f"the ratios have {B.shape[0]} rows, the joints {system.nq} entries")
-    return ProportionalSystem(system, B)
 
 
 def checks():

@@ -1,13 +1,13 @@
 """Equations of motion of a model."""
 
-from functools import singledispatch
 from typing import Any
 
 from ..errors import ModelError
 from ..mechanism.float_types import in_one_float_type
 from ..model import Model
 from ..model.arguments import described
-from ..system.abstract import AbstractSystem
+from ..system.abstract import AbstractFormulation, AbstractSystem
+from .joint import JointCoordinates
 
 
 def formulate(model: Model, formulation: Any = None, dtype: Any = None) -> AbstractSystem:
@@ -42,9 +42,12 @@ def formulate(model: Model, formulation: Any = None, dtype: Any = None) -> Abstr
     return system_of(formulation, in_one_float_type(model, dtype))
 
 
-@singledispatch
 def system_of(formulation: Any, model: Model) -> AbstractSystem:
-    """The system of a formulation; a new formulation registers its own function."""
+    """The system of a formulation. **Raises** `ModelError` for anything else."""
+    if formulation is None:
+        formulation = JointCoordinates()
+    if isinstance(formulation, AbstractFormulation):
+        return formulation.system(model)
     if isinstance(formulation, type):
         raise ModelError(
             f"the formulation is the class {formulation.__name__}; pass an instance, "

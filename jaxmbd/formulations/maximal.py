@@ -6,7 +6,6 @@ Sources: "Equations of Multi-Body Motion", eqs 4932 to 4943; Bauchau et al. (201
 import math
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -21,8 +20,7 @@ from ..mechanism.mechanism import Mechanism
 from ..mechanism.tree import tree_poses, tree_tangents
 from ..model import Model
 from ..system import constraints, joint_motion
-from ..system.abstract import AbstractSystem, Elastic
-from ..system.acceleration import constrained_accelerations
+from ..system.abstract import AbstractFormulation, AbstractSystem, Elastic, State, Time, Velocities
 from ..system.configuration import (
     AbstractConfiguration,
     AbstractPortConfiguration,
@@ -36,25 +34,19 @@ from ..system.inertia import (
     mass_of_bodies,
     momentum_of,
     spatial_inertia,
-    twist_rates,
     unwhiten_twists,
     whiten_wrenches,
 )
 from ..system.loads import generalized
-from ..system.residuals import (
-    forces_and_reactions,
-    motion_residual,
-    residual_by_bodies,
-    rest_residual,
-)
+from ..system.residuals import forces_and_reactions, residual_by_bodies
 from ..system.sparsity import SparsityPattern, body_sparsity
-from .formulate import system_of
+from ..system.stabilization import AbstractStabilization
 from .joint.layout import lay_out
 from .joint.system import JointSystem
 from .sparse_accelerations import sparse_accelerations
 
 
-class MaximalCoordinates(eqx.Module):
+class MaximalCoordinates(AbstractFormulation):
     """Position and quaternion of every body; every joint is a constraint.
 
     The mass matrix is constant and block diagonal, and loops are treated as all other joints. The
@@ -67,6 +59,9 @@ class MaximalCoordinates(eqx.Module):
         system = mbd.formulate(model, mbd.MaximalCoordinates())
         system.nv  # 6 for each body
     """
+
+    def system(self, model: Model) -> "MaximalSystem":
+        return MaximalSystem(lower(model))
 
 
 class MaximalSystem(AbstractSystem[AbstractConfiguration]):
@@ -325,6 +320,69 @@ class MaximalSystem(AbstractSystem[AbstractConfiguration]):
         rotors = [group.rows.take(rates[group.group])[:, 0] for group in self.mechanism.rotors]
         return jnp.concatenate([twists.ravel(), elastic[1], *rotors])
 
+    def own_motion_residual(
+        self,
+        c: AbstractConfiguration,
+        v: Float[Array, "nv"],
+        vdot: Float[Array, "nv"],
+        lam: Float[Array, "ng"] | None,
+    ) -> Float[Array, "nv"]:
+        """The residual computed body by body, without the mass matrix."""
+        if not self.mechanism.all_rigid:
+            residual = residual_by_bodies(self, c, v, vdot, lam)
+            rotors = self.nv - self.n_rotors
+            return residual.at[rotors:].add(self._reflected_inertias() * vdot[rotors:])
+        (twists, _), (rates, turns) = self._split(v, 6), self._split(vdot, 6)
+        W = jax.vmap(inertial_wrench)(self.mechanism.rigid, twists, rates)
+        inertial = jnp.concatenate([W.ravel(), self._reflected_inertias() * turns])
+        wrenches, joint_forces, intrinsic = forces_and_reactions(self, c, v, lam)
+        return inertial - generalized(c, wrenches, joint_forces) - intrinsic
+
+    def own_rest_residual(
+        self, c: AbstractConfiguration, lam: Float[Array, "ng"] | None
+    ) -> Float[Array, "nv"] | None:
+        """-(f + Gᵀ λ) for rigid bodies, whose inertial forces are zero at rest."""
+        if not self.mechanism.all_rigid:
+            return None
+        v = jnp.zeros(self.nv, c.q.dtype)
+        wrenches, joint_forces, intrinsic = forces_and_reactions(self, c, v, lam)
+        return -generalized(c, wrenches, joint_forces) - intrinsic
+
+    def own_constrained_accelerations(
+        self, t: Time, state: State, stabilization: AbstractStabilization | None
+    ) -> tuple[Velocities, Float[Array, "ng"]] | None:
+        return sparse_accelerations(self, t, state, stabilization)
+
+    def own_port_accelerations(
+        self, c: AbstractConfiguration, v: Float[Array, "nv"]
+    ) -> Float[Array, "n_ports 6"] | None:
+        """Zero for ports on rigid bodies: at v̇ = 0 twists along their own axes are constant."""
+        if self.mechanism.n_elastic > 0:
+            return None
+        return jnp.zeros((self.mechanism.n_ports, 6), dtype=v.dtype)
+
+    def own_jacobian(self, c: AbstractConfiguration) -> Float[Array, "ng nv"] | None:
+        """The rows of a joint between rigid bodies have two nonzero blocks of six columns."""
+        if self.mechanism.n_elastic > 0:
+            return None
+        mechanism, n, dtype = self.mechanism, self.mechanism.n_bodies, c.q.dtype
+        parts = []
+        for g in self.constrained:
+            group, X_FM = mechanism.joints[g], c.relative_poses(g)
+            count, m = len(group), n_rows(group.joint)
+            if m == 0:
+                continue
+            D = constraints.local_jacobians(group, X_FM)
+            rows = jnp.zeros((count, m, 1 + n, 6), dtype=dtype)
+            for bodies, block in joint_motion.body_rows(mechanism, group, X_FM, D):
+                joint_rows = jnp.arange(count, dtype=jnp.int32)
+                rows = rows.at[joint_rows, :, bodies.traced(), :].add(block)
+            joints = rows[:, :, 1:].reshape(count * m, 6 * n)
+            rotors = jnp.zeros((count * m, self.n_rotors), dtype=dtype)
+            parts.append(jnp.concatenate([joints, rotors], axis=1))
+        empty = jnp.zeros((0, self.nv), dtype=dtype)
+        return jnp.concatenate([empty, *parts, constraints.coordinate_jacobian(self, c)])
+
 
 class MaximalConfiguration(AbstractPortConfiguration):
     """The configuration in maximal coordinates: a port has the twist of its body, taken there."""
@@ -372,77 +430,3 @@ def _inverse(J: Float[Array, "3 3"]) -> Float[Array, "3 3"]:
     J = J / size
     columns = jnp.stack([so3.cross(J[1], J[2]), so3.cross(J[2], J[0]), so3.cross(J[0], J[1])], 1)
     return columns / (J[0] @ columns[:, 0]) / size
-
-
-@system_of.register
-def _(formulation: MaximalCoordinates, model: Model) -> MaximalSystem:
-    return MaximalSystem(lower(model))
-
-
-@motion_residual.register
-def _(
-    system: MaximalSystem,
-    c: AbstractConfiguration,
-    v: Float[Array, "nv"],
-    vdot: Float[Array, "nv"],
-    lam: Float[Array, "ng"] | None = None,
-) -> Float[Array, "nv"]:
-    """The residual computed body by body, without the mass matrix."""
-    if not system.mechanism.all_rigid:
-        residual = residual_by_bodies(system, c, v, vdot, lam)
-        rotors = system.nv - system.n_rotors
-        return residual.at[rotors:].add(system._reflected_inertias() * vdot[rotors:])
-    (twists, _), (rates, turns) = system._split(v, 6), system._split(vdot, 6)
-    W = jax.vmap(inertial_wrench)(system.mechanism.rigid, twists, rates)
-    inertial = jnp.concatenate([W.ravel(), system._reflected_inertias() * turns])
-    wrenches, joint_forces, intrinsic = forces_and_reactions(system, c, v, lam)
-    return inertial - generalized(c, wrenches, joint_forces) - intrinsic
-
-
-@rest_residual.register
-def _(
-    system: MaximalSystem, c: AbstractConfiguration, lam: Float[Array, "ng"] | None = None
-) -> Float[Array, "nv"]:
-    """-(f + Gᵀ λ) for rigid bodies, whose inertial forces are zero at rest."""
-    v = jnp.zeros(system.nv, c.q.dtype)
-    if not system.mechanism.all_rigid:
-        return motion_residual(system, c, v, v, lam)
-    wrenches, joint_forces, intrinsic = forces_and_reactions(system, c, v, lam)
-    return -generalized(c, wrenches, joint_forces) - intrinsic
-
-
-constrained_accelerations.register(MaximalSystem, sparse_accelerations)
-
-
-@constraints.port_accelerations.register
-def _(
-    system: MaximalSystem, c: AbstractConfiguration, v: Float[Array, "nv"]
-) -> Float[Array, "n_ports 6"]:
-    """Zero for ports on rigid bodies: at v̇ = 0 their twists along their own axes are constant."""
-    if system.mechanism.n_elastic > 0:
-        return twist_rates(system, c, v, jnp.zeros_like(v))
-    return jnp.zeros((system.mechanism.n_ports, 6), dtype=v.dtype)
-
-
-@constraints.jacobian.register
-def _(system: MaximalSystem, c: AbstractConfiguration) -> Float[Array, "ng nv"]:
-    """The rows of a joint between rigid bodies have two nonzero blocks of six columns."""
-    if system.mechanism.n_elastic > 0:
-        return constraints.jacobian.dispatch(object)(system, c)
-    mechanism, n, dtype = system.mechanism, system.mechanism.n_bodies, c.q.dtype
-    parts = []
-    for g in system.constrained:
-        group, X_FM = mechanism.joints[g], c.relative_poses(g)
-        count, m = len(group), n_rows(group.joint)
-        if m == 0:
-            continue
-        D = constraints.local_jacobians(group, X_FM)
-        rows = jnp.zeros((count, m, 1 + n, 6), dtype=dtype)
-        for bodies, block in joint_motion.body_rows(mechanism, group, X_FM, D):
-            joint_rows = jnp.arange(count, dtype=jnp.int32)
-            rows = rows.at[joint_rows, :, bodies.traced(), :].add(block)
-        joints = rows[:, :, 1:].reshape(count * m, 6 * n)
-        rotors = jnp.zeros((count * m, system.n_rotors), dtype=dtype)
-        parts.append(jnp.concatenate([joints, rotors], axis=1))
-    empty = jnp.zeros((0, system.nv), dtype=dtype)
-    return jnp.concatenate([empty, *parts, constraints.coordinate_jacobian(system, c)])

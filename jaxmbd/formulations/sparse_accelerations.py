@@ -13,7 +13,6 @@ from jaxtyping import Array, Float
 from ..nonlinear import linear_root
 from ..system import constraints
 from ..system.abstract import AbstractSystem, State, Time, Velocities
-from ..system.acceleration import constrained_accelerations
 from ..system.residuals import constraint_rates, motion_residual
 from ..system.stabilization import AbstractStabilization
 
@@ -23,15 +22,15 @@ MIN_UNKNOWNS = 1000
 
 def sparse_accelerations(
     system: AbstractSystem, t: Time, state: State, stabilization: AbstractStabilization | None
-) -> tuple[Velocities, Float[Array, "ng"]]:
+) -> tuple[Velocities, Float[Array, "ng"]] | None:
     """v̇ and λ; NaN if the equations are singular.
 
-    Small systems, and systems with possibly redundant constraints, are solved by the dense method.
+    None for small systems and for systems with possibly redundant constraints: the dense method
+    solves them.
     """
     ng = constraints.n_constraints(system)
     if system.nv + ng < MIN_UNKNOWNS or constraints.may_be_redundant(system):
-        solve = constrained_accelerations.dispatch(object)
-        return solve(system, t, state, stabilization)
+        return None
     pattern = system.sparsity_pattern()
     assert pattern is not None
     zeros = jnp.zeros(system.nv + ng, state.q.dtype)

@@ -18,13 +18,11 @@ from ..linear import solve_spd
 from ..mechanism.lowering import lower
 from ..mechanism.mechanism import Mechanism
 from ..model import Model
-from ..system.abstract import AbstractSystem, Elastic, State, Time
-from ..system.acceleration import free_accelerations
-from ..system.constraints import sizes_of_possible_zeros
-from ..system.reactions import reactions_of, reactions_of_motion
+from ..system.abstract import AbstractFormulation, AbstractSystem, Elastic, State, Time
+from ..system.acceleration import general_free_accelerations
+from ..system.reactions import reactions_of_motion
 from ..system.refined import correction
 from ..system.rounding import is_checked
-from ..system.saddle_point import row_lengths
 from .formulate import system_of
 from .joint.configuration import JointConfiguration, split
 from .joint.layout import Layout, lay_out
@@ -33,7 +31,7 @@ from .nodal.planar import PlanarPointSystem
 from .nodal.plane import PlanarJointSystem, check_plane, normal_of
 
 
-class VelocityTransformation(eqx.Module):
+class VelocityTransformation(AbstractFormulation):
     """Joint coordinates whose equations are transformed from those of another formulation.
 
     With velocities u = B(θ) θ̇, mass matrix M and bias b of the other formulation, M̄ = Bᵀ M B and
@@ -55,6 +53,31 @@ class VelocityTransformation(eqx.Module):
     """
 
     formulation: Any
+
+    def system(self, model: Model) -> "ReducedSystem":
+        mechanism = lower(model)
+        loops = mechanism.topology.loops
+        cut = Model(
+            bodies=model.bodies,
+            joints={name: joint for name, joint in model.joints.items() if name not in loops},
+            rotors=model.rotors,
+        )
+        full = system_of(self.formulation, cut)
+        if not full.constant_mass:
+            raise ModelError(
+                f"VelocityTransformation needs a formulation with a constant mass matrix, not "
+                f"{type(self.formulation).__name__}"
+            )
+        plane = full.plane if isinstance(full, PlanarPointSystem) else None
+        if plane is not None:
+            mechanism = check_plane(mechanism, plane)
+            for group in mechanism.joints:
+                if isinstance(group.joint, Free):
+                    raise ModelError(
+                        f"joint {group.names[0]!r} is free: its six coordinates leave the {plane} "
+                        "plane; use a Planar joint in its place, or PointCoordinates alone"
+                    )
+        return ReducedSystem(mechanism, full, lay_out(mechanism), plane)
 
 
 class ReducedSystem(AbstractSystem[JointConfiguration]):
@@ -171,58 +194,27 @@ class ReducedSystem(AbstractSystem[JointConfiguration]):
         full = self.full.mass(x) @ u_dot + self.full.bias(x, u)
         return self._transformation(q).T @ full
 
+    def own_free_accelerations(self, t: Time, state: State) -> Float[Array, "nv"]:
+        """M⁻¹ (f - b); in single precision NaN if the residual of `JointSystem` shows an error."""
+        vdot = general_free_accelerations(self, t, state)
+        if not is_checked(vdot.dtype):
+            return vdot
+        c = self.configuration(t, state.q, state.z)
+        _, holds = correction(self.joint, c, state.v, vdot)
+        return vdot * jnp.where(holds, 1.0, jnp.nan).astype(vdot.dtype)
 
-@system_of.register
-def _(formulation: VelocityTransformation, model: Model) -> ReducedSystem:
-    mechanism = lower(model)
-    loops = mechanism.topology.loops
-    cut = Model(
-        bodies=model.bodies,
-        joints={name: joint for name, joint in model.joints.items() if name not in loops},
-        rotors=model.rotors,
-    )
-    full = system_of(formulation.formulation, cut)
-    if not full.constant_mass:
-        raise ModelError(
-            f"VelocityTransformation needs a formulation with a constant mass matrix, not "
-            f"{type(formulation.formulation).__name__}"
-        )
-    plane = full.plane if isinstance(full, PlanarPointSystem) else None
-    if plane is not None:
-        mechanism = check_plane(mechanism, plane)
-        for group in mechanism.joints:
-            if isinstance(group.joint, Free):
-                raise ModelError(
-                    f"joint {group.names[0]!r} is free: its six coordinates leave the {plane} "
-                    "plane; use a Planar joint in its place, or PointCoordinates alone"
-                )
-    return ReducedSystem(mechanism, full, lay_out(mechanism), plane)
+    def own_row_lengths(
+        self, c: JointConfiguration, B: Float[Array, "nv ng"]
+    ) -> Float[Array, "ng"]:
+        return self.joint.own_row_lengths(c, B)
 
+    def own_sizes_of_possible_zeros(
+        self, c: JointConfiguration, size: Float[Array, ""]
+    ) -> Float[Array, "ng"]:
+        return self.joint.own_sizes_of_possible_zeros(c, size)
 
-@free_accelerations.register
-def _(system: ReducedSystem, t: Time, state: State) -> Float[Array, "nv"]:
-    """M⁻¹ (f - b); in single precision NaN if the residual of `JointSystem` shows an error."""
-    vdot = free_accelerations.dispatch(object)(system, t, state)
-    if not is_checked(vdot.dtype):
-        return vdot
-    c = system.configuration(t, state.q, state.z)
-    _, holds = correction(system.joint, c, state.v, vdot)
-    return vdot * jnp.where(holds, 1.0, jnp.nan).astype(vdot.dtype)
-
-
-@row_lengths.register
-def _(system: ReducedSystem, c: JointConfiguration, B: Float[Array, "nv ng"]) -> Float[Array, "ng"]:
-    return row_lengths(system.joint, c, B)
-
-
-@sizes_of_possible_zeros.register
-def _(system: ReducedSystem, c: JointConfiguration, size: Float[Array, ""]) -> Float[Array, "ng"]:
-    return sizes_of_possible_zeros(system.joint, c, size)
-
-
-@reactions_of.register
-def _(
-    system: ReducedSystem, t: Float[Array, ""], state: State, solved: tuple[Array, Array]
-) -> dict[str, Float[Array, "6"]]:
-    plane = None if system.plane is None else normal_of(system.plane, system.mechanism.dtype)
-    return reactions_of_motion(system, t, state, solved, plane)
+    def own_reactions_of(
+        self, t: Time, state: State, solved: tuple[Array, Array]
+    ) -> dict[str, Float[Array, "6"]]:
+        plane = None if self.plane is None else normal_of(self.plane, self.mechanism.dtype)
+        return reactions_of_motion(self, t, state, solved, plane)

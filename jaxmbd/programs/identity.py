@@ -178,10 +178,6 @@ class _Digest:
     def function(self, x: types.FunctionType) -> None:
         """A function and the values that it holds."""
         self.named(x)
-        methods = getattr(x, "registry", None)
-        if methods is not None and hasattr(x, "dispatch"):  # Of `functools.singledispatch`.
-            self.generic(x, methods)
-            return
         code = x.__code__
         self.text(f"{code.co_firstlineno} {code.co_code.hex()}")
         try:
@@ -189,12 +185,6 @@ class _Digest:
         except ValueError as error:  # A variable that has no value yet.
             raise Unknown from error
         self.inside(x, [*held, x.__defaults__, x.__kwdefaults__])
-
-    def generic(self, x: types.FunctionType, methods: Any) -> None:
-        """A generic function, whose methods belong to classes that are read where they occur."""
-        for kind, method in methods.items():
-            if _is_trusted(kind) and not _is_trusted(method):
-                raise Unknown(f"{x.__qualname__} of {kind.__qualname__}")
 
     def nested(self, x: Any) -> None:
         """An object of a class of a library, by what a copy of it would be made from."""

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -15,11 +15,15 @@ from ..errors import ModelError
 from ..lie import Pose
 from ..mechanism.float_types import as_own
 from ..mechanism.mechanism import Mechanism
-from ..model.model import unknown
+from ..model.model import Model, unknown
 from ..model.values import as_leaf
 from ..programs import stored
 from .configuration import AbstractConfiguration
 from .sparsity import SparsityPattern
+from .stabilization import AbstractStabilization
+
+if TYPE_CHECKING:
+    from .energy import Momentum
 
 C = TypeVar("C", bound=AbstractConfiguration)
 T = TypeVar("T")
@@ -346,6 +350,127 @@ class AbstractSystem(eqx.Module, Generic[C]):
         dq, dv, dz = jnp.split(change, [self.nv, 2 * self.nv])
         return State(self.retract(state.q, dq), state.v + dv, state.z + dz)
 
+    # Own ways of a formulation to compute what a function of this folder computes for all systems
+    # from the methods above: None for the general way of the function that the docstring names.
+    # The choice may depend on the kinds of components and on the float type, but not on values,
+    # which are traced.
+
+    def own_motion_residual(
+        self, c: C, v: Velocities, vdot: Velocities, lam: Float[Array, "ng"] | None
+    ) -> Velocities | None:
+        """Residual M v̇ + b - f - Gᵀ λ of the equations of motion; without Gᵀ λ if `lam` is None.
+
+        Default: None, the general way of `residuals.motion_residual`, by the mass matrix.
+        """
+        return None
+
+    def own_rest_residual(self, c: C, lam: Float[Array, "ng"] | None) -> Velocities | None:
+        """Residual b - f - Gᵀ λ at v = v̇ = 0.
+
+        Default: None, the general way of `residuals.rest_residual`, by that of a motion.
+        """
+        return None
+
+    def own_rest_stiffness(self, c: C, lam: Float[Array, "ng"]) -> Float[Array, "nv nv"] | None:
+        """Derivative of the residual at rest by displacements of q, in closed form.
+
+        Default: None; `equilibrium` differentiates `residuals.rest_residual`.
+        """
+        return None
+
+    def own_free_accelerations(self, t: Time, state: State) -> Velocities | None:
+        """M⁻¹ (f - b), the accelerations of a system without constraints.
+
+        Default: None, the general way of `acceleration.free_accelerations`, by the mass matrix.
+        """
+        return None
+
+    def own_constrained_accelerations(
+        self, t: Time, state: State, stabilization: AbstractStabilization | None
+    ) -> tuple[Velocities, Float[Array, "ng"]] | None:
+        """v̇ and λ of a system with constraints.
+
+        Default: None, the general way of `acceleration.constrained_accelerations`, by G M⁻¹ Gᵀ.
+        """
+        return None
+
+    def own_acceleration_derivatives(
+        self, t: Time, state: State
+    ) -> tuple[Float[Array, "nv nv"], Float[Array, "nv nv"]] | None:
+        """∂v̇/∂q and ∂v̇/∂v in closed form.
+
+        Default: None; `acceleration_derivatives` differentiates `accelerations`.
+        """
+        return None
+
+    def own_reactions_of(
+        self, t: Time, state: State, solved: tuple[Velocities, Float[Array, "ng"]]
+    ) -> dict[str, Float[Array, "6"]] | None:
+        """Reactions of all joints by name, as `jaxmbd.reactions` returns them.
+
+        Default: None, the general way of `reactions.reactions_of`, by multipliers of all joints.
+
+        **Arguments:** `solved`: v̇ and λ of the state.
+        """
+        return None
+
+    def own_kinetic_energy(self, c: C, v: Velocities) -> Float[Array, ""] | None:
+        """Kinetic energy [J].
+
+        Default: None, the general way of `energy.kinetic_energy`, by the twists of bodies.
+        """
+        return None
+
+    def own_momentum_at(self, c: C, v: Velocities) -> "Momentum | None":
+        """Momentum of all bodies about the world's origin.
+
+        Default: None, the general way of `energy.momentum_at`, by the twists of bodies.
+        """
+        return None
+
+    def own_port_accelerations(self, c: C, v: Velocities) -> Float[Array, "n_ports 6"] | None:
+        """Rates of the port twists at v̇ = 0.
+
+        Default: None, the general way of `constraints.port_accelerations`, by differentiation.
+        """
+        return None
+
+    def own_jacobian(self, c: C) -> Float[Array, "ng nv"] | None:
+        """Constraint Jacobian G(t, q).
+
+        Default: None, the general way of `constraints.jacobian`, by transposed velocity maps.
+        """
+        return None
+
+    def own_possibly_redundant(self) -> Bool[np.ndarray, "ng"] | None:
+        """Mask of the constraint rows that may depend on other rows.
+
+        Default: None, the rows of `constraints.possibly_redundant`: loops, couplings and drivers.
+        """
+        return None
+
+    def own_sizes_of_possible_zeros(
+        self, c: C, size: Float[Array, ""]
+    ) -> Float[Array, "ng"] | None:
+        """Sizes of constraint residuals whose rows of G may be zero; 0 for others.
+
+        Formulations without constraint equations for all joints override it: the tree alone may
+        satisfy a row, whose derivatives are then rounding errors relative to these sizes.
+        Default: None, zeros as in `constraints.sizes_of_possible_zeros`.
+
+        **Arguments:** `size`: size of the mechanism [m].
+        """
+        return None
+
+    def own_row_lengths(self, c: C, B: Float[Array, "nv ng"]) -> Float[Array, "ng"] | None:
+        """Lengths of the rows of G in the metric M⁻¹, each row by itself, from B = L⁻¹ Gᵀ.
+
+        Formulations without constraint equations for all joints override it, since a row of theirs
+        may consist of rounding errors. Default: None, the norms of the columns of B, as in
+        `saddle_point.row_lengths`.
+        """
+        return None
+
     def mass(self, q: Coordinates) -> Float[Array, "nv nv"]:
         """Mass matrix M(q) [kg, kg m, kg m²], shape `(nv, nv)`."""
         return _mass(self, _of_size(q, self, "q"))
@@ -409,6 +534,17 @@ def reference_values(mechanism: Mechanism) -> tuple[Float[Array, "_n _nq"], ...]
         jax.vmap(lambda joint: joint.zero())(group.joint).astype(mechanism.dtype)
         for group in mechanism.joints
     )
+
+
+class AbstractFormulation(eqx.Module):
+    """Settings of a formulation, from which `formulate` makes the system of a model."""
+
+    @abstractmethod
+    def system(self, model: Model) -> AbstractSystem:
+        """The equations of motion of a model whose floats have one type.
+
+        **Raises** `ModelError`, naming the component, if the formulation cannot represent it.
+        """
 
 
 def require_system(system: Any) -> None:
@@ -485,6 +621,7 @@ def as_state(state: Any, system: AbstractSystem, name: str = "state", batch: boo
 
 
 __all__ = [
+    "AbstractFormulation",
     "AbstractSystem",
     "ArtificialEnergyLimit",
     "NamedPoses",

@@ -8,8 +8,6 @@ the minus sign of the applied force.) If constraints are redundant, A is singula
 are unique nevertheless, and the multipliers returned are the minimum-norm ones.
 """
 
-from functools import singledispatch
-
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
@@ -77,18 +75,25 @@ def _accelerations(
     return widened(kernel(constrained_accelerations))(system, t, state, stabilization)
 
 
-@singledispatch
 def free_accelerations(system: AbstractSystem, t: Time, state: State) -> Velocities:
-    """M⁻¹ (f - b), for systems without constraints. Formulations may register a faster way."""
+    """M⁻¹ (f - b), for systems without constraints."""
+    own = system.own_free_accelerations(t, state)
+    return general_free_accelerations(system, t, state) if own is None else own
+
+
+def general_free_accelerations(system: AbstractSystem, t: Time, state: State) -> Velocities:
+    """`free_accelerations` by the mass matrix."""
     c = system.configuration(t, state.q, state.z)
     return system.solve_mass(c, -motion_residual(system, c, state.v, jnp.zeros_like(state.v)))
 
 
-@singledispatch
 def constrained_accelerations(
     system: AbstractSystem, t: Time, state: State, stabilization: AbstractStabilization | None
 ) -> tuple[Velocities, Float[Array, "ng"]]:
-    """v̇ and λ of systems with constraints. Formulations may register a faster way."""
+    """v̇ and λ of systems with constraints, in general from A = G M⁻¹ Gᵀ."""
+    own = system.own_constrained_accelerations(t, state, stabilization)
+    if own is not None:
+        return own
     c, v = system.configuration(t, state.q, state.z), state.v
     motion = constraints.port_motion(system, c, v)
     bias = constraints.constraint_bias(system, c, v, motion)
@@ -164,4 +169,9 @@ def _is_rounding_small(
     return is_rounding_small(system.mechanism.rigid, changed, rates, scale)
 
 
-__all__ = ["accelerations", "constrained_accelerations", "free_accelerations"]
+__all__ = [
+    "accelerations",
+    "constrained_accelerations",
+    "free_accelerations",
+    "general_free_accelerations",
+]

@@ -1,7 +1,5 @@
 """Derivatives of accelerations by positions and velocities."""
 
-from functools import singledispatch
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -36,7 +34,7 @@ def acceleration_derivatives(system: AbstractSystem, t: float | Time, state: Sta
 @with_room
 def _derivatives(system: AbstractSystem, t: Time, state: State) -> Matrices:
     system = system.prepared()
-    found = in_closed_form(system, t, state)
+    found = system.own_acceleration_derivatives(t, state)
     if found is not None:
         return found
 
@@ -47,10 +45,4 @@ def _derivatives(system: AbstractSystem, t: Time, state: State) -> Matrices:
     return jax.jacfwd(vdot, (0, 1))(jnp.zeros_like(state.v), state.v)
 
 
-@singledispatch
-def in_closed_form(system: AbstractSystem, t: Time, state: State) -> Matrices | None:
-    """The result of `acceleration_derivatives`; None where no closed form is known."""
-    return None
-
-
-__all__ = ["acceleration_derivatives", "in_closed_form"]
+__all__ = ["acceleration_derivatives"]

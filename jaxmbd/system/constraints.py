@@ -10,7 +10,6 @@ of the joints' coordinates.
 """
 
 from collections.abc import Iterator, Sequence
-from functools import singledispatch
 from typing import NamedTuple
 
 import jax
@@ -87,12 +86,11 @@ def redundant_rows(system: AbstractSystem) -> tuple[bool, ...]:
     return tuple(possibly_redundant(system).tolist())
 
 
-@singledispatch
 def possibly_redundant(system: AbstractSystem) -> Bool[np.ndarray, "ng"]:
-    """Mask of the rows that may depend on other rows; rows of tree joints never do.
-
-    Formulations register their own function if further rows may be redundant.
-    """
+    """Mask of the rows that may depend on other rows; in general those of tree joints never do."""
+    own = system.own_possibly_redundant()
+    if own is not None:
+        return own
     mechanism = system.mechanism
     groups = (*mechanism.couplings, *mechanism.drivers)
     names = {*mechanism.topology.loops, *(name for group in groups for name in group.names)}
@@ -181,16 +179,12 @@ def scales_of_joints(
     return [of_group(group, c.relative_poses(g)) for g, group in _constrained(system)]
 
 
-@singledispatch
 def sizes_of_possible_zeros(
     system: AbstractSystem, c: AbstractConfiguration, size: Float[Array, ""]
 ) -> Float[Array, "ng"]:
-    """Sizes of residuals whose rows of G may be zero, of a mechanism of a size [m]; 0 for others.
-
-    Formulations without constraint equations for all joints register their own function: the tree
-    alone may satisfy a row, whose derivatives are then rounding errors relative to these sizes.
-    """
-    return jnp.zeros(n_constraints(system), c.q.dtype)
+    """Sizes of residuals whose rows of G may be zero, by a mechanism's size [m]; 0 for others."""
+    own = system.own_sizes_of_possible_zeros(c, size)
+    return jnp.zeros(n_constraints(system), c.q.dtype) if own is None else own
 
 
 def above_rounding(
@@ -362,12 +356,12 @@ def _coordinate_residuals(system: AbstractSystem, t: Time, q: Coordinates) -> li
     return of_couplings + [group.residuals(t, q) for group in mechanism.drivers]
 
 
-@singledispatch
 def port_accelerations(
     system: AbstractSystem, c: AbstractConfiguration, v: Velocities
 ) -> Float[Array, "n_ports 6"]:
-    """Rates of the port twists at v̇ = 0. Formulations may register a faster way."""
-    return twist_rates(system, c, v, jnp.zeros_like(v))
+    """Rates of the port twists at v̇ = 0."""
+    own = system.own_port_accelerations(c, v)
+    return twist_rates(system, c, v, jnp.zeros_like(v)) if own is None else own
 
 
 def local_jacobians(group: JointGroup, X_FM: Pose) -> Float[Array, "n m 6"]:
@@ -465,12 +459,14 @@ def intrinsic_force(
     return jax.linear_transpose(lambda v: system.intrinsic_rate(c, v), shape)(lam[-n:])[0]
 
 
-@singledispatch
 def jacobian(system: AbstractSystem, c: AbstractConfiguration) -> Float[Array, "ng nv"]:
-    """Constraint Jacobian G(t, q), shape `(ng, nv)`, from the transpose of the velocity maps.
+    """Constraint Jacobian G(t, q), shape `(ng, nv)`."""
+    own = system.own_jacobian(c)
+    return general_jacobian(system, c) if own is None else own
 
-    Formulations may register a faster way.
-    """
+
+def general_jacobian(system: AbstractSystem, c: AbstractConfiguration) -> Float[Array, "ng nv"]:
+    """`jacobian` from the transpose of the velocity maps."""
     ng = n_constraints(system)
     joint_rows = ng - len(coordinate_names(system))
 

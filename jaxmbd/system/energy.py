@@ -1,7 +1,5 @@
 """Energy and momentum of a state."""
 
-from functools import singledispatch
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -78,14 +76,13 @@ def _energy(system: AbstractSystem, t: Time, state: State) -> Energy:
     return Energy(kinetic_energy(system, c, state.v), *potentials(c), artificial)
 
 
-@singledispatch
 def kinetic_energy(
     system: AbstractSystem, c: AbstractConfiguration, v: Velocities
 ) -> Float[Array, ""]:
-    """Kinetic energy [J], from the twists of bodies.
-
-    Formulations with further velocities register their own function.
-    """
+    """Kinetic energy [J], from the twists of bodies if the system has no own way."""
+    own = system.own_kinetic_energy(c, v)
+    if own is not None:
+        return own
     mechanism = system.mechanism
     if mechanism.all_rigid:
         V = c.twists(v)[1 : mechanism.n_bodies + 1]
@@ -109,12 +106,11 @@ def _momentum(system: AbstractSystem, t: Time, state: State) -> Momentum:
     return momentum_at(system, system.configuration(t, state.q, state.z), state.v)
 
 
-@singledispatch
 def momentum_at(system: AbstractSystem, c: AbstractConfiguration, v: Velocities) -> Momentum:
-    """Momentum, from the twists of bodies.
-
-    Formulations with further velocities register their own function.
-    """
+    """Momentum, from the twists of bodies if the system has no own way."""
+    own = system.own_momentum_at(c, v)
+    if own is not None:
+        return own
     mechanism = system.mechanism
     bodies = slice(1, mechanism.n_bodies + 1)
     X = Pose(c.ports.p[bodies], c.ports.R[bodies])

@@ -1,7 +1,5 @@
 """Reactions: the wrenches by which joints enforce their constraints."""
 
-from functools import singledispatch
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -47,16 +45,16 @@ def _reactions(system: AbstractSystem, t: Time, state: State) -> dict[str, Array
     return kernel(reactions_of)(system.prepared(), t, state, solved)
 
 
-@singledispatch
 def reactions_of(
     system: AbstractSystem, t: Time, state: State, solved: tuple[Velocities, Float[Array, "ng"]]
 ) -> dict[str, Float[Array, "6"]]:
-    """Reactions from the multipliers.
-
-    Formulations in which joints have no multipliers register their own function.
+    """Reactions of all joints by name, in general from the multipliers.
 
     **Arguments:** `solved`: the result of `accelerations` at the state.
     """
+    own = system.own_reactions_of(t, state, solved)
+    if own is not None:
+        return own
     return constraint_reactions(system, system.configuration(t, state.q, state.z), solved[1])
 
 

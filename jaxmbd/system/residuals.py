@@ -1,7 +1,5 @@
 """Residuals of the equations of motion and of the constraints."""
 
-from functools import singledispatch
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -15,7 +13,6 @@ from .inertia import forces_on_bodies
 from .loads import elastic_force, generalized, loads
 
 
-@singledispatch
 def motion_residual(
     system: AbstractSystem,
     c: AbstractConfiguration,
@@ -25,37 +22,36 @@ def motion_residual(
 ) -> Velocities:
     """Residual M v̇ + b - f - Gᵀ λ of the equations of motion, shape `(nv,)`.
 
-    Without `lam` it is the force that `vdot` requires in addition to f. Formulations may register a
-    faster way, without the mass matrix.
+    Without `lam` it is the force that `vdot` requires in addition to f.
     """
+    own = system.own_motion_residual(c, v, vdot, lam)
+    return general_motion_residual(system, c, v, vdot, lam) if own is None else own
+
+
+def general_motion_residual(
+    system: AbstractSystem,
+    c: AbstractConfiguration,
+    v: Velocities,
+    vdot: Velocities,
+    lam: Float[Array, "ng"] | None = None,
+) -> Velocities:
+    """`motion_residual` by the mass matrix and the bias."""
     wrenches, joint_forces, intrinsic = forces_and_reactions(system, c, v, lam)
     force = generalized(c, wrenches, joint_forces) + intrinsic
     return system.apply_mass(c, vdot) + system.bias_at(c, v) - force
 
 
-@singledispatch
 def rest_residual(
     system: AbstractSystem,
     c: AbstractConfiguration,
     lam: Float[Array, "ng"] | None = None,
 ) -> Velocities:
-    """Residual b - f - Gᵀ λ of the equations of motion at v = v̇ = 0, shape `(nv,)`.
-
-    Formulations may register a faster way, without terms that are zero at rest.
-    """
+    """Residual b - f - Gᵀ λ of the equations of motion at v = v̇ = 0, shape `(nv,)`."""
+    own = system.own_rest_residual(c, lam)
+    if own is not None:
+        return own
     v = jnp.zeros(system.nv, c.q.dtype)
     return motion_residual(system, c, v, v, lam)
-
-
-@singledispatch
-def rest_stiffness(
-    system: AbstractSystem, c: AbstractConfiguration, lam: Float[Array, "ng"]
-) -> Float[Array, "nv nv"] | None:
-    """Derivative of `rest_residual` by displacements of q, in closed form.
-
-    None where none is known; differentiate the residual then.
-    """
-    return None
 
 
 def residual_by_bodies(
@@ -145,11 +141,11 @@ def step_constraints(
 __all__ = [
     "constraint_rates",
     "forces_and_reactions",
+    "general_motion_residual",
     "motion_residual",
     "position_residual",
     "residual_by_bodies",
     "rest_residual",
-    "rest_stiffness",
     "step_constraints",
     "velocity_residual",
     "violations",

@@ -7,7 +7,6 @@ are factored by singular values, see `ConstraintFactors`.
 
 from abc import abstractmethod
 from collections.abc import Callable
-from functools import singledispatch
 from typing import Any
 
 import equinox as eqx
@@ -394,16 +393,12 @@ def least_squares(
     return SaddlePoint(metric, Y.T, Y, factors, constant[1], constant[2])
 
 
-@singledispatch
 def row_lengths(
     system: AbstractSystem, c: AbstractConfiguration, B: Float[Array, "nv ng"]
 ) -> Float[Array, "ng"]:
-    """Lengths of the rows of G in the metric M⁻¹, each row by itself, from B = L⁻¹ Gᵀ.
-
-    Formulations without constraint equations for all joints register their own function, since a
-    row of theirs may consist of rounding errors.
-    """
-    return _norms(B)
+    """Lengths of the rows of G in the metric M⁻¹, each row by itself, from B = L⁻¹ Gᵀ."""
+    own = system.own_row_lengths(c, B)
+    return _norms(B) if own is None else own
 
 
 def _norms(B: Float[Array, "nv ng"]) -> Float[Array, "ng"]:

@@ -26,7 +26,7 @@ from ...system.abstract import AbstractSystem, Coordinates, State, States, Time,
 from ...system.acceleration import accelerations
 from ...system.configuration import AbstractConfiguration
 from ...system.loads import elastic_force, generalized, loads, rates_of_states, state_inputs
-from ...system.residuals import rest_residual, rest_stiffness
+from ...system.residuals import rest_residual
 
 # Least rate, as a part of that of the springs, times the square root of the float type's precision:
 # accelerations at rest of 100 times the precision are then rounding errors of springs.
@@ -139,7 +139,7 @@ def factored(
     x = unknowns(at.system, lam)
     K = None
     if at.mass is not None and at.system.nz == 0:
-        K = rest_stiffness(at.system, at.start, lam)
+        K = at.system.own_rest_stiffness(at.start, lam)
     if K is None or at.mass is None:
         return way.factor(lambda x: equations(x, at), x, blocks)
     return equations(x, at), way.factors(K + at.inertia * at.mass, blocks)

@@ -18,7 +18,7 @@ from ...nonlinear import AbstractFactorization, Blocks, Dense
 from ...system import constraints
 from ...system.abstract import AbstractSystem, State, Time, Velocities
 from ...system.kernels import kernel
-from ...system.residuals import rest_residual, rest_stiffness
+from ...system.residuals import rest_residual
 from ...system.saddle_point import saddle_point
 from ...system.tangent_space import tangent_matrices
 from .balance import SLOW, Balance, Place, Scales, at_place, equations, parts, unknowns
@@ -175,7 +175,7 @@ def _stiffness(
 ) -> Float[Array, "nv nv"]:
     """Derivatives of the residual at rest along all displacements."""
 
-    K = rest_stiffness(system, system.configuration(t, state.q, state.z), lam)
+    K = system.own_rest_stiffness(system.configuration(t, state.q, state.z), lam)
     if K is not None:
         return K
 

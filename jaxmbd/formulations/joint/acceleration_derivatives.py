@@ -12,7 +12,7 @@ from scalarjit import mostly_zeros, native_of
 from ...linear import solve_spd
 from ...system.abstract import State, Time
 from ...system.acceleration import free_accelerations
-from ...system.acceleration_derivatives import Matrices, in_closed_form
+from ...system.acceleration_derivatives import Matrices
 from ...system.looked_up import with_values_looked_up
 from .load_derivatives import Plan, plan_of
 from .residual_derivatives import MAX_BY_ENTRIES, residual_derivatives
@@ -23,8 +23,8 @@ Columns = Float[Array, "k nv"]
 Factored = Callable[[Packed], Packed]
 
 
-@in_closed_form.register
-def _(system: JointSystem, t: Time, state: State) -> Matrices | None:
+def in_closed_form(system: JointSystem, t: Time, state: State) -> Matrices | None:
+    """∂v̇/∂q and ∂v̇/∂v; None for loops, flexible bodies and elements with states."""
     plan = plan_of(system)
     if plan is None or system.nv == 0:
         return None
@@ -94,4 +94,4 @@ def _residual(
     return unit * columns, unit * L
 
 
-__all__: list[str] = []
+__all__ = ["in_closed_form"]

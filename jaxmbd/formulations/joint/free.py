@@ -20,7 +20,6 @@ from ...mechanism.elements import Motion
 from ...mechanism.rows import Rows
 from ...system import constraints
 from ...system.abstract import State
-from ...system.acceleration import free_accelerations
 from ...system.loads import total_loads
 from ...system.looked_up import with_values_looked_up
 from ...system.refined import refined_accelerations
@@ -45,9 +44,10 @@ MAX_DENSE = 64
 Primals = tuple[JointSystem, Float[Array, ""], State]
 
 
-@free_accelerations.register
-def _(system: JointSystem, t: Float[Array, ""], state: State) -> Float[Array, "nv"]:
-    """Accelerations by articulated bodies, or by the mass matrix.
+def accelerations(
+    system: JointSystem, t: Float[Array, ""], state: State
+) -> Float[Array, "nv"] | None:
+    """Accelerations by articulated bodies, or by the mass matrix; None for the general way.
 
     The mass matrix is used if there are constraints, which need it too, and on accelerators, on
     which loops are slow.
@@ -57,7 +57,7 @@ def _(system: JointSystem, t: Float[Array, ""], state: State) -> Float[Array, "n
     if not system.mechanism.all_rigid:
         if is_checked(state.v.dtype):
             return refined_accelerations(system, t, state)
-        return free_accelerations.dispatch(object)(system, t, state)
+        return None
     unconstrained = constraints.n_constraints(system) == 0
     if not (unconstrained and not is_wide()):
         return _by_mass_matrix(system, (t, state))

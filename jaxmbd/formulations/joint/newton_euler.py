@@ -13,25 +13,19 @@ from ...mechanism.rows import Rows
 from ...system import joint_motion
 from ...system.abstract import State
 from ...system.loads import loads
-from ...system.reactions import constraint_reactions, reactions_of
-from ...system.residuals import (
-    forces_and_reactions,
-    motion_residual,
-    residual_by_bodies,
-    rest_residual,
-)
+from ...system.reactions import constraint_reactions
+from ...system.residuals import forces_and_reactions, residual_by_bodies
 from ...system.two_point import on_bodies
 from .configuration import JointConfiguration, sum_over_subtrees
 from .system import JointSystem
 
 
-@motion_residual.register
-def _(
+def motion_residual(
     system: JointSystem,
     c: JointConfiguration,
     v: Float[Array, "nv"],
     vdot: Float[Array, "nv"],
-    lam: Float[Array, "ng"] | None = None,
+    lam: Float[Array, "ng"] | None,
 ) -> Float[Array, "nv"]:
     """The residual by one pass from root to tips and one from tips to root (Newton–Euler)."""
     if not system.mechanism.all_rigid:
@@ -42,25 +36,23 @@ def _(
     return system.reflected_inertias() * vdot - force - intrinsic
 
 
-@rest_residual.register
-def _(
-    system: JointSystem, c: JointConfiguration, lam: Float[Array, "ng"] | None = None
-) -> Float[Array, "nv"]:
+def rest_residual(
+    system: JointSystem, c: JointConfiguration, lam: Float[Array, "ng"] | None
+) -> Float[Array, "nv"] | None:
     """-(f + Gᵀ λ) for rigid bodies, whose inertial forces are zero at rest.
 
     Wrenches are added along the world's axes, as in `motion_residual`: then loads that are
     perpendicular to a free direction have no component along it, not even rounding errors.
     """
-    v = jnp.zeros(system.nv, c.q.dtype)
     if not system.mechanism.all_rigid:
-        return motion_residual(system, c, v, v, lam)
+        return None
+    v = jnp.zeros(system.nv, c.q.dtype)
     wrenches, joint_forces, intrinsic = forces_and_reactions(system, c, v, lam)
     force = system.project(c, _external_wrenches(c, wrenches, joint_forces))
     return -add_joint_forces(system, force, joint_forces) - intrinsic
 
 
-@reactions_of.register
-def _(
+def reactions_of(
     system: JointSystem, t: Float[Array, ""], state: State, solved: tuple[Array, Array]
 ) -> dict[str, Float[Array, "6"]]:
     """Reactions of tree joints from the wrenches that the bodies beyond them require."""

@@ -33,7 +33,6 @@ from ...lie import Pose, se3, so3
 from ...mechanism.elements import JointElements
 from ...mechanism.rows import Rows
 from ...system.loads import loads
-from ...system.residuals import rest_stiffness
 from .configuration import (
     JointConfiguration,
     carriers_of,
@@ -103,11 +102,11 @@ class _Subtrees(NamedTuple):
         return [(momenta, changes.alpha), (2.0 * moments, nu[:, 3:]), (-damping, nu)]
 
 
-@rest_stiffness.register
-def _(
-    system: JointSystem, c: JointConfiguration, lam: Float[Array, "ng"]
-) -> Float[Array, "nv nv"] | None:
-    """None for loops, flexible bodies, elements with states, and where it would not pay."""
+def rest_stiffness(system: JointSystem, c: JointConfiguration) -> Float[Array, "nv nv"] | None:
+    """Derivative of the residual at rest by displacements of q.
+
+    None for loops, flexible bodies, elements with states, and where it would not pay.
+    """
     plan = plan_of(system)
     if plan is None or number_of_directions(plan) >= system.nv:
         return None
@@ -452,4 +451,4 @@ def _slopes_by_velocities(
     return jax.vmap(along, out_axes=2)(jnp.eye(len(entries) // n, dtype=v.dtype))
 
 
-__all__ = ["MAX_BY_ENTRIES", "residual_derivatives"]
+__all__ = ["MAX_BY_ENTRIES", "residual_derivatives", "rest_stiffness"]

@@ -21,18 +21,21 @@ from ...mechanism.tree import tree_poses
 from ...model import Model
 from ...model.arguments import as_names
 from ...system import constraints, joint_motion, sizes
-from ...system.abstract import AbstractSystem, Elastic
+from ...system.abstract import (
+    AbstractFormulation,
+    AbstractSystem,
+    Elastic,
+    State,
+    Time,
+)
 from ...system.configuration import relative_poses
 from ...system.inertia import (
     assembled_bias,
     assembled_mass,
     forces_on_bodies,
     inertial_factor,
-    twist_rates,
     whiten_wrenches,
 )
-from ...system.saddle_point import row_lengths
-from ..formulate import system_of
 from .articulated import least_pivots
 from .configuration import (
     JointConfiguration,
@@ -49,7 +52,7 @@ from .inertia import WorldInertia, flatten, unflatten, world_inertia
 from .layout import Layout, lay_out
 
 
-class JointCoordinates(eqx.Module):
+class JointCoordinates(AbstractFormulation):
     """Coordinates of the joints of a spanning tree; joints that close loops are constraints.
 
     `q` and `v` hold the coordinates and velocities of the joints in the order of their child
@@ -73,6 +76,10 @@ class JointCoordinates(eqx.Module):
 
     def __init__(self, cut: str | Sequence[str] = ()):
         self.cut = as_names(cut, "JointCoordinates: cut")
+
+    def system(self, model: Model) -> "JointSystem":
+        mechanism = lower(model, self.cut, joint_coordinates=True)
+        return JointSystem(mechanism, lay_out(mechanism))
 
 
 class JointSystem(AbstractSystem[JointConfiguration]):
@@ -324,85 +331,119 @@ class JointSystem(AbstractSystem[JointConfiguration]):
         zeros = jnp.zeros(self.mechanism.n_elastic, dtype=v.dtype)
         return jnp.concatenate([v, zeros if elastic is None else elastic[1]])
 
+    # Modules that compute with this class are imported in methods, since they import it.
 
-@system_of.register
-def _(formulation: JointCoordinates, model: Model) -> JointSystem:
-    mechanism = lower(model, formulation.cut, joint_coordinates=True)
-    return JointSystem(mechanism, lay_out(mechanism))
+    def own_motion_residual(
+        self,
+        c: JointConfiguration,
+        v: Float[Array, "nv"],
+        vdot: Float[Array, "nv"],
+        lam: Float[Array, "ng"] | None,
+    ) -> Float[Array, "nv"]:
+        from . import newton_euler
 
+        return newton_euler.motion_residual(self, c, v, vdot, lam)
 
-@system_of.register
-def _(formulation: None, model: Model) -> JointSystem:
-    mechanism = lower(model, joint_coordinates=True)
-    return JointSystem(mechanism, lay_out(mechanism))
+    def own_rest_residual(
+        self, c: JointConfiguration, lam: Float[Array, "ng"] | None
+    ) -> Float[Array, "nv"] | None:
+        from . import newton_euler
+
+        return newton_euler.rest_residual(self, c, lam)
+
+    def own_rest_stiffness(
+        self, c: JointConfiguration, lam: Float[Array, "ng"]
+    ) -> Float[Array, "nv nv"] | None:
+        from . import residual_derivatives
+
+        return residual_derivatives.rest_stiffness(self, c)
+
+    def own_free_accelerations(self, t: Time, state: State) -> Float[Array, "nv"] | None:
+        from . import free
+
+        return free.accelerations(self, t, state)
+
+    def own_acceleration_derivatives(
+        self, t: Time, state: State
+    ) -> tuple[Float[Array, "nv nv"], Float[Array, "nv nv"]] | None:
+        from . import acceleration_derivatives
+
+        return acceleration_derivatives.in_closed_form(self, t, state)
+
+    def own_reactions_of(
+        self, t: Time, state: State, solved: tuple[Array, Array]
+    ) -> dict[str, Float[Array, "6"]]:
+        from . import newton_euler
+
+        return newton_euler.reactions_of(self, t, state, solved)
+
+    def own_port_accelerations(
+        self, c: JointConfiguration, v: Float[Array, "nv"]
+    ) -> Float[Array, "n_ports 6"] | None:
+        if self.mechanism.n_elastic > 0:
+            return None
+        return c.at_ports(velocity_product_twists(c, v))
+
+    def own_sizes_of_possible_zeros(
+        self, c: JointConfiguration, size: Float[Array, ""]
+    ) -> Float[Array, "ng"]:
+        mechanism, n = self.mechanism, constraints.n_constraints(self)
+        parts = constraints.scales_of_joints(self, c, size)
+        for coupling in mechanism.couplings:
+            own, source = (jnp.where(is_angle, 1.0, size) for is_angle in coupling.is_angle)
+            parts.append(own + jnp.abs(coupling.coupling.ratio) * source)
+        for driver in mechanism.drivers:
+            each = jnp.where(driver.is_angle, 1.0, size)
+            parts.append(jnp.full(len(driver.names), each))
+        given = jnp.concatenate([jnp.zeros(0, c.q.dtype), *parts])
+        return jnp.concatenate([given, jnp.zeros(n - given.size, c.q.dtype)])
+
+    def own_row_lengths(
+        self, c: JointConfiguration, B: Float[Array, "nv ng"]
+    ) -> Float[Array, "ng"]:
+        """Lengths as if both bodies of each joint were free, since tree joints may make a row zero.
+
+        Bodies count as rigid, and massless links have the inertia of a body beyond them.
+        """
+        mechanism = self.mechanism
+        with_mass = mechanism.nearest_with_mass.take_tree(mechanism.rigid)
+        own = jax.vmap(inertial_factor)(with_mass)
+
+        def squares(g: int, D: Float[Array, "n m 6"]) -> Float[Array, "n m"]:
+            group = mechanism.joints[g]
+            X_FM = c.relative_poses(g)
+            total = jnp.zeros(D.shape[:2], dtype=D.dtype)
+            for bodies, rows in joint_motion.body_rows(mechanism, group, X_FM, D):
+                L = Rows.of(np.maximum(bodies.array - 1, 0)).take(own)
+                whitened = whiten_wrenches(L, jnp.swapaxes(rows, 1, 2))
+                movable = jnp.asarray(bodies.array > 0)[
+                    :, None
+                ]  # All bodies except for the ground.
+                total = total + jnp.where(movable, jnp.sum(whitened**2, axis=1), 0.0)
+            return total
+
+        groups = mechanism.joints
+        parts = [
+            squares(g, constraints.local_jacobians(groups[g], c.relative_poses(g))).ravel()
+            for g in self.constrained
+            if n_rows(groups[g].joint) > 0
+        ]
+
+        def of_coordinates(g: int) -> Float[Array, "n nv"]:
+            T = jax.vmap(lambda joint, q: joint.dual_motion(q).T)(groups[g].joint, c.coordinates(g))
+            return squares(g, T)
+
+        for coupling in mechanism.couplings:
+            of_joint = coupling.rows.take(of_coordinates(coupling.group))[:, 0]
+            of_source = coupling.source_rows.take(of_coordinates(coupling.source_group))[:, 0]
+            parts.append(of_joint + coupling.coupling.ratio**2 * of_source)
+        for driver in mechanism.drivers:
+            parts.append(driver.rows.take(of_coordinates(driver.group))[:, driver.component])
+        length = jnp.sqrt(jax.lax.stop_gradient(jnp.concatenate([jnp.zeros(0, B.dtype), *parts])))
+        length = jnp.concatenate([length, jnp.linalg.norm(B[:, length.size :], axis=0)])
+        return jnp.where(length > 0, length, 1.0)
 
 
 def _slice(name: str, entries: np.ndarray) -> str:
     first, n = int(entries[0]), len(entries)
     return f"{name}[{first}]" if n == 1 else f"{name}[{first}:{first + n}]"
-
-
-@constraints.port_accelerations.register
-def _(
-    system: JointSystem, c: JointConfiguration, v: Float[Array, "nv"]
-) -> Float[Array, "n_ports 6"]:
-    if system.mechanism.n_elastic > 0:
-        return twist_rates(system, c, v, jnp.zeros_like(v))
-    return c.at_ports(velocity_product_twists(c, v))
-
-
-@constraints.sizes_of_possible_zeros.register
-def _(system: JointSystem, c: JointConfiguration, size: Float[Array, ""]) -> Float[Array, "ng"]:
-    mechanism, n = system.mechanism, constraints.n_constraints(system)
-    parts = constraints.scales_of_joints(system, c, size)
-    for coupling in mechanism.couplings:
-        own, source = (jnp.where(is_angle, 1.0, size) for is_angle in coupling.is_angle)
-        parts.append(own + jnp.abs(coupling.coupling.ratio) * source)
-    for driver in mechanism.drivers:
-        each = jnp.where(driver.is_angle, 1.0, size)
-        parts.append(jnp.full(len(driver.names), each))
-    given = jnp.concatenate([jnp.zeros(0, c.q.dtype), *parts])
-    return jnp.concatenate([given, jnp.zeros(n - given.size, c.q.dtype)])
-
-
-@row_lengths.register
-def _(system: JointSystem, c: JointConfiguration, B: Float[Array, "nv ng"]) -> Float[Array, "ng"]:
-    """Lengths as if the two bodies of each joint were free, since tree joints may make a row zero.
-
-    Bodies count as rigid, and massless links have the inertia of a body beyond them.
-    """
-    mechanism = system.mechanism
-    with_mass = mechanism.nearest_with_mass.take_tree(mechanism.rigid)
-    own = jax.vmap(inertial_factor)(with_mass)
-
-    def squares(g: int, D: Float[Array, "n m 6"]) -> Float[Array, "n m"]:
-        group = mechanism.joints[g]
-        X_FM = c.relative_poses(g)
-        total = jnp.zeros(D.shape[:2], dtype=D.dtype)
-        for bodies, rows in joint_motion.body_rows(mechanism, group, X_FM, D):
-            L = Rows.of(np.maximum(bodies.array - 1, 0)).take(own)
-            whitened = whiten_wrenches(L, jnp.swapaxes(rows, 1, 2))
-            movable = jnp.asarray(bodies.array > 0)[:, None]  # All bodies except for the ground.
-            total = total + jnp.where(movable, jnp.sum(whitened**2, axis=1), 0.0)
-        return total
-
-    groups = mechanism.joints
-    parts = [
-        squares(g, constraints.local_jacobians(groups[g], c.relative_poses(g))).ravel()
-        for g in system.constrained
-        if n_rows(groups[g].joint) > 0
-    ]
-
-    def of_coordinates(g: int) -> Float[Array, "n nv"]:
-        T = jax.vmap(lambda joint, q: joint.dual_motion(q).T)(groups[g].joint, c.coordinates(g))
-        return squares(g, T)
-
-    for coupling in mechanism.couplings:
-        of_joint = coupling.rows.take(of_coordinates(coupling.group))[:, 0]
-        of_source = coupling.source_rows.take(of_coordinates(coupling.source_group))[:, 0]
-        parts.append(of_joint + coupling.coupling.ratio**2 * of_source)
-    for driver in mechanism.drivers:
-        parts.append(driver.rows.take(of_coordinates(driver.group))[:, driver.component])
-    length = jnp.sqrt(jax.lax.stop_gradient(jnp.concatenate([jnp.zeros(0, B.dtype), *parts])))
-    length = jnp.concatenate([length, jnp.linalg.norm(B[:, length.size :], axis=0)])
-    return jnp.where(length > 0, length, 1.0)

@@ -28,9 +28,8 @@ from ...model import Model
 from ...model.arguments import as_positive
 from ...model.model import unknown
 from ...model.values import as_leaf, is_concrete
-from ...system.abstract import ArtificialEnergyLimit
+from ...system.abstract import AbstractFormulation, ArtificialEnergyLimit
 from ...system.two_point import secant_stiffness
-from ..formulate import system_of
 from . import remaining
 from .representable import check_bodies, check_inertias, check_joints, check_rotors
 from .shifted_to_com import shifted_to_com
@@ -43,7 +42,7 @@ LENGTHS = np.sqrt(np.sum(EDGES**2, axis=1))
 PAIRS = ((0, 0), (1, 1), (0, 1), (0, 2), (1, 2), (2, 2))
 
 
-class NaturalCoordinates(eqx.Module):
+class NaturalCoordinates(AbstractFormulation):
     """Points and vectors of the bodies, without rotational coordinates.
 
     Each body is an element of four nodes: its centre of mass and the columns of its rotation
@@ -93,6 +92,19 @@ class NaturalCoordinates(eqx.Module):
         self.rigid = rigid
         self.penalty = penalty
         self.tolerance = as_positive(tolerance, "NaturalCoordinates: tolerance")
+
+    def system(self, model: Model) -> "NaturalSystem":
+        mechanism = shifted_to_com(check_bodies("NaturalCoordinates", lower(model)))
+        check_rotors("NaturalCoordinates", mechanism)
+        check_joints("NaturalCoordinates", mechanism)
+        check_inertias("NaturalCoordinates", mechanism)
+        penalty, dtype = self.penalty, mechanism.dtype
+        return NaturalSystem(
+            mechanism=mechanism,
+            stiffness=None if self.rigid else _stiffnesses(self, mechanism),
+            penalty=None if penalty is None else _positive(penalty, "penalty").astype(dtype),
+            tolerance=self.tolerance,
+        )
 
 
 def _own(group: JointGroup) -> tuple[int, int]:
@@ -353,18 +365,3 @@ def _positive(value: Any, what: str) -> Float[Array, ""]:
     if is_concrete(leaf) and not (np.isfinite(leaf) and leaf > 0):
         raise ModelError(f"NaturalCoordinates: {what} must be positive, got {float(leaf)}")
     return leaf
-
-
-@system_of.register
-def _(formulation: NaturalCoordinates, model: Model) -> NaturalSystem:
-    mechanism = shifted_to_com(check_bodies("NaturalCoordinates", lower(model)))
-    check_rotors("NaturalCoordinates", mechanism)
-    check_joints("NaturalCoordinates", mechanism)
-    check_inertias("NaturalCoordinates", mechanism)
-    penalty = formulation.penalty
-    return NaturalSystem(
-        mechanism=mechanism,
-        stiffness=None if formulation.rigid else _stiffnesses(formulation, mechanism),
-        penalty=None if penalty is None else _positive(penalty, "penalty").astype(mechanism.dtype),
-        tolerance=formulation.tolerance,
-    )

@@ -14,9 +14,9 @@ from ...mechanism.lowering import lower
 from ...mechanism.tree import tree_poses, tree_tangents
 from ...model import Model
 from ...system import constraints
-from ...system.abstract import Elastic, State
+from ...system.abstract import Elastic, State, Time
 from ...system.nodal import NodalFrame
-from ...system.reactions import reactions_of, reactions_of_motion
+from ...system.reactions import reactions_of_motion
 from ..joint.layout import lay_out
 from . import particles, remaining
 from .placement import Family, check_particles, place
@@ -195,13 +195,11 @@ class PlanarPointSystem(PointSystem):
         of_point, of_rotation = ROWS[type(group.joint)]
         return of_point, of_point + of_rotation
 
-
-@reactions_of.register
-def _(
-    system: PlanarPointSystem, t: Float[Array, ""], state: State, solved: tuple[Array, Array]
-) -> dict[str, Float[Array, "6"]]:
-    normal = normal_of(system.plane, system.mechanism.dtype)
-    return reactions_of_motion(system, t, state, solved, normal)
+    def own_reactions_of(
+        self, t: Time, state: State, solved: tuple[Array, Array]
+    ) -> dict[str, Float[Array, "6"]]:
+        normal = normal_of(self.plane, self.mechanism.dtype)
+        return reactions_of_motion(self, t, state, solved, normal)
 
 
 def _across(d: Float[Array, "2"]) -> Float[Array, "2"]:

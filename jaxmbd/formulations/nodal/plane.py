@@ -127,16 +127,16 @@ class PlanarJointSystem(JointSystem):
             or (not group.in_tree and sum(ROWS[type(group.joint)]) > 0)
         ]
 
-
-@constraints.sizes_of_possible_zeros.register
-def _(system: PlanarJointSystem, c: JointConfiguration, size: Float[Array, ""]) -> Array:
-    """Heights above the plane and rows of points, then rotations; after those of coordinates."""
-    given = constraints.sizes_of_possible_zeros.dispatch(JointSystem)(system, c, size)
-    parts = [given[: given.size - len(system.intrinsic_names())]]
-    for group in system._constraining():
-        n_point, n_rotation = (1, 2) if group.in_tree else ROWS[type(group.joint)]
-        parts += len(group) * [jnp.full(n_point, size), jnp.ones(n_rotation, c.q.dtype)]
-    return jnp.concatenate(parts)
+    def own_sizes_of_possible_zeros(
+        self, c: JointConfiguration, size: Float[Array, ""]
+    ) -> Float[Array, "ng"]:
+        """Those of coordinates, then heights above the plane and rows of points, then rotations."""
+        given = super().own_sizes_of_possible_zeros(c, size)
+        parts = [given[: given.size - len(self.intrinsic_names())]]
+        for group in self._constraining():
+            n_point, n_rotation = (1, 2) if group.in_tree else ROWS[type(group.joint)]
+            parts += len(group) * [jnp.full(n_point, size), jnp.ones(n_rotation, c.q.dtype)]
+        return jnp.concatenate(parts)
 
 
 def check_plane(mechanism: Mechanism, plane: str) -> Mechanism:

@@ -24,8 +24,8 @@ from ...model.arguments import as_mapping
 from ...model.values import is_concrete
 from ...programs import stored
 from ...system import constraints
+from ...system.abstract import AbstractFormulation
 from ...system.nodal import NodalFrame
-from ..formulate import system_of
 from . import particles, remaining
 from .placement import Family, Placement, check_particles, independent_entries, place
 from .plane import PLANES
@@ -34,7 +34,7 @@ from .shifted_to_com import shifted_to_com
 from .system import Assembly, Elements, NodalSystem, second_moments
 
 
-class PointCoordinates(eqx.Module):
+class PointCoordinates(AbstractFormulation):
     """Particles at constant distances instead of bodies.
 
     A spatial body has four particles, a planar body three, and a rod in a plane two, with further
@@ -75,6 +75,20 @@ class PointCoordinates(eqx.Module):
                 particles, "PointCoordinates: particles", "{body: places}"
             ).items()
         }
+
+    def system(self, model: Model) -> "PointSystem":
+        if self.plane is not None:
+            from .planar import planar_system  # It extends the system in space.
+
+            return planar_system(self, self.plane, model)
+        mechanism = shifted_to_com(check_bodies("PointCoordinates", lower(model)))
+        check_rotors("PointCoordinates", mechanism)
+        check_joints("PointCoordinates", mechanism)
+        check_inertias("PointCoordinates", mechanism)
+        chosen = check_particles(model, self.particles, (4,))
+        placement, by_hand = place(model, mechanism, chosen, 4)
+        system = PointSystem(mechanism=mechanism, by_hand=by_hand, placement=placement)
+        return check_points(system, model, 4)
 
 
 class Geometry(eqx.Module):
@@ -246,13 +260,11 @@ class PointSystem(NodalSystem):
                 names += [group.names[row] for row in rows.index for _ in range(first, n)]
         return names
 
-
-@constraints.possibly_redundant.register
-def _(system: PointSystem) -> Bool[np.ndarray, "ng"]:
-    """All rows if there are loops: loop joints share particles, so distances may be redundant."""
-    if system.mechanism.topology.loops:
-        return np.ones(constraints.n_constraints(system), dtype=bool)
-    return constraints.possibly_redundant.dispatch(object)(system)
+    def own_possibly_redundant(self) -> Bool[np.ndarray, "ng"] | None:
+        """All rows if there are loops: loop joints share particles: distances may be redundant."""
+        if self.mechanism.topology.loops:
+            return np.ones(constraints.n_constraints(self), dtype=bool)
+        return None
 
 
 def to_elements(points: Float[Array, "n k width"]) -> Float[Array, "n k k"]:
@@ -270,22 +282,6 @@ def _squares(r: Float[Array, "n k width"]) -> Float[Array, "n pairs"]:
     i, j = np.triu_indices(r.shape[1], 1)
     d = r[:, i] - r[:, j]
     return jnp.sum(d * d, axis=-1)
-
-
-@system_of.register
-def _(formulation: PointCoordinates, model: Model) -> PointSystem:
-    if formulation.plane is not None:
-        from .planar import planar_system  # It extends the system in space.
-
-        return planar_system(formulation, formulation.plane, model)
-    mechanism = shifted_to_com(check_bodies("PointCoordinates", lower(model)))
-    check_rotors("PointCoordinates", mechanism)
-    check_joints("PointCoordinates", mechanism)
-    check_inertias("PointCoordinates", mechanism)
-    chosen = check_particles(model, formulation.particles, (4,))
-    placement, by_hand = place(model, mechanism, chosen, 4)
-    system = PointSystem(mechanism=mechanism, by_hand=by_hand, placement=placement)
-    return check_points(system, model, 4)
 
 
 def check_points(system: Any, model: Model, count: int, normals: Any = None) -> Any:

@@ -18,16 +18,15 @@ from ...lie import Pose, gram_schmidt, so3
 from ...linear import UNROLLED_SIZE, solve_spd
 from ...mechanism.mechanism import Mechanism
 from ...mechanism.tree import tree_poses, tree_tangents
-from ...system import constraints
 from ...system.abstract import AbstractSystem, Elastic, State, Time
 from ...system.configuration import (
     AbstractConfiguration,
     AbstractPortConfiguration,
     relative_poses,
 )
-from ...system.energy import Momentum, kinetic_energy, momentum_at
+from ...system.energy import Momentum
 from ...system.nodal import AbstractNodalSystem, NodalFrame
-from ...system.reactions import reactions_of, reactions_of_motion
+from ...system.reactions import reactions_of_motion
 from ..joint.layout import lay_out
 from ..joint.system import JointSystem
 
@@ -228,6 +227,36 @@ class NodalSystem(AbstractNodalSystem):
         tangents = tree_tangents(self.mechanism, values, rates)
         return jax.jvp(self.from_tree, (values,), (tangents,))[1]
 
+    def own_port_accelerations(
+        self, c: "NodalConfiguration", v: Float[Array, "nv"]
+    ) -> Float[Array, "n_ports 6"]:
+        """The derivative of twists by the frames, whose rates are constant at v̇ = 0."""
+        mechanism, rates = self.mechanism, c.frame_rates(v)
+
+        def twists(frames: NodalFrame) -> Float[Array, "n_ports 6"]:
+            return _twists(mechanism, frames, _poses(mechanism, frames), rates)
+
+        return jax.jvp(twists, (c.frames,), (rates,))[1]
+
+    def own_kinetic_energy(
+        self, c: AbstractConfiguration, v: Float[Array, "nv"]
+    ) -> Float[Array, ""]:
+        return 0.5 * v @ self.momentum_of(v)
+
+    def own_momentum_at(self, c: AbstractConfiguration, v: Float[Array, "nv"]) -> Momentum:
+        """P = Σ m ċ,  L = Σ c × m ċ + Σ A_kl b_k × ḃ_l."""
+        bodies = self.mechanism.rigid
+        now, rates = jax.jvp(self.elements_at, (c.q,), (v,))
+        linear = bodies.mass[:, None] * rates.c
+        A = jax.vmap(lambda body: second_moments(body.symmetric_inertia()))(bodies)
+        spin = jax.vmap(lambda B, A, B_dot: 2.0 * _axial(B @ A @ B_dot.T))(now.B, A, rates.B)
+        return Momentum(jnp.sum(linear, axis=0), jnp.sum(so3.cross(now.c, linear) + spin, axis=0))
+
+    def own_reactions_of(
+        self, t: Time, state: State, solved: tuple[Array, Array]
+    ) -> dict[str, Float[Array, "6"]]:
+        return reactions_of_motion(self, t, state, solved)
+
 
 class NodalConfiguration(AbstractPortConfiguration):
     """The configuration in nodes: frames are fixed in elements, and follow their vectors."""
@@ -272,50 +301,14 @@ def _twists(
     return jnp.concatenate([linear, angular], axis=1)
 
 
-@constraints.port_accelerations.register
-def _(
-    system: NodalSystem, c: NodalConfiguration, v: Float[Array, "nv"]
-) -> Float[Array, "n_ports 6"]:
-    """The derivative of twists by the frames, whose rates are constant at v̇ = 0."""
-    mechanism, rates = system.mechanism, c.frame_rates(v)
-
-    def twists(frames: NodalFrame) -> Float[Array, "n_ports 6"]:
-        return _twists(mechanism, frames, _poses(mechanism, frames), rates)
-
-    return jax.jvp(twists, (c.frames,), (rates,))[1]
-
-
 def second_moments(inertia: Float[Array, "3 3"]) -> Float[Array, "3 3"]:
     """A = ∫ ρ s sᵀ about the centre of mass, from the inertia J = tr(A) 1 - A [kg m²]."""
     return 0.5 * jnp.trace(inertia) * jnp.eye(3, dtype=inertia.dtype) - inertia
 
 
-@kinetic_energy.register
-def _(system: NodalSystem, c: AbstractConfiguration, v: Float[Array, "nv"]) -> Float[Array, ""]:
-    return 0.5 * v @ system.momentum_of(v)
-
-
-@momentum_at.register
-def _(system: NodalSystem, c: AbstractConfiguration, v: Float[Array, "nv"]) -> Momentum:
-    """P = Σ m ċ,  L = Σ c × m ċ + Σ A_kl b_k × ḃ_l."""
-    bodies = system.mechanism.rigid
-    now, rates = jax.jvp(system.elements_at, (c.q,), (v,))
-    linear = bodies.mass[:, None] * rates.c
-    A = jax.vmap(lambda body: second_moments(body.symmetric_inertia()))(bodies)
-    spin = jax.vmap(lambda B, A, B_dot: 2.0 * _axial(B @ A @ B_dot.T))(now.B, A, rates.B)
-    return Momentum(jnp.sum(linear, axis=0), jnp.sum(so3.cross(now.c, linear) + spin, axis=0))
-
-
 def _axial(T: Float[Array, "3 3"]) -> Float[Array, "3"]:
     """½ Σ a × b of T = Σ a bᵀ."""
     return 0.5 * jnp.stack([T[1, 2] - T[2, 1], T[2, 0] - T[0, 2], T[0, 1] - T[1, 0]])
-
-
-@reactions_of.register
-def _(
-    system: NodalSystem, t: Time, state: State, solved: tuple[Array, Array]
-) -> dict[str, Float[Array, "6"]]:
-    return reactions_of_motion(system, t, state, solved)
 
 
 __all__ = ["Assembly", "Elements", "NodalSystem", "second_moments"]
