@@ -228,9 +228,10 @@ class NodalSystem(AbstractNodalSystem):
         return jax.jvp(self.from_tree, (values,), (tangents,))[1]
 
     def own_port_accelerations(
-        self, c: "NodalConfiguration", v: Float[Array, "nv"]
+        self, c: AbstractConfiguration, v: Float[Array, "nv"]
     ) -> Float[Array, "n_ports 6"]:
         """The derivative of twists by the frames, whose rates are constant at v̇ = 0."""
+        assert isinstance(c, NodalConfiguration)
         mechanism, rates = self.mechanism, c.frame_rates(v)
 
         def twists(frames: NodalFrame) -> Float[Array, "n_ports 6"]:
