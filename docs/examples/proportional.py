@@ -7,12 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 import jaxmbd as mbd
-from jaxmbd.extend import (
-    AbstractConfiguration,
-    AbstractFormulation,
-    AbstractSystem,
-    solve_spd,
-)
+from jaxmbd.extend import AbstractConfiguration, AbstractFormulation, AbstractSystem, solve_spd
 
 
 class ProportionalCoordinates(AbstractFormulation):

@@ -14,11 +14,7 @@ from ..errors import ModelError
 from ..lie import se3
 from ..system import constraints, inertia, loads
 from ..system.abstract import AbstractSystem, State, as_time
-from ..system.acceleration import (
-    accelerations,
-    free_accelerations,
-    general_free_accelerations,
-)
+from ..system.acceleration import accelerations, free_accelerations, general_free_accelerations
 from ..system.configuration import AbstractConfiguration
 from ..system.energy import energy
 from ..system.residuals import (

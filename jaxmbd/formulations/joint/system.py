@@ -21,13 +21,7 @@ from ...mechanism.tree import tree_poses
 from ...model import Model
 from ...model.arguments import as_names
 from ...system import constraints, joint_motion, sizes
-from ...system.abstract import (
-    AbstractFormulation,
-    AbstractSystem,
-    Elastic,
-    State,
-    Time,
-)
+from ...system.abstract import AbstractFormulation, AbstractSystem, Elastic, State, Time
 from ...system.configuration import relative_poses
 from ...system.inertia import (
     assembled_bias,
@@ -416,9 +410,8 @@ class JointSystem(AbstractSystem[JointConfiguration]):
             for bodies, rows in joint_motion.body_rows(mechanism, group, X_FM, D):
                 L = Rows.of(np.maximum(bodies.array - 1, 0)).take(own)
                 whitened = whiten_wrenches(L, jnp.swapaxes(rows, 1, 2))
-                movable = jnp.asarray(bodies.array > 0)[
-                    :, None
-                ]  # All bodies except for the ground.
+                # All bodies except for the ground.
+                movable = jnp.asarray(bodies.array > 0)[:, None]
                 total = total + jnp.where(movable, jnp.sum(whitened**2, axis=1), 0.0)
             return total
 
