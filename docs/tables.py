@@ -142,7 +142,7 @@ def methods() -> str:
         )
     header = ["method", "order", "kind", "error estimate"]
     return (
-        f"{table(header, rows)}\n`ExplicitRK` refuses solvers that split an equation or are for "
+        f"{table(header, rows)}\n`ExplicitRK` rejects solvers that split an equation or are for "
         f"stochastic equations: {', '.join(refused)}.\n"
     )
 

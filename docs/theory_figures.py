@@ -291,8 +291,62 @@ def conventions():
     save(figure, "conventions")
 
 
+def concepts():
+    """From a model to a motion: a pendulum in four boxes."""
+    figure = Figure(figsize=(10, 2.7), layout="constrained")
+    panels = figure.subplots(1, 4)
+    titles = "Model", "System", "State", "Motion"
+    texts = (
+        "bodies, joints, forces",
+        "M(q) v̇ + b = f + Gᵀλ",
+        "q = [0.3],  v = [0]",
+        "states, reactions",
+    )
+    for axis, title, text in zip(panels, titles, texts, strict=True):
+        axis.set_title(title, fontweight="bold")
+        axis.set(xlabel=text, xticks=[], yticks=[])
+        axis.xaxis.label.set_size(11)
+    for axis, words in zip(panels[1:], ("formulate", "assemble", "simulate"), strict=True):
+        arrow = {"arrowstyle": "-|>", "lw": 1.5, "color": "0.3"}
+        at = {"xycoords": "axes fraction", "textcoords": "axes fraction"}
+        axis.annotate("", (-0.02, 0.5), (-0.36, 0.5), arrowprops=arrow, annotation_clip=False, **at)
+        axis.text(-0.2, 0.56, words, transform=axis.transAxes, ha="center", fontsize=9)
+    _rod(panels[0], 0.9)
+    panels[0].text(0.05, 0.12, "hinge", fontsize=9)
+    panels[0].text(0.5, -0.45, "rod", fontsize=9)
+    panels[0].annotate("", (-0.3, -0.95), (-0.3, -0.35), arrowprops={"arrowstyle": "-|>"})
+    panels[0].text(-0.25, -0.7, "gravity", fontsize=9)
+    panels[1].text(0.5, 0.5, "q: angle of the hinge\nv: its rate", ha="center", va="center")
+    _rod(panels[2], 0.3)
+    panels[2].plot([0, 1], [0, 0], "k:", lw=1)
+    panels[2].text(0.55, -0.09, "0.3", fontsize=9)
+    t, q = _swing(0.3)
+    panels[3].plot(t, q)
+    panels[3].set_ylim(0.0, 4.0)
+    panels[3].text(2.0, 3.5, "angle over time", fontsize=9, ha="center")
+    figure.get_layout_engine().set(wspace=0.12)
+    save(figure, "concepts")
+
+
+def _rod(axis, angle):
+    """A rod on a hinge, `angle` below the horizontal."""
+    axis.plot([0, np.cos(angle)], [0, -np.sin(angle)], lw=6, color="C0", solid_capstyle="round")
+    axis.plot(0, 0, "o", ms=9, color="0.2")
+    axis.set(xlim=(-0.5, 1.3), ylim=(-1.2, 0.5))
+
+
+def _swing(angle, t1=4.0, n=2000):
+    """Angle over time of a rod of 1 m that falls from rest, by semi-implicit Euler."""
+    t, q, v = np.linspace(0.0, t1, n), [angle], 0.0
+    for h in np.diff(t):
+        v += h * 1.5 * 9.81 * np.cos(q[-1])
+        q.append(q[-1] + h * v)
+    return t, q
+
+
 def main():
     """Draw all figures."""
+    concepts()
     conventions()
     for draw in (joint, maximal, natural, points, velocity_transformation):
         draw()

@@ -84,6 +84,13 @@ def test_every_feature_leads_to_a_page():
     assert not [row for row in rows if not re.match(r"\[[^]]+\]\(\w+\.md", row)]
 
 
+def test_measured_times_are_in_one_place():
+    """Elsewhere they would differ from the next measurement. `Stepper` has its own benchmark."""
+    pages = [page.stem for page in PAGES.glob("*.md") if re.search(r"\bµs\b", page.read_text())]
+    assert "benchmarks" in pages
+    assert {*pages} <= {"benchmarks", "decisions", "stepper", "chains_table"}
+
+
 def cells(table):
     return [[x.strip(" `") for x in line.split("|")[1:-1]] for line in table.splitlines()]
 

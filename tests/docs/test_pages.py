@@ -96,7 +96,7 @@ def blocks(page, language):
 
 
 def code_and_output(page):
-    """Blocks of Python, each with its output, the block of text that follows it at once, or None."""
+    """Blocks of Python, each with its output, the text that follows it at once, or None."""
     output = r"(?:\s*^```text\n(.*?)^```)?"
     found = re.findall(rf"^```python\n(.*?)^```{output}", page.read_text(), re.M | re.S)
     return [(code, shown or None) for code, shown in found]
