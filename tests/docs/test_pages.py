@@ -24,6 +24,7 @@ PAGES = ROOT / "docs" / "pages"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # Pages whose code takes seconds: long tests run its first block, thorough ones all of it.
 QUICK = ("README", "install", "model", "urdf", "mjcf", "choosing", "simulation", "how_it_works")
+LONGEST = ("howto_short", "identification")  # Thorough tests run their first blocks, too.
 # The error that the code of this page raises is its output.
 RAISES = PAGES / "extending.md"
 PAGES_WITH_CODE = [
@@ -168,7 +169,10 @@ def assert_same_output(printed, shown):
 @pytest.mark.usefixtures("float32")
 @pytest.mark.parametrize(
     "page",
-    [page for page in PAGES_WITH_CODE if page.stem not in QUICK],
+    thorough_but(
+        [page for page in PAGES_WITH_CODE if page.stem not in (*QUICK, *LONGEST)],
+        [page for page in PAGES_WITH_CODE if page.stem not in QUICK],
+    ),
     ids=lambda page: page.stem,
 )
 def test_first_code_of_a_page_runs(page, tmp_path, monkeypatch, capsys):
