@@ -1,7 +1,8 @@
-"""What an installed wheel must do by itself, without the repository: run in an empty folder."""
+"""What an installed wheel must do without the repository and the extras, in an empty folder."""
 
 import importlib.metadata
 import importlib.resources
+import importlib.util
 from pathlib import Path
 
 import jax
@@ -13,6 +14,8 @@ repository = Path(__file__).resolve().parents[1]
 assert not Path(mbd.__file__).is_relative_to(repository / "jaxmbd"), mbd.__file__
 for package in ("jaxmbd", "scalarjit"):
     assert importlib.resources.files(package).joinpath("py.typed").is_file()
+for optional in ("k3d", "matplotlib", "xarray"):
+    assert importlib.util.find_spec(optional) is None, f"{optional}: not an empty environment"
 assert importlib.metadata.version("jaxmbd") in mbd.report_environment()
 
 model = mbd.Model(

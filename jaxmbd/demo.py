@@ -1,5 +1,6 @@
 """Demonstration: identification of parameters from noisy recordings."""
 
+import importlib.util
 import time
 from pathlib import Path
 from typing import Any
@@ -66,6 +67,8 @@ def record(model: Model, seed: int) -> list[Experiment]:
 def run_demo(out: Path, seed: int = 0) -> Fit:
     """Record, identify, print the table, and save a plot and an animation in `out`.
 
+    Without the packages of the extra `viz`, a line says how to get both.
+
     **Raises** `OSError` if the folder cannot be written.
     """
     began = time.perf_counter()
@@ -76,14 +79,21 @@ def run_demo(out: Path, seed: int = 0) -> Fit:
     )
     fit = identify(pendulum(START), recordings, SELECTED, noise=dict.fromkeys(STARTS[0], NOISE))
     print_table(fit)
-    figure = plot_fit(fit, recordings)
-    figure.savefig(out / "fit.png", dpi=120)
+    if all(importlib.util.find_spec(name) for name in ("k3d", "matplotlib")):
+        save_pictures(fit, recordings, out)
+    else:
+        print('No plot and no animation: pip install "jaxmbd[demo]"')
+    print(f"Took {time.perf_counter() - began:.0f} s on {jax.default_backend()}.")
+    return fit
+
+
+def save_pictures(fit: Fit, recordings: list[Experiment], out: Path) -> None:
+    """Save a plot of the fit, and an animation of the fitted model."""
+    plot_fit(fit, recordings).savefig(out / "fit.png", dpi=120)
     system = formulate(fit.model, JointCoordinates())
     motion = simulate(system, assemble(system, STARTS[1]), t1=4.0, dt=0.005, saveat=1 / 30)
     motion.animate(out / "motion.html", trace=("tip",))
     print(f"Saved {out / 'fit.png'} and {out / 'motion.html'} (open it in a browser).")
-    print(f"Took {time.perf_counter() - began:.0f} s on {jax.default_backend()}.")
-    return fit
 
 
 def print_table(fit: Fit) -> None:

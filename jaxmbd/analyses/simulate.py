@@ -58,7 +58,7 @@ def simulate(
     t1: Any,
     t0: Any = 0.0,
     dt: Any = None,
-    controller: diffrax.AbstractStepSizeController | None = None,
+    controller: diffrax.AbstractStepSizeController[Any, Any] | None = None,
     integrator: Any = None,
     saveat: Any = None,
     event: diffrax.Event | None = None,

@@ -111,7 +111,7 @@ class FunctionOfPlace(AbstractHeight):
     """
 
     module: Any
-    function: Callable | None = eqx.field(static=True)
+    function: Callable[..., Any] | None = eqx.field(static=True)
 
     def __call__(self, x: Scalar, y: Scalar) -> Scalar:
         law = self.module if self.function is None else self.function

@@ -54,14 +54,14 @@ class CoulombFriction(AbstractJointForce):
     joint: JointReference
     torque: Float[Array, "..."]
     transition_velocity: Float[Array, ""]
-    profile: Callable = eqx.field(static=True)
+    profile: Callable[..., Any] = eqx.field(static=True)
 
     def __init__(
         self,
         joint: Any,
         torque: Any,
         transition_velocity: Any = 0.01,
-        profile: Callable = jnp.tanh,
+        profile: Callable[..., Any] = jnp.tanh,
     ):
         self.joint = as_joint_reference(joint, "CoulombFriction: joint")
         self.torque = as_leaf(torque, None, "CoulombFriction: torque")

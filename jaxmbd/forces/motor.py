@@ -58,8 +58,8 @@ class DCMotor(AbstractJointForce):
     joint: JointReference
     torque_constant: Float[Array, ""]
     gear_ratio: Float[Array, ""]
-    current: Callable | None
-    voltage: Callable | None
+    current: Callable[..., Any] | None
+    voltage: Callable[..., Any] | None
     resistance: Float[Array, ""] | None
     inductance: Float[Array, ""] | None
 

@@ -25,7 +25,12 @@ from .stabilization import AbstractStabilization
 if TYPE_CHECKING:
     from .energy import Momentum
 
-C = TypeVar("C", bound=AbstractConfiguration)
+if TYPE_CHECKING:  # Python before 3.13 has no defaults of type variables.
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    C = TypeVarWithDefault("C", bound=AbstractConfiguration, default=Any)
+else:
+    C = TypeVar("C", bound=AbstractConfiguration)
 T = TypeVar("T")
 
 Elastic = tuple[Float[Array, "n_elastic"], Float[Array, "n_elastic"]]

@@ -78,7 +78,8 @@ class Parameter(eqx.Module):
 
 
 Free = tuple[Float[Array, "_n"], ...]
-Selection = Mapping[str, "Parameter | str | Callable"] | Sequence["Parameter | str | Callable"]
+_Leaf = Parameter | str | Callable[[Model], Any]
+Selection = Mapping[str, _Leaf] | Sequence[_Leaf]
 
 
 class Selected(eqx.Module):
@@ -206,5 +207,5 @@ def _check_prior(who: str, name: str, p: Parameter, value: Any) -> None:
             )
 
 
-def _as_parameter(p: "Parameter | str | Callable") -> Parameter:
+def _as_parameter(p: _Leaf) -> Parameter:
     return p if isinstance(p, Parameter) else Parameter(p)
