@@ -22,11 +22,10 @@ from .configuration import AbstractConfiguration
 from .sparsity import SparsityPattern
 from .stabilization import AbstractStabilization
 
-if TYPE_CHECKING:
-    from .energy import Momentum
-
 if TYPE_CHECKING:  # Python before 3.13 has no defaults of type variables.
     from typing_extensions import TypeVar as TypeVarWithDefault
+
+    from .energy import Momentum
 
     C = TypeVarWithDefault("C", bound=AbstractConfiguration, default=Any)
 else:
