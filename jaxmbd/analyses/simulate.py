@@ -173,8 +173,7 @@ def simulate(
     dt = None if dt is None else as_time(dt, system)
     controller, dt = with_samples(system, controller, t0, t1, dt)
     if impacts is not None:
-        methods = integrator, controller, saveat, event, progress
-        check_impacts(system, impacts, *methods)
+        check_impacts(system, impacts, integrator, controller, saveat, event, progress)
     state = as_start(system, state, t0, "simulate")  # Compiles: all else is checked before.
     _check_branches(system, t0, state)
     if impacts is not None:
@@ -185,8 +184,7 @@ def simulate(
     watched = is_watched(system) and known
     task = _Task(system, state, t0, t1, dt, method, bool(progress), watched, fixed and known)
     # Checks of times are made above; a progress meter calls Python in any case.
-    traced = system, state, t0, t1, dt, controller, integrator, saveat.subs, event, impacts
-    checked = all_concrete(traced) and not progress
+    checked = all_concrete(task) and not progress
     with unwatched():
         solved = (_solve_checked if checked else _solve)(task)
         result = Solution.of(system, solved.sol, solved.verdict.result, solved.met)
