@@ -10,7 +10,7 @@ import numpy as np
 from ..analyses.motion import AbstractMotion
 from ..errors import ModelError
 from . import player
-from .deformed import color_range
+from .deformed import color_range, scale_of
 from .drawings import drawings
 from .motion import keyframes
 from .palette import palette_of
@@ -18,16 +18,13 @@ from .paths import carrier, paths_of
 from .scene import STEEL, Drawing
 from .stage import Stage, set_stage, world_points
 from .view import FIELD_OF_VIEW, bounds, camera
-from .visuals import Visuals
+from .visuals import Visuals, visual_points
 
 try:
     import k3d
 except ImportError as error:
     raise ImportError('animate needs k3d: pip install "jaxmbd[viz]"') from error
 
-# Colours from the lowest to the highest value, for colour-blind people as well: value, r, g, b.
-WHITE_TO_BLUE = np.array([[0, 0.93, 0.93, 0.93], [0.5, 0.34, 0.71, 0.91], [1, 0.0, 0.2, 0.45]])
-COLD_TO_HOT = np.array([[0, 0.0, 0.32, 0.65], [0.5, 0.93, 0.93, 0.93], [1, 0.75, 0.26, 0.0]])
 MAX_LABELS = 8
 
 
@@ -101,7 +98,8 @@ def animate_solution(
     paths = paths_of(solution, trace, speed / fps, deformation)
     played = (motion.ts - motion.ts[0]) / speed
     title = "motion" if path is None else Path(path).stem
-    points = np.concatenate([world_points(stage), *paths.values()])
+    seen = world_points(stage), visual_points(stage, visuals)
+    points = np.concatenate([*seen, *paths.values()])
     plot = k3d.Plot(
         **_framing(points, 10 * stage.unit, view),
         height=height,
@@ -150,7 +148,7 @@ def _mesh(drawing: Drawing, played: np.ndarray, limits: tuple[float, float] | No
     if limits is not None and drawing.values is not None:
         coloured = {
             "attribute": drawing.values[0].astype(np.float32),
-            "color_map": COLD_TO_HOT if limits[0] < 0 else WHITE_TO_BLUE,
+            "color_map": scale_of(limits),
             "color_range": list(limits),
         }
     mesh = k3d.mesh(

@@ -25,6 +25,9 @@ SOURCES = {
 }
 # Parts of an element of a cable, and corners of its section.
 PARTS, CORNERS = 4, 8
+# Colours from the lowest to the highest value, for colour-blind people as well: value, r, g, b.
+WHITE_TO_BLUE = np.array([[0, 0.93, 0.93, 0.93], [0.5, 0.34, 0.71, 0.91], [1, 0.0, 0.2, 0.45]])
+COLD_TO_HOT = np.array([[0, 0.0, 0.32, 0.65], [0.5, 0.93, 0.93, 0.93], [1, 0.75, 0.26, 0.0]])
 
 
 class Surface(NamedTuple):
@@ -169,4 +172,9 @@ def color_range(found: Mapping[str, Surface], contours: str) -> tuple[float, flo
     return (-top, top) if contours == "strain" else (0.0, top)
 
 
-__all__ = ["Surface", "color_range", "surfaces"]
+def scale_of(limits: tuple[float, float]) -> np.ndarray:
+    """Colours between limits: rows of the part of the range, red, green and blue, up to 1."""
+    return COLD_TO_HOT if limits[0] < 0 else WHITE_TO_BLUE
+
+
+__all__ = ["Surface", "color_range", "scale_of", "surfaces"]

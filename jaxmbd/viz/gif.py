@@ -10,14 +10,16 @@ import numpy as np
 
 from ..analyses.motion import AbstractMotion
 from ..errors import ModelError
+from .deformed import color_range, scale_of
 from .drawings import drawings
 from .motion import Motion, keyframes
 from .palette import palette_of
 from .paths import FINER as FINER_PATHS
 from .paths import carrier, paths_of
-from .scene import STEEL, Drawing
+from .scene import BOXES, STEEL, Drawing
 from .stage import set_stage, world_points
 from .view import bounds, camera
+from .visuals import Visuals, visual_points
 
 try:
     from PIL import Image, ImageDraw
@@ -29,6 +31,7 @@ TO_LIGHT = np.array([0.35, -0.6, 0.72])
 ROOM = 0.92  # Part of the picture that the motion fills.
 N_COLORS = 64
 MAX_FRAMES = 400
+Limits = tuple[float, float] | None  # Of the values that colour a surface.
 
 
 class Gif:
@@ -54,6 +57,9 @@ def gif_of_solution(
     view: Sequence[float | int] | None = None,
     size: tuple[int, int] = (400, 300),
     deformation: float | int = 1,
+    contours: str | None = None,
+    visuals: Visuals | None = None,
+    boxes: bool = True,
     follow: str | None = None,
 ) -> Gif:
     """Animate a mechanism as a GIF file.
@@ -73,12 +79,15 @@ def gif_of_solution(
       roughly normal to the plane of motion.
     - `size`: width and height [pixels].
     - `deformation`: factor of the deformation of flexible bodies.
+    - `contours`, `visuals`: as for `animate_solution`. Default: none.
+    - `boxes`: whether to draw the boxes of equal mass and inertia.
     - `follow`: name of a frame with which the camera moves. Default: the camera stands still.
 
     **Returns** a `Gif`, which a notebook shows if it is the last line of a cell.
 
     **Raises** `KeyError` for an unknown frame or body, and `ModelError` for a batch of motions, a
-    motion without a finite time, and options that are not positive.
+    motion without a finite time, options that are not positive, and `contours` of strains or
+    stresses if no body has any.
     """
     for name, value in {"fps": fps, "speed": speed, "scale": scale, "size": min(size)}.items():
         if not (np.isfinite(value) and value > 0):
@@ -99,12 +108,18 @@ def gif_of_solution(
     triad = 16 * stage.unit * np.eye(4)[:, :3]
     moves = _moves(solution, follow, motion, interval, deformation)
     beside = [triad, *paths.values()] if follow is None else []
-    points = world_points(stage._replace(motion=motion._replace(p=motion.p - moves[:, None])))
-    eye = _eye(np.concatenate([points, *beside]), view, size)
+    still = stage._replace(motion=motion._replace(p=motion.p - moves[:, None]))
+    seen = world_points(still), visual_points(still, visuals)
+    eye = _eye(np.concatenate([*seen, *beside]), view, size)
     eyes = [eye._replace(position=eye.position + move) for move in moves]
     lines = [(_rgb(palette.get(carrier(mechanism, n), STEEL)), p) for n, p in paths.items()]
-    drawn = list(drawings(stage, solution, palette, axes_of_bodies=False))
-    data = _encoded(list(_pictures(drawn, lines, eyes, size)), 10 * delay)
+    limits = None if contours is None else color_range(stage.surfaces, contours)
+    drawn = [
+        drawing
+        for drawing in drawings(stage, solution, palette, contours, False, visuals)
+        if boxes or drawing.group != BOXES
+    ]
+    data = _encoded(list(_pictures(drawn, lines, eyes, size, limits)), 10 * delay)
     if path is not None:
         Path(path).write_bytes(data)
     return Gif(data)
@@ -162,6 +177,7 @@ def _pictures(
     lines: list[tuple[tuple[int, int, int], np.ndarray]],
     eyes: Sequence[Eye],
     size: tuple[int, int],
+    limits: Limits,
 ) -> Iterator[Image.Image]:
     """One picture for each keyframe and its eye: triangles from the farthest to the nearest."""
     light = TO_LIGHT / np.linalg.norm(TO_LIGHT)
@@ -173,7 +189,7 @@ def _pictures(
             draw.line([tuple(p) for p in flat.tolist()], fill=(*color, 160), width=2 * SMOOTHING)
         flats, depths, colors = [], [], []
         for drawing in drawn:
-            flat, depth, shaded = _triangles(drawing, i, eye, light)
+            flat, depth, shaded = _triangles(drawing, i, eye, light, limits)
             flats.append(flat)
             depths.append(depth)
             colors.append(shaded)
@@ -185,7 +201,7 @@ def _pictures(
 
 
 def _triangles(
-    drawing: Drawing, i: int, eye: Eye, light: np.ndarray
+    drawing: Drawing, i: int, eye: Eye, light: np.ndarray, limits: Limits = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Corners [pixels], shape `(m, 3, 2)`, depths [m], and colours with opacity, shape `(m, 4)`."""
     local = drawing.mesh.vertices if drawing.vertices is None else drawing.vertices[i]
@@ -196,8 +212,12 @@ def _triangles(
     length = np.linalg.norm(normal, axis=1)
     facing = np.abs(normal @ light) / np.where(length > 0.0, length, 1.0)
     shade = 0.55 + 0.45 * facing
-    packed = drawing.mesh.colors[drawing.mesh.triangles[:, 0]].astype(int)
-    rgb = np.stack([packed >> 16 & 255, packed >> 8 & 255, packed & 255], axis=1) * shade[:, None]
+    if limits is None or drawing.values is None:
+        packed = drawing.mesh.colors[drawing.mesh.triangles[:, 0]].astype(int)
+        rgb = np.stack([packed >> 16 & 255, packed >> 8 & 255, packed & 255], axis=1)
+    else:
+        rgb = _of_values(drawing.values[i][drawing.mesh.triangles].mean(axis=1), limits)
+    rgb = rgb * shade[:, None]
     opacity = np.full((len(rgb), 1), 255.0 * drawing.opacity)
     # Of a translucent mesh both sides are drawn: each has half of the opacity.
     opacity = opacity if drawing.opacity >= 1.0 else 0.5 * opacity
@@ -205,6 +225,13 @@ def _triangles(
     # Terrain extends beyond the motion, also behind the camera.
     seen = depth.min(axis=1) > eye.near
     return flat[seen], depth[seen].mean(axis=1), colors[seen]
+
+
+def _of_values(values: np.ndarray, limits: tuple[float, float]) -> np.ndarray:
+    """Colours of the scale for `contours`, shape `(m, 3)`, up to 255."""
+    scale = scale_of(limits)
+    part = (values - limits[0]) / (limits[1] - limits[0])
+    return 255 * np.stack([np.interp(part, scale[:, 0], scale[:, k]) for k in (1, 2, 3)], axis=1)
 
 
 def _rgb(color: int) -> tuple[int, int, int]:

@@ -278,9 +278,17 @@ def _colours(n: int) -> list:
 
 
 def _legend(axis: Axes) -> None:
-    n = len(axis.get_lines())
-    columns = -(-n // LEGEND_ROWS)
+    """Names of all curves, or of so many at equal distances as fit beside the axes."""
+    lines, title = axis.get_lines(), None
+    n = len(lines)
+    if n > 2 * LEGEND_ROWS:
+        chosen = np.unique(np.linspace(0, n - 1, LEGEND_ROWS - 1).round().astype(int))
+        lines, title = [lines[i] for i in chosen], f"{len(chosen)} of {n} curves"
+    columns = -(-len(lines) // LEGEND_ROWS)
     axis.legend(
+        handles=lines,
+        title=title,
+        title_fontsize="small",
         loc="upper left",
         bbox_to_anchor=(1.0, 1.0),
         ncols=columns,

@@ -16,6 +16,7 @@ from .motion import Motion
 from .shapes import Mesh
 from .stage import Stage, equivalent_boxes, is_free
 
+BOXES = "equivalent boxes"  # Their group.
 IRON, STEEL, GROUND = 0x3A3A3A, 0x8C8C8C, 0xA8A29A
 
 
@@ -68,7 +69,7 @@ def body_drawings(
         yield Drawing(name, "bodies", shapes.merged(parts), poses)
         size = np.maximum(sizes[row - 1], 2.4 * unit)
         box = shapes.box(size, com, axes[row - 1], color)
-        yield Drawing(f"{name} box", "equivalent boxes", box, poses, opacity=0.35)
+        yield Drawing(f"{name} box", BOXES, box, poses, opacity=0.35)
 
 
 def _flexible(

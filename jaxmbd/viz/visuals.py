@@ -50,4 +50,17 @@ def visual_drawings(stage: Stage, visuals: Visuals) -> Iterator[Drawing]:
             yield Drawing(label, "visuals", mesh, poses, opacity=visual.opacity)
 
 
-__all__ = ["Visuals", "ports_of", "visual_bodies", "visual_drawings"]
+def visual_points(stage: Stage, visuals: Visuals | None) -> np.ndarray:
+    """Corners of boxes around the meshes at all keyframes, shape `(k, 3)` [m]."""
+    found = [np.zeros((0, 3))]
+    for name, row in ports_of(stage.mechanism, visuals or {}, "visuals").items():
+        if visuals is not None and len(visuals[name]):
+            points = np.concatenate([np.asarray(x.vertices, float) for x in visuals[name]])
+            ends = np.stack([points.min(axis=0), points.max(axis=0)])
+            corners = np.stack(np.meshgrid(*ends.T), axis=-1).reshape(-1, 3)
+            p, R = stage.motion.p[:, row, None], stage.motion.R[:, row]
+            found.append((p + corners @ np.swapaxes(R, 1, 2)).reshape(-1, 3))
+    return np.concatenate(found)
+
+
+__all__ = ["Visuals", "ports_of", "visual_bodies", "visual_drawings", "visual_points"]

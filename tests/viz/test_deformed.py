@@ -1,9 +1,12 @@
 """Drawings of flexible bodies."""
 
+import io
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from PIL import Image
 
 import jaxmbd as mbd
 from jaxmbd import Frame, flexible, joints
@@ -54,6 +57,22 @@ def series(values):
 @pytest.fixture(scope="module")
 def plot(bending):
     return bending.animate(fps=20, contours="strain", trace="tip")
+
+
+@pytest.mark.long
+def test_a_gif_has_the_colours_of_strains(bending, tmp_path):
+    """Red where fibres are stretched and blue where they are compressed, none of both at rest."""
+    options = {"contours": "strain", "boxes": False, "view": (0, -1, 0), "fps": 10}
+    data = bending.animate(tmp_path / "rod.gif", **options).data
+    picture = Image.open(io.BytesIO(data))
+    reds, blues = [], []
+    for row in range(picture.n_frames):
+        picture.seek(row)
+        r, _, b = np.moveaxis(np.asarray(picture.convert("RGB")).astype(int), 2, 0)
+        reds.append(np.sum(r - b > 60))
+        blues.append(np.sum(b - r > 60))
+    assert max(reds) - min(reds) > 100
+    assert max(blues) - min(blues) > 100
 
 
 @pytest.mark.thorough

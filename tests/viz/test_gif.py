@@ -42,6 +42,22 @@ def test_a_gif_shows_the_motion(swing, tmp_path):
         assert pixels[:, 1].max() < 159
 
 
+def test_visuals_take_the_place_of_boxes_and_stay_inside(swing, tmp_path):
+    """The camera frames shapes that extend beyond joints and boxes."""
+    ball = shapes.sphere(np.array([0.0, 0.0, -2.0]), 0.5, 0x00FF00)
+    ball = mbd.io.Visual(ball.vertices, ball.triangles, 0x00FF00, 1.0)
+    options = {"fps": 10, "size": (160, 120), "boxes": False}
+    frames = list(pictures(swing.animate(tmp_path / "a.gif", visuals={"rod": [ball]}, **options)))
+    for frame in frames:
+        green = np.argwhere((frame[..., 1] > 120) & (frame[..., 0] < 60) & (frame[..., 2] < 60))
+        assert len(green) > 50
+        assert green.min() > 0
+        assert green[:, 0].max() < 119
+        assert green[:, 1].max() < 159
+    without = swing.animate(tmp_path / "b.gif", **options)
+    assert without.data != swing.animate(tmp_path / "c.gif", **options | {"boxes": True}).data
+
+
 @pytest.mark.long
 def test_the_camera_follows_a_frame(tmp_path):
     """A ball that rolls far is drawn as large, and in the same place, all the way."""

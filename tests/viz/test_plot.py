@@ -96,21 +96,25 @@ def test_forces_of_contacts():
         motion.plot(contacts=["roof"])
 
 
-def test_many_joints_keep_a_readable_legend():
-    names = [f"b{k:02d}" for k in range(12)]
+@pytest.mark.parametrize("n", [12, pytest.param(60, marks=pytest.mark.long)])
+def test_many_joints_keep_a_readable_legend(n):
+    names = [f"b{k:02d}" for k in range(n)]
     model = mbd.Model(
         bodies=dict.fromkeys(names, inertia.sphere(1.0, 0.1)),
         joints={f"j{name}": joints.Revolute(mbd.ground, name) for name in names},
     )
     figure = motions.motion(model, TS).plot()
     axes = figure.axes[1]
-    assert len(curves(axes)) == 12
-    assert axes.get_legend()._ncols == 2
+    shown, title = curves(axes), axes.get_legend().get_title().get_text()
+    assert (len(shown), title) == ((12, "") if n == 12 else (9, "9 of 60 curves"))
+    assert (shown[0], shown[-1]) == ("jb00", f"jb{n - 1}")
+    assert axes.get_legend()._ncols == (2 if n == 12 else 1)
     colours = {mpl.colors.to_hex(line.get_color()) for line in axes.get_lines()}
-    assert len(colours) == 12
+    assert len(colours) == n
     figure.draw_without_rendering()
     right = axes.get_legend().get_window_extent().x1
     assert right <= figure.bbox.x1 + 1
+    assert axes.get_window_extent().width > 0.3 * figure.bbox.width
     for above, below in zip(axes.get_lines()[:-1], axes.get_lines()[1:], strict=True):
         assert above.get_label() < below.get_label()
 
