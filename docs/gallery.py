@@ -16,10 +16,68 @@ import numpy as np
 DOCS = Path(__file__).resolve().parent
 sys.path[:0] = [str(DOCS.parent), str(DOCS.parent / "examples")]
 
+import skidder_picture as shapes  # noqa: E402
+
 import jaxmbd as mbd  # noqa: E402
+from jaxmbd.io.urdf_visuals import Visual  # noqa: E402
 
 LARGEST = 150_000  # [bytes]
-SIZE = (260, 195)  # [pixels]
+SIZE, HERO = (260, 195), (760, 448)  # [pixels]
+
+
+def as_visuals(bodies):
+    """Shapes of an example, `{body: [(triangles, colour)]}`, as `visuals` of an animation."""
+
+    def visual(triangles, color):
+        corners = shapes.divided(np.asarray(triangles)).reshape(-1, 3)
+        packed = sum(int(255 * x) << 8 * k for k, x in enumerate(reversed(color)))
+        return Visual(corners, np.arange(len(corners)).reshape(-1, 3), packed, 1.0)
+
+    return {name: [visual(*part) for part in parts] for name, parts in bodies.items()}
+
+
+def loader_shapes(pins):
+    """Plates, tubes and tyres between the pins of the wheel loader."""
+    at = {name: np.array([x, 0.0, z]) for name, (x, z) in pins.items()}
+    boom = [(-0.12, 1.6), (1.25, 0.85), (2.05, 0.22)], [(0.08, 1.92), (1.42, 1.38), (2.25, 0.48)]
+    side = [(2.02, 0.25), (3.28, 0.08)], [(2.06, 0.95), (2.7, 0.95)]
+    floor, back = (
+        ([(2.02, 0.22), (3.28, 0.05)], [(2.02, 0.3), (3.28, 0.1)]),
+        (
+            [(2.0, 0.22), (2.08, 0.22)],
+            [(2.02, 0.98), (2.1, 0.98)],
+        ),
+    )
+    lever = [(1.4, 0.3), (1.2, 1.14), (1.0, 1.78)], [(1.6, 0.36), (1.45, 1.14), (1.16, 1.86)]
+    tower = [(-0.5, 0.6), (0.35, 0.6)], [(-0.2, 1.95), (0.12, 1.95)]
+    cab = [(-1.3, 1.4), (-0.5, 1.4)], [(-1.25, 2.5), (-0.6, 2.5)]
+    found = {
+        "frame": [
+            shapes.plate(
+                [(-2.0, 0.6), (-0.3, 0.6)], [(-2.0, 1.4), (-0.3, 1.4)], (-0.45, 0.45), shapes.YELLOW
+            ),
+            shapes.plate(*cab, (-0.4, 0.4), shapes.GLASS),
+            *shapes.pair(*tower, 0.1, 0.2, shapes.YELLOW),
+            *(
+                part
+                for x in (-1.5, 0.0)
+                for y in (-0.75, 0.75)
+                for part in shapes.tyre(np.array([x, y, 0.55]), 0.55, 0.35)
+            ),
+        ],
+        "boom": shapes.pair(*boom, 0.28, 0.38, shapes.YELLOW),
+        "bucket": [
+            *shapes.pair(*side, 0.8, 0.84, shapes.YELLOW),
+            *(shapes.plate(*wall, (-0.8, 0.8), shapes.DARK) for wall in (floor, back)),
+        ],
+        "lever": [shapes.plate(*lever, (-0.09, 0.09), shapes.STEEL)],
+        "link": [shapes.tube(at["link pin"], at["tilt link pin"], 0.07, shapes.STEEL)],
+    }
+    for name in ("lift", "tilt"):
+        foot, eye = at[f"{name} foot"], at[f"{name} eye"]
+        found[f"{name} barrel"] = [shapes.tube(foot, 0.3 * foot + 0.7 * eye, 0.1, shapes.DARK)]
+        found[f"{name} rod"] = [shapes.tube(0.7 * foot + 0.3 * eye, eye, 0.05, shapes.CHROME)]
+    return as_visuals(found)
 
 
 def four_bar():
@@ -62,7 +120,8 @@ def wheel_loader():
     example = importlib.import_module("wheel_loader")
     system = mbd.formulate(example.model(), mbd.JointCoordinates())
     motion = mbd.kinematics(system, np.linspace(0.0, 9.0, 121))
-    return motion, {"trace": "lip", "view": (0.3, -1.0, 0.2), "speed": 2.5}
+    visuals = loader_shapes(example.PINS)
+    return motion, {"trace": "lip", "view": (0.5, -1.0, 0.25), "speed": 2.5, "visuals": visuals}
 
 
 def rolling_disc():
@@ -92,7 +151,8 @@ def car():
 def skidder():
     """A forestry machine that drops onto a washboard."""
     example = importlib.import_module("skidder")
-    return example.drop(t1=2.0, saveat=0.04), {"speed": 0.7}
+    visuals = as_visuals(shapes.machine(vars(example)))
+    return example.drop(t1=2.0, saveat=0.04), {"speed": 0.7, "visuals": visuals}
 
 
 def spinning_beam():
@@ -126,7 +186,7 @@ def main(names, hero):
     """Draw."""
     if hero:
         motion, options = wheel_loader()
-        options |= {"speed": 1.8, "size": (560, 330), "fps": 16}
+        options |= {"speed": 1.8, "size": HERO, "fps": 14}
         gif = motion.animate(str(DOCS / "images" / "hero.gif"), **options)
         sys.stdout.write(f"hero: {len(gif.data) / 1e3:.0f} kB\n")
     (DOCS / "gallery").mkdir(exist_ok=True)
