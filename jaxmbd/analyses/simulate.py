@@ -5,6 +5,7 @@ from typing import Any, NamedTuple, cast
 
 import diffrax
 import equinox as eqx
+import equinox.internal as eqxi
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -20,7 +21,7 @@ from ..integrators.generalized_alpha import AlphaMemory
 from ..integrators.implicit import AbstractImplicit, Memory
 from ..model.values import all_concrete, is_concrete
 from ..programs import stored, with_progress
-from ..programs.progress import Meter
+from ..programs.progress import tell
 from ..system import branches
 from ..system.abstract import AbstractSystem, State, Time, as_time
 from ..system.constraints import may_be_redundant
@@ -48,6 +49,8 @@ from .times import as_saveat, check_times, n_steps
 from .verdict import Verdict, first_lost, in_words, judged
 
 ADAPTIVE_MAX_STEPS = 100_000
+# Part of a motion after which a progress meter calls Python.
+PART = 0.01
 
 
 @with_progress
@@ -174,10 +177,7 @@ def simulate(
     controller, dt = with_samples(system, controller, t0, t1, dt)
     if impacts is not None:
         check_impacts(system, impacts, integrator, controller, saveat, event, progress)
-    state = as_start(system, state, t0, "simulate")  # Compiles: all else is checked before.
-    _check_branches(system, t0, state)
-    if impacts is not None:
-        check_first_state(system, t0, state)
+    state = _first_state(system, state, t0, impacts)  # Compiles: all else is checked before.
     known = all_concrete((system, state, t0, t1, dt))
     note_unobserved(surfaces_of(system), fixed and not known and impacts is None)
     method = _Method(integrator, controller, saveat, event, impacts, adjoint, max_steps)
@@ -191,6 +191,16 @@ def simulate(
         solution = _checked(result, solved.verdict, throw, controller, state)
     _warn(system, t0, state, solved, dt, integrator)
     return solution
+
+
+def _first_state(
+    system: AbstractSystem, given: Any, t0: Time, impacts: Restitution | None
+) -> State:
+    state = as_start(system, given, t0, "simulate")
+    _check_branches(system, t0, state)
+    if impacts is not None:
+        check_first_state(system, t0, state)
+    return state
 
 
 class _Method(eqx.Module):
@@ -318,7 +328,7 @@ def _runner(task: _Task, system: AbstractSystem, controller: Any) -> Run:
             saveat=saveat,
             event=event,
             adjoint=diffrax.RecursiveCheckpointAdjoint() if adjoint is None else adjoint,
-            progress_meter=Meter() if task.shows_progress else diffrax.NoProgressMeter(),
+            progress_meter=_Meter() if task.shows_progress else diffrax.NoProgressMeter(),
             max_steps=task.method.max_steps,
             throw=False,
         )
@@ -328,6 +338,27 @@ def _runner(task: _Task, system: AbstractSystem, controller: Any) -> Run:
         return sol, memory.lost & ~diffrax.is_okay(sol.result)
 
     return run
+
+
+class _Meter(diffrax.AbstractProgressMeter):
+    """Shows the part of a motion that is finished; the slowest one of a batch."""
+
+    def init(self) -> Array:
+        return jnp.array(0.0)
+
+    def step(self, state: Array, progress: Any) -> Array:
+        # Without a batch axis the condition stays one, and calls Python once in a while.
+        least = -eqxi.unvmap_max(-jax.lax.stop_gradient(jnp.asarray(progress, state.dtype)))
+
+        def told() -> Array:
+            jax.debug.callback(lambda part: tell(f"{100 * float(part):.0f} %"), least)
+            return least
+
+        last = eqxi.unvmap_max(state)
+        return jax.lax.cond(least >= last + PART, told, lambda: last)
+
+    def close(self, state: Array) -> None:
+        del state
 
 
 def _ending(controller: Any, integrator: Any) -> EndsCollapsed:

@@ -12,12 +12,6 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
-import diffrax
-import equinox.internal as eqxi
-import jax
-import jax.numpy as jnp
-from jaxtyping import Array
-
 from ..errors import ModelError, outermost_call
 
 P = ParamSpec("P")
@@ -25,8 +19,6 @@ R = TypeVar("R")
 
 # Times [s]: before the first line, between lines on a terminal, and between lines of a log file.
 PATIENCE, REFRESH, PAUSE = 1.0, 0.25, 10.0
-# Part of a motion after which a progress meter calls Python.
-PART = 0.01
 COMPILING = "compiling"
 
 
@@ -166,29 +158,8 @@ def say(step: str) -> None:
         work.step = step
 
 
-class Meter(diffrax.AbstractProgressMeter):
-    """Shows the part of a motion that is finished; the slowest one of a batch."""
-
-    def init(self) -> Array:
-        return jnp.array(0.0)
-
-    def step(self, state: Array, progress: Any) -> Array:
-        # Without a batch axis the condition stays one, and calls Python once in a while.
-        least = -eqxi.unvmap_max(-jax.lax.stop_gradient(jnp.asarray(progress, state.dtype)))
-
-        def told() -> Array:
-            jax.debug.callback(_tell, least)
-            return least
-
-        last = eqxi.unvmap_max(state)
-        return jax.lax.cond(least >= last + PART, told, lambda: last)
-
-    def close(self, state: Array) -> None:
-        del state
-
-
-def _tell(part: Array) -> None:
-    step = f"{100 * float(part):.0f} %"
-    if _current is None:  # Inside a program of the user.
+def tell(step: str) -> None:
+    """Say the step of a motion, inside of a program of the user, too."""
+    if _current is None:
         sys.stderr.write(f"simulate: {step}\n")
     say(step)
