@@ -180,7 +180,7 @@ def fit(calls: int, records: int = 1) -> Times:
     import jaxmbd as mbd
     from benchmarks.chains import chain
 
-    package, place = "jaxmbd.analyses.identification", ("identify", "_linearize")
+    package, place = "jaxmbd.identification", ("identify", "_linearize")
     if importlib.util.find_spec(f"{package}.minimum") is not None:  # Not in earlier commits.
         place = "minimum", "linearize"
     module = importlib.import_module(f"{package}.{place[0]}")

@@ -33,7 +33,7 @@ from jaxtyping import Array, Float
 import jaxmbd as mbd
 import scalarjit
 from benchmarks.machine import machine
-from jaxmbd.analyses import checkpoints
+from jaxmbd.motion import rollout as checkpoints
 
 DT = 1e-3  # [s]
 INPUTS = (1.1, 0.4, 0.8)

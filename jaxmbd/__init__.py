@@ -10,7 +10,7 @@ import importlib
 import pkgutil
 from typing import Any
 
-from ._runtime_guard import prevent_deadlock
+from .runtime_guard import prevent_deadlock
 
 prevent_deadlock()  # Before a JAX backend starts.
 

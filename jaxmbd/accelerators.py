@@ -115,6 +115,3 @@ def _is_small(equation: Any) -> bool:
     length = math.prod(a.shape[axis] for axis in equation.params["dimension_numbers"][0][0])
     floats = jnp.issubdtype(a.dtype, jnp.floating)
     return floats and a.dtype == b.dtype == result.dtype and length <= LONGEST
-
-
-__all__ = ["is_wide", "wide_programs", "widened"]

@@ -9,12 +9,12 @@ import jax
 import numpy as np
 
 from . import forces, inertia, joints
-from .analyses.assemble import assemble
-from .analyses.identification import Experiment, Fit, Parameter, identify, predict
-from .analyses.identification.transforms import Entries, Positive
-from .analyses.simulate import simulate
 from .formulations import JointCoordinates, formulate
+from .identification import Experiment, Fit, Parameter, identify, predict
+from .identification.transforms import Entries, Positive
 from .model import Frame, Model, ground
+from .motion.assemble import assemble
+from .motion.simulate import simulate
 
 NOISE = 1e-2  # Standard deviation of an angle reading [rad].
 STARTS = ({"shoulder": 0.6, "elbow": -0.4}, {"shoulder": -1.0, "elbow": 1.2})
@@ -129,6 +129,3 @@ def plot_fit(fit: Fit, recordings: list[Experiment]) -> Any:
         axes[-1, column].set_xlabel("time [s]")
     axes[0, 0].legend(loc="upper right")
     return figure
-
-
-__all__ = ["pendulum", "record", "run_demo"]

@@ -67,6 +67,3 @@ def _xla_flags(text: str) -> list[str]:
         if name.startswith("--") and WORD.fullmatch(name):
             flags.append(name + equals + _shown(value))
     return flags
-
-
-__all__ = ["report_environment"]

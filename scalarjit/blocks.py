@@ -179,6 +179,3 @@ def for_each(w: Block, A: Matrix, body: Callable[[str, str], None]) -> None:
         w.loop(0, A.columns, lambda j: body(i, j))
 
     w.loop(0, A.rows, row)
-
-
-__all__ = ["Block", "Index", "Matrix", "Memory", "for_each"]

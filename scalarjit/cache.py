@@ -179,6 +179,3 @@ def _tidy(where: Path) -> None:
         with suppress(OSError):
             path.unlink()
             total -= size
-
-
-__all__ = ["folder", "held", "keep", "name_of"]

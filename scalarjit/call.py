@@ -459,6 +459,3 @@ def _transpose(
 
 ad.primitive_jvps[_native] = _forward
 ad.primitive_transposes[_native] = _transpose
-
-
-__all__ = ["NativeFunction", "collected", "jit", "native_of", "native_or_reason"]

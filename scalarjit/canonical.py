@@ -86,6 +86,3 @@ class _Itself:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Itself) and other.x is self.x
-
-
-__all__ = ["canonical"]

@@ -221,5 +221,3 @@ DENSE: dict[str, Callable[..., Sequence[Nodes]]] = {
     "svd": _in_batches(_svd),
     "eigh": _in_batches(_eigh),
 }
-
-__all__ = ["DENSE", "is_long_product"]

@@ -153,6 +153,3 @@ def _joined(parts: Any) -> str:
         found.update(f"{len(data)} ".encode())
         found.update(data)
     return found.hexdigest()
-
-
-__all__ = ["Digests", "Unknown", "digest_of", "digests", "generator", "settings"]

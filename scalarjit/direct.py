@@ -112,5 +112,3 @@ _routine.def_impl(_plainly)
 mlir.register_lowering(_routine, mlir.lower_fun(_plainly, multiple_results=False))
 batching.primitive_batchers[_routine] = _in_batch
 ad.primitive_jvps[_routine] = _forward
-
-__all__ = ["by_routine", "direct_text", "routine_of"]

@@ -16,7 +16,7 @@ from .graph import Node, Region
 from .instructions import instruct
 from .ir import MEMORY, SIZES, number, wide
 from .rows import AbstractRows, ArgumentRows, StackedRows
-from .values import SLOT, Memory, Part, Values, for_memory
+from .values import SLOT, Values, for_memory
 
 # Instructions of a part, after which the next one begins, and of the body of a loop within a part.
 # Measured with evaluations of a four-bar, 10,000 to 20,000 instructions: LLVM takes a quarter less
@@ -395,5 +395,3 @@ class Pass(Values):
 IN_MEMORY = {"block": Pass._write_block, "call": Pass._write_call, "result": Pass._write_result}
 
 POINTERS = "ptr %args, ptr %rets, ptr %shared, ptr %scratch"
-
-__all__ = ["POINTERS", "SLOT", "Memory", "Part", "Pass"]

@@ -486,6 +486,3 @@ class Elimination:
         names = ", ".join(f"ptr {x}" for x in (*given, "%made", "%work"))
         head = f"define internal void @routine({names})"
         return "\n".join([f"{head} {{", "entry:", *w.lines, "  ret void", "}"])
-
-
-__all__ = ["LANES", "Elimination", "Fronts", "Stage", "whole"]

@@ -307,5 +307,3 @@ def function_text(module: Module, name: str, kind: str, lanes: int) -> str:
 
 
 LIBRARY_SYMBOLS = (*sorted(LIBRARY), "cos", "sin")
-
-__all__ = ["LIBRARY_SYMBOLS", "function_text"]

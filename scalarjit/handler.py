@@ -205,6 +205,3 @@ def _calls(sizes: Sizes, module: Module) -> list[str]:
     if heap:
         lines.append("  call void @free(ptr %stack)")
     return [*lines, "  ret ptr null", "}"]
-
-
-__all__ = ["Sizes", "handler_text"]

@@ -129,6 +129,3 @@ def _converted(w: Writer, given: str, kind: str, x: str) -> str:
     if before > after:
         return w.put(f"trunc {A} {x} to {B}")
     return w.put(f"{'sext' if signed else 'zext'} {A} {x} to {B}")
-
-
-__all__ = ["VECTORIZED", "instruct"]

@@ -146,6 +146,3 @@ def number(kind: str, value: Any) -> str:
         bits = struct.unpack("<Q", struct.pack("<d", float(value)))[0]
         return f"0x{bits:016X}"
     return str(int(np.asarray(value)))
-
-
-__all__ = ["MEMORY", "REGISTER", "SIZES", "Module", "Writer", "number", "suffix", "wide"]

@@ -58,6 +58,3 @@ def holds(primitives: Collection[str], program: Jaxpr) -> bool:
         or any(holds(primitives, inner) for inner in jaxprs_in_params(equation.params))
         for equation in program.eqns
     )
-
-
-__all__ = ["CALLS", "GENERATED", "blank", "counts_of", "holds", "inner_of", "is_float", "literal"]

@@ -223,6 +223,3 @@ _REDUCERS: dict[type, Any] = {
     Jaxpr: _of_jaxpr,
     ClosedJaxpr: lambda x: (_closed, (x.jaxpr, x.consts, _names.get(x), _digest(x))),
 }
-
-
-__all__ = ["keeps", "kept"]

@@ -171,18 +171,3 @@ def products_of(equation: Any) -> int:
 def shape_of(x: Any) -> tuple[int, ...]:
     """Shape of a variable of a program."""
     return x.aval.shape
-
-
-__all__ = [
-    "FIRST",
-    "ROW_LOOP",
-    "called_by",
-    "is_called",
-    "length",
-    "makes_mask",
-    "products_of",
-    "shape_of",
-    "stays_loop",
-    "work",
-    "work_of",
-]

@@ -108,6 +108,3 @@ def _has_loop(jaxpr: Jaxpr) -> bool:
         if equation.primitive.name in ("jit", "pjit") and _has_loop(equation.params["jaxpr"].jaxpr):
             return True
     return False
-
-
-__all__ = ["Linearized", "linearized"]

@@ -137,6 +137,3 @@ def _address(symbol: str) -> int:
     name = "msvcrt" if sys.platform == "win32" else ctypes.util.find_library("m")
     library = ctypes.CDLL(name)
     return ctypes.cast(getattr(library, symbol), ctypes.c_void_p).value or 0
-
-
-__all__ = ["Loaded", "Target", "compiled", "is_installed", "target"]

@@ -41,6 +41,3 @@ def sums(graph: Graph, mask: np.ndarray, rows: np.ndarray, zero: Node) -> np.nda
     for number, row in enumerate(chosen):
         found[number] = known[row]
     return found
-
-
-__all__ = ["Mask", "is_mask", "sums"]

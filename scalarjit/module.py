@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from jax.extend.core import ClosedJaxpr
 
 from .direct import direct_text, routine_of
-from .emit import POINTERS, SLOT, Memory, Part, Pass
+from .emit import POINTERS, Pass
 from .functions import function_text
 from .graph import Node
 from .handler import Sizes, handler_text
@@ -16,7 +16,7 @@ from .ir import SIZES, Module, wide
 from .liveness import Plan
 from .scalars import once
 from .structure import NotCovered
-from .values import for_memory
+from .values import SLOT, Memory, Part, for_memory
 from .with_room import with_room
 
 # Largest number of instructions that store results of a batch, one for each lane. LLVM took 900 s
@@ -247,6 +247,3 @@ def _varying_text(driver: list[str], block: str) -> str:
             "}",
         ]
     )
-
-
-__all__ = ["Generated", "generate"]

@@ -23,6 +23,3 @@ def mostly_zeros(fn: Callable[..., R], *args: Any) -> R:
 
     named.__name__ = MOSTLY_ZEROS
     return jax.jit(named)(arrays)
-
-
-__all__ = ["MOSTLY_ZEROS", "mostly_zeros"]

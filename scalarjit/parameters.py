@@ -232,5 +232,3 @@ FLOATS = frozenset(
         *("rsqrt", "sin", "sinh", "sqrt", "tan", "tanh", "floor", "ceil", "round", "is_finite"),
     }
 )
-
-__all__ = ["COVERED", "uncovered"]

@@ -92,6 +92,3 @@ def _name_of(
         return None
     which = f"{settings()} {digest} {[bool(x) for x in batched]} {bool(is_linear)}"
     return f"{cache.name_of(which, target)}.json"
-
-
-__all__ = ["Record", "reason_for_none", "record", "recorded"]

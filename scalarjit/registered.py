@@ -118,6 +118,3 @@ def _capsule(address: int) -> object:
         ("PyCapsule_New", ctypes.pythonapi)
     )
     return make(address, None, None)
-
-
-__all__ = ["PREFIX", "Code", "address_of", "code_of", "is_there"]

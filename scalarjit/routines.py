@@ -411,6 +411,3 @@ class Routine:
         arrays = [Matrix(w, f"%x{k}_", *view) for k, view in enumerate(views)]
         ROUTINES[self.kind](w, memory, *arrays)
         return memory.taken
-
-
-__all__ = ["Routine", "View"]

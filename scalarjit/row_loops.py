@@ -516,5 +516,3 @@ APART: dict[str, Callable[[Any], bool]] = {
     "tile": lambda params: params["reps"][0] == 1,
     "transpose": lambda params: params["permutation"][0] == 0,
 }
-
-__all__ = ["with_row_loops"]

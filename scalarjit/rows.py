@@ -108,6 +108,3 @@ class StackedRows(AbstractRows):
 def as_nodes(x: Any) -> Nodes:
     """Entries of an array."""
     return x.nodes() if isinstance(x, AbstractRows) else x
-
-
-__all__ = ["MAX_ENTRIES", "AbstractRows", "ArgumentRows", "StackedRows", "as_nodes"]

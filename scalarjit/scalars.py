@@ -535,6 +535,3 @@ POINTER = 8  # Bytes of an address.
 @lru_cache(maxsize=64)
 def _scalars_of_callee(program: ClosedJaxpr, is_linear: bool, varies: bool) -> Scalars:
     return scalars_of(program, (varies,) * len(program.in_avals), is_linear, varies=varies)
-
-
-__all__ = ["Scalars", "mapped", "once", "reason_of", "scalars_of"]

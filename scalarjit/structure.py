@@ -506,14 +506,3 @@ STRUCTURE: dict[str, Callable[..., Sequence[Nodes]]] = {
     "scatter-mul": _scattered(mul),
     "sort": _sort,
 }
-
-__all__ = [
-    "STRUCTURE",
-    "Nodes",
-    "NotCovered",
-    "as_array",
-    "constants",
-    "each",
-    "fill_value",
-    "known",
-]

@@ -110,6 +110,3 @@ def _warn() -> None:
             RuntimeWarning,
             stacklevel=3,
         )
-
-
-__all__ = ["OFF", "as_part", "enabled", "generates", "is_part", "is_switched_off", "why_none"]

@@ -112,6 +112,3 @@ def _loaded(graph: Graph, x: ArgumentRows, first: Node, sizes: Any) -> Nodes:
     for place in np.ndindex(*found.shape):
         found[place] = graph.load(x.number, first, int(np.dot(strides, place)), x.kind)
     return found
-
-
-__all__ = ["gathered", "row_at", "sliced"]

@@ -230,6 +230,3 @@ end:
   call void @leave(ptr %block)
   ret i1 true
 }}"""
-
-
-__all__ = ["enough", "threads_text"]

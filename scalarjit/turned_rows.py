@@ -155,5 +155,3 @@ TURNED: dict[str, Callable[[Any, Sequence[bool]], _Rule]] = {
         (f"reduce_{x}" for x in ("and", "max", "min", "or", "prod", "sum")), _turned_along("axes")
     ),
 }
-
-__all__ = ["Rewritten", "turned"]

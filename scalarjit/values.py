@@ -279,6 +279,3 @@ def for_memory(w: Writer, kind: str, value: str) -> tuple[str, str]:
 
 def _short(kind: str) -> str:
     return kind if kind.startswith("f") else MEMORY[kind]
-
-
-__all__ = ["SLOT", "Memory", "Part", "Values", "for_memory"]

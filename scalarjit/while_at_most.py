@@ -35,6 +35,3 @@ def while_at_most(going: Callable[[X], Array], step: Callable[[X], X], x: X, n: 
 
     loop.__name__ = NAME
     return jax.jit(loop)((going(x), x))[1]
-
-
-__all__ = ["NAME", "while_at_most"]

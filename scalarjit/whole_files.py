@@ -38,6 +38,3 @@ def remove_old_parts(folder: Path, *patterns: str) -> None:
             with suppress(OSError):  # Another process may remove it too.
                 if now - part.stat().st_mtime > OLD:
                     part.unlink()
-
-
-__all__ = ["remove_old_parts", "written_whole"]

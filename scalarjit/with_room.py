@@ -78,6 +78,3 @@ def _rare_collections() -> Iterator[None]:
             _running -= 1
             if _running == 0:
                 gc.set_threshold(*_before)
-
-
-__all__ = ["with_frames", "with_room"]

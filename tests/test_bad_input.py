@@ -15,7 +15,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import forces, inertia, joints, signals
-from jaxmbd.analyses.identification import minimum
+from jaxmbd.identification import minimum
 from jaxmbd.programs import storage
 
 pytestmark = pytest.mark.skipif(

@@ -20,21 +20,23 @@ PACKAGE, COMPILER = REPOSITORY / "jaxmbd", REPOSITORY / "scalarjit"
 
 # What each part of the package may import, itself apart. io and viz stand on top of everything,
 # and nobody imports them but inside a function: plotting and file formats load when first used.
-BOTTOM = {
-    "errors",
-    "_stop_gradients",
-    "_with_slope",
-    "_runtime_guard",
-    "_joint_tangents",
-    "_run_time_checks",
-    "_inlined_jit",
-}
+BOTTOM = {"errors", "runtime_guard"}
 MATHEMATICS = BOTTOM | {"accelerators", "lie", "linear", "programs"}
 DESCRIPTION = {"model", "inertia", "signals", "bodies", "joints", "contact", "tyres", "forces"}
 MECHANISM = MATHEMATICS | DESCRIPTION | {"mechanism"}
 SYSTEM = MECHANISM | {"system"}
 NUMERICS = SYSTEM - {"bodies", "joints"} | {"nonlinear", "integrators"}
-ANALYSES = SYSTEM | NUMERICS | {"sensors", "formulations", "analyses"}
+ROOMS = {
+    "gradients",
+    "identification",
+    "inspection",
+    "linearization",
+    "motion",
+    "sensitivity",
+    "statics",
+    "sweeps",
+}
+ANALYSES = SYSTEM | NUMERICS | {"sensors", "formulations"} | ROOMS
 SUPPORTED = {
     **dict.fromkeys(BOTTOM, BOTTOM),
     **dict.fromkeys({"accelerators", "lie", "linear", "programs"}, MATHEMATICS),
@@ -47,7 +49,7 @@ SUPPORTED = {
     "formulations": SYSTEM | {"formulations", "nonlinear"},
     "nonlinear": NUMERICS - {"integrators"},
     "integrators": NUMERICS,
-    "analyses": ANALYSES,
+    **dict.fromkeys(ROOMS, ANALYSES),
 }
 # Imported for annotations alone: groups of elements gather from a configuration.
 TYPES = {"mechanism": {"system"}}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from jaxmbd._runtime_guard import (
+from jaxmbd.runtime_guard import (
     COMPILER_NAME,
     CURE,
     FLAG_NAME,
@@ -19,7 +19,7 @@ from jaxmbd._runtime_guard import (
 
 pytestmark = pytest.mark.smoke
 
-GUARD_FILE = Path(__file__).resolve().parents[1] / "jaxmbd" / "_runtime_guard.py"
+GUARD_FILE = Path(__file__).resolve().parents[1] / "jaxmbd" / "runtime_guard.py"
 LEFT_ALONE = (None, None)
 BOTH = f"{CURE} {OLDER_COMPILER}"
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import jaxmbd as mbd
-from jaxmbd._with_slope import converged
+from jaxmbd.programs.with_slope import converged
 from jaxmbd.system.projection import project_positions
 from tests.derivatives import difference
 from tests.models import four_bar

@@ -10,9 +10,9 @@ from jaxtyping import Array, Float
 import jaxmbd as mbd
 from benchmarks import coverage, sweep
 from benchmarks.peers.protocol import Contender, Entry, Options, Result, Target, compiled, race
-from jaxmbd.analyses.identification.misfit import Misfit
-from jaxmbd.analyses.sweep.chunks import run_chunk
-from jaxmbd.analyses.sweep.program import Program
+from jaxmbd.identification.misfit import Misfit
+from jaxmbd.sweeps.chunks import run_chunk
+from jaxmbd.sweeps.program import Program
 
 TITLE = "Identification and sweeps"
 ABOUT = (

@@ -3,10 +3,10 @@
 from .abstract import AbstractBody as AbstractBody
 from .ancf_cable import ANCFCable as ANCFCable
 from .flexible import FlexibleBody as FlexibleBody
+from .flexible import Skin as Skin
 from .massless_link import MasslessLink as MasslessLink
 from .rigid import RigidBody as RigidBody
 from .rotor import Rotor as Rotor
-from .skin import Skin as Skin
 
 __all__ = [
     "ANCFCable",

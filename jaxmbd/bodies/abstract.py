@@ -153,6 +153,3 @@ class AbstractBody(eqx.Module):
         return eqx.tree_at(
             lambda body: [getattr(body, name) for name in names], zeros, list(fields.values())
         )
-
-
-__all__ = ["AbstractBody"]

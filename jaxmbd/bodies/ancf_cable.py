@@ -426,6 +426,3 @@ def _shortest_turn(a: Float[Array, "3"], b: Float[Array, "3"]) -> Float[Array, "
     eye = jnp.eye(3, dtype=a.dtype)
     W = jnp.cross(w[None], eye).T
     return eye + W + W @ W / (1.0 + a @ b)
-
-
-__all__ = ["ANCFCable"]

@@ -19,6 +19,3 @@ class MasslessLink(AbstractBody):
         self, eta: Float[Array, "0"], V: Float[Array, "6"], eta_dot: Float[Array, "0"]
     ) -> Float[Array, ""]:
         return 0.0 * (V @ V)
-
-
-__all__ = ["MasslessLink"]

@@ -116,6 +116,3 @@ def _triangle_inequality(
         "the triangle inequality of the principal moments of inertia, "
         f"{a:.4g} + {b:.4g} >= {moment:.4g}"
     )
-
-
-__all__ = ["RigidBody"]

@@ -50,6 +50,3 @@ class Rotor(eqx.Module):
     def reflected_inertia(self) -> Float[Array, ""]:
         """The inertia n² J at the joint [kg m², or kg if the joint slides]."""
         return self.gear_ratio**2 * self.inertia
-
-
-__all__ = ["Rotor"]

@@ -216,6 +216,3 @@ def saturated(x: Vector) -> Vector:
     small = squared < 1e-7  # The next term of the series, 2/15 |x|⁴, is below rounding.
     size = jnp.sqrt(jnp.where(small, 1.0, squared))
     return jnp.where(small, 1.0 - squared / 3.0, jnp.tanh(size) / size) * x
-
-
-__all__ = ["AbstractFriction", "Bristle", "Coulomb", "RollingResistance", "saturated"]

@@ -473,15 +473,3 @@ def as_height(value: Any) -> AbstractHeight:
     if shape != ():
         raise ModelError(f"Terrain: the height function returns shape {shape}, not one number")
     return height
-
-
-__all__ = [
-    "AbstractHeight",
-    "HeightGrid",
-    "Road",
-    "Slope",
-    "Steps",
-    "SumOfHeights",
-    "Washboard",
-    "iso_8608",
-]

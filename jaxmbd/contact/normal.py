@@ -227,6 +227,3 @@ def _integral(
 def _one_sided(x: Float[Array, "*n"]) -> Float[Array, "*n"]:
     """1 + x where this is positive, otherwise zero."""
     return jnp.where(x > -1.0, 1.0 + x, 0.0)
-
-
-__all__ = ["AbstractNormalLaw", "Hertz", "HuntCrossley", "KelvinVoigt"]

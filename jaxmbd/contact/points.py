@@ -49,6 +49,3 @@ def points_of(a: AbstractSolid, b: AbstractSurface | AbstractSolid, X_BA: Pose) 
         return Points(at - 0.5 * (distance + radius) * n, n, radius - distance)
 
     return jax.vmap(touch)(centres, radii)
-
-
-__all__ = ["TARGETS", "Points", "is_pair", "points_of"]

@@ -55,6 +55,3 @@ class Restitution(eqx.Module):
         problem = negative(self, "friction")
         if problem is not None:
             raise ModelError(f"Restitution: {problem}")
-
-
-__all__ = ["Restitution"]

@@ -314,16 +314,3 @@ def rim(radius: Float[Array, ""], down: Vector) -> Float[Array, "3 3"]:
     thirds = jnp.asarray([[[1.0, 0.0], [0.0, 1.0]], [[c, -s], [s, c]], [[c, s], [-s, c]]])
     points = radius * (thirds.astype(down.dtype) @ lowest)
     return jnp.concatenate([points, jnp.zeros((3, 1), down.dtype)], axis=1)
-
-
-__all__ = [
-    "AbstractShape",
-    "AbstractSolid",
-    "AbstractSurface",
-    "Box",
-    "Capsule",
-    "Cylinder",
-    "Disc",
-    "HalfSpace",
-    "Sphere",
-]

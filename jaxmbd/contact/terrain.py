@@ -9,10 +9,10 @@ from jaxtyping import Array, Bool, Float
 
 from scalarjit.while_at_most import while_at_most
 
-from .._stop_gradients import stop_gradients
-from .._with_slope import converged, with_slope_of
 from ..model.frame import Frame, as_frame
 from ..model.values import all_concrete
+from ..programs.stop_gradients import stop_gradients
+from ..programs.with_slope import converged, with_slope_of
 from .heights import AbstractHeight, Jet, as_height
 from .shapes import AbstractSurface, Nearest, Vector
 
@@ -220,6 +220,3 @@ def _expanded(jet: Jet, step: Float[Array, "2"]) -> tuple[Float[Array, ""], Floa
     xx, xy, yy = jet.curvature
     bend = jnp.stack([xx * step[0] + xy * step[1], xy * step[0] + yy * step[1]])
     return jet.z + step @ (jet.slope + 0.5 * bend), jet.slope + bend
-
-
-__all__ = ["Terrain"]

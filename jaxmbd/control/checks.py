@@ -36,6 +36,3 @@ def unreadable(sensors: Any) -> str | None:
                 "JointPosition, JointVelocity, FramePosition or AngularVelocity"
             )
     return None
-
-
-__all__ = ["as_sensors", "unreadable"]

@@ -112,6 +112,3 @@ def _as_leaf(x: Any) -> Any:
     if isinstance(x, float | np.ndarray):
         return as_leaf(x, None, "Controller: law")
     return x if eqx.is_array(x) or is_constant(x) else Constant(x)
-
-
-__all__ = ["Controller"]

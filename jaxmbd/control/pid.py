@@ -186,6 +186,3 @@ class PID(AbstractController):
 
 def _leaf(value: Any, name: str, shape: Any = ()) -> Float[Array, "..."] | None:
     return None if value is None else as_leaf(value, shape, f"PID: {name}")
-
-
-__all__ = ["PID"]

@@ -11,12 +11,12 @@ from .beam import beam as beam
 from .damping import Rayleigh as Rayleigh
 from .frame import Member as Member
 from .frame import frame as frame
-from .geometric import GeometricStiffness as GeometricStiffness
 from .matrix_files import Matrices as Matrices
 from .matrix_files import read_matrices as read_matrices
 from .mbdyn import read_mbdyn as read_mbdyn
 from .modes import modes as modes
 from .parametric import Parametric as Parametric
+from .reduction import GeometricStiffness as GeometricStiffness
 from .reduction import reduce as reduce
 from .sections import AbstractSection as AbstractSection
 from .sections import General as General

@@ -223,6 +223,3 @@ def material_of(
         phi = 12.0 / L**2 * jnp.stack([E * s.Iz / along_y, E * s.Iy / along_z])
     stiffness = jnp.stack([E * s.A, along_y, along_z, G * s.J, E * s.Iy, E * s.Iz])
     return Material(stiffness, density * jnp.stack([s.A, s.Iz, s.Iy]), phi)
-
-
-__all__ = ["as_section", "beam", "check_units", "material_of", "positive"]

@@ -36,6 +36,3 @@ def damping_matrix(
     ratio = as_leaf(damping, None, "damping").astype(K.dtype)
     ratio = jnp.broadcast_to(jnp.atleast_1d(ratio), (K.shape[0],))
     return jnp.diag(2.0 * ratio * jnp.sqrt(jnp.diagonal(K) * jnp.diagonal(M)))
-
-
-__all__ = ["Rayleigh", "damping_matrix"]

@@ -260,16 +260,3 @@ def strains_at_nodes(
     left, right = (jnp.einsum("si,eik->eks", of_end, ends) for of_end in B)
     inner = 0.5 * (right[:-1] + left[1:])
     return jnp.concatenate([left[:1], inner, right[-1:]])
-
-
-__all__ = [
-    "Fields",
-    "Material",
-    "SecondOrder",
-    "assembled",
-    "beam_fields",
-    "gauss",
-    "interpolation",
-    "matrices",
-    "strains_at_nodes",
-]

@@ -379,6 +379,3 @@ def _basis(basis: Any, mesh: _Mesh, members: Mapping[str, Member]) -> Any:
     at, k = np.array([*range(_n_named(mesh)), *inner], dtype=int), basis.n_elastic
     both = jnp.concatenate([basis.translations[at, :k], basis.rotations[at, :k]], axis=2)
     return jnp.swapaxes(both, 1, 2).reshape(-1, k)
-
-
-__all__ = ["Member", "frame"]

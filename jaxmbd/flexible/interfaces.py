@@ -91,6 +91,3 @@ def per_node_of(K: Array, positions: Array, who: str) -> int:
             "(displacement), or 6 (displacement and rotation vector)"
         )
     return n // n_nodes
-
-
-__all__ = ["Interfaces", "per_node_of", "rigid_modes"]

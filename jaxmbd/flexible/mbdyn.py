@@ -202,6 +202,3 @@ def _check_agreement(name: str, value: Any, by_lumps: Any, agreement: float, pat
             "the lumped masses of group 11; export the lumps of all nodes with mass, or raise "
             "`agreement`"
         )
-
-
-__all__ = ["read_mbdyn"]

@@ -260,6 +260,3 @@ def shapes_of(basis: Any, computed: Any, n: int, who: str) -> Float[Array, "n k"
     if given.ndim != 2 or given.shape[0] != n:
         raise ModelError(f"{who}: basis must have {n} rows, got shape {given.shape}")
     return given
-
-
-__all__ = ["check_cut", "eigen", "modes", "projected", "shapes_of"]

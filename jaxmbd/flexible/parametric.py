@@ -132,6 +132,3 @@ def _as_given(value: Any) -> Any:
     if isinstance(value, _Listed):
         return [_as_given(x) for x in value]
     return value
-
-
-__all__ = ["Parametric"]

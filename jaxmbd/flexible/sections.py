@@ -169,13 +169,3 @@ class General(AbstractSection):
 
     def properties(self) -> SectionProperties:
         return SectionProperties(self.A, self.Iy, self.Iz, self.J, self.ky, self.kz)
-
-
-__all__ = [
-    "AbstractSection",
-    "General",
-    "Rectangle",
-    "Round",
-    "SectionProperties",
-    "Tube",
-]

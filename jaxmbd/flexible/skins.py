@@ -57,6 +57,3 @@ def merged(skins: Sequence[Skin]) -> Skin:
         np.concatenate(triangles),
         jnp.concatenate(strains),
     )
-
-
-__all__ = ["beam_skin", "merged", "tube"]

@@ -296,6 +296,3 @@ def _rows_at(points: np.ndarray, positions: np.ndarray) -> np.ndarray:
     size = np.ptp(positions, axis=0).max()
     distance, rows = KDTree(positions).query(points)
     return np.where(distance <= SAME * size, rows, -1)
-
-
-__all__ = ["Solid", "solid"]

@@ -23,6 +23,3 @@ def von_mises(stress: Float[Array, "*batch 6"]) -> Float[Array, "*batch"]:
     normal, shear = stress[..., :3], stress[..., 3:]
     difference = normal - jnp.roll(normal, 1, axis=-1)
     return jnp.sqrt(0.5 * jnp.sum(difference**2, axis=-1) + 3.0 * jnp.sum(shear**2, axis=-1))
-
-
-__all__ = ["COMPONENTS", "von_mises"]

@@ -172,14 +172,3 @@ class AbstractField(AbstractElement):
     ) -> Float[Array, ""]:
         """Potential energy [J] on a body that is not rigid; not defined by default."""
         raise NotImplementedError(f"{type(self).__name__}: define potential_of_body")
-
-
-__all__ = [
-    "AbstractElement",
-    "AbstractField",
-    "AbstractFrameElement",
-    "AbstractFrameForce",
-    "AbstractJointElement",
-    "AbstractJointForce",
-    "Time",
-]

@@ -149,6 +149,3 @@ def _reversed_range(component: Any, *names: str) -> str | None:
             if lower > upper:
                 return f"{name} must have its lower end first, got ({lower}, {upper})"
     return None
-
-
-__all__ = ["AffineActuator", "AffineFrameActuator"]

@@ -70,6 +70,3 @@ class AppliedTorque(AbstractFrameForce):
     def wrenches(self, t: Time, X: Pose, V: Float[Array, "1 6"]) -> Float[Array, "1 6"]:
         torque = _in_frame(self.signal(t), X, self.follower)
         return jnp.concatenate([jnp.zeros_like(torque), torque])[None]
-
-
-__all__ = ["AppliedForce", "AppliedTorque"]

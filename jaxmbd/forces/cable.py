@@ -99,6 +99,3 @@ class Cable(AbstractFrameForce):
         """The depth δ + w/2 [m] and the stiffness k [N/m]."""
         depth = length - self.rest_length + 0.5 * self.transition
         return depth, self.axial_stiffness / self.rest_length
-
-
-__all__ = ["Cable"]

@@ -302,6 +302,3 @@ def _check_kinds(a: Any, b: Any, normal: Any, friction: Any, rolling: Any) -> No
     for name, law, kind in (*kinds, ("rolling", rolling, RollingResistance)):
         if law is not None and not isinstance(law, kind):
             raise ModelError(f"Contact: {name} must be of a kind of {kind.__name__}, got {law!r}")
-
-
-__all__ = ["Contact", "ContactPoints", "Gaps"]

@@ -86,6 +86,3 @@ def contact_pairs(
         )
         pairs[f"{first}-{second}"] = Contact(a, b, *laws)
     return pairs
-
-
-__all__ = ["Material", "contact_pairs"]

@@ -175,6 +175,3 @@ def _mismatches(commands: Any, outputs: Any, names: list[str], sizes: list[int])
     for leaf, name, size in zip(leaves, names, sizes, strict=True):
         if jnp.shape(leaf) != (size,) and not (size == 1 and jnp.shape(leaf) == ()):
             yield f"a command of shape {jnp.shape(leaf)} for {name!r} where {(size,)} is needed"
-
-
-__all__ = ["AbstractController", "OutputReference", "as_outputs", "is_part"]

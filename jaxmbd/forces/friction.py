@@ -211,6 +211,3 @@ def _check_friction(law: Any, who: str) -> None:
         raise ModelError(f"{who} must be friction on a joint, got {law!r}")
     if type(law).potential is not AbstractJointForce.potential:
         raise ModelError(f"{who} must be friction, but {type(law).__name__} has a potential")
-
-
-__all__ = ["AsymmetricFriction", "CoulombFriction", "StribeckFriction", "ViscousFriction"]

@@ -56,6 +56,3 @@ class Gravity(AbstractField):
         H = jax.vmap(momentum)(jnp.eye(3, dtype=g.dtype))[:, 3:]  # Row i: m c × e_i.
         first = jnp.stack([H[1, 2], H[2, 0], H[0, 1]])
         return -(X_WB.p @ (X_WB.R @ weight)) - first @ g
-
-
-__all__ = ["Gravity"]

@@ -105,6 +105,3 @@ class JointStop(AbstractJointForce):
     def _energy(self, depth: Float[Array, "1"]) -> Float[Array, "1"]:
         """The integral of k w e over the depth."""
         return one_sided_energy(depth, self.stiffness, self.transition)
-
-
-__all__ = ["JointStop"]

@@ -35,6 +35,3 @@ class JointTorque(AbstractJointForce):
 
     def force(self, t: Time, q: Float[Array, "nq"], v: Float[Array, "nv"]) -> Float[Array, "nv"]:
         return jnp.broadcast_to(self.signal(t), v.shape)
-
-
-__all__ = ["JointTorque"]

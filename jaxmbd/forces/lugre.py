@@ -125,6 +125,3 @@ class LuGreFriction(AbstractJointElement):
         """Force g(v) of the bristles at a steady speed [N m or N]."""
         decay = jnp.exp(-((v / self.stribeck_velocity) ** 2))
         return self.coulomb + (self.static - self.coulomb) * decay
-
-
-__all__ = ["LuGreFriction"]

@@ -138,6 +138,3 @@ class DCMotor(AbstractJointForce):
 def _check_size(q: Float[Array, "nq"]) -> None:
     if q.shape != (1,):
         raise ValueError(f"a motor needs a joint with one coordinate, not {q.shape[0]}")
-
-
-__all__ = ["DCMotor"]

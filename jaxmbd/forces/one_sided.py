@@ -43,6 +43,3 @@ def _parts(x: Float[Array, "*n"]) -> tuple[Float[Array, "*n"], Float[Array, "*n"
     """Lengths of the parts of [0, x] that are below and above 1."""
     within = jnp.where(x < 1, jnp.where(x > 0, x, 0.0), 1.0)
     return within, jnp.where(x < 1, 0.0, x - 1.0)
-
-
-__all__ = ["one_sided_energy", "one_sided_force"]

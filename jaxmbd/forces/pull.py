@@ -37,6 +37,3 @@ def wrenches_of_pull(X: Pose, pull: Float[Array, "3"]) -> Float[Array, "2 6"]:
             jnp.concatenate([-(X.R[1].T @ pull), zeros]),
         ]
     )
-
-
-__all__ = ["Line", "line_between", "wrenches_of_pull"]

@@ -55,6 +55,3 @@ class RotationalSpring(AbstractJointForce):
     def _rotation(self, q: Float[Array, "nq"]) -> Float[Array, "3"]:
         """φ, the rotation vector from rest."""
         return so3.log(so3.multiply(so3.conjugate(self.rest), q[-4:]))
-
-
-__all__ = ["RotationalSpring"]

@@ -55,6 +55,3 @@ class SpringDamper(AbstractFrameForce):
     def potential(self, t: Time, X: Pose) -> Float[Array, ""]:
         stretch = vector.length(X.p[1] - X.p[0]) - self.rest_length
         return 0.5 * self.stiffness * stretch**2
-
-
-__all__ = ["SpringDamper"]

@@ -44,6 +44,3 @@ class TorsionalSpringDamper(AbstractJointForce):
 
     def potential(self, t: Time, q: Float[Array, "nq"]) -> Float[Array, ""]:
         return 0.5 * jnp.sum(self.stiffness * (q - self.rest) ** 2)
-
-
-__all__ = ["TorsionalSpringDamper"]

@@ -317,6 +317,3 @@ def _check_kinds(wheel: Any, road: Any, vertical: Any, slip: Any) -> None:
     for name, value, kind, cure in kinds:
         if not isinstance(value, kind):
             raise ModelError(f"Tyre: {name} must be of another kind, such as {cure}, got {value!r}")
-
-
-__all__ = ["Tyre", "TyreContact"]

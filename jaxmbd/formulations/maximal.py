@@ -19,6 +19,7 @@ from ..mechanism.lowering import lower
 from ..mechanism.mechanism import Mechanism
 from ..mechanism.tree import tree_poses, tree_tangents
 from ..model import Model
+from ..nonlinear import linear_root
 from ..system import constraints, joint_motion
 from ..system.abstract import AbstractFormulation, AbstractSystem, Elastic, State, Time, Velocities
 from ..system.configuration import (
@@ -38,12 +39,16 @@ from ..system.inertia import (
     whiten_wrenches,
 )
 from ..system.loads import generalized
-from ..system.residuals import forces_and_reactions, residual_by_bodies
+from ..system.residuals import (
+    constraint_rates,
+    forces_and_reactions,
+    motion_residual,
+    residual_by_bodies,
+)
 from ..system.sparsity import SparsityPattern, body_sparsity
 from ..system.stabilization import AbstractStabilization
 from .joint.layout import lay_out
 from .joint.system import JointSystem
-from .sparse_accelerations import sparse_accelerations
 
 
 class MaximalCoordinates(AbstractFormulation):
@@ -430,3 +435,41 @@ def _inverse(J: Float[Array, "3 3"]) -> Float[Array, "3 3"]:
     J = J / size
     columns = jnp.stack([so3.cross(J[1], J[2]), so3.cross(J[2], J[0]), so3.cross(J[0], J[1])], 1)
     return columns / (J[0] @ columns[:, 0]) / size
+
+
+# Accelerations and multipliers of large systems by sparse factorization ---------------------------
+#     M v̇ - Gᵀ λ = f - b,   G v̇ = -γ - 2α ġ - β² g
+#
+# are linear equations with the sparsity pattern of an implicit step.
+
+# From this number of unknowns on sparse solutions take less time than the dense G M⁻¹ Gᵀ.
+MIN_UNKNOWNS = 1000
+
+
+def sparse_accelerations(
+    system: AbstractSystem, t: Time, state: State, stabilization: AbstractStabilization | None
+) -> tuple[Velocities, Float[Array, "ng"]] | None:
+    """v̇ and λ; NaN if the equations are singular.
+
+    None for small systems and for systems with possibly redundant constraints: the dense method
+    solves them.
+    """
+    ng = constraints.n_constraints(system)
+    if system.nv + ng < MIN_UNKNOWNS or constraints.may_be_redundant(system):
+        return None
+    pattern = system.sparsity_pattern()
+    assert pattern is not None
+    zeros = jnp.zeros(system.nv + ng, state.q.dtype)
+    x = linear_root(_equations, zeros, (system, t, state, stabilization), system.nv, pattern)
+    return x[: system.nv], x[system.nv :]
+
+
+def _equations(x: Float[Array, "n"], args: tuple[Any, ...]) -> Float[Array, "n"]:
+    system, t, state, stabilization = args
+    vdot, lam = x[: system.nv], x[system.nv :]
+    c, v = system.configuration(t, state.q, state.z), state.v
+    g_ddot = constraints.rate(system, c, vdot) + constraints.constraint_bias(system, c, v)
+    if stabilization is not None:
+        g = constraints.residual(system, c)
+        g_ddot = g_ddot - stabilization.correction(g, constraint_rates(system, c, v))
+    return jnp.concatenate([motion_residual(system, c, v, vdot, lam), g_ddot])

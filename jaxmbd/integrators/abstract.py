@@ -246,6 +246,3 @@ def _between(**given: Any) -> diffrax.AbstractLocalInterpolation:
     if "k0" in given:
         return diffrax.ThirdOrderHermitePolynomialInterpolation(**given)
     return diffrax.LocalLinearInterpolation(**given)
-
-
-__all__ = ["AbstractIntegrator", "Attempt", "Increments", "Memory"]

@@ -35,7 +35,7 @@ from ..system.constraints import constraint_force, n_constraints, residual
 from ..system.nonconservative import conservative
 from ..system.residuals import constraint_rates
 from ..system.two_point import conservative_wrenches, on_bodies
-from .implicit import Attempt
+from .abstract import Attempt
 from .intrinsic import AbstractIntrinsic, Start
 from .second_order import StepMemory
 from .states import with_stage_states
@@ -138,6 +138,3 @@ def _equations(x: Float[Array, "n"], start: Start) -> Float[Array, "n"]:
     v = start.reached(*stages[0][:2]).v
     rows += [residual(system, end), h * constraint_rates(system, end, v)]
     return jnp.concatenate(rows)
-
-
-__all__ = ["EnergyDecaying"]

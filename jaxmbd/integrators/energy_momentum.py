@@ -21,7 +21,7 @@ from ..system.configuration import AbstractConfiguration
 from ..system.constraints import n_constraints, residual
 from ..system.nonconservative import nonconservative
 from ..system.two_point import conservative_wrenches, constraint_wrenches, on_bodies
-from .implicit import Attempt
+from .abstract import Attempt
 from .intrinsic import AbstractIntrinsic, Rows, Start
 from .second_order import StepMemory
 from .states import after_middle, with_middle_states
@@ -101,6 +101,3 @@ def _equations(x: Float[Array, "n"], start: Start) -> Float[Array, "n"]:
     rest = start.load(0.5 * delta, nonconservative(*_middle(delta, start)))
     rows = h * start.gained(delta, u1) - start.mean_load(delta, wrenches) - h * h * rest
     return jnp.concatenate([0.5 * rows.ravel(), residual(system, last)])
-
-
-__all__ = ["EnergyMomentum"]

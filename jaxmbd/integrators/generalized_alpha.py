@@ -22,6 +22,7 @@ components along fixed axes, and ⊞ is their parameterization (Bauchau et al. 2
 and 26).
 """
 
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -30,11 +31,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from .._joint_tangents import with_joint_tangents
-from .._stop_gradients import stop_gradients
 from ..errors import ModelError
 from ..model.arguments import as_host_number
 from ..nonlinear import Blocks, CachedFactors, Newton, as_newton, recomputed
+from ..programs.stop_gradients import stop_gradients
 from ..system.abstract import AbstractSystem, State, States, Time, Velocities, as_time
 from ..system.acceleration import accelerations
 from ..system.body_increments import AbstractIncrements, as_increments
@@ -43,11 +43,9 @@ from ..system.constraints import n_constraints
 from ..system.loads import rates_at
 from ..system.projection import project_velocities
 from ..system.residuals import motion_residual, step_constraints
-from .components import AbstractComponents, Moving, Resting
+from .abstract import Attempt, Increments
 from .implicit import (
     AbstractImplicit,
-    Attempt,
-    Increments,
     Sizes,
     cache_for,
     hidden_rows,
@@ -60,7 +58,81 @@ from .implicit import (
     without_ringing,
 )
 from .intrinsic import check_bodies
+from .joint_tangents import with_joint_tangents
 from .states import with_states
+
+# Components in which generalized-α integrates accelerations over a step ---------------------------
+
+
+class AbstractComponents(eqx.Module):
+    """Components w of the velocities that stay comparable during one step."""
+
+    @abstractmethod
+    def of(
+        self, system: AbstractSystem, v: Velocities, vdot: Velocities
+    ) -> tuple[Velocities, Velocities]:
+        """w and ẇ at the start of the step."""
+
+    @abstractmethod
+    def change(
+        self, system: AbstractSystem, v: Velocities, vdot: Velocities, jerk: Velocities
+    ) -> Velocities:
+        """Rate of change of ẇ at the start of the step, as a rate of v̇ at constant v."""
+
+    @abstractmethod
+    def reached(
+        self,
+        system: AbstractSystem,
+        start: State,
+        increment: Velocities,
+        w: Velocities,
+        wdot: Velocities,
+    ) -> tuple[State, Velocities]:
+        """Coordinates and velocities after an increment, with z of the start, and v̇ after it."""
+
+
+class Moving(AbstractComponents):
+    """The system's own velocities, w = v, and its own increments (Arnold and Brüls 2007)."""
+
+    def of(self, system, v, vdot):
+        return v, vdot
+
+    def change(self, system, v, vdot, jerk):
+        return jerk
+
+    def reached(self, system, start, increment, w, wdot):
+        return State(system.retract(start.q, increment), w, start.z), wdot
+
+
+class Resting(AbstractComponents):
+    """Velocities of the bodies along fixed axes (Bauchau et al. 2013)."""
+
+    increments: AbstractIncrements
+
+    def of(self, system, v, vdot):
+        fixed = jax.vmap(self.increments.fixed)
+        w, wdot = fixed(system.mechanism.rigid, v.reshape(-1, 6), vdot.reshape(-1, 6))
+        return w.ravel(), wdot.ravel()
+
+    def change(self, system, v, vdot, jerk):
+        def turning(body, V, Vdot):
+            w, wdot = self.increments.fixed(body, V, Vdot)
+
+            def rate(delta, w):
+                return self.increments.carried(body, delta, w, wdot)[1]
+
+            return jax.jvp(rate, (jnp.zeros_like(w), w), (w, wdot))[1]
+
+        bodies = system.mechanism.rigid
+        return jerk - jax.vmap(turning)(bodies, v.reshape(-1, 6), vdot.reshape(-1, 6)).ravel()
+
+    def reached(self, system, start, increment, w, wdot):
+        bodies = system.mechanism.rigid
+        delta, w, wdot = (x.reshape(-1, 6) for x in (increment, w, wdot))
+        q = jax.vmap(self.increments.moved)(bodies, start.q.reshape(-1, 7), delta)
+        v, vdot = jax.vmap(self.increments.carried)(bodies, delta, w, wdot)
+        return State(q.ravel(), v.ravel(), start.z), vdot.ravel()
+
 
 # Size of the difference for derivatives of accelerations, as a part of the first step.
 NEAR = 1.0 / 1024.0
@@ -474,6 +546,3 @@ class _Step(eqx.Module):
     a: Float[Array, "nv"]
     scatter: Float[Array, "nv ng"] | None
     known: Float[Array, "nz"] | None  # W z₁ - ż₁
-
-
-__all__ = ["AlphaMemory", "GeneralizedAlpha", "StateRates"]

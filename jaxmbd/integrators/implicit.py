@@ -8,8 +8,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree
 
-from .._stop_gradients import stop_gradients
 from ..nonlinear import ENOUGH, Blocks, CachedFactors, Newton
+from ..programs.stop_gradients import stop_gradients
 from ..system import sizes
 from ..system.abstract import AbstractSystem, State, Time, Velocities
 from ..system.configuration import AbstractConfiguration
@@ -23,7 +23,7 @@ from ..system.constraints import (
 from ..system.kernels import kernel
 from ..system.projection import scattered_jacobian
 from ..system.residuals import constraint_rates
-from .abstract import AbstractIntegrator, Attempt, Increments, Memory
+from .abstract import AbstractIntegrator, Increments
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -157,22 +157,3 @@ def _sizes(system: AbstractSystem, t: Time, h: Time, state: State, vdot: Velocit
 def no_sizes(h: Time) -> Sizes:
     """Zeros instead of sizes, for shapes only."""
     return Sizes(jnp.zeros_like(h), jnp.zeros_like(h))
-
-
-__all__ = [
-    "SAME_LENGTH",
-    "AbstractImplicit",
-    "Attempt",
-    "Increments",
-    "Memory",
-    "Sizes",
-    "cache_for",
-    "hidden_rows",
-    "is_smooth",
-    "is_solved",
-    "no_sizes",
-    "of_step",
-    "position_shift",
-    "typical_sizes",
-    "without_ringing",
-]

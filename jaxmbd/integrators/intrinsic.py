@@ -96,6 +96,3 @@ class Start(eqx.Module):
         v, h = self.state.v, self.h
         V = v + jnp.where(is_smooth(h, v, trend.vdot), share * h * trend.vdot, 0.0)
         return h * self.each(self.increments.components, V.reshape(-1, 6))
-
-
-__all__ = ["AbstractIntrinsic", "Rows", "Start", "check_bodies"]

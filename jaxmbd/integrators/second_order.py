@@ -12,9 +12,9 @@ from ..system.abstract import AbstractSystem, State, Time, as_time
 from ..system.acceleration import accelerations
 from ..system.constraints import n_constraints
 from ..system.loads import rates_at
+from .abstract import Attempt
 from .implicit import (
     AbstractImplicit,
-    Attempt,
     Sizes,
     cache_for,
     is_solved,
@@ -125,6 +125,3 @@ def check_two_point(who: str, system: AbstractSystem) -> None:
                 f"{who} has no two-point form of the {type(group.joint).__name__} joint "
                 f"{group.names[0]!r}; use GeneralizedAlpha()"
             )
-
-
-__all__ = ["AbstractSecondOrder", "StepMemory", "check_two_point"]

@@ -45,6 +45,3 @@ class SemiImplicitEuler(AbstractIntegrator):
 
     def order(self, terms: object = None) -> int:
         return 1
-
-
-__all__ = ["SemiImplicitEuler"]

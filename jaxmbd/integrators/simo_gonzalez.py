@@ -22,7 +22,8 @@ from ..system.configuration import AbstractConfiguration
 from ..system.constraints import n_constraints
 from ..system.nodal import AbstractNodalSystem, conservative_force_between
 from ..system.nonconservative import nonconservative
-from .implicit import Attempt, is_smooth
+from .abstract import Attempt
+from .implicit import is_smooth
 from .second_order import AbstractSecondOrder, StepMemory, check_two_point
 from .states import after_middle, with_middle_states
 
@@ -99,6 +100,3 @@ def _equations(x: Float[Array, "n"], start: _Start) -> Float[Array, "n"]:
     gained = system.momentum_of(step - h * state.v)  # h (v₁ - v₀) / 2
     rows = gained - 0.5 * h * h * (pull + given - resisted) - 0.5 * transpose(impulse)[0]
     return jnp.concatenate([rows, system.constraint_of(q1)])
-
-
-__all__ = ["SimoGonzalez"]

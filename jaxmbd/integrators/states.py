@@ -66,6 +66,3 @@ def after_middle(c: AbstractConfiguration, start: States) -> States:
     """z₁ = 2 z½ - z₀ for the configuration that `with_middle_states` returns."""
     assert c.z is not None
     return 2.0 * c.z - start
-
-
-__all__ = ["after_middle", "with_middle_states", "with_stage_states", "with_states"]

@@ -39,6 +39,3 @@ class Trend(eqx.Module):
         """
         change = jnp.where(before.age > 0, self.jerk - before.jerk, 0.0)
         return h**3 / 12.0 * self.jerk, h * h / 12.0 * change
-
-
-__all__ = ["Trend"]

@@ -4,11 +4,11 @@ from typing import Any
 
 import numpy as np
 
-from ..analyses.motion import AbstractMotion
-from ..analyses.sweep.versions import version_of
 from ..errors import ModelError
 from ..joints import AbstractJoint
 from ..joints.components import coordinate_components, velocity_components
+from ..motion.motion import AbstractMotion
+from ..sweeps.versions import version_of
 from ..system.joint_states import JointState
 
 try:
@@ -173,6 +173,3 @@ def _state_variable(name: str, values: Any) -> tuple[str, Variable]:
 
 def _attributes(units: str, long_name: str) -> dict[str, str]:
     return {"units": units, "long_name": long_name}
-
-
-__all__ = ["to_dataset", "to_table"]

@@ -167,6 +167,3 @@ def keyframe(entries: tuple[JointEntry, ...], qpos: np.ndarray, qvel: np.ndarray
             v[:3] = _rotation(q[3:]).T @ v[:3]
         guess[entry.name], rates[entry.name] = q, v
     return Keyframe(guess, rates, {})
-
-
-__all__ = ["MJCF", "JointEntry", "Keyframe", "from_mjcf", "is_mjcf", "keyframe"]

@@ -99,6 +99,3 @@ def _problem(source: Source, i: int) -> str | None:
 def _kind(enum: str, value: int) -> str:
     """Name of an enumeration value of MuJoCo, such as `muscle`."""
     return getattr(mujoco, f"mjt{enum}")(value).name.split("_")[-1].lower()
-
-
-__all__ = ["read_actuator_inertias", "read_actuators"]

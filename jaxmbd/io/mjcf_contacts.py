@@ -178,6 +178,3 @@ def _mixed(m: Any, a: int, b: int) -> Surface:
         w * m.geom_solimp[a] + (1.0 - w) * m.geom_solimp[b],
         margin,
     )
-
-
-__all__ = ["read_contacts"]

@@ -115,6 +115,3 @@ def _inside(
                 f"read, allow its folder by from_mjcf(..., folders=[{str(short.parent)!r}])"
             )
     return paths
-
-
-__all__ = ["compile_mjcf", "mujoco", "read_mjcf"]

@@ -136,6 +136,3 @@ def soft_constraint(
     if not source.is_disabled("REFSAFE"):
         time = max(time, 2.0 * float(source.compiled.opt.timestep))
     return mass / (time * ratio) ** 2, mass * 2.0 / time, width
-
-
-__all__ = ["Forces", "read_gravity", "read_joint_forces", "soft_constraint"]

@@ -128,6 +128,3 @@ def unused(name: str, taken: Container[str]) -> str:
         n += 1
         own = f"{name} {n}"
     return own
-
-
-__all__ = ["Source", "as_frame", "unused"]

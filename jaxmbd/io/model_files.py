@@ -30,7 +30,6 @@ from jaxtyping import AnnotationError
 
 from scalarjit.whole_files import written_whole
 
-from ..analyses.sweep.versions import version_of
 from ..errors import ModelError
 from ..forces.controller import OutputReference
 from ..model import Model
@@ -38,6 +37,7 @@ from ..model.arguments import as_path
 from ..model.frame import Frame, JointReference
 from ..model.text_files import read_file
 from ..model.values import as_direction, directions_of, is_concrete
+from ..sweeps.versions import version_of
 
 FORMAT, VERSION = "jaxmbd model", 1
 # Public modules whose classes a file may name.
@@ -336,5 +336,3 @@ _DECODERS: dict[tuple[str, ...], Callable[..., Any]] = {
     ("dict",): _decoded_dict,
     ("bytes",): _decoded_bytes,
 }
-
-__all__ = ["known_classes", "load_model", "save_model"]

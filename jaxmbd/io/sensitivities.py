@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..analyses.sensitivity.slopes import Sensitivities
 from ..errors import ModelError
+from ..sensitivity.slopes import Sensitivities
 
 try:
     import xarray as xr
@@ -43,6 +43,3 @@ def to_dataset(
         return xr.Dataset(variables, {**coords, **own_coords}, {"mode": sensitivities.mode})
     except ValueError as error:  # Such as a dimension of two lengths.
         raise ModelError(f"to_xarray: {error}") from error
-
-
-__all__ = ["to_dataset"]

@@ -79,6 +79,3 @@ def _roots(packages: Roots | None) -> tuple[dict[str, Path], tuple[Path, ...]]:
             f"packages must be {{name: folder}} or a list of folders, got {described(packages)}"
         )
     return {}, tuple(as_path(x, "packages") for x in packages)
-
-
-__all__ = ["MeshFolders", "Roots", "mesh_folders"]

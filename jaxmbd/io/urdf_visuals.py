@@ -131,6 +131,3 @@ def _shade(mesh: Any) -> int:
     if color is None or not mesh.visual.defined:
         return GREY
     return (int(color[0]) << 16) + (int(color[1]) << 8) + int(color[2])
-
-
-__all__ = ["Visual", "urdf_visuals"]

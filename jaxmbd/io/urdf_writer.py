@@ -268,6 +268,3 @@ def _roll_pitch_yaw(R: np.ndarray) -> np.ndarray:
 
 def _text(values: Any) -> str:
     return " ".join(repr(float(x)) for x in np.asarray(values))
-
-
-__all__ = ["to_urdf"]

@@ -36,6 +36,3 @@ def expand_xacro(path: str | os.PathLike[str], arguments: Mapping[str, str] | No
         return document.toprettyxml(indent="  ")
     except Exception as error:  # It raises exceptions of many kinds, those of expressions too.
         raise ModelError(f"expand_xacro: {file.name}: {error}") from error
-
-
-__all__ = ["expand_xacro"]

@@ -180,6 +180,3 @@ class AbstractConstraint(AbstractJoint):
 
     def coordinates(self, X_FM: Pose) -> Float[Array, "0"]:
         return jnp.zeros(0, dtype=X_FM.p.dtype)
-
-
-__all__ = ["AbstractConstraint", "AbstractJoint", "has_scalar_coordinates", "n_rows"]

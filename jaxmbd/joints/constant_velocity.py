@@ -46,6 +46,3 @@ class ConstantVelocity(AbstractJoint):
     def dual_motion(self, q: Float[Array, "2"]) -> Float[Array, "6 2"]:
         moments = BendingRotation().dual_motion(self.basis(), q)
         return jnp.concatenate([jnp.zeros_like(moments), moments])
-
-
-__all__ = ["ConstantVelocity"]

@@ -220,6 +220,3 @@ class RackAndPinion(AbstractCoupling):
     def ratio(self) -> Float[Array, "..."]:
         """Speed of the rack over that of the pinion [m/rad], also of stacked couplings."""
         return self.radius
-
-
-__all__ = ["AbstractCoupling", "Belt", "Coupling", "Gear", "RackAndPinion"]

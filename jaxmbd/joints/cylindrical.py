@@ -37,6 +37,3 @@ class Cylindrical(AbstractJoint):
 
     def basis(self) -> Float[Array, "3 3"]:
         return so3.basis(self.axis)
-
-
-__all__ = ["Cylindrical"]

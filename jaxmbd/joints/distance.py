@@ -50,6 +50,3 @@ class Distance(AbstractConstraint):
 
     def _residual(self, d: Float[Array, "3"]) -> Float[Array, "1"]:
         return ((d @ d - self.length**2) / (2.0 * self.length))[None]
-
-
-__all__ = ["Distance"]

@@ -49,6 +49,3 @@ class Driver(eqx.Module):
     def validate(self) -> str | None:
         """The reason why the values are invalid, or None. Traced values are not checked."""
         return None
-
-
-__all__ = ["Driver"]

@@ -26,6 +26,3 @@ class Fixed(AbstractJoint):
     def __init__(self, predecessor: Any, successor: Any):
         self.predecessor = as_frame(predecessor, "Fixed: predecessor")
         self.successor = as_frame(successor, "Fixed: successor")
-
-
-__all__ = ["Fixed"]

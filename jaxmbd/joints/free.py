@@ -50,6 +50,3 @@ class Free(AbstractJoint):
     def retract(self, q: Float[Array, "7"], dv: Float[Array, "6"]) -> Float[Array, "7"]:
         # Exact for a constant twist: the linear velocity turns with M during the increment.
         return se3.displaced(q, dv)
-
-
-__all__ = ["Free"]

@@ -80,6 +80,3 @@ class Generic(AbstractJoint):
 
     def basis(self) -> Float[Array, "3 3"]:
         return jnp.eye(3, dtype=self.predecessor.p.dtype)[:, np.asarray(self._order)]
-
-
-__all__ = ["Generic"]

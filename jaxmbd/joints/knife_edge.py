@@ -43,6 +43,3 @@ class KnifeEdge(AbstractConstraint):
 
     def nonholonomic(self, X_FM: Pose, V_FM: Float[Array, "6"]) -> Float[Array, "1"]:
         return ((self.axis @ V_FM[:3]) / jnp.sqrt(self.axis @ self.axis))[None]
-
-
-__all__ = ["KnifeEdge"]

@@ -40,6 +40,3 @@ class Planar(AbstractJoint):
 
     def basis(self) -> Float[Array, "3 3"]:
         return so3.basis(self.axis)
-
-
-__all__ = ["Planar"]

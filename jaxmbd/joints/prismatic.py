@@ -37,6 +37,3 @@ class Prismatic(AbstractJoint):
 
     def basis(self) -> Float[Array, "3 3"]:
         return so3.basis(self.axis)
-
-
-__all__ = ["Prismatic"]

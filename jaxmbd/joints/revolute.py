@@ -52,6 +52,3 @@ class Revolute(AbstractJoint):
         sine = -jnp.sin(q[0]) if reverse else jnp.sin(q[0])
         R = unturned + sine * across + (1.0 - jnp.cos(q[0])) * square
         return Pose(on_parent.p - R @ on_child.p, R)
-
-
-__all__ = ["Revolute"]

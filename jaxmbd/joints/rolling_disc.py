@@ -80,6 +80,3 @@ class RollingDisc(AbstractConstraint):
 
 def _unit(axis: Float[Array, "3"]) -> Float[Array, "3"]:
     return axis / jnp.sqrt(axis @ axis)
-
-
-__all__ = ["RollingDisc"]

@@ -100,6 +100,3 @@ class Screw(AbstractJoint):
         displacement, angle = jnp.split(super().coordinates(X_FM), 2)
         excess = angle - displacement / self.lead
         return displacement, jnp.arctan2(jnp.sin(excess), jnp.cos(excess))
-
-
-__all__ = ["Screw"]

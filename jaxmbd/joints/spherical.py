@@ -29,6 +29,3 @@ class Spherical(AbstractJoint):
     def __init__(self, predecessor: Any, successor: Any):
         self.predecessor = as_frame(predecessor, "Spherical: predecessor")
         self.successor = as_frame(successor, "Spherical: successor")
-
-
-__all__ = ["Spherical"]

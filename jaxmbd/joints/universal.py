@@ -63,6 +63,3 @@ class Universal(AbstractJoint):
         across = self.axis2 - (self.axis2 @ e1) * e1
         e2 = across / jnp.sqrt(across @ across)
         return jnp.stack([e1, e2, so3.cross(e1, e2)], axis=1)
-
-
-__all__ = ["Universal"]

@@ -153,13 +153,3 @@ class WienerMilenkovic(AbstractParameterization):
 def _relative(conjugate: Quaternion, kind: AbstractParameterization, p: Vector) -> Vector:
     """Twice the vector part of q̄ q(p) / |q|²; its derivative at q(p) = q is ω*."""
     return 2.0 * so3.multiply(conjugate, kind.quaternion(p))[1:] / (conjugate @ conjugate)
-
-
-__all__ = [
-    "AbstractParameterization",
-    "Cayley",
-    "CayleyGibbsRodrigues",
-    "EulerRodrigues",
-    "Exponential",
-    "WienerMilenkovic",
-]

@@ -1,6 +1,7 @@
 """Linear solvers for mass matrices and constraints, and eigenvalues."""
 
 from .constrained import ConstraintFactors as ConstraintFactors
+from .constrained import after as after
 from .constrained import factor_constraints as factor_constraints
 from .eigen import Eigen as Eigen
 from .eigen import SymmetricEigen as SymmetricEigen
@@ -13,7 +14,6 @@ from .modal_assurance import modal_assurance as modal_assurance
 from .spd import UNROLLED_SIZE as UNROLLED_SIZE
 from .spd import solve_spd as solve_spd
 from .spd import spd_solver as spd_solver
-from .succession import after as after
 
 __all__ = [
     "UNROLLED_SIZE",

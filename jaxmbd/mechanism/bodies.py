@@ -72,6 +72,3 @@ def required_force(
     """Force on (V, η̇) that the motion of a body requires, with elastic forces and damping."""
     force = body.inertial_force(eta, u, u_dot)
     return jnp.concatenate([force[:6], force[6:] + body.internal_force(eta, u[6:])])
-
-
-__all__ = ["BodyGroup", "required_force", "rigid_part"]

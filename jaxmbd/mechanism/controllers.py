@@ -184,6 +184,3 @@ def _output(
         return Output(-1, ports.names.index(name), 6), name
     known = dict.fromkeys([*place, *(x for x in ports.names if x is not None)])
     raise ModelError(unknown(f"{who}: unknown output", name, known))
-
-
-__all__ = ["ControllerGroup", "lower_controller"]

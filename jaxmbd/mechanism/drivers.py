@@ -97,6 +97,3 @@ def lower_drivers(
         )
         for members in group_by(entries, key=lambda entry: (kind_of(entry[1]), entry[2]))
     )
-
-
-__all__ = ["DriverGroup", "lower_drivers"]

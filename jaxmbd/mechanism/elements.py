@@ -270,15 +270,3 @@ class Fields(AbstractElementGroup):
 
             parts.append(jax.vmap(of_bodies)(self.element))
         return jnp.concatenate(parts, axis=1)
-
-
-__all__ = [
-    "AbstractElementGroup",
-    "Fields",
-    "FrameElements",
-    "JointElements",
-    "JointForces",
-    "Loads",
-    "Motion",
-    "Wrenches",
-]

@@ -134,6 +134,3 @@ def _named_types(model: Model) -> Iterator[tuple[str, np.dtype | None]]:
             for path, leaf in jax.tree_util.tree_leaves_with_path(component):
                 where = jax.tree_util.keystr(path).lstrip(".")
                 yield f"{kind} {name!r}: {where}", _float_type_of(leaf)
-
-
-__all__ = ["as_own", "float_type", "in_float_type", "in_one_float_type"]

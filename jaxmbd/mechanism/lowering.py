@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool
 
-from .._run_time_checks import branched_error_if
 from ..bodies import AbstractBody, MasslessLink, RigidBody, Rotor
 from ..errors import ModelError
 from ..forces import (
@@ -24,6 +23,7 @@ from ..lie import Pose, so3
 from ..model import Frame, Model, ground
 from ..model.model import references
 from ..programs import stored
+from ..programs.run_time_checks import branched_error_if
 from .bodies import BodyGroup
 from .controllers import lower_controller
 from .couplings import lower_couplings
@@ -371,6 +371,3 @@ def _check_shape(
         raise ModelError(
             f"{who}: {method} returns shape {returned} where {size} is needed; {remedy}"
         )
-
-
-__all__ = ["lower"]

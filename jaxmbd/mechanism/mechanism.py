@@ -218,6 +218,3 @@ class Mechanism(eqx.Module):
         """One joint, unstacked."""
         g, row = self.find_joint(name)
         return jax.tree.map(lambda x: as_jax(on_host(x)[row]), self.joints[g].joint)
-
-
-__all__ = ["Mechanism"]

@@ -85,6 +85,3 @@ def port_row(names: tuple[str | None, ...], name: str) -> int:
         known = {known: None for known in names if known is not None}
         raise ModelError(unknown("sensor: unknown frame", name, known))
     return names.index(name)
-
-
-__all__ = ["AbstractNamedMotion", "NamedMotion", "port_row"]

@@ -100,17 +100,3 @@ def as_path(x: Any, name: str) -> Path:
     if not isinstance(x, str | os.PathLike) or x == "":
         raise ModelError(f"{name} must be the path of a file, got {described(x)}")
     return Path(x)
-
-
-__all__ = [
-    "as_count",
-    "as_host_number",
-    "as_instance",
-    "as_mapping",
-    "as_names",
-    "as_path",
-    "as_positive",
-    "as_text",
-    "described",
-    "is_count",
-]

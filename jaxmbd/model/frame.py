@@ -177,15 +177,3 @@ def as_joint_reference(value: Any, name: str = "a reference") -> JointReference:
 def is_reference(x: Any) -> bool:
     """True if `x` is a `Reference`; for use as `is_leaf` in tree maps."""
     return isinstance(x, Reference)
-
-
-__all__ = [
-    "GROUND",
-    "Frame",
-    "JointReference",
-    "Reference",
-    "as_frame",
-    "as_joint_reference",
-    "ground",
-    "is_reference",
-]

@@ -108,6 +108,3 @@ def _with(node: Any, steps: list[str], value: Any) -> Any:
     if isinstance(node, list | tuple):
         return type(node)([*node[: int(step)], changed, *node[int(step) + 1 :]])
     return eqx.tree_at(lambda n: getattr(n, step), node, changed, is_leaf=is_constant)
-
-
-__all__ = ["follow", "replaced", "steps_of"]

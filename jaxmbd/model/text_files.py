@@ -44,6 +44,3 @@ def read_lines(source: Any, who: str, encoding: str, advice: str) -> list[str]:
         raise ModelError(f"{who}: {path.name} is not text; {advice}") from None
     except (OSError, ValueError) as error:
         raise ModelError(f"{who}: cannot read {str(path)!r}: {error}") from error
-
-
-__all__ = ["read_file", "read_lines"]

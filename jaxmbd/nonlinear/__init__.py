@@ -1,13 +1,13 @@
 """Newton's method for the implicit equations of one step, with sparse and dense factorizations."""
 
 from .blocks import Blocks as Blocks
-from .cached_factors import CachedFactors as CachedFactors
 from .implicit import recomputed as recomputed
 from .implicit import saves_roots as saves_roots
 from .linear_root import linear_root as linear_root
 from .linearization import AbstractFactorization as AbstractFactorization
 from .linearization import AbstractLinearization as AbstractLinearization
 from .linearization import Dense as Dense
+from .newton import CachedFactors as CachedFactors
 from .newton import Newton as Newton
 from .newton import Root as Root
 from .newton import as_newton as as_newton

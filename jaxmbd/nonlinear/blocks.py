@@ -100,6 +100,3 @@ class Blocks(eqx.Module):
                 ratio = jnp.where(largest <= ratio * reference, ratio, largest / (reference + tiny))
             start += count
         return ratio
-
-
-__all__ = ["Blocks"]

@@ -58,6 +58,3 @@ def compressed_jacobian(
     value, along = jax.linearize(fn, x)
     # Sequential: the intermediate results of all directions together exceed the CPU's cache.
     return value, jax.lax.map(lambda number: along(members(number)), numbers)
-
-
-__all__ = ["compressed_jacobian", "directions"]

@@ -86,6 +86,3 @@ def _pivots(
         else:
             own[node], waiting[node] = [node], support
     return {first: tuple(nodes) for first, nodes in own.items()}, waiting
-
-
-__all__ = ["Front", "eliminate", "neighbours"]

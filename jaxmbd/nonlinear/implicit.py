@@ -11,8 +11,8 @@ from jax.ad_checkpoint import checkpoint_name
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float
 
-from .._stop_gradients import stop_gradients
-from .._with_slope import jvp_with_zeros, with_slope
+from ..programs.stop_gradients import stop_gradients
+from ..programs.with_slope import jvp_with_zeros, with_slope
 from .blocks import Blocks
 from .linearization import AbstractFactorization
 from .residual import Equations, Residual
@@ -134,6 +134,3 @@ def _refined(
     end = jax.lax.while_loop(unfinished, body, start)
     solved = end[4] <= 100 * eps * jnp.max(jnp.abs(b))
     return jnp.where(converged(end) | solved, end[0], jnp.nan)
-
-
-__all__ = ["implicit", "recomputed", "saved_residuals", "saves_roots"]

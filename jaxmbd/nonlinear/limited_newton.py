@@ -63,6 +63,3 @@ class LimitedNewton(optx.AbstractRootFinder):
         self, fn: Any, y: Any, aux: Any, args: Any, options: Any, state: Any, tags: Any, result: Any
     ) -> tuple[Any, Any, dict[str, Any]]:
         return y, aux, {}
-
-
-__all__ = ["LimitedNewton"]

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._stop_gradients import stop_gradients
+from ..programs.stop_gradients import stop_gradients
 from ..system.sparsity import SparsityPattern
 from .blocks import Blocks
 from .compressed import compressed_jacobian
@@ -56,6 +56,3 @@ def linear_root(
     x = jnp.where(size <= jnp.finfo(x.dtype).eps ** (1 / 3), x, jnp.nan)
     x, factors = saved_residuals((x, factors))
     return implicit(fn, x, args, factors, blocks, way)
-
-
-__all__ = ["linear_root"]

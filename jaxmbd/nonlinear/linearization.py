@@ -235,15 +235,3 @@ def compliances(
     assert blocks.compliant is not None
     added = jnp.where(blocks.compliant[blocks.multipliers], eps**0.5 * signed, 0.0)
     return added, added / size
-
-
-__all__ = [
-    "AbstractFactorization",
-    "AbstractFactors",
-    "AbstractLinearization",
-    "Dense",
-    "Function",
-    "compliances",
-    "inertias",
-    "softest",
-]

@@ -295,6 +295,3 @@ def _table(
             where[:, i, j] = left[1:]
     stays = at[:, b:]
     return at, slot, near, place, *where, np.where(stays >= 0, order[stays], -1).astype(np.int32)
-
-
-__all__ = ["Plan", "Sequence", "fronts_of", "plan_of"]

@@ -33,6 +33,3 @@ class Residual:
         if not self.is_code:
             return None
         return jax.vmap(lambda dx: jax.jvp(self, (x,), (dx,))[1])(directions)
-
-
-__all__ = ["Equations", "Residual"]

@@ -312,6 +312,3 @@ def _times(columns: Float[Array, "k n m"], x: Float[Array, "k n"]) -> Float[Arra
         return jnp.sum(columns * x[:, :, None], axis=1)
     terms = (columns[:, j] * x[:, j, None] for j in range(x.shape[1]))
     return sum(terms, jnp.zeros(columns.shape[::2], x.dtype))
-
-
-__all__ = ["ENOUGH", "Automatic", "BlockSparse", "Factors"]

@@ -228,6 +228,3 @@ def _alone(x: Any) -> str:
     found = _Digest()
     found.add(x)
     return found.sha.hexdigest()
-
-
-__all__ = ["Argument", "Call", "Unknown", "digest"]

@@ -228,6 +228,3 @@ def _calls_python(jaxpr: Jaxpr) -> bool:
         if any(map(_calls_python, jaxprs_in_params(equation.params))):
             return True
     return False
-
-
-__all__ = ["stored"]

@@ -77,6 +77,3 @@ def nearest_reading(
     if not isinstance(sensor, AbstractSensor):
         return reading
     return sensor.nearest(model, reading, measured)
-
-
-__all__ = ["AbstractKinematicSensor", "AbstractSensor", "nearest_reading"]

@@ -79,6 +79,3 @@ class Calibrated(AbstractSensor):
         by = jnp.where(zero, 1.0, scale)
         own, target = (reading - bias) / by, (measured - bias) / by
         return reading + scale * (nearest_reading(self.sensor, model, own, target) - own)
-
-
-__all__ = ["Calibrated"]

@@ -30,6 +30,3 @@ class ContactForce(AbstractSensor):
         if self.contact not in known:
             raise ModelError(unknown("sensor: unknown contact", self.contact, known))
         return jnp.sum(known[self.contact].force, axis=0)
-
-
-__all__ = ["ContactForce"]

@@ -131,6 +131,3 @@ class DriverForce(AbstractSensor):
         if self.driver not in forces:
             raise ModelError(unknown("sensor: unknown driver", self.driver, forces))
         return forces[self.driver]
-
-
-__all__ = ["Accelerometer", "DriverForce", "ElementState", "JointReaction"]

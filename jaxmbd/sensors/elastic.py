@@ -140,6 +140,3 @@ def _body(system: AbstractSystem, name: str) -> Any:
     (group,) = (group for group in system.mechanism.bodies if name in group.names)
     row = group.names.index(name)
     return jax.tree.map(lambda x: x[row], group.body)
-
-
-__all__ = ["Modal", "Strain", "Stress"]

@@ -168,13 +168,3 @@ class AngularVelocity(AbstractKinematicSensor):
 
     def read(self, motion: AbstractNamedMotion) -> Float[Array, "3"]:
         return motion.twist(self.frame)[3:]
-
-
-__all__ = [
-    "AngularVelocity",
-    "FrameOrientation",
-    "FramePosition",
-    "FrameVelocity",
-    "JointPosition",
-    "JointVelocity",
-]

@@ -4,16 +4,16 @@ A signal is an `equinox.Module` that maps the time to an array; its leaves are d
 `as_signal` converts numbers to `Constant` and plain functions to `Function`.
 """
 
-from .abstract import AbstractSignal as AbstractSignal
-from .constant import Constant as Constant
-from .function import Function as Function
-from .function import as_signal as as_signal
-from .function import signal_shape as signal_shape
-from .polynomial import Polynomial as Polynomial
-from .samples import Samples as Samples
-from .sine import Sine as Sine
-from .spline import Spline as Spline
-from .step import Step as Step
+from .kinds import AbstractSignal as AbstractSignal
+from .kinds import Constant as Constant
+from .kinds import Function as Function
+from .kinds import Polynomial as Polynomial
+from .kinds import Samples as Samples
+from .kinds import Sine as Sine
+from .kinds import Spline as Spline
+from .kinds import Step as Step
+from .kinds import as_signal as as_signal
+from .kinds import signal_shape as signal_shape
 
 __all__ = [
     "AbstractSignal",

@@ -622,17 +622,3 @@ def as_state(state: Any, system: AbstractSystem, name: str = "state", batch: boo
             "the state by `assemble` with this system, use vmap for a batch of states"
         )
     return state if all(x is getattr(state, part) for part, x in own.items()) else State(**own)
-
-
-__all__ = [
-    "AbstractFormulation",
-    "AbstractSystem",
-    "ArtificialEnergyLimit",
-    "NamedPoses",
-    "NamedTwists",
-    "State",
-    "as_state",
-    "as_time",
-    "reference_values",
-    "require_system",
-]

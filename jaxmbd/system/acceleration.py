@@ -13,12 +13,12 @@ from jaxtyping import Array, Bool, Float
 
 from scalarjit.with_room import with_room
 
-from .._stop_gradients import stop_gradients
 from ..accelerators import widened
 from ..linear import after
 from ..linear.constrained import DISTURBANCE
 from ..model.arguments import as_instance
 from ..programs import stored
+from ..programs.stop_gradients import stop_gradients
 from . import constraints, refined
 from .abstract import AbstractSystem, State, Time, Velocities, as_state, as_time
 from .configuration import AbstractConfiguration
@@ -167,11 +167,3 @@ def _is_rounding_small(
     scale = load_scale(system.mechanism, c.twists(v)[bodies], *loads(c, v))
     changed, rates = c.twists(change)[bodies], c.twists(vdot)[bodies]
     return is_rounding_small(system.mechanism.rigid, changed, rates, scale)
-
-
-__all__ = [
-    "accelerations",
-    "constrained_accelerations",
-    "free_accelerations",
-    "general_free_accelerations",
-]

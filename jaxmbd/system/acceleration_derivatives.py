@@ -43,6 +43,3 @@ def _derivatives(system: AbstractSystem, t: Time, state: State) -> Matrices:
         return accelerations(system, t, now)[0]
 
     return jax.jacfwd(vdot, (0, 1))(jnp.zeros_like(state.v), state.v)
-
-
-__all__ = ["acceleration_derivatives"]

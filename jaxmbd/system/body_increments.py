@@ -193,6 +193,3 @@ def as_increments(increments: Any, who: str) -> AbstractIncrements:
         f"{who}: increments",
         "MotionIncrements(...) or RotationIncrements(...)",
     )
-
-
-__all__ = ["AbstractIncrements", "MotionIncrements", "RotationIncrements"]

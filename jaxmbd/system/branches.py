@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from .._stop_gradients import stop_gradients
 from ..lie import vector
 from ..programs import stored
+from ..programs.stop_gradients import stop_gradients
 from .abstract import AbstractSystem, Coordinates, Time
 from .configuration import AbstractConfiguration
 from .kernels import kernel
@@ -75,13 +75,3 @@ def reversed_joints(names: Sequence[str], angles: Float[np.ndarray, "n"]) -> str
 def angles_at(system: AbstractSystem, t: Time, q: Coordinates) -> Float[Array, "n"]:
     """`angles` at time `t` and coordinates `q`."""
     return angles(system, system.configuration(t, q))
-
-
-__all__ = [
-    "angles",
-    "angles_at",
-    "checked_joints",
-    "is_reversed",
-    "misalignments",
-    "reversed_joints",
-]

@@ -168,6 +168,3 @@ def relative_poses(
 def world_frame(dtype: jnp.dtype) -> Pose:
     """The pose of the ground, stacked with length one."""
     return Pose(jnp.zeros((1, 3), dtype=dtype), jnp.eye(3, dtype=dtype)[None])
-
-
-__all__ = ["AbstractConfiguration", "AbstractPortConfiguration", "relative_poses", "world_frame"]

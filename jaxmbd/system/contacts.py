@@ -28,6 +28,3 @@ def _contacts(system: AbstractSystem, t: Time, state: State) -> dict[str, Contac
         for row, name in enumerate(group.names):
             by_name[name] = jax.tree.map(lambda x, row=row: x[row], points)
     return by_name
-
-
-__all__ = ["contacts"]

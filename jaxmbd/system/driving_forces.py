@@ -146,6 +146,3 @@ def _equivalent(
     rest, force = drives.solve(y0, none)
     holds = drives.holds((rest, force), y0, none, jnp.zeros((), dtype=Y.dtype))
     return jnp.where(jnp.all(held) & holds, -force, jnp.nan)
-
-
-__all__ = ["driving_forces"]

@@ -144,6 +144,3 @@ def _solve_blocks(slope: Callable[[Unknowns], Unknowns], right: Unknowns) -> Unk
     units = jnp.eye(right.shape[1], dtype=right.dtype)
     columns = jax.vmap(lambda unit: slope(jnp.broadcast_to(unit, right.shape)), out_axes=2)(units)
     return jnp.linalg.solve(columns, right[:, :, None])[:, :, 0]
-
-
-__all__ = ["stage_states"]

@@ -162,21 +162,3 @@ def forces_on_bodies(
 def assembled_bias(system: AbstractSystem, c: AbstractConfiguration, v: Velocities) -> Velocities:
     """b = Σ Jᵀ (I V̇ + V ×* I V) at v̇ = 0 over bodies (and rotors on fixed joint axes)."""
     return generalized_of_bodies(c, forces_on_bodies(system, c, v, jnp.zeros_like(v)))
-
-
-__all__ = [
-    "assembled_bias",
-    "assembled_mass",
-    "body_velocities",
-    "forces_on_bodies",
-    "generalized_of_bodies",
-    "inertia_matrix",
-    "inertial_factor",
-    "inertial_wrench",
-    "mass_of_bodies",
-    "momentum_of",
-    "spatial_inertia",
-    "twist_rates",
-    "unwhiten_twists",
-    "whiten_wrenches",
-]

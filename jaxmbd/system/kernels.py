@@ -79,6 +79,3 @@ def kernel_of(fn: Callable[..., Any], *args: Any) -> scalarjit.NativeFunction | 
         while len(_known) > REMEMBERED:
             _known.popitem(last=False)
     return found
-
-
-__all__ = ["kernel", "kernel_of", "of_rows"]

@@ -158,21 +158,3 @@ def element_states(system: AbstractSystem, state: State) -> dict[str, Float[Arra
         own = z[..., first : first + count]
         by_name[name] = own[..., 0] if count == 1 else own
     return by_name
-
-
-__all__ = [
-    "StateInputs",
-    "applied",
-    "element_states",
-    "generalized",
-    "loads",
-    "potential",
-    "potentials",
-    "rates_at",
-    "rates_of_states",
-    "sampled",
-    "state_inputs",
-    "state_rates",
-    "time_tolerance",
-    "total_loads",
-]

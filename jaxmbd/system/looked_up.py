@@ -41,6 +41,3 @@ def with_values_looked_up(system: S, t: Time) -> S:
 
             system = eqx.tree_at(place, system, _Value(values))
     return system
-
-
-__all__ = ["with_values_looked_up"]

@@ -103,10 +103,3 @@ def _(relation: Relation) -> Pose:
     T_A, T_B = gram_schmidt.triangle(relation.gram_A), gram_schmidt.triangle(relation.gram_B)
     to_A = (T_A @ relation.offset_A).T
     return Pose(to_A @ relation.p, to_A @ relation.R @ T_B @ relation.offset_B)
-
-
-__all__ = [
-    "AbstractNodalSystem",
-    "NodalFrame",
-    "conservative_force_between",
-]

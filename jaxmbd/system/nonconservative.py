@@ -82,6 +82,3 @@ def _wrench(X: Pose, gradient: Pose) -> Float[Array, "6"]:
     """Wrench along a frame's own axes, from the gradient of a potential by the frame's pose."""
     zeros = jnp.zeros(6, dtype=X.p.dtype)
     return -jax.linear_transpose(lambda V: se3.rate(X, V), zeros)(gradient)[0]
-
-
-__all__ = ["conservative", "nonconservative"]

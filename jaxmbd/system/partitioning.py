@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from .._stop_gradients import stop_gradients
 from ..linear.constrained import threshold
+from ..programs.stop_gradients import stop_gradients
 from . import constraints
 from .abstract import AbstractSystem, State, Time
 from .projection import projected, small_correction
@@ -80,6 +80,3 @@ def pivot_columns(
         return jnp.where(accepted, rest, A), chosen.at[j].set(chosen[j] | accepted)
 
     return jax.lax.fori_loop(0, min(m, n), eliminate, (A, jnp.zeros(n, dtype=bool)))[1]
-
-
-__all__ = ["CoordinatePartitioning", "dependent", "pivot_columns"]

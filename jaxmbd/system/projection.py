@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from .._stop_gradients import stop_gradients
-from .._with_slope import converged
+from ..programs.stop_gradients import stop_gradients
+from ..programs.with_slope import converged
 from . import constraints
 from .abstract import AbstractSystem, Coordinates, State, Time, Velocities, as_time
 from .kernels import kernel
@@ -179,13 +179,3 @@ def scattered_jacobian(system: AbstractSystem, t: Time, q: Array) -> Float[Array
     """M⁻¹ Gᵀ, shape `(nv, ng)`: the changes of velocity per unit impulse of each constraint."""
     c = system.configuration(t, q)
     return jnp.asarray(system.solve_mass(c, constraints.jacobian(system, c).T))
-
-
-__all__ = [
-    "Projection",
-    "project_positions",
-    "project_velocities",
-    "projected",
-    "scattered_jacobian",
-    "small_correction",
-]

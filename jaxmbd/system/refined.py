@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import jax.scipy.linalg as jsl
 from jaxtyping import Array, Bool, Float
 
-from .._stop_gradients import stop_gradients
 from ..bodies import AbstractBody
+from ..programs.stop_gradients import stop_gradients
 from .abstract import AbstractSystem, State, Time, Velocities
 from .configuration import AbstractConfiguration
 from .inertia import forces_on_bodies, inertia_matrix, twist_rates
@@ -122,6 +122,3 @@ def _load_scale(
 def _root(x: Float[Array, ""], mass: Float[Array, ""]) -> Float[Array, ""]:
     """√(x / m); zero for massless links, which have no motion of their own."""
     return jnp.sqrt(jnp.where(mass > 0, jnp.maximum(x, 0.0) / jnp.where(mass > 0, mass, 1.0), 0.0))
-
-
-__all__ = ["correction", "is_rounding_small", "refined_accelerations"]

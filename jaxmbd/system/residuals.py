@@ -136,17 +136,3 @@ def step_constraints(
     if holonomic.all():
         return g
     return jnp.where(jnp.asarray(holonomic), g, h * constraint_rates(system, c, v))
-
-
-__all__ = [
-    "constraint_rates",
-    "forces_and_reactions",
-    "general_motion_residual",
-    "motion_residual",
-    "position_residual",
-    "residual_by_bodies",
-    "rest_residual",
-    "step_constraints",
-    "velocity_residual",
-    "violations",
-]

@@ -13,11 +13,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from .._stop_gradients import stop_gradients
 from ..bodies import RigidBody
 from ..lie import so3
 from ..mechanism.elements import JointForces, Wrenches
 from ..mechanism.mechanism import Mechanism
+from ..programs.stop_gradients import stop_gradients
 
 # Float types with a larger machine epsilon have their accelerations checked.
 DOUBLE_EPS = 1e-12
@@ -106,6 +106,3 @@ def _root_mean_square(body: RigidBody, A: Float[Array, "6"]) -> Float[Array, ""]
     A = _at_com(body, A)
     mass, _ = _mass_and_radius(body)
     return jnp.sqrt(A[:3] @ A[:3] + A[3:] @ body.symmetric_inertia() @ A[3:] / mass)
-
-
-__all__ = ["is_checked", "is_rounding_small", "load_scale"]

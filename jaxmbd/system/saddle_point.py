@@ -16,8 +16,8 @@ import jax.scipy.linalg as jsl
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from .._stop_gradients import stop_gradients
 from ..linear import ConstraintFactors, after, factor_constraints
+from ..programs.stop_gradients import stop_gradients
 from . import constraints
 from .abstract import AbstractSystem, Velocities
 from .configuration import AbstractConfiguration
@@ -404,6 +404,3 @@ def row_lengths(
 def _norms(B: Float[Array, "nv ng"]) -> Float[Array, "ng"]:
     length = jnp.linalg.norm(jax.lax.stop_gradient(B), axis=0)
     return jnp.where(length > 0, length, 1.0)
-
-
-__all__ = ["SaddlePoint", "least_squares", "row_lengths", "saddle_point"]

@@ -36,6 +36,3 @@ def of_joint(joint: AbstractJoint, length: Float[Array, ""], n: int) -> Float[Ar
     """Large changes of the n coordinates or velocities of a joint: `length` [m], then radians."""
     k = len(joint.translation)
     return jnp.concatenate([jnp.full(k, length), jnp.ones(n - k, length.dtype)])
-
-
-__all__ = ["length", "length_at", "of_joint"]

@@ -144,6 +144,3 @@ def _(group: JointElements, bodies: _Bodies) -> list[tuple[int, ...]]:
 def _(group: ControllerGroup, bodies: _Bodies) -> list[tuple[int, ...]]:
     nodes = {node for joint in group.joints for node in bodies.of_joint(*joint)}
     return [tuple(sorted(nodes | {*bodies.of_ports(group.ports)}))]
-
-
-__all__ = ["SparsityPattern", "body_sparsity"]

@@ -81,6 +81,3 @@ class AbstractCorrection(AbstractStabilization):
 
     def correction(self, g: Float[Array, "ng"], g_dot: Float[Array, "ng"]) -> Float[Array, "ng"]:
         return jnp.zeros_like(g)
-
-
-__all__ = ["AbstractCorrection", "AbstractStabilization", "Baumgarte", "Choice"]

@@ -100,6 +100,3 @@ def without_contacts(system: AbstractSystem) -> Any:
     """The system without the forces of its contacts."""
     rest = tuple(x for x in system.mechanism.elements if not isinstance(x.element, Contact))
     return eqx.tree_at(lambda s: s.mechanism.elements, system, rest)
-
-
-__all__ = ["Surfaces", "names_on_terrain", "surfaces_of", "without_contacts"]

@@ -13,11 +13,11 @@ import jax.scipy.linalg as jsl
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._stop_gradients import stop_gradients
 from ..errors import ModelError
 from ..linear import ConstraintFactors
 from ..model.values import all_concrete
 from ..programs import stored
+from ..programs.stop_gradients import stop_gradients
 from . import constraints
 from .abstract import AbstractSystem, State, States, Time, Velocities, as_state, as_time
 from .configuration import AbstractConfiguration
@@ -286,15 +286,3 @@ def _null_columns(
         complement = jnp.linalg.qr(ranges, mode="complete")[0][:, nv - n :]
     unwhiten = jax.vmap(lambda y: system.unwhiten(factor, y), in_axes=1, out_axes=1)
     return jax.lax.stop_gradient(unwhiten(complement[:, -n:]))
-
-
-__all__ = [
-    "TangentMatrices",
-    "constraint_equations",
-    "free_velocities",
-    "n_free",
-    "null_space",
-    "null_space_of",
-    "tangent_matrices",
-    "tangent_stiffness",
-]

@@ -315,17 +315,3 @@ def at_origin(X: Frames) -> Frames:
 
 def _stacked(frames: list[Any]) -> Any:
     return jax.tree.map(lambda *x: jnp.stack(x), *frames)
-
-
-__all__ = [
-    "conservative_slopes",
-    "conservative_wrenches",
-    "constraint_wrenches",
-    "discrete_gradient",
-    "frame_slopes",
-    "invariants",
-    "mean",
-    "on_bodies",
-    "relative_pose",
-    "secant_stiffness",
-]

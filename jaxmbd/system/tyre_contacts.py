@@ -25,6 +25,3 @@ def _tyre_contacts(system: AbstractSystem, t: Time, state: State) -> dict[str, T
         for row, name in enumerate(group.names):
             by_name[name] = jax.tree.map(lambda x, row=row: x[row], found)
     return by_name
-
-
-__all__ = ["tyre_contacts"]

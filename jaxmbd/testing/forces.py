@@ -252,6 +252,3 @@ def _judge(who: str, findings: Findings, passive: bool) -> None:
     largest = float(jnp.max(gain))
     if passive and not largest <= round_off(gain.dtype):
         raise AssertionError(f"{who}: it adds energy, at up to {largest:.1e} W")
-
-
-__all__ = ["check_field", "check_frame_force", "check_joint_force"]

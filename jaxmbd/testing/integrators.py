@@ -9,13 +9,13 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .. import forces, inertia, joints, signals
-from ..analyses.assemble import assemble
-from ..analyses.rollout import rollout
 from ..bodies import RigidBody
 from ..errors import ModelError
 from ..formulations import JointCoordinates, formulate
 from ..lie import Pose, so3
 from ..model import Frame, Model, ground
+from ..motion.assemble import assemble
+from ..motion.rollout import rollout
 from ..system.abstract import AbstractSystem, State
 
 STEPS = (8, 16, 32, 64)  # Numbers of steps in one second.
@@ -135,6 +135,3 @@ def _slope(errors: Float[np.ndarray, "n"]) -> float | None:
         return None
     coarse, fine = clear[-2:]
     return float(np.log(errors[coarse] / errors[fine]) / np.log(STEPS[fine] / STEPS[coarse]))
-
-
-__all__ = ["check_integrator_order"]

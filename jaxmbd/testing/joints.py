@@ -196,6 +196,3 @@ def _twist_of(
 ) -> Float[Array, "6"]:
     """Body twist of a pose with moving coordinates."""
     return se3.velocity(*jax.jvp(pose, (q,), (q_dot,)))
-
-
-__all__ = ["check_joint"]

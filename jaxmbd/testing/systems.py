@@ -265,6 +265,3 @@ def _pulled_back(floats: Any, rest: Any, t: Array, w: Array) -> Any:
         return _rates(system, state, t)
 
     return jax.vjp(motion, floats)[1](w)[0]
-
-
-__all__ = ["check_system"]

@@ -155,6 +155,3 @@ def _fit(
 def _height(height: AbstractHeight, x: Float[Array, ""], y: Float[Array, ""]) -> Float[Array, ""]:
     """Height [m], or NaN where the terrain has none."""
     return jnp.where(height.covers(x, y), height(x, y), jnp.nan)
-
-
-__all__ = ["Patch", "patch_on"]

@@ -209,6 +209,3 @@ def as_pair(value: Any, name: str) -> Pair:
     if leaf.shape not in ((), (2,)):
         raise ModelError(f"{name} must be one number or two, got shape {leaf.shape}")
     return jnp.broadcast_to(leaf, (2,))
-
-
-__all__ = ["AbstractSlip", "Brush", "Linear", "MagicFormula", "as_pair"]

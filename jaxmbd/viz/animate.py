@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..analyses.motion import AbstractMotion
 from ..errors import ModelError
+from ..motion.motion import AbstractMotion
 from . import player
 from .deformed import color_range, scale_of
 from .drawings import drawings
@@ -198,6 +198,3 @@ def label_positions(stage: Stage) -> np.ndarray:
 
 def _series(played: np.ndarray, values: np.ndarray) -> dict[str, np.ndarray]:
     return {f"{t:.6f}": value for t, value in zip(played, values, strict=True)}
-
-
-__all__ = ["animate_solution", "label_positions"]

@@ -15,7 +15,7 @@ except ImportError as error:
     raise ImportError('plot needs matplotlib: pip install "jaxmbd[viz]"') from error
 
 if TYPE_CHECKING:
-    from ..analyses.equilibrium.load_path import Branch
+    from ..statics.load_path import Branch
 
 
 def plot_branch(branch: "Branch", joint: str | None = None) -> Figure:
@@ -47,6 +47,3 @@ def plot_branch(branch: "Branch", joint: str | None = None) -> Figure:
     axis.set_ylabel("parameter")
     axis.grid(alpha=0.3)
     return figure
-
-
-__all__ = ["plot_branch"]

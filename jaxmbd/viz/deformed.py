@@ -175,6 +175,3 @@ def color_range(found: Mapping[str, Surface], contours: str) -> tuple[float, flo
 def scale_of(limits: tuple[float, float]) -> np.ndarray:
     """Colours between limits: rows of the part of the range, red, green and blue, up to 1."""
     return COLD_TO_HOT if limits[0] < 0 else WHITE_TO_BLUE
-
-
-__all__ = ["Surface", "color_range", "scale_of", "surfaces"]

@@ -12,6 +12,3 @@ class NotebookFigure(Figure):
         buffer = io.BytesIO()
         self.savefig(buffer, format="png")
         return buffer.getvalue()
-
-
-__all__ = ["NotebookFigure"]

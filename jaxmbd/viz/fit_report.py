@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from ..analyses.identification.experiment import Experiment
-from ..analyses.identification.fit import Fit, Overlay, far_apart, integrated, outcome, rms_of
-from ..analyses.identification.statistics import autocorrelation
+from ..identification.experiment import Experiment
+from ..identification.fit import Fit, Overlay, far_apart, integrated, outcome, rms_of
+from ..identification.statistics import autocorrelation
 
 try:
     from matplotlib.figure import Figure
@@ -254,6 +254,3 @@ def _validation(fit: Fit, records: Sequence[Experiment]) -> Iterator[str]:
     rows = [[n, f"{x:.4g}", f"{seen[n]:.4g}" if n in seen else ""] for n, x in unseen.items()]
     yield _table(["sensor", "rms error", "in the fit"], rows)
     yield from _drawn(overlays, "unseen record")
-
-
-__all__ = ["plot_fit", "write_report"]

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..analyses.motion import AbstractMotion
 from ..errors import ModelError
+from ..motion.motion import AbstractMotion
 from .deformed import color_range, scale_of
 from .drawings import drawings
 from .motion import Motion, keyframes
@@ -257,6 +257,3 @@ def _encoded(pictures: list[Image.Image], delay: int) -> bytes:
         optimize=True,
     )
     return buffer.getvalue()
-
-
-__all__ = ["Gif", "gif_of_solution"]

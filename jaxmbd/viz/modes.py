@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from ..analyses.linearization.campbell import Campbell
-from ..analyses.linearization.frequency_response import FrequencyResponse
-from ..analyses.linearization.modes import Modes
-from ..analyses.linearization.root_locus import RootLocus
+from ..linearization.campbell import Campbell
+from ..linearization.frequency_response import FrequencyResponse
+from ..linearization.modes import Modes
+from ..linearization.root_locus import RootLocus
 
 try:
     import matplotlib as mpl
@@ -159,6 +159,3 @@ def _from_0_to_1(x: np.ndarray) -> np.ndarray:
 def _colour(k: int, n: int) -> tuple[float, float, float, float]:
     colours = mpl.colormaps["tab10" if n <= 10 else "turbo"]
     return colours(k if n <= 10 else k / (n - 1))
-
-
-__all__ = ["plot_campbell", "plot_frequency_response", "plot_modes", "plot_root_locus"]

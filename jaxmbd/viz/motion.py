@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..analyses.motion import AbstractMotion
 from ..errors import ModelError
 from ..lie import Pose, so3
 from ..mechanism.mechanism import Mechanism
+from ..motion.motion import AbstractMotion
 from ..programs import stored
 from ..system.abstract import AbstractSystem, State
 
@@ -163,6 +163,3 @@ def _cubic(
     return (
         (s * s * (3.0 - 2.0 * s)) * step + (s * (1.0 - s) ** 2) * start - (s * s * (1.0 - s)) * end
     )
-
-
-__all__ = ["Motion", "check_single", "keyframes"]

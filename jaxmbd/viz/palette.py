@@ -23,6 +23,3 @@ def palette_of(names: list[str], given: Mapping[str, int | str] | None) -> dict[
             raise ModelError(f"animate: the colour of {name!r} must be #rrggbb, got {color!r}")
         palette[name] = value
     return palette
-
-
-__all__ = ["palette_of"]

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..analyses.motion import AbstractMotion
 from ..mechanism.mechanism import Mechanism
 from ..model.model import unknown
+from ..motion.motion import AbstractMotion
 from .motion import keyframes
 
 FINER = 8  # Points of a path for each keyframe.
@@ -41,6 +41,3 @@ def carrier(mechanism: Mechanism, frame: str) -> str:
     return mechanism.topology.bodies[
         row if row < first else mechanism.port_bodies.index[row - first]
     ]
-
-
-__all__ = ["carrier", "paths_of"]

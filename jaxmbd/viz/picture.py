@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ..analyses.motion import AbstractMotion
+from ..motion.motion import AbstractMotion
 from .drawings import drawings
 from .motion import keyframes
 from .palette import palette_of
@@ -56,6 +56,3 @@ def plot_picture(
     x, y, z = view
     axes.view_init(np.degrees(np.arctan2(z, np.hypot(x, y))), np.degrees(np.arctan2(y, x)))
     return figure
-
-
-__all__ = ["plot_picture"]

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..analyses.motion import AbstractMotion
 from ..errors import ModelError
 from ..forces import Contact, Tyre
 from ..joints.components import Component, coordinate_components, velocity_components
 from ..model.model import unknown
+from ..motion.motion import AbstractMotion
 from ..programs import stored
 from ..system.abstract import AbstractSystem, State
 from ..system.contacts import contacts as contacts_at
@@ -338,6 +338,3 @@ def _draw_energy(left: Axes, right: Axes, ts: np.ndarray, solution: AbstractMoti
     )
     for axis in (left, right):
         axis.grid(alpha=0.3)
-
-
-__all__ = ["plot_joints", "plot_solution"]

@@ -189,13 +189,3 @@ def port_poses(motion: Motion, port: int) -> np.ndarray:
     poses = np.tile(np.eye(4), (len(motion.ts), 1, 1))
     poses[:, :3, :3], poses[:, :3, 3] = motion.R[:, port], motion.p[:, port]
     return poses
-
-
-__all__ = [
-    "Drawing",
-    "body_drawings",
-    "ground_drawings",
-    "joint_drawings",
-    "port_poses",
-    "spring_drawings",
-]

@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from ..analyses.sensitivity.slopes import Sensitivities
 from ..errors import ModelError
 from ..model.model import unknown
+from ..sensitivity.slopes import Sensitivities
 
 try:
     import matplotlib as mpl
@@ -74,6 +74,3 @@ def _rows(
     if not rows:
         raise ModelError("plot: there is no trajectory; print sensitivities of numbers")
     return rows
-
-
-__all__ = ["plot_sensitivities"]

@@ -9,12 +9,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..analyses.assemble import assemble
-from ..analyses.kinematics import DrivenMotion
-from ..analyses.motion import AbstractMotion
 from ..errors import ModelError, NotRepresentedWarning, warn
 from ..formulations import formulate
 from ..model import Model
+from ..motion.assemble import assemble
+from ..motion.kinematics import DrivenMotion
+from ..motion.motion import AbstractMotion
 from ..system.abstract import AbstractSystem, State
 
 
@@ -140,6 +140,3 @@ def _can_slide() -> bool:
     ipython = sys.modules.get("IPython")
     shell = None if ipython is None else ipython.get_ipython()
     return getattr(shell, "kernel", None) is not None
-
-
-__all__ = ["show"]

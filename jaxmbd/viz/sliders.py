@@ -7,8 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..analyses.assemble import assemble
-from ..analyses.kinematics import DrivenMotion
 from ..errors import AssemblyError, ModelError
 from ..forces import JointStop
 from ..joints import Free
@@ -16,6 +14,8 @@ from ..joints.abstract import has_scalar_coordinates
 from ..joints.components import XYZ, coordinate_components
 from ..lie import so3
 from ..mechanism.elements import JointElements
+from ..motion.assemble import assemble
+from ..motion.kinematics import DrivenMotion
 from ..system.abstract import AbstractSystem, State
 from ..system.joint_states import joint_states
 from .animate import animate_solution, label_positions
@@ -199,6 +199,3 @@ def _driven(system: AbstractSystem) -> set[str]:
 
 def _escaped(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;")
-
-
-__all__ = ["with_sliders"]

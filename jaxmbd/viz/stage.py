@@ -108,6 +108,3 @@ def _anchors(mechanism: Mechanism) -> list[np.ndarray]:
 
 def _diagonal(points: np.ndarray) -> float:
     return float(np.linalg.norm(np.ptp(points, axis=0)))
-
-
-__all__ = ["Stage", "equivalent_boxes", "is_free", "set_stage", "world_points"]

@@ -51,6 +51,3 @@ def camera(low: np.ndarray, high: np.ndarray, view: Sequence[float | int] | None
     distance = np.max(corners @ back + ROOM * aside / np.tan(np.deg2rad(FIELD_OF_VIEW / 2)))
     target = (low + high) / 2
     return [*(target + distance * back).tolist(), *target.tolist(), *up.tolist()]
-
-
-__all__ = ["FIELD_OF_VIEW", "bounds", "camera"]

@@ -61,6 +61,3 @@ def visual_points(stage: Stage, visuals: Visuals | None) -> np.ndarray:
             p, R = stage.motion.p[:, row, None], stage.motion.R[:, row]
             found.append((p + corners @ np.swapaxes(R, 1, 2)).reshape(-1, 3))
     return np.concatenate(found)
-
-
-__all__ = ["Visuals", "ports_of", "visual_bodies", "visual_drawings", "visual_points"]

@@ -10,8 +10,8 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import forces, joints
-from jaxmbd.analyses import checkpoints
 from jaxmbd.model.frame import ground
+from jaxmbd.motion import rollout as checkpoints
 from tests.models import chain
 
 DT = 0.05

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import jaxmbd as mbd
-from jaxmbd.analyses import closing
+from jaxmbd.motion import closing
 from tests import models
 from tests.derivatives import difference
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import jaxmbd as mbd
-from jaxmbd.analyses.equilibrium.members import if_any
+from jaxmbd.statics.stability import if_any
 from tests.analyses.test_equilibrium_eigenvalues import following
 from tests.linear.test_succession import unordered_calls, waits
 

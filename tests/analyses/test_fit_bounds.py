@@ -10,10 +10,10 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 import jaxmbd as mbd
-from jaxmbd.analyses.identification.bounds import bounds_at
-from jaxmbd.analyses.identification.minimum import Linearization
-from jaxmbd.analyses.identification.parameters import Subject, select_parameters
-from jaxmbd.analyses.identification.statistics import statistics
+from jaxmbd.identification.bounds import bounds_at
+from jaxmbd.identification.minimum import Linearization
+from jaxmbd.identification.parameters import Subject, select_parameters
+from jaxmbd.identification.statistics import statistics
 from jaxmbd.mechanism.float_types import in_float_type
 
 T = mbd.transforms

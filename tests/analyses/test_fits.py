@@ -8,15 +8,8 @@ import numpy as np
 import pytest
 
 import jaxmbd as mbd
-from jaxmbd.analyses.identification import (
-    Cauchy,
-    Entries,
-    LogPosterior,
-    Normal,
-    Positive,
-    PseudoHuber,
-)
-from jaxmbd.analyses.identification.losses import Squares
+from jaxmbd.identification import Cauchy, Entries, LogPosterior, Normal, Positive, PseudoHuber
+from jaxmbd.identification.losses import Squares
 from tests.analyses.test_identify import NOISE, experiment, pendulum, records, true_angles
 from tests.marks import thorough_but
 

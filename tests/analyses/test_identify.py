@@ -14,19 +14,12 @@ from scipy import signal, stats
 
 import jaxmbd as mbd
 from benchmarks.coverage import coverage
-from jaxmbd.analyses.identification import (
-    Bounded,
-    Entries,
-    PhysicalBody,
-    Positive,
-    Scaled,
-    Unbounded,
-)
-from jaxmbd.analyses.identification.batches import batch_experiments
-from jaxmbd.analyses.identification.losses import Squares
-from jaxmbd.analyses.identification.parameters import Subject, select_parameters
-from jaxmbd.analyses.identification.prediction import make_simulator
-from jaxmbd.analyses.identification.residuals import Residuals
+from jaxmbd.identification import Bounded, Entries, PhysicalBody, Positive, Scaled, Unbounded
+from jaxmbd.identification.batches import batch_experiments
+from jaxmbd.identification.losses import Squares
+from jaxmbd.identification.parameters import Subject, select_parameters
+from jaxmbd.identification.prediction import make_simulator
+from jaxmbd.identification.residuals import Residuals
 
 NOISE = 2e-3
 

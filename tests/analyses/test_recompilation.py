@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import jaxmbd as mbd
-from jaxmbd.analyses.checked_before import without_checks
+from jaxmbd.motion.checked_before import without_checks
 from tests.marks import thorough_but
 
-simulate = importlib.import_module("jaxmbd.analyses.simulate")
+simulate = importlib.import_module("jaxmbd.motion.simulate")
 DT = 0.01
 
 SECOND = """

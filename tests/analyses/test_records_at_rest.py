@@ -8,10 +8,10 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import forces, inertia, joints
-from jaxmbd.analyses.identification.modal_experiment import pairs
-from jaxmbd.analyses.identification.prediction import motions_only
-from jaxmbd.analyses.identification.records import split_experiments
 from jaxmbd.errors import DataError, EquilibriumError
+from jaxmbd.identification.modal_experiment import pairs
+from jaxmbd.identification.prediction import motions_only
+from jaxmbd.identification.records import split_experiments
 
 G = 9.81
 TRUTH = {"strut": 15e3, "tyre": 180e3}

@@ -9,13 +9,15 @@ import pytest
 from scipy import stats
 
 import jaxmbd as mbd
-from jaxmbd.analyses.identification.losses import Cauchy
-from jaxmbd.analyses.identification.motions import Motion, Readings, join_records
-from jaxmbd.analyses.identification.robust import (
+from jaxmbd.identification.losses import Cauchy
+from jaxmbd.identification.robust import (
+    Motion,
+    Readings,
     _degrees,
     _lost,
     _windowed,
     correlation_lags,
+    join_records,
     robust_of,
 )
 from tests.analyses.test_identify import experiment

@@ -12,8 +12,8 @@ import xarray as xr
 import jaxmbd as mbd
 from jaxmbd import distributions as laws
 from jaxmbd import reducers
-from jaxmbd.analyses.identification.transforms import Entries, PhysicalBody, Positive, Scaled
-from jaxmbd.analyses.sweep import sobol
+from jaxmbd.identification.transforms import Entries, PhysicalBody, Positive, Scaled
+from jaxmbd.sweeps import sobol
 
 START, DT, N = 0.1, 0.02, 50
 TIMES = DT * np.arange(1, N + 1)

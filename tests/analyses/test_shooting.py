@@ -11,7 +11,7 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 import jaxmbd as mbd
-from jaxmbd.analyses.identification.continuity import Continuity
+from jaxmbd.identification.continuity import Continuity
 from jaxmbd.system.abstract import State
 from tests.analyses.test_identify import NOISE, SELECT, pendulum, records
 

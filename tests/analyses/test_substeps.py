@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import jaxmbd as mbd
-from jaxmbd.analyses.identification import problem
-from jaxmbd.analyses.identification.substeps import MOST_STEPS, Limits, Motions
+from jaxmbd.identification import problem
+from jaxmbd.identification.substeps import MOST_STEPS, Limits, Motions
 
 TS = 0.25 * np.arange(17)
 START = {"hinge": 2.0}

@@ -23,11 +23,11 @@ import jaxmbd as mbd
 import scalarjit
 from jaxmbd import distributions as laws
 from jaxmbd import reducers
-from jaxmbd.analyses.sweep import store
-from jaxmbd.analyses.sweep.fingerprint import Digest
+from jaxmbd.sweeps import store
+from jaxmbd.sweeps.program import Digest
 
 ROOT = Path(__file__).parents[2]
-sweeps = importlib.import_module("jaxmbd.analyses.sweep.sweep")
+sweeps = importlib.import_module("jaxmbd.sweeps.sweep")
 TIMES = np.linspace(0.0, 1.0, 5)
 DIMS = {"path": ("time",), "start": ("xy",), "state.tip": ("xy",)}
 

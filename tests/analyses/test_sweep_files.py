@@ -5,7 +5,7 @@ import pytest
 import xarray as xr
 
 import jaxmbd as mbd
-from jaxmbd.analyses.sweep import store
+from jaxmbd.sweeps import store
 from tests.analyses.test_sweep import DIMS, same, scenarios, swing, undisturbed
 
 

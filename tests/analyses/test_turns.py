@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import jaxmbd as mbd
-from jaxmbd.analyses.identification.continuity import Continuity
+from jaxmbd.identification.continuity import Continuity
 from jaxmbd.joints.components import periodic_coordinates
 from jaxmbd.sensors import nearest_reading
 from tests import models

@@ -8,11 +8,11 @@ from jax.flatten_util import ravel_pytree
 
 import jaxmbd as mbd
 import scalarjit
-from jaxmbd.analyses.identification.batches import batch_experiments
-from jaxmbd.analyses.identification.losses import Squares
-from jaxmbd.analyses.identification.parameters import Subject, select_parameters
-from jaxmbd.analyses.identification.prediction import make_simulator
-from jaxmbd.analyses.identification.residuals import Residuals
+from jaxmbd.identification.batches import batch_experiments
+from jaxmbd.identification.losses import Squares
+from jaxmbd.identification.parameters import Subject, select_parameters
+from jaxmbd.identification.prediction import make_simulator
+from jaxmbd.identification.residuals import Residuals
 from tests.analyses.test_identify import NOISE, pendulum
 from tests.marks import thorough_but
 

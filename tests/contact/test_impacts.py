@@ -12,8 +12,8 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import contact, forces, inertia, joints
+from jaxmbd.motion.impacts import collision
 from jaxmbd.system import constraints
-from jaxmbd.system.impulses import collision
 from jaxmbd.system.surfaces import surfaces_of
 from tests.contact import models
 

@@ -10,7 +10,7 @@ import pytest
 import jaxmbd as mbd
 from jaxmbd import flexible
 from jaxmbd.flexible.beam import _assembled
-from jaxmbd.flexible.geometric import stiffened
+from jaxmbd.flexible.reduction import stiffened
 
 from .beams import SLENDER, spinning_frequencies
 

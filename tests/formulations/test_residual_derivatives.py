@@ -10,12 +10,12 @@ import jaxmbd as mbd
 import scalarjit
 from jaxmbd import Frame, forces, joints
 from jaxmbd.formulations.joint import residual_derivatives as closed_form
+from jaxmbd.formulations.joint.acceleration_derivatives import TreeFactor
 from jaxmbd.formulations.joint.load_derivatives import (
     coloured,
     number_of_directions,
     plan_of,
 )
-from jaxmbd.formulations.joint.tree_factor import TreeFactor
 from jaxmbd.system.residuals import motion_residual, rest_residual
 from tests import models
 

@@ -12,11 +12,7 @@ import scipy.integrate
 
 import jaxmbd as mbd
 from jaxmbd import Frame, forces, joints
-from jaxmbd.integrators.difference import (
-    backward_weights,
-    collocation_weights,
-    extrapolation_weights,
-)
+from jaxmbd.integrators.bdf import backward_weights, collocation_weights, extrapolation_weights
 from tests.derivatives import difference
 from tests.marks import thorough_but
 from tests.models import chain

@@ -9,7 +9,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd.linear import after
-from jaxmbd.linear.succession import _WAITS
+from jaxmbd.linear.constrained import _WAITS
 from tests.properties import resting
 from tests.properties.draws import FORMULATIONS
 

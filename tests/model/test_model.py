@@ -160,7 +160,7 @@ def test_frames_relative_to_frames():
 
 def test_results_in_words():
     promoted = mbd.RESULTS.promote(diffrax.RESULTS.successful)
-    assert repr(promoted) == "jaxmbd.analyses.results.RESULTS<success>"
+    assert repr(promoted) == "jaxmbd.motion.results.RESULTS<success>"
     assert repr(promoted) == repr(mbd.RESULTS.successful)
     assert promoted == mbd.RESULTS.successful
     assert all(mbd.RESULTS[getattr(mbd.RESULTS, x)] for x in ("max_steps_reached", "not_finite"))

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmbd.analyses.checkpoints import n_bytes
+from jaxmbd.motion.rollout import n_bytes
 from jaxmbd.nonlinear import Blocks, CachedFactors, Dense, Newton, saves_roots
 
 GUESS = jnp.array([1.0, 0.0])

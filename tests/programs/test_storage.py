@@ -9,8 +9,8 @@ import pytest
 
 import jaxmbd as mbd
 import scalarjit
-from jaxmbd._with_slope import with_slope
 from jaxmbd.programs import storage
+from jaxmbd.programs.with_slope import with_slope
 from scalarjit import cache, call, machine_code
 from scalarjit import kept as keeping
 from tests.new_process import forget

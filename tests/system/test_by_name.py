@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import pytest
 
 import jaxmbd
-from jaxmbd.analyses.identification import Prediction
+from jaxmbd.identification import Prediction
 from jaxmbd.lie import Pose
 from jaxmbd.system.abstract import NamedPoses, NamedTwists
 

@@ -165,6 +165,3 @@ def as_matrix(inertia: WorldInertia) -> Float[Array, "6 6"]:
     H = so3.hat(inertia.h)
     linear = jnp.concatenate([inertia.mass * jnp.eye(3, dtype=H.dtype), -H], axis=1)
     return jnp.concatenate([linear, jnp.concatenate([H, inertia.J], axis=1)])
-
-
-__all__ = ["Articulated", "as_matrix", "least_pivots"]

@@ -7,17 +7,18 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from scalarjit import is_part, native_of, traced
 
-from ..._stop_gradients import stop_gradients
-from ..._with_slope import jvp_with_zeros
 from ...accelerators import is_wide
-from ...lie import Pose, se3
+from ...bodies import RigidBody
+from ...lie import Pose, se3, so3
 from ...linear import solve_spd, spd_solver
 from ...mechanism.elements import Motion
 from ...mechanism.rows import Rows
+from ...programs.stop_gradients import stop_gradients
+from ...programs.with_slope import jvp_with_zeros
 from ...system import constraints
 from ...system.abstract import State
 from ...system.loads import total_loads
@@ -33,7 +34,6 @@ from .configuration import (
 )
 from .inertia import WorldInertia, world_inertia
 from .newton_euler import add_joint_forces, applied_wrenches, external_loads, net_force
-from .refinement import is_change_small
 from .system import JointSystem
 from .tree_recursion import ROOT
 
@@ -262,3 +262,54 @@ def _on_last_velocities(
 def _last_velocities(system: JointSystem) -> list[int]:
     """The last degree of freedom of each body, `nv` for bodies without one."""
     return [system.nv if i == ROOT else i for i in system.layout.last_velocities]
+
+
+# Rounding errors of accelerations of trees in single precision, estimated by one more step --------
+# One step of iterative refinement with the factors at hand changes accelerations by about the size
+# of their errors; see `jaxmbd.system.rounding`. The refined accelerations are the result.
+
+# Largest change of the acceleration of a body, relative to the largest acceleration of all bodies.
+# In 1800 random trees, errors after the step are at most 0.8 % up to this limit, and errors of 13 %
+# begin at changes of 2.7 %. Robots in random states change by at most 2e-5.
+MAX_CHANGE = 0.01
+
+
+def is_change_small(
+    bodies: RigidBody,
+    inertia: WorldInertia,
+    twists: Float[Array, "n 6"],
+    wrenches: Float[Array, "n 6"],
+    rates: Float[Array, "n 6"],
+    changes: Float[Array, "n 6"],
+) -> Bool[Array, ""]:
+    """Whether a step of refinement changes accelerations little; False if one is not a number.
+
+    **Arguments:** `bodies`: stacked; the others at their reference points along the world's axes:
+
+    - `inertia`, `twists`: of the bodies.
+    - `wrenches`: applied wrenches minus rates of momentum at constant twists, which have rounding
+      errors even if accelerations are zero.
+    - `rates`, `changes`: rates of the twists, and what the step adds to them.
+    """
+    given = stop_gradients((bodies, inertia, twists, wrenches, rates, changes))
+    change, largest = jax.vmap(squares)(*given)
+    return jnp.max(change) <= MAX_CHANGE**2 * jnp.max(largest)
+
+
+def squares(
+    body: RigidBody, inertia: WorldInertia, V: Array, W: Array, A: Array, change: Array
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """Squares of the change and of accelerations of one body [m²/s⁴]; see `is_change_small`."""
+    has_mass = body.mass > 0  # Massless links have no motion of their own.
+    by_mass = jnp.where(has_mass, 1.0 / jnp.where(has_mass, body.mass, 1.0), 0.0)
+    gyration = by_mass * jnp.trace(body.symmetric_inertia())  # Square of the radius.
+    by_moment = jnp.where(gyration > 0, 1.0 / jnp.where(gyration > 0, gyration, 1.0), 0.0)
+    com = by_mass * inertia.h
+    a = by_mass * inertia.momentum(A)[:3]
+    force = by_mass * W[:3]
+    moment = by_mass * W[3:] - so3.cross(com, force)
+    spin = V[3:] @ V[3:]
+    largest = a @ a + force @ force + gyration * (A[3:] @ A[3:] + spin * spin)
+    largest = largest + by_moment * (moment @ moment)
+    a = change[:3] + so3.cross(change[3:], com)
+    return a @ a + gyration * (change[3:] @ change[3:]), largest

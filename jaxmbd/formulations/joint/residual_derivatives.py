@@ -449,6 +449,3 @@ def _slopes_by_velocities(
         return jax.jvp(lambda v: loads(c, v)[1][g], (v,), (dot,))[1]
 
     return jax.vmap(along, out_axes=2)(jnp.eye(len(entries) // n, dtype=v.dtype))
-
-
-__all__ = ["MAX_BY_ENTRIES", "residual_derivatives", "rest_stiffness"]

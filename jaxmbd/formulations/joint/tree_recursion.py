@@ -122,6 +122,3 @@ def _at(tree: Own, i: Array) -> Own:
 
 def _put(tree: Own, row: Own, i: Array) -> Own:
     return jax.tree.map(lambda x, y: jax.lax.dynamic_update_index_in_dim(x, y, i, 0), tree, row)
-
-
-__all__ = ["ROOT", "TreeRecursion"]

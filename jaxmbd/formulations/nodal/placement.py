@@ -268,6 +268,3 @@ class _Numbers:
             self.moving[key] = len(self.moving)
             self.owners.append(self.count - 1)
         return self.moving[key]
-
-
-__all__ = ["Family", "Placement", "check_particles", "holds_point", "independent_entries", "place"]

@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..._run_time_checks import branched_error_if
 from ...lie import Pose
 from ...mechanism.groups import JointGroup
 from ...mechanism.lowering import lower
 from ...mechanism.tree import tree_poses, tree_tangents
 from ...model import Model
+from ...programs.run_time_checks import branched_error_if
 from ...system import constraints
 from ...system.abstract import Elastic, State, Time
 from ...system.nodal import NodalFrame
@@ -255,6 +255,3 @@ def _off_line(points: Float[Array, "2 2"]) -> Float[Array, ""]:
     """Distance of the centre of mass from the line of a rod, relative to its length."""
     d = points[1] - points[0]
     return jnp.abs(_across(d) @ points[0]) / (d @ d)
-
-
-__all__ = ["PlanarPointSystem", "planar_system"]

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..._run_time_checks import branched_error_if
 from ...errors import ModelError
 from ...joints import AbstractJoint, Fixed, Free, Planar, Prismatic, Revolute
 from ...lie import Pose, se3, so3
@@ -16,6 +15,7 @@ from ...mechanism.groups import JointGroup
 from ...mechanism.mechanism import Mechanism
 from ...mechanism.tree import tree_poses
 from ...model.values import is_concrete
+from ...programs.run_time_checks import branched_error_if
 from ...system import constraints, joint_motion
 from ...system.abstract import reference_values
 from ..joint.configuration import JointConfiguration

@@ -55,6 +55,3 @@ def check_inertias(who: str, mechanism: Mechanism) -> None:
                 f"body {name!r} is flat: the mass matrix of {who} would be singular (∫ρ s sᵀ has "
                 f"the principal values {own}); give it some thickness, or use other coordinates"
             )
-
-
-__all__ = ["check_bodies", "check_inertias", "check_joints", "check_rotors"]

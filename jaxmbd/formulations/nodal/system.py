@@ -310,6 +310,3 @@ def second_moments(inertia: Float[Array, "3 3"]) -> Float[Array, "3 3"]:
 def _axial(T: Float[Array, "3 3"]) -> Float[Array, "3"]:
     """½ Σ a × b of T = Σ a bᵀ."""
     return 0.5 * jnp.stack([T[1, 2] - T[2, 1], T[2, 0] - T[0, 2], T[0, 1] - T[1, 0]])
-
-
-__all__ = ["Assembly", "Elements", "NodalSystem", "second_moments"]

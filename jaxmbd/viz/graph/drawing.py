@@ -1,5 +1,6 @@
 """Picture of a joint graph."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,9 +11,90 @@ from ...mechanism.mechanism import Mechanism
 from ...model import Model
 from ...model.arguments import as_instance
 from ...system.abstract import AbstractSystem
-from .content import Graph, Joint, graph_of
-from .layout import arrange
 from .routes import Edge, Route, find_routes
+
+# Contents of the picture of a joint graph ---------------------------------------------------------
+
+
+class Joint(NamedTuple):
+    """A joint or coupling: its name and label, and the rows of its ends.
+
+    Joints that close loops connect two bodies. Couplings connect the labels of two joints. Rows of
+    labels follow the rows of bodies: tree joints in the order of the bodies that they reach, then
+    loops. (Row 0, the ground, has an empty label, so that rows of bodies and labels agree.)
+    """
+
+    name: str
+    label: str
+    start: int
+    end: int
+
+
+class Graph(NamedTuple):
+    """Bodies by row, row 0 the ground; the tree joint that reaches each row; loops; couplings.
+
+    - `parents`: rows of the parents of rows 1, 2, …
+    - `floating`: rows of the bodies that no joint connects to the ground.
+    """
+
+    bodies: list[str]
+    tree: list[Joint]
+    parents: list[int]
+    floating: set[int]
+    loops: list[Joint]
+    couplings: list[Joint]
+
+
+def graph_of(mechanism: Mechanism) -> Graph:
+    """The joint graph of a mechanism, with labels like "crank · Revolute"."""
+    topology = mechanism.topology
+    n = len(topology.bodies)
+    kinds = {name: type(group.joint).__name__ for group in mechanism.joints for name in group.names}
+    driven = {
+        mechanism.joints[group.group].names[row]
+        for group in mechanism.drivers
+        for row in group.rows.index
+    }
+    carriers = [*range(n), *mechanism.port_bodies.index]
+
+    def label(joint: str) -> str:
+        if joint in topology.floating:
+            return "floats"
+        return f"{joint} · {kinds[joint]}" + (", driven" if joint in driven else "")
+
+    tree = [Joint("", "", 0, 0)]
+    for row, edge in enumerate(topology.edges, start=1):
+        tree.append(Joint(edge.joint, label(edge.joint), edge.parent, row))
+    loops = []
+    for name in topology.loops:
+        g, row = mechanism.find_joint(name)
+        group = mechanism.joints[g]
+        ends = (carriers[group.first.index[row]], carriers[group.second.index[row]])
+        loops.append(Joint(name, label(name), *ends))
+    labelled = {joint.name: n + row for row, joint in enumerate([*tree, *loops])}
+    return Graph(
+        list(topology.bodies),
+        tree,
+        [edge.parent for edge in topology.edges],
+        {row for row, joint in enumerate(tree) if joint.name in topology.floating},
+        loops,
+        _couplings(mechanism, labelled),
+    )
+
+
+def _couplings(mechanism: Mechanism, labelled: dict[str, int]) -> list[Joint]:
+    couplings = []
+    for group in mechanism.couplings:
+        kind = type(group.coupling).__name__
+        sources = mechanism.joints[group.source_group].names
+        joints = mechanism.joints[group.group].names
+        for name, row, source in zip(
+            group.names, group.rows.index, group.source_rows.index, strict=True
+        ):
+            ends = labelled[sources[source]], labelled[joints[row]]
+            couplings.append(Joint(name, f"{name} · {kind}", *ends))
+    return couplings
+
 
 try:
     from matplotlib.axes import Axes
@@ -205,4 +287,118 @@ def _legend(graph: Graph) -> list[Any]:
     return marks
 
 
-__all__ = ["plot_graph"]
+# Layout of a tree: places of bodies, and of lines and labels of joints ----------------------------
+# Lengths are in inches, x to the right and y up. The tree grows from the ground to the right or
+# downwards; `along` is the direction of growth and `across` the other one. Every leaf has a lane,
+# and a parent is in the middle of its children, so that no two lines cross.
+
+STUB = 0.16  # Length of a line from a body to its branches.
+LAYOUT_MARGIN = 0.1  # Before and after a label.
+LABEL_GAP = 0.05  # Between a label and its line.
+PADDING = 0.2  # Between lanes.
+MAX_WIDTH = 14.0
+
+
+class Arrangement(NamedTuple):
+    """Places of rows 0, 1, … of a tree.
+
+    - `bodies`: centres of the boxes of bodies, shape `(n, 2)`.
+    - `labels`: centres of the labels of the joints that reach them, shape `(n, 2)`; row 0 is
+      unused.
+    - `lines`: corners of these joints' lines, for rows 1, 2, …
+    - `size`: width and height of the tree.
+    """
+
+    bodies: np.ndarray
+    labels: np.ndarray
+    lines: list[np.ndarray]
+    size: tuple[float, float]
+
+
+def arrange(
+    parents: Sequence[int], bodies: np.ndarray, labels: np.ndarray, spacing: float = 1.0
+) -> Arrangement:
+    """Places in a tree that grows to the right, or downwards if it would be too wide.
+
+    **Arguments:**
+
+    - `parents`: row of the parent of each of the rows 1, 2, …, a smaller number.
+    - `bodies`, `labels`: widths and heights of the boxes of the bodies, and of the labels of the
+      joints that reach them, shape `(n, 2)`.
+    - `spacing`: factor of the least distances.
+    """
+    rightwards = _grown(parents, bodies, labels, spacing, 0)
+    if rightwards.size[0] <= MAX_WIDTH:
+        return rightwards
+    downwards = _grown(parents, bodies, labels, spacing, 1)
+    return min(rightwards, downwards, key=lambda arrangement: max(arrangement.size))
+
+
+def _grown(
+    parents: Sequence[int], bodies: np.ndarray, labels: np.ndarray, spacing: float, axis: int
+) -> Arrangement:
+    """Places in a tree that grows along x, or along -y if `axis` is 1."""
+    across = 1 - axis
+    depths = _depths(parents)
+    lane = max(bodies[:, across].max(), labels[:, across].max() + 2 * LABEL_GAP) + PADDING
+    lanes = spacing * lane * _lanes(parents)
+    starts, branches = _columns(depths, bodies[:, axis], labels[:, axis], spacing)
+    begin = starts[depths]
+    end = begin + bodies[:, axis]
+    # A label is above a line to the right, and to the right of a line downwards.
+    aside = (1.0 if axis else -1.0) * (0.5 * labels[:, across] + LABEL_GAP)
+
+    def place(along: np.ndarray, across: np.ndarray) -> np.ndarray:
+        pair = (across, -along) if axis else (along, -across)
+        return np.stack(pair, axis=-1)
+
+    lines = []
+    for row, parent in enumerate(parents, start=1):
+        turn = branches[depths[row]]
+        lines.append(
+            place(
+                np.array([end[parent], turn, turn, begin[row]]),
+                np.array([lanes[parent], lanes[parent], lanes[row], lanes[row]]),
+            )
+        )
+    middle = 0.5 * (branches[depths] + begin)
+    size = np.array([end.max(), np.ptp(lanes) + lane])
+    return Arrangement(
+        place(0.5 * (begin + end), lanes),
+        place(middle, lanes + aside),
+        lines,
+        (float(size[axis]), float(size[across])),
+    )
+
+
+def _depths(parents: Sequence[int]) -> np.ndarray:
+    depths = np.zeros(len(parents) + 1, dtype=int)
+    for row, parent in enumerate(parents, start=1):
+        depths[row] = depths[parent] + 1
+    return depths
+
+
+def _lanes(parents: Sequence[int]) -> np.ndarray:
+    """Place of each row across the tree, in lanes."""
+    children: list[list[int]] = [[] for _ in range(len(parents) + 1)]
+    for row, parent in enumerate(parents, start=1):
+        children[parent].append(row)
+    lanes = np.zeros(len(children))
+    leaves = [row for row, rows in enumerate(children) if not rows]
+    lanes[leaves] = np.arange(len(leaves))
+    for row in reversed(range(len(children))):
+        if children[row]:
+            lanes[row] = 0.5 * (lanes[children[row][0]] + lanes[children[row][-1]])
+    return lanes
+
+
+def _columns(
+    depths: np.ndarray, bodies: np.ndarray, labels: np.ndarray, spacing: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Starts of the bodies of each depth, and places at which the lines to them branch."""
+    starts, branches = [0.0], [0.0]
+    for depth in range(1, depths.max() + 1):
+        branches.append(starts[-1] + bodies[depths == depth - 1].max() + STUB)
+        room = labels[depths == depth].max() + 2 * LAYOUT_MARGIN
+        starts.append(branches[-1] + spacing * room)
+    return np.array(starts), np.array(branches)

@@ -195,6 +195,3 @@ def _limits(boxes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def _grown(boxes: np.ndarray, by: float) -> np.ndarray:
     """Boxes, enlarged by a margin on every side."""
     return boxes + np.array([0.0, 0.0, 2 * by, 2 * by])
-
-
-__all__ = ["Edge", "Route", "find_routes"]

@@ -1,0 +1,82 @@
+"""Records stacked into batches, which are simulated together."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool
+
+from ..mechanism.groups import group_by
+from ..signals import Samples
+from .experiment import Experiment, RecordName
+
+
+class Batch(eqx.Module):
+    """Records of one kind, stacked along a leading axis; `rows` are their numbers, `labels` their
+    names.
+
+    Shorter records are padded with their last time and readings, and sampled inputs with their last
+    value, so that one program serves all lengths; `is_reading` is False for padding.
+    """
+
+    experiments: Experiment
+    is_reading: Bool[Array, "w n"]
+    rows: tuple[int, ...] = eqx.field(static=True)
+    labels: tuple[RecordName, ...] = eqx.field(static=True)
+
+    def called(self, i: int) -> str:
+        """One of the records in messages: its number, and its name if it has one."""
+        return self.labels[i].called(self.rows[i])
+
+    def record(self, i: int) -> Experiment:
+        """One of the records, padded."""
+        return jax.tree.map(lambda x: x[i], self.experiments)
+
+
+def batch_experiments(experiments: Sequence[Experiment]) -> tuple[Batch, ...]:
+    """Group records of equal structure into batches."""
+    length = max((e.ts.shape[0] for e in experiments), default=0)
+    sampled = [x for e in experiments for x in jax.tree.leaves(e.forces, is_leaf=_is_samples)]
+    longest = max((x.ts.shape[0] for x in sampled if _is_samples(x)), default=0)
+    padded = [(i, *_pad(e, length, longest)) for i, e in enumerate(experiments)]
+
+    def kind(entry: tuple[int, Experiment, Array]) -> Any:
+        leaves, structure = jax.tree.flatten(entry[1])
+        return structure, tuple(jnp.shape(x) for x in leaves)
+
+    return tuple(
+        Batch(
+            jax.tree.map(lambda *x: jnp.stack(x), *[e for _, e, _ in members]),
+            jnp.stack([is_reading for _, _, is_reading in members]),
+            tuple(i for i, _, _ in members),
+            tuple(e.label for _, e, _ in members),
+        )
+        for members in group_by(padded, key=kind)
+    )
+
+
+def _is_samples(x: Any) -> bool:
+    return isinstance(x, Samples)
+
+
+def _pad(experiment: Experiment, length: int, longest: int) -> tuple[Experiment, Bool[Array, "n"]]:
+    """A record of a number of readings, with a number of samples of each sampled signal."""
+    n = experiment.ts.shape[0]
+
+    def extend(x: Array) -> Array:
+        return jnp.pad(x, [(0, length - n), *[(0, 0)] * (x.ndim - 1)], mode="edge")
+
+    def sampled(x: Any) -> Any:
+        return x.extended(longest) if _is_samples(x) and x.ts.shape[0] < longest else x
+
+    longer = eqx.tree_at(
+        lambda e: (e.ts, e.measurements, e.forces),
+        experiment,
+        (
+            *jax.tree.map(extend, (experiment.ts, experiment.measurements)),
+            jax.tree.map(sampled, experiment.forces, is_leaf=_is_samples),
+        ),
+    )
+    return longer, jnp.arange(length) < n

@@ -1,0 +1,274 @@
+"""The result of a fit: estimates, errors, predictions and reports."""
+
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import numpy as np
+
+from ..errors import DataError
+from ..model import Model
+from ..motion.results import RESULTS
+from .bounds import Bound
+from .experiment import Experiment
+from .prediction import Sensors, Simulator, motions_only, predicted
+from .records import Comparison
+
+# Standard and robust errors with a larger ratio are reported as different.
+FAR_APART = 1.5
+
+
+class Overlay(NamedTuple):
+    """Measured and predicted readings of one sensor in one record.
+
+    - `ts`: times [s], shape `(n,)`; `measured` and `predicted`: shape `(n,)` or `(n, k)`. Predicted
+      angles are within half a turn of the measured ones.
+    """
+
+    ts: np.ndarray
+    measured: np.ndarray
+    predicted: np.ndarray
+
+
+class Fit(eqx.Module):
+    """Estimates and their errors, the result of `identify`; `print` a table or `report` a page.
+
+    A fit is read like a dict `{label: value}`, but its `values` are an array.
+
+    - `model`, `sensors`: model and sensors with fitted parameters.
+    - `labels`, `values`, `standard_errors`: of the reported numbers, shape `(k,)`; a standard error
+      is infinite if the data cannot distinguish the number from others. It is NaN, and so are
+      intervals, for numbers that are limited by `bounds`, and for all numbers if the fit did not
+      reach a minimum. Errors of other numbers are conditional on the bounds.
+    - `correlation`: of the reported numbers, shape `(k, k)`.
+    - `robust_errors`, `robust_degrees`: standard errors that allow for residuals that are
+      correlated over time, and their degrees of freedom, shape `(k,)`.
+    - `bandwidth`: assumed length of correlations for `robust_errors` [s].
+    - `degrees_of_freedom`: number of readings and defects, less that of unknowns. Unknowns count by
+      the share in which the motions determine them, if there are other records; without motions
+      the degrees are infinite, since all standard deviations are given.
+    - `rms`: root mean square residual of every sensor, in its own unit.
+    - `initial_states`: corrections to every record's initial state, shape `(2 nv + nz,)` each, if
+      they were fitted: coordinates, velocities, first-order states.
+    - `defects`: continuity defects between windows, in standard deviations, shape
+      `(g, 2 nv + nz)`: coordinates, velocities, first-order states.
+    - `unseen`: groups of names that the data cannot distinguish.
+    - `bounds`: the bounds at which the fit ended, of transforms and of possible bodies; each has
+      the `parameters` that it limits and the `inequality` in words.
+    - `singular_values`: of the Jacobian with columns of length one, largest first.
+    - `overlays`: `{sensor: Overlay}` of every motion.
+    - `comparisons`: measured and predicted numbers of every other record.
+    - `costs`: half the sum of squares in every step, from every start.
+    - `n_steps`, `result`: number of steps, and result of the optimizer or of the check of its end:
+      `RESULTS.at_bound` with `bounds`, `RESULTS.no_minimum` if it ended where further steps are
+      rejected.
+    - `substeps`: number of integration steps in each sample interval.
+    - `integration_error`: `{sensor: estimated largest error at sample times}` in all records at the
+      end of the fit, in the sensor's own unit.
+    """
+
+    model: Model
+    sensors: Sensors
+    labels: list[str]
+    values: np.ndarray
+    standard_errors: np.ndarray
+    correlation: np.ndarray
+    robust_errors: np.ndarray
+    robust_degrees: np.ndarray
+    bandwidth: float
+    degrees_of_freedom: float
+    rms: dict[str, float]
+    initial_states: list[np.ndarray]
+    defects: np.ndarray
+    unseen: list[list[str]]
+    bounds: list[Bound]
+    singular_values: np.ndarray
+    overlays: list[dict[str, Overlay]]
+    comparisons: list[Comparison]
+    costs: list[np.ndarray]
+    n_steps: int
+    result: RESULTS
+    substeps: int
+    integration_error: dict[str, float]
+    started_from: np.ndarray
+    simulator: Simulator
+
+    def __getitem__(self, label: str) -> float:
+        return float(self.values[self._row(label)])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.labels)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    # No subclass of `Mapping`, whose `values` is a method.
+    __contains__ = Mapping.__contains__
+    keys, items, get = Mapping.keys, Mapping.items, Mapping.get
+
+    @property
+    def covariance(self) -> np.ndarray:
+        """Covariance of the reported numbers, from the standard errors, shape `(k, k)`.
+
+        If the data cannot distinguish a number from others, its variance is infinite and its
+        covariances are NaN.
+        """
+        with np.errstate(invalid="ignore"):
+            return np.outer(self.standard_errors, self.standard_errors) * self.correlation
+
+    def standard_error(self, label: str) -> float:
+        """Standard error of one reported number."""
+        return float(self.standard_errors[self._row(label)])
+
+    def intervals(self, level: float = 0.95, robust: bool = False) -> np.ndarray:
+        """Confidence intervals of the reported numbers, shape `(k, 2)`, by Student's t.
+
+        From `standard_errors`, or from `robust_errors` if `robust`.
+
+        **Raises** `DataError` for a level that is not between 0 and 1.
+        """
+        if not 0 < level < 1:
+            raise DataError(f"intervals: level must be between 0 and 1, got {level}")
+        from scipy import stats  # Takes a second to load.
+
+        errors = self.robust_errors if robust else self.standard_errors
+        degrees = self.robust_degrees if robust else self.degrees_of_freedom
+        half_width = stats.t.ppf(0.5 + 0.5 * level, degrees) * errors
+        return np.stack([self.values - half_width, self.values + half_width], axis=1)
+
+    def interval(
+        self, label: str, level: float = 0.95, robust: bool = False
+    ) -> tuple[float, float]:
+        """Confidence interval of one reported number."""
+        lower, upper = self.intervals(level, robust)[self._row(label)]
+        return float(lower), float(upper)
+
+    def predict(self, experiments: Experiment | Sequence[Experiment]) -> Any:
+        """The result of `jaxmbd.predict` for the fitted model and sensors.
+
+        Integrator and substeps are those given to `identify`. Default of `substeps`: chosen for
+        these records.
+        """
+        return predicted(self.simulator, self.model, experiments)
+
+    def validate(self, experiments: Experiment | Sequence[Experiment]) -> dict[str, float]:
+        """Root mean square error of every sensor in records that were not fitted."""
+        return rms_of(self.overlay(motions_only(experiments, "validate")))
+
+    def overlay(self, records: Sequence[Experiment]) -> list[dict[str, Overlay]]:
+        """Measured readings of records, and predicted ones of the fitted model."""
+        readings = predicted(self.simulator, self.model, records, residuals=self.rms)
+        nearest = functools.partial(self.simulator.nearest, self.model)
+        return overlays_of(nearest, records, readings)
+
+    def report(self, path: Any, validation: Sequence[Experiment] = (), title: str = "Fit") -> None:
+        """Write a report on one page (`.html`) that needs no network; needs the extra `viz`.
+
+        It shows parameters with 95 % intervals of both kinds, parameters that the data cannot
+        distinguish, measured and predicted readings of every record, autocorrelation of the
+        residuals, correlation of the parameters and convergence.
+
+        **Arguments:** `path`: file; `validation`: records that were not fitted; `title`.
+        """
+        from ..viz.fit_report import write_report
+
+        write_report(self, path, validation, title)
+
+    def plot(self) -> Any:
+        """Measured and predicted readings, one panel for each sensor of each record.
+
+        Of many records the ones with the largest errors are drawn. Static and modal records have
+        bars of their residuals in deviations. Needs the extra `viz`.
+
+        **Returns** a `matplotlib.figure.Figure` outside of pyplot: `figure.savefig(path)`.
+        """
+        from ..viz.fit_report import plot_fit
+
+        return plot_fit(self)
+
+    def _row(self, label: str) -> int:
+        if label not in self.labels:
+            raise KeyError(f"no parameter {label!r}; there are {', '.join(self.labels)}")
+        return self.labels.index(label)
+
+    def __str__(self) -> str:
+        width = max(len(label) for label in self.labels)
+        heads = ("start", "estimate", "std. error", "robust")
+        lines = [f"{'parameter':<{width}}  " + "  ".join(f"{head:>12}" for head in heads)]
+        errors = self.standard_errors, self.robust_errors
+        rows = zip(self.labels, self.started_from, self.values, *errors, strict=True)
+        lines += [
+            f"{n:<{width}}  {s:12.6g}  {x:12.6g}  {e:12.2g}  {robust:12.2g}"
+            for n, s, x, e, robust in rows
+        ]
+        lines += [f"no error at {bound}" for bound in self.bounds]
+        lines += filter(None, [far_apart(self)])
+        lines += [f"rms residual of {name}: {value:.4g}" for name, value in self.rms.items()]
+        lines += [f"rms residual of {x.name}: {x.rms:.4g} deviations" for x in self.comparisons]
+        if self.defects.size:
+            lines.append(
+                f"rms defect between windows: {np.sqrt(np.mean(self.defects**2)):.4g} deviations"
+            )
+        lines += [f"not told apart by the data: {', '.join(names)}" for names in self.unseen]
+        lines += [integrated(self)] if self.overlays else []
+        lines += [f"{self.n_steps} steps: {outcome(self.result)}"]
+        return "\n".join(lines)
+
+
+def overlays_of(
+    nearest: Callable[[str, Any, Any], Any],
+    records: Sequence[Experiment],
+    readings: Sequence[Mapping[str, Any]],
+) -> list[dict[str, Overlay]]:
+    """Measured readings of every record, and predicted ones of a model.
+
+    Of equivalent readings, such as angles a turn apart, `nearest` returns the one nearest to the
+    measured reading.
+    """
+    return [
+        {
+            name: Overlay(
+                *map(np.asarray, (record.ts, measured, nearest(name, read[name], measured)))
+            )
+            for name, measured in sorted(record.measurements.items())
+        }
+        for record, read in zip(records, readings, strict=True)
+    ]
+
+
+def rms_of(overlays: Sequence[Mapping[str, Overlay]]) -> dict[str, float]:
+    """Root mean square error of every sensor in all records together, in its own unit."""
+    errors: dict[str, list[np.ndarray]] = {}
+    for record in overlays:
+        for name, (_, measured, read) in record.items():
+            errors.setdefault(name, []).append(np.ravel(read - measured))
+    return {n: float(np.sqrt(np.mean(np.concatenate(x) ** 2))) for n, x in sorted(errors.items())}
+
+
+def far_apart(fit: Fit) -> str:
+    """In words, numbers whose robust and standard errors differ; empty if there are none."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratios = fit.robust_errors / fit.standard_errors
+        far = np.abs(np.log(ratios)) > np.log(FAR_APART)  # False if both are zero or infinite.
+    if not far.any():
+        return ""
+    named = [
+        f"{n} ({x:.2g})" for n, x, is_far in zip(fit.labels, ratios, far, strict=True) if is_far
+    ]
+    return (
+        "residuals are correlated over time: use the robust errors, which differ from the others "
+        f"by a factor of more than {FAR_APART} for {', '.join(named)}"
+    )
+
+
+def integrated(fit: Fit) -> str:
+    """In words, number of substeps and estimated integration errors."""
+    number = f"{fit.substeps} substep" + ("s" if fit.substeps > 1 else "")
+    errors = ", ".join(f"{name} {x:.2g}" for name, x in sorted(fit.integration_error.items()))
+    return f"{number} in each sample interval, with integration errors of about: {errors}"
+
+
+def outcome(result: RESULTS) -> str:
+    """In words, the result of the minimization."""
+    return "converged" if result == RESULTS.successful else RESULTS[result]

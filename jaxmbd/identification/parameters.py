@@ -1,0 +1,238 @@
+"""Selection of leaves of a model and its sensors for a fit, with transforms and priors."""
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..bodies import AbstractBody
+from ..errors import ModelError
+from ..model import Model
+from ..model.paths import follow
+from ..model.values import as_leaf, is_concrete
+from .transforms import AbstractElementwise, AbstractTransform, Unbounded
+
+# Priors of parameters -----------------------------------------------------------------------------
+
+
+class Normal(eqx.Module):
+    """A normal distribution of the reported numbers of a parameter.
+
+    **Arguments:** `mean`, `deviation`: each one number, or one for each reported number.
+
+    **Raises** `ModelError` for a deviation that is not positive.
+    """
+
+    mean: Float[Array, "*k"]
+    deviation: Float[Array, "*k"]
+
+    def __init__(self, mean: Any, deviation: Any):
+        self.mean = as_leaf(mean, None, "Normal: mean")
+        self.deviation = as_leaf(deviation, None, "Normal: deviation")
+        if is_concrete(self.deviation) and not np.all(np.asarray(self.deviation) > 0):
+            raise ModelError(f"Normal: deviation must be positive, got {self.deviation}")
+
+    def residuals(self, reported: Float[Array, "k"]) -> Float[Array, "k"]:
+        """Differences of the reported numbers from the mean, in deviations."""
+        mean, deviation = (
+            jnp.broadcast_to(jnp.asarray(x, reported.dtype), reported.shape)
+            for x in (self.mean, self.deviation)
+        )
+        return (reported - mean) / deviation
+
+
+class Subject(eqx.Module):
+    """A model and its sensors, whose leaves a fit may vary."""
+
+    model: Model
+    sensors: dict[str, Callable[..., Array]]
+
+
+class Parameter(eqx.Module):
+    """One leaf (or body) of a model, or leaf of a sensor, that a fit varies.
+
+    **Arguments:**
+
+    - `where`: a path such as `"bodies.rod.mass"` or `"sensors.gyro.bias"`, or a function of the
+      model that returns the leaf, as for `equinox.tree_at`.
+    - `transform`: transform that keeps the value in its range. Default: `Unbounded()`.
+    - `prior`: prior of the reported numbers, such as `Normal(2.0, 0.1)`. Default: none.
+
+    For example:
+
+        mass = mbd.Parameter("bodies.rod.mass", mbd.transforms.Positive())
+    """
+
+    where: str | Callable[[Model], Any] = eqx.field(static=True)
+    transform: AbstractTransform
+    prior: Normal | None
+
+    def __init__(
+        self,
+        where: Any,
+        transform: Any = None,
+        prior: Any = None,
+    ):
+        self.where = where
+        self.transform = Unbounded() if transform is None else transform
+        self.prior = prior
+        if not isinstance(where, str) and not callable(where):
+            raise ModelError(
+                f"Parameter: where must be a path or a function of the model, got {where!r}"
+            )
+        if not isinstance(self.transform, AbstractTransform):
+            raise ModelError(
+                "Parameter: transform must be an instance of jaxmbd.transforms, such as "
+                f"Positive(), got {transform!r}"
+            )
+        if prior is not None and not isinstance(prior, Normal):
+            raise ModelError(
+                f"Parameter: prior must be an instance of jaxmbd.priors, such as Normal(2.0, 0.1), "
+                f"got {prior!r}"
+            )
+
+    def get(self, subject: Subject) -> Any:
+        """The value in a model or a sensor."""
+        if callable(self.where):
+            return self.where(subject.model)
+        of_sensor = self.where.startswith("sensors.")
+        return follow(subject if of_sensor else subject.model, self.where)
+
+
+Free = tuple[Float[Array, "_n"], ...]
+_Leaf = Parameter | str | Callable[[Model], Any]
+Selection = Mapping[str, _Leaf] | Sequence[_Leaf]
+
+
+class Selected(eqx.Module):
+    """The parameters of a fit, bound to its starting model.
+
+    Tuples preserve the user's order; `jit` would return a dict sorted.
+    """
+
+    names: tuple[str, ...] = eqx.field(static=True)
+    parameters: tuple[Parameter, ...]
+    subject: Subject
+
+    def free(self) -> Free:
+        """Free numbers of the starting values."""
+        return tuple(p.transform.to_free(p.get(self.subject)) for p in self.parameters)
+
+    def apply(self, free: Free) -> Subject:
+        """Model and sensors at free numbers."""
+        subject = self.subject
+        for p, x in zip(self.parameters, free, strict=True):
+            # From `subject`, since other parameters may have changed entries of the same leaf.
+            value = p.transform.to_value(x, p.get(subject))
+            subject = eqx.tree_at(p.get, subject, value)
+        return subject
+
+    def fitted_bodies(self, subject: Subject) -> dict[str, AbstractBody]:
+        """The bodies of a subject from `apply` that the fit varies."""
+        start = self.subject.model.bodies
+        return {
+            name: body
+            for name, body in subject.model.bodies.items()
+            if any(map(operator.is_not, jax.tree.leaves(body), jax.tree.leaves(start[name])))
+        }
+
+    def report(self, free: Free) -> Float[Array, "k"]:
+        """Reported numbers, in the order of `labels`."""
+        return jnp.concatenate(self._reported(free))
+
+    def _reported(self, free: Free) -> list[Array]:
+        parts = []
+        for p, x in zip(self.parameters, free, strict=True):
+            reference = p.get(self.subject)
+            value = p.transform.to_value(x, reference)
+            parts.append(p.transform.report(value, reference))
+        return parts
+
+    def numbers(self, free: Free) -> tuple[Float[Array, "k"], dict[str, AbstractBody]]:
+        """Reported numbers, and the floats of fitted bodies."""
+        bodies = self.fitted_bodies(self.apply(free))
+        return self.report(free), eqx.filter(bodies, eqx.is_inexact_array)
+
+    def priors(self, free: Free) -> Float[Array, "m"]:
+        """Residuals of the priors, in deviations."""
+        reported = zip(self.parameters, self._reported(free), strict=True)
+        parts = [p.prior.residuals(x) for p, x in reported if p.prior is not None]
+        return jnp.concatenate([free[0][:0], *parts])
+
+    def labels(self) -> list[str]:
+        """A label for each reported number."""
+        return [
+            label
+            for name, p in zip(self.names, self.parameters, strict=True)
+            for label in p.transform.labels(name, p.get(self.subject))
+        ]
+
+    def free_labels(self) -> list[str]:
+        """For each free number the name of its parameter, numbered if it has several."""
+        labels = []
+        for name, x in zip(self.names, self.free(), strict=True):
+            labels += [name] if x.size == 1 else [f"{name} #{i + 1}" for i in range(x.size)]
+        return labels
+
+
+def select_parameters(subject: Subject, select: Selection, who: str = "identify") -> Selected:
+    """Bind a selection to a model and its sensors; error messages name the analysis `who`.
+
+    **Raises** `ModelError` for an empty selection, an unknown path, a leaf that is not an array of
+    floats, a starting value outside of the range of its transform, and a prior of another shape
+    than the reported numbers.
+    """
+    if isinstance(select, str) or not isinstance(select, Mapping | Sequence):
+        raise ModelError(
+            f"{who}: select must be a list of paths and Parameters, or a dict of them by name, got "
+            f"{select!r:.60}"
+        )
+    if isinstance(select, Mapping):
+        chosen = {str(name): _as_parameter(p) for name, p in select.items()}
+    else:
+        chosen = {}
+        for p in map(_as_parameter, select):
+            if not isinstance(p.where, str):
+                raise ModelError(f"{who}: parameters given by a function need a name; use a dict")
+            chosen[p.where] = p
+    if not chosen:
+        raise ModelError(f"{who}: select at least one parameter")
+    for name, p in chosen.items():
+        value = p.get(subject)
+        if not jax.tree.leaves(value) or not all(map(eqx.is_inexact_array, jax.tree.leaves(value))):
+            raise ModelError(f"{who}: parameter {name!r} is not an array of floats: {value!r}")
+        if isinstance(p.transform, AbstractElementwise) and not eqx.is_array(value):
+            numbers = ", ".join(getattr(type(value), "__dataclass_fields__", ()))
+            raise ModelError(
+                f"{who}: parameter {name!r} is a {type(value).__name__}, not one array; select one "
+                f"of its numbers ({numbers}), or give a transform such as PhysicalBody()"
+            )
+        try:
+            free = p.transform.to_free(value)
+        except ModelError as error:
+            raise ModelError(f"{who}: parameter {name!r}: {error}") from error
+        if is_concrete(free) and not np.all(np.isfinite(np.asarray(free))):
+            raise ModelError(
+                f"{who}: parameter {name!r}: {type(p.transform).__name__} does not admit its "
+                f"starting value {value}, which must be inside of its range"
+            )
+        _check_prior(who, name, p, value)
+    return Selected(tuple(chosen), tuple(chosen.values()), subject)
+
+
+def _check_prior(who: str, name: str, p: Parameter, value: Any) -> None:
+    n = len(p.transform.labels(name, value))
+    for x in () if p.prior is None else (p.prior.mean, p.prior.deviation):
+        if x.shape not in ((), (n,)):
+            raise ModelError(
+                f"{who}: the prior of {name!r} has shape {x.shape}, its reported numbers ({n},)"
+            )
+
+
+def _as_parameter(p: _Leaf) -> Parameter:
+    return p if isinstance(p, Parameter) else Parameter(p)

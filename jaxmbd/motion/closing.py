@@ -1,0 +1,456 @@
+"""Positions that close the joints of a mechanism."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import lineax as lx
+import numpy as np
+import optimistix as optx
+from jaxtyping import Array, Bool, Float
+
+from scalarjit.with_room import with_room
+
+from ..errors import AssemblyError
+from ..joints import AbstractJoint
+from ..joints.rotation import FreeRotation
+from ..lie import so3
+from ..model.values import is_concrete, on_host
+from ..nonlinear.limited_newton import LimitedNewton
+from ..programs import stored
+from ..programs.run_time_checks import branched_error_if, error_if
+from ..programs.stop_gradients import stop_gradients
+from ..system import branches, constraints, sizes
+from ..system.abstract import AbstractSystem, Coordinates, Time, Velocities
+from ..system.configuration import AbstractConfiguration
+from ..system.kernels import kernel
+from ..system.saddle_point import row_lengths
+
+MAX_STEPS = 50
+FAR_STEPS = 500
+MAX_TURN = 1.0  # [rad]
+WEAK = 1e-3  # Weight of sought values: they only choose among positions with closed joints.
+SMALL_MISFIT = 1e-3  # Redundant constraints that the geometry misses by less are meant to hold.
+REMEDY = "start from a guess nearer to the target position, or check the frames of these joints"
+
+
+class Target(eqx.Module):
+    """Target value and rate of one joint: row `row` of group `group`."""
+
+    value: Float[Array, "nq"]
+    rate: Float[Array, "nv"]
+    name: str = eqx.field(static=True)
+    group: int = eqx.field(static=True)
+    row: int = eqx.field(static=True)
+
+
+Targets = tuple[Target, ...]
+
+
+def closed(
+    system: AbstractSystem, t: Time, start: Coordinates, held: Targets, sought: Targets
+) -> Coordinates:
+    """Coordinates near `start` at which all joints are closed and held joints have their values.
+
+    Joints in `sought` approximate their values as far as the constraints permit (see `_nearest`).
+    If all of this is satisfied to rounding, the coordinates are `start`.
+
+    **Raises** `AssemblyError`, with names of joints and constraint residuals, if there are no such
+    coordinates, or if joints close the wrong way round only.
+    """
+    if sought:
+        start = _approach(system, t, start, held, sought)
+    q, is_open, angles = _newton(system, t, start, held)
+    if not is_concrete(is_open):
+        return _judged(system, q, is_open, angles)
+    if is_open or np.any(branches.is_reversed(on_host(angles))):
+        near = _approach(system, t, start, held, ())
+        q, still_open, after = _newton(system, t, near, held)
+        if still_open:
+            if not is_open:
+                _complain_of_reversed(system, angles)
+            _complain(system, t, near, held)
+        _complain_of_reversed(system, after)
+    return q
+
+
+def _judged(
+    system: AbstractSystem, q: Coordinates, is_open: Bool[Array, ""], angles: Float[Array, "k"]
+) -> Coordinates:
+    """`q`, with an error at run time if joints are open or closed the wrong way round."""
+    messages = ["assemble: the joints do not close from this guess"]
+    messages += [
+        f"assemble: joint {name!r} closes the wrong way round from this guess; {REMEDY}"
+        for name in branches.checked_joints(system)
+    ]
+    bad = jnp.concatenate([is_open[None], branches.is_reversed(angles)])
+    return branched_error_if(q, jnp.any(bad), jnp.argmax(bad), messages)
+
+
+def _complain_of_reversed(system: AbstractSystem, angles: Float[Array, "k"]) -> None:
+    """**Raises** `AssemblyError` if joints are closed the wrong way round."""
+    listed = branches.reversed_joints(
+        branches.checked_joints(system), np.asarray(stop_gradients(angles))
+    )
+    if listed:
+        raise AssemblyError(
+            f"assemble: these joints close the wrong way round only: {listed}, the misalignment; "
+            f"{REMEDY}"
+        )
+
+
+def _complain(system: AbstractSystem, t: Time, q: Coordinates, held: Targets) -> None:
+    """Raise `AssemblyError` with the constraint residuals at the nearest position."""
+    residuals = np.asarray(_residuals(system, system.configuration(t, q), held))
+    holonomic = constraints.is_holonomic(system)
+    names = [
+        n for n, is_row in zip(constraints.row_names(system), holonomic, strict=True) if is_row
+    ]
+    names += [target.name for target in held for _ in range(_n_rows(system, target))]
+    worst: dict[str, float] = {}
+    for name, residual in zip(names, np.abs(residuals), strict=True):
+        worst[name] = max(
+            worst.get(name, 0.0), float(residual) if np.isfinite(residual) else np.inf
+        )
+    limit = 1e-6 * max(worst.values())
+    listed = ", ".join(
+        f"{name!r} by {residual:.3g}"
+        for name, residual in sorted(worst.items(), key=lambda item: -item[1])
+        if residual > limit
+    )
+    also = (
+        f" while {', '.join(repr(target.name) for target in held)} keep their values"
+        if held
+        else ""
+    )
+    raise AssemblyError(
+        f"assemble: these joints stay open{also}: {listed} (constraint residual at the nearest "
+        "position, m or sine of an angle); check the geometry of the loop, the values of drivers "
+        f"and held joints, or start from a better guess{_of_redundant(system, t, q)}"
+    )
+
+
+def _of_redundant(system: AbstractSystem, t: Time, q: Coordinates) -> str:
+    """What to do if the geometry misses redundant constraints by little, for messages."""
+    rows = np.flatnonzero(constraints.is_holonomic(system))
+    c = system.configuration(t, q)
+    G = constraints.jacobian(system, c)
+    scale = np.asarray(constraints.scales(system, c, G))[rows]
+    reaches = np.asarray(jax.vmap(lambda v: constraints.reach(c, v))(jnp.eye(system.nv)))
+    W = np.asarray(G)[rows] / (scale[:, None] * np.where(reaches > 0, reaches, 1.0))
+    if not np.all(np.isfinite(W)) or not W.size:
+        return ""
+    U, sigma, _ = np.linalg.svd(W)
+    redundant = U[:, int(np.sum(sigma > SMALL_MISFIT * sigma.max(initial=0.0))) :]
+    misfit = np.abs(redundant.T @ (np.asarray(constraints.residual(system, c))[rows] / scale))
+    if redundant.shape[1] == 0 or not misfit.max() < SMALL_MISFIT:
+        return ""
+    names, part = constraints.row_names(system), np.linalg.norm(redundant, axis=1)
+    joints = {names[row]: None for row, size in zip(rows, part, strict=True) if size > 0.1}
+    return (
+        f". Redundant constraints there: {redundant.shape[1]}, of {', '.join(map(repr, joints))}; "
+        f"the geometry misses them by {misfit.max():.3g} (rad, or part of the extent of the "
+        "mechanism): replace a hinge of the loop by a Spherical or Cylindrical joint, or move the "
+        "frames to the nearest geometry that closes by close_geometry"
+    )
+
+
+def _residuals(
+    system: AbstractSystem, c: AbstractConfiguration, held: Targets
+) -> Float[Array, "n"]:
+    """Residuals of the holonomic constraints, and of held joints against their values."""
+    rows = constraints.residual(system, c)[np.flatnonzero(constraints.is_holonomic(system))]
+    return jnp.concatenate([rows, _misses(c, held)])
+
+
+def _n_rows(system: AbstractSystem, target: Target) -> int:
+    return system.mechanism.joints[target.group].joint.sizes()[1]
+
+
+def _misses(c: AbstractConfiguration, targets: Targets) -> Float[Array, "n"]:
+    """Differences of joints from their target values, as increments of their coordinates."""
+    if not targets:
+        return jnp.zeros(0, dtype=c.q.dtype)
+    coordinates, mechanism = c.joint_coordinates(), c.mechanism
+    return jnp.concatenate(
+        [
+            _difference(
+                mechanism.joint(target.name), target.value, coordinates[target.group][target.row]
+            )
+            for target in targets
+        ]
+    )
+
+
+def _difference(joint: AbstractJoint, target: Array, actual: Array) -> Float[Array, "nv"]:
+    if isinstance(joint.rotation, FreeRotation):
+        k = len(joint.translation)
+        turned = so3.log(so3.multiply(so3.conjugate(so3.normalize(target[k:])), actual[k:]))
+        return jnp.concatenate([actual[:k] - target[:k], turned])
+    error, k = actual - target, joint.sizes()[1] - joint.rotation.nv
+    return jnp.concatenate([error[:k], jnp.arctan2(jnp.sin(error[k:]), jnp.cos(error[k:]))])
+
+
+@stored
+@with_room
+def _newton(
+    system: AbstractSystem, t: Time, start: Coordinates, held: Targets
+) -> tuple[Coordinates, Bool[Array, ""], Float[Array, "k"]]:
+    """Newton's method for the multipliers μ of q = start ⊞ M⁻¹ Gᵀ μ.
+
+    There are as many unknowns as constraints, and the correction is the smallest in the metric of
+    the mass. If constraints are redundant, each step takes minimum-norm multipliers. Rows and
+    multipliers are scaled by the lengths of the rows, so that units do not matter. No joint turns
+    by more than `MAX_TURN` in a step: near stretched positions steps would be many turns long.
+    Residuals that are rounding errors at the start are not residuals: near singular positions, they
+    would move joints by their square root. Returns coordinates, whether joints are open (residuals
+    above the square root of the machine epsilon, relative to `_scales`), and the angles of
+    `branches`.
+    """
+    eps = float(jnp.finfo(start.dtype).eps)
+    directions, weight, scale, small, turns = kernel(_search)(system, t, start, held)
+
+    def residual(mu: Array, _: None) -> Array:
+        rows = _moved_residuals(system, t, start, directions @ mu[:-1], held)
+        rows = weight * (rows - small)
+        # The last equation sets the least scale of singular values: without it, rows of rounding
+        # errors alone, such as those of a second hinge of a door, would count as constraints.
+        return jnp.concatenate([rows, eps * mu[-1:]])
+
+    solver = lx.SVD(rcond=eps**0.5) if constraints.may_be_redundant(system) else lx.LU()
+    solution = optx.root_find(
+        residual,
+        LimitedNewton(
+            rtol=100 * eps,
+            atol=100 * eps,
+            linear_solver=solver,
+            measures=turns,
+        ),
+        jnp.zeros(weight.size + 1, dtype=start.dtype),
+        adjoint=optx.ImplicitAdjoint(linear_solver=solver),
+        max_steps=MAX_STEPS,
+        throw=False,
+    )
+    q, residuals, angles = kernel(_found)(system, t, start, directions @ solution.value[:-1], held)
+    return q, ~jnp.all(residuals <= eps**0.5 * scale), angles
+
+
+def _search(
+    system: AbstractSystem, t: Time, q: Coordinates, held: Targets
+) -> tuple[Float[Array, "nv n"], Float[Array, "n"], Float[Array, "n"], Float[Array, "n"], Array]:
+    """Directions of search, weights and `_scales` of rows, residuals at rounding, and `_turns`.
+
+    All are constants of the iteration of `_newton`.
+    """
+    c = system.configuration(t, q)
+    G, of_held = constraints.jacobian(system, c), joint_rows(system, c, held)
+    length, scale = _lengths(system, c, G, of_held), _scales(system, c, G, held)
+    small = constraints.rounding_part(c, _residuals(system, c, held), scale)
+    largest = jnp.max(length, initial=0.0)
+    weight = largest / length
+    J = jnp.concatenate([G[np.flatnonzero(constraints.is_holonomic(system))], of_held])
+    directions = system.solve_mass(c, J.T) * (weight / largest**2)[None]
+    return directions, weight, scale, small, _turns(c, directions)
+
+
+def _found(
+    system: AbstractSystem, t: Time, start: Coordinates, increment: Velocities, held: Targets
+) -> tuple[Coordinates, Float[Array, "n"], Float[Array, "k"]]:
+    """Coordinates after an increment, their residuals and the angles of `branches`."""
+    q = system.retract(start, increment)
+    c = system.configuration(t, q)
+    return q, jnp.abs(_residuals(system, c, held)), branches.angles(system, c)
+
+
+@kernel
+def _moved_residuals(
+    system: AbstractSystem, t: Time, start: Coordinates, increment: Velocities, held: Targets
+) -> Float[Array, "n"]:
+    """`_residuals` after an increment of the coordinates."""
+    return _residuals(system, system.configuration(t, system.retract(start, increment)), held)
+
+
+def _scales(
+    system: AbstractSystem, c: AbstractConfiguration, G: Float[Array, "ng nv"], held: Targets
+) -> Float[Array, "n"]:
+    """`constraints.scales` of the rows of `_residuals`."""
+    own = constraints.scales(system, c, G)
+    own = own[np.flatnonzero(constraints.is_holonomic(system))]
+    return jnp.concatenate([own, target_scales(system, c, held)])
+
+
+def target_scales(
+    system: AbstractSystem, c: AbstractConfiguration, targets: Targets
+) -> Float[Array, "n"]:
+    """Sizes of velocities of joints: the extent of the mechanism [m], or 1 rad."""
+    size, parts = constraints.extent(c), []
+    for target in targets:
+        joint = system.mechanism.joints[target.group].joint
+        parts.append(sizes.of_joint(joint, size, joint.sizes()[1]))
+    return jnp.concatenate([jnp.zeros(0, c.q.dtype), *parts])
+
+
+def _turns(c: AbstractConfiguration, directions: Float[Array, "nv n"]) -> Float[Array, "k m"]:
+    """Rotations of all joints by `MAX_TURN` for each direction, and zero for one unknown more."""
+
+    def rotations(v: Velocities) -> Array:
+        each = zip(c.mechanism.joints, c.joint_rates(v), strict=True)
+        turns = [rates[:, len(group.joint.translation) :].ravel() for group, rates in each]
+        return jnp.concatenate([jnp.zeros(0, v.dtype), *turns]) / MAX_TURN
+
+    turns = jax.vmap(rotations, in_axes=1, out_axes=1)(directions)
+    return stop_gradients(jnp.pad(turns, ((0, 0), (0, 1))))
+
+
+def _lengths(
+    system: AbstractSystem,
+    c: AbstractConfiguration,
+    G: Float[Array, "ng nv"],
+    of_held: Float[Array, "k nv"],
+) -> Float[Array, "n"]:
+    """Lengths of the rows of holonomic constraints and of held joints in the metric M⁻¹."""
+    factor = stop_gradients(system.mass_factor(c))
+    own = row_lengths(system, c, system.whiten(factor, G.T))
+    own = own[np.flatnonzero(constraints.is_holonomic(system))]
+    further = jnp.linalg.norm(system.whiten(factor, of_held.T), axis=0)
+    return stop_gradients(jnp.concatenate([own, jnp.where(further > 0, further, 1.0)]))
+
+
+def joint_rows(
+    system: AbstractSystem, c: AbstractConfiguration, targets: Targets
+) -> Float[Array, "n nv"]:
+    """Velocities of joints, as linear maps of v."""
+    if not targets:
+        return jnp.zeros((0, system.nv), dtype=c.q.dtype)
+
+    def rates(v: Velocities) -> Array:
+        by_group = c.joint_rates(v)
+        return jnp.concatenate([by_group[target.group][target.row] for target in targets])
+
+    return jax.vmap(rates, out_axes=1)(jnp.eye(system.nv, dtype=c.q.dtype))
+
+
+@stored
+@with_room
+def _approach(
+    system: AbstractSystem, t: Time, start: Coordinates, held: Targets, sought: Targets
+) -> Coordinates:
+    """Minimize constraint residuals by Levenberg and Marquardt's method, from near `start`.
+
+    Misalignments are minimized together with the residuals: a joint that is closed the wrong way
+    round is then no minimum. The result has a derivative only if there are `sought` values, see
+    `_nearest`: without them it only starts Newton's method. If constraints and `sought` values are
+    satisfied to rounding, the result is `start`.
+    """
+    if not sought:
+        return system.retract(start, _descend(system, t, start, held, sought, jnp.array(False)))
+    c = system.configuration(t, start)
+    scale = _scales(system, c, constraints.jacobian(system, c), held)
+    residuals = _residuals(system, c, held), _misses(c, sought)
+    small = (
+        constraints.rounding_part(c, residuals[0], scale),
+        constraints.rounding_part(c, residuals[1], target_scales(system, c, sought)),
+    )
+    satisfied = jnp.all(jnp.concatenate(residuals) == jnp.concatenate(small))
+    delta = jnp.where(satisfied, 0.0, _descend(system, t, start, held, sought, satisfied))
+    return system.retract(start, _nearest(system, t, start, held, sought, delta, small))
+
+
+def _descend(
+    system: AbstractSystem,
+    t: Time,
+    start: Coordinates,
+    held: Targets,
+    sought: Targets,
+    satisfied: Bool[Array, ""],
+) -> Velocities:
+    """The increment of `start` that minimizes the residuals of `_approach`, unless `satisfied`.
+
+    It has no derivative.
+    """
+    system, t, start, held, sought = stop_gradients((system, t, start, held, sought))
+    # A small offset, since the gradient vanishes in a stretched mechanism. The solver's own
+    # numbers have JAX's default float type, and its unknowns must have the same.
+    nudge = 1e-3 * jnp.cos(1.0 + jnp.arange(system.nv, dtype=jnp.result_type(float)))
+    nudge = jnp.where(satisfied, 0.0, nudge)
+
+    def residual(delta: Array, _: None) -> Array:
+        q = system.retract(start, delta.astype(start.dtype))
+        c = system.configuration(t, q)
+        turned = [x.ravel() for x in branches.misalignments(system, c)]
+        parts = _residuals(system, c, held), *turned, WEAK * _misses(c, sought)
+        return jnp.concatenate(parts).astype(delta.dtype)
+
+    tolerance = float(jnp.finfo(start.dtype).eps) ** 0.6
+    solver = optx.LevenbergMarquardt(rtol=tolerance, atol=tolerance)
+    solution: Any = optx.least_squares(residual, solver, nudge, max_steps=FAR_STEPS, throw=False)
+    return solution.value.astype(start.dtype)
+
+
+def _nearest(
+    system: AbstractSystem,
+    t: Time,
+    start: Coordinates,
+    held: Targets,
+    sought: Targets,
+    near: Velocities,
+    rounding: tuple[Float[Array, "m"], Float[Array, "n"]],
+) -> Velocities:
+    """The increment δ near `near` that minimizes the misses m(δ) of sought values, joints closed.
+
+    It is the stationary point of ½ |m(δ)|² + ½ √ε |δ|² + λᵀ g(δ) - ½ √ε |λ|², with the residuals
+    g of `_residuals`, and is differentiated by the implicit function theorem. The terms in √ε
+    determine what neither the sought values nor the constraints do, and multipliers λ of redundant
+    constraints. If Newton's method fails, `near` is returned, whose derivative is an error.
+
+    **Arguments:** `rounding`: the parts of g and m at `start` that are rounding errors.
+    """
+    eps = float(jnp.finfo(near.dtype).eps)
+    small = eps**0.5
+
+    def parts(delta: Array) -> tuple[Array, Array]:
+        c = system.configuration(t, system.retract(start, delta))
+        misses, residuals = _misses(c, sought), _residuals(system, c, held)
+        return misses - rounding[1], residuals - rounding[0]
+
+    def slope(x: Array, _: None) -> Array:
+        (misses, residuals), pull = jax.vjp(parts, x[: near.size])
+        multipliers = x[near.size :]
+        (gradient,) = pull((misses, multipliers))
+        return jnp.concatenate([gradient + small * x[: near.size], residuals - small * multipliers])
+
+    misses, residuals = parts(near)
+    guess = stop_gradients(jnp.concatenate([near, residuals / WEAK**2]))
+    solution: Any = optx.root_find(
+        slope,
+        optx.Newton(rtol=eps**0.75, atol=eps**0.75, linear_solver=lx.LU()),
+        guess,
+        adjoint=optx.ImplicitAdjoint(linear_solver=lx.LU()),
+        max_steps=MAX_STEPS,
+        throw=False,
+    )
+    found = solution.value[: near.size]
+    # A stationary point farther away, or a worse one, is not the minimum that was sought.
+    is_near = jnp.max(jnp.abs(found - near), initial=0.0) < MAX_TURN
+    is_better = jnp.linalg.norm(parts(found)[0]) <= jnp.linalg.norm(misses) + WEAK
+    is_found = (solution.result == optx.RESULTS.successful) & is_near & is_better
+    delta = jnp.where(is_found, found, near)
+    return _differentiable_if(is_found, delta, ", ".join(repr(x.name) for x in sought))
+
+
+@eqx.filter_custom_jvp
+def _differentiable_if(is_found: Bool[Array, ""], delta: Velocities, names: str) -> Velocities:
+    """`delta`, whose derivative is an error at run time unless `is_found`."""
+    return delta
+
+
+@_differentiable_if.def_jvp
+def _(primals: tuple, tangents: tuple) -> tuple[Velocities, Velocities]:
+    is_found, delta, names = primals
+    message = (
+        f"assemble: no position is nearest to the guess for {names}, so that none has a derivative "
+        "there; hold joints instead (hold=...), or start from a nearer guess"
+    )
+    one = error_if(jnp.ones((), delta.dtype), ~is_found, message)
+    return delta, one * tangents[1]

@@ -1,0 +1,153 @@
+"""Times of a simulation: its ends, its fixed steps, and the times to save."""
+
+from typing import Any
+
+import diffrax
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from ..errors import ModelError
+from ..model.arguments import is_count
+from ..model.values import all_concrete, as_leaf, is_concrete
+from ..system.abstract import AbstractSystem, as_time
+
+DEFAULT_FRAMES = 201
+# Steps are counted by 32-bit integers, and two steps more than needed are allowed.
+MOST_STEPS = 2**31 - 4
+# Saved states may take this many bytes: more are a mistake in `dt` or `saveat`.
+MOST_BYTES = 2**34
+
+
+def check_times(t0: Any, t1: Any, dt: Any, max_steps: Any) -> None:
+    """**Raises** `ModelError` for ends or steps that are not numbers or impossible."""
+    for name, value in (("t0", t0), ("t1", t1), ("dt", dt)):
+        if value is not None or name != "dt":
+            as_leaf(value, (), f"simulate: {name}")
+    if max_steps is not None and not is_count(max_steps):
+        raise ModelError(f"simulate: max_steps must be a whole number from 1 on, got {max_steps!r}")
+    if not all_concrete((t0, t1)):
+        return
+    if not (np.isfinite(t0) and np.isfinite(t1) and t1 > t0):
+        raise ModelError(f"simulate: t1 must come after t0, got t0={t0} and t1={t1}")
+    if dt is not None and is_concrete(dt) and not (np.isfinite(dt) and dt > 0):
+        raise ModelError(f"simulate: dt must be positive, got {dt}")
+
+
+def check_rollout(dt: Any, n_steps: Any, t0: Any, who: str = "rollout") -> None:
+    """**Raises** `ModelError` for a step, a start or a number of steps that is not a number or
+    impossible."""
+    for name, value in (("dt", dt), ("t0", t0)):
+        as_leaf(value, (), f"{who}: {name}")
+        if is_concrete(value) and not np.isfinite(value):
+            raise ModelError(f"{who}: {name} must be finite, got {value}")
+    if not is_concrete(n_steps):
+        raise ModelError(f"{who}: n_steps is traced; pass a Python int, static under jit")
+    if not is_count(n_steps) or n_steps > MOST_STEPS:
+        raise ModelError(
+            f"{who}: n_steps must be a whole number from 1 to {MOST_STEPS}, got {n_steps!r}"
+        )
+
+
+def n_steps(t0: Any, t1: Any, dt: Any, who: str = "simulate: dt") -> int:
+    """Number of steps or intervals of length `dt` from `t0` to `t1`.
+
+    **Raises** `ModelError`, with `who`, if there are too many to count, or a number is traced.
+    """
+    if not all_concrete((t0, t1, dt)):
+        raise ModelError("simulate: give max_steps if t0, t1 or dt are traced")
+    n = np.ceil((float(t1) - float(t0)) / float(dt) - 1e-6)
+    if not n <= MOST_STEPS:
+        raise ModelError(
+            f"{who} = {float(dt):.6g} s divides the time from {float(t0):.6g} s to "
+            f"{float(t1):.6g} s into {n:.3g} steps; at most {MOST_STEPS} are possible"
+        )
+    return int(n)
+
+
+def as_saveat(
+    saveat: Any, t0: Any, t1: Any, dt: Any, max_steps: int, system: AbstractSystem
+) -> diffrax.SaveAt:
+    """Times to save from the argument of `simulate`; `dt` is None for adaptive steps.
+
+    With traced fixed steps, every one of at most `max_steps` is saved.
+
+    **Raises** `ModelError` for times that are not between `t0` and `t1`, not increasing, no
+    numbers, or too many.
+    """
+
+    def own(ts: Any) -> Array:
+        return jnp.asarray(ts, dtype=system.mechanism.dtype)
+
+    if isinstance(saveat, diffrax.SaveAt):
+        _check_subs(saveat, t0, t1)
+        return saveat
+    if saveat is None and dt is None:
+        ends = as_time(t0, system), as_time(t1, system)
+        return diffrax.SaveAt(ts=jnp.linspace(*ends, DEFAULT_FRAMES))
+    if saveat is None and not all_concrete((t0, t1, dt)):
+        return diffrax.SaveAt(t0=True, steps=True)
+    saveat = dt if saveat is None else saveat
+    if all_concrete(saveat):  # Under `jit`, JAX would convert numbers to tracers.
+        as_leaf(saveat, None, "simulate: saveat")
+        saveat = np.asarray(saveat, dtype=float)
+    if np.ndim(saveat) == 0:
+        return diffrax.SaveAt(ts=own(_equally_spaced(saveat, t0, t1, system)))
+    _check_saved(saveat, t0, t1)
+    if all_concrete((saveat, t0, t1)):  # An end may be exceeded by rounding.
+        saveat = np.clip(saveat, float(t0), float(t1))
+    return diffrax.SaveAt(ts=own(saveat))
+
+
+def _equally_spaced(interval: Any, t0: Any, t1: Any, system: AbstractSystem) -> np.ndarray:
+    if not all_concrete((interval, t0, t1)):
+        raise ModelError(
+            "simulate: an interval saveat needs t0 and t1 that are not traced; give saveat as an "
+            "array of times, such as jnp.linspace(t0, t1, n)"
+        )
+    if not (np.isfinite(interval) and interval > 0):
+        raise ModelError(f"simulate: an interval saveat must be positive, got {float(interval)}")
+    count = n_steps(t0, t1, interval, "simulate: saveat")
+    size = (1 + system.nq + system.nv + system.nz) * system.mechanism.dtype.itemsize
+    if (count + 1) * size > MOST_BYTES:
+        raise ModelError(
+            f"simulate: {count + 1} saved states take {(count + 1) * size / 1e9:.3g} GB; give "
+            "saveat, a longer interval [s] or fewer times"
+        )
+    return np.minimum(float(t0) + np.arange(count + 1) * float(interval), float(t1))
+
+
+def _check_subs(saveat: diffrax.SaveAt, t0: Any, t1: Any) -> None:
+    def is_sub(x: Any) -> bool:
+        return isinstance(x, diffrax.SubSaveAt)
+
+    for sub in jax.tree.leaves(saveat.subs, is_leaf=is_sub):
+        if is_sub(sub) and sub.ts is not None:
+            _check_saved(sub.ts, t0, t1)
+
+
+def _check_saved(ts: Any, t0: Any, t1: Any) -> None:
+    if np.ndim(ts) != 1 or np.shape(ts)[0] == 0:
+        raise ModelError(
+            "simulate: saveat must be an interval [s] or one or more times, shape (n,), got shape "
+            f"{np.shape(ts)}"
+        )
+    if not is_concrete(ts):
+        return
+    times = np.asarray(ts, dtype=float)
+    if not np.all(np.isfinite(times)):
+        raise ModelError(f"simulate: saveat must be finite, got {times[~np.isfinite(times)][0]}")
+    if np.any(np.diff(times) < 0):
+        last = times[:-1][np.diff(times) < 0][0]
+        raise ModelError(f"simulate: saveat must increase, it does not after {last} s")
+    if not all_concrete((t0, t1)):
+        return
+    first, last = float(t0), float(t1)
+    rounding = 8.0 * float(jnp.finfo(jnp.result_type(float)).eps) * max(abs(first), abs(last))
+    outside = times[(times < first - rounding) | (times > last + rounding)]
+    if outside.size:
+        raise ModelError(
+            f"simulate: saveat contains {outside[-1]:.9g} s, outside of t0 = {first:.9g} s to "
+            f"t1 = {last:.9g} s; omit it, or simulate longer"
+        )

@@ -1,0 +1,387 @@
+"""Equilibria along a path of loads or other parameters.
+
+A path follows the equations F(x, p) = 0 of rest, x = [δ, λ, z], through p. With an arc length s,
+
+    F(x, p) = 0,   |x - x₀|² + a² (p - p₀)² = Δs²  in linear form:  n · (x - x₁, p - p₁) = 0
+
+with x₁, p₁ on the tangent n of the path (Riks 1979; Keller 1977). Displacements are measured in the
+kinetic metric. The path passes limit points, where p turns back, without special care.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from ..errors import EquilibriumError, ModelError
+from ..model.arguments import as_count, as_host_number, as_names, described
+from ..model.values import all_concrete, as_leaf, is_concrete
+from ..motion.start import as_start, as_system
+from ..nonlinear import Dense
+from ..programs import with_progress
+from ..programs.run_time_checks import error_if
+from ..system.abstract import AbstractSystem, State, Time, as_time
+from ..system.acceleration import accelerations
+from ..system.energy import energy
+from ..system.joint_states import JointState, joint_states
+from .balance import (
+    SLOW,
+    Place,
+    Scales,
+    at_place,
+    displacement,
+    equations,
+    first_multipliers,
+    kinds,
+    parts,
+    scales_of,
+    unknowns,
+)
+from .eigenvalues import with_derivatives
+from .equilibrium import Equilibrium, equilibrium
+from .held import at_rest, with_loads
+from .stability import Stability, stability
+
+Parameter = str | Callable[[Any], AbstractSystem]
+
+# Corrections of a step, and the largest that counts as converged [mechanism's size or rad].
+CORRECTIONS, CONVERGED = 8, 1e-9
+
+
+class ArcLength(eqx.Module):
+    """Steps of equal length along a path, in displacement and parameter together.
+
+    - `start`: the first value of the parameter.
+    - `n_steps`: number of steps.
+    - `step`: length of a step: displacement as a part of the mechanism's size or an angle [rad],
+      and change of the parameter by `size`.
+    - `size`: change of the parameter that counts like a displacement of one. Default: 1.
+    - `direction`: whether the parameter grows (1) or falls (-1) at first.
+    """
+
+    start: float = 0.0
+    n_steps: int = eqx.field(static=True, default=50)
+    step: float = 0.05
+    size: float = 1.0
+    direction: float = 1.0
+
+    def __check_init__(self):
+        as_count(self.n_steps, "ArcLength: n_steps")
+        for name in ("start", "step", "size", "direction"):
+            if is_concrete(getattr(self, name)):
+                as_host_number(getattr(self, name), f"ArcLength: {name}")
+        for name in ("step", "size"):
+            value = getattr(self, name)
+            if is_concrete(value) and not value > 0:
+                raise ModelError(f"ArcLength: {name} must be positive, got {value}")
+        if is_concrete(self.direction) and abs(self.direction) != 1:
+            raise ModelError(f"ArcLength: direction must be 1 or -1, got {self.direction}")
+
+
+class Branch(eqx.Module):
+    """Equilibria along a path, the result of `load_path`.
+
+    - `values`: values of the parameter, shape `(n,)`.
+    - `states`: `State` with a leading axis of length n.
+    - `eigenvalues`: shape `(n, k)`, and `stable`, shape `(n,)`: see `Equilibrium`.
+    - `converged`: whether each point is an equilibrium, shape `(n,)`.
+    - `changes`: change of the parameter from the point before, shape `(n,)`; its sign changes at
+      limit points. Zero for a list of values.
+    - `joints`: `{joint: JointState}` along the path; `energies`: potential energy [J].
+    """
+
+    values: Float[Array, "n"]
+    states: State
+    eigenvalues: Float[Array, "n k"]
+    stable: Bool[Array, "n"]
+    converged: Bool[Array, "n"]
+    changes: Float[Array, "n"]
+    joints: dict[str, JointState]
+    energies: Float[Array, "n"]
+
+    @property
+    def limit_points(self) -> np.ndarray:
+        """Values of the parameter at limit points, by quadratic interpolation (not under `jit`).
+
+        A path along a list of values has none: it cannot turn back.
+        """
+        changes, values = np.asarray(self.changes), np.asarray(self.values)
+        (at,) = np.nonzero(changes[:-1] * changes[1:] < 0)
+        found = []
+        for k in at:
+            rows = slice(max(k - 1, 0), max(k - 1, 0) + 3)
+            arc = np.arange(3.0)
+            poly = np.polyfit(arc, values[rows], 2)
+            found.append(np.polyval(poly, -poly[1] / (2.0 * poly[0])))
+        return np.asarray(found)
+
+    @property
+    def bifurcations(self) -> np.ndarray:
+        """Values of the parameter at which an eigenvalue passes zero without a limit point.
+
+        By linear interpolation between two points of the path (not under `jit`).
+        """
+        negative = np.sum(np.asarray(self.eigenvalues) < 0, axis=1)
+        changes, values = np.asarray(self.changes), np.asarray(self.values)
+        found = []
+        for k in np.flatnonzero(negative[1:] != negative[:-1]):
+            near = changes[k : k + 3]  # A limit point is at or between these points.
+            if near.min() * near.max() < 0:
+                continue
+            row = min(negative[k], negative[k + 1])
+            a, b = (float(self.eigenvalues[i, row]) for i in (k, k + 1))
+            found.append(values[k] + (values[k + 1] - values[k]) * a / (a - b))
+        return np.asarray(found)
+
+    def plot(self, joint: str | None = None) -> Any:
+        """The parameter over the coordinate of a joint; unstable parts are dashed.
+
+        Needs the extra `viz`. **Arguments:** `joint`: its name. Default: the joint with one
+        coordinate that moves most.
+
+        **Returns** a `matplotlib.figure.Figure` outside of pyplot.
+        """
+        from ..viz.branches import plot_branch
+
+        return plot_branch(self, joint)
+
+
+@with_progress
+def load_path(
+    system: Any,
+    state: Any,
+    parameter: Parameter,
+    path: Any,
+    *,
+    t: Any = 0.0,
+    hold: Any = (),
+    throw: bool = True,
+) -> Branch:
+    """Equilibria along a path, beginning near a state.
+
+    **Arguments:**
+
+    - `system`: of `formulate`, or a `Model`, which is formulated in joint coordinates.
+    - `state`: near the first equilibrium, which `equilibrium` finds with `method="newton"`: a
+      `State`, or `{joint: coordinates}`, the `guess` of `assemble`.
+    - `parameter`: name of an element whose load is multiplied by the values, or a function that
+      returns the system for a value, such as `lambda p: formulate(model(p), formulation)`.
+    - `path`: values, shape `(n,)`; the search at each starts from the equilibrium before; or an
+      `ArcLength`, which passes limit points too.
+    - `t`, `hold`: as for `equilibrium`.
+
+    Beyond a limit point, an equilibrium for the next of given values may lie on another part of the
+    path. The Jacobian along an arc length is dense.
+
+    Values, states and energies have derivatives by the system, in forward and reverse mode: those
+    of points at the same values, or at the same number of steps along the arc. Eigenvalues have
+    the first derivatives of `Equilibrium.eigenvalues`; `Branch.limit_points` have none.
+
+    **Raises** `EquilibriumError`, with the value, if the path is lost; with `throw=False` read
+    `Branch.converged`. `ModelError` for invalid arguments.
+
+    For example:
+
+        path = mbd.load_path(system, state, "gravity", [0.5, 1.0])
+        path.plot()
+    """
+    system = as_system(system, "load_path")
+    state = as_start(system, state, t, "load_path")
+    hold = as_names(hold, "load_path: hold")
+    time = as_time(t, system)
+    if isinstance(parameter, str):
+        with_loads(system, {parameter: 1.0}, "load_path: parameter")  # Raises for unknown names.
+    elif isinstance(parameter, type) or not callable(parameter):
+        raise ModelError(
+            "load_path: parameter must be the name of an element, or a function that returns a "
+            f"system, got {described(parameter)}"
+        )
+    if not isinstance(path, ArcLength):
+        path = as_leaf(path, None, "load_path: path")
+        if path.ndim != 1 or path.shape[0] == 0:
+            raise ModelError(
+                "load_path: path must be one or more values, shape (n,), or an ArcLength, got "
+                f"shape {path.shape}"
+            )
+        if is_concrete(path) and not np.all(np.isfinite(np.asarray(path))):
+            raise ModelError(f"load_path: path must be finite, got {path}")
+
+    def of(value: Any) -> AbstractSystem:
+        if isinstance(parameter, str):
+            changed = with_loads(system, {parameter: value})
+        else:
+            changed = parameter(value)
+        return at_rest(changed, time, state, hold)
+
+    if isinstance(path, ArcLength):
+        branch = _along_arc(of, time, state, path)
+    else:
+        branch = _along_values(of, time, state, path.astype(state.q.dtype))
+    if is_concrete(branch.eigenvalues):  # Without those of directions that constraints hold.
+        held = np.all(np.isposinf(np.asarray(branch.eigenvalues)), axis=0)
+        branch = eqx.tree_at(lambda b: b.eigenvalues, branch, branch.eigenvalues[:, ~held])
+    lost = ~jnp.all(branch.converged)
+    if not throw:
+        return branch
+    if not is_concrete(lost):
+        message = "load_path: the path was lost"
+        return eqx.tree_at(lambda b: b.states, branch, error_if(branch.states, lost, message))
+    if lost:
+        row = int(np.argmin(np.asarray(branch.converged)))
+        raise EquilibriumError(
+            f"load_path: no equilibrium was found at point {row}, parameter "
+            f"{float(branch.values[row]):.6g}; take smaller steps, or an ArcLength, which passes "
+            "limit points; pass throw=False to look at the path so far"
+        )
+    return branch
+
+
+def _point(system: AbstractSystem, t: Time, state: State) -> tuple[dict[str, JointState], Array]:
+    return joint_states(system, t, state), energy(system, t, state).potential
+
+
+def _along_values(
+    of: Callable[[Any], AbstractSystem], t: Time, state: State, values: Float[Array, "n"]
+) -> Branch:
+    def point(state: State, value: Float[Array, ""]) -> tuple[State, Any]:
+        system = of(value)
+        found: Equilibrium = equilibrium(system, state, t=t, method="newton", throw=False)
+        good = found.residual < CONVERGED**0.5
+        named = _point(system, t, found.state)
+        return found.state, (found.state, found.eigenvalues, found.stable, good, *named)
+
+    rows = jax.lax.scan(point, state, values)[1]
+    states, eigenvalues, stable, converged, joints, energies = rows
+    changes = jnp.zeros_like(values)
+    return Branch(values, states, eigenvalues, stable, converged, changes, joints, energies)
+
+
+class _Arc(eqx.Module):
+    """A point of the path, and the last increment of displacement and parameter."""
+
+    place: Place
+    value: Float[Array, ""]
+    along: Float[Array, "nv"]
+    change: Float[Array, ""]
+
+
+def _along_arc(
+    of: Callable[[Any], AbstractSystem], t: Time, state: State, path: ArcLength
+) -> Branch:
+    first = jnp.asarray(path.start, state.q.dtype)
+
+    def along(state: State) -> Any:
+        system = of(first)
+        begin: Equilibrium = equilibrium(system, state, t=t, method="newton", throw=False)
+        good = begin.residual < CONVERGED**0.5
+        zeros = jnp.zeros_like(state.v)
+        lam = first_multipliers(system, t, begin.state)
+        start = _Arc(
+            Place(begin.state.q, lam, begin.state.z, zeros),
+            first,
+            zeros,
+            jnp.asarray(path.direction, first.dtype),
+        )
+
+        def step(now: _Arc, _: None) -> tuple[_Arc, Any]:
+            end, size, change, judged = _arc_step(of, t, now, path)
+            at = State(end.place.q, zeros, end.place.z)
+            system = of(end.value)
+            named = _point(system, t, at)
+            eigenvalues = _eigenvalues(judged, system, t, at)
+            row = end.value, at, eigenvalues, judged.stable, size <= CONVERGED, change
+            return end, (*row, *named)
+
+        judged = begin.eigenvalues, begin.stable, good, jnp.asarray(path.direction, first.dtype)
+        head = first, begin.state, *judged, *_point(system, t, begin.state)
+        rows = jax.lax.scan(step, start, None, length=path.n_steps)[1]
+        return jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), head, rows)
+
+    # JAX keeps a function made with `jit`, which therefore must not refer to tracers.
+    run = eqx.filter_jit(along) if all_concrete((of(first), state, t, path)) else along
+    values, states, eigenvalues, stable, converged, changes, joints, energies = run(state)
+    return Branch(values, states, eigenvalues, stable, converged, changes, joints, energies)
+
+
+def _eigenvalues(judged: Stability, system: AbstractSystem, t: Time, at: State) -> Array:
+    """The eigenvalues at a point, with the derivatives of `Equilibrium.eigenvalues`."""
+    # Those of the eigenvectors do not exist where eigenvalues repeat.
+    slow = SLOW * jnp.sqrt(scales_of(system, t, at).rate)
+    values, basis, slow = jax.lax.stop_gradient((judged.eigenvalues, judged.basis, slow))
+    return with_derivatives(values, basis, system, t, at, accelerations(system, t, at)[1], slow)
+
+
+def _arc_step(
+    of: Callable[[Any], AbstractSystem], t: Time, now: _Arc, path: ArcLength
+) -> tuple[_Arc, Float[Array, ""], Float[Array, ""], Stability]:
+    """The next point, size of its last correction, change of the parameter, and stability."""
+    system = of(now.value)
+    nv = system.nv
+    state = State(now.place.q, jnp.zeros_like(now.along), now.place.z)
+    scales = scales_of(system, t, state)
+    x0 = unknowns(system, now.place.lam)
+    c = system.configuration(t, now.place.q, now.place.z)
+    length = path.step
+
+    def residual(x: Array, value: Array) -> Array:
+        none = jnp.zeros_like(value)
+        slow = SLOW * jnp.sqrt(scales.rate)
+        return equations(x, at_place(of(value), t, now.place, scales, none, slow))
+
+    def gauge(delta: Array) -> Array:
+        """Square of a displacement in the kinetic metric, as a part of the mechanism's size."""
+        return delta @ system.apply_mass(c, delta) / _reference(system, c, scales)
+
+    def bordered(x: Array, value: Array, row: Array) -> tuple[Array, Array, Array]:
+        J = jax.jacfwd(residual)(x, value)
+        by_value = jax.jvp(lambda p: residual(x, p), (value,), (jnp.ones_like(value),))[1]
+        A = jnp.concatenate([jnp.concatenate([J, by_value[:, None]], axis=1), row[None]])
+        return A, residual(x, value), J
+
+    ahead = jnp.zeros(x0.size + 1, x0.dtype).at[:nv].set(now.along).at[-1].set(now.change)
+    weight = jnp.zeros_like(ahead)
+    weight = weight.at[:nv].set(system.apply_mass(c, now.along) / _reference(system, c, scales))
+    weight = weight.at[-1].set(now.change / path.size**2)
+    A, _, _ = bordered(x0, now.value, weight)
+    unit = jnp.zeros_like(ahead).at[-1].set(1.0)
+    tangent = _least_squares(A, unit)
+    norm = jnp.sqrt(gauge(tangent[:nv]) + (tangent[-1] / path.size) ** 2)
+    tangent = tangent / jnp.where(norm > 0, norm, 1.0)
+    weight = jnp.zeros_like(ahead)
+    weight = weight.at[:nv].set(system.apply_mass(c, tangent[:nv]) / _reference(system, c, scales))
+    weight = weight.at[-1].set(tangent[-1] / path.size**2)
+
+    def correct(_: Any, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        x, value, _ = carry
+        A, r, _ = bordered(x, value, weight)
+        out = weight[:nv] @ x[:nv] + weight[-1] * (value - now.value) - length
+        change = _least_squares(A, -jnp.concatenate([r, out[None]]))
+        size = displacement(system, c, change[:nv], scales) + jnp.abs(change[-1]) / path.size
+        return x + change[:-1], value + change[-1], size
+
+    begin = x0 + length * tangent[:-1], now.value + length * tangent[-1], jnp.zeros_like(norm)
+    x, value, size = jax.lax.fori_loop(0, CORRECTIONS, correct, begin)
+    delta, lam, dz = parts(system, x)
+    place = Place(
+        system.retract(now.place.q, delta), lam, now.place.z + dz, now.place.travelled + delta
+    )
+    system = of(value)
+    judged = stability(system, t, place, scales, kinds(system, scales), Dense())
+    change = value - now.value
+    return _Arc(place, value, delta, change), size, change, judged
+
+
+def _reference(system: AbstractSystem, c: Any, scales: Scales) -> Float[Array, ""]:
+    """δᵀ M δ of a displacement by the mechanism's size."""
+    return jnp.sum(system.mechanism.rigid.mass) * scales.length**2
+
+
+def _least_squares(A: Float[Array, "n n"], b: Float[Array, "n"]) -> Float[Array, "n"]:
+    """The minimum-norm solution: multipliers of redundant constraints are not unique."""
+    scale = jnp.max(jnp.abs(A), axis=1)
+    scale = 1.0 / jnp.where(scale > 0, scale, 1.0)
+    return jnp.linalg.lstsq(scale[:, None] * A, scale * b)[0]
