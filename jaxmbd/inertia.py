@@ -172,3 +172,16 @@ def from_log_cholesky(theta: Any) -> RigidBody:
     second = P[:3, :3] - jnp.outer(h, h) / mass
     inertia = jnp.trace(second) * jnp.eye(3, dtype=P.dtype) - second
     return RigidBody(mass, inertia, h / mass)
+
+
+__all__ = [
+    "box",
+    "cylinder",
+    "from_log_cholesky",
+    "principal",
+    "rod",
+    "rotated",
+    "shifted",
+    "sphere",
+    "to_log_cholesky",
+]

@@ -10,12 +10,12 @@ from .minimizers import LevenbergMarquardt as LevenbergMarquardt
 from .misfit import Misfit as Misfit
 from .misfit import misfit as misfit
 from .modal_experiment import ModalExperiment as ModalExperiment
-from .parameters import Normal as Normal
 from .parameters import Parameter as Parameter
 from .posterior import LogPosterior as LogPosterior
 from .posterior import log_posterior as log_posterior
 from .prediction import Prediction as Prediction
 from .prediction import predict as predict
+from .priors import Normal as Normal
 from .problem import Problem as Problem
 from .records import AbstractBoundRecord as AbstractBoundRecord
 from .records import AbstractRecord as AbstractRecord

@@ -64,3 +64,6 @@ class Cauchy(AbstractScaledLoss):
         safe = jnp.where(small, 1.0, x2)
         ratio = jnp.where(small, 1.0 - 0.5 * x2, jnp.log1p(safe) / safe)
         return r * jnp.sqrt(ratio)
+
+
+__all__ = ["AbstractLoss", "Cauchy", "PseudoHuber", "Squares"]

@@ -14,36 +14,9 @@ from ..bodies import AbstractBody
 from ..errors import ModelError
 from ..model import Model
 from ..model.paths import follow
-from ..model.values import as_leaf, is_concrete
+from ..model.values import is_concrete
+from .priors import Normal
 from .transforms import AbstractElementwise, AbstractTransform, Unbounded
-
-# Priors of parameters -----------------------------------------------------------------------------
-
-
-class Normal(eqx.Module):
-    """A normal distribution of the reported numbers of a parameter.
-
-    **Arguments:** `mean`, `deviation`: each one number, or one for each reported number.
-
-    **Raises** `ModelError` for a deviation that is not positive.
-    """
-
-    mean: Float[Array, "*k"]
-    deviation: Float[Array, "*k"]
-
-    def __init__(self, mean: Any, deviation: Any):
-        self.mean = as_leaf(mean, None, "Normal: mean")
-        self.deviation = as_leaf(deviation, None, "Normal: deviation")
-        if is_concrete(self.deviation) and not np.all(np.asarray(self.deviation) > 0):
-            raise ModelError(f"Normal: deviation must be positive, got {self.deviation}")
-
-    def residuals(self, reported: Float[Array, "k"]) -> Float[Array, "k"]:
-        """Differences of the reported numbers from the mean, in deviations."""
-        mean, deviation = (
-            jnp.broadcast_to(jnp.asarray(x, reported.dtype), reported.shape)
-            for x in (self.mean, self.deviation)
-        )
-        return (reported - mean) / deviation
 
 
 class Subject(eqx.Module):

@@ -9,9 +9,10 @@ import pytest
 
 import jaxmbd as mbd
 from tests.models import chain, four_bar
+from tests.test_repository import ROOMS
 
 PACKAGE = Path(mbd.__file__).parent
-MODULES = [path for part in ("analyses", "integrators") for path in (PACKAGE / part).rglob("*.py")]
+MODULES = [path for part in (*ROOMS, "integrators") for path in (PACKAGE / part).rglob("*.py")]
 
 
 def imported(path: Path) -> list[str]:
