@@ -6,8 +6,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import contact, forces
-from jaxmbd.io import from_urdf
-from jaxmbd.io import urdf as urdf_shapes
+from jaxmbd.io import from_urdf, urdf_shapes
 
 STL = """solid wedge
 facet normal 0 0 1
