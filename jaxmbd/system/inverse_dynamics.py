@@ -4,6 +4,7 @@ from ..errors import ModelError
 from ..mechanism.float_types import as_own
 from ..programs import stored
 from .abstract import AbstractSystem, State, Time, Velocities, as_state, as_time
+from .kernels import kernel
 from .residuals import motion_residual
 
 
@@ -30,6 +31,7 @@ def inverse_dynamics(
 
 
 @stored
+@kernel
 def _inverse_dynamics(
     system: AbstractSystem, t: Time, state: State, vdot: Velocities
 ) -> Velocities:
