@@ -7,8 +7,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import contact, forces
-from jaxmbd.io import from_urdf
-from jaxmbd.io import urdf_shapes
+from jaxmbd.io import from_urdf, urdf_shapes
 
 example_robot_data = pytest.importorskip("example_robot_data")
 pytestmark = [pytest.mark.peers, pytest.mark.thorough]
