@@ -289,7 +289,7 @@ def test_invalid_records_name_the_record_and_a_remedy(make, message):
                 mbd.Experiment([0.0, 0.1], {"upper": [0.0, 0.0]}),
                 mbd.ModalExperiment([1.0], 0.1, name="shaker"),
             ],
-            "give the noise of 'upper': beside 'shaker'",
+            "give the noise of 'upper': with 'shaker'",
         ),
         ([], "there are no experiments"),
     ],
