@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
 from ..errors import IncompatibleIntegrator
-from .wrapped_controller import AbstractWrappedController
+from .wrapped_controller import AbstractWrappedController, Choice, Start, Step
 
 
 class ControllerState(eqx.Module):
@@ -35,12 +35,7 @@ class EndsCollapsed(AbstractWrappedController):
     method: str = eqx.field(static=True)
 
     def __init__(self, controller: diffrax.AbstractAdaptiveStepSizeController, method: str):
-        self.controller = controller
-        self.method = method
-
-    def wrap(self, direction: Any) -> "EndsCollapsed":
-        wrapped: Any = self.controller.wrap(direction)
-        return EndsCollapsed(wrapped, self.method)
+        self.controller, self.method = controller, method
 
     def _require(self, estimate: Any) -> None:
         if estimate is None:
@@ -49,44 +44,26 @@ class EndsCollapsed(AbstractWrappedController):
                 "fixed step dt and no controller, or use an integrator such as diffrax.Tsit5()"
             )
 
-    def init(
-        self,
-        terms: Any,
-        t0: Any,
-        t1: Any,
-        y0: Any,
-        dt0: Any,
-        args: Any,
-        func: Any,
-        error_order: Any,
-    ) -> tuple[Any, ControllerState]:
-        self._require(error_order)
-        t1, inner = self.controller.init(terms, t0, t1, y0, dt0, args, func, error_order)
-        return t1, ControllerState(inner, jnp.array(False))
+    def begun(self, start: Start) -> tuple[Any, ControllerState]:
+        self._require(start.error_order)
+        end, inner = super().begun(start)
+        return end, ControllerState(inner, jnp.array(False))
 
-    def adapt_step_size(
-        self,
-        t0: Any,
-        t1: Any,
-        y0: Any,
-        y1_candidate: Any,
-        args: Any,
-        y_error: Any,
-        error_order: Any,
-        controller_state: ControllerState,
-    ) -> Any:
-        self._require(y_error)
-        lost = ~_all_finite(y1_candidate)
-        failed = lost | ~_all_finite(y_error)
-        y1, error = _where(failed, (y0, _full(y_error, jnp.inf)), (y1_candidate, y_error))
-        keep, start, end, jump, inner, result = self.controller.adapt_step_size(
-            t0, t1, y0, y1, args, error, error_order, controller_state.inner
-        )
+    def adapted(self, step: Step, state: ControllerState) -> Choice:
+        self._require(step.error)
+        lost = ~_all_finite(step.y1)
+        failed = lost | ~_all_finite(step.error)
+        y1, error = _where(failed, (step.y0, _full(step.error, jnp.inf)), (step.y1, step.error))
+        chosen = super().adapted(step._replace(y1=y1, error=error), state.inner)
+        start, end = chosen.start, chosen.end
         # Comparisons with NaN are false: a length of NaN ends the run too.
-        collapsed = ~(end - start > _shortest(start)) & (~keep | ~(t1 - t0 > _shortest(t0)))
+        collapsed = ~(end - start > _shortest(start))
+        collapsed = collapsed & (~chosen.keep | ~(step.t1 - step.t0 > _shortest(step.t0)))
         ended: Any = diffrax.RESULTS.dt_min_reached
-        result = diffrax.RESULTS.where(collapsed & diffrax.is_successful(result), ended, result)
-        return keep, start, end, jump, ControllerState(inner, lost & ~keep), result
+        is_end = collapsed & diffrax.is_successful(chosen.result)
+        result = diffrax.RESULTS.where(is_end, ended, chosen.result)
+        after = ControllerState(chosen.state, lost & ~chosen.keep)
+        return chosen._replace(state=after, result=result)
 
 
 def _shortest(t: Any) -> Any:

@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float
 
 from ..programs.stop_gradients import stop_gradients
 from ..system.surfaces import Surfaces
-from .wrapped_controller import AbstractWrappedController
+from .wrapped_controller import AbstractWrappedController, Choice, Step
 
 
 class MeetsContacts(AbstractWrappedController):
@@ -28,39 +28,9 @@ class MeetsContacts(AbstractWrappedController):
     def __init__(self, controller: diffrax.AbstractAdaptiveStepSizeController, surfaces: Surfaces):
         self.controller, self.surfaces = controller, surfaces
 
-    def wrap(self, direction: Any) -> "MeetsContacts":
-        wrapped: Any = self.controller.wrap(direction)
-        return MeetsContacts(wrapped, self.surfaces)
-
-    def init(
-        self,
-        terms: Any,
-        t0: Any,
-        t1: Any,
-        y0: Any,
-        dt0: Any,
-        args: Any,
-        func: Any,
-        error_order: Any,
-    ) -> tuple[Any, Any]:
-        return self.controller.init(terms, t0, t1, y0, dt0, args, func, error_order)
-
-    def adapt_step_size(
-        self,
-        t0: Any,
-        t1: Any,
-        y0: Any,
-        y1_candidate: Any,
-        args: Any,
-        y_error: Any,
-        error_order: Any,
-        controller_state: Any,
-    ) -> Any:
-        missed = self._is_missed(args, t0, t1, y0, y1_candidate)
-        error = _where(missed, jnp.inf, y_error)
-        return self.controller.adapt_step_size(
-            t0, t1, y0, y1_candidate, args, error, error_order, controller_state
-        )
+    def adapted(self, step: Step, state: Any) -> Choice:
+        missed = self._is_missed(step.args, step.t0, step.t1, step.y0, step.y1)
+        return super().adapted(step._replace(error=_where(missed, jnp.inf, step.error)), state)
 
     def _is_missed(self, args: Any, t0: Any, t1: Any, y0: Any, y1: Any) -> Bool[Array, ""]:
         system, surfaces, t0, t1, y0, y1 = stop_gradients((args, self.surfaces, t0, t1, y0, y1))

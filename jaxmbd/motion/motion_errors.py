@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float
 from ..programs.stop_gradients import stop_gradients
 from ..system import sizes
 from ..system.abstract import AbstractSystem, State, Time
-from .wrapped_controller import AbstractWrappedController
+from .wrapped_controller import AbstractWrappedController, Choice, Start, Step
 
 # Steps over which errors of velocities add up to errors of positions: some tens of periods.
 N_STEPS = 1000.0
@@ -60,25 +60,13 @@ class MeasuresByMotion(AbstractWrappedController):
     def __init__(self, controller: Any, scales: Scales | None = None):
         self.controller, self.scales = controller, scales
 
-    def wrap(self, direction: Any) -> "MeasuresByMotion":
-        wrapped: Any = self.controller.wrap(direction)
-        return MeasuresByMotion(wrapped, self.scales)
-
-    def init(
-        self,
-        terms: Any,
-        t0: Any,
-        t1: Any,
-        y0: Any,
-        dt0: Any,
-        args: Any,
-        func: Any,
-        error_order: Any,
-    ) -> tuple[Any, Any]:
+    def begun(self, start: Start) -> tuple[Any, Any]:
+        y0 = start.y0
         sigma, z = self._moved(_least(y0), y0), jnp.abs(jax.lax.stop_gradient(y0.z))
-        if dt0 is None:
-            dt0 = self._first_step(*stop_gradients((sigma, func(terms, t0, y0, args))))
-        end, inner = self.controller.init(terms, t0, t1, y0, dt0, args, func, error_order)
+        if start.dt0 is None:
+            rates = start.func(start.terms, start.t0, y0, start.args)
+            start = start._replace(dt0=self._first_step(*stop_gradients((sigma, rates))))
+        end, inner = super().begun(start)
         return end, (inner, sigma, z)
 
     def _first_step(self, sigma: Float[Array, ""], rates: State) -> Float[Array, ""]:
@@ -89,29 +77,17 @@ class MeasuresByMotion(AbstractWrappedController):
         rate = jnp.maximum(jnp.maximum(fastest, strongest), 1.0 / (FIRST_TIME * scales.span))
         return jnp.where(jnp.isfinite(rate), 1.0 / rate, FIRST_TIME * scales.span)
 
-    def adapt_step_size(
-        self,
-        t0: Any,
-        t1: Any,
-        y0: Any,
-        y1_candidate: Any,
-        args: Any,
-        y_error: Any,
-        error_order: Any,
-        controller_state: Any,
-    ) -> Any:
-        inner, before, largest = controller_state
-        if y_error is not None:
-            ends = stop_gradients((before, largest, t1 - t0, y0, y1_candidate))
-            y_error = jax.tree.map(jnp.divide, y_error, self._measures(*ends))
-        zeros = jax.tree.map(jnp.zeros_like, y0)
-        keep, start, end, jump, inner, result = self.controller.adapt_step_size(
-            t0, t1, zeros, zeros, args, y_error, error_order, inner
-        )
-        sigma = jnp.where(keep, self._moved(before, y1_candidate), before)
-        z = jnp.abs(jax.lax.stop_gradient(y1_candidate.z))
-        largest = jnp.where(keep, jnp.maximum(largest, z), largest)
-        return keep, start, end, jump, (inner, sigma, largest), result
+    def adapted(self, step: Step, state: Any) -> Choice:
+        (inner, before, largest), error = state, step.error
+        if error is not None:
+            ends = stop_gradients((before, largest, step.t1 - step.t0, step.y0, step.y1))
+            error = jax.tree.map(jnp.divide, error, self._measures(*ends))
+        zeros = jax.tree.map(jnp.zeros_like, step.y0)
+        chosen = super().adapted(step._replace(y0=zeros, y1=zeros, error=error), inner)
+        sigma = jnp.where(chosen.keep, self._moved(before, step.y1), before)
+        z = jnp.abs(jax.lax.stop_gradient(step.y1.z))
+        largest = jnp.where(chosen.keep, jnp.maximum(largest, z), largest)
+        return chosen._replace(state=(chosen.state, sigma, largest))
 
     def _moved(self, sigma: Any, y: State) -> Float[Array, ""]:
         """σ after a motion to a state."""

@@ -13,7 +13,7 @@ from ..model.values import all_concrete
 from ..programs.run_time_checks import branched_error_if
 from ..system.abstract import AbstractSystem, Time
 from ..system.loads import TIME_TOLERANCE, time_tolerance
-from .wrapped_controller import AbstractWrappedController
+from .wrapped_controller import AbstractWrappedController, Choice, Start, Step
 
 
 class EndsAtSamples(AbstractWrappedController):
@@ -33,40 +33,14 @@ class EndsAtSamples(AbstractWrappedController):
     ):
         self.controller, self.periods = controller, periods
 
-    def wrap(self, direction: Any) -> "EndsAtSamples":
-        wrapped: Any = self.controller.wrap(direction)
-        return EndsAtSamples(wrapped, self.periods)
+    def begun(self, start: Start) -> tuple[Any, Any]:
+        end, inner = super().begun(start)
+        return self._clipped(start.t0, end), inner
 
-    def init(
-        self,
-        terms: Any,
-        t0: Any,
-        t1: Any,
-        y0: Any,
-        dt0: Any,
-        args: Any,
-        func: Any,
-        error_order: Any,
-    ) -> tuple[Any, Any]:
-        end, inner = self.controller.init(terms, t0, t1, y0, dt0, args, func, error_order)
-        return self._clipped(t0, end), inner
-
-    def adapt_step_size(
-        self,
-        t0: Any,
-        t1: Any,
-        y0: Any,
-        y1_candidate: Any,
-        args: Any,
-        y_error: Any,
-        error_order: Any,
-        controller_state: Any,
-    ) -> Any:
-        keep, start, end, jump, inner, result = self.controller.adapt_step_size(
-            t0, t1, y0, y1_candidate, args, y_error, error_order, controller_state
-        )
-        end = self._clipped(start, end)
-        return keep, start, end, jump | self._is_sample(start), inner, result
+    def adapted(self, step: Step, state: Any) -> Choice:
+        chosen = super().adapted(step, state)
+        end = self._clipped(chosen.start, chosen.end)
+        return chosen._replace(end=end, jump=chosen.jump | self._is_sample(chosen.start))
 
     def _clipped(self, start: Any, end: Any) -> Any:
         start, end = jnp.asarray(start), jnp.asarray(end)
