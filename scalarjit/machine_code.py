@@ -57,6 +57,11 @@ def target() -> Target:
     return Target(*names, versions, width)
 
 
+def has_vectors(text: str) -> bool:
+    """True if a module computes on vectors of numbers."""
+    return " x double>" in text or " x float>" in text
+
+
 def compiled(text: str, name: str, optimized: bool) -> bytes:
     """Object code of a module in LLVM's intermediate representation, its handler of this name.
 
@@ -81,8 +86,8 @@ def compiled(text: str, name: str, optimized: bool) -> bytes:
     )
     module.data_layout = str(machine.target_data)
     module.verify()
-    is_vector = " x double>" in text or " x float>" in text
-    if not optimized or text.count("\n") <= (MOST_SCHEDULED if is_vector else MOST_OF_ONE):
+    most = MOST_SCHEDULED if has_vectors(text) else MOST_OF_ONE
+    if not optimized or text.count("\n") <= most:
         return machine.emit_object(module)
     with _unscheduled:
         llvm.set_option("scalarjit", "-enable-misched=false")  # Of the process: set back at once.

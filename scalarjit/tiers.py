@@ -19,7 +19,7 @@ import zlib
 from collections.abc import Callable
 from typing import NamedTuple
 
-from .machine_code import CELLS, Loaded, compiled
+from .machine_code import CELLS, Loaded, compiled, has_vectors
 
 # Cycles in code for each line of its text, after which it is optimized. LLVM takes about 100,000,
 # but in a thread of its own, and code that has run for so long is likely to go on.
@@ -50,8 +50,7 @@ class Stored(NamedTuple):
 
 def first_code(text: str, name: str) -> Stored:
     """Code of a module whose handler gets this name, optimized only where that cannot wait."""
-    vectors = " x double>" in text or " x float>" in text
-    if not _can_wait() or (vectors and text.count("\n") > MOST_OF_VECTORS):
+    if not _can_wait() or (has_vectors(text) and text.count("\n") > MOST_OF_VECTORS):
         return Stored(compiled(text, name, optimized=True), None)
     return Stored(compiled(_counting(text), name, optimized=False), text)
 

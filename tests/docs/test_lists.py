@@ -119,7 +119,7 @@ def test_tables_of_formulations_and_integrators():
 
 @pytest.mark.parametrize("page", sorted(PAGES.glob("*.md")), ids=lambda page: page.stem)
 def test_joints_named_in_the_text_are_those_of_the_code(page):
-    """Of arguments that are names of joints."""
+    """Names of joints that arguments give."""
     code = "\n".join(blocks(page, "python"))
     lists = [
         names

@@ -282,7 +282,7 @@ def is_change_small(
     rates: Float[Array, "n 6"],
     changes: Float[Array, "n 6"],
 ) -> Bool[Array, ""]:
-    """Whether a step of refinement changes accelerations little; False if one is not a number.
+    """True if a step of refinement changes accelerations little; False if one is not a number.
 
     **Arguments:** `bodies`: stacked; the others at their reference points along the world's axes:
 

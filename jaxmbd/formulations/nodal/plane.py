@@ -130,7 +130,7 @@ class PlanarJointSystem(JointSystem):
     def own_sizes_of_possible_zeros(
         self, c: JointConfiguration, size: Float[Array, ""]
     ) -> Float[Array, "ng"]:
-        """Those of coordinates, then heights above the plane and rows of points, then rotations."""
+        """Sizes for rows of coordinates, then of heights and points, then of rotations."""
         given = super().own_sizes_of_possible_zeros(c, size)
         parts = [given[: given.size - len(self.intrinsic_names())]]
         for group in self._constraining():
