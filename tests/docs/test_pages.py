@@ -8,15 +8,12 @@ import symtable
 import textwrap
 from pathlib import Path
 
-import diffrax
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
-import optimistix
 import pytest
 
 import jaxmbd as mbd
+from tests.docs.test_docstring_examples import ROBOT
 from tests.marks import thorough_but
 
 ROOT = Path(__file__).parents[2]
@@ -32,63 +29,6 @@ PAGES_WITH_CODE = [
     for page in (ROOT / "README.md", *sorted(PAGES.glob("*.md")))
     if "```python\n" in page.read_text() and page != RAISES
 ]
-MUJOCO = """<mujoco>
-  <worldbody>
-    <geom name="floor" type="plane" size="5 5 .1"/>
-    <body name="base" pos="0 0 1">
-      <freejoint name="base"/>
-      <geom name="ball" size=".1"/>
-      <body name="arm" pos="0 0 .2">
-        <joint name="shoulder" axis="0 1 0" armature=".01" damping=".1"/>
-        <joint name="twist" axis="0 0 1"/>
-        <geom type="capsule" size=".03 .2" pos="0 0 .2" contype="0" conaffinity="0"/>
-        <site name="tip" pos="0 0 .4"/>
-      </body>
-    </body>
-  </worldbody>
-  <actuator><position name="servo" joint="shoulder" kp="5" kv=".5"/></actuator>
-  <keyframe><key name="home" qpos="0 0 .5 1 0 0 0 .3 0"/></keyframe>
-</mujoco>
-"""
-ROBOT = """<robot name="arm">
-  <link name="base">
-    <inertial>
-      <mass value="2.0"/>
-      <inertia ixx="0.1" ixy="0" ixz="0" iyy="0.1" iyz="0" izz="0.1"/>
-    </inertial>
-  </link>
-  <link name="arm">
-    <inertial>
-      <mass value="1.0"/>
-      <inertia ixx="0.1" ixy="0" ixz="0" iyy="0.1" iyz="0" izz="0.1"/>
-    </inertial>
-  </link>
-  <joint name="shoulder" type="revolute">
-    <parent link="base"/>
-    <child link="arm"/>
-    <limit lower="-1" upper="1" effort="10" velocity="2"/>
-  </joint>
-</robot>
-"""
-
-
-def names():
-    """Names that the code on the pages uses without defining them."""
-    model = mbd.Model(
-        bodies={"rod": mbd.inertia.shifted(mbd.inertia.rod(1.0, 1.0), [0.5, 0, 0])},
-        joints={"hinge": mbd.joints.Revolute(mbd.ground, "rod", axis=[0, 1, 0])},
-        forces={
-            "gravity": mbd.forces.Gravity(),
-            "bearing": mbd.forces.ViscousFriction("hinge", 0.1),
-        },
-        frames={"tip": mbd.Frame("rod", [1.0, 0, 0])},
-    )
-    ts = np.linspace(0.0, 0.5, 26)
-    angles = 0.3 + 7.0 * ts**2 + 1e-3 * np.sin(1e3 * ts)
-    system = mbd.formulate(model, mbd.JointCoordinates())
-    known = {"mbd": mbd, "eqx": eqx, "jax": jax, "jnp": jnp, "diffrax": diffrax}
-    known |= {"optimistix": optimistix, "model": model, "ts": ts, "angles": angles}
-    return known | {"system": system, "state": mbd.assemble(system, {"hinge": 0.3})}
 
 
 def blocks(page, language):
