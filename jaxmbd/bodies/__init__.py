@@ -4,9 +4,9 @@ from .abstract import AbstractBody as AbstractBody
 from .ancf_cable import ANCFCable as ANCFCable
 from .flexible import FlexibleBody as FlexibleBody
 from .flexible import Skin as Skin
-from .massless_link import MasslessLink as MasslessLink
+from .rigid import MasslessLink as MasslessLink
 from .rigid import RigidBody as RigidBody
-from .rotor import Rotor as Rotor
+from .rigid import Rotor as Rotor
 
 __all__ = [
     "ANCFCable",

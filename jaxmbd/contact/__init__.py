@@ -19,10 +19,10 @@ from .normal import AbstractNormalLaw as AbstractNormalLaw
 from .normal import Hertz as Hertz
 from .normal import HuntCrossley as HuntCrossley
 from .normal import KelvinVoigt as KelvinVoigt
+from .normal import Restitution as Restitution
 from .points import Points as Points
 from .points import is_pair as is_pair
 from .points import points_of as points_of
-from .restitution import Restitution as Restitution
 from .shapes import AbstractShape as AbstractShape
 from .shapes import AbstractSolid as AbstractSolid
 from .shapes import AbstractSurface as AbstractSurface

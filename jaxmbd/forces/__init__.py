@@ -10,7 +10,8 @@ from .actuator import AffineActuator as AffineActuator
 from .actuator import AffineFrameActuator as AffineFrameActuator
 from .applied import AppliedForce as AppliedForce
 from .applied import AppliedTorque as AppliedTorque
-from .cable import Cable as Cable
+from .applied import Gravity as Gravity
+from .applied import JointTorque as JointTorque
 from .contact import Contact as Contact
 from .contact import ContactPoints as ContactPoints
 from .contact import Gaps as Gaps
@@ -21,14 +22,13 @@ from .friction import AsymmetricFriction as AsymmetricFriction
 from .friction import CoulombFriction as CoulombFriction
 from .friction import StribeckFriction as StribeckFriction
 from .friction import ViscousFriction as ViscousFriction
-from .gravity import Gravity as Gravity
-from .joint_stop import JointStop as JointStop
-from .joint_torque import JointTorque as JointTorque
 from .lugre import LuGreFriction as LuGreFriction
 from .motor import DCMotor as DCMotor
-from .rotational_spring import RotationalSpring as RotationalSpring
-from .spring_damper import SpringDamper as SpringDamper
-from .torsional_spring_damper import TorsionalSpringDamper as TorsionalSpringDamper
+from .springs import Cable as Cable
+from .springs import JointStop as JointStop
+from .springs import RotationalSpring as RotationalSpring
+from .springs import SpringDamper as SpringDamper
+from .springs import TorsionalSpringDamper as TorsionalSpringDamper
 from .tyre import Tyre as Tyre
 from .tyre import TyreContact as TyreContact
 

@@ -1,29 +1,29 @@
-"""Joints, one kind a file, with couplings and drivers."""
+"""Joints, couplings and drivers."""
 
 from .abstract import AbstractConstraint as AbstractConstraint
 from .abstract import AbstractJoint as AbstractJoint
-from .constant_velocity import ConstantVelocity as ConstantVelocity
+from .compound import ConstantVelocity as ConstantVelocity
+from .compound import Free as Free
+from .compound import Generic as Generic
+from .compound import Universal as Universal
 from .coupling import AbstractCoupling as AbstractCoupling
 from .coupling import Belt as Belt
 from .coupling import Coupling as Coupling
+from .coupling import Driver as Driver
 from .coupling import Gear as Gear
 from .coupling import RackAndPinion as RackAndPinion
-from .cylindrical import Cylindrical as Cylindrical
-from .distance import Distance as Distance
-from .driver import Driver as Driver
-from .fixed import Fixed as Fixed
-from .free import Free as Free
-from .generic import Generic as Generic
-from .knife_edge import KnifeEdge as KnifeEdge
-from .planar import Planar as Planar
-from .point_on_line import PointOnLine as PointOnLine
-from .point_on_plane import PointOnPlane as PointOnPlane
-from .prismatic import Prismatic as Prismatic
-from .revolute import Revolute as Revolute
-from .rolling_disc import RollingDisc as RollingDisc
-from .screw import Screw as Screw
-from .spherical import Spherical as Spherical
-from .universal import Universal as Universal
+from .lower_pairs import Cylindrical as Cylindrical
+from .lower_pairs import Fixed as Fixed
+from .lower_pairs import Planar as Planar
+from .lower_pairs import Prismatic as Prismatic
+from .lower_pairs import Revolute as Revolute
+from .lower_pairs import Screw as Screw
+from .lower_pairs import Spherical as Spherical
+from .points import Distance as Distance
+from .points import PointOnLine as PointOnLine
+from .points import PointOnPlane as PointOnPlane
+from .rolling import KnifeEdge as KnifeEdge
+from .rolling import RollingDisc as RollingDisc
 
 __all__ = [
     "AbstractConstraint",

@@ -3,10 +3,9 @@
 from typing import NamedTuple
 
 from .abstract import AbstractJoint
-from .free import Free
-from .generic import Generic
+from .compound import Free, Generic
+from .lower_pairs import Screw
 from .rotation import AbstractRotation, FreeRotation, TwoAxisRotation
-from .screw import Screw
 
 XYZ = ("x", "y", "z")
 
