@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from jaxmbd.programs.inlined_jit import inlined_jit
+from jaxmbd.programs.tracing import inlined_jit
 
 
 def square_sum(x):

@@ -6,7 +6,7 @@ import numpy as np
 from jax.extend.core import Primitive
 from jax.interpreters import ad, mlir
 
-from jaxmbd.integrators.joint_tangents import with_joint_tangents
+from jaxmbd.programs.with_slope import with_joint_tangents
 
 # A function that counts how often it is differentiated.
 _damped, asked = Primitive("damped"), []

@@ -20,9 +20,6 @@ from .normal import Hertz as Hertz
 from .normal import HuntCrossley as HuntCrossley
 from .normal import KelvinVoigt as KelvinVoigt
 from .normal import Restitution as Restitution
-from .points import Points as Points
-from .points import is_pair as is_pair
-from .points import points_of as points_of
 from .shapes import AbstractShape as AbstractShape
 from .shapes import AbstractSolid as AbstractSolid
 from .shapes import AbstractSurface as AbstractSurface
@@ -31,7 +28,10 @@ from .shapes import Capsule as Capsule
 from .shapes import Cylinder as Cylinder
 from .shapes import Disc as Disc
 from .shapes import HalfSpace as HalfSpace
+from .shapes import Points as Points
 from .shapes import Sphere as Sphere
+from .shapes import is_pair as is_pair
+from .shapes import points_of as points_of
 from .terrain import Terrain as Terrain
 
 __all__ = [

@@ -6,14 +6,15 @@ balls by which it touches surfaces: points of its own, each with a radius.
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..lie import vector
+from ..lie import Pose, vector
 from ..model.arguments import as_count
 from ..model.frame import Frame, as_frame
 from ..model.values import as_leaf, not_positive
@@ -314,3 +315,47 @@ def rim(radius: Float[Array, ""], down: Vector) -> Float[Array, "3 3"]:
     thirds = jnp.asarray([[[1.0, 0.0], [0.0, 1.0]], [[c, -s], [s, c]], [[c, s], [-s, c]]])
     points = radius * (thirds.astype(down.dtype) @ lowest)
     return jnp.concatenate([points, jnp.zeros((3, 1), down.dtype)], axis=1)
+
+
+# Points of contact between two shapes -------------------------------------------------------------
+
+# Solids against which spheres are in contact.
+TARGETS = (Sphere, Capsule, Box)
+
+
+class Points(NamedTuple):
+    """Points of contact, along the axes of the second shape's frame.
+
+    - `p`: positions, half way between the two surfaces, shape `(n, 3)` [m].
+    - `n`: unit normals towards the first shape, shape `(n, 3)`.
+    - `depth`: depths, positive where the shapes overlap, shape `(n,)` [m].
+    """
+
+    p: Float[Array, "n 3"]
+    n: Float[Array, "n 3"]
+    depth: Float[Array, "n"]
+
+
+def is_pair(a: AbstractShape, b: AbstractShape) -> bool:
+    """True if points of contact between these shapes, in this order, are defined."""
+    if isinstance(b, AbstractSurface):
+        return isinstance(a, AbstractSolid)
+    return isinstance(a, Sphere) and isinstance(b, TARGETS)
+
+
+def points_of(a: AbstractSolid, b: AbstractSurface | AbstractSolid, X_BA: Pose) -> Points:
+    """Points of contact of a solid with a surface or another solid, for which `is_pair` holds."""
+    assert isinstance(b, AbstractSurface | Sphere | Capsule | Box)
+
+    def down() -> Float[Array, "3"]:
+        return -(X_BA.R.T @ b.nearest(X_BA.p, jnp.zeros((), X_BA.p.dtype))[1])
+
+    centres, radii = a.balls(down)
+
+    def touch(centre: Float[Array, "3"], radius: Float[Array, ""]) -> Points:
+        at = X_BA.apply(centre)
+        distance, n = b.nearest(at, radius)
+        # Half way between the point of the ball and the foot on the surface.
+        return Points(at - 0.5 * (distance + radius) * n, n, radius - distance)
+
+    return jax.vmap(touch)(centres, radii)

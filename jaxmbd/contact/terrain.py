@@ -11,7 +11,7 @@ from scalarjit.while_at_most import while_at_most
 
 from ..model.frame import Frame, as_frame
 from ..model.values import all_concrete
-from ..programs.stop_gradients import stop_gradients
+from ..programs.tracing import stop_gradients
 from ..programs.with_slope import converged, with_slope_of
 from .heights import AbstractHeight, Jet, as_height
 from .shapes import AbstractSurface, Nearest, Vector

@@ -8,12 +8,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from .beam import beam as beam
-from .damping import Rayleigh as Rayleigh
 from .frame import Member as Member
 from .frame import frame as frame
 from .matrix_files import Matrices as Matrices
 from .matrix_files import read_matrices as read_matrices
 from .mbdyn import read_mbdyn as read_mbdyn
+from .modes import Rayleigh as Rayleigh
 from .modes import modes as modes
 from .parametric import Parametric as Parametric
 from .reduction import GeometricStiffness as GeometricStiffness
@@ -23,7 +23,7 @@ from .sections import General as General
 from .sections import Rectangle as Rectangle
 from .sections import Round as Round
 from .sections import Tube as Tube
-from .stress import von_mises as von_mises
+from .solid import von_mises as von_mises
 
 if TYPE_CHECKING:
     from .mesh import Interface as Interface

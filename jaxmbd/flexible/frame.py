@@ -15,9 +15,8 @@ from ..model.model import unknown
 from ..model.values import as_leaf, is_concrete
 from ..programs import stored
 from .beam import THEORIES, as_section, check_units, material_of, positive
-from .damping import damping_matrix
 from .element import Fields, Material, SecondOrder, beam_fields, gauss, matrices, strains_at_nodes
-from .modes import modes, projected, shapes_of
+from .modes import damping_matrix, modes, projected, shapes_of
 from .sections import AbstractSection
 from .skins import beam_skin, merged
 

@@ -18,10 +18,8 @@ from ..model.arguments import as_count, as_mapping, as_positive
 from ..model.model import unknown
 from ..model.values import as_leaf, is_concrete
 from .beam import check_units, positive
-from .damping import damping_matrix
-from .modes import check_cut
-from .solid import Solid, solid
-from .stress import COMPONENTS
+from .modes import check_cut, damping_matrix
+from .solid import COMPONENTS, Solid, solid
 
 # Mode shapes of large finite element models by sparse matrices, on the host -----------------------
 # Sources: Craig & Bampton (1968) for constraint and fixed-interface modes.

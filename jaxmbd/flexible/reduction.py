@@ -16,9 +16,8 @@ from ..model.arguments import as_count, as_mapping, as_names
 from ..model.model import unknown
 from ..model.values import as_leaf, is_concrete
 from ..programs import stored
-from .damping import damping_matrix
 from .interfaces import Interfaces, per_node_of, rigid_modes
-from .modes import modes, projected, shapes_of
+from .modes import damping_matrix, modes, projected, shapes_of
 
 # Geometric stiffness of reduced bodies, as displacements of second order --------------------------
 

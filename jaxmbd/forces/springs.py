@@ -173,6 +173,15 @@ class RotationalSpring(AbstractJointForce):
 
 
 # A one-sided spring and damper with a smooth transition -------------------------------------------
+#
+# At a depth δ ≤ 0 the force is zero. At a depth δ > 0 it is
+#
+#     F = k w e(δ/w) φ(y),   y = c r(δ/w) δ̇ / (k w e(δ/w))
+#     e(x) = x²/2, from x = 1 on x - 1/2;   r(x) = x² (3 - 2x), from x = 1 on 1
+#     φ(y) = 1 + y where y ≥ 0,   1 / (1 - y) where y < 0
+#
+# with the stiffness k, the damping c and the transition w. The force is never negative, its
+# derivatives by the depth and by the rate are continuous, and damping only dissipates energy.
 
 
 def one_sided_force(

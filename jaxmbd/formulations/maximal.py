@@ -47,8 +47,8 @@ from ..system.residuals import (
 )
 from ..system.sparsity import SparsityPattern, body_sparsity
 from ..system.stabilization import AbstractStabilization
-from .joint.layout import lay_out
 from .joint.system import JointSystem
+from .joint.tree_recursion import lay_out
 
 
 class MaximalCoordinates(AbstractFormulation):

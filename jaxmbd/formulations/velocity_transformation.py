@@ -25,8 +25,8 @@ from ..system.refined import correction
 from ..system.rounding import is_checked
 from .formulate import system_of
 from .joint.configuration import JointConfiguration, split
-from .joint.layout import Layout, lay_out
 from .joint.system import JointSystem
+from .joint.tree_recursion import Layout, lay_out
 from .nodal.planar import PlanarPointSystem
 from .nodal.plane import PlanarJointSystem, check_plane, normal_of
 

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, PyTree
 
 from ..errors import ModelError
 from ..model.values import all_concrete
-from ..motion.contact_guard import unobserved_contacts
+from ..motion.motion_warnings import unobserved_contacts
 from ..programs import with_progress
 
 # Assumed error of function values, in units of round-off.

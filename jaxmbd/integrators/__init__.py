@@ -3,7 +3,7 @@
 from .abstract import AbstractIntegrator as AbstractIntegrator
 from .abstract import Attempt as Attempt
 from .bdf import BDF as BDF
-from .energy_decaying import EnergyDecaying as EnergyDecaying
+from .energy_momentum import EnergyDecaying as EnergyDecaying
 from .energy_momentum import EnergyMomentum as EnergyMomentum
 from .explicit import ExplicitRK as ExplicitRK
 from .generalized_alpha import GeneralizedAlpha as GeneralizedAlpha

@@ -34,7 +34,8 @@ from jaxtyping import Array, Bool, Float
 from ..errors import ModelError
 from ..model.arguments import as_host_number
 from ..nonlinear import Blocks, CachedFactors, Newton, as_newton, recomputed
-from ..programs.stop_gradients import stop_gradients
+from ..programs.tracing import stop_gradients
+from ..programs.with_slope import with_joint_tangents
 from ..system.abstract import AbstractSystem, State, States, Time, Velocities, as_time
 from ..system.acceleration import accelerations
 from ..system.body_increments import AbstractIncrements, as_increments
@@ -44,6 +45,7 @@ from ..system.loads import rates_at
 from ..system.projection import project_velocities
 from ..system.residuals import motion_residual, step_constraints
 from .abstract import Attempt, Increments
+from .energy_momentum import check_bodies
 from .implicit import (
     AbstractImplicit,
     Sizes,
@@ -55,11 +57,9 @@ from .implicit import (
     of_step,
     position_shift,
     typical_sizes,
+    with_states,
     without_ringing,
 )
-from .intrinsic import check_bodies
-from .joint_tangents import with_joint_tangents
-from .states import with_states
 
 # Components in which generalized-α integrates accelerations over a step ---------------------------
 

@@ -1,17 +1,18 @@
 """Base class and functions shared by implicit integrators."""
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import ClassVar, ParamSpec, TypeVar
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree
 
 from ..nonlinear import ENOUGH, Blocks, CachedFactors, Newton
-from ..programs.stop_gradients import stop_gradients
+from ..programs.tracing import stop_gradients
 from ..system import sizes
-from ..system.abstract import AbstractSystem, State, Time, Velocities
+from ..system.abstract import AbstractSystem, State, States, Time, Velocities
 from ..system.configuration import AbstractConfiguration
 from ..system.constraints import (
     is_holonomic,
@@ -20,10 +21,108 @@ from ..system.constraints import (
     redundant_rows,
     sizes_of_possible_zeros,
 )
+from ..system.first_order import stage_states
 from ..system.kernels import kernel
+from ..system.loads import state_inputs
 from ..system.projection import scattered_jacobian
 from ..system.residuals import constraint_rates
 from .abstract import AbstractIntegrator, Increments
+
+# First-order states z at the stages of an implicit step, as functions of q and v ------------------
+#
+# z are not among the unknowns of Newton's method for the step. The equations of the step compute z
+# from the configurations and velocities at the stages: Σ_j W_ij z_j - r(t_i, q_i, v_i, z_i) = k_i,
+# where W and k are those of the method.
+
+C = TypeVar("C", bound=AbstractConfiguration)
+
+
+def with_stage_states(
+    system: AbstractSystem,
+    stages: Sequence[tuple[C, Velocities]],
+    weights: Float[Array, "s s"],
+    known: Float[Array, "s nz"],
+    guess: States,
+) -> list[C]:
+    """Configurations of all stages with the first-order states z of the stages.
+
+    The states solve Σ_j W_ij z_j - r(t_i, q_i, v_i, z_i) = k_i; they are NaN without a solution.
+
+    **Arguments:** `stages`: configuration and velocities; `weights`: W [1/s]; `known`: k; `guess`:
+    initial guess of z. Without first-order states the configurations are returned unchanged.
+    """
+    if system.nz == 0:
+        return [c for c, _ in stages]
+    each = [state_inputs(c, v) for c, v in stages]
+    inputs = jax.tree.map(lambda *x: jnp.stack(x), *each)
+    tiled = jnp.broadcast_to(guess, known.shape)
+    z = stage_states(system.mechanism, inputs, weights, known, tiled)
+    return [c.with_states(z[i]) for i, (c, _) in enumerate(stages)]
+
+
+def with_states(
+    system: AbstractSystem,
+    c: C,
+    v: Velocities,
+    weight: Float[Array, ""],
+    known: States,
+    guess: States,
+) -> C:
+    """The configuration with z that solves `weight` z - r(t, q, v, z) = `known`."""
+    if system.nz == 0:
+        return c
+    return with_stage_states(system, [(c, v)], weight[None, None], known[None], guess)[0]
+
+
+def with_middle_states(system: AbstractSystem, c: C, v: Velocities, h: Time, start: States) -> C:
+    """The configuration at the middle of a step with z½ = z₀ + h/2 r(t½, q½, v½, z½)."""
+    return with_states(system, c, v, 2.0 / h, 2.0 / h * start, start)
+
+
+def after_middle(c: AbstractConfiguration, start: States) -> States:
+    """z₁ = 2 z½ - z₀ for the configuration that `with_middle_states` returns."""
+    assert c.z is not None
+    return 2.0 * c.z - start
+
+
+# Trends of velocities over the last steps: predictions, error estimates, slopes for output --------
+
+
+class Trend(eqx.Module):
+    """Difference quotients of the velocities.
+
+    - `vdot`: v̇ `age` [s] ago, at the middle of the last step; at the start of a run, v̇ now.
+    - `jerk`: v̈ at about the same time; zero at the start of a run.
+    """
+
+    vdot: Velocities
+    age: Float[Array, ""]
+    jerk: Velocities
+
+    @staticmethod
+    def at_start(vdot: Velocities) -> "Trend":
+        """The trend at the start of a run."""
+        return Trend(vdot, jnp.zeros_like(vdot, shape=()), jnp.zeros_like(vdot))
+
+    def after(self, v0: Velocities, v1: Velocities, h: Time) -> "Trend":
+        """The trend after a step from v0 to v1."""
+        vdot = (v1 - v0) / h
+        return Trend(vdot, 0.5 * h, (vdot - self.vdot) / (0.5 * h + self.age))
+
+    def slopes(self, h: Time) -> tuple[Velocities, Velocities]:
+        """v̇ at the start and at the end of the last step."""
+        return self.vdot - 0.5 * h * self.jerk, self.vdot + 0.5 * h * self.jerk
+
+    def error(self, before: "Trend", h: Time) -> tuple[Velocities, Velocities]:
+        """Local errors h³ v̈ / 12 and h³ v⃛ / 12 of the trapezoidal rule in the last step.
+
+        In the first step of a run v⃛ is taken as zero.
+        """
+        change = jnp.where(before.age > 0, self.jerk - before.jerk, 0.0)
+        return h**3 / 12.0 * self.jerk, h * h / 12.0 * change
+
+
+# Base class and functions shared by implicit integrators ------------------------------------------
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -16,13 +16,13 @@ from .abstract import Attempt
 from .implicit import (
     AbstractImplicit,
     Sizes,
+    Trend,
     cache_for,
     is_solved,
     no_sizes,
     typical_sizes,
     without_ringing,
 )
-from .trend import Trend
 
 
 class StepMemory(eqx.Module):

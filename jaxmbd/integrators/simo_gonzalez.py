@@ -20,12 +20,11 @@ from ..nonlinear import Newton, as_newton
 from ..system.abstract import AbstractSystem, State, Time, Velocities
 from ..system.configuration import AbstractConfiguration
 from ..system.constraints import n_constraints
+from ..system.loads import nonconservative
 from ..system.nodal import AbstractNodalSystem, conservative_force_between
-from ..system.nonconservative import nonconservative
 from .abstract import Attempt
-from .implicit import is_smooth
+from .implicit import after_middle, is_smooth, with_middle_states
 from .second_order import AbstractSecondOrder, StepMemory, check_two_point
-from .states import after_middle, with_middle_states
 
 
 class SimoGonzalez(AbstractSecondOrder):

@@ -17,7 +17,7 @@ from .urdf_parts import Transmission as Transmission
 from .urdf_visuals import Visual as Visual
 from .urdf_visuals import urdf_visuals as urdf_visuals
 from .urdf_writer import to_urdf as to_urdf
-from .xacro_files import expand_xacro as expand_xacro
+from .urdf_xml import expand_xacro as expand_xacro
 
 __all__ = [
     "MJCF",

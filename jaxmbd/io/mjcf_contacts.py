@@ -20,7 +20,7 @@ from ..contact import (
 )
 from ..forces import Contact
 from ..model.frame import GROUND
-from .mjcf_files import mujoco
+from .mjcf import mujoco
 from .mjcf_forces import Forces, soft_constraint
 from .mjcf_parts import Source, unused
 

@@ -9,9 +9,8 @@ import numpy as np
 from ..errors import ModelError
 from ..model import Frame
 from ..model.frame import GROUND
-from .mjcf import JointEntry
-from .mjcf_files import mujoco
-from .urdf_placement import Placement
+from .mjcf import JointEntry, mujoco
+from .urdf_parts import Placement
 
 N_COORDINATES = {"hinge": 1, "slide": 1, "ball": 4, "free": 7}
 N_VELOCITIES = {"hinge": 1, "slide": 1, "ball": 3, "free": 6}

@@ -22,14 +22,12 @@ from ..joints import (
 )
 from ..model import Frame, Model
 from ..model.frame import GROUND
-from .mjcf import MJCF, JointEntry, Keyframe, keyframe
-from .mjcf_actuators import read_actuator_inertias, read_actuators
+from .mjcf import MJCF, JointEntry, Keyframe, compile_mjcf, keyframe, mujoco
 from .mjcf_contacts import read_contacts
-from .mjcf_files import compile_mjcf, mujoco
-from .mjcf_forces import read_gravity, read_joint_forces
+from .mjcf_forces import read_actuator_inertias, read_actuators, read_gravity, read_joint_forces
 from .mjcf_parts import Source, as_frame, unused
-from .urdf_lumps import combined_inertia
-from .urdf_placement import Placement
+from .urdf_parts import Placement
+from .urdf_tree import combined_inertia
 
 
 def read_model(path: str | os.PathLike[str], contacts: bool, actuators: bool, folders: Any) -> MJCF:

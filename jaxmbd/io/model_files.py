@@ -37,7 +37,7 @@ from ..model.arguments import as_path
 from ..model.frame import Frame, JointReference
 from ..model.text_files import read_file
 from ..model.values import as_direction, directions_of, is_concrete
-from ..sweeps.versions import version_of
+from ..sweeps.chunks import version_of
 
 FORMAT, VERSION = "jaxmbd model", 1
 # Public modules whose classes a file may name.

@@ -31,20 +31,18 @@ from ..joints import AbstractJoint, Coupling, Fixed, Free, Planar, Prismatic, Re
 from ..model import Frame, Model
 from ..model.frame import GROUND
 from ..model.model import unknown
-from .urdf_folders import MeshFolders, Roots, mesh_folders
-from .urdf_lumps import Assembly, Lump, hold_followers, lump_links
 from .urdf_parts import (
     Joint,
     JointLimits,
     Link,
     Mimic,
+    Placement,
     Transmission,
     read_origin,
     read_transmission,
 )
-from .urdf_placement import Placement
-from .urdf_tree import Robot, read_robot, without_world
-from .urdf_xml import Element, read_xml
+from .urdf_tree import Assembly, Lump, Robot, hold_followers, lump_links, read_robot, without_world
+from .urdf_xml import Element, MeshFolders, Roots, mesh_folders, read_xml
 
 # Collision shapes of a URDF file ------------------------------------------------------------------
 

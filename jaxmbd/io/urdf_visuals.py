@@ -6,9 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .urdf_folders import MeshFolders, Roots, mesh_folders
 from .urdf_parts import read_origin
-from .urdf_xml import Element, read_xml
+from .urdf_xml import Element, MeshFolders, Roots, mesh_folders, read_xml
 
 GREY = 0xB0B0B0
 

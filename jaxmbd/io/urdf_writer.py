@@ -17,8 +17,7 @@ from ..model import Frame, Model
 from ..model.arguments import as_instance, as_path
 from ..model.frame import GROUND
 from ..model.values import all_concrete
-from .urdf_parts import JointLimits
-from .urdf_placement import Placement
+from .urdf_parts import JointLimits, Placement
 
 ROOT = "world"
 KINDS = {

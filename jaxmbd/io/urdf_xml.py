@@ -2,13 +2,51 @@
 
 import math
 import os
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any, NamedTuple
 from xml.parsers import expat
 
 import numpy as np
 
 from ..errors import ModelError
+from ..model.arguments import as_mapping, as_path, described
 from ..model.text_files import read_file
+
+# Expansion of xacro files, the macros of URDF -----------------------------------------------------
+
+
+def expand_xacro(path: str | os.PathLike[str], arguments: Mapping[str, str] | None = None) -> str:
+    """The URDF of a xacro file: `from_urdf(expand_xacro("robot.urdf.xacro", {"arm": "left"}))`.
+
+    Needs the extra `xacro`. A xacro file contains Python expressions and names other files: expand
+    files that you trust only.
+
+    **Arguments:** `path`: of the file; `arguments`: `{name: text}` of its `xacro:arg`.
+
+    **Returns** the XML text.
+
+    **Raises** `ModelError`, with the file, if it cannot be expanded; `ImportError` without the
+    extra.
+    """
+    try:
+        import xacro
+    except ImportError as error:
+        raise ImportError('xacro is not installed: pip install "jaxmbd[xacro]"') from error
+    file = as_path(path, "expand_xacro: path")
+    given = as_mapping(arguments, "expand_xacro: arguments", "{name: text}")
+    if not file.is_file():
+        raise ModelError(f"expand_xacro: there is no file {str(file)!r}")
+    try:
+        document: Any = xacro.process_file(
+            str(file), mappings={k: str(x) for k, x in given.items()}
+        )
+        return document.toprettyxml(indent="  ")
+    except Exception as error:  # It raises exceptions of many kinds, those of expressions too.
+        raise ModelError(f"expand_xacro: {file.name}: {error}") from error
+
+
+# XML elements with their line in the file, for error messages -------------------------------------
 
 MOST_LEVELS = 64  # Elements inside one another: URDF has fewer than ten.
 
@@ -150,3 +188,77 @@ def _parse(
         reason = expat.ErrorString(error.code)
         raise ModelError(f"{file}:{error.lineno}: not an XML document: {reason}") from error
     return top.children[0]
+
+
+# The folders from which the meshes of a URDF file are read ----------------------------------------
+
+PACKAGE = "package://"
+Roots = Mapping[str, Any] | Iterable[Any]
+
+
+class MeshFolders(NamedTuple):
+    """Folders from which meshes may be read: the file's own, packages by name, and others."""
+
+    own: Path | None
+    named: dict[str, Path]
+    roots: tuple[Path, ...]
+
+    def find(self, name: str, element: Element) -> Path:
+        """The file of a mesh; **raises** `ModelError` if it is none, or outside of the folders."""
+        if name.startswith(PACKAGE):
+            package, _, rest = name.removeprefix(PACKAGE).lstrip("/").partition("/")
+            folders = self._of_package(package)
+            if not folders:
+                raise element.error(
+                    f"unknown package {package!r}; give its folder: "
+                    f"packages={{{package!r}: folder}}"
+                )
+        else:
+            rest = name.removeprefix("file://")
+            if self.own is None:
+                raise element.error(
+                    f"the mesh {name!r} is relative to a file; read the URDF by path"
+                )
+            folders = [self.own]
+        for folder in folders:
+            path = (folder / rest).resolve()
+            allowed = (folder, *self.named.values(), *self.roots)
+            if not any(path.is_relative_to(root.resolve()) for root in allowed):
+                raise element.error(
+                    f"the mesh {name!r} leads out of {str(folder)!r}; add the folder to packages"
+                )
+            if path.is_file():
+                return path
+        listed = ", ".join(str(folder / rest) for folder in folders)
+        raise element.error(f"there is no mesh {name!r}; looked for {listed}")
+
+    def _of_package(self, package: str) -> list[Path]:
+        """Folders of a package: as given, and the one that the file itself is in."""
+        if package in self.named:
+            return [self.named[package]]
+        above = () if self.own is None else (self.own, *self.own.parents)
+        around = [folder for folder in above if package and folder.name == package]
+        return [root / package for root in self.roots] + around[:1]
+
+
+def mesh_folders(source: Any, packages: Roots | None) -> MeshFolders:
+    """Folders of the meshes of a file, or of XML text.
+
+    **Raises** `ModelError` if `packages` are neither folders nor folders by name.
+    """
+    own = None if is_text(source) else Path(os.fspath(source)).resolve().parent
+    return MeshFolders(own, *_roots(packages))
+
+
+def _roots(packages: Roots | None) -> tuple[dict[str, Path], tuple[Path, ...]]:
+    if packages is None:
+        return {}, ()
+    if isinstance(packages, str | os.PathLike):
+        packages = [packages]
+    if isinstance(packages, Mapping):
+        return {str(k): as_path(x, f"packages: {k!r}") for k, x in packages.items()}, ()
+    if not isinstance(packages, Iterable):
+        raise ModelError(
+            f"packages must be {{name: folder}} or a list of folders, got {described(packages)}"
+        )
+    return {}, tuple(as_path(x, "packages") for x in packages)

@@ -8,7 +8,7 @@ products of their vectors only.
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..programs.inlined_jit import inlined_jit
+from ..programs.tracing import inlined_jit
 
 Matrix = Float[Array, "3 3"]
 

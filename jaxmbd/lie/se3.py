@@ -8,7 +8,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..programs.inlined_jit import inlined_jit
+from ..programs.tracing import inlined_jit
 from . import series, so3
 
 Twist = Float[Array, "6"]

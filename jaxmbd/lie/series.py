@@ -12,7 +12,7 @@ from collections.abc import Callable
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..programs.inlined_jit import inlined_jit
+from ..programs.tracing import inlined_jit
 
 _TERMS = 11
 

@@ -10,7 +10,7 @@ robotics", appendices A and B.
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..programs.inlined_jit import inlined_jit
+from ..programs.tracing import inlined_jit
 from . import series
 
 Vector = Float[Array, "3"]

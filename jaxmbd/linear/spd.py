@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import jax.scipy.linalg as jsl
 from jaxtyping import Array, Float
 
-from ..programs.inlined_jit import inlined_jit
+from ..programs.tracing import inlined_jit
 
 # Up to this size an unrolled factorization of scalars, which XLA fuses with other operations, is
 # faster than the library call, which has an overhead of about a microsecond.

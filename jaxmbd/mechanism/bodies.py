@@ -8,7 +8,7 @@ from jaxtyping import Array, Float, Int
 from ..bodies import AbstractBody, RigidBody
 from ..lie import Pose
 from .float_types import float_type
-from .rows import Rows
+from .index_sets import Rows
 
 
 class BodyGroup(eqx.Module):

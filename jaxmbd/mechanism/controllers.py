@@ -14,8 +14,8 @@ from ..model.frame import Frame, JointReference
 from ..model.model import unknown
 from .elements import AbstractElementGroup, Loads, Motion
 from .groups import JointGroup, stack
+from .index_sets import Rows
 from .named_motion import AbstractNamedMotion, NamedMotion, Time, port_row
-from .rows import Rows
 
 if TYPE_CHECKING:
     from ..system.configuration import AbstractConfiguration

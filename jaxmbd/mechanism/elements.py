@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 from ..bodies import RigidBody
 from ..forces import AbstractField, AbstractFrameElement, AbstractJointElement
 from .bodies import BodyGroup
-from .rows import Rows, in_order
+from .index_sets import Rows, in_order
 
 if TYPE_CHECKING:
     from ..system.configuration import AbstractConfiguration

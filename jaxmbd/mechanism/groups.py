@@ -11,7 +11,7 @@ import numpy as np
 from ..joints import AbstractJoint, Screw
 from ..model.model import anonymous
 from ..model.values import as_jax, is_concrete
-from .rows import Rows
+from .index_sets import Rows
 
 
 class JointGroup(eqx.Module):

@@ -23,16 +23,15 @@ from ..lie import Pose, so3
 from ..model import Frame, Model, ground
 from ..model.model import references
 from ..programs import stored
-from ..programs.run_time_checks import branched_error_if
+from ..programs.tracing import branched_error_if
 from .bodies import BodyGroup
 from .controllers import lower_controller
-from .couplings import lower_couplings
-from .drivers import lower_drivers
+from .couplings import lower_couplings, lower_drivers
 from .elements import AbstractElementGroup, Fields, FrameElements, JointElements
 from .float_types import float_type, in_float_type
 from .groups import JointGroup, RotorGroup, group_by, kind_of, stack
+from .index_sets import Rows
 from .mechanism import Mechanism
-from .rows import Rows
 from .topology import Topology, find_topology
 
 

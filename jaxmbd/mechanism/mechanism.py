@@ -14,12 +14,11 @@ from ..lie import Pose
 from ..model.values import as_jax, on_host
 from .bodies import BodyGroup, rigid_part
 from .controllers import ControllerGroup
-from .couplings import CouplingGroup
-from .drivers import DriverGroup
+from .couplings import CouplingGroup, DriverGroup
 from .elements import AbstractElementGroup, JointElements
 from .float_types import float_type
 from .groups import JointGroup, RotorGroup
-from .rows import Rows, in_order
+from .index_sets import Rows, in_order
 from .topology import Topology
 
 

@@ -12,8 +12,8 @@ from ..accelerators import is_wide
 from ..joints.abstract import AbstractJoint
 from ..lie import Pose
 from .groups import JointGroup
+from .index_sets import Rows, in_order
 from .mechanism import Mechanism
-from .rows import Rows, in_order
 
 Above = TypeVar("Above")
 Own = TypeVar("Own")

@@ -20,7 +20,7 @@ from ..mechanism.mechanism import Mechanism
 from ..model.model import unknown
 from ..model.values import as_jax, as_leaf, is_concrete, on_host
 from ..programs import stored, with_progress
-from ..programs.run_time_checks import error_if
+from ..programs.tracing import error_if
 from ..system import constraints
 from ..system.abstract import (
     AbstractSystem,

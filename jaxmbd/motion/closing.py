@@ -1,5 +1,6 @@
 """Positions that close the joints of a mechanism."""
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -17,15 +18,72 @@ from ..joints import AbstractJoint
 from ..joints.rotation import FreeRotation
 from ..lie import so3
 from ..model.values import is_concrete, on_host
-from ..nonlinear.limited_newton import LimitedNewton
 from ..programs import stored
-from ..programs.run_time_checks import branched_error_if, error_if
-from ..programs.stop_gradients import stop_gradients
-from ..system import branches, constraints, sizes
+from ..programs.tracing import branched_error_if, error_if, stop_gradients
+from ..system import assembly_modes, constraints, sizes
 from ..system.abstract import AbstractSystem, Coordinates, Time, Velocities
 from ..system.configuration import AbstractConfiguration
 from ..system.kernels import kernel
 from ..system.saddle_point import row_lengths
+
+# Newton's method for optimistix, with steps of limited size ---------------------------------------
+
+
+class _State(eqx.Module):
+    """Residual before the last step, and the whole step without its limit."""
+
+    residual: Float[Array, "m"]
+    change: Float[Array, "n"]
+
+
+class LimitedNewton(optx.AbstractRootFinder):
+    """Newton's method whose step is shortened if it exceeds a limit.
+
+    It ends if both the step and the residual before it are within the tolerances.
+
+    - `rtol`, `atol`: relative and absolute tolerance.
+    - `linear_solver`: solver of lineax for the step.
+    - `measures`: shape `(k, n)`; no entry of `measures @ step` exceeds 1.
+    """
+
+    rtol: float
+    atol: float
+    linear_solver: lx.AbstractLinearSolver
+    measures: Float[Array, "k n"]
+    norm: Callable[[Any], Any] = optx.max_norm
+
+    def init(
+        self, fn: Any, y: Any, args: Any, options: Any, f_struct: Any, aux_struct: Any, tags: Any
+    ) -> _State:
+        return _State(jnp.full(f_struct.shape, jnp.inf, y.dtype), jnp.full_like(y, jnp.inf))
+
+    def step(
+        self, fn: Any, y: Any, args: Any, options: Any, state: _State, tags: Any
+    ) -> tuple[Any, _State, Any]:
+        value, slope, aux = jax.linearize(lambda y: fn(y, args), y, has_aux=True)
+        jacobian = lx.FunctionLinearOperator(slope, jax.eval_shape(lambda: y), tags)
+        change = -lx.linear_solve(jacobian, value, self.linear_solver, throw=False).value
+        size = jnp.max(jnp.abs(self.measures @ change), initial=0.0)
+        return y + change / jnp.maximum(size, 1.0), _State(value, change), aux
+
+    def terminate(
+        self, fn: Any, y: Any, args: Any, options: Any, state: _State, tags: Any
+    ) -> tuple[Bool[Array, ""], optx.RESULTS]:
+        bound = self.atol + self.rtol * jnp.abs(y)
+        small = (self.norm(state.change / bound) < 1) & (self.norm(state.residual) < self.atol)
+        lost = ~jnp.all(jnp.isfinite(y))
+        result = optx.RESULTS.where(
+            lost, optx.RESULTS.nonlinear_divergence, optx.RESULTS.successful
+        )
+        return small | lost, result
+
+    def postprocess(
+        self, fn: Any, y: Any, aux: Any, args: Any, options: Any, state: Any, tags: Any, result: Any
+    ) -> tuple[Any, Any, dict[str, Any]]:
+        return y, aux, {}
+
+
+# Positions that close the joints of a mechanism ---------------------------------------------------
 
 MAX_STEPS = 50
 FAR_STEPS = 500
@@ -64,7 +122,7 @@ def closed(
     q, is_open, angles = _newton(system, t, start, held)
     if not is_concrete(is_open):
         return _judged(system, q, is_open, angles)
-    if is_open or np.any(branches.is_reversed(on_host(angles))):
+    if is_open or np.any(assembly_modes.is_reversed(on_host(angles))):
         near = _approach(system, t, start, held, ())
         q, still_open, after = _newton(system, t, near, held)
         if still_open:
@@ -82,16 +140,16 @@ def _judged(
     messages = ["assemble: the joints do not close from this guess"]
     messages += [
         f"assemble: joint {name!r} closes the wrong way round from this guess; {REMEDY}"
-        for name in branches.checked_joints(system)
+        for name in assembly_modes.checked_joints(system)
     ]
-    bad = jnp.concatenate([is_open[None], branches.is_reversed(angles)])
+    bad = jnp.concatenate([is_open[None], assembly_modes.is_reversed(angles)])
     return branched_error_if(q, jnp.any(bad), jnp.argmax(bad), messages)
 
 
 def _complain_of_reversed(system: AbstractSystem, angles: Float[Array, "k"]) -> None:
     """**Raises** `AssemblyError` if joints are closed the wrong way round."""
-    listed = branches.reversed_joints(
-        branches.checked_joints(system), np.asarray(stop_gradients(angles))
+    listed = assembly_modes.reversed_joints(
+        assembly_modes.checked_joints(system), np.asarray(stop_gradients(angles))
     )
     if listed:
         raise AssemblyError(
@@ -260,7 +318,7 @@ def _found(
     """Coordinates after an increment, their residuals and the angles of `branches`."""
     q = system.retract(start, increment)
     c = system.configuration(t, q)
-    return q, jnp.abs(_residuals(system, c, held)), branches.angles(system, c)
+    return q, jnp.abs(_residuals(system, c, held)), assembly_modes.angles(system, c)
 
 
 @kernel
@@ -378,7 +436,7 @@ def _descend(
     def residual(delta: Array, _: None) -> Array:
         q = system.retract(start, delta.astype(start.dtype))
         c = system.configuration(t, q)
-        turned = [x.ravel() for x in branches.misalignments(system, c)]
+        turned = [x.ravel() for x in assembly_modes.misalignments(system, c)]
         parts = _residuals(system, c, held), *turned, WEAK * _misses(c, sought)
         return jnp.concatenate(parts).astype(delta.dtype)
 

@@ -20,17 +20,16 @@ from ..errors import IncompatibleIntegrator, ModelError
 from ..integrators.explicit import ExplicitRK
 from ..lie import vector
 from ..model.values import all_concrete
-from ..programs.run_time_checks import error_if
-from ..programs.stop_gradients import stop_gradients
+from ..programs.tracing import error_if, stop_gradients
 from ..system import constraints
 from ..system.abstract import AbstractSystem, State, Time, Velocities
 from ..system.acceleration import accelerations
 from ..system.configuration import AbstractConfiguration
+from ..system.contacts import Surfaces, surfaces_of
 from ..system.projection import project_velocities
 from ..system.saddle_point import saddle_point
-from ..system.surfaces import Surfaces, surfaces_of
-from .missed_contacts import closed
 from .results import RESULTS
+from .step_controllers import closed
 
 # Speeds of approach of points that rest, as a part of the largest relative speed, in units of the
 # machine epsilon.

@@ -19,7 +19,7 @@ from ..model.arguments import described
 from ..model.model import unknown
 from ..model.values import all_concrete, is_concrete
 from ..programs import stored
-from ..programs.run_time_checks import error_if
+from ..programs.tracing import error_if
 from ..system.abstract import AbstractSystem, NamedPoses, NamedTwists, State, Time
 from ..system.energy import Energy, Momentum, energy, momentum
 from ..system.joint_states import JointState, joint_states

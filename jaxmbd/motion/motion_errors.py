@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from ..programs.stop_gradients import stop_gradients
+from ..programs.tracing import stop_gradients
 from ..system import sizes
 from ..system.abstract import AbstractSystem, State, Time
-from .wrapped_controller import AbstractWrappedController, Choice, Start, Step
+from .step_controllers import AbstractWrappedController, Choice, Start, Step
 
 # Steps over which errors of velocities add up to errors of positions: some tens of periods.
 N_STEPS = 1000.0

@@ -20,9 +20,9 @@ from ..accelerators import widened
 from ..errors import ModelError
 from ..integrators.abstract import AbstractIntegrator
 from ..integrators.explicit import as_integrator
-from ..integrators.joint_tangents import with_joint_tangents
 from ..model.arguments import as_positive
 from ..programs import stored
+from ..programs.with_slope import with_joint_tangents
 from ..system.abstract import AbstractSystem, State, as_time
 from .start import as_start, as_system
 from .times import check_rollout

@@ -22,30 +22,31 @@ from ..integrators.implicit import AbstractImplicit
 from ..model.values import all_concrete, is_concrete
 from ..programs import stored, with_progress
 from ..programs.progress import tell
-from ..programs.run_time_checks import unwatched
-from ..system import branches
+from ..programs.tracing import unwatched
+from ..system import assembly_modes
 from ..system.abstract import AbstractSystem, State, Time, as_time
 from ..system.constraints import may_be_redundant
+from ..system.contacts import names_on_terrain, surfaces_of, without_contacts
 from ..system.projection import Projection
-from ..system.surfaces import names_on_terrain, surfaces_of, without_contacts
-from .change_points import warn_of_change_points
 from .checked_before import without_checks
-from .collapse import ControllerState, EndsCollapsed
-from .contact_guard import (
+from .impacts import Impacts, Run, check_first_state, check_impacts, is_explicit, with_impacts
+from .motion_errors import MeasuresByMotion, below_rounding, measured
+from .motion_warnings import (
     ContactSteps,
+    EnergyBalance,
     ObservesContacts,
+    energy_balance,
+    is_watched,
     note_unobserved,
+    warn_of_change_points,
+    warn_of_energy,
     warn_of_first_state,
     warn_of_steps,
 )
-from .energy_gain import EnergyBalance, energy_balance, is_watched, warn_of_energy
-from .impacts import Impacts, Run, check_first_state, check_impacts, is_explicit, with_impacts
-from .missed_contacts import MeetsContacts
-from .motion_errors import MeasuresByMotion, below_rounding, measured
 from .results import RESULTS
-from .sampling import with_samples
 from .solution import Solution
 from .start import as_start, as_system, check_options
+from .step_controllers import ControllerState, EndsCollapsed, MeetsContacts, with_samples
 from .times import as_saveat, check_times, n_steps
 from .verdict import Verdict, first_lost, in_words, judged
 
@@ -428,11 +429,11 @@ def _saves_steps(saveat: diffrax.SaveAt) -> bool:
 
 def _check_branches(system: AbstractSystem, t0: Array, state: State) -> None:
     """**Raises** `ModelError` if a joint is closed the wrong way round; not under `jit`."""
-    names = branches.checked_joints(system)
-    angles = branches.angles_at(system, t0, state.q) if names else np.zeros(0)
+    names = assembly_modes.checked_joints(system)
+    angles = assembly_modes.angles_at(system, t0, state.q) if names else np.zeros(0)
     if not is_concrete(angles):
         return
-    listed = branches.reversed_joints(names, np.asarray(angles))
+    listed = assembly_modes.reversed_joints(names, np.asarray(angles))
     if listed:
         raise ModelError(
             "simulate: these joints of the first state are closed the wrong way round: "
@@ -476,8 +477,8 @@ def _failure(solution: Solution, verdict: Verdict, fine: str) -> str:
         causes = f"{_LOST}{_beyond_terrain(solution.system)}"
         return f"{_where_lost(solution, verdict)}; {causes}; {look}"
     if result == RESULTS.joint_reversed:
-        names = branches.checked_joints(solution.system)
-        listed = branches.reversed_joints(names, np.asarray(verdict.angles))
+        names = assembly_modes.checked_joints(solution.system)
+        listed = assembly_modes.reversed_joints(names, np.asarray(verdict.angles))
         return f"joints are closed the wrong way round, {listed}: {RESULTS[result]} {look}"
     if result == RESULTS.constraints_violated:
         return f"{in_words(solution.system, verdict)}: {RESULTS[result]} {look}"

@@ -10,8 +10,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
 from ..joints.abstract import n_rows
-from ..programs.stop_gradients import stop_gradients
-from ..system import branches, constraints, sizes
+from ..programs.tracing import stop_gradients
+from ..system import assembly_modes, constraints, sizes
 from ..system.abstract import AbstractSystem, State, Time
 from ..system.joint_states import joint_states
 from ..system.kernels import kernel
@@ -76,7 +76,7 @@ def judged(
     is_constrained, zero = constraints.n_constraints(system) > 0, jnp.zeros((), start.q.dtype)
     size = sizes.length(system, t0, start) if is_constrained else zero
     scales = _row_scales(system, t0, start, size) if is_constrained else jnp.zeros(0, zero.dtype)
-    zeros = jnp.zeros(len(branches.checked_joints(system)), zero.dtype)
+    zeros = jnp.zeros(len(assembly_modes.checked_joints(system)), zero.dtype)
     unconstrained = zero, jnp.zeros((), jnp.int32), t0, zeros, zero
     violations = [
         _violation(system, t0, start, accuracy, size, scales, ts, tree)
@@ -91,7 +91,7 @@ def judged(
     bad: Any = RESULTS.constraints_violated
     result = RESULTS.where(okay & (violation > 1), bad, result)
     bad = RESULTS.joint_reversed
-    result = RESULTS.where(jnp.any(branches.is_reversed(angles)), bad, result)
+    result = RESULTS.where(jnp.any(assembly_modes.is_reversed(angles)), bad, result)
     bad = RESULTS.not_finite
     result = RESULTS.where(jnp.isfinite(first) | lost, bad, result)
     return Verdict(result, first, violation, row, at, angles, size, scales, g)
@@ -170,12 +170,12 @@ def _violation(
 def _residuals(
     system: AbstractSystem, t: Time, state: State, size: Float[Array, ""]
 ) -> tuple[Float[Array, "ng"], Float[Array, "ng"], Float[Array, ""], Float[Array, "n"]]:
-    """Sizes of residuals and of their rates, the largest speed [m/s], and `branches.angles`."""
+    """Sizes of residuals and of their rates, the largest speed [m/s], and angles of false roots."""
     c = system.configuration(t, state.q, state.z)
     V = jnp.abs(c.twists(state.v))
     speed = jnp.max(V[:, :3], initial=0.0) + size * jnp.max(V[:, 3:], initial=0.0)
     g, rate = constraints.residual(system, c), constraint_rates(system, c, state.v)
-    return jnp.abs(g), jnp.abs(rate), speed, branches.angles(system, c)
+    return jnp.abs(g), jnp.abs(rate), speed, assembly_modes.angles(system, c)
 
 
 def _part(accuracy: Any, dtype: Any) -> Any:

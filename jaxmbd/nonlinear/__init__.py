@@ -1,9 +1,9 @@
 """Newton's method for the implicit equations of one step, with sparse and dense factorizations."""
 
 from .blocks import Blocks as Blocks
+from .implicit import linear_root as linear_root
 from .implicit import recomputed as recomputed
 from .implicit import saves_roots as saves_roots
-from .linear_root import linear_root as linear_root
 from .linearization import AbstractFactorization as AbstractFactorization
 from .linearization import AbstractLinearization as AbstractLinearization
 from .linearization import Dense as Dense

@@ -9,13 +9,42 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ..system.kernels import kernel_of
 from .blocks import Blocks
-from .residual import Residual
 
 if TYPE_CHECKING:
     import lineax as lx
 
-Function = Callable[[Float[Array, "n"]], Float[Array, "n"]]
+# Equations at fixed arguments, with values and derivatives by generated code where it exists ------
+
+Equations = Callable[[Float[Array, "n"], Any], Float[Array, "n"]]
+
+
+class Residual:
+    """fn(x, args) as a function of x.
+
+    - `fn`: the equations with derivatives by x and by the arguments, possibly as generated code.
+    - `is_code`: whether they are generated code. Then values are not computed with derivatives.
+
+    **Arguments:** `as_code`: whether generated code may be used. Default: True.
+    """
+
+    def __init__(self, fn: Equations, x: Float[Array, "n"], args: Any, as_code: bool = True):
+        code = kernel_of(fn, x, args) if as_code else None
+        self.args, self.is_code = args, code is not None
+        self.fn: Equations = fn if code is None else code
+
+    def __call__(self, x: Float[Array, "n"]) -> Float[Array, "n"]:
+        return self.fn(x, self.args)
+
+    def derivatives(
+        self, x: Float[Array, "n"], directions: Float[Array, "k n"]
+    ) -> tuple[Float[Array, "n"] | None, Float[Array, "k n"]]:
+        """fn(x), or None for generated code, and derivatives along directions, as one batch."""
+        if self.is_code:
+            return None, jax.vmap(lambda dx: jax.jvp(self, (x,), (dx,))[1])(directions)
+        value, along = jax.linearize(self, x)
+        return value, jax.vmap(along)(directions)
 
 
 class AbstractLinearization(eqx.Module):
@@ -54,7 +83,7 @@ class AbstractFactorization(AbstractLinearization):
         return self
 
     def factor(
-        self, fn: Function, x: Float[Array, "n"], blocks: Blocks
+        self, fn: Residual, x: Float[Array, "n"], blocks: Blocks
     ) -> tuple[Float[Array, "n"], AbstractFactors]:
         """fn(x), and factors of ∂fn/∂x there."""
         value, J = self.jacobian(fn, x, blocks)
@@ -62,7 +91,7 @@ class AbstractFactorization(AbstractLinearization):
 
     @abstractmethod
     def jacobian(
-        self, fn: Function, x: Float[Array, "n"], blocks: Blocks
+        self, fn: Residual, x: Float[Array, "n"], blocks: Blocks
     ) -> tuple[Float[Array, "n"] | None, Float[Array, "k n"]]:
         """fn(x), and the entries of J = ∂fn/∂x there, for `product` and `factors`.
 
@@ -128,14 +157,10 @@ class Dense(AbstractFactorization):
     solver: "lx.AbstractLinearSolver | None" = None
 
     def jacobian(
-        self, fn: Function, x: Float[Array, "n"], blocks: Blocks
+        self, fn: Residual, x: Float[Array, "n"], blocks: Blocks
     ) -> tuple[Float[Array, "n"] | None, Float[Array, "n n"]]:
-        if isinstance(fn, Residual):
-            along_all = fn.derivatives(x, jnp.eye(x.size, dtype=x.dtype))
-            if along_all is not None:
-                return None, along_all.T
-        J, value = jax.jacfwd(lambda x: 2 * (fn(x),), has_aux=True)(x)
-        return value, J
+        value, along_all = fn.derivatives(x, jnp.eye(x.size, dtype=x.dtype))
+        return value, along_all.T
 
     def n_entries(self, blocks: Blocks) -> tuple[int, int]:
         return sum(blocks.counts), sum(blocks.counts)

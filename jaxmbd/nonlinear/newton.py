@@ -11,12 +11,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from ..model.arguments import as_instance
-from ..programs.stop_gradients import stop_gradients
+from ..programs.tracing import stop_gradients
 from ..system.kernels import kernel
 from .blocks import Blocks
 from .implicit import implicit, saved_residuals
-from .linearization import AbstractLinearization
-from .residual import Residual
+from .linearization import AbstractLinearization, Residual
 from .structured import Automatic
 
 # Factors that the chord method caches from step to step, with their rate of convergence -----------

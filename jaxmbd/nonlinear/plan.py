@@ -1,17 +1,154 @@
 """Index tables of a multifrontal elimination, computed once for each pattern on the host."""
 
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float, Int
 
 from scalarjit.frontal import Fronts, Stage, whole
 
 from ..system.sparsity import SparsityPattern
-from .compressed import directions
-from .elimination import Front, eliminate, neighbours
+from .linearization import Residual
+
+# Sparse Jacobians by few directional derivatives (Curtis, Powell and Reid 1974) -------------------
+#
+# Unknowns share a direction if no equation depends on more than one of them. The number of
+# directions of a chain does not depend on its length: it is the number of unknowns around one body.
+
+
+def directions(pattern: SparsityPattern, members: Sequence[np.ndarray]) -> np.ndarray:
+    """Number of the direction of each unknown; `members` are the unknowns of each node."""
+    coupled = neighbours(pattern)
+    colours: list[int] = []  # The first direction of each colour.
+    widths: list[int] = []
+    taken: list[set[int]] = [set() for _ in members]  # Colours of unknowns in a node's equations.
+    chosen = []
+    for node, own in enumerate(members):
+        blocked = set().union(*(taken[row] for row in coupled[node]))
+        colour = next(k for k in range(len(widths) + 1) if k not in blocked)
+        if colour == len(widths):
+            widths.append(0)
+        widths[colour] = max(widths[colour], own.size)
+        for row in coupled[node]:
+            taken[row].add(colour)
+        chosen.append(colour)
+    colours = np.concatenate([[0], np.cumsum(widths)]).tolist()
+    direction = np.zeros(sum(own.size for own in members), dtype=np.int32)
+    for own, colour in zip(members, chosen, strict=True):
+        direction[own] = colours[colour] + np.arange(own.size)
+    return direction
+
+
+def compressed_jacobian(
+    fn: Residual, x: Float[Array, "n"], direction: Int[np.ndarray, "n"]
+) -> tuple[Float[Array, "n"] | None, Float[Array, "k n"]]:
+    """fn(x), and its derivative along the sum of the unit vectors of each direction.
+
+    None instead of fn(x) if it is not computed with the derivative.
+    """
+    numbers = jnp.arange(int(direction.max()) + 1, dtype=jnp.int32)
+
+    def members(number: Array) -> Array:
+        return (direction == number).astype(x.dtype)
+
+    if fn.is_code:
+        return fn.derivatives(x, jax.vmap(members)(numbers))
+    value, along = jax.linearize(fn, x)
+    # Sequential: the intermediate results of all directions together exceed the CPU's cache.
+    return value, jax.lax.map(lambda number: along(members(number)), numbers)
+
+
+# Elimination order of unknowns from their sparsity pattern, computed once on the host -------------
+#
+# A pivot is a set of nodes that are eliminated together: a body with the multipliers of the joint
+# that carries it, whose block [[H, Bᵀ], [B, 0]] is regular. Multipliers of loop constraints are
+# eliminated after the bodies of the loop. Each stage eliminates pivots that share no equation,
+# pivots with the fewest neighbours first (multiple minimum degree, Liu 1985). A tree takes as many
+# stages as it has levels, a chain the logarithm of its length. The remaining nodes are one dense
+# pivot.
+
+# Largest number of remaining unknowns that are eliminated together.
+LAST = 40
+
+
+@dataclass(frozen=True)
+class Front:
+    """One pivot: its eliminated nodes, and the later nodes that their equations depend on."""
+
+    own: tuple[int, ...]
+    boundary: tuple[int, ...]
+
+
+def neighbours(pattern: SparsityPattern) -> list[set[int]]:
+    """For each node, the nodes whose equations depend on its unknowns, itself included."""
+    n = 1 + max((*pattern.velocities, *pattern.constraints))
+    adjacent = [{node} for node in range(n)]
+    for element in pattern.elements:
+        for node in element:
+            adjacent[node].update(element)
+    return adjacent
+
+
+def eliminate(pattern: SparsityPattern, sizes: Sequence[int]) -> list[list[Front]]:
+    """Fronts of each stage; `sizes` are the numbers of unknowns of the nodes."""
+    coupled = neighbours(pattern)
+    left, waiting = _pivots(pattern)
+    where = {node: first for first, own in left.items() for node in own}
+
+    def size(nodes: Iterable[int]) -> int:
+        return sum(sizes[node] for node in nodes)
+
+    def independent() -> list[Front]:
+        candidates = []
+        for first, own in left.items():
+            if not any(node in where for node in waiting[first]):
+                boundary = set().union(*(coupled[node] for node in own)).difference(own)
+                candidates.append((size(boundary), first, boundary))
+        candidates.sort(key=lambda candidate: candidate[:2])
+        fronts, taken, least = [], set(), candidates[0][0]
+        for degree, first, boundary in candidates:
+            # Pivots of high degree wait for later stages.
+            if first not in taken and degree <= max(least, 2 * size(left[first])):
+                fronts.append(Front(left[first], tuple(sorted(boundary))))
+                taken.update(where[node] for node in boundary)
+        return fronts
+
+    stages = []
+    while where:
+        rest = tuple(sorted(where))
+        fronts = [Front(rest, ())] if size(rest) <= LAST else independent()
+        for front in fronts:
+            for node in front.boundary:
+                coupled[node].update(front.boundary)
+                coupled[node].difference_update(front.own)
+            for node in front.own:
+                left.pop(where.pop(node), None)
+        stages.append(fronts)
+    return stages
+
+
+def _pivots(
+    pattern: SparsityPattern,
+) -> tuple[dict[int, tuple[int, ...]], dict[int, tuple[int, ...]]]:
+    """Nodes of each pivot, and nodes that are eliminated before it, by its first node."""
+    n = 1 + max(pattern.velocities)
+    own = {node: [node] for node in range(n)}
+    waiting: dict[int, tuple[int, ...]] = dict.fromkeys(range(n), ())
+    for node, support in enumerate(pattern.supports, start=n):
+        if len(support) == 1:
+            own[support[0]].append(node)
+        else:
+            own[node], waiting[node] = [node], support
+    return {first: tuple(nodes) for first, nodes in own.items()}, waiting
+
+
+# Index tables of a multifrontal elimination, computed once for each pattern on the host -----------
 
 # Largest number of fronts of a batch, and the overhead of a batch in numbers of fronts.
 MOST, OVERHEAD = 64, 4
@@ -21,7 +158,7 @@ PADDING = 1.5
 
 
 @dataclass(frozen=True, eq=False)
-class Sequence:
+class FrontTables:
     """Tables of `c` sequential batches of `w` fronts of one size.
 
     Batches and fronts are padded; the index of padding is -1.
@@ -63,7 +200,7 @@ class Plan:
     owner: np.ndarray
     seen: np.ndarray
     around: np.ndarray
-    sequences: tuple[Sequence, ...]
+    sequences: tuple[FrontTables, ...]
     order: np.ndarray
 
 
@@ -178,7 +315,7 @@ class _Left(NamedTuple):
 
 def _tables(
     stages: list[list[Front]], members: list[np.ndarray], coupled: list[set[int]]
-) -> tuple[tuple[Sequence, ...], np.ndarray]:
+) -> tuple[tuple[FrontTables, ...], np.ndarray]:
     parents = _parents(stages)
     shapes = _shapes(stages, members, parents)
     sequences = _sequences(stages, shapes)
@@ -202,7 +339,7 @@ def _tables(
         for batches in sequences
     ]
     stacked = tuple(
-        Sequence(batches[0].shape.boundary, *map(np.stack, zip(*rows, strict=True)))
+        FrontTables(batches[0].shape.boundary, *map(np.stack, zip(*rows, strict=True)))
         for batches, rows in zip(sequences, tables, strict=True)
     )
     return stacked, order

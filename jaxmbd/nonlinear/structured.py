@@ -22,18 +22,17 @@ import scalarjit
 from ..errors import ModelError
 from ..system.kernels import kernel_of
 from .blocks import Blocks
-from .compressed import compressed_jacobian
 from .linearization import (
     AbstractFactorization,
     AbstractFactors,
     AbstractLinearization,
     Dense,
-    Function,
+    Residual,
     compliances,
     inertias,
     softest,
 )
-from .plan import Plan, Sequence, fronts_of, plan_of
+from .plan import FrontTables, Plan, compressed_jacobian, fronts_of, plan_of
 
 # Smallest number of unknowns for which blocks are faster than one dense matrix.
 ENOUGH = 100
@@ -64,7 +63,7 @@ class BlockSparse(AbstractFactorization):
     inlined: ClassVar[bool] = False
 
     def jacobian(
-        self, fn: Function, x: Float[Array, "n"], blocks: Blocks
+        self, fn: Residual, x: Float[Array, "n"], blocks: Blocks
     ) -> tuple[Float[Array, "n"] | None, Float[Array, "k n"]]:
         """fn(x), or None, and derivatives along the directions of the plan."""
         return compressed_jacobian(fn, x, _plan(blocks).direction)
@@ -294,8 +293,8 @@ def _solved_transposed(
 PLAIN = {"factored": _factored, "solved": _solved, "solved_transposed": _solved_transposed}
 
 
-def _tables(sequence: Sequence) -> dict[str, Array]:
-    names = [f.name for f in fields(Sequence) if f.type is np.ndarray]
+def _tables(sequence: FrontTables) -> dict[str, Array]:
+    names = [f.name for f in fields(FrontTables) if f.type is np.ndarray]
     return {name: _table(getattr(sequence, name)) for name in names}
 
 

@@ -18,7 +18,7 @@ from ..mechanism.float_types import in_one_float_type
 from ..model import Model
 from ..model.values import all_concrete
 from ..programs import stored, with_progress
-from ..sweeps.named import runnable, traced_by_name
+from ..sweeps.program import runnable, traced_by_name
 from .slopes import Sensitivities
 
 # Directions of forward mode that take as long as one output number of reverse mode: measured with

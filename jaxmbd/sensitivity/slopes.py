@@ -110,9 +110,9 @@ class Sensitivities:
 
         **Arguments:** `dims`, `{result: dimensions}`; `coords`, `{dimension: values}`.
         """
-        from ..io.sensitivities import to_dataset
+        from ..io.dataset import sensitivities_to_dataset
 
-        return to_dataset(self, dims or {}, coords or {})
+        return sensitivities_to_dataset(self, dims or {}, coords or {})
 
     def plot(
         self,

@@ -7,8 +7,8 @@ from .abstract import AbstractKinematicSensor as AbstractKinematicSensor
 from .abstract import AbstractSensor as AbstractSensor
 from .abstract import nearest_reading as nearest_reading
 from .calibrated import Calibrated as Calibrated
-from .contact import ContactForce as ContactForce
 from .dynamic import Accelerometer as Accelerometer
+from .dynamic import ContactForce as ContactForce
 from .dynamic import DriverForce as DriverForce
 from .dynamic import ElementState as ElementState
 from .dynamic import JointReaction as JointReaction

@@ -15,7 +15,8 @@ from ..model.model import unknown
 from ..model.values import as_leaf
 from ..system.abstract import AbstractSystem, State, Time
 from ..system.acceleration import accelerations
-from ..system.driving_forces import driving_forces
+from ..system.contacts import contacts
+from ..system.inverse_dynamics import driving_forces
 from ..system.loads import element_states
 from ..system.reactions import reactions
 from .abstract import AbstractSensor
@@ -131,3 +132,27 @@ class DriverForce(AbstractSensor):
         if self.driver not in forces:
             raise ModelError(unknown("sensor: unknown driver", self.driver, forces))
         return forces[self.driver]
+
+
+# Sensors of contact forces ------------------------------------------------------------------------
+
+
+class ContactForce(AbstractSensor):
+    """Force of a contact on its first body, along the axes of the world, shape `(3,)` [N].
+
+    It is the sum over the points of contact. `mbd.contacts` gives each of them.
+
+    **Arguments:** `contact`: name of the element.
+
+    For example:
+
+        scale = sensors.ContactForce("touch")
+    """
+
+    contact: str = eqx.field(static=True)
+
+    def __call__(self, system: AbstractSystem, t: Time, state: State) -> Float[Array, "3"]:
+        known = contacts(system, t, state)
+        if self.contact not in known:
+            raise ModelError(unknown("sensor: unknown contact", self.contact, known))
+        return jnp.sum(known[self.contact].force, axis=0)

@@ -1,12 +1,12 @@
 """Static equilibrium: energy drainage, Newton's method, stability, load paths."""
 
-from .drainage import Drainage as Drainage
 from .equilibrium import Equilibrium as Equilibrium
 from .equilibrium import equilibrium as equilibrium
 from .load_path import ArcLength as ArcLength
 from .load_path import Branch as Branch
 from .load_path import load_path as load_path
-from .newton import StaticNewton as StaticNewton
+from .methods import Drainage as Drainage
+from .methods import StaticNewton as StaticNewton
 
 __all__ = [
     "ArcLength",

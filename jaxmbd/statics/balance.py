@@ -21,6 +21,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..nonlinear import AbstractFactorization, Blocks
+from ..nonlinear.linearization import Residual
 from ..system import constraints
 from ..system.abstract import AbstractSystem, Coordinates, State, States, Time, Velocities
 from ..system.acceleration import accelerations
@@ -141,7 +142,7 @@ def factored(
     if at.mass is not None and at.system.nz == 0:
         K = at.system.own_rest_stiffness(at.start, lam)
     if K is None or at.mass is None:
-        return way.factor(lambda x: equations(x, at), x, blocks)
+        return way.factor(Residual(equations, x, at, as_code=False), x, blocks)
     return equations(x, at), way.factors(K + at.inertia * at.mass, blocks)
 
 

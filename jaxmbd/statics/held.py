@@ -13,9 +13,9 @@ from ..errors import ModelError
 from ..forces import AppliedForce, AppliedTorque, Gravity, JointTorque
 from ..joints import Driver, Screw
 from ..joints.components import coordinate_components
-from ..mechanism.drivers import DriverGroup
+from ..mechanism.couplings import DriverGroup
 from ..mechanism.groups import kind_of
-from ..mechanism.rows import Rows
+from ..mechanism.index_sets import Rows
 from ..model.model import anonymous, unknown
 from ..model.values import as_leaf
 from ..signals import Constant

@@ -23,7 +23,7 @@ from ..model.values import all_concrete, as_leaf, is_concrete
 from ..motion.start import as_start, as_system
 from ..nonlinear import Dense
 from ..programs import with_progress
-from ..programs.run_time_checks import error_if
+from ..programs.tracing import error_if
 from ..system.abstract import AbstractSystem, State, Time, as_time
 from ..system.acceleration import accelerations
 from ..system.energy import energy
@@ -41,10 +41,9 @@ from .balance import (
     scales_of,
     unknowns,
 )
-from .eigenvalues import with_derivatives
 from .equilibrium import Equilibrium, equilibrium
 from .held import at_rest, with_loads
-from .stability import Stability, stability
+from .stability import Stability, stability, with_derivatives
 
 Parameter = str | Callable[[Any], AbstractSystem]
 

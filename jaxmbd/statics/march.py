@@ -17,6 +17,7 @@ from scalarjit import native_or_traced
 
 from ..model.values import as_jax
 from ..nonlinear import AbstractFactorization, Blocks
+from ..nonlinear.linearization import Residual
 from ..system.abstract import AbstractSystem, Time, Velocities
 from ..system.kernels import kernel
 from .balance import (
@@ -32,8 +33,7 @@ from .balance import (
     parts,
     unknowns,
 )
-from .drainage import Drainage
-from .newton import StaticNewton
+from .methods import Drainage, StaticNewton
 
 # One linearly implicit step towards equilibrium: corrections by one factorization -----------------
 
@@ -105,7 +105,7 @@ def attempt(
         first = way.solve(factors, -value)
     else:
         begin = x0.at[: system.nv].set(ahead)
-        value, factors = way.factor(lambda x: residual(x, at), begin, blocks)
+        value, factors = way.factor(Residual(residual, begin, at, as_code=False), begin, blocks)
         first = begin - x0 + way.solve(factors, -value)
         value = residual(x0, at)
     second = way.solve(factors, -residual(x0 + first, at))

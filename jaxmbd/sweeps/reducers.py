@@ -7,7 +7,7 @@ import numpy as np
 
 from ..errors import ModelError
 from ..model.model import unknown
-from .sobol import design_of, indices, resampled
+from .distributions import design_of, indices, resampled
 
 # Assumed error of results, in units of round-off.
 ROUND_OFF = 1e3

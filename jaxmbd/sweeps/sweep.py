@@ -17,12 +17,10 @@ from ..model.arguments import as_instance, as_mapping, is_count
 from ..model.paths import steps_of
 from ..programs import with_progress
 from ..programs.progress import say
-from .chunks import Chunk, run_chunk
+from .chunks import Chunk, Task, run_chunk, versions
 from .distributions import AbstractSampling
 from .program import Program
 from .scenarios import Scenarios, as_scenarios
-from .task import Task
-from .versions import versions
 
 FORMAT = 1  # Version of the files of a folder.
 
@@ -91,7 +89,7 @@ def sweep(
         results = mbd.sweep(model, masses, fastest, n=20)
         results["rate"]  # (scenario,)
     """
-    from .labelled import check_names, concatenated, to_dataset
+    from .store import check_names, concatenated, to_dataset
 
     if not is_count(chunk):
         raise ModelError(f"sweep: a chunk has one scenario or more, got {chunk!r}")

@@ -8,6 +8,7 @@ the minus sign of the applied force.) If constraints are redundant, A is singula
 are unique nevertheless, and the multipliers returned are the minimum-norm ones.
 """
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
@@ -18,7 +19,7 @@ from ..linear import after
 from ..linear.constrained import DISTURBANCE
 from ..model.arguments import as_instance
 from ..programs import stored
-from ..programs.stop_gradients import stop_gradients
+from ..programs.tracing import stop_gradients
 from . import constraints, refined
 from .abstract import AbstractSystem, State, Time, Velocities, as_state, as_time
 from .configuration import AbstractConfiguration
@@ -167,3 +168,40 @@ def _is_rounding_small(
     scale = load_scale(system.mechanism, c.twists(v)[bodies], *loads(c, v))
     changed, rates = c.twists(change)[bodies], c.twists(vdot)[bodies]
     return is_rounding_small(system.mechanism.rigid, changed, rates, scale)
+
+
+# Derivatives of accelerations by positions and velocities -----------------------------------------
+
+Matrices = tuple[Float[Array, "nv nv"], Float[Array, "nv nv"]]
+
+
+def acceleration_derivatives(system: AbstractSystem, t: float | Time, state: State) -> Matrices:
+    """∂v̇/∂q and ∂v̇/∂v of the accelerations of a state, each of shape `(nv, nv)`.
+
+    Column j of ∂v̇/∂q is the change by a unit displacement along velocity j, in the sense of
+    `system.retract`, at constant v and z. Both are NaN where `accelerations` are.
+
+    Trees of rigid bodies in joint coordinates without constraints, and without elements with states
+    or controllers, have derivatives in closed form, for the cost of a few evaluations of the
+    accelerations. All other systems are differentiated, in 2 `nv` directions.
+
+    For example:
+
+        by_q, by_v = mbd.acceleration_derivatives(system, 0.0, state)
+    """
+    return _derivatives(system, as_time(t, system), as_state(state, system))
+
+
+@stored
+@with_room
+def _derivatives(system: AbstractSystem, t: Time, state: State) -> Matrices:
+    system = system.prepared()
+    found = system.own_acceleration_derivatives(t, state)
+    if found is not None:
+        return found
+
+    def vdot(dq: Float[Array, "nv"], v: Float[Array, "nv"]) -> Float[Array, "nv"]:
+        now = State(system.retract(state.q, dq), v, state.z)
+        return accelerations(system, t, now)[0]
+
+    return jax.jacfwd(vdot, (0, 1))(jnp.zeros_like(state.v), state.v)

@@ -21,7 +21,7 @@ from ..joints.abstract import AbstractJoint, n_rows
 from ..lie import Pose, se3
 from ..mechanism.elements import JointForces, Wrenches
 from ..mechanism.groups import JointGroup
-from ..programs.stop_gradients import stop_gradients
+from ..programs.tracing import stop_gradients
 from .abstract import AbstractSystem, Time, Velocities
 from .configuration import AbstractConfiguration
 from .inertia import twist_rates

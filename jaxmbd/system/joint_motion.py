@@ -7,8 +7,8 @@ from jaxtyping import Array, Float
 from ..joints import AbstractJoint
 from ..lie import Pose, se3
 from ..mechanism.groups import JointGroup
+from ..mechanism.index_sets import Rows
 from ..mechanism.mechanism import Mechanism
-from ..mechanism.rows import Rows
 
 
 def relative_poses(group: JointGroup, ports: Pose) -> Pose:

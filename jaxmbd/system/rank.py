@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 from ..errors import ModelError
 from ..model.values import all_concrete
 from ..programs import stored
-from . import branches, constraints
+from . import assembly_modes, constraints
 from .abstract import AbstractSystem, Coordinates, Time, Velocities, as_time
 
 # Number of nearby configurations, number of attempts to compute them, and their distance: a
@@ -176,7 +176,7 @@ class _Configuration:
     def is_closed(self) -> bool:
         """True if all joints are closed and none is reversed; drivers are ignored."""
         closed = np.abs(self.relative[self.undriven]).max(initial=0.0) <= self.eps**0.5
-        return bool(closed and not np.any(branches.is_reversed(self.angles)))
+        return bool(closed and not np.any(assembly_modes.is_reversed(self.angles)))
 
     @property
     def tolerance(self) -> float:
@@ -306,7 +306,7 @@ def _evaluate(system: AbstractSystem, t: Time, q: Coordinates) -> tuple[Array, .
     c = system.configuration(t, q)
     G, g = constraints.jacobian(system, c), constraints.residual(system, c)
     A, relative = G @ system.solve_mass(c, G.T), g / constraints.scales(system, c, G)
-    return G, A, g, relative, c.ports.p, branches.angles(system, c)
+    return G, A, g, relative, c.ports.p, assembly_modes.angles(system, c)
 
 
 @stored

@@ -11,7 +11,7 @@ import jax.scipy.linalg as jsl
 from jaxtyping import Array, Bool, Float
 
 from ..bodies import AbstractBody
-from ..programs.stop_gradients import stop_gradients
+from ..programs.tracing import stop_gradients
 from .abstract import AbstractSystem, State, Time, Velocities
 from .configuration import AbstractConfiguration
 from .inertia import forces_on_bodies, inertia_matrix, twist_rates

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..mechanism.elements import JointForces, Wrenches
-from ..mechanism.rows import Rows, in_order
+from ..mechanism.index_sets import Rows, in_order
 from . import constraints
 from .abstract import AbstractSystem, Coordinates, State, Time, Velocities
 from .configuration import AbstractConfiguration

@@ -17,7 +17,7 @@ from ..bodies import RigidBody
 from ..lie import so3
 from ..mechanism.elements import JointForces, Wrenches
 from ..mechanism.mechanism import Mechanism
-from ..programs.stop_gradients import stop_gradients
+from ..programs.tracing import stop_gradients
 
 # Float types with a larger machine epsilon have their accelerations checked.
 DOUBLE_EPS = 1e-12

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from ..linear import ConstraintFactors, after, factor_constraints
-from ..programs.stop_gradients import stop_gradients
+from ..programs.tracing import stop_gradients
 from . import constraints
 from .abstract import AbstractSystem, Velocities
 from .configuration import AbstractConfiguration

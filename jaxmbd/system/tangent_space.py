@@ -17,7 +17,7 @@ from ..errors import ModelError
 from ..linear import ConstraintFactors
 from ..model.values import all_concrete
 from ..programs import stored
-from ..programs.stop_gradients import stop_gradients
+from ..programs.tracing import stop_gradients
 from . import constraints
 from .abstract import AbstractSystem, State, States, Time, Velocities, as_state, as_time
 from .configuration import AbstractConfiguration

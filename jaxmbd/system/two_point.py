@@ -24,8 +24,8 @@ from ..forces import AbstractField, AbstractFrameElement, AbstractJointElement, 
 from ..joints.abstract import AbstractJoint
 from ..lie import Pose, se3, so3, vector
 from ..mechanism.elements import Fields, FrameElements, JointElements, Wrenches
+from ..mechanism.index_sets import Rows
 from ..mechanism.mechanism import Mechanism
-from ..mechanism.rows import Rows
 from . import constraints
 from .abstract import AbstractSystem, Time
 

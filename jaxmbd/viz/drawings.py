@@ -12,8 +12,7 @@ from ..forces import Contact, Tyre
 from ..mechanism.elements import FrameElements
 from ..motion.motion import AbstractMotion
 from ..system.abstract import State
-from ..system.contacts import contacts
-from ..system.tyre_contacts import tyre_contacts
+from ..system.contacts import contacts, tyre_contacts
 from . import shapes
 from .scene import (
     GROUND,

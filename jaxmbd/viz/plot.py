@@ -16,9 +16,9 @@ from ..motion.motion import AbstractMotion
 from ..programs import stored
 from ..system.abstract import AbstractSystem, State
 from ..system.contacts import contacts as contacts_at
+from ..system.contacts import tyre_contacts
 from ..system.energy import Energy
 from ..system.loads import element_states, rates_at
-from ..system.tyre_contacts import tyre_contacts
 from .motion import check_single
 
 try:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import jaxmbd as mbd
-from jaxmbd.motion.change_points import _first
+from jaxmbd.motion.motion_warnings import _first
 from tests import models
 from tests.formulations.test_redundant import four_bar
 

@@ -13,7 +13,7 @@ import jaxmbd as mbd
 from jaxmbd import distributions as laws
 from jaxmbd import reducers
 from jaxmbd.identification.transforms import Entries, PhysicalBody, Positive, Scaled
-from jaxmbd.sweeps import sobol
+from jaxmbd.sweeps import distributions
 
 START, DT, N = 0.1, 0.02, 50
 TIMES = DT * np.arange(1, N + 1)
@@ -414,11 +414,13 @@ def test_the_design_is_known_by_its_numbers(tmp_path):
 
 def test_bootstrap_samples_are_estimated_alike():
     f = uncertain()["path"].values.reshape(5, 1024, 3)[:, :, 1:]
-    ours = sobol.resampled(f, 2, seed=7)
+    ours = distributions.resampled(f, 2, seed=7)
     counts = np.random.default_rng(7).multinomial(1024, np.full(1024, 1 / 1024), size=2)
     for k, times in enumerate(counts):
         rows = np.repeat(np.arange(1024), times)
-        np.testing.assert_allclose(ours[:, :, k], sobol.indices(f[:, rows]), rtol=1e-7, atol=1e-9)
+        np.testing.assert_allclose(
+            ours[:, :, k], distributions.indices(f[:, rows]), rtol=1e-7, atol=1e-9
+        )
 
 
 def with_failures():

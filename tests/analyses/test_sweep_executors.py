@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 
 import jaxmbd as mbd
-from jaxmbd.sweeps.task import Task
+from jaxmbd.sweeps.chunks import Task
 from tests.analyses.test_sweep import DIMS, ROOT, A, same, scenarios, swing
 
 OPTIONS = {"chunk": 2, "dims": DIMS, "progress": False}

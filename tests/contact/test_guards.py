@@ -10,7 +10,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import contact, forces, inertia, joints
-from jaxmbd.motion.missed_contacts import lowest_between
+from jaxmbd.motion.step_controllers import lowest_between
 from tests.contact import models
 
 

@@ -6,7 +6,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import contact, forces, sensors
-from jaxmbd.motion.energy_gain import can_gain_energy
+from jaxmbd.motion.motion_warnings import can_gain_energy
 from tests.contact import models
 
 

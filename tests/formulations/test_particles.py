@@ -8,7 +8,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import Frame, forces, joints
-from jaxmbd.formulations.nodal import particles
+from jaxmbd.formulations.nodal import placement
 from jaxmbd.system import loads
 from tests import models
 
@@ -23,13 +23,13 @@ def test_masses_have_the_moments_of_the_body(d):
     points, mass = jnp.asarray(rng.normal(size=(d + 1, d))), jnp.asarray(2.0)
     half = rng.normal(size=(d, d))
     second = jnp.asarray(half @ half.T)
-    m = particles.masses(points, mass, second)
-    s = particles.from_primary(d + 1) @ points
+    m = placement.masses(points, mass, second)
+    s = placement.from_primary(d + 1) @ points
     assert m.shape == ((d + 1) * (d + 2) // 2,)
     assert jnp.sum(m) == pytest.approx(2.0)
     np.testing.assert_allclose(m @ s, 0.0, atol=1e-12)
     np.testing.assert_allclose(jnp.einsum("n,ni,nj->ij", m, s, s), second, atol=1e-11)
-    M = particles.primary_mass(points, mass, second)
+    M = placement.primary_mass(points, mass, second)
     inverse = np.linalg.inv(np.hstack([np.ones((d + 1, 1)), points]))
     blocks = np.block([[2.0, np.zeros((1, d))], [np.zeros((d, 1)), second]])
     np.testing.assert_allclose(M, inverse.T @ blocks @ inverse, atol=1e-10)
@@ -38,9 +38,9 @@ def test_masses_have_the_moments_of_the_body(d):
 
 def test_masses_may_be_negative():
     """A short heavy body with far particles."""
-    m = particles.masses(jnp.array([[-2.0], [2.0]]), jnp.asarray(1.0), jnp.asarray([[1.0 / 3]]))
+    m = placement.masses(jnp.array([[-2.0], [2.0]]), jnp.asarray(1.0), jnp.asarray([[1.0 / 3]]))
     assert m.min() > 0
-    m = particles.masses(jnp.array([[-0.2], [0.2]]), jnp.asarray(1.0), jnp.asarray([[1.0 / 3]]))
+    m = placement.masses(jnp.array([[-0.2], [0.2]]), jnp.asarray(1.0), jnp.asarray([[1.0 / 3]]))
     assert m.min() < -1
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from jaxmbd.motion.rollout import n_bytes
 from jaxmbd.nonlinear import Blocks, CachedFactors, Dense, Newton, saves_roots
+from tests.nonlinear.test_structured import without_code
 
 GUESS = jnp.array([1.0, 0.0])
 ARGS = jnp.array([0.5, 2.0])
@@ -115,7 +116,7 @@ def test_each_lane_of_a_batch_ends_by_itself(newton):
 
 def solve_parabola(a, slope, usable):
     """Root of x² = a from 2.1 with factors of slope * x from an earlier step."""
-    factors = Dense().factor(lambda x: slope * x, jnp.ones(1), BLOCKS_OF_ONE)[1]
+    factors = Dense().factor(without_code(lambda x: slope * x), jnp.ones(1), BLOCKS_OF_ONE)[1]
     cache = having(factors, usable)
     guess = jnp.where(jnp.isnan(a), a, 2.1)
     root = Newton()(lambda x, a: x * x - a, guess, a, BLOCKS_OF_ONE, cache)
@@ -160,7 +161,7 @@ def test_members_of_a_batch_renew_factors_together():
 
 def test_one_change_does_where_the_rate_is_known():
     """Steps for x = a with a slope that is off by 0.001: each change is 0.001 of the one before."""
-    factors = Dense().factor(lambda x: 1.001 * x, jnp.ones(1), BLOCKS_OF_ONE)[1]
+    factors = Dense().factor(without_code(lambda x: 1.001 * x), jnp.ones(1), BLOCKS_OF_ONE)[1]
     newton, a = Newton(tolerance=1e-8, chord=True), jnp.array([2.0])
 
     @eqx.filter_jit
@@ -198,7 +199,7 @@ def test_factors_are_given_up_where_steps_take_more_iterations(age, n_steps, usa
 @pytest.mark.long
 def test_rounding_of_two_steps_is_enough_for_the_next():
     """The equation x = a has errors of 1e-11 in each evaluation, and a slope off by 0.001."""
-    factors = Dense().factor(lambda x: 1.001 * x, jnp.ones(1), BLOCKS_OF_ONE)[1]
+    factors = Dense().factor(without_code(lambda x: 1.001 * x), jnp.ones(1), BLOCKS_OF_ONE)[1]
 
     def equation(x, a):
         return x - a + 1e-11 * jnp.sin(1e16 * x)
@@ -269,7 +270,7 @@ def test_changes_across_a_kink_are_damped(newton):
 @pytest.mark.parametrize(("slope", "off"), [(2.5, 1e-10), (0.4, 0.0)], ids=["slow", "diverging"])
 def test_derivatives_with_factors_far_from_the_jacobian(slope, off):
     """Steps for x = a, from so near that steps with the slope of another equation find it."""
-    factors = Dense().factor(lambda x: slope * x, jnp.ones(1), BLOCKS_OF_ONE)[1]
+    factors = Dense().factor(without_code(lambda x: slope * x), jnp.ones(1), BLOCKS_OF_ONE)[1]
     newton, cache = Newton(chord=True), having(factors)
 
     def root(a):
@@ -350,7 +351,7 @@ def test_equations_beyond_the_constraints_do_not_loosen_them():
         [[1.0, 0.0, -1.0, 0.0], [0.0, 1e-10, 0.0, 1e6], [1.0, 0.0, 0.0, 0.0], [0.0, -1.0, 0.0, 1.0]]
     )
     blocks = Blocks((2, 1, 1), (jnp.array(1.0),) * 3, (True,), others=1)
-    _, factors = Dense().factor(lambda x: J @ x, jnp.zeros(4), blocks)
+    _, factors = Dense().factor(without_code(lambda x: J @ x), jnp.zeros(4), blocks)
     x = Dense().solve(factors, jnp.array([0.0, 0.0, 1.0, 0.0]))
     np.testing.assert_allclose(x, [1.0, 0.0, 1.0, 0.0], atol=1e-7)
     assert factors.missed(x) < 1e-7

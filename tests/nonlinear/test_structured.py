@@ -1,6 +1,6 @@
 """Linear systems by blocks: the pattern of the equations, elimination, and what Newton finds."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -16,14 +16,19 @@ from jaxmbd.formulations.maximal import MaximalSystem
 from jaxmbd.integrators.generalized_alpha import AlphaMemory
 from jaxmbd.mechanism.lowering import lower
 from jaxmbd.nonlinear import Automatic, Blocks, BlockSparse, Dense, Newton
-from jaxmbd.nonlinear.elimination import eliminate, neighbours
-from jaxmbd.nonlinear.plan import plan_of
+from jaxmbd.nonlinear.linearization import Residual
+from jaxmbd.nonlinear.plan import eliminate, neighbours, plan_of
 from jaxmbd.system.constraints import n_constraints
 from jaxmbd.system.sparsity import SparsityPattern
 from tests.models import JOINT_KINDS, chain, random_body, random_frame, random_joint, random_tree
 
 Y = (0.0, 1.0, 0.0)
 LINK = mbd.inertia.shifted(mbd.inertia.rod(1.0, 1.0, radius=0.05), (0.5, 0.0, 0.0))
+
+
+def without_code(fn: Callable[[jax.Array], jax.Array]) -> Residual:
+    """A function of x as equations that JAX evaluates."""
+    return Residual(lambda x, _: fn(x), jnp.zeros(1), None, as_code=False)
 
 
 def closed_tree(kinds: Sequence[type[joints.AbstractJoint]]) -> mbd.Model:
@@ -135,7 +140,7 @@ def solutions(way, J: np.ndarray, blocks: Blocks, b: np.ndarray) -> tuple[np.nda
 
     @jax.jit
     def solve(x):
-        _, factors = way.factor(lambda x: jnp.asarray(J) @ x, x, blocks)
+        _, factors = way.factor(without_code(lambda x: jnp.asarray(J) @ x), x, blocks)
         return way.solve(factors, x), way.solve_transposed(factors, x)
 
     return jax.device_get(solve(jnp.asarray(b)))
@@ -183,7 +188,7 @@ def test_batches_of_factors():
     @jax.vmap
     def solve(scale):
         way = BlockSparse()
-        _, factors = way.factor(lambda x: scale * (J @ x), b, blocks)
+        _, factors = way.factor(without_code(lambda x: scale * (J @ x)), b, blocks)
         return way.solve(factors, b), way.solve_transposed(factors, b)
 
     for found, matrix in zip(jax.jit(solve)(scales), (J, J.T), strict=True):
@@ -238,7 +243,7 @@ def test_units_do_not_change_factors_of_dependent_constraints(way):
     def solved(J, b, large, residuals):
         counts, typical = (nv, n - nv), (jnp.array(1.0),) * 2
         blocks = Blocks(counts, typical, (True,) * (n - nv), pattern, 0, large, residuals)
-        _, factors = way.factor(lambda x: J @ x, b, blocks)
+        _, factors = way.factor(without_code(lambda x: J @ x), b, blocks)
         y = way.solve(factors, b)
         return y, factors.missed(y), blocks.size(y, 2 * y)
 
@@ -321,7 +326,7 @@ def test_the_program_does_not_grow():
         blocks = Blocks((6 * n, 5 * n), (jnp.array(1.0),) * 2, pattern=pattern)
 
         def solve(x):
-            _, factors = BlockSparse().factor(jnp.sin, x, blocks)
+            _, factors = BlockSparse().factor(without_code(jnp.sin), x, blocks)
             return BlockSparse().solve(factors, x)
 
         return jax.jit(solve).lower(jnp.zeros(11 * n)).as_text().count("\n")
@@ -340,7 +345,7 @@ def test_small_systems_and_unknown_patterns_are_dense():
     assert isinstance(Automatic().chosen(Blocks((120, 100), size)), Dense)
     assert isinstance(Dense().chosen(Blocks((120, 100), size, pattern=pattern)), Dense)
     with pytest.raises(ModelError, match="BlockSparse"):
-        BlockSparse().factor(jnp.sin, jnp.zeros(220), Blocks((120, 100), size))
+        BlockSparse().factor(without_code(jnp.sin), jnp.zeros(220), Blocks((120, 100), size))
 
 
 @pytest.mark.long

@@ -13,8 +13,7 @@ from jaxmbd.formulations.joint.configuration import split
 from jaxmbd.system import constraints
 from jaxmbd.system.abstract import reference_values
 from jaxmbd.system.inertia import twist_rates
-from jaxmbd.system.loads import applied, potentials
-from jaxmbd.system.nonconservative import nonconservative
+from jaxmbd.system.loads import applied, nonconservative, potentials
 from jaxmbd.system.saddle_point import row_lengths
 
 

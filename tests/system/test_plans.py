@@ -6,7 +6,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import Frame, joints
-from jaxmbd.mechanism.rows import Rows, inverse
+from jaxmbd.mechanism.index_sets import Rows, inverse
 from jaxmbd.mechanism.topology import find_topology
 from tests import models
 

@@ -9,8 +9,7 @@ import pytest
 import jaxmbd as mbd
 from jaxmbd import Frame, forces, joints
 from jaxmbd.system import constraints
-from jaxmbd.system.partitioning import dependent
-from jaxmbd.system.projection import project_velocities
+from jaxmbd.system.projection import dependent, project_velocities
 from jaxmbd.system.saddle_point import saddle_point
 from tests import models
 from tests.marks import thorough_but

@@ -12,11 +12,10 @@ from jaxtyping import Array, Float
 from scalarjit import mostly_zeros, native_of
 
 from ...linear import solve_spd
-from ...mechanism.rows import Rows
+from ...mechanism.index_sets import Rows
 from ...system.abstract import State, Time
-from ...system.acceleration import free_accelerations
-from ...system.acceleration_derivatives import Matrices
-from ...system.looked_up import with_values_looked_up
+from ...system.acceleration import Matrices, free_accelerations
+from ...system.kernels import with_values_looked_up
 from .load_derivatives import Plan, plan_of
 from .residual_derivatives import MAX_BY_ENTRIES, residual_derivatives
 from .system import JointSystem

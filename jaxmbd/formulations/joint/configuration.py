@@ -16,10 +16,10 @@ from jaxtyping import Array, Bool, Float
 
 from ...joints.abstract import AbstractJoint
 from ...lie import Pose, se3
+from ...mechanism.index_sets import Rows, in_order, inverse
 from ...mechanism.mechanism import Mechanism
-from ...mechanism.rows import Rows, in_order, inverse
 from ...system.configuration import AbstractPortConfiguration
-from .layout import Layout
+from .tree_recursion import Layout
 
 
 class JointConfiguration(AbstractPortConfiguration):

@@ -16,13 +16,13 @@ from ...bodies import RigidBody
 from ...lie import Pose, se3, so3
 from ...linear import solve_spd, spd_solver
 from ...mechanism.elements import Motion
-from ...mechanism.rows import Rows
-from ...programs.stop_gradients import stop_gradients
+from ...mechanism.index_sets import Rows
+from ...programs.tracing import stop_gradients
 from ...programs.with_slope import jvp_with_zeros
 from ...system import constraints
 from ...system.abstract import State
+from ...system.kernels import with_values_looked_up
 from ...system.loads import total_loads
-from ...system.looked_up import with_values_looked_up
 from ...system.refined import refined_accelerations
 from ...system.rounding import is_checked
 from .articulated import Articulated, as_matrix

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 from ...joints import AbstractJoint
 from ...lie import se3
 from ...mechanism.elements import JointForces, Wrenches
-from ...mechanism.rows import Rows
+from ...mechanism.index_sets import Rows
 from ...system import joint_motion
 from ...system.abstract import State
 from ...system.loads import loads

@@ -31,7 +31,7 @@ from jaxtyping import Array, Bool, Float
 from ...joints import AbstractJoint
 from ...lie import Pose, se3, so3
 from ...mechanism.elements import JointElements
-from ...mechanism.rows import Rows
+from ...mechanism.index_sets import Rows
 from ...system.loads import loads
 from .configuration import (
     JointConfiguration,

@@ -14,9 +14,9 @@ from ...joints.components import coordinate_components, periodic_coordinates
 from ...joints.rotation import FreeRotation
 from ...lie import Pose, se3
 from ...linear import solve_spd
+from ...mechanism.index_sets import Rows, in_order
 from ...mechanism.lowering import lower
 from ...mechanism.mechanism import Mechanism
-from ...mechanism.rows import Rows, in_order
 from ...mechanism.tree import tree_poses
 from ...model import Model
 from ...model.arguments import as_names
@@ -43,7 +43,7 @@ from .configuration import (
     velocity_product_twists,
 )
 from .inertia import WorldInertia, flatten, unflatten, world_inertia
-from .layout import Layout, lay_out
+from .tree_recursion import Layout, lay_out
 
 
 class JointCoordinates(AbstractFormulation):

@@ -20,9 +20,9 @@ from ...joints import AbstractJoint
 from ...joints.rotation import AxisRotation, NoRotation
 from ...lie import Pose, vector
 from ...mechanism.groups import JointGroup
+from ...mechanism.index_sets import Rows, in_order
 from ...mechanism.lowering import lower
 from ...mechanism.mechanism import Mechanism
-from ...mechanism.rows import Rows, in_order
 from ...mechanism.tree import forward_pass
 from ...model import Model
 from ...model.arguments import as_positive
@@ -30,9 +30,8 @@ from ...model.model import unknown
 from ...model.values import as_leaf, is_concrete
 from ...system.abstract import AbstractFormulation, ArtificialEnergyLimit
 from ...system.two_point import secant_stiffness
-from . import remaining
-from .representable import check_bodies, check_inertias, check_joints, check_rotors
-from .shifted_to_com import shifted_to_com
+from . import representable
+from .representable import check_bodies, check_inertias, check_joints, check_rotors, shifted_to_com
 from .system import Assembly, Elements, NodalSystem, second_moments
 
 # The edges of the tetrahedron of the centre of mass and the tips of the three vectors.
@@ -292,7 +291,7 @@ class NaturalSystem(NodalSystem):
                 parts.append(group.children.take(products)[:, : _n_products(group)])
         if self.penalty is None:
             parts.append(self._joint_residuals(q))
-        return remaining.joined(parts, q.dtype)
+        return representable.joined(parts, q.dtype)
 
     def intrinsic_names(self) -> list[str]:
         bodies, names = self.mechanism.topology.bodies[1:], []
@@ -308,9 +307,9 @@ class NaturalSystem(NodalSystem):
 
     def _joint_residuals(self, q: Float[Array, "nq"]) -> Float[Array, "n_residuals"]:
         frames = self.element_frames(q)
-        return remaining.joined(
+        return representable.joined(
             [
-                remaining.residuals(
+                representable.residuals(
                     group, frames, lambda joint, *X, group=group: _remaining(group, joint, *X)
                 )
                 for group in self.mechanism.joints

@@ -12,13 +12,13 @@ from ...mechanism.groups import JointGroup
 from ...mechanism.lowering import lower
 from ...mechanism.tree import tree_poses, tree_tangents
 from ...model import Model
-from ...programs.run_time_checks import branched_error_if
+from ...programs.tracing import branched_error_if
 from ...system import constraints
 from ...system.abstract import Elastic, State, Time
 from ...system.nodal import NodalFrame
 from ...system.reactions import reactions_of_motion
-from ..joint.layout import lay_out
-from . import particles, remaining
+from ..joint.tree_recursion import lay_out
+from . import placement, representable
 from .placement import Family, check_particles, place
 from .plane import (
     ROWS,
@@ -32,8 +32,7 @@ from .plane import (
     refuse,
 )
 from .points import PointCoordinates, PointSystem, by_particle, check_points, to_elements
-from .representable import check_bodies, check_joints, check_rotors
-from .shifted_to_com import shifted_to_com
+from .representable import check_bodies, check_joints, check_rotors, shifted_to_com
 from .system import Elements
 
 
@@ -177,16 +176,16 @@ class PlanarPointSystem(PointSystem):
             if family.n_particles == 2:
                 d = points[1] - points[0]
                 along = points @ d / jnp.sqrt(d @ d)
-                return particles.primary_mass(along[:, None], mass, moment[None, None])
+                return placement.primary_mass(along[:, None], mass, moment[None, None])
             equal = 0.5 * moment * jnp.eye(2, dtype=points.dtype)
-            return particles.primary_mass(points, mass, equal)
+            return placement.primary_mass(points, mass, equal)
 
         moments = self._moments(family, self.geometry.reference)
         return jax.vmap(mass)(points, family.bodies.take(self.mechanism.rigid.mass), moments)
 
     def _residuals(self, group: JointGroup, frames: NodalFrame) -> Float[Array, "n rows"]:
         n_F = normals(self.mechanism, self.geometry.reference, self.plane, group)
-        return remaining.residuals(group, frames, planar_residual, n_F)
+        return representable.residuals(group, frames, planar_residual, n_F)
 
     def closing(self) -> PlanarJointSystem:
         return PlanarJointSystem(self.mechanism, lay_out(self.mechanism), self.plane)

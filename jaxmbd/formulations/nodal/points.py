@@ -16,9 +16,9 @@ from jaxtyping import Array, Bool, Float
 from ...errors import ModelError
 from ...lie import Pose, so3
 from ...mechanism.groups import JointGroup
+from ...mechanism.index_sets import Rows, in_order
 from ...mechanism.lowering import lower
 from ...mechanism.mechanism import Mechanism
-from ...mechanism.rows import Rows, in_order
 from ...model import Model
 from ...model.arguments import as_mapping
 from ...model.values import is_concrete
@@ -26,11 +26,10 @@ from ...programs import stored
 from ...system import constraints
 from ...system.abstract import AbstractFormulation
 from ...system.nodal import NodalFrame
-from . import particles, remaining
+from . import placement, representable
 from .placement import Family, Placement, check_particles, independent_entries, place
 from .plane import PLANES
-from .representable import check_bodies, check_inertias, check_joints, check_rotors
-from .shifted_to_com import shifted_to_com
+from .representable import check_bodies, check_inertias, check_joints, check_rotors, shifted_to_com
 from .system import Assembly, Elements, NodalSystem, second_moments
 
 
@@ -199,7 +198,7 @@ class PointSystem(NodalSystem):
 
         def mass(body, points: Array) -> Array:
             A = second_moments(body.symmetric_inertia())
-            return particles.primary_mass(points, body.mass, A)
+            return placement.primary_mass(points, body.mass, A)
 
         return jax.vmap(mass)(bodies, points)
 
@@ -218,7 +217,7 @@ class PointSystem(NodalSystem):
             _squares(r) - _squares(points)
             for points, r in zip(self.geometry.points, nodes, strict=True)
         ]
-        return remaining.joined([*parts, *self._joint_residuals(q)], q.dtype)
+        return representable.joined([*parts, *self._joint_residuals(q)], q.dtype)
 
     def _joint_residuals(self, q: Float[Array, "nq"]) -> list[Float[Array, "_n _m"]]:
         frames, remaining_rows = self.element_frames(q), []
@@ -243,7 +242,9 @@ class PointSystem(NodalSystem):
 
     def _residuals(self, group: JointGroup, frames: NodalFrame) -> Float[Array, "n rows"]:
         """Residuals of joints, the rows of the point first."""
-        return remaining.residuals(group, frames, lambda joint, F, M: joint.frame_residual(F, M))
+        return representable.residuals(
+            group, frames, lambda joint, F, M: joint.frame_residual(F, M)
+        )
 
     def _n_rows(self, group: JointGroup) -> tuple[int, int]:
         """Number of rows of a joint's residual for its point, and number of all its rows."""

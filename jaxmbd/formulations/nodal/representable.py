@@ -1,12 +1,23 @@
 """Checks for components that points and vectors cannot represent."""
 
+from dataclasses import replace
+
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 from ...bodies import RigidBody
 from ...errors import ModelError
+from ...joints.abstract import AbstractJoint
+from ...lie import Pose
+from ...mechanism.float_types import in_float_type
+from ...mechanism.groups import JointGroup
+from ...mechanism.index_sets import Rows
 from ...mechanism.mechanism import Mechanism
 from ...model.values import is_concrete
+from ...system.nodal import NodalFrame
 from .system import second_moments
 
 
@@ -55,3 +66,51 @@ def check_inertias(who: str, mechanism: Mechanism) -> None:
                 f"body {name!r} is flat: the mass matrix of {who} would be singular (∫ρ s sᵀ has "
                 f"the principal values {own}); give it some thickness, or use other coordinates"
             )
+
+
+# Constraints of joints that shared points and vectors do not satisfy by themselves ----------------
+
+
+def residuals(group: JointGroup, frames: NodalFrame, residual, *own: Array) -> Float[Array, "n m"]:
+    """`residual(joint, F, M, *own)` of every joint of a group, with vectors as the frames' axes.
+
+    Residuals of joints are quadratic in the entries of the two frames, hence in the coordinates.
+    """
+    F, M = (rows.take_tree(frames) for rows in (group.first, group.second))
+
+    def of_one(joint: AbstractJoint, F: NodalFrame, M: NodalFrame, *own: Array) -> Array:
+        return residual(joint, Pose(F.p, F.axes), Pose(M.p, M.axes), *own)
+
+    return jax.vmap(of_one)(group.joint, F, M, *own)
+
+
+def joined(parts: list[Array], dtype) -> Float[Array, "n"]:
+    """The entries of several arrays as one vector."""
+    return jnp.concatenate([jnp.zeros(0, dtype=dtype), *[part.ravel() for part in parts]])
+
+
+# Body frames at the centres of mass ---------------------------------------------------------------
+
+
+def shifted_to_com(mechanism: Mechanism) -> Mechanism:
+    """The mechanism with the frame of every body moved to its centre of mass.
+
+    Elements have a node at the centre of mass, so that weight acts at a node. The original frames
+    of the bodies become attached ports with the names of the bodies.
+    """
+    (group,) = mechanism.bodies
+    n, bodies = mechanism.n_bodies, mechanism.rigid
+    at_com = jnp.concatenate([jnp.zeros((1, 3), dtype=bodies.com.dtype), bodies.com])
+    axes = jnp.broadcast_to(jnp.eye(3, dtype=bodies.com.dtype), (n, 3, 3))
+    own = in_float_type(Pose(-bodies.com, axes), mechanism.dtype)
+    shifted = mechanism.offsets.p - mechanism.port_bodies.take(at_com)
+    others = eqx.tree_at(lambda frame: frame.p, mechanism.offsets, shifted)
+    offsets = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), others, own)
+    names = mechanism.port_names
+    return replace(
+        mechanism,
+        bodies=(eqx.tree_at(lambda group: group.body.com, group, jnp.zeros_like(bodies.com)),),
+        offsets=offsets,
+        port_bodies=Rows.of([*mechanism.port_bodies.index, *range(1, n + 1)]),
+        port_names=(names[0], *[None] * n, *names[n + 1 :], *names[1 : n + 1]),
+    )

@@ -27,8 +27,8 @@ from ...system.configuration import (
 from ...system.energy import Momentum
 from ...system.nodal import AbstractNodalSystem, NodalFrame
 from ...system.reactions import reactions_of_motion
-from ..joint.layout import lay_out
 from ..joint.system import JointSystem
+from ..joint.tree_recursion import lay_out
 
 Self = TypeVar("Self", bound="NodalSystem")
 

@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float
 
 from ..lie import vector
 from ..programs import stored
-from ..programs.stop_gradients import stop_gradients
+from ..programs.tracing import stop_gradients
 from .abstract import AbstractSystem, Coordinates, Time
 from .configuration import AbstractConfiguration
 from .kernels import kernel
