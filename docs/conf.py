@@ -24,7 +24,7 @@ exclude_patterns = ["_build", "generated"]
 html_theme = "furo"
 html_title = "jaxmbd"
 html_static_path = ["static"]
-html_css_files = ["wide.css"]
+html_css_files = ["site.css"]
 nb_execution_mode = "off"  # Outputs are stored: docs/execute_notebooks.py.
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 3
@@ -34,12 +34,33 @@ autodoc_member_order = "bysource"
 autodoc_inherit_docstrings = False
 maximum_signature_line_length = 88
 
-# Both are ignored by git.
+# Both are ignored by git. Links of notebooks and pages are those that a Git host shows.
 tables.write_all(DOCS / "generated")
 copies = DOCS / "generated_notebooks"
-copies.mkdir(exist_ok=True)
+shutil.rmtree(copies, ignore_errors=True)
+copies.mkdir()
 for notebook in (DOCS.parent / "notebooks").glob("*.ipynb"):
-    shutil.copyfile(notebook, copies / notebook.name)
+    text = notebook.read_text(encoding="utf-8").replace("](../docs/pages/", "](../pages/")
+    (copies / notebook.name).write_text(text, encoding="utf-8")
+
+
+def link_notebooks(app, docname, source):
+    """Links to notebooks lead to their copies."""
+    source[0] = source[0].replace("](../../notebooks/", "](../generated_notebooks/")
+
+
+def make_figures(app, doctree):
+    """An image by itself and the paragraph in italics below it are a figure with a caption."""
+    for paragraph in list(doctree.findall(nodes.paragraph)):
+        if len(paragraph) != 1 or not isinstance(paragraph[0], nodes.image):
+            continue
+        below = paragraph.next_node(descend=False, siblings=True)
+        if isinstance(below, nodes.paragraph) and isinstance(below[0], nodes.emphasis):
+            caption = nodes.caption("", "", *below[0].children)
+            figure = nodes.figure("", paragraph[0], caption)
+            doctree.set_id(figure)
+            paragraph.replace_self(figure)
+            below.parent.remove(below)
 
 
 def documented_names():
@@ -116,5 +137,7 @@ def _line(lines, i):
 
 def setup(app):
     app.connect("autodoc-process-docstring", link_names)
+    app.connect("source-read", link_notebooks)
+    app.connect("doctree-read", make_figures)
     app.connect("doctree-read", link_names_of_pages)
     app.connect("autodoc-process-docstring", keep_equations)

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import skfem
 
 DOCS = Path(__file__).resolve().parent
 sys.path[:0] = [str(DOCS.parent), str(DOCS.parent / "examples")]
@@ -86,7 +87,7 @@ def four_bar():
     system = mbd.formulate(example.model(), mbd.JointCoordinates())
     state = mbd.assemble(system, example.posture(1.0), {"left": 12.0}, hold="left")
     motion = mbd.simulate(system, state, t1=1.0, dt=0.005, integrator=example.METHOD)
-    return motion, {"trace": "point", "speed": 0.4}
+    return motion, {"trace": "point", "speed": 0.4, "boxes": False}
 
 
 def slider_crank():
@@ -104,7 +105,7 @@ def platform_3rrr():
     system = mbd.formulate(example.model(), mbd.PointCoordinates("xy", example.RODS))
     state = mbd.assemble(system, example.posture(np.zeros(3)))
     motion = mbd.simulate(system, state, t1=2.5, dt=0.01, integrator=example.METHOD)
-    return motion, {"trace": "platform", "view": (0.0, -0.3, 1.0)}
+    return motion, {"trace": "platform", "view": (0.0, -0.3, 1.0), "boxes": False}
 
 
 def stewart_platform():
@@ -112,7 +113,7 @@ def stewart_platform():
     example = importlib.import_module("stewart_platform")
     system = mbd.formulate(example.model(), mbd.JointCoordinates())
     motion = mbd.kinematics(system, np.linspace(0.0, example.PERIOD, 81))
-    return motion, {"trace": "platform", "speed": example.PERIOD / 3}
+    return motion, {"trace": "platform", "speed": example.PERIOD / 3, "boxes": False}
 
 
 def wheel_loader():
@@ -165,6 +166,29 @@ def spinning_beam():
     return motion, {"trace": "tip", "speed": 4.0, "deformation": 3.0}
 
 
+def bracket():
+    """A clamped bracket in its first mode, coloured by the equivalent stress."""
+    mesh = skfem.MeshTet.init_tensor(
+        np.linspace(0.0, 0.2, 9), np.linspace(0.0, 0.06, 4), np.linspace(0.0, 0.2, 9)
+    )
+    x, _, z = mesh.p[:, mesh.t].mean(axis=1)
+    body = mbd.flexible.from_mesh(
+        mesh.restrict(np.flatnonzero((x < 0.025) | (z < 0.025))),
+        E=7e10,
+        nu=0.3,
+        density=2700.0,
+        unit=1.0,
+        interfaces={"root": lambda x: x[:, 2] > 0.2 - 1e-6},
+        n_modes=4,
+    )
+    clamp = mbd.joints.Fixed("ground", mbd.Frame("bracket", node="root"))
+    modes = mbd.linearize(mbd.Model({"bracket": body}, {"clamp": clamp})).modes()
+    motion = modes.motion(0, 0.3, 1)
+    period = float(motion.ts[-1] - motion.ts[0])
+    options = {"contours": "stress", "deformation": 150.0, "view": (0.7, -1.0, 0.5)}
+    return motion, options | {"speed": period / 2}
+
+
 PICTURES = {
     make.__name__: make
     for make in (
@@ -178,6 +202,7 @@ PICTURES = {
         car,
         skidder,
         spinning_beam,
+        bracket,
     )
 }
 

@@ -1,10 +1,12 @@
 """Tables and lists of the pages are complete: they name all that the package has."""
 
+import ast
 import inspect
 import re
 import tomllib
 
 import diffrax
+import jax.numpy as jnp
 import pytest
 
 import jaxmbd as mbd
@@ -85,11 +87,41 @@ def test_every_feature_leads_to_a_page():
     assert not [row for row in rows if not re.match(r"\[[^]]+\]\(\w+\.md", row)]
 
 
+@pytest.mark.parametrize(
+    "page",
+    [ROOT / "README.md", ROOT / "docs" / "index.md", *sorted(PAGES.glob("*.md"))],
+    ids=lambda page: page.stem,
+)
+def test_pictures_have_an_alternative_text_and_a_caption(page):
+    text = page.read_text()
+    assert "{image}" not in text, "a Git host shows ![text](file), and italics below as a caption"
+    alternatives = re.findall(r"!\[(.*?)\]\(", text)
+    assert all(len(x) >= 3 for x in alternatives)
+    alone = re.findall(r"^!\[[^]]*\]\((\S+)\)\n\n(.*)$", text, re.MULTILINE)
+    assert not [name for name, below in alone if not below.startswith("*")]
+
+
 def test_measured_times_are_in_one_place():
     """Elsewhere they would differ from the next measurement. `Stepper` has its own benchmark."""
     pages = [page.stem for page in PAGES.glob("*.md") if re.search(r"\bµs\b", page.read_text())]
     assert "benchmarks" in pages
     assert {*pages} <= {"benchmarks", "decisions", "stepper", "chains_table"}
+
+
+def test_lines_that_choosing_recommends_are_calls_that_exist():
+    page = PAGES / "choosing.md"
+    known = {"jnp": jnp, "result": len}
+    exec(
+        compile("\n".join(blocks(page, "python")).partition("motion =")[0], page.name, "exec"),
+        known,
+    )
+    lines = re.findall(r"^\| [^|]+ \| `([^`]+)` \| [^|]+ \|$", page.read_text(), re.MULTILINE)
+    assert len(lines) > 10
+    for line in lines:
+        call = ast.parse(line, mode="eval").body
+        given = [eval(ast.unparse(argument), known) for argument in call.args]
+        named = {x.arg: eval(ast.unparse(x.value), known) for x in call.keywords}
+        inspect.signature(eval(ast.unparse(call.func), known)).bind(*given, **named)
 
 
 def cells(table):

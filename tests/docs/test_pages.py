@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "docs" / "pages"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # Pages whose code takes seconds: long tests run its first block, thorough ones all of it.
-QUICK = ("README", "install", "model", "urdf", "mjcf", "choosing", "simulation", "how_it_works")
+QUICK = ("README", "install", "model", "urdf", "mjcf", "methods", "simulation", "how_it_works")
 LONGEST = ("howto_short", "identification", "loops")  # Thorough tests run their first blocks, too.
 # The error that the code of this page raises is its output.
 RAISES = PAGES / "extending.md"
