@@ -18,8 +18,10 @@ from .frontal import whole as whole
 from .mostly_zeros import mostly_zeros as mostly_zeros
 from .registered import is_there as is_there
 from .switch import as_part as as_part
+from .switch import emulated_gpu as emulated_gpu
 from .switch import enabled as enabled
 from .switch import is_part as is_part
+from .switch import platform as platform
 from .switch import why_none as why_none
 from .tiers import optimize as optimize
 

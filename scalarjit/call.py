@@ -16,13 +16,15 @@ from jax.interpreters import ad, batching, mlir
 from jaxlib.mlir import ir
 
 from .canonical import canonical
+from .cuda import kernel_of
+from .cuda_call import called as called_on_gpu
 from .jaxprs import GENERATED, blank, is_float
 from .kept import keeps, kept
 from .linearized import linearized
 from .records import reason_for_none
 from .registered import code_of
 from .scalars import mapped
-from .switch import generates, why_none
+from .switch import generates, is_emulated, why_none
 from .with_room import with_room
 
 P = ParamSpec("P")
@@ -258,6 +260,8 @@ def collected() -> Iterator[set[str]]:
 @with_room
 def _lowered(ctx: mlir.LoweringRuleContext, *arrays: ir.Value, **params: Any) -> Any:
     """A call of generated code; exported programs, which leave the process, have none."""
+    if is_emulated():
+        return _lowered_by_kernel(ctx, *arrays, on_host=True, **params)
     exported = ctx.module_context.lowering_parameters.for_export
     own = params["program"], params["batched"], params["linear"] > 0
     code = None if exported else code_of(*own)
@@ -268,8 +272,24 @@ def _lowered(ctx: mlir.LoweringRuleContext, *arrays: ir.Value, **params: Any) ->
     return jax.ffi.ffi_lowering(code.name)(ctx, *arrays)
 
 
+@with_room
+def _lowered_by_kernel(
+    ctx: mlir.LoweringRuleContext, *arrays: ir.Value, on_host: bool = False, **params: Any
+) -> Any:
+    """A call of a kernel, or what `_plainly` computes if there is none."""
+    exported = ctx.module_context.lowering_parameters.for_export
+    own = {"program": params["program"], "batched": params["batched"]}
+    own["is_linear"] = params["linear"] > 0
+    if exported or kernel_of(*own.values()).reason is not None:
+        return _lowered_plainly(ctx, *arrays, **params)
+    return mlir.lower_fun(partial(called_on_gpu, **own, on_host=on_host), multiple_results=True)(
+        ctx, *arrays
+    )
+
+
 mlir.register_lowering(_native, _lowered_plainly)
 mlir.register_lowering(_native, _lowered, platform="cpu")
+mlir.register_lowering(_native, _lowered_by_kernel, platform="cuda")
 
 
 # Batches --------------------------------------------------------------------------------------

@@ -54,13 +54,17 @@ class Pass(Values):
 
     prefix, of_states = "", True
 
-    def __init__(self, *args: Any):
+    def __init__(self, *args: Any, **options: Any):
         self.driver: list[str] = []
         self.block = "one" if args[3] else "entry"  # Of the driver.
         self._rows: dict[Node, Place] = {}  # That long loops read.
         self._blocks: dict[int, int] = {}  # Where arrays are in memory.
         self._calls: dict[int, list[int]] = {}  # Where results of calls are.
-        super().__init__(*args)
+        super().__init__(*args, **options)
+
+    def limits(self) -> tuple[int, int]:
+        """Most instructions of a part, and of the body of a loop within a part."""
+        return PART, LONG
 
     def begin_part(self) -> None:
         super().begin_part()
@@ -76,19 +80,20 @@ class Pass(Values):
         """Write all parts."""
         self._write_items(self.root)
         if self.stores:
-            self.store_others(PART)
+            self.store_others(self.limits()[0])
 
     def _write_items(self, region: Region) -> None:
         """Write nodes and loops of the root region or of a long loop."""
+        part, longest = self.limits()
         for item in self.plan.items[self.varies, id(region)]:
             if isinstance(item, Region):
-                long = self._length(item) > LONG
+                long = self._length(item) > longest
                 (self._write_long_loop if long else self._write_loop)(item)
                 for x in self._results_of(item, "final"):
                     self._write(x)
                     self.define(x)
             elif item.op != "final":
-                if len(self.w.lines) > (LONG if self.path else PART):
+                if len(self.w.lines) > (longest if self.path else part):
                     self.begin_part()
                 self._write(item)
                 self.define(item)

@@ -1,7 +1,7 @@
 """Modules of generated code: the functions of a program, and the handler that XLA calls."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -69,13 +69,7 @@ def generate(
     kinds = [x.type for x in plan.live.values() if x.varies and x.type[0] == "f"]
     lanes = width // max((SIZES[kind] for kind in kinds), default=SLOT) if any(batched) else 0
     module, memory = Functions(), Memory()
-    offsets: dict[Any, int] = {
-        id(region): memory.take(SLOT * plan.crossing[region] * region.iterations)
-        for region in (scalars.graph.root, *scalars.graph.regions)
-    }
-    for (loop, number, k), crosses in plan.stacked.items():
-        if crosses:
-            offsets[loop.index, number, k] = memory.take(SLOT * loop.iterations)
+    offsets = shared_places(plan, memory)
     passes = [Pass(scalars, plan, module, n, offsets) for n in ((0, lanes) if lanes else (0,))]
     texts = []
     for each in passes:
@@ -89,7 +83,7 @@ def generate(
     numbers = len(program.in_avals), len(program.out_avals)
     sizes = Sizes(*numbers, memory.size, scratch, lanes, plan.work)
     texts.append(handler_text(sizes, module))
-    texts += _functions(module)
+    texts += functions_of(module)
     texts += [callee.text for callee in module.callees.values()]
     texts += [own.text(module, *which) for own, *which in list(module.routines)]
     text = "\n".join([*module.globals, *module.declared, *texts])
@@ -97,6 +91,18 @@ def generate(
     if lines > max(MANY_LINES, LINES_OF_ONE * sum(counts)):
         raise NotCovered(f"{lines} instructions for {sum(counts)} operations")
     return Generated(text, *counts)
+
+
+def shared_places(plan: Plan, memory: Memory) -> dict[Any, int]:
+    """Places of the values that one pass stores for the other: `offsets` of `Values`."""
+    offsets: dict[Any, int] = {
+        id(region): memory.take(SLOT * plan.crossing[region] * region.iterations)
+        for region in (plan.graph.root, *plan.graph.regions)
+    }
+    for (loop, number, k), crosses in plan.stacked.items():
+        if crosses:
+            offsets[loop.index, number, k] = memory.take(SLOT * loop.iterations)
+    return offsets
 
 
 class Called(NamedTuple):
@@ -165,12 +171,14 @@ class CalledPass(Pass):
         self.w.do(f"store {T} {value}, ptr {place}")
 
 
-def _functions(module: Module) -> list[str]:
+def functions_of(
+    module: Module, text_of: Callable[[Module, str, str, int], str] = function_text
+) -> list[str]:
     """Texts of the mathematical functions, some of which call others."""
     texts: dict[Any, str] = {}
     while len(texts) < len(module.functions):
         for key in [key for key in module.functions if key not in texts]:
-            texts[key] = function_text(module, *key)
+            texts[key] = text_of(module, *key)
     return list(texts.values())
 
 

@@ -93,7 +93,7 @@ def _load(key: str, found: Stored) -> None:
         loaded = Loaded(found.code, name, has_cells=found.text is not None)
         if found.text is not None:
             watch(loaded, name, found.text, partial(_keep, key))
-        jax.ffi.register_ffi_target(name, _capsule(loaded.handler), platform="cpu")
+        jax.ffi.register_ffi_target(name, capsule(loaded.handler), platform="cpu")
         _loaded[name] = loaded
 
 
@@ -112,7 +112,7 @@ def address_of(code: Code) -> int:
     return _loaded[code.name].handler
 
 
-def _capsule(address: int) -> object:
+def capsule(address: int) -> object:
     """The address of a function as JAX takes it."""
     make = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
         ("PyCapsule_New", ctypes.pythonapi)

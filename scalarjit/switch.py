@@ -4,6 +4,7 @@ import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 
 import jax
 
@@ -59,6 +60,39 @@ def is_switched_off() -> bool:
     return os.environ.get(VARIABLE) == "0"
 
 
+# Kernels for GPUs on the CPU ----------------------------------------------------------------------
+
+_emulated = jax.make_user_context(default_value=False)
+
+
+@contextmanager
+def emulated_gpu() -> Iterator[None]:
+    """Compute kernels for NVIDIA GPUs on the CPU inside a `with` block, state after state.
+
+    Programs are traced and converted as for a GPU, and have the same instructions, layouts and
+    launches: to check them on a machine without a card.
+    """
+    with _emulated(True):
+        yield
+
+
+def is_emulated() -> bool:
+    """True inside a block of `emulated_gpu`."""
+    return _emulated.value
+
+
+def platform() -> str:
+    """Platform for which programs are traced here: `cpu`, `cuda`, or another one of JAX."""
+    if is_emulated():
+        return "cuda"
+    name = jax.default_backend()
+    return "cuda" if name == "gpu" and _is_nvidia() else name
+
+
+def _is_nvidia() -> bool:
+    return "cuda" in str(jax.devices()[0].client.platform_version).lower()
+
+
 OFF = "generated code is switched off"
 PART = "part of a program"
 NO_JIT = "jax.disable_jit is on"
@@ -94,8 +128,28 @@ def why_none() -> str | None:
         return NO_JIT
     if not is_installed():
         return NO_LLVMLITE
-    platform = jax.default_backend()
-    return None if platform == "cpu" else f"code is generated for the CPU, not for {platform!r}"
+    own = platform()
+    if own == "cuda":
+        return None if is_emulated() else _why_no_kernels()
+    return None if own == "cpu" else f"code is generated for CPUs and NVIDIA GPUs, not for {own!r}"
+
+
+@cache
+def _why_no_kernels() -> str | None:
+    """Reason for which this machine's GPU runs no generated code, or None."""
+    import llvmlite.binding as llvm
+
+    from .cuda import LEAST, TRIPLE
+
+    llvm.initialize_all_targets()
+    try:
+        llvm.Target.from_triple(TRIPLE)
+    except RuntimeError:
+        return "llvmlite has no compiler for GPUs"
+    own = str(getattr(jax.devices()[0], "compute_capability", "0"))
+    if float(own) < LEAST:
+        return f"the GPU has compute capability {own}: generated code needs {LEAST}"
+    return None
 
 
 _warned: list[bool] = []

@@ -60,16 +60,23 @@ class Values:
 
     - `offsets`: for each region, and for rows that one pass writes and the other reads, where the
       values begin that the passes share.
+    - `varies`: whether this pass computes what varies. Default: if it computes on vectors.
     - `stores`: whether this pass stores results.
     - `path`: loops around the current part.
     - `places`: where carried values of loops are in memory.
     """
 
     def __init__(
-        self, scalars: Scalars, plan: Plan, module: Module, lanes: int, offsets: dict[Any, int]
+        self,
+        scalars: Scalars,
+        plan: Plan,
+        module: Module,
+        lanes: int,
+        offsets: dict[Any, int],
+        varies: bool | None = None,
     ):
         self.plan, self.module, self.offsets = plan, module, offsets
-        self.lanes, self.varies = lanes, lanes > 0
+        self.lanes, self.varies = lanes, lanes > 0 if varies is None else varies
         self.stores = self.varies or not any(scalars.graph.batched)
         self.root = self.region = scalars.graph.root
         self.scratch = Memory()

@@ -14,6 +14,7 @@ from jax.extend.core import Jaxpr, Var
 from jaxtyping import Array, PyTree
 
 from scalarjit import native_or_traced
+from scalarjit.switch import platform
 from scalarjit.with_room import with_room
 
 from ..accelerators import widened
@@ -253,12 +254,15 @@ def _rollout(
 ) -> State:
     system = system.prepared()
     memory = integrator.start(system, t0, dt, state)
-    floats, rest = eqx.partition((system, t0, dt), eqx.is_inexact_array)
+    whole = platform() == "cuda"  # One kernel, also of an integrator with numbers of its own.
+    given = system, t0, dt, integrator if whole else None
+    floats, rest = eqx.partition(given, eqx.is_inexact_array)
 
     def step(carry: tuple[State, PyTree], n: Array, floats: PyTree) -> tuple[Any, State]:
-        system, t0, dt = eqx.combine(floats, rest)
+        system, t0, dt, own = eqx.combine(floats, rest)
         t = t0 + n * dt
-        y, memory = widened(integrator.advance)(system, t, t + dt, *carry)
+        advance = (own if whole else integrator).advance
+        y, memory = widened(advance)(system, t, t + dt, *carry)
         return (y, memory), y
 
     if isinstance(checkpoint, MemoryBudget):
@@ -272,7 +276,7 @@ def _rollout(
         return nested_scan(lambda c, n: step(c, n, floats), start, counts, lengths)[1]
 
     args = floats, state, memory, counts
-    if len(lengths) == 1 and integrator.for_fixed_steps().explicit:
+    if len(lengths) == 1 and (whole or integrator.for_fixed_steps().explicit):
         run = native_or_traced(run, *args)
     return run(*args)
 
