@@ -59,6 +59,7 @@ from .identification import minimizers as minimizers
 from .identification import misfit as misfit
 from .identification import predict as predict
 from .identification import priors as priors
+from .identification import regressor as regressor
 from .identification import transforms as transforms
 from .inspection import inspect as inspect
 from .integrators import BDF as BDF

@@ -174,14 +174,50 @@ def from_log_cholesky(theta: Any) -> RigidBody:
     return RigidBody(mass, inertia, h / mass)
 
 
+def to_inertial_parameters(body: RigidBody) -> Float[Array, "10"]:
+    """The parameters in which the equations of motion are linear, shape `(10,)`.
+
+    Order: m, m c (three entries), and the inertia about the origin of the body's frame, Ixx, Ixy,
+    Iyy, Ixz, Iyz, Izz.
+
+    For example:
+
+        mass, *rest = inertia.to_inertial_parameters(inertia.sphere(1.0, radius=0.1))
+    """
+    body = as_instance(body, RigidBody, "to_inertial_parameters: body", "a RigidBody")
+    c, J = body.com, body.symmetric_inertia()
+    I = J + body.mass * (c @ c * jnp.eye(3, dtype=c.dtype) - jnp.outer(c, c))
+    moments = [I[0, 0], I[0, 1], I[1, 1], I[0, 2], I[1, 2], I[2, 2]]
+    return jnp.concatenate([body.mass[None], body.mass * c, jnp.stack(moments)])
+
+
+def from_inertial_parameters(theta: Any) -> RigidBody:
+    """The body with the parameters `theta`; the inverse of `to_inertial_parameters`.
+
+    **Raises** `ModelError` for another shape than `(10,)`.
+
+    For example:
+
+        body = inertia.from_inertial_parameters([2.0, 0, 0, 0.2, 0.12, 0, 0.12, 0, 0, 0.02])
+    """
+    theta = as_leaf(theta, (10,), "from_inertial_parameters: theta")
+    mass, h = theta[0], theta[1:4]
+    xx, xy, yy, xz, yz, zz = theta[4:]
+    I = jnp.stack([jnp.stack([xx, xy, xz]), jnp.stack([xy, yy, yz]), jnp.stack([xz, yz, zz])])
+    parallel = (h @ h * jnp.eye(3, dtype=theta.dtype) - jnp.outer(h, h)) / mass
+    return RigidBody(mass, I - parallel, h / mass)
+
+
 __all__ = [
     "box",
     "cylinder",
+    "from_inertial_parameters",
     "from_log_cholesky",
     "principal",
     "rod",
     "rotated",
     "shifted",
     "sphere",
+    "to_inertial_parameters",
     "to_log_cholesky",
 ]

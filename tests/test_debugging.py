@@ -126,6 +126,9 @@ OTHERS = {
     "log_posterior": lambda x: at_start(mbd.log_posterior, x),
     "misfit": lambda x: at_start(mbd.misfit, x),
     "predict": lambda x: mbd.predict(pendulum(x), RECORD, substeps=1)["hinge"],
+    "regressor": lambda x: mbd.regressor(
+        mbd.formulate(pendulum(x), mbd.JointCoordinates()), 0.0, [0.3], [1.0], [x]
+    ),
     "tyre_contacts": lambda x: mbd.tyre_contacts(*wheel(x))["tyre"],
 }
 FORMULATIONS = {

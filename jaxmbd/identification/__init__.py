@@ -20,6 +20,8 @@ from .problem import Problem as Problem
 from .records import AbstractBoundRecord as AbstractBoundRecord
 from .records import AbstractRecord as AbstractRecord
 from .records import Comparison as Comparison
+from .regressor import Regressor as Regressor
+from .regressor import regressor as regressor
 from .static_experiment import StaticExperiment as StaticExperiment
 from .substeps import IntegrationWarning as IntegrationWarning
 from .summary import BoundWarning as BoundWarning
@@ -57,6 +59,7 @@ __all__ = [
     "Problem",
     "PseudoHuber",
     "RankWarning",
+    "Regressor",
     "Scaled",
     "StaticExperiment",
     "Unbounded",
@@ -64,4 +67,5 @@ __all__ = [
     "log_posterior",
     "misfit",
     "predict",
+    "regressor",
 ]

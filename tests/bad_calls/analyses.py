@@ -263,6 +263,18 @@ ANALYSES = {
         {"model": MODEL, "experiments": TS},
         {"experiments": "times", "guess": "mapping", "rates": "mapping", "states": "mapping"},
     ),
+    "regressor": Call(
+        mbd.regressor,
+        {"system": SYSTEM, "t": 0.0, "q": [0.0], "v": [0.0], "vdot": [0.0]},
+        {
+            "system": "system",
+            "t": "time",
+            "q": "vector",
+            "v": "vector",
+            "vdot": "vector",
+            "joints": "names",
+        },
+    ),
     "sensitivities": Call(
         mbd.sensitivities,
         {

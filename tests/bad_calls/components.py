@@ -72,6 +72,14 @@ BODIES = {
         {"theta": jnp.zeros(10)},
         {"theta": "vector"},
     ),
+    "inertia.to_inertial_parameters": Call(
+        inertia.to_inertial_parameters, {"body": ROD}, {"body": "body"}
+    ),
+    "inertia.from_inertial_parameters": Call(
+        inertia.from_inertial_parameters,
+        {"theta": np.array([1.0, 0, 0, 0, 1, 0, 1, 0, 0, 1])},
+        {"theta": "vector"},
+    ),
     "Rotor": Call(
         mbd.Rotor,
         {"joint": "hinge", "inertia": 1.0, "gear_ratio": 2.0},

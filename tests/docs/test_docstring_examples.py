@@ -53,7 +53,8 @@ PARTS = [
     "contact.Bristle", "contact.RollingResistance", "contact.Restitution", "tyres.Linear",
     "tyres.Brush", "tyres.MagicFormula", "inertia.rod", "inertia.box", "inertia.cylinder",
     "inertia.sphere", "inertia.principal", "inertia.shifted", "inertia.rotated",
-    "inertia.from_log_cholesky",
+    "inertia.from_log_cholesky", "inertia.to_inertial_parameters",
+    "inertia.from_inertial_parameters",
 ]
 # fmt: on
 MODULES = ("contact", "forces", "inertia", "joints", "sensors", "signals", "tyres")
