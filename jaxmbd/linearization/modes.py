@@ -16,7 +16,7 @@ from ..errors import ModelError
 from ..linear import Eigen
 from ..model.arguments import as_count
 from ..model.values import all_concrete
-from ..motion.motion import AbstractMotion
+from ..motion.motion import GivenMotion
 from ..programs import stored
 from ..system.abstract import AbstractSystem, State, Time, Velocities
 from ..system.kernels import kernel
@@ -30,32 +30,23 @@ TURN, PART = 0.2, 0.1
 FRAMES = 32  # Times in a period.
 
 
-class ModeMotion(AbstractMotion):
-    """States of a system in the motion of one mode."""
-
-    ts: Float[Array, "n"]
-    states: State
-    system: AbstractSystem
-
-    def at_rows(self, index: Any) -> "ModeMotion":
-        """The motion at some of its times, for an index that `rows` has checked."""
-        ts, states = jax.tree.map(lambda x: x[index], (self.ts, self.states))
-        return ModeMotion(ts, states, self.system)
-
-
 def mode_motion(
     linearization: Linearization,
     eigenvalue: complex,
     shape: np.ndarray,
     amplitude: float | None,
     n_periods: int,
-) -> ModeMotion:
+    extreme: bool = False,
+) -> GivenMotion:
     """q₀ ⊞ a Re(E p exp(iωt)), projected onto the constraints.
 
-    A mode that does not oscillate moves with a period of 2π / |λ|, or of 1 s if λ = 0.
+    A mode that does not oscillate moves with a period of 2π / |λ|, or of 1 s if λ = 0. With
+    `extreme` the motion starts where |Re(E p exp(iωt))| is largest.
     """
     at = linearization
     delta = np.asarray(at.directions.displacements) @ shape[: len(at.coordinates)]
+    if extreme:  # |Re(δ exp(iα))|² = (δ*δ + Re(δᵀδ exp(2iα))) / 2
+        delta = delta * np.exp(-0.5j * np.angle(delta @ delta))
     omega = abs(eigenvalue.imag) or abs(eigenvalue) or 2 * np.pi
     if amplitude is None:
         parts = [
@@ -69,7 +60,7 @@ def mode_motion(
     dtype = at.state.q.dtype
     dq, dv = (jnp.asarray(np.real(x), dtype) for x in (turning, 1j * omega * turning))
     states = _states(at.system, at.t, at.state, dq, dv)
-    return ModeMotion(jnp.asarray(phase / omega, dtype), states, at.system)
+    return GivenMotion(jnp.asarray(phase / omega, dtype), states, at.system)
 
 
 @stored
@@ -181,7 +172,7 @@ class Modes(eqx.Module):
             )
         return "\n".join(lines)
 
-    def motion(self, k: int, amplitude: float | None = None, n_periods: int = 2) -> ModeMotion:
+    def motion(self, k: int, amplitude: float | None = None, n_periods: int = 2) -> GivenMotion:
         """States in the motion of mode `k` around the operating point, without growth or decay.
 
         **Arguments:** `amplitude`: factor of the shape. Default: the fastest body turns by 0.2 rad,
@@ -189,14 +180,7 @@ class Modes(eqx.Module):
 
         **Raises** `ModelError` if there is no such mode.
         """
-        self._check(k)
-        return mode_motion(
-            self.linearization,
-            complex(self.eigenvalues[k]),
-            np.asarray(self.shapes[:, k]),
-            amplitude,
-            n_periods,
-        )
+        return mode_motion(self.linearization, *self._mode(k), amplitude, n_periods)
 
     def animate(
         self,
@@ -217,6 +201,24 @@ class Modes(eqx.Module):
         duration = float(motion.ts[-1] - motion.ts[0])
         return motion.animate(path, **{"speed": duration / (2.0 * n_periods), **options})
 
+    def snapshots(self, k: int, *, amplitude: float | None = None, **options: Any) -> Any:
+        """Draw half a period of mode `k` in one picture; needs the extra `viz`.
+
+        The middle pose is opaque. In a mode without damping it is the operating point, between
+        both ends of the motion.
+
+        **Arguments:** `amplitude`: as `motion`; `options`: as `Solution.snapshots`, with `n` for
+        the number of poses.
+
+        **Returns** a `matplotlib.figure.Figure`.
+
+        **Raises** `ModelError` if there is no such mode.
+        """
+        n = options.pop("n", 5)
+        period = mode_motion(self.linearization, *self._mode(k), amplitude, 1, extreme=True)
+        half = period.rows(slice(0, FRAMES // 2 + 1))
+        return half.snapshots(n, **{"solid": n // 2 if isinstance(n, int) else 0, **options})
+
     def plot(self) -> Any:
         """Eigenvalues in the complex plane, and the shares of joints and bodies in each mode.
 
@@ -228,9 +230,11 @@ class Modes(eqx.Module):
 
         return plot_modes(self)
 
-    def _check(self, k: int) -> None:
+    def _mode(self, k: int) -> tuple[complex, np.ndarray]:
+        """Eigenvalue and shape of a mode."""
         if not 0 <= k < len(self):
             raise ModelError(f"modes: there is no mode {k}; there are {len(self)}, from 0")
+        return complex(self.eigenvalues[k]), np.asarray(self.shapes[:, k])
 
 
 def _largest(shares: Mapping[str, Numbers], k: int) -> str:

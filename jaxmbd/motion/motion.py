@@ -317,6 +317,46 @@ class AbstractMotion(eqx.Module):
 
         return animate_solution(self, path, **options)
 
+    def snapshots(self, n: int = 5, **options: Any) -> Any:
+        """Draw the mechanism at several times in one picture; needs the extra `viz`.
+
+        **Arguments:**
+
+        - `n`: number of poses, at equal times from the first to the last one.
+        - `options`: `solid` (the pose that is drawn opaque, from 0; default: the last one),
+          `trace`, `colors`, `visuals`, `view`, `scale`, `size`, `deformation`, `boxes`: as of
+          `animate` for pictures; boxes are not drawn by default.
+
+        **Returns** a `matplotlib.figure.Figure`: `figure.savefig(path)`.
+
+        **Raises** `KeyError` for an unknown frame or body, and `ModelError` for a motion without
+        saved states, a batch, fewer than two poses, and invalid options.
+
+        For example:
+
+            mbd.simulate(model, {"hinge": 0.3}, t1=0.5).snapshots(4, trace="tip")
+        """
+        _states_of(self, "snapshots")
+        from ..viz.snapshots import plot_snapshots
+
+        return plot_snapshots(self, n, **options)
+
+
+class GivenMotion(AbstractMotion):
+    """Given states of a system over time.
+
+    - `ts`: times [s], shape `(n,)`; `states`: `State` with a leading axis of length n.
+    """
+
+    ts: Float[Array, "n"]
+    states: State
+    system: AbstractSystem
+
+    def at_rows(self, index: Any) -> "GivenMotion":
+        """The motion at some of its times, for an index that `rows` has checked."""
+        ts, states = jax.tree.map(lambda x: x[index], (self.ts, self.states))
+        return GivenMotion(ts, states, self.system)
+
 
 _REMEDY = (
     "give times in saveat, without `fn` and `subs`; `raw.evaluate(t)` returns states of dense "

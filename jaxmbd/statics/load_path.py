@@ -20,6 +20,7 @@ from jaxtyping import Array, Bool, Float
 from ..errors import EquilibriumError, ModelError
 from ..model.arguments import as_count, as_host_number, as_names, described
 from ..model.values import all_concrete, as_leaf, is_concrete
+from ..motion.motion import GivenMotion
 from ..motion.start import as_start, as_system
 from ..nonlinear import Dense
 from ..programs import with_progress
@@ -135,6 +136,27 @@ class Branch(eqx.Module):
             a, b = (float(self.eigenvalues[i, row]) for i in (k, k + 1))
             found.append(values[k] + (values[k + 1] - values[k]) * a / (a - b))
         return np.asarray(found)
+
+    def motion(self, system: Any) -> GivenMotion:
+        """The equilibria one after another as a motion, to draw: one second from each to the next.
+
+        `path.motion(system).animate("path.gif", speed=10)` and `.snapshots()` draw it.
+
+        **Arguments:** `system`: that of the path. If the parameter changes the system, the states
+        are drawn with the geometry of this one.
+
+        **Raises** `ModelError` for a batch of paths, and for a system whose states have another
+        size.
+        """
+        given, q = as_system(system, "Branch.motion"), self.states.q
+        if q.ndim != 2:
+            raise ModelError("Branch.motion: this is a batch of paths; take one of them")
+        if q.shape[1] != given.nq or self.states.v.shape[1] != given.nv:
+            raise ModelError(
+                f"Branch.motion: the states of the path have {q.shape[1]} coordinates, those of "
+                f"the system {given.nq}; give the system or model of the path"
+            )
+        return GivenMotion(jnp.arange(len(q), dtype=q.dtype), self.states, given)
 
     def plot(self, joint: str | None = None) -> Any:
         """The parameter over the coordinate of a joint; unstable parts are dashed.

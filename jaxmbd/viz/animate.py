@@ -15,7 +15,7 @@ from .drawings import drawings
 from .motion import keyframes
 from .palette import palette_of
 from .paths import carrier, paths_of
-from .scene import STEEL, Drawing
+from .scene import BOXES, STEEL, Drawing
 from .stage import Stage, set_stage, world_points
 from .view import FIELD_OF_VIEW, bounds, camera
 from .visuals import Visuals, visual_points
@@ -43,6 +43,7 @@ def animate_solution(
     deformation: float | int = 1,
     contours: str | None = None,
     visuals: Visuals | None = None,
+    boxes: bool = True,
 ) -> k3d.Plot:
     """Animate a mechanism.
 
@@ -76,8 +77,9 @@ def animate_solution(
       elastic displacement [m], in their frames of reference, `"strain"` the strain along the fibres
       of beams [1], and `"stress"` the equivalent stress of von Mises of bodies of `from_mesh` [Pa].
       None of them is multiplied by `deformation`. Default: the colours of the bodies.
-    - `visuals`: `{frame: meshes}` of `io.urdf_visuals`, instead of rods and boxes of their
-      bodies. Default: none.
+    - `visuals`: `{frame: meshes}` of `io.urdf_visuals` or of trimesh, instead of rods and boxes of
+      their bodies. Meshes of trimesh without a colour have that of their body. Default: none.
+    - `boxes`: whether to draw the boxes of equal mass and inertia.
 
     **Returns** the `k3d.Plot`. A notebook shows it if it is the last line of a cell, with a slider
     of time in its panel under Controls, Animation.
@@ -98,7 +100,7 @@ def animate_solution(
     paths = paths_of(solution, trace, speed / fps, deformation)
     played = (motion.ts - motion.ts[0]) / speed
     title = "motion" if path is None else Path(path).stem
-    seen = world_points(stage), visual_points(stage, visuals)
+    seen = world_points(stage, boxes), visual_points(stage, visuals)
     points = np.concatenate([*seen, *paths.values()])
     plot = k3d.Plot(
         **_framing(points, 10 * stage.unit, view),
@@ -108,7 +110,8 @@ def animate_solution(
         additional_js_code=player.script(float(motion.ts[0]), float(played[-1]), speed),
     )
     for drawing in drawings(stage, solution, palette, contours, visuals=visuals):
-        plot += _mesh(drawing, played, limits)
+        if boxes or drawing.group != BOXES:
+            plot += _mesh(drawing, played, limits)
     for name, positions in paths.items():
         color = palette.get(carrier(mechanism, name), STEEL)
         plot += _path(name, positions, color, 0.6 * stage.unit)

@@ -45,7 +45,7 @@ def drawings(
     yield from ground_drawings(stage)
     yield from body_drawings(stage, palette, contours, axes_of_bodies, hidden)
     if visuals:
-        yield from visual_drawings(stage, visuals)
+        yield from visual_drawings(stage, visuals, palette)
     yield from joint_drawings(stage)
     yield from spring_drawings(stage)
     yield from contact_drawings(stage, solution)

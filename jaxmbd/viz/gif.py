@@ -10,13 +10,14 @@ import numpy as np
 
 from ..errors import ModelError
 from ..motion.motion import AbstractMotion
+from . import shapes
 from .deformed import color_range, scale_of
 from .drawings import drawings
 from .motion import Motion, keyframes
 from .palette import palette_of
 from .paths import FINER as FINER_PATHS
 from .paths import carrier, paths_of
-from .scene import BOXES, STEEL, Drawing
+from .scene import BOXES, STEEL, Drawing, brightness
 from .stage import set_stage, world_points
 from .view import bounds, camera
 from .visuals import Visuals, visual_points
@@ -27,9 +28,9 @@ except ImportError as error:
     raise ImportError('animate needs Pillow: pip install "jaxmbd[viz]"') from error
 
 SMOOTHING = 2  # A pixel is the mean of SMOOTHING² drawn ones.
-TO_LIGHT = np.array([0.35, -0.6, 0.72])
 ROOM = 0.92  # Part of the picture that the motion fills.
 N_COLORS = 64
+FINEST = 0.06  # Longest edge of a triangle, as a part of the extent of the picture.
 MAX_FRAMES = 400
 Limits = tuple[float, float] | None  # Of the values that colour a surface.
 
@@ -109,13 +110,14 @@ def gif_of_solution(
     moves = _moves(solution, follow, motion, interval, deformation)
     beside = [triad, *paths.values()] if follow is None else []
     still = stage._replace(motion=motion._replace(p=motion.p - moves[:, None]))
-    seen = world_points(still), visual_points(still, visuals)
-    eye = _eye(np.concatenate([*seen, *beside]), view, size)
+    seen = world_points(still, boxes), visual_points(still, visuals)
+    points = np.concatenate([*seen, *beside])
+    eye = eye_of(points, view, size)
     eyes = [eye._replace(position=eye.position + move) for move in moves]
     lines = [(_rgb(palette.get(carrier(mechanism, n), STEEL)), p) for n, p in paths.items()]
     limits = None if contours is None else color_range(stage.surfaces, contours)
     drawn = [
-        drawing
+        split(drawing, points)
         for drawing in drawings(stage, solution, palette, contours, False, visuals)
         if boxes or drawing.group != BOXES
     ]
@@ -157,7 +159,7 @@ class Eye(NamedTuple):
         return self.centre + self.focal * aside / depth[..., None], depth
 
 
-def _eye(points: np.ndarray, view: Sequence[float | int] | None, size: tuple[int, int]) -> Eye:
+def eye_of(points: np.ndarray, view: Sequence[float | int] | None, size: tuple[int, int]) -> Eye:
     """The camera of `animate_solution`, moved so that the points [m] fill the picture."""
     numbers = np.array(camera(*bounds(points, 0.0), view))
     position, target, up = numbers[:3], numbers[3:6], numbers[6:]
@@ -179,39 +181,64 @@ def _pictures(
     size: tuple[int, int],
     limits: Limits,
 ) -> Iterator[Image.Image]:
-    """One picture for each keyframe and its eye: triangles from the farthest to the nearest."""
-    light = TO_LIGHT / np.linalg.norm(TO_LIGHT)
+    """One picture for each keyframe and its eye."""
     for i, eye in enumerate(eyes):
         picture = Image.new("RGB", (SMOOTHING * size[0], SMOOTHING * size[1]), "white")
         draw = ImageDraw.Draw(picture, "RGBA")
         for color, points in lines:
             flat, _ = eye.project(points[: FINER_PATHS * i + 1])
             draw.line([tuple(p) for p in flat.tolist()], fill=(*color, 160), width=2 * SMOOTHING)
-        flats, depths, colors = [], [], []
-        for drawing in drawn:
-            flat, depth, shaded = _triangles(drawing, i, eye, light, limits)
-            flats.append(flat)
-            depths.append(depth)
-            colors.append(shaded)
-        flat, depth, color = (np.concatenate(parts) for parts in (flats, depths, colors))
-        order = np.argsort(-depth)
-        for corners, fill in zip(flat[order].tolist(), color[order].tolist(), strict=True):
-            draw.polygon([tuple(corner) for corner in corners], fill=tuple(fill))
+        paint(picture, drawn, i, eye, limits)
         yield picture.resize(size, Image.Resampling.BOX)
 
 
+def paint(
+    picture: Image.Image,
+    drawn: Sequence[Drawing],
+    i: int,
+    eye: Eye,
+    limits: Limits = None,
+    mask: Image.Image | None = None,
+) -> None:
+    """Paint drawings at keyframe i, triangles from the farthest to the nearest.
+
+    `mask`, of mode L, gets 255 where anything is painted.
+    """
+    if not drawn:
+        return
+    parts = zip(*(_triangles(drawing, i, eye, limits) for drawing in drawn), strict=True)
+    flat, depth, color = (np.concatenate(x) for x in parts)
+    order = np.argsort(-depth)
+    draw = ImageDraw.Draw(picture, "RGBA")
+    cover = None if mask is None else ImageDraw.Draw(mask)
+    for corners, fill in zip(flat[order].tolist(), color[order].tolist(), strict=True):
+        points = [tuple(corner) for corner in corners]
+        draw.polygon(points, fill=tuple(fill))
+        if cover is not None:
+            cover.polygon(points, fill=255)
+
+
+def split(drawing: Drawing, points: np.ndarray) -> Drawing:
+    """A drawing with short triangles: the depths of long ones do not tell which is nearer.
+
+    Those of bodies, joints and visuals are halved until they are shorter than a part of the extent
+    of `points` [m]. Surfaces that deform, translucent ones and contact shapes are not changed.
+    """
+    if drawing.vertices is not None or drawing.opacity < 1.0:
+        return drawing
+    longest = FINEST * float(np.linalg.norm(np.ptp(points, axis=0)))
+    return drawing._replace(mesh=shapes.divided(drawing.mesh, longest))
+
+
 def _triangles(
-    drawing: Drawing, i: int, eye: Eye, light: np.ndarray, limits: Limits = None
+    drawing: Drawing, i: int, eye: Eye, limits: Limits = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Corners [pixels], shape `(m, 3, 2)`, depths [m], and colours with opacity, shape `(m, 4)`."""
     local = drawing.mesh.vertices if drawing.vertices is None else drawing.vertices[i]
     pose = drawing.poses[min(i, len(drawing.poses) - 1)]
     corners = (local @ pose[:3, :3].T + pose[:3, 3])[drawing.mesh.triangles]
     flat, depth = eye.project(corners)
-    normal = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
-    length = np.linalg.norm(normal, axis=1)
-    facing = np.abs(normal @ light) / np.where(length > 0.0, length, 1.0)
-    shade = 0.55 + 0.45 * facing
+    shade = brightness(corners)
     if limits is None or drawing.values is None:
         packed = drawing.mesh.colors[drawing.mesh.triangles[:, 0]].astype(int)
         rgb = np.stack([packed >> 16 & 255, packed >> 8 & 255, packed & 255], axis=1)

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from ..forces import Contact, SpringDamper, Tyre
-from ..joints import RollingDisc
+from ..joints import Distance, RollingDisc
 from ..joints.rotation import AxisRotation, FreeRotation, TwoAxisRotation
 from ..mechanism.elements import FrameElements
 from ..mechanism.groups import JointGroup
@@ -17,6 +17,7 @@ from .shapes import Mesh
 from .stage import Stage, equivalent_boxes, is_free
 
 BOXES = "equivalent boxes"  # Their group.
+TO_LIGHT = np.array([0.35, -0.6, 0.72])
 IRON, STEEL, GROUND = 0x3A3A3A, 0x8C8C8C, 0xA8A29A
 
 
@@ -101,11 +102,14 @@ def ground_drawings(stage: Stage) -> Iterator[Drawing]:
 def joint_drawings(stage: Stage) -> Iterator[Drawing]:
     """For each joint a symbol on its successor, and a rail on its predecessor if it slides.
 
-    The symbol of a rolling disc is the disc.
+    The symbol of a rolling disc is the disc, that of a distance a rod between two balls.
     """
     for group in stage.mechanism.joints:
         if isinstance(group.joint, RollingDisc):  # It has six coordinates, like a free joint.
             yield from _wheels(stage, group, group.joint)
+            continue
+        if isinstance(group.joint, Distance):
+            yield from _links(stage, group)
             continue
         if is_free(group):
             continue
@@ -125,6 +129,18 @@ def _wheels(stage: Stage, group: JointGroup, discs: RollingDisc) -> Iterator[Dra
         unit_axis = axis / np.linalg.norm(axis)
         mesh = shapes.wheel(unit_axis, float(radius), 0.8 * stage.unit, STEEL, IRON)
         yield Drawing(name, "joints", mesh, port_poses(stage.motion, port), opacity=0.7)
+
+
+def _links(stage: Stage, group: JointGroup) -> Iterator[Drawing]:
+    z, unit = np.eye(3)[2], stage.unit
+    rows = zip(group.names, group.first.index, group.second.index, strict=True)
+    for name, first, second in rows:
+        poses = _stretched(stage.motion.p[:, first], stage.motion.p[:, second], unit)
+        length = float(np.linalg.norm(poses[0, :3, 2]))
+        balls = [shapes.sphere(at * length * z, 2.0 * unit, IRON) for at in (0.0, 1.0)]
+        rod = shapes.merged([shapes.cylinder(np.zeros(3), length * z, unit, STEEL), *balls])
+        mesh = rod._replace(vertices=rod.vertices / [1.0, 1.0, length])
+        yield Drawing(name, "joints", mesh, poses)
 
 
 def _joint_symbol(group: JointGroup, E: np.ndarray, unit: float) -> Mesh:
@@ -182,6 +198,14 @@ def _stretched(start: np.ndarray, end: np.ndarray, unit: float) -> np.ndarray:
         pose[:3, 0], pose[:3, 1] = side, np.cross(direction, side)
         pose[:3, 2], pose[:3, 3] = max(L, 0.1 * unit) * direction, a
     return poses
+
+
+def brightness(faces: np.ndarray) -> np.ndarray:
+    """Part of the light that triangles reflect, shape `(m, 3, 3)` [m]: from 0.55 to 1."""
+    light = TO_LIGHT / np.linalg.norm(TO_LIGHT)
+    normal = np.cross(faces[:, 1] - faces[:, 0], faces[:, 2] - faces[:, 0])
+    length = np.linalg.norm(normal, axis=1)
+    return 0.55 + 0.45 * np.abs(normal @ light) / np.where(length > 0.0, length, 1.0)
 
 
 def port_poses(motion: Motion, port: int) -> np.ndarray:

@@ -100,6 +100,28 @@ def triad(length: float, radius: float) -> Mesh:
     )
 
 
+def divided(mesh: Mesh, longest: float) -> Mesh:
+    """A mesh whose triangles are halved along their longest edges until these are short.
+
+    Each triangle of the result has corners of its own.
+    """
+    corners, colors = mesh.vertices[mesh.triangles], mesh.colors[mesh.triangles[:, 0]]
+    done, shades = [], []
+    while len(corners):
+        edges = np.linalg.norm(np.roll(corners, -1, axis=1) - corners, axis=2)
+        long = edges.max(axis=1) > longest
+        done.append(corners[~long])
+        shades.append(colors[~long])
+        first, part, rows = np.argmax(edges[long], axis=1), corners[long], np.arange(long.sum())
+        p, q, r = (part[rows, (first + k) % 3] for k in range(3))
+        middle = 0.5 * (p + q)
+        corners = np.concatenate([np.stack([p, middle, r], 1), np.stack([middle, q, r], 1)])
+        colors = np.concatenate([colors[long]] * 2)
+    vertices = np.concatenate([np.zeros((0, 3, 3)), *done]).reshape(-1, 3)
+    triangles = np.arange(len(vertices)).reshape(-1, 3)
+    return Mesh(vertices, triangles, np.repeat(np.concatenate([colors, *shades]), 3))
+
+
 def basis(axis: np.ndarray) -> np.ndarray:
     """A right-handed orthonormal basis, as columns, whose third vector is the unit `axis`."""
     helper = np.eye(3)[np.argmin(np.abs(axis))]

@@ -47,8 +47,8 @@ def show(
       both packages are installed.
     - `packages`: of a URDF file, where `package://name/path` leads: `{name: folder}`, or folders
       that contain packages.
-    - `options`: `scale`, `colors`, `labels`, `view`, `height`: as for `Solution.animate`, for
-      pictures with sliders; `view` and `colors` for plain ones.
+    - `options`: `scale`, `colors`, `visuals`, `boxes`, `view`: as for `Solution.animate`; for
+      pictures with sliders also `labels` and `height`.
 
     **Returns** an `ipywidgets.VBox` with the picture first, then sliders, or a
     `matplotlib.figure.Figure`, which `savefig(path)` writes to a file.

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..joints import Distance
 from ..joints.rotation import FreeRotation
 from ..mechanism.groups import JointGroup
 from ..mechanism.mechanism import Mechanism
@@ -55,12 +56,15 @@ def set_stage(
     return stage._replace(unit=unit, surfaces=surfaces(mechanism, motion, unit, deformation))
 
 
-def world_points(stage: Stage) -> np.ndarray:
-    """Corners, anchors and vertices at all keyframes, anchors of the ground, shape `(k, 3)`."""
+def world_points(stage: Stage, boxes: bool = True) -> np.ndarray:
+    """Corners, anchors and vertices at all keyframes, anchors of the ground, shape `(k, 3)`.
+
+    Without `boxes` centres of mass take the place of corners.
+    """
     p, R = stage.motion.p, stage.motion.R
     clouds = [stage.anchors[0]]
     for row, (box, points) in enumerate(zip(stage.corners, stage.anchors[1:], strict=True), 1):
-        local = np.concatenate([box, points])
+        local = np.concatenate([box if boxes else box.mean(axis=0, keepdims=True), points])
         clouds.append((p[:, row, None] + local @ np.swapaxes(R[:, row], 1, 2)).reshape(-1, 3))
     names = stage.mechanism.topology.bodies
     for name, surface in stage.surfaces.items():
@@ -83,7 +87,9 @@ def equivalent_boxes(mechanism: Mechanism) -> tuple[np.ndarray, np.ndarray, np.n
 
 
 def is_free(group: JointGroup) -> bool:
-    """True if the joints of a group have no constraints."""
+    """True if nothing is drawn for the joints of a group, which constrain no position."""
+    if isinstance(group.joint, Distance):  # It has six coordinates, like a free joint.
+        return False
     return len(group.joint.translation) == 3 and isinstance(group.joint.rotation, FreeRotation)
 
 

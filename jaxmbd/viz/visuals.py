@@ -5,10 +5,12 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import ModelError
 from ..mechanism.mechanism import Mechanism
 from ..model.model import unknown
-from .scene import Drawing, port_poses
-from .shapes import painted
+from .paths import carrier
+from .scene import STEEL, Drawing, port_poses
+from .shapes import Mesh, painted
 from .stage import Stage
 
 Visuals = Mapping[str, Sequence[Any]]
@@ -38,16 +40,38 @@ def visual_bodies(mechanism: Mechanism, visuals: Visuals) -> set[str]:
     return shown
 
 
-def visual_drawings(stage: Stage, visuals: Visuals) -> Iterator[Drawing]:
+def visual_drawings(
+    stage: Stage, visuals: Visuals, palette: Mapping[str, int]
+) -> Iterator[Drawing]:
     """The meshes at the frames of their links."""
     for name, row in ports_of(stage.mechanism, visuals, "visuals").items():
+        color = palette.get(carrier(stage.mechanism, name), STEEL)
         for number, visual in enumerate(visuals[name]):
-            mesh = painted(
-                np.asarray(visual.vertices, float), np.asarray(visual.triangles), visual.color
-            )
+            mesh, opacity = _mesh(name, visual, color)
             label = f"{name} visual" + (f" {number}" if number else "")
-            poses = port_poses(stage.motion, row)
-            yield Drawing(label, "visuals", mesh, poses, opacity=visual.opacity)
+            yield Drawing(label, "visuals", mesh, port_poses(stage.motion, row), opacity=opacity)
+
+
+def _mesh(name: str, visual: Any, color: int) -> tuple[Mesh, float]:
+    """Mesh and opacity of a `Visual`, or of a mesh of trimesh; `color` is that of a mesh without.
+
+    **Raises** `ModelError` for anything else.
+    """
+    vertices, faces = getattr(visual, "vertices", None), getattr(visual, "faces", None)
+    if vertices is not None and faces is not None:  # trimesh.Trimesh
+        opacity = 1.0
+        if visual.visual.defined:
+            red, green, blue, alpha = (int(x) for x in visual.visual.main_color)
+            color, opacity = (red << 16) + (green << 8) + blue, alpha / 255
+        return painted(np.asarray(vertices, float), np.asarray(faces), color), opacity
+    triangles = getattr(visual, "triangles", None)
+    if vertices is None or triangles is None:
+        raise ModelError(
+            f"visuals: {name!r} needs a sequence of meshes of io.urdf_visuals or of trimesh, "
+            f"got a {type(visual).__name__} in it"
+        )
+    mesh = painted(np.asarray(vertices, float), np.asarray(triangles), visual.color)
+    return mesh, visual.opacity
 
 
 def visual_points(stage: Stage, visuals: Visuals | None) -> np.ndarray:
@@ -55,7 +79,7 @@ def visual_points(stage: Stage, visuals: Visuals | None) -> np.ndarray:
     found = [np.zeros((0, 3))]
     for name, row in ports_of(stage.mechanism, visuals or {}, "visuals").items():
         if visuals is not None and len(visuals[name]):
-            points = np.concatenate([np.asarray(x.vertices, float) for x in visuals[name]])
+            points = np.concatenate([_mesh(name, x, STEEL)[0].vertices for x in visuals[name]])
             ends = np.stack([points.min(axis=0), points.max(axis=0)])
             corners = np.stack(np.meshgrid(*ends.T), axis=-1).reshape(-1, 3)
             p, R = stage.motion.p[:, row, None], stage.motion.R[:, row]

@@ -80,12 +80,12 @@ def test_the_camera_follows_a_frame(tmp_path):
 def test_triangles_behind_the_camera_are_not_drawn():
     """Terrain extends beyond the motion: its projection would cover the picture."""
     cube = np.array([[x, y, z] for x in (0, 1) for y in (0, 1) for z in (0, 1)], float)
-    eye = gif._eye(cube, (0, -1, 0.1), (80, 60))
+    eye = gif.eye_of(cube, (0, -1, 0.1), (80, 60))
     behind = eye.position + 2 * eye.axes[2]
     vertices = np.stack([behind, cube[0], cube[1], cube[4]])
     mesh = shapes.painted(vertices, np.array([[0, 1, 2], [1, 2, 3]]), 0xFF0000)
     road = Drawing("road", "contact", mesh, np.eye(4)[None])
-    flat, depth, colors = gif._triangles(road, 0, eye, gif.TO_LIGHT)
+    flat, depth, colors = gif._triangles(road, 0, eye)
     assert len(flat) == len(depth) == len(colors) == 1
     assert np.all(np.abs(flat) < 1000)
 
