@@ -1,5 +1,6 @@
 """Figures of joint motion and energy over time."""
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -71,7 +72,8 @@ def plot_solution(
 
     **Arguments:**
 
-    - `joints`: names of the joints to show. Default: all.
+    - `joints`: names of the joints to show. Default: all, numbers in names in their order. Of more
+      than twenty curves beside each other, nine are named, the first and the last one among them.
     - `elements`: names of the elements with first-order states to show. Default: all.
     - `contacts`: names of the contacts and tyres to show. Default: all; none for `[]`.
     - `energy`: whether to show the energy.
@@ -142,7 +144,8 @@ def _curves(
 ) -> dict[str, tuple[list[Curve], list[Curve]]]:
     """Curves of the coordinates and of the velocities, by the row of the figure."""
     motions, mechanism = solution.joints, solution.system.mechanism
-    names = [joints] if isinstance(joints, str) else list(motions if joints is None else joints)
+    chosen = sorted(motions, key=_in_order) if joints is None else joints
+    names = [chosen] if isinstance(chosen, str) else list(chosen)
     curves: dict[str, tuple[list[Curve], list[Curve]]] = {unit: ([], []) for unit in ROWS}
     for name in names:
         if name not in motions:
@@ -160,6 +163,12 @@ def _curves(
                 label = f"{name} {component.name}".rstrip()
                 curves[row[component.unit]][side].append(Curve(label, column))
     return {unit: sides for unit, sides in curves.items() if sides[0]}
+
+
+def _in_order(name: str) -> list[tuple[int, str]]:
+    """A key by which numbers in names count as numbers: "link 2" is before "link 10"."""
+    parts = re.split(r"(\d+)", name)
+    return [(int(x), "") if x.isdecimal() else (-1, x) for x in parts]
 
 
 def _state_curves(
@@ -262,7 +271,8 @@ def _draw(
     colours = _colours(max(len(q), len(v)))
     for axis, curves, label in zip((left, right), (q, v), labels, strict=True):
         for curve, colour in zip(curves, colours, strict=False):
-            axis.plot(ts, curve.values, color=colour, label=curve.label, linewidth=1.2)
+            width = 1.2 if len(curves) <= 2 * LEGEND_ROWS else 0.7
+            axis.plot(ts, curve.values, color=colour, label=curve.label, linewidth=width)
         axis.set_ylabel(label)
         axis.grid(alpha=0.3)
     alike = [curve.label for curve in q] == [curve.label for curve in v]
@@ -334,7 +344,8 @@ def _draw_energy(left: Axes, right: Axes, ts: np.ndarray, solution: AbstractMoti
     right.plot(ts, moved, color="black", linewidth=1.2)
     right.set_ylabel("(E - E₀) / max T")
     right.set_title(
-        f"total energy changes by up to {np.abs(moved).max(initial=0.0):.1e}", fontsize="small"
+        f"total energy changes by up to {np.abs(moved).max(initial=0.0):.2g} max T",
+        fontsize="small",
     )
     for axis in (left, right):
         axis.grid(alpha=0.3)
