@@ -93,6 +93,7 @@ from .nonlinear import Newton as Newton
 from .sensitivity import Sensitivities as Sensitivities
 from .sensitivity import Uncertainty as Uncertainty
 from .sensitivity import sensitivities as sensitivities
+from .signals.time_series import TimeSeries as TimeSeries
 from .statics import ArcLength as ArcLength
 from .statics import Branch as Branch
 from .statics import Drainage as Drainage

@@ -1,5 +1,8 @@
 """Input and output: models, robot descriptions, measured records, labelled arrays."""
 
+from .channels import Channel as Channel
+from .logs import Log as Log
+from .logs import read_log as read_log
 from .mjcf import MJCF as MJCF
 from .mjcf import Keyframe as Keyframe
 from .mjcf import from_mjcf as from_mjcf
@@ -21,8 +24,10 @@ from .urdf_xml import expand_xacro as expand_xacro
 
 __all__ = [
     "MJCF",
+    "Channel",
     "JointLimits",
     "Keyframe",
+    "Log",
     "Mimic",
     "Transmission",
     "Visual",
@@ -30,6 +35,7 @@ __all__ = [
     "from_mjcf",
     "from_urdf",
     "load_model",
+    "read_log",
     "read_record",
     "save_model",
     "to_urdf",

@@ -186,6 +186,13 @@ ANALYSES = {
         {"readings": "times"},
         skip=skip("readings", "matrix"),
     ),
+    "TimeSeries": Call(
+        mbd.TimeSeries,
+        {"ts": TS, "values": TS},
+        {"ts": "times", "values": "vector", "valid": "vector", "limits": "number"}
+        | {"period": "positive", "unit": "count"},
+        skip=skip("unit", "text") | skip("limits", "two"),
+    ),
     "StaticExperiment": Call(
         mbd.StaticExperiment,
         {"measured": {"hinge": 0.0}, "deviations": {"hinge": 0.1}},

@@ -70,6 +70,17 @@ FILES = {
         {"model": "model", "path": "path"},
     ),
     "io.read_record": Call(mbd.io.read_record, {"columns": ["a"]}, {"path": "path"}),
+    "io.read_log": Call(
+        mbd.io.read_log,
+        {"path": "/nowhere/at/all.csv", "signals": {"a": "a"}},
+        {"path": "path", "signals": "mapping", "time": "count", "duplicates": "option"},
+        skip=skip("path", "folder") | skip("time", "text"),  # A folder is a bag.
+    ),
+    "io.Channel": Call(
+        mbd.io.Channel,
+        {"path": "q"},
+        {"path": "name", "unit": "option", "gain": "finite", "offset": "finite"},
+    ),
     "show": Call(mbd.show, {"widgets": False}, {"what": "path"}),
     "viz.plot_graph": Call(
         mbd.viz.plot_graph, {}, {"system": "system"}, skip=skip("system", "batch")
