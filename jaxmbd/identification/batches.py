@@ -72,10 +72,10 @@ def _pad(experiment: Experiment, length: int, longest: int) -> tuple[Experiment,
         return x.extended(longest) if _is_samples(x) and x.ts.shape[0] < longest else x
 
     longer = eqx.tree_at(
-        lambda e: (e.ts, e.measurements, e.forces),
+        lambda e: (e.ts, e.measurements, e.valid, e.forces),
         experiment,
         (
-            *jax.tree.map(extend, (experiment.ts, experiment.measurements)),
+            *jax.tree.map(extend, (experiment.ts, experiment.measurements, experiment.valid)),
             jax.tree.map(sampled, experiment.forces, is_leaf=_is_samples),
         ),
     )

@@ -7,17 +7,21 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from ..errors import DataError
-from ..forces import AbstractElement
+from ..forces import AbstractElement, JointTorque
 from ..mechanism.float_types import in_float_type
 from ..model.arguments import as_mapping
 from ..model.values import is_concrete
+from ..signals.time_series import TimeSeries
+from .clocks import on_common_instants
 
 # A gap in a record is an interval longer than this many median intervals.
 LARGEST_GAP = 10.0
 UNNAMED = "record"
+# Initial velocities follow from readings within so many sample intervals of the start.
+START_SPAN = 5
 
 
 class RecordName:
@@ -45,20 +49,27 @@ class Experiment(eqx.Module):
     **Arguments:**
 
     - `ts`: increasing times, shape `(n,)` [s]; they need not be equally spaced. The motion starts
-      at `ts[0]`.
-    - `measurements`: `{sensor: readings}`, each of shape `(n,)` or `(n, k)`. A sensor is the name
-      of a joint, for its coordinates, or one of the sensors given to `identify`.
+      at `ts[0]`. Omit it if all measurements are of the class `TimeSeries`.
+    - `measurements`: `{sensor: readings}`, each of shape `(n,)` or `(n, k)`, or a `TimeSeries`,
+      which has its own instants. A sensor is the name of a joint, for its coordinates, or one of
+      the sensors given to `identify`.
     - `guess`, `rates`, `states`: joint coordinates, velocities, and first-order states of elements
       at `ts[0]`, as for `assemble`.
     - `forces`: forces of this record, `{name: force}`; they replace forces of the same name in the
       model, or are added.
     - `name`: name in error messages and warnings.
+    - `valid`: `{sensor: whether samples count}`, shape `(n,)` or that of the readings. Other
+      samples have no influence on a fit or its errors, and may be NaN. Default: all count.
+    - `periods`: `{sensor: period}` after which readings repeat, in their unit. Residuals are then
+      at most half a period. Default: sensors of angles repeat after a turn, and others do not.
 
-    All numbers are converted to JAX's default float type, in which fits and predictions are
-    computed: float64 if `jax_enable_x64` is on.
+    Readings of several `TimeSeries` remain at their own instants, and `ts` has the instants of all,
+    and more ones in gaps; `valid` then tells where a sensor has a reading. Instants that differ by
+    less than a millionth of the sample interval are one. All numbers are converted to JAX's default
+    float type, in which fits and predictions are computed: float64 if `jax_enable_x64` is on.
 
     **Raises** `DataError`, with record, column and row, for fewer than two samples, lengths that
-    differ, times that do not increase or have a gap, and readings that are not finite.
+    differ, times that do not increase or have a gap, and readings that count and are not finite.
 
     For example:
 
@@ -71,25 +82,31 @@ class Experiment(eqx.Module):
     rates: dict[str, Any]
     states: dict[str, Any]
     forces: dict[str, AbstractElement]
+    valid: dict[str, Bool[Array, "n *k"]]
+    periods: dict[str, Float[Array, ""]]
     label: RecordName = eqx.field(static=True)
 
     def __init__(
         self,
-        ts: Any,
-        measurements: Mapping[str, Any],
+        ts: Any = None,
+        measurements: Mapping[str, Any] | None = None,
         guess: Mapping[str, Any] | None = None,
         rates: Mapping[str, Any] | None = None,
         forces: Mapping[str, AbstractElement] | None = None,
         name: str = UNNAMED,
         states: Mapping[str, Any] | None = None,
+        valid: Mapping[str, Any] | None = None,
+        periods: Mapping[str, Any] | None = None,
     ):
         self.label = RecordName(name)
-        self.ts = _floats(ts, f"{name}: ts")
         if not isinstance(measurements, Mapping):
             raise DataError(
                 f"{name}: measurements must be a dict {{sensor: readings}}, got a "
                 f"{type(measurements).__name__}"
             )
+        given = measurements, valid, periods
+        ts, measurements, valid, periods = _on_one_clock(ts, *given, name)
+        self.ts = _floats(ts, f"{name}: ts")
         forces = as_mapping(forces, f"{name}: forces", "{name: force}", DataError)
         for key, force in forces.items():
             if not isinstance(force, AbstractElement):
@@ -100,7 +117,8 @@ class Experiment(eqx.Module):
         self.rates = _starts(rates, f"{name}: rates", dtype)
         self.states = _starts(states, f"{name}: states", dtype)
         self.forces = in_float_type(forces, dtype)
-        _check_times(self.ts, name)
+        # Gaps are expected where it is known which samples count.
+        _check_times(self.ts, name, gaps=bool(valid))
         if not self.measurements:
             raise DataError(f"{name}: there are no measurements")
         for key, values in self.measurements.items():
@@ -109,7 +127,72 @@ class Experiment(eqx.Module):
                     f"{name}: {key!r} has shape {values.shape}, but there are "
                     f"{self.ts.shape[0]} times"
                 )
-            _check_samples(self.ts, values, f"{name}: {key!r}")
+        self.valid = _masks(valid, self.measurements, name)
+        self.periods = _periods(periods, self.measurements, name)
+        for key, values in self.measurements.items():
+            _check_samples(self.ts, values, self.valid.get(key), f"{name}: {key!r}")
+
+    @classmethod
+    def from_log(
+        cls,
+        log: Mapping[str, TimeSeries],
+        joints: Any = (),
+        sensors: Any = (),
+        torques: Mapping[str, str] | None = None,
+        *,
+        start: float | None = None,
+        stop: float | None = None,
+        guess: Mapping[str, Any] | None = None,
+        rates: Mapping[str, Any] | None = None,
+        forces: Mapping[str, AbstractElement] | None = None,
+        name: str = UNNAMED,
+        states: Mapping[str, Any] | None = None,
+    ) -> "Experiment":
+        """A record of signals of a log, such as the result of `jaxmbd.io.read_log`.
+
+        **Arguments:**
+
+        - `joints`, `sensors`: names of signals that are readings of joint coordinates, and of
+          sensors given to `identify`; or `{joint or sensor: name of the signal}`.
+        - `torques`: `{joint: name of the signal}` of measured torques or forces [N m or N], which
+          become `JointTorque` with the name of the signal, linear between samples.
+        - `start`, `stop`: times [s]. Default: the latest of the first valid samples of these
+          signals, and the earliest of the last ones. Other samples are omitted.
+        - `guess`, `rates`: override initial values of joints with one coordinate, which otherwise
+          come from their readings near the start: interpolated, and by the slope of a parabola
+          through the samples within five sample intervals. `fit_initial_states=True` corrects them.
+        - `forces`, `name`, `states`: as for `Experiment`.
+
+        **Raises** `DataError` for a signal that is not in the log, and without a common interval.
+        """
+        read = _of_log(log, joints, "joints", name)
+        others = _of_log(log, sensors, "sensors", name)
+        driven = _of_log(log, torques or {}, "torques", name)
+        if not read and not others:
+            raise DataError(f"{name}: from_log needs joints or sensors")
+        used = [*read.values(), *others.values(), *driven.values()]
+        begin = float(max(x.ts[x.whole][0] for x in used) if start is None else start)
+        end = float(min(x.ts[x.whole][-1] for x in used) if stop is None else stop)
+        if not begin < end:
+            raise DataError(
+                f"{name}: the signals have no common interval: from {begin:g} s to {end:g} s"
+            )
+        single = {k: x for k, x in read.items() if x.values.ndim == 1}
+        cut = {k: x.between(begin, end) for k, x in {**read, **others}.items()}
+        first = on_common_instants(cut, name).ts[0]
+        positions = {k: x.at(first) for k, x in single.items()}
+        velocities = {k: x.rate_at(first, START_SPAN * x.step) for k, x in single.items()}
+        names = _names_of(torques or {}, "torques", name)
+        inputs = {names[joint]: JointTorque(joint, x.signal()) for joint, x in driven.items()}
+        return cls(
+            None,
+            cut,
+            {**positions, **(guess or {})},
+            {**velocities, **(rates or {})},
+            {**inputs, **(forces or {})},
+            name,
+            states,
+        )
 
     @property
     def name(self) -> str:
@@ -132,6 +215,30 @@ class Experiment(eqx.Module):
             self.forces,
             name=prefix + f"rows {start} to {stop}",
             states=states,
+            valid={k: v[start:stop] for k, v in self.valid.items()},
+            periods=self.periods,
+        )
+
+    def counts(self, sensor: str) -> Bool[np.ndarray, "n *k"]:
+        """Whether the samples of a sensor count."""
+        if sensor in self.valid:
+            return np.asarray(self.valid[sensor])
+        return np.ones(self.measurements[sensor].shape, dtype=bool)
+
+    def series(self, sensor: str) -> TimeSeries:
+        """Readings of a sensor at its own instants, without samples that do not count.
+
+        **Raises** `DataError` if there are none.
+        """
+        counts = self.counts(sensor)
+        rows = np.any(counts.reshape(len(counts), -1), axis=1)
+        period = self.periods.get(sensor)
+        return TimeSeries(
+            np.asarray(self.ts)[rows],
+            np.asarray(self.measurements[sensor])[rows],
+            counts[rows],
+            period=None if period is None else float(period),
+            name=f"{self.name}: {sensor!r}",
         )
 
     def windows(
@@ -166,6 +273,102 @@ class Experiment(eqx.Module):
         ]
 
 
+def nearest_in_periods(reading: Any, measured: Any, period: Any) -> Any:
+    """The reading plus the multiple of the period with which it is nearest to `measured`."""
+    return reading + period * jnp.round((measured - reading) / period)
+
+
+def _on_one_clock(
+    ts: Any, measurements: Mapping[str, Any], valid: Any, periods: Any, name: str
+) -> tuple[Any, Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]]:
+    """Times, readings, masks and periods, from arrays and time series.
+
+    **Raises** `DataError` for arrays without times.
+    """
+    valid = as_mapping(valid, f"{name}: valid", "{sensor: bool}", DataError)
+    periods = as_mapping(periods, f"{name}: periods", "{sensor: period}", DataError)
+    own = {k: x for k, x in measurements.items() if isinstance(x, TimeSeries)}
+    if not own:
+        if ts is None:
+            raise DataError(f"{name}: ts is missing; only TimeSeries have times of their own")
+        return ts, measurements, valid, periods
+    plain = [k for k in measurements if k not in own]
+    if plain and ts is None:
+        raise DataError(f"{name}: {plain[0]!r} is an array, which needs ts; or pass a TimeSeries")
+    if ts is not None and not plain:
+        raise DataError(f"{name}: omit ts; all measurements have times of their own")
+    for key in plain:
+        kind = f"{name}: {key!r}"
+        readings, times = _floats(measurements[key], kind), _floats(ts, f"{name}: ts")
+        _check_samples(times, readings, valid.get(key), kind)
+        own[key] = TimeSeries(np.asarray(times), np.asarray(readings), valid.get(key), name=kind)
+    clocked = on_common_instants(own, name)
+    repeat = {k: x.period for k, x in own.items() if x.period is not None}
+    return clocked.ts, clocked.readings, clocked.valid, {**repeat, **periods}
+
+
+def _masks(
+    valid: Mapping[str, Any], measurements: Mapping[str, Array], name: str
+) -> dict[str, Array]:
+    masks = {}
+    for key, given in valid.items():
+        if key not in measurements:
+            raise DataError(f"{name}: valid has {key!r}, which is not measured")
+        values = measurements[key]
+        mask = given if isinstance(given, jax.Array) else np.asarray(given)
+        if mask.dtype != bool or mask.shape not in (values.shape, values.shape[:1]):
+            raise DataError(
+                f"{name}: valid of {key!r} must be of bool and of shape {values.shape}, got "
+                f"{mask.dtype} of shape {mask.shape}"
+            )
+        mask = mask.reshape(mask.shape + (1,) * (values.ndim - mask.ndim))
+        masks[key] = jnp.broadcast_to(jnp.asarray(mask), values.shape)
+    return masks
+
+
+def _periods(
+    periods: Mapping[str, Any], measurements: Mapping[str, Array], name: str
+) -> dict[str, Array]:
+    numbers = {}
+    for key, given in periods.items():
+        if key not in measurements:
+            raise DataError(f"{name}: periods has {key!r}, which is not measured")
+        value = _floats(given, f"{name}: period of {key!r}")
+        if value.ndim != 0 or (is_concrete(value) and not 0 < value < np.inf):
+            raise DataError(f"{name}: the period of {key!r} must be a positive number")
+        numbers[key] = value
+    return numbers
+
+
+def _names_of(signals: Any, argument: str, name: str) -> dict[str, str]:
+    """Names of signals by what they measure; a list has equal names of both."""
+    if isinstance(signals, Mapping):
+        return dict(signals)
+    if isinstance(signals, str):
+        return {signals: signals}
+    try:
+        return {str(x): str(x) for x in signals}
+    except TypeError as error:
+        raise DataError(f"{name}: {argument} must be names, got {signals!r:.60}") from error
+
+
+def _of_log(
+    log: Mapping[str, TimeSeries], signals: Any, argument: str, name: str
+) -> dict[str, TimeSeries]:
+    """Signals of a log by what they measure."""
+    found = {}
+    for key, signal in _names_of(signals, argument, name).items():
+        if signal not in log:
+            known = ", ".join(log)
+            raise DataError(f"{name}: no signal {signal!r} for {argument}; there are {known}")
+        found[key] = log[signal]
+        if not isinstance(found[key], TimeSeries):
+            raise DataError(f"{name}: signal {signal!r} must be a TimeSeries")
+        if not found[key].whole.any():
+            raise DataError(f"{name}: no sample of {signal!r} has all components")
+    return found
+
+
 def _starts(given: Any, name: str, dtype: Any) -> dict[str, Array]:
     """Values by the names of joints or elements."""
     if not isinstance(given or {}, Mapping):
@@ -190,21 +393,23 @@ def _check_finite(values: Array, name: str) -> None:
         raise DataError(f"{name} is not finite in row {int(np.argmax(bad))}")
 
 
-def _check_samples(ts: Array, values: Array, name: str) -> None:
-    """**Raises** `DataError` for missing samples, with their number and the first time."""
-    if not is_concrete(values):
+def _check_samples(ts: Array, values: Array, valid: Array | None, name: str) -> None:
+    """**Raises** `DataError` for missing samples that count, with number and the first time."""
+    if not is_concrete(values) or not is_concrete(valid):
         return
-    bad = np.flatnonzero(~np.isfinite(np.asarray(values)).reshape(values.shape[0], -1).all(axis=1))
+    fine = np.isfinite(np.asarray(values)) | (False if valid is None else ~np.asarray(valid))
+    bad = np.flatnonzero(~fine.reshape(values.shape[0], -1).all(axis=1))
     if bad.size:
         at = f" at {float(ts[bad[0]]):.6g} s" if is_concrete(ts) else ""
         raise DataError(
             f"{name} is not finite in row {bad[0]}{at}, and in {bad.size} of {len(values)} rows in "
-            "all; remove these rows from times and readings, or fill them by interpolation; put a "
-            "sensor with other times into a record of its own"
+            "all; pass valid={sensor: False for these samples}, or a TimeSeries, in which they do "
+            "not count"
         )
 
 
-def _check_times(ts: Array, name: str) -> None:
+def _check_times(ts: Array, name: str, gaps: bool) -> None:
+    """**Raises** `DataError` for times that do not increase and, without `gaps`, for a gap."""
     if ts.ndim != 1 or ts.shape[0] < 2:
         raise DataError(f"{name}: ts must have two or more times, got shape {ts.shape}")
     _check_finite(ts, f"{name}: ts")
@@ -214,9 +419,10 @@ def _check_times(ts: Array, name: str) -> None:
     if np.any(steps <= 0):
         raise DataError(f"{name}: ts must increase, it does not in row {np.argmax(steps <= 0) + 1}")
     gap = steps > LARGEST_GAP * np.median(steps)
-    if gap.any():
+    if gap.any() and not gaps:
         row = int(np.argmax(gap))
         raise DataError(
             f"{name}: there is a gap of {steps[row]:.3g} s after row {row}, where samples are "
-            f"{np.median(steps):.3g} s apart; split the record there with `part`"
+            f"{np.median(steps):.3g} s apart; split the record there with `part`, or pass the "
+            "readings as TimeSeries, which may have gaps"
         )

@@ -11,7 +11,7 @@ from ..errors import DataError
 from ..model import Model
 from ..motion.results import RESULTS
 from .bounds import Bound
-from .experiment import Experiment
+from .experiment import Experiment, nearest_in_periods
 from .prediction import Sensors, Simulator, motions_only, predicted
 from .records import Comparison
 
@@ -22,8 +22,9 @@ FAR_APART = 1.5
 class Overlay(NamedTuple):
     """Measured and predicted readings of one sensor in one record.
 
-    - `ts`: times [s], shape `(n,)`; `measured` and `predicted`: shape `(n,)` or `(n, k)`. Predicted
-      angles are within half a turn of the measured ones.
+    - `ts`: times of readings that count [s], shape `(n,)`; `measured` and `predicted`: shape `(n,)`
+      or `(n, k)`. Predicted angles are within half a turn of the measured ones. Components that do
+      not count are NaN.
     """
 
     ts: np.ndarray
@@ -221,20 +222,30 @@ def overlays_of(
     records: Sequence[Experiment],
     readings: Sequence[Mapping[str, Any]],
 ) -> list[dict[str, Overlay]]:
-    """Measured readings of every record, and predicted ones of a model.
+    """Measured readings of every record that count, and predicted ones of a model.
 
     Of equivalent readings, such as angles a turn apart, `nearest` returns the one nearest to the
     measured reading.
     """
     return [
-        {
-            name: Overlay(
-                *map(np.asarray, (record.ts, measured, nearest(name, read[name], measured)))
-            )
-            for name, measured in sorted(record.measurements.items())
-        }
+        {name: _overlay(nearest, record, name, read[name]) for name in sorted(record.measurements)}
         for record, read in zip(records, readings, strict=True)
     ]
+
+
+def _overlay(
+    nearest: Callable[[str, Any, Any], Any], record: Experiment, name: str, read: Any
+) -> Overlay:
+    """Readings of one sensor at its own instants; NaN for components that do not count."""
+    ts, measured, read = map(np.asarray, (record.ts, record.measurements[name], read))
+    counts = record.counts(name)
+    rows = np.any(counts.reshape(len(counts), -1), axis=1)
+    ts, measured, read, counts = ts[rows], measured[rows], read[rows], counts[rows]
+    measured = np.where(counts, measured, read)
+    read = np.asarray(nearest(name, read, measured))
+    if name in record.periods:
+        read = np.asarray(nearest_in_periods(read, measured, record.periods[name]))
+    return Overlay(ts, np.where(counts, measured, np.nan), read)
 
 
 def rms_of(overlays: Sequence[Mapping[str, Overlay]]) -> dict[str, float]:
@@ -242,7 +253,7 @@ def rms_of(overlays: Sequence[Mapping[str, Overlay]]) -> dict[str, float]:
     errors: dict[str, list[np.ndarray]] = {}
     for record in overlays:
         for name, (_, measured, read) in record.items():
-            errors.setdefault(name, []).append(np.ravel(read - measured))
+            errors.setdefault(name, []).append((read - measured)[~np.isnan(measured)])
     return {n: float(np.sqrt(np.mean(np.concatenate(x) ** 2))) for n, x in sorted(errors.items())}
 
 

@@ -53,9 +53,17 @@ def n_others(residuals: Residuals) -> int:
 
 
 def n_readings(residuals: Residuals) -> int:
-    """Number of readings, without padding."""
+    """Number of readings that count, without padding."""
     return sum(
-        int(batch.is_reading.sum()) * int(np.prod(x.shape[2:]))
+        int(np.sum(_counts(batch, name)))
         for batch in residuals.batches
-        for x in batch.experiments.measurements.values()
+        for name in batch.experiments.measurements
     )
+
+
+def _counts(batch: Batch, name: str) -> np.ndarray:
+    """Whether readings of a sensor count, shape of its readings."""
+    readings, valid = batch.experiments.measurements[name], batch.experiments.valid
+    rows = np.asarray(batch.is_reading)
+    rows = np.broadcast_to(rows.reshape(*rows.shape, *[1] * (readings.ndim - 2)), readings.shape)
+    return rows & np.asarray(valid[name]) if name in valid else rows

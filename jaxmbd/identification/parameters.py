@@ -153,7 +153,9 @@ class Selected(eqx.Module):
         return labels
 
 
-def select_parameters(subject: Subject, select: Selection, who: str = "identify") -> Selected:
+def select_parameters(
+    subject: Subject, select: Selection, who: str = "identify", needs_parameters: bool = True
+) -> Selected:
     """Bind a selection to a model and its sensors; error messages name the analysis `who`.
 
     **Raises** `ModelError` for an empty selection, an unknown path, a leaf that is not an array of
@@ -173,7 +175,7 @@ def select_parameters(subject: Subject, select: Selection, who: str = "identify"
             if not isinstance(p.where, str):
                 raise ModelError(f"{who}: parameters given by a function need a name; use a dict")
             chosen[p.where] = p
-    if not chosen:
+    if not chosen and needs_parameters:
         raise ModelError(f"{who}: select at least one parameter")
     for name, p in chosen.items():
         value = p.get(subject)

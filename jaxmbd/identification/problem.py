@@ -105,7 +105,7 @@ class Problem:
         """Motions, and records of other kinds; errors name `who`."""
         return split_experiments(self.experiments, who)
 
-    def residuals(self, who: str) -> Residuals:
+    def residuals(self, who: str, needs_parameters: bool = True) -> Residuals:
         """The residuals, from checked arguments; one substep where none are given."""
         experiments, records = self.records(who)
         if self.jacobian not in ("forward", "reverse"):
@@ -126,7 +126,8 @@ class Problem:
         model = in_float_type(in_one_float_type(self.model, who=who), dtype)
         sensors = in_float_type(self.sensors, dtype)
         simulator = make_simulator(self.formulation, sensors, self.integrator, self.substeps)
-        selected = select_parameters(Subject(model, simulator.sensors), self.select)
+        subject = Subject(model, simulator.sensors)
+        selected = select_parameters(subject, self.select, needs_parameters=needs_parameters)
         batches = batch_experiments(experiments)
         check_sensors(simulator, model, batches)
         windows = self.continuity

@@ -25,7 +25,7 @@ from ..system import constraints
 from ..system.abstract import AbstractSystem, State
 from .batches import Batch
 from .continuity import Continuity
-from .experiment import Experiment
+from .experiment import Experiment, nearest_in_periods
 from .losses import AbstractLoss
 from .parameters import Free, Selected, Subject
 from .prediction import Simulator
@@ -77,7 +77,8 @@ class Residuals(eqx.Module):
         mechanism are small numbers in their unit.
         """
         largest = [
-            jnp.max(jnp.abs(measured)) / self.noise[name]
+            jnp.max(jnp.abs(measured), where=batch.experiments.valid.get(name), initial=0.0)
+            / self.noise[name]
             for batch in self.batches
             for name, measured in batch.experiments.measurements.items()
         ]
@@ -134,9 +135,16 @@ class Residuals(eqx.Module):
         subject, parts = self.selected.apply(theta), []
         for name, measured in sorted(experiment.measurements.items()):
             sensor = subject.sensors.get(name, JointPosition(name))
+            counts = is_reading.reshape(-1, *[1] * (measured.ndim - 1))
+            if name in experiment.valid:
+                counts = counts & experiment.valid[name]
+                # A missing sample may be NaN, whose derivatives would not be zero.
+                known = jax.lax.stop_gradient(readings[name])
+                measured = jnp.where(experiment.valid[name], measured, known)
             nearest = nearest_reading(sensor, subject.model, readings[name], measured)
+            if name in experiment.periods:
+                nearest = nearest_in_periods(nearest, measured, experiment.periods[name])
             difference = (nearest - measured) / self.noise[name]
-            counts = is_reading.reshape(-1, *[1] * (difference.ndim - 1))
             parts.append(self.loss(jnp.where(counts, difference, 0.0)).ravel())
         if self.continuity is not None:
             parts += [x[k] for k in (0, -1) for x in (states.q, states.v, states.z)]

@@ -36,13 +36,14 @@ class Motion(NamedTuple):
     """Readings along one clock, where every time occurs once.
 
     - `ts`: increasing times, shape `(n,)` [s].
-    - `series`: weighted residuals of every component of every sensor, shape `(n,)`, by its name.
+    - `series`: weighted residuals of every component of every sensor, by its name, and the median
+      time between them [s]; without readings that do not count.
     - `z`: change of the reported numbers by the residuals at each time, shape `(n, k)`.
     - `pulls`, `J`: as of `Readings`.
     """
 
     ts: np.ndarray
-    series: dict[str, np.ndarray]
+    series: dict[str, tuple[np.ndarray, float]]
     z: np.ndarray
     pulls: np.ndarray
     J: np.ndarray
@@ -69,7 +70,7 @@ def _continues(first: Experiment, second: Experiment) -> bool:
         return False
     _, i, j = np.intersect1d(before, after, return_indices=True)
     same = [
-        np.array_equal(np.asarray(x)[i], np.asarray(second.measurements[name])[j])
+        np.array_equal(np.asarray(x)[i], np.asarray(second.measurements[name])[j], equal_nan=True)
         for name, x in first.measurements.items()
     ]
     return bool(after[0] > before[-1] or (len(i) and all(same)))
@@ -86,7 +87,25 @@ def _merged(records: Sequence[Experiment], readings: Sequence[Readings]) -> Moti
     )
     # A reading that counts twice has the weight of one reading of half the variance.
     J = J / np.sqrt(np.expand_dims(counts, (1, 2)))
-    return Motion(ts, dict(zip(_components(records[0]), r[first].T, strict=True)), z, pulls, J)
+    valid = np.concatenate([_valid(record) for record in records])[order][first]
+    series = {
+        name: _own(ts[own], x[own])
+        for name, x, own in zip(_components(records[0]), r[first].T, valid.T, strict=True)
+    }
+    return Motion(ts, series, z, pulls, J)
+
+
+def _own(ts: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, float]:
+    """Residuals of a component, and the median time between them; infinite for fewer than two."""
+    return x, float(np.median(np.diff(ts))) if len(ts) > 1 else np.inf
+
+
+def _valid(record: Experiment) -> np.ndarray:
+    """Whether readings count, shape `(n, c)`, by components of all sensors."""
+    n = len(record.ts)
+    return np.concatenate(
+        [record.counts(name).reshape(n, -1) for name in sorted(record.measurements)], axis=1
+    )
 
 
 def _components(record: Experiment) -> list[str]:
@@ -228,15 +247,19 @@ def _bandwidth(motions: Sequence[Motion], step: float) -> float:
     """B for the component with the longest correlation, used for all components.
 
     For a correlation exp(-h/τ), the mean square error of the variance is least with
-    (3/2 τ² n)^(1/3) samples (Andrews 1991).
+    (3/2 τ² n)^(1/3) samples (Andrews 1991). Every component counts its own samples.
     """
-    series: dict[str, list[np.ndarray]] = {}
+    series: dict[str, list[tuple[np.ndarray, float]]] = {}
     for m in motions:
-        for name, x in m.series.items():
-            series.setdefault(name, []).append(x)
-    n = sum(len(m.ts) for m in motions)
-    tau = max(map(correlation_lags, series.values()))
-    return step * LONGER * (1.5 * tau**2 * n) ** (1 / 3)
+        for name, (x, own) in m.series.items():
+            if len(x) > 1:
+                series.setdefault(name, []).append((x, own))
+    widths = [step]
+    for parts in series.values():
+        residuals, steps = zip(*parts, strict=True)
+        n, tau = sum(map(len, residuals)), correlation_lags(residuals)
+        widths.append(float(np.median(steps)) * LONGER * (1.5 * tau**2 * n) ** (1 / 3))
+    return max(widths)
 
 
 def correlation_lags(series: Sequence[np.ndarray]) -> float:

@@ -212,7 +212,8 @@ def _residuals(fit: Fit) -> Iterator[str]:
         for name, (_, measured, predicted) in record.items():
             flat = np.reshape(predicted - measured, (len(measured), -1))
             for k, column in enumerate(flat.T):
-                series.setdefault(name if flat.shape[1] == 1 else f"{name}[{k}]", []).append(column)
+                own = column[~np.isnan(column)]
+                series.setdefault(name if flat.shape[1] == 1 else f"{name}[{k}]", []).append(own)
     figure, grid = _axes(len(series))
     for axes, (name, parts) in zip(grid, series.items(), strict=True):
         n = max(map(len, parts)) // 2  # Larger lags have few pairs of readings.

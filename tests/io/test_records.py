@@ -67,6 +67,6 @@ def test_missing_file(tmp_path):
 
 def test_missing_samples_are_told_with_their_number_and_first_time():
     readings = np.array([0.0, np.nan, 0.0, np.inf])
-    message = r"'hinge' is not finite in row 1 at 0.5 s, and in 2 of 4 rows in all; remove"
+    message = r"'hinge' is not finite in row 1 at 0.5 s, and in 2 of 4 rows in all; pass valid="
     with pytest.raises(mbd.DataError, match=message):
         mbd.Experiment([0.0, 0.5, 1.0, 1.5], {"hinge": readings})
