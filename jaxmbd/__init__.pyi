@@ -52,6 +52,7 @@ from .identification import Parameter as Parameter
 from .identification import Problem as Problem
 from .identification import RankWarning as RankWarning
 from .identification import StaticExperiment as StaticExperiment
+from .identification import Verification as Verification
 from .identification import identify as identify
 from .identification import log_posterior as log_posterior
 from .identification import losses as losses
@@ -61,6 +62,7 @@ from .identification import predict as predict
 from .identification import priors as priors
 from .identification import regressor as regressor
 from .identification import transforms as transforms
+from .identification import verify as verify
 from .inspection import inspect as inspect
 from .integrators import BDF as BDF
 from .integrators import EnergyDecaying as EnergyDecaying

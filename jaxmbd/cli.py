@@ -1,4 +1,4 @@
-"""The command line: `jaxmbd demo`."""
+"""The command line: `jaxmbd demo` and `jaxmbd verify`."""
 
 import argparse
 import sys
@@ -24,13 +24,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--out", type=Path, default=Path("jaxmbd-demo"), help="folder for the results [%(default)s]"
     )
     demo.add_argument("--seed", type=int, default=0, help="seed of the noise [%(default)s]")
+    check = commands.add_parser(
+        "verify",
+        help="check the certificate of a fit",
+        description="Compare the files of a certificate with their digests, fit its problem again, "
+        "and compare all numbers. Status 0: nothing differs; 1: something differs; 2: there is no "
+        "certificate.",
+    )
+    check.add_argument("path", type=Path, help="folder of the certificate")
     chosen = parser.parse_args(arguments)
 
     import jax
 
     jax.config.update("jax_enable_x64", True)  # The command line is a program, not the library.
-    from .demo import run_demo
     from .errors import DataError, ModelError
+
+    if chosen.command == "verify":
+        return _verify(chosen.path)
+    from .demo import run_demo
 
     try:
         run_demo(chosen.out, chosen.seed)
@@ -38,3 +49,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"jaxmbd: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _verify(path: Path) -> int:
+    from .errors import DataError
+    from .identification import verify
+
+    try:
+        found = verify(path)
+    except DataError as error:
+        print(f"jaxmbd: {error}", file=sys.stderr)
+        return 2
+    print(found)
+    return 0 if found.passed else 1

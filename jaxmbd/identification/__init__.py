@@ -1,5 +1,7 @@
 """Fits of model parameters to measured motion."""
 
+from .certificate import Verification as Verification
+from .certificate import verify as verify
 from .experiment import Experiment as Experiment
 from .fit import Fit as Fit
 from .identify import identify as identify
@@ -63,9 +65,11 @@ __all__ = [
     "Scaled",
     "StaticExperiment",
     "Unbounded",
+    "Verification",
     "identify",
     "log_posterior",
     "misfit",
     "predict",
     "regressor",
+    "verify",
 ]

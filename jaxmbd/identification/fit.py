@@ -1,7 +1,8 @@
 """The result of a fit: estimates, errors, predictions and reports."""
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -12,7 +13,9 @@ from ..model import Model
 from ..motion.results import RESULTS
 from .bounds import Bound
 from .experiment import Experiment, nearest_in_periods
+from .minimizers import AbstractMinimizer
 from .prediction import Sensors, Simulator, motions_only, predicted
+from .problem import Problem
 from .records import Comparison
 
 # Standard and robust errors with a larger ratio are reported as different.
@@ -30,6 +33,15 @@ class Overlay(NamedTuple):
     ts: np.ndarray
     measured: np.ndarray
     predicted: np.ndarray
+
+
+class Search(NamedTuple):
+    """The options of `identify` that are not part of its `Problem`, for the same fit again."""
+
+    method: AbstractMinimizer
+    starts: int
+    spread: float
+    seed: int
 
 
 class Fit(eqx.Module):
@@ -67,6 +79,7 @@ class Fit(eqx.Module):
     - `substeps`: number of integration steps in each sample interval.
     - `integration_error`: `{sensor: estimated largest error at sample times}` in all records at the
       end of the fit, in the sensor's own unit.
+    - `problem`, `search`: the problem, and the other options of `identify`.
     """
 
     model: Model
@@ -94,6 +107,8 @@ class Fit(eqx.Module):
     integration_error: dict[str, float]
     started_from: np.ndarray
     simulator: Simulator
+    problem: Problem = eqx.field(static=True)
+    search: Search = eqx.field(static=True)
 
     def __getitem__(self, label: str) -> float:
         return float(self.values[self._row(label)])
@@ -175,6 +190,47 @@ class Fit(eqx.Module):
         from ..viz.fit_report import write_report
 
         write_report(self, path, validation, title)
+
+    def certificate(
+        self,
+        path: str | os.PathLike[str],
+        validation: Sequence[Experiment] = (),
+        *,
+        sources: Iterable[Any] = (),
+        thresholds: Mapping[str, float] | None = None,
+        title: str = "Certificate of a fitted model",
+    ) -> dict[str, Any]:
+        """Write a folder with all that others need to check the fit; needs the extra `viz`.
+
+        The folder has `certificate.json` (schema, digests of all files, versions, seeds,
+        thresholds, evidence, verdict), `report.html` (one page without network), `problem.json`
+        (starting model, records and options) and `model.json` (the fitted model). Evidence is:
+        parameters with units, intervals and warnings; errors of predictions one step and 0.1, 0.5
+        and 2 s ahead; errors in records left out of the fit; whiteness of the residuals;
+        possibility of each body. `verify` computes it again.
+
+        The verdict is `"rejected"` if the fit did not converge, the data cannot distinguish all
+        parameters, one is at an edge, a body is impossible, integration errors are large, or errors
+        in records left out exceed those of the fit. Correlated residuals and large standard errors
+        are warnings.
+
+        **Arguments:**
+
+        - `path`: the folder.
+        - `validation`: records that were not fitted, for predictions ahead and overlays.
+        - `sources`: files that the records came from, whose digests the certificate has.
+        - `thresholds`: `{check: limit}`, positive; `cross_validation_ratio` 1.5,
+          `integration_share` 0.1, `relative_error` 0.25, `whiteness_p` 0.01 by default.
+        - `title`: heading of the page.
+
+        **Returns** the content of `certificate.json`.
+
+        **Raises** `DataError` for what files cannot hold, such as functions of Python as sensors,
+        for missing `sources`, and for unknown thresholds.
+        """
+        from .certificate import write_certificate
+
+        return write_certificate(self, path, validation, sources, thresholds, title)
 
     def plot(self) -> Any:
         """Measured and predicted readings, one panel for each sensor of each record.

@@ -14,7 +14,7 @@ from ..motion.results import RESULTS
 from ..programs import with_progress
 from .bounds import plane_of
 from .experiment import Experiment
-from .fit import Fit, rms_of
+from .fit import Fit, Search, rms_of
 from .minimizers import AbstractMinimizer, LevenbergMarquardt
 from .minimum import End, joined, minimum, scattered
 from .parameters import Selection
@@ -95,7 +95,8 @@ def identify(
         linear = linearized(residuals, end.unknowns)
     if not integration.is_met:
         motions.warn("identify", integration, limits, not residuals.simulator.chooses)
-    return fit_at(residuals, own, records, end, linear, motions, integration)
+    search = Search(method, starts, spread, seed)
+    return fit_at(residuals, own, records, end, linear, motions, integration, problem, search)
 
 
 def _check(problem: Problem, starts: Any, spread: Any, seed: Any) -> None:

@@ -1,7 +1,8 @@
 """Standard errors, correlations and identifiability from the Jacobian at the solution."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -104,3 +105,15 @@ def autocorrelation(residuals: Sequence[np.ndarray], n_lags: int) -> np.ndarray:
         lagged = np.fft.irfft(spectrum, 2 * len(series))[: min(n_lags + 1, len(series))]
         products[: len(lagged)] += lagged
     return products / products[0] if products[0] > 0 else products
+
+
+def residual_series(overlays: Sequence[Mapping[str, Any]]) -> dict[str, list[np.ndarray]]:
+    """Residuals of every component of every sensor, one series for each record."""
+    series: dict[str, list[np.ndarray]] = {}
+    for record in overlays:
+        for name, (_, measured, predicted) in record.items():
+            flat = np.reshape(predicted - measured, (len(measured), -1))
+            for k, column in enumerate(flat.T):
+                key = name if flat.shape[1] == 1 else f"{name}[{k}]"
+                series.setdefault(key, []).append(column[~np.isnan(column)])
+    return series

@@ -12,10 +12,11 @@ from ..motion.results import RESULTS
 from ..programs import stored
 from .bounds import Bounds, bounds_at
 from .experiment import Experiment
-from .fit import Fit, Overlay, overlays_of, rms_of
+from .fit import Fit, Overlay, Search, overlays_of, rms_of
 from .flat_residuals import by_batch, by_record, defects_of, n_others, n_readings
 from .losses import Squares
 from .minimum import End, Linearization, linearize
+from .problem import Problem
 from .records import AbstractRecord, Comparison
 from .residuals import Residuals
 from .robust import Robust, robust_of
@@ -70,6 +71,8 @@ def fit_at(
     linear: Linear,
     motions: Motions,
     integration: Integration,
+    problem: Problem,
+    search: Search,
 ) -> Fit:
     """The fit at the end of a minimization.
 
@@ -116,6 +119,8 @@ def fit_at(
         integration_error=integration.errors,
         started_from=np.asarray(selected.report(selected.free())),
         simulator=simulator,
+        problem=problem,
+        search=search,
     )
 
 

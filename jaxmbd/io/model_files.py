@@ -6,6 +6,7 @@ one of these keys:
 - `class` and `fields`: a component of a public class of jaxmbd, such as `joints.Revolute`;
 - `array`, `dtype` and `shape`: an array, its numbers in row-major order;
 - `function`: one of `FUNCTIONS`;
+- `record`: the name of a record of measurements;
 - `tuple`, `list`, `dict`, `bytes` (base64): these types of Python.
 
 Numbers are decimals that give the same binary numbers.
@@ -22,6 +23,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import diffrax
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -63,8 +65,33 @@ def known_classes() -> dict[str, type]:
 
 
 @functools.cache
+def _every_class() -> dict[str, type]:
+    """Classes of `known_classes`, and those of problems of identification.
+
+    A model with one of the latter in place of a component is refused by `Model`.
+    """
+    found = dict(known_classes())
+    parts = ["identification", "formulations", "integrators", "nonlinear"]
+    parts += ["integrators.generalized_alpha"]
+    parts += [f"identification.{x}" for x in ("rest", "static_experiment", "modal_experiment")]
+    parts += [f"system.{x}" for x in ("stabilization", "projection", "partitioning", "nodal")]
+    for part in (*parts, "system.body_increments"):
+        for name, value in vars(importlib.import_module(f"..{part}", __package__)).items():
+            own = inspect.isclass(value) and issubclass(value, eqx.Module)
+            if own and not name.startswith(("Abstract", "_")):
+                found.setdefault(f"{part}.{name}", value)
+    for name, value in vars(diffrax).items():
+        if inspect.isclass(value) and issubclass(value, diffrax.AbstractSolver):
+            found[f"diffrax.{name}"] = value
+    return found
+
+
+@functools.cache
 def _names_of_classes() -> dict[type, str]:
-    return {value: name for name, value in known_classes().items()}
+    names: dict[type, str] = {}
+    for name, value in _every_class().items():
+        names.setdefault(value, name)
+    return names
 
 
 def save_model(model: Any, path: Any) -> None:
@@ -77,18 +104,11 @@ def save_model(model: Any, path: Any) -> None:
     """
     if not isinstance(model, Model):
         raise ModelError(f"save_model needs a Model, got a {type(model).__name__}")
-    parts = {
-        field.name: {
-            name: _encoded(component, f"{field.name}.{name}")
-            for name, component in getattr(model, field.name).items()
-        }
-        for field in dataclasses.fields(Model)
-    }
     content = {
         "format": FORMAT,
         "version": VERSION,
         "jaxmbd": version_of("jaxmbd"),
-        "model": parts,
+        "model": encoded_model(model),
     }
     target = as_path(path, "save_model: path")
     text = json.dumps(content, indent=1, allow_nan=False) + "\n"
@@ -105,6 +125,17 @@ def save_model(model: Any, path: Any) -> None:
         raise ModelError(f"save_model: cannot write {str(target)!r}: {error}") from error
 
 
+def encoded_model(model: Model) -> dict[str, Any]:
+    """The components of a model as JSON, by kind and name."""
+    return {
+        field.name: {
+            name: encoded(component, f"{field.name}.{name}")
+            for name, component in getattr(model, field.name).items()
+        }
+        for field in dataclasses.fields(Model)
+    }
+
+
 def load_model(path: Any) -> Model:
     """Read a model from a file of `save_model`.
 
@@ -115,8 +146,39 @@ def load_model(path: Any) -> Model:
     shapes; and for a model that `Model` rejects.
     """
     who = f"load_model: {path}"
+    content = read_json(path, who)
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise ModelError(f"{who} is not the file of a model; `save_model` writes these")
+    if content.get("version") != VERSION:
+        raise ModelError(
+            f"{who} has version {content.get('version')!r} of the format, this jaxmbd reads "
+            f"{VERSION}; install the version that wrote it, jaxmbd {content.get('jaxmbd')}"
+        )
+    return decoded_model(content.get("model"), who)
+
+
+def decoded_model(parts: Any, who: str) -> Model:
+    """A model from `encoded_model`; errors name `who`."""
+    kinds = {field.name for field in dataclasses.fields(Model)}
+    if not isinstance(parts, dict) or set(parts) != kinds:
+        raise ModelError(f"{who} must have a model with {', '.join(sorted(kinds))}")
+    model = {}
+    for kind, components in parts.items():
+        if not isinstance(components, dict):
+            raise ModelError(f"{who}: {kind} must be components by name")
+        model[kind] = {
+            name: decoded(value, f"{who}: {kind}.{name}") for name, value in components.items()
+        }
     try:
-        content = json.loads(
+        return Model(**model)
+    except ModelError as error:
+        raise ModelError(f"{who}: {error}") from error
+
+
+def read_json(path: Any, who: str) -> Any:
+    """The content of a JSON file. **Raises** `ModelError`, with `who`, if it cannot be read."""
+    try:
+        return json.loads(
             read_file(path).decode("utf-8"), parse_constant=_refused, object_pairs_hook=_object
         )
     except ModelError as error:
@@ -125,27 +187,6 @@ def load_model(path: Any) -> Model:
         raise ModelError(f"{who} cannot be read: {error}") from error
     except (ValueError, RecursionError) as error:
         raise ModelError(f"{who} is not complete JSON, maybe cut short: {error}") from error
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise ModelError(f"{who} is not the file of a model; `save_model` writes these")
-    if content.get("version") != VERSION:
-        raise ModelError(
-            f"{who} has version {content.get('version')!r} of the format, this jaxmbd reads "
-            f"{VERSION}; install the version that wrote it, jaxmbd {content.get('jaxmbd')}"
-        )
-    kinds, parts = {field.name for field in dataclasses.fields(Model)}, content.get("model")
-    if not isinstance(parts, dict) or set(parts) != kinds:
-        raise ModelError(f"{who} must have a model with {', '.join(sorted(kinds))}")
-    decoded = {}
-    for kind, components in parts.items():
-        if not isinstance(components, dict):
-            raise ModelError(f"{who}: {kind} must be components by name")
-        decoded[kind] = {
-            name: _decoded(value, f"{who}: {kind}.{name}") for name, value in components.items()
-        }
-    try:
-        return Model(**decoded)
-    except ModelError as error:
-        raise ModelError(f"{who}: {error}") from error
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -162,7 +203,7 @@ def _refused(constant: str) -> Any:
     raise ValueError(f"{constant} is not a number of JSON")
 
 
-def _encoded(value: Any, where: str) -> Any:
+def encoded(value: Any, where: str) -> Any:
     """A value as JSON; `where` is its path in messages."""
     if value is None or isinstance(value, bool | int | str):
         return value
@@ -174,14 +215,14 @@ def _encoded(value: Any, where: str) -> Any:
         return {"bytes": base64.b64encode(value).decode("ascii")}
     if isinstance(value, tuple | list):
         kind = "tuple" if isinstance(value, tuple) else "list"
-        return {kind: [_encoded(x, f"{where}[{i}]") for i, x in enumerate(value)]}
+        return {kind: [encoded(x, f"{where}[{i}]") for i, x in enumerate(value)]}
     if isinstance(value, Mapping):
         if not all(isinstance(name, str) for name in value):
             raise ModelError(f"save_model: {where}: keys must be texts")
-        return {"dict": {name: _encoded(x, f"{where}.{name}") for name, x in value.items()}}
+        return {"dict": {name: encoded(x, f"{where}.{name}") for name, x in value.items()}}
     name = _names_of_classes().get(type(value))
     if name is not None:
-        encoded = {}
+        fields = {}
         for field in dataclasses.fields(value):
             x, own = getattr(value, field.name), f"{where}.{field.name}"
             if isinstance(x, float | np.ndarray) and not _fits(x, field.type):
@@ -191,8 +232,10 @@ def _encoded(value: Any, where: str) -> Any:
                     f"save_model: {own} must be {_in_words(field.type)}, got {_described(x)}; a "
                     "file holds one model, not a batch"
                 )
-            encoded[field.name] = _encoded(x, own)
-        return {"class": name, "fields": encoded}
+            fields[field.name] = encoded(x, own)
+        return {"class": name, "fields": fields}
+    if type(value).__name__ == "RecordName":
+        return {"record": value.text}
     for function_name, function in FUNCTIONS.items():
         if value is function:
             return {"function": function_name}
@@ -221,7 +264,7 @@ def _number(value: float, where: str) -> float:
     return value
 
 
-def _decoded(value: Any, where: str) -> Any:
+def decoded(value: Any, where: str) -> Any:
     """A value from JSON; `where` is its path in messages."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
@@ -234,7 +277,7 @@ def _decoded(value: Any, where: str) -> Any:
 
 
 def _decoded_class(name: Any, fields: Any, where: str) -> Any:
-    cls = known_classes().get(name) if isinstance(name, str) else None
+    cls = _every_class().get(name) if isinstance(name, str) else None
     if cls is None:
         raise ModelError(
             f"{where} is of class {name!r}, which is not a public component of this jaxmbd"
@@ -244,7 +287,7 @@ def _decoded_class(name: Any, fields: Any, where: str) -> Any:
         raise ModelError(f"{where}: a {name} has the fields {', '.join(known) or 'none'}")
     component = object.__new__(cls)
     for field, content in fields.items():
-        value = _decoded(content, f"{where}.{field}")
+        value = decoded(content, f"{where}.{field}")
         if not _fits(value, known[field]):
             raise ModelError(
                 f"{where}.{field} must be {_in_words(known[field])}, got {_described(value)}"
@@ -305,11 +348,19 @@ def _decoded_function(name: Any, where: str) -> Any:
     return FUNCTIONS[name]
 
 
+def _decoded_record(text: Any, where: str) -> Any:
+    from ..identification.experiment import RecordName
+
+    if not isinstance(text, str):
+        raise ModelError(f"{where}: the name of a record must be a text, got {text!r:.60}")
+    return RecordName(text)
+
+
 def _decoded_sequence(kind: type) -> Callable[[Any, str], Any]:
     def decode(items: Any, where: str) -> Any:
         if not isinstance(items, list):
             raise ModelError(f"{where}: a {kind.__name__} needs a list")
-        return kind(_decoded(x, f"{where}[{i}]") for i, x in enumerate(items))
+        return kind(decoded(x, f"{where}[{i}]") for i, x in enumerate(items))
 
     return decode
 
@@ -317,7 +368,7 @@ def _decoded_sequence(kind: type) -> Callable[[Any, str], Any]:
 def _decoded_dict(items: Any, where: str) -> dict[str, Any]:
     if not isinstance(items, dict):
         raise ModelError(f"{where}: a dict needs values by name")
-    return {name: _decoded(x, f"{where}.{name}") for name, x in items.items()}
+    return {name: decoded(x, f"{where}.{name}") for name, x in items.items()}
 
 
 def _decoded_bytes(text: Any, where: str) -> bytes:
@@ -331,6 +382,7 @@ _DECODERS: dict[tuple[str, ...], Callable[..., Any]] = {
     ("class", "fields"): _decoded_class,
     ("array", "dtype", "shape"): _decoded_array,
     ("function",): _decoded_function,
+    ("record",): _decoded_record,
     ("tuple",): _decoded_sequence(tuple),
     ("list",): _decoded_sequence(list),
     ("dict",): _decoded_dict,

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..identification.experiment import Experiment
 from ..identification.fit import Fit, Overlay, far_apart, integrated, outcome, rms_of
-from ..identification.statistics import autocorrelation
+from ..identification.statistics import autocorrelation, residual_series
 
 try:
     from matplotlib.figure import Figure
@@ -42,9 +42,9 @@ PAGE = """<!doctype html>
 def write_report(fit: Fit, path: Any, validation: Sequence[Experiment], title: str) -> None:
     """Write the report; see `Fit.report`."""
     parts = [f"<h1>{html.escape(title)}</h1>", *_summary(fit), *_estimates(fit)]
-    parts += [*_fits(fit), *_residuals(fit)] if fit.overlays else []
+    parts += [*_fits(fit), *residual_plots(fit)] if fit.overlays else []
     parts += [*_comparisons(fit)] if fit.comparisons else []
-    parts += [*_correlation(fit), *_convergence(fit)]
+    parts += [*correlation_plot(fit), *convergence_plot(fit)]
     if len(validation):
         parts += _validation(fit, validation)
     page = PAGE.format(title=html.escape(title), style=STYLE, body="\n".join(parts))
@@ -56,7 +56,7 @@ def plot_fit(fit: Fit) -> Figure:
     worst = _worst(fit.overlays) if fit.overlays else []
     shown = [(i, name, x) for i in worst for name, x in fit.overlays[i].items()]
     n = len(shown) + len(fit.comparisons)
-    figure, grid = _axes(n, figure=NotebookFigure)
+    figure, grid = grid_of_axes(n, figure=NotebookFigure)
     for axes, (i, name, overlay) in zip(grid, shown, strict=False):
         _curves(axes, overlay, f"record {i}, {name}")
     for axes, record in zip(grid[len(shown) :], fit.comparisons, strict=True):
@@ -68,20 +68,25 @@ def plot_fit(fit: Fit) -> Figure:
     return figure
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in HTML."""
+
     def line(cells: Sequence[str], tag: str) -> str:
         return "<tr>" + "".join(f"<{tag}>{html.escape(x)}</{tag}>" for x in cells) + "</tr>"
 
     return f"<table>{line(head, 'th')}{''.join(line(row, 'td') for row in rows)}</table>"
 
 
-def _svg(figure: Figure) -> str:
+def svg(figure: Figure) -> str:
+    """A figure as an element of HTML."""
     text = io.StringIO()
     figure.savefig(text, format="svg", metadata={"Date": None})
     return text.getvalue()[text.getvalue().index("<svg") :]
 
 
-def _axes(n: int, height: float = 2.4, figure: type[Figure] = Figure) -> tuple[Figure, list[Any]]:
+def grid_of_axes(
+    n: int, height: float = 2.4, figure: type[Figure] = Figure
+) -> tuple[Figure, list[Any]]:
     """A figure of a class with n axes, two in a row."""
     rows = (n + 1) // 2
     drawn = figure(figsize=(10, height * rows), layout="constrained")
@@ -101,7 +106,7 @@ def _summary(fit: Fit) -> Iterator[str]:
     )
     if fit.overlays:
         yield f"<p>{html.escape(integrated(fit))}.</p>"
-        yield _table(["sensor", "rms residual"], [[n, f"{x:.4g}"] for n, x in fit.rms.items()])
+        yield table(["sensor", "rms residual"], [[n, f"{x:.4g}"] for n, x in fit.rms.items()])
 
 
 def _comparisons(fit: Fit) -> Iterator[str]:
@@ -113,7 +118,7 @@ def _comparisons(fit: Fit) -> Iterator[str]:
     ]
     yield "<h2>Deflections and modes</h2>"
     head = ["record", "number", "measured", "predicted", "deviation", "residual by deviation"]
-    yield _table(head, rows)
+    yield table(head, rows)
 
 
 def _estimates(fit: Fit) -> Iterator[str]:
@@ -129,7 +134,7 @@ def _estimates(fit: Fit) -> Iterator[str]:
         )
     ]
     head = ["", "start", "estimate", "std. error", "95 % from", "to"]
-    yield _table([*head, "robust error", "95 % from", "to"], rows)
+    yield table([*head, "robust error", "95 % from", "to"], rows)
     yield (
         "<p>Standard errors, and the intervals next to them, take every residual to be independent "
         "of the others. Robust ones allow for residuals that are correlated over time, here for "
@@ -185,36 +190,32 @@ def _worst(records: Sequence[Mapping[str, Overlay]]) -> list[int]:
     return sorted(drawn)
 
 
-def _drawn(records: Sequence[Mapping[str, Overlay]], kind: str) -> Iterator[str]:
+def drawn_records(records: Sequence[Mapping[str, Overlay]], kind: str) -> Iterator[str]:
+    """Measured and predicted readings of the records with the largest errors."""
     worst = _worst(records)
     if len(worst) < len(records):
         yield f"<p>The {len(worst)} of {len(records)} records with the largest errors.</p>"
     shown = [(i, name, x) for i in worst for name, x in records[i].items()]
-    figure, grid = _axes(len(shown))
+    figure, grid = grid_of_axes(len(shown))
     for axes, (i, name, overlay) in zip(grid, shown, strict=True):
         _curves(axes, overlay, f"{kind} {i}, {name}")
-    yield _svg(figure)
+    yield svg(figure)
 
 
 def _fits(fit: Fit) -> Iterator[str]:
     yield "<h2>Measured and predicted</h2><p>Dots are readings, lines the fitted model.</p>"
-    yield from _drawn(fit.overlays, "record")
+    yield from drawn_records(fit.overlays, "record")
 
 
-def _residuals(fit: Fit) -> Iterator[str]:
+def residual_plots(fit: Fit) -> Iterator[str]:
+    """Autocorrelation of the residuals of every sensor."""
     yield (
         "<h2>Residuals from sample to sample</h2><p>Within the dashed lines noise is white, as "
         "standard errors take it to be. Outside, the model misses something, and standard errors "
         "are too small; robust ones allow for it.</p>"
     )
-    series: dict[str, list[np.ndarray]] = {}
-    for record in fit.overlays:
-        for name, (_, measured, predicted) in record.items():
-            flat = np.reshape(predicted - measured, (len(measured), -1))
-            for k, column in enumerate(flat.T):
-                own = column[~np.isnan(column)]
-                series.setdefault(name if flat.shape[1] == 1 else f"{name}[{k}]", []).append(own)
-    figure, grid = _axes(len(series))
+    series = residual_series(fit.overlays)
+    figure, grid = grid_of_axes(len(series))
     for axes, (name, parts) in zip(grid, series.items(), strict=True):
         n = max(map(len, parts)) // 2  # Larger lags have few pairs of readings.
         axes.fill_between(range(n + 1), autocorrelation(parts, n), step="mid", lw=0)
@@ -222,10 +223,11 @@ def _residuals(fit: Fit) -> Iterator[str]:
         for level in (-band, band):
             axes.axhline(level, color="k", lw=0.8, ls="--")
         axes.set(xlabel="lag [samples]", ylabel="autocorrelation", title=name)
-    yield _svg(figure)
+    yield svg(figure)
 
 
-def _correlation(fit: Fit) -> Iterator[str]:
+def correlation_plot(fit: Fit) -> Iterator[str]:
+    """Correlation of the parameters."""
     yield "<h2>Correlation of the parameters</h2>"
     size = 2.5 + 0.3 * len(fit.labels)
     figure = Figure(figsize=(size + 2, size), layout="constrained")
@@ -235,17 +237,18 @@ def _correlation(fit: Fit) -> Iterator[str]:
     axes.set_xticks(ticks, fit.labels, rotation=90)
     axes.set_yticks(ticks, fit.labels)
     figure.colorbar(image)
-    yield _svg(figure)
+    yield svg(figure)
 
 
-def _convergence(fit: Fit) -> Iterator[str]:
+def convergence_plot(fit: Fit) -> Iterator[str]:
+    """Costs of all steps."""
     yield "<h2>Convergence</h2>"
     figure = Figure(figsize=(7, 2.8), layout="constrained")
     axes = figure.subplots()
     for costs in fit.costs:
         axes.semilogy(np.where(np.isfinite(costs) & (costs > 0), costs, np.nan), ".-", lw=1)
     axes.set(xlabel="step", ylabel="half the sum of squares")
-    yield _svg(figure)
+    yield svg(figure)
 
 
 def _validation(fit: Fit, records: Sequence[Experiment]) -> Iterator[str]:
@@ -253,5 +256,5 @@ def _validation(fit: Fit, records: Sequence[Experiment]) -> Iterator[str]:
     overlays = fit.overlay(records)
     seen, unseen = fit.rms, rms_of(overlays)
     rows = [[n, f"{x:.4g}", f"{seen[n]:.4g}" if n in seen else ""] for n, x in unseen.items()]
-    yield _table(["sensor", "rms error", "in the fit"], rows)
-    yield from _drawn(overlays, "unseen record")
+    yield table(["sensor", "rms error", "in the fit"], rows)
+    yield from drawn_records(overlays, "unseen record")
