@@ -48,13 +48,14 @@ def write_certificate(
     folder = as_path(path, "certificate: path")
     limits = _thresholds(thresholds)
     validation = motions_only(validation, "certificate") if len(validation) else []
-    if folder.exists() and not folder.is_dir():
-        raise DataError(f"certificate: {str(folder)!r} is a file; give the name of a folder")
     files = [as_path(x, "certificate: sources") for x in sources]
     lost = [str(x) for x in files if not x.is_file()]
     if lost:
         raise DataError(f"certificate: there is no file {', '.join(map(repr, lost))} of `sources`")
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as error:
+        raise DataError(f"certificate: cannot make the folder {str(folder)!r}: {error}") from error
     save_problem(fit.problem, fit.search, validation, folder / PROBLEM)
     save_model(fit.model, folder / MODEL)
     evidence = assess(fit, validation, limits)
@@ -153,7 +154,7 @@ def _read(folder: Path) -> tuple[dict[str, Any], list[str]]:
     file = folder / CERTIFICATE
     try:
         data = file.read_bytes()
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: a path with a null character.
         raise DataError(f"verify: there is no certificate {str(file)!r}: {error}") from error
     try:
         content = json.loads(data.decode("utf-8"))

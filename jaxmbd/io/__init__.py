@@ -6,6 +6,8 @@ from .logs import read_log as read_log
 from .mjcf import MJCF as MJCF
 from .mjcf import Keyframe as Keyframe
 from .mjcf import from_mjcf as from_mjcf
+from .mjcf_writer import WrittenMJCF as WrittenMJCF
+from .mjcf_writer import to_mjcf as to_mjcf
 from .model_files import load_model as load_model
 from .model_files import save_model as save_model
 from .records import read_record as read_record
@@ -31,6 +33,7 @@ __all__ = [
     "Mimic",
     "Transmission",
     "Visual",
+    "WrittenMJCF",
     "expand_xacro",
     "from_mjcf",
     "from_urdf",
@@ -38,6 +41,7 @@ __all__ = [
     "read_log",
     "read_record",
     "save_model",
+    "to_mjcf",
     "to_urdf",
     "urdf_limits",
     "urdf_mimics",

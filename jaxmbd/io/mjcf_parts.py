@@ -10,7 +10,7 @@ from ..errors import ModelError
 from ..model import Frame
 from ..model.frame import GROUND
 from .mjcf import JointEntry, mujoco
-from .urdf_parts import Placement
+from .urdf_placement import Placement
 
 N_COORDINATES = {"hinge": 1, "slide": 1, "ball": 4, "free": 7}
 N_VELOCITIES = {"hinge": 1, "slide": 1, "ball": 3, "free": 6}

@@ -26,7 +26,7 @@ from .mjcf import MJCF, JointEntry, Keyframe, compile_mjcf, keyframe, mujoco
 from .mjcf_contacts import read_contacts
 from .mjcf_forces import read_actuator_inertias, read_actuators, read_gravity, read_joint_forces
 from .mjcf_parts import Source, as_frame, unused
-from .urdf_parts import Placement
+from .urdf_placement import Placement
 from .urdf_tree import combined_inertia
 
 

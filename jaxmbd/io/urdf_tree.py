@@ -8,7 +8,8 @@ import numpy as np
 
 from ..model.frame import GROUND
 from ..model.model import unknown
-from .urdf_parts import SCALAR, Joint, Link, Placement, read_joint, read_link
+from .urdf_parts import SCALAR, Joint, Link, read_joint, read_link
+from .urdf_placement import Placement
 from .urdf_xml import Element
 
 Part = TypeVar("Part", Link, Joint)

@@ -17,7 +17,8 @@ from ..model import Frame, Model
 from ..model.arguments import as_instance, as_path
 from ..model.frame import GROUND
 from ..model.values import all_concrete
-from .urdf_parts import JointLimits, Placement
+from .urdf_parts import JointLimits
+from .urdf_placement import Placement, placement_of
 
 ROOT = "world"
 KINDS = {
@@ -68,18 +69,21 @@ def to_urdf(
     robot = xml.Element("robot", name=name)
     xml.SubElement(robot, "link", name=ROOT)
     carriers = {joint.successor.body: joint for joint in model.joints.values()}
-    own = {body: _placement(joint.successor) for body, joint in carriers.items()}
+    own = {body: placement_of(joint.successor) for body, joint in carriers.items()}
     for body_name, body in model.bodies.items():
         link = xml.SubElement(robot, "link", name=body_name)
         if isinstance(body, RigidBody):
             _add_inertial(link, body, own[body_name])
         if not _is_identity(own[body_name]):
-            _add_frame(robot, f"{body_name} frame", body_name, _inverse(own[body_name]))
+            _add_frame(robot, f"{body_name} frame", body_name, own[body_name].inverse())
     for joint_name, joint in model.joints.items():
         _add_joint(robot, joint_name, joint, own, model, (limits or {}).get(joint_name))
     for frame_name, frame in model.frames.items():
         parent, X = _in_link(frame, own)
-        _add_frame(robot, frame_name, parent, X)
+        if frame_name != ROOT:
+            _add_frame(robot, frame_name, parent, X)
+        elif parent != ROOT or not _is_identity(X):  # Else it is the ground, as in most files.
+            raise ModelError(f"to_urdf: {ROOT!r} names the ground in URDF; rename the frame")
     missing = list(_not_represented(model))
     if missing:
         warnings.warn(
@@ -237,19 +241,8 @@ def _add_origin(element: xml.Element, X: Placement) -> None:
 def _in_link(frame: Frame, own: Mapping[str, Placement]) -> tuple[str, Placement]:
     """The link of a frame, and the placement of the frame in it."""
     if frame.body == GROUND:
-        return ROOT, _placement(frame)
-    return frame.body, _inverse(own[frame.body]) @ _placement(frame)
-
-
-def _placement(frame: Frame) -> Placement:
-    quat = np.asarray(frame.quat, float)
-    return Placement(np.asarray(frame.p, float), quat / np.linalg.norm(quat))
-
-
-def _inverse(X: Placement) -> Placement:
-    quat = X.quat * [1.0, -1.0, -1.0, -1.0]
-    turned = Placement(quat=quat)
-    return Placement(-turned.R @ X.p, quat)
+        return ROOT, placement_of(frame)
+    return frame.body, own[frame.body].inverse() @ placement_of(frame)
 
 
 def _is_identity(X: Placement) -> bool:

@@ -69,6 +69,8 @@ FILES = {
         {"model": MODEL, "path": "/nowhere/at/all/model.json"},
         {"model": "model", "path": "path"},
     ),
+    "io.to_mjcf": Call(mbd.io.to_mjcf, {"model": MODEL}, {"model": "model"}),
+    "verify": Call(mbd.verify, {}, {"path": "path"}),
     "io.read_record": Call(mbd.io.read_record, {"columns": ["a"]}, {"path": "path"}),
     "io.read_log": Call(
         mbd.io.read_log,

@@ -184,6 +184,14 @@ def _numbers(system, q, v):
     return {"mass": system.mass(q), "bias and forces": rest}
 
 
+def test_a_frame_named_world_is_the_ground(arm):
+    """Files of robots have such a link, and a second one is no valid file."""
+    text = to_urdf(arm.with_(frames={"world": mbd.ground}))
+    assert text.count('<link name="world"') == 1
+    with pytest.raises(mbd.ModelError, match="'world' names the ground in URDF; rename the frame"):
+        to_urdf(arm.with_(frames={"world": mbd.Frame("a")}))
+
+
 def test_limits_are_written(arm, tmp_path):
     given = {"swing": JointLimits(-1.0, 2.0, 3.0, 4.0)}
     path = tmp_path / "arm.urdf"
