@@ -13,7 +13,7 @@ from scalarjit.whole_files import written_whole
 
 from ..errors import DataError
 from ..model.arguments import as_mapping, as_path
-from ..sweeps.versions import version_of
+from ..sweeps.chunks import version_of
 from .assessment import THRESHOLDS, assess, fitted_again
 from .experiment import Experiment
 from .fit import Fit

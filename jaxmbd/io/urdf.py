@@ -36,11 +36,11 @@ from .urdf_parts import (
     JointLimits,
     Link,
     Mimic,
-    Placement,
     Transmission,
     read_origin,
     read_transmission,
 )
+from .urdf_placement import Placement
 from .urdf_tree import Assembly, Lump, Robot, hold_followers, lump_links, read_robot, without_world
 from .urdf_xml import Element, MeshFolders, Roots, mesh_folders, read_xml
 
