@@ -3,10 +3,6 @@
 `jaxmbd.forces.Contact` is the element that uses them.
 """
 
-from .friction import AbstractFriction as AbstractFriction
-from .friction import Bristle as Bristle
-from .friction import Coulomb as Coulomb
-from .friction import RollingResistance as RollingResistance
 from .heights import AbstractHeight as AbstractHeight
 from .heights import HeightGrid as HeightGrid
 from .heights import Road as Road
@@ -32,6 +28,10 @@ from .shapes import Points as Points
 from .shapes import Sphere as Sphere
 from .shapes import is_pair as is_pair
 from .shapes import points_of as points_of
+from .tangential import AbstractFriction as AbstractFriction
+from .tangential import Bristle as Bristle
+from .tangential import Coulomb as Coulomb
+from .tangential import RollingResistance as RollingResistance
 from .terrain import Terrain as Terrain
 
 __all__ = [

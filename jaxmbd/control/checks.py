@@ -5,7 +5,7 @@ from typing import Any
 import jax
 
 from ..errors import ModelError
-from ..forces.controller import is_part
+from ..forces.abstract_controller import is_part
 from ..sensors import AbstractSensor
 
 

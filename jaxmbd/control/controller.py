@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, PyTree
 
 from ..errors import ModelError
 from ..forces.abstract import Time
-from ..forces.controller import AbstractController, as_outputs
+from ..forces.abstract_controller import AbstractController, as_outputs
 from ..model.values import Constant, as_leaf, is_constant, not_positive
 from .checks import as_sensors, unreadable
 

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 from ..errors import ModelError
 from ..forces.abstract import Time
-from ..forces.controller import AbstractController, as_outputs
+from ..forces.abstract_controller import AbstractController, as_outputs
 from ..model.values import all_concrete, as_leaf, not_positive
 from ..sensors import JointPosition, JointVelocity
 from ..signals import as_signal, signal_shape

@@ -8,13 +8,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from .beam import beam as beam
-from .frame import Member as Member
-from .frame import frame as frame
+from .beam_frame import Member as Member
+from .beam_frame import frame as frame
 from .matrix_files import Matrices as Matrices
 from .matrix_files import read_matrices as read_matrices
 from .mbdyn import read_mbdyn as read_mbdyn
-from .modes import Rayleigh as Rayleigh
-from .modes import modes as modes
+from .mode_shapes import Rayleigh as Rayleigh
+from .mode_shapes import modes as modes
 from .parametric import Parametric as Parametric
 from .reduction import GeometricStiffness as GeometricStiffness
 from .reduction import reduce as reduce

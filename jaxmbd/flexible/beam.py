@@ -14,7 +14,7 @@ from ..model.arguments import as_count, as_instance, as_mapping, as_names
 from ..model.values import as_leaf, is_concrete
 from ..programs import stored
 from .element import Material, assembled, beam_fields, gauss, matrices, strains_at_nodes
-from .modes import damping_matrix, modes, projected, shapes_of
+from .mode_shapes import damping_matrix, modes, projected, shapes_of
 from .sections import AbstractSection
 from .skins import beam_skin
 

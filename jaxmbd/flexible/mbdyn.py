@@ -14,7 +14,7 @@ from ..bodies import FlexibleBody
 from ..errors import ModelError
 from ..model.arguments import as_path
 from ..model.text_files import read_lines
-from .modes import damping_matrix
+from .mode_shapes import damping_matrix
 from .reduction import lump_integrals
 
 GROUP = re.compile(r"\*\*\s*RECORD GROUP\s*(\d+)", re.IGNORECASE)

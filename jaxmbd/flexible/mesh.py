@@ -18,7 +18,7 @@ from ..model.arguments import as_count, as_mapping, as_positive
 from ..model.model import unknown
 from ..model.values import as_leaf, is_concrete
 from .beam import check_units, positive
-from .modes import check_cut, damping_matrix
+from .mode_shapes import check_cut, damping_matrix
 from .solid import COMPONENTS, Solid, solid
 
 # Mode shapes of large finite element models by sparse matrices, on the host -----------------------

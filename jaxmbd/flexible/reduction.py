@@ -17,7 +17,7 @@ from ..model.model import unknown
 from ..model.values import as_leaf, is_concrete
 from ..programs import stored
 from .interfaces import Interfaces, per_node_of, rigid_modes
-from .modes import damping_matrix, modes, projected, shapes_of
+from .mode_shapes import damping_matrix, modes, projected, shapes_of
 
 # Geometric stiffness of reduced bodies, as displacements of second order --------------------------
 

@@ -6,6 +6,7 @@ from .abstract import AbstractFrameElement as AbstractFrameElement
 from .abstract import AbstractFrameForce as AbstractFrameForce
 from .abstract import AbstractJointElement as AbstractJointElement
 from .abstract import AbstractJointForce as AbstractJointForce
+from .abstract_controller import AbstractController as AbstractController
 from .actuator import AffineActuator as AffineActuator
 from .actuator import AffineFrameActuator as AffineFrameActuator
 from .applied import AppliedForce as AppliedForce
@@ -17,7 +18,6 @@ from .contact import ContactPoints as ContactPoints
 from .contact import Gaps as Gaps
 from .contact_pairs import Material as Material
 from .contact_pairs import contact_pairs as contact_pairs
-from .controller import AbstractController as AbstractController
 from .friction import AsymmetricFriction as AsymmetricFriction
 from .friction import CoulombFriction as CoulombFriction
 from .friction import StribeckFriction as StribeckFriction

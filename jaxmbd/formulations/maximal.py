@@ -28,7 +28,8 @@ from ..system.configuration import (
     relative_poses,
     world_frame,
 )
-from ..system.inertia import (
+from ..system.loads import generalized
+from ..system.mass_matrix import (
     assembled_bias,
     inertial_factor,
     inertial_wrench,
@@ -38,7 +39,6 @@ from ..system.inertia import (
     unwhiten_twists,
     whiten_wrenches,
 )
-from ..system.loads import generalized
 from ..system.residuals import (
     constraint_rates,
     forces_and_reactions,

@@ -21,11 +21,11 @@ from ..model import Model
 from ..system.abstract import AbstractFormulation, AbstractSystem, Elastic, State, Time
 from ..system.acceleration import general_free_accelerations
 from ..system.reactions import reactions_of_motion
-from ..system.refined import correction
+from ..system.refinement import correction
 from ..system.rounding import is_checked
 from .formulate import system_of
-from .joint.configuration import JointConfiguration, split
 from .joint.system import JointSystem
+from .joint.tree_configuration import JointConfiguration, split
 from .joint.tree_recursion import Layout, lay_out
 from .nodal.planar import PlanarPointSystem
 from .nodal.plane import PlanarJointSystem, check_plane, normal_of

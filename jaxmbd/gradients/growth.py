@@ -13,8 +13,8 @@ from ..integrators.abstract import AbstractIntegrator
 from ..integrators.explicit import as_integrator
 from ..model.arguments import as_count, as_positive
 from ..model.values import all_concrete
+from ..motion.arguments import as_start, as_system
 from ..motion.rollout import rollout
-from ..motion.start import as_start, as_system
 from ..motion.times import check_rollout
 from ..programs import stored, with_progress
 from ..system.abstract import AbstractSystem, State, Time, as_time

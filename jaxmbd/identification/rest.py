@@ -17,7 +17,7 @@ from ..motion.assemble import assemble
 from ..motion.results import RESULTS
 from ..statics import equilibrium
 from ..statics.equilibrium import nearest_rest
-from ..statics.held import with_loads
+from ..statics.held_joints import with_loads
 from ..system.abstract import AbstractSystem, State
 from .prediction import Simulator
 from .records import numbers

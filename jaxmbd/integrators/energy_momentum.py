@@ -31,9 +31,9 @@ from ..system.body_increments import (
 )
 from ..system.configuration import AbstractConfiguration
 from ..system.constraints import constraint_force, n_constraints, residual
+from ..system.discrete_gradients import conservative_wrenches, constraint_wrenches, on_bodies
 from ..system.loads import conservative, nonconservative
 from ..system.residuals import constraint_rates
-from ..system.two_point import conservative_wrenches, constraint_wrenches, on_bodies
 from .abstract import Attempt
 from .implicit import Trend, after_middle, is_smooth, with_middle_states, with_stage_states
 from .second_order import AbstractSecondOrder, StepMemory, check_two_point

@@ -33,7 +33,7 @@ from jaxtyping import AnnotationError
 from scalarjit.whole_files import written_whole
 
 from ..errors import ModelError
-from ..forces.controller import OutputReference
+from ..forces.abstract_controller import OutputReference
 from ..model import Model
 from ..model.arguments import as_path
 from ..model.frame import Frame, JointReference

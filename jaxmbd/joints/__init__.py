@@ -19,9 +19,9 @@ from .lower_pairs import Prismatic as Prismatic
 from .lower_pairs import Revolute as Revolute
 from .lower_pairs import Screw as Screw
 from .lower_pairs import Spherical as Spherical
-from .points import Distance as Distance
-from .points import PointOnLine as PointOnLine
-from .points import PointOnPlane as PointOnPlane
+from .point_constraints import Distance as Distance
+from .point_constraints import PointOnLine as PointOnLine
+from .point_constraints import PointOnPlane as PointOnPlane
 from .rolling import KnifeEdge as KnifeEdge
 from .rolling import RollingDisc as RollingDisc
 

@@ -10,8 +10,8 @@ from jaxtyping import Array, Complex, Float
 from ..errors import ModelError
 from ..model.arguments import described
 from ..model.values import all_concrete
+from ..motion.arguments import as_system
 from ..motion.assemble import assemble
-from ..motion.start import as_system
 from ..programs import with_progress
 from ..system.abstract import State, as_time
 from .coordinates import coordinates_at

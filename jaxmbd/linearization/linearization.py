@@ -15,7 +15,7 @@ from ..errors import ModelError, OperatingPointWarning, warn
 from ..linear import Eigen, eig
 from ..model.arguments import as_mapping
 from ..model.values import all_concrete
-from ..motion.start import as_start, as_system, check_numbers
+from ..motion.arguments import as_start, as_system, check_numbers
 from ..programs import stored, with_progress
 from ..system import constraints
 from ..system.abstract import AbstractSystem, State, Time, as_time

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..errors import ModelError
-from ..forces.controller import AbstractController
+from ..forces.abstract_controller import AbstractController
 from ..lie import Pose
 from ..model.frame import Frame, JointReference
 from ..model.model import unknown

@@ -17,7 +17,7 @@ from ..forces import (
     AbstractFrameElement,
     AbstractJointElement,
 )
-from ..forces.controller import AbstractController
+from ..forces.abstract_controller import AbstractController
 from ..joints import Free, Spherical
 from ..lie import Pose, so3
 from ..model import Frame, Model, ground

@@ -35,7 +35,7 @@ from ..system.abstract import (
 from ..system.configuration import AbstractConfiguration
 from ..system.kernels import kernel
 from ..system.saddle_point import saddle_point
-from .closing import Target, Targets, closed, joint_rows, target_scales
+from .loop_closure import Target, Targets, closed, joint_rows, target_scales
 
 
 @with_progress

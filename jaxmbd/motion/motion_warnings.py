@@ -41,7 +41,7 @@ from ..system.abstract import AbstractSystem, State, Time
 from ..system.contacts import Surfaces, contacts
 from ..system.energy import energy
 from ..system.kernels import kernel
-from .verdict import Verdict
+from .result_checks import Verdict
 
 # Depth of the first state, as a part of the thickness of the solid.
 DEEPEST = 0.1

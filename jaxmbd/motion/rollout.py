@@ -25,7 +25,7 @@ from ..model.arguments import as_positive
 from ..programs import stored
 from ..programs.with_slope import with_joint_tangents
 from ..system.abstract import AbstractSystem, State, as_time
-from .start import as_start, as_system
+from .arguments import as_start, as_system
 from .times import check_rollout
 
 # A long scan whose backward pass saves a part of the steps and recomputes the others --------------

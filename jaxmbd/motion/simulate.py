@@ -28,7 +28,7 @@ from ..system.abstract import AbstractSystem, State, Time, as_time
 from ..system.constraints import may_be_redundant
 from ..system.contacts import names_on_terrain, surfaces_of, without_contacts
 from ..system.projection import Projection
-from .checked_before import without_checks
+from .arguments import as_start, as_system, check_options
 from .impacts import Impacts, Run, check_first_state, check_impacts, is_explicit, with_impacts
 from .motion_errors import MeasuresByMotion, below_rounding, measured
 from .motion_warnings import (
@@ -43,12 +43,12 @@ from .motion_warnings import (
     warn_of_first_state,
     warn_of_steps,
 )
+from .result_checks import Verdict, first_lost, in_words, judged
 from .results import RESULTS
 from .solution import Solution
-from .start import as_start, as_system, check_options
 from .step_controllers import ControllerState, EndsCollapsed, MeetsContacts, with_samples
+from .strip_checks import without_checks
 from .times import as_saveat, check_times, n_steps
-from .verdict import Verdict, first_lost, in_words, judged
 
 ADAPTIVE_MAX_STEPS = 100_000
 # Part of a motion after which a progress meter calls Python.

@@ -1,12 +1,12 @@
 """Newton's method for the implicit equations of one step, with sparse and dense factorizations."""
 
 from .blocks import Blocks as Blocks
-from .implicit import linear_root as linear_root
-from .implicit import recomputed as recomputed
-from .implicit import saves_roots as saves_roots
-from .linearization import AbstractFactorization as AbstractFactorization
-from .linearization import AbstractLinearization as AbstractLinearization
-from .linearization import Dense as Dense
+from .factorization import AbstractFactorization as AbstractFactorization
+from .factorization import AbstractLinearization as AbstractLinearization
+from .factorization import Dense as Dense
+from .implicit_function import linear_root as linear_root
+from .implicit_function import recomputed as recomputed
+from .implicit_function import saves_roots as saves_roots
 from .newton import CachedFactors as CachedFactors
 from .newton import Newton as Newton
 from .newton import Root as Root

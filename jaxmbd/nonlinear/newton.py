@@ -14,8 +14,8 @@ from ..model.arguments import as_instance
 from ..programs.tracing import stop_gradients
 from ..system.kernels import kernel
 from .blocks import Blocks
-from .implicit import implicit, saved_residuals
-from .linearization import AbstractLinearization, Residual
+from .factorization import AbstractLinearization, Residual
+from .implicit_function import implicit, saved_residuals
 from .structured import Automatic
 
 # Factors that the chord method caches from step to step, with their rate of convergence -----------

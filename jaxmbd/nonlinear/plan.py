@@ -14,7 +14,7 @@ from jaxtyping import Array, Float, Int
 from scalarjit.frontal import Fronts, Stage, whole
 
 from ..system.sparsity import SparsityPattern
-from .linearization import Residual
+from .factorization import Residual
 
 # Sparse Jacobians by few directional derivatives (Curtis, Powell and Reid 1974) -------------------
 #

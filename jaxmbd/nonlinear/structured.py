@@ -22,7 +22,7 @@ import scalarjit
 from ..errors import ModelError
 from ..system.kernels import kernel_of
 from .blocks import Blocks
-from .linearization import (
+from .factorization import (
     AbstractFactorization,
     AbstractFactors,
     AbstractLinearization,

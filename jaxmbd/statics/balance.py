@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..nonlinear import AbstractFactorization, Blocks
-from ..nonlinear.linearization import Residual
+from ..nonlinear.factorization import Residual
 from ..system import constraints
 from ..system.abstract import AbstractSystem, Coordinates, State, States, Time, Velocities
 from ..system.acceleration import accelerations

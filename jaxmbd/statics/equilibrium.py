@@ -16,10 +16,10 @@ from ..errors import EquilibriumError, ModelError, UnstableEquilibriumWarning, w
 from ..linear import after
 from ..model.arguments import as_mapping, as_names
 from ..model.values import as_jax, is_concrete
+from ..motion.arguments import as_start, as_system
 from ..motion.results import RESULTS
-from ..motion.start import as_start, as_system
 from ..nonlinear import Automatic
-from ..nonlinear.implicit import implicit
+from ..nonlinear.implicit_function import implicit
 from ..programs import stored, with_progress
 from ..programs.tracing import stop_gradients, unwatched
 from ..programs.with_slope import with_slope_of
@@ -42,9 +42,9 @@ from .balance import (
     scales_of,
     unknowns,
 )
-from .held import at_rest, with_loads
-from .march import LEAST_INERTIA, Methods
+from .held_joints import at_rest, with_loads
 from .methods import Drainage, StaticNewton
+from .search import LEAST_INERTIA, Methods
 from .stability import Stability, stability, with_derivatives
 
 # "auto" tries at most `MOST_TRIED` steps of Newton's method that go downhill. Unless they end at a

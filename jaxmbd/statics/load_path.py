@@ -20,8 +20,8 @@ from jaxtyping import Array, Bool, Float
 from ..errors import EquilibriumError, ModelError
 from ..model.arguments import as_count, as_host_number, as_names, described
 from ..model.values import all_concrete, as_leaf, is_concrete
+from ..motion.arguments import as_start, as_system
 from ..motion.motion import GivenMotion
-from ..motion.start import as_start, as_system
 from ..nonlinear import Dense
 from ..programs import with_progress
 from ..programs.tracing import error_if
@@ -43,7 +43,7 @@ from .balance import (
     unknowns,
 )
 from .equilibrium import Equilibrium, equilibrium
-from .held import at_rest, with_loads
+from .held_joints import at_rest, with_loads
 from .stability import Stability, stability, with_derivatives
 
 Parameter = str | Callable[[Any], AbstractSystem]

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from ..linear import after, eig, general_eig
 from ..nonlinear import AbstractFactorization, Blocks, Dense
-from ..nonlinear.linearization import Residual
+from ..nonlinear.factorization import Residual
 from ..programs.tracing import stop_gradients
 from ..system import constraints
 from ..system.abstract import AbstractSystem, State, Time, Velocities

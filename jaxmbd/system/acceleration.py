@@ -20,7 +20,7 @@ from ..linear.constrained import DISTURBANCE
 from ..model.arguments import as_instance
 from ..programs import stored
 from ..programs.tracing import stop_gradients
-from . import constraints, refined
+from . import constraints, refinement
 from .abstract import AbstractSystem, State, Time, Velocities, as_state, as_time
 from .configuration import AbstractConfiguration
 from .kernels import kernel
@@ -163,7 +163,7 @@ def _is_rounding_small(
     rest = -motion_residual(system, c, v, vdot, lam)
     change, _ = equations.solve_once(rest, target - equations.G @ vdot)
     if not system.mechanism.all_rigid:
-        return refined.is_rounding_small(system, c, v, vdot, change)
+        return refinement.is_rounding_small(system, c, v, vdot, change)
     bodies = slice(1, system.mechanism.n_bodies + 1)
     scale = load_scale(system.mechanism, c.twists(v)[bodies], *loads(c, v))
     changed, rates = c.twists(change)[bodies], c.twists(vdot)[bodies]

@@ -24,9 +24,9 @@ from ..mechanism.groups import JointGroup
 from ..programs.tracing import stop_gradients
 from .abstract import AbstractSystem, Time, Velocities
 from .configuration import AbstractConfiguration
-from .inertia import twist_rates
 from .joint_motion import relative_accelerations, scatter
 from .loads import generalized
+from .mass_matrix import twist_rates
 
 # Rounding errors of constraint residuals, in units of the machine epsilon: of a few frames, and for
 # each body of the mechanism.

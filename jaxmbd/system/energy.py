@@ -10,9 +10,9 @@ from ..lie import Pose, se3
 from ..programs import stored
 from .abstract import AbstractSystem, State, Time, Velocities, as_state, as_time
 from .configuration import AbstractConfiguration
-from .inertia import body_velocities, momentum_of
 from .kernels import kernel
 from .loads import potentials
+from .mass_matrix import body_velocities, momentum_of
 
 
 class Energy(eqx.Module):

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 from ..lie import Pose, gram_schmidt
 from .abstract import AbstractSystem, Coordinates, Time, Velocities
 from .configuration import AbstractConfiguration
-from .two_point import conservative_slopes, invariants, relative_pose
+from .discrete_gradients import conservative_slopes, invariants, relative_pose
 
 
 class NodalFrame(eqx.Module):

@@ -14,10 +14,10 @@ from . import constraints, joint_motion
 from .abstract import AbstractSystem, State, Time, Velocities, as_state, as_time
 from .acceleration import accelerations
 from .configuration import AbstractConfiguration
-from .inertia import inertial_wrench, twist_rates
+from .discrete_gradients import on_bodies
 from .kernels import kernel
 from .loads import loads
-from .two_point import on_bodies
+from .mass_matrix import inertial_wrench, twist_rates
 
 
 def reactions(

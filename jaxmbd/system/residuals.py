@@ -9,8 +9,8 @@ from ..mechanism.index_sets import Rows, in_order
 from . import constraints
 from .abstract import AbstractSystem, Coordinates, State, Time, Velocities
 from .configuration import AbstractConfiguration
-from .inertia import forces_on_bodies
 from .loads import elastic_force, generalized, loads
+from .mass_matrix import forces_on_bodies
 
 
 def motion_residual(

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 from ..bodies import AbstractBody
 from ..errors import ModelError
 from ..lie import se3
-from ..system import constraints, inertia, loads
+from ..system import constraints, loads, mass_matrix
 from ..system.abstract import AbstractSystem, State, as_time
 from ..system.acceleration import accelerations, free_accelerations, general_free_accelerations
 from ..system.configuration import AbstractConfiguration
@@ -123,7 +123,7 @@ def _map_findings(system: AbstractSystem, t: Array, state: State) -> Findings:
         ),
         "port_accelerations is the generic one": (
             constraints.port_accelerations(system, c, v),
-            inertia.twist_rates(system, c, v, jnp.zeros_like(v)),
+            mass_matrix.twist_rates(system, c, v, jnp.zeros_like(v)),
         ),
         "constraint jacobian is the generic one": (G, constraints.general_jacobian(system, c)),
         "constraint rate is the derivative of the residual": (
@@ -175,8 +175,8 @@ def _mass_findings(system: AbstractSystem, t: Array, state: State) -> Findings:
         ),
     }
     generic, generic_bias = (
-        inertia.assembled_mass(system, c),
-        inertia.assembled_bias(system, c, v),
+        mass_matrix.assembled_mass(system, c),
+        mass_matrix.assembled_bias(system, c, v),
     )
     if system.intrinsic_names():
         # In the generic matrix, dependent coordinates, such as rotor angles or points of a rigid

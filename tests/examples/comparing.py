@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxmbd as mbd
-from jaxmbd.formulations.joint.configuration import split
+from jaxmbd.formulations.joint.tree_configuration import split
 from jaxmbd.system import residuals
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

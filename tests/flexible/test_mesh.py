@@ -14,7 +14,7 @@ from skfem.models.elasticity import lame_parameters, linear_elasticity
 import jaxmbd as mbd
 from jaxmbd import flexible
 from jaxmbd.flexible.mesh import rigid_motions
-from jaxmbd.flexible.modes import eigen
+from jaxmbd.flexible.mode_shapes import eigen
 from jaxmbd.mechanism.bodies import rigid_part
 
 SIZE = (0.4, 0.05, 0.03)

@@ -16,7 +16,7 @@ from jaxmbd.formulations.maximal import MaximalSystem
 from jaxmbd.integrators.generalized_alpha import AlphaMemory
 from jaxmbd.mechanism.lowering import lower
 from jaxmbd.nonlinear import Automatic, Blocks, BlockSparse, Dense, Newton
-from jaxmbd.nonlinear.linearization import Residual
+from jaxmbd.nonlinear.factorization import Residual
 from jaxmbd.nonlinear.plan import eliminate, neighbours, plan_of
 from jaxmbd.system.constraints import n_constraints
 from jaxmbd.system.sparsity import SparsityPattern

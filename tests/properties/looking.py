@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxmbd as mbd
-from jaxmbd.formulations.joint.configuration import split
+from jaxmbd.formulations.joint.tree_configuration import split
 from jaxmbd.system import constraints
 from jaxmbd.system.abstract import reference_values
-from jaxmbd.system.inertia import twist_rates
 from jaxmbd.system.loads import applied, nonconservative, potentials
+from jaxmbd.system.mass_matrix import twist_rates
 from jaxmbd.system.saddle_point import row_lengths
 
 

@@ -14,7 +14,7 @@ from jaxmbd.lie import (
     Exponential,
     WienerMilenkovic,
 )
-from jaxmbd.system import loads, residuals, two_point
+from jaxmbd.system import discrete_gradients, loads, residuals
 from tests import models
 from tests.marks import thorough_but
 
@@ -42,15 +42,15 @@ def system():
 def between(system, q, end, lam):
     """Wrenches of potentials and of multipliers on all bodies, and what they should bring about."""
     X0, X1 = (system.configuration(T, y).ports for y in (q, end))
-    pull = two_point.conservative_wrenches(system.mechanism, T, X0, X1)
-    push = two_point.constraint_wrenches(system, X0, X1, lam)
+    pull = discrete_gradients.conservative_wrenches(system.mechanism, T, X0, X1)
+    push = discrete_gradients.constraint_wrenches(system, X0, X1, lam)
     lost = loads.potential(system, system.configuration(T, q)) - loads.potential(
         system, system.configuration(T, end)
     )
     opened = lam @ (
         residuals.position_residual(system, T, end) - residuals.position_residual(system, T, q)
     )
-    wrenches = [two_point.on_bodies(system.mechanism, W) for W in (pull, push)]
+    wrenches = [discrete_gradients.on_bodies(system.mechanism, W) for W in (pull, push)]
     return wrenches, (lost, opened)
 
 
@@ -107,8 +107,8 @@ def test_between_equal_poses_they_are_the_forces(system):
 
     @eqx.filter_jit
     def both(system, q):
-        pull = two_point.on_bodies(
-            system.mechanism, two_point.conservative_wrenches(system.mechanism, T, X, X)
+        pull = discrete_gradients.on_bodies(
+            system.mechanism, discrete_gradients.conservative_wrenches(system.mechanism, T, X, X)
         )
         there = jax.vmap(mbd.lie.se3.transform_wrench_back)(
             jax.tree.map(lambda x: x[1 : 1 + system.mechanism.n_bodies], X), pull
@@ -131,7 +131,7 @@ def test_a_law_between_three_frames_needs_a_form_of_its_own():
 
     X = jax.tree.map(lambda x: jnp.stack([x] * 3), mbd.Pose.identity())
     with pytest.raises(NotImplementedError, match="Pull: register `frame_slopes`"):
-        two_point.frame_slopes(Pull(), T, X, X)
+        discrete_gradients.frame_slopes(Pull(), T, X, X)
 
 
 @pytest.mark.parametrize("distance", [0.0, 1e-9, 1e-3, 1.0])
@@ -141,6 +141,6 @@ def test_discrete_gradient(distance):
 
     a = jnp.array([0.3, -0.2])
     b = a + distance * jnp.array([0.6, 0.8])
-    slope = two_point.discrete_gradient(fn, a, b)
+    slope = discrete_gradients.discrete_gradient(fn, a, b)
     assert slope @ (b - a) == pytest.approx(float(fn(b) - fn(a)), abs=1e-16, rel=1e-12)
     np.testing.assert_allclose(slope, jax.grad(fn)((a + b) / 2), atol=0.1 * distance**2 + 1e-15)

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ...lie import so3
-from .inertia import WorldInertia
+from .composite_inertia import WorldInertia
 from .tree_recursion import TreeRecursion
 
 # Pivots up to this multiple of the machine epsilon, relative to the inertia of all bodies that the

@@ -23,18 +23,18 @@ from ...system import constraints
 from ...system.abstract import State
 from ...system.kernels import with_values_looked_up
 from ...system.loads import total_loads
-from ...system.refined import refined_accelerations
+from ...system.refinement import refined_accelerations
 from ...system.rounding import is_checked
 from .articulated import Articulated, as_matrix
-from .configuration import (
+from .composite_inertia import WorldInertia, world_inertia
+from .newton_euler import add_joint_forces, applied_wrenches, external_loads, net_force
+from .system import JointSystem
+from .tree_configuration import (
     JointConfiguration,
     sum_over_ancestors,
     velocity_product_twists,
     velocity_products,
 )
-from .inertia import WorldInertia, world_inertia
-from .newton_euler import add_joint_forces, applied_wrenches, external_loads, net_force
-from .system import JointSystem
 from .tree_recursion import ROOT
 
 # Up to this number of velocities a dense factorization takes less time than recursions that are not

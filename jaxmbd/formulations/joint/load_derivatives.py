@@ -20,9 +20,9 @@ from ...mechanism.elements import Fields, FrameElements, JointElements, Motion
 from ...mechanism.mechanism import Mechanism
 from ...system import constraints
 from ...system.loads import total_loads
-from .configuration import JointConfiguration
 from .newton_euler import applied_wrenches
 from .system import JointSystem
+from .tree_configuration import JointConfiguration
 
 
 class Blocks(NamedTuple):

@@ -12,12 +12,12 @@ from ...mechanism.elements import JointForces, Wrenches
 from ...mechanism.index_sets import Rows
 from ...system import joint_motion
 from ...system.abstract import State
+from ...system.discrete_gradients import on_bodies
 from ...system.loads import loads
 from ...system.reactions import constraint_reactions
 from ...system.residuals import forces_and_reactions, residual_by_bodies
-from ...system.two_point import on_bodies
-from .configuration import JointConfiguration, sum_over_subtrees
 from .system import JointSystem
+from .tree_configuration import JointConfiguration, sum_over_subtrees
 
 
 def motion_residual(

@@ -33,16 +33,7 @@ from ...lie import Pose, se3, so3
 from ...mechanism.elements import JointElements
 from ...mechanism.index_sets import Rows
 from ...system.loads import loads
-from .configuration import (
-    JointConfiguration,
-    carriers_of,
-    join,
-    split,
-    sum_over_ancestors,
-    sum_over_subtrees,
-    velocity_product_twists,
-)
-from .inertia import WorldInertia, flatten, unflatten
+from .composite_inertia import WorldInertia, flatten, unflatten
 from .load_derivatives import (
     Plan,
     by_displacements,
@@ -52,6 +43,15 @@ from .load_derivatives import (
     wrenches_on_bodies,
 )
 from .system import JointSystem
+from .tree_configuration import (
+    JointConfiguration,
+    carriers_of,
+    join,
+    split,
+    sum_over_ancestors,
+    sum_over_subtrees,
+    velocity_product_twists,
+)
 
 
 class _Changes(NamedTuple):

@@ -23,7 +23,7 @@ from ...model.arguments import as_names
 from ...system import constraints, joint_motion, sizes
 from ...system.abstract import AbstractFormulation, AbstractSystem, Elastic, State, Time
 from ...system.configuration import relative_poses
-from ...system.inertia import (
+from ...system.mass_matrix import (
     assembled_bias,
     assembled_mass,
     forces_on_bodies,
@@ -31,7 +31,8 @@ from ...system.inertia import (
     whiten_wrenches,
 )
 from .articulated import least_pivots
-from .configuration import (
+from .composite_inertia import WorldInertia, flatten, unflatten, world_inertia
+from .tree_configuration import (
     JointConfiguration,
     ancestors,
     join,
@@ -42,7 +43,6 @@ from .configuration import (
     sum_over_subtrees,
     velocity_product_twists,
 )
-from .inertia import WorldInertia, flatten, unflatten, world_inertia
 from .tree_recursion import Layout, lay_out
 
 

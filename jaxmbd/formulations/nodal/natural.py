@@ -29,7 +29,7 @@ from ...model.arguments import as_positive
 from ...model.model import unknown
 from ...model.values import as_leaf, is_concrete
 from ...system.abstract import AbstractFormulation, ArtificialEnergyLimit
-from ...system.two_point import secant_stiffness
+from ...system.discrete_gradients import secant_stiffness
 from . import representable
 from .representable import check_bodies, check_inertias, check_joints, check_rotors, shifted_to_com
 from .system import Assembly, Elements, NodalSystem, second_moments

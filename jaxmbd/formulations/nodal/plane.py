@@ -18,8 +18,8 @@ from ...model.values import is_concrete
 from ...programs.tracing import branched_error_if
 from ...system import constraints, joint_motion
 from ...system.abstract import reference_values
-from ..joint.configuration import JointConfiguration
 from ..joint.system import JointSystem
+from ..joint.tree_configuration import JointConfiguration
 from . import representable
 
 # Normal of each plane and the axes within it, by the axes of the world.

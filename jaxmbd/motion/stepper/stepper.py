@@ -21,7 +21,7 @@ from ...model.arguments import described, is_count
 from ...model.model import unknown
 from ...model.values import all_concrete, as_leaf
 from ...system.abstract import AbstractSystem, State, as_state, as_time
-from ..start import as_start, as_system
+from ..arguments import as_start, as_system
 from .held_inputs import held_inputs
 from .program import StepProgram
 
