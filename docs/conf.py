@@ -23,6 +23,7 @@ extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 exclude_patterns = ["_build", "generated"]
 html_theme = "furo"
 html_title = "jaxmbd"
+html_show_copyright = False
 html_static_path = ["static"]
 html_css_files = ["site.css"]
 nb_execution_mode = "off"  # Outputs are stored: docs/execute_notebooks.py.
