@@ -15,8 +15,9 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import ClosedJaxpr, Literal
 
-from scalarjit import enabled
+from scalarjit import enabled, why_none
 from scalarjit.jaxprs import blank, literal
+from scalarjit.switch import PART
 
 # Longest sums of products that are written as sums.
 LONGEST = 32
@@ -32,8 +33,8 @@ _chosen = jax.make_user_context(default_value=None)
 def wide_programs(on: bool) -> Iterator[None]:
     """Switch programs for accelerators on or off inside a `with` block.
 
-    Results agree to rounding. Programs for accelerators have no generated code. Default: on, unless
-    JAX's default backend is the CPU.
+    Results agree to rounding. Programs for accelerators have no generated code. Default: on, if
+    JAX's default backend is not the CPU and has no generated code.
     """
     with _chosen(on), enabled(False) if on else nullcontext():
         yield
@@ -41,7 +42,9 @@ def wide_programs(on: bool) -> Iterator[None]:
 
 def is_wide() -> bool:
     """True if JAX traces programs for accelerators here."""
-    return jax.default_backend() != "cpu" if _chosen.value is None else _chosen.value
+    if _chosen.value is not None:
+        return _chosen.value
+    return jax.default_backend() != "cpu" and why_none() not in (None, PART)
 
 
 def widened(fn: Callable[..., Any]) -> Callable[..., Any]:

@@ -8,6 +8,8 @@ from importlib import metadata
 
 import jax
 
+import scalarjit
+
 # Packages of the core, and of the extras by name.
 CORE = (
     "jaxmbd",
@@ -38,11 +40,29 @@ def report_environment() -> str:
     lines += [f"{name} {_version(name)} (extra)" for name in EXTRAS]
     kinds = Counter(f"{x.platform}: {x.device_kind}" for x in jax.devices())
     lines += [f"{count} device(s), {kind}" for kind, count in sorted(kinds.items())]
+    lines += [f"compute capability {x}" for x in sorted(_capabilities())]
     lines.append(f"{os.cpu_count()} CPU core(s)")
+    lines.append(_generated())
     lines += [f"{name} = {getattr(jax.config, name)}" for name in SETTINGS]
     lines += [f"{name} = {_shown(os.environ[name])}" for name in SWITCHES if name in os.environ]
     lines += [f"XLA flag {flag}" for flag in _xla_flags(os.environ.get("XLA_FLAGS", ""))]
     return "\n".join(lines)
+
+
+def _generated() -> str:
+    try:
+        reason = scalarjit.why_none()
+    except ValueError as error:  # Of a value of the variable that is neither 0 nor 1.
+        reason = str(error)
+    return (
+        f"no generated code: {reason}" if reason else f"generated code for {scalarjit.platform()}"
+    )
+
+
+def _capabilities() -> set[str]:
+    """Compute capabilities of GPUs."""
+    found = (getattr(x, "compute_capability", None) for x in jax.devices())
+    return {str(x) for x in found if x}
 
 
 def _version(package: str) -> str:

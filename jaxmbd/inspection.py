@@ -12,7 +12,8 @@ import numpy as np
 from jaxtyping import Array
 
 import scalarjit
-from scalarjit.jaxprs import GENERATED, holds
+from scalarjit.cuda import kernel_of
+from scalarjit.jaxprs import GENERATED, calls_of, holds
 
 from .bodies import FlexibleBody
 from .errors import AssemblyError, ModelError
@@ -50,7 +51,8 @@ class Inspection:
       that stand in for rigidity.
     - `redundant`: by joint, number of its constraints that depend on others in all positions.
     - `singular`: whether constraints depend on one another in this position only.
-    - `not_generated`: why no machine code is generated for accelerations; None if it is.
+    - `not_generated`: why no machine code is generated for accelerations; None if it is. On a GPU,
+      why those of a batch are not one kernel.
     - `problem`: why there is no rank; then `rank`, `dof`, `redundant` and `singular` are None.
     - `report`: the text, which is also that of `str` and `repr`.
     """
@@ -189,7 +191,9 @@ def _report(
     for title, entries in sections:
         if entries:
             lines += [title, *_shortened(entries)]
-    way = f"left to XLA: {not_generated}" if not_generated else "generated machine code"
+    code = "generated machine code"
+    code = "one kernel, a thread a state" if scalarjit.platform() == "cuda" else code
+    way = f"left to XLA: {not_generated}" if not_generated else code
     lines += _shortened([f"accelerations: {way}"], "")
     return "\n".join(lines)
 
@@ -334,12 +338,22 @@ def why_not_generated(system: AbstractSystem) -> str | None:
     t, state = _shapes(system)
     floats, vdot = _accelerations_of(system)
     if holds({GENERATED}, jax.make_jaxpr(vdot)(floats, t, state).jaxpr):
-        return None
+        return _why_no_kernel(vdot, floats, t, state) if scalarjit.platform() == "cuda" else None
     for group in system.mechanism.elements:
         reason = _reason_of(system, group, t, state)
         if reason is not None:
             return f"{_short_reason(reason)} in {', '.join(map(repr, group.names))}"
     return _short_reason(_reason(vdot, floats, t, state) or type(system).__name__)
+
+
+def _why_no_kernel(vdot: Callable[..., Array], floats: Any, t: Any, state: Any) -> str | None:
+    """Why accelerations of a batch are not one kernel of a GPU; None if they are."""
+    states = jax.tree.map(lambda x: jax.ShapeDtypeStruct((2, *x.shape), x.dtype), state)
+    program = jax.make_jaxpr(jax.vmap(vdot, (None, None, 0)))(floats, t, states)
+    kernels = (
+        kernel_of(x["program"], x["batched"], x["linear"] > 0) for x in calls_of(program.jaxpr)
+    )
+    return next((x.reason for x in kernels if x.reason is not None), None)
 
 
 def _accelerations_of(system: AbstractSystem) -> tuple[Any, Callable[..., Array]]:

@@ -16,7 +16,7 @@ from jax.interpreters import ad, batching, mlir
 from jaxlib.mlir import ir
 
 from .canonical import canonical
-from .cuda import kernel_of
+from .cuda import kernel_of, reason_on_gpu
 from .cuda_call import called as called_on_gpu
 from .jaxprs import GENERATED, blank, is_float
 from .kept import keeps, kept
@@ -24,7 +24,7 @@ from .linearized import linearized
 from .records import reason_for_none
 from .registered import code_of
 from .scalars import mapped
-from .switch import generates, is_emulated, why_none
+from .switch import generates, is_emulated, platform, why_none
 from .with_room import with_room
 
 P = ParamSpec("P")
@@ -191,7 +191,9 @@ def _traced(
 def _reason(program: ClosedJaxpr) -> str | None:
     if any(isinstance(x, Tracer) for x in program.consts):
         return "traced values besides the arguments"
-    return reason_for_none(program) if program.out_avals else "no results"
+    if not program.out_avals:
+        return "no results"
+    return reason_on_gpu(program) if platform() == "cuda" else reason_for_none(program)
 
 
 def _is_array_like(x: Any) -> bool:
@@ -410,8 +412,9 @@ def _forward(
         return _native.bind(*primals, **own), _native.bind(*primals[:at], *dots, **own)
     dots = [dot for dot, m in zip(tangents, moving, strict=True) if m]
     of_dots = [b for b, m in zip(batched, moving, strict=True) if m]
-    # Those of batches stay in the memory of threads.
-    parts = None if linear or any(batched) else linearized(program, moving)
+    many = any(batched)
+    # Those of batches stay in the memory of threads, which are few on a CPU.
+    parts = None if linear or (many and platform() == "cpu") else linearized(program, moving)
     if parts is None:
         found = _native.bind(*primals, **own)
         slopes = _bound(
@@ -420,7 +423,7 @@ def _forward(
         return found, _with_zeros(slopes, found)
     saved = _bound(parts.known, batched, 0, primals)
     needed = [[*primals, *saved][k] for k in parts.places]
-    of_needed = [False] * len(needed)
+    of_needed = [[*batched, *[many] * len(saved)][k] for k in parts.places]
     slopes = _bound(parts.linear, [*of_needed, *of_dots], len(dots), [*needed, *dots])
     found = saved[: len(program.out_avals)]
     return found, _with_zeros(slopes, found)

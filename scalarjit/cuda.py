@@ -25,7 +25,7 @@ from .ir import MEMORY, SIZES
 from .liveness import Plan
 from .machine_code import Target
 from .module import Functions, functions_of, shared_places
-from .scalars import scalars_of
+from .scalars import once, reason_of
 from .structure import NotCovered
 from .values import Memory, for_memory
 from .with_room import with_room
@@ -44,6 +44,7 @@ MOST_ARRAYS = 500
 # Number of states in the text, which replaces this one.
 COUNT = 1_234_567_890_123
 
+SPARSE = "a sparse elimination on a GPU"
 PASSES = ("always_inliner", "new_gvn", "dead_code_elimination")
 
 
@@ -168,8 +169,8 @@ def text_of(program: ClosedJaxpr, batched: Sequence[bool], is_linear: bool) -> t
     **Raises** `NotCovered` with the reason for which there is none.
     """
     if routine_of(program) is not None:
-        raise NotCovered("a sparse elimination on a GPU")
-    scalars = scalars_of(program, batched, is_linear)
+        raise NotCovered(SPARSE)
+    scalars = once(program, batched, is_linear)
     plan = Plan(scalars.graph, scalars.results)
     counts = [0, 0]
     for x in plan.live.values():
@@ -263,7 +264,7 @@ def _for_card(text: Text) -> str:
     for name, own in (("prepare", text.prepare), ("states", text.states)):
         if own is None:
             continue
-        arrays = ", ".join(f"ptr addrspace(1) noalias align 16 %{x}_at" for x in own.arrays)
+        arrays = ", ".join(f"ptr addrspace(1) noalias %{x}_at" for x in own.arrays)
         lines += [f"define ptx_kernel void @{name}({arrays}) {{", "first:"]
         lines += [f"  %{x} = addrspacecast ptr addrspace(1) %{x}_at to ptr" for x in own.arrays]
         lines += _numbered(own) if name == "states" else ["  %thread = add i64 0, 0", *_begins()]
@@ -338,6 +339,12 @@ def ptx_of(text: str) -> str:
 
 
 _compiling = threading.Lock()
+
+
+@lru_cache(maxsize=256)
+def reason_on_gpu(program: ClosedJaxpr) -> str | None:
+    """Reason for which there is no program of scalars for a thread, or None."""
+    return SPARSE if routine_of(program) is not None else reason_of(program)
 
 
 @lru_cache(maxsize=256)

@@ -1,6 +1,6 @@
 """Parts of JAX's programs that several modules read."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import jax
@@ -49,6 +49,16 @@ def inner_of(equation: Any) -> list[Jaxpr]:
     """Programs within an operation; of a call, the one that is called."""
     name, params = equation.primitive.name, equation.params
     return list(jaxprs_in_params({"": params[CALLS[name]]} if name in CALLS else params))
+
+
+def calls_of(program: Jaxpr) -> Iterator[dict[str, Any]]:
+    """Parameters of the calls of generated code in a program."""
+    for equation in program.eqns:
+        if equation.primitive.name == GENERATED:
+            yield equation.params
+            continue
+        for inner in jaxprs_in_params(equation.params):
+            yield from calls_of(inner)
 
 
 def holds(primitives: Collection[str], program: Jaxpr) -> bool:

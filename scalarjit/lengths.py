@@ -21,7 +21,7 @@ MAX_UNROLLED = 20_000
 FOLDED = 4
 
 # Primitives whose result is the first argument: derivatives are traced before code is generated.
-FIRST = frozenset({"after", "stop_gradient", "with_slope"})
+FIRST = frozenset({"after", "name", "stop_gradient", "with_slope"})
 
 # Name of the function that calls a loop over rows (`row_loops`), which is never unrolled.
 ROW_LOOP = "row_loop"

@@ -13,6 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.lax import GatherScatterMode, Precision
 
+from .switch import platform
+
 # Whether a value of a parameter is covered in this equation.
 Check = Callable[[Any, Any], bool]
 
@@ -209,6 +211,8 @@ COVERED: dict[str, dict[str, Check]] = {
 def uncovered(equation: Any) -> str | None:
     """Reason for which no rule covers an equation of a program, or None."""
     name = equation.primitive.name
+    if name in OF_GPUS and platform() == "cuda":
+        return None
     if name not in COVERED:
         return name
     for key, value in equation.params.items():
@@ -223,6 +227,12 @@ def uncovered(equation: Any) -> str | None:
             return f"{name} of {x.aval}"
     return f"{name} with effects" if equation.effects else None
 
+
+# Names of `jax.checkpoint` in several versions: derivatives are taken before code is generated.
+CHECKPOINTS = frozenset({"checkpoint", "remat", "remat2"})
+# Equinox's logic over all states of a batch, which each thread takes over its own state.
+UNBATCHED = frozenset({"unvmap_all", "unvmap_any"})
+OF_GPUS = CHECKPOINTS | UNBATCHED | {"name"}
 
 # Functions whose rules are for floats.
 FLOATS = frozenset(

@@ -3,7 +3,7 @@
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -31,7 +31,7 @@ from .lengths import (
     work_of,
 )
 from .masks import Mask
-from .parameters import uncovered
+from .parameters import CHECKPOINTS, UNBATCHED, uncovered
 from .row_loops import with_row_loops
 from .rows import MAX_ENTRIES, AbstractRows, ArgumentRows, StackedRows, as_nodes
 from .structure import STRUCTURE, Nodes, NotCovered, as_array, constants, each, known
@@ -206,6 +206,12 @@ class Trace:
             self.ends_early = params.get("name") == WHILE_AT_MOST
             self.of_rows = params.get("name") == ROW_LOOP
             return self.evaluate(params[CALLS[name]], given, region)
+        if name in CHECKPOINTS:
+            return self.evaluate(ClosedJaxpr(params["jaxpr"], ()), given, region)
+        if name in UNBATCHED:
+            return [
+                as_array(self._together(as_nodes(given[0]).flat, "and" if "all" in name else "or"))
+            ]
         if name == "reshape" and isinstance(given[0], StackedRows):
             rows = given[0].reshaped(equation.outvars[0].aval.shape)
             if rows is not None:
@@ -351,18 +357,18 @@ class Trace:
         loop.start, loop.end = start, end
         if given.ends_early:
             first = carry[0].size
-            loop.enters, loop.repeats = self._any(start[:first]), self._any(end[:first])
+            loop.enters, loop.repeats = self._together(start[:first]), self._together(end[:first])
         stacked = found[given.n_carry :]
         loop.stacked = [list(array.flat) for array in stacked]
         self.graph.close(loop)
         written = [StackedRows(self.graph, loop, k, x.shape) for k, x in enumerate(stacked)]
         return [*self._ends(loop, carry, varies), *written]
 
-    def _any(self, flags: Sequence[Node]) -> Node:
-        """True if any of the truth values is true."""
-        found = self.graph.constant(False, "i1")
+    def _together(self, flags: Iterable[Node], op: str = "or") -> Node:
+        """Truth values together, by `or`: whether any is true."""
+        found = self.graph.constant(op == "and", "i1")
         for flag in flags:
-            found = elementwise.logic(self.graph, "or", found, flag)
+            found = elementwise.logic(self.graph, op, found, flag)
         return found
 
     def _body(

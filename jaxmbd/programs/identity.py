@@ -109,7 +109,8 @@ def settings() -> tuple[Any, ...]:
     prefixes = tuple(map(str.upper, PACKAGES))
     own = (name for name in sorted(os.environ) if name.startswith(prefixes))
     of_package = (f"{name} {os.environ[name]}" for name in own if "CACHE" not in name)
-    switches = scalarjit.why_none(), os.environ.get("XLA_FLAGS"), jax.device_count()
+    code = scalarjit.platform(), scalarjit.why_none()
+    switches = *code, os.environ.get("XLA_FLAGS"), jax.device_count()
     return *of_jax, *of_package, *switches
 
 

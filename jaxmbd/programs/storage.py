@@ -159,7 +159,7 @@ def _may_be_stored(arrays: list[Any]) -> bool:
     if any(isinstance(x, Tracer) for x in arrays):
         return False
     device = jax.devices()[0]
-    return device.platform == "cpu" and all(
+    return device.platform == scalarjit.platform() == "cpu" and all(
         not isinstance(x, jax.Array) or x.devices() == {device} for x in arrays
     )
 

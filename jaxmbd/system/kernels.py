@@ -90,7 +90,7 @@ def of_rows(fn: Callable[..., R], *rows: Any, known: bool) -> R:
     code for one state: it is not compiled for batches as well.
     """
     few = len(jax.tree.leaves(rows)[0]) <= FEW_ROWS
-    if known and few and scalarjit.why_none() is None:
+    if known and few and scalarjit.platform() == "cpu" and scalarjit.why_none() is None:
         return jax.lax.map(lambda row: fn(*row), rows)
     return jax.vmap(fn)(*rows)
 

@@ -90,6 +90,7 @@ def nested(A, x):
     return x, count, *kept, jnp.flip(kept[1], 0) + kept[0][:, None]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("local", [0, cuda.LOCAL])
 def test_loops(monkeypatch, local):
     """Rows that loops write are in a thread's own memory, or in the card's."""
