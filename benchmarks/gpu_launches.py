@@ -1,11 +1,12 @@
 """Kernels that a step launches on an H100, counted in programs compiled without one.
 
-    pip install jax-cuda12-plugin jax-cuda12-pjrt nvidia-cuda-nvcc-cu12  # in the version of jax
-    python -m benchmarks.gpu_launches [--only NAME ...]
+    pip install jax-cuda13-plugin jax-cuda13-pjrt  # in the version of jax
+    python -m benchmarks.gpu_launches [--plain] [--only NAME ...]
 
 XLA compiles for a described device, and nothing runs. A launch costs about 2 µs for any batch, so
 that the number of launches limits steps of small mechanisms. Loops without a known number of passes
-count as one pass. Prints Markdown; needs Python 3.12.
+count as one pass. `--plain` compiles programs without generated code. Prints Markdown; needs Python
+3.12.
 """
 
 import argparse
@@ -28,8 +29,10 @@ from jax.experimental import topologies
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import jaxmbd as mbd
+import scalarjit
 from benchmarks.chains import chain
 from jaxmbd.accelerators import wide_programs
+from scalarjit.cuda_call import CALL
 
 STATES, LINKS, STEP = 4096, 10, 1e-3
 
@@ -52,29 +55,37 @@ LAUNCHED = frozenset(
 
 
 class Launches(NamedTuple):
-    """Kernels of a compiled program, those of libraries among them, and seconds of compiling."""
+    """Kernels of a compiled program, generated ones and those of libraries, and seconds."""
 
     total: int
+    generated: int
     of_libraries: int
     open_loops: int
     compiling: float
 
 
-def launches(fn: Callable[..., Any], *args: Any) -> Launches:
-    """Compile `fn(*args)` for the described device, and count."""
+def compiled(fn: Callable[..., Any], *args: Any, plain: bool = False) -> str:
+    """Text of `fn(*args)`, compiled for the described device."""
     topology = topologies.get_topology_desc(
         platform="cuda", topology_name="", target_config=DEVICE, topology="1x1x1"
     )
     sharding = NamedSharding(Mesh(np.array(topology.devices[:1]), ("x",)), PartitionSpec())
-    shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding), args)
-    began = time.perf_counter()
-    with wide_programs(True):
-        lowered = jax.jit(fn).trace(*shapes).lower(lowering_platforms=("cuda",))
+    shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), args)
+    with wide_programs(True) if plain else scalarjit.emulated_gpu():
+        traced = jax.jit(fn, in_shardings=sharding).trace(*shapes)
+        lowered = traced.lower(lowering_platforms=("cuda",))
     text = lowered.compile().as_text()
     assert text is not None
-    kinds, open_loops = count(text)
-    libraries = sum(n for kind, n in kinds.items() if kind not in LAUNCHED)
-    return Launches(kinds.total(), libraries, open_loops, time.perf_counter() - began)
+    return text
+
+
+def launches(fn: Callable[..., Any], *args: Any, plain: bool = False) -> Launches:
+    """Compile `fn(*args)` for the described device, and count."""
+    began = time.perf_counter()
+    kinds, open_loops = count(compiled(fn, *args, plain=plain))
+    libraries = sum(n for kind, n in kinds.items() if kind not in LAUNCHED | {CALL})
+    total = kinds.total()
+    return Launches(total, kinds[CALL], libraries, open_loops, time.perf_counter() - began)
 
 
 def count(text: str) -> tuple[Counter[str], int]:
@@ -132,7 +143,10 @@ def _system(formulation: Any) -> tuple[Any, mbd.State]:
     return system, mbd.assemble(system, {})
 
 
-def _moved(make: Callable[[], Any], integrator: Any, gradient: bool = False) -> Launches:
+Program = tuple[Callable[..., Any], mbd.State]
+
+
+def _moved(make: Callable[[], Any], integrator: Any, gradient: bool = False) -> Program:
     system, state = make()
 
     def end(state: mbd.State) -> jax.Array:
@@ -141,35 +155,24 @@ def _moved(make: Callable[[], Any], integrator: Any, gradient: bool = False) -> 
     def slope(state: mbd.State) -> mbd.State:
         return jax.grad(lambda state: jnp.sum(end(state)))(state)
 
-    return launches(jax.vmap(slope if gradient else end), _many(state))
+    return jax.vmap(slope if gradient else end), _many(state)
 
 
-def _accelerations() -> Launches:
+def _accelerations() -> Program:
     system, state = _joint()
-    return launches(jax.vmap(lambda s: mbd.accelerations(system, 0.0, s)[0]), _many(state))
+    return jax.vmap(lambda s: mbd.accelerations(system, 0.0, s)[0]), _many(state)
 
 
 def _many(state: mbd.State) -> mbd.State:
     return jax.tree.map(lambda x: jnp.stack([x] * STATES), state)
 
 
-class Work(NamedTuple):
-    """A program, and the launches of the same program in commit b9dd333."""
-
-    launches: Callable[[], Launches]
-    before: int | None
-
-
-WORK = {
-    "accelerations, joint": Work(_accelerations, None),
-    "step of midpoint, joint": Work(lambda: _moved(_joint, diffrax.Midpoint()), 274),
-    "gradient of a step of midpoint": Work(
-        lambda: _moved(_joint, diffrax.Midpoint(), gradient=True), 1002
-    ),
-    "step of GeneralizedAlpha, joint": Work(lambda: _moved(_joint, mbd.GeneralizedAlpha()), None),
-    "step of GeneralizedAlpha, maximal": Work(
-        lambda: _moved(_maximal, mbd.GeneralizedAlpha()), 1280
-    ),
+WORK: dict[str, Callable[[], Program]] = {
+    "accelerations, joint": _accelerations,
+    "step of midpoint, joint": lambda: _moved(_joint, diffrax.Midpoint()),
+    "gradient of a step of midpoint": lambda: _moved(_joint, diffrax.Midpoint(), gradient=True),
+    "step of GeneralizedAlpha, joint": lambda: _moved(_joint, mbd.GeneralizedAlpha()),
+    "step of GeneralizedAlpha, maximal": lambda: _moved(_maximal, mbd.GeneralizedAlpha()),
 }
 
 
@@ -177,12 +180,15 @@ def main() -> None:
     """Compile and print the table."""
     parser = argparse.ArgumentParser(description="Kernels that a step launches on an H100.")
     parser.add_argument("--only", nargs="+", choices=WORK, default=list(WORK))
+    parser.add_argument("--plain", action="store_true")
+    arguments = parser.parse_args()
     print(f"{STATES} states of a chain of {LINKS} links in float32, JAX {jax.__version__}:\n")
-    print("| program | launches | of libraries | before | loops of unknown length | compile [s] |")
+    print("| program | launches | generated | of libraries | open loops | compile [s] |")
     print("|---|---|---|---|---|---|")
-    for name in parser.parse_args().only:
-        found, before = WORK[name].launches(), WORK[name].before
-        cells = [name, found.total, found.of_libraries, before or "", found.open_loops]
+    for name in arguments.only:
+        fn, states = WORK[name]()
+        found = launches(fn, states, plain=arguments.plain)
+        cells = [name, found.total, found.generated, found.of_libraries, found.open_loops]
         print(f"| {' | '.join(map(str, cells))} | {found.compiling:.0f} |", flush=True)
 
 
