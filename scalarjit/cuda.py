@@ -36,9 +36,10 @@ LEAST = 8.0  # Compute capability of the architecture.
 # Most operations of a thread. Measured by ptxas for sm_90, with 255 registers: steps of Go2, 15,889
 # operations, are compiled in 2 s and move 7 kB of values to memory, 15 kB in double precision; the
 # gradient of a chain of ten links, 17,881, takes 16 s and moves 22 kB. XLA gets longer programs.
-MOST = 18_000
-# Bytes of memory that a thread has of its own; more of them are in the card's memory.
-LOCAL = 16_384
+MOST = 20_000
+# Bytes of memory that a thread has of its own; more of them are in the card's memory, and XLA gets
+# programs with more than the second number, 4 GB for as many threads as a card runs at a time.
+LOCAL, MOST_WORK = 16_384, 65_536
 # Most arrays of a kernel: its parameters have 4 kB.
 MOST_ARRAYS = 500
 # Number of states in the text, which replaces this one.
@@ -202,6 +203,8 @@ def text_of(program: ClosedJaxpr, batched: Sequence[bool], is_linear: bool) -> t
     )
     if max(len(x.arrays) for x in (first, last) if x) > MOST_ARRAYS:
         raise NotCovered(f"more than {MOST_ARRAYS} arrays on a GPU")
+    if max(kernel.work, kernel.shared_work) > MOST_WORK:
+        raise NotCovered(f"more than {MOST_WORK} bytes of memory for a thread on a GPU")
     functions = functions_of(module, function_text)
     functions += [callee.text for callee in module.callees.values()]
     functions += [own.text(module, *which) for own, *which in list(module.routines)]

@@ -169,19 +169,28 @@ def test_programs_for_a_card_hold_the_kernel():
     assert calls == ["prepare", "states"]  # The function was made before.
 
 
-@pytest.mark.parametrize("reason", ["operations", "no rule", "arrays"])
+REASONS = {
+    "operations": "more than 2, on a GPU",
+    "no rule": "erf on a GPU",
+    "arrays": "more than 1 arrays",
+    "memory": "more than 8 bytes",
+}
+
+
+@pytest.mark.parametrize("reason", REASONS)
 def test_what_is_left_to_jax(monkeypatch, reason):
     """Programs that are too long, and functions without a rule for GPUs."""
     fn = jax.scipy.special.erf if reason == "no rule" else jnp.tan
+    if reason == "memory":
+        monkeypatch.setattr(cuda, "LOCAL", 0)
+        monkeypatch.setattr(cuda, "MOST_WORK", 8)
     monkeypatch.setattr(cuda, "MOST", 2 if reason == "operations" else 100)
     kernel_of.cache_clear()
     monkeypatch.setattr(cuda, "MOST_ARRAYS", 1 if reason == "arrays" else 100)
     own = made(lambda x: fn(x) * jnp.cos(x), X)
     found = kernel_of(own.program, (True,))
     assert found.reason is not None
-    assert {"operations": "more than 2", "no rule": "erf", "arrays": "1 arrays"}[
-        reason
-    ] in found.reason
+    assert REASONS[reason] in found.reason
     calls, _ = of_card(jax.vmap(own), XS)
     assert calls == []
     with scalarjit.emulated_gpu():
@@ -219,3 +228,14 @@ def test_arguments_that_are_left_out():
     assert kernel.args == (0,)
     check(jax.vmap(own), XS, XS, jnp.zeros((7, 0, 3)))
     assert cuda_call.CALL.startswith("__gpu$")
+
+
+def test_batches_divided_among_devices():
+    """As on several cards: each device has a kernel for its own states."""
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("states",))
+    along = jax.sharding.PartitionSpec("states")
+    one = scalarjit.jit(lambda x: jnp.sin(x) * x[0])
+    many = jax.shard_map(jax.vmap(one), mesh=mesh, in_specs=along, out_specs=along)
+    check(many, XS)
+    calls, _ = of_card(many, XS)
+    assert calls == ["states"]
