@@ -44,6 +44,7 @@ from .formulations import formulate as formulate
 from .gradients import check_gradients as check_gradients
 from .gradients import trajectory_growth as trajectory_growth
 from .identification import BoundWarning as BoundWarning
+from .identification import DataReport as DataReport
 from .identification import Experiment as Experiment
 from .identification import Fit as Fit
 from .identification import IntegrationWarning as IntegrationWarning
@@ -52,7 +53,9 @@ from .identification import Parameter as Parameter
 from .identification import Problem as Problem
 from .identification import RankWarning as RankWarning
 from .identification import StaticExperiment as StaticExperiment
+from .identification import Thresholds as Thresholds
 from .identification import Verification as Verification
+from .identification import check_data as check_data
 from .identification import identify as identify
 from .identification import log_posterior as log_posterior
 from .identification import losses as losses

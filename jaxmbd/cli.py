@@ -1,4 +1,4 @@
-"""The command line: `jaxmbd demo` and `jaxmbd verify`."""
+"""The command line: `jaxmbd demo`, `check-data` and `verify`."""
 
 import argparse
 import sys
@@ -6,9 +6,17 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
+from . import data_command
+
+REFUSED = 3
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit status."""
+    """Run the command line; returns the exit status.
+
+    0 for success, 1 for an error or a certificate that does not hold, 2 for no certificate, 3 for
+    refused data.
+    """
     parser = argparse.ArgumentParser(
         prog="jaxmbd", description="Differentiable multibody dynamics on JAX."
     )
@@ -24,6 +32,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--out", type=Path, default=Path("jaxmbd-demo"), help="folder for the results [%(default)s]"
     )
     demo.add_argument("--seed", type=int, default=0, help="seed of the noise [%(default)s]")
+    data_command.add_arguments(
+        commands.add_parser(
+            "check-data",
+            help="check a log before a fit",
+            description="Check the clocks, channels and delays of a log, and what it shows of the "
+            "parameters of a model. The exit status is 0 if the data are accepted, 3 if they are "
+            "refused, and 1 if they cannot be checked.",
+        )
+    )
     check = commands.add_parser(
         "verify",
         help="check the certificate of a fit",
@@ -41,11 +58,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     if chosen.command == "verify":
         return _verify(chosen.path)
-    from .demo import run_demo
-
     try:
+        if chosen.command == "check-data":
+            return 0 if data_command.run(chosen) else REFUSED
+        from .demo import run_demo
+
         run_demo(chosen.out, chosen.seed)
-    except (DataError, ModelError, OSError) as error:
+    except (DataError, ModelError, OSError, ImportError) as error:
         print(f"jaxmbd: {error}", file=sys.stderr)
         return 1
     return 0

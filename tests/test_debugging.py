@@ -162,6 +162,9 @@ CONCRETE = {
             with_parts(x)[0], [0.0, 1.0], lambda _: with_parts(x)[1], coordinates=["hinge"]
         ).frequencies
     ),
+    "check_data": lambda x: (
+        mbd.check_data(pendulum(x), RECORD, STIFFNESS, integrator=EULER, substeps=1).verdict
+    ),
     "check_gradients": lambda x: mbd.check_gradients(lambda y: y**2, x).forward,
     "close_geometry": lambda x: mbd.close_geometry(pendulum(x)).model,
     "inspect": lambda x: mbd.inspect(with_parts(x)[0]).rank,

@@ -2,6 +2,9 @@
 
 from .certificate import Verification as Verification
 from .certificate import verify as verify
+from .channel_checks import Thresholds as Thresholds
+from .data_checks import DataReport as DataReport
+from .data_checks import check_data as check_data
 from .experiment import Experiment as Experiment
 from .fit import Fit as Fit
 from .identify import identify as identify
@@ -43,6 +46,7 @@ __all__ = [
     "Bounded",
     "Cauchy",
     "Comparison",
+    "DataReport",
     "Entries",
     "Experiment",
     "FirstOrder",
@@ -64,8 +68,10 @@ __all__ = [
     "Regressor",
     "Scaled",
     "StaticExperiment",
+    "Thresholds",
     "Unbounded",
     "Verification",
+    "check_data",
     "identify",
     "log_posterior",
     "misfit",

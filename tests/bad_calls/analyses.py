@@ -245,9 +245,12 @@ ANALYSES = {
                 "substeps": "count",
                 **kinds,
             },
+            # Without parameters, `check_data` checks the channels.
+            skip=skip("select", "None", "empty") if name == "check_data" else frozenset(),
         )
         for name, function, more, kinds in (
             ("identify", mbd.identify, {}, {"method": "method", "starts": "count"}),
+            ("check_data", mbd.check_data, {}, {"thresholds": "option"}),
             ("misfit", mbd.misfit, {}, {"jacobian": "option"}),
             ("log_posterior", mbd.log_posterior, {"noise": {"hinge": 0.1}}, {}),
         )
