@@ -49,6 +49,7 @@ from .identification import Experiment as Experiment
 from .identification import Fit as Fit
 from .identification import IntegrationWarning as IntegrationWarning
 from .identification import ModalExperiment as ModalExperiment
+from .identification import Monitor as Monitor
 from .identification import Parameter as Parameter
 from .identification import Problem as Problem
 from .identification import RankWarning as RankWarning
@@ -61,6 +62,7 @@ from .identification import log_posterior as log_posterior
 from .identification import losses as losses
 from .identification import minimizers as minimizers
 from .identification import misfit as misfit
+from .identification import monitor as monitor
 from .identification import predict as predict
 from .identification import priors as priors
 from .identification import regressor as regressor

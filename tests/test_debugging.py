@@ -174,6 +174,17 @@ CONCRETE = {
             pendulum(x), RECORD, STIFFNESS, method=ONCE, integrator=EULER, substeps=1, throw=False
         ).model
     ),
+    "monitor": lambda x: (
+        mbd.monitor(
+            pendulum(x),
+            RECORD,
+            STIFFNESS,
+            noise=dict.fromkeys(RECORD.measurements, 0.1),
+            deviations=dict.fromkeys(STIFFNESS, 0.1),
+            integrator=EULER,
+            substeps=1,
+        ).values
+    ),
     "sensitivities": lambda x: (
         mbd.sensitivities(
             lambda m: {"energy": mbd.energy(*start_of(m)).total}, pendulum(x), MASS

@@ -15,6 +15,8 @@ from .minimizers import LevenbergMarquardt as LevenbergMarquardt
 from .misfit import Misfit as Misfit
 from .misfit import misfit as misfit
 from .modal_experiment import ModalExperiment as ModalExperiment
+from .monitor import Monitor as Monitor
+from .monitor import monitor as monitor
 from .parameters import Parameter as Parameter
 from .posterior import LogPosterior as LogPosterior
 from .posterior import log_posterior as log_posterior
@@ -56,6 +58,7 @@ __all__ = [
     "LogPosterior",
     "Misfit",
     "ModalExperiment",
+    "Monitor",
     "Normal",
     "Parameter",
     "PhysicalBody",
@@ -75,6 +78,7 @@ __all__ = [
     "identify",
     "log_posterior",
     "misfit",
+    "monitor",
     "predict",
     "regressor",
     "verify",

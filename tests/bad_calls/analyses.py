@@ -255,6 +255,28 @@ ANALYSES = {
             ("log_posterior", mbd.log_posterior, {"noise": {"hinge": 0.1}}, {}),
         )
     },
+    "monitor": Call(
+        mbd.monitor,
+        {
+            "model": MODEL,
+            "experiments": RECORD,
+            "select": ["bodies.rod.mass"],
+            "noise": {"hinge": 0.1},
+            "deviations": {"bodies.rod.mass": 0.1},
+            "substeps": 1,
+        },
+        {
+            "model": "model",
+            "experiments": "records",
+            "select": "select",
+            "noise": "mapping",
+            "deviations": "mapping",
+            "drift": "mapping",
+            "start": "option",
+            "disturbance": "not negative",
+            "substeps": "count",
+        },
+    ),
     "predict": Call(
         mbd.predict,
         {"model": MODEL, "experiments": RECORD},
