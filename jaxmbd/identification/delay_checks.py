@@ -27,6 +27,8 @@ from .residuals import Residuals
 
 # A delay counts if it is larger than so many standard errors and the possible bias.
 SIGNIFICANT = 4.0
+# A delay that changes a channel by less than this share is noted, and not refused.
+HARMLESS = 0.01
 # A channel with a larger share that is not explained has no delay and no factor.
 UNRELATED = 0.5
 # Units that a factor suggests.
@@ -256,8 +258,10 @@ def _checks(comparison: Comparison, is_torque: bool, limits: Thresholds) -> list
     if alignment.share > UNRELATED:
         return checks
     allowed = 0.2 * series.step if limits.delay is None else limits.delay
-    delay = abs(alignment.delay)
-    significant = delay > SIGNIFICANT * alignment.deviation + alignment.bias
+    delay, size = abs(alignment.delay), abs(alignment.delay) / alignment.timescale
+    # An error of the model by this share shifts the delay by up to as much.
+    bias = alignment.share * alignment.timescale if is_torque else 0.0
+    significant = delay > SIGNIFICANT * alignment.deviation + bias
     late = "late" if alignment.delay > 0 else "early"
     checks.append(
         Check(
@@ -267,9 +271,10 @@ def _checks(comparison: Comparison, is_torque: bool, limits: Thresholds) -> list
             1e3 * delay if significant else 0.0,
             "ms",
             1e3 * allowed,
-            True,
-            f"the channel is {late} by {1e3 * delay:.2f} ± {1e3 * alignment.deviation:.2f} ms: "
-            "shift its times by as much, or fit it as the delay of sensors.Calibrated",
+            size > HARMLESS,
+            f"the channel is {late} by {1e3 * delay:.2f} ± {1e3 * alignment.deviation:.2f} ms, "
+            f"which changes it by {100 * size:.2g} %: shift its times by as much, or fit it as the "
+            "delay of sensors.Calibrated",
         )
     )
     if not is_torque:

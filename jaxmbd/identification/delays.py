@@ -54,8 +54,8 @@ class Alignment(NamedTuple):
     """The comparison of a channel with a motion.
 
     - `delay`, `deviation`: by which the channel is late, and its standard deviation [s].
-    - `bias`: delay by which what is not explained would be explained, if it were all of that kind
-      [s]: errors of the motion and of a model shift the delay by up to as much.
+    - `timescale`: ratio of the channel and its rate, root mean squares [s]: a delay of one per cent
+      of it changes the channel by one per cent.
     - `factors`: of the columns of the motion.
     - `share`: root mean square of what they do not explain, as a part of that of the channel.
     - `ts`, `predicted`: times [s] of the comparison, and what they explain.
@@ -63,7 +63,7 @@ class Alignment(NamedTuple):
 
     delay: float
     deviation: float
-    bias: float
+    timescale: float
     factors: Float[np.ndarray, "p"]
     share: float
     ts: Float[np.ndarray, "n"]
@@ -157,8 +157,8 @@ def align(
     # Noise of the channel itself is no difference from the motion.
     without_noise = own(ts)
     share = np.sqrt(np.mean((without_noise - predicted) ** 2)) / np.std(without_noise)
-    bias = float(share * np.std(without_noise) / np.sqrt(np.mean(own(ts, 1) ** 2)))
-    return Alignment(delay, float(deviation), bias, factors[:-1], float(share), ts, predicted)
+    timescale = float(np.std(without_noise) / np.sqrt(np.mean(own(ts, 1) ** 2)))
+    return Alignment(delay, float(deviation), timescale, factors[:-1], float(share), ts, predicted)
 
 
 def _minimum(cost: Callable[[float], float], most: float, step: float) -> tuple[float, float]:

@@ -92,13 +92,13 @@ def test_every_sample_remains_at_its_own_instant(motion):
 
 def hausman(motion, seed):
     """Differences of fits to a part of the data and to all of it, in their own deviation."""
-    rng = np.random.default_rng(seed)
-    ts = 0.01 * np.arange(200)
+    rng, ts = np.random.default_rng(seed), 0.01 * np.arange(200)
+    choice = np.random.default_rng(99)  # The same for all seeds, so that programs are the same.
     q, v = motion(ts)
     q = q + NOISE["hinge"] * rng.normal(size=ts.size)
     v = v + NOISE["gyro"] * rng.normal(size=ts.size)
     whole = mbd.Experiment(ts, {"hinge": q, "gyro": v}, guess={"hinge": RELEASE})
-    rows, others = (rng.random(ts.size) < 0.6) & ((ts < 0.9) | (ts > 1.3)), rng.random(200) < 0.3
+    rows, others = (choice.random(200) < 0.6) & ((ts < 0.9) | (ts > 1.3)), choice.random(200) < 0.3
     measured = {
         "hinge": mbd.TimeSeries(ts, q, valid=rows),
         "gyro": mbd.TimeSeries(ts[others], v[others]),
@@ -120,7 +120,7 @@ def test_a_part_of_the_data_gives_the_answer_of_all_within_its_deviation(motion)
 
 @pytest.mark.thorough
 def test_differences_from_all_data_have_the_expected_deviation(motion):
-    z = np.array([hausman(motion, seed) for seed in range(30)])
+    z = np.array([hausman(motion, seed) for seed in range(20)])
     assert 0.7 < np.sqrt(np.mean(z**2)) < 1.3
 
 
