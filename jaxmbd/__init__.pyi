@@ -49,6 +49,7 @@ from .identification import Experiment as Experiment
 from .identification import Fit as Fit
 from .identification import IntegrationWarning as IntegrationWarning
 from .identification import ModalExperiment as ModalExperiment
+from .identification import ModelComparison as ModelComparison
 from .identification import Monitor as Monitor
 from .identification import Parameter as Parameter
 from .identification import Problem as Problem
@@ -57,6 +58,7 @@ from .identification import StaticExperiment as StaticExperiment
 from .identification import Thresholds as Thresholds
 from .identification import Verification as Verification
 from .identification import check_data as check_data
+from .identification import compare_models as compare_models
 from .identification import identify as identify
 from .identification import log_posterior as log_posterior
 from .identification import losses as losses

@@ -24,6 +24,9 @@ from .friction import StribeckFriction as StribeckFriction
 from .friction import ViscousFriction as ViscousFriction
 from .lugre import LuGreFriction as LuGreFriction
 from .motor import DCMotor as DCMotor
+from .servo import ElasticGear as ElasticGear
+from .servo import GearFriction as GearFriction
+from .servo import ServoDrive as ServoDrive
 from .springs import Cable as Cable
 from .springs import JointStop as JointStop
 from .springs import RotationalSpring as RotationalSpring
@@ -50,12 +53,15 @@ __all__ = [
     "ContactPoints",
     "CoulombFriction",
     "DCMotor",
+    "ElasticGear",
+    "GearFriction",
     "Gravity",
     "JointStop",
     "JointTorque",
     "LuGreFriction",
     "Material",
     "RotationalSpring",
+    "ServoDrive",
     "SpringDamper",
     "StribeckFriction",
     "TorsionalSpringDamper",

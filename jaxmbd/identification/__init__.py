@@ -3,6 +3,9 @@
 from .certificate import Verification as Verification
 from .certificate import verify as verify
 from .channel_checks import Thresholds as Thresholds
+from .comparison import Candidate as Candidate
+from .comparison import ModelComparison as ModelComparison
+from .comparison import compare_models as compare_models
 from .data_checks import DataReport as DataReport
 from .data_checks import check_data as check_data
 from .experiment import Experiment as Experiment
@@ -46,6 +49,7 @@ __all__ = [
     "AbstractRecord",
     "BoundWarning",
     "Bounded",
+    "Candidate",
     "Cauchy",
     "Comparison",
     "DataReport",
@@ -58,6 +62,7 @@ __all__ = [
     "LogPosterior",
     "Misfit",
     "ModalExperiment",
+    "ModelComparison",
     "Monitor",
     "Normal",
     "Parameter",
@@ -75,6 +80,7 @@ __all__ = [
     "Unbounded",
     "Verification",
     "check_data",
+    "compare_models",
     "identify",
     "log_posterior",
     "misfit",

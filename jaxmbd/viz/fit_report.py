@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..identification.comparison import ModelComparison
 from ..identification.experiment import Experiment
 from ..identification.fit import Fit, Overlay, far_apart, integrated, outcome, rms_of
 from ..identification.statistics import autocorrelation, residual_series
@@ -65,6 +66,26 @@ def plot_fit(fit: Fit) -> Figure:
         axes.set_xticks(range(len(residuals)), record.labels, rotation=90)
         axes.axhline(0.0, color="k", lw=0.8)
         axes.set(ylabel="residual [deviations]", title=f"{record.name}: rms {record.rms:.3g}")
+    return figure
+
+
+def plot_comparison(comparison: ModelComparison) -> Figure:
+    """Errors and information criteria of compared models; see `ModelComparison.plot`."""
+    candidates = comparison.candidates[::-1]
+    figure, grid = grid_of_axes(2, height=1.2 + 0.35 * len(candidates), figure=NotebookFigure)
+    names = [x.name for x in candidates]
+    crossed = candidates[0].left_out is not None
+    grid[0].barh(names, [x.error for x in candidates], color="C0")
+    grid[0].axvline(1.0, color="k", lw=0.8, ls="--")
+    of = "records left out" if crossed else "the fitted records"
+    grid[0].set(xlabel=f"error in {of}, by the least")
+    rows = np.arange(len(names))
+    grid[1].barh(rows + 0.2, [x.aic for x in candidates], 0.4, color="C1", label="Akaike")
+    grid[1].barh(rows - 0.2, [x.bic for x in candidates], 0.4, color="C2", label="Bayesian")
+    grid[1].set_yticks(rows, names)
+    grid[1].set_xscale("symlog", linthresh=10.0)
+    grid[1].set(xlabel="information criterion, less the least")
+    grid[1].legend()
     return figure
 
 

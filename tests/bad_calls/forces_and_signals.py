@@ -111,6 +111,18 @@ FORCES = {
         {"frame_a": "frame", "axial_stiffness": "positive", "rest_length": "positive"},
         with_force,
     ),
+    "ServoDrive": Call(
+        forces.ServoDrive,
+        {"joint": "hinge", "motor": 1.0},
+        {
+            "joint": "joint",
+            "motor": "signal",
+            "gain": "finite",
+            "offset": "finite",
+            "external": "signal",
+        },
+        with_force,
+    ),
     "DCMotor": Call(
         forces.DCMotor,
         {

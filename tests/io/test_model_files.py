@@ -67,6 +67,12 @@ def every_force():
         "box": forces.Contact(contact.Box(ENDS[0], (0.1, 0.2, 0.3)), floor, laws[1]),
         "cylinder": forces.Contact(contact.Cylinder(ENDS[0], 0.1, 0.3), floor, laws[1]),
         "dry": forces.CoulombFriction("Revolute", 0.5, 0.1),
+        "drive": forces.ServoDrive(
+            "Revolute",
+            forces.AffineActuator("Revolute", 0.3),
+            friction=forces.GearFriction(0.1, load=(0.2, 0.3)),
+            gear=forces.ElasticGear(10.0, 0.1, hysteresis=0.1),
+        ),
         "motor": forces.DCMotor("Revolute", 0.1, voltage=12.0, resistance=0.5, inductance=0.01),
         "g": forces.Gravity((0.1, 0.2, -9.81)),
         "stop": forces.JointStop("Revolute", None, 1.0, stiffness=1e3, transition=0.1),
