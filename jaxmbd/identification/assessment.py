@@ -106,9 +106,15 @@ def cross_validation(fit: Fit) -> dict[str, Any] | None:
         "folds": len(folds),
         "converged": converged,
         "rms": rms,
-        "ratio": {n: x / max(fit.rms[n], np.finfo(float).tiny) for n, x in rms.items()},
+        "ratio": {n: x / max(fit.rms[n], _resolution(fit, n)) for n, x in rms.items()},
         "largest_shift": max(shifts),
     }
+
+
+def _resolution(fit: Fit, sensor: str) -> float:
+    """The error of a sensor below which fits are exact: of integration, or of minimization."""
+    largest = max(np.nanmax(np.abs(x[sensor].measured)) for x in fit.overlays if sensor in x)
+    return max(fit.integration_error.get(sensor, 0.0), 1e-5 * float(largest), 1e-300)
 
 
 def refit(fit: Fit, experiments: Sequence[Any]) -> Fit:
@@ -154,7 +160,8 @@ def parameters(fit: Fit) -> list[dict[str, Any]]:
     for k, (label, unit) in enumerate(zip(fit.labels, units_of(selected), strict=True)):
         warned = [f"at {at_bound[label]}"] if label in at_bound else []
         for group in fit.unseen:
-            if any(label == name or label.startswith(f"{name} ") for name in group):
+            names = {name.partition(" #")[0] for name in group}
+            if any(label == name or label.startswith(f"{name} ") for name in names):
                 warned.append(f"not distinguished from {', '.join(group)}")
         if label not in at_bound and not np.isfinite(fit.standard_errors[k]):
             warned.append("the data do not determine it")
@@ -220,8 +227,8 @@ def _integration_share(fit: Fit) -> float:
     """Largest integration error of a sensor, in residuals or in 1e-5 of its largest reading."""
     shares = [0.0]
     for name, error in fit.integration_error.items():
-        largest = max(np.abs(x[name].measured).max() for x in fit.overlays if name in x)
-        shares.append(float(error / max(fit.rms[name], 1e-5 * largest, 1e-300)))
+        largest = max(np.nanmax(np.abs(x[name].measured)) for x in fit.overlays if name in x)
+        shares.append(float(error / max(fit.rms[name], 1e-5 * float(largest), 1e-300)))
     return max(shares)
 
 
@@ -231,7 +238,7 @@ def _prediction_checks(
     crossed, limit = evidence["cross_validation"], thresholds["cross_validation_ratio"]
     name = f"errors in records left out are below {limit:g} times those of the fit"
     if crossed is None:
-        yield check(name, False, "one record: nothing to leave out", required=False)
+        yield check(name, False, "fewer than two motions: none can be left out", required=False)
     else:
         found = ", ".join(f"{n} {x:.3g}" for n, x in crossed["ratio"].items())
         good = crossed["converged"] and all(x <= limit for x in crossed["ratio"].values())

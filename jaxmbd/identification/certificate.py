@@ -68,7 +68,7 @@ def write_certificate(
         "verdict": evidence.pop("verdict"),
         "versions": {name: version_of(name) for name in PACKAGES}
         | {"python": platform.python_version()},
-        "search": {"starts": fit.search.starts, "seed": fit.search.seed},
+        "search": {**fit.search._asdict(), "method": type(fit.search.method).__name__},
         "thresholds": limits,
         "files": own,
         "sources": {os.path.relpath(x, folder): _digest(x) for x in files},

@@ -96,7 +96,7 @@ SHARE_BEFORE, LONGEST_BEFORE, READINGS_FOR_EACH = 0.25, 0.5, 3
 
 def horizon_errors(
     fit: Fit, records: Sequence[Experiment], horizons: Sequence[float]
-) -> dict[str, Any]:
+) -> dict[str, Any] | None:
     """Errors of predictions one step and so many seconds after the last reading that they use.
 
     The initial state of a prediction follows from the readings before it, with parameters held; the
@@ -104,11 +104,13 @@ def horizon_errors(
     be fitted, predictions start with the records, from their `guess`.
 
     **Returns** `{"before": seconds, "windows": number, "errors": {sensor: {horizon: rms}}}`. A
-    horizon that no record reaches is None.
+    horizon that no record reaches is None. All is None if records are too short.
     """
     fits = can_fit_starts(fit)
     before = [_rows_before(fit, record) if fits else 1 for record in records]
     cuts = list(_cuts(records, before, max(horizons)))
+    if not cuts:
+        return None
     if fits:
         motions = {i: _motion(fit, records[i]) for i in sorted({i for i, *_ in cuts})}
         starts = [_start(fit, records[i], motions[i], a, n) for i, a, _, n in cuts]
@@ -140,7 +142,9 @@ def horizon_errors(
 
 
 def _rms(rows: list[np.ndarray]) -> float | None:
-    return float(np.sqrt(np.mean(np.concatenate(rows) ** 2))) if rows else None
+    errors = np.concatenate(rows) if rows else np.zeros(0)
+    errors = errors[np.isfinite(errors)]
+    return float(np.sqrt(np.mean(errors**2))) if errors.size else None
 
 
 def _rows_at(ts: np.ndarray, last: int, horizons: Sequence[float]) -> dict[str, int]:
@@ -190,7 +194,11 @@ def _start(fit: Fit, record: Experiment, motion: Starts, row: int, n: int) -> St
     ts = np.asarray(record.ts)[row : row + n]
     for name in _measured_joints(fit, record):
         near = np.asarray(record.measurements[name])[row : row + n]
-        of_time = np.polynomial.Polynomial.fit(ts - ts[0], near, min(2, n - 1))
+        there = np.isfinite(near)
+        if there.sum() < 2:
+            continue
+        degree = min(2, int(there.sum()) - 1)
+        of_time = np.polynomial.Polynomial.fit((ts - ts[0])[there], near[there], degree)
         guess[name], rates[name] = of_time(0.0), of_time.deriv()(0.0)
     return guess, rates, states
 

@@ -86,20 +86,26 @@ def _interval(ends: Sequence[float]) -> str:
 def _predictions(evidence: Evidence) -> Iterator[str]:
     horizons, crossed = evidence["horizons"], evidence["cross_validation"]
     yield "<h2>Errors of predictions</h2>"
-    keys = list(next(iter(horizons["errors"].values())))
-    rows = [
-        [name, f"{evidence['rms'].get(name, float('nan')):.4g}"]
-        + ["not reached" if of[key] is None else f"{of[key]:.4g}" for key in keys]
-        for name, of in horizons["errors"].items()
-    ]
-    yield table(["sensor", "rms of the fit", *(f"after {key}" for key in keys)], rows)
-    yield (
-        f"<p>Root mean square errors of {horizons['windows']} predictions, at so much time after "
-        "the last reading that they use. Their initial states follow from readings in the "
-        f"{horizons['before']:.3g} s before.</p>"
-    )
+    if horizons is None:
+        yield "<p>Records are too short for predictions.</p>"
+    else:
+        keys = list(next(iter(horizons["errors"].values())))
+        rows = [
+            [name, f"{evidence['rms'].get(name, float('nan')):.4g}"]
+            + ["not reached" if of[key] is None else f"{of[key]:.4g}" for key in keys]
+            for name, of in horizons["errors"].items()
+        ]
+        yield table(["sensor", "rms of the fit", *(f"after {key}" for key in keys)], rows)
+        yield (
+            f"<p>Root mean square errors of {horizons['windows']} predictions, at so much time "
+            "after the last reading that they use. Their initial states follow from readings in "
+            f"the {horizons['before']:.3g} s before.</p>"
+        )
+    if evidence["validation"] is not None:
+        rows = [[n, f"{x:.4g}"] for n, x in evidence["validation"].items()]
+        yield table(["sensor", "rms error in records for validation"], rows)
     if crossed is None:
-        yield "<p>There is one record, so that none can be left out of the fit.</p>"
+        yield "<p>There are fewer than two motions, so that none can be left out of the fit.</p>"
         return
     rows = [[n, f"{x:.4g}", f"{crossed['ratio'][n]:.3g}"] for n, x in crossed["rms"].items()]
     yield table(["sensor", "rms error in records left out", "by that of the fit"], rows)
@@ -107,9 +113,6 @@ def _predictions(evidence: Evidence) -> Iterator[str]:
         f"<p>{crossed['folds']} fits of the other records. Parameters changed by at most "
         f"{crossed['largest_shift']:.3g} standard errors.</p>"
     )
-    if evidence["validation"] is not None:
-        rows = [[n, f"{x:.4g}"] for n, x in evidence["validation"].items()]
-        yield table(["sensor", "rms error in records for validation"], rows)
 
 
 def _whiteness(evidence: Evidence) -> Iterator[str]:
@@ -145,5 +148,5 @@ def _origin(content: Mapping[str, Any]) -> Iterator[str]:
     yield table(["package", "version"], [[n, x] for n, x in content["versions"].items()])
     search, limits = content["search"], content["thresholds"]
     given = {**{f"threshold {n}": x for n, x in limits.items()}, **search}
-    yield table(["option", "value"], [[n, f"{x:g}"] for n, x in given.items()])
+    yield table(["option", "value"], [[n, str(x)] for n, x in given.items()])
     yield "<p><code>jaxmbd verify FOLDER</code> computes all of this again.</p>"
