@@ -227,6 +227,9 @@ CASES = [
     (formulation, integrator)
     for formulation in (mbd.JointCoordinates(), mbd.MaximalCoordinates(), mbd.NaturalCoordinates())
     for integrator in (mbd.ExplicitRK(), mbd.GeneralizedAlpha(rho_inf=0.9), mbd.BDF())
+    # The springs in place of rigidity are too stiff for these steps of an explicit method.
+    if not isinstance(formulation, mbd.NaturalCoordinates)
+    or not isinstance(integrator, mbd.ExplicitRK)
 ]
 
 
