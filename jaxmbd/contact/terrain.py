@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float
 from scalarjit.while_at_most import while_at_most
 
 from ..model.frame import Frame, as_frame
-from ..model.values import all_concrete
+from ..model.values import all_concrete, is_concrete
 from ..programs.tracing import stop_gradients
 from ..programs.with_slope import converged, with_slope_of
 from .heights import AbstractHeight, Jet, as_height
@@ -61,7 +61,8 @@ class Terrain(AbstractSurface):
         origin = jnp.zeros(())
         with jax.numpy_dtype_promotion("standard"):  # `formulate` unifies float types later.
             value = self.height(origin, origin)
-        if not np.isfinite(np.asarray(value)):
+        # Under jit the height of concrete numbers is traced all the same.
+        if is_concrete(value) and not np.isfinite(np.asarray(value)):
             return f"the height at the origin of the terrain must be finite, got {value}"
         return None
 

@@ -297,3 +297,15 @@ def test_two_wheels_rest_at_the_root_of_the_potential(formulation):
     np.testing.assert_allclose(at.p, [0.0, 0.0, root()], atol=1e-8)
     np.testing.assert_allclose(at.R, np.eye(3), atol=1e-8)
     assert bool(rest.stable)
+
+
+def test_a_model_with_terrain_is_made_under_jit():
+    """A gradient by another number of the model needs it."""
+
+    def mass(x):
+        ball, road = contact.Sphere("ball", 0.1), WAVES
+        touch = forces.Contact(ball, road, contact.HuntCrossley(1e4, 0.1, 1.0))
+        model = mbd.Model({"ball": mbd.inertia.sphere(x, 0.1)}, forces={"touch": touch})
+        return model.bodies["ball"].mass
+
+    assert jax.jit(mass)(2.0) == 2.0
