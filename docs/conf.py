@@ -11,6 +11,7 @@ DOCS = Path(__file__).resolve().parent
 sys.path[:0] = [str(DOCS.parent), str(DOCS)]
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+import animations  # noqa: E402
 import tables  # noqa: E402
 from docutils import nodes  # noqa: E402
 from sphinx import addnodes  # noqa: E402
@@ -20,12 +21,13 @@ import jaxmbd  # noqa: E402
 project = "jaxmbd"
 author = "The jaxmbd developers"
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-exclude_patterns = ["_build", "generated"]
+exclude_patterns = ["_build", "generated", "generated_pages"]
 html_theme = "furo"
 html_title = "jaxmbd"
 html_show_copyright = False
 html_static_path = ["static"]
 html_css_files = ["site.css"]
+html_extra_path = ["generated_pages"]  # Pages of their own: animations.
 nb_execution_mode = "off"  # Outputs are stored: docs/execute_notebooks.py.
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 3
@@ -35,8 +37,9 @@ autodoc_member_order = "bysource"
 autodoc_inherit_docstrings = False
 maximum_signature_line_length = 88
 
-# Both are ignored by git. Links of notebooks and pages are those that a Git host shows.
+# All are ignored by git. Links of notebooks and pages are those that a Git host shows.
 tables.write_all(DOCS / "generated")
+animations.write_all(DOCS / "generated_pages" / "animations")
 copies = DOCS / "generated_notebooks"
 shutil.rmtree(copies, ignore_errors=True)
 copies.mkdir()
