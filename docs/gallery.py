@@ -15,8 +15,9 @@ import numpy as np
 import skfem
 
 DOCS = Path(__file__).resolve().parent
-sys.path[:0] = [str(DOCS.parent), str(DOCS.parent / "examples")]
+sys.path[:0] = [str(DOCS.parent), str(DOCS), str(DOCS.parent / "examples")]
 
+import gallery_shapes  # noqa: E402
 import skidder_picture as shapes  # noqa: E402
 
 import jaxmbd as mbd  # noqa: E402
@@ -87,7 +88,7 @@ def four_bar():
     system = mbd.formulate(example.model(), mbd.JointCoordinates())
     state = mbd.assemble(system, example.posture(1.0), {"left": 12.0}, hold="left")
     motion = mbd.simulate(system, state, t1=1.0, dt=0.005, integrator=example.METHOD)
-    return motion, {"trace": "point", "speed": 0.4, "boxes": False}
+    return motion, {"trace": "point", "speed": 0.4, "visuals": gallery_shapes.four_bar()}
 
 
 def slider_crank():
@@ -96,7 +97,8 @@ def slider_crank():
     turn = np.linspace(0.0, 2 * np.pi / example.SPEED, 91)
     system = mbd.formulate(example.model(), mbd.JointCoordinates())
     motion = mbd.kinematics(system, turn, {"guide": example.height(0.0)})
-    return motion, {"speed": turn[-1] / 2, "trace": "crank pin.successor", "view": (0.4, -1, 0.3)}
+    visuals = gallery_shapes.slider_crank(example)
+    return motion, {"speed": turn[-1] / 2, "view": (0.5, -1, 0.25), "visuals": visuals}
 
 
 def platform_3rrr():
@@ -105,7 +107,8 @@ def platform_3rrr():
     system = mbd.formulate(example.model(), mbd.PointCoordinates("xy", example.RODS))
     state = mbd.assemble(system, example.posture(np.zeros(3)))
     motion = mbd.simulate(system, state, t1=2.5, dt=0.01, integrator=example.METHOD)
-    return motion, {"trace": "platform", "view": (0.0, -0.3, 1.0), "boxes": False}
+    visuals = gallery_shapes.platform_3rrr(example)
+    return motion, {"trace": "platform", "view": (0.0, -0.5, 1.0), "visuals": visuals}
 
 
 def stewart_platform():
@@ -113,7 +116,8 @@ def stewart_platform():
     example = importlib.import_module("stewart_platform")
     system = mbd.formulate(example.model(), mbd.JointCoordinates())
     motion = mbd.kinematics(system, np.linspace(0.0, example.PERIOD, 81))
-    return motion, {"trace": "platform", "speed": example.PERIOD / 3, "boxes": False}
+    visuals = gallery_shapes.stewart_platform(example)
+    return motion, {"speed": example.PERIOD / 3, "visuals": visuals}
 
 
 def wheel_loader():
@@ -132,21 +136,24 @@ def rolling_disc():
     around = 2 * np.pi / example.TURNING
     start = example.on_circle(system, more_spin=1.1)
     motion = mbd.simulate(system, start, t1=2 * around, dt=around / 100, integrator=example.METHOD)
-    return motion, {"trace": "disc", "speed": around / 2}
+    visuals = gallery_shapes.rolling_disc()
+    return motion, {"trace": "disc", "speed": around / 2, "visuals": visuals}
 
 
 def washboard():
     """A ball that leaves the crests of a washboard road."""
     example = importlib.import_module("washboard")
     motion = example.roll(example.AMPLITUDE, t1=1.2)
-    return motion, {"trace": "ball", "speed": 0.4}
+    visuals = {"ball": gallery_shapes.ball(example.RADIUS)}
+    return motion, {"trace": "ball", "speed": 0.4, "visuals": visuals}
 
 
 def car():
     """A lane change on tyres."""
     example = importlib.import_module("car")
     motion = example.drive(example.lane_change(0.03), t1=2.5, saveat=0.05)
-    return motion, {"follow": "chassis", "view": (0.8, -1.0, 0.6)}
+    options = {"follow": "chassis", "view": (0.9, -1.0, 0.5), "scale": 0.4}
+    return motion, options | {"visuals": gallery_shapes.car(example)}
 
 
 def skidder():
@@ -163,7 +170,8 @@ def spinning_beam():
     motion = mbd.simulate(
         system, mbd.assemble(system), t1=10.0, dt=0.02, integrator=mbd.GeneralizedAlpha(0.8)
     )
-    return motion, {"trace": "tip", "speed": 4.0, "deformation": 3.0}
+    options = {"trace": "tip", "speed": 4.0, "deformation": 3.0, "boxes": False}
+    return motion, options
 
 
 def bracket():

@@ -1,6 +1,6 @@
 """Everything that a picture of a mechanism draws as a mesh."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +25,7 @@ from .scene import (
     spring_drawings,
 )
 from .shapes import Mesh
-from .stage import Stage
+from .stage import Stage, world_points
 from .visuals import Visuals, visual_bodies, visual_drawings
 
 
@@ -39,7 +39,7 @@ def drawings(
 ) -> Iterator[Drawing]:
     """Everything that is drawn as a mesh, with its poses at the keyframes of the stage.
 
-    Bodies with visuals are drawn by these, without rods and boxes.
+    Bodies with visuals are drawn by these, without rods, boxes and shapes of contacts.
     """
     hidden = visual_bodies(stage.mechanism, visuals) if visuals else set()
     yield from ground_drawings(stage)
@@ -48,7 +48,7 @@ def drawings(
         yield from visual_drawings(stage, visuals, palette)
     yield from joint_drawings(stage)
     yield from spring_drawings(stage)
-    yield from contact_drawings(stage, solution)
+    yield from contact_drawings(stage, solution, hidden - {"ground"})
 
 
 # Shapes and forces of contacts and tyres in animations --------------------------------------------
@@ -59,10 +59,13 @@ SIDES = {Contact: ("shape_a", "shape_b"), Tyre: ("wheel", "road")}
 LONGEST = 0.25  # Longest arrow, as a part of the extent of the motion.
 
 
-def contact_drawings(stage: Stage, solution: AbstractMotion) -> Iterator[Drawing]:
+def contact_drawings(
+    stage: Stage, solution: AbstractMotion, hidden: Collection[str] = ()
+) -> Iterator[Drawing]:
     """Each shape once, and an arrow at each point of contact where there is a force.
 
-    Tyres have one arrow each, from the road along the total force on the wheel.
+    Shapes on bodies that are `hidden` are left out. Tyres have one arrow each, from the road along
+    the total force on the wheel.
     """
     drawn: set[tuple] = set()
     for group in stage.mechanism.elements:
@@ -74,7 +77,8 @@ def contact_drawings(stage: Stage, solution: AbstractMotion) -> Iterator[Drawing
             for side, rows in zip(sides, group.ports, strict=True):
                 shape, port = getattr(element, side), rows.index[row]
                 key = _identity(stage, shape, port)
-                mesh = None if key in drawn else _mesh(stage, shape, port)
+                of = stage.mechanism.topology.bodies[key[1]]
+                mesh = None if key in drawn or of in hidden else _mesh(stage, shape, port)
                 drawn.add(key)
                 if mesh is not None:
                     poses = port_poses(stage.motion, port)
@@ -150,9 +154,13 @@ def _arrows(stage: Stage, solution: AbstractMotion) -> Iterator[Drawing]:
     largest = max(float(np.nanmax(size, initial=0.0)) for size in sizes)
     if not largest > 0:
         return
-    extent = np.ptp(stage.motion.p[:, 1 : 1 + stage.mechanism.n_bodies], axis=(0, 1))
-    # Forces differ by orders of magnitude between impact and rest.
-    longest = max(LONGEST * float(np.max(extent)), 10 * stage.unit)
+    p = stage.motion.p[:, 1 : 1 + stage.mechanism.n_bodies]
+    first = stage._replace(motion=type(stage.motion)(*(x[:1] for x in stage.motion)))
+    own = float(np.linalg.norm(np.ptp(world_points(first)[len(stage.anchors[0]) :], axis=0)))
+    # A mechanism that goes far does not get longer arrows. Forces differ by orders of magnitude
+    # between impact and rest.
+    extent = min(float(np.max(np.ptp(p, axis=(0, 1)))), 2.0 * own)
+    longest = max(LONGEST * extent, 10 * stage.unit)
     mesh = _arrow(stage.unit)
     for (name, (position, force_on)), size in zip(found.items(), sizes, strict=True):
         for k in range(size.shape[1]):
