@@ -110,6 +110,8 @@ def gif_of_solution(
     moves = _moves(solution, follow, motion, interval, deformation)
     beside = [triad, *paths.values()] if follow is None else []
     still = stage._replace(motion=motion._replace(p=motion.p - moves[:, None]))
+    if follow is not None:  # The ground stays behind.
+        still = still._replace(anchors=[np.zeros((0, 3)), *stage.anchors[1:]])
     seen = world_points(still, boxes), visual_points(still, visuals)
     points = np.concatenate([*seen, *beside])
     eye = eye_of(points, view, size)
