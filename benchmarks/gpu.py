@@ -360,13 +360,13 @@ def run(drill: Drill, cases: dict[str, Case], scale: Scale) -> None:
     for kind in TYPES:
         drill.tried("limits", "products", lambda kind=kind: products(drill, scale, kind))
     motions(drill, cases, jobs_of(cases, scale))
+    drill.tried("figures", "motions", lambda: figure(drill))
     studies = {"Monte Carlo": monte_carlo, "identification": identification}
     for name, study in studies.items():
         small = replace(scale, scenarios=scale.scenarios // 10, starts=max(2, scale.starts // 10))
         enough = drill.left() > STUDIES / 2
         own = scale if enough else small
         drill.tried("studies", name, lambda study=study, own=own: study(drill, own))
-    drill.tried("figures", "motions", lambda: figure(drill))
 
 
 def main() -> None:
