@@ -74,7 +74,7 @@ def _every_class() -> dict[str, type]:
     parts = ["identification", "formulations", "integrators", "nonlinear"]
     parts += ["integrators.generalized_alpha"]
     parts += [f"identification.{x}" for x in ("rest", "static_experiment", "modal_experiment")]
-    parts += [f"system.{x}" for x in ("stabilization", "projection", "partitioning", "nodal")]
+    parts += [f"system.{x}" for x in ("stabilization", "projection", "nodal")]
     for part in (*parts, "system.body_increments"):
         for name, value in vars(importlib.import_module(f"..{part}", __package__)).items():
             own = inspect.isclass(value) and issubclass(value, eqx.Module)
