@@ -124,11 +124,12 @@ def horizon_errors(
         unknowns = held_residuals(fit, long, starts=False).unknowns()
     overlays = _overlays(fit, held_residuals(fit, long, starts=fits), long, unknowns)
     found: dict[str, dict[str, list[np.ndarray]]] = {}
-    for overlay, (*_, n) in zip(overlays, cuts, strict=True):
+    for overlay, record, (*_, n) in zip(overlays, long, cuts, strict=True):
+        last = float(record.ts[n - 1])
         for name, x in overlay.items():
             of = found.setdefault(name, {"one step": [], **{f"{h:g} s": [] for h in horizons}})
             error = np.reshape(x.predicted - x.measured, (len(x.ts), -1))
-            for key, row in _rows_at(x.ts, n - 1, horizons).items():
+            for key, row in _rows_at(x.ts, last, horizons).items():
                 of[key].append(error[row])
     seconds = [float(records[i].ts[n - 1] - records[i].ts[0]) for i, n in enumerate(before)]
     return {
@@ -147,13 +148,15 @@ def _rms(rows: list[np.ndarray]) -> float | None:
     return float(np.sqrt(np.mean(errors**2))) if errors.size else None
 
 
-def _rows_at(ts: np.ndarray, last: int, horizons: Sequence[float]) -> dict[str, int]:
-    """Rows one step and so many seconds after a row, as far as times reach."""
-    rows = {"one step": last + 1} if last + 1 < len(ts) else {}
-    step = float(np.median(np.diff(ts)))
+def _rows_at(ts: np.ndarray, last: float, horizons: Sequence[float]) -> dict[str, int]:
+    """Rows of a sensor one step and so many seconds after a time, as far as readings reach."""
+    after = np.flatnonzero(ts > last)
+    if not after.size:
+        return {}
+    rows, step = {"one step": int(after[0])}, float(np.median(np.diff(ts))) if len(ts) > 1 else 0.0
     for h in horizons:
-        row = int(np.argmin(np.abs(ts - (ts[last] + h))))
-        if row > last and abs(ts[row] - ts[last] - h) <= step:
+        row = int(np.argmin(np.abs(ts - (last + h))))
+        if ts[row] > last and abs(ts[row] - last - h) <= step:
             rows[f"{h:g} s"] = row
     return rows
 
@@ -193,12 +196,14 @@ def _start(fit: Fit, record: Experiment, motion: Starts, row: int, n: int) -> St
     guess, rates, states = ({k: x[row] for k, x in of.items()} for of in motion)
     ts = np.asarray(record.ts)[row : row + n]
     for name in _measured_joints(fit, record):
-        near = np.asarray(record.measurements[name])[row : row + n]
-        there = np.isfinite(near)
+        there = record.counts(name)[row : row + n]
         if there.sum() < 2:
             continue
-        degree = min(2, int(there.sum()) - 1)
-        of_time = np.polynomial.Polynomial.fit((ts - ts[0])[there], near[there], degree)
+        near = np.asarray(record.measurements[name])[row : row + n][there]
+        if name in record.periods:
+            near = np.unwrap(near, period=float(record.periods[name]))
+        degree = min(2, len(near) - 1)
+        of_time = np.polynomial.Polynomial.fit((ts - ts[0])[there], near, degree)
         guess[name], rates[name] = of_time(0.0), of_time.deriv()(0.0)
     return guess, rates, states
 
@@ -213,7 +218,8 @@ def _motion(fit: Fit, record: Experiment) -> Starts:
     """Motion of the fitted model from the start of a record; empty if readings determine all."""
     simulator = fit.simulator.stepped(fit.substeps)
     system, state = simulator.start(fit.model, record)
-    if len(_measured_joints(fit, record)) == system.nv and not system.nz:
+    whole = [name for name in _measured_joints(fit, record) if record.counts(name).all()]
+    if len(whole) == system.nv and not system.nz:
         return {}, {}, {}
     states = simulator.states(system, state, record)
     of = eqx.filter_jit(jax.vmap(lambda t, y: joint_states(system, t, y)))(record.ts, states)

@@ -261,3 +261,27 @@ def test_errors(tmp_path):
         certificate._thresholds({"x": 1.0})
     with pytest.raises(mbd.DataError, match="'whiteness_p' must be positive"):
         certificate._thresholds({"whiteness_p": -1.0})
+
+
+@pytest.mark.thorough
+def test_horizons_with_samples_that_do_not_count(fit):
+    """Every other reading is left out, and its value is wrong."""
+    masked = []
+    for record in fit.problem.experiments:
+        counts = np.arange(len(record.ts)) % 2 == 0
+        readings = np.where(counts, record.measurements["hinge"], np.nan)
+        masked.append(
+            mbd.Experiment(
+                record.ts,
+                {"hinge": readings},
+                record.guess,
+                record.rates,
+                valid={"hinge": counts},
+            )
+        )
+    of_half = mbd.identify(pendulum(stiffness=1.8), masked, STIFFNESS)
+    errors = horizon_errors(of_half, masked, (0.1, 0.5))["errors"]["hinge"]
+    for rms in errors.values():
+        assert 0.6 * NOISE < rms < 2.0 * NOISE
+    found = assessment.whiteness(of_half.overlays)["hinge"]
+    assert found["p"] > 0.01
