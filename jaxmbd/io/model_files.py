@@ -64,26 +64,37 @@ def known_classes() -> dict[str, type]:
     return found
 
 
+# Parts of the package whose classes are options of problems of identification.
+OF_PROBLEMS = ("identification", "formulations", "integrators", "nonlinear", "system")
+
+
 @functools.cache
 def _every_class() -> dict[str, type]:
-    """Classes of `known_classes`, and those of problems of identification.
+    """Classes of `known_classes`, and those of problems of identification, by part and name.
 
     A model with one of the latter in place of a component is refused by `Model`.
     """
-    found = dict(known_classes())
-    parts = ["identification", "formulations", "integrators", "nonlinear"]
-    parts += ["integrators.generalized_alpha"]
-    parts += [f"identification.{x}" for x in ("rest", "static_experiment", "modal_experiment")]
-    parts += [f"system.{x}" for x in ("stabilization", "projection", "nodal")]
-    for part in (*parts, "system.body_increments"):
-        for name, value in vars(importlib.import_module(f"..{part}", __package__)).items():
-            own = inspect.isclass(value) and issubclass(value, eqx.Module)
-            if own and not name.startswith(("Abstract", "_")):
-                found.setdefault(f"{part}.{name}", value)
+    package = importlib.import_module(__name__.partition(".")[0])
+    for name in package.__all__:  # Loads the modules of all options.
+        getattr(package, name)
+    found, left = dict(known_classes()), [eqx.Module]
+    while left:
+        for cls in left.pop().__subclasses__():
+            left.append(cls)
+            root, _, rest = cls.__module__.partition(".")
+            part = rest.partition(".")[0]
+            if root == package.__name__ and part in OF_PROBLEMS and cls.__name__[0] != "_":
+                # Equinox derives classes of the same name; theirs come later.
+                found.setdefault(f"{part}.{cls.__name__}", cls)
     for name, value in vars(diffrax).items():
         if inspect.isclass(value) and issubclass(value, diffrax.AbstractSolver):
             found[f"diffrax.{name}"] = value
     return found
+
+
+@functools.cache
+def _names_of_components() -> dict[type, str]:
+    return {value: name for name, value in known_classes().items()}
 
 
 @functools.cache
@@ -220,7 +231,7 @@ def encoded(value: Any, where: str) -> Any:
         if not all(isinstance(name, str) for name in value):
             raise ModelError(f"save_model: {where}: keys must be texts")
         return {"dict": {name: encoded(x, f"{where}.{name}") for name, x in value.items()}}
-    name = _names_of_classes().get(type(value))
+    name = _names_of_components().get(type(value)) or _names_of_classes().get(type(value))
     if name is not None:
         fields = {}
         for field in dataclasses.fields(value):
@@ -277,7 +288,9 @@ def decoded(value: Any, where: str) -> Any:
 
 
 def _decoded_class(name: Any, fields: Any, where: str) -> Any:
-    cls = _every_class().get(name) if isinstance(name, str) else None
+    cls = None
+    if isinstance(name, str):
+        cls = known_classes().get(name) or _every_class().get(name)
     if cls is None:
         raise ModelError(
             f"{where} is of class {name!r}, which is not a public component of this jaxmbd"
