@@ -57,9 +57,11 @@ from .identification import RankWarning as RankWarning
 from .identification import StaticExperiment as StaticExperiment
 from .identification import Thresholds as Thresholds
 from .identification import Verification as Verification
+from .identification import base_parameters as base_parameters
 from .identification import check_data as check_data
 from .identification import compare_models as compare_models
 from .identification import identify as identify
+from .identification import identify_linear as identify_linear
 from .identification import log_posterior as log_posterior
 from .identification import losses as losses
 from .identification import minimizers as minimizers
@@ -68,6 +70,7 @@ from .identification import monitor as monitor
 from .identification import predict as predict
 from .identification import priors as priors
 from .identification import regressor as regressor
+from .identification import smooth_motion as smooth_motion
 from .identification import transforms as transforms
 from .identification import verify as verify
 from .inspection import inspect as inspect

@@ -155,6 +155,15 @@ def start_of(model):
     return mbd.formulate(model), 0.0, mbd.State(jnp.array([0.3]), jnp.zeros(1))
 
 
+TORQUES = np.sin(np.arange(20.0))[:, None]
+
+
+def linear_in(x):
+    """The regressor of the pendulum at 20 states."""
+    system = mbd.formulate(pendulum(x), mbd.JointCoordinates())
+    return mbd.regressor(system, 0.0, *np.random.default_rng(0).normal(size=(3, 20, 1)))
+
+
 # Functions that compute outside of JAX too, with concrete numbers.
 CONCRETE = {
     "campbell": lambda x: (
@@ -166,6 +175,9 @@ CONCRETE = {
         mbd.check_data(pendulum(x), RECORD, STIFFNESS, integrator=EULER, substeps=1).verdict
     ),
     "check_gradients": lambda x: mbd.check_gradients(lambda y: y**2, x).forward,
+    "base_parameters": lambda x: mbd.base_parameters(linear_in(x)).map,
+    "identify_linear": lambda x: mbd.identify_linear(linear_in(x), TORQUES, [0.1]).values,
+    "smooth_motion": lambda x: mbd.smooth_motion(np.arange(20.0), x * TORQUES[:, 0]).v,
     "close_geometry": lambda x: mbd.close_geometry(pendulum(x)).model,
     "inspect": lambda x: mbd.inspect(with_parts(x)[0]).rank,
     "root_locus": lambda x: mbd.root_locus(linear_at, x * np.array([1.0, 2.0])).eigenvalues,

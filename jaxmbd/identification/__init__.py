@@ -1,5 +1,7 @@
 """Fits of model parameters to measured motion."""
 
+from .base_parameters import BaseParameters as BaseParameters
+from .base_parameters import base_parameters as base_parameters
 from .certificate import Verification as Verification
 from .certificate import verify as verify
 from .channel_checks import Thresholds as Thresholds
@@ -11,6 +13,8 @@ from .data_checks import check_data as check_data
 from .experiment import Experiment as Experiment
 from .fit import Fit as Fit
 from .identify import identify as identify
+from .linear import LinearFit as LinearFit
+from .linear import identify_linear as identify_linear
 from .losses import Cauchy as Cauchy
 from .losses import PseudoHuber as PseudoHuber
 from .minimizers import FirstOrder as FirstOrder
@@ -32,6 +36,8 @@ from .records import AbstractRecord as AbstractRecord
 from .records import Comparison as Comparison
 from .regressor import Regressor as Regressor
 from .regressor import regressor as regressor
+from .smooth_motion import SmoothMotion as SmoothMotion
+from .smooth_motion import smooth_motion as smooth_motion
 from .static_experiment import StaticExperiment as StaticExperiment
 from .substeps import IntegrationWarning as IntegrationWarning
 from .summary import BoundWarning as BoundWarning
@@ -47,6 +53,7 @@ from .transforms import Unbounded as Unbounded
 __all__ = [
     "AbstractBoundRecord",
     "AbstractRecord",
+    "BaseParameters",
     "BoundWarning",
     "Bounded",
     "Candidate",
@@ -59,6 +66,7 @@ __all__ = [
     "Fit",
     "IntegrationWarning",
     "LevenbergMarquardt",
+    "LinearFit",
     "LogPosterior",
     "Misfit",
     "ModalExperiment",
@@ -75,17 +83,21 @@ __all__ = [
     "RankWarning",
     "Regressor",
     "Scaled",
+    "SmoothMotion",
     "StaticExperiment",
     "Thresholds",
     "Unbounded",
     "Verification",
+    "base_parameters",
     "check_data",
     "compare_models",
     "identify",
+    "identify_linear",
     "log_posterior",
     "misfit",
     "monitor",
     "predict",
     "regressor",
+    "smooth_motion",
     "verify",
 ]

@@ -1,6 +1,6 @@
 """The regressor: inverse dynamics as a matrix times the parameters in which it is linear."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import singledispatch
 from typing import Any
 
@@ -26,7 +26,7 @@ from ..inertia import to_inertial_parameters
 from ..lie import so3
 from ..mechanism.elements import AbstractElementGroup, Fields, Loads, Motion
 from ..mechanism.float_types import as_own
-from ..model.arguments import as_names
+from ..model.arguments import as_mapping, as_names
 from ..model.model import unknown
 from ..programs import stored
 from ..signals import Constant
@@ -97,6 +97,39 @@ class Regressor(eqx.Module):
         """The generalized forces, shape `(..., n)`. Default: those of the model's parameters."""
         theta = self.parameters if parameters is None else jnp.asarray(parameters)
         return self.matrix @ theta + self.rest
+
+    def with_columns(self, columns: Mapping[str, Any], values: Any = 0.0) -> "Regressor":
+        """The regressor with further columns, for laws that no element of the model has.
+
+        **Arguments:**
+
+        - `columns`: `{name: column}`, each of shape `(..., n)`.
+        - `values`: parameters of these columns, one number for all or one for each.
+
+        **Raises** `ModelError` for columns of another shape, and for names that exist.
+
+        For example, dry friction of a hinge that grows with the square root of the speed:
+
+            Y = mbd.regressor(system, 0.0, [[0.3]], [[1.0]], [[0.0]])
+            Y = Y.with_columns({"root": jnp.sqrt(jnp.array([[1.0]]))})
+        """
+        given = as_mapping(columns, "with_columns: columns", "{name: column}")
+        for name, column in given.items():
+            if np.shape(column) != self.rest.shape:
+                raise ModelError(
+                    f"with_columns: {name!r} has shape {np.shape(column)}, needed is "
+                    f"{self.rest.shape}"
+                )
+            if name in self.names:
+                raise ModelError(f"with_columns: there is a column {name!r}")
+        more = [jnp.asarray(column)[..., None] for column in given.values()]
+        new = jnp.broadcast_to(jnp.asarray(values, self.parameters.dtype), (len(given),))
+        return Regressor(
+            jnp.concatenate([self.matrix, *more], axis=-1),
+            (*self.names, *given),
+            jnp.concatenate([self.parameters, new]),
+            self.rest,
+        )
 
 
 def regressor(

@@ -2,10 +2,18 @@
 # pyright: reportArgumentType=false
 
 import jax.numpy as jnp
+import numpy as np
 
 import jaxmbd as mbd
+from jaxmbd.identification import Regressor
 from tests.bad_calls.values import DRIVEN, MODEL, RECORD, STATE, SYSTEM, TS, Call, skip
 
+REGRESSOR = Regressor(
+    jnp.ones((20, 1, 1)) * jnp.arange(20.0)[:, None, None],
+    ("oil.coefficient",),
+    jnp.ones(1),
+    jnp.zeros((20, 1)),
+)
 INSTANT = {
     name: Call(
         function,
@@ -294,6 +302,23 @@ ANALYSES = {
         mbd.predict,
         {"model": MODEL, "experiments": TS},
         {"experiments": "times", "guess": "mapping", "rates": "mapping", "states": "mapping"},
+    ),
+    "base_parameters": Call(
+        mbd.base_parameters,
+        {"source": SYSTEM},
+        {"source": "system", "seed": "count"},
+        skip=skip("seed", "zero"),
+    ),
+    "identify_linear": Call(
+        mbd.identify_linear,
+        {"Y": REGRESSOR, "forces": np.ones((20, 1)), "deviations": [1.0]},
+        {"Y": "system", "forces": "matrix", "prior": "positive", "base": "option"},
+    ),
+    "smooth_motion": Call(
+        mbd.smooth_motion,
+        {"ts": np.arange(20.0), "positions": np.arange(20.0)},
+        {"ts": "times", "positions": "times", "intervals": "count"},
+        skip=skip("positions", "matrix"),
     ),
     "regressor": Call(
         mbd.regressor,
