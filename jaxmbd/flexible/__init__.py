@@ -23,7 +23,7 @@ from .sections import General as General
 from .sections import Rectangle as Rectangle
 from .sections import Round as Round
 from .sections import Tube as Tube
-from .solid import von_mises as von_mises
+from .stress import von_mises as von_mises
 
 if TYPE_CHECKING:
     from .mesh import Interface as Interface

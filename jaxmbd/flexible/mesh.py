@@ -19,7 +19,8 @@ from ..model.model import unknown
 from ..model.values import as_leaf, is_concrete
 from .beam import check_units, positive
 from .mode_shapes import check_cut, damping_matrix
-from .solid import COMPONENTS, Solid, solid
+from .solid import Solid, solid
+from .stress import COMPONENTS
 
 # Mode shapes of large finite element models by sparse matrices, on the host -----------------------
 # Sources: Craig & Bampton (1968) for constraint and fixed-interface modes.

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 from ..bodies import ANCFCable, FlexibleBody, Skin
 from ..errors import ModelError
 from ..flexible.skins import tube
-from ..flexible.solid import von_mises
+from ..flexible.stress import von_mises
 from ..mechanism.mechanism import Mechanism
 from ..programs import stored
 from .motion import PADDING, Motion
