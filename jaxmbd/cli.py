@@ -8,14 +8,12 @@ from pathlib import Path
 
 from . import data_command
 
-REFUSED = 3
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status.
 
-    0 for success, 1 for an error or a certificate that does not hold, 2 for no certificate, 3 for
-    refused data.
+    0 for success; 1 for an error of `demo`, refused data, and a certificate that does not hold; 2
+    for data or certificates that cannot be read, and wrong arguments.
     """
     parser = argparse.ArgumentParser(
         prog="jaxmbd", description="Differentiable multibody dynamics on JAX."
@@ -37,8 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "check-data",
             help="check a log before a fit",
             description="Check the clocks, channels and delays of a log, and what it shows of the "
-            "parameters of a model. The exit status is 0 if the data are accepted, 3 if they are "
-            "refused, and 1 if they cannot be checked.",
+            "parameters of a model. Status 0: the data are accepted; 1: they are refused; 2: they "
+            "cannot be checked.",
         )
     )
     check = commands.add_parser(
@@ -54,15 +52,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     import jax
 
     jax.config.update("jax_enable_x64", True)  # The command line is a program, not the library.
-    from .errors import DataError, ModelError
-
     if chosen.command == "verify":
         return _verify(chosen.path)
-    try:
-        if chosen.command == "check-data":
-            return 0 if data_command.run(chosen) else REFUSED
-        from .demo import run_demo
+    if chosen.command == "check-data":
+        return data_command.run(chosen)
+    from .demo import run_demo
+    from .errors import DataError, ModelError
 
+    try:
         run_demo(chosen.out, chosen.seed)
     except (DataError, ModelError, OSError, ImportError) as error:
         print(f"jaxmbd: {error}", file=sys.stderr)

@@ -1,6 +1,7 @@
 """`jaxmbd check-data`: a log and a model, checked before a fit."""
 
 import argparse
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -33,11 +34,18 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--plot", type=Path, help="picture of the channels (.png, .svg, .pdf)")
 
 
-def run(chosen: argparse.Namespace) -> bool:
-    """Print the report; returns whether the data are accepted.
+def run(chosen: argparse.Namespace) -> int:
+    """Print the report; returns the exit status: 0 accepted, 1 refused, 2 cannot be checked."""
+    from .errors import DataError, ModelError
 
-    **Raises** `DataError` and `ModelError` for arguments that do not fit the files.
-    """
+    try:
+        return 0 if _is_accepted(chosen) else 1
+    except (DataError, ModelError, OSError, ImportError) as error:
+        print(f"jaxmbd: {error}", file=sys.stderr)
+        return 2
+
+
+def _is_accepted(chosen: argparse.Namespace) -> bool:
     from .identification import Experiment, check_data
     from .io import read_log
     from .sensors import JointVelocity
