@@ -21,8 +21,13 @@ from .urdf_xml import Element, is_text, read_xml
 
 # MJCF files: reading them by MuJoCo's compiler, from within the allowed folders -------------------
 
-# MuJoCo has no type stubs.
-mujoco: Any = importlib.import_module("mujoco")
+
+def __getattr__(name: str) -> Any:
+    """The module `mujoco`, when a reader of MJCF first uses it: not every user has MuJoCo."""
+    if name != "mujoco":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return importlib.import_module("mujoco")  # MuJoCo has no type stubs.
+
 
 FOLDERS = ("assetdir", "meshdir", "texturedir")
 # Attributes that name a file; those of a texture are the six sides of a cube.
@@ -58,7 +63,7 @@ def compile_mjcf(source: str | os.PathLike[str], folders: Any = ()) -> Any:
 
     **Raises** `ModelError` as `read_mjcf`, and if MuJoCo rejects the model, with its message.
     """
-    root = read_mjcf(source, folders)
+    root, mujoco = read_mjcf(source, folders), importlib.import_module("mujoco")
     try:
         if isinstance(source, str) and is_text(source):
             spec = mujoco.MjSpec.from_string(source)

@@ -1,5 +1,8 @@
 """Records from files, good and bad."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -70,3 +73,8 @@ def test_missing_samples_are_told_with_their_number_and_first_time():
     message = r"'hinge' is not finite in row 1 at 0.5 s, and in 2 of 4 rows in all; pass valid="
     with pytest.raises(mbd.DataError, match=message):
         mbd.Experiment([0.0, 0.5, 1.0, 1.5], {"hinge": readings})
+
+
+def test_files_are_read_without_the_packages_of_other_kinds_of_files():
+    code = "import sys; sys.modules['mujoco'] = sys.modules['pandas'] = None; import jaxmbd.io"
+    subprocess.run([sys.executable, "-c", code], check=True)
