@@ -177,6 +177,15 @@ CONCRETE = {
     "check_gradients": lambda x: mbd.check_gradients(lambda y: y**2, x).forward,
     "base_parameters": lambda x: mbd.base_parameters(linear_in(x)).map,
     "identify_linear": lambda x: mbd.identify_linear(linear_in(x), TORQUES, [0.1]).values,
+    "design_excitation": lambda x: (
+        mbd.design_excitation(
+            mbd.formulate(pendulum(x).with_(forces={"spring": None}), mbd.JointCoordinates()),
+            {"hinge": {"position": (-1.0, 1.0), "velocity": 2.0}},
+            starts=1,
+            steps=20,
+            samples=20,
+        ).q
+    ),
     "smooth_motion": lambda x: mbd.smooth_motion(np.arange(20.0), x * TORQUES[:, 0]).v,
     "close_geometry": lambda x: mbd.close_geometry(pendulum(x)).model,
     "inspect": lambda x: mbd.inspect(with_parts(x)[0]).rank,

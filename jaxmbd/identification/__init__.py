@@ -10,6 +10,8 @@ from .comparison import ModelComparison as ModelComparison
 from .comparison import compare_models as compare_models
 from .data_checks import DataReport as DataReport
 from .data_checks import check_data as check_data
+from .excitation import Excitation as Excitation
+from .excitation import design_excitation as design_excitation
 from .experiment import Experiment as Experiment
 from .fit import Fit as Fit
 from .identify import identify as identify
@@ -61,6 +63,7 @@ __all__ = [
     "Comparison",
     "DataReport",
     "Entries",
+    "Excitation",
     "Experiment",
     "FirstOrder",
     "Fit",
@@ -91,6 +94,7 @@ __all__ = [
     "base_parameters",
     "check_data",
     "compare_models",
+    "design_excitation",
     "identify",
     "identify_linear",
     "log_posterior",

@@ -309,6 +309,27 @@ ANALYSES = {
         {"source": "system", "seed": "count"},
         skip=skip("seed", "zero"),
     ),
+    "design_excitation": Call(
+        mbd.design_excitation,
+        {
+            "system": SYSTEM,
+            "limits": {"hinge": {"position": (-1.0, 1.0), "velocity": 2.0}},
+            "starts": 1,
+            "steps": 30,
+            "samples": 20,
+        },
+        {
+            "system": "system",
+            "limits": "mapping",
+            "period": "positive",
+            "harmonics": "count",
+            "samples": "count",
+            "objective": "option",
+            "starts": "count",
+            "steps": "count",
+            "base": "option",
+        },
+    ),
     "identify_linear": Call(
         mbd.identify_linear,
         {"Y": REGRESSOR, "forces": np.ones((20, 1)), "deviations": [1.0]},
