@@ -151,7 +151,7 @@ def washboard():
 def car():
     """A lane change on tyres."""
     example = importlib.import_module("car")
-    motion = example.drive(example.lane_change(0.03), t1=2.5, saveat=0.05)
+    motion = example.drive(example.lane_change(0.03), t1=2.5, saveat=0.01)
     options = {"follow": "chassis", "view": (0.9, -1.0, 0.5), "scale": 0.4}
     return motion, options | {"visuals": gallery_shapes.car(example)}
 
