@@ -34,7 +34,7 @@ RATE, N_FIT, N_JUDGE = 100.0, 1000, 800
 LOWEST, N_SINES, SPEED = 0.1, 5, 0.5  # [Hz], number, RMS speed of each sine [rad/s] about.
 NOISE = {"low": (0.01, 1e-5), "high": (0.05, 1e-4)}  # Of the RMS torque; [rad].
 WRONG = 0.3  # Standard deviation of the logarithm of the masses of the starting model.
-PRIOR = 1.0
+PRIOR = 0.3
 
 
 class Motion(NamedTuple):
