@@ -182,8 +182,8 @@ CONCRETE = {
             mbd.formulate(pendulum(x).with_(forces={"spring": None}), mbd.JointCoordinates()),
             {"hinge": {"position": (-1.0, 1.0), "velocity": 2.0}},
             starts=1,
-            steps=20,
-            samples=20,
+            steps=200,
+            samples=60,
         ).q
     ),
     "smooth_motion": lambda x: mbd.smooth_motion(np.arange(20.0), x * TORQUES[:, 0]).v,

@@ -25,7 +25,7 @@ OBJECTIVES = ("condition", "determinant")
 # Weights of the squared excess over limits, one after the other. The last ones leave an excess far
 # below the part of the limits that the design keeps free.
 WEIGHTS = (1e0, 1e2, 1e4)
-FREE = 0.01  # Part of the limits that stays free, for what the penalty and the samples miss.
+FREE = 0.02  # Part of the limits that stays free, for what the penalty and the samples miss.
 RATE = 0.03  # First step size of Adam, in parts of the limits.
 
 

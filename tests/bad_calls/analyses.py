@@ -315,8 +315,8 @@ ANALYSES = {
             "system": SYSTEM,
             "limits": {"hinge": {"position": (-1.0, 1.0), "velocity": 2.0}},
             "starts": 1,
-            "steps": 30,
-            "samples": 20,
+            "steps": 200,
+            "samples": 60,
         },
         {
             "system": "system",
