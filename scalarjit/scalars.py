@@ -87,10 +87,9 @@ def scalars_of(
     if about > FEWER * most:
         raise NotCovered(f"about {about:.1g} operations")
     graph = Graph(tuple(batched), is_linear, varies=varies)
-    given: list[Array] = []
-    for number, aval in enumerate(program.in_avals):
-        rows = ArgumentRows(graph, number, _type_of(aval), aval.shape)
-        given.append(rows if aval.ndim else rows.nodes())
+    avals = program.in_avals
+    rows = [ArgumentRows(graph, k, _type_of(x), x.shape) for k, x in enumerate(avals)]
+    given = [own if x.ndim else own.nodes() for own, x in zip(rows, avals, strict=True)]
     try:
         results = Trace(graph, called, unrolled).evaluate(program, given, graph.root)
     except OverflowError as error:

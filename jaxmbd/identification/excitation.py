@@ -11,11 +11,10 @@ import optax
 from jaxtyping import Array, Float
 
 from ..errors import DataError, ModelError
-from ..formulations.joint.system import JointSystem
 from ..model.arguments import as_count, as_instance, as_mapping, as_positive
 from ..model.model import unknown
 from ..model.values import as_leaf
-from ..system.abstract import AbstractSystem
+from ..system.abstract import AbstractSystem, require_system
 from ..system.constraints import row_names
 from .base_parameters import BaseParameters, base_parameters
 from .regressor import is_complete, parameter_values, regressor_at
@@ -175,9 +174,11 @@ def _as_jax(bounds: dict[str, np.ndarray]) -> dict[str, Array]:
 
 def _checked(
     system: Any, limits: Any
-) -> tuple[JointSystem, tuple[str, ...], dict[str, np.ndarray]]:
+) -> tuple[AbstractSystem, tuple[str, ...], dict[str, np.ndarray]]:
     """The system, joints in the order of the velocities, and arrays of limits by kind."""
-    if not isinstance(system, JointSystem):
+    require_system(system)
+    entries = system.joint_velocities()
+    if entries is None:
         raise ModelError("design_excitation: system must be in JointCoordinates")
     if row_names(system) or not is_complete(system) or system.nq != system.nv:
         raise ModelError(
@@ -185,7 +186,7 @@ def _checked(
             "and rotors, whose joints have one coordinate each"
         )
     order: dict[int, str] = {}
-    for g, rows in zip(system.layout.groups, system.layout.velocities, strict=True):
+    for g, rows in entries.items():
         names = system.mechanism.joints[g].names
         if len(rows.array) == len(names):
             order |= dict(zip(rows.array.tolist(), names, strict=True))
@@ -233,7 +234,7 @@ def _motion(data: tuple[Any, ...], x: tuple[Array, Array]) -> tuple[Array, Array
     return _series(ts, period, centre, size * x[1][0], size * x[1][1])
 
 
-def _rows(system: JointSystem, motion: tuple[Array, Array, Array]) -> tuple[Array, Array]:
+def _rows(system: AbstractSystem, motion: tuple[Array, Array, Array]) -> tuple[Array, Array]:
     """The regressor at all samples, and the torques."""
 
     def at(q: Array, v: Array, vdot: Array) -> Array:
@@ -260,7 +261,7 @@ def _margins(
 
 def _loss(
     x: tuple[Array, Array],
-    system: JointSystem,
+    system: AbstractSystem,
     columns: Array,
     data: tuple[Any, ...],
     weight: Array,
@@ -287,7 +288,7 @@ def _loss(
 
 @eqx.filter_jit
 def _optimized(
-    system: JointSystem,
+    system: AbstractSystem,
     columns: Array,
     data: tuple[Any, ...],
     x: tuple[Array, Array],
@@ -313,7 +314,7 @@ def _optimized(
 
 
 def _excitation(
-    system: JointSystem,
+    system: AbstractSystem,
     names: tuple[str, ...],
     base: BaseParameters,
     data: tuple[Any, ...],

@@ -21,7 +21,6 @@ from ..forces import (
     TorsionalSpringDamper,
     ViscousFriction,
 )
-from ..formulations.joint.system import JointSystem
 from ..inertia import to_inertial_parameters
 from ..lie import so3
 from ..mechanism.elements import AbstractElementGroup, Fields, Loads, Motion
@@ -168,7 +167,7 @@ def regressor(
         Y.names, Y.matrix @ Y.parameters
     """
     require_system(system)
-    if not isinstance(system, JointSystem):
+    if system.joint_velocities() is None:
         raise ModelError("regressor: system must be in JointCoordinates")
     if system.nz:
         names = ", ".join(map(repr, system.mechanism.state_places))
@@ -199,7 +198,7 @@ def regressor(
 
 @stored
 def _regressors(
-    system: JointSystem,
+    system: AbstractSystem,
     ts: Float[Array, "k"],
     q: Float[Array, "k nq"],
     v: Float[Array, "k nv"],
@@ -221,7 +220,7 @@ def _regressors(
 
 
 def regressor_at(
-    system: JointSystem,
+    system: AbstractSystem,
     c: AbstractConfiguration,
     v: Float[Array, "nv"],
     vdot: Float[Array, "nv"],
@@ -246,7 +245,7 @@ def _rigid_rows(system: AbstractSystem) -> list[tuple[str, int]]:
 
 
 def _of_bodies(
-    system: JointSystem,
+    system: AbstractSystem,
     c: AbstractConfiguration,
     v: Float[Array, "nv"],
     vdot: Float[Array, "nv"],
@@ -297,10 +296,10 @@ def _moments(w: Float[Array, "3"]) -> Float[Array, "3 6"]:
 # Rotors and elements ------------------------------------------------------------------------------
 
 
-def _of_rotors(system: JointSystem, vdot: Float[Array, "nv"]) -> Float[Array, "nv _p"]:
+def _of_rotors(system: AbstractSystem, vdot: Float[Array, "nv"]) -> Float[Array, "nv _p"]:
     """Columns n² v̇ of the inertias of rotors."""
-    layout, columns = system.layout, [jnp.zeros((system.nv, 0), vdot.dtype)]
-    entries = dict(zip(layout.groups, layout.velocities, strict=True))
+    entries, columns = system.joint_velocities(), [jnp.zeros((system.nv, 0), vdot.dtype)]
+    assert entries is not None  # `regressor` requires it.
     for rotors in system.mechanism.rotors:
         group = system.mechanism.joints[rotors.group]
         own = entries[rotors.group].array.reshape(len(group), -1)[rotors.rows.array]
@@ -324,7 +323,7 @@ def _linear_groups(system: AbstractSystem) -> Iterator[tuple[AbstractElementGrou
 
 
 def _of_elements(
-    system: JointSystem, c: AbstractConfiguration, v: Float[Array, "nv"]
+    system: AbstractSystem, c: AbstractConfiguration, v: Float[Array, "nv"]
 ) -> Float[Array, "nv _p"]:
     """Columns of elements, by the derivative of the generalized forces of each group."""
     motion, columns = Motion(c, v), [jnp.zeros((system.nv, 0), v.dtype)]
@@ -384,7 +383,7 @@ def is_complete(system: AbstractSystem) -> bool:
 
 
 def _of_joints(
-    system: JointSystem,
+    system: AbstractSystem,
     c: AbstractConfiguration,
     joints: tuple[str, ...],
     Y: Float[Array, "nv p"],

@@ -14,6 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 from ..errors import ModelError
 from ..lie import Pose
 from ..mechanism.float_types import as_own
+from ..mechanism.index_sets import Rows
 from ..mechanism.mechanism import Mechanism
 from ..model.model import Model, unknown
 from ..model.values import as_leaf
@@ -333,6 +334,13 @@ class AbstractSystem(eqx.Module, Generic[C]):
     def periodic_coordinates(self) -> Bool[np.ndarray, "nq"]:
         """For each coordinate, whether values that differ by 2π are equivalent. Default: False."""
         return np.zeros(self.nq, dtype=bool)
+
+    def joint_velocities(self) -> dict[int, Rows] | None:
+        """Entries of v that are the velocities of the tree's joints, for each group of joints.
+
+        None, the default, if the velocities are not those of joints.
+        """
+        return None
 
     def quaternions(self) -> Int[np.ndarray, "k 4"]:
         """Places of the quaternions in q, a row for each one. Default: none."""

@@ -131,6 +131,9 @@ class JointSystem(AbstractSystem[JointConfiguration]):
             periodic[rows.array] = np.tile(periodic_coordinates(group.joint), len(group))
         return periodic
 
+    def joint_velocities(self):
+        return dict(zip(self.layout.groups, self.layout.velocities, strict=True))
+
     def quaternions(self) -> Int[np.ndarray, "k 4"]:
         places = [np.zeros((0, 4), dtype=int)]
         for g, rows in zip(self.layout.groups, self.layout.coordinates, strict=True):
