@@ -219,6 +219,8 @@ ELSEWHERE = {
     "formulate": "all tables call it",
     "report_environment": "computes nothing",
     "show": "draws: tests/viz",
+    "compare_models": "compares fits on the host: tests/identification/test_comparison.py",
+    "verify": "reads files and fits again: tests/identification/test_certificate.py",
 }
 
 

@@ -1,6 +1,6 @@
 """Recursive estimation of states and parameters, by an extended Kalman filter."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Unpack
 
@@ -49,6 +49,16 @@ class Monitor:
         if label not in self.labels:
             raise KeyError(f"no parameter {label!r}; there are {', '.join(self.labels)}")
         return self.values[:, self.labels.index(label)]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.labels)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    # No subclass of `Mapping`, whose `values` is a method.
+    __contains__ = Mapping.__contains__
+    keys, items, get = Mapping.keys, Mapping.items, Mapping.get
 
     def __repr__(self) -> str:
         lines = [f"{len(self.ts)} times from {self.ts[0]:g} s to {self.ts[-1]:g} s"]

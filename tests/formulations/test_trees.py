@@ -133,10 +133,12 @@ def test_trees_have_everything():
     assert len(along) >= 4
     every = {name for name in mbd.forces.__all__ if not name.startswith("Abstract")}
     every -= {"ContactPoints", "Material", "TyreContact", "contact_pairs"}  # Parts of Contact.
+    every -= {"ElasticGear", "GearFriction"}  # Parts of ServoDrive.
     # Stops and cables are at rest in most states; these have systems in tests of their own.
     # These are compared with MuJoCo's.
     every -= {"AffineActuator", "AffineFrameActuator", "RotationalSpring"}
     apart = {"AsymmetricFriction", "Cable", "Contact", "DCMotor", "JointStop", "LuGreFriction"}
+    apart |= {"ServoDrive"}
     assert kinds == every - apart - {"StribeckFriction", "Tyre"}
     assert floating
     assert max(depths) >= 4

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from tests.analyses.test_identify import pendulum, records
 
 import jaxmbd as mbd
 from jaxmbd.identification import comparison
+from tests.identification.test_identify import pendulum, records
 
 BEARING = "forces.bearing.coefficient"
 
