@@ -18,7 +18,7 @@ from ..model.arguments import as_count, as_mapping, as_positive
 from ..model.model import unknown
 from ..model.values import as_leaf, is_concrete
 from .beam import check_units, positive
-from .mode_shapes import check_cut, damping_matrix
+from .mode_shapes import check_cut, damping_matrix, signs
 from .solid import Solid, solid
 from .stress import COMPONENTS
 
@@ -95,7 +95,9 @@ def craig_bampton(
     conditions = _conditions(M, R, fits, ties, frame)
     shapes = B - R @ np.linalg.solve(conditions @ R, conditions @ B)
     _, mixed = scipy.linalg.eigh(shapes.T @ (K @ shapes), shapes.T @ (M @ shapes))
-    return shapes @ mixed
+    shapes = shapes @ mixed
+    with jax.ensure_compile_time_eval():  # Shapes are computed on the host under `jit`, too.
+        return shapes * np.asarray(signs(shapes))
 
 
 def _constraints(positions: np.ndarray, ties: list[Tie], who: str) -> tuple[Any, Any, Any]:

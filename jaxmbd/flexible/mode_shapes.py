@@ -22,6 +22,9 @@ from .interfaces import Interfaces, per_node_of, rigid_modes
 
 # Relative difference up to which eigenvalues count as repeated.
 REPEATED = 1e-6
+# Entries of a mode larger than this part of its largest one decide its sign: the largest ones of a
+# symmetric mode are equal but for rounding.
+LARGE = 0.7
 # Lowest eigenvalue of the Gram matrix of shapes with unit elastic energy.
 INDEPENDENT = 1e-10
 
@@ -52,12 +55,28 @@ def _eigh_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Any, Any]:
 def eigen(
     K: Float[Array, "n n"], M: Float[Array, "n n"]
 ) -> tuple[Float[Array, "n"], Float[Array, "n n"]]:
-    """Eigenvalues ω², ascending, and eigenvectors y of K y = ω² M y, with yᵀ M y = 1."""
+    """Eigenvalues ω², ascending, and eigenvectors y of K y = ω² M y, with yᵀ M y = 1.
+
+    Their signs are those of `signs`.
+    """
     L = jnp.linalg.cholesky(M)
     half = jsl.solve_triangular(L, K, lower=True)
     A = jsl.solve_triangular(L, half.T, lower=True)
     values, vectors = eigh(0.5 * (A + A.T))
-    return values, jsl.solve_triangular(L, vectors, trans=1, lower=True)
+    vectors = jsl.solve_triangular(L, vectors, trans=1, lower=True)
+    return values, vectors * signs(vectors)[None]
+
+
+def signs(vectors: Any) -> Float[Array, "m"]:
+    """Factors 1 or -1 that make the first large entry of each column positive.
+
+    LAPACK's signs differ from processor to processor, and elastic coordinates with them.
+    """
+    size = jnp.abs(vectors)
+    largest = jnp.max(size, axis=0, keepdims=True, initial=0.0)
+    first = jnp.argmax(size > LARGE * largest, axis=0)
+    entries = jnp.take_along_axis(jnp.asarray(vectors), first[None], axis=0)[0]
+    return jax.lax.stop_gradient(jnp.where(entries < 0, -1.0, 1.0).astype(entries.dtype))
 
 
 def _lowest(
