@@ -146,14 +146,16 @@ def _between(
     s: Float[Array, ""],
 ) -> Pose:
     """Pose at the fraction `s` of a step `h` [s], between two poses with their twists."""
-    p = _cubic(X1.p - X0.p, h * (X0.R @ V0[:3]), h * (X1.R @ V1[:3]), s)
     phi = so3.log(so3.from_matrix(X0.R.T @ X1.R))
-    # If a body turns too far in one step, its angular velocity does not fit phi.
+    # If a body turns too far in one step, its angular velocity does not fit phi, and the velocity
+    # of a frame off the axis, times h, is longer than its way.
     turn = h * jnp.maximum(jnp.max(jnp.abs(V0[3:])), jnp.max(jnp.abs(V1[3:])))
     followed = turn < MAX_TURN
     start = jnp.where(followed, h * V0[3:], phi)
     end = jnp.where(followed, h * jnp.linalg.solve(so3.dexp(phi), V1[3:]), phi)
-    return Pose(X0.p + p, X0.R @ so3.exp_matrix(_cubic(phi, start, end, s)))
+    way = X1.p - X0.p
+    at0, at1 = (jnp.where(followed, h * (X.R @ V[:3]), way) for X, V in ((X0, V0), (X1, V1)))
+    return Pose(X0.p + _cubic(way, at0, at1, s), X0.R @ so3.exp_matrix(_cubic(phi, start, end, s)))
 
 
 def _cubic(

@@ -41,6 +41,17 @@ def test_fast_turns_do_not_swing_over():
     np.testing.assert_allclose(angle, np.linspace(0.0, 0.8, 11), atol=1e-12)
 
 
+def test_frames_off_the_axis_of_fast_turns_stay_between_their_positions():
+    """Their velocity times the interval is much longer than their way."""
+    model = mbd.Model({"wheel": inertia.sphere(1.0, 0.1)})
+    system = mbd.formulate(model, mbd.MaximalCoordinates())
+    q = jnp.array([[1.0, 0, 0, 1, 0, 0, 0], [0.0, 1, 0, np.sqrt(0.5), 0, 0, np.sqrt(0.5)]])
+    v = jnp.zeros((2, 6)).at[:, 5].set(200.0).at[:, 1].set(200.0)
+    found = motion.keyframes(motions.solution(system, jnp.array([0.0, 1.0]), mbd.State(q, v)), 0.1)
+    between = np.linspace(q[0, :3], q[1, :3], 11)
+    np.testing.assert_allclose(found.p[:, 1], between, atol=1e-12)
+
+
 @pytest.mark.long
 def test_long_motions_get_fewer_keyframes(fine):
     assert len(motion.keyframes(fine, 1e-5).ts) == motion.MAX_KEYFRAMES
