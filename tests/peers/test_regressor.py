@@ -127,5 +127,5 @@ def test_regressor_equals_that_of_pinocchio(name, record_property):
     for Y, *state in zip(np.asarray(found.matrix), q, v, vdot, strict=True):
         expected = pin.computeJointTorqueRegressor(peer, data, *state)[np.ix_(rows, places)]
         worst = max(worst, np.abs(Y[:, : len(places)] - expected).max() / np.abs(expected).max())
-    record_property("relative difference", worst)
+    record_property("relative difference", float(worst))
     assert worst < TOLERANCE

@@ -11,12 +11,13 @@ import pytest
 import jaxmbd as mbd
 from jaxmbd import forces, joints
 from jaxmbd.io import JointLimits, from_mjcf, from_urdf, to_mjcf, to_urdf
-from tests.io.test_mjcf import TREE, read
-from tests.peers.test_pinocchio import ROBOTS, places
 
 pin = pytest.importorskip("pinocchio", reason="the extra 'peers' is not installed")
 mujoco = pytest.importorskip("mujoco", reason="the extra 'peers' is not installed")
 example_robot_data = pytest.importorskip("example_robot_data")
+
+from tests.io.test_mjcf import TREE, read  # noqa: E402  # Modules that skip as a whole, too.
+from tests.peers.test_pinocchio import ROBOTS, places  # noqa: E402
 
 pytestmark = pytest.mark.peers
 
@@ -96,7 +97,7 @@ def difference_from_mujoco(model, seed=0):
 @pytest.mark.long
 def test_torques_of_mujoco(model, record_property):
     worst = difference_from_mujoco(model)
-    record_property("difference", worst)
+    record_property("difference", float(worst))
     assert worst < TOLERANCE
 
 
@@ -121,7 +122,7 @@ def test_torques_of_pinocchio(model, record_property):
         state = mbd.State(jnp.asarray(q[coordinates]), jnp.asarray(v[velocities]))
         found = torques(system, state, jnp.asarray(vdot[velocities]))
         worst = max(worst, np.abs(found - expected).max() / np.abs(expected).max())
-    record_property("difference", worst)
+    record_property("difference", float(worst))
     assert worst < TOLERANCE
     assert floating == (peer.nq != peer.nv)
 
