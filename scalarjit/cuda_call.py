@@ -12,7 +12,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr
 
 from .cuda import COUNT, METADATA, Function, Kernel, kernel_of, text_of
-from .handler import Sizes, handler_text
+from .handler import Sizes, handler_text, states_text
 from .machine_code import Loaded, compiled
 from .module import Functions
 from .registered import capsule
@@ -163,23 +163,7 @@ def _host_text(own: Function, others: list[str], operations: int, of_states: boo
     lines = [*others, f"define internal void @one({given}{numbers}) {{", "entry:"]
     lines += [*own.lines, "  ret void", "}"]
     one = [*loads, f"  call void @one({given}i64 0, i64 0, i64 1)"]
-    lines += [f"define internal void @shared({head}) {{", *([] if of_states else one)]
-    lines += ["  ret void", "}"]
-    if of_states:
-        lines += [
-            f"define internal void @vary({head}, i64 %first, i64 %end, i64 %count) {{",
-            "entry:",
-            *loads,
-            "  br label %one",
-            "one:",
-            "  %state = phi i64 [%first, %entry], [%next, %one]",
-            f"  call void @one({given}i64 %state, i64 %state, i64 %count)",
-            "  %next = add i64 %state, 1",
-            "  %more = icmp slt i64 %next, %end",
-            "  br i1 %more, label %one, label %done",
-            "done:",
-            "  ret void",
-            "}",
-        ]
+    of_state = [f"  call void @one({given}i64 %state, i64 %state, i64 %count)"]
+    lines += states_text(head, one, loads, of_state if of_states else [])
     declared = [x for x in module.declared if x not in others]
     return "\n".join([*declared, *lines, handler, *METADATA])

@@ -11,7 +11,7 @@ from jax.extend.core import ClosedJaxpr, Primitive
 from jax.interpreters import ad, batching, mlir
 
 from .graph import TYPES
-from .handler import Sizes, handler_text
+from .handler import Sizes, handler_text, states_text
 from .ir import SIZES, Module
 
 # An operation on floats of one type with one result. Parameters:
@@ -47,22 +47,8 @@ def direct_text(program: ClosedJaxpr, batched: Sequence[bool], routine: Any) -> 
     handler = handler_text(Sizes(n_args, 1, 0, scratch, int(many), routine.operations), module)
     head = "ptr %args, ptr %rets, ptr %shared, ptr %scratch"
     one = _call(program, batched, "0")
-    texts = [f"define internal void @shared({head}) {{", *([] if many else one), "  ret void", "}"]
-    if many:
-        texts += [
-            f"define internal void @vary({head}, i64 %first, i64 %end, i64 %count) {{",
-            "entry:",
-            "  br label %one",
-            "one:",
-            "  %state = phi i64 [%first, %entry], [%next, %one]",
-            *_call(program, batched, "%state"),
-            "  %next = add i64 %state, 1",
-            "  %more = icmp slt i64 %next, %end",
-            "  br i1 %more, label %one, label %done",
-            "done:",
-            "  ret void",
-            "}",
-        ]
+    of_state = _call(program, batched, "%state") if many else []
+    texts = states_text(head, one, of_state=of_state)
     return "\n".join([*module.globals, *module.declared, text, *texts, handler])
 
 

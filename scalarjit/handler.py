@@ -7,6 +7,7 @@ version when XLA asks for it, and XLA rejects the registration if it does not su
 checks the sizes of the structures that it reads.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from . import threads
@@ -53,6 +54,36 @@ def handler_text(sizes: Sizes, module: Module) -> str:
 
 TEXT = "scalarjit: a call frame of unknown version"
 NO_MEMORY = "scalarjit: no memory for intermediate values"
+
+
+def states_text(
+    head: str, once: Sequence[str], before: Sequence[str] = (), of_state: Sequence[str] = ()
+) -> list[str]:
+    """The functions of a handler that call other code, for each state or once a call.
+
+    **Arguments:** `head`: their arguments; `once`: instructions of one call; `before`: those before
+    the loop over states; `of_state`: those of `%state` of `%count`. Without these there is no loop.
+    """
+    lines = [f"define internal void @shared({head}) {{", *([] if of_state else once)]
+    lines += ["  ret void", "}"]
+    if not of_state:
+        return lines
+    return [
+        *lines,
+        f"define internal void @vary({head}, i64 %first, i64 %end, i64 %count) {{",
+        "entry:",
+        *before,
+        "  br label %one",
+        "one:",
+        "  %state = phi i64 [%first, %entry], [%next, %one]",
+        *of_state,
+        "  %next = add i64 %state, 1",
+        "  %more = icmp slt i64 %next, %end",
+        "  br i1 %more, label %one, label %done",
+        "done:",
+        "  ret void",
+        "}",
+    ]
 
 
 def _string(name: str, text: str) -> str:

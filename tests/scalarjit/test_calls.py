@@ -132,7 +132,7 @@ def test_vector_code_that_llvm_does_not_schedule(monkeypatch):
         close(found, factor / 3.25 * expected)
 
 
-def steps(A, x):
+def steps(A, x, n=30):
     """Two loops, one within the other, with values that do not vary in them."""
 
     def inner(k, x):
@@ -143,7 +143,7 @@ def steps(A, x):
         x = lax.fori_loop(0, 7, inner, x) + row
         return (x, count + 1), (x[0] * count, A[0] * row[0])
 
-    rows = jnp.tile(x, (30, 1)) * jnp.arange(30.0)[:, None]
+    rows = jnp.tile(x, (n, 1)) * jnp.arange(float(n))[:, None]
     (x, count), kept = lax.scan(outer, (x, 0), rows, reverse=True)
     return x, count, *kept
 

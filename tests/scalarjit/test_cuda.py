@@ -13,6 +13,7 @@ from scalarjit import cuda, cuda_call, lengths
 from scalarjit.cuda import kernel_of
 from tests.scalarjit.ptxas import assembled, ptxas
 from tests.scalarjit.random_programs import arguments, close, random_function
+from tests.scalarjit.test_calls import steps
 
 pytest.importorskip("llvmlite")
 
@@ -75,18 +76,8 @@ def test_results_of_several_types():
 
 
 def nested(A, x):
-    """Two loops, one within the other, with values that do not vary in them."""
-
-    def inner(k, x):
-        return x + 1e-3 * jnp.cos(A @ x) * jnp.exp(-(A[1] ** 2)) * (k + 1)
-
-    def outer(carry, row):
-        x, count = carry
-        x = lax.fori_loop(0, 7, inner, x) + row
-        return (x, count + 1), (x[0] * count, A[0] * row[0])
-
-    rows = jnp.tile(x, (4, 1)) * jnp.arange(4.0)[:, None]
-    (x, count), kept = lax.scan(outer, (x, 0), rows, reverse=True)
+    """Two loops, one within the other, and results of the outer one in another order."""
+    x, count, *kept = steps(A, x, 4)
     return x, count, *kept, jnp.flip(kept[1], 0) + kept[0][:, None]
 
 
