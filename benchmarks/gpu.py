@@ -242,7 +242,7 @@ def products(drill: Drill, scale: Scale, kind: str) -> dict[str, Any]:
     def many(x: jax.Array) -> jax.Array:
         return jax.lax.fori_loop(0, rounds, lambda _, y: y * x[0] + x[1], jnp.tile(x[2:], chains))
 
-    given = jnp.ones((count, 3), TYPES[kind]) * jnp.asarray([0.5, 0.25, 1.0], TYPES[kind])
+    given = jnp.tile(jnp.asarray([0.5, 0.25, 1.0], TYPES[kind]), (count, 1))
     with drill.kernels():
         fn = jax.vmap(scalarjit.jit(many))
         run = jax.jit(fn).lower(given).compile()
