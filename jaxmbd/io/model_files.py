@@ -157,14 +157,7 @@ def load_model(path: Any) -> Model:
     shapes; and for a model that `Model` rejects.
     """
     who = f"load_model: {path}"
-    content = read_json(path, who)
-    if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise ModelError(f"{who} is not the file of a model; `save_model` writes these")
-    if content.get("version") != VERSION:
-        raise ModelError(
-            f"{who} has version {content.get('version')!r} of the format, this jaxmbd reads "
-            f"{VERSION}; install the version that wrote it, jaxmbd {content.get('jaxmbd')}"
-        )
+    content = read_versioned(path, who, (FORMAT, VERSION), "a model", "`save_model`")
     return decoded_model(content.get("model"), who)
 
 
@@ -198,6 +191,24 @@ def read_json(path: Any, who: str) -> Any:
         raise ModelError(f"{who} cannot be read: {error}") from error
     except (ValueError, RecursionError) as error:
         raise ModelError(f"{who} is not complete JSON, maybe cut short: {error}") from error
+
+
+def read_versioned(
+    path: Any, who: str, known: tuple[str, int], what: str, writer: str
+) -> dict[str, Any]:
+    """The content of a JSON file of `known` format and version. **Raises** `ModelError` otherwise.
+
+    **Arguments:** `who` begins the messages; `what` and `writer` are `a model` and what writes it.
+    """
+    content = read_json(path, who)
+    if not isinstance(content, dict) or content.get("format") != known[0]:
+        raise ModelError(f"{who} is not the file of {what}; {writer} writes these")
+    if content.get("version") != known[1]:
+        raise ModelError(
+            f"{who} has version {content.get('version')!r} of the format, this jaxmbd reads "
+            f"{known[1]}; install the version that wrote it, jaxmbd {content.get('jaxmbd')}"
+        )
+    return content
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -11,7 +11,8 @@ from ..errors import DataError, ModelError
 from ..identification.experiment import Experiment
 from ..identification.fit import Search
 from ..identification.problem import Problem
-from .model_files import decoded, decoded_model, encoded, encoded_model, read_json
+from ..sweeps.chunks import version_of
+from .model_files import decoded, decoded_model, encoded, encoded_model, read_versioned
 
 FORMAT, VERSION = "jaxmbd problem", 1
 
@@ -35,6 +36,7 @@ def save_problem(
         content = {
             "format": FORMAT,
             "version": VERSION,
+            "jaxmbd": version_of("jaxmbd"),
             "model": encoded_model(problem.model),
             "options": {name: encoded(x, name) for name, x in parts.items()},
             "search": {name: encoded(x, name) for name, x in search._asdict().items()},
@@ -57,14 +59,7 @@ def load_problem(path: Path) -> tuple[Problem, Search, list[Experiment]]:
     """
     who = f"verify: {path}"
     try:
-        content = read_json(path, who)
-        if not isinstance(content, dict) or content.get("format") != FORMAT:
-            raise DataError(f"{who} is not the file of a problem; `Fit.certificate` writes these")
-        if content.get("version") != VERSION:
-            raise DataError(
-                f"{who} has version {content.get('version')!r} of the format, this jaxmbd reads "
-                f"{VERSION}"
-            )
+        content = read_versioned(path, who, (FORMAT, VERSION), "a problem", "`Fit.certificate`")
         parts = {
             kind: {name: decoded(x, f"{who}: {name}") for name, x in content[kind].items()}
             for kind in ("options", "search")
