@@ -2,7 +2,7 @@
 
 import functools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -17,6 +17,7 @@ from .minimizers import AbstractMinimizer
 from .prediction import Sensors, Simulator, motions_only, predicted
 from .problem import Problem
 from .records import Comparison
+from .statistics import ByLabel
 
 # Standard and robust errors with a larger ratio are reported as different.
 FAR_APART = 1.5
@@ -44,7 +45,7 @@ class Search(NamedTuple):
     seed: int
 
 
-class Fit(eqx.Module):
+class Fit(eqx.Module, ByLabel):
     """Estimates and their errors, the result of `identify`; `print` a table or `report` a page.
 
     A fit is read like a dict `{label: value}`, but its `values` are an array.
@@ -112,16 +113,6 @@ class Fit(eqx.Module):
 
     def __getitem__(self, label: str) -> float:
         return float(self.values[self._row(label)])
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.labels)
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    # No subclass of `Mapping`, whose `values` is a method.
-    __contains__ = Mapping.__contains__
-    keys, items, get = Mapping.keys, Mapping.items, Mapping.get
 
     @property
     def covariance(self) -> np.ndarray:

@@ -1,6 +1,5 @@
 """Fits of measured forces by the regressor: least squares, and the nearest possible bodies."""
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -14,6 +13,7 @@ from ..errors import DataError, ModelError
 from ..inertia import from_inertial_parameters
 from ..model import Model
 from ..model.arguments import as_instance, as_positive
+from ..model.paths import follow
 from ..model.values import as_leaf
 from .base_parameters import BaseParameters, base_parameters
 from .minimum import QUICKLY
@@ -440,7 +440,7 @@ def with_parameters(model: Model, names: tuple[str, ...], values: Any) -> Model:
         if path is None:
             continue
         if entry:
-            whole = changes.setdefault(path, np.array(_at_path(model, path)))
+            whole = changes.setdefault(path, np.array(follow(model, path)))
             whole.flat[int(entry.rstrip("]"))] = value
         else:
             changes[path] = value
@@ -455,13 +455,3 @@ def _path(model: Model, name: str) -> str | None:
             if field != name:
                 return f"{kind}.{component}.{'signal.value' if field == 'value' else field}"
     return None
-
-
-def _at_path(model: Model, path: str) -> Any:
-    kind, _, rest = path.partition(".")
-    components: Mapping[str, Any] = getattr(model, kind)
-    component = max((x for x in components if rest.startswith(f"{x}.")), key=len)
-    leaf = components[component]
-    for field in rest.removeprefix(f"{component}.").split("."):
-        leaf = getattr(leaf, field)
-    return leaf

@@ -1,6 +1,6 @@
 """Recursive estimation of states and parameters, by an extended Kalman filter."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Unpack
 
@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 
 from ..errors import DataError, ModelError
 from ..model import Model
-from ..model.arguments import as_mapping
+from ..model.arguments import as_mapping, is_positive
 from ..model.values import all_concrete
 from ..programs import stored, with_progress
 from ..sensors import JointPosition, nearest_reading
@@ -22,10 +22,11 @@ from ..system.abstract import State
 from .experiment import Experiment, nearest_in_periods
 from .problem import Options, Problem, as_problem
 from .residuals import Residuals
+from .statistics import ByLabel
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Monitor:
+class Monitor(ByLabel):
     """Estimates along a record, the result of `monitor`.
 
     - `ts`: times of the record, shape `(n,)` [s].
@@ -49,16 +50,6 @@ class Monitor:
         if label not in self.labels:
             raise KeyError(f"no parameter {label!r}; there are {', '.join(self.labels)}")
         return self.values[:, self.labels.index(label)]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.labels)
-
-    def __len__(self) -> int:
-        return len(self.labels)
-
-    # No subclass of `Mapping`, whose `values` is a method.
-    __contains__ = Mapping.__contains__
-    keys, items, get = Mapping.keys, Mapping.items, Mapping.get
 
     def __repr__(self) -> str:
         lines = [f"{len(self.ts)} times from {self.ts[0]:g} s to {self.ts[-1]:g} s"]
@@ -166,12 +157,12 @@ def _filter(
     sizes = [system.nv, system.nv, system.nz]
     given = list(start) if isinstance(start, Sequence) and not isinstance(start, str) else []
     needed = 3 if system.nz else 2
-    if len(given) < needed or not all(_is_positive(x) for x in given):
+    if len(given) < needed or not all(is_positive(x) for x in given):
         raise DataError(
             "monitor: start must be positive deviations of coordinates, of velocities and, if the "
             f"model has some, of first-order states, got {start!r:.60}"
         )
-    if not _is_positive(disturbance) and disturbance != 0:
+    if not is_positive(disturbance) and disturbance != 0:
         raise DataError(f"monitor: disturbance must be a number from 0 on, got {disturbance!r:.60}")
     states = np.repeat([*given[:needed], 0.0][:3], sizes)
     pushes = np.repeat([0.0, float(disturbance), 0.0], sizes)
@@ -182,10 +173,6 @@ def _filter(
         jnp.asarray(np.concatenate([states, initial]) ** 2, dtype),
         jnp.asarray(np.concatenate([pushes, rates]) ** 2, dtype),
     )
-
-
-def _is_positive(x: Any) -> bool:
-    return isinstance(x, int | float | np.number) and bool(0 < x < np.inf)
 
 
 def _of_free(residuals: Residuals, given: Any, argument: str, required: bool) -> np.ndarray:
@@ -201,7 +188,7 @@ def _of_free(residuals: Residuals, given: Any, argument: str, required: bool) ->
         if name not in named and required:
             raise DataError(f"monitor: give the deviation of {name!r} at the start")
         value = named.get(name, 0.0)
-        if not _is_positive(value) and (required or value != 0):
+        if not is_positive(value) and (required or value != 0):
             raise DataError(f"monitor: {argument} of {name!r} must be positive, got {value!r:.60}")
         # The transform of one number: its slope converts the deviation.
         if x.size != 1:

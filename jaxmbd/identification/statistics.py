@@ -1,6 +1,6 @@
 """Standard errors, correlations and identifiability from the Jacobian at the solution."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,22 @@ import numpy as np
 RANK_TOLERANCE = 1e-6
 # Smallest share of a parameter in an unseen direction with which it is named.
 NAMED_SHARE = 0.1
+
+
+class ByLabel:
+    """Results that are read like a dict by `labels`, by their own `__getitem__`."""
+
+    labels: list[str]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.labels)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    # No subclass of `Mapping`, whose `values` is a method: these results have an array `values`.
+    __contains__ = Mapping.__contains__
+    keys, items, get = Mapping.keys, Mapping.items, Mapping.get
 
 
 @dataclass(frozen=True)

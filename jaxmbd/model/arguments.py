@@ -46,6 +46,11 @@ def as_positive(x: Any, name: str) -> float:
     return float(x)
 
 
+def is_positive(x: Any) -> bool:
+    """Whether x is a positive, finite number of Python or NumPy."""
+    return isinstance(x, int | float | np.number) and bool(0 < x < np.inf)
+
+
 def _as_real(x: Any, name: str) -> float:
     if isinstance(x, bool) or not isinstance(x, int | float | np.number | np.ndarray | jax.Array):
         raise ModelError(f"{name} must be a number, got {described(x)}")

@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from ..errors import DataError
+from ..model.arguments import is_positive
 from .kinds import Samples
 
 
@@ -70,7 +71,7 @@ class TimeSeries:
             limits = lower, upper
         if not counts.any():
             raise DataError(f"{name}: none of the {len(times)} samples is valid")
-        if period is not None and not _is_positive(period):
+        if period is not None and not is_positive(period):
             raise DataError(f"{name}: period must be a positive number, got {period!r}")
         if not isinstance(unit, str):
             raise DataError(f"{name}: unit must be a text, got {unit!r}")
@@ -217,7 +218,3 @@ def _limits(limits: Any, name: str) -> tuple[float, float]:
     if not lower < upper:
         raise DataError(f"{name}: limits must be (lower, upper) with lower < upper, got {limits}")
     return lower, upper
-
-
-def _is_positive(value: Any) -> bool:
-    return isinstance(value, int | float | np.number) and bool(0 < value < np.inf)
