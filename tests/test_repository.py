@@ -54,7 +54,7 @@ SUPPORTED = {
 # Imported for annotations alone: groups of elements gather from a configuration.
 TYPES = {"mechanism": {"system"}}
 LEAVES = {"io", "viz"}
-TOP = {"__init__", "cli", "data_command", "demo", "environment", "extend", "testing"} | LEAVES
+TOP = {"__init__", "cli", "demo", "environment", "extend", "testing"} | LEAVES
 
 
 class Import(NamedTuple):

@@ -11,10 +11,10 @@ import pytest
 import jaxmbd as mbd
 from jaxmbd import cli
 from jaxmbd.identification import assessment, certificate
+from jaxmbd.identification.assessment import units_of
 from jaxmbd.identification.fit import Overlay, Search
 from jaxmbd.identification.held import horizon_errors
 from jaxmbd.identification.minimizers import LevenbergMarquardt
-from jaxmbd.identification.units import units_of
 from jaxmbd.io.problem_files import load_problem, save_problem
 from tests.identification.test_identify import NOISE, experiment, pendulum, records, true_angles
 
