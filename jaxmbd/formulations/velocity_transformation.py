@@ -15,6 +15,7 @@ from jaxtyping import Array, Bool, Float, Int
 from ..errors import ModelError
 from ..joints import Free
 from ..linear import solve_spd
+from ..mechanism.index_sets import Rows
 from ..mechanism.lowering import lower
 from ..mechanism.mechanism import Mechanism
 from ..model import Model
@@ -115,6 +116,9 @@ class ReducedSystem(AbstractSystem[JointConfiguration]):
 
     def coordinates_in_words(self) -> list[str]:
         return self.joint.coordinates_in_words()
+
+    def joint_velocities(self) -> dict[int, Rows] | None:
+        return self.joint.joint_velocities()
 
     def quaternions(self) -> Int[np.ndarray, "k 4"]:
         return self.joint.quaternions()

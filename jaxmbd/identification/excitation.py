@@ -17,6 +17,7 @@ from ..model.values import as_leaf
 from ..system.abstract import AbstractSystem, require_system
 from ..system.constraints import row_names
 from .base_parameters import BaseParameters, base_parameters
+from .joint_order import joint_order
 from .regressor import is_complete, parameter_values, regressor_at
 
 KINDS = ("position", "velocity", "acceleration", "torque")
@@ -177,22 +178,17 @@ def _checked(
 ) -> tuple[AbstractSystem, tuple[str, ...], dict[str, np.ndarray]]:
     """The system, joints in the order of the velocities, and arrays of limits by kind."""
     require_system(system)
-    entries = system.joint_velocities()
-    if entries is None:
+    if system.joint_velocities() is None:
         raise ModelError("design_excitation: system must be in JointCoordinates")
     if row_names(system) or not is_complete(system) or system.nq != system.nv:
         raise ModelError(
             "design_excitation: the system must be a tree of rigid bodies with weight, friction "
             "and rotors, whose joints have one coordinate each"
         )
-    order: dict[int, str] = {}
-    for g, rows in entries.items():
-        names = system.mechanism.joints[g].names
-        if len(rows.array) == len(names):
-            order |= dict(zip(rows.array.tolist(), names, strict=True))
-    if len(order) != system.nv:
+    order = joint_order(system)
+    if order is None:
         raise ModelError("design_excitation: the joints must have one coordinate each")
-    joints = tuple(order[k] for k in range(system.nv))
+    joints = tuple(order)
     given = as_mapping(limits, "design_excitation: limits", "{joint: {kind: limit}}")
     for name in given:
         if name not in joints:

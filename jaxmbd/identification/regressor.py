@@ -158,8 +158,8 @@ def regressor(
     Source: Atkeson, An and Hollerbach (1986), "Estimation of inertial parameters of manipulator
     loads and links".
 
-    **Raises** `ModelError` for another formulation than `JointCoordinates`, for elements with
-    first-order states, for arrays of other shapes, and for unknown joints.
+    **Raises** `ModelError` if the velocities are not those of joints, as in `JointCoordinates`, for
+    elements with first-order states, for arrays of other shapes, and for unknown joints.
 
     For example:
 

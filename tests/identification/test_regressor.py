@@ -67,7 +67,13 @@ def test_a_pendulum_has_the_forces_of_its_equation():
 
 
 @pytest.mark.long
-def test_forces_are_those_of_inverse_dynamics(system):
+@pytest.mark.parametrize(
+    "formulation",
+    [mbd.JointCoordinates(), mbd.VelocityTransformation(mbd.MaximalCoordinates())],
+    ids=lambda x: type(x).__name__,
+)
+def test_forces_are_those_of_inverse_dynamics(formulation):
+    system = mbd.formulate(arm(), formulation)
     given = states(system)
     Y = mbd.regressor(system, *given)
     expected = np.array([required(system, *row) for row in zip(*given, strict=True)])

@@ -131,7 +131,7 @@ class JointSystem(AbstractSystem[JointConfiguration]):
             periodic[rows.array] = np.tile(periodic_coordinates(group.joint), len(group))
         return periodic
 
-    def joint_velocities(self):
+    def joint_velocities(self) -> dict[int, Rows] | None:
         return dict(zip(self.layout.groups, self.layout.velocities, strict=True))
 
     def quaternions(self) -> Int[np.ndarray, "k 4"]:
