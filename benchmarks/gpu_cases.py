@@ -122,12 +122,12 @@ def random_states(system: Any, name: str) -> tuple[np.ndarray, np.ndarray]:
     return (np.asarray(np.asarray(x, np.float32), float) for x in (q, v))  # pyright: ignore
 
 
-def reference(name: str, whats: Iterable[str] = ("motion", "gradient")) -> dict[str, np.ndarray]:
-    """What the file holds of a mechanism."""
+def reference(name: str, programs: Iterable[str] = ("motion", "gradient")) -> dict[str, np.ndarray]:
+    """States of a mechanism, and its results on the CPU, by their names in the file."""
     model = MODELS[name]()
     q, v = random_states(mbd.formulate(model, mbd.JointCoordinates()), name)
     case, found = Case(name, model, q, v, {}), {"q": q, "v": v}
-    for what in whats:
+    for what in programs:
         for kind, dtype in TYPES.items():
             for way in ("kernel", "emulated") if kind == "float64" else ("emulated",):
                 try:
@@ -142,12 +142,14 @@ def reference(name: str, whats: Iterable[str] = ("motion", "gradient")) -> dict[
     return found
 
 
-def write(path: Path, names: Iterable[str], whats: Iterable[str] = ("motion", "gradient")) -> None:
+def write(
+    path: Path, names: Iterable[str], programs: Iterable[str] = ("motion", "gradient")
+) -> None:
     """Write the file."""
     arrays: dict[str, np.ndarray] = {}
     for name in names:
         began = time.perf_counter()
-        found = reference(name, whats)
+        found = reference(name, programs)
         with tempfile.TemporaryDirectory() as folder:
             mbd.io.save_model(MODELS[name](), Path(folder) / "model.json")
             text = (Path(folder) / "model.json").read_bytes()

@@ -98,7 +98,7 @@ def error(predicted: Any, exact: np.ndarray) -> float:
 
 
 def errors(arm: Arm, level: str, seed: int) -> dict[str, tuple[float, bool]]:
-    """By source of derivatives: the error on later rows, and whether the fit is as it should be."""
+    """The error on later rows and the success of the fit, by the source of its derivatives."""
     effort, noise = NOISE[level]
     rng = np.random.default_rng(seed)
     fit_on, later = arm.motion(N_FIT, rng), arm.motion(N_JUDGE, rng)

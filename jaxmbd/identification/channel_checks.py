@@ -35,7 +35,7 @@ class Check:
 
     @property
     def passed(self) -> bool:
-        """Whether the number is within the threshold; a number that is NaN is not."""
+        """Whether the number is within the threshold. NaN is outside."""
         return bool(self.number <= self.threshold)
 
 
