@@ -32,7 +32,7 @@ class Clocked(NamedTuple):
     """Readings of several sensors at common instants.
 
     - `ts`: instants, shape `(n,)` [s].
-    - `readings`, `valid`: by sensor, `(n,)` or `(n, k)`; NaN and False at instants without a sample.
+    - `readings`, `valid`: by sensor, `(n,)` or `(n, k)`; NaN and False without a sample.
     """
 
     ts: np.ndarray
