@@ -57,18 +57,20 @@ def eigen(
 ) -> tuple[Float[Array, "n"], Float[Array, "n n"]]:
     """Eigenvalues ω², ascending, and eigenvectors y of K y = ω² M y, with yᵀ M y = 1.
 
-    Their signs are those of `signs`.
+    Their signs are those of `signs`, for entries weighted by the square roots of M's diagonal.
     """
     L = jnp.linalg.cholesky(M)
     half = jsl.solve_triangular(L, K, lower=True)
     A = jsl.solve_triangular(L, half.T, lower=True)
     values, vectors = eigh(0.5 * (A + A.T))
     vectors = jsl.solve_triangular(L, vectors, trans=1, lower=True)
-    return values, vectors * signs(vectors)[None]
+    # Displacements and rotations have different units; shares of the kinetic energy have one.
+    weight = jnp.sqrt(jnp.diagonal(M))
+    return values, vectors * signs(weight[:, None] * vectors)[None]
 
 
 def signs(vectors: Any) -> Float[Array, "m"]:
-    """Factors 1 or -1 that make the first large entry of each column positive.
+    """Factors 1 or -1 that make the first large entry of each column, all of one unit, positive.
 
     LAPACK's signs differ from processor to processor, and elastic coordinates with them.
     """

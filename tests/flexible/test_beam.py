@@ -391,3 +391,17 @@ def test_inspect_lists_the_kinds_of_modes_and_those_without_one():
     along = np.asarray(rod.translations[rod.node_row("tip"), : rod.n_elastic, 0])
     stretch = along @ np.linalg.solve(np.asarray(rod.stiffness), along)
     np.testing.assert_allclose(stretch, 0.5 / (7e9 * 0.03 * 0.02), rtol=1e-6)
+
+
+def test_signs_of_modes_are_those_of_similar_beams():
+    """Displacements weigh more in millimetres, rotations in kilometres."""
+
+    def tip(length):
+        section = mbd.flexible.General(
+            A=1e-4 * length**2, Iy=1e-9 * length**4, Iz=2e-9 * length**4, J=3e-9 * length**4
+        )
+        body = mbd.flexible.beam(length, 2.1e11, 8e10, 7800.0, section, 4, n_modes=2)
+        return np.sign(np.asarray(body.translations[-1]).sum(axis=1))
+
+    np.testing.assert_array_equal(tip(2.0**-20), tip(1.0))
+    np.testing.assert_array_equal(tip(2.0**10), tip(1.0))
