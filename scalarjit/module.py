@@ -26,7 +26,7 @@ MAX_STORES = 20_000
 # Long programs with more lines than this for each operation mostly move numbers from one memory to
 # another, as those with large dense matrices. LLVM took 45 s for accelerations of a chain of ten
 # links in maximal coordinates, 4.2 lines an operation; XLA compiles them in 3 s.
-MANY_LINES, LINES_OF_ONE = 100_000, 3
+MANY_LINES, LINES_OF_ONE = 120_000, 3
 
 
 @dataclass(frozen=True)

@@ -140,10 +140,16 @@ def factored(
     x = unknowns(at.system, lam)
     K = None
     if at.mass is not None and at.system.nz == 0:
-        K = at.system.own_rest_stiffness(at.start, lam)
+        held = lam - at.penalty * constraints.residual(at.system, at.start) if lam.size else lam
+        K = at.system.own_rest_stiffness(at.start, held)
     if K is None or at.mass is None:
         return way.factor(Residual(equations, x, at, as_code=False), x, blocks)
-    return equations(x, at), way.factors(K + at.inertia * at.mass, blocks)
+    J = K + at.inertia * at.mass
+    if lam.size:
+        G = constraints.jacobian(at.system, at.start)
+        zeros = jnp.zeros((lam.size, lam.size), lam.dtype)
+        J = jnp.block([[J + G.T @ (at.penalty[:, None] * G), -G.T], [G, zeros]])
+    return equations(x, at), way.factors(J, blocks)
 
 
 def inertial(at: Balance, a: Velocities) -> Velocities:

@@ -31,6 +31,9 @@ KINDS = [
 ]
 
 
+NONE = np.zeros(0)
+
+
 def tree(rng, n):
     """Two branches with joints of all kinds, some of them with the ground side last, and forces."""
 
@@ -57,16 +60,16 @@ def tree(rng, n):
     return mbd.Model(bodies, links, acting)
 
 
-def differentiated(system, q):
+def differentiated(system, q, lam=NONE):
     def residual(delta):
         c = system.configuration(jnp.zeros(()), system.retract(q, delta))
-        return rest_residual(system, c, jnp.zeros(0))
+        return rest_residual(system, c, lam)
 
     return jax.jacfwd(residual)(jnp.zeros(system.nv))
 
 
-def closed(system, q):
-    return system.own_rest_stiffness(system.configuration(jnp.zeros(()), q), jnp.zeros(0))
+def closed(system, q, lam=NONE):
+    return system.own_rest_stiffness(system.configuration(jnp.zeros(()), q), lam)
 
 
 @pytest.fixture(scope="module")
@@ -105,19 +108,42 @@ def test_bodies_of_one_colour_act_on_no_common_body():
     assert set(zip(*plan.pairs, strict=True)) == {*connected, *((b, a) for a, b in connected)}
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"couplings": {"gear": joints.Coupling("j0", "j3", 2.0)}},
-        {"drivers": {"drive": joints.Driver("j0", mbd.signals.Constant(0.1))}},
-    ],
-    ids=["coupling", "driver"],
-)
-def test_systems_with_constraints_are_differentiated(change):
-    model = tree(np.random.default_rng(0), 10)
-    model = mbd.Model(model.bodies, model.joints, model.forces, **change)
+class Wave(joints.Coupling):
+    """A coupling that is not linear: its forces depend on its coordinates."""
+
+    def residual(self, q, source, is_angle):
+        return q - jnp.sin(source)
+
+
+@pytest.mark.long
+def test_couplings_and_drivers():
+    """A chain of hinges: 6 directions of displacements are fewer than its velocities."""
+    rng = np.random.default_rng(2)
+    box = mbd.inertia.shifted(mbd.inertia.box(1.0, (0.1, 0.2, 0.3)), [0.1, 0.2, 0.3])
+    names = ["ground", *(f"b{i}" for i in range(8))]
+    hinges = {
+        f"j{i}": joints.Revolute(Frame(names[i], rng.normal(size=3)), names[i + 1], axis=[0, 1, 0])
+        for i in range(8)
+    }
+
+    model = mbd.Model(
+        dict.fromkeys(names[1:], box),
+        hinges,
+        {"gravity": forces.Gravity()},
+        couplings={
+            "gear": joints.Coupling("j0", "j3", 2.0),
+            "wave": Wave("j1", "j2"),
+        },
+        drivers={"drive": joints.Driver("j5", mbd.signals.Constant(0.1))},
+    )
     system = mbd.formulate(model, mbd.JointCoordinates())
-    assert plan_of(system) is None
+    q, lam = jnp.asarray(rng.normal(size=8)), jnp.asarray(rng.normal(size=3))
+    by_derivatives = eqx.filter_jit(differentiated)
+    K, expected = eqx.filter_jit(closed)(system, q, lam), by_derivatives(system, q, lam)
+    assert jnp.abs(expected - by_derivatives(system, q, 0.0 * lam)).max() > 0.1
+    assert jnp.abs(K - expected).max() < 1e-13 * jnp.abs(expected).max()
+    state = mbd.State(q, jnp.zeros(8))
+    assert system.own_acceleration_derivatives(jnp.zeros(()), state) is None
 
 
 @pytest.mark.long

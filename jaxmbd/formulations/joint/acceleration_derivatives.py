@@ -13,6 +13,7 @@ from scalarjit import mostly_zeros, native_of
 
 from ...linear import solve_spd
 from ...mechanism.index_sets import Rows
+from ...system import constraints
 from ...system.abstract import State, Time
 from ...system.acceleration import Matrices, free_accelerations
 from ...system.kernels import with_values_looked_up
@@ -130,9 +131,9 @@ Factored = Callable[[Packed], Packed]
 
 
 def in_closed_form(system: JointSystem, t: Time, state: State) -> Matrices | None:
-    """∂v̇/∂q and ∂v̇/∂v; None for loops, flexible bodies and elements with states."""
+    """∂v̇/∂q and ∂v̇/∂v; None for constraints, flexible bodies and elements with states."""
     plan = plan_of(system)
-    if plan is None or system.nv == 0:
+    if plan is None or system.nv == 0 or constraints.n_constraints(system) > 0:
         return None
     vdot, nv = free_accelerations(system, t, state), system.nv
     system = with_values_looked_up(system, t)

@@ -18,7 +18,6 @@ from jaxtyping import Array, Float
 from ...lie import Pose, se3, so3
 from ...mechanism.elements import Fields, FrameElements, JointElements, Motion
 from ...mechanism.mechanism import Mechanism
-from ...system import constraints
 from ...system.loads import total_loads
 from .newton_euler import applied_wrenches
 from .system import JointSystem
@@ -47,12 +46,14 @@ class Plan(NamedTuple):
 
 
 def plan_of(system: JointSystem) -> Plan | None:
-    """None for loops, flexible bodies, and elements of other kinds or with states."""
+    """None for closed loops, flexible bodies, and elements of other kinds or with states.
+
+    Couplings and drivers are no obstacle: they add no wrenches on bodies.
+    """
     mechanism = system.mechanism
     known = all(type(x) in (Fields, FrameElements, JointElements) for x in mechanism.elements)
     rigid = mechanism.all_rigid and mechanism.n_states == 0
-    constrained = constraints.n_constraints(system) or system.constrained
-    if constrained or not (known and rigid and mechanism.n_bodies):
+    if system.constrained or not (known and rigid and mechanism.n_bodies):
         return None
     return coloured(mechanism.n_bodies, connected(mechanism))
 

@@ -32,6 +32,7 @@ from ...joints import AbstractJoint
 from ...lie import Pose, se3, so3
 from ...mechanism.elements import JointElements
 from ...mechanism.index_sets import Rows
+from ...system import constraints
 from ...system.loads import loads
 from .composite_inertia import WorldInertia, flatten, unflatten
 from .load_derivatives import (
@@ -42,6 +43,7 @@ from .load_derivatives import (
     plan_of,
     wrenches_on_bodies,
 )
+from .newton_euler import add_joint_forces
 from .system import JointSystem
 from .tree_configuration import (
     JointConfiguration,
@@ -102,8 +104,10 @@ class _Subtrees(NamedTuple):
         return [(momenta, changes.alpha), (2.0 * moments, nu[:, 3:]), (-damping, nu)]
 
 
-def rest_stiffness(system: JointSystem, c: JointConfiguration) -> Float[Array, "nv nv"] | None:
-    """Derivative of the residual at rest by displacements of q.
+def rest_stiffness(
+    system: JointSystem, c: JointConfiguration, lam: Float[Array, "ng"]
+) -> Float[Array, "nv nv"] | None:
+    """Derivative of the residual at rest by displacements of q, at constant multipliers.
 
     None for loops, flexible bodies, elements with states, and where it would not pay.
     """
@@ -111,7 +115,23 @@ def rest_stiffness(system: JointSystem, c: JointConfiguration) -> Float[Array, "
     if plan is None or number_of_directions(plan) >= system.nv:
         return None
     v = jnp.zeros(system.nv, c.q.dtype)
-    return _by_displacements(system, c, plan, v, c.world_twists(v), None)
+    K = _by_displacements(system, c, plan, v, c.world_twists(v), None)
+    return K if lam.size == 0 else K - _of_couplings(system, c, lam)
+
+
+def _of_couplings(
+    system: JointSystem, c: JointConfiguration, lam: Float[Array, "ng"]
+) -> Float[Array, "nv nv"]:
+    """Derivative of the forces Gᵀ λ of couplings and drivers by displacements of q."""
+    zeros = jnp.zeros(system.nv, c.q.dtype)
+
+    def force(delta: Float[Array, "nv"]) -> Float[Array, "nv"]:
+        moved = system.configuration(c.t, system.retract(c.q, delta), c.z)
+        no_wrenches = jnp.zeros((system.mechanism.n_ports, 6), lam.dtype)
+        _, on_joints = constraints.coordinate_loads(system, moved, lam, no_wrenches, {})
+        return add_joint_forces(system, zeros, on_joints)
+
+    return jax.jacfwd(force)(zeros)
 
 
 def residual_derivatives(

@@ -353,7 +353,7 @@ class JointSystem(AbstractSystem[JointConfiguration]):
     ) -> Float[Array, "nv nv"] | None:
         from . import residual_derivatives
 
-        return residual_derivatives.rest_stiffness(self, c)
+        return residual_derivatives.rest_stiffness(self, c, lam)
 
     def own_free_accelerations(self, t: Time, state: State) -> Float[Array, "nv"] | None:
         from . import free
