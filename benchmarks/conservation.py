@@ -23,7 +23,7 @@ import jaxmbd as mbd
 from benchmarks.machine import machine
 from jaxmbd.integrators.abstract import AbstractIntegrator
 from jaxmbd.lie import Cayley, CayleyGibbsRodrigues, Exponential
-from jaxmbd.system import residuals
+from jaxmbd.system import equation_residuals
 from jaxmbd.system.abstract import AbstractSystem
 
 CHUNK = 1000  # Steps per call, so that memory stays small.
@@ -42,7 +42,7 @@ def look(system: AbstractSystem, state: mbd.State) -> Followed:
     """Energy, angular momentum and largest gap of one state."""
     energy, gaps = (
         mbd.energy(system, 0.0, state),
-        residuals.position_residual(system, jnp.zeros(()), state.q),
+        equation_residuals.position_residual(system, jnp.zeros(()), state.q),
     )
     angular = mbd.momentum(system, 0.0, state).angular
     return Followed(energy.kinetic, energy.total, angular, jnp.max(jnp.abs(gaps), initial=0.0))

@@ -31,7 +31,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 import jaxmbd as mbd
 import scalarjit
 from benchmarks.chains import chain
-from jaxmbd.accelerators import wide_programs
+from jaxmbd.accelerators import accelerator_programs
 from scalarjit.cuda_call import CALL
 
 STATES, LINKS, STEP = 4096, 10, 1e-3
@@ -71,7 +71,7 @@ def compiled(fn: Callable[..., Any], *args: Any, plain: bool = False) -> str:
     )
     sharding = NamedSharding(Mesh(np.array(topology.devices[:1]), ("x",)), PartitionSpec())
     shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), args)
-    with wide_programs(True) if plain else scalarjit.emulated_gpu():
+    with accelerator_programs(True) if plain else scalarjit.emulated_gpu():
         traced = jax.jit(fn, in_shardings=sharding).trace(*shapes)
         lowered = traced.lower(lowering_platforms=("cuda",))
     text = lowered.compile().as_text()

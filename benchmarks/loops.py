@@ -26,7 +26,7 @@ import scalarjit
 from benchmarks.machine import machine
 from jaxmbd import Frame, inertia, joints
 from jaxmbd.integrators.abstract import AbstractIntegrator
-from jaxmbd.system import residuals
+from jaxmbd.system import equation_residuals
 from jaxmbd.system.abstract import AbstractSystem
 
 H = 1e-3
@@ -85,8 +85,8 @@ def chunk(
     def step(carry: tuple, k: Array) -> tuple[tuple, tuple[Array, Array, Array]]:
         t = k * H
         state, memory = integrator.advance(system, t, t + H, *carry)
-        gap = jnp.max(jnp.abs(residuals.position_residual(system, t, state.q)))
-        rate = jnp.max(jnp.abs(residuals.velocity_residual(system, t, state)))
+        gap = jnp.max(jnp.abs(equation_residuals.position_residual(system, t, state.q)))
+        rate = jnp.max(jnp.abs(equation_residuals.velocity_residual(system, t, state)))
         return (state, memory), (gap, rate, mbd.energy(system, t, state).total)
 
     return jax.lax.scan(step, carry, first + jnp.arange(CHUNK))

@@ -30,7 +30,7 @@ _chosen = jax.make_user_context(default_value=None)
 
 
 @contextmanager
-def wide_programs(on: bool) -> Iterator[None]:
+def accelerator_programs(on: bool) -> Iterator[None]:
     """Switch programs for accelerators on or off inside a `with` block.
 
     Results agree to rounding. Programs for accelerators have no generated code. Default: on, if
@@ -40,18 +40,18 @@ def wide_programs(on: bool) -> Iterator[None]:
         yield
 
 
-def is_wide() -> bool:
+def for_accelerator() -> bool:
     """True if JAX traces programs for accelerators here."""
     if _chosen.value is not None:
         return _chosen.value
     return jax.default_backend() != "cpu" and why_none() not in (None, PART)
 
 
-def widened(fn: Callable[..., Any]) -> Callable[..., Any]:
+def products_as_sums(fn: Callable[..., Any]) -> Callable[..., Any]:
     """fn with its small matrix products written as sums, if programs are for accelerators."""
 
     def of_args(*args: Any) -> Any:
-        if not is_wide():
+        if not for_accelerator():
             return fn(*args)
         program, shapes, rest = eqx.filter_make_jaxpr(fn)(*args)
         arrays = jax.tree.leaves(eqx.filter(args, eqx.is_array))

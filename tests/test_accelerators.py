@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import jaxmbd as mbd
-from jaxmbd.accelerators import wide_programs, widened
+from jaxmbd.accelerators import accelerator_programs, products_as_sums
 from tests.models import chain, four_bar, random_tree
 
 SYSTEMS = {
@@ -40,10 +40,10 @@ def test_products_in_loops_and_branches_become_sums():
         return {"rows": rows, "more": more, "outer": jax.jit(jnp.outer)(more, more), "f": factor}
 
     plain = fn(A, 2, 3.0)
-    with wide_programs(True):
-        wide = widened(fn)(A, 2, 3.0)
-        program = jax.make_jaxpr(lambda A: widened(fn)(A, 2, 3.0)["rows"])(A)
-        slope = jax.jacobian(lambda A: widened(fn)(A, 2, 3.0)["rows"])(A)
+    with accelerator_programs(True):
+        wide = products_as_sums(fn)(A, 2, 3.0)
+        program = jax.make_jaxpr(lambda A: products_as_sums(fn)(A, 2, 3.0)["rows"])(A)
+        slope = jax.jacobian(lambda A: products_as_sums(fn)(A, 2, 3.0)["rows"])(A)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-14), wide, plain)
     assert not list(products(program.jaxpr))
     np.testing.assert_allclose(slope, jax.jacobian(lambda A: fn(A, 2, 3.0)["rows"])(A), rtol=1e-13)
@@ -55,8 +55,8 @@ def test_long_products_and_integers_remain():
     def fn(A):
         return A @ A, rows @ rows.T
 
-    with wide_programs(True):
-        program = jax.make_jaxpr(widened(fn))(A)
+    with accelerator_programs(True):
+        program = jax.make_jaxpr(products_as_sums(fn))(A)
     assert sorted(products(program.jaxpr)) == [3, 40]
 
 
@@ -68,7 +68,7 @@ def test_accelerations_of_a_tree():
         state = mbd.assemble(system, {})
         state = mbd.State(state.q, jnp.linspace(0.1, 0.3, state.v.size))
         plain = mbd.accelerations(system, 0.0, state)[0]
-        with wide_programs(True):
+        with accelerator_programs(True):
             wide = mbd.accelerations(system, 0.0, state)[0]
         np.testing.assert_allclose(wide, plain, rtol=1e-9, atol=1e-10)
 
@@ -89,7 +89,7 @@ def test_motions_and_gradients(name):
         return end(v), jax.grad(lambda v: jnp.sum(jnp.cos(end(v))))(v)
 
     plain = jax.jit(value_and_slope)(v)
-    with wide_programs(True):
+    with accelerator_programs(True):
         wide = jax.jit(value_and_slope)(v)
         text = jax.jit(jax.vmap(end)).trace(v[None]).lower(lowering_platforms=("cuda",)).as_text()
     for a, b in zip(wide, plain, strict=True):

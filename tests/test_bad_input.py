@@ -15,7 +15,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import forces, inertia, joints, signals
-from jaxmbd.identification import minimum
+from jaxmbd.identification import multistart
 from jaxmbd.programs import storage
 
 pytestmark = pytest.mark.skipif(
@@ -277,7 +277,7 @@ def no_programs(monkeypatch):
     monkeypatch.setattr(storage, "_known", OrderedDict())
     monkeypatch.setattr(storage, "_on_disk", lambda name: None)
     monkeypatch.setattr(storage._Stored, "_made", none_but_small)
-    monkeypatch.setattr(minimum, "_program", none)
+    monkeypatch.setattr(multistart, "_program", none)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -177,6 +177,13 @@ def test_parts_do_not_import_one_another_in_circles():
     graphlib.TopologicalSorter(parts).prepare()  # Raises an error that names a circle.
 
 
+def test_a_name_of_a_module_has_one_meaning():
+    """`abstract` and `system` have the same role in each package."""
+    names = [path.stem for path in PACKAGE.rglob("*.py")]
+    repeated = {name for name in names if names.count(name) > 1}
+    assert repeated == {"__init__", "abstract", "system"}
+
+
 def registrations(tree: ast.Module) -> Iterator[tuple[str, str]]:
     """Generic function and class, as written, of each `register` of a `singledispatch`."""
     for node in tree.body:

@@ -13,7 +13,7 @@ import jaxmbd as mbd
 from jaxmbd import forces, joints, testing
 from jaxmbd.formulations.joint import JointSystem
 from jaxmbd.lie import so3
-from jaxmbd.testing import systems, verdict
+from jaxmbd.testing import assertions, systems
 from tests import models
 
 KEY = jax.random.key(3)
@@ -204,7 +204,7 @@ def test_systems_keep_their_contract():
     # Of maximal coordinates, a rotor as a coordinate of its own; the rest is in test_trees.
     system, state = moving(mbd.MaximalCoordinates(), names=("b0",))
     looks = systems._mass_findings(system, jnp.zeros(()), state)
-    verdict.judge("maximal", looks)
+    assertions.judge("maximal", looks)
 
 
 class CarelessSystem(JointSystem):
@@ -229,7 +229,7 @@ def test_system_whose_retraction_is_of_first_order():
     fields = {f.name: getattr(system, f.name) for f in dataclasses.fields(system)}
     findings = systems._map_findings(HastySystem(**fields), jnp.zeros(()), state)
     with pytest.raises(AssertionError, match="to second order in s: off by") as caught:
-        verdict.judge("system", findings)
+        assertions.judge("system", findings)
     assert len(str(caught.value).splitlines()) == 2
 
 

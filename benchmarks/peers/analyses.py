@@ -12,7 +12,7 @@ from benchmarks import coverage, sweep
 from benchmarks.peers.protocol import Contender, Entry, Options, Result, Target, compiled, race
 from jaxmbd.identification.misfit import Misfit
 from jaxmbd.sweeps.chunks import run_chunk
-from jaxmbd.sweeps.program import Program
+from jaxmbd.sweeps.scenario_program import Program
 
 TITLE = "Identification and sweeps"
 ABOUT = (

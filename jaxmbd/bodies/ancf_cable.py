@@ -91,13 +91,13 @@ class ANCFCable(AbstractBody):
         planar: bool = False,
         damping: Any = 0.0,
     ):
-        who = "ANCFCable"
-        self.length = as_leaf(length, (), f"{who}: length")
-        self.EA, self.EI = as_leaf(EA, (), f"{who}: EA"), as_leaf(EI, (), f"{who}: EI")
-        self.mass_per_length = as_leaf(mass_per_length, (), f"{who}: mass_per_length")
-        self.damping = as_leaf(damping, (), f"{who}: damping")
+        caller = "ANCFCable"
+        self.length = as_leaf(length, (), f"{caller}: length")
+        self.EA, self.EI = as_leaf(EA, (), f"{caller}: EA"), as_leaf(EI, (), f"{caller}: EI")
+        self.mass_per_length = as_leaf(mass_per_length, (), f"{caller}: mass_per_length")
+        self.damping = as_leaf(damping, (), f"{caller}: damping")
         if n_elements < 1:
-            raise ModelError(f"{who}: n_elements must be positive, got {n_elements}")
+            raise ModelError(f"{caller}: n_elements must be positive, got {n_elements}")
         self.n_elements, self.planar = int(n_elements), bool(planar)
 
     @property

@@ -163,39 +163,42 @@ class FlexibleBody(AbstractBody):
         without_strains: Sequence[int] = (),
         stresses: Any = None,
     ):
-        who = "FlexibleBody"
-        self.mass = as_leaf(mass, (), f"{who}: mass")
-        self.stiffness = as_leaf(stiffness, None, f"{who}: stiffness")
+        caller = "FlexibleBody"
+        self.mass = as_leaf(mass, (), f"{caller}: mass")
+        self.stiffness = as_leaf(stiffness, None, f"{caller}: stiffness")
         k = self.stiffness.shape[0] if self.stiffness.ndim == 2 else 0
-        as_leaf(self.stiffness, (k, k), f"{who}: stiffness")
-        self.damping = as_leaf(damping, (k, k), f"{who}: damping")
-        self.first = as_leaf(first, None, f"{who}: first")
+        as_leaf(self.stiffness, (k, k), f"{caller}: stiffness")
+        self.damping = as_leaf(damping, (k, k), f"{caller}: damping")
+        self.first = as_leaf(first, None, f"{caller}: first")
         n = self.first.shape[0] if self.first.ndim == 2 else 0
         if n not in (1 + k, 1 + k + k * (k + 1) // 2):
             raise ModelError(
-                f"{who}: first must have 1 + k rows, or 1 + k + k (k + 1) / 2 with displacements "
-                f"of second order, for k = {k} elastic coordinates; got shape {self.first.shape}"
+                f"{caller}: first must have 1 + k rows, or 1 + k + k (k + 1) / 2 with "
+                f"displacements of second order, for k = {k} elastic coordinates; got "
+                f"shape {self.first.shape}"
             )
-        as_leaf(self.first, (n, 3), f"{who}: first")
-        self.second = as_leaf(second, (n, 3, n, 3), f"{who}: second")
-        self.positions = as_leaf(positions, None, f"{who}: positions")
+        as_leaf(self.first, (n, 3), f"{caller}: first")
+        self.second = as_leaf(second, (n, 3, n, 3), f"{caller}: second")
+        self.positions = as_leaf(positions, None, f"{caller}: positions")
         m = self.positions.shape[0] if self.positions.ndim == 2 else 0
-        as_leaf(self.positions, (m, 3), f"{who}: positions")
-        self.translations = as_leaf(translations, (m, n - 1, 3), f"{who}: translations")
-        self.rotations = as_leaf(rotations, (m, n - 1, 3), f"{who}: rotations")
-        self.strains = None if strains is None else as_leaf(strains, (m, k, 6), f"{who}: strains")
+        as_leaf(self.positions, (m, 3), f"{caller}: positions")
+        self.translations = as_leaf(translations, (m, n - 1, 3), f"{caller}: translations")
+        self.rotations = as_leaf(rotations, (m, n - 1, 3), f"{caller}: rotations")
+        self.strains = (
+            None if strains is None else as_leaf(strains, (m, k, 6), f"{caller}: strains")
+        )
         self.stresses = (
-            None if stresses is None else as_leaf(stresses, (m, k, 6), f"{who}: stresses")
+            None if stresses is None else as_leaf(stresses, (m, k, 6), f"{caller}: stresses")
         )
         self.skin, self.without_strains = skin, tuple(int(row) for row in without_strains)
         if skin is not None and skin.rows.size and not 0 <= skin.rows.min() <= skin.rows.max() < m:
-            raise ModelError(f"{who}: skin must refer to the {m} nodes by their rows")
+            raise ModelError(f"{caller}: skin must refer to the {m} nodes by their rows")
         if skin is not None and skin.strains is not None:
-            as_leaf(skin.strains, (skin.arms.shape[0], k), f"{who}: strains of the skin")
+            as_leaf(skin.strains, (skin.arms.shape[0], k), f"{caller}: strains of the skin")
         self.nodes = tuple(sorted((str(name), int(row)) for name, row in nodes.items()))
         for name, row in self.nodes:
             if not 0 <= row < m:
-                raise ModelError(f"{who}: node {name!r} is row {row}, but there are {m} nodes")
+                raise ModelError(f"{caller}: node {name!r} is row {row}, but there are {m} nodes")
 
     @property
     def n_elastic(self) -> int:

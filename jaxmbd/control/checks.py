@@ -9,18 +9,18 @@ from ..forces.abstract_controller import is_part
 from ..sensors import AbstractSensor
 
 
-def as_sensors(value: Any, who: str) -> Any:
+def as_sensors(value: Any, caller: str) -> Any:
     """Sensors in nested dicts and tuples, or one sensor.
 
     **Raises** `ModelError` for anything else.
     """
     if isinstance(value, dict):
-        return {key: as_sensors(x, who) for key, x in value.items()}
+        return {key: as_sensors(x, caller) for key, x in value.items()}
     if isinstance(value, list | tuple):
-        return tuple(as_sensors(x, who) for x in value)
+        return tuple(as_sensors(x, caller) for x in value)
     if not isinstance(value, AbstractSensor) or any(map(callable, jax.tree.leaves(value))):
         raise ModelError(
-            f"{who}: {value!r} is not a sensor; take one of jaxmbd.sensors, or derive one from "
+            f"{caller}: {value!r} is not a sensor; take one of jaxmbd.sensors, or derive one from "
             "sensors.AbstractKinematicSensor"
         )
     return value

@@ -76,30 +76,30 @@ def beam(
         body = mbd.flexible.beam(1.0, 7e10, 2.6e10, 2700.0, section, 4, n_modes=2)
         tip = mbd.Frame("beam", node="tip")
     """
-    who = "flexible.beam"
+    caller = "flexible.beam"
     length, E, G, density = (
-        positive(x, f"{who}: {name}")
+        positive(x, f"{caller}: {name}")
         for x, name in ((length, "length"), (E, "E"), (G, "G"), (density, "density"))
     )
-    check_units(E, density, who)
-    n_elements = as_count(n_elements, f"{who}: n_elements")
-    as_section(section, f"{who}: section")
-    interfaces = as_names(interfaces, f"{who}: interfaces")
-    attachments = as_names(attachments, f"{who}: attachments")
-    nodes = as_mapping(nodes, f"{who}: nodes", "{name: row}")
+    check_units(E, density, caller)
+    n_elements = as_count(n_elements, f"{caller}: n_elements")
+    as_section(section, f"{caller}: section")
+    interfaces = as_names(interfaces, f"{caller}: interfaces")
+    attachments = as_names(attachments, f"{caller}: attachments")
+    nodes = as_mapping(nodes, f"{caller}: nodes", "{name: row}")
     if theory not in THEORIES:
-        raise ModelError(f"{who}: theory must be 'timoshenko' or 'bernoulli', got {theory!r}")
+        raise ModelError(f"{caller}: theory must be 'timoshenko' or 'bernoulli', got {theory!r}")
     known = {"base": 0, "tip": n_elements, **nodes}
     L = length / n_elements
     material, K, M, positions = _assembled(E, G, density, section, L, theory, n_elements)
 
     def computed() -> Float[Array, "n k"]:
-        ends = {name: _row(known, name, who) for name in interfaces}
+        ends = {name: _row(known, name, caller) for name in interfaces}
         found = modes(K, M, positions, ends, n_modes, method, frame, attachments, known)
         return _uncoupled(found, length)
 
     given = _shapes_of_body(basis) if isinstance(basis, FlexibleBody) else basis
-    shapes = shapes_of(given, computed, K.shape[0], who)
+    shapes = shapes_of(given, computed, K.shape[0], caller)
     arrays = _body_arrays(K, M, shapes, L, material, damping, stiffening)
     axes = jnp.eye(3, dtype=positions.dtype)
     skin = beam_skin(np.arange(n_elements + 1), section.outline(), axes, arrays["strains"])
@@ -169,10 +169,10 @@ def _body_arrays(
     }
 
 
-def _row(known: Mapping[str, int], name: str, who: str) -> int:
+def _row(known: Mapping[str, int], name: str, caller: str) -> int:
     if name not in known:
         listed = ", ".join(map(repr, known))
-        raise ModelError(f"{who}: unknown node {name!r}; known are {listed}")
+        raise ModelError(f"{caller}: unknown node {name!r}; known are {listed}")
     return known[name]
 
 
@@ -198,15 +198,15 @@ def positive(value: Any, name: str) -> Float[Array, ""]:
     return leaf
 
 
-def check_units(E: Float[Array, ""], density: Float[Array, ""], who: str) -> None:
+def check_units(E: Float[Array, ""], density: Float[Array, ""], caller: str) -> None:
     """**Raises** `ModelError` for a speed of sound that no material has."""
     if not (is_concrete(E) and is_concrete(density)):
         return
     speed = float(np.sqrt(np.asarray(E) / np.asarray(density)))
     if not WAVE_SPEEDS[0] <= speed <= WAVE_SPEEDS[1]:
         raise ModelError(
-            f"{who}: E = {float(E):.3g} Pa and density = {float(density):.3g} kg/m³ give sound a "
-            f"speed of {speed:.3g} m/s, which no material has; convert them to Pa and kg/m³ "
+            f"{caller}: E = {float(E):.3g} Pa and density = {float(density):.3g} kg/m³ give sound "
+            f"a speed of {speed:.3g} m/s, which no material has; convert them to Pa and kg/m³ "
             "(steel: 2.1e11 and 7850)"
         )
 

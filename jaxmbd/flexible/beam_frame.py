@@ -63,19 +63,22 @@ class Member(eqx.Module):
         theory: str = "timoshenko",
     ):
         start, end = as_text(start, "Member: start"), as_text(end, "Member: end")
-        who = f"Member from {start!r} to {end!r}"
+        caller = f"Member from {start!r} to {end!r}"
         if start == end:
-            raise ModelError(f"{who}: the ends must be two nodes")
+            raise ModelError(f"{caller}: the ends must be two nodes")
         if theory not in THEORIES:
-            raise ModelError(f"{who}: theory must be 'timoshenko' or 'bernoulli', got {theory!r}")
+            raise ModelError(
+                f"{caller}: theory must be 'timoshenko' or 'bernoulli', got {theory!r}"
+            )
         self.start, self.end = start, end
-        self.section = as_section(section, f"{who}: section")
+        self.section = as_section(section, f"{caller}: section")
         self.E, self.G, self.density = (
-            positive(x, f"{who}: {name}") for name, x in (("E", E), ("G", G), ("density", density))
+            positive(x, f"{caller}: {name}")
+            for name, x in (("E", E), ("G", G), ("density", density))
         )
-        check_units(self.E, self.density, who)
-        self.n_elements, self.theory = as_count(n_elements, f"{who}: n_elements"), theory
-        self.up = as_leaf(up, (3,), f"{who}: up")
+        check_units(self.E, self.density, caller)
+        self.n_elements, self.theory = as_count(n_elements, f"{caller}: n_elements"), theory
+        self.up = as_leaf(up, (3,), f"{caller}: up")
 
 
 class _Mesh(NamedTuple):
@@ -127,35 +130,35 @@ def frame(
     **Raises** `ModelError` for unknown or unconnected nodes, for members without length or parallel
     to their `up`, and for stiffening of loops of members.
     """
-    who = "flexible.frame"
-    nodes = as_mapping(nodes, f"{who}: nodes", "{name: position}")
-    members = as_mapping(members, f"{who}: members", "{name: Member}")
+    caller = "flexible.frame"
+    nodes = as_mapping(nodes, f"{caller}: nodes", "{name: position}")
+    members = as_mapping(members, f"{caller}: members", "{name: Member}")
     for name, member in members.items():
-        as_instance(member, Member, f"{who}: member {name!r}", "a flexible.Member")
-    interfaces = as_names(interfaces, f"{who}: interfaces")
-    attachments = as_names(attachments, f"{who}: attachments")
-    positions = {name: as_leaf(p, (3,), f"{who}: node {name!r}") for name, p in nodes.items()}
-    mesh = _mesh(tuple(positions), members, interfaces, who)
+        as_instance(member, Member, f"{caller}: member {name!r}", "a flexible.Member")
+    interfaces = as_names(interfaces, f"{caller}: interfaces")
+    attachments = as_names(attachments, f"{caller}: attachments")
+    positions = {name: as_leaf(p, (3,), f"{caller}: node {name!r}") for name, p in nodes.items()}
+    mesh = _mesh(tuple(positions), members, interfaces, caller)
     if stiffening and mesh.closed:
         raise ModelError(
-            f"{who}: members form a loop, within which displacements of second order are not "
+            f"{caller}: members form a loop, within which displacements of second order are not "
             "those of single rods; pass stiffening=False, or divide the frame into several bodies"
         )
     named = jnp.stack(list(positions.values()))
     given = tuple(members[name] for name in mesh.order)
-    _check_geometry(mesh, named, given, who)
+    _check_geometry(mesh, named, given, caller)
     K, M, points = _assembled(named, given, mesh)
 
     known = {name: row for row, name in enumerate(positions)}
     for name in (*interfaces, *attachments):
         if name not in known:
-            raise ModelError(unknown(f"{who}: unknown node", name, known))
+            raise ModelError(unknown(f"{caller}: unknown node", name, known))
 
     def computed() -> Float[Array, "n k"]:
         ends = {name: known[name] for name in interfaces}
         return modes(K, M, points, ends, n_modes, method, frame, attachments, known)
 
-    shapes = shapes_of(_basis(basis, mesh, members), computed, K.shape[0], who)
+    shapes = shapes_of(_basis(basis, mesh, members), computed, K.shape[0], caller)
     arrays = _body_arrays(K, M, shapes, points, given, mesh, damping, stiffening)
     skin = _skin(arrays["strains"], named, given, mesh)
     several = tuple(
@@ -169,14 +172,14 @@ def frame(
 
 
 def _mesh(
-    names: tuple[str, ...], members: Mapping[str, Member], interfaces: Sequence[str], who: str
+    names: tuple[str, ...], members: Mapping[str, Member], interfaces: Sequence[str], caller: str
 ) -> _Mesh:
     """Members as a tree from the first interface; **raises** `ModelError` for unknown nodes."""
     if not members or not interfaces:
-        raise ModelError(f"{who}: a frame has at least one member and one interface")
+        raise ModelError(f"{caller}: a frame has at least one member and one interface")
     for name in (*interfaces, *(end for m in members.values() for end in (m.start, m.end))):
         if name not in names:
-            raise ModelError(unknown(f"{who}: unknown node", name, dict.fromkeys(names)))
+            raise ModelError(unknown(f"{caller}: unknown node", name, dict.fromkeys(names)))
     inner, n_nodes = {}, len(names)
     for name, member in members.items():
         inner[name] = np.arange(n_nodes, n_nodes + member.n_elements - 1)
@@ -200,24 +203,24 @@ def _mesh(
     missing = [name for name in names if name not in reached]
     if missing:
         listed = ", ".join(map(repr, missing))
-        raise ModelError(f"{who}: no members connect {interfaces[0]!r} with {listed}")
+        raise ModelError(f"{caller}: no members connect {interfaces[0]!r} with {listed}")
     return _Mesh(tuple(order), tuple(flipped), tuple(chains), n_nodes, closed)
 
 
-def _check_geometry(mesh: _Mesh, named: Array, members: Sequence[Member], who: str) -> None:
+def _check_geometry(mesh: _Mesh, named: Array, members: Sequence[Member], caller: str) -> None:
     if not is_concrete(named):
         return
     for name, chain, member in zip(mesh.order, mesh.chains, members, strict=True):
         along = np.asarray(named)[chain[-1]] - np.asarray(named)[chain[0]]
         length = np.linalg.norm(along)
         if not length > 0:
-            raise ModelError(f"{who}: the ends of {name!r} are at the same position")
+            raise ModelError(f"{caller}: the ends of {name!r} are at the same position")
         if not is_concrete(member.up):
             continue
         up = np.asarray(member.up)
         if not np.linalg.norm(np.cross(along, up)) > PARALLEL * length * np.linalg.norm(up):
             raise ModelError(
-                f"{who}: {name!r} is parallel to its direction up, {up.tolist()}, which then "
+                f"{caller}: {name!r} is parallel to its direction up, {up.tolist()}, which then "
                 "does not say where the z axis of the section is; give another one: up=[1, 0, 0]"
             )
 

@@ -19,7 +19,7 @@ class Interfaces(eqx.Module):
     rows: tuple[tuple[int, ...], ...] = eqx.field(static=True)
 
     @staticmethod
-    def of(given: Mapping[str, Any], n_nodes: int, who: str) -> "Interfaces":
+    def of(given: Mapping[str, Any], n_nodes: int, caller: str) -> "Interfaces":
         """Make interfaces of rows of nodes by name.
 
         **Raises** `ModelError` for rows that are not those of nodes.
@@ -29,24 +29,24 @@ class Interfaces(eqx.Module):
             given_rows = np.atleast_1d(np.asarray(value))
             if not np.issubdtype(given_rows.dtype, np.integer) or given_rows.ndim != 1:
                 raise ModelError(
-                    f"{who}: node {name!r} must be one or more rows of nodes, whole numbers, got "
-                    f"{value!r:.60}"
+                    f"{caller}: node {name!r} must be one or more rows of nodes, whole numbers, "
+                    f"got {value!r:.60}"
                 )
             own = tuple(int(row) for row in given_rows)
             if not own or min(own) < 0 or max(own) >= n_nodes:
                 raise ModelError(
-                    f"{who}: node {name!r} has the rows {own}, but there are {n_nodes} nodes "
+                    f"{caller}: node {name!r} has the rows {own}, but there are {n_nodes} nodes "
                     "(rows count nodes, not degrees of freedom)"
                 )
             rows.append(own)
         return Interfaces(tuple(given), tuple(rows))
 
-    def select(self, names: Sequence[str], who: str) -> "Interfaces":
+    def select(self, names: Sequence[str], caller: str) -> "Interfaces":
         """The interfaces `names`, in this order; **raises** `ModelError` for an unknown name."""
         for name in names:
             if name not in self.names:
                 listed = ", ".join(map(repr, self.names)) or "none"
-                raise ModelError(f"{who}: unknown node {name!r}; known are {listed}")
+                raise ModelError(f"{caller}: unknown node {name!r}; known are {listed}")
         rows = dict(zip(self.names, self.rows, strict=True))
         return Interfaces(tuple(names), tuple(rows[name] for name in names))
 
@@ -82,12 +82,12 @@ def rigid_modes(
     return rows.reshape(-1, 6)
 
 
-def per_node_of(K: Array, positions: Array, who: str) -> int:
+def per_node_of(K: Array, positions: Array, caller: str) -> int:
     """Degrees of freedom of a node; **raises** `ModelError` if it is neither 3 nor 6."""
     n, n_nodes = K.shape[0], positions.shape[0]
     if n_nodes == 0 or n not in (3 * n_nodes, 6 * n_nodes):
         raise ModelError(
-            f"{who}: K has {n} rows for {n_nodes} positions; nodes have 3 degrees of freedom "
+            f"{caller}: K has {n} rows for {n_nodes} positions; nodes have 3 degrees of freedom "
             "(displacement), or 6 (displacement and rotation vector)"
         )
     return n // n_nodes

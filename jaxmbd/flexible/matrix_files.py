@@ -220,7 +220,7 @@ SUFFIXES = (".pch", ".bdf", ".dat", ".nas", ".dmig")
 EXPONENT = re.compile(r"(?<=[\d.])([+-]\d+)$")
 
 
-def dmig_entries(path: Path, name: str | None, who: str) -> np.ndarray:
+def dmig_entries(path: Path, name: str | None, caller: str) -> np.ndarray:
     """Entries (node, freedom, node, freedom, value) of a real matrix, shape `(n, 5)`.
 
     Reads small, large and free fields. **Arguments:** `name`: of the matrix; None for the only one
@@ -229,18 +229,18 @@ def dmig_entries(path: Path, name: str | None, who: str) -> np.ndarray:
     **Raises** `ModelError` for unknown or several matrices, complex ones, scalar points, and
     fields that cannot be read.
     """
-    lines = read_lines(path, who, "ascii", "export DMIG as text")
+    lines = read_lines(path, caller, "ascii", "export DMIG as text")
     entries = [entry for entry in _dmig_entries(lines) if entry[1][0].upper() == "DMIG"]
     names = sorted({fields[1].upper() for _, fields in entries})
     if name is None and len(names) != 1:
         raise ModelError(
-            f"{who}: {path.name} has the matrices {', '.join(names) or 'none'}; pass names, such "
-            "as names=('KAAX', 'MAAX')"
+            f"{caller}: {path.name} has the matrices {', '.join(names) or 'none'}; pass names, "
+            "such as names=('KAAX', 'MAAX')"
         )
     chosen = names[0] if name is None else name.upper()
     if chosen not in names:
         raise ModelError(
-            f"{who}: {path.name} has no matrix {chosen!r}; it has {', '.join(names) or 'none'}"
+            f"{caller}: {path.name} has no matrix {chosen!r}; it has {', '.join(names) or 'none'}"
         )
     rows: list[tuple[int, int, int, int, float]] = []
     for line, fields in entries:
@@ -248,35 +248,35 @@ def dmig_entries(path: Path, name: str | None, who: str) -> np.ndarray:
             continue
         try:
             if fields[2] == "0":
-                _check_header(fields, chosen, path, who)
+                _check_header(fields, chosen, path, caller)
             else:
                 rows += _column(fields)
         except ModelError:
             raise
         except ValueError:
             raise ModelError(
-                f"{who}: the DMIG entry at line {line} of {path.name} cannot be read: fields "
+                f"{caller}: the DMIG entry at line {line} of {path.name} cannot be read: fields "
                 f"{fields[:9]}"
             ) from None
     if not rows:
-        raise ModelError(f"{who}: {path.name} has no entries of {chosen}")
+        raise ModelError(f"{caller}: {path.name} has no entries of {chosen}")
     if any(row[1] == 0 or row[3] == 0 for row in rows):
         raise ModelError(
-            f"{who}: {chosen} of {path.name} has scalar points, such as modal coordinates of a "
+            f"{caller}: {chosen} of {path.name} has scalar points, such as modal coordinates of a "
             "reduced superelement; export the matrices of grid points alone"
         )
     return np.asarray(rows, dtype=float)
 
 
-def _check_header(fields: list[str], name: str, path: Path, who: str) -> None:
+def _check_header(fields: list[str], name: str, path: Path, caller: str) -> None:
     form, kind = int(fields[3]), int(fields[4])
     if kind not in (1, 2):
         raise ModelError(
-            f"{who}: {name} of {path.name} is complex (TIN = {kind}); K and M must be real"
+            f"{caller}: {name} of {path.name} is complex (TIN = {kind}); K and M must be real"
         )
     if form not in (1, 6):
         raise ModelError(
-            f"{who}: {name} of {path.name} is rectangular (IFO = {form}); K and M are square"
+            f"{caller}: {name} of {path.name} is rectangular (IFO = {form}); K and M are square"
         )
 
 

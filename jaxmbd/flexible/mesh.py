@@ -50,7 +50,7 @@ def rigid_motions(positions: np.ndarray, centre: np.ndarray) -> np.ndarray:
     return np.concatenate([moved, turned], axis=2).reshape(-1, 6)
 
 
-def mean_motion(positions: np.ndarray, tie: Tie, who: str) -> np.ndarray:
+def mean_motion(positions: np.ndarray, tie: Tie, caller: str) -> np.ndarray:
     """The motion of an interface by displacements of its nodes, shape `(6, 3 m)`.
 
     It fits them by least squares. **Raises** `ModelError` for nodes on a line.
@@ -63,14 +63,14 @@ def mean_motion(positions: np.ndarray, tie: Tie, who: str) -> np.ndarray:
     values = np.linalg.svd(R, compute_uv=False)
     if len(tie.rows) < 3 or values[-1] <= COLLINEAR * values[0]:
         raise ModelError(
-            f"{who}: interface {tie.name!r} has {len(tie.rows)} nodes on a line or at a point, "
+            f"{caller}: interface {tie.name!r} has {len(tie.rows)} nodes on a line or at a point, "
             "whose motion gives no rotation; select at least three nodes that span a plane"
         )
     return np.linalg.pinv(rigid_motions(positions[tie.rows], tie.p) / scale) / scale[:, None]
 
 
 def craig_bampton(
-    K: Any, M: Any, positions: np.ndarray, ties: list[Tie], n_modes: int, frame: str, who: str
+    K: Any, M: Any, positions: np.ndarray, ties: list[Tie], n_modes: int, frame: str, caller: str
 ) -> np.ndarray:
     """Mode shapes of a free body without rigid motions, of unit mass, shape `(3 n, k)`.
 
@@ -80,16 +80,16 @@ def craig_bampton(
     **Raises** `ModelError` for too many modes, a number of them that parts a pair of repeated
     ones, and for parts that move without elastic energy.
     """
-    T, C, fits = _constraints(positions, ties, who)
+    T, C, fits = _constraints(positions, ties, caller)
     inner, held = T.T @ K @ T, C @ T
     n, m = inner.shape[0], held.shape[0]
     if not 0 <= n_modes < n - m - 1:
-        raise ModelError(f"{who}: n_modes must be from 0 to {n - m - 2}, got {n_modes}")
-    factors = _factors(inner, held, who)
+        raise ModelError(f"{caller}: n_modes must be from 0 to {n - m - 2}, got {n_modes}")
+    factors = _factors(inner, held, caller)
     unit = np.zeros((n + m, m - 6))
     unit[n + 6 :] = np.eye(m - 6)
     static = factors.solve(unit)[:n]
-    normal = _normal_modes(factors, T.T @ M @ T, inner, n_modes, m, who)
+    normal = _normal_modes(factors, T.T @ M @ T, inner, n_modes, m, caller)
     B = T @ np.concatenate([static, normal], axis=1)
     R = rigid_motions(positions, ties[0].p)
     conditions = _conditions(M, R, fits, ties, frame)
@@ -100,7 +100,7 @@ def craig_bampton(
         return shapes * np.asarray(signs(shapes))
 
 
-def _constraints(positions: np.ndarray, ties: list[Tie], who: str) -> tuple[Any, Any, Any]:
+def _constraints(positions: np.ndarray, ties: list[Tie], caller: str) -> tuple[Any, Any, Any]:
     """Matrices of the constraints of interfaces on the displacements u of all nodes.
 
     **Returns** T of u = T q, where q has the displacements of nodes outside of rigid interfaces and
@@ -111,7 +111,7 @@ def _constraints(positions: np.ndarray, ties: list[Tie], who: str) -> tuple[Any,
     fits, place = [], np.arange(n)
     for tie in ties:
         fit = np.zeros((6, 3 * n))
-        fit[:, _dofs(tie.rows)] = mean_motion(positions, tie, who)
+        fit[:, _dofs(tie.rows)] = mean_motion(positions, tie, caller)
         fits.append(fit)
     rigid = [tie for tie in ties if tie.rigid]
     free = np.setdiff1d(place, np.concatenate([np.zeros(0, int), *(tie.rows for tie in rigid)]))
@@ -131,14 +131,14 @@ def _dofs(rows: np.ndarray) -> np.ndarray:
     return (3 * rows[:, None] + np.arange(3)).ravel()
 
 
-def _factors(K: Any, C: Any, who: str) -> Any:
+def _factors(K: Any, C: Any, caller: str) -> Any:
     """Sparse LU factors of the equations K q + Cᵀ λ = f, C q = d."""
     scale = float(abs(K).max())
     saddle = sp.csc_matrix(sp.bmat([[K, scale * C.T], [scale * C, None]]))
     try:
         factors = splu(saddle, permc_spec="MMD_AT_PLUS_A")
     except RuntimeError:
-        raise ModelError(_mechanism(who)) from None
+        raise ModelError(_mechanism(caller)) from None
     return _Scaled(factors, K.shape[0], scale)
 
 
@@ -166,7 +166,9 @@ class _Inverse(LinearOperator):
         return self.factors.solve(np.concatenate([x.ravel(), self.zeros]))[: self.shape[0]]
 
 
-def _normal_modes(factors: _Scaled, M: Any, K: Any, n_modes: int, m: int, who: str) -> np.ndarray:
+def _normal_modes(
+    factors: _Scaled, M: Any, K: Any, n_modes: int, m: int, caller: str
+) -> np.ndarray:
     """The lowest modes with interfaces held."""
     n = M.shape[0]
     inverse = _Inverse(factors, n, m)
@@ -177,15 +179,15 @@ def _normal_modes(factors: _Scaled, M: Any, K: Any, n_modes: int, m: int, who: s
     values, vectors = values[order], vectors[:, order]
     mean = K.diagonal().sum() / M.diagonal().sum()
     if values[0] <= MECHANISM * mean / n:
-        raise ModelError(_mechanism(who))
+        raise ModelError(_mechanism(caller))
     if n_modes > 0:
-        check_cut(values[n_modes - 1 :], n_modes, who)
+        check_cut(values[n_modes - 1 :], n_modes, caller)
     return vectors[:, :n_modes]
 
 
-def _mechanism(who: str) -> str:
+def _mechanism(caller: str) -> str:
     return (
-        f"{who}: a part of the mesh moves without elastic energy while the interfaces are held; "
+        f"{caller}: a part of the mesh moves without elastic energy while the interfaces are held; "
         "parts must share facets, not only an edge or a node"
     )
 
@@ -310,47 +312,49 @@ def from_mesh(
     unsuitable meshes, a number of modes that parts a pair of repeated ones, and a mass that is not
     `total_mass`. `ImportError` without scikit-fem and meshio.
     """
-    who = "flexible.from_mesh"
-    interfaces = as_mapping(interfaces, f"{who}: interfaces", "{name: selection}")
-    nodes = as_mapping(nodes, f"{who}: nodes", "{name: selection}")
-    n_modes = as_count(n_modes, f"{who}: n_modes", least=0)
-    E, density = positive(E, f"{who}: E"), positive(density, f"{who}: density")
-    check_units(E, density, who)
-    nu, at = _poisson(nu, basis_nu, who)
-    unit = as_positive(unit, f"{who}: unit [m]")
+    caller = "flexible.from_mesh"
+    interfaces = as_mapping(interfaces, f"{caller}: interfaces", "{name: selection}")
+    nodes = as_mapping(nodes, f"{caller}: nodes", "{name: selection}")
+    n_modes = as_count(n_modes, f"{caller}: n_modes", least=0)
+    E, density = positive(E, f"{caller}: E"), positive(density, f"{caller}: density")
+    check_units(E, density, caller)
+    nu, at = _poisson(nu, basis_nu, caller)
+    unit = as_positive(unit, f"{caller}: unit [m]")
     if frame not in ("clamped", "chord", "mean-axis"):
-        raise ModelError(f"{who}: frame must be clamped, chord or mean-axis, got {frame!r}")
+        raise ModelError(f"{caller}: frame must be clamped, chord or mean-axis, got {frame!r}")
     if len(interfaces) < (2 if frame == "chord" else 1):
         raise ModelError(
-            f"{who}: interfaces must name the parts at which joints act: one, or two "
+            f"{caller}: interfaces must name the parts at which joints act: one, or two "
             "for frame='chord'"
         )
-    given = solid(mesh, unit, degree, who)
-    ties = [_tie(given, name, x, who) for name, x in interfaces.items()]
-    _check_apart(ties, who)
-    extra = [_tie(given, name, x, who) for name, x in nodes.items() if name not in interfaces]
-    shapes = _shapes(given, ties, n_modes, frame, at, who)
-    reduced, skin = _reduced(given, shapes, [*ties, *extra], who)
-    _check_mass(density, reduced.volume, total_mass, who)
+    given = solid(mesh, unit, degree, caller)
+    ties = [_tie(given, name, x, caller) for name, x in interfaces.items()]
+    _check_apart(ties, caller)
+    extra = [_tie(given, name, x, caller) for name, x in nodes.items() if name not in interfaces]
+    shapes = _shapes(given, ties, n_modes, frame, at, caller)
+    reduced, skin = _reduced(given, shapes, [*ties, *extra], caller)
+    _check_mass(density, reduced.volume, total_mass, caller)
     arrays = _body_arrays(reduced, E, nu, density, damping)
     names = {tie.name: row for row, tie in enumerate([*ties, *extra])}
     return FlexibleBody(**arrays, nodes=names, skin=skin)
 
 
-def _poisson(nu: Any, basis_nu: float | None, who: str) -> tuple[Float[Array, ""], float]:
+def _poisson(nu: Any, basis_nu: float | None, caller: str) -> tuple[Float[Array, ""], float]:
     """ν as an array, and its value for the mode shapes."""
     given = nu if basis_nu is None else basis_nu
-    nu = as_leaf(nu, (), f"{who}: nu")
+    nu = as_leaf(nu, (), f"{caller}: nu")
     # Within jit as_leaf traces even a Python number.
     at = given if is_concrete(given) else jax.lax.stop_gradient(given)
     if not is_concrete(at):
         raise ModelError(
-            f"{who}: nu is traced, but mode shapes are computed on the host; pass basis_nu, the "
+            f"{caller}: nu is traced, but mode shapes are computed on the host; pass basis_nu, the "
             "number for which they are computed"
         )
     for value in (nu, at):
         if is_concrete(value) and not -1.0 < float(value) < 0.5:
-            raise ModelError(f"{who}: Poisson's ratio must be above -1 and below 0.5, got {value}")
+            raise ModelError(
+                f"{caller}: Poisson's ratio must be above -1 and below 0.5, got {value}"
+            )
     return nu, float(at)
 
 
@@ -359,32 +363,34 @@ def _lame(E: Any, nu: Any) -> tuple[Any, Any]:
     return E * nu / ((1.0 + nu) * (1.0 - 2.0 * nu)), E / (2.0 * (1.0 + nu))
 
 
-def _tie(given: Solid, name: str, value: Any, who: str) -> Tie:
+def _tie(given: Solid, name: str, value: Any, caller: str) -> Tie:
     """The nodes and the frame of an interface; **raises** `ModelError` if there are none."""
     x = value if isinstance(value, Interface) else Interface(value)
-    rows = _selected(given, name, x.select, who)
+    rows = _selected(given, name, x.select, caller)
     if rows.size == 0:
         low, high = given.positions.min(axis=0), given.positions.max(axis=0)
         raise ModelError(
-            f"{who}: interface {name!r} selects no node of an element; the body extends from "
+            f"{caller}: interface {name!r} selects no node of an element; the body extends from "
             f"{low} to {high} m"
         )
     p = given.positions[rows].mean(axis=0) if x.p is None else np.asarray(x.p, dtype=float)
     return Tie(name, rows, p, x.coupling == "rigid")
 
 
-def _selected(given: Solid, name: str, select: Any, who: str) -> np.ndarray:
+def _selected(given: Solid, name: str, select: Any, caller: str) -> np.ndarray:
     """Rows of nodes, ascending."""
     if isinstance(select, str):
         if select not in given.sets:
-            raise ModelError(unknown(f"{who}: interface {name!r}: unknown set", select, given.sets))
+            raise ModelError(
+                unknown(f"{caller}: interface {name!r}: unknown set", select, given.sets)
+            )
         rows = given.sets[select]
     elif callable(select):
         chosen = np.asarray(select(given.positions))
         if chosen.dtype != bool or chosen.shape != (len(given.positions),):
             raise ModelError(
-                f"{who}: interface {name!r}: the function must return booleans of shape (n,) for "
-                f"positions of shape (n, 3), got {chosen.dtype} of shape {chosen.shape}"
+                f"{caller}: interface {name!r}: the function must return booleans of shape (n,) "
+                f"for positions of shape (n, 3), got {chosen.dtype} of shape {chosen.shape}"
             )
         return np.flatnonzero(chosen)
     else:
@@ -394,11 +400,11 @@ def _selected(given: Solid, name: str, select: Any, who: str) -> np.ndarray:
             points = np.flatnonzero(points)
         if not np.issubdtype(points.dtype, np.integer) or points.ndim != 1:
             raise ModelError(
-                f"{who}: interface {name!r} must be a name, a function of positions, or rows of "
+                f"{caller}: interface {name!r} must be a name, a function of positions, or rows of "
                 f"points, got {select!r}"
             )
         if points.size and not 0 <= points.min() <= points.max() < n:
-            raise ModelError(f"{who}: interface {name!r} has rows outside of the {n} points")
+            raise ModelError(f"{caller}: interface {name!r} has rows outside of the {n} points")
         rows = given.points[points]
     return _completed(given, np.unique(rows[rows >= 0]))
 
@@ -409,28 +415,28 @@ def _completed(given: Solid, rows: np.ndarray) -> np.ndarray:
     return np.union1d(rows, given.facets[inside])
 
 
-def _check_apart(ties: list[Tie], who: str) -> None:
+def _check_apart(ties: list[Tie], caller: str) -> None:
     for i, tie in enumerate(ties):
         for other in ties[:i]:
             common = np.intersect1d(tie.rows, other.rows)
             if common.size:
                 raise ModelError(
-                    f"{who}: interfaces {other.name!r} and {tie.name!r} have {common.size} nodes "
-                    "in common, which cannot follow both"
+                    f"{caller}: interfaces {other.name!r} and {tie.name!r} have {common.size} "
+                    "nodes in common, which cannot follow both"
                 )
 
 
 def _shapes(
-    given: Solid, ties: list[Tie], n_modes: int, frame: str, nu: float, who: str
+    given: Solid, ties: list[Tie], n_modes: int, frame: str, nu: float, caller: str
 ) -> np.ndarray:
     """Mode shapes of unit mass for unit density."""
     lam, mu = _lame(1.0, nu)
     K = lam * given.by_lambda + mu * given.by_mu
     M = sp.csr_matrix(sp.kron(given.mass, np.eye(3)))
-    return craig_bampton(K, M, given.positions, ties, n_modes, frame, who)
+    return craig_bampton(K, M, given.positions, ties, n_modes, frame, caller)
 
 
-def _reduced(given: Solid, shapes: np.ndarray, ties: list[Tie], who: str) -> tuple[_Unit, Skin]:
+def _reduced(given: Solid, shapes: np.ndarray, ties: list[Tie], caller: str) -> tuple[_Unit, Skin]:
     n, k = len(given.positions), shapes.shape[1]
     by_node = shapes.reshape(n, 3, k)
     psi = np.concatenate([given.positions[:, :, None], by_node], axis=2)
@@ -440,7 +446,7 @@ def _reduced(given: Solid, shapes: np.ndarray, ties: list[Tie], who: str) -> tup
     triangles = triangles.reshape(-1, 3)
     of_ties = [
         np.einsum(
-            "ij,jk->ki", mean_motion(given.positions, tie, who), by_node[tie.rows].reshape(-1, k)
+            "ij,jk->ki", mean_motion(given.positions, tie, caller), by_node[tie.rows].reshape(-1, k)
         )
         for tie in ties
     ]
@@ -500,15 +506,15 @@ def _surface_motions(
 
 
 def _check_mass(
-    density: Float[Array, ""], volume: float, total_mass: float | None, who: str
+    density: Float[Array, ""], volume: float, total_mass: float | None, caller: str
 ) -> None:
     if total_mass is None or not is_concrete(density):
         return
     mass = float(density) * volume
     if abs(mass - total_mass) > MASS * abs(total_mass):
         raise ModelError(
-            f"{who}: the mesh has a mass of {mass:.6g} kg, but total_mass is {total_mass:.6g} kg; "
-            "check unit (1e-3 for a mesh in mm) and density [kg/m³]"
+            f"{caller}: the mesh has a mass of {mass:.6g} kg, but total_mass is {total_mass:.6g} "
+            "kg; check unit (1e-3 for a mesh in mm) and density [kg/m³]"
         )
 
 

@@ -93,15 +93,15 @@ def _lowest(
     return vectors[:, skip : skip + n], jax.lax.stop_gradient(ends[n : n + 2])
 
 
-def check_cut(cut: Array | np.ndarray, n: int, who: str) -> None:
+def check_cut(cut: Array | np.ndarray, n: int, caller: str) -> None:
     """**Raises** `ModelError` if a number of modes parts a pair of repeated ones."""
     if not is_concrete(cut):
         return
     inside, outside = np.asarray(cut)
     if n > 0 and np.isfinite(outside) and abs(outside - inside) <= REPEATED * abs(outside):
         raise ModelError(
-            f"{who}: modes {n} and {n + 1} have the same frequency, {np.sqrt(outside):.6g} rad/s, "
-            f"and n_modes={n} would keep one of them, in an arbitrary direction; choose "
+            f"{caller}: modes {n} and {n + 1} have the same frequency, {np.sqrt(outside):.6g} "
+            f"rad/s, and n_modes={n} would keep one of them, in an arbitrary direction; choose "
             f"n_modes={n + 1} or {n - 1}"
         )
 
@@ -122,30 +122,30 @@ def modes(
     Arguments as in `reduce`. The shapes satisfy the conditions of the frame of reference, have unit
     mass, and are ordered by the frequencies of the body with that frame held.
     """
-    who = "flexible.modes"
-    n_modes = as_count(n_modes, f"{who}: n_modes", least=0)
-    per_node = per_node_of(K, positions, who)
-    known = Interfaces.of({**(nodes or {}), **interfaces}, len(positions), who)
-    ends = known.select(tuple(interfaces), who)
+    caller = "flexible.modes"
+    n_modes = as_count(n_modes, f"{caller}: n_modes", least=0)
+    per_node = per_node_of(K, positions, caller)
+    known = Interfaces.of({**(nodes or {}), **interfaces}, len(positions), caller)
+    ends = known.select(tuple(interfaces), caller)
     if not ends.names:
-        raise ModelError(f"{who}: interfaces must name at least one node, at which a joint acts")
-    loaded = known.select(tuple(attachments), who)
+        raise ModelError(f"{caller}: interfaces must name at least one node, at which a joint acts")
+    loaded = known.select(tuple(attachments), caller)
     if method not in ("craig-bampton", "free"):
-        raise ModelError(f"{who}: method must be 'craig-bampton' or 'free', got {method!r}")
+        raise ModelError(f"{caller}: method must be 'craig-bampton' or 'free', got {method!r}")
     if frame not in ("clamped", "chord", "mean-axis"):
-        raise ModelError(f"{who}: frame must be clamped, chord or mean-axis, got {frame!r}")
+        raise ModelError(f"{caller}: frame must be clamped, chord or mean-axis, got {frame!r}")
     if frame == "chord" and len(ends.names) < 2:
-        raise ModelError(f"{who}: frame='chord' needs two interfaces, at the ends of the chord")
+        raise ModelError(f"{caller}: frame='chord' needs two interfaces, at the ends of the chord")
     held = ends.dofs(per_node) if method == "craig-bampton" else [np.arange(6)]
     available = len(K) - sum(len(dofs) for dofs in held)
     if not 0 <= n_modes <= available:
-        raise ModelError(f"{who}: n_modes must be from 0 to {available}, got {n_modes}")
+        raise ModelError(f"{caller}: n_modes must be from 0 to {available}, got {n_modes}")
     shapes, cut, independence = _modes(K, M, positions, ends, loaded, n_modes, method, frame)
-    check_cut(cut, n_modes, who)
+    check_cut(cut, n_modes, caller)
     if is_concrete(independence) and not float(independence) > INDEPENDENT:
         raise ModelError(
-            f"{who}: attachment modes repeat other modes; leave out attachments at interfaces, or "
-            "reduce n_modes"
+            f"{caller}: attachment modes repeat other modes; leave out attachments at interfaces, "
+            "or reduce n_modes"
         )
     return shapes
 
@@ -270,17 +270,17 @@ def projected(matrix: Float[Array, "n n"], shapes: Float[Array, "n k"]) -> Float
     return 0.5 * (found + found.T)
 
 
-def shapes_of(basis: Any, computed: Any, n: int, who: str) -> Float[Array, "n k"]:
+def shapes_of(basis: Any, computed: Any, n: int, caller: str) -> Float[Array, "n k"]:
     """Mode shapes by the argument `basis`: frozen, moving, or given."""
     if isinstance(basis, str):
         if basis == "moving":
             return computed()
         if basis == "frozen":
             return jax.lax.stop_gradient(computed())
-        raise ModelError(f"{who}: basis must be 'frozen', 'moving' or an array, got {basis!r}")
-    given = as_leaf(basis, None, f"{who}: basis")
+        raise ModelError(f"{caller}: basis must be 'frozen', 'moving' or an array, got {basis!r}")
+    given = as_leaf(basis, None, f"{caller}: basis")
     if given.ndim != 2 or given.shape[0] != n:
-        raise ModelError(f"{who}: basis must have {n} rows, got shape {given.shape}")
+        raise ModelError(f"{caller}: basis must have {n} rows, got shape {given.shape}")
     return given
 
 

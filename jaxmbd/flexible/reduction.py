@@ -50,13 +50,13 @@ class GeometricStiffness(eqx.Module):
     loads: dict[str, Float[Array, "6 n n"]]
 
     def __init__(self, uniform: Any, linear: Any, loads: Mapping[str, Any] | None = None):
-        who = "GeometricStiffness"
-        self.uniform = as_leaf(uniform, None, f"{who}: uniform")
+        caller = "GeometricStiffness"
+        self.uniform = as_leaf(uniform, None, f"{caller}: uniform")
         n = self.uniform.shape[-1] if self.uniform.ndim > 0 else 0
-        as_leaf(self.uniform, (3, n, n), f"{who}: uniform")
-        self.linear = as_leaf(linear, (3, 3, n, n), f"{who}: linear")
+        as_leaf(self.uniform, (3, n, n), f"{caller}: uniform")
+        self.linear = as_leaf(linear, (3, 3, n, n), f"{caller}: linear")
         self.loads = {
-            name: as_leaf(x, (6, n, n), f"{who}: loads: {name!r}")
+            name: as_leaf(x, (6, n, n), f"{caller}: loads: {name!r}")
             for name, x in (loads or {}).items()
         }
 
@@ -66,7 +66,7 @@ def stiffened(
     geometric: GeometricStiffness,
     shapes: Float[Array, "n k"],
     rows: Mapping[str, int],
-    who: str,
+    caller: str,
 ) -> dict[str, Any]:
     """Arrays of a reduced body with displacements of second order that have this stiffness.
 
@@ -78,16 +78,16 @@ def stiffened(
     """
     if geometric.uniform.shape[-1] != shapes.shape[0]:
         raise ModelError(
-            f"{who}: matrices of geometric stiffness have {geometric.uniform.shape[-1]} rows, "
+            f"{caller}: matrices of geometric stiffness have {geometric.uniform.shape[-1]} rows, "
             f"but K has {shapes.shape[0]}"
         )
     for name in geometric.loads:
         if name not in rows:
-            raise ModelError(unknown(f"{who}: geometric: unknown node", name, dict(rows)))
+            raise ModelError(unknown(f"{caller}: geometric: unknown node", name, dict(rows)))
     first, second, error = _geometric_integrals(arrays, geometric, shapes)
     if is_concrete(error) and not float(error) < UNRELATED:
         raise ModelError(
-            f"{who}: geometric stiffness for body forces along directions in which the body has "
+            f"{caller}: geometric stiffness for body forces along directions in which the body has "
             f"no extent (relative size {float(error):.1e}); check the order of `linear`, by i and j"
         )
     a, b = np.triu_indices(shapes.shape[1])
@@ -146,22 +146,22 @@ RIGID = 1e-6
 
 
 def checked_matrices(
-    K: Array, M: Array, positions: Array, who: str
+    K: Array, M: Array, positions: Array, caller: str
 ) -> tuple[Float[Array, "n n"], Float[Array, "n n"]]:
     """The symmetric parts of K and M; **raises** `ModelError` for invalid concrete values."""
     if not (is_concrete(K) and is_concrete(M) and is_concrete(positions)):
         return 0.5 * (K + K.T), 0.5 * (M + M.T)
     for name, matrix in (("K", np.asarray(K)), ("M", np.asarray(M))):
         if not np.all(np.isfinite(matrix)):
-            raise ModelError(f"{who}: {name} must be finite")
+            raise ModelError(f"{caller}: {name} must be finite")
         problem = indefinite(name, matrix)
         if problem is not None:
-            raise ModelError(f"{who}: {problem}")
+            raise ModelError(f"{caller}: {problem}")
     forces = np.asarray(_rigid_forces(K, positions))
     if forces.max() > RIGID:
         motions = [m for m, f in zip(_RIGID_MOTIONS, forces, strict=True) if f > RIGID]
         raise ModelError(
-            f"{who}: K resists the rigid {', '.join(motions)} of the body (by up to "
+            f"{caller}: K resists the rigid {', '.join(motions)} of the body (by up to "
             f"{forces.max():.1e} of its norm); export the matrices of the free body, without "
             "supports, with positions and rotations in the units of K"
         )
@@ -234,35 +234,37 @@ def reduce(
         M = 0.5 * jnp.eye(12)
         body = mbd.flexible.reduce(K.reshape(12, 12), M, nodes, {"base": [0, 1, 2]}, n_modes=2)
     """
-    who = "flexible.reduce"
-    K, M = as_leaf(K, None, f"{who}: K"), as_leaf(M, None, f"{who}: M")
-    positions = as_leaf(positions, None, f"{who}: positions")
+    caller = "flexible.reduce"
+    K, M = as_leaf(K, None, f"{caller}: K"), as_leaf(M, None, f"{caller}: M")
+    positions = as_leaf(positions, None, f"{caller}: positions")
     if positions.ndim != 2 or positions.shape[1] != 3:
-        raise ModelError(f"{who}: positions must have shape (n_nodes, 3), got {positions.shape}")
+        raise ModelError(f"{caller}: positions must have shape (n_nodes, 3), got {positions.shape}")
     for name, matrix in (("K", K), ("M", M)):
         if matrix.ndim != 2:
-            raise ModelError(f"{who}: {name} must be a matrix, got shape {matrix.shape}")
-    interfaces = as_mapping(interfaces, f"{who}: interfaces", "{name: row}")
-    nodes = as_mapping(nodes, f"{who}: nodes", "{name: row}")
-    attachments = as_names(attachments, f"{who}: attachments")
-    n_modes = as_count(n_modes, f"{who}: n_modes", least=0)
-    per_node = per_node_of(K, positions, who)
-    as_leaf(K, (per_node * len(positions),) * 2, f"{who}: K")
-    as_leaf(M, K.shape, f"{who}: M")
-    K, M = checked_matrices(K, M, positions, who)
+            raise ModelError(f"{caller}: {name} must be a matrix, got shape {matrix.shape}")
+    interfaces = as_mapping(interfaces, f"{caller}: interfaces", "{name: row}")
+    nodes = as_mapping(nodes, f"{caller}: nodes", "{name: row}")
+    attachments = as_names(attachments, f"{caller}: attachments")
+    n_modes = as_count(n_modes, f"{caller}: n_modes", least=0)
+    per_node = per_node_of(K, positions, caller)
+    as_leaf(K, (per_node * len(positions),) * 2, f"{caller}: K")
+    as_leaf(M, K.shape, f"{caller}: M")
+    K, M = checked_matrices(K, M, positions, caller)
     known = {**nodes, **interfaces}
 
     def computed() -> Array:
         return modes(K, M, positions, interfaces, n_modes, method, frame, attachments, nodes)
 
-    shapes = shapes_of(basis, computed, K.shape[0], who)
-    _check_mass(M.reshape(len(positions), per_node, len(positions), per_node), who)
-    named = Interfaces.of(known, len(positions), who)
+    shapes = shapes_of(basis, computed, K.shape[0], caller)
+    _check_mass(M.reshape(len(positions), per_node, len(positions), per_node), caller)
+    named = Interfaces.of(known, len(positions), caller)
     arrays = _reduced(K, M, positions, shapes, named, damping)
     if geometric is not None:
         if frame != "clamped":
-            raise ModelError(f"{who}: geometric stiffness requires frame='clamped', got {frame!r}")
-        arrays |= stiffened(arrays, geometric, shapes, named.by_row(), who)
+            raise ModelError(
+                f"{caller}: geometric stiffness requires frame='clamped', got {frame!r}"
+            )
+        arrays |= stiffened(arrays, geometric, shapes, named.by_row(), caller)
     return FlexibleBody(**arrays, nodes=named.by_row())
 
 
@@ -343,7 +345,7 @@ def _turning(
     return jnp.einsum("nali,nlm,nbmj->aibj", D, lump, D)
 
 
-def _check_mass(blocks: Float[Array, "n d n d"], who: str) -> None:
+def _check_mass(blocks: Float[Array, "n d n d"], caller: str) -> None:
     """**Raises** `ModelError` if S does not follow from the mass matrix."""
     if not is_concrete(blocks):
         return
@@ -353,7 +355,7 @@ def _check_mass(blocks: Float[Array, "n d n d"], who: str) -> None:
     isotropic = moves[:, :1, :, :1] * np.eye(3)[None, :, None, :]
     if np.abs(moves - isotropic).max() > 1e-8 * scale:
         raise ModelError(
-            f"{who}: M differs between directions or couples them, from which inertia at large "
+            f"{caller}: M differs between directions or couples them, from which inertia at large "
             "rotations does not follow; lump the masses, or use flexible.beam for beams"
         )
     if M.shape[1] == 6:
@@ -363,6 +365,6 @@ def _check_mass(blocks: Float[Array, "n d n d"], who: str) -> None:
         rest[n, 3:, n, 3:] = 0.0
         if np.abs(rest).max() > 1e-8 * scale:
             raise ModelError(
-                f"{who}: M couples rotations of a node with other degrees of freedom; lump the "
+                f"{caller}: M couples rotations of a node with other degrees of freedom; lump the "
                 "masses, or use flexible.beam for beams"
             )

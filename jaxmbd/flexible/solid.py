@@ -45,7 +45,7 @@ class Solid(NamedTuple):
     sets: dict[str, np.ndarray]
 
 
-def solid(mesh: Any, unit: float, degree: int, who: str) -> Solid:
+def solid(mesh: Any, unit: float, degree: int, caller: str) -> Solid:
     """Read a mesh, check its elements, and assemble its matrices.
 
     **Arguments:** `mesh`: a file, or a `skfem` mesh; `unit`: its unit of length [m]; `degree`: of
@@ -55,21 +55,21 @@ def solid(mesh: Any, unit: float, degree: int, who: str) -> Solid:
     not of tetrahedra or hexahedra, or that have flat, inverted or unconnected elements.
     """
     if degree not in (1, 2):
-        raise ModelError(f"{who}: degree must be 1 or 2, got {degree}")
+        raise ModelError(f"{caller}: degree must be 1 or 2, got {degree}")
     points, sets = None, {}
     if isinstance(mesh, (str, Path)):
-        mesh, points, sets = _read(Path(mesh), who)
-    _check_kind(mesh, who)
+        mesh, points, sets = _read(Path(mesh), caller)
+    _check_kind(mesh, caller)
     points = unit * (mesh.p.T if points is None else points)
     mesh = mesh.scaled(unit)
-    _check_elements(mesh, who)
+    _check_elements(mesh, caller)
     basis, of_mass = _bases(mesh, degree)
     inside = np.unique(basis.element_dofs)
     kept = np.full(basis.N, -1)
     kept[inside] = np.arange(len(inside))
     G = [[_gradients(basis, i, j)[inside][:, inside] for j in range(3)] for i in range(3)]
     M = _masses(of_mass)[inside][:, inside]
-    _check_connected(M, who)
+    _check_connected(M, caller)
     positions = basis.doflocs[:, inside].T
     surface = mesh.boundary_facets()
     facets = kept[_facet_dofs(basis, surface)]
@@ -92,7 +92,7 @@ def solid(mesh: Any, unit: float, degree: int, who: str) -> Solid:
     )
 
 
-def _check_kind(mesh: Any, who: str) -> None:
+def _check_kind(mesh: Any, caller: str) -> None:
     """**Raises** `ModelError` for other objects than meshes of tetrahedra or hexahedra."""
     try:
         import skfem
@@ -102,7 +102,7 @@ def _check_kind(mesh: Any, who: str) -> None:
     if kind not in MESHES:
         cells = f"cells of dimension {mesh.dim()}" if isinstance(mesh, skfem.Mesh) else "no mesh"
         raise ModelError(
-            f"{who}: {kind} has {cells}; a solid needs a mesh of tetrahedra or hexahedra, as a "
+            f"{caller}: {kind} has {cells}; a solid needs a mesh of tetrahedra or hexahedra, as a "
             "file or as skfem.MeshTet, MeshTet2, MeshHex or MeshHex2"
         )
 
@@ -122,7 +122,7 @@ def _bases(mesh: Any, degree: int) -> tuple[Any, Any]:
     return basis, of_mass
 
 
-def _read(path: Path, who: str) -> tuple[Any, np.ndarray, dict[str, np.ndarray]]:
+def _read(path: Path, caller: str) -> tuple[Any, np.ndarray, dict[str, np.ndarray]]:
     """A mesh from a file, with the points and the sets of points of the file."""
     try:
         import meshio
@@ -130,21 +130,23 @@ def _read(path: Path, who: str) -> tuple[Any, np.ndarray, dict[str, np.ndarray]]
     except ImportError as error:
         raise ImportError(MISSING) from error
     if not path.exists():
-        raise ModelError(f"{who}: no file {path}")
+        raise ModelError(f"{caller}: no file {path}")
     try:
         found = meshio.read(path)
     except (Exception, SystemExit) as error:  # Its readers raise errors of many types.
-        raise ModelError(f"{who}: meshio cannot read {path.name}: {error}") from error
+        raise ModelError(f"{caller}: meshio cannot read {path.name}: {error}") from error
     kinds = [kind for kind in CELLS if kind in found.cells_dict]
     others = sorted({block.type for block in found.cells if block.dim == 3} - set(kinds))
     if len(kinds) != 1 or others:
         have = ", ".join(sorted(found.cells_dict)) or "none"
         raise ModelError(
-            f"{who}: {path.name} has cells {have}; a solid needs cells of one kind among "
+            f"{caller}: {path.name} has cells {have}; a solid needs cells of one kind among "
             f"{', '.join(CELLS)}"
         )
     if found.points.shape[1] != 3:
-        raise ModelError(f"{who}: points of {path.name} have {found.points.shape[1]} coordinates")
+        raise ModelError(
+            f"{caller}: points of {path.name} have {found.points.shape[1]} coordinates"
+        )
     alone = meshio.Mesh(found.points, {kinds[0]: found.cells_dict[kinds[0]]})
     return from_meshio(alone), np.asarray(found.points), _named_points(found)
 
@@ -172,7 +174,7 @@ def _named_points(found: Any) -> dict[str, np.ndarray]:
     return {**of_cells, **sets}
 
 
-def _check_elements(mesh: Any, who: str) -> None:
+def _check_elements(mesh: Any, caller: str) -> None:
     """**Raises** `ModelError` for flat elements, and for elements turned inside out."""
     from skfem.quadrature import get_quadrature
 
@@ -189,7 +191,7 @@ def _check_elements(mesh: Any, who: str) -> None:
     if bad.size:
         listed = ", ".join(map(str, bad[:5]))
         raise ModelError(
-            f"{who}: {bad.size} elements are flat or inverted, such as {listed}; repair the mesh"
+            f"{caller}: {bad.size} elements are flat or inverted, such as {listed}; repair the mesh"
         )
 
 
@@ -206,12 +208,12 @@ def _folded(mesh: Any) -> np.ndarray:
     return np.unique(mesh.f2t[0, inner[same]])
 
 
-def _check_connected(M: sp.csr_matrix, who: str) -> None:
+def _check_connected(M: sp.csr_matrix, caller: str) -> None:
     n, labels = connected_components(M, directed=False)
     if n > 1:
-        sizes = np.bincount(labels)
+        listed = ", ".join(map(str, np.bincount(labels)))
         raise ModelError(
-            f"{who}: the mesh has {n} parts that share no nodes (of {', '.join(map(str, sizes))} "
+            f"{caller}: the mesh has {n} parts that share no nodes (of {listed} "
             "nodes), which would move freely; merge nodes at equal positions, or make a body of "
             "each part"
         )

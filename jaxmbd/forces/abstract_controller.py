@@ -125,24 +125,24 @@ def is_part(x: Any) -> bool:
     return isinstance(x, eqx.Module)
 
 
-def as_output(value: Any, who: str) -> Reference:
+def as_output(value: Any, caller: str) -> Reference:
     """Convert the name of a joint or frame, or a `Frame`, to a reference."""
     if isinstance(value, Frame | JointReference | OutputReference):
         return value
     if isinstance(value, str):
         return OutputReference(value)
     raise ModelError(
-        f"{who}: an output must be the name of a joint or frame, or a Frame, got {value!r}"
+        f"{caller}: an output must be the name of a joint or frame, or a Frame, got {value!r}"
     )
 
 
-def as_outputs(value: Any, who: str) -> Any:
+def as_outputs(value: Any, caller: str) -> Any:
     """Convert outputs in a dict or a tuple, or a single output, to references."""
     if isinstance(value, dict):
-        return {key: as_output(x, who) for key, x in value.items()}
+        return {key: as_output(x, caller) for key, x in value.items()}
     if isinstance(value, list | tuple):
-        return tuple(as_output(x, who) for x in value)
-    return as_output(value, who)
+        return tuple(as_output(x, caller) for x in value)
+    return as_output(value, caller)
 
 
 def _flat(tree: PyTree, dtype: Any) -> Float[Array, "n"]:

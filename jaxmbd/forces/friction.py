@@ -206,8 +206,8 @@ class AsymmetricFriction(AbstractJointForce):
         return backward + w * (forward - backward)
 
 
-def _check_friction(law: Any, who: str) -> None:
+def _check_friction(law: Any, caller: str) -> None:
     if not isinstance(law, AbstractJointForce):
-        raise ModelError(f"{who} must be friction on a joint, got {law!r}")
+        raise ModelError(f"{caller} must be friction on a joint, got {law!r}")
     if type(law).potential is not AbstractJointForce.potential:
-        raise ModelError(f"{who} must be friction, but {type(law).__name__} has a potential")
+        raise ModelError(f"{caller} must be friction, but {type(law).__name__} has a potential")

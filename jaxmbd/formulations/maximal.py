@@ -28,6 +28,12 @@ from ..system.configuration import (
     relative_poses,
     world_frame,
 )
+from ..system.equation_residuals import (
+    constraint_rates,
+    forces_and_reactions,
+    motion_residual,
+    residual_by_bodies,
+)
 from ..system.loads import generalized
 from ..system.mass_matrix import (
     assembled_bias,
@@ -38,12 +44,6 @@ from ..system.mass_matrix import (
     spatial_inertia,
     unwhiten_twists,
     whiten_wrenches,
-)
-from ..system.residuals import (
-    constraint_rates,
-    forces_and_reactions,
-    motion_residual,
-    residual_by_bodies,
 )
 from ..system.sparsity import SparsityPattern, body_sparsity
 from ..system.stabilization import AbstractStabilization

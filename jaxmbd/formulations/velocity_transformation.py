@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float, Int
 from ..errors import ModelError
 from ..joints import Free
 from ..linear import solve_spd
-from ..mechanism.index_sets import Rows
+from ..mechanism.index_sets import IndexSet
 from ..mechanism.lowering import lower
 from ..mechanism.mechanism import Mechanism
 from ..model import Model
@@ -117,7 +117,7 @@ class ReducedSystem(AbstractSystem[JointConfiguration]):
     def coordinates_in_words(self) -> list[str]:
         return self.joint.coordinates_in_words()
 
-    def joint_velocities(self) -> dict[int, Rows] | None:
+    def joint_velocities(self) -> dict[int, IndexSet] | None:
         return self.joint.joint_velocities()
 
     def quaternions(self) -> Int[np.ndarray, "k 4"]:

@@ -13,8 +13,8 @@ from ..integrators.abstract import AbstractIntegrator
 from ..integrators.explicit import as_integrator
 from ..model.arguments import as_count, as_positive
 from ..model.values import all_concrete
-from ..motion.arguments import as_start, as_system
 from ..motion.rollout import rollout
+from ..motion.system_and_state import as_start, as_system
 from ..motion.times import check_rollout
 from ..programs import stored, with_progress
 from ..system.abstract import AbstractSystem, State, Time, as_time
@@ -104,13 +104,13 @@ def trajectory_growth(
     """
     if not all_concrete((system, state)):
         raise ModelError("trajectory_growth needs concrete numbers; call it outside jit")
-    who = "trajectory_growth"
-    check_rollout(dt, n_steps, t0, who)
-    directions = as_count(directions, f"{who}: directions")
-    tolerance = as_positive(tolerance, f"{who}: tolerance")
+    caller = "trajectory_growth"
+    check_rollout(dt, n_steps, t0, caller)
+    directions = as_count(directions, f"{caller}: directions")
+    tolerance = as_positive(tolerance, f"{caller}: tolerance")
     integrator = as_integrator(integrator)
-    system = as_system(system, who)
-    state = as_start(system, state, t0, who)
+    system = as_system(system, caller)
+    state = as_start(system, state, t0, caller)
     integrator.check(system)
     dt, t0 = as_time(dt, system), as_time(t0, system)
     n, dtype = 2 * system.nv + system.nz, state.q.dtype
@@ -121,7 +121,9 @@ def trajectory_growth(
     )
 
     if not np.any(start):
-        raise ModelError(f"{who}: nothing can move: the joints permit no change of the first state")
+        raise ModelError(
+            f"{caller}: nothing can move: the joints permit no change of the first state"
+        )
 
     def changes(h: Array) -> Float[np.ndarray, "m n k"]:
         return np.asarray(_changes(system, state, start, h, n_steps, integrator, t0), float)

@@ -15,7 +15,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Bool, Float
 
-from .minimum import Linearization
+from .multistart import Linearization
 from .parameters import Free, Parameter, Selected, Subject
 from .residuals import Confinement
 

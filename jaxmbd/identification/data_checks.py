@@ -27,7 +27,7 @@ from .delay_checks import Comparison, compared
 from .delays import components, smooth
 from .experiment import Experiment
 from .joint_order import joint_order
-from .minimum import linearize
+from .multistart import linearize
 from .problem import Options, Problem, as_problem
 from .records import AnyRecord, split_experiments
 from .residuals import Residuals

@@ -17,7 +17,7 @@ from ..system.joint_states import joint_states
 from .experiment import Experiment
 from .fit import Fit, Overlay, overlays_of
 from .minimizers import LevenbergMarquardt
-from .minimum import minimum
+from .multistart import minimum
 from .parameters import Parameter
 from .problem import motions_of
 from .residuals import Confinement, Residuals

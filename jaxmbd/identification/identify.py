@@ -16,7 +16,7 @@ from .bounds import plane_of
 from .experiment import Experiment
 from .fit import Fit, Search, rms_of
 from .minimizers import AbstractMinimizer, LevenbergMarquardt
-from .minimum import End, joined, minimum, scattered
+from .multistart import End, joined, minimum, scattered
 from .parameters import Selection
 from .problem import Options, Problem, as_problem, motions_of
 from .records import AnyRecord

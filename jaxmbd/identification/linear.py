@@ -16,7 +16,7 @@ from ..model.arguments import as_instance, as_positive
 from ..model.paths import follow
 from ..model.values import as_leaf
 from .base_parameters import BaseParameters, base_parameters
-from .minimum import QUICKLY
+from .multistart import QUICKLY
 from .regressor import INERTIAL, Regressor
 
 REWEIGHTINGS = 20  # Deviations change by less than a thousandth after a few of them.

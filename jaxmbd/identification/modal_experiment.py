@@ -17,8 +17,8 @@ from ..model.arguments import as_mapping, is_count
 from ..sensors import JointPosition
 from ..system.abstract import AbstractSystem, State
 from .prediction import Simulator
+from .record_equilibrium import BoundRest, Rest, rest_of
 from .records import AbstractBoundRecord, AbstractRecord, numbers
-from .rest import BoundRest, Rest, rest_of
 
 # Modes oscillate if Im λ exceeds this many square roots of the machine epsilon, times the largest
 # |λ|: eigenvalues of rigid-body modes are zero up to one such root.

@@ -154,9 +154,9 @@ class Selected(eqx.Module):
 
 
 def select_parameters(
-    subject: Subject, select: Selection, who: str = "identify", needs_parameters: bool = True
+    subject: Subject, select: Selection, caller: str = "identify", needs_parameters: bool = True
 ) -> Selected:
-    """Bind a selection to a model and its sensors; error messages name the analysis `who`.
+    """Bind a selection to a model and its sensors; error messages name the analysis `caller`.
 
     **Raises** `ModelError` for an empty selection, an unknown path, a leaf that is not an array of
     floats, a starting value outside of the range of its transform, and a prior of another shape
@@ -164,8 +164,8 @@ def select_parameters(
     """
     if isinstance(select, str) or not isinstance(select, Mapping | Sequence):
         raise ModelError(
-            f"{who}: select must be a list of paths and Parameters, or a dict of them by name, got "
-            f"{select!r:.60}"
+            f"{caller}: select must be a list of paths and Parameters, or a dict of them by name, "
+            f"got {select!r:.60}"
         )
     if isinstance(select, Mapping):
         chosen = {str(name): _as_parameter(p) for name, p in select.items()}
@@ -173,39 +173,41 @@ def select_parameters(
         chosen = {}
         for p in map(_as_parameter, select):
             if not isinstance(p.where, str):
-                raise ModelError(f"{who}: parameters given by a function need a name; use a dict")
+                raise ModelError(
+                    f"{caller}: parameters given by a function need a name; use a dict"
+                )
             chosen[p.where] = p
     if not chosen and needs_parameters:
-        raise ModelError(f"{who}: select at least one parameter")
+        raise ModelError(f"{caller}: select at least one parameter")
     for name, p in chosen.items():
         value = p.get(subject)
         if not jax.tree.leaves(value) or not all(map(eqx.is_inexact_array, jax.tree.leaves(value))):
-            raise ModelError(f"{who}: parameter {name!r} is not an array of floats: {value!r}")
+            raise ModelError(f"{caller}: parameter {name!r} is not an array of floats: {value!r}")
         if isinstance(p.transform, AbstractElementwise) and not eqx.is_array(value):
             numbers = ", ".join(getattr(type(value), "__dataclass_fields__", ()))
             raise ModelError(
-                f"{who}: parameter {name!r} is a {type(value).__name__}, not one array; select one "
-                f"of its numbers ({numbers}), or give a transform such as PhysicalBody()"
+                f"{caller}: parameter {name!r} is a {type(value).__name__}, not one array; select "
+                f"one of its numbers ({numbers}), or give a transform such as PhysicalBody()"
             )
         try:
             free = p.transform.to_free(value)
         except ModelError as error:
-            raise ModelError(f"{who}: parameter {name!r}: {error}") from error
+            raise ModelError(f"{caller}: parameter {name!r}: {error}") from error
         if is_concrete(free) and not np.all(np.isfinite(np.asarray(free))):
             raise ModelError(
-                f"{who}: parameter {name!r}: {type(p.transform).__name__} does not admit its "
+                f"{caller}: parameter {name!r}: {type(p.transform).__name__} does not admit its "
                 f"starting value {value}, which must be inside of its range"
             )
-        _check_prior(who, name, p, value)
+        _check_prior(caller, name, p, value)
     return Selected(tuple(chosen), tuple(chosen.values()), subject)
 
 
-def _check_prior(who: str, name: str, p: Parameter, value: Any) -> None:
+def _check_prior(caller: str, name: str, p: Parameter, value: Any) -> None:
     n = len(p.transform.labels(name, value))
     for x in () if p.prior is None else (p.prior.mean, p.prior.deviation):
         if x.shape not in ((), (n,)):
             raise ModelError(
-                f"{who}: the prior of {name!r} has shape {x.shape}, its reported numbers ({n},)"
+                f"{caller}: the prior of {name!r} has shape {x.shape}, its reported numbers ({n},)"
             )
 
 

@@ -265,16 +265,16 @@ class Prediction(eqx.Module, Mapping[str, Array]):
         return len(self.readings)
 
 
-def motions_only(experiments: Any, who: str) -> list[Experiment]:
+def motions_only(experiments: Any, caller: str) -> list[Experiment]:
     """**Raises** `DataError` without experiments, and for records that are not motions."""
     single = isinstance(experiments, eqx.Module)
     records: list[Any] = [experiments] if single else list(experiments)
     if not records:
-        raise DataError(f"{who}: there are no experiments")
+        raise DataError(f"{caller}: there are no experiments")
     for i, x in enumerate(records):
         if not isinstance(x, Experiment):
             raise DataError(
-                f"{who}: experiment {i} is a {type(x).__name__}, which has no motion; call "
+                f"{caller}: experiment {i} is a {type(x).__name__}, which has no motion; call "
                 "`equilibrium` or `linearize` with the model instead"
             )
     return records

@@ -101,29 +101,31 @@ class Problem:
     substeps: int | None = None
     jacobian: str = "forward"
 
-    def records(self, who: str) -> tuple[list[Experiment], list[AbstractRecord]]:
-        """Motions, and records of other kinds; errors name `who`."""
-        return split_experiments(self.experiments, who)
+    def records(self, caller: str) -> tuple[list[Experiment], list[AbstractRecord]]:
+        """Motions, and records of other kinds; errors name `caller`."""
+        return split_experiments(self.experiments, caller)
 
-    def residuals(self, who: str, needs_parameters: bool = True) -> Residuals:
+    def residuals(self, caller: str, needs_parameters: bool = True) -> Residuals:
         """The residuals, from checked arguments; one substep where none are given."""
-        experiments, records = self.records(who)
+        experiments, records = self.records(caller)
         if self.jacobian not in ("forward", "reverse"):
             raise DataError(
-                f"{who}: jacobian must be 'forward' or 'reverse', got {self.jacobian!r}"
+                f"{caller}: jacobian must be 'forward' or 'reverse', got {self.jacobian!r}"
             )
         if self.continuity is not None and not self.fit_initial_states:
-            raise DataError(f"{who}: continuity needs fit_initial_states=True")
+            raise DataError(f"{caller}: continuity needs fit_initial_states=True")
         if self.continuity is not None and not experiments:
-            raise DataError(f"{who}: continuity needs windows of a motion")
+            raise DataError(f"{caller}: continuity needs windows of a motion")
         if self.loss is not None and not isinstance(self.loss, AbstractLoss):
             raise DataError(
-                f"{who}: loss must be an instance of jaxmbd.losses, such as PseudoHuber(), got "
+                f"{caller}: loss must be an instance of jaxmbd.losses, such as PseudoHuber(), got "
                 f"{described(self.loss)}"
             )
-        noise = as_mapping(self.noise, f"{who}: noise", "{sensor: standard deviation}", DataError)
+        noise = as_mapping(
+            self.noise, f"{caller}: noise", "{sensor: standard deviation}", DataError
+        )
         dtype = jnp.result_type(float)
-        model = in_float_type(in_one_float_type(self.model, who=who), dtype)
+        model = in_float_type(in_one_float_type(self.model, caller=caller), dtype)
         sensors = in_float_type(self.sensors, dtype)
         simulator = make_simulator(self.formulation, sensors, self.integrator, self.substeps)
         subject = Subject(model, simulator.sensors)
@@ -143,17 +145,17 @@ class Problem:
             stack_records(records, simulator, model, noise),
         )
 
-    def with_substeps(self, who: str, warns: bool = True) -> Residuals:
+    def with_substeps(self, caller: str, warns: bool = True) -> Residuals:
         """The residuals, with enough substeps for the motions at the start; given ones stay.
 
         **Warns** by `IntegrationWarning` if no number is enough, with `warns`.
         """
-        residuals, (experiments, _) = self.residuals(who), self.records(who)
+        residuals, (experiments, _) = self.residuals(caller), self.records(caller)
         if not residuals.simulator.chooses or not experiments:
             return residuals
         primals = primal((residuals, experiments, self.noise or {}))
         if not all_concrete(primals):
-            warn_traced(who)
+            warn_traced(caller)
             return residuals
         at_start, records, deviations = primals
         motions = motions_of(at_start, records, at_start.unknowns())
@@ -161,11 +163,11 @@ class Problem:
         chosen = motions.chosen(limits._replace(margin=MARGIN)).substeps
         integration = motions.measured(chosen, limits)
         if warns and not integration.is_met:
-            motions.warn(who, integration, limits, False)
+            motions.warn(caller, integration, limits, False)
         return residuals.stepped(chosen)
 
 
-def as_problem(who: str, model: Any, experiments: Any, select: Any, options: Options) -> Problem:
+def as_problem(caller: str, model: Any, experiments: Any, select: Any, options: Options) -> Problem:
     """The problem of these arguments; a problem is one already.
 
     **Raises** `DataError` for arguments beside a problem, and without records or parameters.
@@ -175,14 +177,14 @@ def as_problem(who: str, model: Any, experiments: Any, select: Any, options: Opt
         beside = sorted(name for name, value in given.items() if value is not None)
         if beside:
             raise DataError(
-                f"{who}: a Problem has its own {beside[0]}; change it by "
+                f"{caller}: a Problem has its own {beside[0]}; change it by "
                 f"dataclasses.replace(problem, {beside[0]}=...)"
             )
         return model
     if not isinstance(model, Model):
-        raise ModelError(f"{who} needs a Model, got {described(model)}")
+        raise ModelError(f"{caller} needs a Model, got {described(model)}")
     if experiments is None or select is None:
-        raise DataError(f"{who} needs a Problem, or a model, experiments and what to select")
+        raise DataError(f"{caller} needs a Problem, or a model, experiments and what to select")
     return Problem(model, experiments, select, **options)
 
 

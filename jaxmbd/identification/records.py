@@ -106,7 +106,9 @@ class Comparison(NamedTuple):
 AnyRecord = Experiment | AbstractRecord
 
 
-def split_experiments(experiments: Any, who: str) -> tuple[list[Experiment], list[AbstractRecord]]:
+def split_experiments(
+    experiments: Any, caller: str
+) -> tuple[list[Experiment], list[AbstractRecord]]:
     """Motions, and records of other kinds.
 
     **Raises** `DataError` for anything else, and if there are none.
@@ -114,18 +116,18 @@ def split_experiments(experiments: Any, who: str) -> tuple[list[Experiment], lis
     single = isinstance(experiments, (Experiment, AbstractRecord))
     if not single and not isinstance(experiments, Iterable):
         raise DataError(
-            f"{who}: experiments must be an Experiment, a StaticExperiment or a ModalExperiment, "
-            f"or a list of them, got {described(experiments)}"
+            f"{caller}: experiments must be an Experiment, a StaticExperiment or a "
+            f"ModalExperiment, or a list of them, got {described(experiments)}"
         )
     given = [experiments] if single else list(experiments)
     for i, x in enumerate(given):
         if not isinstance(x, (Experiment, AbstractRecord)):
             raise DataError(
-                f"{who}: experiment {i} is a {type(x).__name__}; pass an Experiment, a "
+                f"{caller}: experiment {i} is a {type(x).__name__}; pass an Experiment, a "
                 "StaticExperiment or a ModalExperiment"
             )
     if not given:
-        raise DataError(f"{who}: there are no experiments")
+        raise DataError(f"{caller}: there are no experiments")
     motions = [x for x in given if isinstance(x, Experiment)]
     return motions, [x for x in given if isinstance(x, AbstractRecord)]
 

@@ -32,8 +32,8 @@ from ..signals import Constant
 from ..system import constraints
 from ..system.abstract import AbstractSystem, require_system
 from ..system.configuration import AbstractConfiguration
+from ..system.equation_residuals import motion_residual
 from ..system.loads import generalized
-from ..system.residuals import motion_residual
 
 INERTIAL = ("m", "mcx", "mcy", "mcz", "Ixx", "Ixy", "Iyy", "Ixz", "Iyz", "Izz")
 

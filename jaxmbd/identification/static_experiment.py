@@ -16,8 +16,8 @@ from ..model.arguments import as_mapping
 from ..sensors import JointPosition
 from ..system.abstract import AbstractSystem, State
 from .prediction import Simulator
+from .record_equilibrium import BoundRest, Rest, rest_of
 from .records import AbstractBoundRecord, AbstractRecord, numbers
-from .rest import BoundRest, Rest, rest_of
 
 
 class StaticExperiment(AbstractRecord):

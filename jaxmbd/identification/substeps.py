@@ -163,18 +163,18 @@ class Motions(NamedTuple):
         least = min(x.excess for x in tried)
         return next(x for x in tried if x.excess <= AS_GOOD * least)
 
-    def warn(self, who: str, integration: Integration, limits: Limits, given: bool) -> None:
+    def warn(self, caller: str, integration: Integration, limits: Limits, given: bool) -> None:
         """Warn by `IntegrationWarning` of an error above its limit.
 
-        **Arguments:** `who`: name of the analysis; `given`: whether the number of substeps is the
-        user's, so that a better one is searched.
+        **Arguments:** `caller`: name of the analysis; `given`: whether the number of substeps is
+        the user's, so that a better one is searched.
         """
         i, name = integration.worst
         record = self.experiments[i]
         ts = np.asarray(record.ts)
         n = f"{integration.substeps} substep" + ("s" if integration.substeps > 1 else "")
         message = (
-            f"{who}: {n} in each sample interval leave an integration error of about "
+            f"{caller}: {n} in each sample interval leave an integration error of about "
             f"{integration.errors[name]:.2g} in {name!r} of {record.label.called(i)} "
             f"({ts[0]:g} s to {ts[-1]:g} s), where {integration.allowed[name]:.2g} is allowed; "
         )
@@ -202,10 +202,10 @@ def primal(tree: Any) -> Any:
     return jax.tree.map(lambda x: jax.lax.stop_gradient(x) if isinstance(x, jax.Array) else x, tree)
 
 
-def warn_traced(who: str) -> None:
+def warn_traced(caller: str) -> None:
     """Warn by `IntegrationWarning` that substeps of traced motions cannot be chosen."""
     warn(
-        f"{who}: the model or a record is traced, so that substeps cannot be chosen from the "
+        f"{caller}: the model or a record is traced, so that substeps cannot be chosen from the "
         "motion: the default is one step from sample to sample, of unknown error; pass substeps=",
         IntegrationWarning,
     )

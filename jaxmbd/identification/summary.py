@@ -11,15 +11,15 @@ from ..errors import warn
 from ..motion.results import RESULTS
 from ..programs import stored
 from .bounds import Bounds, bounds_at
+from .correlated_errors import Robust, robust_of
 from .experiment import Experiment
 from .fit import Fit, Overlay, Search, overlays_of, rms_of
 from .flat_residuals import by_batch, by_record, defects_of, n_others, n_readings
 from .losses import Squares
-from .minimum import End, Linearization, linearize
+from .multistart import End, Linearization, linearize
 from .problem import Problem
 from .records import AbstractRecord, Comparison
 from .residuals import Residuals
-from .robust import Robust, robust_of
 from .statistics import NAMED_SHARE, Statistics, correlation_of, statistics
 from .substeps import Integration, Motions
 

@@ -32,15 +32,15 @@ from ..system.body_increments import (
 from ..system.configuration import AbstractConfiguration
 from ..system.constraints import constraint_force, n_constraints, residual
 from ..system.discrete_gradients import conservative_wrenches, constraint_wrenches, on_bodies
+from ..system.equation_residuals import constraint_rates
 from ..system.loads import conservative, nonconservative
-from ..system.residuals import constraint_rates
 from .abstract import Attempt
 from .implicit import Trend, after_middle, is_smooth, with_middle_states, with_stage_states
-from .second_order import AbstractSecondOrder, StepMemory, check_two_point
+from .second_order import AbstractSecondOrder, StepMemory, check_discrete_gradients
 
 # Base class and functions shared by the intrinsic schemes of Bauchau et al. (2013) ----------------
 
-Rows = Float[Array, "n_bodies 6"]
+BodyRows = Float[Array, "n_bodies 6"]
 
 
 class AbstractIntrinsic(AbstractSecondOrder):
@@ -51,20 +51,20 @@ class AbstractIntrinsic(AbstractSecondOrder):
 
     def check(self, system: AbstractSystem) -> None:
         check_bodies(type(self).__name__, system)
-        check_two_point(type(self).__name__, system)
+        check_discrete_gradients(type(self).__name__, system)
 
 
-def check_bodies(who: str, system: AbstractSystem) -> None:
+def check_bodies(caller: str, system: AbstractSystem) -> None:
     """**Raises** `IncompatibleIntegrator` if coordinates are more than poses of bodies."""
     if not system.absolute:
         raise IncompatibleIntegrator(
-            f"{who} needs the poses of all bodies for coordinates, {type(system).__name__} has "
+            f"{caller} needs the poses of all bodies for coordinates, {type(system).__name__} has "
             "others; use MaximalCoordinates(), or GeneralizedAlpha()"
         )
     names = system.intrinsic_names()
     if names:
         raise IncompatibleIntegrator(
-            f"{who} moves bodies only, and the rotor {names[0]!r} has an angle of its own; use "
+            f"{caller} moves bodies only, and the rotor {names[0]!r} has an angle of its own; use "
             "GeneralizedAlpha(), or leave it out"
         )
 
@@ -88,34 +88,34 @@ class Start(eqx.Module):
         return self.state.q.reshape(-1, 7)
 
     @property
-    def u(self) -> Rows:
+    def u(self) -> BodyRows:
         """Velocities at the start."""
         return self.each(self.increments.components, self.state.v.reshape(-1, 6))
 
-    def reached(self, delta: Rows, u: Rows) -> State:
+    def reached(self, delta: BodyRows, u: BodyRows) -> State:
         """State after increments, with velocities u after them and z of the start."""
         q = self.each(self.increments.moved, self.poses, delta)
         V = self.each(self.increments.twist, delta, u)
         return State(q.ravel(), V.ravel(), self.state.z)
 
-    def gained(self, delta: Rows, u: Rows) -> Rows:
+    def gained(self, delta: BodyRows, u: BodyRows) -> BodyRows:
         """Momentum after increments minus momentum at the start."""
         momentum = self.increments.momentum
         return self.each(momentum, delta, u) - self.each(momentum, jnp.zeros_like(delta), self.u)
 
-    def load(self, delta: Rows, force: Float[Array, "nv"]) -> Rows:
+    def load(self, delta: BodyRows, force: Float[Array, "nv"]) -> BodyRows:
         """A generalized force after increments."""
         return self.each(self.increments.load, delta, force.reshape(-1, 6))
 
-    def mean_load(self, delta: Rows, wrenches: Rows) -> Rows:
+    def mean_load(self, delta: BodyRows, wrenches: BodyRows) -> BodyRows:
         """Mean load of two-point wrenches over a step of these increments."""
         return self.each(self.increments.mean_load, self.poses, delta, wrenches)
 
-    def load_between(self, first: Rows, last: Rows, wrenches: Rows) -> Rows:
+    def load_between(self, first: BodyRows, last: BodyRows, wrenches: BodyRows) -> BodyRows:
         """Two-point wrenches between two increments, work-conjugate to their difference."""
         return self.each(self.increments.load_between, self.poses, first, last, wrenches)
 
-    def predicted(self, trend: Trend, share: float = 0.5) -> Rows:
+    def predicted(self, trend: Trend, share: float = 0.5) -> BodyRows:
         """Increments of a whole step, at the velocity extrapolated by a share of the step."""
         v, h = self.state.v, self.h
         V = v + jnp.where(is_smooth(h, v, trend.vdot), share * h * trend.vdot, 0.0)
@@ -178,7 +178,7 @@ def _split(x: Float[Array, "n"], start: Start) -> tuple[Array, Array]:
     return x[:nv].reshape(-1, 6), x[nv:]
 
 
-def _middle(delta: Rows, start: Start) -> tuple[AbstractConfiguration, Velocities]:
+def _middle(delta: BodyRows, start: Start) -> tuple[AbstractConfiguration, Velocities]:
     """Configuration with first-order states, and velocities, at the middle of a step."""
     system, h = start.system, start.h
     state = start.reached(0.5 * delta, delta / h)

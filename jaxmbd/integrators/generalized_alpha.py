@@ -35,15 +35,15 @@ from ..errors import ModelError
 from ..model.arguments import as_host_number
 from ..nonlinear import Blocks, CachedFactors, Newton, as_newton, recomputed
 from ..programs.tracing import stop_gradients
-from ..programs.with_slope import with_joint_tangents
+from ..programs.with_slope import with_shared_tangents
 from ..system.abstract import AbstractSystem, State, States, Time, Velocities, as_time
 from ..system.acceleration import accelerations
 from ..system.body_increments import AbstractIncrements, as_increments
 from ..system.configuration import AbstractConfiguration
 from ..system.constraints import n_constraints
+from ..system.equation_residuals import motion_residual, step_constraints
 from ..system.loads import rates_at
 from ..system.projection import project_velocities
-from ..system.residuals import motion_residual, step_constraints
 from .abstract import Attempt, Increments
 from .energy_momentum import check_bodies
 from .implicit import (
@@ -91,7 +91,7 @@ class AbstractComponents(eqx.Module):
         """Coordinates and velocities after an increment, with z of the start, and v̇ after it."""
 
 
-class Moving(AbstractComponents):
+class BodyAxes(AbstractComponents):
     """The system's own velocities, w = v, and its own increments (Arnold and Brüls 2007)."""
 
     def of(self, system, v, vdot):
@@ -104,7 +104,7 @@ class Moving(AbstractComponents):
         return State(system.retract(start.q, increment), w, start.z), wdot
 
 
-class Resting(AbstractComponents):
+class FixedAxes(AbstractComponents):
     """Velocities of the bodies along fixed axes (Bauchau et al. 2013)."""
 
     increments: AbstractIncrements
@@ -143,12 +143,12 @@ NEGLIGIBLE = 1e-4
 class StateRates(eqx.Module):
     """Rates of the first-order states at the end of the last step, each of shape `(nz,)`.
 
-    - `zdot`: ż; `lead`: (w - ż) / h, saved instead of w so that the step may change; `jerk`:
+    - `zdot`: ż; `offset`: (w - ż) / h, saved instead of w so that the step may change; `jerk`:
       difference quotient of ż.
     """
 
     zdot: States
-    lead: States
+    offset: States
     jerk: States
 
 
@@ -156,7 +156,7 @@ class AlphaMemory(eqx.Module):
     """Accelerations at the end of the last step.
 
     - `vdot`, `lam`: v̇, shape `(nv,)`, and λ, shape `(ng,)`.
-    - `lead`: (a - v̇) / h, saved instead of a so that the step may change.
+    - `offset`: (a - v̇) / h, saved instead of a so that the step may change.
     - `jerk`, `lam_rate`: difference quotients of v̇ and of λ.
     - `snap`, `lam_curvature`: second divided differences of v̇ and of λ.
     - `h`: length of that step [s].
@@ -166,7 +166,7 @@ class AlphaMemory(eqx.Module):
 
     vdot: Float[Array, "nv"]
     lam: Float[Array, "ng"]
-    lead: Float[Array, "nv"]
+    offset: Float[Array, "nv"]
     jerk: Float[Array, "nv"]
     lam_rate: Float[Array, "ng"]
     snap: Float[Array, "nv"]
@@ -264,9 +264,9 @@ class GeneralizedAlpha(AbstractImplicit):
         self.index, self.project = index, project
         self.newton = as_newton(newton, "GeneralizedAlpha")
         self.components = (
-            Moving()
+            BodyAxes()
             if increments is None
-            else Resting(as_increments(increments, "GeneralizedAlpha"))
+            else FixedAxes(as_increments(increments, "GeneralizedAlpha"))
         )
 
     @classmethod
@@ -287,7 +287,7 @@ class GeneralizedAlpha(AbstractImplicit):
         return cls.newmark(**options)
 
     def check(self, system: AbstractSystem) -> None:
-        if isinstance(self.components, Resting):
+        if isinstance(self.components, FixedAxes):
             check_bodies("GeneralizedAlpha with increments", system)
 
     def begin(self, system: AbstractSystem, t: Time, h: Time, state: State) -> AlphaMemory:
@@ -310,7 +310,7 @@ class GeneralizedAlpha(AbstractImplicit):
         # displacement than with the displacement.
         zero = jnp.zeros_like(near)
         moves = jnp.stack([zero, near, -near]), jnp.stack([zero, 2.0 * near, zero])
-        start = with_joint_tangents(jnp.zeros_like(state.v), (system, state))
+        start = with_shared_tangents(jnp.zeros_like(state.v), (system, state))
         args = system, t, state, zdot, slow
         once = lambda vdot, move: recomputed(displaced, *args, vdot, move)  # noqa: E731
         vdots, lams, zdots = jax.lax.scan(once, start, moves)[1]
@@ -325,10 +325,10 @@ class GeneralizedAlpha(AbstractImplicit):
             z_lead = jnp.where(slow, (self.alpha_z - self.alpha_f) * z_jerk, -zdot / h)
             states = StateRates(zdot, z_lead, z_jerk)
         # a is ẇ at another time: a(t) = ẇ(t + (αm - αf) h) + O(h²).
-        lead = self.components.change(system, state.v, vdot, jerk)
-        lead = (self.alpha_m - self.alpha_f) * lead
+        offset = self.components.change(system, state.v, vdot, jerk)
+        offset = (self.alpha_m - self.alpha_f) * offset
         zeros = jnp.zeros_like(jerk), jnp.zeros_like(lam)
-        own = AlphaMemory(vdot, lam, lead, jerk, lam_rate, *zeros, h, states=states)
+        own = AlphaMemory(vdot, lam, offset, jerk, lam_rate, *zeros, h, states=states)
         blocks = self._kinds(system, no_sizes(h))
         cache = self.newton.empty_cache(blocks, state.q.dtype)
         return eqx.tree_at(lambda own: own.cache, own, cache, is_leaf=lambda x: x is None)
@@ -342,7 +342,7 @@ class GeneralizedAlpha(AbstractImplicit):
         self, system: AbstractSystem, t: Time, h: Time, state: State, own: AlphaMemory
     ) -> tuple[Float[Array, "n"], "_Step", Blocks]:
         """Initial guess, arguments and kinds of unknowns of the equations of a step."""
-        _, a = self.components.of(system, state.v, own.vdot + h * own.lead)
+        _, a = self.components.of(system, state.v, own.vdot + h * own.offset)
         w, wdot = self.components.of(system, state.v, own.vdot)
         shift = position_shift(system, t, state, self.index)
         step = _Step(system, t, h, state, w, wdot, a, shift, self._known(h, state, own.states))
@@ -370,7 +370,7 @@ class GeneralizedAlpha(AbstractImplicit):
         """W z₁ - ż₁, computed from the start of the step."""
         if rates is None:
             return None
-        w = rates.zdot + h * rates.lead
+        w = rates.zdot + h * rates.offset
         before = (self.alpha_f * rates.zdot - self.alpha_z * w) / (1.0 - self.alpha_f)
         return self._weight(h) * (state.z + h * (1.0 - self.gamma_z) * w) + before
 
@@ -381,7 +381,7 @@ class GeneralizedAlpha(AbstractImplicit):
         h = step.h
         assert step.known is not None
         zdot, change = self._weight(h) * z - step.known, z - step.state.z
-        w = (change / h - (1.0 - self.gamma_z) * (before.zdot + h * before.lead)) / self.gamma_z
+        w = (change / h - (1.0 - self.gamma_z) * (before.zdot + h * before.offset)) / self.gamma_z
         jerk = (zdot - before.zdot) / h
         smooth = h * h / 12.0 * (jerk - before.jerk)
         astray = change - 0.5 * h * (before.zdot + zdot)
@@ -507,8 +507,8 @@ def _finished(
         error = without_ringing(error)
     both = h + memory.h
     second = (jerk - memory.jerk) / both, (lam_rate - memory.lam_rate) / both
-    lead = (a1 - vdot) / h
-    after = AlphaMemory(vdot, lam, lead, jerk, lam_rate, *second, h, states=states)
+    offset = (a1 - vdot) / h
+    after = AlphaMemory(vdot, lam, offset, jerk, lam_rate, *second, h, states=states)
     return end, after, error, zdots
 
 

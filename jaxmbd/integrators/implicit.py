@@ -21,11 +21,11 @@ from ..system.constraints import (
     redundant_rows,
     sizes_of_possible_zeros,
 )
+from ..system.equation_residuals import constraint_rates
 from ..system.first_order import stage_states
 from ..system.kernels import kernel
 from ..system.loads import state_inputs
 from ..system.projection import scattered_jacobian
-from ..system.residuals import constraint_rates
 from .abstract import AbstractIntegrator, Increments
 
 # First-order states z at the stages of an implicit step, as functions of q and v ------------------

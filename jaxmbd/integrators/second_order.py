@@ -107,7 +107,7 @@ class AbstractSecondOrder(AbstractImplicit):
         return 2
 
 
-def check_two_point(who: str, system: AbstractSystem) -> None:
+def check_discrete_gradients(caller: str, system: AbstractSystem) -> None:
     """**Raises** `IncompatibleIntegrator`, with a name, for constraints without a two-point form.
 
     They are couplings, drivers, and joints whose residuals are not quadratic in frames.
@@ -116,12 +116,12 @@ def check_two_point(who: str, system: AbstractSystem) -> None:
     for what, groups in (("couplings", mechanism.couplings), ("drivers", mechanism.drivers)):
         for group in groups:
             raise IncompatibleIntegrator(
-                f"{who} has no two-point form of {what} such as {group.names[0]!r}; use "
+                f"{caller} has no two-point form of {what} such as {group.names[0]!r}; use "
                 "GeneralizedAlpha(), or leave it out"
             )
     for group in mechanism.joints:
         if not group.joint.bilinear or group.joint.n_nonholonomic > 0:
             raise IncompatibleIntegrator(
-                f"{who} has no two-point form of the {type(group.joint).__name__} joint "
+                f"{caller} has no two-point form of the {type(group.joint).__name__} joint "
                 f"{group.names[0]!r}; use GeneralizedAlpha()"
             )

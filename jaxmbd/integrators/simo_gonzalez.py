@@ -24,7 +24,7 @@ from ..system.loads import nonconservative
 from ..system.nodal import AbstractNodalSystem, conservative_force_between
 from .abstract import Attempt
 from .implicit import after_middle, is_smooth, with_middle_states
-from .second_order import AbstractSecondOrder, StepMemory, check_two_point
+from .second_order import AbstractSecondOrder, StepMemory, check_discrete_gradients
 
 
 class SimoGonzalez(AbstractSecondOrder):
@@ -57,7 +57,7 @@ class SimoGonzalez(AbstractSecondOrder):
                 f"SimoGonzalez needs points and vectors for coordinates, {type(system).__name__} "
                 "has others; use NaturalCoordinates() or PointCoordinates(), or GeneralizedAlpha()"
             )
-        check_two_point("SimoGonzalez", system)
+        check_discrete_gradients("SimoGonzalez", system)
 
     def attempt(
         self, system: AbstractSystem, t: Time, h: Time, state: State, memory: StepMemory

@@ -1,6 +1,7 @@
 """Input and output: models, robot descriptions, measured records, labelled arrays."""
 
 from .channels import Channel as Channel
+from .csv_records import read_record as read_record
 from .logs import Log as Log
 from .logs import read_log as read_log
 from .mjcf import MJCF as MJCF
@@ -10,7 +11,6 @@ from .mjcf_writer import WrittenMJCF as WrittenMJCF
 from .mjcf_writer import to_mjcf as to_mjcf
 from .model_files import load_model as load_model
 from .model_files import save_model as save_model
-from .records import read_record as read_record
 from .urdf import from_urdf as from_urdf
 from .urdf import urdf_limits as urdf_limits
 from .urdf import urdf_mimics as urdf_mimics

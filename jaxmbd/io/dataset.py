@@ -45,7 +45,7 @@ def to_dataset(solution: AbstractMotion) -> xr.Dataset:
 
     **Raises** `ModelError` for a batch of motions and for names that differ only by slash and dot.
     """
-    from ..viz.motion import check_single
+    from ..viz.keyframes import check_single
 
     check_single(solution, "to_xarray")
     solution = solution.finite()

@@ -125,15 +125,15 @@ def read_log(
         log = mbd.io.read_log("run.csv", {"hinge": mbd.io.Channel("q1", unit="deg")}, time="t")
         angles = log["hinge"].values  # [rad]
     """
-    who = "read_log"
-    named = as_mapping(signals, f"{who}: signals", "{name: channel}", DataError)
+    caller = "read_log"
+    named = as_mapping(signals, f"{caller}: signals", "{name: channel}", DataError)
     if not named:
-        raise DataError(f"{who}: signals are missing; pass {{name: channel}}")
+        raise DataError(f"{caller}: signals are missing; pass {{name: channel}}")
     if duplicates not in DUPLICATES:
-        raise DataError(f"{who}: duplicates must be one of {DUPLICATES}, got {duplicates!r}")
+        raise DataError(f"{caller}: duplicates must be one of {DUPLICATES}, got {duplicates!r}")
     if time is not None and not isinstance(time, str | Channel):
-        raise DataError(f"{who}: time must be a Channel or a name, got {described(time)}")
-    channels = {k: as_channel(v, f"{who}: signal {k!r}") for k, v in named.items()}
+        raise DataError(f"{caller}: time must be a Channel or a name, got {described(time)}")
+    channels = {k: as_channel(v, f"{caller}: signal {k!r}") for k, v in named.items()}
     timed = {k: replaced_time(v, time) for k, v in channels.items()}
     if isinstance(path, str | Path) or not _is_frame(path):
         source = _path(path)

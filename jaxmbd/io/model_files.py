@@ -156,56 +156,57 @@ def load_model(path: Any) -> Model:
     twice, is of another version, names unknown classes or fields, or holds arrays of wrong types or
     shapes; and for a model that `Model` rejects.
     """
-    who = f"load_model: {path}"
-    content = read_versioned(path, who, (FORMAT, VERSION), "a model", "`save_model`")
-    return decoded_model(content.get("model"), who)
+    caller = f"load_model: {path}"
+    content = read_versioned(path, caller, (FORMAT, VERSION), "a model", "`save_model`")
+    return decoded_model(content.get("model"), caller)
 
 
-def decoded_model(parts: Any, who: str) -> Model:
-    """A model from `encoded_model`; errors name `who`."""
+def decoded_model(parts: Any, caller: str) -> Model:
+    """A model from `encoded_model`; errors name `caller`."""
     kinds = {field.name for field in dataclasses.fields(Model)}
     if not isinstance(parts, dict) or set(parts) != kinds:
-        raise ModelError(f"{who} must have a model with {', '.join(sorted(kinds))}")
+        raise ModelError(f"{caller} must have a model with {', '.join(sorted(kinds))}")
     model = {}
     for kind, components in parts.items():
         if not isinstance(components, dict):
-            raise ModelError(f"{who}: {kind} must be components by name")
+            raise ModelError(f"{caller}: {kind} must be components by name")
         model[kind] = {
-            name: decoded(value, f"{who}: {kind}.{name}") for name, value in components.items()
+            name: decoded(value, f"{caller}: {kind}.{name}") for name, value in components.items()
         }
     try:
         return Model(**model)
     except ModelError as error:
-        raise ModelError(f"{who}: {error}") from error
+        raise ModelError(f"{caller}: {error}") from error
 
 
-def read_json(path: Any, who: str) -> Any:
-    """The content of a JSON file. **Raises** `ModelError`, with `who`, if it cannot be read."""
+def read_json(path: Any, caller: str) -> Any:
+    """The content of a JSON file. **Raises** `ModelError`, with `caller`, if it cannot be read."""
     try:
         return json.loads(
             read_file(path).decode("utf-8"), parse_constant=_refused, object_pairs_hook=_object
         )
     except ModelError as error:
-        raise ModelError(f"{who}: {error}") from error
+        raise ModelError(f"{caller}: {error}") from error
     except (OSError, TypeError) as error:
-        raise ModelError(f"{who} cannot be read: {error}") from error
+        raise ModelError(f"{caller} cannot be read: {error}") from error
     except (ValueError, RecursionError) as error:
-        raise ModelError(f"{who} is not complete JSON, maybe cut short: {error}") from error
+        raise ModelError(f"{caller} is not complete JSON, maybe cut short: {error}") from error
 
 
 def read_versioned(
-    path: Any, who: str, known: tuple[str, int], what: str, writer: str
+    path: Any, caller: str, known: tuple[str, int], what: str, writer: str
 ) -> dict[str, Any]:
     """The content of a JSON file of `known` format and version. **Raises** `ModelError` otherwise.
 
-    **Arguments:** `who` begins the messages; `what` and `writer` are `a model` and what writes it.
+    **Arguments:** `caller` begins the messages; `what` and `writer` are `a model` and what writes
+    it.
     """
-    content = read_json(path, who)
+    content = read_json(path, caller)
     if not isinstance(content, dict) or content.get("format") != known[0]:
-        raise ModelError(f"{who} is not the file of {what}; {writer} writes these")
+        raise ModelError(f"{caller} is not the file of {what}; {writer} writes these")
     if content.get("version") != known[1]:
         raise ModelError(
-            f"{who} has version {content.get('version')!r} of the format, this jaxmbd reads "
+            f"{caller} has version {content.get('version')!r} of the format, this jaxmbd reads "
             f"{known[1]}; install the version that wrote it, jaxmbd {content.get('jaxmbd')}"
         )
     return content

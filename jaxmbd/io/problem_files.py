@@ -57,17 +57,17 @@ def load_problem(path: Path) -> tuple[Problem, Search, list[Experiment]]:
 
     **Raises** `DataError` for a file that cannot be read, is no problem, or is of another version.
     """
-    who = f"verify: {path}"
+    caller = f"verify: {path}"
     try:
-        content = read_versioned(path, who, (FORMAT, VERSION), "a problem", "`Fit.certificate`")
+        content = read_versioned(path, caller, (FORMAT, VERSION), "a problem", "`Fit.certificate`")
         parts = {
-            kind: {name: decoded(x, f"{who}: {name}") for name, x in content[kind].items()}
+            kind: {name: decoded(x, f"{caller}: {name}") for name, x in content[kind].items()}
             for kind in ("options", "search")
         }
-        validation = decoded(content["validation"], f"{who}: validation")
-        model = decoded_model(content["model"], who)
+        validation = decoded(content["validation"], f"{caller}: validation")
+        model = decoded_model(content["model"], caller)
         return Problem(model=model, **parts["options"]), Search(**parts["search"]), validation
     except ModelError as error:
         raise DataError(str(error)) from error
     except (KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"{who} lacks a part, or has one too many: {error}") from error
+        raise DataError(f"{caller} lacks a part, or has one too many: {error}") from error

@@ -95,12 +95,12 @@ class ConstraintFactors(eqx.Module):
         order = np.argsort(np.concatenate([first, others]), kind="stable")
         return y, jnp.concatenate([lam_tree, lam_loops])[order]
 
-    def unseen(self) -> Float[Array, "n"]:
+    def free_part(self) -> Float[Array, "n"]:
         """The diagonal of 1 - B B⁺, the projector orthogonal to the columns."""
         U = jnp.where(self.nonzero[None], self.U, 0.0)
         return 1.0 - jnp.sum(self.Q**2, axis=1) - jnp.sum(U**2, axis=1)
 
-    def idle(self) -> Float[Array, "m_k k"]:
+    def null_multipliers(self) -> Float[Array, "m_k k"]:
         """Z such that Z Zᵀ is the orthogonal projector onto the solutions λ of B λ = 0."""
         first, others = self.order
         V = jnp.where(self.nonzero[None], self.V, 0.0)

@@ -13,7 +13,7 @@ from ..errors import ModelError
 from ..linear import Eigen, eig
 from ..linear.eigen import ROUNDING
 from ..model.values import all_concrete
-from ..motion.arguments import as_start, as_system
+from ..motion.system_and_state import as_start, as_system
 from ..programs import stored, with_progress
 from ..system import sizes
 from ..system.abstract import AbstractSystem, State, Time, as_time
@@ -96,7 +96,7 @@ def buckling(
     concrete = all_concrete((system, time, state))
     if concrete:
         check_state(system, time, state, "buckling")
-    chosen = coordinates_at(system, time, state, coordinates, who="buckling")
+    chosen = coordinates_at(system, time, state, coordinates, caller="buckling")
     K, K_loaded, moved, unit = _stiffnesses(system, time, state, chosen, place)
     if concrete:
         size = np.asarray(unit)

@@ -10,8 +10,8 @@ from jaxtyping import Array, Complex, Float
 from ..errors import ModelError
 from ..model.arguments import described
 from ..model.values import all_concrete
-from ..motion.arguments import as_system
 from ..motion.assemble import assemble
+from ..motion.system_and_state import as_system
 from ..programs import with_progress
 from ..system.abstract import State, as_time
 from .coordinates import coordinates_at
@@ -63,7 +63,7 @@ class Campbell(eqx.Module):
 
         Needs the extra `viz`. **Returns** a `matplotlib.figure.Figure`.
         """
-        from ..viz.modes import plot_campbell
+        from ..viz.linearization_figures import plot_campbell
 
         return plot_campbell(self, orders)
 
@@ -134,7 +134,7 @@ def campbell(
         state_at = joint
     last = state_at(parameters[-1])
     check_state(system, time, last, "campbell")
-    chosen = coordinates_at(system, time, last, coordinates, who="campbell")
+    chosen = coordinates_at(system, time, last, coordinates, caller="campbell")
 
     def at(speed: Array) -> Linearization:
         return linearized(system, time, state_at(speed), chosen)

@@ -100,7 +100,7 @@ def coordinates_at(
     state: State,
     names: Sequence[str] | None,
     rate_names: Sequence[str] | None = None,
-    who: str = "linearize",
+    caller: str = "linearize",
 ) -> Coordinates:
     """Coordinates by name, or independent ones at a state if `names` is None.
 
@@ -110,39 +110,40 @@ def coordinates_at(
     concrete = all_concrete((system, t, state))
     if names is None and not concrete:
         raise ModelError(
-            f"{who}: under jit, grad or vmap give coordinates=, for example the `coordinates` of a "
-            f"result of {who} outside"
+            f"{caller}: under jit, grad or vmap give coordinates=, for example the `coordinates` "
+            f"of a result of {caller} outside"
         )
     if names is None:
         return choose_coordinates(system, t, state)
-    names = as_names(names, f"{who}: coordinates")
+    names = as_names(names, f"{caller}: coordinates")
     known = {name: row for row, name in enumerate(candidate_names(system))}
-    rate_names = names if rate_names is None else as_names(rate_names, f"{who}: velocities")
+    rate_names = names if rate_names is None else as_names(rate_names, f"{caller}: velocities")
     for name in (*names, *rate_names):
         if name not in known:
             listed = dict.fromkeys(list(known)[: len(known) - system.nv])
-            message = unknown(f"{who}: coordinates: unknown joint", name, listed)
+            message = unknown(f"{caller}: coordinates: unknown joint", name, listed)
             raise ModelError(f"{message}, and v[0] to v[{system.nv - 1}]" if system.nv else message)
     for name in rate_names:
         if name not in names:
-            raise ModelError(f"{who}: velocities: {name!r} is not one of the coordinates")
+            raise ModelError(f"{caller}: velocities: {name!r} is not one of the coordinates")
     given = _named(system, [known[n] for n in names], [known[n] for n in rate_names])
     if concrete:
-        _check_number(system, t, state, given, who)
+        _check_number(system, t, state, given, caller)
     else:
-        _check_bounds(system, given, who)
+        _check_bounds(system, given, caller)
     return given
 
 
-def _check_bounds(system: AbstractSystem, given: Coordinates, who: str) -> None:
+def _check_bounds(system: AbstractSystem, given: Coordinates, caller: str) -> None:
     """**Raises** `ModelError` for numbers of coordinates that no state can have."""
     ng = constraints.n_constraints(system)
     for rows in (given.positions, given.velocities):
         if not system.nv - ng <= len(rows) <= system.nv:
             number = f"{system.nv - ng} or more" if ng else f"{system.nv}"
             raise ModelError(
-                f"{who}: coordinates: {len(rows)} given, but the system has {number} independent "
-                f"ones, among {_listed(system)}; give their names, or omit `coordinates`"
+                f"{caller}: coordinates: {len(rows)} given, but the system has {number} "
+                f"independent ones, among {_listed(system)}; give their names, or omit "
+                "`coordinates`"
             )
 
 
@@ -153,7 +154,7 @@ def _listed(system: AbstractSystem) -> str:
 
 
 def _check_number(
-    system: AbstractSystem, t: Time, state: State, coordinates: Coordinates, who: str
+    system: AbstractSystem, t: Time, state: State, coordinates: Coordinates, caller: str
 ) -> None:
     """**Raises** `ModelError` if given coordinates are too few, too many or dependent."""
     given = coordinates.positions, coordinates.velocities
@@ -161,13 +162,13 @@ def _check_number(
     for rows, (n, free), what in zip(given, parts, ("positions", "velocities"), strict=True):
         if len(rows) != n:
             raise ModelError(
-                f"{who}: coordinates: {len(rows)} given, but {n} {what} are independent, among "
+                f"{caller}: coordinates: {len(rows)} given, but {n} {what} are independent, among "
                 f"{_listed(system)}; give {n} names, and `velocities` with nonholonomic "
                 "constraints, or omit both"
             )
         if n and np.linalg.svd(free[list(rows)], compute_uv=False)[-1] < 1e-6:
             raise ModelError(
-                f"{who}: coordinates {', '.join(map(repr, coordinates.names))} are dependent "
+                f"{caller}: coordinates {', '.join(map(repr, coordinates.names))} are dependent "
                 "at this state; choose other joints, or omit `coordinates`"
             )
 

@@ -40,7 +40,7 @@ class FrequencyResponse(eqx.Module):
 
         Needs the extra `viz`. **Returns** a `matplotlib.figure.Figure`.
         """
-        from ..viz.modes import plot_frequency_response
+        from ..viz.linearization_figures import plot_frequency_response
 
         return plot_frequency_response(self)
 

@@ -48,26 +48,26 @@ class _Offset(AbstractSignal):
 
 
 def find_inputs(
-    system: AbstractSystem, inputs: Mapping[str, str], who: str = "linearize: inputs"
+    system: AbstractSystem, inputs: Mapping[str, str], caller: str = "linearize: inputs"
 ) -> tuple[Input, ...]:
     """The places of inputs given as `{label: path}`.
 
     **Raises** `ModelError` for an unknown force or field, a force with no signal or with several,
     and for drivers.
     """
-    return tuple(_find(system, label, path, who) for label, path in inputs.items())
+    return tuple(_find(system, label, path, caller) for label, path in inputs.items())
 
 
-def _find(system: AbstractSystem, label: str, path: Any, who: str) -> Input:
-    who = f"{who}: {label!r}"
+def _find(system: AbstractSystem, label: str, path: Any, caller: str) -> Input:
+    caller = f"{caller}: {label!r}"
     if not isinstance(path, str):
-        raise ModelError(f"{who}: a path such as 'forces.motor.voltage' is needed, got {path!r}")
+        raise ModelError(f"{caller}: a path such as 'forces.motor.voltage' is needed, got {path!r}")
     mechanism = system.mechanism
     drivers = [name for group in mechanism.drivers for name in group.names]
     if path.startswith("drivers.") or path in drivers:
         raise ModelError(
-            f"{who}: {path!r} prescribes a position, whose derivatives act too; replace the driver "
-            "by a JointTorque or a DCMotor, and give its signal"
+            f"{caller}: {path!r} prescribes a position, whose derivatives act too; replace the "
+            "driver by a JointTorque or a DCMotor, and give its signal"
         )
     places = {
         name: (g, row)
@@ -77,25 +77,25 @@ def _find(system: AbstractSystem, label: str, path: Any, who: str) -> Input:
     rest = path.removeprefix("forces.")
     fitting = [name for name in places if rest == name or rest.startswith(f"{name}.")]
     if not fitting:
-        raise ModelError(unknown(f"{who}: unknown force", rest, places))
+        raise ModelError(unknown(f"{caller}: unknown force", rest, places))
     name = max(fitting, key=len)
     g, row = places[name]
     element = mechanism.elements[g].element
     steps = tuple(step for step in rest[len(name) + 1 :].split(".") if step)
-    steps = steps or (_only_signal(element, name, who),)
+    steps = steps or (_only_signal(element, name, caller),)
     target = element
     for step in steps:
         fields = getattr(type(target), "__dataclass_fields__", {})
         if step not in fields:
-            raise ModelError(unknown(f"{who}: {path!r}: no", step, fields))
+            raise ModelError(unknown(f"{caller}: {path!r}: no", step, fields))
         target = getattr(target, step)
-    shape = _shape(target, f"{who}: {path!r}")
+    shape = _shape(target, f"{caller}: {path!r}")
     indices = np.ndindex(*shape)
     labels = tuple(label + "".join(f"[{i}]" for i in index) for index in indices)
     return Input(g, row, steps, shape, labels)
 
 
-def _only_signal(element: Any, name: str, who: str) -> str:
+def _only_signal(element: Any, name: str, caller: str) -> str:
     fields = [
         field
         for field in type(element).__dataclass_fields__
@@ -104,16 +104,16 @@ def _only_signal(element: Any, name: str, who: str) -> str:
     if len(fields) != 1:
         listed = " or ".join(f"'forces.{name}.{field}'" for field in fields)
         also = f"; give {listed}" if fields else "; give the path of one of its numbers"
-        raise ModelError(f"{who}: force {name!r} has {len(fields)} signals{also}")
+        raise ModelError(f"{caller}: force {name!r} has {len(fields)} signals{also}")
     return fields[0]
 
 
-def _shape(target: Any, who: str) -> tuple[int, ...]:
+def _shape(target: Any, caller: str) -> tuple[int, ...]:
     """Shape of one signal, or of one array of floats, of stacked components."""
     if eqx.is_inexact_array(target):
         return target.shape[1:]
     if not callable(target):
-        raise ModelError(f"{who} is neither a signal nor an array of floats")
+        raise ModelError(f"{caller} is neither a signal nor an array of floats")
     return jax.eval_shape(lambda: _value(target, jnp.zeros(()), 0)).shape
 
 

@@ -15,12 +15,12 @@ from ..errors import ModelError, OperatingPointWarning, warn
 from ..linear import Eigen, eig
 from ..model.arguments import as_mapping
 from ..model.values import all_concrete
-from ..motion.arguments import as_start, as_system, check_numbers
+from ..motion.system_and_state import as_start, as_system, check_numbers
 from ..programs import stored, with_progress
 from ..system import constraints
 from ..system.abstract import AbstractSystem, State, Time, as_time
+from ..system.equation_residuals import violations
 from ..system.kernels import kernel
-from ..system.residuals import violations
 from ..system.sizes import length
 from .coordinates import Coordinates, candidate_sizes, coordinates_at
 from .inputs import Input, find_inputs
@@ -249,12 +249,12 @@ def _violations_at(system: AbstractSystem, t: Time, state: State) -> tuple[Array
     return violations(system, system.configuration(t, state.q, state.z), state.v)
 
 
-def check_state(system: AbstractSystem, t: Time, state: State, who: str = "linearize") -> None:
+def check_state(system: AbstractSystem, t: Time, state: State, caller: str = "linearize") -> None:
     """Check that a state is finite and satisfies the constraints.
 
     **Raises** `ModelError`, naming entries or constraints, if not.
     """
-    check_numbers(system, state, who)
+    check_numbers(system, state, caller)
     limit = float(jnp.finfo(state.q.dtype).eps) ** 0.5
     names = constraints.row_names(system)
     if not names:
@@ -272,7 +272,7 @@ def check_state(system: AbstractSystem, t: Time, state: State, who: str = "linea
         listed = ", ".join(f"{n!r} by {x:.3g}" for n, x in worst.items())
         if listed:
             raise ModelError(
-                f"{who}: these joints are {what}: {listed} ({unit}); compute the state by "
+                f"{caller}: these joints are {what}: {listed} ({unit}); compute the state by "
                 "`assemble`, or project it by `Projection`"
             )
 

@@ -27,9 +27,9 @@ from ..system import constraints
 from ..system.abstract import AbstractSystem, State, States, Time, Velocities
 from ..system.acceleration import accelerations
 from ..system.configuration import AbstractConfiguration
+from ..system.equation_residuals import constraint_rates
 from ..system.kernels import kernel
 from ..system.loads import rates_at
-from ..system.residuals import constraint_rates
 from ..system.saddle_point import SaddlePoint
 from ..system.tangent_space import constraint_equations, null_space_of
 from .coordinates import Coordinates, rates_of_candidates

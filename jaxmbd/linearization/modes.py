@@ -226,7 +226,7 @@ class Modes(eqx.Module):
 
         Needs the extra `viz`. **Returns** a `matplotlib.figure.Figure`.
         """
-        from ..viz.modes import plot_modes
+        from ..viz.linearization_figures import plot_modes
 
         return plot_modes(self)
 

@@ -53,7 +53,7 @@ class RootLocus(eqx.Module):
 
         Needs the extra `viz`. **Returns** a `matplotlib.figure.Figure`.
         """
-        from ..viz.modes import plot_root_locus
+        from ..viz.linearization_figures import plot_root_locus
 
         return plot_root_locus(self)
 
@@ -81,30 +81,30 @@ def root_locus(linearization_at: Callable[[Array], Linearization], values: Any) 
     return located(parameters, batch, "root_locus")
 
 
-def parameters_of(values: Any, who: str) -> Float[Array, "k"]:
-    """Values of a parameter, which must be finite numbers in order; errors name `who`."""
-    parameters = as_leaf(values, None, who)
-    _require_concrete(parameters, who.partition(":")[0])
+def parameters_of(values: Any, caller: str) -> Float[Array, "k"]:
+    """Values of a parameter, which must be finite numbers in order; errors name `caller`."""
+    parameters = as_leaf(values, None, caller)
+    _require_concrete(parameters, caller.partition(":")[0])
     if parameters.ndim != 1 or not len(parameters) or not np.all(np.isfinite(parameters)):
-        raise ModelError(f"{who} must be finite numbers of shape (k,), got {values!r}")
+        raise ModelError(f"{caller} must be finite numbers of shape (k,), got {values!r}")
     return parameters
 
 
-def _require_concrete(x: Array, who: str) -> None:
+def _require_concrete(x: Array, caller: str) -> None:
     if not is_concrete(x):
-        raise ModelError(f"{who} needs concrete numbers; call it outside jit")
+        raise ModelError(f"{caller} needs concrete numbers; call it outside jit")
 
 
 def located(
-    values: Float[Array, "k"], batch: Linearization, who: str, backwards: bool = False
+    values: Float[Array, "k"], batch: Linearization, caller: str, backwards: bool = False
 ) -> RootLocus:
     """Modes of a batch of linearizations in one order, that of the first or of the last value."""
-    _require_concrete(batch.A, who)
+    _require_concrete(batch.A, caller)
     finite = np.isfinite(np.asarray(batch.A)).all(axis=(1, 2))
     if not finite.all():
         first = float(values[int(np.argmin(finite))])
         raise ModelError(
-            f"{who}: the linearization at {first:.6g} is not finite; its state may violate the "
+            f"{caller}: the linearization at {first:.6g} is not finite; its state may violate the "
             "constraints there"
         )
     eigen = eqx.filter_jit(jax.vmap(eig))(batch.A)

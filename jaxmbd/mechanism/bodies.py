@@ -8,7 +8,7 @@ from jaxtyping import Array, Float, Int
 from ..bodies import AbstractBody, RigidBody
 from ..lie import Pose
 from .float_types import float_type
-from .index_sets import Rows
+from .index_sets import IndexSet
 
 
 class BodyGroup(eqx.Module):
@@ -23,12 +23,12 @@ class BodyGroup(eqx.Module):
 
     body: AbstractBody
     names: tuple[str, ...] = eqx.field(static=True)
-    rows: Rows = eqx.field(static=True)
+    rows: IndexSet = eqx.field(static=True)
     n_elastic: int = eqx.field(static=True)
     first: int = eqx.field(static=True)
-    ports: Rows = eqx.field(static=True)
-    carriers: Rows = eqx.field(static=True)
-    nodes: Rows = eqx.field(static=True)
+    ports: IndexSet = eqx.field(static=True)
+    carriers: IndexSet = eqx.field(static=True)
+    nodes: IndexSet = eqx.field(static=True)
 
     def own(self, x: Float[Array, "n_elastic"]) -> Float[Array, "n k"]:
         """The part of the elastic coordinates of all bodies, or of their rates, of this group."""

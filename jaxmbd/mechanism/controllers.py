@@ -14,7 +14,7 @@ from ..model.frame import Frame, JointReference
 from ..model.model import unknown
 from .elements import AbstractElementGroup, Loads, Motion
 from .groups import JointGroup, stack
-from .index_sets import Rows
+from .index_sets import IndexSet
 from .named_motion import AbstractNamedMotion, NamedMotion, Time, port_row
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class ControllerGroup(AbstractElementGroup):
     def add(self, total: Loads, load: Float[Array, "1 n"]) -> None:
         start = 0
         for group, row, size in self.outputs:
-            part, rows = load[:, start : start + size], Rows.of([row])
+            part, rows = load[:, start : start + size], IndexSet.of([row])
             if group < 0:
                 total.add_wrenches(rows, part)
             else:
@@ -131,22 +131,22 @@ def lower_controller(
     **Raises** `ModelError`, naming the controller, for unknown joints and frames, and for a law
     whose commands do not match the outputs.
     """
-    who = f"controller {name!r}"
+    caller = f"controller {name!r}"
     shapes = _Shapes(joints, place, tuple(ports.names), dtype)
     try:
         readings = jax.eval_shape(lambda: controller.readings(shapes))
     except ModelError as error:
-        raise ModelError(f"{who}: {error}") from error
+        raise ModelError(f"{caller}: {error}") from error
     outputs, labels = [], []
     for reference in controller.references():
-        output, label = _output(who, reference, joints, place, ports)
+        output, label = _output(caller, reference, joints, place, ports)
         outputs.append(output)
         labels.append(label)
     sizes = [output.size for output in outputs]
     try:
         controller.check(jax.ShapeDtypeStruct((), dtype), readings, dtype, labels, sizes)
     except ModelError as error:
-        raise ModelError(f"{who}: {error}") from error
+        raise ModelError(f"{caller}: {error}") from error
     held = 0 if controller.period is None else sum(sizes)
     on_joints = {(output.group, output.row) for output in outputs if output.group >= 0}
     on_ports = {output.row for output in outputs if output.group < 0}
@@ -162,7 +162,7 @@ def lower_controller(
 
 
 def _output(
-    who: str, reference: Any, joints: tuple[JointGroup, ...], place: Places, ports: Any
+    caller: str, reference: Any, joints: tuple[JointGroup, ...], place: Places, ports: Any
 ) -> tuple[Output, str]:
     """Resolve where a controller's command acts; also return the name of the place for messages."""
     if isinstance(reference, Frame):
@@ -174,7 +174,7 @@ def _output(
     is_frame = name in ports.names and not isinstance(reference, JointReference)
     if is_joint and is_frame:
         raise ModelError(
-            f"{who}: {name!r} is a joint and a frame; give Frame({name!r}) for the frame, or "
+            f"{caller}: {name!r} is a joint and a frame; give Frame({name!r}) for the frame, or "
             "JointReference for the joint"
         )
     if is_joint:
@@ -183,4 +183,4 @@ def _output(
     if is_frame:
         return Output(-1, ports.names.index(name), 6), name
     known = dict.fromkeys([*place, *(x for x in ports.names if x is not None)])
-    raise ModelError(unknown(f"{who}: unknown output", name, known))
+    raise ModelError(unknown(f"{caller}: unknown output", name, known))

@@ -15,7 +15,7 @@ from ..joints.components import coordinate_components
 from ..joints.coupling import AbstractCoupling, Gear
 from ..model.values import all_concrete
 from .groups import JointGroup, group_by, kind_of, stack
-from .index_sets import Rows
+from .index_sets import IndexSet
 
 
 class CouplingGroup(eqx.Module):
@@ -24,9 +24,9 @@ class CouplingGroup(eqx.Module):
     coupling: AbstractCoupling
     names: tuple[str, ...] = eqx.field(static=True)
     group: int = eqx.field(static=True)
-    rows: Rows = eqx.field(static=True)
+    rows: IndexSet = eqx.field(static=True)
     source_group: int = eqx.field(static=True)
-    source_rows: Rows = eqx.field(static=True)
+    source_rows: IndexSet = eqx.field(static=True)
     is_angle: tuple[bool, bool] = eqx.field(static=True)
 
     def residuals(self, coordinates: Mapping[int, Float[Array, "_n _nq"]]) -> Float[Array, "n"]:
@@ -69,9 +69,9 @@ def lower_couplings(
             coupling=stack([entry[1] for entry in members]),
             names=tuple(entry[0] for entry in members),
             group=members[0][2],
-            rows=Rows.of(entry[3] for entry in members),
+            rows=IndexSet.of(entry[3] for entry in members),
             source_group=members[0][4],
-            source_rows=Rows.of(entry[5] for entry in members),
+            source_rows=IndexSet.of(entry[5] for entry in members),
             is_angle=(joints[members[0][2]].counts_no_turns, joints[members[0][4]].counts_no_turns),
         )
         for members in group_by(entries, key=lambda entry: (kind_of(entry[1]), entry[2], entry[4]))
@@ -269,7 +269,7 @@ class DriverGroup(eqx.Module):
     driver: Driver
     names: tuple[str, ...] = eqx.field(static=True)
     group: int = eqx.field(static=True)
-    rows: Rows = eqx.field(static=True)
+    rows: IndexSet = eqx.field(static=True)
     is_angle: bool = eqx.field(static=True)
 
     @property
@@ -310,14 +310,14 @@ def lower_drivers(
         g, row = place[driver.joint.name]
         joint = joints[g].joint
         units = [component.unit for component in coordinate_components(joint)]
-        who = f"driver {name!r}: joint {driver.joint.name!r} ({type(joint).__name__})"
+        caller = f"driver {name!r}: joint {driver.joint.name!r} ({type(joint).__name__})"
         if not 0 <= driver.component < len(units):
             raise ModelError(
-                f"{who} has {len(units)} coordinates, none of number {driver.component}"
+                f"{caller} has {len(units)} coordinates, none of number {driver.component}"
             )
         if units[driver.component] not in ("m", "rad"):
             raise ModelError(
-                f"{who}: coordinate {driver.component} is part of a quaternion; drive angles by "
+                f"{caller}: coordinate {driver.component} is part of a quaternion; drive angles by "
                 "revolute or universal joints"
             )
         key = driver.joint.name, driver.component
@@ -341,7 +341,7 @@ def lower_drivers(
             driver=stack([entry[1] for entry in members]),
             names=tuple(entry[0] for entry in members),
             group=members[0][2],
-            rows=Rows.of(entry[3] for entry in members),
+            rows=IndexSet.of(entry[3] for entry in members),
             is_angle=members[0][4],
         )
         for members in group_by(entries, key=lambda entry: (kind_of(entry[1]), entry[2]))

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 from ..bodies import RigidBody
 from ..forces import AbstractField, AbstractFrameElement, AbstractJointElement
 from .bodies import BodyGroup
-from .index_sets import Rows, in_order
+from .index_sets import IndexSet, in_order
 
 if TYPE_CHECKING:
     from ..system.configuration import AbstractConfiguration
@@ -78,7 +78,7 @@ class Loads:
         """Add a wrench on every body."""
         self.on_bodies = wrenches if self.on_bodies is None else self.on_bodies + wrenches
 
-    def add_wrenches(self, ports: Rows, wrenches: Float[Array, "n 6"]) -> None:
+    def add_wrenches(self, ports: IndexSet, wrenches: Float[Array, "n 6"]) -> None:
         """Add wrenches on some ports."""
         total = self._zeros() if self.on_ports is None else self.on_ports
         self.on_ports = ports.add_to(total, wrenches)
@@ -87,7 +87,7 @@ class Loads:
     def _zeros(self) -> Wrenches:
         return jnp.zeros((self.c.mechanism.n_ports, 6), dtype=self.c.q.dtype)
 
-    def add_joint_forces(self, g: int, rows: Rows, forces: Float[Array, "n nv"]) -> None:
+    def add_joint_forces(self, g: int, rows: IndexSet, forces: Float[Array, "n nv"]) -> None:
         """Add forces on the velocities of some joints of group `g`."""
         if g not in self.joint_forces:
             group = self.c.mechanism.joints[g]
@@ -161,7 +161,7 @@ class FrameElements(AbstractElementGroup):
     names: tuple[str, ...] = eqx.field(static=True)
     n_states: int = eqx.field(static=True)
     first_state: int = eqx.field(static=True)
-    ports: tuple[Rows, ...] = eqx.field(static=True)
+    ports: tuple[IndexSet, ...] = eqx.field(static=True)
 
     def at_frames(self, x: Any) -> Any:
         """Entries of port data for every element and each of its frames, `(n, n_frames, …)`."""
@@ -187,7 +187,7 @@ class JointElements(AbstractElementGroup):
     n_states: int = eqx.field(static=True)
     first_state: int = eqx.field(static=True)
     group: int = eqx.field(static=True)
-    rows: Rows = eqx.field(static=True)
+    rows: IndexSet = eqx.field(static=True)
 
     def positions(self, c: "AbstractConfiguration") -> tuple[Any, ...]:
         return (self.rows.take(c.coordinates(self.group)),)

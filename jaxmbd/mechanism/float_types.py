@@ -46,10 +46,10 @@ def in_float_type(tree: PyTree, dtype: np.dtype) -> PyTree:
     return jax.tree.map(component, tree, is_leaf=lambda x: isinstance(x, AbstractBody | Frame))
 
 
-def in_one_float_type(model: Model, dtype: Any = None, who: str = "formulate") -> Model:
+def in_one_float_type(model: Model, dtype: Any = None, caller: str = "formulate") -> Model:
     """Convert all floats of a model to `dtype`. Default: the widest float type of the model.
 
-    `who` names the calling function in messages.
+    `caller` names the calling function in messages.
 
     **Warns** by `FloatTypeWarning`, naming the leaves of narrower types, if `dtype` is None and the
     model has several float types.
@@ -58,13 +58,13 @@ def in_one_float_type(model: Model, dtype: Any = None, who: str = "formulate") -
     `jax_enable_x64` is off.
     """
     if not isinstance(model, Model):
-        raise ModelError(f"{who} needs a Model, got a {type(model).__name__}")
+        raise ModelError(f"{caller} needs a Model, got a {type(model).__name__}")
     if dtype is not None:
         return in_float_type(model, _checked(dtype))
     widest = float_type(model)
     if widest not in (np.float32, np.float64):
         raise ModelError(
-            f"{who}: all floats of the model are {widest}, in which no formulation computes; "
+            f"{caller}: all floats of the model are {widest}, in which no formulation computes; "
             "convert them to float32, or pass dtype=jnp.float32 to formulate"
         )
     narrower = [
@@ -74,7 +74,7 @@ def in_one_float_type(model: Model, dtype: Any = None, who: str = "formulate") -
         n_more = len(narrower) - MAX_LISTED
         more = f" and {n_more} more" if n_more > 0 else ""
         warn(
-            f"{who}: the model mixes float types and is computed in {widest}, its widest; "
+            f"{caller}: the model mixes float types and is computed in {widest}, its widest; "
             f"narrower are {', '.join(narrower[:MAX_LISTED])}{more}; convert them, or pass "
             f"dtype=jnp.{widest} to formulate to accept this",
             FloatTypeWarning,

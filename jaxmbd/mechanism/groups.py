@@ -11,7 +11,7 @@ import numpy as np
 from ..joints import AbstractJoint, Screw
 from ..model.model import anonymous
 from ..model.values import as_jax, is_concrete
-from .index_sets import Rows
+from .index_sets import IndexSet
 
 
 class JointGroup(eqx.Module):
@@ -25,11 +25,11 @@ class JointGroup(eqx.Module):
 
     joint: AbstractJoint
     names: tuple[str, ...] = eqx.field(static=True)
-    first: Rows = eqx.field(static=True)
-    second: Rows = eqx.field(static=True)
+    first: IndexSet = eqx.field(static=True)
+    second: IndexSet = eqx.field(static=True)
     in_tree: bool = eqx.field(static=True)
     reversed: bool = eqx.field(static=True)
-    children: Rows = eqx.field(static=True)
+    children: IndexSet = eqx.field(static=True)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -46,7 +46,7 @@ class RotorGroup(eqx.Module):
     rotor: Any
     names: tuple[str, ...] = eqx.field(static=True)
     group: int = eqx.field(static=True)
-    rows: Rows = eqx.field(static=True)
+    rows: IndexSet = eqx.field(static=True)
 
 
 def kind_of(component: Any) -> tuple[Any, ...]:

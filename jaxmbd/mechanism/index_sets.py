@@ -17,7 +17,7 @@ MAX_SLICES = 4
 
 
 @dataclass(frozen=True)
-class Rows:
+class IndexSet:
     """A static selection of rows.
 
     A few runs of consecutive rows become slices instead of a gather; consecutive rows that are
@@ -28,9 +28,9 @@ class Rows:
     index: tuple[int, ...]
 
     @staticmethod
-    def of(index: Iterable[SupportsInt]) -> "Rows":
-        """Rows from any sequence of integers, including NumPy integers."""
-        return Rows(tuple(int(i) for i in index))
+    def of(index: Iterable[SupportsInt]) -> "IndexSet":
+        """The set of any sequence of integers, including NumPy integers."""
+        return IndexSet(tuple(int(i) for i in index))
 
     def __len__(self) -> int:
         return len(self.index)
@@ -40,9 +40,9 @@ class Rows:
         """The rows as a numpy array."""
         return np.asarray(self.index, dtype=np.int32)
 
-    def shifted(self, by: int) -> "Rows":
+    def shifted(self, by: int) -> "IndexSet":
         """Selection with `by` added to every row."""
-        return Rows(tuple(i + by for i in self.index))
+        return IndexSet(tuple(i + by for i in self.index))
 
     def traced(self) -> Array:
         """The rows as a traced array, without an index table for a few runs."""
@@ -79,7 +79,7 @@ class Rows:
             parts = [jax.lax.slice_in_dim(x, first, first + n) for first, n in self.runs]
             return parts[0] if len(parts) == 1 else jnp.concatenate([x[:0], *parts])
         if k := self.repeats:
-            once = Rows(self.index[::k]).take(x)
+            once = IndexSet(self.index[::k]).take(x)
             repeated = jnp.broadcast_to(once[:, None], (once.shape[0], k, *x.shape[1:]))
             return repeated.reshape(-1, *x.shape[1:])
         return x.at[self.array].get(mode="promise_in_bounds")
@@ -100,11 +100,11 @@ class Rows:
             return total
         if k := self.repeats:
             sums = jnp.sum(x.reshape(-1, k, *x.shape[1:]), axis=1)
-            return Rows(self.index[::k]).add_to(total, sums)
+            return IndexSet(self.index[::k]).add_to(total, sums)
         return total.at[self.array].add(x)
 
 
-def inverse(parts: Iterable[Rows], size: int) -> Rows:
+def inverse(parts: Iterable[IndexSet], size: int) -> IndexSet:
     """Position of each of `size` rows in the concatenation of `parts`."""
     position = np.full(size, -1)
     start = 0
@@ -112,10 +112,10 @@ def inverse(parts: Iterable[Rows], size: int) -> Rows:
         position[rows.array] = np.arange(start, start + len(rows))
         start += len(rows)
     assert np.all(position >= 0), "every row must be in one of the parts"
-    return Rows.of(position)
+    return IndexSet.of(position)
 
 
-def in_order(parts: Sequence[Rows], size: int, values: Sequence[Tree]) -> Tree:
+def in_order(parts: Sequence[IndexSet], size: int, values: Sequence[Tree]) -> Tree:
     """Values of `size` rows in row order, from the values of the parts of a partition."""
     order = inverse(parts, size)
     return jax.tree.map(lambda *x: order.take(jnp.concatenate(x)), *values)

@@ -30,7 +30,7 @@ from .couplings import lower_couplings, lower_drivers
 from .elements import AbstractElementGroup, Fields, FrameElements, JointElements
 from .float_types import float_type, in_float_type
 from .groups import JointGroup, RotorGroup, group_by, kind_of, stack
-from .index_sets import Rows
+from .index_sets import IndexSet
 from .mechanism import Mechanism
 from .topology import Topology, find_topology
 
@@ -43,11 +43,11 @@ class _Ports:
         self.frames: list[Frame] = []
         self.names: list[str | None] = list(topology.bodies)
 
-    def add(self, frames: Sequence[Frame], names: Sequence[str | None]) -> Rows:
+    def add(self, frames: Sequence[Frame], names: Sequence[str | None]) -> IndexSet:
         first = len(self.names)
         self.frames.extend(frames)
         self.names.extend(names)
-        return Rows.of(range(first, len(self.names)))
+        return IndexSet.of(range(first, len(self.names)))
 
 
 def lower(model: Model, cut: Sequence[str] = (), joint_coordinates: bool = False) -> Mechanism:
@@ -93,7 +93,7 @@ def lower(model: Model, cut: Sequence[str] = (), joint_coordinates: bool = False
         couplings=lower_couplings(model.couplings, joints, place),
         drivers=lower_drivers(model.drivers, joints, place),
         offsets=_poses(stack(frames or [in_float_type(ground, dtype)])),
-        port_bodies=Rows.of(topology.row[frame.body] for frame in ports.frames),
+        port_bodies=IndexSet.of(topology.row[frame.body] for frame in ports.frames),
         port_names=tuple(ports.names),
     )
 
@@ -180,12 +180,12 @@ def _lower_bodies(model: Model, topology: Topology, ports: _Ports) -> tuple[Body
                     ),
                 ),
                 names=tuple(name for _, name, _ in members),
-                rows=Rows.of(rows),
+                rows=IndexSet.of(rows),
                 n_elastic=k,
                 first=first,
-                ports=Rows.of(port for port, body in enumerate(carriers) if body in rows),
-                carriers=Rows.of(rows[body] for body in carriers if body in rows),
-                nodes=Rows.of(
+                ports=IndexSet.of(port for port, body in enumerate(carriers) if body in rows),
+                carriers=IndexSet.of(rows[body] for body in carriers if body in rows),
+                nodes=IndexSet.of(
                     node for node, body in zip(nodes, carriers, strict=True) if body in rows
                 ),
             )
@@ -238,7 +238,7 @@ def _lower_joints(
                 second=ports.add([j.successor for j in joints], [f"{n}.successor" for n in names]),
                 in_tree=members[0][2],
                 reversed=members[0][3],
-                children=Rows.of(entry[4] for entry in members if entry[2]),
+                children=IndexSet.of(entry[4] for entry in members if entry[2]),
             )
         )
     return tuple(groups)
@@ -285,7 +285,7 @@ def _lower_elements(
             groups.append(FrameElements(stacked, names, k, first, tuple(rows)))
         elif isinstance(one, AbstractJointElement):
             places = [place[element.joint.name] for element in each]
-            on = places[0][0], Rows.of(row for _, row in places)
+            on = places[0][0], IndexSet.of(row for _, row in places)
             groups.append(JointElements(stacked, names, k, first, *on))
         else:
             groups.append(Fields(stacked, names, k, first))
@@ -298,7 +298,7 @@ def _lower_rotors(rotors: dict[str, Rotor], place: Places) -> tuple[RotorGroup, 
     groups = []
     for members in group_by(entries, key=lambda entry: (kind_of(entry[1]), entry[2])):
         names, each, on, rows = zip(*sorted(members, key=lambda entry: entry[3]), strict=True)
-        groups.append(RotorGroup(stack(each), names, on[0], Rows.of(rows)))
+        groups.append(RotorGroup(stack(each), names, on[0], IndexSet.of(rows)))
     return tuple(groups)
 
 
@@ -323,7 +323,7 @@ def _check_element(
     name: str, element: AbstractElement, joints: tuple[JointGroup, ...], place: Places, dtype: Any
 ) -> None:
     """**Raises** `ModelError` for other types, and for wrong shapes of loads or rates."""
-    who, k, remedy = f"force {name!r}", element.n_states, "its arrays have other shapes"
+    caller, k, remedy = f"force {name!r}", element.n_states, "its arrays have other shapes"
     time, z = _like(dtype), _like(dtype, k)
     if isinstance(element, AbstractField):
         return
@@ -334,9 +334,9 @@ def _check_element(
     elif isinstance(element, AbstractJointElement):
         joint = joints[place[element.joint.name][0]].joint
         nq, nv, _ = joint.sizes()
-        who = f"{who} on the {type(joint).__name__} joint {element.joint.name!r}"
+        caller = f"{caller} on the {type(joint).__name__} joint {element.joint.name!r}"
         if nv == 0:
-            raise ModelError(f"{who}: this joint has no velocity on which a force can act")
+            raise ModelError(f"{caller}: this joint has no velocity on which a force can act")
         args, size = (_like(dtype, nq), _like(dtype, nv), z), (nv,)
         touched = f"{nq} coordinates and {nv} velocities"
         remedy = f"give one number for all, or one for each of the {nv} velocities"
@@ -344,13 +344,13 @@ def _check_element(
             remedy += ", and a spring on a quaternion by forces.RotationalSpring"
     else:
         raise ModelError(
-            f"{who}: {type(element).__name__} is not a kind of element; derive it from "
+            f"{caller}: {type(element).__name__} is not a kind of element; derive it from "
             "AbstractFrameForce, AbstractJointForce, AbstractField, or a kind with states"
         )
-    misfit = f"{who} does not fit its {touched}"
+    misfit = f"{caller} does not fit its {touched}"
     _check_shape(element, "load", (time, *args), size, misfit, remedy)
     if k > 0:
-        _check_shape(element, "state_rates", (time, *args), (k,), f"{who}: its states", remedy)
+        _check_shape(element, "state_rates", (time, *args), (k,), f"{caller}: its states", remedy)
 
 
 def _like(dtype: Any, *shape: int) -> jax.ShapeDtypeStruct:
@@ -358,15 +358,15 @@ def _like(dtype: Any, *shape: int) -> jax.ShapeDtypeStruct:
 
 
 def _check_shape(
-    element: Any, method: str, args: Any, size: tuple[int, ...], who: str, remedy: str
+    element: Any, method: str, args: Any, size: tuple[int, ...], caller: str, remedy: str
 ) -> None:
     try:
         returned = jax.eval_shape(getattr(type(element), method), element, *args).shape
     except (TypeError, ValueError, NotImplementedError) as error:
         # JAX's messages about broadcasting name neither the component nor a remedy.
         reason = remedy if "broadcasting" in str(error) else error
-        raise ModelError(f"{who}: {reason}") from error
+        raise ModelError(f"{caller}: {reason}") from error
     if returned != size:
         raise ModelError(
-            f"{who}: {method} returns shape {returned} where {size} is needed; {remedy}"
+            f"{caller}: {method} returns shape {returned} where {size} is needed; {remedy}"
         )

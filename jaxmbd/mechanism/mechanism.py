@@ -18,7 +18,7 @@ from .couplings import CouplingGroup, DriverGroup
 from .elements import AbstractElementGroup, JointElements
 from .float_types import float_type
 from .groups import JointGroup, RotorGroup
-from .index_sets import Rows, in_order
+from .index_sets import IndexSet, in_order
 from .topology import Topology
 
 
@@ -39,7 +39,7 @@ class Mechanism(eqx.Module):
     couplings: tuple[CouplingGroup, ...]
     drivers: tuple[DriverGroup, ...]
     offsets: Pose
-    port_bodies: Rows = eqx.field(static=True)
+    port_bodies: IndexSet = eqx.field(static=True)
     port_names: tuple[str | None, ...] = eqx.field(static=True)
 
     @property
@@ -71,17 +71,17 @@ class Mechanism(eqx.Module):
         return in_order([group.rows for group in self.bodies], self.n_bodies, parts)
 
     @property
-    def nearest_with_mass(self) -> Rows:
+    def nearest_with_mass(self) -> IndexSet:
         """For each body its own row; for a massless link that of a body with mass beyond it."""
         rows = list(range(self.n_bodies))
         for i in sorted(self.massless, reverse=True):
             rows[i] = rows[i + 1]  # Depth first: the next row is a child.
-        return Rows.of(rows)
+        return IndexSet.of(rows)
 
     @property
-    def body_ports(self) -> Rows:
+    def body_ports(self) -> IndexSet:
         """Rows of the bodies' own frames among all ports."""
-        return Rows.of(range(1, self.n_bodies + 1))
+        return IndexSet.of(range(1, self.n_bodies + 1))
 
     @property
     def n_ports(self) -> int:
@@ -179,7 +179,7 @@ class Mechanism(eqx.Module):
         if not elastic:
             return self.offsets
         n, moved = len(self.port_bodies), [g.offsets(self.offsets, eta) for g in elastic]
-        on_rigid = Rows.of(sorted(set(range(n)).difference(*(g.ports.index for g in elastic))))
+        on_rigid = IndexSet.of(sorted(set(range(n)).difference(*(g.ports.index for g in elastic))))
         # Selections of rows instead of assignments, for which no code is generated.
         parts = [on_rigid, *(g.ports for g in elastic)]
         return in_order(parts, n, [on_rigid.take_tree(self.offsets), *moved])

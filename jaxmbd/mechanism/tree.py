@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..accelerators import is_wide
+from ..accelerators import for_accelerator
 from ..joints.abstract import AbstractJoint
 from ..lie import Pose
 from .groups import JointGroup
-from .index_sets import Rows, in_order
+from .index_sets import IndexSet, in_order
 from .mechanism import Mechanism
 
 Above = TypeVar("Above")
@@ -73,7 +73,7 @@ def _compose(mechanism: Mechanism, relative: Pose) -> Pose:
     def world() -> Pose:
         return Pose(jnp.zeros(3, dtype=mechanism.dtype), jnp.eye(3, dtype=mechanism.dtype))
 
-    if is_wide():
+    if for_accelerator():
         return _doubled(mechanism, world(), relative)
     return forward_pass(mechanism, Pose.__matmul__, world(), relative)
 
@@ -87,7 +87,7 @@ def _doubled(mechanism: Mechanism, world: Pose, relative: Pose) -> Pose:
     poses = jax.tree.map(lambda a, b: jnp.concatenate([a[None], b]), world, relative)
     ancestors = np.concatenate([[0], mechanism.topology.parents])
     while ancestors.any():
-        above = Rows.of(ancestors).take_tree(poses)
+        above = IndexSet.of(ancestors).take_tree(poses)
         poses = jax.vmap(Pose.__matmul__)(above, poses)
         ancestors = ancestors[ancestors]
     return jax.tree.map(lambda x: x[1:], poses)
@@ -117,7 +117,7 @@ def forward_pass(
         place[bodies] = level * width + np.arange(len(bodies))
 
     def gather(x: Array) -> Array:
-        return Rows.of(grid.ravel()).take(x).reshape(n_levels, width, *x.shape[1:])
+        return IndexSet.of(grid.ravel()).take(x).reshape(n_levels, width, *x.shape[1:])
 
     start = jax.tree.map(lambda x: jnp.broadcast_to(x, (width, *x.shape)), root)
     if n_levels == 1:
@@ -131,4 +131,4 @@ def forward_pass(
         return values, values
 
     _, values = jax.lax.scan(one_level, start, (jax.tree.map(gather, own), slots))
-    return Rows.of(place).take_tree(jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), values))
+    return IndexSet.of(place).take_tree(jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), values))

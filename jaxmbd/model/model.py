@@ -211,27 +211,27 @@ def _problem_of_leaf(leaf: Any) -> str | None:
 
 
 def _check_references(
-    who: str, component: Any, bodies: Mapping[str, Any], joints: Mapping[str, Any]
+    caller: str, component: Any, bodies: Mapping[str, Any], joints: Mapping[str, Any]
 ) -> None:
     # Not a method: equinox wraps a method at each access, at a cost that grows with the module.
     for reference in references(component):
         if isinstance(reference, Frame):
             if reference.body != GROUND and reference.body not in bodies:
-                raise ModelError(unknown(f"{who}: unknown body", reference.body, bodies))
-            _check_node(who, reference, bodies.get(reference.body))
+                raise ModelError(unknown(f"{caller}: unknown body", reference.body, bodies))
+            _check_node(caller, reference, bodies.get(reference.body))
         elif isinstance(reference, JointReference) and reference.name not in joints:
-            raise ModelError(unknown(f"{who}: unknown joint", reference.name, joints))
+            raise ModelError(unknown(f"{caller}: unknown joint", reference.name, joints))
 
 
-def _check_node(who: str, frame: Frame, body: "AbstractBody | None") -> None:
+def _check_node(caller: str, frame: Frame, body: "AbstractBody | None") -> None:
     if body is None:
         if frame.node is not None:
-            raise ModelError(f"{who}: the ground has no node {frame.node!r}; give a position p")
+            raise ModelError(f"{caller}: the ground has no node {frame.node!r}; give a position p")
         return
     try:
         body.node_row(frame.node)
     except ModelError as error:
-        raise ModelError(f"{who}: frame on {frame.body!r}: {error}") from error
+        raise ModelError(f"{caller}: frame on {frame.body!r}: {error}") from error
 
 
 def unknown(what: str, name: str, known: Mapping[str, Any]) -> str:

@@ -31,16 +31,16 @@ def read_file(source: Any) -> bytes:
     return content
 
 
-def read_lines(source: Any, who: str, encoding: str, advice: str) -> list[str]:
+def read_lines(source: Any, caller: str, encoding: str, advice: str) -> list[str]:
     """Lines of a text file.
 
-    **Raises** `ModelError`, with `who`, if it cannot be read, or is not text in this encoding;
+    **Raises** `ModelError`, with `caller`, if it cannot be read, or is not text in this encoding;
     `advice` says what to do then.
     """
-    path = as_path(source, f"{who}: path")
+    path = as_path(source, f"{caller}: path")
     try:
         return read_file(path).decode(encoding).splitlines()
     except UnicodeDecodeError:
-        raise ModelError(f"{who}: {path.name} is not text; {advice}") from None
+        raise ModelError(f"{caller}: {path.name} is not text; {advice}") from None
     except (OSError, ValueError) as error:
-        raise ModelError(f"{who}: cannot read {str(path)!r}: {error}") from error
+        raise ModelError(f"{caller}: cannot read {str(path)!r}: {error}") from error

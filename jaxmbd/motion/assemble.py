@@ -105,9 +105,9 @@ def assemble(
     for name, value in rates.items():
         g, row = _find(system, name, "rates")
         nv = mechanism.joint(name).sizes()[1]
-        who = f"rates: joint {name!r}"
-        v = _finite(as_leaf(value, None, who), who)
-        v = as_leaf(v, () if nv == 1 and v.ndim == 0 else (nv,), who)
+        caller = f"rates: joint {name!r}"
+        v = _finite(as_leaf(value, None, caller), caller)
+        v = as_leaf(v, () if nv == 1 and v.ndim == 0 else (nv,), caller)
         speeds[g] = _with(speeds[g], row, on_host(v).astype(dtype).reshape(nv))
     z = _by_name(mechanism.initial_states(), mechanism.state_places, states, "states: element")
     zeros = jnp.zeros(mechanism.n_elastic, dtype)
@@ -181,9 +181,9 @@ def _by_name(
     for name, value in (given or {}).items():
         if name not in places:
             raise ModelError(unknown(f"{what} without such coordinates:", name, places))
-        (first, count), who = places[name], f"{what} {name!r}"
-        own = _finite(as_leaf(value, None, who), who)
-        own = as_leaf(own, () if count == 1 and own.ndim == 0 else (count,), who)
+        (first, count), caller = places[name], f"{what} {name!r}"
+        own = _finite(as_leaf(value, None, caller), caller)
+        own = as_leaf(own, () if count == 1 and own.ndim == 0 else (count,), caller)
         x = _with(x, slice(first, first + count), on_host(own).astype(x.dtype).reshape(count))
     return as_jax(x)
 
@@ -381,20 +381,20 @@ def _finite(value: Array, name: str) -> Array:
 def _coordinates(joint: AbstractJoint, value: Any, name: str, dtype: Any) -> Float[Array, "nq"]:
     """Coordinates of one joint in a float type, from any form of value that `guess` accepts."""
     nq, k = joint.sizes()[0], len(joint.translation)
-    who = f"guess: joint {name!r}"
+    caller = f"guess: joint {name!r}"
     if isinstance(value, Pose):
         if nq != 7:
-            raise ModelError(f"{who} takes {nq} coordinates, not a Pose")
+            raise ModelError(f"{caller} takes {nq} coordinates, not a Pose")
         p, R = jnp.asarray(value.p, dtype), jnp.asarray(value.R, dtype)
         return jnp.concatenate([p, so3.from_matrix(R)])
     free = isinstance(joint.rotation, FreeRotation)
-    leaf = on_host(_finite(as_leaf(value, None, who), who)).astype(dtype)
+    leaf = on_host(_finite(as_leaf(value, None, caller), caller)).astype(dtype)
     if free and leaf.shape == (k + 3,):
         leaf = as_jax(leaf)
         return jnp.concatenate([leaf[:k], so3.exp(leaf[k:])])
-    q = on_host(as_leaf(leaf, () if nq == 1 and leaf.ndim == 0 else (nq,), who)).reshape(nq)
+    q = on_host(as_leaf(leaf, () if nq == 1 and leaf.ndim == 0 else (nq,), caller)).reshape(nq)
     if free and is_concrete(q) and not np.any(np.asarray(q)[k:]):
-        raise ModelError(f"{who}: the quaternion must not be zero")
+        raise ModelError(f"{caller}: the quaternion must not be zero")
     return as_jax(q)
 
 

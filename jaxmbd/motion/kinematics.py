@@ -17,11 +17,11 @@ from ..programs import stored, with_progress
 from ..programs.tracing import error_if
 from ..system import assembly_modes, constraints
 from ..system.abstract import AbstractSystem, State, Time, Velocities
+from ..system.equation_residuals import violations
 from ..system.projection import projected
-from ..system.residuals import violations
 from ..system.saddle_point import saddle_point
-from .arguments import as_start, as_system
 from .motion import AbstractMotion
+from .system_and_state import as_start, as_system
 
 FREE = 1e-3  # If a larger part of a velocity is in the null space of G, there is a freedom left.
 
@@ -143,7 +143,7 @@ def _accelerations(
     vdot = jnp.where(
         equations.holds((vdot, lam), zeros, -bias, motion.noise(c, vdot)), vdot, jnp.nan
     )
-    free = jnp.max(equations.unseen(), initial=0.0)
+    free = jnp.max(equations.free_part(), initial=0.0)
     return vdot, violations(system, c, v), free
 
 

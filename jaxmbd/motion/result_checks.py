@@ -13,10 +13,10 @@ from ..joints.abstract import n_rows
 from ..programs.tracing import stop_gradients
 from ..system import assembly_modes, constraints, sizes
 from ..system.abstract import AbstractSystem, State, Time
+from ..system.equation_residuals import constraint_rates
 from ..system.joint_states import joint_states
 from ..system.kernels import kernel
 from ..system.loads import element_states
-from ..system.residuals import constraint_rates
 from .results import RESULTS
 
 # Largest residual by the mechanism's size with fixed steps, which have no error estimate.

@@ -17,15 +17,15 @@ from scalarjit import native_or_traced
 from scalarjit.switch import platform
 from scalarjit.with_room import with_room
 
-from ..accelerators import widened
+from ..accelerators import products_as_sums
 from ..errors import ModelError
 from ..integrators.abstract import AbstractIntegrator
 from ..integrators.explicit import as_integrator
 from ..model.arguments import as_positive
 from ..programs import stored
-from ..programs.with_slope import with_joint_tangents
+from ..programs.with_slope import with_shared_tangents
 from ..system.abstract import AbstractSystem, State, as_time
-from .arguments import as_start, as_system
+from .system_and_state import as_start, as_system
 from .times import check_rollout
 
 # A long scan whose backward pass saves a part of the steps and recomputes the others --------------
@@ -262,7 +262,7 @@ def _rollout(
         system, t0, dt, own = eqx.combine(floats, rest)
         t = t0 + n * dt
         advance = (own if whole else integrator).advance
-        y, memory = widened(advance)(system, t, t + dt, *carry)
+        y, memory = products_as_sums(advance)(system, t, t + dt, *carry)
         return (y, memory), y
 
     if isinstance(checkpoint, MemoryBudget):
@@ -272,7 +272,7 @@ def _rollout(
     counts = jnp.arange(n_steps, dtype=dt.dtype)
 
     def run(floats: PyTree, state: State, memory: PyTree, counts: Array) -> State:
-        start = with_joint_tangents(state, (state, memory)), memory
+        start = with_shared_tangents(state, (state, memory)), memory
         return nested_scan(lambda c, n: step(c, n, floats), start, counts, lengths)[1]
 
     args = floats, state, memory, counts

@@ -28,7 +28,6 @@ from ..system.abstract import AbstractSystem, State, Time, as_time
 from ..system.constraints import may_be_redundant
 from ..system.contacts import names_on_terrain, surfaces_of, without_contacts
 from ..system.projection import Projection
-from .arguments import as_start, as_system, check_options
 from .impacts import Impacts, Run, check_first_state, check_impacts, is_explicit, with_impacts
 from .motion_errors import MeasuresByMotion, below_rounding, measured
 from .motion_warnings import (
@@ -46,8 +45,9 @@ from .motion_warnings import (
 from .result_checks import Verdict, first_lost, in_words, judged
 from .results import RESULTS
 from .solution import Solution
-from .step_controllers import ControllerState, EndsCollapsed, MeetsContacts, with_samples
+from .step_controllers import ControllerState, RejectsMissedContacts, StopsOnTinySteps, with_samples
 from .strip_checks import without_checks
+from .system_and_state import as_start, as_system, check_options
 from .times import as_saveat, check_times, n_steps
 
 ADAPTIVE_MAX_STEPS = 100_000
@@ -266,7 +266,7 @@ def _solve(task: _Task) -> _Solved:
     returned, surfaces = saveat.controller_state, surfaces_of(system)
     controller = measured(method.controller, system, t0, task.t1, state)
     if adaptive and surfaces.groups:
-        controller = MeetsContacts(controller, surfaces)
+        controller = RejectsMissedContacts(controller, surfaces)
     if impacts is not None:
         system = without_contacts(system)
     system = system.prepared()
@@ -363,9 +363,9 @@ class _Meter(diffrax.AbstractProgressMeter):
         del state
 
 
-def _ending(controller: Any, integrator: Any) -> EndsCollapsed:
+def _ending(controller: Any, integrator: Any) -> StopsOnTinySteps:
     method = integrator.solver if isinstance(integrator, ExplicitRK) else integrator
-    return EndsCollapsed(controller, type(method).__name__)
+    return StopsOnTinySteps(controller, type(method).__name__)
 
 
 def _without_failed_step(sol: diffrax.Solution) -> diffrax.Solution:

@@ -115,7 +115,7 @@ class AbstractWrappedController(diffrax.AbstractAdaptiveStepSizeController):
 # Step size control that repeats steps which jump over a contact -----------------------------------
 
 
-class MeetsContacts(AbstractWrappedController):
+class RejectsMissedContacts(AbstractWrappedController):
     """A step size controller that rejects steps within which surfaces meet and part again.
 
     A step is rejected as one of infinite error if gaps are open at both ends and, by the gaps and
@@ -185,7 +185,7 @@ class ControllerState(eqx.Module):
     lost: Bool[Array, ""]
 
 
-class EndsCollapsed(AbstractWrappedController):
+class StopsOnTinySteps(AbstractWrappedController):
     """A step size controller that ends the run if steps become too short to change the time.
 
     diffrax alone would take such steps until `max_steps`. A step to a state that is not finite is
@@ -257,7 +257,7 @@ def _where(condition: Array, a: Any, b: Any) -> Any:
 # Steps that end at the times at which elements with a period update their states ------------------
 
 
-class EndsAtSamples(AbstractWrappedController):
+class StepsOnSampleTimes(AbstractWrappedController):
     """A step size controller whose steps end at multiples of given periods.
 
     Integrators update elements with a period at the start of a step. A step that would end just
@@ -330,7 +330,7 @@ def with_samples(
     if not names:
         return controller, dt
     if isinstance(controller, diffrax.AbstractAdaptiveStepSizeController):
-        return EndsAtSamples(controller, periods), dt
+        return StepsOnSampleTimes(controller, periods), dt
     if isinstance(controller, diffrax.ConstantStepSize):
         assert dt is not None
         if all_concrete((t0, t1, dt, periods)):

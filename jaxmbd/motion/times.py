@@ -35,32 +35,32 @@ def check_times(t0: Any, t1: Any, dt: Any, max_steps: Any) -> None:
         raise ModelError(f"simulate: dt must be positive, got {dt}")
 
 
-def check_rollout(dt: Any, n_steps: Any, t0: Any, who: str = "rollout") -> None:
+def check_rollout(dt: Any, n_steps: Any, t0: Any, caller: str = "rollout") -> None:
     """**Raises** `ModelError` for a step, a start or a number of steps that is not a number or
     impossible."""
     for name, value in (("dt", dt), ("t0", t0)):
-        as_leaf(value, (), f"{who}: {name}")
+        as_leaf(value, (), f"{caller}: {name}")
         if is_concrete(value) and not np.isfinite(value):
-            raise ModelError(f"{who}: {name} must be finite, got {value}")
+            raise ModelError(f"{caller}: {name} must be finite, got {value}")
     if not is_concrete(n_steps):
-        raise ModelError(f"{who}: n_steps is traced; pass a Python int, static under jit")
+        raise ModelError(f"{caller}: n_steps is traced; pass a Python int, static under jit")
     if not is_count(n_steps) or n_steps > MOST_STEPS:
         raise ModelError(
-            f"{who}: n_steps must be a whole number from 1 to {MOST_STEPS}, got {n_steps!r}"
+            f"{caller}: n_steps must be a whole number from 1 to {MOST_STEPS}, got {n_steps!r}"
         )
 
 
-def n_steps(t0: Any, t1: Any, dt: Any, who: str = "simulate: dt") -> int:
+def n_steps(t0: Any, t1: Any, dt: Any, caller: str = "simulate: dt") -> int:
     """Number of steps or intervals of length `dt` from `t0` to `t1`.
 
-    **Raises** `ModelError`, with `who`, if there are too many to count, or a number is traced.
+    **Raises** `ModelError`, with `caller`, if there are too many to count, or a number is traced.
     """
     if not all_concrete((t0, t1, dt)):
         raise ModelError("simulate: give max_steps if t0, t1 or dt are traced")
     n = np.ceil((float(t1) - float(t0)) / float(dt) - 1e-6)
     if not n <= MOST_STEPS:
         raise ModelError(
-            f"{who} = {float(dt):.6g} s divides the time from {float(t0):.6g} s to "
+            f"{caller} = {float(dt):.6g} s divides the time from {float(t0):.6g} s to "
             f"{float(t1):.6g} s into {n:.3g} steps; at most {MOST_STEPS} are possible"
         )
     return int(n)

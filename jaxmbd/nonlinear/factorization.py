@@ -51,7 +51,7 @@ class AbstractLinearization(eqx.Module):
     """A solver of Newton's linear systems, or a choice of one that depends on the unknowns."""
 
     @abstractmethod
-    def chosen(self, blocks: Blocks) -> "AbstractFactorization":
+    def select(self, blocks: Blocks) -> "AbstractFactorization":
         """The factorization for unknowns of these kinds."""
 
 
@@ -79,7 +79,7 @@ class AbstractFactorization(AbstractLinearization):
 
     inlined: ClassVar[bool] = True
 
-    def chosen(self, blocks: Blocks) -> "AbstractFactorization":
+    def select(self, blocks: Blocks) -> "AbstractFactorization":
         return self
 
     def factor(

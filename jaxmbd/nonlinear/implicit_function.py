@@ -56,13 +56,13 @@ def implicit(
     args: Any,
     factors: Any,
     blocks: Blocks,
-    way: AbstractFactorization,
+    factorization: AbstractFactorization,
 ) -> Float[Array, "n"]:
     """x, a root of fn(x, args), as a function of `args`: dx of J dx = -(∂fn/∂args) d args.
 
     J = ∂fn/∂x at the root.
 
-    **Arguments:** `factors`: those of a matrix near J, by `way`; None to factor J for derivatives.
+    **Arguments:** `factors`: of a matrix near J, by `factorization`; None to factor J.
     """
     arrays, rest = eqx.partition((args, factors, blocks), eqx.is_array)
     leaves, structure = jax.tree.flatten(arrays)
@@ -76,9 +76,9 @@ def implicit(
         residual = Residual(fn, x, args)
         by_args = jvp_with_zeros(lambda args: residual.fn(x, args), (args,), (d_args,))[1]
         if factors is None:
-            J = way.jacobian(residual, x, blocks)[1]
-            product = lambda y: way.product(J, y, blocks)  # noqa: E731
-            factors = stop_gradients(way.factors(J, blocks))
+            J = factorization.jacobian(residual, x, blocks)[1]
+            product = lambda y: factorization.product(J, y, blocks)  # noqa: E731
+            factors = stop_gradients(factorization.factors(J, blocks))
         else:
             product = jax.linearize(residual, x)[1]
 
@@ -86,9 +86,11 @@ def implicit(
         return jax.lax.custom_linear_solve(
             product,
             -by_args,
-            solve=lambda product, b: _refined(product, lambda r: way.solve(factors, r), b, blocks),
+            solve=lambda product, b: _refined(
+                product, lambda r: factorization.solve(factors, r), b, blocks
+            ),
             transpose_solve=lambda product, b: _refined(
-                product, lambda r: way.solve_transposed(factors, r), b, blocks
+                product, lambda r: factorization.solve_transposed(factors, r), b, blocks
             ),
         )
 
@@ -158,7 +160,7 @@ def linear_root(
     arguments.
     """
     counts = nv, zeros.size - nv
-    way, plan = BlockSparse(), plan_of(pattern, counts)
+    factorization, plan = BlockSparse(), plan_of(pattern, counts)
     at = stop_gradients(args)
     b, A = compressed_jacobian(Residual(fn, zeros, at, as_code=False), zeros, plan.direction)
     assert b is not None  # Residuals without generated code return their value, too.
@@ -168,10 +170,10 @@ def linear_root(
     alone = jnp.where(inertia == 0, 0.0, b[:nv] / jnp.where(inertia == 0, 1.0, inertia))
     typical = tuple(jnp.max(jnp.abs(x), initial=0.0) for x in (alone, b[:nv]))
     blocks = Blocks(counts, typical, pattern=pattern)
-    factors = way.factors(A, blocks)
+    factors = factorization.factors(A, blocks)
 
     def refined(_: Any, carry: tuple[Array, Array]) -> tuple[Array, Array]:
-        change = way.solve(factors, -b - way.product(A, carry[0], blocks))
+        change = factorization.solve(factors, -b - factorization.product(A, carry[0], blocks))
         x = carry[0] + change
         return x, blocks.size(change, x)
 
@@ -180,4 +182,4 @@ def linear_root(
     # Changes shrink down to rounding, which may be large.
     x = jnp.where(size <= jnp.finfo(x.dtype).eps ** (1 / 3), x, jnp.nan)
     x, factors = saved_residuals((x, factors))
-    return implicit(fn, x, args, factors, blocks, way)
+    return implicit(fn, x, args, factors, blocks, factorization)

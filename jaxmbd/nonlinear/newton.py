@@ -177,8 +177,8 @@ class Newton(eqx.Module):
         root, factors = _find(fn, guess, at, blocks, cache, self)
         # Factors of the chord method may be too far from the Jacobian at the root.
         x, factors = saved_residuals((root.x, None if self.reuses(blocks) else factors))
-        way = self.linearization.chosen(blocks)
-        x = implicit(fn, x, args, factors, blocks, way)
+        factorization = self.linearization.select(blocks)
+        x = implicit(fn, x, args, factors, blocks, factorization)
         return Root(x, *saved_residuals((root.converged, root.steps, root.cache)))
 
     def reuses(self, blocks: Blocks) -> bool:
@@ -196,8 +196,8 @@ class Newton(eqx.Module):
         """Empty cache of the chord method before the first step; None if it is not used."""
         if not self.reuses(blocks) or sum(blocks.counts) == 0:
             return None
-        way = self.linearization.chosen(blocks)
-        return CachedFactors.nothing(way.no_factors(blocks, dtype), dtype)
+        factorization = self.linearization.select(blocks)
+        return CachedFactors.nothing(factorization.no_factors(blocks, dtype), dtype)
 
 
 class _Iterate(eqx.Module):
@@ -240,7 +240,7 @@ class _Search:
 
     def __init__(self, fn, guess, args, blocks, cache: CachedFactors | None, newton: Newton):
         self.blocks, self.most = blocks, newton.max_steps
-        self.way = newton.linearization.chosen(blocks)
+        self.factorization = newton.linearization.select(blocks)
         self.residual = Residual(fn, guess, args)
         eps = self.eps = float(jnp.finfo(guess.dtype).eps)
         self.tolerance = 20 * eps if newton.tolerance is None else newton.tolerance
@@ -262,13 +262,15 @@ class _Search:
         )
 
     def factor(self, x: Array) -> tuple[Array, Any]:
-        return self.way.factor(self.residual, x, self.blocks)
+        return self.factorization.factor(self.residual, x, self.blocks)
 
     def factors_at(self, x: Array) -> Any:
-        return self.way.factors(self.way.jacobian(self.residual, x, self.blocks)[1], self.blocks)
+        return self.factorization.factors(
+            self.factorization.jacobian(self.residual, x, self.blocks)[1], self.blocks
+        )
 
     def no_factors(self) -> Any:
-        return self.way.no_factors(self.blocks, self.start.x.dtype)
+        return self.factorization.no_factors(self.blocks, self.start.x.dtype)
 
     def shows_rounding(self, phase: Any, best: Array) -> Array:
         """True if changes that shrink slowly can be rounding errors.
@@ -280,7 +282,7 @@ class _Search:
         return jnp.where(phase == 0, old, (phase >= NEWTON) | (best < 0.1))
 
     def advance(self, now: _Iterate, value: Array, factors: Any, phase: Any) -> _Iterate:
-        change = self.way.solve(factors, -value)
+        change = self.factorization.solve(factors, -value)
         x = now.x + change
         size = self.blocks.size(change, x)
         begins = ~jnp.isfinite(now.size)
@@ -438,7 +440,7 @@ def _chord(
     if cache is None:
         cache = CachedFactors.nothing(search.no_factors(), search.start.x.dtype)
     factors, record = cache.factors, cache.with_factors(None)
-    is_code = search.residual.is_code and search.way.inlined
+    is_code = search.residual.is_code and search.factorization.inlined
     iterate = partial(kernel(_with_factors) if is_code else _with_factors, *problem, record)
 
     def body(carry: tuple[_Chord, Any]) -> tuple[_Chord, Any]:
@@ -492,11 +494,11 @@ def _find(fn, guess, args, blocks, cache, newton: Newton) -> tuple[Root, Any]:
     return Root(end.x, search.converged(end), end.steps, new_cache), left.factors
 
 
-def as_newton(newton: Any, who: str, default: Newton | None = None) -> Newton:
-    """The `Newton` of an integrator `who`; for None the default, which is `Newton()` by default.
+def as_newton(newton: Any, caller: str, default: Newton | None = None) -> Newton:
+    """The `Newton` of an integrator `caller`; for None the default, which is `Newton()` by default.
 
     **Raises** `ModelError` for anything else.
     """
     if newton is None:
         return Newton() if default is None else default
-    return as_instance(newton, Newton, f"{who}: newton", "a Newton")
+    return as_instance(newton, Newton, f"{caller}: newton", "a Newton")

@@ -103,7 +103,7 @@ class BlockSparse(AbstractFactorization):
 class Automatic(AbstractLinearization):
     """`BlockSparse` for many unknowns with a known sparsity pattern, otherwise `Dense`."""
 
-    def chosen(self, blocks: Blocks) -> AbstractFactorization:
+    def select(self, blocks: Blocks) -> AbstractFactorization:
         large = blocks.structured and sum(blocks.counts) >= ENOUGH
         return BlockSparse() if large else Dense()
 

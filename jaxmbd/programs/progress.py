@@ -25,8 +25,8 @@ COMPILING = "compiling"
 class _Work:
     """One call by a user: its function, its step, and the seconds of compilation."""
 
-    def __init__(self, who: str, progress: bool | None):
-        self.who, self.step, self.compiled = who, "", 0.0
+    def __init__(self, caller: str, progress: bool | None):
+        self.caller, self.step, self.compiled = caller, "", 0.0
         self._always = bool(progress)
         self._live = sys.stderr.isatty() or type(sys.stderr).__module__.startswith("ipykernel")
         self._start, self._width = time.monotonic(), 0
@@ -39,7 +39,7 @@ class _Work:
     def _watch(self) -> None:
         pause = PATIENCE if self._live else PAUSE
         while not self._ended.wait(pause):
-            self._write(f"{self.who}: {self.step or 'working'}, {self._seconds():.0f} s", False)
+            self._write(f"{self.caller}: {self.step or 'working'}, {self._seconds():.0f} s", False)
             pause = REFRESH if self._live else PAUSE
 
     def end(self, failed: bool) -> None:
@@ -53,7 +53,7 @@ class _Work:
             spent += f", {self.compiled:.1f} s of them to compile"
         known = self._width and (self.compiled > 0 or self.step)
         if not failed and (self._always or known):
-            self._write(f"{self.who}: {self.step or 'done'}, {spent}", True)
+            self._write(f"{self.caller}: {self.step or 'done'}, {spent}", True)
         elif self._width:
             self._write("", False)
             sys.stderr.write("\r")
@@ -74,8 +74,8 @@ _lock = threading.Lock()
 
 
 @contextmanager
-def working(who: str, progress: bool | None = None) -> Iterator[None]:
-    """Show work by the function `who`, unless it is a part of other work.
+def working(caller: str, progress: bool | None = None) -> Iterator[None]:
+    """Show work by the function `caller`, unless it is a part of other work.
 
     **Arguments:** `progress`: False for no lines, True for lines in log files too. Default: lines
     on a terminal and in notebooks.
@@ -84,7 +84,7 @@ def working(who: str, progress: bool | None = None) -> Iterator[None]:
     with _lock:
         work = None
         if _current is None:
-            work = _current = _Work(who, progress)
+            work = _current = _Work(caller, progress)
     if work is None:
         yield
         return

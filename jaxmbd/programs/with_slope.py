@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 # Carries of loops with tangents for all arrays as soon as any input has a tangent -----------------
 
 
-def with_joint_tangents(carry: Any, others: Any) -> Any:
+def with_shared_tangents(carry: Any, others: Any) -> Any:
     """`carry` with the same values, and with zero derivatives by all arrays of `others`.
 
     JAX differentiates a scan again each time that it detects another part of the carry with a

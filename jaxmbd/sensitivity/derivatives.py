@@ -18,7 +18,7 @@ from ..mechanism.float_types import in_one_float_type
 from ..model import Model
 from ..model.values import all_concrete
 from ..programs import stored, with_progress
-from ..sweeps.program import runnable, traced_by_name
+from ..sweeps.scenario_program import runnable, traced_by_name
 from .slopes import Sensitivities
 
 # Directions of forward mode that take as long as one output number of reverse mode: measured with
@@ -69,7 +69,7 @@ def sensitivities(
         )
     if not all_concrete(model):
         raise ModelError("sensitivities needs concrete numbers; call it outside jit")
-    model = in_one_float_type(model, who="sensitivities")
+    model = in_one_float_type(model, caller="sensitivities")
     selected = select_parameters(Subject(model, {}), select, "sensitivities")
     values, directions = _directions(selected)
     x, unravel = ravel_pytree(selected.free())

@@ -26,8 +26,8 @@ from ..system import constraints
 from ..system.abstract import AbstractSystem, Coordinates, State, States, Time, Velocities
 from ..system.acceleration import accelerations
 from ..system.configuration import AbstractConfiguration
+from ..system.equation_residuals import rest_residual
 from ..system.loads import elastic_force, generalized, loads, rates_of_states, state_inputs
-from ..system.residuals import rest_residual
 
 # Least rate, as a part of that of the springs, times the square root of the float type's precision:
 # accelerations at rest of 100 times the precision are then rounding errors of springs.
@@ -134,7 +134,7 @@ def equations(x: Float[Array, "n"], at: Balance) -> Float[Array, "n"]:
 
 
 def factored(
-    at: Balance, lam: Float[Array, "ng"], blocks: Blocks, way: AbstractFactorization
+    at: Balance, lam: Float[Array, "ng"], blocks: Blocks, factorization: AbstractFactorization
 ) -> tuple[Float[Array, "n"], Any]:
     """Residuals of the equations without a displacement, and factors of their Jacobian there."""
     x = unknowns(at.system, lam)
@@ -143,13 +143,13 @@ def factored(
         held = lam - at.penalty * constraints.residual(at.system, at.start) if lam.size else lam
         K = at.system.own_rest_stiffness(at.start, held)
     if K is None or at.mass is None:
-        return way.factor(Residual(equations, x, at, as_code=False), x, blocks)
+        return factorization.factor(Residual(equations, x, at, as_code=False), x, blocks)
     J = K + at.inertia * at.mass
     if lam.size:
         G = constraints.jacobian(at.system, at.start)
         zeros = jnp.zeros((lam.size, lam.size), lam.dtype)
         J = jnp.block([[J + G.T @ (at.penalty[:, None] * G), -G.T], [G, zeros]])
-    return equations(x, at), way.factors(J, blocks)
+    return equations(x, at), factorization.factors(J, blocks)
 
 
 def inertial(at: Balance, a: Velocities) -> Velocities:

@@ -16,8 +16,8 @@ from ..errors import EquilibriumError, ModelError, UnstableEquilibriumWarning, w
 from ..linear import after
 from ..model.arguments import as_mapping, as_names
 from ..model.values import as_jax, is_concrete
-from ..motion.arguments import as_start, as_system
 from ..motion.results import RESULTS
+from ..motion.system_and_state import as_start, as_system
 from ..nonlinear import Automatic
 from ..nonlinear.implicit_function import implicit
 from ..programs import stored, with_progress
@@ -256,12 +256,12 @@ def _beyond_unstable(system: AbstractSystem, t: Time, start: Place, methods: Met
     first = State(after(start.q, start.lam), jnp.zeros_like(start.travelled), start.z)
     scales = kernel(scales_of)(system, t, first)
     blocks = kinds(system, scales)
-    way = Automatic().chosen(blocks)
+    factorization = Automatic().select(blocks)
 
     def once(place: Place, trying: Bool[Array, ""]) -> Found:
         begin = methods.begin(system, place, scales, trying)
-        end = methods.march(system, t, begin, scales, blocks, way)
-        judged = stability(system, t, end.place, scales, blocks, way)
+        end = methods.march(system, t, begin, scales, blocks, factorization)
+        judged = stability(system, t, end.place, scales, blocks, factorization)
         falling = jnp.where(end.done, 0.0, end.increment)
         left = jnp.array(-1, jnp.int32)
         return Found(
@@ -427,7 +427,7 @@ def _near(
         start.z - constant.z,
     )
     blocks = kinds(system, scales)
-    way = Automatic().chosen(blocks)
+    factorization = Automatic().select(blocks)
     none = jnp.zeros_like(scales.rate)
     slow = SLOW * jnp.sqrt(scales.rate)
     is_known = methods.is_direct and system.artificial_energy_limit is None
@@ -442,8 +442,8 @@ def _near(
     x0 = unknowns(system, place.lam)
     # Factors with a little inertia are regular if directions have no stiffness.
     near = eqx.tree_at(lambda b: b.inertia, stop_gradients(at), LEAST_INERTIA * scales.rate)
-    _, factors = kernel(factored)(near, place.lam, blocks, way)
-    x = implicit(kernel(equations), x0, at, stop_gradients(factors), blocks, way)
+    _, factors = kernel(factored)(near, place.lam, blocks, factorization)
+    x = implicit(kernel(equations), x0, at, stop_gradients(factors), blocks, factorization)
     delta, _, dz = parts(system, x)
     delta = delta + _carried(system, t, place, found.stability, offset.v)
     return jnp.concatenate([system.retract(place.q, delta), place.z + dz])

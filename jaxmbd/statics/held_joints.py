@@ -15,7 +15,7 @@ from ..joints import Driver, Screw
 from ..joints.components import coordinate_components
 from ..mechanism.couplings import DriverGroup
 from ..mechanism.groups import kind_of
-from ..mechanism.index_sets import Rows
+from ..mechanism.index_sets import IndexSet
 from ..model.model import anonymous, unknown
 from ..model.values import as_leaf
 from ..signals import Constant
@@ -73,7 +73,7 @@ def _held(
                     driver=jax.tree.map(lambda x: x[None], anonymous(driver)),
                     names=(f"hold {mechanism.joints[g].names[row]}.{k}",),
                     group=g,
-                    rows=Rows.of([row]),
+                    rows=IndexSet.of([row]),
                     is_angle=units[k] == "rad" and not isinstance(joint, Screw),
                 )
             )
@@ -99,9 +99,9 @@ def _place(system: AbstractSystem, path: str) -> tuple[int, int, list[int]]:
 
 
 def with_loads(
-    system: AbstractSystem, load: Mapping[str, Any] | None, who: str = "load"
+    system: AbstractSystem, load: Mapping[str, Any] | None, caller: str = "load"
 ) -> AbstractSystem:
-    """The system with other loads, by name; messages begin with `who`.
+    """The system with other loads, by name; messages begin with `caller`.
 
     A value is an element of the same kind as the one of this name, which it replaces, or a factor
     of the load of a `Gravity`, `AppliedForce`, `AppliedTorque` or `JointTorque`.
@@ -110,27 +110,27 @@ def with_loads(
     any other element.
     """
     for name, value in (load or {}).items():
-        system = _with_load(system, name, value, who)
+        system = _with_load(system, name, value, caller)
     return system
 
 
-def _with_load(system: AbstractSystem, name: str, value: Any, who: str) -> AbstractSystem:
+def _with_load(system: AbstractSystem, name: str, value: Any, caller: str) -> AbstractSystem:
     elements = system.mechanism.elements
     known = {n: None for group in elements for n in group.names}
     if name not in known:
-        raise ModelError(unknown(f"{who}: unknown element", name, known))
+        raise ModelError(unknown(f"{caller}: unknown element", name, known))
     k = next(k for k, group in enumerate(elements) if name in group.names)
     group = elements[k]
     row = group.names.index(name)
     old = jax.tree.map(lambda x: x[row], group.element)
     if not (_is_number(value) or isinstance(value, eqx.Module)):
-        raise ModelError(f"{who}: {name!r} must be a factor or an element, got {value!r:.60}")
+        raise ModelError(f"{caller}: {name!r} must be a factor or an element, got {value!r:.60}")
     new = anonymous(_scaled(name, old, value) if _is_number(value) else value)
     dtype = system.mechanism.dtype
     new = jax.tree.map(lambda x: jnp.asarray(x, dtype) if eqx.is_inexact_array(x) else x, new)
     if kind_of(new) != kind_of(old):
         raise ModelError(
-            f"{who}: {name!r} is a {type(old).__name__}, which only one with the same kind of "
+            f"{caller}: {name!r} is a {type(old).__name__}, which only one with the same kind of "
             f"arguments can replace; got {type(value).__name__}"
         )
     stacked = jax.tree.map(lambda x, y: jnp.asarray(x).at[row].set(y), group.element, new)

@@ -20,8 +20,8 @@ from jaxtyping import Array, Bool, Float
 from ..errors import EquilibriumError, ModelError
 from ..model.arguments import as_count, as_host_number, as_names, described
 from ..model.values import all_concrete, as_leaf, is_concrete
-from ..motion.arguments import as_start, as_system
 from ..motion.motion import GivenMotion
+from ..motion.system_and_state import as_start, as_system
 from ..nonlinear import Dense
 from ..programs import with_progress
 from ..programs.tracing import error_if

@@ -85,7 +85,7 @@ def attempt(
     ahead: Velocities,
     scales: Scales,
     blocks: Blocks,
-    way: AbstractFactorization,
+    factorization: AbstractFactorization,
     further: Bool[Array, ""] | None = None,
 ) -> Trial:
     """Solve the equations of a step approximately, by two changes with the first Jacobian.
@@ -101,14 +101,16 @@ def attempt(
     # With states the Jacobian has no closed form, and code of the equations is generated once.
     residual = equations if system.nz == 0 else native_or_traced(equations, x0, at)
     if system.nz == 0:
-        value, factors = factored(at, place.lam, blocks, way)
-        first = way.solve(factors, -value)
+        value, factors = factored(at, place.lam, blocks, factorization)
+        first = factorization.solve(factors, -value)
     else:
         begin = x0.at[: system.nv].set(ahead)
-        value, factors = way.factor(Residual(residual, begin, at, as_code=False), begin, blocks)
-        first = begin - x0 + way.solve(factors, -value)
+        value, factors = factorization.factor(
+            Residual(residual, begin, at, as_code=False), begin, blocks
+        )
+        first = begin - x0 + factorization.solve(factors, -value)
         value = residual(x0, at)
-    second = way.solve(factors, -residual(x0 + first, at))
+    second = factorization.solve(factors, -residual(x0 + first, at))
     x = x0 + first + second
     moved, first_states = _sizes(system, c, first, first, place, scales)
     after, second_states = _sizes(system, c, second, first, place, scales)
@@ -118,7 +120,9 @@ def attempt(
     last = jnp.full_like(size, jnp.inf)
     if further is not None or place.lam.size > 0:
         sizes = size, after + second_states
-        x, last = _corrected(x, sizes, ratio, further, at, place, scales, way, factors, residual)
+        x, last = _corrected(
+            x, sizes, ratio, further, at, place, scales, factorization, factors, residual
+        )
     delta, lam, dz = parts(system, x)
     end = Place(system.retract(place.q, delta), lam, place.z + dz, place.travelled + delta)
     finite = jnp.all(jnp.isfinite(x)) & jnp.all(jnp.isfinite(end.q)) & jnp.isfinite(ratio)
@@ -134,7 +138,7 @@ def _corrected(
     at: Balance,
     place: Place,
     scales: Scales,
-    way: AbstractFactorization,
+    factorization: AbstractFactorization,
     factors: Any,
     residual: Callable[..., Float[Array, "n"]],
 ) -> tuple[Float[Array, "n"], Float[Array, ""]]:
@@ -160,7 +164,7 @@ def _corrected(
 
     def correct(carry: tuple[Array, Array, Array, Array]) -> tuple[Array, Array, Array, Array]:
         x, before, _, n = carry
-        change = way.solve(factors, -residual(x, solved))
+        change = factorization.solve(factors, -residual(x, solved))
         size = sum(_sizes(system, at.start, change, x, place, scales))
         ratio = size / (before + eps)
         good = ratio <= shrinking
@@ -315,7 +319,7 @@ class Methods(eqx.Module):
         start: March,
         scales: Scales,
         blocks: Blocks,
-        way: AbstractFactorization,
+        factorization: AbstractFactorization,
     ) -> March:
         """Step until rest, or until steps run out; no derivatives.
 
@@ -325,7 +329,7 @@ class Methods(eqx.Module):
         """
 
         def step(now: March) -> March:
-            return kernel(_step)(self, system, t, start.place, now, scales, blocks, way)
+            return kernel(_step)(self, system, t, start.place, now, scales, blocks, factorization)
 
         # A bound method of traced numbers, such as ω, has no hash.
         return jax.lax.while_loop(lambda now: self._unfinished(now), step, start)
@@ -464,7 +468,7 @@ def _step(
     now: March,
     scales: Scales,
     blocks: Blocks,
-    way: AbstractFactorization,
+    factorization: AbstractFactorization,
 ) -> March:
     """The state after one step of a march that began at `start`."""
     state_rate, first = jnp.sqrt(LEAST_INERTIA * scales.rate), None
@@ -484,7 +488,7 @@ def _step(
         full = ~now.draining & (now.inertia <= LEAST_INERTIA * scales.rate)
     # Newton's method knows the direction of its next step at most.
     ahead = jnp.where(now.draining, now.h, ASIDE) * now.heading
-    trial = attempt(at, now.place, ahead, scales, blocks, way, full)
+    trial = attempt(at, now.place, ahead, scales, blocks, factorization, full)
     end = methods.after_step(system, now, trial, at, scales)
     if methods.drain is None or methods.newton is None:
         return end

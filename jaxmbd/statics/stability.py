@@ -20,8 +20,8 @@ from ..nonlinear.factorization import Residual
 from ..programs.tracing import stop_gradients
 from ..system import constraints
 from ..system.abstract import AbstractSystem, State, Time, Velocities
+from ..system.equation_residuals import rest_residual
 from ..system.kernels import kernel
-from ..system.residuals import rest_residual
 from ..system.saddle_point import saddle_point
 from ..system.tangent_space import tangent_matrices
 from .balance import SLOW, Balance, Place, Scales, at_place, equations, parts, unknowns
@@ -190,13 +190,13 @@ def stability(
     place: Place,
     scales: Scales,
     blocks: Blocks,
-    way: AbstractFactorization,
+    factorization: AbstractFactorization,
 ) -> Stability:
     """Stability at a place of rest; no derivatives."""
     args = stop_gradients((system, t, place, scales))
-    if isinstance(way, Dense):
+    if isinstance(factorization, Dense):
         return _all(*args)
-    return _lowest(kernel(_at_rest)(*args), place.lam, scales, blocks, way)
+    return _lowest(kernel(_at_rest)(*args), place.lam, scales, blocks, factorization)
 
 
 def _at_rest(system: AbstractSystem, t: Time, place: Place, scales: Scales) -> Balance:
@@ -327,14 +327,18 @@ def _circulatory(
 
 
 def _lowest(
-    at: Balance, lam: Float[Array, "ng"], scales: Scales, blocks: Blocks, way: AbstractFactorization
+    at: Balance,
+    lam: Float[Array, "ng"],
+    scales: Scales,
+    blocks: Blocks,
+    factorization: AbstractFactorization,
 ) -> Stability:
     """The lowest eigenvalues by Lanczos' method on (K + s M)⁻¹ M, with the sparse factors."""
     system, shift = at.system, SHIFT * scales.rate
     c = at.start
     shifted = eqx.tree_at(lambda b: b.inertia, at, shift)
     x = unknowns(system, lam)
-    _, factors = way.factor(Residual(equations, x, shifted, as_code=False), x, blocks)
+    _, factors = factorization.factor(Residual(equations, x, shifted, as_code=False), x, blocks)
     rest = jnp.zeros_like(lam)
     m = min(N_LANCZOS, system.nv)
 
@@ -342,7 +346,7 @@ def _lowest(
         return system.apply_mass(c, v)
 
     def inverse(v: Array) -> Array:
-        return parts(system, way.solve(factors, jnp.concatenate([weight(v), rest])))[0]
+        return parts(system, factorization.solve(factors, jnp.concatenate([weight(v), rest])))[0]
 
     def beside(v: Array, V: Array, W: Array) -> Array:
         for _ in range(2):

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 from ..errors import ModelError
-from .program import Program
+from .scenario_program import Program
 
 # The message inside Equinox's text of an error at run time.
 MESSAGE = re.compile(r"EquinoxRuntimeError: (.*?)\n\n-{5}", re.DOTALL)

@@ -308,7 +308,7 @@ def _normal(share: np.ndarray) -> np.ndarray:
 
 def _parameters(law: AbstractDistribution, **given: Any) -> list[np.ndarray]:
     """The parameters as arrays of one shape."""
-    who = type(law).__name__
+    caller = type(law).__name__
     arrays = {}
     for name, value in given.items():
         try:
@@ -316,16 +316,16 @@ def _parameters(law: AbstractDistribution, **given: Any) -> list[np.ndarray]:
                 raise TypeError
             arrays[name] = np.asarray(value, dtype=float)
         except (TypeError, ValueError) as error:
-            raise ModelError(f"{who}: {name} must be numeric, got {value!r}") from error
+            raise ModelError(f"{caller}: {name} must be numeric, got {value!r}") from error
         if arrays[name].size == 0:
-            raise ModelError(f"{who}: {name} must be one or more numbers, got none")
+            raise ModelError(f"{caller}: {name} must be one or more numbers, got none")
         if not np.all(np.isfinite(arrays[name])):
-            raise ModelError(f"{who}: {name} must be finite, got {value!r}")
+            raise ModelError(f"{caller}: {name} must be finite, got {value!r}")
     try:
         return [x.copy() for x in np.broadcast_arrays(*arrays.values())]
     except ValueError as error:
         shapes = ", ".join(f"{name} {x.shape}" for name, x in arrays.items())
-        raise ModelError(f"{who}: shapes do not fit together: {shapes}") from error
+        raise ModelError(f"{caller}: shapes do not fit together: {shapes}") from error
 
 
 def _require(holds: Any, message: str, *values: Any) -> None:

@@ -14,7 +14,7 @@ from scalarjit.whole_files import remove_old_parts, written_whole
 
 from ..errors import DamagedFileWarning, ModelError, warn
 from .chunks import Chunk
-from .program import Program
+from .scenario_program import Program
 from .scenarios import Scenarios
 
 # Chunks as `xarray.Dataset` with named variables and dimensions -----------------------------------

@@ -19,7 +19,7 @@ from ..programs import with_progress
 from ..programs.progress import say
 from .chunks import Chunk, Task, run_chunk, versions
 from .distributions import AbstractSampling
-from .program import Program
+from .scenario_program import Program
 from .scenarios import Scenarios, as_scenarios
 
 FORMAT = 1  # Version of the files of a folder.

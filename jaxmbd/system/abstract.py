@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 from ..errors import ModelError
 from ..lie import Pose
 from ..mechanism.float_types import as_own
-from ..mechanism.index_sets import Rows
+from ..mechanism.index_sets import IndexSet
 from ..mechanism.mechanism import Mechanism
 from ..model.model import Model, unknown
 from ..model.values import as_leaf
@@ -335,7 +335,7 @@ class AbstractSystem(eqx.Module, Generic[C]):
         """For each coordinate, whether values that differ by 2π are equivalent. Default: False."""
         return np.zeros(self.nq, dtype=bool)
 
-    def joint_velocities(self) -> dict[int, Rows] | None:
+    def joint_velocities(self) -> dict[int, IndexSet] | None:
         """Entries of v that are the velocities of the tree's joints, for each group of joints.
 
         None, the default, if the velocities are not those of joints.

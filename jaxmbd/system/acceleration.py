@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float
 
 from scalarjit.with_room import with_room
 
-from ..accelerators import widened
+from ..accelerators import products_as_sums
 from ..linear import after
 from ..linear.constrained import DISTURBANCE
 from ..model.arguments import as_instance
@@ -23,9 +23,9 @@ from ..programs.tracing import stop_gradients
 from . import constraints, refinement
 from .abstract import AbstractSystem, State, Time, Velocities, as_state, as_time
 from .configuration import AbstractConfiguration
+from .equation_residuals import constraint_rates, motion_residual
 from .kernels import kernel
 from .loads import loads
-from .residuals import constraint_rates, motion_residual
 from .rounding import is_checked, is_rounding_small, load_scale
 from .saddle_point import SaddlePoint, saddle_point
 from .stabilization import AbstractCorrection, AbstractStabilization
@@ -69,11 +69,11 @@ def _accelerations(
 ) -> tuple[Velocities, Float[Array, "ng"]]:
     system = system.prepared()
     if constraints.n_constraints(system) == 0:
-        rates = widened(free_accelerations)(system, t, state)
+        rates = products_as_sums(free_accelerations)(system, t, state)
         return rates, jnp.zeros(0, dtype=state.q.dtype)
     # Corrections of states add no term: one kernel for them and for no stabilization.
     stabilization = None if isinstance(stabilization, AbstractCorrection) else stabilization
-    return widened(kernel(constrained_accelerations))(system, t, state, stabilization)
+    return products_as_sums(kernel(constrained_accelerations))(system, t, state, stabilization)
 
 
 def free_accelerations(system: AbstractSystem, t: Time, state: State) -> Velocities:

@@ -185,11 +185,11 @@ class RotationIncrements(AbstractIncrements):
         return R.T @ W[:3], R.T @ (W[3:] - so3.cross(centre, W[:3]))
 
 
-def as_increments(increments: Any, who: str) -> AbstractIncrements:
-    """The increments of an integrator `who`; **raises** `ModelError` for anything else."""
+def as_increments(increments: Any, caller: str) -> AbstractIncrements:
+    """The increments of an integrator `caller`; **raises** `ModelError` for anything else."""
     return as_instance(
         increments,
         AbstractIncrements,
-        f"{who}: increments",
+        f"{caller}: increments",
         "MotionIncrements(...) or RotationIncrements(...)",
     )

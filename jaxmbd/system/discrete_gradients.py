@@ -24,7 +24,7 @@ from ..forces import AbstractField, AbstractFrameElement, AbstractJointElement, 
 from ..joints.abstract import AbstractJoint
 from ..lie import Pose, se3, so3, vector
 from ..mechanism.elements import Fields, FrameElements, JointElements, Wrenches
-from ..mechanism.index_sets import Rows
+from ..mechanism.index_sets import IndexSet
 from ..mechanism.mechanism import Mechanism
 from . import constraints
 from .abstract import AbstractSystem, Time
@@ -67,7 +67,7 @@ def conservative_slopes(mechanism: Mechanism, t: Time, X0: Frames, X1: Frames) -
 @singledispatch
 def group_slopes(
     group: Any, mechanism: Mechanism, t: Time, X0: Frames, X1: Frames
-) -> list[tuple[Rows, Frames]]:
+) -> list[tuple[IndexSet, Frames]]:
     """Slopes of the potentials of a group of elements, with the rows of their ports."""
     raise NotImplementedError(f"{type(group).__name__}: register `group_slopes`")
 
@@ -97,7 +97,7 @@ def _(group: JointElements, mechanism: Mechanism, t: Time, X0: Any, X1: Any) -> 
     slopes = jax.vmap(lambda element, joint, *ends: _joint_slopes(element, joint, t, *ends))(
         group.element, joint, *ends
     )
-    on = [Rows.of(rows.array[group.rows.array]) for rows in sides]
+    on = [IndexSet.of(rows.array[group.rows.array]) for rows in sides]
     return list(zip(on, slopes, strict=True))
 
 

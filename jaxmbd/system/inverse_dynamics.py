@@ -16,8 +16,8 @@ from . import constraints
 from .abstract import AbstractSystem, State, Time, Velocities, as_state, as_time
 from .acceleration import accelerations
 from .configuration import AbstractConfiguration
+from .equation_residuals import motion_residual
 from .kernels import kernel
-from .residuals import motion_residual
 from .saddle_point import SaddlePoint, least_squares, saddle_point
 
 
@@ -169,7 +169,7 @@ def _equivalent(
     def response(f: Velocities) -> tuple[Velocities, Array]:
         vdot, lam = equations.solve(f, zeros)
         noise = jnp.max(jnp.abs(c.twists(vdot)))
-        holds = equations.holds_in_norm((vdot, lam), f, noise)
+        holds = equations.is_satisfied_in_norm((vdot, lam), f, noise)
         return equations.metric.whiten(equations.metric.apply(vdot)), holds
 
     Y, held = jax.vmap(response, out_axes=(1, 0))(B)

@@ -7,7 +7,7 @@ from jaxtyping import Array, Float
 from ..joints import AbstractJoint
 from ..lie import Pose, se3
 from ..mechanism.groups import JointGroup
-from ..mechanism.index_sets import Rows
+from ..mechanism.index_sets import IndexSet
 from ..mechanism.mechanism import Mechanism
 
 
@@ -108,7 +108,7 @@ def driving_wrenches(
 
 def body_rows(
     mechanism: Mechanism, group: JointGroup, X_FM: Pose, D: Float[Array, "n m 6"]
-) -> tuple[tuple[Rows, Float[Array, "n m 6"]], tuple[Rows, Float[Array, "n m 6"]]]:
+) -> tuple[tuple[IndexSet, Float[Array, "n m 6"]], tuple[IndexSet, Float[Array, "n m 6"]]]:
     """Linear maps `D` of the twists V_FM of joints, as maps of the twists of their two bodies.
 
     Returns, for the successors and for the predecessors of the joints, the rows of the bodies (the
@@ -121,6 +121,6 @@ def body_rows(
         if sign < 0:  # The map of the predecessor's twist is taken at M: poses of M in its body.
             poses = jax.vmap(Pose.__matmul__)(poses, X_FM)
         to_port = jax.vmap(lambda X: se3.adjoint(X.inverse()))(poses)
-        bodies = Rows.of(mechanism.port_bodies.array[ports.array])
+        bodies = IndexSet.of(mechanism.port_bodies.array[ports.array])
         sides.append((bodies, sign * jnp.einsum("nmi,nij->nmj", D, to_port)))
     return sides[0], sides[1]

@@ -12,8 +12,8 @@ from ..programs.tracing import stop_gradients
 from ..programs.with_slope import converged
 from . import constraints
 from .abstract import AbstractSystem, Coordinates, State, Time, Velocities, as_time
+from .equation_residuals import violations
 from .kernels import kernel
-from .residuals import violations
 from .saddle_point import row_lengths, saddle_point
 from .stabilization import AbstractCorrection, Choice
 

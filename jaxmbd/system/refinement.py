@@ -14,9 +14,9 @@ from ..bodies import AbstractBody
 from ..programs.tracing import stop_gradients
 from .abstract import AbstractSystem, State, Time, Velocities
 from .configuration import AbstractConfiguration
+from .equation_residuals import motion_residual
 from .loads import loads
 from .mass_matrix import forces_on_bodies, inertia_matrix, twist_rates
-from .residuals import motion_residual
 from .rounding import load_scale
 
 # Least pivot of the mass matrix in units of the precision and of its diagonal entry. Largest change

@@ -181,7 +181,7 @@ class SaddlePoint(eqx.Module):
         f = after(f, solution[0])
         return motion_holds & equations.constraints_hold(*solution, f, a, noise, error)
 
-    def holds_in_norm(
+    def is_satisfied_in_norm(
         self,
         solution: tuple[Velocities, Float[Array, "ng"]],
         f: Velocities,
@@ -254,10 +254,10 @@ class SaddlePoint(eqx.Module):
         tolerance = tolerance if error is None else tolerance + error
         return _is_within(jnp.abs(G @ x - a), tolerance)
 
-    def unseen(self) -> Float[Array, "nv"]:
+    def free_part(self) -> Float[Array, "nv"]:
         """The part of each whitened velocity that the constraints leave free, from 0 to 1."""
         if isinstance(self.factors, ConstraintFactors):
-            return self.factors.unseen()
+            return self.factors.free_part()
         return 1.0 - jnp.sum(self.B * jsl.cho_solve((self.factors, True), self.B.T).T, axis=1)
 
     def projector(self) -> Float[Array, "nv nv"]:
@@ -281,23 +281,23 @@ class SaddlePoint(eqx.Module):
             return jnp.concatenate([lam - self.G @ x, -(self.G.T @ lam)])
 
         def solution(_: Any, right: Array) -> Array:
-            return jnp.concatenate(self._least(idle, right[:ng], right[ng:]))
+            return jnp.concatenate(self._least(Z, right[:ng], right[ng:]))
 
-        idle = self.factors.after(lam).idle()
+        Z = self.factors.after(lam).null_multipliers()
         near = jax.lax.stop_gradient(lam)
-        near = near - idle @ (idle.T @ near)
+        near = near - Z @ (Z.T @ near)
         # The difference from `near` is small, and so are its rounding errors.
         right = jnp.concatenate([-near, -(self.G.T @ (lam - near))])
         return near + _solve_symmetric(product, solution, right)[:ng]
 
     def _least(
-        self, idle: Float[Array, "ng k"], of_rows: Float[Array, "ng"], f: Velocities
+        self, Z: Float[Array, "ng k"], of_rows: Float[Array, "ng"], f: Velocities
     ) -> tuple[Array, Array]:
-        """λ and x of λ - G x = `of_rows`, -Gᵀ λ = `f`, with `idle` of the factors."""
+        """λ and x of λ - G x = `of_rows`, -Gᵀ λ = `f`, with Z of `null_multipliers`."""
         assert isinstance(self.factors, ConstraintFactors)
-        y0 = self.metric.whiten(-after(f, idle))
+        y0 = self.metric.whiten(-after(f, Z))
         lam = self.factors.nearest(y0, after(jnp.zeros_like(of_rows), y0))[1]
-        lam = idle @ (idle.T @ (of_rows + lam)) - lam
+        lam = Z @ (Z.T @ (of_rows + lam)) - lam
         x = self.factors.nearest(jnp.zeros_like(y0), lam - of_rows)[0]
         return lam, self.metric.unwhiten(x)
 

@@ -21,9 +21,9 @@ from ..programs.tracing import stop_gradients
 from . import constraints
 from .abstract import AbstractSystem, State, States, Time, Velocities, as_state, as_time
 from .configuration import AbstractConfiguration
+from .equation_residuals import motion_residual
 from .kernels import kernel
 from .loads import state_rates
-from .residuals import motion_residual
 from .saddle_point import SaddlePoint, saddle_point
 
 

@@ -15,7 +15,7 @@ from ..joints import AbstractJoint
 from ..lie import Pose, se3, so3
 from ..model import Frame
 from ..model.model import references
-from .verdict import (
+from .assertions import (
     DRAWS,
     REACH,
     Findings,
@@ -81,14 +81,14 @@ def check_frame_force(
 
     **Raises** `AssertionError`, with violated statements and their errors.
     """
-    who = f"check_frame_force: {type(force).__name__}"
+    caller = f"check_frame_force: {type(force).__name__}"
     n = len([x for x in references(force) if isinstance(x, Frame)])
     if n == 0:
-        raise AssertionError(f"{who}: it has no Frame among its fields")
+        raise AssertionError(f"{caller}: it has no Frame among its fields")
     motions = _draw(n, generator(key))
     one = jax.tree.map(lambda x: x[0], motions)
     check_shapes(
-        who,
+        caller,
         {
             "wrenches": (jax.eval_shape(force.wrenches, one.t, one.X, one.V), (n, 6)),
             "potential": (jax.eval_shape(force.potential, one.t, one.X), ()),
@@ -97,7 +97,7 @@ def check_frame_force(
     findings = _findings(force, motions, key)
     if not (n > 1 if internal is None else internal):
         del findings[BALANCE], findings[OBJECTIVE]
-    _judge(who, findings, passive)
+    _judge(caller, findings, passive)
 
 
 def _findings(force: AbstractFrameForce, motions: _Motion, key: PRNGKeyArray) -> Findings:
@@ -163,15 +163,15 @@ def check_joint_force(
 
     **Raises** `AssertionError`, with violated statements and their errors.
     """
-    who = f"check_joint_force: {type(force).__name__} on {type(joint).__name__}"
+    caller = f"check_joint_force: {type(force).__name__} on {type(joint).__name__}"
     (_, nv, _), q, rng = joint.sizes(), joint.zero(), generator(key)
     dv = jnp.asarray(rng.uniform(-REACH, REACH, (DRAWS, nv)), q.dtype)
     v = jnp.asarray(rng.normal(size=(DRAWS, nv)), q.dtype)
     t = jnp.asarray(rng.uniform(0.0, 1.0, DRAWS), q.dtype)
     law = jax.eval_shape(_joint_law, force, q, v[0], t[0])
-    check_shapes(who, {"force": (law[0], (nv,)), "potential": (law[1], ())})
+    check_shapes(caller, {"force": (law[0], (nv,)), "potential": (law[1], ())})
     u, w = direction(floats_of((force, q, v[0])), rng), direction(law, rng)
-    _judge(who, _evaluate_joint_force(force, joint, (dv, v, t), u, w), passive)
+    _judge(caller, _evaluate_joint_force(force, joint, (dv, v, t), u, w), passive)
 
 
 def _joint_law(
@@ -215,13 +215,13 @@ def check_field(field: AbstractField, key: PRNGKeyArray, *, passive: bool = Fals
 
     **Raises** `AssertionError`, with violated statements and their errors.
     """
-    who = f"check_field: {type(field).__name__}"
+    caller = f"check_field: {type(field).__name__}"
     body = inertia.shifted(inertia.box(2.0, [0.3, 0.2, 0.1]), [0.1, -0.2, 0.3])
     motions = _draw(1, generator(key))
     X, V, t = jax.tree.map(lambda x: x[0], (motions.X, motions.V, motions.t))
     X, V = jax.tree.map(lambda x: x[0], (X, V))
     check_shapes(
-        who,
+        caller,
         {
             "wrench": (jax.eval_shape(field.wrench, t, body, X, V), (6,)),
             "potential": (jax.eval_shape(field.potential, t, body, X), ()),
@@ -229,7 +229,7 @@ def check_field(field: AbstractField, key: PRNGKeyArray, *, passive: bool = Fals
     )
     findings = _findings(_FieldOnBody(Frame("body"), field, body), motions, key)
     del findings[BALANCE], findings[OBJECTIVE], findings[AT_REST]  # For several frames only.
-    _judge(who, findings, passive)
+    _judge(caller, findings, passive)
 
 
 class _FieldOnBody(AbstractFrameForce):
@@ -246,9 +246,9 @@ class _FieldOnBody(AbstractFrameForce):
         return self.field.potential(t, self.body, Pose(X.p[0], X.R[0]))
 
 
-def _judge(who: str, findings: Findings, passive: bool) -> None:
+def _judge(caller: str, findings: Findings, passive: bool) -> None:
     gain, _ = findings.pop("gain")
-    judge(who, findings)
+    judge(caller, findings)
     largest = float(jnp.max(gain))
     if passive and not largest <= round_off(gain.dtype):
-        raise AssertionError(f"{who}: it adds energy, at up to {largest:.1e} W")
+        raise AssertionError(f"{caller}: it adds energy, at up to {largest:.1e} W")

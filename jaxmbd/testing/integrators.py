@@ -38,12 +38,12 @@ def check_integrator_order(integrator: Any, expected: int, formulation: Any = No
 
     **Raises** `AssertionError` with errors and measured order; `ModelError` in float32.
     """
-    who = f"check_integrator_order: {type(integrator).__name__}"
+    caller = f"check_integrator_order: {type(integrator).__name__}"
     system = formulate(
         _tops_and_wheel(), JointCoordinates() if formulation is None else formulation
     )
     if system.mechanism.dtype != np.float64:
-        raise ModelError(f'{who}: needs float64: jax.config.update("jax_enable_x64", True)')
+        raise ModelError(f'{caller}: needs float64: jax.config.update("jax_enable_x64", True)')
     rates = {"ball": _SPIN, "axle": _START, "flyer": [*_SPEED, *_SPIN]}
     state = assemble(system, rates=rates)
     errors = np.asarray(_errors(system, state, integrator))  # A row for each number of steps.
@@ -54,11 +54,11 @@ def check_integrator_order(integrator: Any, expected: int, formulation: Any = No
         for name, column in zip(BODIES, errors.T, strict=True)
     )
     if not np.all(np.isfinite(errors)) or not known:
-        raise AssertionError(f"{who}: no order can be seen in the errors, {listed}")
+        raise AssertionError(f"{caller}: no order can be seen in the errors, {listed}")
     # More room above: with coarse steps, errors of high-order methods decrease a little faster.
     if not -0.3 < min(known) - expected < 0.7:
         raise AssertionError(
-            f"{who}: the order is {min(known):.2f}, not {expected}; errors with "
+            f"{caller}: the order is {min(known):.2f}, not {expected}; errors with "
             f"{', '.join(map(str, STEPS))} steps: {listed}"
         )
 

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..joints import AbstractJoint
 from ..lie import Pose, se3
-from .verdict import (
+from .assertions import (
     DRAWS,
     REACH,
     SECOND_ORDER,
@@ -40,19 +40,19 @@ def check_joint(joint: AbstractJoint, key: PRNGKeyArray) -> None:
 
     **Raises** `AssertionError`, with violated statements and their errors.
     """
-    who = f"check_joint: {type(joint).__name__}"
+    caller = f"check_joint: {type(joint).__name__}"
     problem = joint.validate()
     if problem is not None:
-        raise AssertionError(f"{who}: {problem}")
+        raise AssertionError(f"{caller}: {problem}")
     if not joint.can_be_tree_joint:
-        _check_constraint(who, joint, key)
+        _check_constraint(caller, joint, key)
         return
     nq, nv, n_fixed = joint.sizes()
     q = jax.eval_shape(joint.zero)
     v, twist = jax.ShapeDtypeStruct((nv,), q.dtype), jax.ShapeDtypeStruct((6,), q.dtype)
     X = jax.eval_shape(se3.exp, twist)
     check_shapes(
-        who,
+        caller,
         {
             "zero()": (q, (nq,)),
             "motion(q)": (jax.eval_shape(joint.motion, q), (6, nv)),
@@ -64,7 +64,7 @@ def check_joint(joint: AbstractJoint, key: PRNGKeyArray) -> None:
         },
     )
     if nv + n_fixed != 6:
-        raise AssertionError(f"{who}: {nv} free and {n_fixed} fixed motions, together not six")
+        raise AssertionError(f"{caller}: {nv} free and {n_fixed} fixed motions, together not six")
     rng, dtype = generator(key), q.dtype
     dv = jnp.asarray(rng.uniform(-REACH, REACH, (DRAWS, nv)), dtype)
     v = jnp.asarray(rng.normal(size=(DRAWS, nv)), dtype)
@@ -74,19 +74,19 @@ def check_joint(joint: AbstractJoint, key: PRNGKeyArray) -> None:
     findings, weakest = _evaluate(joint, zero, dv, v, (u, w))
     if n_fixed and not weakest > 1e-6:
         raise AssertionError(
-            f"{who}: the residual does not depend on all {n_fixed} fixed motions, its derivative "
-            f"has a singular value of {float(weakest):.1e}"
+            f"{caller}: the residual does not depend on all {n_fixed} fixed motions, its "
+            f"derivative has a singular value of {float(weakest):.1e}"
         )
-    judge(who, findings)
+    judge(caller, findings)
 
 
-def _check_constraint(who: str, joint: AbstractJoint, key: PRNGKeyArray) -> None:
+def _check_constraint(caller: str, joint: AbstractJoint, key: PRNGKeyArray) -> None:
     rng, dtype = generator(key), joint.predecessor.p.dtype
     n_fixed, n_nonholonomic = joint.sizes()[2], joint.n_nonholonomic
     twist = jax.ShapeDtypeStruct((6,), dtype)
     X = jax.eval_shape(se3.exp, twist)
     check_shapes(
-        who,
+        caller,
         {
             "residual(X)": (jax.eval_shape(joint.residual, X), (n_fixed,)),
             "nonholonomic(X, V)": (jax.eval_shape(joint.nonholonomic, X, twist), (n_nonholonomic,)),
@@ -115,10 +115,10 @@ def _check_constraint(who: str, joint: AbstractJoint, key: PRNGKeyArray) -> None
     findings, weakest = jax.vmap(lambda *x: evaluate(joint, *x))(places, V, U)
     if not jnp.min(weakest) > 1e-6:
         raise AssertionError(
-            f"{who}: its constraints are not independent, the derivative of its "
+            f"{caller}: its constraints are not independent, the derivative of its "
             f"{n_fixed + n_nonholonomic} rows has a singular value of {float(jnp.min(weakest)):.1e}"
         )
-    judge(who, findings)
+    judge(caller, findings)
 
 
 def _rows(joint: AbstractJoint, X: Pose, V: Float[Array, "6"]) -> tuple[Array, Array]:

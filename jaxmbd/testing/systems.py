@@ -17,13 +17,13 @@ from ..system.abstract import AbstractSystem, State, as_time
 from ..system.acceleration import accelerations, free_accelerations, general_free_accelerations
 from ..system.configuration import AbstractConfiguration
 from ..system.energy import energy
-from ..system.residuals import (
+from ..system.equation_residuals import (
     general_motion_residual,
     motion_residual,
     rest_residual,
     violations,
 )
-from .verdict import (
+from .assertions import (
     SECOND_ORDER,
     Findings,
     along_retraction,
@@ -50,22 +50,22 @@ def check_system(system: AbstractSystem, state: State, t: float = 0.0) -> None:
     **Raises** `AssertionError`, with violated statements and their errors; `ModelError` for a state
     that does not satisfy the constraints.
     """
-    who = f"check_system: {type(system).__name__}"
+    caller = f"check_system: {type(system).__name__}"
     sizes = {"q": system.nq, "v": system.nv, "z": system.nz}
-    check_shapes(who, {name: (getattr(state, name), (n,)) for name, n in sizes.items()})
+    check_shapes(caller, {name: (getattr(state, name), (n,)) for name, n in sizes.items()})
     time = as_time(t, system)
     violation = _violation(system, time, state)
     if not violation < float(jnp.finfo(state.q.dtype).eps) ** 0.5:
-        raise ModelError(f"{who}: the state violates the constraints by {float(violation):.1e}")
+        raise ModelError(f"{caller}: the state violates the constraints by {float(violation):.1e}")
     lowest = jnp.linalg.eigvalsh(system.mass(state.q))[0]
     if not lowest > 0:
-        raise AssertionError(f"{who}: the mass matrix has the eigenvalue {float(lowest):.1e}")
+        raise AssertionError(f"{caller}: the mass matrix has the eigenvalue {float(lowest):.1e}")
     # If springs replace rigidity, twists do not determine the velocities and so the kinetic energy.
     rigid = system.rigid()
     findings = _map_findings(system, time, state) | _mass_findings(rigid, time, state)
-    judge(who, findings | _force_findings(system, time, state))
+    judge(caller, findings | _force_findings(system, time, state))
     tolerance = 1e4 * float(jnp.finfo(state.q.dtype).eps) ** (2 / 3)
-    judge(f"{who}: gradient", _gradient_findings(system, time, state), tolerance)
+    judge(f"{caller}: gradient", _gradient_findings(system, time, state), tolerance)
 
 
 @eqx.filter_jit

@@ -12,9 +12,9 @@ from ..motion.motion import AbstractMotion
 from . import player
 from .deformed import color_range, scale_of
 from .drawings import drawings
-from .motion import keyframes
+from .frame_paths import carrier, paths_of
+from .keyframes import keyframes
 from .palette import palette_of
-from .paths import carrier, paths_of
 from .scene import BOXES, STEEL, Drawing
 from .stage import Stage, set_stage, world_points
 from .view import FIELD_OF_VIEW, bounds, camera

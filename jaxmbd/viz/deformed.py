@@ -14,7 +14,7 @@ from ..flexible.skins import tube
 from ..flexible.stress import von_mises
 from ..mechanism.mechanism import Mechanism
 from ..programs import stored
-from .motion import PADDING, Motion
+from .keyframes import PADDING, Motion
 
 CONTOURS = ("displacement", "strain", "stress")
 # Bodies that have these quantities, for messages.

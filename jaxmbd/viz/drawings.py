@@ -13,7 +13,8 @@ from ..mechanism.elements import FrameElements
 from ..motion.motion import AbstractMotion
 from ..system.abstract import State
 from ..system.contacts import contacts, tyre_contacts
-from . import shapes
+from . import meshes
+from .meshes import Mesh
 from .scene import (
     GROUND,
     STEEL,
@@ -24,7 +25,6 @@ from .scene import (
     port_poses,
     spring_drawings,
 )
-from .shapes import Mesh
 from .stage import Stage, world_points
 from .visuals import Visuals, visual_bodies, visual_drawings
 
@@ -98,18 +98,18 @@ def _mesh(stage: Stage, shape: AbstractShape, port: int) -> Mesh | None:
     """A shape in its frame; None for shapes of other kinds than those of this package."""
     z = np.eye(3)[2]
     if isinstance(shape, Sphere):
-        return shapes.sphere(np.zeros(3), float(shape.radius), STEEL)
+        return meshes.sphere(np.zeros(3), float(shape.radius), STEEL)
     if isinstance(shape, Box):
-        return shapes.box(np.asarray(shape.size), np.zeros(3), np.eye(3), STEEL)
+        return meshes.box(np.asarray(shape.size), np.zeros(3), np.eye(3), STEEL)
     if isinstance(shape, Disc):
-        return shapes.wheel(z, float(shape.radius), 0.4 * stage.unit, STEEL, 0x3A3A3A)
+        return meshes.wheel(z, float(shape.radius), 0.4 * stage.unit, STEEL, 0x3A3A3A)
     if isinstance(shape, Cylinder | Capsule):
         half = 0.5 * float(shape.length) * z
-        tube = shapes.cylinder(-half, half, float(shape.radius), STEEL)
+        tube = meshes.cylinder(-half, half, float(shape.radius), STEEL)
         if isinstance(shape, Cylinder):
             return tube
-        balls = [shapes.sphere(s * half, float(shape.radius), STEEL) for s in (-1.0, 1.0)]
-        return shapes.merged([tube, *balls])
+        balls = [meshes.sphere(s * half, float(shape.radius), STEEL) for s in (-1.0, 1.0)]
+        return meshes.merged([tube, *balls])
     if isinstance(shape, HalfSpace | Terrain):
         return _surface(stage, shape, port)
     return None
@@ -134,7 +134,7 @@ def _surface(stage: Stage, shape: HalfSpace | Terrain, port: int) -> Mesh:
         heights, covered = jax.jit(jax.vmap(lambda x, y: (height(x, y), height.covers(x, y))))(*at)
         z = np.where(np.asarray(covered), np.asarray(heights), 0.0).reshape(x.shape)
     vertices = np.stack([x, y, z], axis=-1).reshape(-1, 3)
-    return shapes.painted(vertices, shapes.grid_triangles(PATCH, PATCH), GROUND)
+    return meshes.painted(vertices, meshes.grid_triangles(PATCH, PATCH), GROUND)
 
 
 def _arrows(stage: Stage, solution: AbstractMotion) -> Iterator[Drawing]:
@@ -173,8 +173,8 @@ def _arrows(stage: Stage, solution: AbstractMotion) -> Iterator[Drawing]:
 def _arrow(unit: float) -> Mesh:
     """An arrow from the origin to (0, 0, 1), to be stretched along z."""
     z = np.eye(3)[2]
-    shaft = shapes.cylinder(np.zeros(3), 0.85 * z, 0.4 * unit, FORCE)
-    return shapes.merged([shaft, shapes.cylinder(0.85 * z, z, 0.9 * unit, FORCE)])
+    shaft = meshes.cylinder(np.zeros(3), 0.85 * z, 0.4 * unit, FORCE)
+    return meshes.merged([shaft, meshes.cylinder(0.85 * z, z, 0.9 * unit, FORCE)])
 
 
 def _along(force: np.ndarray, length: np.ndarray, start: np.ndarray) -> np.ndarray:
@@ -184,7 +184,7 @@ def _along(force: np.ndarray, length: np.ndarray, start: np.ndarray) -> np.ndarr
     for pose, f, L in zip(poses, force, length, strict=True):
         size = np.linalg.norm(f)
         if size > 0 and L > 0:
-            basis = shapes.basis(f / size)
+            basis = meshes.basis(f / size)
             pose[:3, :2], pose[:3, 2] = basis[:, :2], L * basis[:, 2]
         else:
             pose[:3, :3] = 1e-9 * np.eye(3)

@@ -10,13 +10,13 @@ import numpy as np
 
 from ..errors import ModelError
 from ..motion.motion import AbstractMotion
-from . import shapes
+from . import meshes
 from .deformed import color_range, scale_of
 from .drawings import drawings
-from .motion import Motion, keyframes
+from .frame_paths import FINER as FINER_PATHS
+from .frame_paths import carrier, paths_of
+from .keyframes import Motion, keyframes
 from .palette import palette_of
-from .paths import FINER as FINER_PATHS
-from .paths import carrier, paths_of
 from .scene import BOXES, STEEL, Drawing, brightness
 from .stage import set_stage, world_points
 from .view import bounds, camera
@@ -229,7 +229,7 @@ def split(drawing: Drawing, points: np.ndarray) -> Drawing:
     if drawing.vertices is not None or drawing.opacity < 1.0:
         return drawing
     longest = FINEST * float(np.linalg.norm(np.ptp(points, axis=0)))
-    return drawing._replace(mesh=shapes.divided(drawing.mesh, longest))
+    return drawing._replace(mesh=meshes.divided(drawing.mesh, longest))
 
 
 def _triangles(

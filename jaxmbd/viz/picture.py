@@ -6,7 +6,7 @@ import numpy as np
 
 from ..motion.motion import AbstractMotion
 from .drawings import drawings
-from .motion import keyframes
+from .keyframes import keyframes
 from .palette import palette_of
 from .scene import BOXES, Drawing, brightness
 from .stage import set_stage, world_points

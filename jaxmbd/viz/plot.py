@@ -20,7 +20,7 @@ from ..system.contacts import contacts as contacts_at
 from ..system.contacts import tyre_contacts
 from ..system.energy import Energy
 from ..system.loads import element_states, rates_at
-from .motion import check_single
+from .keyframes import check_single
 
 try:
     import matplotlib as mpl

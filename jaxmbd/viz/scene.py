@@ -11,9 +11,9 @@ from ..joints import Distance, RollingDisc
 from ..joints.rotation import AxisRotation, FreeRotation, TwoAxisRotation
 from ..mechanism.elements import FrameElements
 from ..mechanism.groups import JointGroup
-from . import shapes
-from .motion import Motion
-from .shapes import Mesh
+from . import meshes
+from .keyframes import Motion
+from .meshes import Mesh
 from .stage import Stage, equivalent_boxes, is_free
 
 BOXES = "equivalent boxes"  # Their group.
@@ -60,16 +60,16 @@ def body_drawings(
         if name in stage.surfaces:
             yield from _flexible(stage, row, name, color, contours, axes_of_bodies)
             continue
-        parts = [shapes.sphere(com, 1.6 * unit, color)]
+        parts = [meshes.sphere(com, 1.6 * unit, color)]
         if axes_of_bodies:
-            parts.append(shapes.triad(8 * unit, 0.35 * unit))
+            parts.append(meshes.triad(8 * unit, 0.35 * unit))
         for point in stage.anchors[row]:
             if np.linalg.norm(point - com) > 0.1 * unit:
-                parts.append(shapes.cylinder(com, point, unit, color))
+                parts.append(meshes.cylinder(com, point, unit, color))
         poses = port_poses(stage.motion, row)
-        yield Drawing(name, "bodies", shapes.merged(parts), poses)
+        yield Drawing(name, "bodies", meshes.merged(parts), poses)
         size = np.maximum(sizes[row - 1], 2.4 * unit)
-        box = shapes.box(size, com, axes[row - 1], color)
+        box = meshes.box(size, com, axes[row - 1], color)
         yield Drawing(f"{name} box", BOXES, box, poses, opacity=0.35)
 
 
@@ -78,11 +78,11 @@ def _flexible(
 ) -> Iterator[Drawing]:
     surface, poses = stage.surfaces[name], port_poses(stage.motion, row)
     if axes:
-        triad = shapes.triad(8 * stage.unit, 0.35 * stage.unit)
+        triad = meshes.triad(8 * stage.unit, 0.35 * stage.unit)
         yield Drawing(f"{name} axes", "bodies", triad, poses)
     if not surface.triangles.size:
         return
-    mesh = shapes.painted(surface.points[0], surface.triangles, color)
+    mesh = meshes.painted(surface.points[0], surface.triangles, color)
     values = surface.values(contours)
     yield Drawing(name, "bodies", mesh, poses, vertices=surface.points, values=values)
 
@@ -91,12 +91,12 @@ def ground_drawings(stage: Stage) -> Iterator[Drawing]:
     """The axes of the world, and a block at each anchor of the ground."""
     unit = stage.unit
     identity = np.eye(4)[None]
-    yield Drawing("world", "ground", shapes.triad(16 * unit, 0.5 * unit), identity)
+    yield Drawing("world", "ground", meshes.triad(16 * unit, 0.5 * unit), identity)
     blocks = [
-        shapes.box(np.full(3, 5 * unit), point, np.eye(3), GROUND) for point in stage.anchors[0]
+        meshes.box(np.full(3, 5 * unit), point, np.eye(3), GROUND) for point in stage.anchors[0]
     ]
     if blocks:
-        yield Drawing("ground", "ground", shapes.merged(blocks), identity, opacity=0.6)
+        yield Drawing("ground", "ground", meshes.merged(blocks), identity, opacity=0.6)
 
 
 def joint_drawings(stage: Stage) -> Iterator[Drawing]:
@@ -127,7 +127,7 @@ def _wheels(stage: Stage, group: JointGroup, discs: RollingDisc) -> Iterator[Dra
     axes, radii = np.asarray(discs.axis), np.asarray(discs.radius)
     for name, axis, radius, port in zip(group.names, axes, radii, group.second.index, strict=True):
         unit_axis = axis / np.linalg.norm(axis)
-        mesh = shapes.wheel(unit_axis, float(radius), 0.8 * stage.unit, STEEL, IRON)
+        mesh = meshes.wheel(unit_axis, float(radius), 0.8 * stage.unit, STEEL, IRON)
         yield Drawing(name, "joints", mesh, port_poses(stage.motion, port), opacity=0.7)
 
 
@@ -137,8 +137,8 @@ def _links(stage: Stage, group: JointGroup) -> Iterator[Drawing]:
     for name, first, second in rows:
         poses = _stretched(stage.motion.p[:, first], stage.motion.p[:, second], unit)
         length = float(np.linalg.norm(poses[0, :3, 2]))
-        balls = [shapes.sphere(at * length * z, 2.0 * unit, IRON) for at in (0.0, 1.0)]
-        rod = shapes.merged([shapes.cylinder(np.zeros(3), length * z, unit, STEEL), *balls])
+        balls = [meshes.sphere(at * length * z, 2.0 * unit, IRON) for at in (0.0, 1.0)]
+        rod = meshes.merged([meshes.cylinder(np.zeros(3), length * z, unit, STEEL), *balls])
         mesh = rod._replace(vertices=rod.vertices / [1.0, 1.0, length])
         yield Drawing(name, "joints", mesh, poses)
 
@@ -147,13 +147,13 @@ def _joint_symbol(group: JointGroup, E: np.ndarray, unit: float) -> Mesh:
     """A pin for each free axis, a ball for free rotation, a block without rotation; in frame M."""
     rotation, half = group.joint.rotation, 4.0 * unit
     if isinstance(rotation, FreeRotation):
-        return shapes.sphere(np.zeros(3), 2.8 * unit, IRON)
+        return meshes.sphere(np.zeros(3), 2.8 * unit, IRON)
     if isinstance(rotation, AxisRotation):
-        return shapes.cylinder(-half * E[:, 2], half * E[:, 2], 2.0 * unit, IRON)
+        return meshes.cylinder(-half * E[:, 2], half * E[:, 2], 2.0 * unit, IRON)
     if isinstance(rotation, TwoAxisRotation):
-        pins = (shapes.cylinder(-half * e, half * e, 1.4 * unit, IRON) for e in E[:, :2].T)
-        return shapes.merged(pins)
-    return shapes.box(np.full(3, 4.0 * unit), np.zeros(3), E, IRON)
+        pins = (meshes.cylinder(-half * e, half * e, 1.4 * unit, IRON) for e in E[:, :2].T)
+        return meshes.merged(pins)
+    return meshes.box(np.full(3, 4.0 * unit), np.zeros(3), E, IRON)
 
 
 def _rail(stage: Stage, axis: np.ndarray, first: int, second: int) -> Mesh:
@@ -162,7 +162,7 @@ def _rail(stage: Stage, axis: np.ndarray, first: int, second: int) -> Mesh:
     relative = np.einsum("nji,nj->ni", R[:, first], p[:, second] - p[:, first])
     moved = relative @ axis
     start, end = min(moved.min(), 0.0) - 6 * stage.unit, max(moved.max(), 0.0) + 6 * stage.unit
-    return shapes.cylinder(start * axis, end * axis, 0.7 * stage.unit, STEEL)
+    return meshes.cylinder(start * axis, end * axis, 0.7 * stage.unit, STEEL)
 
 
 def spring_drawings(stage: Stage) -> Iterator[Drawing]:
@@ -177,9 +177,9 @@ def spring_drawings(stage: Stage) -> Iterator[Drawing]:
             poses = _stretched(stage.motion.p[:, first], stage.motion.p[:, second], stage.unit)
             length = float(np.median(np.linalg.norm(poses[:, :3, 2], axis=1)))
             if isinstance(group.element, SpringDamper):
-                mesh = shapes.coil(2.6 * stage.unit, 0.45 * stage.unit, length, STEEL)
+                mesh = meshes.coil(2.6 * stage.unit, 0.45 * stage.unit, length, STEEL)
             else:
-                mesh = shapes.cylinder(np.zeros(3), np.eye(3)[2], 0.45 * stage.unit, STEEL)
+                mesh = meshes.cylinder(np.zeros(3), np.eye(3)[2], 0.45 * stage.unit, STEEL)
             yield Drawing(name, "springs", mesh, poses)
 
 
@@ -193,7 +193,7 @@ def _stretched(start: np.ndarray, end: np.ndarray, unit: float) -> np.ndarray:
         direction = d / L if 1e-3 * unit < L else direction
         across = side - (side @ direction) * direction
         if np.linalg.norm(across) < 1e-6:
-            across = shapes.basis(direction)[:, 0]
+            across = meshes.basis(direction)[:, 0]
         side = across / np.linalg.norm(across)
         pose[:3, 0], pose[:3, 1] = side, np.cross(direction, side)
         pose[:3, 2], pose[:3, 3] = max(L, 0.1 * unit) * direction, a

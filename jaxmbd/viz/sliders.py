@@ -20,7 +20,7 @@ from ..system.abstract import AbstractSystem, State
 from ..system.joint_states import joint_states
 from .animate import animate_solution, label_positions
 from .drawings import drawings
-from .motion import keyframes
+from .keyframes import keyframes
 from .palette import palette_of
 from .stage import set_stage, world_points
 

@@ -8,10 +8,10 @@ from ..errors import ModelError
 from ..model.arguments import as_count
 from ..motion.motion import AbstractMotion
 from .drawings import drawings
+from .frame_paths import carrier, paths_of
 from .gif import SMOOTHING, Eye, eye_of, paint, split
-from .motion import keyframes
+from .keyframes import keyframes
 from .palette import palette_of
-from .paths import carrier, paths_of
 from .scene import BOXES, STEEL, Drawing
 from .stage import set_stage, world_points
 from .visuals import Visuals, visual_points

@@ -10,7 +10,7 @@ from ..joints.rotation import FreeRotation
 from ..mechanism.groups import JointGroup
 from ..mechanism.mechanism import Mechanism
 from .deformed import Surface, surfaces
-from .motion import Motion
+from .keyframes import Motion
 
 
 class Stage(NamedTuple):

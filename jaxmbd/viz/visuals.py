@@ -8,15 +8,15 @@ import numpy as np
 from ..errors import ModelError
 from ..mechanism.mechanism import Mechanism
 from ..model.model import unknown
-from .paths import carrier
+from .frame_paths import carrier
+from .meshes import Mesh, painted
 from .scene import STEEL, Drawing, port_poses
-from .shapes import Mesh, painted
 from .stage import Stage
 
 Visuals = Mapping[str, Sequence[Any]]
 
 
-def ports_of(mechanism: Mechanism, visuals: Visuals, who: str) -> dict[str, int]:
+def ports_of(mechanism: Mechanism, visuals: Visuals, caller: str) -> dict[str, int]:
     """Rows of the frames that have visuals; **raises** `KeyError` for an unknown frame.
 
     Links on the ground that are not frames of the mechanism are left out.
@@ -25,7 +25,7 @@ def ports_of(mechanism: Mechanism, visuals: Visuals, who: str) -> dict[str, int]
     known = {name: row for row, name in enumerate(names) if name is not None}
     for name in visuals:
         if name not in known:
-            raise KeyError(unknown(f"{who}: visuals: unknown frame", name, known))
+            raise KeyError(unknown(f"{caller}: visuals: unknown frame", name, known))
     return {name: known[name] for name in visuals}
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 import jaxmbd as mbd
 from jaxmbd.formulations.joint.tree_configuration import split
-from jaxmbd.system import residuals
+from jaxmbd.system import equation_residuals
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 ELSEWHERE = (
@@ -48,8 +48,8 @@ def look(system, t, state):
         "drivers": drivers,
         "energy": mbd.energy(system, t, state),
         "gaps": (
-            residuals.position_residual(system, t, state.q),
-            residuals.velocity_residual(system, t, state),
+            equation_residuals.position_residual(system, t, state.q),
+            equation_residuals.velocity_residual(system, t, state),
         ),
     }
 

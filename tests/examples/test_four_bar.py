@@ -10,7 +10,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import joints, signals
-from jaxmbd.system import residuals
+from jaxmbd.system import equation_residuals
 from tests import models
 from tests.examples import comparing
 from tests.marks import thorough_but
@@ -157,9 +157,9 @@ def test_the_script_says_what_it_found(capsys, tmp_path):
     assert "crank 1.336" in said
     assert (tmp_path / "plot.png").stat().st_size > 10_000
     system = motion.system
-    gaps = eqx.filter_jit(eqx.filter_vmap(lambda q: residuals.position_residual(system, T, q)))(
-        motion.states.q
-    )
+    gaps = eqx.filter_jit(
+        eqx.filter_vmap(lambda q: equation_residuals.position_residual(system, T, q))
+    )(motion.states.q)
     np.testing.assert_allclose(gaps, 0.0, atol=1e-10)
     energy = motion.energy.total
     np.testing.assert_allclose(energy, energy[0], rtol=1e-10)

@@ -11,7 +11,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import forces, joints, signals
-from jaxmbd.system import residuals
+from jaxmbd.system import equation_residuals
 from tests import models
 from tests.examples import comparing
 from tests.marks import thorough_but
@@ -134,7 +134,7 @@ def test_the_script_says_what_it_found(capsys, tmp_path):
     assert apart
     assert float(apart[1]) < 1e-9
     for motion in motions:
-        gaps = functools.partial(residuals.position_residual, motion.system, T)
+        gaps = functools.partial(equation_residuals.position_residual, motion.system, T)
         found = eqx.filter_jit(jax.vmap(gaps))(motion.states.q)
         np.testing.assert_allclose(found, 0.0, atol=1e-10)
     held = re.search(r"held at the start by (\S+), (\S+), (\S+) N m", said)

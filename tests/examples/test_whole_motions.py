@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import jaxmbd as mbd
-from jaxmbd.system import residuals
+from jaxmbd.system import equation_residuals
 from tests import models
 from tests.examples import comparing
 from tests.examples import test_differential_gear as gear
@@ -109,8 +109,8 @@ def moved(system, t, state, h, n_steps=N_STEPS, integrator=PROJECTED):
     def at(t, state):
         frames = system.frames(t, state.q)
         gaps = (
-            residuals.position_residual(system, t, state.q),
-            residuals.velocity_residual(system, t, state),
+            equation_residuals.position_residual(system, t, state.q),
+            equation_residuals.velocity_residual(system, t, state),
         )
         poses = {n: (frames[n].p, frames[n].R) for n in system.mechanism.topology.bodies[1:]}
         return poses, jnp.concatenate(gaps)

@@ -12,7 +12,7 @@ import pytest
 import jaxmbd as mbd
 from jaxmbd import Frame, forces, joints
 from jaxmbd.lie import so3
-from jaxmbd.system import constraints, residuals
+from jaxmbd.system import constraints, equation_residuals
 from tests import derivatives, models
 from tests.marks import thorough_but
 
@@ -128,8 +128,12 @@ def test_projected_motion_stays_closed_and_keeps_its_energy():
     for stabilization in (mbd.Projection(), mbd.CoordinatePartitioning()):
         method = mbd.ExplicitRK(diffrax.Dopri8(), stabilization)
         motion = mbd.simulate(system, state, t1=1.0, dt=2e-3, saveat=0.0503, integrator=method)
-        gaps = eqx.filter_jit(jax.vmap(lambda t, y: residuals.position_residual(system, t, y.q)))
-        rates = eqx.filter_jit(jax.vmap(lambda t, y: residuals.velocity_residual(system, t, y)))
+        gaps = eqx.filter_jit(
+            jax.vmap(lambda t, y: equation_residuals.position_residual(system, t, y.q))
+        )
+        rates = eqx.filter_jit(
+            jax.vmap(lambda t, y: equation_residuals.velocity_residual(system, t, y))
+        )
         assert np.abs(gaps(motion.ts, motion.states)).max() < 1e-13
         assert np.abs(rates(motion.ts, motion.states)).max() < 1e-12
         total = np.asarray(motion.energy.total)

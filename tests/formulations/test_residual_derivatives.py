@@ -16,7 +16,7 @@ from jaxmbd.formulations.joint.load_derivatives import (
     number_of_directions,
     plan_of,
 )
-from jaxmbd.system.residuals import motion_residual, rest_residual
+from jaxmbd.system.equation_residuals import motion_residual, rest_residual
 from tests import models
 
 KINDS = [

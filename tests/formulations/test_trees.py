@@ -13,7 +13,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import joints
-from jaxmbd.system import constraints, loads, mass_matrix, residuals
+from jaxmbd.system import constraints, equation_residuals, loads, mass_matrix
 from tests import models
 
 T = jnp.asarray(0.37)
@@ -70,7 +70,7 @@ def compare(system, q, v):
     rates = system.rates(q, v)
 
     def gap(q):
-        return residuals.position_residual(system, T, q)
+        return equation_residuals.position_residual(system, T, q)
 
     def gap_rate(q):
         return jax.jvp(gap, (q,), (system.rates(q, v),))[1]

@@ -13,7 +13,7 @@ import scalarjit
 from jaxmbd import forces, joints
 from jaxmbd.formulations.joint import free
 from jaxmbd.model.frame import JointReference
-from jaxmbd.system.residuals import motion_residual
+from jaxmbd.system.equation_residuals import motion_residual
 from scalarjit.lengths import length
 from scalarjit.registered import PREFIX
 from tests.marks import thorough_but

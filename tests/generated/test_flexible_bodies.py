@@ -7,7 +7,7 @@ import pytest
 import jaxmbd as mbd
 import scalarjit
 from jaxmbd import Frame
-from jaxmbd.system.residuals import motion_residual
+from jaxmbd.system.equation_residuals import motion_residual
 
 BODIES = {
     "beam": lambda: mbd.flexible.beam(

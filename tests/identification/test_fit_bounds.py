@@ -11,7 +11,7 @@ from jax.flatten_util import ravel_pytree
 
 import jaxmbd as mbd
 from jaxmbd.identification.bounds import bounds_at
-from jaxmbd.identification.minimum import Linearization
+from jaxmbd.identification.multistart import Linearization
 from jaxmbd.identification.parameters import Subject, select_parameters
 from jaxmbd.identification.statistics import statistics
 from jaxmbd.mechanism.float_types import in_float_type

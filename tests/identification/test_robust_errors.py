@@ -9,8 +9,7 @@ import pytest
 from scipy import stats
 
 import jaxmbd as mbd
-from jaxmbd.identification.losses import Cauchy
-from jaxmbd.identification.robust import (
+from jaxmbd.identification.correlated_errors import (
     Motion,
     Readings,
     _degrees,
@@ -20,6 +19,7 @@ from jaxmbd.identification.robust import (
     join_records,
     robust_of,
 )
+from jaxmbd.identification.losses import Cauchy
 from tests.identification.test_identify import experiment
 
 STEP = 0.01

@@ -8,7 +8,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import testing
-from jaxmbd.system.residuals import position_residual
+from jaxmbd.system.equation_residuals import position_residual
 from tests.derivatives import check_gradient
 from tests.marks import thorough_but
 from tests.models import chain, four_bar

@@ -20,7 +20,7 @@ from jaxmbd.lie import (
     WienerMilenkovic,
 )
 from jaxmbd.lie.parameterization import AbstractParameterization
-from jaxmbd.system import residuals
+from jaxmbd.system import equation_residuals
 from tests import models
 from tests.derivatives import check_gradient
 from tests.marks import thorough_but
@@ -114,7 +114,7 @@ def followed(system, states):
     """Energies, momenta and gaps of a motion."""
 
     def look(state):
-        gaps = residuals.position_residual(system, jnp.asarray(0.0), state.q)
+        gaps = equation_residuals.position_residual(system, jnp.asarray(0.0), state.q)
         return mbd.energy(system, 0.0, state), mbd.momentum(system, 0.0, state), gaps
 
     return jax.vmap(look)(states)

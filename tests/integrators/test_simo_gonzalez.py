@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import jaxmbd as mbd
-from jaxmbd.system import constraints, loads, residuals
+from jaxmbd.system import constraints, equation_residuals, loads
 from jaxmbd.system.nodal import conservative_force_between
 from tests import models
 from tests.derivatives import check_gradient
@@ -29,7 +29,7 @@ each_kind = pytest.mark.parametrize(
 def watch(system, states):
     """Energy, momentum and gaps over time."""
     found = jax.vmap(lambda s: (mbd.energy(system, 0.0, s), mbd.momentum(system, 0.0, s)))(states)
-    return *found, jax.vmap(lambda q: residuals.position_residual(system, T, q))(states.q)
+    return *found, jax.vmap(lambda q: equation_residuals.position_residual(system, T, q))(states.q)
 
 
 def drift(values):

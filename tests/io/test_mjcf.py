@@ -12,7 +12,7 @@ import pytest
 import jaxmbd as mbd
 from jaxmbd import joints
 from jaxmbd.io import from_mjcf, from_urdf
-from jaxmbd.system.residuals import motion_residual
+from jaxmbd.system.equation_residuals import motion_residual
 
 mujoco = pytest.importorskip("mujoco", reason="the extra 'peers' is not installed")
 

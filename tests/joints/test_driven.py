@@ -12,7 +12,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import Frame, forces, joints, signals
-from jaxmbd.system import residuals
+from jaxmbd.system import equation_residuals
 from tests.formulations.test_redundant import GUESS, four_bar
 from tests.marks import thorough_but
 from tests.models import name_of
@@ -93,7 +93,7 @@ def test_integrators_follow_a_driver(formulation, method):
     system = mbd.formulate(with_driver(TURNING), formulation)
     start = mbd.assemble(system, GUESS)
     end = jax.tree.map(lambda x: x[-1], mbd.rollout(system, start, 5e-3, 20, method))
-    gaps = eqx.filter_jit(residuals.position_residual)(system, jnp.asarray(0.1), end.q)
+    gaps = eqx.filter_jit(equation_residuals.position_residual)(system, jnp.asarray(0.1), end.q)
     np.testing.assert_allclose(gaps, 0.0, atol=1e-11)
     assert float(mbd.joint_states(system, 0.1, end)["A"].q) == pytest.approx(1.907, abs=1e-10)
 

@@ -10,7 +10,7 @@ import pytest
 
 from jaxmbd import joints
 from jaxmbd.lie import Pose, se3, so3
-from jaxmbd.testing import verdict
+from jaxmbd.testing import assertions
 from tests import models
 
 DRAWS = 20
@@ -62,7 +62,7 @@ def findings(kind):
 
     def look(joint, q, v):
         X, S = joint.pose(q), joint.motion(q)
-        moved, q_dot, moving, change = verdict.along_retraction(joint, q, v)
+        moved, q_dot, moving, change = assertions.along_retraction(joint, q, v)
         D = residual_jacobian(joint, X)
         # Off the joint too, where the residual must still be smooth.
         off = X @ se3.exp(jnp.array([0.1, -0.2, 0.3, 0.2, -0.1, 0.15]))

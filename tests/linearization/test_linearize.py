@@ -367,18 +367,20 @@ def clamped_beam(E, formulation):
 ELASTIC = "among 'rod elastic\\[0\\]', 'rod elastic\\[1\\]'"
 
 
-@pytest.mark.parametrize("who", ["linearize", "buckling"])
+@pytest.mark.parametrize("caller", ["linearize", "buckling"])
 @pytest.mark.parametrize("given", [(), ("rod elastic[1]",)])
-def test_too_few_elastic_coordinates(who, given):
+def test_too_few_elastic_coordinates(caller, given):
     def result(E):
         system, state = clamped_beam(E, mbd.JointCoordinates())
-        if who == "linearize":
+        if caller == "linearize":
             return mbd.linearize(system, 0.0, state, coordinates=given).A[0, 0]
         return mbd.buckling(system, state, "load", coordinates=given).factors[0]
 
-    with pytest.raises(ModelError, match=f"{who}: coordinates: {len(given)} given.* {ELASTIC}"):
+    with pytest.raises(ModelError, match=f"{caller}: coordinates: {len(given)} given.* {ELASTIC}"):
         result(2.1e11)
-    with pytest.raises(ModelError, match=f"{who}: coordinates: {len(given)} given.* 2.*{ELASTIC}"):
+    with pytest.raises(
+        ModelError, match=f"{caller}: coordinates: {len(given)} given.* 2.*{ELASTIC}"
+    ):
         jax.grad(result)(2.1e11)
 
 

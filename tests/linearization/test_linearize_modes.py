@@ -77,7 +77,7 @@ def test_displaced_state(rods):
 def test_numbers_of_modes_do_not_cover_one_another():
     """Only the first of 34 equal eigenvalues is numbered, and the distant ones."""
     pytest.importorskip("matplotlib")
-    from jaxmbd.viz.modes import _with_labels
+    from jaxmbd.viz.linearization_figures import _with_labels
 
     others = np.array([-1.0 + 3.0j, -0.99 + 3.0j, -5.0 + 8.0j])
     eigenvalues = np.concatenate([np.zeros(34), others])

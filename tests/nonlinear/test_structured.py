@@ -340,10 +340,10 @@ def test_small_systems_and_unknown_patterns_are_dense():
     pattern = MaximalSystem(lower(chain(20))).sparsity_pattern()
     size = (jnp.array(1.0),) * 2
     small = MaximalSystem(lower(chain(2))).sparsity_pattern()
-    assert isinstance(Automatic().chosen(Blocks((120, 100), size, pattern=pattern)), BlockSparse)
-    assert isinstance(Automatic().chosen(Blocks((12, 10), size, pattern=small)), Dense)
-    assert isinstance(Automatic().chosen(Blocks((120, 100), size)), Dense)
-    assert isinstance(Dense().chosen(Blocks((120, 100), size, pattern=pattern)), Dense)
+    assert isinstance(Automatic().select(Blocks((120, 100), size, pattern=pattern)), BlockSparse)
+    assert isinstance(Automatic().select(Blocks((12, 10), size, pattern=small)), Dense)
+    assert isinstance(Automatic().select(Blocks((120, 100), size)), Dense)
+    assert isinstance(Dense().select(Blocks((120, 100), size, pattern=pattern)), Dense)
     with pytest.raises(ModelError, match="BlockSparse"):
         BlockSparse().factor(without_code(jnp.sin), jnp.zeros(220), Blocks((120, 100), size))
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import jaxmbd as mbd
-from jaxmbd.testing.verdict import direction, dot
+from jaxmbd.testing.assertions import direction, dot
 from tests.marks import thorough_but
 from tests.properties.draws import (
     MASSES,

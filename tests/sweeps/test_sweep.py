@@ -24,7 +24,7 @@ import scalarjit
 from jaxmbd import distributions as laws
 from jaxmbd import reducers
 from jaxmbd.sweeps import store
-from jaxmbd.sweeps.program import Digest
+from jaxmbd.sweeps.scenario_program import Digest
 
 ROOT = Path(__file__).parents[2]
 sweeps = importlib.import_module("jaxmbd.sweeps.sweep")

@@ -6,7 +6,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import Frame, joints
-from jaxmbd.mechanism.index_sets import Rows, inverse
+from jaxmbd.mechanism.index_sets import IndexSet, inverse
 from jaxmbd.mechanism.topology import find_topology
 from tests import models
 
@@ -22,7 +22,7 @@ INDICES = {
 @pytest.mark.parametrize("name", INDICES)
 def test_rows_are_fancy_indexing(name):
     index = INDICES[name]
-    rows, x = Rows.of(index), np.random.default_rng(0).normal(size=(10, 2))
+    rows, x = IndexSet.of(index), np.random.default_rng(0).normal(size=(10, 2))
     np.testing.assert_array_equal(rows.take(jnp.asarray(x)), x[index].reshape(-1, 2))
     total, part = x.copy(), np.random.default_rng(1).normal(size=(len(index), 2))
     np.add.at(total, np.asarray(index, dtype=int), part)
@@ -31,7 +31,7 @@ def test_rows_are_fancy_indexing(name):
 
 
 def test_inverse_rows_undo_a_split():
-    parts = [Rows.of([4, 1]), Rows.of([0, 2, 3])]
+    parts = [IndexSet.of([4, 1]), IndexSet.of([0, 2, 3])]
     x = jnp.arange(5.0)
     together = jnp.concatenate([rows.take(x) for rows in parts])
     np.testing.assert_array_equal(inverse(parts, 5).take(together), x)

@@ -14,7 +14,7 @@ from jaxmbd.lie import (
     Exponential,
     WienerMilenkovic,
 )
-from jaxmbd.system import discrete_gradients, loads, residuals
+from jaxmbd.system import discrete_gradients, equation_residuals, loads
 from tests import models
 from tests.marks import thorough_but
 
@@ -48,7 +48,8 @@ def between(system, q, end, lam):
         system, system.configuration(T, end)
     )
     opened = lam @ (
-        residuals.position_residual(system, T, end) - residuals.position_residual(system, T, q)
+        equation_residuals.position_residual(system, T, end)
+        - equation_residuals.position_residual(system, T, q)
     )
     wrenches = [discrete_gradients.on_bodies(system.mechanism, W) for W in (pull, push)]
     return wrenches, (lost, opened)
@@ -72,7 +73,7 @@ def a_step(system):
     return (
         q,
         delta,
-        jnp.asarray(rng.normal(size=residuals.position_residual(system, T, q).size)),
+        jnp.asarray(rng.normal(size=equation_residuals.position_residual(system, T, q).size)),
     )
 
 

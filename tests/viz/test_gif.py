@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 import jaxmbd as mbd
-from jaxmbd.viz import gif, shapes
+from jaxmbd.viz import gif, meshes
 from jaxmbd.viz.scene import Drawing
 from tests.viz import motions
 
@@ -44,7 +44,7 @@ def test_a_gif_shows_the_motion(swing, tmp_path):
 
 def test_visuals_take_the_place_of_boxes_and_stay_inside(swing, tmp_path):
     """The camera frames shapes that extend beyond joints and boxes."""
-    ball = shapes.sphere(np.array([0.0, 0.0, -2.0]), 0.5, 0x00FF00)
+    ball = meshes.sphere(np.array([0.0, 0.0, -2.0]), 0.5, 0x00FF00)
     ball = mbd.io.Visual(ball.vertices, ball.triangles, 0x00FF00, 1.0)
     options = {"fps": 10, "size": (160, 120), "boxes": False}
     frames = list(pictures(swing.animate(tmp_path / "a.gif", visuals={"rod": [ball]}, **options)))
@@ -83,7 +83,7 @@ def test_triangles_behind_the_camera_are_not_drawn():
     eye = gif.eye_of(cube, (0, -1, 0.1), (80, 60))
     behind = eye.position + 2 * eye.axes[2]
     vertices = np.stack([behind, cube[0], cube[1], cube[4]])
-    mesh = shapes.painted(vertices, np.array([[0, 1, 2], [1, 2, 3]]), 0xFF0000)
+    mesh = meshes.painted(vertices, np.array([[0, 1, 2], [1, 2, 3]]), 0xFF0000)
     road = Drawing("road", "contact", mesh, np.eye(4)[None])
     flat, depth, colors = gif._triangles(road, 0, eye)
     assert len(flat) == len(depth) == len(colors) == 1

@@ -10,7 +10,7 @@ from PIL import Image
 
 import jaxmbd as mbd
 from jaxmbd import Frame, forces, inertia, joints
-from jaxmbd.viz import shapes
+from jaxmbd.viz import meshes
 from tests.viz import motions
 
 TS = np.linspace(0.0, 1.0, 5)
@@ -124,8 +124,8 @@ def test_a_distance_is_drawn_as_a_rod(slide):
 
 
 def test_divided_triangles_are_short_and_cover_the_same_area():
-    mesh = shapes.cylinder(np.zeros(3), np.array([0.0, 0.0, 2.0]), 0.1, 0x123456)
-    fine = shapes.divided(mesh, 0.2)
+    mesh = meshes.cylinder(np.zeros(3), np.array([0.0, 0.0, 2.0]), 0.1, 0x123456)
+    fine = meshes.divided(mesh, 0.2)
     corners, before = fine.vertices[fine.triangles], mesh.vertices[mesh.triangles]
     assert np.linalg.norm(corners - np.roll(corners, 1, axis=1), axis=2).max() <= 0.2
     assert set(fine.colors.tolist()) == {0x123456}

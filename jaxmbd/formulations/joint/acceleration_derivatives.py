@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 from scalarjit import mostly_zeros, native_of
 
 from ...linear import solve_spd
-from ...mechanism.index_sets import Rows
+from ...mechanism.index_sets import IndexSet
 from ...system import constraints
 from ...system.abstract import State, Time
 from ...system.acceleration import Matrices, free_accelerations
@@ -49,10 +49,10 @@ class TreeFactor:
         return tuple(paths)
 
     @cached_property
-    def pairs(self) -> tuple[Rows, Rows]:
+    def pairs(self) -> tuple[IndexSet, IndexSet]:
         """Velocities and their ancestors, of the packed entries."""
         both = [(i, j) for i, path in enumerate(self.paths) for j in path]
-        return Rows.of(i for i, _ in both), Rows.of(j for _, j in both)
+        return IndexSet.of(i for i, _ in both), IndexSet.of(j for _, j in both)
 
     @cached_property
     def _places(self) -> dict[tuple[int, int], int]:
@@ -65,7 +65,7 @@ class TreeFactor:
     def packed(self, M: Float[Array, "nv nv"]) -> Packed:
         """The entries of a matrix between velocities and their ancestors."""
         rows, columns = (x.array for x in self.pairs)
-        return Rows.of(rows * len(self.parents) + columns).take(M.ravel())
+        return IndexSet.of(rows * len(self.parents) + columns).take(M.ravel())
 
     def factor(self, M: Packed) -> Packed:
         """L, with the reciprocals of its diagonal; NaN if M is not positive definite."""
@@ -77,8 +77,8 @@ class TreeFactor:
             rows[k], above = jnp.concatenate([row, reciprocal]), range(len(path) - 1)
             lower = [(a, b) for a in above for b in range(a + 1)]
             if lower:
-                products = Rows.of(a for a, _ in lower).take(row)
-                products = products * Rows.of(b for _, b in lower).take(row)
+                products = IndexSet.of(a for a, _ in lower).take(row)
+                products = products * IndexSet.of(b for _, b in lower).take(row)
                 at = {self._places[path[a], path[b]]: m for m, (a, b) in enumerate(lower)}
                 M = M - _spread(products, at, n)
         return jnp.concatenate(rows)
@@ -123,7 +123,7 @@ class TreeFactor:
 def _spread(values: Float[Array, "k"], places: dict[int, int], n: int) -> Float[Array, "n"]:
     """An array of `n` entries with some of the values, by their numbers; other entries are zero."""
     padded = jnp.concatenate([values, jnp.zeros(1, values.dtype)])
-    return Rows.of(places.get(k, values.size) for k in range(n)).take(padded)
+    return IndexSet.of(places.get(k, values.size) for k in range(n)).take(padded)
 
 
 Columns = Float[Array, "k nv"]

@@ -11,12 +11,12 @@ from jaxtyping import Array, Bool, Float
 
 from scalarjit import is_part, native_of, traced
 
-from ...accelerators import is_wide
+from ...accelerators import for_accelerator
 from ...bodies import RigidBody
 from ...lie import Pose, se3, so3
 from ...linear import solve_spd, spd_solver
 from ...mechanism.elements import Motion
-from ...mechanism.index_sets import Rows
+from ...mechanism.index_sets import IndexSet
 from ...programs.tracing import stop_gradients
 from ...programs.with_slope import jvp_with_zeros
 from ...system import constraints
@@ -59,7 +59,7 @@ def accelerations(
             return refined_accelerations(system, t, state)
         return None
     unconstrained = constraints.n_constraints(system) == 0
-    if not (unconstrained and not is_wide()):
+    if not (unconstrained and not for_accelerator()):
         return _by_mass_matrix(system, (t, state))
     system = with_values_looked_up(system, t)
     plain = _by_articulated_bodies if system.nv > MAX_DENSE else _by_mass_matrix
@@ -242,7 +242,7 @@ def _summed_over_ancestors(
 def _of_bodies(system: JointSystem, x: Float[Array, "nv 6"]) -> Float[Array, "n_bodies 6"]:
     """For each body, the row of its last degree of freedom; zero for bodies without one."""
     padded = jnp.concatenate([x, jnp.zeros_like(x[:1])])
-    return Rows.of(_last_velocities(system)).take(padded)
+    return IndexSet.of(_last_velocities(system)).take(padded)
 
 
 def _on_last_velocities(
@@ -253,10 +253,10 @@ def _on_last_velocities(
     movable = [i for i in last if i != nv]
     if len(set(movable)) < len(movable):  # Bodies that are welded to one another.
         total = jnp.zeros((nv + 1, *x.shape[1:]), x.dtype)
-        return Rows.of(last).add_to(total, x)[:nv]
+        return IndexSet.of(last).add_to(total, x)[:nv]
     body = dict(zip(last, range(len(last)), strict=True))
     padded = jnp.concatenate([x, jnp.zeros_like(x[:1])])
-    return Rows.of(body.get(i, len(last)) for i in range(nv)).take(padded)
+    return IndexSet.of(body.get(i, len(last)) for i in range(nv)).take(padded)
 
 
 def _last_velocities(system: JointSystem) -> list[int]:

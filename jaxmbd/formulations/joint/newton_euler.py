@@ -9,13 +9,13 @@ from jaxtyping import Array, Float
 from ...joints import AbstractJoint
 from ...lie import se3
 from ...mechanism.elements import JointForces, Wrenches
-from ...mechanism.index_sets import Rows
+from ...mechanism.index_sets import IndexSet
 from ...system import joint_motion
 from ...system.abstract import State
 from ...system.discrete_gradients import on_bodies
+from ...system.equation_residuals import forces_and_reactions, residual_by_bodies
 from ...system.loads import loads
 from ...system.reactions import constraint_reactions
-from ...system.residuals import forces_and_reactions, residual_by_bodies
 from .system import JointSystem
 from .tree_configuration import JointConfiguration, sum_over_subtrees
 
@@ -157,7 +157,7 @@ def applied_wrenches(
     if on_ports is None:
         return total
     row = [*range(1 + mechanism.n_bodies), *mechanism.port_bodies.index]
-    ports = Rows.of(k for k in sorted(loaded) if row[k] > 0)  # Row 0 is the ground.
-    bodies = Rows.of(row[k] - 1 for k in ports.index)
+    ports = IndexSet.of(k for k in sorted(loaded) if row[k] > 0)  # Row 0 is the ground.
+    bodies = IndexSet.of(row[k] - 1 for k in ports.index)
     world = jax.vmap(se3.transform_wrench)(ports.take_tree(c.shifted), ports.take(on_ports))
     return total + bodies.add_to(jnp.zeros((mechanism.n_bodies, 6), world.dtype), world)

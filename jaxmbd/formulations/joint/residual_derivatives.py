@@ -31,7 +31,7 @@ from jaxtyping import Array, Bool, Float
 from ...joints import AbstractJoint
 from ...lie import Pose, se3, so3
 from ...mechanism.elements import JointElements
-from ...mechanism.index_sets import Rows
+from ...mechanism.index_sets import IndexSet
 from ...system import constraints
 from ...system.loads import loads
 from .composite_inertia import WorldInertia, flatten, unflatten
@@ -314,7 +314,7 @@ def _by_nearness(
     places = np.nonzero(moves), np.nonzero(moves.T & ~moves)
 
     def products(at: tuple[np.ndarray, ...], factors: Factors) -> Float[Array, "n"]:
-        rows = [Rows.of(k).take(x) for k, x in zip(at, factors, strict=True)]
+        rows = [IndexSet.of(k).take(x) for k, x in zip(at, factors, strict=True)]
         return jnp.sum(rows[0] * rows[1], axis=1)
 
     of_deeper = sum(products(places[0], x) for x in deeper)
@@ -324,7 +324,7 @@ def _by_nearness(
     for i, j in places:
         number[i, j] = start + np.arange(len(i))
         start += len(i)
-    return Rows.of(number.ravel()).take(jnp.concatenate(values)).reshape(nv, nv)
+    return IndexSet.of(number.ravel()).take(jnp.concatenate(values)).reshape(nv, nv)
 
 
 def _takes_along(system: JointSystem) -> Bool[np.ndarray, "nv nv"]:
@@ -367,7 +367,7 @@ def _with_joints(
     **Arguments:** `left`: inertial minus applied wrenches beyond each velocity.
     """
 
-    def blocks(g: int, entries: Rows) -> Float[Array, "n nv nv"]:
+    def blocks(g: int, entries: IndexSet) -> Float[Array, "n nv nv"]:
         group = system.mechanism.joints[g]
         rates = jax.vmap(_unit_rates)(group.joint, c.values[g])
         own = entries.take(left).reshape(*rates.shape[:2], 6)
@@ -386,7 +386,7 @@ def _without_joint_forces(
     if not loaded:
         return R
 
-    def blocks(g: int, entries: Rows) -> Float[Array, "n nv nv"]:
+    def blocks(g: int, entries: IndexSet) -> Float[Array, "n nv nv"]:
         if g in loaded:
             return _slopes_by_velocities(c, v, g, entries)
         n, nv = len(system.mechanism.joints[g]), system.mechanism.joints[g].joint.sizes()[1]
@@ -396,7 +396,7 @@ def _without_joint_forces(
 
 
 def _block_diagonal(
-    system: JointSystem, blocks: Callable[[int, Rows], Float[Array, "n nv nv"]]
+    system: JointSystem, blocks: Callable[[int, IndexSet], Float[Array, "n nv nv"]]
 ) -> Float[Array, "nv nv"]:
     """The matrix with the blocks of the joints of each group on its diagonal."""
     layout, first = system.layout, np.zeros(system.layout.nv, dtype=int)
@@ -459,7 +459,7 @@ def _slopes_by_coordinates(
 
 
 def _slopes_by_velocities(
-    c: JointConfiguration, v: Float[Array, "nv"], g: int, entries: Rows
+    c: JointConfiguration, v: Float[Array, "nv"], g: int, entries: IndexSet
 ) -> Float[Array, "n nv nv"]:
     """Changes of the forces on joints of a group by their own velocities (columns)."""
     n = len(c.mechanism.joints[g])

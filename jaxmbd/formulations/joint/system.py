@@ -14,7 +14,7 @@ from ...joints.components import coordinate_components, periodic_coordinates
 from ...joints.rotation import FreeRotation
 from ...lie import Pose, se3
 from ...linear import solve_spd
-from ...mechanism.index_sets import Rows, in_order
+from ...mechanism.index_sets import IndexSet, in_order
 from ...mechanism.lowering import lower
 from ...mechanism.mechanism import Mechanism
 from ...mechanism.tree import tree_poses
@@ -131,7 +131,7 @@ class JointSystem(AbstractSystem[JointConfiguration]):
             periodic[rows.array] = np.tile(periodic_coordinates(group.joint), len(group))
         return periodic
 
-    def joint_velocities(self) -> dict[int, Rows] | None:
+    def joint_velocities(self) -> dict[int, IndexSet] | None:
         return dict(zip(self.layout.groups, self.layout.velocities, strict=True))
 
     def quaternions(self) -> Int[np.ndarray, "k 4"]:
@@ -145,7 +145,7 @@ class JointSystem(AbstractSystem[JointConfiguration]):
     def sizes(self, length: Float[Array, ""]) -> tuple[Float[Array, "nq"], Float[Array, "nv"]]:
         layout, elastic = self.layout, self.mechanism.elastic_sizes(length)
 
-        def of(rows: tuple[Rows, ...], size: int) -> Array:
+        def of(rows: tuple[IndexSet, ...], size: int) -> Array:
             parts = []
             for g, entries in zip(layout.groups, rows, strict=True):
                 group = self.mechanism.joints[g]
@@ -261,7 +261,7 @@ class JointSystem(AbstractSystem[JointConfiguration]):
             reflected = jax.vmap(lambda rotor: rotor.reflected_inertia())(rotors.rotor)
             group = self.mechanism.joints[rotors.group]
             own = entries[rotors.group].array.reshape(len(group), -1)[rotors.rows.array]
-            total = Rows.of(own.ravel()).add_to(total, jnp.repeat(reflected, own.shape[1]))
+            total = IndexSet.of(own.ravel()).add_to(total, jnp.repeat(reflected, own.shape[1]))
         return total
 
     def solve_mass(self, c: JointConfiguration, f: Float[Array, "nv *k"]) -> Float[Array, "nv *k"]:
@@ -411,7 +411,7 @@ class JointSystem(AbstractSystem[JointConfiguration]):
             X_FM = c.relative_poses(g)
             total = jnp.zeros(D.shape[:2], dtype=D.dtype)
             for bodies, rows in joint_motion.body_rows(mechanism, group, X_FM, D):
-                L = Rows.of(np.maximum(bodies.array - 1, 0)).take(own)
+                L = IndexSet.of(np.maximum(bodies.array - 1, 0)).take(own)
                 whitened = whiten_wrenches(L, jnp.swapaxes(rows, 1, 2))
                 # All bodies except for the ground.
                 movable = jnp.asarray(bodies.array > 0)[:, None]

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float
 
 from ...joints.abstract import AbstractJoint
 from ...lie import Pose, se3
-from ...mechanism.index_sets import Rows, in_order, inverse
+from ...mechanism.index_sets import IndexSet, in_order, inverse
 from ...mechanism.mechanism import Mechanism
 from ...system.configuration import AbstractPortConfiguration
 from .tree_recursion import Layout
@@ -162,7 +162,7 @@ def split(mechanism: Mechanism, layout: Layout, v: Float[Array, "nv"]) -> tuple[
 
 
 def join(
-    layout: Layout, values: list[Float[Array, "_n _k ..."]], rows: tuple[Rows, ...], size: int
+    layout: Layout, values: list[Float[Array, "_n _k ..."]], rows: tuple[IndexSet, ...], size: int
 ):
     """Join the entries of the groups of tree joints to one vector; the inverse of `split`."""
     return inverse(rows, size).take(jnp.concatenate([x.reshape(-1, *x.shape[2:]) for x in values]))
@@ -215,7 +215,7 @@ def ancestors(mechanism: Mechanism) -> Bool[Array, "n_bodies n_bodies"]:
     n = mechanism.n_bodies
     i = jnp.arange(n, dtype=jnp.int32)[:, None]
     j = jnp.arange(n, dtype=jnp.int32)[None, :]
-    end = Rows.of(mechanism.topology.subtree_ends - 1)
+    end = IndexSet.of(mechanism.topology.subtree_ends - 1)
     after = jnp.full(n, n, dtype=jnp.int32) if set(end.index) == {n} else end.traced()
     return (i >= j) & (i < after[None, :])
 
@@ -235,9 +235,9 @@ def sum_over_subtrees(
     return ancestors(mechanism).astype(x.dtype).T @ x
 
 
-def carriers_of(mechanism: Mechanism, ports: Rows) -> Rows:
+def carriers_of(mechanism: Mechanism, ports: IndexSet) -> IndexSet:
     """The bodies that carry frames of joints; 0 is the ground."""
-    return Rows.of(mechanism.port_bodies.array[ports.array - (1 + mechanism.n_bodies)])
+    return IndexSet.of(mechanism.port_bodies.array[ports.array - (1 + mechanism.n_bodies)])
 
 
 def velocity_product_twists(

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ...mechanism.index_sets import Rows
+from ...mechanism.index_sets import IndexSet
 from ...mechanism.mechanism import Mechanism
 
 Above = TypeVar("Above")
@@ -146,12 +146,12 @@ class Layout:
     nq: int
     nv: int
     groups: tuple[int, ...]
-    coordinates: tuple[Rows, ...]
-    velocities: tuple[Rows, ...]
-    bodies: Rows
+    coordinates: tuple[IndexSet, ...]
+    velocities: tuple[IndexSet, ...]
+    bodies: IndexSet
     recursion: TreeRecursion
     last_velocities: tuple[int, ...]
-    roots: Rows
+    roots: IndexSet
 
 
 def lay_out(mechanism: Mechanism) -> Layout:
@@ -163,9 +163,9 @@ def lay_out(mechanism: Mechanism) -> Layout:
         group = mechanism.joints[g]
         nq[group.children.array], nv[group.children.array], _ = group.joint.sizes()
 
-    def entries(widths: np.ndarray, g: int, width: int) -> Rows:
+    def entries(widths: np.ndarray, g: int, width: int) -> IndexSet:
         first = np.concatenate([[0], np.cumsum(widths)])[mechanism.joints[g].children.array]
-        return Rows.of((first[:, None] + np.arange(width)).ravel())
+        return IndexSet.of((first[:, None] + np.arange(width)).ravel())
 
     parents, last = [], [ROOT]
     for parent, width in zip(mechanism.topology.parents, nv, strict=True):
@@ -183,8 +183,8 @@ def lay_out(mechanism: Mechanism) -> Layout:
         groups=groups,
         coordinates=tuple(entries(nq, g, mechanism.joints[g].joint.sizes()[0]) for g in groups),
         velocities=tuple(entries(nv, g, mechanism.joints[g].joint.sizes()[1]) for g in groups),
-        bodies=Rows.of(np.repeat(np.arange(mechanism.n_bodies), nv)),
+        bodies=IndexSet.of(np.repeat(np.arange(mechanism.n_bodies), nv)),
         recursion=TreeRecursion.of(parents),
         last_velocities=tuple(last[1:]),
-        roots=Rows.of(roots),
+        roots=IndexSet.of(roots),
     )

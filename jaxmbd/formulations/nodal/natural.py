@@ -20,7 +20,7 @@ from ...joints import AbstractJoint
 from ...joints.rotation import AxisRotation, NoRotation
 from ...lie import Pose, vector
 from ...mechanism.groups import JointGroup
-from ...mechanism.index_sets import Rows, in_order
+from ...mechanism.index_sets import IndexSet, in_order
 from ...mechanism.lowering import lower
 from ...mechanism.mechanism import Mechanism
 from ...mechanism.tree import forward_pass
@@ -30,9 +30,14 @@ from ...model.model import unknown
 from ...model.values import as_leaf, is_concrete
 from ...system.abstract import AbstractFormulation, ArtificialEnergyLimit
 from ...system.discrete_gradients import secant_stiffness
-from . import representable
-from .representable import check_bodies, check_inertias, check_joints, check_rotors, shifted_to_com
-from .system import Assembly, Elements, NodalSystem, second_moments
+from .check_model import (
+    check_bodies,
+    check_inertias,
+    check_joints,
+    check_rotors,
+    with_bodies_at_com,
+)
+from .system import Assembly, Elements, NodalSystem, joined, joint_residuals, second_moments
 
 # The edges of the tetrahedron of the centre of mass and the tips of the three vectors.
 EDGES = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, -1, 0], [1, 0, -1], [0, 1, -1]])
@@ -93,7 +98,7 @@ class NaturalCoordinates(AbstractFormulation):
         self.tolerance = as_positive(tolerance, "NaturalCoordinates: tolerance")
 
     def system(self, model: Model) -> "NaturalSystem":
-        mechanism = shifted_to_com(check_bodies("NaturalCoordinates", lower(model)))
+        mechanism = with_bodies_at_com(check_bodies("NaturalCoordinates", lower(model)))
         check_rotors("NaturalCoordinates", mechanism)
         check_joints("NaturalCoordinates", mechanism)
         check_inertias("NaturalCoordinates", mechanism)
@@ -291,7 +296,7 @@ class NaturalSystem(NodalSystem):
                 parts.append(group.children.take(products)[:, : _n_products(group)])
         if self.penalty is None:
             parts.append(self._joint_residuals(q))
-        return representable.joined(parts, q.dtype)
+        return joined(parts, q.dtype)
 
     def intrinsic_names(self) -> list[str]:
         bodies, names = self.mechanism.topology.bodies[1:], []
@@ -307,9 +312,9 @@ class NaturalSystem(NodalSystem):
 
     def _joint_residuals(self, q: Float[Array, "nq"]) -> Float[Array, "n_residuals"]:
         frames = self.element_frames(q)
-        return representable.joined(
+        return joined(
             [
-                representable.residuals(
+                joint_residuals(
                     group, frames, lambda joint, *X, group=group: _remaining(group, joint, *X)
                 )
                 for group in self.mechanism.joints
@@ -336,7 +341,7 @@ def _n_remaining(group: JointGroup) -> int:
 
 
 def _remaining(group: JointGroup, joint: AbstractJoint, F: Pose, M: Pose) -> Float[Array, "m"]:
-    return Rows.of(_remaining_rows(group)).take(joint.frame_residual(F, M))
+    return IndexSet.of(_remaining_rows(group)).take(joint.frame_residual(F, M))
 
 
 def _stiffnesses(formulation: NaturalCoordinates, mechanism: Mechanism) -> Float[Array, "n"]:

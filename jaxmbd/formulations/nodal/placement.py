@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 from ...bodies import RigidBody
 from ...errors import ModelError
 from ...joints import AbstractJoint
-from ...mechanism.index_sets import Rows
+from ...mechanism.index_sets import IndexSet
 from ...mechanism.mechanism import Mechanism
 from ...model import Model
 from ...model.frame import GROUND
@@ -73,9 +73,9 @@ class Family:
     - `nodes`: for each particle of a body, and each body, its node; moving nodes come first.
     """
 
-    bodies: Rows
-    given: tuple[Rows, ...]
-    nodes: tuple[Rows, ...]
+    bodies: IndexSet
+    given: tuple[IndexSet, ...]
+    nodes: tuple[IndexSet, ...]
 
     @property
     def n_given(self) -> int:
@@ -106,8 +106,8 @@ class Placement:
     """
 
     families: tuple[Family, ...]
-    owners: Rows
-    fixed: Rows
+    owners: IndexSet
+    fixed: IndexSet
     merged: frozenset[str]
 
     @property
@@ -132,26 +132,26 @@ def check_particles(
             raise ModelError(
                 unknown("PointCoordinates: particles: unknown body", body, model.bodies)
             )
-        who = f"PointCoordinates: particles of body {body!r}"
+        caller = f"PointCoordinates: particles of body {body!r}"
         if len(entries) not in counts:
             listed = " or ".join(map(str, counts))
-            raise ModelError(f"{who}: there must be {listed} of them, got {len(entries)}")
+            raise ModelError(f"{caller}: there must be {listed} of them, got {len(entries)}")
         for entry in entries:
             if isinstance(entry, str) and entry not in _joints_of(model, body):
-                raise ModelError(f"{who}: {entry!r} is not a joint of it that holds a point")
+                raise ModelError(f"{caller}: {entry!r} is not a joint of it that holds a point")
         names = [entry for entry in entries if isinstance(entry, str)]
         if len(set(names)) < len(names):
-            raise ModelError(f"{who}: a joint is named twice in {names}")
+            raise ModelError(f"{caller}: a joint is named twice in {names}")
         checked[body] = tuple(
-            entry if isinstance(entry, str) else _finite(as_leaf(entry, (3,), who), who)
+            entry if isinstance(entry, str) else _finite(as_leaf(entry, (3,), caller), caller)
             for entry in entries
         )
     return checked
 
 
-def _finite(point: Float[Array, "3"], who: str) -> Float[Array, "3"]:
+def _finite(point: Float[Array, "3"], caller: str) -> Float[Array, "3"]:
     if is_concrete(point) and not np.all(np.isfinite(np.asarray(point))):
-        raise ModelError(f"{who}: points must be finite, got {np.asarray(point).tolist()}")
+        raise ModelError(f"{caller}: points must be finite, got {np.asarray(point).tolist()}")
     return point
 
 
@@ -250,21 +250,21 @@ def place(
             [numbers.of(body, k, slots[body][k]) for _, body in members] for k in range(n_particles)
         ]
         given = [
-            Rows.of(
+            IndexSet.of(
                 slot if isinstance(slot, int) else ports[_port(model, slot, body)] - skip
                 for body, slot in ((body, slots[body][k]) for _, body in members)
                 if slot is not None
             )
             for k in range(n_given)
         ]
-        parts.append((Rows.of(row for row, _ in members), tuple(given), nodes))
+        parts.append((IndexSet.of(row for row, _ in members), tuple(given), nodes))
     n_moving = len(numbers.owners)
     all_families = tuple(
         Family(
             bodies,
             given,
             tuple(
-                Rows.of(
+                IndexSet.of(
                     n_moving + node.number if isinstance(node, _Fixed) else node for node in row
                 )
                 for row in nodes
@@ -272,9 +272,9 @@ def place(
         )
         for bodies, given, nodes in parts
     )
-    fixed = Rows.of(ports[_port(model, name, GROUND)] for name in numbers.fixed)
+    fixed = IndexSet.of(ports[_port(model, name, GROUND)] for name in numbers.fixed)
     by_hand_points = jnp.stack(points) if points else jnp.zeros((0, 3), mechanism.dtype)
-    placement = Placement(all_families, Rows.of(numbers.owners), fixed, frozenset(merged))
+    placement = Placement(all_families, IndexSet.of(numbers.owners), fixed, frozenset(merged))
     return placement, by_hand_points
 
 

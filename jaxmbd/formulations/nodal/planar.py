@@ -18,7 +18,8 @@ from ...system.abstract import Elastic, State, Time
 from ...system.nodal import NodalFrame
 from ...system.reactions import reactions_of_motion
 from ..joint.tree_recursion import lay_out
-from . import placement, representable
+from . import placement
+from .check_model import check_bodies, check_joints, check_rotors, with_bodies_at_com
 from .placement import Family, check_particles, place
 from .plane import (
     ROWS,
@@ -32,8 +33,7 @@ from .plane import (
     refuse,
 )
 from .points import PointCoordinates, PointSystem, by_particle, check_points, to_elements
-from .representable import check_bodies, check_joints, check_rotors, shifted_to_com
-from .system import Elements
+from .system import Elements, joint_residuals
 
 
 class PlanarGeometry(eqx.Module):
@@ -185,7 +185,7 @@ class PlanarPointSystem(PointSystem):
 
     def _residuals(self, group: JointGroup, frames: NodalFrame) -> Float[Array, "n rows"]:
         n_F = normals(self.mechanism, self.geometry.reference, self.plane, group)
-        return representable.residuals(group, frames, planar_residual, n_F)
+        return joint_residuals(group, frames, planar_residual, n_F)
 
     def closing(self) -> PlanarJointSystem:
         return PlanarJointSystem(self.mechanism, lay_out(self.mechanism), self.plane)
@@ -217,7 +217,7 @@ def _rod(
 
 def planar_system(formulation: PointCoordinates, plane: str, model: Model) -> PlanarPointSystem:
     """The system of a formulation with a plane."""
-    mechanism = shifted_to_com(check_bodies("PointCoordinates", lower(model)))
+    mechanism = with_bodies_at_com(check_bodies("PointCoordinates", lower(model)))
     check_joints("PointCoordinates", mechanism)
     mechanism = check_plane(mechanism, plane)
     check_rotors("PointCoordinates", mechanism)

@@ -20,7 +20,7 @@ from ...system import constraints, joint_motion
 from ...system.abstract import reference_values
 from ..joint.system import JointSystem
 from ..joint.tree_configuration import JointConfiguration
-from . import representable
+from .system import joined
 
 # Normal of each plane and the axes within it, by the axes of the world.
 PLANES = {"xy": (2, (0, 1)), "yz": (0, (1, 2)), "zx": (1, (2, 0))}
@@ -108,7 +108,7 @@ class PlanarJointSystem(JointSystem):
             X_FM = joint_motion.relative_poses(group, c.ports)
             of_joint = out_of_plane if group.in_tree else residual
             parts.append(jax.vmap(of_joint)(group.joint, X_FM, n_F))
-        return representable.joined(parts, c.q.dtype)
+        return joined(parts, c.q.dtype)
 
     def intrinsic_names(self) -> list[str]:
         return [

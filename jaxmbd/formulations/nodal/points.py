@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float
 from ...errors import ModelError
 from ...lie import Pose, so3
 from ...mechanism.groups import JointGroup
-from ...mechanism.index_sets import Rows, in_order
+from ...mechanism.index_sets import IndexSet, in_order
 from ...mechanism.lowering import lower
 from ...mechanism.mechanism import Mechanism
 from ...model import Model
@@ -26,11 +26,17 @@ from ...programs import stored
 from ...system import constraints
 from ...system.abstract import AbstractFormulation
 from ...system.nodal import NodalFrame
-from . import placement, representable
+from . import placement
+from .check_model import (
+    check_bodies,
+    check_inertias,
+    check_joints,
+    check_rotors,
+    with_bodies_at_com,
+)
 from .placement import Family, Placement, check_particles, independent_entries, place
 from .plane import PLANES
-from .representable import check_bodies, check_inertias, check_joints, check_rotors, shifted_to_com
-from .system import Assembly, Elements, NodalSystem, second_moments
+from .system import Assembly, Elements, NodalSystem, joined, joint_residuals, second_moments
 
 
 class PointCoordinates(AbstractFormulation):
@@ -80,7 +86,7 @@ class PointCoordinates(AbstractFormulation):
             from .planar import planar_system  # It extends the system in space.
 
             return planar_system(self, self.plane, model)
-        mechanism = shifted_to_com(check_bodies("PointCoordinates", lower(model)))
+        mechanism = with_bodies_at_com(check_bodies("PointCoordinates", lower(model)))
         check_rotors("PointCoordinates", mechanism)
         check_joints("PointCoordinates", mechanism)
         check_inertias("PointCoordinates", mechanism)
@@ -217,7 +223,7 @@ class PointSystem(NodalSystem):
             _squares(r) - _squares(points)
             for points, r in zip(self.geometry.points, nodes, strict=True)
         ]
-        return representable.joined([*parts, *self._joint_residuals(q)], q.dtype)
+        return joined([*parts, *self._joint_residuals(q)], q.dtype)
 
     def _joint_residuals(self, q: Float[Array, "nq"]) -> list[Float[Array, "_n _m"]]:
         frames, remaining_rows = self.element_frames(q), []
@@ -228,7 +234,7 @@ class PointSystem(NodalSystem):
                 remaining_rows += [rows.take(residuals)[:, first:] for rows, first in parts]
         return remaining_rows
 
-    def _remaining(self, group: JointGroup) -> list[tuple[Rows, int]]:
+    def _remaining(self, group: JointGroup) -> list[tuple[IndexSet, int]]:
         """Joints of a group, and the first row of their residual that remains a constraint.
 
         Shared particles satisfy the rows before it.
@@ -238,13 +244,11 @@ class PointSystem(NodalSystem):
         for row, name in enumerate(group.names):
             joints[name in self.placement.merged].append(row)
         parts = zip(joints, (0, of_point), strict=True)
-        return [(Rows.of(rows), first) for rows, first in parts if rows and first < n]
+        return [(IndexSet.of(rows), first) for rows, first in parts if rows and first < n]
 
     def _residuals(self, group: JointGroup, frames: NodalFrame) -> Float[Array, "n rows"]:
         """Residuals of joints, the rows of the point first."""
-        return representable.residuals(
-            group, frames, lambda joint, F, M: joint.frame_residual(F, M)
-        )
+        return joint_residuals(group, frames, lambda joint, F, M: joint.frame_residual(F, M))
 
     def _n_rows(self, group: JointGroup) -> tuple[int, int]:
         """Number of rows of a joint's residual for its point, and number of all its rows."""

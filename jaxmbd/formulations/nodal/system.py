@@ -14,8 +14,10 @@ import jax.numpy as jnp
 import jax.scipy.linalg as jsl
 from jaxtyping import Array, Float
 
+from ...joints.abstract import AbstractJoint
 from ...lie import Pose, gram_schmidt, so3
 from ...linear import UNROLLED_SIZE, solve_spd
+from ...mechanism.groups import JointGroup
 from ...mechanism.mechanism import Mechanism
 from ...mechanism.tree import tree_poses, tree_tangents
 from ...system.abstract import AbstractSystem, Elastic, State, Time
@@ -310,3 +312,26 @@ def second_moments(inertia: Float[Array, "3 3"]) -> Float[Array, "3 3"]:
 def _axial(T: Float[Array, "3 3"]) -> Float[Array, "3"]:
     """½ Σ a × b of T = Σ a bᵀ."""
     return 0.5 * jnp.stack([T[1, 2] - T[2, 1], T[2, 0] - T[0, 2], T[0, 1] - T[1, 0]])
+
+
+# Constraints of joints that shared points and vectors do not satisfy by themselves ----------------
+
+
+def joint_residuals(
+    group: JointGroup, frames: NodalFrame, residual, *own: Array
+) -> Float[Array, "n m"]:
+    """`residual(joint, F, M, *own)` of every joint of a group, with vectors as the frames' axes.
+
+    Residuals of joints are quadratic in the entries of the two frames, hence in the coordinates.
+    """
+    F, M = (rows.take_tree(frames) for rows in (group.first, group.second))
+
+    def of_one(joint: AbstractJoint, F: NodalFrame, M: NodalFrame, *own: Array) -> Array:
+        return residual(joint, Pose(F.p, F.axes), Pose(M.p, M.axes), *own)
+
+    return jax.vmap(of_one)(group.joint, F, M, *own)
+
+
+def joined(parts: list[Array], dtype) -> Float[Array, "n"]:
+    """The entries of several arrays as one vector."""
+    return jnp.concatenate([jnp.zeros(0, dtype=dtype), *[part.ravel() for part in parts]])

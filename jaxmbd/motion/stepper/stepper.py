@@ -21,9 +21,9 @@ from ...model.arguments import described, is_count
 from ...model.model import unknown
 from ...model.values import all_concrete, as_leaf
 from ...system.abstract import AbstractSystem, State, as_state, as_time
-from ..arguments import as_start, as_system
+from ..system_and_state import as_start, as_system
 from .held_inputs import held_inputs
-from .program import StepProgram
+from .step_program import StepProgram
 
 
 class Stepper:

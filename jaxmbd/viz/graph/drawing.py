@@ -222,11 +222,11 @@ def _corners(boxes: np.ndarray) -> np.ndarray:
 
 def _draw_tree(axes: Axes, graph: Graph, picture: Picture, scale: float) -> None:
     for row, line in enumerate(picture.lines, start=1):
-        who, floats = f"joint {graph.tree[row].name}", row in graph.floating
+        caller, floats = f"joint {graph.tree[row].name}", row in graph.floating
         if not floats:
-            axes.plot(*line.T, **_scaled(TREE, scale), gid=who)
+            axes.plot(*line.T, **_scaled(TREE, scale), gid=caller)
         style = {"fontstyle": "italic" if floats else "normal"}
-        _write(axes, picture.labels[row], graph.tree[row].label, who, LABEL_SIZE * scale, style)
+        _write(axes, picture.labels[row], graph.tree[row].label, caller, LABEL_SIZE * scale, style)
     for row, name in enumerate(graph.bodies):
         style = GROUND if row == 0 else FLOATING if row in graph.floating else BODY
         x, y, width, height = picture.bodies[row].tolist()
@@ -246,10 +246,10 @@ def _draw_tree(axes: Axes, graph: Graph, picture: Picture, scale: float) -> None
 
 def _draw_curves(axes: Axes, graph: Graph, picture: Picture, scale: float) -> None:
     def draw(kind: str, joint: Joint, style: dict[str, Any], curve: np.ndarray, box: Any) -> None:
-        who = f"{kind} {joint.name}"
-        axes.plot(*curve.T, **_scaled(style, scale), zorder=2.5, gid=who)
+        caller = f"{kind} {joint.name}"
+        axes.plot(*curve.T, **_scaled(style, scale), zorder=2.5, gid=caller)
         look = {"color": style["color"]}
-        text = _write(axes, box, joint.label, who, LABEL_SIZE * scale, look)
+        text = _write(axes, box, joint.label, caller, LABEL_SIZE * scale, look)
         text.set_bbox({"facecolor": "white", "edgecolor": "none", "pad": scale})
 
     boxes = picture.labels[len(graph.bodies) :]
@@ -261,11 +261,11 @@ def _draw_curves(axes: Axes, graph: Graph, picture: Picture, scale: float) -> No
 
 
 def _write(
-    axes: Axes, box: np.ndarray, words: str, who: str, size: float, style: dict[str, Any]
+    axes: Axes, box: np.ndarray, words: str, caller: str, size: float, style: dict[str, Any]
 ) -> Any:
     options = {"ha": "center", "va": "center_baseline", "zorder": 4, "parse_math": False, **style}
     return axes.text(
-        float(box[0]), float(box[1]), words, fontsize=size, gid=f"{who} label", **options
+        float(box[0]), float(box[1]), words, fontsize=size, gid=f"{caller} label", **options
     )
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from jax.extend.core import Primitive
 from jax.interpreters import ad, mlir
 
-from jaxmbd.programs.with_slope import with_joint_tangents
+from jaxmbd.programs.with_slope import with_shared_tangents
 
 # A function that counts how often it is differentiated.
 _damped, asked = Primitive("damped"), []
@@ -41,7 +41,7 @@ def test_a_loop_is_differentiated_once():
     x = jnp.arange(3.0)
     value, slope, often = swung(x, lambda angle, rate: (angle, rate))
     assert often == 2  # The angle turns out to depend on x, so that all is asked again.
-    found = swung(x, lambda angle, rate: with_joint_tangents((angle, rate), rate))
+    found = swung(x, lambda angle, rate: with_shared_tangents((angle, rate), rate))
     assert found[2] == 1
     np.testing.assert_array_equal(found[0], value)
     np.testing.assert_allclose(found[1], slope, rtol=1e-14)

@@ -6,54 +6,50 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
 
 from ...bodies import RigidBody
 from ...errors import ModelError
-from ...joints.abstract import AbstractJoint
 from ...lie import Pose
 from ...mechanism.float_types import in_float_type
-from ...mechanism.groups import JointGroup
-from ...mechanism.index_sets import Rows
+from ...mechanism.index_sets import IndexSet
 from ...mechanism.mechanism import Mechanism
 from ...model.values import is_concrete
-from ...system.nodal import NodalFrame
 from .system import second_moments
 
 
-def check_rotors(who: str, mechanism: Mechanism) -> None:
+def check_rotors(caller: str, mechanism: Mechanism) -> None:
     """**Raises** `ModelError`, naming it, for a rotor: its angle is not a point of a body."""
     names = [name for group in mechanism.rotors for name in group.names]
     if names:
         raise ModelError(
-            f"rotor {names[0]!r}: {who} has no coordinate for its angle; use "
+            f"rotor {names[0]!r}: {caller} has no coordinate for its angle; use "
             "JointCoordinates() or MaximalCoordinates(), or omit the rotor"
         )
 
 
-def check_bodies(who: str, mechanism: Mechanism) -> Mechanism:
+def check_bodies(caller: str, mechanism: Mechanism) -> Mechanism:
     """The mechanism; **raises** `ModelError`, naming it, for a body that is not rigid."""
     for group in mechanism.bodies:
         if not isinstance(group.body, RigidBody):
             raise ModelError(
-                f"body {group.names[0]!r}: {who} represents rigid bodies only, not a "
+                f"body {group.names[0]!r}: {caller} represents rigid bodies only, not a "
                 f"{type(group.body).__name__}; use JointCoordinates() or MaximalCoordinates()"
             )
     return mechanism
 
 
-def check_joints(who: str, mechanism: Mechanism) -> None:
+def check_joints(caller: str, mechanism: Mechanism) -> None:
     """**Raises** `ModelError`, naming it, for a joint with nonholonomic constraints."""
     for group in mechanism.joints:
         if group.joint.n_nonholonomic > 0:
             raise ModelError(
-                f"joint {group.names[0]!r}: {who} has no rows for the nonholonomic constraints of "
-                f"a {type(group.joint).__name__} joint; use JointCoordinates() or "
+                f"joint {group.names[0]!r}: {caller} has no rows for the nonholonomic constraints "
+                f"of a {type(group.joint).__name__} joint; use JointCoordinates() or "
                 "MaximalCoordinates()"
             )
 
 
-def check_inertias(who: str, mechanism: Mechanism) -> None:
+def check_inertias(caller: str, mechanism: Mechanism) -> None:
     """**Raises** `ModelError`, naming it, for a flat body, without extent in some direction."""
     inertia = mechanism.rigid.inertia
     if not is_concrete(inertia):
@@ -63,36 +59,15 @@ def check_inertias(who: str, mechanism: Mechanism) -> None:
     for name, own in zip(mechanism.topology.bodies[1:], moments, strict=True):
         if own[0] <= 10 * float(np.finfo(own.dtype).eps) ** 0.9 * own[2]:
             raise ModelError(
-                f"body {name!r} is flat: the mass matrix of {who} would be singular (∫ρ s sᵀ has "
-                f"the principal values {own}); give it some thickness, or use other coordinates"
+                f"body {name!r} is flat: the mass matrix of {caller} would be singular (∫ρ s sᵀ "
+                f"has the principal values {own}); give it some thickness, or use other coordinates"
             )
-
-
-# Constraints of joints that shared points and vectors do not satisfy by themselves ----------------
-
-
-def residuals(group: JointGroup, frames: NodalFrame, residual, *own: Array) -> Float[Array, "n m"]:
-    """`residual(joint, F, M, *own)` of every joint of a group, with vectors as the frames' axes.
-
-    Residuals of joints are quadratic in the entries of the two frames, hence in the coordinates.
-    """
-    F, M = (rows.take_tree(frames) for rows in (group.first, group.second))
-
-    def of_one(joint: AbstractJoint, F: NodalFrame, M: NodalFrame, *own: Array) -> Array:
-        return residual(joint, Pose(F.p, F.axes), Pose(M.p, M.axes), *own)
-
-    return jax.vmap(of_one)(group.joint, F, M, *own)
-
-
-def joined(parts: list[Array], dtype) -> Float[Array, "n"]:
-    """The entries of several arrays as one vector."""
-    return jnp.concatenate([jnp.zeros(0, dtype=dtype), *[part.ravel() for part in parts]])
 
 
 # Body frames at the centres of mass ---------------------------------------------------------------
 
 
-def shifted_to_com(mechanism: Mechanism) -> Mechanism:
+def with_bodies_at_com(mechanism: Mechanism) -> Mechanism:
     """The mechanism with the frame of every body moved to its centre of mass.
 
     Elements have a node at the centre of mass, so that weight acts at a node. The original frames
@@ -111,6 +86,6 @@ def shifted_to_com(mechanism: Mechanism) -> Mechanism:
         mechanism,
         bodies=(eqx.tree_at(lambda group: group.body.com, group, jnp.zeros_like(bodies.com)),),
         offsets=offsets,
-        port_bodies=Rows.of([*mechanism.port_bodies.index, *range(1, n + 1)]),
+        port_bodies=IndexSet.of([*mechanism.port_bodies.index, *range(1, n + 1)]),
         port_names=(names[0], *[None] * n, *names[n + 1 :], *names[1 : n + 1]),
     )

@@ -24,7 +24,7 @@ def round_off(dtype: Any) -> float:
     return 1e5 * float(np.finfo(dtype).eps)
 
 
-def judge(who: str, findings: Findings, tolerance: float | None = None) -> None:
+def judge(caller: str, findings: Findings, tolerance: float | None = None) -> None:
     """Compare each pair of trees of arrays. Default of `tolerance`: `round_off`.
 
     **Raises** `AssertionError` with every statement whose pair differs, and the difference.
@@ -44,10 +44,10 @@ def judge(who: str, findings: Findings, tolerance: float | None = None) -> None:
         if not worst <= limit:
             failed.append(f"{statement}: off by {worst:.2g}, where {limit:.1g} is allowed")
     if failed:
-        raise AssertionError("\n    ".join([f"{who} breaks its contract:", *failed]))
+        raise AssertionError("\n    ".join([f"{caller} breaks its contract:", *failed]))
 
 
-def check_shapes(who: str, arrays: dict[str, tuple[Any, tuple[int, ...]]]) -> None:
+def check_shapes(caller: str, arrays: dict[str, tuple[Any, tuple[int, ...]]]) -> None:
     """**Raises** `AssertionError` if an array has another shape than the required one."""
     wrong = [
         f"{name} has shape {x.shape}, expected {shape}"
@@ -55,7 +55,7 @@ def check_shapes(who: str, arrays: dict[str, tuple[Any, tuple[int, ...]]]) -> No
         if x.shape != shape
     ]
     if wrong:
-        raise AssertionError(f"{who}: {'; '.join(wrong)}")
+        raise AssertionError(f"{caller}: {'; '.join(wrong)}")
 
 
 def generator(key: PRNGKeyArray) -> np.random.Generator:

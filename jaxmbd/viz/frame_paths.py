@@ -7,7 +7,7 @@ import numpy as np
 from ..mechanism.mechanism import Mechanism
 from ..model.model import unknown
 from ..motion.motion import AbstractMotion
-from .motion import keyframes
+from .keyframes import keyframes
 
 FINER = 8  # Points of a path for each keyframe.
 

@@ -16,8 +16,8 @@ from ..system.abstract import AbstractSystem, State, as_state, require_system
 from .assemble import assemble
 
 
-def as_system(system: Any, who: str) -> AbstractSystem:
-    """A system, or the one of a model in joint coordinates; messages name the analysis `who`.
+def as_system(system: Any, caller: str) -> AbstractSystem:
+    """A system, or the one of a model in joint coordinates; messages name the analysis `caller`.
 
     **Raises** `ModelError` for anything else.
     """
@@ -28,13 +28,13 @@ def as_system(system: Any, who: str) -> AbstractSystem:
         return system
     hint = "; pass an instance" if isinstance(system, type) else ""
     raise ModelError(
-        f"{who}: the first argument must be a Model or a system of `formulate`, got "
+        f"{caller}: the first argument must be a Model or a system of `formulate`, got "
         f"{described(system)}{hint}"
     )
 
 
 def as_start(
-    system: AbstractSystem, state: Any, t: Any, who: str, must_be_finite: bool = True
+    system: AbstractSystem, state: Any, t: Any, caller: str, must_be_finite: bool = True
 ) -> State:
     """One state of a system in its float type, from a `State` or from values of joints at `t`.
 
@@ -49,15 +49,15 @@ def as_start(
         is_motion = hasattr(state, "continued")
         hint = "; continue a motion by its method `continued`" if is_motion else ""
         raise ModelError(
-            f"{who}: the state must be a State of `assemble`, or a dict {{joint: coordinates}}, "
+            f"{caller}: the state must be a State of `assemble`, or a dict {{joint: coordinates}}, "
             f"got {described(state)}{hint}"
         )
-    check_state(system, state, who, must_be_finite)
+    check_state(system, state, caller, must_be_finite)
     return as_state(state, system)
 
 
 def check_state(
-    system: AbstractSystem, state: State, who: str, must_be_finite: bool = True
+    system: AbstractSystem, state: State, caller: str, must_be_finite: bool = True
 ) -> None:
     """**Raises** `ModelError` for another shape than one state has, and as `check_numbers`."""
     sizes = ("q", state.q, system.nq), ("v", state.v, system.nv), ("z", state.z, system.nz)
@@ -65,17 +65,19 @@ def check_state(
         try:
             shape = jnp.shape(x)
         except TypeError as error:
-            raise ModelError(f"{who}: state.{name} must be an array, got {described(x)}") from error
+            raise ModelError(
+                f"{caller}: state.{name} must be an array, got {described(x)}"
+            ) from error
         if shape != (size,):
             raise ModelError(
-                f"{who}: state.{name} has shape {shape}, this system needs ({size},); "
+                f"{caller}: state.{name} has shape {shape}, this system needs ({size},); "
                 "compute the state by `assemble` with this system, use vmap for a batch of states"
             )
-    check_numbers(system, state, who, must_be_finite)
+    check_numbers(system, state, caller, must_be_finite)
 
 
 def check_numbers(
-    system: AbstractSystem, state: State, who: str, must_be_finite: bool = True
+    system: AbstractSystem, state: State, caller: str, must_be_finite: bool = True
 ) -> None:
     """**Raises** `ModelError` for infinite numbers and for quaternions of zeros, if not traced."""
     for name, x in (("q", state.q), ("v", state.v), ("z", state.z)):
@@ -84,7 +86,7 @@ def check_numbers(
         bad = np.flatnonzero(~np.isfinite(np.asarray(x)))
         if bad.size:
             raise ModelError(
-                f"{who}: state.{name} must be finite, and is not at {bad.tolist()[:12]}; take a "
+                f"{caller}: state.{name} must be finite, and is not at {bad.tolist()[:12]}; take a "
                 "state of `assemble`, or the last finite one of a simulation"
             )
     places = system.quaternions()
@@ -92,8 +94,9 @@ def check_numbers(
         zeros = places[~np.any(np.asarray(state.q)[places], axis=1)]
         if len(zeros):
             raise ModelError(
-                f"{who}: state.q[{zeros[0, 0]}:{zeros[0, -1] + 1}] is a quaternion of zeros, which "
-                "is not a rotation; no rotation is [1, 0, 0, 0]; compute the state by `assemble`"
+                f"{caller}: state.q[{zeros[0, 0]}:{zeros[0, -1] + 1}] is a quaternion of zeros, "
+                "which is not a rotation; no rotation is [1, 0, 0, 0]; compute the state by "
+                "`assemble`"
             )
 
 

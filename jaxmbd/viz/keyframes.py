@@ -35,11 +35,11 @@ class Motion(NamedTuple):
     elastic: np.ndarray
 
 
-def check_single(solution: AbstractMotion, who: str) -> None:
+def check_single(solution: AbstractMotion, caller: str) -> None:
     """**Raises** `ModelError` for a batch of motions."""
     if np.ndim(solution.ts) != 1:
         raise ModelError(
-            f"{who}: times of shape {np.shape(solution.ts)} are a batch of motions; take one of "
+            f"{caller}: times of shape {np.shape(solution.ts)} are a batch of motions; take one of "
             "them with `motion`"
         )
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..mechanism.elements import JointForces, Wrenches
-from ..mechanism.index_sets import Rows, in_order
+from ..mechanism.index_sets import IndexSet, in_order
 from . import constraints
 from .abstract import AbstractSystem, Coordinates, State, Time, Velocities
 from .configuration import AbstractConfiguration
@@ -70,7 +70,7 @@ def residual_by_bodies(
     required = forces_on_bodies(system, c, v, vdot)
     rows = [group.rows for group in mechanism.bodies]
     frames = in_order(rows, mechanism.n_bodies, [x[:, :6] for x in required])
-    wrenches = Rows.of(range(1, mechanism.n_bodies + 1)).add_to(wrenches, -frames)
+    wrenches = IndexSet.of(range(1, mechanism.n_bodies + 1)).add_to(wrenches, -frames)
     elastic = jnp.concatenate([v[:0], *(x[:, 6:].ravel() for x in required)])
     elastic = jax.linear_transpose(c.elastic_rates, v)(elastic)[0]
     return elastic - rest - generalized(c, wrenches, joint_forces)

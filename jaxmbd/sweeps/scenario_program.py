@@ -23,21 +23,21 @@ from .scenarios import name_of
 
 
 def traced_by_name(
-    function: Callable[[Any], Any], argument: Any, who: str
+    function: Callable[[Any], Any], argument: Any, caller: str
 ) -> tuple[core.ClosedJaxpr, dict[str, jax.ShapeDtypeStruct]]:
     """The program of a function of arrays, or of their shapes, and shapes of its named results.
 
-    **Raises** `ModelError`, which begins with `who`, if results are not arrays by name.
+    **Raises** `ModelError`, which begins with `caller`, if results are not arrays by name.
     """
 
     if not callable(function):
-        raise ModelError(f"{who}: a function is needed, got a {type(function).__name__}")
+        raise ModelError(f"{caller}: a function is needed, got a {type(function).__name__}")
 
     def named(argument: Any) -> dict[str, Any]:
         results = function(argument)
         if not isinstance(results, Mapping) or not jax.tree.leaves(results):
             raise ModelError(
-                f"{who}: the function must return a dict of named arrays, got "
+                f"{caller}: the function must return a dict of named arrays, got "
                 f"{type(results).__name__}"
             )
         return dict(results)
@@ -47,7 +47,7 @@ def traced_by_name(
     shapes = {name_of(path): shape for path, shape in leaves}
     if len(shapes) < len(leaves):
         raise ModelError(
-            f"{who}: two results have the same name; rename one (`a/b` and `a.b` are the same)"
+            f"{caller}: two results have the same name; rename one (`a/b` and `a.b` are the same)"
         )
     return traced, shapes
 
