@@ -137,6 +137,7 @@ class KelvinVoigt(AbstractNormalLaw):
 
     def force(self, depth: Float[Array, "*n"], rate: Float[Array, "*n"]) -> Float[Array, "*n"]:
         total = self.stiffness * depth + self.damping * rate
+        # Without the second condition the damper would pull while the bodies separate.
         total = jnp.where((depth > 0) & (total > 0), total, 0.0)
         return total if self.onset is None else total * _rise(depth, self.onset)
 
@@ -202,12 +203,14 @@ class Hertz(AbstractNormalLaw):
 def _power(depth: Float[Array, "*n"], exponent: Any) -> Float[Array, "*n"]:
     """dⁿ for d > 0, otherwise zero, with finite derivatives everywhere."""
     inside = depth > 0
+    # A negative depth to a power is NaN, and zero to a power has no derivative by the exponent.
     return jnp.where(inside, jnp.where(inside, depth, 1.0) ** exponent, 0.0)
 
 
 def _rise(depth: Float[Array, "*n"], onset: Float[Array, ""]) -> Float[Array, "*n"]:
     """s(d/w), which rises from 0 at d = 0 to 1 at d = w."""
     below = depth < onset
+    # Clipped to [0, 1], where s has slopes of zero: derivatives of the force are continuous.
     x = jnp.where(depth > 0, jnp.where(below, depth / onset, 1.0), 0.0)
     return x * x * (3.0 - 2.0 * x)
 

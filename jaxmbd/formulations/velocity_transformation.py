@@ -194,6 +194,7 @@ class ReducedSystem(AbstractSystem[JointConfiguration]):
     def bias_at(self, c: JointConfiguration, v: Float[Array, "nv"]) -> Float[Array, "nv"]:
         q = c.q
         x = self.position(q)
+        # Eq. (6.4): u̇ = Ḃ v at v̇ = 0 is the derivative of B(q) v along q̇, at constant v.
         u, u_dot = jax.jvp(lambda q: self.transformed(q, v), (q,), (self.rates(q, v),))
         full = self.full.mass(x) @ u_dot + self.full.bias(x, u)
         return self._transformation(q).T @ full
@@ -204,6 +205,7 @@ class ReducedSystem(AbstractSystem[JointConfiguration]):
         if not is_checked(vdot.dtype):
             return vdot
         c = self.configuration(t, state.q, state.z)
+        # Both systems have the same equations; the residual of `JointSystem` costs no Bᵀ M B.
         _, holds = correction(self.joint, c, state.v, vdot)
         return vdot * jnp.where(holds, 1.0, jnp.nan).astype(vdot.dtype)
 

@@ -197,6 +197,7 @@ def _equations(x: Float[Array, "n"], start: Start) -> Float[Array, "n"]:
     push = constraint_wrenches(system, X0, X1, impulse)
     wrenches = h * h * on_bodies(system.mechanism, pull) + on_bodies(system.mechanism, push)
     rest = start.load(0.5 * delta, nonconservative(*_middle(delta, start)))
+    # Eq. (9) times h² / 2: the derivative by δ is about the inertia.
     rows = h * start.gained(delta, u1) - start.mean_load(delta, wrenches) - h * h * rest
     return jnp.concatenate([0.5 * rows.ravel(), residual(system, last)])
 
@@ -263,6 +264,8 @@ class EnergyDecaying(AbstractIntrinsic):
     ) -> Attempt:
         start = Start(self.increments, system, t, h, state)
         whole = start.predicted(memory.trend)
+        # δ_j = -h (u_f - u_j) / 6 with u_f - u_j = h v̇, and h times the velocity extrapolated by
+        # half a step, less that at the start, is h² v̇ / 2.
         jump = (start.predicted(memory.trend, 0.0) - whole) / 3.0  # At constant v̇.
         push = h * h * memory.lam
         guess = jnp.concatenate([whole.ravel(), jump.ravel(), push, push])

@@ -254,9 +254,11 @@ class GeneralizedAlpha(AbstractImplicit):
         if index not in (2, 3):
             raise ModelError(f"GeneralizedAlpha: index must be 2 or 3, got {index}")
         if coefficients is None:
+            # γ gives order 2, β the strongest damping of fast vibrations (Chung and Hulbert 1993).
             alpha_m, alpha_f = (2.0 * rho_inf - 1.0) / (rho_inf + 1.0), rho_inf / (rho_inf + 1.0)
             gamma = 0.5 + alpha_f - alpha_m
             coefficients = (alpha_m, alpha_f, 0.25 * (gamma + 0.5) ** 2, gamma)
+            # Both roots of an infinitely fast decay are -ρ∞ (Jansen, Whiting and Hulbert 2000).
             self.alpha_z, self.gamma_z = 2.0 * alpha_f - 0.5, 1.0 - alpha_f
         else:
             self.alpha_z, self.gamma_z = float(coefficients[0]), float(coefficients[3])
@@ -322,8 +324,8 @@ class GeneralizedAlpha(AbstractImplicit):
             slow = slow & is_slow(z_jerk)
             z_jerk = jnp.where(slow, z_jerk, 0.0)
             # w is ż at another time as well. w is zero for a state that decays within the step.
-            z_lead = jnp.where(slow, (self.alpha_z - self.alpha_f) * z_jerk, -zdot / h)
-            states = StateRates(zdot, z_lead, z_jerk)
+            z_offset = jnp.where(slow, (self.alpha_z - self.alpha_f) * z_jerk, -zdot / h)
+            states = StateRates(zdot, z_offset, z_jerk)
         # a is ẇ at another time: a(t) = ẇ(t + (αm - αf) h) + O(h²).
         offset = self.components.change(system, state.v, vdot, jerk)
         offset = (self.alpha_m - self.alpha_f) * offset
@@ -371,6 +373,7 @@ class GeneralizedAlpha(AbstractImplicit):
         if rates is None:
             return None
         w = rates.zdot + h * rates.offset
+        # w₁ is eliminated from its linear relations to z₁ and to ż₁: ż₁ = W z₁ - known.
         before = (self.alpha_f * rates.zdot - self.alpha_z * w) / (1.0 - self.alpha_f)
         return self._weight(h) * (state.z + h * (1.0 - self.gamma_z) * w) + before
 
@@ -427,6 +430,7 @@ class GeneralizedAlpha(AbstractImplicit):
         end, vdot, lam = self._end(x, step)
         system, h = step.system, step.h
         c = self._configuration(end, step)
+        # Times h², as the multipliers: entries by δ and by h² λ keep their sizes as h → 0.
         rows = [h * h * motion_residual(system, c, end.v, vdot, lam)]
         if lam.size:
             rows.append(step_constraints(system, c, h, end.v))
@@ -498,6 +502,7 @@ def _finished(
     # Velocities follow a. Accelerations do not show the error of a after a sudden force.
     astray = end.v - state.v - 0.5 * h * (memory.vdot + vdot)
     smooth = h * h / 12.0 * (jerk - memory.jerk)
+    # By Taylor's series the increment of q has h³ v̈ / 6, and the method has β h³ v̈.
     error = (
         h * h * (method.beta - 1.0 / 6.0) * (vdot - memory.vdot),
         jnp.maximum(jnp.abs(smooth), jnp.abs(astray)),

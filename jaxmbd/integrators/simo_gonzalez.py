@@ -95,6 +95,7 @@ def _equations(x: Float[Array, "n"], start: _Start) -> Float[Array, "n"]:
     resisted = system.internal_force_between(q0, q1)
     middle = _middle(step, start)
     given = nonconservative(middle, step / h)
+    # g is quadratic, so that G at the middle times the step is exactly g(q₁) - g(q₀).
     _, transpose = jax.vjp(system.constraint_of, middle.q)
     gained = system.momentum_of(step - h * state.v)  # h (v₁ - v₀) / 2
     rows = gained - 0.5 * h * h * (pull + given - resisted) - 0.5 * transpose(impulse)[0]

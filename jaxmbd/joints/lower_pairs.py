@@ -43,7 +43,9 @@ class Revolute(AbstractJoint):
     def between(
         self, q: Float[Array, "1"], on_parent: Pose, on_child: Pose, reverse: bool = False
     ) -> Pose:
-        if type(self) is not Revolute:  # Whose pose may be another one.
+        # A subclass may override `pose`, of which this is the closed form. No comparison of methods
+        # is shorter: `pose` also depends on `rotation`, `translation` and `basis`.
+        if type(self) is not Revolute:
             return super().between(q, on_parent, on_child, reverse)
         # The matrices beside sine and cosine depend on the model alone: code for many states
         # computes them once.

@@ -149,6 +149,7 @@ class AxisRotation(AbstractRotation):
 
     def coordinates(self, E, R):
         Q = E.T @ R @ E
+        # The rotation about e3 that is nearest to R: it maximizes the trace of its inverse times R.
         sine, cosine = Q[1, 0] - Q[0, 1], Q[0, 0] + Q[1, 1]
         return jnp.arctan2(sine, cosine)[None]
 
@@ -177,6 +178,7 @@ class TwoAxisRotation(AbstractRotation):
         return so3.about(E[:, 0], q[0]) @ so3.about(E[:, 1], q[1])
 
     def motion(self, E, q):
+        # e1 of F and e2 of M stay perpendicular at all angles: the joint has no singular position.
         first = so3.about(E[:, 1], q[1]).T @ E[:, 0]
         return jnp.stack([first, E[:, 1]], axis=1)
 
@@ -215,6 +217,7 @@ class BendingRotation(AbstractRotation):
         return so3.exp_matrix(E[:, :2] @ q)
 
     def motion(self, E, q):
+        # det dexp(φ) = (2 sin(φ/2) / φ)²: the velocities are singular at a full turn only.
         return so3.dexp(E[:, :2] @ q) @ E[:, :2]
 
     def dual_motion(self, E: Basis, q: Float[Array, "2"]) -> Float[Array, "3 2"]:

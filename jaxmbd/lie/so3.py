@@ -26,6 +26,7 @@ def identity() -> Quaternion:
 @inlined_jit
 def cross(a: Float[Array, "*n 3"], b: Float[Array, "*n 3"]) -> Float[Array, "*n 3"]:
     """Cross product of vectors along the last axis, with half of the operations of `jnp.cross`."""
+    # The difference has the components z, x, y of the product; the last shift orders them.
     return _next(a * _next(b) - _next(a) * b)
 
 
@@ -75,6 +76,7 @@ def normalize(q: Quaternion) -> Quaternion:
 @inlined_jit
 def to_matrix(q: Quaternion) -> Matrix:
     """Rotation matrix of a quaternion of any non-zero length."""
+    # Homogeneous of degree zero in q: the matrix does not depend on the length of q.
     s = 2.0 / (q @ q)
     w, u = q[0], q[1:]
     return (1.0 - s * (u @ u)) * jnp.eye(3, dtype=q.dtype) + s * (jnp.outer(u, u) + w * hat(u))
@@ -114,6 +116,8 @@ def log(q: Quaternion) -> Vector:
     w, u = q[0], q[1:]
     n2 = u @ u
     small = n2 < 1e-6 * w * w
+    # `where` differentiates both branches: the operands of the unused one are replaced by ones.
+    # Near zero 2 arctan(x) / x is a series, whose next term 2/7 x⁶ is below rounding.
     n = jnp.sqrt(jnp.where(small, 1.0, n2))
     ratio2 = jnp.where(small, n2, 0.0) / jnp.where(small, w * w, 1.0)
     near = 2.0 * (1.0 - ratio2 / 3.0 + ratio2 * ratio2 / 5.0) / jnp.where(small, w, 1.0)
@@ -168,6 +172,7 @@ def basis(axis: Vector) -> Matrix:
     """
     n = axis / jnp.sqrt(axis @ axis)
     sign = jnp.where(n[2] >= 0, 1.0, -1.0).astype(axis.dtype)
+    # No direction is singular: |sign + n_z| ≥ 1.
     a = -1.0 / (sign + n[2])
     b = n[0] * n[1] * a
     first = jnp.stack([1.0 + sign * n[0] * n[0] * a, sign * b, -sign * n[0]])

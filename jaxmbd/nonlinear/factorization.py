@@ -194,6 +194,7 @@ class Dense(AbstractFactorization):
         if self.solver is None:
             return scale * (b @ state)
         transposed, options = self.solver.transpose(state, {})
+        # The scaled matrix is S J: Jᵀ x = b has the solution x = S (S J)⁻ᵀ b.
         return scale * self.solver.compute(transposed, b, options)[0]
 
 
@@ -258,5 +259,6 @@ def compliances(
     schur = jnp.where(schur > 0, schur, jnp.where(soft > 0, soft, 1.0) * size**2)
     signed = jnp.where(jnp.sum(terms, axis=1) > 0, -schur, schur)
     assert blocks.compliant is not None
+    # √ε balances two errors: the compliance itself, and ε by the pivot of a redundant row.
     added = jnp.where(blocks.compliant[blocks.multipliers], eps**0.5 * signed, 0.0)
     return added, added / size

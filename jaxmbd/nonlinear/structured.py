@@ -96,6 +96,7 @@ class BlockSparse(AbstractFactorization):
         return _by_code_or_plainly("solved", factors.plan, factors.fronts, factors.scale * b)
 
     def solve_transposed(self, factors: Factors, b: Float[Array, "n"]) -> Float[Array, "n"]:
+        # (S J)ᵀ y = b has the solution y, with rows scaled by S; that of Jᵀ x = b is x = S y.
         found = _by_code_or_plainly("solved_transposed", factors.plan, factors.fronts, b)
         return factors.scale * found
 
@@ -208,6 +209,7 @@ def _factored(plan: Plan, J: Float[Array, "k n"]) -> tuple[tuple[Array, ...], ..
             A = A + _inherited(store, tables)
         b = A.shape[2] - tables["boundary"].shape[1]
         D, C, R = A[:, :b, :b], A[:, :b, b:], A[:, b:, :b]
+        # Fronts of a stage have one size: rows that a front lacks become those of the identity.
         absent, unit = tables["at"][:, :b, None] < 0, jnp.eye(b, dtype=J.dtype)[None]
         inverse = jnp.linalg.inv(jnp.where(absent, unit, D))
         right, left = inverse @ C, R @ inverse

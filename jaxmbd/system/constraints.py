@@ -312,6 +312,7 @@ def constraint_bias(
         V, A = relative_accelerations(group, X, *motion)
 
         def second_derivative(joint: AbstractJoint, X: Pose, V: Array, A: Array) -> Array:
+            # The rate of the residual, differentiated once more: X moves with V, V changes by A.
             return jax.jvp(lambda X, V: _joint_rate(joint, X, V), (X, V), (se3.rate(X, V), A))[1]
 
         parts.append(jax.vmap(second_derivative)(group.joint, X, V, A).ravel())

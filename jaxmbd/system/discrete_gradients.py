@@ -268,6 +268,7 @@ def _pair(
 def _single(potential: Callable[[Pose], Float[Array, ""]], X0: Frames, X1: Frames) -> Frames:
     """Slopes by a single frame of a potential of its pose in the world."""
     world = at_origin(X0)
+    # The world's frame is at rest, and the slope by it is not needed.
     return _pair(potential, world, world, X0, X1)[1]
 
 
@@ -282,6 +283,8 @@ def discrete_gradient(fn: Callable[[Any], Float[Array, ""]], start: Any, end: An
     gradient, _ = ravel_pytree(jax.grad(fn)(unravel(0.5 * (x0 + x1))))
     step = x1 - x0
     squared = step @ step
+    # The correction is of the order |step|², and its rounding error of the order ε / |step|: they
+    # are equal at |step|² = ε^(2/3).
     far = squared > float(jnp.finfo(x0.dtype).eps) ** (2.0 / 3.0) * (1.0 + x1 @ x1)
     missing = fn(end) - fn(start) - gradient @ step
     correction = jnp.where(far, missing / jnp.where(far, squared, 1.0), 0.0)

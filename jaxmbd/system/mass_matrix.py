@@ -76,6 +76,7 @@ def inertial_wrench(
     body: RigidBody, V: Float[Array, "6"], A: Float[Array, "6"]
 ) -> Float[Array, "6"]:
     """I A + V ×* I V: the wrench on a body of twist V and rate of twist A along its own axes."""
+    # The momentum I V is constant along the body's axes but for A, and these move with V.
     return momentum_of(body, A) + se3.cross_wrench(V, momentum_of(body, V))
 
 
@@ -87,6 +88,7 @@ def twist_rates(
     def twists(t: Time, q: Coordinates, v: Velocities) -> Array:
         return system.configuration(t, q).twists(v)
 
+    # The total derivative by time, so that t has the tangent one.
     tangents = (jnp.ones_like(c.t), system.rates(c.q, v), vdot)
     return jax.jvp(twists, (c.t, c.q, v), tangents)[1]
 

@@ -203,6 +203,7 @@ def _rank_of(equations: SaddlePoint | None) -> Array:
         return jnp.zeros((), dtype=int)
     factors = equations.factors
     if not isinstance(factors, ConstraintFactors):
+        # Without possibly redundant rows the factors are Cholesky's, and all rows are independent.
         return jnp.array(len(equations.G))
     return factors.Q.shape[1] + jnp.sum(factors.nonzero)
 
@@ -244,6 +245,8 @@ def null_space_of(
     else:
         zeros = jnp.zeros(len(equations.G), dtype=c.q.dtype)
 
+        # M y - Gᵀ λ = M x, G y = 0: y is the projection of x onto the null space, in the metric M.
+        # Its derivative is that of the solve, which makes the derivative of N.
         def projection(x: Velocities) -> Velocities:
             return equations.solve(system.apply_mass(c, x), zeros)[0]
 

@@ -124,6 +124,7 @@ class Brush(AbstractSlip):
         sliding = size > 3.0
         theta = jnp.where(sliding, 1.0, size / 3.0)
         part = 1.0 - theta + theta**2 / 3.0
+        # With sliding the force is μ F along the slip: F c s / |c s / μ|.
         part = jnp.where(sliding, 1.0 / jnp.where(sliding, size, 1.0), part)
         return -load * self.stiffness * slip * part
 

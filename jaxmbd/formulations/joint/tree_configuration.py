@@ -71,6 +71,8 @@ class JointConfiguration(AbstractPortConfiguration):
         parts = []
         for group in groups:
             of_F, of_M = (rows.shifted(-skip).take(twists) for rows in (group.first, group.second))
+            # The deformation of the carrier moves F, and all beyond it; that of the child moves M
+            # relative to the child's frame, which therefore moves the other way.
             parts.append(of_M - of_F if group.reversed else of_F - of_M)
         children = [group.children for group in groups]
         by_body = in_order(children, self.mechanism.n_bodies, parts)
@@ -216,6 +218,7 @@ def ancestors(mechanism: Mechanism) -> Bool[Array, "n_bodies n_bodies"]:
     i = jnp.arange(n, dtype=jnp.int32)[:, None]
     j = jnp.arange(n, dtype=jnp.int32)[None, :]
     end = IndexSet.of(mechanism.topology.subtree_ends - 1)
+    # In a chain all subtrees end with the last body: a constant, not a table of n numbers.
     after = jnp.full(n, n, dtype=jnp.int32) if set(end.index) == {n} else end.traced()
     return (i >= j) & (i < after[None, :])
 
@@ -267,6 +270,7 @@ def velocity_products(
             joint: AbstractJoint, q: Array, nu: Array, H: Array, X: Pose, V: Array
         ) -> tuple[Float[Array, "6"], Float[Array, "6"]]:
             _, S_dot_nu = jax.jvp(lambda q: joint.motion(q) @ nu, (q,), (joint.rates(q, nu),))
+            # H turns with the body that carries M, and S changes along the axes of M.
             return se3.cross_twist(V, nu @ H), se3.transform_twist(X, S_dot_nu)
 
         H = rows.take(c.H).reshape(*nu.shape, 6)
