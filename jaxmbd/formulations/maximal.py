@@ -115,7 +115,7 @@ class MaximalSystem(AbstractSystem[AbstractConfiguration]):
         """Bodies depend on one another through joints and forces between them."""
         return body_sparsity(self)
 
-    def closing(self) -> AbstractSystem:
+    def loop_closure_system(self) -> AbstractSystem:
         """The system in joint coordinates, in which loops have fewer unknowns."""
         return JointSystem(self.mechanism, lay_out(self.mechanism))
 

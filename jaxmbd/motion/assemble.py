@@ -115,7 +115,7 @@ def assemble(
     time = as_time(t, system)
     _follow(system, time, values, speeds, {*guess, *rates})
     values, speeds = ([as_jax(x) for x in each] for each in (values, speeds))
-    closing = system.closing()
+    closing = system.loop_closure_system()
     # Not those of the system, whose penalties may replace constraints.
     if not constraints.may_be_redundant(closing):
         return State(

@@ -307,6 +307,7 @@ def can_gain_energy(system: AbstractSystem) -> bool:
 
 
 def _is_passive(element: Any) -> bool:
+    # Exact types: a subclass of a passive element may add energy.
     if type(element) is Contact:
         laws = [law for law in (element.normal, element.friction) if law is not None]
         return all(type(law) in PASSIVE_LAWS for law in laws)

@@ -454,10 +454,10 @@ def _checked(
     result = verdict.result
     okay = _is_okay(result)
     if not is_concrete(okay):
-        saved = (solution.states, solution.rest.interpolation)
+        saved = (solution.states, solution.raw_without_samples.interpolation)
         states, dense = result.error_if(saved, ~okay)
         return eqx.tree_at(
-            lambda s: (s.states, s.rest.interpolation),
+            lambda s: (s.states, s.raw_without_samples.interpolation),
             solution,
             (states, dense),
             is_leaf=lambda x: x is None,

@@ -6,9 +6,12 @@ import diffrax
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
-from ..system.abstract import AbstractSystem
+from ..errors import ModelError
+from ..model.values import all_concrete
+from ..system.abstract import AbstractSystem, State
 from .impacts import Impacts
 from .motion import AbstractMotion
 from .results import RESULTS
@@ -26,7 +29,7 @@ class Solution(AbstractMotion):
     - `impacts`: an `Impacts`, the times and contacts of impacts; None unless `simulate` was called
       with `impacts`.
     - `raw`: the `diffrax.Solution`, with statistics, dense output and event mask.
-    - `rest`: `raw` without `ts` and `ys`, so that no program returns them twice.
+    - `raw_without_samples`: `raw` without `ts` and `ys`, so that no program returns them twice.
 
     For example:
 
@@ -38,7 +41,7 @@ class Solution(AbstractMotion):
     ts: Any
     states: Any
     system: AbstractSystem
-    rest: diffrax.Solution
+    raw_without_samples: diffrax.Solution
     result: RESULTS
     impacts: Impacts | None
 
@@ -52,7 +55,7 @@ class Solution(AbstractMotion):
         impacts: Impacts | None = None,
     ):
         self.ts, self.states, self.system = ts, states, system
-        self.rest = _with_saved(raw, None, None)
+        self.raw_without_samples = _with_saved(raw, None, None)
         self.result = RESULTS.promote(raw.result) if result is None else result
         self.impacts = impacts
 
@@ -69,12 +72,12 @@ class Solution(AbstractMotion):
     @property
     def raw(self) -> diffrax.Solution:
         """The `diffrax.Solution`, with statistics, dense output and event mask."""
-        return _with_saved(self.rest, self.ts, self.states)
+        return _with_saved(self.raw_without_samples, self.ts, self.states)
 
     @property
     def t0(self) -> Float[Array, ""]:
         """Start time [s]."""
-        return jnp.asarray(self.rest.t0)
+        return jnp.asarray(self.raw_without_samples.t0)
 
     def continued(self, t1: Any, **options: Any) -> "Solution":
         """The motion continued from its last finite row to a later time.
@@ -91,14 +94,45 @@ class Solution(AbstractMotion):
         **Raises** `ModelError` for a motion that has failed, a batch, or a motion without states at
         saved times; and the errors of `simulate`.
         """
-        from .continuation import continued
+        from .simulate import simulate  # Which returns this class.
 
-        return continued(self, t1, **options)
+        motion, states = self, self.states
+        if not isinstance(states, State) or motion.ts.ndim != 1:
+            raise ModelError(
+                "continued: the motion must have states at saved times, and must not be a batch; "
+                "take one motion of a batch with `motion`"
+            )
+        if "t0" in options:
+            raise ModelError("continued: t0 is the last time of the motion; omit it")
+        concrete = all_concrete((motion.ts, states, motion.result))
+        if concrete and motion.result not in (RESULTS.successful, RESULTS.event_occurred):
+            raise ModelError(f"continued: the motion has failed: {RESULTS[motion.result]}")
+        if concrete:
+            motion = self.rows(np.flatnonzero(np.isfinite(np.asarray(motion.ts))))
+            if motion.ts.shape[0] == 0:
+                raise ModelError("continued: the motion has no row with a finite time")
+        ts, states = motion.ts, motion.states
+        row = jnp.maximum(jnp.sum(jnp.isfinite(ts)) - 1, 0)
+        start = jax.tree.map(lambda x: x[row], states)
+        later = simulate(motion.system, start, t0=ts[row], t1=t1, **options)
+        if not isinstance(later.states, State):
+            raise ModelError("continued: give times in saveat, without `fn` and `subs`")
+        if not concrete:
+            return later
+        # The first row of the continuation is the last one of the motion.
+        new = np.flatnonzero(np.asarray(later.ts) > float(ts[row]))
+        both = (ts, states), (later.ts, later.states)
+        ts, states = jax.tree.map(lambda a, b: jnp.concatenate([a, b[new]]), *both)
+        return Solution(
+            ts, states, motion.system, later.raw_without_samples, later.result, later.impacts
+        )
 
     def at_rows(self, index: Any) -> "Solution":
         """The motion at some of its times, for an index that `rows` has checked."""
         ts, states = jax.tree.map(lambda x: x[index], (self.ts, self.states))
-        return Solution(ts, states, self.system, self.rest, self.result, self.impacts)
+        return Solution(
+            ts, states, self.system, self.raw_without_samples, self.result, self.impacts
+        )
 
 
 def _with_saved(raw: diffrax.Solution, ts: Any, ys: Any) -> diffrax.Solution:

@@ -307,7 +307,7 @@ class AbstractSystem(eqx.Module, Generic[C]):
         """
         return None
 
-    def closing(self) -> "AbstractSystem":
+    def loop_closure_system(self) -> "AbstractSystem":
         """The system in whose coordinates `assemble` closes loops. Default: the system itself.
 
         Another system must have the same mechanism. Its configuration gives the coordinates of the

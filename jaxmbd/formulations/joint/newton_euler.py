@@ -120,7 +120,10 @@ def add_joint_forces(
 def _external_wrenches(
     c: JointConfiguration, wrenches: Wrenches, joint_forces: JointForces
 ) -> Float[Array, "n_bodies 6"]:
-    """Wrenches on the bodies from port wrenches and from forces on joints outside the tree."""
+    """Sums of the port wrenches and of forces on joints outside the tree, on every body.
+
+    They are about its reference point.
+    """
     mechanism = c.mechanism
     for g, value in joint_forces.items():
         group = mechanism.joints[g]
@@ -128,13 +131,6 @@ def _external_wrenches(
             X_FM, q = c.relative_poses(g), c.coordinates(g)
             driven = joint_motion.driving_wrenches(group, X_FM, q, value, mechanism.n_ports)
             wrenches = wrenches + driven
-    return external_wrenches(c, wrenches)
-
-
-def external_wrenches(
-    c: JointConfiguration, wrenches: Float[Array, "n_ports 6"]
-) -> Float[Array, "n_bodies 6"]:
-    """Sum of the port wrenches on every body, about its reference point."""
     world = jax.vmap(se3.transform_wrench)(c.shifted, wrenches)
     return on_bodies(c.mechanism, world)
 

@@ -187,7 +187,7 @@ class PlanarPointSystem(PointSystem):
         n_F = normals(self.mechanism, self.geometry.reference, self.plane, group)
         return joint_residuals(group, frames, planar_residual, n_F)
 
-    def closing(self) -> PlanarJointSystem:
+    def loop_closure_system(self) -> PlanarJointSystem:
         return PlanarJointSystem(self.mechanism, lay_out(self.mechanism), self.plane)
 
     def _n_rows(self, group: JointGroup) -> tuple[int, int]:

@@ -110,7 +110,7 @@ class NodalSystem(AbstractNodalSystem):
         """The result of `compute_geometry`."""
         return self.compute_geometry() if self.assembly is None else self.assembly.geometry
 
-    def closing(self) -> AbstractSystem:
+    def loop_closure_system(self) -> AbstractSystem:
         """The system in joint coordinates, in which bodies are rigid and nodes are not needed."""
         return JointSystem(self.mechanism, lay_out(self.mechanism))
 
