@@ -326,6 +326,14 @@ def _circulatory(
     return if_any(circulates, general, (values, quiet, basis, basis))
 
 
+def _beside(v: Array, V: Array, W: Array) -> Array:
+    """The part of v that is orthogonal to the rows of V, with W = M V."""
+    # Twice is enough: the second pass removes the rounding errors of the first one.
+    for _ in range(2):
+        v = v - V.T @ (W @ v)
+    return v
+
+
 def _lowest(
     at: Balance,
     lam: Float[Array, "ng"],
@@ -348,11 +356,6 @@ def _lowest(
     def inverse(v: Array) -> Array:
         return parts(system, factorization.solve(factors, jnp.concatenate([weight(v), rest])))[0]
 
-    def beside(v: Array, V: Array, W: Array) -> Array:
-        for _ in range(2):
-            v = v - V.T @ (W @ v)
-        return v
-
     def norm(v: Array) -> Array:
         return jnp.sqrt(jnp.maximum(v @ weight(v), 0.0))
 
@@ -361,7 +364,7 @@ def _lowest(
         numbers = jnp.arange(system.nv, dtype=lam.dtype)
         v = inverse(jnp.cos(1.0 + jnp.asarray(k, lam.dtype) + numbers**2))
         size = norm(v)
-        v = beside(v / jnp.where(size > 0, size, 1.0), V, W)
+        v = _beside(v / jnp.where(size > 0, size, 1.0), V, W)
         size = norm(v)
         return jnp.where(size > BROKEN, v, 0.0) / jnp.where(size > BROKEN, size, 1.0)
 
@@ -369,7 +372,7 @@ def _lowest(
         V, W, T = carry  # W = M V.
         v = inverse(V[k])
         column = W @ v
-        v = beside(v, V, W)
+        v = _beside(v, V, W)
         T = T.at[k, :m].set(column[:m])
         size = norm(v)
         # The vectors span an invariant subspace: v is the rounding errors.
