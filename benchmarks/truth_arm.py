@@ -3,8 +3,9 @@
     python -m benchmarks.truth_arm [--seeds N] [--draws N]
 
 The UR10 of example-robot-data with torques by Pinocchio: 60 inertial parameters, 36 base
-parameters. Two motions of five sines per joint at 100 Hz, 1,000 rows to fit and 800 rows to judge.
-Two levels of noise: torques with 1 % of their RMS value and positions with 1e-5 rad, and 5 % with
+parameters, at 100 Hz. 1,000 rows to fit are a period of `design_excitation`, within the speeds of
+the file and half a turn; 800 rows to judge are five random sines per joint. Two levels of noise:
+torques with 1 % of their RMS value in the rows to fit and positions with 1e-5 rad, and 5 % with
 1e-4 rad. The starting model has wrong masses, by factors of about 1.35. Torques are predicted by
 the bodies that can exist. Printed, as Markdown: the error of predicted torques on the later rows,
 RMS by RMS of the exact torque, of the worst joint, from exact derivatives and from positions only;
@@ -25,7 +26,7 @@ import pinocchio
 
 import jaxmbd as mbd
 from benchmarks.machine import machine
-from jaxmbd.io import from_urdf
+from jaxmbd.io import from_urdf, urdf_limits
 
 pin: Any = pinocchio  # Without types.
 
@@ -35,6 +36,7 @@ LOWEST, N_SINES, SPEED = 0.1, 5, 0.5  # [Hz], number, RMS speed of each sine [ra
 NOISE = {"low": (0.01, 1e-5), "high": (0.05, 1e-4)}  # Of the RMS torque; [rad].
 WRONG = 0.3  # Standard deviation of the logarithm of the masses of the starting model.
 PRIOR = 0.3
+RANGE = np.pi  # [rad], less where the file says so.
 
 
 class Motion(NamedTuple):
@@ -57,9 +59,32 @@ class Arm:
         self.peer: Any = pin.buildModelFromUrdf(path)
         self.data = self.peer.createData()
         self.base = mbd.base_parameters(self.system)
+        self.designed = self.design(path)
 
-    def motion(self, n: int, rng: np.random.Generator) -> Motion:
-        """A sum of sines in each joint, with torques by Pinocchio."""
+    def design(self, path: str) -> Motion:
+        """The motion to be fitted."""
+        limits = {
+            name: {
+                "position": (max(limit.lower, -RANGE), min(limit.upper, RANGE)),
+                "velocity": limit.velocity,
+            }
+            for name, limit in urdf_limits(path).items()
+        }
+        options: dict[str, Any] = {"objective": "determinant", "starts": 1, "steps": 200}
+        excitation = mbd.design_excitation(self.system, limits, base=self.base, **options)
+        ts = np.arange(N_FIT) / RATE
+        return self.with_torques(ts, *(np.asarray(x) for x in excitation.at(ts)))
+
+    def with_torques(
+        self, ts: np.ndarray, q: np.ndarray, v: np.ndarray, vdot: np.ndarray
+    ) -> Motion:
+        """A motion with torques by Pinocchio."""
+        rows = zip(q, v, vdot, strict=True)
+        torque = np.array([pin.rnea(self.peer, self.data, *row) for row in rows])
+        return Motion(ts, q, v, vdot, torque)
+
+    def random_motion(self, n: int, rng: np.random.Generator) -> Motion:
+        """A sum of sines in each joint."""
         ts = np.arange(n) / RATE
         w = 2 * np.pi * LOWEST * np.arange(1, N_SINES + 1)
         c, s = SPEED * rng.normal(size=(2, N_SINES, 6))
@@ -67,9 +92,7 @@ class Arm:
         q = cos @ (c / w[:, None]) + sin @ (s / w[:, None])
         v = cos @ s - sin @ c
         vdot = -cos @ (c * w[:, None]) - sin @ (s * w[:, None])
-        rows = zip(q, v, vdot, strict=True)
-        torque = np.array([pin.rnea(self.peer, self.data, *row) for row in rows])
-        return Motion(ts, q, v, vdot, torque)
+        return self.with_torques(ts, q, v, vdot)
 
     def guess(self, rng: np.random.Generator) -> Any:
         """The system of a model with wrong masses."""
@@ -101,7 +124,7 @@ def errors(arm: Arm, level: str, seed: int) -> dict[str, tuple[float, bool]]:
     """The error on later rows and the success of the fit, by the source of its derivatives."""
     effort, noise = NOISE[level]
     rng = np.random.default_rng(seed)
-    fit_on, later = arm.motion(N_FIT, rng), arm.motion(N_JUDGE, rng)
+    fit_on, later = arm.designed, arm.random_motion(N_JUDGE, rng)
     sizes = np.sqrt(np.mean(fit_on.torque**2, axis=0))
     torque = fit_on.torque + effort * sizes * rng.normal(size=fit_on.torque.shape)
     guess, found = arm.guess(rng), {}
@@ -122,7 +145,7 @@ def coverage(arm: Arm, level: str, source: str, draws: int, seed: int = 0) -> fl
     """Share of the 95 % intervals of base parameters that contain the truth."""
     effort, noise = NOISE[level]
     rng = np.random.default_rng(seed)
-    motion = arm.motion(N_FIT, rng)
+    motion = arm.designed
     sizes = np.sqrt(np.mean(motion.torque**2, axis=0))
     exact = mbd.regressor(arm.system, 0.0, motion.q, motion.v, motion.vdot)
     truth = np.asarray(arm.base.values(exact.parameters))
