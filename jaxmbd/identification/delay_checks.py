@@ -263,6 +263,7 @@ def _checks(comparison: Comparison, is_torque: bool, limits: Thresholds) -> list
     bias = alignment.share * alignment.timescale if is_torque else 0.0
     significant = delay > SIGNIFICANT * alignment.deviation + bias
     late = "late" if alignment.delay > 0 else "early"
+    doubt = "; wrong friction looks like a delay: select its parameters first" if is_torque else ""
     checks.append(
         Check(
             "delay",
@@ -274,7 +275,7 @@ def _checks(comparison: Comparison, is_torque: bool, limits: Thresholds) -> list
             size > HARMLESS,
             f"the channel is {late} by {1e3 * delay:.2f} ± {1e3 * alignment.deviation:.2f} ms, "
             f"which changes it by {100 * size:.2g} %: shift its times by as much, or fit it as the "
-            "delay of sensors.Calibrated",
+            f"delay of sensors.Calibrated{doubt}",
         )
     )
     if not is_torque:

@@ -164,6 +164,7 @@ def test_late_torques_are_refused(torques):
     report = checked(log_of(torques, late_torque=0.0041), SELECT)
     assert kinds(report) == {("delay", "t1"), ("delay", "t2")}
     np.testing.assert_allclose([x.number for x in report.findings], 4.1, atol=0.2)
+    assert all("wrong friction looks like a delay" in x.remedy for x in report.findings)
     # With wrong parameters that are not free, what they do not explain hides the delay.
     loose = checked(log_of(torques))
     assert loose.verdict == "ok"
