@@ -18,6 +18,7 @@ from jaxmbd.formulations.joint.load_derivatives import (
 )
 from jaxmbd.system.equation_residuals import motion_residual, rest_residual
 from tests import models
+from tests.formulations import mechanisms
 
 KINDS = [
     lambda a, b, axis: joints.Revolute(a, b, axis=axis),
@@ -106,6 +107,16 @@ def test_bodies_of_one_colour_act_on_no_common_body():
     plan = coloured(20, connected)
     assert number_of_directions(plan) == 18
     assert set(zip(*plan.pairs, strict=True)) == {*connected, *((b, a) for a, b in connected)}
+
+
+@pytest.mark.long
+def test_loops_whose_constraints_are_intrinsic_are_differentiated():
+    """Those of planar mechanisms belong to no group of joints."""
+    points = mbd.formulate(mechanisms.platform(spatial=False), mbd.PointCoordinates("xy"))
+    system = points.loop_closure_system()
+    assert not system.constrained
+    assert system.intrinsic_names()
+    assert plan_of(system) is None
 
 
 class Wave(joints.Coupling):

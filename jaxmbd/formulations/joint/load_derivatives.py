@@ -53,7 +53,8 @@ def plan_of(system: JointSystem) -> Plan | None:
     mechanism = system.mechanism
     known = all(type(x) in (Fields, FrameElements, JointElements) for x in mechanism.elements)
     rigid = mechanism.all_rigid and mechanism.n_states == 0
-    if system.constrained or not (known and rigid and mechanism.n_bodies):
+    constrained = system.constrained or system.intrinsic_names()
+    if constrained or not (known and rigid and mechanism.n_bodies):
         return None
     return coloured(mechanism.n_bodies, connected(mechanism))
 
