@@ -25,7 +25,8 @@ MAX_STORES = 20_000
 
 # Long programs with more lines than this for each operation mostly move numbers from one memory to
 # another, as those with large dense matrices. LLVM took 45 s for accelerations of a chain of ten
-# links in maximal coordinates, 4.2 lines an operation; XLA compiles them in 3 s.
+# links in maximal coordinates, 4.2 lines an operation; XLA compiles them in 3 s. Sizes of a Panda
+# arm, 3.1 lines an operation and 100,189 lines, have their first call in 0.4 of XLA's time.
 MANY_LINES, LINES_OF_ONE = 120_000, 3
 
 
