@@ -1,6 +1,7 @@
 """Lines that say what runs, while it compiles and runs."""
 
 import io
+import re
 import sys
 import time
 
@@ -74,15 +75,15 @@ def test_what_is_shown(stderr, terminal, options, shown):
     lines = stream.lines()
     assert bool(lines) == shown
     if shown:
-        assert lines[0] == "identify: step 1, 0 s"
-        assert lines[-1].startswith("identify: step 2, 0.")
+        assert re.fullmatch(r"identify: step 1, \d+ s", lines[0])
+        assert re.fullmatch(r"identify: step 2, \d+\.\d s", lines[-1])
         assert not any("simulate" in line for line in lines)
 
 
 def test_calls_that_compile_nothing_leave_no_line(stderr):
     stream = stderr()
     simulate()
-    assert stream.lines()[0] == "simulate: working, 0 s"
+    assert re.fullmatch(r"simulate: working, \d+ s", stream.lines()[0])
     assert not stream.getvalue().rpartition("\r")[2]
     stream.truncate(0)
     with pytest.raises(ZeroDivisionError), progress.working("sweep", True):
@@ -100,9 +101,9 @@ def test_a_program_says_that_it_compiles_and_a_known_one_nothing(stderr):
     with progress.working("simulate"):
         slow(x)
     lines = stream.lines()
-    assert lines[0] == "simulate: compiling, 0 s"
-    assert lines[-1].startswith("simulate: done, 0.")
-    assert lines[-1].endswith("s of them to compile")
+    assert re.fullmatch(r"simulate: compiling, \d+ s", lines[0])
+    done = r"simulate: done, \d+\.\d s, \d+\.\d s of them to compile"
+    assert re.fullmatch(done, lines[-1])
     n = len(lines)
     with progress.working("simulate"):
         slow(x)
