@@ -53,18 +53,20 @@ METHODS = (
 def in_two_processes(module: str, name: str, jax_cache: bool = True) -> tuple[Any, Any]:
     """Measurements of a worker without files on disk, and of one with files of another worker.
 
-    `jax_cache`: whether JAX's own cache, which is off by default, is one of them.
+    `jax_cache`: whether JAX's own cache, which is off by default, is one of them. What fills them is
+    run before: it writes the bytecode of all modules, too, as an installation does.
     """
     with tempfile.TemporaryDirectory() as folder:
-        first, _, second = (
-            _process(module, name, where, jax_cache) for where in (None, folder, folder)
+        _, first, second = (
+            _process(module, name, where, jax_cache) for where in (folder, None, folder)
         )
     return first, second
 
 
 def _process(module: str, name: str, folder: str | None, jax_cache: bool) -> Any:
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "JAX_ENABLE_X64": "1"}
-    environment.pop("JAX_COMPILATION_CACHE_DIR", None)
+    for own in ("JAX_COMPILATION_CACHE_DIR", "PYTHONDONTWRITEBYTECODE"):
+        environment.pop(own, None)
     environment["SCALARJIT_CACHE"] = ""
     if folder is not None:
         environment["SCALARJIT_CACHE"] = f"{folder}/programs"
