@@ -25,7 +25,7 @@ from ..system.inverse_dynamics import inverse_dynamics
 from .channel_checks import Check, Thresholds, of_channel, of_dead_channel
 from .delay_checks import Comparison, compared
 from .delays import components, smooth
-from .experiment import Experiment
+from .experiment import Experiment, joined
 from .joint_order import joint_order
 from .multistart import linearize
 from .problem import Options, Problem, as_problem
@@ -303,7 +303,9 @@ def check_data(
     if not all_concrete((problem.model, problem.experiments)):
         raise ModelError("check_data needs concrete numbers; call it outside jit")
     motions, _ = split_experiments(problem.experiments, "check_data")
-    channels = [x for i, e in enumerate(motions) for x in _channels(e, e.label.called(i))]
+    # Delays and faults are those of a measurement, however short its parts are.
+    measured = joined(motions)
+    channels = [x for name, record in measured for x in _channels(record, name)]
     checks = [
         check
         for x in channels
@@ -312,7 +314,7 @@ def check_data(
     for name in dict.fromkeys(x.name for x in channels):
         own = [x for x in channels if x.name == name]
         checks.append(of_dead_channel(name, [x.series for x in own], own[0].is_input))
-    comparisons, delays = compared(problem, motions, limits)
+    comparisons, delays = compared(problem, measured, limits)
     checks += delays
     seen = None
     if problem.select and motions:

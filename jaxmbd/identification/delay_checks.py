@@ -71,16 +71,16 @@ class Motion(NamedTuple):
 
 
 def compared(
-    problem: Problem, motions: Sequence[Experiment], limits: Thresholds
+    problem: Problem, measured: Sequence[tuple[str, Experiment]], limits: Thresholds
 ) -> tuple[list[Comparison], list[Check]]:
     """Comparisons of all channels that follow from measured joint coordinates, and their checks."""
-    if not motions:
+    if not measured:
         return [], []
     residuals = problem.residuals("check_data", needs_parameters=False)
     comparisons: list[Comparison] = []
     checks: list[Check] = []
-    for i, record in enumerate(motions):
-        for comparison, is_torque in _of_record(residuals, record, record.label.called(i)):
+    for name, record in measured:
+        for comparison, is_torque in _of_record(residuals, record, name):
             comparisons.append(comparison)
             if comparison.alignment is not None:
                 checks += _checks(comparison, is_torque, limits)
@@ -264,6 +264,8 @@ def _checks(comparison: Comparison, is_torque: bool, limits: Thresholds) -> list
     significant = delay > SIGNIFICANT * alignment.deviation + bias
     late = "late" if alignment.delay > 0 else "early"
     doubt = "; wrong friction looks like a delay: select its parameters first" if is_torque else ""
+    # Without free parameters, errors of the starting model cannot be told from those of the data.
+    is_certain = not is_torque or alignment.factors.size > 1
     checks.append(
         Check(
             "delay",
@@ -272,7 +274,7 @@ def _checks(comparison: Comparison, is_torque: bool, limits: Thresholds) -> list
             1e3 * delay if significant else 0.0,
             "ms",
             1e3 * allowed,
-            size > HARMLESS,
+            size > HARMLESS and is_certain,
             f"the channel is {late} by {1e3 * delay:.2f} ± {1e3 * alignment.deviation:.2f} ms, "
             f"which changes it by {100 * size:.2g} %: shift its times by as much, or fit it as the "
             f"delay of sensors.Calibrated{doubt}",

@@ -170,6 +170,30 @@ def test_late_torques_are_refused(torques):
     assert loose.verdict == "ok"
     torque = next(x.alignment for x in loose.comparisons if x.channel == "t1")
     assert torque.share * torque.timescale > 1e-3
+    later = checked(log_of(torques, late_torque=0.03))
+    assert ("delay", "t1") in kinds(later)
+    assert later.verdict == "ok"
+
+
+@pytest.mark.long
+def test_windows_are_judged_as_one_measurement(torques):
+    """Each alone is too short: its torques would be refused for delays of up to 250 ms."""
+    inputs = {"shoulder": "t1", "elbow": "t2"}
+
+    def of_windows(log):
+        record = mbd.Experiment.from_log(log, ["shoulder", "elbow"], torques=inputs, name="run")
+        starts = [dict(zip(inputs, motion(TS, k).T, strict=True)) for k in range(2)]
+        windows = record.windows(60, 60, *starts)
+        return mbd.check_data(WRONG, [*windows[5:], *windows[:4]], SELECT)
+
+    report = of_windows(log_of(torques))
+    assert report.verdict == "ok"
+    names = {x.record for x in report.comparisons}
+    assert names == {
+        f"experiment {a} ('run, rows {b}') to experiment {c} ('run, rows {d}')"
+        for a, b, c, d in [(4, "0 to 61", 7, "180 to 241"), (0, "300 to 361", 3, "480 to 541")]
+    }
+    assert ("delay", "t1") in kinds(of_windows(log_of(torques, late_torque=0.03)))
 
 
 @pytest.mark.long
