@@ -56,6 +56,11 @@ class Calibrated(AbstractSensor):
         scale, bias = (jnp.asarray(x, reading.dtype) for x in (self.scale, self.bias))
         return scale * reading + bias
 
+    def actual(self, reading: Float[Array, "*n"]) -> Float[Array, "*n"]:
+        """The reading of the inner sensor at the same time, without bias and scale."""
+        scale, bias = (jnp.asarray(x, reading.dtype) for x in (self.scale, self.bias))
+        return (reading - bias) / scale
+
     @property
     def kinematic(self) -> bool:
         """True if the sensor is kinematic and there is no delay."""

@@ -352,3 +352,16 @@ def test_a_fit_that_does_not_converge_says_so(measured):
         mbd.identify(start, measured, select, method=method)
     fit = mbd.identify(start, measured, select, method=method, throw=False)
     assert fit.result != mbd.RESULTS.successful
+
+
+def test_a_start_by_an_encoder_with_an_unknown_zero():
+    truth = records(starts=((0.5, 0.0),), lengths=(120,))[0].measurements["hinge"]
+    read = np.asarray(truth) + 0.04
+    encoder = {"encoder": mbd.sensors.Calibrated(mbd.sensors.JointPosition("hinge"), bias=0.0)}
+    record = mbd.Experiment(0.01 * np.arange(120), {"encoder": read}, {"encoder": 0.54})
+    fit = mbd.identify(pendulum(), record, ["sensors.encoder.bias"], sensors=encoder)
+    # A start by the name of the joint would remain 0.54 rad.
+    assert fit.parameters["sensors.encoder.bias"] == pytest.approx(0.04, abs=1e-3)
+    both = mbd.Experiment(record.ts, record.measurements, {"encoder": 0.54, "hinge": 0.5})
+    with pytest.raises(mbd.DataError, match="one value of one joint"):
+        mbd.predict(pendulum(), both, sensors=encoder)
