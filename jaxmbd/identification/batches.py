@@ -38,7 +38,7 @@ class Batch(eqx.Module):
 def batch_experiments(experiments: Sequence[Experiment]) -> tuple[Batch, ...]:
     """Group records of equal structure into batches."""
     length = max((e.ts.shape[0] for e in experiments), default=0)
-    sampled = [x for e in experiments for x in jax.tree.leaves(e.forces, is_leaf=_is_samples)]
+    sampled = [x for e in experiments for x in jax.tree.leaves(_given(e), is_leaf=_is_samples)]
     longest = max((x.ts.shape[0] for x in sampled if _is_samples(x)), default=0)
     padded = [(i, *_pad(e, length, longest)) for i, e in enumerate(experiments)]
 
@@ -57,6 +57,11 @@ def batch_experiments(experiments: Sequence[Experiment]) -> tuple[Batch, ...]:
     )
 
 
+def _given(experiment: Experiment) -> tuple[Any, Any]:
+    """What a record gives to the model as functions of time."""
+    return experiment.forces, experiment.inputs
+
+
 def _is_samples(x: Any) -> bool:
     return isinstance(x, Samples)
 
@@ -72,11 +77,11 @@ def _pad(experiment: Experiment, length: int, longest: int) -> tuple[Experiment,
         return x.extended(longest) if _is_samples(x) and x.ts.shape[0] < longest else x
 
     longer = eqx.tree_at(
-        lambda e: (e.ts, e.measurements, e.valid, e.forces),
+        lambda e: (e.ts, e.measurements, e.valid, *_given(e)),
         experiment,
         (
             *jax.tree.map(extend, (experiment.ts, experiment.measurements, experiment.valid)),
-            jax.tree.map(sampled, experiment.forces, is_leaf=_is_samples),
+            *jax.tree.map(sampled, _given(experiment), is_leaf=_is_samples),
         ),
     )
     return longer, jnp.arange(length) < n

@@ -320,7 +320,7 @@ def check_data(
     if problem.select and motions:
         noise = {**_noise(channels), **(problem.noise or {})}
         weighted = dataclasses.replace(problem, noise=noise)
-        seen, found = _excitation(weighted, any(e.forces for e in motions), limits)
+        seen, found = _excitation(weighted, any(e.forces or e.inputs for e in motions), limits)
         checks += found
     return DataReport(tuple(checks), seen, tuple(channels), tuple(comparisons))
 

@@ -95,7 +95,7 @@ def _of_record(
     if motion is None:
         return []
     system = residuals.simulator.system(
-        residuals.selected.subject.model, record.forces, record.ts.dtype
+        residuals.selected.subject.model, record.forces, record.ts.dtype, record.inputs
     )
     order, found = joint_order(system), []
     whole = order is not None and set(order) <= set(motion.curves)
@@ -204,7 +204,9 @@ def _of_torques(
         return []
     # A force of the model with the name of a torque remains none.
     forces = {**rest, **{name: JointTorque(x.joint.name, 0.0) for name, x in torques.items()}}
-    curve = _tabulated(motion, functools.partial(_required, residuals, forces), order)
+    curve = _tabulated(
+        motion, functools.partial(_required, residuals, forces, record.inputs), order
+    )
     found = []
     for name, force in sorted(torques.items()):
         assert isinstance(force.signal, Samples)
@@ -218,14 +220,14 @@ def _of_torques(
 
 @stored
 def _required(
-    residuals: Residuals, forces: Any, ts: Array, q: Array, v: Array, vdot: Array
+    residuals: Residuals, forces: Any, inputs: Any, ts: Array, q: Array, v: Array, vdot: Array
 ) -> Float[Array, "n nv c"]:
     """Joint forces that a motion requires, and their derivatives by the free numbers."""
     free, unravel = ravel_pytree(residuals.selected.free())
 
     def force(x: Array, t: Array, q: Array, v: Array, vdot: Array) -> Array:
         model = residuals.selected.apply(unravel(x)).model
-        system = residuals.simulator.system(model, forces, q.dtype)
+        system = residuals.simulator.system(model, forces, q.dtype, inputs)
         state = State(q, v, jnp.zeros(system.nz, dtype=q.dtype))
         return inverse_dynamics(system, t, state, vdot)
 

@@ -16,6 +16,7 @@ from ..forces import AbstractElement, JointTorque
 from ..mechanism.float_types import in_float_type
 from ..model.arguments import as_mapping
 from ..model.values import is_concrete
+from ..signals import as_signal
 from ..signals.time_series import TimeSeries
 
 # The instants of a record whose sensors have clocks of their own ----------------------------------
@@ -131,9 +132,13 @@ class Experiment(eqx.Module):
       which has its own instants. A sensor is the name of a joint, for its coordinates, or one of
       the sensors given to `identify`.
     - `guess`, `rates`, `states`: joint coordinates, velocities, and first-order states of elements
-      at `ts[0]`, as for `assemble`.
+      at `ts[0]`, as for `assemble`. A guess by the name of a sensor `Calibrated(JointPosition(…))`
+      is its reading: the start then follows from bias and scale, which a fit may vary.
     - `forces`: forces of this record, `{name: force}`; they replace forces of the same name in the
       model, or are added.
+    - `inputs`: signals and numbers of this record, `{path: value}` as for `Model.replace`, such as
+      `{"forces.drive.motor.signal": command}`. All else at the component stays that of the model,
+      so that a fit varies it for all records together.
     - `name`: name in error messages and warnings.
     - `valid`: `{sensor: whether samples count}`, shape `(n,)` or that of the readings. Other
       samples have no influence on a fit or its errors, and may be NaN. Default: all count.
@@ -161,6 +166,7 @@ class Experiment(eqx.Module):
     forces: dict[str, AbstractElement]
     valid: dict[str, Bool[Array, "n *k"]]
     periods: dict[str, Float[Array, ""]]
+    inputs: dict[str, Any]
     label: RecordName = eqx.field(static=True)
 
     def __init__(
@@ -174,6 +180,7 @@ class Experiment(eqx.Module):
         states: Mapping[str, Any] | None = None,
         valid: Mapping[str, Any] | None = None,
         periods: Mapping[str, Any] | None = None,
+        inputs: Mapping[str, Any] | None = None,
     ):
         self.label = RecordName(name)
         if not isinstance(measurements, Mapping):
@@ -194,6 +201,7 @@ class Experiment(eqx.Module):
         self.rates = _starts(rates, f"{name}: rates", dtype)
         self.states = _starts(states, f"{name}: states", dtype)
         self.forces = in_float_type(forces, dtype)
+        self.inputs = in_float_type(_inputs(inputs, f"{name}: inputs"), dtype)
         # Gaps are expected where it is known which samples count.
         _check_times(self.ts, name, gaps=bool(valid))
         if not self.measurements:
@@ -224,6 +232,7 @@ class Experiment(eqx.Module):
         forces: Mapping[str, AbstractElement] | None = None,
         name: str = UNNAMED,
         states: Mapping[str, Any] | None = None,
+        inputs: Mapping[str, str] | None = None,
     ) -> "Experiment":
         """A record of signals of a log, such as the result of `jaxmbd.io.read_log`.
 
@@ -238,6 +247,7 @@ class Experiment(eqx.Module):
         - `guess`, `rates`: override initial values of joints with one coordinate, which otherwise
           come from their readings near the start: interpolated, and by the slope of a parabola
           through the samples within five sample intervals. `fit_initial_states=True` corrects them.
+        - `inputs`: `{path: name of the signal}` of measured commands, linear between samples.
         - `forces`, `name`, `states`: as for `Experiment`.
 
         **Raises** `DataError` for a signal that is not in the log, and without a common interval.
@@ -245,9 +255,10 @@ class Experiment(eqx.Module):
         read = _of_log(log, joints, "joints", name)
         others = _of_log(log, sensors, "sensors", name)
         driven = _of_log(log, torques or {}, "torques", name)
+        commands = _of_log(log, inputs or {}, "inputs", name)
         if not read and not others:
             raise DataError(f"{name}: from_log needs joints or sensors")
-        used = [*read.values(), *others.values(), *driven.values()]
+        used = [*read.values(), *others.values(), *driven.values(), *commands.values()]
         begin = float(max(x.ts[x.whole][0] for x in used) if start is None else start)
         end = float(min(x.ts[x.whole][-1] for x in used) if stop is None else stop)
         if not begin < end:
@@ -260,15 +271,16 @@ class Experiment(eqx.Module):
         positions = {k: x.at(first) for k, x in single.items()}
         velocities = {k: x.rate_at(first, START_SPAN * x.step) for k, x in single.items()}
         names = _names_of(torques or {}, "torques", name)
-        inputs = {names[joint]: JointTorque(joint, x.signal()) for joint, x in driven.items()}
+        drives = {names[joint]: JointTorque(joint, x.signal()) for joint, x in driven.items()}
         return cls(
             None,
             cut,
             {**positions, **(guess or {})},
             {**velocities, **(rates or {})},
-            {**inputs, **(forces or {})},
+            {**drives, **(forces or {})},
             name,
             states,
+            inputs={path: x.signal() for path, x in commands.items()},
         )
 
     @property
@@ -294,6 +306,7 @@ class Experiment(eqx.Module):
             states=states,
             valid={k: v[start:stop] for k, v in self.valid.items()},
             periods=self.periods,
+            inputs=self.inputs,
         )
 
     def counts(self, sensor: str) -> Bool[np.ndarray, "n *k"]:
@@ -495,6 +508,15 @@ def _starts(given: Any, name: str, dtype: Any) -> dict[str, Array]:
         kind = type(given).__name__
         raise DataError(f"{name} must be a dict {{joint: coordinates}}, got a {kind}")
     return {k: _floats(v, f"{name}: {k!r}").astype(dtype) for k, v in (given or {}).items()}
+
+
+def _inputs(given: Any, name: str) -> dict[str, Any]:
+    """Signals and arrays by path."""
+    found = as_mapping(given, name, "{path: signal or number}", DataError)
+    return {
+        path: as_signal(x, f"{name}: {path!r}") if callable(x) else _floats(x, f"{name}: {path!r}")
+        for path, x in found.items()
+    }
 
 
 def _floats(value: Any, name: str) -> Array:

@@ -230,8 +230,9 @@ class Recursion(eqx.Module):
     def system(self, theta: Array) -> Any:
         """The system of the record at free numbers."""
         _, model = self.residuals.fitted(self.of_free(theta))
-        forces, dtype = self.experiment.forces, self.experiment.ts.dtype
-        return self.residuals.simulator.system(model, forces, dtype)
+        record = self.experiment
+        simulator = self.residuals.simulator
+        return simulator.system(model, record.forces, record.ts.dtype, record.inputs)
 
     def advance(self, theta: Array, state: State, t0: Array, t1: Array) -> State:
         """The state at t1."""

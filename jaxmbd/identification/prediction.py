@@ -25,7 +25,7 @@ from ..model.arguments import as_instance, as_mapping
 from ..model.values import all_concrete
 from ..motion.assemble import assemble
 from ..programs import stored, with_progress
-from ..sensors import JointPosition, nearest_reading
+from ..sensors import Calibrated, JointPosition, nearest_reading
 from ..system.abstract import AbstractSystem, State
 from .batches import Batch, batch_experiments
 from .experiment import Experiment
@@ -144,18 +144,38 @@ class Simulator(eqx.Module):
         return self.integrator.order(None) or 1
 
     def system(
-        self, model: Model, forces: Mapping[str, AbstractElement], dtype: Any
+        self,
+        model: Model,
+        forces: Mapping[str, AbstractElement],
+        dtype: Any,
+        inputs: Mapping[str, Any] | None = None,
     ) -> AbstractSystem:
-        """The system of a record, with its own forces."""
-        return formulate(model.with_(forces=forces), self.formulation, dtype)
+        """The system of a record, with its own forces and inputs."""
+        own = model.with_(forces=forces)
+        return formulate(own.replace(inputs) if inputs else own, self.formulation, dtype)
 
     def start(self, model: Model, experiment: Experiment) -> tuple[AbstractSystem, State]:
-        """The system of a record, with its own forces, and its initial state."""
-        system = self.system(model, experiment.forces, experiment.ts.dtype)
+        """The system of a record, with its own forces and inputs, and its initial state."""
+        dtype = experiment.ts.dtype
+        system = self.system(model, experiment.forces, dtype, experiment.inputs)
         self.integrator.check(system)
-        at = experiment.ts[0]
-        start = assemble(system, experiment.guess, experiment.rates, at, states=experiment.states)
-        return system, start
+        at, guess = experiment.ts[0], self._joint_guess(model, experiment.guess)
+        return system, assemble(system, guess, experiment.rates, at, states=experiment.states)
+
+    def _joint_guess(self, model: Model, guess: Mapping[str, Any]) -> dict[str, Any]:
+        """Joint coordinates from a guess, which may have readings of calibrated sensors of joints.
+
+        **Raises** `DataError` if a joint has two values.
+        """
+        found: dict[str, Any] = {}
+        for name, value in guess.items():
+            sensor = None if name in model.joints else self.sensors.get(name)
+            if isinstance(sensor, Calibrated) and isinstance(sensor.sensor, JointPosition):
+                name, value = sensor.sensor.joint, sensor.actual(value)
+            if not isinstance(name, str) or name in found:
+                raise DataError(f"guess: {name!r} needs one value of one joint")
+            found[name] = value
+        return found
 
     def readings(
         self, system: AbstractSystem, states: State, experiment: Experiment
