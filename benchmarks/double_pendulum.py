@@ -1,12 +1,13 @@
 """Cross-validation of fits of the measured double pendulum, by plain JAX and SciPy.
 
-    python -m benchmarks.double_pendulum FOLDER [--windows SECONDS ...] [--only NAME ...]
+    python -m benchmarks.double_pendulum FOLDER [--windows SECONDS ...] [--only NAME ...] [--after]
 
 The equations of motion are written by hand, for all windows at once along the last axis, and
 `scipy.optimize.least_squares` fits them: an independent check of the results of `identify` in
 `examples/identify_double_pendulum.py`, and quick enough to compare choices. Each of three records
 is left out in turn; errors are rms errors of both angles [rad] ahead of 80 starts in it. Steps are
-one midpoint step a sample. Prints Markdown.
+one midpoint step a sample. With `--after`, predictions start 2 s later, and the time before gives
+the zeros of the encoders of this record, where each record has its own. Prints Markdown.
 """
 
 import argparse
@@ -137,6 +138,20 @@ def fitted(paths: list[Path], length: int, n: int, zeros: tuple[int, ...]):
     return split(found.x)[0], found.cost, time.process_time() - began
 
 
+def with_zeros(x, path: Path, length: int):
+    """The numbers of a model with those zeros of both angles that fit the first part of a record."""
+    given = windows(path, length, length // 2)
+    first = (example.FIRST - length) // (length // 2) + 1
+    given = Windows(*(array[..., :first] for array in given))
+    record = np.zeros(first, dtype=int)
+    found = least_squares(
+        lambda y: np.asarray(residuals(x, y[:, None], record, given)),
+        np.zeros(2),
+        lambda y: np.asarray(jacobian(x, y[:, None], record, given)[1])[..., 0],
+    )
+    return np.concatenate([x[:10], found.x])
+
+
 def main() -> None:
     """Print a table."""
     jax.config.update("jax_enable_x64", True)
@@ -144,6 +159,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--windows", type=float, nargs="+", default=[1.0, 2.0])
     parser.add_argument("--only", nargs="+", choices=CHOICES, default=list(CHOICES))
+    parser.add_argument("--after", action="store_true")
     arguments = parser.parse_args()
     paths = sorted(arguments.folder.glob("*.csv"))
     rows = [round(t / example.STEP) - 1 for t in example.AHEAD]
@@ -155,8 +171,12 @@ def main() -> None:
             found, costs, times = [], [], []
             for unseen in paths:
                 others = [path for path in paths if path != unseen]
-                x, cost, took = fitted(others, round(seconds / example.STEP), *CHOICES[name])
+                length = round(seconds / example.STEP)
+                x, cost, took = fitted(others, length, *CHOICES[name])
                 given = windows(unseen, round(example.AHEAD[-1] / example.STEP), example.EVERY)
+                if arguments.after:
+                    given = Windows(*(a[..., example.FIRST // example.EVERY :] for a in given))
+                    x = with_zeros(x, unseen, length) if CHOICES[name][1] else x
                 columns = np.broadcast_to(x[:, None], (len(NAMES), given.angles.shape[1]))
                 squares = np.sum(np.asarray(predicted(columns, given)) ** 2, axis=1)
                 found.append(np.sqrt(np.mean(squares[rows], axis=1)))
