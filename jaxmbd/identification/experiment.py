@@ -389,10 +389,9 @@ def joined(records: Sequence[Experiment]) -> list[tuple[str, Experiment]]:
 
 def _rows_as_bytes(record: Experiment) -> list[bytes]:
     """For each row, what it shares with the same row of another record."""
-    inputs = jax.tree.leaves((record.forces, record.periods))
-    names = repr((sorted(record.measurements), sorted(record.forces)))
-    common = names.encode() + b"".join(np.asarray(x).tobytes() for x in inputs)
-    arrays = jax.tree.leaves((record.ts, record.measurements, record.valid))
+    inputs, kinds = jax.tree.flatten((record.forces, record.inputs, record.periods))
+    arrays, names = jax.tree.flatten((record.ts, record.measurements, record.valid))
+    common = repr((kinds, names)).encode() + b"".join(np.asarray(x).tobytes() for x in inputs)
     columns = [np.asarray(x, dtype=float).reshape(len(x), -1) for x in arrays]
     digest = hashlib.sha256(common).digest()
     return [digest + row.tobytes() for row in np.concatenate(columns, axis=1)]
