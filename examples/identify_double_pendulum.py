@@ -150,7 +150,7 @@ def zeros_of(model, path):
     records = records[: (FIRST - WINDOW) // STRIDE + 1]
     chosen = [f"sensors.{name}.bias" for name in sensors]
     found = mbd.identify(model, records, chosen, sensors=sensors, integrator=SOLVER, substeps=2)
-    return tuple(float(found.parameters[name]) for name in chosen)
+    return tuple(float(found[name]) for name in chosen)
 
 
 def forecasts(path, zeros=(0.0, 0.0)):

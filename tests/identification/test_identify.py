@@ -361,7 +361,7 @@ def test_a_start_by_an_encoder_with_an_unknown_zero():
     record = mbd.Experiment(0.01 * np.arange(120), {"encoder": read}, {"encoder": 0.54})
     fit = mbd.identify(pendulum(), record, ["sensors.encoder.bias"], sensors=encoder)
     # A start by the name of the joint would remain 0.54 rad.
-    assert fit.parameters["sensors.encoder.bias"] == pytest.approx(0.04, abs=1e-3)
+    assert fit["sensors.encoder.bias"] == pytest.approx(0.04, abs=1e-3)
     both = mbd.Experiment(record.ts, record.measurements, {"encoder": 0.54, "hinge": 0.5})
     with pytest.raises(mbd.DataError, match="one value of one joint"):
         mbd.predict(pendulum(), both, sensors=encoder)

@@ -41,8 +41,8 @@ def test_parameters_follow_from_two_commands():
     measured = records(model=bench(0.08, 1.1))
     free = ["forces.drive.friction.coulomb", "forces.drive.gain"]
     fit = mbd.identify(bench(0.05, 0.9), measured, free)
-    assert fit.parameters[free[0]] == pytest.approx(0.08, rel=1e-4)
-    assert fit.parameters[free[1]] == pytest.approx(1.1, rel=1e-5)
+    assert fit[free[0]] == pytest.approx(0.08, rel=1e-4)
+    assert fit[free[1]] == pytest.approx(1.1, rel=1e-5)
     # The two motions differ, each is that of its own command, and so is a part of it.
     model = bench(0.08, 1.1)
     for record in measured:
