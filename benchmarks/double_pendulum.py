@@ -139,7 +139,7 @@ def fitted(paths: list[Path], length: int, n: int, zeros: tuple[int, ...]):
 
 
 def with_zeros(x, path: Path, length: int):
-    """The numbers of a model with those zeros of both angles that fit the first part of a record."""
+    """Numbers of a model with those zeros of both angles that fit the first part of a record."""
     given = windows(path, length, length // 2)
     first = (example.FIRST - length) // (length // 2) + 1
     given = Windows(*(array[..., :first] for array in given))
