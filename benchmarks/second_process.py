@@ -53,8 +53,8 @@ METHODS = (
 def in_two_processes(module: str, name: str, jax_cache: bool = True) -> tuple[Any, Any]:
     """Measurements of a worker without files on disk, and of one with files of another worker.
 
-    `jax_cache`: whether JAX's own cache, which is off by default, is one of them. The one that fills
-    them runs first: it writes the bytecode of all modules, too, as an installation does.
+    `jax_cache`: whether JAX's own cache, which is off by default, is one of them. What fills them
+    runs first: it writes the bytecode of all modules, too, as an installation does.
     """
     with tempfile.TemporaryDirectory() as folder:
         _, first, second = (
