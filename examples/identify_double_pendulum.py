@@ -153,9 +153,9 @@ def zeros_of(model, path):
     return tuple(float(found[name]) for name in chosen)
 
 
-def forecasts(path, zeros=(0.0, 0.0)):
-    """Windows as long as the longest prediction, from starts after the part of `zeros_of`."""
-    return windows(path, round(AHEAD[-1] / STEP), EVERY, zeros)[FIRST // EVERY :]
+def forecasts(path, zeros=(0.0, 0.0), first=0):
+    """Windows as long as the longest prediction, from starts spread over a record from a row on."""
+    return windows(path, round(AHEAD[-1] / STEP), EVERY, zeros)[first // EVERY :]
 
 
 def forecast_errors(model, records):
@@ -180,7 +180,7 @@ def main(folder, unseen=UNSEEN, report=None):
     errors = {}
     for name, path in records.items():
         models = found.model, published()
-        ours, theirs = (forecast_errors(x, forecasts(path, zeros_of(x, path))) for x in models)
+        ours, theirs = (forecast_errors(x, forecasts(path, zeros_of(x, path), FIRST)) for x in models)
         errors[name] = ours, theirs
         where = name if name == unseen else f"{name} (fitted)"
         for who, row in (("fit", ours), ("published", theirs), ("ratio", theirs / ours)):
