@@ -179,8 +179,10 @@ def main(folder, unseen=UNSEEN, report=None):
     print("".join(f"{f'{t:g} s ahead':>14}" for t in AHEAD))
     errors = {}
     for name, path in records.items():
-        models = found.model, published()
-        ours, theirs = (forecast_errors(x, forecasts(path, zeros_of(x, path), FIRST)) for x in models)
+        ours, theirs = (
+            forecast_errors(model, forecasts(path, zeros_of(model, path), FIRST))
+            for model in (found.model, published())
+        )
         errors[name] = ours, theirs
         where = name if name == unseen else f"{name} (fitted)"
         for who, row in (("fit", ours), ("published", theirs), ("ratio", theirs / ours)):
