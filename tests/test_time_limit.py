@@ -30,6 +30,10 @@ def test_no_test_starts_that_might_end_after_the_time():
     assert not is_too_late(900.0, soon)
     assert is_too_late(1100.0, soon)
     assert is_too_late(0.0, {"JAXMBD_TEST_UNTIL": str(time.time() - 1)})
+    start = {"JAXMBD_TEST_START_UNTIL": str(time.time() + 1000)}
+    assert not is_too_late(1100.0, start)
+    assert is_too_late(1100.0, start | soon)
+    assert is_too_late(0.0, {"JAXMBD_TEST_START_UNTIL": str(time.time() - 1)})
 
 
 def test_the_report_counts_what_was_not_run():

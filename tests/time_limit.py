@@ -1,8 +1,8 @@
 """Limits of time, for all tests together and for one test that hangs.
 
-All tests end by `JAXMBD_TEST_UNTIL`, if it is set, in seconds since 1970, as of `date +%s`. A test
-whose timeout would pass this time is skipped, and the report counts the skipped tests of each file.
-`JAXMBD_TEST_FIRST` chooses the file that the tests begin with, by a number: runs with different
+All tests end by `JAXMBD_TEST_UNTIL`, if it is set, in seconds since 1970, as of `date +%s`: a test
+whose timeout would pass this time is skipped. No test starts after `JAXMBD_TEST_START_UNTIL`. The
+report counts the skipped tests of each file. `JAXMBD_TEST_FIRST` chooses the file that the tests begin with, by a number: runs with different
 numbers miss different files.
 """
 
@@ -21,9 +21,10 @@ OUT_OF_TIME = "not run: out of time"
 
 
 def is_too_late(seconds: float, environment: Mapping[str, str] = os.environ) -> bool:
-    """True if a test that starts now might end too late, given its timeout in seconds."""
-    until = environment.get("JAXMBD_TEST_UNTIL", "")
-    return bool(until) and time.time() + seconds >= float(until)
+    """True if it is too late to start a test with this timeout in seconds."""
+    until = environment.get("JAXMBD_TEST_UNTIL") or "inf"
+    start_until = environment.get("JAXMBD_TEST_START_UNTIL") or "inf"
+    return time.time() >= min(float(until) - seconds, float(start_until))
 
 
 def from_first_file(
