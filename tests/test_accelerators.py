@@ -30,6 +30,7 @@ def products(program):
                 yield from products(inner)
 
 
+@pytest.mark.long
 def test_products_in_loops_and_branches_become_sums():
     A = jnp.arange(9.0).reshape(3, 3)
 

@@ -67,6 +67,7 @@ def test_end_moment_bends_a_cantilever_into_a_circle():
     assert np.all(fine < np.array([1e-3, 5e-3, 2e-2]))
 
 
+@pytest.mark.long
 def test_small_vibrations_are_those_of_euler_bernoulli():
     """Frequencies of a cantilever, in bending with order 4 and along its axis."""
 
@@ -102,6 +103,7 @@ def test_straight_cable_has_the_inertia_of_a_rod(planar):
     np.testing.assert_allclose(found.inertia, expected, atol=1e-12)
 
 
+@pytest.mark.long
 def test_space_and_plane_agree_and_turn_with_the_bending_plane():
     """A bent cable in space has the energies and the tip of the planar one, turned about x."""
     small, rates = 0.05 * jax.random.normal(jax.random.key(1), (2, cable(3).n_elastic))
@@ -157,6 +159,7 @@ def test_internal_force_is_the_derivative_of_the_energies(planar):
     np.testing.assert_allclose(both, added, atol=1e-12 * np.abs(both).max())
 
 
+@pytest.mark.long
 def test_twist_of_a_node_is_the_derivative_of_its_frame():
     """A frame beside the node, at large bends."""
     body = cable(3, planar=True)
@@ -253,6 +256,7 @@ def test_distance_from_a_catenary_falls_with_the_elements():
     assert distance_from_catenary(8) < 0.2 * distance_from_catenary(4)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("planar", [True, False])
 def test_picture_is_a_tube_about_the_centre_line(planar):
     """The tube of a bent cable; rings at nodes lie in the frames of the nodes."""

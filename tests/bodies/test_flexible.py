@@ -146,6 +146,7 @@ def test_inertia_is_that_of_the_kinetic_energy(body):
         np.testing.assert_allclose(found, expected, atol=1e-13 * np.abs(expected).max())
 
 
+@pytest.mark.long
 def test_twists_of_frames_are_derivatives_of_their_poses():
     """Frames at nodes and the frame of reference, at large deformations."""
     body = rod(interfaces=("base",))
@@ -447,6 +448,7 @@ def test_sensors_read_deformation():
             sensors.Modal("lower")(system, jnp.zeros(()), state)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("formulation", [mbd.NaturalCoordinates(), mbd.PointCoordinates()])
 def test_other_coordinates_refuse_it(formulation):
     with pytest.raises(mbd.ModelError, match=r"body 'rod'.*use JointCoordinates\(\) or Maximal"):

@@ -166,6 +166,7 @@ def test_gradient_by_a_mass():
     np.testing.assert_allclose(jax.grad(eta)(x), by_difference, rtol=1e-6)
 
 
+@pytest.mark.long
 def test_a_spin_turns_as_a_wheel_does():
     """Euler's equations of a gyrostat: J ω̇ + ω × (J ω + h) = 0."""
     inertia, spin = np.array([0.3, 0.4, 0.5]), np.array([0.2, -0.1, 0.6])

@@ -35,6 +35,7 @@ def cross():
     )
 
 
+@pytest.mark.long
 def test_two_hinges_with_a_link_between_them_are_a_universal_joint():
     of_chain, of_cross = (mbd.formulate(model) for model in (chain(), cross()))
     q, v = jnp.array([0.4, -1.1]), jnp.array([0.7, 2.0])
@@ -64,6 +65,7 @@ def test_a_link_is_no_tip_of_the_tree():
     np.testing.assert_allclose(vdot, mbd.accelerations(free, 0.0, state)[0], rtol=1e-12)
 
 
+@pytest.mark.long
 def test_masses_are_differentiable():
     """A chain inside of a traced function: values of bodies are checked, those of links are not."""
 

@@ -130,6 +130,7 @@ def collided(system, state, point, law):
     return run(system, surfaces_of(system), jnp.zeros(()), state, jnp.asarray(point), law)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("mu", "sticks"), [(0.05, False), (0.5, True)], ids=["slides", "sticks"])
 def test_oblique_impact_of_a_sphere(mu, sticks):
     """Sliding takes μ (1 + e) v of the tangential velocity, sticking leaves 5/7 of it and rolls."""
@@ -164,6 +165,7 @@ def after_impact(system, state, omega):
     return system.twists(0.0, state.q, found.v)["wheel"][4]
 
 
+@pytest.mark.long
 def test_rimless_wheel():
     """ω⁺ (I + m l²) = ω⁻ (I + m l² cos 2α), of a wheel that rolls from one spoke to the next."""
     alpha, mass, length, moment, omega = 0.3, 2.0, 0.5, 0.1, 1.3

@@ -112,6 +112,7 @@ def test_time_and_force_of_hertz():
     np.testing.assert_allclose(largest, k * deepest**1.5, rtol=1e-6)
 
 
+@pytest.mark.long
 def test_friction_at_rest_and_in_sliding():
     n, F = jnp.asarray([0.0, 0.6, 0.8]), jnp.asarray(7.0)
     u = 0.4 * jnp.asarray([0.6, 0.64, -0.48])

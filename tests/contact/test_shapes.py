@@ -121,6 +121,7 @@ def test_sphere_on_solids():
     np.testing.assert_allclose(depth, [0.05], rtol=1e-12)
 
 
+@pytest.mark.long
 def test_normals_are_gradients_of_the_depth():
     """Along random motions: rates of the depth from the velocities of the bodies."""
     rng = np.random.default_rng(0)

@@ -46,6 +46,7 @@ def test_distance_from_waves():
         np.testing.assert_allclose(n, wanted, atol=1e-7)  # The search is that exact.
 
 
+@pytest.mark.long
 def test_derivatives_of_the_distance():
     """The gradient by the point is the normal; by the numbers of the terrain and twice against
     differences."""
@@ -133,6 +134,7 @@ def test_a_ball_that_does_not_fit_touches_the_nearer_side():
     assert np.isnan(nearest(sharp, jnp.asarray([0.063, 0.0, z]), 0.05)[0])
 
 
+@pytest.mark.long
 def test_grid():
     """Quadratics exactly, also in the cells at the border; NaN off the grid."""
     x, y = np.meshgrid(0.2 * np.arange(7) - 0.5, 0.3 * np.arange(5) + 1.0, indexing="ij")

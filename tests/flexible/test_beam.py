@@ -92,6 +92,7 @@ def test_tip_deflection_by_loads_at_an_interface_is_exact(theory, n_elements):
     np.testing.assert_allclose(flexibility[3, 3], L / (G * s.J), rtol=1e-9)
 
 
+@pytest.mark.long
 def test_attachment_modes_give_the_static_deflection():
     held = thick_beam(interfaces=("base", "tip"), stiffening=False)
     attached = thick_beam(interfaces=("base",), attachments=("tip",), stiffening=False)
@@ -126,6 +127,7 @@ def test_integrals_agree_with_a_dense_quadrature_over_the_volume():
     np.testing.assert_allclose(body.first, first, rtol=1e-10, atol=1e-15)
 
 
+@pytest.mark.long
 def test_undeformed_body_is_the_rigid_one():
     body = flexible.beam(0.8, 2.1e11, 8e10, 7850.0, ROUND, 5, 2)
     mass = 7850.0 * np.pi * 0.05**2 * 0.8
@@ -169,6 +171,7 @@ def test_a_spinning_cantilever_gains_stiffness(omega):
     np.testing.assert_allclose(own[:2], expected, rtol=1e-3)
 
 
+@pytest.mark.long
 def test_without_stiffening_it_loses_stiffness():
     K = unit_beam(8, 6, stiffening=False)
     # In the plane of the spin, ω² = 3.516² - 4² = -3.64.
@@ -177,6 +180,7 @@ def test_without_stiffening_it_loses_stiffness():
         spinning_frequencies(K, [0.0, 0.0, 4.0])
 
 
+@pytest.mark.long
 def test_a_twisted_blade_turns_into_the_plane_of_its_spin():
     """Propeller moment: a spin Ω about z adds Ω² (Iy - Iz) / (Iy + Iz) to the square of the
     frequency of torsion, which stiffening by the axial load does not contain."""
@@ -191,6 +195,7 @@ def test_a_twisted_blade_turns_into_the_plane_of_its_spin():
     assert own**2 - still**2 == pytest.approx(omega**2 * (4 - 1) / 5, rel=0.02)
 
 
+@pytest.mark.long
 def test_a_column_buckles_under_its_tip_load():
     """Euler's load π² E I / 4 L² on the tip of a cantilever, through the displacement of nodes."""
     body = unit_beam(8, 6, interfaces=("base",))
@@ -393,6 +398,7 @@ def test_inspect_lists_the_kinds_of_modes_and_those_without_one():
     np.testing.assert_allclose(stretch, 0.5 / (7e9 * 0.03 * 0.02), rtol=1e-6)
 
 
+@pytest.mark.long
 def test_signs_of_modes_are_those_of_similar_beams():
     """Displacements weigh more in millimetres, rotations in kilometres."""
 

@@ -72,11 +72,13 @@ def test_a_spinning_cantilever_gains_stiffness(omega):
     np.testing.assert_allclose(own[:2], expected, rtol=1e-3)
 
 
+@pytest.mark.long
 def test_without_data_it_loses_stiffness():
     with pytest.raises(AssertionError):
         spinning_frequencies(reduced(False), [0.0, 0.0, 5.0])
 
 
+@pytest.mark.long
 def test_displacements_at_a_node_do_the_work_of_the_load():
     """Euler's load on the tip, through the displacement of second order of its node."""
     body, load = reduced(), np.pi**2 / 4.0

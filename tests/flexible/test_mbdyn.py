@@ -71,6 +71,7 @@ def write(path, groups):
     return path
 
 
+@pytest.mark.long
 def test_body_is_the_one_that_was_written(tmp_path, given):
     body = given[0]
     found = flexible.read_mbdyn(write(tmp_path / "beam.fem", groups_of(*given)), **UNITS)

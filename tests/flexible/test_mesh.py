@@ -76,6 +76,7 @@ def held_and_tied(positions, rigid):
     return T, C @ T
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("coupling", ["rigid", "averaged"])
 def test_deflections_by_loads_at_interfaces_are_those_of_the_full_model(body, full, coupling):
     if coupling == "averaged":
@@ -101,6 +102,7 @@ def test_lowest_frequencies_are_those_of_the_full_model(body, full):
     np.testing.assert_allclose(modal, np.eye(len(modal)), atol=1e-9)
 
 
+@pytest.mark.long
 def test_modes_of_a_body_whose_only_interface_is_averaged(full):
     """They are modes of the full model with the mean motion of the end held."""
     K, M, positions = full
@@ -114,6 +116,7 @@ def test_modes_of_a_body_whose_only_interface_is_averaged(full):
     np.testing.assert_allclose(body.frequencies(), np.sqrt(values[:3]), rtol=1e-7)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", [skfem.MeshTet, skfem.MeshHex])
 @pytest.mark.parametrize("frame", ["clamped", "chord", "mean-axis"])
 def test_mass_centre_and_inertia_are_those_of_the_block(kind, frame):
@@ -143,6 +146,7 @@ def test_bending_frequency_of_a_cantilever():
         assert np.all((fine > 0.0) & (fine < 2e-3) & (fine < 0.3 * coarse)), (coarse, fine)
 
 
+@pytest.mark.long
 def test_derivatives_by_material(body):
     """ω ∝ √(E/ρ), and by ν against differences in the same basis."""
 

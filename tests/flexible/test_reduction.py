@@ -39,6 +39,7 @@ def reduced(**options):
     return flexible.reduce(**{**given, **options})
 
 
+@pytest.mark.long
 def test_kinetic_energy_is_that_of_the_masses():
     """At a deformation, for any velocities, point by point."""
     K, M, positions = truss()
@@ -82,6 +83,7 @@ def test_interfaces_turn_with_their_nodes():
     assert np.abs(body.rotations[names["right"]]).max() > 1e-3
 
 
+@pytest.mark.long
 def test_lumped_masses_with_rotations():
     """A mass and a tensor of inertia at each node of a beam give the inertia at η = 0."""
     n, L = 4, 0.25
@@ -106,6 +108,7 @@ def test_lumped_masses_with_rotations():
     np.testing.assert_allclose(modal, np.eye(len(modal)), atol=1e-9)
 
 
+@pytest.mark.long
 def test_derivative_by_stiffness():
     def lowest(stiffness):
         K, M, positions = truss()

@@ -86,6 +86,7 @@ def bent():
     return of_block(block(skfem.MeshHex, (4, 2, 1)), nu=0.0, n_modes=2)
 
 
+@pytest.mark.long
 def test_bending_tension_and_torsion_of_a_block():
     """σ = N / A + M c / I, and in a section with a transverse force M = F (L - x)."""
     body = bent()

@@ -116,6 +116,7 @@ def test_taut_and_getting_longer_it_is_a_spring():
     np.testing.assert_allclose(found, expected, rtol=1e-13, atol=1e-13)
 
 
+@pytest.mark.long
 def test_contract():
     """Also where the frames coincide."""
     testing.check_frame_force(CABLE, jax.random.key(0), passive=True)

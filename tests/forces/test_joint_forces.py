@@ -38,6 +38,7 @@ def test_viscous_friction_opposes_the_velocity():
     np.testing.assert_allclose(oil.force(T, Q, V), [-1.0, 0.06], rtol=1e-15)
 
 
+@pytest.mark.long
 def test_dry_friction_opposes_the_velocity_and_saturates():
     rub = forces.CoulombFriction("hinge", 3.0, transition_velocity=0.02)
     np.testing.assert_allclose(rub.force(T, Q, V), [-3.0, 3.0 * np.tanh(1.0)], rtol=1e-15)

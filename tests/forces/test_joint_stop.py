@@ -78,6 +78,7 @@ def test_slopes_are_continuous():
     np.testing.assert_allclose(sides[2], sides[1], atol=1e-5)
 
 
+@pytest.mark.long
 def test_never_pulls_and_only_takes_energy():
     q, v = everywhere()
     for damping in (0.0, 2.0, 1e4):
@@ -89,6 +90,7 @@ def test_never_pulls_and_only_takes_energy():
         assert np.all((force - law(SPRING, q, v)) * v <= 0)
 
 
+@pytest.mark.long
 def test_contract():
     testing.check_joint_force(
         BOTH, joints.Revolute("ground", "rod"), jax.random.key(0), passive=True

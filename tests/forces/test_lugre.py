@@ -44,6 +44,7 @@ def under(ts, loads):
     return (*(np.asarray(x[:, 0]) for x in (found.q, found.v, found.z)), np.interp(t, ts, loads), t)
 
 
+@pytest.mark.long
 def test_sticks_below_the_static_force():
     """At z = F/σ₀, and x = -F_s/σ₀ ln(1 - F/F_s) but for the speed of the rise; no drift for 11 s.
 
@@ -58,6 +59,7 @@ def test_sticks_below_the_static_force():
     assert np.max(np.abs(v[held])) < 1e-14
 
 
+@pytest.mark.long
 def test_breaks_away_at_the_static_force():
     """The largest force under a load that grows by 0.2 N/s is within 2 % of F_s."""
     _, v, z, load, _ = under([0.0, 5.0, 10.0, 20.0], [0.0, 1.0, 2.0, 2.0])
@@ -97,6 +99,7 @@ def gain(law, v, z):
     return law.load(T, Q, v, z) * v + stiffness * z * rate
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("varying", [True, False])
 def test_friction_only_takes_energy(varying):
     """In the ranges of numbers that the description gives, and not far outside of them."""
@@ -151,6 +154,7 @@ def test_gradients_by_every_number(formulation):
         assert gradient @ along == pytest.approx(slope, rel=1e-5, abs=1e-9)
 
 
+@pytest.mark.long
 def test_derivatives_at_rest():
     slopes = jax.jacrev(lambda *x: x[0].load(T, Q, *x[1:]), argnums=(0, 1, 2))
     law = forces.LuGreFriction("slide", *NUMBERS)

@@ -144,6 +144,7 @@ def raising(formulation, rotor):
     return system, mbd.assemble(system, values, rates)
 
 
+@pytest.mark.long
 def test_power_is_the_same_in_either_formulation():
     found = [power(*raising(f, True)) for f in (mbd.JointCoordinates(), mbd.MaximalCoordinates())]
     assert found[0] < -10.0  # Gravity gives 6 W; friction and the cable take the rest.
@@ -225,6 +226,7 @@ def test_current_through_an_inductance(formulation, current):
     np.testing.assert_allclose(motion.z[:, 0], wanted[:, 1], rtol=1e-10, atol=1e-11)
 
 
+@pytest.mark.long
 def test_without_an_inductance_in_the_limit():
     """The speeds differ in proportion to L, and nothing else does."""
     without = wheel(DRIVE)

@@ -76,6 +76,7 @@ def test_m2_is_stribeck_friction():
         np.testing.assert_allclose(law(own, v, 0.3, -0.3), wanted, rtol=1e-13, atol=1e-15)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("v", [-0.3, -2e-4, 0.0, 3e-4, 0.4])
 @pytest.mark.parametrize("torques", [(0.5, -0.3), (0.2, -0.2), (0.0, 0.0), (-0.1, -0.4)])
 def test_derivatives_by_all_numbers_against_differences(v, torques):
@@ -141,6 +142,7 @@ def test_rigid_drive_by_hand():
         assert float(found[0]) == pytest.approx(wanted, rel=1e-12)
 
 
+@pytest.mark.long
 def test_numbers_and_signals_as_torques():
     at = T, jnp.zeros(1), jnp.ones(1), jnp.zeros(0)
     assert forces.ServoDrive("hinge", 2.0).load(*at)[0] == 2.0

@@ -263,6 +263,7 @@ def test_springs_close_loops_as_if_they_were_rigid(penalty):
     assert mbd.energy(system, 0.0, state).artificial < 1e-18
 
 
+@pytest.mark.long
 def test_energies_by_what_holds_them():
     model, guess = mechanisms.three_link()
     spring = forces.SpringDamper("ground", "link3", 7.0)
@@ -338,6 +339,7 @@ def test_reactions_of_coupled_joints(name):
     models.near(seen[1], seen[0], 1e-9)
 
 
+@pytest.mark.long
 def test_fixed_bodies_have_no_nodes():
     body = mbd.inertia.box(2.0, [1.0, 2.0, 3.0])
     bolt = {"bolt": joints.Fixed("ground", "wall")}
@@ -410,6 +412,7 @@ def test_what_cannot_be_represented_is_refused(formulation):
         mbd.formulate(mbd.Model(plate, model.joints), formulation)
 
 
+@pytest.mark.long
 def test_joints_at_one_place_ask_for_particles():
     """Two joints in the same point of a body, by which its other points cannot be chosen."""
     rod = mbd.inertia.rod(1.0, 1.0)

@@ -257,6 +257,7 @@ def test_derivatives_are_nan_where_accelerations_are(arm):
     assert all(jnp.isnan(x).all() for x in mbd.acceleration_derivatives(system, 0.0, broken))
 
 
+@pytest.mark.long
 def test_factor_of_a_tree_is_as_sparse_as_its_matrix():
     tree = TreeFactor((-1, 0, 1, 1, 3, 0, -1))
     rows, columns = (x.array for x in tree.pairs)

@@ -194,6 +194,7 @@ def test_mass_is_the_generic_one(formulation):
             models.near(mass, generic, 1e-11)
 
 
+@pytest.mark.long
 @each_formulation
 def test_generic_paths_are_not_the_fast_ones(formulation):
     """Else the comparisons above would compare functions with themselves."""

@@ -73,6 +73,7 @@ def test_feasibility_by_hand():
     assert found["triangle"] == pytest.approx(0.5 / 2.5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("path", "transform", "unit"),
     [

@@ -140,6 +140,7 @@ def cost_and_derivatives(record, substeps):
     return cost(cost.start), jax.grad(cost)(cost.start), J
 
 
+@pytest.mark.long
 def test_missing_samples_contribute_nothing_to_cost_and_gradients(motion):
     results = [
         [np.asarray(x) for x in cost_and_derivatives(masked(motion, fill), 2)]

@@ -44,6 +44,7 @@ def test_a_sensor_of_a_current(truth):
         unknown(system, jnp.zeros(()), motors.start(system))
 
 
+@pytest.mark.long
 def test_a_late_sensor_of_a_current():
     """The reading is that of the motion one delay before, to second order."""
     system = mbd.formulate(motors.model())

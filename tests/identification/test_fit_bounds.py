@@ -81,6 +81,7 @@ def triangle(a, b, c):
     return f"body 'rod': I_{a} + I_{b} >= I_{c} (triangle inequality of the moments of inertia)"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", [jnp.float64, jnp.float32])
 @pytest.mark.parametrize(
     ("moments", "select", "measured", "found"),
@@ -107,6 +108,7 @@ def test_the_edge_of_possible_bodies_is_told(moments, select, measured, found, d
     assert result.of_bodies == bool(found)
 
 
+@pytest.mark.long
 def test_a_body_in_any_axes_and_a_mass_at_the_edge():
     turn = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))[0]
     body = mbd.RigidBody(1.0, turn @ np.diag(LAMINA) @ turn.T)

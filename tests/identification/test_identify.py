@@ -99,6 +99,7 @@ def test_robust_errors_are_about_the_same_where_noise_is_white(fitted):
     assert "use the robust errors" not in str(fitted)
 
 
+@pytest.mark.long
 def test_robust_errors_are_larger_where_noise_is_correlated(tmp_path):
     """The correlation spans some ten readings; table and page say which errors are reliable."""
     fit = fit_of(records(correlation=0.9, seed=1))
@@ -255,6 +256,7 @@ def test_first_order_method_goes_downhill(measured):
     assert fit["k"] == pytest.approx(2.0, rel=0.02)
 
 
+@pytest.mark.long
 def test_records_are_predicted_together_as_apart(measured):
     together = mbd.predict(pendulum(), measured)
     for record, prediction in zip(measured, together, strict=True):

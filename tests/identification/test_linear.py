@@ -41,6 +41,7 @@ def data(system):
     return Y, np.asarray(Y.forces())
 
 
+@pytest.mark.long
 def test_base_parameters_are_the_known_combinations(system, data):
     """Of a planar double pendulum: J1 + m2 l², m1 c1x + m2 l, m1 c1z, J2, m2 c2x, m2 c2z, b."""
     base = mbd.base_parameters(data[0])
@@ -79,6 +80,7 @@ def test_least_squares_finds_the_truth_within_its_errors(data):
     assert np.all(fit.relative_errors[truth > 0.05] < 5.0)
 
 
+@pytest.mark.long
 def test_exact_forces_give_the_model(data):
     Y, exact = data
     missing = exact.copy()
@@ -119,6 +121,7 @@ def test_the_prior_decides_on_what_forces_do_not_show(data):
     )
 
 
+@pytest.mark.long
 def test_further_columns(data):
     Y, exact = data
     root = np.sqrt(np.abs(exact))

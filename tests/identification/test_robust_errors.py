@@ -165,6 +165,7 @@ def test_what_the_fit_takes_of_the_noise_is_put_back():
     np.testing.assert_allclose(np.mean(np.square(own), axis=0), naive**2, rtol=0.1)
 
 
+@pytest.mark.long
 def test_a_loss_that_outliers_hardly_pull_at():
     """Robust errors of a mean are the scatter of repeated means."""
     rng, loss, n = np.random.default_rng(3), Cauchy(), 300

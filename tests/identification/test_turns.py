@@ -95,6 +95,7 @@ def test_readings_that_mean_the_same_have_no_residual(kind):
     np.testing.assert_array_equal(nearest[:, kept], reading.reshape(3, nq)[:, kept])
 
 
+@pytest.mark.long
 def test_bodies_that_float_are_read_like_free_joints():
     model = mbd.Model({"a": mbd.inertia.sphere(1.0, 0.5)}, {})
     reading = jnp.array([[9.0, 2.0, 3.0, 0.8, 0.0, 0.6, 0.0]])
@@ -103,6 +104,7 @@ def test_bodies_that_float_are_read_like_free_joints():
     np.testing.assert_allclose(nearest - measured, jnp.eye(1, 7) * 9.0, atol=1e-15)
 
 
+@pytest.mark.long
 def test_residuals_of_angles_have_slopes_everywhere():
     """One by the reading, also half a turn off; and those of a calibration as without turns."""
     hinge = mbd.sensors.JointPosition("hinge")

@@ -152,6 +152,7 @@ def test_gradient(pendulum):
     assert slope == pytest.approx(float(look(value)[1]), rel=1e-8)
 
 
+@pytest.mark.long
 def test_weights_are_exact_for_polynomials():
     ages = jnp.array([0.1, 0.25, 0.31, 0.5])
 

@@ -80,6 +80,7 @@ def test_frames_by_name(fall, dataset):
     assert tip.rotation.dims == ("time", "row", "column")
 
 
+@pytest.mark.long
 def test_joints_by_name(fall, dataset):
     motion = fall.finite().joints
     np.testing.assert_array_equal(dataset.q_hinge, motion["hinge"].q)

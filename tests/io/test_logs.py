@@ -342,6 +342,7 @@ def test_ros_bags(tmp_path, kind):
 # MDF4 --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_mdf(tmp_path):
     asammdf = pytest.importorskip("asammdf")
     path = tmp_path / "run.mf4"

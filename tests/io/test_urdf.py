@@ -153,6 +153,7 @@ def test_text_and_path_read_the_same():
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.long
 def test_floating_base_is_a_body_on_a_free_joint():
     fixed, floating = from_urdf(CRANE), from_urdf(CRANE, floating_base=True)
     assert set(floating.bodies) == {*fixed.bodies, "rail"}
@@ -222,6 +223,7 @@ def test_independent_followers_have_their_own_coordinates():
     assert "right damping" in model.forces
 
 
+@pytest.mark.long
 def test_fixed_followers_stay_at_their_offset():
     model = from_urdf(GRIPPER, mimic="fixed")
     assert set(model.joints) == {"left"}

@@ -81,6 +81,7 @@ def test_collision_meshes_come_from_given_folders(stool):
         urdf_shapes(text, floating_base=True)
 
 
+@pytest.mark.long
 def test_contacts_with_a_floor(stool):
     """Names, laws and force of the foot by its depth."""
     model = from_urdf(stool, floating_base=True, contacts=True, meshes="skip")

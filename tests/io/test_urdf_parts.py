@@ -104,6 +104,7 @@ def test_relative_meshes_stay_in_the_folder_of_the_file(packages):
         urdf_visuals(path, packages)
 
 
+@pytest.mark.long
 def test_visuals_are_drawn(packages):
     path = packages / "arm" / "robot.urdf"
     path.write_text(robot("tip.stl"))

@@ -26,6 +26,7 @@ def test_rounding_errors_behind_nearly_dependent_columns_are_no_constraints(near
     assert int(jnp.sum(factors.nonzero)) == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("asked", "n_nonzero"), [(1e-13, 1), (1e-9, 2)])
 def test_rounding_errors_of_the_demand_are_no_demand(asked, n_nonzero):
     """Two columns differ by less than the violation of the constraints and by more than rounding.

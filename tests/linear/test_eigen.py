@@ -88,6 +88,7 @@ def test_derivatives_of_distinct_eigenvalues_are_differences(seed):
         np.testing.assert_allclose(found, expected, atol=1e-7 * np.abs(expected).max())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("coupled", [(), (0, 3)])
 def test_reverse_mode_is_forward_mode(coupled):
     A, dA = similar(jordan([0, 0, -1, -3, -3, -4], coupled))
@@ -104,6 +105,7 @@ def test_reverse_mode_is_forward_mode(coupled):
     assert np.sum(np.asarray(gradient) * dA) == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.long
 def test_normalization_and_order():
     rng = np.random.default_rng(4)
     A = rng.normal(size=(7, 7))
@@ -236,6 +238,7 @@ def test_block_of_three_that_is_exact():
         np.testing.assert_allclose(found, expected, atol=1e-6 * np.abs(expected).max())
 
 
+@pytest.mark.long
 def test_frequencies_beside_a_rigid_body_mode():
     """They grow like √k."""
     k = 1e4

@@ -7,6 +7,7 @@ import pytest
 from jaxmbd.linear import eigh, follow, modal_assurance
 
 
+@pytest.mark.long
 def test_assurance_of_equal_and_orthogonal_shapes():
     rng = np.random.default_rng(0)
     phi = np.linalg.qr(rng.normal(size=(4, 3)) + 1j * rng.normal(size=(4, 3)))[0]

@@ -367,6 +367,7 @@ def clamped_beam(E, formulation):
 ELASTIC = "among 'rod elastic\\[0\\]', 'rod elastic\\[1\\]'"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("caller", ["linearize", "buckling"])
 @pytest.mark.parametrize("given", [(), ("rod elastic[1]",)])
 def test_too_few_elastic_coordinates(caller, given):

@@ -67,6 +67,7 @@ def test_motion_of_a_mode(rods):
         modes.motion(3)
 
 
+@pytest.mark.long
 def test_displaced_state(rods):
     x = jnp.array([1e-6, 0.0, 0.0, 0.0, 2e-6, 0.0])
     moved = rods.displaced(x)

@@ -170,6 +170,7 @@ def test_what_inspect_says(system):
     assert found.report.endswith("accelerations: generated machine code")
 
 
+@pytest.mark.long
 def test_what_is_not_generated_and_why():
     class Looked(mbd.forces.AbstractJointForce):
         """A force that calls Python."""

@@ -52,6 +52,7 @@ def look(model, formulation=FORMULATIONS["joint"]):
     return mbd.inspect(system, linkages.drawn(system))
 
 
+@pytest.mark.long
 def test_a_four_bar_in_words(capsys):
     found = look(FOUR_BAR)
     assert capsys.readouterr().out == ""  # `print` would repeat it.
@@ -114,6 +115,7 @@ def test_where_nothing_can_be_assembled_it_says_why():
     assert "not evaluated: assemble: these joints stay open" in found.report
 
 
+@pytest.mark.long
 def test_open_joints_are_reported():
     bars = {"crank": ((0, 0, 0), (0, 0, 1)), "rod": ((0, 0, 1), (0, 0, 2))}
     pins = {"a": ("ground", "crank", (0, 0, 0)), "b": ("crank", "rod", (0, 0, 1))}
@@ -139,6 +141,7 @@ def test_singular_positions_are_pointed_out():
     assert "no position nearby closes" in look(toggle).report
 
 
+@pytest.mark.long
 def test_couplings_and_drivers():
     bars = {"a": ((0, 0, 0), (1, 0, 0)), "b": ((2, 0, 0), (3, 0, 0))}
     pins = {"p": ("ground", "a", (0, 0, 0)), "q": ("ground", "b", (2, 0, 0))}
@@ -156,6 +159,7 @@ def test_couplings_and_drivers():
     assert "degrees of freedom: 0; 1 without the drivers" in found.report
 
 
+@pytest.mark.long
 def test_rolling_and_floating():
     disc = mbd.inertia.cylinder(1.0, 0.5, 0.1, axis=(0, 1, 0))
     above = Frame("ground", (0, 0, -0.5))

@@ -258,6 +258,7 @@ def test_replacements_that_make_no_sense(model, values, message):
         model.replace(values)
 
 
+@pytest.mark.long
 def test_predictions_without_readings(model):
     ts = np.linspace(0.0, T1, 5)
     spin = {"spin": mbd.sensors.AngularVelocity("tip")}

@@ -62,6 +62,7 @@ class Programs:
         jax.monitoring.unregister_event_duration_listener(self._heard)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("adaptive", thorough_but([False], [False, True]))
 def test_other_numbers_need_no_other_program(model, adaptive):
     heavy = eqx.tree_at(lambda m: m.bodies["rod"].mass, model, jnp.asarray(2.0))
@@ -117,6 +118,7 @@ def test_only_known_checks_are_left_out():
         unchecked(jnp.array(2.0))
 
 
+@pytest.mark.long
 def test_repeated_functions_become_loops():
     def fn(x):
         y = x

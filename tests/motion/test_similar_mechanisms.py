@@ -244,6 +244,7 @@ def test_results_do_not_depend_on_units(name):
                 np.testing.assert_allclose(found, expected, rtol=0, atol=1e-8 * scale)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("units", UNITS)
 def test_small_inertias_have_an_inverse_in_single_precision(units):
     model, _ = oscillator(*UNITS[units])

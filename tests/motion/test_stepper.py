@@ -81,6 +81,7 @@ def test_states_and_readings_of_a_rollout(system, start, expected, generated):
         assert np.allclose(readings[name], reading, atol=1e-10), name
 
 
+@pytest.mark.long
 def test_inputs_begin_with_the_values_of_the_model(system, start):
     with scalarjit.enabled(False):
         stepper = mbd.Stepper(system, None, DT, inputs=["motor"])

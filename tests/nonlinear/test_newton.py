@@ -131,6 +131,7 @@ def compare(together, alone):
     )
 
 
+@pytest.mark.long
 def test_members_of_a_batch_renew_their_own_factors():
     """One has good factors, one those of another equation, and one has no root."""
     a = jnp.array([[4.0], [4.0], [jnp.nan]])
@@ -159,6 +160,7 @@ def test_members_of_a_batch_renew_factors_together():
     np.testing.assert_allclose(kept[0], together[0][1], rtol=1e-14)
 
 
+@pytest.mark.long
 def test_one_change_does_where_the_rate_is_known():
     """Steps for x = a with a slope that is off by 0.001: each change is 0.001 of the one before."""
     factors = Dense().factor(without_code(lambda x: 1.001 * x), jnp.ones(1), BLOCKS_OF_ONE)[1]
@@ -183,6 +185,7 @@ def test_one_change_does_where_the_rate_is_known():
     assert root(1e-4, cache).steps == 2  # Something has happened.
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("age", "n_steps", "usable"), [(18, 3, True), (19, 2, True), (19, 3, False), (39, 3, False)]
 )
@@ -282,6 +285,7 @@ def test_derivatives_with_factors_far_from_the_jacobian(slope, off):
         np.testing.assert_allclose(derivative(lambda a: root(a).x)(a), [[1.0]], rtol=1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("chord", [False, True])
 def test_changes_that_rounding_keeps_large_end_the_search(chord):
     """Unknowns that a Jacobian of condition 1e9 leaves uncertain to 1e-7 of themselves."""
@@ -303,6 +307,7 @@ def test_changes_that_rounding_keeps_large_end_the_search(chord):
     np.testing.assert_allclose(root.x, x, rtol=1e-5)
 
 
+@pytest.mark.long
 def test_kinds_converge_relative_to_their_own_size():
     """A multiplier of 1e-9 is found as exactly as a length of one."""
 
@@ -342,6 +347,7 @@ def test_derivatives_can_be_differentiated(chord):
         np.testing.assert_allclose(np.ravel(twice(a)), expected, rtol=1e-12)
 
 
+@pytest.mark.long
 def test_equations_beyond_the_constraints_do_not_loosen_them():
     """A state z that pulls at a velocity of little inertia, beside a possibly redundant constraint.
 

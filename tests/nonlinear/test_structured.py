@@ -209,6 +209,7 @@ def test_unknowns_of_several_stages():
     np.testing.assert_allclose(found, expected, atol=1e-9 * np.abs(expected).max())
 
 
+@pytest.mark.long
 def test_dependent_constraints_give_way_as_in_the_dense_matrix():
     pattern = MaximalSystem(lower(twin_rods())).sparsity_pattern()
     J, nv = random_matrix(pattern), len(pattern.velocities)

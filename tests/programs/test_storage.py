@@ -71,6 +71,7 @@ def test_derivatives_of_kernels_are_not_traced_again(folder, monkeypatch):
     np.testing.assert_array_equal(slope(), first)
 
 
+@pytest.mark.long
 def test_components_of_ones_own_are_not_stored(folder):
     def programs():
         return set(folder.glob("*.program"))
@@ -127,6 +128,7 @@ def test_versions_of_xla_without_the_options(monkeypatch):
     assert storage._compiled(traced.lower(), traced.jaxpr.jaxpr)(1.0) == jnp.sin(1.0)
 
 
+@pytest.mark.long
 def test_code_of_another_processor_is_not_run(folder, monkeypatch):
     """Machines of different processors may share a user's folder."""
     motion(pendulum())
@@ -170,12 +172,14 @@ def test_derivatives_of_another_generator_are_not_used(folder, monkeypatch):
         slope()
 
 
+@pytest.mark.long
 def test_no_program_is_stored_under_checks_of_jax(folder):
     with jax.debug_nans(True):
         motion(pendulum())
     assert not list(folder.glob("*.program"))
 
 
+@pytest.mark.long
 def test_lost_and_damaged_files_are_made_again(folder):
     first = motion(pendulum())
     paths = sorted(folder.iterdir())

@@ -41,6 +41,7 @@ def test_results_of_several_types():
     close(jax.vmap(fn, (None, 0))(A, x), jax.vmap(turned, (None, 0))(A, x))
 
 
+@pytest.mark.long
 def test_batches_of_batches():
     fn = made(turned, A, X)
     As, xs = jnp.stack([A, 2 * A]), jnp.stack([X, X**2, -X, 0 * X, 1 - X])
@@ -148,6 +149,7 @@ def steps(A, x, n=30):
     return x, count, *kept
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shares", [True, False])
 def test_loops_that_stay_loops(monkeypatch, shares):
     monkeypatch.setattr(lengths, "MAX_UNROLLED", 0)

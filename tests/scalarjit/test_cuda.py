@@ -118,6 +118,7 @@ def test_loops_without_a_limit():
     assert len(set(np.asarray(found[1]))) == 4
 
 
+@pytest.mark.long
 def test_dense_factorizations():
     def solved(A, x):
         B = A @ A.T + jnp.diag(jnp.exp(x))

@@ -33,6 +33,7 @@ def refuse(*args):
     raise AssertionError("scalars are made again")
 
 
+@pytest.mark.long
 def test_another_process_makes_no_scalars(folder, monkeypatch):
     found = slope(X)
     assert len(list(folder.glob("*.json"))) == len(list(folder.glob("*.o"))) > 1

@@ -52,6 +52,7 @@ def short(monkeypatch):
     row_loops.with_row_loops.cache_clear()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shares", [True, False])
 def test_values_and_derivatives_alone_and_in_batches(short, monkeypatch, shares):
     """Results equal JAX's, whether or not states share what does not vary."""

@@ -97,6 +97,7 @@ def test_total_order(dtype):
         close(own(x), order(jnp.broadcast_to(x, xs.shape)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", [jnp.float64, jnp.float32])
 def test_interpolation_in_a_table(dtype):
     """Binary search among samples, and its derivative by time and by the samples."""
@@ -114,6 +115,7 @@ def halved(x, n=20):
     return while_at_most(lambda x: x > 1.0, lambda x: 0.5 * x, x, n)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n", [1, 20])
 def test_loops_that_end_early(n):
     fn = lambda x: halved(x, n)  # noqa: E731

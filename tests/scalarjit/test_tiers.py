@@ -39,6 +39,7 @@ def stored(path):
     return tiers.Stored.unpacked(contents)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("block", thorough_but(range(1), range(40)))
 def test_both_have_the_same_bits(block):
     """Random programs with derivatives, for one state and for batches."""
@@ -101,6 +102,7 @@ def test_code_that_runs_long_is_optimized_by_itself(compiled):
     np.testing.assert_array_equal(many(x), first)
 
 
+@pytest.mark.long
 def test_files_hold_what_was_optimized_last(folder, compiled):
     """Another process begins with it, and optimizes what this one did not."""
     before = waiting()
@@ -124,6 +126,7 @@ print(jax.jit(jax.vmap(scalarjit.jit(rates)))(jnp.ones((5, 3))).sum(), len(waiti
     assert found.stdout.split() == [str(expected.sum()), "0"], found.stderr
 
 
+@pytest.mark.long
 def test_a_process_may_end_while_code_is_optimized():
     script = """
 import jax, scalarjit, threading

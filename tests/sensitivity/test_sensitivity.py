@@ -145,6 +145,7 @@ def test_sizes_choose_the_mode():
     assert mbd.sensitivities(fn, oscillator(), twelve).mode == "reverse"
 
 
+@pytest.mark.long
 def test_scaled_and_relative():
     p, y = np.array([*VALUES.values()]), found().outputs["x"]
     slopes = found().slopes["x"]
@@ -400,6 +401,7 @@ def test_sobol_indices_of_ishigami_s_function():
     np.testing.assert_allclose(path["total"][:, 2], found["total"], rtol=1e-6)
 
 
+@pytest.mark.long
 def test_the_design_is_known_by_its_numbers(tmp_path):
     """Also of a sweep from files, and with coordinates in another order."""
     options = {"chunk": 1024, "progress": False, "folder": tmp_path / "sweep"}

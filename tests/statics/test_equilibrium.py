@@ -399,6 +399,7 @@ def test_held_joints_keep_their_coordinates_and_take_the_load(hanging):
     assert float(slope(state.q)[0]) == pytest.approx(1.0, rel=1e-12)
 
 
+@pytest.mark.long
 def test_loads_are_replaced_by_name(hanging):
     state = mbd.assemble(hanging, {"hinge": 0.3})
     sideways = mbd.equilibrium(hanging, state, load={"gravity": forces.Gravity((9.81, 0, 0))})
@@ -438,6 +439,7 @@ def test_it_runs_under_jit_and_vmap(hanging):
     assert found.stable.tolist() == [True, True, False]
 
 
+@pytest.mark.long
 def test_solves_with_bodies_without_joints():
     """The mass matrix of maximal coordinates for no right-hand side at all."""
     system = mbd.formulate(mbd.Model({"rod": link()}, {}, {}), mbd.MaximalCoordinates())

@@ -57,6 +57,7 @@ def test_continuous_pid_of_a_joint(formulation):
     np.testing.assert_allclose(found.z[:, 0], wanted[:, 2], atol=1e-9)
 
 
+@pytest.mark.long
 def test_filtered_derivative_of_a_sensor_and_of_a_joint():
     """The filter of a sensor starts from zero, that of a joint from its velocity."""
     kp, _, kd = GAINS
@@ -150,6 +151,7 @@ def test_gradients_by_gains(period):
     np.testing.assert_allclose(slopes[0], by_difference, rtol=1e-5)
 
 
+@pytest.mark.long
 def test_integral_does_not_wind_up():
     """At a limit dI/dt = 0 leads to kp e + I = limit + T ki e; without limits it grows."""
     far = {"setpoint": 50.0, "kp": 1.0, "ki": 2.0}
@@ -223,6 +225,7 @@ def test_a_learned_law_has_gradients():
     assert float(jnp.max(jnp.abs(slope))) > 1e-6
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "formulation", thorough_but(models.FORMULATIONS[:1], models.FORMULATIONS), ids=models.name_of
 )
@@ -310,6 +313,7 @@ def test_implicit_steps_in_maximal_coordinates():
     np.testing.assert_allclose(*ends, atol=1e-10)
 
 
+@pytest.mark.long
 def test_held_commands_between_samples():
     """A law without memory: z holds its command alone, from the first multiple of the period."""
 
@@ -376,6 +380,7 @@ def test_one_configuration_for_accelerations(monkeypatch, formulation):
     assert len(made) == 1
 
 
+@pytest.mark.long
 def test_a_floating_body():
     """Held by springs along the axes of the world, through a wrench on the body of its name."""
 
@@ -395,6 +400,7 @@ def test_a_floating_body():
     np.testing.assert_allclose(place.R @ vdot[:3], [-0.5, -1.0, -1.5], atol=1e-12)
 
 
+@pytest.mark.long
 def test_sensors_read_what_the_system_says():
     system = arm(mbd.Controller(READ["tip"], lambda t, y: y[0], "elbow"))
     state = mbd.assemble(system, {"shoulder": 0.3, "elbow": 0.5}, {"elbow": 1.0})

@@ -232,6 +232,7 @@ def test_a_body_that_floats_and_a_model_without_ports():
     assert types(mbd.formulate(lone, mbd.JointCoordinates(), dtype=SINGLE)) == {"float32"}
 
 
+@pytest.mark.long
 def test_numbers_of_formulations_are_converted():
     points = [[0, 0, 0], [1, 0, 0], [0, 1, 0], np.array([0, 0, 1], SINGLE)]
     for formulation, types_of_model in (

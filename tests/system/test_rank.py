@@ -76,6 +76,7 @@ def test_a_folded_parallelogram_is_singular(name):
     assert set(folded.redundant) == set(moving.redundant)
 
 
+@pytest.mark.long
 def test_near_a_singular_position_the_rank_is_full():
     assert rank_of(linkages.parallelogram(1e-3), JOINT).dof == 1
 
@@ -101,6 +102,7 @@ def test_a_stretched_toggle_has_no_position_nearby():
     assert found.n_nearby == 0
 
 
+@pytest.mark.long
 def test_independent_loops_add_up():
     parts = linkages.together(linkages.four_bar(), linkages.four_bar("other ", at=3.0))
     found = rank_of(linkages.hinged(**parts), JOINT)
@@ -130,6 +132,7 @@ def test_planes_may_lie_anyhow(name):
     assert found.n_nearby > 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("size", "mass"), [(1e-5, 1.0), (1e4, 1e-6), (1.0, 1e12)])
 def test_units_do_not_matter(size, mass):
     parts = linkages.four_bar(size=size)
@@ -181,6 +184,7 @@ def test_joints_that_cannot_be_closed():
     assert not found.closes
 
 
+@pytest.mark.long
 def test_drivers_take_freedoms():
     motor = {"motor": joints.Driver("left", 0.3)}
     found = rank_of(mbd.Model(FOUR_BAR.bodies, FOUR_BAR.joints, drivers=motor), JOINT)
@@ -190,6 +194,7 @@ def test_drivers_take_freedoms():
     assert found.n_nearby > 0
 
 
+@pytest.mark.long
 def test_a_second_driver_repeats_the_first():
     motors = {"motor": joints.Driver("left", 0.0), "second": joints.Driver("right", 0.0)}
     found = rank_of(mbd.Model(FOUR_BAR.bodies, FOUR_BAR.joints, drivers=motors), JOINT)
@@ -197,6 +202,7 @@ def test_a_second_driver_repeats_the_first():
     assert {"motor", "second"} <= set(found.redundant)
 
 
+@pytest.mark.long
 def test_couplings_take_freedoms():
     parts = linkages.together(linkages.four_bar(), linkages.four_bar("other ", at=3.0))
     two = linkages.hinged(**parts)
@@ -215,6 +221,7 @@ def test_rolling_leaves_more_positions_than_velocities(formulation):
     assert found.redundant == {}
 
 
+@pytest.mark.long
 def test_a_second_weld_repeats_the_first():
     welds = {name: joints.Fixed("ground", "a") for name in ("first", "second")}
     model = mbd.Model({"a": mbd.inertia.sphere(1.0, 0.1)}, welds)

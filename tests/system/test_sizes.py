@@ -71,6 +71,7 @@ def test_sizes_of_coordinates_are_lengths_and_angles():
     assert v.tolist() == 2 * ([3.0] * 3 + [1.0] * 3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [1e-6, 1.0, 1e6])
 def test_bodies_are_in_a_plane_by_the_size_of_the_mechanism(size):
     """Loop joints with ends off the plane by a part of the size are refused, rounding is not."""
