@@ -34,6 +34,7 @@ SIZES = np.array([0.2, 0.03, 0.02, 0.1, 0.2, 0.03, 0.02, 0.1, 1e-4, 0.3, 0.03, 0
 M1, M2 = example.MASSES
 FIRST = np.array([0.15, 0.03 - M1 * 0.15**2, 0.01, 0.1, 0.2, 0.04 - M2 * 0.2**2, 0.01, 0.1])
 FIRST = np.concatenate([FIRST, [example.SPIN, 0.0, 0.0, 0.0]])
+AFTER = 1000  # Samples of a record before predictions with `--after`.
 # Numbers that are fitted, and numbers of which each record has its own.
 CHOICES = {
     "with rotor 2 and tilt": (10, ()),
@@ -141,7 +142,7 @@ def fitted(paths: list[Path], length: int, n: int, zeros: tuple[int, ...]):
 def with_zeros(x, path: Path, length: int):
     """Numbers of a model with those zeros of both angles that fit the first part of a record."""
     given = windows(path, length, length // 2)
-    first = (example.FIRST - length) // (length // 2) + 1
+    first = (AFTER - length) // (length // 2) + 1
     given = Windows(*(array[..., :first] for array in given))
     record = np.zeros(first, dtype=int)
     found = least_squares(
@@ -175,7 +176,7 @@ def main() -> None:
                 x, cost, took = fitted(others, length, *CHOICES[name])
                 given = windows(unseen, round(example.AHEAD[-1] / example.STEP), example.EVERY)
                 if arguments.after:
-                    given = Windows(*(a[..., example.FIRST // example.EVERY :] for a in given))
+                    given = Windows(*(a[..., AFTER // example.EVERY :] for a in given))
                     x = with_zeros(x, unseen, length) if CHOICES[name][1] else x
                 columns = np.broadcast_to(x[:, None], (len(NAMES), given.angles.shape[1]))
                 squares = np.sum(np.asarray(predicted(columns, given)) ** 2, axis=1)

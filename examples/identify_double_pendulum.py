@@ -3,11 +3,9 @@
     python examples/identify_double_pendulum.py FOLDER [--unseen NAME] [--report FILE.html]
 
 The folder holds records of the torque-driven rig of the DFKI Underactuated Lab (design C.1) with
-the columns time, pos1, pos2, tau1, tau2. All but one are fitted, in windows of 1 s. Dry friction
-stops the links up to 0.1 rad from the vertical, so the zeros of both encoders, set before each
-record, are fitted for each record too. The record that is left out says how well the fit predicts
-both angles 0.1, 0.5 and 2 s ahead, beside the values that the rig's owners publish: its first 2 s
-determine its zeros, and predictions start later. The report is one page.
+the columns time, pos1, pos2, tau1, tau2. All but one are fitted, in windows of 1 s. The one that is
+left out says how well the fit predicts both angles 0.1, 0.5 and 2 s ahead, beside the values that
+the rig's owners publish. The report is one page.
 """
 
 import argparse
@@ -30,8 +28,6 @@ WINDOW, STRIDE = 500, 250  # Samples that are fitted from one start, and from st
 SMOOTH = 61  # Samples of a smoothing polynomial: longer than a vibration of the rig, at 10 Hz.
 AHEAD = (0.1, 0.5, 2.0)  # Predictions [s].
 EVERY = 50  # Samples between their starts.
-FIRST = 1000  # Samples of a record that determine its zeros, if the model is known.
-JOINTS = ("joint1", "joint2")
 SOLVER = diffrax.Midpoint()
 NOISE = {"joint1": 0.01, "joint2": 0.01}  # No prediction is as good; steps may err by 1 % of it.
 TRANSITION = 0.05  # Of dry friction in the fitted model [rad/s].
@@ -90,19 +86,16 @@ def published():
     return rig(PUBLISHED, 0.01, smooth_step)
 
 
-def windows(path, length, stride, zeros=(0.0, 0.0), names=JOINTS):
-    """A record, evenly sampled, in windows that start from smoothed angles and their rates.
-
-    `zeros` are subtracted from the angles [rad]; `names` are those of their sensors.
-    """
+def windows(path, length, stride):
+    """A record, evenly sampled, in windows that start from smoothed angles and their rates."""
     data = mbd.io.read_record(path, ["time", "pos1", "pos2", "tau1", "tau2"])
     ts = np.arange(data["time"][0], data["time"][-1], STEP)
     readings, angles, rates, torques = {}, {}, {}, {}
-    for i, zero, name in zip((1, 2), zeros, names, strict=True):
+    for i in (1, 2):
         joint = f"joint{i}"
-        readings[name] = np.interp(ts, data["time"], data[f"pos{i}"]) - zero
-        angles[name] = savgol_filter(readings[name], SMOOTH, 3)
-        rates[joint] = savgol_filter(readings[name], SMOOTH, 3, deriv=1, delta=STEP)
+        readings[joint] = np.interp(ts, data["time"], data[f"pos{i}"])
+        angles[joint] = savgol_filter(readings[joint], SMOOTH, 3)
+        rates[joint] = savgol_filter(readings[joint], SMOOTH, 3, deriv=1, delta=STEP)
         torque = mbd.signals.Samples(data["time"], data[f"tau{i}"])
         torques[f"drive{i}"] = mbd.forces.JointTorque(joint, torque)
     record = mbd.Experiment(ts, readings, forces=torques, name=path.stem)
@@ -124,38 +117,15 @@ def select():
     return chosen
 
 
-def encoders(name):
-    """The encoders of one record, whose zeros are those of this record."""
-    joints = (mbd.sensors.JointPosition(joint) for joint in JOINTS)
-    return {f"{x.joint}, {name}": mbd.sensors.Calibrated(x, bias=0.0) for x in joints}
-
-
 def fit(paths):
-    """Fit centres, inertias and friction of both links, and the zeros of every record."""
-    sensors, records = {}, []
-    for path in paths:
-        own = encoders(path.stem)
-        sensors |= own
-        records += windows(path, WINDOW, STRIDE, names=tuple(own))
-    chosen = select() | {f"zero of {name} [rad]": f"sensors.{name}.bias" for name in sensors}
-    return mbd.identify(
-        rig(ROUGH, TRANSITION), records, chosen, sensors=sensors, integrator=SOLVER, substeps=2
-    )
+    """Fit centres, inertias and friction of both links."""
+    records = [window for path in paths for window in windows(path, WINDOW, STRIDE)]
+    return mbd.identify(rig(ROUGH, TRANSITION), records, select(), integrator=SOLVER, substeps=2)
 
 
-def zeros_of(model, path):
-    """Readings of both encoders at joint angles of zero [rad], from the first part of a record."""
-    sensors = encoders("unseen")
-    records = windows(path, WINDOW, STRIDE, names=tuple(sensors))
-    records = records[: (FIRST - WINDOW) // STRIDE + 1]
-    chosen = [f"sensors.{name}.bias" for name in sensors]
-    found = mbd.identify(model, records, chosen, sensors=sensors, integrator=SOLVER, substeps=2)
-    return tuple(float(found[name]) for name in chosen)
-
-
-def forecasts(path, zeros=(0.0, 0.0), first=0):
-    """Windows as long as the longest prediction, from starts spread over a record from a row on."""
-    return windows(path, round(AHEAD[-1] / STEP), EVERY, zeros)[first // EVERY :]
+def forecasts(path):
+    """Windows as long as the longest prediction, from starts spread over the record."""
+    return windows(path, round(AHEAD[-1] / STEP), EVERY)
 
 
 def forecast_errors(model, records):
@@ -179,17 +149,14 @@ def main(folder, unseen=UNSEEN, report=None):
     print("".join(f"{f'{t:g} s ahead':>14}" for t in AHEAD))
     errors = {}
     for name, path in records.items():
-        ours, theirs = (
-            forecast_errors(model, forecasts(path, zeros_of(model, path), FIRST))
-            for model in (found.model, published())
-        )
+        starts = forecasts(path)
+        ours, theirs = (forecast_errors(model, starts) for model in (found.model, published()))
         errors[name] = ours, theirs
         where = name if name == unseen else f"{name} (fitted)"
         for who, row in (("fit", ours), ("published", theirs), ("ratio", theirs / ours)):
             print(f"{where:<26}{who:<12}" + "".join(f"{x:14.3g}" for x in row))
     if report is not None:
-        zeros = zeros_of(found.model, records[unseen])
-        unfitted = windows(records[unseen], WINDOW, STRIDE, zeros)
+        unfitted = windows(records[unseen], WINDOW, STRIDE)
         found.report(report, validation=unfitted, title="Double pendulum")
     return found, errors
 
