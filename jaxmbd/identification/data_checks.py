@@ -1,10 +1,12 @@
 """Checks of records before a fit: clocks, channels, delays, and what the motion shows."""
 
 import dataclasses
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Unpack
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -25,7 +27,7 @@ from ..system.inverse_dynamics import inverse_dynamics
 from .channel_checks import Check, Thresholds, of_channel, of_dead_channel
 from .delay_checks import Comparison, compared
 from .delays import components, smooth
-from .experiment import Experiment, joined
+from .experiment import Experiment
 from .joint_order import joint_order
 from .multistart import linearize
 from .problem import Options, Problem, as_problem
@@ -304,7 +306,7 @@ def check_data(
         raise ModelError("check_data needs concrete numbers; call it outside jit")
     motions, _ = split_experiments(problem.experiments, "check_data")
     # Delays and faults are those of a measurement, however short its parts are.
-    measured = joined(motions)
+    measured = _measurements(motions)
     channels = [x for name, record in measured for x in _channels(record, name)]
     checks = [
         check
@@ -330,6 +332,58 @@ def _as_problem(model: Any, experiments: Any, select: Any, options: Options) -> 
     if isinstance(model, Problem) or select is not None:
         return as_problem("check_data", model, experiments, select, options)
     return as_problem("check_data", model, experiments, (), options)
+
+
+def _measurements(records: Sequence[Experiment]) -> list[tuple[str, Experiment]]:
+    """Records as they were measured, each with its name in messages.
+
+    A record that begins with a row of another one, and has the same inputs, is a part of the same
+    measurement: such records become one again.
+    """
+    runs: list[list[int]] = []
+    run_of: dict[bytes, int] = {}
+    for k in sorted(range(len(records)), key=lambda k: float(np.asarray(records[k].ts)[0])):
+        rows = _rows_as_bytes(records[k])
+        run = run_of.get(rows[0], len(runs))
+        if run == len(runs):
+            runs.append([])
+        runs[run].append(k)
+        run_of |= dict.fromkeys(rows, run)
+    return [
+        (
+            " to ".join(records[k].label.called(k) for k in dict.fromkeys((run[0], run[-1]))),
+            _whole([records[k] for k in run]),
+        )
+        for run in sorted(runs)
+    ]
+
+
+def _rows_as_bytes(record: Experiment) -> list[bytes]:
+    """For each row, what it shares with the same row of another record."""
+    inputs, kinds = jax.tree.flatten((record.forces, record.inputs, record.periods))
+    arrays, names = jax.tree.flatten(_rows(record))
+    common = repr((kinds, names)).encode() + b"".join(np.asarray(x).tobytes() for x in inputs)
+    columns = [np.asarray(x, dtype=float).reshape(len(x), -1) for x in arrays]
+    digest = hashlib.sha256(common).digest()
+    return [digest + row.tobytes() for row in np.concatenate(columns, axis=1)]
+
+
+def _rows(record: Experiment) -> Any:
+    """All that has a row for each instant."""
+    return record.ts, record.measurements, record.valid
+
+
+def _whole(parts: Sequence[Experiment]) -> Experiment:
+    """Parts of a record in the order of their starts, joined, without the rows that they share."""
+    end, kept = -np.inf, []
+    for part in parts:
+        ts = np.asarray(part.ts)
+        new = ts > end
+        kept.append([np.asarray(x)[new] for x in jax.tree.leaves(_rows(part))])
+        end = max(end, ts[-1])
+    # By NumPy: JAX would compile a program for each number of rows.
+    joined = [jnp.asarray(np.concatenate(x)) for x in zip(*kept, strict=True)]
+    return eqx.tree_at(lambda x: jax.tree.leaves(_rows(x)), parts[0], joined)
 
 
 def _channels(experiment: Experiment, record: str) -> Iterator[Channel]:

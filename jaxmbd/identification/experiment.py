@@ -1,7 +1,5 @@
 """A measured record: times, readings, inputs and initial state."""
 
-import functools
-import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -361,48 +359,6 @@ class Experiment(eqx.Module):
             )
             for first in range(0, n - length, stride)
         ]
-
-
-def joined(records: Sequence[Experiment]) -> list[tuple[str, Experiment]]:
-    """Records as they were measured, each with its name in messages.
-
-    A record that begins with a row of another one, and has the same inputs, is a part of the same
-    measurement: such records become one again.
-    """
-    runs: list[list[int]] = []
-    run_of: dict[bytes, int] = {}
-    for k in sorted(range(len(records)), key=lambda k: float(records[k].ts[0])):
-        rows = _rows_as_bytes(records[k])
-        run = run_of.get(rows[0], len(runs))
-        if run == len(runs):
-            runs.append([])
-        runs[run].append(k)
-        run_of |= dict.fromkeys(rows, run)
-    return [
-        (
-            " to ".join(records[k].label.called(k) for k in dict.fromkeys((run[0], run[-1]))),
-            functools.reduce(_continued, (records[k] for k in run)),
-        )
-        for run in sorted(runs)
-    ]
-
-
-def _rows_as_bytes(record: Experiment) -> list[bytes]:
-    """For each row, what it shares with the same row of another record."""
-    inputs, kinds = jax.tree.flatten((record.forces, record.inputs, record.periods))
-    arrays, names = jax.tree.flatten((record.ts, record.measurements, record.valid))
-    common = repr((kinds, names)).encode() + b"".join(np.asarray(x).tobytes() for x in inputs)
-    columns = [np.asarray(x, dtype=float).reshape(len(x), -1) for x in arrays]
-    digest = hashlib.sha256(common).digest()
-    return [digest + row.tobytes() for row in np.concatenate(columns, axis=1)]
-
-
-def _continued(record: Experiment, later: Experiment) -> Experiment:
-    """A record with those rows of another one that come after its end."""
-    new = np.asarray(later.ts) > float(record.ts[-1])
-    rows = lambda x: (x.ts, x.measurements, x.valid)  # noqa: E731
-    both = jax.tree.map(lambda a, b: jnp.concatenate([a, b[new]]), rows(record), rows(later))
-    return eqx.tree_at(rows, record, both)
 
 
 def nearest_in_periods(reading: Any, measured: Any, period: Any) -> Any:
