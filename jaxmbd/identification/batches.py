@@ -58,7 +58,7 @@ def batch_experiments(experiments: Sequence[Experiment]) -> tuple[Batch, ...]:
 
 
 def _given(experiment: Experiment) -> tuple[Any, Any]:
-    """What a record gives to the model as functions of time."""
+    """Parts of a record that may contain samples of functions of time."""
     return experiment.forces, experiment.inputs
 
 

@@ -94,9 +94,7 @@ def _of_record(
     motion = _motion(residuals, record)
     if motion is None:
         return []
-    system = residuals.simulator.system(
-        residuals.selected.subject.model, record.forces, record.ts.dtype, record.inputs
-    )
+    system = residuals.simulator.system_of(residuals.selected.subject.model, record)
     order, found = joint_order(system), []
     whole = order is not None and set(order) <= set(motion.curves)
     for sensor_name in sorted(record.measurements):

@@ -163,7 +163,7 @@ def _rows_at(ts: np.ndarray, last: float, horizons: Sequence[float]) -> dict[str
 
 def _rows_before(fit: Fit, record: Experiment) -> int:
     """Number of readings from which the initial state of a prediction follows."""
-    system = fit.simulator.system(fit.model, record.forces, record.ts.dtype, record.inputs)
+    system = fit.simulator.system_of(fit.model, record)
     channels = sum(int(np.prod(x.shape[1:])) for x in record.measurements.values())
     least = -(-READINGS_FOR_EACH * (2 * system.nv + system.nz) // channels)
     n, step = record.ts.shape[0], float(np.median(np.diff(np.asarray(record.ts))))

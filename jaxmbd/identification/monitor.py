@@ -230,9 +230,7 @@ class Recursion(eqx.Module):
     def system(self, theta: Array) -> Any:
         """The system of the record at free numbers."""
         _, model = self.residuals.fitted(self.of_free(theta))
-        record = self.experiment
-        simulator = self.residuals.simulator
-        return simulator.system(model, record.forces, record.ts.dtype, record.inputs)
+        return self.residuals.simulator.system_of(model, self.experiment)
 
     def advance(self, theta: Array, state: State, t0: Array, t1: Array) -> State:
         """The state at t1."""

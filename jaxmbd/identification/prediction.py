@@ -150,14 +150,17 @@ class Simulator(eqx.Module):
         dtype: Any,
         inputs: Mapping[str, Any] | None = None,
     ) -> AbstractSystem:
-        """The system of a record, with its own forces and inputs."""
+        """The system of a model with forces and inputs of a record."""
         own = model.with_(forces=forces)
         return formulate(own.replace(inputs) if inputs else own, self.formulation, dtype)
 
+    def system_of(self, model: Model, record: Experiment) -> AbstractSystem:
+        """The system of a record, with its own forces and inputs."""
+        return self.system(model, record.forces, record.ts.dtype, record.inputs)
+
     def start(self, model: Model, experiment: Experiment) -> tuple[AbstractSystem, State]:
         """The system of a record, with its own forces and inputs, and its initial state."""
-        dtype = experiment.ts.dtype
-        system = self.system(model, experiment.forces, dtype, experiment.inputs)
+        system = self.system_of(model, experiment)
         self.integrator.check(system)
         at, guess = experiment.ts[0], self._joint_guess(model, experiment.guess)
         return system, assemble(system, guess, experiment.rates, at, states=experiment.states)
