@@ -8,7 +8,6 @@ from jaxmbd import forces, joints, signals
 
 TS = 0.01 * np.arange(81)
 COMMANDS = 0.8 * np.sin(6 * TS), 0.5 * np.sign(np.sin(9 * TS + 0.3))
-FRICTION, KP = "forces.drive.friction.coulomb", "forces.drive.motor.gain"
 COMMAND = "forces.drive.motor.signal"
 
 
@@ -26,19 +25,19 @@ def bench(coulomb, gain):
     )
 
 
-def records(names=("first", "second"), model=None):
+def records(model):
     """Records of a servo, each with its own command."""
     made = []
-    for name, values in zip(names, COMMANDS, strict=True):
+    for values in COMMANDS:
         inputs = {COMMAND: signals.Samples(TS, values)}
-        empty = mbd.Experiment(TS, {"hinge": 0 * TS}, name=name, inputs=inputs)
-        angles = 0 * TS if model is None else mbd.predict(model, empty)["hinge"]
-        made.append(mbd.Experiment(TS, {"hinge": angles}, name=name, inputs=inputs))
+        empty = mbd.Experiment(TS, {"hinge": 0 * TS}, inputs=inputs)
+        angles = mbd.predict(model, empty)["hinge"]
+        made.append(mbd.Experiment(TS, {"hinge": angles}, inputs=inputs))
     return made
 
 
 def test_parameters_follow_from_two_commands():
-    measured = records(model=bench(0.08, 1.1))
+    measured = records(bench(0.08, 1.1))
     free = ["forces.drive.friction.coulomb", "forces.drive.gain"]
     fit = mbd.identify(bench(0.05, 0.9), measured, free)
     assert fit[free[0]] == pytest.approx(0.08, rel=1e-4)
