@@ -6,7 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool
+from jaxtyping import Array
 
 from ..mechanism.groups import group_by
 from ..signals import Samples
@@ -18,11 +18,11 @@ class Batch(eqx.Module):
     names.
 
     Shorter records are padded with their last time and readings, and sampled inputs with their last
-    value, so that one program serves all lengths; `is_reading` is False for padding.
+    value, so that one program serves all lengths. `valid` has all sensors, so that it serves all
+    choices of samples, too; it is False for padding.
     """
 
     experiments: Experiment
-    is_reading: Bool[Array, "w n"]
     rows: tuple[int, ...] = eqx.field(static=True)
     labels: tuple[RecordName, ...] = eqx.field(static=True)
 
@@ -40,18 +40,17 @@ def batch_experiments(experiments: Sequence[Experiment]) -> tuple[Batch, ...]:
     length = max((e.ts.shape[0] for e in experiments), default=0)
     sampled = [x for e in experiments for x in jax.tree.leaves(_given(e), is_leaf=_is_samples)]
     longest = max((x.ts.shape[0] for x in sampled if _is_samples(x)), default=0)
-    padded = [(i, *_pad(e, length, longest)) for i, e in enumerate(experiments)]
+    padded = [(i, _pad(e, length, longest)) for i, e in enumerate(experiments)]
 
-    def kind(entry: tuple[int, Experiment, Array]) -> Any:
+    def kind(entry: tuple[int, Experiment]) -> Any:
         leaves, structure = jax.tree.flatten(entry[1])
         return structure, tuple(jnp.shape(x) for x in leaves)
 
     return tuple(
         Batch(
-            jax.tree.map(lambda *x: jnp.stack(x), *[e for _, e, _ in members]),
-            jnp.stack([is_reading for _, _, is_reading in members]),
-            tuple(i for i, _, _ in members),
-            tuple(e.label for _, e, _ in members),
+            jax.tree.map(lambda *x: jnp.stack(x), *[e for _, e in members]),
+            tuple(i for i, _ in members),
+            tuple(e.label for _, e in members),
         )
         for members in group_by(padded, key=kind)
     )
@@ -66,22 +65,24 @@ def _is_samples(x: Any) -> bool:
     return isinstance(x, Samples)
 
 
-def _pad(experiment: Experiment, length: int, longest: int) -> tuple[Experiment, Bool[Array, "n"]]:
+def _pad(experiment: Experiment, length: int, longest: int) -> Experiment:
     """A record of a number of readings, with a number of samples of each sampled signal."""
     n = experiment.ts.shape[0]
+    readings = experiment.measurements
+    valid = {k: experiment.valid.get(k, jnp.ones(x.shape, bool)) for k, x in readings.items()}
 
     def extend(x: Array) -> Array:
-        return jnp.pad(x, [(0, length - n), *[(0, 0)] * (x.ndim - 1)], mode="edge")
+        more = [(0, length - n), *[(0, 0)] * (x.ndim - 1)]
+        return jnp.pad(x, more) if x.dtype == bool else jnp.pad(x, more, mode="edge")
 
     def sampled(x: Any) -> Any:
         return x.extended(longest) if _is_samples(x) and x.ts.shape[0] < longest else x
 
-    longer = eqx.tree_at(
+    return eqx.tree_at(
         lambda e: (e.ts, e.measurements, e.valid, *_given(e)),
         experiment,
         (
-            *jax.tree.map(extend, (experiment.ts, experiment.measurements, experiment.valid)),
+            *jax.tree.map(extend, (experiment.ts, readings, valid)),
             *jax.tree.map(sampled, _given(experiment), is_leaf=_is_samples),
         ),
     )
-    return longer, jnp.arange(length) < n

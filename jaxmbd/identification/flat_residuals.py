@@ -25,7 +25,7 @@ def by_record(
     """Rows of flat residuals by record, along two axes: its times, components of its sensors."""
     by_record: dict[int, np.ndarray] = {}
     for batch, rows in zip(residuals.batches, by_batch(residuals, flat), strict=True):
-        n = batch.is_reading.shape[1]
+        n = batch.experiments.ts.shape[1]
         shapes = [x.shape[2:] for _, x in sorted(batch.experiments.measurements.items())]
         ends = np.cumsum([n * int(np.prod(shape)) for shape in shapes])[:-1]
         for i, readings in zip(batch.rows, rows, strict=True):
@@ -55,15 +55,7 @@ def n_others(residuals: Residuals) -> int:
 def n_readings(residuals: Residuals) -> int:
     """Number of readings that count, without padding."""
     return sum(
-        int(np.sum(_counts(batch, name)))
+        int(np.sum(valid))
         for batch in residuals.batches
-        for name in batch.experiments.measurements
+        for valid in batch.experiments.valid.values()
     )
-
-
-def _counts(batch: Batch, name: str) -> np.ndarray:
-    """Whether readings of a sensor count, shape of its readings."""
-    readings, valid = batch.experiments.measurements[name], batch.experiments.valid
-    rows = np.asarray(batch.is_reading)
-    rows = np.broadcast_to(rows.reshape(*rows.shape, *[1] * (readings.ndim - 2)), readings.shape)
-    return rows & np.asarray(valid[name]) if name in valid else rows

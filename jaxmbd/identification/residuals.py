@@ -77,7 +77,7 @@ class Residuals(eqx.Module):
         mechanism are small numbers in their unit.
         """
         largest = [
-            jnp.max(jnp.abs(measured), where=batch.experiments.valid.get(name), initial=0.0)
+            jnp.max(jnp.abs(measured), where=batch.experiments.valid[name], initial=0.0)
             / self.noise[name]
             for batch in self.batches
             for name, measured in batch.experiments.measurements.items()
@@ -111,15 +111,14 @@ class Residuals(eqx.Module):
         theta: Free,
         start: Float[Array, "k"],
         experiment: Experiment,
-        is_reading: Bool[Array, "n"],
     ) -> Float[Array, "r"]:
-        """Residuals of one record, flat, sensor by sensor; zero for padding.
+        """Residuals of one record, flat, sensor by sensor; zero for samples that do not count.
 
         With `continuity`, its first and last state follow.
         """
         system, state = self.begun(theta, start, experiment)
         states = self.simulator.states(system, state, experiment)
-        return self._judged(theta, system, states, experiment, is_reading)
+        return self._judged(theta, system, states, experiment)
 
     def _judged(
         self,
@@ -127,7 +126,6 @@ class Residuals(eqx.Module):
         system: AbstractSystem,
         states: State,
         experiment: Experiment,
-        is_reading: Bool[Array, "n"],
     ) -> Float[Array, "r"]:
         """Residuals of one record from the states at its times."""
         simulator, _ = self.fitted(theta)
@@ -135,12 +133,10 @@ class Residuals(eqx.Module):
         subject, parts = self.selected.apply(theta), []
         for name, measured in sorted(experiment.measurements.items()):
             sensor = subject.sensors.get(name, JointPosition(name))
-            counts = is_reading.reshape(-1, *[1] * (measured.ndim - 1))
-            if name in experiment.valid:
-                counts = counts & experiment.valid[name]
-                # A missing sample may be NaN, whose derivatives would not be zero.
-                known = jax.lax.stop_gradient(readings[name])
-                measured = jnp.where(experiment.valid[name], measured, known)
+            counts = experiment.valid[name]
+            # A missing sample may be NaN, whose derivatives would not be zero.
+            known = jax.lax.stop_gradient(readings[name])
+            measured = jnp.where(counts, measured, known)
             nearest = nearest_reading(sensor, subject.model, readings[name], measured)
             if name in experiment.periods:
                 nearest = nearest_in_periods(nearest, measured, experiment.periods[name])
@@ -194,9 +190,7 @@ class Residuals(eqx.Module):
     def by_record(self, theta: Free, starts: list[Array]) -> list[Float[Array, "w r"]]:
         """Residuals of `of_one` for every batch, one row per record."""
         return [
-            jax.vmap(self.of_one, in_axes=(None, 0, 0, 0))(
-                theta, start, batch.experiments, batch.is_reading
-            )
+            jax.vmap(self.of_one, in_axes=(None, 0, 0))(theta, start, batch.experiments)
             for batch, start in zip(self.batches, starts, strict=True)
         ]
 
@@ -219,22 +213,19 @@ class Residuals(eqx.Module):
         flat, unravel = ravel_pytree(theta)
         differentiate = jax.jacrev if self.reverse else jax.jacfwd
 
-        def one(flat: Array, start: Array, experiment: Experiment, is_reading: Array) -> Array:
-            return self.of_one(unravel(flat), start, experiment, is_reading)
+        def one(flat: Array, start: Array, experiment: Experiment) -> Array:
+            return self.of_one(unravel(flat), start, experiment)
 
-        def jacobian(
-            start: Array, experiment: Experiment, is_reading: Array
-        ) -> tuple[Array, Array]:
+        def jacobian(start: Array, experiment: Experiment) -> tuple[Array, Array]:
             blocks = None
             if not self.reverse:
-                blocks = self._by_variations(flat, unravel, start, experiment, is_reading)
+                blocks = self._by_variations(flat, unravel, start, experiment)
             if blocks is None:
-                fn = differentiate(one, argnums=(0, 1))
-                blocks = fn(flat, start, experiment, is_reading)
+                blocks = differentiate(one, argnums=(0, 1))(flat, start, experiment)
             return blocks
 
         return [
-            jax.vmap(jacobian)(start, batch.experiments, batch.is_reading)
+            jax.vmap(jacobian)(start, batch.experiments)
             for batch, start in zip(self.batches, starts, strict=True)
         ]
 
@@ -244,7 +235,6 @@ class Residuals(eqx.Module):
         unravel: Callable[[Array], Free],
         start: Float[Array, "k"],
         experiment: Experiment,
-        is_reading: Bool[Array, "n"],
     ) -> tuple[Float[Array, "r p"], Float[Array, "r k"]] | None:
         """Jacobian blocks of one record by the variational equations; None without their code."""
         numbers, p = jnp.concatenate([flat, start]), flat.size
@@ -258,7 +248,7 @@ class Residuals(eqx.Module):
         states, slopes = motion
 
         def judged(x: Array, states: State) -> Array:
-            return self._judged(unravel(x[:p]), begin(x)[0], states, experiment, is_reading)
+            return self._judged(unravel(x[:p]), begin(x)[0], states, experiment)
 
         _, push = jax.linearize(judged, numbers, states)
         J = jax.vmap(push, out_axes=1)(jnp.eye(numbers.size, dtype=numbers.dtype), slopes)

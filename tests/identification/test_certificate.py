@@ -16,7 +16,9 @@ from jaxmbd.identification.fit import Overlay, Search
 from jaxmbd.identification.held import horizon_errors
 from jaxmbd.identification.minimizers import LevenbergMarquardt
 from jaxmbd.io.problem_files import load_problem, save_problem
+from jaxmbd.motion.results import RESULTS
 from tests.identification.test_identify import NOISE, experiment, pendulum, records, true_angles
+from tests.motion.test_recompilation import Programs
 
 STIFFNESS = {"stiffness": "forces.spring.stiffness"}
 
@@ -194,6 +196,23 @@ def test_cross_validation_by_hand(fit):
     assert found["folds"] == 3
     assert found["rms"]["hinge"] == pytest.approx(np.sqrt(np.mean(squares)), rel=1e-6)
     assert found["ratio"]["hinge"] == pytest.approx(found["rms"]["hinge"] / fit.rms["hinge"])
+
+
+@pytest.mark.long
+def test_a_record_without_readings_is_as_if_left_out():
+    """With its initial state among the unknowns; other records left out need no new programs."""
+    recorded = records(starts=((0.5, 0.0), (-0.8, 2.0), (0.3, 1.0)), lengths=(60, 60, 60))
+    fit = mbd.identify(pendulum(stiffness=1.8), recorded, STIFFNESS, fit_initial_states=True)
+    first, second, third = recorded
+    apart = assessment.refit(fit, [second, third])
+    without = assessment.refit(fit, [assessment._without_readings(first), second, third])
+    np.testing.assert_allclose(without.values, apart.values, rtol=1e-7)
+    np.testing.assert_allclose(without.initial_states[0], 0.0, atol=1e-12)
+    np.testing.assert_allclose(without.initial_states[1:], apart.initial_states, atol=1e-7)
+    assert without.result == apart.result == RESULTS.successful
+    with Programs() as programs:
+        assessment.refit(fit, [first, assessment._without_readings(second), third])
+    assert programs.count == 0
 
 
 @pytest.mark.long
