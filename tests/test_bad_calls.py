@@ -7,10 +7,20 @@ library, no result, and no endless run.
 import os
 import warnings
 
+import jax
 import pytest
 
 import jaxmbd as mbd
-from tests.bad_calls import CALLS, SLOW, WITHOUT_VALID_CALL
+from tests.bad_calls import (
+    BODIES,
+    CALLS,
+    CONTACT,
+    FLEXIBLE,
+    FORCES,
+    JOINTS,
+    SLOW,
+    WITHOUT_VALID_CALL,
+)
 from tests.marks import thorough_but
 
 pytestmark = pytest.mark.skipif(
@@ -63,3 +73,25 @@ def test_the_calls_of_the_table_are_valid(call, capsys):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         CALLS[call].run()
+
+
+@pytest.mark.long
+def test_components_are_checked_where_other_numbers_are_traced():
+    """As `replace` does within `jit`: what is wrong with concrete numbers is known there, too."""
+    parts = {**BODIES, **JOINTS, **FORCES, **CONTACT, **FLEXIBLE}
+    made = {
+        name: call.function(**call.given)
+        for name, call in parts.items()
+        if name not in WITHOUT_VALID_CALL
+    }
+    checked = {name: x for name, x in made.items() if hasattr(x, "validate")}
+    assert len(checked) > 40
+    found = {}
+
+    def check(y):
+        for name, x in checked.items():
+            found[name] = x.validate()
+        return y
+
+    jax.make_jaxpr(check)(1.0)
+    assert found == {name: x.validate() for name, x in checked.items()}

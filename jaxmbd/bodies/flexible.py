@@ -385,7 +385,9 @@ class FlexibleBody(AbstractBody):
             problem = indefinite(name, matrix)
             if problem is not None:
                 return problem
-        if not bool(self.is_possible()):
+        with jax.ensure_compile_time_eval():  # Also where other numbers are traced.
+            possible = bool(self.is_possible())
+        if not possible:
             return (
                 "the mass matrix at η = 0 is not positive definite: a shape function is zero or "
                 "repeats another one, or contains a rigid motion; leave it out"
