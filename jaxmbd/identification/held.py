@@ -10,8 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
+from jaxtyping import Array
+
+from scalarjit.with_room import with_room
 
 from ..formulations import formulate
+from ..model import Model
+from ..programs import stored
 from ..system import constraints
 from ..system.joint_states import joint_states
 from .experiment import Experiment
@@ -19,6 +24,7 @@ from .fit import Fit, Overlay, overlays_of
 from .minimizers import LevenbergMarquardt
 from .multistart import minimum
 from .parameters import Parameter
+from .prediction import Simulator
 from .problem import motions_of
 from .residuals import Confinement, Residuals
 
@@ -217,16 +223,24 @@ def _measured_joints(fit: Fit, record: Experiment) -> list[str]:
 def _motion(fit: Fit, record: Experiment) -> Starts:
     """Motion of the fitted model from the start of a record; empty if readings determine all."""
     simulator = fit.simulator.stepped(fit.substeps)
-    system, state = simulator.start(fit.model, record)
+    system = simulator.system_of(fit.model, record)
     whole = [name for name in _measured_joints(fit, record) if record.counts(name).all()]
     if len(whole) == system.nv and not system.nz:
         return {}, {}, {}
-    states = simulator.states(system, state, record)
-    of = eqx.filter_jit(jax.vmap(lambda t, y: joint_states(system, t, y)))(record.ts, states)
+    of, z = _moved(simulator, fit.model, record)
     moving = {name: x for name, x in of.items() if x.q.size}
     places = system.mechanism.state_places
     return (
         {name: np.asarray(x.q) for name, x in moving.items()},
         {name: np.asarray(x.v) for name, x in moving.items()},
-        {name: np.asarray(states.z[:, i : i + k]) for name, (i, k) in places.items()},
+        {name: np.asarray(z)[:, i : i + k] for name, (i, k) in places.items()},
     )
+
+
+@stored
+@with_room
+def _moved(simulator: Simulator, model: Model, record: Experiment) -> tuple[Any, Array]:
+    """States of joints and of elements at the times of a record."""
+    system, state = simulator.start(model, record)
+    states = simulator.states(system, state, record)
+    return jax.vmap(lambda t, y: joint_states(system, t, y))(record.ts, states), states.z
