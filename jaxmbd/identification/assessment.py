@@ -222,18 +222,7 @@ def cross_validation(fit: Fit) -> dict[str, Any] | None:
 def _without_readings(record: Experiment) -> Experiment:
     """A record none of whose samples count."""
     none = {name: np.zeros(x.shape, dtype=bool) for name, x in record.measurements.items()}
-    return Experiment(
-        record.ts,
-        record.measurements,
-        record.guess,
-        record.rates,
-        record.forces,
-        record.name,
-        record.states,
-        none,
-        record.periods,
-        record.inputs,
-    )
+    return record.with_(valid=none)
 
 
 def _resolution(fit: Fit, sensor: str) -> float:

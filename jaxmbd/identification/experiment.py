@@ -1,5 +1,6 @@
 """A measured record: times, readings, inputs and initial state."""
 
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -294,18 +295,20 @@ class Experiment(eqx.Module):
         Times do not change, since input signals refer to the same clock.
         """
         prefix = "" if self.name == UNNAMED else f"{self.name}, "
-        return Experiment(
-            self.ts[start:stop],
-            {k: v[start:stop] for k, v in self.measurements.items()},
-            guess,
-            rates,
-            self.forces,
+        return self.with_(
+            ts=self.ts[start:stop],
+            measurements={k: v[start:stop] for k, v in self.measurements.items()},
+            guess=guess,
+            rates=rates,
             name=prefix + f"rows {start} to {stop}",
             states=states,
             valid={k: v[start:stop] for k, v in self.valid.items()},
-            periods=self.periods,
-            inputs=self.inputs,
         )
+
+    def with_(self, **changes: Any) -> "Experiment":
+        """A copy with other arguments, by their names."""
+        names = inspect.signature(Experiment).parameters
+        return Experiment(**{name: getattr(self, name) for name in names} | changes)
 
     def counts(self, sensor: str) -> Bool[np.ndarray, "n *k"]:
         """Whether the samples of a sensor count."""
