@@ -14,6 +14,7 @@ from ..errors import DataError, ModelError
 from ..model.arguments import as_count, as_instance, as_mapping, as_positive
 from ..model.model import unknown
 from ..model.values import as_leaf
+from ..programs import with_progress
 from ..system.abstract import AbstractSystem, require_system
 from ..system.constraints import row_names
 from .base_parameters import BaseParameters, base_parameters
@@ -90,6 +91,7 @@ class Excitation(eqx.Module):
         return "\n".join(lines)
 
 
+@with_progress
 def design_excitation(
     system: AbstractSystem,
     limits: Mapping[str, Mapping[str, Any]],
