@@ -77,7 +77,7 @@ def test_the_calls_of_the_table_are_valid(call, capsys):
 
 @pytest.mark.long
 def test_components_are_checked_where_other_numbers_are_traced():
-    """As `replace` does within `jit`: what is wrong with concrete numbers is known there, too."""
+    """The checks of a component find the same within `jit`, where `replace` calls them."""
     parts = {**BODIES, **JOINTS, **FORCES, **CONTACT, **FLEXIBLE}
     made = {
         name: call.function(**call.given)
