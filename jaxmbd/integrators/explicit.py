@@ -16,6 +16,7 @@ from ..model.arguments import as_instance
 from ..system import constraints
 from ..system.abstract import AbstractSystem, State, Time
 from ..system.acceleration import accelerations
+from ..system.kernels import of_rows
 from ..system.loads import rates_at
 from ..system.stabilization import AbstractStabilization, Baumgarte, Choice
 from .abstract import AbstractIntegrator, Attempt
@@ -173,7 +174,7 @@ class ExplicitRK(AbstractIntegrator):
             moved = self.stabilization.placed(system, time, safe)
             return jax.tree.map(lambda a, b: jnp.where(finite, a, b), moved, state)
 
-        return jax.vmap(one)(ts, states)
+        return of_rows(one, ts, states)
 
     def order(self, terms: Any = None) -> int | None:
         return self.solver.order(terms)

@@ -389,9 +389,7 @@ def _times_of(motion: AbstractMotion, name: str) -> Array:
     return motion.ts
 
 
-def _once(
-    motion: AbstractMotion, name: str, of: Callable[[bool, AbstractSystem, Array, State], T]
-) -> T:
+def _once(motion: AbstractMotion, name: str, of: Callable[[AbstractSystem, Array, State], T]) -> T:
     """A quantity of all rows, which the motion keeps after the first access.
 
     Not if it is traced: the motion may live longer than the trace. The value is not a field, so
@@ -401,7 +399,7 @@ def _once(
     if name in kept:
         return kept[name]
     values = motion.system, motion.ts, _states_of(motion, name)
-    value = of(all_concrete(values), *values)
+    value = of(*values)
     if all_concrete(value):
         kept[name] = value
     return value
@@ -417,11 +415,9 @@ def _twists_at(system: AbstractSystem, t: Time, state: State) -> NamedTwists:
 
 @stored
 @with_room
-def _along(
-    fn: Callable[..., Any], known: bool, system: AbstractSystem, ts: Array, states: State
-) -> Any:
-    """fn(system, t, state) along a motion; `known`: whether nothing is traced."""
-    return of_rows(partial(fn, system), ts, states, known=known)
+def _along(fn: Callable[..., Any], system: AbstractSystem, ts: Array, states: State) -> Any:
+    """fn(system, t, state) along a motion."""
+    return of_rows(partial(fn, system), ts, states)
 
 
 _reactions = partial(_along, reactions)  # Of two evaluations, each one operation.

@@ -40,7 +40,7 @@ from ..system import constraints
 from ..system.abstract import AbstractSystem, State, Time
 from ..system.contacts import Surfaces, contacts
 from ..system.energy import energy
-from ..system.kernels import kernel
+from ..system.kernels import kernel, of_rows
 from .result_checks import Verdict
 
 # Depth of the first state, as a part of the thickness of the solid.
@@ -219,7 +219,7 @@ def _evaluated(
     def at(t: Array, y: State) -> tuple[Array, Array]:
         return kernel(_at)(system, of_v, scales, t, y)
 
-    return jax.vmap(at)(ts, states)
+    return of_rows(at, ts, states)
 
 
 def _at(
@@ -335,7 +335,7 @@ def energy_balance(
 
     ts = filled(sol.ts, t0)
     states = jax.tree.map(filled, sol.ys, start)
-    energies = jax.vmap(lambda t, y: energy(system, t, y))(ts, states)
+    energies = of_rows(lambda t, y: energy(system, t, y), ts, states)
     # Rows without a state repeat the first one, and must not count as the lowest energy.
     total = jnp.where(jnp.concatenate([jnp.array([True]), finite]), energies.total, -jnp.inf)
     lowest = jax.lax.cummin(jnp.where(total == -jnp.inf, jnp.inf, total))

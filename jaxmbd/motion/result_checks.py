@@ -15,7 +15,7 @@ from ..system import assembly_modes, constraints, sizes
 from ..system.abstract import AbstractSystem, State, Time
 from ..system.equation_residuals import constraint_rates
 from ..system.joint_states import joint_states
-from ..system.kernels import kernel
+from ..system.kernels import kernel, of_rows
 from ..system.loads import element_states
 from .results import RESULTS
 
@@ -153,7 +153,7 @@ def _violation(
         g, rate, speed, angles = _residuals(system, jnp.where(finite, t, t0), state, size)
         return *(jnp.where(finite, x, 0.0) for x in (g, rate)), speed, angles
 
-    g, rate, speeds, angles = jax.vmap(at)(ts, states)
+    g, rate, speeds, angles = of_rows(at, ts, states)
     angles = jnp.max(angles, axis=0, initial=0.0)
     fastest = LARGEST_RATE * jnp.max(speeds, initial=0.0) / size + CORRECTION_RATE * part
     ratio = jnp.maximum(g / (part * scale)[None], rate / (fastest * scale)[None])

@@ -58,7 +58,7 @@ R = TypeVar("R")
 
 # The most rows that are evaluated in turn. Compiling the accelerations of a four-bar for batches
 # takes a second, their evaluation in turn 10 µs a row.
-FEW_ROWS = 500
+FEW_ROWS = 1_024
 
 # Largest number of kernels that are remembered, each with its program.
 REMEMBERED = 512
@@ -83,14 +83,14 @@ def kernel(fn: Callable[P, R]) -> Callable[P, R]:
     return called
 
 
-def of_rows(fn: Callable[..., R], *rows: Any, known: bool) -> R:
+def of_rows(fn: Callable[..., R], *rows: Any) -> R:
     """fn of each row of arrays.
 
-    Few `known` rows, which no transformation has traced, are evaluated in turn, by the generated
-    code for one state: it is not compiled for batches as well.
+    Few rows are evaluated in turn, by the generated code for one state: it is not compiled for
+    batches as well.
     """
     few = len(jax.tree.leaves(rows)[0]) <= FEW_ROWS
-    if known and few and scalarjit.platform() == "cpu" and scalarjit.why_none() is None:
+    if few and scalarjit.platform() == "cpu" and scalarjit.why_none() is None:
         return jax.lax.map(lambda row: fn(*row), rows)
     return jax.vmap(fn)(*rows)
 
