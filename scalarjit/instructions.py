@@ -47,7 +47,7 @@ def _of_floats(w: Writer, op: str, kind: str, x: list[str], once: bool) -> str:
     if op == "sub":
         return w.difference_of(kind, *x)
     if op == "mul":
-        return w.product(kind, x[0], x[1], once)
+        return w.product(kind, x[0], x[1], once, only=True)
     if op == "fdiv":
         return w.put(f"fdiv {T} {x[0]}, {x[1]}")
     if op in ROUNDINGS:

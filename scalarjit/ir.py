@@ -28,7 +28,7 @@ class Writer:
         self.lines: list[str] = []
         self.count = 0
         self.block = "entry"
-        self._products: dict[str, tuple[str, str]] = {}
+        self._products: dict[str, tuple[str, str, int | None]] = {}
 
     def name(self) -> str:
         self.count += 1
@@ -70,27 +70,37 @@ class Writer:
     # results at all of LLVM's levels of optimization. A product that is not used otherwise then
     # takes no time.
 
-    def product(self, kind: str, a: str, b: str, once: bool = True) -> str:
-        """a b; with `once`, it may become a part of the sum that uses it."""
+    def product(self, kind: str, a: str, b: str, once: bool = True, only: bool = False) -> str:
+        """a b; with `once`, it may become a part of the sum that uses it.
+
+        `only`: whether nothing else uses it, so that the sum takes its place.
+        """
         made = self.put(f"fmul {self.type(kind)} {a}, {b}")
         if once:
-            self._products[made] = a, b
+            self._products[made] = a, b, len(self.lines) - 1 if only else None
         return made
+
+    def _fused(self, product: str) -> tuple[str, str]:
+        """Factors of a product that becomes a part of a sum."""
+        a, b, line = self._products[product]
+        if line is not None:
+            self.lines[line] = ""
+        return a, b
 
     def sum_of(self, kind: str, a: str, b: str) -> str:
         """a + b, rounded once if one of them is a product that may be fused."""
         for x, other in ((a, b), (b, a)):
             if x in self._products:
-                return self.call(kind, "fmuladd", *self._products[x], other)
+                return self.call(kind, "fmuladd", *self._fused(x), other)
         return self.put(f"fadd {self.type(kind)} {a}, {b}")
 
     def difference_of(self, kind: str, a: str, b: str) -> str:
         """a - b, rounded once if one of them is a product that may be fused."""
         T = self.type(kind)
         if a in self._products:
-            return self.call(kind, "fmuladd", *self._products[a], self.put(f"fneg {T} {b}"))
+            return self.call(kind, "fmuladd", *self._fused(a), self.put(f"fneg {T} {b}"))
         if b in self._products:
-            x, y = self._products[b]
+            x, y = self._fused(b)
             return self.call(kind, "fmuladd", self.put(f"fneg {T} {x}"), y, a)
         return self.put(f"fsub {T} {a}, {b}")
 
