@@ -25,9 +25,9 @@ from .machine_code import CELLS, Loaded, compiled, has_vectors
 # but in a thread of its own, and code that has run for so long is likely to go on.
 CYCLES = 10_000
 
-# Lines of code on vectors from which it is optimized at once: the first code keeps most values in
-# memory, and threads of XLA have a limited stack.
-MOST_OF_VECTORS = 60_000
+# Lines of a function on vectors from which code is optimized at once: the first code keeps all its
+# values on the stack, 64 bytes each, and that of threads of XLA is limited.
+MOST_OF_VECTORS = 25_000
 
 
 class Stored(NamedTuple):
@@ -50,9 +50,14 @@ class Stored(NamedTuple):
 
 def first_code(text: str, name: str) -> Stored:
     """Code of a module whose handler gets this name, optimized only where that cannot wait."""
-    if not _can_wait() or (has_vectors(text) and text.count("\n") > MOST_OF_VECTORS):
+    if not _can_wait() or (has_vectors(text) and _longest(text) > MOST_OF_VECTORS):
         return Stored(compiled(text, name, optimized=True), None)
     return Stored(compiled(_counting(text), name, optimized=False), text)
+
+
+def _longest(text: str) -> int:
+    """Lines of the longest function of a module."""
+    return max(own.count("\n") for own in text.split("\ndefine "))
 
 
 def _can_wait() -> bool:
