@@ -242,11 +242,15 @@ def _output_names(
 @stored
 @with_room
 def _violations(system: AbstractSystem, t: Time, state: State) -> tuple[Array, ...]:
-    return kernel(_violations_at)(system.prepared(), t, state)
+    system = system.prepared()
+    scale = constraints.scales_at(system, t, state.q)
+    return *kernel(_violations_at)(system, t, state, scale), scale
 
 
-def _violations_at(system: AbstractSystem, t: Time, state: State) -> tuple[Array, ...]:
-    return violations(system, system.configuration(t, state.q, state.z), state.v)
+def _violations_at(
+    system: AbstractSystem, t: Time, state: State, scale: Array
+) -> tuple[Array, ...]:
+    return violations(system, system.configuration(t, state.q, state.z), state.v, scale)
 
 
 def check_state(system: AbstractSystem, t: Time, state: State, caller: str = "linearize") -> None:
@@ -259,7 +263,7 @@ def check_state(system: AbstractSystem, t: Time, state: State, caller: str = "li
     names = constraints.row_names(system)
     if not names:
         return
-    position, velocity, scale, speed = jax.device_get(_violations(system, t, state))
+    position, velocity, speed, scale = jax.device_get(_violations(system, t, state))
     for what, unit, residual, tolerance in (
         ("open", "m or sine of an angle", position, limit * scale),
         # Velocities at rest are what a motion left, of unknown speed.

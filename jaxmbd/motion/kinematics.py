@@ -118,7 +118,7 @@ def _march(
 
     # The first step has length zero: the velocity and acceleration at its start do not matter.
     begin = start, jnp.zeros_like(start.v), ts[0]
-    states, vdot, (g, rates, scale, speeds), free, angles = jax.lax.scan(step, begin, ts)[1]
+    states, vdot, (g, rates, speeds, scale), free, angles = jax.lax.scan(step, begin, ts)[1]
     fastest = jnp.max(speeds)
     rates = rates / jnp.where(fastest > 0, fastest, 1.0)
     return states, vdot, jnp.maximum(jnp.abs(g), jnp.abs(rates)) / scale, free, angles
@@ -127,7 +127,7 @@ def _march(
 def _accelerations(
     system: AbstractSystem, t: Time, state: State
 ) -> tuple[Velocities, tuple[Array, ...], Float[Array, ""]]:
-    """v̇ that the constraints prescribe; `violations`; and how free the mechanism is.
+    """v̇ that the constraints prescribe; `violations` and their scales; and how free the mechanism is.
 
     The last is the largest part of any one velocity, in the metric of the mass, that lies in the
     null space of the constraint Jacobian.
@@ -144,7 +144,8 @@ def _accelerations(
         equations.holds((vdot, lam), zeros, -bias, motion.noise(c, vdot)), vdot, jnp.nan
     )
     free = jnp.max(equations.free_part(), initial=0.0)
-    return vdot, violations(system, c, v), free
+    scale = constraints.scales(system, c, constraints.jacobian(system, c))
+    return vdot, (*violations(system, c, v, scale), scale), free
 
 
 def _limit(ts: Float[Array, "n"]) -> float:

@@ -267,7 +267,8 @@ def _newton(
     `branches`.
     """
     eps = float(jnp.finfo(start.dtype).eps)
-    directions, weight, scale, small, turns = kernel(_search)(system, t, start, held)
+    own = constraints.scales_at(system, t, start)
+    directions, weight, scale, small, turns = kernel(_search)(system, t, start, held, own)
 
     def residual(mu: Array, _: None) -> Array:
         rows = _moved_residuals(system, t, start, directions @ mu[:-1], held)
@@ -295,15 +296,15 @@ def _newton(
 
 
 def _search(
-    system: AbstractSystem, t: Time, q: Coordinates, held: Targets
+    system: AbstractSystem, t: Time, q: Coordinates, held: Targets, own: Float[Array, "ng"]
 ) -> tuple[Float[Array, "nv n"], Float[Array, "n"], Float[Array, "n"], Float[Array, "n"], Array]:
     """Directions of search, weights and `_scales` of rows, residuals at rounding, and `_turns`.
 
-    All are constants of the iteration of `_newton`.
+    All are constants of the iteration of `_newton`. **Arguments:** `own`: `constraints.scales`.
     """
     c = system.configuration(t, q)
     G, of_held = constraints.jacobian(system, c), joint_rows(system, c, held)
-    length, scale = _lengths(system, c, G, of_held), _scales(system, c, G, held)
+    length, scale = _lengths(system, c, G, of_held), _scales(system, c, own, held)
     small = constraints.rounding_part(c, _residuals(system, c, held), scale)
     largest = jnp.max(length, initial=0.0)
     weight = largest / length
@@ -330,10 +331,9 @@ def _moved_residuals(
 
 
 def _scales(
-    system: AbstractSystem, c: AbstractConfiguration, G: Float[Array, "ng nv"], held: Targets
+    system: AbstractSystem, c: AbstractConfiguration, own: Float[Array, "ng"], held: Targets
 ) -> Float[Array, "n"]:
-    """`constraints.scales` of the rows of `_residuals`."""
-    own = constraints.scales(system, c, G)
+    """`constraints.scales`, which is `own`, of the rows of `_residuals`."""
     own = own[np.flatnonzero(constraints.is_holonomic(system))]
     return jnp.concatenate([own, target_scales(system, c, held)])
 
@@ -404,7 +404,7 @@ def _approach(
     if not sought:
         return system.retract(start, _descend(system, t, start, held, sought, jnp.array(False)))
     c = system.configuration(t, start)
-    scale = _scales(system, c, constraints.jacobian(system, c), held)
+    scale = _scales(system, c, constraints.scales_at(system, t, start), held)
     residuals = _residuals(system, c, held), _misses(c, sought)
     small = (
         constraints.rounding_part(c, residuals[0], scale),

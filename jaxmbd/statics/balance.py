@@ -27,6 +27,7 @@ from ..system.abstract import AbstractSystem, Coordinates, State, States, Time, 
 from ..system.acceleration import accelerations
 from ..system.configuration import AbstractConfiguration
 from ..system.equation_residuals import rest_residual
+from ..system.kernels import kernel
 from ..system.loads import elastic_force, generalized, loads, rates_of_states, state_inputs
 
 # Least rate, as a part of that of the springs, times the square root of the float type's precision:
@@ -216,6 +217,13 @@ def displacement(
 
 
 def scales_of(system: AbstractSystem, t: Time, state: State) -> Scales:
+    """`Scales` at a state, by one operation beside `constraints.scales_at`."""
+    return kernel(_scales_of)(system, t, state, constraints.scales_at(system, t, state.q))
+
+
+def _scales_of(
+    system: AbstractSystem, t: Time, state: State, residuals: Float[Array, "ng"]
+) -> Scales:
     """Sizes at a state, whose velocities are ignored."""
     c = system.configuration(t, state.q, state.z)
     bodies = system.mechanism.rigid
@@ -254,7 +262,6 @@ def scales_of(system: AbstractSystem, t: Time, state: State) -> Scales:
     rate = jnp.where(rate > 0, rate, 1.0)
     if constraints.n_constraints(system) == 0:
         return Scales(length, rate, none, none)
-    residuals = constraints.scales(system, c, constraints.jacobian(system, c))
     penalty = rate * jnp.sum(bodies.mass) * (length / residuals) ** 2
     return Scales(length, rate, penalty, residuals)
 

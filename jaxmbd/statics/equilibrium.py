@@ -254,7 +254,7 @@ def _start(system: AbstractSystem, t: Time, state: State) -> Place:
 def _beyond_unstable(system: AbstractSystem, t: Time, start: Place, methods: Methods) -> Found:
     """March to rest, and again from near unstable equilibria if both methods are given."""
     first = State(after(start.q, start.lam), jnp.zeros_like(start.travelled), start.z)
-    scales = kernel(scales_of)(system, t, first)
+    scales = scales_of(system, t, first)
     blocks = kinds(system, scales)
     factorization = Automatic().select(blocks)
 
@@ -319,7 +319,7 @@ def _finished(
     fixed, time = stop_gradients((system, t))
     q = after(found.place.q, found.stability.basis)
     place = State(q, start.v, found.place.z)
-    scales = stop_gradients(kernel(scales_of)(fixed, time, place))
+    scales = stop_gradients(scales_of(fixed, time, place))
     end = state = _differentiable(system, t, start, found, scales, methods)
     state = State(after(state.q, scales.rate), state.v, state.z)
     if state_alone:

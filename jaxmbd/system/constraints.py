@@ -22,9 +22,10 @@ from ..lie import Pose, se3
 from ..mechanism.elements import JointForces, Wrenches
 from ..mechanism.groups import JointGroup
 from ..programs.tracing import stop_gradients
-from .abstract import AbstractSystem, Time, Velocities
+from .abstract import AbstractSystem, Coordinates, Time, Velocities
 from .configuration import AbstractConfiguration
 from .joint_motion import relative_accelerations, scatter
+from .kernels import kernel
 from .loads import generalized
 from .mass_matrix import twist_rates
 
@@ -165,6 +166,16 @@ def scales(
     sizes = jnp.concatenate([jnp.zeros(0, c.q.dtype), *parts])
     # A row may have no derivative, such as that of a distance between points at one place.
     return jnp.where(sizes > 0, sizes, size)
+
+
+def scales_at(system: AbstractSystem, t: Time, q: Coordinates) -> Float[Array, "ng"]:
+    """`scales` at coordinates, a constant, by one operation that all analyses share."""
+    return kernel(_scales_at)(*stop_gradients((system, t, q)))
+
+
+def _scales_at(system: AbstractSystem, t: Time, q: Coordinates) -> Float[Array, "ng"]:
+    c = system.configuration(t, q)
+    return scales(system, c, jacobian(system, c))
 
 
 def scales_of_joints(

@@ -114,18 +114,17 @@ def velocity_residual(system: AbstractSystem, t: Time, state: State) -> Float[Ar
 
 
 def violations(
-    system: AbstractSystem, c: AbstractConfiguration, v: Velocities
-) -> tuple[Float[Array, "ng"], Float[Array, "ng"], Float[Array, "ng"], Float[Array, ""]]:
-    """Residuals g, their rates ġ, the scales of both, and the largest speed [1/s].
+    system: AbstractSystem, c: AbstractConfiguration, v: Velocities, scale: Float[Array, "ng"]
+) -> tuple[Float[Array, "ng"], Float[Array, "ng"], Float[Array, ""]]:
+    """Residuals g, their rates ġ, and the largest speed [1/s].
 
-    Residuals are large if they are of the size of their scales, rates if they are of this size by
-    the speed.
+    Residuals are large if they are of the size of `scale`, which is `constraints.scales`, rates if
+    they are of this size by the speed.
     """
-    scale = constraints.scales(system, c, constraints.jacobian(system, c))
     prescribed = constraints.time_derivative(system, c)
     speed = constraints.speed_of(c, v, prescribed, scale)
     rate = constraints.rate(system, c, v) + prescribed
-    return constraints.residual(system, c), rate, scale, speed
+    return constraints.residual(system, c), rate, speed
 
 
 def step_constraints(

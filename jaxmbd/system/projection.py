@@ -83,8 +83,12 @@ def projected(
     Residuals that are rounding errors are not corrected: near singular positions, the correction
     would be their square root.
     """
-    q = project_positions(system, t, state.q, movable)
-    v = project_velocities(system, t, State(q, state.v, state.z), movable)
+    if constraints.n_constraints(system) == 0:
+        return state
+    t = as_time(t, system)
+    scale = constraints.scales_at(system, t, state.q)
+    q = _projected(system, t, state.q, scale, movable)
+    v = kernel(_velocities)(system, t, State(q, state.v, state.z), scale, movable)
     return State(q, v, state.z)
 
 
@@ -98,14 +102,19 @@ def project_velocities(
     """
     if constraints.n_constraints(system) == 0:
         return state.v
-    return kernel(_velocities)(system, as_time(t, system), state, movable)
+    t = as_time(t, system)
+    return kernel(_velocities)(system, t, state, constraints.scales_at(system, t, state.q), movable)
 
 
 def _velocities(
-    system: AbstractSystem, t: Time, state: State, movable: Bool[Array, "nv"] | None
+    system: AbstractSystem,
+    t: Time,
+    state: State,
+    scale: Float[Array, "ng"],
+    movable: Bool[Array, "nv"] | None,
 ) -> Velocities:
     v, c = state.v, system.configuration(t, state.q)
-    residual, rates, scale, speed = violations(system, c, v)
+    residual, rates, speed = violations(system, c, v, scale)
     equations = saddle_point(system, c, residual, movable)
     rates = constraints.above_rounding(c, rates, scale, speed)
     change, _ = equations.solve(jnp.zeros_like(v), rates)
@@ -124,8 +133,19 @@ def project_positions(
     """
     if constraints.n_constraints(system) == 0:
         return q
-    constant, time, start = stop_gradients((system, as_time(t, system), q))
-    scale = kernel(_scales)(constant, time, start)
+    t = as_time(t, system)
+    return _projected(system, t, q, constraints.scales_at(system, t, q), movable)
+
+
+def _projected(
+    system: AbstractSystem,
+    t: Time,
+    q: Coordinates,
+    scale: Float[Array, "ng"],
+    movable: Bool[Array, "nv"] | None,
+) -> Coordinates:
+    """`project_positions` with `scale` of the constraints."""
+    constant, time, start = stop_gradients((system, t, q))
 
     def corrected(end: Array, args: tuple[AbstractSystem, Time, Array, Array]) -> Array:
         system, t, q, scale = args
@@ -133,12 +153,7 @@ def project_positions(
         return kernel(_correct)(system, t, end, scale, movable)[0]
 
     end = _closed(constant, time, start, scale, movable)
-    return converged(corrected, end, (system, as_time(t, system), q, scale))
-
-
-def _scales(system: AbstractSystem, t: Time, q: Coordinates) -> Float[Array, "ng"]:
-    c = system.configuration(t, q)
-    return constraints.scales(system, c, constraints.jacobian(system, c))
+    return converged(corrected, end, (system, t, q, scale))
 
 
 def _closed(

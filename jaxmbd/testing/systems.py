@@ -71,7 +71,8 @@ def check_system(system: AbstractSystem, state: State, t: float = 0.0) -> None:
 @eqx.filter_jit
 def _violation(system: AbstractSystem, t: Array, state: State) -> Float[Array, ""]:
     c = system.configuration(t, state.q, state.z)
-    g, rates, scale, speed = violations(system, c, state.v)
+    scale = constraints.scales_at(system, t, state.q)
+    g, rates, speed = violations(system, c, state.v, scale)
     relative = jnp.maximum(jnp.abs(g), jnp.abs(rates) / (1.0 + speed)) / scale
     return jnp.max(relative, initial=0.0)
 
