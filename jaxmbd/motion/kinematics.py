@@ -127,7 +127,7 @@ def _march(
 def _accelerations(
     system: AbstractSystem, t: Time, state: State
 ) -> tuple[Velocities, tuple[Array, ...], Float[Array, ""]]:
-    """v̇ that the constraints prescribe; `violations` and their scales; and how free the mechanism is.
+    """v̇ that the constraints prescribe; `violations` and scales; how free the mechanism is.
 
     The last is the largest part of any one velocity, in the metric of the mass, that lies in the
     null space of the constraint Jacobian.

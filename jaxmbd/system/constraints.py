@@ -22,7 +22,7 @@ from ..lie import Pose, se3
 from ..mechanism.elements import JointForces, Wrenches
 from ..mechanism.groups import JointGroup
 from ..programs.tracing import stop_gradients
-from .abstract import AbstractSystem, Coordinates, Time, Velocities
+from .abstract import AbstractSystem, Time, Velocities
 from .configuration import AbstractConfiguration
 from .joint_motion import relative_accelerations, scatter
 from .kernels import kernel
@@ -168,12 +168,12 @@ def scales(
     return jnp.where(sizes > 0, sizes, size)
 
 
-def scales_at(system: AbstractSystem, t: Time, q: Coordinates) -> Float[Array, "ng"]:
+def scales_at(system: AbstractSystem, t: Time, q: Float[Array, "nq"]) -> Float[Array, "ng"]:
     """`scales` at coordinates, a constant, by one operation that all analyses share."""
     return kernel(_scales_at)(*stop_gradients((system, t, q)))
 
 
-def _scales_at(system: AbstractSystem, t: Time, q: Coordinates) -> Float[Array, "ng"]:
+def _scales_at(system: AbstractSystem, t: Time, q: Float[Array, "nq"]) -> Float[Array, "ng"]:
     c = system.configuration(t, q)
     return scales(system, c, jacobian(system, c))
 
