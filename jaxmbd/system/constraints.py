@@ -170,6 +170,8 @@ def scales(
 
 def scales_at(system: AbstractSystem, t: Time, q: Float[Array, "nq"]) -> Float[Array, "ng"]:
     """`scales` at coordinates, a constant, by one operation that all analyses share."""
+    if n_constraints(system) == 0:
+        return jnp.zeros(0, q.dtype)
     return kernel(_scales_at)(*stop_gradients((system, t, q)))
 
 
