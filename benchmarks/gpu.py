@@ -41,6 +41,7 @@ import scalarjit
 from benchmarks import gpu_cases
 from benchmarks.gpu_cases import STATES, STEPS, TYPES, Case, H
 from scalarjit import cuda_call
+from scalarjit.cuda_tuning import CANDIDATES, Launch, on_trial
 
 REFERENCE = Path(__file__).parent / "gpu_reference.npz"
 REPEATS, ENOUGH = 5, 0.5  # Runs that are timed, and seconds after which there is no other one.
@@ -57,7 +58,7 @@ class Job:
     kind: str
     way: str
     count: int
-    block: int | None = None
+    launch: Launch | None = None
 
 
 @dataclass(frozen=True)
@@ -69,14 +70,15 @@ class Scale:
     gradient: tuple[int, ...] = (4096, 262_144)
     plain: tuple[int, ...] = (4096, 65_536)
     plain_cases: tuple[str, ...] = ("double pendulum", "UR5", "four-bar")
-    blocks: tuple[int, ...] = (32, 64, 128, 256)
+    launches: tuple[Launch, ...] = CANDIDATES
     array: int = 1 << 28
     scenarios: int = 1_000_000
     chunk: int = 131_072
     starts: int = 1000
 
 
-REHEARSAL = Scale((1, 100), (70,), (70,), (70,), ("double pendulum",), (32,), 1 << 18, 200, 100, 3)
+SMALL = (1, 100), (70,), (70,), (70,), ("double pendulum",)
+REHEARSAL = Scale(*SMALL, CANDIDATES[:2], 1 << 18, 200, 100, 3)
 
 
 def jobs_of(cases: dict[str, Case], scale: Scale) -> list[Job]:
@@ -95,8 +97,8 @@ def jobs_of(cases: dict[str, Case], scale: Scale) -> list[Job]:
     jobs += [Job(x, "motion", "float32", "plain", n) for n in scale.plain for x in plain]
     first = "UR5" if "UR5" in names else names[0]
     jobs += [
-        Job(first, "motion", "float32", "kernel", scale.batches[-1], block)
-        for block in scale.blocks
+        Job(first, "motion", "float32", "kernel", scale.batches[-1], launch)
+        for launch in scale.launches
     ]
     jobs += [Job(x, "motion", "float32", "kernel", n) for n in largest[2:] for x in names]
     jobs += [Job(x, "gradient", "float32", "plain", scale.plain[0]) for x in plain]
@@ -194,7 +196,7 @@ def motions(drill: Drill, cases: dict[str, Case], jobs: list[Job]) -> None:
     """All measurements; threads compile what comes next."""
     pool = ThreadPoolExecutor(WORKERS)
     waiting: list[tuple[Job, Future]] = []
-    rest = [job for job in jobs if job.block is None]
+    rest = [job for job in jobs if job.launch is None]
     while (rest or waiting) and drill.left() > STUDIES:
         while rest and len(waiting) < 2 * WORKERS:
             job = rest.pop(0)
@@ -207,21 +209,18 @@ def motions(drill: Drill, cases: dict[str, Case], jobs: list[Job]) -> None:
 
         drill.tried("motions", job.case, one)
     pool.shutdown(wait=False, cancel_futures=True)
-    for job in (job for job in jobs if job.block is not None):
+    for job in (job for job in jobs if job.launch is not None):
         if drill.left() > STUDIES:
-            drill.tried("blocks", job.case, lambda job=job: of_block(drill, cases, job))
+            drill.tried("launches", job.case, lambda job=job: of_launch(drill, cases, job))
     for job in [*(x for x, _ in waiting), *rest]:
         drill.found.setdefault("left out", []).append(asdict(job))
 
 
-def of_block(drill: Drill, cases: dict[str, Case], job: Job) -> dict[str, Any]:
-    """The same with another number of threads in a block."""
-    usual = cuda_call.BLOCKS
-    cuda_call.BLOCKS = ((1 << 62, job.block or 0),)
-    try:
+def of_launch(drill: Drill, cases: dict[str, Case], job: Job) -> dict[str, Any]:
+    """The same with other numbers of threads in a block and of registers."""
+    assert job.launch is not None
+    with on_trial(job.launch):
         run, compiling = prepared(drill, cases[job.case], job)
-    finally:
-        cuda_call.BLOCKS = usual
     return measured(drill, cases[job.case], job, run, compiling)
 
 

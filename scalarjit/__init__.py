@@ -12,6 +12,7 @@ from .call import native_of as native_of
 from .call import native_or_reason as native_or_reason
 from .call import native_or_traced as native_or_traced
 from .call import traced as traced
+from .cuda_tuning import tune as tune
 from .direct import by_routine as by_routine
 from .frontal import Elimination as Elimination
 from .frontal import whole as whole
@@ -32,5 +33,6 @@ __all__ = [
     "native_of",
     "native_or_reason",
     "optimize",
+    "tune",
     "why_none",
 ]

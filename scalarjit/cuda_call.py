@@ -12,6 +12,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr
 
 from .cuda import COUNT, METADATA, Function, Kernel, kernel_of, text_of
+from .cuda_tuning import Launch, launch_of, limited
 from .handler import Sizes, handler_text, states_text
 from .machine_code import Loaded, compiled
 from .module import Functions
@@ -19,8 +20,6 @@ from .registered import capsule
 
 # The custom call by which XLA launches a function in PTX.
 CALL = "__gpu$xla.gpu.ptx"
-# Threads of a block, by the number of states up to which a block has so many.
-BLOCKS = ((65_536, 32), (1 << 62, 128))
 # Most threads of a kernel whose memory is the card's: each computes one state after another.
 RESIDENT = 132 * 512
 
@@ -76,7 +75,8 @@ class _Launch:
         shapes = list(shapes)
         layouts = [_layout(x, mine) for x, mine in zip(given, own, strict=True)]
         of_results = [_layout(x, of_states) for x in shapes]
-        block = next(size for most, size in BLOCKS if self.count <= most) if of_states else 1
+        chosen = launch_of(self.kernel.ptx, self.count) if of_states else Launch(1)
+        block = chosen.block
         grid = -(-self.count // block) if of_states else 1
         work = self.kernel.work if of_states else self.kernel.shared_work
         if work:
@@ -92,7 +92,9 @@ class _Launch:
             options = {
                 "name": name,
                 "kernel_type": "ptx",
-                "kernel_data": self.kernel.ptx.replace(str(COUNT), str(self.count)),
+                "kernel_data": limited(self.kernel.ptx, chosen.registers).replace(
+                    str(COUNT), str(self.count)
+                ),
                 **{
                     f"grid_{axis}": np.int32(x) for axis, x in zip("xyz", (grid, 1, 1), strict=True)
                 },

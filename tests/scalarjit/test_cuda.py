@@ -9,7 +9,7 @@ import pytest
 from jax import lax
 
 import scalarjit
-from scalarjit import cuda, cuda_call, lengths
+from scalarjit import cuda, cuda_call, cuda_tuning, lengths
 from scalarjit.cuda import kernel_of
 from tests.scalarjit.ptxas import assembled, ptxas
 from tests.scalarjit.random_programs import arguments, close, random_function
@@ -197,6 +197,56 @@ def test_launches():
         grid, block = (int(re.search(rf"{x}_x = (\d+)", text).group(1)) for x in ("grid", "block"))
         assert count <= grid * block < count + block
         assert f", {count};" in text
+
+
+def launch_in(text):
+    """Threads of a block, and the limit on registers, of a program for a card."""
+    block = int(re.search(r"block_x = (\d+)", text).group(1))
+    most = re.search(r"maxnreg (\d+)", text)
+    return block, most and int(most.group(1))
+
+
+def test_the_fastest_launch_is_remembered(monkeypatch, tmp_path):
+    """With a clock for which the launch with 64 threads and 168 registers is the fastest."""
+    monkeypatch.setenv("SCALARJIT_CACHE", str(tmp_path))
+    monkeypatch.setattr(cuda_tuning, "_found", {})
+    tried = []
+
+    def seconds(run, args):
+        np.testing.assert_allclose(run(*args), jnp.sin(XS), rtol=1e-14)
+        tried.append(cuda_tuning.CANDIDATES[len(tried) // 2])
+        return 1.0 if tried[-1] == (64, 168) else 2.0
+
+    monkeypatch.setattr(cuda_tuning, "_seconds", seconds)
+    fn = jax.vmap(made(lambda x: jnp.sin(x), X))
+    with scalarjit.emulated_gpu():
+        times = scalarjit.tune(fn, XS, repeats=2)
+        kernel = kernel_of(fn.__wrapped__.program, (True,))
+        assert min(times, key=times.get) == (64, 168)
+        assert list(times) == list(cuda_tuning.CANDIDATES)
+        for _ in range(2):  # From memory, and as another process.
+            assert cuda_tuning.launch_of(kernel.ptx, len(XS)) == (64, 168)
+            cuda_tuning._found.clear()
+        assert cuda_tuning.launch_of(kernel.ptx, 16 * len(XS)) == cuda_tuning.usual(16 * len(XS))
+    _, text = of_card(fn, XS)
+    assert launch_in(text) == (64, 168)
+    with cuda_tuning.on_trial(cuda_tuning.Launch(256, 128)):
+        _, text = of_card(lambda x: fn(x), XS)
+    assert launch_in(text) == (256, 128)
+
+
+def test_what_cannot_be_tuned():
+    with pytest.raises(RuntimeError, match="no kernels for a GPU: JAX runs on the CPU"):
+        scalarjit.tune(jnp.sin, XS)
+    with scalarjit.emulated_gpu(), pytest.raises(ValueError, match="has no kernel of a batch"):
+        scalarjit.tune(jnp.sin, XS)
+
+
+def test_text_with_a_limit_on_registers_is_assembled():
+    own = made(lambda A, x: nested(A, x), A, X)
+    kernel = kernel_of(own.program, (False, True))
+    found, free = (assembled(ptxas(), x) for x in (cuda_tuning.limited(kernel.ptx, 40), kernel.ptx))
+    assert found["states"]["registers"] <= 40 < free["states"]["registers"]
 
 
 def test_text_is_assembled_for_a_card(monkeypatch):
