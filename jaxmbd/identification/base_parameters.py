@@ -48,13 +48,17 @@ class BaseParameters(eqx.Module):
 
         **Raises** `ModelError` for a regressor of other parameters.
         """
+        self._check(Y)
+        return Y.matrix[..., list(self.columns)]
+
+    def _check(self, Y: Regressor) -> None:
         if Y.names != self.all_names:
             raise ModelError("reduce: Y has other parameters than those of the combinations")
-        return Y.matrix[..., list(self.columns)]
 
     def condition(self, Y: Regressor) -> float:
         """Condition number of the reduced regressor of all states, without scaling of columns."""
-        rows = np.asarray(self.reduce(Y), dtype=float).reshape(-1, len(self))
+        self._check(Y)
+        rows = np.asarray(Y.matrix, dtype=float)[..., list(self.columns)].reshape(-1, len(self))
         values = np.linalg.svd(rows, compute_uv=False)
         return float(values[0] / values[-1])
 

@@ -3,10 +3,8 @@
 from typing import Any, NamedTuple
 
 import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from ..bodies import RigidBody
 from ..errors import DataError, ModelError
@@ -16,7 +14,6 @@ from ..model.arguments import as_instance, as_positive
 from ..model.paths import follow
 from ..model.values import as_leaf
 from .base_parameters import BaseParameters, base_parameters
-from .multistart import QUICKLY
 from .regressor import INERTIAL, Regressor
 
 REWEIGHTINGS = 20  # Deviations change by less than a thousandth after a few of them.
@@ -293,71 +290,105 @@ def _start(
     return theta
 
 
-class _Rows(NamedTuple):
-    """Rows of the parameters of bodies and of the others, and which of those are positive."""
+class _Search(NamedTuple):
+    """Half the sum of squares of residuals in deviations and of distances of bodies.
 
-    of_bodies: Any
-    others: Any
-    positive: Any
-
-
-def _all_parameters(x: Array, data: tuple[Any, ...]) -> Array:
-    """All parameters from the unknowns: E of each body, then roots or steps of the others."""
-    _, _, U, start, rows, sizes, _ = data
-    n = 10 * len(U)
-    P = jax.vmap(_pseudo_inertia)(U, x[:n].reshape(-1, 10))
-    theta = start.at[rows.of_bodies].set(jax.vmap(_parameters_of)(P).ravel())
-    first, o = start[rows.others], x[n:]
-    return theta.at[rows.others].set(
-        jnp.where(rows.positive, first * (1.0 + o) ** 2, first + o / sizes)
-    )
-
-
-def _cost(x: Array, data: tuple[Any, ...]) -> Array:
-    """Half the sum of squares of residuals in deviations and of distances of bodies."""
-    R, c, U, *_, prior = data
-    distances = x[: 10 * len(U)] / prior
-    r = R @ _all_parameters(x, data) - c
-    return 0.5 * (r @ r + distances @ distances)
-
-
-# Unoptimized: XLA optimizes these programs for longer than they run.
-_OPTIONS: dict[str, Any] = {"compiler_options": QUICKLY}
-_parameters_at = eqx.filter_jit(_all_parameters, **_OPTIONS)
-_gradient_at = eqx.filter_jit(jax.value_and_grad(_cost), **_OPTIONS)
-_hessian_at = eqx.filter_jit(jax.hessian(_cost), **_OPTIONS)
-
-
-def _minimum(data: tuple[Any, ...]) -> tuple[Array, bool]:
-    """All parameters at the minimum, and whether it was reached.
-
-    Newton's method in a trust region: at the edge of what is possible, where fits to measured
-    forces often end, curvatures that Gauss and Newton neglect are ten times as large as others.
+    Unknowns are E of each body, then roots or steps of the others. A body has the pseudo-inertia
+    U L Lᵀ Uᵀ, L upper triangular with exp(E[:4]) on its diagonal and E[4:] above it. These ten
+    entries are y, and the parameters of the body are the quadratic forms yᵀ F y.
     """
-    R, c, U, _, rows, *_ = data
-    x = np.zeros(10 * len(U) + len(rows.others))
-    # The first deviations are so large that residuals at the start are no larger than they.
-    worst = float(jnp.linalg.norm(R @ _parameters_at(jnp.asarray(x), data) - c))
-    factors = np.geomspace(max(worst, 1.0), 1.0, 1 + max(0, int(np.ceil(np.log10(worst + 1e-300)))))
-    converged = False
-    for factor in factors:
-        x, converged = _newton(x, (R / factor, c / factor, *data[2:]))
-    return _parameters_at(jnp.asarray(x), data), converged
+
+    # In NumPy: JAX compiles these functions for longer than whole fits take.
+    R: np.ndarray
+    c: np.ndarray
+    forms: np.ndarray  # F of each body and parameter, shape `(bodies, 10, 10, 10)`.
+    of_bodies: np.ndarray
+    start: np.ndarray
+    others: np.ndarray
+    positive: np.ndarray
+    sizes: np.ndarray
+    prior: float
+
+    def _bodies(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """y of each body, its derivative by E, and half the derivative of its parameters by y."""
+        y = x[: self.of_bodies.size].reshape(-1, 10).copy()
+        y[:, :4] = np.exp(y[:, :4])
+        rate = np.concatenate([y[:, :4], np.ones((len(y), 6))], axis=1)
+        return y, rate, (self.forms @ y[:, None, :, None])[..., 0]
+
+    def parameters(self, x: np.ndarray) -> np.ndarray:
+        """All parameters."""
+        y, _, half = self._bodies(x)
+        o, theta, first = x[self.of_bodies.size :], self.start.copy(), self.start[self.others]
+        theta[self.of_bodies] = (half @ y[:, :, None])[..., 0]
+        theta[self.others] = np.where(self.positive, first * (1 + o) ** 2, first + o / self.sizes)
+        return theta
+
+    def distances(self, x: np.ndarray) -> np.ndarray:
+        """Distances of the bodies from the model, divided by `prior`."""
+        return x[: self.of_bodies.size] / self.prior
+
+    def columns(self, x: np.ndarray) -> np.ndarray:
+        """Derivatives of the residuals."""
+        _, rate, half = self._bodies(x)
+        of_bodies = self.R[:, self.of_bodies].transpose(1, 0, 2) @ (2 * half * rate[:, None])
+        o, first = x[self.of_bodies.size :], self.start[self.others]
+        slope = np.where(self.positive, 2 * first * (1 + o), 1 / self.sizes)
+        others = self.R[:, self.others] * slope
+        return np.concatenate([*of_bodies, others], axis=1)
+
+    def cost(self, x: np.ndarray) -> tuple[float, np.ndarray]:
+        """The cost and its gradient."""
+        r, distances = self.R @ self.parameters(x) - self.c, self.distances(x)
+        gradient = self.columns(x).T @ r
+        gradient[: len(distances)] += distances / self.prior
+        return 0.5 * float(r @ r + distances @ distances), gradient
+
+    def hessian(self, x: np.ndarray) -> np.ndarray:
+        """Second derivatives of the cost, also those that Gauss and Newton neglect."""
+        y, rate, _ = self._bodies(x)
+        columns = self.columns(x)
+        H = columns.T @ columns
+        by_theta = self.R.T @ (self.R @ self.parameters(x) - self.c)
+        bent = 2 * np.einsum("bk,bkij->bij", by_theta[self.of_bodies], self.forms)
+        own = bent * rate[:, :, None] * rate[:, None]
+        own[:, range(4), range(4)] += (bent @ y[:, :, None])[:, :4, 0] * rate[:, :4]
+        for k, block in enumerate(own):
+            H[10 * k : 10 * k + 10, 10 * k : 10 * k + 10] += block
+        of_others = np.where(self.positive, 2 * self.start[self.others], 0.0)
+        of_prior = np.full(self.of_bodies.size, self.prior**-2.0)
+        H[np.diag_indices(len(x))] += np.append(of_prior, of_others * by_theta[self.others])
+        return H
+
+    def minimum(self) -> tuple[np.ndarray, bool]:
+        """All parameters at the minimum, and whether it was reached.
+
+        Newton's method in a trust region: at the edge of what is possible, where fits to measured
+        forces often end, curvatures that Gauss and Newton neglect are ten times as large as others.
+        """
+        x = np.zeros(self.of_bodies.size + len(self.others))
+        # The first deviations are so large that residuals at the start are no larger than they.
+        worst = float(np.linalg.norm(self.R @ self.parameters(x) - self.c))
+        steps = 1 + max(0, int(np.ceil(np.log10(worst + 1e-300))))
+        converged = False
+        for factor in np.geomspace(max(worst, 1.0), 1.0, steps):
+            x, converged = _newton(x, self._replace(R=self.R / factor, c=self.c / factor))
+        return self.parameters(x), converged
 
 
-def _newton(x: np.ndarray, data: tuple[Any, ...]) -> tuple[np.ndarray, bool]:
+def _newton(x: np.ndarray, search: _Search) -> tuple[np.ndarray, bool]:
     """The minimum from x, and whether it was reached."""
     from scipy.optimize import minimize
 
-    influence = np.sqrt(np.abs(np.diagonal(_hessian_at(jnp.asarray(x), data))))
+    influence = np.sqrt(np.abs(np.diagonal(search.hessian(x))))
     scale = np.where(influence > 0, influence, 1.0)
 
     def cost(y: np.ndarray) -> tuple[float, np.ndarray]:
-        value, gradient = _gradient_at(jnp.asarray(y / scale), data)
-        return float(value), np.asarray(gradient) / scale
+        value, gradient = search.cost(y / scale)
+        return value, gradient / scale
 
     def hessian(y: np.ndarray) -> np.ndarray:
-        return np.asarray(_hessian_at(jnp.asarray(y / scale), data)) / np.outer(scale, scale)
+        return search.hessian(y / scale) / np.outer(scale, scale)
 
     options = {"gtol": TOLERANCE, "maxiter": MAX_STEPS, "initial_trust_radius": 1.0}
     options |= {"max_trust_radius": 1e6}
@@ -372,23 +403,20 @@ def _possible(
 ) -> tuple[np.ndarray, bool]:
     """Parameters of possible bodies that fit best."""
     bodies = _rows_of_bodies(names)
-    of_bodies = np.array(list(bodies.values()), dtype=int).reshape(-1)
-    others = np.array([k for k in range(len(names)) if k not in set(of_bodies)], dtype=int)
+    of_bodies = np.array(list(bodies.values()), dtype=int).reshape(-1, 10)
+    others = np.setdiff1d(np.arange(len(names)), of_bodies)
     positive = np.array([_is_positive(names[k]) for k in others], dtype=bool)
-    factors = []
-    for name, rows in bodies.items():
-        problem = from_inertial_parameters(start[rows]).validate()
-        if problem is not None:
-            raise ModelError(f"identify_linear: body {name!r} of the model: {problem}")
-        factors.append(_upper_factor(_pseudo_inertia_of(start[rows])))
-    U = np.array(factors).reshape(-1, 4, 4)
+    forms = np.zeros((len(bodies), 10, 10, 10))
+    for k, (name, rows) in enumerate(bodies.items()):
+        try:
+            forms[k] = _forms(_upper_factor(_pseudo_inertia_of(start[rows])))
+        except np.linalg.LinAlgError as error:
+            problem = from_inertial_parameters(start[rows]).validate() or "its mass is on a plane"
+            raise ModelError(f"identify_linear: body {name!r} of the model: {problem}") from error
     R, c = triangle
     sizes = np.linalg.norm(R[:, others], axis=0)
     sizes = np.where(sizes > 0, sizes, 1.0)
-    arrays = [jnp.asarray(x) for x in (R, c, U, start, sizes, prior)]
-    rows = _Rows(of_bodies, others, jnp.asarray(positive))
-    theta, converged = _minimum((*arrays[:4], rows, *arrays[4:]))
-    return np.asarray(theta), converged
+    return _Search(R, c, forms, of_bodies, start, others, positive, sizes, prior).minimum()
 
 
 def _pseudo_inertia_of(theta: np.ndarray) -> np.ndarray:
@@ -404,19 +432,22 @@ def _upper_factor(P: np.ndarray) -> np.ndarray:
     return np.linalg.cholesky(P[::-1, ::-1])[::-1, ::-1]
 
 
-def _pseudo_inertia(U: Float[Array, "4 4"], E: Float[Array, "10"]) -> Float[Array, "4 4"]:
-    """U L Lᵀ Uᵀ, L upper triangular with exp(E[:4]) on its diagonal and E[4:] above it."""
-    L = jnp.diag(jnp.exp(E[:4])).at[np.triu_indices(4, 1)].set(E[4:])
-    factor = U @ L
-    return factor @ factor.T
+def _forms(U: np.ndarray) -> np.ndarray:
+    """The inertial parameters of U L Lᵀ Uᵀ as quadratic forms in the entries of L.
 
-
-def _parameters_of(P: Float[Array, "4 4"]) -> Float[Array, "10"]:
-    """The inertial parameters of a pseudo-inertia."""
-    second = P[:3, :3]
-    I = jnp.trace(second) * jnp.eye(3, dtype=P.dtype) - second
-    moments = [I[0, 0], I[0, 1], I[1, 1], I[0, 2], I[1, 2], I[2, 2]]
-    return jnp.concatenate([P[3, 3][None], P[:3, 3], jnp.stack(moments)])
+    L is upper triangular; its entries are those on the diagonal, then those above it.
+    """
+    rows, columns = np.triu_indices(4, 1)
+    units = np.zeros((10, 4, 4))
+    rows, columns = np.append(np.arange(4), rows), np.append(np.arange(4), columns)
+    units[np.arange(10), rows, columns] = 1.0
+    factors = U @ units
+    P = np.einsum("iab,jcb->ijac", factors, factors)
+    P = 0.5 * (P + P.swapaxes(0, 1))
+    second = P[..., :3, :3]
+    I = np.trace(second, axis1=2, axis2=3)[..., None, None] * np.eye(3) - second
+    xx, xy, yy, xz, yz, zz = (I[..., i, j] for j in range(3) for i in range(j + 1))
+    return np.stack([P[..., 3, 3], *(P[..., k, 3] for k in range(3)), xx, xy, yy, xz, yz, zz])
 
 
 # Models -------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import pytest
 import jaxmbd as mbd
 from benchmarks import tx40
 from jaxmbd import forces, inertia, joints
+from jaxmbd.identification import linear
 
 G = 9.81
 
@@ -119,6 +120,42 @@ def test_the_prior_decides_on_what_forces_do_not_show(data):
     np.testing.assert_allclose(
         fit.base.values(fit.parameters), fit.base.values(Y.parameters), rtol=1e-3, atol=1e-4
     )
+
+
+def test_derivatives_of_the_search_are_those_of_its_cost(data, monkeypatch):
+    """With bodies, a coefficient that stays positive, and a parameter of any sign."""
+    searches = []
+    minimum = linear._Search.minimum
+    monkeypatch.setattr(
+        linear._Search, "minimum", lambda search: searches.append(search) or minimum(search)
+    )
+    Y, exact = data
+    mbd.identify_linear(Y.with_columns({"offset": np.ones_like(exact)}), exact, [1.0, 1.0])
+    (search,) = searches
+    x = 0.2 * np.random.default_rng(0).normal(size=22)
+    step = 1e-5 * np.eye(22)
+    both = [[search.cost(x + h * dx) for dx in step] for h in (1, -1)]
+    values, gradients = ([[part[k] for part in side] for side in both] for k in (0, 1))
+    difference = (np.array(values[0]) - np.array(values[1])) / 2e-5
+    np.testing.assert_allclose(search.cost(x)[1], difference, rtol=1e-6, atol=1e-4)
+    difference = (np.array(gradients[0]) - np.array(gradients[1])) / 2e-5
+    np.testing.assert_allclose(search.hessian(x), difference, rtol=1e-6, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("mass", "moments", "message"),
+    [
+        (-1.0, [0.1, 0, 0.1, 0, 0, 0.1], "'lower' of the model: mass must be positive"),
+        (1.0, [0.1, 0, 0.1, 0, 0, 0.2], "'lower' of the model: its mass is on a plane"),
+    ],
+)
+def test_bodies_of_the_model_must_be_possible(data, mass, moments, message):
+    Y, exact = data
+    theta = np.array(Y.parameters)
+    start = Y.names.index("lower.m")
+    theta[start : start + 10] = [mass, 0, 0, 0, *moments]
+    with pytest.raises(mbd.ModelError, match=message):
+        mbd.identify_linear(eqx.tree_at(lambda Y: Y.parameters, Y, theta), exact)
 
 
 @pytest.mark.long
