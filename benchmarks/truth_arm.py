@@ -53,7 +53,7 @@ class Arm:
     """The arm in jaxmbd and in Pinocchio."""
 
     def __init__(self) -> None:
-        path = f"{example_robot_data.getModelPath(FILE)}/{FILE}"
+        self.path = path = f"{example_robot_data.getModelPath(FILE)}/{FILE}"
         self.model = from_urdf(path)
         self.system = mbd.formulate(self.model, mbd.JointCoordinates())
         self.peer: Any = pin.buildModelFromUrdf(path)

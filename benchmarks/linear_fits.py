@@ -1,0 +1,188 @@
+"""Fits of measured torques, here and by FIGAROH: seconds and errors of predicted torques.
+
+    python -m benchmarks.linear_fits [--figaroh PYTHON] [--rounds N] [--repeats N]
+
+The arm, the motions and the noise (1 %, exact derivatives) are those of `benchmarks.truth_arm`.
+Both get the same rows, torques and wrong model. FIGAROH: regressor, base parameters by two QR
+decompositions, and one step of weighted least squares, as `BaseIdentification.solve(wls=True)`
+does; then its fit of possible bodies, linear matrix inequalities by CVXOPT. The weight of its prior
+is that of `identify_linear`, but its distances are relative changes of parameters. FIGAROH runs in
+a Python interpreter of its own. In turn, each in a new process without stored programs: a first
+call, one more, and the median of further ones. Imports and the model are not timed. Prints
+Markdown: medians over the rounds, errors as `benchmarks.truth_arm` defines them, and the largest
+difference of base parameters from those here, in standard errors.
+"""
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+INSTALL = "python -m venv FOLDER && FOLDER/bin/pip install figaroh==1.0.2"
+
+Found = dict[str, np.ndarray]
+
+
+def here(data: Mapping[str, Any], path: str) -> dict[str, Callable[[], Found]]:
+    """The fit of this library."""
+    import jax
+    import scipy.optimize  # noqa: F401  Not timed.
+
+    import jaxmbd as mbd
+    from jaxmbd.io import from_urdf
+
+    jax.config.update("jax_enable_x64", True)
+    masses = zip(data["names"], data["start"][::10], strict=True)
+    model = from_urdf(path).replace({f"bodies.{name}.mass": m for name, m in masses})
+    system = mbd.formulate(model, mbd.JointCoordinates())
+    regressor, identify_linear = mbd.regressor, mbd.identify_linear  # Imported on first use.
+
+    def fit() -> Found:
+        Y = regressor(system, 0.0, data["q"], data["v"], data["vdot"])
+        found = identify_linear(Y, data["torque"], prior=float(data["prior"]))
+        base = {"map": found.base.map, "values": found.values, "errors": found.standard_errors}
+        return base | {"parameters": found.parameters}
+
+    return {"jaxmbd: both": fit}
+
+
+def there(data: Mapping[str, Any], path: str) -> dict[str, Callable[[], Found]]:
+    """The fits of FIGAROH."""
+    import picos  # noqa: F401  Not timed.
+    import pinocchio as pin
+    from figaroh.identification import physical_fit
+    from figaroh.identification.base_identification import BaseIdentification
+    from figaroh.identification.identification_tools import get_standard_parameters
+    from figaroh.tools import regressor
+    from figaroh.tools.qrdecomposition import QRDecomposer
+
+    class Weighted(BaseIdentification):
+        load_trajectory_data: Any = None  # Not abstract: no files are read.
+
+    model = pin.buildModelFromUrdf(path)
+    for k, own in enumerate(data["start"].reshape(-1, 10)):
+        model.inertias[k + 1] = pin.Inertia.FromDynamicParameters(own)
+    robot, torque = pin.RobotWrapper(model), data["torque"].T.ravel()
+    config = {"is_joint_torques": True, "act_idxv": list(range(model.nv))}
+
+    def fit(bodies: bool, steps: int) -> Found:
+        rows = data["q"], data["v"], data["vdot"]
+        W = regressor.build_regressor_basic(robot, *rows, config)
+        prior = get_standard_parameters(model)
+        without, active = regressor.get_index_eliminate(W, prior, tol_e=1e-3)
+        decomposer = QRDecomposer(tolerance=1e-6)
+        W_base, *_, values, _ = decomposer.double_decomposition(
+            torque, regressor.build_regressor_reduced(W, without), active, prior
+        )
+        weighted = Weighted.__new__(Weighted)
+        weighted.identif_config, weighted.tau_noised = config, torque
+        weighted.dynamic_regressor_base, weighted.phi_base = W_base, values
+        for _ in range(steps):
+            weighted.phi_base, _ = weighted._apply_weighted_least_squares()
+        full = decomposer.expand_mapping_matrix_to_full(decomposer.get_M(), active, list(prior))
+        found = {"map": full, "values": weighted.phi_base}
+        if not bodies:
+            return found
+        names, start = (list(prior), list(model.names)[1:]), np.array(list(prior.values()))
+        policy = physical_fit.PhysicalPolicy(prior_weight=float(data["prior"]) ** -2)
+        weights = {"policy": policy, "row_weight": weighted._wls_row_weight}
+        problem = physical_fit.build_problem(W, torque, *names, prior=start, **weights)
+        record = physical_fit.solve_direct_effort_fit(problem, solver="cvxopt")
+        if not record.accepted:
+            raise RuntimeError(f"FIGAROH: {record.solver_status} {record.exception}")
+        return found | {"parameters": record.theta}
+
+    return {
+        "FIGAROH: base parameters": lambda: fit(False, 1),
+        "FIGAROH: and possible bodies": lambda: fit(True, 1),
+        "FIGAROH: both, reweighted 10 times": lambda: fit(True, 10),
+    }
+
+
+def work(side: str, folder: Path, path: str, repeats: int) -> None:
+    """Time the fits of one side in this process, and write their results."""
+    fits = {"here": here, "there": there}[side](np.load(folder / "data.npz"), path)
+    for name, fit in fits.items():
+        seconds = []
+        for _ in range(repeats + 2):
+            began = time.perf_counter()
+            found = fit()
+            seconds.append(time.perf_counter() - began)
+        np.savez(folder / f"{name}.npz", seconds=[seconds[0], *seconds[2:]], **found)
+
+
+def measure(folder: Path, path: str, figaroh: str | None, given: Any) -> dict[str, list[Any]]:
+    """All rounds of each method, as `work` writes them."""
+    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "SCALARJIT_CACHE": ""}
+    environment["PYTHONPATH"] = str(Path(__file__).parents[1])
+    arguments = str(folder), path, "--repeats", str(given.repeats)
+    sides = {"here": sys.executable} | ({"there": figaroh} if figaroh else {})
+    found: dict[str, list[Any]] = {}
+    for _ in range(given.rounds):
+        for side, python in sides.items():
+            start = [python, "-W", "ignore", "-m", "benchmarks.linear_fits", "--worker", side]
+            subprocess.run([*start, *arguments], env=environment, check=True)
+        for file in sorted(folder.glob("*: *.npz"), key=os.path.getmtime):
+            found.setdefault(file.stem, []).append(dict(np.load(file)))
+    return found
+
+
+def main() -> None:
+    """Fit by all and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--figaroh", metavar="PYTHON", help=f"made by: {INSTALL}")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--worker", nargs=3, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.worker:
+        side, folder, path = given.worker
+        work(side, Path(folder), path, given.repeats)
+        return
+    import jax
+
+    import jaxmbd as mbd
+    from benchmarks import truth_arm
+    from benchmarks.machine import machine
+
+    jax.config.update("jax_enable_x64", True)
+    arm, rng = truth_arm.Arm(), np.random.default_rng(0)
+    fit_on, later = arm.designed, arm.random_motion(truth_arm.N_JUDGE, rng)
+    sizes = np.sqrt(np.mean(fit_on.torque**2, axis=0))
+    noise = truth_arm.NOISE["low"][0] * sizes * rng.normal(size=fit_on.torque.shape)
+    unseen = mbd.regressor(arm.guess(rng), 0.0, later.q, later.v, later.vdot)
+    rows = {"q": fit_on.q, "v": fit_on.v, "vdot": fit_on.vdot, "torque": fit_on.torque + noise}
+    names = [name.removesuffix(".m") for name in unseen.names if name.endswith(".m")]
+    rows |= {"names": np.array(names), "start": np.asarray(unseen.parameters)}
+    with tempfile.TemporaryDirectory() as folder:
+        np.savez(Path(folder) / "data.npz", prior=truth_arm.PRIOR, **rows)
+        found = measure(Path(folder), arm.path, given.figaroh, given)
+
+    def error(theta: np.ndarray) -> str:
+        return f"{truth_arm.error(np.asarray(unseen.matrix) @ theta, later.torque):.3%}"
+
+    print(f"{machine()} Median of {given.rounds} processes, {given.repeats} calls in each.\n")
+    print("| fit | with compiling [s] | without [s] | error, base | error, bodies | base apart |")
+    print("|---|---|---|---|---|---|")
+    own = next(iter(found.values()))[0]
+    for name, rounds in found.items():
+        first = statistics.median(x["seconds"][0] for x in rounds)
+        more = statistics.median(statistics.median(x["seconds"][1:]) for x in rounds)
+        theta = np.linalg.pinv(rounds[0]["map"]) @ rounds[0]["values"]
+        bodies = error(rounds[0]["parameters"]) if "parameters" in rounds[0] else "–"
+        apart = np.max(np.abs(own["map"] @ theta - own["values"]) / own["errors"])
+        print(f"| {name} | {first:.3f} | {more:.3f} | {error(theta)} | {bodies} | {apart:.2g} |")
+    if not given.figaroh:
+        print(f"\nWithout FIGAROH. With it: {INSTALL}, then --figaroh FOLDER/bin/python.")
+
+
+if __name__ == "__main__":
+    main()
