@@ -33,6 +33,7 @@ from ..system import constraints
 from ..system.abstract import AbstractSystem, require_system
 from ..system.configuration import AbstractConfiguration
 from ..system.equation_residuals import motion_residual
+from ..system.kernels import kernel
 from ..system.loads import generalized
 
 INERTIAL = ("m", "mcx", "mcy", "mcz", "Ixx", "Ixy", "Iyy", "Ixz", "Iyz", "Izz")
@@ -206,17 +207,29 @@ def _regressors(
     joints: tuple[str, ...] | None,
 ) -> tuple[Float[Array, "k n p"], Float[Array, "p"], Float[Array, "k n"]]:
     theta = parameter_values(system)
-
-    def at(t: Array, q: Array, v: Array, vdot: Array) -> tuple[Array, Array]:
-        c = system.configuration(t, q)
-        Y = regressor_at(system, c, v, vdot)
-        rest = jnp.zeros(system.nv, Y.dtype)
-        if not is_complete(system):
-            rest = motion_residual(system, c, v, vdot) - Y @ theta
-        return (Y, rest) if joints is None else _of_joints(system, c, joints, Y, rest, theta)
-
-    matrix, rest = jax.vmap(at)(ts, q, v, vdot)
+    matrix, rest = jax.vmap(lambda *state: _regressor(system, theta, *state, joints))(
+        ts, q, v, vdot
+    )
     return matrix, theta, rest
+
+
+@kernel
+def _regressor(
+    system: AbstractSystem,
+    theta: Float[Array, "p"],
+    t: Float[Array, ""],
+    q: Float[Array, "nq"],
+    v: Float[Array, "nv"],
+    vdot: Float[Array, "nv"],
+    joints: tuple[str, ...] | None,
+) -> tuple[Float[Array, "n p"], Float[Array, "n"]]:
+    """The matrix and the rest at one state."""
+    c = system.configuration(t, q)
+    Y = regressor_at(system, c, v, vdot)
+    rest = jnp.zeros(system.nv, Y.dtype)
+    if not is_complete(system):
+        rest = motion_residual(system, c, v, vdot) - Y @ theta
+    return (Y, rest) if joints is None else _of_joints(system, c, joints, Y, rest, theta)
 
 
 def regressor_at(
