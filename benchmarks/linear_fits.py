@@ -2,15 +2,14 @@
 
     python -m benchmarks.linear_fits [--figaroh PYTHON] [--rounds N] [--repeats N]
 
-The arm, the motions and the noise (1 %, exact derivatives) are those of `benchmarks.truth_arm`.
-Both get the same rows, torques and wrong model. FIGAROH: regressor, base parameters by two QR
-decompositions, and one step of weighted least squares, as `BaseIdentification.solve(wls=True)`
-does; then its fit of possible bodies, linear matrix inequalities by CVXOPT. The weight of its prior
-is that of `identify_linear`, but its distances are relative changes of parameters. FIGAROH runs in
-a Python interpreter of its own. In turn, each in a new process without stored programs: a first
-call, one more, and the median of further ones. Imports and the model are not timed. Prints
-Markdown: medians over the rounds, errors as `benchmarks.truth_arm` defines them, and the largest
-difference of base parameters from those here, in standard errors.
+The case is the first of `benchmarks.truth_arm`, with exact derivatives; both get the same rows and
+wrong model. FIGAROH, in a Python interpreter of its own: regressor, base parameters by two QR
+decompositions and one step of weighted least squares, as in `BaseIdentification.solve(wls=True)`;
+then possible bodies, by linear matrix inequalities and CVXOPT. The weight of the prior is that of
+`identify_linear`, but distances are relative changes of parameters. Each in turn has a new process
+without stored programs: a first call, one more, and the median of further ones. Imports and the
+model are not timed. Prints Markdown: medians over the rounds, errors as in `benchmarks.truth_arm`,
+and the largest difference of base parameters from those here, in standard errors.
 """
 
 import argparse
@@ -28,10 +27,10 @@ import numpy as np
 
 INSTALL = "python -m venv FOLDER && FOLDER/bin/pip install figaroh==1.0.2"
 
-Found = dict[str, np.ndarray]
+Fits = dict[str, Callable[[], dict[str, np.ndarray]]]
 
 
-def here(data: Mapping[str, Any], path: str) -> dict[str, Callable[[], Found]]:
+def here(data: Mapping[str, Any], path: str) -> Fits:
     """The fit of this library."""
     import jax
     import scipy.optimize  # noqa: F401  Not timed.
@@ -45,16 +44,16 @@ def here(data: Mapping[str, Any], path: str) -> dict[str, Callable[[], Found]]:
     system = mbd.formulate(model, mbd.JointCoordinates())
     regressor, identify_linear = mbd.regressor, mbd.identify_linear  # Imported on first use.
 
-    def fit() -> Found:
+    def fit() -> dict[str, np.ndarray]:
         Y = regressor(system, 0.0, data["q"], data["v"], data["vdot"])
         found = identify_linear(Y, data["torque"], prior=float(data["prior"]))
         base = {"map": found.base.map, "values": found.values, "errors": found.standard_errors}
         return base | {"parameters": found.parameters}
 
-    return {"jaxmbd: both": fit}
+    return {"jaxmbd: base parameters and possible bodies": fit}
 
 
-def there(data: Mapping[str, Any], path: str) -> dict[str, Callable[[], Found]]:
+def there(data: Mapping[str, Any], path: str) -> Fits:
     """The fits of FIGAROH."""
     import picos  # noqa: F401  Not timed.
     import pinocchio as pin
@@ -72,29 +71,28 @@ def there(data: Mapping[str, Any], path: str) -> dict[str, Callable[[], Found]]:
         model.inertias[k + 1] = pin.Inertia.FromDynamicParameters(own)
     robot, torque = pin.RobotWrapper(model), data["torque"].T.ravel()
     config = {"is_joint_torques": True, "act_idxv": list(range(model.nv))}
+    policy = physical_fit.PhysicalPolicy(prior_weight=float(data["prior"]) ** -2)
 
-    def fit(bodies: bool, steps: int) -> Found:
+    def fit(bodies: bool, steps: int) -> dict[str, np.ndarray]:
         rows = data["q"], data["v"], data["vdot"]
         W = regressor.build_regressor_basic(robot, *rows, config)
-        prior = get_standard_parameters(model)
-        without, active = regressor.get_index_eliminate(W, prior, tol_e=1e-3)
+        start = get_standard_parameters(model)
+        without, active = regressor.get_index_eliminate(W, start, tol_e=1e-3)
+        W_active = regressor.build_regressor_reduced(W, without)
         decomposer = QRDecomposer(tolerance=1e-6)
-        W_base, *_, values, _ = decomposer.double_decomposition(
-            torque, regressor.build_regressor_reduced(W, without), active, prior
-        )
+        decomposed = decomposer.double_decomposition(torque, W_active, active, start)
         weighted = Weighted.__new__(Weighted)
         weighted.identif_config, weighted.tau_noised = config, torque
-        weighted.dynamic_regressor_base, weighted.phi_base = W_base, values
+        weighted.dynamic_regressor_base, weighted.phi_base = decomposed[0], decomposed[3]
         for _ in range(steps):
             weighted.phi_base, _ = weighted._apply_weighted_least_squares()
-        full = decomposer.expand_mapping_matrix_to_full(decomposer.get_M(), active, list(prior))
+        names, values = list(start), np.array(list(start.values()))
+        full = decomposer.expand_mapping_matrix_to_full(decomposer.get_M(), active, names)
         found = {"map": full, "values": weighted.phi_base}
         if not bodies:
             return found
-        names, start = (list(prior), list(model.names)[1:]), np.array(list(prior.values()))
-        policy = physical_fit.PhysicalPolicy(prior_weight=float(data["prior"]) ** -2)
-        weights = {"policy": policy, "row_weight": weighted._wls_row_weight}
-        problem = physical_fit.build_problem(W, torque, *names, prior=start, **weights)
+        given: Any = {"prior": values, "policy": policy, "row_weight": weighted._wls_row_weight}
+        problem = physical_fit.build_problem(W, torque, names, list(model.names)[1:], **given)
         record = physical_fit.solve_direct_effort_fit(problem, solver="cvxopt")
         if not record.accepted:
             raise RuntimeError(f"FIGAROH: {record.solver_status} {record.exception}")
@@ -119,12 +117,12 @@ def work(side: str, folder: Path, path: str, repeats: int) -> None:
         np.savez(folder / f"{name}.npz", seconds=[seconds[0], *seconds[2:]], **found)
 
 
-def measure(folder: Path, path: str, figaroh: str | None, given: Any) -> dict[str, list[Any]]:
+def measure(folder: Path, path: str, given: argparse.Namespace) -> dict[str, list[Any]]:
     """All rounds of each method, as `work` writes them."""
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "SCALARJIT_CACHE": ""}
     environment["PYTHONPATH"] = str(Path(__file__).parents[1])
     arguments = str(folder), path, "--repeats", str(given.repeats)
-    sides = {"here": sys.executable} | ({"there": figaroh} if figaroh else {})
+    sides = {"here": sys.executable} | ({"there": given.figaroh} if given.figaroh else {})
     found: dict[str, list[Any]] = {}
     for _ in range(given.rounds):
         for side, python in sides.items():
@@ -139,8 +137,8 @@ def main() -> None:
     """Fit by all and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--figaroh", metavar="PYTHON", help=f"made by: {INSTALL}")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--worker", nargs=3, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.worker:
@@ -154,17 +152,14 @@ def main() -> None:
     from benchmarks.machine import machine
 
     jax.config.update("jax_enable_x64", True)
-    arm, rng = truth_arm.Arm(), np.random.default_rng(0)
-    fit_on, later = arm.designed, arm.random_motion(truth_arm.N_JUDGE, rng)
-    sizes = np.sqrt(np.mean(fit_on.torque**2, axis=0))
-    noise = truth_arm.NOISE["low"][0] * sizes * rng.normal(size=fit_on.torque.shape)
-    unseen = mbd.regressor(arm.guess(rng), 0.0, later.q, later.v, later.vdot)
-    rows = {"q": fit_on.q, "v": fit_on.v, "vdot": fit_on.vdot, "torque": fit_on.torque + noise}
+    arm = truth_arm.Arm()
+    torque, later, guess = truth_arm.case(arm, "low", np.random.default_rng(0))
+    unseen = mbd.regressor(guess, 0.0, later.q, later.v, later.vdot)
     names = [name.removesuffix(".m") for name in unseen.names if name.endswith(".m")]
-    rows |= {"names": np.array(names), "start": np.asarray(unseen.parameters)}
+    data = arm.designed._asdict() | {"torque": torque, "prior": truth_arm.PRIOR, "names": names}
     with tempfile.TemporaryDirectory() as folder:
-        np.savez(Path(folder) / "data.npz", prior=truth_arm.PRIOR, **rows)
-        found = measure(Path(folder), arm.path, given.figaroh, given)
+        np.savez(Path(folder) / "data.npz", start=np.asarray(unseen.parameters), **data)
+        found = measure(Path(folder), arm.path, given)
 
     def error(theta: np.ndarray) -> str:
         return f"{truth_arm.error(np.asarray(unseen.matrix) @ theta, later.torque):.3%}"
@@ -179,7 +174,7 @@ def main() -> None:
         theta = np.linalg.pinv(rounds[0]["map"]) @ rounds[0]["values"]
         bodies = error(rounds[0]["parameters"]) if "parameters" in rounds[0] else "–"
         apart = np.max(np.abs(own["map"] @ theta - own["values"]) / own["errors"])
-        print(f"| {name} | {first:.3f} | {more:.3f} | {error(theta)} | {bodies} | {apart:.2g} |")
+        print(f"| {name} | {first:.2f} | {more:.3f} | {error(theta)} | {bodies} | {apart:.2g} |")
     if not given.figaroh:
         print(f"\nWithout FIGAROH. With it: {INSTALL}, then --figaroh FOLDER/bin/python.")
 

@@ -120,14 +120,20 @@ def error(predicted: Any, exact: np.ndarray) -> float:
     return float(np.max(left / size))
 
 
-def errors(arm: Arm, level: str, seed: int) -> dict[str, tuple[float, bool]]:
-    """The error on later rows and the success of the fit, by the source of its derivatives."""
-    effort, noise = NOISE[level]
-    rng = np.random.default_rng(seed)
+def case(arm: Arm, level: str, rng: np.random.Generator) -> tuple[np.ndarray, Motion, Any]:
+    """Torques with noise to be fitted, the later motion, and the system of the starting model."""
     fit_on, later = arm.designed, arm.random_motion(N_JUDGE, rng)
     sizes = np.sqrt(np.mean(fit_on.torque**2, axis=0))
-    torque = fit_on.torque + effort * sizes * rng.normal(size=fit_on.torque.shape)
-    guess, found = arm.guess(rng), {}
+    torque = fit_on.torque + NOISE[level][0] * sizes * rng.normal(size=fit_on.torque.shape)
+    return torque, later, arm.guess(rng)
+
+
+def errors(arm: Arm, level: str, seed: int) -> dict[str, tuple[float, bool]]:
+    """The error on later rows and the success of the fit, by the source of its derivatives."""
+    noise = NOISE[level][1]
+    rng = np.random.default_rng(seed)
+    torque, later, guess = case(arm, level, rng)
+    fit_on, found = arm.designed, {}
     for source in ("exact derivatives", "positions only"):
         motions = [
             (x.q, x.v, x.vdot) if source == "exact derivatives" else smoothed(x, noise, rng)
