@@ -33,7 +33,6 @@ Fits = dict[str, Callable[[], dict[str, np.ndarray]]]
 def here(data: Mapping[str, Any], path: str) -> Fits:
     """The fit of this library."""
     import jax
-    import scipy.optimize  # noqa: F401  Not timed.
 
     import jaxmbd as mbd
     from jaxmbd.io import from_urdf
