@@ -1,15 +1,16 @@
 """Fits of measured torques, here and by FIGAROH: seconds and errors of predicted torques.
 
-    python -m benchmarks.linear_fits [--figaroh PYTHON] [--rounds N] [--repeats N]
+    python -m benchmarks.linear_fits [--figaroh PYTHON] [--cache FOLDER] [--rounds N]
 
 The case is the first of `benchmarks.truth_arm`, with exact derivatives; both get the same rows and
 wrong model. FIGAROH, in a Python interpreter of its own: regressor, base parameters by two QR
 decompositions and one step of weighted least squares, as in `BaseIdentification.solve(wls=True)`;
 then possible bodies, by linear matrix inequalities and CVXOPT. The weight of the prior is that of
-`identify_linear`, but distances are relative changes of parameters. Each in turn has a new process
-without stored programs: a first call, one more, and the median of further ones. Imports and the
-model are not timed. Prints Markdown: medians over the rounds, errors as in `benchmarks.truth_arm`,
-and the largest difference of base parameters from those here, in standard errors.
+`identify_linear`, but distances are relative changes of parameters. Each in turn has a new process:
+a first call, one more, and the median of further ones. Imports and the model are not timed, and no
+programs are stored without a folder for them. Prints Markdown: medians over the rounds, errors as
+in `benchmarks.truth_arm`, and the largest difference of base parameters from those here, in
+standard errors.
 """
 
 import argparse
@@ -118,7 +119,7 @@ def work(side: str, folder: Path, path: str, repeats: int) -> None:
 
 def measure(folder: Path, path: str, given: argparse.Namespace) -> dict[str, list[Any]]:
     """All rounds of each method, as `work` writes them."""
-    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "SCALARJIT_CACHE": ""}
+    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "SCALARJIT_CACHE": given.cache}
     environment["PYTHONPATH"] = str(Path(__file__).parents[1])
     arguments = str(folder), path, "--repeats", str(given.repeats)
     sides = {"here": sys.executable} | ({"there": given.figaroh} if given.figaroh else {})
@@ -138,6 +139,7 @@ def main() -> None:
     parser.add_argument("--figaroh", metavar="PYTHON", help=f"made by: {INSTALL}")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--cache", default="", help="folder of stored programs; default: none")
     parser.add_argument("--worker", nargs=3, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.worker:
