@@ -207,9 +207,11 @@ def _regressors(
     joints: tuple[str, ...] | None,
 ) -> tuple[Float[Array, "k n p"], Float[Array, "p"], Float[Array, "k n"]]:
     theta = parameter_values(system)
-    matrix, rest = jax.vmap(lambda *state: _regressor(system, theta, *state, joints))(
-        ts, q, v, vdot
-    )
+
+    def at(t: Array, q: Array, v: Array, vdot: Array) -> tuple[Array, Array]:
+        return _regressor(system, theta, t, q, v, vdot, joints)
+
+    matrix, rest = jax.vmap(at)(ts, q, v, vdot)
     return matrix, theta, rest
 
 
