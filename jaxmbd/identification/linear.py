@@ -1,6 +1,5 @@
 """Fits of measured forces by the regressor: least squares, and the nearest possible bodies."""
 
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -325,32 +324,41 @@ class _Search(NamedTuple):
         theta[self.others] = np.where(self.positive, first * (1 + o) ** 2, first + o / self.sizes)
         return theta
 
-    def cost(self, x: np.ndarray) -> float:
-        """The cost."""
-        distances = x[: self.of_bodies.size] / self.prior
-        r = self.R @ self.parameters(x) - self.c
-        return 0.5 * float(r @ r + distances @ distances)
+    def distances(self, x: np.ndarray) -> np.ndarray:
+        """Distances of the bodies from the model, divided by `prior`."""
+        return x[: self.of_bodies.size] / self.prior
 
-    def derivatives(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Gradient and Hessian of the cost, also what Gauss and Newton neglect of the latter."""
-        y, rate, half = self._bodies(x)
-        n, first = self.of_bodies.size, self.start[self.others]
-        slope = np.where(self.positive, 2 * first * (1 + x[n:]), 1 / self.sizes)
+    def columns(self, x: np.ndarray) -> np.ndarray:
+        """Derivatives of the residuals."""
+        _, rate, half = self._bodies(x)
         of_bodies = self.R[:, self.of_bodies].transpose(1, 0, 2) @ (2 * half * rate[:, None])
-        columns = np.concatenate([*of_bodies, self.R[:, self.others] * slope], axis=1)
-        r = self.R @ self.parameters(x) - self.c
-        gradient, H = columns.T @ r, columns.T @ columns
-        gradient[:n] += x[:n] / self.prior**2
-        # What is neglected: the second derivatives of all parameters, times `by_theta`.
-        by_theta = self.R.T @ r
+        o, first = x[self.of_bodies.size :], self.start[self.others]
+        slope = np.where(self.positive, 2 * first * (1 + o), 1 / self.sizes)
+        others = self.R[:, self.others] * slope
+        return np.concatenate([*of_bodies, others], axis=1)
+
+    def cost(self, x: np.ndarray) -> tuple[float, np.ndarray]:
+        """The cost and its gradient."""
+        r, distances = self.R @ self.parameters(x) - self.c, self.distances(x)
+        gradient = self.columns(x).T @ r
+        gradient[: len(distances)] += distances / self.prior
+        return 0.5 * float(r @ r + distances @ distances), gradient
+
+    def hessian(self, x: np.ndarray) -> np.ndarray:
+        """Second derivatives of the cost, also those that Gauss and Newton neglect."""
+        y, rate, _ = self._bodies(x)
+        columns = self.columns(x)
+        H = columns.T @ columns
+        by_theta = self.R.T @ (self.R @ self.parameters(x) - self.c)
         bent = 2 * np.einsum("bk,bkij->bij", by_theta[self.of_bodies], self.forms)
         own = bent * rate[:, :, None] * rate[:, None]
         own[:, range(4), range(4)] += (bent @ y[:, :, None])[:, :4, 0] * rate[:, :4]
         for k, block in enumerate(own):
             H[10 * k : 10 * k + 10, 10 * k : 10 * k + 10] += block
-        of_others = np.where(self.positive, 2 * first, 0.0) * by_theta[self.others]
-        H[np.diag_indices(len(x))] += np.append(np.full(n, self.prior**-2.0), of_others)
-        return gradient, H
+        of_others = np.where(self.positive, 2 * self.start[self.others], 0.0)
+        of_prior = np.full(self.of_bodies.size, self.prior**-2.0)
+        H[np.diag_indices(len(x))] += np.append(of_prior, of_others * by_theta[self.others])
+        return H
 
     def minimum(self) -> tuple[np.ndarray, bool]:
         """All parameters at the minimum, and whether it was reached.
@@ -370,55 +378,24 @@ class _Search(NamedTuple):
 
 def _newton(x: np.ndarray, search: _Search) -> tuple[np.ndarray, bool]:
     """The minimum from x, and whether it was reached."""
-    value, (gradient, H) = search.cost(x), search.derivatives(x)
-    influence = np.sqrt(np.abs(np.diagonal(H)))
+    from scipy.optimize import minimize
+
+    influence = np.sqrt(np.abs(np.diagonal(search.hessian(x))))
     scale = np.where(influence > 0, influence, 1.0)
-    radius = 1.0
-    for _ in range(MAX_STEPS):
-        g = gradient / scale
-        if np.linalg.norm(g) < TOLERANCE:
-            break
-        scaled = H / np.outer(scale, scale)
-        step = _step(scaled, g, radius)
-        predicted = -step @ (g + 0.5 * scaled @ step)
-        if predicted <= np.finfo(float).eps * value:
-            break
-        new = x + step / scale
-        with np.errstate(over="ignore", invalid="ignore"):
-            new_value = search.cost(new)
-        gain = (value - new_value) / predicted
-        if not gain >= 0.25:  # Also if the new cost is not a number.
-            radius *= 0.25
-        elif gain > 0.75 and np.linalg.norm(step) > 0.99 * radius:
-            radius *= 2.0
-        if gain > 0.15:
-            x, value, (gradient, H) = new, new_value, search.derivatives(new)
+
+    def cost(y: np.ndarray) -> tuple[float, np.ndarray]:
+        value, gradient = search.cost(y / scale)
+        return value, gradient / scale
+
+    def hessian(y: np.ndarray) -> np.ndarray:
+        return search.hessian(y / scale) / np.outer(scale, scale)
+
+    options = {"gtol": TOLERANCE, "maxiter": MAX_STEPS, "initial_trust_radius": 1.0}
+    options |= {"max_trust_radius": 1e6}
+    found = minimize(cost, x * scale, method="trust-exact", jac=True, hess=hessian, options=options)
     # Rounding of the cost ends steps: the gradient that is then left is of no importance.
-    return x, bool(np.linalg.norm(gradient / scale) < ROUNDING * np.sqrt(1.0 + value))
-
-
-def _step(H: np.ndarray, g: np.ndarray, radius: float) -> np.ndarray:
-    """The step s within a radius that minimizes g s + ½ s H s.
-
-    Source: Conn, Gould & Toint (2000), "Trust-region methods", section 7.3.
-    """
-    with suppress(np.linalg.LinAlgError):  # Not positive definite.
-        L = np.linalg.cholesky(H)
-        newton = -np.linalg.solve(L.T, np.linalg.solve(L, g))
-        if np.linalg.norm(newton) <= radius:
-            return newton
-    w, V = np.linalg.eigh(H)
-    b = V.T @ g
-    # At least a rounding error in the direction of least curvature, which may be the way down.
-    b[0] = np.copysign(max(abs(b[0]), 1e-14 * np.linalg.norm(b)), b[0])
-    # Newton's method for the shift w' - w of the eigenvalues, from below: it never overshoots.
-    above = w - w[0]
-    lowest = max(w[0], np.max(np.abs(b) / radius - above))
-    s = b / (above + lowest)
-    while (size := np.linalg.norm(s)) > 1.001 * radius:
-        lowest += (size / radius - 1.0) * size**2 / np.sum(s**2 / (above + lowest))
-        s = b / (above + lowest)
-    return -V @ s
+    left = float(np.linalg.norm(found.jac))
+    return found.x / scale, bool(found.success or left < ROUNDING * np.sqrt(1.0 + found.fun))
 
 
 def _possible(
