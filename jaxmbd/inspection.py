@@ -21,7 +21,7 @@ from .joints.abstract import AbstractJoint, n_rows
 from .mechanism.elements import AbstractElementGroup, Fields, Motion
 from .mechanism.loops import Block, block_in_words, blocks
 from .mechanism.mechanism import Mechanism
-from .model.values import all_concrete
+from .model.values import require_concrete
 from .motion.assemble import assemble
 from .motion.system_and_state import as_start, as_system
 from .programs import with_progress
@@ -109,8 +109,7 @@ def inspect(system: Any, state: Any = None, t: float = 0.0) -> Inspection:
 
         print(mbd.inspect(model, {"hinge": 0.3}))  # bodies, tree, loops, degrees of freedom
     """
-    if not all_concrete((system, state)):
-        raise ModelError("inspect needs concrete numbers; call it outside jit")
+    require_concrete("inspect", (system, state))
     system = as_system(system, "inspect")
     as_time(t, system)
     if state is not None:

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float, PyTree
 
 from ..errors import ModelError
-from ..model.values import all_concrete
+from ..model.values import require_concrete
 from ..motion.motion_warnings import unobserved_contacts
 from ..programs import with_progress
 
@@ -137,8 +137,7 @@ def check_gradients(
     """
     if not callable(fn):
         raise ModelError(f"check_gradients: fn must be a function, got a {type(fn).__name__}")
-    if not all_concrete(inputs):
-        raise ModelError("check_gradients needs concrete numbers; call it outside jit")
+    require_concrete("check_gradients", inputs)
     inputs = jax.tree.map(lambda x: jnp.asarray(x) if _is_number(x) else x, inputs)
     floats, rest = eqx.partition(inputs, _is_real_array)
     names = _names(floats)

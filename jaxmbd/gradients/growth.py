@@ -12,7 +12,7 @@ from ..errors import ModelError
 from ..integrators.abstract import AbstractIntegrator
 from ..integrators.explicit import as_integrator
 from ..model.arguments import as_count, as_positive
-from ..model.values import all_concrete
+from ..model.values import require_concrete
 from ..motion.rollout import rollout
 from ..motion.system_and_state import as_start, as_system
 from ..motion.times import check_rollout
@@ -102,8 +102,7 @@ def trajectory_growth(
     **Raises** `IncompatibleIntegrator` if the integrator cannot move the system, and `ModelError`
     under a transformation and if nothing can move.
     """
-    if not all_concrete((system, state)):
-        raise ModelError("trajectory_growth needs concrete numbers; call it outside jit")
+    require_concrete("trajectory_growth", (system, state))
     caller = "trajectory_growth"
     check_rollout(dt, n_steps, t0, caller)
     directions = as_count(directions, f"{caller}: directions")

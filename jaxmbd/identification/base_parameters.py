@@ -9,6 +9,7 @@ from jaxtyping import Array, Float
 
 from ..errors import DataError, ModelError
 from ..model.arguments import as_count
+from ..model.values import require_concrete
 from ..motion.assemble import assemble
 from ..system.abstract import AbstractSystem, require_system
 from ..system.constraints import row_names
@@ -94,6 +95,7 @@ def base_parameters(source: AbstractSystem | Regressor, seed: int = 0) -> BasePa
 
         print(mbd.base_parameters(system))
     """
+    require_concrete("base_parameters", source)
     seed = as_count(seed, "base_parameters: seed", 0)
     Y = source if isinstance(source, Regressor) else _at_random(source, seed)
     rows = np.asarray(Y.matrix, dtype=float).reshape(-1, len(Y.names))

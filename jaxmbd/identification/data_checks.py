@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 from ..errors import AssemblyError, DataError, ModelError
 from ..forces import JointTorque
 from ..model import Model
-from ..model.values import all_concrete
+from ..model.values import require_concrete
 from ..motion.assemble import assemble
 from ..programs import stored, with_progress
 from ..signals import Samples
@@ -302,8 +302,7 @@ def check_data(
     limits = Thresholds() if thresholds is None else thresholds
     if not isinstance(limits, Thresholds):
         raise DataError(f"check_data: thresholds must be Thresholds, got {limits!r:.60}")
-    if not all_concrete((problem.model, problem.experiments)):
-        raise ModelError("check_data needs concrete numbers; call it outside jit")
+    require_concrete("check_data", (problem.model, problem.experiments))
     motions, _ = split_experiments(problem.experiments, "check_data")
     # Delays and faults are those of a measurement, however short its parts are.
     measured = _measurements(motions)

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 from ..errors import DataError, ModelError
 from ..model.arguments import as_count, as_instance, as_mapping, as_positive
 from ..model.model import unknown
-from ..model.values import as_leaf
+from ..model.values import as_leaf, require_concrete
 from ..programs import with_progress
 from ..system.abstract import AbstractSystem, require_system
 from ..system.constraints import row_names
@@ -137,6 +137,7 @@ def design_excitation(
         excitation = mbd.design_excitation(system, limits, starts=1, steps=50)
         print(excitation)
     """
+    require_concrete("design_excitation", (system, limits))
     arm, names, bounds = _checked(system, limits)
     period = as_positive(period, "design_excitation: period")
     shape = as_count(harmonics, "design_excitation: harmonics"), system.nv

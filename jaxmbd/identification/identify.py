@@ -6,10 +6,10 @@ from typing import Any, Unpack
 import equinox as eqx
 import jax
 
-from ..errors import DataError, ModelError
+from ..errors import DataError
 from ..model import Model
 from ..model.arguments import is_count
-from ..model.values import all_concrete
+from ..model.values import require_concrete
 from ..motion.results import RESULTS
 from ..programs import with_progress
 from .bounds import plane_of
@@ -106,8 +106,8 @@ def _check(problem: Problem, starts: Any, spread: Any, seed: Any) -> None:
             raise DataError(f"identify: {name} {message}")
     if not (isinstance(spread, int | float) and spread >= 0):
         raise DataError(f"identify: spread must be a number from 0 on, got {spread!r}")
-    if not all_concrete((problem.model, problem.experiments)):
-        raise ModelError("identify needs concrete numbers; call it outside jit, or take misfit")
+    numbers = problem.model, problem.experiments
+    require_concrete("identify", numbers, "call it outside jit, or take misfit")
 
 
 def _as_minimizer(method: Any) -> AbstractMinimizer:

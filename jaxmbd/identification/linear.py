@@ -12,7 +12,7 @@ from ..inertia import from_inertial_parameters
 from ..model import Model
 from ..model.arguments import as_instance, as_positive
 from ..model.paths import follow
-from ..model.values import as_leaf
+from ..model.values import as_leaf, require_concrete
 from .base_parameters import BaseParameters, base_parameters
 from .regressor import INERTIAL, Regressor
 
@@ -125,6 +125,7 @@ def identify_linear(
         fit.values, fit.relative_errors, fit.bodies["rod"].mass
     """
     Y = as_instance(Y, Regressor, "identify_linear: Y", "a Regressor")
+    require_concrete("identify_linear", (Y, forces))
     prior = as_positive(prior, "identify_linear: prior")
     base = base_parameters(Y) if base is None else base
     as_instance(base, BaseParameters, "identify_linear: base", "BaseParameters")

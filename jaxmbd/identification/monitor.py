@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 from ..errors import DataError, ModelError
 from ..model import Model
 from ..model.arguments import as_mapping, is_positive
-from ..model.values import all_concrete
+from ..model.values import require_concrete
 from ..programs import stored, with_progress
 from ..sensors import JointPosition, nearest_reading
 from ..system import constraints
@@ -109,8 +109,7 @@ def monitor(
         friction = result["friction"]
     """
     problem = as_problem("monitor", model, experiments, select, options)
-    if not all_concrete((problem.model, problem.experiments)):
-        raise ModelError("monitor needs concrete numbers; call it outside jit")
+    require_concrete("monitor", (problem.model, problem.experiments))
     motions, others = problem.records("monitor")
     if len(motions) != 1 or others:
         raise DataError("monitor: experiments must be one Experiment")

@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 from ..errors import DataError
 from ..model.arguments import as_count
-from ..model.values import as_leaf
+from ..model.values import as_leaf, require_concrete
 
 DEGREE = 7  # Accelerations are then splines of degree 5.
 GROWTH = 1.1  # Ratio of successive numbers of intervals.
@@ -57,6 +57,7 @@ def smooth_motion(ts: Any, positions: Any, intervals: int | None = None) -> Smoo
         motion = mbd.smooth_motion(ts, angles)
         motion.v, motion.vdot, motion.noise
     """
+    require_concrete("smooth_motion", (ts, positions))
     times = np.asarray(as_leaf(ts, None, "smooth_motion: ts"), dtype=float)
     q = np.asarray(as_leaf(positions, None, "smooth_motion: positions"), dtype=float)
     if times.ndim != 1 or len(times) < 2 or not np.all(np.diff(times) > 0):

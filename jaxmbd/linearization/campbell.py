@@ -9,7 +9,7 @@ from jaxtyping import Array, Complex, Float
 
 from ..errors import ModelError
 from ..model.arguments import described
-from ..model.values import all_concrete
+from ..model.values import require_concrete
 from ..motion.assemble import assemble
 from ..motion.system_and_state import as_system
 from ..programs import with_progress
@@ -109,8 +109,7 @@ def campbell(
         diagram = mbd.campbell(rotor, jnp.linspace(0.0, 100.0, 11), "spin")
         diagram.frequencies  # (11, 2) [Hz]
     """
-    if not all_concrete(system):
-        raise ModelError("campbell needs concrete numbers; call it outside jit")
+    require_concrete("campbell", system)
     system = as_system(system, "campbell")
     parameters = parameters_of(speeds, "campbell: speeds").astype(system.mechanism.dtype)
     system, time = system.rigid(), as_time(t, system)

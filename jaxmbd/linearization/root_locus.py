@@ -11,7 +11,7 @@ from jaxtyping import Array, Complex, Float
 from ..errors import ModelError
 from ..linear import eig, follow
 from ..model.arguments import described
-from ..model.values import as_leaf, is_concrete
+from ..model.values import as_leaf, require_concrete
 from ..programs import with_progress
 from .linearization import Linearization
 
@@ -84,22 +84,17 @@ def root_locus(linearization_at: Callable[[Array], Linearization], values: Any) 
 def parameters_of(values: Any, caller: str) -> Float[Array, "k"]:
     """Values of a parameter, which must be finite numbers in order; errors name `caller`."""
     parameters = as_leaf(values, None, caller)
-    _require_concrete(parameters, caller.partition(":")[0])
+    require_concrete(caller.partition(":")[0], parameters)
     if parameters.ndim != 1 or not len(parameters) or not np.all(np.isfinite(parameters)):
         raise ModelError(f"{caller} must be finite numbers of shape (k,), got {values!r}")
     return parameters
-
-
-def _require_concrete(x: Array, caller: str) -> None:
-    if not is_concrete(x):
-        raise ModelError(f"{caller} needs concrete numbers; call it outside jit")
 
 
 def located(
     values: Float[Array, "k"], batch: Linearization, caller: str, backwards: bool = False
 ) -> RootLocus:
     """Modes of a batch of linearizations in one order, that of the first or of the last value."""
-    _require_concrete(batch.A, caller)
+    require_concrete(caller, batch.A)
     finite = np.isfinite(np.asarray(batch.A)).all(axis=(1, 2))
     if not finite.all():
         first = float(values[int(np.argmin(finite))])

@@ -38,6 +38,15 @@ def all_concrete(tree: Any) -> bool:
     return all(is_concrete(x) for x in jax.tree.leaves(tree))
 
 
+def require_concrete(caller: str, tree: Any, remedy: str = "call it outside jit") -> None:
+    """Check that nothing is traced.
+
+    **Raises** `ModelError` if something is.
+    """
+    if not all_concrete(tree):
+        raise ModelError(f"{caller} needs concrete numbers; {remedy}")
+
+
 def not_positive(component: Any, *names: str) -> str | None:
     """A message about the first named field of a component that is not positive, or None.
 

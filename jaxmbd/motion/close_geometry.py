@@ -12,12 +12,12 @@ from jaxtyping import Array, Float
 
 from scalarjit.with_room import with_room
 
-from ..errors import AssemblyError, ModelError
+from ..errors import AssemblyError
 from ..formulations import formulate
 from ..lie import se3, so3
 from ..model.frame import Frame
 from ..model.model import Model
-from ..model.values import all_concrete
+from ..model.values import require_concrete
 from ..programs import stored
 from ..system import constraints
 from ..system.abstract import AbstractSystem, as_time
@@ -80,8 +80,7 @@ def close_geometry(
         print(closed.largest)  # m, rad
         system = mbd.formulate(closed.model)
     """
-    if not all_concrete(model):
-        raise ModelError("close_geometry needs concrete numbers; call it outside jit and grad")
+    require_concrete("close_geometry", model, "call it outside jit and grad")
     free = eqx.tree_at(lambda m: m.drivers, model, {}, is_leaf=lambda x: isinstance(x, dict))
     names = tuple(sorted(model.joints))
     system = formulate(free)

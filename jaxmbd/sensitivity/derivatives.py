@@ -16,7 +16,7 @@ from ..errors import ModelError
 from ..identification.parameters import Selected, Selection, Subject, select_parameters
 from ..mechanism.float_types import in_one_float_type
 from ..model import Model
-from ..model.values import all_concrete
+from ..model.values import require_concrete
 from ..programs import stored, with_progress
 from ..sweeps.scenario_program import runnable, traced_by_name
 from .slopes import Sensitivities
@@ -67,8 +67,7 @@ def sensitivities(
             f"sensitivities: fn must be a function of a model that returns a dict of float arrays, "
             f"got a {type(fn).__name__}"
         )
-    if not all_concrete(model):
-        raise ModelError("sensitivities needs concrete numbers; call it outside jit")
+    require_concrete("sensitivities", model)
     model = in_one_float_type(model, caller="sensitivities")
     selected = select_parameters(Subject(model, {}), select, "sensitivities")
     values, directions = _directions(selected)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..errors import ModelError
-from ..model.values import is_concrete
+from ..model.values import require_concrete
 from .distributions import is_law, sample
 
 
@@ -79,8 +79,7 @@ def _leaf(name: str, value: Any) -> np.ndarray:
         array = jnp.asarray(value)
     except (TypeError, ValueError) as error:
         raise ModelError(f"sweep: scenarios {name!r} must be numeric, got {value!r}") from error
-    if not is_concrete(array):  # Under `jit` every array is traced.
-        raise ModelError("sweep needs concrete numbers; call it outside jit")
+    require_concrete("sweep", array)  # Under `jit` every array is traced.
     x = np.asarray(array)
     if x.ndim == 0:
         raise ModelError(

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..errors import ModelError
-from ..model.values import all_concrete
+from ..model.values import require_concrete
 from ..programs import stored
 from . import assembly_modes, constraints
 from .abstract import AbstractSystem, Coordinates, Time, Velocities, as_time
@@ -94,8 +94,7 @@ def constraint_rank(system: AbstractSystem, t: float | Time, q: Coordinates) -> 
 
     **Raises** `ModelError` for traced values, and if the mass matrix is singular.
     """
-    if not all_concrete((system, q)):
-        raise ModelError("the rank of constraints needs concrete numbers; compute it outside jit")
+    require_concrete("the rank of constraints", (system, q), "compute it outside jit")
     names = constraints.row_names(system)
     if not names:
         return ConstraintRank(system.nv, *[0] * 6, redundant={}, closes=True)
