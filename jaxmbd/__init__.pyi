@@ -61,6 +61,7 @@ from .identification import base_parameters as base_parameters
 from .identification import check_data as check_data
 from .identification import compare_models as compare_models
 from .identification import design_excitation as design_excitation
+from .identification import design_inputs as design_inputs
 from .identification import identify as identify
 from .identification import identify_linear as identify_linear
 from .identification import log_posterior as log_posterior

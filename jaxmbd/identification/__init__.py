@@ -15,6 +15,8 @@ from .excitation import design_excitation as design_excitation
 from .experiment import Experiment as Experiment
 from .fit import Fit as Fit
 from .identify import identify as identify
+from .input_design import InputDesign as InputDesign
+from .input_design import design_inputs as design_inputs
 from .linear import LinearFit as LinearFit
 from .linear import identify_linear as identify_linear
 from .losses import Cauchy as Cauchy
@@ -67,6 +69,7 @@ __all__ = [
     "Experiment",
     "FirstOrder",
     "Fit",
+    "InputDesign",
     "IntegrationWarning",
     "LevenbergMarquardt",
     "LinearFit",
@@ -95,6 +98,7 @@ __all__ = [
     "check_data",
     "compare_models",
     "design_excitation",
+    "design_inputs",
     "identify",
     "identify_linear",
     "log_posterior",

@@ -237,22 +237,73 @@ class Residuals(eqx.Module):
         experiment: Experiment,
     ) -> tuple[Float[Array, "r p"], Float[Array, "r k"]] | None:
         """Jacobian blocks of one record by the variational equations; None without their code."""
-        numbers, p = jnp.concatenate([flat, start]), flat.size
+        motion = self._varied(flat, unravel, start, experiment)
+        return None if motion is None else self._pushed(flat, unravel, start, experiment, motion)
+
+    def _varied(
+        self,
+        flat: Float[Array, "p"],
+        unravel: Callable[[Array], Free],
+        start: Float[Array, "k"],
+        experiment: Experiment,
+    ) -> tuple[State, State] | None:
+        """States of one record, and their derivatives by unknowns; None without code for them."""
+        p = flat.size
 
         def begin(x: Array) -> tuple[AbstractSystem, State]:
             return self.begun(unravel(x[:p]), x[p:], experiment)
 
-        motion = self.simulator.states_with_slopes(begin, numbers, experiment)
-        if motion is None:
-            return None
+        numbers = jnp.concatenate([flat, start])
+        return self.simulator.states_with_slopes(begin, numbers, experiment)
+
+    def _pushed(
+        self,
+        flat: Float[Array, "p"],
+        unravel: Callable[[Array], Free],
+        start: Float[Array, "k"],
+        experiment: Experiment,
+        motion: tuple[State, State],
+    ) -> tuple[Float[Array, "r p"], Float[Array, "r k"]]:
+        """Jacobian blocks of one record from the result of `_varied`."""
+        numbers, p = jnp.concatenate([flat, start]), flat.size
         states, slopes = motion
 
         def judged(x: Array, states: State) -> Array:
-            return self._judged(unravel(x[:p]), begin(x)[0], states, experiment)
+            theta = unravel(x[:p])
+            system, _ = self.begun(theta, x[p:], experiment)
+            return self._judged(theta, system, states, experiment)
 
         _, push = jax.linearize(judged, numbers, states)
         J = jax.vmap(push, out_axes=1)(jnp.eye(numbers.size, dtype=numbers.dtype), slopes)
         return J[:, :p], J[:, p:]
+
+    def at_prediction(
+        self, theta: Free, start: Float[Array, "k"], experiment: Experiment
+    ) -> tuple[dict[str, Array], Float[Array, "r p"], Float[Array, "r k"]]:
+        """Predicted readings of one record, and Jacobian blocks as if these had been measured."""
+        flat, unravel = ravel_pytree(theta)
+        motion = self._varied(flat, unravel, start, experiment)
+        simulator, _ = self.fitted(theta)
+
+        def measuring(readings: dict[str, Array]) -> Experiment:
+            known = jax.lax.stop_gradient(readings)
+            return eqx.tree_at(lambda e: e.measurements, experiment, known)
+
+        if motion is not None:
+            system, _ = self.begun(theta, start, experiment)
+            readings = simulator.readings(system, motion[0], experiment)
+            return readings, *self._pushed(flat, unravel, start, measuring(readings), motion)
+
+        def one(flat: Array, start: Array) -> tuple[Array, dict[str, Array]]:
+            simulator, _ = self.fitted(unravel(flat))
+            system, state = self.begun(unravel(flat), start, experiment)
+            states = simulator.states(system, state, experiment)
+            readings = simulator.readings(system, states, experiment)
+            judged = self._judged(unravel(flat), system, states, measuring(readings))
+            return judged, readings
+
+        blocks, readings = jax.jacfwd(one, argnums=(0, 1), has_aux=True)(flat, start)
+        return readings, *blocks
 
     def plain(self, unknowns: tuple[Free, list[Array]]) -> Float[Array, "r"]:
         """All residuals as one vector, for products with few vectors.

@@ -83,7 +83,7 @@ def fit_at(
     selected, (theta, starts) = residuals.selected, unknowns
     (r, J, D, _), found = linear.at_end, linear.statistics
     n = sum(x.size for x in by_batch(residuals, r))
-    errors, correlation = _reported(found, D)
+    errors, correlation = reported_errors(found, D)
     robust = _robust(residuals, experiments, unknowns, found, r, J, D, J[n:])
     robust_errors = np.where(np.isfinite(errors), np.sqrt(robust.variances), np.inf)
     none = linear.bounds.limited if linear.is_minimum else np.ones(len(errors), dtype=bool)
@@ -213,7 +213,9 @@ def _comparisons(
     return [by_row[row] for row in sorted(by_row)]
 
 
-def _reported(linear: Statistics, D: Float[np.ndarray, "k p"]) -> tuple[np.ndarray, np.ndarray]:
+def reported_errors(
+    linear: Statistics, D: Float[np.ndarray, "k p"]
+) -> tuple[np.ndarray, np.ndarray]:
     """Standard errors and correlations of the reported numbers, by the delta method."""
     by_directions = D @ linear.directions[: D.shape[1]]
     reported = by_directions @ by_directions.T

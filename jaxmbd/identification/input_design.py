@@ -1,0 +1,625 @@
+"""Input signals whose records show the parameters of a fit best, within limits."""
+
+import dataclasses
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from ..errors import DataError, ModelError, SimulationError
+from ..model import Model
+from ..model.arguments import as_count, as_instance, as_mapping, described
+from ..model.paths import follow
+from ..model.values import all_concrete, as_leaf
+from ..programs import with_progress
+from ..programs.progress import say
+from ..signals import Spline, signal_shape
+from .batches import batch_experiments
+from .control_points import as_spline, controlled, looks_up
+from .experiment import Experiment
+from .input_information import (
+    Constant,
+    Layout,
+    Rows,
+    constant,
+    excess,
+    information,
+    motions,
+    placed,
+    statistics_of,
+    uses,
+)
+from .problem import Problem, motions_of
+from .residuals import Residuals
+from .substeps import MARGIN, Limits
+
+# Weights of the mean squared excess over bounds, one after the other. The last one leaves an excess
+# far below the part of the bounds that the design keeps free.
+WEIGHTS = (1e2, 1e4)
+# Part of a limit that is used: rounding does not exceed the limit.
+USED = 1.0 - 1e-9
+# Sizes of random inputs, in parts of the limits.
+SIZES = 0.1, 1.0
+# The cost of inputs whose motion is not finite, or shows nothing of a parameter.
+WORST = 1e6
+# Steps end where one reduces the logarithm of the mean standard error by less.
+TOLERANCE = 1e-4
+
+# Low and high bounds by sensor, of the shape of its readings.
+Bands = dict[str, tuple[np.ndarray, np.ndarray]]
+
+
+class InputDesign(eqx.Module):
+    """Inputs that show the parameters of a problem best, the result of `design_inputs`.
+
+    - `problem`: the problem with the designed inputs, as `signals.Spline`. Predicted readings are
+      in the place of measured ones: measure, and replace them by `record.with_(measurements=...)`.
+    - `inputs`: `{path: signals.Spline}` of every motion.
+    - `labels`, `values`: of the reported numbers, shape `(k,)`.
+    - `before`, `after`: their predicted standard errors with the given and with the designed
+      inputs, shape `(k,)`; infinite if the readings do not show a number.
+    - `limit_margins`, `bound_margins`: by path and by sensor, the smallest distance from a limit or
+      a bound as a part of its range, for every motion, shape `(r,)`; NaN for motions without the
+      sensor. Bounds hold at the sample times.
+    - `mean_errors`: det(F)^(-1/2p) of every start, with the information F of the p free numbers:
+      the mean half axis of their confidence region; infinite outside of the bounds.
+    - `substeps`: number of integration steps in each sample interval.
+    - `given`: the problem with the given inputs.
+    """
+
+    problem: Problem = eqx.field(static=True)
+    given: Problem = eqx.field(static=True)
+    inputs: list[dict[str, Spline]]
+    labels: list[str]
+    values: Float[np.ndarray, "k"]
+    before: Float[np.ndarray, "k"]
+    after: Float[np.ndarray, "k"]
+    limits: dict[str, tuple[float, float]]
+    bounds: Bands
+    limit_margins: dict[str, Float[np.ndarray, "r"]]
+    bound_margins: dict[str, Float[np.ndarray, "r"]]
+    mean_errors: Float[np.ndarray, "starts"]
+    substeps: int
+
+    def plot(self) -> Any:
+        """Inputs and predicted readings of all motions, with limits and bounds; needs `viz`.
+
+        **Returns** a `matplotlib.figure.Figure` outside of pyplot: `figure.savefig(path)`.
+        """
+        from matplotlib.figure import Figure
+
+        records, _ = self.problem.records("plot")
+        sensors = sorted({name for record in records for name in record.measurements})
+        n = len(self.limits) + len(sensors)
+        figure = Figure(figsize=(8.0, 2.0 * n), layout="constrained")
+        axes = figure.subplots(n, 1, sharex=True, squeeze=False).ravel()
+        panels = iter(axes)
+        for path, limit in self.limits.items():
+            ax = next(panels)
+            for record, inputs in zip(records, self.inputs, strict=True):
+                ts = np.linspace(float(record.ts[0]), float(record.ts[-1]), 400)
+                ax.plot(ts, _values(inputs[path], ts).reshape(len(ts), -1), label=record.name)
+            _frame(ax, path, limit)
+        for name in sensors:
+            ax = next(panels)
+            for record in records:
+                if name in record.measurements:
+                    y = np.asarray(record.measurements[name])
+                    ax.plot(np.asarray(record.ts), y.reshape(len(y), -1), label=record.name)
+            _frame(ax, name, self.bounds.get(name, ()))
+        axes[-1].set_xlabel("time [s]")
+        return figure
+
+    def __str__(self) -> str:
+        width = max(map(len, ["parameter", *self.labels]))
+        heads = ("value", "given inputs", "designed")
+        lines = [f"{'parameter':<{width}}  " + "  ".join(f"{head:>12}" for head in heads)]
+        columns = zip(self.labels, self.values, self.before, self.after, strict=True)
+        lines += [f"{n:<{width}}  {x:12.6g}  {a:12.3g}  {b:12.3g}" for n, x, a, b in columns]
+        for name, margin in {**self.limit_margins, **self.bound_margins}.items():
+            lines.append(f"least margin of {name}: {np.nanmin(margin):.1%}")
+        return "\n".join(lines)
+
+
+def _frame(ax: Any, title: str, limits: Any) -> None:
+    ax.set_title(title, fontsize="medium")
+    ax.grid(alpha=0.3)
+    for y in np.concatenate([np.ravel(x) for x in limits]) if len(limits) else ():
+        ax.axhline(y, color="gray", linestyle="--")
+
+
+def _values(signal: Any, ts: np.ndarray) -> np.ndarray:
+    return np.asarray(jax.vmap(signal)(jnp.asarray(ts)))
+
+
+class _Search(NamedTuple):
+    """All that the cost of inputs depends on, beside control points.
+
+    `records`: motions with `ControlledSpline` inputs.
+    """
+
+    residuals: Residuals
+    records: list[Experiment]
+    layout: Layout
+    known: Constant
+    bounds: Bands
+
+    @property
+    def n_choices(self) -> int:
+        """Number of choices of inputs in one batch: one, and one for each unknown of a record."""
+        return 1 + int(self.layout.free.sum())
+
+    def rows(self, x: np.ndarray, weights: Any = 0.0) -> list[Rows]:
+        """Motions for choices of inputs, shape `(C, R, n)`."""
+        weights = np.broadcast_to(np.asarray(weights, dtype=float), (len(x),))
+        return motions(self.residuals, self.layout, x, weights)
+
+    def parts(self, rows: Sequence[Rows]) -> tuple[np.ndarray, np.ndarray]:
+        """Information, shape `(C, R, p, p)`, and excess over bounds, shape `(C, R)`."""
+        F = np.stack([information(row) for row in rows], axis=1)
+        return F, np.stack([excess(row, self.bounds) for row in rows], axis=1)
+
+    def cost(self, F: np.ndarray, beyond: np.ndarray, weight: float) -> np.ndarray:
+        """Logarithm of the mean standard error, -log det F / 2p, and the weighted excess.
+
+        `F`, shape `(*batch, p, p)`, and `beyond`, shape `(*batch,)`: sums over records.
+        """
+        F = F + self.known.J.T @ self.known.J
+        finite = np.isfinite(F).all(axis=(-2, -1)) & np.isfinite(beyond)
+        sign, logarithm = np.linalg.slogdet(np.where(finite[..., None, None], F, 0.0))
+        with np.errstate(invalid="ignore"):  # Of singular matrices.
+            value = -0.5 * logarithm / F.shape[-1] + weight * beyond
+        fine = finite & (sign > 0)
+        return np.where(fine, np.minimum(value, WORST), WORST)
+
+    def gradient(self, x: np.ndarray, weight: float) -> tuple[float, np.ndarray]:
+        """Cost and its derivatives at unknowns of shape `(R, n)`, by differences of exact
+        sensitivities: a change of one record changes the information of that record only."""
+        entries = np.flatnonzero(self.layout.free)
+        step = float(np.finfo(self.residuals.selected.free()[0].dtype).eps) ** (1 / 3)
+        steps = np.where(x[:, entries] > 0, -step, step)  # Into the limits.
+        choices = np.repeat(x[None], self.n_choices, axis=0)
+        for j, entry in enumerate(entries):
+            choices[1 + j, :, entry] += steps[:, j]
+        F, beyond = self.parts(self.rows(choices))
+        value = float(self.cost(F[0].sum(0), beyond[0].sum(0), weight))
+        others = F[0].sum(0) - F[0] + F[1:], beyond[0].sum(0) - beyond[0] + beyond[1:]
+        changed = self.cost(*others, weight)  # Shape (entries, R).
+        slopes = np.where(changed < WORST, changed - value, 0.0) / steps.T
+        gradient = np.zeros_like(x)
+        gradient[:, entries] = slopes.T
+        return value, gradient
+
+
+@with_progress
+def design_inputs(
+    problem: Problem,
+    limits: Mapping[str, Any],
+    bounds: Mapping[str, Any] | None = None,
+    *,
+    knots: int = 12,
+    starts: int = 2,
+    steps: int = 30,
+    seed: int = 0,
+) -> InputDesign:
+    """Design input signals whose records show the parameters of a problem best, within limits.
+
+    The records may be of any mechanism: with loops, flexible bodies, contacts. Inputs are natural
+    cubic splines. The determinant of the Fisher information of the parameters is maximized
+    (D-optimality): the volume of their confidence region becomes smallest. Initial states are
+    unknown too, if the problem fits them. Priors and records of other kinds count.
+
+    **Arguments:**
+
+    - `problem`: model, records and parameters at their expected values, and the `noise` of every
+      sensor. Records are those to be measured: their times, sensors and initial states count, and
+      their readings may be any numbers.
+    - `limits`: `{path: limit}` of the signals to design, such as `"forces.motor.signal"`: a number
+      for -limit ≤ u ≤ limit, or `(low, high)`. Splines are within them at all times. A prescribed
+      motion of a `Driver` starts at rest at its given value.
+    - `bounds`: `{sensor: (low, high)}` of readings, numbers or one for each component.
+    - `knots`: number of equally spaced knots of each spline, four or more.
+    - `starts`: number of random inputs from which to search; the best result is returned.
+    - `steps`: largest number of steps of a search; with `bounds`, for each of two weights of the
+      excess over them.
+    - `seed`: a whole number from which random inputs are drawn.
+
+    The search is that of Byrd, Lu, Nocedal and Zhu (1995) for bounded unknowns. Its gradients are
+    differences over control points of exact sensitivities, which one program computes for all
+    control points together.
+
+    Source: Goodwin and Payne (1977), "Dynamic System Identification: Experiment Design and Data
+    Analysis", ch. 6.
+
+    **Raises** `ModelError` for unknown paths, paths that are not signals, and wrong limits;
+    `DataError` for wrong bounds, missing `noise`, and `continuity`, if no input shows all
+    parameters, and if no start ends within the bounds; `SimulationError` if no motion is finite.
+
+    **Warns** by `IntegrationWarning` if no number of substeps is enough for the designed motion.
+
+    For example:
+
+        push = mbd.forces.JointTorque("hinge", mbd.signals.Constant(0.0))
+        record = mbd.Experiment(ts, {"hinge": 0.0 * ts}, guess={"hinge": 0.0})
+        problem = mbd.Problem(
+            model.with_(forces={"push": push}), record, ["bodies.rod.mass"], noise={"hinge": 1e-3}
+        )
+        design = mbd.design_inputs(problem, {"forces.push.signal": 2.0}, knots=4, steps=2)
+        print(design)
+    """
+    records, ranges, bands = _checked(problem, limits, bounds)
+    n_knots = as_count(knots, "design_inputs: knots", 4)
+    n_starts = as_count(starts, "design_inputs: starts")
+    n_steps = as_count(steps, "design_inputs: steps")
+    rng = np.random.default_rng(as_count(seed, "design_inputs: seed", 0))
+    signals = [
+        {path: _signal(problem.model, record, path) for path in ranges} for record in records
+    ]
+    layout = _layout(problem.model, records, signals, ranges, n_knots)
+    n_choices = 1 + int(layout.free.sum())
+    n_tried = n_choices * -(-2 * n_starts // n_choices)
+    drawn = rng.uniform(-1.0, 1.0, size=(n_tried, *layout.centre.shape))
+    sizes = rng.permutation(np.geomspace(*SIZES, n_tried))[:, None, None]
+    tried = np.tanh(3.0 * drawn) * sizes * layout.free
+    tried[0] = _sampled(records, layout, signals)
+    search = _search(problem, records, signals, layout, bands, tried[np.argmax(sizes[1:]) + 1])
+    weights = WEIGHTS if bands else (0.0,)
+    ends = [
+        _descended(search, x, weights, n_steps, f"start {i + 1} of {n_starts}")
+        for i, x in enumerate(_begun(search, tried, n_starts, weights[-1]))
+    ]
+    best, mean_errors = _best(search, ends)
+    search = _settled(problem, search, best)
+    return _design(problem, search, signals, ranges, best, mean_errors)
+
+
+# Checks of the arguments --------------------------------------------------------------------------
+
+
+def _checked(
+    problem: Any, limits: Any, bounds: Any
+) -> tuple[list[Experiment], dict[str, tuple[float, float]], Bands]:
+    """Motions, limits by path, and bounds by sensor."""
+    form = "a Problem(model, experiments, select, noise=...)"
+    as_instance(problem, Problem, "design_inputs: problem", form)
+    as_instance(problem.model, Model, "design_inputs: the model of the problem", "a Model")
+    records, _ = problem.records("design_inputs")
+    if not all_concrete((problem.model, problem.experiments)):
+        raise ModelError("design_inputs needs concrete numbers; call it outside jit")
+    if not records:
+        raise DataError("design_inputs: the problem has no motion; add an Experiment")
+    if problem.continuity is not None:
+        raise DataError(
+            "design_inputs: records with continuity are parts of one motion; give the motion as "
+            "one Experiment, and no continuity"
+        )
+    measured = {
+        name for record in records for name in record.measurements if record.counts(name).any()
+    }
+    noise = as_mapping(
+        problem.noise, "design_inputs: noise", "{sensor: standard deviation}", DataError
+    )
+    for name in sorted(measured - set(noise)):
+        raise DataError(
+            f"design_inputs: the problem has no noise of {name!r}, on which standard errors depend"
+        )
+    given = as_mapping(limits, "design_inputs: limits", "{path: limit}")
+    if not given:
+        raise ModelError(
+            "design_inputs: limits are empty; give {path: limit} of one signal of the model or "
+            "more, such as {'forces.motor.signal': 2.0}"
+        )
+    ranges = {path: _range(limit, path) for path, limit in given.items()}
+    for record in records:
+        for path in ranges:
+            _signal(problem.model, record, path)
+    return records, ranges, _bands(bounds, records)
+
+
+def _range(limit: Any, path: str) -> tuple[float, float]:
+    """The lowest and the highest value of a signal."""
+    name = f"design_inputs: limit of {path!r}"
+    pair = np.asarray(as_leaf(limit, None, name), dtype=float)
+    if pair.shape == ():
+        if not 0 < pair < np.inf:
+            raise ModelError(f"{name} must be positive and finite, or (low, high); got {limit}")
+        return -float(pair), float(pair)
+    if pair.shape != (2,) or not np.isfinite(pair).all() or not pair[0] < pair[1]:
+        raise ModelError(f"{name} must be a number or (low, high) with low < high, got {limit!r}")
+    return float(pair[0]), float(pair[1])
+
+
+def _signal(model: Model, record: Experiment, path: str) -> Any:
+    """The signal of a record at a path: its own input, or that of the model.
+
+    **Raises** `ModelError` for unknown paths, and for those of numbers and components.
+    """
+    try:
+        node = follow(model.with_(forces=record.forces), path)
+    except ModelError as error:
+        raise ModelError(f"design_inputs: limits: {error}") from error
+    if not (isinstance(node, eqx.Module) and callable(node)):
+        raise ModelError(
+            f"design_inputs: limits: {path!r} is {described(node)}, not a signal; give the path of "
+            "a function of time, such as 'forces.motor.signal' or 'drivers.crank.motion'"
+        )
+    return record.inputs.get(path, node)
+
+
+def _bands(bounds: Any, records: Sequence[Experiment]) -> Bands:
+    """Low and high bounds by sensor, of the shape of its readings."""
+    found = {}
+    form = "{sensor: (low, high)}"
+    for name, pair in as_mapping(bounds, "design_inputs: bounds", form, DataError).items():
+        own = [record.measurements[name] for record in records if name in record.measurements]
+        if not own:
+            known = sorted({x for record in records for x in record.measurements})
+            raise DataError(
+                f"design_inputs: bounds: no record measures {name!r}; known are {known}. Add it to "
+                "the measurements, with valid={sensor: all False} if its readings do not count"
+            )
+        if not isinstance(pair, Sequence | np.ndarray | jax.Array) or len(pair) != 2:
+            raise DataError(f"design_inputs: bounds of {name!r} must be (low, high), got {pair!r}")
+        label, shape = f"design_inputs: bounds of {name!r}", own[0].shape[1:]
+        low, high = (np.asarray(as_leaf(x, None, label), dtype=float) for x in pair)
+        if any(x.shape not in ((), shape) for x in (low, high)):
+            raise DataError(f"{label} must be numbers or of shape {shape}, as the readings are")
+        if not (np.isfinite(low).all() and np.isfinite(high).all() and np.all(low < high)):
+            raise DataError(f"{label} must be finite with low < high, got {pair!r}")
+        found[name] = np.broadcast_to(low, shape), np.broadcast_to(high, shape)
+    return found
+
+
+# The unknowns -------------------------------------------------------------------------------------
+
+
+def _layout(
+    model: Model,
+    records: Sequence[Experiment],
+    signals: Sequence[Mapping[str, Any]],
+    ranges: Mapping[str, tuple[float, float]],
+    knots: int,
+) -> Layout:
+    """Shapes, middles and half ranges of the control points of all records.
+
+    The first two points of a prescribed motion are its given value at the first time: the spline
+    starts there with a velocity and an acceleration of zero.
+    """
+    shapes: dict[str, tuple[int, ...]] = {}
+    centres, halves, free = [], [], []
+    for path, (low, high) in ranges.items():
+        own = {signal_shape(x[path]) for x in signals}
+        if len(own) > 1:
+            raise ModelError(f"design_inputs: signals at {path!r} differ in shape: {sorted(own)}")
+        shape = shapes[path] = (knots, *own.pop())
+        centre = np.full((len(records), *shape), 0.5 * (low + high))
+        half, moves = np.full(shape, 0.5 * (high - low) * USED), np.ones(shape, dtype=bool)
+        if path.startswith("drivers."):
+            for r, (record, x) in enumerate(zip(records, signals, strict=True)):
+                value = float(x[path](record.ts[0]))
+                if not low <= value <= high:
+                    raise ModelError(
+                        f"design_inputs: limit of {path!r}: the given motion starts at {value:g}, "
+                        f"outside of {low:g} to {high:g}"
+                    )
+                centre[r, :2] = value
+            half[:2], moves[:2] = 0.0, False
+        centres.append(centre.reshape(len(records), -1))
+        halves.append(np.broadcast_to(half.ravel(), centres[-1].shape))
+        free.append(moves.ravel())
+    return Layout(shapes, np.hstack(centres), np.hstack(halves), np.concatenate(free))
+
+
+def _sampled(
+    records: Sequence[Experiment], layout: Layout, signals: Sequence[Mapping[str, Any]]
+) -> np.ndarray:
+    """Unknowns of shape `(R, n)` near the given signals, within the limits."""
+    x = np.zeros_like(layout.centre)
+    for r, (record, own) in enumerate(zip(records, signals, strict=True)):
+        parts = []
+        for path, shape in layout.shapes.items():
+            ts = np.linspace(float(record.ts[0]), float(record.ts[-1]), shape[0])
+            parts.append(_values(own[path], ts).ravel())
+        half = np.where(layout.free, layout.half[r], 1.0)
+        x[r] = (np.concatenate(parts) - layout.centre[r]) / half
+    return np.clip(x, -1.0, 1.0) * layout.free
+
+
+def _search(
+    problem: Problem,
+    records: Sequence[Experiment],
+    signals: Sequence[Mapping[str, Any]],
+    layout: Layout,
+    bands: Bands,
+    x: np.ndarray,
+) -> _Search:
+    """The search, with enough substeps for inputs of unknowns `x`, shape `(R, n)`."""
+    varied = []
+    for r, record in enumerate(records):
+        inputs = dict(record.inputs)
+        for path, points in layout.points(r, x[r]).items():
+            given = signals[r][path]
+            inputs[path] = controlled(record.ts, points, None if looks_up(given) else given)
+        varied.append(record.with_(inputs=inputs))
+    own = dataclasses.replace(_with(problem, varied), loss=None, jacobian="forward")
+    residuals = own.with_substeps("design_inputs", warns=False)
+    return _Search(residuals, varied, layout, constant(residuals), bands)
+
+
+def _with(problem: Problem, motions: Sequence[Experiment]) -> Problem:
+    """The problem with other motions, in the places of its own."""
+    single = isinstance(problem.experiments, eqx.Module)
+    given: Any = [problem.experiments] if single else problem.experiments
+    rest = iter(motions)
+    changed = [next(rest) if isinstance(x, Experiment) else x for x in given]
+    return dataclasses.replace(problem, experiments=changed[0] if single else changed)
+
+
+# The search ---------------------------------------------------------------------------------------
+
+
+def _begun(search: _Search, tried: np.ndarray, n_starts: int, weight: float) -> np.ndarray:
+    """The best of random inputs, shape `(n_starts, R, n)`.
+
+    **Raises** `SimulationError` if no motion is finite, and `DataError`, with names, if the best
+    one does not show all parameters.
+    """
+    costs, best, least = [], None, np.inf
+    for i in range(0, len(tried), search.n_choices):
+        rows = search.rows(tried[i : i + search.n_choices])
+        F, beyond = search.parts(rows)
+        own = search.cost(F.sum(1), beyond.sum(1), weight)
+        costs.append(own)
+        own = np.where(np.isfinite(F).all(axis=(1, 2, 3)), own, np.inf)
+        if own.min() < least:
+            least, best = own.min(), (rows, int(np.argmin(own)))
+    if best is None:
+        raise SimulationError(
+            "design_inputs: no motion with random inputs is finite; give smaller limits, other "
+            "starting values of the parameters, or more substeps"
+        )
+    labels = search.residuals.selected.free_labels()
+    found, errors = statistics_of(*best, search.known, labels)
+    if not np.isfinite(errors).all():
+        groups = "; ".join(", ".join(names) for names in found.unseen)
+        raise DataError(
+            f"design_inputs: no input distinguishes {groups}; fix some of them, measure more "
+            "sensors, or design other inputs as well"
+        )
+    return tried[np.argsort(np.concatenate(costs))[:n_starts]]
+
+
+def _descended(
+    search: _Search, x: np.ndarray, weights: Sequence[float], n_steps: int, name: str
+) -> np.ndarray:
+    """Unknowns at the end of the steps of all weights, of the shape of `x`."""
+    from scipy.optimize import minimize  # Takes a second to load.
+
+    free, x, number = search.layout.free, x.copy(), itertools.count(1)
+    for weight in weights:
+        first: list[float] = []
+
+        def cost(y: np.ndarray, weight: float = weight, first: list[float] = first) -> Any:
+            at = np.zeros_like(x)
+            at[:, free] = y.reshape(len(x), -1)
+            value, gradient = search.gradient(at, weight)
+            first.append(value)
+            say(f"{name}, evaluation {next(number)}")
+            # The minimizer compares changes with the size of the cost.
+            return value - first[0], gradient[:, free].ravel()
+
+        start = x[:, free].ravel()
+        options = {"maxiter": n_steps, "maxfun": 2 * n_steps, "ftol": TOLERANCE, "gtol": 0.0}
+        found = minimize(
+            cost, start, jac=True, method="L-BFGS-B", bounds=[(-1, 1)] * len(start), options=options
+        )
+        x[:, free] = found.x.reshape(len(x), -1)
+    return x
+
+
+def _best(search: _Search, ends: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """The best end within the bounds, and mean errors of all.
+
+    **Raises** `DataError` if none is within the bounds.
+    """
+    costs = []
+    for x in ends:
+        rows = search.rows(np.repeat(x[None], search.n_choices, axis=0))
+        F, beyond = search.parts(rows)
+        within = all(np.nanmin(m) > 0.0 for m in _margins(rows, search.bounds).values())
+        cost = float(search.cost(F[0].sum(0), beyond[0].sum(0), 0.0))
+        costs.append(cost if within else np.inf)
+    if not np.isfinite(costs).any():
+        raise DataError(
+            f"design_inputs: no start ended within the bounds of {', '.join(search.bounds)}; give "
+            "more steps or starts, smaller limits, or wider bounds"
+        )
+    return ends[int(np.argmin(costs))], np.exp(costs)
+
+
+def _margins(rows: Sequence[Rows], bounds: Bands) -> dict[str, np.ndarray]:
+    """Smallest distances of the first choice from bounds, as parts of their ranges, by record."""
+    found = {name: np.full(len(rows), np.nan) for name in bounds}
+    for r, row in enumerate(rows):
+        for name, use in uses(row, bounds).items():
+            found[name][r] = 0.5 * (1.0 - np.max(use[0]))
+    return found
+
+
+# The result ---------------------------------------------------------------------------------------
+
+
+def _settled(problem: Problem, search: _Search, x: np.ndarray) -> _Search:
+    """The search with enough substeps for the designed motion.
+
+    **Warns** by `IntegrationWarning` if no number is enough.
+    """
+    residuals = search.residuals
+    if not residuals.simulator.chooses:
+        return search
+    points = (search.layout.points(r, x[r]) for r in range(len(x)))
+    records = [placed(record, own) for record, own in zip(search.records, points, strict=True)]
+    residuals = eqx.tree_at(lambda y: y.batches, residuals, batch_experiments(records))
+    motions = motions_of(residuals, records, residuals.unknowns())
+    limits = Limits(problem.noise or {})
+    integration = motions.measured(residuals.simulator.substeps, limits)
+    if not integration.is_met:
+        more = 2 * integration.substeps
+        integration = motions.chosen(limits._replace(margin=MARGIN), more)
+    if not integration.is_met:
+        motions.warn("design_inputs", integration, limits, False)
+    return search._replace(residuals=search.residuals.stepped(integration.substeps))
+
+
+def _design(
+    problem: Problem,
+    search: _Search,
+    signals: Sequence[Mapping[str, Any]],
+    ranges: dict[str, tuple[float, float]],
+    x: np.ndarray,
+    mean_errors: np.ndarray,
+) -> InputDesign:
+    """The result for unknowns `x`, shape `(R, n)`."""
+    layout, labels = search.layout, search.residuals.selected.free_labels()
+    # The second choice is the given signals, unless these look values up.
+    rows = search.rows(np.repeat(x[None], search.n_choices, 0), np.arange(search.n_choices) == 1)
+    before = rows
+    if any(looks_up(signal) for own in signals for signal in own.values()):
+        given = dataclasses.replace(problem, loss=None, jacobian="forward")
+        residuals = given.with_substeps("design_inputs", warns=False)
+        nothing = Layout({}, np.zeros((len(x), 0)), np.zeros((len(x), 0)), np.zeros(0, dtype=bool))
+        before = motions(residuals, nothing, np.zeros((2, len(x), 0)), np.zeros(2))
+    errors = [
+        statistics_of(own, i, search.known, labels)[1] for i, own in enumerate((rows, before))
+    ]
+    records, inputs, margins = [], [], {path: np.zeros(len(x)) for path in ranges}
+    for r, (record, row) in enumerate(zip(search.records, rows, strict=True)):
+        points = layout.points(r, x[r])
+        own = {path: as_spline(controlled(record.ts, y)) for path, y in points.items()}
+        readings = {name: y[0, : len(record.ts)] for name, y in row.readings.items()}
+        inputs.append(own)
+        records.append(record.with_(inputs={**record.inputs, **own}, measurements=readings))
+        for path, (low, high) in ranges.items():
+            ts = np.linspace(float(record.ts[0]), float(record.ts[-1]), 20 * layout.shapes[path][0])
+            u = _values(own[path], ts)
+            margins[path][r] = min(high - u.max(), u.min() - low) / (high - low)
+    return InputDesign(
+        problem=_with(problem, records),
+        given=problem,
+        inputs=inputs,
+        labels=search.residuals.selected.labels(),
+        values=search.known.values,
+        before=errors[1],
+        after=errors[0],
+        limits=ranges,
+        bounds=search.bounds,
+        limit_margins=margins,
+        bound_margins=_margins(rows, search.bounds),
+        mean_errors=mean_errors,
+        substeps=search.residuals.simulator.substeps,
+    )
