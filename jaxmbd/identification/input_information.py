@@ -156,13 +156,14 @@ def information(rows: Rows) -> Float[np.ndarray, "C p p"]:
     of J on the complement of the range of J₀.
     """
     J = rows.J
-    finite = np.isfinite(J).all(axis=(1, 2)) & np.isfinite(rows.J_start).all(axis=(1, 2))
+    finite = np.all(np.isfinite(J), (1, 2), keepdims=True)
+    finite &= np.all(np.isfinite(rows.J_start), (1, 2), keepdims=True)
     if rows.J_start.shape[2]:
         U, sigma, _ = np.linalg.svd(np.nan_to_num(rows.J_start), full_matrices=False)
-        seen = np.asarray(sigma > RANK_TOLERANCE * sigma[:, :1])
-        U = U * seen[:, None, :]
+        least = RANK_TOLERANCE * sigma.max(axis=1, keepdims=True)
+        U = np.where(np.expand_dims(sigma > least, 1), U, 0.0)
         J = J - U @ (U.swapaxes(1, 2) @ J)
-    return np.where(finite[:, None, None], J.swapaxes(1, 2) @ J, np.nan)
+    return np.where(finite, J.swapaxes(1, 2) @ J, np.nan)
 
 
 def uses(
