@@ -186,6 +186,22 @@ CONCRETE = {
             samples=60,
         ).q
     ),
+    "design_inputs": lambda x: (
+        mbd.design_inputs(
+            mbd.Problem(
+                pendulum(x).with_(forces={"push": mbd.forces.JointTorque("hinge", 0.0)}),
+                RECORD,
+                STIFFNESS,
+                noise=dict.fromkeys(RECORD.measurements, 0.1),
+                integrator=EULER,
+                substeps=1,
+            ),
+            {"forces.push.signal": 1.0},
+            knots=4,
+            starts=1,
+            steps=1,
+        ).after
+    ),
     "smooth_motion": lambda x: mbd.smooth_motion(np.arange(20.0), x * TORQUES[:, 0]).v,
     "close_geometry": lambda x: mbd.close_geometry(pendulum(x)).model,
     "inspect": lambda x: mbd.inspect(with_parts(x)[0]).rank,

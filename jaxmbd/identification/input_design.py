@@ -1,9 +1,8 @@
 """Input signals whose records show the parameters of a fit best, within limits."""
 
 import dataclasses
-import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -11,47 +10,32 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from ..errors import DataError, ModelError, SimulationError
+from ..errors import DataError, ModelError
 from ..model import Model
 from ..model.arguments import as_count, as_instance, as_mapping, described
 from ..model.paths import follow
 from ..model.values import all_concrete, as_leaf
 from ..programs import with_progress
-from ..programs.progress import say
 from ..signals import Spline, signal_shape
 from .batches import batch_experiments
 from .control_points import as_spline, controlled, looks_up
 from .experiment import Experiment
 from .input_information import (
-    Constant,
+    Bands,
     Layout,
-    Rows,
     constant,
-    excess,
-    information,
     motions,
     placed,
     statistics_of,
-    uses,
 )
+from .input_search import WEIGHTS, Search, begun, best_of, descended, margins_of
 from .problem import Problem, motions_of
-from .residuals import Residuals
 from .substeps import MARGIN, Limits
 
-# Weights of the mean squared excess over bounds, one after the other. The last one leaves an excess
-# far below the part of the bounds that the design keeps free.
-WEIGHTS = (1e2, 1e4)
 # Part of a limit that is used: rounding does not exceed the limit.
 USED = 1.0 - 1e-9
 # Sizes of random inputs, in parts of the limits.
 SIZES = 0.1, 1.0
-# The cost of inputs whose motion is not finite, or shows nothing of a parameter.
-WORST = 1e6
-# Steps end where one reduces the logarithm of the mean standard error by less.
-TOLERANCE = 1e-4
-
-# Low and high bounds by sensor, of the shape of its readings.
-Bands = dict[str, tuple[np.ndarray, np.ndarray]]
 
 
 class InputDesign(eqx.Module):
@@ -137,65 +121,6 @@ def _values(signal: Any, ts: np.ndarray) -> np.ndarray:
     return np.asarray(jax.vmap(signal)(jnp.asarray(ts)))
 
 
-class _Search(NamedTuple):
-    """All that the cost of inputs depends on, beside control points.
-
-    `records`: motions with `ControlledSpline` inputs.
-    """
-
-    residuals: Residuals
-    records: list[Experiment]
-    layout: Layout
-    known: Constant
-    bounds: Bands
-
-    @property
-    def n_choices(self) -> int:
-        """Number of choices of inputs in one batch: one, and one for each unknown of a record."""
-        return 1 + int(self.layout.free.sum())
-
-    def rows(self, x: np.ndarray, weights: Any = 0.0) -> list[Rows]:
-        """Motions for choices of inputs, shape `(C, R, n)`."""
-        weights = np.broadcast_to(np.asarray(weights, dtype=float), (len(x),))
-        return motions(self.residuals, self.layout, x, weights)
-
-    def parts(self, rows: Sequence[Rows]) -> tuple[np.ndarray, np.ndarray]:
-        """Information, shape `(C, R, p, p)`, and excess over bounds, shape `(C, R)`."""
-        F = np.stack([information(row) for row in rows], axis=1)
-        return F, np.stack([excess(row, self.bounds) for row in rows], axis=1)
-
-    def cost(self, F: np.ndarray, beyond: np.ndarray, weight: float) -> np.ndarray:
-        """Logarithm of the mean standard error, -log det F / 2p, and the weighted excess.
-
-        `F`, shape `(*batch, p, p)`, and `beyond`, shape `(*batch,)`: sums over records.
-        """
-        F = F + self.known.J.T @ self.known.J
-        finite = np.isfinite(F).all(axis=(-2, -1)) & np.isfinite(beyond)
-        sign, logarithm = np.linalg.slogdet(np.where(finite[..., None, None], F, 0.0))
-        with np.errstate(invalid="ignore"):  # Of singular matrices.
-            value = -0.5 * logarithm / F.shape[-1] + weight * beyond
-        fine = finite & (sign > 0)
-        return np.where(fine, np.minimum(value, WORST), WORST)
-
-    def gradient(self, x: np.ndarray, weight: float) -> tuple[float, np.ndarray]:
-        """Cost and its derivatives at unknowns of shape `(R, n)`, by differences of exact
-        sensitivities: a change of one record changes the information of that record only."""
-        entries = np.flatnonzero(self.layout.free)
-        step = float(np.finfo(self.residuals.selected.free()[0].dtype).eps) ** (1 / 3)
-        steps = np.where(x[:, entries] > 0, -step, step)  # Into the limits.
-        choices = np.repeat(x[None], self.n_choices, axis=0)
-        for j, entry in enumerate(entries):
-            choices[1 + j, :, entry] += steps[:, j]
-        F, beyond = self.parts(self.rows(choices))
-        value = float(self.cost(F[0].sum(0), beyond[0].sum(0), weight))
-        others = F[0].sum(0) - F[0] + F[1:], beyond[0].sum(0) - beyond[0] + beyond[1:]
-        changed = self.cost(*others, weight)  # Shape (entries, R).
-        slopes = np.where(changed < WORST, changed - value, 0.0) / steps.T
-        gradient = np.zeros_like(x)
-        gradient[:, entries] = slopes.T
-        return value, gradient
-
-
 @with_progress
 def design_inputs(
     problem: Problem,
@@ -270,12 +195,14 @@ def design_inputs(
     search = _search(problem, records, signals, layout, bands, tried[np.argmax(sizes[1:]) + 1])
     weights = WEIGHTS if bands else (0.0,)
     ends = [
-        _descended(search, x, weights, n_steps, f"start {i + 1} of {n_starts}")
-        for i, x in enumerate(_begun(search, tried, n_starts, weights[-1]))
+        descended(search, x, weights, n_steps, f"start {i + 1} of {n_starts}")
+        for i, x in enumerate(begun(search, tried, n_starts, weights[-1]))
     ]
-    best, mean_errors = _best(search, ends)
-    search = _settled(problem, search, best)
-    return _design(problem, search, signals, ranges, best, mean_errors)
+    best, mean_errors = best_of(search, ends)
+    settled = _settled(problem, search, best)
+    if settled.residuals.simulator.substeps != search.residuals.simulator.substeps:
+        best_of(settled, [best])  # Raises an error if the more exact motion exceeds the bounds.
+    return _design(problem, settled, signals, ranges, best, mean_errors)
 
 
 # Checks of the arguments --------------------------------------------------------------------------
@@ -437,7 +364,7 @@ def _search(
     layout: Layout,
     bands: Bands,
     x: np.ndarray,
-) -> _Search:
+) -> Search:
     """The search, with enough substeps for inputs of unknowns `x`, shape `(R, n)`."""
     varied = []
     for r, record in enumerate(records):
@@ -448,7 +375,7 @@ def _search(
         varied.append(record.with_(inputs=inputs))
     own = dataclasses.replace(_with(problem, varied), loss=None, jacobian="forward")
     residuals = own.with_substeps("design_inputs", warns=False)
-    return _Search(residuals, varied, layout, constant(residuals), bands)
+    return Search(residuals, varied, layout, constant(residuals), bands)
 
 
 def _with(problem: Problem, motions: Sequence[Experiment]) -> Problem:
@@ -460,101 +387,10 @@ def _with(problem: Problem, motions: Sequence[Experiment]) -> Problem:
     return dataclasses.replace(problem, experiments=changed[0] if single else changed)
 
 
-# The search ---------------------------------------------------------------------------------------
-
-
-def _begun(search: _Search, tried: np.ndarray, n_starts: int, weight: float) -> np.ndarray:
-    """The best of random inputs, shape `(n_starts, R, n)`.
-
-    **Raises** `SimulationError` if no motion is finite, and `DataError`, with names, if the best
-    one does not show all parameters.
-    """
-    costs, best, least = [], None, np.inf
-    for i in range(0, len(tried), search.n_choices):
-        rows = search.rows(tried[i : i + search.n_choices])
-        F, beyond = search.parts(rows)
-        own = search.cost(F.sum(1), beyond.sum(1), weight)
-        costs.append(own)
-        own = np.where(np.isfinite(F).all(axis=(1, 2, 3)), own, np.inf)
-        if own.min() < least:
-            least, best = own.min(), (rows, int(np.argmin(own)))
-    if best is None:
-        raise SimulationError(
-            "design_inputs: no motion with random inputs is finite; give smaller limits, other "
-            "starting values of the parameters, or more substeps"
-        )
-    labels = search.residuals.selected.free_labels()
-    found, errors = statistics_of(*best, search.known, labels)
-    if not np.isfinite(errors).all():
-        groups = "; ".join(", ".join(names) for names in found.unseen)
-        raise DataError(
-            f"design_inputs: no input distinguishes {groups}; fix some of them, measure more "
-            "sensors, or design other inputs as well"
-        )
-    return tried[np.argsort(np.concatenate(costs))[:n_starts]]
-
-
-def _descended(
-    search: _Search, x: np.ndarray, weights: Sequence[float], n_steps: int, name: str
-) -> np.ndarray:
-    """Unknowns at the end of the steps of all weights, of the shape of `x`."""
-    from scipy.optimize import minimize  # Takes a second to load.
-
-    free, x, number = search.layout.free, x.copy(), itertools.count(1)
-    for weight in weights:
-        first: list[float] = []
-
-        def cost(y: np.ndarray, weight: float = weight, first: list[float] = first) -> Any:
-            at = np.zeros_like(x)
-            at[:, free] = y.reshape(len(x), -1)
-            value, gradient = search.gradient(at, weight)
-            first.append(value)
-            say(f"{name}, evaluation {next(number)}")
-            # The minimizer compares changes with the size of the cost.
-            return value - first[0], gradient[:, free].ravel()
-
-        start = x[:, free].ravel()
-        options = {"maxiter": n_steps, "maxfun": 2 * n_steps, "ftol": TOLERANCE, "gtol": 0.0}
-        found = minimize(
-            cost, start, jac=True, method="L-BFGS-B", bounds=[(-1, 1)] * len(start), options=options
-        )
-        x[:, free] = found.x.reshape(len(x), -1)
-    return x
-
-
-def _best(search: _Search, ends: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """The best end within the bounds, and mean errors of all.
-
-    **Raises** `DataError` if none is within the bounds.
-    """
-    costs = []
-    for x in ends:
-        rows = search.rows(np.repeat(x[None], search.n_choices, axis=0))
-        F, beyond = search.parts(rows)
-        within = all(np.nanmin(m) > 0.0 for m in _margins(rows, search.bounds).values())
-        cost = float(search.cost(F[0].sum(0), beyond[0].sum(0), 0.0))
-        costs.append(cost if within else np.inf)
-    if not np.isfinite(costs).any():
-        raise DataError(
-            f"design_inputs: no start ended within the bounds of {', '.join(search.bounds)}; give "
-            "more steps or starts, smaller limits, or wider bounds"
-        )
-    return ends[int(np.argmin(costs))], np.exp(costs)
-
-
-def _margins(rows: Sequence[Rows], bounds: Bands) -> dict[str, np.ndarray]:
-    """Smallest distances of the first choice from bounds, as parts of their ranges, by record."""
-    found = {name: np.full(len(rows), np.nan) for name in bounds}
-    for r, row in enumerate(rows):
-        for name, use in uses(row, bounds).items():
-            found[name][r] = 0.5 * (1.0 - np.max(use[0]))
-    return found
-
-
 # The result ---------------------------------------------------------------------------------------
 
 
-def _settled(problem: Problem, search: _Search, x: np.ndarray) -> _Search:
+def _settled(problem: Problem, search: Search, x: np.ndarray) -> Search:
     """The search with enough substeps for the designed motion.
 
     **Warns** by `IntegrationWarning` if no number is enough.
@@ -578,7 +414,7 @@ def _settled(problem: Problem, search: _Search, x: np.ndarray) -> _Search:
 
 def _design(
     problem: Problem,
-    search: _Search,
+    search: Search,
     signals: Sequence[Mapping[str, Any]],
     ranges: dict[str, tuple[float, float]],
     x: np.ndarray,
@@ -619,7 +455,7 @@ def _design(
         limits=ranges,
         bounds=search.bounds,
         limit_margins=margins,
-        bound_margins=_margins(rows, search.bounds),
+        bound_margins=margins_of(rows, search.bounds),
         mean_errors=mean_errors,
         substeps=search.residuals.simulator.substeps,
     )

@@ -24,6 +24,9 @@ from .summary import reported_errors
 # sample times miss.
 FREE = 0.02
 
+# Low and high bounds by sensor, of the shape of its readings.
+Bands = dict[str, tuple[np.ndarray, np.ndarray]]
+
 
 class Layout(NamedTuple):
     """Where the unknowns of a design are in the inputs of R records.
@@ -166,9 +169,7 @@ def information(rows: Rows) -> Float[np.ndarray, "C p p"]:
     return np.where(finite, J.swapaxes(1, 2) @ J, np.nan)
 
 
-def uses(
-    rows: Rows, bounds: Mapping[str, tuple[np.ndarray, np.ndarray]]
-) -> dict[str, Float[np.ndarray, "C n *k"]]:
+def uses(rows: Rows, bounds: Bands) -> dict[str, Float[np.ndarray, "C n *k"]]:
     """Distances of readings from the middle of their range, in half ranges: one at its ends."""
     found = {}
     for name, (low, high) in bounds.items():
@@ -180,9 +181,7 @@ def uses(
     return found
 
 
-def excess(
-    rows: Rows, bounds: Mapping[str, tuple[np.ndarray, np.ndarray]]
-) -> Float[np.ndarray, "C"]:
+def excess(rows: Rows, bounds: Bands) -> Float[np.ndarray, "C"]:
     """Mean square of what readings are beyond their range less its free part, summed by sensor."""
     total = np.zeros(len(rows.J))
     for use in uses(rows, bounds).values():

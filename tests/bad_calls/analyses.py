@@ -330,6 +330,32 @@ ANALYSES = {
             "base": "option",
         },
     ),
+    "design_inputs": Call(
+        mbd.design_inputs,
+        {
+            "problem": mbd.Problem(
+                MODEL.with_(forces={"push": mbd.forces.JointTorque("hinge", 0.0)}),
+                RECORD,
+                ["bodies.rod.mass"],
+                noise={"hinge": 0.1},
+                substeps=1,
+            ),
+            "limits": {"forces.push.signal": 1.0},
+            "knots": 4,
+            "starts": 1,
+            "steps": 1,
+        },
+        {
+            "problem": "model",
+            "limits": "mapping",
+            "bounds": "mapping",
+            "knots": "count",
+            "starts": "count",
+            "steps": "count",
+            "seed": "count",
+        },
+        skip=skip("seed", "zero"),
+    ),
     "identify_linear": Call(
         mbd.identify_linear,
         {"Y": REGRESSOR, "forces": np.ones((20, 1)), "deviations": [1.0]},

@@ -141,10 +141,10 @@ def test_control_points_are_a_natural_spline():
     ],
 )
 def test_what_cannot_be_designed_is_refused_at_once(changes, limits, bounds, message):
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises((mbd.ModelError, mbd.DataError), match=message):
         mbd.design_inputs(problem(**changes), limits, bounds)
-    assert time.perf_counter() - start < 1.0
+    assert time.process_time() - start < 1.0
 
 
 def test_parameters_that_no_input_shows_are_named():

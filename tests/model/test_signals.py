@@ -109,6 +109,21 @@ def test_spline_is_the_natural_one(n):
         np.testing.assert_allclose(derivatives(spline, [outside, end], 2), 0.0, atol=1e-12)
 
 
+@pytest.mark.parametrize("n", [32, 33])
+def test_splines_of_few_and_of_many_samples(n):
+    """They are computed in different ways, and only long ones search a table."""
+    interpolate = pytest.importorskip("scipy.interpolate")
+    rng = np.random.default_rng(0)
+    ts, values = np.cumsum(rng.uniform(0.5, 1.5, n)), rng.normal(size=n)
+    spline = signals.Spline(ts, values)
+    assert spline.looks_up == (n > 32)
+    wanted = interpolate.CubicSpline(ts, values, bc_type="natural")
+    inside = np.append(np.linspace(ts[0], ts[-1], 53)[1:-1], ts[1:-1])
+    for order in range(3):
+        found = derivatives(spline, inside, order)
+        np.testing.assert_allclose(found, wanted(inside, order), rtol=1e-11, atol=1e-11)
+
+
 def test_spline_of_two_samples_is_a_line():
     line = signals.Spline([0.0, 0.5], [1.0, 2.0])
     np.testing.assert_allclose(jax.vmap(line)(jnp.array([-1.0, 0.3, 2.0])), [-1.0, 1.6, 5.0])

@@ -52,6 +52,20 @@ def test_accelerations_are_generated_code(kind):
     assert abs(found[1][1]) > 0.1  # By time.
 
 
+@pytest.mark.parametrize("n", [9, 33])
+def test_code_is_generated_for_motions_along_short_splines(n):
+    pytest.importorskip("llvmlite")
+    ts = np.linspace(0.0, 2.0, n)
+    motor = mbd.joints.Driver("hinge", signals.Spline(ts, np.sin(ts)))
+    model = pendulum(forces.JointTorque("hinge", 0.0)).with_(drivers={"motor": motor})
+    system = mbd.formulate(model)
+    with scalarjit.enabled(True):
+        program = jax.make_jaxpr(lambda t: mbd.accelerations(system, t, mbd.assemble(system))[0])(
+            jnp.array(0.503)
+        )
+    assert holds({"scalarjit_call"}, program.jaxpr) == (n == 9)
+
+
 def test_only_signals_at_the_time_of_the_load_are_replaced():
     for torque in (forces.JointTorque, Late):
         system = mbd.formulate(pendulum(torque("hinge", signals.Samples(TS, np.sin(TS)))))
