@@ -145,7 +145,8 @@ def design_inputs(
       sensor. Records are those to be measured: their times, sensors and initial states count, and
       their readings may be any numbers.
     - `limits`: `{path: limit}` of the signals to design, such as `"forces.motor.signal"`: a number
-      for -limit ≤ u ≤ limit, or `(low, high)`. Splines are within them at all times. A prescribed
+      for -limit ≤ u ≤ limit of each component, or `(low, high)`. Splines are within them at all
+      times. A prescribed
       motion of a `Driver` starts at rest at its given value.
     - `bounds`: `{sensor: (low, high)}` of readings, numbers or one for each component.
     - `knots`: number of equally spaced knots of each spline, four or more.

@@ -98,8 +98,8 @@ def test_unknown_initial_states_other_records_and_priors_count():
     np.testing.assert_allclose(design.before, expected(own.experiments), rtol=1e-6)
     np.testing.assert_allclose(design.after, expected(design.problem.experiments), rtol=1e-6)
     assert design.after[0] < 0.6 * design.before[0]
-    for own in design.inputs:
-        used = jax.vmap(own[PUSH])(jnp.linspace(0.0, 2.0, 501))
+    for inputs in design.inputs:
+        used = jax.vmap(inputs[PUSH])(jnp.linspace(0.0, 2.0, 501))
         assert np.max(used) <= LIMIT
         assert np.min(used) >= -1.0
 
