@@ -146,8 +146,7 @@ def design_inputs(
       their readings may be any numbers.
     - `limits`: `{path: limit}` of the signals to design, such as `"forces.motor.signal"`: a number
       for -limit ≤ u ≤ limit of each component, or `(low, high)`. Splines are within them at all
-      times. A prescribed
-      motion of a `Driver` starts at rest at its given value.
+      times. A prescribed motion of a `Driver` starts at rest at its given value.
     - `bounds`: `{sensor: (low, high)}` of readings, numbers or one for each component.
     - `knots`: number of equally spaced knots of each spline, four or more.
     - `starts`: number of random inputs from which to search; the best result is returned.
