@@ -14,7 +14,7 @@ from ..errors import DataError, ModelError
 from ..model import Model
 from ..model.arguments import as_count, as_instance, as_mapping, described
 from ..model.paths import follow
-from ..model.values import all_concrete, as_leaf
+from ..model.values import as_leaf, require_concrete
 from ..programs import with_progress
 from ..signals import Spline, signal_shape
 from .batches import batch_experiments
@@ -216,8 +216,7 @@ def _checked(
     as_instance(problem, Problem, "design_inputs: problem", form)
     as_instance(problem.model, Model, "design_inputs: the model of the problem", "a Model")
     records, _ = problem.records("design_inputs")
-    if not all_concrete((problem.model, problem.experiments)):
-        raise ModelError("design_inputs needs concrete numbers; call it outside jit")
+    require_concrete("design_inputs", (problem.model, problem.experiments))
     if not records:
         raise DataError("design_inputs: the problem has no motion; add an Experiment")
     if problem.continuity is not None:
