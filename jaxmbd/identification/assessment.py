@@ -25,6 +25,7 @@ from .held import held_overlays, horizon_errors
 from .parameters import Parameter, Selected, Subject
 from .problem import Problem
 from .statistics import autocorrelation, residual_series
+from .substeps import IntegrationWarning
 from .summary import BoundWarning, RankWarning
 from .transforms import Scaled
 
@@ -203,7 +204,8 @@ def cross_validation(fit: Fit) -> dict[str, Any] | None:
         # All fits have the same records, and all predictions equally many: they share programs.
         kept = [_without_readings(x) if i in fold else x for i, x in enumerate(motions)]
         again = refit(fit, [*kept, *others])
-        converged = converged and outcome(again.result) == "converged"
+        exact = _integration_share(again) <= THRESHOLDS["integration_share"]
+        converged = converged and exact and outcome(again.result) == "converged"
         as_many = np.resize(fold, len(folds[0]))
         left_out += held_overlays(again, [motions[i] for i in as_many])[: len(fold)]
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -227,8 +229,13 @@ def _without_readings(record: Experiment) -> Experiment:
 
 def _resolution(fit: Fit, sensor: str) -> float:
     """The error of a sensor below which fits are exact: of integration, or of minimization."""
-    largest = max(np.nanmax(np.abs(x[sensor].measured)) for x in fit.overlays if sensor in x)
-    return max(fit.integration_error.get(sensor, 0.0), 1e-5 * float(largest), 1e-300)
+    largest = _largest_reading(fit, sensor)
+    return max(fit.integration_error.get(sensor, 0.0), 1e-5 * largest, 1e-300)
+
+
+def _largest_reading(fit: Fit, sensor: str) -> float:
+    readings = (x[sensor].measured for x in fit.overlays if sensor in x)
+    return max(float(np.nanmax(np.abs(x), initial=0.0)) for x in readings)
 
 
 def refit(fit: Fit, experiments: Sequence[Any]) -> Fit:
@@ -246,11 +253,11 @@ def refit(fit: Fit, experiments: Sequence[Any]) -> Fit:
 
 
 def fitted_again(problem: Problem, search: Search) -> Fit:
-    """A fit with given options; it neither warns of parameters nor raises if it fails."""
+    """A fit with given options; it neither warns nor raises if it fails."""
     from .identify import identify  # `identify` makes fits.
 
     with warnings.catch_warnings():
-        for kind in (RankWarning, BoundWarning):
+        for kind in (RankWarning, BoundWarning, IntegrationWarning):
             warnings.simplefilter("ignore", kind)
         return identify(
             problem,
@@ -340,8 +347,8 @@ def _integration_share(fit: Fit) -> float:
     """Largest integration error of a sensor, in residuals or in 1e-5 of its largest reading."""
     shares = [0.0]
     for name, error in fit.integration_error.items():
-        largest = max(np.nanmax(np.abs(x[name].measured)) for x in fit.overlays if name in x)
-        shares.append(float(error / max(fit.rms[name], 1e-5 * float(largest), 1e-300)))
+        largest = _largest_reading(fit, name)
+        shares.append(float(error / max(fit.rms[name], 1e-5 * largest, 1e-300)))
     return max(shares)
 
 
