@@ -336,10 +336,10 @@ def _places(equation: Any, shape: tuple[int, ...], rows: np.ndarray) -> np.ndarr
     gone = (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
     window = window.squeeze(gone)
     first = np.clip(starts, 0, last) @ strides
-    taken = first.reshape(*lead, *[1] * window.ndim) + window
+    taken = np.asarray(first.reshape((*lead, *[1] * window.ndim)) + window)
     if equation.params["mode"] == GatherScatterMode.FILL_OR_DROP:
         inside = np.all((starts >= 0) & (starts <= last), axis=-1)
-        taken = np.where(inside.reshape(*lead, *[1] * window.ndim), taken, math.prod(shape))
+        taken = np.where(inside.reshape((*lead, *[1] * window.ndim)), taken, math.prod(shape))
     outer = [k for k in range(taken.ndim) if k not in numbers.offset_dims]
     return taken.transpose(np.argsort([*outer, *numbers.offset_dims]))
 

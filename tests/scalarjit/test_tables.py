@@ -157,3 +157,17 @@ def test_a_long_body_is_computed_as_often_as_allowed():
         own = scalarjit.native_of(fn, x)
     assert own is not None
     close(own(x), fn(x), rtol=1e-9)
+
+
+@pytest.mark.parametrize("mode", ["clip", "fill"])
+def test_single_entries_at_known_places(mode):
+    """Without an axis of indices or of a window; the second place is beyond the last entry."""
+    numbers = lax.GatherDimensionNumbers((), collapsed_slice_dims=(0,), start_index_map=(0,))
+    x = jnp.arange(5.0) ** 2
+
+    def fn(x):
+        return [lax.gather(x, jnp.array([k]), numbers, (1,), mode=mode) for k in (2, 7)]
+
+    own = scalarjit.native_of(fn, x)
+    assert own is not None
+    np.testing.assert_array_equal(jax.jit(own)(x), fn(x))
