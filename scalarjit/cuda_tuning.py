@@ -85,7 +85,7 @@ def tune(fn: Callable[..., Any], *args: Any, repeats: int = 5) -> dict[Launch, f
 
     - `fn`: a function of arrays, such as `jax.vmap` of a motion. It is compiled for each candidate.
     - `args`: its arguments, with as many states as in use.
-    - `repeats`: calls of which the shortest counts.
+    - `repeats`: timed calls of each candidate; the shortest one counts.
 
     **Returns** the seconds of a call by launch.
 

@@ -192,8 +192,8 @@ def cross_validation(fit: Fit) -> dict[str, Any] | None:
     with parameters held. Deflections and modes are part of all fits.
 
     **Returns** None with fewer than two motions; else `{"folds", "converged", "rms", "ratio",
-    "largest_shift"}`: errors by sensor, by those of the fit to all records, and the largest change
-    of a parameter in its standard errors.
+    "largest_shift"}`: whether all fits ended with exact motions, errors by sensor, by those of the
+    fit to all records, and the largest change of a parameter in its standard errors.
     """
     motions, others = fit.problem.records("cross_validation")
     if len(motions) < 2:

@@ -18,17 +18,24 @@ from ..model.values import as_leaf, require_concrete
 from ..programs import with_progress
 from ..signals import Spline, signal_shape
 from .batches import batch_experiments
-from .control_points import as_spline, controlled, looks_up
 from .experiment import Experiment
-from .input_information import (
+from .input_search import (
+    WEIGHTS,
     Bands,
     Layout,
+    Search,
+    as_spline,
+    begun,
+    best_of,
     constant,
+    controlled,
+    descended,
+    looks_up,
+    margins_of,
     motions,
     placed,
     statistics_of,
 )
-from .input_search import WEIGHTS, Search, begun, best_of, descended, margins_of
 from .problem import Problem, motions_of
 from .substeps import MARGIN, Limits
 

@@ -207,11 +207,8 @@ def _regressors(
     joints: tuple[str, ...] | None,
 ) -> tuple[Float[Array, "k n p"], Float[Array, "p"], Float[Array, "k n"]]:
     theta = parameter_values(system)
-
-    def at(t: Array, q: Array, v: Array, vdot: Array) -> tuple[Array, Array]:
-        return _regressor(system, theta, t, q, v, vdot, joints)
-
-    matrix, rest = jax.vmap(at)(ts, q, v, vdot)
+    at = jax.vmap(lambda *row: _regressor(system, theta, joints, *row))
+    matrix, rest = at(ts, q, v, vdot)
     return matrix, theta, rest
 
 
@@ -219,11 +216,11 @@ def _regressors(
 def _regressor(
     system: AbstractSystem,
     theta: Float[Array, "p"],
+    joints: tuple[str, ...] | None,
     t: Float[Array, ""],
     q: Float[Array, "nq"],
     v: Float[Array, "nv"],
     vdot: Float[Array, "nv"],
-    joints: tuple[str, ...] | None,
 ) -> tuple[Float[Array, "n p"], Float[Array, "n"]]:
     """The matrix and the rest at one state."""
     c = system.configuration(t, q)

@@ -83,27 +83,31 @@ def projected(
     Residuals that are rounding errors are not corrected: near singular positions, the correction
     would be their square root.
     """
-    if constraints.n_constraints(system) == 0:
-        return state
     t = as_time(t, system)
     scale = constraints.scales_at(system, t, state.q)
-    q = _projected(system, t, state.q, scale, movable)
-    v = kernel(_velocities)(system, t, State(q, state.v, state.z), scale, movable)
+    q = project_positions(system, t, state.q, movable, scale)
+    v = project_velocities(system, t, State(q, state.v, state.z), movable, scale)
     return State(q, v, state.z)
 
 
 def project_velocities(
-    system: AbstractSystem, t: Time, state: State, movable: Bool[Array, "nv"] | None = None
+    system: AbstractSystem,
+    t: Time,
+    state: State,
+    movable: Bool[Array, "nv"] | None = None,
+    scale: Float[Array, "ng"] | None = None,
 ) -> Velocities:
     """The velocities nearest to `state.v` that satisfy G v + g_t = 0.
 
     They are v - M⁻¹ Gᵀ (G M⁻¹ Gᵀ)⁺ (G v + g_t), nearest in the kinetic metric. With `movable` only
-    these velocities change, and the result is nearest in the Euclidean norm.
+    these velocities change, and the result is nearest in the Euclidean norm. `scale`: scales of the
+    constraints near `state.q`. Default: those there.
     """
     if constraints.n_constraints(system) == 0:
         return state.v
     t = as_time(t, system)
-    return kernel(_velocities)(system, t, state, constraints.scales_at(system, t, state.q), movable)
+    scale = constraints.scales_at(system, t, state.q) if scale is None else scale
+    return kernel(_velocities)(system, t, state, scale, movable)
 
 
 def _velocities(
@@ -122,29 +126,23 @@ def _velocities(
 
 
 def project_positions(
-    system: AbstractSystem, t: Time, q: Coordinates, movable: Bool[Array, "nv"] | None = None
+    system: AbstractSystem,
+    t: Time,
+    q: Coordinates,
+    movable: Bool[Array, "nv"] | None = None,
+    scale: Float[Array, "ng"] | None = None,
 ) -> Coordinates:
     """Coordinates near `q` that satisfy g(t, q) = 0.
 
     Gauss-Newton steps q ⊞ -M⁻¹ Gᵀ (G M⁻¹ Gᵀ)⁺ g are iterated until g is a rounding error, or no
     longer decreases. The derivative is that of one more such step. It is exact if `q` satisfies
     g = 0; otherwise its relative error is about the size of the correction, which is the error of a
-    step (7e-7 for midpoint steps of 20 ms of a four-bar).
+    step (7e-7 for midpoint steps of 20 ms of a four-bar). `scale` as of `project_velocities`.
     """
     if constraints.n_constraints(system) == 0:
         return q
     t = as_time(t, system)
-    return _projected(system, t, q, constraints.scales_at(system, t, q), movable)
-
-
-def _projected(
-    system: AbstractSystem,
-    t: Time,
-    q: Coordinates,
-    scale: Float[Array, "ng"],
-    movable: Bool[Array, "nv"] | None,
-) -> Coordinates:
-    """`project_positions` with `scale` of the constraints."""
+    scale = constraints.scales_at(system, t, q) if scale is None else scale
     constant, time, start = stop_gradients((system, t, q))
 
     def corrected(end: Array, args: tuple[AbstractSystem, Time, Array, Array]) -> Array:

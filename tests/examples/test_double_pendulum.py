@@ -33,7 +33,7 @@ def test_folder_without_the_record(tmp_path):
 
 @pytest.mark.thorough
 def test_the_steps_of_the_tutorial_on_a_record(shared_data, tmp_path):
-    """As "Your robot's log": from the file to a certificate, in windows of 0.5 s."""
+    """The way of "Your robot's log", from the file to a certificate, in windows of 0.5 s."""
     example = runpy.run_path(str(SCRIPT))
     path, columns = shared_data / "double_pendulum" / "20230629-143524.csv", {}
     for k in (1, 2):

@@ -9,7 +9,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import flexible, forces, inertia, joints, sensors, signals
-from jaxmbd.identification.control_points import as_spline, controlled
+from jaxmbd.identification.input_search import as_spline, controlled
 from tests.models import four_bar
 
 # A cart on a rail -------------------------------------------------------------------------------
@@ -39,7 +39,7 @@ def problem(**changes):
 
 
 def error_of(x):
-    """Standard error of the mass from positions x, of which it changes each by -x / m."""
+    """Standard error of the mass from positions x, whose derivatives by it are -x / m."""
     return SIGMA * MASS / np.linalg.norm(x)
 
 
