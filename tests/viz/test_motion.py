@@ -58,7 +58,7 @@ def test_frames_off_the_axis_of_fast_turns_stay_between_their_positions():
 
 @pytest.mark.long
 def test_long_motions_get_fewer_keyframes(fine):
-    assert len(keyframes.keyframes(fine, 1e-5).ts) == motion.MAX_KEYFRAMES
+    assert len(keyframes.keyframes(fine, 1e-5).ts) == keyframes.MAX_KEYFRAMES
 
 
 @pytest.mark.long
