@@ -138,19 +138,32 @@ def factored(
     at: Balance, lam: Float[Array, "ng"], blocks: Blocks, factorization: AbstractFactorization
 ) -> tuple[Float[Array, "n"], Any]:
     """Residuals of the equations without a displacement, and factors of their Jacobian there."""
-    x = unknowns(at.system, lam)
-    K = None
-    if at.mass is not None and at.system.nz == 0:
-        held = lam - at.penalty * constraints.residual(at.system, at.start) if lam.size else lam
-        K = at.system.own_rest_stiffness(at.start, held)
-    if K is None or at.mass is None:
+    system, x = at.system, unknowns(at.system, lam)
+    if at.mass is None or system.nz > 0 or not constraints.is_holonomic(system).all():
         return factorization.factor(Residual(equations, x, at, as_code=False), x, blocks)
-    J = K + at.inertia * at.mass
+    # The equations are linear in λ: only displacements are directions of derivatives.
+    held = lam - at.penalty * constraints.residual(system, at.start) if lam.size else lam
+    J = stiffness(system, at.start, held) + at.inertia * at.mass
     if lam.size:
-        G = constraints.jacobian(at.system, at.start)
+        G = constraints.jacobian(system, at.start)
         zeros = jnp.zeros((lam.size, lam.size), lam.dtype)
         J = jnp.block([[J + G.T @ (at.penalty[:, None] * G), -G.T], [G, zeros]])
     return equations(x, at), factorization.factors(J, blocks)
+
+
+def stiffness(
+    system: AbstractSystem, c: AbstractConfiguration, lam: Float[Array, "ng"]
+) -> Float[Array, "nv nv"]:
+    """Derivatives of the residual at rest along all displacements, at constant λ and z."""
+    own = system.own_rest_stiffness(c, lam)
+    if own is not None:
+        return own
+
+    def residual(delta: Velocities) -> Velocities:
+        moved = system.configuration(c.t, system.retract(c.q, delta), c.z)
+        return rest_residual(system, moved, lam)
+
+    return jax.jacfwd(residual)(jnp.zeros(system.nv, c.q.dtype))
 
 
 def inertial(at: Balance, a: Velocities) -> Velocities:

@@ -19,12 +19,11 @@ from ..nonlinear import AbstractFactorization, Blocks, Dense
 from ..nonlinear.factorization import Residual
 from ..programs.tracing import stop_gradients
 from ..system import constraints
-from ..system.abstract import AbstractSystem, State, Time, Velocities
-from ..system.equation_residuals import rest_residual
+from ..system.abstract import AbstractSystem, State, Time
 from ..system.kernels import kernel
 from ..system.saddle_point import saddle_point
 from ..system.tangent_space import tangent_matrices
-from .balance import SLOW, Balance, Place, Scales, at_place, equations, parts, unknowns
+from .balance import SLOW, Balance, Place, Scales, at_place, equations, parts, stiffness, unknowns
 
 # Derivatives of the eigenvalues at an equilibrium -------------------------------------------------
 #
@@ -273,29 +272,13 @@ def stiffness_at_rest(
     a rate at rest follow the velocity, such as the deflection of bristles.
     """
     if system.nz == 0:
-        return _stiffness(system, t, state, lam)
+        return stiffness(system, system.configuration(t, state.q, state.z), lam)
     found = tangent_matrices(system, t, state, lam)
     unit = jnp.eye(system.nz, dtype=lam.dtype)
     driven = found.rates_by_position + slow * found.rates_by_velocity
     return found.stiffness + found.states @ jnp.linalg.solve(
         slow * unit - found.rates_by_states, driven
     )
-
-
-def _stiffness(
-    system: AbstractSystem, t: Time, state: State, lam: Float[Array, "ng"]
-) -> Float[Array, "nv nv"]:
-    """Derivatives of the residual at rest along all displacements."""
-
-    K = system.own_rest_stiffness(system.configuration(t, state.q, state.z), lam)
-    if K is not None:
-        return K
-
-    def residual(delta: Velocities) -> Velocities:
-        q = system.retract(state.q, delta)
-        return rest_residual(system, system.configuration(t, q, state.z), lam)
-
-    return jax.jacfwd(residual)(jnp.zeros_like(state.v))
 
 
 def _circulatory(
