@@ -62,7 +62,7 @@ def states_with_slopes(
         return floats, state
 
     (floats, start), push = jax.linearize(begun, numbers)
-    floats_of, start_of = jax.vmap(push)(jnp.eye(numbers.size, dtype=numbers.dtype))
+    floats_of, start_of = jax.vmap(lambda x: push(x))(jnp.eye(numbers.size, dtype=numbers.dtype))
     moves, _ = _depends(begun, numbers)
     moved, still = eqx.partition(floats, moves)
 

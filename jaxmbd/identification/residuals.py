@@ -274,7 +274,7 @@ class Residuals(eqx.Module):
             return self._judged(theta, system, states, experiment)
 
         _, push = jax.linearize(judged, numbers, states)
-        J = jax.vmap(push, out_axes=1)(jnp.eye(numbers.size, dtype=numbers.dtype), slopes)
+        J = jax.vmap(lambda *x: push(*x), out_axes=1)(jnp.eye(numbers.size, dtype=numbers.dtype), slopes)
         return J[:, :p], J[:, p:]
 
     def at_prediction(

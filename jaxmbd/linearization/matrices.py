@@ -116,7 +116,7 @@ def matrices(
         jnp.concatenate([x, y.reshape(*x.shape[:-1], 1)], axis=-1)
         for x, y in zip(columns, along, strict=True)
     ]
-    by_rates, by_reading = jax.vmap(slope, in_axes=(0, 1, 1, 1, 1), out_axes=1)(*columns)
+    by_rates, by_reading = jax.vmap(lambda *x: slope(*x), in_axes=(0, 1, 1, 1, 1), out_axes=1)(*columns)
     by_rates, second_rates, by_reading = by_rates[:, :n], by_rates[:, n], by_reading[:, :n]
     p_dot = directions.p_rates @ of_p + directions.p_rates_by_w @ of_w
     x_dot = jnp.concatenate([p_dot, by_rates])
@@ -214,8 +214,8 @@ def _directions(
         relative = system.velocities(q0, system.rates(q, v0) - carried)
         return constraint_rates(system, moved, v0), joint_rates(moved, v0), relative
 
-    _, slope = jax.linearize(displaced, jnp.zeros_like(v0))
-    by_constraints, by_joints, ad = on_columns(slope, E)
+    zeros = jnp.zeros_like(v0)
+    by_constraints, by_joints, ad = on_columns(lambda x: jax.jvp(displaced, (zeros,), (x,))[1], E)
     follow = -F @ by_joints[within]
     if equations is not None:
         particular = on_columns(

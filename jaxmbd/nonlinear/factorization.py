@@ -41,10 +41,10 @@ class Residual:
         self, x: Float[Array, "n"], directions: Float[Array, "k n"]
     ) -> tuple[Float[Array, "n"] | None, Float[Array, "k n"]]:
         """fn(x), or None for generated code, and derivatives along directions, as one batch."""
+        along = lambda dx: jax.jvp(self, (x,), (dx,))  # noqa: E731
         if self.is_code:
-            return None, jax.vmap(lambda dx: jax.jvp(self, (x,), (dx,))[1])(directions)
-        value, along = jax.linearize(self, x)
-        return value, jax.vmap(along)(directions)
+            return None, jax.vmap(lambda dx: along(dx)[1])(directions)
+        return jax.vmap(along, out_axes=(None, 0))(directions)
 
 
 class AbstractLinearization(eqx.Module):

@@ -130,7 +130,7 @@ def _derivatives(
         return motion_residual(system, c, v, vdot, lam), state_rates(c, v)
 
     zeros = jnp.zeros_like(state.v), jnp.zeros_like(state.v), jnp.zeros_like(state.z)
-    _, slope = jax.linearize(equations, *zeros)
+    slope = lambda *x: jax.jvp(equations, zeros, x)[1]  # noqa: E731
     k, nz, dtype = columns.shape[1], system.nz, columns.dtype
     # One evaluation for all columns: its program is compiled once.
     along = (
@@ -174,7 +174,7 @@ def _tangent_stiffness(
         c = system.configuration(t, system.retract(state.q, dq), state.z)
         return motion_residual(system, c, state.v, vdot, lam)
 
-    _, slope = jax.linearize(residual, jnp.zeros_like(state.v))
+    slope = lambda x: jax.jvp(residual, (jnp.zeros_like(x),), (x,))[1]  # noqa: E731
     return jax.vmap(slope, in_axes=1, out_axes=1)(columns)
 
 

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.extend.core import Jaxpr
 
 import jaxmbd as mbd
 from jaxmbd import Frame, ModelError, OperatingPointWarning, forces, joints, sensors
@@ -389,3 +390,15 @@ def test_unknown_elastic_coordinates():
     system, state = clamped_beam(2.1e11, mbd.JointCoordinates())
     with pytest.raises(ModelError, match=r"'rod'; known are 'rod elastic\[0\]', .* v\[0\] to v\[1"):
         mbd.linearize(system, 0.0, state, coordinates=["rod"])
+
+
+def test_programs_are_not_printed(cart_system, monkeypatch):
+    """JAX prints functions without a name for its messages: of `jax.linearize`, whole programs."""
+    printed = []
+    monkeypatch.setattr(Jaxpr, "__repr__", lambda _: printed.append(1) or "")
+
+    def matrix(state: mbd.State) -> jax.Array:
+        return mbd.linearize(cart_system, 0.0, state, coordinates=["slide", "pivot"]).A
+
+    eqx.filter_eval_shape(matrix, mbd.assemble(cart_system))
+    assert not printed
