@@ -446,10 +446,8 @@ def _turned(program: ClosedJaxpr, linear: int) -> ClosedJaxpr:
     at = len(avals) - linear
 
     def back(*given: Any) -> Any:
-        """Transpose by `vjp`, as `linear_transpose` rejects loops that carry nonlinear values."""
         fixed, cotangents = given[:at], given[at:]
-        zeros = [jnp.zeros(x.shape, x.dtype) for x in avals[at:]]
-        return jax.vjp(lambda *x: fn(*fixed, *x), *zeros)[1](list(cotangents))
+        return jax.linear_transpose(lambda *x: fn(*fixed, *x), *avals[at:])(list(cotangents))
 
     return canonical(jax.make_jaxpr(back)(*avals[:at], *map(blank, program.out_avals)))
 
