@@ -274,7 +274,8 @@ class Residuals(eqx.Module):
             return self._judged(theta, system, states, experiment)
 
         _, push = jax.linearize(judged, numbers, states)
-        J = jax.vmap(lambda *x: push(*x), out_axes=1)(jnp.eye(numbers.size, dtype=numbers.dtype), slopes)
+        along = lambda *x: push(*x)  # noqa: E731
+        J = jax.vmap(along, out_axes=1)(jnp.eye(numbers.size, dtype=numbers.dtype), slopes)
         return J[:, :p], J[:, p:]
 
     def at_prediction(

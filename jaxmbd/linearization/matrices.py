@@ -116,7 +116,8 @@ def matrices(
         jnp.concatenate([x, y.reshape(*x.shape[:-1], 1)], axis=-1)
         for x, y in zip(columns, along, strict=True)
     ]
-    by_rates, by_reading = jax.vmap(lambda *x: slope(*x), in_axes=(0, 1, 1, 1, 1), out_axes=1)(*columns)
+    each = lambda *x: slope(*x)  # noqa: E731
+    by_rates, by_reading = jax.vmap(each, in_axes=(0, 1, 1, 1, 1), out_axes=1)(*columns)
     by_rates, second_rates, by_reading = by_rates[:, :n], by_rates[:, n], by_reading[:, :n]
     p_dot = directions.p_rates @ of_p + directions.p_rates_by_w @ of_w
     x_dot = jnp.concatenate([p_dot, by_rates])
