@@ -6,7 +6,10 @@ Each entry is a number for each state of a vector.
 from collections.abc import Callable, Sequence
 
 from .graph import NUMPY_TYPES
-from .ir import SIZES, Module, Writer
+from .ir import REGISTER, SIZES, Module, Writer
+
+# Columns of an array that are computed at once.
+COLUMNS = 8
 
 Index = str | int
 Body = Callable[..., Sequence[str] | str | None]
@@ -18,6 +21,7 @@ class Block(Writer):
     def __init__(self, kind: str, lanes: int, module: Module):
         super().__init__(lanes, module)
         self.kind, self.T = kind, self.type(kind)
+        self.running: str | None = None  # The first one of the columns that `columns` computes.
 
     # Numbers ----------------------------------------------------------------------------------
 
@@ -71,6 +75,10 @@ class Block(Writer):
         own = self.put(f"sitofp i64 {i} to {'double' if self.kind == 'f64' else 'float'}")
         return self.broadcast(self.kind, own)
 
+    def spread(self, x: str) -> str:
+        """A number from outside of `columns`, within it."""
+        return x if self.running is None else self.broadcast(self.kind, x)
+
     # Indices and loops ------------------------------------------------------------------------
 
     def at(self, i: Index, op: str, j: Index) -> Index:
@@ -84,7 +92,7 @@ class Block(Writer):
     def next(self, i: Index) -> Index:
         return self.at(i, "add", 1)
 
-    def loop(self, first: Index, end: Index, body: Body, *start: str) -> list[str]:
+    def loop(self, first: Index, end: Index, body: Body, *start: str, step: int = 1) -> list[str]:
         """Carry numbers through `body(i, *carried)` for i from `first` to before `end`.
 
         A body that returns a truth value, and not carried numbers, ends the loop where it is false.
@@ -97,7 +105,7 @@ class Block(Writer):
         place, i = len(self.lines), f"%i{k}"
         names = [self.name() for _ in start]
         found = body(i, *names)
-        following = self.put(f"add i64 {i}, 1")
+        following = self.put(f"add i64 {i}, {step}")
         more = self.put(f"icmp slt i64 {following}, {end}")
         if isinstance(found, str):
             more = self.put(f"and i1 {more}, {found}")
@@ -113,6 +121,35 @@ class Block(Writer):
             self.put(f"phi {self.T} [{a}, %{before}], [{b}, %{inner}]")
             for a, b in zip(start, ends, strict=True)
         ]
+
+    def columns(
+        self, first: Index, end: Index, body: Callable[[str], None], *arrays: "Matrix"
+    ) -> None:
+        """body(k) for columns k of arrays, which do not depend on one another.
+
+        Code for one state computes several columns at once, in vectors, where their entries are
+        beside one another in memory. The results are the same, bit for bit.
+        """
+        n = 0 if self.lanes or not all(map(Matrix.is_by_rows, arrays)) else COLUMNS
+        if isinstance(first, int) and isinstance(end, int) and end - first < n:
+            n = 0
+        if n:
+            last = self.at(end, "sub", n - 1)
+            count = self.at(end, "sub", first)
+            some = self.put(f"icmp sgt i64 {count}, 0")
+            count = self.put(f"select i1 {some}, i64 {count}, i64 0")
+            rest = self.at(first, "add", self.put(f"and i64 {count}, {-n}"))
+
+            def several(k: str) -> None:
+                self.lanes, self.running = n, k
+                self.T = self.type(self.kind)
+                body(k)
+                self.lanes, self.running = 0, None
+                self.T = self.type(self.kind)
+
+            self.loop(first, last, several, step=n)
+            first = rest
+        self.loop(first, end, body)
 
     def sum(self, first: Index, end: Index, term: Callable[[str], str], start: str = "") -> str:
         """`start`, or zero, and the sum of terms."""
@@ -141,6 +178,11 @@ class Matrix:
     ):
         self.block, self.address, self.rows, self.columns = block, address, rows, columns
         self.transposed, self.reversed = transposed, reversed
+        self.size = SIZES[block.kind] * max(1, block.lanes)
+
+    def is_by_rows(self) -> bool:
+        """True if the entries of a row are beside one another, in order."""
+        return not (self.transposed or self.reversed)
 
     def _place(self, i: Index, j: Index) -> str:
         w, width = self.block, self.columns
@@ -149,14 +191,21 @@ class Matrix:
         if self.transposed:
             i, j, width = j, i, self.rows
         flat = w.at(w.at(i, "mul", width), "add", j)
-        size = SIZES[w.kind] * max(1, w.lanes)
-        return w.put(f"getelementptr i8, ptr {self.address}, i64 {w.at(flat, 'mul', size)}")
+        return w.put(f"getelementptr i8, ptr {self.address}, i64 {w.at(flat, 'mul', self.size)}")
 
     def __call__(self, i: Index, j: Index) -> str:
-        return self.block.put(f"load {self.block.T}, ptr {self._place(i, j)}")
+        w, place = self.block, self._place(i, j)
+        if w.running is None:
+            return w.put(f"load {w.T}, ptr {place}")
+        if j == w.running:
+            return w.put(f"load {w.T}, ptr {place}, align {self.size}")
+        return w.broadcast(w.kind, w.put(f"load {REGISTER[w.kind]}, ptr {place}"))
 
     def put(self, i: Index, j: Index, value: str) -> None:
-        self.block.do(f"store {self.block.T} {value}, ptr {self._place(i, j)}")
+        w = self.block
+        assert w.running is None or j == w.running
+        aligned = "" if w.running is None else f", align {self.size}"
+        w.do(f"store {w.T} {value}, ptr {self._place(i, j)}{aligned}")
 
 
 class Memory:

@@ -216,15 +216,19 @@ class Pass(Values):
         return self.w.put(f"call i1 {name}(<{n} x i1> {value})")
 
     def _write_long_loop(self, loop: Region) -> None:
-        """A loop in the driver, with one iteration at least, also if it changes nothing."""
+        """A loop in the driver."""
         k = loop.index
         live = {j for j, x in enumerate(loop.carried) if self._live(x)}
         for j in sorted(live | {x.data[1] for x in self._results_of(loop, "final")}):
             self.places[k, j] = self.take(loop.start[j].type)
-            if j in live:
+            if j in live or loop.enters is not None:
                 self.store(loop.start[j].type, self.read(loop.start[j]), self.places[k, j])
         self._rows.update(self._columns(loop))
-        self.driver += [f"  br label %loop{k}", f"loop{k}:"]
+        begins = f"label %loop{k}"
+        if loop.enters is not None:
+            self.driver += self._flag(loop.enters, f"enters{k}")
+            begins = f"i1 %enters{k}, label %loop{k}, label %after{k}"
+        self.driver += [f"  br {begins}", f"loop{k}:"]
         self.driver.append(f"  %turn{k} = phi i64 [0, %{self.block}], [%next{k}, %end{k}]")
         self.block = f"loop{k}"
         outer, self.region = self.region, loop
@@ -237,14 +241,9 @@ class Pass(Values):
             self.store(loop.end[j].type, value, self.places[k, j])
         ends = [f"  %more{k} = icmp slt i64 %next{k}, {loop.length}"]
         if loop.repeats is not None:
-            repeats = self.w.put(f"zext i1 {self._any(self.read(loop.repeats))} to i8")
-            start = self.take("i1")
-            self.w.do(f"store i8 {repeats}, ptr {self._address(start)}")
             ends = [
                 f"  %below{k} = icmp slt i64 %next{k}, {loop.length}",
-                f"  %repeats_at{k} = getelementptr i8, ptr %scratch, i64 {start}",
-                f"  %repeats{k} = load i8, ptr %repeats_at{k}",
-                f"  %again{k} = icmp ne i8 %repeats{k}, 0",
+                *self._flag(loop.repeats, f"again{k}"),
                 f"  %more{k} = and i1 %below{k}, %again{k}",
             ]
         self.path.pop()
@@ -259,6 +258,16 @@ class Pass(Values):
         ]
         self.block = f"after{k}"
         self.begin_part()
+
+    def _flag(self, node: Node, name: str) -> list[str]:
+        """Lines of the driver that read whether a truth value of a part is true in any lane."""
+        value, start = self.w.put(f"zext i1 {self._any(self.read(node))} to i8"), self.take("i1")
+        self.w.do(f"store i8 {value}, ptr {self._address(start)}")
+        return [
+            f"  %{name}_at = getelementptr i8, ptr %scratch, i64 {start}",
+            f"  %{name}_byte = load i8, ptr %{name}_at",
+            f"  %{name} = icmp ne i8 %{name}_byte, 0",
+        ]
 
     def _results_of(self, loop: Region, op: str) -> list[Node]:
         found = self.plan.items[self.varies, id(loop.parent)]

@@ -18,11 +18,32 @@ from .ir import SIZES, Module, Writer
 # Rotations of an array until its columns are orthogonal: sweeps over all pairs of columns.
 MAX_SWEEPS = 40
 
+# Rows of a product that are computed at once.
+ROWS = 4
+
 
 def _product(w: Block, memory: Memory, A: Matrix, B: Matrix, C: Matrix) -> None:
-    """C = A B."""
-    dot = lambda i, j: w.sum(0, A.columns, lambda k: w.mul(A(i, k), B(k, j)))  # noqa: E731
-    for_each(w, C, lambda i, j: C.put(i, j, dot(i, j)))
+    """C = A B, several rows at once: an addition waits for the one before it in its sum."""
+
+    def rows(first: Index, count: int) -> None:
+        places = [w.at(first, "add", k) for k in range(count)]
+
+        def column(j: str) -> None:
+            def term(k: str, *sums: str) -> list[str]:
+                b = B(k, j)
+                return [w.add(x, w.mul(A(i, k), b)) for i, x in zip(places, sums, strict=True)]
+
+            sums = w.loop(0, A.columns, term, *[w.c(0.0)] * count)
+            for i, x in zip(places, sums, strict=True):
+                C.put(i, j, x)
+
+        w.columns(0, C.columns, column, B, C)
+
+    rest = C.rows % ROWS
+    if C.rows > rest:
+        w.loop(0, C.rows - rest, lambda i: rows(i, ROWS), step=ROWS)
+    if rest:
+        rows(C.rows - rest, rest)
 
 
 def _cholesky(w: Block, memory: Memory, A: Matrix, L: Matrix) -> None:
@@ -65,9 +86,9 @@ def _lower_solve(
 
         def column(k: str) -> None:
             left = w.sub(B(i, k), w.sum(0, i, lambda j: w.mul(L(i, j), X(j, k))))
-            X.put(i, k, left if unit else w.mul(left, inverse))
+            X.put(i, k, left if unit else w.mul(left, w.spread(inverse)))
 
-        w.loop(0, B.columns, column)
+        w.columns(0, B.columns, column, B, X)
 
     w.loop(0, B.rows, row)
 
@@ -92,28 +113,33 @@ def _lu(w: Block, memory: Memory, A: Matrix, LU: Matrix, pivots: Matrix, order: 
         _, place = w.loop(w.next(j), n, better, best, w.number(j))
         pivots.put(0, j, place)
 
-        def exchange(i: str) -> None:
-            here = w.test("oeq", place, w.number(i))
+        def exchange(i: str, here: str | None = None) -> None:
+            """Exchange rows j and i, in the states where i is `here`."""
 
-            def entry(M: Matrix, r: Index, s: Index, c: str) -> None:
-                a, b = M(r, c), M(s, c)
-                M.put(r, c, w.where(here, b, a))
-                M.put(s, c, w.where(here, a, b))
+            def entry(M: Matrix, r: tuple[Index, Index], s: tuple[Index, Index]) -> None:
+                a, b = M(*r), M(*s)
+                M.put(*r, b if here is None else w.where(here, b, a))
+                M.put(*s, a if here is None else w.where(here, a, b))
 
-            w.loop(0, m, lambda c: entry(LU, j, i, c))
-            a, b = order(0, j), order(0, i)
-            order.put(0, j, w.where(here, b, a))
-            order.put(0, i, w.where(here, a, b))
+            w.columns(0, m, lambda c: entry(LU, (j, c), (i, c)), LU)
+            entry(order, (0, j), (0, i))
 
-        w.loop(w.next(j), n, exchange)
+        if w.lanes:  # Each state exchanges other rows.
+            each = lambda i: exchange(i, w.test("oeq", place, w.number(i)))  # noqa: E731
+            w.loop(w.next(j), n, each)
+        else:
+            exchange(w.put(f"fptosi {w.T} {place} to i64"))
         pivot = LU(j, j)
 
         def below(i: str) -> None:
             factor = w.div(LU(i, j), pivot)
             factor = w.where(w.test("oeq", pivot, w.c(0.0)), LU(i, j), factor)
             LU.put(i, j, factor)
-            entry = lambda c: LU.put(i, c, w.sub(LU(i, c), w.mul(factor, LU(j, c))))  # noqa: E731
-            w.loop(w.next(j), m, entry)
+
+            def entry(c: str) -> None:
+                LU.put(i, c, w.sub(LU(i, c), w.mul(w.spread(factor), LU(j, c))))
+
+            w.columns(w.next(j), m, entry, LU)
 
         w.loop(w.next(j), n, below)
 
@@ -152,12 +178,12 @@ def _reflect(w: Block, A: Matrix, scales: Matrix) -> None:
 
         def other(c: str) -> None:
             along = w.sum(following, A.rows, lambda i: w.mul(A(i, j), A(i, c)), A(j, c))
-            along = w.mul(tau, along)
+            along = w.mul(w.spread(tau), along)
             A.put(j, c, w.sub(A(j, c), along))
             change = lambda i: A.put(i, c, w.sub(A(i, c), w.mul(A(i, j), along)))  # noqa: E731
             w.loop(following, A.rows, change)
 
-        w.loop(following, A.columns, other)
+        w.columns(following, A.columns, other, A)
 
     w.loop(0, min(A.rows, A.columns), column)
 
@@ -173,12 +199,12 @@ def _form(w: Block, A: Matrix, scales: Matrix, Q: Matrix) -> None:
 
         def column(c: str) -> None:
             along = w.sum(following, A.rows, lambda i: w.mul(A(i, j), Q(i, c)), Q(j, c))
-            along = w.mul(tau, along)
+            along = w.mul(w.spread(tau), along)
             Q.put(j, c, w.sub(Q(j, c), along))
             change = lambda i: Q.put(i, c, w.sub(Q(i, c), w.mul(A(i, j), along)))  # noqa: E731
             w.loop(following, A.rows, change)
 
-        w.loop(0, Q.columns, column)
+        w.columns(0, Q.columns, column, Q)
 
     w.loop(0, count, reflection)
 
