@@ -82,6 +82,22 @@ def test_rectangular_matrices(shape):
     check(lambda A: (jnp.linalg.qr(A), singular(A)), draw(*shape))
 
 
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_several_columns_at_once_have_the_bits_of_one_at_a_time(dtype):
+    """Code for one state computes columns in vectors, that for a batch states."""
+
+    def fn(A, B):
+        return jnp.linalg.inv(A), A @ B, jnp.linalg.qr(B), singular(B)[0]
+
+    args = draw(13, 13).astype(dtype), draw(13, 11, seed=1).astype(dtype)
+    code = scalarjit.native_or_reason(fn, *args)
+    assert not isinstance(code, str), code
+    one = jax.jit(lambda *x: code(*x))(*args)
+    many = jax.jit(jax.vmap(lambda *x: code(*x)))(*(jnp.stack([-x, x, 2 * x]) for x in args))
+    for x, y in zip(jax.tree.leaves(one), jax.tree.leaves(many), strict=True):
+        np.testing.assert_array_equal(x, y[1])
+
+
 @pytest.mark.long
 def test_single_precision():
     A, b = (x.astype(jnp.float32) for x in (draw(5, 5), draw(5)))

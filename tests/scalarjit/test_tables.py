@@ -7,12 +7,14 @@ import pytest
 from jax import lax
 
 import scalarjit
-from scalarjit import scalars
+from scalarjit import emit, scalars
+from scalarjit.module import generate
 from scalarjit.while_at_most import while_at_most
 from tests.scalarjit.test_calls import close, made
 
 pytest.importorskip("llvmlite")
 
+START = jnp.linspace(0.5, 3.0, 6)
 GRID = jnp.asarray(np.random.default_rng(0).normal(size=(2, 7, 200)))
 # Within the table, at its ends, beyond them, and not a number.
 PLACES = jnp.asarray(
@@ -140,6 +142,20 @@ def test_a_loop_that_ends_early_stays_a_loop():
     assert loop.repeats is not None
     (loop,) = scalars.scalars_of(program, [True]).graph.regions
     assert all(x.varies for x in loop.carried)
+
+
+def test_a_long_loop_that_does_not_begin_is_skipped(monkeypatch):
+    """Its body is functions of their own, which the driver calls."""
+    for limit in ("PART", "LONG"):
+        monkeypatch.setattr(emit, limit, 20)
+    fn = lambda x: lax.while_loop(lambda x: x[0] > 1.0, lambda x: 0.5 * x + jnp.cos(x), x)  # noqa: E731
+    text = generate(made(fn, START).program, (False,), 32).text
+    driver = text[text.index("define internal void @shared(") :]
+    first, *rest = driver[: driver.index("\n}")].split("\nloop")
+    assert "br i1 %enters" in first
+    assert rest
+    for x in (0.3 * START, 30.0 * START):
+        close(made(fn, START)(x), fn(x))
 
 
 @pytest.mark.thorough
