@@ -43,6 +43,7 @@ def report_environment() -> str:
     lines += [f"compute capability {x}" for x in sorted(_capabilities())]
     lines.append(f"{os.cpu_count()} CPU core(s)")
     lines.append(_generated())
+    lines += filter(None, [scalarjit.why_no_gpu()])
     lines += [f"{name} = {getattr(jax.config, name)}" for name in SETTINGS]
     lines += [f"{name} = {_shown(os.environ[name])}" for name in SWITCHES if name in os.environ]
     lines += [f"XLA flag {flag}" for flag in _xla_flags(os.environ.get("XLA_FLAGS", ""))]

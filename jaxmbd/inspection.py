@@ -193,7 +193,7 @@ def _report(
     code = "generated machine code"
     code = "one kernel, a thread a state" if scalarjit.platform() == "cuda" else code
     way = f"left to XLA: {not_generated}" if not_generated else code
-    lines += _shortened([f"accelerations: {way}"], "")
+    lines += _shortened([f"accelerations: {way}", *filter(None, [scalarjit.why_no_gpu()])], "")
     return "\n".join(lines)
 
 

@@ -23,6 +23,7 @@ from .switch import emulated_gpu as emulated_gpu
 from .switch import enabled as enabled
 from .switch import is_part as is_part
 from .switch import platform as platform
+from .switch import why_no_gpu as why_no_gpu
 from .switch import why_none as why_none
 from .tiers import optimize as optimize
 

@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from importlib.util import find_spec
 
 import jax
 
@@ -91,6 +92,25 @@ def platform() -> str:
 
 def _is_nvidia() -> bool:
     return "cuda" in str(jax.devices()[0].client.platform_version).lower()
+
+
+# Least versions of NVIDIA's driver by versions of CUDA for which JAX has plugins. All of them load
+# the kernels, which are for CUDA 11.8 and newer.
+DRIVERS = {13: 580, 12: 525}
+
+
+def why_no_gpu() -> str | None:
+    """Why JAX computes on the CPU although its plugin for GPUs is installed, or None."""
+    allowed = {"cuda", "gpu"} & set((jax.config.jax_platforms or "gpu").split(","))  # pyright: ignore
+    if jax.default_backend() != "cpu" or not allowed:
+        return None
+    for cuda, driver in DRIVERS.items():
+        if find_spec(f"jax_cuda{cuda}_plugin") is not None:
+            return (
+                f"JAX's plugin for CUDA {cuda} found no GPU and JAX computes on the CPU: if there "
+                f"is a card, its driver must be of version {driver} or newer"
+            )
+    return None
 
 
 OFF = "generated code is switched off"

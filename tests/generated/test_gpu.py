@@ -2,6 +2,7 @@
 
 import json
 import re
+from contextlib import contextmanager
 from importlib.util import find_spec
 
 import diffrax
@@ -136,6 +137,39 @@ def test_inspect_says_which_way_a_gpu_takes(monkeypatch):
         found = mbd.inspect(system)
     assert "operations, more than 100, on a GPU" in found.not_generated
     kernel_of.cache_clear()
+
+
+@pytest.mark.parametrize("cuda", [12, 13])
+def test_a_missing_or_old_driver_is_named(cuda, monkeypatch):
+    """JAX then computes on the CPU: so do programs here, and reports say why."""
+    plugin = f"jax_cuda{cuda}_plugin"
+    monkeypatch.setattr("scalarjit.switch.find_spec", lambda name: name == plugin or None)
+    driver = {12: 525, 13: 580}[cuda]
+    ends = f"driver must be of version {driver} or newer"
+    system = mbd.formulate(chain(1))
+    words = lambda text: " ".join(text.split())  # noqa: E731
+    with jax_platforms(None):
+        assert ends in words(mbd.report_environment())
+        assert "accelerations: generated machine code JAX's plugin" in words(
+            str(mbd.inspect(system))
+        )
+        assert ends in words(str(mbd.inspect(system)))
+    with jax_platforms("cpu"):  # As it was asked for.
+        assert "driver" not in mbd.report_environment()
+    monkeypatch.setattr("scalarjit.switch.find_spec", lambda name: None)
+    with jax_platforms(None):
+        assert "driver" not in str(mbd.inspect(system))
+
+
+@contextmanager
+def jax_platforms(names):
+    """JAX's option, which JAX reads when its backend starts."""
+    before = jax.config.jax_platforms
+    jax.config.update("jax_platforms", names)
+    try:
+        yield
+    finally:
+        jax.config.update("jax_platforms", before)
 
 
 def test_environment_names_the_kind_of_generated_code():
