@@ -185,6 +185,9 @@ def _named(system: AbstractSystem, positions: list[int], velocities: list[int]) 
 
 def _independent(rows: np.ndarray, priorities: np.ndarray, n: int, tolerance: float) -> list[int]:
     """Indices of n independent rows, in order; lower priorities first, then the longest rest."""
+    first = np.flatnonzero(priorities == priorities.min(initial=0))
+    if len(first) == n > 0 and np.linalg.svd(rows[first], compute_uv=False)[-1] > tolerance:
+        return first.tolist()  # As of a tree: all of them, in whatever order.
     rest, chosen = rows.copy(), []
     for priority in np.unique(priorities):
         own = np.flatnonzero(priorities == priority)

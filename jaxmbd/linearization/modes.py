@@ -1,6 +1,6 @@
 """Modes of a linearization: frequencies, damping, shapes, and the parts that take part in them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -292,8 +292,10 @@ def _modes(
     E = xp.asarray(linearization.directions.displacements)
     of = linearization.system, linearization.t, linearization.state
     parts = _shares(*of, *(E @ x[:n_p] for x in (right.real, right.imag)))
-    real, imaginary, energies = parts if xp is jnp else jax.device_get(parts)
-    joints = {name: x + 1j * imaginary[name] for name, x in real.items()}
+    real, imaginary, shares = parts if xp is jnp else jax.device_get(parts)
+    mechanism = linearization.system.mechanism
+    joints = _by_name(mechanism.joints, [x + 1j * y for x, y in zip(real, imaginary, strict=True)])
+    energies = _by_name(mechanism.bodies, shares)
     weights = xp.abs(right) * xp.abs(left)
     total = xp.sum(weights, axis=0)
     weights = weights / xp.where(total > 0, total, 1.0)[None]
@@ -332,9 +334,15 @@ def _owners(linearization: Linearization) -> list[str]:
     return own + rates + [name for name, (_, count) in places.items() for _ in range(count)]
 
 
+def _by_name(groups: Sequence[Any], parts: Sequence[Any]) -> dict[str, Any]:
+    """Rows of arrays of groups, shape `(m, n, …)`, by the names of the n members."""
+    each = zip(groups, parts, strict=True)
+    return {name: x[:, row] for group, x in each for row, name in enumerate(group.names)}
+
+
 @stored
 @with_room
-def _shares(system: AbstractSystem, *others: Any) -> tuple[dict[str, Array], ...]:
+def _shares(system: AbstractSystem, *others: Any) -> tuple[list[Array], ...]:
     return kernel(_shares_of)(system, *others)
 
 
@@ -344,8 +352,10 @@ def _shares_of(
     state: State,
     real: Float[Array, "nv m"],
     imaginary: Float[Array, "nv m"],
-) -> tuple[dict[str, Array], dict[str, Array], dict[str, Array]]:
+) -> tuple[list[Array], list[Array], list[Array]]:
     """Amplitudes of joints, real and imaginary ones, and shares of bodies in the kinetic energy.
+
+    Each by groups, shapes `(m, n, nv)` and `(m, n)`.
 
     **Arguments:** `real`, `imaginary`: parts of displacements.
     """
@@ -368,17 +378,8 @@ def _shares_of(
     def each(v: Velocities) -> tuple[Any, Any]:
         return c.joint_rates(v), energies(v)
 
-    def by_name(rates: Any) -> dict[str, Array]:
-        each = zip(mechanism.joints, rates, strict=True)
-        return {name: x[:, row] for group, x in each for row, name in enumerate(group.names)}
-
     parts = [jax.vmap(each, in_axes=1)(x) for x in (real, imaginary)]
     sums = [re + im for re, im in zip(parts[0][1], parts[1][1], strict=True)]
     total = sum(jnp.sum(part, axis=1) for part in sums)
     total = jnp.where(total > 0, total, 1.0)
-    shares = {
-        name: part[:, row] / total
-        for group, part in zip(mechanism.bodies, sums, strict=True)
-        for row, name in enumerate(group.names)
-    }
-    return by_name(parts[0][0]), by_name(parts[1][0]), shares
+    return [*parts[0][0]], [*parts[1][0]], [part / total[:, None] for part in sums]
