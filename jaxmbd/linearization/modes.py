@@ -294,7 +294,8 @@ def _modes(
     parts = _shares(*of, *(E @ x[:n_p] for x in (right.real, right.imag)))
     real, imaginary, shares = parts if xp is jnp else jax.device_get(parts)
     mechanism = linearization.system.mechanism
-    joints = _by_name(mechanism.joints, [x + 1j * y for x, y in zip(real, imaginary, strict=True)])
+    together = (lambda x, y: x + 1j * y) if xp is np else jax.lax.complex
+    joints = _by_name(mechanism.joints, list(map(together, real, imaginary)))
     energies = _by_name(mechanism.bodies, shares)
     weights = xp.abs(right) * xp.abs(left)
     total = xp.sum(weights, axis=0)
