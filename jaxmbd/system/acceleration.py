@@ -112,7 +112,7 @@ def constrained_accelerations(
     agree = jnp.ones((), dtype=bool)
     if redundant:
         error, agree = _error_by_velocities(system, c, motion, equations, after(rates, vdot))
-        f = after(f, error)
+        f = after(after(f, error), agree)
     holds = agree & equations.holds((vdot, lam), f, target, motion.noise(c, vdot), error)
     if is_checked(v.dtype):
         solution = after(vdot, holds), lam
@@ -136,7 +136,7 @@ def _error_by_velocities(
     velocities have ġ = 0 if drivers contradict one another.
     """
     c, motion, equations, rates = stop_gradients((c, motion, equations, rates))
-    zeros = jnp.zeros(c.nv, dtype=rates.dtype)
+    zeros = after(jnp.zeros(c.nv, dtype=rates.dtype), rates)
     change, lam = equations.solve_once(zeros, rates)
     off, size = (jnp.max(jnp.abs(x)) for x in (c.twists(change), motion.twists))
     part = off / jnp.where(off + size > 0, off + size, 1.0)
