@@ -180,14 +180,24 @@ def test_environment_names_the_kind_of_generated_code():
 
 @pytest.mark.thorough
 @pytest.mark.skipif(find_spec("jax_plugins") is None, reason="no jax-cuda13-plugin")
-def test_xla_compiles_for_a_card():
-    """A whole motion in a batch: two launches of generated kernels and few of XLA's own."""
+@pytest.mark.parametrize("dtype", TOLERANCES, ids=["float32", "float64"])
+@pytest.mark.parametrize("name", CASES)
+def test_xla_compiles_for_a_card(name, dtype):
+    """Motions in a batch, and gradients: launches of generated kernels, and few of XLA's own."""
     from benchmarks import gpu_launches
 
-    states, motion = made("double pendulum", jnp.float32)
+    states, motion = made(name, dtype)
     found = gpu_launches.launches(jax.vmap(motion), states)
+    if name == "implicit":  # The accelerations at three places near the start, and the motion.
+        assert found.generated == 8
+        assert found.total < 50
+        return
     assert found.generated == 2
     assert found.total < 20
+    gradient = jax.grad(lambda s: jnp.sum(motion(s).q[-1] ** 2))
+    found = gpu_launches.launches(jax.vmap(gradient), states)
+    assert found.generated == 4
+    assert found.total < 40
 
 
 @pytest.mark.thorough
