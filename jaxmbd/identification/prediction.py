@@ -25,6 +25,7 @@ from ..model.arguments import as_instance, as_mapping
 from ..model.values import all_concrete
 from ..motion.assemble import assemble
 from ..programs import stored, with_progress
+from ..programs.tracing import with_name
 from ..sensors import Calibrated, JointPosition, nearest_reading
 from ..system.abstract import AbstractSystem, State
 from .batches import Batch, batch_experiments
@@ -62,7 +63,7 @@ def states_with_slopes(
         return floats, state
 
     (floats, start), push = jax.linearize(begun, numbers)
-    floats_of, start_of = jax.vmap(lambda x: push(x))(jnp.eye(numbers.size, dtype=numbers.dtype))
+    floats_of, start_of = jax.vmap(with_name(push))(jnp.eye(numbers.size, dtype=numbers.dtype))
     moves, _ = _depends(begun, numbers)
     moved, still = eqx.partition(floats, moves)
 

@@ -20,6 +20,7 @@ from ..errors import DataError
 from ..formulations import formulate
 from ..model import Model
 from ..model.values import is_concrete
+from ..programs.tracing import with_name
 from ..sensors import JointPosition, nearest_reading
 from ..system import constraints
 from ..system.abstract import AbstractSystem, State
@@ -274,8 +275,8 @@ class Residuals(eqx.Module):
             return self._judged(theta, system, states, experiment)
 
         _, push = jax.linearize(judged, numbers, states)
-        along = lambda *x: push(*x)  # noqa: E731
-        J = jax.vmap(along, out_axes=1)(jnp.eye(numbers.size, dtype=numbers.dtype), slopes)
+        units = jnp.eye(numbers.size, dtype=numbers.dtype)
+        J = jax.vmap(with_name(push), out_axes=1)(units, slopes)
         return J[:, :p], J[:, p:]
 
     def at_prediction(

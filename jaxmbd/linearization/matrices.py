@@ -23,6 +23,7 @@ from jaxtyping import Array, Float
 from scalarjit.with_room import with_room
 
 from ..programs import stored
+from ..programs.tracing import with_name
 from ..system import constraints
 from ..system.abstract import AbstractSystem, State, States, Time, Velocities
 from ..system.acceleration import accelerations
@@ -116,8 +117,8 @@ def matrices(
         jnp.concatenate([x, y.reshape(*x.shape[:-1], 1)], axis=-1)
         for x, y in zip(columns, along, strict=True)
     ]
-    each = lambda *x: slope(*x)  # noqa: E731
-    by_rates, by_reading = jax.vmap(each, in_axes=(0, 1, 1, 1, 1), out_axes=1)(*columns)
+    slopes = jax.vmap(with_name(slope), in_axes=(0, 1, 1, 1, 1), out_axes=1)
+    by_rates, by_reading = slopes(*columns)
     by_rates, second_rates, by_reading = by_rates[:, :n], by_rates[:, n], by_reading[:, :n]
     p_dot = directions.p_rates @ of_p + directions.p_rates_by_w @ of_w
     x_dot = jnp.concatenate([p_dot, by_rates])

@@ -25,6 +25,14 @@ def inlined_jit(function: Callable[P, R]) -> Callable[P, R]:
     return cast(Callable[P, R], jax.jit(function, inline=True))
 
 
+def with_name(fn: Callable[P, R]) -> Callable[P, R]:
+    """fn as a function that has a name.
+
+    JAX prints those without one for its messages, of `jax.linearize` a whole program.
+    """
+    return lambda *args, **kwargs: fn(*args, **kwargs)
+
+
 # `stop_gradient` of arguments, for functions with their own derivative rule or none ---------------
 
 
