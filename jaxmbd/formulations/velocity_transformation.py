@@ -209,6 +209,9 @@ class ReducedSystem(AbstractSystem[JointConfiguration]):
         _, holds = correction(self.joint, c, state.v, vdot)
         return vdot * jnp.where(holds, 1.0, jnp.nan).astype(vdot.dtype)
 
+    def own_jacobian(self, c: JointConfiguration) -> Float[Array, "ng nv"] | None:
+        return self.joint.own_jacobian(c)
+
     def own_row_lengths(
         self, c: JointConfiguration, B: Float[Array, "nv ng"]
     ) -> Float[Array, "ng"]:

@@ -137,12 +137,12 @@ def _accelerations(
     motion = constraints.port_motion(system, c, v)
     bias = constraints.constraint_bias(system, c, v, motion)
     residuals = constraints.residual(system, c)
-    equations = saddle_point(system, c, residuals, demand=bias, noise=motion.bias_noise())
+    noise = constraints.bias_noise(system, motion)
+    equations = saddle_point(system, c, residuals, demand=bias, noise=noise)
     zeros = jnp.zeros_like(v)
     vdot, lam = equations.solve(zeros, -bias)
-    vdot = jnp.where(
-        equations.holds((vdot, lam), zeros, -bias, motion.noise(c, vdot)), vdot, jnp.nan
-    )
+    noise = constraints.noise(system, c, motion, vdot)
+    vdot = jnp.where(equations.holds((vdot, lam), zeros, -bias, noise), vdot, jnp.nan)
     free = jnp.max(equations.free_part(), initial=0.0)
     scale = constraints.scales(system, c, constraints.jacobian(system, c))
     return vdot, (*violations(system, c, v, scale), scale), free

@@ -105,15 +105,18 @@ def constrained_accelerations(
     if stabilization is not None:
         target = target + stabilization.correction(g, rates)
     if redundant:
-        error = DISTURBANCE * constraints.violation(c, rates) * jnp.max(jnp.abs(motion.twists))
-    equations = saddle_point(system, c, g, demand=bias, noise=motion.bias_noise(), error=error)
+        speed = constraints.magnitude(system, motion.twists)
+        error = DISTURBANCE * constraints.violation(c, rates) * speed
+    noise = constraints.bias_noise(system, motion)
+    equations = saddle_point(system, c, g, demand=bias, noise=noise, error=error)
     f = -motion_residual(system, c, v, jnp.zeros_like(v))
     vdot, lam = equations.solve(f, target)
     agree = jnp.ones((), dtype=bool)
     if redundant:
         error, agree = _error_by_velocities(system, c, motion, equations, after(rates, vdot))
         f = after(after(f, error), agree)
-    holds = agree & equations.holds((vdot, lam), f, target, motion.noise(c, vdot), error)
+    noise = constraints.noise(system, c, motion, vdot)
+    holds = agree & equations.holds((vdot, lam), f, target, noise, error)
     if is_checked(v.dtype):
         solution = after(vdot, holds), lam
         holds = holds & _is_rounding_small(system, c, v, equations, solution, target)
@@ -138,9 +141,9 @@ def _error_by_velocities(
     c, motion, equations, rates = stop_gradients((c, motion, equations, rates))
     zeros = after(jnp.zeros(c.nv, dtype=rates.dtype), rates)
     change, lam = equations.solve_once(zeros, rates)
-    off, size = (jnp.max(jnp.abs(x)) for x in (c.twists(change), motion.twists))
+    off, size = (constraints.magnitude(system, x) for x in (c.twists(change), motion.twists))
     part = off / jnp.where(off + size > 0, off + size, 1.0)
-    error = VELOCITY_TOLERANCE * part * (motion.bias_noise() + off**2)
+    error = VELOCITY_TOLERANCE * part * (constraints.bias_noise(system, motion) + off**2)
     if not system.mechanism.drivers:
         return error, jnp.ones((), dtype=bool)
     zeros = after(zeros, change)

@@ -21,6 +21,7 @@ from ..joints.abstract import AbstractJoint, n_rows
 from ..lie import Pose, se3
 from ..mechanism.elements import JointForces, Wrenches
 from ..mechanism.groups import JointGroup
+from ..mechanism.index_sets import IndexSet
 from ..programs.tracing import stop_gradients
 from .abstract import AbstractSystem, Time, Velocities
 from .configuration import AbstractConfiguration
@@ -247,18 +248,32 @@ class PortMotion(NamedTuple):
     twists: Float[Array, "n_ports 6"]
     accelerations: Float[Array, "n_ports 6"]
 
-    def noise(self, c: AbstractConfiguration, vdot: Velocities) -> Float[Array, ""]:
-        """Magnitude of the terms of G v̇ and γ [m/s², rad/s²], which scales rounding errors."""
-        return self.bias_noise() + jnp.max(jnp.abs(c.twists(vdot)))
-
-    def bias_noise(self) -> Float[Array, ""]:
-        """Magnitude of the terms of γ [m/s², rad/s²]."""
-        return jnp.max(jnp.abs(self.accelerations)) + jnp.max(jnp.abs(self.twists)) ** 2
-
 
 def port_motion(system: AbstractSystem, c: AbstractConfiguration, v: Velocities) -> PortMotion:
     """Twists of all ports and their rates at v̇ = 0."""
     return PortMotion(c.twists(v), port_accelerations(system, c, v))
+
+
+def magnitude(system: AbstractSystem, twists: Float[Array, "n_ports 6"]) -> Float[Array, ""]:
+    """Largest entry of the twists, or of their rates, of bodies and of frames of constraints.
+
+    It scales rounding errors of the rates of constraints.
+    """
+    frames = [x.array for group in constrained_groups(system) for x in (group.first, group.second)]
+    ports = np.unique(np.concatenate([system.mechanism.body_ports.array, *frames]))
+    return jnp.max(jnp.abs(IndexSet.of(ports).take(twists)), initial=0.0)
+
+
+def noise(
+    system: AbstractSystem, c: AbstractConfiguration, motion: PortMotion, vdot: Velocities
+) -> Float[Array, ""]:
+    """Magnitude of the terms of G v̇ and γ [m/s², rad/s²], which scales rounding errors."""
+    return bias_noise(system, motion) + magnitude(system, c.twists(vdot))
+
+
+def bias_noise(system: AbstractSystem, motion: PortMotion) -> Float[Array, ""]:
+    """Magnitude of the terms of γ [m/s², rad/s²]."""
+    return magnitude(system, motion.accelerations) + magnitude(system, motion.twists) ** 2
 
 
 def residual(system: AbstractSystem, c: AbstractConfiguration) -> Float[Array, "ng"]:

@@ -145,7 +145,7 @@ def _of_joints(
     B = jax.vmap(lambda v: jnp.concatenate(rates(v)), out_axes=1)(units)
     required = motion_residual(system, c, state.v, vdot)
     equations = saddle_point(system, c, constraints.residual(system, c), rows=without_drivers)
-    force = _equivalent(equations, c, B, required)
+    force = _equivalent(system, equations, c, B, required)
     parts = jnp.split(force, [sum(sizes[: i + 1]) for i in range(len(sizes) - 1)])
     return {
         name: part[0] if size == 1 else part
@@ -154,6 +154,7 @@ def _of_joints(
 
 
 def _equivalent(
+    system: AbstractSystem,
     equations: SaddlePoint,
     c: AbstractConfiguration,
     B: Float[Array, "k nv"],
@@ -168,7 +169,7 @@ def _equivalent(
 
     def response(f: Velocities) -> tuple[Velocities, Array]:
         vdot, lam = equations.solve(f, zeros)
-        noise = jnp.max(jnp.abs(c.twists(vdot)))
+        noise = constraints.magnitude(system, c.twists(vdot))
         holds = equations.is_satisfied_in_norm((vdot, lam), f, noise)
         return equations.metric.whiten(equations.metric.apply(vdot)), holds
 

@@ -106,6 +106,24 @@ def driving_wrenches(
     return scatter(group, X_FM, W_M, n_ports)
 
 
+def frames_at_M(
+    mechanism: Mechanism, group: JointGroup, X_FM: Pose
+) -> tuple[tuple[IndexSet, Pose], tuple[IndexSet, Pose]]:
+    """The successors of the joints with the poses of M in them, and the predecessors with theirs.
+
+    The ground has row 0.
+    """
+    skip = 1 + mechanism.n_bodies
+
+    def side(ports: IndexSet) -> tuple[IndexSet, Pose]:
+        ports = ports.shifted(-skip)
+        bodies = IndexSet.of(mechanism.port_bodies.array[ports.array])
+        return bodies, ports.take_tree(mechanism.offsets)
+
+    (successors, X_SM), (predecessors, X_PF) = side(group.second), side(group.first)
+    return (successors, X_SM), (predecessors, jax.vmap(Pose.__matmul__)(X_PF, X_FM))
+
+
 def body_rows(
     mechanism: Mechanism, group: JointGroup, X_FM: Pose, D: Float[Array, "n m 6"]
 ) -> tuple[tuple[IndexSet, Float[Array, "n m 6"]], tuple[IndexSet, Float[Array, "n m 6"]]]:
@@ -114,13 +132,9 @@ def body_rows(
     Returns, for the successors and for the predecessors of the joints, the rows of the bodies (the
     ground has row 0) and the maps of their twists along their own axes.
     """
-    skip, sides = 1 + mechanism.n_bodies, []
-    for ports, sign in ((group.second, 1.0), (group.first, -1.0)):
-        ports = ports.shifted(-skip)
-        poses = ports.take_tree(mechanism.offsets)
-        if sign < 0:  # The map of the predecessor's twist is taken at M: poses of M in its body.
-            poses = jax.vmap(Pose.__matmul__)(poses, X_FM)
-        to_port = jax.vmap(lambda X: se3.adjoint(X.inverse()))(poses)
-        bodies = IndexSet.of(mechanism.port_bodies.array[ports.array])
-        sides.append((bodies, sign * jnp.einsum("nmi,nij->nmj", D, to_port)))
-    return sides[0], sides[1]
+
+    def rows(sign: float, X: Pose) -> Float[Array, "n m 6"]:
+        return sign * jnp.einsum("nmi,nij->nmj", D, jax.vmap(lambda X: se3.adjoint(X.inverse()))(X))
+
+    (successors, X_SM), (predecessors, X_PM) = frames_at_M(mechanism, group, X_FM)
+    return (successors, rows(1.0, X_SM)), (predecessors, rows(-1.0, X_PM))

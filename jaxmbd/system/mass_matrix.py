@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..bodies import AbstractBody, RigidBody
-from ..lie import se3, so3
+from ..lie import Pose, se3, so3
 from ..mechanism.bodies import required_force
 from .abstract import AbstractSystem, Coordinates, Time, Velocities
 from .configuration import AbstractConfiguration
@@ -70,6 +70,18 @@ def unwhiten_twists(L: Float[Array, "n 6 6"], y: Float[Array, "n 6"]) -> Float[A
     angular = jnp.stack([a, b, c], axis=1)
     linear = y[:, :3] - jnp.einsum("nji,nj->ni", L[:, 3:, :3], angular)
     return jnp.concatenate([linear / L[:, 0, 0][:, None], angular], axis=1)
+
+
+def squares_of_wrenches(body: RigidBody, X: Pose, W: Float[Array, "m 6"]) -> Float[Array, "m"]:
+    """W · 𝓜⁻¹ W of wrenches expressed and taken at the frame X of a free body."""
+    # |K⁻¹ τ|² with K as of `inertial_factor` and the moment τ about the centre of mass.
+    K, arm = inertial_factor(body)[3:, 3:], X.R.T @ (X.p - body.com)
+    first = X.R[0] / K[0, 0]
+    second = (X.R[1] - K[1, 0] * first) / K[1, 1]
+    third = (X.R[2] - K[2, 0] * first - K[2, 1] * second) / K[2, 2]
+    forces, moments = W[:, :3], W[:, 3:] + jax.vmap(lambda f: so3.cross(arm, f))(W[:, :3])
+    turned = moments @ jnp.stack([first, second, third], axis=1)
+    return jnp.sum(forces**2, axis=1) / body.mass + jnp.sum(turned**2, axis=1)
 
 
 def inertial_wrench(

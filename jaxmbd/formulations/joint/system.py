@@ -27,8 +27,7 @@ from ...system.mass_matrix import (
     assembled_bias,
     assembled_mass,
     forces_on_bodies,
-    inertial_factor,
-    whiten_wrenches,
+    squares_of_wrenches,
 )
 from .articulated import least_pivots
 from .composite_inertia import WorldInertia, flatten, unflatten, world_inertia
@@ -381,6 +380,39 @@ class JointSystem(AbstractSystem[JointConfiguration]):
             return None
         return c.at_ports(velocity_product_twists(c, v))
 
+    def own_jacobian(self, c: JointConfiguration) -> Float[Array, "ng nv"] | None:
+        """Of a unit multiplier, the power of the wrenches on the two bodies of a joint.
+
+        Velocities that move both bodies have no part in it.
+        """
+        mechanism = self.mechanism
+        if mechanism.n_elastic > 0:
+            return None
+        moves = self.layout.bodies.take(ancestors(mechanism).T)
+        moves = jnp.concatenate([jnp.zeros((self.nv, 1), dtype=bool), moves], axis=1)
+        parts = [jnp.zeros((0, self.nv), dtype=c.q.dtype)]
+        for g in self.constrained:
+            group, X_FM = mechanism.joints[g], c.relative_poses(g)
+            if n_rows(group.joint) == 0:
+                continue
+            D = constraints.local_jacobians(group, X_FM)
+            F, M = group.first.take_tree(c.shifted), group.second.take_tree(c.shifted)
+            # Both wrenches are taken at M. Reference points of the bodies may differ.
+            F = Pose(jax.vmap(Pose.apply)(F, X_FM.p), M.R)
+
+            def powers(X: Pose, rows: Float[Array, "m 6"]) -> Float[Array, "m nv"]:
+                return jax.vmap(lambda row: se3.transform_wrench(X, row))(rows) @ c.H.T
+
+            bodies = (
+                mechanism.port_bodies.array[x.array - 1 - mechanism.n_bodies]
+                for x in (group.first, group.second)
+            )
+            of_F, of_M = (IndexSet.of(x).take(moves.T)[:, None] for x in bodies)
+            rows = jnp.where(of_M & ~of_F, jax.vmap(powers)(M, D), 0.0)
+            rows = jnp.where(of_F & ~of_M, -jax.vmap(powers)(F, D), rows)
+            parts.append(rows.reshape(-1, self.nv))
+        return jnp.concatenate([*parts, constraints.coordinate_jacobian(self, c)])
+
     def own_sizes_of_possible_zeros(
         self, c: JointConfiguration, size: Float[Array, ""]
     ) -> Float[Array, "ng"]:
@@ -404,18 +436,15 @@ class JointSystem(AbstractSystem[JointConfiguration]):
         """
         mechanism = self.mechanism
         with_mass = mechanism.nearest_with_mass.take_tree(mechanism.rigid)
-        own = jax.vmap(inertial_factor)(with_mass)
 
         def squares(g: int, D: Float[Array, "n m 6"]) -> Float[Array, "n m"]:
-            group = mechanism.joints[g]
-            X_FM = c.relative_poses(g)
             total = jnp.zeros(D.shape[:2], dtype=D.dtype)
-            for bodies, rows in joint_motion.body_rows(mechanism, group, X_FM, D):
-                L = IndexSet.of(np.maximum(bodies.array - 1, 0)).take(own)
-                whitened = whiten_wrenches(L, jnp.swapaxes(rows, 1, 2))
+            frames = joint_motion.frames_at_M(mechanism, mechanism.joints[g], c.relative_poses(g))
+            for bodies, X in frames:
+                own = IndexSet.of(np.maximum(bodies.array - 1, 0)).take_tree(with_mass)
                 # All bodies except for the ground.
                 movable = jnp.asarray(bodies.array > 0)[:, None]
-                total = total + jnp.where(movable, jnp.sum(whitened**2, axis=1), 0.0)
+                total = total + jnp.where(movable, jax.vmap(squares_of_wrenches)(own, X, D), 0.0)
             return total
 
         groups = mechanism.joints
