@@ -28,7 +28,7 @@ from .kernels import kernel
 from .loads import loads
 from .rounding import is_checked, is_rounding_small, load_scale
 from .saddle_point import SaddlePoint, saddle_point
-from .stabilization import AbstractCorrection, AbstractStabilization
+from .stabilization import AbstractCorrection, AbstractStabilization, Baumgarte
 
 # Tolerance of γ in units of the error that violated velocities cause. Measured errors along
 # redundant rows are up to 10 of these units.
@@ -71,8 +71,10 @@ def _accelerations(
     if constraints.n_constraints(system) == 0:
         rates = products_as_sums(free_accelerations)(system, t, state)
         return rates, jnp.zeros(0, dtype=state.q.dtype)
-    # Corrections of states add no term: one kernel for them and for no stabilization.
-    stabilization = None if isinstance(stabilization, AbstractCorrection) else stabilization
+    # Corrections of states add no term: one kernel for them, for no stabilization, and for
+    # Baumgarte's terms, if those need no more than ranks do.
+    if stabilization is None or isinstance(stabilization, AbstractCorrection):
+        stabilization = Baumgarte(0.0, 0.0) if constraints.may_be_redundant(system) else None
     return products_as_sums(kernel(constrained_accelerations))(system, t, state, stabilization)
 
 
