@@ -402,7 +402,7 @@ def test_fits_compute_in_the_type_of_their_records():
         return mbd.misfit(model(force=spring), record, select, sensors={"hinge": gyro})
 
     double = problem(numbers)
-    with pytest.warns(mbd.FloatTypeWarning, match=r"identify.*'force': stiffness \(float32\)"):
+    with pytest.warns(mbd.FloatTypeWarning, match=r"misfit.*'force': stiffness \(float32\)"):
         mixed = problem(lambda x: np.asarray(x, SINGLE))
     ours, theirs = mixed.problem, double.problem
     same((ours.selected.subject, ours.batches), (theirs.selected.subject, theirs.batches))
