@@ -250,7 +250,7 @@ def _forward(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Array, An
 
 
 def _in_batch(arrays: Sequence[Any], axes: Sequence[int | None]) -> tuple[Array, int | None]:
-    return _after.bind(*arrays), axes[0]
+    return after(*arrays), axes[0]  # The batch may be empty.
 
 
 mlir.register_lowering(_after, mlir.lower_fun(_in_order, multiple_results=False))

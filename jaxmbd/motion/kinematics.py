@@ -18,6 +18,7 @@ from ..programs.tracing import error_if
 from ..system import assembly_modes, constraints
 from ..system.abstract import AbstractSystem, State, Time, Velocities
 from ..system.equation_residuals import violations
+from ..system.kernels import kernel
 from ..system.projection import projected
 from ..system.saddle_point import saddle_point
 from .motion import AbstractMotion
@@ -124,6 +125,7 @@ def _march(
     return states, vdot, jnp.maximum(jnp.abs(g), jnp.abs(rates)) / scale, free, angles
 
 
+@kernel
 def _accelerations(
     system: AbstractSystem, t: Time, state: State
 ) -> tuple[Velocities, tuple[Array, ...], Float[Array, ""]]:

@@ -434,16 +434,28 @@ def _descend(
     nudge = jnp.where(satisfied, 0.0, nudge)
 
     def residual(delta: Array, _: None) -> Array:
-        q = system.retract(start, delta.astype(start.dtype))
-        c = system.configuration(t, q)
-        turned = [x.ravel() for x in assembly_modes.misalignments(system, c)]
-        parts = _residuals(system, c, held), *turned, WEAK * _misses(c, sought)
-        return jnp.concatenate(parts).astype(delta.dtype)
+        misfits = _misfits(system, t, start, delta.astype(start.dtype), held, sought)
+        return misfits.astype(delta.dtype)
 
     tolerance = float(jnp.finfo(start.dtype).eps) ** 0.6
     solver = optx.LevenbergMarquardt(rtol=tolerance, atol=tolerance)
     solution: Any = optx.least_squares(residual, solver, nudge, max_steps=FAR_STEPS, throw=False)
     return solution.value.astype(start.dtype)
+
+
+@kernel
+def _misfits(
+    system: AbstractSystem,
+    t: Time,
+    start: Coordinates,
+    delta: Velocities,
+    held: Targets,
+    sought: Targets,
+) -> Float[Array, "n"]:
+    """What `_descend` minimizes: residuals, misalignments and weighted misses of sought values."""
+    c = system.configuration(t, system.retract(start, delta))
+    turned = [x.ravel() for x in assembly_modes.misalignments(system, c)]
+    return jnp.concatenate([_residuals(system, c, held), *turned, WEAK * _misses(c, sought)])
 
 
 def _nearest(
@@ -465,20 +477,11 @@ def _nearest(
     **Arguments:** `rounding`: the parts of g and m at `start` that are rounding errors.
     """
     eps = float(jnp.finfo(near.dtype).eps)
-    small = eps**0.5
-
-    def parts(delta: Array) -> tuple[Array, Array]:
-        c = system.configuration(t, system.retract(start, delta))
-        misses, residuals = _misses(c, sought), _residuals(system, c, held)
-        return misses - rounding[1], residuals - rounding[0]
 
     def slope(x: Array, _: None) -> Array:
-        (misses, residuals), pull = jax.vjp(parts, x[: near.size])
-        multipliers = x[near.size :]
-        (gradient,) = pull((misses, multipliers))
-        return jnp.concatenate([gradient + small * x[: near.size], residuals - small * multipliers])
+        return _slope(system, t, start, x, held, sought, rounding)
 
-    misses, residuals = parts(near)
+    misses, residuals = _parts(system, t, start, near, held, sought, rounding)
     guess = stop_gradients(jnp.concatenate([near, residuals / WEAK**2]))
     solution: Any = optx.root_find(
         slope,
@@ -491,10 +494,49 @@ def _nearest(
     found = solution.value[: near.size]
     # A stationary point farther away, or a worse one, is not the minimum that was sought.
     is_near = jnp.max(jnp.abs(found - near), initial=0.0) < MAX_TURN
-    is_better = jnp.linalg.norm(parts(found)[0]) <= jnp.linalg.norm(misses) + WEAK
+    after, _ = _parts(system, t, start, found, held, sought, rounding)
+    is_better = jnp.linalg.norm(after) <= jnp.linalg.norm(misses) + WEAK
     is_found = (solution.result == optx.RESULTS.successful) & is_near & is_better
     delta = jnp.where(is_found, found, near)
     return _differentiable_if(is_found, delta, ", ".join(repr(x.name) for x in sought))
+
+
+@kernel
+def _parts(
+    system: AbstractSystem,
+    t: Time,
+    start: Coordinates,
+    delta: Velocities,
+    held: Targets,
+    sought: Targets,
+    rounding: tuple[Float[Array, "m"], Float[Array, "n"]],
+) -> tuple[Float[Array, "n"], Float[Array, "m"]]:
+    """Misses m and residuals g after an increment, without their parts at rounding."""
+    c = system.configuration(t, system.retract(start, delta))
+    misses, residuals = _misses(c, sought), _residuals(system, c, held)
+    return misses - rounding[1], residuals - rounding[0]
+
+
+@kernel
+def _slope(
+    system: AbstractSystem,
+    t: Time,
+    start: Coordinates,
+    x: Float[Array, "k"],
+    held: Targets,
+    sought: Targets,
+    rounding: tuple[Float[Array, "m"], Float[Array, "n"]],
+) -> Float[Array, "k"]:
+    """The derivative of the function of `_nearest` by δ and λ, which are `x`."""
+    delta, multipliers = x[: system.nv], x[system.nv :]
+    small = float(jnp.finfo(x.dtype).eps) ** 0.5
+
+    def parts(delta: Array) -> tuple[Array, Array]:
+        return _parts(system, t, start, delta, held, sought, rounding)
+
+    (misses, residuals), pull = jax.vjp(parts, delta)
+    (gradient,) = pull((misses, multipliers))
+    return jnp.concatenate([gradient + small * delta, residuals - small * multipliers])
 
 
 @eqx.filter_custom_jvp

@@ -92,3 +92,12 @@ def test_accelerations(case):
     n_calls, unordered = unordered_calls(text)
     assert n_calls >= 5  # A factorization, two parts of another, and two substitutions.
     assert not unordered
+
+
+@waits
+def test_an_empty_batch_waits_for_nothing():
+    """Neither a batch of both arrays, nor one of either."""
+    one, none = jnp.ones(2), jnp.ones((0, 2))
+    assert jax.vmap(after)(none, none).shape == (0, 2)
+    assert jax.vmap(after, in_axes=(None, 0))(one, none).shape == (0, 2)
+    assert jax.vmap(after, in_axes=(0, None))(none, one).shape == (0, 2)
