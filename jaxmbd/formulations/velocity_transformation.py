@@ -23,7 +23,7 @@ from ..system.abstract import AbstractFormulation, AbstractSystem, Elastic, Stat
 from ..system.acceleration import general_free_accelerations
 from ..system.reactions import reactions_of_motion
 from ..system.refinement import correction
-from ..system.rounding import is_checked
+from ..system.sizes import is_checked
 from .formulate import system_of
 from .joint.system import JointSystem
 from .joint.tree_configuration import JointConfiguration, split

@@ -14,18 +14,13 @@ from ..programs.tracing import stop_gradients
 from ..system import sizes
 from ..system.abstract import AbstractSystem, State, States, Time, Velocities
 from ..system.configuration import AbstractConfiguration
-from ..system.constraints import (
-    is_holonomic,
-    may_be_redundant,
-    n_constraints,
-    redundant_rows,
-    sizes_of_possible_zeros,
-)
+from ..system.constraints import is_holonomic, may_be_redundant, n_constraints, redundant_rows
 from ..system.equation_residuals import constraint_rates
 from ..system.first_order import stage_states
 from ..system.kernels import kernel
 from ..system.loads import state_inputs
 from ..system.projection import scattered_jacobian
+from ..system.sizes import sizes_of_possible_zeros
 from .abstract import AbstractIntegrator, Increments
 
 # First-order states z at the stages of an implicit step, as functions of q and v ------------------

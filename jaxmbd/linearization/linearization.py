@@ -17,7 +17,7 @@ from ..model.arguments import as_mapping
 from ..model.values import all_concrete
 from ..motion.system_and_state import as_start, as_system, check_numbers
 from ..programs import stored, with_progress
-from ..system import constraints
+from ..system import constraints, sizes
 from ..system.abstract import AbstractSystem, State, Time, as_time
 from ..system.equation_residuals import violations
 from ..system.kernels import kernel
@@ -243,7 +243,7 @@ def _output_names(
 @with_room
 def _violations(system: AbstractSystem, t: Time, state: State) -> tuple[Array, ...]:
     system = system.prepared()
-    scale = constraints.scales_at(system, t, state.q)
+    scale = sizes.scales_at(system, t, state.q)
     return *kernel(_violations_at)(system, t, state, scale), scale
 
 

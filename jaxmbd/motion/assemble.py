@@ -21,7 +21,7 @@ from ..model.model import unknown
 from ..model.values import as_jax, as_leaf, is_concrete, on_host
 from ..programs import stored, with_progress
 from ..programs.tracing import error_if
-from ..system import constraints
+from ..system import constraints, sizes
 from ..system.abstract import (
     AbstractSystem,
     Coordinates,
@@ -435,7 +435,7 @@ def consistent(
     required = jnp.concatenate(
         [-constraints.time_derivative(system, c), *[target.rate for target in held], empty]
     )
-    scale = constraints.scales(system, c, G)
+    scale = sizes.scales(system, c, G)
     rows = jnp.concatenate([G, further])
     scale = jnp.concatenate([scale, target_scales(system, c, held)])
     asked = jnp.concatenate([empty, *[target.rate for target in sought]])
@@ -449,8 +449,8 @@ def consistent(
         v,
     )
     equations = saddle_point(system, c, residual, further=further if held else None)
-    speed = constraints.speed_of(c, v, required, scale)
-    misses = constraints.above_rounding(c, required - rows @ v, scale, speed)
+    speed = sizes.speed_of(c, v, required, scale)
+    misses = sizes.above_rounding(c, required - rows @ v, scale, speed)
     change, _ = equations.solve(jnp.zeros_like(v), misses)
     left = rows @ (v + change) - required
     limit = 10 * float(jnp.finfo(q.dtype).eps) ** 0.5 * scale * speed
@@ -467,13 +467,13 @@ def _following(
     v: Velocities,
 ) -> Velocities:
     """The change of `v` by rates that are left out, see `consistent`."""
-    largest = jax.vmap(lambda column: constraints.reach(c, column))(left_out.T)
+    largest = jax.vmap(lambda column: sizes.reach(c, column))(left_out.T)
     moving = largest > 0
     columns = left_out * jnp.where(moving, 1.0 / jnp.where(moving, largest, 1.0), 0.0)[None]
     # The last entry sets the scale of singular values: if no rate left out has an effect on a
     # constraint, all others are rounding errors.
     A = jnp.pad((rows @ columns) / scale[:, None], ((0, 1), (0, 1))).at[-1, -1].set(1.0)
     inverse = jnp.linalg.pinv(A, rtol=float(jnp.finfo(v.dtype).eps) ** 0.5)[:-1, :-1]
-    speed = constraints.speed_of(c, v, required, scale)
-    misses = constraints.above_rounding(c, required - rows @ v, scale, speed)
+    speed = sizes.speed_of(c, v, required, scale)
+    misses = sizes.above_rounding(c, required - rows @ v, scale, speed)
     return columns @ (inverse @ (misses / scale))

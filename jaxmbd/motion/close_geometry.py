@@ -19,7 +19,7 @@ from ..model.frame import Frame
 from ..model.model import Model
 from ..model.values import require_concrete
 from ..programs import stored
-from ..system import constraints
+from ..system import constraints, sizes
 from ..system.abstract import AbstractSystem, as_time
 from .assemble import start_of
 
@@ -252,10 +252,10 @@ def _evaluate(model: Model, names: tuple[str, ...], q: Float[Array, "nq"]) -> tu
     rows = np.flatnonzero(constraints.is_holonomic(system))
     G = constraints.jacobian(system, c)
     zeros = jnp.zeros((len(names), 2, 6), q.dtype)
-    reaches = jax.vmap(lambda v: constraints.reach(c, v))(jnp.eye(system.nv, dtype=q.dtype))
-    scale = constraints.scales(system, c, G)[rows]
+    reaches = jax.vmap(lambda v: sizes.reach(c, v))(jnp.eye(system.nv, dtype=q.dtype))
+    scale = sizes.scales(system, c, G)[rows]
     derivative = jax.jacfwd(residual)(zeros)
-    extent, rounding = constraints.extent(c), constraints.rounding(c)
+    extent, rounding = sizes.extent(c), sizes.rounding(c)
     return residual(zeros), G[rows], derivative, scale, reaches, extent, rounding
 
 

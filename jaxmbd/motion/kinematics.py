@@ -15,7 +15,7 @@ from ..errors import AssemblyError, ModelError
 from ..model.values import as_leaf, is_concrete
 from ..programs import stored, with_progress
 from ..programs.tracing import error_if
-from ..system import assembly_modes, constraints
+from ..system import assembly_modes, constraints, sizes
 from ..system.abstract import AbstractSystem, State, Time, Velocities
 from ..system.equation_residuals import violations
 from ..system.kernels import kernel
@@ -146,7 +146,7 @@ def _accelerations(
     noise = constraints.noise(system, c, motion, vdot)
     vdot = jnp.where(equations.holds((vdot, lam), zeros, -bias, noise), vdot, jnp.nan)
     free = jnp.max(equations.free_part(), initial=0.0)
-    scale = constraints.scales(system, c, constraints.jacobian(system, c))
+    scale = sizes.scales(system, c, constraints.jacobian(system, c))
     return vdot, (*violations(system, c, v, scale), scale), free
 
 

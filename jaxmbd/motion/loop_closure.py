@@ -194,8 +194,8 @@ def _of_redundant(system: AbstractSystem, t: Time, q: Coordinates) -> str:
     rows = np.flatnonzero(constraints.is_holonomic(system))
     c = system.configuration(t, q)
     G = constraints.jacobian(system, c)
-    scale = np.asarray(constraints.scales(system, c, G))[rows]
-    reaches = np.asarray(jax.vmap(lambda v: constraints.reach(c, v))(jnp.eye(system.nv)))
+    scale = np.asarray(sizes.scales(system, c, G))[rows]
+    reaches = np.asarray(jax.vmap(lambda v: sizes.reach(c, v))(jnp.eye(system.nv)))
     W = np.asarray(G)[rows] / (scale[:, None] * np.where(reaches > 0, reaches, 1.0))
     if not np.all(np.isfinite(W)) or not W.size:
         return ""
@@ -267,7 +267,7 @@ def _newton(
     `branches`.
     """
     eps = float(jnp.finfo(start.dtype).eps)
-    own = constraints.scales_at(system, t, start)
+    own = sizes.scales_at(system, t, start)
     directions, weight, scale, small, turns = kernel(_search)(system, t, start, held, own)
 
     def residual(mu: Array, _: None) -> Array:
@@ -300,12 +300,12 @@ def _search(
 ) -> tuple[Float[Array, "nv n"], Float[Array, "n"], Float[Array, "n"], Float[Array, "n"], Array]:
     """Directions of search, weights and `_scales` of rows, residuals at rounding, and `_turns`.
 
-    All are constants of the iteration of `_newton`. **Arguments:** `own`: `constraints.scales`.
+    All are constants of the iteration of `_newton`. **Arguments:** `own`: `sizes.scales`.
     """
     c = system.configuration(t, q)
     G, of_held = constraints.jacobian(system, c), joint_rows(system, c, held)
     length, scale = _lengths(system, c, G, of_held), _scales(system, c, own, held)
-    small = constraints.rounding_part(c, _residuals(system, c, held), scale)
+    small = sizes.rounding_part(c, _residuals(system, c, held), scale)
     largest = jnp.max(length, initial=0.0)
     weight = largest / length
     J = jnp.concatenate([G[np.flatnonzero(constraints.is_holonomic(system))], of_held])
@@ -333,7 +333,7 @@ def _moved_residuals(
 def _scales(
     system: AbstractSystem, c: AbstractConfiguration, own: Float[Array, "ng"], held: Targets
 ) -> Float[Array, "n"]:
-    """`constraints.scales`, which is `own`, of the rows of `_residuals`."""
+    """`sizes.scales`, which is `own`, of the rows of `_residuals`."""
     own = own[np.flatnonzero(constraints.is_holonomic(system))]
     return jnp.concatenate([own, target_scales(system, c, held)])
 
@@ -342,7 +342,7 @@ def target_scales(
     system: AbstractSystem, c: AbstractConfiguration, targets: Targets
 ) -> Float[Array, "n"]:
     """Sizes of velocities of joints: the extent of the mechanism [m], or 1 rad."""
-    size, parts = constraints.extent(c), []
+    size, parts = sizes.extent(c), []
     for target in targets:
         joint = system.mechanism.joints[target.group].joint
         parts.append(sizes.of_joint(joint, size, joint.sizes()[1]))
@@ -404,11 +404,11 @@ def _approach(
     if not sought:
         return system.retract(start, _descend(system, t, start, held, sought, jnp.array(False)))
     c = system.configuration(t, start)
-    scale = _scales(system, c, constraints.scales_at(system, t, start), held)
+    scale = _scales(system, c, sizes.scales_at(system, t, start), held)
     residuals = _residuals(system, c, held), _misses(c, sought)
     small = (
-        constraints.rounding_part(c, residuals[0], scale),
-        constraints.rounding_part(c, residuals[1], target_scales(system, c, sought)),
+        sizes.rounding_part(c, residuals[0], scale),
+        sizes.rounding_part(c, residuals[1], target_scales(system, c, sought)),
     )
     satisfied = jnp.all(jnp.concatenate(residuals) == jnp.concatenate(small))
     delta = jnp.where(satisfied, 0.0, _descend(system, t, start, held, sought, satisfied))

@@ -22,7 +22,7 @@ from jaxtyping import Array, Float
 
 from ..nonlinear import AbstractFactorization, Blocks
 from ..nonlinear.factorization import Residual
-from ..system import constraints
+from ..system import constraints, sizes
 from ..system.abstract import AbstractSystem, Coordinates, State, States, Time, Velocities
 from ..system.acceleration import accelerations
 from ..system.configuration import AbstractConfiguration
@@ -230,8 +230,8 @@ def displacement(
 
 
 def scales_of(system: AbstractSystem, t: Time, state: State) -> Scales:
-    """`Scales` at a state, by one operation beside `constraints.scales_at`."""
-    return kernel(_scales_of)(system, t, state, constraints.scales_at(system, t, state.q))
+    """`Scales` at a state, by one operation beside `sizes.scales_at`."""
+    return kernel(_scales_of)(system, t, state, sizes.scales_at(system, t, state.q))
 
 
 def _scales_of(

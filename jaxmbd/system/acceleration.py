@@ -20,14 +20,14 @@ from ..linear.constrained import DISTURBANCE
 from ..model.arguments import as_instance
 from ..programs import stored
 from ..programs.tracing import stop_gradients
-from . import constraints, refinement
+from . import constraints, refinement, sizes
 from .abstract import AbstractSystem, State, Time, Velocities, as_state, as_time
 from .configuration import AbstractConfiguration
 from .equation_residuals import constraint_rates, motion_residual
 from .kernels import kernel
 from .loads import loads
-from .rounding import is_checked, is_rounding_small, load_scale
 from .saddle_point import SaddlePoint, saddle_point
+from .sizes import is_checked, is_rounding_small, load_scale
 from .stabilization import AbstractCorrection, AbstractStabilization, Baumgarte
 
 # Tolerance of γ in units of the error that violated velocities cause. Measured errors along
@@ -108,7 +108,7 @@ def constrained_accelerations(
         target = target + stabilization.correction(g, rates)
     if redundant:
         speed = constraints.magnitude(system, motion.twists)
-        error = DISTURBANCE * constraints.violation(c, rates) * speed
+        error = DISTURBANCE * sizes.violation(c, rates) * speed
     noise = constraints.bias_noise(system, motion)
     equations = saddle_point(system, c, g, demand=bias, noise=noise, error=error)
     f = -motion_residual(system, c, v, jnp.zeros_like(v))
@@ -160,7 +160,7 @@ def _is_rounding_small(
     solution: tuple[Velocities, Float[Array, "ng"]],
     target: Float[Array, "ng"],
 ) -> Bool[Array, ""]:
-    """True if one step of iterative refinement changes v̇ little; see `rounding` and `refined`."""
+    """True if one step of iterative refinement changes v̇ little; see `sizes` and `refined`."""
     system, c, v, equations, solution, target = stop_gradients(
         (system, c, v, equations, solution, target)
     )

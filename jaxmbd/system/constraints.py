@@ -9,7 +9,7 @@ and their rate and bias are its directional derivatives. Rows of couplings and d
 of the joints' coordinates.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -22,36 +22,25 @@ from ..lie import Pose, se3
 from ..mechanism.elements import JointForces, Wrenches
 from ..mechanism.groups import JointGroup
 from ..mechanism.index_sets import IndexSet
-from ..programs.tracing import stop_gradients
 from .abstract import AbstractSystem, Time, Velocities
 from .configuration import AbstractConfiguration
 from .joint_motion import relative_accelerations, scatter
-from .kernels import kernel
 from .loads import generalized
 from .mass_matrix import twist_rates
-
-# Rounding errors of constraint residuals, in units of the machine epsilon: of a few frames, and for
-# each body of the mechanism.
-ROUNDING, PER_BODY = 32.0, 2.0
 
 Coordinates = dict[int, Float[Array, "_n _nq"]]  # For groups that couplings or drivers refer to.
 
 
-def constrained_groups(system: AbstractSystem) -> list[JointGroup]:
-    """Groups of joints with constraint rows."""
-    return [group for _, group in _constrained(system)]
-
-
-def _constrained(system: AbstractSystem) -> Iterator[tuple[int, JointGroup]]:
-    for g in system.constrained:
-        if n_rows(system.mechanism.joints[g].joint) > 0:
-            yield g, system.mechanism.joints[g]
+def constrained_groups(system: AbstractSystem) -> list[tuple[int, JointGroup]]:
+    """Groups of joints with constraint rows, each after its index."""
+    groups = [(g, system.mechanism.joints[g]) for g in system.constrained]
+    return [(g, group) for g, group in groups if n_rows(group.joint) > 0]
 
 
 def row_names(system: AbstractSystem) -> list[str]:
     """Name of the joint (or coupling, driver, rotor) of each constraint row."""
     names = []
-    for group in constrained_groups(system):
+    for _, group in constrained_groups(system):
         for name in group.names:
             names += [name] * n_rows(group.joint)
     return names + coordinate_names(system)
@@ -67,7 +56,7 @@ def coordinate_names(system: AbstractSystem) -> list[str]:
 def is_holonomic(system: AbstractSystem) -> Bool[np.ndarray, "ng"]:
     """Mask of the holonomic constraint rows, which are constraints on positions."""
     rows: list[bool] = []
-    for group in constrained_groups(system):
+    for _, group in constrained_groups(system):
         n_fixed = group.joint.sizes()[2]
         rows += len(group) * ([True] * n_fixed + [False] * group.joint.n_nonholonomic)
     return np.asarray(rows + [True] * len(coordinate_names(system)), dtype=bool)
@@ -99,149 +88,6 @@ def possibly_redundant(system: AbstractSystem) -> Bool[np.ndarray, "ng"]:
     return np.asarray([name in names for name in row_names(system)], dtype=bool)
 
 
-def violation(c: AbstractConfiguration, residual: Float[Array, "ng"]) -> Float[Array, ""]:
-    """The largest constraint residual, divided by the extent of the mechanism if below 1 m.
-
-    It estimates the relative error of G in a configuration that violates the constraints.
-    """
-    extent = jnp.max(jnp.ptp(c.ports.p, axis=0))
-    extent = jnp.where((extent > 0) & (extent < 1), extent, 1.0)
-    return jnp.max(jnp.abs(residual), initial=0.0) / extent
-
-
-def extent(c: AbstractConfiguration) -> Float[Array, ""]:
-    """Largest extent of all frames along an axis of the world [m]; 1 if they are at one place."""
-    return extent_of(c.ports.p)
-
-
-def extent_of(places: Float[Array, "n 3"]) -> Float[Array, ""]:
-    """Largest extent of places as in `extent`; the first place, the world's origin, is left out."""
-    places = jax.lax.stop_gradient(places[1:])
-    size = jnp.max(jnp.ptp(places, axis=0))
-    return jnp.where(size > 0, size, 1.0)
-
-
-def rounding(c: AbstractConfiguration) -> Float[Array, ""]:
-    """Largest rounding error of a residual, relative to `scales`, and of a coordinate [rad].
-
-    It grows with the distance from the origin, with the number of turns of joints, and with the
-    number of bodies, whose poses are products along the tree.
-    """
-    c, size = stop_gradients(c), extent(c)
-    groups = enumerate(c.mechanism.joints)
-    angles = [
-        jnp.max(jnp.abs(c.coordinates(g)[:, group.joint.sizes()[0] - group.joint.rotation.nq :]))
-        for g, group in groups
-        if group.in_tree and group.joint.rotation.nq > 0
-    ]
-    largest = jnp.maximum(1.0, jnp.max(jnp.abs(c.ports.p)) / size)
-    terms = ROUNDING + PER_BODY * c.mechanism.n_bodies
-    return terms * float(jnp.finfo(c.q.dtype).eps) * jnp.max(jnp.stack([largest, *angles]))
-
-
-def reach(c: AbstractConfiguration, v: Velocities) -> Float[Array, ""]:
-    """Largest velocity of a frame, its linear part divided by the extent of the mechanism [1/s]."""
-    twists = jax.lax.stop_gradient(c.twists(v))
-    linear, angular = (jnp.max(jnp.abs(x), initial=0.0) for x in jnp.split(twists, 2, axis=1))
-    return jnp.maximum(linear / extent(c), angular)
-
-
-def scales(
-    system: AbstractSystem, c: AbstractConfiguration, G: Float[Array, "ng nv"]
-) -> Float[Array, "ng"]:
-    """The size of each residual: its change by motions of the size of the mechanism.
-
-    These motions are displacements by the extent of the mechanism and rotations by 1 rad.
-
-    **Arguments:** `G`: the constraint Jacobian at `c`.
-    """
-    c, size = stop_gradients(c), extent(c)
-    parts = scales_of_joints(system, c, size)
-    n = len(coordinate_names(system))
-    if n > 0:
-        units = jnp.eye(c.nv, dtype=c.q.dtype)
-        largest = jax.vmap(lambda v: reach(c, v))(units)
-        moving = largest > 0
-        units = jnp.where(moving, 1.0 / jnp.where(moving, largest, 1.0), 0.0)
-        parts.append(jnp.abs(jax.lax.stop_gradient(G[len(G) - n :])) @ units)
-    sizes = jnp.concatenate([jnp.zeros(0, c.q.dtype), *parts])
-    # A row may have no derivative, such as that of a distance between points at one place.
-    return jnp.where(sizes > 0, sizes, size)
-
-
-def scales_at(system: AbstractSystem, t: Time, q: Float[Array, "nq"]) -> Float[Array, "ng"]:
-    """`scales` at coordinates, a constant, by one operation that all analyses share."""
-    if n_constraints(system) == 0:
-        return jnp.zeros(0, q.dtype)
-    return kernel(_scales_at)(*stop_gradients((system, t, q)))
-
-
-def _scales_at(system: AbstractSystem, t: Time, q: Float[Array, "nq"]) -> Float[Array, "ng"]:
-    c = system.configuration(t, q)
-    return scales(system, c, jacobian(system, c))
-
-
-def scales_of_joints(
-    system: AbstractSystem, c: AbstractConfiguration, size: Float[Array, ""]
-) -> list[Float[Array, "_m"]]:
-    """`scales` of the residuals of joints, by groups, of a mechanism of a size [m]."""
-
-    def of_group(group: JointGroup, X_FM: Pose) -> Float[Array, "m"]:
-        linear, angular = jnp.split(jnp.abs(local_jacobians(group, X_FM)), 2, axis=2)
-        return (size * jnp.sum(linear, axis=2) + jnp.sum(angular, axis=2)).ravel()
-
-    return [of_group(group, c.relative_poses(g)) for g, group in _constrained(system)]
-
-
-def sizes_of_possible_zeros(
-    system: AbstractSystem, c: AbstractConfiguration, size: Float[Array, ""]
-) -> Float[Array, "ng"]:
-    """Sizes of residuals whose rows of G may be zero, by a mechanism's size [m]; 0 for others."""
-    own = system.own_sizes_of_possible_zeros(c, size)
-    return jnp.zeros(n_constraints(system), c.q.dtype) if own is None else own
-
-
-def above_rounding(
-    c: AbstractConfiguration,
-    misses: Float[Array, "n"],
-    scale: Float[Array, "n"],
-    speed: Float[Array, ""] | float = 1.0,
-) -> Float[Array, "n"]:
-    """Residuals of constraints, zero where they are rounding errors; with derivatives.
-
-    Near singular positions a correction of rounding errors would be their square root.
-
-    **Arguments:** `scale`: `scales` of the rows; `speed`: of rates of residuals, `speed_of`.
-    """
-    return misses - rounding_part(c, misses, scale, speed)
-
-
-def rounding_part(
-    c: AbstractConfiguration,
-    misses: Float[Array, "n"],
-    scale: Float[Array, "n"],
-    speed: Float[Array, ""] | float = 1.0,
-) -> Float[Array, "n"]:
-    """The residuals that are rounding errors, and zero for the others; a constant.
-
-    The arguments are those of `above_rounding`.
-    """
-    limit = rounding(c) * scale * speed
-    return jax.lax.stop_gradient(jnp.where(jnp.abs(misses) <= limit, misses, 0.0))
-
-
-def speed_of(
-    c: AbstractConfiguration, v: Velocities, required: Float[Array, "n"], scale: Float[Array, "n"]
-) -> Float[Array, ""]:
-    """The largest rate, relative to the size of the mechanism [1/s].
-
-    **Arguments:** `required`: prescribed rates of rows, such as those of drivers; `scale`: `scales`
-    of these rows.
-    """
-    asked = jax.lax.stop_gradient(jnp.max(jnp.abs(required) / scale, initial=0.0))
-    return jnp.maximum(reach(c, v), asked)
-
-
 class PortMotion(NamedTuple):
     """Twists of all ports and their rates at v̇ = 0, each along its own axes."""
 
@@ -259,7 +105,9 @@ def magnitude(system: AbstractSystem, twists: Float[Array, "n_ports 6"]) -> Floa
 
     It scales rounding errors of the rates of constraints.
     """
-    frames = [x.array for group in constrained_groups(system) for x in (group.first, group.second)]
+    frames = [
+        x.array for _, group in constrained_groups(system) for x in (group.first, group.second)
+    ]
     ports = np.unique(np.concatenate([system.mechanism.body_ports.array, *frames]))
     return jnp.max(jnp.abs(IndexSet.of(ports).take(twists)), initial=0.0)
 
@@ -286,7 +134,7 @@ def residual(system: AbstractSystem, c: AbstractConfiguration) -> Float[Array, "
 
     parts = [
         jax.vmap(of_joint)(group.joint, c.relative_poses(g)).ravel()
-        for g, group in _constrained(system)
+        for g, group in constrained_groups(system)
     ]
     parts += _coordinate_residuals(system, c.t, _coordinates(system, c))
     return jnp.concatenate([*parts, system.intrinsic_constraint(c)])
@@ -295,7 +143,7 @@ def residual(system: AbstractSystem, c: AbstractConfiguration) -> Float[Array, "
 def rate(system: AbstractSystem, c: AbstractConfiguration, v: Velocities) -> Float[Array, "ng"]:
     """G v [m/s, then 1/s], linear in `v`; equal to ġ if the constraints do not depend on time."""
     twists, parts = c.twists(v), []
-    for g, group in _constrained(system):
+    for g, group in constrained_groups(system):
         V = c.relative_twists(g, twists)
         parts.append(jax.vmap(_joint_rate)(group.joint, c.relative_poses(g), V).ravel())
     return jnp.concatenate([*parts, coordinate_rate(system, c, v)])
@@ -335,7 +183,7 @@ def constraint_bias(
     """
     motion = port_motion(system, c, v) if motion is None else motion
     parts = []
-    for g, group in _constrained(system):
+    for g, group in constrained_groups(system):
         X = c.relative_poses(g)
         V, A = relative_accelerations(group, X, *motion)
 
@@ -410,7 +258,7 @@ def constraint_wrenches(
     n_ports = system.mechanism.n_ports
     wrenches = jnp.zeros((n_ports, 6), dtype=lam.dtype)
     by_group = wrenches_at_joints(system, c, lam)
-    for (g, group), W_M in zip(_constrained(system), by_group, strict=True):
+    for (g, group), W_M in zip(constrained_groups(system), by_group, strict=True):
         wrenches = wrenches + scatter(group, c.relative_poses(g), W_M, n_ports)
     return wrenches
 
@@ -444,7 +292,7 @@ def wrenches_at_joints(
     system: AbstractSystem, c: AbstractConfiguration, lam: Float[Array, "ng"]
 ) -> list[Float[Array, "_n 6"]]:
     """Wrenches of the multipliers on M, along its axes, for the joints of constrained groups."""
-    return wrenches_of(c, [g for g, _ in _constrained(system)], lam)
+    return wrenches_of(c, [g for g, _ in constrained_groups(system)], lam)
 
 
 def wrenches_of(

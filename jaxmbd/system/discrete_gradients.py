@@ -137,7 +137,7 @@ def constraint_wrenches(
     Residuals of joints must be linear in the entries of the relative pose.
     """
     total, start = jnp.zeros((system.mechanism.n_ports, 6), dtype=lam.dtype), 0
-    for group in constraints.constrained_groups(system):
+    for _, group in constraints.constrained_groups(system):
         n, per_joint = len(group), group.joint.sizes()[2]
         own = lam[start : start + n * per_joint].reshape(n, per_joint)
         start += n * per_joint

@@ -6,7 +6,7 @@ from jaxtyping import Array, Float
 
 from ..mechanism.elements import JointForces, Wrenches
 from ..mechanism.index_sets import IndexSet, in_order
-from . import constraints
+from . import constraints, sizes
 from .abstract import AbstractSystem, Coordinates, State, Time, Velocities
 from .configuration import AbstractConfiguration
 from .loads import elastic_force, generalized, loads
@@ -118,11 +118,11 @@ def violations(
 ) -> tuple[Float[Array, "ng"], Float[Array, "ng"], Float[Array, ""]]:
     """Residuals g, their rates ġ, and the largest speed [1/s].
 
-    Residuals are large if they are of the size of `scale`, which is `constraints.scales`, rates if
+    Residuals are large if they are of the size of `scale`, which is `sizes.scales`, rates if
     they are of this size by the speed.
     """
     prescribed = constraints.time_derivative(system, c)
-    speed = constraints.speed_of(c, v, prescribed, scale)
+    speed = sizes.speed_of(c, v, prescribed, scale)
     rate = constraints.rate(system, c, v) + prescribed
     return constraints.residual(system, c), rate, speed
 

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float
 from ..linear.constrained import threshold
 from ..programs.tracing import stop_gradients
 from ..programs.with_slope import converged
-from . import constraints
+from . import constraints, sizes
 from .abstract import AbstractSystem, Coordinates, State, Time, Velocities, as_time
 from .equation_residuals import violations
 from .kernels import kernel
@@ -84,7 +84,7 @@ def projected(
     would be their square root.
     """
     t = as_time(t, system)
-    scale = constraints.scales_at(system, t, state.q)
+    scale = sizes.scales_at(system, t, state.q)
     q = project_positions(system, t, state.q, movable, scale)
     v = project_velocities(system, t, State(q, state.v, state.z), movable, scale)
     return State(q, v, state.z)
@@ -106,7 +106,7 @@ def project_velocities(
     if constraints.n_constraints(system) == 0:
         return state.v
     t = as_time(t, system)
-    scale = constraints.scales_at(system, t, state.q) if scale is None else scale
+    scale = sizes.scales_at(system, t, state.q) if scale is None else scale
     return kernel(_velocities)(system, t, state, scale, movable)
 
 
@@ -120,7 +120,7 @@ def _velocities(
     v, c = state.v, system.configuration(t, state.q)
     residual, rates, speed = violations(system, c, v, scale)
     equations = saddle_point(system, c, residual, movable)
-    rates = constraints.above_rounding(c, rates, scale, speed)
+    rates = sizes.above_rounding(c, rates, scale, speed)
     change, _ = equations.solve(jnp.zeros_like(v), rates)
     return v - change
 
@@ -142,7 +142,7 @@ def project_positions(
     if constraints.n_constraints(system) == 0:
         return q
     t = as_time(t, system)
-    scale = constraints.scales_at(system, t, q) if scale is None else scale
+    scale = sizes.scales_at(system, t, q) if scale is None else scale
     constant, time, start = stop_gradients((system, t, q))
 
     def corrected(end: Array, args: tuple[AbstractSystem, Time, Array, Array]) -> Array:
@@ -190,7 +190,7 @@ def _correct(
     holonomic = np.flatnonzero(constraints.is_holonomic(system))
     g = constraints.residual(system, c)
     equations = saddle_point(system, c, g, movable, rows=holonomic)
-    g = constraints.above_rounding(c, g, scale)
+    g = sizes.above_rounding(c, g, scale)
     change, _ = equations.solve(jnp.zeros(system.nv, dtype=q.dtype), -g[holonomic])
     return system.retract(q, change), jnp.max(jnp.abs(g) / scale)
 
@@ -239,7 +239,7 @@ def dependent(system: AbstractSystem, t: Time, q: Float[Array, "nq"]) -> Bool[Ar
     inertia = jnp.diagonal(system.mass_at(c))
     rows = constraints.jacobian(system, c) / jnp.sqrt(inertia)[None]
     length = row_lengths(system, c, rows.T)
-    violation = constraints.violation(c, constraints.residual(system, c))
+    violation = sizes.violation(c, constraints.residual(system, c))
     scaled, violation = stop_gradients((rows / length[:, None], violation))
     return pivot_columns(scaled, redundant, threshold(rows.shape, violation))
 

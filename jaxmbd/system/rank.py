@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 from ..errors import ModelError
 from ..model.values import require_concrete
 from ..programs import stored
-from . import assembly_modes, constraints
+from . import assembly_modes, constraints, sizes
 from .abstract import AbstractSystem, Coordinates, Time, Velocities, as_time
 
 # Number of nearby configurations, number of attempts to compute them, and their distance: a
@@ -304,7 +304,7 @@ def _evaluate(system: AbstractSystem, t: Time, q: Coordinates) -> tuple[Array, .
     system = system.prepared()
     c = system.configuration(t, q)
     G, g = constraints.jacobian(system, c), constraints.residual(system, c)
-    A, relative = G @ system.solve_mass(c, G.T), g / constraints.scales(system, c, G)
+    A, relative = G @ system.solve_mass(c, G.T), g / sizes.scales(system, c, G)
     return G, A, g, relative, c.ports.p, assembly_modes.angles(system, c)
 
 

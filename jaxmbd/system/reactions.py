@@ -64,7 +64,7 @@ def constraint_reactions(
     """Reactions of the joints with constraint rows; zero for joints that constrain nothing."""
     by_name = {
         name: wrench
-        for group, W_M in zip(
+        for (_, group), W_M in zip(
             constraints.constrained_groups(system),
             constraints.wrenches_at_joints(system, c, lam),
             strict=True,

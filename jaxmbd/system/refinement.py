@@ -2,7 +2,7 @@
 
 One step of iterative refinement corrects accelerations without constraints. With and without
 constraints, they are NaN if a pivot of the mass matrix consists of rounding errors, or if the step
-changes them too much; see `rounding`.
+changes them too much; see `sizes`.
 """
 
 import jax
@@ -17,7 +17,7 @@ from .configuration import AbstractConfiguration
 from .equation_residuals import motion_residual
 from .loads import loads
 from .mass_matrix import forces_on_bodies, inertia_matrix, twist_rates
-from .rounding import load_scale
+from .sizes import load_scale
 
 # Least pivot of the mass matrix in units of the precision and of its diagonal entry. Largest change
 # of the acceleration of a body, relative to the largest one of all bodies, and in units of the

@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float
 
 from ..linear import ConstraintFactors, after, factor_constraints
 from ..programs.tracing import stop_gradients
-from . import constraints
+from . import constraints, sizes
 from .abstract import AbstractSystem, Velocities
 from .configuration import AbstractConfiguration
 
@@ -352,7 +352,7 @@ def saddle_point(
         metric = KineticMetric(system, c, stop_gradients(system.mass_factor(c)))
     else:
         metric = PartialMetric(movable)
-    violation = constraints.violation(c, residual)
+    violation = sizes.violation(c, residual)
     if movable is not None:
         G = jnp.where(movable, G, 0.0)
     B = metric.whiten(G.T)

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 from ..bodies import AbstractBody
 from ..errors import ModelError
 from ..lie import se3
-from ..system import constraints, loads, mass_matrix
+from ..system import constraints, loads, mass_matrix, sizes
 from ..system.abstract import AbstractSystem, State, as_time
 from ..system.acceleration import accelerations, free_accelerations, general_free_accelerations
 from ..system.configuration import AbstractConfiguration
@@ -71,7 +71,7 @@ def check_system(system: AbstractSystem, state: State, t: float = 0.0) -> None:
 @eqx.filter_jit
 def _violation(system: AbstractSystem, t: Array, state: State) -> Float[Array, ""]:
     c = system.configuration(t, state.q, state.z)
-    scale = constraints.scales_at(system, t, state.q)
+    scale = sizes.scales_at(system, t, state.q)
     g, rates, speed = violations(system, c, state.v, scale)
     relative = jnp.maximum(jnp.abs(g), jnp.abs(rates) / (1.0 + speed)) / scale
     return jnp.max(relative, initial=0.0)

@@ -24,7 +24,7 @@ from ...system.abstract import State
 from ...system.kernels import with_values_looked_up
 from ...system.loads import total_loads
 from ...system.refinement import refined_accelerations
-from ...system.rounding import is_checked
+from ...system.sizes import is_checked
 from .articulated import Articulated, as_matrix
 from .composite_inertia import WorldInertia, world_inertia
 from .newton_euler import add_joint_forces, applied_wrenches, external_loads, net_force
@@ -266,7 +266,7 @@ def _last_velocities(system: JointSystem) -> list[int]:
 
 # Rounding errors of accelerations of trees in single precision, estimated by one more step --------
 # One step of iterative refinement with the factors at hand changes accelerations by about the size
-# of their errors; see `jaxmbd.system.rounding`. The refined accelerations are the result.
+# of their errors; see `jaxmbd.system.sizes`. The refined accelerations are the result.
 
 # Largest change of the acceleration of a body, relative to the largest acceleration of all bodies.
 # In 1800 random trees, errors after the step are at most 0.8 % up to this limit, and errors of 13 %

@@ -417,7 +417,7 @@ class JointSystem(AbstractSystem[JointConfiguration]):
         self, c: JointConfiguration, size: Float[Array, ""]
     ) -> Float[Array, "ng"]:
         mechanism, n = self.mechanism, constraints.n_constraints(self)
-        parts = constraints.scales_of_joints(self, c, size)
+        parts = sizes.scales_of_joints(self, c, size)
         for coupling in mechanism.couplings:
             own, source = (jnp.where(is_angle, 1.0, size) for is_angle in coupling.is_angle)
             parts.append(own + jnp.abs(coupling.coupling.ratio) * source)

@@ -13,7 +13,7 @@ from ...mechanism.lowering import lower
 from ...mechanism.tree import tree_poses, tree_tangents
 from ...model import Model
 from ...programs.tracing import branched_error_if
-from ...system import constraints
+from ...system import sizes
 from ...system.abstract import Elastic, State, Time
 from ...system.nodal import NodalFrame
 from ...system.reactions import reactions_of_motion
@@ -156,7 +156,7 @@ class PlanarPointSystem(PointSystem):
     def _off_plane(self, bodies: Pose) -> Float[Array, "n 4"]:
         """Deviation of every body from its height, by the mechanism's extent, and of its normal."""
         geometry, n = self.geometry, self._normal
-        extent = constraints.extent_of(self.mechanism.ports(geometry.reference).p)
+        extent = sizes.extent_of(self.mechanism.ports(geometry.reference).p)
         tilt = jnp.einsum("nij,nkj,k->ni", bodies.R, geometry.R0, n) - n[None]
         height = (bodies.p - geometry.reference.p[1:]) @ n / extent
         return jnp.concatenate([height[:, None], tilt], axis=1)

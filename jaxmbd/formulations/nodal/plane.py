@@ -16,7 +16,7 @@ from ...mechanism.mechanism import Mechanism
 from ...mechanism.tree import tree_poses
 from ...model.values import is_concrete
 from ...programs.tracing import branched_error_if
-from ...system import constraints, joint_motion
+from ...system import joint_motion, sizes
 from ...system.abstract import reference_values
 from ..joint.system import JointSystem
 from ..joint.tree_configuration import JointConfiguration
@@ -177,7 +177,7 @@ def _off_plane(
         return deviation
     n_M = normals(mechanism, reference, plane, group, second=True)
     p = mechanism.ports(reference).p
-    heights = p @ normal_of(plane, n_F.dtype) / constraints.extent_of(p)
+    heights = p @ normal_of(plane, n_F.dtype) / sizes.extent_of(p)
     step = jnp.abs(group.first.take(heights) - group.second.take(heights))
     return deviation + jnp.linalg.norm(n_F - n_M, axis=1) + step
 
