@@ -119,6 +119,7 @@ from .sweeps import distributions as distributions
 from .sweeps import reducers as reducers
 from .sweeps import sweep as sweep
 from .system.abstract import State as State
+from .system.acceleration import Baumgarte as Baumgarte
 from .system.acceleration import acceleration_derivatives as acceleration_derivatives
 from .system.acceleration import accelerations as accelerations
 from .system.body_increments import MotionIncrements as MotionIncrements
@@ -133,5 +134,4 @@ from .system.joint_states import joint_states as joint_states
 from .system.projection import CoordinatePartitioning as CoordinatePartitioning
 from .system.projection import Projection as Projection
 from .system.reactions import reactions as reactions
-from .system.stabilization import Baumgarte as Baumgarte
 from .viz.show import show as show

@@ -22,6 +22,7 @@ from ..model import Model
 from ..nonlinear import linear_root
 from ..system import constraints, joint_motion
 from ..system.abstract import AbstractFormulation, AbstractSystem, Elastic, State, Time, Velocities
+from ..system.acceleration import AbstractStabilization
 from ..system.configuration import (
     AbstractConfiguration,
     AbstractPortConfiguration,
@@ -46,7 +47,6 @@ from ..system.mass_matrix import (
     whiten_wrenches,
 )
 from ..system.sparsity import SparsityPattern, body_sparsity
-from ..system.stabilization import AbstractStabilization
 from .joint.system import JointSystem
 from .joint.tree_recursion import lay_out
 

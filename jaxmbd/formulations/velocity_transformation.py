@@ -20,9 +20,8 @@ from ..mechanism.lowering import lower
 from ..mechanism.mechanism import Mechanism
 from ..model import Model
 from ..system.abstract import AbstractFormulation, AbstractSystem, Elastic, State, Time
-from ..system.acceleration import general_free_accelerations
+from ..system.acceleration import correction, general_free_accelerations
 from ..system.reactions import reactions_of_motion
-from ..system.refinement import correction
 from ..system.sizes import is_checked
 from .formulate import system_of
 from .joint.system import JointSystem

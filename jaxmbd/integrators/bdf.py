@@ -40,11 +40,10 @@ from ..system.abstract import (
     Velocities,
     as_time,
 )
-from ..system.acceleration import accelerations
+from ..system.acceleration import Baumgarte, accelerations
 from ..system.equation_residuals import constraint_rates, motion_residual, step_constraints
 from ..system.first_order import stage_states
 from ..system.loads import StateInputs, rates_at, state_inputs
-from ..system.stabilization import Baumgarte
 from .abstract import Attempt, Increments
 from .implicit import (
     SAME_LENGTH,

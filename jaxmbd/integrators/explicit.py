@@ -15,10 +15,9 @@ from ..errors import IncompatibleIntegrator
 from ..model.arguments import as_instance
 from ..system import constraints
 from ..system.abstract import AbstractSystem, State, Time
-from ..system.acceleration import accelerations
+from ..system.acceleration import AbstractStabilization, Baumgarte, Choice, accelerations
 from ..system.kernels import of_rows
 from ..system.loads import rates_at
-from ..system.stabilization import AbstractStabilization, Baumgarte, Choice
 from .abstract import AbstractIntegrator, Attempt
 
 # A step is unresolved if the acceleration of one stage, held for the whole step, changes velocities

@@ -21,11 +21,11 @@ from ..model.values import as_leaf
 from ..programs import stored
 from .configuration import AbstractConfiguration
 from .sparsity import SparsityPattern
-from .stabilization import AbstractStabilization
 
 if TYPE_CHECKING:  # Python before 3.13 has no defaults of type variables.
     from typing_extensions import TypeVar as TypeVarWithDefault
 
+    from .acceleration import AbstractStabilization
     from .energy import Momentum
 
     C = TypeVarWithDefault("C", bound=AbstractConfiguration, default=Any)
@@ -398,7 +398,7 @@ class AbstractSystem(eqx.Module, Generic[C]):
         return None
 
     def own_constrained_accelerations(
-        self, t: Time, state: State, stabilization: AbstractStabilization | None
+        self, t: Time, state: State, stabilization: "AbstractStabilization | None"
     ) -> tuple[Velocities, Float[Array, "ng"]] | None:
         """v̇ and λ of a system with constraints.
 

@@ -12,10 +12,10 @@ from ..programs.tracing import stop_gradients
 from ..programs.with_slope import converged
 from . import constraints, sizes
 from .abstract import AbstractSystem, Coordinates, State, Time, Velocities, as_time
+from .acceleration import AbstractCorrection, Choice
 from .equation_residuals import violations
 from .kernels import kernel
 from .saddle_point import row_lengths, saddle_point
-from .stabilization import AbstractCorrection, Choice
 
 if TYPE_CHECKING:
     from .abstract import AbstractSystem, State, Time
