@@ -34,7 +34,7 @@ from jaxmbd.lie import (
     se3,
 )
 from jaxmbd.lie.parameterization import AbstractParameterization
-from jaxmbd.system.mass_matrix import spatial_inertia
+from jaxmbd.system.mass_and_energy import spatial_inertia
 
 END = 2.0  # [s]
 STEPS = (4.0, 2.0, 1.0, 0.5, 0.25, 0.125, 0.0625, 0.03125)  # [ms]

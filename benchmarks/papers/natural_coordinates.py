@@ -41,7 +41,7 @@ from jaxmbd import Frame
 from jaxmbd.forces import Gravity
 from jaxmbd.joints import Spherical
 from jaxmbd.system.abstract import AbstractSystem
-from jaxmbd.system.energy import Energy
+from jaxmbd.system.mass_and_energy import Energy
 
 END, STEP = 12.0, 0.005  # [s], of the paper.
 STIFFNESSES = (8e4, 8e5, 1e6, 1e7, 1e8)  # [N/m], the first three of the paper.

@@ -36,7 +36,7 @@ from ..system.equation_residuals import (
     residual_by_bodies,
 )
 from ..system.loads import generalized
-from ..system.mass_matrix import (
+from ..system.mass_and_energy import (
     assembled_bias,
     inertial_factor,
     inertial_wrench,

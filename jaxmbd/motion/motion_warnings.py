@@ -39,8 +39,8 @@ from ..programs.tracing import stop_gradients
 from ..system import constraints
 from ..system.abstract import AbstractSystem, State, Time
 from ..system.contacts import Surfaces, contacts
-from ..system.energy import energy
 from ..system.kernels import kernel, of_rows
+from ..system.mass_and_energy import energy
 from .result_checks import Verdict
 
 # Depth of the first state, as a part of the thickness of the solid.

@@ -27,8 +27,8 @@ from ..programs import with_progress
 from ..programs.tracing import error_if
 from ..system.abstract import AbstractSystem, State, Time, as_time
 from ..system.acceleration import accelerations
-from ..system.energy import energy
 from ..system.joint_states import JointState, joint_states
+from ..system.mass_and_energy import energy
 from .balance import (
     SLOW,
     Place,

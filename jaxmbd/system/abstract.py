@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # Python before 3.13 has no defaults of type variables.
     from typing_extensions import TypeVar as TypeVarWithDefault
 
     from .acceleration import AbstractStabilization
-    from .energy import Momentum
+    from .mass_and_energy import Momentum
 
     C = TypeVarWithDefault("C", bound=AbstractConfiguration, default=Any)
 else:

@@ -35,7 +35,7 @@ from .configuration import AbstractConfiguration
 from .equation_residuals import constraint_rates, motion_residual
 from .kernels import kernel
 from .loads import loads
-from .mass_matrix import forces_on_bodies, inertia_matrix, twist_rates
+from .mass_and_energy import forces_on_bodies, inertia_matrix, twist_rates
 from .saddle_point import SaddlePoint, saddle_point
 from .sizes import is_checked, is_rounding_small, load_scale
 

@@ -17,7 +17,7 @@ from ..bodies import RigidBody
 from ..lie import Pose, se3, so3
 from ..lie.parameterization import AbstractParameterization
 from ..model.arguments import as_instance
-from .mass_matrix import momentum_of
+from .mass_and_energy import momentum_of
 
 Configuration = Float[Array, "7"]
 Increment = Float[Array, "6"]

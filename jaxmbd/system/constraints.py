@@ -26,7 +26,7 @@ from .abstract import AbstractSystem, Time, Velocities
 from .configuration import AbstractConfiguration
 from .joint_motion import relative_accelerations, scatter
 from .loads import generalized
-from .mass_matrix import twist_rates
+from .mass_and_energy import twist_rates
 
 Coordinates = dict[int, Float[Array, "_n _nq"]]  # For groups that couplings or drivers refer to.
 

@@ -10,7 +10,7 @@ from . import constraints, sizes
 from .abstract import AbstractSystem, Coordinates, State, Time, Velocities
 from .configuration import AbstractConfiguration
 from .loads import elastic_force, generalized, loads
-from .mass_matrix import forces_on_bodies
+from .mass_and_energy import forces_on_bodies
 
 
 def motion_residual(

@@ -17,7 +17,7 @@ from .configuration import AbstractConfiguration
 from .discrete_gradients import on_bodies
 from .kernels import kernel
 from .loads import loads
-from .mass_matrix import inertial_wrench, twist_rates
+from .mass_and_energy import inertial_wrench, twist_rates
 
 
 def reactions(

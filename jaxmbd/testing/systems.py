@@ -12,17 +12,17 @@ from jaxtyping import Array, Float
 from ..bodies import AbstractBody
 from ..errors import ModelError
 from ..lie import se3
-from ..system import constraints, loads, mass_matrix, sizes
+from ..system import constraints, loads, mass_and_energy, sizes
 from ..system.abstract import AbstractSystem, State, as_time
 from ..system.acceleration import accelerations, free_accelerations, general_free_accelerations
 from ..system.configuration import AbstractConfiguration
-from ..system.energy import energy
 from ..system.equation_residuals import (
     general_motion_residual,
     motion_residual,
     rest_residual,
     violations,
 )
+from ..system.mass_and_energy import energy
 from .assertions import (
     SECOND_ORDER,
     Findings,
@@ -124,7 +124,7 @@ def _map_findings(system: AbstractSystem, t: Array, state: State) -> Findings:
         ),
         "port_accelerations is the generic one": (
             constraints.port_accelerations(system, c, v),
-            mass_matrix.twist_rates(system, c, v, jnp.zeros_like(v)),
+            mass_and_energy.twist_rates(system, c, v, jnp.zeros_like(v)),
         ),
         "constraint jacobian is the generic one": (G, constraints.general_jacobian(system, c)),
         "constraint rate is the derivative of the residual": (
@@ -176,8 +176,8 @@ def _mass_findings(system: AbstractSystem, t: Array, state: State) -> Findings:
         ),
     }
     generic, generic_bias = (
-        mass_matrix.assembled_mass(system, c),
-        mass_matrix.assembled_bias(system, c, v),
+        mass_and_energy.assembled_mass(system, c),
+        mass_and_energy.assembled_bias(system, c, v),
     )
     if system.intrinsic_names():
         # In the generic matrix, dependent coordinates, such as rotor angles or points of a rigid

@@ -18,8 +18,8 @@ from ..programs import stored
 from ..system.abstract import AbstractSystem, State
 from ..system.contacts import contacts as contacts_at
 from ..system.contacts import tyre_contacts
-from ..system.energy import Energy
 from ..system.loads import element_states, rates_at
+from ..system.mass_and_energy import Energy
 from .keyframes import check_single
 
 try:

@@ -9,7 +9,7 @@ import scipy.linalg
 
 from jaxmbd import flexible
 from jaxmbd.mechanism.bodies import required_force
-from jaxmbd.system.mass_matrix import inertia_matrix
+from jaxmbd.system.mass_and_energy import inertia_matrix
 
 # E I = ρ A = L = 1, with a radius of gyration of 1e-3: rotary inertia does not matter.
 SLENDER = flexible.General(A=1e-3, Iy=1e-9, Iz=1e-9, J=2e-9)

@@ -9,7 +9,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import forces, joints, signals, testing
-from jaxmbd.system import loads, mass_matrix
+from jaxmbd.system import loads, mass_and_energy
 
 T = jnp.asarray(0.7)
 K, GEAR, OHMS, VOLTS = 0.05, 20.0, 1.5, 12.0
@@ -127,7 +127,7 @@ def moving(system, state):
     vdot, _ = mbd.accelerations(system, T, state)
     own = slice(1, 1 + system.mechanism.n_bodies)
     twists = system.configuration(T, state.q).twists(state.v)
-    rates = mass_matrix.twist_rates(system, system.configuration(T, state.q), state.v, vdot)
+    rates = mass_and_energy.twist_rates(system, system.configuration(T, state.q), state.v, vdot)
     return twists[own], rates[own], mbd.energy(system, T, state)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import Frame, forces, joints, testing
-from jaxmbd.system import constraints, mass_matrix
+from jaxmbd.system import constraints, mass_and_energy
 from tests import models
 from tests.formulations import mechanisms
 from tests.marks import thorough_but
@@ -40,7 +40,7 @@ def look(system, state):
     q, v = state.q, state.v
     vdot, _ = mbd.accelerations(system, T, state)
     frames, twists = system.frames(T, q), system.twists(T, q, v)
-    rates = mass_matrix.twist_rates(system, system.configuration(T, q), v, vdot)
+    rates = mass_and_energy.twist_rates(system, system.configuration(T, q), v, vdot)
     rates = eqx.tree_at(lambda named: named.twist, twists, rates)
     return {
         "frames": by_name(frames),
@@ -84,7 +84,7 @@ def number(formulation, inputs):
     system = mbd.formulate(model, formulation)
     state = mbd.assemble(system, guess, rates)
     vdot, _ = mbd.accelerations(system, T, state)
-    moved = mass_matrix.twist_rates(system, system.configuration(T, state.q), state.v, vdot)
+    moved = mass_and_energy.twist_rates(system, system.configuration(T, state.q), state.v, vdot)
     row = system.mechanism.port_names.index("marker")
     return moved[row] @ jnp.array([1.0, -0.7, 0.4, 0.3, -0.5, 0.8])
 

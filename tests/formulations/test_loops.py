@@ -9,7 +9,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import forces, joints
-from jaxmbd.system import constraints, mass_matrix
+from jaxmbd.system import constraints, mass_and_energy
 from tests import models
 
 T = jnp.asarray(0.37)
@@ -84,7 +84,7 @@ def look(system, state):
     rows = jnp.asarray([names.index(f"{joint}.successor") for joint in sorted(tree().joints)])
     return {
         "twists": c.twists(state.v)[rows],
-        "accelerations": mass_matrix.twist_rates(
+        "accelerations": mass_and_energy.twist_rates(
             system, system.configuration(T, state.q), state.v, vdot
         )[rows],
         "reactions": mbd.reactions(system, T, state),

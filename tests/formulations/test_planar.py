@@ -11,7 +11,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import Frame, forces, joints
-from jaxmbd.system import constraints, equation_residuals, mass_matrix
+from jaxmbd.system import constraints, equation_residuals, mass_and_energy
 from tests import models
 from tests.formulations import mechanisms
 from tests.marks import thorough_but
@@ -42,7 +42,7 @@ def start(system, spatial=False, pose=POSE, rate=RATE, **geometry):
 @eqx.filter_jit
 def look(system, state):
     vdot, _ = mbd.accelerations(system, T, state)
-    twists = mass_matrix.twist_rates(system, system.configuration(T, state.q), state.v, vdot)
+    twists = mass_and_energy.twist_rates(system, system.configuration(T, state.q), state.v, vdot)
     names = system.mechanism.port_names
     found = {name: twists[names.index(name)] for name in ("platform", "upper2", "lower3")}
     forces = mbd.reactions(system, T, state)
@@ -106,7 +106,9 @@ def gradient(name):
         system = mbd.formulate(model, formulation)
         state = start(system, spatial, pose, rate, **geometry)
         vdot, _ = mbd.accelerations(system, T, state)
-        twists = mass_matrix.twist_rates(system, system.configuration(T, state.q), state.v, vdot)
+        twists = mass_and_energy.twist_rates(
+            system, system.configuration(T, state.q), state.v, vdot
+        )
         row = system.mechanism.port_names.index("platform")
         return twists[row] @ jnp.array([1.0, 0.7, 0.0, 0.0, 0.0, -0.4])
 
@@ -211,7 +213,7 @@ def test_every_joint_of_a_plane():
 def moving(system, state):
     vdot, _ = mbd.accelerations(system, T, state)
     twists = system.twists(T, state.q, state.v)
-    rates = mass_matrix.twist_rates(system, system.configuration(T, state.q), state.v, vdot)
+    rates = mass_and_energy.twist_rates(system, system.configuration(T, state.q), state.v, vdot)
     rates = eqx.tree_at(lambda named: named.twist, twists, rates)
     joint_states = mbd.joint_states(system, T, state)
     return (

@@ -13,7 +13,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import joints
-from jaxmbd.system import constraints, equation_residuals, loads, mass_matrix
+from jaxmbd.system import constraints, equation_residuals, loads, mass_and_energy
 from tests import models
 
 T = jnp.asarray(0.37)
@@ -43,7 +43,7 @@ def look(system, state):
     motion = {
         "frames": system.frames(T, q).pose,
         "twists": system.twists(T, q, v).twist,
-        "accelerations": mass_matrix.twist_rates(system, system.configuration(T, q), v, vdot),
+        "accelerations": mass_and_energy.twist_rates(system, system.configuration(T, q), v, vdot),
         "energy": mbd.energy(system, T, state),
         "momentum": mbd.momentum(system, T, state),
         "joint velocities": {n: j.v for n, j in mbd.joint_states(system, T, state).items()},
@@ -81,12 +81,12 @@ def compare(system, q, v):
     G = constraints.jacobian(system, c)
     mass = system.mass(q)
     return {
-        "mass": (mass, mass_matrix.assembled_mass(system, c)),
+        "mass": (mass, mass_and_energy.assembled_mass(system, c)),
         "inverse": (mass @ system.solve_mass(c, jnp.eye(system.nv)), jnp.eye(system.nv)),
-        "bias": (system.bias(q, v), mass_matrix.assembled_bias(system, c, v)),
+        "bias": (system.bias(q, v), mass_and_energy.assembled_bias(system, c, v)),
         "ports": (
             constraints.port_accelerations(system, c, v),
-            mass_matrix.twist_rates(system, c, v, jnp.zeros_like(v)),
+            mass_and_energy.twist_rates(system, c, v, jnp.zeros_like(v)),
         ),
         "twists": (
             c.twists(v),

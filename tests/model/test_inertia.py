@@ -8,7 +8,7 @@ import pytest
 import jaxmbd as mbd
 from jaxmbd import inertia
 from jaxmbd.lie import so3
-from jaxmbd.system.mass_matrix import momentum_of, spatial_inertia
+from jaxmbd.system.mass_and_energy import momentum_of, spatial_inertia
 from tests import models
 
 

@@ -13,7 +13,7 @@ from jaxmbd.formulations.joint.tree_configuration import split
 from jaxmbd.system import constraints
 from jaxmbd.system.abstract import reference_values
 from jaxmbd.system.loads import applied, nonconservative, potentials
-from jaxmbd.system.mass_matrix import twist_rates
+from jaxmbd.system.mass_and_energy import twist_rates
 from jaxmbd.system.saddle_point import row_lengths
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import jaxmbd as mbd
 from jaxmbd import Frame, forces, joints, signals
 from jaxmbd.system.abstract import reference_values
-from jaxmbd.system.mass_matrix import twist_rates
+from jaxmbd.system.mass_and_energy import twist_rates
 from tests.properties.sketches import turned
 
 CORNERS = {"fl": (1.3, 0.75), "fr": (1.3, -0.75), "rl": (-1.4, 0.75), "rr": (-1.4, -0.75)}

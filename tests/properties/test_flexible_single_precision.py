@@ -8,7 +8,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import Frame, forces, joints
-from jaxmbd.system.mass_matrix import twist_rates
+from jaxmbd.system.mass_and_energy import twist_rates
 from tests.bodies.test_flexible import slim
 
 GRAVITY = 9.81  # [m/s²]

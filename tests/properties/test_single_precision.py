@@ -9,7 +9,7 @@ import pytest
 import jaxmbd as mbd
 import scalarjit
 from jaxmbd.formulations.joint import free
-from jaxmbd.system.mass_matrix import twist_rates
+from jaxmbd.system.mass_and_energy import twist_rates
 from tests.marks import thorough_but
 from tests.properties import looking
 from tests.properties.draws import FORMULATIONS

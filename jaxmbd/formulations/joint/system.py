@@ -23,7 +23,7 @@ from ...model.arguments import as_names
 from ...system import constraints, joint_motion, sizes
 from ...system.abstract import AbstractFormulation, AbstractSystem, Elastic, State, Time
 from ...system.configuration import relative_poses
-from ...system.mass_matrix import (
+from ...system.mass_and_energy import (
     assembled_bias,
     assembled_mass,
     forces_on_bodies,

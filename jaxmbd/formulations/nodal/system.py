@@ -26,7 +26,7 @@ from ...system.configuration import (
     AbstractPortConfiguration,
     relative_poses,
 )
-from ...system.energy import Momentum
+from ...system.mass_and_energy import Momentum
 from ...system.nodal import AbstractNodalSystem, NodalFrame
 from ...system.reactions import reactions_of_motion
 from ..joint.system import JointSystem
