@@ -124,11 +124,11 @@ from .system.acceleration import acceleration_derivatives as acceleration_deriva
 from .system.acceleration import accelerations as accelerations
 from .system.body_increments import MotionIncrements as MotionIncrements
 from .system.body_increments import RotationIncrements as RotationIncrements
-from .system.contacts import contacts as contacts
-from .system.contacts import tyre_contacts as tyre_contacts
 from .system.inverse_dynamics import driving_forces as driving_forces
 from .system.inverse_dynamics import inverse_dynamics as inverse_dynamics
 from .system.joint_states import joint_states as joint_states
+from .system.loads import contacts as contacts
+from .system.loads import tyre_contacts as tyre_contacts
 from .system.mass_and_energy import energy as energy
 from .system.mass_and_energy import momentum as momentum
 from .system.projection import CoordinatePartitioning as CoordinatePartitioning

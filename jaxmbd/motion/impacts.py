@@ -25,7 +25,7 @@ from ..system import constraints
 from ..system.abstract import AbstractSystem, State, Time, Velocities
 from ..system.acceleration import accelerations
 from ..system.configuration import AbstractConfiguration
-from ..system.contacts import Surfaces, surfaces_of
+from ..system.loads import Surfaces, surfaces_of
 from ..system.projection import project_velocities
 from ..system.saddle_point import saddle_point
 from .results import RESULTS

@@ -38,8 +38,8 @@ from ..programs import stored
 from ..programs.tracing import stop_gradients
 from ..system import constraints
 from ..system.abstract import AbstractSystem, State, Time
-from ..system.contacts import Surfaces, contacts
 from ..system.kernels import kernel, of_rows
+from ..system.loads import Surfaces, contacts
 from ..system.mass_and_energy import energy
 from .result_checks import Verdict
 

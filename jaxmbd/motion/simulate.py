@@ -26,7 +26,7 @@ from ..programs.tracing import unwatched
 from ..system import assembly_modes
 from ..system.abstract import AbstractSystem, State, Time, as_time
 from ..system.constraints import may_be_redundant
-from ..system.contacts import names_on_terrain, surfaces_of, without_contacts
+from ..system.loads import names_on_terrain, surfaces_of, without_contacts
 from ..system.projection import Projection
 from .impacts import Impacts, Run, check_first_state, check_impacts, is_explicit, with_impacts
 from .motion_errors import MeasuresByMotion, below_rounding, measured

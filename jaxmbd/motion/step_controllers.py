@@ -13,8 +13,7 @@ from ..errors import IncompatibleIntegrator, ModelError
 from ..model.values import all_concrete
 from ..programs.tracing import branched_error_if, stop_gradients
 from ..system.abstract import AbstractSystem, Time
-from ..system.contacts import Surfaces
-from ..system.loads import TIME_TOLERANCE, time_tolerance
+from ..system.loads import TIME_TOLERANCE, Surfaces, time_tolerance
 
 
 class Start(NamedTuple):

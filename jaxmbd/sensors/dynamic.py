@@ -15,9 +15,8 @@ from ..model.model import unknown
 from ..model.values import as_leaf
 from ..system.abstract import AbstractSystem, State, Time
 from ..system.acceleration import accelerations
-from ..system.contacts import contacts
 from ..system.inverse_dynamics import driving_forces
-from ..system.loads import element_states
+from ..system.loads import contacts, element_states
 from ..system.reactions import reactions
 from .abstract import AbstractSensor
 

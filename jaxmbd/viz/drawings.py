@@ -12,7 +12,7 @@ from ..forces import Contact, Tyre
 from ..mechanism.elements import FrameElements
 from ..motion.motion import AbstractMotion
 from ..system.abstract import State
-from ..system.contacts import contacts, tyre_contacts
+from ..system.loads import contacts, tyre_contacts
 from . import meshes
 from .meshes import Mesh
 from .scene import (

@@ -16,9 +16,8 @@ from ..model.model import unknown
 from ..motion.motion import AbstractMotion
 from ..programs import stored
 from ..system.abstract import AbstractSystem, State
-from ..system.contacts import contacts as contacts_at
-from ..system.contacts import tyre_contacts
-from ..system.loads import element_states, rates_at
+from ..system.loads import contacts as contacts_at
+from ..system.loads import element_states, rates_at, tyre_contacts
 from ..system.mass_and_energy import Energy
 from .keyframes import check_single
 

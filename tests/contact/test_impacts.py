@@ -14,7 +14,7 @@ import jaxmbd as mbd
 from jaxmbd import contact, forces, inertia, joints
 from jaxmbd.motion.impacts import collision
 from jaxmbd.system import constraints
-from jaxmbd.system.contacts import surfaces_of
+from jaxmbd.system.loads import surfaces_of
 from tests.contact import models
 
 G = models.GRAVITY
