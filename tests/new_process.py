@@ -1,12 +1,11 @@
 """Clear what this process remembers, so that a test can act as a new process."""
 
-from jaxmbd.programs import storage
-from jaxmbd.system import kernels
+from jaxmbd.programs import storage, tracing
 from tests.scalarjit import new_process
 
 
 def forget() -> None:
     """Forget the programs of this process, as a new process does."""
-    for known in (storage._known, kernels._known):
+    for known in (storage._known, tracing._known):
         known.clear()
     new_process.forget()

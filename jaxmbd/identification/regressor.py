@@ -28,12 +28,12 @@ from ..mechanism.float_types import as_own
 from ..model.arguments import as_mapping, as_names
 from ..model.model import unknown
 from ..programs import stored
+from ..programs.tracing import kernel
 from ..signals import Constant
 from ..system import constraints
 from ..system.abstract import AbstractSystem, require_system
 from ..system.configuration import AbstractConfiguration
 from ..system.equation_residuals import motion_residual
-from ..system.kernels import kernel
 from ..system.loads import generalized
 
 INERTIAL = ("m", "mcx", "mcy", "mcz", "Ixx", "Ixy", "Iyy", "Ixz", "Iyz", "Izz")

@@ -13,10 +13,10 @@ from jaxtyping import Array, Float, PyTree
 
 from ..errors import IncompatibleIntegrator
 from ..model.arguments import as_instance
+from ..programs.tracing import of_rows
 from ..system import constraints
 from ..system.abstract import AbstractSystem, State, Time
 from ..system.acceleration import AbstractStabilization, Baumgarte, Choice, accelerations
-from ..system.kernels import of_rows
 from ..system.loads import rates_at
 from .abstract import AbstractIntegrator, Attempt
 

@@ -10,14 +10,13 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, PyTree
 
 from ..nonlinear import ENOUGH, Blocks, CachedFactors, Newton
-from ..programs.tracing import stop_gradients
+from ..programs.tracing import kernel, stop_gradients
 from ..system import sizes
 from ..system.abstract import AbstractSystem, State, States, Time, Velocities
 from ..system.configuration import AbstractConfiguration
 from ..system.constraints import is_holonomic, may_be_redundant, n_constraints, redundant_rows
 from ..system.equation_residuals import constraint_rates
 from ..system.first_order import stage_states
-from ..system.kernels import kernel
 from ..system.loads import state_inputs
 from ..system.projection import scattered_jacobian
 from ..system.sizes import sizes_of_possible_zeros

@@ -19,10 +19,10 @@ from ..model.arguments import as_names
 from ..model.model import unknown
 from ..model.values import all_concrete
 from ..programs import stored
+from ..programs.tracing import kernel
 from ..system import constraints, sizes
 from ..system.abstract import AbstractSystem, State, Time, Velocities
 from ..system.configuration import AbstractConfiguration
-from ..system.kernels import kernel
 from ..system.tangent_space import free_velocities
 
 

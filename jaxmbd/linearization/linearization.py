@@ -17,10 +17,10 @@ from ..model.arguments import as_mapping
 from ..model.values import all_concrete
 from ..motion.system_and_state import as_start, as_system, check_numbers
 from ..programs import stored, with_progress
+from ..programs.tracing import kernel
 from ..system import constraints, sizes
 from ..system.abstract import AbstractSystem, State, Time, as_time
 from ..system.equation_residuals import violations
-from ..system.kernels import kernel
 from ..system.sizes import length
 from .coordinates import Coordinates, candidate_sizes, coordinates_at
 from .inputs import Input, find_inputs

@@ -23,13 +23,12 @@ from jaxtyping import Array, Float
 from scalarjit.with_room import with_room
 
 from ..programs import stored
-from ..programs.tracing import with_name
+from ..programs.tracing import kernel, with_name
 from ..system import constraints
 from ..system.abstract import AbstractSystem, State, States, Time, Velocities
 from ..system.acceleration import accelerations
 from ..system.configuration import AbstractConfiguration
 from ..system.equation_residuals import constraint_rates
-from ..system.kernels import kernel
 from ..system.loads import rates_at
 from ..system.saddle_point import SaddlePoint
 from ..system.tangent_space import constraint_equations, null_space_of

@@ -18,8 +18,8 @@ from ..model.arguments import as_count
 from ..model.values import all_concrete
 from ..motion.motion import GivenMotion
 from ..programs import stored
+from ..programs.tracing import kernel
 from ..system.abstract import AbstractSystem, State, Time, Velocities
-from ..system.kernels import kernel
 from ..system.projection import project_positions, project_velocities
 from .linearization import Linearization
 

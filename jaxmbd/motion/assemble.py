@@ -20,7 +20,7 @@ from ..mechanism.mechanism import Mechanism
 from ..model.model import unknown
 from ..model.values import as_jax, as_leaf, is_concrete, on_host
 from ..programs import stored, with_progress
-from ..programs.tracing import error_if
+from ..programs.tracing import error_if, kernel
 from ..system import constraints, sizes
 from ..system.abstract import (
     AbstractSystem,
@@ -33,7 +33,6 @@ from ..system.abstract import (
     require_system,
 )
 from ..system.configuration import AbstractConfiguration
-from ..system.kernels import kernel
 from ..system.saddle_point import saddle_point
 from .loop_closure import Target, Targets, closed, joint_rows, target_scales
 

@@ -14,11 +14,10 @@ from scalarjit.with_room import with_room
 from ..errors import AssemblyError, ModelError
 from ..model.values import as_leaf, is_concrete
 from ..programs import stored, with_progress
-from ..programs.tracing import error_if
+from ..programs.tracing import error_if, kernel
 from ..system import assembly_modes, constraints, sizes
 from ..system.abstract import AbstractSystem, State, Time, Velocities
 from ..system.equation_residuals import violations
-from ..system.kernels import kernel
 from ..system.projection import projected
 from ..system.saddle_point import saddle_point
 from .motion import AbstractMotion

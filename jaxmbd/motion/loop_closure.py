@@ -19,11 +19,10 @@ from ..joints.rotation import FreeRotation
 from ..lie import so3
 from ..model.values import is_concrete, on_host
 from ..programs import stored
-from ..programs.tracing import branched_error_if, error_if, stop_gradients
+from ..programs.tracing import branched_error_if, error_if, kernel, stop_gradients
 from ..system import assembly_modes, constraints, sizes
 from ..system.abstract import AbstractSystem, Coordinates, Time, Velocities
 from ..system.configuration import AbstractConfiguration
-from ..system.kernels import kernel
 from ..system.saddle_point import row_lengths
 
 # Newton's method for optimistix, with steps of limited size ---------------------------------------

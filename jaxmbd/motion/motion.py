@@ -19,10 +19,9 @@ from ..model.arguments import described
 from ..model.model import unknown
 from ..model.values import all_concrete, is_concrete
 from ..programs import stored
-from ..programs.tracing import error_if
+from ..programs.tracing import error_if, kernel, of_rows
 from ..system.abstract import AbstractSystem, NamedPoses, NamedTwists, State, Time
 from ..system.joint_states import JointState, joint_states
-from ..system.kernels import kernel, of_rows
 from ..system.loads import element_states
 from ..system.mass_and_energy import Energy, Momentum, energy, momentum
 from ..system.reactions import reactions

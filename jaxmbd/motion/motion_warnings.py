@@ -35,10 +35,9 @@ from ..forces import (
 from ..mechanism.loops import block_in_words
 from ..model.values import all_concrete
 from ..programs import stored
-from ..programs.tracing import stop_gradients
+from ..programs.tracing import kernel, of_rows, stop_gradients
 from ..system import constraints
 from ..system.abstract import AbstractSystem, State, Time
-from ..system.kernels import kernel, of_rows
 from ..system.loads import Surfaces, contacts
 from ..system.mass_and_energy import energy
 from .result_checks import Verdict

@@ -10,12 +10,11 @@ import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
 from ..joints.abstract import n_rows
-from ..programs.tracing import stop_gradients
+from ..programs.tracing import kernel, of_rows, stop_gradients
 from ..system import assembly_modes, constraints, sizes
 from ..system.abstract import AbstractSystem, State, Time
 from ..system.equation_residuals import constraint_rates
 from ..system.joint_states import joint_states
-from ..system.kernels import kernel, of_rows
 from ..system.loads import element_states
 from .results import RESULTS
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..system.kernels import kernel_of
+from ..programs.tracing import kernel_of
 from .blocks import Blocks
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from ..model.arguments import as_instance
-from ..programs.tracing import stop_gradients
-from ..system.kernels import kernel
+from ..programs.tracing import kernel, stop_gradients
 from .blocks import Blocks
 from .factorization import AbstractLinearization, Residual
 from .implicit_function import implicit, saved_residuals

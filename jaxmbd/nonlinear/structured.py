@@ -20,7 +20,7 @@ from jaxtyping import Array, Float
 import scalarjit
 
 from ..errors import ModelError
-from ..system.kernels import kernel_of
+from ..programs.tracing import kernel_of
 from .blocks import Blocks
 from .factorization import (
     AbstractFactorization,

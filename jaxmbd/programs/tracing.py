@@ -3,18 +3,26 @@
 Tracing takes most of the time before a first result, and half of the operations of a program belong
 to a few small functions of rotations. With `inlined_jit`, JAX traces such a function once, caches
 the operations with their batched and differentiated forms, and inlines them into each program that
-calls the function. The programs do not change.
+calls the function. The programs do not change. With `kernel`, a function of the mechanics becomes
+one operation of generated code.
 """
 
 import inspect
 import sys
+import threading
 import traceback
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import wraps
 from typing import Any, ParamSpec, TypeVar, cast
 
 import equinox as eqx
 import jax
+
+import scalarjit
+
+from .identity import Call, Unknown
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -31,6 +39,74 @@ def with_name(fn: Callable[P, R]) -> Callable[P, R]:
     JAX prints those without one for its messages, of `jax.linearize` a whole program.
     """
     return lambda *args, **kwargs: fn(*args, **kwargs)
+
+
+# Evaluations of the mechanics as single operations of the programs that use them ------------------
+
+# The most rows that are evaluated in turn. Compiling the accelerations of a four-bar for batches
+# takes a second, their evaluation in turn 10 µs a row.
+FEW_ROWS = 1_024
+
+# Largest number of kernels that are remembered, each with its program.
+REMEMBERED = 512
+
+_known: OrderedDict[Any, scalarjit.NativeFunction | None] = OrderedDict()
+_lock = threading.RLock()
+
+
+def kernel(fn: Callable[P, R]) -> Callable[P, R]:
+    """fn as one operation, traced once for all arguments of the same structure.
+
+    Programs that call it contain one operation instead of the mechanics, with rules for batches and
+    derivatives. What generated code does not cover is traced as part of the program.
+    """
+
+    @wraps(fn)
+    def called(*args: P.args, **kwargs: P.kwargs) -> R:
+        assert not kwargs
+        found = kernel_of(fn, *args)
+        return fn(*args, **kwargs) if found is None else found(*args)
+
+    return called
+
+
+def of_rows(fn: Callable[..., R], *rows: Any) -> R:
+    """fn of each row of arrays.
+
+    Few rows are evaluated in turn, by the generated code for one state: it is not compiled for
+    batches as well.
+    """
+    few = len(jax.tree.leaves(rows)[0]) <= FEW_ROWS
+    if few and scalarjit.platform() == "cpu" and scalarjit.why_none() is None:
+        return jax.lax.map(lambda row: fn(*row), rows)
+    return jax.vmap(fn)(*rows)
+
+
+def kernel_of(fn: Callable[..., Any], *args: Any) -> scalarjit.NativeFunction | None:
+    """The operation of `kernel` for arguments of this structure; None if no code is generated."""
+    if scalarjit.why_none() is not None:
+        return None
+    leaves, structure = jax.tree.flatten(args)
+    call = Call.of(fn, leaves, structure)
+    try:
+        hash(call)
+    except TypeError:
+        return scalarjit.native_of(fn, *args)
+    with _lock:
+        if call in _known:
+            _known.move_to_end(call)
+            return _known[call]
+    try:
+        name = call.name()
+    except Unknown:
+        found = scalarjit.native_of(fn, *args)
+    else:
+        found = scalarjit.native_by_name(name, fn, *args)
+    with _lock:
+        _known[call] = found
+        while len(_known) > REMEMBERED:
+            _known.popitem(last=False)
+    return found
 
 
 # `stop_gradient` of arguments, for functions with their own derivative rule or none ---------------

@@ -22,12 +22,12 @@ from jaxtyping import Array, Float
 
 from ..nonlinear import AbstractFactorization, Blocks
 from ..nonlinear.factorization import Residual
+from ..programs.tracing import kernel
 from ..system import constraints, sizes
 from ..system.abstract import AbstractSystem, Coordinates, State, States, Time, Velocities
 from ..system.acceleration import accelerations
 from ..system.configuration import AbstractConfiguration
 from ..system.equation_residuals import rest_residual
-from ..system.kernels import kernel
 from ..system.loads import elastic_force, generalized, loads, rates_of_states, state_inputs
 
 # Least rate, as a part of that of the springs, times the square root of the float type's precision:

@@ -21,12 +21,11 @@ from ..motion.system_and_state import as_start, as_system
 from ..nonlinear import Automatic
 from ..nonlinear.implicit_function import implicit
 from ..programs import stored, with_progress
-from ..programs.tracing import stop_gradients, unwatched
+from ..programs.tracing import kernel, stop_gradients, unwatched
 from ..programs.with_slope import with_slope_of
 from ..system import constraints
 from ..system.abstract import AbstractSystem, State, Time, as_time
 from ..system.acceleration import accelerations
-from ..system.kernels import kernel
 from ..system.reactions import reactions_of
 from .balance import (
     SLOW,

@@ -18,8 +18,8 @@ from scalarjit import native_or_traced
 from ..model.values import as_jax
 from ..nonlinear import AbstractFactorization, Blocks
 from ..nonlinear.factorization import Residual
+from ..programs.tracing import kernel
 from ..system.abstract import AbstractSystem, Time, Velocities
-from ..system.kernels import kernel
 from .balance import (
     SLOW,
     Balance,

@@ -17,10 +17,9 @@ from jaxtyping import Array, Bool, Float, Int
 from ..linear import after, eig, general_eig
 from ..nonlinear import AbstractFactorization, Blocks, Dense
 from ..nonlinear.factorization import Residual
-from ..programs.tracing import stop_gradients
+from ..programs.tracing import kernel, stop_gradients
 from ..system import constraints
 from ..system.abstract import AbstractSystem, State, Time
-from ..system.kernels import kernel
 from ..system.saddle_point import saddle_point
 from ..system.tangent_space import tangent_matrices
 from .balance import SLOW, Balance, Place, Scales, at_place, equations, parts, stiffness, unknowns

@@ -28,12 +28,11 @@ from ..linear.constrained import DISTURBANCE
 from ..model.arguments import as_instance
 from ..model.values import as_leaf, is_concrete
 from ..programs import stored
-from ..programs.tracing import stop_gradients
+from ..programs.tracing import kernel, stop_gradients
 from . import constraints, sizes
 from .abstract import AbstractSystem, State, Time, Velocities, as_state, as_time
 from .configuration import AbstractConfiguration
 from .equation_residuals import constraint_rates, motion_residual
-from .kernels import kernel
 from .loads import loads
 from .mass_and_energy import forces_on_bodies, inertia_matrix, twist_rates
 from .saddle_point import SaddlePoint, saddle_point

@@ -15,10 +15,9 @@ from jaxtyping import Array, Bool, Float
 
 from ..lie import vector
 from ..programs import stored
-from ..programs.tracing import stop_gradients
+from ..programs.tracing import kernel, stop_gradients
 from .abstract import AbstractSystem, Coordinates, Time
 from .configuration import AbstractConfiguration
-from .kernels import kernel
 from .nodal import AbstractNodalSystem
 
 # From this misalignment [rad] on the nearest root of the residual is a false one.

@@ -12,12 +12,12 @@ from ..mechanism.float_types import as_own
 from ..model.arguments import as_names
 from ..model.model import unknown
 from ..programs import stored
+from ..programs.tracing import kernel
 from . import constraints
 from .abstract import AbstractSystem, State, Time, Velocities, as_state, as_time
 from .acceleration import accelerations
 from .configuration import AbstractConfiguration
 from .equation_residuals import motion_residual
-from .kernels import kernel
 from .saddle_point import SaddlePoint, least_squares, saddle_point
 
 

@@ -1,7 +1,7 @@
 """Loads of all elements, their generalized forces, potentials, state rates and contacts."""
 
 from functools import singledispatch
-from typing import Any
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -23,6 +23,7 @@ from ..mechanism.elements import (
 )
 from ..mechanism.mechanism import Mechanism
 from ..programs import stored
+from ..signals import AbstractSignal
 from .abstract import AbstractSystem, State, States, Time, Velocities, as_state, as_time
 from .configuration import AbstractConfiguration
 
@@ -379,3 +380,38 @@ def without_contacts(system: AbstractSystem) -> Any:
     """The system without the forces of its contacts."""
     rest = tuple(x for x in system.mechanism.elements if not isinstance(x.element, Contact))
     return eqx.tree_at(lambda s: s.mechanism.elements, system, rest)
+
+
+# Signals that look values up in tables, evaluated once outside of generated code ------------------
+#
+# Generated code cannot search a long table. It is given the values instead.
+
+S = TypeVar("S", bound=AbstractSystem)
+
+
+class _Value(AbstractSignal):
+    """The value of a signal at one time."""
+
+    value: Float[Array, "..."]
+
+    def __call__(self, t: Time) -> Float[Array, "..."]:
+        return self.value
+
+
+def with_values_looked_up(system: S, t: Time) -> S:
+    """The system at time t, with values instead of signals that look up.
+
+    Only signals of elements that declare them in `signals_at_own_time` are replaced.
+    """
+    for g, group in enumerate(system.mechanism.elements):
+        for name in type(group.element).signals_at_own_time:
+            signal = getattr(group.element, name)
+            if not (isinstance(signal, AbstractSignal) and signal.looks_up):
+                continue
+            values = jax.vmap(lambda signal: signal(t))(signal)
+
+            def place(system: S, g: int = g, name: str = name) -> AbstractSignal:
+                return getattr(system.mechanism.elements[g].element, name)
+
+            system = eqx.tree_at(place, system, _Value(values))
+    return system

@@ -13,9 +13,9 @@ from ..bodies import AbstractBody, RigidBody
 from ..lie import Pose, se3, so3
 from ..mechanism.bodies import required_force
 from ..programs import stored
+from ..programs.tracing import kernel
 from .abstract import AbstractSystem, Coordinates, State, Time, Velocities, as_state, as_time
 from .configuration import AbstractConfiguration
-from .kernels import kernel
 from .loads import potentials
 
 

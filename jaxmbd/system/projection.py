@@ -8,13 +8,12 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from ..linear.constrained import threshold
-from ..programs.tracing import stop_gradients
+from ..programs.tracing import kernel, stop_gradients
 from ..programs.with_slope import converged
 from . import constraints, sizes
 from .abstract import AbstractSystem, Coordinates, State, Time, Velocities, as_time
 from .acceleration import AbstractCorrection, Choice
 from .equation_residuals import violations
-from .kernels import kernel
 from .saddle_point import row_lengths, saddle_point
 
 if TYPE_CHECKING:

@@ -10,12 +10,12 @@ from ..joints.abstract import n_rows
 from ..lie import Pose, se3, so3
 from ..mechanism.elements import Wrenches
 from ..programs import stored
+from ..programs.tracing import kernel
 from . import constraints, joint_motion
 from .abstract import AbstractSystem, State, Time, Velocities, as_state, as_time
 from .acceleration import accelerations
 from .configuration import AbstractConfiguration
 from .discrete_gradients import on_bodies
-from .kernels import kernel
 from .loads import loads
 from .mass_and_energy import inertial_wrench, twist_rates
 

@@ -12,7 +12,7 @@ from ..lie import Pose, so3
 from ..mechanism.elements import JointForces, Wrenches
 from ..mechanism.groups import JointGroup
 from ..mechanism.mechanism import Mechanism
-from ..programs.tracing import stop_gradients
+from ..programs.tracing import kernel, stop_gradients
 from .abstract import AbstractSystem, State, Time, Velocities
 from .configuration import AbstractConfiguration
 from .constraints import (
@@ -22,7 +22,6 @@ from .constraints import (
     local_jacobians,
     n_constraints,
 )
-from .kernels import kernel
 
 
 @kernel

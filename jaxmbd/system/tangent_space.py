@@ -17,12 +17,11 @@ from ..errors import ModelError
 from ..linear import ConstraintFactors
 from ..model.values import all_concrete
 from ..programs import stored
-from ..programs.tracing import stop_gradients
+from ..programs.tracing import kernel, stop_gradients
 from . import constraints
 from .abstract import AbstractSystem, State, States, Time, Velocities, as_state, as_time
 from .configuration import AbstractConfiguration
 from .equation_residuals import motion_residual
-from .kernels import kernel
 from .loads import state_rates
 from .saddle_point import SaddlePoint, saddle_point
 

@@ -1,9 +1,11 @@
-"""Functions whose operations JAX keeps, and the programs that they make."""
+"""Functions whose operations JAX keeps, and evaluations of the mechanics as single operations."""
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+import pytest
 
-from jaxmbd.programs.tracing import inlined_jit
+from jaxmbd.programs.tracing import FEW_ROWS, inlined_jit, kernel, of_rows
 
 
 def square_sum(x):
@@ -41,3 +43,17 @@ def test_shapes_have_operations_of_their_own():
     for x in (jnp.ones(2), jnp.ones(3), jnp.ones((), dtype=jnp.float32)):
         assert kept(x) == square_sum(x)
         assert kept(x).dtype == x.dtype
+
+
+@kernel
+def angle(t, q):
+    return {"angle": jnp.arctan2(q[0], q[1]) * t}
+
+
+@pytest.mark.parametrize("n", [0, 3, FEW_ROWS, FEW_ROWS + 1])
+def test_few_rows_are_evaluated_in_turn(n):
+    ts, q = jnp.linspace(0.0, 1.0, n), jnp.cos(jnp.arange(2.0 * n)).reshape(n, 2)
+    program = jax.make_jaxpr(lambda ts, q: of_rows(angle, ts, q))(ts, q)
+    assert ("scan" in [x.primitive.name for x in program.eqns]) == (n <= FEW_ROWS)
+    found = of_rows(angle, ts, q)["angle"]
+    np.testing.assert_allclose(found, np.arctan2(q[:, 0], q[:, 1]) * ts, rtol=1e-14)

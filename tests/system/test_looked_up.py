@@ -8,7 +8,7 @@ import pytest
 import jaxmbd as mbd
 import scalarjit
 from jaxmbd import forces, signals
-from jaxmbd.system.kernels import with_values_looked_up
+from jaxmbd.system.loads import with_values_looked_up
 from scalarjit.jaxprs import holds
 
 TS = np.linspace(0.0, 2.0, 201)

@@ -16,7 +16,7 @@ from ...mechanism.index_sets import IndexSet
 from ...system import constraints
 from ...system.abstract import State, Time
 from ...system.acceleration import Matrices, free_accelerations
-from ...system.kernels import with_values_looked_up
+from ...system.loads import with_values_looked_up
 from .load_derivatives import Plan, plan_of
 from .residual_derivatives import MAX_BY_ENTRIES, residual_derivatives
 from .system import JointSystem

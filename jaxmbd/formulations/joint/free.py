@@ -22,8 +22,7 @@ from ...programs.with_slope import jvp_with_zeros
 from ...system import constraints
 from ...system.abstract import State
 from ...system.acceleration import refined_accelerations
-from ...system.kernels import with_values_looked_up
-from ...system.loads import total_loads
+from ...system.loads import total_loads, with_values_looked_up
 from ...system.sizes import is_checked
 from .articulated import Articulated, as_matrix
 from .composite_inertia import WorldInertia, world_inertia
