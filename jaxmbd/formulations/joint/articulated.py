@@ -12,8 +12,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ...lie import so3
-from .composite_inertia import WorldInertia
 from .tree_recursion import TreeRecursion
 
 # Pivots up to this multiple of the machine epsilon, relative to the inertia of all bodies that the
@@ -158,10 +156,3 @@ def least_pivots(
     **Arguments:** mass and moments of inertia of all bodies that each velocity moves.
     """
     return jax.vmap(_least_pivot)(S, mass, jnp.trace(J, axis1=1, axis2=2))
-
-
-def as_matrix(inertia: WorldInertia) -> Float[Array, "6 6"]:
-    """Inertia of a body as a matrix, from world twist to momentum."""
-    H = so3.hat(inertia.h)
-    linear = jnp.concatenate([inertia.mass * jnp.eye(3, dtype=H.dtype), -H], axis=1)
-    return jnp.concatenate([linear, jnp.concatenate([H, inertia.J], axis=1)])

@@ -24,15 +24,16 @@ from ...system.abstract import State
 from ...system.acceleration import refined_accelerations
 from ...system.loads import total_loads, with_values_looked_up
 from ...system.sizes import is_checked
-from .articulated import Articulated, as_matrix
-from .composite_inertia import WorldInertia, world_inertia
+from .articulated import Articulated
 from .newton_euler import add_joint_forces, applied_wrenches, external_loads, net_force
 from .system import JointSystem
 from .tree_configuration import (
     JointConfiguration,
+    WorldInertia,
     sum_over_ancestors,
     velocity_product_twists,
     velocity_products,
+    world_inertia,
 )
 from .tree_recursion import ROOT
 
@@ -225,7 +226,7 @@ def _loads(system: JointSystem, t: Float[Array, ""], state: State) -> _Loads:
 
 def _articulated(system: JointSystem, loads: _Loads) -> Articulated:
     """The articulated bodies, which solve with the mass matrix by one pass in each direction."""
-    own = _on_last_velocities(system, jax.vmap(as_matrix)(loads.inertia))
+    own = _on_last_velocities(system, jax.vmap(WorldInertia.matrix)(loads.inertia))
     return Articulated(
         system.layout.recursion, loads.configuration.H, own, system.reflected_inertias()
     )

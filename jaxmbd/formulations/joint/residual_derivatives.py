@@ -34,7 +34,6 @@ from ...mechanism.elements import JointElements
 from ...mechanism.index_sets import IndexSet
 from ...system import constraints
 from ...system.loads import loads
-from .composite_inertia import WorldInertia, flatten, unflatten
 from .load_derivatives import (
     Plan,
     by_displacements,
@@ -47,11 +46,14 @@ from .newton_euler import add_joint_forces
 from .system import JointSystem
 from .tree_configuration import (
     JointConfiguration,
+    WorldInertia,
     carriers_of,
+    flatten,
     join,
     split,
     sum_over_ancestors,
     sum_over_subtrees,
+    unflatten,
     velocity_product_twists,
 )
 

@@ -30,17 +30,20 @@ from ...system.mass_and_energy import (
     squares_of_wrenches,
 )
 from .articulated import least_pivots
-from .composite_inertia import WorldInertia, flatten, unflatten, world_inertia
 from .tree_configuration import (
     JointConfiguration,
+    WorldInertia,
     ancestors,
+    flatten,
     join,
     motion_columns,
     shifted_ports,
     split,
     sum_over_ancestors,
     sum_over_subtrees,
+    unflatten,
     velocity_product_twists,
+    world_inertia,
 )
 from .tree_recursion import Layout, lay_out
 
