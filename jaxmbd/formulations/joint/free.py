@@ -24,7 +24,6 @@ from ...system.abstract import State
 from ...system.acceleration import refined_accelerations
 from ...system.loads import total_loads, with_values_looked_up
 from ...system.sizes import is_checked
-from .articulated import Articulated
 from .newton_euler import add_joint_forces, applied_wrenches, external_loads, net_force
 from .system import JointSystem
 from .tree_configuration import (
@@ -35,7 +34,7 @@ from .tree_configuration import (
     velocity_products,
     world_inertia,
 )
-from .tree_recursion import ROOT
+from .tree_recursion import ROOT, Articulated
 
 # Up to this number of velocities a dense factorization takes less time than recursions that are not
 # generated code.

@@ -29,7 +29,6 @@ from ...system.mass_and_energy import (
     forces_on_bodies,
     squares_of_wrenches,
 )
-from .articulated import least_pivots
 from .tree_configuration import (
     JointConfiguration,
     WorldInertia,
@@ -45,7 +44,7 @@ from .tree_configuration import (
     velocity_product_twists,
     world_inertia,
 )
-from .tree_recursion import Layout, lay_out
+from .tree_recursion import Layout, lay_out, least_pivots
 
 
 class JointCoordinates(AbstractFormulation):
