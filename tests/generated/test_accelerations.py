@@ -11,7 +11,7 @@ import pytest
 import jaxmbd as mbd
 import scalarjit
 from jaxmbd import forces, joints
-from jaxmbd.formulations.joint import free
+from jaxmbd.formulations.joint import tree_dynamics
 from jaxmbd.model.frame import JointReference
 from jaxmbd.system.equation_residuals import motion_residual
 from scalarjit.lengths import length
@@ -124,7 +124,7 @@ def test_motions_and_gradients_with_and_without_generated_code(way):
 @pytest.mark.long
 def test_a_long_chain_without_generated_code():
     """Recursions give the same accelerations and derivatives, alone and in a batch."""
-    system = mbd.formulate(chain(free.MAX_DENSE + 4), mbd.JointCoordinates())
+    system = mbd.formulate(chain(tree_dynamics.MAX_DENSE + 4), mbd.JointCoordinates())
     q = jnp.cos(jnp.arange(system.nv, dtype=float))
 
     def value_and_slopes(v, x):

@@ -7,7 +7,7 @@ import pytest
 import jaxmbd as mbd
 import scalarjit
 from jaxmbd import contact, forces, tyres
-from jaxmbd.formulations.joint.free import _by_articulated_bodies
+from jaxmbd.formulations.joint.tree_dynamics import _by_articulated_bodies
 
 SURFACES = {
     "half space": contact.HalfSpace("ground"),

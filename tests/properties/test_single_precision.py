@@ -8,7 +8,7 @@ import pytest
 
 import jaxmbd as mbd
 import scalarjit
-from jaxmbd.formulations.joint import free
+from jaxmbd.formulations.joint import tree_dynamics
 from jaxmbd.system.mass_and_energy import twist_rates
 from tests.marks import thorough_but
 from tests.properties import looking
@@ -87,7 +87,7 @@ LIGHT = [(k, (-6, 6)) for k in (12, 18, 24, 28, 51, 58, 61, 97)]
 
 
 def by_mass_matrix(system, t, state):
-    return free._by_mass_matrix(system, (t, state)), None
+    return tree_dynamics._by_mass_matrix(system, (t, state)), None
 
 
 @pytest.mark.long

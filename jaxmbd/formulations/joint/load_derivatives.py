@@ -19,9 +19,9 @@ from ...lie import Pose, se3, so3
 from ...mechanism.elements import Fields, FrameElements, JointElements, Motion
 from ...mechanism.mechanism import Mechanism
 from ...system.loads import total_loads
-from .newton_euler import applied_wrenches
 from .system import JointSystem
 from .tree_configuration import JointConfiguration
+from .tree_dynamics import applied_wrenches
 
 
 class Blocks(NamedTuple):

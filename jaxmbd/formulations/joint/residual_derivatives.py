@@ -42,7 +42,6 @@ from .load_derivatives import (
     plan_of,
     wrenches_on_bodies,
 )
-from .newton_euler import add_joint_forces
 from .system import JointSystem
 from .tree_configuration import (
     JointConfiguration,
@@ -56,6 +55,7 @@ from .tree_configuration import (
     unflatten,
     velocity_product_twists,
 )
+from .tree_dynamics import add_joint_forces
 
 
 class _Changes(NamedTuple):

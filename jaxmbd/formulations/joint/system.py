@@ -338,16 +338,16 @@ class JointSystem(AbstractSystem[JointConfiguration]):
         vdot: Float[Array, "nv"],
         lam: Float[Array, "ng"] | None,
     ) -> Float[Array, "nv"]:
-        from . import newton_euler
+        from . import tree_dynamics
 
-        return newton_euler.motion_residual(self, c, v, vdot, lam)
+        return tree_dynamics.motion_residual(self, c, v, vdot, lam)
 
     def own_rest_residual(
         self, c: JointConfiguration, lam: Float[Array, "ng"] | None
     ) -> Float[Array, "nv"] | None:
-        from . import newton_euler
+        from . import tree_dynamics
 
-        return newton_euler.rest_residual(self, c, lam)
+        return tree_dynamics.rest_residual(self, c, lam)
 
     def own_rest_stiffness(
         self, c: JointConfiguration, lam: Float[Array, "ng"]
@@ -357,9 +357,9 @@ class JointSystem(AbstractSystem[JointConfiguration]):
         return residual_derivatives.rest_stiffness(self, c, lam)
 
     def own_free_accelerations(self, t: Time, state: State) -> Float[Array, "nv"] | None:
-        from . import free
+        from . import tree_dynamics
 
-        return free.accelerations(self, t, state)
+        return tree_dynamics.accelerations(self, t, state)
 
     def own_acceleration_derivatives(
         self, t: Time, state: State
@@ -371,9 +371,9 @@ class JointSystem(AbstractSystem[JointConfiguration]):
     def own_reactions_of(
         self, t: Time, state: State, solved: tuple[Array, Array]
     ) -> dict[str, Float[Array, "6"]]:
-        from . import newton_euler
+        from . import tree_dynamics
 
-        return newton_euler.reactions_of(self, t, state, solved)
+        return tree_dynamics.reactions_of(self, t, state, solved)
 
     def own_port_accelerations(
         self, c: JointConfiguration, v: Float[Array, "nv"]

@@ -9,8 +9,9 @@ import pytest
 import jaxmbd as mbd
 import scalarjit
 from jaxmbd import forces, joints
-from jaxmbd.formulations.joint import free
+from jaxmbd.formulations.joint import tree_dynamics
 from jaxmbd.model.frame import JointReference, as_joint_reference
+from jaxmbd.system.loads import loads
 from tests import models
 from tests.properties import sketches
 
@@ -47,8 +48,8 @@ def test_recursion_agrees_with_the_mass_matrix(name):
     system, state = formulated(MODELS[name]())
     found, expected = eqx.filter_jit(
         lambda system, state: (
-            free._by_articulated_bodies(system, (T, state)),
-            free._by_mass_matrix(system, (T, state)),
+            tree_dynamics._by_articulated_bodies(system, (T, state)),
+            tree_dynamics._by_mass_matrix(system, (T, state)),
         )
     )(system, state)
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9 * np.abs(expected).max())
@@ -179,9 +180,10 @@ def unlike_links(dtype, n=30):
         )
         c = system.configuration(T.astype(dtype), state.q)
         factor = system.mass_factor(c)
-        force = free.net_force(system, c, state.v, jnp.zeros_like(state.v))
+        zeros = jnp.zeros_like(state.v)
+        force = tree_dynamics.net_force(system, c, state.v, zeros, *loads(c, state.v))
         args = T.astype(dtype), state
-        return free._by_articulated_bodies(system, args), system.unwhiten(
+        return tree_dynamics._by_articulated_bodies(system, args), system.unwhiten(
             factor, system.whiten(factor, force)
         )
 

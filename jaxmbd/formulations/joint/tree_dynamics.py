@@ -1,6 +1,6 @@
-"""Accelerations of a tree without constraints."""
+"""Dynamics of a tree: inverse dynamics, reactions, and accelerations without constraints."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -13,28 +13,162 @@ from scalarjit import is_part, native_of, traced
 
 from ...accelerators import for_accelerator
 from ...bodies import RigidBody
+from ...joints import AbstractJoint
 from ...lie import Pose, se3, so3
 from ...linear import solve_spd, spd_solver
-from ...mechanism.elements import Motion
+from ...mechanism.elements import JointForces, Motion, Wrenches
 from ...mechanism.index_sets import IndexSet
 from ...programs.tracing import stop_gradients
 from ...programs.with_slope import jvp_with_zeros
-from ...system import constraints
+from ...system import constraints, joint_motion
 from ...system.abstract import State
 from ...system.acceleration import refined_accelerations
-from ...system.loads import total_loads, with_values_looked_up
+from ...system.discrete_gradients import on_bodies
+from ...system.equation_residuals import forces_and_reactions, residual_by_bodies
+from ...system.loads import loads, total_loads, with_values_looked_up
+from ...system.reactions import constraint_reactions
 from ...system.sizes import is_checked
-from .newton_euler import add_joint_forces, applied_wrenches, external_loads, net_force
 from .system import JointSystem
 from .tree_configuration import (
     JointConfiguration,
     WorldInertia,
     sum_over_ancestors,
+    sum_over_subtrees,
     velocity_product_twists,
     velocity_products,
     world_inertia,
 )
 from .tree_recursion import ROOT, Articulated
+
+# Inverse dynamics and reactions by the Newton–Euler equations -------------------------------------
+
+
+def motion_residual(
+    system: JointSystem,
+    c: JointConfiguration,
+    v: Float[Array, "nv"],
+    vdot: Float[Array, "nv"],
+    lam: Float[Array, "ng"] | None,
+) -> Float[Array, "nv"]:
+    """The residual by one pass from root to tips and one from tips to root (Newton–Euler)."""
+    if not system.mechanism.all_rigid:
+        residual = residual_by_bodies(system, c, v, vdot, lam)
+        return residual + system.reflected_inertias() * vdot
+    wrenches, joint_forces, intrinsic = forces_and_reactions(system, c, v, lam)
+    force = net_force(system, c, v, vdot, wrenches, joint_forces)
+    return system.reflected_inertias() * vdot - force - intrinsic
+
+
+def rest_residual(
+    system: JointSystem, c: JointConfiguration, lam: Float[Array, "ng"] | None
+) -> Float[Array, "nv"] | None:
+    """-(f + Gᵀ λ) for rigid bodies, whose inertial forces are zero at rest.
+
+    Wrenches are added along the world's axes, as in `motion_residual`: then loads that are
+    perpendicular to a free direction have no component along it, not even rounding errors.
+    """
+    if not system.mechanism.all_rigid:
+        return None
+    v = jnp.zeros(system.nv, c.q.dtype)
+    wrenches, joint_forces, intrinsic = forces_and_reactions(system, c, v, lam)
+    force = system.project(c, _external_wrenches(c, wrenches, joint_forces))
+    return -add_joint_forces(system, force, joint_forces) - intrinsic
+
+
+def reactions_of(
+    system: JointSystem, t: Float[Array, ""], state: State, solved: tuple[Array, Array]
+) -> dict[str, Float[Array, "6"]]:
+    """Reactions of tree joints from the wrenches that the bodies beyond them require."""
+    mechanism = system.mechanism
+    vdot, lam = solved
+    c = system.configuration(t, state.q, state.z)
+    wrenches, joint_forces, _ = forces_and_reactions(system, c, state.v, lam)
+    external = _external_wrenches(c, wrenches, joint_forces)
+    inertial = system.inertial_wrenches(c, state.v, vdot)
+    subtrees = sum_over_subtrees(mechanism, inertial - external)
+    by_name = constraint_reactions(system, c, lam)
+    for g in system.layout.groups:
+        group = mechanism.joints[g]
+        X_WM = c.frames_M(g)
+        W = jax.vmap(se3.transform_wrench_back)(X_WM, group.children.take(subtrees))
+
+        def reaction(joint: AbstractJoint, q: Array, W: Array) -> Array:
+            return W - joint.dual_motion(q) @ (joint.motion(q).T @ W)  # Without driving forces.
+
+        W = jax.vmap(reaction)(group.joint, c.values[g], W)
+        sign = -1.0 if group.reversed else 1.0
+        by_name |= {name: sign * W[row] for row, name in enumerate(group.names)}
+    return by_name
+
+
+def net_force(
+    system: JointSystem,
+    c: JointConfiguration,
+    v: Float[Array, "nv"],
+    vdot: Float[Array, "nv"],
+    wrenches: Wrenches,
+    joint_forces: JointForces,
+) -> Float[Array, "nv"]:
+    """f - b - M v̇ without the inertial forces of rotors, by one pass over the tree."""
+    external = _external_wrenches(c, wrenches, joint_forces)
+    force = system.project(c, external - system.inertial_wrenches(c, v, vdot))
+    return add_joint_forces(system, force, joint_forces)
+
+
+def add_joint_forces(
+    system: JointSystem, total: Float[Array, "nv"], joint_forces: JointForces
+) -> Float[Array, "nv"]:
+    """`total` with the forces on the joints of the tree added."""
+    entries = dict(zip(system.layout.groups, system.layout.velocities, strict=True))
+    for g, value in joint_forces.items():
+        if g in entries:
+            total = entries[g].add_to(total, value.ravel())
+    return total
+
+
+def _external_wrenches(
+    c: JointConfiguration, wrenches: Wrenches, joint_forces: JointForces
+) -> Float[Array, "n_bodies 6"]:
+    """Sums of the port wrenches and of forces on joints outside the tree, on every body.
+
+    They are about its reference point.
+    """
+    mechanism = c.mechanism
+    for g, value in joint_forces.items():
+        group = mechanism.joints[g]
+        if not group.in_tree:
+            X_FM, q = c.relative_poses(g), c.coordinates(g)
+            driven = joint_motion.driving_wrenches(group, X_FM, q, value, mechanism.n_ports)
+            wrenches = wrenches + driven
+    world = jax.vmap(se3.transform_wrench)(c.shifted, wrenches)
+    return on_bodies(c.mechanism, world)
+
+
+def applied_wrenches(
+    c: JointConfiguration,
+    on_bodies: Float[Array, "n_bodies 6"] | None,
+    on_ports: Wrenches | None,
+    loaded: Iterable[int],
+) -> Float[Array, "n_bodies 6"]:
+    """Sum of the wrenches on every body and its ports, about its reference point.
+
+    Ports that are not `loaded` have no wrench: most frames of a robot's file are such.
+    """
+    mechanism = c.mechanism
+    total = jnp.zeros((mechanism.n_bodies, 6), c.q.dtype)
+    if on_bodies is not None:
+        X = jax.tree.map(lambda x: x[1 : mechanism.n_bodies + 1], c.shifted)
+        total = jax.vmap(se3.transform_wrench)(X, on_bodies)
+    if on_ports is None:
+        return total
+    row = [*range(1 + mechanism.n_bodies), *mechanism.port_bodies.index]
+    ports = IndexSet.of(k for k in sorted(loaded) if row[k] > 0)  # Row 0 is the ground.
+    bodies = IndexSet.of(row[k] - 1 for k in ports.index)
+    world = jax.vmap(se3.transform_wrench)(ports.take_tree(c.shifted), ports.take(on_ports))
+    return total + bodies.add_to(jnp.zeros((mechanism.n_bodies, 6), world.dtype), world)
+
+
+# Accelerations without constraints ----------------------------------------------------------------
 
 # Up to this number of velocities a dense factorization takes less time than recursions that are not
 # generated code.
@@ -115,7 +249,7 @@ def _by_mass_matrix(
     c = system.configuration(t, state.q, state.z)
     if is_checked(state.v.dtype):
         return _refined_by_mass_matrix(system, c, state.v)
-    force = net_force(system, c, state.v, jnp.zeros_like(state.v))
+    force = net_force(system, c, state.v, jnp.zeros_like(state.v), *loads(c, state.v))
     return solve_spd(system.mass_at(c), force)
 
 
@@ -128,7 +262,8 @@ def _refined_by_mass_matrix(
     """
     mechanism, layout = system.mechanism, system.layout
     inertia, twists = system.inertia(c), c.world_twists(v)
-    applied, joint_forces = external_loads(c, v)
+    port_wrenches, joint_forces = loads(c, v)
+    applied = _external_wrenches(c, port_wrenches, joint_forces)
     momentum = jax.vmap(WorldInertia.momentum)
     wrenches = applied - jax.vmap(se3.cross_wrench)(twists, momentum(inertia, twists))
     products = velocity_product_twists(c, v)
