@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float, Int
 from ..errors import ModelError
 from ..joints import Free
 from ..linear import solve_spd
-from ..mechanism.index_sets import IndexSet
+from ..mechanism.groups import IndexSet
 from ..mechanism.lowering import lower
 from ..mechanism.mechanism import Mechanism
 from ..model import Model

@@ -13,8 +13,7 @@ from ..lie import Pose
 from ..model.frame import Frame, JointReference
 from ..model.model import unknown
 from .elements import AbstractElementGroup, Loads, Motion
-from .groups import JointGroup, stack
-from .index_sets import IndexSet
+from .groups import IndexSet, JointGroup, stack
 from .named_motion import AbstractNamedMotion, NamedMotion, Time, port_row
 
 if TYPE_CHECKING:

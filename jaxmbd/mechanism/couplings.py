@@ -14,8 +14,7 @@ from ..joints import Driver, Screw
 from ..joints.components import coordinate_components
 from ..joints.coupling import AbstractCoupling, Gear
 from ..model.values import all_concrete
-from .groups import JointGroup, group_by, kind_of, stack
-from .index_sets import IndexSet
+from .groups import IndexSet, JointGroup, group_by, kind_of, stack
 
 
 class CouplingGroup(eqx.Module):

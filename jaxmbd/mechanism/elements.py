@@ -16,8 +16,7 @@ from jaxtyping import Array, Float
 
 from ..bodies import RigidBody
 from ..forces import AbstractField, AbstractFrameElement, AbstractJointElement
-from .bodies import BodyGroup
-from .index_sets import IndexSet, in_order
+from .groups import BodyGroup, IndexSet, in_order
 
 if TYPE_CHECKING:
     from ..system.configuration import AbstractConfiguration

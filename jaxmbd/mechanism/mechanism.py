@@ -12,13 +12,11 @@ from ..bodies import RigidBody
 from ..joints import AbstractJoint
 from ..lie import Pose
 from ..model.values import as_jax, on_host
-from .bodies import BodyGroup, rigid_part
 from .controllers import ControllerGroup
 from .couplings import CouplingGroup, DriverGroup
 from .elements import AbstractElementGroup, JointElements
 from .float_types import float_type
-from .groups import JointGroup, RotorGroup
-from .index_sets import IndexSet, in_order
+from .groups import BodyGroup, IndexSet, JointGroup, RotorGroup, in_order, rigid_part
 from .topology import Topology
 
 

@@ -11,8 +11,7 @@ from jaxtyping import Array, Float
 from ..accelerators import for_accelerator
 from ..joints.abstract import AbstractJoint
 from ..lie import Pose
-from .groups import JointGroup
-from .index_sets import IndexSet, in_order
+from .groups import IndexSet, JointGroup, in_order
 from .mechanism import Mechanism
 
 Above = TypeVar("Above")

@@ -14,8 +14,7 @@ from ..forces import AppliedForce, AppliedTorque, Gravity, JointTorque
 from ..joints import Driver, Screw
 from ..joints.components import coordinate_components
 from ..mechanism.couplings import DriverGroup
-from ..mechanism.groups import kind_of
-from ..mechanism.index_sets import IndexSet
+from ..mechanism.groups import IndexSet, kind_of
 from ..model.model import anonymous, unknown
 from ..model.values import as_leaf
 from ..signals import Constant

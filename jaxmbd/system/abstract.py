@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 from ..errors import ModelError
 from ..lie import Pose
 from ..mechanism.float_types import as_own
-from ..mechanism.index_sets import IndexSet
+from ..mechanism.groups import IndexSet
 from ..mechanism.mechanism import Mechanism
 from ..model.model import Model, unknown
 from ..model.values import as_leaf

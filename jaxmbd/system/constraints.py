@@ -20,8 +20,7 @@ from jaxtyping import Array, Bool, Float
 from ..joints.abstract import AbstractJoint, n_rows
 from ..lie import Pose, se3
 from ..mechanism.elements import JointForces, Wrenches
-from ..mechanism.groups import JointGroup
-from ..mechanism.index_sets import IndexSet
+from ..mechanism.groups import IndexSet, JointGroup
 from .abstract import AbstractSystem, Time, Velocities
 from .configuration import AbstractConfiguration
 from .joint_motion import relative_accelerations, scatter

@@ -24,7 +24,7 @@ from ..forces import AbstractField, AbstractFrameElement, AbstractJointElement, 
 from ..joints.abstract import AbstractJoint
 from ..lie import Pose, se3, so3, vector
 from ..mechanism.elements import Fields, FrameElements, JointElements, Wrenches
-from ..mechanism.index_sets import IndexSet
+from ..mechanism.groups import IndexSet
 from ..mechanism.mechanism import Mechanism
 from . import constraints
 from .abstract import AbstractSystem, Time

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..mechanism.elements import JointForces, Wrenches
-from ..mechanism.index_sets import IndexSet, in_order
+from ..mechanism.groups import IndexSet, in_order
 from . import constraints, sizes
 from .abstract import AbstractSystem, Coordinates, State, Time, Velocities
 from .configuration import AbstractConfiguration

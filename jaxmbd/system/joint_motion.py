@@ -6,8 +6,7 @@ from jaxtyping import Array, Float
 
 from ..joints import AbstractJoint
 from ..lie import Pose, se3
-from ..mechanism.groups import JointGroup
-from ..mechanism.index_sets import IndexSet
+from ..mechanism.groups import IndexSet, JointGroup
 from ..mechanism.mechanism import Mechanism
 
 

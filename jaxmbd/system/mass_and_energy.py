@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 from ..bodies import AbstractBody, RigidBody
 from ..lie import Pose, se3, so3
-from ..mechanism.bodies import required_force
+from ..mechanism.groups import required_force
 from ..programs import stored
 from ..programs.tracing import kernel
 from .abstract import AbstractSystem, Coordinates, State, Time, Velocities, as_state, as_time

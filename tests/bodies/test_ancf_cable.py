@@ -10,7 +10,7 @@ import scipy.optimize
 
 import jaxmbd as mbd
 from jaxmbd import Frame, bodies, forces, joints
-from jaxmbd.mechanism.bodies import rigid_part
+from jaxmbd.mechanism.groups import rigid_part
 from jaxmbd.viz.deformed import _cable
 
 

@@ -13,7 +13,7 @@ from skfem.models.elasticity import lame_parameters, linear_elasticity
 import jaxmbd as mbd
 from jaxmbd import Frame, flexible, forces, joints, sensors
 from jaxmbd.bodies import AbstractBody
-from jaxmbd.mechanism.bodies import rigid_part
+from jaxmbd.mechanism.groups import rigid_part
 from jaxmbd.system.loads import rates_at
 
 FORMULATIONS = [mbd.JointCoordinates(), mbd.MaximalCoordinates()]

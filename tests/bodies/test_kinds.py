@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 import jaxmbd as mbd
 from jaxmbd import Frame, flexible, forces, joints
 from jaxmbd.bodies import AbstractBody, RigidBody
-from jaxmbd.mechanism.bodies import rigid_part
+from jaxmbd.mechanism.groups import rigid_part
 from tests.marks import thorough_but
 
 FORMULATIONS = [mbd.JointCoordinates(), mbd.MaximalCoordinates()]

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.linalg
 
 from jaxmbd import flexible
-from jaxmbd.mechanism.bodies import required_force
+from jaxmbd.mechanism.groups import required_force
 from jaxmbd.system.mass_and_energy import inertia_matrix
 
 # E I = ρ A = L = 1, with a radius of gyration of 1e-3: rotary inertia does not matter.

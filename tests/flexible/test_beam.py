@@ -9,7 +9,7 @@ from numpy.polynomial.legendre import leggauss
 import jaxmbd as mbd
 from jaxmbd import flexible
 from jaxmbd.flexible.element import beam_fields
-from jaxmbd.mechanism.bodies import rigid_part
+from jaxmbd.mechanism.groups import rigid_part
 
 from .beams import ROUND, spinning_frequencies, thick_beam, unit_beam
 

@@ -15,7 +15,7 @@ import jaxmbd as mbd
 from jaxmbd import flexible
 from jaxmbd.flexible.mesh import rigid_motions
 from jaxmbd.flexible.mode_shapes import eigen
-from jaxmbd.mechanism.bodies import rigid_part
+from jaxmbd.mechanism.groups import rigid_part
 
 SIZE = (0.4, 0.05, 0.03)
 MATERIAL = {"E": 7e10, "nu": 0.3, "density": 2700.0}

@@ -11,7 +11,7 @@ import scipy.linalg
 import jaxmbd as mbd
 from jaxmbd import flexible
 from jaxmbd.flexible.beam import _assembled
-from jaxmbd.mechanism.bodies import rigid_part
+from jaxmbd.mechanism.groups import rigid_part
 
 ENDS = {"left": [0, 1, 2, 3], "right": [12, 13, 14, 15]}
 

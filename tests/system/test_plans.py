@@ -6,7 +6,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import Frame, joints
-from jaxmbd.mechanism.index_sets import IndexSet, inverse
+from jaxmbd.mechanism.groups import IndexSet, inverse
 from jaxmbd.mechanism.topology import find_topology
 from tests import models
 

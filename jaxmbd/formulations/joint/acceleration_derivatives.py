@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 from scalarjit import mostly_zeros, native_of
 
 from ...linear import solve_spd
-from ...mechanism.index_sets import IndexSet
+from ...mechanism.groups import IndexSet
 from ...system import constraints
 from ...system.abstract import State, Time
 from ...system.acceleration import Matrices, free_accelerations

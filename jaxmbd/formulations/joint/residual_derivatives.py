@@ -31,7 +31,7 @@ from jaxtyping import Array, Bool, Float
 from ...joints import AbstractJoint
 from ...lie import Pose, se3, so3
 from ...mechanism.elements import JointElements
-from ...mechanism.index_sets import IndexSet
+from ...mechanism.groups import IndexSet
 from ...system import constraints
 from ...system.loads import loads
 from .load_derivatives import (

@@ -14,7 +14,7 @@ from ...joints.components import coordinate_components, periodic_coordinates
 from ...joints.rotation import FreeRotation
 from ...lie import Pose, se3
 from ...linear import solve_spd
-from ...mechanism.index_sets import IndexSet, in_order
+from ...mechanism.groups import IndexSet, in_order
 from ...mechanism.lowering import lower
 from ...mechanism.mechanism import Mechanism
 from ...mechanism.tree import tree_poses

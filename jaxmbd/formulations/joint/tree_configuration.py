@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Float
 from ...bodies import RigidBody
 from ...joints.abstract import AbstractJoint
 from ...lie import Pose, se3, so3
-from ...mechanism.index_sets import IndexSet, in_order, inverse
+from ...mechanism.groups import IndexSet, in_order, inverse
 from ...mechanism.mechanism import Mechanism
 from ...system.configuration import AbstractPortConfiguration
 from .tree_recursion import Layout

@@ -17,7 +17,7 @@ from ...joints import AbstractJoint
 from ...lie import Pose, se3, so3
 from ...linear import solve_spd, spd_solver
 from ...mechanism.elements import JointForces, Motion, Wrenches
-from ...mechanism.index_sets import IndexSet
+from ...mechanism.groups import IndexSet
 from ...programs.tracing import stop_gradients
 from ...programs.with_slope import jvp_with_zeros
 from ...system import constraints, joint_motion

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ...mechanism.index_sets import IndexSet
+from ...mechanism.groups import IndexSet
 from ...mechanism.mechanism import Mechanism
 
 Above = TypeVar("Above")

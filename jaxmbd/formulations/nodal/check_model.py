@@ -11,7 +11,7 @@ from ...bodies import RigidBody
 from ...errors import ModelError
 from ...lie import Pose
 from ...mechanism.float_types import in_float_type
-from ...mechanism.index_sets import IndexSet
+from ...mechanism.groups import IndexSet
 from ...mechanism.mechanism import Mechanism
 from ...model.values import is_concrete
 from .system import second_moments

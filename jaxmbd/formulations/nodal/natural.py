@@ -19,8 +19,7 @@ from ...errors import ModelError
 from ...joints import AbstractJoint
 from ...joints.rotation import AxisRotation, NoRotation
 from ...lie import Pose, vector
-from ...mechanism.groups import JointGroup
-from ...mechanism.index_sets import IndexSet, in_order
+from ...mechanism.groups import IndexSet, JointGroup, in_order
 from ...mechanism.lowering import lower
 from ...mechanism.mechanism import Mechanism
 from ...mechanism.tree import forward_pass

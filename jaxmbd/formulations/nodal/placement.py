@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 from ...bodies import RigidBody
 from ...errors import ModelError
 from ...joints import AbstractJoint
-from ...mechanism.index_sets import IndexSet
+from ...mechanism.groups import IndexSet
 from ...mechanism.mechanism import Mechanism
 from ...model import Model
 from ...model.frame import GROUND

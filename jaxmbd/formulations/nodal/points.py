@@ -15,8 +15,7 @@ from jaxtyping import Array, Bool, Float
 
 from ...errors import ModelError
 from ...lie import Pose, so3
-from ...mechanism.groups import JointGroup
-from ...mechanism.index_sets import IndexSet, in_order
+from ...mechanism.groups import IndexSet, JointGroup, in_order
 from ...mechanism.lowering import lower
 from ...mechanism.mechanism import Mechanism
 from ...model import Model
