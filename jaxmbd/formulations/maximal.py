@@ -16,8 +16,7 @@ from ..joints.abstract import n_rows
 from ..lie import Pose, se3, so3
 from ..linear import solve_spd
 from ..mechanism.lowering import lower
-from ..mechanism.mechanism import Mechanism
-from ..mechanism.tree import tree_poses, tree_tangents
+from ..mechanism.mechanism import Mechanism, tree_poses, tree_tangents
 from ..model import Model
 from ..nonlinear import linear_root
 from ..system import constraints, joint_motion

@@ -16,8 +16,7 @@ from ...lie import Pose, se3
 from ...linear import solve_spd
 from ...mechanism.groups import IndexSet, in_order
 from ...mechanism.lowering import lower
-from ...mechanism.mechanism import Mechanism
-from ...mechanism.tree import tree_poses
+from ...mechanism.mechanism import Mechanism, tree_poses
 from ...model import Model
 from ...model.arguments import as_names
 from ...system import constraints, joint_motion, sizes

@@ -21,8 +21,7 @@ from ...joints.rotation import AxisRotation, NoRotation
 from ...lie import Pose, vector
 from ...mechanism.groups import IndexSet, JointGroup, in_order
 from ...mechanism.lowering import lower
-from ...mechanism.mechanism import Mechanism
-from ...mechanism.tree import forward_pass
+from ...mechanism.mechanism import Mechanism, forward_pass
 from ...model import Model
 from ...model.arguments import as_positive
 from ...model.model import unknown

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 from ...lie import Pose
 from ...mechanism.groups import JointGroup
 from ...mechanism.lowering import lower
-from ...mechanism.tree import tree_poses, tree_tangents
+from ...mechanism.mechanism import tree_poses, tree_tangents
 from ...model import Model
 from ...programs.tracing import branched_error_if
 from ...system import sizes

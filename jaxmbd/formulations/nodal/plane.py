@@ -12,8 +12,7 @@ from ...errors import ModelError
 from ...joints import AbstractJoint, Fixed, Free, Planar, Prismatic, Revolute
 from ...lie import Pose, se3, so3
 from ...mechanism.groups import JointGroup
-from ...mechanism.mechanism import Mechanism
-from ...mechanism.tree import tree_poses
+from ...mechanism.mechanism import Mechanism, tree_poses
 from ...model.values import is_concrete
 from ...programs.tracing import branched_error_if
 from ...system import joint_motion, sizes

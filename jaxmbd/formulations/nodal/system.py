@@ -18,8 +18,7 @@ from ...joints.abstract import AbstractJoint
 from ...lie import Pose, gram_schmidt, so3
 from ...linear import UNROLLED_SIZE, solve_spd
 from ...mechanism.groups import JointGroup
-from ...mechanism.mechanism import Mechanism
-from ...mechanism.tree import tree_poses, tree_tangents
+from ...mechanism.mechanism import Mechanism, tree_poses, tree_tangents
 from ...system.abstract import AbstractSystem, Elastic, State, Time
 from ...system.configuration import (
     AbstractConfiguration,
