@@ -25,7 +25,6 @@ from ..system.acceleration import AbstractStabilization
 from ..system.configuration import (
     AbstractConfiguration,
     AbstractPortConfiguration,
-    relative_poses,
     world_frame,
 )
 from ..system.equation_residuals import (
@@ -172,7 +171,7 @@ class MaximalSystem(AbstractSystem[AbstractConfiguration]):
         poses = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), world_frame(q.dtype), poses)
         ports = self.mechanism.ports(poses, offsets)
         groups = (*self.constrained, *self.mechanism.observed)
-        relative = relative_poses(self.mechanism, ports, groups)
+        relative = self.mechanism.relative_poses(ports, groups)
         return MaximalConfiguration(t, q, z, self.mechanism, ports, relative, offsets)
 
     def mass_at(self, c: AbstractConfiguration) -> Float[Array, "nv nv"]:

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Int
 
 from ..bodies import AbstractBody, RigidBody
 from ..joints import AbstractJoint, Screw
-from ..lie import Pose
+from ..lie import Pose, se3
 from ..model.model import anonymous
 from ..model.values import as_jax, is_concrete
 from .float_types import float_type
@@ -181,6 +181,10 @@ class JointGroup(eqx.Module):
 
     def __len__(self) -> int:
         return len(self.names)
+
+    def relative_poses(self, ports: Pose) -> Pose:
+        """X_FM of every joint, from the poses of all ports."""
+        return jax.vmap(se3.between)(self.first.take_tree(ports), self.second.take_tree(ports))
 
     @property
     def counts_no_turns(self) -> bool:

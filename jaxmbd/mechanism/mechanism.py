@@ -1,6 +1,6 @@
 """The mechanism: a model lowered to stacked arrays and static rows, the input of formulations."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import equinox as eqx
@@ -205,6 +205,14 @@ class Mechanism(eqx.Module):
         carriers = self.port_bodies.take_tree(bodies)
         attached = jax.vmap(Pose.__matmul__)(carriers, self.offsets if offsets is None else offsets)
         return jax.tree.map(lambda a, b: jnp.concatenate([a, b]), bodies, attached)
+
+    def relative_poses(self, ports: Pose, groups: Iterable[int]) -> tuple[Pose | None, ...]:
+        """X_FM of the joints of the given groups, None for other groups."""
+        required = set(groups)
+        return tuple(
+            group.relative_poses(ports) if g in required else None
+            for g, group in enumerate(self.joints)
+        )
 
     def find_joint(self, name: str) -> tuple[int, int]:
         """Group of a joint and its row in it; **raises** `KeyError` for an unknown name."""

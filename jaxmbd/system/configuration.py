@@ -5,7 +5,6 @@ used by mass, bias, constraints and forces.
 """
 
 from abc import abstractmethod
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import TypeVar
 
@@ -75,7 +74,7 @@ class AbstractConfiguration(eqx.Module):
         """X_FM of the joints of group `g`."""
         X_FM = self.relative[g]
         if X_FM is None:
-            X_FM = joint_motion.relative_poses(self.mechanism.joints[g], self.ports)
+            X_FM = self.mechanism.joints[g].relative_poses(self.ports)
         return X_FM
 
     def relative_twists(self, g: int, twists: Float[Array, "n_ports 6"]) -> Float[Array, "n 6"]:
@@ -152,17 +151,6 @@ class AbstractPortConfiguration(AbstractConfiguration):
     def rates(self, g: int, v: Float[Array, "nv"]) -> Float[Array, "_n _nv"]:
         V_FM = self.relative_twists(g, self.twists(v))
         return joint_motion.rates(self.mechanism.joints[g], self.coordinates(g), V_FM)
-
-
-def relative_poses(
-    mechanism: Mechanism, ports: Pose, groups: Iterable[int]
-) -> tuple[Pose | None, ...]:
-    """X_FM of the joints of the given groups, None for other groups."""
-    required = set(groups)
-    return tuple(
-        joint_motion.relative_poses(group, ports) if g in required else None
-        for g, group in enumerate(mechanism.joints)
-    )
 
 
 def world_frame(dtype: jnp.dtype) -> Pose:

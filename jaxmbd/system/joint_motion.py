@@ -1,4 +1,4 @@
-"""Relative pose, twist and coordinates of joints from the motion of their two frames."""
+"""Relative twist and coordinates of joints from the motion of their two frames."""
 
 import jax
 import jax.numpy as jnp
@@ -8,11 +8,6 @@ from ..joints import AbstractJoint
 from ..lie import Pose, se3
 from ..mechanism.groups import IndexSet, JointGroup
 from ..mechanism.mechanism import Mechanism
-
-
-def relative_poses(group: JointGroup, ports: Pose) -> Pose:
-    """X_FM of every joint of a group."""
-    return jax.vmap(se3.between)(group.first.take_tree(ports), group.second.take_tree(ports))
 
 
 def relative_twists(

@@ -21,7 +21,6 @@ from ...model import Model
 from ...model.arguments import as_names
 from ...system import constraints, joint_motion, sizes
 from ...system.abstract import AbstractFormulation, AbstractSystem, Elastic, State, Time
-from ...system.configuration import relative_poses
 from ...system.mass_and_energy import (
     assembled_bias,
     assembled_mass,
@@ -199,7 +198,7 @@ class JointSystem(AbstractSystem[JointConfiguration]):
         H = motion_columns(mechanism, self.layout, values, ports)
         loops = {*self.constrained, *mechanism.observed}
         loops = [g for g in loops if not mechanism.joints[g].in_tree]
-        relative = relative_poses(mechanism, ports, loops)
+        relative = mechanism.relative_poses(ports, loops)
         shifted = shifted_ports(mechanism, self.layout, ports)
         return JointConfiguration(
             t, q, z, mechanism, ports, relative, values, H, shifted, self.layout

@@ -15,7 +15,7 @@ from ...mechanism.groups import JointGroup
 from ...mechanism.mechanism import Mechanism, tree_poses
 from ...model.values import is_concrete
 from ...programs.tracing import branched_error_if
-from ...system import joint_motion, sizes
+from ...system import sizes
 from ...system.abstract import reference_values
 from ..joint.system import JointSystem
 from ..joint.tree_configuration import JointConfiguration
@@ -104,7 +104,7 @@ class PlanarJointSystem(JointSystem):
         reference = reference_poses(mechanism)
         for group in self._constraining():
             n_F = normals(mechanism, reference, self.plane, group)
-            X_FM = joint_motion.relative_poses(group, c.ports)
+            X_FM = group.relative_poses(c.ports)
             of_joint = out_of_plane if group.in_tree else residual
             parts.append(jax.vmap(of_joint)(group.joint, X_FM, n_F))
         return joined(parts, c.q.dtype)

@@ -23,7 +23,6 @@ from ...system.abstract import AbstractSystem, Elastic, State, Time
 from ...system.configuration import (
     AbstractConfiguration,
     AbstractPortConfiguration,
-    relative_poses,
 )
 from ...system.mass_and_energy import Momentum
 from ...system.nodal import AbstractNodalSystem, NodalFrame
@@ -146,7 +145,7 @@ class NodalSystem(AbstractNodalSystem):
     ) -> "NodalConfiguration":
         frames = self.element_frames(q)
         ports = _poses(self.mechanism, frames)
-        relative = relative_poses(self.mechanism, ports, self.mechanism.observed)
+        relative = self.mechanism.relative_poses(ports, self.mechanism.observed)
         return NodalConfiguration(t, q, z, self.mechanism, ports, relative, frames, self)
 
     def mass_at(self, c: AbstractConfiguration) -> Float[Array, "nv nv"]:
