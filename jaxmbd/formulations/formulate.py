@@ -3,9 +3,9 @@
 from typing import Any
 
 from ..errors import ModelError
-from ..mechanism.float_types import in_one_float_type
 from ..model import Model
 from ..model.arguments import described
+from ..model.model import in_one_float_type
 from ..system.abstract import AbstractFormulation, AbstractSystem
 from .joint import JointCoordinates
 

@@ -12,8 +12,8 @@ from jaxtyping import Array, Bool, Float
 
 from ..errors import DataError
 from ..forces import AbstractElement, JointTorque
-from ..mechanism.float_types import in_float_type
 from ..model.arguments import as_mapping
+from ..model.model import in_float_type
 from ..model.values import is_concrete
 from ..signals import as_signal
 from ..signals.time_series import TimeSeries

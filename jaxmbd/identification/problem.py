@@ -14,9 +14,9 @@ from jaxtyping import Array, Int
 from scalarjit.with_room import with_room
 
 from ..errors import DataError, ModelError
-from ..mechanism.float_types import in_float_type, in_one_float_type
 from ..model import Model
 from ..model.arguments import as_mapping, described
+from ..model.model import in_float_type, in_one_float_type
 from ..model.values import all_concrete, is_concrete
 from ..programs import stored
 from .batches import batch_experiments

@@ -17,9 +17,8 @@ from jaxtyping import Array, Float, Int
 from ..bodies import AbstractBody, RigidBody
 from ..joints import AbstractJoint, Screw
 from ..lie import Pose, se3
-from ..model.model import anonymous
+from ..model.model import anonymous, float_type
 from ..model.values import as_jax, is_concrete
-from .float_types import float_type
 
 # Static selections of rows of arrays --------------------------------------------------------------
 

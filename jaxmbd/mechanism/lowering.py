@@ -21,13 +21,12 @@ from ..forces.abstract_controller import AbstractController
 from ..joints import Free, Spherical
 from ..lie import Pose, so3
 from ..model import Frame, Model, ground
-from ..model.model import references
+from ..model.model import float_type, in_float_type, references
 from ..programs import stored
 from ..programs.tracing import branched_error_if
 from .controllers import lower_controller
 from .couplings import lower_couplings, lower_drivers
 from .elements import AbstractElementGroup, Fields, FrameElements, JointElements
-from .float_types import float_type, in_float_type
 from .groups import BodyGroup, IndexSet, JointGroup, RotorGroup, group_by, kind_of, stack
 from .mechanism import Mechanism
 from .topology import Topology, find_topology

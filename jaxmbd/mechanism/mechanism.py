@@ -13,11 +13,11 @@ from ..accelerators import for_accelerator
 from ..bodies import RigidBody
 from ..joints import AbstractJoint
 from ..lie import Pose
+from ..model.model import float_type
 from ..model.values import as_jax, on_host
 from .controllers import ControllerGroup
 from .couplings import CouplingGroup, DriverGroup
 from .elements import AbstractElementGroup, JointElements
-from .float_types import float_type
 from .groups import BodyGroup, IndexSet, JointGroup, RotorGroup, in_order, rigid_part
 from .topology import Topology
 

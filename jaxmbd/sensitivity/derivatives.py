@@ -14,8 +14,8 @@ from jaxtyping import Array, Float
 
 from ..errors import ModelError
 from ..identification.parameters import Selected, Selection, Subject, select_parameters
-from ..mechanism.float_types import in_one_float_type
 from ..model import Model
+from ..model.model import in_one_float_type
 from ..model.values import require_concrete
 from ..programs import stored, with_progress
 from ..sweeps.scenario_program import runnable, traced_by_name

@@ -13,10 +13,9 @@ from jaxtyping import Array, Bool, Float, Int
 
 from ..errors import ModelError
 from ..lie import Pose
-from ..mechanism.float_types import as_own
 from ..mechanism.groups import IndexSet
 from ..mechanism.mechanism import Mechanism
-from ..model.model import Model, unknown
+from ..model.model import Model, as_own, unknown
 from ..model.values import as_leaf
 from ..programs import stored
 from .configuration import AbstractConfiguration

@@ -8,9 +8,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..errors import ModelError
-from ..mechanism.float_types import as_own
 from ..model.arguments import as_names
-from ..model.model import unknown
+from ..model.model import as_own, unknown
 from ..programs import stored
 from ..programs.tracing import kernel
 from . import constraints

@@ -14,7 +14,7 @@ from jaxmbd.identification.bounds import bounds_at
 from jaxmbd.identification.multistart import Linearization
 from jaxmbd.identification.parameters import Subject, select_parameters
 from jaxmbd.identification.statistics import statistics
-from jaxmbd.mechanism.float_types import in_float_type
+from jaxmbd.model.model import in_float_type
 
 T = mbd.transforms
 LAMINA = [1e-2, 2e-2, 3e-2]

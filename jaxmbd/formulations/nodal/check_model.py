@@ -10,9 +10,9 @@ import numpy as np
 from ...bodies import RigidBody
 from ...errors import ModelError
 from ...lie import Pose
-from ...mechanism.float_types import in_float_type
 from ...mechanism.groups import IndexSet
 from ...mechanism.mechanism import Mechanism
+from ...model.model import in_float_type
 from ...model.values import is_concrete
 from .system import second_moments
 

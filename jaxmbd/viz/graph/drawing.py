@@ -5,11 +5,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...mechanism.float_types import float_type, in_one_float_type
 from ...mechanism.lowering import lower
 from ...mechanism.mechanism import Mechanism
 from ...model import Model
 from ...model.arguments import as_instance
+from ...model.model import float_type, in_one_float_type
 from ...system.abstract import AbstractSystem
 from .routes import Edge, Route, find_routes
 
