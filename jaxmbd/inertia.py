@@ -12,8 +12,7 @@ from jaxtyping import Array, Float
 
 from .bodies import RigidBody
 from .errors import ModelError
-from .model.arguments import as_instance
-from .model.values import as_direction, as_leaf, is_concrete, on_host
+from .model.values import as_direction, as_instance, as_leaf, is_concrete, on_host
 
 
 def _positive(value: Any, shape: tuple[int, ...], name: str) -> Any:

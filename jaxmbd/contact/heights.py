@@ -11,8 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from ..errors import ModelError
-from ..model.arguments import as_count, as_positive, described
-from ..model.values import as_leaf, is_concrete
+from ..model.values import as_count, as_leaf, as_positive, described, is_concrete
 
 Scalar = Float[Array, ""]
 

@@ -13,8 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..errors import ModelError
-from ..model.arguments import as_count
-from ..model.values import as_leaf, is_concrete, negative, not_positive
+from ..model.values import as_count, as_leaf, is_concrete, negative, not_positive
 
 
 class AbstractNormalLaw(eqx.Module):

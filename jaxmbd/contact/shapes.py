@@ -15,9 +15,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..lie import Pose, vector
-from ..model.arguments import as_count
 from ..model.frame import Frame, as_frame
-from ..model.values import as_leaf, not_positive
+from ..model.values import as_count, as_leaf, not_positive
 
 Vector = Float[Array, "3"]
 Down = Callable[[], Vector]

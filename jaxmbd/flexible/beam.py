@@ -10,8 +10,7 @@ from jaxtyping import Array, Float
 
 from ..bodies import FlexibleBody
 from ..errors import ModelError
-from ..model.arguments import as_count, as_instance, as_mapping, as_names
-from ..model.values import as_leaf, is_concrete
+from ..model.values import as_count, as_instance, as_leaf, as_mapping, as_names, is_concrete
 from ..programs import stored
 from .element import Material, assembled, beam_fields, gauss, matrices, strains_at_nodes
 from .mode_shapes import damping_matrix, modes, projected, shapes_of

@@ -10,9 +10,16 @@ from jaxtyping import Array, Float
 
 from ..bodies import FlexibleBody
 from ..errors import ModelError
-from ..model.arguments import as_count, as_instance, as_mapping, as_names, as_text
 from ..model.model import unknown
-from ..model.values import as_leaf, is_concrete
+from ..model.values import (
+    as_count,
+    as_instance,
+    as_leaf,
+    as_mapping,
+    as_names,
+    as_text,
+    is_concrete,
+)
 from ..programs import stored
 from .beam import THEORIES, as_section, check_units, material_of, positive
 from .element import Fields, Material, SecondOrder, beam_fields, gauss, matrices, strains_at_nodes

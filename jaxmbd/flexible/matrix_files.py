@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..errors import ModelError
-from ..model.arguments import as_path
 from ..model.text_files import read_lines
+from ..model.values import as_path
 
 # Files that are not text of entries, and how to get one.
 REFUSED = {

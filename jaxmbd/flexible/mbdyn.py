@@ -12,8 +12,8 @@ import numpy as np
 
 from ..bodies import FlexibleBody
 from ..errors import ModelError
-from ..model.arguments import as_path
 from ..model.text_files import read_lines
+from ..model.values import as_path
 from .mode_shapes import damping_matrix
 from .reduction import lump_integrals
 

@@ -14,9 +14,8 @@ from scipy.sparse.linalg import LinearOperator, eigsh, splu
 
 from ..bodies import FlexibleBody, Skin
 from ..errors import ModelError
-from ..model.arguments import as_count, as_mapping, as_positive
 from ..model.model import unknown
-from ..model.values import as_leaf, is_concrete
+from ..model.values import as_count, as_leaf, as_mapping, as_positive, is_concrete
 from .beam import check_units, positive
 from .mode_shapes import check_cut, damping_matrix, signs
 from .solid import Solid, solid

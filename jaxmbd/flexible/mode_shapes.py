@@ -15,8 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..errors import ModelError
-from ..model.arguments import as_count
-from ..model.values import as_leaf, is_concrete
+from ..model.values import as_count, as_leaf, is_concrete
 from ..programs import stored
 from .interfaces import Interfaces, per_node_of, rigid_modes
 

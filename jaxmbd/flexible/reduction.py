@@ -12,9 +12,8 @@ from jaxtyping import Array, Float
 from ..bodies import FlexibleBody
 from ..bodies.flexible import indefinite
 from ..errors import ModelError
-from ..model.arguments import as_count, as_mapping, as_names
 from ..model.model import unknown
-from ..model.values import as_leaf, is_concrete
+from ..model.values import as_count, as_leaf, as_mapping, as_names, is_concrete
 from ..programs import stored
 from .interfaces import Interfaces, per_node_of, rigid_modes
 from .mode_shapes import damping_matrix, modes, projected, shapes_of

@@ -13,7 +13,7 @@ from ..contact import (
     is_pair,
 )
 from ..errors import ModelError
-from ..model.arguments import as_instance, as_mapping, described
+from ..model.values import as_instance, as_mapping, described
 from .contact import Contact
 
 

@@ -4,8 +4,8 @@ from typing import Any
 
 from ..errors import ModelError
 from ..model import Model
-from ..model.arguments import described
 from ..model.model import in_one_float_type
+from ..model.values import described
 from ..system.abstract import AbstractFormulation, AbstractSystem
 from .joint import JointCoordinates
 

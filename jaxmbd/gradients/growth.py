@@ -11,8 +11,7 @@ from jaxtyping import Array, Float
 from ..errors import ModelError
 from ..integrators.abstract import AbstractIntegrator
 from ..integrators.explicit import as_integrator
-from ..model.arguments import as_count, as_positive
-from ..model.values import require_concrete
+from ..model.values import as_count, as_positive, require_concrete
 from ..motion.rollout import rollout
 from ..motion.system_and_state import as_start, as_system
 from ..motion.times import check_rollout

@@ -8,8 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..errors import DataError, ModelError
-from ..model.arguments import as_count
-from ..model.values import require_concrete
+from ..model.values import as_count, require_concrete
 from ..motion.assemble import assemble
 from ..system.abstract import AbstractSystem, require_system
 from ..system.constraints import row_names

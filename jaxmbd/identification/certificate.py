@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeGuard
 from scalarjit.whole_files import written_whole
 
 from ..errors import DataError
-from ..model.arguments import as_mapping, as_path
+from ..model.values import as_mapping, as_path
 from ..sweeps.chunks import version_of
 from .assessment import THRESHOLDS, assess, fitted_again
 from .experiment import Experiment

@@ -11,9 +11,8 @@ import optax
 from jaxtyping import Array, Float
 
 from ..errors import DataError, ModelError
-from ..model.arguments import as_count, as_instance, as_mapping, as_positive
 from ..model.model import unknown
-from ..model.values import as_leaf, require_concrete
+from ..model.values import as_count, as_instance, as_leaf, as_mapping, as_positive, require_concrete
 from ..programs import with_progress
 from ..system.abstract import AbstractSystem, require_system
 from ..system.constraints import row_names

@@ -12,9 +12,8 @@ from jaxtyping import Array, Bool, Float
 
 from ..errors import DataError
 from ..forces import AbstractElement, JointTorque
-from ..model.arguments import as_mapping
 from ..model.model import in_float_type
-from ..model.values import is_concrete
+from ..model.values import as_mapping, is_concrete
 from ..signals import as_signal
 from ..signals.time_series import TimeSeries
 

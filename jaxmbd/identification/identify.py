@@ -8,8 +8,7 @@ import jax
 
 from ..errors import DataError
 from ..model import Model
-from ..model.arguments import is_count
-from ..model.values import require_concrete
+from ..model.values import is_count, require_concrete
 from ..motion.results import RESULTS
 from ..programs import with_progress
 from .bounds import plane_of

@@ -12,9 +12,8 @@ from jaxtyping import Float
 
 from ..errors import DataError, ModelError
 from ..model import Model
-from ..model.arguments import as_count, as_instance, as_mapping, described
 from ..model.paths import follow
-from ..model.values import as_leaf, require_concrete
+from ..model.values import as_count, as_instance, as_leaf, as_mapping, described, require_concrete
 from ..programs import with_progress
 from ..signals import Spline, signal_shape
 from .batches import batch_experiments

@@ -10,9 +10,8 @@ from ..bodies import RigidBody
 from ..errors import DataError, ModelError
 from ..inertia import from_inertial_parameters
 from ..model import Model
-from ..model.arguments import as_instance, as_positive
 from ..model.paths import follow
-from ..model.values import as_leaf, require_concrete
+from ..model.values import as_instance, as_leaf, as_positive, require_concrete
 from .base_parameters import BaseParameters, base_parameters
 from .regressor import INERTIAL, Regressor
 

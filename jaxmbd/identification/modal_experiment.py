@@ -13,7 +13,7 @@ from ..errors import DataError
 from ..linear import Eigen, modal_assurance
 from ..linearization import Linearization, linearize
 from ..model import Model
-from ..model.arguments import as_mapping, is_count
+from ..model.values import as_mapping, is_count
 from ..sensors import JointPosition
 from ..system.abstract import AbstractSystem, State
 from .prediction import Simulator

@@ -13,8 +13,7 @@ from jaxtyping import Array, Float
 
 from ..errors import DataError, ModelError
 from ..model import Model
-from ..model.arguments import as_mapping, is_positive
-from ..model.values import require_concrete
+from ..model.values import as_mapping, is_positive, require_concrete
 from ..programs import stored, with_progress
 from ..sensors import JointPosition, nearest_reading
 from ..system import constraints

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 from ..errors import DataError
 from ..model import Model
-from ..model.arguments import as_mapping
+from ..model.values import as_mapping
 from .misfit import Misfit
 from .parameters import Selection
 from .problem import Options, Problem, as_problem

@@ -21,8 +21,7 @@ from ..formulations import formulate
 from ..integrators.abstract import AbstractIntegrator
 from ..integrators.explicit import as_integrator
 from ..model import Model
-from ..model.arguments import as_instance, as_mapping
-from ..model.values import all_concrete
+from ..model.values import all_concrete, as_instance, as_mapping
 from ..motion.assemble import assemble
 from ..programs import stored, with_progress
 from ..programs.tracing import with_name

@@ -15,9 +15,8 @@ from scalarjit.with_room import with_room
 
 from ..errors import DataError, ModelError
 from ..model import Model
-from ..model.arguments import as_mapping, described
 from ..model.model import in_float_type, in_one_float_type
-from ..model.values import all_concrete, is_concrete
+from ..model.values import all_concrete, as_mapping, described, is_concrete
 from ..programs import stored
 from .batches import batch_experiments
 from .continuity import join_windows

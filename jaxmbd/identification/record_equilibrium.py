@@ -11,8 +11,8 @@ from jaxtyping import Array, Bool, Float
 from ..errors import DataError
 from ..forces import AbstractElement
 from ..model import Model
-from ..model.arguments import as_mapping, as_names
 from ..model.model import in_float_type
+from ..model.values import as_mapping, as_names
 from ..motion.assemble import assemble
 from ..motion.results import RESULTS
 from ..statics import equilibrium

@@ -20,8 +20,7 @@ from jaxtyping import Array, Bool, Float
 from ..errors import AssemblyError, DataError, EquilibriumError, ModelError
 from ..mechanism.groups import group_by
 from ..model import Model
-from ..model.arguments import described
-from ..model.values import is_concrete
+from ..model.values import described, is_concrete
 from .experiment import Experiment
 from .prediction import Simulator
 

@@ -24,8 +24,8 @@ from ..forces import (
 from ..inertia import to_inertial_parameters
 from ..lie import so3
 from ..mechanism.elements import AbstractElementGroup, Fields, Loads, Motion
-from ..model.arguments import as_mapping, as_names
 from ..model.model import as_own, unknown
+from ..model.values import as_mapping, as_names
 from ..programs import stored
 from ..programs.tracing import kernel
 from ..signals import Constant

@@ -7,8 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ..errors import DataError
-from ..model.arguments import as_count
-from ..model.values import as_leaf, require_concrete
+from ..model.values import as_count, as_leaf, require_concrete
 
 DEGREE = 7  # Accelerations are then splines of degree 5.
 GROWTH = 1.1  # Ratio of successive numbers of intervals.

@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float
 
 from ..errors import DataError
 from ..model import Model
-from ..model.arguments import as_mapping
+from ..model.values import as_mapping
 from ..sensors import JointPosition
 from ..system.abstract import AbstractSystem, State
 from .prediction import Simulator

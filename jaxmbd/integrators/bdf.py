@@ -28,7 +28,7 @@ from jaxtyping import Array, Bool, Float, Int
 from numpy.polynomial import Polynomial
 
 from ..errors import ModelError
-from ..model.arguments import is_count
+from ..model.values import is_count
 from ..nonlinear import Blocks, CachedFactors, Newton, Root, as_newton
 from ..system import constraints
 from ..system.abstract import (

@@ -12,7 +12,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PyTree
 
 from ..errors import IncompatibleIntegrator
-from ..model.arguments import as_instance
+from ..model.values import as_instance
 from ..programs.tracing import of_rows
 from ..system import constraints
 from ..system.abstract import AbstractSystem, State, Time

@@ -32,7 +32,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from ..errors import ModelError
-from ..model.arguments import as_host_number
+from ..model.values import as_host_number
 from ..nonlinear import Blocks, CachedFactors, Newton, as_newton, recomputed
 from ..programs.tracing import stop_gradients
 from ..programs.with_slope import with_shared_tangents

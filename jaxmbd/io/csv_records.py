@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import DataError
-from ..model.arguments import as_names, described
 from ..model.text_files import read_file
+from ..model.values import as_names, described
 
 
 def read_record(

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd  # pyright: ignore[reportMissingImports]
 
 from ..errors import DataError
-from ..model.arguments import as_names
+from ..model.values import as_names
 from .channels import Channel, Raw, as_channel, factor_of
 
 DELIMITERS = (",", ";", "\t")

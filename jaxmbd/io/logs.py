@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import DataError
-from ..model.arguments import as_mapping, described
+from ..model.values import as_mapping, described
 from ..signals.time_series import TimeSeries, check_clock
 from .channels import Channel, Raw, as_channel, replaced_time, to_series
 

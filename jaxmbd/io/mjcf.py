@@ -14,7 +14,7 @@ import numpy as np
 from ..errors import ModelError, NotRepresentedWarning, warn
 from ..lie import so3
 from ..model import Model
-from ..model.arguments import as_path, described
+from ..model.values import as_path, described
 from ..system.abstract import AbstractSystem, State
 from ..system.joint_states import joint_states
 from .urdf_xml import Element, is_text, read_xml

@@ -22,9 +22,8 @@ from ..forces import (
 from ..joints import Fixed, Free, Prismatic, Revolute, Spherical
 from ..lie import so3
 from ..model import Frame, Model
-from ..model.arguments import as_instance, as_path
 from ..model.frame import GROUND
-from ..model.values import all_concrete
+from ..model.values import all_concrete, as_instance, as_path
 from ..signals import Constant
 from .urdf_placement import Placement, placement_of
 

@@ -35,10 +35,9 @@ from scalarjit.whole_files import written_whole
 from ..errors import ModelError
 from ..forces.abstract_controller import OutputReference
 from ..model import Model
-from ..model.arguments import as_path
 from ..model.frame import Frame, JointReference
 from ..model.text_files import read_file
-from ..model.values import as_direction, directions_of, is_concrete
+from ..model.values import as_direction, as_path, directions_of, is_concrete
 from ..sweeps.chunks import version_of
 
 FORMAT, VERSION = "jaxmbd model", 1

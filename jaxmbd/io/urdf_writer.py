@@ -14,9 +14,8 @@ from ..errors import ModelError, NotRepresentedWarning
 from ..forces import CoulombFriction, Gravity, ViscousFriction
 from ..joints import Fixed, Free, Planar, Prismatic, Revolute
 from ..model import Frame, Model
-from ..model.arguments import as_instance, as_path
 from ..model.frame import GROUND
-from ..model.values import all_concrete
+from ..model.values import all_concrete, as_instance, as_path
 from .urdf_parts import JointLimits
 from .urdf_placement import Placement, placement_of
 

@@ -10,8 +10,8 @@ from xml.parsers import expat
 import numpy as np
 
 from ..errors import ModelError
-from ..model.arguments import as_mapping, as_path, described
 from ..model.text_files import read_file
+from ..model.values import as_mapping, as_path, described
 
 # Expansion of xacro files, the macros of URDF -----------------------------------------------------
 

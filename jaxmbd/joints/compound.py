@@ -10,9 +10,8 @@ from jaxtyping import Array, Float
 
 from ..errors import ModelError
 from ..lie import se3, so3
-from ..model.arguments import described
 from ..model.frame import Frame, as_frame
-from ..model.values import as_direction, direction, is_concrete
+from ..model.values import as_direction, described, direction, is_concrete
 from .abstract import AbstractJoint
 from .rotation import (
     AbstractRotation,

@@ -9,9 +9,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from ..errors import ModelError
-from ..model.arguments import as_count
 from ..model.frame import JointReference, as_joint_reference
-from ..model.values import as_leaf, is_concrete, not_positive
+from ..model.values import as_count, as_leaf, is_concrete, not_positive
 from ..signals import Samples, as_signal
 
 

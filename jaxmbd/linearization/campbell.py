@@ -8,8 +8,7 @@ import numpy as np
 from jaxtyping import Array, Complex, Float
 
 from ..errors import ModelError
-from ..model.arguments import described
-from ..model.values import require_concrete
+from ..model.values import described, require_concrete
 from ..motion.assemble import assemble
 from ..motion.system_and_state import as_system
 from ..programs import with_progress

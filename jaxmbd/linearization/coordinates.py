@@ -15,9 +15,8 @@ from jaxtyping import Array, Float
 from scalarjit.with_room import with_room
 
 from ..errors import ModelError
-from ..model.arguments import as_names
 from ..model.model import unknown
-from ..model.values import all_concrete
+from ..model.values import all_concrete, as_names
 from ..programs import stored
 from ..programs.tracing import kernel
 from ..system import constraints, sizes

@@ -14,8 +14,7 @@ from scalarjit.with_room import with_room
 from ..bodies import FlexibleBody, RigidBody
 from ..errors import ModelError
 from ..linear import Eigen
-from ..model.arguments import as_count
-from ..model.values import all_concrete
+from ..model.values import all_concrete, as_count
 from ..motion.motion import GivenMotion
 from ..programs import stored
 from ..programs.tracing import kernel

@@ -10,8 +10,7 @@ from jaxtyping import Array, Complex, Float
 
 from ..errors import ModelError
 from ..linear import eig, follow
-from ..model.arguments import described
-from ..model.values import as_leaf, require_concrete
+from ..model.values import as_leaf, described, require_concrete
 from ..programs import with_progress
 from .linearization import Linearization
 

@@ -11,9 +11,8 @@ import numpy as np
 from jaxtyping import PyTree
 
 from ..errors import FloatTypeWarning, ModelError, warn
-from .arguments import as_mapping
 from .frame import GROUND, Frame, JointReference, as_frame, is_reference
-from .values import as_leaf, is_concrete, zero_direction
+from .values import as_leaf, as_mapping, is_concrete, zero_direction
 
 if TYPE_CHECKING:
     from ..bodies import AbstractBody, Rotor

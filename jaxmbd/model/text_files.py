@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ModelError
-from .arguments import as_path
+from .values import as_path
 
 # Descriptions and records are smaller by orders of magnitude; a larger file is a mistake.
 MOST_BYTES = 2**28

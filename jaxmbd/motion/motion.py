@@ -15,9 +15,8 @@ from scalarjit.with_room import with_room
 
 from ..errors import ModelError
 from ..lie import Pose, so3
-from ..model.arguments import described
 from ..model.model import unknown
-from ..model.values import all_concrete, is_concrete
+from ..model.values import all_concrete, described, is_concrete
 from ..programs import stored
 from ..programs.tracing import error_if, kernel, of_rows
 from ..system.abstract import AbstractSystem, NamedPoses, NamedTwists, State, Time

@@ -21,7 +21,7 @@ from ..accelerators import products_as_sums
 from ..errors import ModelError
 from ..integrators.abstract import AbstractIntegrator
 from ..integrators.explicit import as_integrator
-from ..model.arguments import as_positive
+from ..model.values import as_positive
 from ..programs import stored
 from ..programs.with_slope import with_shared_tangents
 from ..system.abstract import AbstractSystem, State, as_time

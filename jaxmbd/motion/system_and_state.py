@@ -10,8 +10,7 @@ import numpy as np
 from ..errors import ModelError
 from ..formulations import formulate
 from ..model import Model
-from ..model.arguments import described
-from ..model.values import is_concrete
+from ..model.values import described, is_concrete
 from ..system.abstract import AbstractSystem, State, as_state, require_system
 from .assemble import assemble
 

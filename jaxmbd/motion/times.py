@@ -9,8 +9,7 @@ import numpy as np
 from jaxtyping import Array
 
 from ..errors import ModelError
-from ..model.arguments import is_count
-from ..model.values import all_concrete, as_leaf, is_concrete
+from ..model.values import all_concrete, as_leaf, is_concrete, is_count
 from ..system.abstract import AbstractSystem, as_time
 
 DEFAULT_FRAMES = 201

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from ..model.arguments import as_instance
+from ..model.values import as_instance
 from ..programs.tracing import kernel, stop_gradients
 from .blocks import Blocks
 from .factorization import AbstractLinearization, Residual

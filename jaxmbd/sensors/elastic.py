@@ -10,9 +10,8 @@ from jaxtyping import Array, Float
 
 from ..bodies import FlexibleBody
 from ..errors import ModelError
-from ..model.arguments import as_text
 from ..model.model import unknown
-from ..model.values import as_leaf
+from ..model.values import as_leaf, as_text
 from ..system.abstract import AbstractSystem, State, Time
 from .abstract import AbstractSensor
 

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from ..errors import DataError
-from ..model.arguments import is_positive
+from ..model.values import is_positive
 from .kinds import Samples
 
 

@@ -14,8 +14,7 @@ from scalarjit.with_room import with_room
 
 from ..errors import EquilibriumError, ModelError, UnstableEquilibriumWarning, warn
 from ..linear import after
-from ..model.arguments import as_mapping, as_names
-from ..model.values import as_jax, is_concrete
+from ..model.values import as_jax, as_mapping, as_names, is_concrete
 from ..motion.results import RESULTS
 from ..motion.system_and_state import as_start, as_system
 from ..nonlinear import Automatic

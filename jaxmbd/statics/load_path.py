@@ -18,8 +18,15 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from ..errors import EquilibriumError, ModelError
-from ..model.arguments import as_count, as_host_number, as_names, described
-from ..model.values import all_concrete, as_leaf, is_concrete
+from ..model.values import (
+    all_concrete,
+    as_count,
+    as_host_number,
+    as_leaf,
+    as_names,
+    described,
+    is_concrete,
+)
 from ..motion.motion import GivenMotion
 from ..motion.system_and_state import as_start, as_system
 from ..nonlinear import Dense

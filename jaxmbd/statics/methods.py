@@ -4,8 +4,7 @@ import equinox as eqx
 import jax
 from jaxtyping import Array, Float, Int
 
-from ..model.arguments import as_count, as_positive
-from ..model.values import is_concrete
+from ..model.values import as_count, as_positive, is_concrete
 
 
 class Drainage(eqx.Module):

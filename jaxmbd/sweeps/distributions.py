@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ..errors import ModelError
-from ..model.arguments import as_count, is_count
+from ..model.values import as_count, is_count
 
 # Sobol's indices of sensitivity: design of scenarios, estimates and bootstrap samples -------------
 #

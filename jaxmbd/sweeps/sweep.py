@@ -13,8 +13,8 @@ import jax.numpy as jnp
 
 from ..errors import ModelError
 from ..model import Model
-from ..model.arguments import as_instance, as_mapping, is_count
 from ..model.paths import steps_of
+from ..model.values import as_instance, as_mapping, is_count
 from ..programs import with_progress
 from ..programs.progress import say
 from .chunks import Chunk, Task, run_chunk, versions

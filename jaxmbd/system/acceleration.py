@@ -25,8 +25,7 @@ from ..bodies import AbstractBody
 from ..errors import ModelError
 from ..linear import after
 from ..linear.constrained import DISTURBANCE
-from ..model.arguments import as_instance
-from ..model.values import as_leaf, is_concrete
+from ..model.values import as_instance, as_leaf, is_concrete
 from ..programs import stored
 from ..programs.tracing import kernel, stop_gradients
 from . import constraints, sizes

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 from ..bodies import RigidBody
 from ..lie import Pose, se3, so3
 from ..lie.parameterization import AbstractParameterization
-from ..model.arguments import as_instance
+from ..model.values import as_instance
 from .mass_and_energy import momentum_of
 
 Configuration = Float[Array, "7"]

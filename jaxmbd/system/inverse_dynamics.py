@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..errors import ModelError
-from ..model.arguments import as_names
 from ..model.model import as_own, unknown
+from ..model.values import as_names
 from ..programs import stored
 from ..programs.tracing import kernel
 from . import constraints

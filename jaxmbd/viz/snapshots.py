@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ..errors import ModelError
-from ..model.arguments import as_count
+from ..model.values import as_count
 from ..motion.motion import AbstractMotion
 from .drawings import drawings
 from .frame_paths import carrier, paths_of

@@ -18,7 +18,7 @@ from ...mechanism.groups import IndexSet, in_order
 from ...mechanism.lowering import lower
 from ...mechanism.mechanism import Mechanism, tree_poses
 from ...model import Model
-from ...model.arguments import as_names
+from ...model.values import as_names
 from ...system import constraints, joint_motion, sizes
 from ...system.abstract import AbstractFormulation, AbstractSystem, Elastic, State, Time
 from ...system.mass_and_energy import (

@@ -23,9 +23,8 @@ from ...mechanism.groups import IndexSet, JointGroup, in_order
 from ...mechanism.lowering import lower
 from ...mechanism.mechanism import Mechanism, forward_pass
 from ...model import Model
-from ...model.arguments import as_positive
 from ...model.model import unknown
-from ...model.values import as_leaf, is_concrete
+from ...model.values import as_leaf, as_positive, is_concrete
 from ...system.abstract import AbstractFormulation, ArtificialEnergyLimit
 from ...system.discrete_gradients import secant_stiffness
 from .check_model import (

@@ -19,8 +19,7 @@ from ...mechanism.groups import IndexSet, JointGroup, in_order
 from ...mechanism.lowering import lower
 from ...mechanism.mechanism import Mechanism
 from ...model import Model
-from ...model.arguments import as_mapping
-from ...model.values import is_concrete
+from ...model.values import as_mapping, is_concrete
 from ...programs import stored
 from ...system import constraints
 from ...system.abstract import AbstractFormulation

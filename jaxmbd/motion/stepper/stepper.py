@@ -17,9 +17,8 @@ from scalarjit.switch import is_switched_off
 
 from ...errors import ModelError, SimulationError
 from ...integrators.explicit import as_integrator
-from ...model.arguments import described, is_count
 from ...model.model import unknown
-from ...model.values import all_concrete, as_leaf
+from ...model.values import all_concrete, as_leaf, described, is_count
 from ...system.abstract import AbstractSystem, State, as_state, as_time
 from ..system_and_state import as_start, as_system
 from .held_inputs import held_inputs

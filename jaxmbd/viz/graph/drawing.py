@@ -8,8 +8,8 @@ import numpy as np
 from ...mechanism.lowering import lower
 from ...mechanism.mechanism import Mechanism
 from ...model import Model
-from ...model.arguments import as_instance
 from ...model.model import float_type, in_one_float_type
+from ...model.values import as_instance
 from ...system.abstract import AbstractSystem
 from .routes import Edge, Route, find_routes
 
