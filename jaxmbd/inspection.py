@@ -22,8 +22,8 @@ from .mechanism.elements import AbstractElementGroup, Fields, Motion
 from .mechanism.loops import Block, block_in_words, blocks
 from .mechanism.mechanism import Mechanism
 from .model.values import require_concrete
+from .motion.arguments import as_start, as_system
 from .motion.assemble import assemble
-from .motion.system_and_state import as_start, as_system
 from .programs import with_progress
 from .system import constraints
 from .system.abstract import AbstractSystem, State, Time, as_time

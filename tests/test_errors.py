@@ -228,7 +228,7 @@ def test_integrators_whose_steps_cannot_adapt(system, state, integrator):
 
 
 def test_integrators_are_refused_before_anything_is_computed(system, monkeypatch):
-    monkeypatch.setattr("jaxmbd.motion.system_and_state.assemble", None)
+    monkeypatch.setattr("jaxmbd.motion.arguments.assemble", None)
     monkeypatch.setattr("jaxmbd.identification.prediction.assemble", None)
     energy, ts = mbd.EnergyMomentum(), np.linspace(0.0, 1.0, 3)
     record = mbd.Experiment(ts, {"hinge": ts})

@@ -12,9 +12,8 @@ from ..errors import ModelError
 from ..integrators.abstract import AbstractIntegrator
 from ..integrators.explicit import as_integrator
 from ..model.values import as_count, as_positive, require_concrete
+from ..motion.arguments import as_start, as_system, check_rollout
 from ..motion.rollout import rollout
-from ..motion.system_and_state import as_start, as_system
-from ..motion.times import check_rollout
 from ..programs import stored, with_progress
 from ..system.abstract import AbstractSystem, State, Time, as_time
 from ..system.projection import projected

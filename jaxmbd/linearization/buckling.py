@@ -13,7 +13,7 @@ from ..errors import ModelError
 from ..linear import Eigen, eig
 from ..linear.eigen import ROUNDING
 from ..model.values import all_concrete
-from ..motion.system_and_state import as_start, as_system
+from ..motion.arguments import as_start, as_system
 from ..programs import stored, with_progress
 from ..system import sizes
 from ..system.abstract import AbstractSystem, State, Time, as_time

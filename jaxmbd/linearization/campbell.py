@@ -9,8 +9,8 @@ from jaxtyping import Array, Complex, Float
 
 from ..errors import ModelError
 from ..model.values import described, require_concrete
+from ..motion.arguments import as_system
 from ..motion.assemble import assemble
-from ..motion.system_and_state import as_system
 from ..programs import with_progress
 from ..system.abstract import State, as_time
 from .coordinates import coordinates_at

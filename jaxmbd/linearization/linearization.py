@@ -14,7 +14,7 @@ from scalarjit.with_room import with_room
 from ..errors import ModelError, OperatingPointWarning, warn
 from ..linear import Eigen, eig
 from ..model.values import all_concrete, as_mapping
-from ..motion.system_and_state import as_start, as_system, check_numbers
+from ..motion.arguments import as_start, as_system, check_numbers
 from ..programs import stored, with_progress
 from ..programs.tracing import kernel
 from ..system import constraints, sizes

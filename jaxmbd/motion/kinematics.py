@@ -20,8 +20,8 @@ from ..system.abstract import AbstractSystem, State, Time, Velocities
 from ..system.equation_residuals import violations
 from ..system.projection import projected
 from ..system.saddle_point import saddle_point
+from .arguments import as_start, as_system
 from .motion import AbstractMotion
-from .system_and_state import as_start, as_system
 
 FREE = 1e-3  # If a larger part of a velocity is in the null space of G, there is a freedom left.
 

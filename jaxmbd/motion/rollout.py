@@ -25,8 +25,7 @@ from ..model.values import as_positive
 from ..programs import stored
 from ..programs.with_slope import with_shared_tangents
 from ..system.abstract import AbstractSystem, State, as_time
-from .system_and_state import as_start, as_system
-from .times import check_rollout
+from .arguments import as_start, as_system, check_rollout
 
 # A long scan whose backward pass saves a part of the steps and recomputes the others --------------
 

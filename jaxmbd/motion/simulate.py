@@ -28,6 +28,7 @@ from ..system.abstract import AbstractSystem, State, Time, as_time
 from ..system.constraints import may_be_redundant
 from ..system.loads import names_on_terrain, surfaces_of, without_contacts
 from ..system.projection import Projection
+from .arguments import as_saveat, as_start, as_system, check_options, check_times, n_steps
 from .impacts import Impacts, Run, check_first_state, check_impacts, is_explicit, with_impacts
 from .motion_errors import MeasuresByMotion, below_rounding, measured
 from .motion_warnings import (
@@ -47,8 +48,6 @@ from .results import RESULTS
 from .solution import Solution
 from .step_controllers import ControllerState, RejectsMissedContacts, StopsOnTinySteps, with_samples
 from .strip_checks import without_checks
-from .system_and_state import as_start, as_system, check_options
-from .times import as_saveat, check_times, n_steps
 
 ADAPTIVE_MAX_STEPS = 100_000
 # Part of a motion after which a progress meter calls Python.

@@ -15,8 +15,8 @@ from scalarjit.with_room import with_room
 from ..errors import EquilibriumError, ModelError, UnstableEquilibriumWarning, warn
 from ..linear import after
 from ..model.values import as_jax, as_mapping, as_names, is_concrete
+from ..motion.arguments import as_start, as_system
 from ..motion.results import RESULTS
-from ..motion.system_and_state import as_start, as_system
 from ..nonlinear import Automatic
 from ..nonlinear.implicit_function import implicit
 from ..programs import stored, with_progress

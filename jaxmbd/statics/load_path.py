@@ -27,8 +27,8 @@ from ..model.values import (
     described,
     is_concrete,
 )
+from ..motion.arguments import as_start, as_system
 from ..motion.motion import GivenMotion
-from ..motion.system_and_state import as_start, as_system
 from ..nonlinear import Dense
 from ..programs import with_progress
 from ..programs.tracing import error_if

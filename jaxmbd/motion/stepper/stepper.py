@@ -20,7 +20,7 @@ from ...integrators.explicit import as_integrator
 from ...model.model import unknown
 from ...model.values import all_concrete, as_leaf, described, is_count
 from ...system.abstract import AbstractSystem, State, as_state, as_time
-from ..system_and_state import as_start, as_system
+from ..arguments import as_start, as_system
 from .held_inputs import held_inputs
 from .step_program import StepProgram
 
