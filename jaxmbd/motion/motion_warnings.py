@@ -40,7 +40,7 @@ from ..system import constraints
 from ..system.abstract import AbstractSystem, State, Time
 from ..system.loads import Surfaces, contacts
 from ..system.mass_and_energy import energy
-from .result_checks import Verdict
+from .solution import Verdict
 
 # Depth of the first state, as a part of the thickness of the solid.
 DEEPEST = 0.1

@@ -43,9 +43,8 @@ from .motion_warnings import (
     warn_of_first_state,
     warn_of_steps,
 )
-from .result_checks import Verdict, first_lost, in_words, judged
 from .results import RESULTS
-from .solution import Solution
+from .solution import Solution, Verdict, first_lost, in_words, judged
 from .step_controllers import ControllerState, RejectsMissedContacts, StopsOnTinySteps, with_samples
 from .strip_checks import without_checks
 
