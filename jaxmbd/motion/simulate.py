@@ -22,6 +22,7 @@ from ..integrators.implicit import AbstractImplicit
 from ..model.values import all_concrete, is_concrete
 from ..programs import stored, with_progress
 from ..programs.progress import tell
+from ..programs.storage import without_checks
 from ..programs.tracing import unwatched
 from ..system import assembly_modes
 from ..system.abstract import AbstractSystem, State, Time, as_time
@@ -46,7 +47,6 @@ from .motion_warnings import (
 from .results import RESULTS
 from .solution import Solution, Verdict, first_lost, in_words, judged
 from .step_controllers import ControllerState, RejectsMissedContacts, StopsOnTinySteps, with_samples
-from .strip_checks import without_checks
 
 ADAPTIVE_MAX_STEPS = 100_000
 # Part of a motion after which a progress meter calls Python.

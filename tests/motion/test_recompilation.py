@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import jaxmbd as mbd
-from jaxmbd.motion.strip_checks import without_checks
+from jaxmbd.programs.storage import without_checks
 from tests.marks import thorough_but
 
 simulate = importlib.import_module("jaxmbd.motion.simulate")
