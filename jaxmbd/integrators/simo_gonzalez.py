@@ -20,8 +20,9 @@ from ..nonlinear import Newton, as_newton
 from ..system.abstract import AbstractSystem, State, Time, Velocities
 from ..system.configuration import AbstractConfiguration
 from ..system.constraints import n_constraints
+from ..system.discrete_gradients import conservative_force_between
 from ..system.loads import nonconservative
-from ..system.nodal import AbstractNodalSystem, conservative_force_between
+from ..system.nodal import AbstractNodalSystem
 from .abstract import Attempt
 from .implicit import after_middle, is_smooth, with_middle_states
 from .second_order import AbstractSecondOrder, StepMemory, check_discrete_gradients

@@ -8,7 +8,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd.system import constraints, equation_residuals, loads
-from jaxmbd.system.nodal import conservative_force_between
+from jaxmbd.system.discrete_gradients import conservative_force_between
 from tests import models
 from tests.derivatives import check_gradient
 from tests.formulations import mechanisms
