@@ -15,7 +15,7 @@ from ..errors import AssemblyError, ModelError
 from ..model.values import as_leaf, is_concrete
 from ..programs import stored, with_progress
 from ..programs.tracing import error_if, kernel
-from ..system import assembly_modes, constraints, sizes
+from ..system import constraints, sizes
 from ..system.abstract import AbstractSystem, State, Time, Velocities
 from ..system.equation_residuals import violations
 from ..system.projection import projected
@@ -89,7 +89,7 @@ def kinematics(
         _check(system, ts, states, residuals, free)
     else:
         bad = ~(jnp.max(residuals, initial=0.0) <= _limit(ts)) | (jnp.max(free) > FREE)
-        bad = bad | jnp.any(assembly_modes.is_reversed(angles))
+        bad = bad | jnp.any(constraints.is_reversed(angles))
         message = (
             "kinematics: the joints do not close, or close the wrong way round, or the drivers "
             "leave a degree of freedom"
@@ -113,7 +113,7 @@ def _march(
         ahead = system.retract(state.q, h * state.v + 0.5 * h * h * vdot)
         now = projected(system, t, State(ahead, state.v + h * vdot, state.z))
         vdot, violated, free = _accelerations(system, t, now)
-        angles = assembly_modes.angles_at(system, t, now.q)
+        angles = constraints.misalignment_angles_at(system, t, now.q)
         return (now, vdot, t), (now, vdot, violated, free, angles)
 
     # The first step has length zero: the velocity and acceleration at its start do not matter.
@@ -157,12 +157,10 @@ def _check_branches(
     system: AbstractSystem, ts: Float[Array, "n"], angles: Float[Array, "n k"]
 ) -> None:
     misaligned = np.asarray(angles)
-    bad = np.any(assembly_modes.is_reversed(misaligned), axis=1)
+    bad = np.any(constraints.is_reversed(misaligned), axis=1)
     if bad.any():
         k = int(np.argmax(bad))
-        listed = assembly_modes.reversed_joints(
-            assembly_modes.checked_joints(system), misaligned[k]
-        )
+        listed = constraints.reversed_joints(constraints.checked_joints(system), misaligned[k])
         raise AssemblyError(
             f"kinematics: at t = {ts[k]:.6g} s these joints are closed the wrong way round: "
             f"{listed}, the misalignment; start from another guess, or take shorter intervals "

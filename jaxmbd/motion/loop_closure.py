@@ -20,7 +20,7 @@ from ..lie import so3
 from ..model.values import is_concrete, on_host
 from ..programs import stored
 from ..programs.tracing import branched_error_if, error_if, kernel, stop_gradients
-from ..system import assembly_modes, constraints, sizes
+from ..system import constraints, sizes
 from ..system.abstract import AbstractSystem, Coordinates, Time, Velocities
 from ..system.configuration import AbstractConfiguration
 from ..system.saddle_point import row_lengths
@@ -121,7 +121,7 @@ def closed(
     q, is_open, angles = _newton(system, t, start, held)
     if not is_concrete(is_open):
         return _judged(system, q, is_open, angles)
-    if is_open or np.any(assembly_modes.is_reversed(on_host(angles))):
+    if is_open or np.any(constraints.is_reversed(on_host(angles))):
         near = _approach(system, t, start, held, ())
         q, still_open, after = _newton(system, t, near, held)
         if still_open:
@@ -139,16 +139,16 @@ def _judged(
     messages = ["assemble: the joints do not close from this guess"]
     messages += [
         f"assemble: joint {name!r} closes the wrong way round from this guess; {REMEDY}"
-        for name in assembly_modes.checked_joints(system)
+        for name in constraints.checked_joints(system)
     ]
-    bad = jnp.concatenate([is_open[None], assembly_modes.is_reversed(angles)])
+    bad = jnp.concatenate([is_open[None], constraints.is_reversed(angles)])
     return branched_error_if(q, jnp.any(bad), jnp.argmax(bad), messages)
 
 
 def _complain_of_reversed(system: AbstractSystem, angles: Float[Array, "k"]) -> None:
     """**Raises** `AssemblyError` if joints are closed the wrong way round."""
-    listed = assembly_modes.reversed_joints(
-        assembly_modes.checked_joints(system), np.asarray(stop_gradients(angles))
+    listed = constraints.reversed_joints(
+        constraints.checked_joints(system), np.asarray(stop_gradients(angles))
     )
     if listed:
         raise AssemblyError(
@@ -263,7 +263,7 @@ def _newton(
     Residuals that are rounding errors at the start are not residuals: near singular positions, they
     would move joints by their square root. Returns coordinates, whether joints are open (residuals
     above the square root of the machine epsilon, relative to `_scales`), and the angles of
-    `branches`.
+    `constraints.misalignment_angles`.
     """
     eps = float(jnp.finfo(start.dtype).eps)
     own = sizes.scales_at(system, t, start)
@@ -315,10 +315,10 @@ def _search(
 def _found(
     system: AbstractSystem, t: Time, start: Coordinates, increment: Velocities, held: Targets
 ) -> tuple[Coordinates, Float[Array, "n"], Float[Array, "k"]]:
-    """Coordinates after an increment, their residuals and the angles of `branches`."""
+    """Coordinates after an increment, their residuals and the angles of `misalignment_angles`."""
     q = system.retract(start, increment)
     c = system.configuration(t, q)
-    return q, jnp.abs(_residuals(system, c, held)), assembly_modes.angles(system, c)
+    return q, jnp.abs(_residuals(system, c, held)), constraints.misalignment_angles(system, c)
 
 
 @kernel
@@ -453,7 +453,7 @@ def _misfits(
 ) -> Float[Array, "n"]:
     """What `_descend` minimizes: residuals, misalignments and weighted misses of sought values."""
     c = system.configuration(t, system.retract(start, delta))
-    turned = [x.ravel() for x in assembly_modes.misalignments(system, c)]
+    turned = [x.ravel() for x in constraints.misalignments(system, c)]
     return jnp.concatenate([_residuals(system, c, held), *turned, WEAK * _misses(c, sought)])
 
 

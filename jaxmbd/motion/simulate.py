@@ -24,7 +24,7 @@ from ..programs import stored, with_progress
 from ..programs.progress import tell
 from ..programs.storage import without_checks
 from ..programs.tracing import unwatched
-from ..system import assembly_modes
+from ..system import constraints
 from ..system.abstract import AbstractSystem, State, Time, as_time
 from ..system.constraints import may_be_redundant
 from ..system.loads import names_on_terrain, surfaces_of, without_contacts
@@ -427,11 +427,11 @@ def _saves_steps(saveat: diffrax.SaveAt) -> bool:
 
 def _check_branches(system: AbstractSystem, t0: Array, state: State) -> None:
     """**Raises** `ModelError` if a joint is closed the wrong way round; not under `jit`."""
-    names = assembly_modes.checked_joints(system)
-    angles = assembly_modes.angles_at(system, t0, state.q) if names else np.zeros(0)
+    names = constraints.checked_joints(system)
+    angles = constraints.misalignment_angles_at(system, t0, state.q) if names else np.zeros(0)
     if not is_concrete(angles):
         return
-    listed = assembly_modes.reversed_joints(names, np.asarray(angles))
+    listed = constraints.reversed_joints(names, np.asarray(angles))
     if listed:
         raise ModelError(
             "simulate: these joints of the first state are closed the wrong way round: "
@@ -475,8 +475,8 @@ def _failure(solution: Solution, verdict: Verdict, fine: str) -> str:
         causes = f"{_LOST}{_beyond_terrain(solution.system)}"
         return f"{_where_lost(solution, verdict)}; {causes}; {look}"
     if result == RESULTS.joint_reversed:
-        names = assembly_modes.checked_joints(solution.system)
-        listed = assembly_modes.reversed_joints(names, np.asarray(verdict.angles))
+        names = constraints.checked_joints(solution.system)
+        listed = constraints.reversed_joints(names, np.asarray(verdict.angles))
         return f"joints are closed the wrong way round, {listed}: {RESULTS[result]} {look}"
     if result == RESULTS.constraints_violated:
         return f"{in_words(solution.system, verdict)}: {RESULTS[result]} {look}"

@@ -13,7 +13,7 @@ from ..errors import ModelError
 from ..joints.abstract import n_rows
 from ..model.values import all_concrete
 from ..programs.tracing import kernel, of_rows, stop_gradients
-from ..system import assembly_modes, constraints, sizes
+from ..system import constraints, sizes
 from ..system.abstract import AbstractSystem, State, Time
 from ..system.equation_residuals import constraint_rates
 from ..system.joint_states import joint_states
@@ -162,7 +162,7 @@ class Verdict(eqx.Module):
     - `lost_at`: the first time at which a number is not finite [s]; infinity if all are finite.
     - `violation`: the largest |g| or |ġ| by its tolerance, zero without constraints.
     - `row`, `violated_at`: constraint row and time [s] of `violation`.
-    - `angles`: the largest misalignment of each joint that `branches` checks [rad].
+    - `angles`: the largest misalignment of each joint of `constraints.checked_joints` [rad].
     - `size`: of the mechanism at the start [m]; zero without constraints.
     - `scales`: change of each constraint row in a motion as large as that, shape `(ng,)`.
     - `residual`: the largest |g|, each row by its scale.
@@ -204,7 +204,7 @@ def judged(
     is_constrained, zero = constraints.n_constraints(system) > 0, jnp.zeros((), start.q.dtype)
     size = sizes.length(system, t0, start) if is_constrained else zero
     scales = _row_scales(system, t0, start, size) if is_constrained else jnp.zeros(0, zero.dtype)
-    zeros = jnp.zeros(len(assembly_modes.checked_joints(system)), zero.dtype)
+    zeros = jnp.zeros(len(constraints.checked_joints(system)), zero.dtype)
     unconstrained = zero, jnp.zeros((), jnp.int32), t0, zeros, zero
     violations = [
         _violation(system, t0, start, accuracy, size, scales, ts, tree)
@@ -219,7 +219,7 @@ def judged(
     bad: Any = RESULTS.constraints_violated
     result = RESULTS.where(okay & (violation > 1), bad, result)
     bad = RESULTS.joint_reversed
-    result = RESULTS.where(jnp.any(assembly_modes.is_reversed(angles)), bad, result)
+    result = RESULTS.where(jnp.any(constraints.is_reversed(angles)), bad, result)
     bad = RESULTS.not_finite
     result = RESULTS.where(jnp.isfinite(first) | lost, bad, result)
     return Verdict(result, first, violation, row, at, angles, size, scales, g)
@@ -303,7 +303,7 @@ def _residuals(
     V = jnp.abs(c.twists(state.v))
     speed = jnp.max(V[:, :3], initial=0.0) + size * jnp.max(V[:, 3:], initial=0.0)
     g, rate = constraints.residual(system, c), constraint_rates(system, c, state.v)
-    return jnp.abs(g), jnp.abs(rate), speed, assembly_modes.angles(system, c)
+    return jnp.abs(g), jnp.abs(rate), speed, constraints.misalignment_angles(system, c)
 
 
 def _part(accuracy: Any, dtype: Any) -> Any:

@@ -10,6 +10,7 @@ of the joints' coordinates.
 """
 
 from collections.abc import Sequence
+from math import pi
 from typing import NamedTuple
 
 import jax
@@ -18,14 +19,17 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from ..joints.abstract import AbstractJoint, n_rows
-from ..lie import Pose, se3
+from ..lie import Pose, se3, vector
 from ..mechanism.elements import JointForces, Wrenches
 from ..mechanism.groups import IndexSet, JointGroup
+from ..programs import stored
+from ..programs.tracing import kernel, stop_gradients
 from .abstract import AbstractSystem, Time, Velocities
 from .configuration import AbstractConfiguration
 from .joint_motion import relative_accelerations, scatter
 from .loads import generalized
 from .mass_and_energy import twist_rates
+from .nodal import AbstractNodalSystem
 
 Coordinates = dict[int, Float[Array, "_n _nq"]]  # For groups that couplings or drivers refer to.
 
@@ -361,3 +365,68 @@ def coordinate_jacobian(
         return jnp.zeros((0, system.nv), dtype=c.q.dtype)
     units = jnp.eye(system.nv, dtype=c.q.dtype)
     return jax.vmap(lambda v: coordinate_rate(system, c, v), out_axes=1)(units)
+
+
+# Reversed joints: joints at a false root of their residuals ---------------------------------------
+#
+# Residuals of rotations are linear in the entries of the relative rotation. Most of them also
+# vanish half a turn away from the joint's rotations (see `joints.rotation`). The constraints are
+# then satisfied by a rotation that the joint does not allow. `AbstractJoint.misalignment` detects
+# this.
+
+# From this misalignment [rad] on the nearest root of the residual is a false one.
+FALSE_ROOT = 0.5 * pi
+
+
+def _checked_groups(system: AbstractSystem) -> list[int]:
+    """Groups of joints whose rotations are determined by constraints, not by coordinates."""
+    of_elements = isinstance(system, AbstractNodalSystem)
+    return [
+        g
+        for g, group in enumerate(system.mechanism.joints)
+        if of_elements or not group.in_tree or g in system.constrained
+    ]
+
+
+def checked_joints(system: AbstractSystem) -> list[str]:
+    """Names of the joints of `misalignment_angles`, in its order."""
+    return [name for g in _checked_groups(system) for name in system.mechanism.joints[g].names]
+
+
+def misalignments(system: AbstractSystem, c: AbstractConfiguration) -> list[Float[Array, "_n _m"]]:
+    """`AbstractJoint.misalignment` of the checked joints, by group."""
+    return [
+        jax.vmap(lambda joint, X: joint.misalignment(X))(
+            system.mechanism.joints[g].joint, c.relative_poses(g)
+        )
+        for g in _checked_groups(system)
+    ]
+
+
+def misalignment_angles(system: AbstractSystem, c: AbstractConfiguration) -> Float[Array, "n"]:
+    """Norm of the misalignment of each checked joint [rad], without derivatives."""
+    parts = [jax.vmap(vector.length)(x) for x in misalignments(*stop_gradients((system, c)))]
+    return jnp.concatenate([jnp.zeros(0, dtype=system.mechanism.dtype), *parts])
+
+
+def is_reversed(angles: Float[Array | np.ndarray, "*n"]) -> Bool[Array | np.ndarray, "*n"]:
+    """Mask of the reversed joints, from the result of `misalignment_angles`; False for NaN."""
+    return angles > FALSE_ROOT
+
+
+def reversed_joints(names: Sequence[str], angles: Float[np.ndarray, "n"]) -> str:
+    """The reversed joints with their angles, for messages; empty if there are none."""
+    return ", ".join(
+        f"{name!r} by {angle:.3g} rad"
+        for name, angle in zip(names, angles, strict=True)
+        if angle > FALSE_ROOT
+    )
+
+
+@stored
+@kernel
+def misalignment_angles_at(
+    system: AbstractSystem, t: Time, q: Float[Array, "nq"]
+) -> Float[Array, "n"]:
+    """`misalignment_angles` at time `t` and coordinates `q`."""
+    return misalignment_angles(system, system.configuration(t, q))

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 from ..errors import ModelError
 from ..model.values import require_concrete
 from ..programs import stored
-from . import assembly_modes, constraints, sizes
+from . import constraints, sizes
 from .abstract import AbstractSystem, Coordinates, Time, Velocities, as_time
 
 # Number of nearby configurations, number of attempts to compute them, and their distance: a
@@ -175,7 +175,7 @@ class _Configuration:
     def is_closed(self) -> bool:
         """True if all joints are closed and none is reversed; drivers are ignored."""
         closed = np.abs(self.relative[self.undriven]).max(initial=0.0) <= self.eps**0.5
-        return bool(closed and not np.any(assembly_modes.is_reversed(self.angles)))
+        return bool(closed and not np.any(constraints.is_reversed(self.angles)))
 
     @property
     def tolerance(self) -> float:
@@ -305,7 +305,7 @@ def _evaluate(system: AbstractSystem, t: Time, q: Coordinates) -> tuple[Array, .
     c = system.configuration(t, q)
     G, g = constraints.jacobian(system, c), constraints.residual(system, c)
     A, relative = G @ system.solve_mass(c, G.T), g / sizes.scales(system, c, G)
-    return G, A, g, relative, c.ports.p, assembly_modes.angles(system, c)
+    return G, A, g, relative, c.ports.p, constraints.misalignment_angles(system, c)
 
 
 @stored
