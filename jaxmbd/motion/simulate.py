@@ -29,9 +29,16 @@ from ..system.abstract import AbstractSystem, State, Time, as_time
 from ..system.constraints import may_be_redundant
 from ..system.loads import names_on_terrain, surfaces_of, without_contacts
 from ..system.projection import Projection
-from .arguments import as_saveat, as_start, as_system, check_options, check_times, n_steps
+from .arguments import (
+    as_saveat,
+    as_start,
+    as_system,
+    check_options,
+    check_times,
+    n_steps,
+    with_samples,
+)
 from .impacts import Impacts, Run, check_first_state, check_impacts, is_explicit, with_impacts
-from .motion_errors import MeasuresByMotion, below_rounding, measured
 from .motion_warnings import (
     ContactSteps,
     EnergyBalance,
@@ -46,7 +53,14 @@ from .motion_warnings import (
 )
 from .results import RESULTS
 from .solution import Solution, Verdict, first_lost, in_words, judged
-from .step_controllers import ControllerState, RejectsMissedContacts, StopsOnTinySteps, with_samples
+from .step_controllers import (
+    ControllerState,
+    MeasuresByMotion,
+    RejectsMissedContacts,
+    StopsOnTinySteps,
+    below_rounding,
+    measured,
+)
 
 ADAPTIVE_MAX_STEPS = 100_000
 # Part of a motion after which a progress meter calls Python.

@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from ..errors import IncompatibleIntegrator, ModelError
-from ..model.values import all_concrete
-from ..programs.tracing import branched_error_if, stop_gradients
-from ..system.abstract import AbstractSystem, Time
-from ..system.loads import TIME_TOLERANCE, Surfaces, time_tolerance
+from ..errors import IncompatibleIntegrator
+from ..programs.tracing import stop_gradients
+from ..system import sizes
+from ..system.abstract import AbstractSystem, State, Time
+from ..system.loads import Surfaces, time_tolerance
 
 
 class Start(NamedTuple):
@@ -109,6 +109,164 @@ class AbstractWrappedController(diffrax.AbstractAdaptiveStepSizeController):
     ) -> Any:
         step = Step(t0, t1, y0, y1_candidate, args, y_error, error_order)
         return tuple(self.adapted(step, controller_state))
+
+
+# Step size control that measures errors by the sizes and the motion of the mechanism --------------
+
+# Steps over which errors of velocities add up to errors of positions: some tens of periods.
+N_STEPS = 1000.0
+# Rounding errors of a step, in units of those of the coordinates.
+ROUNDING = 16.0
+# Rounding errors of the error estimate of a step, in units of those of the state.
+MOST_ROUNDING = 100.0
+# Parts of the least motion, and of the time of the whole motion, that the first step may take.
+FIRST_MOTION, FIRST_TIME = 0.1, 1e-4
+
+
+class Scales(NamedTuple):
+    """Sizes of coordinates and velocities, the first coordinates, and the time of the motion [s].
+
+    `is_displacement`: whether a coordinate has the unit of a length.
+    """
+
+    q: Float[Array, "nq"]
+    v: Float[Array, "nv"]
+    is_displacement: Bool[Array, "nq"]
+    start: Float[Array, "nq"]
+    span: Float[Array, ""]
+
+
+class MeasuresByMotion(AbstractWrappedController):
+    """A step size controller whose tolerance is a part of the mechanism's sizes and its motion.
+
+    σ is the largest change of any coordinate so far, as a part of its size, from ⁴√ε to 1, so that
+    vibrations are as accurate as large motions. Errors are measured
+
+    - of coordinates by their size times σ, and of displacements also by the distance moved;
+    - of velocities by their value, and by their size times σ per time of the motion, or ⁴√ε of the
+      fastest velocity;
+    - of first-order states, whose size is not known, by their value, plus ⁴√ε of their largest
+      value so far and √ε of their unit. In a step in which a state leaves zero, it is also measured
+      by its rate times the time of the motion, the only size that is known there.
+
+    The sizes are those of `AbstractSystem.sizes`.
+
+    **Arguments:** `controller`: chooses the steps; `atol` is its tolerance, and `rtol` not used.
+    """
+
+    controller: diffrax.AbstractAdaptiveStepSizeController
+    scales: Scales | None
+
+    def __init__(self, controller: Any, scales: Scales | None = None):
+        self.controller, self.scales = controller, scales
+
+    def begun(self, start: Start) -> tuple[Any, Any]:
+        y0 = start.y0
+        sigma, z = self._moved(_least(y0), y0), jnp.abs(jax.lax.stop_gradient(y0.z))
+        if start.dt0 is None:
+            rates = start.func(start.terms, start.t0, y0, start.args)
+            start = start._replace(dt0=self._first_step(*stop_gradients((sigma, rates))))
+        end, inner = super().begun(start)
+        return end, (inner, sigma, z)
+
+    def _first_step(self, sigma: Float[Array, ""], rates: State) -> Float[Array, ""]:
+        """A step in which the motion changes by a small part of its size [s]."""
+        scales, limit = self._scales, FIRST_MOTION * sigma
+        fastest = jnp.max(jnp.abs(rates.q) / scales.q, initial=0.0) / limit
+        strongest = jnp.sqrt(jnp.max(jnp.abs(rates.v) / scales.v, initial=0.0) / limit)
+        rate = jnp.maximum(jnp.maximum(fastest, strongest), 1.0 / (FIRST_TIME * scales.span))
+        return jnp.where(jnp.isfinite(rate), 1.0 / rate, FIRST_TIME * scales.span)
+
+    def adapted(self, step: Step, state: Any) -> Choice:
+        (inner, before, largest), error = state, step.error
+        if error is not None:
+            ends = stop_gradients((before, largest, step.t1 - step.t0, step.y0, step.y1))
+            error = jax.tree.map(jnp.divide, error, self._measures(*ends))
+        zeros = jax.tree.map(jnp.zeros_like, step.y0)
+        chosen = super().adapted(step._replace(y0=zeros, y1=zeros, error=error), inner)
+        sigma = jnp.where(chosen.keep, self._moved(before, step.y1), before)
+        z = jnp.abs(jax.lax.stop_gradient(step.y1.z))
+        largest = jnp.where(chosen.keep, jnp.maximum(largest, z), largest)
+        return chosen._replace(state=(chosen.state, sigma, largest))
+
+    def _moved(self, sigma: Any, y: State) -> Float[Array, ""]:
+        """σ after a motion to a state."""
+        scales, q = self._scales, jax.lax.stop_gradient(y.q)
+        change = jnp.max(jnp.abs(q - scales.start) / scales.q, initial=0.0)
+        return jnp.clip(change, sigma, 1.0)
+
+    def _measures(
+        self, sigma: Float[Array, ""], largest: Float[Array, "nz"], h: Any, y0: State, y1: State
+    ) -> State:
+        """Divisors of the errors of a step of length h [s]; `largest`: largest |z| before it."""
+        scales, eps = self._scales, float(jnp.finfo(y0.q.dtype).eps)
+        sigma = self._moved(sigma, y1)
+        ends = (y0.q, y1.q), (y0.v, y1.v), (y0.z, y1.z)
+        q, v, z = (jnp.maximum(jnp.abs(a), jnp.abs(b)) for a, b in ends)
+        moved = jnp.maximum(jnp.abs(y0.q - scales.start), jnp.abs(y1.q - scales.start))
+        of_q = scales.q * sigma + jnp.where(scales.is_displacement, moved, 0.0)
+        fastest = _least(y0) * jnp.max(v / scales.v, initial=0.0)
+        rate = sigma / jnp.minimum(scales.span, N_STEPS * h) + fastest
+        of_z = z + _least(y0) * jnp.maximum(largest, z) + eps**0.5
+        leaving = jnp.abs(y1.z - y0.z) * (scales.span / h)
+        of_z = jnp.where(largest < _least(y0) * z, jnp.maximum(of_z, leaving), of_z)
+        return State(of_q + ROUNDING * eps**0.5 * q, v + scales.v * rate, of_z)
+
+    @property
+    def _scales(self) -> Scales:
+        assert self.scales is not None
+        return self.scales
+
+
+def _least(y: State) -> float:
+    """⁴√ε, the least σ."""
+    return float(jnp.finfo(y.q.dtype).eps) ** 0.25
+
+
+def measured(controller: Any, system: AbstractSystem, t0: Time, t1: Time, start: State) -> Any:
+    """A controller whose `MeasuresByMotion` have the scales of a motion."""
+
+    def is_one(x: Any) -> bool:
+        return isinstance(x, MeasuresByMotion)
+
+    if not any(map(is_one, jax.tree.leaves(controller, is_leaf=is_one))):
+        return controller
+    system, t0, t1, start = stop_gradients((system, t0, t1, start))
+    length = sizes.length(system, t0, start)
+    of_q, of_v = system.sizes(length)
+    is_displacement = of_q != system.sizes(jnp.zeros_like(length))[0]
+    scales = Scales(of_q, of_v, is_displacement, start.q, t1 - t0)
+    return jax.tree.map(
+        lambda x: MeasuresByMotion(x.controller, scales) if is_one(x) else x,
+        controller,
+        is_leaf=is_one,
+    )
+
+
+def below_rounding(controller: Any, state: State, saved: Any) -> str:
+    """In words, that tolerances are within rounding errors of a motion; empty if they are not.
+
+    **Arguments:** `state`: the first state; `saved`: saved values, which may be infinite.
+    """
+    eps = float(jnp.finfo(state.q.dtype).eps)
+    values = [np.ravel(np.asarray(x)) for x in jax.tree.leaves((state, saved))]
+    sizes = np.abs(np.concatenate(values))
+    largest = float(np.max(sizes, where=np.isfinite(sizes), initial=0.0))
+
+    def is_one(x: Any) -> bool:
+        return isinstance(x, MeasuresByMotion | diffrax.PIDController)
+
+    for x in jax.tree.leaves(controller, is_leaf=is_one):
+        if not isinstance(x, diffrax.PIDController):
+            continue
+        rtol, atol = float(x.rtol), float(x.atol)
+        if atol + rtol * largest < MOST_ROUNDING * eps * largest:
+            return (
+                f"the tolerances rtol={rtol:.3g} and atol={atol:.3g} are within the rounding "
+                f"errors of {state.q.dtype}, up to {MOST_ROUNDING * eps:.0e} of the state: take "
+                "larger ones"
+            )
+    return ""
 
 
 # Step size control that repeats steps which jump over a contact -----------------------------------
@@ -300,93 +458,3 @@ class StepsOnSampleTimes(AbstractWrappedController):
 def _margin(t: Any, periods: Any) -> Any:
     """Twice the difference up to which two times are the same for `loads.sampled`."""
     return 2.0 * time_tolerance(t, periods)
-
-
-def sample_periods(system: AbstractSystem) -> tuple[list[str], Float[Array, "n"]]:
-    """Names and periods [s] of all elements with a period."""
-    names, periods = [], [jnp.zeros(0, dtype=system.mechanism.dtype)]
-    for group in system.mechanism.sampled_groups:
-        period = group.element.period
-        assert period is not None
-        names += group.names
-        periods.append(jnp.broadcast_to(period, (len(group.names),)))
-    return names, jnp.concatenate(periods)
-
-
-def with_samples(
-    system: AbstractSystem,
-    controller: diffrax.AbstractStepSizeController,
-    t0: Time,
-    t1: Time,
-    dt: Time | None,
-) -> tuple[diffrax.AbstractStepSizeController, Time | None]:
-    """A controller whose steps end at multiples of the periods of all elements, and the first step.
-
-    **Raises** `ModelError`, with the element's name, if fixed steps miss a multiple of its period,
-    and for controllers whose steps are not known. If steps are traced, it is an error at run time.
-    """
-    names, periods = sample_periods(system)
-    if not names:
-        return controller, dt
-    if isinstance(controller, diffrax.AbstractAdaptiveStepSizeController):
-        return StepsOnSampleTimes(controller, periods), dt
-    if isinstance(controller, diffrax.ConstantStepSize):
-        assert dt is not None
-        if all_concrete((t0, t1, dt, periods)):
-            _check_fixed(names, periods, t0, t1, dt)
-            return controller, dt
-        return controller, _judged(names, periods, t0, dt)
-    if isinstance(controller, diffrax.StepTo) and all_concrete((controller.ts, periods)):
-        _check_chosen(names, periods, np.asarray(controller.ts, dtype=float))
-        return controller, dt
-    raise ModelError(
-        f"simulate: whether steps of {type(controller).__name__} end at multiples of the period of "
-        f"{names[0]!r} is not known; take dt, or an adaptive controller such as PIDController"
-    )
-
-
-def _samples(period: float, t0: float, t1: float) -> np.ndarray:
-    """Multiples of a period from `t0` on and before `t1`."""
-    return period * np.arange(
-        np.ceil(t0 / period - TIME_TOLERANCE), np.ceil(t1 / period - TIME_TOLERANCE)
-    )
-
-
-def _check_fixed(names: list[str], periods: Any, t0: Any, t1: Any, dt: Any) -> None:
-    eps = 8.0 * float(jnp.finfo(periods.dtype).eps)
-    first, last, h = float(t0), float(t1), float(dt)
-    for name, period in zip(names, np.asarray(periods, dtype=float), strict=True):
-        times = _samples(period, first, last)
-        apart = np.abs(times - (first + h * np.round((times - first) / h)))
-        if np.any(apart > TIME_TOLERANCE * period + eps * np.abs(times)):
-            raise ModelError(
-                f"simulate: steps of dt = {h:.10g} s from t0 = {first:.10g} s miss multiples of "
-                f"the period of {name!r}, {period:.10g} s; take the period divided by a whole "
-                "number, or adaptive steps"
-            )
-
-
-def _check_chosen(names: list[str], periods: Any, ts: np.ndarray) -> None:
-    eps = 8.0 * float(jnp.finfo(periods.dtype).eps)
-    for name, period in zip(names, np.asarray(periods, dtype=float), strict=True):
-        times = _samples(period, ts[0], ts[-1])
-        nearest = ts[np.argmin(np.abs(ts[None] - times[:, None]), axis=1)]
-        bad = np.abs(nearest - times) > TIME_TOLERANCE * period + eps * np.abs(times)
-        if np.any(bad):
-            raise ModelError(
-                f"simulate: steps miss t = {times[np.argmax(bad)]:.10g} s, a multiple of the "
-                f"period of {name!r}, {period:.10g} s; add it to the times of StepTo"
-            )
-
-
-def _judged(names: list[str], periods: Float[Array, "n"], t0: Time, dt: Time) -> Time:
-    """`dt`, with an error at run time if its steps miss a multiple of a period."""
-    offset = periods * jnp.ceil(t0 / periods - TIME_TOLERANCE) - t0
-
-    def apart(x: Float[Array, "n"]) -> Float[Array, "n"]:
-        return jnp.abs(x - dt * jnp.round(x / dt))
-
-    limit = time_tolerance(jnp.abs(t0) + periods, periods)
-    bad = jnp.maximum(apart(periods), apart(offset)) > limit
-    messages = [f"simulate: dt misses multiples of the period of {name!r}" for name in names]
-    return branched_error_if(dt, jnp.any(bad), jnp.argmax(bad), messages)
